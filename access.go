@@ -1,0 +1,79 @@
+package trivet
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Secret is a set of sealed values, such as a BMC's user and password. The values people write are sealed before they
+// are stored and never given back.
+type Secret struct {
+	Meta
+	Spec SecretSpec `json:"spec"`
+}
+
+// SecretSpec holds the values by key; each is "sealed:v1:..." once it is stored.
+type SecretSpec struct {
+	Data map[string]string `json:"data"`
+}
+
+// Sealed is how every sealed value begins.
+const Sealed = "sealed:"
+
+// Token lets a program or person in. Its name is the token's public part; only a hash of the secret part is kept.
+type Token struct {
+	Meta
+	Spec TokenSpec `json:"spec"`
+}
+
+// TokenSpec says whose the token is and for how long.
+type TokenSpec struct {
+	Account string    `json:"account"`
+	Hash    string    `json:"hash"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+}
+
+// Account is a person or program and what it may do.
+type Account struct {
+	Meta
+	Spec AccountSpec `json:"spec"`
+}
+
+// AccountSpec gives the account's role: "admin", "operator" or "viewer".
+type AccountSpec struct {
+	Role string `json:"role"`
+}
+
+// Validate checks a secret by itself.
+func (s *Secret) Validate() error {
+	var p problems
+	p.name(s.Name)
+	p.max("spec.data", len(s.Spec.Data), 32)
+	for key, value := range s.Spec.Data {
+		if !wordForm.MatchString(key) {
+			p.add(fmt.Sprintf("spec.data[%q]", key), "must have a word as its key")
+		}
+		if len(value) > 16<<10 || (!strings.HasPrefix(value, Sealed) && len(value) > 8<<10) {
+			p.add("spec.data."+key, "is too long; at most 8 KiB")
+		}
+	}
+	return p.err()
+}
+
+// Validate checks a token by itself.
+func (t *Token) Validate() error {
+	var p problems
+	p.name(t.Name)
+	p.need("spec.account", t.Spec.Account)
+	p.need("spec.hash", t.Spec.Hash)
+	return p.err()
+}
+
+// Validate checks an account by itself.
+func (a *Account) Validate() error {
+	var p problems
+	p.name(a.Name)
+	p.oneOf("spec.role", a.Spec.Role, "admin", "operator", "viewer")
+	return p.err()
+}

@@ -1,0 +1,88 @@
+package trivet
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// Image is an operating system's disk or file tree.
+type Image struct {
+	Meta
+	Spec ImageSpec `json:"spec"`
+}
+
+// ImageSpec points to the image's bytes and says how to read them.
+type ImageSpec struct {
+	Blob        BlobRef `json:"blob"`
+	Format      string  `json:"format"`                // "raw", "tar" or "oci" (a tar of an OCI layout)
+	Compression string  `json:"compression,omitempty"` // "", "zstd", "gzip" or "xz"
+	RawBytes    int64   `json:"rawBytes,omitempty"`    // decompressed size, 0 when not known
+	Arch        string  `json:"arch,omitempty"`
+}
+
+// BlobRef names content so that its receiver can verify it, whole and in parts (see internal/blob).
+type BlobRef struct {
+	Digest string `json:"digest"` // "sha256:" and hex
+	Bytes  int64  `json:"bytes"`
+	// Chunks is the digest of the table of chunk digests.
+	Chunks string `json:"chunks,omitempty"`
+}
+
+// Platform is a kernel and initramfs that machines netboot.
+type Platform struct {
+	Meta
+	Spec PlatformSpec `json:"spec"`
+}
+
+// PlatformSpec points to the files of a platform.
+type PlatformSpec struct {
+	Arch    string   `json:"arch"`
+	Version string   `json:"version,omitempty"` // of kernel and trivet, for people
+	Kernel  BlobRef  `json:"kernel"`
+	Initrd  BlobRef  `json:"initrd"`
+	Args    []string `json:"args,omitempty"` // kernel arguments for every machine
+}
+
+var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+func (b BlobRef) validate(p *problems, field string) {
+	if !digestForm.MatchString(b.Digest) {
+		p.add(field+".digest", "%q must be sha256: and 64 hex digits", b.Digest)
+	}
+	if b.Bytes < 0 {
+		p.add(field+".bytes", "is negative")
+	}
+	if b.Chunks != "" && !digestForm.MatchString(b.Chunks) {
+		p.add(field+".chunks", "%q must be sha256: and 64 hex digits", b.Chunks)
+	}
+}
+
+// Validate checks an image by itself.
+func (i *Image) Validate() error {
+	var p problems
+	p.name(i.Name)
+	i.Spec.Blob.validate(&p, "spec.blob")
+	p.oneOf("spec.format", i.Spec.Format, "raw", "tar", "oci")
+	p.oneOf("spec.compression", i.Spec.Compression, "", "zstd", "gzip", "xz")
+	p.oneOf("spec.arch", i.Spec.Arch, "", "amd64", "arm64")
+	if i.Spec.RawBytes < 0 {
+		p.add("spec.rawBytes", "is negative")
+	}
+	return p.err()
+}
+
+// Validate checks a platform by itself.
+func (l *Platform) Validate() error {
+	var p problems
+	p.name(l.Name)
+	p.oneOf("spec.arch", l.Spec.Arch, "amd64", "arm64")
+	l.Spec.Kernel.validate(&p, "spec.kernel")
+	l.Spec.Initrd.validate(&p, "spec.initrd")
+	for i, arg := range l.Spec.Args {
+		if arg == "" || slices.ContainsFunc([]rune(arg), func(r rune) bool { return r <= ' ' || r == '"' || r == '\\' }) {
+			p.add(fmt.Sprintf("spec.args[%d]", i), "must be one word without quotes")
+		}
+	}
+	return p.err()
+}

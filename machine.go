@@ -1,0 +1,201 @@
+package trivet
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Machine is one physical box. Its name is the operator's, or "m-" and the MAC where it enrolled itself.
+type Machine struct {
+	Meta
+	Spec   MachineSpec   `json:"spec"`
+	Status MachineStatus `json:"status,omitzero"`
+}
+
+// MachineSpec is what the operator says of the box.
+type MachineSpec struct {
+	// Arch is "amd64" or "arm64"; empty means whatever the firmware says.
+	Arch string `json:"arch,omitempty"`
+	// NICs are the ports it may boot from. A MAC belongs to one machine only (see [Mac]).
+	NICs []NIC `json:"nics,omitempty"`
+	// BMC, where there is one, lets Trivet power the machine.
+	BMC *BMC `json:"bmc,omitempty"`
+	// Disk is the device that installs write to, "/dev/nvme0n1"; empty means the smallest writable one.
+	Disk string `json:"disk,omitempty"`
+	// Journal is a device or file in the machine where the agent keeps its journal over resets; empty means memory only.
+	Journal string `json:"journal,omitempty"`
+	// Platform names the kernel and initramfs it netboots; empty means the site's default.
+	Platform string `json:"platform,omitempty"`
+	// KernelArgs are added to the installer's kernel command line, "console=ttyS0".
+	KernelArgs []string `json:"kernelArgs,omitempty"`
+	Rack       string   `json:"rack,omitempty"`
+	// Hold keeps the machine out of placement.
+	Hold bool `json:"hold,omitempty"`
+}
+
+// NIC is a network port.
+type NIC struct {
+	MAC string `json:"mac"` // lower case, colons; the list's key
+	// Address is fixed for this port; empty means one from its network's ranges.
+	Address netip.Addr `json:"address,omitzero"`
+}
+
+// BMC is how to reach a machine's management controller.
+type BMC struct {
+	Protocol string `json:"protocol"` // "ipmi" or "redfish"
+	Address  string `json:"address"`  // host, host:port or https URL
+	Secret   string `json:"secret"`   // the Secret with keys user and password
+	Insecure bool   `json:"insecure,omitempty"`
+}
+
+// MachineState is where a machine is in its life.
+type MachineState string
+
+// A machine's life. Only a machine that is available is claimed by placement.
+const (
+	MachineDiscovered   MachineState = "discovered"   // enrolled itself; nobody has accepted it
+	MachineAvailable    MachineState = "available"    // may be claimed
+	MachineClaimed      MachineState = "claimed"      // has a workflow; not seen to boot for it
+	MachineProvisioning MachineState = "provisioning" // its agent was granted the run
+	MachineActive       MachineState = "active"       // runs its own system
+	MachineReleasing    MachineState = "releasing"    // given back; its effects are being undone
+	MachineQuarantined  MachineState = "quarantined"  // kept out; Reason says why
+)
+
+// MachineStatus is what Trivet knows of the box.
+type MachineStatus struct {
+	State  MachineState `json:"state,omitempty"`
+	Reason string       `json:"reason,omitempty"`
+	// Workflow is the machine's current or last run, Provision who asked for it. Both empty when unclaimed.
+	Workflow  string `json:"workflow,omitempty"`
+	Provision string `json:"provision,omitempty"`
+	// Epoch only rises: with every grant to a new agent and with every remedy. What carries an older one is refused.
+	Epoch int64 `json:"epoch,omitempty"`
+	// AgentKey is the Ed25519 key (base64) that the agent granted under Epoch proves itself by.
+	AgentKey string `json:"agentKey,omitempty"`
+	// BootID tells one boot of the agent's system from another.
+	BootID    string     `json:"bootID,omitempty"`
+	Inventory *Inventory `json:"inventory,omitempty"`
+	// Power is the last state seen: "on", "off" or empty.
+	Power string `json:"power,omitempty"`
+	// Events counts all that was ever recorded of this machine (see [Event]).
+	Events int64 `json:"events,omitempty"`
+	// Activated is when the installed system first phoned home.
+	Activated time.Time `json:"activated,omitzero"`
+}
+
+// Inventory is what the agent found in the box.
+type Inventory struct {
+	Arch     string    `json:"arch,omitempty"`
+	Vendor   string    `json:"vendor,omitempty"`
+	Product  string    `json:"product,omitempty"`
+	Serial   string    `json:"serial,omitempty"`
+	UUID     string    `json:"uuid,omitempty"`
+	Firmware string    `json:"firmware,omitempty"` // "bios" or "uefi"
+	CPU      string    `json:"cpu,omitempty"`      // model
+	Cores    int       `json:"cores,omitempty"`
+	MemoryMB int64     `json:"memoryMB,omitempty"`
+	Disks    []Disk    `json:"disks,omitempty"`
+	NICs     []NICInfo `json:"nics,omitempty"`
+	BMC      string    `json:"bmc,omitempty"` // the BMC's address as the box itself tells it
+}
+
+// Disk is one block device.
+type Disk struct {
+	Name       string `json:"name"` // "/dev/vda"
+	Bytes      int64  `json:"bytes"`
+	Model      string `json:"model,omitempty"`
+	Serial     string `json:"serial,omitempty"`
+	Rotational bool   `json:"rotational,omitempty"`
+	Removable  bool   `json:"removable,omitempty"`
+	ReadOnly   bool   `json:"readOnly,omitempty"`
+}
+
+// NICInfo is one port as the box itself sees it.
+type NICInfo struct {
+	Name   string `json:"name"` // "eth0"
+	MAC    string `json:"mac"`
+	Link   bool   `json:"link,omitempty"`
+	Driver string `json:"driver,omitempty"`
+}
+
+// Mac holds a MAC address for one machine. Its name is the address, so two machines cannot have it. Written in the
+// transaction that writes the machine's NICs.
+type Mac struct {
+	Meta
+	Spec MacSpec `json:"spec"`
+}
+
+// MacSpec says whose the MAC is.
+type MacSpec struct {
+	Machine string `json:"machine"`
+}
+
+// CanonicalMAC gives a MAC's one form: lower case with colons. Only 48-bit Ethernet unicast addresses are taken.
+func CanonicalMAC(s string) (string, error) {
+	hw, err := net.ParseMAC(s)
+	if err != nil || len(hw) != 6 {
+		return "", fmt.Errorf("%q is not a MAC address; write 52:54:00:12:34:56", s)
+	}
+	if hw[0]&1 != 0 {
+		return "", fmt.Errorf("%q is a multicast address, not a machine's", s)
+	}
+	return hw.String(), nil
+}
+
+// Validate checks a machine by itself.
+func (m *Machine) Validate() error {
+	var p problems
+	p.name(m.Name)
+	p.oneOf("spec.arch", m.Spec.Arch, "", "amd64", "arm64")
+	seen := map[string]bool{}
+	for i, nic := range m.Spec.NICs {
+		field := fmt.Sprintf("spec.nics[%d].mac", i)
+		mac, err := CanonicalMAC(nic.MAC)
+		switch {
+		case err != nil:
+			p.add(field, "%v", err)
+		case mac != nic.MAC:
+			p.add(field, "%q must be written %q", nic.MAC, mac)
+		case seen[mac]:
+			p.add(field, "%q stands twice", mac)
+		}
+		seen[mac] = true
+	}
+	p.max("spec.nics", len(m.Spec.NICs), 64)
+	p.devicePath("spec.disk", m.Spec.Disk)
+	if strings.ContainsAny(m.Spec.Journal, " \t\n") {
+		p.add("spec.journal", "holds a space")
+	}
+	for i, arg := range m.Spec.KernelArgs {
+		if arg == "" || strings.ContainsAny(arg, " \t\n\"\\") || len(arg) > 256 {
+			p.add(fmt.Sprintf("spec.kernelArgs[%d]", i), "must be one word of at most 256 bytes without quotes")
+		}
+	}
+	p.max("spec.kernelArgs", len(m.Spec.KernelArgs), 32)
+	if b := m.Spec.BMC; b != nil {
+		p.oneOf("spec.bmc.protocol", b.Protocol, "ipmi", "redfish")
+		p.need("spec.bmc.address", b.Address)
+		p.need("spec.bmc.secret", b.Secret)
+	}
+	return p.err()
+}
+
+// HasMAC says whether one of the machine's ports has this canonical MAC.
+func (m *Machine) HasMAC(mac string) bool {
+	return slices.ContainsFunc(m.Spec.NICs, func(n NIC) bool { return n.MAC == mac })
+}
+
+// Validate checks a MAC's record by itself.
+func (m *Mac) Validate() error {
+	var p problems
+	if mac, err := CanonicalMAC(m.Name); err != nil || mac != m.Name {
+		p.add("name", "%q is not a MAC address in lower case with colons", m.Name)
+	}
+	p.need("spec.machine", m.Spec.Machine)
+	return p.err()
+}

@@ -1,0 +1,115 @@
+package trivet
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Network is a subnet that machines boot from.
+type Network struct {
+	Meta
+	Spec NetworkSpec `json:"spec"`
+}
+
+// NetworkSpec is the subnet's plan.
+type NetworkSpec struct {
+	CIDR    netip.Prefix `json:"cidr"`
+	Gateway netip.Addr   `json:"gateway,omitzero"`
+	DNS     []netip.Addr `json:"dns,omitempty"`
+	NTP     []netip.Addr `json:"ntp,omitempty"`
+	Domain  string       `json:"domain,omitempty"`
+	MTU     int          `json:"mtu,omitempty"`
+	// Ranges are given out to machines without a fixed address.
+	Ranges []Range `json:"ranges,omitempty"`
+	// DHCP is "server" (the default), "proxy" (another server gives addresses, Trivet only what to boot) or "off".
+	DHCP string `json:"dhcp,omitempty"`
+	// Unknown says what becomes of a machine that no record names: "enrol" (the default), "ignore" or "hold" (it gets an
+	// address and waits without being enrolled).
+	Unknown string `json:"unknown,omitempty"`
+	// Lease is how long an address is promised; 0 means DefaultLease.
+	Lease Duration `json:"lease,omitempty"`
+}
+
+// DefaultLease is the promise of an address where a network says nothing.
+const DefaultLease = Duration(24 * time.Hour)
+
+// Range is a run of addresses, both ends included.
+type Range struct {
+	From netip.Addr `json:"from"`
+	To   netip.Addr `json:"to"`
+	// Use is "" for any machine, "known" or "discovery" for known or unknown machines only.
+	Use string `json:"use,omitempty"`
+}
+
+// Address is one taken address. Its name is the address, so it cannot be given twice.
+type Address struct {
+	Meta
+	Spec   AddressSpec   `json:"spec"`
+	Status AddressStatus `json:"status,omitzero"`
+}
+
+// AddressSpec says whose the address is.
+type AddressSpec struct {
+	Network string `json:"network"`
+	MAC     string `json:"mac,omitempty"`
+	Machine string `json:"machine,omitempty"` // empty for an unknown machine's lease
+	// Fixed addresses are never reclaimed.
+	Fixed bool `json:"fixed,omitempty"`
+}
+
+// AddressStatus is how the address is used.
+type AddressStatus struct {
+	// Until is when the promise ends, by the heads' clocks; written ahead in steps, so that renewals need no write.
+	Until time.Time `json:"until,omitzero"`
+	// Declined is set when the machine found somebody else using the address.
+	Declined bool `json:"declined,omitempty"`
+}
+
+// Validate checks a network by itself.
+func (n *Network) Validate() error {
+	var p problems
+	p.name(n.Name)
+	s := &n.Spec
+	if !s.CIDR.IsValid() || s.CIDR != s.CIDR.Masked() {
+		p.add("spec.cidr", "must be a subnet such as 10.0.0.0/24")
+		return p.err()
+	}
+	if !s.CIDR.Addr().Is4() {
+		p.add("spec.cidr", "%s is not IPv4; IPv6 networks are not served yet", s.CIDR)
+	}
+	if s.Gateway.IsValid() && !s.CIDR.Contains(s.Gateway) {
+		p.add("spec.gateway", "%s is not in %s", s.Gateway, s.CIDR)
+	}
+	p.max("spec.ranges", len(s.Ranges), 64)
+	for i, r := range s.Ranges {
+		field := fmt.Sprintf("spec.ranges[%d]", i)
+		switch {
+		case !s.CIDR.Contains(r.From) || !s.CIDR.Contains(r.To):
+			p.add(field, "%s to %s is not in %s", r.From, r.To, s.CIDR)
+		case r.To.Less(r.From):
+			p.add(field, "ends at %s before it begins at %s", r.To, r.From)
+		}
+		p.oneOf(field+".use", r.Use, "", "known", "discovery")
+	}
+	p.oneOf("spec.dhcp", s.DHCP, "", "server", "proxy", "off")
+	p.oneOf("spec.unknown", s.Unknown, "", "enrol", "ignore", "hold")
+	p.bytes("spec.domain", s.Domain, 253)
+	if s.MTU != 0 && (s.MTU < 576 || s.MTU > 65535) {
+		p.add("spec.mtu", "is %d; 576 to 65535", s.MTU)
+	}
+	if s.Lease != 0 && s.Lease < Duration(time.Minute) {
+		p.add("spec.lease", "is %s; at least 1m", s.Lease)
+	}
+	return p.err()
+}
+
+// Validate checks an address by itself.
+func (a *Address) Validate() error {
+	var p problems
+	if ip, err := netip.ParseAddr(a.Name); err != nil || ip.String() != a.Name {
+		p.add("name", "%q is not an address in its usual form", a.Name)
+	}
+	p.need("spec.network", a.Spec.Network)
+	return p.err()
+}

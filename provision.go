@@ -1,0 +1,79 @@
+package trivet
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Provision is the wish that machines which match a selector get a template.
+type Provision struct {
+	Meta
+	Spec   ProvisionSpec   `json:"spec"`
+	Status ProvisionStatus `json:"status,omitzero"`
+}
+
+// ProvisionSpec says which machines get what.
+type ProvisionSpec struct {
+	// Template is the recipe, Parameters what it asks for.
+	Template   string            `json:"template"`
+	Parameters map[string]string `json:"parameters,omitempty"`
+	// Machine names one machine; Selector picks any available one that has all these labels. One of them is needed.
+	Machine  string            `json:"machine,omitempty"`
+	Selector map[string]string `json:"selector,omitempty"`
+	// Hostname, users and network of the installed system, written by the seed action for cloud-init.
+	Hostname string   `json:"hostname,omitempty"` // empty: the machine's name
+	SSHKeys  []string `json:"sshKeys,omitempty"`  // lines of authorized_keys
+	UserData string   `json:"userData,omitempty"` // cloud-init user-data
+	// NetworkData is a cloud-init network-config, version 2; empty means the machine's boot port with its address.
+	NetworkData string `json:"networkData,omitempty"`
+}
+
+// ProvisionState is how far a provision is.
+type ProvisionState string
+
+// A provision's life.
+const (
+	ProvisionPending   ProvisionState = "pending" // no machine yet; Reason says why
+	ProvisionRunning   ProvisionState = "running"
+	ProvisionSucceeded ProvisionState = "succeeded"
+	ProvisionFailed    ProvisionState = "failed"
+)
+
+// ProvisionStatus is what became of the wish.
+type ProvisionStatus struct {
+	State    ProvisionState `json:"state,omitempty"`
+	Reason   string         `json:"reason,omitempty"`
+	Machine  string         `json:"machine,omitempty"`
+	Workflow string         `json:"workflow,omitempty"` // of the newest attempt
+	Attempts int            `json:"attempts,omitempty"` // workflows made so far
+	Failure  *Failure       `json:"failure,omitempty"`
+	Started  time.Time      `json:"started,omitzero"`
+	Ended    time.Time      `json:"ended,omitzero"`
+}
+
+// Ended says whether nothing more will happen to it.
+func (s ProvisionState) Ended() bool { return s == ProvisionSucceeded || s == ProvisionFailed }
+
+// Validate checks a provision by itself.
+func (v *Provision) Validate() error {
+	var p problems
+	p.name(v.Name)
+	p.need("spec.template", v.Spec.Template)
+	p.ref("spec.template", v.Spec.Template)
+	p.ref("spec.machine", v.Spec.Machine)
+	if v.Spec.Machine == "" && len(v.Spec.Selector) == 0 {
+		p.add("spec.selector", "is missing; name a machine or give labels to select one")
+	}
+	p.max("spec.parameters", len(v.Spec.Parameters), 64)
+	p.max("spec.sshKeys", len(v.Spec.SSHKeys), 64)
+	for i, key := range v.Spec.SSHKeys {
+		if strings.ContainsAny(key, "\n\r") || len(key) > 16<<10 || len(strings.Fields(key)) < 2 {
+			p.add(fmt.Sprintf("spec.sshKeys[%d]", i), "is not one line of authorized_keys")
+		}
+	}
+	p.ref("spec.hostname", v.Spec.Hostname)
+	p.bytes("spec.userData", v.Spec.UserData, 64<<10)
+	p.bytes("spec.networkData", v.Spec.NetworkData, 64<<10)
+	return p.err()
+}

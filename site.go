@@ -1,0 +1,88 @@
+package trivet
+
+import "time"
+
+// Site holds what the whole site shares: configuration has one home. There is one record, named "site".
+type Site struct {
+	Meta
+	Spec SiteSpec `json:"spec"`
+}
+
+// SiteName is the name of the one Site record.
+const SiteName = "site"
+
+// SiteSpec is the configuration.
+type SiteSpec struct {
+	// Platform is netbooted by machines that name none.
+	Platform string `json:"platform,omitempty"`
+	// Accept makes machines that enrol themselves available at once instead of discovered.
+	Accept bool `json:"accept,omitempty"`
+	// Limits overrides the deadlines and tries of the boot steps.
+	Limits map[string]Limit `json:"limits,omitempty"`
+	// Silence is how long an agent may say nothing before it is held for lost; 0 means DefaultSilence.
+	Silence Duration `json:"silence,omitempty"`
+	// Resets is how often a machine may lose its agent in one run; 0 means DefaultResets.
+	Resets int `json:"resets,omitempty"`
+}
+
+// Defaults of a site.
+const (
+	DefaultSilence = Duration(45 * time.Second)
+	DefaultResets  = 3
+)
+
+// DefaultLimits are the boot steps' bounds where neither template nor site says otherwise. They fit slow server firmware.
+var DefaultLimits = map[string]Limit{
+	StepPowerOn:   {Timeout: Duration(2 * time.Minute), Tries: 3},
+	StepDHCP:      {Timeout: Duration(8 * time.Minute), Tries: 2},
+	StepScript:    {Timeout: Duration(2 * time.Minute), Tries: 2},
+	StepKernel:    {Timeout: Duration(3 * time.Minute), Tries: 2},
+	StepHello:     {Timeout: Duration(3 * time.Minute), Tries: 2},
+	StepFirstBoot: {Timeout: Duration(10 * time.Minute), Tries: 2},
+}
+
+// Head is a member of the control plane.
+type Head struct {
+	Meta
+	Spec   HeadSpec   `json:"spec"`
+	Status HeadStatus `json:"status,omitzero"`
+}
+
+// HeadSpec is what the operator says of a head.
+type HeadSpec struct {
+	// Role is "voter", "witness" or "standby".
+	Role string `json:"role,omitempty"`
+}
+
+// HeadStatus is how to reach the head, written by itself at start.
+type HeadStatus struct {
+	Version string    `json:"version,omitempty"`
+	API     []string  `json:"api,omitempty"`  // https://host:port
+	Boot    []string  `json:"boot,omitempty"` // http://host:port
+	Started time.Time `json:"started,omitzero"`
+}
+
+// Validate checks the site's configuration by itself.
+func (s *Site) Validate() error {
+	var p problems
+	if s.Name != SiteName {
+		p.add("name", "%q: there is one site, named %q", s.Name, SiteName)
+	}
+	p.ref("spec.platform", s.Spec.Platform)
+	validateLimits(&p, "spec.limits", s.Spec.Limits)
+	if s.Spec.Silence != 0 && s.Spec.Silence < Duration(5*time.Second) {
+		p.add("spec.silence", "is %s; at least 5s", s.Spec.Silence)
+	}
+	if s.Spec.Resets < 0 || s.Spec.Resets > MaxRetries {
+		p.add("spec.resets", "is %d; 0 to %d", s.Spec.Resets, MaxRetries)
+	}
+	return p.err()
+}
+
+// Validate checks a head by itself.
+func (h *Head) Validate() error {
+	var p problems
+	p.name(h.Name)
+	p.oneOf("spec.role", h.Spec.Role, "", "voter", "witness", "standby")
+	return p.err()
+}

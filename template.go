@@ -1,0 +1,126 @@
+package trivet
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Template is a list of actions that make a machine what it should be.
+type Template struct {
+	Meta
+	Spec TemplateSpec `json:"spec"`
+}
+
+// TemplateSpec is the recipe. Every text inside an action's With is a Go template over .Machine, .Provision, .Network and
+// .Params; an undefined name is an error when the machine is claimed, never on the machine.
+type TemplateSpec struct {
+	Description string      `json:"description,omitempty"`
+	Parameters  []Parameter `json:"parameters,omitempty"`
+	// Limits overrides the site's deadlines and tries of the boot steps, by step ("dhcp", "first-boot").
+	Limits  map[string]Limit `json:"limits,omitempty"`
+	Actions []Action         `json:"actions"`
+}
+
+// Parameter is a value that a provision may or must give.
+type Parameter struct {
+	Name        string  `json:"name"`
+	Description string  `json:"description,omitempty"`
+	Default     *string `json:"default,omitempty"` // none: the provision must give it
+}
+
+// Limit bounds one step: how long one try may take, and how many tries there are.
+type Limit struct {
+	Timeout Duration `json:"timeout,omitempty"`
+	Tries   int      `json:"tries,omitempty"`
+}
+
+// Action is one step of the work that the agent does.
+type Action struct {
+	Name string `json:"name"` // unique in its template; the list's key
+	// Use is a built-in: see [ActionUses].
+	Use string `json:"use"`
+	// With are the action's own arguments. The agent's action packages say which there are.
+	With map[string]any `json:"with,omitempty"`
+	// Timeout bounds one attempt. Zero means DefaultActionTimeout.
+	Timeout Duration `json:"timeout,omitempty"`
+	// Retries is how many more attempts a failure of this action gets; each waits Backoff longer than the last one.
+	Retries int      `json:"retries,omitempty"`
+	Backoff Duration `json:"backoff,omitempty"`
+}
+
+// ActionUses are the built-in actions, in the order of an ordinary install.
+var ActionUses = []string{
+	"wipe", "partition", "format", "image", "archive", "file", "command", "seed", "bootloader", "container", "kexec",
+	"reboot", "poweroff", "noop",
+}
+
+// Bounds of a template.
+const (
+	MaxActions           = 64
+	MaxRetries           = 20
+	DefaultActionTimeout = Duration(10 * time.Minute)
+	MaxActionTimeout     = Duration(24 * time.Hour)
+)
+
+var wordForm = regexp.MustCompile(`^[A-Za-z]([-_A-Za-z0-9]*[A-Za-z0-9])?$`)
+
+// Validate checks a template by itself. That its texts are good Go templates is checked by internal/workflow.
+func (t *Template) Validate() error {
+	var p problems
+	p.name(t.Name)
+	p.max("spec.parameters", len(t.Spec.Parameters), 64)
+	for i, param := range t.Spec.Parameters {
+		if !wordForm.MatchString(param.Name) {
+			p.add(fmt.Sprintf("spec.parameters[%d].name", i), "%q must be a word", param.Name)
+		}
+	}
+	validateLimits(&p, "spec.limits", t.Spec.Limits)
+	if len(t.Spec.Actions) == 0 {
+		p.add("spec.actions", "is empty; a template needs at least one action")
+	}
+	p.max("spec.actions", len(t.Spec.Actions), MaxActions)
+	seen := map[string]bool{}
+	for i, a := range t.Spec.Actions {
+		a.validate(&p, fmt.Sprintf("spec.actions[%d]", i))
+		if seen[a.Name] {
+			p.add(fmt.Sprintf("spec.actions[%d].name", i), "%q stands twice", a.Name)
+		}
+		seen[a.Name] = true
+	}
+	return p.err()
+}
+
+func (a *Action) validate(p *problems, field string) {
+	switch {
+	case !nameForm.MatchString(a.Name) || len(a.Name) > 63:
+		p.add(field+".name", "%q: use a-z, 0-9 and '-', at most 63", a.Name)
+	case IsBootStep(a.Name):
+		p.add(field+".name", "%q is the name of a boot step", a.Name)
+	}
+	p.oneOf(field+".use", a.Use, ActionUses...)
+	if a.Timeout > MaxActionTimeout {
+		p.add(field+".timeout", "is %s; at most %s", a.Timeout, MaxActionTimeout)
+	}
+	if a.Retries < 0 || a.Retries > MaxRetries {
+		p.add(field+".retries", "is %d; 0 to %d", a.Retries, MaxRetries)
+	}
+	if a.Backoff > MaxActionTimeout {
+		p.add(field+".backoff", "is %s; at most %s", a.Backoff, MaxActionTimeout)
+	}
+}
+
+func validateLimits(p *problems, field string, limits map[string]Limit) {
+	for step, l := range limits {
+		if !IsBootStep(step) {
+			p.add(field+"."+step, "is no boot step; there are %s", strings.Join(BootSteps, ", "))
+		}
+		if l.Tries < 0 || l.Tries > MaxRetries {
+			p.add(field+"."+step+".tries", "is %d; 0 to %d", l.Tries, MaxRetries)
+		}
+		if l.Timeout > MaxActionTimeout {
+			p.add(field+"."+step+".timeout", "is %s; at most %s", l.Timeout, MaxActionTimeout)
+		}
+	}
+}

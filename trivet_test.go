@@ -1,0 +1,81 @@
+package trivet_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/trivet-project/trivet"
+)
+
+func TestEveryKindMakesItself(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range trivet.Kinds {
+		r := k.New()
+		if got := trivet.KindOf(r); got != k.Kind {
+			t.Errorf("%s makes a %s", k.Kind, got)
+		}
+		for _, name := range []string{k.Plural, k.Short, strings.ToLower(string(k.Kind))} {
+			if name != "" && seen[name] {
+				t.Errorf("the name %q is used twice", name)
+			}
+			seen[name] = true
+		}
+		for _, c := range k.Columns {
+			c.Value(r) // an empty record has a row
+		}
+		if err := r.Validate(); !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("an empty %s: %v, want invalid", k.Kind, err)
+		}
+		if got, err := trivet.LookupKind(k.Plural); err != nil || got.Kind != k.Kind {
+			t.Errorf("lookup %s: %s, %v", k.Plural, got.Kind, err)
+		}
+	}
+}
+
+func TestEmptyStatusIsNotWritten(t *testing.T) {
+	text, err := json.Marshal(&trivet.Machine{Meta: trivet.Meta{Kind: "Machine", Name: "m1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"kind":"Machine","name":"m1","spec":{}}`; string(text) != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+}
+
+func TestValidateName(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"m1": true, "10.0.0.7": true, "52:54:00:12:34:56": true, "fd00::1": true, "a-b.c": true,
+		"": false, "A": false, "-a": false, "a-": false, "a/b": false, "..": false, "a..b": false, "a b": false,
+		"a\x00b": false, "é": false, strings.Repeat("a", trivet.MaxName+1): false,
+	} {
+		if err := trivet.ValidateName(name); (err == nil) != ok {
+			t.Errorf("ValidateName(%q) = %v, want ok %v", name, err, ok)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	var d trivet.Duration
+	if err := json.Unmarshal([]byte(`"1m30s"`), &d); err != nil || d.D().Seconds() != 90 {
+		t.Errorf("got %v, %v", d, err)
+	}
+	for _, bad := range []string{`"-1s"`, `"5"`, `"x"`} {
+		if err := json.Unmarshal([]byte(bad), &d); err == nil {
+			t.Errorf("%s was taken", bad)
+		}
+	}
+}
+
+func TestValidateNamesTheField(t *testing.T) {
+	tpl := &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+		{Name: "a", Use: "noop"}, {Name: "a", Use: "magic", Retries: -1}, {Name: "hello", Use: "noop"},
+	}}}
+	err := tpl.Validate()
+	for _, want := range []string{"spec.actions[1].name", "spec.actions[1].use", "spec.actions[1].retries", "spec.actions[2].name"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+}

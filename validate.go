@@ -1,0 +1,68 @@
+package trivet
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// problems gathers what is wrong with a record, so that a person sees all of it at once.
+type problems []error
+
+func (p *problems) add(field, format string, args ...any) {
+	*p = append(*p, &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)})
+}
+
+func (p *problems) wrap(err error) {
+	if err != nil {
+		*p = append(*p, err)
+	}
+}
+
+func (p *problems) name(name string) { p.wrap(ValidateName(name)) }
+
+func (p *problems) need(field, value string) {
+	if value == "" {
+		p.add(field, "is missing")
+	}
+}
+
+// ref checks the name of another record; empty is fine.
+func (p *problems) ref(field, name string) {
+	if name == "" {
+		return
+	}
+	var fe *FieldError
+	if err := ValidateName(name); errors.As(err, &fe) {
+		p.add(field, "%s", fe.Problem)
+	}
+}
+
+func (p *problems) oneOf(field, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
+		p.add(field, "%q must be one of %s", value, strings.Join(named, ", "))
+	}
+}
+
+func (p *problems) max(field string, n, limit int) {
+	if n > limit {
+		p.add(field, "has %d entries; at most %d", n, limit)
+	}
+}
+
+func (p *problems) bytes(field, value string, limit int) {
+	if len(value) > limit {
+		p.add(field, "has %d bytes; at most %d", len(value), limit)
+	}
+}
+
+func (p *problems) devicePath(field, dev string) {
+	if dev != "" && (!strings.HasPrefix(dev, "/dev/") || path.Clean(dev) != dev || strings.ContainsAny(dev, " \t\n")) {
+		p.add(field, "%q is not a device; write /dev/sda or /dev/disk/by-id/...", dev)
+	}
+}
+
+func (p problems) err() error { return errors.Join(p...) }
