@@ -1,0 +1,127 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// A CA's validity does not depend on the clock of the head that made it: that clock may be wrong, and the pin, not the
+// date, is what makes this CA the right one.
+var (
+	caNotBefore = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	caNotAfter  = time.Date(2099, 12, 31, 23, 59, 59, 0, time.UTC)
+)
+
+const caNamePrefix = "Trivet cluster "
+
+// CA is the cluster's certificate authority (ECDSA P-256, which every TLS client accepts). It signs the certificates of
+// heads and nothing else.
+type CA struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+	pem  []byte
+}
+
+// PEM gives the CA's certificate for curl, browsers and other programs. It is public.
+func (c *CA) PEM() []byte { return c.pem }
+
+// Pin names the CA's certificate: "sha256:" and the hex of the SHA-256 of its DER. It is public, but must reach a
+// machine or person by a way that they trust.
+func (c *CA) Pin() string { return pinOf(c.cert) }
+
+// Cluster is the ID that the CA was made for.
+func (c *CA) Cluster() string { return strings.TrimPrefix(c.cert.Subject.CommonName, caNamePrefix) }
+
+func pinOf(cert *x509.Certificate) string {
+	sum := sha256.Sum256(cert.Raw)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// newCA makes the certificate and key of a CA, both in PEM.
+func newCA(cluster string) (certPEM, keyPEM []byte, err error) {
+	if err := trivet.ValidateName(cluster); err != nil {
+		return nil, nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          newSerial(),
+		Subject:               pkix.Name{Organization: []string{"Trivet"}, CommonName: caNamePrefix + cluster},
+		NotBefore:             caNotBefore,
+		NotAfter:              caNotAfter,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+}
+
+func parseCA(certPEM, keyPEM []byte) (*CA, error) {
+	cert, err := parseCACert(certPEM)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(keyPEM)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, fmt.Errorf("%w: %s holds no private key in PEM", trivet.ErrInvalid, fileCAKey)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", trivet.ErrInvalid, fileCAKey, err)
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok || !key.PublicKey.Equal(cert.PublicKey) {
+		return nil, fmt.Errorf("%w: %s is not the key of %s", trivet.ErrInvalid, fileCAKey, fileCACert)
+	}
+	return &CA{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})}, nil
+}
+
+// parseCACert reads the first certificate of certPEM, which must be a CA's.
+func parseCACert(certPEM []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(certPEM)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, fmt.Errorf("%w: no certificate in PEM", trivet.ErrInvalid)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%w: certificate: %w", trivet.ErrInvalid, err)
+	}
+	if !cert.BasicConstraintsValid || !cert.IsCA {
+		return nil, fmt.Errorf("%w: the certificate of %q is not a CA's", trivet.ErrInvalid, cert.Subject.CommonName)
+	}
+	return cert, nil
+}
+
+// newSerial gives 127 random bits: unique without a counter, and positive, as RFC 5280 §4.1.2.2 wants.
+func newSerial() *big.Int {
+	var b [16]byte
+	rand.Read(b[:])
+	b[0] &= 0x7f
+	b[0] |= 0x40
+	return new(big.Int).SetBytes(b[:])
+}

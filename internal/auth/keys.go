@@ -1,0 +1,201 @@
+package auth
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/trivet-project/trivet"
+)
+
+// The files of a key directory. All but the CA's certificate are secret: mode 0600 in a directory of mode 0700.
+const (
+	fileCACert = "ca.pem"
+	fileCAKey  = "ca-key.pem"
+	fileBoot   = "boot.key"  // 32 bytes in hex
+	fileSeal   = "seal.keys" // one key of 32 bytes in hex a line; the first seals, all open
+)
+
+// maxKeyFile bounds each file of a key directory, in bytes.
+const maxKeyFile = 64 << 10
+
+// Keys is what a full head must hold to speak for its cluster. It is safe for concurrent use and never changes.
+type Keys struct {
+	CA     *CA
+	Sealer *Sealer
+	boot   []byte
+	bundle Bundle
+}
+
+// Bundle is the contents of a key directory by file name: what a joining full head receives and a backup keeps. It is
+// secret as a whole.
+type Bundle map[string][]byte
+
+// Init makes the keys of a new cluster in dir, all at once: after a crash there are all of them or none. It fails with
+// [trivet.ErrExists] where dir holds anything.
+func Init(dir, cluster string) (*Keys, error) {
+	ca, caKey, err := newCA(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("make keys of cluster %s: %w", cluster, err)
+	}
+	return Install(dir, Bundle{
+		fileCACert: ca,
+		fileCAKey:  caKey,
+		fileBoot:   newHexKey(),
+		fileSeal:   newHexKey(),
+	})
+}
+
+// Install writes another head's bundle to dir, under Init's conditions, after checking that it is whole.
+func Install(dir string, b Bundle) (*Keys, error) {
+	keys, err := parseKeys(b)
+	if err != nil {
+		return nil, fmt.Errorf("install keys in %s: %w", dir, err)
+	}
+	if err := writeDir(dir, keys.bundle); err != nil {
+		return nil, fmt.Errorf("install keys in %s: %w", dir, err)
+	}
+	return keys, nil
+}
+
+// Load reads the keys that Init or Install wrote. It fails with [trivet.ErrNotFound] where there are none, and refuses
+// secret files that others may read.
+func Load(dir string) (*Keys, error) {
+	b := Bundle{}
+	for _, name := range []string{fileCACert, fileCAKey, fileBoot, fileSeal} {
+		data, err := readKeyFile(filepath.Join(dir, name), name != fileCACert)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("load keys: %w: %w", trivet.ErrNotFound, err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("load keys: %w", err)
+		}
+		b[name] = data
+	}
+	keys, err := parseKeys(b)
+	if err != nil {
+		return nil, fmt.Errorf("load keys from %s: %w", dir, err)
+	}
+	return keys, nil
+}
+
+// Bundle gives a copy of the keys for another full head or a backup.
+func (k *Keys) Bundle() Bundle {
+	b := Bundle{}
+	for name, data := range k.bundle {
+		b[name] = bytes.Clone(data)
+	}
+	return b
+}
+
+func parseKeys(b Bundle) (*Keys, error) {
+	ca, err := parseCA(b[fileCACert], b[fileCAKey])
+	if err != nil {
+		return nil, err
+	}
+	boot, err := parseHexKeys(b[fileBoot])
+	if err != nil || len(boot) != 1 {
+		return nil, fmt.Errorf("%w: %s must hold one key of 64 hex digits", trivet.ErrInvalid, fileBoot)
+	}
+	seal, err := parseHexKeys(b[fileSeal])
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s must hold keys of 64 hex digits, one a line", trivet.ErrInvalid, fileSeal)
+	}
+	sealer, err := NewSealer(seal...)
+	if err != nil {
+		return nil, err
+	}
+	k := &Keys{CA: ca, Sealer: sealer, boot: boot[0], bundle: Bundle{}}
+	for _, name := range []string{fileCACert, fileCAKey, fileBoot, fileSeal} {
+		k.bundle[name] = bytes.Clone(b[name])
+	}
+	return k, nil
+}
+
+func readKeyFile(path string, secret bool) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if secret && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%w: %s can be read by others (chmod 600 it, and replace it if someone did)",
+			trivet.ErrInvalid, path)
+	}
+	if info.Size() > maxKeyFile {
+		return nil, fmt.Errorf("%w: %s has %d bytes", trivet.ErrTooLarge, path, info.Size())
+	}
+	return os.ReadFile(path)
+}
+
+// writeDir makes dir with the files in it, synced, by one rename of the whole directory.
+func writeDir(dir string, files Bundle) error {
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(parent, ".keys-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	for name, data := range files {
+		mode := fs.FileMode(0o600)
+		if name == fileCACert {
+			mode = 0o644
+		}
+		if err := renameio.WriteFile(filepath.Join(tmp, name), data, mode, renameio.IgnoreUmask()); err != nil {
+			return err
+		}
+	}
+	if err := syncDir(tmp); err != nil {
+		return err
+	}
+	// rename(2) replaces an empty directory and refuses any other.
+	if err := os.Rename(tmp, dir); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("%w: %w", trivet.ErrExists, err)
+		}
+		return err
+	}
+	return syncDir(parent)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func newHexKey() []byte {
+	key := make([]byte, keySize)
+	rand.Read(key) // never fails: crypto/rand aborts the program instead
+	return []byte(hex.EncodeToString(key) + "\n")
+}
+
+func parseHexKeys(text []byte) ([][]byte, error) {
+	var keys [][]byte
+	for line := range bytes.Lines(text) {
+		key, err := hex.DecodeString(string(bytes.TrimSpace(line)))
+		if err != nil || len(key) != keySize {
+			return nil, trivet.ErrInvalid
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// keySize is the size of the boot and sealing keys in bytes.
+const keySize = 32
+
+// year is for lifetimes, where a leap day does not matter.
+const year = 365 * 24 * time.Hour

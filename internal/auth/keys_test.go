@@ -1,0 +1,126 @@
+package auth
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trivet-project/trivet"
+)
+
+func newKeys(t testing.TB, cluster string) *Keys {
+	t.Helper()
+	keys, err := Init(filepath.Join(t.TempDir(), "keys"), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func TestKeysSurviveTheDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data", "keys")
+	made, err := Init(dir, "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(made.Bundle(), loaded.Bundle()); diff != "" {
+		t.Error(diff)
+	}
+	if loaded.CA.Cluster() != "c1" || loaded.CA.Pin() != made.CA.Pin() {
+		t.Errorf("loaded cluster %q, pin %s", loaded.CA.Cluster(), loaded.CA.Pin())
+	}
+	for name, want := range map[string]fs.FileMode{".": 0o700, fileCACert: 0o644, fileCAKey: 0o600, fileBoot: 0o600, fileSeal: 0o600} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, err %v; want %v", name, info.Mode().Perm(), err, want)
+		}
+	}
+	if left, _ := os.ReadDir(filepath.Dir(dir)); len(left) != 1 {
+		t.Errorf("left beside the keys: %v", left)
+	}
+}
+
+func TestInitRefusesASecondStart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "keys")
+	first, err := Init(dir, "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Init(dir, "c2"); !errors.Is(err, trivet.ErrExists) {
+		t.Errorf("second Init: %v; want ErrExists", err)
+	}
+	if again, err := Load(dir); err != nil || again.CA.Pin() != first.CA.Pin() {
+		t.Errorf("first keys after the second Init: %v", err)
+	}
+}
+
+func TestInstallGivesAnotherHeadTheSameKeys(t *testing.T) {
+	a := newKeys(t, "c1")
+	b, err := Install(filepath.Join(t.TempDir(), "keys"), a.Bundle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := a.Sealer.Seal(Place{Kind: "Secret", Name: "bmc"}, "hunter2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.Sealer.Open(Place{Kind: "Secret", Name: "bmc"}, sealed); err != nil || got.Reveal() != "hunter2" {
+		t.Errorf("opened by the other head: %q, %v", got.Reveal(), err)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	other := newKeys(t, "c2").Bundle()
+	cases := map[string]struct {
+		spoil func(dir string) error
+		want  error
+	}{
+		"nothing there":        {func(dir string) error { return os.RemoveAll(dir) }, trivet.ErrNotFound},
+		"a file missing":       {func(dir string) error { return os.Remove(filepath.Join(dir, fileBoot)) }, trivet.ErrNotFound},
+		"key others can read":  {func(dir string) error { return os.Chmod(filepath.Join(dir, fileCAKey), 0o644) }, trivet.ErrInvalid},
+		"another CA's key":     {writeKey(fileCAKey, other[fileCAKey]), trivet.ErrInvalid},
+		"truncated CA":         {writeKey(fileCACert, other[fileCACert][:100]), trivet.ErrInvalid},
+		"short boot key":       {writeKey(fileBoot, []byte("abcd\n")), trivet.ErrInvalid},
+		"two boot keys":        {writeKey(fileBoot, bytes.Repeat(other[fileBoot], 2)), trivet.ErrInvalid},
+		"no sealing key":       {writeKey(fileSeal, nil), trivet.ErrInvalid},
+		"huge sealing key":     {writeKey(fileSeal, make([]byte, 1<<20)), trivet.ErrTooLarge},
+		"CA that is not a CA":  {writeKey(fileCACert, []byte(notACA(t))), trivet.ErrInvalid},
+		"private key as a CA":  {writeKey(fileCACert, other[fileCAKey]), trivet.ErrInvalid},
+		"certificate as a key": {writeKey(fileCAKey, other[fileCACert]), trivet.ErrInvalid},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "keys")
+			if _, err := Init(dir, "c1"); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.spoil(dir); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Load(dir); !errors.Is(err, c.want) {
+				t.Errorf("Load: %v; want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func writeKey(name string, data []byte) func(string) error {
+	return func(dir string) error { return os.WriteFile(filepath.Join(dir, name), data, 0o600) }
+}
+
+func TestInitRefusesBadClusterID(t *testing.T) {
+	for _, id := range []string{"", "Big", "a b", strings.Repeat("x", 200)} {
+		if _, err := Init(filepath.Join(t.TempDir(), "keys"), id); !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("Init(%q): %v; want ErrInvalid", id, err)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package auth
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// What Trivet's own credentials look like, wherever they stand.
+var (
+	tokenForm = regexp.MustCompile(`\b(trivet_[a-z2-7]{16})_[a-z2-7]{52}\b`)
+	bootForm  = regexp.MustCompile(`\b(tb1~[^~\s]*~[^~\s]*~[^~\s]*~[^~\s]*~[^~\s]*~)[-_A-Za-z0-9]+`)
+	agentForm = regexp.MustCompile(`\b(Trivet-Agent v=1,[^\s]*sig=)[-_A-Za-z0-9]+`)
+)
+
+// Redact hides the secret part of every API token, boot token and agent's signature in a text, and leaves what tells them
+// apart. It is for text that is logged as it came: a kernel's command line, a request line.
+func Redact(text string) string {
+	text = tokenForm.ReplaceAllString(text, "${1}_"+hidden)
+	text = bootForm.ReplaceAllString(text, "${1}"+hidden)
+	return agentForm.ReplaceAllString(text, "${1}"+hidden)
+}
+
+// secretWords are in the names of headers and query parameters whose value is hidden.
+var secretWords = []string{"token", "secret", "password", "passwd", "signature", "credential", "authorization", "cookie",
+	"api-key", "apikey", "x-amz-security"}
+
+func isSecretName(name string) bool {
+	name = strings.ToLower(name)
+	for _, word := range secretWords {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return name == "sig" || name == "key"
+}
+
+// RedactURL gives a URL for logs: without the password, without the value of parameters that sound secret, and without
+// Trivet's tokens wherever they stand.
+func RedactURL(u *url.URL) string {
+	c := *u
+	if c.User != nil {
+		if _, has := c.User.Password(); has {
+			c.User = url.UserPassword(c.User.Username(), "hidden")
+		}
+	}
+	parts := strings.Split(c.RawQuery, "&")
+	for i, part := range parts {
+		raw, _, has := strings.Cut(part, "=")
+		name, err := url.QueryUnescape(raw)
+		if has && (err != nil || isSecretName(name)) {
+			parts[i] = raw + "=" + hidden
+		}
+	}
+	c.RawQuery = strings.Join(parts, "&")
+	return Redact(c.String())
+}
+
+// RedactHeader gives a copy of h for logs, without credentials.
+func RedactHeader(h http.Header) http.Header {
+	c := h.Clone()
+	for name, values := range c {
+		for i, v := range values {
+			if isSecretName(name) {
+				scheme, _, _ := strings.Cut(v, " ")
+				values[i] = hidden
+				if strings.EqualFold(name, "Authorization") && scheme != v && len(scheme) < 32 {
+					values[i] = scheme + " " + hidden
+				}
+				continue
+			}
+			values[i] = Redact(v)
+		}
+	}
+	return c
+}

@@ -1,0 +1,154 @@
+package auth
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// AgentScheme begins the Authorization header of an agent's request.
+const AgentScheme = "Trivet-Agent"
+
+// MaxSignedBody bounds the body of a signed request in bytes: it is hashed as a whole, so it must fit in memory. Logs are
+// uploaded in pieces of at most this size.
+const MaxSignedBody = 1 << 20
+
+// ErrSkew is an [trivet.ErrUnauthenticated]: the agent's clock is too far from the head's. The agent takes the time from
+// the answer's Date header, keeps the difference, and sends the request again.
+var ErrSkew = fmt.Errorf("%w: the agent's clock is off", trivet.ErrUnauthenticated)
+
+// Agent is who signed a request.
+type Agent struct {
+	Machine string
+	Key     string    // fingerprint of its key
+	Time    time.Time // by the agent's clock, whole milliseconds
+}
+
+// Fingerprint names an agent's key for logs and headers: 64 bits of its hash. It identifies, it does not prove.
+func Fingerprint(key ed25519.PublicKey) string {
+	sum := sha256.Sum256(key)
+	return hex.EncodeToString(sum[:8])
+}
+
+// SignRequest adds the agent's proof to a request with this body. now is the head's time as the agent knows it.
+//
+// The signature covers method, path and query, body, machine and time, and stands on its own above TLS, so that a balancer
+// may end TLS. It does not cover the host (every head is as good) nor other headers.
+func SignRequest(req *http.Request, body []byte, machine string, key ed25519.PrivateKey, now time.Time) {
+	var nonce [12]byte
+	rand.Read(nonce[:])
+	p := proof{
+		machine: machine,
+		key:     Fingerprint(key.Public().(ed25519.PublicKey)),
+		millis:  now.UnixMilli(),
+		nonce:   base64.RawURLEncoding.EncodeToString(nonce[:]),
+	}
+	p.sig = ed25519.Sign(key, p.signed(req, body))
+	req.Header.Set("Authorization", p.String())
+}
+
+// VerifyRequest checks the proof of a request whose body has been read. lookup gives the key that is registered for a
+// machine. It fails with [trivet.ErrUnauthenticated], [ErrSkew], [trivet.ErrTooLarge] or lookup's error.
+//
+// A request that is replayed within maxSkew is accepted again. That is harmless by design: hellos, reports and log pieces
+// are idempotent and bound to an epoch, so a copy says what has been said. maxSkew only bounds how old a copy can be.
+func VerifyRequest(r *http.Request, body []byte, lookup func(machine string) (ed25519.PublicKey, error),
+	now time.Time, maxSkew time.Duration) (Agent, error) {
+	if len(body) > MaxSignedBody {
+		return Agent{}, fmt.Errorf("agent's request: %w: body of %d bytes; at most %d", trivet.ErrTooLarge, len(body), MaxSignedBody)
+	}
+	if n := len(r.Header.Values("Authorization")); n != 1 {
+		return Agent{}, agentError(fmt.Sprintf("%d Authorization headers", n))
+	}
+	p, err := parseProof(r.Header.Get("Authorization"))
+	if err != nil {
+		return Agent{}, err
+	}
+	key, err := lookup(p.machine)
+	if err != nil {
+		return Agent{}, fmt.Errorf("agent's request: key of machine %s: %w", p.machine, err)
+	}
+	if len(key) != ed25519.PublicKeySize || Fingerprint(key) != p.key {
+		return Agent{}, agentError(fmt.Sprintf("key %s is not the one registered for machine %s (its agent was replaced)",
+			p.key, p.machine))
+	}
+	if !ed25519.Verify(key, p.signed(r, body), p.sig) {
+		return Agent{}, agentError("signature of machine " + p.machine + " does not match the request")
+	}
+	at := time.UnixMilli(p.millis)
+	if skew := now.Sub(at).Abs(); skew > maxSkew {
+		return Agent{}, fmt.Errorf("agent's request: machine %s: %w by %s; at most %s", p.machine, ErrSkew, skew, maxSkew)
+	}
+	return Agent{Machine: p.machine, Key: p.key, Time: at}, nil
+}
+
+// proof is the header: Trivet-Agent v=1,machine=..,key=..,time=..,nonce=..,sig=..
+type proof struct {
+	machine string
+	key     string
+	millis  int64
+	nonce   string
+	sig     []byte
+}
+
+func (p proof) String() string {
+	return fmt.Sprintf("%s v=1,machine=%s,key=%s,time=%d,nonce=%s,sig=%s", AgentScheme,
+		p.machine, p.key, p.millis, p.nonce, base64.RawURLEncoding.EncodeToString(p.sig))
+}
+
+// signed is what the signature covers: one value a line, none of which can hold a line break.
+func (p proof) signed(r *http.Request, body []byte) []byte {
+	sum := sha256.Sum256(body)
+	return []byte(strings.Join([]string{"trivet-agent-v1", r.Method, target(r), hex.EncodeToString(sum[:]),
+		p.machine, strconv.FormatInt(p.millis, 10), p.nonce}, "\n"))
+}
+
+// target is path and query as they stand in the request line, for the sender as for the receiver.
+func target(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		return r.RequestURI
+	}
+	return r.URL.RequestURI()
+}
+
+const maxProof = 512
+
+func parseProof(header string) (proof, error) {
+	rest, ok := strings.CutPrefix(header, AgentScheme+" v=1,")
+	if !ok || len(header) > maxProof {
+		return proof{}, agentError("no " + AgentScheme + " v=1 header")
+	}
+	var f [5]string
+	parts := strings.Split(rest, ",")
+	if len(parts) != len(f) {
+		return proof{}, agentError("malformed header")
+	}
+	for i, name := range []string{"machine=", "key=", "time=", "nonce=", "sig="} {
+		if f[i], ok = strings.CutPrefix(parts[i], name); !ok {
+			return proof{}, agentError("malformed header")
+		}
+	}
+	millis, errTime := strconv.ParseInt(f[2], 10, 64)
+	sig, errSig := base64.RawURLEncoding.Strict().DecodeString(f[4])
+	p := proof{machine: f[0], key: f[1], millis: millis, nonce: f[3], sig: sig}
+	_, errNonce := base64.RawURLEncoding.Strict().DecodeString(p.nonce)
+	err := errors.Join(trivet.ValidateName(p.machine), errTime, errSig, errNonce)
+	if err != nil || len(p.key) != 16 || len(p.nonce) != 16 || len(sig) != ed25519.SignatureSize || p.String() != header {
+		return proof{}, agentError("malformed header")
+	}
+	return p, nil
+}
+
+func agentError(problem string) error {
+	return fmt.Errorf("agent's request: %w: %s", trivet.ErrUnauthenticated, problem)
+}

@@ -1,0 +1,137 @@
+package auth
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// HeadName is in every certificate of a head's API. A client that pins the CA asks for this name instead of the address
+// that it dialled, so heads may change addresses, and a certificate of this CA for any other use is not a head's.
+// (The top-level domain .internal is reserved for private use.)
+const HeadName = "head.trivet.internal"
+
+// Server certificates live short and begin in the past, for clients whose clock is behind. Together they stay under the
+// 825 days that some clients accept.
+const (
+	serverLife  = 90 * 24 * time.Hour
+	serverRenew = serverLife * 2 / 3
+	serverPast  = year
+)
+
+// maxNames bounds the names of one certificate.
+const maxNames = 256
+
+// ServerCert is a head's certificate, always fresh: its key lives in memory only, and it is issued anew before it expires,
+// when the names change and when the clock jumps out of its life. It is safe for concurrent use.
+type ServerCert struct {
+	ca    *CA
+	names func() []string
+	now   func() time.Time
+
+	mu     sync.Mutex
+	cert   *tls.Certificate // guarded by mu
+	issued []string         // guarded by mu; the names in cert
+	renew  time.Time        // guarded by mu
+}
+
+// ServerCert issues certificates for the DNS names and IP addresses that names returns; it is called on each handshake and
+// must be fast. now is the head's clock.
+func (c *CA) ServerCert(names func() []string, now func() time.Time) *ServerCert {
+	return &ServerCert{ca: c, names: names, now: now}
+}
+
+// TLS is the configuration of a head's listener. It sends the CA with the chain, for clients that know only its pin.
+func (s *ServerCert) TLS() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: s.GetCertificate,
+		NextProtos:     []string{"h2", "http/1.1"},
+	}
+}
+
+// GetCertificate is for [tls.Config].
+func (s *ServerCert) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	names := normalNames(s.names())
+	now := withinCA(s.now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cert != nil && slices.Equal(names, s.issued) && now.Before(s.renew) && !now.Before(s.cert.Leaf.NotBefore) {
+		return s.cert, nil
+	}
+	cert, err := s.ca.issueServer(names, now)
+	if err != nil && s.cert != nil {
+		slog.Warn("keep the old server certificate", "names", names, "err", err)
+		return s.cert, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.cert, s.issued, s.renew = cert, names, now.Add(serverRenew)
+	return cert, nil
+}
+
+func normalNames(names []string) []string {
+	names = append([]string{HeadName}, names...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (c *CA) issueServer(names []string, now time.Time) (*tls.Certificate, error) {
+	if len(names) > maxNames {
+		return nil, fmt.Errorf("issue server certificate: %d names; at most %d", len(names), maxNames)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("issue server certificate: %w", err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, serverTemplate(names, now), c.cert, key.Public(), c.key)
+	if err != nil {
+		return nil, fmt.Errorf("issue server certificate for %q: %w", names, err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("issue server certificate for %q: %w", names, err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der, c.cert.Raw}, PrivateKey: key, Leaf: leaf}, nil
+}
+
+func serverTemplate(names []string, now time.Time) *x509.Certificate {
+	t := &x509.Certificate{
+		SerialNumber:          newSerial(),
+		Subject:               pkix.Name{Organization: []string{"Trivet"}, CommonName: HeadName},
+		NotBefore:             now.Add(-serverPast),
+		NotAfter:              now.Add(serverLife),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	for _, name := range names {
+		if addr, err := netip.ParseAddr(name); err == nil {
+			t.IPAddresses = append(t.IPAddresses, addr.Unmap().WithZone("").AsSlice())
+		} else {
+			t.DNSNames = append(t.DNSNames, name)
+		}
+	}
+	return t
+}
+
+// withinCA moves the time of a clock that lost its battery so that a certificate of now lies within the CA's life.
+func withinCA(now time.Time) time.Time {
+	if earliest := caNotBefore.Add(serverPast); now.Before(earliest) {
+		return earliest
+	}
+	if latest := caNotAfter.Add(-serverLife); now.After(latest) {
+		return latest
+	}
+	return now
+}
