@@ -82,10 +82,22 @@ type MachineStatus struct {
 	Inventory *Inventory `json:"inventory,omitempty"`
 	// Power is the last state seen: "on", "off" or empty.
 	Power string `json:"power,omitempty"`
+	// Intent is what its BMC shall be told; gone once the BMC's state shows it.
+	Intent *PowerIntent `json:"intent,omitempty"`
 	// Events counts all that was ever recorded of this machine (see [Event]).
 	Events int64 `json:"events,omitempty"`
 	// Activated is when the installed system first phoned home.
 	Activated time.Time `json:"activated,omitzero"`
+}
+
+// PowerIntent is written before a BMC is told anything, because a BMC cannot refuse: whoever acts on it checks Until just
+// before sending, and whoever takes it over looks at the BMC's state first.
+type PowerIntent struct {
+	Want string `json:"want"` // "on", "off" or "cycle"
+	Boot string `json:"boot"` // "network" or "disk", for the next boot only
+	// Off is set once a cycle has seen the machine off.
+	Off   bool      `json:"off,omitempty"`
+	Until time.Time `json:"until"`
 }
 
 // Inventory is what the agent found in the box.

@@ -78,7 +78,7 @@ func (s WorkflowState) Ended() bool {
 // WorkflowStatus is how the run goes.
 type WorkflowStatus struct {
 	State WorkflowState `json:"state,omitempty"`
-	// Epoch is the machine's under which reports are taken now; zero before the first grant.
+	// Epoch is the machine's under which reports are taken now; zero while no agent may report.
 	Epoch int64 `json:"epoch,omitempty"`
 	// Acked is the sequence number of the last report taken under Epoch.
 	Acked int64 `json:"acked,omitempty"`
@@ -109,6 +109,8 @@ type Step struct {
 	State StepState `json:"state,omitempty"`
 	Try   int       `json:"try,omitempty"` // the current or last one, from 1
 	Tries int       `json:"tries"`         // allowed in all
+	// Fails counts the tries that ran to their bad end; one that was cut off with its agent is not used up.
+	Fails int `json:"fails,omitempty"`
 	// Timeout bounds one try; Elapsed is how much of it is used, as of the last checkpoint.
 	Timeout Duration  `json:"timeout"`
 	Elapsed Duration  `json:"elapsed,omitempty"`

@@ -1,0 +1,45 @@
+package placement_test
+
+import (
+	"testing"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/placement"
+)
+
+func machine(name string, state trivet.MachineState, rack string) *trivet.Machine {
+	return &trivet.Machine{
+		Meta:   trivet.Meta{Name: name, Labels: map[string]string{"rack": rack}},
+		Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:00:01"}}},
+		Status: trivet.MachineStatus{State: state},
+	}
+}
+
+func TestPick(t *testing.T) {
+	held := machine("a0", trivet.MachineAvailable, "r1")
+	held.Spec.Hold = true
+	machines := []*trivet.Machine{
+		machine("b", trivet.MachineAvailable, "r1"), machine("a", trivet.MachineAvailable, "r1"), held,
+		machine("c", trivet.MachineActive, "r2"), machine("d", trivet.MachineDiscovered, "r2"),
+	}
+	r1, r2 := map[string]string{"rack": "r1"}, map[string]string{"rack": "r2"}
+	for name, c := range map[string]struct {
+		spec  trivet.ProvisionSpec
+		avoid []string
+		want  placement.Choice
+	}{
+		"the first by name":  {trivet.ProvisionSpec{Selector: r1}, nil, placement.Choice{Machine: "a"}},
+		"not the failed one": {trivet.ProvisionSpec{Selector: r1}, []string{"a"}, placement.Choice{Machine: "b"}},
+		"the named one":      {trivet.ProvisionSpec{Machine: "b"}, nil, placement.Choice{Machine: "b"}},
+		"none is free": {trivet.ProvisionSpec{Selector: r2}, nil,
+			placement.Choice{Why: "no machine is free: 1 active, 1 discovered but not accepted"}},
+		"the named one is held": {trivet.ProvisionSpec{Machine: "a0"}, nil, placement.Choice{Why: "no machine is free: 1 on hold"}},
+		"no such machine":       {trivet.ProvisionSpec{Machine: "z"}, nil, placement.Choice{Why: "there is no machine z"}},
+		"no such labels": {trivet.ProvisionSpec{Selector: map[string]string{"x": "y", "a": "b"}}, nil,
+			placement.Choice{Why: "no machine has the labels a=b,x=y"}},
+	} {
+		if got := placement.Pick(machines, &c.spec, c.avoid); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package workflow
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"text/template"
+	"text/template/parse"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Check says at apply what would go wrong at the claim: texts that do not parse, names that are not there, parameters that
+// are not declared, and constructs that could run for ever.
+func Check(t *trivet.Template) error {
+	declared := map[string]bool{}
+	for _, p := range t.Spec.Parameters {
+		declared[p.Name] = true
+	}
+	_, err := eachText(t, func(field, text string) (string, error) {
+		parsed, err := parseText(field, text)
+		if err == nil {
+			err = names(field, parsed.Root, declared)
+		}
+		return text, err
+	})
+	return err
+}
+
+// MaxSource bounds one text of a template, in bytes.
+const MaxSource = 64 << 10
+
+// parseText reads one text and refuses what could loop: ranges over numbers, ranges in ranges in ranges, and templates
+// that call templates.
+func parseText(field, text string) (*template.Template, error) {
+	if len(text) > MaxSource {
+		return nil, &trivet.FieldError{Field: field, Problem: fmt.Sprintf("has %d bytes; at most %d", len(text), MaxSource)}
+	}
+	t, err := template.New(field).Option("missingkey=error").Funcs(functions).Parse(text)
+	if err != nil {
+		return nil, &trivet.FieldError{Field: field, Problem: plain(err)}
+	}
+	if t.Tree == nil { // an empty text
+		return template.Must(template.New(field).Parse(" ")), nil
+	}
+	if len(t.Templates()) > 1 {
+		return nil, &trivet.FieldError{Field: field, Problem: "defines a template; only plain texts are taken"}
+	}
+	var problem string
+	walk(t.Root, 0, func(n parse.Node, depth int) {
+		switch n := n.(type) {
+		case *parse.TemplateNode:
+			problem = "calls a template; only plain texts are taken"
+		case *parse.RangeNode:
+			if depth > 2 {
+				problem = "has a range in a range in a range"
+			}
+			if len(n.Pipe.Cmds) != 1 || len(n.Pipe.Cmds[0].Args) != 1 || !isField(n.Pipe.Cmds[0].Args[0]) {
+				problem = "ranges over something that is not a field such as .Machine.MACs"
+			}
+		}
+	})
+	if problem != "" {
+		return nil, &trivet.FieldError{Field: field, Problem: problem}
+	}
+	return t, nil
+}
+
+func isField(n parse.Node) bool { return n.Type() == parse.NodeField || n.Type() == parse.NodeVariable }
+
+// walk visits every node; depth counts the ranges and withs around it, itself included.
+func walk(n parse.Node, depth int, visit func(parse.Node, int)) {
+	if v := reflect.ValueOf(n); !v.IsValid() || v.IsNil() {
+		return
+	}
+	branch := func(b *parse.BranchNode, inner int) {
+		walk(b.Pipe, depth, visit)
+		walk(b.List, inner, visit)
+		walk(b.ElseList, depth, visit)
+	}
+	switch n := n.(type) {
+	case *parse.ListNode:
+		for _, child := range n.Nodes {
+			walk(child, depth, visit)
+		}
+		return
+	case *parse.RangeNode:
+		visit(n, depth+1)
+		branch(&n.BranchNode, depth+1)
+		return
+	case *parse.WithNode:
+		branch(&n.BranchNode, depth+1)
+	case *parse.IfNode:
+		branch(&n.BranchNode, depth)
+	case *parse.ActionNode:
+		walk(n.Pipe, depth, visit)
+	case *parse.PipeNode:
+		for _, cmd := range n.Cmds {
+			walk(cmd, depth, visit)
+		}
+	case *parse.CommandNode:
+		for _, arg := range n.Args {
+			walk(arg, depth, visit)
+		}
+	}
+	visit(n, depth)
+}
+
+// names checks every field that is looked up from the top against Data.
+func names(field string, root parse.Node, declared map[string]bool) error {
+	var err error
+	walk(root, 0, func(n parse.Node, depth int) {
+		f, ok := n.(*parse.FieldNode)
+		if !ok || depth > 0 || err != nil {
+			return
+		}
+		if problem := lookUp(f.Ident, declared); problem != "" {
+			err = &trivet.FieldError{Field: field, Problem: problem}
+		}
+	})
+	return err
+}
+
+func lookUp(path []string, declared map[string]bool) string {
+	t := reflect.TypeFor[Data]()
+	for i, name := range path {
+		switch t.Kind() {
+		case reflect.Struct:
+			f, ok := t.FieldByName(name)
+			if !ok {
+				return fmt.Sprintf("uses .%s, which is not there", strings.Join(path[:i+1], "."))
+			}
+			t = f.Type
+		case reflect.Map:
+			if path[0] == "Params" && !declared[name] {
+				return fmt.Sprintf("uses .Params.%s, which is no parameter of the template", name)
+			}
+			t = t.Elem()
+		default:
+			return fmt.Sprintf("uses .%s, but .%s is a text", strings.Join(path[:i+1], "."), strings.Join(path[:i], "."))
+		}
+	}
+	return ""
+}

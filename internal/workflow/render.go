@@ -1,0 +1,167 @@
+package workflow
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Data is what a template's texts see. Everything in it is text or lists of text: a template can loop over what a machine
+// has, but not count to a billion.
+type Data struct {
+	Machine   MachineData
+	Provision ProvisionData
+	Network   NetworkData
+	Params    map[string]string
+}
+
+// MachineData is the machine as templates see it.
+type MachineData struct {
+	Name, Arch, Rack, Disk, Vendor, Product, Serial, UUID string
+	Labels                                                map[string]string
+	MACs                                                  []string
+}
+
+// ProvisionData is the provision as templates see it.
+type ProvisionData struct{ Name, Hostname string }
+
+// NetworkData is the boot port's network as templates see it.
+type NetworkData struct {
+	Name, Address, CIDR, Gateway, Domain string
+	DNS                                  []string
+}
+
+// MaxText bounds one rendered text, in bytes.
+const MaxText = 128 << 10
+
+var errTooLong = fmt.Errorf("%w: the text grows beyond %d bytes", trivet.ErrTooLarge, MaxText)
+
+var functions = template.FuncMap{
+	"lower": strings.ToLower,
+	"upper": strings.ToUpper,
+	"join":  func(sep string, list []string) string { return strings.Join(list, sep) },
+	"default": func(def, s string) string {
+		if s == "" {
+			return def
+		}
+		return s
+	},
+}
+
+// Render makes a template's actions for one machine. The template is not changed.
+func Render(t *trivet.Template, data Data) ([]trivet.Action, error) {
+	params, err := parameters(t, data.Params)
+	if err != nil {
+		return nil, err
+	}
+	data.Params = params
+	return eachText(t, func(field, text string) (string, error) { return renderText(field, text, data) })
+}
+
+// parameters are what the provision gives, filled up by the defaults.
+func parameters(t *trivet.Template, given map[string]string) (map[string]string, error) {
+	params := map[string]string{}
+	var errs []error
+	for _, p := range t.Spec.Parameters {
+		value, ok := given[p.Name]
+		switch {
+		case ok:
+			params[p.Name] = value
+		case p.Default != nil:
+			params[p.Name] = *p.Default
+		default:
+			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + p.Name, Problem: "is missing; the template needs it"})
+		}
+	}
+	for name := range given {
+		if _, ok := params[name]; !ok && len(errs) == 0 {
+			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + name, Problem: "is no parameter of template " + t.Name})
+		}
+	}
+	return params, errors.Join(errs...)
+}
+
+// eachText rebuilds the actions with every text of their arguments replaced by what replace makes of it.
+func eachText(t *trivet.Template, replace func(field, text string) (string, error)) ([]trivet.Action, error) {
+	actions := make([]trivet.Action, len(t.Spec.Actions))
+	var errs []error
+	for i, a := range t.Spec.Actions {
+		with, err := mapTexts(fmt.Sprintf("spec.actions[%d].with", i), a.With, 0, replace)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		a.With, _ = with.(map[string]any)
+		actions[i] = a
+	}
+	return actions, errors.Join(errs...)
+}
+
+const maxDepth = 16
+
+func mapTexts(field string, v any, depth int, replace func(field, text string) (string, error)) (any, error) {
+	if depth > maxDepth {
+		return nil, &trivet.FieldError{Field: field, Problem: "is nested too deep"}
+	}
+	switch v := v.(type) {
+	case string:
+		return replace(field, v)
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			var err error
+			if out[i], err = mapTexts(fmt.Sprintf("%s[%d]", field, i), v[i], depth+1, replace); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key := range v {
+			var err error
+			if out[key], err = mapTexts(field+"."+key, v[key], depth+1, replace); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	default:
+		return v, nil
+	}
+}
+
+func renderText(field, text string, data Data) (string, error) {
+	if !strings.Contains(text, "{{") {
+		return text, nil
+	}
+	parsed, err := parseText(field, text)
+	if err != nil {
+		return "", err
+	}
+	var out bounded
+	if err := parsed.Execute(&out, data); err != nil {
+		return "", &trivet.FieldError{Field: field, Problem: plain(err)}
+	}
+	return out.String(), nil
+}
+
+// bounded refuses to grow beyond MaxText, which ends a template that only writes.
+type bounded struct{ bytes.Buffer }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > MaxText {
+		return 0, errTooLong
+	}
+	return b.Buffer.Write(p)
+}
+
+// plain takes the package's own prefix off a template's error.
+func plain(err error) string {
+	if errors.Is(err, errTooLong) {
+		return errTooLong.Error()
+	}
+	return strings.TrimPrefix(err.Error(), "template: ")
+}

@@ -1,0 +1,122 @@
+package workflow
+
+import (
+	"fmt"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Apply takes a batch of reports under the run's epoch. Reports that are acknowledged already change nothing, so a batch
+// may be sent again. An impossible batch is refused whole as ErrInvalid: nothing of it is applied by a caller that drops
+// the changed status.
+func (r *Run) Apply(reports []trivet.Report) error {
+	for i := range reports {
+		report := &reports[i]
+		if report.Seq <= r.Status.Acked {
+			continue
+		}
+		if report.Seq != r.Status.Acked+1 {
+			return fmt.Errorf("%w: report %d follows %d", trivet.ErrInvalid, report.Seq, r.Status.Acked)
+		}
+		if err := r.apply(report); err != nil {
+			return err
+		}
+		r.Status.Acked = report.Seq
+	}
+	return nil
+}
+
+func (r *Run) apply(report *trivet.Report) error {
+	if r.Status.State != trivet.WorkflowRunning {
+		return fmt.Errorf("%w: the run is %s", trivet.ErrFenced, r.Status.State)
+	}
+	step := r.nextAction()
+	if step == nil || step.Name != report.Action {
+		return fmt.Errorf("%w: report %d is of action %q, which is not the next one", trivet.ErrInvalid, report.Seq, report.Action)
+	}
+	step.Try = max(step.Try, min(report.Try, step.Tries))
+	if step.Started.IsZero() {
+		step.Started = r.Now
+	}
+	step.Elapsed, step.Note = 0, report.Note
+	switch report.State {
+	case trivet.StepRunning:
+		step.State = trivet.StepRunning
+	case trivet.StepDone:
+		r.actionDone(step, report)
+	case trivet.StepFailed:
+		r.actionFailed(step, report)
+	default:
+		return fmt.Errorf("%w: report %d has the state %q", trivet.ErrInvalid, report.Seq, report.State)
+	}
+	return nil
+}
+
+func (r *Run) actionDone(step *trivet.Step, report *trivet.Report) {
+	r.end(step, trivet.StepDone)
+	step.Elapsed, step.Note, step.Cause = report.Elapsed, report.Note, ""
+	r.tell("ActionDone", step.Name, "%s", joinNote("done in "+report.Elapsed.String(), report.Note))
+	next := r.nextAction()
+	switch {
+	case next == nil:
+		r.finishActions()
+	case losesMemory(r.Spec.Action(step.Name)):
+		r.Status.Epoch = 0
+		r.expectBoot("the machine boots again for " + next.Name)
+	default:
+		r.begin(next.Name, "")
+	}
+}
+
+func (r *Run) actionFailed(step *trivet.Step, report *trivet.Report) {
+	step.State, step.Cause, step.Fails = trivet.StepRunning, clip(report.Cause), step.Try
+	if report.Final || step.Try >= step.Tries {
+		fault := report.Fault
+		if fault == "" {
+			fault = trivet.FaultMachine
+		}
+		r.fail(step, fault, step.Cause)
+		return
+	}
+	r.warn("ActionFailed", step.Name, "try %d of %d: %s", step.Try, step.Tries, step.Cause)
+}
+
+// finishActions: the agent's part is over.
+func (r *Run) finishActions() {
+	if r.Status.Step(trivet.StepFirstBoot) == nil {
+		r.succeed()
+		return
+	}
+	r.Status.State = trivet.WorkflowStarting
+	r.begin(trivet.StepFirstBoot, "waits for the installed system to phone home")
+}
+
+// expectBoot sends the run back to the boot steps, for an agent that starts from nothing.
+func (r *Run) expectBoot(note string) {
+	r.Status.State = trivet.WorkflowBooting
+	if s := r.Status.Current(); s != nil {
+		s.State, s.Elapsed, s.Note = trivet.StepWaiting, 0, ""
+	}
+	r.reopen(trivet.StepDHCP, trivet.StepHello)
+	r.begin(trivet.StepDHCP, note)
+}
+
+// MaxCause bounds what is kept of a cause, in bytes; logs keep the rest.
+const MaxCause = 1024
+
+func clip(cause string) string {
+	if cause == "" {
+		return "no cause given"
+	}
+	if len(cause) > MaxCause {
+		return cause[:MaxCause] + "..."
+	}
+	return cause
+}
+
+func joinNote(what, note string) string {
+	if note == "" {
+		return what
+	}
+	return what + ": " + note
+}
