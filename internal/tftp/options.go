@@ -1,0 +1,112 @@
+package tftp
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Options are what a client asks for, or what a server agreed to. The zero value is plain RFC 1350.
+type Options struct {
+	BlockSize int           // bytes of data in a packet, 8 to 65464 (RFC 2348); 0 is not asked, which means 512
+	Window    int           // packets sent before an ACK is awaited, 1 to 65535 (RFC 7440); 0 is not asked
+	Timeout   time.Duration // before a packet is sent again, 1 to 255 whole seconds (RFC 2349); 0 is not asked
+	WantSize  bool          // the file's size is asked for or told (RFC 2349)
+	Size      int64         // with WantSize in an answer: the file's size in bytes
+}
+
+func (o Options) asked() bool {
+	return o.BlockSize != 0 || o.Window != 0 || o.Timeout != 0 || o.WantSize
+}
+
+func (o Options) block() int {
+	if o.BlockSize == 0 {
+		return defaultBlock
+	}
+	return o.BlockSize
+}
+
+func (o Options) window() int { return max(o.Window, 1) }
+
+// agree answers a client's wishes for a file of this size over a path whose packets hold at most mtuBlock bytes of data.
+// A larger block would be cut into fragments, which boot firmware and many switches drop. It holds nothing that was not
+// asked, as RFC 2347 demands.
+func (o Options) agree(size int64, mtuBlock int) Options {
+	a := Options{Timeout: o.Timeout, WantSize: o.WantSize}
+	if o.WantSize {
+		a.Size = size
+	}
+	if o.BlockSize != 0 {
+		a.BlockSize = max(min(o.BlockSize, mtuBlock), minBlock)
+	}
+	if o.Window != 0 {
+		a.Window = max(min(o.Window, maxWindow, maxWindowBytes/a.block()), 1)
+	}
+	return a
+}
+
+// set takes one option as it came. Unknown and out of range ones are left out, as if not sent (RFC 2347); of one that
+// came twice the first holds.
+func (o *Options) set(name, value string) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 {
+		return
+	}
+	switch strings.ToLower(name) {
+	case "blksize":
+		if o.BlockSize == 0 && minBlock <= n {
+			o.BlockSize = int(min(n, maxBlock))
+		}
+	case "windowsize":
+		if o.Window == 0 && 1 <= n && n <= 65535 {
+			o.Window = int(n)
+		}
+	case "timeout":
+		if o.Timeout == 0 && 1 <= n && n <= 255 {
+			o.Timeout = time.Duration(n) * time.Second
+		}
+	case "tsize":
+		if !o.WantSize {
+			o.WantSize, o.Size = true, n
+		}
+	}
+}
+
+// append writes the options as the NUL-ended pairs of RFC 2347.
+func (o Options) append(b []byte) []byte {
+	pair := func(name string, n int64) {
+		b = append(append(b, name...), 0)
+		b = append(strconv.AppendInt(b, n, 10), 0)
+	}
+	if o.BlockSize != 0 {
+		pair("blksize", int64(o.BlockSize))
+	}
+	if o.Window != 0 {
+		pair("windowsize", int64(o.Window))
+	}
+	if o.Timeout != 0 {
+		pair("timeout", int64(o.Timeout/time.Second))
+	}
+	if o.WantSize {
+		pair("tsize", o.Size)
+	}
+	return b
+}
+
+// parseOptions reads NUL-ended pairs. What follows the last whole pair is ignored: old firmware sends stray bytes.
+func parseOptions(b []byte) Options {
+	var o Options
+	for range maxOptions {
+		name, rest, ok := cutString(b)
+		if !ok {
+			break
+		}
+		value, rest, ok := cutString(rest)
+		if !ok {
+			break
+		}
+		o.set(name, value)
+		b = rest
+	}
+	return o
+}

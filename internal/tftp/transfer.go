@@ -1,0 +1,212 @@
+package tftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var errSilent = errors.New("peer does not answer")
+
+// maxBackoff bounds the wait between retransmissions, which doubles from the first.
+const maxBackoff = 8 * time.Second
+
+// transfer is the sending of one file. It belongs to one goroutine.
+//
+// Blocks are counted from 1 and never wrap; block 0 stands for the OACK. On the wire they are modulo 2^16, so files of
+// any size pass. What is on its way are the blocks base..sent.
+type transfer struct {
+	conn   *net.UDPConn
+	reader reader
+	result *Result
+	last   int64 // the last block: the first that is not full, empty if need be
+
+	base int64 // lowest block that is not acknowledged
+	sent int64 // highest block of the window that was sent last
+	top  int64 // highest block ever sent
+
+	first   time.Duration // wait before the first retransmission
+	wait    time.Duration // wait before the next one
+	retries int
+	tries   int // retransmissions since the last progress
+
+	due   time.Time // when to send again
+	armed time.Time // read deadline that conn has; never after due while reading. Setting it per packet costs too much.
+
+	repeat repeat
+	in     [headerSize + maxMessage]byte
+}
+
+func newTransfer(conn *net.UDPConn, file File, result *Result, timeout time.Duration, retries int) *transfer {
+	o := result.Options
+	t := &transfer{
+		conn: conn, result: result, first: timeout, retries: retries,
+		reader: reader{file: file, size: result.Size, block: int64(o.block()),
+			buf: buffers.Get().(*[headerSize + readAhead]byte)},
+		last: result.Size/int64(o.block()) + 1,
+		top:  -1,
+	}
+	if o.Timeout != 0 {
+		t.first = o.Timeout
+	}
+	if !o.asked() {
+		t.base = 1
+	}
+	t.wait = t.first
+	return t
+}
+
+// free gives the buffer back.
+func (t *transfer) free() { buffers.Put(t.reader.buf) }
+
+// run sends until the last block is acknowledged. On any other end but the peer's own it tells the peer.
+func (t *transfer) run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { t.conn.SetReadDeadline(time.Unix(1, 0)) })()
+	for t.base <= t.last {
+		err := t.sendWindow()
+		if err == nil {
+			err = t.await(ctx)
+		}
+		if errors.Is(err, unix.ECONNREFUSED) && t.sent == t.last {
+			return nil // the peer has left with the last block, whose ACK was lost
+		}
+		if err != nil {
+			var peer *PeerError
+			if !errors.As(err, &peer) {
+				code, message := failure(err)
+				_, _ = t.conn.Write(appendError(nil, code, message))
+			}
+			return fmt.Errorf("block %d of %d: %w", t.base, t.last, err)
+		}
+	}
+	return nil
+}
+
+func (t *transfer) sendWindow() error {
+	t.due = time.Now().Add(t.wait)
+	t.sent = min(t.base+int64(t.result.Options.window())-1, t.last)
+	if t.base == 0 {
+		t.sent = 0
+		t.count()
+		_, err := t.conn.Write(appendOACK(nil, t.result.Options))
+		return err
+	}
+	t.count()
+	return t.reader.send(t.conn, t.base, t.sent)
+}
+
+// count keeps the number of packets sent again.
+func (t *transfer) count() {
+	t.result.Resent += int(max(min(t.top, t.sent)-t.base+1, 0))
+	t.top = max(t.top, t.sent)
+}
+
+// await returns nil when a window is to be sent: the next one, or this again.
+func (t *transfer) await(ctx context.Context) error {
+	for {
+		if t.armed.IsZero() || t.armed.After(t.due) {
+			t.armed = t.due
+			t.conn.SetReadDeadline(t.due)
+		}
+		if ctx.Err() != nil { // looked at after the deadline is set, which may have undone the one that run set
+			return stopCause(ctx)
+		}
+		n, err := t.conn.Read(t.in[:])
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			t.armed = time.Time{}
+			if ctx.Err() == nil && time.Now().Before(t.due) {
+				continue
+			}
+			if ctx.Err() != nil {
+				return stopCause(ctx)
+			}
+			return t.timedOut()
+		case err != nil:
+			return err
+		}
+		switch operation(t.in[:n]) {
+		case opError:
+			return parseError(t.in[:n])
+		case opAck:
+			if block, ok := blockNumber(t.in[:n]); ok && t.acked(block) {
+				return nil
+			}
+		}
+	}
+}
+
+func stopCause(ctx context.Context) error {
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return errStopped
+}
+
+// timedOut makes the window be sent again, until the tries are spent.
+func (t *transfer) timedOut() error {
+	if t.tries++; t.tries > t.retries {
+		return fmt.Errorf("%w to %d packets", errSilent, t.tries)
+	}
+	t.wait = min(t.wait*2, max(maxBackoff, t.first))
+	t.repeat.again()
+	return nil
+}
+
+// acked takes an ACK and says whether a window is now to be sent.
+func (t *transfer) acked(wire uint16) bool {
+	before := t.base - 1
+	block := before + int64(wire-uint16(before)) // the first block from before on with this number
+	switch {
+	case block > t.sent:
+		return false // of long ago
+	case block == before:
+		// Of old, or word that the window's first block was lost.
+		return t.result.Options.window() > 1 && t.repeat.asked()
+	}
+	if block < t.sent {
+		t.repeat.again() // the peer saw a gap: RFC 7440 has the rest sent again
+	} else {
+		t.repeat.passed()
+	}
+	t.base, t.tries, t.wait = block+1, 0, t.first
+	t.result.Acked = min(block*t.reader.block, t.reader.size)
+	return true
+}
+
+// repeat decides whether a repeated ACK makes a window be sent again. With a window of one block it never does: each side
+// answering each copy by a copy would double all packets to the end, the "sorcerer's apprentice" of RFC 1123 section
+// 4.2.3.1. With longer windows it is the quick way to learn that a window's first block was lost, and peers send one
+// such ACK per packet after the gap. So it is heeded only once, and only for a window that was sent whole, once, after
+// one that was.
+type repeat int
+
+const (
+	fresh    repeat = iota // sent once; so was the one before
+	wary                   // sent once; the one before more often
+	repeated               // sent more than once
+)
+
+func (r *repeat) asked() bool {
+	if *r != fresh {
+		return false
+	}
+	*r = repeated
+	return true
+}
+
+func (r *repeat) again() { *r = repeated }
+
+// passed notes that the whole window is acknowledged.
+func (r *repeat) passed() {
+	if *r == repeated {
+		*r = wary
+	} else {
+		*r = fresh
+	}
+}
