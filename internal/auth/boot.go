@@ -23,13 +23,14 @@ const (
 	PurposeMetadata  Purpose = "metadata"   // read this machine's metadata
 )
 
-// BootToken lets a machine that has no key yet prove that it was given this boot script or seed: for one purpose, machine,
-// MAC and epoch, until it expires. Every head can check it, without any store. It may be used more than once: whoever
-// accepts it must compare Epoch with the machine's record in the transaction that acts on it, and thereby spend it.
+// BootToken lets a machine that has no key yet prove that it was given this boot script or seed: for one purpose,
+// machine, MAC and epoch, until it expires. Every head can check it, without any store. It may be used more than once:
+// whoever accepts it must compare Epoch with the machine's record in the transaction that acts on it, and thereby
+// spend it.
 type BootToken struct {
 	Purpose Purpose
 	Machine string    // name of its record
-	MAC     string    // "52:54:00:12:34:56"
+	MAC     string    // in the form of [trivet.CanonicalMAC]
 	Epoch   int64     // not negative
 	Expires time.Time // whole seconds; judged by the clocks of heads only
 }
@@ -91,14 +92,13 @@ func (t BootToken) body() (string, error) {
 	default:
 		return "", &trivet.FieldError{Field: "purpose", Problem: fmt.Sprintf("%q is not known", t.Purpose)}
 	}
-	mac, err := net.ParseMAC(t.MAC)
-	if err != nil {
-		return "", &trivet.FieldError{Field: "mac", Problem: fmt.Sprintf("%q is not a MAC address", t.MAC)}
+	if mac, err := trivet.CanonicalMAC(t.MAC); err != nil || mac != t.MAC {
+		return "", &trivet.FieldError{Field: "mac", Problem: fmt.Sprintf("%q is not a MAC address in its one form", t.MAC)}
 	}
 	if t.Epoch < 0 {
 		return "", &trivet.FieldError{Field: "epoch", Problem: "is negative"}
 	}
-	return strings.Join([]string{bootPrefix, string(t.Purpose), t.Machine, hex.EncodeToString(mac),
+	return strings.Join([]string{bootPrefix, string(t.Purpose), t.Machine, strings.ReplaceAll(t.MAC, ":", ""),
 		strconv.FormatInt(t.Epoch, 10), strconv.FormatInt(t.Expires.Unix(), 10)}, "~"), nil
 }
 

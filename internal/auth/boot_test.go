@@ -57,7 +57,7 @@ func TestSignBootRefuses(t *testing.T) {
 	keys := newKeys(t, "c1")
 	for name, spoil := range map[string]func(*BootToken){
 		"machine": func(b *BootToken) { b.Machine = "a~b" },
-		"mac":     func(b *BootToken) { b.MAC = "52:54" },
+		"mac":     func(b *BootToken) { b.MAC = "52-54-00-12-34-56" },
 		"purpose": func(b *BootToken) { b.Purpose = "root" },
 		"epoch":   func(b *BootToken) { b.Epoch = -1 },
 	} {

@@ -17,10 +17,10 @@ import (
 // certificate's life. That also works with a balancer that ends TLS under a CA of its own.
 //
 // With a pin, the server's chain must hold the CA's certificate, its own must verify under that as a server's, and must
-// be for [HeadName]; the dialled address is not looked at, since only heads get such a certificate. The client's clock is
-// not looked at either, as a machine's clock may be years off before its first contact. That gives nothing away: a
-// server's private key exists only in the memory of a full head, which holds the CA's key too, so whoever could steal an
-// expired certificate's key could as well issue a fresh one.
+// be for [HeadName]; the dialled address is not looked at, since only heads get such a certificate. The client's clock
+// is not looked at either, as a machine's clock may be years off before its first contact. That gives nothing away: a
+// server's private key exists only in the memory of a full head, which holds the CA's key too, so whoever could steal
+// an expired certificate's key could as well issue a fresh one.
 func ClientTLS(trust string) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if strings.HasPrefix(trust, "sha256:") {

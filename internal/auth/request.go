@@ -19,8 +19,8 @@ import (
 // AgentScheme begins the Authorization header of an agent's request.
 const AgentScheme = "Trivet-Agent"
 
-// MaxSignedBody bounds the body of a signed request in bytes: it is hashed as a whole, so it must fit in memory. Logs are
-// uploaded in pieces of at most this size.
+// MaxSignedBody bounds the body of a signed request in bytes: it is hashed as a whole, so it must fit in memory. Logs
+// are uploaded in pieces of at most this size.
 const MaxSignedBody = 1 << 20
 
 // ErrSkew is an [trivet.ErrUnauthenticated]: the agent's clock is too far from the head's. The agent takes the time from
@@ -65,7 +65,8 @@ func SignRequest(req *http.Request, body []byte, machine string, key ed25519.Pri
 func VerifyRequest(r *http.Request, body []byte, lookup func(machine string) (ed25519.PublicKey, error),
 	now time.Time, maxSkew time.Duration) (Agent, error) {
 	if len(body) > MaxSignedBody {
-		return Agent{}, fmt.Errorf("agent's request: %w: body of %d bytes; at most %d", trivet.ErrTooLarge, len(body), MaxSignedBody)
+		return Agent{}, fmt.Errorf("agent's request: %w: body of %d bytes; at most %d",
+			trivet.ErrTooLarge, len(body), MaxSignedBody)
 	}
 	if n := len(r.Header.Values("Authorization")); n != 1 {
 		return Agent{}, agentError(fmt.Sprintf("%d Authorization headers", n))

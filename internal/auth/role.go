@@ -26,7 +26,8 @@ const (
 // adminKinds are written by admins only: they decide who may do what, and what the control plane is.
 var adminKinds = []trivet.Kind{"Account", "Token", "Secret", "Head", "Site"}
 
-// Allow says whether an account of this role may do this, as nil or [trivet.ErrForbidden]. What is not known is forbidden.
+// Allow says whether an account of this role may do this, as nil or [trivet.ErrForbidden]. What is not known is
+// forbidden.
 func Allow(role Role, verb Verb, kind trivet.Kind) error {
 	if allowed(role, verb, kind) {
 		return nil

@@ -15,10 +15,10 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// MaxSealed bounds a secret in bytes.
-const MaxSealed = 64 << 10
+// MaxSealed bounds a secret in bytes. Sealed, it stays under what a [trivet.Secret] takes.
+const MaxSealed = 8 << 10
 
-const sealPrefix = "sealed:v1:"
+const sealPrefix = trivet.Sealed + "v1:"
 
 // Place is the field that a sealed secret stands in. It opens nowhere else, so nobody who may write records can move a
 // secret to a field that shows it.
@@ -28,15 +28,15 @@ type Place struct {
 	Field string // path in the JSON, "spec.password"
 }
 
-// Sealer encrypts secrets for the store, which is copied to every head, witness and backup (XChaCha20-Poly1305, random
-// nonce). Its text is "sealed:v1:<key's id>:<base64url of nonce and ciphertext>". It is safe for concurrent use.
+// Sealer encrypts secrets for the store, which is copied to every head, witness and backup (XChaCha20-Poly1305,
+// random nonce). Its text is "sealed:v1:<key's id>:<base64url of nonce and ciphertext>". It is safe for concurrent use.
 type Sealer struct {
 	first string
 	keys  map[string]cipher.AEAD // by id
 }
 
-// NewSealer takes the keys of 32 bytes; the first seals, all open. So a key is rotated by giving the new one to every head,
-// then putting it first on every head, then sealing everything again, then dropping the old one.
+// NewSealer takes the keys of 32 bytes; the first seals, all open. So a key is rotated by giving the new one to every
+// head, then putting it first on every head, then sealing everything again, then dropping the old one.
 func NewSealer(keys ...[]byte) (*Sealer, error) {
 	s := &Sealer{keys: map[string]cipher.AEAD{}}
 	for _, key := range keys {
@@ -81,7 +81,8 @@ func (s *Sealer) Open(at Place, text string) (Secret, error) {
 	}
 	aead, ok := s.keys[id]
 	if !ok {
-		return "", fmt.Errorf("open %s: %w: sealed with key %.16q, which this head does not hold", at, trivet.ErrInvalid, id)
+		return "", fmt.Errorf("open %s: %w: sealed with key %.16q, which this head does not hold",
+			at, trivet.ErrInvalid, id)
 	}
 	box, err := base64.RawURLEncoding.Strict().DecodeString(coded)
 	if err != nil || len(box) < aead.NonceSize() {
@@ -89,13 +90,11 @@ func (s *Sealer) Open(at Place, text string) (Secret, error) {
 	}
 	plain, err := aead.Open(nil, box[:aead.NonceSize()], box[aead.NonceSize():], at.bytes())
 	if err != nil {
-		return "", fmt.Errorf("open %s: %w: damaged, or sealed for another field (enter the secret again)", at, trivet.ErrInvalid)
+		return "", fmt.Errorf("open %s: %w: damaged, or sealed for another field (enter the secret again)",
+			at, trivet.ErrInvalid)
 	}
 	return Secret(plain), nil
 }
-
-// IsSealed says whether text has the form of a sealed secret, without opening it.
-func IsSealed(text string) bool { return strings.HasPrefix(text, sealPrefix) }
 
 func (p Place) String() string { return fmt.Sprintf("%s %s %s", p.Kind, p.Name, p.Field) }
 

@@ -103,7 +103,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(good[:30])
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := s.Open(bmcPassword, text)
-		if err == nil && (text != good || got != "hunter2") {
+		if err == nil && got != "hunter2" {
 			t.Errorf("opened %q as %q", text, got.Reveal())
 		}
 		if err != nil && !errors.Is(err, trivet.ErrInvalid) && !errors.Is(err, trivet.ErrTooLarge) {

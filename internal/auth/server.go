@@ -31,8 +31,8 @@ const (
 // maxNames bounds the names of one certificate.
 const maxNames = 256
 
-// ServerCert is a head's certificate, always fresh: its key lives in memory only, and it is issued anew before it expires,
-// when the names change and when the clock jumps out of its life. It is safe for concurrent use.
+// ServerCert is a head's certificate, always fresh: its key lives in memory only, and it is issued anew before it
+// expires, when the names change and when the clock jumps out of its life. It is safe for concurrent use.
 type ServerCert struct {
 	ca    *CA
 	names func() []string
@@ -44,8 +44,8 @@ type ServerCert struct {
 	renew  time.Time        // guarded by mu
 }
 
-// ServerCert issues certificates for the DNS names and IP addresses that names returns; it is called on each handshake and
-// must be fast. now is the head's clock.
+// ServerCert issues certificates for the DNS names and IP addresses that names returns; it is called on each handshake
+// and must be fast. now is the head's clock.
 func (c *CA) ServerCert(names func() []string, now func() time.Time) *ServerCert {
 	return &ServerCert{ca: c, names: names, now: now}
 }

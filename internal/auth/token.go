@@ -12,8 +12,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// An API token is "trivet_<id>_<secret>". The id is the name of its record, the secret has 256 random bits; only a hash of
-// the whole is kept. A plain SHA-256 is enough for that: slow hashes protect secrets that can be guessed.
+// An API token is "trivet_<id>_<secret>". The id is the name of its record, the secret has 256 random bits; only a hash
+// of the whole is kept. A plain SHA-256 is enough for that: slow hashes protect secrets that can be guessed.
 const (
 	tokenPrefix = "trivet_"
 	idLen       = 16 // base32 of 10 bytes
