@@ -183,7 +183,7 @@ func (g *getting) takeData(b []byte) (done bool, err error) {
 		return false, nil
 	}
 	if block != uint16(g.got+1) {
-		return false, g.unexpected()
+		return false, g.unexpected(block)
 	}
 	n, err := g.w.Write(b[headerSize:])
 	g.n += int64(n)
@@ -201,10 +201,11 @@ func (g *getting) takeData(b []byte) (done bool, err error) {
 	return false, nil
 }
 
-// unexpected answers a block out of order. It is a copy, because our ACK was lost, or shows a gap in a window; of a whole
-// window of such blocks only the first is answered.
-func (g *getting) unexpected() error {
-	if g.gap && g.agreed.window() > 1 {
+// unexpected answers a block out of order: one ahead shows a gap in a window, one of before that our ACK may be lost,
+// unless the window is still coming in. Of a whole window of such blocks only the first is answered.
+func (g *getting) unexpected(block uint16) error {
+	ahead := int16(block-uint16(g.got)) > 0
+	if !ahead && g.got > g.acked || g.gap && g.agreed.window() > 1 {
 		return nil
 	}
 	g.gap = true

@@ -159,3 +159,5 @@ func count(c prometheus.Counter) float64 {
 	}
 	return m.GetCounter().GetValue()
 }
+
+func (p *peer) address() netip.AddrPort { return p.conn.LocalAddr().(*net.UDPAddr).AddrPort() }

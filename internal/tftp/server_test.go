@@ -118,7 +118,7 @@ func TestGetEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := Get(ctx, p.conn.LocalAddr().(interface{ AddrPort() netip.AddrPort }).AddrPort(), "f", io.Discard,
+		_, err := Get(ctx, p.address(), "f", io.Discard,
 			Options{})
 		ended <- err
 	}()

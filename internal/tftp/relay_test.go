@@ -1,0 +1,190 @@
+package tftp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fate of a packet on a bad line.
+type fate int
+
+const (
+	pass fate = iota
+	drop
+	double
+)
+
+// line is a bad line between one client and a server: judge says what becomes of the n-th packet (from 0) each way.
+type line struct {
+	addr        netip.AddrPort // what the client takes for the server
+	front, back *net.UDPConn
+	judge       func(toServer bool, n int) fate
+	done        sync.WaitGroup
+
+	mu             sync.Mutex // guards following
+	client, server netip.AddrPort
+}
+
+func newLine(t *testing.T, server netip.AddrPort, judge func(toServer bool, n int) fate) *line {
+	t.Helper()
+	listen := func() *net.UDPConn {
+		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	l := &line{front: listen(), back: listen(), judge: judge, server: server}
+	l.addr = l.front.LocalAddr().(*net.UDPAddr).AddrPort()
+	l.done.Go(func() { l.carry(l.front, l.back, true) })
+	l.done.Go(func() { l.carry(l.back, l.front, false) })
+	return l
+}
+
+func (l *line) close() {
+	l.front.Close()
+	l.back.Close()
+	l.done.Wait()
+}
+
+func (l *line) carry(in, out *net.UDPConn, toServer bool) {
+	b := make([]byte, 1<<16)
+	for n := 0; ; n++ {
+		size, from, err := in.ReadFromUDPAddrPort(b)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		l.mu.Lock()
+		to := l.client
+		if toServer {
+			l.client, to = from, l.server
+		} else {
+			l.server = from // the transfer's own port from now on
+		}
+		l.mu.Unlock()
+		for range map[fate]int{pass: 1, double: 2}[l.judge(toServer, n)] {
+			_, _ = out.WriteToUDPAddrPort(b[:size], to)
+		}
+	}
+}
+
+// Each single packet of a transfer is lost, and each doubled, both ways: the file arrives all the same, and no more is
+// sent again than one window per fault. A lost request makes the client ask again, from the same port.
+func TestEverySingleFault(t *testing.T) {
+	const blocks = 9
+	want := pattern(512*blocks - 100)
+	for _, o := range []Options{{}, {WantSize: true}, {Window: 4}} {
+		server := serve(t, &Server{Open: files(map[string][]byte{"f": want}), Timeout: 15 * time.Millisecond},
+			"127.0.0.1:0")
+		for _, toServer := range []bool{true, false} {
+			for nth := range blocks + 2 {
+				for _, f := range []fate{drop, double} {
+					name := fmt.Sprintf("%+v, packet %d, to server %t, fate %d", o, nth, toServer, f)
+					l := newLine(t, server.addr, func(to bool, n int) fate {
+						if to == toServer && n == nth {
+							return f
+						}
+						return pass
+					})
+					var got bytes.Buffer
+					_, err := get(t.Context(), l.addr, "f", &got, o, 20*time.Millisecond)
+					if err != nil || !bytes.Equal(got.Bytes(), want) {
+						t.Fatalf("%s: %v, %d bytes", name, err, got.Len())
+					}
+					l.close()
+					if r := <-server.results; r.Err != nil || r.Resent > 2*o.window() {
+						t.Fatalf("%s: result %+v", name, r)
+					}
+				}
+			}
+		}
+		server.stop()
+	}
+}
+
+// A line that loses every seventh packet each way.
+func TestLossyLine(t *testing.T) {
+	want := pattern(100_000)
+	server := serve(t, &Server{Open: files(map[string][]byte{"f": want}), Timeout: 10 * time.Millisecond},
+		"127.0.0.1:0")
+	for _, window := range []int{1, 8, 64} {
+		l := newLine(t, server.addr, func(_ bool, n int) fate {
+			if n%7 == 6 {
+				return drop
+			}
+			return pass
+		})
+		var got bytes.Buffer
+		o := Options{BlockSize: 1000, Window: window}
+		if _, err := get(t.Context(), l.addr, "f", &got, o, 15*time.Millisecond); err != nil {
+			t.Fatalf("window %d: %v", window, err)
+		}
+		if !bytes.Equal(got.Bytes(), want) {
+			t.Fatalf("window %d: content differs", window)
+		}
+		l.close()
+		if r := <-server.results; r.Err != nil {
+			t.Fatalf("window %d: %+v", window, r)
+		}
+	}
+}
+
+// A packet from a stranger's port neither disturbs the transfer nor ends it, and the stranger is told.
+func TestStrangersPort(t *testing.T) {
+	p, stranger := newPeer(t), newPeer(t)
+	server := p.address()
+	ended := make(chan error)
+	var got bytes.Buffer
+	go func() {
+		_, err := Get(t.Context(), server, "f", &got, Options{})
+		ended <- err
+	}()
+	p.recv()
+	data := func(block uint16, text string) []byte {
+		b := make([]byte, headerSize)
+		putHeader(b, opData, block)
+		return append(b, text...)
+	}
+	full := string(pattern(512))
+	p.send(p.tid, data(1, full))
+	p.recv() // its ACK
+	stranger.send(p.tid, data(2, "false"))
+	if e := stranger.refusal(); e.Code != CodeUnknownTID {
+		t.Fatalf("stranger was told %v", e)
+	}
+	p.send(p.tid, data(2, "true"))
+	if err := <-ended; err != nil || got.String() != full+"true" {
+		t.Fatalf("got %d bytes, %v", got.Len(), err)
+	}
+}
+
+// A client that asks again from another port begins another transfer; the first is left to time out.
+func TestClientChangesPort(t *testing.T) {
+	want := pattern(1000)
+	server := serve(t, &Server{Open: files(map[string][]byte{"f": want}), Timeout: 2 * time.Millisecond, Retries: 1},
+		"127.0.0.1:0")
+	old := newPeer(t)
+	old.send(server.addr, request{name: "f"}.append(nil))
+	old.block()
+	var got bytes.Buffer
+	if _, err := Get(t.Context(), server.addr, "f", &got, Options{}); err != nil || !bytes.Equal(got.Bytes(), want) {
+		t.Fatalf("got %d bytes, %v", got.Len(), err)
+	}
+	ends := map[bool]int{}
+	for range 2 {
+		r := <-server.results
+		ends[r.Err == nil]++
+	}
+	if ends[true] != 1 || ends[false] != 1 {
+		t.Fatalf("ends %v", ends)
+	}
+}
