@@ -1,0 +1,203 @@
+package platform
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// packages gives the .deb files to build from: those that the options name, or apt's.
+func (b *builder) packages(ctx context.Context) ([]Package, error) {
+	if len(b.Debs) > 0 {
+		var all []Package
+		for _, path := range b.Debs {
+			p, err := localPackage(path)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, p)
+		}
+		return all, nil
+	}
+	kernel, err := b.kernelPackage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	libs, err := b.libraryPackages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Concat([]string{kernel, "ca-certificates"}, programPackages(), libs, b.Firmware)
+	return b.download(ctx, names)
+}
+
+var debName = regexp.MustCompile(`^([a-z0-9][a-z0-9+.-]*)_([^_]+)_[a-z0-9]+\.deb$`)
+
+// localPackage describes a .deb by its name, which Debian makes of package, version and architecture.
+func localPackage(path string) (Package, error) {
+	sum, err := digestFile(path)
+	if err != nil {
+		return Package{}, err
+	}
+	p := Package{Name: strings.TrimSuffix(filepath.Base(path), ".deb"), SHA256: sum, path: path}
+	if m := debName.FindStringSubmatch(filepath.Base(path)); m != nil {
+		p.Name = m[1]
+		if p.Version, err = url.PathUnescape(m[2]); err != nil {
+			p.Version = m[2]
+		}
+	}
+	return p, nil
+}
+
+func digestFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+var kernelDepends = regexp.MustCompile(`(?m)^\s+(?:Pre)?Depends: (linux-image-[a-z0-9.+-]+)$`)
+
+// kernelPackage follows a meta-package (linux-image-amd64) to the package that holds the kernel.
+func (b *builder) kernelPackage(ctx context.Context) (string, error) {
+	name := b.Kernel
+	for range 3 { // linux-image-generic-style chains are two long
+		out, err := b.apt(ctx, "apt-cache", "depends", "--important", name)
+		if err != nil {
+			return "", err
+		}
+		m := kernelDepends.FindSubmatch(out)
+		if m == nil {
+			break
+		}
+		name = string(m[1])
+	}
+	return name, nil
+}
+
+var libDepends = regexp.MustCompile(`(?m)^\s+(?:Pre)?Depends: (lib[a-z0-9.+-]+)$`)
+
+// libraryPackages lists the packages that hold the programs' libraries: the lib* packages that theirs depend on.
+func (b *builder) libraryPackages(ctx context.Context) ([]string, error) {
+	out, err := b.apt(ctx, "apt-cache", append([]string{"depends", "--important"}, programPackages()...)...)
+	if err != nil {
+		return nil, err
+	}
+	var libs []string
+	for _, m := range libDepends.FindAllSubmatch(out, -1) {
+		libs = append(libs, string(m[1]))
+	}
+	slices.Sort(libs)
+	return slices.Compact(libs), nil
+}
+
+// uriLine is one line of apt-get download --print-uris.
+var uriLine = regexp.MustCompile(`(?m)^'[^']+' (\S+\.deb) \d+ SHA256:([0-9a-f]{64})$`)
+
+// download gets packages by apt, which checks the archive's signature, into the cache. Those that are there already are
+// known by their digest.
+func (b *builder) download(ctx context.Context, names []string) ([]Package, error) {
+	b.say("find packages")
+	out, err := b.apt(ctx, "apt-get", append([]string{"download", "--print-uris"}, names...)...)
+	if err != nil {
+		return nil, err
+	}
+	lines := uriLine.FindAllSubmatch(out, -1)
+	if len(lines) != len(names) {
+		return nil, fmt.Errorf("%w: apt knows %d of the packages %s", trivet.ErrUnavailable, len(lines), strings.Join(names, " "))
+	}
+	dir := filepath.Join(b.CacheDir, "debs")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	var all []Package
+	for _, line := range lines { // in apt's order, by name
+		p, err := b.downloadOne(ctx, dir, string(line[1]), string(line[2]))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func (b *builder) downloadOne(ctx context.Context, dir, file, digest string) (Package, error) {
+	m := debName.FindStringSubmatch(file)
+	if m == nil {
+		return Package{}, fmt.Errorf("%w: apt names a package %q", trivet.ErrInvalid, file)
+	}
+	name, path := m[1], filepath.Join(dir, file)
+	if p, err := localPackage(path); err == nil && p.SHA256 == digest {
+		return p, nil
+	}
+	b.say("download %s", file)
+	tmp, err := os.MkdirTemp(dir, "get-*") // two builds may download at once
+	if err != nil {
+		return Package{}, err
+	}
+	defer os.RemoveAll(tmp)
+	if _, err := b.aptIn(ctx, tmp, "apt-get", "download", name); err != nil {
+		return Package{}, err
+	}
+	if err := os.Rename(filepath.Join(tmp, file), path); err != nil {
+		return Package{}, err
+	}
+	p, err := localPackage(path)
+	if err == nil && p.SHA256 != digest {
+		err = fmt.Errorf("%w: %s has digest %s, not %s", trivet.ErrInvalid, file, p.SHA256, digest)
+	}
+	return p, err
+}
+
+func (b *builder) apt(ctx context.Context, program string, args ...string) ([]byte, error) {
+	return b.aptIn(ctx, "", program, args...)
+}
+
+// aptIn runs one of apt's programs in a folder. They print in the C locale; their own words say best what is wrong.
+func (b *builder) aptIn(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
+	common := []string{"-o", "APT::Architecture=" + b.Arch, "-o", "APT::Sandbox::User=root", "-q"}
+	cmd := exec.CommandContext(ctx, program, append(common, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	switch {
+	case err == nil:
+		return out, nil
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fmt.Errorf("%w: %s is missing; on a host without apt give the packages as files", trivet.ErrUnavailable, program)
+	}
+	return nil, fmt.Errorf("%w: %s: %s (is `apt-get update` needed?)", trivet.ErrUnavailable, cmd, lastError(&stderr, err))
+}
+
+// lastError is the last line that apt marks as an error.
+func lastError(stderr *bytes.Buffer, err error) string {
+	last := err.Error()
+	for s := bufio.NewScanner(stderr); s.Scan(); {
+		if strings.HasPrefix(s.Text(), "E: ") {
+			last = s.Text()
+		}
+	}
+	return last
+}

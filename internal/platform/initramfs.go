@@ -1,0 +1,86 @@
+package platform
+
+import (
+	"compress/gzip"
+	"context"
+	"io"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/u-root/u-root/pkg/cpio"
+)
+
+// files are what an initramfs will hold, by path without a leading slash. Folders above a file come by themselves.
+type files map[string]cpio.Record
+
+func (f files) put(r cpio.Record) {
+	f[r.Name] = r
+	if dir := path.Dir(r.Name); dir != "." {
+		f.folder(dir)
+	}
+}
+
+func (f files) add(name string, mode uint64, data []byte) {
+	f.put(cpio.StaticFile(name, string(data), mode))
+}
+func (f files) link(name, target string) { f.put(cpio.Symlink(name, target)) }
+func (f files) has(name string) bool     { _, ok := f[name]; return ok }
+
+func (f files) folder(name string) {
+	if !f.has(name) {
+		f.put(cpio.Directory(name, 0o755))
+	}
+}
+
+func (f files) device(name string, perm, major, minor uint64) {
+	f.put(cpio.CharDev(name, perm, major, minor))
+}
+
+// writeTo writes the compressed archive and returns its size before compression. The order is by path, so that a folder
+// comes before what is in it; times, owners and inode numbers are fixed: equal files give equal bytes.
+func (f files) writeTo(ctx context.Context, w io.Writer, compression string) (int64, error) {
+	z, err := compressor(w, compression)
+	if err != nil {
+		return 0, err
+	}
+	n := &counter{w: z, ctx: ctx}
+	archive := cpio.Newc.Writer(n)
+	for i, name := range slices.Sorted(maps.Keys(f)) {
+		r := cpio.MakeReproducible(f[name])
+		r.Ino = uint64(i + 1)
+		if err := archive.WriteRecord(r); err != nil {
+			return 0, err
+		}
+	}
+	if err := cpio.WriteTrailer(archive); err != nil {
+		return 0, err
+	}
+	return n.n, z.Close()
+}
+
+func compressor(w io.Writer, compression string) (io.WriteCloser, error) {
+	if compression == "zstd" {
+		// The kernel reads one frame, of a window up to 128 MiB. One goroutine: the bytes must not depend on the host.
+		return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
+			zstd.WithWindowSize(16<<20))
+	}
+	return gzip.NewWriterLevel(w, gzip.BestCompression)
+}
+
+// counter counts what is written, and stops it when the context ends.
+type counter struct {
+	w   io.Writer
+	n   int64
+	ctx context.Context
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

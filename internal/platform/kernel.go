@@ -1,0 +1,48 @@
+package platform
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// kernel is a kernel found in an unpacked package.
+type kernel struct {
+	tree    tree
+	version string
+	image   string // path of the file here
+	modules string // folder in the tree
+}
+
+// findKernel finds the one kernel among the packages.
+func findKernel(trees []tree) (*kernel, error) {
+	var found []*kernel
+	for _, t := range trees {
+		for _, image := range t.glob("boot/vmlinuz-*") {
+			k := &kernel{tree: t, version: strings.TrimPrefix(image, "boot/vmlinuz-"), image: filepath.Join(string(t), image)}
+			for _, dir := range []string{"lib/modules", "usr/lib/modules"} { // merged /usr: the latter
+				if len(t.glob(path.Join(dir, k.version, "kernel"))) > 0 {
+					k.modules = path.Join(dir, k.version)
+				}
+			}
+			found = append(found, k)
+		}
+	}
+	if len(found) != 1 || found[0].modules == "" {
+		return nil, fmt.Errorf("%w: the packages hold %d kernels; want one with its modules", trivet.ErrInvalid, len(found))
+	}
+	return found[0], nil
+}
+
+// compression is the best one that the kernel reads initramfs in.
+func (k *kernel) compression() string {
+	config, err := k.tree.read("boot/config-" + k.version)
+	if err == nil && bytes.Contains(config, []byte("\nCONFIG_RD_ZSTD=y\n")) {
+		return "zstd"
+	}
+	return "gzip"
+}

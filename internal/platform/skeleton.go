@@ -1,0 +1,131 @@
+package platform
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// folders are those that must be there, empty, for mounts and for programs.
+var folders = []string{"dev", "etc", "mnt", "proc", "root", "run", "sys", "tmp", "var/lib", "var/log"}
+
+// etc is the little that programs read.
+var etc = map[string]string{
+	"etc/passwd":        "root:x:0:0:root:/root:/bin/false\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+	"etc/group":         "root:x:0:\nnogroup:x:65534:\n",
+	"etc/hosts":         "127.0.0.1 localhost\n::1 localhost\n",
+	"etc/nsswitch.conf": "hosts: files dns\n",
+	"etc/os-release":    "ID=trivet\nNAME=Trivet\nPRETTY_NAME=\"Trivet installer OS\"\n",
+}
+
+// addSkeleton adds folders, the two device nodes that a program has before /dev is mounted, /etc and CA certificates.
+func (b *builder) addSkeleton() error {
+	for _, dir := range folders {
+		b.files.folder(dir)
+	}
+	b.files.device("dev/console", 0o600, 5, 1)
+	b.files.device("dev/null", 0o666, 1, 3)
+	for name, text := range etc {
+		b.files.add(name, 0o644, []byte(text))
+	}
+	return b.addCertificates()
+}
+
+// addCertificates adds Mozilla's CAs in one file, as update-ca-certificates makes it on an installed system.
+func (b *builder) addCertificates() error {
+	var all bytes.Buffer
+	for _, t := range b.trees {
+		for _, name := range t.glob("usr/share/ca-certificates/mozilla/*.crt") { // sorted
+			pem, err := t.read(name)
+			if err != nil {
+				return err
+			}
+			all.Write(bytes.TrimSpace(pem))
+			all.WriteByte('\n')
+		}
+	}
+	if all.Len() == 0 {
+		return fmt.Errorf("%w: no package has CA certificates; add ca-certificates", trivet.ErrNotFound)
+	}
+	b.files.add("etc/ssl/certs/ca-certificates.crt", 0o644, all.Bytes())
+	return nil
+}
+
+// addFirmware adds /lib/firmware of the packages that were named for it.
+func (b *builder) addFirmware() error {
+	if len(b.Firmware) == 0 {
+		return nil
+	}
+	for _, t := range b.trees {
+		for _, dir := range []string{"lib/firmware", "usr/lib/firmware"} {
+			if err := b.addFolder(filepath.Join(string(t), dir), "lib/firmware"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addFolder adds all files below a folder that may be missing. Links are followed: firmware has many, all inside.
+func (b *builder) addFolder(dir, to string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return filepath.WalkDir(dir, func(file string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, file)
+		if err != nil {
+			return err
+		}
+		data, err := root.ReadFile(rel)
+		if err == nil {
+			b.files.add(path.Join(to, filepath.ToSlash(rel)), 0o644, data)
+		}
+		return nil // a dangling link, or one to a folder
+	})
+}
+
+// addExtra adds the caller's files, executable where they are here.
+func (b *builder) addExtra() error {
+	for name, file := range b.Extra {
+		clean := strings.TrimPrefix(path.Clean("/"+name), "/")
+		if clean == "" || clean == "init" {
+			return fmt.Errorf("%w: %q cannot be an extra file's path", trivet.ErrInvalid, name)
+		}
+		if err := b.addHostFile(clean, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) addBinary() error { return b.addHostFile("init", b.Binary) }
+
+func (b *builder) addHostFile(name, file string) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	mode := uint64(0o644)
+	if info.Mode()&0o111 != 0 {
+		mode = 0o755
+	}
+	b.files.add(name, mode, data)
+	return nil
+}
