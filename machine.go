@@ -1,8 +1,8 @@
 package trivet
 
 import (
+	"encoding/hex"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -149,14 +149,16 @@ type MacSpec struct {
 
 // CanonicalMAC gives a MAC's one form: lower case with colons. Only 48-bit Ethernet unicast addresses are taken.
 func CanonicalMAC(s string) (string, error) {
-	hw, err := net.ParseMAC(s)
-	if err != nil || len(hw) != 6 {
+	parts := strings.FieldsFunc(s, func(r rune) bool { return r == ':' || r == '-' })
+	hw, err := hex.DecodeString(strings.Join(parts, ""))
+	twoDigits := !slices.ContainsFunc(parts, func(part string) bool { return len(part) != 2 })
+	if err != nil || len(parts) != 6 || len(s) != 17 || !twoDigits {
 		return "", fmt.Errorf("%q is not a MAC address; write 52:54:00:12:34:56", s)
 	}
 	if hw[0]&1 != 0 {
 		return "", fmt.Errorf("%q is a multicast address, not a machine's", s)
 	}
-	return hw.String(), nil
+	return strings.ToLower(strings.Join(parts, ":")), nil
 }
 
 // Validate checks a machine by itself.

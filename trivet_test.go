@@ -79,3 +79,15 @@ func TestValidateNamesTheField(t *testing.T) {
 		}
 	}
 }
+
+func TestCanonicalMAC(t *testing.T) {
+	for in, want := range map[string]string{
+		"52:54:00:12:34:56": "52:54:00:12:34:56", "52-54-00-AB-CD-EF": "52:54:00:ab:cd:ef",
+		"": "", "52:54:00:12:34": "", "5:254:00:12:34:56": "", "53:54:00:12:34:56": "", "52:54:00:12:34:5g": "",
+		"52:54:00:12:34:56:78:9a": "", "::52:54:00:12:34:56": "",
+	} {
+		if got, err := trivet.CanonicalMAC(in); got != want || (err == nil) != (want != "") {
+			t.Errorf("CanonicalMAC(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+}

@@ -19,6 +19,8 @@ type WorkflowSpec struct {
 	Provision string `json:"provision,omitempty"`
 	Template  string `json:"template"`
 	Attempt   int    `json:"attempt,omitempty"` // of the provision, from 1
+	// Epoch is the machine's at the claim. Whatever belongs to this run carries a higher one.
+	Epoch int64 `json:"epoch,omitempty"`
 	// Actions are the template's, with every text rendered.
 	Actions []Action `json:"actions"`
 	// Images are those that Actions name, as they were at the claim.

@@ -1,0 +1,174 @@
+// Package runlog keeps what the actions of workflows wrote, as files on one head: <workflow>/<action>.<try>.log. An agent
+// sends pieces with their offset, so a piece that comes twice changes nothing, and pieces that another head has leave a
+// hole of zeros.
+package runlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/trivet-project/trivet"
+)
+
+// MaxBytes bounds what is kept of one try of one action. The agent bounds what it sends as well.
+const MaxBytes = 16 << 20
+
+// Store is a folder of logs.
+type Store struct {
+	root *os.Root
+	mu   sync.Mutex
+	grew chan struct{} // guarded by mu; closed and replaced when anything was appended
+}
+
+// Part is the log of one try of one action.
+type Part struct {
+	Action string
+	Try    int
+	Bytes  int64
+}
+
+// Open opens or makes the folder.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open logs: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open logs: %w", err)
+	}
+	return &Store{root: root, grew: make(chan struct{})}, nil
+}
+
+// Close gives the folder up.
+func (s *Store) Close() error { return s.root.Close() }
+
+// Append writes a piece at its offset. What is beyond MaxBytes is dropped.
+func (s *Store) Append(workflow, action string, try int, offset int64, piece []byte) error {
+	name, err := fileName(workflow, action, try)
+	if err != nil {
+		return err
+	}
+	if offset < 0 || offset >= MaxBytes || len(piece) == 0 {
+		return nil
+	}
+	piece = piece[:min(int64(len(piece)), MaxBytes-offset)]
+	if err := s.root.Mkdir(workflow, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("append to log of %s: %w", workflow, err)
+	}
+	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("append to log of %s: %w", workflow, err)
+	}
+	_, err = f.WriteAt(piece, offset)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("append to log of %s: %w", workflow, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.grew)
+	s.grew = make(chan struct{})
+	return nil
+}
+
+// Parts lists what is there of a workflow, in the order of first writing.
+func (s *Store) Parts(workflow string) ([]Part, error) {
+	if err := trivet.ValidateName(workflow); err != nil {
+		return nil, err
+	}
+	entries, err := fs.ReadDir(s.root.FS(), workflow)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list logs of %s: %w", workflow, err)
+	}
+	infos := make([]fs.FileInfo, 0, len(entries))
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			infos = append(infos, info)
+		}
+	}
+	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	var parts []Part
+	for _, info := range infos {
+		if action, try, ok := parseName(info.Name()); ok {
+			parts = append(parts, Part{Action: action, Try: try, Bytes: info.Size()})
+		}
+	}
+	return parts, nil
+}
+
+// Copy writes one part to w from an offset, and gives the offset where it ended. Holes are left out.
+func (s *Store) Copy(w io.Writer, workflow, action string, try int, offset int64) (int64, error) {
+	name, err := fileName(workflow, action, try)
+	if err != nil {
+		return offset, err
+	}
+	f, err := s.root.Open(name)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = trivet.ErrNotFound
+		}
+		return offset, fmt.Errorf("read log of %s: %w", workflow, err)
+	}
+	defer f.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := f.ReadAt(buf, offset)
+		offset += int64(n)
+		text := slices.DeleteFunc(slices.Clone(buf[:n]), func(b byte) bool { return b == 0 })
+		if _, werr := w.Write(text); werr != nil {
+			return offset, werr
+		}
+		if errors.Is(err, io.EOF) {
+			return offset, nil
+		}
+		if err != nil {
+			return offset, fmt.Errorf("read log of %s: %w", workflow, err)
+		}
+	}
+}
+
+// Grew gives a channel that is closed at the next Append to anything.
+func (s *Store) Grew() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.grew
+}
+
+// Remove deletes all logs of a workflow.
+func (s *Store) Remove(_ context.Context, workflow string) error {
+	if err := trivet.ValidateName(workflow); err != nil {
+		return err
+	}
+	return s.root.RemoveAll(workflow)
+}
+
+func fileName(workflow, action string, try int) (string, error) {
+	if err := errors.Join(trivet.ValidateName(workflow), trivet.ValidateName(action)); err != nil {
+		return "", err
+	}
+	if try < 1 || try > 1000 {
+		return "", &trivet.FieldError{Field: "try", Problem: "must be 1 to 1000"}
+	}
+	return path.Join(workflow, fmt.Sprintf("%s.%d.log", action, try)), nil
+}
+
+func parseName(name string) (action string, try int, ok bool) {
+	base, ok := strings.CutSuffix(name, ".log")
+	dot := strings.LastIndexByte(base, '.')
+	if !ok || dot < 1 {
+		return "", 0, false
+	}
+	try, err := strconv.Atoi(base[dot+1:])
+	return base[:dot], try, err == nil
+}

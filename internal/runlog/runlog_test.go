@@ -1,0 +1,66 @@
+package runlog_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/runlog"
+)
+
+func open(t *testing.T) *runlog.Store {
+	s, err := runlog.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestPiecesComeTwiceAndLate(t *testing.T) {
+	s := open(t)
+	for _, p := range []struct {
+		at   int64
+		text string
+	}{{0, "one "}, {8, "three"}, {0, "one "}, {4, "two "}} {
+		if err := s.Append("w", "image", 1, p.at, []byte(p.text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	end, err := s.Copy(&out, "w", "image", 1, 0)
+	if err != nil || out.String() != "one two three" || end != 13 {
+		t.Errorf("got %q, %d, %v", out.String(), end, err)
+	}
+	parts, err := s.Parts("w")
+	if err != nil || fmt.Sprint(parts) != "[{image 1 13}]" {
+		t.Errorf("parts %v, %v", parts, err)
+	}
+}
+
+func TestBadNamesStayOutside(t *testing.T) {
+	s := open(t)
+	for _, bad := range []string{"../x", "", "a/b", "..", "/etc"} {
+		if err := s.Append(bad, "a", 1, 0, []byte("x")); !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("workflow %q: %v", bad, err)
+		}
+		if err := s.Append("w", bad, 1, 0, []byte("x")); !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("action %q: %v", bad, err)
+		}
+	}
+	if _, err := s.Copy(new(bytes.Buffer), "w", "none", 1, 0); !errors.Is(err, trivet.ErrNotFound) {
+		t.Errorf("a log that is not there: %v", err)
+	}
+}
+
+func TestALogIsBounded(t *testing.T) {
+	s := open(t)
+	if err := s.Append("w", "a", 1, runlog.MaxBytes-2, []byte("abcd")); err != nil {
+		t.Fatal(err)
+	}
+	if parts, _ := s.Parts("w"); parts[0].Bytes != runlog.MaxBytes {
+		t.Errorf("kept %d bytes, want %d", parts[0].Bytes, runlog.MaxBytes)
+	}
+}
