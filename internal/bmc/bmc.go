@@ -1,0 +1,153 @@
+// Package bmc drives the management controllers (BMCs) of machines by IPMI and Redfish. It knows power and the next boot,
+// not machines.
+//
+// A BMC cannot refuse a command that came too late, so every command here sets a state and none toggles: sent twice, or by
+// two heads, it does the same as once. There is no reset: a caller that wants one sets Off, sees Off, and sets On.
+package bmc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// State is whether a machine has power.
+type State string
+
+const (
+	On       State = "on"
+	Off      State = "off"      // verified: the BMC says that the machine is off
+	Changing State = "changing" // on its way to one of the two
+)
+
+// Device is where a machine boots from.
+type Device string
+
+const (
+	Network Device = "network"
+	Disk    Device = "disk"
+)
+
+// Client is a session with one BMC, for one piece of work. Calls are made one at a time.
+//
+// Each call ends when its context does; without a deadline it gets [DefaultTimeout]. Nothing is sent after that, so a
+// context that ends with the caller's intent keeps a late command from being sent. Errors are [trivet.Error] around
+// ErrInvalid, ErrUnauthenticated, ErrForbidden, ErrUnavailable (nothing was done) or ErrUnknown (it may have been done).
+type Client interface {
+	// Power asks for the state.
+	Power(ctx context.Context) (State, error)
+	// SetPower makes the state On or Off, and returns when the BMC says that it is. Off cuts the power.
+	SetPower(ctx context.Context, want State) error
+	// SetNextBoot chooses the device of the next boot only. It does not boot.
+	SetNextBoot(ctx context.Context, device Device) error
+	// Close ends the session. It may take seconds where the BMC does not answer.
+	Close()
+}
+
+// The protocols.
+const (
+	IPMI    = "ipmi"    // IPMI 2.0 over LAN (RMCP+), with integrity and encryption
+	Redfish = "redfish" // DMTF DSP0266
+)
+
+// DefaultTimeout bounds a call whose context has no deadline.
+const DefaultTimeout = time.Minute
+
+// Config says how to reach a BMC. It formats without the password.
+type Config struct {
+	Protocol string // IPMI or Redfish
+	// Address is a host or host:port. For Redfish also an https URL, whose path, if any, is that of the system:
+	// https://10.0.0.9/redfish/v1/Systems/2.
+	Address  string
+	User     string
+	Password string `json:"-"`
+	// Insecure takes any certificate, and an http URL. BMCs leave the factory with certificates that nobody can check;
+	// whoever sits between head and BMC then learns the password.
+	Insecure bool
+	// UEFI says that the machine's firmware boots by UEFI, not BIOS. IPMI BMCs must be told, or a network boot may be tried
+	// in the other mode.
+	UEFI bool
+}
+
+// Format writes protocol, user and address, whatever the verb.
+func (c Config) Format(f fmt.State, _ rune) {
+	fmt.Fprintf(f, "%s://%s@%s", c.Protocol, c.User, c.Address)
+}
+
+// MarshalJSON writes what Format writes.
+func (c Config) MarshalJSON() ([]byte, error) { return json.Marshal(fmt.Sprint(c)) }
+
+// Open logs in to a BMC.
+func Open(ctx context.Context, cfg Config) (Client, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	switch cfg.Protocol {
+	case IPMI:
+		return openIPMI(ctx, cfg)
+	case Redfish:
+		return openRedfish(ctx, cfg)
+	}
+	return nil, fail("log in to", cfg, "use ipmi or redfish",
+		fmt.Errorf("%w: protocol %q", trivet.ErrInvalid, cfg.Protocol))
+}
+
+func checkState(want State) error {
+	if want != On && want != Off {
+		return fmt.Errorf("%w: power cannot be set to %q", trivet.ErrInvalid, want)
+	}
+	return nil
+}
+
+func checkDevice(device Device) error {
+	if device != Network && device != Disk {
+		return fmt.Errorf("%w: cannot boot from %q", trivet.ErrInvalid, device)
+	}
+	return nil
+}
+
+// bounded gives ctx a deadline where it has none.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, DefaultTimeout)
+}
+
+// fail wraps an error with what was done to which BMC, and what to do next. It leaves nil and wrapped errors alone.
+func fail(op string, cfg Config, hint string, err error) error {
+	var known *trivet.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return &trivet.Error{Op: op, Kind: "BMC", Name: cfg.Address, Hint: hint, Err: err}
+}
+
+// settle asks for the state until it is the wanted one. A machine takes up to some seconds to lose or get power.
+func settle(ctx context.Context, want State, power func(context.Context) (State, error)) error {
+	var last State
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		got, err := power(ctx)
+		if err == nil && got == want {
+			return nil
+		}
+		if err == nil {
+			last = got
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: asked for %s, but the BMC last said %q: %w",
+				trivet.ErrUnknown, want, last, errors.Join(ctx.Err(), err))
+		case <-time.After(wait):
+		}
+	}
+}
+
+// How long settle waits between two questions, at first and at most.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = 2 * time.Second
+)

@@ -1,0 +1,214 @@
+package bmc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/trivet-project/trivet"
+)
+
+// redfishRoot is where every Redfish service begins (DSP0266 §6.4.2).
+const redfishRoot = "/redfish/v1/"
+
+type redfishBMC struct {
+	cfg    Config
+	wire   *redfishWire
+	system string // path of the system
+	logout string // path of the session; empty: basic authentication
+
+	mu sync.Mutex // makes calls wait for each other
+}
+
+func openRedfish(ctx context.Context, cfg Config) (Client, error) {
+	wire, system, err := newRedfishWire(cfg)
+	if err != nil {
+		return nil, fail("log in to", cfg, "write host, host:port or an https URL in spec.bmc.address", err)
+	}
+	b := &redfishBMC{cfg: cfg, wire: wire, system: system}
+	if err := b.open(ctx); err != nil {
+		b.Close()
+		return nil, fail("log in to", cfg, redfishHint(err), err)
+	}
+	return b, nil
+}
+
+// open finds the service, logs in and finds the system.
+func (b *redfishBMC) open(ctx context.Context) error {
+	var root serviceRoot
+	if _, err := b.wire.call(ctx, http.MethodGet, redfishRoot, "", nil, &root); err != nil {
+		return err
+	}
+	if root.Systems.ID == "" {
+		return fmt.Errorf("%w: the service names no systems", trivet.ErrInvalid)
+	}
+	if err := b.login(ctx, root.Links.Sessions.ID); err != nil {
+		return err
+	}
+	if b.system != "" {
+		return nil
+	}
+	var systems collection
+	if _, err := b.wire.call(ctx, http.MethodGet, root.Systems.ID, "", nil, &systems); err != nil {
+		return err
+	}
+	if len(systems.Members) != 1 {
+		return fmt.Errorf("%w: the BMC has %d systems%s; name one by spec.bmc.address: https://HOST/redfish/v1/Systems/ID",
+			trivet.ErrInvalid, len(systems.Members), systems.list())
+	}
+	b.system = systems.Members[0].ID
+	return nil
+}
+
+// login makes a session. Services without sessions, or with all of them taken, get the password with each request.
+func (b *redfishBMC) login(ctx context.Context, sessions string) error {
+	if sessions != "" {
+		body := map[string]string{"UserName": b.cfg.User, "Password": b.cfg.Password}
+		answer, err := b.wire.call(ctx, http.MethodPost, sessions, "", body, nil)
+		var refused *redfishError
+		switch {
+		case err == nil && answer.token != "":
+			b.wire.token, b.logout = answer.token, answer.location
+			return nil
+		case err != nil && !errors.As(err, &refused), errors.Is(err, trivet.ErrUnauthenticated):
+			return err
+		}
+	}
+	b.wire.basic = true
+	return nil
+}
+
+func (b *redfishBMC) Power(ctx context.Context) (State, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, _, err := b.getSystem(ctx)
+	if err != nil {
+		return "", fail("ask power of", b.cfg, redfishHint(err), err)
+	}
+	state, err := s.state()
+	return state, fail("ask power of", b.cfg, "", err)
+}
+
+func (b *redfishBMC) SetPower(ctx context.Context, want State) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	err := checkState(want)
+	if err == nil {
+		err = b.sendPower(ctx, want)
+	}
+	if err == nil {
+		err = settle(ctx, want, b.Power)
+	}
+	return fail("power "+string(want), b.cfg, redfishHint(err), err)
+}
+
+// sendPower sends the command, unless the machine is in the wanted state.
+func (b *redfishBMC) sendPower(ctx context.Context, want State) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, _, err := b.getSystem(ctx)
+	if err != nil {
+		return err
+	}
+	if now, err := s.state(); err != nil || now == want {
+		return err
+	}
+	reset := s.Actions.Reset
+	if reset.Target == "" {
+		return fmt.Errorf("%w: the system %s offers no power control", trivet.ErrInvalid, b.system)
+	}
+	// PushPowerButton would toggle, GracefulShutdown asks the operating system, which may say no.
+	kind, err := pick(reset.Allowed, map[State][]string{On: {"On", "ForceOn"}, Off: {"ForceOff"}}[want])
+	if err != nil {
+		return fmt.Errorf("power %s: %w", want, err)
+	}
+	_, err = b.wire.call(ctx, http.MethodPost, reset.Target, "", map[string]string{"ResetType": kind}, nil)
+	return err
+}
+
+func (b *redfishBMC) SetNextBoot(ctx context.Context, device Device) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := checkDevice(device); err != nil {
+		return fail("set next boot of", b.cfg, "", err)
+	}
+	err := b.patchBoot(ctx, device)
+	if errors.Is(err, trivet.ErrConflict) {
+		err = b.patchBoot(ctx, device) // somebody changed the system between our two requests
+	}
+	return fail("set next boot of", b.cfg, redfishHint(err), err)
+}
+
+func (b *redfishBMC) patchBoot(ctx context.Context, device Device) error {
+	s, etag, err := b.getSystem(ctx)
+	if err != nil {
+		return err
+	}
+	target, err := pick(s.Boot.Allowed, map[Device][]string{Network: {"Pxe", "UefiHttp"}, Disk: {"Hdd"}}[device])
+	if err != nil {
+		return fmt.Errorf("boot from %s: %w", device, err)
+	}
+	boot := map[string]string{"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": target}
+	if b.cfg.UEFI && s.Boot.Mode != "" {
+		boot["BootSourceOverrideMode"] = "UEFI"
+	}
+	_, err = b.wire.call(ctx, http.MethodPatch, b.system, etag, map[string]any{"Boot": boot}, nil)
+	return err
+}
+
+func (b *redfishBMC) getSystem(ctx context.Context) (s system, etag string, err error) {
+	answer, err := b.wire.call(ctx, http.MethodGet, b.system, "", nil, &s)
+	if answer.etag == "" {
+		answer.etag = s.ETag
+	}
+	return s, answer.etag, err
+}
+
+func (b *redfishBMC) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.logout != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), logoutTimeout)
+		defer cancel()
+		// Its error changes nothing: the BMC ends an idle session by itself.
+		b.wire.call(ctx, http.MethodDelete, b.logout, "", nil, nil)
+		b.logout = ""
+	}
+	b.wire.close()
+}
+
+// pick gives the first of want that is allowed. A service that does not say what it allows gets the first.
+func pick(allowed, want []string) (string, error) {
+	if len(allowed) == 0 {
+		return want[0], nil
+	}
+	for _, w := range want {
+		if slices.Contains(allowed, w) {
+			return w, nil
+		}
+	}
+	return "", fmt.Errorf("%w: the BMC offers only %.200q, not %s", trivet.ErrInvalid, allowed, strings.Join(want, " or "))
+}
+
+// redfishHint says what an operator can do about an error.
+func redfishHint(err error) string {
+	switch {
+	case errors.Is(err, trivet.ErrUnauthenticated):
+		return "check user and password in its secret"
+	case errors.Is(err, trivet.ErrForbidden):
+		return "give the BMC's user the role Operator or Administrator"
+	case errors.Is(err, errCertificate):
+		return "set spec.bmc.insecure: true, or give the BMC a certificate that this head trusts"
+	case errors.Is(err, trivet.ErrUnavailable):
+		return "check that the address answers and Redfish is enabled in the BMC"
+	}
+	return ""
+}
