@@ -66,7 +66,7 @@ func (j *Journal) learn(e Entry) {
 	case e.Report != nil:
 		j.seq = max(j.seq, e.Report.Seq)
 	default:
-		j.acked = max(j.acked, e.Acked)
+		j.acked, j.seq = max(j.acked, e.Acked), max(j.seq, e.Acked)
 	}
 }
 
@@ -77,17 +77,25 @@ func (j *Journal) Last() Entry {
 	return j.grant
 }
 
-// Grant begins a new epoch. What is not acknowledged of older ones is no longer sent: the heads would refuse it.
-func (j *Journal) Grant(epoch int64, workflowUID, bootID string) error {
+// Grant begins a new epoch, whose reports up to acked are in the store. What is not acknowledged of older ones is no longer
+// sent: the heads would refuse it.
+func (j *Journal) Grant(epoch, acked int64, workflowUID, bootID string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := Entry{Time: time.Now(), Epoch: epoch, Workflow: workflowUID, Boot: bootID}
-	j.learn(e)
+	lines := []Entry{{Time: time.Now(), Epoch: epoch, Workflow: workflowUID, Boot: bootID}}
+	if acked > 0 {
+		lines = append(lines, Entry{Epoch: epoch, Acked: acked})
+	}
 	if j.region == nil {
 		j.entries = nil
-		return nil
 	}
-	return j.write(e, true)
+	for _, e := range lines {
+		j.learn(e)
+		if err := j.write(e, true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Report numbers a report under the newest grant and keeps it. It is on stable storage when Report returns; with an error

@@ -48,7 +48,7 @@ func TestWhatIsNotAcknowledgedIsThereAfterARestart(t *testing.T) {
 			if path != "" {
 				j = open(t, path)
 			}
-			must(t, j.Grant(7, "uid", "boot"))
+			must(t, j.Grant(7, 0, "uid", "boot"))
 			must(t, j.Report(report("wipe", trivet.StepRunning)))
 			must(t, j.Report(report("wipe", trivet.StepDone)))
 			must(t, j.Report(report("image", trivet.StepRunning)))
@@ -69,9 +69,13 @@ func TestWhatIsNotAcknowledgedIsThereAfterARestart(t *testing.T) {
 			if got, want := seqs(j.Unacked()), "3:image/1/running 4:image/1/done"; got != want {
 				t.Errorf("unacknowledged %q, want %q", got, want)
 			}
-			must(t, j.Grant(8, "uid", "boot"))
+			must(t, j.Grant(8, 5, "uid", "boot"))
 			if got := seqs(j.Unacked()); got != "" || !j.Settled() {
 				t.Errorf("a new epoch begins with %q", got)
+			}
+			must(t, j.Report(report("image", trivet.StepDone)))
+			if got, want := seqs(j.Unacked()), "6:image/1/done"; got != want {
+				t.Errorf("unacknowledged %q, want %q", got, want)
 			}
 		})
 	}
@@ -80,7 +84,7 @@ func TestWhatIsNotAcknowledgedIsThereAfterARestart(t *testing.T) {
 func TestATornTailEndsTheJournalBeforeIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j := open(t, path)
-	must(t, j.Grant(1, "uid", "boot"))
+	must(t, j.Grant(1, 0, "uid", "boot"))
 	begin := j.region.base(j.region.gen) + j.region.end
 	must(t, j.Report(report("a", trivet.StepRunning)))
 	end := j.region.base(j.region.gen) + j.region.end
@@ -117,7 +121,7 @@ func TestAFullJournalDropsOnlyWhatIsAcknowledged(t *testing.T) {
 	j := open(t, path)
 	cause := strings.Repeat("x", 500)
 	for epoch := int64(1); epoch <= 5; epoch++ {
-		must(t, j.Grant(epoch, "uid", "boot"))
+		must(t, j.Grant(epoch, 0, "uid", "boot"))
 		for i := range int64(40) {
 			must(t, j.Report(trivet.Report{Action: "a", Try: int(i), State: trivet.StepFailed, Cause: cause}))
 			if epoch < 5 {
@@ -149,7 +153,7 @@ func TestAFullJournalDropsOnlyWhatIsAcknowledged(t *testing.T) {
 func TestACrashDuringCompactionKeepsTheOldHalf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j := open(t, path)
-	must(t, j.Grant(1, "uid", "boot"))
+	must(t, j.Grant(1, 0, "uid", "boot"))
 	must(t, j.Report(report("a", trivet.StepDone)))
 	old, err := os.ReadFile(path)
 	must(t, err)
