@@ -1,0 +1,88 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// MaxBody bounds a request that writes one record, in bytes.
+const MaxBody = 1 << 20
+
+// MergePatch is the media type of RFC 7386, how programs write what they changed.
+const MergePatch = "application/merge-patch+json"
+
+// Headers of requests and answers.
+const (
+	// IdempotencyKey is 32 hex digits that the maker of a record chose. It becomes the record's UID, so that a maker who lost
+	// the answer can tell its own record from somebody else's.
+	IdempotencyKey = "Idempotency-Key"
+	// RequestID names one request in logs and answers.
+	RequestID = "X-Request-Id"
+)
+
+// List is one page of records.
+type List struct {
+	Items []json.RawMessage `json:"items"`
+	// Revision is that of the first page: a watch from there misses nothing that any page did not show.
+	Revision int64 `json:"revision"`
+	// Continue asks for the next page; empty on the last one.
+	Continue string `json:"continue,omitempty"`
+}
+
+// Version is what a head says of itself.
+type Version struct {
+	Version string `json:"version"`
+	Go      string `json:"go,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
+	Head    string `json:"head,omitempty"`
+}
+
+// Whoami is who a token belongs to.
+type Whoami struct {
+	Account string    `json:"account"`
+	Role    string    `json:"role"`
+	Token   string    `json:"token"` // its public part
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// IssueToken asks for a token of an account.
+type IssueToken struct {
+	Account string    `json:"account"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+}
+
+// IssuedToken is the one time that a token is shown.
+type IssuedToken struct {
+	Name  string `json:"name"`
+	Token string `json:"token"`
+}
+
+// LogPiece is a part of what one try of one action wrote. Logs are sent as one JSON object a line.
+type LogPiece struct {
+	Action string `json:"action"`
+	Try    int    `json:"try"`
+	// Offset is where the text begins in the log, Next where it ends, in bytes of the log.
+	Offset int64  `json:"offset"`
+	Next   int64  `json:"next"`
+	Text   string `json:"text"`
+}
+
+// The events of a watch.
+const (
+	EventPut    = "put"
+	EventDelete = "delete"
+	// EventSynced ends the current state that a watch without a revision begins with.
+	EventSynced = "synced"
+	// EventBookmark says only that nothing else happened until its revision; it also shows that the head is there.
+	EventBookmark = "bookmark"
+	// EventDrain says that the head is about to stop: go on at another one.
+	EventDrain = "drain"
+	// EventError ends a feed with a Problem.
+	EventError = "error"
+)
+
+// Gone is the data of EventDelete.
+type Gone struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+}

@@ -1,0 +1,276 @@
+package wire
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// maxDepth bounds how deep JSON from people may be nested.
+const maxDepth = 64
+
+// DecodeStrict reads a record as a person wrote it: unknown properties, properties that stand twice and wrong types are
+// refused, each with its path. Programs that must not drop what they do not know do not use this.
+func DecodeStrict(data []byte, into any) error {
+	v, err := Parse(data)
+	if err != nil {
+		return err
+	}
+	if err := Check(v, reflect.TypeOf(into)); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+	}
+	return nil
+}
+
+// Parse reads one JSON value and refuses properties that stand twice. Numbers are json.Number.
+func Parse(data []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	v, err := parse(dec, "", 0)
+	if err == nil {
+		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
+			err = fmt.Errorf("%w: more than one JSON value", trivet.ErrInvalid)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil && !errors.Is(err, trivet.ErrInvalid) {
+		err = fmt.Errorf("%w: not JSON, at byte %d: %w", trivet.ErrInvalid, dec.InputOffset(), err)
+	}
+	return v, err
+}
+
+func parse(dec *json.Decoder, path string, depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, &trivet.FieldError{Field: path, Problem: "is nested too deep"}
+	}
+	token, err := dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token {
+	case json.Delim('{'):
+		return parseObject(dec, path, depth)
+	case json.Delim('['):
+		list := []any{}
+		for dec.More() {
+			v, err := parse(dec, fmt.Sprintf("%s[%d]", path, len(list)), depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		_, err := dec.Token()
+		return list, err
+	}
+	return token, nil
+}
+
+func parseObject(dec *json.Decoder, path string, depth int) (any, error) {
+	object := map[string]any{}
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		key := token.(string) // the decoder lets nothing else stand here
+		at := Join(path, key)
+		if _, twice := object[key]; twice {
+			return nil, &trivet.FieldError{Field: at, Problem: "stands twice"}
+		}
+		if object[key], err = parse(dec, at, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	_, err := dec.Token()
+	return object, err
+}
+
+// Join gives the path of a property.
+func Join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// Check compares what Parse gave with the type that it shall be read into, and names every property that has no place
+// there or the wrong form.
+func Check(v any, t reflect.Type) error {
+	var c checker
+	c.check("", v, t)
+	return errors.Join(c.errs...)
+}
+
+type checker struct{ errs []error }
+
+func (c *checker) add(path, format string, args ...any) {
+	if path == "" {
+		path = "record"
+	}
+	c.errs = append(c.errs, &trivet.FieldError{Field: path, Problem: fmt.Sprintf(format, args...)})
+}
+
+var textType = reflect.TypeFor[encoding.TextUnmarshaler]()
+
+func (c *checker) check(path string, v any, t reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if v == nil || t.Kind() == reflect.Interface {
+		return
+	}
+	if reflect.PointerTo(t).Implements(textType) {
+		c.text(path, v, t)
+		return
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		c.object(path, v, t)
+	case reflect.Map:
+		if object, ok := c.want(path, v, "an object").(map[string]any); ok {
+			for _, key := range slices.Sorted(maps.Keys(object)) {
+				c.check(Join(path, key), object[key], t.Elem())
+			}
+		}
+	case reflect.Slice:
+		if list, ok := c.want(path, v, "a list").([]any); ok {
+			for i := range list {
+				c.check(fmt.Sprintf("%s[%d]", path, i), list[i], t.Elem())
+			}
+		}
+	case reflect.String:
+		c.want(path, v, "a text")
+	case reflect.Bool:
+		c.want(path, v, "true or false")
+	default:
+		c.number(path, v, t)
+	}
+}
+
+// want gives v if it has the wanted form, and says so if not.
+func (c *checker) want(path string, v any, form string) any {
+	if got := formOf(v); got != form {
+		c.add(path, "must be %s, not %s", form, got)
+		return nil
+	}
+	return v
+}
+
+func formOf(v any) string {
+	switch v.(type) {
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	case string:
+		return "a text"
+	case bool:
+		return "true or false"
+	case nil:
+		return "null"
+	}
+	return "a number"
+}
+
+// text tries a type that reads itself from text, such as a duration or an address.
+func (c *checker) text(path string, v any, t reflect.Type) {
+	s, ok := c.want(path, v, "a text").(string)
+	if !ok {
+		return
+	}
+	if err := reflect.New(t).Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(s)); err != nil {
+		c.add(path, "%s", strings.TrimPrefix(err.Error(), "parsing "))
+	}
+}
+
+func (c *checker) number(path string, v any, t reflect.Type) {
+	if c.want(path, v, "a number") == nil {
+		return
+	}
+	if err := json.Unmarshal(fmt.Append(nil, v), reflect.New(t).Interface()); err != nil {
+		c.add(path, "%v must be a whole number that fits", v)
+	}
+}
+
+func (c *checker) object(path string, v any, t reflect.Type) {
+	object, ok := c.want(path, v, "an object").(map[string]any)
+	if !ok {
+		return
+	}
+	types := map[string]reflect.Type{}
+	properties(t, types)
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if at, ok := types[key]; ok {
+			c.check(Join(path, key), object[key], at)
+			continue
+		}
+		c.add(Join(path, key), "is not known%s", suggest(key, types))
+	}
+}
+
+// properties gives the JSON properties of a struct, those of embedded structs among them.
+func properties(t reflect.Type, into map[string]reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			properties(f.Type, into)
+		case f.IsExported() && name != "-" && name != "":
+			into[name] = f.Type
+		}
+	}
+}
+
+// suggest names the known property that a person may have meant.
+func suggest[V any](key string, known map[string]V) string {
+	names := slices.Sorted(maps.Keys(known))
+	best, least := "", 3
+	for _, name := range names {
+		if d := distance(strings.ToLower(key), strings.ToLower(name)); d < least {
+			best, least = name, d
+		}
+	}
+	if best != "" {
+		return "; did you mean " + best + "?"
+	}
+	return "; there are " + strings.Join(names, ", ")
+}
+
+// distance is how many letters must be added, taken away or changed to make b of a.
+func distance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
