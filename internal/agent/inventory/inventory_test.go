@@ -1,0 +1,127 @@
+package inventory
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trivet-project/trivet"
+)
+
+// box is a machine with two processors of one core and two threads, two ports, and disks of several kinds.
+func box() fstest.MapFS {
+	m := fstest.MapFS{}
+	for name, data := range map[string]string{
+		"sys/class/dmi/id/sys_vendor":     "Acme\n",
+		"sys/class/dmi/id/product_name":   "R1\n",
+		"sys/class/dmi/id/product_serial": "SN1\n",
+		"sys/class/dmi/id/product_uuid":   "4C4C4544-0000-2010-8020-80C04F000000\n",
+		"sys/firmware/efi/fw_vendor":      "",
+		"proc/meminfo":                    "MemTotal:        8388608 kB\nMemFree: 1 kB\n",
+		"proc/cpuinfo": "processor\t: 0\nmodel name\t: Fast CPU\nphysical id\t: 0\ncore id\t: 0\n\n" +
+			"processor\t: 1\nmodel name\t: Fast CPU\nphysical id\t: 0\ncore id\t: 0\n\n" +
+			"processor\t: 2\nphysical id\t: 1\ncore id\t: 0\n",
+		"sys/class/net/eth0/address":         "52:54:00:00:00:01\n",
+		"sys/class/net/eth0/carrier":         "1\n",
+		"sys/class/net/eth0/device/vendor":   "",
+		"sys/class/net/eth1/address":         "52:54:00:00:00:02\n",
+		"sys/class/net/eth1/device/vendor":   "",
+		"sys/class/net/lo/address":           "00:00:00:00:00:00\n",
+		"sys/class/net/br0/address":          "52:54:00:00:00:03\n",
+		"sys/block/sda/size":                 "2097152\n",
+		"sys/block/sda/device/model":         "SPINNER  \n",
+		"sys/block/sda/device/vpd_pg80":      "\x00\x80\x00\x08  WD-1234",
+		"sys/block/sda/device/wwid":          "naa.50014ee2b5f0a1b2\n",
+		"sys/block/sda/queue/rotational":     "1\n",
+		"sys/block/nvme0n1/size":             "1048576\n",
+		"sys/block/nvme0n1/device/serial":    "S4X\n",
+		"sys/block/nvme0n1/wwid":             "eui.0025385b21404321\n",
+		"sys/block/sdb/size":                 "1024\n",
+		"sys/block/sdb/removable":            "1\n",
+		"sys/block/sdc/size":                 "0\n",
+		"sys/block/vda/size":                 "524288\n",
+		"sys/block/vda/serial":               "disk-0\n",
+		"sys/block/loop0/size":               "1024\n",
+		"sys/block/dm-0/size":                "1024\n",
+		"sys/block/nvme0c0n1/size":           "1048576\n",
+		"sys/block/nvme0c0n1/hidden":         "1\n",
+		"sys/class/net/eth0/device/uevent":   "",
+		"sys/class/net/eth0/device/modalias": "",
+	} {
+		m[name] = &fstest.MapFile{Data: []byte(data)}
+	}
+	m["sys/class/net/eth0/device/driver"] = &fstest.MapFile{Data: []byte("../../../bus/pci/drivers/ixgbe"), Mode: fs.ModeSymlink}
+	return m
+}
+
+func TestRead(t *testing.T) {
+	got := Read(t.Context(), box())
+	want := trivet.Inventory{
+		Arch: runtime.GOARCH, Vendor: "Acme", Product: "R1", Serial: "SN1", UUID: "4c4c4544-0000-2010-8020-80c04f000000",
+		Firmware: "uefi", CPU: "Fast CPU", Cores: 2, MemoryMB: 8192,
+		Disks: []trivet.Disk{
+			{Name: "/dev/nvme0n1", Bytes: 512 << 20, Serial: "S4X"},
+			{Name: "/dev/sda", Bytes: 1 << 30, Model: "SPINNER", Serial: "WD-1234", Rotational: true},
+			{Name: "/dev/sdb", Bytes: 512 << 10, Removable: true},
+			{Name: "/dev/vda", Bytes: 256 << 20, Serial: "disk-0"},
+		},
+		NICs: []trivet.NICInfo{
+			{Name: "eth0", MAC: "52:54:00:00:00:01", Link: true, Driver: "ixgbe"},
+			{Name: "eth1", MAC: "52:54:00:00:00:02"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestABoxThatTellsNothing(t *testing.T) {
+	got := Read(t.Context(), fstest.MapFS{})
+	if diff := cmp.Diff(trivet.Inventory{Arch: runtime.GOARCH, Firmware: "bios"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// This very machine has at least a processor and memory.
+func TestReadThisMachine(t *testing.T) {
+	got := Read(t.Context(), os.DirFS("/"))
+	if got.Cores == 0 || got.MemoryMB == 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	root := box()
+	disks := Disks(root)
+	for name, want := range map[string]string{
+		"":                                       "/dev/vda",
+		"/dev/sda":                               "/dev/sda",
+		"serial:S4X":                             "/dev/nvme0n1",
+		"/dev/disk/by-id/ata-SPINNER_WD-1234":    "/dev/sda",
+		"/dev/disk/by-id/wwn-0x50014ee2b5f0a1b2": "/dev/sda",
+		"/dev/disk/by-id/nvme-eui.0025385b21404321": "/dev/nvme0n1",
+		"/dev/disk/by-id/virtio-disk-0":             "/dev/vda",
+		"/dev/sdz":                                  "",
+		"serial:":                                   "",
+		"/dev/disk/by-id/":                          "",
+		"/dev/sda1":                                 "",
+		"/dev/disk/by-id/ata-SPINNER_WD-1234-part1":    "",
+		"/dev/disk/by-id/wwn-0x50014ee2b5f0a1b2-part1": "",
+	} {
+		got, err := Choose(root, disks, name)
+		if got.Name != want || (err == nil) != (want != "") || err != nil && !errors.Is(err, ErrNoDisk) {
+			t.Errorf("%q chose %q, error %v; want %q", name, got.Name, err, want)
+		}
+	}
+	if got, err := Choose(root, disks, "", "/dev/vda"); err != nil || got.Name != "/dev/nvme0n1" {
+		t.Errorf("chose %q, error %v", got.Name, err)
+	}
+	if _, err := Choose(root, nil, ""); !errors.Is(err, ErrNoDisk) {
+		t.Errorf("no disks: %v", err)
+	}
+}
