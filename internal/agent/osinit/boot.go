@@ -1,0 +1,143 @@
+package osinit
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	errorPause   = 30 * time.Second // between an error on the console and the reboot, for a person to read it
+	restartPause = 5 * time.Second  // before an agent that ended badly is started again
+	maxRestarts  = 3                // in one boot; then the machine is rebooted
+	settleWait   = 20 * time.Second // for all devices to have their drivers
+)
+
+// boot is what process 1 does. Whatever happens, it ends in reboot, power off or kexec, and with the reason on the console:
+// a dead process 1 would be a kernel that hangs.
+func boot() {
+	var c *console
+	after := Reboot
+	func() {
+		defer func() {
+			if r := recover(); r != nil {
+				fmt.Fprintln(os.Stderr, "trivet: crashed:", r)
+				time.Sleep(errorPause)
+			}
+		}()
+		err := makeRoot()
+		mountErr := mountAll()
+		c = newConsole()
+		for _, e := range []error{err, mountErr} {
+			if e != nil {
+				c.say("%v", e) // not good, not the end
+			}
+		}
+		after, err = c.bootAgent()
+		if err != nil {
+			c.say("%v; rebooting in %s", err, errorPause)
+			time.Sleep(errorPause)
+			after = Reboot
+		}
+	}()
+	end(after, c)
+}
+
+// bootAgent does all between the first mount and the last.
+func (c *console) bootAgent() (After, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return Reboot, err
+	}
+	env := Env{Cmdline: ParseCmdline(string(line)), BootID: bootID()}
+	settled, err := c.startHotplug(ctx)
+	if err != nil {
+		return Reboot, err
+	}
+	port, err := connect(ctx, env.Cmdline.BootMAC(), c.say)
+	if err != nil {
+		return Reboot, err
+	}
+	attrs := port.link.Attrs()
+	env.Interface, env.MAC, env.Lease = attrs.Name, attrs.HardwareAddr.String(), port.Lease
+	setHostname(env)
+	c.say("%s has %s", env.Interface, env.Lease.Address)
+	go c.guarded("lease", func() { port.keep(ctx, c.say) }) // ends with process 1, as all that follows
+	select {
+	case <-settled:
+	case <-time.After(settleWait):
+		c.say("devices still appear after %s; going on", settleWait)
+	}
+	mountEFI()
+	return c.supervise(env)
+}
+
+func (c *console) startHotplug(ctx context.Context) (settled <-chan struct{}, err error) {
+	l, err := newLoader()
+	if err != nil {
+		return nil, fmt.Errorf("find drivers: %w", err)
+	}
+	h := &hotplug{loader: l, say: c.say, settled: make(chan struct{})}
+	go c.guarded("devices", func() {
+		if err := h.run(ctx); err != nil {
+			c.say("%v", err)
+		}
+	})
+	return h.settled, nil
+}
+
+// guarded keeps a goroutine's crash from taking process 1, and the machine, with it.
+func (c *console) guarded(what string, do func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.say("%s: crashed: %v", what, r)
+		}
+	}()
+	do()
+}
+
+func bootID() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+}
+
+// setHostname names the machine for its logs: as it is known, else by its MAC.
+func setHostname(env Env) {
+	name := env.Cmdline["trivet.machine"]
+	if name == "" {
+		name = "trivet-" + strings.ReplaceAll(env.MAC, ":", "")
+	}
+	_ = unix.Sethostname([]byte(name[:min(len(name), 64)]))
+}
+
+// end leaves nothing behind: every process ended, every file system unmounted, everything written. It does not return.
+func end(after After, c *console) {
+	if c != nil {
+		c.say("%s", after)
+	}
+	_ = unix.Kill(-1, unix.SIGTERM)
+	time.Sleep(200 * time.Millisecond)
+	_ = unix.Kill(-1, unix.SIGKILL)
+	unix.Sync()
+	if err := unmountAll(); err != nil && c != nil {
+		c.say("%v", err)
+	}
+	unix.Sync()
+	how := map[After]int{
+		Reboot: unix.LINUX_REBOOT_CMD_RESTART, PowerOff: unix.LINUX_REBOOT_CMD_POWER_OFF, Kexec: unix.LINUX_REBOOT_CMD_KEXEC,
+	}
+	err := unix.Reboot(how[after])
+	if c != nil {
+		c.say("%s: %v", after, err) // no kernel was loaded for kexec
+	}
+	for {
+		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+		time.Sleep(errorPause)
+	}
+}

@@ -1,0 +1,139 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// Firmware is what a machine boots by.
+type Firmware string
+
+// The kinds of firmware.
+const (
+	BIOS     Firmware = "bios"      // SeaBIOS, network boot by the iPXE ROM of the network card
+	UEFIPXE  Firmware = "uefi-pxe"  // OVMF, its own PXE client (TFTP)
+	UEFIHTTP Firmware = "uefi-http" // OVMF, its own HTTP boot client
+)
+
+// BootDevice is what firmware can boot from.
+type BootDevice string
+
+// The boot devices.
+const (
+	BootNetwork BootDevice = "network"
+	BootDisk    BootDevice = "disk"
+)
+
+const ovmf = "/usr/share/OVMF"
+
+// makeVars makes a machine's own copy of OVMF's variables.
+func (f Firmware) makeVars(path string) error {
+	if f == BIOS {
+		return nil
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	in, err := os.Open(filepath.Join(ovmf, "OVMF_VARS_4M.fd"))
+	if err != nil {
+		return fmt.Errorf("firmware: %w; try %s", err, Packages)
+	}
+	defer in.Close()
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// args are QEMU's arguments. QEMU must not read the host's configuration, nor have any device that is not named here.
+func (m *Machine) args() []string {
+	args := []string{
+		"-name", m.Name, "-nodefaults", "-no-user-config", "-display", "none",
+		"-machine", "q35,accel=tcg", "-cpu", "max", "-m", strconv.Itoa(orDefault(m.MemoryMB, 1024)),
+		"-smp", strconv.Itoa(orDefault(m.CPUs, 1)), "-rtc", "base=utc",
+		"-chardev", "stdio,id=serial,signal=off", "-serial", "chardev:serial",
+		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control",
+		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
+	}
+	if m.UUID != "" {
+		args = append(args, "-uuid", m.UUID)
+	}
+	args = append(args, "-smbios", "type=1,manufacturer=Trivet,product=Lab,serial="+m.Config.Serial)
+	args = append(args, m.firmwareArgs()...)
+	args = append(args, m.networkArgs()...)
+	for i, d := range m.Disks {
+		args = append(args, m.diskArgs(i, d)...)
+	}
+	if m.Kernel != "" {
+		args = append(args, "-kernel", m.Kernel, "-initrd", m.Initrd, "-append", m.Append)
+	}
+	return append(args, m.Config.Args...)
+}
+
+func orDefault(n, d int) int {
+	if n == 0 {
+		return d
+	}
+	return n
+}
+
+func (m *Machine) firmwareArgs() []string {
+	if m.Firmware == BIOS {
+		return nil
+	}
+	code := filepath.Join(ovmf, "OVMF_CODE_4M.fd")
+	args := []string{
+		"-drive", "if=pflash,unit=0,format=raw,readonly=on,file=" + code,
+		"-drive", "if=pflash,unit=1,format=raw,file=" + m.varsPath(),
+		"-fw_cfg", "name=opt/org.tianocore/IPv6PXESupport,string=n",
+	}
+	if m.Firmware == UEFIHTTP { // without PXE, the network card's boot entry is HTTP
+		args = append(args, "-fw_cfg", "name=opt/org.tianocore/IPv4PXESupport,string=n")
+	}
+	return args
+}
+
+// networkArgs gives the card a ROM for BIOS only: OVMF has a driver of its own, and boots by it as real firmware does.
+func (m *Machine) networkArgs() []string {
+	device := "virtio-net-pci,netdev=net0,mac=" + m.MAC.String() + m.bootIndex(BootNetwork, 0)
+	if m.Firmware != BIOS {
+		device += ",romfile="
+	}
+	return []string{"-netdev", "tap,id=net0,ifname=" + m.tap + ",script=no,downscript=no", "-device", device}
+}
+
+// bootIndex is the place of a device in the boot order; a device without one is not booted from.
+func (m *Machine) bootIndex(d BootDevice, nth int) string {
+	if i := slices.Index(m.boot, d); i >= 0 {
+		return ",bootindex=" + strconv.Itoa(1+100*i+nth)
+	}
+	return ""
+}
+
+// diskArgs trades the host's durability for speed: a machine's crash loses nothing that it wrote, the host's may.
+func (m *Machine) diskArgs(i int, d Disk) []string {
+	id, format := "disk"+strconv.Itoa(i), "raw"
+	if d.Base != "" {
+		format = "qcow2"
+	}
+	device := map[string]string{
+		"": "virtio-blk-pci", "virtio": "virtio-blk-pci", "nvme": "nvme", "scsi": "scsi-hd,bus=scsi0.0",
+	}[d.Bus]
+	serial := d.Serial
+	if serial == "" {
+		serial = m.Name + "-" + strconv.Itoa(i)
+	}
+	device += ",drive=" + id + ",serial=" + serial + m.bootIndex(BootDisk, i)
+	args := []string{"-drive", "if=none,id=" + id + ",format=" + format + ",cache=unsafe,discard=unmap,file=" + d.Path}
+	if d.Bus == "scsi" && i == slices.IndexFunc(m.Disks, func(d Disk) bool { return d.Bus == "scsi" }) {
+		args = append(args, "-device", "virtio-scsi-pci,id=scsi0")
+	}
+	return append(args, "-device", device)
+}

@@ -1,0 +1,93 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Serial is a machine's serial console: kept in a file, and searched as it comes. It goes on over power cycles.
+type Serial struct {
+	mu sync.Mutex
+	// guards following
+	file    *os.File
+	text    string        // what no Expect has consumed; escape sequences of terminals are taken out
+	last    string        // the newest maxRecent bytes, for errors
+	changed chan struct{} // closed and replaced when text grows
+}
+
+const (
+	maxUnread = 1 << 20 // older text is dropped
+	maxRecent = 2 << 10
+)
+
+func newSerial(path string) (*Serial, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("serial console: %w", err)
+	}
+	return &Serial{file: f, changed: make(chan struct{})}, nil
+}
+
+// escapes are terminal control sequences, of which firmware is full. Text that is cut inside of one is not made whole.
+var escapes = regexp.MustCompile("\x1b\\[[0-9;?]*[a-zA-Z]|\x1b[()][A-Z0-9]|\x1b[=>c78]|[\x00\r]")
+
+// Write takes what the machine prints.
+func (s *Serial) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := s.file.Write(p)
+	plain := escapes.ReplaceAllString(string(p), "")
+	s.text = keepEnd(s.text+plain, maxUnread)
+	s.last = keepEnd(s.last+plain, maxRecent)
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return n, err
+}
+
+func keepEnd(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// Expect waits for text that matches, after what earlier calls consumed, and returns the match with its groups. The error
+// tells the end of what the machine printed.
+func (s *Serial) Expect(ctx context.Context, re *regexp.Regexp) ([]string, error) {
+	for {
+		s.mu.Lock()
+		at := re.FindStringSubmatchIndex(s.text)
+		if at != nil {
+			match := re.FindStringSubmatch(s.text)
+			s.text = s.text[at[1]:]
+			s.mu.Unlock()
+			return match, nil
+		}
+		changed, last := s.changed, s.last
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("console never said %q: %w; its last words:\n%s", re, ctx.Err(), strings.TrimSpace(last))
+		}
+	}
+}
+
+// Skip consumes all that was printed until now.
+func (s *Serial) Skip() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = ""
+}
+
+func (s *Serial) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.file.Close()
+}
+
+var _ io.Writer = (*Serial)(nil)
+
+var errOff = fmt.Errorf("machine is off: %w", trivet.ErrUnavailable)
