@@ -1,0 +1,75 @@
+package gpt
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// GUID is an identifier as it stands on the disk: the first three fields little-endian (UEFI 2.10, appendix A).
+type GUID [16]byte
+
+// Partition types that have a name here, and the names.
+var types = map[string]GUID{
+	"bios":  mustGUID("21686148-6449-6e6f-744e-656564454649"), // GRUB's core on BIOS machines
+	"efi":   mustGUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b"),
+	"home":  mustGUID("933ac7e1-2eb4-4f13-b844-0e14e2aef915"),
+	"linux": mustGUID("0fc63daf-8483-4772-8e79-3d69d8477de4"),
+	"lvm":   mustGUID("e6d6d379-f507-44c2-a23c-238f2a3df928"),
+	"raid":  mustGUID("a19d880f-05fc-4d3b-a006-743f0f84911e"),
+	"root":  mustGUID("4f68bce3-e8cd-4db1-96e7-fbcaf984b709"), // x86-64
+	"swap":  mustGUID("0657fd6d-a4ab-43c4-84e5-0933c84b4f4f"),
+	"xboot": mustGUID("bc13c2ff-59e6-4262-a352-b275fd6f7172"), // /boot by the Boot Loader Specification
+}
+
+// Type gives a partition type by its name here or as a GUID.
+func Type(name string) (GUID, error) {
+	if t, ok := types[name]; ok {
+		return t, nil
+	}
+	t, err := ParseGUID(name)
+	if err != nil || t == (GUID{}) {
+		return GUID{}, fmt.Errorf("%q is no partition type; write efi, bios, root, linux, swap, home, xboot, lvm, raid or a GUID", name)
+	}
+	return t, nil
+}
+
+// ParseGUID reads "c12a7328-f81f-11d2-ba4b-00a0c93ec93b".
+func ParseGUID(s string) (GUID, error) {
+	var g GUID
+	plain := strings.ReplaceAll(s, "-", "")
+	b, err := hex.DecodeString(plain)
+	if err != nil || len(b) != 16 || len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return g, fmt.Errorf("%q is not a GUID", s)
+	}
+	binary.LittleEndian.PutUint32(g[0:], binary.BigEndian.Uint32(b[0:]))
+	binary.LittleEndian.PutUint16(g[4:], binary.BigEndian.Uint16(b[4:]))
+	binary.LittleEndian.PutUint16(g[6:], binary.BigEndian.Uint16(b[6:]))
+	copy(g[8:], b[8:])
+	return g, nil
+}
+
+func mustGUID(s string) GUID {
+	g, err := ParseGUID(s)
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
+
+// DeriveGUID makes one of some words, the same each time, so that an action that is repeated changes nothing.
+func DeriveGUID(words ...string) GUID {
+	sum := sha256.Sum256([]byte(strings.Join(words, "\x00")))
+	g := GUID(sum[:16])
+	g[7] = g[7]&0x0f | 0x40 // version 4, in the third field's high byte
+	g[8] = g[8]&0x3f | 0x80 // variant of RFC 9562
+	return g
+}
+
+// String writes it as Linux does.
+func (g GUID) String() string {
+	return fmt.Sprintf("%08x-%04x-%04x-%x-%x", binary.LittleEndian.Uint32(g[0:]), binary.LittleEndian.Uint16(g[4:]),
+		binary.LittleEndian.Uint16(g[6:]), g[8:10], g[10:])
+}
