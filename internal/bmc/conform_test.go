@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bougou/go-ipmi/pkg/types"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trivet-project/trivet"
@@ -14,10 +15,12 @@ import (
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
 )
 
-// Every implementation keeps the contract of bmc.Client: IPMI against a real BMC program, Redfish against a simulated one.
+// Every implementation keeps the contract of bmc.Client: IPMI against two BMC programs, Redfish against a simulated one.
 func TestConformance(t *testing.T) {
 	for protocol, start := range map[string]func(bmctest.TB, bmctest.Machine) bmc.Config{
 		"ipmi against ipmi_sim":               bmctest.Sim,
+		"ipmi 17 against go-ipmi":             goIPMI(types.CipherSuiteID17),
+		"ipmi 3 against go-ipmi":              goIPMI(types.CipherSuiteID3),
 		"redfish against a simulated service": bmctest.Redfish,
 	} {
 		for name, test := range map[string]func(*testing.T, bmc.Config, *bmctest.Box){
@@ -99,7 +102,6 @@ func waitsForState(t *testing.T, cfg bmc.Config, box *bmctest.Box) {
 }
 
 func choosesNextBoot(t *testing.T, cfg bmc.Config, box *bmctest.Box) {
-	cfg.UEFI = true
 	c := open(t, cfg)
 	for _, device := range []bmc.Device{bmc.Network, bmc.Disk} {
 		if err := c.SetNextBoot(t.Context(), device); err != nil {
@@ -112,7 +114,7 @@ func choosesNextBoot(t *testing.T, cfg bmc.Config, box *bmctest.Box) {
 
 func wrongPassword(t *testing.T, cfg bmc.Config, box *bmctest.Box) {
 	for name, spoil := range map[string]func(*bmc.Config){
-		"password": func(c *bmc.Config) { c.Password = "wrong" },
+		"password": func(c *bmc.Config) { c.Password = "hunter2" },
 		"user":     func(c *bmc.Config) { c.User = "nobody" },
 	} {
 		bad := cfg

@@ -11,10 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bougou/go-ipmi/pkg/client"
-	"github.com/bougou/go-ipmi/pkg/command/chassis"
-	"github.com/bougou/go-ipmi/pkg/types"
-
 	"github.com/trivet-project/trivet"
 )
 
@@ -24,107 +20,103 @@ const (
 	maxIPMIPassword = 20
 )
 
-// ipmiSuites are the cipher suites that are offered, best first: 17 (HMAC-SHA256, AES-128) and 3 (HMAC-SHA1, AES-128).
-// The others leave out authentication, integrity or encryption. They are tried without asking the BMC which it has, since
-// some do not answer that.
-var ipmiSuites = []types.CipherSuiteID{17, 3}
+// ipmiIdle is how long a session may lie idle here. BMCs drop one after 60 s (§6.12.15).
+const ipmiIdle = 40 * time.Second
 
-// ipmiSession is how long a session is used. It is shorter than the idle time after which BMCs drop one (60 s), and than
-// the period of the library's keep-alive (30 s), which must not run beside a command.
-const ipmiSession = 20 * time.Second
-
-// ipmiTry is how long an answer is waited for before the same packet is sent again, up to ipmiRetries times.
+// Network functions and commands (appendix G).
 const (
-	ipmiTry     = time.Second
-	ipmiRetries = 4
+	netChassis = 0x00
+	netApp     = 0x06
+
+	cmdChassisStatus  = 0x01
+	cmdChassisControl = 0x02
+	cmdSetBootOptions = 0x08
+	cmdSetPrivilege   = 0x3b
+	cmdCloseSession   = 0x3c
 )
 
 type ipmiBMC struct {
-	cfg  Config
-	host string
-	port int
+	cfg     Config
+	address netip.AddrPort
 
-	mu     sync.Mutex
-	conn   *client.Client // guarded by mu; nil: no session
-	opened time.Time      // guarded by mu
+	mu      sync.Mutex
+	session *rmcpSession // guarded by mu; nil: none
+	used    time.Time    // guarded by mu
 }
 
 func openIPMI(ctx context.Context, cfg Config) (Client, error) {
-	b := &ipmiBMC{cfg: cfg}
 	if len(cfg.User) > maxIPMIUser || len(cfg.Password) > maxIPMIPassword {
-		return nil, fail("log in to", cfg, "choose shorter ones",
-			fmt.Errorf("%w: IPMI takes at most %d bytes as user and %d as password", trivet.ErrInvalid, maxIPMIUser, maxIPMIPassword))
+		return nil, fail("log in to", cfg, "choose shorter ones", fmt.Errorf(
+			"%w: IPMI takes at most %d bytes as user and %d as password", trivet.ErrInvalid, maxIPMIUser, maxIPMIPassword))
 	}
-	if err := b.resolve(ctx); err != nil {
+	address, err := resolveIPMI(ctx, cfg.Address)
+	if err != nil {
 		return nil, fail("log in to", cfg, "check spec.bmc.address and the head's DNS", err)
 	}
+	b := &ipmiBMC{cfg: cfg, address: address}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b, b.connect(ctx)
+	if err := b.login(ctx); err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
-// resolve finds the BMC's IP address, under ctx, which the library does not do.
-func (b *ipmiBMC) resolve(ctx context.Context) error {
-	host, port := b.cfg.Address, "623"
-	if h, p, err := net.SplitHostPort(host); err == nil {
+func resolveIPMI(ctx context.Context, address string) (netip.AddrPort, error) {
+	host, port := address, "623"
+	if h, p, err := net.SplitHostPort(address); err == nil {
 		host, port = h, p
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || host == "" {
-		return fmt.Errorf("%w: address %q; want host or host:port", trivet.ErrInvalid, b.cfg.Address)
+		return netip.AddrPort{}, fmt.Errorf("%w: address %.100q; want host or host:port", trivet.ErrInvalid, address)
 	}
-	b.port = int(n)
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return netip.AddrPortFrom(ip, uint16(n)), nil
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		if err != nil {
-			return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
-		}
-		addr = addrs[0].Unmap()
+		return netip.AddrPort{}, fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
-	b.host = addr.String()
-	if addr.Is6() {
-		b.host = "[" + b.host + "]" // the library joins host and port by a colon
-	}
-	return nil
+	return netip.AddrPortFrom(ips[0].Unmap(), uint16(n)), nil
 }
 
-func (b *ipmiBMC) Power(ctx context.Context) (State, error) {
-	var state State
-	err := b.do(ctx, "ask power of", func(ctx context.Context, c *client.Client) error {
-		status, err := c.GetChassisStatus(ctx)
-		if err != nil {
-			return ipmiError(err, trivet.ErrUnavailable)
-		}
-		state = Off
-		if status.PowerIsOn {
-			state = On
-		}
-		return nil
+func (b *ipmiBMC) Power(ctx context.Context) (state State, err error) {
+	err = b.do(ctx, "ask power of", func(ctx context.Context, s *rmcpSession) error {
+		state, err = power(ctx, s)
+		return err
 	})
 	return state, err
 }
 
+// power asks Get Chassis Status (§28.2).
+func power(ctx context.Context, s *rmcpSession) (State, error) {
+	data, err := s.call(ctx, netChassis, cmdChassisStatus)
+	switch {
+	case err != nil:
+		return "", unsent(err, trivet.ErrUnavailable)
+	case len(data) < 3:
+		return "", fmt.Errorf("%w: a chassis status of %d bytes", trivet.ErrInvalid, len(data))
+	case data[0]&1 != 0:
+		return On, nil
+	}
+	return Off, nil
+}
+
 func (b *ipmiBMC) SetPower(ctx context.Context, want State) error {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	if err := checkState(want); err != nil {
 		return fail("set power of", b.cfg, "", err)
 	}
-	control := chassis.ChassisControlPowerDown
-	if want == On {
-		control = chassis.ChassisControlPowerUp
-	}
-	err := b.do(ctx, "power "+string(want), func(ctx context.Context, c *client.Client) error {
-		status, err := c.GetChassisStatus(ctx)
-		if err != nil {
-			return ipmiError(err, trivet.ErrUnavailable)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	control := map[State]byte{Off: 0, On: 1}[want] // §28.3
+	err := b.do(ctx, "power "+string(want), func(ctx context.Context, s *rmcpSession) error {
+		now, err := power(ctx, s)
+		if err != nil || now == want {
+			return err
 		}
-		if status.PowerIsOn == (want == On) {
-			return nil
-		}
-		_, err = c.ChassisControl(ctx, control)
-		return ipmiError(err, trivet.ErrUnknown)
+		_, err = s.call(ctx, netChassis, cmdChassisControl, control)
+		return unsent(err, trivet.ErrUnknown)
 	})
 	if err != nil {
 		return err
@@ -136,106 +128,90 @@ func (b *ipmiBMC) SetNextBoot(ctx context.Context, device Device) error {
 	if err := checkDevice(device); err != nil {
 		return fail("set next boot of", b.cfg, "", err)
 	}
-	selector := types.BootDeviceSelectorForcePXE
-	if device == Disk {
-		selector = types.BootDeviceSelectorForceHardDrive
-	}
-	mode := types.BIOSBootTypeLegacy
+	// Boot flags (§28.12, table 28-14): valid, for one boot.
+	flags := byte(0x80)
 	if b.cfg.UEFI {
-		mode = types.BIOSBootTypeEFI
+		flags |= 0x20
 	}
-	return b.do(ctx, "set next boot of", func(ctx context.Context, c *client.Client) error {
-		return ipmiError(c.SetBootDevice(ctx, selector, mode, false), trivet.ErrUnknown)
+	selector := map[Device]byte{Network: 1, Disk: 2}[device] << 2
+	return b.do(ctx, "set next boot of", func(ctx context.Context, s *rmcpSession) error {
+		_, err := s.call(ctx, netChassis, cmdSetBootOptions, 5, flags, selector, 0, 0, 0)
+		return unsent(err, trivet.ErrUnknown)
 	})
 }
 
 func (b *ipmiBMC) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*ipmiTry)
+	ctx, cancel := context.WithTimeout(context.Background(), rmcpTry)
 	defer cancel()
 	b.drop(ctx)
 }
 
-// do runs one command under a session that is young enough. After an error without an answer the session is dropped, and
-// the next call makes a new one.
-func (b *ipmiBMC) do(ctx context.Context, op string, f func(context.Context, *client.Client) error) error {
+// do runs commands under a session. After an error without an answer the session is dropped, and the next call logs in.
+func (b *ipmiBMC) do(ctx context.Context, op string, f func(context.Context, *rmcpSession) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.conn != nil && time.Since(b.opened) > ipmiSession {
+	if b.session != nil && time.Since(b.used) > ipmiIdle {
 		b.drop(ctx)
 	}
-	if b.conn == nil {
-		if err := b.connect(ctx); err != nil {
+	if b.session == nil {
+		if err := b.login(ctx); err != nil {
 			return err
 		}
 	}
-	err := f(ctx, b.conn)
-	if err == nil {
-		return nil
+	b.used = time.Now()
+	err := f(ctx, b.session)
+	if errors.Is(err, errNoAnswer) {
+		b.session.conn.Close()
+		b.session = nil
 	}
-	var refused *types.ResponseError
-	if !errors.As(err, &refused) {
-		gone, cancel := context.WithCancel(ctx)
-		cancel()
-		b.drop(gone)
+	hint := ""
+	if errors.Is(err, trivet.ErrForbidden) {
+		hint = "give the BMC's user the privilege operator or administrator"
 	}
-	return fail(op, b.cfg, "", err)
+	return fail(op, b.cfg, hint, err)
 }
 
-// connect makes a session.
-func (b *ipmiBMC) connect(ctx context.Context) error {
-	conn, err := client.NewClient(b.host, b.port, b.cfg.User, b.cfg.Password)
-	if err != nil {
-		return fail("log in to", b.cfg, "", fmt.Errorf("%w: %w", trivet.ErrInvalid, err))
-	}
-	conn.WithCipherSuiteID(ipmiSuites...).WithTimeout(ipmiTry).WithRetry(ipmiRetries).
-		WithMaxPrivilegeLevel(types.PrivilegeLevelOperator) // enough for all that is sent here
-	b.conn, b.opened = conn, time.Now()
-	err = conn.Connect(ctx)
+// login makes a session and takes the privilege in it.
+func (b *ipmiBMC) login(ctx context.Context) error {
+	s, err := dialRMCP(ctx, b.address, b.cfg.User, b.cfg.Password)
 	if err == nil {
-		return nil
+		b.session, b.used = s, time.Now()
+		if _, err = s.call(ctx, netApp, cmdSetPrivilege, privilegeOperator); err != nil {
+			b.drop(ctx)
+		}
 	}
-	gone, cancel := context.WithCancel(ctx)
-	cancel()
-	b.drop(gone) // frees the socket; there is no session to end
-	if wrongLogin(err) {
-		return fail("log in to", b.cfg, "check user and password in its secret, and that IPMI over LAN is enabled for the user",
-			fmt.Errorf("%w: %w", trivet.ErrUnauthenticated, err))
+	hint := "check that the address answers and IPMI over LAN is enabled in the BMC"
+	switch {
+	case errors.Is(err, trivet.ErrUnauthenticated):
+		hint = "check user and password in its secret, and that IPMI over LAN is enabled for the user"
+	case errors.As(err, new(*completionError)):
+		err = fmt.Errorf("%w: the user may not act as operator: %w", trivet.ErrForbidden, err)
+		hint = "give the BMC's user the privilege operator or administrator"
+	default:
+		err = unsent(err, trivet.ErrUnavailable)
 	}
-	return fail("log in to", b.cfg, "check that the address answers and IPMI over LAN is enabled in the BMC",
-		fmt.Errorf("%w: %w", trivet.ErrUnavailable, err))
+	return fail("log in to", b.cfg, hint, err)
 }
 
-// drop ends the session, if ctx allows to say so to the BMC, and closes the socket.
+// drop ends the session, telling the BMC if ctx allows.
 func (b *ipmiBMC) drop(ctx context.Context) {
-	if b.conn == nil {
+	if b.session == nil {
 		return
 	}
-	b.conn.Close(ctx) // its error changes nothing: the BMC drops the session by itself
-	b.conn = nil
+	// Its error changes nothing: the BMC drops the session by itself.
+	b.session.call(ctx, netApp, cmdCloseSession, le32(b.session.bmc)...)
+	b.session.conn.Close()
+	b.session = nil
 }
 
-// ipmiError gives a failed command its kind: silent where the BMC did not answer, else by its completion code.
-func ipmiError(err, silent error) error {
-	var refused *types.ResponseError
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &refused):
-		return fmt.Errorf("%w: %w", silent, err)
-	case refused.CompletionCode() == types.CodeInsufficientPrivilege:
-		return fmt.Errorf("%w: the user lacks the privilege (operator or administrator): %w", trivet.ErrForbidden, err)
-	case refused.CompletionCode() == types.CodeNodeBusy:
-		return fmt.Errorf("%w: the BMC is busy: %w", trivet.ErrUnavailable, err)
+// unsent gives an error without an answer its kind.
+func unsent(err, kind error) error {
+	if errors.Is(err, errNoAnswer) {
+		return fmt.Errorf("%w: %w", kind, err)
 	}
-	return fmt.Errorf("%w: the BMC refused: %w", trivet.ErrInvalid, err)
-}
-
-// wrongLogin tells a refused login from a BMC that cannot be reached. The library joins the errors of its tries as text.
-func wrongLogin(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, client.ErrRAKPAuthentication.Error()) || strings.Contains(text, "Unauthorized")
+	return err
 }

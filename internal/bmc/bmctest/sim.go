@@ -38,9 +38,10 @@ type IPMI struct {
 
 // Options says where an ipmi_sim runs.
 type Options struct {
-	Address string   // IP address to listen on; default 127.0.0.1
-	Port    int      // UDP; 0: a free one
-	Wrap    []string // put before the command, such as "ip", "netns", "exec", NAME
+	Address  string   // IP address to listen on; default 127.0.0.1
+	Port     int      // UDP; 0: a free one
+	Password string   // at most 20 letters and digits; empty: a random one
+	Wrap     []string // put before the command, such as "ip", "netns", "exec", NAME
 }
 
 // Sim runs ipmi_sim on a free port of 127.0.0.1 for one test and gives the way to reach it.
@@ -73,6 +74,9 @@ func StartIPMI(m Machine, opts Options) (*IPMI, error) {
 		}
 		opts.Port = port
 	}
+	if opts.Password == "" {
+		opts.Password = rand.Text()[:16]
+	}
 	dir, err := os.MkdirTemp("", "bmc-") // short: the path of a unix socket has at most 107 bytes
 	if err != nil {
 		return nil, fmt.Errorf("start ipmi_sim: %w", err)
@@ -81,7 +85,7 @@ func StartIPMI(m Machine, opts Options) (*IPMI, error) {
 		Protocol: bmc.IPMI,
 		Address:  fmt.Sprintf("%s:%d", opts.Address, opts.Port),
 		User:     "trivet",
-		Password: rand.Text()[:16],
+		Password: opts.Password,
 	}}
 	if err := s.start(m, opts); err != nil {
 		os.RemoveAll(dir)
