@@ -1,0 +1,90 @@
+package block
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrNoPartition says that a disk has no partition of that number.
+var ErrNoPartition = errors.New("no such partition")
+
+// Part is a partition of a disk, as the kernel has it, or else the disk's table.
+type Part struct {
+	Number int
+	Node   string // empty where the kernel made none
+	Offset int64
+	Size   int64
+}
+
+// Parts lists the partitions by number. A disk without a table has none.
+func (d *Device) Parts() ([]Part, error) {
+	if d.isNode {
+		if parts, err := nodeParts(d.path); err != nil || len(parts) > 0 {
+			return parts, err
+		}
+	}
+	t, err := d.Table()
+	if err != nil {
+		return nil, nil
+	}
+	var out []Part
+	for _, p := range t.Parts {
+		out = append(out, Part{Number: p.Number, Offset: t.Offset(p), Size: t.Bytes(p)})
+	}
+	return out, nil
+}
+
+// nodeParts asks sysfs, which knows every kind of table that the kernel does.
+func nodeParts(path string) ([]Part, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := filepath.Glob("/sys/class/block/" + filepath.Base(real) + "/*/partition")
+	if err != nil {
+		return nil, err
+	}
+	var out []Part
+	for _, file := range dirs {
+		dir := filepath.Dir(file)
+		p := Part{Number: int(number(file)), Node: "/dev/" + filepath.Base(dir)}
+		p.Offset, p.Size = number(dir+"/start")*512, number(dir+"/size")*512
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b Part) int { return cmp.Compare(a.Number, b.Number) })
+	return out, nil
+}
+
+func number(file string) int64 {
+	b, _ := os.ReadFile(file)
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return n
+}
+
+// OpenPart opens a partition of a disk, or the whole disk for number 0.
+func OpenPart(path string, n int) (*Device, error) {
+	d, err := Open(path)
+	if err != nil || n == 0 {
+		return d, err
+	}
+	parts, err := d.Parts()
+	i := slices.IndexFunc(parts, func(p Part) bool { return p.Number == n })
+	if err == nil && i < 0 {
+		err = fmt.Errorf("%s has %w: %d", path, ErrNoPartition, n)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	if node := parts[i].Node; node != "" {
+		d.Close()
+		return Open(node)
+	}
+	d.offset, d.size = parts[i].Offset, parts[i].Size
+	return d, nil
+}
