@@ -123,8 +123,10 @@ func wrongPassword(t *testing.T, cfg bmc.Config, box *bmctest.Box) {
 		if !errors.Is(err, trivet.ErrUnauthenticated) {
 			t.Fatalf("wrong %s: %v; want ErrUnauthenticated", name, err)
 		}
-		if strings.Contains(err.Error(), bad.Password) || !strings.Contains(err.Error(), cfg.Address) || !strings.Contains(err.Error(), "check user and password") {
-			t.Errorf("an operator reads: %v", err)
+		text := err.Error()
+		if strings.Contains(text, bad.Password) || !strings.Contains(text, cfg.Address) ||
+			!strings.Contains(text, "check user and password") {
+			t.Errorf("an operator reads: %s", text)
 		}
 	}
 	log(t, box)

@@ -16,7 +16,9 @@ import (
 )
 
 // around runs the simulated service behind a filter that may answer in its place.
-func around(t *testing.T, box *bmctest.Box, filter func(w http.ResponseWriter, r *http.Request) bool) (bmc.Config, *bmctest.Service) {
+func around(t *testing.T, box *bmctest.Box, filter func(http.ResponseWriter, *http.Request) bool) (
+	bmc.Config, *bmctest.Service) {
+	t.Helper()
 	service := bmctest.NewService(box)
 	cfg := bmctest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !filter(w, r) {
@@ -182,23 +184,32 @@ func TestRedfishOddAnswers(t *testing.T) {
 		return when("GET", bmctest.SystemPath, 200, body)
 	}
 	const reset = bmctest.SystemPath + "/Actions/ComputerSystem.Reset"
+	resetWith := func(status int, body string) func(http.ResponseWriter, *http.Request) bool {
+		return when("POST", reset, status, body)
+	}
+	const (
+		offWith = `{"PowerState":"Off","Actions":{"#ComputerSystem.Reset":{"target":`
+		denied  = `{"error":{"@Message.ExtendedInfo":[{"Message":"InsufficientPrivilege","Resolution":"Ask."}]}}`
+	)
+	odd := `{"error":{"message":"a\u001b[31mb\r\nc` + strings.Repeat("d", 9999) + `"}}`
+	button := offWith + `"` + reset + `","ResetType@Redfish.AllowableValues":["PushPowerButton"]}}}`
 	cases := map[string]struct {
 		filter func(http.ResponseWriter, *http.Request) bool
 		want   error
 		says   string
 	}{
-		"only a button":       {systemWith(`{"PowerState":"Off","Actions":{"#ComputerSystem.Reset":{"target":"` + reset + `","ResetType@Redfish.AllowableValues":["PushPowerButton"]}}}`), trivet.ErrInvalid, "PushPowerButton"},
+		"only a button":       {systemWith(button), trivet.ErrInvalid, "PushPowerButton"},
 		"no power control":    {systemWith(`{"PowerState":"Off"}`), trivet.ErrInvalid, "no power control"},
 		"power state unknown": {systemWith(`{"PowerState":null}`), trivet.ErrUnavailable, "power state"},
 		"not JSON":            {systemWith(`<html>`), trivet.ErrInvalid, "not what Redfish says"},
 		"another type":        {systemWith(`{"PowerState":7}`), trivet.ErrInvalid, "not what Redfish says"},
 		"too large":           {systemWith(`"` + strings.Repeat("x", 1<<20) + `"`), trivet.ErrTooLarge, ""},
 		"deep":                {systemWith(strings.Repeat(`[`, 1<<19)), trivet.ErrInvalid, ""},
-		"action elsewhere":    {systemWith(`{"PowerState":"Off","Actions":{"#ComputerSystem.Reset":{"target":"https://evil/redfish/v1/"}}}`), trivet.ErrInvalid, "not a path"},
-		"forbidden":           {when("POST", reset, 403, `{"error":{"@Message.ExtendedInfo":[{"Message":"InsufficientPrivilege","Resolution":"Ask."}]}}`), trivet.ErrForbidden, "InsufficientPrivilege Ask."},
-		"busy":                {when("POST", reset, 503, ``), trivet.ErrUnavailable, "503"},
-		"failed half-way":     {when("POST", reset, 500, ``), trivet.ErrUnknown, "500"},
-		"control characters":  {when("POST", reset, 400, `{"error":{"message":"a\u001b[31mb\r\nc`+strings.Repeat("d", 9999)+`"}}`), trivet.ErrInvalid, "a [31mb  cd"},
+		"action elsewhere":    {systemWith(offWith + `"https://evil/redfish/v1/"}}}`), trivet.ErrInvalid, "not a path"},
+		"forbidden":           {resetWith(403, denied), trivet.ErrForbidden, "InsufficientPrivilege Ask."},
+		"busy":                {resetWith(503, ``), trivet.ErrUnavailable, "503"},
+		"failed half-way":     {resetWith(500, ``), trivet.ErrUnknown, "500"},
+		"control characters":  {resetWith(400, odd), trivet.ErrInvalid, "a [31mb  cd"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

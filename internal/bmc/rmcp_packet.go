@@ -88,7 +88,8 @@ func (k *sessionKeys) open(b []byte) (packet, error) {
 		return p, nil
 	}
 	codeAt := len(b) - k.suite.codeLen
-	if flags != flagEncrypted|flagAuthenticated || codeAt < header+size+2 || !k.checkCode(b[len(rmcpHeader):codeAt], b[codeAt:]) {
+	if flags != flagEncrypted|flagAuthenticated || codeAt < header+size+2 ||
+		!k.checkCode(b[len(rmcpHeader):codeAt], b[codeAt:]) {
 		return packet{}, errPacket
 	}
 	var err error
