@@ -1,0 +1,91 @@
+// Package dhcp is the engine of a DHCPv4 server, and a client. It knows packets and sockets, no machines: a [Handler]
+// decides each answer as data, a [Reply].
+//
+// The way of a packet: a worker receives it (server.go, socket.go), parses and checks it (parse.go, request.go), asks the
+// Handler, writes the Reply (reply.go, encode.go), decides by which way it reaches the client (route.go) and sends it
+// there (send.go, raw.go). [Exchange] and [Acquire] are the other side.
+package dhcp
+
+import (
+	"context"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// Handler decides what is answered. ServeDHCP is called from many goroutines at once and bounds its own waits: a client
+// asks again after some seconds, and each wait holds one worker. nil is silence.
+type Handler interface {
+	ServeDHCP(ctx context.Context, r *Request) *Reply
+}
+
+// HandlerFunc is a function as a Handler.
+type HandlerFunc func(ctx context.Context, r *Request) *Reply
+
+// ServeDHCP calls f.
+func (f HandlerFunc) ServeDHCP(ctx context.Context, r *Request) *Reply { return f(ctx, r) }
+
+// Type is a DHCP message's type (option 53).
+type Type = dhcpv4.MessageType
+
+// The message types.
+const (
+	Discover = dhcpv4.MessageTypeDiscover
+	Offer    = dhcpv4.MessageTypeOffer
+	Ask      = dhcpv4.MessageTypeRequest // DHCPREQUEST; Request is any packet from a client
+	Decline  = dhcpv4.MessageTypeDecline
+	Ack      = dhcpv4.MessageTypeAck
+	Nak      = dhcpv4.MessageTypeNak
+	Release  = dhcpv4.MessageTypeRelease
+	Inform   = dhcpv4.MessageTypeInform
+)
+
+// Ports of DHCP, and of PXE's boot servers and proxies (PXE 2.1 section 2.2.3).
+const (
+	ServerPort = 67
+	ClientPort = 68
+	ProxyPort  = 4011
+)
+
+// Option codes that this package reads or writes itself, or that its callers commonly add. RFC 2132 unless said.
+const (
+	OptSubnetMask     = 1
+	OptRouter         = 3
+	OptDNS            = 6
+	OptHostName       = 12
+	OptDomainName     = 15
+	OptMTU            = 26
+	OptBroadcast      = 28
+	OptNTP            = 42
+	OptVendor         = 43
+	OptRequestedIP    = 50
+	OptLease          = 51
+	OptOverload       = 52
+	OptType           = 53
+	OptServerID       = 54
+	OptRequestList    = 55
+	OptMessage        = 56
+	OptMaxSize        = 57
+	OptRenew          = 58
+	OptRebind         = 59
+	OptClass          = 60
+	OptClientID       = 61
+	OptTFTPServer     = 66
+	OptBootFile       = 67
+	OptUserClass      = 77  // RFC 3004
+	OptRelay          = 82  // RFC 3046
+	OptArch           = 93  // RFC 4578
+	OptUUID           = 97  // RFC 4578
+	OptSubnetSelect   = 118 // RFC 3011
+	OptDomainSearch   = 119 // RFC 3397
+	OptClasslessRoute = 121 // RFC 3442
+	OptIPXE           = 175 // iPXE's encapsulated options
+)
+
+// Sub-options of the relay agent option, 82.
+const (
+	RelayCircuitID        = 1  // RFC 3046
+	RelayRemoteID         = 2  // RFC 3046
+	RelayLinkSelect       = 5  // RFC 3527
+	RelayServerIDOverride = 11 // RFC 5107
+	RelaySourcePort       = 19 // RFC 8357
+)

@@ -1,0 +1,101 @@
+package dhcp
+
+import (
+	"encoding/binary"
+	"strings"
+
+	"github.com/insomniacslk/dhcp/iana"
+)
+
+// Class is what kind of boot firmware sends a request, by option 60.
+type Class int
+
+// The classes.
+const (
+	OtherClient Class = iota // an operating system, or a BMC
+	PXEClient                // firmware that boots by TFTP, or iPXE
+	HTTPClient               // UEFI firmware that boots by HTTP (UEFI 2.5 section 23.7)
+)
+
+// String is option 60's beginning, and what the answer's option 60 must be.
+func (c Class) String() string {
+	switch c {
+	case PXEClient:
+		return "PXEClient"
+	case HTTPClient:
+		return "HTTPClient"
+	case OtherClient:
+	}
+	return ""
+}
+
+// VendorClass is option 60 whole, "PXEClient:Arch:00007:UNDI:003016".
+func (r *Request) VendorClass() string { return text(r.Option(OptClass)) }
+
+// Class of the client.
+func (r *Request) Class() Class {
+	switch v := string(r.Option(OptClass)); {
+	case strings.HasPrefix(v, "PXEClient"):
+		return PXEClient
+	case strings.HasPrefix(v, "HTTPClient"):
+		return HTTPClient
+	}
+	return OtherClient
+}
+
+// Archs are the client's processor and firmware kinds by option 93, the best first (RFC 4578 section 2.1).
+func (r *Request) Archs() []iana.Arch {
+	v := r.Option(OptArch)
+	archs := make([]iana.Arch, 0, len(v)/2)
+	for ; len(v) >= 2; v = v[2:] {
+		archs = append(archs, iana.Arch(binary.BigEndian.Uint16(v)))
+	}
+	return archs
+}
+
+// UUID is option 97 of type 0: the machine's SMBIOS UUID as the firmware sends it. iPXE sends the bytes in the order of
+// their text; PXE and UEFI firmware send the first three fields with their bytes reversed, as SMBIOS stores them.
+func (r *Request) UUID() (id [16]byte, ok bool) {
+	v := r.Option(OptUUID)
+	if len(v) != 17 || v[0] != 0 {
+		return id, false
+	}
+	return [16]byte(v[1:]), true
+}
+
+// UserClasses are option 77's, whether they are sent with lengths (RFC 3004) or, as by iPXE, as plain text.
+func (r *Request) UserClasses() []string {
+	v := r.Option(OptUserClass)
+	var classes []string
+	for rest := v; len(rest) > 0; rest = rest[1+int(rest[0]):] {
+		if rest[0] == 0 || len(rest) < 1+int(rest[0]) {
+			return []string{text(v)}
+		}
+		classes = append(classes, text(rest[1:1+int(rest[0])]))
+	}
+	return classes
+}
+
+// IPXE says whether iPXE sends this, rather than the firmware that loads it.
+func (r *Request) IPXE() bool {
+	for _, c := range r.UserClasses() {
+		if c == "iPXE" {
+			return true
+		}
+	}
+	return len(r.Option(OptIPXE)) > 0
+}
+
+// Features of iPXE, sub-options of option 175.
+const (
+	IPXEHTTP  = 19
+	IPXEHTTPS = 20
+	IPXETFTP  = 21
+	IPXEEFI   = 36
+)
+
+// IPXEFeature says whether this build of iPXE has the feature.
+func (r *Request) IPXEFeature(code byte) bool {
+	v, ok := subOption(r.Option(OptIPXE), code)
+	return ok && len(v) > 0 && v[0] != 0
+}

@@ -1,0 +1,100 @@
+package dhcp
+
+import (
+	"fmt"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Sizes of packets in bytes.
+const (
+	headerSize  = 240 // fixed fields and magic cookie; the options follow
+	maxReceive  = 2048
+	minSend     = 300 // of BOOTP; some relays and clients drop less
+	minMax      = 576 // every client takes an IP datagram of this (RFC 2131 section 2)
+	maxMax      = 1500
+	ipUDPHeader = 28
+	maxHops     = 16
+)
+
+// Offsets of fixed fields (RFC 2131 section 2).
+const (
+	atSecs   = 8
+	atFlags  = 10
+	atCiaddr = 12
+	atYiaddr = 16
+	atSiaddr = 20
+	atGiaddr = 24
+	atChaddr = 28
+	atSname  = 44
+	atFile   = 108
+	atCookie = 236
+)
+
+// parse reads a client's packet and checks all that this package relies on. Its errors are trivet.ErrInvalid.
+func parse(b []byte) (*Request, error) {
+	if len(b) < headerSize || len(b) > maxReceive {
+		return nil, fmt.Errorf("%d bytes: %w", len(b), trivet.ErrInvalid)
+	}
+	p, err := dhcpv4.FromBytes(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, trivet.ErrInvalid)
+	}
+	if err := overload(p, b); err != nil {
+		return nil, err
+	}
+	r := &Request{packet: p}
+	if err := r.check(b[2]); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, trivet.ErrInvalid)
+	}
+	return r, nil
+}
+
+// overload reads the options that a client put into the fields file and sname (RFC 2131 section 4.1).
+func overload(p *dhcpv4.DHCPv4, b []byte) error {
+	v := p.Options[OptOverload]
+	if len(v) != 1 || v[0] > 3 {
+		return nil
+	}
+	if v[0]&1 != 0 {
+		p.BootFileName = ""
+		if err := p.Options.FromBytes(b[atFile:atCookie]); err != nil {
+			return fmt.Errorf("options in file: %w: %w", err, trivet.ErrInvalid)
+		}
+	}
+	if v[0]&2 != 0 {
+		p.ServerHostName = ""
+		if err := p.Options.FromBytes(b[atSname:atFile]); err != nil {
+			return fmt.Errorf("options in sname: %w: %w", err, trivet.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// check refuses what no client sends and what would make an answer go astray. hlen is as it was on the wire.
+func (r *Request) check(hlen byte) error {
+	p := r.packet
+	switch {
+	case p.OpCode != dhcpv4.OpcodeBootRequest:
+		return fmt.Errorf("operation %d is no request", p.OpCode)
+	case hlen > 16:
+		return fmt.Errorf("hardware address of %d bytes", hlen)
+	case hlen == 0 && len(r.ClientID()) == 0:
+		return fmt.Errorf("neither hardware address nor client identifier")
+	case p.HopCount > maxHops:
+		return fmt.Errorf("%d relays on its way", p.HopCount)
+	case len(p.Options[OptType]) == 0:
+		return fmt.Errorf("BOOTP without DHCP")
+	}
+	switch r.Type() {
+	case Discover, Ask, Decline, Release, Inform:
+	default:
+		return fmt.Errorf("%s is no client's message", r.Type())
+	}
+	if !unicast(r.Relay()) || !unicast(r.ClientIP()) {
+		return fmt.Errorf("giaddr %s or ciaddr %s is no host's address", r.Relay(), r.ClientIP())
+	}
+	return nil
+}

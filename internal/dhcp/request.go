@@ -1,0 +1,171 @@
+package dhcp
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// Request is a client's packet that passed the checks. Its methods never fail: what is absent or malformed is the zero
+// value. Nothing it returns may be changed.
+type Request struct {
+	packet *dhcpv4.DHCPv4
+
+	Interface string         // where it came in, if known
+	Ifindex   int            // the same by number
+	Local     netip.Addr     // our address there: what it was sent to, or for a broadcast the interface's first
+	From      netip.AddrPort // who sent it: the relay, or the client
+	Port      uint16         // our port that it was sent to: ServerPort, or ProxyPort
+	Unicast   bool           // it was sent to Local alone
+	Received  time.Time
+}
+
+// ParseRequest reads a packet as the server does. Its errors are trivet.ErrInvalid. It is for tools and tests; what tells
+// of the packet's arrival is left zero.
+func ParseRequest(b []byte) (*Request, error) { return parse(b) }
+
+// Type is never the zero value.
+func (r *Request) Type() Type { return r.packet.MessageType() }
+
+// Option gives the value of an option, of several of one code the concatenation (RFC 3396).
+func (r *Request) Option(code byte) []byte { return r.packet.Options[code] }
+
+// MAC is the client's hardware address, at most 16 bytes; empty on InfiniBand (RFC 4390).
+func (r *Request) MAC() net.HardwareAddr { return r.packet.ClientHWAddr }
+
+// ClientID is option 61, a type byte and the identifier.
+func (r *Request) ClientID() []byte { return r.Option(OptClientID) }
+
+// XID is the transaction's number, the same in all packets of one exchange.
+func (r *Request) XID() uint32 { return binary.BigEndian.Uint32(r.packet.TransactionID[:]) }
+
+// Elapsed is for how long the client says to have tried.
+func (r *Request) Elapsed() time.Duration { return time.Duration(r.packet.NumSeconds) * time.Second }
+
+// ClientIP is ciaddr: the address that the client has and can be reached at.
+func (r *Request) ClientIP() netip.Addr { return addr4(r.packet.ClientIPAddr) }
+
+// RequestedIP is option 50: the address that the client would like, or was offered.
+func (r *Request) RequestedIP() netip.Addr { return addr4(r.Option(OptRequestedIP)) }
+
+// Relay is giaddr: the relay's address on the client's network.
+func (r *Request) Relay() netip.Addr { return addr4(r.packet.GatewayIPAddr) }
+
+// RelayOption gives a sub-option of option 82.
+func (r *Request) RelayOption(code byte) ([]byte, bool) { return subOption(r.Option(OptRelay), code) }
+
+// ServerID is option 54: which server the client means.
+func (r *Request) ServerID() netip.Addr { return addr4(r.Option(OptServerID)) }
+
+// ServerIDOverride is the server identifier that the relay demands (RFC 5107). A Reply gets it by itself; requests that
+// follow name it as ServerID.
+func (r *Request) ServerIDOverride() netip.Addr {
+	v, _ := r.RelayOption(RelayServerIDOverride)
+	return addr4(v)
+}
+
+// Link is an address on the client's network: what the relay names (RFC 3527), what the client names (RFC 3011), the
+// relay itself, the client's own, or ours where the packet came in.
+func (r *Request) Link() netip.Addr {
+	v, _ := r.RelayOption(RelayLinkSelect)
+	for _, a := range []netip.Addr{addr4(v), addr4(r.Option(OptSubnetSelect)), r.Relay(), r.ClientIP()} {
+		if a.IsValid() {
+			return a
+		}
+	}
+	return r.Local
+}
+
+// Phase says why a client sends DHCPREQUEST (RFC 2131 section 4.3.2).
+type Phase int
+
+// The phases.
+const (
+	NoPhase    Phase = iota // not a DHCPREQUEST
+	Selecting               // takes the offer of ServerID
+	InitReboot              // wants its old address, RequestedIP, confirmed
+	Renewing                // asks the server that gave ClientIP for more time
+	Rebinding               // asks any server for the same
+)
+
+// Phase of a DHCPREQUEST.
+func (r *Request) Phase() Phase {
+	switch {
+	case r.Type() != Ask:
+		return NoPhase
+	case r.ServerID().IsValid():
+		return Selecting
+	case !r.ClientIP().IsValid():
+		return InitReboot
+	case r.Unicast && !r.Relay().IsValid():
+		return Renewing
+	default:
+		return Rebinding
+	}
+}
+
+// HostName is option 12.
+func (r *Request) HostName() string { return text(r.Option(OptHostName)) }
+
+// Asks says whether the client lists the option in option 55.
+func (r *Request) Asks(code byte) bool { return slices.Contains(r.Option(OptRequestList), code) }
+
+// Broadcast says that the client cannot receive unicast before it has an address.
+func (r *Request) Broadcast() bool { return r.packet.Flags&0x8000 != 0 }
+
+// LoadHash is RFC 3074's hash of the client's identifier, else of its hardware address.
+func (r *Request) LoadHash() byte {
+	if id := r.ClientID(); len(id) > 0 {
+		return LoadHash(id)
+	}
+	return LoadHash(r.MAC())
+}
+
+// room is how many bytes of DHCP the client takes, by option 57, which counts the IP and UDP headers.
+func (r *Request) room() int {
+	size := minMax
+	if v := r.Option(OptMaxSize); len(v) == 2 {
+		size = min(max(int(binary.BigEndian.Uint16(v)), minMax), maxMax)
+	}
+	return size - ipUDPHeader
+}
+
+// addr4 is the address in four bytes, invalid if there are not four or they are zero.
+func addr4(b []byte) netip.Addr {
+	a, ok := netip.AddrFromSlice(b)
+	if !ok || !a.Is4() || a.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return a
+}
+
+// unicast says whether a may be a host's address; none is fine.
+func unicast(a netip.Addr) bool {
+	return !a.IsValid() || a.As4()[0] != 0 && a.As4()[0] < 224
+}
+
+// text is an option's text without the NULs that some clients end it with, and without what cannot be printed.
+func text(b []byte) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return -1
+		}
+		return c
+	}, strings.ToValidUTF8(strings.TrimRight(string(b), "\x00"), ""))
+}
+
+// subOption finds a code in the pairs that options 43, 82 and 175 hold. Option 43 may pad by 0 and end by 255.
+func subOption(b []byte, code byte) (value []byte, ok bool) {
+	for len(b) >= 2 && len(b) >= 2+int(b[1]) {
+		if b[0] == code {
+			return b[2 : 2+int(b[1])], true
+		}
+		b = b[2+int(b[1]):]
+	}
+	return nil, false
+}

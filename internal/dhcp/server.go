@@ -1,0 +1,209 @@
+package dhcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Config of a Server. Handler must be set.
+type Config struct {
+	Handler Handler
+
+	// Interfaces are the names of those to serve, on ports 67 and, with Proxy, 4011. Other servers may serve others.
+	Interfaces []string
+	// Address is where to listen when Interfaces are empty: one of our addresses and any port, for relayed clients and
+	// without privilege; or the unspecified address for every interface.
+	Address netip.AddrPort
+	// Proxy is to listen on port 4011 too, where PXE firmware asks a proxy for its boot file.
+	Proxy bool
+
+	Workers int          // per socket, each handling one packet at a time; 0 means 64
+	Logger  *slog.Logger // nothing is logged if nil
+	Metrics *Metrics     // nothing is counted if nil
+}
+
+// Server answers DHCP clients and relays. Make it by Listen.
+type Server struct {
+	Config
+	sockets []*socket
+	frames  *frames // nil without the privilege
+	names   sync.Map
+}
+
+// Listen opens the sockets. Serve must follow, or Close.
+func Listen(c Config) (*Server, error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = newMetrics()
+	}
+	if c.Workers <= 0 {
+		c.Workers = 64
+	}
+	s := &Server{Config: c}
+	// Without the privilege clients without an address are told by broadcast.
+	s.frames, _ = openFrames()
+	if err := s.listen(); err != nil {
+		return nil, fmt.Errorf("dhcp: listen: %w", errors.Join(err, s.Close()))
+	}
+	return s, nil
+}
+
+func (s *Server) listen() error {
+	names, port, addr := s.Interfaces, uint16(ServerPort), netip.IPv4Unspecified()
+	if len(names) == 0 {
+		if !s.Address.IsValid() {
+			return fmt.Errorf("neither interface nor address: %w", trivet.ErrInvalid)
+		}
+		names, port, addr = []string{""}, s.Address.Port(), s.Address.Addr()
+	}
+	ports := []uint16{port}
+	if s.Proxy {
+		ports = append(ports, ProxyPort)
+	}
+	for _, name := range names {
+		for _, port := range ports {
+			socket, err := listen(name, netip.AddrPortFrom(addr, port))
+			if err != nil {
+				return err
+			}
+			s.sockets = append(s.sockets, socket)
+		}
+	}
+	return nil
+}
+
+// Addrs are where the server listens.
+func (s *Server) Addrs() []netip.AddrPort {
+	var addrs []netip.AddrPort
+	for _, socket := range s.sockets {
+		addrs = append(addrs, socket.addr())
+	}
+	return addrs
+}
+
+// Close closes the sockets, which ends Serve.
+func (s *Server) Close() error {
+	var errs []error
+	for _, socket := range s.sockets {
+		if err := socket.conn.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if s.frames != nil {
+		s.frames.file.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// Serve answers until ctx ends or a socket fails. When it returns, nothing runs any more and the sockets are closed. It
+// returns nil if ctx ended.
+func (s *Server) Serve(ctx context.Context) error {
+	workers, ctx := errgroup.WithContext(ctx)
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	defer stop()
+	for _, socket := range s.sockets {
+		for range s.Workers {
+			workers.Go(func() error { return s.work(ctx, socket) })
+		}
+	}
+	err := workers.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("dhcp: serve: %w", err)
+	}
+	return nil
+}
+
+// work handles one packet after the other.
+func (s *Server) work(ctx context.Context, socket *socket) error {
+	in, out, control := make([]byte, maxReceive+1), make([]byte, 0, maxMax), make([]byte, 128)
+	for {
+		n, a, err := socket.receive(in, control)
+		if err != nil {
+			return err
+		}
+		s.Metrics.missed.Add(float64(a.missed))
+		r, err := parse(in[:n])
+		if err != nil {
+			s.Metrics.drop(dropMalformed)
+			s.Logger.Debug("dhcp packet dropped", "from", a.from, "err", err)
+			continue
+		}
+		r.From, r.Local, r.Ifindex, r.Unicast, r.Received = a.from, a.local, a.ifindex, a.unicast, a.at
+		r.Interface, r.Port = s.interfaceName(socket, a.ifindex), socket.port
+		s.answer(ctx, socket, r, out)
+	}
+}
+
+// answer asks the Handler and sends what it says.
+func (s *Server) answer(ctx context.Context, socket *socket, r *Request, out []byte) {
+	s.Metrics.received[r.Type()].Inc()
+	reply := s.Handler.ServeDHCP(ctx, r)
+	if reply == nil {
+		s.Metrics.drop(dropSilent)
+		return
+	}
+	packet, left, err := reply.encode(out, r)
+	if err != nil {
+		s.Metrics.drop(dropReply)
+		s.Logger.Error("dhcp reply cannot be sent", "mac", r.MAC(), "err", err)
+		return
+	}
+	s.Metrics.left.Add(float64(left))
+	way, err := s.send(socket, r, reply, packet)
+	if err != nil {
+		s.Metrics.drop(dropSend)
+		s.Logger.Debug("dhcp reply not sent", "mac", r.MAC(), "way", way, "err", err)
+		return
+	}
+	s.Metrics.sent(reply.Type, way)
+	s.Metrics.took.Observe(time.Since(r.Received).Seconds())
+}
+
+// send sends the answer its way. Where a frame cannot be sent the answer is broadcast.
+func (s *Server) send(socket *socket, r *Request, reply *Reply, packet []byte) (way, error) {
+	way, to := reply.route(r)
+	if way == toFrame {
+		from := netip.AddrPortFrom(r.Local, socket.port)
+		if s.frames != nil && r.Local.Is4() && s.frames.send(r.Ifindex, r.MAC(), from, to, packet) == nil {
+			return way, nil
+		}
+		way, to = toAll, netip.AddrPortFrom(everyone, ClientPort)
+	}
+	ifindex := 0 // the routing table decides
+	if way == toAll {
+		ifindex = r.Ifindex
+	}
+	_, _, err := socket.conn.WriteMsgUDPAddrPort(packet, pktinfo(r.Local, ifindex), to)
+	return way, err
+}
+
+// interfaceName of a packet; an interface keeps its number.
+func (s *Server) interfaceName(socket *socket, index int) string {
+	if socket.name != "" || index == 0 {
+		return socket.name
+	}
+	if name, ok := s.names.Load(index); ok {
+		return name.(string)
+	}
+	i, err := net.InterfaceByIndex(index)
+	if err != nil {
+		return ""
+	}
+	s.names.Store(index, i.Name)
+	return i.Name
+}
