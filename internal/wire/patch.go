@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/trivet-project/trivet"
 )
@@ -42,4 +43,49 @@ func merge(target, patch any) any {
 		out[key] = merge(out[key], value)
 	}
 	return out
+}
+
+// Diff gives the merge patch that makes after of before. A property that became null cannot be told from one that is
+// gone.
+func Diff(before []byte, after any) ([]byte, error) {
+	text, err := json.Marshal(after)
+	if err != nil {
+		return nil, err
+	}
+	a, err := Parse(before)
+	if err != nil {
+		return nil, err
+	}
+	b, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	from, okA := a.(map[string]any)
+	to, okB := b.(map[string]any)
+	if !okA || !okB {
+		return nil, fmt.Errorf("diff: %w: a merge patch is between objects", trivet.ErrInvalid)
+	}
+	return json.Marshal(diff(from, to))
+}
+
+func diff(from, to map[string]any) map[string]any {
+	patch := map[string]any{}
+	for key := range from {
+		if _, ok := to[key]; !ok {
+			patch[key] = nil
+		}
+	}
+	for key, value := range to {
+		old, ok := from[key]
+		a, okA := old.(map[string]any)
+		b, okB := value.(map[string]any)
+		switch {
+		case ok && reflect.DeepEqual(old, value):
+		case okA && okB:
+			patch[key] = diff(a, b)
+		default:
+			patch[key] = value
+		}
+	}
+	return patch
 }

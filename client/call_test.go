@@ -1,0 +1,178 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+func TestAnyHeadServes(t *testing.T) {
+	c := newCluster(t)
+	good := c.head(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer token" {
+			refuse(w, trivet.ErrUnauthenticated)
+			return
+		}
+		answer(w, machine("m1", "u"))
+	})
+	var asked counter
+	sick := c.head(func(w http.ResponseWriter, r *http.Request) { asked.add(r.URL.Path); refuse(w, trivet.ErrUnavailable) })
+	stranger := newCluster(t).head(func(w http.ResponseWriter, r *http.Request) { t.Error("a stranger was sent the token") })
+	cl := c.client(-1, closedPort(t), sick.URL, stranger.URL, good.URL)
+	for range 3 {
+		m, err := client.Of[trivet.Machine](cl).Get(t.Context(), "m1")
+		if err != nil || m.Name != "m1" {
+			t.Fatal(m, err)
+		}
+	}
+	if n := len(asked.all()); n != 1 {
+		t.Errorf("the sick head was asked %d times; the one that serves must be asked first", n)
+	}
+}
+
+func TestNoHeadServes(t *testing.T) {
+	c := newCluster(t)
+	_, err := client.Of[trivet.Machine](c.client(-1, closedPort(t))).Get(t.Context(), "m1")
+	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	stranger := newCluster(t).head(func(http.ResponseWriter, *http.Request) {})
+	_, err = client.Of[trivet.Machine](c.client(time.Hour, stranger.URL)).Get(t.Context(), "m1")
+	if !errors.Is(err, trivet.ErrUnauthenticated) {
+		t.Errorf("strangers only: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cut := c.head(func(http.ResponseWriter, *http.Request) { cancel(); drop() })
+	_, err = client.Of[trivet.Machine](c.client(time.Hour, cut.URL)).Patch(ctx, "m1", []byte(`{}`), 0)
+	if !errors.Is(err, trivet.ErrUnknown) {
+		t.Errorf("sent, never answered, given up: %v", err)
+	}
+}
+
+// A head that dies with the answer leaves the caller in no doubt whose record is there.
+func TestCreateWhoseAnswerIsLost(t *testing.T) {
+	c := newCluster(t)
+	for _, mine := range []bool{true, false} {
+		var posts counter
+		h := c.head(func(w http.ResponseWriter, r *http.Request) {
+			uid := r.Header.Get(wire.IdempotencyKey)
+			switch {
+			case r.Method == http.MethodPost && posts.add(uid) == 1:
+				drop()
+			case r.Method == http.MethodPost:
+				refuse(w, trivet.ErrExists)
+			case mine:
+				answer(w, machine("m1", posts.all()[0]))
+			default:
+				answer(w, machine("m1", "another"))
+			}
+		})
+		m, err := client.Of[trivet.Machine](c.client(time.Minute, h.URL)).Create(t.Context(), machine("m1", ""))
+		if mine && (err != nil || m.UID != posts.all()[0]) || !mine && !errors.Is(err, trivet.ErrExists) {
+			t.Errorf("mine %v: %v, %v", mine, m, err)
+		}
+		if keys := posts.all(); len(keys) != 2 || keys[0] != keys[1] || len(keys[0]) != 32 {
+			t.Errorf("keys of the tries: %v", keys)
+		}
+	}
+}
+
+func TestDeleteWhoseAnswerIsLost(t *testing.T) {
+	c := newCluster(t)
+	var deletes counter
+	h := c.head(func(w http.ResponseWriter, r *http.Request) {
+		if deletes.add("") == 1 {
+			drop()
+		}
+		refuse(w, trivet.ErrNotFound)
+	})
+	machines := client.Of[trivet.Machine](c.client(time.Minute, h.URL))
+	if err := machines.Delete(t.Context(), "m1"); err != nil {
+		t.Errorf("after a lost answer: %v", err)
+	}
+	if err := machines.Delete(t.Context(), "m1"); !errors.Is(err, trivet.ErrNotFound) {
+		t.Errorf("plain: %v", err)
+	}
+}
+
+func TestListGathersPages(t *testing.T) {
+	c := newCluster(t)
+	var asked counter
+	h := c.head(func(w http.ResponseWriter, r *http.Request) {
+		asked.add(r.URL.RawQuery)
+		if r.URL.Query().Get("continue") == "" {
+			answer(w, map[string]any{"items": []any{machine("m1", "")}, "revision": 40, "continue": "c1"})
+			return
+		}
+		answer(w, map[string]any{"items": []any{machine("m2", "")}, "revision": 40})
+	})
+	list, revision, err := client.Of[trivet.Machine](c.client(-1, h.URL)).List(t.Context(), client.ListOptions{Labels: "a=b", Page: 1})
+	if err != nil || revision != 40 || len(list) != 2 || list[1].Name != "m2" {
+		t.Fatal(list, revision, err)
+	}
+	if diff := cmp.Diff([]string{"labels=a%3Db&limit=1", "continue=c1&labels=a%3Db&limit=1"}, asked.all()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What the program does not know is not in the patch, so it is not lost.
+func TestModifySendsOnlyWhatChanged(t *testing.T) {
+	c := newCluster(t)
+	var patches counter
+	h := c.head(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			body := make([]byte, r.ContentLength)
+			r.Body.Read(body)
+			if patches.add(r.Header.Get("If-Match")+" "+string(body)) == 1 {
+				refuse(w, trivet.ErrConflict)
+				return
+			}
+		}
+		answer(w, map[string]any{"kind": "Machine", "name": "m1", "revision": 7, "spec": map[string]any{"rack": "r1", "newer": 1}})
+	})
+	_, err := client.Of[trivet.Machine](c.client(-1, h.URL)).Modify(t.Context(), "m1", func(m *trivet.Machine) error {
+		m.Spec.Hold, m.Spec.Rack = true, ""
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `7 {"spec":{"hold":true,"rack":null}}`
+	if diff := cmp.Diff([]string{want, want}, patches.all()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHeadsAreNeverForgotten(t *testing.T) {
+	cl := newCluster(t).client(-1, "a:1", "b:1")
+	for _, learned := range [][]string{nil, {"http://plain:1"}, {"c:1", "https://d:1/"}, {}} {
+		cl.Learn(learned)
+	}
+	got := cl.Endpoints()
+	slices.Sort(got)
+	if s := strings.Join(got, " "); s != "https://a:1 https://b:1 https://c:1 https://d:1" {
+		t.Error(s)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	pin := newCluster(t).keys.CA.Pin()
+	for _, cfg := range []client.Config{
+		{Trust: pin}, {Endpoints: []string{"http://h:1"}, Trust: pin}, {Endpoints: []string{"https://h/path"}, Trust: pin},
+		{Endpoints: []string{"https://u:p@h"}, Trust: pin}, {Endpoints: []string{"h"}}, {Endpoints: []string{"h"}, Trust: "x"},
+	} {
+		if _, err := client.New(cfg); !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package client_test
+
+import (
+	"encoding/json"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// cluster makes heads under one CA.
+type cluster struct {
+	t    *testing.T
+	keys *auth.Keys
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	keys, err := auth.Init(filepath.Join(t.TempDir(), "keys"), "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{t, keys}
+}
+
+// server is a head: its URL.
+type server struct{ URL string }
+
+// head serves a handler over the cluster's TLS.
+func (c *cluster) head(h http.HandlerFunc) server {
+	c.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s := &http.Server{
+		Handler:   h,
+		TLSConfig: c.keys.CA.ServerCert(func() []string { return nil }, time.Now).TLS(),
+		ErrorLog:  log.New(io.Discard, "", 0),
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.ServeTLS(l, "", "")
+	}()
+	c.t.Cleanup(func() { s.Close(); <-done })
+	return server{"https://" + l.Addr().String()}
+}
+
+func (c *cluster) client(patience time.Duration, endpoints ...string) *client.Client {
+	c.t.Helper()
+	cl, err := client.New(client.Config{Endpoints: endpoints, Trust: c.keys.CA.Pin(), Token: "token", Patience: patience})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(cl.Close)
+	return cl
+}
+
+// closedPort is an address that nobody listens on.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "https://" + l.Addr().String()
+}
+
+func answer(w http.ResponseWriter, v any) { json.NewEncoder(w).Encode(v) }
+
+func refuse(w http.ResponseWriter, err error) {
+	status, p := wire.NewProblem(err)
+	w.WriteHeader(status)
+	answer(w, p)
+}
+
+func machine(name, uid string) *trivet.Machine {
+	return &trivet.Machine{Meta: trivet.Meta{Kind: "Machine", Name: name, UID: uid, Revision: 7}}
+}
+
+// drop cuts the connection without an answer.
+func drop() { panic(http.ErrAbortHandler) }
+
+// counter counts what comes from several requests.
+type counter struct {
+	mu   sync.Mutex
+	list []string // guarded by mu
+}
+
+func (c *counter) add(s string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, s)
+	return len(c.list)
+}
+
+func (c *counter) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.list...)
+}

@@ -1,0 +1,189 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// Kind reads and writes the records of one kind. [Of] gives the same with the kind's own type.
+type Kind struct {
+	c    *Client
+	Info trivet.KindInfo
+}
+
+// Kind gives a kind's records.
+func (c *Client) Kind(info trivet.KindInfo) Kind { return Kind{c, info} }
+
+// ListOptions choose records. Both selectors are lists of "key=value" and "key!=value" with commas between.
+type ListOptions struct {
+	Labels string // "rack=r1,env!=test"
+	Fields string // over the record's JSON: "status.state=available,spec.rack=r1"
+	// Page is how many records one request fetches; 0 lets the head say.
+	Page int
+}
+
+func (k Kind) path(name string) string {
+	if name == "" {
+		return "/v1/" + k.Info.Plural
+	}
+	return "/v1/" + k.Info.Plural + "/" + url.PathEscape(name)
+}
+
+func (k Kind) decode(data []byte) (trivet.Record, error) {
+	r := k.Info.New()
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, &trivet.Error{Op: "read", Kind: k.Info.Kind, Err: err}
+	}
+	return r, nil
+}
+
+// Get reads one record.
+func (k Kind) Get(ctx context.Context, name string) (trivet.Record, error) {
+	data, err := k.Raw(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return k.decode(data)
+}
+
+// Raw reads one record as the head sends it, with properties that this client may not know.
+func (k Kind) Raw(ctx context.Context, name string) (json.RawMessage, error) {
+	if err := trivet.ValidateName(name); err != nil {
+		return nil, err
+	}
+	var data json.RawMessage
+	_, err := k.c.json(ctx, call{method: http.MethodGet, path: k.path(name)}, &data)
+	return data, err
+}
+
+// List reads all records that the options choose, by name, in as many pages as it takes. A watch from revision misses
+// nothing that the list does not show.
+func (k Kind) List(ctx context.Context, o ListOptions) (records []trivet.Record, revision int64, err error) {
+	raw, revision, err := k.RawList(ctx, o)
+	for _, data := range raw {
+		r, err := k.decode(data)
+		if err != nil {
+			return nil, 0, err
+		}
+		records = append(records, r)
+	}
+	return records, revision, err
+}
+
+// RawList is List with the records as the head sends them.
+func (k Kind) RawList(ctx context.Context, o ListOptions) (raw []json.RawMessage, revision int64, err error) {
+	q := selection(o.Labels, o.Fields)
+	if o.Page > 0 {
+		q.Set("limit", strconv.Itoa(o.Page))
+	}
+	for {
+		var page wire.List
+		if _, err := k.c.json(ctx, call{method: http.MethodGet, path: k.path(""), query: q}, &page); err != nil {
+			return nil, 0, err
+		}
+		raw, revision = append(raw, page.Items...), page.Revision
+		if page.Continue == "" {
+			return raw, revision, nil
+		}
+		q.Set("continue", page.Continue)
+	}
+}
+
+func selection(labels, fields string) url.Values {
+	q := url.Values{}
+	if labels != "" {
+		q.Set("labels", labels)
+	}
+	if fields != "" {
+		q.Set("fields", fields)
+	}
+	return q
+}
+
+// Create makes a record and gives it back as it is stored. It fails with ErrExists where there is one of the name that
+// somebody else made.
+func (k Kind) Create(ctx context.Context, r trivet.Record) (trivet.Record, error) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("create %s: %w: %w", k.Info.Kind, trivet.ErrInvalid, err)
+	}
+	return k.CreateRaw(ctx, r.Header().Name, body)
+}
+
+// CreateRaw is Create with the record's JSON.
+func (k Kind) CreateRaw(ctx context.Context, name string, body []byte) (trivet.Record, error) {
+	uid := NewUID()
+	cl := call{method: http.MethodPost, path: k.path(""), body: body, header: http.Header{wire.IdempotencyKey: {uid}}}
+	var data json.RawMessage
+	inDoubt, err := k.c.json(ctx, cl, &data)
+	if err == nil {
+		return k.decode(data)
+	}
+	if inDoubt && errors.Is(err, trivet.ErrExists) {
+		if there, getErr := k.Get(ctx, name); getErr == nil && there.Header().UID == uid {
+			return there, nil // an earlier try made it and its answer was lost
+		}
+	}
+	return nil, err
+}
+
+// NewUID makes a record's UID.
+func NewUID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// Update replaces labels and spec of a record as a person does: status is left alone, and where the record carries a
+// generation that is no longer the stored one, it fails with ErrConflict. Programs use Patch or Modify.
+func (k Kind) Update(ctx context.Context, r trivet.Record) (trivet.Record, error) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("update %s: %w: %w", k.Info.Kind, trivet.ErrInvalid, err)
+	}
+	return k.UpdateRaw(ctx, r.Header().Name, body)
+}
+
+// UpdateRaw is Update with the record's JSON.
+func (k Kind) UpdateRaw(ctx context.Context, name string, body []byte) (trivet.Record, error) {
+	return k.write(ctx, call{method: http.MethodPut, path: k.path(name), body: body})
+}
+
+// Patch changes a record by a merge patch (RFC 7386). Where revision is not 0 the record must still have it.
+func (k Kind) Patch(ctx context.Context, name string, patch []byte, revision int64) (trivet.Record, error) {
+	cl := call{method: http.MethodPatch, path: k.path(name), body: patch, header: http.Header{"Content-Type": {wire.MergePatch}}}
+	if revision != 0 {
+		cl.header.Set("If-Match", strconv.FormatInt(revision, 10))
+	}
+	return k.write(ctx, cl)
+}
+
+func (k Kind) write(ctx context.Context, cl call) (trivet.Record, error) {
+	var data json.RawMessage
+	if _, err := k.c.json(ctx, cl, &data); err != nil {
+		return nil, err
+	}
+	return k.decode(data)
+}
+
+// Delete removes a record.
+func (k Kind) Delete(ctx context.Context, name string) error {
+	if err := trivet.ValidateName(name); err != nil {
+		return err
+	}
+	inDoubt, err := k.c.json(ctx, call{method: http.MethodDelete, path: k.path(name)}, nil)
+	if inDoubt && errors.Is(err, trivet.ErrNotFound) {
+		return nil // an earlier try removed it and its answer was lost
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// Records reads and writes the records of one Go type.
+type Records[T any, P Pointer[T]] struct{ kind Kind }
+
+// Pointer is what a noun's methods are on.
+type Pointer[T any] interface {
+	*T
+	trivet.Record
+}
+
+// Of gives a noun's records: Of[trivet.Machine](c).
+func Of[T any, P Pointer[T]](c *Client) Records[T, P] {
+	info, err := trivet.LookupKind(string(trivet.KindOf(P(new(T)))))
+	if err != nil {
+		panic(err) // T is no noun: a mistake in the program
+	}
+	return Records[T, P]{c.Kind(info)}
+}
+
+// Get reads one record.
+func (r Records[T, P]) Get(ctx context.Context, name string) (*T, error) {
+	return as[T](r.kind.Get(ctx, name))
+}
+
+// List reads all records that the options choose; see [Kind.List].
+func (r Records[T, P]) List(ctx context.Context, o ListOptions) (records []*T, revision int64, err error) {
+	list, revision, err := r.kind.List(ctx, o)
+	for _, rec := range list {
+		records = append(records, rec.(any).(*T))
+	}
+	return records, revision, err
+}
+
+// Create makes a record; see [Kind.Create].
+func (r Records[T, P]) Create(ctx context.Context, record P) (*T, error) {
+	return as[T](r.kind.Create(ctx, record))
+}
+
+// Update replaces labels and spec as a person does; see [Kind.Update].
+func (r Records[T, P]) Update(ctx context.Context, record P) (*T, error) {
+	return as[T](r.kind.Update(ctx, record))
+}
+
+// Patch changes a record by a merge patch; see [Kind.Patch].
+func (r Records[T, P]) Patch(ctx context.Context, name string, patch []byte, revision int64) (*T, error) {
+	return as[T](r.kind.Patch(ctx, name, patch, revision))
+}
+
+// Delete removes a record.
+func (r Records[T, P]) Delete(ctx context.Context, name string) error {
+	return r.kind.Delete(ctx, name)
+}
+
+// Modify reads a record, lets change edit it, and writes what changed as a merge patch, so that nothing is lost that this
+// program does not know. When somebody else wrote meanwhile it begins again; change may run several times.
+func (r Records[T, P]) Modify(ctx context.Context, name string, change func(P) error) (*T, error) {
+	for {
+		old, err := r.kind.Get(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		before, err := json.Marshal(old)
+		if err != nil {
+			return nil, err
+		}
+		if err := change(old.(any).(P)); err != nil {
+			return nil, err
+		}
+		patch, err := wire.Diff(before, old)
+		if err != nil {
+			return nil, err
+		}
+		if string(patch) == "{}" {
+			return old.(any).(*T), nil
+		}
+		got, err := r.Patch(ctx, name, patch, old.Header().Revision)
+		if !errors.Is(err, trivet.ErrConflict) {
+			return got, err
+		}
+	}
+}
+
+// Watch follows the records; see [Client.Watch]. The options' kind is set by it.
+func (r Records[T, P]) Watch(ctx context.Context, o WatchOptions) iter.Seq2[Event, error] {
+	o.Kinds = []trivet.Kind{r.kind.Info.Kind}
+	return r.kind.c.Watch(ctx, o)
+}
+
+func as[T any](r trivet.Record, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r.(any).(*T), nil
+}

@@ -1,0 +1,151 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// maxAnswer bounds an answer that is read into memory, in bytes. A page of records stays far below.
+const maxAnswer = 256 << 20
+
+// try sends the call to one head once.
+func (c *Client) try(ctx context.Context, head string, cl call) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	// A stream's answer begins at once, though it may never end.
+	patience := time.AfterFunc(cmp.Or(max(cl.timeout, 0), tryTimeout), func() { cancel(errSilent) })
+	resp, err := c.request(ctx, head, cl)
+	if err == nil && resp.StatusCode >= 300 {
+		err = readProblem(resp)
+	}
+	if err == nil && cl.timeout >= 0 {
+		err = readWhole(resp)
+	}
+	if err != nil {
+		patience.Stop()
+		cancel(nil)
+		return nil, err
+	}
+	patience.Stop()
+	resp.Body = &closeBoth{resp.Body, cancel}
+	return resp, nil
+}
+
+// readWhole reads the answer into memory: a head may die in the middle of it, and another must be asked then.
+func readWhole(resp *http.Response) error {
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(data))
+	return nil
+}
+
+// closeBoth ends a try's context with its body.
+type closeBoth struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b *closeBoth) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+func (c *Client) request(ctx context.Context, head string, cl call) (*http.Response, error) {
+	u := head + cl.path
+	if len(cl.query) > 0 {
+		u += "?" + cl.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, cl.method, u, bytes.NewReader(cl.body))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %w", cl.method, cl.path, trivet.ErrInvalid, err)
+	}
+	for name, values := range cl.header {
+		req.Header[name] = values
+	}
+	if len(cl.body) > 0 && req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	c.identify(req)
+	if cl.sign != nil {
+		cl.sign(req, cl.body)
+	}
+	return c.http.Do(req)
+}
+
+func (c *Client) identify(req *http.Request) {
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if c.agent != "" {
+		req.Header.Set("User-Agent", c.agent)
+	}
+}
+
+// readProblem gives the error that an answer is.
+func readProblem(resp *http.Response) error {
+	defer resp.Body.Close()
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	var p wire.Problem
+	if err := json.Unmarshal(data, &p); err != nil || p.Code == "" {
+		return wire.Foreign(resp.StatusCode, string(data))
+	}
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		return &dated{&p, date}
+	}
+	return &p
+}
+
+// dated is a problem with the head's time.
+type dated struct {
+	*wire.Problem
+	date time.Time
+}
+
+func (d *dated) Unwrap() error { return d.Problem }
+
+// isHeadsFault says whether another head, or this one later, may serve what this one did not.
+func isHeadsFault(err error) bool {
+	var p *wire.Problem
+	if !errors.As(err, &p) {
+		return !errors.Is(err, trivet.ErrInvalid)
+	}
+	return errors.Is(p, trivet.ErrUnavailable) || errors.Is(p, trivet.ErrUnknown) || p.Code == wire.Internal
+}
+
+// isUnsent says whether the request cannot have reached the head.
+func isUnsent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" || isStranger(err)
+}
+
+// isStranger says whether the head could not prove that it belongs to the cluster.
+func isStranger(err error) bool {
+	var bad *tls.CertificateVerificationError
+	return errors.As(err, &bad) || errors.Is(err, trivet.ErrUnauthenticated)
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,215 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// EventType says what an event of a watch means.
+type EventType string
+
+// The types of events.
+const (
+	// Put: a record was made or changed, or is there as the watch begins.
+	Put EventType = "put"
+	// Delete: a record is gone, or no longer among those that the options choose.
+	Delete EventType = "delete"
+	// Synced: everything that was there as the watch began has been told.
+	Synced EventType = "synced"
+	// Reset: the feed could not be continued. Everything is told anew, up to the next Synced; what is not told is gone.
+	Reset EventType = "reset"
+)
+
+// Event is one step of a watch.
+type Event struct {
+	Type     EventType
+	Kind     trivet.Kind
+	Name     string
+	Record   trivet.Record   // of a Put
+	Raw      json.RawMessage // of a Put: the record as the head sent it
+	Revision int64
+}
+
+// WatchOptions choose what to follow. No kind means all kinds that the account may read.
+type WatchOptions struct {
+	Kinds  []trivet.Kind
+	Names  []string
+	Labels string // see [ListOptions]
+	// From is the revision after which to begin; 0 begins with what is there, and Synced.
+	From int64
+}
+
+// Watch follows records for as long as ctx lasts and the loop goes on. It moves to another head by itself when one is
+// lost, and goes on where it was; when the store no longer reaches back to there, it says Reset and begins anew. It ends
+// with an error only where trying again cannot help, or with ctx.
+func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		w := &watch{c: c, options: o, from: o.From, yield: yield}
+		if err := w.run(ctx); err != nil && !errors.Is(err, errStopped) {
+			yield(Event{}, fmt.Errorf("watch: %w", err))
+		}
+	}
+}
+
+var errStopped = errors.New("the loop has ended")
+
+type watch struct {
+	c       *Client
+	options WatchOptions
+	from    int64 // revision up to which everything was told; 0 until synced
+	told    bool  // something was told of a state that is not synced yet
+	fresh   bool  // the last connection told something
+	yield   func(Event, error) bool
+}
+
+func (w *watch) run(ctx context.Context) error {
+	for pause := time.Duration(0); ; {
+		err := w.connect(ctx)
+		var p *wire.Problem
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, errStopped):
+			return err
+		case errors.Is(err, trivet.ErrCompacted):
+			if err := w.reset(); err != nil {
+				return err
+			}
+		case errors.As(err, &p) && !isHeadsFault(err), errors.Is(err, trivet.ErrUnauthenticated):
+			return err
+		case w.from == 0 && w.told: // cut in the middle of the beginning
+			if err := w.reset(); err != nil {
+				return err
+			}
+		}
+		if w.fresh {
+			pause = 0
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+		pause = min(2*pause+50*time.Millisecond, 2*time.Second)
+	}
+}
+
+func (w *watch) reset() error {
+	w.from, w.told = 0, false
+	return w.tell(Event{Type: Reset})
+}
+
+func (w *watch) tell(e Event) error {
+	w.fresh = true
+	if !w.yield(e, nil) {
+		return errStopped
+	}
+	return nil
+}
+
+// connect follows one head until it is gone or silent.
+func (w *watch) connect(ctx context.Context) error {
+	w.fresh = false
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(watchSilence, func() { cancel(errSilent) })
+	defer silence.Stop()
+	resp, _, err := w.c.send(ctx, call{method: http.MethodGet, path: "/v1/watch", query: w.query(), timeout: -1})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	frames := wire.NewFrameReader(resp.Body)
+	for {
+		f, err := frames.Next()
+		if err != nil {
+			w.c.heads.failed(headOf(resp))
+			return err
+		}
+		silence.Reset(watchSilence)
+		if err := w.take(f); err != nil {
+			if errors.Is(err, io.EOF) {
+				w.c.heads.failed(headOf(resp))
+			}
+			return err
+		}
+	}
+}
+
+var errSilent = fmt.Errorf("%w: the head fell silent", trivet.ErrUnavailable)
+
+func headOf(resp *http.Response) string { return "https://" + resp.Request.URL.Host }
+
+func (w *watch) query() map[string][]string {
+	q := selection(w.options.Labels, "")
+	var kinds []string
+	for _, k := range w.options.Kinds {
+		kinds = append(kinds, string(k))
+	}
+	if len(kinds) > 0 {
+		q.Set("kinds", strings.Join(kinds, ","))
+	}
+	if len(w.options.Names) > 0 {
+		q.Set("names", strings.Join(w.options.Names, ","))
+	}
+	if w.from > 0 {
+		q.Set("from", strconv.FormatInt(w.from, 10))
+	}
+	return q
+}
+
+// take tells one frame to the loop.
+func (w *watch) take(f wire.Frame) error {
+	if w.from > 0 && f.ID > w.from {
+		defer func() { w.from = f.ID }()
+	}
+	switch f.Event {
+	case wire.EventPut:
+		w.told = true
+		return w.put(f)
+	case wire.EventDelete:
+		var gone wire.Gone
+		if err := json.Unmarshal(f.Data, &gone); err != nil {
+			return err
+		}
+		return w.tell(Event{Type: Delete, Kind: trivet.Kind(gone.Kind), Name: gone.Name, Revision: f.ID})
+	case wire.EventSynced:
+		w.from = f.ID
+		return w.tell(Event{Type: Synced, Revision: f.ID})
+	case wire.EventDrain:
+		return io.EOF
+	case wire.EventError:
+		var p wire.Problem
+		if err := json.Unmarshal(f.Data, &p); err != nil {
+			return err
+		}
+		return &p
+	}
+	return nil // a bookmark, or what a newer head says
+}
+
+// put tells a record. One of a kind that this program does not know is passed over.
+func (w *watch) put(f wire.Frame) error {
+	var head trivet.Meta
+	if err := json.Unmarshal(f.Data, &head); err != nil {
+		return err
+	}
+	info, err := trivet.LookupKind(string(head.Kind))
+	if err != nil {
+		return nil
+	}
+	r, err := Kind{w.c, info}.decode(f.Data)
+	if err != nil {
+		return err
+	}
+	return w.tell(Event{Type: Put, Kind: head.Kind, Name: head.Name, Record: r, Raw: f.Data, Revision: f.ID})
+}

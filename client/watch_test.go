@@ -1,0 +1,115 @@
+package client_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// script plays one connection after another: frames as "event@id name", then the end.
+func script(t *testing.T, asked *counter, connections ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		n := asked.add(r.URL.Query().Get("from"))
+		if n > len(connections) {
+			<-r.Context().Done()
+			return
+		}
+		for frame := range strings.FieldsSeq(connections[n-1]) {
+			switch {
+			case frame == "410":
+				refuse(w, trivet.ErrCompacted)
+			case frame == "cut":
+				drop()
+			default:
+				w.Write(wire.AppendFrame(nil, parseFrame(t, frame)))
+				w.(http.Flusher).Flush()
+			}
+		}
+	}
+}
+
+func parseFrame(t *testing.T, text string) wire.Frame {
+	event, rest, _ := strings.Cut(text, "@")
+	id, name, _ := strings.Cut(rest, ":")
+	f := wire.Frame{Event: event, Data: []byte("{}")}
+	fmt.Sscan(id, &f.ID)
+	if name != "" {
+		data, err := json.Marshal(machine(name, ""))
+		if err != nil {
+			t.Error(err)
+		}
+		f.Data = data
+	}
+	return f
+}
+
+func TestWatch(t *testing.T) {
+	for name, tc := range map[string]struct {
+		from        int64
+		connections []string
+		told, asked string
+	}{
+		"goes on where a head was lost": {
+			0, []string{"put@3:m1 synced@5 put@6:m2 bookmark@9 cut", "delete@11:m1 drain", "put@12:m3"},
+			"put:m1 synced put:m2 delete:m1 put:m3", " 9 11"},
+		"lost in the beginning": {
+			0, []string{"put@3:m1 cut", "put@3:m1 synced@5"},
+			"put:m1 reset put:m1 synced", " "},
+		"compacted": {
+			7, []string{"410", "put@30:m9 synced@31"},
+			"reset put:m9 synced", "7 "},
+		"not reached yet, then served": {
+			4, []string{"cut", "put@5:m1"},
+			"put:m1", "4 4"},
+		"a newer head's events and kinds": {
+			4, []string{"put@5:m1 sparkle@6 put@7:m2", ""},
+			"put:m1 put:m2", "4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			var asked counter
+			h := c.head(script(t, &asked, tc.connections...))
+			want := strings.Fields(tc.told)
+			var told []string
+			for e, err := range client.Of[trivet.Machine](c.client(-1, h.URL)).Watch(t.Context(), client.WatchOptions{From: tc.from}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				told = append(told, strings.TrimSuffix(string(e.Type)+":"+e.Name, ":"))
+				if len(told) == len(want) {
+					break
+				}
+			}
+			if diff := cmp.Diff(want, told); diff != "" {
+				t.Error(diff)
+			}
+			if got := strings.Join(asked.all(), " "); got != tc.asked {
+				t.Errorf("asked from %q; want %q", got, tc.asked)
+			}
+		})
+	}
+}
+
+func TestWatchEndsWhereTryingAgainCannotHelp(t *testing.T) {
+	c := newCluster(t)
+	h := c.head(func(w http.ResponseWriter, r *http.Request) { refuse(w, trivet.ErrForbidden) })
+	n := 0
+	for _, err := range c.client(time.Minute, h.URL).Watch(t.Context(), client.WatchOptions{}) {
+		if n++; !errors.Is(err, trivet.ErrForbidden) {
+			t.Error(err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d events", n)
+	}
+}
