@@ -1,0 +1,139 @@
+package boot_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/boot"
+	"github.com/trivet-project/trivet/internal/ipam"
+)
+
+const mac = "52:54:00:12:34:56"
+
+var (
+	head      = netip.MustParseAddr("10.0.0.1")
+	bios      = boot.Client{Arch: boot.BIOS, Loader: boot.PXELoader}
+	uefi      = boot.Client{Arch: boot.UEFIx64, Loader: boot.PXELoader}
+	uefiHTTP  = boot.Client{Arch: boot.UEFIx64, Loader: boot.HTTPLoader}
+	arm       = boot.Client{Arch: boot.UEFIarm64, Loader: boot.PXELoader}
+	strange   = boot.Client{Arch: boot.OtherArch, Loader: boot.PXELoader}
+	ipxe      = boot.Client{Arch: boot.UEFIx64, Loader: boot.PXELoader, IPXE: true}
+	smallIPXE = boot.Client{Arch: boot.BIOS, Loader: boot.PXELoader, IPXE: true, NoHTTP: true}
+	system    = boot.Client{Arch: boot.BIOS}
+)
+
+func network(dhcp, unknown string) *trivet.Network {
+	return &trivet.Network{Meta: trivet.Meta{Name: "n1"}, Spec: trivet.NetworkSpec{DHCP: dhcp, Unknown: unknown}}
+}
+
+func TestDecide(t *testing.T) {
+	const script = "http://10.0.0.1:8080/boot/script/52-54-00-12-34-56"
+	tftp := func(mode boot.Mode, use, file string) boot.Decision {
+		return boot.Decision{Mode: mode, Use: use, Class: "PXEClient", NextServer: head, BootFile: file}
+	}
+	web := func(mode boot.Mode, file string) boot.Decision {
+		return boot.Decision{Mode: mode, Use: ipam.Known, Class: "HTTPClient", BootFile: "http://10.0.0.1:8080/ipxe/" + file}
+	}
+	for name, c := range map[string]struct {
+		client  boot.Client
+		network *trivet.Network
+		unknown bool
+		proxy   bool
+		want    boot.Decision
+	}{
+		"BIOS":           {client: bios, want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
+		"UEFI":           {client: uefi, want: tftp(boot.Serve, ipam.Known, "snponly.efi")},
+		"UEFI HTTP":      {client: uefiHTTP, want: web(boot.Serve, "snponly.efi")},
+		"arm64":          {client: arm, want: tftp(boot.Serve, ipam.Known, "snponly-arm64.efi")},
+		"unknown arch":   {client: strange, want: boot.Decision{Mode: boot.Serve, Use: ipam.Known}},
+		"iPXE":           {client: ipxe, want: tftp(boot.Serve, ipam.Known, script)},
+		"iPXE, no HTTP":  {client: smallIPXE, want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
+		"system":         {client: system, want: boot.Decision{Mode: boot.Serve, Use: ipam.Known}},
+		"unknown":        {client: bios, unknown: true, want: tftp(boot.Serve, ipam.Discovery, "undionly.kpxe")},
+		"unknown, held":  {client: bios, unknown: true, network: network("", "hold"), want: tftp(boot.Serve, ipam.Discovery, "undionly.kpxe")},
+		"ignored":        {client: bios, unknown: true, network: network("", "ignore"), want: boot.Decision{Mode: boot.Silent}},
+		"known, ignore":  {client: bios, network: network("", "ignore"), want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
+		"off":            {client: bios, network: network("off", ""), want: boot.Decision{Mode: boot.Silent}},
+		"proxy":          {client: uefi, network: network("proxy", ""), want: tftp(boot.ProxyOnly, ipam.Known, "snponly.efi")},
+		"proxy, HTTP":    {client: uefiHTTP, network: network("proxy", ""), want: web(boot.ProxyOnly, "snponly.efi")},
+		"proxy, iPXE":    {client: ipxe, network: network("proxy", ""), want: tftp(boot.ProxyOnly, ipam.Known, script)},
+		"proxy, system":  {client: system, network: network("proxy", ""), want: boot.Decision{Mode: boot.Silent}},
+		"proxy's port":   {client: bios, proxy: true, want: tftp(boot.ProxyOnly, ipam.Known, "undionly.kpxe")},
+		"port, a system": {client: system, proxy: true, want: boot.Decision{Mode: boot.Silent}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.network == nil {
+				c.network = network("", "")
+			}
+			got := boot.Decide(boot.Facts{MAC: mac, Client: c.client, Network: c.network, Known: !c.unknown, Proxy: c.proxy,
+				Head: head, URL: "http://10.0.0.1:8080"})
+			if silent := got.Mode == boot.Silent; silent != (got.Why != "") {
+				t.Errorf("silent %v, because %q", silent, got.Why)
+			}
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(boot.Decision{}, "Why"), cmp.Comparer(
+				func(a, b netip.Addr) bool { return a == b })); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if got := boot.Decide(boot.Facts{MAC: mac, Client: bios}); got.Mode != boot.Silent || got.Why == "" {
+		t.Errorf("no network: %+v", got)
+	}
+}
+
+func TestArchOf(t *testing.T) {
+	for _, c := range []struct {
+		numbers []uint16
+		want    boot.Arch
+	}{
+		{nil, boot.BIOS}, {[]uint16{0}, boot.BIOS}, {[]uint16{7}, boot.UEFIx64}, {[]uint16{9}, boot.UEFIx64},
+		{[]uint16{16}, boot.UEFIx64}, {[]uint16{11}, boot.UEFIarm64}, {[]uint16{6}, boot.OtherArch},
+		{[]uint16{6, 7}, boot.UEFIx64}, {[]uint16{65535}, boot.OtherArch},
+	} {
+		if got := boot.ArchOf(c.numbers...); got != c.want {
+			t.Errorf("ArchOf(%v) = %q, want %q", c.numbers, got, c.want)
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	run := func(s trivet.WorkflowState) *trivet.Workflow {
+		return &trivet.Workflow{Meta: trivet.Meta{Name: "w"}, Status: trivet.WorkflowStatus{State: s}}
+	}
+	for _, c := range []struct {
+		state trivet.MachineState
+		run   *trivet.Workflow
+		want  boot.Way
+	}{
+		{trivet.MachineDiscovered, nil, boot.Installer},
+		{trivet.MachineAvailable, nil, boot.Installer},
+		{trivet.MachineAvailable, run(trivet.WorkflowFailed), boot.Installer},
+		{trivet.MachineReleasing, nil, boot.Installer},
+		{"", nil, boot.Installer},
+		{trivet.MachineClaimed, run(trivet.WorkflowBooting), boot.Installer},
+		{trivet.MachineProvisioning, run(trivet.WorkflowBooting), boot.Installer},
+		{trivet.MachineProvisioning, run(trivet.WorkflowRunning), boot.Installer},
+		{trivet.MachineProvisioning, run(trivet.WorkflowStarting), boot.LocalDisk},
+		{trivet.MachineProvisioning, run(trivet.WorkflowFailed), boot.Hold},
+		{trivet.MachineClaimed, nil, boot.Hold},
+		{trivet.MachineActive, run(trivet.WorkflowSucceeded), boot.LocalDisk},
+		{trivet.MachineQuarantined, run(trivet.WorkflowFailed), boot.Hold},
+	} {
+		m := &trivet.Machine{Status: trivet.MachineStatus{State: c.state}}
+		if got, why := boot.Choose(m, c.run, nil); got != c.want || why == "" {
+			t.Errorf("%s, %v: %s because %q, want %s", c.state, c.run, got, why, c.want)
+		}
+	}
+	for policy, want := range map[string]boot.Way{"": boot.Installer, "enrol": boot.Installer, "hold": boot.Hold, "ignore": boot.Nothing} {
+		if got, why := boot.Choose(nil, nil, network("", policy)); got != want || why == "" {
+			t.Errorf("unknown, %q: %s because %q, want %s", policy, got, why, want)
+		}
+	}
+	if got, _ := boot.Choose(nil, nil, nil); got != boot.Nothing {
+		t.Errorf("unknown in an unknown network: %s", got)
+	}
+}
