@@ -21,7 +21,9 @@ func network(cidr string, ranges ...trivet.Range) *trivet.Network {
 	return &trivet.Network{Meta: trivet.Meta{Name: "n"}, Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix(cidr), Ranges: ranges}}
 }
 
-func span(from, to, use string) trivet.Range { return trivet.Range{From: ip(from), To: ip(to), Use: use} }
+func span(from, to, use string) trivet.Range {
+	return trivet.Range{From: ip(from), To: ip(to), Use: use}
+}
 
 func none(netip.Addr) bool { return false }
 
