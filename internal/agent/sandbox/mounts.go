@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +18,7 @@ type Mount struct {
 	Type   string  `json:"type,omitempty"`
 	Flags  uintptr `json:"flags,omitempty"`
 	Data   string  `json:"data,omitempty"`
-	// Optional: without Source, it is left out.
+	// Optional: where the source is missing, or nothing has the target's name, it is left out.
 	Optional bool `json:"optional,omitempty"`
 }
 
@@ -60,30 +59,18 @@ func (m Mount) make(root *rootfs.Root) error {
 		}
 		return err
 	}
-	target, err := m.target(root, m.Type != "" || source.IsDir())
+	if _, err := root.Readlink(m.Target); m.Optional && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var target *os.File
+	if m.Type != "" || source.IsDir() {
+		target, err = root.Dir(m.Target, 0o755)
+	} else {
+		target, err = root.Touch(m.Target)
+	}
 	if err != nil {
 		return err
 	}
 	defer target.Close()
 	return unix.Mount(m.Source, "/proc/self/fd/"+strconv.Itoa(int(target.Fd())), m.Type, m.Flags, m.Data)
-}
-
-func (m Mount) target(root *rootfs.Root, isDir bool) (*os.File, error) {
-	if isDir {
-		return root.Dir(m.Target, 0o755)
-	}
-	f, err := root.OpenFile(m.Target, unix.O_PATH, 0)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	dir, err := root.Dir(path.Dir(m.Target), 0o755)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	fd, err := unix.Openat(int(dir.Fd()), path.Base(m.Target), unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
-	if err != nil {
-		return nil, &fs.PathError{Op: "make the mount point", Path: m.Target, Err: err}
-	}
-	return os.NewFile(uintptr(fd), m.Target), nil
 }

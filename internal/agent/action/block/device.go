@@ -32,17 +32,18 @@ var ErrInUse = errors.New("is in use")
 
 // Open opens a disk or a partition's node for reading and writing, or a file as one. A node is held alone: what is mounted
 // cannot be opened.
-func Open(path string) (*Device, error) {
+func Open(path string) (*Device, error) { return open(path, os.O_RDWR|unix.O_EXCL) }
+
+// Look opens it for reading only, in use or not.
+func Look(path string) (*Device, error) { return open(path, os.O_RDONLY) }
+
+func open(path string, flags int) (*Device, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	d := &Device{path: path, sector: 512, isNode: fi.Mode()&fs.ModeDevice != 0 && fi.Mode()&fs.ModeCharDevice == 0}
-	flags := os.O_RDWR
-	switch {
-	case d.isNode:
-		flags |= unix.O_EXCL
-	case !fi.Mode().IsRegular():
+	if !d.isNode && !fi.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is neither a block device nor a file", path)
 	}
 	if d.file, err = os.OpenFile(path, flags, 0); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,24 +68,42 @@ func number(file string) int64 {
 	return n
 }
 
-// OpenPart opens a partition of a disk, or the whole disk for number 0.
+// OpenPart opens a partition of a disk, or the whole disk for number 0, as [Open] does.
 func OpenPart(path string, n int) (*Device, error) {
-	d, err := Open(path)
-	if err != nil || n == 0 {
-		return d, err
+	if n == 0 {
+		return Open(path)
 	}
-	parts, err := d.Parts()
-	i := slices.IndexFunc(parts, func(p Part) bool { return p.Number == n })
-	if err == nil && i < 0 {
-		err = fmt.Errorf("%s has %w: %d", path, ErrNoPartition, n)
-	}
+	p, err := findPart(path, n)
 	if err != nil {
-		return nil, errors.Join(err, d.Close())
+		return nil, err
 	}
-	if node := parts[i].Node; node != "" {
-		d.Close()
-		return Open(node)
+	if p.Node != "" {
+		return Open(p.Node)
 	}
-	d.offset, d.size = parts[i].Offset, parts[i].Size
+	d, err := open(path, os.O_RDWR) // other partitions may be in use
+	if err != nil {
+		return nil, err
+	}
+	d.offset, d.size = p.Offset, p.Size
 	return d, nil
 }
+
+func findPart(path string, n int) (Part, error) {
+	d, err := Look(path)
+	if err != nil {
+		return Part{}, err
+	}
+	defer d.Close()
+	parts, err := d.Parts()
+	if err != nil {
+		return Part{}, err
+	}
+	i := slices.IndexFunc(parts, func(p Part) bool { return p.Number == n })
+	if i < 0 {
+		return Part{}, fmt.Errorf("%s has %w: %d", path, ErrNoPartition, n)
+	}
+	return parts[i], nil
+}
+
+// ProbePart is Probe for a partition of a disk that may be in use.
+func (d *Device) ProbePart(p Part) FS { return Probe(io.NewSectionReader(d, p.Offset, p.Size)) }

@@ -82,6 +82,79 @@ func (r *Root) Dir(name string, mode fs.FileMode) (*os.File, error) {
 	return r.OpenFile(name, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
+// Readlink gives what a link holds, and "" for what is there and is none.
+func (r *Root) Readlink(name string) (string, error) {
+	f, err := r.OpenFile(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(f.Fd()), "", b)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINVAL): // not a link
+		return "", nil
+	case err != nil:
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: err}
+	}
+	return string(b[:n]), nil
+}
+
+// maxLinks bounds how many links Touch follows.
+const maxLinks = 8
+
+// Touch gives a file by O_PATH, and makes an empty one, and the directories above it, where it is missing; for a link that
+// leads nowhere, where that leads.
+func (r *Root) Touch(name string) (*os.File, error) {
+	for range maxLinks {
+		f, err := r.OpenFile(name, unix.O_PATH, 0)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+		switch link, err := r.Readlink(name); {
+		case errors.Is(err, fs.ErrNotExist):
+			return r.create(name)
+		case err != nil:
+			return nil, err
+		case path.IsAbs(link):
+			name = link
+		default:
+			name = path.Join(path.Dir(name), link)
+		}
+	}
+	return nil, &fs.PathError{Op: "touch", Path: name, Err: unix.ELOOP}
+}
+
+func (r *Root) create(name string) (*os.File, error) {
+	dir, err := r.Dir(path.Dir(path.Clean("/"+name)), 0o755)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	fd, err := unix.Openat(int(dir.Fd()), path.Base(name), unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, &fs.PathError{Op: "create", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Remove takes away a file or link; that there is none is fine.
+func (r *Root) Remove(name string) error {
+	name = path.Clean("/" + name)
+	dir, err := r.OpenFile(path.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	defer dir.Close()
+	if err := unix.Unlinkat(int(dir.Fd()), path.Base(name), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return &fs.PathError{Op: "remove", Path: name, Err: err}
+	}
+	return nil
+}
+
 // Meta is a file's mode (with the setuid, setgid and sticky bits as in chmod(2)) and owner; -1 leaves an owner as it is.
 type Meta struct {
 	Mode     uint32

@@ -84,6 +84,43 @@ func TestFilesStayInTheTree(t *testing.T) {
 	}
 }
 
+func TestTouchGoesWhereALinkLeads(t *testing.T) {
+	dir, r := tree(t)
+	for name, want := range map[string]string{"/dangling": "nowhere/at/all", "/new/file": "new/file", "/etc/passwd": "etc/passwd"} {
+		f, err := r.Touch(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		f.Close()
+		if _, err := os.Lstat(filepath.Join(dir, want)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, pair := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		if err := os.Symlink(pair[0], filepath.Join(dir, pair[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Touch("/a"); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("a loop: %v", err)
+	}
+	if link, err := r.Readlink("/dangling"); err != nil || link != "/nowhere/at/all" {
+		t.Errorf("%q, %v", link, err)
+	}
+	if link, err := r.Readlink("/etc"); err != nil || link != "" {
+		t.Errorf("%q, %v", link, err)
+	}
+	for range 2 {
+		if err := errors.Join(r.Remove("/dangling"), r.Remove("/no/such/dir/file")); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := r.Readlink("/dangling"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after its removal: %v", err)
+	}
+}
+
 func TestReadFileIsBounded(t *testing.T) {
 	_, r := tree(t)
 	if _, err := r.ReadFile("/etc/passwd", 10); err == nil {

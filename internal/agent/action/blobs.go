@@ -1,0 +1,141 @@
+package action
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+	"golang.org/x/sys/unix"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/action/oci"
+)
+
+// imageOf finds an image that the run brings, of the format that the action can use.
+func imageOf(run *trivet.Run, name, format string) (trivet.ImageRef, error) {
+	i := slices.IndexFunc(run.Spec.Images, func(i trivet.ImageRef) bool { return i.Name == name })
+	if i < 0 {
+		return trivet.ImageRef{}, finalf(trivet.FaultConfiguration, "the run has no image %q", name)
+	}
+	img := run.Spec.Images[i]
+	if img.Format != format {
+		return img, finalf(trivet.FaultConfiguration, "image %s is of format %s; this action takes %s", name, img.Format, format)
+	}
+	return img, nil
+}
+
+// stream is an image's bytes on their way: fetched, verified, decompressed.
+type stream struct {
+	io.Reader
+	blob io.ReadCloser
+	end  func()
+	err  error // of the blob, apart from the decompressor's
+	name string
+}
+
+// open begins to read an image. Progress is counted in bytes of the blob.
+func (e *Env) open(ctx context.Context, at *Attempt, img trivet.ImageRef) (*stream, error) {
+	blob, err := e.Fetch(ctx, at.Blobs(), img.Blob)
+	if err != nil {
+		return nil, Fault(trivet.FaultNetwork, fmt.Errorf("fetch image %s: %w", img.Name, err))
+	}
+	s := &stream{blob: blob, name: img.Name, end: func() {}}
+	var done int64
+	source := bufio.NewReaderSize(readerFunc(func(b []byte) (int, error) {
+		n, err := blob.Read(b)
+		if err != nil && !errors.Is(err, io.EOF) {
+			s.err = err
+		}
+		done += int64(n)
+		at.Progress(done, img.Blob.Bytes, "bytes")
+		return n, err
+	}), 256<<10)
+	if s.Reader, s.end, err = decompress(source, img.Compression); err != nil {
+		return nil, errors.Join(s.fault(ctx, err), blob.Close())
+	}
+	return s, nil
+}
+
+func (s *stream) Close() error {
+	s.end()
+	return s.blob.Close()
+}
+
+// drain reads what follows the content, so that the whole blob is verified.
+func (s *stream) drain() error {
+	_, err := io.Copy(io.Discard, s)
+	return err
+}
+
+// fault says whose fault an error is that came up while the stream was read and written somewhere.
+func (s *stream) fault(ctx context.Context, err error) error {
+	switch {
+	case err == nil || isFailure(err):
+		return err
+	case ctx.Err() != nil: // its time is up while it waits for bytes
+		return Fault(trivet.FaultNetwork, fmt.Errorf("image %s: %w", s.name, err))
+	case errors.Is(s.err, trivet.ErrInvalid):
+		return finalf(trivet.FaultImage, "image %s: %w", s.name, s.err)
+	case s.err != nil:
+		return failf(trivet.FaultNetwork, "image %s: %w", s.name, s.err)
+	case errors.Is(err, unix.ENOSPC):
+		return finalf(trivet.FaultMachine, "image %s does not fit: %w", s.name, err)
+	case isWrite(err):
+		return failf(trivet.FaultMachine, "image %s: %w", s.name, err)
+	}
+	return finalf(trivet.FaultImage, "image %s: %w", s.name, err)
+}
+
+// isWrite says whether the kernel refused something: the disk's side, not the stream's.
+func isWrite(err error) bool {
+	var errno unix.Errno
+	return errors.As(err, &errno)
+}
+
+func decompress(r io.Reader, compression string) (io.Reader, func(), error) {
+	nothing := func() {}
+	switch compression {
+	case "":
+		return r, nothing, nil
+	case "zstd":
+		z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(1<<27))
+		if err != nil {
+			return nil, nothing, err
+		}
+		return z, z.Close, nil
+	case "gzip":
+		z, err := gzip.NewReader(r)
+		return z, nothing, err
+	case "xz":
+		z, err := xz.NewReader(r)
+		return z, nothing, err
+	}
+	return nil, nothing, finalf(trivet.FaultConfiguration, "compression %q is not known here", compression)
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// unpackImage unpacks an image that is a tar into a directory below root. Links on the way stay inside it.
+func (e *Env) unpackImage(ctx context.Context, at *Attempt, name, format, root, path string) (err error) {
+	img, err := imageOf(at.Run, name, format)
+	if err != nil {
+		return err
+	}
+	s, err := e.open(ctx, at, img)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := oci.Untar(s, root, path); err != nil {
+		return s.fault(ctx, err)
+	}
+	return s.fault(ctx, s.drain())
+}

@@ -1,0 +1,96 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sys/unix"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/action/oci"
+	"github.com/trivet-project/trivet/internal/agent/action/spec"
+	"github.com/trivet-project/trivet/internal/agent/sandbox"
+)
+
+func (e *Env) container(ctx context.Context, at *Attempt, s *spec.Container) (err error) {
+	work, err := os.MkdirTemp(e.Dir, "container-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	img, err := e.containerImage(ctx, at, s, work)
+	if err != nil {
+		return err
+	}
+	root := work + "/root"
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return err
+	}
+	if err := oci.Unpack(ctx, img, root, func(n int64) { at.Progress(n, 0, "bytes") }); err != nil {
+		return imageFault(ctx, err)
+	}
+	p, err := oci.ProcessOf(img, root, s.Command, s.Args)
+	if err != nil {
+		return finalf(trivet.FaultImage, "%w", err)
+	}
+	box := sandbox.Spec{
+		Args: p.Args, Env: environment(at, p.Env, s.Env), Dir: p.Dir, UID: p.UID, GID: p.GID, Root: root,
+		Hostname: at.Run.Spec.Machine, NoNet: s.Net == "none",
+		Mounts: append(sandbox.System(s.Devices), touch(resolvers())),
+	}
+	if s.Mount == "" {
+		return e.run(ctx, at, s.Blame, box)
+	}
+	return e.inRoot(ctx, s.Root, func(installed *Root) error {
+		box.Mounts = append(box.Mounts, sandbox.Bind(installed.Dir, s.Mount))
+		return e.run(ctx, at, s.Blame, box)
+	})
+}
+
+// touch makes a mount's target where it is missing: a container's root is our own.
+func touch(m sandbox.Mount) sandbox.Mount {
+	if _, err := os.Stat(m.Source); err == nil {
+		m.Optional = false
+	}
+	return m
+}
+
+// containerImage finds the image: in a registry, or a blob with an OCI layout, which is unpacked first.
+func (e *Env) containerImage(ctx context.Context, at *Attempt, s *spec.Container, work string) (v1.Image, error) {
+	if s.Ref != "" {
+		img, err := oci.Pull(ctx, s.Ref, oci.Registry{PlainHTTP: s.PlainHTTP, CA: s.CA})
+		switch {
+		case errors.Is(err, trivet.ErrInvalid), errors.Is(err, trivet.ErrNotFound), errors.Is(err, trivet.ErrForbidden):
+			return nil, finalf(trivet.FaultConfiguration, "%w", err)
+		}
+		return img, Fault(trivet.FaultNetwork, err)
+	}
+	layout := work + "/layout"
+	if err := os.Mkdir(layout, 0o700); err != nil {
+		return nil, err
+	}
+	if err := e.unpackImage(ctx, at, s.Image, "oci", layout, ""); err != nil {
+		return nil, err
+	}
+	img, err := oci.Layout(layout)
+	if err != nil {
+		return nil, finalf(trivet.FaultImage, "%w", err)
+	}
+	return img, nil
+}
+
+// imageFault tells a bad image from a network or machine that failed while it was read.
+func imageFault(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return Fault(trivet.FaultNetwork, err)
+	case errors.Is(err, trivet.ErrInvalid), errors.Is(err, trivet.ErrTooLarge):
+		return &Failure{Fault: trivet.FaultImage, Final: true, Err: err}
+	case errors.Is(err, unix.ENOSPC):
+		return failf(trivet.FaultMachine, "%w (the image is unpacked in the installer's memory)", err)
+	}
+	return Fault(trivet.FaultNetwork, fmt.Errorf("image: %w", err))
+}

@@ -1,0 +1,135 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/action/block"
+	"github.com/trivet-project/trivet/internal/agent/action/spec"
+	"github.com/trivet-project/trivet/internal/agent/inventory"
+)
+
+// Env is the machine that actions work on.
+type Env struct {
+	Host Host
+	// Dir is for what an action needs while it runs: unpacked containers. It should be in memory.
+	Dir string
+	// Firmware is "bios" or "uefi".
+	Firmware string
+	// Fetch reads a blob from the first of the URLs that has it, and goes on at another where one breaks off. What it gives
+	// is verified; a wrong digest is trivet.ErrInvalid.
+	Fetch func(ctx context.Context, urls []string, ref trivet.BlobRef) (io.ReadCloser, error)
+	// LoadKernel makes the kernel ready that EndKexec starts; it is [KexecLoad] in a machine.
+	LoadKernel func(kernel, initrd *os.File, cmdline string) error
+}
+
+// Host is where disks and file systems are: a [Machine], or [Files] in the lab.
+type Host interface {
+	// Disk gives the path of the disk that a name means (see [inventory.Choose]).
+	Disk(name string) (path string, err error)
+	// Disks are the paths of all that may be written to.
+	Disks() ([]string, error)
+	// Root mounts the installed system's root file system, on a partition of a disk; 0: wherever it is on it.
+	Root(ctx context.Context, disk string, partition int) (*Root, error)
+}
+
+// Root is a mounted root file system.
+type Root struct {
+	Dir  string // where it is mounted
+	Disk string // path of its disk
+	UUID string // of the file system; may be empty
+
+	volumes []volume // of its disk
+	mounted []string // below it
+	undo    func() error
+}
+
+// Close unmounts it. What was written is on stable storage then.
+func (r *Root) Close() error {
+	if r.undo == nil {
+		return nil
+	}
+	return r.undo()
+}
+
+// Do does one attempt of an action. Its errors are a [Failure] or the end of ctx.
+func (e *Env) Do(ctx context.Context, at *Attempt) error {
+	s, err := spec.Parse(at.Action)
+	if err != nil {
+		return &Failure{Fault: trivet.FaultConfiguration, Final: true, Err: err}
+	}
+	err = e.do(ctx, at, s)
+	if ctx.Err() != nil && err != nil && !isFailure(err) {
+		return err // killed: the agent knows why
+	}
+	return classify(err)
+}
+
+func (e *Env) do(ctx context.Context, at *Attempt, s spec.Spec) error {
+	switch s := s.(type) {
+	case *spec.Wipe:
+		return e.wipe(ctx, at, s)
+	case *spec.Partition:
+		return e.partition(ctx, at, s)
+	case *spec.Format:
+		return e.format(ctx, at, s)
+	case *spec.Image:
+		return e.image(ctx, at, s)
+	case *spec.Archive:
+		return e.archive(ctx, at, s)
+	case *spec.File:
+		return e.file(ctx, s)
+	case *spec.Command:
+		return e.command(ctx, at, s)
+	case *spec.Seed:
+		return e.seed(ctx, at, s)
+	case *spec.Bootloader:
+		return e.bootloader(ctx, at, s)
+	case *spec.Container:
+		return e.container(ctx, at, s)
+	case *spec.Kexec:
+		return e.kexec(ctx, at, s)
+	case *spec.Noop:
+		return noop(ctx, s)
+	}
+	return nil // reboot and poweroff are what the agent does when all is reported
+}
+
+// classify gives an error without a type the one that fits its cause.
+func classify(err error) error {
+	switch {
+	case err == nil || isFailure(err):
+		return err
+	case errors.Is(err, inventory.ErrNoDisk):
+		return &Failure{Fault: trivet.FaultMachine, Final: true, Err: err}
+	case errors.Is(err, block.ErrNoPartition), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR),
+		errors.Is(err, unix.ELOOP), errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENAMETOOLONG):
+		return &Failure{Fault: trivet.FaultConfiguration, Final: true, Err: err}
+	}
+	return &Failure{Fault: trivet.FaultMachine, Err: err}
+}
+
+func isFailure(err error) bool {
+	var f *Failure
+	return errors.As(err, &f)
+}
+
+// inRoot mounts the installed system, and unmounts it whatever happens.
+func (e *Env) inRoot(ctx context.Context, r spec.Root, f func(*Root) error) (err error) {
+	disk, err := e.Host.Disk(r.Disk.Disk)
+	if err != nil {
+		return err
+	}
+	root, err := e.Host.Root(ctx, disk, r.Partition)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	return f(root)
+}

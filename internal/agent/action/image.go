@@ -1,0 +1,114 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/action/block"
+	"github.com/trivet-project/trivet/internal/agent/action/spec"
+	"github.com/trivet-project/trivet/internal/agent/sandbox"
+)
+
+func (e *Env) image(ctx context.Context, at *Attempt, s *spec.Image) error {
+	img, err := imageOf(at.Run, s.Image, "raw")
+	if err != nil {
+		return err
+	}
+	path, err := e.Host.Disk(s.Disk.Disk)
+	if err != nil {
+		return err
+	}
+	grown, err := e.writeImage(ctx, at, img, path, s)
+	if err != nil || grown == 0 {
+		return err
+	}
+	return e.growFS(ctx, at, path, grown)
+}
+
+// writeImage streams the image to the disk. It gives the number of the partition that grew, if one did.
+func (e *Env) writeImage(ctx context.Context, at *Attempt, img trivet.ImageRef, path string, s *spec.Image) (grown int, err error) {
+	d, err := block.OpenPart(path, s.Partition)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if img.RawBytes > d.Size() {
+		return 0, finalf(trivet.FaultMachine, "image %s has %d bytes and does not fit on %s, which has %d",
+			img.Name, img.RawBytes, d.Path(), d.Size())
+	}
+	began := time.Now()
+	src, err := e.open(ctx, at, img)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	n, err := io.CopyBuffer(io.NewOffsetWriter(d, 0), src, make([]byte, 1<<20))
+	if err == nil {
+		err = d.Sync()
+	}
+	if err != nil {
+		return 0, src.fault(ctx, err)
+	}
+	at.Note(rate(n, time.Since(began)))
+	if s.Partition != 0 {
+		return 0, nil
+	}
+	if s.Grow {
+		if grown, err = grow(d); err != nil {
+			return 0, err
+		}
+	}
+	return grown, reread(ctx, d)
+}
+
+// rate is "1400 MiB at 210 MiB/s".
+func rate(bytes int64, took time.Duration) string {
+	return fmt.Sprintf("%d MiB at %.0f MiB/s", bytes>>20, float64(bytes)/(1<<20)/max(took.Seconds(), 0.001))
+}
+
+// grow makes the partition table reach to the disk's end, and the last partition with it.
+func grow(d *block.Device) (partition int, err error) {
+	t, err := d.Table()
+	if err != nil {
+		return 0, finalf(trivet.FaultConfiguration, "grow: the image on %s: %w", d.Path(), err)
+	}
+	changed, last := t.Grow(true)
+	if !changed {
+		return 0, nil
+	}
+	if err := errors.Join(t.Write(d), d.Sync()); err != nil {
+		return 0, fmt.Errorf("grow the table of %s: %w", d.Path(), err)
+	}
+	if last == nil {
+		return 0, nil
+	}
+	return last.Number, nil
+}
+
+// growFS lets the file system on a partition take what the partition has. Those that only grow when they are mounted do so
+// at the first boot, by cloud-init.
+func (e *Env) growFS(ctx context.Context, at *Attempt, path string, partition int) (err error) {
+	d, err := block.OpenPart(path, partition)
+	if err != nil {
+		return err
+	}
+	fs := block.Probe(d)
+	if err := d.Close(); err != nil || fs.Type != "ext4" {
+		return err
+	}
+	node, release, err := block.Attach(path, partition)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	err = e.run(ctx, at, trivet.FaultImage, sandbox.Spec{Args: []string{"e2fsck", "-f", "-y", node}})
+	var exit *sandbox.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.Code > 2 || exit.Signal != 0) { // 1 and 2: it mended something
+		return err
+	}
+	return e.run(ctx, at, trivet.FaultMachine, sandbox.Spec{Args: []string{"resize2fs", node}})
+}

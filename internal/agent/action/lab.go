@@ -1,0 +1,61 @@
+package action
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/trivet-project/trivet/internal/agent/inventory"
+)
+
+// Files is a simulated machine's disks: ordinary files, without root. What a real machine would mount is a directory
+// beside the disk's file, one for each disk.
+type Files struct {
+	Paths map[string]string // file by the disk's name, "/dev/vda"
+}
+
+// Disk finds the file; the smallest where the name is empty.
+func (f Files) Disk(name string) (string, error) {
+	if path, ok := f.Paths[name]; ok {
+		return path, nil
+	}
+	paths, err := f.Disks()
+	if err != nil || name != "" || len(paths) == 0 {
+		return "", fmt.Errorf("%w: %q (there are %v)", inventory.ErrNoDisk, name, slices.Sorted(maps.Keys(f.Paths)))
+	}
+	return slices.MinFunc(paths, func(a, b string) int { return cmp.Compare(bytesOf(a), bytesOf(b)) }), nil
+}
+
+func bytesOf(path string) int64 {
+	if fi, err := os.Stat(path); err == nil {
+		return fi.Size()
+	}
+	return 0
+}
+
+// Disks are all files.
+func (f Files) Disks() ([]string, error) { return slices.Sorted(maps.Values(f.Paths)), nil }
+
+// RootOf is the directory that stands for what is installed on a disk.
+func (f Files) RootOf(path string) string { return path + ".root" }
+
+// Root gives that directory, and makes it where it is missing.
+func (f Files) Root(_ context.Context, disk string, _ int) (*Root, error) {
+	dir, err := filepath.Abs(f.RootOf(disk))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	return &Root{Dir: dir, Disk: disk}, err
+}
+
+// own is an owner for chown; without root nobody can be made one.
+func own(id int) int {
+	if os.Geteuid() != 0 {
+		return -1
+	}
+	return id
+}

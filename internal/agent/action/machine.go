@@ -1,0 +1,255 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/action/block"
+	"github.com/trivet-project/trivet/internal/agent/action/rootfs"
+	"github.com/trivet-project/trivet/internal/agent/inventory"
+)
+
+// Machine is a real machine's disks and mounts. It wants root.
+type Machine struct {
+	// Dir is where file systems are mounted; nothing else may use it.
+	Dir string
+	// Avoid are disks that are never chosen for their size, such as the journal's.
+	Avoid []string
+}
+
+var sysRoot = os.DirFS("/")
+
+// Disk finds a disk. Names of other block devices ("/dev/md0") are taken as they are.
+func (m *Machine) Disk(name string) (string, error) {
+	d, err := inventory.Choose(sysRoot, inventory.Disks(sysRoot), name, m.Avoid...)
+	if err == nil {
+		return d.Name, nil
+	}
+	fi, errStat := os.Stat(name)
+	if errStat == nil && strings.HasPrefix(name, "/dev/") && fi.Mode()&fs.ModeDevice != 0 && fi.Mode()&fs.ModeCharDevice == 0 {
+		return name, nil
+	}
+	return "", err
+}
+
+// Disks are all that are neither read-only, removable nor avoided.
+func (m *Machine) Disks() ([]string, error) {
+	var out []string
+	for _, d := range inventory.Disks(sysRoot) {
+		if !d.ReadOnly && !d.Removable && !slices.Contains(m.Avoid, d.Name) {
+			out = append(out, d.Name)
+		}
+	}
+	return out, nil
+}
+
+// Root mounts the root file system and what its fstab mounts below it.
+func (m *Machine) Root(ctx context.Context, disk string, partition int) (*Root, error) {
+	if err := m.sweep(); err != nil {
+		return nil, err
+	}
+	volumes, err := volumesOf(disk)
+	if err != nil {
+		return nil, err
+	}
+	v, err := m.choose(disk, volumes, partition)
+	if err != nil {
+		return nil, err
+	}
+	root := &Root{Dir: filepath.Join(m.Dir, "root"), Disk: disk, UUID: v.fs.UUID, volumes: volumes}
+	if err := os.MkdirAll(root.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	if root.undo, err = mount(ctx, v, root.Dir, 0); err != nil {
+		return nil, err
+	}
+	if err := m.mountFstab(ctx, root); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// choose finds the volume that is meant, or the one that can only be it.
+func (m *Machine) choose(disk string, volumes []volume, partition int) (volume, error) {
+	if partition != 0 {
+		i := slices.IndexFunc(volumes, func(v volume) bool { return v.number == partition })
+		if i < 0 {
+			return volume{}, fmt.Errorf("%s has %w: %d", disk, block.ErrNoPartition, partition)
+		}
+		if volumes[i].fs.Type == "" {
+			return volume{}, finalf(trivet.FaultConfiguration, "partition %d of %s has no file system that is known here", partition, disk)
+		}
+		return volumes[i], nil
+	}
+	candidates := slices.DeleteFunc(slices.Clone(volumes), func(v volume) bool { return !v.fs.IsRoot() })
+	if len(candidates) == 1 {
+		return candidates[0], nil
+	}
+	for _, v := range candidates {
+		if is, err := m.holdsSystem(v); err != nil || is {
+			return v, err
+		}
+	}
+	return volume{}, finalf(trivet.FaultConfiguration,
+		"%s has %d file systems that could be a system's root, and none of them holds one; name the partition", disk, len(candidates))
+}
+
+// holdsSystem looks whether an operating system is installed there.
+func (m *Machine) holdsSystem(v volume) (is bool, err error) {
+	dir := filepath.Join(m.Dir, "look")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return false, err
+	}
+	undo, err := mount(context.Background(), v, dir, unix.MS_RDONLY)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, undo()) }()
+	tree, err := rootfs.Open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer tree.Close()
+	_, errRelease := tree.ReadFile("/etc/os-release", maxFstab)
+	_, errFstab := tree.ReadFile("/etc/fstab", maxFstab)
+	return errRelease == nil || errFstab == nil, nil
+}
+
+// mountFstab mounts what the installed system would, of what is on the root's disk. What is not there is left out.
+func (m *Machine) mountFstab(ctx context.Context, root *Root) error {
+	tree, err := rootfs.Open(root.Dir)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	b, err := tree.ReadFile("/etc/fstab", maxFstab)
+	if err != nil {
+		return nil // nothing is installed yet, or nothing else is to be mounted
+	}
+	for _, entry := range parseFstab(b) {
+		i := slices.IndexFunc(root.volumes, func(v volume) bool { return v.is(entry.source) })
+		if i < 0 || root.volumes[i].fs.Type == "" || root.volumes[i].fs.Type == "swap" {
+			continue
+		}
+		if err := root.mountAt(ctx, tree, root.volumes[i], entry.dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountAt mounts a volume in the root, at a directory that is looked up as the root's own system would.
+func (r *Root) mountAt(ctx context.Context, tree *rootfs.Root, v volume, name string) error {
+	dir, err := tree.Dir(name, 0o755)
+	if err != nil {
+		return fmt.Errorf("mount %s of the installed system: %w", name, err)
+	}
+	defer dir.Close()
+	where, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
+	if err != nil {
+		return err
+	}
+	undo, err := mount(ctx, v, where, 0)
+	if err != nil {
+		return fmt.Errorf("mount %s of the installed system: %w", name, err)
+	}
+	r.mounted = append(r.mounted, name)
+	before := r.undo
+	r.undo = func() error { return errors.Join(undo(), before()) }
+	return nil
+}
+
+// mountESP mounts the EFI system partition where boot loaders look for it, unless the system's own fstab has done so.
+func (r *Root) mountESP(ctx context.Context) error {
+	const name = "/boot/efi"
+	if slices.Contains(r.mounted, name) {
+		return nil
+	}
+	i := slices.IndexFunc(r.volumes, func(v volume) bool { return v.isESP })
+	if i < 0 {
+		return finalf(trivet.FaultConfiguration, "%s has no EFI system partition", r.Disk)
+	}
+	tree, err := rootfs.Open(r.Dir)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	return r.mountAt(ctx, tree, r.volumes[i], name)
+}
+
+// mount mounts a volume, and gives what unmounts it.
+func mount(ctx context.Context, v volume, dir string, flags uintptr) (undo func() error, err error) {
+	node, release, err := block.Attach(v.disk, v.number)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Mount(node, dir, v.fs.Type, flags, ""); err != nil {
+		return nil, errors.Join(fmt.Errorf("mount %s (%s): %w", node, v.fs.Type, err), release())
+	}
+	return func() error { return errors.Join(unmount(ctx, dir), release()) }, nil
+}
+
+// unmount writes out what is written, and learns of errors only here. Something that still runs in the file system is given
+// a moment; then it keeps a file system that nobody else sees.
+func unmount(ctx context.Context, dir string) error {
+	f, err := os.Open(dir)
+	if err == nil {
+		err = errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	for {
+		errUnmount := unix.Unmount(dir, 0)
+		if !errors.Is(errUnmount, unix.EBUSY) {
+			return errors.Join(err, errUnmount)
+		}
+		select { // there is no event to wait for
+		case <-ctx.Done():
+			return errors.Join(err, fmt.Errorf("unmount %s: %w", dir, errUnmount), unix.Unmount(dir, unix.MNT_DETACH))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// sweep unmounts what an agent that was killed has left.
+func (m *Machine) sweep() error {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var left []string
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], m.Dir+"/") {
+			left = append(left, unescape(f[4]))
+		}
+	}
+	for _, dir := range slices.Backward(left) {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount what was left at %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// KexecLoad gives a kernel to kexec_file_load(2). Loading it has no effect until [EndKexec] starts it.
+func KexecLoad(kernel, initrd *os.File, cmdline string) error {
+	flags, fd := unix.KEXEC_FILE_NO_INITRAMFS, 0
+	if initrd != nil {
+		flags, fd = 0, int(initrd.Fd())
+	}
+	if err := unix.KexecFileLoad(int(kernel.Fd()), fd, cmdline, flags); err != nil {
+		return fmt.Errorf("kexec_file_load: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,23 @@
+package action
+
+import (
+	"context"
+	"time"
+
+	"github.com/trivet-project/trivet/internal/agent/action/spec"
+)
+
+// noop waits as long as it is told.
+func noop(ctx context.Context, s *spec.Noop) error {
+	if s.Sleep <= 0 {
+		return nil
+	}
+	t := time.NewTimer(s.Sleep.D())
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
