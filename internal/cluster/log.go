@@ -1,0 +1,55 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// zapTo sends what etcd logs, from warnings up, to our own log.
+func zapTo(log *slog.Logger) *zap.Logger {
+	if log == nil {
+		return zap.NewNop()
+	}
+	return zap.New(slogCore{log: log.With("part", "etcd")})
+}
+
+type slogCore struct{ log *slog.Logger }
+
+func (c slogCore) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
+
+func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
+	return slogCore{c.log.With(attrs(fields)...)}
+}
+
+func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return ce.AddCore(e, c)
+	}
+	return ce
+}
+
+func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	level := slog.LevelWarn
+	if e.Level > zapcore.WarnLevel {
+		level = slog.LevelError
+	}
+	c.log.Log(context.Background(), level, e.Message, attrs(fields)...)
+	return nil
+}
+
+func (c slogCore) Sync() error { return nil }
+
+func attrs(fields []zapcore.Field) []any {
+	enc := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(enc)
+	}
+	var out []any
+	for k, v := range enc.Fields {
+		out = append(out, k, v)
+	}
+	return out
+}
