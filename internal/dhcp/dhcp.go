@@ -1,8 +1,8 @@
 // Package dhcp is the engine of a DHCPv4 server, and a client. It knows packets and sockets, no machines: a [Handler]
 // decides each answer as data, a [Reply].
 //
-// The way of a packet: a worker receives it (server.go, socket.go), parses and checks it (parse.go, request.go), asks the
-// Handler, writes the Reply (reply.go, encode.go), decides by which way it reaches the client (route.go) and sends it
+// The way of a packet: a worker receives it (worker.go, socket.go), parses and checks it (parse.go, request.go), asks the
+// Handler (server.go), writes the Reply (reply.go, encode.go), decides by which way it reaches the client (route.go) and sends it
 // there (send.go, raw.go). [Exchange] and [Acquire] are the other side.
 package dhcp
 
@@ -12,8 +12,9 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// Handler decides what is answered. ServeDHCP is called from many goroutines at once and bounds its own waits: a client
-// asks again after some seconds, and each wait holds one worker. nil is silence.
+// Handler decides what is answered; nil is silence. It answers from memory at once. Where it must wait for something else,
+// a store's write, it calls [Request.Yield] first, and bounds the wait: a client asks again after some seconds. So it is
+// called from several goroutines at once.
 type Handler interface {
 	ServeDHCP(ctx context.Context, r *Request) *Reply
 }

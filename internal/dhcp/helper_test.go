@@ -64,23 +64,45 @@ func fixed(_ context.Context, r *Request) *Reply {
 	return reply
 }
 
+// served is a server under test. An answer is counted just after it is sent, so stop before counting.
+type served struct {
+	*Server
+	stop func()
+}
+
 // start serves until the test ends.
-func start(t testing.TB, c Config) *Server {
+func start(t testing.TB, c Config) served {
 	t.Helper()
 	s, err := Listen(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return run(t, s)
+}
+
+func run(t testing.TB, s *Server) served {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx) }()
-	t.Cleanup(sync.OnceFunc(func() {
+	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
-	}))
-	return s
+	})
+	t.Cleanup(stop)
+	return served{s, stop}
+}
+
+// answered checks how the answers went.
+func (s served) answered(t testing.TB, want map[answer]int) {
+	t.Helper()
+	s.stop()
+	for a, c := range s.Metrics.answers {
+		if got := count(c); got != want[a] {
+			t.Errorf("%d %s by %s, want %d", got, a.Type, a.way, want[a])
+		}
+	}
 }
 
 // count reads a counter.

@@ -16,7 +16,7 @@ import (
 )
 
 // serveInterface serves "server" with the fixed Handler and tells of each request.
-func serveInterface(t *testing.T, h HandlerFunc) (*Server, chan *Request) {
+func serveInterface(t *testing.T, h HandlerFunc) (served, chan *Request) {
 	t.Helper()
 	requests := make(chan *Request, 1000)
 	return start(t, Config{Interfaces: []string{"server"}, Proxy: true, Metrics: NewMetrics(prometheus.NewRegistry()),
@@ -24,16 +24,6 @@ func serveInterface(t *testing.T, h HandlerFunc) (*Server, chan *Request) {
 			requests <- r
 			return h(ctx, r)
 		})}), requests
-}
-
-// answered checks how the answers went, so far.
-func answered(t *testing.T, s *Server, want map[answer]int) {
-	t.Helper()
-	for a, c := range s.Metrics.answers {
-		if got := count(c); got != want[a] {
-			t.Errorf("%d %s by %s, want %d", got, a.Type, a.way, want[a])
-		}
-	}
 }
 
 const udhcpc = "busybox udhcpc -f -i client -t 5 -T 1 -s testdata/udhcpc.sh"
@@ -47,7 +37,6 @@ func TestUdhcpc(t *testing.T) {
 	if got := client.until("ip="); got != "bound"+want {
 		t.Fatalf("got %q", got)
 	}
-	answered(t, s, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1})
 	discover, ask := <-requests, <-requests
 	if discover.Interface != "server" || discover.Local != testServer || discover.Unicast || ask.Phase() != Selecting {
 		t.Fatalf("discover %+v, request %+v", discover, ask)
@@ -62,15 +51,16 @@ func TestUdhcpc(t *testing.T) {
 		t.Fatalf("renewal %+v", r)
 	}
 	// It may miss the first answer: it sends before it listens. Then it asks again.
+	s.stop()
 	unicast := max(count(s.Metrics.answers[answer{Ack, toUnicast}]), 1)
-	answered(t, s, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1, {Ack, toUnicast}: unicast})
+	s.answered(t, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1, {Ack, toUnicast}: unicast})
 }
 
 func TestUdhcpcBroadcast(t *testing.T) {
 	n := newNetwork(t)
 	s, _ := serveInterface(t, fixed)
 	n.start(n.pid, udhcpc+" -B").until("bound ip=10.99.0.50/24")
-	answered(t, s, map[answer]int{{Offer, toAll}: 1, {Ack, toAll}: 1})
+	s.answered(t, map[answer]int{{Offer, toAll}: 1, {Ack, toAll}: 1})
 }
 
 // Without the privilege to send frames answers are broadcast; clients take both.
@@ -81,15 +71,9 @@ func TestFramesFailing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.frames.file.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- s.Serve(ctx) }()
+	running := run(t, s)
 	n.start(n.pid, udhcpc).until("bound ip=10.99.0.50/24")
-	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	answered(t, s, map[answer]int{{Offer, toAll}: 1, {Ack, toAll}: 1})
+	running.answered(t, map[answer]int{{Offer, toAll}: 1, {Ack, toAll}: 1})
 }
 
 func TestDhclient(t *testing.T) {
@@ -109,7 +93,7 @@ func TestDhclient(t *testing.T) {
 			t.Errorf("%q is not in %s", want, text)
 		}
 	}
-	answered(t, s, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1})
+	s.answered(t, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1})
 	if r := <-requests; r.Broadcast() {
 		t.Fatalf("%+v", r)
 	}
@@ -127,6 +111,7 @@ func TestUdhcpcNak(t *testing.T) {
 	if got := n.start(n.pid, udhcpc).until("nak"); !strings.Contains(got, "nak") {
 		t.Fatal(got)
 	}
+	s.stop()
 	if got := count(s.Metrics.answers[answer{Nak, toAll}]); got < 1 {
 		t.Fatalf("%d NAKs", got)
 	}
@@ -146,7 +131,7 @@ func TestRelay(t *testing.T) {
 	relay := n.start(n.pid, "dhcrelay -4 -d -a -id inner -iu client 10.99.0.1")
 	relay.until("Sending on   Socket")
 	n.start(behind, udhcpc).until("bound ip=10.99.0.50/24")
-	answered(t, s, map[answer]int{{Offer, toRelay}: 1, {Ack, toRelay}: 1})
+	s.answered(t, map[answer]int{{Offer, toRelay}: 1, {Ack, toRelay}: 1})
 	r := <-requests
 	if circuit, ok := r.RelayOption(RelayCircuitID); r.Relay().String() != "10.98.0.1" || !ok || string(circuit) != "inner" ||
 		r.Link() != r.Relay() {
@@ -168,7 +153,6 @@ func TestAcquire(t *testing.T) {
 	if r := <-requests; r.Broadcast() {
 		t.Fatalf("request %+v", r)
 	}
-	answered(t, s, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1})
 	n.client("ip addr add 10.99.0.50/24 dev client")
 	again, err := inNamespace(n.pid, func() (*Lease, error) {
 		conn, err := net.ListenPacket("udp4", "10.99.0.50:68")
@@ -179,9 +163,10 @@ func TestAcquire(t *testing.T) {
 		server := &net.UDPAddr{IP: lease.Server.AsSlice(), Port: ServerPort}
 		return Renew(t.Context(), conn, server, ClientConfig{MAC: testMAC}, lease)
 	})
-	if err != nil || again.Address != lease.Address || count(s.Metrics.answers[answer{Ack, toUnicast}]) != 1 {
+	if err != nil || again.Address != lease.Address {
 		t.Fatalf("renewed %+v, %v", again, err)
 	}
+	s.answered(t, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1, {Ack, toUnicast}: 1})
 }
 
 // inNamespace calls f in the network namespace of a process.

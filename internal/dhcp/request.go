@@ -15,6 +15,7 @@ import (
 // value. Nothing it returns may be changed.
 type Request struct {
 	packet *dhcpv4.DHCPv4
+	worker *worker // nil outside of a Server
 
 	Interface string         // where it came in, if known
 	Ifindex   int            // the same by number
@@ -28,6 +29,13 @@ type Request struct {
 // ParseRequest reads a packet as the server does. Its errors are trivet.ErrInvalid. It is for tools and tests; what tells
 // of the packet's arrival is left zero.
 func ParseRequest(b []byte) (*Request, error) { return parse(b) }
+
+// Yield lets the server go on with other packets while the Handler waits. The Handler's own goroutine calls it, before.
+func (r *Request) Yield() {
+	if r.worker != nil {
+		r.worker.yield()
+	}
+}
 
 // Type is never the zero value.
 func (r *Request) Type() Type { return r.packet.MessageType() }

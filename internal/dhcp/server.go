@@ -27,7 +27,7 @@ type Config struct {
 	// Proxy is to listen on port 4011 too, where PXE firmware asks a proxy for its boot file.
 	Proxy bool
 
-	Workers int          // per socket, each handling one packet at a time; 0 means 64
+	Workers int          // per socket, how many Handlers may wait at once; 0 means 256
 	Logger  *slog.Logger // nothing is logged if nil
 	Metrics *Metrics     // nothing is counted if nil
 }
@@ -49,7 +49,7 @@ func Listen(c Config) (*Server, error) {
 		c.Metrics = newMetrics()
 	}
 	if c.Workers <= 0 {
-		c.Workers = 64
+		c.Workers = 256
 	}
 	s := &Server{Config: c}
 	// Without the privilege clients without an address are told by broadcast.
@@ -110,15 +110,13 @@ func (s *Server) Close() error {
 // Serve answers until ctx ends or a socket fails. When it returns, nothing runs any more and the sockets are closed. It
 // returns nil if ctx ended.
 func (s *Server) Serve(ctx context.Context) error {
-	workers, ctx := errgroup.WithContext(ctx)
+	sockets, ctx := errgroup.WithContext(ctx)
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
 	for _, socket := range s.sockets {
-		for range s.Workers {
-			workers.Go(func() error { return s.work(ctx, socket) })
-		}
+		sockets.Go(func() error { return s.serve(ctx, socket) })
 	}
-	err := workers.Wait()
+	err := sockets.Wait()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
@@ -128,30 +126,25 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// work handles one packet after the other.
-func (s *Server) work(ctx context.Context, socket *socket) error {
-	in, out, control := make([]byte, maxReceive+1), make([]byte, 0, maxMax), make([]byte, 128)
-	for {
-		n, a, err := socket.receive(in, control)
-		if err != nil {
-			return err
-		}
+// accept checks a packet, and counts it. nil is one to drop.
+func (s *Server) accept(socket *socket, b []byte, a arrival) *Request {
+	if a.missed > 0 {
 		s.Metrics.missed.Add(float64(a.missed))
-		r, err := parse(in[:n])
-		if err != nil {
-			s.Metrics.drop(dropMalformed)
-			s.Logger.Debug("dhcp packet dropped", "from", a.from, "err", err)
-			continue
-		}
-		r.From, r.Local, r.Ifindex, r.Unicast, r.Received = a.from, a.local, a.ifindex, a.unicast, a.at
-		r.Interface, r.Port = s.interfaceName(socket, a.ifindex), socket.port
-		s.answer(ctx, socket, r, out)
 	}
+	r, err := parse(b)
+	if err != nil {
+		s.Metrics.drop(dropMalformed)
+		s.Logger.Debug("dhcp packet dropped", "from", a.from, "err", err)
+		return nil
+	}
+	r.From, r.Local, r.Ifindex, r.Unicast, r.Received = a.from, a.local, a.ifindex, a.unicast, a.at
+	r.Interface, r.Port = s.interfaceName(socket, a.ifindex), socket.port
+	s.Metrics.received[r.Type()].Inc()
+	return r
 }
 
 // answer asks the Handler and sends what it says.
 func (s *Server) answer(ctx context.Context, socket *socket, r *Request, out []byte) {
-	s.Metrics.received[r.Type()].Inc()
 	reply := s.Handler.ServeDHCP(ctx, r)
 	if reply == nil {
 		s.Metrics.drop(dropSilent)
@@ -163,7 +156,9 @@ func (s *Server) answer(ctx context.Context, socket *socket, r *Request, out []b
 		s.Logger.Error("dhcp reply cannot be sent", "mac", r.MAC(), "err", err)
 		return
 	}
-	s.Metrics.left.Add(float64(left))
+	if left > 0 {
+		s.Metrics.left.Add(float64(left))
+	}
 	way, err := s.send(socket, r, reply, packet)
 	if err != nil {
 		s.Metrics.drop(dropSend)
