@@ -16,7 +16,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Ask for an address: what an exchange sends besides the indispensable.
+// ClientConfig is who asks for an address, and what is sent besides the indispensable.
 type ClientConfig struct {
 	MAC net.HardwareAddr
 	// Relay, if set, is the address of conn that this client plays its own relay at: answers come to conn's port (RFC

@@ -2,8 +2,8 @@
 // decides each answer as data, a [Reply].
 //
 // The way of a packet: a worker receives it (worker.go, socket.go), parses and checks it (parse.go, request.go), asks the
-// Handler (server.go), writes the Reply (reply.go, encode.go), decides by which way it reaches the client (route.go) and sends it
-// there (send.go, raw.go). [Exchange] and [Acquire] are the other side.
+// Handler (server.go), writes the Reply (reply.go, encode.go), decides by which way it reaches the client (route.go) and
+// sends it there (raw.go). [Exchange] and [Acquire] are the other side.
 package dhcp
 
 import (

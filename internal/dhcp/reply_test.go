@@ -77,7 +77,8 @@ func TestServerIDOverride(t *testing.T) {
 	if p.ServerIdentifier().String() != "10.1.0.1" || !bytes.Equal(p.Options[OptRelay], relay) {
 		t.Fatal(p.Summary())
 	}
-	if want := append([]byte{OptRelay, byte(len(relay))}, append(relay, 255)...); !bytes.HasSuffix(bytes.TrimRight(b, "\x00"), want) {
+	last := append([]byte{OptRelay, byte(len(relay))}, append(relay, 255)...)
+	if !bytes.HasSuffix(bytes.TrimRight(b, "\x00"), last) {
 		t.Fatalf("option 82 is not the last: %x", b)
 	}
 }
