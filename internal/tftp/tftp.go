@@ -1,7 +1,7 @@
 // Package tftp is a small read-only TFTP server and client: RFC 1350 in octet mode with the options blksize (RFC 2348),
 // timeout and tsize (RFC 2349) and windowsize (RFC 7440).
 //
-// A request is parsed (request.go, options.go), admitted or dropped (server.go, admit.go) and then owned by one
+// A request is parsed (packet.go, options.go), admitted or dropped (server.go, admit.go) and then owned by one
 // goroutine with its own connected socket (transfer.go), which reads the file and sends whole windows (window.go).
 // [Get] is the other side.
 package tftp
