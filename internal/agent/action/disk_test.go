@@ -41,7 +41,7 @@ func (b *bench) table() *gpt.Table {
 	return t
 }
 
-var layout = map[string]any{"partitions": []any{
+var threeParts = map[string]any{"partitions": []any{
 	map[string]any{"name": "efi", "size": "40MiB", "type": "efi"},
 	map[string]any{"name": "root", "size": "rest", "type": "root"},
 	map[string]any{"name": "swap", "size": "16MiB", "type": "swap"},
@@ -49,7 +49,7 @@ var layout = map[string]any{"partitions": []any{
 
 func TestPartitionTwiceIsPartitionOnce(t *testing.T) {
 	each(t, 128<<20, func(t *testing.T, b *bench) {
-		b.do("partition", layout)
+		b.do("partition", threeParts)
 		first := b.table()
 		if len(first.Parts) != 3 || first.Parts[1].Name != "root" || first.Bytes(first.Parts[0]) != 40<<20 {
 			t.Fatalf("made %+v", first.Parts)
@@ -58,7 +58,7 @@ func TestPartitionTwiceIsPartitionOnce(t *testing.T) {
 		_, err := d.WriteAt([]byte("data"), first.Offset(first.Parts[1]))
 		must(t, err)
 		must(t, d.Close())
-		b.do("partition", layout)
+		b.do("partition", threeParts)
 		if b.note != "the partitions are there already" {
 			t.Errorf("note %q", b.note)
 		}

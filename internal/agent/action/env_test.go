@@ -42,6 +42,7 @@ type bench struct {
 	note  string
 	seen  int64 // of the last progress
 	mu    sync.Mutex
+	wrote chan struct{}
 }
 
 func newBench(t testing.TB, host Host, disk string) *bench {
@@ -124,12 +125,36 @@ func (b *bench) try(ctx context.Context, use string, with map[string]any) error 
 	})
 }
 
+// locked is the bench's log, which says when something is written.
 type locked struct{ b *bench }
 
 func (l *locked) Write(p []byte) (int, error) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
+	if l.b.wrote != nil {
+		close(l.b.wrote)
+		l.b.wrote = nil
+	}
 	return l.b.log.Write(p)
+}
+
+// killed is an attempt whose time is up once it has said something.
+func (b *bench) killed(use string, with map[string]any) {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.t.Context())
+	defer cancel()
+	wrote, ended := make(chan struct{}), make(chan error, 1)
+	b.wrote = wrote
+	go func() { ended <- b.try(ctx, use, with) }()
+	select {
+	case <-wrote:
+	case err := <-ended:
+		b.t.Fatalf("%s ended before it hung: %v\n%s", use, err, b.log.String())
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		b.t.Errorf("%s ended with %v", use, err)
+	}
 }
 
 // do is an attempt that must succeed, on the bench's disk.

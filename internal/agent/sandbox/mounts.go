@@ -11,7 +11,7 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action/rootfs"
 )
 
-// Mount is one mount in the sandbox. A bind has no Type.
+// Mount is one mount in the sandbox. A bind has no Type; with the Type "link" it is a symbolic link to Source instead.
 type Mount struct {
 	Source string  `json:"source"`
 	Target string  `json:"target"` // in the root; made where it is missing
@@ -43,6 +43,10 @@ func System(devices bool) []Mount {
 		Mount{Source: "devpts", Target: "/dev/pts", Type: "devpts", Flags: unix.MS_NOSUID | unix.MS_NOEXEC,
 			Data: "newinstance,ptmxmode=0666,mode=0620"},
 	)
+	for name, to := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0",
+		"stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+		mounts = append(mounts, Mount{Source: to, Target: "/dev/" + name, Type: "link"})
+	}
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
 		mounts = append(mounts, Bind("/dev/"+name, "/dev/"+name))
 	}
@@ -52,6 +56,9 @@ func System(devices bool) []Mount {
 // make does the mount in a root. Its target is looked up as the root's own system would, and then named by its descriptor:
 // no link in the root leads the mount elsewhere.
 func (m Mount) make(root *rootfs.Root) error {
+	if m.Type == "link" {
+		return root.Symlink(m.Source, m.Target)
+	}
 	source, err := os.Stat(m.Source)
 	if m.Type == "" && err != nil {
 		if m.Optional && errors.Is(err, fs.ErrNotExist) {

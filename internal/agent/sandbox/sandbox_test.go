@@ -53,7 +53,7 @@ func TestAProgramSeesItsOwnRoot(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	want := "1\nsand\nbin\ndev\nlib\nlib64\nproc\nrun\nsys\ntmp\nusr\nfull\nnull\npts\nrandom\nshm\ntty\nurandom\nzero\nsh\nlink stays inside\nto stderr\n"
+	want := "1\nsand\nbin\ndev\nlib\nlib64\nproc\nrun\nsys\ntmp\nusr\nfd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero\nsh\nlink stays inside\nto stderr\n"
 	if out != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out, want)
 	}

@@ -24,6 +24,17 @@ const (
 // Unpack puts an image's layers on top of each other into a directory, which must be empty. What a layer holds is checked
 // against the digest that the image's configuration has for it.
 func Unpack(ctx context.Context, img v1.Image, dir string, progress func(done int64)) error {
+	manifest, err := img.Manifest()
+	if err != nil {
+		return fmt.Errorf("%w: manifest of the image: %w", trivet.ErrInvalid, err)
+	}
+	config, err := img.ConfigName()
+	if err != nil {
+		return fmt.Errorf("configuration of the image: %w", err)
+	}
+	if want := manifest.Config.Digest; config != want {
+		return fmt.Errorf("%w: the image's configuration has the digest %s, not %s", trivet.ErrInvalid, config, want)
+	}
 	layers, err := img.Layers()
 	if err != nil {
 		return fmt.Errorf("layers of the image: %w", err)

@@ -64,22 +64,46 @@ func (r *Root) ReadFile(name string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// Dir opens a directory to work in with the ...at(2) calls, and makes it and those above it where they are missing.
+// Dir opens a directory to work in with the ...at(2) calls, and makes it and those above it where they are missing; for a
+// link that leads nowhere, where that leads.
 func (r *Root) Dir(name string, mode fs.FileMode) (*os.File, error) {
+	return r.dirAt(name, mode, maxLinks)
+}
+
+func (r *Root) dirAt(name string, mode fs.FileMode, links int) (*os.File, error) {
 	name = path.Clean("/" + name)
 	d, err := r.OpenFile(name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if !errors.Is(err, fs.ErrNotExist) || name == "/" {
 		return d, err
 	}
-	parent, err := r.Dir(path.Dir(name), mode)
+	if links == 0 {
+		return nil, &fs.PathError{Op: "mkdir", Path: name, Err: unix.ELOOP}
+	}
+	parent, err := r.dirAt(path.Dir(name), mode, links)
 	if err != nil {
 		return nil, err
 	}
 	defer parent.Close()
-	if err := unix.Mkdirat(int(parent.Fd()), path.Base(name), uint32(mode.Perm())); err != nil && !errors.Is(err, unix.EEXIST) {
+	err = unix.Mkdirat(int(parent.Fd()), path.Base(name), uint32(mode.Perm()))
+	switch {
+	case err == nil:
+		return r.OpenFile(name, unix.O_PATH|unix.O_DIRECTORY, 0)
+	case !errors.Is(err, unix.EEXIST):
 		return nil, &fs.PathError{Op: "mkdir", Path: name, Err: err}
 	}
-	return r.OpenFile(name, unix.O_PATH|unix.O_DIRECTORY, 0)
+	link, err := r.Readlink(name)
+	if err != nil {
+		return nil, err
+	}
+	return r.dirAt(follow(name, link), mode, links-1)
+}
+
+// follow is where a link at a name leads, in the terms of its own system.
+func follow(name, link string) string {
+	if path.IsAbs(link) {
+		return link
+	}
+	return path.Join(path.Dir(name), link)
 }
 
 // Readlink gives what a link holds, and "" for what is there and is none.
@@ -116,10 +140,8 @@ func (r *Root) Touch(name string) (*os.File, error) {
 			return r.create(name)
 		case err != nil:
 			return nil, err
-		case path.IsAbs(link):
-			name = link
 		default:
-			name = path.Join(path.Dir(name), link)
+			name = follow(name, link)
 		}
 	}
 	return nil, &fs.PathError{Op: "touch", Path: name, Err: unix.ELOOP}
@@ -136,6 +158,19 @@ func (r *Root) create(name string) (*os.File, error) {
 		return nil, &fs.PathError{Op: "create", Path: name, Err: err}
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Symlink makes a link to whatever name; there must be nothing of that name yet.
+func (r *Root) Symlink(to, name string) error {
+	dir, err := r.Dir(path.Dir(path.Clean("/"+name)), 0o755)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.Symlinkat(to, int(dir.Fd()), path.Base(name)); err != nil {
+		return &fs.PathError{Op: "symlink", Path: name, Err: err}
+	}
+	return nil
 }
 
 // Remove takes away a file or link; that there is none is fine.
