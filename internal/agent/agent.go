@@ -77,6 +77,8 @@ type agent struct {
 	pause   backoff
 	refused int
 
+	met sync.Once // a head has answered
+
 	mu    sync.Mutex // guards following
 	blobs []string
 }

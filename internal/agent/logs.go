@@ -22,6 +22,7 @@ const (
 // output is dropped and a mark says so.
 type logs struct {
 	door  Door
+	known chan struct{} // closed when a head has answered: until then it may not know who sends
 	wake  chan struct{} // holds one: there is something to send
 	hurry chan struct{} // holds one: somebody waits for the last piece
 
@@ -46,7 +47,7 @@ type stream struct {
 }
 
 func newLogs(door Door) *logs {
-	return &logs{door: door, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	return &logs{door: door, known: make(chan struct{}), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
 
 // open begins the log of an attempt.
@@ -97,7 +98,9 @@ func (s *stream) Close() error {
 	return nil
 }
 
-func (s *stream) isSpent() bool { return s.closed && len(s.piece)+len(s.pending)+s.dropped == 0 }
+func (s *stream) left() int { return len(s.piece) + len(s.pending) + s.dropped }
+
+func (s *stream) isSpent() bool { return s.closed && s.left() == 0 }
 
 // signal puts a token where there is none.
 func signal(c chan struct{}) {
@@ -109,6 +112,11 @@ func signal(c chan struct{}) {
 
 // ship sends until ctx ends.
 func (l *logs) ship(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-l.known:
+	}
 	var pause backoff
 	for {
 		s := l.next()
@@ -221,8 +229,14 @@ func (l *logs) forget(s *stream) {
 func (l *logs) flush(ctx context.Context) error {
 	c := make(chan struct{})
 	l.mu.Lock()
-	l.empty = append(l.empty, c)
+	isEmpty := !slices.ContainsFunc(l.streams, func(s *stream) bool { return s.left() > 0 })
+	if !isEmpty {
+		l.empty = append(l.empty, c)
+	}
 	l.mu.Unlock()
+	if isEmpty {
+		return nil
+	}
 	signal(l.hurry)
 	select {
 	case <-c:

@@ -16,6 +16,7 @@ func shipping(t *testing.T, h *head) (*logs, func()) {
 	l := newLogs(h)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
+	close(l.known)
 	go func() { defer close(ended); l.ship(ctx) }()
 	return l, func() { cancel(); <-ended }
 }
@@ -106,6 +107,27 @@ func TestFlushIsBounded(t *testing.T) {
 		defer cancel()
 		if err := l.flush(ctx); err == nil {
 			t.Error("said that all was sent")
+		}
+	})
+}
+
+// A restarted agent has logs before a head has told it who it is.
+func TestLogsWaitForTheFirstAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHead()
+		l := newLogs(h)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go l.ship(ctx)
+		l.open("w", "a", 1).Write([]byte("words"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(h.logs) > 0 {
+			t.Errorf("sent %v", h.logs)
+		}
+		close(l.known)
+		if err := l.flush(t.Context()); err != nil || h.logs["w/a/1"] != "words" {
+			t.Errorf("sent %v, error %v", h.logs, err)
 		}
 	})
 }

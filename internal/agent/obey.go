@@ -17,6 +17,7 @@ const (
 // obey does what a head's answer says.
 func (a *agent) obey(g trivet.Grant) action.Ending {
 	a.learn(g)
+	a.met.Do(func() { close(a.logs.known) })
 	if err := a.Journal.Ack(g.Epoch, g.Acked); err != nil {
 		a.Log.Error("an acknowledgement was not kept", "error", err)
 	}

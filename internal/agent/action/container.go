@@ -16,6 +16,9 @@ import (
 )
 
 func (e *Env) container(ctx context.Context, at *Attempt, s *spec.Container) (err error) {
+	if err := os.MkdirAll(e.Dir, 0o700); err != nil {
+		return err
+	}
 	work, err := os.MkdirTemp(e.Dir, "container-")
 	if err != nil {
 		return err

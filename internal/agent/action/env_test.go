@@ -16,13 +16,7 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/sandbox"
 )
-
-func TestMain(m *testing.M) {
-	sandbox.Main()
-	os.Exit(m.Run())
-}
 
 func must(t testing.TB, err error) {
 	t.Helper()

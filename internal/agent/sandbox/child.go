@@ -14,11 +14,14 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action/rootfs"
 )
 
-// Main plays the child's part if this process was started as one, and does not return then.
-func Main() {
-	if len(os.Args) == 0 || os.Args[0] != childName {
-		return
+func init() {
+	if len(os.Args) > 0 && os.Args[0] == childName {
+		child()
 	}
+}
+
+// child does not return.
+func child() {
 	unix.CloseOnExec(specFD)
 	unix.CloseOnExec(errorFD)
 	step, err := become()

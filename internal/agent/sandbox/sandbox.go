@@ -3,7 +3,7 @@
 // the program is root of the machine.
 //
 // The calling binary is started again as the namespaces' first process, prepares the mounts there and becomes the program.
-// So main, and TestMain in tests, must call [Main] before anything else.
+// This package's init plays that part: forgotten in a main, it would let an action succeed that was never done.
 package sandbox
 
 import (

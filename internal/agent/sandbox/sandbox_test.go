@@ -14,11 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) {
-	Main()
-	os.Exit(m.Run())
-}
-
 // run runs a shell script in a sandbox and gives its output.
 func run(t *testing.T, ctx context.Context, s Spec, script string) (string, error) {
 	t.Helper()
