@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -70,6 +71,35 @@ func TestPartitionTwiceIsPartitionOnce(t *testing.T) {
 			t.Errorf("a repetition lost %q, %v", got, err)
 		}
 	})
+}
+
+func TestFormat(t *testing.T) {
+	b := onLoop(t, 128<<20)
+	b.do("partition", threeParts)
+	for i, fs := range []string{"vfat", "ext4", "swap"} {
+		for range 2 {
+			b.do("format", map[string]any{"partition": i + 1, "fs": fs, "label": "LABEL"})
+		}
+		d, err := block.OpenPart(b.disk, i+1)
+		must(t, err)
+		got := block.Probe(d)
+		must(t, d.Close())
+		if got.Type != fs || got.Label != "LABEL" || !strings.Contains(strings.ReplaceAll(b.note, "-", ""), strings.ToLower(strings.ReplaceAll(got.UUID, "-", ""))) {
+			t.Errorf("%s: made %+v, note %q", fs, got, b.note)
+		}
+	}
+	node, release, err := block.Attach(b.disk, 3)
+	must(t, err)
+	defer func() { must(t, release()) }()
+	out, err := exec.Command("swaplabel", node).CombinedOutput() // another's opinion
+	if err != nil || !strings.Contains(string(out), "LABEL") {
+		t.Errorf("swaplabel (apt-get install util-linux): %v: %s", err, out)
+	}
+	if out, err := exec.Command("swapon", node).CombinedOutput(); err != nil {
+		t.Errorf("swapon: %v: %s", err, out)
+	} else if out, err := exec.Command("swapoff", node).CombinedOutput(); err != nil {
+		t.Errorf("swapoff: %v: %s", err, out)
+	}
 }
 
 func TestPartitionsThatDoNotFit(t *testing.T) {

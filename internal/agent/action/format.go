@@ -13,27 +13,44 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/sandbox"
 )
 
-func (e *Env) format(ctx context.Context, at *Attempt, s *spec.Format) (err error) {
+func (e *Env) format(ctx context.Context, at *Attempt, s *spec.Format) error {
 	path, err := e.Host.Disk(s.Disk.Disk)
 	if err != nil {
 		return err
 	}
+	id := gpt.DeriveGUID(at.Run.UID, path, strconv.Itoa(s.Partition), "fs")
+	if s.FS == "swap" {
+		err = formatSwap(path, s, id)
+	} else {
+		err = e.mkfs(ctx, at, path, s, id)
+	}
+	if err == nil {
+		at.Note(fmt.Sprintf("%s on partition %d of %s, UUID %s", s.FS, s.Partition, path, id))
+	}
+	return err
+}
+
+func formatSwap(path string, s *spec.Format, id gpt.GUID) (err error) {
+	d, err := block.OpenPart(path, s.Partition)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return makeSwap(d, id, s.Label)
+}
+
+func (e *Env) mkfs(ctx context.Context, at *Attempt, path string, s *spec.Format, id gpt.GUID) (err error) {
 	node, release, err := block.Attach(path, s.Partition)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	args := mkfs(s, gpt.DeriveGUID(at.Run.UID, path, strconv.Itoa(s.Partition), "fs"))
-	args = append(append(args, s.Options...), node)
-	err = e.run(ctx, at, trivet.FaultMachine, sandbox.Spec{Args: args})
-	if err == nil {
-		at.Note(fmt.Sprintf("%s on partition %d of %s", s.FS, s.Partition, path))
-	}
-	return err
+	args := append(append(mkfsArgs(s, id), s.Options...), node)
+	return e.run(ctx, at, trivet.FaultMachine, sandbox.Spec{Args: args})
 }
 
-// mkfs is the program that makes a file system, and its arguments.
-func mkfs(s *spec.Format, id gpt.GUID) []string {
+// mkfsArgs is the program that makes a file system, and its arguments.
+func mkfsArgs(s *spec.Format, id gpt.GUID) []string {
 	switch s.FS {
 	case "vfat":
 		args := []string{"mkfs.vfat", "-F", "32", "-i", id.String()[:8]}
@@ -43,8 +60,6 @@ func mkfs(s *spec.Format, id gpt.GUID) []string {
 		return args
 	case "xfs":
 		return label([]string{"mkfs.xfs", "-f", "-q", "-m", "uuid=" + id.String()}, s.Label)
-	case "swap":
-		return label([]string{"mkswap", "-f", "-U", id.String()}, s.Label)
 	}
 	return label([]string{"mkfs.ext4", "-F", "-q", "-U", id.String()}, s.Label)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -66,6 +67,15 @@ func DeriveGUID(words ...string) GUID {
 	g[7] = g[7]&0x0f | 0x40 // version 4, in the third field's high byte
 	g[8] = g[8]&0x3f | 0x80 // variant of RFC 9562
 	return g
+}
+
+// BigEndian gives the bytes in the order that they are written in, which is how everybody but GPT stores them.
+func (g GUID) BigEndian() []byte {
+	b := slices.Clone(g[:])
+	slices.Reverse(b[0:4])
+	slices.Reverse(b[4:6])
+	slices.Reverse(b[6:8])
+	return b
 }
 
 // String writes it as Linux does.

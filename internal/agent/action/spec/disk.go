@@ -136,7 +136,7 @@ type Format struct {
 	FS string `with:"fs"`
 	// Label: at most 16 bytes for ext4 and swap, 12 for xfs, 11 for vfat.
 	Label string `with:"label"`
-	// Options are added to the arguments of the mkfs program.
+	// Options are added to the arguments of the mkfs program; swap takes none.
 	Options []string `with:"options"`
 }
 
@@ -151,6 +151,9 @@ func (f *Format) check(p *problems) {
 		return
 	}
 	p.bytes("label", f.Label, limit)
+	if f.FS == "swap" && len(f.Options) > 0 {
+		p.add("options", "are for the program of another file system; swap is made without one")
+	}
 	if strings.HasPrefix(f.Label, "-") || strings.ContainsAny(f.Label, "\n\x00") {
 		p.add("label", "%q begins with '-' or holds a line break", f.Label)
 	}
