@@ -1,0 +1,95 @@
+package netboot
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// serveBlob is GET /blob/{digest}.
+func (d *Door) serveBlob(w http.ResponseWriter, r *http.Request) { d.Blobs.ServeHTTP(pace(w), r) }
+
+// serveKernel is GET /boot/kernel/{mac}/{digest}: the blob of that digest.
+func (d *Door) serveKernel(w http.ResponseWriter, r *http.Request) {
+	d.Blobs.ServeHTTP(pace(w), asBlob(r))
+}
+
+// serveInitrd is GET /boot/initrd/{mac}/{digest}. It is the last that a script fetches, so a machine that has got all of
+// it has passed the step.
+func (d *Door) serveInitrd(w http.ResponseWriter, r *http.Request) {
+	p := pace(w)
+	d.Blobs.ServeHTTP(p, asBlob(r))
+	mac, err := trivet.CanonicalMAC(r.PathValue("mac"))
+	if err == nil && r.Method == http.MethodGet && p.well() {
+		d.seen(d.host(mac), trivet.StepKernel)
+	}
+}
+
+func asBlob(r *http.Request) *http.Request {
+	blob := r.Clone(r.Context())
+	blob.URL = &url.URL{Path: "/blob/" + r.PathValue("digest")}
+	return blob
+}
+
+// A file may take its time, as long as it goes on: each slice of it within sliceTime.
+const (
+	sliceBytes = 4 << 20
+	sliceTime  = time.Minute
+)
+
+// paced bounds how slow a reader may be, and notes how an answer went. It hands files on as they are, so that the kernel
+// sends them without a copy.
+type paced struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	status  int // 0 means 200
+	failed  bool
+}
+
+func pace(w http.ResponseWriter) *paced {
+	return &paced{ResponseWriter: w, control: http.NewResponseController(w)}
+}
+
+// well says whether the answer was what was asked for, to its end.
+func (p *paced) well() bool { return !p.failed && p.status < http.StatusMultipleChoices }
+
+func (p *paced) more() { _ = p.control.SetWriteDeadline(time.Now().Add(sliceTime)) }
+
+func (p *paced) WriteHeader(status int) {
+	p.status = status
+	p.ResponseWriter.WriteHeader(status)
+}
+
+func (p *paced) Write(b []byte) (int, error) {
+	p.more()
+	n, err := p.ResponseWriter.Write(b)
+	p.failed = p.failed || err != nil
+	return n, err
+}
+
+// ReadFrom sends slice after slice. net/http uses sendfile(2) for a file in one LimitedReader, not in two.
+func (p *paced) ReadFrom(r io.Reader) (sent int64, err error) {
+	whole, ok := r.(*io.LimitedReader)
+	if !ok {
+		whole = &io.LimitedReader{R: r, N: 1<<63 - 1}
+	}
+	for whole.N > 0 && err == nil {
+		p.more()
+		slice := &io.LimitedReader{R: whole.R, N: min(whole.N, sliceBytes)}
+		asked := slice.N
+		var n int64
+		n, err = io.Copy(p.ResponseWriter, slice)
+		sent, whole.N = sent+n, whole.N-n
+		if n < asked {
+			break // the end of the file, or an error
+		}
+	}
+	p.failed = p.failed || err != nil
+	return sent, err
+}
+
+// Unwrap is for [http.ResponseController].
+func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }

@@ -1,0 +1,256 @@
+package netboot_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/dhcp"
+	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/netboot"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+const (
+	knownMAC   = "52:54:00:00:00:01"
+	fixedMAC   = "52:54:00:00:00:02"
+	strangeMAC = "52:54:00:00:00:99"
+)
+
+var head = netip.MustParseAddr("10.0.0.1")
+
+// rig is a door over a real store, with a network, a machine m1 without and a machine m2 with a fixed address.
+type rig struct {
+	*fleet.Tables
+	*netboot.Door
+	keys   *auth.Keys
+	member *cluster.Member
+
+	mu sync.Mutex
+	// guards following
+	seen   []string
+	homed  []auth.BootToken
+	refuse error
+	told   chan struct{} // one for each sighting or phone-home
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r := &rig{told: make(chan struct{}, 1000)}
+	var err error
+	if r.member, err = cluster.Start(ctx, cluster.Config{Dir: t.TempDir(), Name: "head0"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.member.Close)
+	r.Tables = tables(store.New(r.member.Client(), store.Options{}))
+	must(t, r.Store.Start(ctx))
+	t.Cleanup(r.Store.Close)
+	if r.keys, err = auth.Init(t.TempDir()+"/keys", "test"); err != nil {
+		t.Fatal(err)
+	}
+	r.write(t, func(tx *store.Tx) error {
+		return errors.Join(
+			r.Networks.In(tx).Create(lan()),
+			r.Machines.In(tx).Create(machine("m1", trivet.NIC{MAC: knownMAC})),
+			r.Machines.In(tx).Create(machine("m2", trivet.NIC{MAC: fixedMAC, Address: netip.MustParseAddr("10.0.0.20")})),
+		)
+	})
+	r.open(t, netboot.Config{})
+	return r
+}
+
+// open makes the door and runs it until the test ends.
+func (r *rig) open(t testing.TB, c netboot.Config) {
+	t.Helper()
+	c.Tables, c.Keys, c.CA, c.Head, c.Port = r.Tables, r.keys, "sha256:ca", "head0", 8080
+	c.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	c.Seen = func(_ context.Context, machine, step string, _ int64) error { return r.note(machine + " " + step) }
+	c.PhoneHome = func(_ context.Context, token auth.BootToken) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.homed = append(r.homed, token)
+		return r.refuse
+	}
+	if c.Blobs == nil {
+		c.Blobs = http.NotFoundHandler()
+	}
+	door, err := netboot.New(c)
+	must(t, err)
+	r.Door = door
+	ctx, stop := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := door.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { stop(); ended.Wait() })
+}
+
+func (r *rig) note(what string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, what)
+	r.told <- struct{}{}
+	return r.refuse
+}
+
+// sightings waits for n of them and gives all so far.
+func (r *rig) sightings(t testing.TB, n int) []string {
+	t.Helper()
+	for range n {
+		select {
+		case <-r.told:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no sighting more; so far %q", r.seen)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.seen)
+}
+
+func (r *rig) write(t testing.TB, do func(tx *store.Tx) error) {
+	t.Helper()
+	_, err := r.Store.Update(t.Context(), do)
+	must(t, err)
+}
+
+// address waits until an address's record is as it should be.
+func (r *rig) address(t testing.TB, name string, ok func(*trivet.Address) bool) *trivet.Address {
+	t.Helper()
+	w, err := r.Store.Watch(0, "Address")
+	must(t, err)
+	defer w.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		if a, err := r.Addresses.Get(name); err == nil && ok(a) {
+			return a
+		}
+		if _, err := w.Next(ctx); err != nil {
+			a, getErr := r.Addresses.Get(name)
+			t.Fatalf("address %s is %+v (%v); %v", name, a, getErr, err)
+		}
+	}
+}
+
+// tables are those that netboot reads.
+func tables(s *store.Store) *fleet.Tables {
+	return &fleet.Tables{
+		Store: s,
+		Machines: store.NewTable(s,
+			store.Index[trivet.Machine]{Name: fleet.ByMAC, Keys: func(m *trivet.Machine) []string {
+				var macs []string
+				for _, nic := range m.Spec.NICs {
+					macs = append(macs, nic.MAC)
+				}
+				return macs
+			}},
+			store.Index[trivet.Machine]{Name: netboot.ByAddress, Keys: netboot.FixedAddresses}),
+		Workflows: store.NewTable[trivet.Workflow](s),
+		Networks:  store.NewTable[trivet.Network](s),
+		Addresses: store.NewTable(s, store.Index[trivet.Address]{Name: fleet.ByMAC,
+			Keys: func(a *trivet.Address) []string { return []string{a.Spec.MAC} }}),
+		Platforms: store.NewTable[trivet.Platform](s),
+		Sites:     store.NewTable[trivet.Site](s),
+		Heads:     store.NewTable[trivet.Head](s),
+	}
+}
+
+func lan() *trivet.Network {
+	return &trivet.Network{Meta: trivet.Meta{Name: "lan"}, Spec: trivet.NetworkSpec{
+		CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.254"),
+		DNS: []netip.Addr{netip.MustParseAddr("10.0.0.53")}, NTP: []netip.Addr{netip.MustParseAddr("10.0.0.123")},
+		Domain: "example.org", MTU: 1400, Lease: trivet.Duration(time.Hour),
+		Ranges: []trivet.Range{span("10.0.0.100", "10.0.0.149", "known"), span("10.0.0.150", "10.0.0.199", "discovery")},
+	}}
+}
+
+func span(from, to, use string) trivet.Range {
+	return trivet.Range{From: netip.MustParseAddr(from), To: netip.MustParseAddr(to), Use: use}
+}
+
+func machine(name string, nics ...trivet.NIC) *trivet.Machine {
+	return &trivet.Machine{Meta: trivet.Meta{Name: name}, Spec: trivet.MachineSpec{NICs: nics},
+		Status: trivet.MachineStatus{State: trivet.MachineAvailable}}
+}
+
+// packet is a client's message as it came in by a head's interface.
+func packet(t testing.TB, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) *dhcp.Request {
+	t.Helper()
+	hw, err := net.ParseMAC(mac)
+	must(t, err)
+	p, err := dhcpv4.New(append([]dhcpv4.Modifier{dhcpv4.WithHwAddr(hw), dhcpv4.WithMessageType(kind)}, how...)...)
+	must(t, err)
+	r, err := dhcp.ParseRequest(p.ToBytes())
+	must(t, err)
+	r.Local, r.Port, r.Interface, r.Received = head, dhcp.ServerPort, "eth0", time.Now()
+	r.From = netip.MustParseAddrPort("0.0.0.0:68")
+	return r
+}
+
+func option(code uint8, value string) dhcpv4.Modifier {
+	return dhcpv4.WithOption(dhcpv4.OptGeneric(dhcpv4.GenericOptionCode(code), []byte(value)))
+}
+
+func addrOption(code uint8, a netip.Addr) dhcpv4.Modifier { return option(code, string(a.AsSlice())) }
+
+// Clients, as their packets tell.
+var (
+	biosPXE  = []dhcpv4.Modifier{option(60, "PXEClient:Arch:00000:UNDI:002001"), option(93, "\x00\x00")}
+	uefiPXE  = []dhcpv4.Modifier{option(60, "PXEClient:Arch:00007:UNDI:003016"), option(93, "\x00\x07")}
+	uefiHTTP = []dhcpv4.Modifier{option(60, "HTTPClient:Arch:00016:UNDI:003001"), option(93, "\x00\x10")}
+	ipxe     = []dhcpv4.Modifier{option(60, "PXEClient:Arch:00007:UNDI:003010"), option(93, "\x00\x07"),
+		option(77, "iPXE"), option(175, "\x13\x01\x01\xeb\x03\x01\x10\x00")}
+	system []dhcpv4.Modifier
+)
+
+func with(base []dhcpv4.Modifier, more ...dhcpv4.Modifier) []dhcpv4.Modifier {
+	return slices.Concat(base, more)
+}
+
+// dora gets an address as a client does, by two packets.
+func (r *rig) dora(t testing.TB, mac string, how ...dhcpv4.Modifier) *dhcp.Reply {
+	t.Helper()
+	offer := r.ServeDHCP(t.Context(), packet(t, dhcp.Discover, mac, how...))
+	if offer == nil {
+		t.Fatalf("no offer to %s", mac)
+	}
+	return r.take(t, mac, offer, how...)
+}
+
+// take asks for what was offered.
+func (r *rig) take(t testing.TB, mac string, offer *dhcp.Reply, how ...dhcpv4.Modifier) *dhcp.Reply {
+	t.Helper()
+	return r.ServeDHCP(t.Context(), packet(t, dhcp.Ask, mac, with(how, addrOption(50, offer.Address), addrOption(54, offer.Server))...))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}

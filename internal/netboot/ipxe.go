@@ -1,0 +1,94 @@
+package netboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/boot"
+	"github.com/trivet-project/trivet/internal/tftp"
+)
+
+// DefaultIPXEDir is where Debian's package ipxe has its programs.
+const DefaultIPXEDir = "/usr/lib/ipxe"
+
+// programs are the iPXE programs to serve, by the name that machines ask for. Only these names are looked up, so a name
+// from the network never becomes part of a path. Debian's folder holds links that lead out of it; they are followed.
+type programs map[string]string
+
+// findPrograms looks which of them a folder has. That none boots x86 machines is an error that says what to install.
+func findPrograms(dir string) (programs, error) {
+	found := programs{}
+	for _, name := range boot.Files {
+		path, err := filepath.EvalSymlinks(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("iPXE program %s: %w", name, err)
+		}
+		found[name] = path
+	}
+	for _, arch := range []boot.Arch{boot.BIOS, boot.UEFIx64} {
+		if found[arch.File()] == "" {
+			return nil, &trivet.Error{
+				Op:   "find iPXE's programs",
+				Err:  fmt.Errorf("%w: %s", trivet.ErrNotFound, filepath.Join(dir, arch.File())),
+				Hint: "apt-get install ipxe, or name the folder that has them",
+			}
+		}
+	}
+	return found, nil
+}
+
+// open opens a program by the name that a machine sent.
+func (p programs) open(name string) (*os.File, int64, error) {
+	path, ok := p[strings.TrimLeft(name, "/")]
+	if !ok {
+		return nil, 0, fmt.Errorf("boot file %q: %w", name, trivet.ErrNotFound)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("boot file %q: %w", name, err)
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, 0, errors.Join(fmt.Errorf("boot file %q: %w", name, trivet.ErrNotFound), err, f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// OpenTFTP is the Open of a [tftp.Server].
+func (d *Door) OpenTFTP(_ context.Context, name string, _ netip.AddrPort) (tftp.File, int64, error) {
+	f, size, err := d.programs.open(name)
+	if err != nil {
+		return nil, 0, err // not f: a nil *os.File in an interface is not nil
+	}
+	return f, size, nil
+}
+
+// serveProgram is GET /ipxe/{file}, for HTTP boot.
+func (d *Door) serveProgram(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	f, _, err := d.programs.open(name)
+	if err != nil {
+		d.fail(w, r, err)
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		d.fail(w, r, err)
+		return
+	}
+	// UEFI goes by the type or by the name's ending (UEFI 2.10 section 24.7.3).
+	w.Header().Set("Content-Type", "application/efi")
+	http.ServeContent(w, r, "", info.ModTime(), f)
+}

@@ -1,0 +1,89 @@
+// Package netboot is what machines talk to while they boot: DHCP, TFTP, the plain HTTP door with boot scripts, kernels and
+// metadata. It answers from this head's local copy of the store, so it goes on without a quorum; the rules are in
+// internal/boot and internal/ipam.
+//
+// A packet becomes facts (lookup.go), the rules decide, and the decision becomes an answer (dhcp.go, reply.go; script.go).
+// Only an address that nobody has yet is written before it is acknowledged (lease.go). What packets show of a boot is
+// written later (sightings.go), and never holds one up.
+package netboot
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/fleet"
+)
+
+// Config of a Door. Tables, Keys, Blobs, Seen and PhoneHome must be set.
+type Config struct {
+	*fleet.Tables
+	// Head is this head's name: of all heads' URLs, its own come first.
+	Head string
+	// Keys sign boot tokens; CA is the pin that agents know the heads by.
+	Keys *auth.Keys
+	CA   string
+	// Blobs serves GET /blob/{digest}; kernels and initramfs are such requests to it.
+	Blobs http.Handler
+	// Port is the HTTP door's, for the URLs that DHCP gives out.
+	Port uint16
+	// IPXEDir has iPXE's programs; empty means DefaultIPXEDir.
+	IPXEDir string
+	// Seen writes down that a machine reached a boot step.
+	Seen Seen
+	// PhoneHome writes down that a machine's installed system is up. The token is proven.
+	PhoneHome func(ctx context.Context, token auth.BootToken) error
+
+	Logger   *slog.Logger          // nothing is logged if nil
+	Registry prometheus.Registerer // nothing is counted if nil
+}
+
+// Door answers machines. Its methods ServeDHCP, OpenTFTP and ServeHTTP are for the servers that the caller runs; Run does
+// what they leave for later.
+type Door struct {
+	Config
+	log       *slog.Logger
+	now       func() time.Time
+	programs  programs
+	networks  networks
+	offers    *offers
+	sightings *queue[sighting]
+	keepings  *queue[keeping]
+	metrics   *metrics
+	mux       *http.ServeMux
+}
+
+// New makes a door. It fails with [trivet.ErrNotFound] where iPXE's programs are missing.
+func New(c Config) (*Door, error) {
+	if c.IPXEDir == "" {
+		c.IPXEDir = DefaultIPXEDir
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	programs, err := findPrograms(c.IPXEDir)
+	if err != nil {
+		return nil, fmt.Errorf("netboot: %w", err)
+	}
+	d := &Door{Config: c, log: c.Logger, now: time.Now, programs: programs, offers: newOffers(), metrics: newMetrics(c.Registry)}
+	d.networks.tables = c.Tables
+	d.sightings = newQueue("a sighting", d.writeSighting, c.Logger, d.metrics.lost.WithLabelValues("sighting"))
+	d.keepings = newQueue("a machine's address", d.writeKeeping, c.Logger, d.metrics.lost.WithLabelValues("address"))
+	d.mux = d.routes()
+	return d, nil
+}
+
+// Run writes what packets left to write until ctx ends.
+func (d *Door) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.sightings.run(ctx) })
+	g.Go(func() error { return d.keepings.run(ctx) })
+	return g.Wait()
+}
