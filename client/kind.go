@@ -17,12 +17,22 @@ import (
 
 // Kind reads and writes the records of one kind. [Of] gives the same with the kind's own type.
 type Kind struct {
-	c    *Client
-	Info trivet.KindInfo
+	Info   trivet.KindInfo
+	c      *Client
+	dryRun bool
 }
 
 // Kind gives a kind's records.
-func (c *Client) Kind(info trivet.KindInfo) Kind { return Kind{c, info} }
+func (c *Client) Kind(info trivet.KindInfo) Kind { return Kind{Info: info, c: c} }
+
+// Client gives the client whose records these are.
+func (k Kind) Client() *Client { return k.c }
+
+// DryRun gives the same records, but the heads only check what is written and answer as if it had been.
+func (k Kind) DryRun(on bool) Kind {
+	k.dryRun = on
+	return k
+}
 
 // ListOptions choose records. Both selectors are lists of "key=value" and "key!=value" with commas between.
 type ListOptions struct {
@@ -123,7 +133,7 @@ func (k Kind) Create(ctx context.Context, r trivet.Record) (trivet.Record, error
 // CreateRaw is Create with the record's JSON.
 func (k Kind) CreateRaw(ctx context.Context, name string, body []byte) (trivet.Record, error) {
 	uid := NewUID()
-	cl := call{method: http.MethodPost, path: k.path(""), body: body, header: http.Header{wire.IdempotencyKey: {uid}}}
+	cl := call{method: http.MethodPost, path: k.path(""), query: k.query(), body: body, header: http.Header{wire.IdempotencyKey: {uid}}}
 	var data json.RawMessage
 	inDoubt, err := k.c.json(ctx, cl, &data)
 	if err == nil {
@@ -169,6 +179,7 @@ func (k Kind) Patch(ctx context.Context, name string, patch []byte, revision int
 }
 
 func (k Kind) write(ctx context.Context, cl call) (trivet.Record, error) {
+	cl.query = k.query()
 	var data json.RawMessage
 	if _, err := k.c.json(ctx, cl, &data); err != nil {
 		return nil, err
@@ -176,12 +187,19 @@ func (k Kind) write(ctx context.Context, cl call) (trivet.Record, error) {
 	return k.decode(data)
 }
 
+func (k Kind) query() url.Values {
+	if k.dryRun {
+		return url.Values{"dryRun": {"1"}}
+	}
+	return nil
+}
+
 // Delete removes a record.
 func (k Kind) Delete(ctx context.Context, name string) error {
 	if err := trivet.ValidateName(name); err != nil {
 		return err
 	}
-	inDoubt, err := k.c.json(ctx, call{method: http.MethodDelete, path: k.path(name)}, nil)
+	inDoubt, err := k.c.json(ctx, call{method: http.MethodDelete, path: k.path(name), query: k.query()}, nil)
 	if inDoubt && errors.Is(err, trivet.ErrNotFound) {
 		return nil // an earlier try removed it and its answer was lost
 	}

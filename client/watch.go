@@ -207,7 +207,7 @@ func (w *watch) put(f wire.Frame) error {
 	if err != nil {
 		return nil
 	}
-	r, err := Kind{w.c, info}.decode(f.Data)
+	r, err := w.c.Kind(info).decode(f.Data)
 	if err != nil {
 		return err
 	}

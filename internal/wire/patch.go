@@ -89,3 +89,10 @@ func diff(from, to map[string]any) map[string]any {
 	}
 	return patch
 }
+
+// Equal says whether two JSON documents have the same value.
+func Equal(a, b []byte) bool {
+	x, errX := Parse(a)
+	y, errY := Parse(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}

@@ -3,6 +3,8 @@ package wire
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/trivet-project/trivet"
 )
 
 // MaxBody bounds a request that writes one record, in bytes.
@@ -57,7 +59,13 @@ type IssuedToken struct {
 	Token string `json:"token"`
 }
 
-// LogPiece is a part of what one try of one action wrote. Logs are sent as one JSON object a line.
+// Quarantine says why a machine is kept out of placement.
+type Quarantine struct {
+	Reason string `json:"reason"`
+}
+
+// LogPiece is a part of what one try of one action wrote. Logs are sent as one JSON object a line;
+// one without an action is the end, so that a broken connection is not taken for it.
 type LogPiece struct {
 	Action string `json:"action"`
 	Try    int    `json:"try"`
@@ -85,4 +93,12 @@ const (
 type Gone struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
+}
+
+// Upload is content that comes in over several connections. It lives at one head.
+type Upload struct {
+	ID     string `json:"id,omitempty"`
+	Offset int64  `json:"offset"`
+	// Blob is set where the announced content is there already and nothing needs to be sent.
+	Blob *trivet.BlobRef `json:"blob,omitempty"`
 }

@@ -164,7 +164,7 @@ func (c *checker) check(path string, v any, t reflect.Type) {
 // want gives v if it has the wanted form, and says so if not.
 func (c *checker) want(path string, v any, form string) any {
 	if got := formOf(v); got != form {
-		c.add(path, "must be %s, not %s", form, got)
+		c.add(path, "must be %s, not %s%s", form, got, quoteHint(form, v))
 		return nil
 	}
 	return v
@@ -211,66 +211,23 @@ func (c *checker) object(path string, v any, t reflect.Type) {
 	if !ok {
 		return
 	}
-	types := map[string]reflect.Type{}
-	properties(t, types)
+	known := Properties(t)
 	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if at, ok := types[key]; ok {
-			c.check(Join(path, key), object[key], at)
+		if field, ok := known[key]; ok {
+			c.check(Join(path, key), object[key], field.Type)
 			continue
 		}
-		c.add(Join(path, key), "is not known%s", suggest(key, types))
+		c.add(Join(path, key), "is not known%s", Suggest(key, known))
 	}
 }
 
-// properties gives the JSON properties of a struct, those of embedded structs among them.
-func properties(t reflect.Type, into map[string]reflect.Type) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case f.Anonymous && name == "":
-			properties(f.Type, into)
-		case f.IsExported() && name != "-" && name != "":
-			into[name] = f.Type
+// quoteHint helps who wrote YAML and got a number or a truth for a text.
+func quoteHint(form string, v any) string {
+	switch v.(type) {
+	case json.Number, bool:
+		if form == "a text" {
+			return "; put it in quotes"
 		}
 	}
-}
-
-// suggest names the known property that a person may have meant.
-func suggest[V any](key string, known map[string]V) string {
-	names := slices.Sorted(maps.Keys(known))
-	best, least := "", 3
-	for _, name := range names {
-		if d := distance(strings.ToLower(key), strings.ToLower(name)); d < least {
-			best, least = name, d
-		}
-	}
-	if best != "" {
-		return "; did you mean " + best + "?"
-	}
-	return "; there are " + strings.Join(names, ", ")
-}
-
-// distance is how many letters must be added, taken away or changed to make b of a.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }

@@ -16,18 +16,18 @@ func TestDecodeStrict(t *testing.T) {
 {"name":"t","spec":{"actions":[{"name":"a","use":"noop","timeout":"5m","with":{"any":[1,{"x":null}]}}]}} =>
 {"name":"t","spec":{"action":[]}} => spec.action is not known; did you mean actions?
 {"name":"t","Spec":{}} => Spec is not known; did you mean spec?
-{"name":"t","spec":{"actions":[{"name":"a"},{"name":"b","timeout":5}]}} => spec.actions[1].timeout must be a text, not a number
+{"name":"t","spec":{"actions":[{"name":"a"},{"name":"b","timeout":5}]}} => spec.actions[1].timeout must be a text, not a number; put it in quotes
 {"name":"t","spec":{"actions":[{"timeout":"5 minutes"}]}} => spec.actions[0].timeout "5 minutes" is not a duration; write 30s, 5m or 1h30m
 {"name":"t","spec":{"actions":[{"retries":1.5}]}} => spec.actions[0].retries 1.5 must be a whole number that fits
 {"name":"t","spec":{"actions":[{"retries":99999999999999999999}]}} => spec.actions[0].retries 99999999999999999999 must be a whole number that fits
 {"name":"t","spec":{"actions":{}}} => spec.actions must be a list, not an object
-{"name":"t","labels":{"a":1}} => labels.a must be a text, not a number
+{"name":"t","labels":{"a":1}} => labels.a must be a text, not a number; put it in quotes
 {"name":"t","created":"yesterday"} => created time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006"
 {"name":"t","name":"u"} => name stands twice
 {"name":"t"} {"name":"u"} => invalid: more than one JSON value
 {"name":"t" => invalid: not JSON, at byte 11: unexpected EOF
 [] => record must be an object, not a list
-{"zzzzz":1,"name":2} => name must be a text, not a number|zzzzz is not known; there are created, generation, kind, labels, name, revision, spec, uid`
+{"zzzzz":1,"name":2} => name must be a text, not a number; put it in quotes|zzzzz is not known; there are created, generation, kind, labels, name, revision, spec, uid`
 	for line := range strings.Lines(strings.TrimSpace(table)) {
 		in, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " =>")
 		want = strings.ReplaceAll(strings.TrimSpace(want), "|", "\n")

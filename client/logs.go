@@ -1,0 +1,119 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// LogPiece is a part of what one try of one action wrote.
+type LogPiece = wire.LogPiece
+
+// LogOptions choose what to read of a workflow's logs.
+type LogOptions struct {
+	Action string // empty: all
+	// Follow goes on until the workflow has ended.
+	Follow bool
+}
+
+// maxLogLine bounds one piece as JSON, in bytes.
+const maxLogLine = 1 << 20
+
+// Logs reads what the actions of a workflow wrote, in order. A connection that breaks is made anew, and what was told
+// already is left out.
+func (c *Client) Logs(ctx context.Context, workflow string, o LogOptions) iter.Seq2[LogPiece, error] {
+	return func(yield func(LogPiece, error) bool) {
+		if err := trivet.ValidateName(workflow); err != nil {
+			yield(LogPiece{}, err)
+			return
+		}
+		l := &logReader{c: c, path: "/v1/workflows/" + url.PathEscape(workflow) + "/logs", query: url.Values{}, told: map[logPart]int64{}, yield: yield}
+		if o.Action != "" {
+			l.query.Set("action", o.Action)
+		}
+		if o.Follow {
+			l.query.Set("follow", "1")
+		}
+		if err := l.run(ctx); err != nil && !errors.Is(err, errStopped) {
+			yield(LogPiece{}, fmt.Errorf("logs of %s: %w", workflow, err))
+		}
+	}
+}
+
+type logPart struct {
+	action string
+	try    int
+}
+
+type logReader struct {
+	c     *Client
+	path  string
+	query url.Values
+	told  map[logPart]int64 // up to which offset
+	yield func(LogPiece, error) bool
+}
+
+func (l *logReader) run(ctx context.Context) error {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		resp, _, err := l.c.send(ctx, call{method: http.MethodGet, path: l.path, query: l.query, timeout: -1})
+		if err != nil {
+			return err
+		}
+		err = l.read(resp.Body)
+		resp.Body.Close()
+		if err == nil || errors.Is(err, errStopped) || ctx.Err() != nil {
+			return err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// read tells the pieces of one connection. Only an end that the head has written is the end.
+func (l *logReader) read(body io.Reader) error {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, maxLogLine)
+	for lines.Scan() {
+		var p LogPiece
+		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
+			return err
+		}
+		if p.Action == "" {
+			return nil // the end
+		}
+		if l.leaveOut(&p) {
+			continue
+		}
+		l.told[logPart{p.Action, p.Try}] = p.Next
+		if !l.yield(p, nil) {
+			return errStopped
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// leaveOut takes what was told already off a piece, and says whether nothing is left of it.
+func (l *logReader) leaveOut(p *LogPiece) bool {
+	told := l.told[logPart{p.Action, p.Try}]
+	if p.Next <= told {
+		return true
+	}
+	if p.Offset < told && p.Next-p.Offset == int64(len(p.Text)) { // else it has holes: better told twice than not at all
+		p.Text, p.Offset = p.Text[told-p.Offset:], told
+	}
+	return p.Text == ""
+}

@@ -1,0 +1,74 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// Whoami is who a token belongs to.
+type Whoami = wire.Whoami
+
+// Version is what a head says of itself.
+type Version = wire.Version
+
+// Whoami says who this client's token belongs to.
+func (c *Client) Whoami(ctx context.Context) (w Whoami, err error) {
+	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/whoami"}, &w)
+	return w, err
+}
+
+// Version says what the head runs that answers first.
+func (c *Client) Version(ctx context.Context) (v Version, err error) {
+	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/version"}, &v)
+	return v, err
+}
+
+// IssueToken makes an API token of an account; zero expires means never. It is shown this once. Where the answer is lost
+// it fails with ErrUnknown; the token that may have been made is of no use to anybody.
+func (c *Client) IssueToken(ctx context.Context, account string, expires time.Time) (token string, err error) {
+	body, err := json.Marshal(wire.IssueToken{Account: account, Expires: expires})
+	if err != nil {
+		return "", err
+	}
+	var issued wire.IssuedToken
+	_, err = c.json(ctx, call{method: http.MethodPost, path: "/v1/tokens/issue", body: body, once: true}, &issued)
+	return issued.Token, err
+}
+
+// Accept makes a discovered or quarantined machine available.
+func (c *Client) Accept(ctx context.Context, machine string) error {
+	return c.machineVerb(ctx, machine, "accept", nil)
+}
+
+// Quarantine keeps a machine out of placement, for a reason. A run on it is cancelled.
+func (c *Client) Quarantine(ctx context.Context, machine, reason string) error {
+	body, err := json.Marshal(wire.Quarantine{Reason: reason})
+	if err != nil {
+		return err
+	}
+	return c.machineVerb(ctx, machine, "quarantine", body)
+}
+
+func (c *Client) machineVerb(ctx context.Context, machine, verb string, body []byte) error {
+	if err := trivet.ValidateName(machine); err != nil {
+		return err
+	}
+	_, err := c.json(ctx, call{method: http.MethodPost, path: fmt.Sprintf("/v1/machines/%s/%s", url.PathEscape(machine), verb), body: body}, nil)
+	return err
+}
+
+// Progress says how far the running action of a machine was when its agent last told; nil when it told nothing.
+func (c *Client) Progress(ctx context.Context, machine string) (p *trivet.Progress, err error) {
+	if err := trivet.ValidateName(machine); err != nil {
+		return nil, err
+	}
+	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/machines/" + url.PathEscape(machine) + "/progress"}, &p)
+	return p, err
+}

@@ -1,0 +1,53 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// answer writes a value as JSON.
+func answer(w http.ResponseWriter, status int, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(append(data, '\n')) // a client that is gone needs no answer
+	return nil
+}
+
+// fail writes an error as a Problem. After the answer has begun nothing can be said any more.
+func fail(w http.ResponseWriter, r *http.Request, err error) int {
+	status, p := wire.NewProblem(err)
+	p.RequestID = requestID(r.Context())
+	switch status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="trivet"`)
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
+	if answer(w, status, p) != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+	return status
+}
+
+// readBody reads a request's body of at most limit bytes.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var over *http.MaxBytesError
+	if errors.As(err, &over) {
+		return nil, fmt.Errorf("request: %w: over %d bytes", trivet.ErrTooLarge, limit)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("request: %w: cut off: %w", trivet.ErrInvalid, err)
+	}
+	return data, nil
+}

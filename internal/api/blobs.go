@@ -1,0 +1,201 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// blobRoutes serve content. It comes in by one stream, or by an upload: begun, appended to over any number of connections,
+// finished. An upload is at one head only.
+func (h *Handler) blobRoutes() {
+	ref, upload := reflect.TypeFor[trivet.BlobRef](), reflect.TypeFor[wire.Upload]()
+	write := route{verb: auth.Write, kind: "Image"}
+	read := route{verb: auth.Read, kind: "Image"}
+	add := func(rt route, method, path, summary string, serve func(http.ResponseWriter, *http.Request, *caller) error) {
+		rt.method, rt.path, rt.summary, rt.serve = method, path, summary, serve
+		h.add(rt)
+	}
+	read.out = reflect.TypeFor[[]trivet.BlobRef]()
+	add(read, "GET", "/v1/blobs", "List the blobs of this head", h.listBlobs)
+	read.out, read.outputs = reflect.TypeFor[string](), "application/octet-stream"
+	add(read, "GET", "/v1/blobs/{digest}", "Read a blob, with ranges", h.getBlob)
+	write.out, write.in, write.media, write.status = ref, reflect.TypeFor[string](), "application/octet-stream", http.StatusCreated
+	write.query = []string{"digest: what the content must be, sha256:..."}
+	add(write, "POST", "/v1/blobs", "Store a blob in one stream", h.putBlob)
+	write.query, write.out, write.in, write.media = nil, upload, ref, ""
+	add(write, "POST", "/v1/uploads", "Begin an upload, announcing what is known of it", h.beginUpload)
+	write.in, write.status = nil, 0
+	add(write, "GET", "/v1/uploads/{id}", "How far an upload is", h.askUpload)
+	write.in, write.media, write.query = reflect.TypeFor[string](), "application/octet-stream", []string{"offset: how far the upload is"}
+	add(write, "PATCH", "/v1/uploads/{id}", "Append to an upload", h.appendUpload)
+	write.in, write.media, write.query, write.out = ref, "", nil, ref
+	add(write, "POST", "/v1/uploads/{id}/finish", "Make an upload a blob", h.finishUpload)
+	write.in, write.out, write.status = nil, nil, http.StatusNoContent
+	add(write, "DELETE", "/v1/uploads/{id}", "Give an upload up", h.abortUpload)
+	add(write, "DELETE", "/v1/blobs/{digest}", "Delete a blob that no record refers to", h.deleteBlob)
+}
+
+func (h *Handler) listBlobs(w http.ResponseWriter, _ *http.Request, _ *caller) error {
+	refs, err := h.Blobs.List()
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, append([]trivet.BlobRef{}, refs...))
+}
+
+// getBlob serves content as the boot door does, but to callers only. Its errors are Problems, so what is missing is found
+// out first.
+func (h *Handler) getBlob(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	d, err := blob.ParseDigest(r.PathValue("digest"))
+	if err != nil {
+		return err
+	}
+	if _, err := h.Blobs.Stat(d); err != nil {
+		return err
+	}
+	r = r.Clone(r.Context())
+	r.URL.Path = "/blob/" + d.String()
+	h.Blobs.Handler().ServeHTTP(&steadyWriter{w, http.NewResponseController(w)}, r)
+	return nil
+}
+
+func (h *Handler) putBlob(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	announced := trivet.BlobRef{Digest: r.URL.Query().Get("digest"), Bytes: max(r.ContentLength, 0)}
+	ref, err := h.Blobs.Put(r.Context(), steady(w, r), announced)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusCreated, ref)
+}
+
+func readRef(w http.ResponseWriter, r *http.Request) (ref trivet.BlobRef, err error) {
+	body, err := readBody(w, r, 64<<10)
+	if err == nil {
+		err = wire.DecodeStrict(body, &ref)
+	}
+	return ref, err
+}
+
+// beginUpload opens an upload, unless the announced content is here.
+func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	announced, err := readRef(w, r)
+	if err != nil {
+		return err
+	}
+	if announced.Digest != "" {
+		d, err := blob.ParseDigest(announced.Digest)
+		if err != nil {
+			return err
+		}
+		if ref, err := h.Blobs.Stat(d); err == nil {
+			return answer(w, http.StatusOK, wire.Upload{Blob: &ref, Offset: ref.Bytes})
+		}
+	}
+	id, err := h.Blobs.Begin()
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusCreated, wire.Upload{ID: id})
+}
+
+func (h *Handler) askUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	offset, err := h.Blobs.Offset(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, wire.Upload{ID: r.PathValue("id"), Offset: offset})
+}
+
+func (h *Handler) appendUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	offset, err := strconv.ParseInt(r.URL.Query().Get("offset"), 10, 64)
+	if err != nil || offset < 0 {
+		return &trivet.FieldError{Field: "offset", Problem: "must be a number of bytes"}
+	}
+	next, err := h.Blobs.Append(r.Context(), r.PathValue("id"), offset, steady(w, r))
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, wire.Upload{ID: r.PathValue("id"), Offset: next})
+}
+
+func (h *Handler) finishUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	announced, err := readRef(w, r)
+	if err != nil {
+		return err
+	}
+	ref, err := h.Blobs.Finish(r.Context(), r.PathValue("id"), announced)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, ref)
+}
+
+func (h *Handler) abortUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	return done(w, h.Blobs.Abort(r.PathValue("id")))
+}
+
+// deleteBlob refuses while a record refers to the blob. One that comes to refer to it at this very moment finds it gone
+// when its workflow is made or run, and can be imported again: content cannot become wrong, only missing.
+func (h *Handler) deleteBlob(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	d, err := blob.ParseDigest(r.PathValue("digest"))
+	if err != nil {
+		return err
+	}
+	if user := h.userOf(d.String()); user != "" {
+		return &trivet.Error{Op: "delete blob", Name: d.String(), Err: fmt.Errorf("%w: %s refers to it", trivet.ErrConflict, user),
+			Hint: "delete that record first"}
+	}
+	if err := h.Blobs.Delete(d); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// userOf names a record that refers to a blob; empty when none does.
+func (h *Handler) userOf(digest string) string {
+	for i := range h.Fleet.Images.PeekAll() {
+		if i.Spec.Blob.Digest == digest {
+			return "image " + i.Name
+		}
+	}
+	for p := range h.Fleet.Platforms.PeekAll() {
+		if p.Spec.Kernel.Digest == digest || p.Spec.Initrd.Digest == digest {
+			return "platform " + p.Name
+		}
+	}
+	for f := range h.Fleet.Workflows.PeekAll() {
+		for _, i := range f.Spec.Images {
+			if i.Blob.Digest == digest && !f.Status.State.Ended() {
+				return "workflow " + f.Name
+			}
+		}
+	}
+	return ""
+}
+
+// hasBlob wants a record's content to be at this head, as the record tells it.
+func (h *Handler) hasBlob(field string, ref trivet.BlobRef) error {
+	d, err := blob.ParseDigest(ref.Digest)
+	if err != nil {
+		return &trivet.FieldError{Field: field + ".digest", Problem: err.Error()}
+	}
+	there, err := h.Blobs.Stat(d)
+	switch {
+	case errors.Is(err, trivet.ErrNotFound):
+		return &trivet.FieldError{Field: field + ".digest", Problem: ref.Digest + " is not at this head; upload it first"}
+	case err != nil:
+		return err
+	case ref.Bytes != there.Bytes || ref.Chunks != "" && ref.Chunks != there.Chunks:
+		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("is not that of the blob here: bytes %d, chunks %s", there.Bytes, there.Chunks)}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+)
+
+// caller is who asks, as proven by this very request.
+type caller struct {
+	account string
+	role    auth.Role
+	token   *trivet.Token
+}
+
+// identify proves a request's API token by the records of token and account.
+func (h *Handler) identify(r *http.Request) (*caller, error) {
+	if r.TLS == nil {
+		return nil, fmt.Errorf("%w: the API is served over TLS only", trivet.ErrForbidden)
+	}
+	header := r.Header.Get("Authorization")
+	plain, ok := strings.CutPrefix(header, "Bearer ")
+	if !ok {
+		return nil, &trivet.Error{Op: "identify", Err: fmt.Errorf("%w: no API token", trivet.ErrUnauthenticated),
+			Hint: "send Authorization: Bearer trivet_..."}
+	}
+	c, err := h.check(plain)
+	if errors.Is(err, trivet.ErrUnauthenticated) {
+		h.metrics.refused.Inc()
+		h.strangers.note(h, r, err)
+	}
+	return c, err
+}
+
+func (h *Handler) check(plain string) (*caller, error) {
+	id, err := auth.ParseToken(plain)
+	if err != nil {
+		return nil, err
+	}
+	t, err := h.Fleet.Tokens.Get(id)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return nil, fmt.Errorf("API token %s: %w: there is no such token", id, trivet.ErrUnauthenticated)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := auth.CheckToken(plain, t.Spec.Hash); err != nil {
+		return nil, err
+	}
+	if !t.Spec.Expires.IsZero() && !h.Now().Before(t.Spec.Expires) {
+		return nil, fmt.Errorf("API token %s: %w: expired at %s", id, trivet.ErrUnauthenticated, t.Spec.Expires.Format(time.RFC3339))
+	}
+	a, err := h.Fleet.Accounts.Get(t.Spec.Account)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return nil, fmt.Errorf("API token %s: %w: account %s is gone", id, trivet.ErrUnauthenticated, t.Spec.Account)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &caller{account: a.Name, role: auth.Role(a.Spec.Role), token: t}, nil
+}
+
+// strangers bounds what bad tokens cost: each address is logged at its first failure and then at every doubling. Nobody is
+// locked out by it, since a balancer makes all callers come from one address, and 256 random bits need no lock.
+type strangers struct {
+	mu    sync.Mutex
+	count map[string]int // guarded by mu; by address, at most maxStrangers
+}
+
+const maxStrangers = 1024
+
+func (s *strangers) note(h *Handler, r *http.Request, err error) {
+	host, _, splitErr := net.SplitHostPort(r.RemoteAddr)
+	if splitErr != nil {
+		host = r.RemoteAddr
+	}
+	s.mu.Lock()
+	if s.count == nil || len(s.count) >= maxStrangers {
+		s.count = map[string]int{}
+	}
+	s.count[host]++
+	n := s.count[host]
+	s.mu.Unlock()
+	if n&(n-1) == 0 {
+		h.Log.Warn("a token was refused", "from", host, "times", n, "error", err, "request", cmp.Or(requestID(r.Context()), "-"))
+	}
+}

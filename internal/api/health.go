@@ -1,0 +1,53 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+func (h *Handler) healthRoutes() {
+	h.Version.Go = runtime.Version()
+	shown := promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{Registry: h.Metrics})
+	h.add(route{method: "GET", path: "/livez", summary: "This head's process answers", outputs: "text/plain", out: reflect.TypeFor[string](),
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error { return say(w, "ok\n") }})
+	h.add(route{method: "GET", path: "/readyz", summary: "This head can serve writes", outputs: "text/plain", out: reflect.TypeFor[string](),
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			if err := h.Ready(r.Context()); err != nil {
+				return err
+			}
+			return say(w, "ready\n")
+		}})
+	h.add(route{method: "GET", path: "/v1/version", summary: "What runs here", out: reflect.TypeFor[wire.Version](),
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			return answer(w, http.StatusOK, h.Version)
+		}})
+	h.add(route{method: "GET", path: "/metrics", verb: auth.Read, kind: "Head", summary: "Metrics for Prometheus", outputs: "text/plain",
+		out: reflect.TypeFor[string](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			shown.ServeHTTP(w, r)
+			return nil
+		}})
+	h.add(route{method: "GET", path: "/openapi.json", verb: auth.Read, kind: "Head", summary: "This document", out: reflect.TypeFor[any](),
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			w.Header().Set("Content-Type", "application/json")
+			_, err := w.Write(h.docJSON)
+			return err
+		}})
+}
+
+func say(w http.ResponseWriter, text string) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, err := w.Write([]byte(text))
+	return err
+}
+
+func whoami(w http.ResponseWriter, _ *http.Request, c *caller) error {
+	return answer(w, http.StatusOK, wire.Whoami{
+		Account: c.account, Role: string(c.role), Token: c.token.Name, Expires: c.token.Spec.Expires,
+	})
+}

@@ -1,0 +1,177 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/runlog"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+func (h *Handler) logRoutes() {
+	h.add(route{method: "GET", path: "/v1/workflows/{name}/logs", verb: auth.Read, kind: "Workflow",
+		summary: "Read what the actions of a workflow wrote, one JSON object a line; one without an action is the end",
+		query:   []string{"action: of this action only", "follow: 1 goes on until the workflow has ended"},
+		out:     reflect.TypeFor[wire.LogPiece](), outputs: "application/x-ndjson", serve: h.logs})
+}
+
+// maxPiece bounds the text of one piece, in bytes.
+const maxPiece = 32 << 10
+
+func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	workflow := r.PathValue("name")
+	if _, err := h.Fleet.Workflows.Peek(workflow); err != nil {
+		return err
+	}
+	leave, err := h.enterFeed()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	f := &logFeed{h: h, w: w, workflow: workflow, action: r.URL.Query().Get("action"), told: map[runlog.Part]int64{}}
+	follow := r.URL.Query().Get("follow") != ""
+	ended := make(chan struct{})
+	if follow {
+		ctx, stop := context.WithCancel(r.Context())
+		var waiting sync.WaitGroup
+		waiting.Go(func() { h.awaitEnd(ctx, workflow, ended) })
+		defer waiting.Wait()
+		defer stop()
+	} else {
+		close(ended)
+	}
+	for {
+		grew, last := h.Logs.Grew(), isClosed(ended) // asked before reading: what was written until then is read
+		if err := f.tell(); err != nil {
+			return nil // the answer has begun: all that is left is to cut it
+		}
+		if last {
+			return f.line(wire.LogPiece{})
+		}
+		http.NewResponseController(w).Flush()
+		select {
+		case <-grew:
+		case <-ended:
+		case <-h.drain:
+			return nil
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}
+
+// awaitEnd closes ended when the workflow has ended or is gone.
+func (h *Handler) awaitEnd(ctx context.Context, workflow string, ended chan<- struct{}) {
+	feed := h.Fleet.Store.Watch(0, "Workflow")
+	for {
+		f, err := h.Fleet.Workflows.Peek(workflow)
+		if err != nil || f.Status.State.Ended() {
+			close(ended)
+			return
+		}
+		_, err = feed.Next(ctx)
+		switch {
+		case errors.Is(err, trivet.ErrCompacted):
+			feed = h.Fleet.Store.Watch(0, "Workflow")
+		case err != nil:
+			return
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// logFeed sends what one reader has not been told yet.
+type logFeed struct {
+	h        *Handler
+	w        http.ResponseWriter
+	workflow string
+	action   string
+	told     map[runlog.Part]int64 // by action and try: up to which offset
+}
+
+func (f *logFeed) tell() error {
+	parts, err := f.h.Logs.Parts(f.workflow)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if f.action != "" && p.Action != f.action {
+			continue
+		}
+		if err := f.part(runlog.Part{Action: p.Action, Try: p.Try}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part sends the rest of one part in pieces.
+func (f *logFeed) part(p runlog.Part) error {
+	pieces := &pieceWriter{feed: f, part: p, at: f.told[p]}
+	next, err := f.h.Logs.Copy(pieces, f.workflow, p.Action, p.Try, f.told[p])
+	if err != nil {
+		return err
+	}
+	if err := pieces.flush(next); err != nil {
+		return err
+	}
+	f.told[p] = next
+	return nil
+}
+
+func (f *logFeed) line(p wire.LogPiece) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	_, err = f.w.Write(append(data, '\n'))
+	return err
+}
+
+// pieceWriter cuts a log between characters. Holes have been left out of the text, so a piece's offsets tell where it is
+// from, not how long it is.
+type pieceWriter struct {
+	feed *logFeed
+	part runlog.Part
+	at   int64
+	text bytes.Buffer
+}
+
+func (w *pieceWriter) Write(b []byte) (int, error) {
+	for _, c := range b {
+		if w.text.Len() >= maxPiece && utf8.RuneStart(c) {
+			if err := w.flush(w.at + int64(w.text.Len())); err != nil {
+				return 0, err
+			}
+		}
+		w.text.WriteByte(c)
+	}
+	return len(b), nil
+}
+
+func (w *pieceWriter) flush(next int64) error {
+	if w.text.Len() == 0 {
+		return nil
+	}
+	p := wire.LogPiece{Action: w.part.Action, Try: w.part.Try, Offset: w.at, Next: next, Text: w.text.String()}
+	w.at = next
+	w.text.Reset()
+	return w.feed.line(p)
+}

@@ -1,0 +1,145 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// admitMachine keeps each MAC with one machine, by records named after the MACs, and a machine while something runs on it.
+func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
+	if next == nil {
+		if err := h.mayDeleteMachine(c, old); err != nil {
+			return err
+		}
+	}
+	if old == nil {
+		next.Status = trivet.MachineStatus{State: trivet.MachineAvailable} // who writes a machine down accepts it
+	}
+	if err := h.moveMACs(c, old, next); err != nil {
+		return err
+	}
+	return h.moveAddresses(c, old, next)
+}
+
+// moveMACs takes the new MACs and gives those back that are gone.
+func (h *Handler) moveMACs(c *change, old, next *trivet.Machine) error {
+	macs := h.Fleet.Macs.In(c.tx)
+	if next != nil {
+		for i, nic := range next.Spec.NICs {
+			if old != nil && old.HasMAC(nic.MAC) {
+				continue
+			}
+			mac := &trivet.Mac{Meta: trivet.Meta{Kind: "Mac", Name: nic.MAC}, Spec: trivet.MacSpec{Machine: next.Name}}
+			holder, err := macs.Get(nic.MAC)
+			switch {
+			case err == nil && holder.Spec.Machine != next.Name:
+				return &trivet.Error{Op: "hold MAC", Kind: "Machine", Name: next.Name,
+					Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the MAC out of it", holder.Spec.Machine),
+					Err:  fmt.Errorf("%w: spec.nics[%d].mac %s belongs to machine %s", trivet.ErrExists, i, nic.MAC, holder.Spec.Machine)}
+			case errors.Is(err, trivet.ErrNotFound):
+				err = macs.Put(mac)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if old != nil {
+		for _, nic := range old.Spec.NICs {
+			if next != nil && next.HasMAC(nic.MAC) {
+				continue
+			}
+			if err := macs.Delete(nic.MAC); err != nil && !errors.Is(err, trivet.ErrNotFound) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// moveAddresses gives back what the ports held that are gone, so that their addresses can be given to others.
+func (h *Handler) moveAddresses(c *change, old, next *trivet.Machine) error {
+	if old == nil {
+		return nil
+	}
+	addresses := h.Fleet.Addresses.In(c.tx)
+	for _, nic := range old.Spec.NICs {
+		if next != nil && next.HasMAC(nic.MAC) {
+			continue
+		}
+		for _, a := range h.Fleet.Addresses.By("mac", nic.MAC) {
+			if now, err := addresses.Get(a.Name); err != nil || now.Spec.MAC != nic.MAC {
+				continue
+			}
+			if err := addresses.Delete(a.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *Handler) mayDeleteMachine(c *change, m *trivet.Machine) error {
+	if p := m.Status.Provision; p != "" {
+		if _, err := h.Fleet.Provisions.In(c.tx).Get(p); err == nil {
+			return &trivet.Error{Op: "delete", Kind: "Machine", Name: m.Name, Hint: "delete that first: trivet delete provision " + p,
+				Err: fmt.Errorf("%w: provision %s has it", trivet.ErrConflict, p)}
+		}
+	}
+	if m.Status.Workflow == "" {
+		return nil
+	}
+	w, err := h.Fleet.Workflows.In(c.tx).Get(m.Status.Workflow)
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && w.Status.State.Ended() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return &trivet.Error{Op: "delete", Kind: "Machine", Name: m.Name, Hint: "delete its provision, or quarantine it, to cancel the run",
+		Err: fmt.Errorf("%w: workflow %s is %s on it", trivet.ErrConflict, w.Name, w.Status.State)}
+}
+
+// machineRoutes are what a person may do to a machine beyond its record.
+func (h *Handler) machineRoutes() {
+	h.add(route{method: "POST", path: "/v1/machines/{name}/accept", verb: auth.Write, kind: "Machine", status: http.StatusNoContent,
+		summary: "Make a discovered or quarantined machine available",
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			return done(w, h.Fleet.Accept(r.Context(), r.PathValue("name")))
+		}})
+	h.add(route{method: "POST", path: "/v1/machines/{name}/quarantine", verb: auth.Write, kind: "Machine", status: http.StatusNoContent,
+		summary: "Keep a machine out of placement; a run on it is cancelled", in: reflect.TypeFor[wire.Quarantine](), serve: h.quarantine})
+	h.add(route{method: "GET", path: "/v1/machines/{name}/progress", verb: auth.Read, kind: "Machine", out: reflect.TypeFor[trivet.Progress](),
+		summary: "How far the running action was at its agent's last word to this head; null when nothing was said",
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			return answer(w, http.StatusOK, h.Fleet.Presence.Progress(r.PathValue("name")))
+		}})
+}
+
+func (h *Handler) quarantine(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	body, err := readBody(w, r, 64<<10)
+	if err != nil {
+		return err
+	}
+	var q wire.Quarantine
+	if err := wire.DecodeStrict(body, &q); err != nil {
+		return err
+	}
+	if q.Reason == "" || len(q.Reason) > 1<<10 {
+		return &trivet.FieldError{Field: "reason", Problem: "must have 1 to 1024 bytes"}
+	}
+	return done(w, h.Fleet.Quarantine(r.Context(), r.PathValue("name"), q.Reason))
+}
+
+func done(w http.ResponseWriter, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// newDocument begins the OpenAPI document, which document fills.
+func newDocument(version string) *huma.OpenAPI {
+	return &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{Title: "Trivet", Version: version,
+			Description: "The API of every head. Every error is a Problem; its code tells what kind of failure it is."},
+		Components: &huma.Components{
+			Schemas:         huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+			SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}},
+		},
+	}
+}
+
+var inPath = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
+
+// document adds a route to the OpenAPI document.
+func (h *Handler) document(rt route) {
+	op := &huma.Operation{
+		Method: rt.method, Path: strings.ReplaceAll(rt.path, "...", ""), Summary: rt.summary,
+		OperationID: operationID(rt), Tags: []string{tag(rt.path)},
+		Responses: map[string]*huma.Response{
+			"default": {Description: "Failure", Content: content("application/json", h.schema(reflect.TypeFor[wire.Problem]()))},
+		},
+	}
+	if rt.verb != "" {
+		op.Security = []map[string][]string{{"token": {}}}
+	}
+	for _, m := range inPath.FindAllStringSubmatch(rt.path, -1) {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}})
+	}
+	for _, q := range rt.query {
+		name, what, _ := strings.Cut(q, ": ")
+		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Description: what, Schema: &huma.Schema{Type: huma.TypeString}})
+	}
+	if rt.in != nil {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: content(cmp.Or(rt.media, "application/json"), h.schema(rt.in))}
+	}
+	ok := &huma.Response{Description: "Success"}
+	switch {
+	case rt.schema != nil:
+		ok.Content = content("application/json", rt.schema)
+	case rt.out != nil:
+		ok.Content = content(cmp.Or(rt.outputs, "application/json"), h.schema(rt.out))
+	}
+	op.Responses[strconv.Itoa(cmp.Or(rt.status, http.StatusOK))] = ok
+	h.doc.AddOperation(op)
+}
+
+func content(media string, s *huma.Schema) map[string]*huma.MediaType {
+	return map[string]*huma.MediaType{media: {Schema: s}}
+}
+
+// schema gives a type's schema. A newer head may send more properties, so none is closed.
+func (h *Handler) schema(t reflect.Type) *huma.Schema {
+	registry := h.doc.Components.Schemas
+	s := registry.Schema(t, true, "")
+	for _, known := range registry.Map() {
+		if known.AdditionalProperties == false {
+			known.AdditionalProperties = nil
+		}
+	}
+	return s
+}
+
+// listSchema is a page of records.
+func (h *Handler) listSchema(t reflect.Type) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, Required: []string{"items", "revision"}, Properties: map[string]*huma.Schema{
+		"items":    {Type: huma.TypeArray, Items: h.schema(t)},
+		"revision": {Type: huma.TypeInteger, Format: "int64", Description: "a watch from here misses nothing that no page showed"},
+		"continue": {Type: huma.TypeString, Description: "asks for the next page; none on the last"},
+	}}
+}
+
+func tag(path string) string {
+	part := strings.Split(strings.TrimPrefix(path, "/v1/"), "/")[0]
+	return strings.TrimPrefix(cmp.Or(part, "head"), "/")
+}
+
+func operationID(rt route) string {
+	id := strings.ToLower(rt.method) + strings.NewReplacer("/v1/", "-", "/", "-", "{", "", "}", "", "...", "", ".", "-").Replace(rt.path)
+	return strings.Trim(id, "-")
+}

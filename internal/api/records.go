@@ -1,0 +1,102 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// Bounds of a page, in records.
+const (
+	defaultPage = 500
+	maxPage     = 1000
+)
+
+// get answers one record as it is stored, with properties that this head does not know.
+func (h *Handler) get(w http.ResponseWriter, r *http.Request, _ *caller, info trivet.KindInfo) error {
+	raw, err := h.Fleet.Store.Get(info.Kind, r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, shown(info.Kind, raw.JSON()))
+}
+
+// list answers a page of records by name. Pages are read one after the other, so their records are of several revisions; the
+// revision that all pages carry is the first one's, from where a watch misses nothing.
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info trivet.KindInfo) error {
+	q := r.URL.Query()
+	sel, err := newSelector(q.Get("labels"), q.Get("fields"), info)
+	if err != nil {
+		return err
+	}
+	limit, err := pageSize(q.Get("limit"))
+	if err != nil {
+		return err
+	}
+	at, err := parsePosition(q.Get("continue"))
+	if err != nil {
+		return err
+	}
+	page := wire.List{Items: []json.RawMessage{}, Revision: at.Revision}
+	for {
+		records, revision := h.Fleet.Store.List(info.Kind, at.After, limit)
+		if page.Revision == 0 {
+			page.Revision = revision
+		}
+		for _, raw := range records {
+			at.After = raw.Name()
+			if rec := raw.Record(); rec == nil || !sel.matches(rec) {
+				continue
+			}
+			page.Items = append(page.Items, shown(info.Kind, raw.JSON()))
+			if len(page.Items) == limit {
+				page.Continue = position{page.Revision, at.After}.String()
+				return answer(w, http.StatusOK, page)
+			}
+		}
+		if len(records) < limit {
+			return answer(w, http.StatusOK, page)
+		}
+	}
+}
+
+func pageSize(text string) (int, error) {
+	if text == "" {
+		return defaultPage, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxPage {
+		return 0, &trivet.FieldError{Field: "limit", Problem: fmt.Sprintf("must be 1 to %d", maxPage)}
+	}
+	return n, nil
+}
+
+// position is where a list goes on, as its client carries it: no head keeps it.
+type position struct {
+	Revision int64  `json:"r"`
+	After    string `json:"a"`
+}
+
+func (p position) String() string {
+	text, _ := json.Marshal(p) // a number and a text: cannot fail
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func parsePosition(text string) (p position, err error) {
+	if text == "" {
+		return p, nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(data, &p)
+	}
+	if err != nil || p.Revision < 1 || trivet.ValidateName(p.After) != nil {
+		return p, &trivet.FieldError{Field: "continue", Problem: "is not what an earlier page said"}
+	}
+	return p, nil
+}

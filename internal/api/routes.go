@@ -1,0 +1,120 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// route is one operation: how it is served, who may call it, and what the OpenAPI document says of it.
+type route struct {
+	method string
+	path   string
+	// verb and kind are what a caller's role must allow; an empty verb lets anybody in, as the operation proves its callers
+	// in its own way or tells nothing that is secret.
+	verb    auth.Verb
+	kind    trivet.Kind
+	summary string
+	query   []string     // "name: what it does"
+	in, out reflect.Type // bodies; nil: none
+	media   string       // of in where it is not JSON
+	outputs string       // media type of out where it is not JSON
+	schema  *huma.Schema // of the answer, instead of out
+	status  int          // of success; 0 means 200
+	serve   func(w http.ResponseWriter, r *http.Request, c *caller) error
+}
+
+// add serves a route and documents it.
+func (h *Handler) add(rt route) {
+	h.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
+		q := about(r.Context())
+		q.route = rt.method + " " + rt.path
+		w.(*recorder).err = h.admit(w, r, rt, q)
+	})
+	h.document(rt)
+}
+
+// admit lets a caller in whose role allows the route.
+func (h *Handler) admit(w http.ResponseWriter, r *http.Request, rt route, q *request) error {
+	if rt.verb == "" {
+		return rt.serve(w, r, nil)
+	}
+	c, err := h.identify(r)
+	if err != nil {
+		return err
+	}
+	q.account = c.account
+	if err := auth.Allow(c.role, rt.verb, rt.kind); err != nil {
+		return err
+	}
+	return rt.serve(w, r, c)
+}
+
+// routes are all operations.
+func (h *Handler) routes() {
+	for _, info := range trivet.Kinds {
+		h.recordRoutes(info)
+	}
+	h.add(route{method: "GET", path: "/v1/watch", verb: auth.Read, summary: "Follow records as server-sent events",
+		query: []string{"kinds: kinds to follow, with commas between", "names: names to follow", "labels: label selector",
+			"from: revision after which to begin; none begins with what is there"},
+		out: reflect.TypeFor[any](), outputs: "text/event-stream", serve: h.watch})
+	h.add(route{method: "GET", path: "/v1/whoami", verb: auth.Read, kind: "Account", summary: "Who the token belongs to",
+		out: reflect.TypeFor[wire.Whoami](), serve: whoami})
+	h.tokenRoutes()
+	h.machineRoutes()
+	h.blobRoutes()
+	h.logRoutes()
+	h.agentRoutes()
+	h.healthRoutes()
+	h.agentRoutes()
+	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { w.(*recorder).err = noSuchRoute(r) })
+}
+
+func (h *Handler) recordRoutes(info trivet.KindInfo) {
+	plural, one, t := "/v1/"+info.Plural, "/v1/"+info.Plural+"/{name}", reflect.TypeOf(info.New())
+	bind := func(f func(http.ResponseWriter, *http.Request, *caller, trivet.KindInfo) error) func(http.ResponseWriter, *http.Request, *caller) error {
+		return func(w http.ResponseWriter, r *http.Request, c *caller) error { return f(w, r, c, info) }
+	}
+	h.add(route{method: "GET", path: plural, verb: auth.Read, kind: info.Kind, summary: "List " + info.Plural,
+		query: []string{"labels: key=value and key!=value, with commas between", "fields: the same over the record's JSON, status.state=available",
+			"limit: records a page", "continue: the last page's continue"},
+		schema: h.listSchema(t), serve: bind(h.list)})
+	h.add(route{method: "GET", path: one, verb: auth.Read, kind: info.Kind, summary: "Read one of " + info.Plural, out: t, serve: bind(h.get)})
+	if info.ReadOnly {
+		return
+	}
+	h.add(route{method: "POST", path: plural, verb: auth.Write, kind: info.Kind, summary: "Create one of " + info.Plural,
+		in: t, out: t, status: http.StatusCreated, serve: bind(h.create)})
+	h.add(route{method: "PUT", path: one, verb: auth.Write, kind: info.Kind, summary: "Replace labels and spec",
+		in: t, out: t, serve: bind(h.replace)})
+	h.add(route{method: "PATCH", path: one, verb: auth.Write, kind: info.Kind, summary: "Change labels and spec by a merge patch",
+		in: reflect.TypeFor[map[string]any](), media: wire.MergePatch, out: t, serve: bind(h.patch)})
+	h.add(route{method: "DELETE", path: one, verb: auth.Write, kind: info.Kind, summary: "Delete one of " + info.Plural,
+		status: http.StatusNoContent, serve: bind(h.delete)})
+}
+
+// noSuchRoute tells what is wrong with a request that no route takes.
+func noSuchRoute(r *http.Request) error {
+	e := &trivet.Error{Op: r.Method + " " + r.URL.Path, Err: trivet.ErrNotFound, Hint: "see /openapi.json for what there is"}
+	rest, ok := strings.CutPrefix(r.URL.Path, "/v1/")
+	if !ok {
+		return e
+	}
+	plural, _, _ := strings.Cut(rest, "/")
+	info, err := trivet.LookupKind(plural)
+	switch {
+	case err != nil:
+	case info.Plural != plural:
+		e.Hint = "did you mean /v1/" + info.Plural + "?"
+	case info.ReadOnly:
+		e.Err, e.Hint = trivet.ErrForbidden, info.Plural+" are written by Trivet only"
+	}
+	return e
+}

@@ -1,0 +1,84 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+)
+
+// mask stands for a value that is stored and not shown. Written back, it means the value that is there.
+const mask = trivet.Sealed + "hidden"
+
+// admitSecret seals what a person wrote. A value that is the stored one stays sealed as it is, so that applying a file
+// again changes nothing.
+func (h *Handler) admitSecret(_ *change, old, next *trivet.Secret) error {
+	if next == nil {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(next.Spec.Data)) {
+		value, stored := next.Spec.Data[key], ""
+		if old != nil {
+			stored = old.Spec.Data[key]
+		}
+		sealed, err := h.sealed(auth.Place{Kind: "Secret", Name: next.Name, Field: key}, value, stored)
+		if err != nil {
+			return err
+		}
+		next.Spec.Data[key] = sealed
+	}
+	return nil
+}
+
+func (h *Handler) sealed(at auth.Place, value, stored string) (string, error) {
+	switch {
+	case stored != "" && (value == mask || value == stored):
+		return stored, nil
+	case strings.HasPrefix(value, trivet.Sealed):
+		return "", &trivet.FieldError{Field: "spec.data." + at.Field, Problem: "stands for a value that is hidden; write the value itself"}
+	case stored != "":
+		if was, err := h.Keys.Sealer.Open(at, stored); err == nil && was.Reveal() == value {
+			return stored, nil
+		}
+	}
+	text, err := h.Keys.Sealer.Seal(at, auth.Secret(value))
+	if err != nil {
+		return "", fmt.Errorf("spec.data.%s: %w", at.Field, err)
+	}
+	return text, nil
+}
+
+// shown is a record's JSON as it may leave the head: without the values of secrets and the hashes of tokens.
+func shown(kind trivet.Kind, record []byte) json.RawMessage {
+	switch kind {
+	case "Secret":
+		return masked(record, func(spec map[string]any) {
+			data, _ := spec["data"].(map[string]any)
+			for key := range data {
+				data[key] = mask
+			}
+		})
+	case "Token":
+		return masked(record, func(spec map[string]any) { spec["hash"] = "hidden" })
+	}
+	return record
+}
+
+func masked(record []byte, hide func(spec map[string]any)) json.RawMessage {
+	var fields map[string]any
+	if json.Unmarshal(record, &fields) != nil {
+		return json.RawMessage("null")
+	}
+	if spec, ok := fields["spec"].(map[string]any); ok {
+		hide(spec)
+	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return text
+}

@@ -1,0 +1,166 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// maxURL bounds a request's path and query, in bytes. MaxHeader is for http.Server.MaxHeaderBytes.
+const (
+	maxURL    = 8 << 10
+	MaxHeader = 32 << 10
+)
+
+type requestKey struct{}
+
+// request is what is known of a request while it is served; it is filled in on the way.
+type request struct {
+	id      string
+	route   string // its pattern, for metrics
+	account string
+}
+
+func about(ctx context.Context) *request {
+	if q, ok := ctx.Value(requestKey{}).(*request); ok {
+		return q
+	}
+	return &request{}
+}
+
+func requestID(ctx context.Context) string { return about(ctx).id }
+
+var idForm = regexp.MustCompile(`^[-_.A-Za-z0-9]{1,64}$`)
+
+// ServeHTTP names, bounds, serves, counts and logs one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	q := &request{id: r.Header.Get(wire.RequestID), route: "other"}
+	if !idForm.MatchString(q.id) {
+		q.id = newID()
+	}
+	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
+	w.Header().Set(wire.RequestID, q.id)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	rec := &recorder{ResponseWriter: w}
+	err := h.serve(rec, r)
+	if err != nil && !rec.began {
+		fail(rec, r, err)
+	}
+	took := time.Since(began)
+	h.metrics.requests.WithLabelValues(q.route, strconv.Itoa(rec.status)).Inc()
+	h.metrics.seconds.WithLabelValues(q.route).Observe(took.Seconds())
+	h.logRequest(r, q, rec, took, err)
+}
+
+func (h *Handler) serve(w *recorder, r *http.Request) (err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default:
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if len(r.RequestURI) > maxURL {
+		return fmt.Errorf("URL of %d bytes: %w: at most %d", len(r.RequestURI), trivet.ErrTooLarge, maxURL)
+	}
+	h.mux.ServeHTTP(w, r)
+	return w.err
+}
+
+// logRequest writes one line a request: reads and probes at debug, the head's own failures with their cause.
+func (h *Handler) logRequest(r *http.Request, q *request, rec *recorder, took time.Duration, err error) {
+	level := slog.LevelInfo
+	switch {
+	case rec.status >= 500 && !errors.Is(err, trivet.ErrUnavailable):
+		level = slog.LevelError
+	case rec.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead || rec.quiet):
+		level = slog.LevelDebug
+	}
+	if !h.Log.Enabled(r.Context(), level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("method", r.Method), slog.String("url", auth.RedactURL(r.URL)), slog.Int("status", rec.status),
+		slog.Int64("bytes", rec.bytes), slog.Duration("took", took), slog.String("from", r.RemoteAddr),
+		slog.String("account", q.account), slog.String("request", q.id),
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", auth.Redact(err.Error())))
+	}
+	h.Log.LogAttrs(r.Context(), level, "api", attrs...)
+}
+
+func newID() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// recorder notes what was answered.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+	began  bool
+	quiet  bool  // an agent's beat: too many to log
+	err    error // what the handler returned
+}
+
+func (w *recorder) WriteHeader(status int) {
+	if !w.began {
+		w.began, w.status = true, status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	if !w.began {
+		w.began, w.status = true, http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController and sendfile reach the connection.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	watches  prometheus.Gauge
+	refused  prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trivet_api_requests_total", Help: "Requests by route and status."}, []string{"route", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "trivet_api_request_seconds", Help: "Time to serve a request; of a feed, its whole life.",
+			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"route"}),
+		watches: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trivet_api_watches", Help: "Feeds that are open."}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "trivet_api_refused_tokens_total", Help: "Requests with a token that is not valid."}),
+	}
+	reg.MustRegister(m.requests, m.seconds, m.watches, m.refused)
+	return m
+}

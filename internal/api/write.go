@@ -1,0 +1,361 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// change is one write of one record, on its way through its transaction.
+type change struct {
+	*caller
+	tx   *store.Tx
+	info trivet.KindInfo
+	// old is what is stored, nil where nothing is; new what shall be, nil where the record is deleted.
+	old, new trivet.Record
+}
+
+// writer is a request that writes a record.
+type writer struct {
+	h      *Handler
+	c      *caller
+	info   trivet.KindInfo
+	name   string
+	body   []byte
+	dryRun bool
+	// revision is what If-Match asks for; 0: nothing.
+	revision int64
+}
+
+// errDryRun ends a transaction that was only tried.
+var errDryRun = errors.New("dry run")
+
+func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) (*writer, error) {
+	wr := &writer{h: h, c: c, info: info, name: r.PathValue("name"), dryRun: r.URL.Query().Get("dryRun") != ""}
+	if match := r.Header.Get("If-Match"); match != "" {
+		var err error
+		if wr.revision, err = strconv.ParseInt(strings.Trim(match, `"`), 10, 64); err != nil || wr.revision < 1 {
+			return nil, &trivet.FieldError{Field: "If-Match", Problem: "must be a revision"}
+		}
+	}
+	if wr.name != "" {
+		if err := trivet.ValidateName(wr.name); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	wr.body, err = readBody(w, r, wire.MaxBody)
+	return wr, err
+}
+
+// update runs the one transaction of a request and gives the record as it is then, or as it would be.
+func (wr *writer) update(r *http.Request, do func(tx *store.Tx) error) (json.RawMessage, error) {
+	var would json.RawMessage
+	_, err := wr.h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
+		if err := do(tx); err != nil || !wr.dryRun {
+			return err
+		}
+		var err error
+		if would, _, err = tx.Raw(wr.info.Kind, wr.name); err != nil && !errors.Is(err, trivet.ErrNotFound) {
+			return err
+		}
+		return errDryRun
+	})
+	if errors.Is(err, errDryRun) {
+		return shown(wr.info.Kind, would), nil
+	}
+	if err != nil {
+		return nil, wr.named(err)
+	}
+	raw, err := wr.h.Fleet.Store.Get(wr.info.Kind, wr.name)
+	if err != nil {
+		return nil, err // deleted at this very moment
+	}
+	return shown(wr.info.Kind, raw.JSON()), nil
+}
+
+// named says which record an error is about, where it does not say so itself.
+func (wr *writer) named(err error) error {
+	var said *trivet.Error
+	if errors.As(err, &said) || wr.name == "" {
+		return err
+	}
+	return &trivet.Error{Op: "write", Kind: wr.info.Kind, Name: wr.name, Err: err}
+}
+
+// read decodes the record of a body strictly and takes off what is not a person's to say.
+func (wr *writer) read() (trivet.Record, error) {
+	rec := wr.info.New()
+	if err := wire.DecodeStrict(wr.body, rec); err != nil {
+		return nil, err
+	}
+	head := rec.Header()
+	if head.Kind != "" && head.Kind != wr.info.Kind {
+		return nil, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("is %s; this is the place of %s records", head.Kind, wr.info.Kind)}
+	}
+	if wr.name == "" {
+		wr.name = head.Name
+	}
+	if head.Name != wr.name && head.Name != "" {
+		return nil, &trivet.FieldError{Field: "name", Problem: fmt.Sprintf("is %q, in the URL %q; a record cannot be renamed", head.Name, wr.name)}
+	}
+	if status := reflect.ValueOf(rec).Elem().FieldByName("Status"); status.IsValid() {
+		status.SetZero()
+	}
+	head.Kind, head.Name, head.Revision = wr.info.Kind, wr.name, 0
+	return rec, checkLabels(head.Labels)
+}
+
+var labelForm = regexp.MustCompile(`^[A-Za-z0-9]([-_./A-Za-z0-9]*[A-Za-z0-9])?$`)
+
+// checkLabels keeps labels such that a selector can name them.
+func checkLabels(labels map[string]string) error {
+	var errs []error
+	for key, value := range labels {
+		switch {
+		case !labelForm.MatchString(key) || len(key) > 128:
+			errs = append(errs, &trivet.FieldError{Field: "labels", Problem: fmt.Sprintf("%.40q: use letters, digits and - _ . / inside", key)})
+		case strings.ContainsAny(value, ",=\n\r") || len(value) > 256:
+			errs = append(errs, &trivet.FieldError{Field: "labels." + key, Problem: "must have at most 256 bytes, without comma, = and line breaks"})
+		}
+	}
+	if len(labels) > 64 {
+		errs = append(errs, &trivet.FieldError{Field: "labels", Problem: "has more than 64 entries"})
+	}
+	return errors.Join(errs...)
+}
+
+var keyForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// create makes a record. The maker's idempotency key is its UID.
+func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
+	wr, err := h.newWriter(w, r, c, info)
+	if err != nil {
+		return err
+	}
+	rec, err := wr.read()
+	if err != nil {
+		return err
+	}
+	rec.Header().UID = ""
+	if key := r.Header.Get(wire.IdempotencyKey); keyForm.MatchString(key) {
+		rec.Header().UID = key
+	}
+	made, err := wr.update(r, func(tx *store.Tx) error {
+		next, err := clone(rec) // the function may run again
+		if err != nil {
+			return err
+		}
+		if err := h.admitWrite(&change{caller: c, tx: tx, info: info, new: next}); err != nil {
+			return err
+		}
+		return h.kinds[info.Kind].create(tx, next)
+	})
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusCreated, made)
+}
+
+// replace sets labels and spec as a person wrote them. Status churn never refuses it: what counts is the generation that
+// the person saw, where the record says one. What is already so is a success, also when it is said again.
+func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
+	wr, err := h.newWriter(w, r, c, info)
+	if err != nil {
+		return err
+	}
+	rec, err := wr.read()
+	if err != nil {
+		return err
+	}
+	now, err := wr.update(r, func(tx *store.Tx) error {
+		kind := h.kinds[info.Kind]
+		old, err := kind.get(tx, wr.name)
+		if err != nil {
+			return err
+		}
+		next, err := clone(rec)
+		if err != nil {
+			return err
+		}
+		keepStatus(next, old)
+		if same(old, next) {
+			return nil
+		}
+		if err := h.admitWrite(&change{caller: c, tx: tx, info: info, old: old, new: next}); err != nil || same(old, next) {
+			return err
+		}
+		if err := wr.matches(old, rec.Header().Generation); err != nil {
+			return err
+		}
+		return kind.put(tx, next)
+	})
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, now)
+}
+
+// matches compares what the writer saw with what is stored.
+func (wr *writer) matches(old trivet.Record, generation int64) error {
+	is := old.Header()
+	switch {
+	case generation != 0 && generation != is.Generation:
+		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.name, Hint: "read it again and make your change there",
+			Err: fmt.Errorf("%w: you changed generation %d, it is %d now", trivet.ErrConflict, generation, is.Generation)}
+	case wr.revision != 0 && wr.revision != is.Revision:
+		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.name, Hint: "read it again and make your change there",
+			Err: fmt.Errorf("%w: you changed revision %d, it is %d now", trivet.ErrConflict, wr.revision, is.Revision)}
+	}
+	return nil
+}
+
+// patch changes labels and spec by a merge patch over the stored JSON, so that what neither writer nor head knows stays.
+func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
+	wr, err := h.newWriter(w, r, c, info)
+	if err != nil {
+		return err
+	}
+	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != wire.MergePatch {
+		return &trivet.FieldError{Field: "Content-Type", Problem: "must be " + wire.MergePatch}
+	}
+	if err := checkPatch(wr.body); err != nil {
+		return err
+	}
+	now, err := wr.update(r, func(tx *store.Tx) error { return wr.applyPatch(tx) })
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, now)
+}
+
+// checkPatch lets a patch touch labels and spec only. Identity may stand in it, as many programs send it along.
+func checkPatch(patch []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &fields); err != nil {
+		return fmt.Errorf("merge patch: %w: %w", trivet.ErrInvalid, err)
+	}
+	for name := range fields {
+		switch name {
+		case "labels", "spec", "kind", "name":
+		case "status":
+			return &trivet.FieldError{Field: name, Problem: "is written by Trivet only"}
+		default:
+			return &trivet.FieldError{Field: name, Problem: "cannot be patched; labels and spec can"}
+		}
+	}
+	return nil
+}
+
+func (wr *writer) applyPatch(tx *store.Tx) error {
+	stored, _, err := tx.Raw(wr.info.Kind, wr.name)
+	if err != nil {
+		return err
+	}
+	patched, err := wire.ApplyMergePatch(stored, wr.body)
+	if err != nil {
+		return err
+	}
+	kind := wr.h.kinds[wr.info.Kind]
+	old, err := kind.get(tx, wr.name)
+	if err != nil {
+		return err
+	}
+	next := wr.info.New()
+	if err := json.Unmarshal(patched, next); err != nil {
+		return fmt.Errorf("merge patch: %w: %w", trivet.ErrInvalid, err)
+	}
+	head := next.Header()
+	if head.Name != wr.name || head.Kind != wr.info.Kind {
+		return &trivet.FieldError{Field: "name", Problem: "a record cannot be renamed"}
+	}
+	if err := checkLabels(head.Labels); err != nil {
+		return err
+	}
+	before, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	if err := wr.h.admitWrite(&change{caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil {
+		return err
+	}
+	admitted, err := wire.Diff(before, next) // what the admission changed, such as a secret that is sealed now
+	if err != nil {
+		return err
+	}
+	if patched, err = wire.ApplyMergePatch(patched, admitted); err != nil {
+		return err
+	}
+	if wire.Equal(stored, patched) {
+		return nil
+	}
+	if err := wr.matches(old, 0); err != nil {
+		return err
+	}
+	return tx.PutRaw(wr.info.Kind, wr.name, patched)
+}
+
+func (h *Handler) delete(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
+	wr, err := h.newWriter(w, r, c, info)
+	if err != nil {
+		return err
+	}
+	_, err = h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
+		old, err := h.kinds[info.Kind].get(tx, wr.name)
+		if err != nil {
+			return err
+		}
+		if err := wr.matches(old, 0); err != nil {
+			return err
+		}
+		if err := h.admitWrite(&change{caller: c, tx: tx, info: info, old: old}); err != nil {
+			return err
+		}
+		if wr.dryRun {
+			return errDryRun
+		}
+		return tx.Delete(info.Kind, wr.name)
+	})
+	if err != nil && !errors.Is(err, errDryRun) {
+		return wr.named(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// clone copies a record by way of its JSON, which also makes of an empty list what the store makes of it.
+func clone[R trivet.Record](r R) (R, error) {
+	out := reflect.New(reflect.TypeOf(r).Elem()).Interface().(R)
+	text, err := json.Marshal(r)
+	if err == nil {
+		err = json.Unmarshal(text, out)
+	}
+	return out, err
+}
+
+// keepStatus gives a record that a person wrote what is not a person's to say: status, revision, identity.
+func keepStatus(next, old trivet.Record) {
+	labels := next.Header().Labels
+	*next.Header() = *old.Header()
+	next.Header().Labels = labels
+	if status := reflect.ValueOf(next).Elem().FieldByName("Status"); status.IsValid() {
+		status.Set(reflect.ValueOf(old).Elem().FieldByName("Status"))
+	}
+}
+
+func specOf(r trivet.Record) reflect.Value { return reflect.ValueOf(r).Elem().FieldByName("Spec") }
+
+// same says whether two records have the same labels and spec.
+func same(a, b trivet.Record) bool {
+	x, y := a.Header().Labels, b.Header().Labels
+	return (len(x) == 0 && len(y) == 0 || reflect.DeepEqual(x, y)) && reflect.DeepEqual(specOf(a).Interface(), specOf(b).Interface())
+}
