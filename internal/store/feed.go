@@ -1,0 +1,167 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/trivet-project/trivet"
+)
+
+// The feed is one goroutine that makes snapshots: from a list at the start, then from one watch of all keys. Nothing else
+// makes them, and nothing that reads them can hold it up.
+
+// errGap: the watch left out a revision. Since it is a watch of all keys, every revision has an event.
+var errGap = errors.New("the watch left out a revision")
+
+const listPage = 1000
+
+// load lists the store as this member has it, with or without a leader.
+func (s *Store) load(ctx context.Context) (*snapshot, error) {
+	next := newSnapshot(0)
+	from, opts := prefix, []clientv3.OpOption{
+		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(listPage), clientv3.WithSerializable(),
+	}
+	for {
+		page, err := s.client.Get(ctx, from, opts...)
+		if err != nil {
+			return nil, &trivet.Error{Op: "load the store", Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
+		}
+		if next.rev == 0 {
+			next.rev = page.Header.Revision
+			opts = append(opts, clientv3.WithRev(next.rev))
+		}
+		for _, kv := range page.Kvs {
+			if e := s.read(string(kv.Key), kv.Value, kv.ModRevision); e != nil {
+				next.put(e)
+			}
+		}
+		if !page.More {
+			return next, nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// read makes the entry of a key; nil where the key is not the store's.
+func (s *Store) read(key string, value []byte, rev int64) *entry {
+	kind, name, ok := splitKey(key)
+	if !ok {
+		return nil
+	}
+	e := newEntry(s.kinds[kind], key, kind, name, value, rev)
+	if e.err != nil {
+		s.log.Error("a stored record cannot be read", "key", key, "error", e.err)
+	}
+	return e
+}
+
+// feed follows the store until ctx ends.
+func (s *Store) feed(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := s.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("the watch of the store ended; beginning another", "error", err, "revision", s.snapshot().rev)
+		if errors.Is(err, trivet.ErrCompacted) || errors.Is(err, errGap) {
+			err = s.reload(ctx)
+		}
+		if err != nil {
+			pause(ctx, 100*time.Millisecond)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// follow applies what the watch tells until it ends.
+func (s *Store) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for resp := range s.client.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(s.snapshot().rev+1)) {
+		if resp.CompactRevision != 0 {
+			return fmt.Errorf("%w: at %d", trivet.ErrCompacted, resp.CompactRevision)
+		}
+		if err := resp.Err(); err != nil {
+			return err
+		}
+		if err := s.apply(resp.Events); err != nil {
+			return err
+		}
+	}
+	return errors.New("the watch was closed")
+}
+
+// apply makes the next snapshot of the events of whole revisions. Events that are in the snapshot already do nothing.
+func (s *Store) apply(events []*clientv3.Event) error {
+	next := s.snapshot().next()
+	begin := next.rev
+	var happened []*Event
+	for _, ev := range events {
+		rev := ev.Kv.ModRevision
+		if rev <= begin || s.defects.drop(ev) {
+			continue
+		}
+		if rev > next.rev+1 && !s.defects.blind() {
+			return fmt.Errorf("%w: %d follows %d", errGap, rev, next.rev)
+		}
+		next.rev = rev
+		if e := s.applyEvent(next, ev); e != nil {
+			happened = append(happened, e)
+		}
+	}
+	if next.rev > begin {
+		s.publish(next, happened)
+	}
+	return nil
+}
+
+func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
+	var was, is *entry
+	key := string(ev.Kv.Key)
+	if ev.Type == clientv3.EventTypeDelete {
+		was = next.del(key)
+	} else if is = s.read(key, ev.Kv.Value, ev.Kv.ModRevision); is != nil {
+		was = next.put(is)
+	}
+	if is != nil {
+		s.pending.saw(is.tx, is.rev)
+	}
+	return s.newEvent(string(ev.Kv.Key), was, is, ev.Kv.ModRevision)
+}
+
+// publish lets readers, then waiters and watchers, see a snapshot.
+func (s *Store) publish(next *snapshot, happened []*Event) {
+	s.current.Store(next)
+	s.history.add(next.rev, happened)
+	s.pending.reached(next.rev)
+}
+
+// reload makes a snapshot by a list, where the watch cannot go on. What happened in between is not known in its order: who
+// waits for the outcome of a transaction, or watches, is told.
+func (s *Store) reload(ctx context.Context) error {
+	next, err := s.load(ctx)
+	if err != nil {
+		return err
+	}
+	for e := range next.under(prefix, "") {
+		s.pending.saw(e.tx, e.rev)
+	}
+	s.pending.missed()
+	s.current.Store(next)
+	s.history.reset(next.rev)
+	s.pending.reached(next.rev)
+	s.metrics.reloads.Inc()
+	return nil
+}

@@ -1,0 +1,175 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Two versions run side by side during an upgrade: a record may have fields that only the newer one knows. keepUnknown gives
+// the JSON of a record as it shall be stored: what this version wrote, and the stored fields that it does not know.
+//
+// Objects are followed by the noun's type. Elements of lists are matched by their key: the property whose field has the tag
+// `merge:"key"`, else "name", else their place. What has no fields of ours (maps, any, types that read themselves) is
+// replaced as a whole, but a map's values are followed.
+func keepUnknown(t reflect.Type, stored, written []byte) ([]byte, error) {
+	return merged(t, stored, written, true)
+}
+
+// keepInLists does so for elements of lists only. It is for a writer who knows of all other stored fields, such as a merge
+// patch, which names what it takes away but can only replace a list as a whole.
+func keepInLists(t reflect.Type, stored, written []byte) ([]byte, error) {
+	return merged(t, stored, written, false)
+}
+
+func merged(t reflect.Type, stored, written []byte, keep bool) ([]byte, error) {
+	was, err := parse(stored)
+	if err != nil {
+		return nil, fmt.Errorf("stored record: %w: %w", trivet.ErrInvalid, err)
+	}
+	is, err := parse(written)
+	if err != nil {
+		return nil, fmt.Errorf("record: %w: %w", trivet.ErrInvalid, err)
+	}
+	return json.Marshal(carry(t, was, is, keep))
+}
+
+// carry adds to is what was has and the type does not know: all of it (keep), or within lists only.
+func carry(t reflect.Type, was, is any, keep bool) any {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if readsItself(t) {
+		return is
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return carryStruct(t, was, is, keep)
+	case reflect.Map:
+		from, okA := was.(map[string]any)
+		to, okB := is.(map[string]any)
+		if okA && okB {
+			for k, v := range to {
+				if old, ok := from[k]; ok {
+					to[k] = carry(t.Elem(), old, v, keep)
+				}
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		from, okA := was.([]any)
+		to, okB := is.([]any)
+		if okA && okB {
+			carryList(t.Elem(), from, to)
+		}
+	}
+	return is
+}
+
+func carryStruct(t reflect.Type, was, is any, keep bool) any {
+	from, okA := was.(map[string]any)
+	to, okB := is.(map[string]any)
+	if !okA || !okB {
+		return is
+	}
+	fields := fieldsOf(t)
+	for k, old := range from {
+		f, known := fields.byName[strings.ToLower(k)]
+		v, there := to[k]
+		switch {
+		case known && there:
+			to[k] = carry(f, old, v, keep)
+		case keep && !known && !there:
+			to[k] = old
+		}
+	}
+	return to
+}
+
+func carryList(t reflect.Type, from, to []any) {
+	key := ""
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.Struct {
+		key = fieldsOf(t).key
+	}
+	used := make([]bool, len(from))
+	for i, v := range to {
+		if j := match(key, i, v, from, used); j >= 0 {
+			used[j] = true
+			to[i] = carry(t, from[j], v, true)
+		}
+	}
+}
+
+// match finds the stored element that v was: the first unused one with its key, or the one in its place. -1: none.
+func match(key string, place int, v any, from []any, used []bool) int {
+	if key == "" {
+		if place < len(from) {
+			return place
+		}
+		return -1
+	}
+	for j, old := range from {
+		if !used[j] && keyOf(old, key) != nil && keyOf(old, key) == keyOf(v, key) {
+			return j
+		}
+	}
+	return -1
+}
+
+// keyOf gives an element's key if it is a text or a number.
+func keyOf(v any, key string) any {
+	object, _ := v.(map[string]any)
+	switch k := object[key].(type) {
+	case string, json.Number:
+		return k
+	}
+	return nil
+}
+
+// fields are a struct's, as JSON has them.
+type fields struct {
+	byName map[string]reflect.Type // by name in lower case, since encoding/json does not tell case either
+	key    string                  // the property that is an element's key in a list
+}
+
+var fieldsCache sync.Map // reflect.Type to *fields
+
+func fieldsOf(t reflect.Type) *fields {
+	if f, ok := fieldsCache.Load(t); ok {
+		return f.(*fields)
+	}
+	found := &fields{byName: map[string]reflect.Type{}}
+	tagged := false
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || name == "-" || f.Anonymous && name == "" {
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		found.byName[strings.ToLower(name)] = f.Type
+		if f.Tag.Get("merge") == "key" || name == "name" && !tagged {
+			found.key, tagged = name, tagged || f.Tag.Get("merge") == "key"
+		}
+	}
+	fieldsCache.Store(t, found)
+	return found
+}
+
+var (
+	jsonReader = reflect.TypeFor[json.Unmarshaler]()
+	textReader = reflect.TypeFor[interface{ UnmarshalText([]byte) error }]()
+)
+
+// readsItself: time.Time, netip.Addr, json.RawMessage and such.
+func readsItself(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(jsonReader) || p.Implements(textReader)
+}

@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// pending is who waits for the feed: for a revision, or for the outcome of a transaction.
+type pending struct {
+	mu      sync.Mutex
+	rev     int64               // guarded by mu, like all that follow
+	waiters []waiter            // for revisions above rev
+	txs     map[string]*outcome // transactions that are being tried
+}
+
+type waiter struct {
+	rev  int64
+	done chan struct{}
+}
+
+// outcome is what the feed knows of a transaction.
+type outcome struct {
+	rev    int64 // at which it was committed; 0: not seen
+	missed bool  // the feed left out revisions since the transaction began
+}
+
+// begin makes the feed look out for a transaction's ID, until end.
+func (p *pending) begin(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.txs[id] = &outcome{}
+}
+
+func (p *pending) end(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.txs, id)
+}
+
+// outcome gives what the feed has seen of a transaction so far.
+func (p *pending) outcome(id string) outcome {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return *p.txs[id]
+}
+
+func (p *pending) saw(id string, rev int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.txs[id]; o != nil {
+		o.rev = rev
+	}
+}
+
+func (p *pending) missed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range p.txs {
+		o.missed = true
+	}
+}
+
+// reached tells that the snapshot of a revision can be read.
+func (p *pending) reached(rev int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rev = rev
+	p.waiters = slices.DeleteFunc(p.waiters, func(w waiter) bool {
+		if w.rev <= rev {
+			close(w.done)
+		}
+		return w.rev <= rev
+	})
+}
+
+// wait returns when the snapshot of a revision, or a later one, can be read.
+func (p *pending) wait(ctx context.Context, rev int64) error {
+	p.mu.Lock()
+	if rev <= p.rev {
+		p.mu.Unlock()
+		return nil
+	}
+	w := waiter{rev, make(chan struct{})}
+	p.waiters = append(p.waiters, w)
+	p.mu.Unlock()
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.waiters = slices.DeleteFunc(p.waiters, func(other waiter) bool { return other.done == w.done })
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// put makes the JSON of a record that is to be written, over what is stored.
+func (tx *Tx) put(op string, info *kindInfo, rec trivet.Record) error {
+	h := rec.Header()
+	h.Kind = info.kind
+	if err := rec.Validate(); err != nil {
+		return tx.fail(op, info, h.Name, err)
+	}
+	old, err := tx.stored(op, info, h.Name, h.Revision)
+	if err != nil {
+		return err
+	}
+	if err := tx.fillHeader(h, old); err != nil {
+		return tx.fail(op, info, h.Name, err)
+	}
+	doc, err := encode(info, rec, old)
+	if err != nil {
+		return tx.fail(op, info, h.Name, err)
+	}
+	if old != nil && !sameSpec(old.doc, doc) {
+		h.Generation++
+		if doc, err = encode(info, rec, old); err != nil {
+			return tx.fail(op, info, h.Name, err)
+		}
+	}
+	return tx.putDoc(op, info, h.Name, doc, info.copy(rec), old)
+}
+
+// stored gives what a put goes over: a write of this transaction, the stored record, or nil.
+func (tx *Tx) stored(op string, info *kindInfo, name string, rev int64) (*entry, error) {
+	if err := trivet.ValidateName(name); err != nil {
+		return nil, tx.fail(op, info, name, err)
+	}
+	key := recordKey(info.part, name)
+	e := tx.read(key)
+	if rev != 0 && rev != tx.reads[key] {
+		return nil, tx.fail(op, info, name, fmt.Errorf("%w: it was read at revision %d and is at %d now",
+			trivet.ErrConflict, rev, tx.reads[key]))
+	}
+	if w := tx.writes[key]; w != nil {
+		if w.doc == nil {
+			return nil, nil
+		}
+		_, unknown, err := decode(info, w.doc)
+		return &entry{doc: w.doc, rec: w.rec, unknown: unknown}, err
+	}
+	return e, nil
+}
+
+// fillHeader sets what the store keeps: callers cannot change it.
+func (tx *Tx) fillHeader(h *trivet.Meta, old *entry) error {
+	if old == nil {
+		h.UID, h.Created, h.Generation = rand.Text(), tx.store.opts.Now().UTC().Truncate(time.Millisecond), 1
+		return nil
+	}
+	if old.err != nil {
+		return old.err
+	}
+	was := old.rec.Header()
+	h.UID, h.Created, h.Generation = was.UID, was.Created, was.Generation
+	return nil
+}
+
+// encode gives the JSON to store: the record's, and the fields that are stored but not known here.
+func encode(info *kindInfo, rec trivet.Record, old *entry) ([]byte, error) {
+	h := rec.Header()
+	rev := h.Revision
+	h.Revision = 0 // it is not stored
+	doc, err := json.Marshal(rec)
+	h.Revision = rev
+	if err != nil || old == nil || !old.unknown {
+		return doc, err
+	}
+	return keepUnknown(info.typ, old.doc, doc)
+}
+
+// putDoc writes a record whose JSON is made, if that differs from what is stored.
+func (tx *Tx) putDoc(op string, info *kindInfo, name string, doc []byte, rec trivet.Record, old *entry) error {
+	if old != nil && bytes.Equal(old.doc, doc) {
+		return nil
+	}
+	if len(doc) > trivet.MaxRecord {
+		return tx.fail(op, info, name, fmt.Errorf("%w: its JSON has %d bytes, at most %d", trivet.ErrTooLarge, len(doc), trivet.MaxRecord))
+	}
+	tx.write(recordKey(info.part, name), &write{doc: doc, rec: rec})
+	return nil
+}
+
+// del removes a record.
+func (tx *Tx) del(info *kindInfo, name string) error {
+	key := recordKey(info.part, name)
+	e, w := tx.read(key), tx.writes[key]
+	if e == nil && w == nil || w != nil && w.doc == nil {
+		return tx.fail("delete", info, name, trivet.ErrNotFound)
+	}
+	tx.write(key, &write{})
+	return nil
+}
+
+// sameSpec says whether two records' JSON have the same spec.
+func sameSpec(a, b []byte) bool {
+	x, y := specOf(a), specOf(b)
+	if bytes.Equal(x, y) {
+		return true
+	}
+	v, errV := parse(x)
+	w, errW := parse(y)
+	return errV == nil && errW == nil && reflect.DeepEqual(v, w)
+}
+
+func specOf(doc []byte) []byte {
+	var d struct{ Spec json.RawMessage }
+	if json.Unmarshal(doc, &d) != nil || d.Spec == nil {
+		return []byte("null")
+	}
+	return d.Spec
+}
+
+// parse reads JSON as it stands, numbers as their digits.
+func parse(doc []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	dec.UseNumber()
+	var v any
+	err := dec.Decode(&v)
+	return v, err
+}

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Options are how a store is run.
+type Options struct {
+	// Head names the head whose store this is.
+	Head   string
+	Logger *slog.Logger
+	// Metrics is where the store's are registered; nil: nowhere.
+	Metrics prometheus.Registerer
+	// AwaitLeader returns when writes can be served, and at once if they can be already. nil: they always can.
+	AwaitLeader func(context.Context) error
+	// Now is the clock of Created; nil: time.Now.
+	Now func() time.Time
+	// Try bounds one try of a transaction, Timeout all of them where the caller's context has no deadline; 0: 1 s and 5 s.
+	Try, Timeout time.Duration
+}
+
+// Store is the records of a cluster, as one head sees and changes them.
+type Store struct {
+	client  *clientv3.Client
+	opts    Options
+	log     *slog.Logger
+	kinds   map[string]*kindInfo // by kind as in keys; constant after Start
+	current atomic.Pointer[snapshot]
+	history history
+	pending pending
+	guards  singleflight.Group
+	metrics *metrics
+	defects defects
+
+	started bool
+	stop    context.CancelFunc
+	done    chan struct{} // closed with the store
+	running sync.WaitGroup
+}
+
+// New gives a store over an etcd. Its tables are made next, then it is started.
+func New(client *clientv3.Client, opts Options) *Store {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.AwaitLeader == nil {
+		opts.AwaitLeader = func(context.Context) error { return nil }
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	orDefault(&opts.Try, time.Second)
+	orDefault(&opts.Timeout, 5*time.Second)
+	return &Store{
+		client: client, opts: opts, log: opts.Logger, kinds: map[string]*kindInfo{},
+		history: history{evicted: map[string]int64{}},
+		pending: pending{txs: map[string]*outcome{}},
+		metrics: newMetrics(opts.Metrics), done: make(chan struct{}),
+	}
+}
+
+func orDefault(d *time.Duration, def time.Duration) {
+	if *d == 0 {
+		*d = def
+	}
+}
+
+// Start loads the local copy from this head's member, with or without a leader, and follows the store from then on.
+func (s *Store) Start(ctx context.Context) error {
+	s.started = true
+	first, err := s.load(ctx)
+	if err != nil {
+		return err
+	}
+	s.current.Store(first)
+	s.history.reset(first.rev)
+	s.pending.reached(first.rev)
+	ctx, s.stop = context.WithCancel(context.Background())
+	s.running.Go(func() { s.feed(ctx) })
+	return nil
+}
+
+// Close ends the feed. The etcd client stays its owner's.
+func (s *Store) Close() {
+	if s.stop == nil {
+		return
+	}
+	s.stop()
+	s.running.Wait()
+	close(s.done)
+	s.stop = nil
+}
+
+func (s *Store) snapshot() *snapshot { return s.current.Load() }
+
+// Revision is the store's revision that local reads see.
+func (s *Store) Revision() int64 { return s.snapshot().rev }
+
+// Fresh returns when local reads see all that was written before the call, by whichever head. It needs a quorum.
+func (s *Store) Fresh(ctx context.Context) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	if err := s.fresh(ctx); err != nil {
+		return &trivet.Error{Op: "read afresh", Err: unavailable(err), Hint: hintQuorum}
+	}
+	return nil
+}
+
+func (s *Store) fresh(ctx context.Context) error {
+	if err := s.opts.AwaitLeader(ctx); err != nil {
+		return err
+	}
+	resp, err := s.client.Get(ctx, prefix, clientv3.WithKeysOnly())
+	if err != nil {
+		return err
+	}
+	return s.pending.wait(ctx, resp.Header.Revision)
+}
+
+// bounded gives ctx a deadline if it has none.
+func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, s.opts.Timeout)
+}

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"iter"
+	"reflect"
+	"slices"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Table is the records of one noun. Get, List and By give copies, which are the caller's; Peek, PeekBy and PeekAll give what
+// the local copy holds, which is constant: whoever changes it breaks every other reader.
+type Table[T any] struct {
+	store *Store
+	info  *kindInfo
+}
+
+// Index finds the records of a noun by keys that it computes of each, such as a machine's MACs.
+type Index[T any] struct {
+	Name string
+	Keys func(*T) []string // pure; what it gets is constant
+}
+
+// NewTable makes a store know a noun. All tables are made before the store is started.
+func NewTable[T any, P interface {
+	*T
+	trivet.Record
+}](s *Store, indexes ...Index[T]) *Table[T] {
+	kind := trivet.KindOf(P(new(T)))
+	info := &kindInfo{
+		kind: kind, part: kindPart(kind), typ: reflect.TypeFor[T](),
+		new:  func() trivet.Record { return P(new(T)) },
+		copy: func(r trivet.Record) trivet.Record { return P(deepCopy((*T)(r.(P)))) },
+	}
+	for _, ix := range indexes {
+		info.indexes = append(info.indexes, index{ix.Name, func(r trivet.Record) []string { return ix.Keys((*T)(r.(P))) }})
+	}
+	if s.started || s.kinds[info.part] != nil {
+		panic("store: a table of " + string(kind) + " is made twice, or after the start")
+	}
+	s.kinds[info.part] = info
+	return &Table[T]{s, info}
+}
+
+// Get gives a record, or ErrNotFound.
+func (t *Table[T]) Get(name string) (*T, error) {
+	v, err := t.Peek(name)
+	if err != nil {
+		return nil, err
+	}
+	return deepCopy(v), nil
+}
+
+// Peek gives a record as the local copy holds it, not to be changed, or ErrNotFound.
+func (t *Table[T]) Peek(name string) (*T, error) {
+	e := t.store.snapshot().get(recordKey(t.info.part, name))
+	if e == nil {
+		return nil, &trivet.Error{Op: "get", Kind: t.info.kind, Name: name, Err: trivet.ErrNotFound}
+	}
+	return typed[T](e)
+}
+
+// List gives all records, by name.
+func (t *Table[T]) List() []*T { return copies(t.PeekAll()) }
+
+// Len is how many records there are.
+func (t *Table[T]) Len() int {
+	n := 0
+	for range t.PeekAll() {
+		n++
+	}
+	return n
+}
+
+// PeekAll gives all records by name, not to be changed, as they are at one revision.
+func (t *Table[T]) PeekAll() iter.Seq[*T] { return all[T](t.store.snapshot(), t.info) }
+
+// By gives the records that have a key in an index, by name.
+func (t *Table[T]) By(index, key string) []*T {
+	return copies(by[T](t.store.snapshot(), t.info, index, key))
+}
+
+// PeekBy gives the records that have a key in an index by name, not to be changed.
+func (t *Table[T]) PeekBy(index, key string) []*T {
+	return slices.Collect(by[T](t.store.snapshot(), t.info, index, key))
+}
+
+func typed[T any](e *entry) (*T, error) {
+	rec, err := e.typed()
+	if err != nil {
+		return nil, err
+	}
+	return any(rec).(*T), nil
+}
+
+func all[T any](s *snapshot, info *kindInfo) iter.Seq[*T] {
+	return entries[T](s.under(recordKey(info.part, ""), ""))
+}
+
+func by[T any](s *snapshot, info *kindInfo, index, key string) iter.Seq[*T] {
+	return entries[T](s.under(indexPrefix(info.part, index, key), ""))
+}
+
+// entries gives the records that can be read.
+func entries[T any](from iter.Seq[*entry]) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for e := range from {
+			if v, ok := any(e.rec).(*T); ok && !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+func copies[T any](from iter.Seq[*T]) []*T {
+	var list []*T
+	for v := range from {
+		list = append(list, deepCopy(v))
+	}
+	return list
+}

@@ -1,0 +1,189 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Update runs fn in a transaction and gives the revision at which it was committed. When it returns without error, local
+// reads see the result. Where fn wrote nothing, the revision is one at which all that it read was so.
+//
+// fn may run several times, each time on a newer snapshot, and must have no effects besides tx: no sending, no counting, no
+// change of variables that a later run would see. An error of fn ends the transaction and is returned as it is, once a quorum
+// confirmed what fn had read.
+//
+// Errors: fn's own; ErrTooLarge; ErrUnavailable if nothing was written; ErrUnknown if that could not be learned.
+func (s *Store) Update(ctx context.Context, fn func(tx *Tx) error) (int64, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	began := time.Now()
+	rev, err := s.update(ctx, fn)
+	s.metrics.updates.WithLabelValues(resultOf(err)).Observe(time.Since(began).Seconds())
+	return rev, err
+}
+
+func resultOf(err error) string {
+	for _, known := range []error{
+		trivet.ErrUnknown, trivet.ErrUnavailable, trivet.ErrConflict, trivet.ErrFenced, trivet.ErrNotFound, trivet.ErrExists,
+	} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	if err != nil {
+		return "failed"
+	}
+	return "ok"
+}
+
+func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error) {
+	id := rand.Text()
+	s.pending.begin(id)
+	defer s.pending.end(id)
+	for run := 0; ; run++ {
+		if err := ctx.Err(); err != nil {
+			return 0, &trivet.Error{Op: "update", Err: unavailable(err), Hint: hintQuorum}
+		}
+		tx := s.begin(s.snapshot())
+		err := fn(tx)
+		var rev int64
+		if err != nil || len(tx.order) == 0 {
+			rev, err = s.confirm(ctx, tx, err)
+		} else {
+			rev, err = s.commit(ctx, tx, id)
+		}
+		if !errors.Is(err, errRerun) {
+			return rev, err
+		}
+		s.metrics.reruns.Inc()
+		s.giveWay(ctx, run)
+	}
+}
+
+// errRerun: what fn had read is no longer so.
+var errRerun = errors.New("run again")
+
+const hintQuorum = "the store has no quorum; see trivet status"
+
+// unavailable makes an error one of which it is known that nothing was written.
+func unavailable(err error) error { return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err) }
+
+// confirm ends a transaction that writes nothing, with fn's error: if a quorum knows nothing newer of what fn had read.
+// Otherwise fn may have been misled by a copy that was behind.
+func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error) {
+	if len(tx.reads) == 0 {
+		return tx.snap.rev, fnErr
+	}
+	if err := s.fresh(ctx); err != nil {
+		if fnErr != nil {
+			err = fmt.Errorf("%w; not confirmed: %v", err, fnErr)
+		}
+		return 0, &trivet.Error{Op: "update", Err: unavailable(err), Hint: hintQuorum}
+	}
+	now := s.snapshot()
+	for key, rev := range tx.reads {
+		if now.revOf(key) != rev {
+			return 0, errRerun
+		}
+	}
+	return now.rev, fnErr
+}
+
+// commit tries to write what fn wrote.
+func (s *Store) commit(ctx context.Context, tx *Tx, id string) (int64, error) {
+	guard := tx.snap.revOf(s.guardKey())
+	ifs, thens, err := s.operations(tx, id, guard)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.opts.AwaitLeader(ctx); err != nil {
+		return 0, &trivet.Error{Op: "update", Err: unavailable(err), Hint: hintQuorum}
+	}
+	try, cancel := context.WithTimeout(ctx, s.opts.Try)
+	resp, err := s.client.Txn(try).If(ifs...).Then(thens...).Commit()
+	cancel()
+	if err != nil {
+		return s.failed(ctx, err, id, guard)
+	}
+	answered := time.Now()
+	if err := s.pending.wait(ctx, resp.Header.Revision); err != nil {
+		return s.late(resp, err)
+	}
+	s.metrics.lag.Observe(time.Since(answered).Seconds())
+	if !resp.Succeeded {
+		return 0, errRerun
+	}
+	return resp.Header.Revision, nil
+}
+
+// late is an answer whose revision the copy did not reach in time.
+func (s *Store) late(resp *clientv3.TxnResponse, err error) (int64, error) {
+	if !resp.Succeeded {
+		return 0, &trivet.Error{Op: "update", Err: unavailable(err)}
+	}
+	return 0, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: committed, but this head's copy is behind: %w", trivet.ErrUnknown, err)}
+}
+
+// failed sorts out a try without an answer.
+func (s *Store) failed(ctx context.Context, err error, id string, guard int64) (int64, error) {
+	if refused, why := refusal(err); refused {
+		return 0, why
+	}
+	s.metrics.unknowns.Inc()
+	if s.defects.forgetID {
+		return 0, errRerun
+	}
+	return s.learn(ctx, err, id, guard)
+}
+
+// refusal says whether etcd refused a transaction before it could have had any effect, and what to do about it.
+func refusal(err error) (bool, error) {
+	switch {
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return true, &trivet.Error{Op: "update", Err: unavailable(err), Hint: "the store is over its quota; delete records or raise the quota"}
+	case errors.Is(err, rpctypes.ErrTooManyRequests):
+		return true, &trivet.Error{Op: "update", Err: unavailable(err), Hint: "the store is overloaded; try again"}
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps):
+		return true, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: %w", trivet.ErrTooLarge, err)}
+	}
+	return false, nil
+}
+
+// operations makes etcd's transaction of ours.
+func (s *Store) operations(tx *Tx, id string, guard int64) (ifs []clientv3.Cmp, thens []clientv3.Op, err error) {
+	if len(tx.reads) > MaxOps || len(tx.order) > MaxOps {
+		return nil, nil, &trivet.Error{Op: "update", Hint: "write less at once", Err: fmt.Errorf("%w: a transaction of %d reads and %d writes, at most %d",
+			trivet.ErrTooLarge, len(tx.reads), len(tx.order), MaxOps)}
+	}
+	if !s.defects.noCompare {
+		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(s.guardKey()), "=", guard))
+		for key, rev := range tx.reads {
+			ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(key), "=", rev))
+		}
+	}
+	size, puts := 0, 0
+	for _, key := range tx.order {
+		if w := tx.writes[key]; w.doc != nil {
+			value := withID(w.doc, id)
+			thens, size, puts = append(thens, clientv3.OpPut(key, value)), size+len(key)+len(value), puts+1
+		} else {
+			thens = append(thens, clientv3.OpDelete(key))
+		}
+	}
+	if puts == 0 { // the ID needs a place
+		thens = append(thens, clientv3.OpPut(prefix+idPart+s.opts.Head, withID([]byte(`{"kind":"tx"}`), id)))
+	}
+	if size > MaxBytes {
+		return nil, nil, &trivet.Error{Op: "update", Hint: "write less at once", Err: fmt.Errorf("%w: a transaction of %d bytes, at most %d",
+			trivet.ErrTooLarge, size, MaxBytes)}
+	}
+	return ifs, thens, nil
+}

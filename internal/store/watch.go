@@ -1,0 +1,140 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/trivet-project/trivet"
+)
+
+const (
+	// batchEvents is about how many events one Next gives.
+	batchEvents = 256
+	// maxReplay is how many revisions back a watch may be. Beyond, a list is cheaper.
+	maxReplay = 100_000
+)
+
+// Watcher gives the changes of records of some kinds, in their order. It is for one goroutine. It holds nothing while nobody
+// is in Next, and needs no closing. A consumer may be as slow as it likes: it holds up nobody, and gets what the head no
+// longer holds from etcd, until that has forgotten it as well (ErrCompacted).
+type Watcher struct {
+	store *Store
+	kinds map[string]bool // as in keys; nil: all
+	rev   int64           // everything up to here was given
+	wake  chan struct{}
+}
+
+// Watch begins a watch of the kinds (none: all) with what happened after a revision. A revision of 0 means from now on.
+func (s *Store) Watch(from int64, kinds ...trivet.Kind) *Watcher {
+	w := &Watcher{store: s, rev: from, wake: make(chan struct{}, 1)}
+	if from <= 0 {
+		w.rev = s.snapshot().rev
+	}
+	for _, k := range kinds {
+		if w.kinds == nil {
+			w.kinds = map[string]bool{}
+		}
+		w.kinds[kindPart(k)] = true
+	}
+	return w
+}
+
+// Revision is where a watch has to begin that goes on after what Next gave last. It rises also while nothing of interest
+// happens: then as of the end of the last Next.
+func (w *Watcher) Revision() int64 { return w.rev }
+
+// Next waits for changes and gives them, always whole revisions. Errors: ErrCompacted, where the change feed no longer
+// reaches back that far (list, then watch from the list's revision); ErrUnavailable; ctx's, after which Next may be called
+// again.
+func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
+	defer w.store.history.leave(w)
+	for {
+		events, upTo, ok := w.store.history.after(w, w.rev)
+		if !ok {
+			var err error
+			if events, upTo, err = w.replay(ctx); err != nil {
+				return nil, &trivet.Error{Op: "watch", Err: fmt.Errorf("from revision %d: %w", w.rev, err)}
+			}
+		}
+		w.rev = upTo
+		if len(events) > 0 {
+			return events, nil
+		}
+		if !ok {
+			continue
+		}
+		select {
+		case <-w.wake:
+		case <-w.store.done:
+			return nil, errClosed
+		case <-ctx.Done():
+			w.moveOn()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+var errClosed = fmt.Errorf("%w: the store is closed", trivet.ErrUnavailable)
+
+func (w *Watcher) wants(kind string) bool { return w.kinds == nil || w.kinds[kind] }
+
+func (w *Watcher) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// moveOn raises the revision of a watcher that waited in vain.
+func (w *Watcher) moveOn() {
+	if events, upTo, ok := w.store.history.after(w, w.rev); ok && len(events) == 0 {
+		w.rev = upTo
+	}
+}
+
+// replay has etcd tell what comes next, where the history no longer holds it.
+func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err error) {
+	if back := w.store.snapshot().rev - w.rev; back > maxReplay {
+		return nil, 0, fmt.Errorf("%w: that is %d back", trivet.ErrCompacted, back)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	feed := w.store.client.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(w.rev+1), clientv3.WithPrevKV())
+	select {
+	case resp, ok := <-feed:
+		if resp.CompactRevision != 0 {
+			return nil, 0, fmt.Errorf("%w: at %d", trivet.ErrCompacted, resp.CompactRevision)
+		}
+		if err := resp.Err(); !ok || err != nil {
+			return nil, 0, errors.Join(trivet.ErrUnavailable, err, ctx.Err())
+		}
+		upTo = max(w.rev, resp.Events[len(resp.Events)-1].Kv.ModRevision)
+		return w.replayed(resp.Events), upTo, nil
+	case <-w.store.done:
+		return nil, 0, errClosed
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+}
+
+// replayed makes our events of etcd's.
+func (w *Watcher) replayed(from []*clientv3.Event) []*Event {
+	var events []*Event
+	for _, ev := range from {
+		var was, is *entry
+		key := string(ev.Kv.Key)
+		if ev.PrevKv != nil {
+			was = w.store.read(key, ev.PrevKv.Value, ev.PrevKv.ModRevision)
+		}
+		if ev.Type != clientv3.EventTypeDelete {
+			is = w.store.read(key, ev.Kv.Value, ev.Kv.ModRevision)
+		}
+		if e := w.store.newEvent(key, was, is, ev.Kv.ModRevision); e != nil && w.wants(e.part) {
+			events = append(events, e)
+		}
+	}
+	return events
+}
