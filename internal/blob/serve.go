@@ -1,0 +1,71 @@
+package blob
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Handler serves GET and HEAD of /blob/<digest>, with ranges, and of /blob/<digest>.chunks, the chunk table. Files go from
+// the disk's cache to the connection without a copy where w is a plain TCP connection's, or passes ReadFrom on to one.
+func (s *Store) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+
+func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "blobs can only be read here", http.StatusMethodNotAllowed)
+		return
+	}
+	name, isTable := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/blob/"), tableSuffix)
+	d, err := ParseDigest(name)
+	if err == nil && isTable {
+		err = s.serveTable(w, r, d)
+	} else if err == nil {
+		err = s.serveBlob(w, r, d)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), statusOf(err))
+	}
+}
+
+func (s *Store) serveBlob(w http.ResponseWriter, r *http.Request, d Digest) error {
+	f, _, err := s.Get(d)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lasting(w, d)
+	http.ServeContent(w, r, "", time.Time{}, f)
+	return nil
+}
+
+func (s *Store) serveTable(w http.ResponseWriter, r *http.Request, d Digest) error {
+	table, err := s.table(d)
+	if err != nil {
+		return err
+	}
+	lasting(w, DigestOf(table))
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(table))
+	return nil
+}
+
+// lasting says that what is at this URL never changes.
+func lasting(w http.ResponseWriter, d Digest) {
+	w.Header().Set("ETag", `"`+d.String()+`"`)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	w.Header().Set("Content-Type", "application/octet-stream")
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, trivet.ErrInvalid):
+		return http.StatusBadRequest
+	case errors.Is(err, trivet.ErrNotFound):
+		return http.StatusNotFound
+	}
+	return http.StatusServiceUnavailable
+}

@@ -1,0 +1,203 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/trivet-project/trivet"
+)
+
+func TestPut(t *testing.T) {
+	s := open(t, Options{})
+	all := map[Digest]trivet.BlobRef{}
+	for _, size := range []int{0, 1, 1<<20 - 1, 1 << 20, ChunkBytes - 1, ChunkBytes, ChunkBytes + 1, 3*ChunkBytes + 12345} {
+		content := noise(size)
+		want := refOf(content)
+		ref, err := s.Put(t.Context(), bytes.NewReader(content), trivet.BlobRef{})
+		must(t, err)
+		if ref != want {
+			t.Errorf("%d bytes: %+v, not %+v", size, ref, want)
+		}
+		d := digestOf(t, ref)
+		all[d] = ref
+		if got, err := s.Stat(d); err != nil || got != want {
+			t.Errorf("stat: %+v, %v", got, err)
+		}
+		f, n, err := s.Get(d)
+		must(t, err)
+		got, err := io.ReadAll(f)
+		must(t, errors.Join(err, f.Close()))
+		if !bytes.Equal(got, content) || n != int64(size) {
+			t.Errorf("%d bytes: other content", size)
+		}
+		must(t, s.Verify(t.Context(), d))
+		if again := put(t, s, content); again != want {
+			t.Errorf("%d bytes again: %+v", size, again)
+		}
+	}
+	listed, err := s.List()
+	must(t, err)
+	if len(listed) != len(all) || !slices.IsSortedFunc(listed, func(a, b trivet.BlobRef) int { return strings.Compare(a.Digest, b.Digest) }) {
+		t.Errorf("list: %v", listed)
+	}
+	for _, ref := range listed {
+		if all[digestOf(t, ref)] != ref {
+			t.Errorf("list: %+v", ref)
+		}
+	}
+	for d := range all {
+		must(t, s.Delete(d))
+		if err := s.Delete(d); !errors.Is(err, trivet.ErrNotFound) {
+			t.Errorf("deleted twice: %v", err)
+		}
+		if _, err := s.Stat(d); !errors.Is(err, trivet.ErrNotFound) {
+			t.Errorf("deleted: %v", err)
+		}
+	}
+	empty(t, s)
+}
+
+func TestPutRefuses(t *testing.T) {
+	content := noise(2*ChunkBytes + 5)
+	good, other := refOf(content), refOf([]byte("other"))
+	broken := errors.New("cable pulled")
+	for name, c := range map[string]struct {
+		r    io.Reader
+		want trivet.BlobRef
+		err  error
+	}{
+		"wrong digest":      {bytes.NewReader(content), trivet.BlobRef{Digest: other.Digest}, trivet.ErrInvalid},
+		"wrong table":       {bytes.NewReader(content), trivet.BlobRef{Chunks: other.Chunks}, trivet.ErrInvalid},
+		"truncated":         {bytes.NewReader(content[:ChunkBytes]), trivet.BlobRef{Bytes: good.Bytes}, trivet.ErrInvalid},
+		"too long":          {bytes.NewReader(content), trivet.BlobRef{Bytes: ChunkBytes}, trivet.ErrInvalid},
+		"broken":            {io.MultiReader(bytes.NewReader(content), iotest.ErrReader(broken)), trivet.BlobRef{}, broken},
+		"broken off":        {io.MultiReader(bytes.NewReader(content), iotest.ErrReader(io.ErrUnexpectedEOF)), trivet.BlobRef{}, io.ErrUnexpectedEOF},
+		"over any bound":    {bytes.NewReader(content), trivet.BlobRef{Digest: good.Digest}, trivet.ErrTooLarge},
+		"not a digest":      {bytes.NewReader(content), trivet.BlobRef{Digest: "sha256:../../../etc/passwd"}, trivet.ErrInvalid},
+		"endless announced": {bytes.NewReader(content), trivet.BlobRef{Bytes: 2 << 40}, trivet.ErrTooLarge},
+		"negative":          {bytes.NewReader(content), trivet.BlobRef{Bytes: -1}, trivet.ErrInvalid},
+	} {
+		s := open(t, Options{MaxBytes: 1 << 40})
+		if name == "over any bound" {
+			s.opts.MaxBytes = int64(len(content)) - 1
+		}
+		if _, err := s.Put(t.Context(), c.r, c.want); !errors.Is(err, c.err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if all, err := s.List(); err != nil || len(all) > 0 {
+			t.Errorf("%s: became a blob: %v, %v", name, all, err)
+		}
+		empty(t, s)
+	}
+}
+
+func TestPutEndsWithItsContext(t *testing.T) {
+	s := open(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := s.Put(ctx, io.MultiReader(bytes.NewReader(noise(3<<20)), readFunc(func(p []byte) (int, error) {
+		cancel()
+		return len(p), nil
+	})), trivet.BlobRef{})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	empty(t, s)
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A small file system of its own fills up.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m", "trivet-blob", dir).CombinedOutput(); err != nil {
+		t.Fatalf("mount (wants root, and apt-get install mount): %v: %s", err, out)
+	}
+	t.Cleanup(func() { must(t, exec.Command("umount", dir).Run()) })
+	s, err := Open(dir, Options{})
+	must(t, err)
+	defer s.Close()
+	check := func(how string, err error) {
+		var e *trivet.Error
+		if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &e) || !strings.Contains(e.Hint, "free space") {
+			t.Errorf("%s: %v", how, err)
+		}
+		empty(t, s)
+	}
+	big := noise(12 << 20)
+	_, err = s.Put(t.Context(), bytes.NewReader(big), trivet.BlobRef{})
+	check("not announced", err)
+	_, err = s.Put(t.Context(), iotest.ErrReader(errors.New("read in spite of it")), trivet.BlobRef{Bytes: 12 << 20})
+	check("announced", err)
+	id, err := s.Begin()
+	must(t, err)
+	_, err = s.Append(t.Context(), id, 0, bytes.NewReader(big))
+	check("upload", err)
+	s.opts.Reserve = 6 << 20
+	_, err = s.Put(t.Context(), bytes.NewReader(nil), trivet.BlobRef{Bytes: 3 << 20})
+	check("reserve", err)
+	put(t, s, noise(2<<20))
+}
+
+func TestOpenTidiesAndHolds(t *testing.T) {
+	s := open(t, Options{})
+	ref := put(t, s, noise(100))
+	dir := s.dir
+	if _, err := Open(dir, Options{}); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("opened twice: %v", err)
+	}
+	stale, orphan := filepath.Join(dir, newID()+putSuffix), s.path(Digest{1})+tableSuffix
+	must(t, errors.Join(os.WriteFile(stale, nil, 0o600), os.WriteFile(orphan, nil, 0o600)))
+	must(t, s.lock.Close())
+	again, err := Open(dir, Options{})
+	must(t, err)
+	empty(t, again)
+	if _, err := os.Stat(orphan); !os.IsNotExist(err) {
+		t.Errorf("a table without content: %v", err)
+	}
+	if got, err := again.Stat(digestOf(t, ref)); err != nil || got != ref {
+		t.Errorf("%+v, %v", got, err)
+	}
+	s.lock = again.lock
+}
+
+func TestVerify(t *testing.T) {
+	s := open(t, Options{})
+	d := digestOf(t, put(t, s, noise(3*ChunkBytes+7)))
+	for _, c := range []struct {
+		path string
+		at   int64
+		says string
+	}{
+		{s.path(d), ChunkBytes + 1, fmt.Sprintf("in the %d bytes at %d", ChunkBytes, ChunkBytes)},
+		{s.path(d) + tableSuffix, 60, "its chunk table is damaged"},
+	} {
+		flip(t, c.path, c.at)
+		expectDamage(t, s, d, c.says)
+		flip(t, c.path, c.at)
+		must(t, s.Verify(t.Context(), d))
+	}
+	must(t, os.Truncate(s.path(d), ChunkBytes))
+	expectDamage(t, s, d, "its length is wrong")
+	if err := s.Verify(t.Context(), Digest{1}); !errors.Is(err, trivet.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func expectDamage(t *testing.T, s *Store, d Digest, says string) {
+	t.Helper()
+	if err := s.Verify(t.Context(), d); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), says) {
+		t.Errorf("verify says %v, not %q", err, says)
+	}
+}
