@@ -46,7 +46,7 @@ func (d *Door) taken(c *client, a netip.Addr, now time.Time) bool {
 // where that was in vain is let alone for a while.
 func (d *Door) reclaim(c *client, now time.Time, full error) (netip.Addr, error) {
 	c.Yield()
-	r := ipam.Reclaim(c.network.record, c.decision.Use, slices.Collect(d.Addresses.All()), now)
+	r := ipam.Reclaim(c.network.record, c.decision.Use, slices.Collect(d.Addresses.PeekAll()), now)
 	if r == nil {
 		c.network.setFull(c.decision.Use, now)
 		return netip.Addr{}, full

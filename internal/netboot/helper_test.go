@@ -134,9 +134,7 @@ func (r *rig) write(t testing.TB, do func(tx *store.Tx) error) {
 // address waits until an address's record is as it should be.
 func (r *rig) address(t testing.TB, name string, ok func(*trivet.Address) bool) *trivet.Address {
 	t.Helper()
-	w, err := r.Store.Watch(0, "Address")
-	must(t, err)
-	defer w.Close()
+	w := r.Store.Watch(0, "Address")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for {

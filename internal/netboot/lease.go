@@ -96,7 +96,7 @@ func (d *Door) take(ctx context.Context, p *place, a netip.Addr) error {
 		if p.owns(a) {
 			r.Spec.Machine, r.Spec.Fixed = p.machine.Name, p.fixed() == a
 		} else {
-			r.Status.Until = d.now().Add(2 * p.network.lease).Round(time.Second)
+			r.Status.Until = d.now().Add(2 * p.network.lease).Truncate(time.Second)
 		}
 		return addresses.Put(r)
 	})
@@ -110,14 +110,14 @@ func (d *Door) decline(ctx context.Context, c *client) {
 		"network", c.network.record.Name)
 	d.metrics.declined.Inc()
 	d.change(ctx, c, a, func(r *trivet.Address) {
-		r.Status.Declined, r.Status.Until = true, d.now().Add(2*c.network.lease).Round(time.Second)
+		r.Status.Declined, r.Status.Until = true, d.now().Add(2*c.network.lease).Truncate(time.Second)
 	})
 }
 
 // release ends a stranger's promise. The record stays, so that the machine gets the same address again if it can.
 func (d *Door) release(ctx context.Context, c *client) {
 	if c.machine == nil {
-		d.change(ctx, c, c.ClientIP(), func(r *trivet.Address) { r.Status.Until = d.now().Round(time.Second) })
+		d.change(ctx, c, c.ClientIP(), func(r *trivet.Address) { r.Status.Until = d.now().Truncate(time.Second) })
 	}
 }
 
@@ -162,7 +162,7 @@ func (d *Door) reserved(c *client, a netip.Addr) bool {
 
 // had is the address that a record already gives the port in this network.
 func (d *Door) had(c *client) (netip.Addr, bool) {
-	for r := range d.Addresses.PeekBy(fleet.ByMAC, c.mac) {
+	for _, r := range d.Addresses.PeekBy(fleet.ByMAC, c.mac) {
 		if r.Spec.Network != c.network.record.Name || r.Status.Declined {
 			continue
 		}

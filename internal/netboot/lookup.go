@@ -1,7 +1,6 @@
 package netboot
 
 import (
-	"iter"
 	"net/netip"
 	"slices"
 
@@ -98,7 +97,7 @@ func (d *Door) macAt(a netip.Addr) string {
 
 // networkOf is the network that a port boots from: the one that it has an address in, else the one of who asks for it.
 func (d *Door) networkOf(h host, peer netip.Addr) *trivet.Network {
-	for a := range d.Addresses.PeekBy(fleet.ByMAC, h.mac) {
+	for _, a := range d.Addresses.PeekBy(fleet.ByMAC, h.mac) {
 		if n, err := d.Networks.Peek(a.Spec.Network); err == nil {
 			return n
 		}
@@ -110,8 +109,8 @@ func (d *Door) networkOf(h host, peer netip.Addr) *trivet.Network {
 }
 
 // first is the first of what there is; nil if there is nothing.
-func first[T any](all iter.Seq[*T]) *T {
-	for v := range all {
+func first[T any](all []*T) *T {
+	for _, v := range all {
 		return v
 	}
 	return nil

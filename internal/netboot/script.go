@@ -104,7 +104,7 @@ func (d *Door) platform(h host) *trivet.Platform {
 // bootURLs are the boot doors of all heads, first the one that the machine has reached.
 func (d *Door) bootURLs(r *http.Request) []string {
 	urls := []string{urlOf(r)}
-	for h := range d.Heads.All() {
+	for h := range d.Heads.PeekAll() {
 		if h.Name != d.Head {
 			urls = append(urls, h.Status.Boot...)
 		}
@@ -115,7 +115,7 @@ func (d *Door) bootURLs(r *http.Request) []string {
 // apiURLs are the APIs of all heads, first those at the address that the machine has reached.
 func (d *Door) apiURLs(r *http.Request) []string {
 	var urls []string
-	for h := range d.Heads.All() {
+	for h := range d.Heads.PeekAll() {
 		urls = append(urls, h.Status.API...)
 	}
 	reached := hostOf(urlOf(r))
