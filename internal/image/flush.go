@@ -1,0 +1,45 @@
+package image
+
+// flusher makes the target write out while more comes in: otherwise it would all lie in memory until the end, and an
+// interrupted machine would have got nothing of it.
+type flusher struct {
+	due   chan struct{} // has room for one
+	ended chan struct{}
+	since int64 // bytes written since the last request
+	err   error // of the goroutine; to be read after ended
+}
+
+// flushEvery is how many bytes are written between flushes.
+const flushEvery = 64 << 20
+
+func newFlusher(dst Target) *flusher {
+	f := &flusher{due: make(chan struct{}, 1), ended: make(chan struct{})}
+	go func() {
+		defer close(f.ended)
+		for range f.due {
+			if f.err == nil {
+				f.err = dst.Sync()
+			}
+		}
+	}()
+	return f
+}
+
+// wrote counts; a flush that is due while another runs and a third waits is left out.
+func (f *flusher) wrote(n int64) {
+	if f.since += n; f.since < flushEvery {
+		return
+	}
+	select {
+	case f.due <- struct{}{}:
+		f.since = 0
+	default:
+	}
+}
+
+// close waits for the flush that runs, and gives the first error: the kernel tells of a failed write only once.
+func (f *flusher) close() error {
+	close(f.due)
+	<-f.ended
+	return f.err
+}

@@ -1,0 +1,111 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trivet-project/trivet/internal/agent/action/block"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noise is content that does not repeat, the same for the same size.
+func noise(size int) []byte {
+	b := make([]byte, size)
+	rand.NewChaCha8([32]byte{byte(size)}).Read(b)
+	return b
+}
+
+// disk is a raw image with runs of zeros and of data, at their usual places and across the borders of pieces and grains.
+func disk() []byte {
+	b := make([]byte, 23<<20+5120)
+	for _, r := range [][2]int{{0, 3000}, {3<<20 - 1, 3<<20 + 1}, {4 << 20, 5 << 20}, {15 << 20, 17<<20 + 77}, {23<<20 + 100, 23<<20 + 200}} {
+		copy(b[r[0]:r[1]], noise(r[1]-r[0]))
+	}
+	return b
+}
+
+// pack compresses by the usual program, so that what others make is what is read.
+func pack(t testing.TB, compression string, content []byte, flags ...string) []byte {
+	t.Helper()
+	if compression == None {
+		return content
+	}
+	cmd := exec.Command(compression, append([]string{"-c"}, flags...)...)
+	cmd.Stdin = bytes.NewReader(content)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s (apt-get install zstd gzip xz-utils): %v: %s", compression, err, &stderr)
+	}
+	return out
+}
+
+func unpack(compression string, packed []byte) ([]byte, error) {
+	r, err := Decompress(bytes.NewReader(packed), compression)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}
+
+func archive(t testing.TB, names ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, name := range names {
+		kind := byte(tar.TypeReg)
+		if strings.HasSuffix(name, "/") {
+			kind = tar.TypeDir
+		}
+		must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Typeflag: kind}))
+	}
+	must(t, w.Close())
+	return b.Bytes()
+}
+
+// used is a file of some size that is full of other things.
+func used(t testing.TB, size int) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "disk")
+	must(t, os.WriteFile(path, bytes.Repeat([]byte{0xa5}, size), 0o600))
+	return path
+}
+
+// loop makes a block device of a file. It wants root.
+func loop(t testing.TB, path string) (node string) {
+	t.Helper()
+	out, err := exec.Command("losetup", "--find", "--show", path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("losetup (wants root, and apt-get install mount): %v: %s", err, out)
+	}
+	node = strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", node).CombinedOutput(); err != nil {
+			t.Errorf("losetup --detach: %v: %s", err, out)
+		}
+	})
+	return node
+}
+
+func open(t testing.TB, path string) *block.Device {
+	t.Helper()
+	d, err := block.Open(path)
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Close()) })
+	return d
+}

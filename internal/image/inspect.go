@@ -1,0 +1,130 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Info is what Inspect finds out.
+type Info struct {
+	Compression string
+	Format      string
+	RawBytes    int64  // of the content; 0 when only decompressing all of it would tell
+	Content     string // of a raw image: "gpt", "mbr", the type of its file system, or "" if it is not known
+	Parts       []Part // of a raw image, by number
+}
+
+// headBytes are read of the content: enough for a partition table of any kind and the file systems' first blocks.
+const headBytes = 128 << 10
+
+// Inspect looks at a file of some size, and tells how it is compressed and what is in it. What is no image of a kind that
+// can be installed is [trivet.ErrInvalid], with a hint where there is a way to make it one.
+func Inspect(r io.ReaderAt, size int64) (Info, error) {
+	info, err := inspect(r, size)
+	if err != nil {
+		return Info{}, fmt.Errorf("inspect image: %w", err)
+	}
+	return info, nil
+}
+
+func inspect(r io.ReaderAt, size int64) (info Info, err error) {
+	var magic [6]byte
+	if n, err := r.ReadAt(magic[:], 0); err != nil && (n == 0 || err != io.EOF) {
+		if err == io.EOF {
+			err = fmt.Errorf("%w: it is empty", trivet.ErrInvalid)
+		}
+		return info, err
+	}
+	info.Compression = compressionOf(magic[:])
+	open := func() (io.ReadCloser, error) { return Decompress(io.NewSectionReader(r, 0, size), info.Compression) }
+	head, err := headOf(open)
+	if err != nil {
+		return info, err
+	}
+	if c := compressionOf(head); info.Compression != None && c != None {
+		return info, fmt.Errorf("%w: it is compressed twice, by %s and %s", trivet.ErrInvalid, info.Compression, c)
+	}
+	if err := refuse(head); err != nil {
+		return info, err
+	}
+	switch info.Compression {
+	case None:
+		info.RawBytes = size
+	case Zstd:
+		info.RawBytes, err = zstdSize(r, size)
+	}
+	if err == nil && isTar(head) {
+		info.Format, err = tarFormat(open)
+		return info, err
+	}
+	info.Format = Raw
+	info.Content, info.Parts = contentOf(head)
+	return info, err
+}
+
+func headOf(open func() (io.ReadCloser, error)) ([]byte, error) {
+	content, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	head := make([]byte, headBytes)
+	n, err := io.ReadFull(content, head)
+	if errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: it is empty", trivet.ErrInvalid)
+	} else if err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	return head[:n], err
+}
+
+// isTar knows POSIX and GNU archives (pax, "ustar interchange format").
+func isTar(head []byte) bool {
+	return len(head) >= 512 && bytes.Equal(head[257:262], []byte("ustar"))
+}
+
+// An OCI layout is told by what is in it; so many entries and bytes are looked at until something else comes.
+const (
+	maxLook      = 256
+	maxLookBytes = 64 << 20
+)
+
+var layoutNames = []string{"oci-layout", "index.json", "blobs", "manifest.json", "repositories"}
+
+// tarFormat looks into an archive.
+func tarFormat(open func() (io.ReadCloser, error)) (string, error) {
+	content, err := open()
+	if err != nil {
+		return "", err
+	}
+	defer content.Close()
+	t := tar.NewReader(io.LimitReader(content, maxLookBytes))
+	for range maxLook {
+		h, err := t.Next()
+		switch {
+		case errors.Is(err, tar.ErrHeader):
+			return "", fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the end, of it or of what is looked at
+			return Tar, nil
+		case err != nil:
+			return "", err
+		}
+		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
+		top, _, _ := strings.Cut(name, "/")
+		switch {
+		case name == "oci-layout":
+			return OCI, nil
+		case name != "" && !slices.Contains(layoutNames, top):
+			return Tar, nil
+		}
+	}
+	return Tar, nil
+}

@@ -1,0 +1,118 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trivet-project/trivet"
+)
+
+func inspectBytes(b []byte) (Info, error) { return Inspect(bytes.NewReader(b), int64(len(b))) }
+
+// made runs a program on a new file of some size and gives what it made of it.
+func made(t *testing.T, size int64, input string, program ...string) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "made")
+	f, err := os.Create(path)
+	must(t, err)
+	must(t, errors.Join(f.Truncate(size), f.Close()))
+	cmd := exec.Command(program[0], append(program[1:], path)...)
+	cmd.Stdin = strings.NewReader(input)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v (apt-get install fdisk e2fsprogs qemu-utils): %v: %s", program, err, out)
+	}
+	b, err := os.ReadFile(path)
+	must(t, err)
+	return b
+}
+
+func TestInspect(t *testing.T) {
+	gpt := made(t, 64<<20, "label: gpt\nsize=8MiB, type=uefi, name=\"EFI\"\ntype=linux, name=\"root\"\n", "sfdisk", "-q")
+	mbr := made(t, 64<<20, "label: dos\nsize=8MiB, type=83\n", "sfdisk", "-q")
+	ext4 := made(t, 8<<20, "", "mkfs.ext4", "-q")
+	layout := archive(t, "blobs/", "blobs/sha256/", "blobs/sha256/x", "index.json", "oci-layout")
+	size := func(b []byte) int64 { return int64(len(b)) }
+	for name, c := range map[string]struct {
+		file []byte
+		want Info
+	}{
+		"gpt":          {gpt, Info{"", Raw, size(gpt), "gpt", nil}},
+		"gpt zstd":     {pack(t, Zstd, gpt, "--stream-size=67108864"), Info{Zstd, Raw, size(gpt), "gpt", nil}},
+		"gpt zstd x 2": {append(pack(t, Zstd, gpt, "--stream-size=67108864"), pack(t, Zstd, gpt, "--stream-size=67108864", "--no-check")...), Info{Zstd, Raw, 2 * size(gpt), "gpt", nil}},
+		"not told":     {pack(t, Zstd, gpt), Info{Zstd, Raw, 0, "gpt", nil}},
+		"mbr gzip":     {pack(t, Gzip, mbr), Info{Gzip, Raw, 0, "mbr", nil}},
+		"ext4 xz":      {pack(t, XZ, ext4), Info{XZ, Raw, 0, "ext", nil}},
+		"unknown":      {noise(1000), Info{"", Raw, 1000, "", nil}},
+		"tar":          {archive(t, "./", "./etc/passwd"), Info{"", Tar, size(archive(t, "./", "./etc/passwd")), "", nil}},
+		"tar gzip":     {pack(t, Gzip, archive(t, "index.html", "blobs/x")), Info{Gzip, Tar, 0, "", nil}},
+		"no layout":    {archive(t, "blobs/x", "index.json"), Info{"", Tar, size(archive(t, "blobs/x", "index.json")), "", nil}},
+		"oci":          {layout, Info{"", OCI, size(layout), "", nil}},
+		"oci zstd":     {pack(t, Zstd, layout), Info{Zstd, OCI, 0, "", nil}},
+	} {
+		got, err := inspectBytes(c.file)
+		parts := got.Parts
+		got.Parts = nil
+		if err != nil || got.Compression != c.want.Compression || got.Format != c.want.Format || got.RawBytes != c.want.RawBytes || got.Content != c.want.Content {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+		want := map[string][]Part{
+			"gpt": {{1, 8 << 20, "EFI system", "EFI"}, {2, 64<<20 - 8<<20 - 1<<20 - 1<<20, "Linux", "root"}},
+			"mbr": {{1, 8 << 20, "0x83", ""}},
+		}[got.Content]
+		if !slices.Equal(parts, want) {
+			t.Errorf("%s: partitions %+v, not %+v", name, parts, want)
+		}
+	}
+}
+
+func TestInspectRefuses(t *testing.T) {
+	foreign := func(format string) []byte {
+		path := filepath.Join(t.TempDir(), "x")
+		if out, err := exec.Command("qemu-img", "create", "-q", "-f", format, path, "1M").CombinedOutput(); err != nil {
+			t.Fatalf("qemu-img (apt-get install qemu-utils): %v: %s", err, out)
+		}
+		b, err := os.ReadFile(path)
+		must(t, err)
+		return b
+	}
+	iso := make([]byte, 40<<10)
+	copy(iso[isoAt:], isoMagic)
+	zst := pack(t, Zstd, noise(1<<20), "--stream-size=1048576")
+	for name, c := range map[string]struct {
+		file []byte
+		says string
+	}{
+		"empty":            {nil, "empty"},
+		"empty zstd":       {pack(t, Zstd, nil), "empty"},
+		"qcow2":            {foreign("qcow2"), "qemu-img convert -f qcow2 -O raw"},
+		"qcow2 gzip":       {pack(t, Gzip, foreign("qcow2")), "qemu-img convert -f qcow2 -O raw"},
+		"vmdk":             {foreign("vmdk"), "qemu-img convert -f vmdk -O raw"},
+		"vhdx":             {foreign("vhdx"), "qemu-img convert -f vhdx -O raw"},
+		"vhd":              {foreign("vpc"), "qemu-img convert -f vpc -O raw"},
+		"vdi":              {foreign("vdi"), "qemu-img convert -f vdi -O raw"},
+		"iso":              {iso, "not its installer"},
+		"iso xz":           {pack(t, XZ, iso), "not its installer"},
+		"zip":              {[]byte("PK\x03\x04 and so on"), "zip archive"},
+		"twice":            {pack(t, Gzip, pack(t, Zstd, noise(100))), "compressed twice"},
+		"zstd cut off":     {zst[:len(zst)-9], "cut off"},
+		"zstd header only": {zst[:6], "cut off"},
+	} {
+		if _, err := inspectBytes(c.file); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	broken := errors.New("bad sector")
+	if _, err := Inspect(failing{broken}, 100); !errors.Is(err, broken) || errors.Is(err, trivet.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) ReadAt([]byte, int64) (int, error) { return 0, f.err }
