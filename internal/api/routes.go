@@ -71,7 +71,6 @@ func (h *Handler) routes() {
 	h.machineRoutes()
 	h.blobRoutes()
 	h.logRoutes()
-	h.agentRoutes()
 	h.healthRoutes()
 	h.agentRoutes()
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { w.(*recorder).err = noSuchRoute(r) })

@@ -84,6 +84,11 @@ func carryStruct(t reflect.Type, was, is any, keep bool) any {
 			to[k] = carry(f, old, v, keep)
 		case keep && !known && !there:
 			to[k] = old
+		case keep && known && !there && f.Kind() == reflect.Struct && !readsItself(f):
+			// Left out because it is zero to this version ("omitzero"); what is not known of it stays.
+			if rest, ok := carry(f, old, map[string]any{}, true).(map[string]any); ok && len(rest) > 0 {
+				to[k] = rest
+			}
 		}
 	}
 	return to

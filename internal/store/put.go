@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -59,10 +60,11 @@ func (tx *Tx) stored(op string, info *kindInfo, name string, rev int64) (*entry,
 	return e, nil
 }
 
-// fillHeader sets what the store keeps: callers cannot change it.
+// fillHeader sets what the store keeps: callers cannot change it. The maker of a record may choose its UID, by which it can
+// tell its own record from another's when the answer to its creation was lost.
 func (tx *Tx) fillHeader(h *trivet.Meta, old *entry) error {
 	if old == nil {
-		h.UID, h.Created, h.Generation = rand.Text(), tx.store.opts.Now().UTC().Truncate(time.Millisecond), 1
+		h.UID, h.Created, h.Generation = cmp.Or(h.UID, rand.Text()), tx.store.opts.Now().UTC().Truncate(time.Millisecond), 1
 		return nil
 	}
 	if old.err != nil {

@@ -1,0 +1,186 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/api"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/runlog"
+	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/workflow"
+)
+
+// head is the API on a real store, served over real TLS.
+type head struct {
+	t       *testing.T
+	url     string
+	keys    *auth.Keys
+	fleet   *fleet.Fleet
+	blobs   *blob.Store
+	logs    *runlog.Store
+	handler *api.Handler
+	server  *http.Server
+	log     *syncBuffer
+	admin   string // token
+}
+
+func newHead(t *testing.T) *head {
+	t.Helper()
+	dir, reg := t.TempDir(), prometheus.NewRegistry()
+	member := must(cluster.Start(t.Context(), cluster.Config{Dir: filepath.Join(dir, "store"), Name: "head0", Logger: slog.New(slog.DiscardHandler)}))(t)
+	t.Cleanup(func() { member.Close() })
+	s := store.New(member.Client(), store.Options{})
+	h := &head{t: t, log: &syncBuffer{}}
+	h.fleet = fleet.New(fleet.NewTables(s), "head0", slog.New(slog.DiscardHandler))
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	h.keys = must(auth.Init(filepath.Join(dir, "keys"), "c1"))(t)
+	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
+	t.Cleanup(func() { h.blobs.Close() })
+	h.logs = must(runlog.Open(filepath.Join(dir, "logs")))(t)
+	t.Cleanup(func() { h.logs.Close() })
+	h.handler = must(api.New(api.Config{
+		Fleet: h.fleet, Keys: h.keys, Blobs: h.blobs, Logs: h.logs, Metrics: reg, CheckTemplate: workflow.Check,
+		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Version: wire.Version{Version: "v0", Head: "head0"}, Ready: func(context.Context) error { return nil },
+	}))(t)
+	h.listen()
+	h.admin = h.account("root", "admin")
+	return h
+}
+
+func (h *head) listen() {
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(h.t)
+	h.url = "https://" + l.Addr().String()
+	h.server = &http.Server{Handler: h.handler, TLSConfig: h.keys.CA.ServerCert(func() []string { return nil }, time.Now).TLS(),
+		MaxHeaderBytes: api.MaxHeader, ErrorLog: log.New(io.Discard, "", 0)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.server.ServeTLS(l, "", "")
+	}()
+	h.t.Cleanup(func() { h.server.Close(); <-done })
+}
+
+// account makes an account and a token for it.
+func (h *head) account(name, role string) (token string) {
+	h.t.Helper()
+	id, plain, hash := auth.NewToken()
+	_, err := h.fleet.Store.Update(h.t.Context(), func(tx *store.Tx) error {
+		if err := h.fleet.Accounts.In(tx).Put(&trivet.Account{Meta: trivet.Meta{Name: name}, Spec: trivet.AccountSpec{Role: role}}); err != nil {
+			return err
+		}
+		return h.fleet.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: id}, Spec: trivet.TokenSpec{Account: name, Hash: hash}})
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return plain.Reveal()
+}
+
+func (h *head) client(token string) *client.Client {
+	h.t.Helper()
+	c := must(client.New(client.Config{Endpoints: []string{h.url}, Trust: h.keys.CA.Pin(), Token: token, Patience: -1}))(h.t)
+	h.t.Cleanup(c.Close)
+	return c
+}
+
+// put writes a record as Trivet does.
+func put[T any](h *head, table *store.Table[T], v *T) {
+	h.t.Helper()
+	if _, err := h.fleet.Store.Update(h.t.Context(), func(tx *store.Tx) error { return table.In(tx).Put(v) }); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// ask sends a request as curl would, and gives status and body. headers are "Name: value".
+func (h *head) ask(token, method, path, body string, headers ...string) (int, map[string]any) {
+	h.t.Helper()
+	resp := h.do(token, method, path, body, headers...)
+	defer resp.Body.Close()
+	data := must(io.ReadAll(resp.Body))(h.t)
+	var out map[string]any
+	if err := json.Unmarshal(data, &out); err != nil && len(data) > 0 {
+		out = map[string]any{"text": string(data)}
+	}
+	return resp.StatusCode, out
+}
+
+func (h *head) do(token, method, path, body string, headers ...string) *http.Response {
+	h.t.Helper()
+	req := must(http.NewRequestWithContext(h.t.Context(), method, h.url+path, strings.NewReader(body)))(h.t)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		req.Header.Set(name, value)
+	}
+	return must(h.http().Do(req))(h.t)
+}
+
+func (h *head) http() *http.Client {
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: must(auth.ClientTLS(h.keys.CA.Pin()))(h.t), ForceAttemptHTTP2: true}}
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func machine(name string, macs ...string) *trivet.Machine {
+	m := &trivet.Machine{Meta: trivet.Meta{Kind: "Machine", Name: name}}
+	for _, mac := range macs {
+		m.Spec.NICs = append(m.Spec.NICs, trivet.NIC{MAC: mac})
+	}
+	return m
+}
+
+func putRaw(kind trivet.Kind, name, doc string) func(*store.Tx) error {
+	return func(tx *store.Tx) error { return tx.PutRaw(kind, name, []byte(doc)) }
+}
+
+// syncBuffer is a log that a test reads while it is written.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // guarded by mu
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
