@@ -71,17 +71,23 @@ func newHead(t *testing.T) *head {
 	return h
 }
 
-func (h *head) listen() {
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(h.t)
+func (h *head) listen() { h.serve("127.0.0.1:0") }
+
+// listenAgain serves where the head was before.
+func (h *head) listenAgain() { h.serve(strings.TrimPrefix(h.url, "https://")) }
+
+func (h *head) serve(addr string) {
+	l := must(net.Listen("tcp", addr))(h.t)
 	h.url = "https://" + l.Addr().String()
-	h.server = &http.Server{Handler: h.handler, TLSConfig: h.keys.CA.ServerCert(func() []string { return nil }, time.Now).TLS(),
+	s := &http.Server{Handler: h.handler, TLSConfig: h.keys.CA.ServerCert(func() []string { return nil }, time.Now).TLS(),
 		MaxHeaderBytes: api.MaxHeader, ErrorLog: log.New(io.Discard, "", 0)}
+	h.server = s
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h.server.ServeTLS(l, "", "")
+		s.ServeTLS(l, "", "")
 	}()
-	h.t.Cleanup(func() { h.server.Close(); <-done })
+	h.t.Cleanup(func() { s.Close(); <-done })
 }
 
 // account makes an account and a token for it.

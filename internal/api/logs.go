@@ -2,11 +2,13 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -28,7 +30,8 @@ const maxPiece = 32 << 10
 
 func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	workflow := r.PathValue("name")
-	if _, err := h.Fleet.Workflows.Peek(workflow); err != nil {
+	run, err := h.Fleet.Workflows.Peek(workflow)
+	if err != nil {
 		return err
 	}
 	leave, err := h.enterFeed()
@@ -37,7 +40,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 	}
 	defer leave()
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	f := &logFeed{h: h, w: w, workflow: workflow, action: r.URL.Query().Get("action"), told: map[runlog.Part]int64{}}
+	f := &logFeed{h: h, w: w, workflow: workflow, actions: run.Spec.Actions, action: r.URL.Query().Get("action"), told: map[runlog.Part]int64{}}
 	follow := r.URL.Query().Get("follow") != ""
 	ended := make(chan struct{})
 	if follow {
@@ -102,7 +105,8 @@ type logFeed struct {
 	h        *Handler
 	w        http.ResponseWriter
 	workflow string
-	action   string
+	actions  []trivet.Action       // in their order
+	action   string                // only this one; empty: all
 	told     map[runlog.Part]int64 // by action and try: up to which offset
 }
 
@@ -111,6 +115,9 @@ func (f *logFeed) tell() error {
 	if err != nil {
 		return err
 	}
+	slices.SortStableFunc(parts, func(a, b runlog.Part) int {
+		return cmp.Or(f.place(a.Action)-f.place(b.Action), a.Try-b.Try)
+	})
 	for _, p := range parts {
 		if f.action != "" && p.Action != f.action {
 			continue
@@ -120,6 +127,10 @@ func (f *logFeed) tell() error {
 		}
 	}
 	return nil
+}
+
+func (f *logFeed) place(action string) int {
+	return slices.IndexFunc(f.actions, func(a trivet.Action) bool { return a.Name == action })
 }
 
 // part sends the rest of one part in pieces.

@@ -1,0 +1,199 @@
+package api_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+func digestOf(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
+
+func TestBlobs(t *testing.T) {
+	h := newHead(t)
+	admin := h.client(h.admin)
+	ctx := t.Context()
+	data := bytes.Repeat([]byte("trivet "), 1<<20) // 7 MiB
+	var sent int64
+	ref, err := admin.PutBlob(ctx, bytes.NewReader(data), client.PutOptions{Bytes: int64(len(data)), Progress: func(n int64) { sent = n }})
+	if err != nil || ref.Digest != digestOf(data) || ref.Bytes != int64(len(data)) || ref.Chunks == "" || sent != ref.Bytes {
+		t.Fatalf("%+v, %v, %d sent", ref, err, sent)
+	}
+	sent = -1
+	again, err := admin.PutBlob(ctx, bytes.NewReader(data), client.PutOptions{Digest: ref.Digest, Progress: func(n int64) { sent = n }})
+	if err != nil || again != ref || sent != -1 {
+		t.Errorf("content that is there was sent again: %+v, %v", again, err)
+	}
+	if _, err := admin.PutBlob(ctx, strings.NewReader("x"), client.PutOptions{Digest: digestOf([]byte("y"))}); !errors.Is(err, trivet.ErrInvalid) {
+		t.Errorf("wrong digest: %v", err)
+	}
+	resp := h.do(h.admin, "GET", "/v1/blobs/"+ref.Digest, "", "Range: bytes=7-13")
+	part := must(io.ReadAll(resp.Body))(t)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusPartialContent || string(part) != "trivet " {
+		t.Errorf("%d %q", resp.StatusCode, part)
+	}
+	if status, _ := h.ask(h.admin, "GET", "/v1/blobs/"+digestOf([]byte("none")), ""); status != 404 {
+		t.Errorf("no such blob: %d", status)
+	}
+	if status, _ := h.ask(h.admin, "GET", "/v1/blobs/..%2f..%2fkeys", ""); status != 422 {
+		t.Errorf("no digest: %d", status)
+	}
+	image := &trivet.Image{Meta: trivet.Meta{Name: "i"}, Spec: trivet.ImageSpec{Format: "raw", Blob: ref}}
+	if _, err := client.Of[trivet.Image](admin).Create(ctx, image); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.DeleteBlob(ctx, ref.Digest); !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "image i") {
+		t.Errorf("an image's blob: %v", err)
+	}
+	if err := client.Of[trivet.Image](admin).Delete(ctx, "i"); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.DeleteBlob(ctx, ref.Digest); err != nil {
+		t.Error(err)
+	}
+	if list, err := admin.Blobs(ctx); err != nil || len(list) != 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// A connection that breaks in the middle goes on where the head is, and what arrives is what was sent.
+func TestUploadIsResumed(t *testing.T) {
+	h := newHead(t)
+	data := bytes.Repeat([]byte{1, 2, 3, 4, 5, 6, 7}, 3<<20) // 21 MiB
+	cut := false
+	reads := &watched{Reader: bytes.NewReader(data), at: func(offset int64) {
+		if offset > 8<<20 && !cut {
+			cut = true
+			h.server.Close() // every connection, as when a head restarts
+			h.listenAgain()
+		}
+	}}
+	ref, err := h.client(h.admin).PutBlob(t.Context(), reads, client.PutOptions{Bytes: int64(len(data))})
+	if err != nil || ref.Digest != digestOf(data) {
+		t.Fatalf("%+v, %v", ref, err)
+	}
+	if !cut || reads.seeks < 2 {
+		t.Errorf("the connection was not cut: %d seeks", reads.seeks)
+	}
+}
+
+type watched struct {
+	*bytes.Reader
+	at    func(int64)
+	seeks int
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	w.at(w.Size() - int64(w.Len()))
+	return w.Reader.Read(b)
+}
+
+func (w *watched) Seek(offset int64, whence int) (int64, error) {
+	w.seeks++
+	return w.Reader.Seek(offset, whence)
+}
+
+// A source that breaks is no head's fault.
+func TestUploadOfABrokenSource(t *testing.T) {
+	h := newHead(t)
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := must(os.Open(path))(t)
+	f.Close()
+	if _, err := h.client(h.admin).PutBlob(t.Context(), f, client.PutOptions{}); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestLogsAreFollowedToTheEnd(t *testing.T) {
+	h := newHead(t)
+	run := &trivet.Workflow{Meta: trivet.Meta{Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1",
+		Actions: []trivet.Action{{Name: "wipe", Use: "noop"}, {Name: "image", Use: "noop"}}}, Status: trivet.WorkflowStatus{State: trivet.WorkflowRunning}}
+	put(h, h.fleet.Workflows, run)
+	write := func(action string, try int, offset int64, text string) {
+		if err := h.logs.Append("w1", action, try, offset, []byte(text)); err != nil {
+			t.Error(err)
+		}
+	}
+	long := strings.Repeat("0123456789äöü\n", 10000)
+	write("wipe", 1, 0, "wiping\n")
+	var text strings.Builder
+	n := 0
+	for p, err := range h.client(h.admin).Logs(t.Context(), "w1", client.LogOptions{Follow: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&text, "%s", p.Text)
+		if n++; n == 1 {
+			write("wipe", 1, 7, "wiped\n")
+			write("image", 2, 0, long)
+			ended := *run
+			ended.Revision, ended.Status.State = 0, trivet.WorkflowSucceeded
+			put(h, h.fleet.Workflows, &ended)
+		}
+	}
+	if got := text.String(); got != "wiping\nwiped\n"+long {
+		t.Errorf("%d bytes: %.100q", len(got), got)
+	}
+	var actions []string
+	for p, err := range h.client(h.admin).Logs(t.Context(), "w1", client.LogOptions{Action: "wipe"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		actions = append(actions, p.Action)
+	}
+	if len(actions) != 1 || actions[0] != "wipe" {
+		t.Errorf("%v", actions)
+	}
+	for _, err := range h.client(h.admin).Logs(t.Context(), "none", client.LogOptions{}) {
+		if !errors.Is(err, trivet.ErrNotFound) {
+			t.Errorf("no such run: %v", err)
+		}
+	}
+}
+
+// The document names every route, and everything that it refers to is in it.
+func TestOpenAPI(t *testing.T) {
+	h := newHead(t)
+	_, doc := h.ask(h.admin, "GET", "/openapi.json", "")
+	paths := doc["paths"].(map[string]any)
+	for _, info := range trivet.Kinds {
+		ops, _ := paths["/v1/"+info.Plural+"/{name}"].(map[string]any)
+		_, writes := ops["put"]
+		if ops["get"] == nil || writes == info.ReadOnly {
+			t.Errorf("%s: %v", info.Plural, ops)
+		}
+	}
+	text := string(h.handler.OpenAPI())
+	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
+	for ref := range strings.SplitSeq(text, `"$ref":"#/components/schemas/`) {
+		if name, _, ok := strings.Cut(ref, `"`); ok && !strings.HasPrefix(ref, "{") && schemas[name] == nil {
+			t.Errorf("no schema %s", name)
+		}
+	}
+	if !json.Valid(h.handler.OpenAPI()) || strings.Contains(text, `"additionalProperties":false`) {
+		t.Error("not JSON, or closed to newer heads")
+	}
+}
+
+func TestMetricsCountRequests(t *testing.T) {
+	h := newHead(t)
+	h.ask(h.admin, "GET", "/v1/machines", "")
+	_, got := h.ask(h.admin, "GET", "/metrics", "")
+	if text := fmt.Sprint(got["text"]); !strings.Contains(text, `trivet_api_requests_total{route="GET /v1/machines",status="200"} 1`) {
+		t.Errorf("%.500s", text)
+	}
+}
