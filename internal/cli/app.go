@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// Env is the surroundings of a command.
+type Env struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Version  string // of this program
+}
+
+// app is what all commands share.
+type app struct {
+	Env
+	context string // name of a context in the config file
+	output  string // table, json, yaml or name
+}
+
+// ExitError ends the program with a status and without another word.
+type ExitError int
+
+func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// Root is the trivet command with all that operators do. The program adds what a head, an agent and the lab are.
+func Root(env Env) *cobra.Command {
+	a := &app{Env: env}
+	root := &cobra.Command{
+		Use:   "trivet",
+		Short: "Bare-metal control plane: netboots, installs and runs machines",
+		Long: "Trivet netboots machines, installs them and keeps going when any part of itself dies.\n\n" +
+			"Which cluster to speak to comes from the config file (trivet login writes it), from TRIVET_ENDPOINTS,\n" +
+			"TRIVET_TRUST and TRIVET_TOKEN, or, as root on a head, from the head itself.",
+		SilenceErrors: true, SilenceUsage: true,
+		Version: env.Version,
+	}
+	root.SetIn(env.In)
+	root.SetOut(env.Out)
+	root.SetErr(env.Err)
+	root.PersistentFlags().StringVar(&a.context, "context", "", "context of the config file to use")
+	root.AddGroup(&cobra.Group{ID: "do", Title: "Machines and what they run:"},
+		&cobra.Group{ID: "records", Title: "Records:"}, &cobra.Group{ID: "site", Title: "The site:"})
+	root.AddCommand(a.commands()...)
+	root.CompletionOptions.HiddenDefaultCmd = false
+	return root
+}
+
+func (a *app) commands() []*cobra.Command {
+	var all []*cobra.Command
+	for group, list := range map[string][]*cobra.Command{
+		"do":      {a.provision(), a.logs(), a.why(), a.accept(), a.quarantine(), a.image(), a.platform()},
+		"records": {a.apply(), a.get(), a.describe(), a.delete(), a.watch()},
+		"site":    {a.login(), a.contexts(), a.token(), a.version()},
+	} {
+		for _, c := range list {
+			c.GroupID = group
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// Execute runs a command line and gives the program's exit status. Errors are told once, here.
+func Execute(ctx context.Context, root *cobra.Command) int {
+	err := root.ExecuteContext(ctx)
+	var exit ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return int(exit)
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return 130
+	}
+	tell(root.ErrOrStderr(), err)
+	return 1
+}
+
+// tell shows an error: what happened, which fields, and what to do next.
+func tell(w io.Writer, err error) {
+	var p *wire.Problem
+	if !errors.As(err, &p) {
+		fmt.Fprintln(w, "trivet:", err)
+		return
+	}
+	message, rest, many := strings.Cut(p.Message, "\n")
+	fmt.Fprintln(w, "trivet:", message)
+	if many {
+		fmt.Fprintln(w, "  "+strings.ReplaceAll(rest, "\n", "\n  "))
+	}
+	if p.Hint != "" {
+		fmt.Fprintln(w, "  hint:", p.Hint)
+	}
+	if p.Code == wire.Internal {
+		fmt.Fprintf(w, "  hint: the head's log has more about request %s\n", p.RequestID)
+	}
+}
+
+// connect gives a client of the cluster that is meant.
+func (a *app) connect() (*client.Client, error) {
+	cfg, err := client.Environment(a.context)
+	if err != nil {
+		return nil, err
+	}
+	cfg.UserAgent = "trivet/" + a.Version
+	return client.New(cfg)
+}
+
+// kind finds what a person calls a kind.
+func (a *app) kind(name string) (client.Kind, error) {
+	info, err := trivet.LookupKind(name)
+	if err != nil {
+		return client.Kind{}, err
+	}
+	c, err := a.connect()
+	if err != nil {
+		return client.Kind{}, err
+	}
+	return c.Kind(info), nil
+}
+
+// terminal says whether a person watches the output, and how wide it is.
+func (a *app) terminal() (width int, ok bool) {
+	f, isFile := a.Out.(*os.File)
+	if !isFile || !term.IsTerminal(int(f.Fd())) {
+		return 0, false
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	return width, err == nil && width > 0
+}

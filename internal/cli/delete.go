@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trivet-project/trivet"
+)
+
+func (a *app) delete() *cobra.Command {
+	var files []string
+	var ignore bool
+	c := &cobra.Command{
+		Use:     "delete KIND NAME...",
+		Short:   "Delete records",
+		Long:    "Delete records. Deleting a provision cancels its run and gives its machine back.",
+		Example: "  trivet delete provision web1\n  trivet delete -f site.yaml --ignore-not-found",
+		Args:    cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			targets, err := a.targets(args, files)
+			if err != nil {
+				return err
+			}
+			cl, err := a.connect()
+			if err != nil {
+				return err
+			}
+			failed := false
+			for _, t := range targets {
+				err := cl.Kind(t.info).Delete(cmd.Context(), t.name)
+				switch {
+				case err == nil:
+					fmt.Fprintf(a.Out, "%s deleted\n", title(t.info, t.name))
+				case ignore && errors.Is(err, trivet.ErrNotFound):
+				default:
+					failed = true
+					tell(a.Err, err)
+				}
+			}
+			if failed {
+				return ExitError(1)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringArrayVarP(&files, "file", "f", nil, "delete the records of a file, folder or - for the standard input")
+	c.Flags().BoolVar(&ignore, "ignore-not-found", false, "let what is not there be a success")
+	return c
+}
+
+type target struct {
+	info trivet.KindInfo
+	name string
+}
+
+// targets are the records that a command line or files name; those of files in reverse, as later ones build on earlier.
+func (a *app) targets(args, files []string) ([]target, error) {
+	var list []target
+	if len(files) > 0 {
+		manifests, err := a.readManifests(files)
+		if err != nil {
+			return nil, err
+		}
+		for i := len(manifests) - 1; i >= 0; i-- {
+			list = append(list, target{manifests[i].info, manifests[i].record.Header().Name})
+		}
+		return list, nil
+	}
+	if len(args) < 2 {
+		return nil, fmt.Errorf("%w: name a kind and at least one record: trivet delete machine m1", trivet.ErrInvalid)
+	}
+	info, err := trivet.LookupKind(args[0])
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range args[1:] {
+		list = append(list, target{info, name})
+	}
+	return list, nil
+}

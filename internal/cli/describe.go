@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+func (a *app) describe() *cobra.Command {
+	return &cobra.Command{
+		Use:     "describe KIND NAME",
+		Short:   "Show a record with the steps of its run and its latest events",
+		Example: "  trivet describe machine m1\n  trivet describe provision web1",
+		Args:    cobra.ExactArgs(2), ValidArgsFunction: a.completeRecords,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kind, err := a.kind(args[0])
+			if err != nil {
+				return err
+			}
+			raw, err := kind.Raw(cmd.Context(), args[1])
+			if err != nil {
+				return err
+			}
+			if err := showYAML(a.Out, []json.RawMessage{raw}); err != nil {
+				return err
+			}
+			r := kind.Info.New()
+			if err := json.Unmarshal(raw, r); err != nil {
+				return err
+			}
+			return a.describeMore(cmd.Context(), kind.Client(), r)
+		},
+	}
+}
+
+// describeMore shows what belongs to a record but stands elsewhere.
+func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Record) error {
+	machine, workflow := "", ""
+	switch r := r.(type) {
+	case *trivet.Machine:
+		machine, workflow = r.Name, r.Status.Workflow
+	case *trivet.Provision:
+		machine, workflow = r.Status.Machine, r.Status.Workflow
+	case *trivet.Workflow:
+		machine, workflow = r.Spec.Machine, r.Name
+	default:
+		return nil
+	}
+	if workflow != "" {
+		if w, err := client.Of[trivet.Workflow](cl).Get(ctx, workflow); err == nil {
+			fmt.Fprintln(a.Out)
+			if err := a.tellRun(w); err != nil {
+				return err
+			}
+		}
+	}
+	if machine == "" {
+		return nil
+	}
+	events, err := eventsOf(ctx, cl, "machine/"+machine)
+	if err != nil {
+		return err
+	}
+	return a.tellEvents(events[max(0, len(events)-latest):])
+}
+
+// latest is how many events describe shows; why shows them all.
+const latest = 15

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+// picture is what is known of a provision that is being watched.
+type picture struct {
+	provision *trivet.Provision
+	workflow  *trivet.Workflow // nil: none yet
+	progress  *trivet.Progress // of the running action; nil: not told
+}
+
+// view shows pictures: on a terminal as one that changes, else as lines.
+type view interface {
+	show(p picture)
+	close()
+}
+
+// tick is how often a terminal's picture is drawn anew, and the progress of an action asked for.
+const tick = time.Second
+
+// watchProvision shows a provision until it has ended.
+func (a *app) watchProvision(ctx context.Context, cl *client.Client, name string) error {
+	if _, err := client.Of[trivet.Provision](cl).Get(ctx, name); err != nil {
+		return err
+	}
+	v := a.view()
+	last, err := followProvision(ctx, cl, name, v)
+	v.close()
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintf(a.Err, "%s goes on without you; look again with: trivet provision %s --watch\n", name, name)
+		return ExitError(130)
+	case err != nil:
+		return err
+	case last.provision.Status.State == trivet.ProvisionFailed:
+		a.tellFailure(last)
+		return ExitError(1)
+	}
+	s := last.provision.Status
+	fmt.Fprintf(a.Out, "%s is up on %s after %s\n", name, s.Machine, took(s.Ended.Sub(s.Started)))
+	return nil
+}
+
+func (a *app) tellFailure(p picture) {
+	s := p.provision.Status
+	fmt.Fprintf(a.Err, "%s failed: %s\n", p.provision.Name, printable(s.Reason))
+	if s.Machine != "" {
+		fmt.Fprintf(a.Err, "  hint: trivet why %s tells what happened, trivet logs %s what the actions wrote\n", s.Machine, s.Workflow)
+	}
+}
+
+func (a *app) view() view {
+	if width, ok := a.terminal(); ok {
+		return newScreen(a.Out, width)
+	}
+	return &lines{out: a.Out, shown: map[string]string{}}
+}
+
+// feed is one watch in a goroutine of its own.
+type feed struct {
+	events chan client.Event
+	err    error // valid once events is closed
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func newFeed(ctx context.Context, cl *client.Client, kind trivet.Kind, name string) *feed {
+	ctx, stop := context.WithCancel(ctx)
+	f := &feed{events: make(chan client.Event), stop: stop}
+	f.done.Go(func() {
+		defer close(f.events)
+		for e, err := range cl.Watch(ctx, client.WatchOptions{Kinds: []trivet.Kind{kind}, Names: []string{name}}) {
+			if err != nil {
+				f.err = err
+				return
+			}
+			select {
+			case f.events <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return f
+}
+
+func (f *feed) close() {
+	f.stop()
+	f.done.Wait()
+}
+
+// followProvision shows the provision and its newest workflow until the provision has ended, and gives the last picture.
+func followProvision(ctx context.Context, cl *client.Client, name string, v view) (last picture, err error) {
+	provisions := newFeed(ctx, cl, "Provision", name)
+	defer provisions.close()
+	workflows := &feed{stop: func() {}}
+	defer func() { workflows.close() }()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case e, ok := <-provisions.events:
+			switch {
+			case !ok:
+				return last, errors.Join(provisions.err, context.Cause(ctx))
+			case e.Type == client.Delete:
+				return last, fmt.Errorf("provision %s: %w: it was deleted", name, trivet.ErrNotFound)
+			case e.Type != client.Put:
+				continue
+			}
+			last.provision = e.Record.(*trivet.Provision)
+			if w := last.provision.Status.Workflow; w != "" && (last.workflow == nil || last.workflow.Name != w) {
+				workflows.close()
+				workflows = newFeed(ctx, cl, "Workflow", w)
+				last.workflow = &trivet.Workflow{Meta: trivet.Meta{Name: w}}
+			}
+		case e, ok := <-workflows.events:
+			if !ok {
+				return last, errors.Join(workflows.err, context.Cause(ctx))
+			}
+			if e.Type == client.Put {
+				last.workflow, last.progress = e.Record.(*trivet.Workflow), nil
+			}
+		case <-ticker.C:
+			last.progress = progressOf(ctx, cl, last)
+		}
+		if last.provision == nil {
+			continue
+		}
+		v.show(last)
+		if last.provision.Status.State.Ended() && (last.workflow == nil || last.workflow.Status.State.Ended()) {
+			return last, nil
+		}
+	}
+}
+
+// progressOf asks for the progress of a running action. It is decoration: an error is no news.
+func progressOf(ctx context.Context, cl *client.Client, p picture) *trivet.Progress {
+	if p.workflow == nil || p.workflow.Status.State != trivet.WorkflowRunning {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, tick)
+	defer cancel()
+	progress, err := cl.Progress(ctx, p.workflow.Spec.Machine)
+	if err != nil {
+		return p.progress
+	}
+	return progress
+}

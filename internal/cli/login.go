@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+func (a *app) login() *cobra.Command {
+	var endpoints []string
+	var trust, name string
+	c := &cobra.Command{
+		Use:   "login --endpoint URL --trust PIN",
+		Short: "Write a cluster and a token into the config file",
+		Long: "Write a cluster and a token into the config file. The token is read from TRIVET_TOKEN or the standard input,\n" +
+			"never from the command line, where others could see it. It is tried before it is written.",
+		Example: "  trivet token issue alice | trivet login --endpoint https://10.0.0.5:7480 --trust sha256:...",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			trust, err := trustText(trust)
+			if err != nil {
+				return err
+			}
+			token, err := a.readToken()
+			if err != nil {
+				return err
+			}
+			entry := client.Context{Endpoints: endpoints, Trust: trust, Token: token}
+			cl, err := client.New(client.Config{Endpoints: endpoints, Trust: trust, Token: token, UserAgent: "trivet/" + a.Version})
+			if err != nil {
+				return err
+			}
+			who, err := cl.Whoami(cmd.Context())
+			if err != nil {
+				return err
+			}
+			path, err := saveContext(cmp.Or(a.context, name), entry)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Out, "logged in as %s (%s); written to %s\n", who.Account, who.Role, path)
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&endpoints, "endpoint", nil, "URL of a head; may be given again")
+	c.Flags().StringVar(&trust, "trust", "", "pin of the cluster's CA (sha256:...), or a file with its certificate")
+	c.Flags().StringVar(&name, "name", "default", "name of the context in the config file")
+	c.MarkFlagRequired("endpoint")
+	c.MarkFlagRequired("trust")
+	return c
+}
+
+// trustText is the pin itself or the certificate in the named file.
+func trustText(trust string) (string, error) {
+	if strings.HasPrefix(trust, "sha256:") {
+		return trust, nil
+	}
+	pem, err := os.ReadFile(trust)
+	return string(pem), err
+}
+
+func (a *app) readToken() (string, error) {
+	if token := os.Getenv("TRIVET_TOKEN"); token != "" {
+		return token, nil
+	}
+	if f, ok := a.In.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprint(a.Err, "Token: ")
+		text, err := term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(a.Err)
+		return strings.TrimSpace(string(text)), err
+	}
+	in := bufio.NewScanner(a.In)
+	if !in.Scan() {
+		return "", fmt.Errorf("%w: no token on the standard input", trivet.ErrInvalid)
+	}
+	return strings.TrimSpace(in.Text()), nil
+}
+
+func saveContext(name string, entry client.Context) (path string, err error) {
+	if path, err = client.FilePath(); err != nil {
+		return "", err
+	}
+	f, err := client.ReadFile(path)
+	if errors.Is(err, trivet.ErrNotFound) {
+		f, err = &client.File{}, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if f.Contexts == nil {
+		f.Contexts = map[string]client.Context{}
+	}
+	f.Contexts[name], f.Current = entry, name
+	return path, f.Write(path)
+}
+
+func (a *app) contexts() *cobra.Command {
+	return &cobra.Command{
+		Use:   "context [NAME]",
+		Short: "Show the clusters of the config file, or choose one",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, err := client.FilePath()
+			if err != nil {
+				return err
+			}
+			f, err := client.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				if _, err := f.Pick(args[0]); err != nil {
+					return err
+				}
+				f.Current = args[0]
+				return f.Write(path)
+			}
+			rows := [][]string{{"", "CONTEXT", "ENDPOINTS"}}
+			for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
+				mark := ""
+				if name == f.Current {
+					mark = "*"
+				}
+				rows = append(rows, []string{mark, name, strings.Join(f.Contexts[name].Endpoints, " ")})
+			}
+			return align(a.Out, rows)
+		},
+	}
+}

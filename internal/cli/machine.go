@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) accept() *cobra.Command {
+	return &cobra.Command{
+		Use:     "accept MACHINE...",
+		Short:   "Make discovered or quarantined machines available",
+		Example: "  trivet accept m-525400123456",
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := a.connect()
+			if err != nil {
+				return err
+			}
+			for _, name := range args {
+				if err := cl.Accept(cmd.Context(), name); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.Out, "machine/%s accepted\n", name)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) quarantine() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:     "quarantine MACHINE --reason TEXT",
+		Short:   "Keep a machine out of placement; a run on it is cancelled",
+		Example: "  trivet quarantine m1 --reason 'disk makes noises'",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("machines"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if err := cl.Quarantine(cmd.Context(), args[0], reason); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Out, "machine/%s quarantined\n", args[0])
+			return nil
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for those who find it so")
+	c.MarkFlagRequired("reason")
+	return c
+}

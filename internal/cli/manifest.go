@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// maxManifest bounds one file of records, in bytes.
+const maxManifest = 16 << 20
+
+// manifest is one record as a person wrote it.
+type manifest struct {
+	*document
+	info   trivet.KindInfo
+	record trivet.Record
+	body   []byte // its JSON
+}
+
+func (m *manifest) title() string { return title(m.info, m.record.Header().Name) }
+
+// readManifests reads files, folders ("*.yaml", "*.yml" and "*.json" in them) and "-", the standard input. Everything is
+// checked before anything is given back, so that a mistake in the last file leaves the first one unsent.
+func (a *app) readManifests(paths []string) ([]*manifest, error) {
+	files, err := expand(paths)
+	if err != nil {
+		return nil, err
+	}
+	var all []*manifest
+	var errs []error
+	for _, file := range files {
+		text, err := a.readFile(file)
+		if err != nil {
+			return nil, err
+		}
+		found, err := readManifest(file, text)
+		all = append(all, found...)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%w: there is no record in %v", trivet.ErrInvalid, paths)
+	}
+	return all, nil
+}
+
+func expand(paths []string) ([]string, error) {
+	var files []string
+	for _, p := range paths {
+		info, err := os.Stat(p)
+		switch {
+		case p == "-":
+			files = append(files, p)
+		case err != nil:
+			return nil, err
+		case !info.IsDir():
+			files = append(files, p)
+		default:
+			entries, err := os.ReadDir(p)
+			if err != nil {
+				return nil, err
+			}
+			for _, e := range entries {
+				if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) && !e.IsDir() {
+					files = append(files, filepath.Join(p, e.Name()))
+				}
+			}
+		}
+	}
+	return files, nil
+}
+
+func (a *app) readFile(path string) ([]byte, error) {
+	in := a.In
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxManifest+1))
+	if err == nil && len(text) > maxManifest {
+		err = fmt.Errorf("%s: %w: over %d bytes", path, trivet.ErrTooLarge, maxManifest)
+	}
+	return text, err
+}
+
+func readManifest(file string, text []byte) ([]*manifest, error) {
+	if file == "-" {
+		file = "stdin"
+	}
+	docs, err := parseYAML(file, text)
+	if err != nil {
+		return nil, err
+	}
+	var all []*manifest
+	var errs []error
+	for _, d := range docs {
+		m, err := d.manifest()
+		if err != nil {
+			errs = append(errs, d.locate(err))
+			continue
+		}
+		all = append(all, m)
+	}
+	return all, errors.Join(errs...)
+}
+
+// manifest checks a document as the head would: strictly, and by the record's own rules.
+func (d *document) manifest() (*manifest, error) {
+	object, ok := d.value.(map[string]any)
+	if !ok {
+		return nil, &trivet.FieldError{Field: "record", Problem: "must be an object with kind, name and spec"}
+	}
+	kind, _ := object["kind"].(string)
+	info, err := kindOf(kind)
+	if err != nil {
+		return nil, err
+	}
+	m := &manifest{document: d, info: info, record: info.New()}
+	if err := wire.Check(d.value, reflect.TypeOf(m.record)); err != nil {
+		return nil, err
+	}
+	if m.body, err = json.Marshal(d.value); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(m.body, m.record); err != nil {
+		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+	}
+	return m, m.record.Validate()
+}
+
+// kindOf finds the kind of a written record, which stands there exactly.
+func kindOf(kind string) (trivet.KindInfo, error) {
+	known := map[string]bool{}
+	for _, info := range trivet.Kinds {
+		switch {
+		case string(info.Kind) != kind:
+			known[string(info.Kind)] = true
+		case info.ReadOnly:
+			return info, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("%s records are written by Trivet only", kind)}
+		default:
+			return info, nil
+		}
+	}
+	if kind == "" {
+		return trivet.KindInfo{}, &trivet.FieldError{Field: "kind", Problem: "is missing; write kind: Machine"}
+	}
+	return trivet.KindInfo{}, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("%q is not known%s", kind, wire.Suggest(kind, known))}
+}

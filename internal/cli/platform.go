@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/platform"
+)
+
+func (a *app) platform() *cobra.Command {
+	c := &cobra.Command{Use: "platform", Short: "Build and import what machines netboot"}
+	c.AddCommand(a.platformBuild(), a.platformImport(), a.listCommand("platforms"))
+	return c
+}
+
+func (a *app) platformBuild() *cobra.Command {
+	var o platform.Options
+	c := &cobra.Command{
+		Use:   "build --out DIR",
+		Short: "Build the installer OS: a Debian kernel and an initramfs with this program as its init",
+		Example: "  trivet platform build --out platform/\n" +
+			"  trivet platform build --out platform/ --kernel linux-image-cloud-amd64   # small, for virtual machines\n" +
+			"  trivet platform import platform/ --name debian-12 --default",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.Binary == "" {
+				if o.Binary, err = os.Executable(); err != nil {
+					return err
+				}
+			}
+			o.Progress = func(line string) { fmt.Fprintln(a.Err, line) }
+			r, err := platform.Build(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Out, "built %s for %s with %d drivers: kernel %s, initramfs %s\n", r.KernelVersion, r.Arch, r.Modules,
+				bytesText(r.Kernel.Bytes), bytesText(r.Initrd.Bytes))
+			return nil
+		},
+	}
+	c.Flags().StringVar(&o.Out, "out", "", "folder to write vmlinuz and initrd.img to")
+	c.Flags().StringVar(&o.Arch, "arch", "", "amd64 (the default) or arm64")
+	c.Flags().StringVar(&o.Kernel, "kernel", "", "Debian kernel package; the default is linux-image-ARCH")
+	c.Flags().StringArrayVar(&o.Debs, "deb", nil, "use this .deb instead of apt's; may be given again")
+	c.Flags().StringArrayVar(&o.Firmware, "firmware", nil, "Debian package with firmware to include; may be given again")
+	c.Flags().StringArrayVar(&o.Modules, "module", nil, "more drivers: glob below the kernel's module folder; may be given again")
+	c.Flags().StringToStringVar(&o.Extra, "extra", nil, "more files: path in the installer OS=path here")
+	c.Flags().StringVar(&o.Binary, "binary", "", "static trivet binary of that architecture; the default is this program")
+	c.MarkFlagRequired("out")
+	return c
+}
+
+func (a *app) platformImport() *cobra.Command {
+	var name, arch, version string
+	var args []string
+	var makeDefault bool
+	c := &cobra.Command{
+		Use:     "import DIR --name NAME",
+		Short:   "Store a kernel and an initramfs at the heads",
+		Long:    "Store vmlinuz and initrd.img of a folder at the heads, and make or change the platform record that machines boot.",
+		Example: "  trivet platform import platform/ --name debian-12 --default",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			cl, err := a.connect()
+			if err != nil {
+				return err
+			}
+			p := &trivet.Platform{Meta: trivet.Meta{Kind: "Platform", Name: name}, Spec: trivet.PlatformSpec{Arch: arch, Version: version, Args: args}}
+			if err := a.importPlatform(cmd.Context(), cl, dirs[0], p); err != nil || !makeDefault {
+				return err
+			}
+			return a.bootByDefault(cmd.Context(), cl, name)
+		},
+	}
+	c.Flags().StringVar(&name, "name", "", "name of the platform's record")
+	c.Flags().StringVar(&arch, "arch", "amd64", "amd64 or arm64")
+	c.Flags().StringVar(&version, "version", "", "of kernel and trivet, for people")
+	c.Flags().StringArrayVar(&args, "arg", nil, "kernel argument for every machine; may be given again")
+	c.Flags().BoolVar(&makeDefault, "default", false, "let machines boot it that name no other")
+	c.MarkFlagRequired("name")
+	return c
+}
+
+func (a *app) importPlatform(ctx context.Context, cl *client.Client, dir string, p *trivet.Platform) error {
+	var err error
+	if p.Spec.Kernel, err = a.putFile(ctx, cl, filepath.Join(dir, "vmlinuz")); err != nil {
+		return err
+	}
+	if p.Spec.Initrd, err = a.putFile(ctx, cl, filepath.Join(dir, "initrd.img")); err != nil {
+		return err
+	}
+	platforms := client.Of[trivet.Platform](cl)
+	_, err = platforms.Create(ctx, p)
+	if errors.Is(err, trivet.ErrExists) {
+		_, err = platforms.Update(ctx, p)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "platform/%s kernel %s, initramfs %s\n", p.Name, bytesText(p.Spec.Kernel.Bytes), bytesText(p.Spec.Initrd.Bytes))
+	return nil
+}
+
+func (a *app) putFile(ctx context.Context, cl *client.Client, path string) (trivet.BlobRef, error) {
+	src, size, err := openSource(ctx, path)
+	if err != nil {
+		return trivet.BlobRef{}, err
+	}
+	defer src.Close()
+	m := a.meter(filepath.Base(path), size)
+	defer m.end()
+	return cl.PutBlob(ctx, src, client.PutOptions{Bytes: size, Progress: m.at})
+}
+
+// bootByDefault makes a platform the site's.
+func (a *app) bootByDefault(ctx context.Context, cl *client.Client, name string) error {
+	sites := client.Of[trivet.Site](cl)
+	set := func(s *trivet.Site) error {
+		s.Spec.Platform = name
+		return nil
+	}
+	_, err := sites.Modify(ctx, trivet.SiteName, set)
+	if errors.Is(err, trivet.ErrNotFound) {
+		site := &trivet.Site{Meta: trivet.Meta{Kind: "Site", Name: trivet.SiteName}}
+		_, err = sites.Create(ctx, site)
+		if err == nil || errors.Is(err, trivet.ErrExists) {
+			_, err = sites.Modify(ctx, trivet.SiteName, set)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "site/%s boots %s by default\n", trivet.SiteName, name)
+	return nil
+}

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"github.com/trivet-project/trivet"
+)
+
+// outputFlag adds -o.
+func (a *app) outputFlag(c *cobra.Command) {
+	c.Flags().StringVarP(&a.output, "output", "o", "table", "table, json, yaml or name")
+	c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp))
+	c.PreRunE = chain(c.PreRunE, func(*cobra.Command, []string) error {
+		switch a.output {
+		case "table", "json", "yaml", "name":
+			return nil
+		}
+		return fmt.Errorf("%w: -o %s; there are table, json, yaml and name", trivet.ErrInvalid, a.output)
+	})
+}
+
+type run = func(*cobra.Command, []string) error
+
+func chain(first, then run) run {
+	if first == nil {
+		return then
+	}
+	return func(c *cobra.Command, args []string) error {
+		if err := first(c, args); err != nil {
+			return err
+		}
+		return then(c, args)
+	}
+}
+
+// title names a record: "machine/m1".
+func title(info trivet.KindInfo, name string) string { return strings.ToLower(string(info.Kind)) + "/" + name }
+
+// show prints records in the chosen form. one says that a person asked for one record, not a list.
+func (a *app) show(info trivet.KindInfo, records []trivet.Record, raw []json.RawMessage, one bool) error {
+	switch a.output {
+	case "json":
+		return showJSON(a.Out, raw, one)
+	case "yaml":
+		return showYAML(a.Out, raw)
+	case "name":
+		for _, r := range records {
+			fmt.Fprintln(a.Out, title(info, r.Header().Name))
+		}
+		return nil
+	}
+	if len(records) == 0 {
+		fmt.Fprintf(a.Err, "no %s\n", info.Plural)
+		return nil
+	}
+	return table(a.Out, info, records)
+}
+
+// table prints aligned columns.
+func table(w io.Writer, info trivet.KindInfo, records []trivet.Record) error {
+	var rows [][]string
+	var titles []string
+	for _, c := range info.Columns {
+		titles = append(titles, c.Title)
+	}
+	rows = append(rows, titles)
+	for _, r := range records {
+		rows = append(rows, row(info, r))
+	}
+	return align(w, rows)
+}
+
+func row(info trivet.KindInfo, r trivet.Record) []string {
+	var cells []string
+	for _, c := range info.Columns {
+		cells = append(cells, printable(c.Value(r)))
+	}
+	return cells
+}
+
+// align prints rows in columns, without spaces at the ends of lines.
+func align(w io.Writer, rows [][]string) error {
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	for _, cells := range rows {
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	}
+	tw.Flush()
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printable takes control characters out of what machines and people wrote, so that it cannot command a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+func showJSON(w io.Writer, raw []json.RawMessage, one bool) error {
+	var v any = raw
+	if one && len(raw) == 1 {
+		v = raw[0]
+	} else if raw == nil {
+		v = []any{}
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// showYAML prints records as documents, so that what was printed can be applied.
+func showYAML(w io.Writer, raw []json.RawMessage) error {
+	for i, r := range raw {
+		if i > 0 {
+			fmt.Fprintln(w, "---")
+		}
+		text, err := yaml.JSONToYAML(r)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bytesText writes a size as people do.
+func bytesText(n int64) string {
+	const unit = 1 << 10
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, i := float64(n)/unit, 0
+	for ; v >= unit && i < 4; i++ {
+		v /= unit
+	}
+	return fmt.Sprintf("%.1f %ciB", v, "KMGTP"[i])
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+// provisionFlags is a provision as flags.
+type provisionFlags struct {
+	template, machine, hostname string
+	selector, params, labels    map[string]string
+	sshKeys                     []string // files
+	userData, networkData       string   // files
+	noWait, watch               bool
+}
+
+func (a *app) provision() *cobra.Command {
+	var f provisionFlags
+	c := &cobra.Command{
+		Use:   "provision NAME",
+		Short: "Give a machine a template, and watch it come up",
+		Long: "Give a machine a template, and watch it come up: every step with its time, its deadline and its tries.\n" +
+			"Ends with status 0 when the installed system has reported, 1 when the provision failed. Ctrl-C leaves it running.",
+		Example: "  trivet provision web1 --template debian --machine m1 --ssh-key ~/.ssh/id_ed25519.pub\n" +
+			"  trivet provision web2 --template debian --selector rack=r1 --param disk=/dev/sda --hostname web2\n" +
+			"  trivet provision web1 --watch     # look at it again",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("provisions"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := a.connect()
+			if err != nil {
+				return err
+			}
+			if !f.watch {
+				if err := a.createProvision(cmd, cl, args[0], &f); err != nil {
+					return err
+				}
+			}
+			if f.noWait {
+				return nil
+			}
+			return a.watchProvision(cmd.Context(), cl, args[0])
+		},
+	}
+	c.Flags().StringVar(&f.template, "template", "", "template to run")
+	c.Flags().StringVar(&f.machine, "machine", "", "this machine")
+	c.Flags().StringToStringVarP(&f.selector, "selector", "l", nil, "any available machine with these labels: rack=r1,disk=ssd")
+	c.Flags().StringToStringVar(&f.params, "param", nil, "parameters of the template: name=value")
+	c.Flags().StringToStringVar(&f.labels, "label", nil, "labels of the provision itself")
+	c.Flags().StringVar(&f.hostname, "hostname", "", "of the installed system; none: the machine's name")
+	c.Flags().StringArrayVar(&f.sshKeys, "ssh-key", nil, "file with lines of authorized_keys; may be given again")
+	c.Flags().StringVar(&f.userData, "user-data", "", "file with cloud-init's user-data")
+	c.Flags().StringVar(&f.networkData, "network-data", "", "file with cloud-init's network-config, version 2")
+	c.Flags().BoolVar(&f.noWait, "no-wait", false, "do not watch")
+	c.Flags().BoolVar(&f.watch, "watch", false, "watch a provision that is there already")
+	c.MarkFlagsMutuallyExclusive("watch", "no-wait")
+	c.MarkFlagsMutuallyExclusive("watch", "template")
+	c.MarkFlagsMutuallyExclusive("machine", "selector")
+	c.RegisterFlagCompletionFunc("template", a.completeFlag("templates"))
+	c.RegisterFlagCompletionFunc("machine", a.completeFlag("machines"))
+	return c
+}
+
+func (a *app) completeFlag(kind string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return a.names(cmd.Context(), kind, nil)
+	}
+}
+
+func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string, f *provisionFlags) error {
+	p := &trivet.Provision{
+		Meta: trivet.Meta{Kind: "Provision", Name: name, Labels: f.labels},
+		Spec: trivet.ProvisionSpec{Template: f.template, Machine: f.machine, Selector: f.selector, Parameters: f.params, Hostname: f.hostname},
+	}
+	var err error
+	if p.Spec.SSHKeys, err = readKeys(f.sshKeys); err != nil {
+		return err
+	}
+	if p.Spec.UserData, err = readText(f.userData); err != nil {
+		return err
+	}
+	if p.Spec.NetworkData, err = readText(f.networkData); err != nil {
+		return err
+	}
+	if err := p.Validate(); err != nil {
+		return fmt.Errorf("provision %s: %w", name, err)
+	}
+	_, err = client.Of[trivet.Provision](cl).Create(cmd.Context(), p)
+	if errors.Is(err, trivet.ErrExists) {
+		return &trivet.Error{Op: "create", Kind: "Provision", Name: name, Err: trivet.ErrExists,
+			Hint: fmt.Sprintf("watch it: trivet provision %s --watch; or delete it first: trivet delete provision %s", name, name)}
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "provision/%s created\n", name)
+	return nil
+}
+
+func readText(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	return string(text), err
+}
+
+// readKeys takes the lines of authorized_keys files, without comments and empty ones.
+func readKeys(paths []string) ([]string, error) {
+	var keys []string
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSpace(line)
+			if strings.Contains(line, "PRIVATE KEY") {
+				return nil, fmt.Errorf("%s: %w: this is a private key; give the .pub file", path, trivet.ErrInvalid)
+			}
+			if line != "" && !strings.HasPrefix(line, "#") {
+				keys = append(keys, line)
+			}
+		}
+	}
+	return keys, nil
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/trivet-project/trivet"
+)
+
+// screen shows a provision as a picture that is drawn over the last one.
+type screen struct {
+	out   io.Writer
+	width int
+	drawn int // lines of the last picture
+	// The running step as it was first seen: the heads' clock may not be ours.
+	step  string
+	since time.Time
+	// For the rate of a progress.
+	done int64
+	at   time.Time
+	rate float64 // per second
+}
+
+func newScreen(out io.Writer, width int) *screen { return &screen{out: out, width: width} }
+
+var marks = map[trivet.StepState]string{
+	trivet.StepRunning: "\x1b[36m>\x1b[0m", trivet.StepDone: "\x1b[32m+\x1b[0m", trivet.StepFailed: "\x1b[31mx\x1b[0m",
+	trivet.StepSkipped: "-", trivet.StepWaiting: " ",
+}
+
+func (s *screen) show(p picture) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", p.provision.Name, headline(p))
+	n := 1
+	if p.workflow != nil {
+		for _, step := range p.workflow.Status.Steps {
+			fmt.Fprintf(&b, "  %s %s\n", marks[step.State], s.fit(s.line(step, p)))
+			n++
+		}
+	}
+	erase := ""
+	if s.drawn > 0 {
+		erase = fmt.Sprintf("\x1b[%dA\x1b[J", s.drawn)
+	}
+	io.WriteString(s.out, erase+b.String())
+	s.drawn = n
+}
+
+func (s *screen) close() {}
+
+func headline(p picture) string {
+	if text := pending(p.provision); text != "" {
+		return text
+	}
+	st := p.provision.Status
+	return fmt.Sprintf("%s on %s, attempt %d", st.State, st.Machine, st.Attempts)
+}
+
+// fit cuts a line to the terminal's width, less the mark before it: a line that wraps would spoil the next drawing.
+func (s *screen) fit(line string) string {
+	limit := max(s.width-5, 20)
+	if utf8.RuneCountInString(line) <= limit {
+		return line
+	}
+	return string([]rune(line)[:limit-1]) + "…"
+}
+
+func (s *screen) line(step trivet.Step, p picture) string {
+	text := fmt.Sprintf("%-16s", step.Name)
+	switch step.State {
+	case trivet.StepWaiting, trivet.StepSkipped:
+		return text
+	case trivet.StepRunning:
+		text += fmt.Sprintf(" %s / %s", took(s.elapsed(step)), step.Timeout)
+		if step.Try > 1 {
+			text += fmt.Sprintf(", try %s", tries(step))
+		}
+		text += s.progress(p.progress, step.Name)
+	default:
+		text += " " + tookText(step)
+	}
+	if w := what(step); w != "" {
+		text += "  " + w
+	}
+	return text
+}
+
+// elapsed is the head's count at its last checkpoint and what has passed here since this try was first seen.
+func (s *screen) elapsed(step trivet.Step) time.Duration {
+	key := fmt.Sprintf("%s/%d/%d", step.Name, step.Try, step.Elapsed)
+	if key != s.step {
+		s.step, s.since = key, time.Now()
+	}
+	return step.Elapsed.D() + time.Since(s.since)
+}
+
+// progress is how far the running action is, and how fast it goes.
+func (s *screen) progress(p *trivet.Progress, step string) string {
+	if p == nil || p.Action != step {
+		return ""
+	}
+	now := time.Now()
+	if p.Done != s.done {
+		if p.Done > s.done && s.done > 0 {
+			s.rate = float64(p.Done-s.done) / now.Sub(s.at).Seconds()
+		}
+		s.done, s.at = p.Done, now
+	}
+	return "  " + progressText(p.Done, p.Total, s.rate, p.Unit)
+}
+
+// progressText writes "1.2 GiB of 4.0 GiB (30%), 210 MiB/s".
+func progressText(done, total int64, rate float64, unit string) string {
+	number := func(n int64) string { return strings.TrimSpace(fmt.Sprintf("%d %s", n, unit)) }
+	if unit == "bytes" || unit == "" {
+		number = bytesText
+	}
+	text := number(done)
+	if total > 0 {
+		text += fmt.Sprintf(" of %s (%d%%)", number(total), min(done*100/total, 100))
+	}
+	if rate > 0 {
+		text += ", " + number(int64(rate)) + "/s"
+	}
+	return text
+}

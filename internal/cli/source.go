@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// source is content to import: a file, or what a URL gives.
+type source interface {
+	io.ReadSeeker
+	io.ReaderAt
+	io.Closer
+}
+
+// openSource opens a file or a URL and gives its size; 0 where that is not known.
+func openSource(ctx context.Context, name string) (s source, size int64, err error) {
+	if strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://") {
+		return openURL(ctx, name)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: %w: not a regular file", name, trivet.ErrInvalid)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// urlSource reads a URL by ranges, so that it can go on in the middle. Its content must not change meanwhile.
+type urlSource struct {
+	ctx    context.Context // of the command: the source is as a file to its users, whose methods take none
+	url    string
+	etag   string // strong; empty: none
+	size   int64
+	ranges bool
+
+	body   io.ReadCloser // open at offset; nil: none
+	offset int64
+}
+
+func openURL(ctx context.Context, url string) (source, int64, error) {
+	s := &urlSource{ctx: ctx, url: url}
+	resp, err := s.get(0, -1)
+	if err != nil {
+		return nil, 0, err
+	}
+	s.body, s.size = resp.Body, max(resp.ContentLength, 0)
+	s.ranges = resp.Header.Get("Accept-Ranges") == "bytes"
+	if etag := resp.Header.Get("ETag"); !strings.HasPrefix(etag, "W/") {
+		s.etag = etag
+	}
+	return s, s.size, nil
+}
+
+// get asks for a range; to below 0 means up to the end.
+func (s *urlSource) get(from, to int64) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept-Encoding", "identity") // else Range would be of what is compressed
+	want := http.StatusOK
+	if from > 0 || to >= 0 {
+		want = http.StatusPartialContent
+		span := fmt.Sprintf("bytes=%d-", from)
+		if to >= 0 {
+			span += fmt.Sprint(to)
+		}
+		req.Header.Set("Range", span)
+		if s.etag != "" {
+			req.Header.Set("If-Range", s.etag)
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == want {
+		return resp, nil
+	}
+	resp.Body.Close()
+	err = fmt.Errorf("%s: %w: answered %s", s.url, trivet.ErrUnavailable, resp.Status)
+	if want == http.StatusPartialContent && resp.StatusCode == http.StatusOK {
+		err = fmt.Errorf("%s: %w: it does not give parts, or has changed; download it and import the file", s.url, trivet.ErrInvalid)
+	}
+	return nil, err
+}
+
+// Read gives what follows. A connection that breaks is made anew once for each time that something came of it.
+func (s *urlSource) Read(b []byte) (int, error) {
+	for try := 0; ; try++ {
+		if s.body == nil {
+			resp, err := s.get(s.offset, -1)
+			if err != nil {
+				return 0, err
+			}
+			s.body = resp.Body
+		}
+		n, err := s.body.Read(b)
+		s.offset += int64(n)
+		short := errors.Is(err, io.EOF) && s.size > 0 && s.offset < s.size
+		switch {
+		case n > 0 && (err == nil || !short && errors.Is(err, io.EOF)):
+			return n, err
+		case err == nil:
+			continue
+		case errors.Is(err, io.EOF) && !short:
+			return n, err
+		case s.ctx.Err() != nil:
+			return n, context.Cause(s.ctx)
+		case !s.ranges || try > 0 && n == 0:
+			return n, fmt.Errorf("%s: broke off at byte %d: %w", s.url, s.offset, err)
+		}
+		s.body.Close()
+		s.body = nil
+		if n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// Seek takes absolute positions only. The connection is made at the next Read.
+func (s *urlSource) Seek(offset int64, whence int) (int64, error) {
+	if whence != io.SeekStart {
+		return s.offset, fmt.Errorf("seek in %s: %w", s.url, errors.ErrUnsupported)
+	}
+	if offset != s.offset {
+		s.Close()
+		s.body, s.offset = nil, offset
+	}
+	return offset, nil
+}
+
+// ReadAt reads a part by a request of its own.
+func (s *urlSource) ReadAt(b []byte, offset int64) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if s.size > 0 && offset >= s.size {
+		return 0, io.EOF
+	}
+	resp, err := s.get(offset, offset+int64(len(b))-1)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	n, err := io.ReadFull(resp.Body, b)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close gives the connection up.
+func (s *urlSource) Close() error {
+	if s.body == nil {
+		return nil
+	}
+	return s.body.Close()
+}

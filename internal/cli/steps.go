@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// stepRows is a run as a table: one row a step.
+func stepRows(w *trivet.Workflow) [][]string {
+	rows := [][]string{{"STEP", "STATE", "TRY", "TIME", "DEADLINE", "WHAT"}}
+	for _, s := range w.Status.Steps {
+		rows = append(rows, []string{s.Name, stepState(s), tries(s), tookText(s), s.Timeout.String(), what(s)})
+	}
+	return rows
+}
+
+func stepState(s trivet.Step) string {
+	if s.State == trivet.StepWaiting {
+		return "-"
+	}
+	return string(s.State)
+}
+
+func tries(s trivet.Step) string {
+	if s.Try == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", s.Try, s.Tries)
+}
+
+func tookText(s trivet.Step) string {
+	switch {
+	case s.State == trivet.StepWaiting, s.State == trivet.StepSkipped:
+		return "-"
+	case !s.Ended.IsZero() && !s.Started.IsZero():
+		return took(s.Ended.Sub(s.Started))
+	}
+	return took(s.Elapsed.D())
+}
+
+// took writes a duration as people do: tenths below ten seconds, no fraction above.
+func took(d time.Duration) string {
+	if d < 10*time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// what is a step's last word, with the cause of its last failure.
+func what(s trivet.Step) string {
+	switch {
+	case s.Cause != "" && s.Note != "" && s.State != trivet.StepDone:
+		return printable(s.Note + "; last failure: " + s.Cause)
+	case s.Cause != "" && s.State != trivet.StepDone:
+		return printable(s.Cause)
+	}
+	return printable(s.Note)
+}

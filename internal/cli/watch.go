@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+func (a *app) watch() *cobra.Command {
+	var options client.WatchOptions
+	c := &cobra.Command{
+		Use:     "watch [KIND[,KIND...]] [NAME...]",
+		Short:   "Follow changes as they happen",
+		Example: "  trivet watch machines,workflows\n  trivet watch events\n  trivet watch machine m1 -o json",
+		Args:    cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				for name := range strings.SplitSeq(args[0], ",") {
+					info, err := trivet.LookupKind(name)
+					if err != nil {
+						return err
+					}
+					options.Kinds = append(options.Kinds, info.Kind)
+				}
+				options.Names = args[1:]
+			}
+			cl, err := a.connect()
+			if err != nil {
+				return err
+			}
+			return a.changes(cmd.Context(), cl, options)
+		},
+	}
+	c.Flags().StringVarP(&options.Labels, "selector", "l", "", "labels: rack=r1,env!=test")
+	c.Flags().Int64Var(&options.From, "from", 0, "begin after this revision instead of with what is there")
+	a.outputFlag(c)
+	return c
+}
+
+// changes prints one line, or one object, for each event.
+func (a *app) changes(ctx context.Context, cl *client.Client, o client.WatchOptions) error {
+	for e, err := range cl.Watch(ctx, o) {
+		if err != nil {
+			return err
+		}
+		if err := a.change(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) change(e client.Event) error {
+	if a.output == "json" {
+		return json.NewEncoder(a.Out).Encode(map[string]any{"type": e.Type, "kind": e.Kind, "name": e.Name, "revision": e.Revision, "record": e.Raw})
+	}
+	if e.Type == client.Synced || e.Type == client.Reset {
+		fmt.Fprintf(a.Err, "-- %s\n", e.Type)
+		return nil
+	}
+	name := strings.ToLower(string(e.Kind)) + "/" + e.Name
+	if e.Type == client.Delete || a.output == "name" {
+		_, err := fmt.Fprintf(a.Out, "%-8d %-6s %s\n", e.Revision, e.Type, name)
+		return err
+	}
+	if a.output == "yaml" {
+		fmt.Fprintln(a.Out, "---")
+		return showYAML(a.Out, []json.RawMessage{e.Raw})
+	}
+	info, err := trivet.LookupKind(string(e.Kind))
+	if err != nil {
+		return nil
+	}
+	var cells []string
+	for i, cell := range row(info, e.Record)[1:] {
+		if cell != "" {
+			cells = append(cells, strings.ToLower(info.Columns[i+1].Title)+"="+cell)
+		}
+	}
+	_, err = fmt.Fprintf(a.Out, "%-8d %-6s %s  %s\n", e.Revision, e.Type, name, strings.Join(cells, " "))
+	return err
+}
+
+// follow is get -w: the table, and then a row for each change.
+func (a *app) follow(ctx context.Context, kind client.Kind, names []string, o client.ListOptions) error {
+	if o.Fields != "" {
+		return fmt.Errorf("%w: --field does not go with -w; use -l or names", trivet.ErrInvalid)
+	}
+	if a.output != "table" {
+		return a.changes(ctx, kind.Client(), client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind}, Names: names, Labels: o.Labels})
+	}
+	var first []trivet.Record
+	synced := false
+	watch := client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind}, Names: names, Labels: o.Labels}
+	for e, err := range kind.Client().Watch(ctx, watch) {
+		switch {
+		case err != nil:
+			return err
+		case e.Type == client.Reset:
+			first, synced = nil, false
+		case e.Type == client.Put && !synced:
+			first = append(first, e.Record)
+		case e.Type == client.Synced:
+			synced = true
+			slices.SortFunc(first, func(x, y trivet.Record) int { return strings.Compare(x.Header().Name, y.Header().Name) })
+			if err := table(a.Out, kind.Info, first); err != nil {
+				return err
+			}
+		case e.Type == client.Put:
+			fmt.Fprintln(a.Out, strings.TrimRight(strings.Join(row(kind.Info, e.Record), "   "), " "))
+		case e.Type == client.Delete:
+			fmt.Fprintln(a.Out, e.Name+"   (deleted)")
+		}
+	}
+	return nil
+}

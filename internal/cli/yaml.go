@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// Bounds of one document: a few lines of aliases could otherwise grow to any size.
+const (
+	maxNodes = 100_000
+	maxDepth = 64
+)
+
+// document is one YAML document as JSON's values, and where each of them stands.
+type document struct {
+	value any
+	at    map[string]position // by path
+	lines []string            // of the whole file
+	file  string
+}
+
+type position struct{ line, column int }
+
+// placed is an error with its place in a file.
+type placed struct {
+	file    string
+	at      position
+	problem string
+	lines   []string
+}
+
+// Error shows the place as compilers do, and the line itself.
+func (e *placed) Error() string {
+	s := fmt.Sprintf("%s:%d:%d: %s", e.file, e.at.line, e.at.column, e.problem)
+	if e.at.line < 1 || e.at.line > len(e.lines) {
+		return s
+	}
+	line := strings.ReplaceAll(e.lines[e.at.line-1], "\t", " ")
+	if len(line) > 160 {
+		return s
+	}
+	number := strconv.Itoa(e.at.line)
+	return fmt.Sprintf("%s\n  %s | %s\n  %s | %s^", s, number, line, strings.Repeat(" ", len(number)),
+		strings.Repeat(" ", max(e.at.column-1, 0)))
+}
+
+// Is makes every placed error an ErrInvalid.
+func (e *placed) Is(target error) bool { return target == trivet.ErrInvalid }
+
+// parseYAML reads all documents of a file. JSON is YAML, too.
+func parseYAML(file string, text []byte) ([]*document, error) {
+	lines := strings.Split(string(text), "\n")
+	parsed, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return nil, place(file, lines, err)
+	}
+	var docs []*document
+	for _, d := range parsed.Docs {
+		if d.Body == nil || d.Body.Type() == ast.NullType || d.Body.Type() == ast.CommentType {
+			continue
+		}
+		doc := &document{at: map[string]position{}, lines: lines, file: file}
+		c := &converter{doc: doc, anchors: map[string]ast.Node{}}
+		if doc.value, err = c.convert("", d.Body, 0); err != nil {
+			return nil, err
+		}
+		docs = append(docs, doc)
+	}
+	return docs, nil
+}
+
+// place finds where in the file the parser stumbled.
+func place(file string, lines []string, err error) error {
+	var at yaml.Error
+	if !errors.As(err, &at) || at.GetToken() == nil || at.GetToken().Position == nil {
+		return fmt.Errorf("%s: %w: %w", file, trivet.ErrInvalid, err)
+	}
+	return &placed{file, placeOf(at.GetToken()), at.GetMessage(), lines}
+}
+
+func placeOf(t *token.Token) position { return position{t.Position.Line, t.Position.Column} }
+
+// converter makes JSON's values of YAML's nodes.
+type converter struct {
+	doc     *document
+	anchors map[string]ast.Node
+	nodes   int
+}
+
+func (c *converter) fail(n ast.Node, format string, args ...any) error {
+	return &placed{c.doc.file, placeOf(n.GetToken()), fmt.Sprintf(format, args...), c.doc.lines}
+}
+
+func (c *converter) convert(path string, n ast.Node, depth int) (any, error) {
+	if c.nodes++; c.nodes > maxNodes || depth > maxDepth {
+		return nil, c.fail(n, "the document is too large or nested too deep")
+	}
+	if _, known := c.doc.at[path]; !known && n.GetToken() != nil && n.Type() != ast.MappingType {
+		c.doc.at[path] = placeOf(n.GetToken())
+	}
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return c.mapping(path, n.Values, depth)
+	case *ast.MappingValueNode:
+		return c.mapping(path, []*ast.MappingValueNode{n}, depth)
+	case *ast.SequenceNode:
+		list := []any{}
+		for i, item := range n.Values {
+			v, err := c.convert(fmt.Sprintf("%s[%d]", path, i), item, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	case *ast.AnchorNode:
+		c.anchors[n.Name.GetToken().Value] = n.Value
+		return c.convert(path, n.Value, depth+1)
+	case *ast.AliasNode:
+		target, ok := c.anchors[n.Value.GetToken().Value]
+		if !ok {
+			return nil, c.fail(n, "there is no anchor %s", n.Value.GetToken().Value)
+		}
+		return c.convert(path, target, depth+1)
+	}
+	return c.scalar(n)
+}
+
+func (c *converter) scalar(n ast.Node) (any, error) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, nil
+	case *ast.LiteralNode:
+		return n.Value.Value, nil
+	case *ast.BoolNode:
+		return n.Value, nil
+	case *ast.NullNode:
+		return nil, nil
+	case *ast.IntegerNode:
+		return json.Number(fmt.Sprint(n.Value)), nil
+	case *ast.FloatNode:
+		return json.Number(strconv.FormatFloat(n.Value, 'g', -1, 64)), nil
+	}
+	return nil, c.fail(n, "%s is not taken here", strings.ToLower(n.Type().String()))
+}
+
+func (c *converter) mapping(path string, pairs []*ast.MappingValueNode, depth int) (any, error) {
+	object := map[string]any{}
+	for _, pair := range pairs {
+		if pair.Key.IsMergeKey() {
+			return nil, c.fail(pair.Key, "merge keys (<<) are not taken; write the properties out")
+		}
+		key := pair.Key.GetToken().Value
+		at := wire.Join(path, key)
+		c.doc.at[at] = placeOf(pair.Key.GetToken())
+		v, err := c.convert(at, pair.Value, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		object[key] = v
+	}
+	return object, nil
+}
+
+// locate gives every FieldError in err its place, that of the nearest property that is there, in the order of the file.
+func (d *document) locate(err error) error {
+	var found []*placed
+	for _, fe := range wire.FieldErrors(err) {
+		found = append(found, &placed{d.file, d.find(fe.Field), fe.Error(), d.lines})
+	}
+	if len(found) == 0 {
+		return err
+	}
+	slices.SortStableFunc(found, func(a, b *placed) int {
+		return cmp.Or(a.at.line-b.at.line, a.at.column-b.at.column)
+	})
+	var errs []error
+	for _, p := range found {
+		errs = append(errs, p)
+	}
+	return errors.Join(errs...)
+}
+
+func (d *document) find(path string) position {
+	for {
+		if at, ok := d.at[path]; ok {
+			return at
+		}
+		cut := strings.LastIndexAny(path, ".[")
+		if cut < 0 {
+			break
+		}
+		path = path[:cut]
+	}
+	for _, name := range []string{"kind", "spec", ""} {
+		if at, ok := d.at[name]; ok {
+			return at
+		}
+	}
+	return position{1, 1}
+}
