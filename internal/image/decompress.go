@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -62,7 +63,7 @@ func (d *decoder) open() (err error) {
 // Read gives content.
 func (d *decoder) Read(p []byte) (int, error) {
 	n, err := d.r.Read(p)
-	if err == nil || err == io.EOF && d.src.err == nil {
+	if err == nil || err == io.EOF && d.src.failed() == nil {
 		return n, err
 	}
 	return n, d.why(err)
@@ -75,8 +76,8 @@ func (d *decoder) Close() error {
 }
 
 func (d *decoder) why(err error) error {
-	if d.src.err != nil {
-		return d.src.err
+	if failed := d.src.failed(); failed != nil {
+		return failed
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("it is cut off")
@@ -84,16 +85,25 @@ func (d *decoder) why(err error) error {
 	return fmt.Errorf("decompress %s: %w: %w", d.compression, trivet.ErrInvalid, err)
 }
 
-// origin remembers what the source failed with.
+// origin remembers what the source failed with. A decoder may read it ahead, by another goroutine.
 type origin struct {
 	r   io.Reader
-	err error
+	mu  sync.Mutex
+	err error // guarded by mu
 }
 
 func (o *origin) Read(p []byte) (int, error) {
 	n, err := o.r.Read(p)
 	if err != nil && err != io.EOF {
+		o.mu.Lock()
 		o.err = err
+		o.mu.Unlock()
 	}
 	return n, err
+}
+
+func (o *origin) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
 }
