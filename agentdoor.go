@@ -23,9 +23,8 @@ type Hello struct {
 // Sync is everything an agent says later. An empty one is a heartbeat.
 type Sync struct {
 	Machine string   `json:"machine"`
-	Epoch   int64    `json:"epoch"`
+	Epoch   int64    `json:"epoch"` // of the run that the agent holds or has finished; 0: it has had none
 	BootID  string   `json:"bootID"`
-	Run     string   `json:"run,omitempty"` // UID of the run that the agent holds or has finished under Epoch
 	Reports []Report `json:"reports,omitempty"` // all that are not yet acknowledged, in order
 	// Progress is shown to people and kept nowhere: how far the action that runs now is.
 	Progress *Progress `json:"progress,omitempty"`
@@ -80,7 +79,7 @@ type Grant struct {
 	Acked int64  `json:"acked"`
 	Order Order  `json:"order,omitempty"`
 	Cause string `json:"cause,omitempty"` // of the order, for the agent's log
-	// Run is the work, sent at hello, and at sync to an agent that does not name it as its own.
+	// Run is the work, sent at hello, and at sync to an agent that says another epoch.
 	Run *Run `json:"run,omitempty"`
 	// Heads are the API URLs of all heads, Blobs the URLs blobs are fetched from.
 	Heads []string `json:"heads,omitempty"`

@@ -132,26 +132,18 @@ func (h *Handler) verify(r *http.Request, body []byte, machine string) error {
 
 // sync takes what an agent says, and holds the answer for an idle one until there is work or its patience ends.
 func (h *Handler) sync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (*trivet.Grant, error) {
+	key := m.Status.AgentKey
 	until := h.Now().Add(min(s.Wait, trivet.MaxWait).D())
 	for {
-		changed := h.waiting.on(m.Name)
-		h.Fleet.Presence.Heard(m.Name, m.Status.Epoch, s.Progress)
-		if err := h.take(ctx, m, s); err != nil {
+		changed := h.waiting.on(m.Name) // before the look, so that no change falls in between
+		if err := h.look(ctx, &m, key, s); err != nil {
 			return nil, err
 		}
-		now, err := h.Fleet.Machines.Peek(m.Name)
-		if err != nil {
-			return nil, err
-		}
-		if now.Status.AgentKey != m.Status.AgentKey {
-			return nil, fmt.Errorf("sync: %w: the agent was replaced", trivet.ErrFenced)
-		}
-		g := h.grantOf(now, s.Epoch)
+		g := h.grantOf(m, s.Epoch)
 		left := until.Sub(h.Now())
 		if g.Run != nil || len(s.Reports) > 0 || left <= 0 {
 			return g, nil
 		}
-		m = now
 		timer := time.NewTimer(left)
 		select {
 		case <-changed:
@@ -159,32 +151,50 @@ func (h *Handler) sync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (
 		case <-h.drain:
 			until = h.Now()
 		case <-ctx.Done():
-			timer.Stop()
-			return nil, ctx.Err()
 		}
 		timer.Stop()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 	}
 }
 
-// take writes what is new in a sync. A heartbeat of an agent at work, or of an idle one without work, writes nothing.
-func (h *Handler) take(ctx context.Context, m *trivet.Machine, s *trivet.Sync) error {
+// look reads the machine afresh, takes what the agent says, and leaves in m what is there then.
+func (h *Handler) look(ctx context.Context, m **trivet.Machine, key string, s *trivet.Sync) (err error) {
+	for range 2 {
+		if *m, err = h.Fleet.Machines.Peek((*m).Name); err != nil {
+			return err
+		}
+		if (*m).Status.AgentKey != key {
+			return fmt.Errorf("sync: %w: the agent was replaced", trivet.ErrFenced)
+		}
+		h.Fleet.Presence.Heard((*m).Name, (*m).Status.Epoch, s.Progress)
+		wrote, err := h.take(ctx, *m, s)
+		if err != nil || !wrote {
+			return err
+		}
+	}
+	return nil
+}
+
+// take writes what is new in a sync, and says whether there was anything. A heartbeat of an agent at work, or of an idle
+// one without work, writes nothing.
+func (h *Handler) take(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (wrote bool, err error) {
 	w, err := h.Fleet.Workflows.Peek(m.Status.Workflow)
 	if err != nil {
-		return nil // it has no run: an idle agent's heartbeat
+		return false, nil // it has no run: an idle agent's heartbeat
 	}
 	st := &w.Status
 	n := len(s.Reports)
 	switch {
 	case n > 0 && s.Epoch != m.Status.Epoch:
-		return fmt.Errorf("sync: %w: the reports are of epoch %d, the machine's is %d", trivet.ErrFenced, s.Epoch, m.Status.Epoch)
+		return false, fmt.Errorf("sync: %w: the reports are of epoch %d, the machine's is %d", trivet.ErrFenced, s.Epoch, m.Status.Epoch)
 	case n > 0 && s.Reports[n-1].Seq > st.Acked, s.Epoch != 0 && st.Epoch == s.Epoch && st.State == trivet.WorkflowBooting:
-		return h.Fleet.Report(ctx, s)
-	case n == 0 && st.State == trivet.WorkflowBooting && st.Epoch == 0 && s.Epoch != m.Status.Epoch:
-		return h.Fleet.Fetch(ctx, m.Name, m.Status.AgentKey)
-	case n == 0 && st.State == trivet.WorkflowBooting && st.Epoch == 0 && w.Spec.Epoch >= s.Epoch:
-		return h.Fleet.Fetch(ctx, m.Name, m.Status.AgentKey) // idle since an earlier run
+		return true, h.Fleet.Report(ctx, s)
+	case n == 0 && st.State == trivet.WorkflowBooting && st.Epoch == 0 && s.Epoch <= w.Spec.Epoch: // idle since before the claim
+		return true, h.Fleet.Fetch(ctx, m.Name, m.Status.AgentKey)
 	}
-	return nil
+	return false, nil
 }
 
 // grantOf is the answer to an agent that has this epoch.

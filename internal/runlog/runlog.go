@@ -4,7 +4,6 @@
 package runlog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -146,7 +145,7 @@ func (s *Store) Grew() <-chan struct{} {
 }
 
 // Remove deletes all logs of a workflow.
-func (s *Store) Remove(_ context.Context, workflow string) error {
+func (s *Store) Remove(workflow string) error {
 	if err := trivet.ValidateName(workflow); err != nil {
 		return err
 	}

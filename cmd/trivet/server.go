@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trivet-project/trivet/internal/server"
+)
+
+func serverCommand() *cobra.Command {
+	cfg := server.Config{Version: version}
+	var level, format string
+	c := &cobra.Command{
+		Use:   "server",
+		Short: "Run a head",
+		Long: "Run a head: the store, the API, and what machines boot from.\n\n" +
+			"The first start makes the cluster, its CA and an administrator, whose credential is in DATA-DIR/admin.yaml.",
+		Example: "  # serve machines on eth1; the API and boot doors on all addresses\n" +
+			"  trivet server --data-dir /var/lib/trivet --dhcp eth1\n\n" +
+			"  # no DHCP of its own: another server points machines here\n" +
+			"  trivet server --advertise 10.0.0.5",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if cfg.Log, err = newLogger(level, format); err != nil {
+				return err
+			}
+			s, err := server.New(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			return s.Run(cmd.Context())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&cfg.Dir, "data-dir", server.DefaultDir, "where the head keeps its data")
+	f.StringVar(&cfg.Name, "name", server.DefaultName, "the head's name, given at the first start")
+	f.StringVar(&cfg.API, "api", server.DefaultAPI, "listen here for the API, over TLS")
+	f.StringVar(&cfg.Boot, "boot", server.DefaultBoot, "listen here for machines that boot, over HTTP")
+	f.StringVar(&cfg.TFTP, "tftp", server.DefaultTFTP, `listen here for TFTP; "" for none`)
+	f.StringSliceVar(&cfg.DHCPInterfaces, "dhcp", nil, "serve DHCP on these interfaces")
+	f.StringVar(&cfg.DHCPAddress, "dhcp-listen", "", "serve DHCP to relays on this address instead, such as 10.0.0.5:67")
+	f.StringSliceVar(&cfg.Advertise, "advertise", nil, "addresses or names of this head for machines and clients")
+	f.StringVar(&cfg.IPXEDir, "ipxe", "", "folder with iPXE's programs (default: where Debian's package ipxe has them)")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&format, "log-format", "text", "text or json")
+	return c
+}
+
+func newLogger(level, format string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: write debug, info, warn or error", level)
+	}
+	opts := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, opts)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: write text or json", format)
+}

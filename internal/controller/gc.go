@@ -1,0 +1,90 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/runlog"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// leftovers removes what nobody points to any more: runs and logs of provisions that are gone, and leases that ran out.
+//
+// Reads: workflows, provisions, machines, addresses. Writes: deletes workflows and addresses, and logs on this head.
+type leftovers struct {
+	fleet *fleet.Fleet
+	logs  *runlog.Store
+}
+
+const (
+	// keepRun is how long an ended run stays after its provision is gone, for whoever wants to know why.
+	keepRun = 7 * 24 * time.Hour
+	// keepLease is how long a lease that ran out stays, so that its machine gets the same address again.
+	keepLease = 24 * time.Hour
+	sweepEach = 10 * time.Minute
+)
+
+// run sweeps now and then until ctx ends.
+func (l *leftovers) run(ctx context.Context, failed func(error)) {
+	tick := time.NewTicker(sweepEach)
+	defer tick.Stop()
+	for {
+		if err := errors.Join(l.runs(ctx, time.Now()), l.leases(ctx, time.Now())); err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (l *leftovers) runs(ctx context.Context, now time.Time) error {
+	for _, w := range l.fleet.Workflows.List() {
+		if !w.Status.State.Ended() || now.Sub(w.Status.Ended) < keepRun {
+			continue
+		}
+		if _, err := l.fleet.Provisions.Get(w.Spec.Provision); !errors.Is(err, trivet.ErrNotFound) {
+			continue
+		}
+		if m, err := l.fleet.Machines.Get(w.Spec.Machine); err == nil && m.Status.Workflow == w.Name {
+			continue
+		}
+		_, err := l.fleet.Store.Update(ctx, func(tx *store.Tx) error { return l.fleet.Workflows.In(tx).Delete(w.Name) })
+		if err != nil && !errors.Is(err, trivet.ErrNotFound) {
+			return err
+		}
+		if err := l.logs.Remove(w.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *leftovers) leases(ctx context.Context, now time.Time) error {
+	for _, a := range l.fleet.Addresses.List() {
+		if !expired(a, now) {
+			continue
+		}
+		_, err := l.fleet.Store.Update(ctx, func(tx *store.Tx) error {
+			a, err := l.fleet.Addresses.In(tx).Get(a.Name)
+			if err != nil || !expired(a, now) {
+				return err
+			}
+			return l.fleet.Addresses.In(tx).Delete(a.Name)
+		})
+		if err != nil && !errors.Is(err, trivet.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// expired: a machine's own address stays its own; a stranger's lease ends.
+func expired(a *trivet.Address, now time.Time) bool {
+	return !a.Spec.Fixed && a.Spec.Machine == "" && !a.Status.Until.IsZero() && now.Sub(a.Status.Until) > keepLease
+}

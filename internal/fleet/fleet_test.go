@@ -1,0 +1,253 @@
+package fleet_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+const mac = "52:54:00:00:00:01"
+
+// rack is a fleet over a real store, with one machine and one template.
+type rack struct {
+	*testing.T
+	*fleet.Fleet
+}
+
+func newRack(t *testing.T) *rack {
+	t.Helper()
+	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	s := store.New(m.Client(), store.Options{})
+	tables := fleet.NewTables(s)
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	r := &rack{t, fleet.New(tables, "head0", slog.New(slog.DiscardHandler))}
+	r.write(func(tx *store.Tx) error {
+		return errors.Join(
+			r.Machines.In(tx).Create(&trivet.Machine{
+				Meta: trivet.Meta{Name: "m1"}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}},
+				Status: trivet.MachineStatus{State: trivet.MachineAvailable},
+			}),
+			r.Macs.In(tx).Create(&trivet.Mac{Meta: trivet.Meta{Name: mac}, Spec: trivet.MacSpec{Machine: "m1"}}),
+			r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+				{Name: "work", Use: "noop"}, {Name: "reboot", Use: "reboot"},
+			}}}),
+		)
+	})
+	return r
+}
+
+func (r *rack) write(do func(tx *store.Tx) error) {
+	r.Helper()
+	if _, err := r.Store.Update(r.Context(), do); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rack) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rack) provision(name string) {
+	r.Helper()
+	r.write(func(tx *store.Tx) error {
+		return r.Provisions.In(tx).Create(&trivet.Provision{
+			Meta: trivet.Meta{Name: name}, Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
+	})
+	r.must(r.Claim(r.Context(), name))
+}
+
+func (r *rack) machine() *trivet.Machine {
+	r.Helper()
+	m, err := r.Machines.Get("m1")
+	r.must(err)
+	return m
+}
+
+func (r *rack) hello(key string, epoch int64) error {
+	_, err := r.Hello(r.Context(), &trivet.Hello{MAC: mac, Key: key, BootID: "boot-" + key}, auth.BootToken{Machine: "m1", MAC: mac, Epoch: epoch})
+	return err
+}
+
+func (r *rack) report(epoch int64, key string, reports ...trivet.Report) error {
+	return r.Report(r.Context(), &trivet.Sync{Machine: "m1", Epoch: epoch, BootID: "boot-" + key, Reports: reports})
+}
+
+// reasons are the machine's events in their order.
+func (r *rack) reasons() string {
+	events := map[int64]string{}
+	for _, e := range r.Events.By(fleet.BySubject, "machine/m1") {
+		events[e.Spec.Seq] = e.Spec.Reason
+	}
+	var out []string
+	for seq := int64(1); seq <= int64(len(events)); seq++ {
+		out = append(out, events[seq])
+	}
+	return strings.Join(out, " ")
+}
+
+func TestAnInstallFromClaimToPhoneHome(t *testing.T) {
+	r := newRack(t)
+	r.provision("p")
+	m := r.machine()
+	if m.Status.State != trivet.MachineClaimed || m.Status.Workflow != "p-1" {
+		t.Fatalf("after the claim: %+v", m.Status)
+	}
+	for _, step := range []string{trivet.StepDHCP, trivet.StepScript, trivet.StepKernel, trivet.StepKernel} {
+		r.must(r.Seen(t.Context(), "m1", step, m.Status.Epoch))
+	}
+	r.must(r.hello("k1", m.Status.Epoch))
+	m = r.machine()
+	if m.Status.State != trivet.MachineProvisioning || m.Status.AgentKey != "k1" || r.Work(m) == nil {
+		t.Fatalf("after the hello: %+v", m.Status)
+	}
+	r.must(r.report(m.Status.Epoch, "k1",
+		trivet.Report{Seq: 1, Action: "work", Try: 1, State: trivet.StepDone}, trivet.Report{Seq: 2, Action: "reboot", Try: 1, State: trivet.StepDone}))
+	r.must(r.PhoneHome(t.Context(), auth.BootToken{Machine: "m1", Epoch: m.Status.Epoch}))
+	r.must(r.PhoneHome(t.Context(), auth.BootToken{Machine: "m1", Epoch: m.Status.Epoch}))
+	if m = r.machine(); m.Status.State != trivet.MachineActive {
+		t.Errorf("at the end: %+v", m.Status)
+	}
+	if p, err := r.Provisions.Get("p"); err != nil || p.Status.State != trivet.ProvisionSucceeded {
+		t.Errorf("the provision: %+v, %v", p, err)
+	}
+	want := "Claimed Seen Seen Seen Granted ActionDone ActionDone PhonedHome Succeeded"
+	if got := r.reasons(); got != want {
+		t.Errorf("events\ngot  %s\nwant %s", got, want)
+	}
+}
+
+func TestATokenIsSpentOnce(t *testing.T) {
+	r := newRack(t)
+	r.provision("p")
+	epoch := r.machine().Status.Epoch
+	r.must(r.hello("k1", epoch))
+	r.must(r.hello("k1", epoch)) // the answer was lost
+	if err := r.hello("k2", epoch); !errors.Is(err, trivet.ErrFenced) {
+		t.Errorf("a second agent by the same token: %v, want fenced", err)
+	}
+	if m := r.machine(); m.Status.AgentKey != "k1" || m.Status.Epoch != epoch+1 {
+		t.Errorf("the machine: %+v", m.Status)
+	}
+}
+
+func TestAnOlderAgentIsRefused(t *testing.T) {
+	r := newRack(t)
+	r.provision("p")
+	r.must(r.hello("k1", 0))
+	r.must(r.hello("k2", 1)) // the machine booted again
+	late := trivet.Report{Seq: 1, Action: "work", Try: 1, State: trivet.StepDone}
+	if err := r.report(1, "k1", late); !errors.Is(err, trivet.ErrFenced) {
+		t.Errorf("a report of the replaced agent: %v, want fenced", err)
+	}
+	r.must(r.report(2, "k2", late))
+}
+
+func TestUnknownMachinesEnrol(t *testing.T) {
+	r := newRack(t)
+	const other = "52:54:00:00:00:02"
+	hello := &trivet.Hello{MAC: other, Key: "k", BootID: "b", Inventory: trivet.Inventory{Serial: "S1"}}
+	name, err := r.Hello(t.Context(), hello, auth.BootToken{Machine: fleet.Enrolled(other), MAC: other})
+	r.must(err)
+	m, err := r.Machines.Get(name)
+	if err != nil || m.Status.State != trivet.MachineDiscovered || !m.HasMAC(other) || m.Status.Inventory.Serial != "S1" {
+		t.Errorf("enrolled %s: %+v, %v", name, m, err)
+	}
+	r.must(r.Accept(t.Context(), name))
+	if m, _ := r.Machines.Get(name); m.Status.State != trivet.MachineAvailable {
+		t.Errorf("after it was accepted: %s", m.Status.State)
+	}
+}
+
+func TestADeadlineFiresByCompare(t *testing.T) {
+	r := newRack(t)
+	r.provision("p")
+	w, err := r.Workflows.Get("p-1")
+	r.must(err)
+	wait, ok := fleet.WaitOf(w)
+	if !ok || wait.Step != trivet.StepDHCP {
+		t.Fatalf("waits for %+v", wait)
+	}
+	r.must(r.Checkpoint(t.Context(), "m1", wait, trivet.Duration(time.Minute)))
+	r.must(r.Expire(t.Context(), "m1", wait))
+	r.must(r.Expire(t.Context(), "m1", wait)) // late: the wait has gone on
+	w, _ = r.Workflows.Get("p-1")
+	if s := w.Status.Step(trivet.StepDHCP); s.Try != 2 || s.Elapsed != 0 {
+		t.Errorf("after one deadline that fired twice: %+v", s)
+	}
+	wait, _ = fleet.WaitOf(w)
+	r.must(r.Expire(t.Context(), "m1", wait))
+	m := r.machine()
+	if m.Status.State != trivet.MachineQuarantined || !strings.Contains(m.Status.Reason, "no DHCP request") {
+		t.Errorf("a machine that never boots: %+v", m.Status)
+	}
+	if p, _ := r.Provisions.Get("p"); p.Status.State != trivet.ProvisionFailed || p.Status.Failure.Type != trivet.FaultMachine {
+		t.Errorf("its provision: %+v", p.Status)
+	}
+}
+
+func TestAReleaseStopsTheAgent(t *testing.T) {
+	r := newRack(t)
+	r.provision("p")
+	r.must(r.hello("k1", 0))
+	r.write(func(tx *store.Tx) error {
+		p, err := r.Provisions.In(tx).Get("p")
+		if err != nil {
+			return err
+		}
+		return errors.Join(r.Release(tx, p), r.Provisions.In(tx).Delete("p"))
+	})
+	if err := r.report(1, "k1", trivet.Report{Seq: 1, Action: "work", State: trivet.StepDone}); !errors.Is(err, trivet.ErrFenced) {
+		t.Errorf("a report after the release: %v, want fenced", err)
+	}
+	if m := r.machine(); m.Status.State != trivet.MachineAvailable || m.Status.Provision != "" {
+		t.Errorf("the machine: %+v", m.Status)
+	}
+}
+
+func TestWhatCannotBeRenderedFailsAtTheClaim(t *testing.T) {
+	r := newRack(t)
+	r.write(func(tx *store.Tx) error {
+		return r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "bad"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+			{Name: "a", Use: "image", With: map[string]any{"image": "nope"}}}}})
+	})
+	r.write(func(tx *store.Tx) error {
+		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: "p"}, Spec: trivet.ProvisionSpec{Template: "bad", Machine: "m1"}})
+	})
+	r.must(r.Claim(t.Context(), "p"))
+	p, _ := r.Provisions.Get("p")
+	if p.Status.State != trivet.ProvisionFailed || !strings.Contains(p.Status.Reason, "image nope: not found") {
+		t.Errorf("the provision: %+v", p.Status)
+	}
+	if m := r.machine(); m.Status.State != trivet.MachineAvailable {
+		t.Errorf("the machine is %s", m.Status.State)
+	}
+}
+
+func TestEventsAreARing(t *testing.T) {
+	r := newRack(t)
+	for i := range trivet.EventsPerSubject + 20 {
+		r.must(r.Quarantine(t.Context(), "m1", fmt.Sprint("reason ", i)))
+	}
+	if n := r.Events.Len(); n != trivet.EventsPerSubject {
+		t.Errorf("%d events are kept, want %d", n, trivet.EventsPerSubject)
+	}
+}

@@ -1,0 +1,74 @@
+package fleet
+
+import (
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// The indexes, by which records are found without a scan.
+const (
+	ByMAC     = "mac"     // machines and addresses by MAC
+	ByState   = "state"   // machines and provisions by state
+	ByMachine = "machine" // workflows by machine
+	ByNetwork = "network" // addresses by network
+	BySubject = "subject" // events by whom they are of
+)
+
+// Tables are the typed views of the store's records.
+type Tables struct {
+	Store      *store.Store
+	Machines   *store.Table[trivet.Machine]
+	Workflows  *store.Table[trivet.Workflow]
+	Provisions *store.Table[trivet.Provision]
+	Templates  *store.Table[trivet.Template]
+	Images     *store.Table[trivet.Image]
+	Platforms  *store.Table[trivet.Platform]
+	Networks   *store.Table[trivet.Network]
+	Addresses  *store.Table[trivet.Address]
+	Macs       *store.Table[trivet.Mac]
+	Sites      *store.Table[trivet.Site]
+	Heads      *store.Table[trivet.Head]
+	Secrets    *store.Table[trivet.Secret]
+	Tokens     *store.Table[trivet.Token]
+	Accounts   *store.Table[trivet.Account]
+	Events     *store.Table[trivet.Event]
+}
+
+// NewTables makes the tables of a store that has not started yet.
+func NewTables(s *store.Store) *Tables {
+	return &Tables{
+		Store: s,
+		Machines: store.NewTable(s,
+			store.Index[trivet.Machine]{Name: ByMAC, Keys: func(m *trivet.Machine) (macs []string) {
+				for _, n := range m.Spec.NICs {
+					macs = append(macs, n.MAC)
+				}
+				return macs
+			}},
+			store.Index[trivet.Machine]{Name: ByState, Keys: func(m *trivet.Machine) []string { return []string{string(m.Status.State)} }},
+		),
+		Workflows: store.NewTable(s,
+			store.Index[trivet.Workflow]{Name: ByMachine, Keys: func(w *trivet.Workflow) []string { return []string{w.Spec.Machine} }},
+		),
+		Provisions: store.NewTable(s,
+			store.Index[trivet.Provision]{Name: ByState, Keys: func(p *trivet.Provision) []string { return []string{string(p.Status.State)} }},
+		),
+		Templates: store.NewTable[trivet.Template](s),
+		Images:    store.NewTable[trivet.Image](s),
+		Platforms: store.NewTable[trivet.Platform](s),
+		Networks:  store.NewTable[trivet.Network](s),
+		Addresses: store.NewTable(s,
+			store.Index[trivet.Address]{Name: ByMAC, Keys: func(a *trivet.Address) []string { return []string{a.Spec.MAC} }},
+			store.Index[trivet.Address]{Name: ByNetwork, Keys: func(a *trivet.Address) []string { return []string{a.Spec.Network} }},
+		),
+		Macs:     store.NewTable[trivet.Mac](s),
+		Sites:    store.NewTable[trivet.Site](s),
+		Heads:    store.NewTable[trivet.Head](s),
+		Secrets:  store.NewTable[trivet.Secret](s),
+		Tokens:   store.NewTable[trivet.Token](s),
+		Accounts: store.NewTable[trivet.Account](s),
+		Events: store.NewTable(s,
+			store.Index[trivet.Event]{Name: BySubject, Keys: func(e *trivet.Event) []string { return []string{e.Spec.Subject} }},
+		),
+	}
+}

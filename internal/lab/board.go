@@ -1,0 +1,203 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/agent/journal"
+)
+
+// Summary is what came of a demo. Its JSON is one line.
+type Summary struct {
+	Machines    int     `json:"machines"`
+	Provisioned int     `json:"provisioned"`
+	Failed      int     `json:"failed"`
+	Repeated    int     `json:"actionsRepeated"`
+	Seconds     float64 `json:"seconds"`
+}
+
+// board follows every run and shows how far they are.
+type board struct {
+	demo    *Demo
+	client  *client.Client
+	names   []string
+	states  map[string]string // by provision
+	steps   map[string]string // running step by provision
+	history *json.Encoder
+	file    *os.File
+	shown   time.Time
+	lines   int
+}
+
+func newBoard(d *Demo, c *client.Client, names []string) (*board, error) {
+	b := &board{demo: d, client: c, names: names, states: map[string]string{}, steps: map[string]string{}}
+	if d.History == "" {
+		return b, nil
+	}
+	var err error
+	if b.file, err = os.Create(d.History); err != nil {
+		return nil, err
+	}
+	b.history = json.NewEncoder(b.file)
+	return b, nil
+}
+
+func (b *board) close() error {
+	if b.file == nil {
+		return nil
+	}
+	return b.file.Close()
+}
+
+// watch returns when every provision has ended, or with the context.
+func (b *board) watch(ctx context.Context) error {
+	for e, err := range b.client.Watch(ctx, client.WatchOptions{Kinds: []trivet.Kind{"Provision", "Workflow", "Event"}}) {
+		if err != nil {
+			return b.late(ctx, err)
+		}
+		b.note(e)
+		if b.ended() == len(b.names) {
+			b.draw(true)
+			return nil
+		}
+		b.draw(false)
+	}
+	return b.late(ctx, ctx.Err())
+}
+
+func (b *board) late(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %d of %d had ended after %s", ErrIncomplete, b.ended(), len(b.names), b.demo.Timeout)
+	}
+	return err
+}
+
+func (b *board) note(e client.Event) {
+	switch r := e.Record.(type) {
+	case *trivet.Provision:
+		b.states[r.Name] = string(r.Status.State)
+		b.write("write", r.Revision, r.Name, string(r.Status.State))
+	case *trivet.Workflow:
+		b.steps[r.Spec.Provision] = ""
+		if s := r.Status.Current(); s != nil {
+			b.steps[r.Spec.Provision] = s.Name
+		}
+		b.write("write", r.Revision, r.Name, string(r.Status.State)+" "+b.steps[r.Spec.Provision])
+	case *trivet.Event:
+		b.write("event", r.Revision, r.Spec.Subject, r.Spec.Reason+" "+r.Spec.Step)
+	}
+}
+
+// write adds a line to the history.
+func (b *board) write(what string, revision int64, subject, text string) {
+	if b.history == nil {
+		return
+	}
+	_ = b.history.Encode(map[string]any{
+		"time": time.Now().UTC().Format(time.RFC3339Nano), "what": what, "revision": revision, "subject": subject, "text": text,
+	})
+}
+
+func (b *board) count(state trivet.ProvisionState) (n int) {
+	for _, s := range b.states {
+		if s == string(state) {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *board) ended() int {
+	return b.count(trivet.ProvisionSucceeded) + b.count(trivet.ProvisionFailed)
+}
+
+func (b *board) summary(took time.Duration) Summary {
+	return Summary{
+		Machines: len(b.names), Provisioned: b.count(trivet.ProvisionSucceeded),
+		Failed:  len(b.names) - b.count(trivet.ProvisionSucceeded),
+		Seconds: float64(took.Round(time.Millisecond)) / float64(time.Second),
+	}
+}
+
+// draw shows a line a step with how many machines are there, at most five times a second.
+func (b *board) draw(last bool) {
+	if b.demo.JSON || !last && time.Since(b.shown) < 200*time.Millisecond {
+		return
+	}
+	b.shown = time.Now()
+	at := map[string]int{}
+	for name, step := range b.steps {
+		if step != "" && b.states[name] == string(trivet.ProvisionRunning) {
+			at[step]++
+		}
+	}
+	var out strings.Builder
+	if b.lines > 0 {
+		fmt.Fprintf(&out, "\x1b[%dA", b.lines)
+	}
+	steps := []string{"dhcp", "boot-script", "kernel", "hello", "wipe", "image", "motd", "seed", "reboot", "first-boot"}
+	for _, step := range steps {
+		fmt.Fprintf(&out, "\x1b[K%12s %s\n", step, bar(at[step]))
+	}
+	fmt.Fprintf(&out, "\x1b[K%12s %s\n", "active", bar(b.count(trivet.ProvisionSucceeded)))
+	b.lines = len(steps) + 1
+	_, _ = io.WriteString(b.demo.Out, out.String())
+}
+
+func bar(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strings.Repeat("█", min(n, 60)) + fmt.Sprintf(" %d", n)
+}
+
+// repeated counts the actions that were done more than once on a disk, by the machines' own ledgers.
+func repeated(dir string, names []string, err error) (int, error) {
+	n := 0
+	for _, name := range names {
+		entries, readErr := journal.Read((&Machine{Name: name, Dir: dir}).LedgerOf())
+		if readErr != nil {
+			err = errors.Join(err, readErr)
+			continue
+		}
+		n += repeats(entries)
+	}
+	return n, err
+}
+
+// repeats counts, in one ledger, the begun attempts of actions that had been acknowledged as done before.
+func repeats(entries []journal.Entry) int {
+	type key struct{ workflow, action string }
+	acked := map[key]bool{}
+	done := map[int64]key{} // by report number, under the newest epoch
+	var epoch int64
+	workflow, n := "", 0
+	for _, e := range entries {
+		switch {
+		case e.Report == nil && e.Acked == 0:
+			workflow, epoch, done = e.Workflow, e.Epoch, map[int64]key{}
+		case e.Epoch != epoch:
+		case e.Report == nil:
+			for _, seq := range slices.Collect(maps.Keys(done)) {
+				if seq <= e.Acked {
+					acked[done[seq]] = true
+				}
+			}
+		case e.Report.State == trivet.StepDone:
+			done[e.Report.Seq] = key{workflow, e.Report.Action}
+		case e.Report.State == trivet.StepRunning && acked[key{workflow, e.Report.Action}]:
+			n++
+		}
+	}
+	return n
+}

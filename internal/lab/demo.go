@@ -1,0 +1,232 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/server"
+)
+
+// Demo shows a whole site on one computer.
+type Demo struct {
+	Machines int
+	Timeout  time.Duration
+	JSON     bool   // one line at the end instead of a picture
+	History  string // file for every acknowledged write, action and fault; empty: none
+	Dir      string // empty: a temporary folder, removed afterwards
+	Version  string
+	Out      io.Writer
+	Log      *slog.Logger
+}
+
+// ErrIncomplete: not every machine came up.
+var ErrIncomplete = errors.New("not every machine came up")
+
+// Run runs the demo and gives what came of it.
+func (d *Demo) Run(ctx context.Context) (Summary, error) {
+	if d.Machines < 1 || d.Machines > 10000 {
+		return Summary{}, &trivet.FieldError{Field: "--machines", Problem: fmt.Sprintf("is %d; 1 to 10000", d.Machines)}
+	}
+	if d.Dir == "" {
+		dir, err := os.MkdirTemp("", "trivet-demo-")
+		if err != nil {
+			return Summary{}, err
+		}
+		d.Dir = dir
+		defer os.RemoveAll(dir)
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	head, err := startHead(ctx, d)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer head.close()
+	return d.show(ctx, head)
+}
+
+// show makes the site, powers every machine on, and watches until all have come to an end.
+func (d *Demo) show(ctx context.Context, head *head) (Summary, error) {
+	began := time.Now()
+	if err := prepare(ctx, head.client); err != nil {
+		return Summary{}, fmt.Errorf("prepare the site: %w", err)
+	}
+	names := make([]string, d.Machines)
+	for i := range names {
+		names[i] = fmt.Sprintf("demo%04d", i+1)
+	}
+	board, err := newBoard(d, head.client, names)
+	if err != nil {
+		return Summary{}, err
+	}
+	run, stop := context.WithCancel(ctx)
+	g, run := errgroup.WithContext(run)
+	recorded := make(chan struct{}) // a machine that boots before its record is there would enrol itself under another name
+	g.Go(func() error {
+		defer close(recorded)
+		return wish(run, head.client, names)
+	})
+	for i, name := range names {
+		m := &Machine{Name: name, MAC: macOf(i), Dir: d.Dir, DHCP: head.dhcp, Log: d.Log, Up: func() {}}
+		g.Go(func() error {
+			<-recorded
+			return m.Run(run)
+		})
+	}
+	err = board.watch(run)
+	stop()
+	err = errors.Join(err, g.Wait())
+	summary := board.summary(time.Since(began))
+	summary.Repeated, err = repeated(d.Dir, names, err)
+	return summary, errors.Join(err, board.close())
+}
+
+// head is a real head on loopback.
+type head struct {
+	client *client.Client
+	dhcp   string
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	err    error
+}
+
+func startHead(ctx context.Context, d *Demo) (*head, error) {
+	programs := filepath.Join(d.Dir, "ipxe")
+	if err := simulatedPrograms(programs); err != nil {
+		return nil, err
+	}
+	s, err := server.New(ctx, server.Config{
+		Dir: filepath.Join(d.Dir, "head0"), Name: "head0", Version: d.Version, API: "127.0.0.1:0", Boot: "127.0.0.1:0",
+		DHCPAddress: "127.0.0.1:0", Advertise: []string{"127.0.0.1"}, IPXEDir: programs, Log: d.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start the head: %w", err)
+	}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	h := &head{dhcp: s.DHCPAddr().String(), stop: stop}
+	h.done.Go(func() {
+		h.err = s.Run(run)
+		s.Close()
+	})
+	file, err := client.ReadFile(server.AdminFile(filepath.Join(d.Dir, "head0")))
+	if err == nil {
+		c, _ := file.Pick("")
+		h.client, err = client.New(client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token, UserAgent: "trivet-demo"})
+	}
+	if err != nil {
+		h.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *head) close() {
+	h.stop()
+	h.done.Wait()
+	if h.client != nil {
+		h.client.Close()
+	}
+}
+
+// simulatedPrograms stand where a head looks for iPXE. The simulated firmware is an iPXE itself and never loads them.
+func simulatedPrograms(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range []string{"undionly.kpxe", "ipxe.efi", "snponly.efi"} {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte("simulated\n"), 0o644))
+	}
+	return errors.Join(errs...)
+}
+
+// prepare writes what an operator would have: a network, a platform, an image, a template.
+func prepare(ctx context.Context, c *client.Client) error {
+	kernel, err := c.PutBlob(ctx, bytes.NewReader(content(256<<10)), client.PutOptions{})
+	if err != nil {
+		return err
+	}
+	initrd, err := c.PutBlob(ctx, bytes.NewReader(content(512<<10)), client.PutOptions{})
+	if err != nil {
+		return err
+	}
+	raw := content(4 << 20)
+	enc, err := zstd.NewWriter(nil)
+	if err != nil {
+		return err
+	}
+	image, err := c.PutBlob(ctx, bytes.NewReader(enc.EncodeAll(raw, nil)), client.PutOptions{})
+	if err != nil {
+		return err
+	}
+	meta := func(name string) trivet.Meta { return trivet.Meta{Name: name} }
+	_, errPlatform := client.Of[trivet.Platform](c).Create(ctx, &trivet.Platform{Meta: meta("demo"), Spec: trivet.PlatformSpec{
+		Arch: "amd64", Version: "simulated", Kernel: kernel, Initrd: initrd}})
+	_, errImage := client.Of[trivet.Image](c).Create(ctx, &trivet.Image{Meta: meta("demo"), Spec: trivet.ImageSpec{
+		Blob: image, Format: "raw", Compression: "zstd", RawBytes: int64(len(raw))}})
+	_, errSite := client.Of[trivet.Site](c).Create(ctx, &trivet.Site{Meta: meta(trivet.SiteName), Spec: trivet.SiteSpec{
+		Platform: "demo", Accept: true}})
+	_, errNetwork := client.Of[trivet.Network](c).Create(ctx, &trivet.Network{Meta: meta("loopback"), Spec: trivet.NetworkSpec{
+		CIDR:   netip.MustParsePrefix("127.0.0.0/8"),
+		Ranges: []trivet.Range{{From: netip.MustParseAddr("127.77.0.1"), To: netip.MustParseAddr("127.77.255.254")}}}})
+	_, errTemplate := client.Of[trivet.Template](c).Create(ctx, &trivet.Template{Meta: meta("demo"), Spec: trivet.TemplateSpec{
+		Description: "wipe, write an image, seed cloud-init, reboot",
+		Actions: []trivet.Action{
+			{Name: "wipe", Use: "wipe", Retries: 1},
+			{Name: "image", Use: "image", With: map[string]any{"image": "demo"}, Retries: 2},
+			{Name: "motd", Use: "file", With: map[string]any{"path": "/etc/motd", "content": "installed by {{.Provision.Name}}\n"}},
+			{Name: "seed", Use: "seed"},
+			{Name: "reboot", Use: "reboot"},
+		}}})
+	return errors.Join(errPlatform, errImage, errSite, errNetwork, errTemplate)
+}
+
+// wish records the machines and asks for each to be installed.
+func wish(ctx context.Context, c *client.Client, names []string) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for i, name := range names {
+		g.Go(func() error {
+			_, err := client.Of[trivet.Machine](c).Create(ctx, &trivet.Machine{
+				Meta: trivet.Meta{Name: name, Labels: map[string]string{"demo": "true"}},
+				Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: macOf(i)}}}})
+			if err != nil {
+				return err
+			}
+			_, err = client.Of[trivet.Provision](c).Create(ctx, &trivet.Provision{
+				Meta: trivet.Meta{Name: name}, Spec: trivet.ProvisionSpec{Template: "demo", Machine: name}})
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// macOf gives the i-th machine an address from QEMU's own range.
+func macOf(i int) string {
+	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", i>>16&0xff, i>>8&0xff, i&0xff)
+}
+
+// content is data that does not compress to nothing.
+func content(n int) []byte {
+	b := make([]byte, n)
+	r := rand.New(rand.NewPCG(1, uint64(n)))
+	for i := range b {
+		b[i] = byte(r.Uint32() & 0x3f)
+	}
+	return b
+}

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Config is how one head is run.
+type Config struct {
+	// Dir is the head's data: store, keys, blobs, logs.
+	Dir string
+	// Name is the head's, given at the first start and kept from then on.
+	Name    string
+	Version string
+	// API is the TLS listener for people, programs and agents; Boot the plain HTTP listener for machines that boot.
+	API, Boot string
+	// TFTP is the listener for boot programs; empty means none.
+	TFTP string
+	// DHCPInterfaces are served by broadcast and proxyDHCP; DHCPAddress is a UDP listener for relays instead. Both empty
+	// means no DHCP.
+	DHCPInterfaces []string
+	DHCPAddress    string
+	// Advertise are the addresses or names under which machines and clients reach this head; empty means the addresses of
+	// the DHCP interfaces, or of all.
+	Advertise []string
+	// IPXEDir has iPXE's programs; empty means Debian's.
+	IPXEDir string
+	Log     *slog.Logger
+}
+
+// Defaults of a head.
+const (
+	DefaultDir  = "/var/lib/trivet"
+	DefaultAPI  = ":7480"
+	DefaultBoot = ":7481"
+	DefaultTFTP = ":69"
+	DefaultName = "head0"
+)
+
+// drainTime is how long requests may take to end when the head stops.
+const drainTime = 5 * time.Second
+
+func (c *Config) validate() error {
+	if c.Dir == "" {
+		return &trivet.FieldError{Field: "data-dir", Problem: "is missing"}
+	}
+	return trivet.ValidateName(c.Name)
+}
+
+// addresses are where this head is reached.
+func (c *Config) addresses() ([]string, error) {
+	if len(c.Advertise) > 0 {
+		return c.Advertise, nil
+	}
+	var nets []net.Addr
+	for _, name := range c.DHCPInterfaces {
+		ifc, err := net.InterfaceByName(name)
+		if err != nil {
+			return nil, fmt.Errorf("interface %s: %w", name, err)
+		}
+		addrs, err := ifc.Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("interface %s: %w", name, err)
+		}
+		nets = append(nets, addrs...)
+	}
+	if len(c.DHCPInterfaces) == 0 {
+		nets, _ = net.InterfaceAddrs()
+	}
+	return reachable(nets), nil
+}
+
+// reachable gives the addresses that another machine could use, or loopback where there is no other.
+func reachable(nets []net.Addr) []string {
+	var out []string
+	for _, n := range nets {
+		p, err := netip.ParsePrefix(n.String())
+		if err == nil && p.Addr().Is4() && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
+			out = append(out, p.Addr().String())
+		}
+	}
+	slices.Sort(out)
+	if len(out) == 0 {
+		out = []string{"127.0.0.1"}
+	}
+	return slices.Compact(out)
+}
+
+func urls(scheme string, hosts []string, l net.Addr) []string {
+	port := strconv.Itoa(int(portOf(l)))
+	out := make([]string, len(hosts))
+	for i, h := range hosts {
+		out[i] = scheme + "://" + net.JoinHostPort(h, port)
+	}
+	return out
+}
+
+func portOf(a net.Addr) uint16 {
+	p, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return 0
+	}
+	return p.Port()
+}

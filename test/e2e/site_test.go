@@ -1,0 +1,272 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet/internal/agent/journal"
+	"github.com/trivet-project/trivet/internal/lab/vm"
+	"github.com/trivet-project/trivet/test/e2e/debimage"
+)
+
+// site is a head, as the real program in a network namespace, with a rack of QEMU machines beside it.
+type site struct {
+	*testing.T
+	ctx    context.Context
+	net    *vm.Network
+	dir    string
+	binary string
+	head   *exec.Cmd
+	log    *os.File
+}
+
+// headAddress is the head's on the machines' network.
+const headAddress = "10.77.0.1"
+
+// newSite starts a head and gives it all that an operator would: network, platform, image, template.
+func newSite(t *testing.T, name string) *site {
+	t.Helper()
+	binary := os.Getenv("TRIVET")
+	if binary == "" {
+		t.Fatal("TRIVET is not set: run make e2e, or TRIVET=$PWD/bin/trivet go test ./test/e2e")
+	}
+	if os.Geteuid() != 0 {
+		t.Fatal("network namespaces need root: sudo make e2e")
+	}
+	s := &site{T: t, ctx: t.Context(), dir: t.TempDir(), binary: binary}
+	var err error
+	if s.net, err = vm.NewNetwork(s.ctx, name, netip.MustParsePrefix(headAddress+"/24")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.net.Close() })
+	if s.log, err = os.Create(filepath.Join(s.dir, "head.log")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.tellHead)
+	s.startHead()
+	t.Cleanup(s.killHead)
+	s.writeConfig()
+	return s
+}
+
+func (s *site) startHead() {
+	s.Helper()
+	s.head = s.net.Command(context.WithoutCancel(s.ctx), s.binary, "server", "--data-dir", s.path("data"), "--dhcp", "lab0")
+	s.head.Stdout, s.head.Stderr = s.log, s.log
+	if err := s.head.Start(); err != nil {
+		s.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if _, err := s.try("version"); err == nil {
+			return
+		} else if time.Now().After(deadline) {
+			s.Fatalf("the head does not answer: %v", err)
+		}
+	}
+}
+
+// killHead is kill -9.
+func (s *site) killHead() {
+	if s.head != nil && s.head.Process != nil {
+		_ = s.head.Process.Kill()
+		_ = s.head.Wait()
+		s.head = nil
+	}
+}
+
+// tellHead shows what the head had to say when a test failed.
+func (s *site) tellHead() {
+	if !s.Failed() {
+		return
+	}
+	text, _ := os.ReadFile(s.log.Name())
+	s.Logf("the head's log:\n%s", tail(text, 8000))
+}
+
+func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
+
+// try runs an operator's command in the head's network.
+func (s *site) try(args ...string) (string, error) {
+	cmd := s.net.Command(s.ctx, s.binary, args...)
+	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+s.path("data/admin.yaml"))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if err != nil {
+		err = fmt.Errorf("trivet %s: %w\n%s", strings.Join(args, " "), err, out.String())
+	}
+	return out.String(), err
+}
+
+func (s *site) trivet(args ...string) string {
+	s.Helper()
+	out, err := s.try(args...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return out
+}
+
+func (s *site) apply(yaml string) {
+	s.Helper()
+	path := s.path("apply.yaml")
+	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	s.trivet("apply", "-f", path)
+}
+
+func (s *site) writeConfig() {
+	s.Helper()
+	platform, image := prepared(s.T, s.binary)
+	s.trivet("platform", "import", platform, "--name", "debian", "--default", "--arg", "console=ttyS0,115200", "--arg", "panic=20")
+	s.trivet("image", "import", image.Zstd, "--name", "debian-12")
+	s.apply(siteYAML)
+}
+
+const siteYAML = `
+kind: Network
+name: rack
+spec:
+  cidr: 10.77.0.0/24
+  ranges: [{from: 10.77.0.100, to: 10.77.0.199}]
+---
+kind: Template
+name: debian
+spec:
+  description: Debian 12 on the whole disk
+  actions:
+  - {name: wipe, use: wipe, with: {disk: "{{.Machine.Disk}}"}, timeout: 5m, retries: 1}
+  - {name: image, use: image, with: {image: debian-12, disk: "{{.Machine.Disk}}", grow: true}, timeout: 20m, retries: 2}
+  - {name: seed, use: seed, with: {disk: "{{.Machine.Disk}}"}, timeout: 5m, retries: 1}
+  - {name: reboot, use: reboot}
+`
+
+var (
+	prepareOnce     sync.Once
+	preparedDir     string
+	preparedImage   debimage.Image
+	errPrepare      error
+	prepareDuration = 15 * time.Minute
+)
+
+// prepared builds the platform and the Debian image, once for all tests.
+func prepared(t *testing.T, binary string) (platform string, image debimage.Image) {
+	t.Helper()
+	prepareOnce.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), prepareDuration)
+		defer cancel()
+		if preparedImage, errPrepare = debimage.Build(ctx, func(line string) { t.Log(line) }); errPrepare != nil {
+			return
+		}
+		if preparedDir, errPrepare = os.MkdirTemp("", "trivet-e2e-platform-"); errPrepare != nil {
+			return
+		}
+		out, err := exec.CommandContext(ctx, binary, "platform", "build", "--kernel", "linux-image-cloud-amd64", "--out", preparedDir).CombinedOutput()
+		if err != nil {
+			errPrepare = fmt.Errorf("platform build: %w\n%s", err, out)
+		}
+	})
+	if errPrepare != nil {
+		t.Fatal(errPrepare)
+	}
+	return preparedDir, preparedImage
+}
+
+// box is one QEMU machine: an empty disk to install on, and a small one for the agent's journal.
+type box struct {
+	*vm.Machine
+	s    *site
+	name string
+}
+
+func (s *site) newBox(name, mac string, firmware vm.Firmware) *box {
+	s.Helper()
+	hw, err := net.ParseMAC(mac)
+	if err != nil {
+		s.Fatal(err)
+	}
+	m, err := vm.NewMachine(s.ctx, s.net, vm.Config{
+		Name: name, MAC: hw, Firmware: firmware, Dir: s.path(name), MemoryMB: 1024, Serial: "SN-" + name,
+		Disks: []vm.Disk{{Path: s.path(name + ".disk"), SizeMB: 4096}, {Path: s.path(name + ".journal"), SizeMB: 4}},
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	b := &box{Machine: m, s: s, name: name}
+	s.Cleanup(func() { _ = m.Close() })
+	s.Cleanup(b.tell)
+	s.apply(fmt.Sprintf(`
+kind: Machine
+name: %s
+labels: {rack: r1}
+spec:
+  arch: amd64
+  disk: /dev/vda
+  journal: /dev/vdb
+  nics: [{mac: "%s"}]
+`, name, mac))
+	return b
+}
+
+// tell shows the machine's console and its story when the test failed.
+func (b *box) tell() {
+	if !b.s.Failed() {
+		return
+	}
+	text, _ := os.ReadFile(filepath.Join(b.Dir, "serial.log"))
+	b.s.Logf("%s's console:\n%s", b.name, tail(text, 6000))
+	ctx := b.s.ctx
+	b.s.ctx = context.Background()
+	why, _ := b.s.try("why", b.name)
+	b.s.ctx = ctx
+	b.s.Logf("trivet why %s:\n%s", b.name, why)
+}
+
+func (b *box) powerOn() {
+	b.s.Helper()
+	if err := b.PowerOn(b.s.ctx); err != nil {
+		b.s.Fatal(err)
+	}
+}
+
+// ledger is what the agent began and ended in this machine, by its own journal disk: "image.1 running", "image.1 done".
+func (b *box) ledger() (lines []string) {
+	b.s.Helper()
+	entries, err := journal.Read(b.s.path(b.name + ".journal"))
+	if err != nil {
+		b.s.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Report != nil {
+			lines = append(lines, fmt.Sprintf("%s %s", e.Report.Action, e.Report.State))
+		}
+	}
+	return lines
+}
+
+// waitFor looks at the site until it is so.
+func (s *site) waitFor(what string, limit time.Duration, so func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(limit); !so(); time.Sleep(300 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.Fatalf("waited %s for: %s", limit, what)
+		}
+		if err := s.ctx.Err(); err != nil {
+			s.Fatal(errors.Join(errors.New(what), err))
+		}
+	}
+}
+
+func tail(text []byte, n int) []byte { return text[max(0, len(text)-n):] }
