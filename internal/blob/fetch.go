@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -17,6 +18,7 @@ type Fetcher struct {
 	Client *http.Client  // nil: one of its own
 	Stall  time.Duration // a connection that gives less than 64 KiB in this time is given up; 0: 15 s
 	Pause  time.Duration // before all heads are asked again; doubles up to 32 times it; 0: 250 ms
+	Log    *slog.Logger  // is told why a head was left for the next one; nil: nobody is
 }
 
 var ownClient = &http.Client{Transport: &http.Transport{
@@ -39,7 +41,8 @@ func (f *Fetcher) Fetch(ctx context.Context, urls []string, ref trivet.BlobRef) 
 		return nil, fmt.Errorf("fetch blob: %w", err)
 	}
 	s := &source{client: cmp.Or(f.Client, ownClient), stall: cmp.Or(f.Stall, 15*time.Second),
-		pause: cmp.Or(f.Pause, 250*time.Millisecond), urls: urls, digest: d, size: ref.Bytes}
+		pause: cmp.Or(f.Pause, 250*time.Millisecond), urls: urls, digest: d, size: ref.Bytes,
+		log: cmp.Or(f.Log, slog.New(slog.DiscardHandler))}
 	if ref.Chunks != "" {
 		chunks, err := ParseDigest(ref.Chunks)
 		if err != nil {

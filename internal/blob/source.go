@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -20,6 +21,7 @@ type source struct {
 	digest       Digest
 	chunks       *Digest // of the chunk table; nil: not known
 	size         int64
+	log          *slog.Logger
 
 	open *conn // continues at the chunk next
 	next int64
@@ -77,6 +79,7 @@ func (s *source) try(ctx context.Context, do func(base string) error) error {
 		if lasting >= 2*len(s.urls) {
 			return err
 		}
+		s.log.Warn("blob: leaving a head for the next", "blob", s.digest, "head", s.urls[s.at], "err", err)
 		s.at = (s.at + 1) % len(s.urls)
 		if n%len(s.urls) != 0 {
 			continue

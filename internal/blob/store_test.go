@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -99,6 +100,48 @@ func TestPutRefuses(t *testing.T) {
 		}
 		empty(t, s)
 	}
+}
+
+// Of content that is longer than announced, no more is read than shows it.
+func TestPutStopsReading(t *testing.T) {
+	s := open(t, Options{})
+	if _, err := s.Put(t.Context(), readFunc(func(p []byte) (int, error) { return len(p), nil }), trivet.BlobRef{Bytes: 5}); !errors.Is(err, trivet.ErrInvalid) {
+		t.Error(err)
+	}
+	empty(t, s)
+}
+
+// A blob that is there is there with its table, whoever puts and deletes it meanwhile.
+func TestPutAndDeleteAtOnce(t *testing.T) {
+	s := open(t, Options{})
+	content := noise(1000)
+	ref := refOf(content)
+	d := digestOf(t, ref)
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			for range 50 {
+				if got, err := s.Put(t.Context(), bytes.NewReader(content), ref); err != nil || got != ref {
+					t.Errorf("put: %+v, %v", got, err)
+				}
+			}
+		})
+		both.Go(func() {
+			for range 50 {
+				if err := s.Delete(d); err != nil && !errors.Is(err, trivet.ErrNotFound) {
+					t.Errorf("delete: %v", err)
+				}
+			}
+		})
+	}
+	both.Wait()
+	if f, _, err := s.Get(d); err == nil {
+		must(t, f.Close())
+		must(t, s.Verify(t.Context(), d))
+	} else if _, err := s.table(d); !errors.Is(err, trivet.ErrNotFound) {
+		t.Errorf("a table without content: %v", err)
+	}
+	empty(t, s)
 }
 
 func TestPutEndsWithItsContext(t *testing.T) {
