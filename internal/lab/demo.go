@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ type Demo struct {
 	Version  string
 	Out      io.Writer
 	Log      *slog.Logger
+	api      string // where the head listens; empty: on a free port
 }
 
 // ErrIncomplete: not every machine came up.
@@ -111,7 +113,7 @@ func startHead(ctx context.Context, d *Demo) (*head, error) {
 		return nil, err
 	}
 	s, err := server.New(ctx, server.Config{
-		Dir: filepath.Join(d.Dir, "head0"), Name: "head0", Version: d.Version, API: "127.0.0.1:0", Boot: "127.0.0.1:0",
+		Dir: filepath.Join(d.Dir, "head0"), Name: "head0", Version: d.Version, API: cmp.Or(d.api, "127.0.0.1:0"), Boot: "127.0.0.1:0",
 		DHCPAddress: "127.0.0.1:0", Advertise: []string{"127.0.0.1"}, IPXEDir: programs, Log: d.Log,
 	})
 	if err != nil {

@@ -190,6 +190,9 @@ func (s *Server) DHCPAddr() netip.AddrPort { return s.doors.dhcpAddr() }
 // Close gives up what New has opened. Run must have ended.
 func (s *Server) Close() {
 	s.doors.close()
+	if s.blobs != nil {
+		_ = s.blobs.Close()
+	}
 	if s.logs != nil {
 		_ = s.logs.Close()
 	}

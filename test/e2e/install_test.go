@@ -131,7 +131,7 @@ func TestUEFIHTTPInstallAndStaleScript(t *testing.T) {
 	b.powerOn()
 	var stale string
 	s.waitFor("a boot script of the install", 10*time.Minute, func() bool {
-		out, err := s.net.Command(s.ctx, "curl", "-sf", "http://"+headAddress+":7481/boot/script/52-54-00-77-00-03").Output()
+		out, err := s.command(s.ctx, "curl", "-sf", "http://"+headAddress+":7481/boot/script/52-54-00-77-00-03").Output()
 		stale = string(out)
 		return err == nil && strings.Contains(stale, "trivet.token=")
 	})

@@ -62,7 +62,7 @@ func newSite(t *testing.T, name string) *site {
 
 func (s *site) startHead() {
 	s.Helper()
-	s.head = s.net.Command(context.WithoutCancel(s.ctx), s.binary, "server", "--data-dir", s.path("data"), "--dhcp", "lab0")
+	s.head = s.command(context.WithoutCancel(s.ctx), s.binary, "server", "--data-dir", s.path("data"), "--dhcp", "lab0")
 	s.head.Stdout, s.head.Stderr = s.log, s.log
 	if err := s.head.Start(); err != nil {
 		s.Fatal(err)
@@ -74,6 +74,11 @@ func (s *site) startHead() {
 			s.Fatalf("the head does not answer: %v", err)
 		}
 	}
+}
+
+// command is a program in the machines' network. ip replaces itself by it, so that a kill reaches it.
+func (s *site) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", s.net.Name(), program}, args...)...)
 }
 
 // killHead is kill -9.
@@ -98,7 +103,7 @@ func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 
 // try runs an operator's command in the head's network.
 func (s *site) try(args ...string) (string, error) {
-	cmd := s.net.Command(s.ctx, s.binary, args...)
+	cmd := s.command(s.ctx, s.binary, args...)
 	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+s.path("data/admin.yaml"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -24,6 +24,7 @@ type Config struct {
 	CPUs     int    // 0: 1
 	UUID     string // in SMBIOS; empty: all zero
 	Serial   string // number in SMBIOS
+	NIC      string // QEMU's model; empty: virtio-net-pci. BIOS needs its iPXE ROM: e1000e has one too
 	Disks    []Disk
 	// Kernel, Initrd and Append boot a kernel at once, without firmware's own boot.
 	Kernel, Initrd, Append string
@@ -37,7 +38,7 @@ type Disk struct {
 	SizeMB int    // it is made with this size if Path is missing; 0: it must exist
 	Base   string // if set, a raw image that stays as it is; Path then is a qcow2 file of what differs
 	Serial string // as the machine sees it
-	Bus    string // "virtio" (the default), "nvme" or "scsi"
+	Bus    string // "virtio" (the default), "nvme", "scsi" or "sata"
 }
 
 // Machine is a machine that is plugged in. It is off at first.

@@ -23,7 +23,8 @@ const Packages = "apt-get install qemu-system-x86 qemu-utils ovmf ipxe-qemu ipro
 
 // Network is a namespace with a bridge, to which machines are plugged in and which the host has an address on.
 type Network struct {
-	name string
+	name   string
+	router *advertiser
 
 	mu sync.Mutex
 	// guards following
@@ -59,7 +60,21 @@ func NewNetwork(ctx context.Context, name string, address netip.Prefix) (*Networ
 			return nil, fmt.Errorf("lab network %s: %w", name, err)
 		}
 	}
+	if err := ip(ctx, "-n", name, "address", "add", "fe80::1/64", "dev", bridge, "nodad"); err != nil {
+		return n, nil // a host without IPv6: machines boot later, but they do
+	}
+	if err := n.Do(n.advertise); err != nil {
+		_ = n.Close()
+		return nil, fmt.Errorf("lab network %s: %w", name, err)
+	}
 	return n, nil
+}
+
+func (n *Network) advertise() (err error) {
+	if n.router, err = newAdvertiser(); err == nil {
+		go n.router.run() // until Close
+	}
+	return err
 }
 
 func (n *Network) path() string { return "/run/netns/" + n.name }
@@ -69,6 +84,9 @@ func (n *Network) Name() string { return n.name }
 
 // Close removes the namespace and all in it. Its machines must be closed before.
 func (n *Network) Close() error {
+	if n.router != nil {
+		n.router.close()
+	}
 	if err := ip(context.Background(), "netns", "delete", n.name); err != nil {
 		return fmt.Errorf("remove lab network: %w", err)
 	}
@@ -101,11 +119,6 @@ func (n *Network) enter() error {
 		return fmt.Errorf("enter lab network %s: %w", n.name, err)
 	}
 	return nil
-}
-
-// Command is a program that runs in the namespace. [Start] ties its life to this process's.
-func (n *Network) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", n.name, program}, args...)...)
 }
 
 // plug makes a port on the switch and returns the name of its tap device.

@@ -14,7 +14,6 @@ type process struct {
 }
 
 // start starts a command. The kernel ties its life to the thread that started it, so that thread is kept until its end.
-// If n is not nil, it runs in that network.
 func start(n *Network, cmd *exec.Cmd) (*process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -24,11 +23,9 @@ func start(n *Network, cmd *exec.Cmd) (*process, error) {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: see Network.Do
-		if n != nil {
-			if err := n.enter(); err != nil {
-				started <- err
-				return
-			}
+		if err := n.enter(); err != nil {
+			started <- err
+			return
 		}
 		if err := cmd.Start(); err != nil {
 			started <- err
@@ -42,6 +39,15 @@ func start(n *Network, cmd *exec.Cmd) (*process, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// Start starts a program in the network; it dies with this process, even if that is killed. stop ends it and waits.
+func Start(n *Network, cmd *exec.Cmd) (stop func(), err error) {
+	p, err := start(n, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return p.kill, nil
 }
 
 // running says whether it has not ended.

@@ -1,0 +1,255 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/server"
+)
+
+// site is a real head on loopback and simulated machines.
+type site struct {
+	*testing.T
+	*head
+	demo *Demo
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{T: t, demo: &Demo{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Version: "test"}}
+	s.start()
+	t.Cleanup(func() { s.head.close() })
+	s.must(prepare(t.Context(), s.client))
+	return s
+}
+
+func (s *site) start() {
+	s.Helper()
+	h, err := startHead(s.Context(), s.demo)
+	s.must(err)
+	s.head = h
+}
+
+func (s *site) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// limits makes every boot step's deadline short, with one try.
+func (s *site) limits(timeout time.Duration) {
+	s.Helper()
+	_, err := client.Of[trivet.Site](s.client).Modify(s.Context(), trivet.SiteName, func(site *trivet.Site) error {
+		site.Spec.Limits, site.Spec.Silence, site.Spec.Resets = map[string]trivet.Limit{}, trivet.Duration(5*time.Second), 1
+		for _, step := range trivet.BootSteps {
+			site.Spec.Limits[step] = trivet.Limit{Timeout: trivet.Duration(timeout), Tries: 1}
+		}
+		return nil
+	})
+	s.must(err)
+}
+
+func (s *site) template(name string, actions ...trivet.Action) {
+	s.Helper()
+	_, err := client.Of[trivet.Template](s.client).Create(s.Context(), &trivet.Template{
+		Meta: trivet.Meta{Name: name}, Spec: trivet.TemplateSpec{Actions: actions}})
+	s.must(err)
+}
+
+// machine records a machine and asks for it to be installed.
+func (s *site) machine(name, template string) *Machine {
+	s.Helper()
+	m := &Machine{Name: name, MAC: macOf(len(name)), Dir: s.demo.Dir, DHCP: s.dhcp, Log: s.demo.Log, Up: func() {}}
+	_, err := client.Of[trivet.Machine](s.client).Create(s.Context(), &trivet.Machine{
+		Meta: trivet.Meta{Name: name}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: m.MAC}}}})
+	s.must(err)
+	_, err = client.Of[trivet.Provision](s.client).Create(s.Context(), &trivet.Provision{
+		Meta: trivet.Meta{Name: name}, Spec: trivet.ProvisionSpec{Template: template, Machine: name}})
+	s.must(err)
+	return m
+}
+
+// power runs the machine until the returned function is called.
+func (s *site) power(m *Machine) (off func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = m.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// until waits for a workflow to be so.
+func (s *site) until(name string, so func(*trivet.Workflow) bool) *trivet.Workflow {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
+	defer cancel()
+	for e, err := range s.client.Watch(ctx, client.WatchOptions{Kinds: []trivet.Kind{"Workflow"}, Names: []string{name}}) {
+		s.must(err)
+		if w, ok := e.Record.(*trivet.Workflow); ok && so(w) {
+			return w
+		}
+	}
+	s.Fatalf("workflow %s never came to be so", name)
+	return nil
+}
+
+func (s *site) mustFail(name string, fault trivet.FailureType, step, cause string) {
+	s.Helper()
+	w := s.until(name+"-1", func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
+	f := w.Status.Failure
+	if f == nil || f.Type != fault || f.Step != step || !strings.Contains(f.Cause, cause) {
+		s.Errorf("%s ended %s with %+v; want a %s failure of %s that says %q", name, w.Status.State, f, fault, step, cause)
+	}
+	p, err := client.Of[trivet.Provision](s.client).Get(s.Context(), name)
+	if err != nil || p.Status.State != trivet.ProvisionFailed || !strings.Contains(p.Status.Reason, cause) {
+		s.Errorf("its provision: %+v, %v", p, err)
+	}
+}
+
+func running(step string) func(*trivet.Workflow) bool {
+	return func(w *trivet.Workflow) bool {
+		s := w.Status.Step(step)
+		return s != nil && s.State == trivet.StepRunning && w.Status.State == trivet.WorkflowRunning
+	}
+}
+
+func TestDemo(t *testing.T) {
+	var out bytes.Buffer
+	d := &Demo{
+		Machines: 5, Timeout: 2 * time.Minute, JSON: true, Dir: t.TempDir(), Out: &out, Log: slog.New(slog.DiscardHandler),
+		History: filepath.Join(t.TempDir(), "history.jsonl"),
+	}
+	s, err := d.Run(t.Context())
+	if err != nil || s.Machines != 5 || s.Provisioned != 5 || s.Failed != 0 || s.Repeated != 0 {
+		t.Fatalf("the demo: %+v, %v", s, err)
+	}
+	// The summary can be recomputed from the history.
+	text, err := os.ReadFile(d.History)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		var e struct{ What, Subject, Text string }
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.What == "write" && e.Text == string(trivet.ProvisionSucceeded) {
+			up[e.Subject] = true
+		}
+	}
+	if len(up) != 5 {
+		t.Errorf("by the history %d came up, want 5", len(up))
+	}
+}
+
+func TestAMachineThatNeverBoots(t *testing.T) {
+	s := newSite(t)
+	s.limits(2 * time.Second)
+	s.machine("never", "demo")
+	s.mustFail("never", trivet.FaultMachine, trivet.StepDHCP, "no DHCP request")
+}
+
+func TestADeadlineFiresAfterARestart(t *testing.T) {
+	s := newSite(t)
+	s.limits(4 * time.Second)
+	s.machine("never", "demo")
+	s.until("never-1", func(w *trivet.Workflow) bool { return w.Status.Current() != nil })
+	s.head.close()
+	s.start()
+	s.mustFail("never", trivet.FaultMachine, trivet.StepDHCP, "no DHCP request")
+}
+
+func TestAnActionThatHangs(t *testing.T) {
+	s := newSite(t)
+	s.template("hang", trivet.Action{
+		Name: "hang", Use: "noop", With: map[string]any{"sleep": "1h"}, Timeout: trivet.Duration(time.Second), Retries: 1})
+	defer s.power(s.machine("hangs", "hang"))()
+	s.mustFail("hangs", trivet.FaultMachine, "hang", "timed out after 1s")
+}
+
+func TestAnAgentThatFallsSilent(t *testing.T) {
+	s := newSite(t)
+	s.limits(5 * time.Second)
+	s.template("long", trivet.Action{Name: "long", Use: "noop", With: map[string]any{"sleep": "1h"}, Timeout: trivet.Duration(2 * time.Hour)})
+	off := s.power(s.machine("silent", "long"))
+	s.until("silent-1", running("long"))
+	off() // in its first action
+	s.head.close()
+	s.start()
+	s.mustFail("silent", trivet.FaultMachine, trivet.StepDHCP, "silent")
+}
+
+func TestAResetInTheMiddleGoesOn(t *testing.T) {
+	s := newSite(t)
+	s.template("slow",
+		trivet.Action{Name: "first", Use: "file", With: map[string]any{"path": "/first", "content": "x"}},
+		trivet.Action{Name: "second", Use: "noop", With: map[string]any{"sleep": "3s"}},
+		trivet.Action{Name: "seed", Use: "seed"}, trivet.Action{Name: "reboot", Use: "reboot"})
+	m := s.machine("reset", "slow")
+	off := s.power(m)
+	s.until("reset-1", running("second"))
+	off()
+	defer s.power(m)()
+	w := s.until("reset-1", func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
+	if w.Status.State != trivet.WorkflowSucceeded || w.Status.Resets != 1 {
+		t.Errorf("ended %s after %d resets: %+v", w.Status.State, w.Status.Resets, w.Status.Failure)
+	}
+	if n, err := repeated(s.demo.Dir, []string{"reset"}, nil); n != 0 || err != nil {
+		t.Errorf("%d acknowledged actions ran again, %v", n, err)
+	}
+}
+
+func TestAHeadThatIsAwayStopsNobody(t *testing.T) {
+	s := newSite(t)
+	s.template("slow", trivet.Action{Name: "slow", Use: "noop", With: map[string]any{"sleep": "2s"}},
+		trivet.Action{Name: "seed", Use: "seed"}, trivet.Action{Name: "last", Use: "noop"})
+	defer s.power(s.machine("away", "slow"))()
+	s.until("away-1", running("slow"))
+	api := s.client.Endpoints()[0]
+	s.head.close()
+	time.Sleep(3 * time.Second) // the agent ends its run meanwhile
+	s.startAt(api)
+	w := s.until("away-1", func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
+	if w.Status.State != trivet.WorkflowSucceeded {
+		t.Errorf("ended %s: %+v", w.Status.State, w.Status.Failure)
+	}
+}
+
+// startAt starts the head again where its agents know it.
+func (s *site) startAt(api string) {
+	s.Helper()
+	s.demo.api = strings.TrimPrefix(api, "https://")
+	s.start()
+}
+
+func TestASecondStartAndTakenPorts(t *testing.T) {
+	s := newSite(t)
+	_, err := startHead(t.Context(), s.demo)
+	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "process") {
+		t.Errorf("a second head on the same data: %v", err)
+	}
+	_, err = server.New(t.Context(), server.Config{
+		Dir: t.TempDir(), Name: "head0", API: strings.TrimPrefix(s.client.Endpoints()[0], "https://"), Boot: "127.0.0.1:0",
+		Log: s.demo.Log,
+	})
+	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "--api") {
+		t.Errorf("a port that is taken: %v; want the flag named", err)
+	}
+}
