@@ -8,12 +8,12 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapTo sends what etcd logs, from warnings up, to our own log.
-func zapTo(log *slog.Logger) *zap.Logger {
+// zapTo sends what etcd logs, from warnings up, to our own log. What etcd cannot survive ends etcd, not the process.
+func zapTo(log *slog.Logger, f *fatal) *zap.Logger {
 	if log == nil {
-		return zap.NewNop()
+		log = slog.New(slog.DiscardHandler)
 	}
-	return zap.New(slogCore{log: log.With("part", "etcd")})
+	return zap.New(slogCore{log: log.With("part", "etcd")}, zap.WithFatalHook(f), zap.WithPanicHook(f))
 }
 
 type slogCore struct{ log *slog.Logger }
@@ -24,8 +24,14 @@ func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
 	return slogCore{c.log.With(attrs(fields)...)}
 }
 
+// pointless are warnings about doors that we do not open.
+var pointless = map[string]bool{
+	"Running http and grpc server on single port. This is not recommended for production.": true,
+	"simple token is not cryptographically signed":                                         true,
+}
+
 func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) {
+	if c.Enabled(e.Level) && !pointless[e.Message] {
 		return ce.AddCore(e, c)
 	}
 	return ce

@@ -26,6 +26,12 @@ type Config struct {
 	Dir    string // the member's data; one member at a time
 	Name   string // "head0"
 	Logger *slog.Logger
+	// Listen is the URL (http or https, an address and port) where the other members reach this one; empty means a socket in
+	// Dir, for a member that is alone.
+	Listen string
+	// Members are all members of a new cluster, by name, with their URLs; empty means this one alone. It counts only while
+	// Dir is empty.
+	Members map[string]string
 	// Keep is how long old revisions stay, for watches that resume; 0 means an hour.
 	Keep time.Duration
 	// QuotaBytes bounds the store on disk; 0 means 8 GiB.
@@ -36,74 +42,125 @@ type Config struct {
 
 // Member is a running member.
 type Member struct {
-	etcd   *embed.Etcd
-	client *clientv3.Client
-	lock   *os.File
-	socket string // folder of the sockets
-	once   sync.Once
+	etcd    *embed.Etcd
+	client  *clientv3.Client
+	lock    *os.File
+	socket  string // folder of the sockets
+	fatal   *fatal
+	failed  chan error
+	closing chan struct{}
+	running sync.WaitGroup
+	once    sync.Once
 }
 
-// Start runs the member in cfg.Dir, made anew where the folder is empty, and returns when it serves or ctx ends.
+// Start runs the member in cfg.Dir, made anew where the folder is empty, and returns when it serves writes or ctx ends.
+// Errors: ErrUnavailable, with a hint where an operator can help.
 func Start(ctx context.Context, cfg Config) (*Member, error) {
+	m, err := Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.AwaitLeader(ctx); err != nil {
+		m.Close()
+		return nil, &trivet.Error{Op: "start member", Name: cfg.Name, Err: err}
+	}
+	return m, nil
+}
+
+// Open runs the member as Start does, but does not wait for a quorum. Without one, reads of the local copy work.
+func Open(_ context.Context, cfg Config) (*Member, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("start member: %w", err)
+		return nil, explain(cfg, err)
 	}
 	lock, err := lockDir(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{lock: lock}
-	if err := m.start(ctx, cfg); err != nil {
+	m := &Member{lock: lock, fatal: newFatal(), failed: make(chan error, 1), closing: make(chan struct{})}
+	if err := m.open(cfg); err != nil {
 		m.Close()
-		return nil, &trivet.Error{Op: "start member", Name: cfg.Name, Err: explain(err)}
+		return nil, explain(cfg, err)
 	}
+	m.running.Go(m.attend)
 	return m, nil
 }
 
-func (m *Member) start(ctx context.Context, cfg Config) error {
+func (m *Member) open(cfg Config) error {
 	var err error
 	if m.socket, err = socketDir(cfg.Dir); err != nil {
 		return err
 	}
-	if m.etcd, err = embed.StartEtcd(m.config(cfg)); err != nil {
+	c, err := m.config(cfg)
+	if err != nil {
 		return err
 	}
-	select {
-	case <-m.etcd.Server.ReadyNotify():
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, ctx.Err())
-	case err := <-m.etcd.Err():
+	done := make(chan struct{})
+	go func() { // of its own, since a fatal error ends the goroutine that met it
+		defer close(done)
+		m.etcd, err = nil, errFatal
+		m.etcd, err = embed.StartEtcd(c)
+	}()
+	<-done
+	if why := m.fatal.Err(); why != nil {
+		return why
+	}
+	if err != nil {
 		return err
 	}
 	m.client = v3client.New(m.etcd.Server)
 	return nil
 }
 
-func (m *Member) config(cfg Config) *embed.Config {
-	peer := url.URL{Scheme: "unix", Path: filepath.Join(m.socket, "peer")}
-	client := url.URL{Scheme: "unix", Path: filepath.Join(m.socket, "client")}
+func (m *Member) config(cfg Config) (*embed.Config, error) {
+	if cfg.Listen == "" {
+		cfg.Listen = "unix://" + filepath.Join(m.socket, "peer")
+	}
+	peer, err := url.Parse(cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+	}
+	if len(cfg.Members) == 0 {
+		cfg.Members = map[string]string{cfg.Name: cfg.Listen}
+	}
+	var members []string
+	for name, at := range cfg.Members {
+		members = append(members, name+"="+at)
+	}
 	c := embed.NewConfig()
 	c.Name, c.Dir = cfg.Name, filepath.Join(cfg.Dir, "etcd")
-	// Sockets in a folder of our own: nothing is open to the world, nor to other users of this machine.
-	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
-	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
-	c.InitialCluster = cfg.Name + "=" + peer.String()
-	c.InitialClusterToken = "trivet"
-	c.EnableGRPCGateway = false
+	c.InitialCluster, c.InitialClusterToken = strings.Join(members, ","), "trivet"
+	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	// No door for clients: the store is used in-process only.
+	c.ListenClientUrls, c.AdvertiseClientUrls, c.EnableGRPCGateway = nil, nil, false
 	c.AutoCompactionMode, c.AutoCompactionRetention = "periodic", or(cfg.Keep, time.Hour).String()
 	c.QuotaBackendBytes = or(cfg.QuotaBytes, 8<<30)
 	c.TickMs = uint(or(cfg.Heartbeat, 50*time.Millisecond).Milliseconds())
 	c.ElectionMs = uint(or(cfg.Election, 500*time.Millisecond).Milliseconds())
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 5000 // raft keeps these many entries in memory
 	c.MaxRequestBytes = 2 << 20
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger))
-	return c
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger, m.fatal))
+	return c, nil
+}
+
+// attend waits for the member's end, and tells why where nobody closed it.
+func (m *Member) attend() {
+	var err error
+	select {
+	case <-m.closing:
+		return
+	case <-m.fatal.done:
+		err = m.fatal.Err()
+	case err = <-m.etcd.Err():
+	case <-m.etcd.Server.StopNotify():
+		err = errors.New("etcd stopped by itself")
+	}
+	m.failed <- &trivet.Error{Op: "run member", Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err), Hint: hint(err)}
 }
 
 // Client speaks to the member in-process: its serializable reads and watches work without a leader.
 func (m *Member) Client() *clientv3.Client { return m.client }
 
-// ID names the member, ClusterID the cluster.
+// ID names the member.
 func (m *Member) ID() uint64 { return uint64(m.etcd.Server.MemberID()) }
 
 // ClusterID names the cluster for as long as it lives.
@@ -112,14 +169,40 @@ func (m *Member) ClusterID() string {
 }
 
 // HasLeader says whether writes can be served.
-func (m *Member) HasLeader() bool { return m.etcd.Server.Leader() != 0 }
+func (m *Member) HasLeader() bool { return m.fatal.Err() == nil && m.etcd.Server.Leader() != 0 }
 
-// Failed tells an error that ended the member from within.
-func (m *Member) Failed() <-chan error { return m.etcd.Err() }
+// AwaitLeader returns when writes can be served: at once, where there is a leader. Else ErrUnavailable when ctx ends first.
+func (m *Member) AwaitLeader(ctx context.Context) error {
+	for {
+		changed := m.etcd.Server.LeaderChangedNotify()
+		if m.HasLeader() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-m.fatal.done:
+			return fmt.Errorf("%w: %w", trivet.ErrUnavailable, m.fatal.Err())
+		case <-m.etcd.Server.StopNotify():
+			return fmt.Errorf("%w: the member has stopped", trivet.ErrUnavailable)
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the cluster has no leader: %w", trivet.ErrUnavailable, ctx.Err())
+		}
+	}
+}
 
-// Close stops the member. Without a leader it stops at once: an orderly stop would wait for one.
+// Failed gives the error that ended the member from within, such as a full disk. Its client may block from then on; whoever
+// has a copy can still read that. Nothing can be written until the head is started again.
+func (m *Member) Failed() <-chan error { return m.failed }
+
+// Close stops the member. Without a leader it stops at once: an orderly stop would wait for one. A member that failed is
+// left as it is, since it may wait for itself; its folder is free again when the process ends.
 func (m *Member) Close() {
 	m.once.Do(func() {
+		close(m.closing)
+		m.running.Wait()
+		if m.fatal.Err() != nil {
+			return
+		}
 		if m.client != nil {
 			_ = m.client.Close()
 		}
@@ -159,10 +242,20 @@ func or[T comparable](v, def T) T {
 	return v
 }
 
-// explain tells an operator what to do about what etcd says.
-func explain(err error) error {
-	if strings.Contains(err.Error(), "no space left") {
-		return fmt.Errorf("%w: the disk is full: %w", trivet.ErrUnavailable, err)
+// explain makes an error of starting one that tells an operator what to do.
+func explain(cfg Config, err error) error {
+	if !errors.Is(err, trivet.ErrInvalid) {
+		err = fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
-	return err
+	return &trivet.Error{Op: "start member", Name: cfg.Name, Err: err, Hint: hint(err)}
+}
+
+func hint(err error) string {
+	switch text := err.Error(); {
+	case strings.Contains(text, "no space left"):
+		return "the disk is full; make room, then start the head again"
+	case strings.Contains(text, "address already in use"):
+		return "another program has this address"
+	}
+	return ""
 }

@@ -10,12 +10,12 @@ import (
 // holds up nobody. What is no longer held is had from etcd.
 type history struct {
 	mu      sync.Mutex
-	rev     int64            // guarded by mu, like all that follow; everything up to here was told
-	events  []*Event         // by revision
-	bytes   int              // of events
-	floor   int64            // nothing is known of what happened up to here
-	evicted map[string]int64 // by kind: the revision of its newest event that is no longer held
-	waiting []*Watcher       // in Next
+	rev     int64                 // guarded by mu, like all that follow; everything up to here was told
+	events  []*Event              // by revision
+	bytes   int                   // of events
+	floor   int64                 // nothing is known of what happened up to here
+	evicted map[string]int64      // by kind: the revision of its newest event that is no longer held
+	waiting map[*Watcher]struct{} // in Next
 }
 
 // What the history holds.
@@ -33,13 +33,12 @@ func (h *history) add(rev int64, events []*Event) {
 		h.bytes += e.bytes()
 	}
 	h.evict()
-	h.waiting = slices.DeleteFunc(h.waiting, func(w *Watcher) bool {
-		wanted := slices.ContainsFunc(events, func(e *Event) bool { return w.wants(e.part) })
-		if wanted {
+	for w := range h.waiting {
+		if slices.ContainsFunc(events, func(e *Event) bool { return w.wants(e.part) }) {
+			delete(h.waiting, w)
 			w.poke()
 		}
-		return wanted
-	})
+	}
 }
 
 func (h *history) evict() {
@@ -60,10 +59,10 @@ func (h *history) reset(rev int64) {
 	defer h.mu.Unlock()
 	h.rev, h.floor, h.events, h.bytes = rev, rev, nil, 0
 	clear(h.evicted)
-	for _, w := range h.waiting {
+	for w := range h.waiting {
 		w.poke()
 	}
-	h.waiting = nil
+	clear(h.waiting)
 }
 
 // after gives what w wants after a revision: some whole revisions, and the revision up to which that is everything. Where the
@@ -84,7 +83,7 @@ func (h *history) after(w *Watcher, rev int64) (events []*Event, upTo int64, ok 
 		}
 	}
 	if len(events) == 0 {
-		h.waiting = append(h.waiting, w)
+		h.waiting[w] = struct{}{}
 	}
 	return events, max(rev, h.rev), true
 }
@@ -106,7 +105,7 @@ func (h *history) holds(w *Watcher, after int64) bool {
 func (h *history) leave(w *Watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.waiting = slices.DeleteFunc(h.waiting, func(other *Watcher) bool { return other == w })
+	delete(h.waiting, w)
 	select {
 	case <-w.wake:
 	default:

@@ -63,7 +63,7 @@ func New(client *clientv3.Client, opts Options) *Store {
 	orDefault(&opts.Timeout, 5*time.Second)
 	return &Store{
 		client: client, opts: opts, log: opts.Logger, kinds: map[string]*kindInfo{},
-		history: history{evicted: map[string]int64{}},
+		history: history{evicted: map[string]int64{}, waiting: map[*Watcher]struct{}{}},
 		pending: pending{txs: map[string]*outcome{}},
 		metrics: newMetrics(opts.Metrics), done: make(chan struct{}),
 	}
