@@ -78,10 +78,10 @@ func (w *watch) run(ctx context.Context) error {
 		err := w.connect(ctx)
 		var p *wire.Problem
 		switch {
+		case errors.Is(err, errStopped): // first: a loop that has ended must not be told that ctx has, too
+			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, errStopped):
-			return err
 		case errors.Is(err, trivet.ErrCompacted):
 			if err := w.reset(); err != nil {
 				return err

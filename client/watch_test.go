@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,5 +112,17 @@ func TestWatchEndsWhereTryingAgainCannotHelp(t *testing.T) {
 	}
 	if n != 1 {
 		t.Errorf("%d events", n)
+	}
+}
+
+// A loop that ends its context and then itself is told nothing more.
+func TestWatchWhoseLoopEndsItsContext(t *testing.T) {
+	c := newCluster(t)
+	var asked counter
+	h := c.head(script(t, &asked, "put@3:m1 put@4:m2"))
+	ctx, cancel := context.WithCancel(t.Context())
+	for range client.Of[trivet.Machine](c.client(-1, h.URL)).Watch(ctx, client.WatchOptions{}) {
+		cancel()
+		break
 	}
 }

@@ -91,22 +91,29 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 
 // tell shows an error: what happened, which fields, and what to do next.
 func tell(w io.Writer, err error) {
+	text, hint := err.Error(), hintOf(err)
+	if hint != "" {
+		text = strings.Replace(text, " ("+hint+")", "", 1)
+	}
+	fmt.Fprintln(w, "trivet:", text)
+	if hint != "" {
+		fmt.Fprintln(w, "  hint:", hint)
+	}
+}
+
+// hintOf is what an error says to do next; empty where it says nothing.
+func hintOf(err error) string {
 	var p *wire.Problem
-	if !errors.As(err, &p) {
-		fmt.Fprintln(w, "trivet:", err)
-		return
+	var own *trivet.Error
+	switch {
+	case errors.As(err, &p) && p.Code == wire.Internal && p.RequestID != "":
+		return "the head's log has more about request " + p.RequestID
+	case errors.As(err, &p):
+		return p.Hint
+	case errors.As(err, &own):
+		return own.Hint
 	}
-	message, rest, many := strings.Cut(p.Message, "\n")
-	fmt.Fprintln(w, "trivet:", message)
-	if many {
-		fmt.Fprintln(w, "  "+strings.ReplaceAll(rest, "\n", "\n  "))
-	}
-	if p.Hint != "" {
-		fmt.Fprintln(w, "  hint:", p.Hint)
-	}
-	if p.Code == wire.Internal {
-		fmt.Fprintf(w, "  hint: the head's log has more about request %s\n", p.RequestID)
-	}
+	return ""
 }
 
 // connect gives a client of the cluster that is meant.

@@ -69,11 +69,13 @@ func applyOne(ctx context.Context, kind client.Kind, m *manifest) (verb string, 
 	name := m.record.Header().Name
 	there, err := kind.Get(ctx, name)
 	if errors.Is(err, trivet.ErrNotFound) {
-		_, err = kind.CreateRaw(ctx, name, m.body)
-		if !errors.Is(err, trivet.ErrExists) {
-			return "created", err
+		_, createErr := kind.CreateRaw(ctx, name, m.body)
+		if !errors.Is(createErr, trivet.ErrExists) {
+			return "created", createErr
 		}
-		there, err = kind.Get(ctx, name) // somebody was faster, or the name was not what exists
+		if there, err = kind.Get(ctx, name); errors.Is(err, trivet.ErrNotFound) {
+			return "", createErr // what exists is something of the record's, such as a MAC
+		}
 	}
 	if err != nil {
 		return "", err

@@ -18,7 +18,7 @@ type lines struct {
 func (l *lines) show(p picture) {
 	if said := pending(p.provision); said != l.said {
 		l.said = said
-		if said != "" {
+		if said != "" && p.provision.Status.Reason != "" { // else nobody has looked at it yet
 			fmt.Fprintf(l.out, "%s: %s\n", p.provision.Name, said)
 		}
 	}
@@ -60,7 +60,7 @@ func stepLine(s trivet.Step) string {
 	case trivet.StepDone:
 		return fmt.Sprintf("%s: done in %s%s", s.Name, tookText(s), suffix(s.Note))
 	case trivet.StepFailed:
-		return fmt.Sprintf("%s: failed after %s%s", s.Name, times(max(s.Try, 1))+"", suffix(cmp.Or(s.Cause, s.Note)))
+		return fmt.Sprintf("%s: failed after %s%s", s.Name, times(max(s.Try, 1)), suffix(cmp.Or(s.Cause, s.Note)))
 	case trivet.StepSkipped:
 		return s.Name + ": skipped" + suffix(s.Note)
 	}

@@ -41,7 +41,9 @@ func chain(first, then run) run {
 }
 
 // title names a record: "machine/m1".
-func title(info trivet.KindInfo, name string) string { return strings.ToLower(string(info.Kind)) + "/" + name }
+func title(info trivet.KindInfo, name string) string {
+	return strings.ToLower(string(info.Kind)) + "/" + name
+}
 
 // show prints records in the chosen form. one says that a person asked for one record, not a list.
 func (a *app) show(info trivet.KindInfo, records []trivet.Record, raw []json.RawMessage, one bool) error {

@@ -36,13 +36,20 @@ func tookText(s trivet.Step) string {
 		return "-"
 	case !s.Ended.IsZero() && !s.Started.IsZero():
 		return took(s.Ended.Sub(s.Started))
+	case s.Try == 1 && !s.Started.IsZero(): // by our clock, where it can be right
+		if since := time.Since(s.Started); since > s.Elapsed.D() && since < s.Timeout.D() {
+			return took(since)
+		}
 	}
 	return took(s.Elapsed.D())
 }
 
-// took writes a duration as people do: tenths below ten seconds, no fraction above.
+// took writes a duration as people do: milliseconds below a second, tenths below ten, no fraction above.
 func took(d time.Duration) string {
-	if d < 10*time.Second {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
 		return d.Round(100 * time.Millisecond).String()
 	}
 	return d.Round(time.Second).String()

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trivet-project/trivet/client"
 )
 
 func (a *app) token() *cobra.Command {
@@ -60,27 +63,31 @@ func (a *app) version() *cobra.Command {
 	c := &cobra.Command{
 		Use: "version", Short: "Show the versions of this program and of the head it speaks to", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			about := map[string]any{"client": a.Version}
-			cl, err := a.connect()
-			if err == nil {
-				if v, headErr := cl.Version(cmd.Context()); headErr == nil {
-					about["head"] = v
-				} else {
-					err = headErr
-				}
-			}
+			head, err := a.headVersion(cmd.Context())
 			if a.output == "json" {
-				return json.NewEncoder(a.Out).Encode(about)
+				return json.NewEncoder(a.Out).Encode(map[string]any{"client": a.Version, "head": head})
 			}
 			fmt.Fprintln(a.Out, "trivet", a.Version)
 			if err != nil {
 				fmt.Fprintln(a.Out, "head: not reached:", err)
 				return nil
 			}
-			fmt.Fprintf(a.Out, "head: %+v\n", about["head"])
+			fmt.Fprintf(a.Out, "head %s: %s, of cluster %s\n", head.Head, head.Version, head.Cluster)
 			return nil
 		},
 	}
 	a.outputFlag(c)
 	return c
+}
+
+func (a *app) headVersion(ctx context.Context) (*client.Version, error) {
+	cl, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	v, err := cl.Version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &v, nil
 }

@@ -102,14 +102,14 @@ func (a *app) tellEvents(events []*trivet.Event) error {
 		return nil
 	}
 	fmt.Fprintln(a.Out)
-	rows := [][]string{{"TIME", "EPOCH", "", "EVENT", "WHAT"}}
+	rows := [][]string{{"TIME", "EPOCH", "STEP", "EVENT", "WHAT"}}
 	for _, e := range events {
-		mark := ""
+		reason := e.Spec.Reason
 		if e.Spec.Warning {
-			mark = "!"
+			reason = "! " + reason
 		}
-		rows = append(rows, []string{e.Spec.Time.UTC().Format("2006-01-02 15:04:05.000"), strconv.FormatInt(e.Spec.Epoch, 10), mark,
-			e.Spec.Reason, printable(e.Spec.Message)})
+		rows = append(rows, []string{e.Spec.Time.UTC().Format("2006-01-02 15:04:05.000"), strconv.FormatInt(e.Spec.Epoch, 10),
+			cmp.Or(e.Spec.Step, "-"), reason, printable(e.Spec.Message)})
 	}
 	return align(a.Out, rows)
 }
