@@ -121,6 +121,7 @@ func TestWatchWhoseLoopEndsItsContext(t *testing.T) {
 	var asked counter
 	h := c.head(script(t, &asked, "put@3:m1 put@4:m2"))
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	for range client.Of[trivet.Machine](c.client(-1, h.URL)).Watch(ctx, client.WatchOptions{}) {
 		cancel()
 		break

@@ -41,7 +41,7 @@ type Decision struct {
 	Why  string // of silence, for people
 	Use  string // which ranges its address may be from: ipam.Known or ipam.Discovery
 
-	Class      string     // option 60: "PXEClient", "HTTPClient" or none
+	Class      Loader     // option 60: firmware heeds only answers of its own class
 	NextServer netip.Addr // siaddr and option 66: the TFTP server
 	BootFile   string     // option 67: a TFTP name or a URL; empty for what does not boot from the network
 }
@@ -75,14 +75,14 @@ func Decide(f Facts) Decision {
 func (d *Decision) boot(f Facts) {
 	switch {
 	case f.Client.IPXE && !f.Client.NoHTTP:
-		d.Class, d.NextServer, d.BootFile = PXELoader.String(), f.Head, f.URL+ScriptPath(f.MAC)
+		d.Class, d.NextServer, d.BootFile = PXELoader, f.Head, f.URL+ScriptPath(f.MAC)
 	case f.Client.Loader == HTTPLoader:
 		if file := f.Client.Arch.File(); file != "" {
-			d.Class, d.BootFile = HTTPLoader.String(), f.URL+"/ipxe/"+file
+			d.Class, d.BootFile = HTTPLoader, f.URL+"/ipxe/"+file
 		}
 	case f.Client.Loader == PXELoader, f.Client.IPXE:
 		if file := f.Client.Arch.File(); file != "" {
-			d.Class, d.NextServer, d.BootFile = PXELoader.String(), f.Head, file
+			d.Class, d.NextServer, d.BootFile = PXELoader, f.Head, file
 		}
 	}
 }

@@ -33,10 +33,11 @@ func network(dhcp, unknown string) *trivet.Network {
 func TestDecide(t *testing.T) {
 	const script = "http://10.0.0.1:8080/boot/script/52-54-00-12-34-56"
 	tftp := func(mode boot.Mode, use, file string) boot.Decision {
-		return boot.Decision{Mode: mode, Use: use, Class: "PXEClient", NextServer: head, BootFile: file}
+		return boot.Decision{Mode: mode, Use: use, Class: boot.PXELoader, NextServer: head, BootFile: file}
 	}
 	web := func(mode boot.Mode, file string) boot.Decision {
-		return boot.Decision{Mode: mode, Use: ipam.Known, Class: "HTTPClient", BootFile: "http://10.0.0.1:8080/ipxe/" + file}
+		return boot.Decision{Mode: mode, Use: ipam.Known, Class: boot.HTTPLoader,
+			BootFile: "http://10.0.0.1:8080/ipxe/" + file}
 	}
 	for name, c := range map[string]struct {
 		client  boot.Client
@@ -45,16 +46,17 @@ func TestDecide(t *testing.T) {
 		proxy   bool
 		want    boot.Decision
 	}{
-		"BIOS":           {client: bios, want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
-		"UEFI":           {client: uefi, want: tftp(boot.Serve, ipam.Known, "snponly.efi")},
-		"UEFI HTTP":      {client: uefiHTTP, want: web(boot.Serve, "snponly.efi")},
-		"arm64":          {client: arm, want: tftp(boot.Serve, ipam.Known, "snponly-arm64.efi")},
-		"unknown arch":   {client: strange, want: boot.Decision{Mode: boot.Serve, Use: ipam.Known}},
-		"iPXE":           {client: ipxe, want: tftp(boot.Serve, ipam.Known, script)},
-		"iPXE, no HTTP":  {client: smallIPXE, want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
-		"system":         {client: system, want: boot.Decision{Mode: boot.Serve, Use: ipam.Known}},
-		"unknown":        {client: bios, unknown: true, want: tftp(boot.Serve, ipam.Discovery, "undionly.kpxe")},
-		"unknown, held":  {client: bios, unknown: true, network: network("", "hold"), want: tftp(boot.Serve, ipam.Discovery, "undionly.kpxe")},
+		"BIOS":          {client: bios, want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
+		"UEFI":          {client: uefi, want: tftp(boot.Serve, ipam.Known, "snponly.efi")},
+		"UEFI HTTP":     {client: uefiHTTP, want: web(boot.Serve, "snponly.efi")},
+		"arm64":         {client: arm, want: tftp(boot.Serve, ipam.Known, "snponly-arm64.efi")},
+		"unknown arch":  {client: strange, want: boot.Decision{Mode: boot.Serve, Use: ipam.Known}},
+		"iPXE":          {client: ipxe, want: tftp(boot.Serve, ipam.Known, script)},
+		"iPXE, no HTTP": {client: smallIPXE, want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
+		"system":        {client: system, want: boot.Decision{Mode: boot.Serve, Use: ipam.Known}},
+		"unknown":       {client: bios, unknown: true, want: tftp(boot.Serve, ipam.Discovery, "undionly.kpxe")},
+		"unknown, held": {client: bios, unknown: true, network: network("", "hold"),
+			want: tftp(boot.Serve, ipam.Discovery, "undionly.kpxe")},
 		"ignored":        {client: bios, unknown: true, network: network("", "ignore"), want: boot.Decision{Mode: boot.Silent}},
 		"known, ignore":  {client: bios, network: network("", "ignore"), want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
 		"off":            {client: bios, network: network("off", ""), want: boot.Decision{Mode: boot.Silent}},
@@ -128,7 +130,9 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s, %v: %s because %q, want %s", c.state, c.run, got, why, c.want)
 		}
 	}
-	for policy, want := range map[string]boot.Way{"": boot.Installer, "enrol": boot.Installer, "hold": boot.Hold, "ignore": boot.Nothing} {
+	for policy, want := range map[string]boot.Way{
+		"": boot.Installer, "enrol": boot.Installer, "hold": boot.Hold, "ignore": boot.Nothing,
+	} {
 		if got, why := boot.Choose(nil, nil, network("", policy)); got != want || why == "" {
 			t.Errorf("unknown, %q: %s because %q, want %s", policy, got, why, want)
 		}

@@ -18,11 +18,6 @@ const (
 	HTTPLoader                // loads by HTTP (UEFI 2.5 section 23.7)
 )
 
-// String is how option 60 begins.
-func (l Loader) String() string {
-	return [...]string{OtherLoader: "", PXELoader: "PXEClient", HTTPLoader: "HTTPClient"}[l]
-}
-
 // Arch is a client's processor and firmware.
 type Arch string
 

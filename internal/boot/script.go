@@ -41,7 +41,9 @@ const maxCommandLine = 2000
 // Script gives the iPXE script by which a machine goes its way. Where its facts cannot be written into one, the machine
 // is held, and its console says why.
 func Script(f ScriptFacts) string {
-	f.Heads = slices.DeleteFunc(slices.Clone(f.Heads), func(h string) bool { return !strings.HasPrefix(h, "http") || !isWord(h) })
+	f.Heads = slices.DeleteFunc(slices.Clone(f.Heads), func(h string) bool {
+		return !strings.HasPrefix(h, "http") || !isWord(h)
+	})
 	if _, err := trivet.CanonicalMAC(f.MAC); err != nil {
 		f.MAC = "unknown"
 	}

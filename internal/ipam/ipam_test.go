@@ -18,7 +18,8 @@ import (
 func ip(s string) netip.Addr { return netip.MustParseAddr(s) }
 
 func network(cidr string, ranges ...trivet.Range) *trivet.Network {
-	return &trivet.Network{Meta: trivet.Meta{Name: "n"}, Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix(cidr), Ranges: ranges}}
+	return &trivet.Network{Meta: trivet.Meta{Name: "n"},
+		Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix(cidr), Ranges: ranges}}
 }
 
 func span(from, to, use string) trivet.Range {
@@ -53,8 +54,9 @@ func TestServersAndEdgesAreNeverGiven(t *testing.T) {
 	n := network("10.0.0.0/29", span("10.0.0.0", "10.0.0.7", ""))
 	n.Spec.Gateway, n.Spec.DNS, n.Spec.NTP = ip("10.0.0.1"), []netip.Addr{ip("10.0.0.2")}, []netip.Addr{ip("10.0.0.3")}
 	given := map[netip.Addr]bool{}
+	taken := func(a netip.Addr) bool { return given[a] }
 	for i := range 3 {
-		a, err := ipam.Pick(ipam.Request{Network: n, Use: ipam.Known, MAC: fmt.Sprint(i)}, func(a netip.Addr) bool { return given[a] })
+		a, err := ipam.Pick(ipam.Request{Network: n, Use: ipam.Known, MAC: fmt.Sprint(i)}, taken)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,10 +67,12 @@ func TestServersAndEdgesAreNeverGiven(t *testing.T) {
 			t.Errorf("%s was not given: %v", want, given)
 		}
 	}
-	if _, err := ipam.Pick(ipam.Request{Network: n, Use: ipam.Known}, func(a netip.Addr) bool { return given[a] }); !errors.Is(err, ipam.ErrFull) {
+	if _, err := ipam.Pick(ipam.Request{Network: n, Use: ipam.Known}, taken); !errors.Is(err, ipam.ErrFull) {
 		t.Error(err)
 	}
-	for a, want := range map[string]bool{"10.0.0.1": false, "10.0.0.0": false, "10.0.0.7": false, "10.0.0.5": true, "10.0.1.5": false} {
+	for a, want := range map[string]bool{
+		"10.0.0.1": false, "10.0.0.0": false, "10.0.0.7": false, "10.0.0.5": true, "10.0.1.5": false,
+	} {
 		if ipam.Assignable(n, ip(a)) != want {
 			t.Errorf("Assignable(%s) = %v", a, !want)
 		}

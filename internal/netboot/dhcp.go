@@ -22,8 +22,8 @@ type client struct {
 
 // ServeDHCP makes Door a [dhcp.Handler].
 func (d *Door) ServeDHCP(ctx context.Context, r *dhcp.Request) *dhcp.Reply {
-	if len(r.MAC()) != 6 || r.MAC()[0]&1 != 0 {
-		return nil // machines are known by their Ethernet addresses
+	if len(r.MAC()) != 6 || r.MAC()[0]&1 != 0 || !r.Local.IsValid() {
+		return nil // machines are known by their Ethernet addresses, and get to know ours
 	}
 	c := &client{Request: r, place: place{host: d.host(r.MAC().String()), network: d.networks.of(r.Link())}}
 	c.decision = boot.Decide(d.facts(c))
@@ -55,10 +55,16 @@ func (d *Door) facts(c *client) boot.Facts {
 		return f
 	}
 	f.URL = "http://" + net.JoinHostPort(c.Local.String(), strconv.Itoa(int(d.Port)))
-	f.Client = boot.Client{IPXE: c.IPXE(), Loader: boot.Loader(c.Class()), Arch: arch(c.Request)}
+	f.Client = boot.Client{IPXE: c.IPXE(), Loader: loaders[c.Class()], Arch: arch(c.Request)}
 	f.Client.NoHTTP = f.Client.IPXE && len(c.Option(dhcp.OptIPXE)) > 0 && !c.IPXEFeature(dhcp.IPXEHTTP)
 	return f
 }
+
+// loaders and classes are the same in two packages' words.
+var (
+	loaders = map[dhcp.Class]boot.Loader{dhcp.PXEClient: boot.PXELoader, dhcp.HTTPClient: boot.HTTPLoader}
+	classes = map[boot.Loader]dhcp.Class{boot.PXELoader: dhcp.PXEClient, boot.HTTPLoader: dhcp.HTTPClient}
+)
 
 func arch(r *dhcp.Request) boot.Arch {
 	var numbers []uint16
@@ -78,7 +84,7 @@ func (d *Door) discover(c *client) *dhcp.Reply {
 	a, err := d.choose(c)
 	if err != nil {
 		d.metrics.noAddress.Inc()
-		d.log.Warn("dhcp: no address to offer", "mac", c.mac, "machine", c.name(), "err", err)
+		d.warn("dhcp: no address to offer", "mac", c.mac, "machine", c.name(), "err", err)
 		return nil
 	}
 	return d.reply(c, dhcp.Offer, a, c.network.lease)
@@ -107,17 +113,14 @@ func (d *Door) request(ctx context.Context, c *client) *dhcp.Reply {
 		return d.nak(c, err)
 	}
 	// It asks again, us or another head.
-	d.log.Warn("dhcp: an address could not be written", "mac", c.mac, "address", want, "err", err)
+	d.warn("dhcp: an address could not be written", "mac", c.mac, "address", want, "err", err)
 	return nil
 }
 
 // reply makes an offer or acknowledgement by the decision; no address means what to boot and where only.
 func (d *Door) reply(c *client, t dhcp.Type, a netip.Addr, lease time.Duration) *dhcp.Reply {
 	r := &dhcp.Reply{Type: t, Server: c.Local, Address: a, Lease: lease,
-		NextServer: c.decision.NextServer, BootFile: c.decision.BootFile}
-	if r.BootFile != "" {
-		r.Class = c.Class()
-	}
+		Class: classes[c.decision.Class], NextServer: c.decision.NextServer, BootFile: c.decision.BootFile}
 	if r.Class == dhcp.PXEClient {
 		r.Add(dhcp.SkipDiscovery(), dhcp.Text(dhcp.OptTFTPServer, c.decision.NextServer.String()))
 	}

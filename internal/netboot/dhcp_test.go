@@ -50,7 +50,8 @@ func TestAnswers(t *testing.T) {
 	r.write(t, func(tx *store.Tx) error {
 		for i, mode := range []string{"proxy", "off", "ignore", "hold"} {
 			n := lan()
-			n.Name, n.Spec.CIDR, n.Spec.Gateway, n.Spec.DNS, n.Spec.NTP = mode, netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/24", i+1)), netip.Addr{}, nil, nil
+			n.Name, n.Spec.CIDR = mode, netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/24", i+1))
+			n.Spec.Gateway, n.Spec.DNS, n.Spec.NTP = netip.Addr{}, nil, nil
 			n.Spec.Ranges = []trivet.Range{span(fmt.Sprintf("10.%d.0.100", i+1), fmt.Sprintf("10.%d.0.199", i+1), "")}
 			if n.Spec.DHCP = mode; i >= 2 {
 				n.Spec.DHCP, n.Spec.Unknown = "", mode
@@ -61,7 +62,7 @@ func TestAnswers(t *testing.T) {
 		}
 		return nil
 	})
-	on := func(q *dhcp.Request, local string) *dhcp.Request { q.Local = netip.MustParseAddr(local); return q }
+	on := func(q *dhcp.Request, local string) *dhcp.Request { q.Local = ip(local); return q }
 	for name, q := range map[string]*dhcp.Request{
 		"bios":             packet(t, dhcp.Discover, knownMAC, biosPXE...),
 		"uefi":             packet(t, dhcp.Discover, knownMAC, uefiPXE...),
@@ -75,17 +76,17 @@ func TestAnswers(t *testing.T) {
 		"proxy-http":       on(packet(t, dhcp.Discover, knownMAC, uefiHTTP...), "10.1.0.1"),
 		"proxy-ipxe":       on(packet(t, dhcp.Discover, knownMAC, ipxe...), "10.1.0.1"),
 		"proxy-system":     on(packet(t, dhcp.Discover, strangeMAC, system...), "10.1.0.1"),
-		"proxy-request":    on(packet(t, dhcp.Ask, knownMAC, with(uefiPXE, addrOption(54, netip.MustParseAddr("10.1.0.1")))...), "10.1.0.1"),
+		"proxy-request":    on(packet(t, dhcp.Ask, knownMAC, with(uefiPXE, server("10.1.0.1"))...), "10.1.0.1"),
 		"off":              on(packet(t, dhcp.Discover, knownMAC, uefiPXE...), "10.2.0.1"),
 		"ignored":          on(packet(t, dhcp.Discover, strangeMAC, uefiPXE...), "10.3.0.1"),
 		"not-ignored":      on(packet(t, dhcp.Discover, knownMAC, uefiPXE...), "10.3.0.1"),
 		"held":             on(packet(t, dhcp.Discover, strangeMAC, uefiPXE...), "10.4.0.1"),
 		"no-network":       on(packet(t, dhcp.Discover, knownMAC, uefiPXE...), "10.9.0.1"),
-		"other-server":     packet(t, dhcp.Ask, knownMAC, addrOption(54, netip.MustParseAddr("10.0.0.3")), addrOption(50, netip.MustParseAddr("10.0.0.120"))),
-		"wrong-address":    packet(t, dhcp.Ask, knownMAC, addrOption(50, netip.MustParseAddr("192.168.1.9"))),
-		"wrong-range":      packet(t, dhcp.Ask, knownMAC, addrOption(50, netip.MustParseAddr("10.0.0.160"))),
-		"wrong-than-fixed": packet(t, dhcp.Ask, fixedMAC, addrOption(50, netip.MustParseAddr("10.0.0.120"))),
-		"relayed":          on(packet(t, dhcp.Discover, knownMAC, with(uefiPXE, dhcpv4.WithGatewayIP([]byte{10, 4, 0, 254}))...), "10.0.0.1"),
+		"other-server":     packet(t, dhcp.Ask, knownMAC, server("10.0.0.3"), wanted("10.0.0.120")),
+		"wrong-address":    packet(t, dhcp.Ask, knownMAC, wanted("192.168.1.9")),
+		"wrong-range":      packet(t, dhcp.Ask, knownMAC, wanted("10.0.0.160")),
+		"wrong-than-fixed": packet(t, dhcp.Ask, fixedMAC, wanted("10.0.0.120")),
+		"relayed":          packet(t, dhcp.Discover, knownMAC, with(uefiPXE, dhcpv4.WithGatewayIP([]byte{10, 4, 0, 254}))...),
 		"multicast-mac":    packet(t, dhcp.Discover, "53:54:00:00:00:01", uefiPXE...),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -303,7 +304,8 @@ func TestWithoutQuorum(t *testing.T) {
 	if fixed := r.dora(t, fixedMAC, uefiPXE...); fixed == nil || fixed.Type != dhcp.Ack {
 		t.Errorf("a machine with a fixed address: %s", show(fixed))
 	}
-	if again := r.dora(t, strangeMAC, uefiPXE...); again == nil || again.Type != dhcp.Ack || again.Address != stranger.Address {
+	again := r.dora(t, strangeMAC, uefiPXE...)
+	if again == nil || again.Type != dhcp.Ack || again.Address != stranger.Address {
 		t.Errorf("a stranger within its promise: %s", show(again))
 	}
 	if other := r.dora(t, "52:54:00:00:00:98", uefiPXE...); other != nil {

@@ -30,7 +30,7 @@ const (
 	strangeMAC = "52:54:00:00:00:99"
 )
 
-var head = netip.MustParseAddr("10.0.0.1")
+var head = ip("10.0.0.1")
 
 // rig is a door over a real store, with a network, a machine m1 without and a machine m2 with a fixed address.
 type rig struct {
@@ -67,7 +67,7 @@ func newRig(t testing.TB) *rig {
 		return errors.Join(
 			r.Networks.In(tx).Create(lan()),
 			r.Machines.In(tx).Create(machine("m1", trivet.NIC{MAC: knownMAC})),
-			r.Machines.In(tx).Create(machine("m2", trivet.NIC{MAC: fixedMAC, Address: netip.MustParseAddr("10.0.0.20")})),
+			r.Machines.In(tx).Create(machine("m2", trivet.NIC{MAC: fixedMAC, Address: ip("10.0.0.20")})),
 		)
 	})
 	r.open(t, netboot.Config{})
@@ -92,14 +92,7 @@ func (r *rig) open(t testing.TB, c netboot.Config) {
 	door, err := netboot.New(c)
 	must(t, err)
 	r.Door = door
-	ctx, stop := context.WithCancel(context.Background())
-	var ended sync.WaitGroup
-	ended.Go(func() {
-		if err := door.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { stop(); ended.Wait() })
+	r.until(t, door.Run)
 }
 
 func (r *rig) note(what string) error {
@@ -173,8 +166,8 @@ func tables(s *store.Store) *fleet.Tables {
 
 func lan() *trivet.Network {
 	return &trivet.Network{Meta: trivet.Meta{Name: "lan"}, Spec: trivet.NetworkSpec{
-		CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.254"),
-		DNS: []netip.Addr{netip.MustParseAddr("10.0.0.53")}, NTP: []netip.Addr{netip.MustParseAddr("10.0.0.123")},
+		CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: ip("10.0.0.254"),
+		DNS: []netip.Addr{ip("10.0.0.53")}, NTP: []netip.Addr{ip("10.0.0.123")},
 		Domain: "example.org", MTU: 1400, Lease: trivet.Duration(time.Hour),
 		Ranges: []trivet.Range{span("10.0.0.100", "10.0.0.149", "known"), span("10.0.0.150", "10.0.0.199", "discovery")},
 	}}
@@ -192,22 +185,35 @@ func machine(name string, nics ...trivet.NIC) *trivet.Machine {
 // packet is a client's message as it came in by a head's interface.
 func packet(t testing.TB, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) *dhcp.Request {
 	t.Helper()
-	hw, err := net.ParseMAC(mac)
-	must(t, err)
-	p, err := dhcpv4.New(append([]dhcpv4.Modifier{dhcpv4.WithHwAddr(hw), dhcpv4.WithMessageType(kind)}, how...)...)
-	must(t, err)
-	r, err := dhcp.ParseRequest(p.ToBytes())
+	r, err := dhcp.ParseRequest(raw(t, kind, mac, how...))
 	must(t, err)
 	r.Local, r.Port, r.Interface, r.Received = head, dhcp.ServerPort, "eth0", time.Now()
 	r.From = netip.MustParseAddrPort("0.0.0.0:68")
 	return r
 }
 
+// raw writes a client's message.
+func raw(t testing.TB, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) []byte {
+	t.Helper()
+	hw, err := net.ParseMAC(mac)
+	must(t, err)
+	how = append([]dhcpv4.Modifier{dhcpv4.WithHwAddr(hw), dhcpv4.WithMessageType(kind)}, how...)
+	p, err := dhcpv4.New(how...)
+	must(t, err)
+	return p.ToBytes()
+}
+
 func option(code uint8, value string) dhcpv4.Modifier {
 	return dhcpv4.WithOption(dhcpv4.OptGeneric(dhcpv4.GenericOptionCode(code), []byte(value)))
 }
 
+// server names the server whose offer is taken, wanted the address.
+func server(addr string) dhcpv4.Modifier { return addrOption(54, ip(addr)) }
+func wanted(addr string) dhcpv4.Modifier { return addrOption(50, ip(addr)) }
+
 func addrOption(code uint8, a netip.Addr) dhcpv4.Modifier { return option(code, string(a.AsSlice())) }
+
+func ip(addr string) netip.Addr { return netip.MustParseAddr(addr) }
 
 // Clients, as their packets tell.
 var (
@@ -236,7 +242,8 @@ func (r *rig) dora(t testing.TB, mac string, how ...dhcpv4.Modifier) *dhcp.Reply
 // take asks for what was offered.
 func (r *rig) take(t testing.TB, mac string, offer *dhcp.Reply, how ...dhcpv4.Modifier) *dhcp.Reply {
 	t.Helper()
-	return r.ServeDHCP(t.Context(), packet(t, dhcp.Ask, mac, with(how, addrOption(50, offer.Address), addrOption(54, offer.Server))...))
+	how = with(how, addrOption(50, offer.Address), addrOption(54, offer.Server))
+	return r.ServeDHCP(t.Context(), packet(t, dhcp.Ask, mac, how...))
 }
 
 func must(t testing.TB, err error) {
@@ -249,6 +256,8 @@ func must(t testing.TB, err error) {
 type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(b []byte) (int, error) {
-	w.t.Log(strings.TrimSpace(string(b)))
+	if _, fuzzing := w.t.(*testing.F); !fuzzing { // which may not log from its target
+		w.t.Log(strings.TrimSpace(string(b)))
+	}
 	return len(b), nil
 }

@@ -29,7 +29,8 @@ func (d *Door) writeKeeping(ctx context.Context, k keeping) error {
 	}
 	err := d.take(ctx, p, k.address)
 	if errors.Is(err, errRefused) {
-		d.log.Warn("dhcp: the address of a machine is in use by somebody else", "machine", p.machine.Name, "address", k.address, "err", err)
+		d.warn("dhcp: the address of a machine is somebody else's", "machine", p.machine.Name, "address", k.address,
+			"err", err)
 	}
 	return err
 }

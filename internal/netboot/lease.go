@@ -106,7 +106,7 @@ func (d *Door) take(ctx context.Context, p *place, a netip.Addr) error {
 // decline takes note that the machine found somebody else using the address: nobody gets it for a while.
 func (d *Door) decline(ctx context.Context, c *client) {
 	a := c.RequestedIP()
-	d.log.Warn("dhcp: a machine found its address in use by somebody else", "mac", c.mac, "machine", c.name(), "address", a,
+	d.warn("dhcp: a machine found its address in use by somebody else", "mac", c.mac, "machine", c.name(), "address", a,
 		"network", c.network.record.Name)
 	d.metrics.declined.Inc()
 	d.change(ctx, c, a, func(r *trivet.Address) {
@@ -139,7 +139,7 @@ func (d *Door) change(ctx context.Context, c *client, a netip.Addr, how func(*tr
 		return d.Addresses.In(tx).Put(r)
 	})
 	if err != nil {
-		d.log.Warn("dhcp: a change of an address was not written", "mac", c.mac, "address", a, "err", err)
+		d.warn("dhcp: a change of an address was not written", "mac", c.mac, "address", a, "err", err)
 	}
 }
 

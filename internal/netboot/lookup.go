@@ -95,15 +95,15 @@ func (d *Door) macAt(a netip.Addr) string {
 	return ""
 }
 
-// networkOf is the network that a port boots from: the one that it has an address in, else the one of who asks for it.
+// networkOf is the network that a port boots from: of who asks for it, else the one that it has an address in.
 func (d *Door) networkOf(h host, peer netip.Addr) *trivet.Network {
+	if n := d.networks.of(peer); n != nil {
+		return n.record
+	}
 	for _, a := range d.Addresses.PeekBy(fleet.ByMAC, h.mac) {
 		if n, err := d.Networks.Peek(a.Spec.Network); err == nil {
 			return n
 		}
-	}
-	if n := d.networks.of(peer); n != nil {
-		return n.record
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/fleet"
@@ -58,6 +58,7 @@ type Door struct {
 	keepings  *queue[keeping]
 	metrics   *metrics
 	mux       *http.ServeMux
+	sometimes rate.Sometimes
 }
 
 // New makes a door. It fails with [trivet.ErrNotFound] where iPXE's programs are missing.
@@ -72,10 +73,13 @@ func New(c Config) (*Door, error) {
 	if err != nil {
 		return nil, fmt.Errorf("netboot: %w", err)
 	}
-	d := &Door{Config: c, log: c.Logger, now: time.Now, programs: programs, offers: newOffers(), metrics: newMetrics(c.Registry)}
+	d := &Door{
+		Config: c, log: c.Logger, now: time.Now, programs: programs, offers: newOffers(),
+		metrics: newMetrics(c.Registry), sometimes: rate.Sometimes{Interval: time.Second},
+	}
 	d.networks.tables = c.Tables
-	d.sightings = newQueue("a sighting", d.writeSighting, c.Logger, d.metrics.lost.WithLabelValues("sighting"))
-	d.keepings = newQueue("a machine's address", d.writeKeeping, c.Logger, d.metrics.lost.WithLabelValues("address"))
+	d.sightings = newQueue(d, "sighting", d.writeSighting)
+	d.keepings = newQueue(d, "address", d.writeKeeping)
 	d.mux = d.routes()
 	return d, nil
 }
@@ -86,4 +90,9 @@ func (d *Door) Run(ctx context.Context) error {
 	g.Go(func() error { return d.sightings.run(ctx) })
 	g.Go(func() error { return d.keepings.run(ctx) })
 	return g.Wait()
+}
+
+// warn logs what packets can bring about, at most once a second: who sends packets may be hostile.
+func (d *Door) warn(message string, args ...any) {
+	d.sometimes.Do(func() { d.log.Warn(message, args...) })
 }

@@ -31,8 +31,9 @@ type queue[T comparable] struct {
 	waiting map[T]bool
 }
 
-func newQueue[T comparable](what string, do func(context.Context, T) error, log *slog.Logger, lost prometheus.Counter) *queue[T] {
-	return &queue[T]{what: what, do: do, log: log, lost: lost, items: make(chan T, maxQueue), waiting: map[T]bool{}}
+func newQueue[T comparable](d *Door, what string, do func(context.Context, T) error) *queue[T] {
+	return &queue[T]{what: what, do: do, log: d.log, lost: d.metrics.lost.WithLabelValues(what),
+		items: make(chan T, maxQueue), waiting: map[T]bool{}}
 }
 
 // add never waits.

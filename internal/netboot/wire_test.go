@@ -24,34 +24,36 @@ import (
 	"github.com/trivet-project/trivet/internal/tftp"
 )
 
-// serve runs the door's servers on loopback until the test ends.
-func (r *rig) serve(t testing.TB) (dhcpAt, tftpAt netip.AddrPort, url string) {
-	t.Helper()
+// until runs a server until the test ends.
+func (r *rig) until(t testing.TB, serve func(ctx context.Context) error) {
 	ctx, stop := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	t.Cleanup(func() { stop(); ended.Wait() })
-	run := func(serve func() error) {
-		ended.Go(func() {
-			if err := serve(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-				t.Error(err)
-			}
-		})
-	}
+	ended.Go(func() {
+		if err := serve(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+}
 
+// serve runs the door's servers on loopback until the test ends.
+func (r *rig) serve(t testing.TB) (dhcpAt, tftpAt netip.AddrPort, url string) {
+	t.Helper()
 	d, err := dhcp.Listen(dhcp.Config{Handler: r.Door, Address: netip.MustParseAddrPort("127.0.0.1:0")})
 	must(t, err)
-	run(func() error { return d.Serve(ctx) })
+	r.until(t, d.Serve)
 
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
 	must(t, err)
-	files := &tftp.Server{Open: r.OpenTFTP}
-	run(func() error { return files.Serve(ctx, conn) })
+	r.until(t, func(ctx context.Context) error { return (&tftp.Server{Open: r.OpenTFTP}).Serve(ctx, conn) })
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	web := r.HTTPServer()
-	run(func() error { return web.Serve(l) })
-	t.Cleanup(func() { web.Close() })
+	r.until(t, func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, func() { web.Close() })()
+		return web.Serve(l)
+	})
 	return d.Addrs()[0], conn.LocalAddr().(*net.UDPAddr).AddrPort(), "http://" + l.Addr().String()
 }
 
@@ -88,7 +90,8 @@ func TestBootOverTheWire(t *testing.T) {
 	r.run(t, trivet.WorkflowBooting)
 	dhcpAt, tftpAt, url := r.serve(t)
 
-	conn, firmware := machineConn(t, knownMAC, dhcp.Text(dhcp.OptClass, "PXEClient:Arch:00000"), dhcp.Option{Code: dhcp.OptArch, Value: []byte{0, 0}})
+	conn, firmware := machineConn(t, knownMAC, dhcp.Text(dhcp.OptClass, "PXEClient:Arch:00000"),
+		dhcp.Option{Code: dhcp.OptArch, Value: []byte{0, 0}})
 	lease, err := dhcp.Exchange(t.Context(), conn, net.UDPAddrFromAddrPort(dhcpAt), firmware)
 	must(t, err)
 	if lease.BootFile != "undionly.kpxe" || lease.NextServer.String() != "127.0.0.1" || lease.Address.Bits() != 24 {
@@ -163,14 +166,15 @@ func TestHalfAnInitrdIsNotSeen(t *testing.T) {
 func TestHostileNames(t *testing.T) {
 	r := newRig(t)
 	_, tftpAt, url := r.serve(t)
-	for _, name := range []string{"../../etc/passwd", "/etc/passwd", "..", "", ".", "undionly.kpxe/../../../etc/passwd", "ipxe.iso",
-		"undionly.kpxe\xff", strings.Repeat("a", 255)} {
+	for _, name := range []string{"../../etc/passwd", "/etc/passwd", "..", "", ".", "ipxe.iso",
+		"undionly.kpxe/../../../etc/passwd", "undionly.kpxe\xff", strings.Repeat("a", 255)} {
 		var got bytes.Buffer
 		if _, err := tftp.Get(t.Context(), tftpAt, name, &got, tftp.Options{}); err == nil || got.Len() > 0 {
 			t.Errorf("TFTP of %q: %d bytes, %v", name, got.Len(), err)
 		}
 	}
-	for _, path := range []string{"/ipxe/ipxe.iso", "/ipxe/..%2f..%2fetc%2fpasswd", "/ipxe/%2e%2e/%2e%2e/etc/passwd", "/ipxe/", "/", "/etc/passwd"} {
+	for _, path := range []string{"/", "/etc/passwd", "/ipxe/", "/ipxe/ipxe.iso", "/ipxe/..%2f..%2fetc%2fpasswd",
+		"/ipxe/%2e%2e/%2e%2e/etc/passwd"} {
 		resp, err := http.Get(url + path)
 		must(t, err)
 		resp.Body.Close()

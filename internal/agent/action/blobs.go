@@ -1,20 +1,17 @@
 package action
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/agent/action/oci"
+	"github.com/trivet-project/trivet/internal/image"
 )
 
 // imageOf finds an image that the run brings, of the format that the action can use.
@@ -32,12 +29,15 @@ func imageOf(run *trivet.Run, name, format string) (trivet.ImageRef, error) {
 
 // stream is an image's bytes on their way: fetched, verified, decompressed.
 type stream struct {
-	io.Reader
+	io.ReadCloser
 	blob io.ReadCloser
-	end  func()
-	err  error // of the blob, apart from the decompressor's
 	name string
 }
+
+// fetchError is what the blob failed with, apart from the decompressor's errors.
+type fetchError struct{ error }
+
+func (e fetchError) Unwrap() error { return e.error }
 
 // open begins to read an image. Progress is counted in bytes of the blob.
 func (e *Env) open(ctx context.Context, at *Attempt, img trivet.ImageRef) (*stream, error) {
@@ -45,26 +45,25 @@ func (e *Env) open(ctx context.Context, at *Attempt, img trivet.ImageRef) (*stre
 	if err != nil {
 		return nil, Fault(trivet.FaultNetwork, fmt.Errorf("fetch image %s: %w", img.Name, err))
 	}
-	s := &stream{blob: blob, name: img.Name, end: func() {}}
+	s := &stream{blob: blob, name: img.Name}
 	var done int64
-	source := bufio.NewReaderSize(readerFunc(func(b []byte) (int, error) {
+	source := readerFunc(func(b []byte) (int, error) {
 		n, err := blob.Read(b)
-		if err != nil && !errors.Is(err, io.EOF) {
-			s.err = err
+		if err != nil && err != io.EOF {
+			err = fetchError{err}
 		}
 		done += int64(n)
 		at.Progress(done, img.Blob.Bytes, "bytes")
 		return n, err
-	}), 256<<10)
-	if s.Reader, s.end, err = decompress(source, img.Compression); err != nil {
+	})
+	if s.ReadCloser, err = image.Decompress(source, img.Compression); err != nil {
 		return nil, errors.Join(s.fault(ctx, err), blob.Close())
 	}
 	return s, nil
 }
 
 func (s *stream) Close() error {
-	s.end()
-	return s.blob.Close()
+	return errors.Join(s.blob.Close(), s.ReadCloser.Close()) // the decompressor may wait for the blob
 }
 
 // drain reads what follows the content, so that the whole blob is verified.
@@ -75,15 +74,17 @@ func (s *stream) drain() error {
 
 // fault says whose fault an error is that came up while the stream was read and written somewhere.
 func (s *stream) fault(ctx context.Context, err error) error {
+	var fetch fetchError
+	isFetch := errors.As(err, &fetch)
 	switch {
 	case err == nil || isFailure(err):
 		return err
 	case ctx.Err() != nil: // its time is up while it waits for bytes
 		return Fault(trivet.FaultNetwork, fmt.Errorf("image %s: %w", s.name, err))
-	case errors.Is(s.err, trivet.ErrInvalid):
-		return finalf(trivet.FaultImage, "image %s: %w", s.name, s.err)
-	case s.err != nil:
-		return failf(trivet.FaultNetwork, "image %s: %w", s.name, s.err)
+	case isFetch && !errors.Is(err, trivet.ErrInvalid):
+		return failf(trivet.FaultNetwork, "image %s: %w", s.name, err)
+	case errors.Is(err, trivet.ErrInvalid):
+		return finalf(trivet.FaultImage, "image %s: %w", s.name, err)
 	case errors.Is(err, unix.ENOSPC):
 		return finalf(trivet.FaultMachine, "image %s does not fit: %w", s.name, err)
 	case isWrite(err):
@@ -96,27 +97,6 @@ func (s *stream) fault(ctx context.Context, err error) error {
 func isWrite(err error) bool {
 	var errno unix.Errno
 	return errors.As(err, &errno)
-}
-
-func decompress(r io.Reader, compression string) (io.Reader, func(), error) {
-	nothing := func() {}
-	switch compression {
-	case "":
-		return r, nothing, nil
-	case "zstd":
-		z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(1<<27))
-		if err != nil {
-			return nil, nothing, err
-		}
-		return z, z.Close, nil
-	case "gzip":
-		z, err := gzip.NewReader(r)
-		return z, nothing, err
-	case "xz":
-		z, err := xz.NewReader(r)
-		return z, nothing, err
-	}
-	return nil, nothing, finalf(trivet.FaultConfiguration, "compression %q is not known here", compression)
 }
 
 type readerFunc func([]byte) (int, error)

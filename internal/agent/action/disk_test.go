@@ -160,8 +160,8 @@ func TestADiskInUseIsNotTouched(t *testing.T) {
 	})
 }
 
-// image is a disk image with a table and an ext4 on its last partition.
-func image(t *testing.T) []byte {
+// diskImage is one with a table and an ext4 on its last partition.
+func diskImage(t *testing.T) []byte {
 	t.Helper()
 	b := onLoop(t, 48<<20)
 	b.do("partition", map[string]any{"partitions": []any{
@@ -184,7 +184,7 @@ func pack(t testing.TB, raw []byte) []byte {
 }
 
 func TestAnImageGrowsIntoItsDisk(t *testing.T) {
-	raw := image(t)
+	raw := diskImage(t)
 	b := onLoop(t, 96<<20)
 	b.add("os", "raw", "zstd", pack(t, raw))
 	for range 2 {

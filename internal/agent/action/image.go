@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
 	"github.com/trivet-project/trivet/internal/agent/action/spec"
 	"github.com/trivet-project/trivet/internal/agent/sandbox"
+	"github.com/trivet-project/trivet/internal/image"
 )
 
 func (e *Env) image(ctx context.Context, at *Attempt, s *spec.Image) error {
@@ -46,14 +46,11 @@ func (e *Env) writeImage(ctx context.Context, at *Attempt, img trivet.ImageRef, 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	n, err := io.CopyBuffer(io.NewOffsetWriter(d, 0), src, make([]byte, 1<<20))
-	if err == nil {
-		err = d.Sync()
-	}
+	done, err := image.Write(ctx, d, src, image.Options{RawBytes: img.RawBytes})
 	if err != nil {
 		return 0, src.fault(ctx, err)
 	}
-	at.Note(rate(n, time.Since(began)))
+	at.Note(rate(done.Bytes, time.Since(began)))
 	if s.Partition != 0 {
 		return 0, nil
 	}

@@ -48,6 +48,9 @@ func connect(ctx context.Context, boot net.HardwareAddr, say func(string, ...any
 	again := time.NewTicker(5 * time.Second) // a server may come up too
 	defer again.Stop()
 	cause := errors.New("no network port has a link")
+	if len(boot) > 0 {
+		say("looking for the port with %s", boot)
+	}
 	for {
 		for _, l := range choose(raise(), boot) {
 			p, err := acquire(ctx, l, say)
@@ -55,9 +58,6 @@ func connect(ctx context.Context, boot net.HardwareAddr, say func(string, ...any
 				return p, nil
 			}
 			cause = err
-		}
-		if len(boot) > 0 {
-			say("waiting for a link on %s", boot)
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,126 @@
+package vm_test
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trivet-project/trivet/internal/lab/vm"
+	"github.com/trivet-project/trivet/internal/lab/vm/vmtest"
+	"github.com/trivet-project/trivet/internal/platform"
+	"github.com/trivet-project/trivet/test/e2e/debimage"
+)
+
+// The scripts that make a machine start the installer OS, or its own disk. On UEFI an iPXE that fails gives the turn to the
+// next entry of the firmware's boot order (one that succeeds opens the firmware's menu); on BIOS it starts the disk.
+var (
+	install = []string{
+		"kernel " + vmtest.URL + "/vmlinuz initrd=initrd.img console=ttyS0 loglevel=5 panic=30 BOOTIF=${netX/mac} test.after=reboot",
+		"initrd " + vmtest.URL + "/initrd.img",
+		"boot",
+	}
+	local = []string{
+		"iseq ${platform} efi && exit 1 ||",
+		"sanboot --no-describe --drive 0x80 ||",
+		"exit 1",
+	}
+)
+
+// TestFirmware shows how real firmware boots: the network is tried first at power-on, after a reboot of the installer OS,
+// after a reset and after a power cycle; the script decides whether the installer or the disk's own system starts.
+func TestFirmware(t *testing.T) {
+	dir := t.TempDir()
+	vmtest.Platform(t, dir, platform.KernelCloud, "../../agent/osinit/testdata/agent")
+	image, err := debimage.Build(t.Context(), func(line string) { t.Log(line) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		firmware vm.Firmware
+		install  []string // what one netboot fetches
+		local    []string // what it fetches to be told to start its disk
+	}{
+		{vm.BIOS, []string{"/boot.ipxe", "/vmlinuz", "/initrd.img"}, []string{"/boot.ipxe"}},
+		// iPXE comes by TFTP. When its script says no, the firmware tries HTTP boot before the disk.
+		{vm.UEFIPXE, []string{"/boot.ipxe", "/vmlinuz", "/initrd.img"}, []string{"/boot.ipxe", "/snponly.efi", "/boot.ipxe"}},
+		{vm.UEFIHTTP, []string{"/snponly.efi", "/boot.ipxe", "/vmlinuz", "/initrd.img"}, []string{"/snponly.efi", "/boot.ipxe"}},
+	} {
+		t.Run(string(tc.firmware), func(t *testing.T) {
+			rack := vmtest.NewRack(t, "vm-"+string(tc.firmware))
+			rack.Serve("vmlinuz", filepath.Join(dir, "vmlinuz"))
+			rack.Serve("initrd.img", filepath.Join(dir, "initrd.img"))
+			m := rack.Machine(vm.Config{
+				Name: "m1", Firmware: tc.firmware, UUID: "5ea1ab1e-0000-4000-8000-0000000000aa", Serial: "SN-1",
+				Disks: []vm.Disk{{Path: filepath.Join(t.TempDir(), "disk.qcow2"), Base: image.Raw, SizeMB: 4096}},
+			})
+			start := time.Now()
+			check := func(what string, want []string) {
+				t.Helper()
+				t.Logf("%s: %.1f s", what, time.Since(start).Seconds())
+				if diff := cmp.Diff(want, rack.Requests()); diff != "" {
+					t.Errorf("%s: fetched (-want +got):\n%s", what, diff)
+				}
+				start = time.Now()
+			}
+			rack.Script(install...)
+			if err := m.PowerOn(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			rack.Expect(m, `AGENT .* mac=52:54:00:00:00:01 addr=10\.77\.0\.\d+/24 gw=10\.77\.0\.1 dns=\[10\.77\.0\.1\] domain=lab\.test`)
+			check("power-on to agent", tc.install)
+			rack.Script(local...) // the installer OS reboots by itself
+			rack.Expect(m, `Welcome to GRUB!`)
+			check("reboot to disk", tc.local)
+			if err := m.Reset(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			rack.Expect(m, `Welcome to GRUB!`)
+			check("reset to disk", tc.local)
+			rack.Script(install...)
+			m.PowerOff()
+			if err := m.PowerOn(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			rack.Expect(m, `AGENT `)
+			check("power cycle to agent", tc.install)
+		})
+	}
+}
+
+// TestPower shows that power is a state, not a toggle, and that a machine's own power-off is seen.
+func TestPower(t *testing.T) {
+	rack := vmtest.NewRack(t, "vm-power")
+	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "../../agent/osinit/testdata/agent")
+	m := rack.Machine(vm.Config{
+		Name: "m1", Firmware: vm.BIOS, Kernel: r.Kernel.Path, Initrd: r.Initrd.Path,
+		Append: "console=ttyS0 loglevel=5 panic=30 test.after=off",
+	})
+	if err := m.Reset(t.Context()); err == nil {
+		t.Error("a machine that is off was reset")
+	}
+	for range 2 {
+		if err := m.PowerOn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rack.Expect(m, `AGENT `)
+	rack.WaitOff(m)
+	if m.Running() {
+		t.Error("runs after it powered itself off")
+	}
+	m.SetBoot(vm.BootDisk)
+	if err := m.PowerOn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.PowerOff()
+	m.PowerOff()
+	if m.Running() {
+		t.Error("runs after power off")
+	}
+	if slices.Contains(rack.Requests(), "/boot.ipxe") {
+		t.Error("a machine that starts a kernel by itself asked for a boot script")
+	}
+}
