@@ -3,6 +3,8 @@
 package e2e_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -13,31 +15,39 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
+// userData gives the system a user of its own, beside the distribution's default user.
 const userData = `#cloud-config
 users:
-- name: operator
+- default
+- name: alice
   shell: /bin/bash
-  sudo: "ALL=(ALL) NOPASSWD:ALL"
-  ssh_authorized_keys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE2eOperatorKeyOperatorKeyOperatorKeyOpera op@e2e"]
-runcmd:
-- [sh, -c, 'echo "E2E host=$(hostname) uid=$(id -u operator) keys=$(grep -c E2eOperator ~operator/.ssh/authorized_keys) ip=$(ip -4 -o addr show scope global | tr -s " " | cut -d" " -f4) root=$(findmnt -no SOURCE /)" >/dev/ttyS0']
+  ssh_authorized_keys: [%q]
 `
 
-var firstBoot = regexp.MustCompile(`E2E host=(\S+) uid=(\S+) keys=(\S+) ip=(\S+) root=(\S+)`)
-
-// provision asks for the machine to be installed and gives what the command printed once it has ended.
-func (b *box) provision(done chan<- error) {
-	path := b.s.path(b.name + "-user-data")
-	if err := os.WriteFile(path, []byte(userData), 0o600); err != nil {
+// provision asks for the machine to be installed. The command ends when the system is up, or has failed.
+func (b *box) provision() (done <-chan error) {
+	b.s.Helper()
+	if _, err := b.s.command(b.s.ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", b.s.path("key")).Output(); err != nil {
+		b.s.Fatalf("%v; try apt-get install openssh-client", err)
+	}
+	public, err := os.ReadFile(b.s.path("key.pub"))
+	if err != nil {
 		b.s.Fatal(err)
 	}
+	text := fmt.Sprintf(userData, strings.TrimSpace(string(public)))
+	if err := os.WriteFile(b.s.path("user-data"), []byte(text), 0o600); err != nil {
+		b.s.Fatal(err)
+	}
+	end := make(chan error, 1)
 	go func() {
-		_, err := b.s.try("provision", b.name, "--template", "debian", "--machine", b.name, "--hostname", "host-"+b.name, "--user-data", path)
-		done <- err
+		_, err := b.s.try("provision", b.name, "--template", "debian", "--machine", b.name, "--hostname", "host-"+b.name,
+			"--user-data", b.s.path("user-data"), "--ssh-key", b.s.path("key.pub"))
+		end <- err
 	}()
+	return end
 }
 
-// mustComeUp waits for the provision's end and checks what cloud-init made of the system.
+// mustComeUp waits for the provision's end and checks what cloud-init made of the system, as its users see it.
 func (b *box) mustComeUp(done <-chan error) {
 	b.s.Helper()
 	select {
@@ -48,15 +58,38 @@ func (b *box) mustComeUp(done <-chan error) {
 	case <-time.After(25 * time.Minute):
 		b.s.Fatal("the provision has not ended")
 	}
-	found, err := b.Console.Expect(b.s.ctx, firstBoot)
-	if err != nil {
-		b.s.Fatalf("the installed system said nothing: %v", err)
-	}
-	if found[1] != "host-"+b.name || found[2] == "" || found[3] != "1" || !strings.HasPrefix(found[4], "10.77.0.") || !strings.HasPrefix(found[5], "/dev/vda") {
-		b.s.Errorf("the installed system says %q", found[0])
+	address := b.s.trivet("get", "addresses", "--field", "spec.machine="+b.name, "-o", "name")
+	address = strings.TrimPrefix(strings.TrimSpace(address), "address/")
+	for _, user := range []string{"alice", "debian"} {
+		want := []string{user, "host-" + b.name, address + "/24", "/dev/vda3"}
+		if got := b.login(user, address); !slices.Equal(got, want) {
+			b.s.Errorf("the installed system says %q, want %q", got, want)
+		}
 	}
 	if state := b.s.trivet("get", "machines", b.name, "-o", "yaml"); !strings.Contains(state, "state: active") {
 		b.s.Errorf("the machine is not active:\n%s", state)
+	}
+}
+
+// login looks at the installed system as one of its users: name, host name, address, root file system.
+func (b *box) login(user, address string) []string {
+	b.s.Helper()
+	out, err := b.s.command(b.s.ctx, "ssh", "-i", b.s.path("key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=60", user+"@"+address,
+		"id -un; hostname; ip -4 -o addr show scope global | awk '{print $4}'; findmnt -no SOURCE /").CombinedOutput()
+	if err != nil {
+		b.s.Errorf("ssh %s@%s: %v: %s", user, address, err, out)
+	}
+	return strings.Fields(string(out))
+}
+
+// mustSay waits for text on the console.
+func (b *box) mustSay(re string) {
+	b.s.Helper()
+	ctx, cancel := context.WithTimeout(b.s.ctx, 5*time.Minute)
+	defer cancel()
+	if _, err := b.Console.Expect(ctx, regexp.MustCompile(re)); err != nil {
+		b.s.Fatal(err)
 	}
 }
 
@@ -91,8 +124,7 @@ func (b *box) imageIsBeingWritten() {
 func TestBIOSInstallWithHeadKilled(t *testing.T) {
 	s := newSite(t, "e2e-bios")
 	b := s.newBox("bios1", "52:54:00:77:00:01", vm.BIOS)
-	done := make(chan error, 1)
-	b.provision(done)
+	done := b.provision()
 	b.powerOn()
 	b.imageIsBeingWritten()
 	s.killHead()
@@ -108,8 +140,7 @@ func TestBIOSInstallWithHeadKilled(t *testing.T) {
 func TestUEFIPXEInstallWithMachineReset(t *testing.T) {
 	s := newSite(t, "e2e-uefi")
 	b := s.newBox("uefi1", "52:54:00:77:00:02", vm.UEFIPXE)
-	done := make(chan error, 1)
-	b.provision(done)
+	done := b.provision()
 	b.powerOn()
 	b.imageIsBeingWritten()
 	if err := b.Reset(s.ctx); err != nil {
@@ -126,8 +157,7 @@ func TestUEFIPXEInstallWithMachineReset(t *testing.T) {
 func TestUEFIHTTPInstallAndStaleScript(t *testing.T) {
 	s := newSite(t, "e2e-http")
 	b := s.newBox("http1", "52:54:00:77:00:03", vm.UEFIHTTP)
-	done := make(chan error, 1)
-	b.provision(done)
+	done := b.provision()
 	b.powerOn()
 	var stale string
 	s.waitFor("a boot script of the install", 10*time.Minute, func() bool {
@@ -144,9 +174,7 @@ func TestUEFIHTTPInstallAndStaleScript(t *testing.T) {
 		t.Errorf("the installer did something: %v", b.ledger()[before:])
 	}
 	b.powerOn()
-	if _, err := b.Console.Expect(s.ctx, regexp.MustCompile(`host-http1 login:`)); err != nil {
-		t.Errorf("the installed system does not boot any more: %v", err)
-	}
+	b.mustSay(`host-http1 login:`)
 }
 
 // bootStale boots the machine's disks with the kernel arguments of an old boot script, and waits until the agent has been
@@ -166,10 +194,7 @@ func (s *site) bootStale(b *box, script string) {
 		s.Fatal(err)
 	}
 	defer m.Close()
-	if err := m.PowerOn(s.ctx); err != nil {
-		s.Fatal(err)
-	}
-	if _, err := m.Console.Expect(s.ctx, regexp.MustCompile(`hello was refused|told to boot the local disk`)); err != nil {
-		s.Fatalf("the stale installer: %v", err)
-	}
+	old := &box{Machine: m, s: s, name: cfg.Name}
+	old.powerOn()
+	old.mustSay(`hello was refused|told to boot the local disk`)
 }

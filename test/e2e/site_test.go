@@ -27,7 +27,7 @@ type site struct {
 	net    *vm.Network
 	dir    string
 	binary string
-	head   *exec.Cmd
+	stop   func() // kills the head
 	log    *os.File
 }
 
@@ -62,13 +62,14 @@ func newSite(t *testing.T, name string) *site {
 
 func (s *site) startHead() {
 	s.Helper()
-	s.head = s.command(context.WithoutCancel(s.ctx), s.binary, "server", "--data-dir", s.path("data"), "--dhcp", "lab0")
-	s.head.Stdout, s.head.Stderr = s.log, s.log
-	if err := s.head.Start(); err != nil {
+	head := exec.Command(s.binary, "server", "--data-dir", s.path("data"), "--dhcp", "lab0")
+	head.Stdout, head.Stderr = s.log, s.log
+	var err error
+	if s.stop, err = vm.Start(s.net, head); err != nil {
 		s.Fatal(err)
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		if _, err := s.try("version"); err == nil {
+		if _, err := s.try("get", "heads"); err == nil {
 			return
 		} else if time.Now().After(deadline) {
 			s.Fatalf("the head does not answer: %v", err)
@@ -83,10 +84,9 @@ func (s *site) command(ctx context.Context, program string, args ...string) *exe
 
 // killHead is kill -9.
 func (s *site) killHead() {
-	if s.head != nil && s.head.Process != nil {
-		_ = s.head.Process.Kill()
-		_ = s.head.Wait()
-		s.head = nil
+	if s.stop != nil {
+		s.stop()
+		s.stop = nil
 	}
 }
 
