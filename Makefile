@@ -7,7 +7,7 @@ GO      ?= go
 BIN     := bin/trivet
 UNIT     = $(shell $(GO) list ./... | grep -v /test/)
 
-.PHONY: help build demo test check lint bench e2e scale vuln deps clean FORCE
+.PHONY: help build image demo test check lint bench e2e scale vuln deps clean FORCE
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -19,6 +19,9 @@ $(BIN): FORCE
 
 demo: build ## a head and simulated machines on this computer; no root needed
 	$(BIN) demo --machines 10
+
+image: deps ## a small Debian with cloud-init to install: bin/debian-12.raw.zst
+	$(GO) run ./test/e2e/debimage/build bin/debian-12.raw.zst
 
 deps: ## install the Debian packages that the tests use
 	@scripts/deps

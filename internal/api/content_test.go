@@ -189,6 +189,25 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
+// What docs/ publishes is what heads serve. UPDATE=1 writes it.
+func TestOpenAPIIsPublished(t *testing.T) {
+	const path = "../../docs/openapi.json"
+	var served bytes.Buffer
+	if err := json.Indent(&served, newHead(t).handler.OpenAPI(), "", " "); err != nil {
+		t.Fatal(err)
+	}
+	served.WriteByte('\n')
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(path, served.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	published, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(published, served.Bytes()) {
+		t.Errorf("%s is not what is served (%v); write it by: UPDATE=1 go test -run %s ./internal/api", path, err, t.Name())
+	}
+}
+
 func TestMetricsCountRequests(t *testing.T) {
 	h := newHead(t)
 	h.ask(h.admin, "GET", "/v1/machines", "")

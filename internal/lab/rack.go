@@ -59,14 +59,17 @@ func (r *Rack) Run(ctx context.Context) (err error) {
 			return fmt.Errorf("BMC of %s: %w", m.Name, err)
 		}
 		defer func() { _ = sim.Stop() }()
-		fmt.Fprintf(&records, machineRecord, m.Name, sim.Config.User, sim.Config.Password, m.Name, firmware, m.MAC, sim.Config.Address, m.Name)
-		fmt.Fprintf(r.Out, "%s: %s, MAC %s, BMC %s, console %s\n", m.Name, firmware, m.MAC, sim.Config.Address, filepath.Join(m.Dir, "serial.log"))
+		own := nth(address, byte(11+i))
+		fmt.Fprintf(&records, machineRecord, m.Name, sim.Config.User, sim.Config.Password, m.Name, firmware, m.MAC, own,
+			sim.Config.Address, m.Name)
+		fmt.Fprintf(r.Out, "%s: %s, MAC %s, address %s, BMC %s, console %s\n", m.Name, firmware, m.MAC, own, sim.Config.Address,
+			filepath.Join(m.Dir, "serial.log"))
 	}
 	path := filepath.Join(r.Dir, "machines.yaml")
 	if err := os.WriteFile(path, []byte(strings.TrimPrefix(records.String(), "---\n")), 0o600); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.Out, "the records are in %s; start a head with: ip netns exec %s trivet server --data-dir DIR --dhcp lab0\n", path, r.Name)
+	fmt.Fprintf(r.Out, "The records are in %s. Start a head: ip netns exec %s trivet server --data-dir DIR --dhcp lab0\n", path, r.Name)
 	<-ctx.Done()
 	return nil
 }
@@ -92,7 +95,7 @@ labels: {firmware: %q}
 spec:
   arch: amd64
   disk: /dev/vda
-  nics: [{mac: %q}]
+  nics: [{mac: %q, address: %q}]
   bmc: {protocol: ipmi, address: %q, secret: bmc-%s}
 `
 

@@ -185,7 +185,7 @@ func (s *site) bootStale(b *box, script string) {
 	if args == nil {
 		s.Fatalf("no kernel arguments in the script:\n%s", script)
 	}
-	platform, _ := prepared(s.T, s.binary)
+	platform := preparedPlatform(s.T)
 	cfg := b.Config
 	cfg.Name, cfg.Dir = b.name+"-stale", s.path(b.name+"-stale")
 	cfg.Kernel, cfg.Initrd, cfg.Append = platform+"/vmlinuz", platform+"/initrd.img", args[1]

@@ -37,14 +37,7 @@ const headAddress = "10.77.0.1"
 // newSite starts a head and gives it all that an operator would: network, platform, image, template.
 func newSite(t *testing.T, name string) *site {
 	t.Helper()
-	binary := os.Getenv("TRIVET")
-	if binary == "" {
-		t.Fatal("TRIVET is not set: run make e2e, or TRIVET=$PWD/bin/trivet go test ./test/e2e")
-	}
-	if os.Geteuid() != 0 {
-		t.Fatal("network namespaces need root: sudo make e2e")
-	}
-	s := &site{T: t, ctx: t.Context(), dir: t.TempDir(), binary: binary}
+	s := &site{T: t, ctx: t.Context(), dir: t.TempDir(), binary: binary(t)}
 	var err error
 	if s.net, err = vm.NewNetwork(s.ctx, name, netip.MustParsePrefix(headAddress+"/24")); err != nil {
 		t.Fatal(err)
@@ -58,6 +51,19 @@ func newSite(t *testing.T, name string) *site {
 	t.Cleanup(s.killHead)
 	s.writeConfig()
 	return s
+}
+
+// binary is the program under test.
+func binary(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("TRIVET")
+	if path == "" {
+		t.Fatal("TRIVET is not set: run make e2e, or TRIVET=$PWD/bin/trivet go test ./test/e2e")
+	}
+	if os.Geteuid() != 0 {
+		t.Fatal("network namespaces need root: sudo make e2e")
+	}
+	return path
 }
 
 func (s *site) startHead() {
@@ -134,10 +140,10 @@ func (s *site) apply(yaml string) {
 
 func (s *site) writeConfig() {
 	s.Helper()
-	platform, image := prepared(s.T, s.binary)
-	s.trivet("platform", "import", platform, "--name", "debian", "--default", "--arg", "console=ttyS0,115200", "--arg", "panic=20")
-	s.trivet("image", "import", image.Zstd, "--name", "debian-12")
+	s.trivet("platform", "import", preparedPlatform(s.T), "--name", "debian", "--default", "--arg", "console=ttyS0,115200", "--arg", "panic=20")
+	s.trivet("image", "import", preparedDebian(s.T).Zstd, "--name", "debian-12")
 	s.apply(siteYAML)
+	s.trivet("apply", "-f", "../../docs/examples/debian.yaml")
 }
 
 const siteYAML = `
@@ -146,47 +152,59 @@ name: rack
 spec:
   cidr: 10.77.0.0/24
   ranges: [{from: 10.77.0.100, to: 10.77.0.199}]
----
-kind: Template
-name: debian
-spec:
-  description: Debian 12 on the whole disk
-  actions:
-  - {name: wipe, use: wipe, with: {disk: "{{.Machine.Disk}}"}, timeout: 5m, retries: 1}
-  - {name: image, use: image, with: {image: debian-12, disk: "{{.Machine.Disk}}", grow: true}, timeout: 20m, retries: 2}
-  - {name: seed, use: seed, with: {disk: "{{.Machine.Disk}}"}, timeout: 5m, retries: 1}
-  - {name: reboot, use: reboot}
 `
 
 var (
-	prepareOnce     sync.Once
-	preparedDir     string
-	preparedImage   debimage.Image
-	errPrepare      error
-	prepareDuration = 15 * time.Minute
+	debianOnce, platformOnce sync.Once
+	debian                   debimage.Image
+	platformDir              string
+	errDebian, errPlatform   error
 )
 
-// prepared builds the platform and the Debian image, once for all tests.
-func prepared(t *testing.T, binary string) (platform string, image debimage.Image) {
+// prepareLimit bounds what is made before the tests.
+const prepareLimit = 15 * time.Minute
+
+// preparedDebian is what machines are installed with. It is made once for all tests.
+func preparedDebian(t *testing.T) debimage.Image {
 	t.Helper()
-	prepareOnce.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), prepareDuration)
+	debianOnce.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), prepareLimit)
 		defer cancel()
-		if preparedImage, errPrepare = debimage.Build(ctx, func(line string) { t.Log(line) }); errPrepare != nil {
+		debian, errDebian = debimage.Build(ctx, func(line string) { t.Log(line) })
+	})
+	if errDebian != nil {
+		t.Fatal(errDebian)
+	}
+	return debian
+}
+
+// preparedPlatform is a folder with the installer OS, made once for all tests.
+func preparedPlatform(t *testing.T) string {
+	t.Helper()
+	platformOnce.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), prepareLimit)
+		defer cancel()
+		if platformDir, errPlatform = os.MkdirTemp("", "trivet-e2e-platform-"); errPlatform != nil {
 			return
 		}
-		if preparedDir, errPrepare = os.MkdirTemp("", "trivet-e2e-platform-"); errPrepare != nil {
-			return
-		}
-		out, err := exec.CommandContext(ctx, binary, "platform", "build", "--kernel", "linux-image-cloud-amd64", "--out", preparedDir).CombinedOutput()
-		if err != nil {
-			errPrepare = fmt.Errorf("platform build: %w\n%s", err, out)
+		cmd := exec.CommandContext(ctx, binary(t), "platform", "build", "--kernel", "linux-image-cloud-amd64", "--out", platformDir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			errPlatform = fmt.Errorf("platform build: %w\n%s", err, out)
 		}
 	})
-	if errPrepare != nil {
-		t.Fatal(errPrepare)
+	if errPlatform != nil {
+		t.Fatal(errPlatform)
 	}
-	return preparedDir, preparedImage
+	return platformDir
+}
+
+// TestMain removes the installer OS at the end; the Debian image stays in its cache.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if platformDir != "" {
+		_ = os.RemoveAll(platformDir)
+	}
+	os.Exit(code)
 }
 
 // box is one QEMU machine: an empty disk to install on, and a small one for the agent's journal.
