@@ -8,6 +8,7 @@ import (
 // The indexes, by which records are found without a scan.
 const (
 	ByMAC     = "mac"     // machines and addresses by MAC
+	ByAddress = "address" // machines by the fixed addresses of their ports
 	ByState   = "state"   // machines and provisions by state
 	ByMachine = "machine" // workflows by machine
 	ByNetwork = "network" // addresses by network
@@ -39,12 +40,8 @@ func NewTables(s *store.Store) *Tables {
 	return &Tables{
 		Store: s,
 		Machines: store.NewTable(s,
-			store.Index[trivet.Machine]{Name: ByMAC, Keys: func(m *trivet.Machine) (macs []string) {
-				for _, n := range m.Spec.NICs {
-					macs = append(macs, n.MAC)
-				}
-				return macs
-			}},
+			store.Index[trivet.Machine]{Name: ByMAC, Keys: macs},
+			store.Index[trivet.Machine]{Name: ByAddress, Keys: fixedAddresses},
 			store.Index[trivet.Machine]{Name: ByState, Keys: func(m *trivet.Machine) []string { return []string{string(m.Status.State)} }},
 		),
 		Workflows: store.NewTable(s,
@@ -71,4 +68,20 @@ func NewTables(s *store.Store) *Tables {
 			store.Index[trivet.Event]{Name: BySubject, Keys: func(e *trivet.Event) []string { return []string{e.Spec.Subject} }},
 		),
 	}
+}
+
+func macs(m *trivet.Machine) (all []string) {
+	for _, n := range m.Spec.NICs {
+		all = append(all, n.MAC)
+	}
+	return all
+}
+
+func fixedAddresses(m *trivet.Machine) (all []string) {
+	for _, n := range m.Spec.NICs {
+		if n.Address.IsValid() {
+			all = append(all, n.Address.String())
+		}
+	}
+	return all
 }

@@ -57,7 +57,7 @@ func newRig(t testing.TB) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.member.Close)
-	r.Tables = tables(store.New(r.member.Client(), store.Options{}))
+	r.Tables = fleet.NewTables(store.New(r.member.Client(), store.Options{}))
 	must(t, r.Store.Start(ctx))
 	t.Cleanup(r.Store.Close)
 	if r.keys, err = auth.Init(t.TempDir()+"/keys", "test"); err != nil {
@@ -138,29 +138,6 @@ func (r *rig) address(t testing.TB, name string, ok func(*trivet.Address) bool) 
 			a, getErr := r.Addresses.Get(name)
 			t.Fatalf("address %s is %+v (%v); %v", name, a, getErr, err)
 		}
-	}
-}
-
-// tables are those that netboot reads.
-func tables(s *store.Store) *fleet.Tables {
-	return &fleet.Tables{
-		Store: s,
-		Machines: store.NewTable(s,
-			store.Index[trivet.Machine]{Name: fleet.ByMAC, Keys: func(m *trivet.Machine) []string {
-				var macs []string
-				for _, nic := range m.Spec.NICs {
-					macs = append(macs, nic.MAC)
-				}
-				return macs
-			}},
-			store.Index[trivet.Machine]{Name: netboot.ByAddress, Keys: netboot.FixedAddresses}),
-		Workflows: store.NewTable[trivet.Workflow](s),
-		Networks:  store.NewTable[trivet.Network](s),
-		Addresses: store.NewTable(s, store.Index[trivet.Address]{Name: fleet.ByMAC,
-			Keys: func(a *trivet.Address) []string { return []string{a.Spec.MAC} }}),
-		Platforms: store.NewTable[trivet.Platform](s),
-		Sites:     store.NewTable[trivet.Site](s),
-		Heads:     store.NewTable[trivet.Head](s),
 	}
 }
 

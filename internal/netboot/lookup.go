@@ -69,26 +69,12 @@ func (p *place) owns(a netip.Addr) bool {
 	return p.machine != nil && (p.fixed() == a || ipam.Fits(p.network.record, ipam.Known, a))
 }
 
-// ByAddress is the index of machines by FixedAddresses. The table of machines must have it.
-const ByAddress = "address"
-
-// FixedAddresses are the addresses that the operator gave a machine's ports.
-func FixedAddresses(m *trivet.Machine) []string {
-	var all []string
-	for _, nic := range m.Spec.NICs {
-		if nic.Address.IsValid() {
-			all = append(all, nic.Address.String())
-		}
-	}
-	return all
-}
-
 // macAt is the port that has an address now; empty if none is known to.
 func (d *Door) macAt(a netip.Addr) string {
 	if r, err := d.Addresses.Peek(a.String()); err == nil && d.holds(r) {
 		return r.Spec.MAC
 	}
-	if m := first(d.Machines.PeekBy(ByAddress, a.String())); m != nil {
+	if m := first(d.Machines.PeekBy(fleet.ByAddress, a.String())); m != nil {
 		i := slices.IndexFunc(m.Spec.NICs, func(n trivet.NIC) bool { return n.Address == a })
 		return m.Spec.NICs[i].MAC
 	}
