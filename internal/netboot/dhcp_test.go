@@ -153,6 +153,22 @@ func TestFixedAddressIsRecordedLater(t *testing.T) {
 	}
 }
 
+// An address that is fixed for one machine is nobody else's, though it lies in a range and its machine never asked for it.
+func TestFixedAddressIsNotGivenToOthers(t *testing.T) {
+	r := newRig(t)
+	const fixed = "10.0.0.120"
+	r.write(t, func(tx *store.Tx) error {
+		return r.Machines.In(tx).Create(machine("m3", trivet.NIC{MAC: "52:54:00:00:00:03", Address: ip(fixed)}))
+	})
+	offer := r.ServeDHCP(t.Context(), packet(t, dhcp.Discover, knownMAC, with(uefiPXE, wanted(fixed))...))
+	if offer == nil || offer.Address.String() == fixed {
+		t.Fatal(show(offer))
+	}
+	if ack := r.ServeDHCP(t.Context(), packet(t, dhcp.Ask, knownMAC, with(uefiPXE, wanted(fixed), server("10.0.0.1"))...)); ack != nil && ack.Type != dhcp.Nak {
+		t.Error(show(ack))
+	}
+}
+
 func TestStrangerRenewsWithoutWriting(t *testing.T) {
 	r := newRig(t)
 	ack := r.dora(t, strangeMAC, system...)

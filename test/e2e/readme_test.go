@@ -32,7 +32,7 @@ func TestREADME(t *testing.T) {
 		out = r.run(inside[0], append(inside[1:], "-ec", block)...)
 		t.Log(out)
 	}
-	if !strings.HasPrefix(out, "web1\n") || !strings.Contains(out, "lab1 is active") {
+	if !strings.Contains(out, "\nweb1\n") || !strings.Contains(out, "lab1 is active") {
 		t.Errorf("the installed system and trivet why say:\n%s", out)
 	}
 	if power := regexp.MustCompile(`(?m)^power-on +done `); !power.MatchString(out) {
