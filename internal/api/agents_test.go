@@ -1,0 +1,226 @@
+package api_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+const agentMAC = "52:54:00:00:00:01"
+
+// agent speaks as the agent of machine m1 does.
+type agent struct {
+	*head
+	key    ed25519.PrivateKey
+	bootID string
+	skew   time.Duration
+}
+
+// newAgent makes a head with a machine and a template, and the machine's agent, which has not said a word.
+func newAgent(t *testing.T) *agent {
+	h := newHead(t)
+	put(h, h.fleet.Machines, &trivet.Machine{
+		Meta: trivet.Meta{Name: "m1"}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: agentMAC}}},
+		Status: trivet.MachineStatus{State: trivet.MachineAvailable},
+	})
+	put(h, h.fleet.Macs, &trivet.Mac{Meta: trivet.Meta{Name: agentMAC}, Spec: trivet.MacSpec{Machine: "m1"}})
+	put(h, h.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
+		Actions: []trivet.Action{{Name: "one", Use: "noop"}, {Name: "two", Use: "noop"}}}})
+	return h.agent("boot-1")
+}
+
+func (h *head) agent(bootID string) *agent {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return &agent{head: h, key: key, bootID: bootID}
+}
+
+// say sends a signed request, and gives the answer or the error that the status means.
+func (a *agent) say(path string, in any) (*trivet.Grant, error) {
+	a.t.Helper()
+	body := must(json.Marshal(in))(a.t)
+	req := must(http.NewRequestWithContext(a.t.Context(), "POST", a.url+path, bytes.NewReader(body)))(a.t)
+	auth.SignRequest(req, body, "m1", a.key, time.Now().Add(a.skew))
+	resp := must(a.http().Do(req))(a.t)
+	defer resp.Body.Close()
+	text := must(io.ReadAll(resp.Body))(a.t)
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%d %s", resp.StatusCode, text)
+	}
+	g := new(trivet.Grant)
+	return g, json.Unmarshal(text, g)
+}
+
+func (a *agent) hello(epoch int64) (*trivet.Grant, error) {
+	a.t.Helper()
+	token := must(a.keys.SignBoot(auth.BootToken{Purpose: auth.PurposeBoot, Machine: "m1", MAC: agentMAC, Epoch: epoch,
+		Expires: time.Now().Add(time.Hour)}))(a.t)
+	return a.say("/agent/v1/hello", &trivet.Hello{Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID,
+		Key: base64.StdEncoding.EncodeToString(a.key.Public().(ed25519.PublicKey))})
+}
+
+func (a *agent) sync(epoch int64, wait time.Duration, reports ...trivet.Report) (*trivet.Grant, error) {
+	a.t.Helper()
+	return a.say("/agent/v1/sync", &trivet.Sync{Machine: "m1", Epoch: epoch, BootID: a.bootID, Reports: reports,
+		Wait: trivet.Duration(wait)})
+}
+
+func (a *agent) claim() {
+	a.t.Helper()
+	put(a.head, a.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Name: "p"},
+		Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
+	if err := a.fleet.Claim(a.t.Context(), "p"); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *agent) status() trivet.WorkflowStatus {
+	return must(a.fleet.Workflows.Get("p-1"))(a.t).Status
+}
+
+func refusedFor(err error, word string) bool { return err != nil && strings.Contains(err.Error(), word) }
+
+// An agent that waits for work gets it in the answer to the very request that waited when its machine was claimed.
+func TestWaitingAgentIsGivenItsRun(t *testing.T) {
+	a := newAgent(t)
+	go func() { _ = a.handler.Run(t.Context()) }() // ends with the test
+	g, err := a.hello(0)
+	if err != nil || g.Run != nil || g.Epoch != 1 || g.Beat <= 0 {
+		t.Fatalf("hello: %+v, %v", g, err)
+	}
+	var got *trivet.Grant
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		got, err = a.say("/agent/v1/sync", &trivet.Sync{Machine: "m1", BootID: a.bootID, Wait: trivet.MaxWait,
+			Progress: &trivet.Progress{Action: "waiting"}})
+		done <- err
+	}()
+	for a.fleet.Presence.Progress("m1") == nil { // until it was heard
+		time.Sleep(time.Millisecond)
+	}
+	a.claim()
+	if err := <-done; err != nil || got.Run == nil || got.Run.Workflow != "p-1" || got.Epoch != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+}
+
+// Reports count once, in their order, under their epoch, and from the agent that was granted it.
+func TestReportsCountOnce(t *testing.T) {
+	a := newAgent(t)
+	a.claim()
+	g, err := a.hello(0)
+	if err != nil || g.Run == nil || g.Acked != 0 {
+		t.Fatalf("hello: %+v, %v", g, err)
+	}
+	if again, err := a.hello(0); err != nil || again.Epoch != g.Epoch || again.Run == nil {
+		t.Errorf("the answer was lost and hello is said again: %+v, %v", again, err)
+	}
+	one := trivet.Report{Seq: 1, Action: "one", Try: 1, State: trivet.StepDone}
+	for range 2 {
+		if got, err := a.sync(g.Epoch, 0, one); err != nil || got.Acked != 1 || got.Run != nil {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	written := a.fleet.Store.Revision()
+	for range 3 { // a copy, and heartbeats
+		if _, err := a.sync(g.Epoch, 0, one); err != nil {
+			t.Error(err)
+		}
+		if _, err := a.sync(g.Epoch, 0); err != nil {
+			t.Error(err)
+		}
+	}
+	if now := a.fleet.Store.Revision(); now != written {
+		t.Errorf("%d writes for nothing new", now-written)
+	}
+	if _, err := a.sync(g.Epoch-1, 0, trivet.Report{Seq: 2, Action: "two", Try: 1, State: trivet.StepDone}); !refusedFor(err, "fenced") {
+		t.Errorf("reports of an older epoch: %v", err)
+	}
+	if st := a.status(); st.Acked != 1 || st.State != trivet.WorkflowRunning {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A machine that boots again has a new agent; what the old one says from then on is refused.
+func TestAnAgentThatWasReplacedIsRefused(t *testing.T) {
+	a := newAgent(t)
+	a.claim()
+	old, err := a.hello(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := a.head.agent("boot-2")
+	if _, err := b.hello(0); !refusedFor(err, "fresh one") {
+		t.Errorf("a spent token: %v", err)
+	}
+	g, err := b.hello(old.Epoch)
+	if err != nil || g.Run == nil || g.Epoch != old.Epoch+1 {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	if _, err := a.sync(old.Epoch, 0, trivet.Report{Seq: 1, Action: "one", Try: 1, State: trivet.StepDone}); !refusedFor(err, "401") {
+		t.Errorf("the old agent: %v", err)
+	}
+	if st := a.status(); st.Acked != 0 || st.Epoch != g.Epoch {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestAgentsProveThemselves(t *testing.T) {
+	a := newAgent(t)
+	if _, err := a.sync(0, 0); !refusedFor(err, "401") {
+		t.Errorf("an agent that never said hello: %v", err)
+	}
+	if _, err := a.hello(0); err != nil {
+		t.Fatal(err)
+	}
+	liar := a.head.agent(a.bootID)
+	if _, err := liar.sync(0, 0); !refusedFor(err, "401") {
+		t.Errorf("another key: %v", err)
+	}
+	a.skew = -time.Hour
+	if _, err := a.sync(0, 0); !refusedFor(err, "skew") && !refusedFor(err, "clock") {
+		t.Errorf("a clock that is an hour behind: %v", err)
+	}
+	a.skew = 0
+	if _, err := a.sync(0, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// An active machine whose agent boots by an old script is told to boot its disk, and is granted nothing.
+func TestActiveMachineIsToldToBootItsDisk(t *testing.T) {
+	a := newAgent(t)
+	_, err := a.fleet.Store.Update(t.Context(), func(tx *store.Tx) error {
+		m, err := a.fleet.Machines.In(tx).Get("m1")
+		if err != nil {
+			return err
+		}
+		m.Status.State = trivet.MachineActive
+		return a.fleet.Machines.In(tx).Put(m)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := a.hello(0)
+	if err != nil || g.Run != nil || g.Order != trivet.OrderBoot || g.Cause == "" {
+		t.Errorf("%+v, %v", g, err)
+	}
+	if m, err := a.fleet.Machines.Get("m1"); err != nil || m.Status.State != trivet.MachineActive {
+		t.Error(errors.Join(err, fmt.Errorf("it is %s", m.Status.State)))
+	}
+}
