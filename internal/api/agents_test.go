@@ -92,7 +92,9 @@ func (a *agent) status() trivet.WorkflowStatus {
 	return must(a.fleet.Workflows.Get("p-1"))(a.t).Status
 }
 
-func refusedFor(err error, word string) bool { return err != nil && strings.Contains(err.Error(), word) }
+func refusedFor(err error, word string) bool {
+	return err != nil && strings.Contains(err.Error(), word)
+}
 
 // An agent that waits for work gets it in the answer to the very request that waited when its machine was claimed.
 func TestWaitingAgentIsGivenItsRun(t *testing.T) {
