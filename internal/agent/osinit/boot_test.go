@@ -9,7 +9,7 @@ import (
 	"github.com/trivet-project/trivet/internal/platform"
 )
 
-const args = "console=ttyS0 loglevel=5 panic=30 BOOTIF=01-52-54-00-00-00-01 trivet.url=https://10.0.0.1:1,https://10.0.0.2:1 "
+const args = "console=ttyS0 loglevel=6 panic=30 BOOTIF=01-52-54-00-00-00-01 trivet.url=https://10.0.0.1:1,https://10.0.0.2:1 "
 
 // boot starts a machine whose agent does some steps.
 func boot(t *testing.T, rack *vmtest.Rack, r *platform.Result, c vm.Config, more string) *vm.Machine {
@@ -64,7 +64,7 @@ func TestAgentCrash(t *testing.T) {
 	for _, n := range []string{"1", "2", "3"} {
 		rack.Expect(m, `agent ended with exit status 2; starting it again \(`+n+` of 3\)`)
 		rack.Expect(m, `AGENT .* restarts=`+n)
-		rack.Expect(m, `LASTWORDS ".*a bug in the agent.*exit status 2"`)
+		rack.Expect(m, `LASTWORDS "panic: a bug in the agent.*" "exit status 2"`)
 	}
 	rack.Expect(m, `agent ended with exit status 2, for the 4th time; rebooting`)
 	rack.Expect(m, `AGENT .* restarts=0`) // the machine has booted anew

@@ -65,19 +65,27 @@ func cut(line string, size int) []string {
 	return append(parts, line)
 }
 
-// tail keeps the end of what an agent printed.
-type tail struct{ text string }
+// tail keeps what tells most of what an agent printed: how its crash began or, where there was none, the end.
+type tail struct {
+	text    string
+	crashed bool
+}
 
 const maxTail = 4 << 10
 
 func (t *tail) add(line string) {
+	if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+		t.text, t.crashed = "", true
+	}
 	t.text += line + "\n"
-	if over := len(t.text) - maxTail; over > 0 {
+	if over := len(t.text) - maxTail; over > 0 && t.crashed {
+		t.text = t.text[:maxTail]
+	} else if over > 0 {
 		t.text = t.text[over:]
 	}
 }
 
-// follow copies lines to the console until r ends, and returns the last of them. A line of over 64 KiB comes in pieces.
+// follow copies lines to the console until r ends, and returns what tells most of them. A line of over 64 KiB comes in pieces.
 func (c *console) follow(r io.Reader) string {
 	var last tail
 	lines := bufio.NewReaderSize(r, 64<<10)

@@ -27,7 +27,8 @@ func run(ctx context.Context, env osinit.Env) (osinit.After, error) {
 		env.MAC, env.Lease.Address, env.Lease.Gateway, env.Lease.DNS, env.Lease.Domain, env.Restarts,
 		env.Cmdline.List("trivet.url"))
 	if env.LastWords != "" {
-		fmt.Printf("LASTWORDS %q\n", env.LastWords)
+		lines := strings.Split(env.LastWords, "\n")
+		fmt.Printf("LASTWORDS %q %q\n", lines[0], lines[len(lines)-1])
 	}
 	for _, step := range env.Cmdline.List("test.do") {
 		if err := steps[step](); err != nil {
