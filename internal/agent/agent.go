@@ -63,6 +63,7 @@ const (
 	refusedMax   = 3                // refusals in a row, without a run, before it does
 	idlePause    = time.Second      // between syncs that a head answers at once with nothing
 	logTimeout   = 5 * time.Second  // for the last logs, before memory is lost
+	logsFirst    = time.Second      // for logs, before the report of their action's end
 )
 
 type agent struct {

@@ -64,6 +64,32 @@ func TestNothingIsLostBeforeItIsAcknowledged(t *testing.T) {
 	})
 }
 
+// Who sees that an action has ended finds what it wrote.
+func TestWordsArriveBeforeTheReportOfTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHead(act("a")), &doer{}
+		d.do = map[string]func(context.Context, *action.Attempt) error{
+			"a": func(_ context.Context, at *action.Attempt) error { fmt.Fprintln(at.Log, "words"); return nil },
+		}
+		var atEnd string
+		h.taken = func(r trivet.Report) {
+			if r.State == trivet.StepDone {
+				atEnd = h.logs["w/a/1"]
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { _, _ = Run(ctx, config(h, d)); close(ended) }()
+		time.Sleep(time.Minute)
+		stop()
+		<-ended
+		h.wantSeen(t, "1 a/1 running", "2 a/1 done")
+		if atEnd != "words\n" {
+			t.Errorf("when the end was reported the log was %q", atEnd)
+		}
+	})
+}
+
 func TestTriesBackOffAndEnd(t *testing.T) {
 	fail := func(context.Context, *action.Attempt) error { return errBroken }
 	for name, c := range map[string]struct {

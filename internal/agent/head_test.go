@@ -28,6 +28,7 @@ type head struct {
 	logs  map[string]string
 	woken chan struct{} // closed at a change, for those who wait
 	beat  trivet.Duration
+	taken func(trivet.Report) // sees each report that is accepted; may be nil
 }
 
 func newHead(actions ...trivet.Action) *head {
@@ -86,6 +87,9 @@ func (h *head) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) 
 		h.acked++
 		h.seen = append(h.seen, fmt.Sprintf("%d %s/%d %s", r.Seq, r.Action, r.Try, r.State))
 		h.last = append(h.last, r)
+		if h.taken != nil {
+			h.taken(r)
+		}
 	}
 	if req.Wait > 0 && h.order == "" && (h.run == nil || req.Epoch == h.epoch) {
 		woken := h.woken

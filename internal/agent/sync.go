@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -14,6 +15,7 @@ func (a *agent) sync(ctx context.Context) (action.Ending, error) {
 		return action.EndNone, err
 	}
 	req := a.request()
+	a.wordsFirst(ctx, req.Reports)
 	tryCtx, cancel := context.WithTimeout(ctx, syncTimeout+req.Wait.D())
 	began := time.Now()
 	grant, err := a.Door.Sync(tryCtx, req)
@@ -67,6 +69,15 @@ func (a *agent) request() trivet.Sync {
 	}
 	req.Progress = a.work.progress.Load()
 	return req
+}
+
+// wordsFirst lets what actions wrote reach a head before the report of their end: who sees the end looks for the words.
+func (a *agent) wordsFirst(ctx context.Context, reports []trivet.Report) {
+	if slices.ContainsFunc(reports, func(r trivet.Report) bool { return r.State != trivet.StepRunning }) {
+		ctx, cancel := context.WithTimeout(ctx, logsFirst)
+		defer cancel()
+		_ = a.logs.flush(ctx) // they come later, if they come
+	}
 }
 
 // awaitReason returns at the next beat, or a moment after a report so that others can share its sync, or at once when the

@@ -214,7 +214,27 @@ type box struct {
 	name string
 }
 
+// newBox plugs in a machine that the head knows.
 func (s *site) newBox(name, mac string, firmware vm.Firmware) *box {
+	s.Helper()
+	b := s.plugIn(name, mac, firmware)
+	s.apply(fmt.Sprintf(machineYAML, name, mac))
+	return b
+}
+
+const machineYAML = `
+kind: Machine
+name: %s
+labels: {rack: r1}
+spec:
+  arch: amd64
+  disk: /dev/vda
+  journal: /dev/vdb
+  nics: [{mac: "%s"}]
+`
+
+// plugIn plugs in a machine.
+func (s *site) plugIn(name, mac string, firmware vm.Firmware) *box {
 	s.Helper()
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
@@ -230,16 +250,6 @@ func (s *site) newBox(name, mac string, firmware vm.Firmware) *box {
 	b := &box{Machine: m, s: s, name: name}
 	s.Cleanup(func() { _ = m.Close() })
 	s.Cleanup(b.tell)
-	s.apply(fmt.Sprintf(`
-kind: Machine
-name: %s
-labels: {rack: r1}
-spec:
-  arch: amd64
-  disk: /dev/vda
-  journal: /dev/vdb
-  nics: [{mac: "%s"}]
-`, name, mac))
 	return b
 }
 

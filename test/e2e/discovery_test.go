@@ -1,0 +1,112 @@
+package e2e_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/lab/vm"
+)
+
+const toolTemplate = `
+kind: Template
+name: look
+spec:
+  description: A container that looks at the machine
+  actions:
+  - name: look
+    use: container
+    with:
+      image: tool
+      command: [/bin/busybox, sh, -c, "busybox echo CONTAINER pid=$$ disk=$(busybox blockdev --getsize64 /dev/vda)"]
+      devices: true
+    timeout: 2m
+`
+
+// A machine that nobody knows netboots, enrols itself with what is in it, and waits. Once it is accepted its waiting agent
+// takes work without another boot: here an OCI image, run in namespaces by the installer OS.
+func TestUnknownMachineEnrolsAndRunsAContainer(t *testing.T) {
+	s := newSite(t, "e2e-unknown")
+	b := s.plugIn("unknown1", "52:54:00:77:00:04", vm.BIOS)
+	s.trivet("image", "import", s.toolImage(), "--name", "tool", "--format", "oci")
+	s.apply(toolTemplate)
+	b.powerOn()
+	b.name = "m-525400770004"
+	s.waitFor("the machine is discovered", 5*time.Minute, func() bool {
+		out, err := s.try("get", "machines", b.name, "-o", "json")
+		return err == nil && strings.Contains(out, `"discovered"`)
+	})
+	var m trivet.Machine
+	if err := json.Unmarshal([]byte(s.trivet("get", "machines", b.name, "-o", "json")), &m); err != nil {
+		t.Fatal(err)
+	}
+	if i := m.Status.Inventory; i == nil || i.Vendor != "Trivet" || i.Serial != "SN-unknown1" || len(i.Disks) != 2 ||
+		i.Disks[0].Bytes != 4<<30 || len(i.NICs) != 1 || i.NICs[0].MAC != "52:54:00:77:00:04" {
+		t.Errorf("it found in itself: %+v", m.Status.Inventory)
+	}
+	s.trivet("accept", b.name)
+	s.trivet("provision", "look1", "--template", "look", "--machine", b.name)
+	if logs := s.trivet("logs", "look1-1"); !strings.Contains(logs, "CONTAINER pid=1 disk=4294967296") {
+		t.Errorf("the container's log is %q", logs)
+	}
+}
+
+// toolImage makes a file with an OCI layout of an image that has busybox in it, and nothing else.
+func (s *site) toolImage() string {
+	s.Helper()
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		s.Fatalf("%v; try apt-get install busybox-static", err)
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		var buf bytes.Buffer
+		w := tar.NewWriter(&buf)
+		if err := w.WriteHeader(&tar.Header{Name: "bin/busybox", Mode: 0o755, Size: int64(len(busybox))}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(busybox); err != nil {
+			return nil, err
+		}
+		return io.NopCloser(&buf), w.Close()
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	image, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		s.Fatal(err)
+	}
+	dir, file := s.path("tool"), s.path("tool.tar")
+	l, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := l.AppendImage(image, layout.WithPlatform(v1.Platform{OS: "linux", Architecture: "amd64"})); err != nil {
+		s.Fatal(err)
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer out.Close()
+	w := tar.NewWriter(out)
+	if err := w.AddFS(os.DirFS(dir)); err != nil {
+		s.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		s.Fatal(err)
+	}
+	return file
+}
