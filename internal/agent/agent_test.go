@@ -69,7 +69,12 @@ func TestWordsArriveBeforeTheReportOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a")), &doer{}
 		d.do = map[string]func(context.Context, *action.Attempt) error{
-			"a": func(_ context.Context, at *action.Attempt) error { fmt.Fprintln(at.Log, "words"); return nil },
+			"a": func(_ context.Context, at *action.Attempt) error {
+				fmt.Fprint(at.Log, "first ")
+				time.Sleep(time.Second) // they are sent
+				fmt.Fprint(at.Log, "last")
+				return nil
+			},
 		}
 		var atEnd string
 		h.taken = func(r trivet.Report) {
@@ -84,7 +89,7 @@ func TestWordsArriveBeforeTheReportOfTheEnd(t *testing.T) {
 		stop()
 		<-ended
 		h.wantSeen(t, "1 a/1 running", "2 a/1 done")
-		if atEnd != "words\n" {
+		if atEnd != "first last" {
 			t.Errorf("when the end was reported the log was %q", atEnd)
 		}
 	})
