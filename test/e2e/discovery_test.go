@@ -38,16 +38,13 @@ spec:
 // A machine that nobody knows netboots, enrols itself with what is in it, and waits. Once it is accepted its waiting agent
 // takes work without another boot: here an OCI image, run in namespaces by the installer OS.
 func TestUnknownMachineEnrolsAndRunsAContainer(t *testing.T) {
-	s := newSite(t, "e2e-unknown")
+	s := newBareSite(t, "e2e-unknown", headAddress, "--dhcp", "lab0")
+	s.apply(networkYAML)
 	b := s.plugIn("unknown1", "52:54:00:77:00:04", vm.BIOS)
 	s.trivet("image", "import", s.toolImage(), "--name", "tool", "--format", "oci")
 	s.apply(toolTemplate)
 	b.powerOn()
-	b.name = "m-525400770004"
-	s.waitFor("the machine is discovered", 5*time.Minute, func() bool {
-		out, err := s.try("get", "machines", b.name, "-o", "json")
-		return err == nil && strings.Contains(out, `"discovered"`)
-	})
+	b.mustBeDiscovered()
 	var m trivet.Machine
 	if err := json.Unmarshal([]byte(s.trivet("get", "machines", b.name, "-o", "json")), &m); err != nil {
 		t.Fatal(err)
@@ -61,6 +58,16 @@ func TestUnknownMachineEnrolsAndRunsAContainer(t *testing.T) {
 	if logs := s.trivet("logs", "look1-1"); !strings.Contains(logs, "CONTAINER pid=1 disk=4294967296") {
 		t.Errorf("the container's log is %q", logs)
 	}
+}
+
+// mustBeDiscovered waits until the machine, which has no record, has netbooted and enrolled itself.
+func (b *box) mustBeDiscovered() {
+	b.s.Helper()
+	b.name = "m-" + strings.ReplaceAll(b.MAC.String(), ":", "")
+	b.s.waitFor("the machine is discovered", 5*time.Minute, func() bool {
+		out, err := b.s.try("get", "machines", b.name, "-o", "json")
+		return err == nil && strings.Contains(out, `"discovered"`)
+	})
 }
 
 // toolImage makes a file with an OCI layout of an image that has busybox in it, and nothing else.

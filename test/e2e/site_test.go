@@ -27,7 +27,8 @@ type site struct {
 	net    *vm.Network
 	dir    string
 	binary string
-	stop   func() // kills the head
+	how    []string // the head's flags
+	stop   func()   // kills the head
 	log    *os.File
 }
 
@@ -37,20 +38,39 @@ const headAddress = "10.77.0.1"
 // newSite starts a head and gives it all that an operator would: network, platform, image, template.
 func newSite(t *testing.T, name string) *site {
 	t.Helper()
-	s := &site{T: t, ctx: t.Context(), dir: t.TempDir(), binary: binary(t)}
+	s := newBareSite(t, name, headAddress, "--dhcp", "lab0")
+	s.trivet("image", "import", preparedDebian(s.T).Zstd, "--name", "debian-12")
+	s.apply(networkYAML)
+	s.trivet("apply", "-f", "../../docs/examples/debian.yaml")
+	return s
+}
+
+// newBareSite starts a head with these flags that knows only what machines netboot.
+func newBareSite(t *testing.T, name, address string, how ...string) *site {
+	t.Helper()
+	s := &site{T: t, ctx: t.Context(), dir: t.TempDir(), binary: binary(t), how: how}
+	s.net = s.network(name, address)
 	var err error
-	if s.net, err = vm.NewNetwork(s.ctx, name, netip.MustParsePrefix(headAddress+"/24")); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.net.Close() })
 	if s.log, err = os.Create(filepath.Join(s.dir, "head.log")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.tellHead)
 	s.startHead()
 	t.Cleanup(s.killHead)
-	s.writeConfig()
+	s.trivet("platform", "import", preparedPlatform(s.T), "--name", "debian", "--default",
+		"--arg", "console=ttyS0,115200", "--arg", "panic=20")
 	return s
+}
+
+// network is a switch with a host that has the address, until the test's end.
+func (s *site) network(name, address string) *vm.Network {
+	s.Helper()
+	n, err := vm.NewNetwork(s.ctx, name, netip.MustParsePrefix(address+"/24"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = n.Close() })
+	return n
 }
 
 // binary is the program under test.
@@ -68,7 +88,7 @@ func binary(t *testing.T) string {
 
 func (s *site) startHead() {
 	s.Helper()
-	head := exec.Command(s.binary, "server", "--data-dir", s.path("data"), "--dhcp", "lab0")
+	head := exec.Command(s.binary, append([]string{"server", "--data-dir", s.path("data")}, s.how...)...)
 	head.Stdout, head.Stderr = s.log, s.log
 	var err error
 	if s.stop, err = vm.Start(s.net, head); err != nil {
@@ -138,15 +158,7 @@ func (s *site) apply(yaml string) {
 	s.trivet("apply", "-f", path)
 }
 
-func (s *site) writeConfig() {
-	s.Helper()
-	s.trivet("platform", "import", preparedPlatform(s.T), "--name", "debian", "--default", "--arg", "console=ttyS0,115200", "--arg", "panic=20")
-	s.trivet("image", "import", preparedDebian(s.T).Zstd, "--name", "debian-12")
-	s.apply(siteYAML)
-	s.trivet("apply", "-f", "../../docs/examples/debian.yaml")
-}
-
-const siteYAML = `
+const networkYAML = `
 kind: Network
 name: rack
 spec:
@@ -236,11 +248,16 @@ spec:
 // plugIn plugs in a machine.
 func (s *site) plugIn(name, mac string, firmware vm.Firmware) *box {
 	s.Helper()
+	return s.plugInto(s.net, name, mac, firmware)
+}
+
+func (s *site) plugInto(n *vm.Network, name, mac string, firmware vm.Firmware) *box {
+	s.Helper()
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
 		s.Fatal(err)
 	}
-	m, err := vm.NewMachine(s.ctx, s.net, vm.Config{
+	m, err := vm.NewMachine(s.ctx, n, vm.Config{
 		Name: name, MAC: hw, Firmware: firmware, Dir: s.path(name), MemoryMB: 1024, Serial: "SN-" + name,
 		Disks: []vm.Disk{{Path: s.path(name + ".disk"), SizeMB: 4096}, {Path: s.path(name + ".journal"), SizeMB: 4}},
 	})
