@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/trivet-project/trivet"
 )
@@ -17,10 +16,10 @@ type Event struct {
 	was, is  *entry
 }
 
-// newEvent makes an event of a key's change; nil where the key is the store's own.
+// newEvent makes an event of a key's change; nil where the key is the store's own and nobody waits for it.
 func (s *Store) newEvent(key string, was, is *entry, rev int64) *Event {
 	part, name, ok := splitKey(key)
-	if !ok || strings.HasPrefix(part, "-") {
+	if !ok || isOwn(part) && part != leasePart {
 		return nil
 	}
 	kind := trivet.Kind(part)

@@ -53,15 +53,10 @@ func (q *Queue) add(key string) {
 	q.signal()
 }
 
-// AddAfter gives a key a turn after a while, or earlier where it is added before.
-func (q *Queue) AddAfter(key string, d time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed || q.waiting[key] || q.running[key] {
+// addAfter gives a key that is neither waiting nor running a turn after a while, or earlier where it is added before.
+func (q *Queue) addAfter(key string, d time.Duration) {
+	if q.closed {
 		return
-	}
-	if t := q.later[key]; t != nil {
-		t.Stop()
 	}
 	var timer *time.Timer
 	timer = time.AfterFunc(d, func() {
@@ -81,7 +76,7 @@ func (q *Queue) signal() {
 	}
 }
 
-// Run works with so many workers until ctx ends. do gets a key, reads everything afresh, and says after how long it wants
+// Run works with so many workers until ctx ends, and returns when their last turns have ended; the queue is of no use then. do gets a key, reads everything afresh, and says after how long it wants
 // another turn (0: not by itself) or why it failed.
 func (q *Queue) Run(ctx context.Context, workers int, log *slog.Logger, do func(context.Context, string) (time.Duration, error)) {
 	var wg sync.WaitGroup
@@ -108,39 +103,43 @@ func (q *Queue) Run(ctx context.Context, workers int, log *slog.Logger, do func(
 }
 
 func (q *Queue) take(ctx context.Context) (string, bool) {
-	for {
-		q.mu.Lock()
-		if len(q.ready) > 0 {
-			key := q.ready[0]
-			q.ready = q.ready[1:]
-			delete(q.waiting, key)
-			q.running[key] = false
-			if len(q.ready) > 0 {
-				q.signal()
-			}
-			q.mu.Unlock()
+	for ctx.Err() == nil {
+		if key, ok := q.first(); ok {
 			return key, true
 		}
-		q.mu.Unlock()
 		select {
 		case <-q.wake:
 		case <-ctx.Done():
-			q.signal() // pass it on to the next worker
-			return "", false
 		}
 	}
+	return "", false
+}
+
+func (q *Queue) first() (string, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.ready) == 0 {
+		return "", false
+	}
+	key := q.ready[0]
+	q.ready = q.ready[1:]
+	delete(q.waiting, key)
+	q.running[key] = false
+	if len(q.ready) > 0 {
+		q.signal()
+	}
+	return key, true
 }
 
 func (q *Queue) finish(key string, again time.Duration) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	added := q.running[key]
 	delete(q.running, key)
 	if added {
 		q.add(key)
-	}
-	q.mu.Unlock()
-	if !added && again > 0 {
-		q.AddAfter(key, again)
+	} else if again > 0 {
+		q.addAfter(key, again)
 	}
 }
 

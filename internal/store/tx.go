@@ -82,7 +82,7 @@ func (t *Table[T]) In(tx *Tx) View[T] { return View[T]{tx, t.info} }
 
 // View is a table within a transaction. Get is what a decision rests on: the commit compares each record that was got,
 // also one that was absent. List and By see the same snapshot, with the transaction's own writes left out, and are not
-// compared: get those records that matter. A limit over many records is a record of its own (see [Limits]).
+// compared: get those records that matter. A limit over many records is a record of its own (see [View.Limit]).
 type View[T any] struct {
 	tx   *Tx
 	info *kindInfo

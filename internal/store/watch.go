@@ -79,7 +79,7 @@ func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
 
 var errClosed = fmt.Errorf("%w: the store is closed", trivet.ErrUnavailable)
 
-func (w *Watcher) wants(kind string) bool { return w.kinds == nil || w.kinds[kind] }
+func (w *Watcher) wants(kind string) bool { return w.kinds[kind] || w.kinds == nil && !isOwn(kind) }
 
 func (w *Watcher) poke() {
 	select {
@@ -95,7 +95,8 @@ func (w *Watcher) moveOn() {
 	}
 }
 
-// replay has etcd tell what comes next, where the history no longer holds it.
+// replay has etcd tell what comes next, where the history no longer holds it. It waits for the copy to have that as well,
+// since whoever gets an event reads what it was about.
 func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err error) {
 	if back := w.store.snapshot().rev - w.rev; back > maxReplay {
 		return nil, 0, fmt.Errorf("%w: that is %d back", trivet.ErrCompacted, back)
@@ -111,7 +112,10 @@ func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err 
 		if err := resp.Err(); !ok || err != nil {
 			return nil, 0, errors.Join(trivet.ErrUnavailable, err, ctx.Err())
 		}
-		upTo = max(w.rev, resp.Events[len(resp.Events)-1].Kv.ModRevision)
+		upTo = resp.Events[len(resp.Events)-1].Kv.ModRevision
+		if err := w.store.pending.wait(ctx, upTo); err != nil {
+			return nil, 0, err
+		}
 		return w.replayed(resp.Events), upTo, nil
 	case <-w.store.done:
 		return nil, 0, errClosed

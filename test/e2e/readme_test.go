@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,7 +123,7 @@ func (r *reader) waitFor(file string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			r.Fatal(fmt.Sprintf("%s did not come", file))
+			r.Fatalf("%s did not come", file)
 		}
 	}
 }
