@@ -50,11 +50,13 @@ func (c *CA) ServerCert(names func() []string, now func() time.Time) *ServerCert
 	return &ServerCert{ca: c, names: names, now: now}
 }
 
-// TLS is the configuration of a head's listener. It sends the CA with the chain, for clients that know only its pin.
+// TLS is the configuration of a head's listener. It sends the CA with the chain, for clients that know only its pin, and
+// takes a certificate from whoever has one: see [CA.PeerOf].
 func (s *ServerCert) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: s.GetCertificate,
+		ClientAuth:     tls.RequestClientCert,
 		NextProtos:     []string{"h2", "http/1.1"},
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/client/pkg/v3/types"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -26,12 +28,14 @@ type Config struct {
 	Dir    string // the member's data; one member at a time
 	Name   string // "head0"
 	Logger *slog.Logger
-	// Listen is the URL (http or https, an address and port) where the other members reach this one; empty means a socket in
-	// Dir, for a member that is alone.
-	Listen string
-	// Members are all members of a new cluster, by name, with their URLs; empty means this one alone. It counts only while
-	// Dir is empty.
-	Members map[string]string
+	// URL is where the other members reach this one: an https URL whose requests PeerHandler gets. Empty means that nobody
+	// does, for a member that is alone. It counts only while Dir is empty; see SetURL.
+	URL string
+	// Join are the members of the cluster that this one was added to, by URL, this one's among them; empty means a cluster of
+	// its own. It counts only while Dir is empty.
+	Join []Peer
+	// TLS are the files for calls to other members.
+	TLS PeerTLS
 	// Keep is how long old revisions stay, for watches that resume; 0 means an hour.
 	Keep time.Duration
 	// QuotaBytes bounds the store on disk; 0 means 8 GiB.
@@ -112,24 +116,23 @@ func (m *Member) open(cfg Config) error {
 }
 
 func (m *Member) config(cfg Config) (*embed.Config, error) {
-	if cfg.Listen == "" {
-		cfg.Listen = "unix://" + filepath.Join(m.socket, "peer")
-	}
-	peer, err := url.Parse(cfg.Listen)
+	listen := "unix://" + filepath.Join(m.socket, "peer") // unused: who serves the member gives its requests to PeerHandler
+	peer, err := url.Parse(or(cfg.URL, listen))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 	}
-	if len(cfg.Members) == 0 {
-		cfg.Members = map[string]string{cfg.Name: cfg.Listen}
-	}
-	var members []string
-	for name, at := range cfg.Members {
-		members = append(members, name+"="+at)
+	local, err := url.Parse(listen)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 	}
 	c := embed.NewConfig()
 	c.Name, c.Dir = cfg.Name, filepath.Join(cfg.Dir, "etcd")
-	c.InitialCluster, c.InitialClusterToken = strings.Join(members, ","), "trivet"
-	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	c.InitialCluster, c.InitialClusterToken = cfg.Name+"="+peer.String(), "trivet"
+	if len(cfg.Join) > 0 {
+		c.InitialCluster, c.ClusterState = initialCluster(cfg), embed.ClusterStateFlagExisting
+	}
+	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*local}, []url.URL{*peer}
+	c.PeerTLSInfo = transport.TLSInfo{CertFile: cfg.TLS.Cert, KeyFile: cfg.TLS.Key, TrustedCAFile: cfg.TLS.CA}
 	// No door for clients: the store is used in-process only.
 	c.ListenClientUrls, c.AdvertiseClientUrls, c.EnableGRPCGateway = nil, nil, false
 	c.AutoCompactionMode, c.AutoCompactionRetention = "periodic", or(cfg.Keep, time.Hour).String()
@@ -140,6 +143,19 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	c.MaxRequestBytes = 2 << 20
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger, m.fatal))
 	return c, nil
+}
+
+// initialCluster lists the members as etcd's flag does. Members are told apart by their URLs; a name is needed for each.
+func initialCluster(cfg Config) string {
+	var members []string
+	for i, p := range cfg.Join {
+		name := or(p.Name, fmt.Sprintf("unnamed%d", i))
+		if p.URL == cfg.URL {
+			name = cfg.Name
+		}
+		members = append(members, name+"="+p.URL)
+	}
+	return strings.Join(members, ",")
 }
 
 // attend waits for the member's end, and tells why where nobody closed it.
@@ -153,9 +169,15 @@ func (m *Member) attend() {
 	case err = <-m.etcd.Err():
 	case <-m.etcd.Server.StopNotify():
 		err = errors.New("etcd stopped by itself")
+		if m.etcd.Server.Cluster().Member(types.ID(m.ID())) == nil {
+			err = ErrRemoved
+		}
 	}
 	m.failed <- &trivet.Error{Op: "run member", Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err), Hint: hint(err)}
 }
+
+// ErrRemoved: the cluster has taken this member out for good.
+var ErrRemoved = errors.New("this member was removed from the cluster")
 
 // Client speaks to the member in-process: its serializable reads and watches work without a leader.
 func (m *Member) Client() *clientv3.Client { return m.client }

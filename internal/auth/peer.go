@@ -1,0 +1,114 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// PeerRole is what a member of the cluster is.
+type PeerRole string
+
+// The roles. A full head holds the cluster's keys; a witness holds only its own.
+const (
+	PeerHead    PeerRole = "head"
+	PeerWitness PeerRole = "witness"
+)
+
+// Peer is a member that has proved itself by a certificate of the cluster's CA.
+type Peer struct {
+	Name string
+	Role PeerRole
+}
+
+// Peer certificates live as long as servers' and are renewed as early.
+const peerLife, PeerRenew = serverLife, serverRenew
+
+// PeerKey makes a member's key and the request that a full head signs: both in PEM.
+func PeerKey() (keyPEM, csrPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a member's key: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a member's key: %w", err)
+	}
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a member's key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}), nil
+}
+
+// SignPeer gives the certificate, in PEM, by which a member calls others. Of the request only the key counts.
+func (c *CA) SignPeer(p Peer, csrPEM []byte, now time.Time) ([]byte, error) {
+	if err := trivet.ValidateName(p.Name); err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(csrPEM)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, fmt.Errorf("sign certificate of %s: %w: no certificate request in PEM", p.Name, trivet.ErrInvalid)
+	}
+	csr, err := x509.ParseCertificateRequest(block.Bytes)
+	if err == nil {
+		err = csr.CheckSignature()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sign certificate of %s: %w: %w", p.Name, trivet.ErrInvalid, err)
+	}
+	if key, ok := csr.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
+		return nil, fmt.Errorf("sign certificate of %s: %w: the key must be ECDSA P-256", p.Name, trivet.ErrInvalid)
+	}
+	return c.signPeer(p, csr.PublicKey, withinCA(now))
+}
+
+func (c *CA) signPeer(p Peer, key crypto.PublicKey, now time.Time) ([]byte, error) {
+	t := &x509.Certificate{
+		SerialNumber:          newSerial(),
+		Subject:               pkix.Name{Organization: []string{"Trivet"}, OrganizationalUnit: []string{string(p.Role)}, CommonName: p.Name},
+		NotBefore:             now.Add(-serverPast),
+		NotAfter:              now.Add(peerLife),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, c.cert, key, c.key)
+	if err != nil {
+		return nil, fmt.Errorf("sign certificate of %s: %w", p.Name, err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+// PeerOf says which member is at the other end of a connection to a listener that asks for certificates
+// ([ServerCert.TLS]). It fails with [trivet.ErrUnauthenticated] for everybody else.
+func (c *CA) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
+	if cs == nil || len(cs.PeerCertificates) == 0 {
+		return Peer{}, fmt.Errorf("%w: no member's certificate", trivet.ErrUnauthenticated)
+	}
+	cert := cs.PeerCertificates[0]
+	roots := x509.NewCertPool()
+	roots.AddCert(c.cert)
+	_, err := cert.Verify(x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), CurrentTime: withinCA(now),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		return Peer{}, fmt.Errorf("%w: not a member of this cluster: %w", trivet.ErrUnauthenticated, err)
+	}
+	for _, role := range []PeerRole{PeerHead, PeerWitness} {
+		if slices.Equal(cert.Subject.OrganizationalUnit, []string{string(role)}) {
+			return Peer{Name: cert.Subject.CommonName, Role: role}, nil
+		}
+	}
+	return Peer{}, fmt.Errorf("%w: %s is no member", trivet.ErrUnauthenticated, cert.Subject)
+}

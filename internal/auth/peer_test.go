@@ -1,0 +1,71 @@
+package auth_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+)
+
+func peerState(t *testing.T, ca *auth.CA, p auth.Peer) *tls.ConnectionState {
+	t.Helper()
+	_, csr, err := auth.PeerKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := ca.SignPeer(p, csr, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(cert)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+}
+
+// Only a member of this cluster is one: no other cluster's, no server's certificate, nobody without one, none that is over.
+func TestPeerOf(t *testing.T) {
+	keys, err := auth.Init(t.TempDir()+"/a", "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := auth.Init(t.TempDir()+"/b", "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for _, p := range []auth.Peer{{Name: "head1", Role: auth.PeerHead}, {Name: "w", Role: auth.PeerWitness}} {
+		state := peerState(t, keys.CA, p)
+		if got, err := keys.CA.PeerOf(state, now); err != nil || got != p {
+			t.Errorf("%v is %v, %v", p, got, err)
+		}
+		if got, err := other.CA.PeerOf(state, now); !errors.Is(err, trivet.ErrUnauthenticated) {
+			t.Errorf("another cluster takes %v, %v", got, err)
+		}
+		if got, err := keys.CA.PeerOf(state, now.Add(100*24*time.Hour)); !errors.Is(err, trivet.ErrUnauthenticated) {
+			t.Errorf("after its time: %v, %v", got, err)
+		}
+	}
+	server, err := keys.CA.ServerCert(func() []string { return nil }, time.Now).GetCertificate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, state := range map[string]*tls.ConnectionState{
+		"nobody": nil, "no certificate": {}, "a server": {PeerCertificates: []*x509.Certificate{server.Leaf}},
+		"another role": peerState(t, keys.CA, auth.Peer{Name: "x", Role: "admin"}),
+	} {
+		if got, err := keys.CA.PeerOf(state, now); !errors.Is(err, trivet.ErrUnauthenticated) {
+			t.Errorf("%s: %v, %v", what, got, err)
+		}
+	}
+	if _, err := keys.CA.SignPeer(auth.Peer{Name: "x", Role: auth.PeerHead}, []byte("nonsense"), now); !errors.Is(err, trivet.ErrInvalid) {
+		t.Error(err)
+	}
+}
