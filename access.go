@@ -29,9 +29,13 @@ type Token struct {
 
 // TokenSpec says whose the token is and for how long.
 type TokenSpec struct {
-	Account string    `json:"account"`
+	Account string    `json:"account,omitempty"`
 	Hash    string    `json:"hash"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
+	// Join is the role in which the token lets one head join, instead of an account in; Used is the request that it was
+	// spent on.
+	Join string `json:"join,omitempty"`
+	Used string `json:"used,omitempty"`
 }
 
 // Account is a person or program and what it may do.
@@ -65,7 +69,10 @@ func (s *Secret) Validate() error {
 func (t *Token) Validate() error {
 	var p problems
 	p.name(t.Name)
-	p.need("spec.account", t.Spec.Account)
+	if t.Spec.Join == "" {
+		p.need("spec.account", t.Spec.Account)
+	}
+	p.oneOf("spec.join", t.Spec.Join, "", RoleVoter, RoleWitness)
 	p.need("spec.hash", t.Spec.Hash)
 	return p.err()
 }

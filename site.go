@@ -5,7 +5,8 @@ import "time"
 // Site holds what the whole site shares: configuration has one home. There is one record, named "site".
 type Site struct {
 	Meta
-	Spec SiteSpec `json:"spec"`
+	Spec   SiteSpec   `json:"spec"`
+	Status SiteStatus `json:"status,omitzero"`
 }
 
 // SiteName is the name of the one Site record.
@@ -23,6 +24,12 @@ type SiteSpec struct {
 	Silence Duration `json:"silence,omitempty"`
 	// Resets is how often a machine may lose its agent in one run; 0 means DefaultResets.
 	Resets int `json:"resets,omitempty"`
+}
+
+// SiteStatus is what the site remembers.
+type SiteStatus struct {
+	// HeadNames counts the names given to heads: head0, head1, ... None is given twice.
+	HeadNames int `json:"headNames,omitempty"`
 }
 
 // Defaults of a site.
@@ -48,14 +55,35 @@ type Head struct {
 	Status HeadStatus `json:"status,omitzero"`
 }
 
+// The roles of heads. A voter is a full head. A witness votes, and serves and knows nothing.
+const (
+	RoleVoter   = "voter"
+	RoleWitness = "witness"
+)
+
 // HeadSpec is what the operator says of a head.
 type HeadSpec struct {
-	// Role is "voter", "witness" or "standby".
-	Role string `json:"role,omitempty"`
+	Role string `json:"role,omitempty"` // empty: RoleVoter
+	// Remove takes the head out of the cluster for good.
+	Remove bool `json:"remove,omitempty"`
 }
 
-// HeadStatus is how to reach the head, written by itself at start.
+// HeadState is where a head is in its life.
+type HeadState string
+
+// The states.
+const (
+	HeadJoining HeadState = "joining" // it has its place, and catches up
+	HeadMember  HeadState = "member"  // it counts
+	HeadRemoved HeadState = "removed" // it is out, and does not come back under this name
+)
+
+// HeadStatus is how to reach the head, written by itself at start, and its place in the cluster.
 type HeadStatus struct {
+	State   HeadState `json:"state,omitempty"`
+	Member  string    `json:"member,omitempty"` // ID of its member of the store, 16 hex digits
+	Peer    string    `json:"peer,omitempty"`   // https://host:port where other heads reach it
+	Join    string    `json:"join,omitempty"`   // ID of the request that it joined by, which may be repeated
 	Version string    `json:"version,omitempty"`
 	API     []string  `json:"api,omitempty"`  // https://host:port
 	Boot    []string  `json:"boot,omitempty"` // http://host:port
@@ -83,6 +111,6 @@ func (s *Site) Validate() error {
 func (h *Head) Validate() error {
 	var p problems
 	p.name(h.Name)
-	p.oneOf("spec.role", h.Spec.Role, "", "voter", "witness", "standby")
+	p.oneOf("spec.role", h.Spec.Role, "", RoleVoter, RoleWitness)
 	return p.err()
 }

@@ -34,22 +34,34 @@ type Peer struct {
 // Peer certificates live as long as servers' and are renewed as early.
 const peerLife, PeerRenew = serverLife, serverRenew
 
-// PeerKey makes a member's key and the request that a full head signs: both in PEM.
-func PeerKey() (keyPEM, csrPEM []byte, err error) {
+// PeerKey makes a member's key, in PEM.
+func PeerKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a member's key: %w", err)
+		return nil, fmt.Errorf("make a member's key: %w", err)
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a member's key: %w", err)
+		return nil, fmt.Errorf("make a member's key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+// PeerRequest makes the request, in PEM, that a full head signs for a member's key.
+func PeerRequest(keyPEM []byte) ([]byte, error) {
+	block, _ := pem.Decode(keyPEM)
+	if block == nil {
+		return nil, fmt.Errorf("member's key: %w: no PEM", trivet.ErrInvalid)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("member's key: %w: %w", trivet.ErrInvalid, err)
 	}
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a member's key: %w", err)
+		return nil, fmt.Errorf("member's key: %w: %w", trivet.ErrInvalid, err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}), nil
 }
 
 // SignPeer gives the certificate, in PEM, by which a member calls others. Of the request only the key counts.

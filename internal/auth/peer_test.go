@@ -14,7 +14,11 @@ import (
 
 func peerState(t *testing.T, ca *auth.CA, p auth.Peer) *tls.ConnectionState {
 	t.Helper()
-	_, csr, err := auth.PeerKey()
+	key, err := auth.PeerKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr, err := auth.PeerRequest(key)
 	if err != nil {
 		t.Fatal(err)
 	}

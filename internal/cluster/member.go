@@ -28,6 +28,8 @@ type Config struct {
 	Dir    string // the member's data; one member at a time
 	Name   string // "head0"
 	Logger *slog.Logger
+	// Token tells new clusters apart, beside the members' URLs; empty means "trivet".
+	Token string
 	// URL is where the other members reach this one: an https URL whose requests PeerHandler gets. Empty means that nobody
 	// does, for a member that is alone. It counts only while Dir is empty; see SetURL.
 	URL string
@@ -127,7 +129,7 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	}
 	c := embed.NewConfig()
 	c.Name, c.Dir = cfg.Name, filepath.Join(cfg.Dir, "etcd")
-	c.InitialCluster, c.InitialClusterToken = cfg.Name+"="+peer.String(), "trivet"
+	c.InitialCluster, c.InitialClusterToken = cfg.Name+"="+peer.String(), or(cfg.Token, "trivet")
 	if len(cfg.Join) > 0 {
 		c.InitialCluster, c.ClusterState = initialCluster(cfg), embed.ClusterStateFlagExisting
 	}

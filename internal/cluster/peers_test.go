@@ -60,10 +60,8 @@ func (s *site) node(name string) *node {
 		Dir: dir, Name: name, URL: "https://" + l.Addr().String(),
 		TLS: cluster.PeerTLS{Cert: dir + "/peer.pem", Key: dir + "/peer-key.pem", CA: filepath.Join(s.dir, "keys/ca.pem")},
 	}}
-	key, csr, err := auth.PeerKey()
-	if err != nil {
-		s.Fatal(err)
-	}
+	key := must(auth.PeerKey())(s.T)
+	csr := must(auth.PeerRequest(key))(s.T)
 	cert, err := s.keys.CA.SignPeer(auth.Peer{Name: name, Role: auth.PeerHead}, csr, time.Now())
 	if err := errors.Join(err, os.Mkdir(dir, 0o700), os.WriteFile(n.cfg.TLS.Cert, cert, 0o600), os.WriteFile(n.cfg.TLS.Key, key, 0o600)); err != nil {
 		s.Fatal(err)

@@ -17,10 +17,11 @@ import (
 
 // Config is what the controllers work with.
 type Config struct {
-	Fleet  *fleet.Fleet
-	Unseal Unseal
-	Logs   *runlog.Store
-	Log    *slog.Logger
+	Fleet   *fleet.Fleet
+	Members Members
+	Unseal  Unseal
+	Logs    *runlog.Store
+	Log     *slog.Logger
 }
 
 // Run runs all controllers of a head until ctx ends.
@@ -28,6 +29,7 @@ func Run(ctx context.Context, cfg Config) {
 	p := provisions{cfg.Fleet}
 	d := deadlines{fleet: cfg.Fleet, waits: map[string]*clock{}}
 	w := powers{cfg.Fleet, cfg.Unseal}
+	h := heads{cfg.Fleet, cfg.Members}
 	l := leftovers{cfg.Fleet, cfg.Logs}
 	var wg sync.WaitGroup
 	for _, c := range []*loop{
@@ -35,6 +37,7 @@ func Run(ctx context.Context, cfg Config) {
 			also: "Machine", requeue: p.whenFree},
 		{name: "deadline", workers: 2, kind: "Workflow", all: names(cfg.Fleet.Workflows), do: d.reconcile},
 		{name: "power", workers: 16, kind: "Machine", all: names(cfg.Fleet.Machines), do: w.reconcile},
+		{name: "heads", workers: 1, kind: "Head", all: names(cfg.Fleet.Heads), do: h.reconcile},
 	} {
 		c.store, c.log, c.queue = cfg.Fleet.Store, cfg.Log.With("controller", c.name), store.NewQueue()
 		wg.Go(func() { c.run(ctx) })

@@ -30,6 +30,10 @@ type Config struct {
 	// Advertise are the addresses or names under which machines and clients reach this head; empty means the addresses of
 	// the DHCP interfaces, or of all.
 	Advertise []string
+	// Join are API URLs of heads whose cluster this one joins at its first start, by the token in JoinToken; none means a
+	// cluster of its own. JoinToken is a secret.
+	Join      []string
+	JoinToken string
 	// IPXEDir has iPXE's programs; empty means Debian's.
 	IPXEDir string
 	Log     *slog.Logger

@@ -28,6 +28,9 @@ type doors struct {
 }
 
 func (s *Server) bind(ctx context.Context) (err error) {
+	if s.hosts, err = s.cfg.addresses(); err != nil {
+		return err
+	}
 	var lc net.ListenConfig
 	if s.doors.api, err = lc.Listen(ctx, "tcp", s.cfg.API); err != nil {
 		return bindError("API", "--api", s.cfg.API, err)

@@ -22,11 +22,17 @@ func (s *Server) introduce(ctx context.Context) error {
 		s.cfg.Log.Warn("no leader: this head serves boots, and writes when there is one")
 		return nil
 	}
+	if err := s.member.SetURL(ctx, s.APIURLs()[0]); err != nil {
+		return err
+	}
 	if err := s.introduceHead(ctx); err != nil {
 		return fmt.Errorf("introduce head: %w", err)
 	}
 	if fileExists(AdminFile(s.cfg.Dir)) {
 		return s.updateAdminFile()
+	}
+	if len(s.self.Peers) > 0 {
+		return nil // the cluster has administrators
 	}
 	if err := s.makeAdmin(ctx); err != nil {
 		return fmt.Errorf("make the first administrator: %w", err)
@@ -36,15 +42,18 @@ func (s *Server) introduce(ctx context.Context) error {
 
 func (s *Server) introduceHead(ctx context.Context) error {
 	_, err := s.store.Update(ctx, func(tx *store.Tx) error {
-		h, err := s.fleet.Heads.In(tx).Get(s.cfg.Name)
+		h, err := s.fleet.Heads.In(tx).Get(s.self.Name)
 		if errors.Is(err, trivet.ErrNotFound) {
-			h, err = &trivet.Head{Meta: trivet.Meta{Name: s.cfg.Name}, Spec: trivet.HeadSpec{Role: "voter"}}, nil
+			h, err = &trivet.Head{Meta: trivet.Meta{Name: s.self.Name}, Spec: trivet.HeadSpec{Role: "voter"}}, nil
 		}
 		if err != nil {
 			return err
 		}
-		h.Status = trivet.HeadStatus{
-			Version: s.cfg.Version, API: s.APIURLs(), Boot: s.BootURLs(), Started: time.Now().UTC().Truncate(time.Second),
+		st := &h.Status
+		st.Version, st.API, st.Boot, st.Peer = s.cfg.Version, s.APIURLs(), s.BootURLs(), s.APIURLs()[0]
+		st.Started, st.Member = time.Now().UTC().Truncate(time.Second), fmt.Sprintf("%016x", s.member.ID())
+		if st.State == "" {
+			st.State = trivet.HeadMember
 		}
 		return s.fleet.Heads.In(tx).Put(h)
 	})

@@ -22,6 +22,7 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/controller"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/store"
@@ -32,6 +33,10 @@ import (
 // Server is one head. New makes it, Run serves until its context ends, Close gives everything up.
 type Server struct {
 	cfg     Config
+	self    identity
+	front   *front
+	apiHTTP *http.Server
+	apiDone chan error
 	metrics *prometheus.Registry
 	member  *cluster.Member
 	store   *store.Store
@@ -52,7 +57,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry()}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, step := range []func(context.Context) error{s.openStore, s.openKeys, s.openFiles, s.bind, s.assemble, s.introduce} {
+	for _, step := range []func(context.Context) error{
+		s.bind, s.identify, s.openFront, s.openStore, s.openFiles, s.assemble, s.introduce,
+	} {
 		if err := step(ctx); err != nil {
 			s.Close()
 			return nil, err
@@ -61,38 +68,48 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) openStore(ctx context.Context) (err error) {
-	if s.hosts, err = s.cfg.addresses(); err != nil {
+// openFront serves the API's port from here on: the member may need what others send.
+func (s *Server) openFront(context.Context) error {
+	if err := s.certify(); err != nil {
 		return err
 	}
-	s.member, err = cluster.Start(ctx, cluster.Config{
-		Dir: filepath.Join(s.cfg.Dir, "store"), Name: s.cfg.Name, Logger: s.cfg.Log,
+	s.front = &front{ca: s.keys.CA}
+	s.apiHTTP = &http.Server{
+		Handler: s.front, TLSConfig: s.certificate().TLS(), MaxHeaderBytes: api.MaxHeader, ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute, ErrorLog: quiet(s.cfg.Log),
+	}
+	s.apiDone = make(chan error, 1)
+	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(s.doors.api, "", "")) }() // until Close
+	return nil
+}
+
+// leaderPatience is how long a start waits for a leader before it serves what needs none.
+const leaderPatience = 10 * time.Second
+
+func (s *Server) openStore(ctx context.Context) (err error) {
+	s.member, err = cluster.Open(ctx, cluster.Config{
+		Dir: s.path("store"), Name: s.self.Name, Token: s.keys.CA.Cluster(), Logger: s.cfg.Log,
+		URL: s.self.URL, Join: s.self.Peers, TLS: s.peerFiles(),
 	})
 	if err != nil {
 		return err
 	}
+	s.front.set(&s.front.peers, s.member.PeerHandler())
+	wait, cancel := context.WithTimeout(ctx, leaderPatience)
+	defer cancel()
+	if err := s.member.AwaitLeader(wait); err != nil && ctx.Err() != nil {
+		return err
+	}
 	s.store = store.New(s.member.Client(), store.Options{Logger: s.cfg.Log, Metrics: s.metrics})
-	s.fleet = fleet.New(fleet.NewTables(s.store), s.cfg.Name, s.cfg.Log)
+	s.fleet = fleet.New(fleet.NewTables(s.store), s.self.Name, s.cfg.Log)
 	return s.store.Start(ctx)
 }
 
-func (s *Server) openKeys(context.Context) (err error) {
-	dir := filepath.Join(s.cfg.Dir, "keys")
-	s.keys, err = auth.Load(dir)
-	if errors.Is(err, trivet.ErrNotFound) {
-		s.keys, err = auth.Init(dir, s.member.ClusterID())
-	}
-	if err == nil && s.keys.CA.Cluster() != s.member.ClusterID() {
-		err = fmt.Errorf("keys: %w: they are of cluster %s, the store is of %s", trivet.ErrInvalid, s.keys.CA.Cluster(), s.member.ClusterID())
-	}
-	return err
-}
-
 func (s *Server) openFiles(context.Context) (err error) {
-	if s.blobs, err = blob.Open(filepath.Join(s.cfg.Dir, "blobs"), blob.Options{}); err != nil {
+	if s.blobs, err = blob.Open(s.path("blobs"), blob.Options{}); err != nil {
 		return err
 	}
-	s.logs, err = runlog.Open(filepath.Join(s.cfg.Dir, "logs"))
+	s.logs, err = runlog.Open(s.path("logs"))
 	return err
 }
 
@@ -100,14 +117,16 @@ func (s *Server) openFiles(context.Context) (err error) {
 func (s *Server) assemble(context.Context) (err error) {
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Keys: s.keys, Blobs: s.blobs, Logs: s.logs, Log: s.cfg.Log, Metrics: s.metrics,
-		Version: wire.Version{Version: s.cfg.Version, Cluster: s.member.ClusterID(), Head: s.cfg.Name},
+		Version: wire.Version{Version: s.cfg.Version, Cluster: s.keys.CA.Cluster(), Head: s.self.Name},
 		Ready:   s.ready, CheckTemplate: checkTemplate,
 	})
 	if err != nil {
 		return err
 	}
+	s.front.set(&s.front.api, s.api)
+	s.front.set(&s.front.heads, heads.New(heads.Config{Fleet: s.fleet, Keys: s.keys, Members: s.member, Log: s.cfg.Log}))
 	s.netboot, err = netboot.New(netboot.Config{
-		Tables: s.fleet.Tables, Head: s.cfg.Name, Keys: s.keys, CA: s.keys.CA.Pin(), Blobs: s.blobs.Handler(),
+		Tables: s.fleet.Tables, Head: s.self.Name, Keys: s.keys, CA: s.keys.CA.Pin(), Blobs: s.blobs.Handler(),
 		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, Seen: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
@@ -130,12 +149,15 @@ func (s *Server) ready(context.Context) error {
 // Run serves until ctx ends or a part fails, and then lets requests end in order.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	apiServer := &http.Server{
-		Handler: s.api, TLSConfig: s.certificate().TLS(), MaxHeaderBytes: api.MaxHeader, ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout: 2 * time.Minute, ErrorLog: quiet(s.cfg.Log),
-	}
 	bootServer := s.netboot.HTTPServer()
-	g.Go(func() error { return served(apiServer.ServeTLS(s.doors.api, "", "")) })
+	g.Go(func() error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-s.apiDone:
+			return err
+		}
+	})
 	g.Go(func() error { return served(bootServer.Serve(s.doors.boot)) })
 	g.Go(func() error { return s.doors.serveDatagrams(ctx) })
 	g.Go(func() error { return s.api.Run(ctx) })
@@ -154,14 +176,15 @@ func (s *Server) Run(ctx context.Context) error {
 		s.api.Drain()
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 		defer cancel()
-		return errors.Join(shutdown(drain, apiServer), shutdown(drain, bootServer))
+		s.front.drain(drain)
+		return shutdown(drain, bootServer)
 	})
-	s.cfg.Log.Info("ready", "head", s.cfg.Name, "cluster", s.member.ClusterID(), "api", s.APIURLs(), "boot", s.BootURLs())
+	s.cfg.Log.Info("ready", "head", s.self.Name, "cluster", s.keys.CA.Cluster(), "api", s.APIURLs(), "boot", s.BootURLs())
 	return g.Wait()
 }
 
 func (s *Server) controllers() controller.Config {
-	return controller.Config{Fleet: s.fleet, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
+	return controller.Config{Fleet: s.fleet, Members: s.member, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
 }
 
 func (s *Server) certificate() *auth.ServerCert {
@@ -189,7 +212,6 @@ func (s *Server) DHCPAddr() netip.AddrPort { return s.doors.dhcpAddr() }
 
 // Close gives up what New has opened. Run must have ended.
 func (s *Server) Close() {
-	s.doors.close()
 	if s.blobs != nil {
 		_ = s.blobs.Close()
 	}
@@ -202,6 +224,10 @@ func (s *Server) Close() {
 	if s.member != nil {
 		s.member.Close()
 	}
+	if s.apiHTTP != nil {
+		_ = s.apiHTTP.Close()
+	}
+	s.doors.close()
 }
 
 func served(err error) error {

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// front is what stands behind the API's port: the other members of the store, other heads, and everybody else. It serves
+// from before the member starts, which may need what others send, until after it has ended.
+type front struct {
+	ca      *auth.CA
+	peers   atomic.Pointer[http.Handler]
+	heads   atomic.Pointer[http.Handler]
+	api     atomic.Pointer[http.Handler]
+	serving sync.WaitGroup // requests of everybody else
+	closed  atomic.Bool    // to everybody else
+}
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if cluster.IsPeerPath(r.URL.Path) {
+		if _, err := f.ca.PeerOf(r.TLS, time.Now()); err == nil {
+			pass(&f.peers, w, r)
+			return
+		}
+	}
+	if strings.HasPrefix(r.URL.Path, heads.Prefix) {
+		pass(&f.heads, w, r)
+		return
+	}
+	f.serving.Add(1)
+	defer f.serving.Done()
+	if f.closed.Load() {
+		w.Header().Set("Connection", "close")
+		refuse(w, fmt.Errorf("%w: this head is stopping", trivet.ErrUnavailable))
+		return
+	}
+	pass(&f.api, w, r)
+}
+
+// pass gives a request to a handler, if that is there yet.
+func pass(to *atomic.Pointer[http.Handler], w http.ResponseWriter, r *http.Request) {
+	if h := to.Load(); h != nil {
+		(*h).ServeHTTP(w, r)
+		return
+	}
+	refuse(w, fmt.Errorf("%w: this head is starting", trivet.ErrUnavailable))
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	status, problem := wire.NewProblem(err)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", "1")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(problem) // who went away needs no answer
+}
+
+func (f *front) set(which *atomic.Pointer[http.Handler], h http.Handler) { which.Store(&h) }
+
+// drain takes no more requests and waits for those that are served, until ctx ends.
+func (f *front) drain(ctx context.Context) {
+	f.closed.Store(true)
+	done := make(chan struct{})
+	go func() { f.serving.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
