@@ -55,8 +55,8 @@ var Kinds = []KindInfo{
 	readOnly(kind("macs", "", func(m *Mac) []string { return []string{m.Spec.Machine} }, "MACHINE")),
 	kind("sites", "", func(s *Site) []string { return []string{s.Spec.Platform} }, "PLATFORM"),
 	readOnly(kind("heads", "", func(h *Head) []string {
-		return []string{orDefault(h.Spec.Role, "voter"), h.Status.Version, strings.Join(h.Status.API, " ")}
-	}, "ROLE", "VERSION", "API")),
+		return []string{orDefault(h.Spec.Role, RoleVoter), string(h.Status.State), h.Status.Version, strings.Join(h.Status.API, " ")}
+	}, "ROLE", "STATE", "VERSION", "API")),
 	kind("secrets", "", func(s *Secret) []string { return []string{strconv.Itoa(len(s.Spec.Data))} }, "KEYS"),
 	readOnly(kind("tokens", "", func(t *Token) []string { return []string{t.Spec.Account} }, "ACCOUNT")),
 	kind("accounts", "", func(a *Account) []string { return []string{a.Spec.Role} }, "ROLE"),

@@ -72,3 +72,24 @@ func (c *Client) Progress(ctx context.Context, machine string) (p *trivet.Progre
 	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/machines/" + url.PathEscape(machine) + "/progress"}, &p)
 	return p, err
 }
+
+// IssueJoin asks for a token that lets one head join the cluster in a role, "voter" or "witness"; 0 means the life that the
+// cluster chooses. It is shown this once.
+func (c *Client) IssueJoin(ctx context.Context, role string, life time.Duration) (token string, expires time.Time, err error) {
+	body, err := json.Marshal(wire.IssueJoin{Role: role, Life: trivet.Duration(life)})
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	var issued wire.IssuedJoin
+	_, err = c.json(ctx, call{method: http.MethodPost, path: "/v1/heads/token", body: body, once: true}, &issued)
+	return issued.Token, issued.Expires, err
+}
+
+// RemoveHead takes a head out of the cluster for good.
+func (c *Client) RemoveHead(ctx context.Context, head string) error {
+	if err := trivet.ValidateName(head); err != nil {
+		return err
+	}
+	_, err := c.json(ctx, call{method: http.MethodPost, path: "/v1/heads/" + url.PathEscape(head) + "/remove"}, nil)
+	return err
+}

@@ -21,7 +21,9 @@ func serverCommand() *cobra.Command {
 		Example: "  # serve machines on eth1; the API and boot doors on all addresses\n" +
 			"  trivet server --data-dir /var/lib/trivet --dhcp eth1\n\n" +
 			"  # no DHCP of its own: another server points machines here\n" +
-			"  trivet server --advertise 10.0.0.5",
+			"  trivet server --advertise 10.0.0.5\n\n" +
+			"  # join a cluster as its next head; the token comes from: trivet head token\n" +
+			"  trivet server --dhcp eth1 --join https://10.0.0.5:7480 --token sha256:...",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cfg.Log, err = newLogger(level, format); err != nil {
@@ -44,6 +46,9 @@ func serverCommand() *cobra.Command {
 	f.StringSliceVar(&cfg.DHCPInterfaces, "dhcp", nil, "serve DHCP on these interfaces")
 	f.StringVar(&cfg.DHCPAddress, "dhcp-listen", "", "serve DHCP to relays on this address instead, such as 10.0.0.5:67")
 	f.StringSliceVar(&cfg.Advertise, "advertise", nil, "addresses or names of this head for machines and clients")
+	f.StringSliceVar(&cfg.Join, "join", nil, "API URLs of heads whose cluster this one joins at its first start")
+	f.StringVar(&cfg.JoinToken, "token", os.Getenv("TRIVET_JOIN_TOKEN"), "token for --join, from trivet head token; better: TRIVET_JOIN_TOKEN")
+	f.Lookup("token").DefValue = ""
 	f.StringVar(&cfg.IPXEDir, "ipxe", "", "folder with iPXE's programs (default: where Debian's package ipxe has them)")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&format, "log-format", "text", "text or json")

@@ -68,6 +68,7 @@ func (h *Handler) routes() {
 	h.add(route{method: "GET", path: "/v1/whoami", verb: auth.Read, kind: "Account", summary: "Who the token belongs to",
 		out: reflect.TypeFor[wire.Whoami](), serve: whoami})
 	h.tokenRoutes()
+	h.headRoutes()
 	h.machineRoutes()
 	h.blobRoutes()
 	h.logRoutes()

@@ -101,10 +101,7 @@ type Token struct {
 	Secret auth.Secret // the token itself
 }
 
-// Reveal gives the text.
-func (t Token) Reveal() string { return t.Pin + "." + t.Secret.Reveal() }
-
-// ParseToken reads one.
+// ParseToken reads what [wire.JoinText] wrote.
 func ParseToken(text string) (Token, error) {
 	pin, secret, ok := strings.Cut(strings.TrimSpace(text), ".")
 	if !ok || auth.ValidatePin(pin) != nil {

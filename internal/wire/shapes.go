@@ -102,3 +102,18 @@ type Upload struct {
 	// Blob is set where the announced content is there already and nothing needs to be sent.
 	Blob *trivet.BlobRef `json:"blob,omitempty"`
 }
+
+// IssueJoin asks for a token that lets one head join the cluster.
+type IssueJoin struct {
+	Role string          `json:"role,omitempty"` // "voter" or "witness"
+	Life trivet.Duration `json:"life,omitempty"`
+}
+
+// IssuedJoin is the one time that such a token is shown.
+type IssuedJoin struct {
+	Token   string    `json:"token"`
+	Expires time.Time `json:"expires"`
+}
+
+// JoinText is what an operator carries to a new head: how to know the cluster, and the right to join it once.
+func JoinText(pin, token string) string { return pin + "." + token }
