@@ -15,23 +15,52 @@ import (
 // admin is the account that the first start makes.
 const admin = "admin"
 
-// introduce writes how this head is reached and, where the cluster has no administrator yet, makes one. A head without a
-// leader says so later: boots are served meanwhile.
+// introduce writes how this head is reached and, where the cluster has no administrator yet, makes one. A head that cannot
+// write now, for want of a leader or of room on its disk, serves reads and boots, and does this later. Its first start must
+// succeed at once, as there is nothing to serve yet.
 func (s *Server) introduce(ctx context.Context) error {
-	if !s.member.HasLeader() {
-		s.cfg.Log.Warn("no leader: this head serves boots, and writes when there is one")
+	err := s.ready(ctx)
+	if err == nil {
+		err = s.introduceNow(ctx)
+	}
+	if errors.Is(err, trivet.ErrUnavailable) && !s.data.isNew() {
+		s.cfg.Log.Warn("this head cannot write yet; it serves reads and boots", "error", err)
 		return nil
 	}
+	s.introduced = err == nil
+	return err
+}
+
+func (s *Server) introduceNow(ctx context.Context) error {
 	if err := s.introduceHead(ctx); err != nil {
 		return fmt.Errorf("introduce head: %w", err)
 	}
-	if fileExists(AdminFile(s.cfg.Dir)) {
-		return s.updateAdminFile()
+	admin := s.updateAdminFile
+	if !fileExists(AdminFile(s.cfg.Dir)) {
+		admin = func() error { return s.makeAdmin(ctx) }
 	}
-	if err := s.makeAdmin(ctx); err != nil {
-		return fmt.Errorf("make the first administrator: %w", err)
+	if err := admin(); errors.Is(err, trivet.ErrInvalid) {
+		return &trivet.Error{Op: "read the administrator's file", Err: err, Hint: "remove it, and a new administrator's token is made"}
+	} else if err != nil {
+		return fmt.Errorf("administrator's file: %w", err)
 	}
-	return nil
+	return s.keepData()
+}
+
+// introduceLater tries until it succeeds or ctx ends.
+func (s *Server) introduceLater(ctx context.Context) {
+	again := time.NewTicker(5 * time.Second)
+	defer again.Stop()
+	for !s.introduced {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		if err := s.introduce(ctx); err != nil {
+			s.cfg.Log.Error("this head is not introduced", "error", err)
+		}
+	}
 }
 
 func (s *Server) introduceHead(ctx context.Context) error {

@@ -33,6 +33,7 @@ import (
 type Server struct {
 	cfg     Config
 	metrics *prometheus.Registry
+	data    dataFile
 	member  *cluster.Member
 	store   *store.Store
 	fleet   *fleet.Fleet
@@ -43,6 +44,8 @@ type Server struct {
 	doors   doors
 	api     *api.Handler
 	netboot *netboot.Door
+	// introduced: New has written how this head is reached; else Run does.
+	introduced bool
 }
 
 // New opens the data, starts the member and binds every port, so that what can go wrong at a start goes wrong here.
@@ -52,7 +55,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry()}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, step := range []func(context.Context) error{s.openStore, s.openKeys, s.openFiles, s.bind, s.assemble, s.introduce} {
+	for _, step := range []func(context.Context) error{
+		s.openData, s.openStore, s.openKeys, s.openFiles, s.bind, s.assemble, s.introduce,
+	} {
 		if err := step(ctx); err != nil {
 			s.Close()
 			return nil, err
@@ -79,8 +84,10 @@ func (s *Server) openStore(ctx context.Context) (err error) {
 func (s *Server) openKeys(context.Context) (err error) {
 	dir := filepath.Join(s.cfg.Dir, "keys")
 	s.keys, err = auth.Load(dir)
-	if errors.Is(err, trivet.ErrNotFound) {
+	if errors.Is(err, trivet.ErrNotFound) && s.data.isNew() {
 		s.keys, err = auth.Init(dir, s.member.ClusterID())
+	} else if errors.Is(err, trivet.ErrNotFound) { // new ones would open no secret, and nobody would trust them
+		err = &trivet.Error{Op: "open keys", Name: dir, Err: err, Hint: "put the folder's backup back"}
 	}
 	if err == nil && s.keys.CA.Cluster() != s.member.ClusterID() {
 		err = fmt.Errorf("keys: %w: they are of cluster %s, the store is of %s", trivet.ErrInvalid, s.keys.CA.Cluster(), s.member.ClusterID())
@@ -89,7 +96,8 @@ func (s *Server) openKeys(context.Context) (err error) {
 }
 
 func (s *Server) openFiles(context.Context) (err error) {
-	if s.blobs, err = blob.Open(filepath.Join(s.cfg.Dir, "blobs"), blob.Options{}); err != nil {
+	// Images stop before they take the room that the store needs.
+	if s.blobs, err = blob.Open(filepath.Join(s.cfg.Dir, "blobs"), blob.Options{Reserve: 2 * cluster.DefaultReserve}); err != nil {
 		return err
 	}
 	s.logs, err = runlog.Open(filepath.Join(s.cfg.Dir, "logs"))
@@ -124,7 +132,7 @@ func (s *Server) ready(context.Context) error {
 	if !s.member.HasLeader() {
 		return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)
 	}
-	return nil
+	return s.member.Room()
 }
 
 // Run serves until ctx ends or a part fails, and then lets requests end in order.
@@ -141,6 +149,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })
 	g.Go(func() error { controller.Run(ctx, s.controllers()); return nil })
+	g.Go(func() error { s.introduceLater(ctx); return nil })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():
