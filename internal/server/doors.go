@@ -59,7 +59,7 @@ func (d *doors) listenDHCP(cfg *Config, door *netboot.Door, reg prometheus.Regis
 	var address netip.AddrPort
 	if cfg.DHCPAddress != "" {
 		if address, err = netip.ParseAddrPort(cfg.DHCPAddress); err != nil {
-			return &trivet.FieldError{Field: "--dhcp-listen", Problem: "must be an address and a port, such as 10.0.0.5:67"}
+			return &trivet.FieldError{Field: "--dhcp-listen", Problem: fmt.Sprintf("is %q; it must be an address and a port, such as 10.0.0.5:67", cfg.DHCPAddress)}
 		}
 	}
 	d.dhcp, err = dhcp.Listen(dhcp.Config{

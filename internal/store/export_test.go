@@ -30,3 +30,13 @@ func loseOne() func(*clientv3.Event) bool {
 		return rev == lost
 	}
 }
+
+// Held says how many events the history holds, and about how many bytes.
+func (s *Store) Held() (events, bytes int) {
+	s.history.mu.Lock()
+	defer s.history.mu.Unlock()
+	return len(s.history.events), s.history.bytes
+}
+
+// What it may hold at most.
+const HistoryEvents, HistoryBytes = historyEvents, historyBytes
