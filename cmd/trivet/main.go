@@ -21,6 +21,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	env := cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version}
 	root := cli.Root(env)
 	root.AddCommand(serverCommand(), agentCommand(), demoCommand(), labCommand())

@@ -30,7 +30,11 @@ func serverCommand() *cobra.Command {
 				return err
 			}
 			s, err := server.New(cmd.Context(), cfg)
-			if err != nil {
+			switch {
+			case cmd.Context().Err() != nil && err != nil: // stopped while it started, as it was told
+				cfg.Log.Info("stopped before it was ready", "at", err)
+				return nil
+			case err != nil:
 				return err
 			}
 			defer s.Close()
@@ -39,7 +43,7 @@ func serverCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&cfg.Dir, "data-dir", server.DefaultDir, "where the head keeps its data")
-	f.StringVar(&cfg.Name, "name", server.DefaultName, "the head's name, given at the first start")
+	f.StringVar(&cfg.Name, "name", "", "the head's name, given at the first start (default "+server.DefaultName+")")
 	f.StringVar(&cfg.API, "api", server.DefaultAPI, "listen here for the API, over TLS")
 	f.StringVar(&cfg.Boot, "boot", server.DefaultBoot, "listen here for machines that boot, over HTTP")
 	f.StringVar(&cfg.TFTP, "tftp", server.DefaultTFTP, `listen here for TFTP; "" for none`)

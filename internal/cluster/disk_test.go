@@ -3,12 +3,17 @@ package cluster_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
 )
 
 // smallDisk mounts a file system of so many MiB.
@@ -25,13 +30,9 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// On a full disk the member ends with an error that says so, while the process goes on.
-func TestFullDisk(t *testing.T) {
-	dir := smallDisk(t, "140m") // two log segments of 64 MB each, and little else
-	m := start(t, dir)
-	if _, err := m.Client().Put(t.Context(), "k", "v"); err != nil {
-		t.Fatal(err)
-	}
+// fill leaves nothing free, and gives the file that took it.
+func fill(t *testing.T, dir string) string {
+	t.Helper()
 	rest, err := os.Create(dir + "/rest")
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +41,50 @@ func TestFullDisk(t *testing.T) {
 	for err == nil {
 		_, err = rest.Write(make([]byte, 64<<10))
 	}
+	return rest.Name()
+}
+
+// A disk that fills up stops writes, not reads; when there is room again, nothing has to be started again.
+func TestWritesWaitForRoom(t *testing.T) {
+	dir := smallDisk(t, "300m")
+	m := start(t, dir)
+	kv := m.Client()
+	if _, err := kv.Put(t.Context(), "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	rest := fill(t, dir)
+	var said *trivet.Error
+	_, err := kv.Put(t.Context(), "k", "w")
+	if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &said) || !strings.Contains(said.Hint, dir) {
+		t.Errorf("on a full disk: %v; want a hint at the folder", err)
+	}
+	write := kv.Txn(t.Context()).Then(clientv3.OpGet("k"), clientv3.OpPut("k", "w"))
+	if _, err := write.Commit(); !errors.Is(err, trivet.ErrUnavailable) || !errors.Is(m.Room(), trivet.ErrUnavailable) {
+		t.Errorf("a transaction on a full disk: %v", err)
+	}
+	read, err := kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
+	if err != nil || string(read.Responses[0].GetResponseRange().Kvs[0].Value) != "v" {
+		t.Errorf("a read on a full disk: %v, %v", read, err)
+	}
+	if err := os.Remove(rest); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(t.Context(), "k", "w"); err != nil || m.Room() != nil {
+		t.Errorf("with room again: %v", err)
+	}
+}
+
+// A member without a reserve ends on a full disk with an error that says so, while the process goes on.
+func TestFullDisk(t *testing.T) {
+	dir := smallDisk(t, "140m") // two log segments of 64 MB each, and little else
+	m, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Name: "head0", Reserve: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Client().Put(t.Context(), "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, dir)
 	value := strings.Repeat("x", 256<<10)
 	writing := t.Context()
 	var failed error
@@ -61,4 +106,32 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("the failed member seems to serve: %v", err)
 	}
 	m.Close() // returns, though parts of etcd never will
+}
+
+// A damaged file is told at the start, instead of a start that never ends.
+func TestDamagedFiles(t *testing.T) {
+	dir := t.TempDir()
+	start(t, dir).Close()
+	for _, file := range []string{"etcd/member/snap/db", "etcd/member/wal/0000000000000000-0000000000000000.wal"} {
+		path := filepath.Join(dir, file)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged := slices.Clone(whole)
+		for i := range damaged[:16<<10] {
+			damaged[i] ^= 0x5a
+		}
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var said *trivet.Error
+		m, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Name: "head0"})
+		if !errors.As(err, &said) || !strings.Contains(said.Hint, "damaged") {
+			t.Errorf("%s: %v, %v; want a hint that it is damaged", file, m, err)
+		}
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -20,7 +20,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		pid, _ := io.ReadAll(io.LimitReader(f, 32))
 		_ = f.Close()
-		return nil, &trivet.Error{Op: "lock data folder", Name: dir, Hint: "stop it, or give this head a folder of its own",
+		return nil, &trivet.Error{Op: "lock data folder", Name: dir, Hint: "stop it, or give this head a folder of its own with --data-dir",
 			Err: fmt.Errorf("%w: process %s uses it", trivet.ErrUnavailable, strings.TrimSpace(string(pid)))}
 	}
 	if err := f.Truncate(0); err == nil {

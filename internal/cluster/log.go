@@ -8,20 +8,21 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapTo sends what etcd logs, from warnings up, to our own log. What etcd cannot survive ends etcd, not the process.
-func zapTo(log *slog.Logger, f *fatal) *zap.Logger {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return zap.New(slogCore{log: log.With("part", "etcd")}, zap.WithFatalHook(f), zap.WithPanicHook(f))
+// zapTo sends what etcd logs, from warnings up, to our own log. What etcd cannot survive ends etcd, not the process. What it
+// says once closing is closed is about an end that we wanted, and of use only to who debugs it.
+func zapTo(log *slog.Logger, f *fatal, closing <-chan struct{}) *zap.Logger {
+	return zap.New(slogCore{log: log.With("part", "etcd"), closing: closing}, zap.WithFatalHook(f), zap.WithPanicHook(f))
 }
 
-type slogCore struct{ log *slog.Logger }
+type slogCore struct {
+	log     *slog.Logger
+	closing <-chan struct{}
+}
 
 func (c slogCore) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
 
 func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
-	return slogCore{c.log.With(attrs(fields)...)}
+	return slogCore{c.log.With(attrs(fields)...), c.closing}
 }
 
 // pointless are warnings about doors that we do not open.
@@ -38,12 +39,20 @@ func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 }
 
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	level := slog.LevelWarn
-	if e.Level > zapcore.WarnLevel {
-		level = slog.LevelError
-	}
-	c.log.Log(context.Background(), level, e.Message, attrs(fields)...)
+	c.log.Log(context.Background(), c.level(e.Level), e.Message, attrs(fields)...)
 	return nil
+}
+
+func (c slogCore) level(l zapcore.Level) slog.Level {
+	select {
+	case <-c.closing:
+		return slog.LevelDebug
+	default:
+	}
+	if l > zapcore.WarnLevel {
+		return slog.LevelError
+	}
+	return slog.LevelWarn
 }
 
 func (c slogCore) Sync() error { return nil }

@@ -42,6 +42,8 @@ type Config struct {
 	Keep time.Duration
 	// QuotaBytes bounds the store on disk; 0 means 8 GiB.
 	QuotaBytes int64
+	// Reserve is how many bytes of the file system must be free for writes to be taken; 0 means DefaultReserve, below 0 none.
+	Reserve int64
 	// Heartbeat and Election are raft's times; 0 means 50 and 500 ms.
 	Heartbeat, Election time.Duration
 }
@@ -51,7 +53,9 @@ type Member struct {
 	etcd    *embed.Etcd
 	client  *clientv3.Client
 	lock    *os.File
+	space   *space
 	socket  string // folder of the sockets
+	left    bool   // while it started
 	fatal   *fatal
 	failed  chan error
 	closing chan struct{}
@@ -74,7 +78,10 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 }
 
 // Open runs the member as Start does, but does not wait for a quorum. Without one, reads of the local copy work.
-func Open(_ context.Context, cfg Config) (*Member, error) {
+func Open(ctx context.Context, cfg Config) (*Member, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, explain(cfg, err)
 	}
@@ -83,7 +90,7 @@ func Open(_ context.Context, cfg Config) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{lock: lock, fatal: newFatal(), failed: make(chan error, 1), closing: make(chan struct{})}
-	if err := m.open(cfg); err != nil {
+	if err := m.open(ctx, cfg); err != nil {
 		m.Close()
 		return nil, explain(cfg, err)
 	}
@@ -91,7 +98,7 @@ func Open(_ context.Context, cfg Config) (*Member, error) {
 	return m, nil
 }
 
-func (m *Member) open(cfg Config) error {
+func (m *Member) open(ctx context.Context, cfg Config) error {
 	var err error
 	if m.socket, err = socketDir(cfg.Dir); err != nil {
 		return err
@@ -100,21 +107,42 @@ func (m *Member) open(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	done := make(chan struct{})
-	go func() { // of its own, since a fatal error ends the goroutine that met it
-		defer close(done)
-		m.etcd, err = nil, errFatal
-		m.etcd, err = embed.StartEtcd(c)
-	}()
-	<-done
-	if why := m.fatal.Err(); why != nil {
-		return why
-	}
-	if err != nil {
+	if m.etcd, err = m.startEtcd(ctx, c); err != nil {
 		return err
 	}
+	m.space = &space{dir: cfg.Dir, reserve: or(cfg.Reserve, DefaultReserve), log: cfg.Logger}
 	m.client = v3client.New(m.etcd.Server)
+	m.client.KV = spaceKV{m.client.KV, m.space}
 	return nil
+}
+
+// startEtcd runs etcd in goroutines of its own: a fatal error ends the one that met it, and others may then wait for that
+// one for ever. Those, and a start that ctx was too short for, are left to the end of the process.
+func (m *Member) startEtcd(ctx context.Context, c *embed.Config) (*embed.Etcd, error) {
+	type result struct {
+		etcd *embed.Etcd
+		err  error
+	}
+	started := make(chan result, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil { // at some damaged files
+				started <- result{nil, fmt.Errorf("%w: panic: %v", errFatal, p)}
+			}
+		}()
+		etcd, err := embed.StartEtcd(c)
+		started <- result{etcd, err}
+	}()
+	select {
+	case r := <-started:
+		m.left = errors.Is(r.err, errFatal)
+		return r.etcd, r.err
+	case <-m.fatal.done:
+		return nil, m.fatal.Err()
+	case <-ctx.Done():
+		m.left = true
+		return nil, context.Cause(ctx)
+	}
 }
 
 func (m *Member) config(cfg Config) (*embed.Config, error) {
@@ -143,7 +171,7 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	c.ElectionMs = uint(or(cfg.Election, 500*time.Millisecond).Milliseconds())
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 5000 // raft keeps these many entries in memory
 	c.MaxRequestBytes = 2 << 20
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger, m.fatal))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger, m.fatal, m.closing))
 	return c, nil
 }
 
@@ -224,7 +252,7 @@ func (m *Member) Close() {
 	m.once.Do(func() {
 		close(m.closing)
 		m.running.Wait()
-		if m.fatal.Err() != nil {
+		if m.fatal.Err() != nil || m.left {
 			return
 		}
 		if m.client != nil {
@@ -280,6 +308,8 @@ func hint(err error) string {
 		return "the disk is full; make room, then start the head again"
 	case strings.Contains(text, "address already in use"):
 		return "another program has this address"
+	case strings.Contains(text, "crc mismatch"), strings.Contains(text, "invalid database"), strings.Contains(text, "gave up: panic"):
+		return "files of the store are damaged; put a backup of the data folder in its place"
 	}
 	return ""
 }

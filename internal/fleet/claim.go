@@ -32,7 +32,7 @@ func (f *Fleet) Claim(ctx context.Context, provision string) error {
 	switch {
 	case errors.Is(err, trivet.ErrConflict): // somebody took the machine meanwhile; the next look chooses afresh
 		return err
-	case errors.Is(err, trivet.ErrInvalid), errors.Is(err, trivet.ErrNotFound):
+	case errors.Is(err, trivet.ErrInvalid), errors.Is(err, trivet.ErrNotFound), errors.Is(err, trivet.ErrTooLarge):
 		return f.refuse(ctx, provision, err)
 	}
 	return err

@@ -119,7 +119,7 @@ func Join(ctx context.Context, urls []string, t Token, ask Ask, say func(string)
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tls}, Timeout: 30 * time.Second}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}, Timeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
 	ask.Token = t.Secret.Reveal()
 	for {

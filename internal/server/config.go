@@ -16,7 +16,7 @@ import (
 type Config struct {
 	// Dir is the head's data: store, keys, blobs, logs.
 	Dir string
-	// Name is the head's, given at the first start and kept from then on.
+	// Name is the head's, given at the first start and kept from then on; empty means that, or DefaultName.
 	Name    string
 	Version string
 	// API is the TLS listener for people, programs and agents; Boot the plain HTTP listener for machines that boot.
@@ -55,7 +55,7 @@ func (c *Config) validate() error {
 	if c.Dir == "" {
 		return &trivet.FieldError{Field: "data-dir", Problem: "is missing"}
 	}
-	return trivet.ValidateName(c.Name)
+	return nil
 }
 
 // addresses are where this head is reached.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,15 +62,18 @@ func (d *doors) listenDHCP(cfg *Config, door *netboot.Door, reg prometheus.Regis
 	var address netip.AddrPort
 	if cfg.DHCPAddress != "" {
 		if address, err = netip.ParseAddrPort(cfg.DHCPAddress); err != nil {
-			return &trivet.FieldError{Field: "--dhcp-listen", Problem: "must be an address and a port, such as 10.0.0.5:67"}
+			return &trivet.FieldError{Field: "--dhcp-listen", Problem: fmt.Sprintf("is %q; it must be an address and a port, such as 10.0.0.5:67", cfg.DHCPAddress)}
 		}
 	}
 	d.dhcp, err = dhcp.Listen(dhcp.Config{
 		Handler: door, Interfaces: cfg.DHCPInterfaces, Address: address, Proxy: len(cfg.DHCPInterfaces) > 0,
 		Logger: cfg.Log.With("part", "dhcp"), Metrics: dhcp.NewMetrics(reg),
 	})
-	if err != nil {
-		return bindError("DHCP", "--dhcp", fmt.Sprint(cfg.DHCPInterfaces, cfg.DHCPAddress), err)
+	switch {
+	case err != nil && len(cfg.DHCPInterfaces) > 0:
+		return bindError("DHCP", "--dhcp", strings.Join(cfg.DHCPInterfaces, ","), err)
+	case err != nil:
+		return bindError("DHCP", "--dhcp-listen", cfg.DHCPAddress, err)
 	}
 	return nil
 }
@@ -117,6 +121,8 @@ func bindError(what, flag, addr string, err error) error {
 		e.Hint = "another program has the port: stop it, or choose another with " + flag
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		e.Hint = "this needs root or CAP_NET_BIND_SERVICE and CAP_NET_RAW; or choose another address with " + flag
+	default:
+		e.Hint = "choose another with " + flag
 	}
 	return e
 }

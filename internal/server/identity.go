@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,45 +19,35 @@ import (
 	"github.com/trivet-project/trivet/internal/heads"
 )
 
-// identity is who this head is. It is written at its first start and never changes.
-type identity struct {
-	Name string `json:"name"`
-	Role string `json:"role"`
-	// URL and Peers are for a head that joined: where its member is reached, and the members that it starts with.
-	URL   string         `json:"url,omitempty"`
-	Peers []cluster.Peer `json:"peers,omitempty"`
-}
-
 func (s *Server) path(name string) string { return filepath.Join(s.cfg.Dir, name) }
 
 // identify finds out who this head is: by its data, by joining, or as the first of a new cluster.
 func (s *Server) identify(ctx context.Context) error {
-	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
-		return fmt.Errorf("data folder: %w", err)
-	}
-	text, err := os.ReadFile(s.path("head.json"))
-	switch {
-	case err == nil:
-		if err := json.Unmarshal(text, &s.self); err != nil {
-			return fmt.Errorf("%s: %w: %w", s.path("head.json"), trivet.ErrInvalid, err)
-		}
+	if s.data.Format != 0 {
 		return s.loadKeys()
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	case len(s.cfg.Join) > 0 && !fileExists(s.path("store")):
-		err = s.join(ctx)
-	default:
-		s.self = identity{Name: s.cfg.Name, Role: trivet.RoleVoter}
-		err = s.loadKeys()
 	}
-	if err != nil {
+	s.data = dataFile{Format: dataFormat, Name: s.cfg.Name, Role: trivet.RoleVoter}
+	step := func(context.Context) error { return s.makeKeys() }
+	if len(s.cfg.Join) > 0 {
+		step = s.join
+	}
+	if err := step(ctx); err != nil {
 		return err
 	}
-	return writeJSON(s.path("head.json"), s.self)
+	return s.keepData()
 }
 
-// loadKeys reads the cluster's keys; for the first head of a new one it makes them.
+// loadKeys reads the cluster's keys. Without them no secret could be opened, and nobody would trust this head.
 func (s *Server) loadKeys() (err error) {
+	dir := s.path("keys")
+	if s.keys, err = auth.Load(dir); errors.Is(err, trivet.ErrNotFound) {
+		err = &trivet.Error{Op: "open keys", Name: dir, Err: err, Hint: "put the folder's backup back"}
+	}
+	return err
+}
+
+// makeKeys makes those of a new cluster. A start that was cut off may have made them.
+func (s *Server) makeKeys() (err error) {
 	if s.keys, err = auth.Load(s.path("keys")); errors.Is(err, trivet.ErrNotFound) {
 		var id [8]byte
 		rand.Read(id[:])
@@ -91,7 +80,7 @@ func (s *Server) join(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("join %s: %w", s.cfg.Join, err)
 	}
-	s.self = identity{Name: place.Name, Role: place.Role, URL: ask.Peer, Peers: place.Peers}
+	s.data.Name, s.data.Role, s.data.URL, s.data.Peers = place.Name, place.Role, ask.Peer, place.Peers
 	if s.keys, err = auth.Install(s.path("keys"), place.Keys); err != nil {
 		return err
 	}
@@ -134,17 +123,9 @@ func (s *Server) certify() error {
 	if err != nil {
 		return err
 	}
-	cert, err := s.keys.CA.SignPeer(auth.Peer{Name: s.self.Name, Role: auth.PeerHead}, csr, time.Now())
+	cert, err := s.keys.CA.SignPeer(auth.Peer{Name: s.data.Name, Role: auth.PeerHead}, csr, time.Now())
 	if err != nil {
 		return err
 	}
 	return renameio.WriteFile(s.peerFiles().Cert, cert, 0o600)
-}
-
-func writeJSON(path string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return renameio.WriteFile(path, append(text, '\n'), 0o600)
 }

@@ -15,36 +15,67 @@ import (
 // admin is the account that the first start makes.
 const admin = "admin"
 
-// introduce writes how this head is reached and, where the cluster has no administrator yet, makes one. A head without a
-// leader says so later: boots are served meanwhile.
+// introduce writes how this head is reached and, where the cluster has no administrator yet, makes one. A head that cannot
+// write now, for want of a leader or of room on its disk, serves reads and boots, and does this later. Its first start must
+// succeed at once, as there is nothing to serve yet.
 func (s *Server) introduce(ctx context.Context) error {
-	if !s.member.HasLeader() {
-		s.cfg.Log.Warn("no leader: this head serves boots, and writes when there is one")
+	err := s.ready(ctx)
+	if err == nil {
+		err = s.introduceNow(ctx)
+	}
+	if errors.Is(err, trivet.ErrUnavailable) && !s.data.isNew() {
+		s.cfg.Log.Warn("this head cannot write yet; it serves reads and boots", "error", err)
 		return nil
 	}
+	s.introduced = err == nil
+	return err
+}
+
+func (s *Server) introduceNow(ctx context.Context) error {
 	if err := s.member.SetURL(ctx, s.APIURLs()[0]); err != nil {
 		return err
 	}
 	if err := s.introduceHead(ctx); err != nil {
 		return fmt.Errorf("introduce head: %w", err)
 	}
-	if fileExists(AdminFile(s.cfg.Dir)) {
-		return s.updateAdminFile()
+	admin := s.updateAdminFile
+	switch joined := len(s.data.Peers) > 0; {
+	case fileExists(AdminFile(s.cfg.Dir)):
+	case joined: // the cluster has administrators
+		admin = func() error { return nil }
+	default:
+		admin = func() error { return s.makeAdmin(ctx) }
 	}
-	if len(s.self.Peers) > 0 {
-		return nil // the cluster has administrators
+	if err := admin(); errors.Is(err, trivet.ErrInvalid) {
+		return &trivet.Error{Op: "read the administrator's file", Err: err, Hint: "remove it, and a new administrator's token is made"}
+	} else if err != nil {
+		return fmt.Errorf("administrator's file: %w", err)
 	}
-	if err := s.makeAdmin(ctx); err != nil {
-		return fmt.Errorf("make the first administrator: %w", err)
+	s.data.Started = true
+	return s.keepData()
+}
+
+// introduceLater tries until it succeeds or ctx ends.
+func (s *Server) introduceLater(ctx context.Context) {
+	again := time.NewTicker(5 * time.Second)
+	defer again.Stop()
+	for !s.introduced {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		if err := s.introduce(ctx); err != nil {
+			s.cfg.Log.Error("this head is not introduced", "error", err)
+		}
 	}
-	return nil
 }
 
 func (s *Server) introduceHead(ctx context.Context) error {
 	_, err := s.store.Update(ctx, func(tx *store.Tx) error {
-		h, err := s.fleet.Heads.In(tx).Get(s.self.Name)
+		h, err := s.fleet.Heads.In(tx).Get(s.data.Name)
 		if errors.Is(err, trivet.ErrNotFound) {
-			h, err = &trivet.Head{Meta: trivet.Meta{Name: s.self.Name}, Spec: trivet.HeadSpec{Role: "voter"}}, nil
+			h, err = &trivet.Head{Meta: trivet.Meta{Name: s.data.Name}, Spec: trivet.HeadSpec{Role: "voter"}}, nil
 		}
 		if err != nil {
 			return err

@@ -33,11 +33,11 @@ import (
 // Server is one head. New makes it, Run serves until its context ends, Close gives everything up.
 type Server struct {
 	cfg     Config
-	self    identity
 	front   *front
 	apiHTTP *http.Server
 	apiDone chan error
 	metrics *prometheus.Registry
+	data    dataFile
 	member  *cluster.Member
 	store   *store.Store
 	fleet   *fleet.Fleet
@@ -48,6 +48,8 @@ type Server struct {
 	doors   doors
 	api     *api.Handler
 	netboot *netboot.Door
+	// introduced: New has written how this head is reached; else Run does.
+	introduced bool
 }
 
 // New opens the data, starts the member and binds every port, so that what can go wrong at a start goes wrong here.
@@ -58,7 +60,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry()}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, step := range []func(context.Context) error{
-		s.bind, s.identify, s.openFront, s.openStore, s.openFiles, s.assemble, s.introduce,
+		s.openData, s.bind, s.identify, s.openFront, s.openStore, s.openFiles, s.assemble, s.introduce,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -87,9 +89,13 @@ func (s *Server) openFront(context.Context) error {
 const leaderPatience = 10 * time.Second
 
 func (s *Server) openStore(ctx context.Context) (err error) {
+	if dir := s.path("store/etcd"); !s.data.isNew() && !fileExists(dir) { // an empty one would be another cluster's
+		return &trivet.Error{Op: "open store", Name: dir, Err: fmt.Errorf("%w: it was there before", trivet.ErrNotFound),
+			Hint: "put the folder's backup back"}
+	}
 	s.member, err = cluster.Open(ctx, cluster.Config{
-		Dir: s.path("store"), Name: s.self.Name, Token: s.keys.CA.Cluster(), Logger: s.cfg.Log,
-		URL: s.self.URL, Join: s.self.Peers, TLS: s.peerFiles(),
+		Dir: s.path("store"), Name: s.data.Name, Token: s.keys.CA.Cluster(), Logger: s.cfg.Log,
+		URL: s.data.URL, Join: s.data.Peers, TLS: s.peerFiles(),
 	})
 	if err != nil {
 		return err
@@ -101,12 +107,13 @@ func (s *Server) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	s.store = store.New(s.member.Client(), store.Options{Logger: s.cfg.Log, Metrics: s.metrics})
-	s.fleet = fleet.New(fleet.NewTables(s.store), s.self.Name, s.cfg.Log)
+	s.fleet = fleet.New(fleet.NewTables(s.store), s.data.Name, s.cfg.Log)
 	return s.store.Start(ctx)
 }
 
 func (s *Server) openFiles(context.Context) (err error) {
-	if s.blobs, err = blob.Open(s.path("blobs"), blob.Options{}); err != nil {
+	// Images stop before they take the room that the store needs.
+	if s.blobs, err = blob.Open(s.path("blobs"), blob.Options{Reserve: 2 * cluster.DefaultReserve}); err != nil {
 		return err
 	}
 	s.logs, err = runlog.Open(s.path("logs"))
@@ -117,7 +124,7 @@ func (s *Server) openFiles(context.Context) (err error) {
 func (s *Server) assemble(context.Context) (err error) {
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Keys: s.keys, Blobs: s.blobs, Logs: s.logs, Log: s.cfg.Log, Metrics: s.metrics,
-		Version: wire.Version{Version: s.cfg.Version, Cluster: s.keys.CA.Cluster(), Head: s.self.Name},
+		Version: wire.Version{Version: s.cfg.Version, Cluster: s.keys.CA.Cluster(), Head: s.data.Name},
 		Ready:   s.ready, CheckTemplate: checkTemplate,
 	})
 	if err != nil {
@@ -126,7 +133,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.front.set(&s.front.api, s.api)
 	s.front.set(&s.front.heads, heads.New(heads.Config{Fleet: s.fleet, Keys: s.keys, Members: s.member, Log: s.cfg.Log}))
 	s.netboot, err = netboot.New(netboot.Config{
-		Tables: s.fleet.Tables, Head: s.self.Name, Keys: s.keys, CA: s.keys.CA.Pin(), Blobs: s.blobs.Handler(),
+		Tables: s.fleet.Tables, Head: s.data.Name, Keys: s.keys, CA: s.keys.CA.Pin(), Blobs: s.blobs.Handler(),
 		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, Seen: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
@@ -143,7 +150,7 @@ func (s *Server) ready(context.Context) error {
 	if !s.member.HasLeader() {
 		return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)
 	}
-	return nil
+	return s.member.Room()
 }
 
 // Run serves until ctx ends or a part fails, and then lets requests end in order.
@@ -163,6 +170,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })
 	g.Go(func() error { controller.Run(ctx, s.controllers()); return nil })
+	g.Go(func() error { s.introduceLater(ctx); return nil })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():
@@ -179,7 +187,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.front.drain(drain)
 		return shutdown(drain, bootServer)
 	})
-	s.cfg.Log.Info("ready", "head", s.self.Name, "cluster", s.keys.CA.Cluster(), "api", s.APIURLs(), "boot", s.BootURLs())
+	s.cfg.Log.Info("ready", "head", s.data.Name, "cluster", s.keys.CA.Cluster(), "api", s.APIURLs(), "boot", s.BootURLs())
 	return g.Wait()
 }
 

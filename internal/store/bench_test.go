@@ -14,7 +14,7 @@ import (
 func BenchmarkUpdate(b *testing.B) {
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
-			h := open(b, member(b, b.TempDir()), store.Options{})
+			h := open(b, member(b, b.TempDir()).Client(), store.Options{})
 			for i := range callers {
 				h.must(b, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine(fmt.Sprint("m", i), "r1")) })
 			}
@@ -45,7 +45,7 @@ func (h *head) count(tx *store.Tx, name string) error {
 }
 
 func filled(b *testing.B, n int) *head {
-	h := open(b, member(b, b.TempDir()), store.Options{})
+	h := open(b, member(b, b.TempDir()).Client(), store.Options{})
 	const each = 100
 	for i := 0; i < n; i += each {
 		h.must(b, func(tx *store.Tx) error {

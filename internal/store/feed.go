@@ -62,6 +62,7 @@ func (s *Store) read(key string, value []byte, rev int64) *entry {
 // feed follows the store until ctx ends.
 func (s *Store) feed(ctx context.Context) {
 	for ctx.Err() == nil {
+		begin := s.snapshot().rev
 		err := s.follow(ctx)
 		if ctx.Err() != nil {
 			return
@@ -70,7 +71,7 @@ func (s *Store) feed(ctx context.Context) {
 		if errors.Is(err, trivet.ErrCompacted) || errors.Is(err, errGap) {
 			err = s.reload(ctx)
 		}
-		if err != nil {
+		if err != nil && s.snapshot().rev == begin {
 			pause(ctx, 100*time.Millisecond)
 		}
 	}

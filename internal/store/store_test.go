@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/store"
@@ -27,22 +29,27 @@ func member(t testing.TB, dir string) *cluster.Member {
 	return m
 }
 
-func open(t testing.TB, m *cluster.Member, opts store.Options) *head {
+func open(t testing.TB, client *clientv3.Client, opts store.Options) *head {
 	t.Helper()
-	s := store.New(m.Client(), opts)
-	h := &head{Store: s, machines: store.NewTable(s, store.Index[trivet.Machine]{
-		Name: "mac", Keys: func(m *trivet.Machine) (macs []string) {
+	h := newHead(client, opts)
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+func newHead(client *clientv3.Client, opts store.Options) *head {
+	s := store.New(client, opts)
+	return &head{Store: s, machines: store.NewTable(s,
+		store.Index[trivet.Machine]{Name: "rack", Keys: func(m *trivet.Machine) []string { return []string{m.Spec.Rack} }},
+		store.Index[trivet.Machine]{Name: "mac", Keys: func(m *trivet.Machine) (macs []string) {
 			for _, n := range m.Spec.NICs {
 				macs = append(macs, n.MAC)
 			}
 			return macs
-		},
-	})}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return h
+		}},
+	)}
 }
 
 func machine(name, rack string) *trivet.Machine {
@@ -59,7 +66,7 @@ func (h *head) must(t testing.TB, do func(tx *store.Tx) error) int64 {
 }
 
 func TestWritesAreReadAtOnce(t *testing.T) {
-	h := open(t, member(t, t.TempDir()), store.Options{})
+	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
 	rev := h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "r1")) })
 	m, err := h.machines.Get("m1")
 	if err != nil || m.Revision != rev || m.Generation != 1 || m.UID == "" || m.Kind != "Machine" {
@@ -90,7 +97,7 @@ func TestWritesAreReadAtOnce(t *testing.T) {
 }
 
 func TestErrorsAreToldApart(t *testing.T) {
-	h := open(t, member(t, t.TempDir()), store.Options{})
+	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
 	mine := errors.New("mine")
 	for name, c := range map[string]struct {
@@ -120,7 +127,7 @@ func TestErrorsAreToldApart(t *testing.T) {
 }
 
 func TestConcurrentWritersLoseNothing(t *testing.T) {
-	h := open(t, member(t, t.TempDir()), store.Options{})
+	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
 	const writers, each = 8, 25
 	var wg sync.WaitGroup
@@ -150,13 +157,13 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 func TestRestartKeepsRecordsAndIndexes(t *testing.T) {
 	dir := t.TempDir()
 	m := member(t, dir)
-	h := open(t, m, store.Options{})
+	h := open(t, m.Client(), store.Options{})
 	one := machine("m1", "")
 	one.Spec.NICs = []trivet.NIC{{MAC: "52:54:00:00:00:01"}}
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(one) })
 	h.Close()
 	m.Close()
-	h = open(t, member(t, dir), store.Options{})
+	h = open(t, member(t, dir).Client(), store.Options{})
 	if found := h.machines.By("mac", "52:54:00:00:00:01"); len(found) != 1 {
 		t.Errorf("after a restart the index finds %v", found)
 	}

@@ -97,8 +97,12 @@ func all[T any](s *snapshot, info *kindInfo) iter.Seq[*T] {
 	return entries[T](s.under(recordKey(info.part, ""), ""))
 }
 
-func by[T any](s *snapshot, info *kindInfo, index, key string) iter.Seq[*T] {
-	return entries[T](s.under(indexPrefix(info.part, index, key), ""))
+// by panics for an index that the table does not have: an empty answer would hide the mistake.
+func by[T any](s *snapshot, info *kindInfo, name, key string) iter.Seq[*T] {
+	if !slices.ContainsFunc(info.indexes, func(ix index) bool { return ix.name == name }) {
+		panic("store: a table of " + string(info.kind) + " has no index " + name)
+	}
+	return entries[T](s.under(indexPrefix(info.part, name, key), ""))
 }
 
 // entries gives the records that can be read.

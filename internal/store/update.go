@@ -147,8 +147,10 @@ func (s *Store) failed(ctx context.Context, err error, id string, guard int64) (
 // refusal says whether etcd refused a transaction before it could have had any effect, and what to do about it.
 func refusal(err error) (bool, error) {
 	switch {
+	case errors.Is(err, trivet.ErrUnavailable): // the member's own: nothing was sent
+		return true, err
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return true, &trivet.Error{Op: "update", Err: unavailable(err), Hint: "the store is over its quota; delete records or raise the quota"}
+		return true, &trivet.Error{Op: "update", Err: unavailable(err), Hint: "the store is over its quota; reads and netboot go on"}
 	case errors.Is(err, rpctypes.ErrTooManyRequests):
 		return true, &trivet.Error{Op: "update", Err: unavailable(err), Hint: "the store is overloaded; try again"}
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps):

@@ -2,7 +2,9 @@ package workflow
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"text/template"
 	"text/template/parse"
@@ -18,7 +20,7 @@ func Check(t *trivet.Template) error {
 		declared[p.Name] = true
 	}
 	_, err := eachText(t, func(field, text string) (string, error) {
-		parsed, err := parseText(field, text)
+		parsed, err := parseText(field, text, nil)
 		if err == nil {
 			err = names(field, parsed.Root, declared)
 		}
@@ -31,14 +33,14 @@ func Check(t *trivet.Template) error {
 const MaxSource = 64 << 10
 
 // parseText reads one text and refuses what could loop: ranges over numbers, ranges in ranges in ranges, and templates
-// that call templates.
-func parseText(field, text string) (*template.Template, error) {
+// that call templates. What its functions make is taken from left.
+func parseText(field, text string, left *budget) (*template.Template, error) {
 	if len(text) > MaxSource {
 		return nil, &trivet.FieldError{Field: field, Problem: fmt.Sprintf("has %d bytes; at most %d", len(text), MaxSource)}
 	}
-	t, err := template.New(field).Option("missingkey=error").Funcs(functions).Parse(text)
+	t, err := template.New(field).Option("missingkey=error").Funcs(functions(left)).Parse(text)
 	if err != nil {
-		return nil, &trivet.FieldError{Field: field, Problem: plain(err)}
+		return nil, &trivet.FieldError{Field: field, Problem: plain(field, err)}
 	}
 	if t.Tree == nil { // an empty text
 		return template.Must(template.New(field).Parse(" ")), nil
@@ -49,6 +51,10 @@ func parseText(field, text string) (*template.Template, error) {
 	var problem string
 	walk(t.Root, 0, func(n parse.Node, depth int) {
 		switch n := n.(type) {
+		case *parse.IdentifierNode:
+			if !callable[n.Ident] {
+				problem = fmt.Sprintf("calls %s, which is not there; there are %s", n.Ident, strings.Join(slices.Sorted(maps.Keys(callable)), ", "))
+			}
 		case *parse.TemplateNode:
 			problem = "calls a template; only plain texts are taken"
 		case *parse.RangeNode:
@@ -98,6 +104,8 @@ func walk(n parse.Node, depth int, visit func(parse.Node, int)) {
 		for _, cmd := range n.Cmds {
 			walk(cmd, depth, visit)
 		}
+	case *parse.ChainNode:
+		walk(n.Node, depth, visit)
 	case *parse.CommandNode:
 		for _, arg := range n.Args {
 			walk(arg, depth, visit)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/template"
 
 	"github.com/trivet-project/trivet"
 )
@@ -40,18 +39,6 @@ const MaxText = 128 << 10
 
 var errTooLong = fmt.Errorf("%w: the text grows beyond %d bytes", trivet.ErrTooLarge, MaxText)
 
-var functions = template.FuncMap{
-	"lower": strings.ToLower,
-	"upper": strings.ToUpper,
-	"join":  func(sep string, list []string) string { return strings.Join(list, sep) },
-	"default": func(def, s string) string {
-		if s == "" {
-			return def
-		}
-		return s
-	},
-}
-
 // Render makes a template's actions for one machine. The template is not changed.
 func Render(t *trivet.Template, data Data) ([]trivet.Action, error) {
 	params, err := parameters(t, data.Params)
@@ -59,7 +46,8 @@ func Render(t *trivet.Template, data Data) ([]trivet.Action, error) {
 		return nil, err
 	}
 	data.Params = params
-	return eachText(t, func(field, text string) (string, error) { return renderText(field, text, data) })
+	left := &budget{left: MaxWork}
+	return eachText(t, func(field, text string) (string, error) { return renderText(field, text, data, left) })
 }
 
 // parameters are what the provision gives, filled up by the defaults.
@@ -133,35 +121,47 @@ func mapTexts(field string, v any, depth int, replace func(field, text string) (
 	}
 }
 
-func renderText(field, text string, data Data) (string, error) {
+func renderText(field, text string, data Data, left *budget) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil
 	}
-	parsed, err := parseText(field, text)
+	parsed, err := parseText(field, text, left)
 	if err != nil {
 		return "", err
 	}
-	var out bounded
+	out := bounded{budget: left}
 	if err := parsed.Execute(&out, data); err != nil {
-		return "", &trivet.FieldError{Field: field, Problem: plain(err)}
+		return "", &trivet.FieldError{Field: field, Problem: plain(field, err)}
 	}
 	return out.String(), nil
 }
 
 // bounded refuses to grow beyond MaxText, which ends a template that only writes.
-type bounded struct{ bytes.Buffer }
+type bounded struct {
+	bytes.Buffer
+	*budget
+}
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > MaxText {
 		return 0, errTooLong
 	}
+	if err := b.spend(len(p)); err != nil {
+		return 0, err
+	}
 	return b.Buffer.Write(p)
 }
 
-// plain takes the package's own prefix off a template's error.
-func plain(err error) string {
-	if errors.Is(err, errTooLong) {
-		return errTooLong.Error()
+// plain is a template's error as a person reads it behind the field's name.
+func plain(field string, err error) string {
+	for _, own := range []error{errTooLong, errTooMuch} {
+		if errors.Is(err, own) {
+			return own.Error()
+		}
 	}
-	return strings.TrimPrefix(err.Error(), "template: ")
+	text, ours := strings.CutPrefix(err.Error(), "template: "+field+":")
+	if !ours {
+		return text
+	}
+	return "is wrong at line " + strings.Replace(text, fmt.Sprintf("executing %q ", field), "", 1)
 }

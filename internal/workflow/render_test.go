@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,13 +27,17 @@ var data = workflow.Data{
 
 func TestRender(t *testing.T) {
 	for text, want := range map[string]string{
-		"plain":                                 "plain",
-		"{{.Machine.Name}}-{{.Params.image}}":   "m1-debian",
-		"{{.Params.fs}}":                        "ext4",
-		`{{join "," .Machine.MACs}}`:            "aa,bb",
-		"{{range .Machine.MACs}}<{{.}}>{{end}}": "<aa><bb>",
-		"{{.Machine.Labels.rack | upper}}":      "R1",
-		`{{default "x" .Network.Domain}}`:       "x",
+		"plain":                                  "plain",
+		"{{.Machine.Name}}-{{.Params.image}}":    "m1-debian",
+		"{{.Params.fs}}":                         "ext4",
+		`{{join "," .Machine.MACs}}`:             "aa,bb",
+		"{{range .Machine.MACs}}<{{.}}>{{end}}":  "<aa><bb>",
+		"{{.Machine.Labels.rack | upper}}":       "R1",
+		`{{default "x" .Network.Domain}}`:        "x",
+		`{{printf "%s=%q" .Machine.Name "x"}}`:   `m1="x"`,
+		`{{print .Machine.Name "-" .Params.fs}}`: "m1-ext4",
+		`{{if eq .Params.fs "xfs" "ext4"}}y{{end}}{{if ne .Params.fs "ext4"}}n{{end}}`: "y",
+		`{{if eq (len .Machine.MACs) 2}}{{index .Machine.MACs 1}}{{end}}`:              "bb",
 	} {
 		tpl := recipe(text)
 		if err := workflow.Check(tpl); err != nil {
@@ -64,6 +69,8 @@ func TestCheckRefuses(t *testing.T) {
 		"{{template \"x\"}}":                "calls a template",
 		"{{":                                "unclosed action",
 		"{{nofunc 1}}":                      "nofunc",
+		`{{html "x"}}`:                      "calls html, which is not there; there are and, default,",
+		`{{(println "x").y}}`:               "calls println, which is not there",
 		strings.Repeat("{{range .Machine.MACs}}", 3) + strings.Repeat("{{end}}", 3): "range in a range in a range",
 		strings.Repeat("x", workflow.MaxSource) + "{{.Machine.Name}}":               "at most",
 	} {
@@ -91,8 +98,38 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
+// A text that would take terabytes, or years, is refused before it has taken much.
+func TestRenderIsBounded(t *testing.T) {
+	grow := strings.Repeat("{{$x = print $x $x}}", 60)
+	loop := strings.Repeat(`{{$y = eq $x "y"}}`, 3000)
+	many := recipe("{{.Params.image}}")
+	for range 100 {
+		many.Spec.Actions[0].With["list"] = append(many.Spec.Actions[0].With["list"].([]any), "{{.Params.image}}")
+	}
+	wide := data
+	wide.Params = map[string]string{"image": strings.Repeat("x", workflow.MaxText)}
+	wide.Machine.MACs = slices.Repeat([]string{"aa"}, 64)
+	for name, tpl := range map[string]*trivet.Template{
+		"a text that doubles":  recipe(`{{$x := "aaaa"}}` + grow),
+		"in loops":             recipe(`{{$x := .Params.image}}{{$y := false}}{{range .Machine.MACs}}{{range $.Machine.MACs}}` + loop + `{{end}}{{end}}`),
+		"many texts":           many,
+		"joined by long texts": recipe(`{{$x := .Params.image}}{{$y := ""}}{{range .Machine.MACs}}{{$y = join $x $.Machine.MACs}}{{end}}`),
+	} {
+		if err := workflow.Check(tpl); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := workflow.Render(tpl, wide); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "bytes of work") {
+			t.Errorf("%s: %.200v; want too much work", name, err)
+		}
+	}
+	if _, err := workflow.Render(recipe(`{{printf "%999999s" "x"}}`), data); err == nil || !strings.Contains(err.Error(), "write %s, %q or %%") {
+		t.Errorf("a wide number: %v", err)
+	}
+}
+
 func FuzzCheckedTextsRender(f *testing.F) {
-	for _, seed := range []string{"{{.Machine.Name}}", "{{range .Machine.MACs}}{{.}}{{end}}", "{{with .Params}}{{.image}}{{end}}", "{{"} {
+	for _, seed := range []string{"{{.Machine.Name}}", "{{range .Machine.MACs}}{{.}}{{end}}", "{{with .Params}}{{.image}}{{end}}", "{{",
+		`{{$x := printf "%s%q%%" .Params.fs "y"}}{{if eq $x "y" .Params.image}}{{(index .Machine.MACs 0)}}{{end}}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(_ *testing.T, text string) {

@@ -1,0 +1,294 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/rpc"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// history is what a test's operations and consumers saw, while heads were killed and lines lost what they carried.
+type history struct {
+	t     *testing.T
+	seed  uint64
+	cfgs  []HeadConfig
+	began time.Time
+	stop  chan struct{} // closed when the workers shall end
+
+	mu      sync.Mutex
+	heads   []*process // guarded by mu, like all that follow; nil: killed
+	starts  uint64
+	ops     []porcupine.Operation
+	acked   int           // of ops
+	more    chan struct{} // closed at the next operation
+	broken  []error       // what no head may ever say
+	streams [][]Change    // by consumer
+}
+
+const (
+	keys    = 4
+	forEver = 1 << 62
+)
+
+// worker does operations on any heads until it is told to stop.
+func (h *history) worker(id int) {
+	dice := rand.New(rand.NewPCG(h.seed, uint64(id)))
+	for n := 0; ; n++ {
+		select {
+		case <-h.stop:
+			return
+		case <-h.t.Context().Done():
+			return
+		default:
+		}
+		op := Op{Do: "write", Key: fmt.Sprint("k", dice.IntN(keys)), ID: fmt.Sprint("w", id, ".", n)}
+		switch d := dice.IntN(20); {
+		case d < 4:
+			op.Do = "read"
+		case d < 6:
+			op.Do = "delete"
+		}
+		h.do(id, op, dice.IntN(len(h.cfgs)))
+	}
+}
+
+// do does an operation on a head, or on the next one that lives, and writes down what came of it.
+func (h *history) do(client int, op Op, at int) {
+	head := h.alive(at)
+	var out Seen
+	call := time.Since(h.began).Nanoseconds()
+	err := head.door.Call("Door.Do", op, &out)
+	done := porcupine.Operation{ClientId: client, Input: op, Call: call, Output: out, Return: time.Since(h.began).Nanoseconds()}
+	var said rpc.ServerError
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case errors.Is(err, rpc.ErrShutdown): // it was not sent
+	case errors.As(err, &said):
+		h.broken = append(h.broken, err)
+	case err != nil || out.Unknown:
+		done.Output, done.Return = Seen{Unknown: true}, forEver
+		if op.Do != "read" {
+			h.ops = append(h.ops, done)
+		}
+	case out.Failed == "":
+		h.acked++
+		h.ops = append(h.ops, done)
+	}
+	close(h.more)
+	h.more = make(chan struct{})
+}
+
+// alive gives the head at a place, or the next one that lives.
+func (h *history) alive(at int) *process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.heads {
+		if p := h.heads[(at+i)%len(h.heads)]; p != nil {
+			return p
+		}
+	}
+	panic("all heads were killed")
+}
+
+// acks waits until so many more operations are acknowledged.
+func (h *history) acks(n int) {
+	h.t.Helper()
+	deadline := time.After(time.Minute)
+	for want := -1; ; {
+		h.mu.Lock()
+		if want < 0 {
+			want = h.acked + n
+		}
+		acked, more := h.acked, h.more
+		h.mu.Unlock()
+		if acked >= want {
+			return
+		}
+		select {
+		case <-more:
+		case <-deadline:
+			h.t.Fatalf("%d of %d operations in a minute", n-(want-acked), n)
+		}
+	}
+}
+
+// start runs a head, kill ends it.
+func (h *history) start(at int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.starts++
+	c := h.cfgs[at]
+	c.Seed = h.seed + h.starts
+	h.heads[at] = run(h.t, c)
+}
+
+func (h *history) kill(at int) {
+	h.mu.Lock()
+	p := h.heads[at]
+	h.heads[at] = nil
+	h.mu.Unlock()
+	if p != nil {
+		p.kill(h.t)
+	}
+}
+
+// consume follows all changes after a revision until it has everything up to the one that end gives, on whichever heads live.
+func (h *history) consume(id int, from int64, end <-chan int64) {
+	dice := rand.New(rand.NewPCG(h.seed, 100+uint64(id)))
+	at, last := 0, int64(forEver)
+	for from < last && h.t.Context().Err() == nil {
+		if dice.IntN(20) == 0 {
+			at = dice.IntN(len(h.cfgs))
+		}
+		var out Changes
+		err := h.alive(at).door.Call("Door.Next", From{fmt.Sprint("c", id), from}, &out)
+		var said rpc.ServerError
+		h.mu.Lock()
+		switch {
+		case errors.As(err, &said):
+			h.broken = append(h.broken, err)
+		case err == nil:
+			from = out.Revision
+			h.streams[id] = append(h.streams[id], out.Events...)
+		}
+		h.mu.Unlock()
+		select {
+		case last = <-end:
+			end = nil
+		default:
+		}
+		if errors.As(err, &said) {
+			return
+		}
+	}
+}
+
+// record makes a history: it starts heads and workers, lets faults happen, and ends when all consumers have seen everything:
+// one that comes when all is over, too.
+func record(t *testing.T, seed uint64, cfgs []HeadConfig, faults func(*history)) *history {
+	t.Helper()
+	const workers, consumers = 6, 2
+	h := &history{
+		t: t, seed: seed, cfgs: cfgs, began: time.Now(), stop: make(chan struct{}), more: make(chan struct{}),
+		heads: make([]*process, len(cfgs)), streams: make([][]Change, consumers+1),
+	}
+	for at := range cfgs {
+		h.start(at)
+		t.Cleanup(func() { h.kill(at) })
+	}
+	from := h.revision(0)
+	end := make(chan int64, consumers+1)
+	var working, consuming sync.WaitGroup
+	t.Cleanup(func() { working.Wait(); consuming.Wait() })
+	for id := range consumers {
+		consuming.Go(func() { h.consume(id, from, end) })
+	}
+	for id := range workers {
+		working.Go(func() { h.worker(id) })
+	}
+	faults(h)
+	close(h.stop)
+	working.Wait()
+	for k := range keys {
+		h.do(workers, Op{Do: "read", Key: fmt.Sprint("k", k)}, 0)
+	}
+	last := h.revision(0)
+	for range consumers + 1 {
+		end <- last
+	}
+	h.consume(consumers, from, end)
+	consuming.Wait()
+	return h
+}
+
+// revision asks a head for its own, once it has all that was written.
+func (h *history) revision(at int) (rev int64) {
+	h.t.Helper()
+	for try := 0; ; try++ {
+		err := h.alive(at).door.Call("Door.Revision", struct{}{}, &rev)
+		if err == nil {
+			return rev
+		}
+		if try == 20 || errors.Is(err, rpc.ErrShutdown) || errors.Is(err, io.ErrUnexpectedEOF) {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// verdict says what is wrong with the history.
+func (h *history) verdict() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wrong := slices.Clone(h.broken[:min(len(h.broken), 5)])
+	if r := porcupine.CheckOperationsTimeout(register, h.ops, 30*time.Second); r != porcupine.Ok {
+		wrong = append(wrong, fmt.Errorf("%d operations are not linearizable: %s", len(h.ops), r))
+	}
+	for id, stream := range h.streams {
+		if err := h.complete(stream); err != nil {
+			wrong = append(wrong, fmt.Errorf("consumer %d: %w", id, err))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// register is what a key's operations must look like.
+var register = porcupine.Model{
+	Partition: func(ops []porcupine.Operation) (parts [][]porcupine.Operation) {
+		byKey := map[string][]porcupine.Operation{}
+		for _, op := range ops {
+			key := op.Input.(Op).Key
+			byKey[key] = append(byKey[key], op)
+		}
+		for _, part := range byKey {
+			parts = append(parts, part)
+		}
+		return parts
+	},
+	Init: func() any { return Value{} },
+	Step: func(state, input, output any) (bool, any) {
+		was, op, out := state.(Value), input.(Op), output.(Seen)
+		return out.Unknown || out.Value == was, after(was, op)
+	},
+}
+
+// after is what stands under a key after an operation.
+func after(was Value, op Op) Value {
+	switch op.Do {
+	case "write":
+		return Value{was.Count + 1, op.ID}
+	case "delete":
+		return Value{}
+	}
+	return was
+}
+
+// complete checks that a consumer saw each change once, in order, and among them all that were acknowledged.
+func (h *history) complete(stream []Change) error {
+	now, changed := map[string]Value{}, map[int64]bool{}
+	last := Change{}
+	for _, c := range stream {
+		was := now[c.Key]
+		if c.Revision < last.Revision || c.Revision == last.Revision && c.Key <= last.Key {
+			return fmt.Errorf("%v came after %v", c, last)
+		}
+		if c.Value == was || c.Value != (Value{}) && c.Count != was.Count+1 {
+			return fmt.Errorf("%v follows %v", c, was)
+		}
+		now[c.Key], last, changed[c.Revision] = c.Value, c, true
+	}
+	for _, op := range h.ops {
+		in, out := op.Input.(Op), op.Output.(Seen)
+		if !out.Unknown && after(out.Value, in) != out.Value && !changed[out.Revision] {
+			return fmt.Errorf("%v was acknowledged at %d, and is not among %d changes", in, out.Revision, len(stream))
+		}
+	}
+	return nil
+}

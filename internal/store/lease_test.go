@@ -1,0 +1,185 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// twoHeads are two stores over one member.
+func twoHeads(t *testing.T) (*cluster.Member, []*head) {
+	m := member(t, t.TempDir())
+	return m, []*head{open(t, m.Client(), store.Options{Head: "head0"}), open(t, m.Client(), store.Options{Head: "head1"})}
+}
+
+// Each of many gets its turn, one at a time, as soon as the one before lets go: no lease expires in this test's time.
+func TestLeaseHasOneHolder(t *testing.T) {
+	_, heads := twoHeads(t)
+	const each = 4
+	var mu sync.Mutex // guards what follows
+	var holders int
+	var fences []int64
+	var wg sync.WaitGroup
+	for _, h := range heads {
+		for range each {
+			wg.Go(func() {
+				err := h.Hold(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
+					mu.Lock()
+					holders++
+					fences = append(fences, l.Fence())
+					mu.Unlock()
+					h.must(t, func(tx *store.Tx) error { // others want the lease meanwhile
+						if err := h.machines.In(tx).Put(machine("m1", "")); err != nil {
+							return err
+						}
+						return l.Check(tx)
+					})
+					mu.Lock()
+					defer mu.Unlock()
+					if holders--; holders != 0 {
+						t.Errorf("%d more hold the lease", holders)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if len(fences) != each*len(heads) {
+		t.Errorf("%d held the lease, want %d", len(fences), each*len(heads))
+	}
+	for i := 1; i < len(fences); i++ {
+		if fences[i] <= fences[i-1] {
+			t.Errorf("the fence fell: %v", fences)
+		}
+	}
+}
+
+// A holder that beats keeps its lease for longer than its time, and its error is Hold's.
+func TestLeaseIsKeptByBeats(t *testing.T) {
+	m, heads := twoHeads(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	mine := errors.New("mine")
+	const ttl, beats = 2 * time.Second, 5
+	err := heads[0].Hold(t.Context(), "x", ttl, func(held context.Context, _ *store.Lease) error {
+		var other sync.WaitGroup
+		other.Go(func() {
+			err := heads[1].Hold(ctx, "x", ttl, func(context.Context, *store.Lease) error {
+				if held.Err() == nil {
+					t.Error("another holds the lease as well")
+				}
+				return nil
+			})
+			if err != nil && !errors.Is(err, trivet.ErrUnavailable) {
+				t.Error(err)
+			}
+		})
+		defer other.Wait()
+		defer cancel()
+		seen := 0
+		for resp := range m.Client().Watch(held, "/trivet/-beat/x", clientv3.WithRev(1)) {
+			if seen += len(resp.Events); seen > beats {
+				return mine
+			}
+		}
+		return context.Cause(held)
+	})
+	if !errors.Is(err, mine) {
+		t.Errorf("the holder ended with %v", err)
+	}
+	left, err := m.Client().Get(t.Context(), "/trivet/-", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || left.Count > 1 { // the ID of the last transaction
+		t.Errorf("%d keys are left of the lease, %v", left.Count, err)
+	}
+}
+
+// A holder whose beats do not arrive is replaced. It is told so first; what it writes under the lease later is refused.
+func TestReplacedHolderIsFenced(t *testing.T) {
+	m := member(t, t.TempDir())
+	line := newFaults(m.Client(), 1)
+	h1, cut := open(t, m.Client(), store.Options{Head: "head1"}), open(t, line.client(), store.Options{Head: "head0"})
+	err := cut.Hold(t.Context(), "x", 400*time.Millisecond, func(held context.Context, old *store.Lease) error {
+		line.cut(true)
+		err := h1.Hold(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
+			if !errors.Is(context.Cause(held), trivet.ErrFenced) {
+				t.Errorf("the old holder was told %v before it was replaced", context.Cause(held))
+			}
+			if l.Fence() <= old.Fence() {
+				t.Errorf("the fence is %d after %d", l.Fence(), old.Fence())
+			}
+			line.cut(false)
+			_, err := cut.Update(t.Context(), func(tx *store.Tx) error {
+				if err := old.Check(tx); err != nil {
+					return err
+				}
+				return cut.machines.In(tx).Put(machine("m1", ""))
+			})
+			if !errors.Is(err, trivet.ErrFenced) {
+				t.Errorf("a write of the old holder: %v", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return held.Err()
+	})
+	if !errors.Is(err, trivet.ErrFenced) || !errors.Is(err, context.Canceled) {
+		t.Errorf("the old holder ended with %v", err)
+	}
+	if h1.machines.Len() != 0 {
+		t.Error("the old holder's write was committed")
+	}
+}
+
+// The lease may be lost between the check and the commit: the commit compares it.
+func TestCommitComparesTheLease(t *testing.T) {
+	m, heads := twoHeads(t)
+	h := heads[0]
+	runs := 0
+	err := h.Hold(t.Context(), "x", time.Hour, func(ctx context.Context, l *store.Lease) error {
+		_, err := h.Update(ctx, func(tx *store.Tx) error {
+			if err := l.Check(tx); err != nil {
+				return err
+			}
+			if runs++; runs == 1 { // what another head that took the lease would do
+				if _, err := m.Client().Put(ctx, "/trivet/-lease/x", `{}`); err != nil {
+					return err
+				}
+			}
+			return h.machines.In(tx).Put(machine("m1", ""))
+		})
+		return err
+	})
+	if !errors.Is(err, trivet.ErrFenced) || runs != 1 || h.machines.Len() != 0 {
+		t.Errorf("%v after %d runs, with %d machines written", err, runs, h.machines.Len())
+	}
+}
+
+func TestLeaseRefusesWhatCannotBe(t *testing.T) {
+	_, heads := twoHeads(t)
+	do := func(context.Context, *store.Lease) error { t.Error("it was held"); return nil }
+	if err := heads[0].Hold(t.Context(), "../x", time.Hour, do); !errors.Is(err, trivet.ErrInvalid) {
+		t.Errorf("a path for a name: %v", err)
+	}
+	if err := heads[0].Hold(t.Context(), "x", 0, do); !errors.Is(err, trivet.ErrInvalid) {
+		t.Errorf("no time: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := heads[0].Hold(ended, "x", time.Hour, do); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("no time to wait: %v", err)
+	}
+}

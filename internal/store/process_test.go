@@ -1,0 +1,275 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/rpc"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// The heads of the history test are processes of their own, so that they can be killed at any point: this test binary, run
+// again, serves a member and its store over its standard input and output.
+
+var seed = flag.Uint64("seed", 0, "replay the history test of a seed; 0: another one each time")
+
+const headEnv = "TRIVET_STORE_TEST_HEAD"
+
+func TestMain(m *testing.M) {
+	if cfg := os.Getenv(headEnv); cfg != "" {
+		if err := serveHead(cfg); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// HeadConfig is how such a head is run.
+type HeadConfig struct {
+	Name, Dir string
+	Listen    string // where the other members reach this one; empty where it is alone
+	Seed      uint64 // of its faults
+	Percent   int    // of calls to etcd and of watch responses that are lost
+	Bug       string
+}
+
+func (c HeadConfig) url() string {
+	if c.Listen == "" {
+		return ""
+	}
+	return "http://" + c.Listen
+}
+
+// open runs its member, which the others reach until the process ends.
+func (c HeadConfig) open(join []cluster.Peer) (*cluster.Member, error) {
+	m, err := cluster.Open(context.Background(), cluster.Config{Name: c.Name, Dir: c.Dir, URL: c.url(), Join: join})
+	if err != nil || c.Listen == "" {
+		return m, err
+	}
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, err
+	}
+	go func() { _ = http.Serve(l, m.PeerHandler()) }()
+	return m, nil
+}
+
+func serveHead(cfg string) error {
+	var c HeadConfig
+	if err := json.Unmarshal([]byte(cfg), &c); err != nil {
+		return err
+	}
+	m, err := c.open(nil)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	line := newFaults(m.Client(), c.Seed)
+	h := newHead(line.client(), store.Options{
+		Head: c.Name, AwaitLeader: m.AwaitLeader, Try: 500 * time.Millisecond, Timeout: 2 * time.Second,
+	})
+	h.Seed(c.Bug)
+	if err := h.Start(context.Background()); err != nil {
+		return err
+	}
+	defer h.Close()
+	line.lose(c.Percent)
+	door := rpc.NewServer()
+	if err := door.Register(&Door{head: h, watchers: map[string]*store.Watcher{}}); err != nil {
+		return err
+	}
+	door.ServeConn(pipe{os.Stdin, os.Stdout})
+	line.arrive.Wait()
+	return nil
+}
+
+type pipe struct {
+	io.ReadCloser
+	io.Writer
+}
+
+// Door is what a head does for the test.
+type Door struct {
+	head     *head
+	mu       sync.Mutex
+	watchers map[string]*store.Watcher // guarded by mu
+}
+
+// Value is what stands under a key: how often it was written, and by which operation last. Zero: nothing.
+type Value struct {
+	Count int64
+	Last  string
+}
+
+// Op is one operation on a key: "write" counts it up, "delete" removes it, "read" reads it.
+type Op struct{ Do, Key, ID string }
+
+// Seen is an operation's result: the value that it found, and the revision from which on its own can be read.
+type Seen struct {
+	Value
+	Revision int64
+	Failed   string // "": it was done
+	Unknown  bool   // it may have been done
+}
+
+// Do does an operation.
+func (d *Door) Do(op Op, out *Seen) error {
+	rev, err := d.head.Update(context.Background(), func(tx *store.Tx) (err error) {
+		out.Value, err = d.do(tx, op)
+		return err
+	})
+	out.Revision = rev
+	switch {
+	case err == nil && d.head.Revision() < rev:
+		return fmt.Errorf("%v was committed at %d, and the copy is at %d", op, rev, d.head.Revision())
+	case errors.Is(err, trivet.ErrUnknown):
+		out.Failed, out.Unknown = err.Error(), true
+	case errors.Is(err, trivet.ErrUnavailable):
+		out.Failed = err.Error()
+	case err != nil:
+		return err
+	}
+	return nil
+}
+
+// do does an operation on a key's two records, which are always the same.
+func (d *Door) do(tx *store.Tx, op Op) (Value, error) {
+	t := d.head.machines.In(tx)
+	was, err := valueOf(t.Get(op.Key))
+	if err != nil {
+		return was, err
+	}
+	if twin, err := valueOf(t.Get(op.Key + "-twin")); err != nil || twin != was {
+		return was, fmt.Errorf("%s is %v and its twin %v, %w", op.Key, was, twin, err)
+	}
+	for _, name := range []string{op.Key, op.Key + "-twin"} {
+		switch {
+		case op.Do == "write":
+			m := machine(name, op.ID)
+			m.Status.Epoch = was.Count + 1
+			err = errors.Join(err, t.Put(m))
+		case op.Do == "delete" && was != Value{}:
+			err = errors.Join(err, t.Delete(name))
+		}
+	}
+	return was, err
+}
+
+func valueOf(m *trivet.Machine, err error) (Value, error) {
+	switch {
+	case errors.Is(err, trivet.ErrNotFound):
+		return Value{}, nil
+	case err != nil:
+		return Value{}, err
+	}
+	return Value{m.Status.Epoch, m.Spec.Rack}, nil
+}
+
+// From is where a consumer wants to go on.
+type From struct {
+	Consumer string
+	Revision int64
+}
+
+// Changes is what happened since, and where to go on next.
+type Changes struct {
+	Events   []Change
+	Revision int64
+}
+
+// Change is an event. A deleted record's value is zero.
+type Change struct {
+	Revision int64
+	Key      string
+	Value
+}
+
+// Next gives a consumer the next changes, or none after a while. It goes on with the watcher it has if that is where the
+// consumer is.
+func (d *Door) Next(from From, out *Changes) error {
+	d.mu.Lock()
+	w := d.watchers[from.Consumer]
+	if w == nil || w.Revision() != from.Revision {
+		w = d.head.Watch(from.Revision, "Machine")
+		d.watchers[from.Consumer] = w
+	}
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	events, err := w.Next(ctx)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, trivet.ErrUnavailable) {
+		return err
+	}
+	for _, e := range events {
+		c := Change{Revision: e.Revision, Key: e.Name}
+		if m, ok := e.Record().(*trivet.Machine); ok {
+			c.Value = Value{m.Status.Epoch, m.Spec.Rack}
+		}
+		out.Events = append(out.Events, c)
+	}
+	out.Revision = w.Revision()
+	return nil
+}
+
+// Revision gives the head's, once it has all that was written by now.
+func (d *Door) Revision(_ struct{}, out *int64) error {
+	err := d.head.Fresh(context.Background())
+	*out = d.head.Revision()
+	return err
+}
+
+// process is a head in a process of its own.
+type process struct {
+	cmd    *exec.Cmd
+	door   *rpc.Client
+	stderr bytes.Buffer
+}
+
+// run starts a head.
+func run(t *testing.T, c HeadConfig) *process {
+	t.Helper()
+	cfg, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: exec.Command(os.Args[0])}
+	p.cmd.Env = append(os.Environ(), headEnv+"="+string(cfg))
+	p.cmd.Stderr = &p.stderr
+	in, errIn := p.cmd.StdinPipe()
+	out, errOut := p.cmd.StdoutPipe()
+	if err := errors.Join(errIn, errOut, p.cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	p.door = rpc.NewClient(struct {
+		io.Reader
+		io.WriteCloser
+	}{out, in})
+	return p
+}
+
+// kill ends it at once. It must have had nothing to say: no panic, no data race.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	_ = p.door.Close()
+	if p.stderr.Len() > 0 {
+		t.Errorf("a head said:\n%s", p.stderr.Bytes())
+	}
+}

@@ -1,0 +1,157 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// work runs a queue until the test's function ends, and waits for its end.
+func work(t *testing.T, q *store.Queue, workers int, do func(context.Context, string) (time.Duration, error), test func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { q.Run(ctx, workers, slog.New(slog.DiscardHandler), do) })
+	test()
+	cancel()
+	wg.Wait()
+}
+
+func TestQueueKeysCoalesce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, turns, go1 := store.NewQueue(), atomic.Int64{}, make(chan struct{})
+		do := func(context.Context, string) (time.Duration, error) {
+			turns.Add(1)
+			<-go1
+			return 0, nil
+		}
+		for range 3 {
+			q.Add("a")
+		}
+		work(t, q, 4, do, func() {
+			synctest.Wait()
+			if n := turns.Load(); n != 1 {
+				t.Errorf("%d turns of a key that was added thrice, want 1", n)
+			}
+			for range 3 {
+				q.Add("a")
+			}
+			synctest.Wait()
+			if n := turns.Load(); n != 1 {
+				t.Errorf("%d turns while one runs, want 1", n)
+			}
+			close(go1)
+			synctest.Wait()
+			if n := turns.Load(); n != 2 {
+				t.Errorf("%d turns after it was added during one, want 2", n)
+			}
+		})
+	})
+}
+
+func TestQueueKeyHasOneTurnAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, running, turns := store.NewQueue(), sync.Map{}, atomic.Int64{}
+		do := func(_ context.Context, key string) (time.Duration, error) {
+			if _, twice := running.LoadOrStore(key, true); twice {
+				t.Errorf("%s has two turns at once", key)
+			}
+			time.Sleep(time.Second)
+			running.Delete(key)
+			turns.Add(1)
+			return 0, nil
+		}
+		work(t, q, 8, do, func() {
+			for i := range 40 {
+				q.Add(fmt.Sprint("k", i%4))
+				time.Sleep(100 * time.Millisecond)
+			}
+			time.Sleep(time.Minute)
+		})
+		// Four keys, wanted all through four seconds: four turns each, and one for what was added in the last.
+		if n := turns.Load(); n < 16 || n > 20 {
+			t.Errorf("%d turns", n)
+		}
+	})
+}
+
+func TestQueueComesBackLaterEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var turns []time.Duration // since the one before
+		last := time.Now()
+		q := store.NewQueue()
+		do := func(context.Context, string) (time.Duration, error) {
+			turns, last = append(turns, time.Since(last)), time.Now()
+			switch len(turns) {
+			case 13: // at last
+				return 7 * time.Second, nil
+			case 15:
+				return 0, nil
+			}
+			return 0, errors.New("not yet")
+		}
+		q.Add("a")
+		work(t, q, 1, do, func() { time.Sleep(time.Hour) })
+		if len(turns) != 15 {
+			t.Fatalf("%d turns, want 15: %v", len(turns), turns)
+		}
+		for i, wait := range turns[1:13] {
+			about := min(100*time.Millisecond<<i, 30*time.Second)
+			if wait < about/2 || wait >= about*3/2 {
+				t.Errorf("after failure %d it came after %s, want about %s", i+1, wait, about)
+			}
+		}
+		if turns[13] != 7*time.Second || turns[14] >= 150*time.Millisecond {
+			t.Errorf("after a success it came after %s, want 7s; then after %s, want about 100ms", turns[13], turns[14])
+		}
+	})
+}
+
+func TestQueueAddedKeyDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Duration
+		began, q := time.Now(), store.NewQueue()
+		do := func(context.Context, string) (time.Duration, error) {
+			at = append(at, time.Since(began))
+			return time.Minute, nil
+		}
+		q.Add("a")
+		work(t, q, 1, do, func() {
+			time.Sleep(time.Second)
+			q.Add("a")
+			time.Sleep(90 * time.Second)
+		})
+		if want := []time.Duration{0, time.Second, 61 * time.Second}; !slices.Equal(at, want) {
+			t.Errorf("turns at %v, want %v", at, want)
+		}
+	})
+}
+
+// The turn that runs is the last; keys that are ready or come later have none.
+func TestQueueStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, turns := store.NewQueue(), atomic.Int64{}
+		do := func(ctx context.Context, _ string) (time.Duration, error) {
+			turns.Add(1)
+			<-ctx.Done()
+			return time.Second, ctx.Err()
+		}
+		for i := range 100 {
+			q.Add(fmt.Sprint("k", i))
+		}
+		work(t, q, 2, do, synctest.Wait)
+		q.Add("late")
+		time.Sleep(time.Hour)
+		if n := turns.Load(); n != 2 {
+			t.Errorf("%d turns, want the 2 that ran", n)
+		}
+	})
+}

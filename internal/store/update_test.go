@@ -1,0 +1,126 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// A write that was lost on its way is given up before the function is run again: when it arrives at last it does nothing.
+func TestLateWriteIsShutOut(t *testing.T) {
+	m := member(t, t.TempDir())
+	line := newFaults(m.Client(), 1)
+	h := open(t, line.client(), store.Options{})
+	letGo := line.hold()
+	runs, changed := 0, errors.New("changed my mind")
+	_, err := h.Update(t.Context(), func(tx *store.Tx) error {
+		if runs++; runs > 1 {
+			return changed
+		}
+		return h.machines.In(tx).Create(machine("m1", ""))
+	})
+	letGo()
+	if !errors.Is(err, changed) || runs != 2 {
+		t.Errorf("%v after %d runs", err, runs)
+	}
+	if err := h.Fresh(t.Context()); err != nil || h.machines.Len() != 0 {
+		t.Errorf("the lost write made %d machines, %v", h.machines.Len(), err)
+	}
+}
+
+// What is told to the caller is what is known of the write.
+func TestUnknownIsNotUnavailable(t *testing.T) {
+	m := member(t, t.TempDir())
+	line := newFaults(m.Client(), 1)
+	var leaderless error
+	h := open(t, line.client(), store.Options{
+		Try: 50 * time.Millisecond, Timeout: 200 * time.Millisecond,
+		AwaitLeader: func(context.Context) error { return leaderless },
+	})
+	create := func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) }
+	line.cut(true)
+	if _, err := h.Update(t.Context(), create); !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("sent, and never answered: %v", err)
+	}
+	mine := errors.New("mine")
+	_, err := h.Update(t.Context(), func(tx *store.Tx) error { _, _ = h.machines.In(tx).Get("m1"); return mine })
+	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, mine) || !strings.Contains(err.Error(), "mine") {
+		t.Errorf("an error that no quorum confirmed: %v", err)
+	}
+	leaderless = fmt.Errorf("%w: no leader", trivet.ErrUnavailable)
+	if _, err := h.Update(t.Context(), create); !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
+		t.Errorf("not sent, for want of a leader: %v", err)
+	}
+	if err := h.Fresh(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("a fresh read without a leader: %v", err)
+	}
+	leaderless = nil
+	line.cut(false)
+	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Put(machine("m1", "")) })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.Update(ended, create); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("the caller's time was over: %v", err)
+	}
+}
+
+// Without an answer, but with a store that serves, the outcome is learned.
+func TestLostAnswerIsLearned(t *testing.T) {
+	m := member(t, t.TempDir())
+	line := newFaults(m.Client(), 1)
+	h := open(t, line.client(), store.Options{})
+	line.loseAnswers(1)
+	runs := 0
+	rev := h.must(t, func(tx *store.Tx) error {
+		runs++
+		return h.machines.In(tx).Create(machine("m1", ""))
+	})
+	if got, err := h.machines.Get("m1"); err != nil || got.Revision != rev || runs != 1 {
+		t.Errorf("%+v, %v after %d runs, committed at %d", got, err, runs, rev)
+	}
+	line.loseAnswers(1)
+	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Delete("m1") })
+	if h.machines.Len() != 0 {
+		t.Error("the deletion was lost")
+	}
+}
+
+func TestFullStore(t *testing.T) {
+	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0", QuotaBytes: 2 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	h := open(t, m.Client(), store.Options{})
+	big := machine("m1", "")
+	for i := 0; err == nil; i++ {
+		big.Labels = map[string]string{"x": strings.Repeat(fmt.Sprint(i%10), 60)}
+		big.Status.Reason = strings.Repeat(fmt.Sprint(i%10), 400<<10)
+		_, err = h.Update(t.Context(), func(tx *store.Tx) error { return h.machines.In(tx).Put(big) })
+	}
+	var said *trivet.Error
+	if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &said) || !strings.Contains(said.Hint, "quota") {
+		t.Errorf("a full store: %v", err)
+	}
+	if _, err := h.machines.Get("m1"); err != nil {
+		t.Errorf("what is there cannot be read: %v", err)
+	}
+}
+
+// An index that a table does not have is a mistake of the program, which an empty answer would hide.
+func TestUnknownIndexPanics(t *testing.T) {
+	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	h.machines.PeekBy("nope", "x")
+}

@@ -1,0 +1,185 @@
+package head_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// mustRefuse wants a head that ends with status 1 and says all of this.
+func (h *head) mustRefuse(words ...string) {
+	h.Helper()
+	if status := h.ended(); status != 1 {
+		h.Errorf("exit status %d, want 1", status)
+	}
+	for _, word := range words {
+		if !strings.Contains(h.log.String(), word) {
+			h.Errorf("it does not say %q:\n%s", word, h.log)
+		}
+	}
+}
+
+// A port that another program has is named, with the flag that gives it.
+func TestPortsTaken(t *testing.T) {
+	for _, port := range []struct{ flag, network, number string }{
+		{"--api", "tcp", "7480"}, {"--boot", "tcp", "7481"}, {"--tftp", "udp", "7069"}, {"--dhcp-listen", "udp", "7067"},
+	} {
+		t.Run(port.flag, func(t *testing.T) {
+			host := ownHost()
+			at := net.JoinHostPort(host, port.number)
+			switch port.network {
+			case "tcp":
+				l, err := net.Listen("tcp", at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+			case "udp":
+				c, err := net.ListenPacket("udp4", at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+			}
+			launch(t, t.TempDir(), host).mustRefuse(at, "address already in use", "hint:", "choose another with "+port.flag+"\n")
+		})
+	}
+}
+
+func TestAddressesThatAreNone(t *testing.T) {
+	for _, flag := range []string{"--api", "--boot", "--tftp", "--dhcp-listen"} {
+		for _, address := range []string{"nonsense", "127.0.0.1:99999", "192.0.2.1:7480"} {
+			t.Run(flag+"="+address, func(t *testing.T) {
+				t.Parallel()
+				launch(t, t.TempDir(), ownHost(), flag, address).mustRefuse(flag, address)
+			})
+		}
+	}
+	t.Run("interface", func(t *testing.T) {
+		launch(t, t.TempDir(), ownHost(), "--dhcp", "nope0", "--dhcp-listen", "").mustRefuse("nope0", "--dhcp")
+	})
+}
+
+// A second head on the same folder names the process that has it, and does the first no harm.
+func TestSecondStart(t *testing.T) {
+	h := newHead(t)
+	second := launch(t, h.dir, ownHost())
+	second.mustRefuse(fmt.Sprintf("process %d uses it", h.cmd.Process.Pid), h.dir, "--data-dir")
+	h.mustServe()
+}
+
+// A data folder that cannot be used is told before anything is written there.
+func TestDataFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("a file", func(t *testing.T) {
+		launch(t, file, ownHost()).mustRefuse("open data folder "+file, "not a directory", "--data-dir")
+	})
+	t.Run("below a file", func(t *testing.T) {
+		launch(t, file+"/data", ownHost()).mustRefuse("not a directory", "--data-dir")
+	})
+	t.Run("read-only", func(t *testing.T) {
+		dir := mount(t, "size=1m,ro")
+		launch(t, dir, ownHost()).mustRefuse("open data folder "+dir, "read-only file system", "--data-dir")
+	})
+	t.Run("nothing", func(t *testing.T) {
+		launch(t, "", ownHost()).mustRefuse("data-dir is missing")
+	})
+}
+
+// mount gives a small file system of its own.
+func mount(t *testing.T, options string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("mounting a file system needs root: sudo make test")
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, strings.TrimSuffix(options, ",ro")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	if strings.HasSuffix(options, ",ro") {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// A folder of another head, of a newer version, or with damaged or missing files is told as what it is, and left as it is:
+// with the file put back, the head starts.
+func TestForeignAndDamagedData(t *testing.T) {
+	h := newHead(t)
+	h.signal(syscall.SIGTERM)
+	if h.ended() != 0 {
+		t.Fatal("no orderly end")
+	}
+	newer := []byte(`{"format":2,"name":"head0","version":"v9.0.0"}`)
+	for _, c := range []struct {
+		what, file string
+		content    []byte // nil: removed; "damaged": its first bytes are
+		words      []string
+	}{
+		{"of a newer version", "head.json", newer, []string{"version v9.0.0 wrote it in format 2", "run that version of trivet"}},
+		{"damaged head.json", "head.json", []byte("{"), []string{"head.json is damaged", "backup"}},
+		{"damaged log", "store/etcd/member/wal/0000000000000000-0000000000000000.wal", []byte("damaged"), []string{"damaged", "backup"}},
+		{"damaged pages", "store/etcd/member/snap/db", []byte("damaged"), []string{"damaged", "backup"}},
+		{"no CA", "keys/ca.pem", nil, []string{"keys/ca.pem", "backup"}},
+		{"damaged CA", "keys/ca.pem", []byte("x"), []string{"keys", "no certificate in PEM"}},
+		{"damaged key", "keys/seal.keys", []byte("x"), []string{"seal.keys"}},
+		{"damaged credential", "admin.yaml", []byte("{{"), []string{"admin.yaml", "remove it"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			path := filepath.Join(h.dir, c.file)
+			whole, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spoil(t, path, whole, c.content)
+			launch(t, h.dir, ownHost()).mustRefuse(c.words...)
+			if err := os.WriteFile(path, whole, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	t.Run("of another head", func(t *testing.T) {
+		launch(t, h.dir, ownHost(), "--name", "head7").mustRefuse("it is of head head0, not of head7", "--name")
+	})
+	t.Run("secrets that others can read", func(t *testing.T) {
+		path := filepath.Join(h.dir, "keys/seal.keys")
+		if err := os.Chmod(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		launch(t, h.dir, ownHost()).mustRefuse("seal.keys can be read by others", "chmod 600")
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("put back", func(t *testing.T) { startHead(t, h.dir).mustServe() })
+}
+
+func spoil(t *testing.T, path string, whole, content []byte) {
+	t.Helper()
+	switch string(content) {
+	case "":
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		return
+	case "damaged":
+		content = bytes.Clone(whole)
+		for i := range content[:16<<10] {
+			content[i] ^= 0x5a
+		}
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
