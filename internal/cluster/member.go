@@ -223,6 +223,9 @@ func (m *Member) ClusterID() string {
 // HasLeader says whether writes can be served.
 func (m *Member) HasLeader() bool { return m.fatal.Err() == nil && m.etcd.Server.Leader() != 0 }
 
+// Leads says whether this member is the leader, as far as it knows.
+func (m *Member) Leads() bool { return m.HasLeader() && uint64(m.etcd.Server.Leader()) == m.ID() }
+
 // AwaitLeader returns when writes can be served: at once, where there is a leader. Else ErrUnavailable when ctx ends first.
 func (m *Member) AwaitLeader(ctx context.Context) error {
 	for {

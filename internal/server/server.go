@@ -100,6 +100,13 @@ func (s *Server) openStore(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	s.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trivet_store_leader", Help: "1 where this head's member leads."},
+		func() float64 {
+			if s.member.Leads() {
+				return 1
+			}
+			return 0
+		}))
 	s.front.set(&s.front.peers, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()

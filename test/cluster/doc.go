@@ -1,0 +1,8 @@
+// Package cluster treats several heads badly, for real: each is a process in a network namespace of its own, on one switch
+// that the test makes. While agents run workflows, programs write and machines boot, heads are killed, stopped, cut off,
+// starved and restarted. What all of them saw is written down, and each guarantee of the design is checked afterwards
+// against that history.
+//
+// A run goes through the files so: inside (a world of the test's own), fabric (the switch), head and site (the heads), load_*
+// (what runs meanwhile), fault_* (what goes wrong), history (what was seen), check_* (what must hold).
+package cluster

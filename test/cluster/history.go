@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"encoding/json"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/journal"
+)
+
+// history is all that was seen in a run: by programs that write and read, by watches, by machines that boot, in the machines'
+// own ledgers, and at the end. Times are since its beginning, by the test's monotonic clock.
+type history struct {
+	mu    sync.Mutex
+	began time.Time
+	History
+}
+
+// History is what of it is kept in a file.
+type History struct {
+	Seed     uint64                     `json:"seed"`
+	Took     time.Duration              `json:"took"`
+	Ops      []op                       `json:"ops"`
+	Feeds    map[string][]change        `json:"feeds"` // by watcher
+	Whole    []change                   `json:"whole"` // what a watch from the same beginning says when all is over
+	Leases   []lease                    `json:"leases"`
+	Waits    []wait                     `json:"waits"`
+	Ledgers  map[string][]journal.Entry `json:"ledgers"` // by machine
+	Final    map[string]string          `json:"final"`   // what stands under each key at the end
+	Deaths   []string                   `json:"deaths"`  // of heads that nobody wanted dead
+	Faults   []fault                    `json:"faults"`
+	Troubles []string                   `json:"troubles"` // of the run itself: it proves nothing
+}
+
+// What became of an operation.
+const (
+	done    = "done"
+	unknown = "unknown" // it may have happened, or may yet
+	refused = "refused" // it has not happened
+)
+
+// op is one operation of a program on one key.
+type op struct {
+	Client int    `json:"client"`
+	Do     string `json:"do"` // "write", "swap", "read", "create"
+	Key    string `json:"key"`
+	// Value is what it writes, Was what a swap found and wants to replace, or what a read saw.
+	Value string `json:"value,omitempty"`
+	Was   string `json:"was,omitempty"`
+	// Revision is the write's own; 0: not known.
+	Revision int64         `json:"revision,omitempty"`
+	Head     string        `json:"head"`
+	Call     time.Duration `json:"call"`
+	Return   time.Duration `json:"return"`
+	Outcome  string        `json:"outcome"`
+	Cause    string        `json:"cause,omitempty"`
+}
+
+// change is one step of a watch. Of records that the checks look into it has what they need.
+type change struct {
+	Revision int64  `json:"revision"`
+	Type     string `json:"type"`
+	Kind     string `json:"kind,omitempty"`
+	Name     string `json:"name,omitempty"`
+	Value    string `json:"value,omitempty"` // of a key that programs write
+	Sum      uint32 `json:"sum,omitempty"`   // of the whole record
+	// Of machines, provisions and workflows.
+	State   string                `json:"state,omitempty"`
+	Machine string                `json:"machine,omitempty"`
+	Epoch   int64                 `json:"epoch,omitempty"`
+	Acked   int64                 `json:"acked,omitempty"`
+	Steps   map[string]stepReport `json:"steps,omitempty"`
+}
+
+// stepReport is how far an action is by the record.
+type stepReport struct {
+	State trivet.StepState `json:"state"`
+	Try   int              `json:"try"`
+}
+
+// lease is an address that a head acknowledged.
+type lease struct {
+	MAC     string        `json:"mac"`
+	Address string        `json:"address"`
+	Head    string        `json:"head"`
+	Call    time.Duration `json:"call"`
+	Return  time.Duration `json:"return"`
+}
+
+// wait is something that had to come to an end: a provision that must succeed, or a deadline that must fire.
+type wait struct {
+	Name string `json:"name"`
+	// Deadline is what must pass before it may fail; 0: it must succeed.
+	Deadline time.Duration `json:"deadline,omitempty"`
+	Call     time.Duration `json:"call"`
+	Return   time.Duration `json:"return,omitempty"` // 0: it never ended
+	State    string        `json:"state,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+}
+
+// fault is something that was done to the site.
+type fault struct {
+	Kind string        `json:"kind"`
+	What string        `json:"what"`
+	From time.Duration `json:"from"`
+	To   time.Duration `json:"to"` // healed
+}
+
+func newHistory(seed uint64) *history {
+	return &history{began: time.Now(), History: History{
+		Seed: seed, Feeds: map[string][]change{}, Ledgers: map[string][]journal.Entry{}, Final: map[string]string{},
+	}}
+}
+
+// now is the time since the beginning.
+func (h *history) now() time.Duration { return time.Since(h.began) }
+
+// note changes the history.
+func (h *history) note(how func(*History)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	how(&h.History)
+}
+
+func (h *history) died(head, why string) {
+	h.note(func(x *History) { x.Deaths = append(x.Deaths, head+": "+why) })
+}
+
+func (h *history) trouble(what string, err error) {
+	if err != nil {
+		h.note(func(x *History) { x.Troubles = append(x.Troubles, what+": "+err.Error()) })
+	}
+}
+
+// acked counts the operations that were acknowledged.
+func (h *history) acked() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, o := range h.Ops {
+		if o.Outcome == done {
+			n++
+		}
+	}
+	return n
+}
+
+// save writes everything to a file.
+func (h *history) save(path string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	text, err := json.Marshal(&h.History)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o600)
+}

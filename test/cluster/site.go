@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+// site is several heads of one cluster.
+type site struct {
+	program string // trivet
+	dir     string
+	fabric  *fabric
+	history *history
+	heads   []*head
+	token   string // the administrator's
+	trust   string
+}
+
+// newSite makes a site without a head.
+func newSite(program, dir string, h *history) (*site, error) {
+	f, err := newFabric()
+	if err != nil {
+		return nil, err
+	}
+	s := &site{program: program, dir: dir, fabric: f, history: h}
+	programs := s.path("ipxe")
+	if err := os.MkdirAll(programs, 0o755); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"undionly.kpxe", "ipxe.efi", "snponly.efi"} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(programs, name), []byte("simulated\n"), 0o644))
+	}
+	return s, err
+}
+
+// growTo starts heads until there are so many, each a member that counts.
+func (s *site) growTo(ctx context.Context, n int) error {
+	for len(s.heads) < n {
+		if err := s.grow(ctx); err != nil {
+			return fmt.Errorf("head %d: %w", len(s.heads)-1, err)
+		}
+	}
+	return nil
+}
+
+func (s *site) grow(ctx context.Context) error {
+	n := len(s.heads)
+	h := &head{site: s, port: fmt.Sprint("h", n), address: netip.AddrFrom4([4]byte{10, 99, 0, byte(11 + n)}), data: s.path(fmt.Sprint("data", n))}
+	if err := s.fabric.plug(h.port, h.address); err != nil {
+		return err
+	}
+	token := ""
+	if n > 0 {
+		var err error
+		if token, err = s.trivet(ctx, "head", "token"); err != nil {
+			return err
+		}
+	}
+	s.heads = append(s.heads, h)
+	if err := errors.Join(h.start(token), h.ready(ctx)); err != nil {
+		return err
+	}
+	if n == 0 {
+		return s.learnAdmin()
+	}
+	return s.awaitMembers(ctx, n+1)
+}
+
+func (s *site) learnAdmin() error {
+	file, err := client.ReadFile(s.adminFile())
+	if err != nil {
+		return err
+	}
+	c, err := file.Pick("")
+	s.token, s.trust = c.Token, c.Trust
+	return err
+}
+
+func (s *site) adminFile() string { return filepath.Join(s.heads[0].data, "admin.yaml") }
+
+// trivet runs an operator's command and gives what it printed.
+func (s *site) trivet(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.program, args...)
+	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+s.adminFile())
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("trivet %s: %w: %s", strings.Join(args, " "), err, errs.String())
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// awaitMembers waits until so many heads count.
+func (s *site) awaitMembers(ctx context.Context, n int) error {
+	c, err := s.client(0, s.heads...)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return eventually(ctx, func() error {
+		list, _, err := client.Of[trivet.Head](c).List(ctx, client.ListOptions{})
+		members := 0
+		for _, h := range list {
+			if h.Status.State == trivet.HeadMember {
+				members++
+			}
+		}
+		if err == nil && members < n {
+			err = fmt.Errorf("%d of %d heads are members", members, n)
+		}
+		return err
+	})
+}
+
+// client speaks to some heads as the administrator.
+func (s *site) client(patience time.Duration, heads ...*head) (*client.Client, error) {
+	var urls []string
+	for _, h := range heads {
+		urls = append(urls, h.api())
+	}
+	return client.New(client.Config{Endpoints: urls, Trust: s.trust, Token: s.token, Patience: patience, UserAgent: "trivet-chaos"})
+}
+
+func (s *site) endpoints() (urls []string) {
+	for _, h := range s.heads {
+		urls = append(urls, h.api())
+	}
+	return urls
+}
+
+// leader finds the head whose member leads; without one, ctx's end.
+func (s *site) leader(ctx context.Context) (leader *head, err error) {
+	err = eventually(ctx, func() error {
+		for _, h := range s.heads {
+			if h.leads(ctx) {
+				leader = h
+				return nil
+			}
+		}
+		return errors.New("no head leads")
+	})
+	return leader, err
+}
+
+// ready waits until every head serves writes.
+func (s *site) ready(ctx context.Context) error {
+	for _, h := range s.heads {
+		if err := h.ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close kills all heads and takes the switch away.
+func (s *site) close() {
+	for _, h := range s.heads {
+		h.kill()
+	}
+	s.fabric.unplug()
+}
