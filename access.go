@@ -36,6 +36,8 @@ type TokenSpec struct {
 	// spent on.
 	Join string `json:"join,omitempty"`
 	Used string `json:"used,omitempty"`
+	// Replace is the head that is removed when the token's bearer joins.
+	Replace string `json:"replace,omitempty"`
 }
 
 // Account is a person or program and what it may do.

@@ -80,14 +80,22 @@ const (
 
 // HeadStatus is how to reach the head, written by itself at start, and its place in the cluster.
 type HeadStatus struct {
-	State   HeadState `json:"state,omitempty"`
-	Member  string    `json:"member,omitempty"` // ID of its member of the store, 16 hex digits
-	Peer    string    `json:"peer,omitempty"`   // https://host:port where other heads reach it
-	Join    string    `json:"join,omitempty"`   // ID of the request that it joined by, which may be repeated
-	Version string    `json:"version,omitempty"`
-	API     []string  `json:"api,omitempty"`  // https://host:port
-	Boot    []string  `json:"boot,omitempty"` // http://host:port
-	Started time.Time `json:"started,omitzero"`
+	State  HeadState `json:"state,omitempty"`
+	Member string    `json:"member,omitempty"` // ID of its member of the store, 16 hex digits
+	Peer   string    `json:"peer,omitempty"`   // https://host:port where other heads reach it
+	Join   string    `json:"join,omitempty"`   // ID of the request that it joined by, which may be repeated
+	Reason string    `json:"reason,omitempty"` // why it is not yet a member, or not yet removed
+	// Replaces is the head that it joined in place of.
+	Replaces string    `json:"replaces,omitempty"`
+	Version  string    `json:"version,omitempty"`
+	API      []string  `json:"api,omitempty"`  // https://host:port
+	Boot     []string  `json:"boot,omitempty"` // http://host:port
+	Started  time.Time `json:"started,omitzero"`
+}
+
+// Serves says whether clients and machines may use the head: it is a full one, and not to be removed.
+func (h *Head) Serves() bool {
+	return h.Spec.Role != RoleWitness && !h.Spec.Remove && h.Status.State != HeadRemoved
 }
 
 // Validate checks the site's configuration by itself.

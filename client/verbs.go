@@ -76,7 +76,16 @@ func (c *Client) Progress(ctx context.Context, machine string) (p *trivet.Progre
 // IssueJoin asks for a token that lets one head join the cluster in a role, "voter" or "witness"; 0 means the life that the
 // cluster chooses. It is shown this once.
 func (c *Client) IssueJoin(ctx context.Context, role string, life time.Duration) (token string, expires time.Time, err error) {
-	body, err := json.Marshal(wire.IssueJoin{Role: role, Life: trivet.Duration(life)})
+	return c.issueJoin(ctx, wire.IssueJoin{Role: role, Life: trivet.Duration(life)})
+}
+
+// IssueReplace is IssueJoin for a head that joins in place of another one, which is then removed, and in its role.
+func (c *Client) IssueReplace(ctx context.Context, old string, life time.Duration) (token string, expires time.Time, err error) {
+	return c.issueJoin(ctx, wire.IssueJoin{Replace: old, Life: trivet.Duration(life)})
+}
+
+func (c *Client) issueJoin(ctx context.Context, ask wire.IssueJoin) (token string, expires time.Time, err error) {
+	body, err := json.Marshal(ask)
 	if err != nil {
 		return "", time.Time{}, err
 	}
@@ -85,7 +94,19 @@ func (c *Client) IssueJoin(ctx context.Context, role string, life time.Duration)
 	return issued.Token, issued.Expires, err
 }
 
-// RemoveHead takes a head out of the cluster for good.
+// Cluster is the control plane as one head sees it.
+type Cluster = wire.Cluster
+
+// HeadView is one head in it.
+type HeadView = wire.HeadView
+
+// Cluster says what the head that answers first sees of the heads.
+func (c *Client) Cluster(ctx context.Context) (v Cluster, err error) {
+	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/cluster"}, &v)
+	return v, err
+}
+
+// RemoveHead begins to take a head out of the cluster for good; its record says when it is out.
 func (c *Client) RemoveHead(ctx context.Context, head string) error {
 	if err := trivet.ValidateName(head); err != nil {
 		return err

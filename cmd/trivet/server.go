@@ -53,6 +53,8 @@ func serverCommand() *cobra.Command {
 	f.StringSliceVar(&cfg.Join, "join", nil, "API URLs of heads whose cluster this one joins at its first start")
 	f.StringVar(&cfg.JoinToken, "token", os.Getenv("TRIVET_JOIN_TOKEN"), "token for --join, from trivet head token; better: TRIVET_JOIN_TOKEN")
 	f.Lookup("token").DefValue = ""
+	f.BoolVar(&cfg.Rejoin, "rejoin", false, "join as a new head though the folder has data, which are set aside (kept in DATA-DIR/aside)")
+	f.BoolVar(&cfg.NewCluster, "new-cluster", false, "make a new cluster though another one answers on a network of --dhcp")
 	f.StringVar(&cfg.IPXEDir, "ipxe", "", "folder with iPXE's programs (default: where Debian's package ipxe has them)")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&format, "log-format", "text", "text or json")

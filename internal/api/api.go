@@ -36,6 +36,8 @@ type Config struct {
 	Version wire.Version
 	// Ready says why this head cannot serve writes; nil when it can.
 	Ready func(ctx context.Context) error
+	// Cluster is the control plane as this head sees it.
+	Cluster func() wire.Cluster
 	// CheckTemplate says what is wrong with a template's texts.
 	CheckTemplate func(*trivet.Template) error
 	Now           func() time.Time // nil: time.Now

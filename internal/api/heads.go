@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -18,6 +19,10 @@ const (
 
 // headRoutes let heads in and out. A head's record is written by Trivet only: what it says must be so.
 func (h *Handler) headRoutes() {
+	h.add(route{method: "GET", path: "/v1/cluster", verb: auth.Read, kind: "Head", summary: "The heads as this one sees them now",
+		out: reflect.TypeFor[wire.Cluster](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			return answer(w, http.StatusOK, h.Cluster())
+		}})
 	h.add(route{method: "POST", path: "/v1/heads/token", verb: auth.Reveal, kind: "Head", summary: "Issue a token that lets one head join, shown this once",
 		in: reflect.TypeFor[wire.IssueJoin](), out: reflect.TypeFor[wire.IssuedJoin](), status: http.StatusCreated, serve: h.issueJoin})
 	h.add(route{method: "POST", path: "/v1/heads/{name}/remove", verb: auth.Write, kind: "Head", summary: "Take a head out of the cluster for good",
@@ -29,33 +34,63 @@ func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	ask := wire.IssueJoin{Role: trivet.RoleVoter, Life: joinLife}
+	ask := wire.IssueJoin{Life: joinLife}
 	if err := wire.DecodeStrict(body, &ask); err != nil {
 		return err
 	}
-	if ask.Life <= 0 || ask.Life > maxJoinLife {
+	if ask.Life == 0 {
+		ask.Life = joinLife
+	}
+	if ask.Life < 0 || ask.Life > maxJoinLife {
 		return &trivet.FieldError{Field: "life", Problem: fmt.Sprintf("is %s; more than 0 and at most %s", ask.Life, maxJoinLife)}
 	}
+	if ask.Role, err = h.joinRole(ask); err != nil {
+		return err
+	}
 	expires := h.Now().Add(ask.Life.D())
-	secret, err := h.Fleet.IssueJoin(r.Context(), ask.Role, expires)
+	secret, err := h.Fleet.IssueJoin(r.Context(), ask.Role, ask.Replace, expires)
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusCreated, wire.IssuedJoin{Token: wire.JoinText(h.Keys.CA.Pin(), secret.Reveal()), Expires: expires})
+	text := wire.JoinText(h.Keys.CA.Pin(), secret.Reveal(), ask.Role)
+	return answer(w, http.StatusCreated, wire.IssuedJoin{Token: text, Expires: expires})
 }
 
-// removeHead refuses to take the last voter, whose data would be all there is.
-func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	name := r.PathValue("name")
-	voters := 0
+// joinRole is the role that a token is for: one that replaces a head takes that one's.
+func (h *Handler) joinRole(ask wire.IssueJoin) (string, error) {
+	if ask.Replace == "" {
+		return cmp.Or(ask.Role, trivet.RoleVoter), nil
+	}
+	old, err := h.Fleet.Heads.Get(ask.Replace)
+	if err != nil {
+		return "", err
+	}
+	role := cmp.Or(old.Spec.Role, trivet.RoleVoter)
+	switch {
+	case old.Status.State == trivet.HeadRemoved:
+		return "", &trivet.Error{Op: "replace", Kind: "Head", Name: old.Name, Err: fmt.Errorf("%w: it is removed already", trivet.ErrConflict),
+			Hint: "let another one join: trivet head token"}
+	case ask.Role != "" && ask.Role != role:
+		return "", &trivet.FieldError{Field: "role", Problem: fmt.Sprintf("is %s, and %s is a %s", ask.Role, old.Name, role)}
+	}
+	return role, h.dispensable(old.Name)
+}
+
+// dispensable refuses to take the last full head, whose data would be all there is.
+func (h *Handler) dispensable(name string) error {
 	for rec := range h.Fleet.Heads.PeekAll() {
-		if rec.Name != name && rec.Spec.Role != trivet.RoleWitness && rec.Status.State == trivet.HeadMember && !rec.Spec.Remove {
-			voters++
+		if rec.Name != name && rec.Serves() && rec.Status.State == trivet.HeadMember {
+			return nil
 		}
 	}
-	if voters == 0 {
-		return &trivet.Error{Op: "remove", Kind: "Head", Name: name, Err: fmt.Errorf("%w: no other full head is a member", trivet.ErrConflict),
-			Hint: "let another one join first: trivet head token"}
+	return &trivet.Error{Op: "remove", Kind: "Head", Name: name, Err: fmt.Errorf("%w: no other full head is a member", trivet.ErrConflict),
+		Hint: "let another one join first: trivet head token"}
+}
+
+func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	name := r.PathValue("name")
+	if err := h.dispensable(name); err != nil {
+		return err
 	}
 	err := h.Fleet.Head(r.Context(), name, func(rec *trivet.Head) bool {
 		changed := !rec.Spec.Remove

@@ -30,20 +30,34 @@ const caNamePrefix = "Trivet cluster "
 // CA is the cluster's certificate authority (ECDSA P-256, which every TLS client accepts). It signs the certificates of
 // heads and nothing else.
 type CA struct {
+	Root
+	key crypto.Signer
+}
+
+// Root is a CA's certificate, by which its cluster's members are known. It is public, and all that a witness has of the CA.
+type Root struct {
 	cert *x509.Certificate
-	key  crypto.Signer
 	pem  []byte
 }
 
 // PEM gives the CA's certificate for curl, browsers and other programs. It is public.
-func (c *CA) PEM() []byte { return c.pem }
+func (r *Root) PEM() []byte { return r.pem }
 
 // Pin names the CA's certificate: "sha256:" and the hex of the SHA-256 of its DER. It is public, but must reach a
 // machine or person by a way that they trust.
-func (c *CA) Pin() string { return pinOf(c.cert) }
+func (r *Root) Pin() string { return pinOf(r.cert) }
 
 // Cluster is the ID that the CA was made for.
-func (c *CA) Cluster() string { return strings.TrimPrefix(c.cert.Subject.CommonName, caNamePrefix) }
+func (r *Root) Cluster() string { return strings.TrimPrefix(r.cert.Subject.CommonName, caNamePrefix) }
+
+// ParseRoot reads a CA's certificate, in PEM.
+func ParseRoot(certPEM []byte) (*Root, error) {
+	cert, err := parseCACert(certPEM)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{cert: cert, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})}, nil
+}
 
 func pinOf(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
@@ -82,7 +96,7 @@ func newCA(cluster string) (certPEM, keyPEM []byte, err error) {
 }
 
 func parseCA(certPEM, keyPEM []byte) (*CA, error) {
-	cert, err := parseCACert(certPEM)
+	root, err := ParseRoot(certPEM)
 	if err != nil {
 		return nil, err
 	}
@@ -95,10 +109,10 @@ func parseCA(certPEM, keyPEM []byte) (*CA, error) {
 		return nil, fmt.Errorf("%w: %s: %w", trivet.ErrInvalid, fileCAKey, err)
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok || !key.PublicKey.Equal(cert.PublicKey) {
+	if !ok || !key.PublicKey.Equal(root.cert.PublicKey) {
 		return nil, fmt.Errorf("%w: %s is not the key of %s", trivet.ErrInvalid, fileCAKey, fileCACert)
 	}
-	return &CA{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})}, nil
+	return &CA{Root: *root, key: key}, nil
 }
 
 // parseCACert reads the first certificate of certPEM, which must be a CA's.

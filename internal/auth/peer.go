@@ -29,10 +29,16 @@ const (
 type Peer struct {
 	Name string
 	Role PeerRole
+	// Host is the address or name where a witness is reached. Its certificate is a server's too, for that address and never
+	// for [HeadName]: no client takes a witness for a head. A full head makes its own server's certificate.
+	Host string
 }
 
 // Peer certificates live as long as servers' and are renewed as early.
-const peerLife, PeerRenew = serverLife, serverRenew
+const peerLife, peerRenew = serverLife, serverRenew
+
+// PeerDue is when a member's certificate is to be renewed.
+func PeerDue(cert *x509.Certificate) time.Time { return cert.NotAfter.Add(peerRenew - peerLife) }
 
 // PeerKey makes a member's key, in PEM.
 func PeerKey() ([]byte, error) {
@@ -49,13 +55,9 @@ func PeerKey() ([]byte, error) {
 
 // PeerRequest makes the request, in PEM, that a full head signs for a member's key.
 func PeerRequest(keyPEM []byte) ([]byte, error) {
-	block, _ := pem.Decode(keyPEM)
-	if block == nil {
-		return nil, fmt.Errorf("member's key: %w: no PEM", trivet.ErrInvalid)
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	key, err := parsePeerKey(keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("member's key: %w: %w", trivet.ErrInvalid, err)
+		return nil, err
 	}
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
@@ -64,24 +66,47 @@ func PeerRequest(keyPEM []byte) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}), nil
 }
 
-// SignPeer gives the certificate, in PEM, by which a member calls others. Of the request only the key counts.
-func (c *CA) SignPeer(p Peer, csrPEM []byte, now time.Time) ([]byte, error) {
-	if err := trivet.ValidateName(p.Name); err != nil {
-		return nil, err
+func parsePeerKey(keyPEM []byte) (*ecdsa.PrivateKey, error) {
+	block, _ := pem.Decode(keyPEM)
+	if block == nil {
+		return nil, fmt.Errorf("member's key: %w: no PEM", trivet.ErrInvalid)
 	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("member's key: %w: %w", trivet.ErrInvalid, err)
+	}
+	if key, ok := key.(*ecdsa.PrivateKey); ok {
+		return key, nil
+	}
+	return nil, fmt.Errorf("member's key: %w: not ECDSA", trivet.ErrInvalid)
+}
+
+func parsePeerRequest(csrPEM []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(csrPEM)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return nil, fmt.Errorf("sign certificate of %s: %w: no certificate request in PEM", p.Name, trivet.ErrInvalid)
+		return nil, fmt.Errorf("certificate request: %w: none in PEM", trivet.ErrInvalid)
 	}
 	csr, err := x509.ParseCertificateRequest(block.Bytes)
 	if err == nil {
 		err = csr.CheckSignature()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("sign certificate of %s: %w: %w", p.Name, trivet.ErrInvalid, err)
+		return nil, fmt.Errorf("certificate request: %w: %w", trivet.ErrInvalid, err)
 	}
 	if key, ok := csr.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
-		return nil, fmt.Errorf("sign certificate of %s: %w: the key must be ECDSA P-256", p.Name, trivet.ErrInvalid)
+		return nil, fmt.Errorf("certificate request: %w: the key must be ECDSA P-256", trivet.ErrInvalid)
+	}
+	return csr, nil
+}
+
+// SignPeer gives the certificate, in PEM, by which a member calls others. Of the request only the key counts.
+func (c *CA) SignPeer(p Peer, csrPEM []byte, now time.Time) ([]byte, error) {
+	if err := trivet.ValidateName(p.Name); err != nil {
+		return nil, err
+	}
+	csr, err := parsePeerRequest(csrPEM)
+	if err != nil {
+		return nil, fmt.Errorf("sign certificate of %s: %w", p.Name, err)
 	}
 	return c.signPeer(p, csr.PublicKey, withinCA(now))
 }
@@ -96,6 +121,10 @@ func (c *CA) signPeer(p Peer, key crypto.PublicKey, now time.Time) ([]byte, erro
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
 	}
+	if p.Role == PeerWitness {
+		t.ExtKeyUsage = append(t.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+		addNames(t, p.Host)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, t, c.cert, key, c.key)
 	if err != nil {
 		return nil, fmt.Errorf("sign certificate of %s: %w", p.Name, err)
@@ -105,14 +134,12 @@ func (c *CA) signPeer(p Peer, key crypto.PublicKey, now time.Time) ([]byte, erro
 
 // PeerOf says which member is at the other end of a connection to a listener that asks for certificates
 // ([ServerCert.TLS]). It fails with [trivet.ErrUnauthenticated] for everybody else.
-func (c *CA) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
+func (r *Root) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 	if cs == nil || len(cs.PeerCertificates) == 0 {
 		return Peer{}, fmt.Errorf("%w: no member's certificate", trivet.ErrUnauthenticated)
 	}
 	cert := cs.PeerCertificates[0]
-	roots := x509.NewCertPool()
-	roots.AddCert(c.cert)
-	_, err := cert.Verify(x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), CurrentTime: withinCA(now),
+	_, err := cert.Verify(x509.VerifyOptions{Roots: r.pool(), Intermediates: x509.NewCertPool(), CurrentTime: withinCA(now),
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
 		return Peer{}, fmt.Errorf("%w: not a member of this cluster: %w", trivet.ErrUnauthenticated, err)
@@ -123,4 +150,19 @@ func (c *CA) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 		}
 	}
 	return Peer{}, fmt.Errorf("%w: %s is no member", trivet.ErrUnauthenticated, cert.Subject)
+}
+
+// LatePeerOf is PeerOf for a member whose certificate may have ended, as it was away for so long. Whoever asks it must know
+// that the member is one still.
+func (r *Root) LatePeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
+	if cs != nil && len(cs.PeerCertificates) > 0 && now.After(cs.PeerCertificates[0].NotAfter) {
+		now = cs.PeerCertificates[0].NotAfter
+	}
+	return r.PeerOf(cs, now)
+}
+
+func (r *Root) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(r.cert)
+	return pool
 }

@@ -51,11 +51,14 @@ func (c *CA) ServerCert(names func() []string, now func() time.Time) *ServerCert
 }
 
 // TLS is the configuration of a head's listener. It sends the CA with the chain, for clients that know only its pin, and
-// takes a certificate from whoever has one: see [CA.PeerOf].
-func (s *ServerCert) TLS() *tls.Config {
+// takes a certificate from whoever has one: see [Root.PeerOf].
+func (s *ServerCert) TLS() *tls.Config { return ListenTLS(s.GetCertificate) }
+
+// ListenTLS is the same for any certificate.
+func ListenTLS(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
-		GetCertificate: s.GetCertificate,
+		GetCertificate: get,
 		ClientAuth:     tls.RequestClientCert,
 		NextProtos:     []string{"h2", "http/1.1"},
 	}
@@ -117,6 +120,11 @@ func serverTemplate(names []string, now time.Time) *x509.Certificate {
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
 	}
+	addNames(t, names...)
+	return t
+}
+
+func addNames(t *x509.Certificate, names ...string) {
 	for _, name := range names {
 		if addr, err := netip.ParseAddr(name); err == nil {
 			t.IPAddresses = append(t.IPAddresses, addr.Unmap().WithZone("").AsSlice())
@@ -124,7 +132,6 @@ func serverTemplate(names []string, now time.Time) *x509.Certificate {
 			t.DNSNames = append(t.DNSNames, name)
 		}
 	}
-	return t
 }
 
 // withinCA moves the time of a clock that lost its battery so that a certificate of now lies within the CA's life.

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -8,25 +10,88 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
 )
 
 func (a *app) head() *cobra.Command {
 	c := &cobra.Command{
 		Use: "head", Short: "Let heads join the cluster, list them, and take them out",
 		Example: "  trivet head token            # on any head; then run what it prints on the new one\n" +
-			"  trivet head list\n  trivet head remove head1",
+			"  trivet head list\n  trivet head replace head1    # its successor joins, and it is out\n  trivet head remove head1",
 	}
-	c.AddCommand(a.headList(), a.headToken(), a.headRemove())
+	c.AddCommand(a.headList(), a.headToken(), a.headReplace(), a.headRemove())
 	return c
 }
 
 func (a *app) headList() *cobra.Command {
-	list := a.get()
-	list.Use, list.Short, list.Long, list.Args = "list", "List the heads", "", cobra.NoArgs
-	list.Example = "  trivet head list\n  trivet head list -o json"
-	run := list.RunE
-	list.RunE = func(cmd *cobra.Command, _ []string) error { return run(cmd, []string{"heads"}) }
-	return list
+	var all bool
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the heads as the one that answers sees them now",
+		Long: "List the heads as the one that answers sees them now. A head is the leader (of the store's members, for the moment:\n" +
+			"it has no other meaning), a member, joining, down, removing or removed. SEEN is how long ago it was last heard.",
+		Example: "  trivet head list\n  trivet head list --all -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := a.connect()
+			if err != nil {
+				return err
+			}
+			view, err := cl.Cluster(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.showHeads(view, all)
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "show those that were removed, too")
+	a.outputFlag(c)
+	return c
+}
+
+func (a *app) showHeads(view client.Cluster, all bool) error {
+	if !all {
+		var there []client.HeadView
+		for _, h := range view.Heads {
+			if h.State != string(trivet.HeadRemoved) {
+				there = append(there, h)
+			}
+		}
+		view.Heads = there
+	}
+	switch a.output {
+	case "json", "yaml":
+		raw, err := json.Marshal(view)
+		if err != nil {
+			return err
+		}
+		if a.output == "yaml" {
+			return showYAML(a.Out, []json.RawMessage{raw})
+		}
+		return showJSON(a.Out, []json.RawMessage{raw}, true)
+	case "name":
+		for _, h := range view.Heads {
+			fmt.Fprintln(a.Out, "head/"+h.Name)
+		}
+		return nil
+	}
+	if !view.Quorum {
+		fmt.Fprintf(a.Err, "%s sees no leader: nothing can be written until most heads are back\n", view.Head)
+	}
+	rows := [][]string{{"NAME", "ROLE", "STATE", "SEEN", "VERSION", "ADDRESS", "PROBLEM"}}
+	for _, h := range view.Heads {
+		rows = append(rows, []string{h.Name, h.Role, h.State, seen(h), printable(h.Version), printable(h.Peer), printable(h.Problem)})
+	}
+	return align(a.Out, rows)
+}
+
+func seen(h client.HeadView) string {
+	switch {
+	case h.Seen == nil:
+		return "-"
+	case h.Seen.D() < 5*time.Second:
+		return "now"
+	}
+	return h.Seen.D().Round(time.Second).String() + " ago"
 }
 
 func (a *app) headToken() *cobra.Command {
@@ -36,30 +101,61 @@ func (a *app) headToken() *cobra.Command {
 		Use:   "token",
 		Short: "Issue a token that lets one head join, once; it is shown this once",
 		Long: "Issue a token that lets one head join, once, and show the command to run there. The token is a secret until it is\n" +
-			"used or has expired: whoever has it can become a head.",
-		Example: "  trivet head token\n  trivet head token --life 10m",
+			"used or has expired: whoever has it can become a head.\n\n" +
+			"A witness votes and serves nothing, and holds no keys: with it two heads go on when any one of the three dies.",
+		Example: "  trivet head token\n  trivet head token --witness --life 10m",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := a.connect()
-			if err != nil {
-				return err
-			}
 			role := trivet.RoleVoter
 			if witness {
 				role = trivet.RoleWitness
 			}
-			token, expires, err := cl.IssueJoin(cmd.Context(), role, life)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(a.Out, token)
-			fmt.Fprintf(a.Err, "On the new head, until %s:\n  trivet server --join %s --token TOKEN\n",
-				expires.Local().Format(time.DateTime), strings.Join(cl.Endpoints(), ","))
-			return nil
+			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client) (string, time.Time, error) {
+				return cl.IssueJoin(ctx, role, life)
+			})
 		},
 	}
 	c.Flags().BoolVar(&witness, "witness", false, "for a witness, which votes and serves nothing")
-	c.Flags().DurationVar(&life, "life", 0, "how long it is good for (default 1h)")
+	lifeFlag(c, &life)
+	return c
+}
+
+func lifeFlag(c *cobra.Command, life *time.Duration) {
+	c.Flags().DurationVar(life, "life", 0, "how long it is good for (default 1h)")
+}
+
+// showToken issues a token and says what to do with it.
+func (a *app) showToken(ctx context.Context, issue func(context.Context, *client.Client) (string, time.Time, error)) error {
+	cl, err := a.connect()
+	if err != nil {
+		return err
+	}
+	token, expires, err := issue(ctx, cl)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Out, token)
+	fmt.Fprintf(a.Err, "On the new head, until %s:\n  trivet server --join %s --token TOKEN\n",
+		expires.Local().Format(time.DateTime), strings.Join(cl.Endpoints(), ","))
+	return nil
+}
+
+func (a *app) headReplace() *cobra.Command {
+	var life time.Duration
+	c := &cobra.Command{
+		Use:   "replace OLD",
+		Short: "Issue a token for a head that takes the place of another one",
+		Long: "Issue a token for a head that takes the place of another one, which need not run: when the new head joins, the old\n" +
+			"one is removed for good, and the new one has its role. Nothing happens before.",
+		Example: "  trivet head replace head1",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client) (string, time.Time, error) {
+				return cl.IssueReplace(ctx, args[0], life)
+			})
+		},
+	}
+	lifeFlag(c, &life)
 	return c
 }
 
@@ -68,7 +164,7 @@ func (a *app) headRemove() *cobra.Command {
 		Use:   "remove NAME",
 		Short: "Take a head out of the cluster for good",
 		Long: "Take a head out of the cluster for good; it need not run. Its name is not given again. Its data stays where it is,\n" +
-			"but it does not get back in with that.",
+			"but it does not get back in with that. The command waits until it is out.",
 		Example: "  trivet head remove head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,8 +175,35 @@ func (a *app) headRemove() *cobra.Command {
 			if err := cl.RemoveHead(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.Out, "head/%s is being removed\n", args[0])
-			return nil
+			return a.awaitRemoval(cmd.Context(), cl, args[0])
 		},
 	}
+}
+
+// awaitRemoval tells what a removal waits for, until it is done.
+func (a *app) awaitRemoval(ctx context.Context, cl *client.Client, name string) error {
+	fmt.Fprintf(a.Err, "removing %s\n", name)
+	said := ""
+	for e, err := range client.Of[trivet.Head](cl).Watch(ctx, client.WatchOptions{Names: []string{name}}) {
+		if ctx.Err() != nil {
+			fmt.Fprintf(a.Err, "the removal of %s goes on without you; look again with: trivet head list --all\n", name)
+			return ExitError(130)
+		}
+		if err != nil {
+			return err
+		}
+		h, ok := e.Record.(*trivet.Head)
+		if !ok || e.Type != client.Put {
+			continue
+		}
+		if h.Status.State == trivet.HeadRemoved {
+			fmt.Fprintf(a.Out, "head/%s is removed\n", name)
+			return nil
+		}
+		if r := h.Status.Reason; r != "" && r != said {
+			said = r
+			fmt.Fprintf(a.Err, "  not yet: %s\n", printable(r))
+		}
+	}
+	return ctx.Err()
 }

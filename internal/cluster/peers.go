@@ -55,6 +55,9 @@ func (m *Member) Peers() (peers []Peer) {
 // IsLearner says whether this member still catches up.
 func (m *Member) IsLearner() bool { return m.etcd.Server.IsLearner() }
 
+// Revision is the store's that this member's own copy has reached.
+func (m *Member) Revision() int64 { return m.etcd.Server.KV().Rev() }
+
 // Leader is the ID of the member that leads; 0 if there is none.
 func (m *Member) Leader() uint64 { return uint64(m.etcd.Server.Leader()) }
 

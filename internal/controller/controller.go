@@ -11,6 +11,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/fleet"
+	headdoor "github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -19,6 +20,7 @@ import (
 type Config struct {
 	Fleet   *fleet.Fleet
 	Members Members
+	Seen    func() map[string]headdoor.Sight // of the other heads, by name
 	Unseal  Unseal
 	Logs    *runlog.Store
 	Log     *slog.Logger
@@ -29,7 +31,7 @@ func Run(ctx context.Context, cfg Config) {
 	p := provisions{cfg.Fleet}
 	d := deadlines{fleet: cfg.Fleet, waits: map[string]*clock{}}
 	w := powers{cfg.Fleet, cfg.Unseal}
-	h := heads{cfg.Fleet, cfg.Members}
+	h := heads{cfg.Fleet, cfg.Members, cfg.Seen}
 	l := leftovers{cfg.Fleet, cfg.Logs}
 	var wg sync.WaitGroup
 	for _, c := range []*loop{

@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
+	headdoor "github.com/trivet-project/trivet/internal/heads"
 )
 
 // Members is the store's membership, as [cluster.Member] has it.
@@ -18,57 +19,135 @@ type Members interface {
 	Peers() []cluster.Peer
 	Promote(ctx context.Context, id uint64) error
 	Remove(ctx context.Context, id uint64) error
+	Leads() bool
 }
 
-// heads makes a head that joined count once it has caught up, and takes one out that is to be removed. Both may be said
-// twice, by several heads.
+// heads makes a head that joined count once it has caught up and is stable, and takes one out that is to be removed. Both may
+// be said twice, by several heads.
 //
 // Reads and writes: heads.
 type heads struct {
 	fleet   *fleet.Fleet
 	members Members
+	seen    func() map[string]headdoor.Sight
 }
 
-// catchUp is how often a head that catches up is looked at.
-const catchUp = time.Second
+const (
+	// catchUp is how often a head that comes or goes is looked at, steady how often another one.
+	catchUp, steady = time.Second, 30 * time.Second
+	// stableFor is how long a head must have answered each time before it counts, maxLag how many revisions it may then be
+	// behind: one that comes and goes, or lags, would cost the others their quorum.
+	stableFor = 3 * time.Second
+	maxLag    = 100
+)
 
 func (h *heads) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	rec, err := h.fleet.Heads.Get(name)
-	if err != nil || rec.Status.Member == "" {
+	if err != nil || rec.Status.State == trivet.HeadRemoved {
 		return 0, nil
 	}
-	id, err := strconv.ParseUint(rec.Status.Member, 16, 64)
-	if err != nil {
-		return 0, fmt.Errorf("head %s: member %q: %w", name, rec.Status.Member, trivet.ErrInvalid)
-	}
 	switch {
-	case rec.Spec.Remove && rec.Status.State != trivet.HeadRemoved:
-		if err := h.members.Remove(ctx, id); err != nil {
-			return 0, err
-		}
-		return 0, h.state(ctx, name, trivet.HeadRemoved)
+	case rec.Spec.Remove:
+		err = h.remove(ctx, rec)
 	case rec.Status.State == trivet.HeadJoining:
-		if h.counts(id) {
-			return 0, h.state(ctx, name, trivet.HeadMember)
-		}
-		if err := h.members.Promote(ctx, id); errors.Is(err, trivet.ErrConflict) || errors.Is(err, trivet.ErrUnavailable) {
-			return catchUp, nil
-		} else if err != nil {
-			return 0, err
-		}
-		return 0, h.state(ctx, name, trivet.HeadMember)
+		err = h.promote(ctx, rec)
+	default:
+		return steady, h.note(ctx, rec)
 	}
-	return 0, nil
+	if errors.Is(err, trivet.ErrConflict) || errors.Is(err, trivet.ErrUnavailable) {
+		return catchUp, h.because(ctx, name, err)
+	}
+	return 0, err
 }
 
-func (h *heads) counts(id uint64) bool {
-	return slices.ContainsFunc(h.members.Peers(), func(p cluster.Peer) bool { return p.ID == id && !p.Learner })
+// remove takes a head's member out of the store, if it has one.
+func (h *heads) remove(ctx context.Context, rec *trivet.Head) error {
+	if rec.Status.Member != "" {
+		id, err := memberOf(rec)
+		if err != nil {
+			return err
+		}
+		if err := h.members.Remove(ctx, id); err != nil {
+			return err
+		}
+	}
+	return h.state(ctx, rec.Name, trivet.HeadRemoved)
+}
+
+// promote makes a head count that joined.
+func (h *heads) promote(ctx context.Context, rec *trivet.Head) error {
+	if rec.Status.Member == "" {
+		return fmt.Errorf("%w: its place is being made", trivet.ErrConflict)
+	}
+	id, err := memberOf(rec)
+	if err != nil {
+		return err
+	}
+	counts := slices.ContainsFunc(h.members.Peers(), func(p cluster.Peer) bool { return p.ID == id && !p.Learner })
+	if !counts {
+		if err := h.stable(rec.Name); err != nil {
+			return err
+		}
+		if err := h.members.Promote(ctx, id); err != nil {
+			return err
+		}
+	}
+	return h.state(ctx, rec.Name, trivet.HeadMember)
+}
+
+// stable says why a head must not count yet, as this one sees it. No head sees itself.
+func (h *heads) stable(name string) error {
+	s, ok := h.seen()[name]
+	switch {
+	case !ok || s.Heard.IsZero():
+		return fmt.Errorf("%w: it has not answered yet", trivet.ErrUnavailable)
+	case s.Err != nil:
+		return fmt.Errorf("%w: it does not answer", trivet.ErrUnavailable)
+	case s.Lag > maxLag:
+		return fmt.Errorf("%w: it catches up", trivet.ErrConflict)
+	case time.Since(s.Since) < stableFor:
+		return fmt.Errorf("%w: it has caught up, and must be stable for a moment", trivet.ErrConflict)
+	}
+	return nil
+}
+
+// note writes what a witness cannot write itself.
+func (h *heads) note(ctx context.Context, rec *trivet.Head) error {
+	s, ok := h.seen()[rec.Name]
+	if rec.Spec.Role != trivet.RoleWitness || !ok || s.Started.IsZero() || s.Started.Equal(rec.Status.Started) && s.Version == rec.Status.Version {
+		return nil
+	}
+	return h.fleet.Head(ctx, rec.Name, func(rec *trivet.Head) bool {
+		changed := !s.Started.Equal(rec.Status.Started) || s.Version != rec.Status.Version
+		rec.Status.Started, rec.Status.Version = s.Started, s.Version
+		return changed
+	})
+}
+
+func memberOf(rec *trivet.Head) (uint64, error) {
+	id, err := strconv.ParseUint(rec.Status.Member, 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("head %s: member %q: %w", rec.Name, rec.Status.Member, trivet.ErrInvalid)
+	}
+	return id, nil
 }
 
 func (h *heads) state(ctx context.Context, name string, s trivet.HeadState) error {
 	return h.fleet.Head(ctx, name, func(rec *trivet.Head) bool {
 		changed := rec.Status.State != s
-		rec.Status.State = s
+		rec.Status.State, rec.Status.Reason = s, ""
+		return changed
+	})
+}
+
+// because notes why a head is where it is. Only the head that leads does, as the others may see it otherwise.
+func (h *heads) because(ctx context.Context, name string, why error) error {
+	if !h.members.Leads() {
+		return nil
+	}
+	return h.fleet.Head(ctx, name, func(rec *trivet.Head) bool {
+		changed := rec.Status.Reason != why.Error() && rec.Status.State != trivet.HeadRemoved
+		rec.Status.Reason = why.Error()
 		return changed
 	})
 }

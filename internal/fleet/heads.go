@@ -12,8 +12,10 @@ import (
 // machine's own network come first.
 func (f *Fleet) HeadURLs(m *trivet.Machine) (api, boot []string) {
 	for h := range f.Heads.PeekAll() {
-		api = append(api, h.Status.API...)
-		boot = append(boot, h.Status.Boot...)
+		if h.Serves() {
+			api = append(api, h.Status.API...)
+			boot = append(boot, h.Status.Boot...)
+		}
 	}
 	var nets []netip.Prefix
 	for _, nic := range m.Spec.NICs {

@@ -18,15 +18,25 @@ type Joining struct {
 	Peer  string // URL where other heads will reach it
 }
 
-// IssueJoin makes a token that lets one head join in a role, until it expires.
-func (f *Fleet) IssueJoin(ctx context.Context, role string, expires time.Time) (auth.Secret, error) {
+// IssueJoin makes a token that lets one head join in a role, until it expires. replace is a head that is then removed, and
+// whose role the new one takes; empty: none.
+func (f *Fleet) IssueJoin(ctx context.Context, role, replace string, expires time.Time) (auth.Secret, error) {
 	id, plain, hash := auth.NewToken()
-	t := &trivet.Token{Meta: trivet.Meta{Kind: "Token", Name: id}, Spec: trivet.TokenSpec{Hash: hash, Join: role, Expires: expires}}
+	t := &trivet.Token{Meta: trivet.Meta{Kind: "Token", Name: id}, Spec: trivet.TokenSpec{Hash: hash, Join: role, Replace: replace, Expires: expires}}
 	if err := t.Validate(); err != nil {
 		return "", err
 	}
 	_, err := f.Store.Update(ctx, func(tx *store.Tx) error { return f.Tokens.In(tx).Create(t) })
 	return plain, err
+}
+
+// MayJoin says whether Join would give a place now, and spends nothing.
+func (f *Fleet) MayJoin(ctx context.Context, j Joining) error {
+	id, err := auth.ParseToken(j.Token)
+	if err == nil {
+		_, err = f.Store.Update(ctx, func(tx *store.Tx) error { _, err := f.joinToken(tx, id, j); return err })
+	}
+	return err
 }
 
 // Join spends a token and gives the head that its bearer is from now on: a new name and role, in state joining.
@@ -41,25 +51,43 @@ func (f *Fleet) Join(ctx context.Context, j Joining) (head *trivet.Head, err err
 			return err
 		}
 		if t.Spec.Used == j.ID {
-			head, err = f.joined(j.ID)
+			head, err = f.joined(j)
 			return errors.Join(err, errUnchanged)
 		}
-		name, err := f.nextHead(tx)
-		if err != nil {
-			return err
-		}
-		t.Spec.Used = j.ID
-		head = &trivet.Head{
-			Meta: trivet.Meta{Kind: "Head", Name: name}, Spec: trivet.HeadSpec{Role: t.Spec.Join},
-			Status: trivet.HeadStatus{State: trivet.HeadJoining, Join: j.ID, Peer: j.Peer},
-		}
-		return errors.Join(f.Tokens.In(tx).Put(t), f.Heads.In(tx).Create(head))
+		head, err = f.newHead(tx, t, j)
+		return err
 	})
 	if err != nil && !errors.Is(err, errUnchanged) {
 		return nil, fmt.Errorf("join: %w", err)
 	}
 	return head, nil
 }
+
+// newHead writes the record of a head that joins, and begins the removal of the one that it replaces.
+func (f *Fleet) newHead(tx *store.Tx, t *trivet.Token, j Joining) (*trivet.Head, error) {
+	name, err := f.nextHead(tx)
+	if err != nil {
+		return nil, err
+	}
+	t.Spec.Used = j.ID
+	head := &trivet.Head{
+		Meta: trivet.Meta{Kind: "Head", Name: name}, Spec: trivet.HeadSpec{Role: t.Spec.Join},
+		Status: trivet.HeadStatus{State: trivet.HeadJoining, Join: j.ID, Peer: j.Peer, Replaces: t.Spec.Replace},
+	}
+	if t.Spec.Replace != "" {
+		old, err := f.Heads.In(tx).Get(t.Spec.Replace)
+		if err != nil {
+			return nil, err
+		}
+		old.Spec.Remove = true
+		if err := f.Heads.In(tx).Put(old); err != nil {
+			return nil, err
+		}
+	}
+	return head, errors.Join(f.Tokens.In(tx).Put(t), f.Heads.In(tx).Create(head))
+}
+
+const issueAnother = "issue another one on a member: trivet head token"
 
 func (f *Fleet) joinToken(tx *store.Tx, id string, j Joining) (*trivet.Token, error) {
 	t, err := f.Tokens.In(tx).Get(id)
@@ -71,24 +99,31 @@ func (f *Fleet) joinToken(tx *store.Tx, id string, j Joining) (*trivet.Token, er
 		return nil, err
 	}
 	if err := auth.CheckToken(j.Token, t.Spec.Hash); err != nil {
-		return nil, err
+		return nil, &trivet.Error{Op: "use join token", Err: err, Hint: issueAnother}
 	}
-	const again = "issue another one: trivet head token"
 	switch {
 	case t.Spec.Join == "":
-		return nil, &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: it is an API token", trivet.ErrForbidden), Hint: again}
+		return nil, &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: it is an API token", trivet.ErrForbidden), Hint: issueAnother}
 	case t.Spec.Used != "" && t.Spec.Used != j.ID:
-		return nil, &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: it was used", trivet.ErrForbidden), Hint: again}
-	case !f.now().Before(t.Spec.Expires):
-		return nil, &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: it has expired", trivet.ErrForbidden), Hint: again}
+		return nil, &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: it was used", trivet.ErrForbidden), Hint: issueAnother}
+	case t.Spec.Used == "" && !f.now().Before(t.Spec.Expires): // one that was used in time gives the same place again
+		return nil, &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: it has expired", trivet.ErrForbidden), Hint: issueAnother}
 	}
 	return t, nil
 }
 
 // joined finds the head that joined by a request.
-func (f *Fleet) joined(request string) (*trivet.Head, error) {
+func (f *Fleet) joined(j Joining) (*trivet.Head, error) {
 	for _, h := range f.Heads.List() {
-		if h.Status.Join == request {
+		switch {
+		case h.Status.Join != j.ID:
+		case h.Spec.Remove || h.Status.State == trivet.HeadRemoved:
+			return nil, &trivet.Error{Op: "use join token", Hint: issueAnother,
+				Err: fmt.Errorf("%w: %s joined by it, and was removed since", trivet.ErrForbidden, h.Name)}
+		case h.Status.Peer != j.Peer:
+			return nil, &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: %s joined by it as %s, not as %s", trivet.ErrExists, h.Name, h.Status.Peer, j.Peer),
+				Hint: "start it with the --api and --advertise that it had, or use a token of 'trivet head replace " + h.Name + "'"}
+		default:
 			return h, nil
 		}
 	}

@@ -1,5 +1,6 @@
-// Package heads is what heads say to each other, and to a head that wants to join: a place in the cluster for a token, and a
-// fresh certificate for a member. It is served on the API's port; a member proves itself by its certificate.
+// Package heads is what heads say to each other, and to a head that wants to join: a place in the cluster for a token, a
+// greeting that tells who is there and who is a member, and a fresh certificate for a witness. It is served on the API's port;
+// a member proves itself by its certificate.
 package heads
 
 import (
@@ -22,21 +23,28 @@ import (
 // Prefix is where the door's paths begin.
 const Prefix = "/head/v1/"
 
+// Protocol numbers how heads speak to each other. It is raised when an older head could no longer be a member beside this one.
+const Protocol = 1
+
 // maxBody bounds what a head says, in bytes.
 const maxBody = 1 << 20
 
 // Members is the store's membership, as [cluster.Member] has it.
 type Members interface {
 	Add(ctx context.Context, url string) (id uint64, all []cluster.Peer, err error)
+	Remove(ctx context.Context, id uint64) error
 	Peers() []cluster.Peer
 	ClusterID() string
+	HasLeader() bool
 }
 
-// Config is what the door stands on.
+// Config is what the door stands on. A witness has neither Fleet nor Keys, and answers greetings only.
 type Config struct {
+	Root    *auth.Root
+	Members Members
+	Self    func() Greeting // who this head is, now
 	Fleet   *fleet.Fleet
 	Keys    *auth.Keys
-	Members Members
 	Log     *slog.Logger
 }
 
@@ -49,8 +57,11 @@ type Door struct {
 // New makes the door.
 func New(cfg Config) *Door {
 	d := &Door{Config: cfg, mux: http.NewServeMux()}
-	d.mux.HandleFunc("POST "+Prefix+"join", d.answered(d.join))
-	d.mux.HandleFunc("POST "+Prefix+"renew", d.answered(d.renew))
+	d.mux.HandleFunc("POST "+Prefix+"greet", d.answered(d.greet))
+	if cfg.Fleet != nil {
+		d.mux.HandleFunc("POST "+Prefix+"join", d.answered(d.join))
+		d.mux.HandleFunc("POST "+Prefix+"renew", d.answered(d.renew))
+	}
 	return d
 }
 
@@ -81,36 +92,44 @@ func (d *Door) answered(do func(r *http.Request, body []byte) (any, error)) http
 
 // member proves who calls.
 func (d *Door) member(r *http.Request) (auth.Peer, error) {
-	p, err := d.Keys.CA.PeerOf(r.TLS, time.Now())
-	if err != nil {
-		return p, err
-	}
-	h, err := d.Fleet.Heads.Peek(p.Name)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && h.Status.State == trivet.HeadRemoved {
-		return p, fmt.Errorf("%w: %s was removed from this cluster", trivet.ErrForbidden, p.Name)
+	p, err := d.Root.PeerOf(r.TLS, Connected(r))
+	if err == nil {
+		err = d.counts(p)
 	}
 	return p, err
 }
 
-// Renewal asks for a fresh certificate for a member's key.
-type Renewal struct {
-	CSR []byte `json:"csr"`
+// counts says, by the heads' records, whether somebody whose certificate was good is still a member.
+func (d *Door) counts(p auth.Peer) error {
+	h, err := d.Fleet.Heads.Peek(p.Name)
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && h.Status.State == trivet.HeadRemoved {
+		return removed(p.Name)
+	}
+	return err
 }
 
-func (d *Door) renew(r *http.Request, body []byte) (any, error) {
-	p, err := d.member(r)
-	if err != nil {
-		return nil, err
-	}
-	var ask Renewal
-	if err := json.Unmarshal(body, &ask); err != nil {
-		return nil, fmt.Errorf("renew: %w: %w", trivet.ErrInvalid, err)
-	}
-	cert, err := d.Keys.CA.SignPeer(p, ask.CSR, time.Now())
-	return Certificate{cert}, err
+// HintRejoin is what to do with a head that is out.
+const HintRejoin = "its data are of no use to the cluster any more; to let it in again as a new head: get a token by " +
+	"'trivet head token' on a member, and start it with --rejoin --join URL --token TOKEN, which sets the old data aside"
+
+func removed(name string) error {
+	return &trivet.Error{Op: "greet", Kind: "Head", Name: name, Hint: HintRejoin,
+		Err: fmt.Errorf("%w: it was removed from this cluster", trivet.ErrForbidden)}
 }
 
-// Certificate is a member's, in PEM.
-type Certificate struct {
-	Cert []byte `json:"cert"`
+// connected is the key of a connection's beginning in a request's context.
+type connected struct{}
+
+// WithConnected notes when a connection began, for http.Server.ConnContext: a certificate must be good then. A connection
+// may outlive it.
+func WithConnected(ctx context.Context) context.Context {
+	return context.WithValue(ctx, connected{}, time.Now())
+}
+
+// Connected is when the request's connection began.
+func Connected(r *http.Request) time.Time {
+	if t, ok := r.Context().Value(connected{}).(time.Time); ok {
+		return t
+	}
+	return time.Now()
 }

@@ -1,14 +1,16 @@
 package heads
 
 import (
-	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,15 +18,17 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // Ask is what a head says that wants to join.
 type Ask struct {
-	Token string `json:"token"`
-	ID    string `json:"id"`   // random, the same when it asks again
-	Peer  string `json:"peer"` // https://host:port where members will reach it
-	CSR   []byte `json:"csr"`
+	Token    string    `json:"token"`
+	ID       string    `json:"id"`   // random, the same when it asks again
+	Peer     string    `json:"peer"` // https://host:port where members will reach it
+	CSR      []byte    `json:"csr"`
+	Version  string    `json:"version"`
+	Protocol int       `json:"protocol"`
+	Time     time.Time `json:"time"` // by its clock
 }
 
 // Place is what it gets: all that it needs to start its member. The keys are for a voter only.
@@ -32,148 +36,180 @@ type Place struct {
 	Name    string         `json:"name"`
 	Role    string         `json:"role"`
 	Cluster string         `json:"cluster"`
+	Member  string         `json:"member"`
 	Peers   []cluster.Peer `json:"peers"`
 	CA      []byte         `json:"ca"`
 	Cert    []byte         `json:"cert"`
 	Keys    auth.Bundle    `json:"keys,omitempty"`
 }
 
+// join gives a place. All that could be wrong is looked at before the token is spent.
 func (d *Door) join(r *http.Request, body []byte) (any, error) {
 	var ask Ask
 	if err := json.Unmarshal(body, &ask); err != nil {
 		return nil, fmt.Errorf("join: %w: %w", trivet.ErrInvalid, err)
 	}
-	if err := ask.validate(); err != nil {
+	j := fleet.Joining{Token: ask.Token, ID: ask.ID, Peer: ask.Peer}
+	if err := errors.Join(ask.validate(), validatePeer(ask.Peer)); err != nil {
 		return nil, err
 	}
-	h, err := d.Fleet.Join(r.Context(), fleet.Joining{Token: ask.Token, ID: ask.ID, Peer: ask.Peer})
-	if err != nil {
+	if err := d.Fleet.MayJoin(r.Context(), j); err != nil {
 		return nil, err
 	}
-	peers := d.Members.Peers()
-	if h.Status.Member == "" {
-		if peers, err = d.add(r.Context(), h); err != nil {
+	for _, check := range []func(context.Context, *Ask) error{d.speaks, d.inTime, d.free, d.reaches} {
+		if err := check(r.Context(), &ask); err != nil {
 			return nil, err
 		}
 	}
-	role := auth.PeerHead
-	if h.Spec.Role == trivet.RoleWitness {
-		role = auth.PeerWitness
-	}
-	cert, err := d.Keys.CA.SignPeer(auth.Peer{Name: h.Name, Role: role}, ask.CSR, time.Now())
+	h, err := d.Fleet.Join(r.Context(), j)
 	if err != nil {
 		return nil, err
 	}
-	place := Place{Name: h.Name, Role: h.Spec.Role, Cluster: d.Members.ClusterID(), Peers: peers, CA: d.Keys.CA.PEM(), Cert: cert}
-	if role == auth.PeerHead {
-		place.Keys = d.Keys.Bundle()
+	peers, err := d.add(r.Context(), h)
+	if err != nil {
+		return nil, err
 	}
 	d.Log.Info("a head joins", "head", h.Name, "role", h.Spec.Role, "peer", ask.Peer, "from", r.RemoteAddr)
-	return place, nil
+	return d.place(h, peers, ask.CSR)
 }
 
-// add makes room for the head's member, and notes which one it is.
-func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) {
-	id, peers, err := d.Members.Add(ctx, h.Status.Peer)
+func (d *Door) place(h *trivet.Head, peers []cluster.Peer, csr []byte) (*Place, error) {
+	who := auth.Peer{Name: h.Name, Role: auth.PeerHead}
+	if h.Spec.Role == trivet.RoleWitness {
+		who.Role, who.Host = auth.PeerWitness, hostOf(h.Status.Peer)
+	}
+	cert, err := d.Keys.CA.SignPeer(who, csr, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return peers, d.Fleet.Head(ctx, h.Name, func(h *trivet.Head) bool {
-		h.Status.Member = fmt.Sprintf("%016x", id)
-		return true
-	})
+	p := &Place{Name: h.Name, Role: h.Spec.Role, Cluster: d.Root.Cluster(), Member: h.Status.Member, Peers: peers, CA: d.Root.PEM(), Cert: cert}
+	if who.Role == auth.PeerHead {
+		p.Keys = d.Keys.Bundle()
+	}
+	return p, nil
+}
+
+// add makes room for the head's member, and notes which one it is. Said again, it finds that one.
+func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) {
+	if h.Status.Member == "" {
+		if err := d.replace(ctx, h); err != nil {
+			return nil, err
+		}
+		id, _, err := d.Members.Add(ctx, h.Status.Peer)
+		if errors.Is(err, trivet.ErrExists) { // d.free has seen no such head: this one's own, added by another head's door
+			err = fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		h.Status.Member = MemberID(id)
+		err = d.Fleet.Head(ctx, h.Name, func(rec *trivet.Head) bool {
+			rec.Status.Member = h.Status.Member
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	peers := d.Members.Peers()
+	if !slices.ContainsFunc(peers, func(p cluster.Peer) bool { return MemberID(p.ID) == h.Status.Member }) {
+		return nil, fmt.Errorf("join: %w: this head has not heard yet of the new member", trivet.ErrUnavailable)
+	}
+	return peers, nil
+}
+
+// replace takes the head out that another one joins in place of.
+func (d *Door) replace(ctx context.Context, h *trivet.Head) error {
+	old, err := d.Fleet.Heads.Peek(h.Status.Replaces)
+	switch {
+	case h.Status.Replaces == "", errors.Is(err, trivet.ErrNotFound), err == nil && old.Status.Member == "":
+		return nil
+	case err != nil:
+		return err
+	case old.Name == d.Self().Head:
+		return fmt.Errorf("join: %w: %s is the head that is replaced; ask another one", trivet.ErrUnavailable, old.Name)
+	}
+	id, err := strconv.ParseUint(old.Status.Member, 16, 64)
+	if err != nil {
+		return fmt.Errorf("head %s: member %q: %w", old.Name, old.Status.Member, trivet.ErrInvalid)
+	}
+	return d.Members.Remove(ctx, id)
+}
+
+// speaks refuses a head of another version, that would not understand this one or be understood.
+func (d *Door) speaks(_ context.Context, a *Ask) error {
+	if a.Protocol == Protocol {
+		return nil
+	}
+	hint := "upgrade this cluster's heads first, or start the new head with the version that they run"
+	if a.Protocol < Protocol {
+		hint = "start the new head with the version that this cluster's heads run"
+	}
+	return &trivet.Error{Op: "join", Hint: hint, Err: fmt.Errorf("%w: the new head runs %.40q, which speaks protocol %d; %s runs %s, which speaks %d",
+		trivet.ErrInvalid, a.Version, a.Protocol, d.Self().Head, d.Self().Version, Protocol)}
+}
+
+// joinSkew is how far a new head's clock may be off.
+const joinSkew = time.Minute
+
+func (d *Door) inTime(_ context.Context, a *Ask) error {
+	if off := a.Time.Sub(time.Now()).Round(time.Second); off.Abs() > joinSkew {
+		way := "ahead of"
+		if off < 0 {
+			way = "behind"
+		}
+		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: the new head's clock is %s %s that of %s", trivet.ErrInvalid, off.Abs(), way, d.Self().Head),
+			Hint: "set both clocks, best by NTP, and start it again; the token is still good"}
+	}
+	return nil
+}
+
+// free refuses an address that another member has.
+func (d *Door) free(_ context.Context, a *Ask) error {
+	for h := range d.Fleet.Heads.PeekAll() {
+		if h.Status.Peer != a.Peer || h.Status.Join == a.ID || h.Status.State == trivet.HeadRemoved || h.Spec.Remove {
+			continue
+		}
+		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is reached at %s", trivet.ErrExists, h.Name, a.Peer),
+			Hint: fmt.Sprintf("if that one is gone for good, use a token of 'trivet head replace %s'; else give the new head an address of its own by --advertise and --api", h.Name)}
+	}
+	return nil
+}
+
+// reachTime bounds the look at whether a new head is reached.
+const reachTime = 3 * time.Second
+
+// reaches dials the new head at the address that it gives to the others: the holder of its key must answer there.
+func (d *Door) reaches(ctx context.Context, a *Ask) error {
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	cfg, err := auth.ReachTLS(a.CSR)
+	if err != nil {
+		return err
+	}
+	u, err := url.Parse(a.Peer)
+	if err != nil {
+		return fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+	}
+	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{}, Config: cfg}).DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s does not reach the new head at %s: %w", trivet.ErrInvalid, d.Self().Head, a.Peer, err),
+			Hint: "start it with --advertise ADDRESS, one that the other heads reach, and let TCP through; the token is still good"}
+	}
+	return conn.Close()
 }
 
 func (a *Ask) validate() error {
-	u, err := url.Parse(a.Peer)
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" || len(a.Peer) > 300 {
-		return &trivet.FieldError{Field: "peer", Problem: fmt.Sprintf("%.300q is not https://host:port", a.Peer)}
-	}
 	if len(a.ID) < 16 || len(a.ID) > 64 {
 		return &trivet.FieldError{Field: "id", Problem: "must have 16 to 64 characters"}
 	}
 	return nil
 }
 
-// Token is what an operator carries from a head to a new one: how to know the cluster, and the right to join it once.
-type Token struct {
-	Pin    string      // of the cluster's CA
-	Secret auth.Secret // the token itself
-}
-
-// ParseToken reads what [wire.JoinText] wrote.
-func ParseToken(text string) (Token, error) {
-	pin, secret, ok := strings.Cut(strings.TrimSpace(text), ".")
-	if !ok || auth.ValidatePin(pin) != nil {
-		return Token{}, fmt.Errorf("join token: %w: not of the form sha256:<pin>.trivet_<id>_<secret>", trivet.ErrInvalid)
+func validatePeer(peer string) error {
+	u, err := url.Parse(peer)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || len(peer) > 300 {
+		return &trivet.FieldError{Field: "peer", Problem: fmt.Sprintf("%.300q is not https://host:port", peer)}
 	}
-	if _, err := auth.ParseToken(secret); err != nil {
-		return Token{}, err
-	}
-	return Token{pin, auth.Secret(secret)}, nil
-}
-
-// Join asks heads, in turn, for a place until one gives it, ctx ends, or one refuses for good.
-func Join(ctx context.Context, urls []string, t Token, ask Ask, say func(string)) (*Place, error) {
-	tls, err := auth.ClientTLS(t.Pin)
-	if err != nil {
-		return nil, err
-	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}, Timeout: 30 * time.Second}
-	defer client.CloseIdleConnections()
-	ask.Token = t.Secret.Reveal()
-	for {
-		var last error
-		for _, u := range urls {
-			var place Place
-			err := Call(ctx, client, u+Prefix+"join", ask, &place)
-			switch {
-			case err == nil:
-				return &place, nil
-			case ctx.Err() != nil:
-				return nil, errors.Join(last, err)
-			case !errors.Is(err, trivet.ErrUnavailable) && !errors.Is(err, trivet.ErrConflict):
-				return nil, err
-			}
-			last = err
-		}
-		say(fmt.Sprintf("no place yet: %v; asking again", last))
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return nil, last
-		}
-	}
-}
-
-// Call sends JSON to a head and reads its answer. What cannot be reached is ErrUnavailable.
-func Call(ctx context.Context, client *http.Client, url string, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
-	}
-	resp, err := client.Do(req)
-	switch {
-	case errors.Is(err, trivet.ErrUnauthenticated):
-		return err
-	case err != nil:
-		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil {
-		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		var p wire.Problem
-		if json.Unmarshal(text, &p) != nil || p.Code == "" {
-			return wire.Foreign(resp.StatusCode, string(text))
-		}
-		return &p
-	}
-	return json.Unmarshal(text, out)
+	return nil
 }

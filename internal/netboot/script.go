@@ -105,7 +105,7 @@ func (d *Door) platform(h host) *trivet.Platform {
 func (d *Door) bootURLs(r *http.Request) []string {
 	urls := []string{urlOf(r)}
 	for h := range d.Heads.PeekAll() {
-		if h.Name != d.Head {
+		if h.Name != d.Head && h.Serves() {
 			urls = append(urls, h.Status.Boot...)
 		}
 	}
@@ -116,7 +116,9 @@ func (d *Door) bootURLs(r *http.Request) []string {
 func (d *Door) apiURLs(r *http.Request) []string {
 	var urls []string
 	for h := range d.Heads.PeekAll() {
-		urls = append(urls, h.Status.API...)
+		if h.Serves() {
+			urls = append(urls, h.Status.API...)
+		}
 	}
 	reached := hostOf(urlOf(r))
 	slices.SortStableFunc(urls, func(a, b string) int {

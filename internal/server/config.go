@@ -34,6 +34,10 @@ type Config struct {
 	// cluster of its own. JoinToken is a secret.
 	Join      []string
 	JoinToken string
+	// Rejoin sets data aside that are in the way of Join: those of a head that was removed.
+	Rejoin bool
+	// NewCluster makes a new cluster although another one serves the same network.
+	NewCluster bool
 	// IPXEDir has iPXE's programs; empty means Debian's.
 	IPXEDir string
 	Log     *slog.Logger
@@ -52,8 +56,13 @@ const (
 const drainTime = 5 * time.Second
 
 func (c *Config) validate() error {
-	if c.Dir == "" {
+	switch {
+	case c.Dir == "":
 		return &trivet.FieldError{Field: "data-dir", Problem: "is missing"}
+	case c.Rejoin && len(c.Join) == 0:
+		return &trivet.FieldError{Field: "--rejoin", Problem: "needs --join URL and --token TOKEN"}
+	case c.NewCluster && len(c.Join) > 0:
+		return &trivet.FieldError{Field: "--new-cluster", Problem: "makes a cluster of its own, --join joins one; give one of them"}
 	}
 	return nil
 }

@@ -26,14 +26,20 @@ type dataFile struct {
 	Name    string `json:"name"` // the head's
 	Role    string `json:"role,omitempty"`
 	Version string `json:"version"` // of the program that wrote last
-	// URL and Peers are for a head that joined: where its member is reached, and the members that it starts with.
-	URL   string         `json:"url,omitempty"`
-	Peers []cluster.Peer `json:"peers,omitempty"`
+	// Token is the ID of the token by which it joined; empty for the first head of a cluster.
+	Token string `json:"token,omitempty"`
+	// Member is the ID of its member of the store, URL where the others were last told to reach it, and Peers are all members
+	// as it last knew them: whom it asks at a start whether it is one still.
+	Member string         `json:"member,omitempty"`
+	URL    string         `json:"url,omitempty"`
+	Peers  []cluster.Peer `json:"peers,omitempty"`
 	// Started: a start of this head has come to its end, so there is a store.
 	Started bool `json:"started,omitempty"`
 }
 
-func (d dataFile) isNew() bool { return !d.Started }
+func (d *dataFile) witness() bool { return d.Role == trivet.RoleWitness }
+
+func (d *dataFile) isNew() bool { return !d.Started }
 
 // maxDataFile bounds the file, in bytes.
 const maxDataFile = 64 << 10

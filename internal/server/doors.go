@@ -36,6 +36,9 @@ func (s *Server) bind(ctx context.Context) (err error) {
 	if s.doors.api, err = lc.Listen(ctx, "tcp", s.cfg.API); err != nil {
 		return bindError("API", "--api", s.cfg.API, err)
 	}
+	if s.data.witness() || s.joining && s.token.Role == trivet.RoleWitness { // it serves nobody else
+		return nil
+	}
 	if s.doors.boot, err = lc.Listen(ctx, "tcp", s.cfg.Boot); err != nil {
 		return bindError("boot", "--boot", s.cfg.Boot, err)
 	}
@@ -52,7 +55,7 @@ func (s *Server) bind(ctx context.Context) (err error) {
 	return nil
 }
 
-func (d *doors) listenDHCP(cfg *Config, door *netboot.Door, reg prometheus.Registerer) (err error) {
+func (d *doors) listenDHCP(cfg *Config, door *netboot.Door, handler dhcp.Handler, reg prometheus.Registerer) (err error) {
 	if d.tftp != nil {
 		d.tftpd = &tftp.Server{Open: door.OpenTFTP, Logger: cfg.Log.With("part", "tftp"), Metrics: tftp.NewMetrics(reg)}
 	}
@@ -66,7 +69,7 @@ func (d *doors) listenDHCP(cfg *Config, door *netboot.Door, reg prometheus.Regis
 		}
 	}
 	d.dhcp, err = dhcp.Listen(dhcp.Config{
-		Handler: door, Interfaces: cfg.DHCPInterfaces, Address: address, Proxy: len(cfg.DHCPInterfaces) > 0,
+		Handler: handler, Interfaces: cfg.DHCPInterfaces, Address: address, Proxy: len(cfg.DHCPInterfaces) > 0,
 		Logger: cfg.Log.With("part", "dhcp"), Metrics: dhcp.NewMetrics(reg),
 	})
 	switch {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
@@ -18,9 +18,10 @@ import (
 )
 
 // front is what stands behind the API's port: the other members of the store, other heads, and everybody else. It serves
-// from before the member starts, which may need what others send, until after it has ended.
+// from before the head knows who it is, so that it can be seen while it joins, until after its member has ended.
 type front struct {
-	ca      *auth.CA
+	log     *slog.Logger
+	root    atomic.Pointer[auth.Root]
 	peers   atomic.Pointer[http.Handler]
 	heads   atomic.Pointer[http.Handler]
 	api     atomic.Pointer[http.Handler]
@@ -29,13 +30,11 @@ type front struct {
 }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if cluster.IsPeerPath(r.URL.Path) {
-		if _, err := f.ca.PeerOf(r.TLS, time.Now()); err == nil {
-			pass(&f.peers, w, r)
-			return
-		}
-	}
-	if strings.HasPrefix(r.URL.Path, heads.Prefix) {
+	switch {
+	case cluster.IsPeerPath(r.URL.Path) && len(r.TLS.PeerCertificates) > 0:
+		f.servePeer(w, r)
+		return
+	case strings.HasPrefix(r.URL.Path, heads.Prefix):
 		pass(&f.heads, w, r)
 		return
 	}
@@ -47,6 +46,21 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	pass(&f.api, w, r)
+}
+
+// servePeer lets members in. A stranger gets a 401: a member that got a 403 or 410 would take itself for removed.
+func (f *front) servePeer(w http.ResponseWriter, r *http.Request) {
+	root := f.root.Load()
+	if root == nil {
+		pass(&f.peers, w, r)
+		return
+	}
+	if _, err := root.PeerOf(r.TLS, heads.Connected(r)); err != nil {
+		f.log.Debug("refused a member's call", "from", r.RemoteAddr, "error", err)
+		refuse(w, err)
+		return
+	}
+	pass(&f.peers, w, r)
 }
 
 // pass gives a request to a handler, if that is there yet.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -39,7 +41,7 @@ func (s *Server) introduceNow(ctx context.Context) error {
 		return fmt.Errorf("introduce head: %w", err)
 	}
 	admin := s.updateAdminFile
-	switch joined := len(s.data.Peers) > 0; {
+	switch joined := s.data.Token != ""; {
 	case fileExists(AdminFile(s.cfg.Dir)):
 	case joined: // the cluster has administrators
 		admin = func() error { return nil }
@@ -51,8 +53,21 @@ func (s *Server) introduceNow(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("administrator's file: %w", err)
 	}
-	s.data.Started = true
-	return s.keepData()
+	return s.started()
+}
+
+// started notes that there is a store, and where the others know this head to be.
+func (s *Server) started() error {
+	s.dataMu.Lock()
+	defer s.dataMu.Unlock()
+	s.data.Started, s.data.URL, s.data.Member = true, s.APIURLs()[0], heads.MemberID(s.member.ID())
+	if err := s.keepData(); err != nil {
+		return err
+	}
+	if s.joining {
+		_ = os.Remove(s.joinIDFile()) // it has done its work; if it stays, nobody reads it
+	}
+	return nil
 }
 
 // introduceLater tries until it succeeds or ctx ends.
@@ -82,7 +97,7 @@ func (s *Server) introduceHead(ctx context.Context) error {
 		}
 		st := &h.Status
 		st.Version, st.API, st.Boot, st.Peer = s.cfg.Version, s.APIURLs(), s.BootURLs(), s.APIURLs()[0]
-		st.Started, st.Member = time.Now().UTC().Truncate(time.Second), fmt.Sprintf("%016x", s.member.ID())
+		st.Started, st.Member = s.begun, heads.MemberID(s.member.ID())
 		if st.State == "" {
 			st.State = trivet.HeadMember
 		}
@@ -107,20 +122,7 @@ func (s *Server) makeAdmin(ctx context.Context) error {
 
 func (s *Server) writeAdminFile(token string) error {
 	file := client.File{Current: "local", Contexts: map[string]client.Context{
-		"local": {Endpoints: s.APIURLs(), Trust: s.Pin(), Token: token},
+		"local": {Endpoints: s.endpoints(), Trust: s.Pin(), Token: token},
 	}}
 	return file.Write(AdminFile(s.cfg.Dir))
-}
-
-// updateAdminFile keeps the addresses in the file right.
-func (s *Server) updateAdminFile() error {
-	file, err := client.ReadFile(AdminFile(s.cfg.Dir))
-	if err != nil {
-		return err
-	}
-	c, err := file.Pick("")
-	if err != nil {
-		return err
-	}
-	return s.writeAdminFile(c.Token)
 }

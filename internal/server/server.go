@@ -3,12 +3,16 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,7 +45,6 @@ type Server struct {
 	member  *cluster.Member
 	store   *store.Store
 	fleet   *fleet.Fleet
-	keys    *auth.Keys
 	blobs   *blob.Store
 	logs    *runlog.Store
 	hosts   []string
@@ -50,6 +53,18 @@ type Server struct {
 	netboot *netboot.Door
 	// introduced: New has written how this head is reached; else Run does.
 	introduced bool
+
+	begun   time.Time
+	token   heads.Token // by which it joins
+	joining bool
+	root    *auth.Root
+	keys    *auth.Keys // nil for a witness
+	// listenCert is what the API's port proves itself by, peer the key and certificate of the member.
+	listenCert atomic.Pointer[func(*tls.ClientHelloInfo) (*tls.Certificate, error)]
+	peer       atomic.Pointer[tls.Certificate]
+	caller     *heads.Caller
+	circle     *heads.Circle
+	dataMu     sync.Mutex // guards data once Run has begun
 }
 
 // New opens the data, starts the member and binds every port, so that what can go wrong at a start goes wrong here.
@@ -57,64 +72,83 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry()}
+	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry(), begun: time.Now().UTC().Truncate(time.Second)}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, step := range []func(context.Context) error{
-		s.openData, s.bind, s.identify, s.openFront, s.openStore, s.openFiles, s.assemble, s.introduce,
-	} {
-		if err := step(ctx); err != nil {
-			s.Close()
-			return nil, err
-		}
+	s.caller = heads.NewCaller(s.ownCert, func() *auth.Root { return s.root }, s.self)
+	err := s.run(ctx, s.openData, s.plan, s.bind, s.openFront, s.identify, s.certify, s.prove, s.openMember)
+	switch {
+	case err != nil:
+	case s.data.witness():
+		err = s.openWitness(ctx)
+	default:
+		err = s.run(ctx, s.openStore, s.openFiles, s.assemble, s.introduce)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
 	}
 	return s, nil
 }
 
+// run takes steps until one fails.
+func (s *Server) run(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // openFront serves the API's port from here on: the member may need what others send.
 func (s *Server) openFront(context.Context) error {
-	if err := s.certify(); err != nil {
-		return err
-	}
-	s.front = &front{ca: s.keys.CA}
+	s.front = &front{log: s.cfg.Log}
 	s.apiHTTP = &http.Server{
-		Handler: s.front, TLSConfig: s.certificate().TLS(), MaxHeaderBytes: api.MaxHeader, ReadHeaderTimeout: 10 * time.Second,
+		Handler: s.front, TLSConfig: auth.ListenTLS(s.shownCert), MaxHeaderBytes: api.MaxHeader, ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout: 2 * time.Minute, ErrorLog: quiet(s.cfg.Log),
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return heads.WithConnected(ctx) },
 	}
 	s.apiDone = make(chan error, 1)
 	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(s.doors.api, "", "")) }() // until Close
 	return nil
 }
 
+func (s *Server) shownCert(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if get := s.listenCert.Load(); get != nil {
+		return (*get)(hello)
+	}
+	return nil, fmt.Errorf("%w: this head is starting", trivet.ErrUnavailable)
+}
+
 // leaderPatience is how long a start waits for a leader before it serves what needs none.
 const leaderPatience = 10 * time.Second
 
-func (s *Server) openStore(ctx context.Context) (err error) {
+// openMember runs the store's member.
+func (s *Server) openMember(ctx context.Context) (err error) {
 	if dir := s.path("store/etcd"); !s.data.isNew() && !fileExists(dir) { // an empty one would be another cluster's
 		return &trivet.Error{Op: "open store", Name: dir, Err: fmt.Errorf("%w: it was there before", trivet.ErrNotFound),
-			Hint: "put the folder's backup back"}
+			Hint: "put the folder's backup back, or let this head join as a new one: --rejoin --join URL --token TOKEN"}
 	}
-	s.member, err = cluster.Open(ctx, cluster.Config{
-		Dir: s.path("store"), Name: s.data.Name, Token: s.keys.CA.Cluster(), Logger: s.cfg.Log,
-		URL: s.data.URL, Join: s.data.Peers, TLS: s.peerFiles(),
-	})
-	if err != nil {
+	cfg := cluster.Config{Dir: s.path("store"), Name: s.data.Name, Token: s.root.Cluster(), Logger: s.cfg.Log, TLS: s.peerTLS()}
+	if s.data.Token != "" && s.data.isNew() {
+		cfg.URL, cfg.Join = s.data.URL, s.data.Peers
+	}
+	if s.member, err = cluster.Open(ctx, cfg); err != nil {
 		return err
 	}
-	s.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "trivet_store_leader", Help: "1 where this head's member leads."},
-		func() float64 {
-			if s.member.Leads() {
-				return 1
-			}
-			return 0
-		}))
 	s.front.set(&s.front.peers, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()
 	if err := s.member.AwaitLeader(wait); err != nil && ctx.Err() != nil {
 		return err
 	}
+	return nil
+}
+
+func (s *Server) openStore(ctx context.Context) (err error) {
 	s.store = store.New(s.member.Client(), store.Options{Logger: s.cfg.Log, Metrics: s.metrics})
 	s.fleet = fleet.New(fleet.NewTables(s.store), s.data.Name, s.cfg.Log)
+	s.circle = heads.NewCircle(s.fleet, s.caller, s.cfg.Log)
 	return s.store.Start(ctx)
 }
 
@@ -131,23 +165,24 @@ func (s *Server) openFiles(context.Context) (err error) {
 func (s *Server) assemble(context.Context) (err error) {
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Keys: s.keys, Blobs: s.blobs, Logs: s.logs, Log: s.cfg.Log, Metrics: s.metrics,
-		Version: wire.Version{Version: s.cfg.Version, Cluster: s.keys.CA.Cluster(), Head: s.data.Name},
-		Ready:   s.ready, CheckTemplate: checkTemplate,
+		Version: wire.Version{Version: s.cfg.Version, Cluster: s.root.Cluster(), Head: s.data.Name},
+		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: s.cluster,
 	})
 	if err != nil {
 		return err
 	}
 	s.front.set(&s.front.api, s.api)
-	s.front.set(&s.front.heads, heads.New(heads.Config{Fleet: s.fleet, Keys: s.keys, Members: s.member, Log: s.cfg.Log}))
+	s.front.set(&s.front.heads, heads.New(heads.Config{
+		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Keys: s.keys, Log: s.cfg.Log}))
 	s.netboot, err = netboot.New(netboot.Config{
-		Tables: s.fleet.Tables, Head: s.data.Name, Keys: s.keys, CA: s.keys.CA.Pin(), Blobs: s.blobs.Handler(),
+		Tables: s.fleet.Tables, Head: s.data.Name, Keys: s.keys, CA: s.root.Pin(), Blobs: s.blobs.Handler(),
 		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, Seen: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
 	if err != nil {
 		return err
 	}
-	return s.doors.listenDHCP(&s.cfg, s.netboot, s.metrics)
+	return s.doors.listenDHCP(&s.cfg, s.netboot, s.answering(s.netboot), s.metrics)
 }
 
 func checkTemplate(t *trivet.Template) error { return workflow.Check(t) }
@@ -163,15 +198,33 @@ func (s *Server) ready(context.Context) error {
 // Run serves until ctx ends or a part fails, and then lets requests end in order.
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	bootServer := s.netboot.HTTPServer()
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-s.apiDone:
 			return err
+		case err := <-s.member.Failed():
+			if errors.Is(err, cluster.ErrRemoved) {
+				return s.out(cluster.ErrRemoved)
+			}
+			return fmt.Errorf("the store's member ended: %w", err)
 		}
 	})
+	g.Go(func() error { s.rotate(ctx); return nil })
+	if s.data.witness() {
+		g.Go(func() error { s.attendWitness(ctx); return nil })
+		s.cfg.Log.Info("ready", "head", s.data.Name, "role", s.data.Role, "cluster", s.root.Cluster(), "peer", s.APIURLs()[0])
+	} else {
+		s.runHead(ctx, g)
+		s.cfg.Log.Info("ready", "head", s.data.Name, "cluster", s.root.Cluster(), "api", s.APIURLs(), "boot", s.BootURLs())
+	}
+	return g.Wait()
+}
+
+// runHead runs what only a full head has.
+func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
+	bootServer := s.netboot.HTTPServer()
 	g.Go(func() error { return served(bootServer.Serve(s.doors.boot)) })
 	g.Go(func() error { return s.doors.serveDatagrams(ctx) })
 	g.Go(func() error { return s.api.Run(ctx) })
@@ -179,13 +232,12 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { controller.Run(ctx, s.controllers()); return nil })
 	g.Go(func() error { s.introduceLater(ctx); return nil })
 	g.Go(func() error {
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-s.member.Failed():
-			return fmt.Errorf("the store's member ended: %w", err)
+		if err := s.circle.Run(ctx); err != nil {
+			return s.out(err)
 		}
+		return nil
 	})
+	g.Go(func() error { s.keepUp(ctx); return nil })
 	g.Go(func() error {
 		<-ctx.Done()
 		s.api.Drain()
@@ -194,12 +246,10 @@ func (s *Server) Run(ctx context.Context) error {
 		s.front.drain(drain)
 		return shutdown(drain, bootServer)
 	})
-	s.cfg.Log.Info("ready", "head", s.data.Name, "cluster", s.keys.CA.Cluster(), "api", s.APIURLs(), "boot", s.BootURLs())
-	return g.Wait()
 }
 
 func (s *Server) controllers() controller.Config {
-	return controller.Config{Fleet: s.fleet, Members: s.member, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
+	return controller.Config{Fleet: s.fleet, Members: s.member, Seen: s.circle.Sights, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
 }
 
 func (s *Server) certificate() *auth.ServerCert {
@@ -220,7 +270,7 @@ func (s *Server) APIURLs() []string  { return urls("https", s.hosts, s.doors.api
 func (s *Server) BootURLs() []string { return urls("http", s.hosts, s.doors.boot.Addr()) }
 
 // Pin is what clients know the cluster by.
-func (s *Server) Pin() string { return s.keys.CA.Pin() }
+func (s *Server) Pin() string { return s.root.Pin() }
 
 // DHCPAddr is the DHCP listener's address; not valid where there is none.
 func (s *Server) DHCPAddr() netip.AddrPort { return s.doors.dhcpAddr() }
@@ -242,6 +292,7 @@ func (s *Server) Close() {
 	if s.apiHTTP != nil {
 		_ = s.apiHTTP.Close()
 	}
+	s.caller.Close()
 	s.doors.close()
 }
 

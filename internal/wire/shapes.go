@@ -105,8 +105,10 @@ type Upload struct {
 
 // IssueJoin asks for a token that lets one head join the cluster.
 type IssueJoin struct {
-	Role string          `json:"role,omitempty"` // "voter" or "witness"
+	Role string          `json:"role,omitempty"` // "voter" or "witness"; with Replace, the old head's
 	Life trivet.Duration `json:"life,omitempty"`
+	// Replace is a head that is removed when the new one joins.
+	Replace string `json:"replace,omitempty"`
 }
 
 // IssuedJoin is the one time that such a token is shown.
@@ -115,5 +117,34 @@ type IssuedJoin struct {
 	Expires time.Time `json:"expires"`
 }
 
-// JoinText is what an operator carries to a new head: how to know the cluster, and the right to join it once.
-func JoinText(pin, token string) string { return pin + "." + token }
+// JoinText is what an operator carries to a new head: how to know the cluster, and the right to join it once. A witness is
+// told that it is one, as it opens fewer ports.
+func JoinText(pin, token, role string) string {
+	if role == trivet.RoleWitness {
+		token += "." + role
+	}
+	return pin + "." + token
+}
+
+// Cluster is the control plane as one head sees it now.
+type Cluster struct {
+	ID       string     `json:"id"`
+	Head     string     `json:"head"`   // who says so
+	Quorum   bool       `json:"quorum"` // it is in touch with a leader
+	Revision int64      `json:"revision"`
+	Heads    []HeadView `json:"heads"`
+}
+
+// HeadView is one head in it.
+type HeadView struct {
+	Name  string `json:"name"`
+	Role  string `json:"role"`
+	State string `json:"state"` // leader, member, joining, down, removing, removed
+	// Seen is how long ago it was last heard; 0 for the head that says so. Where it was never heard, since that one has
+	// started, it is left out.
+	Seen    *trivet.Duration `json:"seen,omitempty"`
+	Version string           `json:"version,omitempty"`
+	API     []string         `json:"api,omitempty"`
+	Peer    string           `json:"peer,omitempty"`
+	Problem string           `json:"problem,omitempty"` // what is wrong, or awaited
+}
