@@ -33,6 +33,8 @@ type Machine struct {
 	MAC  string
 	Dir  string // its disks
 	DHCP string // where heads' DHCP listens
+	// Ask, if set, gets the boot script's URL instead of a DHCP client on loopback.
+	Ask func(ctx context.Context) (scriptURL string, err error)
 	Log  *slog.Logger
 	// Up is called when the installed system has started and phoned home.
 	Up func()
@@ -72,7 +74,11 @@ func (m *Machine) makeDisks() error {
 
 // boot goes from power on until the machine restarts or its system is up and ctx ends.
 func (m *Machine) boot(ctx context.Context) error {
-	url, err := m.askDHCP(ctx)
+	ask := m.askDHCP
+	if m.Ask != nil {
+		ask = m.Ask
+	}
+	url, err := ask(ctx)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -17,6 +19,10 @@ func TestMain(m *testing.M) {
 	var err error
 	status := 1
 	switch {
+	case IsRack():
+		if err = RunRack(); err == nil {
+			status = 0
+		}
 	case !Inside():
 		status, err = Enter()
 	default:
@@ -69,26 +75,85 @@ func within(t *testing.T, what string, step func(ctx context.Context) error) {
 	}
 }
 
-func TestThreeHeadsComeBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts three heads")
+// seedOf gives the seed of this run.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("CHAOS_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
 	}
-	h := newHistory(0)
+	t.Logf("replay with: CHAOS_SEED=%d go test -run '^%s$' ./test/cluster", seed, t.Name())
+	return seed
+}
+
+// begin starts a site of three heads under load.
+func begin(t *testing.T, seed uint64) *trial {
+	t.Helper()
+	h := newHistory(seed)
 	s := newHeads(t, h, 3)
-	within(t, "kill every head, the leader last", func(ctx context.Context) error {
-		for range s.heads {
-			l, err := s.leader(ctx)
-			if err != nil {
-				return err
-			}
-			l.kill()
-			if err := errors.Join(l.start(""), s.ready(ctx)); err != nil {
-				return err
+	l, err := startLoad(t.Context(), s, h, ordinary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			keep(t, s)
+		}
+	})
+	return &trial{site: s, load: l, dice: rand.New(rand.NewPCG(seed, 0))}
+}
+
+// end lets the load come to its end and gives what was seen and what is wrong with that.
+func (tr *trial) end(t *testing.T) []error {
+	t.Helper()
+	err := tr.load.stop(t.Context())
+	h := &tr.history.History
+	wrong := h.check()
+	if err != nil {
+		wrong = append(wrong, err)
+	}
+	t.Log(h.summary())
+	return wrong
+}
+
+// keep saves what a failed run has left.
+func keep(t *testing.T, s *site) {
+	dir := os.Getenv("CHAOS_KEEP")
+	if dir == "" {
+		return
+	}
+	dir = filepath.Join(dir, fmt.Sprint(s.history.Seed))
+	if err := errors.Join(os.MkdirAll(dir, 0o755), s.history.save(filepath.Join(dir, "history.json"))); err != nil {
+		t.Log(err)
+	}
+	for _, pattern := range []string{"*.log", "machines/*.ledger"} {
+		files, _ := filepath.Glob(s.path(pattern))
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err == nil {
+				_ = os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o644)
 			}
 		}
-		return nil
-	})
-	if len(h.Deaths) > 0 {
-		t.Error(h.Deaths)
+	}
+	t.Logf("history and logs are in %s", dir)
+}
+
+// Heads are killed one by one, the leader too, stand still, are cut off and start all at once, while everything goes on.
+func TestFaultsUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	tr := begin(t, seedOf(t))
+	for _, name := range []string{"kill the leader", "kill", "kill the leader", "stop the leader", "cut off the leader", "kill all at once"} {
+		nap(t.Context(), 2*time.Second)
+		if err := tr.suffer(t.Context(), named(name)); err != nil {
+			t.Error(err)
+		}
+	}
+	nap(t.Context(), 2*time.Second)
+	for _, err := range tr.end(t) {
+		t.Error(err)
 	}
 }

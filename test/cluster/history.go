@@ -26,6 +26,7 @@ type History struct {
 	Feeds    map[string][]change        `json:"feeds"` // by watcher
 	Whole    []change                   `json:"whole"` // what a watch from the same beginning says when all is over
 	Leases   []lease                    `json:"leases"`
+	Boots    []time.Duration            `json:"boots"` // when a machine had booted up to its script
 	Waits    []wait                     `json:"waits"`
 	Ledgers  map[string][]journal.Entry `json:"ledgers"` // by machine
 	Final    map[string]string          `json:"final"`   // what stands under each key at the end
@@ -97,6 +98,7 @@ type wait struct {
 	Call     time.Duration `json:"call"`
 	Return   time.Duration `json:"return,omitempty"` // 0: it never ended
 	State    string        `json:"state,omitempty"`
+	Machine  string        `json:"machine,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
 }
 

@@ -22,6 +22,7 @@ type site struct {
 	fabric  *fabric
 	history *history
 	heads   []*head
+	disk    *disk  // of the last head
 	token   string // the administrator's
 	trust   string
 }
@@ -46,6 +47,12 @@ func newSite(program, dir string, h *history) (*site, error) {
 // growTo starts heads until there are so many, each a member that counts.
 func (s *site) growTo(ctx context.Context, n int) error {
 	for len(s.heads) < n {
+		if len(s.heads) == n-1 && s.disk == nil {
+			var err error
+			if s.disk, err = newDisk(s.path("disk"), s.path(fmt.Sprint("data", n-1))); err != nil {
+				return err
+			}
+		}
 		if err := s.grow(ctx); err != nil {
 			return fmt.Errorf("head %d: %w", len(s.heads)-1, err)
 		}
@@ -66,8 +73,11 @@ func (s *site) grow(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := h.start(token); err != nil {
+		return err
+	}
 	s.heads = append(s.heads, h)
-	if err := errors.Join(h.start(token), h.ready(ctx)); err != nil {
+	if err := h.ready(ctx); err != nil {
 		return err
 	}
 	if n == 0 {
@@ -141,6 +151,13 @@ func (s *site) endpoints() (urls []string) {
 	return urls
 }
 
+func (s *site) addresses() (all []netip.Addr) {
+	for _, h := range s.heads {
+		all = append(all, h.address)
+	}
+	return all
+}
+
 // leader finds the head whose member leads; without one, ctx's end.
 func (s *site) leader(ctx context.Context) (leader *head, err error) {
 	err = eventually(ctx, func() error {
@@ -171,4 +188,7 @@ func (s *site) close() {
 		h.kill()
 	}
 	s.fabric.unplug()
+	if s.disk != nil {
+		s.disk.close()
+	}
 }

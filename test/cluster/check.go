@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The guarantees, each by the name of its violation.
+var (
+	ErrWriteLost      = errors.New("an acknowledged write is lost")
+	ErrRefusedDone    = errors.New("a write that was refused has happened")
+	ErrStaleRead      = errors.New("a fresh read gave what was old")
+	ErrWatchSkipped   = errors.New("a watch left out a change")
+	ErrWatchRepeated  = errors.New("a watch told a change twice")
+	ErrWatchReordered = errors.New("a watch told changes out of order")
+	ErrAddressTwice   = errors.New("an address was given to two machines")
+	ErrAddressChanged = errors.New("a machine got another address")
+	ErrMachineTwice   = errors.New("a machine was given to two runs")
+	ErrActionTwice    = errors.New("an acknowledged action ran again")
+	ErrRunFailed      = errors.New("a workflow failed")
+	ErrRunStuck       = errors.New("a workflow came to no end")
+	ErrOldEpoch       = errors.New("an effect under an old epoch")
+	ErrDeadlineEarly  = errors.New("a deadline fired early")
+	ErrDeadlineLate   = errors.New("a deadline fired late or never")
+	ErrHeadEnded      = errors.New("a head ended by itself")
+	ErrUndecided      = errors.New("the history proves nothing")
+)
+
+// maxTold bounds what is told of one guarantee.
+const maxTold = 5
+
+// report gathers violations.
+type report struct {
+	violations []error
+	count      map[error]int
+}
+
+func (r *report) add(guarantee error, format string, args ...any) {
+	if r.count == nil {
+		r.count = map[error]int{}
+	}
+	r.count[guarantee]++
+	if r.count[guarantee] <= maxTold {
+		r.violations = append(r.violations, fmt.Errorf("%w: "+format, append([]any{guarantee}, args...)...))
+	}
+}
+
+// check gives all that is wrong with a history.
+func (h *History) check() []error {
+	r := &report{}
+	for _, d := range h.Deaths {
+		r.add(ErrHeadEnded, "%s", d)
+	}
+	for _, t := range h.Troubles {
+		r.add(ErrUndecided, "%s", t)
+	}
+	h.checkKeys(r)
+	h.checkFeeds(r)
+	h.checkLeases(r)
+	h.checkWaits(r)
+	h.checkRecords(r)
+	h.checkLedgers(r)
+	return r.violations
+}

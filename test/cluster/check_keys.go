@@ -1,0 +1,142 @@
+package cluster
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// final is the client that reads when all is over.
+const final = -2
+
+// checkKeys checks what programs wrote and read.
+func (h *History) checkKeys(r *report) {
+	byKey, refusals := map[string][]op{}, map[string]op{}
+	for _, o := range h.Ops {
+		switch {
+		case o.Do == "create":
+			if value, there := h.Final[o.Key]; o.Outcome == done && (!there || value != o.Value) {
+				r.add(ErrWriteLost, "%s made %s, and at the end there is %q", describe(o), o.Key, value)
+			}
+		case o.Outcome == refused:
+			if o.Do != "read" {
+				refusals[o.Value] = o
+			}
+		case o.Outcome == done || o.Do != "read":
+			byKey[o.Key] = append(byKey[o.Key], o)
+		}
+	}
+	for key, ops := range byKey {
+		h.checkKey(r, key, ops)
+		for _, o := range ops {
+			if bad, ok := refusals[o.Was]; ok && o.Outcome == done && o.Was != "" {
+				r.add(ErrRefusedDone, "%s was refused (%s), and %s saw it", describe(bad), bad.Cause, describe(o))
+			}
+		}
+	}
+}
+
+// checkKey looks for an order of a key's operations that explains them all.
+func (h *History) checkKey(r *report, key string, ops []op) {
+	ops = pruned(ops)
+	switch explain(ops) {
+	case porcupine.Ok:
+		return
+	case porcupine.Unknown:
+		r.add(ErrUndecided, "no order of %d operations on %s was found in time", len(ops), key)
+		return
+	}
+	writes := slices.DeleteFunc(slices.Clone(ops), func(o op) bool { return o.Do == "read" && o.Client != final })
+	if explain(writes) == porcupine.Illegal {
+		r.add(ErrWriteLost, "no order explains %d writes of %s and what stands there at the end; the first that breaks it: %s", len(writes), key, blame(writes))
+		return
+	}
+	r.add(ErrStaleRead, "no order explains what %d operations on %s saw; the first that breaks it: %s", len(ops), key, blame(ops))
+}
+
+// blame finds the earliest operation without whose like, and all after it, the rest could be explained.
+func blame(ops []op) string {
+	slices.SortFunc(ops, func(a, b op) int { return int(a.Return - b.Return) })
+	lo, hi := 0, len(ops) // ops[:lo] can be explained, ops[:hi] cannot
+	for hi-lo > 1 {
+		if mid := (lo + hi) / 2; explain(withUnknown(ops, mid)) == porcupine.Illegal {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	return describe(ops[hi-1])
+}
+
+// withUnknown gives the first n operations, and of those that come later as if nothing were known of their end.
+func withUnknown(ops []op, n int) []op {
+	out := slices.Clone(ops[:n])
+	for _, o := range ops[n:] {
+		if o.Do != "read" && o.Call < ops[n-1].Return {
+			o.Outcome, o.Return = unknown, forEver
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+const forEver = time.Duration(math.MaxInt64)
+
+// pruned makes the question easier without changing its answer: a write of unknown outcome whose value nobody ever saw
+// explains nothing, and one whose value was seen happened before that.
+func pruned(ops []op) (out []op) {
+	seen := map[string]time.Duration{}
+	for _, o := range ops {
+		if at, ok := seen[o.Was]; o.Outcome == done && o.Was != "" && (!ok || o.Return < at) {
+			seen[o.Was] = o.Return
+		}
+	}
+	for _, o := range ops {
+		if o.Outcome == unknown {
+			at, ok := seen[o.Value]
+			if !ok {
+				continue
+			}
+			o.Return = max(at, o.Call+1)
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func explain(ops []op) porcupine.CheckResult {
+	var history []porcupine.Operation
+	for i, o := range ops {
+		history = append(history, porcupine.Operation{ClientId: i, Input: o, Call: int64(o.Call), Output: o.Outcome, Return: int64(o.Return)})
+	}
+	return porcupine.CheckOperationsTimeout(register, history, 30*time.Second)
+}
+
+// register is what a key's operations must look like. Its state is the value.
+var register = porcupine.Model{
+	Init: func() any { return "" },
+	Step: func(state, input, output any) (bool, any) {
+		o := input.(op)
+		switch {
+		case o.Do == "read":
+			return o.Was == state, state
+		case o.Do == "write" || o.Was == state:
+			return true, o.Value
+		default: // a swap that found something else
+			return output == unknown, state
+		}
+	},
+}
+
+func describe(o op) string {
+	text := o.Do + " of " + o.Key
+	if o.Was != "" {
+		text += " that saw " + o.Was
+	}
+	if o.Value != "" {
+		text += " to " + o.Value
+	}
+	return text + " at " + o.Head + " from " + o.Call.Round(time.Millisecond).String() + " to " + o.Return.Round(time.Millisecond).String() + " (" + o.Outcome + ")"
+}

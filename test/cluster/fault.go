@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// trial is a site under load to which faults are done.
+type trial struct {
+	*site
+	load *load
+	dice *rand.Rand
+}
+
+// kind is one kind of fault.
+type kind struct {
+	name   string
+	weight int // how often it is chosen, against the others
+	// hold is how long it lasts, within [hold/2, hold].
+	hold time.Duration
+	// begin does it, and says what it did and how that is undone.
+	begin func(ctx context.Context, t *trial) (what string, undo func() error, err error)
+}
+
+// kinds are all faults.
+var kinds = []kind{
+	{"kill", 6, 3 * time.Second, killAny},
+	{"kill the leader", 6, 2 * time.Second, killLeader},
+	{"kill two", 2, 6 * time.Second, killTwo},
+	{"kill all at once", 1, time.Second, killAll},
+	{"rolling restart", 1, 0, rollingRestart},
+	{"stop the leader", 2, 12 * time.Second, stopLeader},
+	{"stop a head", 2, 12 * time.Second, stopAny},
+	{"cut off the leader", 2, 8 * time.Second, cutLeader},
+	{"cut off a head", 1, 8 * time.Second, cutAny},
+	{"leader hears nobody", 1, 8 * time.Second, deafLeader},
+	{"nobody hears the leader", 1, 8 * time.Second, muteLeader},
+	{"cut off a head with a rack", 1, 8 * time.Second, cutWithRack},
+	{"cut off a rack", 1, 8 * time.Second, cutRack},
+	{"lose frames", 2, 8 * time.Second, loseFrames},
+	{"starve a head", 1, 8 * time.Second, starve},
+	{"slow disk", 1, 8 * time.Second, slowDisk},
+	{"full disk", 1, 6 * time.Second, fullDisk},
+	{"reset a machine", 3, 0, resetMachine},
+	{"stop a rack", 1, 10 * time.Second, stopRack},
+}
+
+// named finds a kind.
+func named(name string) kind {
+	for _, k := range kinds {
+		if k.name == name {
+			return k
+		}
+	}
+	panic("no fault is called " + name)
+}
+
+// choose picks a kind by weight.
+func (t *trial) choose() kind {
+	sum := 0
+	for _, k := range kinds {
+		sum += k.weight
+	}
+	n := t.dice.IntN(sum)
+	for _, k := range kinds {
+		if n -= k.weight; n < 0 {
+			return k
+		}
+	}
+	panic("unreachable")
+}
+
+// healPatience is how long heads may take to serve again once all is well.
+const healPatience = 60 * time.Second
+
+// suffer lets a fault happen, undoes it, and waits until every head serves again.
+func (t *trial) suffer(ctx context.Context, k kind) error {
+	f := fault{Kind: k.name, From: t.history.now()}
+	what, undo, err := k.begin(ctx, t)
+	if err != nil {
+		return fmt.Errorf("%s: %w", k.name, err)
+	}
+	f.What = what
+	if k.hold > 0 {
+		nap(ctx, k.hold/2+time.Duration(t.dice.Int64N(int64(k.hold/2))))
+	}
+	if err := undo(); err != nil {
+		return fmt.Errorf("undo %s (%s): %w", k.name, what, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, healPatience)
+	defer cancel()
+	err = t.ready(ctx)
+	f.To = t.history.now()
+	t.history.note(func(h *History) { h.Faults = append(h.Faults, f) })
+	if err != nil {
+		return fmt.Errorf("after %s (%s): %w", k.name, what, err)
+	}
+	return nil
+}
+
+// any picks a head.
+func (t *trial) any() *head { return t.heads[t.dice.IntN(len(t.heads))] }

@@ -1,0 +1,115 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The last head's data is on a small file system of its own, over a loop device: its disk can be slow, or full.
+
+const diskBytes = 768 << 20
+
+// disk is such a file system.
+type disk struct {
+	at     string // where it is mounted
+	device string // MAJOR:MINOR
+}
+
+// newDisk makes one at a folder.
+func newDisk(file, at string) (*disk, error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(f.Truncate(diskBytes), f.Close(), os.MkdirAll(at, 0o700),
+		said(exec.Command("mkfs.ext4", "-q", "-m", "0", file)), said(exec.Command("mount", "-o", "loop", file, at)))
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(at, &st); err != nil {
+		return nil, err
+	}
+	return &disk{at, fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))}, nil
+}
+
+func (d *disk) close() { _ = unix.Unmount(d.at, unix.MNT_DETACH) }
+
+// fill leaves nothing free. What it gives makes room again.
+func (d *disk) fill() (undo func() error, err error) {
+	f, err := os.Create(filepath.Join(d.at, "fill"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	block := make([]byte, 1<<20)
+	for err == nil {
+		_, err = f.Write(block)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		return nil, err
+	}
+	return func() error { return os.Remove(f.Name()) }, nil
+}
+
+func fullDisk(_ context.Context, t *trial) (string, func() error, error) {
+	undo, err := t.disk.fill()
+	return t.heads[len(t.heads)-1].port, undo, err
+}
+
+// group is a control group of the kernel's first interface, which not every machine has.
+type group struct{ dir string }
+
+// newGroup makes one of a controller ("cpu", "blkio") and puts a head's process into it.
+func newGroup(controller string, h *head) (*group, error) {
+	g := &group{filepath.Join("/sys/fs/cgroup", controller, fmt.Sprint("trivet-cluster-", h.port, "-", uint64(h.site.history.Seed)))}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.run == nil {
+		return nil, fmt.Errorf("%s does not run", h.port)
+	}
+	if err := os.MkdirAll(g.dir, 0o755); err != nil {
+		return nil, err
+	}
+	return g, g.set("cgroup.procs", fmt.Sprint(h.run.cmd.Process.Pid))
+}
+
+func (g *group) set(file, value string) error {
+	return os.WriteFile(filepath.Join(g.dir, file), []byte(value), 0o644)
+}
+
+// close lets the group's processes go.
+func (g *group) close() error {
+	procs, err := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
+	for pid := range strings.FieldsSeq(string(procs)) {
+		_ = os.WriteFile(filepath.Join(filepath.Dir(g.dir), "cgroup.procs"), []byte(pid), 0o644) // it may have ended
+	}
+	return errors.Join(err, os.Remove(g.dir))
+}
+
+// starve gives a head a tenth of a processor.
+func starve(_ context.Context, t *trial) (string, func() error, error) {
+	h := t.any()
+	g, err := newGroup("cpu", h)
+	if err != nil {
+		return "", nil, err
+	}
+	return h.port, g.close, errors.Join(g.set("cpu.cfs_period_us", "100000"), g.set("cpu.cfs_quota_us", "10000"))
+}
+
+// slowDisk lets the last head's disk do thirty writes a second.
+func slowDisk(_ context.Context, t *trial) (string, func() error, error) {
+	h := t.heads[len(t.heads)-1]
+	g, err := newGroup("blkio", h)
+	if err != nil {
+		return "", nil, err
+	}
+	return h.port, g.close, g.set("blkio.throttle.write_iops_device", t.disk.device+" 30")
+}

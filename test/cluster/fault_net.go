@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+)
+
+func cutLeader(ctx context.Context, t *trial) (string, func() error, error) {
+	l, err := t.leader(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	return l.port, t.fabric.heal, t.fabric.apart(l.port)
+}
+
+func cutAny(_ context.Context, t *trial) (string, func() error, error) {
+	h := t.any()
+	return h.port, t.fabric.heal, t.fabric.apart(h.port)
+}
+
+// deafLeader lets what the other heads say not reach the leader, which is heard.
+func deafLeader(ctx context.Context, t *trial) (string, func() error, error) {
+	l, err := t.leader(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	return l.port, t.fabric.heal, t.fabric.deaf(t.ports(l), []string{l.port})
+}
+
+// muteLeader lets what the leader says not reach the other heads, which it hears.
+func muteLeader(ctx context.Context, t *trial) (string, func() error, error) {
+	l, err := t.leader(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	return l.port, t.fabric.heal, t.fabric.deaf([]string{l.port}, t.ports(l))
+}
+
+// ports are those of all heads but one.
+func (t *trial) ports(but *head) (all []string) {
+	for _, h := range t.heads {
+		if h != but {
+			all = append(all, h.port)
+		}
+	}
+	return all
+}
+
+// cutWithRack leaves a head alone with some machines.
+func cutWithRack(_ context.Context, t *trial) (string, func() error, error) {
+	h, r := t.any(), t.rack()
+	return h.port + " " + r.port, t.fabric.heal, t.fabric.apart(h.port, r.port)
+}
+
+func cutRack(_ context.Context, t *trial) (string, func() error, error) {
+	r := t.rack()
+	return r.port, t.fabric.heal, t.fabric.apart(r.port)
+}
+
+func (t *trial) rack() *rack { return t.load.racks[t.dice.IntN(len(t.load.racks))] }
+
+func loseFrames(_ context.Context, t *trial) (string, func() error, error) {
+	h, percent := t.any(), 5+t.dice.IntN(25)
+	return fmt.Sprintf("%s %d%%", h.port, percent), t.fabric.heal, t.fabric.lossy(h.port, percent)
+}

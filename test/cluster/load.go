@@ -1,0 +1,194 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+// load is what runs on a site while it is treated badly: programs that write, watches, machines that boot, workflows.
+type load struct {
+	site    *site
+	history *history
+	sdk     *client.Client  // as an operator's program has it: all heads, patience
+	from    int64           // the revision after which the watches begin
+	end     chan struct{}   // closed when the workers shall come to their end
+	ctx     context.Context // of the workers
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+	feeding context.Context // of the watches
+	unfeed  context.CancelFunc
+	feeds   sync.WaitGroup
+	racks   []*rack
+	perRack int // machines
+}
+
+// size says how much of each there is.
+type size struct{ writers, watchers, clients, racks, machines, loops, late int }
+
+var ordinary = size{writers: 4, watchers: 2, clients: 2, racks: 2, machines: 5, loops: 7, late: 1}
+
+// startLoad prepares the site and begins.
+func startLoad(ctx context.Context, s *site, h *history, n size) (*load, error) {
+	l := &load{site: s, history: h, end: make(chan struct{}), perRack: n.machines}
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	l.feeding, l.unfeed = context.WithCancel(ctx)
+	var err error
+	if l.sdk, err = s.client(0, s.heads...); err != nil {
+		return nil, err
+	}
+	if err := l.prepare(ctx, n); err != nil {
+		return nil, fmt.Errorf("prepare the site: %w", err)
+	}
+	for i := range n.watchers {
+		l.feeds.Go(func() { l.follow(fmt.Sprint("watcher", i)) })
+	}
+	for i := range n.racks {
+		r, err := l.startRack(i)
+		if err != nil {
+			return nil, err
+		}
+		l.racks = append(l.racks, r)
+	}
+	l.workers.Go(l.pulse)
+	for id := range n.writers {
+		l.workers.Go(func() { l.write(id) })
+	}
+	l.workers.Go(l.bootPulse)
+	for id := range n.clients {
+		l.workers.Go(func() { l.lease(id) })
+	}
+	for i := range n.loops {
+		l.workers.Go(func() { l.provision(i) })
+	}
+	for i := range n.late {
+		l.workers.Go(func() { l.late(i) })
+	}
+	return l, nil
+}
+
+// dice gives a worker's own.
+func (l *load) dice(worker string) *rand.Rand {
+	var n uint64
+	for _, c := range worker {
+		n = n*31 + uint64(c)
+	}
+	return rand.New(rand.NewPCG(l.history.Seed, n))
+}
+
+// over says whether the workers shall end.
+func (l *load) over() bool {
+	select {
+	case <-l.end:
+		return true
+	case <-l.ctx.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits a while, less where the end comes.
+func (l *load) pause(d time.Duration) {
+	select {
+	case <-l.end:
+	case <-l.ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func meta(name string) trivet.Meta { return trivet.Meta{Name: name} }
+
+// prepare writes what an operator would have: a network, a platform, an image, templates, machines.
+func (l *load) prepare(ctx context.Context, n size) error {
+	c := l.sdk
+	kernel, err := c.PutBlob(ctx, bytes.NewReader(bytes.Repeat([]byte("kernel"), 10_000)), client.PutOptions{})
+	if err != nil {
+		return err
+	}
+	raw := bytes.Repeat([]byte("an image's bytes "), 100_000)
+	enc, err := zstd.NewWriter(nil)
+	if err != nil {
+		return err
+	}
+	image, err := c.PutBlob(ctx, bytes.NewReader(enc.EncodeAll(raw, nil)), client.PutOptions{})
+	if err != nil {
+		return err
+	}
+	host := func(a, b byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 99, a, b}) }
+	short := trivet.Limit{Timeout: trivet.Duration(lateAfter), Tries: 1}
+	noop := func(name, sleep string) trivet.Action {
+		return trivet.Action{Name: name, Use: "noop", With: map[string]any{"sleep": sleep}}
+	}
+	for _, r := range []trivet.Record{
+		&trivet.Platform{Meta: meta("sim"), Spec: trivet.PlatformSpec{Arch: "amd64", Version: "simulated", Kernel: kernel, Initrd: kernel}},
+		&trivet.Image{Meta: meta("sim"), Spec: trivet.ImageSpec{Blob: image, Format: "raw", Compression: "zstd", RawBytes: int64(len(raw))}},
+		&trivet.Network{Meta: meta("site"), Spec: trivet.NetworkSpec{
+			CIDR: subnet, Unknown: "hold", Ranges: []trivet.Range{{From: host(128, 1), To: host(159, 254)}}}},
+		&trivet.Template{Meta: meta("install"), Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+			{Name: "wipe", Use: "wipe", Retries: 1},
+			{Name: "image", Use: "image", With: map[string]any{"image": "sim"}, Retries: 5, Backoff: trivet.Duration(time.Second)},
+			noop("think", "300ms"),
+			{Name: "motd", Use: "file", With: map[string]any{"path": "/etc/motd", "content": "{{.Provision.Name}}\n"}},
+			noop("more", "300ms"),
+			{Name: "seed", Use: "seed"},
+			{Name: "reboot", Use: "reboot"},
+		}}},
+		&trivet.Template{Meta: meta("never"), Spec: trivet.TemplateSpec{
+			Limits: map[string]trivet.Limit{trivet.StepDHCP: short}, Actions: []trivet.Action{noop("nothing", "1s")}}},
+	} {
+		if err := l.make(ctx, r); err != nil {
+			return err
+		}
+	}
+	_, err = client.Of[trivet.Site](c).Patch(ctx, trivet.SiteName, []byte(`{"spec":{"platform":"sim"}}`), 0) // joins have made it
+	return errors.Join(err, l.prepareKeys(ctx), l.prepareMachines(ctx, n))
+}
+
+// make creates a record.
+func (l *load) make(ctx context.Context, r trivet.Record) error {
+	info, err := trivet.LookupKind(string(trivet.KindOf(r)))
+	if err != nil {
+		return err
+	}
+	if _, err := l.sdk.Kind(info).Create(ctx, r); err != nil && !errors.Is(err, trivet.ErrExists) {
+		return err
+	}
+	return nil
+}
+
+func (l *load) prepareMachines(ctx context.Context, n size) error {
+	named := func(name string, mac string, labels map[string]string) error {
+		return l.make(ctx, &trivet.Machine{Meta: trivet.Meta{Name: name, Labels: labels}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}}})
+	}
+	var errs []error
+	for i := range n.racks * n.machines {
+		errs = append(errs, named(machineName(i), machineMAC(1, i), map[string]string{"pool": "sim"}))
+	}
+	errs = append(errs, named("pulse", pulseMAC, nil))
+	for i := range n.clients {
+		errs = append(errs, named(fmt.Sprint("client", i), machineMAC(2, i), nil))
+	}
+	for i := range n.late {
+		errs = append(errs, named(fmt.Sprint("late", i), machineMAC(3, i), nil))
+	}
+	return errors.Join(errs...)
+}
+
+var pulseMAC = machineMAC(4, 0)
+
+func machineName(i int) string { return fmt.Sprintf("m%02d", i) }
+
+func machineMAC(group, i int) string {
+	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", group, i>>8&0xff, i&0xff)
+}

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet/internal/dhcp"
+)
+
+// askAddress asks all heads for an address, as a client at the operator's port.
+func (l *load) askAddress(ctx context.Context, mac string) (*dhcp.Lease, error) {
+	call := l.history.now()
+	got, err := askHeads(ctx, mac, operator, l.site.addresses())
+	if err == nil {
+		l.history.note(func(h *History) {
+			h.Leases = append(h.Leases, lease{mac, got.Address.Addr().String(), got.Server.String(), call, l.history.now()})
+		})
+	}
+	return got, err
+}
+
+// lease asks for addresses: of a machine that has one, and of strangers.
+func (l *load) lease(id int) {
+	dice := l.dice(fmt.Sprint("client", id))
+	for n := 0; !l.over(); n++ {
+		mac := machineMAC(2, id)
+		if dice.IntN(4) == 0 {
+			mac = machineMAC(0x80+id, dice.IntN(200))
+		}
+		_, _ = l.askAddress(l.ctx, mac) // silence is counted by the boot pulse
+		l.pause(time.Duration(100+dice.IntN(300)) * time.Millisecond)
+	}
+}
+
+// bootPulse boots a known machine again and again up to its script: how long that fails is the boot gap.
+func (l *load) bootPulse() {
+	fetch := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * time.Second}
+	for !l.over() {
+		if err := l.boot(fetch); err == nil {
+			l.history.note(func(h *History) { h.Boots = append(h.Boots, l.history.now()) })
+		}
+		l.pause(100 * time.Millisecond)
+	}
+}
+
+func (l *load) boot(fetch *http.Client) error {
+	got, err := l.askAddress(l.ctx, pulseMAC)
+	if err != nil {
+		return err
+	}
+	resp, err := fetch.Get(got.BootFile)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err == nil && !strings.HasPrefix(string(text), "#!ipxe") {
+		err = fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return err
+}

@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/agent/journal"
+)
+
+// provision asks for a machine of the pool, installs it, and gives it back, again and again.
+func (l *load) provision(loop int) {
+	for n := 0; !l.over(); n++ {
+		p := &trivet.Provision{Meta: meta(fmt.Sprintf("p%d-%d", loop, n)), Spec: trivet.ProvisionSpec{
+			Template: "install", Selector: map[string]string{"pool": "sim"}}}
+		powered := ""
+		l.run(p, 0, func(now *trivet.Provision) {
+			if m := now.Status.Machine; m != powered && !now.Status.State.Ended() {
+				powered = m
+				l.power("on", m)
+			}
+		}, func(machine string) { l.power("off", machine) })
+	}
+}
+
+// lateAfter is the deadline of a machine that nobody powers on.
+const lateAfter = 10 * time.Second
+
+// late waits for a deadline to fire, again and again.
+func (l *load) late(loop int) {
+	for n := 0; !l.over(); n++ {
+		p := &trivet.Provision{Meta: meta(fmt.Sprintf("late%d-%d", loop, n)), Spec: trivet.ProvisionSpec{
+			Template: "never", Machine: fmt.Sprint("late", loop)}}
+		l.run(p, lateAfter, func(*trivet.Provision) {}, func(machine string) {
+			l.insist(func() error { return l.sdk.Accept(l.ctx, machine) })
+		})
+	}
+}
+
+// run makes a provision, follows it to its end, and gives its machine back. What has begun is brought to its end.
+func (l *load) run(p *trivet.Provision, deadline time.Duration, seen func(*trivet.Provision), free func(machine string)) {
+	records := client.Of[trivet.Provision](l.sdk)
+	w := wait{Name: p.Name, Deadline: deadline, Call: l.history.now()}
+	if !l.insist(func() error { return l.make(l.ctx, p) }) {
+		return
+	}
+	for l.ctx.Err() == nil {
+		now, err := records.Get(l.ctx, p.Name)
+		if err == nil {
+			seen(now)
+			w.State, w.Reason, w.Machine = string(now.Status.State), now.Status.Reason, now.Status.Machine
+			if now.Status.State.Ended() {
+				w.Return = l.history.now()
+				break
+			}
+			if l.over() && now.Status.Machine == "" { // it waits for its turn, and nobody promised it one
+				return
+			}
+		}
+		nap(l.ctx, 250*time.Millisecond)
+	}
+	l.history.note(func(h *History) { h.Waits = append(h.Waits, w) })
+	if w.Machine == "" || w.Return == 0 {
+		return
+	}
+	free(w.Machine)
+	l.insist(func() error { return records.Delete(l.ctx, p.Name) })
+}
+
+// insist does something until it is done, and says whether it was.
+func (l *load) insist(do func() error) bool {
+	for l.ctx.Err() == nil {
+		err := do()
+		if err == nil || errors.Is(err, trivet.ErrConflict) || errors.Is(err, trivet.ErrNotFound) {
+			return true
+		}
+		nap(l.ctx, 250*time.Millisecond)
+	}
+	return false
+}
+
+func nap(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// power turns a machine of the pool on, anew where it is on, or off.
+func (l *load) power(how, machine string) {
+	var i int
+	if _, err := fmt.Sscanf(machine, "m%d", &i); err != nil {
+		return
+	}
+	l.racks[i%len(l.racks)].tell(how, machine, machineMAC(1, i))
+}
+
+// The patience with a run's end: of runs that have begun, and of watches.
+const (
+	settled  = 3 * time.Minute
+	overtime = time.Minute
+)
+
+// stop lets the workers come to their end, waits until nothing runs any more, and gathers what is left to be seen. Who does
+// not come to an end in time is stuck: that is seen in the history.
+func (l *load) stop(ctx context.Context) error {
+	close(l.end)
+	defer context.AfterFunc(ctx, l.cancel)()
+	defer time.AfterFunc(settled, l.cancel).Stop()
+	l.workers.Wait()
+	l.cancel()
+	ctx, cancel := context.WithTimeout(ctx, overtime)
+	defer cancel()
+	err := errors.Join(l.finish(ctx), l.mark(ctx))
+	l.unfeed()
+	l.feeds.Wait()
+	l.gather()
+	return err
+}
+
+// gather turns the racks off and reads the machines' ledgers.
+func (l *load) gather() {
+	for _, r := range l.racks {
+		r.close()
+	}
+	l.history.note(func(h *History) {
+		h.Took = l.history.now()
+		for i := range len(l.racks) * l.perRack {
+			entries, err := journal.Read(l.site.ledgerOf(machineName(i)))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(err.Error(), "no header") {
+				h.Troubles = append(h.Troubles, err.Error())
+			}
+			h.Ledgers[machineName(i)] = entries
+		}
+	})
+}

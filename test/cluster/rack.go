@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/trivet-project/trivet/internal/lab"
+)
+
+// A rack is simulated machines at a port of their own: this program again, which is told line by line on its standard input
+// which machines shall be powered ("on NAME MAC", after an off where it was on) and which shall not ("off NAME").
+
+// rackEnv tells a process that it is a rack: its folder, its address, and those of the heads, with spaces between.
+const rackEnv = "TRIVET_CLUSTER_TEST_RACK"
+
+// IsRack says whether this process is a rack, which then is to RunRack.
+func IsRack() bool { return os.Getenv(rackEnv) != "" }
+
+// RunRack runs machines until standard input ends.
+func RunRack() error {
+	words := strings.Fields(os.Getenv(rackEnv))
+	at, err := netip.ParseAddr(words[1])
+	if err != nil {
+		return err
+	}
+	var heads []netip.Addr
+	for _, w := range words[2:] {
+		h, err := netip.ParseAddr(w)
+		if err != nil {
+			return err
+		}
+		heads = append(heads, h)
+	}
+	http.DefaultClient.Timeout = 15 * time.Second // the simulated firmware's patience with one fetch
+	power := map[string]context.CancelFunc{}
+	var machines sync.WaitGroup
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		words := strings.Fields(lines.Text())
+		if off := power[words[1]]; off != nil {
+			off()
+		}
+		if words[0] == "on" {
+			power[words[1]] = powerOn(&machines, words[1], words[2], at, heads)
+		}
+	}
+	for _, off := range power {
+		off()
+	}
+	machines.Wait()
+	return nil
+}
+
+// powerOn boots a machine. What it gives turns it off and waits for its end.
+func powerOn(all *sync.WaitGroup, name, mac string, at netip.Addr, heads []netip.Addr) context.CancelFunc {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	m := &lab.Machine{
+		Name: name, MAC: mac, Dir: strings.Fields(os.Getenv(rackEnv))[0], Up: func() {},
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Ask: func(ctx context.Context) (string, error) {
+			got, err := askHeads(ctx, mac, at, heads)
+			if err != nil {
+				return "", err
+			}
+			return got.BootFile, nil
+		},
+	}
+	all.Go(func() {
+		defer close(ended)
+		if err := m.Run(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, name, err)
+		}
+	})
+	return func() { cancel(); <-ended }
+}
+
+// rack is such a process as the test sees it.
+type rack struct {
+	port string
+	run  *process
+
+	mu sync.Mutex
+	in io.WriteCloser // guarded by mu
+}
+
+func (l *load) startRack(i int) (*rack, error) {
+	r := &rack{port: fmt.Sprint("rack", i)}
+	address := netip.AddrFrom4([4]byte{10, 99, 1, byte(1 + i)})
+	if err := l.site.fabric.plug(r.port, address); err != nil {
+		return nil, err
+	}
+	dir := l.site.path("machines")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(l.site.path(r.port + ".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	env := []string{dir, address.String()}
+	for _, a := range l.site.addresses() {
+		env = append(env, a.String())
+	}
+	r.run = &process{cmd: l.site.fabric.command(r.port, self), done: make(chan struct{})}
+	r.run.cmd.Env = append(os.Environ(), rackEnv+"="+strings.Join(env, " "))
+	r.run.cmd.Stdout, r.run.cmd.Stderr = log, log
+	if r.in, err = r.run.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := r.run.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { _ = r.run.cmd.Wait(); close(r.run.done) }()
+	return r, nil
+}
+
+// tell says a line to the rack.
+func (r *rack) tell(words ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, _ = io.WriteString(r.in, strings.Join(words, " ")+"\n") // a rack that is gone shows in its workflows
+}
+
+// signal stops the rack's machines, or lets them go on.
+func (r *rack) signal(s syscall.Signal) { _ = r.run.cmd.Process.Signal(s) }
+
+// close turns all machines off.
+func (r *rack) close() {
+	r.mu.Lock()
+	_ = r.in.Close()
+	r.mu.Unlock()
+	select {
+	case <-r.run.done:
+	case <-time.After(10 * time.Second):
+		r.signal(syscall.SIGKILL)
+		<-r.run.done
+	}
+}
+
+// ledgerOf is where a machine's own account is.
+func (s *site) ledgerOf(machine string) string {
+	return (&lab.Machine{Name: machine, Dir: filepath.Join(s.dir, "machines")}).LedgerOf()
+}
