@@ -8,5 +8,6 @@
 // Way of the bytes: part.go takes them in, hashing by sums.go; put.go and upload.go are the two callers of it, at once and
 // in pieces; store.go finds, lists and deletes; verify.go reads again what is on the disk; serve.go gives them out by
 // HTTP, zero-copy, which is why nothing is checked there; fetch.go, stream.go, source.go and table.go, on the machine's
-// side, check each chunk before anybody sees it.
+// side, check each chunk before anybody sees it. Between heads, puller.go decides what is pulled when, pull.go is one pull,
+// pullfile.go its file and pullserve.go what it gives to readers meanwhile.
 package blob

@@ -36,9 +36,18 @@ var ownClient = &http.Client{Transport: &http.Transport{
 //
 // Close may be called at any time and waits for the goroutine that reads ahead.
 func (f *Fetcher) Fetch(ctx context.Context, urls []string, ref trivet.BlobRef) (io.ReadCloser, error) {
-	d, err := ParseDigest(ref.Digest)
+	s, err := f.source(urls, ref)
 	if err != nil {
 		return nil, fmt.Errorf("fetch blob: %w", err)
+	}
+	return newStream(ctx, s), nil
+}
+
+// source is where a blob comes from.
+func (f *Fetcher) source(urls []string, ref trivet.BlobRef) (*source, error) {
+	d, err := ParseDigest(ref.Digest)
+	if err != nil {
+		return nil, err
 	}
 	s := &source{client: cmp.Or(f.Client, ownClient), stall: cmp.Or(f.Stall, 15*time.Second),
 		pause: cmp.Or(f.Pause, 250*time.Millisecond), urls: urls, digest: d, size: ref.Bytes,
@@ -46,17 +55,17 @@ func (f *Fetcher) Fetch(ctx context.Context, urls []string, ref trivet.BlobRef) 
 	if ref.Chunks != "" {
 		chunks, err := ParseDigest(ref.Chunks)
 		if err != nil {
-			return nil, fmt.Errorf("fetch blob %s: chunk table: %w", d, err)
+			return nil, fmt.Errorf("%s: chunk table: %w", d, err)
 		}
 		s.chunks = &chunks
 	}
 	switch {
 	case len(urls) == 0:
-		return nil, fmt.Errorf("fetch blob %s: %w: no head to ask", d, trivet.ErrUnavailable)
+		return nil, fmt.Errorf("%s: %w: no head to ask", d, trivet.ErrUnavailable)
 	case ref.Bytes < 0 || ref.Bytes > maxFetch:
-		return nil, fmt.Errorf("fetch blob %s: %w: a length of %d", d, trivet.ErrInvalid, ref.Bytes)
+		return nil, fmt.Errorf("%s: %w: a length of %d", d, trivet.ErrInvalid, ref.Bytes)
 	}
-	return newStream(ctx, s), nil
+	return s, nil
 }
 
 // maxFetch bounds a blob's length by what its chunk table takes in memory: 32 MiB.

@@ -20,8 +20,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "blobs can only be read here", http.StatusMethodNotAllowed)
 		return
 	}
-	name, isTable := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/blob/"), tableSuffix)
-	d, err := ParseDigest(name)
+	d, isTable, err := parsePath(r.URL.Path)
 	if err == nil && isTable {
 		err = s.serveTable(w, r, d)
 	} else if err == nil {
@@ -30,6 +29,12 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		http.Error(w, err.Error(), statusOf(err))
 	}
+}
+
+func parsePath(path string) (d Digest, isTable bool, err error) {
+	name, isTable := strings.CutSuffix(strings.TrimPrefix(path, "/blob/"), tableSuffix)
+	d, err = ParseDigest(name)
+	return d, isTable, err
 }
 
 func (s *Store) serveBlob(w http.ResponseWriter, r *http.Request, d Digest) error {

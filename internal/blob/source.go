@@ -22,6 +22,7 @@ type source struct {
 	chunks       *Digest // of the chunk table; nil: not known
 	size         int64
 	log          *slog.Logger
+	patience     time.Duration // for how long all heads may fail; 0: until the context ends
 
 	open *conn // continues at the chunk next
 	next int64
@@ -60,10 +61,10 @@ func (s *source) hangUp() {
 // maxPauses is how often the pause between rounds doubles.
 const maxPauses = 5
 
-// try does something with one head after the other until it succeeds or ctx ends, or until all heads have said twice
-// running what will not change.
+// try does something with one head after the other until it succeeds, ctx ends or patience does, or until all heads
+// have said twice running what will not change.
 func (s *source) try(ctx context.Context, do func(base string) error) error {
-	lasting := 0
+	lasting, began := 0, time.Now()
 	for n := 1; ; n++ {
 		err := do(s.urls[s.at])
 		switch {
@@ -76,7 +77,7 @@ func (s *source) try(ctx context.Context, do func(base string) error) error {
 		default:
 			lasting = 0
 		}
-		if lasting >= 2*len(s.urls) {
+		if lasting >= 2*len(s.urls) || n%len(s.urls) == 0 && s.patience > 0 && time.Since(began) > s.patience {
 			return err
 		}
 		s.log.Warn("blob: leaving a head for the next", "blob", s.digest, "head", s.urls[s.at], "err", err)

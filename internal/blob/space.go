@@ -34,6 +34,8 @@ func (s *Store) full(err error) error {
 }
 
 func (s *Store) noSpace(err error) error {
-	return &trivet.Error{Op: "store blob", Err: fmt.Errorf("%w: the disk is full: %w", trivet.ErrUnavailable, err),
+	return &trivet.Error{Op: "store blob", Err: fmt.Errorf("%w: %w", errFull, err),
 		Hint: "free space in " + s.dir + ", or delete images that are no longer used"}
 }
+
+var errFull = fmt.Errorf("%w: the disk is full", trivet.ErrUnavailable)

@@ -36,7 +36,8 @@ type Store struct {
 }
 
 // The folder holds <hex> and <hex>.chunks of each blob, and while they are written <id>.put (of Put, gone at the next
-// start) and <id>.upload (which goes on after one). A blob is there when <hex> is; its table is put beside it before.
+// start), <id>.upload (which goes on after one) and <hex>.pull (as well). A blob is there when <hex> is; its table is put
+// beside it before.
 const (
 	tableSuffix  = ".chunks"
 	putSuffix    = ".put"
@@ -85,6 +86,9 @@ func (s *Store) sweep() error {
 			continue
 		}
 		stale := strings.HasSuffix(e.Name(), putSuffix)
+		if base, ok := strings.CutSuffix(e.Name(), pullSuffix); ok {
+			stale = s.stalePull(base)
+		}
 		if _, err := ParseDigest(algorithm + base); isTable && err == nil {
 			_, err := os.Lstat(filepath.Join(s.dir, base))
 			stale = errors.Is(err, fs.ErrNotExist)
@@ -96,6 +100,16 @@ func (s *Store) sweep() error {
 		}
 	}
 	return nil
+}
+
+// stalePull says whether what was pulled of a blob is of no use: the blob is here, or nothing has come for long.
+func (s *Store) stalePull(base string) bool {
+	d, err := ParseDigest(algorithm + base)
+	if err != nil || s.Has(d) {
+		return true
+	}
+	fi, err := os.Lstat(s.path(d) + pullSuffix)
+	return err == nil && time.Since(fi.ModTime()) > s.opts.Lifetime
 }
 
 // Close ends the expiry of uploads. What is open stays so, and uploads go on at the next start.
@@ -110,6 +124,12 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) path(d Digest) string { return filepath.Join(s.dir, d.hex()) }
+
+// Has says whether a blob is here.
+func (s *Store) Has(d Digest) bool {
+	_, err := os.Lstat(s.path(d))
+	return err == nil
+}
 
 // Get opens a blob, which the caller closes. [trivet.ErrNotFound] if it is not here.
 func (s *Store) Get(d Digest) (*os.File, int64, error) {
@@ -168,6 +188,9 @@ func (s *Store) List() ([]trivet.BlobRef, error) {
 func (s *Store) Delete(d Digest) error {
 	s.names.Lock()
 	defer s.names.Unlock()
+	if err := os.Remove(s.path(d) + pullSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s.fault("delete what was pulled of", d, err)
+	}
 	if err := os.Remove(s.path(d)); err != nil {
 		return s.fault("delete", d, err)
 	}
