@@ -74,10 +74,7 @@ func (d *deadlines) silence(ctx context.Context, w *trivet.Workflow, wait fleet.
 	if w.Status.State != trivet.WorkflowRunning {
 		return never, nil
 	}
-	allowed := d.fleet.Site().Silence.D()
-	if allowed == 0 {
-		allowed = trivet.DefaultSilence.D()
-	}
+	allowed := d.fleet.Silence()
 	silent := d.fleet.Presence.Silence(w.Spec.Machine, w.Status.Epoch)
 	if silent < allowed {
 		return allowed - silent + time.Millisecond, nil
