@@ -1,6 +1,9 @@
 package trivet
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Site holds what the whole site shares: configuration has one home. There is one record, named "site".
 type Site struct {
@@ -91,6 +94,8 @@ type HeadStatus struct {
 	API      []string  `json:"api,omitempty"`  // https://host:port
 	Boot     []string  `json:"boot,omitempty"` // http://host:port
 	Started  time.Time `json:"started,omitzero"`
+	// DHCP are the addresses that it answers DHCP from.
+	DHCP []netip.Addr `json:"dhcp,omitempty"`
 }
 
 // Serves says whether clients and machines may use the head: it is a full one, and not to be removed.

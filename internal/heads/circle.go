@@ -52,6 +52,14 @@ func (c *Circle) Sights() map[string]Sight {
 	return maps.Clone(c.sights)
 }
 
+// Live says whether a head answered when it was greeted last, a moment ago, and had a quorum then.
+func (c *Circle) Live(head string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.sights[head]
+	return ok && s.Err == nil && s.Leader != "" && time.Since(s.Heard) < 3*circleEvery
+}
+
 // Run greets until ctx ends, or a head says that this one was removed, which is an ErrForbidden.
 func (c *Circle) Run(ctx context.Context) error {
 	tick := time.NewTicker(circleEvery)

@@ -2,12 +2,17 @@ package netboot
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/ipam"
 )
+
+// errNoQuorum: another head may be able to give an address.
+var errNoQuorum = fmt.Errorf("no address is given anew without a quorum: %w", trivet.ErrUnavailable)
 
 // choose finds the address to offer: the port's fixed one, the one that it has or had, else a free one. An offer is not
 // written down; whoever takes it gets a record, or is refused and begins anew.
@@ -17,6 +22,9 @@ func (d *Door) choose(c *client) (netip.Addr, error) {
 	}
 	if a, ok := d.had(c); ok {
 		return a, nil
+	}
+	if !d.writable() {
+		return netip.Addr{}, errNoQuorum
 	}
 	now := d.now()
 	request := ipam.Request{Network: c.network.record, Use: c.decision.Use, MAC: c.mac, Hint: c.RequestedIP()}

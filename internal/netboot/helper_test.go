@@ -1,6 +1,7 @@
 package netboot_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -77,7 +78,13 @@ func newRig(t testing.TB) *rig {
 // open makes the door and runs it until the test ends.
 func (r *rig) open(t testing.TB, c netboot.Config) {
 	t.Helper()
-	c.Tables, c.Keys, c.CA, c.Head, c.Port = r.Tables, r.keys, "sha256:ca", "head0", 8080
+	r.Door = r.door(t, c)
+}
+
+// door makes one more and runs it until the test ends. It is head0's unless it is said whose.
+func (r *rig) door(t testing.TB, c netboot.Config) *netboot.Door {
+	t.Helper()
+	c.Tables, c.Keys, c.CA, c.Head, c.Port = r.Tables, r.keys, "sha256:ca", cmp.Or(c.Head, "head0"), 8080
 	c.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c.Seen = func(_ context.Context, machine, step string, _ int64) error { return r.note(machine + " " + step) }
 	c.PhoneHome = func(_ context.Context, token auth.BootToken) error {
@@ -91,8 +98,8 @@ func (r *rig) open(t testing.TB, c netboot.Config) {
 	}
 	door, err := netboot.New(c)
 	must(t, err)
-	r.Door = door
 	r.until(t, door.Run)
+	return door
 }
 
 func (r *rig) note(what string) error {

@@ -3,7 +3,8 @@
 // internal/boot and internal/ipam.
 //
 // A packet becomes facts (lookup.go), the rules decide, and the decision becomes an answer (dhcp.go, reply.go; script.go).
-// Only an address that nobody has yet is written before it is acknowledged (lease.go). What packets show of a boot is
+// Only an address that nobody has yet is written before it is acknowledged (lease.go). Several heads share out who answers
+// whom, and take over from one another (heads.go, share.go). What packets show of a boot is
 // written later (sightings.go), and never holds one up.
 package netboot
 
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +29,13 @@ type Config struct {
 	*fleet.Tables
 	// Head is this head's name: of all heads' URLs, its own come first.
 	Head string
+	// Live says whether another head was found to answer a moment ago, and to have a quorum. nil: none does.
+	Live func(head string) bool
+	// Quorum says whether this head can write; where it cannot, no address is given anew. nil: always.
+	Quorum func() bool
+	// VIP is an address that some head has at any time, while there is a quorum. Machines in its network load their boot
+	// files from there. Not valid: there is none.
+	VIP netip.Addr
 	// Keys sign boot tokens; CA is the pin that agents know the heads by.
 	Keys *auth.Keys
 	CA   string
@@ -53,7 +62,9 @@ type Door struct {
 	now       func() time.Time
 	programs  programs
 	networks  networks
+	heads     heads
 	offers    *offers
+	asks      *asks
 	sightings *queue[sighting]
 	keepings  *queue[keeping]
 	metrics   *metrics
@@ -74,10 +85,10 @@ func New(c Config) (*Door, error) {
 		return nil, fmt.Errorf("netboot: %w", err)
 	}
 	d := &Door{
-		Config: c, log: c.Logger, now: time.Now, programs: programs, offers: newOffers(),
+		Config: c, log: c.Logger, now: time.Now, programs: programs, offers: newOffers(), asks: newAsks(),
 		metrics: newMetrics(c.Registry), sometimes: rate.Sometimes{Interval: time.Second},
 	}
-	d.networks.tables = c.Tables
+	d.networks.tables, d.heads.tables = c.Tables, c.Tables
 	d.sightings = newQueue(d, "sighting", d.writeSighting)
 	d.keepings = newQueue(d, "address", d.writeKeeping)
 	d.mux = d.routes()
@@ -91,6 +102,9 @@ func (d *Door) Run(ctx context.Context) error {
 	g.Go(func() error { return d.keepings.run(ctx) })
 	return g.Wait()
 }
+
+// writable says whether this head has a quorum.
+func (d *Door) writable() bool { return d.Quorum == nil || d.Quorum() }
 
 // warn logs what packets can bring about, at most once a second: who sends packets may be hostile.
 func (d *Door) warn(message string, args ...any) {

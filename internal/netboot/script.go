@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -101,24 +100,38 @@ func (d *Door) platform(h host) *trivet.Platform {
 	return p
 }
 
-// bootURLs are the boot doors of all heads, first the one that the machine has reached.
+// bootURLs are the boot doors of all heads, first the one that the machine has reached, last those that are down.
 func (d *Door) bootURLs(r *http.Request) []string {
 	urls := []string{urlOf(r)}
-	for h := range d.Heads.PeekAll() {
-		if h.Name != d.Head && h.Serves() {
+	for _, h := range d.nearest() {
+		if h.Name != d.Head {
 			urls = append(urls, h.Status.Boot...)
 		}
 	}
 	return urls
 }
 
+// nearest are the heads that serve machines: this one, those that are up, the others.
+func (d *Door) nearest() []*trivet.Head {
+	heads := slices.DeleteFunc(slices.Collect(d.Heads.PeekAll()), func(h *trivet.Head) bool { return !h.Serves() })
+	far := func(h *trivet.Head) int {
+		switch {
+		case h.Name == d.Head:
+			return 0
+		case d.Live != nil && d.Live(h.Name):
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(heads, func(a, b *trivet.Head) int { return cmp.Compare(far(a), far(b)) })
+	return heads
+}
+
 // apiURLs are the APIs of all heads, first those at the address that the machine has reached.
 func (d *Door) apiURLs(r *http.Request) []string {
 	var urls []string
-	for h := range d.Heads.PeekAll() {
-		if h.Serves() {
-			urls = append(urls, h.Status.API...)
-		}
+	for _, h := range d.nearest() {
+		urls = append(urls, h.Status.API...)
 	}
 	reached := hostOf(urlOf(r))
 	slices.SortStableFunc(urls, func(a, b string) int {
@@ -132,12 +145,4 @@ func distance(a, b string) int {
 		return 0
 	}
 	return 1
-}
-
-func hostOf(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	return u.Hostname()
 }

@@ -72,6 +72,15 @@ func (c *Config) addresses() ([]string, error) {
 	if len(c.Advertise) > 0 {
 		return c.Advertise, nil
 	}
+	nets, err := c.dhcpNets()
+	if len(c.DHCPInterfaces) == 0 {
+		nets, err = net.InterfaceAddrs()
+	}
+	return reachable(nets), err
+}
+
+// dhcpNets are the addresses of the interfaces where DHCP is served.
+func (c *Config) dhcpNets() ([]net.Addr, error) {
 	var nets []net.Addr
 	for _, name := range c.DHCPInterfaces {
 		ifc, err := net.InterfaceByName(name)
@@ -84,10 +93,24 @@ func (c *Config) addresses() ([]string, error) {
 		}
 		nets = append(nets, addrs...)
 	}
-	if len(c.DHCPInterfaces) == 0 {
-		nets, _ = net.InterfaceAddrs()
+	return nets, nil
+}
+
+// dhcpAddresses are where this head answers DHCP. By them the heads know who hears whom, and whose offer a machine takes.
+func (c *Config) dhcpAddresses(hosts []string) (all []netip.Addr) {
+	if nets, err := c.dhcpNets(); len(c.DHCPInterfaces) > 0 && err == nil {
+		hosts = reachable(nets)
+	} else if listen, err := netip.ParseAddrPort(c.DHCPAddress); err != nil {
+		return nil
+	} else if !listen.Addr().IsUnspecified() {
+		return []netip.Addr{listen.Addr()}
 	}
-	return reachable(nets), nil
+	for _, h := range hosts {
+		if a, err := netip.ParseAddr(h); err == nil && a.Is4() && !a.IsLoopback() {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 // reachable gives the addresses that another machine could use, or loopback where there is no other.

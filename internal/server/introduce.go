@@ -97,6 +97,7 @@ func (s *Server) introduceHead(ctx context.Context) error {
 		}
 		st := &h.Status
 		st.Version, st.API, st.Boot, st.Peer = s.cfg.Version, s.APIURLs(), s.BootURLs(), s.APIURLs()[0]
+		st.DHCP = s.cfg.dhcpAddresses(s.hosts)
 		st.Started, st.Member = s.begun, heads.MemberID(s.member.ID())
 		if st.State == "" {
 			st.State = trivet.HeadMember

@@ -175,7 +175,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.front.set(&s.front.heads, heads.New(heads.Config{
 		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Keys: s.keys, Log: s.cfg.Log}))
 	s.netboot, err = netboot.New(netboot.Config{
-		Tables: s.fleet.Tables, Head: s.data.Name, Keys: s.keys, CA: s.root.Pin(), Blobs: s.blobs.Handler(),
+		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, Keys: s.keys, CA: s.root.Pin(), Blobs: s.blobs.Handler(),
 		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, Seen: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
