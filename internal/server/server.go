@@ -136,6 +136,7 @@ func (s *Server) openMember(ctx context.Context) (err error) {
 	if s.member, err = cluster.Open(ctx, cfg); err != nil {
 		return err
 	}
+	s.tellLeader()
 	s.front.set(&s.front.peers, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()

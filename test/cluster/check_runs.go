@@ -54,7 +54,7 @@ func (h *History) checkRecords(r *report) {
 	}
 	for name, w := range now.workflows {
 		if !trivet.WorkflowState(w.State).Ended() {
-			r.add(ErrRunStuck, "workflow %s was left %s", name, w.State)
+			r.add(ErrRunStuck, "workflow %s was left %s at %s", name, w.State, w.Step)
 		}
 	}
 }

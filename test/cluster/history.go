@@ -72,6 +72,7 @@ type change struct {
 	Machine string                `json:"machine,omitempty"`
 	Epoch   int64                 `json:"epoch,omitempty"`
 	Acked   int64                 `json:"acked,omitempty"`
+	Step    string                `json:"step,omitempty"` // the running one
 	Steps   map[string]stepReport `json:"steps,omitempty"`
 }
 

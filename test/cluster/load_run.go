@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -123,9 +125,20 @@ func (l *load) stop(ctx context.Context) error {
 	return err
 }
 
+// stuck says whether a run came to no end.
+func (l *load) stuck() (stuck bool) {
+	l.history.note(func(h *History) {
+		stuck = slices.ContainsFunc(h.Waits, func(w wait) bool { return w.Return == 0 })
+	})
+	return stuck
+}
+
 // gather turns the racks off and reads the machines' ledgers.
 func (l *load) gather() {
 	for _, r := range l.racks {
+		if l.stuck() {
+			r.signal(syscall.SIGQUIT) // it tells where its machines are
+		}
 		r.close()
 	}
 	l.history.note(func(h *History) {

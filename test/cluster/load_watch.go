@@ -59,6 +59,9 @@ func changeOf(e client.Event) change {
 		x.Machine = r.Spec.MAC
 	case *trivet.Workflow:
 		x.State, x.Machine, x.Epoch, x.Acked = string(r.Status.State), r.Spec.Machine, r.Status.Epoch, r.Status.Acked
+		if now := r.Status.Current(); now != nil {
+			x.Step = now.Name
+		}
 		x.Steps = map[string]stepReport{}
 		for _, s := range r.Status.Steps {
 			if !trivet.IsBootStep(s.Name) && s.State != trivet.StepWaiting {
