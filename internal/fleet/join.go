@@ -14,6 +14,7 @@ import (
 // Joining is what a head says that wants to join.
 type Joining struct {
 	Token string // the text that an operator gave it
+	Role  string // that it takes the token to be for
 	ID    string // names the request; said again after a lost answer, it gives the same place
 	Peer  string // URL where other heads will reach it
 }
@@ -104,6 +105,9 @@ func (f *Fleet) joinToken(tx *store.Tx, id string, j Joining) (*trivet.Token, er
 	switch {
 	case t.Spec.Join == "":
 		return nil, &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: it is an API token", trivet.ErrForbidden), Hint: issueAnother}
+	case t.Spec.Join != j.Role:
+		return nil, &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: it is for a %s, not for a %.20q", trivet.ErrForbidden, t.Spec.Join, j.Role),
+			Hint: "give the whole token, as trivet head token printed it"}
 	case t.Spec.Used != "" && t.Spec.Used != j.ID:
 		return nil, &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: it was used", trivet.ErrForbidden), Hint: issueAnother}
 	case t.Spec.Used == "" && !f.now().Before(t.Spec.Expires): // one that was used in time gives the same place again

@@ -92,6 +92,10 @@ func askAll(ctx context.Context, client *http.Client, urls []string, ask Ask) (*
 		if err == nil {
 			return &place, nil
 		}
+		var said *wire.Problem
+		if errors.Is(err, trivet.ErrUnauthenticated) && !errors.As(err, &said) { // by its certificate
+			err = &trivet.Error{Op: "ask for a place", Err: err, Hint: "give a token of the cluster that is at this URL, or the URL of the token's cluster"}
+		}
 		if last = fmt.Errorf("%s: %w", u, err); !again(err) {
 			break
 		}

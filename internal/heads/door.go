@@ -60,6 +60,7 @@ func New(cfg Config) *Door {
 	d.mux.HandleFunc("POST "+Prefix+"greet", d.answered(d.greet))
 	if cfg.Fleet != nil {
 		d.mux.HandleFunc("POST "+Prefix+"join", d.answered(d.join))
+		d.mux.HandleFunc("POST "+Prefix+"again", d.answered(d.again))
 		d.mux.HandleFunc("POST "+Prefix+"renew", d.answered(d.renew))
 	}
 	return d
@@ -78,7 +79,11 @@ func (d *Door) answered(do func(r *http.Request, body []byte) (any, error)) http
 			err = fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 		}
 		if err != nil {
-			d.Log.Warn("refused a head", "path", r.URL.Path, "from", r.RemoteAddr, "error", auth.Redact(err.Error()))
+			level := slog.LevelWarn
+			if again(err) { // it will ask until it is so
+				level = slog.LevelDebug
+			}
+			d.Log.Log(r.Context(), level, "refused a head", "path", r.URL.Path, "from", r.RemoteAddr, "error", auth.Redact(err.Error()))
 			status, problem := wire.NewProblem(err)
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)

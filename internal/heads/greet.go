@@ -97,5 +97,13 @@ func (c *Caller) Renew(ctx context.Context, url string, ask Renewal) ([]byte, er
 	return got.Cert, err
 }
 
+// Again asks the head at a URL to make a new member of this one, whose first start was cut off.
+func (c *Caller) Again(ctx context.Context, url string) (fresh Fresh, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*greetTime)
+	defer cancel()
+	err = Call(ctx, c.client, url+Prefix+"again", struct{}{}, &fresh)
+	return fresh, err
+}
+
 // Close ends what is idle.
 func (c *Caller) Close() { c.client.CloseIdleConnections() }

@@ -23,6 +23,7 @@ import (
 // Ask is what a head says that wants to join.
 type Ask struct {
 	Token    string    `json:"token"`
+	Role     string    `json:"role"` // that it takes its token to be for
 	ID       string    `json:"id"`   // random, the same when it asks again
 	Peer     string    `json:"peer"` // https://host:port where members will reach it
 	CSR      []byte    `json:"csr"`
@@ -49,7 +50,7 @@ func (d *Door) join(r *http.Request, body []byte) (any, error) {
 	if err := json.Unmarshal(body, &ask); err != nil {
 		return nil, fmt.Errorf("join: %w: %w", trivet.ErrInvalid, err)
 	}
-	j := fleet.Joining{Token: ask.Token, ID: ask.ID, Peer: ask.Peer}
+	j := fleet.Joining{Token: ask.Token, Role: ask.Role, ID: ask.ID, Peer: ask.Peer}
 	if err := errors.Join(ask.validate(), validatePeer(ask.Peer)); err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (d *Door) place(h *trivet.Head, peers []cluster.Peer, csr []byte) (*Place, 
 // add makes room for the head's member, and notes which one it is. Said again, it finds that one.
 func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) {
 	if h.Status.Member == "" {
-		if err := d.replace(ctx, h); err != nil {
+		if err := errors.Join(d.turn(h), d.replace(ctx, h)); err != nil {
 			return nil, err
 		}
 		id, _, err := d.Members.Add(ctx, h.Status.Peer)
@@ -116,6 +117,24 @@ func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) 
 		return nil, fmt.Errorf("join: %w: this head has not heard yet of the new member", trivet.ErrUnavailable)
 	}
 	return peers, nil
+}
+
+// turn says whether another head is joining: one does at a time.
+func (d *Door) turn(h *trivet.Head) error {
+	for _, p := range d.Members.Peers() {
+		if !p.Learner || p.URL == h.Status.Peer {
+			continue
+		}
+		name := p.URL
+		for rec := range d.Fleet.Heads.PeekAll() {
+			if rec.Status.Member == MemberID(p.ID) {
+				name = rec.Name
+			}
+		}
+		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is joining, and one head joins at a time", trivet.ErrConflict, name),
+			Hint: fmt.Sprintf("wait until it counts; if it will not come: trivet head remove %s", name)}
+	}
+	return nil
 }
 
 // replace takes the head out that another one joins in place of.

@@ -64,8 +64,8 @@ func (s *Server) started() error {
 	if err := s.keepData(); err != nil {
 		return err
 	}
-	if s.joining {
-		_ = os.Remove(s.joinIDFile()) // it has done its work; if it stays, nobody reads it
+	if s.data.Token != "" {
+		_ = os.Remove(s.joinIDFile(s.data.Token)) // it has done its work; if it stays, nobody reads it
 	}
 	return nil
 }

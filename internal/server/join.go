@@ -85,7 +85,7 @@ func (s *Server) join(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinPatience)
 	defer cancel()
-	ask := heads.Ask{ID: id, Peer: s.APIURLs()[0], CSR: csr, Version: s.cfg.Version}
+	ask := heads.Ask{Role: s.token.Role, ID: id, Peer: s.APIURLs()[0], CSR: csr, Version: s.cfg.Version}
 	place, err := heads.Join(ctx, s.cfg.Join, s.token, ask, func(line string) { s.cfg.Log.Info(line) })
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
@@ -136,16 +136,20 @@ func (s *Server) install(place *heads.Place) (err error) {
 }
 
 // joinIDFile keeps the name of the request that spends a token, so that it can be said again.
-func (s *Server) joinIDFile() string { return s.path("join-" + s.token.ID) }
+func (s *Server) joinIDFile(token string) string { return s.path("join-" + token) }
 
 func (s *Server) joinID() (string, error) {
-	text, err := os.ReadFile(s.joinIDFile())
+	file := s.joinIDFile(s.token.ID)
+	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		text = []byte(rand.Text())
-		err = renameio.WriteFile(s.joinIDFile(), text, 0o600)
+		err = renameio.WriteFile(file, text, 0o600)
 	}
 	return string(text), err
 }
+
+// asideTime names what is set aside.
+const asideTime = "20060102T150405.000Z"
 
 // setAside moves what an earlier head left in the folder to aside/NAME-TIME in it. Nothing is deleted. Blobs stay where they
 // are of use to the same cluster. Cut off, it goes on at the next start.
@@ -164,7 +168,7 @@ func (s *Server) setAside(root *auth.Root) error {
 			continue
 		}
 		if to == "" {
-			to = s.path("aside/" + s.cfg.Name + "-" + time.Now().UTC().Format("20060102T150405.000Z"))
+			to = s.path("aside/" + s.cfg.Name + "-" + time.Now().UTC().Format(asideTime))
 			if err := os.MkdirAll(to, 0o700); err != nil {
 				return err
 			}

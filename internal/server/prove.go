@@ -17,15 +17,38 @@ const proofTime = 2 * time.Second
 
 // prove asks the other members whether this head is still one of them, before anything of it runs. Where they say no, for good,
 // it ends. Where nobody answers it goes on: without a quorum it writes nothing, and the store's members refuse one that is out.
+// Only a head that has just joined must have their word, as it knows nothing yet.
 func (s *Server) prove(ctx context.Context) error {
+	first := s.data.Token != "" && s.data.isNew()
+	for end := time.Now().Add(joinPatience); ; {
+		told, err := s.askOthers(ctx)
+		switch {
+		case err == nil || told:
+			return err
+		case !first:
+			s.cfg.Log.Warn("no other member tells whether this head is still one; without a quorum it serves reads and boots only", "error", err)
+			return nil
+		case time.Now().After(end):
+			return &trivet.Error{Op: "join", Err: err, Hint: "start it again when the other heads are up"}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// askOthers says whether there was an answer, and the error of who is out.
+func (s *Server) askOthers(ctx context.Context) (told bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, proofTime)
 	defer cancel()
 	if err := s.single(ctx); err != nil {
-		return err
+		return true, err
 	}
 	others := s.others()
 	if len(others) == 0 {
-		return nil
+		return true, nil
 	}
 	type answer struct {
 		heads.Greeting
@@ -38,29 +61,30 @@ func (s *Server) prove(ctx context.Context) error {
 			answers <- answer{theirs, err}
 		}()
 	}
-	var last error
+	last := errors.New("they do not know this one")
 	for range others {
 		a := <-answers
 		switch {
 		case errors.Is(a.err, trivet.ErrForbidden):
-			return s.out(a.err)
+			return true, s.out(a.err)
 		case a.err != nil:
 			last = a.err
-		case a.Leader != "" && s.adopt(a.Peers):
-			return nil
+		case a.Leader == "":
+			last = fmt.Errorf("%w: %s sees no leader", trivet.ErrUnavailable, a.Head)
+		case s.adopt(a.Peers):
+			return true, nil
 		}
 	}
-	s.cfg.Log.Warn("no other member tells whether this head is still one; without a quorum it serves reads and boots only", "error", last)
-	return nil
+	return false, fmt.Errorf("%w: no other member answers: %w", trivet.ErrUnavailable, last)
 }
 
 // adopt takes the members that another one knows. A member that starts for the first time must name all of them.
 func (s *Server) adopt(peers []cluster.Peer) bool {
-	there := slices.ContainsFunc(peers, func(p cluster.Peer) bool { return heads.MemberID(p.ID) == s.data.Member })
-	if there {
-		s.data.Peers = peers
+	i := slices.IndexFunc(peers, func(p cluster.Peer) bool { return heads.MemberID(p.ID) == s.data.Member || p.URL == s.data.URL })
+	if i >= 0 {
+		s.data.Peers, s.learning = peers, peers[i].Learner
 	}
-	return there || s.data.Member == ""
+	return i >= 0
 }
 
 // out is the error of a head that was removed.

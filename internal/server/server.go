@@ -57,8 +57,10 @@ type Server struct {
 	begun   time.Time
 	token   heads.Token // by which it joins
 	joining bool
-	root    *auth.Root
-	keys    *auth.Keys // nil for a witness
+	// learning: another member says that this one does not count yet.
+	learning bool
+	root     *auth.Root
+	keys     *auth.Keys // nil for a witness
 	// listenCert is what the API's port proves itself by, peer the key and certificate of the member.
 	listenCert atomic.Pointer[func(*tls.ClientHelloInfo) (*tls.Certificate, error)]
 	peer       atomic.Pointer[tls.Certificate]
@@ -75,7 +77,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry(), begun: time.Now().UTC().Truncate(time.Second)}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.caller = heads.NewCaller(s.ownCert, func() *auth.Root { return s.root }, s.self)
-	err := s.run(ctx, s.openData, s.plan, s.bind, s.openFront, s.identify, s.certify, s.prove, s.openMember)
+	err := s.run(ctx, s.openData, s.plan, s.bind, s.openFront, s.identify, s.certify, s.prove, s.beginAgain, s.openMember)
 	switch {
 	case err != nil:
 	case s.data.witness():

@@ -1,0 +1,41 @@
+package heads
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
+)
+
+// Fresh is the new member of a head whose first start was cut off.
+type Fresh struct {
+	Member string         `json:"member"`
+	Peers  []cluster.Peer `json:"peers"`
+}
+
+// again gives a head that still learns a new member for the one that it has lost. Said twice, it does so twice.
+func (d *Door) again(r *http.Request, _ []byte) (any, error) {
+	p, err := d.member(r)
+	if err != nil {
+		return nil, err
+	}
+	h, err := d.Fleet.Heads.Get(p.Name)
+	if err != nil {
+		return nil, err
+	}
+	counts := func(p cluster.Peer) bool { return MemberID(p.ID) == h.Status.Member && !p.Learner }
+	if h.Status.State != trivet.HeadJoining || slices.ContainsFunc(d.Members.Peers(), counts) {
+		return nil, fmt.Errorf("begin again: %w: %s counts already", trivet.ErrExists, h.Name)
+	}
+	if id, err := strconv.ParseUint(h.Status.Member, 16, 64); err == nil {
+		if err := d.Members.Remove(r.Context(), id); err != nil {
+			return nil, err
+		}
+	}
+	h.Status.Member = ""
+	peers, err := d.add(r.Context(), h)
+	return Fresh{Member: h.Status.Member, Peers: peers}, err
+}

@@ -1,0 +1,208 @@
+package heads_test
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/heads"
+)
+
+// Who may not join is told why and what to do, spends no token, and leaves no trace in the cluster.
+func TestJoinRefused(t *testing.T) {
+	h0 := newHead(t, "head0")
+	h0.up()
+	refused := func(t *testing.T, token string, words ...string) {
+		t.Helper()
+		n := newHead(t, "the new head")
+		n.start("--join", h0.api(), "--token", token)
+		n.refused(words...)
+	}
+	good := h0.token()
+	t.Run("no token", func(t *testing.T) { refused(t, "", "there is none", "trivet head token") })
+	t.Run("no token at all", func(t *testing.T) { refused(t, "secret", "not of the form", "trivet head token") })
+	t.Run("wrong secret", func(t *testing.T) {
+		last := "a"
+		if strings.HasSuffix(good, "a") {
+			last = "b"
+		}
+		refused(t, good[:len(good)-1]+last, "wrong secret", "trivet head token")
+	})
+	t.Run("of another cluster", func(t *testing.T) {
+		other := newHead(t, "head0")
+		other.up()
+		n := newHead(t, "the new head")
+		n.start("--join", h0.api(), "--token", other.token())
+		n.refused("does not belong to the cluster")
+	})
+	t.Run("expired", func(t *testing.T) {
+		token := h0.token("token", "--life", "1ms")
+		refused(t, token, "it has expired", "trivet head token")
+	})
+	t.Run("an API token", func(t *testing.T) {
+		pin, _, _ := strings.Cut(good, ".")
+		api := h0.must("token", "issue", "admin")
+		refused(t, pin+"."+api, "it is an API token", "trivet head token")
+	})
+	t.Run("role changed", func(t *testing.T) { refused(t, good+".witness", "it is for a voter", "give the whole token") })
+	t.Run("a name", func(t *testing.T) {
+		n := newHead(t, "the new head")
+		n.start("--join", h0.api(), "--token", good, "--name", "head0")
+		if n.ended() != 1 || !strings.Contains(n.log.String(), "the cluster names its heads") {
+			t.Errorf("it says:\n%s", n.log)
+		}
+	})
+	t.Run("an address where nobody is", func(t *testing.T) {
+		n := newHead(t, "the new head")
+		n.advertise = ownHost()
+		n.start("--join", h0.api(), "--token", good)
+		n.refused("head0 does not reach the new head", "--advertise", "the token is still good")
+	})
+	t.Run("the address of another head", func(t *testing.T) {
+		n := newHead(t, "the new head")
+		n.advertise = h0.host
+		n.start("--join", h0.api(), "--token", good)
+		n.refused("head0 is reached at "+h0.api(), "trivet head replace head0", "--advertise")
+	})
+	t.Run("the address of another program", func(t *testing.T) {
+		n := newHead(t, "the new head")
+		l, err := net.Listen("tcp", ownHost()+":7480")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		cert, err := auth.SelfSigned(must(auth.PeerKey())(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := http.Server{TLSConfig: &tls.Config{Certificates: []tls.Certificate{*cert}}}
+		defer server.Close()
+		go func() { _ = server.ServeTLS(l, "", "") }() // until it is closed
+		n.advertise, _, _ = net.SplitHostPort(l.Addr().String())
+		n.start("--join", h0.api(), "--token", good)
+		n.refused("another program answers there", "--advertise")
+	})
+	t.Run("a URL that is none", func(t *testing.T) {
+		n := newHead(t, "the new head")
+		n.start("--join", "http://"+h0.host, "--token", good)
+		if n.ended() != 1 || !strings.Contains(n.log.String(), "is not https://HOST:PORT") {
+			t.Errorf("it says:\n%s", n.log)
+		}
+	})
+	for what, c := range map[string]struct {
+		change func(*heads.Ask)
+		words  []string
+	}{
+		"too new":      {func(a *heads.Ask) { a.Protocol, a.Version = 99, "v9.0.0" }, []string{`runs "v9.0.0", which speaks protocol 99`, "upgrade this cluster's heads first"}},
+		"too old":      {func(a *heads.Ask) { a.Protocol = 0 }, []string{"with the version that this cluster's heads run"}},
+		"clock ahead":  {func(a *heads.Ask) { a.Time = time.Now().Add(5 * time.Minute) }, []string{"5m0s ahead of that of head0", "NTP"}},
+		"clock behind": {func(a *heads.Ask) { a.Time = time.Now().Add(-5 * time.Minute) }, []string{"5m0s behind that of head0", "NTP"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			err := h0.rawAsk(t, good, c.change)
+			for _, word := range c.words {
+				if err == nil || !strings.Contains(err.Error(), word) {
+					t.Errorf("the answer is %v, without %q", err, word)
+				}
+			}
+		})
+	}
+	h0.onlyHeads("head0")
+	n := newHead(t, "the new head")
+	n.up("--join", h0.api(), "--token", good) // after all that
+	t.Run("used", func(t *testing.T) { refused(t, good, "it was used", "trivet head token") })
+}
+
+// rawAsk asks for a place by a request that no program of ours would send.
+func (h *head) rawAsk(t *testing.T, text string, change func(*heads.Ask)) error {
+	t.Helper()
+	token, err := heads.ParseToken(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tls, err := auth.ClientTLS(token.Pin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := &http.Client{Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}}
+	defer cl.CloseIdleConnections()
+	csr := must(auth.PeerRequest(must(auth.PeerKey())(t)))(t)
+	ask := heads.Ask{Token: token.Secret.Reveal(), ID: strings.Repeat("x", 20), Peer: "https://127.0.0.1:1", CSR: csr, Role: token.Role, Version: "v0", Protocol: heads.Protocol, Time: time.Now()}
+	change(&ask)
+	return heads.Call(t.Context(), cl, h.api()+heads.Prefix+"join", ask, &heads.Place{})
+}
+
+// A folder that has data is used as it is, or refused, never overwritten; --rejoin keeps what was there.
+func TestJoinOntoData(t *testing.T) {
+	h0, other := newHead(t, "head0"), newHead(t, "head0 of another cluster")
+	h0.up()
+	other.up()
+	before := must(os.ReadFile(filepath.Join(other.dir, "keys/seal.keys")))(t)
+	token := h0.token()
+
+	other.stop()
+	other.start("--join", h0.api(), "--token", token)
+	other.refused("is of head0 in cluster", "the token is for another cluster", "--rejoin")
+	other.up() // unharmed
+
+	other.stop()
+	other.up("--join", h0.api(), "--token", token, "--rejoin")
+	h0.counts("head1")
+	aside := must(filepath.Glob(filepath.Join(other.dir, "aside/head0-*")))(t)
+	if len(aside) != 1 {
+		t.Fatalf("set aside: %v", aside)
+	}
+	if kept, err := os.ReadFile(aside[0] + "/keys/seal.keys"); err != nil || string(kept) != string(before) {
+		t.Errorf("the old keys: %q, %v", kept, err)
+	}
+	other.stop()
+	other.up("--join", h0.api(), "--token", token, "--rejoin") // left in the command: nothing is set aside again
+	if again := must(filepath.Glob(filepath.Join(other.dir, "aside/*")))(t); len(again) != 1 {
+		t.Errorf("set aside again: %v", again)
+	}
+
+	old := newHead(t, "what was set aside")
+	old.dir = aside[0]
+	old.up()
+	old.must("get", "heads")
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// Nobody but members gets to the store, whatever certificate it shows; and no answer makes a member think that it is out.
+func TestForeignCertificates(t *testing.T) {
+	h0 := newHead(t, "head0")
+	h0.up()
+	foreign := must(auth.Init(filepath.Join(t.TempDir(), "keys"), "foreign"))(t)
+	key := must(auth.PeerKey())(t)
+	text := must(foreign.CA.SignPeer(auth.Peer{Name: "head0", Role: auth.PeerHead}, must(auth.PeerRequest(key))(t), time.Now()))(t)
+	cert := must(tls.X509KeyPair(text, key))(t)
+	cl := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}}}
+	defer cl.CloseIdleConnections()
+	for _, path := range []string{"/raft", "/raft/stream/message/1", "/members", "/version", "/leases", "/downgrade", heads.Prefix + "greet", heads.Prefix + "renew"} {
+		resp, err := cl.Post(h0.api()+path, "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
+	}
+	h0.must("get", "heads")
+}
