@@ -98,6 +98,9 @@ type PowerIntent struct {
 	// Off is set once a cycle has seen the machine off.
 	Off   bool      `json:"off,omitempty"`
 	Until time.Time `json:"until"`
+	// Head is the one that speaks with the BMC, until Held: what it sent by then may come into effect a little later.
+	Head string    `json:"head,omitempty"`
+	Held time.Time `json:"held,omitzero"`
 }
 
 // Inventory is what the agent found in the box.

@@ -21,6 +21,8 @@ type Config struct {
 	Fleet   *fleet.Fleet
 	Members Members
 	Seen    func() map[string]headdoor.Sight // of the other heads, by name
+	Blobs   *headdoor.Blobs
+	Live    func(head string) bool // whether another head would do its part
 	Unseal  Unseal
 	Logs    *runlog.Store
 	Log     *slog.Logger
@@ -28,18 +30,21 @@ type Config struct {
 
 // Run runs all controllers of a head until ctx ends.
 func Run(ctx context.Context, cfg Config) {
+	turn := turns{cfg.Fleet, cfg.Live}
 	p := provisions{cfg.Fleet}
-	d := deadlines{fleet: cfg.Fleet, waits: map[string]*clock{}}
+	d := deadlines{fleet: cfg.Fleet, turn: turn, waits: map[string]*clock{}}
 	w := powers{cfg.Fleet, cfg.Unseal}
 	h := heads{cfg.Fleet, cfg.Members, cfg.Seen}
+	b := blobs{cfg.Fleet, cfg.Blobs}
 	l := leftovers{cfg.Fleet, cfg.Logs}
 	var wg sync.WaitGroup
 	for _, c := range []*loop{
-		{name: "provision", workers: 4, kind: "Provision", all: names(cfg.Fleet.Provisions), do: p.reconcile,
-			also: "Machine", requeue: p.whenFree},
+		{name: "provision", workers: 4, rank: turn.rank, kind: "Provision", all: names(cfg.Fleet.Provisions), do: p.reconcile,
+			also: []trivet.Kind{"Machine"}, requeue: p.whenFree},
 		{name: "deadline", workers: 2, kind: "Workflow", all: names(cfg.Fleet.Workflows), do: d.reconcile},
-		{name: "power", workers: 16, kind: "Machine", all: names(cfg.Fleet.Machines), do: w.reconcile},
+		{name: "power", workers: 16, rank: turn.rank, kind: "Machine", all: names(cfg.Fleet.Machines), do: w.reconcile},
 		{name: "heads", workers: 1, kind: "Head", all: names(cfg.Fleet.Heads), do: h.reconcile},
+		{name: "blobs", workers: 2, all: b.all, do: b.reconcile, also: []trivet.Kind{"Image", "Platform", "Workflow", "Head"}, requeue: b.of},
 	} {
 		c.store, c.log, c.queue = cfg.Fleet.Store, cfg.Log.With("controller", c.name), store.NewQueue()
 		wg.Go(func() { c.run(ctx) })
@@ -48,16 +53,19 @@ func Run(ctx context.Context, cfg Config) {
 	wg.Wait()
 }
 
-// loop feeds one controller: every record of its kind at the start, and each again when it changes.
+// loop feeds one controller: every record of its kind at the start, and each again when it changes. One without a kind has keys
+// of its own.
 type loop struct {
 	name    string
 	workers int
 	kind    trivet.Kind
-	all     func() []string // names of the kind's records
+	all     func() []string // names of the kind's records, or keys
 	do      func(context.Context, string) (time.Duration, error)
-	// also is another kind whose changes may concern this one: requeue says which records get a turn.
-	also    trivet.Kind
+	// also are other kinds whose changes may concern this one: requeue says which records get a turn.
+	also    []trivet.Kind
 	requeue func(*store.Event) []string
+	// rank is this head's place among those that could do the same; nil: it is always the first.
+	rank func(key string) int
 
 	store *store.Store
 	queue *store.Queue
@@ -78,13 +86,13 @@ func (l *loop) run(ctx context.Context) {
 
 // feed queues what is there, then what changes. It ends when the feed no longer reaches back.
 func (l *loop) feed(ctx context.Context) error {
-	kinds := []trivet.Kind{l.kind}
-	if l.also != "" {
-		kinds = append(kinds, l.also)
+	kinds := l.also
+	if l.kind != "" {
+		kinds = append([]trivet.Kind{l.kind}, kinds...)
 	}
 	watch := l.store.Watch(0, kinds...)
 	for _, name := range l.all() {
-		l.queue.Add(name)
+		l.add(name)
 	}
 	for {
 		events, err := watch.Next(ctx)
@@ -93,14 +101,27 @@ func (l *loop) feed(ctx context.Context) error {
 		}
 		for _, e := range events {
 			if e.Kind == l.kind {
-				l.queue.Add(e.Name)
+				l.add(e.Name)
 				continue
 			}
 			for _, key := range l.requeue(e) {
-				l.queue.Add(key)
+				l.add(key)
 			}
 		}
 	}
+}
+
+// add gives a key a turn: at once, or later where another head goes first.
+func (l *loop) add(key string) {
+	rank := 0
+	if l.rank != nil {
+		rank = l.rank(key)
+	}
+	if rank == 0 {
+		l.queue.Add(key)
+		return
+	}
+	l.queue.AddAfter(key, time.Duration(rank)*turnTime)
 }
 
 func names[T any](t *store.Table[T]) func() []string {

@@ -19,6 +19,7 @@ import (
 // Reads: workflows, machines, the site, presence. Writes: workflows and machines, by fleet's Checkpoint, Expire and Lost.
 type deadlines struct {
 	fleet *fleet.Fleet
+	turn  turns
 	mu    sync.Mutex
 	waits map[string]*clock // guarded by mu; by workflow
 }
@@ -58,7 +59,9 @@ func (d *deadlines) reconcile(ctx context.Context, name string) (again time.Dura
 	if err != nil {
 		return 0, err
 	}
+	c.saved = max(c.saved, step.Elapsed.D()) // another head may have
 	unsaved := min(maxUnsaved, limit/4+time.Second)
+	unsaved += unsaved / 4 * time.Duration(d.turn.rank(name))
 	if used-c.saved >= unsaved {
 		if err := d.fleet.Checkpoint(ctx, w.Spec.Machine, wait, trivet.Duration(used)); err != nil {
 			return 0, err

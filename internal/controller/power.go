@@ -10,10 +10,10 @@ import (
 	"github.com/trivet-project/trivet/internal/fleet"
 )
 
-// powers tells BMCs what was written as intent. A BMC cannot refuse a late word, so the intent's end is checked just before
-// each one is sent, states are set and never toggled, and a cycle sees the machine off first.
+// powers tells BMCs what was written as intent. A BMC cannot refuse a late word, so one head at a time holds an intent and
+// sends nothing after its hold, states are set and never toggled, and a cycle sees the machine off first.
 //
-// Reads: machines, secrets. Writes: machines and workflows, by fleet's SeenOff, Powered and PowerFailed.
+// Reads: machines, secrets. Writes: machines and workflows, by fleet's Take, SeenOff, Powered and PowerFailed.
 type powers struct {
 	fleet  *fleet.Fleet
 	unseal Unseal
@@ -27,10 +27,13 @@ func (p *powers) reconcile(ctx context.Context, name string) (again time.Duratio
 	if err != nil || m.Status.Intent == nil || m.Spec.BMC == nil {
 		return 0, nil
 	}
-	intent := *m.Status.Intent
-	until, cancel := context.WithDeadline(ctx, intent.Until) // nothing is sent after it
+	intent, wait, err := p.fleet.Take(ctx, name, *m.Status.Intent)
+	if err != nil || wait > 0 || intent.Head == "" {
+		return wait, err
+	}
+	held, cancel := context.WithDeadline(ctx, intent.Held) // nothing is sent after it
 	defer cancel()
-	err = p.act(until, m, intent)
+	err = p.act(held, m, intent)
 	if err == nil || time.Now().Before(intent.Until) {
 		return 0, err // an error comes again after the queue's backoff
 	}

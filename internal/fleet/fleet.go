@@ -148,6 +148,9 @@ func (f *Fleet) siteIn(tx *store.Tx) trivet.SiteSpec {
 	return site.Spec
 }
 
+// Self is the name of this head.
+func (f *Fleet) Self() string { return f.head }
+
 // Site is the site's configuration as this head knows it.
 func (f *Fleet) Site() trivet.SiteSpec {
 	site, err := f.Sites.Get(trivet.SiteName)

@@ -12,19 +12,19 @@ import (
 // key whose turn failed comes again, later each time.
 type Queue struct {
 	mu      sync.Mutex
-	ready   []string               // guarded by mu
-	waiting map[string]bool        // guarded by mu; in ready
-	running map[string]bool        // guarded by mu; true: added again meanwhile
-	later   map[string]*time.Timer // guarded by mu
-	fails   map[string]int         // guarded by mu
-	closed  bool                   // guarded by mu
+	ready   []string          // guarded by mu
+	waiting map[string]bool   // guarded by mu; in ready
+	running map[string]bool   // guarded by mu; true: added again meanwhile
+	later   map[string]*alarm // guarded by mu
+	fails   map[string]int    // guarded by mu
+	closed  bool              // guarded by mu
 	wake    chan struct{}
 }
 
 // NewQueue makes an empty queue.
 func NewQueue() *Queue {
 	return &Queue{
-		waiting: map[string]bool{}, running: map[string]bool{}, later: map[string]*time.Timer{}, fails: map[string]int{},
+		waiting: map[string]bool{}, running: map[string]bool{}, later: map[string]*alarm{}, fails: map[string]int{},
 		wake: make(chan struct{}, 1),
 	}
 }
@@ -37,8 +37,8 @@ func (q *Queue) Add(key string) {
 }
 
 func (q *Queue) add(key string) {
-	if t := q.later[key]; t != nil {
-		t.Stop()
+	if a := q.later[key]; a != nil {
+		a.timer.Stop()
 		delete(q.later, key)
 	}
 	if _, ok := q.running[key]; ok {
@@ -53,20 +53,41 @@ func (q *Queue) add(key string) {
 	q.signal()
 }
 
-// addAfter gives a key that is neither waiting nor running a turn after a while, or earlier where it is added before.
+// AddAfter gives a key a turn after a while, or earlier where it gets one anyway.
+func (q *Queue) AddAfter(key string, d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, runs := q.running[key]; runs {
+		q.running[key] = true
+	} else if !q.waiting[key] {
+		q.addAfter(key, d)
+	}
+}
+
+// alarm is a turn to come.
+type alarm struct {
+	timer *time.Timer
+	at    time.Time
+}
+
+// addAfter gives a key that is neither waiting nor running a turn after a while, or at an earlier time that was set for it.
 func (q *Queue) addAfter(key string, d time.Duration) {
-	if q.closed {
+	old := q.later[key]
+	if q.closed || old != nil && time.Until(old.at) <= d {
 		return
 	}
-	var timer *time.Timer
-	timer = time.AfterFunc(d, func() {
+	if old != nil {
+		old.timer.Stop()
+	}
+	a := &alarm{at: time.Now().Add(d)}
+	a.timer = time.AfterFunc(d, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if q.later[key] == timer {
+		if q.later[key] == a {
 			q.add(key)
 		}
 	})
-	q.later[key] = timer
+	q.later[key] = a
 }
 
 func (q *Queue) signal() {
@@ -166,8 +187,8 @@ func (q *Queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	for key, t := range q.later {
-		t.Stop()
+	for key, a := range q.later {
+		a.timer.Stop()
 		delete(q.later, key)
 	}
 }
