@@ -63,11 +63,33 @@ func (u *uploader) run(ctx context.Context) (ref trivet.BlobRef, err error) {
 		u.abort(ctx)
 		return ref, err
 	}
+	return u.finish(ctx)
+}
+
+// finish makes the upload a blob, and waits until a second head holds it, as long as that goes on.
+func (u *uploader) finish(ctx context.Context) (ref trivet.BlobRef, err error) {
 	body, err := u.announced()
 	if err != nil {
 		return ref, err
 	}
-	return ref, u.ask(ctx, call{method: http.MethodPost, path: u.path + "/finish", body: body, timeout: finishTimeout}, &ref)
+	finish := call{method: http.MethodPost, path: u.path + "/finish", body: body, timeout: finishTimeout}
+	copied, lost := int64(0), time.Now()
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, uploadPause) {
+		err := u.ask(ctx, finish, &ref)
+		if err == nil || ctx.Err() != nil || !isHeadsFault(err) {
+			return ref, err
+		}
+		var up wire.Upload
+		if asked := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); asked == nil && up.Copied > copied {
+			copied, lost, pause = up.Copied, time.Now(), 100*time.Millisecond
+		}
+		if time.Since(lost) > uploadPatience {
+			return ref, err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return ref, err
+		}
+	}
 }
 
 func (u *uploader) announced() ([]byte, error) {

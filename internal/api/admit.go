@@ -56,19 +56,19 @@ func (h *Handler) admitNetwork(c *change, old, next *trivet.Network) error {
 	return nil
 }
 
-// admitImage wants the bytes to be at this head before a record promises them.
-func (h *Handler) admitImage(_ *change, old, next *trivet.Image) error {
+// admitImage wants the bytes to be at a head before a record promises them.
+func (h *Handler) admitImage(c *change, old, next *trivet.Image) error {
 	if next == nil || old != nil && old.Spec.Blob == next.Spec.Blob {
 		return nil
 	}
-	return h.hasBlob("spec.blob", next.Spec.Blob)
+	return h.hasBlob(c.ctx, "spec.blob", next.Spec.Blob)
 }
 
-func (h *Handler) admitPlatform(_ *change, _, next *trivet.Platform) error {
+func (h *Handler) admitPlatform(c *change, _, next *trivet.Platform) error {
 	if next == nil {
 		return nil
 	}
-	return errors.Join(h.hasBlob("spec.kernel", next.Spec.Kernel), h.hasBlob("spec.initrd", next.Spec.Initrd))
+	return errors.Join(h.hasBlob(c.ctx, "spec.kernel", next.Spec.Kernel), h.hasBlob(c.ctx, "spec.initrd", next.Spec.Initrd))
 }
 
 // admitSite lets nobody take away the platform that machines boot.

@@ -20,6 +20,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/wire"
 )
@@ -29,8 +30,10 @@ type Config struct {
 	Fleet *fleet.Fleet // with the store and its tables
 	Keys  *auth.Keys
 	Blobs *blob.Store
-	Logs  *runlog.Store
-	Log   *slog.Logger
+	// Copies are of blobs at other heads: content is acknowledged when two heads hold it.
+	Copies *heads.Blobs
+	Logs   *runlog.Store
+	Log    *slog.Logger
 	// Metrics takes the API's own counters; /metrics shows all that is in it.
 	Metrics *prometheus.Registry
 	Version wire.Version

@@ -1,11 +1,14 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
@@ -14,7 +17,8 @@ import (
 )
 
 // blobRoutes serve content. It comes in by one stream, or by an upload: begun, appended to over any number of connections,
-// finished. An upload is at one head only.
+// finished. An upload is at one head only; what it becomes is acknowledged when a second one holds it. Where none can,
+// finishing may be said again.
 func (h *Handler) blobRoutes() {
 	ref, upload := reflect.TypeFor[trivet.BlobRef](), reflect.TypeFor[wire.Upload]()
 	write := route{verb: auth.Write, kind: "Image"}
@@ -58,18 +62,21 @@ func (h *Handler) getBlob(w http.ResponseWriter, r *http.Request, _ *caller) err
 	if err != nil {
 		return err
 	}
-	if _, err := h.Blobs.Stat(d); err != nil {
+	if _, err := h.Copies.Find(r.Context(), d); err != nil {
 		return err
 	}
 	r = r.Clone(r.Context())
 	r.URL.Path = "/blob/" + d.String()
-	h.Blobs.Handler().ServeHTTP(&steadyWriter{w, http.NewResponseController(w)}, r)
+	h.Copies.API().ServeHTTP(&steadyWriter{w, http.NewResponseController(w)}, r)
 	return nil
 }
 
 func (h *Handler) putBlob(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	announced := trivet.BlobRef{Digest: r.URL.Query().Get("digest"), Bytes: max(r.ContentLength, 0)}
 	ref, err := h.Blobs.Put(r.Context(), steady(w, r), announced)
+	if err == nil {
+		err = h.Copies.Secure(r.Context(), ref)
+	}
 	if err != nil {
 		return err
 	}
@@ -84,7 +91,10 @@ func readRef(w http.ResponseWriter, r *http.Request) (ref trivet.BlobRef, err er
 	return ref, err
 }
 
-// beginUpload opens an upload, unless the announced content is here.
+// thereTime bounds what the beginning of an upload waits for content that is at another head, or at this one only.
+const thereTime = 8 * time.Second
+
+// beginUpload opens an upload, unless the announced content is there.
 func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	announced, err := readRef(w, r)
 	if err != nil {
@@ -95,7 +105,12 @@ func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller)
 		if err != nil {
 			return err
 		}
-		if ref, err := h.Blobs.Stat(d); err == nil {
+		if ref, err := h.Copies.Find(r.Context(), d); err == nil {
+			ctx, cancel := context.WithTimeout(r.Context(), thereTime)
+			defer cancel()
+			if err := h.Copies.Secure(ctx, ref); err != nil {
+				return err
+			}
 			return answer(w, http.StatusOK, wire.Upload{Blob: &ref, Offset: ref.Bytes})
 		}
 	}
@@ -107,6 +122,9 @@ func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller)
 }
 
 func (h *Handler) askUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	if ref, err := h.Blobs.Finished(r.PathValue("id")); err == nil {
+		return answer(w, http.StatusOK, wire.Upload{ID: r.PathValue("id"), Offset: ref.Bytes, Blob: &ref, Copied: h.Copies.Spread(r.Context(), ref)})
+	}
 	offset, err := h.Blobs.Offset(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
@@ -132,6 +150,9 @@ func (h *Handler) finishUpload(w http.ResponseWriter, r *http.Request, _ *caller
 		return err
 	}
 	ref, err := h.Blobs.Finish(r.Context(), r.PathValue("id"), announced)
+	if err == nil {
+		err = h.Copies.Secure(r.Context(), ref)
+	}
 	if err != nil {
 		return err
 	}
@@ -149,53 +170,31 @@ func (h *Handler) deleteBlob(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if err != nil {
 		return err
 	}
-	if user := h.userOf(d.String()); user != "" {
-		return &trivet.Error{Op: "delete blob", Name: d.String(), Err: fmt.Errorf("%w: %s refers to it", trivet.ErrConflict, user),
-			Hint: "delete that record first"}
+	if u, ok := h.Fleet.BlobUse(d.String()); ok {
+		return &trivet.Error{Op: "delete blob", Name: d.String(), Hint: "delete that record first",
+			Err: fmt.Errorf("%w: %s %s refers to it", trivet.ErrConflict, strings.ToLower(string(u.Kind)), u.Name)}
 	}
-	if err := h.Blobs.Delete(d); err != nil {
+	if err := h.Copies.Delete(r.Context(), d); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// userOf names a record that refers to a blob; empty when none does.
-func (h *Handler) userOf(digest string) string {
-	for i := range h.Fleet.Images.PeekAll() {
-		if i.Spec.Blob.Digest == digest {
-			return "image " + i.Name
-		}
-	}
-	for p := range h.Fleet.Platforms.PeekAll() {
-		if p.Spec.Kernel.Digest == digest || p.Spec.Initrd.Digest == digest {
-			return "platform " + p.Name
-		}
-	}
-	for f := range h.Fleet.Workflows.PeekAll() {
-		for _, i := range f.Spec.Images {
-			if i.Blob.Digest == digest && !f.Status.State.Ended() {
-				return "workflow " + f.Name
-			}
-		}
-	}
-	return ""
-}
-
-// hasBlob wants a record's content to be at this head, as the record tells it.
-func (h *Handler) hasBlob(field string, ref trivet.BlobRef) error {
+// hasBlob wants a record's content to be at a head, as the record tells it. The others get it when they see the record.
+func (h *Handler) hasBlob(ctx context.Context, field string, ref trivet.BlobRef) error {
 	d, err := blob.ParseDigest(ref.Digest)
 	if err != nil {
 		return &trivet.FieldError{Field: field + ".digest", Problem: err.Error()}
 	}
-	there, err := h.Blobs.Stat(d)
+	there, err := h.Copies.Find(ctx, d)
 	switch {
 	case errors.Is(err, trivet.ErrNotFound):
-		return &trivet.FieldError{Field: field + ".digest", Problem: ref.Digest + " is not at this head; upload it first"}
+		return &trivet.FieldError{Field: field + ".digest", Problem: ref.Digest + " is at no head; upload it first"}
 	case err != nil:
 		return err
 	case ref.Bytes != there.Bytes || ref.Chunks != "" && ref.Chunks != there.Chunks:
-		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("is not that of the blob here: bytes %d, chunks %s", there.Bytes, there.Chunks)}
+		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("is not that of the blob there: bytes %d, chunks %s", there.Bytes, there.Chunks)}
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/wire"
@@ -37,6 +38,7 @@ type head struct {
 	keys    *auth.Keys
 	fleet   *fleet.Fleet
 	blobs   *blob.Store
+	copies  *heads.Blobs
 	logs    *runlog.Store
 	handler *api.Handler
 	server  *http.Server
@@ -59,10 +61,12 @@ func newHead(t *testing.T) *head {
 	h.keys = must(auth.Init(filepath.Join(dir, "keys"), "c1"))(t)
 	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
 	t.Cleanup(func() { h.blobs.Close() })
+	h.copies = heads.NewBlobs(heads.BlobConfig{Self: "head0", Store: h.blobs, Fleet: h.fleet, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(h.copies.Close)
 	h.logs = must(runlog.Open(filepath.Join(dir, "logs")))(t)
 	t.Cleanup(func() { h.logs.Close() })
 	h.handler = must(api.New(api.Config{
-		Fleet: h.fleet, Keys: h.keys, Blobs: h.blobs, Logs: h.logs, Metrics: reg, CheckTemplate: workflow.Check,
+		Fleet: h.fleet, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: h.logs, Metrics: reg, CheckTemplate: workflow.Check,
 		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: wire.Version{Version: "v0", Head: "head0"}, Ready: func(context.Context) error { return nil },
 	}))(t)

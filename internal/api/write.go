@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 // change is one write of one record, on its way through its transaction.
 type change struct {
 	*caller
+	ctx  context.Context // of the request
 	tx   *store.Tx
 	info trivet.KindInfo
 	// old is what is stored, nil where nothing is; new what shall be, nil where the record is deleted.
@@ -26,6 +28,7 @@ type change struct {
 
 // writer is a request that writes a record.
 type writer struct {
+	ctx    context.Context
 	h      *Handler
 	c      *caller
 	info   trivet.KindInfo
@@ -40,7 +43,7 @@ type writer struct {
 var errDryRun = errors.New("dry run")
 
 func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) (*writer, error) {
-	wr := &writer{h: h, c: c, info: info, name: r.PathValue("name"), dryRun: r.URL.Query().Get("dryRun") != ""}
+	wr := &writer{ctx: r.Context(), h: h, c: c, info: info, name: r.PathValue("name"), dryRun: r.URL.Query().Get("dryRun") != ""}
 	if match := r.Header.Get("If-Match"); match != "" {
 		var err error
 		if wr.revision, err = strconv.ParseInt(strings.Trim(match, `"`), 10, 64); err != nil || wr.revision < 1 {
@@ -155,7 +158,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 		if err != nil {
 			return err
 		}
-		if err := h.admitWrite(&change{caller: c, tx: tx, info: info, new: next}); err != nil {
+		if err := h.admitWrite(&change{ctx: r.Context(), caller: c, tx: tx, info: info, new: next}); err != nil {
 			return err
 		}
 		return h.kinds[info.Kind].create(tx, next)
@@ -191,7 +194,7 @@ func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, inf
 		if same(old, next) {
 			return nil
 		}
-		if err := h.admitWrite(&change{caller: c, tx: tx, info: info, old: old, new: next}); err != nil || same(old, next) {
+		if err := h.admitWrite(&change{ctx: r.Context(), caller: c, tx: tx, info: info, old: old, new: next}); err != nil || same(old, next) {
 			return err
 		}
 		if err := wr.matches(old, rec.Header().Generation); err != nil {
@@ -285,7 +288,7 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	if err := wr.h.admitWrite(&change{caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil {
+	if err := wr.h.admitWrite(&change{ctx: wr.ctx, caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil {
 		return err
 	}
 	admitted, err := wire.Diff(before, next) // what the admission changed, such as a secret that is sealed now
@@ -317,7 +320,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, c *caller, info
 		if err := wr.matches(old, 0); err != nil {
 			return err
 		}
-		if err := h.admitWrite(&change{caller: c, tx: tx, info: info, old: old}); err != nil {
+		if err := h.admitWrite(&change{ctx: r.Context(), caller: c, tx: tx, info: info, old: old}); err != nil {
 			return err
 		}
 		if wr.dryRun {

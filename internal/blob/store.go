@@ -36,7 +36,7 @@ type Store struct {
 }
 
 // The folder holds <hex> and <hex>.chunks of each blob, and while they are written <id>.put (of Put, gone at the next
-// start), <id>.upload (which goes on after one) and <hex>.pull (as well). A blob is there when <hex> is; its table is put
+// start), <id>.upload (which goes on after one), <hex>.pull (as well), and <id>.done of an upload that has become a blob. A blob is there when <hex> is; its table is put
 // beside it before.
 const (
 	tableSuffix  = ".chunks"
@@ -75,6 +75,7 @@ func (s *Store) own() (err error) {
 
 // sweep removes what nothing can use any more, and finds the uploads that can go on.
 func (s *Store) sweep() error {
+	s.sweepDone()
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err

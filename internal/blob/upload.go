@@ -27,6 +27,7 @@ type upload struct {
 func (s *Store) Begin() (id string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sweepDone()
 	if s.closed || len(s.uploads) >= s.opts.MaxUploads {
 		return "", &trivet.Error{Op: "begin upload", Err: trivet.ErrUnavailable,
 			Hint: fmt.Sprintf("%d uploads are open; finish or abort one", len(s.uploads))}
@@ -86,13 +87,25 @@ func (s *Store) Append(ctx context.Context, id string, offset int64, r io.Reader
 }
 
 // Finish makes an upload a blob; the upload is gone then. What is not empty in want must be true of it, else it is
-// [trivet.ErrInvalid]; the upload stays then only if it is too short, and can go on.
+// [trivet.ErrInvalid]; the upload stays then only if it is too short, and can go on. Who has lost the answer may ask again,
+// for the store's Lifetime.
 func (s *Store) Finish(ctx context.Context, id string, want trivet.BlobRef) (ref trivet.BlobRef, err error) {
+	if ref, err := s.Finished(id); err == nil {
+		return ref, compare(want, ref)
+	}
 	err = s.use(ctx, "finish", id, func(u *upload) (err error) {
 		if err = s.wanted(want); err != nil {
 			return err
 		}
-		ref, err = u.part.commit(want)
+		done, _ := u.part.end()
+		if err = compare(want, done); err == nil {
+			err = s.full(s.noteDone(id, done.Digest))
+		}
+		if err == nil {
+			ref, err = u.part.commit(want)
+		} else {
+			ref = done
+		}
 		switch {
 		case err == nil:
 			s.forget(id, u)

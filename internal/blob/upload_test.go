@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -38,8 +39,13 @@ func TestUploadGoesOn(t *testing.T) {
 	if ref, err := s.Finish(t.Context(), id, want); err != nil || ref != want {
 		t.Errorf("%+v, %v", ref, err)
 	}
-	if _, err := s.Finish(t.Context(), id, want); !errors.Is(err, trivet.ErrNotFound) {
-		t.Errorf("finished twice: %v", err)
+	for _, w := range []trivet.BlobRef{want, {}} {
+		if ref, err := s.Finish(t.Context(), id, w); err != nil || ref != want {
+			t.Errorf("finished again: %+v, %v", ref, err)
+		}
+	}
+	if _, err := s.Finish(t.Context(), id, refOf([]byte("x"))); !errors.Is(err, trivet.ErrInvalid) {
+		t.Errorf("finished again, as something else: %v", err)
 	}
 	must(t, s.Verify(t.Context(), digestOf(t, want)))
 	empty(t, s)
@@ -92,6 +98,49 @@ func TestUploadOutlivesARestart(t *testing.T) {
 		t.Errorf("%+v, %v", ref, err)
 	}
 	empty(t, s)
+}
+
+// Who has lost the answer may ask again after a crash of the head, wherever that cut the finish off, for some time.
+func TestFinishAgain(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir, Options{Lifetime: time.Hour})
+	must(t, err)
+	again := func() {
+		must(t, s.Close())
+		s, err = Open(dir, Options{Lifetime: time.Hour})
+		must(t, err)
+	}
+	id, err := s.Begin()
+	must(t, err)
+	content := noise(100)
+	_, err = s.Append(t.Context(), id, 0, bytes.NewReader(content[:50]))
+	must(t, err)
+	must(t, s.noteDone(id, refOf(content).Digest)) // and then it was killed
+	again()
+	if _, err := s.Finished(id); !errors.Is(err, trivet.ErrNotFound) {
+		t.Errorf("finished before its end: %v", err)
+	}
+	_, err = s.Append(t.Context(), id, 50, bytes.NewReader(content[50:]))
+	must(t, err)
+	_, err = s.Finish(t.Context(), id, trivet.BlobRef{})
+	must(t, err)
+	again()
+	if ref, err := s.Finish(t.Context(), id, trivet.BlobRef{}); err != nil || ref != refOf(content) {
+		t.Errorf("%+v, %v", ref, err)
+	}
+	for name, text := range map[string]string{"torn": "sha256:0", "of another": Digest{1}.String()} {
+		must(t, os.WriteFile(s.donePath(id), []byte(text), 0o600))
+		if _, err := s.Finish(t.Context(), id, trivet.BlobRef{}); !errors.Is(err, trivet.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	long := time.Now().Add(-2 * time.Hour)
+	must(t, os.Chtimes(s.donePath(id), long, long))
+	again()
+	if _, err := os.Stat(s.donePath(id)); !os.IsNotExist(err) {
+		t.Errorf("remembered for ever: %v", err)
+	}
+	must(t, s.Close())
 }
 
 // An upload that is too short can go on; one that is wrong is gone.

@@ -45,6 +45,7 @@ type Config struct {
 	Self    func() Greeting // who this head is, now
 	Fleet   *fleet.Fleet
 	Keys    *auth.Keys
+	Blobs   *Blobs // nil: it holds none
 	Log     *slog.Logger
 }
 
@@ -62,6 +63,9 @@ func New(cfg Config) *Door {
 		d.mux.HandleFunc("POST "+Prefix+"join", d.answered(d.join))
 		d.mux.HandleFunc("POST "+Prefix+"again", d.answered(d.again))
 		d.mux.HandleFunc("POST "+Prefix+"renew", d.answered(d.renew))
+	}
+	if cfg.Blobs != nil {
+		d.blobRoutes()
 	}
 	return d
 }

@@ -46,6 +46,7 @@ type Server struct {
 	store   *store.Store
 	fleet   *fleet.Fleet
 	blobs   *blob.Store
+	copies  *heads.Blobs
 	logs    *runlog.Store
 	hosts   []string
 	doors   doors
@@ -160,6 +161,8 @@ func (s *Server) openFiles(context.Context) (err error) {
 	if s.blobs, err = blob.Open(s.path("blobs"), blob.Options{Reserve: 2 * cluster.DefaultReserve}); err != nil {
 		return err
 	}
+	s.copies = heads.NewBlobs(heads.BlobConfig{Self: s.data.Name, Store: s.blobs, Fleet: s.fleet, Root: s.root, Cert: s.ownCert,
+		Log: s.cfg.Log.With("part", "blobs"), Metrics: s.metrics})
 	s.logs, err = runlog.Open(s.path("logs"))
 	return err
 }
@@ -167,7 +170,7 @@ func (s *Server) openFiles(context.Context) (err error) {
 // assemble wires the doors.
 func (s *Server) assemble(context.Context) (err error) {
 	s.api, err = api.New(api.Config{
-		Fleet: s.fleet, Keys: s.keys, Blobs: s.blobs, Logs: s.logs, Log: s.cfg.Log, Metrics: s.metrics,
+		Fleet: s.fleet, Keys: s.keys, Blobs: s.blobs, Copies: s.copies, Logs: s.logs, Log: s.cfg.Log, Metrics: s.metrics,
 		Version: wire.Version{Version: s.cfg.Version, Cluster: s.root.Cluster(), Head: s.data.Name},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: s.cluster,
 	})
@@ -176,9 +179,9 @@ func (s *Server) assemble(context.Context) (err error) {
 	}
 	s.front.set(&s.front.api, s.api)
 	s.front.set(&s.front.heads, heads.New(heads.Config{
-		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Keys: s.keys, Log: s.cfg.Log}))
+		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Keys: s.keys, Blobs: s.copies, Log: s.cfg.Log}))
 	s.netboot, err = netboot.New(netboot.Config{
-		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, Keys: s.keys, CA: s.root.Pin(), Blobs: s.blobs.Handler(),
+		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, Keys: s.keys, CA: s.root.Pin(), Blobs: s.copies.Boot(),
 		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, Seen: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
@@ -252,7 +255,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 }
 
 func (s *Server) controllers() controller.Config {
-	return controller.Config{Fleet: s.fleet, Members: s.member, Seen: s.circle.Sights, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
+	return controller.Config{Fleet: s.fleet, Members: s.member, Seen: s.circle.Sights, Blobs: s.copies, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
 }
 
 func (s *Server) certificate() *auth.ServerCert {
@@ -280,6 +283,9 @@ func (s *Server) DHCPAddr() netip.AddrPort { return s.doors.dhcpAddr() }
 
 // Close gives up what New has opened. Run must have ended.
 func (s *Server) Close() {
+	if s.copies != nil {
+		s.copies.Close()
+	}
 	if s.blobs != nil {
 		_ = s.blobs.Close()
 	}

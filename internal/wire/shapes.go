@@ -100,7 +100,10 @@ type Upload struct {
 	ID     string `json:"id,omitempty"`
 	Offset int64  `json:"offset"`
 	// Blob is set where the announced content is there already and nothing needs to be sent.
+	// Or it is what a finished upload has become.
 	Blob *trivet.BlobRef `json:"blob,omitempty"`
+	// Copied is how many bytes of a finished upload a second head holds: all of them when it is acknowledged.
+	Copied int64 `json:"copied,omitempty"`
 }
 
 // IssueJoin asks for a token that lets one head join the cluster.
