@@ -28,6 +28,7 @@ type History struct {
 	Leases   []lease                    `json:"leases"`
 	Boots    []time.Duration            `json:"boots"` // when a machine had booted up to its script
 	Waits    []wait                     `json:"waits"`
+	Hands    []string                   `json:"hands"`   // runs that a person had to help by power
 	Ledgers  map[string][]journal.Entry `json:"ledgers"` // by machine
 	Final    map[string]string          `json:"final"`   // what stands under each key at the end
 	Deaths   []string                   `json:"deaths"`  // of heads that nobody wanted dead

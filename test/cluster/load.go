@@ -112,7 +112,7 @@ func meta(name string) trivet.Meta { return trivet.Meta{Name: name} }
 // prepare writes what an operator would have: a network, a platform, an image, templates, machines.
 func (l *load) prepare(ctx context.Context, n size) error {
 	c := l.sdk
-	kernel, err := c.PutBlob(ctx, bytes.NewReader(bytes.Repeat([]byte("kernel"), 10_000)), client.PutOptions{})
+	kernel, err := l.put(ctx, bytes.Repeat([]byte("kernel"), 10_000))
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (l *load) prepare(ctx context.Context, n size) error {
 	if err != nil {
 		return err
 	}
-	image, err := c.PutBlob(ctx, bytes.NewReader(enc.EncodeAll(raw, nil)), client.PutOptions{})
+	image, err := l.put(ctx, enc.EncodeAll(raw, nil))
 	if err != nil {
 		return err
 	}
@@ -153,6 +153,21 @@ func (l *load) prepare(ctx context.Context, n size) error {
 	}
 	_, err = client.Of[trivet.Site](c).Patch(ctx, trivet.SiteName, []byte(`{"spec":{"platform":"sim"}}`), 0) // joins have made it
 	return errors.Join(err, l.prepareKeys(ctx), l.prepareMachines(ctx, n))
+}
+
+// put gives every head a blob.
+func (l *load) put(ctx context.Context, content []byte) (ref trivet.BlobRef, err error) {
+	for _, h := range l.site.heads {
+		c, err := l.site.client(0, h)
+		if err != nil {
+			return ref, err
+		}
+		defer c.Close()
+		if ref, err = c.PutBlob(ctx, bytes.NewReader(content), client.PutOptions{}); err != nil {
+			return ref, err
+		}
+	}
+	return ref, nil
 }
 
 // make creates a record.

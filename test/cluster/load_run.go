@@ -15,19 +15,35 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/journal"
 )
 
+// handAfter is when an operator goes and looks at a machine that has not booted: it may have been told to boot its disk by a
+// head that did not know better yet. That is never destructive, and costs the time of a deadline or of a person.
+const handAfter = 15 * time.Second
+
 // provision asks for a machine of the pool, installs it, and gives it back, again and again.
 func (l *load) provision(loop int) {
 	for n := 0; !l.over(); n++ {
 		p := &trivet.Provision{Meta: meta(fmt.Sprintf("p%d-%d", loop, n)), Spec: trivet.ProvisionSpec{
 			Template: "install", Selector: map[string]string{"pool": "sim"}}}
-		powered := ""
+		powered, at := "", time.Time{}
 		l.run(p, 0, func(now *trivet.Provision) {
-			if m := now.Status.Machine; m != powered && !now.Status.State.Ended() {
-				powered = m
-				l.power("on", m)
+			m := now.Status.Machine
+			byHand := m == powered && time.Since(at) > handAfter
+			if m == "" || now.Status.State.Ended() || m == powered && (!byHand || !l.idles(now.Status.Workflow)) {
+				return
 			}
+			if byHand {
+				l.history.note(func(h *History) { h.Hands = append(h.Hands, p.Name+" on "+m) })
+			}
+			powered, at = m, time.Now()
+			l.power("on", m)
 		}, func(machine string) { l.power("off", machine) })
 	}
+}
+
+// idles says whether a run waits for its machine to boot.
+func (l *load) idles(workflow string) bool {
+	w, err := client.Of[trivet.Workflow](l.sdk).Get(l.ctx, workflow)
+	return err == nil && (w.Status.State == trivet.WorkflowBooting || w.Status.State == trivet.WorkflowStarting)
 }
 
 // lateAfter is the deadline of a machine that nobody powers on.

@@ -158,8 +158,10 @@ func (s *site) addresses() (all []netip.Addr) {
 	return all
 }
 
-// leader finds the head whose member leads; without one, ctx's end.
+// leader finds the head whose member leads; it fails where there is none for too long.
 func (s *site) leader(ctx context.Context) (leader *head, err error) {
+	ctx, cancel := context.WithTimeout(ctx, healPatience)
+	defer cancel()
 	err = eventually(ctx, func() error {
 		for _, h := range s.heads {
 			if h.leads(ctx) {
