@@ -97,8 +97,10 @@ type Run struct {
 	// Done are the actions that are acknowledged: they are never run again. Tries are the tries that others have used up.
 	Done  []string       `json:"done,omitempty"`
 	Tries map[string]int `json:"tries,omitempty"`
-	// PhoneHome is the URL that the installed system calls at its first boot.
-	PhoneHome string `json:"phoneHome,omitempty"`
+	// PhoneHomes are the URLs, one at each head, that the installed system calls at its first boot until one answers.
+	// PhoneHome is the first, for agents of version 0.1.
+	PhoneHome  string   `json:"phoneHome,omitempty"`
+	PhoneHomes []string `json:"phoneHomes,omitempty"`
 	// Network is the boot port's network as the installed system needs it.
 	Network *RunNetwork `json:"network,omitempty"`
 }

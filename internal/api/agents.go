@@ -209,7 +209,9 @@ func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
 		return g
 	}
 	if g.Run = h.Fleet.Work(m); g.Run != nil && len(g.Blobs) > 0 {
-		g.Run.PhoneHome = h.phoneHome(m, g.Blobs[0])
+		if g.Run.PhoneHomes = h.phoneHomes(m, g.Blobs); len(g.Run.PhoneHomes) > 0 {
+			g.Run.PhoneHome = g.Run.PhoneHomes[0]
+		}
 	}
 	return g
 }
@@ -217,9 +219,10 @@ func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
 // phoneHomeLife is how long an installed system may take to its first boot.
 const phoneHomeLife = 30 * 24 * time.Hour
 
-func (h *Handler) phoneHome(m *trivet.Machine, base string) string {
+// phoneHomes are at the heads' boot doors.
+func (h *Handler) phoneHomes(m *trivet.Machine, heads []string) (urls []string) {
 	if len(m.Spec.NICs) == 0 {
-		return ""
+		return nil
 	}
 	token, err := h.Keys.SignBoot(auth.BootToken{
 		Purpose: auth.PurposePhoneHome, Machine: m.Name, MAC: m.Spec.NICs[0].MAC, Epoch: m.Status.Epoch,
@@ -227,9 +230,12 @@ func (h *Handler) phoneHome(m *trivet.Machine, base string) string {
 	})
 	if err != nil {
 		h.Log.Error("no phone-home", "machine", m.Name, "error", err)
-		return ""
+		return nil
 	}
-	return base + "/phone-home/" + token
+	for _, head := range heads {
+		urls = append(urls, head+"/phone-home/"+token)
+	}
+	return urls
 }
 
 // beat is how often agents shall be heard: several times within the silence that makes them lost.

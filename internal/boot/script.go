@@ -30,7 +30,7 @@ type ScriptFacts struct {
 // Timings of scripts. A fetch is given up when nothing of it has come for this long: a head whose cable was cut sends no
 // reset.
 const (
-	fetchMillis = 10_000
+	fetchMillis = 5_000
 	pauseSecs   = 5  // before a failed fetch is tried again on all heads
 	holdSecs    = 15 // before a held machine asks again
 )
@@ -95,7 +95,8 @@ func (s *script) line(words ...string) {
 
 func (s *script) say(text string) { s.line("echo", plain(text)) }
 
-// installer fetches kernel and initramfs from the first head that has them. Names are given to both, because UEFI's
+// installer fetches the kernel from the first head that gives it, and the initramfs from there too if it can: heads that
+// are down are waited for once. Names are given to both, because UEFI's
 // kernel asks for its initramfs by name.
 func (s *script) installer() {
 	p := s.facts.Platform
@@ -110,8 +111,18 @@ func (s *script) installer() {
 	}
 	s.line(wrong)
 	s.line("imgfree")
-	s.fetch("vmlinuz", kernelPath, p.Spec.Kernel)
-	s.fetch("initrd.img", initrdPath, p.Spec.Initrd)
+	for _, head := range s.facts.Heads {
+		s.line("set head", head)
+		s.line(s.fetch("vmlinuz", "${head}", kernelPath, p.Spec.Kernel), "&& goto initrd ||")
+	}
+	s.line("goto again")
+	s.line(":initrd")
+	s.line(s.fetch("initrd.img", "${head}", initrdPath, p.Spec.Initrd), "&& goto ready ||")
+	for _, head := range s.facts.Heads {
+		s.line(s.fetch("initrd.img", head, initrdPath, p.Spec.Initrd), "&& goto ready ||")
+	}
+	s.line("goto again")
+	s.line(":ready")
 	s.line("boot vmlinuz", strings.Join(s.facts.commandLine(), " "), "||")
 	s.line("goto again")
 	s.line(":wrong")
@@ -119,13 +130,9 @@ func (s *script) installer() {
 	s.again(pauseSecs)
 }
 
-// fetch tries all heads.
-func (s *script) fetch(name, path string, blob trivet.BlobRef) {
-	for _, head := range s.facts.Heads {
-		fmt.Fprintf(&s.text, "imgfetch --name %s --timeout %d %s%s%s/%s || ", name, fetchMillis,
-			head, path, hyphens(s.facts.MAC), blob.Digest)
-	}
-	s.line("goto again")
+// fetch is the command that fetches a file from a head.
+func (s *script) fetch(name, head, path string, blob trivet.BlobRef) string {
+	return fmt.Sprintf("imgfetch --name %s --timeout %d %s%s%s/%s", name, fetchMillis, head, path, hyphens(s.facts.MAC), blob.Digest)
 }
 
 // again asks for the script anew after a while, of all heads, for ever: it is the run's deadlines that end it, and a

@@ -73,10 +73,11 @@ func TestScripts(t *testing.T) {
 }
 
 // commands are all that a script may hold, as iPXE would read them.
-var commands = regexp.MustCompile(`^(#!ipxe|imgfree|goto again|exit 1|:(again|wrong|next)|sleep \d+|echo [^$|&#\\]*` +
+var commands = regexp.MustCompile(`^(#!ipxe|imgfree|goto again|exit 1|:(again|wrong|next|initrd|ready)|set head http\S+|sleep \d+|echo [^$|&#\\]*` +
 	`|iseq \$\{(buildarch|platform)\} (arm64|efi) (&& goto (wrong|next) \|\||\|\| goto wrong)` +
 	`|sanboot --no-describe --drive 0x80 \|\| echo there is no disk to boot` +
-	`|(imgfetch --name [a-z.]+ --timeout \d+ http\S+ \|\| )*goto again` +
+	`|imgfetch --name vmlinuz --timeout \d+ \$\{head\}/boot/\S+ && goto initrd \|\|` +
+	`|imgfetch --name initrd.img --timeout \d+ (\$\{head\}|http[^ $]+)/boot/\S+ && goto ready \|\|` +
 	`|(chain --replace --autofree --timeout \d+ http\S+ \|\| )*goto again` +
 	`|boot vmlinuz (?:[^ #]\S* )+\|\|)$`)
 
@@ -97,7 +98,7 @@ func FuzzScript(f *testing.F) {
 			if !commands.MatchString(line) {
 				t.Errorf("line %q of\n%s", line, script)
 			}
-			if rest := strings.NewReplacer("${buildarch}", "", "${platform}", "").Replace(line); strings.Contains(rest, "${") {
+			if rest := strings.NewReplacer("${buildarch}", "", "${platform}", "", "${head}/boot/", "").Replace(line); strings.Contains(rest, "${") {
 				t.Errorf("%q holds an expansion", line)
 			}
 		}

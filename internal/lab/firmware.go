@@ -58,8 +58,8 @@ const (
 // script is what one of Trivet's boot scripts comes to.
 type script struct {
 	kind  scriptKind
-	files []string // URLs of kernel and initramfs
-	args  string   // the kernel's command line
+	files [][]string // kernel and initramfs: URLs of each, in the order to try
+	args  string     // the kernel's command line
 }
 
 func fetchScript(ctx context.Context, url string) (script, error) {
@@ -72,13 +72,20 @@ func fetchScript(ctx context.Context, url string) (script, error) {
 
 func parseScript(text string) script {
 	var s script
+	var head, last string
 	for line := range strings.Lines(text) {
 		command, _, _ := strings.Cut(strings.TrimSpace(line), " ||")
 		words := strings.Fields(command)
 		switch {
 		case len(words) == 0:
+		case words[0] == "set":
+			head = words[2]
 		case words[0] == "imgfetch":
-			s.files = append(s.files, words[len(words)-1])
+			if name := words[2]; name != last {
+				s.files, last = append(s.files, nil), name
+			}
+			n := len(s.files) - 1
+			s.files[n] = append(s.files[n], strings.Replace(words[5], "${head}", head, 1))
 		case words[0] == "boot" && len(words) > 1:
 			s.kind, s.args = bootAgent, strings.Join(words[2:], " ")
 		case words[0] == "sanboot":
@@ -88,8 +95,13 @@ func parseScript(text string) script {
 	return s
 }
 
-func fetchFile(ctx context.Context, url string) error {
-	_, err := get(ctx, url, 64<<20)
+// fetchFile tries one URL after the other.
+func fetchFile(ctx context.Context, urls []string) (err error) {
+	for _, url := range urls {
+		if _, err = get(ctx, url, 64<<20); err == nil {
+			return nil
+		}
+	}
 	return err
 }
 
@@ -115,32 +127,29 @@ func do(req *http.Request, limit int64) ([]byte, error) {
 }
 
 // phoneHomeOf reads where the installed system shall phone home, from the seed on its disk.
-func phoneHomeOf(root string) (string, error) {
+func phoneHomeOf(root string) (urls []string, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "var/lib/cloud/seed/nocloud/vendor-data"))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	_, body, _ := strings.Cut(string(text), "\n")
-	var vendor struct {
-		PhoneHome struct {
-			URL string `json:"url"`
-		} `json:"phone_home"`
+	_, list, _ := strings.Cut(string(text), "\nURLS = ")
+	list, _, _ = strings.Cut(list, "\n")
+	if err := json.Unmarshal([]byte(list), &urls); err != nil || len(urls) == 0 {
+		return nil, fmt.Errorf("vendor-data does not phone home: %v", err)
 	}
-	if err := json.Unmarshal([]byte(body), &vendor); err != nil {
-		return "", fmt.Errorf("vendor-data: %w", err)
-	}
-	if vendor.PhoneHome.URL == "" {
-		return "", fmt.Errorf("vendor-data has no phone_home")
-	}
-	return vendor.PhoneHome.URL, nil
+	return urls, nil
 }
 
-func phoneHome(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("instance_id=lab&hostname=lab"))
-	if err != nil {
-		return err
+// phoneHome tries one URL after the other.
+func phoneHome(ctx context.Context, urls []string) (err error) {
+	for _, url := range urls {
+		var req *http.Request
+		if req, err = http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody); err != nil {
+			return err
+		}
+		if _, err = do(req, 64<<10); err == nil {
+			return nil
+		}
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	_, err = do(req, 64<<10)
 	return err
 }

@@ -144,12 +144,12 @@ func (m *Machine) inventory() trivet.Inventory {
 
 // startSystem is the installed system's first boot: it phones home as its seed says, as cloud-init does.
 func (m *Machine) startSystem(ctx context.Context) error {
-	url, err := phoneHomeOf(m.disk() + ".root")
+	urls, err := phoneHomeOf(m.disk() + ".root")
 	if err != nil {
 		return fmt.Errorf("nothing to boot on the disk: %w", err)
 	}
 	for ctx.Err() == nil {
-		if err := phoneHome(ctx, url); err == nil {
+		if err := phoneHome(ctx, urls); err == nil {
 			m.Up()
 			<-ctx.Done()
 			return nil

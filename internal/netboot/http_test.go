@@ -83,7 +83,7 @@ func TestScriptCarriesAToken(t *testing.T) {
 	r.run(t, trivet.WorkflowBooting)
 	script := body(t, r.ask("GET", scriptOf(knownMAC), "10.0.0.77"))
 	for _, want := range []string{"installer", " trivet.url=https://10.0.0.1:7443,https://10.0.0.2:7443 ",
-		" trivet.ca=sha256:ca ", " trivet.machine=m1 ", "http://10.0.0.2:8080/boot/kernel/52-54-00-00-00-01/sha256:aaaa"} {
+		" trivet.ca=sha256:ca ", " trivet.machine=m1 ", "set head http://10.0.0.2:8080\n", "${head}/boot/kernel/52-54-00-00-00-01/sha256:aaaa"} {
 		if !strings.Contains(script, want) {
 			t.Errorf("no %q in\n%s", want, script)
 		}

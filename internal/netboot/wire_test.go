@@ -116,7 +116,7 @@ func TestBootOverTheWire(t *testing.T) {
 	}
 	script := fetch(t, url+scriptOf(knownMAC))
 	for path, want := range map[string][]byte{"/boot/kernel/": kernel, "/boot/initrd/": initrd} {
-		if !strings.Contains(script, "timeout 10000 "+url+path) {
+		if !strings.Contains(script, "set head "+url+"\n") || !strings.Contains(script, "timeout 5000 ${head}"+path) {
 			t.Errorf("no %s at the head that was reached, %s, in\n%s", path, url, script)
 		}
 		digest := fmt.Sprintf("sha256:%x", sha256.Sum256(want))

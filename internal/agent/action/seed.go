@@ -13,9 +13,6 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action/spec"
 )
 
-// phoneTries is how often the first boot tries to phone home, 3 s apart: heads may be away for some minutes.
-const phoneTries = 100
-
 func (e *Env) seed(ctx context.Context, at *Attempt, s *spec.Seed) error {
 	files, err := seedFiles(at.Run)
 	if err != nil {
@@ -59,18 +56,14 @@ func seedFiles(run *trivet.Run) ([]seedFile, error) {
 	if len(user) == 0 {
 		user = []byte("#cloud-config\n{}\n")
 	}
-	vendor := map[string]any{}
-	if run.PhoneHome != "" {
-		vendor["phone_home"] = map[string]any{"url": run.PhoneHome, "post": []string{"instance_id", "hostname"}, "tries": phoneTries}
-	}
 	metaJSON, err := encode("", meta)
-	vendorJSON, errVendor := encode("#cloud-config\n", vendor)
+	vendor, errVendor := phoneHome(run, cloudState)
 	network, errNetwork := networkConfig(run)
 	if err := errors.Join(err, errVendor, errNetwork); err != nil {
 		return nil, finalf(trivet.FaultConfiguration, "make the seed: %w", err)
 	}
 	// user-data last: without it there is no seed, so that half a seed is none.
-	return []seedFile{{"meta-data", metaJSON}, {"vendor-data", vendorJSON}, {"network-config", network}, {"user-data", user}}, nil
+	return []seedFile{{"meta-data", metaJSON}, {"vendor-data", vendor}, {"network-config", network}, {"user-data", user}}, nil
 }
 
 func hostname(run *trivet.Run) string {

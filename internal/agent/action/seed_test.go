@@ -14,7 +14,7 @@ import (
 // readSeed lets cloud-init itself read a seed, and render its network for systemd-networkd.
 const readSeed = `
 import json, os, sys
-from cloudinit import distros, helpers, settings, sources, util
+from cloudinit import distros, helpers, settings, sources, user_data, util
 from cloudinit.net import network_state, networkd
 from cloudinit.sources import DataSourceNoCloud
 root = sys.argv[1]
@@ -23,7 +23,10 @@ ds = DataSourceNoCloud.DataSourceNoCloud({}, distros.fetch("debian")("debian", {
 DataSourceNoCloud.dmi.read_dmi_data = lambda key: None
 ok = ds.get_data()
 out = {"ok": ok, "id": ds.get_instance_id(), "host": ds.get_hostname().hostname, "keys": ds.get_public_ssh_keys(),
-       "user": ds.get_userdata_raw().decode(), "vendor": util.load_yaml(ds.get_vendordata_raw()), "net": ""}
+       "user": ds.get_userdata_raw().decode(), "vendor": [], "net": ""}
+if ds.get_vendordata_raw():
+    parts = user_data.UserDataProcessor(paths).process(ds.get_vendordata_raw()).walk()
+    out["vendor"] = [p.get_content_type() for p in parts if p.get_content_maintype() != "multipart"]
 if ds.network_config:
     state = network_state.parse_net_config_data(ds.network_config)
     renderer = networkd.Renderer({"network_conf_dir": "/net/"})
@@ -41,7 +44,7 @@ func TestCloudInitReadsTheSeed(t *testing.T) {
 		want string
 	}{
 		"all": {trivet.Run{
-			UID: "run-1", PhoneHome: "http://10.0.0.1:7481/phone-home/x?y=1&z=2",
+			UID: "run-1", PhoneHomes: []string{"http://10.0.0.1:7481/phone-home/x?y=1&z=2"},
 			Spec: trivet.WorkflowSpec{Machine: "m1", Seed: trivet.Seed{Hostname: "web-1", SSHKeys: keys, UserData: "#!/bin/sh\necho hi\n"}},
 			Network: &trivet.RunNetwork{MAC: "52:54:00:00:00:01", Address: "10.0.0.7/24", Gateway: "10.0.0.1",
 				DNS: []string{"10.0.0.1", "10.0.0.2"}, Domain: "lab.test", MTU: 9000},
@@ -55,16 +58,9 @@ func TestCloudInitReadsTheSeed(t *testing.T) {
  "net": "[Address]\nAddress=10.0.0.7/24\n\n[Link]\nMTUBytes=9000\n\n[Match]\nMACAddress=52:54:00:00:00:01\nName=boot\n\n[Network]\nDHCP=no\nDNS=10.0.0.1 10.0.0.2\nDomains=lab.test\n\n[Route]\nDestination=0.0.0.0/0\n\nGateway=10.0.0.1\n\n",
  "ok": true,
  "user": "#!/bin/sh\necho hi\n",
- "vendor": {
-  "phone_home": {
-   "post": [
-    "instance_id",
-    "hostname"
-   ],
-   "tries": 100,
-   "url": "http://10.0.0.1:7481/phone-home/x?y=1&z=2"
-  }
- }
+ "vendor": [
+  "text/cloud-boothook"
+ ]
 }
 `},
 		"little": {trivet.Run{
@@ -76,7 +72,7 @@ func TestCloudInitReadsTheSeed(t *testing.T) {
  "net": "[Match]\nMACAddress=52:54:00:00:00:01\nName=boot\n\n[Network]\nDHCP=ipv4\n\n",
  "ok": true,
  "user": "#cloud-config\n{}\n",
- "vendor": {}
+ "vendor": []
 }
 `},
 	} {

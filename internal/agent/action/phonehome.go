@@ -1,0 +1,47 @@
+package action
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// phoneHomeScript is the vendor-data: a boot hook that cloud-init runs at every boot. (Its own phone_home knows one URL, and
+// one try at the first boot; a user's phone_home replaces the vendor's.)
+//
+//go:embed phonehome.py
+var phoneHomeScript string
+
+// state is where cloud-init keeps what the script goes by.
+type state struct {
+	result string // made anew by each boot, when its last stage has ended
+	done   string // ours, of one instance: it has phoned home
+}
+
+var cloudState = state{"/run/cloud-init/result.json", "/var/lib/cloud/instance/trivet-phoned-home"}
+
+// phoneHome gives the vendor-data by which the installed system phones home; nil if it shall not.
+func phoneHome(run *trivet.Run, s state) ([]byte, error) {
+	urls := run.PhoneHomes
+	if len(urls) == 0 && run.PhoneHome != "" { // by a head of version 0.1
+		urls = []string{run.PhoneHome}
+	}
+	if len(urls) == 0 {
+		return nil, nil
+	}
+	var head strings.Builder
+	for _, v := range []struct {
+		name  string
+		value any
+	}{{"URLS", urls}, {"RESULT", s.result}, {"DONE", s.done}} {
+		text, err := json.Marshal(v.value) // which Python reads as well
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&head, "%s = %s\n", v.name, text)
+	}
+	return []byte("#cloud-boothook\n" + strings.Replace(phoneHomeScript, "# HERE\n", head.String(), 1)), nil
+}

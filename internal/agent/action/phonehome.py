@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# Tells Trivet's heads that this system is up, which ends its installation. Any head will do; it is told once.
+import os
+import sys
+import syslog
+import time
+import urllib.error
+import urllib.request
+
+# HERE
+
+
+def leave():
+    """Goes on in the background, without cloud-init's pipes: the boot does not wait."""
+    if os.fork() > 0:
+        sys.exit(0)
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3):
+        os.dup2(null, fd)
+
+
+def tell(url):
+    """Says whether a head has taken note."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        direct.open(urllib.request.Request(url, data=b"", method="POST"), timeout=5).read(1024)
+        return True
+    except (OSError, ValueError, urllib.error.URLError) as e:
+        syslog.syslog("trivet: %s: %s" % (url.split("/phone-home/")[0], e))
+        return False
+
+
+def main():
+    if os.path.exists(DONE):
+        return
+    leave()
+    while not os.path.exists(RESULT):  # up is what has passed cloud-init's last stage
+        time.sleep(0.5)
+    pause, end = 1, time.monotonic() + 24 * 3600
+    while not any(tell(url) for url in URLS):
+        if time.monotonic() > end:
+            return
+        time.sleep(pause)
+        pause = min(2 * pause, 30)
+    open(DONE, "w").close()
+    syslog.syslog("trivet: phoned home")
+
+
+main()
