@@ -46,8 +46,13 @@ func (r *rig) withPlatform(t testing.TB) {
 		must(t, r.Sites.In(tx).Create(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
 			Spec: trivet.SiteSpec{Platform: "debian"}}))
 		for i, name := range []string{"head0", "head1"} {
-			must(t, r.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: name}, Status: trivet.HeadStatus{
-				API: []string{fmt.Sprintf("https://10.0.0.%d:7443", i+1)}, Boot: []string{fmt.Sprintf("http://10.0.0.%d:8080", i+1)}}}))
+			h, err := r.Heads.In(tx).Get(name)
+			if err != nil {
+				h = &trivet.Head{Meta: trivet.Meta{Name: name}}
+			}
+			h.Status.API = []string{fmt.Sprintf("https://10.0.0.%d:7443", i+1)}
+			h.Status.Boot = []string{fmt.Sprintf("http://10.0.0.%d:8080", i+1)}
+			must(t, r.Heads.In(tx).Put(h))
 		}
 		return nil
 	})
