@@ -8,16 +8,16 @@ import (
 )
 
 // Presence knows when each agent was last heard, by the monotonic clock: by this head, or by another one that told it. It is
-// memory only: after a start nobody has been heard, and silence is counted from then.
+// memory only: after a start nobody has been heard, and silence is counted from the first question on.
 //
 // An agent speaks with any head. So silence is counted only as far as all other heads have told what they heard; and from
 // when one of these was lost, since the agents that it heard need time to find another head.
 type Presence struct {
-	start  time.Time
 	mu     sync.Mutex
 	seen   map[string]sighting  // guarded by mu; by machine
 	others map[string]time.Time // guarded by mu; by head: until when it has told what it heard
 	period time.Duration        // guarded by mu; how often others tell
+	asked  map[string]sighting  // guarded by mu; by machine: an epoch under which nothing was heard, and since when it is known
 }
 
 type sighting struct {
@@ -37,7 +37,7 @@ type Word struct {
 
 // NewPresence begins to listen now.
 func NewPresence() *Presence {
-	return &Presence{start: time.Now(), seen: map[string]sighting{}, others: map[string]time.Time{}}
+	return &Presence{seen: map[string]sighting{}, others: map[string]time.Time{}, asked: map[string]sighting{}}
 }
 
 // Heard notes a word from the agent that holds this epoch of the machine.
@@ -99,6 +99,11 @@ const keepSighting = time.Hour
 func (p *Presence) Words(within time.Duration) []Word {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for machine, s := range p.asked {
+		if time.Since(s.at) > keepSighting {
+			delete(p.asked, machine)
+		}
+	}
 	words := []Word{}
 	for machine, s := range p.seen {
 		switch ago := time.Since(s.at); {
@@ -111,14 +116,16 @@ func (p *Presence) Words(within time.Duration) []Word {
 	return words
 }
 
-// Silence is for how long it is known that no head heard anything under this epoch.
+// Silence is for how long it is known that no head heard anything under this epoch. Of an epoch that was never heard of it
+// counts from the first question, since another head may have granted it a moment ago.
 func (p *Presence) Silence(machine string, epoch int64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	from, until := p.start, time.Now()
-	if s, ok := p.seen[machine]; ok && s.epoch == epoch {
-		from = s.at
+	s, ok := p.seen[machine]
+	if !ok || s.epoch != epoch {
+		s = p.await(machine, epoch)
 	}
+	from, until := s.at, time.Now()
 	for _, told := range p.others {
 		if lost := told.Add(2 * p.period); time.Now().Before(lost) {
 			until = earlier(until, told)
@@ -127,6 +134,16 @@ func (p *Presence) Silence(machine string, epoch int64) time.Duration {
 		}
 	}
 	return max(0, until.Sub(from))
+}
+
+// await gives the first question about an epoch. p.mu is held.
+func (p *Presence) await(machine string, epoch int64) sighting {
+	s, ok := p.asked[machine]
+	if !ok || s.epoch != epoch {
+		s = sighting{epoch: epoch, at: time.Now()}
+		p.asked[machine] = s
+	}
+	return s
 }
 
 func earlier(a, b time.Time) time.Time {

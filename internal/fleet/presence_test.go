@@ -84,6 +84,7 @@ func TestALostHeadsAgentsHaveTheirTime(t *testing.T) {
 func TestWordsOfAnotherEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := fleet.NewPresence()
+		mustBeSilent(t, p, 0)
 		time.Sleep(period)
 		p.Heard("m1", 2, nil)
 		mustBeSilent(t, p, period)
@@ -91,5 +92,19 @@ func TestWordsOfAnotherEpoch(t *testing.T) {
 		if got := p.Silence("m1", 2); got != 0 {
 			t.Errorf("silent for %s", got)
 		}
+	})
+}
+
+// An agent that another head has granted a run a moment ago is not silent, however long this head has run.
+func TestAGrantOfAnotherHeadIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := fleet.NewPresence()
+		p.Expect([]string{"b"}, period)
+		time.Sleep(time.Hour)
+		p.Learn("b", time.Now(), nil)
+		mustBeSilent(t, p, 0)
+		time.Sleep(period)
+		p.Learn("b", time.Now(), nil)
+		mustBeSilent(t, p, period)
 	})
 }
