@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,18 @@ import (
 
 	"github.com/trivet-project/trivet"
 )
+
+// Unused fails where another process runs the member in a folder.
+func Unused(dir string) error {
+	f, err := lockDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
 
 // lockDir makes this process the only one that uses the folder, until the file is closed or the process ends.
 func lockDir(dir string) (*os.File, error) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -24,6 +25,7 @@ type Summary struct {
 	Failed      int     `json:"failed"`
 	Repeated    int     `json:"actionsRepeated"`
 	Seconds     float64 `json:"seconds"`
+	*Faults             // nil: no head was killed
 }
 
 // board follows every run and shows how far they are.
@@ -31,16 +33,18 @@ type board struct {
 	demo    *Demo
 	client  *client.Client
 	names   []string
-	states  map[string]string // by provision
-	steps   map[string]string // running step by provision
-	history *json.Encoder
+	mu      sync.Mutex
+	states  map[string]string // guarded by mu; by provision
+	steps   map[string]string // guarded by mu; running step by provision
+	failed  map[string]bool   // guarded by mu; runs
+	history *json.Encoder     // guarded by mu
 	file    *os.File
 	shown   time.Time
 	lines   int
 }
 
 func newBoard(d *Demo, c *client.Client, names []string) (*board, error) {
-	b := &board{demo: d, client: c, names: names, states: map[string]string{}, steps: map[string]string{}}
+	b := &board{demo: d, client: c, names: names, states: map[string]string{}, steps: map[string]string{}, failed: map[string]bool{}}
 	if d.History == "" {
 		return b, nil
 	}
@@ -66,11 +70,11 @@ func (b *board) watch(ctx context.Context) error {
 			return b.late(ctx, err)
 		}
 		b.note(e)
-		if b.ended() == len(b.names) {
-			b.draw(true)
+		all := b.ended() == len(b.names)
+		b.draw(all)
+		if all {
 			return nil
 		}
-		b.draw(false)
 	}
 	return b.late(ctx, ctx.Err())
 }
@@ -83,6 +87,8 @@ func (b *board) late(ctx context.Context, err error) error {
 }
 
 func (b *board) note(e client.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch r := e.Record.(type) {
 	case *trivet.Provision:
 		b.states[r.Name] = string(r.Status.State)
@@ -92,20 +98,50 @@ func (b *board) note(e client.Event) {
 		if s := r.Status.Current(); s != nil {
 			b.steps[r.Spec.Provision] = s.Name
 		}
+		if r.Status.State == trivet.WorkflowFailed || r.Status.State == trivet.WorkflowCancelled {
+			b.failed[r.Name] = true
+		}
 		b.write("write", r.Revision, r.Name, string(r.Status.State)+" "+b.steps[r.Spec.Provision])
 	case *trivet.Event:
 		b.write("event", r.Revision, r.Spec.Subject, r.Spec.Reason+" "+r.Spec.Step)
 	}
 }
 
-// write adds a line to the history.
+// write adds what was seen in a record to the history.
 func (b *board) write(what string, revision int64, subject, text string) {
-	if b.history == nil {
-		return
+	b.encode(map[string]any{"what": what, "revision": revision, "subject": subject, "text": text})
+}
+
+// line adds something else to the history.
+func (b *board) line(fields map[string]any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.encode(fields)
+}
+
+func (b *board) encode(fields map[string]any) {
+	if b.history != nil {
+		fields["time"] = time.Now().UTC().Format(time.RFC3339Nano)
+		_ = b.history.Encode(fields)
 	}
-	_ = b.history.Encode(map[string]any{
-		"time": time.Now().UTC().Format(time.RFC3339Nano), "what": what, "revision": revision, "subject": subject, "text": text,
-	})
+}
+
+// acting is how many machines do an action now.
+func (b *board) acting() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for name, step := range b.steps {
+		if b.states[name] == string(trivet.ProvisionRunning) && step != "" && !slices.Contains(trivet.BootSteps, step) {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *board) failedRuns() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.failed)
 }
 
 func (b *board) count(state trivet.ProvisionState) (n int) {
@@ -118,10 +154,14 @@ func (b *board) count(state trivet.ProvisionState) (n int) {
 }
 
 func (b *board) ended() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return b.count(trivet.ProvisionSucceeded) + b.count(trivet.ProvisionFailed)
 }
 
 func (b *board) summary(took time.Duration) Summary {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return Summary{
 		Machines: len(b.names), Provisioned: b.count(trivet.ProvisionSucceeded),
 		Failed:  len(b.names) - b.count(trivet.ProvisionSucceeded),
@@ -135,6 +175,8 @@ func (b *board) draw(last bool) {
 		return
 	}
 	b.shown = time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	at := map[string]int{}
 	for name, step := range b.steps {
 		if step != "" && b.states[name] == string(trivet.ProvisionRunning) {
@@ -145,7 +187,7 @@ func (b *board) draw(last bool) {
 	if b.lines > 0 {
 		fmt.Fprintf(&out, "\x1b[%dA", b.lines)
 	}
-	steps := []string{"dhcp", "boot-script", "kernel", "hello", "wipe", "image", "motd", "seed", "reboot", "first-boot"}
+	steps := []string{"dhcp", "boot-script", "kernel", "hello", "wipe", "image", "motd", "rest", "seed", "reboot", "first-boot"}
 	for _, step := range steps {
 		fmt.Fprintf(&out, "\x1b[K%12s %s\n", step, bar(at[step]))
 	}

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,9 @@ import (
 // Demo shows a whole site on one computer.
 type Demo struct {
 	Machines int
+	Heads    int    // 0 means 1; several are processes of their own
+	Kill     bool   // heads, one after the other, while machines install
+	Program  string // that runs a head as "PROGRAM server ..."; empty: this one
 	Timeout  time.Duration
 	JSON     bool   // one line at the end instead of a picture
 	History  string // file for every acknowledged write, action and fault; empty: none
@@ -41,8 +45,8 @@ var ErrIncomplete = errors.New("not every machine came up")
 
 // Run runs the demo and gives what came of it.
 func (d *Demo) Run(ctx context.Context) (Summary, error) {
-	if d.Machines < 1 || d.Machines > 10000 {
-		return Summary{}, &trivet.FieldError{Field: "--machines", Problem: fmt.Sprintf("is %d; 1 to 10000", d.Machines)}
+	if err := d.validate(); err != nil {
+		return Summary{}, err
 	}
 	if d.Dir == "" {
 		dir, err := os.MkdirTemp("", "trivet-demo-")
@@ -54,46 +58,94 @@ func (d *Demo) Run(ctx context.Context) (Summary, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
-	head, err := startHead(ctx, d)
+	if d.Heads <= 1 && !d.Kill {
+		head, err := startHead(ctx, d)
+		if err != nil {
+			return Summary{}, err
+		}
+		defer head.close()
+		return d.show(ctx, &stage{client: head.client, dhcp: []string{head.dhcp}})
+	}
+	site, err := startNodes(ctx, d)
 	if err != nil {
 		return Summary{}, err
 	}
-	defer head.close()
-	return d.show(ctx, head)
+	defer site.close()
+	return d.show(ctx, &stage{client: site.client, dhcp: site.dhcp(), site: site})
+}
+
+func (d *Demo) validate() error {
+	switch {
+	case d.Machines < 1 || d.Machines > 10000:
+		return &trivet.FieldError{Field: "--machines", Problem: fmt.Sprintf("is %d; 1 to 10000", d.Machines)}
+	case d.Heads < 0 || d.Heads > 9:
+		return &trivet.FieldError{Field: "--heads", Problem: fmt.Sprintf("is %d; 1 to 9", d.Heads)}
+	case d.Kill && d.Heads < 3:
+		return &trivet.FieldError{Field: "--kill", Problem: "needs --heads 3 or more: a killed head of fewer leaves no majority"}
+	case d.Kill && d.Machines < stormKills:
+		return &trivet.FieldError{Field: "--kill", Problem: fmt.Sprintf("needs --machines %d or more: some install at each kill", stormKills)}
+	}
+	return nil
+}
+
+// stage is where a demo takes place.
+type stage struct {
+	client *client.Client
+	dhcp   []string
+	site   *nodes // nil: one head, in this process
 }
 
 // show makes the site, powers every machine on, and watches until all have come to an end.
-func (d *Demo) show(ctx context.Context, head *head) (Summary, error) {
+func (d *Demo) show(ctx context.Context, on *stage) (Summary, error) {
 	began := time.Now()
-	if err := prepare(ctx, head.client); err != nil {
+	if err := prepare(ctx, on.client, d.Kill); err != nil {
 		return Summary{}, fmt.Errorf("prepare the site: %w", err)
 	}
 	names := make([]string, d.Machines)
 	for i := range names {
 		names[i] = fmt.Sprintf("demo%04d", i+1)
 	}
-	board, err := newBoard(d, head.client, names)
+	board, err := newBoard(d, on.client, names)
 	if err != nil {
 		return Summary{}, err
+	}
+	var st *storm
+	if d.Kill {
+		st = newStorm(on.site, board, macOf(0))
 	}
 	run, stop := context.WithCancel(ctx)
 	g, run := errgroup.WithContext(run)
 	recorded := make(chan struct{}) // a machine that boots before its record is there would enrol itself under another name
 	g.Go(func() error {
 		defer close(recorded)
-		return wish(run, head.client, names)
+		return wish(run, on.client, names)
 	})
 	for i, name := range names {
-		m := &Machine{Name: name, MAC: macOf(i), Dir: d.Dir, DHCP: head.dhcp, Log: d.Log, Up: func() {}}
 		g.Go(func() error {
 			<-recorded
+			if st != nil {
+				select {
+				case <-st.gate(i, len(names)):
+				case <-run.Done():
+				}
+			}
+			m := &Machine{Name: name, MAC: macOf(i), Dir: d.Dir, DHCP: slices.Concat(on.dhcp[i%len(on.dhcp):], on.dhcp), Log: d.Log, Up: func() {}}
 			return m.Run(run)
+		})
+	}
+	if st != nil {
+		g.Go(func() error {
+			<-recorded
+			return st.run(run)
 		})
 	}
 	err = board.watch(run)
 	stop()
 	err = errors.Join(err, g.Wait())
 	summary := board.summary(time.Since(began))
+	if st != nil && err == nil {
+		summary.Faults, err = st.summary(ctx)
+	}
 	summary.Repeated, err = repeated(d.Dir, names, err)
 	return summary, errors.Join(err, board.close())
 }
@@ -158,7 +210,7 @@ func simulatedPrograms(dir string) error {
 }
 
 // prepare writes what an operator would have: a network, a platform, an image, a template.
-func prepare(ctx context.Context, c *client.Client) error {
+func prepare(ctx context.Context, c *client.Client, slow bool) error {
 	kernel, err := c.PutBlob(ctx, bytes.NewReader(content(256<<10)), client.PutOptions{})
 	if err != nil {
 		return err
@@ -181,21 +233,35 @@ func prepare(ctx context.Context, c *client.Client) error {
 		Arch: "amd64", Version: "simulated", Kernel: kernel, Initrd: initrd}})
 	_, errImage := client.Of[trivet.Image](c).Create(ctx, &trivet.Image{Meta: meta("demo"), Spec: trivet.ImageSpec{
 		Blob: image, Format: "raw", Compression: "zstd", RawBytes: int64(len(raw))}})
-	_, errSite := client.Of[trivet.Site](c).Create(ctx, &trivet.Site{Meta: meta(trivet.SiteName), Spec: trivet.SiteSpec{
-		Platform: "demo", Accept: true}})
+	errSite := setSite(ctx, c, trivet.SiteSpec{Platform: "demo", Accept: true})
 	_, errNetwork := client.Of[trivet.Network](c).Create(ctx, &trivet.Network{Meta: meta("loopback"), Spec: trivet.NetworkSpec{
 		CIDR:   netip.MustParsePrefix("127.0.0.0/8"),
 		Ranges: []trivet.Range{{From: netip.MustParseAddr("127.77.0.1"), To: netip.MustParseAddr("127.77.255.254")}}}})
+	rest := map[string]any{"sleep": "0s"}
+	if slow {
+		rest["sleep"] = "1s"
+	}
 	_, errTemplate := client.Of[trivet.Template](c).Create(ctx, &trivet.Template{Meta: meta("demo"), Spec: trivet.TemplateSpec{
 		Description: "wipe, write an image, seed cloud-init, reboot",
 		Actions: []trivet.Action{
 			{Name: "wipe", Use: "wipe", Retries: 1},
 			{Name: "image", Use: "image", With: map[string]any{"image": "demo"}, Retries: 2},
 			{Name: "motd", Use: "file", With: map[string]any{"path": "/etc/motd", "content": "installed by {{.Provision.Name}}\n"}},
+			{Name: "rest", Use: "noop", With: rest},
 			{Name: "seed", Use: "seed"},
 			{Name: "reboot", Use: "reboot"},
 		}}})
 	return errors.Join(errPlatform, errImage, errSite, errNetwork, errTemplate)
+}
+
+// setSite writes the site's configuration. Its record is there already where several heads have joined.
+func setSite(ctx context.Context, c *client.Client, spec trivet.SiteSpec) error {
+	sites := client.Of[trivet.Site](c)
+	_, err := sites.Create(ctx, &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Spec: spec})
+	if errors.Is(err, trivet.ErrExists) {
+		_, err = sites.Modify(ctx, trivet.SiteName, func(s *trivet.Site) error { s.Spec = spec; return nil })
+	}
+	return err
 }
 
 // wish records the machines and asks for each to be installed.

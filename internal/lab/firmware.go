@@ -19,13 +19,22 @@ import (
 
 // askDHCP gets an address as iPXE does, through a relay of the machine's own (RFC 8357), and gives the script's URL.
 func (m *Machine) askDHCP(ctx context.Context) (scriptURL string, err error) {
+	for _, address := range m.DHCP {
+		if scriptURL, err = m.askHead(ctx, address); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return scriptURL, err
+}
+
+func (m *Machine) askHead(ctx context.Context, address string) (scriptURL string, err error) {
 	var lc net.ListenConfig
 	conn, err := lc.ListenPacket(ctx, "udp4", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	server, err := net.ResolveUDPAddr("udp4", m.DHCP)
+	server, err := net.ResolveUDPAddr("udp4", address)
 	if err != nil {
 		return "", err
 	}

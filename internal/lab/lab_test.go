@@ -29,7 +29,7 @@ func newSite(t *testing.T) *site {
 	s := &site{T: t, demo: &Demo{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Version: "test"}}
 	s.start()
 	t.Cleanup(func() { s.head.close() })
-	s.must(prepare(t.Context(), s.client))
+	s.must(prepare(t.Context(), s.client, false))
 	return s
 }
 
@@ -70,7 +70,7 @@ func (s *site) template(name string, actions ...trivet.Action) {
 // machine records a machine and asks for it to be installed.
 func (s *site) machine(name, template string) *Machine {
 	s.Helper()
-	m := &Machine{Name: name, MAC: macOf(len(name)), Dir: s.demo.Dir, DHCP: s.dhcp, Log: s.demo.Log, Up: func() {}}
+	m := &Machine{Name: name, MAC: macOf(len(name)), Dir: s.demo.Dir, DHCP: []string{s.dhcp}, Log: s.demo.Log, Up: func() {}}
 	_, err := client.Of[trivet.Machine](s.client).Create(s.Context(), &trivet.Machine{
 		Meta: trivet.Meta{Name: name}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: m.MAC}}}})
 	s.must(err)

@@ -31,11 +31,11 @@ import (
 type Machine struct {
 	Name string
 	MAC  string
-	Dir  string // its disks
-	DHCP string // where heads' DHCP listens
+	Dir  string   // its disks
+	DHCP []string // where heads' DHCP listens, in the order to try
 	// Ask, if set, gets the boot script's URL instead of a DHCP client on loopback.
 	Ask func(ctx context.Context) (scriptURL string, err error)
-	Log  *slog.Logger
+	Log *slog.Logger
 	// Up is called when the installed system has started and phoned home.
 	Up func()
 }

@@ -52,6 +52,9 @@ func (s *Server) openData(context.Context) error {
 		return &trivet.Error{Op: "open data folder", Name: s.cfg.Dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err),
 			Hint: "give a folder that this user can write, with --data-dir"}
 	}
+	if err := cluster.Unused(s.path("store")); err != nil { // a second start is told as that, before anything else
+		return err
+	}
 	d, err := readData(s.dataPath())
 	if err != nil {
 		return &trivet.Error{Op: "open data folder", Name: s.cfg.Dir, Err: err, Hint: "put a backup of " + s.dataPath() + " in its place"}

@@ -1,0 +1,135 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+// writer writes one record again and again, counting up, as a program with the SDK does.
+type writer struct {
+	client *client.Client
+	record string // a machine that nobody installs
+	note   func(subject, text string, began time.Time)
+
+	mu    sync.Mutex
+	acked int       // guarded by mu; the last count that was acknowledged
+	begun time.Time // guarded by mu; of the write that is unanswered; zero: none is
+	acks  []time.Time
+}
+
+const countLabel = "count"
+
+func (w *writer) run(ctx context.Context) error {
+	_, err := client.Of[trivet.Machine](w.client).Create(ctx, &trivet.Machine{
+		Meta: trivet.Meta{Name: w.record}, Spec: trivet.MachineSpec{Hold: true}})
+	for n := 1; err == nil && ctx.Err() == nil; n++ {
+		w.write(ctx, n)
+		pause(ctx, 5*time.Millisecond)
+	}
+	return err
+}
+
+// write counts up until it is acknowledged: a count said twice is the same count.
+func (w *writer) write(ctx context.Context, n int) {
+	began := time.Now()
+	w.mu.Lock()
+	w.begun = began
+	w.mu.Unlock()
+	for {
+		_, err := client.Of[trivet.Machine](w.client).Patch(ctx, w.record, fmt.Appendf(nil, `{"labels":{%q:"%d"}}`, countLabel, n), 0)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.acked, w.begun, w.acks = n, time.Time{}, append(w.acks, time.Now())
+	w.note(w.record, strconv.Itoa(n), began)
+}
+
+// unanswered says whether a write is under way.
+func (w *writer) unanswered() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.begun.IsZero()
+}
+
+// lost says whether the record has less than was acknowledged.
+func (w *writer) lost(ctx context.Context) (bool, error) {
+	m, err := client.Of[trivet.Machine](w.client).Get(ctx, w.record)
+	if err != nil {
+		return false, err
+	}
+	n, err := strconv.Atoi(m.Labels[countLabel])
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return n < w.acked, err
+}
+
+// booter fetches a boot script again and again, from the heads in turn, as a machine that boots does.
+type booter struct {
+	urls []string
+	mu   sync.Mutex
+	got  []time.Time // guarded by mu
+}
+
+func (b *booter) run(ctx context.Context) error {
+	c := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}} // each machine connects anew
+	for i := 0; ctx.Err() == nil; i++ {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.urls[i%len(b.urls)], nil)
+		if err != nil {
+			return err
+		}
+		resp, err := c.Do(req)
+		if err != nil {
+			continue // the next head, at once
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			b.mu.Lock()
+			b.got = append(b.got, time.Now())
+			b.mu.Unlock()
+		}
+		pause(ctx, 5*time.Millisecond)
+	}
+	return nil
+}
+
+// Gap is for how long something was not to be had around a kill, in ms.
+type Gap struct {
+	P50 int64 `json:"p50"`
+	P99 int64 `json:"p99"`
+	Max int64 `json:"max"`
+}
+
+// gaps gives, for each fault and each that succeeded again and again, the time between its last success before the fault and
+// the first after it.
+func gaps(faults []time.Time, successes ...[]time.Time) Gap {
+	var all []int64
+	for _, times := range successes {
+		for _, at := range faults {
+			i, _ := slices.BinarySearchFunc(times, at, time.Time.Compare)
+			if i > 0 && i < len(times) {
+				all = append(all, times[i].Sub(times[i-1]).Milliseconds())
+			}
+		}
+	}
+	if len(all) == 0 {
+		return Gap{}
+	}
+	slices.Sort(all)
+	at := func(share float64) int64 { return all[min(int(share*float64(len(all))), len(all)-1)] }
+	return Gap{at(0.5), at(0.99), all[len(all)-1]}
+}

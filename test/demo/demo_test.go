@@ -1,0 +1,79 @@
+// Package demo_test runs `trivet demo` as a newcomer does, and recomputes from its history what it says.
+package demo_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trivet-project/trivet/internal/lab"
+)
+
+// Heads die by kill -9 while machines install and programs write. Nothing fails, nothing is lost, nothing runs twice.
+func TestHeadsAreKilled(t *testing.T) {
+	trivet := os.Getenv("TRIVET")
+	if trivet == "" {
+		t.Fatal("TRIVET is not set: run make test, or make build && TRIVET=$PWD/bin/trivet go test ./test/demo")
+	}
+	history := filepath.Join(t.TempDir(), "history.jsonl")
+	cmd := exec.CommandContext(t.Context(), trivet, "demo", "--heads", "3", "--machines", "24", "--kill", "random", "--json",
+		"--timeout", "5m", "--history", history)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, &stderr)
+	}
+	var s lab.Summary
+	if err := json.Unmarshal(out, &s); err != nil || s.Faults == nil {
+		t.Fatalf("it says %s (%v)", out, err)
+	}
+	t.Logf("%s", out)
+	if s.Provisioned != 24 || s.Failed+s.Repeated+s.WorkflowsFailed+s.AcknowledgedWritesLost != 0 {
+		t.Errorf("not all is well: %s", out)
+	}
+	if s.HeadsKilled < 10 || s.LeadersKilled < 3 {
+		t.Errorf("%d kills, %d of leaders; want 10 and 3", s.HeadsKilled, s.LeadersKilled)
+	}
+	check(t, history, &s)
+}
+
+// check recomputes the summary.
+func check(t *testing.T, history string, s *lab.Summary) {
+	t.Helper()
+	text, err := os.ReadFile(history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := map[string]bool{}
+	kills, leaders := 0, 0
+	for line := range strings.Lines(string(text)) {
+		var e struct {
+			What, Subject, Text string
+			Leader              bool
+			Acting              int
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case e.What == "kill":
+			kills++
+			if e.Leader {
+				leaders++
+			}
+			if e.Acting == 0 {
+				t.Errorf("no action ran at this kill: %s", line)
+			}
+		case e.What == "write" && e.Text == "succeeded":
+			up[e.Subject] = true
+		}
+	}
+	if len(up) != s.Provisioned || kills != s.HeadsKilled || leaders != s.LeadersKilled {
+		t.Errorf("by the history %d came up, %d heads were killed, %d of them leaders", len(up), kills, leaders)
+	}
+}
