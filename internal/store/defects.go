@@ -10,6 +10,3 @@ type defects struct {
 }
 
 func (d *defects) drop(ev *clientv3.Event) bool { return d.lose != nil && d.lose(ev) }
-
-// blind says that gaps in the watch are not looked for.
-func (d *defects) blind() bool { return d.lose != nil }

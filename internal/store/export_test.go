@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -14,20 +15,25 @@ func (s *Store) Seed(bug string) {
 	case "forgetID":
 		s.defects.forgetID = true
 	case "lose":
-		s.defects.lose = loseOne()
+		s.defects.lose = loseSome()
 	}
 }
 
-// loseOne leaves out the first change of records after some others.
-func loseOne() func(*clientv3.Event) bool {
-	const others = 30
-	lost := int64(0)
+// loseSome leaves out the first changes of records after some others: two, since one alone may be of a write that nobody was
+// told of.
+func loseSome() func(*clientv3.Event) bool {
+	const others, most = 30, 2
+	var lost []int64
 	return func(ev *clientv3.Event) bool {
 		rev := ev.Kv.ModRevision
-		if lost == 0 && rev > others && strings.HasPrefix(string(ev.Kv.Key), prefix+"machine/") {
-			lost = rev
+		if slices.Contains(lost, rev) {
+			return true
 		}
-		return rev == lost
+		if len(lost) == most || rev <= others || !strings.HasPrefix(string(ev.Kv.Key), prefix+"machine/") {
+			return false
+		}
+		lost = append(lost, rev)
+		return true
 	}
 }
 

@@ -111,13 +111,16 @@ func (s *Store) apply(events []*clientv3.Event) error {
 	var happened []*Event
 	for _, ev := range events {
 		rev := ev.Kv.ModRevision
-		if rev <= begin || s.defects.drop(ev) {
+		if rev <= begin {
 			continue
 		}
-		if rev > next.rev+1 && !s.defects.blind() {
+		if rev > next.rev+1 {
 			return fmt.Errorf("%w: %d follows %d", errGap, rev, next.rev)
 		}
 		next.rev = rev
+		if s.defects.drop(ev) {
+			continue
+		}
 		if e := s.applyEvent(next, ev); e != nil {
 			happened = append(happened, e)
 		}

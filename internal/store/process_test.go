@@ -8,12 +8,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/rpc"
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,18 +58,40 @@ func (c HeadConfig) url() string {
 	return "http://" + c.Listen
 }
 
-// open runs its member, which the others reach until the process ends.
-func (c HeadConfig) open(join []cluster.Peer) (*cluster.Member, error) {
-	m, err := cluster.Open(context.Background(), cluster.Config{Name: c.Name, Dir: c.Dir, URL: c.url(), Join: join})
-	if err != nil || c.Listen == "" {
-		return m, err
+// node is a member that the others reach over HTTP.
+type node struct {
+	*cluster.Member
+	server *http.Server
+}
+
+// open runs a head's member. Where others reach it, it is served from before it starts until after its end.
+func (c HeadConfig) open(join []cluster.Peer) (n node, err error) {
+	var peers atomic.Pointer[http.Handler]
+	n.server = &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h := peers.Load(); h != nil {
+			(*h).ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, "it starts", http.StatusServiceUnavailable)
+	})}
+	if c.Listen != "" {
+		l, err := net.Listen("tcp", c.Listen)
+		if err != nil {
+			return n, err
+		}
+		go func() { _ = n.server.Serve(l) }() // until close
 	}
-	l, err := net.Listen("tcp", c.Listen)
-	if err != nil {
-		return nil, err
+	if n.Member, err = cluster.Open(context.Background(), cluster.Config{Name: c.Name, Dir: c.Dir, URL: c.url(), Join: join}); err != nil {
+		return n, errors.Join(err, n.server.Close())
 	}
-	go func() { _ = http.Serve(l, m.PeerHandler()) }()
-	return m, nil
+	h := n.PeerHandler()
+	peers.Store(&h)
+	return n, nil
+}
+
+func (n node) close() {
+	n.Close()
+	_ = n.server.Close()
 }
 
 func serveHead(cfg string) error {
@@ -79,7 +103,7 @@ func serveHead(cfg string) error {
 	if err != nil {
 		return err
 	}
-	defer m.Close()
+	defer m.close()
 	line := newFaults(m.Client(), c.Seed)
 	h := newHead(line.client(), store.Options{
 		Head: c.Name, AwaitLeader: m.AwaitLeader, Try: 500 * time.Millisecond, Timeout: 2 * time.Second,
