@@ -92,7 +92,7 @@ func readRef(w http.ResponseWriter, r *http.Request) (ref trivet.BlobRef, err er
 }
 
 // thereTime bounds what the beginning of an upload waits for content that is at another head, or at this one only.
-const thereTime = 8 * time.Second
+const thereTime = 6 * time.Second
 
 // beginUpload opens an upload, unless the announced content is there.
 func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {

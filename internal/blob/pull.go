@@ -14,7 +14,7 @@ type pull struct {
 	digest Digest
 	ctx    context.Context
 	stop   context.CancelCauseFunc
-	urgent chan struct{} // closed when a reader comes
+	urgent chan struct{} // closed when somebody waits
 	hurry  sync.Once
 
 	mu      sync.Mutex
@@ -35,6 +35,9 @@ func newPull(ctx context.Context, ref trivet.BlobRef, d Digest) *pull {
 	l.ctx, l.stop = context.WithCancelCause(ctx)
 	return l
 }
+
+// hasten lets it go before what nobody waits for.
+func (l *pull) hasten() { l.hurry.Do(func() { close(l.urgent) }) }
 
 // change does something under the lock and wakes all who wait.
 func (l *pull) change(do func()) {

@@ -385,18 +385,18 @@ func TestMissThatFails(t *testing.T) {
 	}
 }
 
-// A pull that waits for its turn behind others gets it at once when a reader comes.
+// A pull that waits for its turn behind others gets it at once when a reader comes, or somebody who waits.
 func TestReadersGoFirst(t *testing.T) {
 	origin := open(t, Options{})
 	hang := serve(t, origin, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { stall(w, r) })
 	})
 	good := serve(t, origin, nil)
-	wanted := put(t, origin, noise(5))
+	wanted, too := put(t, origin, noise(5)), put(t, origin, noise(6))
 	located := make(chan string, 100)
 	p := NewPuller(open(t, Options{}), PullConfig{Stall: time.Hour, Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
 		located <- ref.Digest
-		if ref == wanted {
+		if ref == wanted || ref == too {
 			return ref, []string{good}, nil
 		}
 		return ref, []string{hang}, nil
@@ -415,6 +415,7 @@ func TestReadersGoFirst(t *testing.T) {
 		t.Errorf("%d, %v", status, err)
 	}
 	must(t, <-waits)
+	must(t, p.PullFirst(ctx, too))
 }
 
 // A pull goes on after kill -9 with the chunks that are good, wherever in the blob they are.

@@ -40,7 +40,7 @@ type Puller struct {
 	store   *Store
 	cfg     PullConfig
 	running chan struct{} // holds one for each pull that runs
-	patient chan struct{} // and for each of them that no reader has asked for
+	patient chan struct{} // and for each of them that nobody waits for
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	group   sync.WaitGroup
@@ -79,6 +79,16 @@ func (p *Puller) Pull(ctx context.Context, ref trivet.BlobRef) error {
 	if l == nil {
 		return err
 	}
+	return l.wait(ctx, (*pull).isOver)
+}
+
+// PullFirst is Pull for somebody who waits: it goes before what nobody waits for.
+func (p *Puller) PullFirst(ctx context.Context, ref trivet.BlobRef) error {
+	l, err := p.begin(ref)
+	if l == nil {
+		return err
+	}
+	l.hasten()
 	return l.wait(ctx, (*pull).isOver)
 }
 
@@ -158,7 +168,7 @@ func (p *Puller) run(l *pull) (err error) {
 	return &trivet.Error{Op: "pull blob", Name: l.digest.String(), Err: err}
 }
 
-// enter waits for room among the pulls; one that a reader waits for goes before the patient ones. It gives what leaves the
+// enter waits for room among the pulls; one that somebody waits for goes before the patient ones. It gives what leaves the
 // room again, or nil when the pull has been stopped.
 func (p *Puller) enter(l *pull) (leave func()) {
 	leavePatient := func() {}

@@ -45,7 +45,7 @@ func (p *Puller) serve(w http.ResponseWriter, r *http.Request, d Digest, isTable
 		p.store.serve(w, r)
 		return nil
 	}
-	l.hurry.Do(func() { close(l.urgent) })
+	l.hasten()
 	first, cancel := context.WithTimeoutCause(r.Context(), beginTime, errNoHead)
 	defer cancel()
 	if err := l.wait(first, (*pull).hasBegun); err != nil {

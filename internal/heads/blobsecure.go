@@ -24,16 +24,17 @@ func (b *Blobs) Secure(ctx context.Context, ref trivet.BlobRef) error {
 	defer cancel()
 	members := slices.DeleteFunc(b.others(), func(o other) bool { return !o.member })
 	if !b.Store.Has(d) { // then this head and the one that it comes from hold it
-		return b.puller.Pull(ctx, ref)
+		return b.puller.PullFirst(ctx, ref)
 	}
-	if len(members) == 0 {
-		return nil
+	ref, err = b.Store.Stat(d)
+	if err != nil || len(members) == 0 {
+		return err
 	}
 	var holders []holder
 	held := false
 	b.ask(ctx, members, d, func(h holder) bool {
 		holders = append(holders, h)
-		held = h.Ref != nil
+		held = h.Ref != nil && *h.Ref == ref
 		return held
 	})
 	if held {
@@ -90,8 +91,10 @@ func (b *Blobs) push(ctx context.Context, ref trivet.BlobRef, h *holder) (moved 
 			h.Bytes, came, moved = now.Bytes, time.Now(), true
 		}
 		switch {
-		case now.Ref != nil:
+		case now.Ref != nil && *now.Ref == ref:
 			return true, nil
+		case now.Ref != nil:
+			return moved, fmt.Errorf("%w: it holds %+v", trivet.ErrInvalid, *now.Ref)
 		case now.Problem != "":
 			return moved, fmt.Errorf("%w: %s", trivet.ErrUnavailable, now.Problem)
 		case ctx.Err() != nil:
