@@ -7,7 +7,7 @@ GO      ?= go
 BIN     := bin/trivet
 UNIT     = $(shell $(GO) list ./... | grep -v /test/)
 
-.PHONY: help build image demo test check lint bench e2e scale vuln deps clean FORCE
+.PHONY: help build image demo test check lint bench e2e chaos scale vuln deps clean FORCE
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -41,6 +41,11 @@ test: deps build lint ## everything: unit, race, scripts, faults, real machines
 
 e2e: deps build ## real firmware in QEMU: power on to running OS
 	TRIVET=$(CURDIR)/$(BIN) $(GO) test -timeout 60m -count 1 -v -p 1 ./test/e2e/...
+
+DURATION ?= 20m
+chaos: deps build ## faults by chance against three heads under load: make chaos DURATION=20m; adds to docs/chaos.md
+	CHAOS_DURATION=$(DURATION) CHAOS_RECORD=$(CURDIR)/docs/chaos.md TRIVET=$(CURDIR)/$(BIN) \
+		$(GO) test -timeout 0 -count 1 -v -run '^TestChaos$$' ./test/cluster
 
 bench: deps build ## measurements, side by side with the usual tools
 	TRIVET=$(CURDIR)/$(BIN) scripts/bench

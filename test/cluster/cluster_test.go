@@ -98,11 +98,7 @@ func begin(t *testing.T, seed uint64) *trial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			keep(t, s)
-		}
-	})
+	t.Cleanup(func() { keep(t, s) })
 	return &trial{site: s, load: l, dice: rand.New(rand.NewPCG(seed, 0))}
 }
 
@@ -119,7 +115,7 @@ func (tr *trial) end(t *testing.T) []error {
 	return wrong
 }
 
-// keep saves what a failed run has left.
+// keep saves what a run has left, where CHAOS_KEEP names a folder.
 func keep(t *testing.T, s *site) {
 	dir := os.Getenv("CHAOS_KEEP")
 	if dir == "" {

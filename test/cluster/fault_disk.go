@@ -59,9 +59,19 @@ func (d *disk) fill() (undo func() error, err error) {
 	return func() error { return os.Remove(f.Name()) }, nil
 }
 
+// fullDisk fills the last head's disk from outside. A head begins no write then; of what the others write it must keep its
+// copy, and ends where that is not possible any more. It is started again when there is room.
 func fullDisk(_ context.Context, t *trial) (string, func() error, error) {
+	h := t.heads[len(t.heads)-1]
+	h.mayEnd(true)
 	undo, err := t.disk.fill()
-	return t.heads[len(t.heads)-1].port, undo, err
+	return h.port, func() error {
+		err := undo()
+		if !h.mayEnd(false) {
+			err = errors.Join(err, h.start(""))
+		}
+		return err
+	}, err
 }
 
 // group is a control group of the kernel's first interface, which not every machine has.

@@ -101,6 +101,16 @@ func (h *head) signal(s syscall.Signal) *process {
 	return h.run
 }
 
+// mayEnd says whether the head may end by itself from now on, and gives whether it runs.
+func (h *head) mayEnd(may bool) (runs bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.run != nil {
+		h.down = may
+	}
+	return h.run != nil
+}
+
 // kill ends it at once, like a pulled plug.
 func (h *head) kill() {
 	if p := h.signal(syscall.SIGKILL); p != nil {

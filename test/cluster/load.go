@@ -155,19 +155,9 @@ func (l *load) prepare(ctx context.Context, n size) error {
 	return errors.Join(err, l.prepareKeys(ctx), l.prepareMachines(ctx, n))
 }
 
-// put gives every head a blob.
-func (l *load) put(ctx context.Context, content []byte) (ref trivet.BlobRef, err error) {
-	for _, h := range l.site.heads {
-		c, err := l.site.client(0, h)
-		if err != nil {
-			return ref, err
-		}
-		defer c.Close()
-		if ref, err = c.PutBlob(ctx, bytes.NewReader(content), client.PutOptions{}); err != nil {
-			return ref, err
-		}
-	}
-	return ref, nil
+// put stores a blob; the heads see to it that each has it.
+func (l *load) put(ctx context.Context, content []byte) (trivet.BlobRef, error) {
+	return l.sdk.PutBlob(ctx, bytes.NewReader(content), client.PutOptions{})
 }
 
 // make creates a record.

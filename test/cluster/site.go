@@ -81,7 +81,7 @@ func (s *site) grow(ctx context.Context) error {
 		return err
 	}
 	if n == 0 {
-		return s.learnAdmin()
+		return eventually(ctx, s.learnAdmin)
 	}
 	return s.awaitMembers(ctx, n+1)
 }

@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The record is a page for people whose lines are the rounds that were run. What it says in all is counted anew from those
+// lines each time, so that nothing but lines is ever added by hand or machine.
+
+// entry is one round in the record.
+type entry struct {
+	Date       string         `json:"date"`
+	Seed       uint64         `json:"seed"`
+	Seconds    int            `json:"seconds"`
+	Faults     map[string]int `json:"faults"`
+	Kills      int            `json:"kills"` // of heads
+	Operations int            `json:"operations"`
+	Acked      int            `json:"acked"`
+	Changes    int            `json:"changes"` // told by all watches
+	Leases     int            `json:"leases"`
+	Boots      int            `json:"boots"`
+	Workflows  int            `json:"workflows"`
+	Hands      int            `json:"hands"`
+	// In milliseconds: a write gap for each kill of the leader, a boot gap for each fault.
+	WriteGaps  []int64  `json:"writeGaps"`
+	BootGaps   []int64  `json:"bootGaps"`
+	Violations []string `json:"violations,omitempty"`
+}
+
+func newEntry(h *History, wrong []error) entry {
+	e := entry{
+		Date: time.Now().UTC().Format("2006-01-02 15:04"), Seed: h.Seed, Seconds: int(h.Took.Seconds()), Faults: map[string]int{},
+		Operations: len(h.Ops), Changes: len(h.Whole) * len(h.Feeds), Leases: len(h.Leases), Boots: len(h.Boots), Hands: len(h.Hands),
+	}
+	for _, o := range h.Ops {
+		if o.Outcome == done {
+			e.Acked++
+		}
+	}
+	for _, w := range h.Waits {
+		if w.Deadline == 0 && w.Return > 0 {
+			e.Workflows++
+		}
+	}
+	writes := h.writes()
+	for _, f := range h.Faults {
+		e.Faults[f.Kind]++
+		if strings.HasPrefix(f.Kind, "kill") {
+			e.Kills += len(strings.Fields(f.What))
+		}
+		if f.Kind == "kill the leader" {
+			e.WriteGaps = append(e.WriteGaps, gapOf(f, writes).Milliseconds())
+		}
+		e.BootGaps = append(e.BootGaps, gapOf(f, h.Boots).Milliseconds())
+	}
+	for _, err := range wrong {
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		e.Violations = append(e.Violations, text[:min(len(text), 300)])
+	}
+	return e
+}
+
+const pageHead = `# What chaos has found
+
+Three heads as processes in network namespaces of their own, under load, with faults by chance: ` + "`make chaos DURATION=20m`" + `
+adds to this page. A round is replayed, as far as chance allows, by ` + "`CHAOS_SEED=<seed> make chaos DURATION=3m`" + `. A write gap is the
+longest time without an acknowledged write that a program with the SDK saw around a kill -9 of the leader; a boot gap the longest
+time in which a known machine did not get from DHCP to its script, around any fault.
+
+`
+
+// enter adds a round to the page.
+func enter(path string, h *History, wrong []error) error {
+	entries, err := readRecord(path)
+	if err != nil {
+		return err
+	}
+	entries = append(entries, newEntry(h, wrong))
+	var b strings.Builder
+	b.WriteString(pageHead)
+	b.WriteString(inAll(entries))
+	b.WriteString("\n## Rounds\n\nOne line of JSON each, the oldest first.\n\n```json\n")
+	for _, e := range entries {
+		line, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		b.Write(append(line, '\n'))
+	}
+	b.WriteString("```\n")
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+// readRecord gives the rounds of a page; none where there is no page yet.
+func readRecord(path string) (entries []entry, err error) {
+	f, err := os.Open(path)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Buffer(nil, 1<<20); lines.Scan(); {
+		if !strings.HasPrefix(lines.Text(), "{") {
+			continue
+		}
+		var e entry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, lines.Err()
+}
+
+// inAll sums the rounds up.
+func inAll(entries []entry) string {
+	var sum entry
+	faults, bad := map[string]int{}, 0
+	var write, boot gaps
+	for _, e := range entries {
+		sum.Seconds, sum.Kills, sum.Operations, sum.Acked = sum.Seconds+e.Seconds, sum.Kills+e.Kills, sum.Operations+e.Operations, sum.Acked+e.Acked
+		sum.Changes, sum.Leases, sum.Boots = sum.Changes+e.Changes, sum.Leases+e.Leases, sum.Boots+e.Boots
+		sum.Workflows, sum.Hands = sum.Workflows+e.Workflows, sum.Hands+e.Hands
+		for kind, n := range e.Faults {
+			faults[kind] += n
+		}
+		write, boot = append(write, millis(e.WriteGaps)...), append(boot, millis(e.BootGaps)...)
+		if len(e.Violations) > 0 {
+			bad++
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "| In all | |\n|---|---|\n| Rounds, time | %d, %s |\n", len(entries), time.Duration(sum.Seconds)*time.Second)
+	fmt.Fprintf(&b, "| Rounds with a violation | %d |\n| Heads killed by kill -9 | %d |\n", bad, sum.Kills)
+	for _, kind := range slices.Sorted(maps.Keys(faults)) {
+		fmt.Fprintf(&b, "| Fault: %s | %d |\n", kind, faults[kind])
+	}
+	fmt.Fprintf(&b, "| Operations, acknowledged | %d, %d |\n| Changes told by watches | %d |\n", sum.Operations, sum.Acked, sum.Changes)
+	fmt.Fprintf(&b, "| Addresses acknowledged, boots | %d, %d |\n| Workflows, helped by hand | %d, %d |\n", sum.Leases, sum.Boots, sum.Workflows, sum.Hands)
+	fmt.Fprintf(&b, "| Write gap at a kill of the leader | %s |\n| Boot gap at any fault | %s |\n", write, boot)
+	return b.String()
+}
+
+func millis(ms []int64) (out gaps) {
+	for _, n := range ms {
+		out = append(out, time.Duration(n)*time.Millisecond)
+	}
+	return out
+}

@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTheRecordIsCountedFromItsLines(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "chaos.md")
+	h := sound()
+	h.Faults = []fault{{Kind: "kill the leader", What: "h0 ", From: 2 * ms, To: 9 * ms}, {Kind: "kill two", What: "h1 h2 "}}
+	h.Ops = append(h.Ops, op{Key: pulseKey, Outcome: done, Return: ms}, op{Key: pulseKey, Outcome: done, Return: 8 * ms})
+	h.Took = time.Minute
+	for _, wrong := range [][]error{nil, {errors.New("one\nand its details")}} {
+		if err := enter(page, h, wrong); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| Rounds, time | 2, 2m0s |", "| Rounds with a violation | 1 |", "| Heads killed by kill -9 | 6 |", "| Fault: kill two | 2 |",
+		"p50 7 ms, p99 7 ms, max 7 ms", `"violations":["one"]`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the page has no %q:\n%s", want, text)
+		}
+	}
+}
