@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
-	"go.etcd.io/etcd/client/pkg/v3/types"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -198,10 +197,7 @@ func (m *Member) attend() {
 		err = m.fatal.Err()
 	case err = <-m.etcd.Err():
 	case <-m.etcd.Server.StopNotify():
-		err = errors.New("etcd stopped by itself")
-		if m.etcd.Server.Cluster().Member(types.ID(m.ID())) == nil {
-			err = ErrRemoved
-		}
+		err = ErrRemoved // etcd stops by itself for nothing else: it has read so in the log, or others told it
 	}
 	m.failed <- &trivet.Error{Op: "run member", Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err), Hint: hint(err)}
 }

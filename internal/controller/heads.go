@@ -39,6 +39,8 @@ const (
 	// behind: one that comes and goes, or lags, would cost the others their quorum.
 	stableFor = 3 * time.Second
 	maxLag    = 100
+	// changeTime bounds one change of the store's members: of two at once the store drops one, and never answers that.
+	changeTime = 3 * time.Second
 )
 
 func (h *heads) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
@@ -46,11 +48,13 @@ func (h *heads) reconcile(ctx context.Context, name string) (again time.Duration
 	if err != nil || rec.Status.State == trivet.HeadRemoved {
 		return 0, nil
 	}
+	change, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
 	switch {
 	case rec.Spec.Remove:
-		err = h.remove(ctx, rec)
+		err = h.remove(change, rec)
 	case rec.Status.State == trivet.HeadJoining:
-		err = h.promote(ctx, rec)
+		err = h.promote(change, rec)
 	default:
 		return steady, h.note(ctx, rec)
 	}

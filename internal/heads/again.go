@@ -1,6 +1,7 @@
 package heads
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -31,7 +32,9 @@ func (d *Door) again(r *http.Request, _ []byte) (any, error) {
 		return nil, fmt.Errorf("begin again: %w: %s counts already", trivet.ErrExists, h.Name)
 	}
 	if id, err := strconv.ParseUint(h.Status.Member, 16, 64); err == nil {
-		if err := d.Members.Remove(r.Context(), id); err != nil {
+		ctx, cancel := context.WithTimeout(r.Context(), changeTime)
+		defer cancel()
+		if err := d.Members.Remove(ctx, id); err != nil {
 			return nil, err
 		}
 	}

@@ -137,7 +137,7 @@ func Call(ctx context.Context, client *http.Client, url string, in, out any) err
 		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}

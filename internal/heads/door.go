@@ -26,8 +26,11 @@ const Prefix = "/head/v1/"
 // Protocol numbers how heads speak to each other. It is raised when an older head could no longer be a member beside this one.
 const Protocol = 1
 
-// maxBody bounds what a head says, in bytes.
-const maxBody = 1 << 20
+// maxBody bounds what a head asks, maxAnswer what it is answered, in bytes. The longest is what was heard of all agents.
+const (
+	maxBody   = 1 << 20
+	maxAnswer = 32 << 20
+)
 
 // Members is the store's membership, as [cluster.Member] has it.
 type Members interface {
@@ -63,6 +66,7 @@ func New(cfg Config) *Door {
 		d.mux.HandleFunc("POST "+Prefix+"join", d.answered(d.join))
 		d.mux.HandleFunc("POST "+Prefix+"again", d.answered(d.again))
 		d.mux.HandleFunc("POST "+Prefix+"renew", d.answered(d.renew))
+		d.mux.HandleFunc("POST "+Prefix+"seen", d.answered(d.seen))
 	}
 	if cfg.Blobs != nil {
 		d.blobRoutes()

@@ -90,8 +90,13 @@ func (d *Door) place(h *trivet.Head, peers []cluster.Peer, csr []byte) (*Place, 
 	return p, nil
 }
 
+// changeTime bounds a change of the store's members: of two at once the store drops one, and never answers that.
+const changeTime = 5 * time.Second
+
 // add makes room for the head's member, and notes which one it is. Said again, it finds that one.
 func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) {
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
 	if h.Status.Member == "" {
 		if err := errors.Join(d.turn(h), d.replace(ctx, h)); err != nil {
 			return nil, err

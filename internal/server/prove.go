@@ -66,7 +66,7 @@ func (s *Server) askOthers(ctx context.Context) (told bool, err error) {
 		a := <-answers
 		switch {
 		case errors.Is(a.err, trivet.ErrForbidden):
-			return true, s.out(a.err)
+			return true, s.out()
 		case a.err != nil:
 			last = a.err
 		case a.Leader == "":
@@ -88,18 +88,9 @@ func (s *Server) adopt(peers []cluster.Peer) bool {
 }
 
 // out is the error of a head that was removed.
-func (s *Server) out(err error) error {
+func (s *Server) out() error {
 	return &trivet.Error{Op: "run head", Name: s.data.Name, Hint: heads.HintRejoin,
-		Err: fmt.Errorf("%w: it was removed from cluster %s, so it serves nothing: %w", trivet.ErrForbidden, s.root.Cluster(), plain(err))}
-}
-
-// plain is an error without its hint.
-func plain(err error) error {
-	var e *trivet.Error
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
+		Err: fmt.Errorf("%w: it was removed from cluster %s, so it serves nothing", trivet.ErrForbidden, s.root.Cluster())}
 }
 
 // others are the other members, as this head last knew them.

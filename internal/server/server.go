@@ -212,7 +212,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		case err := <-s.member.Failed():
 			if errors.Is(err, cluster.ErrRemoved) {
-				return s.out(cluster.ErrRemoved)
+				return s.out()
 			}
 			return fmt.Errorf("the store's member ended: %w", err)
 		}
@@ -236,10 +236,11 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })
 	g.Go(func() error { controller.Run(ctx, s.controllers()); return nil })
+	g.Go(func() error { s.caller.Listen(ctx, s.fleet); return nil })
 	g.Go(func() error { s.introduceLater(ctx); return nil })
 	g.Go(func() error {
 		if err := s.circle.Run(ctx); err != nil {
-			return s.out(err)
+			return s.out()
 		}
 		return nil
 	})
@@ -255,7 +256,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 }
 
 func (s *Server) controllers() controller.Config {
-	return controller.Config{Fleet: s.fleet, Members: s.member, Seen: s.circle.Sights, Blobs: s.copies, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
+	return controller.Config{Fleet: s.fleet, Members: s.member, Seen: s.circle.Sights, Live: s.circle.Live, Blobs: s.copies, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
 }
 
 func (s *Server) certificate() *auth.ServerCert {

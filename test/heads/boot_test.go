@@ -15,13 +15,6 @@ import (
 const (
 	knownMAC = "52:54:00:00:00:01"
 	bootFile = "undionly.kpxe"
-	network  = `
-kind: Network
-name: lo
-spec:
-  cidr: 127.0.0.0/8
-  ranges: [{from: 127.9.9.1, to: 127.9.9.200}]
-`
 )
 
 // boots gets an address, a program by TFTP, and a script for the known machine, from this head.

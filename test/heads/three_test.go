@@ -2,8 +2,6 @@ package heads_test
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/trivet-project/trivet"
@@ -15,11 +13,6 @@ import (
 func TestThreeHeads(t *testing.T) {
 	h0 := newHead(t, "head0")
 	h0.up()
-	file := filepath.Join(t.TempDir(), "network.yaml")
-	if err := os.WriteFile(file, []byte(network), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	h0.must("apply", "-f", file)
 	l := newLedger(t, h0.asks(patience, h0))
 	l.write()
 	h1 := h0.join("head1")
@@ -50,7 +43,7 @@ func TestThreeHeads(t *testing.T) {
 	h2.stop()
 	h2.up()
 	h2.boots()
-	h2.readsOnly(h0, l)
+	l.lone(h0, h2)
 
 	h2.kill()
 	for _, h := range all {
@@ -65,12 +58,14 @@ func TestThreeHeads(t *testing.T) {
 	}
 }
 
-// readsOnly wants a head that answers reads, and refuses a write with what to do.
-func (h *head) readsOnly(admin *head, l *ledger) {
+// lone wants a head that answers reads as it knows, and refuses a write.
+func (l *ledger) lone(admin, h *head) {
 	h.Helper()
-	cl := admin.asks(-1, h)
-	l.read(cl)
-	_, err := client.Of[trivet.Machine](cl).Patch(h.Context(), machine, []byte(`{"labels":{"lone":"yes"}}`), 0)
+	machines := client.Of[trivet.Machine](admin.asks(-1, h))
+	if _, err := machines.Get(h.Context(), machine); err != nil {
+		h.Errorf("%s alone: a read: %v", h.name, err)
+	}
+	_, err := machines.Patch(h.Context(), machine, []byte(`{"labels":{"lone":"yes"}}`), 0)
 	if !errors.Is(err, trivet.ErrUnavailable) && !errors.Is(err, trivet.ErrUnknown) {
 		h.Errorf("%s alone takes a write: %v", h.name, err)
 	}

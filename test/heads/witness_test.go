@@ -1,0 +1,148 @@
+package heads_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet/internal/auth"
+)
+
+// Two heads and a witness go on when any one of the three dies. The witness votes, serves nothing, and has no secret on its
+// disk that it could lose.
+func TestWitness(t *testing.T) {
+	h0 := newHead(t, "head0")
+	h0.up()
+	l := newLedger(t, h0.asks(patience, h0))
+	secret := filepath.Join(t.TempDir(), "secret.yaml")
+	if err := os.WriteFile(secret, []byte("kind: Secret\nname: bmc\nspec: {data: {password: correct-horse-battery}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h0.must("apply", "-f", secret)
+	h1 := h0.join("head1")
+	w := h0.join("head2", "token", "--witness")
+	all := []*head{h0, h1, w}
+	l.cl = h0.asks(patience, h0, h1)
+	if v := h0.sees("head2", "member", "leader"); v.Role != "witness" || len(v.API) != 0 {
+		t.Errorf("the witness is %+v", v)
+	}
+	for _, h := range all {
+		h.kill()
+		l.write()
+		if h != h0 {
+			h0.sees(h.name, "down")
+		}
+		h.up()
+		l.write()
+	}
+	t.Run("serves nothing", func(t *testing.T) { w.servesNothing(t) })
+	t.Run("holds no secrets", func(t *testing.T) { w.holdsNone(t, h0) })
+	t.Run("renews its certificate", func(t *testing.T) { w.renews(t, h0, l) })
+	t.Logf("resident: witness %d MiB, head %d MiB", w.resident(), h1.resident())
+	if script := h0.boots(); strings.Contains(script, w.host) {
+		t.Errorf("machines are sent to the witness:\n%s", script)
+	}
+}
+
+func (h *head) servesNothing(t *testing.T) {
+	cl := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer cl.CloseIdleConnections()
+	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/v1/machines": 404, "/v1/version": 404, "/metrics": 404,
+		"/head/v1/join": 404, "/head/v1/renew": 404, "/agent/v1/hello": 404} {
+		resp, err := cl.Get(h.api() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %s, want %d", path, resp.Status, want)
+		}
+	}
+	if _, err := http.Get("http://" + h.host + ":7481/"); err == nil {
+		t.Error("the boot door is open")
+	}
+}
+
+// holdsNone looks through the whole folder for the cluster's keys, the secret in the store and the administrator's token.
+func (h *head) holdsNone(t *testing.T, admin *head) {
+	h.stop()
+	defer h.up()
+	needles := map[string][]byte{"the value of a secret": []byte("correct-horse-battery")}
+	for _, name := range []string{"ca-key.pem", "boot.key", "seal.keys"} {
+		text := must(os.ReadFile(filepath.Join(admin.dir, "keys", name)))(t)
+		needles[name] = bytes.TrimSpace(text)
+		if raw, err := hex.DecodeString(string(bytes.TrimSpace(text))); err == nil {
+			needles[name+" in binary"] = raw
+		}
+	}
+	config := string(must(os.ReadFile(filepath.Join(admin.dir, "admin.yaml")))(t))
+	i := strings.Index(config, "trivet_")
+	needles["the administrator's token"] = []byte(strings.Fields(config[i:])[0])
+	err := filepath.WalkDir(h.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for what, needle := range needles {
+			if bytes.Contains(text, needle) {
+				t.Errorf("%s holds %s", path, what)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// renews gives the witness a certificate that is about to be due, or over for long, and wants it to get a fresh one, with a new
+// key, without a restart.
+func (h *head) renews(t *testing.T, admin *head, l *ledger) {
+	keys := must(auth.Load(filepath.Join(admin.dir, "keys")))(t)
+	file := filepath.Join(h.dir, "peer.pem")
+	for what, signed := range map[string]time.Time{"due in 5 s": time.Now().Add(5*time.Second - 60*24*time.Hour), "over": time.Now().Add(-200 * 24 * time.Hour)} {
+		h.stop()
+		key := must(auth.PeerKey())(t)
+		csr := must(auth.PeerRequest(key))(t)
+		cert := must(keys.CA.SignPeer(auth.Peer{Name: "head2", Role: auth.PeerWitness, Host: h.host}, csr, signed))(t)
+		if err := os.WriteFile(file, append(cert, key...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.up()
+		h.await("has a fresh certificate, which was "+what, func() error {
+			text := must(os.ReadFile(file))(t)
+			pair := must(tls.X509KeyPair(text, text))(t)
+			leaf := must(x509.ParseCertificate(pair.Certificate[0]))(t)
+			if left := time.Until(leaf.NotAfter); left < 89*24*time.Hour || bytes.Contains(text, key) {
+				return fmt.Errorf("it ends in %s", left)
+			}
+			return nil
+		})
+		admin.counts("head2")
+		l.write()
+	}
+}
+
+// resident is the process's memory in MiB.
+func (h *head) resident() int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.cmd.Process.Pid))
+	if err != nil {
+		h.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	kib, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		h.Fatal(err)
+	}
+	return kib >> 10
+}
