@@ -63,7 +63,7 @@ func (a *app) commands() []*cobra.Command {
 	for group, list := range map[string][]*cobra.Command{
 		"do":      {a.provision(), a.logs(), a.why(), a.accept(), a.quarantine(), a.image(), a.platform()},
 		"records": {a.apply(), a.get(), a.describe(), a.delete(), a.watch()},
-		"site":    {a.login(), a.contexts(), a.head(), a.token(), a.version()},
+		"site":    {a.login(), a.contexts(), a.head(), a.lb(), a.token(), a.version()},
 	} {
 		for _, c := range list {
 			c.GroupID = group
