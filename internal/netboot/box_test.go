@@ -114,4 +114,3 @@ func newSwitch(t *testing.T) (*vm.Network, []*box) {
 	}
 	return lab, boxes
 }
-

@@ -1,0 +1,250 @@
+package vip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+var shared = netip.MustParsePrefix("10.98.0.9/24")
+
+// TestMain is also a process that has the address until it is killed.
+func TestMain(m *testing.M) {
+	if os.Getenv("VIP_TEST_HOLD") == "" {
+		os.Exit(m.Run())
+	}
+	v, err := New(Config{Address: shared, Interface: "eth0", Log: slog.Default()})
+	if err == nil {
+		err = v.hold(context.Background(), nil)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// box is a host: a namespace with an interface eth0, plugged into a switch.
+type box string
+
+// newBoxes plugs hosts head0 (10.98.0.1), head1 and client into one switch.
+func newBoxes(t *testing.T) []box {
+	t.Helper()
+	const lan = "vip-switch"
+	boxes := []box{"vip-head0", "vip-head1", "vip-client"}
+	for _, b := range append([]box{lan}, boxes...) {
+		_ = exec.Command("ip", "netns", "delete", string(b)).Run() // of a test that was killed
+		run(t, "ip netns add %s", b)
+		t.Cleanup(func() { run(t, "ip netns delete %s", b) })
+	}
+	run(t, "ip -n %s link add lan type bridge forward_delay 0", lan)
+	run(t, "ip -n %s link set lan up", lan)
+	for i, b := range boxes {
+		run(t, "ip -n %s link add p%d type veth peer name eth0 netns %s", lan, i, b)
+		run(t, "ip -n %s link set p%d master lan up", lan, i)
+		run(t, "ip -n %s address add 10.98.0.%d/24 dev eth0", b, i+1)
+		run(t, "ip -n %s link set eth0 up", b)
+		run(t, "ip -n %s link set lo up", b)
+	}
+	return boxes
+}
+
+func run(t *testing.T, format string, args ...any) string {
+	t.Helper()
+	words := strings.Fields(fmt.Sprintf(format, args...))
+	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%q: %v: %s (as root; apt-get install iproute2)", words, err, out)
+	}
+	return string(out)
+}
+
+func (b box) has(t *testing.T) bool {
+	return strings.Contains(run(t, "ip -n %s address show dev eth0", b), shared.String())
+}
+
+func (b box) mac(t *testing.T) string {
+	return strings.TrimSpace(run(t, "ip netns exec %s cat /sys/class/net/eth0/address", b))
+}
+
+// inside runs a function on a thread of the namespace: what it opens stays there.
+func (b box) inside(t *testing.T, do func() error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		f, err := os.Open("/run/netns/" + string(b))
+		if err == nil {
+			defer f.Close()
+			err = unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
+		}
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for what the kernel or another head does.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// A process that is killed or stopped does nothing more, and its kernel drops the address.
+func TestTheKernelDropsIt(t *testing.T) {
+	b := newBoxes(t)[0]
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("ip", "netns", "exec", string(b), self)
+		cmd.Env = append(os.Environ(), "VIP_TEST_HOLD=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the address is there", func() bool { return b.has(t) })
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now()
+		until(t, "the address is gone", func() bool { return !b.has(t) })
+		t.Logf("%s: gone after %s", signal, time.Since(at).Round(time.Millisecond))
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+}
+
+// head is one that shares the address, and answers there by its name.
+type head struct {
+	*VIP
+	store *store.Store
+	stop  func()
+}
+
+func newHead(t *testing.T, b box, m *cluster.Member) *head {
+	t.Helper()
+	h := &head{store: store.New(m.Client(), store.Options{})}
+	if err := h.store.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	b.inside(t, func() (err error) {
+		h.VIP, err = New(Config{Address: shared, Interface: "eth0", Store: h.store, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return err
+		}
+		l, err := net.Listen("tcp", ":80")
+		if err != nil {
+			return err
+		}
+		context.AfterFunc(ctx, func() { l.Close() })
+		ended.Go(func() {
+			for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+				_, _ = io.WriteString(conn, string(b))
+				conn.Close()
+			}
+		})
+		return nil
+	})
+	ended.Go(func() { h.Run(ctx) })
+	h.stop = sync.OnceFunc(func() { cancel(); ended.Wait(); h.Close(); h.store.Close() })
+	t.Cleanup(h.stop)
+	return h
+}
+
+// who is asked at the shared address, from the client.
+func who(t *testing.T, client box) (name string) {
+	client.inside(t, func() error {
+		conn, err := net.DialTimeout("tcp", shared.Addr().String()+":80", time.Second)
+		if err != nil {
+			return nil
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		text, _ := io.ReadAll(conn)
+		name = string(text)
+		return nil
+	})
+	return name
+}
+
+// The address is where the lease is: it moves when its head loses the store, and when its head ends.
+func TestItMoves(t *testing.T) {
+	boxes := newBoxes(t)
+	client := boxes[2]
+	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	first := newHead(t, boxes[0], m)
+	until(t, "the first head answers", func() bool { return who(t, client) == string(boxes[0]) })
+	second := newHead(t, boxes[1], m)
+	if second.Held() || boxes[1].has(t) {
+		t.Error("two heads have the address")
+	}
+
+	first.store.Close() // it lives on, and cannot write
+	at := time.Now()
+	until(t, "the client is told where the address is now", func() bool {
+		return strings.Contains(run(t, "ip -n %s neighbor show %s", client, shared.Addr()), boxes[1].mac(t))
+	})
+	if first.Held() || boxes[0].has(t) {
+		t.Error("two heads have the address")
+	}
+	t.Logf("moved after %s", time.Since(at).Round(time.Millisecond))
+	until(t, "the second head answers", func() bool { return who(t, client) == string(boxes[1]) })
+
+	first.stop()
+	third := newHead(t, boxes[0], m)
+	second.stop()
+	if boxes[1].has(t) {
+		t.Error("a head that has ended has the address")
+	}
+	until(t, "the third head answers", func() bool { return who(t, client) == string(boxes[0]) && third.Held() })
+}
+
+func TestBadAddresses(t *testing.T) {
+	for text, good := range map[string]bool{
+		"10.0.0.9/24": true, "10.0.0.9/32": true, "10.0.0.0/24": false, "127.0.0.1/8": false, "224.0.0.1/24": false,
+		"fe80::1/64": false, "0.0.0.0/0": false, "2001:db8::1/64": false,
+	} {
+		if err := Check(netip.MustParsePrefix(text)); (err == nil) != good || err != nil && !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	_, err := New(Config{Address: shared, Interface: "nothing0", Log: slog.New(slog.DiscardHandler)})
+	if !errors.Is(err, trivet.ErrNotFound) || !strings.Contains(err.Error(), "--vip-interface") {
+		t.Error(err)
+	}
+	_, err = New(Config{Address: netip.MustParsePrefix("10.98.0.9/24"), Interface: "lo", Log: slog.New(slog.DiscardHandler)})
+	if !errors.Is(err, trivet.ErrInvalid) {
+		t.Error(err)
+	}
+}
