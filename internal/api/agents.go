@@ -70,10 +70,17 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 	}
 	h.Fleet.Presence.Heard(name, m.Status.Epoch, nil)
 	g := h.grantOf(m, 0)
-	if g.Run == nil && m.Status.State == trivet.MachineActive {
-		g.Order, g.Cause = trivet.OrderBoot, "the machine is active and has nothing to install"
+	if g.Run == nil && h.isInstalled(m) {
+		g.Order, g.Cause = trivet.OrderBoot, "the machine is installed and has nothing else to do here"
 	}
 	return answer(w, http.StatusOK, g)
+}
+
+// isInstalled says whether the machine is to run its own system. Its agent is here by the boot script of a head that did not
+// know yet, a moment after the last report.
+func (h *Handler) isInstalled(m *trivet.Machine) bool {
+	w, err := h.Fleet.Workflows.Peek(m.Status.Workflow)
+	return m.Status.State == trivet.MachineActive || err == nil && w.Status.State == trivet.WorkflowStarting
 }
 
 func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) error {

@@ -226,3 +226,28 @@ func TestActiveMachineIsToldToBootItsDisk(t *testing.T) {
 		t.Error(errors.Join(err, fmt.Errorf("it is %s", m.Status.State)))
 	}
 }
+
+// So is one whose run is done but for its first boot, by the script of a head that had not heard of the last report yet.
+func TestMachineAtItsFirstBootIsToldToBootItsDisk(t *testing.T) {
+	a := newAgent(t)
+	a.claim()
+	g, err := a.hello(0)
+	if err != nil || g.Run == nil {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	_, err = a.fleet.Store.Update(t.Context(), func(tx *store.Tx) error {
+		w, err := a.fleet.Workflows.In(tx).Get("p-1")
+		if err != nil {
+			return err
+		}
+		w.Status.State = trivet.WorkflowStarting
+		return a.fleet.Workflows.In(tx).Put(w)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err = a.agent("boot-2").hello(g.Epoch)
+	if err != nil || g.Run != nil || g.Order != trivet.OrderBoot || g.Cause == "" {
+		t.Errorf("%+v, %v", g, err)
+	}
+}
