@@ -38,6 +38,11 @@ type Config struct {
 	Rejoin bool
 	// NewCluster makes a new cluster although another one serves the same network.
 	NewCluster bool
+	// Drain is how long the head serves after it is told to stop, while it says that it is not ready: for load balancers.
+	Drain time.Duration
+	// VIP is an address that the heads share, "10.0.0.9/24": one of them has it at any time, on its VIPInterface; that is empty
+	// where it is the only one of DHCPInterfaces.
+	VIP, VIPInterface string
 	// IPXEDir has iPXE's programs; empty means Debian's.
 	IPXEDir string
 	Log     *slog.Logger
@@ -64,7 +69,7 @@ func (c *Config) validate() error {
 	case c.NewCluster && len(c.Join) > 0:
 		return &trivet.FieldError{Field: "--new-cluster", Problem: "makes a cluster of its own, --join joins one; give one of them"}
 	}
-	return nil
+	return c.validateVIP()
 }
 
 // addresses are where this head is reached.
@@ -76,7 +81,7 @@ func (c *Config) addresses() ([]string, error) {
 	if len(c.DHCPInterfaces) == 0 {
 		nets, err = net.InterfaceAddrs()
 	}
-	return reachable(nets), err
+	return c.reachable(nets), err
 }
 
 // dhcpNets are the addresses of the interfaces where DHCP is served.
@@ -99,7 +104,7 @@ func (c *Config) dhcpNets() ([]net.Addr, error) {
 // dhcpAddresses are where this head answers DHCP. By them the heads know who hears whom, and whose offer a machine takes.
 func (c *Config) dhcpAddresses(hosts []string) (all []netip.Addr) {
 	if nets, err := c.dhcpNets(); len(c.DHCPInterfaces) > 0 && err == nil {
-		hosts = reachable(nets)
+		hosts = c.reachable(nets)
 	} else if listen, err := netip.ParseAddrPort(c.DHCPAddress); err != nil {
 		return nil
 	} else if !listen.Addr().IsUnspecified() {
@@ -113,12 +118,13 @@ func (c *Config) dhcpAddresses(hosts []string) (all []netip.Addr) {
 	return all
 }
 
-// reachable gives the addresses that another machine could use, or loopback where there is no other.
-func reachable(nets []net.Addr) []string {
+// reachable gives the addresses that another machine could use, or loopback where there is no other. The shared one is not
+// this head's: a former process may have left it.
+func (c *Config) reachable(nets []net.Addr) []string {
 	var out []string
 	for _, n := range nets {
 		p, err := netip.ParsePrefix(n.String())
-		if err == nil && p.Addr().Is4() && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
+		if err == nil && p.Addr().Is4() && p.Addr() != c.shared().Addr() && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
 			out = append(out, p.Addr().String())
 		}
 	}

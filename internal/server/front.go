@@ -26,6 +26,7 @@ type front struct {
 	heads   atomic.Pointer[http.Handler]
 	api     atomic.Pointer[http.Handler]
 	serving sync.WaitGroup // requests of everybody else
+	leaving atomic.Bool    // everybody else is told to come by another connection next time
 	closed  atomic.Bool    // to everybody else
 }
 
@@ -40,8 +41,10 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.serving.Add(1)
 	defer f.serving.Done()
-	if f.closed.Load() {
+	if f.leaving.Load() {
 		w.Header().Set("Connection", "close")
+	}
+	if f.closed.Load() {
 		refuse(w, fmt.Errorf("%w: this head is stopping", trivet.ErrUnavailable))
 		return
 	}
@@ -84,6 +87,7 @@ func (f *front) set(which *atomic.Pointer[http.Handler], h http.Handler) { which
 
 // drain takes no more requests and waits for those that are served, until ctx ends.
 func (f *front) drain(ctx context.Context) {
+	f.leaving.Store(true)
 	f.closed.Store(true)
 	done := make(chan struct{})
 	go func() { f.serving.Wait(); close(done) }()

@@ -30,6 +30,7 @@ import (
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/vip"
 	"github.com/trivet-project/trivet/internal/wire"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -52,6 +53,9 @@ type Server struct {
 	doors   doors
 	api     *api.Handler
 	netboot *netboot.Door
+	vip     *vip.VIP // nil: none
+	// leaving: it is told to stop.
+	leaving atomic.Bool
 	// introduced: New has written how this head is reached; else Run does.
 	introduced bool
 
@@ -84,7 +88,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	case s.data.witness():
 		err = s.openWitness(ctx)
 	default:
-		err = s.run(ctx, s.openStore, s.openFiles, s.assemble, s.introduce)
+		err = s.run(ctx, s.openStore, s.openFiles, s.assemble, s.openVIP, s.introduce)
 	}
 	if err != nil {
 		s.Close()
@@ -181,7 +185,8 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.front.set(&s.front.heads, heads.New(heads.Config{
 		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Keys: s.keys, Blobs: s.copies, Log: s.cfg.Log}))
 	s.netboot, err = netboot.New(netboot.Config{
-		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, Keys: s.keys, CA: s.root.Pin(), Blobs: s.copies.Boot(),
+		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, VIP: s.cfg.shared().Addr(),
+		Keys: s.keys, CA: s.root.Pin(), Blobs: s.copies.Boot(),
 		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, Seen: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
@@ -193,8 +198,30 @@ func (s *Server) assemble(context.Context) (err error) {
 
 func checkTemplate(t *trivet.Template) error { return workflow.Check(t) }
 
+// untilDrained gives a context that ends a while after ctx: the head still serves then, and says that it is not ready, so that
+// load balancers turn away from it first.
+func (s *Server) untilDrained(ctx context.Context) (context.Context, context.CancelFunc) {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	leave := context.AfterFunc(ctx, func() {
+		s.leaving.Store(true)
+		s.front.leaving.Store(true)
+		if s.cfg.Drain > 0 {
+			s.cfg.Log.Info("stopping: not ready from now on, and serving for a while", "drain", s.cfg.Drain)
+		}
+		select {
+		case <-time.After(s.cfg.Drain):
+		case <-serving.Done():
+		}
+		stop()
+	})
+	return serving, func() { leave(); stop() }
+}
+
 // ready says why this head cannot serve writes.
 func (s *Server) ready(context.Context) error {
+	if s.leaving.Load() {
+		return fmt.Errorf("%w: this head is stopping", trivet.ErrUnavailable)
+	}
 	if !s.member.HasLeader() {
 		return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)
 	}
@@ -203,6 +230,9 @@ func (s *Server) ready(context.Context) error {
 
 // Run serves until ctx ends or a part fails, and then lets requests end in order.
 func (s *Server) Run(ctx context.Context) error {
+	told := ctx
+	ctx, stop := s.untilDrained(ctx)
+	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		select {
@@ -217,12 +247,13 @@ func (s *Server) Run(ctx context.Context) error {
 			return fmt.Errorf("the store's member ended: %w", err)
 		}
 	})
-	g.Go(func() error { s.rotate(ctx); return nil })
+	g.Go(func() error { s.keepCertified(ctx); return nil })
 	if s.data.witness() {
 		g.Go(func() error { s.attendWitness(ctx); return nil })
 		s.cfg.Log.Info("ready", "head", s.data.Name, "role", s.data.Role, "cluster", s.root.Cluster(), "peer", s.APIURLs()[0])
 	} else {
 		s.runHead(ctx, g)
+		g.Go(func() error { s.runVIP(ctx, told); return nil })
 		s.cfg.Log.Info("ready", "head", s.data.Name, "cluster", s.root.Cluster(), "api", s.APIURLs(), "boot", s.BootURLs())
 	}
 	return g.Wait()
@@ -261,6 +292,9 @@ func (s *Server) controllers() controller.Config {
 
 func (s *Server) certificate() *auth.ServerCert {
 	names := append([]string{"localhost", "127.0.0.1", "::1"}, s.hosts...)
+	if s.cfg.VIP != "" {
+		names = append(names, s.cfg.shared().Addr().String())
+	}
 	return s.keys.CA.ServerCert(func() []string { return names }, time.Now)
 }
 
@@ -286,6 +320,9 @@ func (s *Server) DHCPAddr() netip.AddrPort { return s.doors.dhcpAddr() }
 func (s *Server) Close() {
 	if s.copies != nil {
 		s.copies.Close()
+	}
+	if s.vip != nil {
+		s.vip.Close()
 	}
 	if s.blobs != nil {
 		_ = s.blobs.Close()
