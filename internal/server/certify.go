@@ -76,8 +76,8 @@ func (s *Server) certify(ctx context.Context) error {
 	if s.due().After(time.Now()) && s.data.URL == s.APIURLs()[0] {
 		return nil
 	}
-	if err := s.renew(ctx); err != nil {
-		s.cfg.Log.Warn("no head renews this witness's certificate now; asking again", "error", err)
+	if err := s.renew(ctx); err != nil { // one that is over is asked for again; others may reach it at its new address all the same
+		s.cfg.Log.Warn("no head renews this witness's certificate now", "error", err)
 	}
 	return nil
 }
@@ -115,33 +115,37 @@ func (s *Server) renew(ctx context.Context) error {
 // due is when the member's certificate is to be renewed: long before it ends.
 func (s *Server) due() time.Time { return auth.PeerDue(s.peer.Load().Leaf) }
 
-// rotate renews the member's key and certificate when they are due, until ctx ends. The clock may jump, so it is looked at now
-// and then.
-func (s *Server) rotate(ctx context.Context) {
+// keepCertified renews the member's key and certificate when they are due, until ctx ends.
+func (s *Server) keepCertified(ctx context.Context) {
+	renew := func(context.Context) error { return s.newPeer() }
+	if s.data.witness() {
+		renew = s.renew
+	}
+	rotate(ctx, s.due, func(ctx context.Context) {
+		if err := renew(ctx); err != nil {
+			s.cfg.Log.Error("the certificate of this head's member is not renewed; trying again", "ends", s.peer.Load().Leaf.NotAfter, "error", err)
+			return
+		}
+		s.cfg.Log.Info("the certificate of this head's member is renewed", "ends", s.peer.Load().Leaf.NotAfter)
+	})
+}
+
+// rotate renews whenever that is due, and soon again while it stays due. The clock may jump, so it is looked at now and then.
+func rotate(ctx context.Context, due func() time.Time, renew func(context.Context)) {
 	const look, again = time.Hour, time.Minute
-	for wait := look; ; wait = look {
-		if until := time.Until(s.due()); until <= 0 {
-			wait = again
-		} else {
-			wait = min(wait, until)
+	for {
+		if !time.Now().Before(due()) {
+			renew(ctx)
+		}
+		wait := again
+		if until := time.Until(due()); until > 0 {
+			wait = min(look, until)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
-		if time.Now().Before(s.due()) {
-			continue
-		}
-		renew := s.newPeer
-		if s.data.witness() {
-			renew = func() error { return s.renew(ctx) }
-		}
-		if err := renew(); err != nil {
-			s.cfg.Log.Error("the certificate of this head's member is not renewed", "ends", s.peer.Load().Leaf.NotAfter, "error", err)
-			continue
-		}
-		s.cfg.Log.Info("the certificate of this head's member is renewed", "ends", s.peer.Load().Leaf.NotAfter)
 	}
 }
 

@@ -69,18 +69,24 @@ func (h *head) api() string { return "https://" + h.host + ":7480" }
 // start starts the process; it may not come up.
 func (h *head) start(more ...string) {
 	h.Helper()
-	programs := filepath.Join(h.dir, "../ipxe")
-	if err := os.MkdirAll(programs, 0o700); err != nil {
+	args := append([]string{"server", "--data-dir", h.dir, "--advertise", cmp.Or(h.advertise, h.host), "--ipxe", h.programs(), "--api", h.host + ":7480",
+		"--boot", h.host + ":7481", "--tftp", h.host + ":7069", "--dhcp-listen", h.host + ":7067"}, more...)
+	h.run(exec.Command(binary(h.T), args...))
+}
+
+// programs is a folder with what machines boot.
+func (h *head) programs() string {
+	h.Helper()
+	dir := filepath.Join(h.dir, "../ipxe")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		h.Fatal(err)
 	}
 	for _, name := range []string{bootFile, "snponly.efi"} {
-		if err := os.WriteFile(filepath.Join(programs, name), bytes.Repeat([]byte(name), 3000), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte(name), 3000), 0o600); err != nil {
 			h.Fatal(err)
 		}
 	}
-	args := append([]string{"server", "--data-dir", h.dir, "--advertise", cmp.Or(h.advertise, h.host), "--ipxe", programs, "--api", h.host + ":7480",
-		"--boot", h.host + ":7481", "--tftp", h.host + ":7069", "--dhcp-listen", h.host + ":7067"}, more...)
-	h.run(exec.Command(binary(h.T), args...))
+	return dir
 }
 
 func (h *head) run(cmd *exec.Cmd) {
