@@ -68,6 +68,9 @@ type watch struct {
 	c       *Client
 	options WatchOptions
 	from    int64 // revision up to which everything was told; 0 until synced
+	at      int64 // revision of the newest event; one transaction may make several events
+	count   int   // events of it that were told
+	seen    int   // events of it that came by this connection
 	told    bool  // something was told of a state that is not synced yet
 	fresh   bool  // the last connection told something
 	yield   func(Event, error) bool
@@ -104,7 +107,7 @@ func (w *watch) run(ctx context.Context) error {
 }
 
 func (w *watch) reset() error {
-	w.from, w.told = 0, false
+	w.from, w.at, w.count, w.told = 0, 0, 0, false
 	return w.tell(Event{Type: Reset})
 }
 
@@ -118,7 +121,7 @@ func (w *watch) tell(e Event) error {
 
 // connect follows one head until it is gone or silent.
 func (w *watch) connect(ctx context.Context) error {
-	w.fresh = false
+	w.fresh, w.seen = false, 0
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(watchSilence, func() { cancel(errSilent) })
@@ -167,10 +170,31 @@ func (w *watch) query() map[string][]string {
 	return q
 }
 
+// again says whether an event was told already, by a connection that broke in the middle of its revision. With the first
+// event of a later revision, all events of the one before were told.
+func (w *watch) again(revision int64) bool {
+	if revision > w.at {
+		w.from, w.at, w.count, w.seen = max(w.from, w.at), revision, 0, 0
+	}
+	w.seen++
+	if w.seen <= w.count {
+		return true
+	}
+	w.count = w.seen
+	return false
+}
+
 // take tells one frame to the loop.
 func (w *watch) take(f wire.Frame) error {
-	if w.from > 0 && f.ID > w.from {
-		defer func() { w.from = f.ID }()
+	if w.from > 0 {
+		switch f.Event {
+		case wire.EventPut, wire.EventDelete:
+			if w.again(f.ID) {
+				return nil
+			}
+		default:
+			w.from = max(w.from, f.ID)
+		}
 	}
 	switch f.Event {
 	case wire.EventPut:

@@ -61,8 +61,11 @@ func TestWatch(t *testing.T) {
 		told, asked string
 	}{
 		"goes on where a head was lost": {
-			0, []string{"put@3:m1 synced@5 put@6:m2 bookmark@9 cut", "delete@11:m1 drain", "put@12:m3"},
+			0, []string{"put@3:m1 synced@5 put@6:m2 bookmark@9 cut", "delete@11:m1 drain@11", "put@12:m3"},
 			"put:m1 synced put:m2 delete:m1 put:m3", " 9 11"},
+		"lost in the middle of a transaction": {
+			4, []string{"put@5:m1 put@6:m2 cut", "put@6:m2 put@6:m3 cut", "put@6:m2 put@6:m3 put@6:m4 put@7:m5"},
+			"put:m1 put:m2 put:m3 put:m4 put:m5", "4 5 5"},
 		"lost in the beginning": {
 			0, []string{"put@3:m1 cut", "put@3:m1 synced@5"},
 			"put:m1 reset put:m1 synced", " "},
