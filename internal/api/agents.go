@@ -22,6 +22,9 @@ import (
 // maxSkew is how far an agent's idea of the time may be off.
 const maxSkew = 2 * time.Minute
 
+// agentPath begins the paths of the door.
+const agentPath = "/agent/"
+
 func (h *Handler) agentRoutes() {
 	grant := reflect.TypeFor[trivet.Grant]()
 	h.add(route{method: "POST", path: "/agent/v1/hello", summary: "An agent's first word: spends its boot token, registers its key",
@@ -111,7 +114,7 @@ func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) e
 func (h *Handler) agent(r *http.Request, body []byte, machine string) (*trivet.Machine, error) {
 	err := h.verify(r, body, machine)
 	if errors.Is(err, trivet.ErrUnauthenticated) && !errors.Is(err, auth.ErrSkew) {
-		if err := h.Fleet.Store.Fresh(r.Context()); err != nil {
+		if err := h.fresh(r.Context()); err != nil {
 			return nil, err // it cannot be told now; an agent does not stop for that
 		}
 		err = h.verify(r, body, machine)
@@ -169,7 +172,7 @@ func (h *Handler) sync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (
 // look reads the machine afresh, takes what the agent says, and leaves in m what is there then.
 func (h *Handler) look(ctx context.Context, m **trivet.Machine, key string, s *trivet.Sync) (err error) {
 	for range 2 {
-		if *m, err = h.Fleet.Machines.Peek((*m).Name); err != nil {
+		if *m, err = h.machineOf(ctx, (*m).Name, s.Epoch); err != nil {
 			return err
 		}
 		if (*m).Status.AgentKey != key {
@@ -182,6 +185,22 @@ func (h *Handler) look(ctx context.Context, m **trivet.Machine, key string, s *t
 		}
 	}
 	return nil
+}
+
+// machineOf reads the machine of an agent that has this epoch. A head that knows an older one only is behind: what it says
+// would be an order to drop a run that was granted.
+func (h *Handler) machineOf(ctx context.Context, name string, epoch int64) (*trivet.Machine, error) {
+	m, err := h.Fleet.Machines.Peek(name)
+	if err != nil || epoch <= m.Status.Epoch {
+		return m, err
+	}
+	if err := h.fresh(ctx); err != nil {
+		return nil, err
+	}
+	if m, err = h.Fleet.Machines.Peek(name); err == nil && epoch > m.Status.Epoch {
+		err = fmt.Errorf("sync: %w: the machine's epoch is %d, the agent says %d", trivet.ErrFenced, m.Status.Epoch, epoch)
+	}
+	return m, err
 }
 
 // take writes what is new in a sync, and says whether there was anything. A heartbeat of an agent at work, or of an idle
@@ -247,11 +266,7 @@ func (h *Handler) phoneHomes(m *trivet.Machine, heads []string) (urls []string) 
 
 // beat is how often agents shall be heard: several times within the silence that makes them lost.
 func (h *Handler) beat() trivet.Duration {
-	silence := h.Fleet.Site().Silence
-	if silence == 0 {
-		silence = trivet.DefaultSilence
-	}
-	return silence / 4
+	return trivet.Duration(h.Fleet.Silence() / 4)
 }
 
 func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -261,7 +276,7 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 		return err
 	}
 	q := r.URL.Query()
-	run, err := h.Fleet.Workflows.Peek(q.Get("workflow"))
+	run, err := h.runOf(r.Context(), q.Get("workflow"))
 	if err != nil {
 		return err
 	}
@@ -281,6 +296,18 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// runOf finds the workflow whose log is sent. Another head may have made it a moment ago.
+func (h *Handler) runOf(ctx context.Context, name string) (*trivet.Workflow, error) {
+	run, err := h.Fleet.Workflows.Peek(name)
+	if errors.Is(err, trivet.ErrNotFound) {
+		if err := h.fresh(ctx); err != nil {
+			return nil, err
+		}
+		run, err = h.Fleet.Workflows.Peek(name)
+	}
+	return run, err
 }
 
 func publicKey(text string) (ed25519.PublicKey, error) {

@@ -56,10 +56,12 @@ type Handler struct {
 	strangers strangers
 	watches   chan struct{} // holds one for each open feed
 	waiting   waiting
-	kinds     map[trivet.Kind]kindTable
-	stopping  context.Context // ended when feeds shall move to other heads
-	drain     <-chan struct{} // of stopping
-	stop      context.CancelFunc
+	// freshening holds one for each who asks the cluster what is the latest
+	freshening chan struct{}
+	kinds      map[trivet.Kind]kindTable
+	stopping   context.Context // ended when feeds shall move to other heads
+	drain      <-chan struct{} // of stopping
+	stop       context.CancelFunc
 }
 
 // maxWatches bounds the feeds and followed logs of one head.
@@ -69,7 +71,7 @@ const maxWatches = 4096
 func New(cfg Config) (*Handler, error) {
 	h := &Handler{
 		Config: cfg, mux: http.NewServeMux(), doc: newDocument(cfg.Version.Version), metrics: newMetrics(cfg.Metrics),
-		watches: make(chan struct{}, maxWatches),
+		watches: make(chan struct{}, maxWatches), freshening: make(chan struct{}, maxFresh),
 	}
 	h.stopping, h.stop = context.WithCancel(context.Background())
 	h.drain = h.stopping.Done()

@@ -33,6 +33,15 @@ func (h *Handler) identify(r *http.Request) (*caller, error) {
 			Hint: "send Authorization: Bearer trivet_..."}
 	}
 	c, err := h.check(plain)
+	if errors.Is(err, trivet.ErrNotFound) { // another head may have issued it a moment ago
+		if err := h.fresh(r.Context()); err != nil {
+			return nil, err
+		}
+		c, err = h.check(plain)
+	}
+	if errors.Is(err, trivet.ErrNotFound) {
+		err = fmt.Errorf("API token: %w: %v", trivet.ErrUnauthenticated, err)
+	}
 	if errors.Is(err, trivet.ErrUnauthenticated) {
 		h.metrics.refused.Inc()
 		h.strangers.note(h, r, err)
@@ -40,15 +49,13 @@ func (h *Handler) identify(r *http.Request) (*caller, error) {
 	return c, err
 }
 
+// check gives whose token it is. It fails with ErrNotFound where this head knows no such token or account.
 func (h *Handler) check(plain string) (*caller, error) {
 	id, err := auth.ParseToken(plain)
 	if err != nil {
 		return nil, err
 	}
 	t, err := h.Fleet.Tokens.Get(id)
-	if errors.Is(err, trivet.ErrNotFound) {
-		return nil, fmt.Errorf("API token %s: %w: there is no such token", id, trivet.ErrUnauthenticated)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +66,6 @@ func (h *Handler) check(plain string) (*caller, error) {
 		return nil, fmt.Errorf("API token %s: %w: expired at %s", id, trivet.ErrUnauthenticated, t.Spec.Expires.Format(time.RFC3339))
 	}
 	a, err := h.Fleet.Accounts.Get(t.Spec.Account)
-	if errors.Is(err, trivet.ErrNotFound) {
-		return nil, fmt.Errorf("API token %s: %w: account %s is gone", id, trivet.ErrUnauthenticated, t.Spec.Account)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,34 +46,57 @@ type head struct {
 	server  *http.Server
 	log     *syncBuffer
 	admin   string // token
+	member  *cluster.Member
+
+	isCutOff atomic.Bool // it says that it is not ready
 }
 
 func newHead(t *testing.T) *head {
 	t.Helper()
-	dir, reg := t.TempDir(), prometheus.NewRegistry()
+	dir := t.TempDir()
 	member := must(cluster.Start(t.Context(), cluster.Config{Dir: filepath.Join(dir, "store"), Name: "head0", Logger: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { member.Close() })
-	s := store.New(member.Client(), store.Options{})
-	h := &head{t: t, log: &syncBuffer{}}
-	h.fleet = fleet.New(fleet.NewTables(s), "head0", slog.New(slog.DiscardHandler))
+	h := serveHead(t, member, must(auth.Init(filepath.Join(dir, "keys"), "c1"))(t), "head0")
+	h.admin = h.account("root", "admin")
+	return h
+}
+
+// twin is another head of the cluster, with a copy and an API of its own.
+func (h *head) twin() *head {
+	h.t.Helper()
+	twin := serveHead(h.t, h.member, h.keys, "head1")
+	twin.admin = h.admin
+	return twin
+}
+
+func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name string) *head {
+	t.Helper()
+	dir, reg := t.TempDir(), prometheus.NewRegistry()
+	s := store.New(member.Client(), store.Options{Head: name})
+	h := &head{t: t, log: &syncBuffer{}, member: member, keys: keys}
+	h.fleet = fleet.New(fleet.NewTables(s), name, slog.New(slog.DiscardHandler))
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	h.keys = must(auth.Init(filepath.Join(dir, "keys"), "c1"))(t)
 	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
 	t.Cleanup(func() { h.blobs.Close() })
-	h.copies = heads.NewBlobs(heads.BlobConfig{Self: "head0", Store: h.blobs, Fleet: h.fleet, Log: slog.New(slog.DiscardHandler)})
+	h.copies = heads.NewBlobs(heads.BlobConfig{Self: name, Store: h.blobs, Fleet: h.fleet, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(h.copies.Close)
 	h.logs = must(runlog.Open(filepath.Join(dir, "logs")))(t)
 	t.Cleanup(func() { h.logs.Close() })
 	h.handler = must(api.New(api.Config{
 		Fleet: h.fleet, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: h.logs, Metrics: reg, CheckTemplate: workflow.Check,
 		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Version: wire.Version{Version: "v0", Head: "head0"}, Ready: func(context.Context) error { return nil },
+		Version: wire.Version{Version: "v0", Head: name},
+		Ready: func(context.Context) error {
+			if h.isCutOff.Load() {
+				return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)
+			}
+			return nil
+		},
 	}))(t)
 	h.listen()
-	h.admin = h.account("root", "admin")
 	return h
 }
 

@@ -42,6 +42,9 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 	if err != nil {
 		return err
 	}
+	if _, err := h.catchUp(r.Context(), at.Revision); err != nil { // an earlier page came from a head that is ahead of this one
+		return err
+	}
 	page := wire.List{Items: []json.RawMessage{}, Revision: at.Revision}
 	for {
 		records, revision := h.Fleet.Store.List(info.Kind, at.After, limit)

@@ -43,6 +43,11 @@ func (h *Handler) add(rt route) {
 // admit lets a caller in whose role allows the route.
 func (h *Handler) admit(w http.ResponseWriter, r *http.Request, rt route, q *request) error {
 	if rt.verb == "" {
+		if strings.HasPrefix(rt.path, agentPath) {
+			if err := h.reach(w.(*recorder), r); err != nil {
+				return err
+			}
+		}
 		return rt.serve(w, r, nil)
 	}
 	c, err := h.identify(r)
@@ -51,6 +56,10 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request, rt route, q *req
 	}
 	q.account = c.account
 	if err := auth.Allow(c.role, rt.verb, rt.kind); err != nil {
+		return err
+	}
+	h.tellHeads(w)
+	if err := h.reach(w.(*recorder), r); err != nil {
 		return err
 	}
 	return rt.serve(w, r, c)

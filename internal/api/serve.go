@@ -120,21 +120,28 @@ type recorder struct {
 	status int
 	bytes  int64
 	began  bool
-	quiet  bool  // an agent's beat: too many to log
-	err    error // what the handler returned
+	head   func() // sets what is known only as the answer begins; nil: nothing
+	quiet  bool   // an agent's beat: too many to log
+	err    error  // what the handler returned
+}
+
+func (w *recorder) begin(status int) {
+	if w.began {
+		return
+	}
+	w.began, w.status = true, status
+	if w.head != nil {
+		w.head()
+	}
 }
 
 func (w *recorder) WriteHeader(status int) {
-	if !w.began {
-		w.began, w.status = true, status
-	}
+	w.begin(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *recorder) Write(b []byte) (int, error) {
-	if !w.began {
-		w.began, w.status = true, http.StatusOK
-	}
+	w.begin(http.StatusOK)
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
 	return n, err

@@ -18,6 +18,8 @@ import (
 const (
 	// feedBeat is how often a feed without news says that the head is there.
 	feedBeat = 5 * time.Second
+	// feedCutOff is after how many quiet beats a feed ends whose head has no leader: it hears no news, and another may.
+	feedCutOff = 2
 	// feedPatience is how long a client may not read before its feed is cut.
 	feedPatience = 30 * time.Second
 )
@@ -44,10 +46,10 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, _ *caller) error
 		return err
 	}
 	defer leave()
-	if from > h.Fleet.Store.Revision() {
-		if err := h.catchUp(r.Context(), from); err != nil {
-			return err
-		}
+	if there, err := h.catchUp(r.Context(), from); err != nil {
+		return err
+	} else if !there {
+		return fmt.Errorf("watch from revision %d: %w: the cluster is at %d", from, trivet.ErrCompacted, h.Fleet.Store.Revision())
 	}
 	f := &feed{h: h, w: w, out: http.NewResponseController(w), filter: filter}
 	f.watcher = h.Fleet.Store.Watch(max(from, 0), filter.kinds...)
@@ -97,18 +99,6 @@ func parseWatch(r *http.Request) (f *feedFilter, from int64, err error) {
 	return f, from, nil
 }
 
-// catchUp waits for a head that is ahead of this one. A revision that the whole cluster has not reached is of another
-// history, from before a restore.
-func (h *Handler) catchUp(ctx context.Context, from int64) error {
-	if err := h.Fleet.Store.Fresh(ctx); err != nil {
-		return err
-	}
-	if now := h.Fleet.Store.Revision(); from > now {
-		return fmt.Errorf("watch from revision %d: %w: the cluster is at %d", from, trivet.ErrCompacted, now)
-	}
-	return nil
-}
-
 // feed is one open watch.
 type feed struct {
 	h       *Handler
@@ -117,6 +107,7 @@ type feed struct {
 	filter  *feedFilter
 	watcher *store.Watcher
 	opened  bool
+	cutOff  int // quiet beats in a row at which this head was cut off from the others
 	buf     []byte
 }
 
@@ -186,6 +177,9 @@ func (f *feed) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return f.end()
 		case errors.Is(err, context.DeadlineExceeded):
+			if f.opened && f.isCutOff(ctx) {
+				return f.end()
+			}
 			err = f.frame(wire.EventBookmark, f.watcher.Revision(), []byte("{}"))
 		case err != nil && !f.opened:
 			return err
@@ -202,6 +196,14 @@ func (f *feed) run(ctx context.Context) error {
 			return nil // the client is gone
 		}
 	}
+}
+
+// isCutOff counts a quiet beat. A client that finds no better head may follow this one again.
+func (f *feed) isCutOff(ctx context.Context) bool {
+	if f.cutOff++; f.h.Ready(ctx) == nil {
+		f.cutOff = 0
+	}
+	return f.cutOff >= feedCutOff
 }
 
 // patience is how long to wait for news: not at all before the answer has begun.

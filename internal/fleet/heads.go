@@ -9,13 +9,16 @@ import (
 )
 
 // HeadURLs are where a machine reaches the heads: their APIs, and their boot doors, which serve blobs. Those in the
-// machine's own network come first.
+// machine's own network come first. Without a machine: where anybody does.
 func (f *Fleet) HeadURLs(m *trivet.Machine) (api, boot []string) {
 	for h := range f.Heads.PeekAll() {
 		if h.Serves() {
 			api = append(api, h.Status.API...)
 			boot = append(boot, h.Status.Boot...)
 		}
+	}
+	if m == nil {
+		return api, boot
 	}
 	var nets []netip.Prefix
 	for _, nic := range m.Spec.NICs {

@@ -149,9 +149,9 @@ func (p *Problem) Unwrap() []error {
 func Foreign(status int, text string) *Problem {
 	p := &Problem{Code: Internal, Message: "answer " + http.StatusText(status) + ": " + firstLine(text)}
 	switch status {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusTooManyRequests:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		p.Code = "unavailable"
-	case http.StatusGatewayTimeout:
+	case http.StatusBadGateway, http.StatusGatewayTimeout: // the head may have died with the answer on its way
 		p.Code = "unknown"
 	case http.StatusUnauthorized:
 		p.Code = "unauthenticated"

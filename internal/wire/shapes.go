@@ -20,7 +20,18 @@ const (
 	IdempotencyKey = "Idempotency-Key"
 	// RequestID names one request in logs and answers.
 	RequestID = "X-Request-Id"
+	// Revision of an answer is a revision of the store that the answer is not older than. Who sends the greatest that it was
+	// told sees, at whichever head, what it has seen or written. An answer with a smaller one than was asked for means that
+	// the cluster has another history now, from before a restore. Of a request, [Latest] asks for all that is acknowledged.
+	Revision = "Trivet-Revision"
+	// Heads of an answer are the API URLs of all heads, with commas between.
+	Heads = "Trivet-Heads"
+	// Stale is "true" on an answer that could not be confirmed to be the latest, though that was asked for.
+	Stale = "Trivet-Stale"
 )
+
+// Latest is a [Revision] of requests: everything that was acknowledged before the request.
+const Latest = "latest"
 
 // List is one page of records.
 type List struct {

@@ -1,0 +1,143 @@
+package api_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// Who wrote at one head and carries the answer's revision reads it at another one at once.
+func TestWhatWasWrittenAtOneHeadIsReadAtAnother(t *testing.T) {
+	a := newHead(t)
+	b := a.twin()
+	for i := range 100 {
+		name := fmt.Sprintf("m%d", i)
+		resp := a.do(a.admin, "POST", "/v1/machines", `{"name":"`+name+`"}`)
+		resp.Body.Close()
+		seen := wire.Revision + ": " + resp.Header.Get(wire.Revision)
+		if status, got := b.ask(b.admin, "GET", "/v1/machines/"+name, "", seen); status != http.StatusOK {
+			t.Fatalf("%s, carrying %q: %d %v", name, seen, status, got)
+		}
+		if status, got := b.ask(b.admin, "GET", "/v1/machines/"+name, "", wire.Revision+": "+wire.Latest); status != http.StatusOK {
+			t.Fatalf("%s, asking for the latest: %d %v", name, status, got)
+		}
+	}
+}
+
+// A head that has not what the reader has seen waits for it, in a record, in a list that goes on and in a watch.
+func TestAHeadThatIsBehindWaits(t *testing.T) {
+	h := newHead(t)
+	at := func(ahead int64) string { return strconv.FormatInt(h.fleet.Store.Revision()+ahead, 10) }
+	page := func() string {
+		text, _ := json.Marshal(map[string]any{"r": h.fleet.Store.Revision() + 1, "a": "a"})
+		return "/v1/machines?continue=" + base64.RawURLEncoding.EncodeToString(text)
+	}
+	for name, ask := range map[string]func() (int, map[string]any){
+		"get":  func() (int, map[string]any) { return h.ask(h.admin, "GET", "/v1/machines/get", "", wire.Revision+": "+at(1)) },
+		"list": func() (int, map[string]any) { return h.ask(h.admin, "GET", page(), "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			type answer struct {
+				status int
+				body   map[string]any
+			}
+			got := make(chan answer)
+			go func() {
+				status, body := ask()
+				got <- answer{status, body}
+			}()
+			select {
+			case early := <-got:
+				t.Fatalf("it did not wait: %+v", early)
+			case <-time.After(50 * time.Millisecond): // it has come, most likely, and waits
+			}
+			put(h, h.fleet.Machines, machine(name))
+			if a := <-got; a.status != http.StatusOK {
+				t.Errorf("%+v", a)
+			} else if text := fmt.Sprint(a.body); !strings.Contains(text, name) {
+				t.Errorf("it does not show %s: %s", name, text)
+			}
+		})
+	}
+}
+
+// A revision that the cluster never had is of another history: the answer says so by its own, which its reader then carries.
+func TestARevisionOfAnotherHistory(t *testing.T) {
+	h := newHead(t)
+	now := h.fleet.Store.Revision()
+	resp := h.do(h.admin, "GET", "/v1/machines", "", fmt.Sprintf("%s: %d", wire.Revision, now+1000))
+	resp.Body.Close()
+	if got := resp.Header.Get(wire.Revision); resp.StatusCode != http.StatusOK || got != strconv.FormatInt(now, 10) {
+		t.Errorf("%d, revision %q; want %d", resp.StatusCode, got, now)
+	}
+	if status, got := h.ask(h.admin, "GET", "/v1/machines", "", wire.Revision+": yesterday"); status != 422 {
+		t.Errorf("%d %v", status, got)
+	}
+}
+
+// A token that one head has just issued is good at all of them.
+func TestATokenIsGoodAtAllHeads(t *testing.T) {
+	a := newHead(t)
+	b := a.twin()
+	for i := range 50 {
+		token := a.account(fmt.Sprintf("account-%d", i), "viewer")
+		if status, got := b.ask(token, "GET", "/v1/whoami", ""); status != http.StatusOK {
+			t.Fatalf("token %d: %d %v", i, status, got)
+		}
+	}
+	if status, _ := b.ask(a.admin[:len(a.admin)-1]+"x", "GET", "/v1/whoami", ""); status != http.StatusUnauthorized {
+		t.Errorf("a wrong token: %d", status)
+	}
+}
+
+// Callers learn all heads that serve, strangers none.
+func TestCallersLearnTheHeads(t *testing.T) {
+	h := newHead(t)
+	for name, rec := range map[string]trivet.Head{
+		"head0": {Status: trivet.HeadStatus{API: []string{h.url}}},
+		"head1": {Status: trivet.HeadStatus{API: []string{"https://10.0.0.2:7480"}}},
+		"gone":  {Spec: trivet.HeadSpec{Remove: true}, Status: trivet.HeadStatus{API: []string{"https://10.0.0.3:7480"}}},
+	} {
+		rec.Name, rec.Kind = name, "Head"
+		put(h, h.fleet.Heads, &rec)
+	}
+	want := h.url + ",https://10.0.0.2:7480"
+	for token, want := range map[string]string{h.admin: want, "": ""} {
+		resp := h.do(token, "GET", "/v1/machines", "")
+		resp.Body.Close()
+		if got := resp.Header.Get(wire.Heads); got != want {
+			t.Errorf("token %t: %q; want %q", token != "", got, want)
+		}
+	}
+}
+
+// A feed whose head is cut off from the others ends, as it hears no news and another head may.
+func TestAFeedOfAHeadThatIsCutOffEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for quiet beats")
+	}
+	h := newHead(t)
+	resp := h.do(h.admin, "GET", "/v1/watch?kinds=machines", "")
+	defer resp.Body.Close()
+	frames := wire.NewFrameReader(resp.Body)
+	h.isCutOff.Store(true)
+	var got []string
+	for range 3 {
+		f, err := frames.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, f.Event)
+	}
+	if fmt.Sprint(got) != fmt.Sprint([]string{wire.EventSynced, wire.EventBookmark, wire.EventDrain}) {
+		t.Error(got)
+	}
+}
