@@ -1,0 +1,59 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/vip"
+)
+
+// shared is the address of --vip; not valid if there is none.
+func (c *Config) shared() netip.Prefix {
+	p, _ := netip.ParsePrefix(c.VIP)
+	return p
+}
+
+// vipInterface is --vip-interface, or the one that DHCP is served on.
+func (c *Config) vipInterface() string {
+	if c.VIPInterface == "" && len(c.DHCPInterfaces) == 1 {
+		return c.DHCPInterfaces[0]
+	}
+	return c.VIPInterface
+}
+
+func (c *Config) validateVIP() error {
+	p, err := netip.ParsePrefix(c.VIP)
+	switch {
+	case c.VIP == "" && c.VIPInterface == "":
+		return nil
+	case c.VIP == "":
+		return &trivet.FieldError{Field: "--vip-interface", Problem: "needs --vip ADDRESS/LENGTH"}
+	case err != nil || vip.Check(p) != nil:
+		return &trivet.FieldError{Field: "--vip", Problem: fmt.Sprintf("is %.60q; it must be an IPv4 host's address with its network's length, such as 10.0.0.9/24", c.VIP)}
+	case c.vipInterface() == "":
+		return &trivet.FieldError{Field: "--vip-interface", Problem: "is missing: it cannot be told from --dhcp where the address shall be"}
+	}
+	return nil
+}
+
+// openVIP makes ready to share the address with the other heads.
+func (s *Server) openVIP(context.Context) (err error) {
+	if s.cfg.VIP != "" {
+		s.vip, err = vip.New(vip.Config{Address: s.cfg.shared(), Interface: s.cfg.vipInterface(), Store: s.store, Log: s.cfg.Log.With("part", "vip")})
+	}
+	return err
+}
+
+// runVIP has the shared address now and then, until ctx ends or the head is told to stop: another one has it while this one
+// still serves.
+func (s *Server) runVIP(ctx, told context.Context) {
+	if s.vip == nil {
+		return
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(told, stop)()
+	s.vip.Run(ctx)
+}
