@@ -65,16 +65,6 @@ func newHeads(t *testing.T, h *history, n int) *site {
 	return s
 }
 
-// within runs a step that must come to an end.
-func within(t *testing.T, what string, step func(ctx context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := step(ctx); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-}
-
 // seedOf gives the seed of this run.
 func seedOf(t *testing.T) uint64 {
 	t.Helper()

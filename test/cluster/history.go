@@ -138,18 +138,6 @@ func (h *history) trouble(what string, err error) {
 	}
 }
 
-// acked counts the operations that were acknowledged.
-func (h *history) acked() (n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, o := range h.Ops {
-		if o.Outcome == done {
-			n++
-		}
-	}
-	return n
-}
-
 // save writes everything to a file.
 func (h *history) save(path string) error {
 	h.mu.Lock()
