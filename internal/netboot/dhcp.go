@@ -99,8 +99,9 @@ func (d *Door) discover(c *client) *dhcp.Reply {
 
 // bootAddr is where the client loads its boot file from.
 func (d *Door) bootAddr(c *client) netip.Addr {
-	if d.VIP.IsValid() && c.network != nil && c.network.record.Spec.CIDR.Contains(d.VIP) && d.writable() {
-		return d.VIP
+	near := d.VIP.Contains(c.Local) || c.network != nil && c.network.record.Spec.CIDR.Contains(d.VIP.Addr())
+	if near && d.writable() {
+		return d.VIP.Addr()
 	}
 	return c.Local
 }

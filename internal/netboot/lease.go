@@ -158,7 +158,7 @@ func (d *Door) checkFixed(c *client, a netip.Addr) error {
 // reserved says whether an address is kept from those that a range gives: a machine's fixed one, or ours.
 func (d *Door) reserved(c *client, a netip.Addr) bool {
 	_, ours := d.heads.table().ours[a]
-	return ours || a == c.Local || a == d.VIP || first(d.Machines.PeekBy(fleet.ByAddress, a.String())) != nil
+	return ours || a == c.Local || a == d.VIP.Addr() || first(d.Machines.PeekBy(fleet.ByAddress, a.String())) != nil
 }
 
 // had is the address that a record already gives the port in this network.

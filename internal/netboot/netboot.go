@@ -33,9 +33,9 @@ type Config struct {
 	Live func(head string) bool
 	// Quorum says whether this head can write; where it cannot, no address is given anew. nil: always.
 	Quorum func() bool
-	// VIP is an address that some head has at any time, while there is a quorum. Machines in its network load their boot
-	// files from there. Not valid: there is none.
-	VIP netip.Addr
+	// VIP is an address that some head has at any time, while there is a quorum, and its network's length. Machines that reach
+	// heads by that network load their boot files from there. Not valid: there is none.
+	VIP netip.Prefix
 	// Keys sign boot tokens; CA is the pin that agents know the heads by.
 	Keys *auth.Keys
 	CA   string

@@ -245,7 +245,7 @@ func TestNothingNewWithoutQuorum(t *testing.T) {
 }
 
 func TestHeadsAddressesAreNotGiven(t *testing.T) {
-	s := newSite(t, netboot.Config{VIP: ip("10.0.0.101")})
+	s := newSite(t, netboot.Config{VIP: netip.MustParsePrefix("10.0.0.101/32")})
 	s.write(t, func(tx *store.Tx) error {
 		n, err := s.Networks.In(tx).Get("lan")
 		must(t, err)
@@ -262,13 +262,23 @@ func TestHeadsAddressesAreNotGiven(t *testing.T) {
 
 // Boot files come from the virtual address while there is a quorum, which it needs.
 func TestBootFromTheVirtualAddress(t *testing.T) {
-	s := newSite(t, netboot.Config{VIP: ip("10.0.0.9")})
+	s := newSite(t, netboot.Config{VIP: netip.MustParsePrefix("10.0.0.9/24")})
 	mac := of(0)
 	if o := s.hear(t, 0, dhcp.Discover, mac, biosPXE...)[0]; o.NextServer != ip("10.0.0.9") || o.Server != s.heads[0].addr {
 		t.Error(show(o))
 	}
 	if o := s.hear(t, time.Hour, dhcp.Discover, mac, ipxe...)[0]; o.BootFile != "http://10.0.0.9:8080"+scriptOf(mac) {
 		t.Error(show(o))
+	}
+	relayed := dhcpv4.WithGatewayIP([]byte{10, 1, 0, 254})
+	s.write(t, func(tx *store.Tx) error {
+		n := lan()
+		n.Name, n.Spec.CIDR, n.Spec.Gateway = "far", netip.MustParsePrefix("10.1.0.0/24"), ip("10.1.0.254")
+		n.Spec.Ranges = []trivet.Range{span("10.1.0.100", "10.1.0.199", "")}
+		return s.Networks.In(tx).Create(n)
+	})
+	if o := s.hear(t, 90*time.Minute, dhcp.Discover, mac, with(biosPXE, relayed)...)[0]; o.NextServer != ip("10.0.0.9") {
+		t.Errorf("by a relay: %s", show(o))
 	}
 	s.heads[0].writable.Store(false)
 	fixed := s.hear(t, 2*time.Hour, dhcp.Discover, fixedMAC, biosPXE...)

@@ -185,7 +185,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.front.set(&s.front.heads, heads.New(heads.Config{
 		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Keys: s.keys, Blobs: s.copies, Log: s.cfg.Log}))
 	s.netboot, err = netboot.New(netboot.Config{
-		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, VIP: s.cfg.shared().Addr(),
+		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, VIP: s.cfg.shared(),
 		Keys: s.keys, CA: s.root.Pin(), Blobs: s.copies.Boot(),
 		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, Seen: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
