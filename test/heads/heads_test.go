@@ -101,6 +101,11 @@ func (h *head) run(cmd *exec.Cmd) {
 	h.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended
 		<-done
+		for _, wrong := range []string{"DATA RACE", "panic:"} {
+			if strings.Contains(log.String(), wrong) {
+				h.Errorf("%s: %s", h.name, wrong)
+			}
+		}
 		if h.Failed() {
 			h.Logf("%s said:\n%s", h.name, log)
 		}
