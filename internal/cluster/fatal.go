@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap/zapcore"
 )
@@ -15,9 +16,14 @@ type fatal struct {
 	once sync.Once
 	done chan struct{}
 	err  error // readable once done is closed
+
+	stopped atomic.Pointer[error] // why etcd stopped in order, where nobody had asked it to
 }
 
 var errFatal = errors.New("etcd gave up")
+
+// ErrRemoved: the cluster has taken this member out for good.
+var ErrRemoved = errors.New("this member was removed from the cluster")
 
 func newFatal() *fatal { return &fatal{done: make(chan struct{})} }
 
@@ -25,10 +31,8 @@ func newFatal() *fatal { return &fatal{done: make(chan struct{})} }
 func (f *fatal) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 	f.once.Do(func() {
 		f.err = fmt.Errorf("%w: %s", errFatal, e.Message)
-		for _, field := range fields {
-			if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
-				f.err = fmt.Errorf("%w: %s: %w", errFatal, e.Message, err)
-			}
+		if err := errorIn(fields); err != nil {
+			f.err = fmt.Errorf("%w: %w", f.err, err)
 		}
 		close(f.done)
 	})
@@ -43,4 +47,33 @@ func (f *fatal) Err() error {
 	default:
 		return nil
 	}
+}
+
+// stopping notes why etcd stops. That it was removed, it may have from its own copy, or from another member before the copy
+// has it: it tells by this text alone.
+func (f *fatal) stopping(err error) {
+	if err == nil {
+		return
+	}
+	if err.Error() == "the member has been permanently removed from the cluster" {
+		err = ErrRemoved
+	}
+	f.stopped.CompareAndSwap(nil, &err)
+}
+
+// why gives the reason for an orderly stop.
+func (f *fatal) why() error {
+	if err := f.stopped.Load(); err != nil {
+		return *err
+	}
+	return errors.New("etcd stopped by itself")
+}
+
+func errorIn(fields []zapcore.Field) error {
+	for _, field := range fields {
+		if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
+			return err
+		}
+	}
+	return nil
 }

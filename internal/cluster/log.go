@@ -3,59 +3,97 @@ package cluster
 import (
 	"context"
 	"log/slog"
+	"strings"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// zapTo sends what etcd logs, from warnings up, to our own log. What etcd cannot survive ends etcd, not the process. What it
-// says once closing is closed is about an end that we wanted, and of use only to who debugs it.
-func zapTo(log *slog.Logger, f *fatal, closing <-chan struct{}) *zap.Logger {
-	return zap.New(slogCore{log: log.With("part", "etcd"), closing: closing}, zap.WithFatalHook(f), zap.WithPanicHook(f))
-}
-
+// slogCore sends what etcd logs, from warnings up, to our own log. What etcd cannot survive ends etcd, not the process. Some
+// of it is for this package.
 type slogCore struct {
 	log     *slog.Logger
-	closing <-chan struct{}
+	fatal   *fatal
+	pace    *pace
+	closing <-chan struct{} // once it is closed, what is said is about an end that we wanted
+}
+
+func (c slogCore) logger() *zap.Logger {
+	return zap.New(c, zap.WithFatalHook(c.fatal), zap.WithPanicHook(c.fatal))
 }
 
 func (c slogCore) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
 
 func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
-	return slogCore{c.log.With(attrs(fields)...), c.closing}
-}
-
-// pointless are warnings about doors that we do not open.
-var pointless = map[string]bool{
-	"Running http and grpc server on single port. This is not recommended for production.": true,
-	"simple token is not cryptographically signed":                                         true,
+	c.log = c.log.With(attrs(fields)...)
+	return c
 }
 
 func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) && !pointless[e.Message] {
+	if c.Enabled(e.Level) {
 		return ce.AddCore(e, c)
 	}
 	return ce
 }
 
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	c.log.Log(context.Background(), c.level(e.Level), e.Message, attrs(fields)...)
+	c.hear(e.Message, fields)
+	c.log.Log(context.Background(), c.level(e, errorIn(fields)), e.Message, attrs(fields)...)
 	return nil
 }
 
-func (c slogCore) level(l zapcore.Level) slog.Level {
+func (c slogCore) Sync() error { return nil }
+
+// What etcd tells nobody but its log.
+const (
+	saysStop      = "server error" // for which it stops
+	saysHeartbeat = "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk"
+	saysDisk      = "slow fdatasync"
+)
+
+func (c slogCore) hear(message string, fields []zapcore.Field) {
+	switch message {
+	case saysStop:
+		c.fatal.stopping(errorIn(fields))
+	case saysHeartbeat:
+		c.pace.heartbeat(durationIn(fields, "expected-duration") + durationIn(fields, "exceeded-duration"))
+	case saysDisk:
+		c.pace.disk(durationIn(fields, "took"))
+	}
+}
+
+// pointless are lines that tell an operator nothing, each with what its error says where others of that line matter.
+var pointless = map[string]string{
+	// Doors that we do not open.
+	"Running http and grpc server on single port. This is not recommended for production.": "",
+	"simple token is not cryptographically signed":                                         "",
+	"setting up serving from embedded etcd failed.":                                        "use of closed network connection",
+	// A learner is promoted by trying.
+	"rejecting promote learner: learner is not ready": "",
+	"Validation on configuration change failed":       "can only promote a learner",
+	// For a moment after the start.
+	"failed to update storage version": "missing term information",
+	// Told by Failed, and by pace.
+	"data-dir used by this member must be removed": "",
+	saysStop: "", saysHeartbeat: "", saysDisk: "",
+}
+
+func (c slogCore) level(e zapcore.Entry, err error) slog.Level {
 	select {
 	case <-c.closing:
 		return slog.LevelDebug
 	default:
 	}
-	if l > zapcore.WarnLevel {
+	part, known := pointless[e.Message]
+	switch {
+	case known && (part == "" || err != nil && strings.Contains(err.Error(), part)):
+		return slog.LevelDebug
+	case e.Level > zapcore.WarnLevel:
 		return slog.LevelError
 	}
 	return slog.LevelWarn
 }
-
-func (c slogCore) Sync() error { return nil }
 
 func attrs(fields []zapcore.Field) []any {
 	enc := zapcore.NewMapObjectEncoder()
@@ -67,4 +105,13 @@ func attrs(fields []zapcore.Field) []any {
 		out = append(out, k, v)
 	}
 	return out
+}
+
+func durationIn(fields []zapcore.Field, key string) time.Duration {
+	for _, f := range fields {
+		if f.Key == key && f.Type == zapcore.DurationType {
+			return time.Duration(f.Integer)
+		}
+	}
+	return 0
 }

@@ -43,7 +43,8 @@ type Config struct {
 	QuotaBytes int64
 	// Reserve is how many bytes of the file system must be free for writes to be taken; 0 means DefaultReserve, below 0 none.
 	Reserve int64
-	// Heartbeat and Election are raft's times; 0 means 50 and 500 ms.
+	// Heartbeat is how often a leader says that it is there, and Election how long the others miss that before they choose
+	// another; all members should have the same. 0 means 50 ms, and six Heartbeats. See DESIGN section 4.
 	Heartbeat, Election time.Duration
 }
 
@@ -60,6 +61,9 @@ type Member struct {
 	closing chan struct{}
 	running sync.WaitGroup
 	once    sync.Once
+
+	election   time.Duration
+	leaderless leaderless
 }
 
 // Start runs the member in cfg.Dir, made anew where the folder is empty, and returns when it serves writes or ctx ends.
@@ -81,6 +85,8 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.Heartbeat = or(cfg.Heartbeat, 50*time.Millisecond)
+	cfg.Election = or(cfg.Election, 6*cfg.Heartbeat)
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, explain(cfg, err)
 	}
@@ -88,7 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{lock: lock, fatal: newFatal(), failed: make(chan error, 1), closing: make(chan struct{})}
+	m := &Member{lock: lock, election: cfg.Election, fatal: newFatal(), failed: make(chan error, 1), closing: make(chan struct{})}
 	if err := m.open(ctx, cfg); err != nil {
 		m.Close()
 		return nil, explain(cfg, err)
@@ -166,11 +172,13 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	c.ListenClientUrls, c.AdvertiseClientUrls, c.EnableGRPCGateway = nil, nil, false
 	c.AutoCompactionMode, c.AutoCompactionRetention = "periodic", or(cfg.Keep, time.Hour).String()
 	c.QuotaBackendBytes = or(cfg.QuotaBytes, 8<<30)
-	c.TickMs = uint(or(cfg.Heartbeat, 50*time.Millisecond).Milliseconds())
-	c.ElectionMs = uint(or(cfg.Election, 500*time.Millisecond).Milliseconds())
+	c.TickMs, c.ElectionMs = uint(cfg.Heartbeat.Milliseconds()), uint(cfg.Election.Milliseconds())
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 5000 // raft keeps these many entries in memory
 	c.MaxRequestBytes = 2 << 20
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger, m.fatal, m.closing))
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(slogCore{
+		log: cfg.Logger.With("part", "etcd"), fatal: m.fatal, closing: m.closing,
+		pace: &pace{log: cfg.Logger, every: cfg.Heartbeat, election: cfg.Election},
+	}.logger())
 	return c, nil
 }
 
@@ -202,9 +210,6 @@ func (m *Member) attend() {
 	m.failed <- &trivet.Error{Op: "run member", Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err), Hint: hint(err)}
 }
 
-// ErrRemoved: the cluster has taken this member out for good.
-var ErrRemoved = errors.New("this member was removed from the cluster")
-
 // Client speaks to the member in-process: its serializable reads and watches work without a leader.
 func (m *Member) Client() *clientv3.Client { return m.client }
 
@@ -216,37 +221,13 @@ func (m *Member) ClusterID() string {
 	return fmt.Sprintf("%016x", uint64(m.etcd.Server.Cluster().ID()))
 }
 
-// HasLeader says whether writes can be served.
-func (m *Member) HasLeader() bool { return m.fatal.Err() == nil && m.etcd.Server.Leader() != 0 }
-
-// Leads says whether this member is the leader, as far as it knows.
-func (m *Member) Leads() bool { return m.HasLeader() && uint64(m.etcd.Server.Leader()) == m.ID() }
-
-// AwaitLeader returns when writes can be served: at once, where there is a leader. Else ErrUnavailable when ctx ends first.
-func (m *Member) AwaitLeader(ctx context.Context) error {
-	for {
-		changed := m.etcd.Server.LeaderChangedNotify()
-		if m.HasLeader() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-m.fatal.done:
-			return fmt.Errorf("%w: %w", trivet.ErrUnavailable, m.fatal.Err())
-		case <-m.etcd.Server.StopNotify():
-			return fmt.Errorf("%w: the member has stopped", trivet.ErrUnavailable)
-		case <-ctx.Done():
-			return fmt.Errorf("%w: the cluster has no leader: %w", trivet.ErrUnavailable, ctx.Err())
-		}
-	}
-}
-
 // Failed gives the error that ended the member from within, such as a full disk. Its client may block from then on; whoever
 // has a copy can still read that. Nothing can be written until the head is started again.
 func (m *Member) Failed() <-chan error { return m.failed }
 
-// Close stops the member. Without a leader it stops at once: an orderly stop would wait for one. A member that failed is
-// left as it is, since it may wait for itself; its folder is free again when the process ends.
+// Close stops the member. A leader hands over first, so that the others need not miss it. Without a leader it stops at once:
+// an orderly stop would wait for one. A member that failed is left as it is, since it may wait for itself; its folder is free
+// again when the process ends.
 func (m *Member) Close() {
 	m.once.Do(func() {
 		close(m.closing)
@@ -258,7 +239,7 @@ func (m *Member) Close() {
 			_ = m.client.Close()
 		}
 		if m.etcd != nil {
-			if !m.HasLeader() {
+			if !m.HasLeader() || !m.handOver() {
 				m.etcd.Server.HardStop()
 			}
 			m.etcd.Close()

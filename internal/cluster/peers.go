@@ -27,10 +27,18 @@ type Peer struct {
 	Learner bool   // it gets everything and counts for nothing
 }
 
-// PeerHandler answers the other members. Whoever serves it must let nobody else in, and must not refuse by 403 or 410:
-// these tell a member that it was removed.
+// PeerHandler answers the other members, with 503 from the member's end on. Whoever serves it must let nobody else in, and must
+// not refuse by 403 or 410: these tell a member that it was removed.
 func (m *Member) PeerHandler() http.Handler {
-	return etcdhttp.NewPeerHandler(m.etcd.GetLogger(), m.etcd.Server)
+	h := etcdhttp.NewPeerHandler(m.etcd.GetLogger(), m.etcd.Server)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-m.etcd.Server.StoppingNotify(): // etcd would panic, or keep the caller waiting
+			http.Error(w, "this member has stopped", http.StatusServiceUnavailable)
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
 }
 
 // IsPeerPath says whether a request is one for the PeerHandler.
@@ -58,9 +66,6 @@ func (m *Member) IsLearner() bool { return m.etcd.Server.IsLearner() }
 // Revision is the store's that this member's own copy has reached.
 func (m *Member) Revision() int64 { return m.etcd.Server.KV().Rev() }
 
-// Leader is the ID of the member that leads; 0 if there is none.
-func (m *Member) Leader() uint64 { return uint64(m.etcd.Server.Leader()) }
-
 // SetURL tells the cluster where this member is reached, if that has changed.
 func (m *Member) SetURL(ctx context.Context, url string) error {
 	own := m.etcd.Server.Cluster().Member(types.ID(m.ID()))
@@ -75,6 +80,9 @@ func (m *Member) SetURL(ctx context.Context, url string) error {
 // starts (Config.Join). Where a member of that URL was added and has not started, that is the one. It fails with ErrConflict
 // while another one is still learning.
 func (m *Member) Add(ctx context.Context, url string) (id uint64, all []Peer, err error) {
+	if m.etcd.Server.ClusterVersion() == nil { // who joins would take it for one that it does not suit
+		return 0, nil, membership("add", url, errors.New("the cluster has only just started"))
+	}
 	for _, p := range m.Peers() {
 		switch {
 		case p.URL == url && p.Name == "":

@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,12 +25,32 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 )
 
-// site is where the members of a cluster are, with the keys of all.
+// site is where the members of a cluster are, with the keys of all, and what they say.
 type site struct {
 	*testing.T
 	dir  string
 	keys *auth.Keys
 	all  []*node
+	said said
+}
+
+// said are lines of a log.
+type said struct {
+	mu    sync.Mutex
+	lines []string // guarded by mu
+}
+
+func (s *said) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, string(line))
+	return len(line), nil
+}
+
+func (s *said) errors() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.lines), func(line string) bool { return !strings.Contains(line, "level=ERROR") })
 }
 
 // node is a member with a listener, as a head has them.
@@ -56,8 +80,8 @@ func (s *site) node(name string) *node {
 	}
 	dir := filepath.Join(s.dir, name)
 	n := &node{cfg: cluster.Config{
-
-		Dir: dir, Name: name, URL: "https://" + l.Addr().String(),
+		Logger: slog.New(slog.NewTextHandler(&s.said, nil)).With("member", name),
+		Dir:    dir, Name: name, URL: "https://" + l.Addr().String(),
 		TLS: cluster.PeerTLS{Cert: dir + "/peer.pem", Key: dir + "/peer-key.pem", CA: filepath.Join(s.dir, "keys/ca.pem")},
 	}}
 	key := must(auth.PeerKey())(s.T)
@@ -156,6 +180,9 @@ func three(t *testing.T) (*site, []*node) {
 
 func TestOneGrowsToThree(t *testing.T) {
 	s, m := three(t)
+	if said := s.said.errors(); len(said) > 0 {
+		t.Errorf("growing, they said: %q", said)
+	}
 	if m[0].ClusterID() != m[1].ClusterID() || m[0].ID() == m[1].ID() {
 		t.Errorf("clusters %s and %s, members %x and %x", m[0].ClusterID(), m[1].ClusterID(), m[0].ID(), m[1].ID())
 	}
@@ -210,6 +237,44 @@ func TestARemovedMemberIsOut(t *testing.T) {
 	}
 	if _, err := m[1].Client().Put(t.Context(), "k", "after"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A leader that is closed hands over: the others do not miss it, and the next one is there when it has ended.
+func TestALeaderHandsOver(t *testing.T) {
+	s, m := three(t)
+	leads := func(n *node) bool { return n.Leads() }
+	first := m[slices.IndexFunc(m, leads)]
+	over, err := first.Term(t.Context())
+	first.Close()
+	if said := s.said.errors(); err != nil || len(said) > 0 {
+		t.Errorf("%v; closing, they said: %q", err, said)
+	}
+	<-over
+	if first.Leads() || !slices.ContainsFunc(m, leads) {
+		t.Error("nobody has taken over")
+	}
+}
+
+// Where there is no quorum, who wants to write waits for as long as elections take, once; then it is told at once.
+func TestNobodyWaitsLongForAQuorum(t *testing.T) {
+	_, m := three(t)
+	m[0].Close()
+	m[1].Close()
+	for m[2].HasLeader() {
+		time.Sleep(10 * time.Millisecond) // the loss is told to nobody
+	}
+	if _, err := m[2].Term(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("the first one: %v", err)
+	}
+	began := time.Now()
+	for range 1000 {
+		if _, err := m[2].Term(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
+			t.Fatalf("a later one: %v", err)
+		}
+	}
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("a thousand later ones took %v", took)
 	}
 }
 

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// HasLeader says whether writes can be served.
+func (m *Member) HasLeader() bool { return m.fatal.Err() == nil && m.etcd.Server.Leader() != 0 }
+
+// Leader is the ID of the member that leads; 0 if there is none.
+func (m *Member) Leader() uint64 { return uint64(m.etcd.Server.Leader()) }
+
+// Leads says whether this member is the leader, as far as it knows.
+func (m *Member) Leads() bool { return m.HasLeader() && m.Leader() == m.ID() }
+
+// AwaitLeader returns when writes can be served: at once, where there is a leader. Else ErrUnavailable when ctx ends first.
+func (m *Member) AwaitLeader(ctx context.Context) error {
+	for {
+		changed := m.etcd.Server.LeaderChangedNotify()
+		if m.HasLeader() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-m.fatal.done:
+			return fmt.Errorf("%w: %w", trivet.ErrUnavailable, m.fatal.Err())
+		case <-m.etcd.Server.StopNotify():
+			return fmt.Errorf("%w: the member has stopped", trivet.ErrUnavailable)
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the cluster has no leader: %w", trivet.ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
+// Term is AwaitLeader for those who write. It gives a channel that is closed when the next leader is there: what the former
+// one has not answered by then, it may never. An election is waited for; without a quorum for longer than several would take,
+// ErrUnavailable comes at once.
+func (m *Member) Term(ctx context.Context) (over <-chan struct{}, err error) {
+	over = m.etcd.Server.LeaderChangedNotify()
+	if m.HasLeader() {
+		return over, nil
+	}
+	ctx, cancel := context.WithDeadline(ctx, m.leaderless.since(over).Add(m.patience()))
+	defer cancel()
+	if err := m.AwaitLeader(ctx); err != nil {
+		return nil, err
+	}
+	return m.etcd.Server.LeaderChangedNotify(), nil
+}
+
+// patience is how long an election may take, with votes that are split, on a machine that is busy.
+func (m *Member) patience() time.Duration { return max(2*time.Second, 5*m.election) }
+
+// leaderless is since when there is no leader, as seen by those who asked.
+type leaderless struct {
+	mu   sync.Mutex
+	next <-chan struct{} // guarded by mu, as is from; closed by the next leader
+	from time.Time
+}
+
+// since gives the time of the first call with this channel: there was no leader since.
+func (l *leaderless) since(next <-chan struct{}) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next != next {
+		l.next, l.from = next, time.Now()
+	}
+	return l.from
+}
+
+// handOver makes another member the leader, where this one is, and says whether this one may stop in order. Nobody may take
+// it: each that could is asked for as long as an election takes.
+func (m *Member) handOver() bool {
+	if !m.Leads() {
+		return true
+	}
+	others := slices.DeleteFunc(m.Peers(), func(p Peer) bool { return p.ID == m.ID() || p.Learner })
+	for _, p := range others {
+		ctx, cancel := context.WithTimeout(context.Background(), m.election)
+		err := m.etcd.Server.MoveLeader(ctx, m.ID(), p.ID)
+		cancel()
+		if err == nil || !m.Leads() {
+			return true
+		}
+	}
+	return len(others) == 0
+}

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// spoken is a log of etcd's into a buffer, at info.
+func spoken(closing <-chan struct{}) (*zap.Logger, *fatal, *bytes.Buffer) {
+	out, f := &bytes.Buffer{}, newFatal()
+	log := slog.New(slog.NewTextHandler(out, nil))
+	p := &pace{log: log, every: 50 * time.Millisecond, election: 300 * time.Millisecond}
+	return slogCore{log: log, fatal: f, pace: p, closing: closing}.logger(), f, out
+}
+
+func TestWhatEtcdSays(t *testing.T) {
+	notLearner := errors.New("membership: can only promote a learner member")
+	for _, c := range []struct {
+		message string
+		err     error
+		want    string
+	}{
+		{"something new", nil, "ERROR"},
+		{"rejecting promote learner: learner is not ready", nil, ""},
+		{"Validation on configuration change failed", notLearner, ""},
+		{"Validation on configuration change failed", errors.New("membership: ID exists"), "ERROR"},
+		{"failed to update storage version", errors.New("cannot detect storage schema version: missing term information"), ""},
+		{"failed to update storage version", errors.New("downgrades are not supported"), "ERROR"},
+		{"setting up serving from embedded etcd failed.", errors.New("accept: use of closed network connection"), ""},
+		{"setting up serving from embedded etcd failed.", nil, "ERROR"},
+	} {
+		log, _, out := spoken(nil)
+		log.Error(c.message, zap.Error(c.err))
+		if (c.want == "") != (out.Len() == 0) || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s, %v: %q, want %q", c.message, c.err, out, c.want)
+		}
+	}
+}
+
+func TestWhatEtcdSaysAtTheEnd(t *testing.T) {
+	closing := make(chan struct{})
+	log, _, out := spoken(closing)
+	close(closing)
+	log.Error("something new")
+	if out.Len() > 0 {
+		t.Errorf("said while closing: %s", out)
+	}
+}
+
+// Removed or not, etcd stops in the same way; the reason is in its log.
+func TestWhyEtcdStopped(t *testing.T) {
+	log, f, out := spoken(nil)
+	if f.why() == nil {
+		t.Error("it stopped for no reason")
+	}
+	log.Warn("server error", zap.Error(errors.New("the member has been permanently removed from the cluster")))
+	log.Warn("server error", zap.Error(errors.New("another")))
+	if err := f.why(); !errors.Is(err, ErrRemoved) || out.Len() > 0 {
+		t.Errorf("it stopped for %v, and said %q", err, out)
+	}
+}
+
+// One near miss is told, and so are many small ones; then nothing for a while, and then again.
+func TestPaceIsToldBeforeTheLeaderIsReplaced(t *testing.T) {
+	late := func(log *zap.Logger, by time.Duration) {
+		for range 2 { // members
+			log.Warn(saysHeartbeat, zap.Duration("expected-duration", 100*time.Millisecond), zap.Duration("exceeded-duration", by))
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		log, _, out := spoken(nil)
+		told := func(want int) {
+			t.Helper()
+			if n := strings.Count(out.String(), "--heartbeat 100ms"); n != want || n != strings.Count(out.String(), "\n") {
+				t.Errorf("told %d times, want %d: %s", n, want, out)
+			}
+		}
+		for range 2 * paceCount { // few in a minute
+			late(log, 10*time.Millisecond)
+			time.Sleep(paceTime / 4)
+		}
+		told(0)
+		time.Sleep(paceTime)
+		for range 2 * paceCount {
+			late(log, 10*time.Millisecond)
+			time.Sleep(time.Second)
+		}
+		told(1)
+		late(log, time.Second)
+		told(1)
+		time.Sleep(paceQuiet)
+		late(log, 50*time.Millisecond)
+		told(2)
+		time.Sleep(paceQuiet)
+		log.Warn(saysDisk, zap.Duration("took", 2*time.Second))
+		told(3)
+	})
+}
