@@ -177,7 +177,7 @@ func (d *Door) speaks(_ context.Context, a *Ask) error {
 const joinSkew = time.Minute
 
 func (d *Door) inTime(_ context.Context, a *Ask) error {
-	if off := a.Time.Sub(time.Now()).Round(time.Second); off.Abs() > joinSkew {
+	if off := time.Until(a.Time).Round(time.Second); off.Abs() > joinSkew {
 		way := "ahead of"
 		if off < 0 {
 			way = "behind"
