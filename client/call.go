@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // call is one request, to be sent to heads until one serves it.
@@ -24,6 +25,13 @@ type call struct {
 	once bool
 	// timeout bounds one try; 0 means tryTimeout, below 0 that the answer is a stream.
 	timeout time.Duration
+	// begin bounds the wait for the answer's first byte in one try; 0: as timeout.
+	begin time.Duration
+	// calm lets a call that is in no hurry wait up to so long, by chance, before another head takes the place of one that
+	// served until now: it is one of many who lost the same head.
+	calm time.Duration
+	// patient: it waits for a head also where the client fails fast.
+	patient bool
 	// sign adds a proof to each try; nil: the account's token.
 	sign func(req *http.Request, body []byte)
 }
@@ -49,70 +57,144 @@ func (c *Client) json(ctx context.Context, cl call, out any) (inDoubt bool, err 
 type tries struct {
 	call
 	inDoubt  bool    // one of them may have been carried out
-	hopeless bool    // of the last round: none of the heads belongs to the cluster
 	failures []error // of the last round
+	strangers,
+	answers int // of the last round: who could not prove that they belong to the cluster, and who did and could not serve
 }
+
+// errNobody: no head could be reached.
+var errNobody = errors.New("no head can be reached")
 
 // send goes round the heads until one serves the call or patience ends. The answer's body must be closed.
 func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoubt bool, err error) {
 	deadline := time.Now().Add(max(c.patience, 0))
 	t := &tries{call: cl}
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		resp, err := c.round(ctx, t)
+		up := c.heads.awaitUp()
+		last := time.Now().Add(pause).After(deadline)
+		resp, err := c.round(ctx, t, last)
 		if resp != nil || err != nil {
 			return resp, t.inDoubt, err
 		}
-		if t.hopeless || time.Now().Add(pause).After(deadline) {
+		failFast := c.failFast && !t.patient && t.answers == 0 && !t.inDoubt
+		if last || failFast || t.strangers == len(t.failures) {
 			return nil, t.inDoubt, t.noHead()
 		}
-		if err := sleep(ctx, pause/2+rand.N(pause)); err != nil {
+		if err := wait(ctx, jitter(pause), up); err != nil {
 			return nil, t.inDoubt, t.err(errors.Join(t.failures...))
 		}
 	}
 }
 
-// round asks every head once. It gives neither answer nor error where it is worth going round again.
-func (c *Client) round(ctx context.Context, t *tries) (*http.Response, error) {
-	t.failures, t.hopeless = nil, true
-	for _, head := range c.heads.round() {
-		resp, err := c.try(ctx, head, t.call)
-		if err == nil {
-			c.heads.served(head)
-			return resp, nil
+// round asks the heads once. Those that were down are left to their monitors while another one answers at least, but for the
+// last round. It gives neither answer nor error where it is worth going round again.
+func (c *Client) round(ctx context.Context, t *tries, last bool) (*http.Response, error) {
+	t.failures, t.strangers, t.answers = nil, 0, 0
+	likely, rest := c.heads.round()
+	resp, err := c.each(ctx, t, likely)
+	if resp != nil || err != nil || t.answers > 0 && !last {
+		return resp, err
+	}
+	return c.each(ctx, t, rest)
+}
+
+func (c *Client) each(ctx context.Context, t *tries, urls []string) (*http.Response, error) {
+	for i, url := range urls {
+		t.begin = 0
+		if i+1 < len(urls) && t.timeout <= 0 {
+			t.begin = t.hurry()
 		}
-		if ctx.Err() == nil && !isHeadsFault(err) {
-			c.heads.served(head)
-			return nil, err
+		resp, err := c.try(ctx, url, t.call)
+		if err == nil || ctx.Err() == nil && !isHeadsFault(err) {
+			c.heads.served(url, t.method != http.MethodGet && err == nil)
+			return resp, err
 		}
-		c.heads.failed(head)
-		maybeDone := !isUnsent(err) && !errors.Is(err, trivet.ErrUnavailable)
-		t.inDoubt = t.inDoubt || maybeDone
+		wasUp := c.note(ctx, url, err)
+		t.inDoubt = t.inDoubt || !isUndone(err)
 		if ctx.Err() != nil {
-			return nil, t.err(context.Cause(ctx))
+			return nil, t.err(fmt.Errorf("%w: %s: %w", context.Cause(ctx), url, err))
 		}
-		if maybeDone && t.once {
+		if t.once && !isUndone(err) {
 			return nil, t.err(err)
 		}
-		t.failures = append(t.failures, fmt.Errorf("%s: %w", head, err))
-		t.hopeless = t.hopeless && isStranger(err)
+		t.failed(url, err)
+		if wasUp && t.calm > 0 && i+1 < len(urls) {
+			if err := sleep(ctx, rand.N(t.calm)); err != nil {
+				return nil, t.err(err)
+			}
+		}
 	}
 	return nil, nil
 }
 
-// err says of a call that was given up whether it may have been carried out.
-func (t *tries) err(cause error) error {
-	kind := trivet.ErrUnavailable
-	if t.inDoubt && t.method != http.MethodGet {
-		kind = trivet.ErrUnknown
+// hurry is how long one of several heads may take to begin its answer.
+func (t *tries) hurry() time.Duration {
+	if t.method == http.MethodGet {
+		return readAnswer
 	}
-	return fmt.Errorf("%s %s: %w: %w", t.method, t.path, kind, cause)
+	return writeAnswer
 }
 
-func (t *tries) noHead() error {
-	err := t.err(fmt.Errorf("no head served it: %w", errors.Join(t.failures...)))
-	if t.hopeless {
-		return &trivet.Error{Op: "connect", Hint: "check the pin of the CA in the config file",
-			Err: fmt.Errorf("%w: %w", trivet.ErrUnauthenticated, errors.Join(t.failures...))}
+// note tells the set of a failure. A caller that goes away says nothing about the head; one whose time is up may do.
+func (c *Client) note(ctx context.Context, url string, err error) (wasUp bool) {
+	var p *wire.Problem
+	switch {
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return c.heads.failed(url, HeadUnready, err)
+	case ctx.Err() != nil, errors.As(err, &p) && p.Code == wire.Internal: // as it may be the request's
+		return false
 	}
-	return err
+	return c.heads.failed(url, stateAfter(err), err)
+}
+
+func (t *tries) failed(url string, err error) {
+	t.failures = append(t.failures, fmt.Errorf("%s: %w", url, err))
+	var p *wire.Problem
+	switch {
+	case isStranger(err):
+		t.strangers++
+	case errors.As(err, &p):
+		t.answers++
+	}
+}
+
+// err says of a call that was given up whether it may have been carried out.
+func (t *tries) err(cause error) error {
+	if t.inDoubt && t.method != http.MethodGet {
+		return fmt.Errorf("%s %s: %w: %w", t.method, t.path, trivet.ErrUnknown, doubt{cause})
+	}
+	return fmt.Errorf("%s %s: %w: %w", t.method, t.path, trivet.ErrUnavailable, cause)
+}
+
+// doubt is the cause of an unknown outcome. That one head was unavailable for sure does not make the call undone.
+type doubt struct{ error }
+
+func (d doubt) Is(target error) bool {
+	return target != trivet.ErrUnavailable && errors.Is(d.error, target)
+}
+func (d doubt) As(target any) bool { return errors.As(d.error, target) }
+
+func (t *tries) noHead() error {
+	causes := errors.Join(t.failures...)
+	switch {
+	case t.strangers == len(t.failures) && !t.inDoubt:
+		return &trivet.Error{Op: "connect", Hint: "check the pin of the CA in the config file",
+			Err: fmt.Errorf("%w: %w", trivet.ErrUnauthenticated, causes)}
+	case t.answers == 0:
+		return t.err(fmt.Errorf("%w: %w", errNobody, causes))
+	}
+	return t.err(fmt.Errorf("no head served it: %w", causes))
+}
+
+// wait waits for d, for a head that comes up, or for the end of ctx.
+func wait(ctx context.Context, d time.Duration, up <-chan struct{}) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-up:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -13,18 +14,25 @@ import (
 // DefaultPatience is how long a call goes on trying while no head can serve it.
 const DefaultPatience = 15 * time.Second
 
-// Bounds of one try. A head whose cable was cut sends no reset, so silence must count.
+// Bounds of one try. A head whose cable was cut sends no reset, so silence must count. While another head may serve a call,
+// this one has less time to begin its answer: a write somewhat longer than a head that lives needs to give it up.
 const (
-	dialTimeout  = 3 * time.Second
+	dialTimeout  = 2 * time.Second
+	shakeTimeout = 3 * time.Second
+	probeTimeout = 3 * time.Second
 	tryTimeout   = 10 * time.Second
+	readAnswer   = 3 * time.Second
+	writeAnswer  = 6 * time.Second
 	pingAfter    = 10 * time.Second
 	pingTimeout  = 5 * time.Second
-	watchSilence = 30 * time.Second
+	watchSilence = 12 * time.Second // two beats of a feed and a little
 )
 
 // Config says which cluster to speak to, and as whom.
 type Config struct {
-	// Endpoints are the URLs of heads, "https://10.0.0.5:7480"; one is enough, all are better.
+	// Endpoints are the URLs of heads, "https://10.0.0.5:7480", or of a balancer; one is enough, all are better. They are
+	// asked in this order, and before the heads that the client learns from the cluster's answers: these may not be
+	// reachable from here, so they are used once they have answered a probe, or when no endpoint answers any more.
 	Endpoints []string
 	// Trust is the pin of the cluster's CA ("sha256:...") or a CA's certificate in PEM. See auth.ClientTLS.
 	Trust string
@@ -32,17 +40,27 @@ type Config struct {
 	Token string
 	// Patience bounds how long a call goes on trying; 0 means DefaultPatience, below 0 each head once.
 	Patience time.Duration
+	// FailFast ends a call at once, with the cause of each head, where none can be reached and nothing is in doubt: for
+	// people, who wait. Otherwise the call's patience is spent on that, too.
+	FailFast bool
+	// Fresh makes the first call see all that was acknowledged before it, by whomever: for programs that run one after the
+	// other, and balancers. Without a quorum the answer may be old nevertheless; see [Client.Stale]. Later calls see all
+	// that this client has seen, always.
+	Fresh bool
 	// UserAgent names the program in the heads' logs.
 	UserAgent string
 }
 
-// Client speaks to a cluster. It is safe for concurrent use.
+// Client speaks to a cluster. It is safe for concurrent use. A head that fails is replaced at once and looked after until it
+// is back (see [Client.Health]), so a client is to be closed.
 type Client struct {
 	heads    *heads
+	session  *session
 	http     *http.Client
 	token    string
 	agent    string
 	patience time.Duration
+	failFast bool
 }
 
 // New makes a client. It does not connect.
@@ -62,14 +80,17 @@ func New(cfg Config) (*Client, error) {
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}).DialContext,
 		TLSClientConfig:       tlsConfig,
-		TLSHandshakeTimeout:   dialTimeout,
+		TLSHandshakeTimeout:   shakeTimeout,
 		ForceAttemptHTTP2:     true,
 		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		MaxIdleConnsPerHost:   4,
 		IdleConnTimeout:       90 * time.Second,
 		ExpectContinueTimeout: time.Second,
 	}
-	c := &Client{heads: newHeads(urls), token: cfg.Token, agent: cfg.UserAgent, patience: cfg.Patience}
+	c := &Client{
+		heads: newHeads(urls, newProbe(tlsConfig)), session: &session{fresh: cfg.Fresh},
+		token: cfg.Token, agent: cfg.UserAgent, patience: cfg.Patience, failFast: cfg.FailFast,
+	}
 	// A redirect would carry the token to wherever it points.
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
@@ -80,16 +101,19 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close drops idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+// Close ends what looks after heads that have failed, and drops idle connections. No call must follow.
+func (c *Client) Close() {
+	c.heads.close()
+	c.http.CloseIdleConnections()
+}
 
-// Endpoints gives the heads as they are known now.
+// Endpoints gives the URLs of heads as they are known now: those of the configuration, then those that were learned.
 func (c *Client) Endpoints() []string { return c.heads.all() }
 
-// Learn takes the cluster's own list of its heads. The configured endpoints stay as the last resort, and an empty or
-// unreadable list changes nothing: a client never forgets the last heads it knew.
-func (c *Client) Learn(endpoints []string) {
-	if urls, err := parseEndpoints(endpoints); err == nil {
-		c.heads.learn(urls)
-	}
-}
+// Learn takes the cluster's own list of its heads, as every answer carries it: a program that kept one need not wait for the
+// first. The configured endpoints stay, and an empty or unreadable list changes nothing: a client never forgets the last
+// heads it knew.
+func (c *Client) Learn(endpoints []string) { c.heads.learn(strings.Join(endpoints, ",")) }
+
+// Stale says that the last answer may be older than what was acknowledged before, since its head could not ask the others.
+func (c *Client) Stale() bool { return c.session.stale.Load() }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,8 @@ import (
 )
 
 // Door is the agents' door: what an agent in a machine and the heads say to each other. Each call asks every head once;
-// when to try again is the agent's to say.
+// when to try again is the agent's to say. Agents are many, so they spread over the heads that they have reached, each in an
+// order of its own, and come back to it when a head does.
 type Door struct {
 	c *Client
 	// sign proves a request of a machine by the agent's key and its idea of the heads' time.
@@ -35,23 +37,40 @@ func (c *Client) Door(sign func(req *http.Request, body []byte, machine string),
 	return d
 }
 
+// calm is within what time the agents that have lost a head turn to the others, where they have nothing to tell, and where
+// they have.
+const (
+	calm  = 3 * time.Second
+	hasty = calm / 10
+)
+
 // Hello spends the boot token and registers the agent's key.
 func (d *Door) Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, error) {
-	return d.say(ctx, "/agent/v1/hello", h, "", tryTimeout)
+	d.c.heads.spreadBy(cmp.Or(h.Machine, h.MAC))
+	return d.say(ctx, call{path: "/agent/v1/hello"}, h, "")
 }
 
 // Sync reports, beats and waits for work.
 func (d *Door) Sync(ctx context.Context, s trivet.Sync) (trivet.Grant, error) {
-	return d.say(ctx, "/agent/v1/sync", s, s.Machine, tryTimeout+s.Wait.D())
+	d.c.heads.spreadBy(s.Machine)
+	cl := call{path: "/agent/v1/sync", calm: calm}
+	if len(s.Reports) > 0 {
+		cl.calm = hasty
+	}
+	if s.Wait > 0 {
+		cl.timeout = tryTimeout + s.Wait.D()
+	}
+	return d.say(ctx, cl, s, s.Machine)
 }
 
-func (d *Door) say(ctx context.Context, path string, what any, machine string, timeout time.Duration) (trivet.Grant, error) {
+func (d *Door) say(ctx context.Context, cl call, what any, machine string) (trivet.Grant, error) {
 	var g trivet.Grant
 	body, err := json.Marshal(what)
 	if err != nil {
-		return g, fmt.Errorf("%s: %w: %w", path, trivet.ErrInvalid, err)
+		return g, fmt.Errorf("%s: %w: %w", cl.path, trivet.ErrInvalid, err)
 	}
-	if err := d.post(ctx, call{path: path, body: body, timeout: timeout}, machine, &g); err != nil {
+	cl.body = body
+	if err := d.post(ctx, cl, machine, &g); err != nil {
 		return trivet.Grant{}, err
 	}
 	d.machine.Store(g.Machine)

@@ -1,11 +1,15 @@
 package client
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"hash/fnv"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/trivet-project/trivet"
 )
@@ -13,59 +17,229 @@ import (
 // maxHeads bounds the heads that a client knows.
 const maxHeads = 64
 
-// heads is the set of heads and which of them served last. A call begins there and goes round.
+// HeadState is what a client knows of a head.
+type HeadState string
+
+// The states, in the order in which heads are asked.
+const (
+	HeadUp      HeadState = "up"      // it served last
+	HeadUntried HeadState = "untried" // nothing was asked of it yet
+	HeadUnready HeadState = "unready" // it answers that it cannot serve, or is about to stop
+	HeadDown    HeadState = "down"    // it does not answer, or cannot prove that it belongs to the cluster
+)
+
+// head is one URL of a head and how it has done. Its fields are guarded by the set's mu.
+type head struct {
+	url      string
+	given    bool // by the configuration; else learned
+	state    HeadState
+	since    time.Time
+	cause    error // of its state; nil: none
+	rank     uint64
+	monitor  *time.Timer // nil: none
+	delay    time.Duration
+	tries    uint64
+	failures uint64
+}
+
+// heads is the set of heads. It never shrinks to nothing: those that were given stay.
 type heads struct {
-	configured []string
+	probe  func(ctx context.Context, url string) error
+	ctx    context.Context // of the probes
+	cancel context.CancelFunc
+	probes sync.WaitGroup
 
-	mu    sync.Mutex
-	urls  []string // guarded by mu; never empty
-	first int      // guarded by mu; the one that served last
+	mu     sync.Mutex
+	list   []*head       // guarded by mu, as all that follows; those that were given first
+	told   string        // what was learned last
+	spread string        // whose ranks they have; empty: the order of the list counts
+	came   chan struct{} // closed when one comes up
+	closed bool
 }
 
-func newHeads(urls []string) *heads { return &heads{configured: urls, urls: urls} }
-
-// round gives all heads in the order to try them.
-func (h *heads) round() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Concat(h.urls[h.first:], h.urls[:h.first])
+func newHeads(urls []string, probe func(ctx context.Context, url string) error) *heads {
+	hs := &heads{probe: probe, came: make(chan struct{})}
+	hs.ctx, hs.cancel = context.WithCancel(context.Background())
+	for _, u := range urls {
+		hs.list = append(hs.list, &head{url: u, given: true, state: HeadUntried, since: time.Now()})
+	}
+	return hs
 }
 
-func (h *heads) all() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.urls)
-}
-
-// served notes who answered; failed that somebody else should be asked first.
-func (h *heads) served(head string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if i := slices.Index(h.urls, head); i >= 0 {
-		h.first = i
+// spreadBy ranks the heads by a name, so that many clients spread over them, each in its own way. It does so once.
+func (hs *heads) spreadBy(name string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if hs.spread != "" || name == "" {
+		return
+	}
+	hs.spread = name
+	for _, h := range hs.list {
+		h.rank = rankOf(name, h.url)
 	}
 }
 
-func (h *heads) failed(head string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.urls[h.first] == head {
-		h.first = (h.first + 1) % len(h.urls)
-	}
+// rankOf is rendezvous hashing: who has lost its first head finds its second one where only few others go.
+func rankOf(name, url string) uint64 {
+	sum := fnv.New64a()
+	sum.Write([]byte(url + "\x00" + name))
+	x := sum.Sum64()
+	x ^= x >> 32 // FNV mixes the end of its input badly into the high bits
+	x *= 0xd6e8feb86659fd93
+	return x ^ x>>32
 }
 
-func (h *heads) learn(urls []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := h.urls[h.first]
-	all := slices.Clone(urls)
-	for _, u := range append([]string{now}, h.configured...) {
-		if !slices.Contains(all, u) {
-			all = append(all, u)
+// class is how soon a head is asked.
+func (hs *heads) class(h *head) int {
+	switch {
+	case h.state == HeadUp, h.state == HeadUntried && h.given && hs.spread == "":
+		return 0
+	case h.state == HeadUntried && h.given:
+		return 1
+	case h.state == HeadUnready:
+		return 2
+	}
+	return 3
+}
+
+// round gives the heads in the order to ask them: those that may serve, and those that are for when none of these answers.
+// A head that was learned is not asked before its monitor has reached it, since it need not be reachable from here.
+func (hs *heads) round() (likely, rest []string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	sorted := slices.Clone(hs.list)
+	slices.SortStableFunc(sorted, func(a, b *head) int {
+		if c := hs.class(a); c != hs.class(b) || c > 0 {
+			return c - hs.class(b)
+		}
+		return cmp.Compare(b.rank, a.rank)
+	})
+	for _, h := range sorted {
+		if hs.class(h) < 3 {
+			likely = append(likely, h.url)
+		} else {
+			rest = append(rest, h.url)
 		}
 	}
-	h.urls = all[:min(len(all), maxHeads)]
-	h.first = max(slices.Index(h.urls, now), 0)
+	return likely, rest
+}
+
+func (hs *heads) find(url string) *head {
+	if i := slices.IndexFunc(hs.list, func(h *head) bool { return h.url == url }); i >= 0 {
+		return hs.list[i]
+	}
+	return nil
+}
+
+func (h *head) become(state HeadState, cause error) {
+	if h.state != state {
+		h.since = time.Now()
+	}
+	h.state, h.cause = state, cause
+}
+
+// served notes that a head has done what it was asked. One that serves reads only is not ready by that.
+func (hs *heads) served(url string, wrote bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.find(url)
+	if h == nil {
+		return
+	}
+	h.tries++
+	if h.state != HeadUnready || wrote {
+		hs.cameUp(h)
+	}
+}
+
+// failed notes that a head did not serve. Another one takes its place at once, and its monitor says when it is back.
+func (hs *heads) failed(url string, state HeadState, cause error) (wasUp bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.find(url)
+	if h == nil {
+		return false
+	}
+	wasUp = h.state == HeadUp
+	h.tries++
+	h.failures++
+	h.become(state, cause)
+	hs.watch(h, hs.firstDelay())
+	return wasUp
+}
+
+// cameUp is called with mu held.
+func (hs *heads) cameUp(h *head) {
+	if h.monitor != nil {
+		h.monitor.Stop()
+		h.monitor = nil
+	}
+	if h.state == HeadUp {
+		return
+	}
+	h.become(HeadUp, nil)
+	close(hs.came)
+	hs.came = make(chan struct{})
+	for _, other := range hs.list { // whoever may become the first choice is proved beforehand
+		if other.state == HeadUntried && (hs.spread != "" || !other.given) {
+			hs.watch(other, max(time.Second, hs.firstDelay()))
+		}
+	}
+}
+
+// awaitUp gives a channel that is closed when a head comes up.
+func (hs *heads) awaitUp() <-chan struct{} {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.came
+}
+
+// learn takes the cluster's list of its heads. One that is not in it is forgotten unless it was given.
+func (hs *heads) learn(told string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if told == hs.told || told == "" {
+		return
+	}
+	urls, err := parseEndpoints(strings.Split(told, ","))
+	if err != nil {
+		return
+	}
+	hs.told = told
+	hs.list = slices.DeleteFunc(hs.list, func(h *head) bool {
+		gone := !h.given && !slices.Contains(urls, h.url)
+		if gone && h.monitor != nil {
+			h.monitor.Stop()
+			h.monitor = nil
+		}
+		return gone
+	})
+	for _, u := range urls {
+		if hs.find(u) == nil && len(hs.list) < maxHeads {
+			hs.add(u)
+		}
+	}
+}
+
+func (hs *heads) add(url string) {
+	h := &head{url: url, state: HeadUntried, since: time.Now()}
+	if hs.spread != "" {
+		h.rank = rankOf(hs.spread, url)
+	}
+	hs.list = append(hs.list, h)
+	if slices.ContainsFunc(hs.list, func(o *head) bool { return o.state == HeadUp }) {
+		hs.watch(h, max(time.Second, hs.firstDelay()))
+	}
+}
+
+func (hs *heads) all() []string {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	var urls []string
+	for _, h := range hs.list {
+		urls = append(urls, h.url)
+	}
+	return urls
 }
 
 // parseEndpoints takes URLs or host:port, and gives URLs without a path.

@@ -64,11 +64,13 @@ type logReader struct {
 }
 
 func (l *logReader) run(ctx context.Context) error {
+	begun := false
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		resp, _, err := l.c.send(ctx, call{method: http.MethodGet, path: l.path, query: l.query, timeout: -1})
+		resp, _, err := l.c.send(ctx, call{method: http.MethodGet, path: l.path, query: l.query, timeout: -1, patient: begun})
 		if err != nil {
 			return err
 		}
+		begun = true
 		err = l.read(resp.Body)
 		resp.Body.Close()
 		if err == nil || errors.Is(err, errStopped) || ctx.Err() != nil {

@@ -9,8 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -24,8 +25,12 @@ const maxAnswer = 256 << 20
 func (c *Client) try(ctx context.Context, head string, cl call) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	// A stream's answer begins at once, though it may never end.
-	patience := time.AfterFunc(cmp.Or(max(cl.timeout, 0), tryTimeout), func() { cancel(errSilent) })
+	whole := cmp.Or(max(cl.timeout, 0), tryTimeout)
+	patience := time.AfterFunc(cmp.Or(cl.begin, whole), func() { cancel(errSilent) })
 	resp, err := c.request(ctx, head, cl)
+	if err == nil {
+		patience.Reset(whole)
+	}
 	if err == nil && resp.StatusCode >= 300 {
 		err = readProblem(resp)
 	}
@@ -69,6 +74,7 @@ func (c *Client) request(ctx context.Context, head string, cl call) (*http.Respo
 	if len(cl.query) > 0 {
 		u += "?" + cl.query.Encode()
 	}
+	var connected atomic.Bool
 	req, err := http.NewRequestWithContext(ctx, cl.method, u, bytes.NewReader(cl.body))
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w: %w", cl.method, cl.path, trivet.ErrInvalid, err)
@@ -83,8 +89,29 @@ func (c *Client) request(ctx context.Context, head string, cl call) (*http.Respo
 	if cl.sign != nil {
 		cl.sign(req, cl.body)
 	}
-	return c.http.Do(req)
+	seen := c.session.sign(req)
+	resp, err := c.http.Do(withTrace(req, &connected))
+	if err != nil {
+		if !connected.Load() {
+			err = &unsent{err}
+		}
+		return nil, err
+	}
+	c.session.learn(resp, seen)
+	c.heads.learn(resp.Header.Get(wire.Heads))
+	return resp, nil
 }
+
+// withTrace notes when a request has a connection. Before, the head has seen nothing of it.
+func withTrace(req *http.Request, connected *atomic.Bool) *http.Request {
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+}
+
+// unsent is the failure of a request that cannot have reached the head.
+type unsent struct{ error }
+
+func (u *unsent) Unwrap() error { return u.error }
 
 func (c *Client) identify(req *http.Request) {
 	if c.token != "" {
@@ -126,10 +153,21 @@ func isHeadsFault(err error) bool {
 	return errors.Is(p, trivet.ErrUnavailable) || errors.Is(p, trivet.ErrUnknown) || p.Code == wire.Internal
 }
 
-// isUnsent says whether the request cannot have reached the head.
-func isUnsent(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial" || isStranger(err)
+// isUndone says whether a request that failed cannot have been carried out: it was not sent, or the head says so. That a head
+// was silent says nothing.
+func isUndone(err error) bool {
+	var p *wire.Problem
+	var u *unsent
+	return errors.As(err, &u) || errors.As(err, &p) && errors.Is(p, trivet.ErrUnavailable)
+}
+
+// stateAfter is what a failure makes of a head.
+func stateAfter(err error) HeadState {
+	var p *wire.Problem
+	if errors.As(err, &p) {
+		return HeadUnready
+	}
+	return HeadDown
 }
 
 // isStranger says whether the head could not prove that it belongs to the cluster.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"net/http"
 	"strconv"
@@ -73,6 +72,7 @@ type watch struct {
 	seen    int   // events of it that came by this connection
 	told    bool  // something was told of a state that is not synced yet
 	fresh   bool  // the last connection told something
+	begun   bool  // a head has answered
 	yield   func(Event, error) bool
 }
 
@@ -89,6 +89,8 @@ func (w *watch) run(ctx context.Context) error {
 			if err := w.reset(); err != nil {
 				return err
 			}
+		case w.c.failFast && !w.begun && errors.Is(err, errNobody):
+			return err
 		case errors.As(err, &p) && !isHeadsFault(err), errors.Is(err, trivet.ErrUnauthenticated):
 			return err
 		case w.from == 0 && w.told: // cut in the middle of the beginning
@@ -122,33 +124,39 @@ func (w *watch) tell(e Event) error {
 // connect follows one head until it is gone or silent.
 func (w *watch) connect(ctx context.Context) error {
 	w.fresh, w.seen = false, 0
-	ctx, cancel := context.WithCancelCause(ctx)
+	caller := ctx
+	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
 	silence := time.AfterFunc(watchSilence, func() { cancel(errSilent) })
 	defer silence.Stop()
-	resp, _, err := w.c.send(ctx, call{method: http.MethodGet, path: "/v1/watch", query: w.query(), timeout: -1})
+	resp, _, err := w.c.send(ctx, call{method: http.MethodGet, path: "/v1/watch", query: w.query(), timeout: -1, patient: w.begun})
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
+	w.begun = true
 	frames := wire.NewFrameReader(resp.Body)
 	for {
 		f, err := frames.Next()
 		if err != nil {
-			w.c.heads.failed(headOf(resp))
+			w.c.note(caller, headOf(resp), errors.Join(err, context.Cause(ctx)))
 			return err
 		}
 		silence.Reset(watchSilence)
 		if err := w.take(f); err != nil {
-			if errors.Is(err, io.EOF) {
-				w.c.heads.failed(headOf(resp))
+			if errors.Is(err, errDrain) {
+				w.c.heads.failed(headOf(resp), HeadUnready, err)
 			}
 			return err
 		}
 	}
 }
 
-var errSilent = fmt.Errorf("%w: the head fell silent", trivet.ErrUnavailable)
+// errDrain: the head ends its feeds, as it is about to stop or is cut off.
+var errDrain = errors.New("the head sends its watches away")
+
+// errSilent: the head does not say a word. What it was asked it may do all the same.
+var errSilent = errors.New("the head fell silent")
 
 func headOf(resp *http.Response) string { return "https://" + resp.Request.URL.Host }
 
@@ -186,6 +194,7 @@ func (w *watch) again(revision int64) bool {
 
 // take tells one frame to the loop.
 func (w *watch) take(f wire.Frame) error {
+	w.c.session.saw(f.ID)
 	if w.from > 0 {
 		switch f.Event {
 		case wire.EventPut, wire.EventDelete:
@@ -210,7 +219,7 @@ func (w *watch) take(f wire.Frame) error {
 		w.from = f.ID
 		return w.tell(Event{Type: Synced, Revision: f.ID})
 	case wire.EventDrain:
-		return io.EOF
+		return errDrain
 	case wire.EventError:
 		var p wire.Problem
 		if err := json.Unmarshal(f.Data, &p); err != nil {

@@ -41,7 +41,9 @@ func TestAHeadThatIsBehindWaits(t *testing.T) {
 		return "/v1/machines?continue=" + base64.RawURLEncoding.EncodeToString(text)
 	}
 	for name, ask := range map[string]func() (int, map[string]any){
-		"get":  func() (int, map[string]any) { return h.ask(h.admin, "GET", "/v1/machines/get", "", wire.Revision+": "+at(1)) },
+		"get": func() (int, map[string]any) {
+			return h.ask(h.admin, "GET", "/v1/machines/get", "", wire.Revision+": "+at(1))
+		},
 		"list": func() (int, map[string]any) { return h.ask(h.admin, "GET", page(), "") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,127 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// A head that fails is left to its monitor: one at a time, with a delay that doubles, while calls go to the others. When it
+// answers again it takes its old place, so that clients spread over the heads as before. The waiting is a timer's; a
+// goroutine runs only while a head is asked.
+
+// Delays of monitors. Clients that spread over the heads are many, and a head that comes back must not get them all at once.
+const (
+	monitorMin       = 100 * time.Millisecond
+	monitorMax       = 10 * time.Second
+	monitorMinSpread = 5 * time.Second
+	monitorMaxSpread = time.Minute
+)
+
+func (hs *heads) firstDelay() time.Duration {
+	if hs.spread != "" {
+		return monitorMinSpread
+	}
+	return monitorMin
+}
+
+func (hs *heads) nextDelay(d time.Duration) time.Duration {
+	if hs.spread != "" {
+		return min(2*d, monitorMaxSpread)
+	}
+	return min(2*d, monitorMax)
+}
+
+// watch gives a head a monitor if it has none. It is called with mu held.
+func (hs *heads) watch(h *head, delay time.Duration) {
+	if h.monitor != nil || hs.closed {
+		return
+	}
+	h.delay = delay
+	h.monitor = time.AfterFunc(jitter(delay), func() { hs.look(h) })
+}
+
+// jitter gives between half of d and one and a half of it.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+
+// look asks a head once whether it is ready.
+func (hs *heads) look(h *head) {
+	hs.mu.Lock()
+	monitor := h.monitor
+	if hs.closed || monitor == nil {
+		hs.mu.Unlock()
+		return
+	}
+	hs.probes.Add(1)
+	hs.mu.Unlock()
+	defer hs.probes.Done()
+
+	err := hs.probe(hs.ctx, h.url)
+
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if hs.closed || h.monitor != monitor { // a call got through to it, or it is no longer known
+		return
+	}
+	if err == nil {
+		hs.cameUp(h)
+		return
+	}
+	h.become(stateAfter(err), err)
+	h.delay = hs.nextDelay(h.delay)
+	monitor.Reset(jitter(h.delay))
+}
+
+func (hs *heads) close() {
+	hs.mu.Lock()
+	hs.closed = true
+	for _, h := range hs.list {
+		if h.monitor != nil {
+			h.monitor.Stop()
+			h.monitor = nil
+		}
+	}
+	hs.mu.Unlock()
+	hs.cancel()
+	hs.probes.Wait()
+}
+
+// newProbe gives what monitors ask: /readyz, each time over a connection of its own, which is closed then. An answer that is
+// not a head's refusal is enough, since a balancer may not let the question through.
+func newProbe(tlsConfig *tls.Config) func(ctx context.Context, url string) error {
+	tlsConfig = tlsConfig.Clone()
+	tlsConfig.NextProtos = []string{"http/1.1"}
+	c := &http.Client{
+		Transport: &http.Transport{
+			Proxy:             http.ProxyFromEnvironment,
+			DialContext:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			TLSClientConfig:   tlsConfig,
+			DisableKeepAlives: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return func(ctx context.Context, url string) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, errSilent)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+		if err != nil {
+			return fmt.Errorf("probe: %w: %w", trivet.ErrInvalid, err)
+		}
+		resp, err := c.Do(req)
+		if err != nil {
+			return err
+		}
+		if resp.StatusCode >= 500 {
+			return readProblem(resp)
+		}
+		_, _ = io.CopyN(io.Discard, resp.Body, 1<<10)
+		return resp.Body.Close()
+	}
+}
