@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,18 +62,22 @@ func (d *disk) fill() (undo func() error, err error) {
 
 // fullDisk fills the last head's disk from outside. A head begins no write then; of what the others write it must keep its
 // copy, and ends where that is not possible any more. It is started again when there is room.
-func fullDisk(_ context.Context, t *trial) (string, func() error, error) {
+func fullDisk(ctx context.Context, t *trial) (string, func() error, error) {
 	h := t.heads[len(t.heads)-1]
 	h.mayEnd(true)
 	undo, err := t.disk.fill()
 	return h.port, func() error {
 		err := undo()
+		nap(ctx, endPatience) // one that has failed may still be on its way out
 		if !h.mayEnd(false) {
 			err = errors.Join(err, h.start(""))
 		}
 		return err
 	}, err
 }
+
+// endPatience is how long a head that has failed may take to let requests end.
+const endPatience = 8 * time.Second
 
 // group is a control group of the kernel's first interface, which not every machine has.
 type group struct{ dir string }
