@@ -40,6 +40,8 @@ type head struct {
 	err  error
 }
 
+var fixedTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 var hosts atomic.Uint32
 
 // ownHost gives an address of loopback that no other test uses.
