@@ -25,10 +25,11 @@ func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
 	return slogCore{c.log.With(attrs(fields)...), c.closing}
 }
 
-// pointless are warnings about doors that we do not open.
+// pointless are warnings about doors that we do not open, and one about a version that is written a moment later.
 var pointless = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true,
+	"failed to update storage version":                                                     true,
 }
 
 func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
