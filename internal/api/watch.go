@@ -18,7 +18,7 @@ import (
 const (
 	// feedBeat is how often a feed without news says that the head is there.
 	feedBeat = 5 * time.Second
-	// feedPatience is how long a client may not read before its feed is cut.
+	// feedPatience is how long a client may not read before its feed or answer is cut.
 	feedPatience = 30 * time.Second
 )
 
