@@ -117,10 +117,10 @@ func (u *uploader) send(ctx context.Context) error {
 		}
 		pause = min(2*pause, uploadPause)
 		var up wire.Upload
-		if err := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); err == nil {
+		if askErr := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); askErr == nil {
 			offset = up.Offset
-		} else if errors.Is(err, trivet.ErrNotFound) {
-			return err
+		} else if errors.Is(askErr, trivet.ErrNotFound) {
+			return err // why the head has given it up, such as that its disk is full
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (h *head) mustFail(t *testing.T, args []string, words ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary(t), args...)
-	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+filepath.Join(h.dir, "admin.yaml"))
+	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+h.adminFile())
 	said, _ := cmd.CombinedOutput() // its status is looked at
 	if status := cmd.ProcessState.ExitCode(); status != 1 {
 		t.Errorf("exit status %d, want 1", status)

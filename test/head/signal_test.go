@@ -162,7 +162,7 @@ type command struct {
 func (h *head) start(args ...string) *command {
 	h.Helper()
 	c := &command{exec.Command(binary(h.T), args...), newTranscript()}
-	c.Env = append(os.Environ(), "TRIVET_CONFIG="+filepath.Join(h.dir, "admin.yaml"), "TMPDIR="+h.TempDir())
+	c.Env = append(os.Environ(), "TRIVET_CONFIG="+h.adminFile(), "TMPDIR="+h.TempDir())
 	c.Stdout, c.Stderr = c.said, c.said
 	if err := c.Start(); err != nil {
 		h.Fatal(err)
