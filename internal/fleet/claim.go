@@ -39,12 +39,19 @@ func (f *Fleet) Claim(ctx context.Context, provision string) error {
 	return err
 }
 
-// pick looks among the free machines, and among all of them only to say why none is.
+// pick looks at the machine that is named, or among the free ones, and among all only to say why none is.
 func (f *Fleet) pick(spec *trivet.ProvisionSpec) placement.Choice {
-	if choice := placement.Pick(f.Machines.By(ByState, string(trivet.MachineAvailable)), spec, nil); choice.Machine != "" {
+	if spec.Machine != "" {
+		var named []*trivet.Machine
+		if m, err := f.Machines.Peek(spec.Machine); err == nil {
+			named = append(named, m)
+		}
+		return placement.Pick(named, spec, nil)
+	}
+	if choice := placement.Pick(f.Machines.PeekBy(ByState, string(trivet.MachineAvailable)), spec, nil); choice.Machine != "" {
 		return choice
 	}
-	return placement.Pick(f.Machines.List(), spec, nil)
+	return placement.Pick(slices.Collect(f.Machines.PeekAll()), spec, nil)
 }
 
 func (f *Fleet) claim(c *change, provision string) error {
