@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,7 +112,12 @@ func (t *tries) err(cause error) error {
 func (t *tries) noHead() error {
 	err := t.err(fmt.Errorf("no head served it: %w", errors.Join(t.failures...)))
 	if t.hopeless {
-		return &trivet.Error{Op: "connect", Hint: "check the pin of the CA in the config file",
+		hint := "check the pin of the CA in the config file"
+		var invalid x509.CertificateInvalidError
+		if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+			hint = "check the clock of this computer and the head's: here it is " + time.Now().UTC().Format(time.RFC3339)
+		}
+		return &trivet.Error{Op: "connect", Hint: hint,
 			Err: fmt.Errorf("%w: %w", trivet.ErrUnauthenticated, errors.Join(t.failures...))}
 	}
 	return err
