@@ -89,6 +89,7 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 		return nil, explain(cfg, err)
 	}
 	m.running.Go(m.attend)
+	m.running.Go(func() { m.watchDisk(cfg.Dir, cfg.Logger) })
 	return m, nil
 }
 
@@ -166,6 +167,7 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	c.ElectionMs = uint(or(cfg.Election, 500*time.Millisecond).Milliseconds())
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 5000 // raft keeps these many entries in memory
 	c.MaxRequestBytes = 2 << 20
+	c.WarningApplyDuration = 2 * time.Second // watchDisk tells more of what is behind that
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger, m.fatal, m.closing))
 	return c, nil
 }
