@@ -25,11 +25,12 @@ type PutOptions struct {
 }
 
 // The patience of an upload: the longest wait between its tries, how long a head may stay away or hold on to a connection
-// that is dead, and how long it may take to sync what it got.
+// that is dead, how long it may take to sync what it got, and the wait between tries to give up.
 const (
 	uploadPause    = 5 * time.Second
 	uploadPatience = 2 * time.Minute
 	finishTimeout  = 2 * time.Minute
+	abortPause     = 50 * time.Millisecond
 )
 
 // PutBlob stores content and gives the reference to it. A connection that breaks is made anew and goes on where the head
@@ -138,10 +139,10 @@ func (u *uploader) send(ctx context.Context) error {
 		}
 		pause = min(2*pause, uploadPause)
 		var up wire.Upload
-		if err := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); err == nil {
+		if askErr := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); askErr == nil {
 			offset = up.Offset
-		} else if errors.Is(err, trivet.ErrNotFound) {
-			return err
+		} else if errors.Is(askErr, trivet.ErrNotFound) {
+			return err // why the head has given it up, such as that its disk is full
 		}
 	}
 }
@@ -186,11 +187,19 @@ func (u *uploader) ask(ctx context.Context, cl call, out any) error {
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
+// abort gives the upload up, once the head has seen that the last piece was cut off. One that it cannot reach is given up
+// by the head itself, in time.
 func (u *uploader) abort(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 	defer cancel()
-	if resp, err := u.c.try(ctx, u.head, call{method: http.MethodDelete, path: u.path}); err == nil {
-		resp.Body.Close()
+	for {
+		resp, err := u.c.try(ctx, u.head, call{method: http.MethodDelete, path: u.path})
+		if err == nil {
+			resp.Body.Close()
+		}
+		if !errors.Is(err, trivet.ErrConflict) || sleep(ctx, abortPause) != nil {
+			return
+		}
 	}
 }
 

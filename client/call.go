@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -178,8 +179,12 @@ func (t *tries) noHead() error {
 	causes := errors.Join(t.failures...)
 	switch {
 	case t.strangers == len(t.failures) && !t.inDoubt:
-		return &trivet.Error{Op: "connect", Hint: "check the pin of the CA in the config file",
-			Err: fmt.Errorf("%w: %w", trivet.ErrUnauthenticated, causes)}
+		hint := "check the pin of the CA in the config file"
+		var invalid x509.CertificateInvalidError
+		if errors.As(causes, &invalid) && invalid.Reason == x509.Expired {
+			hint = "check the clock of this computer and the head's: here it is " + time.Now().UTC().Format(time.RFC3339)
+		}
+		return &trivet.Error{Op: "connect", Hint: hint, Err: fmt.Errorf("%w: %w", trivet.ErrUnauthenticated, causes)}
 	case t.answers == 0:
 		return t.err(fmt.Errorf("%w: %w", errNobody, causes))
 	}

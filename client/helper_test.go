@@ -21,6 +21,7 @@ import (
 type cluster struct {
 	t    *testing.T
 	keys *auth.Keys
+	now  func() time.Time // the heads' clock
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -29,7 +30,7 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &cluster{t, keys}
+	return &cluster{t, keys, time.Now}
 }
 
 // server is a head: its URL.
@@ -44,7 +45,7 @@ func (c *cluster) head(h http.HandlerFunc) server {
 	}
 	s := &http.Server{
 		Handler:   h,
-		TLSConfig: c.keys.CA.ServerCert(func() []string { return nil }, time.Now).TLS(),
+		TLSConfig: c.keys.CA.ServerCert(func() []string { return nil }, c.now).TLS(),
 		ErrorLog:  log.New(io.Discard, "", 0),
 	}
 	done := make(chan struct{})

@@ -19,11 +19,24 @@ func main() {
 	if osinit.Called() { // in the installer OS this binary is the first process
 		osinit.Main(runInstaller)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	env := cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version}
 	root := cli.Root(env)
 	root.AddCommand(serverCommand(), agentCommand(), demoCommand(), labCommand())
-	os.Exit(cli.Execute(ctx, root))
+	os.Exit(cli.Execute(untilSignal(), root))
+}
+
+// untilSignal ends with the first signal that asks the program to end. A second one ends the program at once; it is never
+// lost, however soon it comes.
+func untilSignal() context.Context {
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		stop()
+		if s, ok := (<-signals).(syscall.Signal); ok {
+			os.Exit(128 + int(s)) // as a shell tells it
+		}
+	}()
+	return ctx
 }

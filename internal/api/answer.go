@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/wire"
@@ -17,6 +18,7 @@ func answer(w http.ResponseWriter, status int, v any) error {
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(feedPatience))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	w.Write(append(data, '\n')) // a client that is gone needs no answer
@@ -49,5 +51,6 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	if err != nil {
 		return nil, fmt.Errorf("request: %w: cut off: %w", trivet.ErrInvalid, err)
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the answer may take longer
 	return data, nil
 }

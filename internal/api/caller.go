@@ -62,8 +62,9 @@ func (h *Handler) check(plain string) (*caller, error) {
 	if err := auth.CheckToken(plain, t.Spec.Hash); err != nil {
 		return nil, err
 	}
-	if !t.Spec.Expires.IsZero() && !h.Now().Before(t.Spec.Expires) {
-		return nil, fmt.Errorf("API token %s: %w: expired at %s", id, trivet.ErrUnauthenticated, t.Spec.Expires.Format(time.RFC3339))
+	if now := h.Now(); !t.Spec.Expires.IsZero() && !now.Before(t.Spec.Expires) {
+		return nil, fmt.Errorf("API token %s: %w: expired at %s; it is %s by this head's clock", id, trivet.ErrUnauthenticated,
+			t.Spec.Expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	a, err := h.Fleet.Accounts.Get(t.Spec.Account)
 	if err != nil {

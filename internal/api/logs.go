@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/trivet-project/trivet"
@@ -152,6 +153,7 @@ func (f *logFeed) line(p wire.LogPiece) error {
 	if err != nil {
 		return err
 	}
+	_ = http.NewResponseController(f.w).SetWriteDeadline(time.Now().Add(feedPatience))
 	_, err = f.w.Write(append(data, '\n'))
 	return err
 }

@@ -57,6 +57,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(wire.RequestID, q.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
+	limitBody(w, r)
 	rec := &recorder{ResponseWriter: w}
 	err := h.serve(rec, r)
 	if err != nil && !rec.began {
@@ -103,7 +104,7 @@ func (h *Handler) logRequest(r *http.Request, q *request, rec *recorder, took ti
 		slog.String("account", q.account), slog.String("request", q.id),
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String("error", auth.Redact(err.Error())))
+		attrs = append(attrs, slog.String("error", auth.Redact(wire.Brief(err.Error()))))
 	}
 	h.Log.LogAttrs(r.Context(), level, "api", attrs...)
 }

@@ -20,7 +20,7 @@ const (
 	feedBeat = 5 * time.Second
 	// feedCutOff is after how many quiet beats a feed ends whose head has no leader: it hears no news, and another may.
 	feedCutOff = 2
-	// feedPatience is how long a client may not read before its feed is cut.
+	// feedPatience is how long a client may not read before its feed or answer is cut.
 	feedPatience = 30 * time.Second
 )
 

@@ -71,8 +71,8 @@ func (k *Keys) VerifyBoot(purpose Purpose, text string, now time.Time) (BootToke
 	case t.Purpose != purpose:
 		return BootToken{}, bootError(fmt.Sprintf("made for %q, not for %q", t.Purpose, purpose))
 	case !now.Before(t.Expires):
-		return BootToken{}, bootError(fmt.Sprintf("of machine %s expired at %s (boot the machine again)",
-			t.Machine, t.Expires.UTC().Format(time.RFC3339)))
+		return BootToken{}, bootError(fmt.Sprintf("of machine %s expired at %s; it is %s by this head's clock (boot the machine again)",
+			t.Machine, t.Expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)))
 	}
 	return t, nil
 }

@@ -89,6 +89,15 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	return 1
 }
 
+// stopped takes what a command came to, and tells a person who ended it with Ctrl-C what holds then and what to do next.
+func (a *app) stopped(ctx context.Context, err error, format string, args ...any) error {
+	if ctx.Err() == nil || err == nil {
+		return err
+	}
+	fmt.Fprintf(a.Err, format+"\n", args...)
+	return ExitError(130)
+}
+
 // tell shows an error: what happened, which fields, and what to do next.
 func tell(w io.Writer, err error) {
 	text, hint := err.Error(), hintOf(err)

@@ -49,8 +49,11 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 	if dryRun {
 		note = " (dry run)"
 	}
-	for _, m := range manifests {
+	for i, m := range manifests {
 		verb, err := applyOne(ctx, cl.Kind(m.info).DryRun(dryRun), m)
+		if err != nil && ctx.Err() != nil {
+			return a.stopped(ctx, err, "stopped at %s, %d of %d; apply the same again, what is so already stays", m.title(), i+1, len(manifests))
+		}
 		if err != nil {
 			failed = true
 			tell(a.Err, m.locate(err))

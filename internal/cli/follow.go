@@ -29,18 +29,16 @@ const tick = time.Second
 
 // watchProvision shows a provision until it has ended.
 func (a *app) watchProvision(ctx context.Context, cl *client.Client, name string) error {
+	goesOn := fmt.Sprintf("%s goes on without you; look again with: trivet provision %s --watch", name, name)
 	if _, err := client.Of[trivet.Provision](cl).Get(ctx, name); err != nil {
-		return err
+		return a.stopped(ctx, err, "%s", goesOn)
 	}
 	v := a.view()
 	last, err := followProvision(ctx, cl, name, v)
 	v.close()
 	switch {
-	case ctx.Err() != nil:
-		fmt.Fprintf(a.Err, "%s goes on without you; look again with: trivet provision %s --watch\n", name, name)
-		return ExitError(130)
 	case err != nil:
-		return err
+		return a.stopped(ctx, err, "%s", goesOn)
 	case last.provision.Status.State == trivet.ProvisionFailed:
 		a.tellFailure(last)
 		return ExitError(1)

@@ -50,7 +50,8 @@ func (a *app) imageImport() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.importImage(cmd.Context(), cl, args[0], &f)
+			err = a.importImage(cmd.Context(), cl, args[0], &f)
+			return a.stopped(cmd.Context(), err, "stopped; image %s is as it was, and what was sent is given up: import it again", f.name)
 		},
 	}
 	c.Flags().StringVar(&f.name, "name", "", "name of the image's record")

@@ -74,10 +74,11 @@ func (a *app) platformImport() *cobra.Command {
 				return err
 			}
 			p := &trivet.Platform{Meta: trivet.Meta{Kind: "Platform", Name: name}, Spec: trivet.PlatformSpec{Arch: arch, Version: version, Args: args}}
-			if err := a.importPlatform(cmd.Context(), cl, dirs[0], p); err != nil || !makeDefault {
-				return err
+			err = a.importPlatform(cmd.Context(), cl, dirs[0], p)
+			if err == nil && makeDefault {
+				err = a.bootByDefault(cmd.Context(), cl, name)
 			}
-			return a.bootByDefault(cmd.Context(), cl, name)
+			return a.stopped(cmd.Context(), err, "stopped; import platform %s again", name)
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "name of the platform's record")

@@ -97,7 +97,7 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 			Hint: fmt.Sprintf("watch it: trivet provision %s --watch; or delete it first: trivet delete provision %s", name, name)}
 	}
 	if err != nil {
-		return err
+		return a.stopped(cmd.Context(), err, "stopped before an answer came; %s may be there: trivet get provision %s", name, name)
 	}
 	fmt.Fprintf(a.Out, "provision/%s created\n", name)
 	return nil

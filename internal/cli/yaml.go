@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
@@ -20,8 +21,12 @@ import (
 
 // Bounds of one document: a few lines of aliases could otherwise grow to any size.
 const (
-	maxNodes = 100_000
-	maxDepth = 64
+	maxNodes  = 100_000
+	maxTokens = 4 * maxNodes // of all documents in a file
+	maxDepth  = 64
+	maxPath   = 1024      // bytes of the names on the way to a value: each value's is kept
+	maxTexts  = 16 << 20  // bytes of all texts, each time that an alias stands for them
+	maxPaths  = 256 << 20 // bytes of the paths that the parser gives to all values, at most
 )
 
 // document is one YAML document as JSON's values, and where each of them stands.
@@ -63,7 +68,11 @@ func (e *placed) Is(target error) bool { return target == trivet.ErrInvalid }
 // parseYAML reads all documents of a file. JSON is YAML, too.
 func parseYAML(file string, text []byte) ([]*document, error) {
 	lines := strings.Split(string(text), "\n")
-	parsed, err := parser.ParseBytes(text, 0)
+	tokens := lexer.Tokenize(string(text))
+	if t := tooMuch(tokens); t != nil {
+		return nil, &placed{file, placeOf(t), "the document is too large or nested too deep", lines}
+	}
+	parsed, err := parser.Parse(tokens, 0)
 	if err != nil {
 		return nil, place(file, lines, err)
 	}
@@ -82,6 +91,42 @@ func parseYAML(file string, text []byte) ([]*document, error) {
 	return docs, nil
 }
 
+// tooMuch gives the token at which a file goes beyond the bounds; nil if none does. It looks before the parser does, whose
+// time grows with the square of the depth.
+func tooMuch(tokens token.Tokens) *token.Token {
+	flow := 0 // lists and objects in brackets that are open
+	longest, paths := 1, 0
+	var columns []int // where the open blocks around them begin
+	for i, t := range tokens {
+		switch t.Type {
+		case token.DocumentHeaderType, token.DocumentEndType:
+			flow, columns = 0, nil
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow--
+		case token.SequenceEntryType, token.MappingKeyType, token.MappingValueType:
+			at := t.Position.Column
+			if t.Type == token.MappingValueType && i > 0 { // a block begins with its key
+				at = tokens[i-1].Position.Column
+				longest = max(longest, len(tokens[i-1].Value))
+			}
+			if flow > 0 {
+				break
+			}
+			for len(columns) > 0 && columns[len(columns)-1] >= at {
+				columns = columns[:len(columns)-1]
+			}
+			columns = append(columns, at)
+		}
+		paths += longest * (flow + len(columns))
+		if i > maxTokens || flow+len(columns) > maxDepth || paths > maxPaths {
+			return t
+		}
+	}
+	return nil
+}
+
 // place finds where in the file the parser stumbled.
 func place(file string, lines []string, err error) error {
 	var at yaml.Error
@@ -98,6 +143,7 @@ type converter struct {
 	doc     *document
 	anchors map[string]ast.Node
 	nodes   int
+	texts   int // bytes
 }
 
 func (c *converter) fail(n ast.Node, format string, args ...any) error {
@@ -105,7 +151,7 @@ func (c *converter) fail(n ast.Node, format string, args ...any) error {
 }
 
 func (c *converter) convert(path string, n ast.Node, depth int) (any, error) {
-	if c.nodes++; c.nodes > maxNodes || depth > maxDepth {
+	if c.nodes++; c.nodes > maxNodes || depth > maxDepth || len(path) > maxPath || c.texts > maxTexts {
 		return nil, c.fail(n, "the document is too large or nested too deep")
 	}
 	if _, known := c.doc.at[path]; !known && n.GetToken() != nil && n.Type() != ast.MappingType {
@@ -142,8 +188,10 @@ func (c *converter) convert(path string, n ast.Node, depth int) (any, error) {
 func (c *converter) scalar(n ast.Node) (any, error) {
 	switch n := n.(type) {
 	case *ast.StringNode:
+		c.texts += len(n.Value)
 		return n.Value, nil
 	case *ast.LiteralNode:
+		c.texts += len(n.Value.Value)
 		return n.Value.Value, nil
 	case *ast.BoolNode:
 		return n.Value, nil

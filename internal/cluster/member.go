@@ -100,6 +100,7 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 		return nil, explain(cfg, err)
 	}
 	m.running.Go(m.attend)
+	m.running.Go(func() { m.watchDisk(cfg.Dir, cfg.Logger) })
 	return m, nil
 }
 
@@ -175,6 +176,7 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	c.TickMs, c.ElectionMs = uint(cfg.Heartbeat.Milliseconds()), uint(cfg.Election.Milliseconds())
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 5000 // raft keeps these many entries in memory
 	c.MaxRequestBytes = 2 << 20
+	c.WarningApplyDuration = 2 * time.Second // watchDisk tells more of what is behind that
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(slogCore{
 		log: cfg.Logger.With("part", "etcd"), fatal: m.fatal, closing: m.closing,
 		pace: &pace{log: cfg.Logger, every: cfg.Heartbeat, election: cfg.Election},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,12 +39,19 @@ func (f *Fleet) Claim(ctx context.Context, provision string) error {
 	return err
 }
 
-// pick looks among the free machines, and among all of them only to say why none is.
+// pick looks at the machine that is named, or among the free ones, and among all only to say why none is.
 func (f *Fleet) pick(spec *trivet.ProvisionSpec) placement.Choice {
-	if choice := placement.Pick(f.Machines.By(ByState, string(trivet.MachineAvailable)), spec, nil); choice.Machine != "" {
+	if spec.Machine != "" {
+		var named []*trivet.Machine
+		if m, err := f.Machines.Peek(spec.Machine); err == nil {
+			named = append(named, m)
+		}
+		return placement.Pick(named, spec, nil)
+	}
+	if choice := placement.Pick(f.Machines.PeekBy(ByState, string(trivet.MachineAvailable)), spec, nil); choice.Machine != "" {
 		return choice
 	}
-	return placement.Pick(f.Machines.List(), spec, nil)
+	return placement.Pick(slices.Collect(f.Machines.PeekAll()), spec, nil)
 }
 
 func (f *Fleet) claim(c *change, provision string) error {
@@ -63,7 +71,7 @@ func (f *Fleet) claim(c *change, provision string) error {
 		return err
 	}
 	if _, err := f.Workflows.In(c.tx).Get(w.Name); err == nil {
-		return fmt.Errorf("%w: workflow %s is there already", trivet.ErrExists, w.Name)
+		return fmt.Errorf("%w: workflow %s is there already", trivet.ErrConflict, w.Name)
 	}
 	c.adopt(w, f.now())
 	state := c.mine()
@@ -99,7 +107,7 @@ func (f *Fleet) render(c *change, p *trivet.Provision) (*trivet.Workflow, map[st
 	}
 	return &trivet.Workflow{
 		Meta: trivet.Meta{
-			Kind: "Workflow", Name: fmt.Sprintf("%s-%d", p.Name, p.Status.Attempts+1), Labels: p.Labels,
+			Kind: "Workflow", Name: f.workflowName(p), Labels: p.Labels,
 		},
 		Spec: trivet.WorkflowSpec{
 			Machine: c.machine.Name, Provision: p.Name, Template: t.Name, Attempt: p.Status.Attempts + 1,
@@ -110,6 +118,17 @@ func (f *Fleet) render(c *change, p *trivet.Provision) (*trivet.Workflow, map[st
 			},
 		},
 	}, t.Spec.Limits, nil
+}
+
+// workflowName counts on from the runs that are kept of this provision, and of one of its name that was deleted.
+func (f *Fleet) workflowName(p *trivet.Provision) string {
+	next := p.Status.Attempts + 1
+	for _, w := range f.Workflows.PeekBy(ByProvision, p.Name) {
+		if n, err := strconv.Atoi(strings.TrimPrefix(w.Name, p.Name+"-")); err == nil {
+			next = max(next, n+1)
+		}
+	}
+	return fmt.Sprintf("%s-%d", p.Name, next)
 }
 
 // images looks up every image that an action names, so that the run has it by digest.

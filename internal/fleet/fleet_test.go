@@ -223,6 +223,24 @@ func TestAReleaseStopsTheAgent(t *testing.T) {
 	}
 }
 
+// A provision of the same name gets a run of its own beside the one that is kept of the first.
+func TestAProvisionIsMadeAgain(t *testing.T) {
+	r := newRack(t)
+	for _, run := range []string{"p-1", "p-2", "p-3"} {
+		r.provision("p")
+		if got := r.machine().Status.Workflow; got != run {
+			t.Errorf("the machine's run is %q, want %q", got, run)
+		}
+		r.write(func(tx *store.Tx) error {
+			p, err := r.Provisions.In(tx).Get("p")
+			if err != nil {
+				return err
+			}
+			return errors.Join(r.Release(tx, p), r.Provisions.In(tx).Delete("p"))
+		})
+	}
+}
+
 func TestWhatCannotBeRenderedFailsAtTheClaim(t *testing.T) {
 	r := newRack(t)
 	r.write(func(tx *store.Tx) error {

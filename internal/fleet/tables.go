@@ -7,12 +7,13 @@ import (
 
 // The indexes, by which records are found without a scan.
 const (
-	ByMAC     = "mac"     // machines and addresses by MAC
-	ByAddress = "address" // machines by the fixed addresses of their ports
-	ByState   = "state"   // machines and provisions by state
-	ByMachine = "machine" // workflows by machine
-	ByNetwork = "network" // addresses by network
-	BySubject = "subject" // events by whom they are of
+	ByMAC       = "mac"       // machines and addresses by MAC
+	ByAddress   = "address"   // machines by the fixed addresses of their ports
+	ByState     = "state"     // machines and provisions by state
+	ByMachine   = "machine"   // workflows by machine
+	ByProvision = "provision" // workflows by provision
+	ByNetwork   = "network"   // addresses by network
+	BySubject   = "subject"   // events by whom they are of
 )
 
 // Tables are the typed views of the store's records.
@@ -46,6 +47,7 @@ func NewTables(s *store.Store) *Tables {
 		),
 		Workflows: store.NewTable(s,
 			store.Index[trivet.Workflow]{Name: ByMachine, Keys: func(w *trivet.Workflow) []string { return []string{w.Spec.Machine} }},
+			store.Index[trivet.Workflow]{Name: ByProvision, Keys: func(w *trivet.Workflow) []string { return []string{w.Spec.Provision} }},
 		),
 		Provisions: store.NewTable(s,
 			store.Index[trivet.Provision]{Name: ByState, Keys: func(p *trivet.Provision) []string { return []string{string(p.Status.State)} }},

@@ -76,14 +76,11 @@ func headOf(open func() (io.ReadCloser, error)) ([]byte, error) {
 		return nil, err
 	}
 	defer content.Close()
-	head := make([]byte, headBytes)
-	n, err := io.ReadFull(content, head)
-	if errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: it is empty", trivet.ErrInvalid)
-	} else if err == io.ErrUnexpectedEOF {
-		err = nil
+	head, err := io.ReadAll(io.LimitReader(content, headBytes))
+	if err == nil && len(head) == 0 {
+		err = fmt.Errorf("%w: it is empty", trivet.ErrInvalid)
 	}
-	return head[:n], err
+	return head, err
 }
 
 // isTar knows POSIX and GNU archives (pax, "ustar interchange format").

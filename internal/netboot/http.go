@@ -33,7 +33,11 @@ func (d *Door) routes() *http.ServeMux {
 
 // ServeHTTP is the plain HTTP door.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // blobs get more as they go on
+	conn := http.NewResponseController(w)
+	_ = conn.SetWriteDeadline(time.Now().Add(answerTime)) // blobs get more as they go on
+	if r.ContentLength != 0 {
+		_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // also of a body that is not read: the server reads what is left of it
+	}
 	d.mux.ServeHTTP(w, r)
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/trivet-project/trivet/internal/auth"
 )
@@ -19,7 +18,6 @@ func (d *Door) servePhoneHome(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, fmt.Errorf("phone home: %w", err))
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxPhoneHome))
 	if err := d.PhoneHome(r.Context(), token); err != nil {
 		d.fail(w, r, fmt.Errorf("phone home of %s: %w", token.Machine, err))

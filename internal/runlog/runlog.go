@@ -50,7 +50,7 @@ func Open(dir string) (*Store, error) {
 // Close gives the folder up.
 func (s *Store) Close() error { return s.root.Close() }
 
-// Append writes a piece at its offset. What is beyond MaxBytes is dropped.
+// Append writes a piece at its offset; when it returns, the piece is on stable storage. What is beyond MaxBytes is dropped.
 func (s *Store) Append(workflow, action string, try int, offset int64, piece []byte) error {
 	name, err := fileName(workflow, action, try)
 	if err != nil {
@@ -59,16 +59,7 @@ func (s *Store) Append(workflow, action string, try int, offset int64, piece []b
 	if offset < 0 || offset >= MaxBytes || len(piece) == 0 {
 		return nil
 	}
-	piece = piece[:min(int64(len(piece)), MaxBytes-offset)]
-	if err := s.root.Mkdir(workflow, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("append to log of %s: %w", workflow, err)
-	}
-	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("append to log of %s: %w", workflow, err)
-	}
-	_, err = f.WriteAt(piece, offset)
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := s.write(workflow, name, offset, piece[:min(int64(len(piece)), MaxBytes-offset)]); err != nil {
 		return fmt.Errorf("append to log of %s: %w", workflow, err)
 	}
 	s.mu.Lock()
@@ -76,6 +67,47 @@ func (s *Store) Append(workflow, action string, try int, offset int64, piece []b
 	close(s.grew)
 	s.grew = make(chan struct{})
 	return nil
+}
+
+func (s *Store) write(workflow, name string, offset int64, piece []byte) error {
+	f, err := s.root.OpenFile(name, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = s.create(workflow, name)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(piece, offset)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// create makes a file whose name lasts.
+func (s *Store) create(workflow, name string) (*os.File, error) {
+	err := s.root.Mkdir(workflow, 0o700)
+	if err == nil {
+		err = s.syncDir(".")
+	} else if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.syncDir(workflow); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (s *Store) syncDir(name string) error {
+	dir, err := s.root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Parts lists what is there of a workflow, in the order of first writing.

@@ -17,15 +17,23 @@ import (
 // admin is the account that the first start makes.
 const admin = "admin"
 
+// firstWrites bounds those of a first start.
+const firstWrites = time.Minute
+
 // introduce writes how this head is reached and, where the cluster has no administrator yet, makes one. A head that cannot
-// write now, for want of a leader or of room on its disk, serves reads and boots, and does this later. Its first start must
-// succeed at once, as there is nothing to serve yet.
+// write now, as it has no leader, or its disk is full or slow, serves reads and boots, and does this later. Its first start
+// must succeed at once, as there is nothing to serve yet, and may take its time.
 func (s *Server) introduce(ctx context.Context) error {
+	if s.data.isNew() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, firstWrites)
+		defer cancel()
+	}
 	err := s.ready(ctx)
 	if err == nil {
 		err = s.introduceNow(ctx)
 	}
-	if errors.Is(err, trivet.ErrUnavailable) && !s.data.isNew() {
+	if (errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown)) && !s.data.isNew() {
 		s.cfg.Log.Warn("this head cannot write yet; it serves reads and boots", "error", err)
 		return nil
 	}

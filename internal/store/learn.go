@@ -12,7 +12,8 @@ import (
 // A try that was not answered may have been committed, may be committed later, or never. What makes it one or the other is
 // the guard: a key of this head that every transaction compares with the revision it had in its snapshot. Once the guard has
 // another revision, a try that is still on its way can no longer be committed; and one that was committed stands in the feed
-// before the guard's change. So when the copy holds another guard than the try saw, the copy knows the outcome.
+// before the guard's change. So when the copy holds another guard than the try saw, the copy knows the outcome. Where the
+// disk is slow, the try itself often comes before that.
 //
 // Other transactions of this head that were on their way fail their compare then, and are run again.
 
@@ -21,8 +22,9 @@ func (s *Store) guardKey() string { return prefix + guardPart + s.opts.Head }
 // learn finds out what became of a try: its revision, errRerun where it was not committed and never will be, or ErrUnknown
 // where ctx ends first.
 func (s *Store) learn(ctx context.Context, cause error, id string, guard int64) (int64, error) {
-	for s.snapshot().revOf(s.guardKey()) == guard {
-		if err := s.changeGuard(ctx); err != nil && ctx.Err() != nil {
+	seen := s.pending.outcome(id).seen
+	for s.pending.outcome(id).rev == 0 && s.snapshot().revOf(s.guardKey()) == guard {
+		if err := s.changeGuard(ctx, seen); err != nil && ctx.Err() != nil {
 			return 0, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: %w", trivet.ErrUnknown, cause), Hint: hintQuorum}
 		} else if err != nil {
 			pause(ctx, 20*time.Millisecond)
@@ -30,6 +32,9 @@ func (s *Store) learn(ctx context.Context, cause error, id string, guard int64) 
 	}
 	switch o := s.pending.outcome(id); {
 	case o.rev != 0:
+		if err := s.pending.wait(ctx, o.rev); err != nil {
+			return 0, behind(err)
+		}
 		return o.rev, nil
 	case o.missed:
 		return 0, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: the change feed left out revisions: %w", trivet.ErrUnknown, cause)}
@@ -37,8 +42,9 @@ func (s *Store) learn(ctx context.Context, cause error, id string, guard int64) 
 	return 0, errRerun
 }
 
-// changeGuard writes the guard and waits until the copy has it. Those who want it at the same time do it once.
-func (s *Store) changeGuard(ctx context.Context) error {
+// changeGuard writes the guard and waits until the copy has it, or until there is no more need: the try was seen. Those who
+// want it at the same time do it once.
+func (s *Store) changeGuard(ctx context.Context, seen <-chan struct{}) error {
 	done := s.guards.DoChan("", func() (any, error) {
 		try, cancel := context.WithTimeout(context.Background(), s.opts.Try)
 		defer cancel()
@@ -54,6 +60,8 @@ func (s *Store) changeGuard(ctx context.Context) error {
 	select {
 	case r := <-done:
 		return r.Err
+	case <-seen:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}

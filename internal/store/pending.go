@@ -21,15 +21,16 @@ type waiter struct {
 
 // outcome is what the feed knows of a transaction.
 type outcome struct {
-	rev    int64 // at which it was committed; 0: not seen
-	missed bool  // the feed left out revisions since the transaction began
+	rev    int64         // at which it was committed; 0: not seen
+	seen   chan struct{} // closed once it was
+	missed bool          // the feed left out revisions since the transaction began
 }
 
 // begin makes the feed look out for a transaction's ID, until end.
 func (p *pending) begin(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.txs[id] = &outcome{}
+	p.txs[id] = &outcome{seen: make(chan struct{})}
 }
 
 func (p *pending) end(id string) {
@@ -48,8 +49,9 @@ func (p *pending) outcome(id string) outcome {
 func (p *pending) saw(id string, rev int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if o := p.txs[id]; o != nil {
+	if o := p.txs[id]; o != nil && o.rev == 0 {
 		o.rev = rev
+		close(o.seen)
 	}
 }
 

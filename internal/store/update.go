@@ -71,7 +71,7 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error
 // errRerun: what fn had read is no longer so.
 var errRerun = errors.New("run again")
 
-const hintQuorum = "the store has no quorum; see trivet status"
+const hintQuorum = "the store does not answer in time: it has no quorum, or its disk is slow; the head's log says which"
 
 // unavailable makes an error one of which it is known that nothing was written.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err) }
@@ -129,7 +129,11 @@ func (s *Store) late(resp *clientv3.TxnResponse, err error) (int64, error) {
 	if !resp.Succeeded {
 		return 0, &trivet.Error{Op: "update", Err: unavailable(err)}
 	}
-	return 0, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: committed, but this head's copy is behind: %w", trivet.ErrUnknown, err)}
+	return 0, behind(err)
+}
+
+func behind(err error) error {
+	return &trivet.Error{Op: "update", Err: fmt.Errorf("%w: committed, but this head's copy is behind: %w", trivet.ErrUnknown, err)}
 }
 
 // failed sorts out a try without an answer.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/store"
@@ -89,6 +91,39 @@ func TestLostAnswerIsLearned(t *testing.T) {
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Delete("m1") })
 	if h.machines.Len() != 0 {
 		t.Error("the deletion was lost")
+	}
+}
+
+// slowKV answers no transaction in time, and lets no other write through.
+type slowKV struct{ clientv3.KV }
+
+func (k slowKV) Txn(ctx context.Context) clientv3.Txn { return slowTxn{k.KV.Txn(ctx)} }
+
+func (slowKV) Put(ctx context.Context, _, _ string, _ ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+type slowTxn struct{ clientv3.Txn }
+
+func (t slowTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { return slowTxn{t.Txn.If(cs...)} }
+func (t slowTxn) Then(ops ...clientv3.Op) clientv3.Txn { return slowTxn{t.Txn.Then(ops...)} }
+
+func (t slowTxn) Commit() (*clientv3.TxnResponse, error) {
+	_, err := t.Txn.Commit()
+	return nil, errors.Join(errLost, err)
+}
+
+// A write that is in the feed is known, whatever else the store does not answer: a slow disk makes no outcome unknown that
+// came within the caller's time.
+func TestLateAnswerIsSeen(t *testing.T) {
+	m := member(t, t.TempDir())
+	slow := clientv3.NewCtxClient(t.Context())
+	slow.KV, slow.Watcher = slowKV{m.Client().KV}, m.Client().Watcher
+	h := open(t, slow, store.Options{Try: time.Hour, Timeout: time.Hour})
+	rev := h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
+	if got, err := h.machines.Get("m1"); err != nil || got.Revision != rev {
+		t.Errorf("%+v, %v, committed at %d", got, err, rev)
 	}
 }
 

@@ -59,7 +59,7 @@ func NewProblem(err error) (status int, p *Problem) {
 	p = &Problem{Code: Internal, Message: "internal error"}
 	for _, c := range codes {
 		if errors.Is(err, c.err) {
-			p.Code, p.Message = c.code, err.Error()
+			p.Code, p.Message = c.code, Brief(err.Error())
 			break
 		}
 	}
@@ -87,16 +87,31 @@ func statusOf(code string) int {
 	return http.StatusInternalServerError
 }
 
-// maxFields bounds how many wrong fields one answer names.
-const maxFields = 100
+// maxFields bounds how many wrong fields one answer names, and maxBrief any text in it, in bytes: it often quotes what came.
+const (
+	maxFields = 32
+	maxBrief  = 2048
+)
+
+// Brief leaves out the middle of a long text that was made of what somebody sent.
+func Brief(text string) string {
+	if len(text) <= maxBrief {
+		return text
+	}
+	const half = maxBrief / 2
+	return strings.ToValidUTF8(text[:half]+" ... "+text[len(text)-half:], "")
+}
 
 // fields gathers every FieldError in a tree of errors, in its order.
 func fields(err error) []Field {
 	var list []Field
 	for _, fe := range FieldErrors(err) {
-		list = append(list, Field(*fe))
+		if len(list) == maxFields {
+			break
+		}
+		list = append(list, Field{Brief(fe.Field), Brief(fe.Problem)})
 	}
-	return list[:min(len(list), maxFields)]
+	return list
 }
 
 // FieldErrors gives every FieldError that is joined or wrapped in err, in order.

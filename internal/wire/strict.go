@@ -18,6 +18,10 @@ import (
 // maxDepth bounds how deep JSON from people may be nested.
 const maxDepth = 64
 
+// maxPath bounds the names on the way to a value, in bytes. Every value's path is written out, so that one long name with a
+// long list below it would be their product.
+const maxPath = 1024
+
 // DecodeStrict reads a record as a person wrote it: unknown properties, properties that stand twice and wrong types are
 // refused, each with its path. Programs that must not drop what they do not know do not use this.
 func DecodeStrict(data []byte, into any) error {
@@ -54,8 +58,8 @@ func Parse(data []byte) (any, error) {
 }
 
 func parse(dec *json.Decoder, path string, depth int) (any, error) {
-	if depth > maxDepth {
-		return nil, &trivet.FieldError{Field: path, Problem: "is nested too deep"}
+	if depth > maxDepth || len(path) > maxPath {
+		return nil, &trivet.FieldError{Field: Brief(path), Problem: "is nested too deep, or has too long a name"}
 	}
 	token, err := dec.Token()
 	if err != nil {
@@ -120,6 +124,9 @@ type checker struct{ errs []error }
 func (c *checker) add(path, format string, args ...any) {
 	if path == "" {
 		path = "record"
+	}
+	if len(c.errs) >= maxFields {
+		return
 	}
 	c.errs = append(c.errs, &trivet.FieldError{Field: path, Problem: fmt.Sprintf(format, args...)})
 }

@@ -98,3 +98,12 @@ func TestMergePatch(t *testing.T) {
 		}
 	}
 }
+
+// One long name with a long list below it is refused, before the paths of the list's values are their product.
+func TestLongNames(t *testing.T) {
+	text := `{"` + strings.Repeat("k", 400_000) + `":[` + strings.Repeat(`"",`, 200_000) + `""]}`
+	_, err := Parse([]byte(text))
+	if !errors.Is(err, trivet.ErrInvalid) || len(err.Error()) > 4096 {
+		t.Errorf("%d bytes: %.100q", len(err.Error()), err)
+	}
+}

@@ -5,6 +5,7 @@ package head_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -34,11 +35,15 @@ type head struct {
 	*testing.T
 	dir  string
 	host string // its own address
-	cmd  *exec.Cmd
-	log  *transcript
-	done chan struct{} // closed when it has ended, with err
-	err  error
+	// admin is the administrator's file; empty: the head's.
+	admin string
+	cmd   *exec.Cmd
+	log   *transcript
+	done  chan struct{} // closed when it has ended, with err
+	err   error
 }
+
+var fixedTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var hosts atomic.Uint32
 
@@ -153,7 +158,7 @@ func (h *head) trivet(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(h.Context(), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary(h.T), args...)
-	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+filepath.Join(h.dir, "admin.yaml"))
+	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+h.adminFile())
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -175,7 +180,7 @@ func (h *head) tryApply(yaml string) (string, error) {
 
 func (h *head) context() client.Context {
 	h.Helper()
-	f, err := client.ReadFile(filepath.Join(h.dir, "admin.yaml"))
+	f, err := client.ReadFile(h.adminFile())
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -185,6 +190,8 @@ func (h *head) context() client.Context {
 	}
 	return c
 }
+
+func (h *head) adminFile() string { return cmp.Or(h.admin, filepath.Join(h.dir, "admin.yaml")) }
 
 // client is the administrator's.
 func (h *head) client() *client.Client {

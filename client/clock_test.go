@@ -1,0 +1,38 @@
+package client_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+// A head whose clock is years ahead is told as that to a client that goes by a CA's certificate; one that goes by the pin has
+// no need of a clock.
+func TestClocksApart(t *testing.T) {
+	c := newCluster(t)
+	c.now = func() time.Time { return time.Now().AddDate(3, 0, 0) }
+	h := c.head(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"account":"a"}`)) })
+	for _, trust := range []string{string(c.keys.CA.PEM()), c.keys.CA.Pin()} {
+		cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: trust, Patience: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		_, err = cl.Whoami(t.Context())
+		if strings.HasPrefix(trust, "sha256:") {
+			if err != nil {
+				t.Errorf("by the pin: %v", err)
+			}
+			continue
+		}
+		var said *trivet.Error
+		if !errors.Is(err, trivet.ErrUnauthenticated) || !errors.As(err, &said) || !strings.Contains(said.Hint, "clock") {
+			t.Errorf("by the certificate: %v; want a hint at the clocks", err)
+		}
+	}
+}

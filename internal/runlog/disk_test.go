@@ -1,0 +1,56 @@
+package runlog_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/trivet-project/trivet/internal/runlog"
+	"github.com/trivet-project/trivet/test/faultfs"
+)
+
+// What Append took is there after a power cut; what the disk did not take is an error.
+func TestDiskThatLosesPower(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("mounting a file system needs root: sudo make test")
+	}
+	disk, err := faultfs.Mount(t.TempDir(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close()
+	s, err := runlog.Open(filepath.Join(disk.Dir(), "logs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, piece := range []string{"one ", "two ", "three"} {
+		if err := s.Append("w1", "a", 1, int64(i*4), []byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk.Set(faultfs.Faults{SyncError: syscall.EIO})
+	for _, action := range []string{"a", "b"} {
+		if err := s.Append("w1", action, 1, 13, []byte("four")); !errors.Is(err, syscall.EIO) {
+			t.Errorf("action %s, on a broken disk: %v", action, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := disk.Cut(nil); err != nil {
+		t.Fatal(err)
+	}
+	disk.Set(faultfs.Faults{})
+	s, err = runlog.Open(filepath.Join(disk.Dir(), "logs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var got bytes.Buffer
+	if end, err := s.Copy(&got, "w1", "a", 1, 0); err != nil || got.String() != "one two three" {
+		t.Errorf("%q up to %d, %v", got.String(), end, err)
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// describe notes the computer and the programs.
+func (r *report) describe(b *bench) {
+	say := func(what, command string) {
+		out, _ := exec.Command("sh", "-c", command).CombinedOutput()
+		r.about = append(r.about, "- "+what+": "+strings.TrimSpace(string(out)))
+	}
+	r.about = append(r.about, "- Date: "+time.Now().UTC().Format("2006-01-02 15:04 MST"))
+	say("Computer", `lscpu | sed -n 's/^Model name: *//p' | head -1; nproc | sed 's/$/ cores,/'; free -m | awk '/^Mem/{print $2 " MB"}'`)
+	say("Kernel", "uname -sr")
+	say("Load average before the run", "cut -d' ' -f1-3 /proc/loadavg")
+	say("Trivet", b.binary+" --version")
+	r.about = append(r.about, "- Go: "+runtime.Version())
+	say("Debian packages", "dpkg-query -W -f='${Package} ${Version}\\n' kea-dhcp4-server kea-admin nginx-light wrk dnsmasq-base zstd coreutils")
+	for i, line := range r.about {
+		r.about[i] = strings.ReplaceAll(line, "\n", ", ")
+	}
+}
+
+const (
+	resultsBegin = "<!-- results: written by make bench -->\n"
+	resultsEnd   = "<!-- end of results -->\n"
+)
+
+// writeDocs puts the results into a page, in the place that it marks for them.
+func (r *report) writeDocs(path string) error {
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, begins := strings.Cut(string(page), resultsBegin)
+	_, after, ends := strings.Cut(rest, resultsEnd)
+	if !begins || !ends {
+		return fmt.Errorf("%s does not mark where results go", path)
+	}
+	return os.WriteFile(path, []byte(before+resultsBegin+r.markdown()+resultsEnd+after), 0o644)
+}
+
+func (r *report) markdown() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "\n%s\n", strings.Join(r.about, "\n"))
+	for _, s := range r.sections {
+		fmt.Fprintf(&out, "\n### %s\n\n%s", s.title, s.table())
+		for _, n := range s.notes {
+			fmt.Fprintf(&out, "\n%s\n", n)
+		}
+		if len(s.commands) > 0 {
+			fmt.Fprintf(&out, "\n```\n%s\n```\n", strings.Join(s.commands, "\n"))
+		}
+	}
+	out.WriteString("\n")
+	return out.String()
+}

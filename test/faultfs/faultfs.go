@@ -1,0 +1,175 @@
+// Package faultfs is a disk that fails as disks do, for tests: a file system (FUSE, so Linux and root) over a folder, that
+// syncs slowly, or with errors, and that loses at a power cut what was not synced.
+//
+// What lasts is what ext4 and XFS promise, and no more: a file's bytes and size since its last fsync or fdatasync are lost;
+// so are creates, renames and removals in a folder, until the folder or a file in it is synced.
+//
+// A process that maps files of it, as a head does, must be another one than the file system's: Go's scheduler cannot run
+// while it waits for a page that it has to deliver itself. Plain reads and writes are safe.
+package faultfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// Faults are what the disk does now; the zero value is a good one.
+type Faults struct {
+	SyncDelay, WriteDelay time.Duration // each waits this long, or until the next Set
+	SyncError, WriteError syscall.Errno // each fails with this, having done nothing; allocation counts as a write
+	Lie                   bool          // syncs say that all is well, and nothing lasts for it
+	Under                 string        // only what is under this folder or file, as "data/store"; empty: all
+}
+
+// FS is a mounted file system.
+type FS struct {
+	backing, mountpoint string
+	server              *fuse.Server
+
+	mu      sync.Mutex // guards what follows, and all changes of the folder
+	faults  Faults
+	changed chan struct{}     // closed and replaced by Set
+	dirty   map[inode][]write // not synced, oldest first
+	files   map[inode]*os.File
+	renames []rename // of names, not synced, oldest first
+	removed int      // how many things were ever put into the trash
+	syncs   int
+}
+
+// The backing folder holds the files, and those that were removed but would be back after a power cut.
+const (
+	filesDir = "files"
+	trashDir = "trash"
+)
+
+// Mount makes a disk at an existing folder, with its files in backing, which is made where it is not there. Two disks need
+// two folders.
+func Mount(backing, mountpoint string) (*FS, error) {
+	f := &FS{backing: backing, mountpoint: mountpoint, changed: make(chan struct{})}
+	f.forget()
+	for _, dir := range []string{filesDir, trashDir} {
+		if err := os.MkdirAll(filepath.Join(backing, dir), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	return f, f.mount()
+}
+
+func (f *FS) mount() error {
+	loopback, err := fs.NewLoopbackRoot(filepath.Join(f.backing, filesDir))
+	if err != nil {
+		return err
+	}
+	root := &node{LoopbackNode: loopback.(*fs.LoopbackNode), fs: f}
+	// The kernel caches pages, which mmap needs. It stays right, since all changes come through it.
+	f.server, err = fs.Mount(f.mountpoint, root, &fs.Options{MountOptions: fuse.MountOptions{
+		Name: "faultfs", FsName: f.backing, DirectMountStrict: true, MaxWrite: 1 << 20,
+	}})
+	if err != nil {
+		return fmt.Errorf("mount FUSE at %s (as root, with /dev/fuse): %w", f.mountpoint, err)
+	}
+	return nil
+}
+
+// Dir is where the disk is mounted.
+func (f *FS) Dir() string { return f.mountpoint }
+
+// Set changes what the disk does from now on, and lets go what was delayed.
+func (f *FS) Set(faults Faults) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = faults
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// Syncs is how many syncs of files and folders were asked for so far.
+func (f *FS) Syncs() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.syncs
+}
+
+// Cut is a power cut and the disk's return: what was not synced is gone. Who used the disk must have ended (kill -9). With
+// a rng, the disk has kept of each file's changes, and of all names', the first few; without, none. The faults stay.
+func (f *FS) Cut(rng *rand.Rand) error {
+	if err := f.server.Unmount(); err != nil {
+		return fmt.Errorf("power cut: %w", err)
+	}
+	f.mu.Lock()
+	err := f.undo(rng)
+	f.forget()
+	f.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("power cut: %w", err)
+	}
+	return f.mount()
+}
+
+// Close removes the mount; the files stay in the backing folder. A disk that is in use still goes when that ends.
+func (f *FS) Close() error {
+	f.Set(Faults{})
+	err := f.server.Unmount()
+	if errors.Is(err, syscall.EBUSY) {
+		err = errors.Join(err, syscall.Unmount(f.mountpoint, syscall.MNT_DETACH))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forget()
+	return err
+}
+
+// before is called ahead of each operation on path, without the lock: it waits and fails as was set.
+func (f *FS) before(path string, delay func(Faults) (time.Duration, syscall.Errno)) syscall.Errno {
+	f.mu.Lock()
+	faults, changed := f.faults, f.changed
+	f.mu.Unlock()
+	if !f.concerns(faults, path) {
+		return 0
+	}
+	wait, errno := delay(faults)
+	if wait > 0 {
+		// A signal to who waits does not end this: a disk does not answer EINTR.
+		select {
+		case <-time.After(wait):
+		case <-changed:
+		}
+	}
+	return errno
+}
+
+func (f *FS) concerns(faults Faults, path string) bool {
+	under := filepath.Join(f.backing, filesDir, faults.Under)
+	return path == under || strings.HasPrefix(path, under+"/")
+}
+
+func onWrite(f Faults) (time.Duration, syscall.Errno) { return f.WriteDelay, f.WriteError }
+func onSync(f Faults) (time.Duration, syscall.Errno)  { return f.SyncDelay, f.SyncError }
+
+// sync makes last what was done to a file or folder and, as file systems do, the names in its folder and above.
+func (f *FS) sync(_ context.Context, path string, in inode, folders []inode) syscall.Errno {
+	f.mu.Lock()
+	f.syncs++
+	f.mu.Unlock()
+	if errno := f.before(path, onSync); errno != 0 {
+		return errno
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.faults.Lie && f.concerns(f.faults, path) {
+		return 0
+	}
+	f.settle(in)
+	return fs.ToErrno(f.settleNames(folders))
+}

@@ -1,0 +1,266 @@
+package faultfs_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet/test/faultfs"
+)
+
+func mount(t *testing.T) *faultfs.FS {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Fatal("mounting needs root: run the tests by 'make test' as root")
+	}
+	f, err := faultfs.Mount(t.TempDir(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// A disk for who makes some changes: a word each.
+type disk struct {
+	*testing.T
+	*faultfs.FS
+}
+
+func (d disk) ok(err error) {
+	d.Helper()
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
+func (d disk) path(name string) string { return filepath.Join(d.Dir(), name) }
+
+// write makes or changes a file from an offset on, which makes nothing last.
+func (d disk) write(name, text string, off int64) {
+	d.Helper()
+	f, err := os.OpenFile(d.path(name), os.O_RDWR|os.O_CREATE, 0o600)
+	d.ok(err)
+	_, err = f.WriteAt([]byte(text), off)
+	d.ok(errors.Join(err, f.Close()))
+}
+
+func (d disk) sync(names ...string) {
+	d.Helper()
+	for _, name := range names {
+		f, err := os.Open(d.path(name))
+		d.ok(err)
+		d.ok(errors.Join(f.Sync(), f.Close()))
+	}
+}
+
+func (d disk) rename(from, to string)   { d.Helper(); d.ok(os.Rename(d.path(from), d.path(to))) }
+func (d disk) remove(name string)       { d.Helper(); d.ok(os.Remove(d.path(name))) }
+func (d disk) mkdir(name string)        { d.Helper(); d.ok(os.Mkdir(d.path(name), 0o700)) }
+func (d disk) truncate(n string, s int) { d.Helper(); d.ok(os.Truncate(d.path(n), int64(s))) }
+
+// tree is all that is there: "name" or "name=content".
+func (d disk) tree() string {
+	d.Helper()
+	var all []string
+	d.ok(filepath.WalkDir(d.Dir(), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == d.Dir() {
+			return err
+		}
+		name, _ := filepath.Rel(d.Dir(), path)
+		if !e.IsDir() {
+			text, err := os.ReadFile(path)
+			d.ok(err)
+			name += "=" + strings.ReplaceAll(string(text), "\x00", "0")
+		}
+		all = append(all, name)
+		return nil
+	}))
+	return strings.Join(all, " ")
+}
+
+func TestPowerCut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do           func(disk)
+		before, want string
+	}{
+		"bytes and size": {func(d disk) { d.write("a", "old", 0); d.sync("a"); d.write("a", "NEW and more", 0) },
+			"a=NEW and more", "a=old"},
+		"synced bytes stay": {func(d disk) { d.write("a", "old", 0); d.write("a", "NEW", 0); d.sync("a"); d.write("b", "x", 0) },
+			"a=NEW b=x", "a=NEW"},
+		"many layers": {func(d disk) {
+			d.write("a", "0123456789", 0)
+			d.sync("a")
+			d.write("a", "abc", 4)
+			d.write("a", "AB", 3)
+			d.truncate("a", 4)
+			d.write("a", "z", 8)
+		}, "a=012A0000z", "a=0123456789"},
+		"emptied at opening": {func(d disk) {
+			d.write("a", "old", 0)
+			d.sync("a")
+			d.ok(os.WriteFile(d.path("a"), []byte("x"), 0o600))
+		}, "a=x", "a=old"},
+		"a rename over a file": {func(d disk) {
+			d.write("a", "old", 0)
+			d.sync("a")
+			d.write("a.new", "new", 0)
+			d.sync("a.new")
+			d.rename("a.new", "a")
+		}, "a=new", "a=old a.new=new"},
+		"a rename, the folder synced": {func(d disk) {
+			d.write("a", "old", 0)
+			d.sync("a")
+			d.write("a.new", "new", 0)
+			d.rename("a.new", "a")
+			d.sync(".")
+		}, "a=new", "a="}, // the name lasts, the bytes do not
+		"removed": {func(d disk) { d.write("a", "old", 0); d.sync("a"); d.remove("a"); d.mkdir("a"); d.mkdir("a/b") },
+			"a a/b", "a=old"},
+		"removed, synced": {func(d disk) { d.write("a", "old", 0); d.sync("a"); d.remove("a"); d.sync(".") }, "", ""},
+		"a folder within a folder": {func(d disk) {
+			d.mkdir("a")
+			d.mkdir("a/b")
+			d.write("a/b/c", "x", 0)
+			d.write("a/d", "x", 0)
+			d.sync("a/b/c")
+			d.rename("a/b", "b")
+			d.write("b/e", "x", 0)
+		}, "a a/d=x b b/c=x b/e=x", "a a/b a/b/c=x a/d="},
+		"a folder removed": {func(d disk) {
+			d.mkdir("a")
+			d.write("a/b", "x", 0)
+			d.sync("a/b")
+			d.remove("a/b")
+			d.remove("a")
+		}, "", "a a/b=x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := disk{t, mount(t)}
+			tc.do(d)
+			if got := d.tree(); got != tc.before {
+				t.Errorf("before the cut: %s, want %s", got, tc.before)
+			}
+			d.ok(d.Cut(nil))
+			if got := d.tree(); got != tc.want {
+				t.Errorf("after the cut: %s, want %s", got, tc.want)
+			}
+			d.ok(d.Cut(nil))
+			if got := d.tree(); got != tc.want {
+				t.Errorf("after a second cut: %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// What a power cut leaves of unsynced changes is, by luck, each of their beginnings.
+func TestPowerCutKeepsSome(t *testing.T) {
+	d := disk{t, mount(t)}
+	d.write("a", "0000", 0)
+	d.sync("a")
+	rng, seen := rand.New(rand.NewPCG(1, 1)), map[string]bool{}
+	for len(seen) < 5 {
+		for i := range 4 {
+			d.write("a", fmt.Sprint(i+1), int64(i))
+		}
+		d.ok(d.Cut(rng))
+		seen[d.tree()] = true
+		d.write("a", "0000", 0)
+		d.sync("a")
+	}
+	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, []string{"a=0000", "a=1000", "a=1200", "a=1230", "a=1234"}) {
+		t.Errorf("left were %v", got)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	d := disk{t, mount(t)}
+	d.mkdir("x")
+	d.write("a", "old", 0)
+	d.write("x/a", "old", 0)
+	d.sync("a", "x/a")
+	d.Set(faultfs.Faults{SyncError: syscall.EIO, WriteError: syscall.ENOSPC, Under: "x"})
+	d.write("a", "new", 0)
+	d.sync("a")
+	f, err := os.OpenFile(d.path("x/a"), os.O_RDWR, 0)
+	d.ok(err)
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("new"), 0); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a write: %v", err)
+	}
+	if err := syscall.Fallocate(int(f.Fd()), 0, 0, 1<<20); err != syscall.ENOSPC {
+		t.Errorf("an allocation: %v", err)
+	}
+	if err := f.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a sync: %v", err)
+	}
+	if err := syscall.Fdatasync(int(f.Fd())); err != syscall.EIO {
+		t.Errorf("a data sync: %v", err)
+	}
+	d.Set(faultfs.Faults{SyncError: syscall.EIO, Under: "x"})
+	_, err = f.WriteAt([]byte("new"), 0)
+	d.ok(err)
+	if err := f.Sync(); err == nil {
+		t.Error("a sync is well")
+	}
+	d.ok(f.Close())
+	d.ok(d.Cut(nil))
+	if got, want := d.tree(), "a=new x x/a=old"; got != want {
+		t.Errorf("after the cut: %s, want %s", got, want)
+	}
+}
+
+// A sync that a disk lies about makes nothing last.
+func TestLie(t *testing.T) {
+	d := disk{t, mount(t)}
+	d.write("a", "old", 0)
+	d.sync("a")
+	d.Set(faultfs.Faults{Lie: true})
+	d.write("a", "new", 0)
+	d.sync("a", ".")
+	d.ok(d.Cut(nil))
+	if got := d.tree(); got != "a=old" {
+		t.Errorf("after the cut: %s", got)
+	}
+}
+
+// What is delayed happens after the delay, or as soon as it is taken away.
+func TestDelay(t *testing.T) {
+	d := disk{t, mount(t)}
+	d.write("a", "old", 0)
+	d.Set(faultfs.Faults{SyncDelay: time.Hour, WriteDelay: time.Millisecond})
+	began := time.Now()
+	d.write("a", "new", 0)
+	if took := time.Since(began); took < time.Millisecond {
+		t.Errorf("a write took %s", took)
+	}
+	before, done := d.Syncs(), make(chan struct{})
+	go func() { defer close(done); d.sync("a") }()
+	for d.Syncs() == before {
+		time.Sleep(time.Millisecond) // a sync that begins is told to nobody
+	}
+	select {
+	case <-done:
+		t.Error("the sync did not wait")
+	default:
+	}
+	d.Set(faultfs.Faults{})
+	<-done
+	d.ok(d.Cut(nil))
+	if got := d.tree(); got != "a=new" {
+		t.Errorf("after the cut: %s", got)
+	}
+}

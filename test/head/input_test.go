@@ -1,0 +1,284 @@
+package head_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// maxMemory is what a head with one machine may need at any time, in bytes, whatever is thrown at it.
+const maxMemory = 400 << 20
+
+// peak is the most memory that the head has ever had.
+func (h *head) peak() (bytes int) {
+	h.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.cmd.Process.Pid))
+	if err != nil {
+		h.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+			if err != nil {
+				h.Fatal(err)
+			}
+			return kb << 10
+		}
+	}
+	h.Fatal("no VmHWM")
+	return 0
+}
+
+// mustBeUnharmed wants a head that still serves, within its memory and without a failure of its own in its log.
+func (h *head) mustBeUnharmed() {
+	h.Helper()
+	h.mustServe()
+	if peak := h.peak(); peak > maxMemory {
+		h.Errorf("the head had %d MiB", peak>>20)
+	}
+	for _, word := range []string{"level=ERROR", "panic"} {
+		if strings.Contains(h.log.String(), word) {
+			h.Errorf("the head says %s", word)
+		}
+	}
+}
+
+// mustAnswer wants every one of these words in what somebody was told, and not a book.
+func mustAnswer(t *testing.T, said string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(said, word) {
+			t.Errorf("it does not say %q: %.2000q", word, said)
+		}
+	}
+	if len(said) > 32<<10 {
+		t.Errorf("it says %d bytes", len(said))
+	}
+}
+
+func dialUDP(t *testing.T, at string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("udp4", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// Datagrams that are no DHCP, or lie about themselves, change nothing.
+func TestBadDHCP(t *testing.T) {
+	h := newHead(t)
+	conn := dialUDP(t, h.host+":7067")
+	mac, _ := net.ParseMAC(knownMAC)
+	good, err := dhcpv4.NewDiscovery(mac, dhcpv4.WithRelay(net.IPv4(127, 0, 0, 1)), dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packet := good.ToBytes()
+	changed := func(at int, with ...byte) []byte {
+		b := bytes.Clone(packet)
+		return append(b[:at], append(with, b[min(at+len(with), len(b)):]...)...)
+	}
+	const options = 240
+	bad := [][]byte{
+		{}, {1}, make([]byte, 240), make([]byte, 65507), bytes.Repeat([]byte{0xff}, 2048), bytes.Repeat([]byte{1}, 1500),
+		changed(0, 2), changed(0, 255), // an answer, nonsense
+		changed(2, 0), changed(2, 255), changed(3, 255), // no address, a huge one, hops
+		changed(12, 255, 255, 255, 255), changed(24, 224, 0, 0, 1), // from everywhere, by a relay that is many
+		changed(236, 0, 0, 0, 0),                           // no cookie
+		changed(options, 53, 255), changed(options, 53, 0), // a length beyond the end, and none
+		changed(options, 52, 1, 3), changed(options, 52, 1, 9), // options go on in file and sname, which hold none
+		append(changed(options, 53, 1, 1), bytes.Repeat([]byte{55, 255}, 700)...),
+	}
+	for n := range packet {
+		bad = append(bad, packet[:n])
+	}
+	chance := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		b := bytes.Clone(packet)
+		for range 1 + chance.IntN(8) {
+			b[chance.IntN(len(b))] = byte(chance.Uint32())
+		}
+		copy(b[28:], mac) // a machine of its own each would fill the network's range, which is not what is tested
+		bad = append(bad, b)
+	}
+	for _, b := range bad {
+		if _, err := conn.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.mustBeUnharmed()
+}
+
+// A TFTP request that is none, or asks for what is not there to give, is told so.
+func TestBadTFTP(t *testing.T) {
+	h := newHead(t)
+	read := func(name, mode string, options ...string) []byte {
+		b := append([]byte{0, 1}, name+"\x00"+mode+"\x00"...)
+		for _, o := range options {
+			b = append(b, o+"\x00"...)
+		}
+		return b
+	}
+	for _, c := range []struct {
+		what   string
+		packet []byte
+		words  string // of the ERROR that is answered; empty: nothing is
+	}{
+		{"nothing", nil, ""},
+		{"one byte", []byte{0}, ""},
+		{"DATA for nobody", []byte{0, 3, 0, 1, 'x'}, ""},
+		{"ACK for nobody", []byte{0, 4, 0, 1}, ""},
+		{"ERROR for nobody", []byte("\x00\x05\x00\x01x\x00"), ""},
+		{"operation 9", []byte("\x00\x09x\x00octet\x00"), ""},
+		{"operation 65535", bytes.Repeat([]byte{0xff}, 512), ""},
+		{"write", []byte("\x00\x02" + bootFile + "\x00octet\x00"), "read-only"},
+		{"no end of the name", []byte("\x00\x01" + bootFile), "file name is missing"},
+		{"no name", read("", "octet"), "file name is missing"},
+		{"long name", read(strings.Repeat("x", 9000), "octet"), "file name is missing or over"},
+		{"no mode", []byte("\x00\x01" + bootFile + "\x00"), "mode octet"},
+		{"text mode", read(bootFile, "netascii"), "mode octet"},
+		{"path up", read("../../../../etc/passwd", "octet"), "not found"},
+		{"path up, for Windows", read(`..\..\etc\passwd`, "octet"), "not found"},
+		{"absolute path", read("/etc/passwd", "octet"), "not found"},
+		{"path through a program", read(bootFile+"/../../../etc/passwd", "octet"), "not found"},
+		{"no text", read("\xff\xfe\xfd", "octet"), "not found"},
+		{"folder", read(".", "octet"), "not found"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			// From a wildcard, as the answer comes from another port.
+			conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			to, _ := net.ResolveUDPAddr("udp4", h.host+":7069")
+			if _, err := conn.WriteTo(c.packet, to); err != nil {
+				t.Fatal(err)
+			}
+			if c.words == "" {
+				return
+			}
+			answer := make([]byte, 2048)
+			n, _, err := conn.ReadFrom(answer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.HasPrefix(answer[:n], []byte{0, 5}) {
+				t.Errorf("answered %q, want an ERROR", answer[:n])
+			}
+			mustAnswer(t, string(answer[:n]), c.words)
+		})
+	}
+	t.Run("options", func(t *testing.T) {
+		conn := dialUDP(t, h.host+":7069")
+		for _, o := range [][]string{
+			{"blksize", "99999999999999999999"}, {"blksize", "-1"}, {"blksize", "0"}, {"blksize"}, {"windowsize", "65536"}, {"timeout", "1e9"},
+			{"tsize", strings.Repeat("9", 1000)}, {strings.Repeat("x", 5000), strings.Repeat("y", 5000)}, {"", "", "", ""},
+			strings.Split(strings.Repeat("blksize,512,", 400), ","),
+		} {
+			if _, err := conn.Write(read(bootFile, "octet", o...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	h.mustBeUnharmed()
+}
+
+// rawHTTP sends bytes as they are and gives the answer's status and text.
+func rawHTTP(t *testing.T, at, text string) (int, string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	go func() { _, _ = io.WriteString(conn, text) }() // the head may answer and close before it has all
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Errorf("%.80q: %v", text, err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// The boot door serves what it has, whatever path, range or header is sent.
+func TestBadBootHTTP(t *testing.T) {
+	h := newHead(t)
+	at := h.host + ":7481"
+	program := "/ipxe/" + bootFile
+	for _, c := range []struct {
+		what, line string
+		header     string
+		status     int
+	}{
+		{"path up", "GET /../../../etc/passwd", "", 307}, // to /etc/passwd of the door, which is not there,
+		{"path up below a door", "GET /ipxe/../../../etc/passwd", "", 307},
+		{"coded path up", "GET /ipxe/..%2f..%2f..%2fetc%2fpasswd", "", 404},
+		{"twice coded path up", "GET /ipxe/%252e%252e%252fetc%252fpasswd", "", 404},
+		{"path up for a blob", "GET /blob/..%2f..%2fkeys%2fca.pem", "", 400},
+		{"NUL", "GET /ipxe/%00", "", 404},
+		{"bad percent", "GET /ipxe/%zz", "", 400},
+		{"digest of none", "GET /blob/sha256:zz", "", 400},
+		{"no such blob", "GET /blob/sha256:" + strings.Repeat("0", 64), "", 404},
+		{"kernel of none", "GET /boot/kernel/xx/../../etc", "", 307},
+		{"no MAC", "GET /boot/script/not-a-mac", "", 400},
+		{"MAC as long as a book", "GET /boot/script/" + strings.Repeat("52:", 2000), "", 400},
+		{"long path", "GET /" + strings.Repeat("x", 100<<10), "", 431},
+		{"huge header", "GET " + program, "X: " + strings.Repeat("x", 1<<20) + "\r\n", 431},
+		{"many headers", "GET " + program, strings.Repeat("X: y\r\n", 100_000), 431},
+		{"header without a colon", "GET " + program, "nonsense\r\n", 400},
+		{"range of letters", "GET " + program, "Range: bytes=zz-\r\n", 416},
+		{"range backwards", "GET " + program, "Range: bytes=9-1\r\n", 416},
+		{"range beyond", "GET " + program, "Range: bytes=99999999999999999999-\r\n", 416},
+		{"a thousand ranges", "GET " + program, "Range: bytes=" + strings.Repeat("0-,", 1000) + "0-\r\n", 200},
+		{"length below nothing", "POST /phone-home/x", "Content-Length: -1\r\n", 400},
+		{"two lengths", "POST /phone-home/x", "Content-Length: 1\r\nContent-Length: 2\r\n", 400},
+		{"length and chunks", "POST /phone-home/x", "Content-Length: 1\r\nTransfer-Encoding: xchunked\r\n", 501},
+		{"token of none", "POST /phone-home/tb1~x", "Content-Length: 0\r\n", 401},
+		{"method of none", "BREW " + program, "", 405},
+		{"method that is no token", "G@T " + program, "", 400},
+		{"no metadata for strangers", "GET /latest/user-data", "", 404},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			status, body := rawHTTP(t, at, c.line+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+c.header+"\r\n")
+			if status != c.status {
+				t.Errorf("status %d, want %d: %.200q", status, c.status, body)
+			}
+			if strings.Contains(body, "root:") || strings.Contains(body, "BEGIN") {
+				t.Errorf("it gave a file away: %.200q", body)
+			}
+		})
+	}
+	for what, text := range map[string]string{
+		"no HTTP": "hello\r\n\r\n", "TLS": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "HTTP/9": "GET / HTTP/9.9\r\n\r\n", "no Host": "GET / HTTP/1.1\r\n\r\n",
+	} {
+		t.Run(what, func(t *testing.T) {
+			if status, body := rawHTTP(t, at, text+"\r\n\r\n"); status < 400 || status > 505 {
+				t.Errorf("status %d: %q", status, body)
+			}
+		})
+	}
+	h.mustBeUnharmed()
+}

@@ -1,0 +1,272 @@
+package head_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/trivet-project/trivet/internal/auth"
+)
+
+// rawAPI is an HTTP client that trusts the head, for requests that the project's own client would not send.
+func (h *head) rawAPI() *http.Client {
+	h.Helper()
+	cfg, err := auth.ClientTLS(h.context().Trust)
+	if err != nil {
+		h.Fatal(err)
+	}
+	cfg.NextProtos = []string{"http/1.1"}
+	transport := &http.Transport{TLSClientConfig: cfg, ExpectContinueTimeout: patience, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
+	h.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// request makes one as the administrator.
+func (h *head) request(ctx context.Context, method, path string, body io.Reader) *http.Request {
+	h.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+h.host+":7480"+path, body)
+	if err != nil {
+		h.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+h.context().Token)
+	return req
+}
+
+// openWatch opens a feed and gives what it said, once it has ended.
+func (h *head) openWatch() *transcript {
+	h.Helper()
+	resp, err := h.rawAPI().Do(h.request(h.Context(), "GET", "/v1/watch?kinds=machines", nil))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		h.Fatalf("watch: %v, %v", resp, err)
+	}
+	said := newTranscript()
+	go func() {
+		defer resp.Body.Close()
+		_, err := io.Copy(said, resp.Body)
+		fmt.Fprintf(said, "ended with error %v", err)
+		said.end()
+	}()
+	if !said.await("event: synced", patience) {
+		h.Fatalf("the watch said: %s", said)
+	}
+	return said
+}
+
+// slowUpload is an upload that the head is reading.
+type slowUpload struct {
+	body   *io.PipeWriter
+	status chan string
+}
+
+func (h *head) openUpload() *slowUpload {
+	h.Helper()
+	read, write := io.Pipe()
+	began := make(chan struct{})
+	ctx := httptrace.WithClientTrace(h.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(began) }})
+	req := h.request(ctx, "POST", "/v1/blobs", read)
+	req.Header.Set("Expect", "100-continue") // the head says so when it begins to read
+	u := &slowUpload{body: write, status: make(chan string, 1)}
+	c := h.rawAPI()
+	go func() {
+		resp, err := c.Do(req)
+		if err != nil {
+			u.status <- err.Error()
+			return
+		}
+		resp.Body.Close()
+		u.status <- resp.Status
+	}()
+	<-began
+	if _, err := write.Write([]byte("the first half, ")); err != nil {
+		h.Fatal(err)
+	}
+	return u
+}
+
+// SIGTERM ends a head in order: watches are told to go elsewhere, a request under way is answered, what was acknowledged stays.
+func TestTerm(t *testing.T) {
+	h := newHead(t)
+	h.mustServe()
+	watch, upload, before := h.openWatch(), h.openUpload(), len(h.log.String())
+	h.signal(syscall.SIGTERM)
+	if !watch.await("event: drain", patience) || !watch.await("ended with error <nil>", patience) {
+		t.Errorf("the watch did not end in order: %s", watch)
+	}
+	if _, err := io.WriteString(upload.body, "the second half"); err != nil {
+		t.Error(err)
+	}
+	upload.body.Close()
+	if status := <-upload.status; !strings.HasPrefix(status, "201") {
+		t.Errorf("the upload under way: %s", status)
+	}
+	if status := h.ended(); status != 0 {
+		t.Errorf("exit status %d, want 0", status)
+	}
+	if strings.Contains(h.log.String()[before:], "level=ERROR") {
+		t.Errorf("an orderly end is no error:\n%s", h.log)
+	}
+	startHead(t, h.dir).mustServe()
+}
+
+// A second signal ends a head that still waits for a request, at once and not with 0. That is as if its power was cut.
+func TestSecondSignal(t *testing.T) {
+	for _, second := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(second.String(), func(t *testing.T) {
+			h := newHead(t)
+			watch, upload := h.openWatch(), h.openUpload()
+			defer upload.body.Close()
+			h.signal(syscall.SIGTERM)
+			if !watch.await("event: drain", patience) {
+				t.Fatalf("the watch did not end in order: %s", watch)
+			}
+			h.signal(second)
+			if status := h.ended(); status != 128+int(second) {
+				t.Errorf("exit status %d, want %d", status, 128+int(second))
+			}
+			startHead(t, h.dir).mustServe()
+		})
+	}
+}
+
+// A signal while a head starts ends it in order, whatever step it is at.
+func TestTermAtStart(t *testing.T) {
+	h := launch(t, filepath.Join(t.TempDir(), "data"), ownHost())
+	h.log.await("level=", patience) // its first word
+	h.signal(syscall.SIGTERM)
+	if status := h.ended(); status != 0 {
+		t.Errorf("exit status %d, want 0", status)
+	}
+	h = startHead(t, h.dir)
+	h.apply(site)
+	h.mustServe()
+}
+
+// command is an operator's command that runs.
+type command struct {
+	*exec.Cmd
+	said *transcript
+}
+
+func (h *head) start(args ...string) *command {
+	h.Helper()
+	c := &command{exec.Command(binary(h.T), args...), newTranscript()}
+	c.Env = append(os.Environ(), "TRIVET_CONFIG="+h.adminFile(), "TMPDIR="+h.TempDir())
+	c.Stdout, c.Stderr = c.said, c.said
+	if err := c.Start(); err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { _ = c.Process.Kill() }) // it may have ended
+	return c
+}
+
+// mustStop wants a command that ends by Ctrl-C with status 130 and says this.
+func (c *command) mustStop(t *testing.T, words ...string) {
+	t.Helper()
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // its status is looked at
+	if status := c.ProcessState.ExitCode(); status != 130 {
+		t.Errorf("exit status %d, want 130:\n%s", status, c.said)
+	}
+	for _, word := range words {
+		if !strings.Contains(c.said.String(), word) {
+			t.Errorf("it does not say %q:\n%s", word, c.said)
+		}
+	}
+}
+
+// Ctrl-C in the middle of a command says what goes on, and how to look at it again.
+func TestCtrlC(t *testing.T) {
+	h := newHead(t)
+	t.Run("provision", func(t *testing.T) {
+		h.apply("{kind: Template, name: t1, spec: {actions: [{name: a, use: noop}]}}")
+		c := h.start("provision", "web1", "--template", "t1", "--machine", "m1")
+		if !c.said.await("provision/web1 created", patience) {
+			t.Fatal(c.said)
+		}
+		c.mustStop(t, "web1 goes on without you", "trivet provision web1 --watch")
+		if out, err := h.trivet("get", "provision", "web1"); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	t.Run("watch", func(t *testing.T) {
+		c := h.start("watch", "machines")
+		if !c.said.await("-- synced", patience) {
+			t.Fatal(c.said)
+		}
+		c.mustStop(t)
+	})
+	t.Run("image import", func(t *testing.T) {
+		from := stalledServer(t)
+		c := h.start("image", "import", from.URL+"/disk.raw", "--name", "disk")
+		<-from.stalled
+		c.mustStop(t, "image disk is as it was", "import it again")
+		if out, err := h.trivet("get", "image", "disk"); err == nil {
+			t.Errorf("half an image is there: %s", out)
+		}
+		if left, err := filepath.Glob(filepath.Join(h.dir, "blobs", "*.upload")); err != nil || len(left) > 0 {
+			t.Errorf("%v is left behind, %v", left, err)
+		}
+	})
+	h.mustServe()
+}
+
+// stalledServer gives the first part of a disk, and then nothing.
+type stalled struct {
+	*httptest.Server
+	stalled chan struct{}
+}
+
+func stalledServer(t *testing.T) *stalled {
+	s := &stalled{stalled: make(chan struct{})}
+	disk := bytes.Repeat([]byte{1}, 8<<20)
+	disk[510], disk[511] = 0x55, 0xaa
+	once := sync.OnceFunc(func() { close(s.stalled) })
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Range") != "" { // a look at a part of it
+			http.ServeContent(w, r, "disk.raw", fixedTime, bytes.NewReader(disk))
+			return
+		}
+		w.Header().Set("Accept-Ranges", "bytes")
+		w.Header().Set("Content-Length", fmt.Sprint(len(disk)))
+		_, _ = w.Write(disk[:len(disk)/2]) // a client that went away is what is tested
+		_ = http.NewResponseController(w).Flush()
+		once()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Ctrl-C ends a demo in order and leaves nothing behind.
+func TestCtrlCDemo(t *testing.T) {
+	h := &head{T: t, dir: t.TempDir()}
+	tmp := t.TempDir()
+	c := &command{exec.Command(binary(t), "demo", "--machines", "500"), newTranscript()}
+	c.Env = append(os.Environ(), "TMPDIR="+tmp)
+	c.Stdout, c.Stderr = c.said, c.said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h.Cleanup(func() { _ = c.Process.Kill() })
+	if !c.said.await("█", patience) {
+		t.Fatal(c.said)
+	}
+	c.mustStop(t)
+	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
+		t.Errorf("%v is left behind, %v", left, err)
+	}
+}
