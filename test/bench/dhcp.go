@@ -48,7 +48,7 @@ func (b *bench) reservations() error {
 	defer kea.stop()
 	us := &climber{b: b, side: ours, server: h.program, clients: dhcpClients}
 	them := &climber{b: b, side: other, server: kea, clients: dhcpClients}
-	if err := climb(us, them, 7000, 14000, 1000); err != nil {
+	if err := climb(us, them, 5000, 14000, 1000); err != nil {
 		return err
 	}
 	b.report.climbed(us, them, atLeastPeer(1))

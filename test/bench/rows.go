@@ -29,8 +29,8 @@ type row struct {
 	what  string
 	unit  string
 	ours  float64
-	peer  float64 // 0: none
-	by    string  // the peer
+	peer  float64
+	by    string  // the peer; empty: none
 	ratio float64 // of ours to the peer's: the median of the rounds'; 0: ours/peer
 	bound bound   // zero: only reported
 }
@@ -60,8 +60,8 @@ func (r *report) begin(title string) { r.sections = append(r.sections, &section{
 func (r *report) now() *section { return r.sections[len(r.sections)-1] }
 
 func (r *report) add(v row) {
-	if v.ratio == 0 && v.peer != 0 {
-		v.ratio = v.ours / v.peer
+	if v.ratio == 0 && v.by != "" {
+		v.ratio = v.ours / v.peer // infinite where the peer has nothing to show
 	}
 	r.now().rows = append(r.now().rows, v)
 }
@@ -99,7 +99,7 @@ func (r *report) missed() error {
 }
 
 func (v row) figures() string {
-	if v.peer == 0 {
+	if v.by == "" {
 		return fmt.Sprintf("%s %s", number(v.ours), v.unit)
 	}
 	return fmt.Sprintf("%s %s by %s's %s, ratio %.2f", number(v.ours), v.unit, v.by, number(v.peer), v.ratio)
@@ -110,7 +110,7 @@ func (s *section) table() string {
 	lines := [][]string{{"What", "Unit", "Trivet", "Peer", "Ratio", "Bound"}, nil}
 	for _, v := range s.rows {
 		line := []string{v.what, v.unit, number(v.ours), "", "", "—"}
-		if v.peer != 0 {
+		if v.by != "" {
 			line[3], line[4] = number(v.peer)+" ("+v.by+")", fmt.Sprintf("%.2f", v.ratio)
 		}
 		if v.bound.holds != nil {
@@ -144,7 +144,7 @@ func (s *section) table() string {
 // number has three digits that say something.
 func number(v float64) string {
 	switch {
-	case v >= 100:
+	case v >= 100 || v == 0:
 		return fmt.Sprintf("%.0f", v)
 	case v >= 10:
 		return fmt.Sprintf("%.1f", v)

@@ -10,7 +10,6 @@ package faultfs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -36,6 +35,7 @@ type Faults struct {
 type FS struct {
 	backing, mountpoint string
 	server              *fuse.Server
+	connection          string // the kernel's number of it
 
 	mu      sync.Mutex // guards what follows, and all changes of the folder
 	faults  Faults
@@ -66,22 +66,6 @@ func Mount(backing, mountpoint string) (*FS, error) {
 	return f, f.mount()
 }
 
-func (f *FS) mount() error {
-	loopback, err := fs.NewLoopbackRoot(filepath.Join(f.backing, filesDir))
-	if err != nil {
-		return err
-	}
-	root := &node{LoopbackNode: loopback.(*fs.LoopbackNode), fs: f}
-	// The kernel caches pages, which mmap needs. It stays right, since all changes come through it.
-	f.server, err = fs.Mount(f.mountpoint, root, &fs.Options{MountOptions: fuse.MountOptions{
-		Name: "faultfs", FsName: f.backing, DirectMountStrict: true, MaxWrite: 1 << 20,
-	}})
-	if err != nil {
-		return fmt.Errorf("mount FUSE at %s (as root, with /dev/fuse): %w", f.mountpoint, err)
-	}
-	return nil
-}
-
 // Dir is where the disk is mounted.
 func (f *FS) Dir() string { return f.mountpoint }
 
@@ -104,7 +88,7 @@ func (f *FS) Syncs() int {
 // Cut is a power cut and the disk's return: what was not synced is gone. Who used the disk must have ended (kill -9). With
 // a rng, the disk has kept of each file's changes, and of all names', the first few; without, none. The faults stay.
 func (f *FS) Cut(rng *rand.Rand) error {
-	if err := f.server.Unmount(); err != nil {
+	if err := f.unmount(); err != nil {
 		return fmt.Errorf("power cut: %w", err)
 	}
 	f.mu.Lock()
@@ -117,17 +101,16 @@ func (f *FS) Cut(rng *rand.Rand) error {
 	return f.mount()
 }
 
-// Close removes the mount; the files stay in the backing folder. A disk that is in use still goes when that ends.
+// Close removes the mount; the files stay in the backing folder. Who used the disk must have ended.
 func (f *FS) Close() error {
 	f.Set(Faults{})
-	err := f.server.Unmount()
-	if errors.Is(err, syscall.EBUSY) {
-		err = errors.Join(err, syscall.Unmount(f.mountpoint, syscall.MNT_DETACH))
+	if err := f.unmount(); err != nil {
+		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forget()
-	return err
+	return nil
 }
 
 // before is called ahead of each operation on path, without the lock: it waits and fails as was set.

@@ -3,10 +3,12 @@ package faultfs_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -261,6 +263,30 @@ func TestDelay(t *testing.T) {
 	<-done
 	d.ok(d.Cut(nil))
 	if got := d.tree(); got != "a=new" {
+		t.Errorf("after the cut: %s", got)
+	}
+}
+
+// A copy of the mount in another namespace holds nothing up, and is dead after a power cut.
+func TestCopyElsewhere(t *testing.T) {
+	d := disk{t, mount(t)}
+	d.write("a", "old", 0)
+	d.sync("a")
+	other := exec.Command("sh", "-c", "mount --make-rprivate / && exec 3<"+d.path("a")+" && echo held && cat && cat <&3")
+	other.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	in, err := other.StdinPipe()
+	d.ok(err)
+	out, err := other.StdoutPipe()
+	d.ok(err)
+	d.ok(other.Start())
+	_, err = out.Read(make([]byte, 5))
+	d.ok(err)
+	d.ok(d.Cut(nil))
+	d.ok(in.Close())
+	if rest, _ := io.ReadAll(out); len(rest) > 0 || other.Wait() == nil {
+		t.Errorf("who has a copy reads %q", rest)
+	}
+	if got := d.tree(); got != "a=old" {
 		t.Errorf("after the cut: %s", got)
 	}
 }
