@@ -288,6 +288,8 @@ func hint(err error) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "no space left"):
 		return "the disk is full; make room, then start the head again"
+	case strings.Contains(text, "input/output error"):
+		return "the disk fails: see the system's log (dmesg); when it is well, or replaced with its files copied, start the head again"
 	case strings.Contains(text, "address already in use"):
 		return "another program has this address"
 	case strings.Contains(text, "crc mismatch"), strings.Contains(text, "invalid database"), strings.Contains(text, "gave up: panic"):

@@ -94,12 +94,13 @@ func run(t testing.TB, s *Server) served {
 	return served{s, stop}
 }
 
-// answered checks how the answers went.
+// answered checks how the answers went. A client that does not wait long enough on a busy computer asks again, and is answered
+// again in the same way.
 func (s served) answered(t testing.TB, want map[answer]int) {
 	t.Helper()
 	s.stop()
 	for a, c := range s.Metrics.answers {
-		if got := count(c); got != want[a] {
+		if got := count(c); got < want[a] || got > 0 && want[a] == 0 {
 			t.Errorf("%d %s by %s, want %d", got, a.Type, a.way, want[a])
 		}
 	}

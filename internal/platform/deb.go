@@ -132,7 +132,7 @@ func untar(ctx context.Context, r io.Reader, dir string) error {
 		return err
 	}
 	defer root.Close()
-	t := tar.NewReader(io.LimitReader(r, maxUnpacked))
+	t, left := tar.NewReader(io.LimitReader(r, maxUnpacked)), int64(maxUnpacked)
 	for {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
@@ -143,6 +143,9 @@ func untar(ctx context.Context, r io.Reader, dir string) error {
 		}
 		if err != nil {
 			return fmt.Errorf("%w: read data.tar: %w", trivet.ErrInvalid, err)
+		}
+		if left -= h.Size; left < 0 { // a sparse file is larger than what of it is in the archive
+			return fmt.Errorf("%w: the package unpacks to more than %d bytes", trivet.ErrTooLarge, int64(maxUnpacked))
 		}
 		if name := strings.TrimPrefix(path.Clean("/"+h.Name), "/"); name != "" && wanted(name) {
 			if err := untarOne(root, name, h, t); err != nil {
@@ -175,6 +178,10 @@ func untarOne(root *os.Root, name string, h *tar.Header, content io.Reader) erro
 			return err
 		}
 		_, err = io.Copy(f, content)
+		var disk *fs.PathError
+		if err != nil && !errors.As(err, &disk) {
+			err = fmt.Errorf("%w: read %s: %w", trivet.ErrInvalid, name, err)
+		}
 		return errors.Join(err, f.Close())
 	case tar.TypeSymlink:
 		return root.Symlink(relative(name, h.Linkname), name)

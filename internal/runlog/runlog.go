@@ -194,12 +194,18 @@ func fileName(workflow, action string, try int) (string, error) {
 	return path.Join(workflow, fmt.Sprintf("%s.%d.log", action, try)), nil
 }
 
+// parseName reads what fileName makes, and nothing else.
 func parseName(name string) (action string, try int, ok bool) {
-	base, ok := strings.CutSuffix(name, ".log")
+	base := strings.TrimSuffix(name, ".log")
 	dot := strings.LastIndexByte(base, '.')
-	if !ok || dot < 1 {
+	if dot < 0 {
 		return "", 0, false
 	}
+	action = base[:dot]
 	try, err := strconv.Atoi(base[dot+1:])
-	return base[:dot], try, err == nil
+	if err != nil {
+		return "", 0, false
+	}
+	made, err := fileName("any", action, try)
+	return action, try, err == nil && made == "any/"+name
 }

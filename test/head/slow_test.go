@@ -1,0 +1,293 @@
+package head_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/test/faultfs"
+)
+
+// badDisk is a disk whose faults can be set.
+func badDisk(t *testing.T) *faultfs.FS {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("mounting a file system needs root: sudo make test")
+	}
+	disk, err := faultfs.Mount(t.TempDir(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := disk.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return disk
+}
+
+// tryLabel writes a label of the known machine.
+func (h *head) tryLabel(value string) error {
+	patch := fmt.Appendf(nil, `{"labels":{"wanted":%q}}`, value)
+	_, err := client.Of[trivet.Machine](h.client()).Patch(h.Context(), "m1", patch, 0)
+	return err
+}
+
+func (h *head) label() string {
+	h.Helper()
+	m, err := client.Of[trivet.Machine](h.client()).Get(h.Context(), "m1")
+	if err != nil {
+		h.Fatal(err)
+	}
+	return m.Labels["wanted"]
+}
+
+// A head on a slow disk says so, serves reads and boots as ever, and writes slowly. When a write takes more than its bound,
+// who asked is told that the outcome is not known, and why; nothing needs a hand when the disk is well again.
+func TestSlowDisk(t *testing.T) {
+	disk := badDisk(t)
+	h := startHead(t, filepath.Join(disk.Dir(), "data"))
+	h.apply(site)
+	disk.Set(faultfs.Faults{SyncDelay: 300 * time.Millisecond})
+	h.mustServe()
+	if err := h.tryLabel("slow"); err != nil || h.label() != "slow" {
+		t.Errorf("a slow write: %v", err)
+	}
+	h.mustSay("the disk is slow: every write waits for it", "dir="+h.dir)
+
+	disk.Set(faultfs.Faults{SyncDelay: time.Hour})
+	written := make(chan error)
+	go func() { written <- h.tryLabel("stuck") }()
+	h.mustRead()
+	h.mustBoot()
+	if err := <-written; !errors.Is(err, trivet.ErrUnknown) || !strings.Contains(err.Error(), "its disk is slow") {
+		t.Errorf("a write that is stuck: %v", err)
+	}
+	if got := h.label(); got != "slow" {
+		t.Errorf("what lasts is not known, and %q is read", got)
+	}
+	h.mustRead()
+	h.mustBoot()
+
+	disk.Set(faultfs.Faults{})
+	h.mustServe()
+	if err := h.tryLabel("fast"); err != nil || h.label() != "fast" {
+		t.Errorf("a write on a disk that is well again: %v", err)
+	}
+	h.mustRecover()
+	if got := h.label(); got != "fast" { // the stuck write does not come later
+		t.Errorf("the label is %q", got)
+	}
+}
+
+// mustSay waits for words that the head logs.
+func (h *head) mustSay(words ...string) {
+	h.Helper()
+	for _, word := range words {
+		if !h.log.await(word, patience) {
+			h.Errorf("it does not say %q:\n%s", word, h.log)
+		}
+	}
+}
+
+// A head starts on a disk that takes seconds for each sync, serves reads and boots, and writes as soon as it can.
+func TestStartOnSlowDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a start takes some ten syncs, each three seconds")
+	}
+	disk := badDisk(t)
+	h := startHead(t, filepath.Join(disk.Dir(), "data"))
+	h.apply(site)
+	h.mustServe()
+	h.signal(syscall.SIGKILL)
+	<-h.done
+	disk.Set(faultfs.Faults{SyncDelay: 3 * time.Second})
+	h = launch(t, h.dir, ownHost())
+	if !h.log.await("msg=ready", 4*patience) {
+		t.Fatal("the head is not ready")
+	}
+	h.useOwnEndpoint()
+	h.mustRead()
+	h.mustBoot()
+	h.mustSay("the disk is slow")
+	disk.Set(faultfs.Faults{})
+	h.mustServe()
+	h.mustRecover()
+}
+
+// mustRecover writes until the head has seen that its disk is well again.
+func (h *head) mustRecover() {
+	h.Helper()
+	for late := time.Now().Add(patience); !h.log.await("the disk is no longer slow", 100*time.Millisecond); {
+		if time.Now().After(late) {
+			h.Fatal("the head still finds its disk slow")
+		}
+		h.mustServe()
+	}
+}
+
+// What was acknowledged is there after power cuts, whatever else of the unsynced writes is: all of it, none, or some.
+func TestPowerCut(t *testing.T) {
+	disk := badDisk(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	h := startHead(t, filepath.Join(disk.Dir(), "data"))
+	h.apply(site)
+	var acknowledged atomic.Int64
+	for round := range 6 {
+		imported := h.importImage(rng, fmt.Sprint("image", round))
+		last := h.writeUntilKilled(&acknowledged, int64(1+rng.IntN(100)))
+		var keep *rand.Rand
+		if round%2 == 1 {
+			keep = rng
+		}
+		if err := disk.Cut(keep); err != nil {
+			t.Fatal(err)
+		}
+		h = startHead(t, h.dir)
+		got, err := strconv.ParseInt(h.label(), 10, 64)
+		if err != nil || got < acknowledged.Load() || got > last {
+			t.Errorf("round %d: write %d was acknowledged and %d begun, and %q is there", round, acknowledged.Load(), last, h.label())
+		}
+		acknowledged.Store(got)
+		h.mustHave(imported)
+		h.mustServe()
+	}
+}
+
+// writeUntilKilled writes numbers, each after the one before was acknowledged, and kills the head after some. It gives the
+// number that was begun last.
+func (h *head) writeUntilKilled(acknowledged *atomic.Int64, after int64) (last int64) {
+	enough := acknowledged.Load() + after
+	for last = acknowledged.Load() + 1; ; last++ {
+		if last > enough { // while this one is under way
+			go func() { _ = h.cmd.Process.Kill() }()
+		}
+		if h.tryLabel(strconv.FormatInt(last, 10)) != nil {
+			<-h.done
+			return last
+		}
+		acknowledged.Store(last)
+	}
+}
+
+// importImage imports some megabytes, and gives their digest.
+func (h *head) importImage(rng *rand.Rand, name string) string {
+	h.Helper()
+	content := make([]byte, 1<<20+rng.IntN(8<<20))
+	_, _ = rand.NewChaCha8([32]byte{byte(rng.IntN(256))}).Read(content)
+	path := filepath.Join(h.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		h.Fatal(err)
+	}
+	if out, err := h.trivet("image", "import", path, "--name", name, "--format", "raw"); err != nil {
+		h.Fatalf("import: %v\n%s", err, out)
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(content))
+}
+
+// mustHave gets a blob as machines do.
+func (h *head) mustHave(digest string) {
+	h.Helper()
+	resp, err := http.Get("http://" + h.host + ":7481/blob/" + digest)
+	if err != nil {
+		h.Errorf("blob: %v", err)
+		return
+	}
+	defer resp.Body.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, resp.Body); err != nil || resp.StatusCode != http.StatusOK || fmt.Sprintf("sha256:%x", sum.Sum(nil)) != digest {
+		h.Errorf("blob %s: %s, %v; it has %x", digest, resp.Status, err, sum.Sum(nil))
+	}
+}
+
+// A disk that lies about syncs loses what was acknowledged: the tests above would see that.
+func TestLyingDisk(t *testing.T) {
+	disk := badDisk(t)
+	h := startHead(t, filepath.Join(disk.Dir(), "data"))
+	h.apply(site)
+	if err := h.tryLabel("1"); err != nil {
+		t.Fatal(err)
+	}
+	disk.Set(faultfs.Faults{Lie: true})
+	if err := h.tryLabel("2"); err != nil {
+		t.Fatal(err)
+	}
+	h.signal(syscall.SIGKILL)
+	<-h.done
+	if err := disk.Cut(nil); err != nil {
+		t.Fatal(err)
+	}
+	disk.Set(faultfs.Faults{})
+	if got := startHead(t, h.dir).label(); got != "1" {
+		t.Errorf("the label is %q", got)
+	}
+}
+
+// A write that the store's disk fails is never acknowledged: the head ends and says why. When the disk is well it starts.
+func TestStoreDiskErrors(t *testing.T) {
+	for name, faults := range map[string]faultfs.Faults{
+		"sync":  {SyncError: syscall.EIO, Under: "data/store"},
+		"write": {WriteError: syscall.EIO, Under: "data/store"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := badDisk(t)
+			h := startHead(t, filepath.Join(disk.Dir(), "data"))
+			h.apply(site)
+			if err := h.tryLabel("before"); err != nil {
+				t.Fatal(err)
+			}
+			disk.Set(faults)
+			if err := h.tryLabel("lost"); err == nil {
+				t.Error("a write was acknowledged that the disk did not take")
+			}
+			h.mustRefuse("the store's member ended", "input/output error", "hint:")
+			launch(t, h.dir, ownHost()).mustRefuse("input/output error", "hint:")
+			disk.Set(faultfs.Faults{})
+			if err := disk.Cut(nil); err != nil {
+				t.Fatal(err)
+			}
+			h = startHead(t, h.dir)
+			if got := h.label(); got != "before" {
+				t.Errorf("the label is %q", got)
+			}
+			h.mustServe()
+		})
+	}
+}
+
+// An image that the disk does not take is no image, and the head does its other work.
+func TestBlobDiskErrors(t *testing.T) {
+	disk := badDisk(t)
+	h := startHead(t, filepath.Join(disk.Dir(), "data"))
+	h.apply(site)
+	image := write(t, "a.raw", bytes.Repeat([]byte("x"), 1<<20))
+	for _, faults := range []faultfs.Faults{
+		{SyncError: syscall.EIO, Under: "data/blobs"}, {WriteError: syscall.EIO, Under: "data/blobs"},
+	} {
+		disk.Set(faults)
+		h.mustFail(t, []string{"image", "import", image, "--name", "a", "--format", "raw"}, "input/output error")
+		h.mustServe()
+	}
+	disk.Set(faultfs.Faults{WriteError: syscall.ENOSPC, Under: "data/blobs"})
+	h.mustFail(t, []string{"image", "import", image, "--name", "a", "--format", "raw"}, "disk is full", "hint:")
+	disk.Set(faultfs.Faults{})
+	if out, err := h.trivet("image", "import", image, "--name", "a", "--format", "raw"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
