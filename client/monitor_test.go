@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +19,10 @@ var errAway = errors.New("away")
 
 // site is heads that are asked by monitors only.
 type site struct {
-	away  map[string]bool
-	asked map[string][]time.Duration // since the site was made
 	began time.Time
+	mu    sync.Mutex
+	away  map[string]bool            // guarded by mu
+	asked map[string][]time.Duration // guarded by mu; since the site was made
 }
 
 func newSite() *site {
@@ -27,11 +30,25 @@ func newSite() *site {
 }
 
 func (s *site) probe(_ context.Context, url string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.asked[url] = append(s.asked[url], time.Since(s.began))
 	if s.away[url] {
 		return errAway
 	}
 	return nil
+}
+
+func (s *site) set(url string, away bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away[url] = away
+}
+
+func (s *site) probes(url string) []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[url]
 }
 
 func firstOf(hs *heads) string {
@@ -45,35 +62,35 @@ func TestOneMonitorWithADoublingDelay(t *testing.T) {
 		s := newSite()
 		hs := newHeads([]string{"a", "b"}, s.probe)
 		defer hs.close()
-		s.away["a"] = true
+		s.set("a", true)
 		for range 50 {
 			hs.failed("a", HeadDown, errAway)
 		}
 		hs.served("b", true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		asked, last, delay := s.asked["a"], time.Duration(0), monitorMin
+		asked, last, delay := s.probes("a"), time.Duration(0), monitorMin
 		for i, at := range asked {
 			if gap := at - last; gap < delay/2 || gap > delay*3/2 {
 				t.Errorf("probe %d came after %s; want about %s", i, gap, delay)
 			}
 			last, delay = at, min(2*delay, monitorMax)
 		}
-		if len(asked) < 9 || len(s.asked["b"]) != 0 {
-			t.Errorf("probes: %v", s.asked)
+		if len(asked) < 9 || len(s.probes("b")) != 0 {
+			t.Errorf("probes: %v", asked)
 		}
 		if firstOf(hs) != "b" {
 			t.Error("a head that is down is asked first")
 		}
-		s.away["a"] = false
+		s.set("a", false)
 		time.Sleep(2 * monitorMax)
 		synctest.Wait()
-		n := len(s.asked["a"])
+		n := len(s.probes("a"))
 		if firstOf(hs) != "a" {
 			t.Error("a head that is back has not its place again")
 		}
 		time.Sleep(time.Hour)
-		if len(s.asked["a"]) != n {
+		if len(s.probes("a")) != n {
 			t.Error("a head that is up is still asked")
 		}
 	})
@@ -95,9 +112,9 @@ func TestAHeadThatComesUpIsTold(t *testing.T) {
 // Close ends every monitor, also one that is asking.
 func TestCloseEndsMonitors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asks := false
+		var asks atomic.Bool
 		hs := newHeads([]string{"a", "b"}, func(ctx context.Context, _ string) error {
-			asks = true
+			asks.Store(true)
 			<-ctx.Done()
 			return ctx.Err()
 		})
@@ -107,7 +124,7 @@ func TestCloseEndsMonitors(t *testing.T) {
 		hs.close()
 		hs.failed("a", HeadDown, errAway)
 		time.Sleep(time.Hour)
-		if !asks {
+		if !asks.Load() {
 			t.Error("no monitor asked")
 		}
 	})
@@ -150,7 +167,7 @@ func TestClientsSpread(t *testing.T) {
 		synctest.Wait()
 		before, count := where()
 		even(count, 3)
-		s.away[urls[1]] = true
+		s.set(urls[1], true)
 		for i, hs := range all {
 			if before[i] == urls[1] {
 				hs.failed(urls[1], HeadDown, errAway)
@@ -158,7 +175,7 @@ func TestClientsSpread(t *testing.T) {
 		}
 		_, count = where()
 		even(count, 2)
-		s.away[urls[1]] = false
+		s.set(urls[1], false)
 		time.Sleep(2 * monitorMinSpread)
 		synctest.Wait()
 		after, _ := where()
@@ -180,7 +197,7 @@ func TestLearnedHeadsAreAdditional(t *testing.T) {
 		}
 		var got []string
 		note := func() { got = append(got, round()) }
-		s.away["https://b"] = true
+		s.set("https://b", true)
 		hs.learn("https://a,https://b")
 		note()
 		hs.served("https://lb", false)
@@ -204,9 +221,9 @@ func TestLearnedHeadsAreAdditional(t *testing.T) {
 			t.Error(diff)
 		}
 		for _, u := range []string{"https://a", "https://b"} {
-			n := len(s.asked[u])
+			n := len(s.probes(u))
 			time.Sleep(time.Minute)
-			if len(s.asked[u]) != n {
+			if len(s.probes(u)) != n {
 				t.Errorf("%s is asked, though it is forgotten", u)
 			}
 		}
