@@ -87,13 +87,19 @@ func (f *File) Write(path string) error {
 	return nil
 }
 
-// Pick gives the context of a name, or the current one, or the only one.
-func (f *File) Pick(name string) (Context, error) {
+// Name gives a name, or that of the current context, or of the only one.
+func (f *File) Name(name string) string {
 	name = cmp.Or(name, f.Current)
 	if name == "" && len(f.Contexts) == 1 {
 		for name = range f.Contexts {
 		}
 	}
+	return name
+}
+
+// Pick gives the context that Name means.
+func (f *File) Pick(name string) (Context, error) {
+	name = f.Name(name)
 	c, ok := f.Contexts[name]
 	if !ok {
 		return Context{}, fmt.Errorf("context %q: %w in the config file", name, trivet.ErrNotFound)

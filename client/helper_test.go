@@ -39,7 +39,12 @@ type server struct{ URL string }
 // head serves a handler over the cluster's TLS.
 func (c *cluster) head(h http.HandlerFunc) server {
 	c.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return c.headAt("127.0.0.1:0", h)
+}
+
+func (c *cluster) headAt(addr string, h http.HandlerFunc) server {
+	c.t.Helper()
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		c.t.Fatal(err)
 	}

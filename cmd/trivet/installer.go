@@ -58,7 +58,7 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*ag
 		return nil, err
 	}
 	clock := &agent.Clock{}
-	door, err := agentDoor(env.Cmdline.List("trivet.url"), env.Cmdline["trivet.ca"], key, clock)
+	door, err := agentDoor(agent.LoadHeads(stateDir), env.Cmdline.List("trivet.url"), env.Cmdline["trivet.ca"], key, clock)
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +81,12 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*ag
 }
 
 // agentDoor speaks to the heads as the agent that has this key.
-func agentDoor(urls []string, trust string, key ed25519.PrivateKey, clock *agent.Clock) (*client.Door, error) {
+func agentDoor(known, urls []string, trust string, key ed25519.PrivateKey, clock *agent.Clock) (*client.Door, error) {
 	c, err := client.New(client.Config{Endpoints: urls, Trust: trust, UserAgent: "trivet-agent/" + version})
 	if err != nil {
 		return nil, err
 	}
+	c.Learn(known)
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}

@@ -61,6 +61,7 @@ const (
 	deathTimeout = 30 * time.Second // for a cancelled action to end
 	refusedPause = 15 * time.Second // before the machine boots anew for another token
 	refusedMax   = 3                // refusals in a row, without a run, before it does
+	behindMax    = 30               // answers in a row of an epoch that is over, without a run, before the machine boots anew
 	idlePause    = time.Second      // between syncs that a head answers at once with nothing
 	logTimeout   = 5 * time.Second  // for the last logs, before memory is lost
 	logsFirst    = time.Second      // for logs, before the report of their action's end
@@ -73,10 +74,13 @@ type agent struct {
 	// Of the goroutine that syncs alone.
 	machine string
 	epoch   int64 // of the run that is held, or was the last one; 0: none
+	dropped int64 // the last epoch whose run was dropped: it is over, as are all before
+	behind  int   // answers in a row that were of an epoch that is over
 	work    *work // nil when there is nothing to do
 	beat    time.Duration
 	pause   backoff
 	refused int
+	heads   []string // as they are kept for the next process
 
 	met sync.Once // a head has answered
 

@@ -20,9 +20,11 @@ type head struct {
 	epoch int64
 	acked int64
 	run   *trivet.Run
-	order trivet.Order // once
-	down  error        // while set, nobody answers
-	seen  []string     // accepted reports, "seq action/try state"
+	order trivet.Order  // once
+	down  error         // while set, nobody answers
+	stale *trivet.Grant // while set, the answer to a sync: of a head that is behind
+	heads []string
+	seen  []string // accepted reports, "seq action/try state"
 	last  []trivet.Report
 	syncs []trivet.Sync
 	logs  map[string]string
@@ -48,7 +50,8 @@ func (h *head) change(f func()) {
 }
 
 func (h *head) grant() trivet.Grant {
-	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Beat: h.beat, Blobs: []string{"http://head/blobs"}, Order: h.order}
+	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Beat: h.beat, Blobs: []string{"http://head/blobs"}, Order: h.order,
+		Heads: h.heads}
 	h.order = ""
 	return g
 }
@@ -73,6 +76,9 @@ func (h *head) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) 
 	h.syncs = append(h.syncs, req)
 	if h.down != nil {
 		return trivet.Grant{}, h.down
+	}
+	if h.stale != nil {
+		return *h.stale, nil
 	}
 	if req.Epoch != h.epoch && len(req.Reports) > 0 {
 		return trivet.Grant{}, fmt.Errorf("sync: %w", trivet.ErrFenced)

@@ -14,10 +14,15 @@ const (
 	beatMax = time.Minute
 )
 
-// obey does what a head's answer says.
+// obey does what a head's answer says. One of an epoch that is over is from a head that is behind: it knows neither the run
+// that another head granted nor that one was taken away, so its orders and its run count for nothing.
 func (a *agent) obey(g trivet.Grant) action.Ending {
 	a.learn(g)
 	a.met.Do(func() { close(a.logs.known) })
+	if g.Epoch < max(a.epoch, a.dropped) || g.Epoch == a.dropped && g.Run != nil {
+		return a.doubt(g)
+	}
+	a.behind = 0
 	if err := a.Journal.Ack(g.Epoch, g.Acked); err != nil {
 		a.Log.Error("an acknowledgement was not kept", "error", err)
 	}
@@ -44,6 +49,16 @@ func (a *agent) obey(g trivet.Grant) action.Ending {
 	return action.EndNone
 }
 
+// doubt passes over an answer of an epoch that is over. When all heads give such answers for long, they have another history,
+// from a backup, and an agent without a run boots anew into that.
+func (a *agent) doubt(g trivet.Grant) action.Ending {
+	a.Log.Warn("a head is behind", "epoch", a.epoch, "dropped", a.dropped, "its", g.Epoch)
+	if a.behind++; a.behind < behindMax || a.work != nil {
+		return action.EndNone
+	}
+	return action.EndReboot
+}
+
 // learn takes what every answer carries.
 func (a *agent) learn(g trivet.Grant) {
 	a.Clock.Learn(g.Time)
@@ -57,6 +72,10 @@ func (a *agent) learn(g trivet.Grant) {
 		a.mu.Lock()
 		a.blobs = slices.Clone(g.Blobs)
 		a.mu.Unlock()
+	}
+	if len(g.Heads) > 0 && !slices.Equal(g.Heads, a.heads) {
+		a.heads = slices.Clone(g.Heads)
+		a.saveHeads()
 	}
 }
 
@@ -86,7 +105,7 @@ func (a *agent) adopt(g trivet.Grant) action.Ending {
 // end must boot anew.
 func (a *agent) drop() action.Ending {
 	stuck := a.stopWork()
-	a.epoch = 0
+	a.dropped, a.epoch = max(a.dropped, a.epoch), 0
 	a.forgetState()
 	if stuck {
 		return action.EndReboot

@@ -20,6 +20,7 @@ import (
 // The files of a state directory, which is in the machine's memory: they outlive the process, not the boot.
 const (
 	stateFile = "grant.json"
+	headsFile = "heads.json"
 	keyFile   = "agent.key"
 )
 
@@ -47,6 +48,29 @@ func LoadKey(dir string) (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("keep the agent's key: %w", err)
 	}
 	return key, nil
+}
+
+// LoadHeads gives the API URLs of the heads as the last agent of this boot knew them; none where it knew none. They are for
+// its [Door] besides those of the kernel's command line, since heads join and leave while a machine runs.
+func LoadHeads(dir string) (urls []string) {
+	b, err := os.ReadFile(filepath.Join(dir, headsFile))
+	if err != nil || json.Unmarshal(b, &urls) != nil {
+		return nil // the first answer tells them again
+	}
+	return urls
+}
+
+func (a *agent) saveHeads() {
+	if a.State == "" {
+		return
+	}
+	b, err := json.Marshal(a.heads)
+	if err == nil {
+		err = renameio.WriteFile(filepath.Join(a.State, headsFile), b, 0o600)
+	}
+	if err != nil {
+		a.Log.Warn("the heads are not kept; a restarted agent knows those of its boot", "error", err)
+	}
 }
 
 func (a *agent) saveState(g trivet.Grant) {

@@ -131,7 +131,7 @@ func (a *app) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.UserAgent = "trivet/" + a.Version
+	cfg.UserAgent, cfg.FailFast, cfg.Fresh = "trivet/"+a.Version, true, true
 	return client.New(cfg)
 }
 

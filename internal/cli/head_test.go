@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ func TestHead(t *testing.T) {
 			e.Values[headKey{}] = h
 			e.Setenv("TRIVET_CONFIG", h.admin)
 			e.Setenv("ENDPOINT", h.server.APIURLs()[0])
+			e.Setenv("LOCALHOST", strings.Replace(h.server.APIURLs()[0], "127.0.0.1", "localhost", 1))
 			e.Setenv("PIN", h.server.Pin())
 			return nil
 		},

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,7 +25,9 @@ func (a *app) login() *cobra.Command {
 		Use:   "login --endpoint URL --trust PIN",
 		Short: "Write a cluster and a token into the config file",
 		Long: "Write a cluster and a token into the config file. The token is read from TRIVET_TOKEN or the standard input,\n" +
-			"never from the command line, where others could see it. It is tried before it is written.",
+			"never from the command line, where others could see it. It is tried before it is written.\n\n" +
+			"The endpoints that are given are asked first, in their order; after them are written those that the cluster has\n" +
+			"besides, for when none of the first answers. trivet context --refresh adds heads that joined later.",
 		Example: "  trivet token issue alice | trivet login --endpoint https://10.0.0.5:7480 --trust sha256:...",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,11 +40,7 @@ func (a *app) login() *cobra.Command {
 				return err
 			}
 			entry := client.Context{Endpoints: endpoints, Trust: trust, Token: token}
-			cl, err := client.New(client.Config{Endpoints: endpoints, Trust: trust, Token: token, UserAgent: "trivet/" + a.Version})
-			if err != nil {
-				return err
-			}
-			who, err := cl.Whoami(cmd.Context())
+			who, err := a.try(cmd.Context(), &entry)
 			if err != nil {
 				return err
 			}
@@ -59,6 +58,22 @@ func (a *app) login() *cobra.Command {
 	c.MarkFlagRequired("endpoint")
 	c.MarkFlagRequired("trust")
 	return c
+}
+
+// try asks a cluster who its token belongs to, and adds the heads that the cluster has besides the endpoints.
+func (a *app) try(ctx context.Context, entry *client.Context) (client.Whoami, error) {
+	cl, err := client.New(client.Config{
+		Endpoints: entry.Endpoints, Trust: entry.Trust, Token: entry.Token, FailFast: true, Fresh: true, UserAgent: "trivet/" + a.Version,
+	})
+	if err != nil {
+		return client.Whoami{}, err
+	}
+	defer cl.Close()
+	who, err := cl.Whoami(ctx)
+	if err == nil {
+		entry.Endpoints = cl.Endpoints()
+	}
+	return who, err
 }
 
 // trustText is the pin itself or the certificate in the named file.
@@ -106,11 +121,12 @@ func saveContext(name string, entry client.Context) (path string, err error) {
 }
 
 func (a *app) contexts() *cobra.Command {
-	return &cobra.Command{
+	var refresh bool
+	c := &cobra.Command{
 		Use:   "context [NAME]",
 		Short: "Show the clusters of the config file, or choose one",
 		Args:  cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := client.FilePath()
 			if err != nil {
 				return err
@@ -119,22 +135,47 @@ func (a *app) contexts() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(args) == 1 {
+			switch {
+			case refresh:
+				return a.refresh(cmd.Context(), path, f, f.Name(cmp.Or(append(args, a.context)...)))
+			case len(args) == 1:
 				if _, err := f.Pick(args[0]); err != nil {
 					return err
 				}
 				f.Current = args[0]
 				return f.Write(path)
 			}
-			rows := [][]string{{"", "CONTEXT", "ENDPOINTS"}}
-			for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
-				mark := ""
-				if name == f.Current {
-					mark = "*"
-				}
-				rows = append(rows, []string{mark, name, strings.Join(f.Contexts[name].Endpoints, " ")})
-			}
-			return align(a.Out, rows)
+			return a.showContexts(f)
 		},
 	}
+	c.Flags().BoolVar(&refresh, "refresh", false, "add the heads that the cluster has now to the context's endpoints")
+	return c
+}
+
+// refresh adds to a context the heads that its cluster has now. None is taken away: an endpoint that is no head may be a
+// balancer.
+func (a *app) refresh(ctx context.Context, path string, f *client.File, name string) error {
+	entry, err := f.Pick(name)
+	if err != nil {
+		return err
+	}
+	before := len(entry.Endpoints)
+	if _, err := a.try(ctx, &entry); err != nil {
+		return err
+	}
+	f.Contexts[name] = entry
+	fmt.Fprintf(a.Out, "context %s has %d endpoints, %d of them new\n", name, len(entry.Endpoints), len(entry.Endpoints)-before)
+	return f.Write(path)
+}
+
+func (a *app) showContexts(f *client.File) error {
+	rows := [][]string{{"", "CONTEXT", "ENDPOINTS"}}
+	for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
+		mark := ""
+		if name == f.Current {
+			mark = "*"
+		}
+		rows = append(rows, []string{mark, name, strings.Join(f.Contexts[name].Endpoints, " ")})
+	}
+	return align(a.Out, rows)
 }

@@ -174,7 +174,9 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	c.AutoCompactionMode, c.AutoCompactionRetention = "periodic", or(cfg.Keep, time.Hour).String()
 	c.QuotaBackendBytes = or(cfg.QuotaBytes, 8<<30)
 	c.TickMs, c.ElectionMs = uint(cfg.Heartbeat.Milliseconds()), uint(cfg.Election.Milliseconds())
-	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 5000 // raft keeps these many entries in memory
+	// Raft keeps these many entries in memory. A start goes through those since the last snapshot: while more than 5000 are
+	// left, etcd refuses its own first write and says it again without a pause.
+	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 2500
 	c.MaxRequestBytes = 2 << 20
 	c.WarningApplyDuration = 2 * time.Second // watchDisk tells more of what is behind that
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(slogCore{

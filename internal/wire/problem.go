@@ -164,14 +164,11 @@ func (p *Problem) Unwrap() []error {
 func Foreign(status int, text string) *Problem {
 	p := &Problem{Code: Internal, Message: "answer " + http.StatusText(status) + ": " + firstLine(text)}
 	switch status {
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests,
+		http.StatusUnauthorized, http.StatusForbidden: // it says nothing about who asks: no head was asked
 		p.Code = "unavailable"
 	case http.StatusBadGateway, http.StatusGatewayTimeout: // the head may have died with the answer on its way
 		p.Code = "unknown"
-	case http.StatusUnauthorized:
-		p.Code = "unauthenticated"
-	case http.StatusForbidden:
-		p.Code = "forbidden"
 	case http.StatusNotFound:
 		p.Code = "not_found"
 	case http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:

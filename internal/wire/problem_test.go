@@ -71,7 +71,7 @@ func cross(t *testing.T, err error) (int, *Problem) {
 }
 
 func TestForeignAnswers(t *testing.T) {
-	for status, want := range map[int]error{502: trivet.ErrUnknown, 503: trivet.ErrUnavailable, 504: trivet.ErrUnknown, 404: trivet.ErrNotFound} {
+	for status, want := range map[int]error{502: trivet.ErrUnknown, 503: trivet.ErrUnavailable, 403: trivet.ErrUnavailable, 504: trivet.ErrUnknown, 404: trivet.ErrNotFound} {
 		if p := Foreign(status, "<html>\nx"); !errors.Is(p, want) {
 			t.Errorf("%d: %v", status, p)
 		}

@@ -60,7 +60,8 @@ func (l *load) late(loop int) {
 	}
 }
 
-// run makes a provision, follows it to its end, and gives its machine back. What has begun is brought to its end.
+// run makes a provision, follows it to its end, and gives its machine back. What has begun is brought to its end: there are more
+// machines than loops, so that each gets its turn.
 func (l *load) run(p *trivet.Provision, deadline time.Duration, seen func(*trivet.Provision), free func(machine string)) {
 	records := client.Of[trivet.Provision](l.sdk)
 	w := wait{Name: p.Name, Deadline: deadline, Call: l.history.now()}
@@ -75,9 +76,6 @@ func (l *load) run(p *trivet.Provision, deadline time.Duration, seen func(*trive
 			if now.Status.State.Ended() {
 				w.Return = l.history.now()
 				break
-			}
-			if l.over() && now.Status.Machine == "" { // it waits for its turn, and nobody promised it one
-				return
 			}
 		}
 		nap(l.ctx, 250*time.Millisecond)

@@ -1,0 +1,307 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// mute is a head whose process is stopped: the kernel takes connections, and nobody answers.
+func mute(t *testing.T) string { return tcpHead(t, func(net.Conn) {}) }
+
+// resetter is a head that resets every connection.
+func resetter(t *testing.T) string {
+	return tcpHead(t, func(c net.Conn) {
+		_ = c.(*net.TCPConn).SetLinger(0) // so that the close is a reset
+		c.Close()
+	})
+}
+
+func tcpHead(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			serve(c)
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return "https://" + l.Addr().String()
+}
+
+// stuck serves until it is told to fall silent, with the connections that it has.
+func (c *cluster) stuck(serve http.HandlerFunc) (s server, silent chan struct{}) {
+	silent = make(chan struct{})
+	return c.head(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-silent:
+			<-r.Context().Done()
+			drop()
+		default:
+			serve(w, r)
+		}
+	}), silent
+}
+
+func healthOf(c *client.Client, url string) client.HeadHealth {
+	all := c.Health()
+	i := slices.IndexFunc(all, func(h client.HeadHealth) bool { return h.URL == url })
+	if i < 0 {
+		return client.HeadHealth{}
+	}
+	return all[i]
+}
+
+// A head that fails in whatever way is replaced within the call, is not asked by the next one, and its state has the cause.
+func TestAFailedHeadIsReplacedAtOnce(t *testing.T) {
+	c := newCluster(t)
+	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
+	for name, bad := range map[string]string{
+		"stopped": mute(t), "reset": resetter(t), "not there": closedPort(t), "a stranger": newCluster(t).head(nil).URL,
+		"cuts every answer": c.head(func(http.ResponseWriter, *http.Request) { drop() }).URL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cl := c.client(-1, bad, good.URL)
+			machines := client.Of[trivet.Machine](cl)
+			for range 3 {
+				if _, err := machines.Get(t.Context(), "m1"); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := machines.Patch(t.Context(), "m1", []byte(`{}`), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h := healthOf(cl, bad)
+			if h.State != client.HeadDown || h.Cause == nil || h.Tries != 1 || h.Failures != 1 || !h.Given {
+				t.Errorf("%+v", h)
+			}
+			if h := healthOf(cl, good.URL); h.State != client.HeadUp || h.Cause != nil || h.Tries != 6 || h.Failures != 0 {
+				t.Errorf("%+v", h)
+			}
+		})
+	}
+}
+
+// A head that is stopped in the middle of a call costs that call seconds and the next ones nothing.
+func TestAHeadThatFallsSilent(t *testing.T) {
+	c := newCluster(t)
+	var first counter
+	bad, silent := c.stuck(func(w http.ResponseWriter, r *http.Request) {
+		first.add("")
+		answer(w, machine("m1", ""))
+	})
+	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m2", "")) })
+	cl := c.client(-1, bad.URL, good.URL)
+	machines := client.Of[trivet.Machine](cl)
+	if m, err := machines.Get(t.Context(), "m"); err != nil || m.Name != "m1" {
+		t.Fatal(m, err)
+	}
+	close(silent)
+	for range 3 {
+		if m, err := machines.Get(t.Context(), "m"); err != nil || m.Name != "m2" {
+			t.Fatal(m, err)
+		}
+	}
+	if h := healthOf(cl, bad.URL); h.Failures != 1 || h.State != client.HeadDown {
+		t.Errorf("%+v", h)
+	}
+}
+
+// What a silent head was asked it may have done: a call that is not to be repeated is not, and nobody is told that nothing
+// happened.
+func TestASilentHeadLeavesAWriteInDoubt(t *testing.T) {
+	c := newCluster(t)
+	bad, silent := c.stuck(nil)
+	close(silent)
+	good := c.head(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/issue") {
+			t.Error("a token is issued twice")
+		}
+		refuse(w, trivet.ErrUnavailable)
+	})
+	for name, call := range map[string]func(*client.Client) error{
+		"once": func(cl *client.Client) error { _, err := cl.IssueToken(t.Context(), "a", time.Time{}); return err },
+		"idempotent": func(cl *client.Client) error {
+			_, err := client.Of[trivet.Machine](cl).Patch(t.Context(), "m", []byte(`{}`), 0)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := call(c.client(-1, bad.URL, good.URL))
+			if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrUnavailable) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A balancer's "bad gateway" may stand for a head that died with the answer.
+func TestABadGatewayLeavesAWriteInDoubt(t *testing.T) {
+	c := newCluster(t)
+	lb := c.head(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	_, err := c.client(-1, lb.URL).IssueToken(t.Context(), "a", time.Time{})
+	if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+// A caller's own short patience must not keep all its calls at a head that is silent.
+func TestAHurriedCallerLeavesASilentHead(t *testing.T) {
+	c := newCluster(t)
+	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
+	cl := c.client(-1, mute(t), good.URL)
+	hurried, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := client.Of[trivet.Machine](cl).Get(hurried, "m1"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := client.Of[trivet.Machine](cl).Get(short, "m1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// With every head down, a person gets the cause of each at once; a program waits for the first that comes back.
+func TestAllHeadsAreDown(t *testing.T) {
+	c := newCluster(t)
+	a, b := resetter(t), closedPort(t)
+	cfg := client.Config{Endpoints: []string{a, b}, Trust: c.keys.CA.Pin(), FailFast: true, Patience: time.Hour}
+	cl, err := client.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	_, err = client.Of[trivet.Machine](cl).Get(t.Context(), "m1")
+	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), a) || !strings.Contains(err.Error(), b) {
+		t.Errorf("fails fast: %v", err)
+	}
+	for _, err = range cl.Watch(t.Context(), client.WatchOptions{}) {
+	}
+	if !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("a watch that has not begun: %v", err)
+	}
+	patient := c.client(time.Hour, a, b)
+	got := make(chan error)
+	go func() {
+		_, err := client.Of[trivet.Machine](patient).Get(t.Context(), "m1")
+		got <- err
+	}()
+	for healthOf(patient, b).Failures == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	c.headAt(strings.TrimPrefix(b, "https://"), func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
+	if err := <-got; err != nil {
+		t.Errorf("patient: %v", err)
+	}
+}
+
+// A client with one endpoint learns the other heads, and needs them only when that one is gone.
+func TestHeadsAreLearnedFromAnswers(t *testing.T) {
+	c := newCluster(t)
+	other := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m2", "")) })
+	gone := make(chan struct{})
+	lb := c.head(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-gone:
+			drop()
+		default:
+		}
+		w.Header().Set(wire.Heads, strings.Join([]string{other.URL, "https://192.0.2.1:7480"}, ","))
+		answer(w, machine("m1", ""))
+	})
+	cl := c.client(-1, lb.URL)
+	machines := client.Of[trivet.Machine](cl)
+	for range 3 {
+		if m, err := machines.Get(t.Context(), "m"); err != nil || m.Name != "m1" {
+			t.Fatal(m, err)
+		}
+	}
+	if got := cl.Endpoints(); !slices.Equal(got, []string{lb.URL, other.URL, "https://192.0.2.1:7480"}) {
+		t.Error(got)
+	}
+	close(gone)
+	if m, err := machines.Get(t.Context(), "m"); err != nil || m.Name != "m2" {
+		t.Error(m, err)
+	}
+}
+
+// The revision that a client has seen goes along to every head, until the cluster is of another history.
+func TestARevisionGoesAlong(t *testing.T) {
+	c := newCluster(t)
+	var asked counter
+	told := []string{"7", "5", "9", "3", "4"} // 5: as if another answer had been faster; 3: less than was asked for
+	h := c.head(func(w http.ResponseWriter, r *http.Request) {
+		n := asked.add(r.Header.Get(wire.Revision))
+		w.Header().Set(wire.Revision, told[n-1])
+		if n == 2 {
+			refuse(w, trivet.ErrUnavailable)
+			return
+		}
+		answer(w, machine("m1", ""))
+	})
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), Fresh: true, Patience: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for range told {
+		_, _ = client.Of[trivet.Machine](cl).Get(t.Context(), "m1") // the second fails
+	}
+	if got, want := asked.all(), []string{wire.Latest, "7", "7", "9", "3"}; !slices.Equal(got, want) {
+		t.Errorf("asked %q; want %q", got, want)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	c := newCluster(t)
+	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
+	bad := closedPort(t)
+	cl := c.client(-1, bad, good.URL)
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(cl.Collector())
+	if _, err := client.Of[trivet.Machine](cl).Get(t.Context(), "m1"); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			got[f.GetName()+" "+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	for name, want := range map[string]float64{
+		"trivet_client_head_up " + good.URL: 1, "trivet_client_head_up " + bad: 0, "trivet_client_tries_total " + good.URL: 1,
+		"trivet_client_failures_total " + good.URL: 0, "trivet_client_failures_total " + bad: 1,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v; want %v", name, got[name], want)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var errAway = errors.New("away")
+
+// site is heads that are asked by monitors only.
+type site struct {
+	began time.Time
+	mu    sync.Mutex
+	away  map[string]bool            // guarded by mu
+	asked map[string][]time.Duration // guarded by mu; since the site was made
+}
+
+func newSite() *site {
+	return &site{away: map[string]bool{}, asked: map[string][]time.Duration{}, began: time.Now()}
+}
+
+func (s *site) probe(_ context.Context, url string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[url] = append(s.asked[url], time.Since(s.began))
+	if s.away[url] {
+		return errAway
+	}
+	return nil
+}
+
+func (s *site) set(url string, away bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away[url] = away
+}
+
+func (s *site) probes(url string) []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[url]
+}
+
+func firstOf(hs *heads) string {
+	likely, rest := hs.round()
+	return append(likely, rest...)[0]
+}
+
+// A head that failed has one monitor, whose delay doubles up to a bound, however many calls fail.
+func TestOneMonitorWithADoublingDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		hs := newHeads([]string{"a", "b"}, s.probe)
+		defer hs.close()
+		s.set("a", true)
+		for range 50 {
+			hs.failed("a", HeadDown, errAway)
+		}
+		hs.served("b", true)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		asked, last, delay := s.probes("a"), time.Duration(0), monitorMin
+		for i, at := range asked {
+			if gap := at - last; gap < delay/2 || gap > delay*3/2 {
+				t.Errorf("probe %d came after %s; want about %s", i, gap, delay)
+			}
+			last, delay = at, min(2*delay, monitorMax)
+		}
+		if len(asked) < 9 || len(s.probes("b")) != 0 {
+			t.Errorf("probes: %v", asked)
+		}
+		if firstOf(hs) != "b" {
+			t.Error("a head that is down is asked first")
+		}
+		s.set("a", false)
+		time.Sleep(2 * monitorMax)
+		synctest.Wait()
+		n := len(s.probes("a"))
+		if firstOf(hs) != "a" {
+			t.Error("a head that is back has not its place again")
+		}
+		time.Sleep(time.Hour)
+		if len(s.probes("a")) != n {
+			t.Error("a head that is up is still asked")
+		}
+	})
+}
+
+// A call that waits is woken by the monitor that finds a head.
+func TestAHeadThatComesUpIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		hs := newHeads([]string{"a"}, s.probe)
+		defer hs.close()
+		hs.failed("a", HeadDown, errAway)
+		if err := wait(t.Context(), time.Hour, hs.awaitUp()); err != nil || time.Since(s.began) > monitorMin*2 {
+			t.Errorf("%v after %s", err, time.Since(s.began))
+		}
+	})
+}
+
+// Close ends every monitor, also one that is asking.
+func TestCloseEndsMonitors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asks atomic.Bool
+		hs := newHeads([]string{"a", "b"}, func(ctx context.Context, _ string) error {
+			asks.Store(true)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		hs.failed("a", HeadDown, errAway)
+		time.Sleep(time.Second)
+		hs.failed("b", HeadDown, errAway)
+		hs.close()
+		hs.failed("a", HeadDown, errAway)
+		time.Sleep(time.Hour)
+		if !asks.Load() {
+			t.Error("no monitor asked")
+		}
+	})
+}
+
+// Many clients spread evenly, those that lose a head spread over all others, and return when it does.
+func TestClientsSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 900
+		s := newSite()
+		urls := []string{"https://10.0.0.1:7480", "https://10.0.0.2:7480", "https://10.0.0.3:7480"}
+		var all []*heads
+		for i := range n {
+			hs := newHeads(urls, s.probe)
+			defer hs.close()
+			hs.spreadBy(fmt.Sprintf("machine-%d", i))
+			if firstOf(hs) != urls[0] {
+				t.Fatal("heads that nobody has reached are not asked in the order given")
+			}
+			hs.served(urls[0], true)
+			all = append(all, hs)
+		}
+		where := func() (on []string, count map[string]int) {
+			count = map[string]int{}
+			for _, hs := range all {
+				on = append(on, firstOf(hs))
+				count[firstOf(hs)]++
+			}
+			return on, count
+		}
+		even := func(count map[string]int, over int) {
+			t.Helper()
+			for url, k := range count {
+				if k < n/over*8/10 || k > n/over*12/10 || len(count) != over {
+					t.Errorf("%s has %d of %d: %v", url, k, n, count)
+				}
+			}
+		}
+		time.Sleep(2 * monitorMinSpread)
+		synctest.Wait()
+		before, count := where()
+		even(count, 3)
+		s.set(urls[1], true)
+		for i, hs := range all {
+			if before[i] == urls[1] {
+				hs.failed(urls[1], HeadDown, errAway)
+			}
+		}
+		_, count = where()
+		even(count, 2)
+		s.set(urls[1], false)
+		time.Sleep(2 * monitorMinSpread)
+		synctest.Wait()
+		after, _ := where()
+		if !slices.Equal(before, after) {
+			t.Error("they are not where they were")
+		}
+	})
+}
+
+// What was given is asked first; what was learned once it has answered a probe, or when nothing else is left.
+func TestLearnedHeadsAreAdditional(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		hs := newHeads([]string{"https://lb"}, s.probe)
+		defer hs.close()
+		round := func() string {
+			likely, rest := hs.round()
+			return strings.Join(likely, " ") + " | " + strings.Join(rest, " ")
+		}
+		var got []string
+		note := func() { got = append(got, round()) }
+		s.set("https://b", true)
+		hs.learn("https://a,https://b")
+		note()
+		hs.served("https://lb", false)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		note()
+		hs.failed("https://lb", HeadUnready, errAway)
+		note()
+		hs.learn("")
+		hs.learn("ftp://x")
+		note()
+		hs.learn("https://c")
+		note()
+		if diff := cmp.Diff([]string{
+			"https://lb | https://a https://b",
+			"https://lb https://a | https://b",
+			"https://a https://lb | https://b",
+			"https://a https://lb | https://b",
+			"https://lb | https://c",
+		}, got); diff != "" {
+			t.Error(diff)
+		}
+		for _, u := range []string{"https://a", "https://b"} {
+			n := len(s.probes(u))
+			time.Sleep(time.Minute)
+			if len(s.probes(u)) != n {
+				t.Errorf("%s is asked, though it is forgotten", u)
+			}
+		}
+	})
+}
+
+// A head that serves reads only keeps its place behind those that take writes.
+func TestAHeadThatServesReadsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite()
+		hs := newHeads([]string{"a", "b"}, s.probe)
+		defer hs.close()
+		hs.failed("a", HeadUnready, errAway)
+		hs.served("a", false)
+		if firstOf(hs) != "b" {
+			t.Error("it is asked first")
+		}
+		hs.served("a", true)
+		if firstOf(hs) != "a" {
+			t.Error("it took a write and is not asked first")
+		}
+	})
+}

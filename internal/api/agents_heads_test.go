@@ -1,0 +1,254 @@
+package api_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	agents "github.com/trivet-project/trivet/internal/agent"
+	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/auth"
+)
+
+// hands do actions as a test says, and count them.
+type hands struct {
+	mu   sync.Mutex
+	runs map[string]int // guarded by mu
+	do   map[string]func(ctx context.Context) error
+}
+
+func (h *hands) Do(ctx context.Context, at *action.Attempt) error {
+	h.mu.Lock()
+	if h.runs == nil {
+		h.runs = map[string]int{}
+	}
+	h.runs[at.Action.Name]++
+	h.mu.Unlock()
+	if do := h.do[at.Action.Name]; do != nil {
+		return do(ctx)
+	}
+	return nil
+}
+
+func (h *hands) ran() map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[string]int{}
+	for name, n := range h.runs {
+		out[name] = n
+	}
+	return out
+}
+
+// live is a real agent of machine m1 that knows these heads, until ctx ends.
+func (a *agent) live(ctx context.Context, h *hands, epoch int64, urls ...string) (ended <-chan action.Ending) {
+	a.t.Helper()
+	token := must(a.keys.SignBoot(auth.BootToken{Purpose: auth.PurposeBoot, Machine: "m1", MAC: agentMAC, Epoch: epoch,
+		Expires: time.Now().Add(time.Hour)}))(a.t)
+	c := must(client.New(client.Config{Endpoints: urls, Trust: a.keys.CA.Pin()}))(a.t)
+	clock := &agents.Clock{}
+	sign := func(req *http.Request, body []byte, machine string) { auth.SignRequest(req, body, machine, a.key, clock.Now()) }
+	end := make(chan action.Ending, 1)
+	var running sync.WaitGroup
+	running.Go(func() {
+		ending, _ := agents.Run(ctx, agents.Config{ // its error is that ctx has ended
+			Door: c.Door(sign, clock.Learn), Do: h.Do, Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID, Clock: clock,
+			Key: base64.StdEncoding.EncodeToString(a.key.Public().(ed25519.PublicKey)),
+		})
+		end <- ending
+	})
+	a.t.Cleanup(func() { running.Wait(); c.Close() })
+	return end
+}
+
+// quick lets agents beat often.
+func (h *head) quick() {
+	put(h, h.fleet.Sites, &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Spec: trivet.SiteSpec{Silence: trivet.Duration(5 * time.Second)}})
+}
+
+// await returns when the workflow is so.
+func (h *head) await(what string, is func(*trivet.Workflow) bool) trivet.WorkflowStatus {
+	h.t.Helper()
+	feed := h.fleet.Store.Watch(0, "Workflow")
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		w, err := h.fleet.Workflows.Get("p-1")
+		if err == nil && is(w) {
+			return w.Status
+		}
+		if _, err := feed.Next(ctx); err != nil {
+			h.t.Fatalf("the workflow is not %s: %v %+v", what, err, w)
+		}
+	}
+}
+
+// faulty serves the address of a head that is away: it takes connections and does to them what a fault does.
+func (h *head) faulty(do func(net.Conn)) (heal func()) {
+	h.t.Helper()
+	l := must(net.Listen("tcp", strings.TrimPrefix(h.url, "https://")))(h.t)
+	var open []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open = append(open, c)
+			do(c)
+		}
+	}()
+	return func() {
+		l.Close()
+		<-done
+		for _, c := range open {
+			c.Close()
+		}
+		h.listenAgain()
+	}
+}
+
+// Heads go away in every way while an agent works, one after the other and all at once. It goes on by itself, does nothing
+// twice, and each of its reports counts once.
+func TestAnAgentOutlivesItsHeads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for heads that are silent")
+	}
+	a := newAgent(t)
+	a.quick()
+	heads := []*head{a.head, a.twin(), a.twin()}
+	var urls []string
+	for _, h := range heads {
+		urls = append(urls, h.url)
+	}
+	reset := func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); c.Close() }
+	mute := func(net.Conn) {}
+	allDown := func() (heal []func()) {
+		for i, do := range []func(net.Conn){mute, reset, nil} {
+			heads[i].server.Close()
+			if do != nil {
+				heal = append(heal, heads[i].faulty(do))
+			} else {
+				heal = append(heal, heads[i].listenAgain)
+			}
+		}
+		return heal
+	}
+	h := &hands{do: map[string]func(context.Context) error{}}
+	var actions []trivet.Action
+	want := map[string]int{}
+	for _, name := range []string{"first-mute", "second-reset", "third-away", "all", "alone", "last"} {
+		actions = append(actions, trivet.Action{Name: name, Use: "noop"})
+		want[name] = 1
+	}
+	oneDown := func(i int, do func(net.Conn)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			heads[i].server.Close()
+			heal := heads[i].listenAgain
+			if do != nil {
+				heal = heads[i].faulty(do)
+			}
+			err := sleepUntil(ctx, func() bool { return a.status().Acked > int64(2*i) }) // the report of this action's beginning
+			heal()
+			return err
+		}
+	}
+	h.do["first-mute"], h.do["second-reset"], h.do["third-away"] = oneDown(0, mute), oneDown(1, reset), oneDown(2, nil)
+	var heal []func()
+	h.do["all"] = func(ctx context.Context) error { heal = allDown(); return nil }
+	h.do["alone"] = func(ctx context.Context) error { // "all" has ended, and nobody knows
+		if st := a.status(); st.Step("all").State == trivet.StepDone {
+			t.Errorf("with all heads down somebody knows: %+v", st)
+		}
+		for _, heal := range heal {
+			heal()
+		}
+		return nil
+	}
+	put(a.head, a.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: actions}})
+	a.claim()
+	ctx, stop := context.WithCancel(t.Context())
+	a.live(ctx, h, 0, urls...)
+	st := a.await("done", func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
+	stop()
+	if diff := cmp.Diff(want, h.ran()); diff != "" {
+		t.Errorf("what ran:\n%s", diff)
+	}
+	if st.State != trivet.WorkflowSucceeded || st.Acked != int64(2*len(actions)) {
+		t.Errorf("%+v", st)
+	}
+	for _, s := range st.Steps {
+		if !trivet.IsBootStep(s.Name) && (s.Try != 1 || s.Fails != 0 || s.State != trivet.StepDone) {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// Two agents claim one machine at two heads: the one with the newer epoch does the work, the older one stops in the middle and
+// nothing that it says counts.
+func TestTheNewerOfTwoAgentsWins(t *testing.T) {
+	a := newAgent(t)
+	a.quick()
+	b := a.twin()
+	a.claim()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	began, stopped := make(chan struct{}), make(chan struct{})
+	old := &hands{do: map[string]func(context.Context) error{"one": func(ctx context.Context) error {
+		close(began)
+		<-ctx.Done()
+		close(stopped)
+		return ctx.Err()
+	}}}
+	a.live(ctx, old, 0, a.url)
+	<-began
+	first := a.await("begun", func(w *trivet.Workflow) bool { return w.Status.Acked == 1 })
+
+	newer := b.agent("boot-2")
+	young := &hands{}
+	newer.live(ctx, young, first.Epoch, b.url)
+	last := b.await("done", func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
+	<-stopped
+	if diff := cmp.Diff(map[string]int{"one": 1}, old.ran()); diff != "" {
+		t.Errorf("the older agent did:\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int{"one": 1, "two": 1}, young.ran()); diff != "" {
+		t.Errorf("the newer agent did:\n%s", diff)
+	}
+	if last.State != trivet.WorkflowSucceeded || last.Epoch <= first.Epoch {
+		t.Errorf("%+v", last)
+	}
+	for _, h := range []*head{a.head, b} { // at both heads
+		if _, err := (&agent{head: h, key: a.key, bootID: a.bootID}).sync(first.Epoch, 0,
+			trivet.Report{Seq: 2, Action: "one", Try: 1, State: trivet.StepFailed}); !refusedFor(err, "401") {
+			t.Errorf("the older agent at %s: %v", h.url, err)
+		}
+	}
+	if now := a.status(); now.Acked != last.Acked || now.State != last.State {
+		t.Errorf("%+v, then %+v", last, now)
+	}
+}
+
+func sleepUntil(ctx context.Context, is func() bool) error {
+	for !is() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("in vain: %w", context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
