@@ -154,7 +154,7 @@ func (s *Server) openMember(ctx context.Context) (err error) {
 }
 
 func (s *Server) openStore(ctx context.Context) (err error) {
-	s.store = store.New(s.member.Client(), store.Options{Logger: s.cfg.Log, Metrics: s.metrics})
+	s.store = store.New(s.member.Client(), store.Options{Head: s.data.Name, Term: s.member.Term, Logger: s.cfg.Log, Metrics: s.metrics})
 	s.fleet = fleet.New(fleet.NewTables(s.store), s.data.Name, s.cfg.Log)
 	s.circle = heads.NewCircle(s.fleet, s.caller, s.cfg.Log)
 	return s.store.Start(ctx)

@@ -42,7 +42,7 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 	var leaderless error
 	h := open(t, line.client(), store.Options{
 		Try: 50 * time.Millisecond, Timeout: 200 * time.Millisecond,
-		AwaitLeader: func(context.Context) error { return leaderless },
+		Term: func(context.Context) (<-chan struct{}, error) { return nil, leaderless },
 	})
 	create := func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) }
 	line.cut(true)
