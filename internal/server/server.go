@@ -136,7 +136,8 @@ func (s *Server) openMember(ctx context.Context) (err error) {
 		return &trivet.Error{Op: "open store", Name: dir, Err: fmt.Errorf("%w: it was there before", trivet.ErrNotFound),
 			Hint: "put the folder's backup back, or let this head join as a new one: --rejoin --join URL --token TOKEN"}
 	}
-	cfg := cluster.Config{Dir: s.path("store"), Name: s.data.Name, Token: s.root.Cluster(), Logger: s.cfg.Log, TLS: s.peerTLS()}
+	cfg := cluster.Config{Dir: s.path("store"), Name: s.data.Name, Token: s.root.Cluster(), Logger: s.cfg.Log, TLS: s.peerTLS(),
+		Heartbeat: s.cfg.Heartbeat}
 	if s.data.Token != "" && s.data.isNew() {
 		cfg.URL, cfg.Join = s.data.URL, s.data.Peers
 	}
