@@ -76,6 +76,9 @@ func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoub
 		if resp != nil || err != nil {
 			return resp, t.inDoubt, err
 		}
+		if t.answers > 0 && t.method == http.MethodGet && c.session.settle() {
+			continue
+		}
 		failFast := c.failFast && !t.patient && t.answers == 0 && !t.inDoubt
 		if last || failFast || t.strangers == len(t.failures) {
 			return nil, t.inDoubt, t.noHead()

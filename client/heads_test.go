@@ -276,6 +276,45 @@ func TestARevisionGoesAlong(t *testing.T) {
 	}
 }
 
+// Who wants the latest asks every head for it, and then makes do with what one knows, and knows that.
+func TestTheLatestOrWhatThereIs(t *testing.T) {
+	c := newCluster(t)
+	var asked counter
+	serve := func(canTell bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/readyz" {
+				refuse(w, trivet.ErrUnavailable)
+				return
+			}
+			asked.add(r.Header.Get(wire.Revision))
+			switch {
+			case canTell:
+			case r.Header.Get(wire.Revision) == wire.Latest:
+				refuse(w, trivet.ErrUnavailable)
+				return
+			default:
+				w.Header().Set(wire.Stale, "true")
+			}
+			w.Header().Set(wire.Revision, "7")
+			answer(w, machine("m1", ""))
+		}
+	}
+	for _, canTell := range []bool{true, false} {
+		cfg := client.Config{Endpoints: []string{c.head(serve(false)).URL, c.head(serve(canTell)).URL}, Trust: c.keys.CA.Pin(), Fresh: true, Patience: -1}
+		cl, err := client.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Of[trivet.Machine](cl).Get(t.Context(), "m1"); err != nil || cl.Stale() == canTell {
+			t.Errorf("one of them can tell %v: stale %v, %v", canTell, cl.Stale(), err)
+		}
+		cl.Close()
+	}
+	if got, want := asked.all(), []string{wire.Latest, wire.Latest, wire.Latest, wire.Latest, ""}; !slices.Equal(got, want) {
+		t.Errorf("asked %q; want %q", got, want)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	c := newCluster(t)
 	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
