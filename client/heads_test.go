@@ -233,7 +233,7 @@ func TestHeadsAreLearnedFromAnswers(t *testing.T) {
 		w.Header().Set(wire.Heads, strings.Join([]string{other.URL, "https://192.0.2.1:7480"}, ","))
 		answer(w, machine("m1", ""))
 	})
-	cl := c.client(-1, lb.URL)
+	cl := c.client(time.Minute, lb.URL)
 	machines := client.Of[trivet.Machine](cl)
 	for range 3 {
 		if m, err := machines.Get(t.Context(), "m"); err != nil || m.Name != "m1" {
