@@ -61,6 +61,7 @@ type tries struct {
 	failures []error // of the last round
 	strangers,
 	answers int // of the last round: who could not prove that they belong to the cluster, and who did and could not serve
+	complete bool // nobody was left out of the last round
 }
 
 // errNobody: no head could be reached.
@@ -77,8 +78,11 @@ func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoub
 		if resp != nil || err != nil {
 			return resp, t.inDoubt, err
 		}
+		if t.answers > 0 && t.method == http.MethodGet && c.session.settle() {
+			continue
+		}
 		failFast := c.failFast && !t.patient && t.answers == 0 && !t.inDoubt
-		if last || failFast || t.strangers == len(t.failures) {
+		if last || t.complete && (failFast || t.strangers == len(t.failures)) {
 			return nil, t.inDoubt, t.noHead()
 		}
 		if err := wait(ctx, jitter(pause), up); err != nil {
@@ -87,16 +91,21 @@ func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoub
 	}
 }
 
-// round asks the heads once. Those that were down are left to their monitors while another one answers at least, but for the
-// last round. It gives neither answer nor error where it is worth going round again.
+// round asks the heads once. Those that are down are left to their monitors while there are others, but for the last round:
+// a connection that broke is worth another try before them. Those that nobody has reached yet are asked when all are down.
+// It gives neither answer nor error where it is worth going round again.
 func (c *Client) round(ctx context.Context, t *tries, last bool) (*http.Response, error) {
 	t.failures, t.strangers, t.answers = nil, 0, 0
-	likely, rest := c.heads.round()
+	likely, down, far := c.heads.round()
 	resp, err := c.each(ctx, t, likely)
-	if resp != nil || err != nil || t.answers > 0 && !last {
-		return resp, err
+	t.complete = len(likely) == 0
+	if resp == nil && err == nil && (last || t.complete) {
+		resp, err = c.each(ctx, t, down)
 	}
-	return c.each(ctx, t, rest)
+	if resp == nil && err == nil && t.complete {
+		resp, err = c.each(ctx, t, far)
+	}
+	return resp, err
 }
 
 func (c *Client) each(ctx context.Context, t *tries, urls []string) (*http.Response, error) {

@@ -44,8 +44,8 @@ type Config struct {
 	// people, who wait. Otherwise the call's patience is spent on that, too.
 	FailFast bool
 	// Fresh makes the first call see all that was acknowledged before it, by whomever: for programs that run one after the
-	// other, and balancers. Without a quorum the answer may be old nevertheless; see [Client.Stale]. Later calls see all
-	// that this client has seen, always.
+	// other, and balancers. Where no head can tell, the answer may be old nevertheless; see [Client.Stale]. Later calls see
+	// all that this client has seen, always.
 	Fresh bool
 	// UserAgent names the program in the heads' logs.
 	UserAgent string
@@ -88,9 +88,10 @@ func New(cfg Config) (*Client, error) {
 		ExpectContinueTimeout: time.Second,
 	}
 	c := &Client{
-		heads: newHeads(urls, newProbe(tlsConfig)), session: &session{fresh: cfg.Fresh},
+		heads: newHeads(urls, newProbe(tlsConfig)), session: &session{},
 		token: cfg.Token, agent: cfg.UserAgent, patience: cfg.Patience, failFast: cfg.FailFast,
 	}
+	c.session.fresh.Store(cfg.Fresh)
 	// A redirect would carry the token to wherever it points.
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
@@ -115,5 +116,5 @@ func (c *Client) Endpoints() []string { return c.heads.all() }
 // heads it knew.
 func (c *Client) Learn(endpoints []string) { c.heads.learn(strings.Join(endpoints, ",")) }
 
-// Stale says that the last answer may be older than what was acknowledged before, since its head could not ask the others.
+// Stale says that the last answer may be older than what was acknowledged before it, since its head could not ask the others.
 func (c *Client) Stale() bool { return c.session.stale.Load() }

@@ -32,6 +32,7 @@ const (
 type head struct {
 	url      string
 	given    bool // by the configuration; else learned
+	reached  bool // it has been up
 	state    HeadState
 	since    time.Time
 	cause    error // of its state; nil: none
@@ -98,13 +99,15 @@ func (hs *heads) class(h *head) int {
 		return 1
 	case h.state == HeadUnready:
 		return 2
+	case h.given || h.reached:
+		return 3
 	}
-	return 3
+	return 4
 }
 
-// round gives the heads in the order to ask them: those that may serve, and those that are for when none of these answers.
-// A head that was learned is not asked before its monitor has reached it, since it need not be reachable from here.
-func (hs *heads) round() (likely, rest []string) {
+// round gives the heads in the order to ask them: those that may serve; those that are down; and those that were learned and
+// that nothing has reached yet, as they need not be reachable from here.
+func (hs *heads) round() (likely, down, far []string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	sorted := slices.Clone(hs.list)
@@ -115,13 +118,16 @@ func (hs *heads) round() (likely, rest []string) {
 		return cmp.Compare(b.rank, a.rank)
 	})
 	for _, h := range sorted {
-		if hs.class(h) < 3 {
+		switch hs.class(h) {
+		case 3:
+			down = append(down, h.url)
+		case 4:
+			far = append(far, h.url)
+		default:
 			likely = append(likely, h.url)
-		} else {
-			rest = append(rest, h.url)
 		}
 	}
-	return likely, rest
+	return likely, down, far
 }
 
 func (hs *heads) find(url string) *head {
@@ -178,6 +184,7 @@ func (hs *heads) cameUp(h *head) {
 		return
 	}
 	h.become(HeadUp, nil)
+	h.reached = true
 	close(hs.came)
 	hs.came = make(chan struct{})
 	for _, other := range hs.list { // whoever may become the first choice is proved beforehand

@@ -233,7 +233,7 @@ func TestHeadsAreLearnedFromAnswers(t *testing.T) {
 		w.Header().Set(wire.Heads, strings.Join([]string{other.URL, "https://192.0.2.1:7480"}, ","))
 		answer(w, machine("m1", ""))
 	})
-	cl := c.client(-1, lb.URL)
+	cl := c.client(time.Minute, lb.URL)
 	machines := client.Of[trivet.Machine](cl)
 	for range 3 {
 		if m, err := machines.Get(t.Context(), "m"); err != nil || m.Name != "m1" {
@@ -272,6 +272,45 @@ func TestARevisionGoesAlong(t *testing.T) {
 		_, _ = client.Of[trivet.Machine](cl).Get(t.Context(), "m1") // the second fails
 	}
 	if got, want := asked.all(), []string{wire.Latest, "7", "7", "9", "3"}; !slices.Equal(got, want) {
+		t.Errorf("asked %q; want %q", got, want)
+	}
+}
+
+// Who wants the latest asks every head for it, and then makes do with what one knows, and knows that.
+func TestTheLatestOrWhatThereIs(t *testing.T) {
+	c := newCluster(t)
+	var asked counter
+	serve := func(canTell bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/readyz" {
+				refuse(w, trivet.ErrUnavailable)
+				return
+			}
+			asked.add(r.Header.Get(wire.Revision))
+			switch {
+			case canTell:
+			case r.Header.Get(wire.Revision) == wire.Latest:
+				refuse(w, trivet.ErrUnavailable)
+				return
+			default:
+				w.Header().Set(wire.Stale, "true")
+			}
+			w.Header().Set(wire.Revision, "7")
+			answer(w, machine("m1", ""))
+		}
+	}
+	for _, canTell := range []bool{true, false} {
+		cfg := client.Config{Endpoints: []string{c.head(serve(false)).URL, c.head(serve(canTell)).URL}, Trust: c.keys.CA.Pin(), Fresh: true, Patience: -1}
+		cl, err := client.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Of[trivet.Machine](cl).Get(t.Context(), "m1"); err != nil || cl.Stale() == canTell {
+			t.Errorf("one of them can tell %v: stale %v, %v", canTell, cl.Stale(), err)
+		}
+		cl.Close()
+	}
+	if got, want := asked.all(), []string{wire.Latest, wire.Latest, wire.Latest, wire.Latest, ""}; !slices.Equal(got, want) {
 		t.Errorf("asked %q; want %q", got, want)
 	}
 }

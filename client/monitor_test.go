@@ -52,8 +52,8 @@ func (s *site) probes(url string) []time.Duration {
 }
 
 func firstOf(hs *heads) string {
-	likely, rest := hs.round()
-	return append(likely, rest...)[0]
+	likely, down, _ := hs.round()
+	return append(likely, down...)[0]
 }
 
 // A head that failed has one monitor, whose delay doubles up to a bound, however many calls fail.
@@ -192,8 +192,8 @@ func TestLearnedHeadsAreAdditional(t *testing.T) {
 		hs := newHeads([]string{"https://lb"}, s.probe)
 		defer hs.close()
 		round := func() string {
-			likely, rest := hs.round()
-			return strings.Join(likely, " ") + " | " + strings.Join(rest, " ")
+			likely, down, far := hs.round()
+			return strings.Join(slices.Concat(likely, []string{"|"}, down, []string{"|"}, far), " ")
 		}
 		var got []string
 		note := func() { got = append(got, round()) }
@@ -209,14 +209,17 @@ func TestLearnedHeadsAreAdditional(t *testing.T) {
 		hs.learn("")
 		hs.learn("ftp://x")
 		note()
+		hs.failed("https://a", HeadDown, errAway)
+		note()
 		hs.learn("https://c")
 		note()
 		if diff := cmp.Diff([]string{
-			"https://lb | https://a https://b",
-			"https://lb https://a | https://b",
-			"https://a https://lb | https://b",
-			"https://a https://lb | https://b",
-			"https://lb | https://c",
+			"https://lb | | https://a https://b",
+			"https://lb https://a | | https://b",
+			"https://a https://lb | | https://b",
+			"https://a https://lb | | https://b",
+			"https://lb | https://a | https://b",
+			"https://lb | | https://c",
 		}, got); diff != "" {
 			t.Error(diff)
 		}

@@ -10,7 +10,7 @@ import (
 
 // session is what a client carries from head to head, so that it never sees less than it has seen or written.
 type session struct {
-	fresh    bool // before anything was seen, ask for the latest
+	fresh    atomic.Bool // before anything was seen, ask for the latest
 	revision atomic.Int64
 	stale    atomic.Bool
 }
@@ -21,7 +21,7 @@ func (s *session) sign(req *http.Request) (seen int64) {
 	switch {
 	case seen > 0:
 		req.Header.Set(wire.Revision, strconv.FormatInt(seen, 10))
-	case s.fresh:
+	case s.fresh.Load():
 		req.Header.Set(wire.Revision, wire.Latest)
 	}
 	return seen
@@ -40,6 +40,11 @@ func (s *session) learn(resp *http.Response, asked int64) {
 		return
 	}
 	s.saw(told)
+}
+
+// settle makes do with what heads know that cannot ask the others. It says whether that is news.
+func (s *session) settle() bool {
+	return s.revision.Load() == 0 && s.fresh.Swap(false)
 }
 
 // saw notes a revision that was told.

@@ -58,6 +58,8 @@ func serverCommand() *cobra.Command {
 	f.BoolVar(&cfg.Rejoin, "rejoin", false, "join as a new head though the folder has data, which are set aside (kept in DATA-DIR/aside)")
 	f.BoolVar(&cfg.NewCluster, "new-cluster", false, "make a new cluster though another one answers on a network of --dhcp")
 	f.DurationVar(&cfg.Drain, "drain", 0, "serve this long after SIGTERM, not ready any more, so that load balancers turn away first")
+	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "how often the store's leader tells the other heads that it is there; more for slow disks "+
+		"or links, the same for all heads (default 50ms: a head that dies is missed after 0.3 to 0.6 s)")
 	f.StringVar(&cfg.IPXEDir, "ipxe", "", "folder with iPXE's programs (default: where Debian's package ipxe has them)")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&format, "log-format", "text", "text or json")

@@ -58,7 +58,9 @@ func (a *agent) live(ctx context.Context, h *hands, epoch int64, urls ...string)
 		Expires: time.Now().Add(time.Hour)}))(a.t)
 	c := must(client.New(client.Config{Endpoints: urls, Trust: a.keys.CA.Pin()}))(a.t)
 	clock := &agents.Clock{}
-	sign := func(req *http.Request, body []byte, machine string) { auth.SignRequest(req, body, machine, a.key, clock.Now()) }
+	sign := func(req *http.Request, body []byte, machine string) {
+		auth.SignRequest(req, body, machine, a.key, clock.Now())
+	}
 	end := make(chan action.Ending, 1)
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -29,20 +29,21 @@ func (h *Handler) reach(w *recorder, r *http.Request) error {
 	}
 	switch want := r.Header.Get(wire.Revision); want {
 	case "":
-		return nil
 	case wire.Latest:
-		if h.fresh(r.Context()) != nil && r.Context().Err() == nil {
-			w.Header().Set(wire.Stale, "true")
-		}
-		return nil
+		return h.fresh(r.Context())
 	default:
 		revision, err := strconv.ParseInt(want, 10, 64)
 		if err != nil || revision < 0 {
 			return &trivet.FieldError{Field: wire.Revision, Problem: "must be a revision"}
 		}
-		_, err = h.catchUp(r.Context(), revision)
-		return err
+		if _, err = h.catchUp(r.Context(), revision); err != nil {
+			return err
+		}
 	}
+	if r.Method == http.MethodGet && h.Ready(r.Context()) != nil && h.fresh(r.Context()) != nil {
+		w.Header().Set(wire.Stale, "true")
+	}
+	return nil
 }
 
 // catchUp waits until this head's copy has a revision. It says that there is none where the whole cluster has not reached it:

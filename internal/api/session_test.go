@@ -71,6 +71,27 @@ func TestAHeadThatIsBehindWaits(t *testing.T) {
 	}
 }
 
+// Without a leader a head answers what it knows, says that it may be old, and does not call it the latest.
+func TestAHeadWithoutALeaderMarksItsAnswers(t *testing.T) {
+	h := newHead(t)
+	get := func(want string) *http.Response {
+		resp := h.do(h.admin, "GET", "/v1/machines", "", wire.Revision+": "+want)
+		resp.Body.Close()
+		return resp
+	}
+	if resp := get(wire.Latest); resp.StatusCode != http.StatusOK || resp.Header.Get(wire.Stale) != "" {
+		t.Errorf("with a leader: %d, stale %q", resp.StatusCode, resp.Header.Get(wire.Stale))
+	}
+	h.member.Close()
+	h.isCutOff.Store(true)
+	if resp := get(wire.Latest); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("the latest: %d", resp.StatusCode)
+	}
+	if resp := get("1"); resp.StatusCode != http.StatusOK || resp.Header.Get(wire.Stale) != "true" {
+		t.Errorf("what it knows: %d, stale %q", resp.StatusCode, resp.Header.Get(wire.Stale))
+	}
+}
+
 // A revision that the cluster never had is of another history: the answer says so by its own, which its reader then carries.
 func TestARevisionOfAnotherHistory(t *testing.T) {
 	h := newHead(t)

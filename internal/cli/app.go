@@ -26,8 +26,9 @@ type Env struct {
 // app is what all commands share.
 type app struct {
 	Env
-	context string // name of a context in the config file
-	output  string // table, json, yaml or name
+	client  *client.Client // that was made last; nil: none yet
+	context string         // name of a context in the config file
+	output  string         // table, json, yaml or name
 }
 
 // ExitError ends the program with a status and without another word.
@@ -53,6 +54,11 @@ func Root(env Env) *cobra.Command {
 	root.PersistentFlags().StringVar(&a.context, "context", "", "context of the config file to use")
 	root.AddGroup(&cobra.Group{ID: "do", Title: "Machines and what they run:"},
 		&cobra.Group{ID: "records", Title: "Records:"}, &cobra.Group{ID: "site", Title: "The site:"})
+	root.PersistentPostRun = func(*cobra.Command, []string) {
+		if a.client != nil && a.client.Stale() {
+			fmt.Fprintln(a.Err, "trivet: the heads that answer have no majority; this may be out of date")
+		}
+	}
 	root.AddCommand(a.commands()...)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	return root
@@ -132,7 +138,8 @@ func (a *app) connect() (*client.Client, error) {
 		return nil, err
 	}
 	cfg.UserAgent, cfg.FailFast, cfg.Fresh = "trivet/"+a.Version, true, true
-	return client.New(cfg)
+	a.client, err = client.New(cfg)
+	return a.client, err
 }
 
 // kind finds what a person calls a kind.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
 )
 
 // Config is how one head is run.
@@ -43,6 +44,8 @@ type Config struct {
 	// VIP is an address that the heads share, "10.0.0.9/24": one of them has it at any time, on its VIPInterface; that is empty
 	// where it is the only one of DHCPInterfaces.
 	VIP, VIPInterface string
+	// Heartbeat is how often the store's leader says that it is there; 0 means cluster's default. All heads have the same.
+	Heartbeat time.Duration
 	// IPXEDir has iPXE's programs; empty means Debian's.
 	IPXEDir string
 	Log     *slog.Logger
@@ -68,6 +71,8 @@ func (c *Config) validate() error {
 		return &trivet.FieldError{Field: "--rejoin", Problem: "needs --join URL and --token TOKEN"}
 	case c.NewCluster && len(c.Join) > 0:
 		return &trivet.FieldError{Field: "--new-cluster", Problem: "makes a cluster of its own, --join joins one; give one of them"}
+	case c.Heartbeat != 0 && (c.Heartbeat < cluster.MinHeartbeat || c.Heartbeat > cluster.MaxHeartbeat):
+		return &trivet.FieldError{Field: "--heartbeat", Problem: fmt.Sprintf("must be between %v and %v", cluster.MinHeartbeat, cluster.MaxHeartbeat)}
 	}
 	return c.validateVIP()
 }

@@ -136,7 +136,8 @@ func (s *Server) openMember(ctx context.Context) (err error) {
 		return &trivet.Error{Op: "open store", Name: dir, Err: fmt.Errorf("%w: it was there before", trivet.ErrNotFound),
 			Hint: "put the folder's backup back, or let this head join as a new one: --rejoin --join URL --token TOKEN"}
 	}
-	cfg := cluster.Config{Dir: s.path("store"), Name: s.data.Name, Token: s.root.Cluster(), Logger: s.cfg.Log, TLS: s.peerTLS()}
+	cfg := cluster.Config{Dir: s.path("store"), Name: s.data.Name, Token: s.root.Cluster(), Logger: s.cfg.Log, TLS: s.peerTLS(),
+		Heartbeat: s.cfg.Heartbeat}
 	if s.data.Token != "" && s.data.isNew() {
 		cfg.URL, cfg.Join = s.data.URL, s.data.Peers
 	}
@@ -154,7 +155,7 @@ func (s *Server) openMember(ctx context.Context) (err error) {
 }
 
 func (s *Server) openStore(ctx context.Context) (err error) {
-	s.store = store.New(s.member.Client(), store.Options{Logger: s.cfg.Log, Metrics: s.metrics})
+	s.store = store.New(s.member.Client(), store.Options{Head: s.data.Name, Term: s.member.Term, Logger: s.cfg.Log, Metrics: s.metrics})
 	s.fleet = fleet.New(fleet.NewTables(s.store), s.data.Name, s.cfg.Log)
 	s.circle = heads.NewCircle(s.fleet, s.caller, s.cfg.Log)
 	return s.store.Start(ctx)

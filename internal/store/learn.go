@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"time"
@@ -20,14 +21,16 @@ import (
 func (s *Store) guardKey() string { return prefix + guardPart + s.opts.Head }
 
 // learn finds out what became of a try: its revision, errRerun where it was not committed and never will be, or ErrUnknown
-// where ctx ends first.
+// where ctx ends first, or there is no leader.
 func (s *Store) learn(ctx context.Context, cause error, id string, guard int64) (int64, error) {
 	seen := s.pending.outcome(id).seen
 	for s.pending.outcome(id).rev == 0 && s.snapshot().revOf(s.guardKey()) == guard {
-		if err := s.changeGuard(ctx, seen); err != nil && ctx.Err() != nil {
+		switch err := s.changeGuard(ctx, seen); {
+		case err == nil:
+		case ctx.Err() != nil || errors.Is(err, trivet.ErrUnavailable):
 			return 0, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: %w", trivet.ErrUnknown, cause), Hint: hintQuorum}
-		} else if err != nil {
-			pause(ctx, 20*time.Millisecond)
+		default:
+			pause(ctx, retry)
 		}
 	}
 	switch o := s.pending.outcome(id); {
@@ -46,16 +49,15 @@ func (s *Store) learn(ctx context.Context, cause error, id string, guard int64) 
 // want it at the same time do it once.
 func (s *Store) changeGuard(ctx context.Context, seen <-chan struct{}) error {
 	done := s.guards.DoChan("", func() (any, error) {
-		try, cancel := context.WithTimeout(context.Background(), s.opts.Try)
+		ctx, cancel := context.WithTimeout(context.Background(), s.opts.Timeout)
 		defer cancel()
-		if err := s.opts.AwaitLeader(try); err != nil {
-			return nil, err
-		}
-		resp, err := s.client.Put(try, s.guardKey(), "{}")
-		if err != nil {
-			return nil, err
-		}
-		return nil, s.pending.wait(try, resp.Header.Revision)
+		return nil, s.try(ctx, func(ctx context.Context) error {
+			resp, err := s.client.Put(ctx, s.guardKey(), "{}")
+			if err != nil {
+				return err
+			}
+			return s.pending.wait(ctx, resp.Header.Revision)
+		})
 	})
 	select {
 	case r := <-done:

@@ -22,18 +22,24 @@ func replay(t *testing.T) uint64 {
 
 // one is a head alone on a bad line.
 func one(t *testing.T, bug string) []HeadConfig {
-	return []HeadConfig{{Name: "head0", Dir: t.TempDir(), Percent: 10, Bug: bug}}
+	return []HeadConfig{bad(HeadConfig{Name: "head0", Dir: t.TempDir(), Bug: bug})}
 }
 
-// three are heads of one cluster, each on a bad line to its own member.
-func three(t *testing.T) []HeadConfig {
+// bad puts a head on a bad line to its own member.
+func bad(c HeadConfig) HeadConfig {
+	c.Percent, c.Try, c.Timeout = 10, 500*time.Millisecond, 2*time.Second
+	return c
+}
+
+// three are heads of one cluster that was one head first, each like c.
+func three(t testing.TB, c HeadConfig) []HeadConfig {
 	t.Helper()
 	var heads []HeadConfig
 	var first node
 	for i := range 3 {
 		// An address of 127.0.0.0/8 that hardly anybody else has: the port is used again when the head was killed.
-		c := HeadConfig{Name: fmt.Sprint("head", i), Dir: t.TempDir(), Percent: 10,
-			Listen: fmt.Sprintf("127.%d.%d.%d:7480", 64+rand.IntN(64), rand.IntN(256), 1+rand.IntN(254))}
+		c.Name, c.Dir = fmt.Sprint("head", i), t.TempDir()
+		c.Listen = fmt.Sprintf("127.%d.%d.%d:7480", 64+rand.IntN(64), rand.IntN(256), 1+rand.IntN(254))
 		var id uint64
 		var all []cluster.Peer
 		if i > 0 {
@@ -55,7 +61,7 @@ func three(t *testing.T) []HeadConfig {
 }
 
 // eventually tries until it works.
-func eventually(t *testing.T, try func() error) {
+func eventually(t testing.TB, try func() error) {
 	t.Helper()
 	var err error
 	for range 600 {
@@ -79,7 +85,7 @@ func TestKilledHeadsAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	h := record(t, replay(t), three(t), func(h *history) {
+	h := record(t, replay(t), three(t, bad(HeadConfig{})), func(h *history) {
 		for at := range h.cfgs {
 			h.acks(100)
 			h.kill(at)

@@ -49,6 +49,9 @@ type HeadConfig struct {
 	Seed      uint64 // of its faults
 	Percent   int    // of calls to etcd and of watch responses that are lost
 	Bug       string
+
+	Heartbeat, Election time.Duration // as in cluster.Config
+	Try, Timeout        time.Duration // as in store.Options
 }
 
 func (c HeadConfig) url() string {
@@ -81,7 +84,9 @@ func (c HeadConfig) open(join []cluster.Peer) (n node, err error) {
 		}
 		go func() { _ = n.server.Serve(l) }() // until close
 	}
-	if n.Member, err = cluster.Open(context.Background(), cluster.Config{Name: c.Name, Dir: c.Dir, URL: c.url(), Join: join}); err != nil {
+	if n.Member, err = cluster.Open(context.Background(), cluster.Config{
+		Name: c.Name, Dir: c.Dir, URL: c.url(), Join: join, Heartbeat: c.Heartbeat, Election: c.Election,
+	}); err != nil {
 		return n, errors.Join(err, n.server.Close())
 	}
 	h := n.PeerHandler()
@@ -106,7 +111,7 @@ func serveHead(cfg string) error {
 	defer m.close()
 	line := newFaults(m.Client(), c.Seed)
 	h := newHead(line.client(), store.Options{
-		Head: c.Name, AwaitLeader: m.AwaitLeader, Try: 500 * time.Millisecond, Timeout: 2 * time.Second,
+		Head: c.Name, Term: m.Term, Try: c.Try, Timeout: c.Timeout,
 	})
 	h.Seed(c.Bug)
 	if err := h.Start(context.Background()); err != nil {
@@ -115,7 +120,7 @@ func serveHead(cfg string) error {
 	defer h.Close()
 	line.lose(c.Percent)
 	door := rpc.NewServer()
-	if err := door.Register(&Door{head: h, watchers: map[string]*store.Watcher{}}); err != nil {
+	if err := door.Register(&Door{head: h, member: m.Member, watchers: map[string]*store.Watcher{}}); err != nil {
 		return err
 	}
 	door.ServeConn(pipe{os.Stdin, os.Stdout})
@@ -131,6 +136,7 @@ type pipe struct {
 // Door is what a head does for the test.
 type Door struct {
 	head     *head
+	member   *cluster.Member
 	mu       sync.Mutex
 	watchers map[string]*store.Watcher // guarded by mu
 }
@@ -258,6 +264,12 @@ func (d *Door) Revision(_ struct{}, out *int64) error {
 	return err
 }
 
+// Leads says whether the head's member is the leader.
+func (d *Door) Leads(_ struct{}, out *bool) error {
+	*out = d.member.Leads()
+	return nil
+}
+
 // process is a head in a process of its own.
 type process struct {
 	cmd    *exec.Cmd
@@ -266,7 +278,7 @@ type process struct {
 }
 
 // run starts a head.
-func run(t *testing.T, c HeadConfig) *process {
+func run(t testing.TB, c HeadConfig) *process {
 	t.Helper()
 	cfg, err := json.Marshal(c)
 	if err != nil {
@@ -287,12 +299,26 @@ func run(t *testing.T, c HeadConfig) *process {
 	return p
 }
 
-// kill ends it at once. It must have had nothing to say: no panic, no data race.
-func (p *process) kill(t *testing.T) {
+// kill ends it at once. Calls that it has not answered may have been done.
+func (p *process) kill(t testing.TB) {
 	t.Helper()
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
+	_ = p.door.Close() // not before: what was sent would seem not to be
+	p.quiet(t)
+}
+
+// end ends it in order.
+func (p *process) end(t testing.TB) {
+	t.Helper()
 	_ = p.door.Close()
+	_ = p.cmd.Wait()
+	p.quiet(t)
+}
+
+// quiet: it had nothing to say: no panic, no data race.
+func (p *process) quiet(t testing.TB) {
+	t.Helper()
 	if p.stderr.Len() > 0 {
 		t.Errorf("a head said:\n%s", p.stderr.Bytes())
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -21,8 +22,10 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics is where the store's are registered; nil: nowhere.
 	Metrics prometheus.Registerer
-	// AwaitLeader returns when writes can be served, and at once if they can be already. nil: they always can.
-	AwaitLeader func(context.Context) error
+	// Term returns when writes can be served, and at once if they can be already, with a channel that is closed when the next
+	// leader is there: what the former one has not answered is not waited for any longer. An error is an ErrUnavailable: there
+	// is no leader, and nothing was sent. nil: there always is one.
+	Term func(context.Context) (over <-chan struct{}, err error)
 	// Now is the clock of Created; nil: time.Now.
 	Now func() time.Time
 	// Try bounds one try of a transaction, Timeout all of them where the caller's context has no deadline; 0: 1 s and 5 s.
@@ -53,8 +56,8 @@ func New(client *clientv3.Client, opts Options) *Store {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	if opts.AwaitLeader == nil {
-		opts.AwaitLeader = func(context.Context) error { return nil }
+	if opts.Term == nil {
+		opts.Term = func(context.Context) (<-chan struct{}, error) { return nil, nil }
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -117,20 +120,47 @@ func (s *Store) Fresh(ctx context.Context) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := s.fresh(ctx); err != nil {
-		return &trivet.Error{Op: "read afresh", Err: unavailable(err), Hint: hintQuorum}
+		return noQuorum("read afresh", err)
 	}
 	return nil
 }
 
 func (s *Store) fresh(ctx context.Context) error {
-	if err := s.opts.AwaitLeader(ctx); err != nil {
-		return err
+	for {
+		var resp *clientv3.GetResponse
+		err := s.try(ctx, func(ctx context.Context) (err error) {
+			resp, err = s.client.Get(ctx, prefix, clientv3.WithKeysOnly())
+			return err
+		})
+		switch {
+		case err == nil:
+			return s.pending.wait(ctx, resp.Header.Revision)
+		case ctx.Err() != nil || errors.Is(err, trivet.ErrUnavailable):
+			return err
+		}
+		pause(ctx, retry)
 	}
-	resp, err := s.client.Get(ctx, prefix, clientv3.WithKeysOnly())
+}
+
+// retry is how long is waited before a call that failed is made again.
+const retry = 20 * time.Millisecond
+
+// try makes a call when there is a leader, and waits for its answer while that one leads, and for Options.Try at most.
+func (s *Store) try(ctx context.Context, call func(context.Context) error) error {
+	over, err := s.opts.Term(ctx)
 	if err != nil {
-		return err
+		return &trivet.Error{Op: "find the leader", Err: err, Hint: hintQuorum}
 	}
-	return s.pending.wait(ctx, resp.Header.Revision)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Try)
+	defer cancel()
+	go func() { // until the call has ended
+		select {
+		case <-over:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return call(ctx)
 }
 
 // bounded gives ctx a deadline if it has none.

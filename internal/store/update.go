@@ -50,7 +50,7 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error
 	defer s.pending.end(id)
 	for run := 0; ; run++ {
 		if err := ctx.Err(); err != nil {
-			return 0, &trivet.Error{Op: "update", Err: unavailable(err), Hint: hintQuorum}
+			return 0, noQuorum("update", err)
 		}
 		tx := s.begin(s.snapshot())
 		err := fn(tx)
@@ -76,6 +76,14 @@ const hintQuorum = "the store does not answer in time: it has no quorum, or its 
 // unavailable makes an error one of which it is known that nothing was written.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err) }
 
+// noQuorum explains an error of one who needs a quorum, and wrote nothing.
+func noQuorum(op string, err error) error {
+	if errors.Is(err, trivet.ErrUnavailable) { // that is explained already
+		return err
+	}
+	return &trivet.Error{Op: op, Err: unavailable(err), Hint: hintQuorum}
+}
+
 // confirm ends a transaction that writes nothing, with fn's error: if a quorum knows nothing newer of what fn had read.
 // Otherwise fn may have been misled by a copy that was behind.
 func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error) {
@@ -86,7 +94,7 @@ func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error)
 		if fnErr != nil {
 			err = fmt.Errorf("%w; not confirmed: %v", err, fnErr)
 		}
-		return 0, &trivet.Error{Op: "update", Err: unavailable(err), Hint: hintQuorum}
+		return 0, noQuorum("update", err)
 	}
 	now := s.snapshot()
 	for key, rev := range tx.reads {
@@ -104,12 +112,11 @@ func (s *Store) commit(ctx context.Context, tx *Tx, id string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := s.opts.AwaitLeader(ctx); err != nil {
-		return 0, &trivet.Error{Op: "update", Err: unavailable(err), Hint: hintQuorum}
-	}
-	try, cancel := context.WithTimeout(ctx, s.opts.Try)
-	resp, err := s.client.Txn(try).If(ifs...).Then(thens...).Commit()
-	cancel()
+	var resp *clientv3.TxnResponse
+	err = s.try(ctx, func(ctx context.Context) (err error) {
+		resp, err = s.client.Txn(ctx).If(ifs...).Then(thens...).Commit()
+		return err
+	})
 	if err != nil {
 		return s.failed(ctx, err, id, guard)
 	}
@@ -151,7 +158,7 @@ func (s *Store) failed(ctx context.Context, err error, id string, guard int64) (
 // refusal says whether etcd refused a transaction before it could have had any effect, and what to do about it.
 func refusal(err error) (bool, error) {
 	switch {
-	case errors.Is(err, trivet.ErrUnavailable): // the member's own: nothing was sent
+	case errors.Is(err, trivet.ErrUnavailable): // there is no leader, or no room on the disk: nothing was sent
 		return true, err
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return true, &trivet.Error{Op: "update", Err: unavailable(err), Hint: "the store is over its quota; reads and netboot go on"}

@@ -44,7 +44,7 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 	var leaderless error
 	h := open(t, line.client(), store.Options{
 		Try: 50 * time.Millisecond, Timeout: 200 * time.Millisecond,
-		AwaitLeader: func(context.Context) error { return leaderless },
+		Term: func(context.Context) (<-chan struct{}, error) { return nil, leaderless },
 	})
 	create := func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) }
 	line.cut(true)
@@ -70,6 +70,36 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 	cancel()
 	if _, err := h.Update(ended, create); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("the caller's time was over: %v", err)
+	}
+}
+
+// What one leader has not answered is learned from the next one, however long an answer might be waited for.
+func TestTheNextLeaderIsAsked(t *testing.T) {
+	m := member(t, t.TempDir())
+	line := newFaults(m.Client(), 1)
+	terms := make(chan chan struct{})
+	h := open(t, line.client(), store.Options{
+		Try: time.Minute, Timeout: time.Minute,
+		Term: func(context.Context) (<-chan struct{}, error) { return <-terms, nil },
+	})
+	line.cut(true)
+	done := make(chan error)
+	go func() {
+		_, err := h.Update(t.Context(), func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
+		done <- err
+	}()
+	first, second := make(chan struct{}), make(chan struct{})
+	terms <- first
+	close(first)
+	select {
+	case terms <- second: // to learn
+	case <-time.After(30 * time.Second):
+		t.Fatal("the first leader is waited for")
+	}
+	line.cut(false)
+	terms <- second // to write again
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -22,11 +22,12 @@ const (
 	RequestID = "X-Request-Id"
 	// Revision of an answer is a revision of the store that the answer is not older than. Who sends the greatest that it was
 	// told sees, at whichever head, what it has seen or written. An answer with a smaller one than was asked for means that
-	// the cluster has another history now, from before a restore. Of a request, [Latest] asks for all that is acknowledged.
+	// the cluster has another history now, from before a restore. Of a request, [Latest] asks for all that is acknowledged, and
+	// is refused as unavailable where the head cannot find out.
 	Revision = "Trivet-Revision"
 	// Heads of an answer are the API URLs of all heads, with commas between.
 	Heads = "Trivet-Heads"
-	// Stale is "true" on an answer that could not be confirmed to be the latest, though that was asked for.
+	// Stale is "true" on an answer of a head that cannot ask the others: it may be older than what was acknowledged.
 	Stale = "Trivet-Stale"
 )
 

@@ -8,6 +8,7 @@ import (
 // The guarantees, each by the name of its violation.
 var (
 	ErrWriteLost      = errors.New("an acknowledged write is lost")
+	ErrWriteTwice     = errors.New("a write happened twice")
 	ErrRefusedDone    = errors.New("a write that was refused has happened")
 	ErrStaleRead      = errors.New("a fresh read gave what was old")
 	ErrWatchSkipped   = errors.New("a watch left out a change")

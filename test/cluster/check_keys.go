@@ -28,6 +28,7 @@ func (h *History) checkKeys(r *report) {
 			byKey[o.Key] = append(byKey[o.Key], o)
 		}
 	}
+	h.checkTwice(r)
 	for key, ops := range byKey {
 		h.checkKey(r, key, ops)
 		for _, o := range ops {
@@ -35,6 +36,21 @@ func (h *History) checkKeys(r *report) {
 				r.add(ErrRefusedDone, "%s was refused (%s), and %s saw it", describe(bad), bad.Cause, describe(o))
 			}
 		}
+	}
+}
+
+// checkTwice checks that no value was written again, over what others wrote meanwhile: each is written by one operation.
+func (h *History) checkTwice(r *report) {
+	written := map[string]int64{}
+	for _, c := range h.Whole {
+		if c.Kind != "Template" || c.Type != "put" || c.Value == "" {
+			continue
+		}
+		value := c.Name + " " + c.Value
+		if at, ok := written[value]; ok {
+			r.add(ErrWriteTwice, "%s at revisions %d and %d", value, at, c.Revision)
+		}
+		written[value] = c.Revision
 	}
 }
 

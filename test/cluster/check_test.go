@@ -90,10 +90,13 @@ func TestEveryViolationIsFound(t *testing.T) {
 		want error
 		seed func(h *History)
 	}{
-		"the end has an older value":     {ErrWriteLost, func(h *History) { h.Ops[7].Was = "b"; h.Ops[6].Was = "b"; h.Ops[5].Outcome = done }},
-		"a swap is undone":               {ErrWriteLost, func(h *History) { h.Ops[6].Was, h.Ops[7].Was = "a", "a" }},
-		"two swaps of one value":         {ErrWriteLost, func(h *History) { h.Ops[4].Outcome = done }},
-		"what was made is gone":          {ErrWriteLost, func(h *History) { delete(h.Final, "made") }},
+		"the end has an older value": {ErrWriteLost, func(h *History) { h.Ops[7].Was = "b"; h.Ops[6].Was = "b"; h.Ops[5].Outcome = done }},
+		"a swap is undone":           {ErrWriteLost, func(h *History) { h.Ops[6].Was, h.Ops[7].Was = "a", "a" }},
+		"two swaps of one value":     {ErrWriteLost, func(h *History) { h.Ops[4].Outcome = done }},
+		"what was made is gone":      {ErrWriteLost, func(h *History) { delete(h.Final, "made") }},
+		"a write comes back": {ErrWriteTwice, func(h *History) {
+			whole(h, change{Revision: 20, Type: "put", Kind: "Template", Name: "key0", Value: "a"})
+		}},
 		"a refused write is seen":        {ErrRefusedDone, func(h *History) { h.Ops[6].Was = "c" }},
 		"a read gives what was replaced": {ErrStaleRead, func(h *History) { h.Ops[6].Was = "a" }},
 		"a read goes back": {ErrStaleRead, func(h *History) {

@@ -73,7 +73,7 @@ func (t *trial) choose() kind {
 }
 
 // healPatience is how long heads may take to serve again once all is well.
-const healPatience = 60 * time.Second
+const healPatience = 2 * time.Minute
 
 // suffer lets a fault happen, undoes it, and waits until every head serves again.
 func (t *trial) suffer(ctx context.Context, k kind) error {

@@ -28,6 +28,8 @@ type entry struct {
 	Boots      int            `json:"boots"`
 	Workflows  int            `json:"workflows"`
 	Hands      int            `json:"hands"`
+	// Load is the computer's load average at the end: gaps of a busy one say little.
+	Load string `json:"load"`
 	// In milliseconds: a write gap for each kill of the leader, a boot gap for each fault.
 	WriteGaps  []int64  `json:"writeGaps"`
 	BootGaps   []int64  `json:"bootGaps"`
@@ -38,6 +40,9 @@ func newEntry(h *History, wrong []error) entry {
 	e := entry{
 		Date: time.Now().UTC().Format("2006-01-02 15:04"), Seed: h.Seed, Seconds: int(h.Took.Seconds()), Faults: map[string]int{},
 		Operations: len(h.Ops), Changes: len(h.Whole) * len(h.Feeds), Leases: len(h.Leases), Boots: len(h.Boots), Hands: len(h.Hands),
+	}
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		e.Load, _, _ = strings.Cut(string(text), " ")
 	}
 	for _, o := range h.Ops {
 		if o.Outcome == done {
