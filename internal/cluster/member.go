@@ -113,7 +113,10 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 }
 
 func (m *Member) open(ctx context.Context, cfg Config) error {
-	var err error
+	err := mayStart(cfg.Dir)
+	if err != nil {
+		return err
+	}
 	if m.socket, err = socketDir(cfg.Dir); err != nil {
 		return err
 	}

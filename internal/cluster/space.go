@@ -17,6 +17,9 @@ import (
 // go on, and so do writes as soon as there is room again.
 const DefaultReserve = 128 << 20
 
+// startReserve is how many bytes a member needs to start: it writes some pages before anybody asks for a write.
+const startReserve = 8 << 20
+
 // space guards the file system of a member.
 type space struct {
 	dir     string
@@ -27,11 +30,10 @@ type space struct {
 
 // room says whether the file system has the reserve. It is asked before each write; statfs(2) takes a microsecond.
 func (s *space) room() error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(s.dir, &fs); err != nil {
-		return fmt.Errorf("%w: file system of %s: %w", trivet.ErrUnavailable, s.dir, err)
+	free, err := freeIn(s.dir)
+	if err != nil {
+		return err
 	}
-	free := int64(fs.Bavail) * fs.Bsize
 	short := free < s.reserve
 	if s.short.Swap(short) != short {
 		s.tell(short, free)
@@ -41,6 +43,24 @@ func (s *space) room() error {
 	}
 	return &trivet.Error{Op: "write", Err: fmt.Errorf("%w: the disk is full: %d MiB are free, the store needs %d", trivet.ErrUnavailable,
 		free>>20, s.reserve>>20), Hint: "make room on the file system of " + s.dir + "; reads and boots go on, writes as soon as there is room"}
+}
+
+// mayStart says whether a member would last on what is free: ENOSPC where it would not.
+func mayStart(dir string) error {
+	free, err := freeIn(dir)
+	if err == nil && free < startReserve {
+		err = fmt.Errorf("%d MiB are free in %s, a start needs %d: %w", free>>20, dir, startReserve>>20, unix.ENOSPC)
+	}
+	return err
+}
+
+// freeIn gives the free bytes of the file system that a folder is on.
+func freeIn(dir string) (int64, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("%w: file system of %s: %w", trivet.ErrUnavailable, dir, err)
+	}
+	return int64(fs.Bavail) * fs.Bsize, nil
 }
 
 func (s *space) tell(short bool, free int64) {

@@ -28,8 +28,8 @@ func TestFullDisk(t *testing.T) {
 	if status := h.ended(); status != 0 {
 		t.Errorf("exit status %d on a full disk, want 0", status)
 	}
-	fill(t, disk)                                                                                    // its store's next log, prepared and not used, went with it
-	launch(t, h.dir, ownHost()).mustRefuse("the disk is full; make room, then start the head again") // not a byte is free
+	fill(t, disk) // its store's next log, prepared and not used, went with it
+	launch(t, h.dir, ownHost()).mustRefuse("a start needs 8", "the disk is full; make room, then start the head again")
 	if err := os.Truncate(rest, size(t, rest)-100<<20); err != nil {
 		t.Fatal(err)
 	}
