@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -75,7 +76,7 @@ func seedOf(t *testing.T) uint64 {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("replay with: CHAOS_SEED=%d go test -run '^%s$' ./test/cluster", seed, t.Name())
+	t.Logf("CHAOS_SEED=%d", seed)
 	return seed
 }
 
@@ -84,6 +85,11 @@ func begin(t *testing.T, seed uint64) *trial {
 	t.Helper()
 	h := newHistory(seed)
 	s := newHeads(t, h, 3)
+	version, err := s.trivet(t.Context(), "version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Version, _, _ = strings.Cut(strings.TrimPrefix(version, "trivet "), "\n")
 	l, err := startLoad(t.Context(), s, h, ordinary)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -57,19 +58,13 @@ func named(name string) kind {
 	panic("no fault is called " + name)
 }
 
-// choose picks a kind by weight.
-func (t *trial) choose() kind {
-	sum := 0
-	for _, k := range kinds {
-		sum += k.weight
+// choose picks one of some kinds by weight.
+func (t *trial) choose(of []kind) kind {
+	var bag []kind
+	for _, k := range of {
+		bag = append(bag, slices.Repeat([]kind{k}, k.weight)...)
 	}
-	n := t.dice.IntN(sum)
-	for _, k := range kinds {
-		if n -= k.weight; n < 0 {
-			return k
-		}
-	}
-	panic("unreachable")
+	return bag[t.dice.IntN(len(bag))]
 }
 
 // healPatience is how long heads may take to serve again once all is well.

@@ -21,6 +21,7 @@ type history struct {
 // History is what of it is kept in a file.
 type History struct {
 	Seed     uint64                     `json:"seed"`
+	Version  string                     `json:"version"` // of the heads
 	Took     time.Duration              `json:"took"`
 	Ops      []op                       `json:"ops"`
 	Feeds    map[string][]change        `json:"feeds"` // by watcher

@@ -18,6 +18,7 @@ import (
 type entry struct {
 	Date       string         `json:"date"`
 	Seed       uint64         `json:"seed"`
+	Version    string         `json:"version,omitempty"` // of the heads
 	Seconds    int            `json:"seconds"`
 	Faults     map[string]int `json:"faults"`
 	Kills      int            `json:"kills"` // of heads
@@ -38,7 +39,7 @@ type entry struct {
 
 func newEntry(h *History, wrong []error) entry {
 	e := entry{
-		Date: time.Now().UTC().Format("2006-01-02 15:04"), Seed: h.Seed, Seconds: int(h.Took.Seconds()), Faults: map[string]int{},
+		Date: time.Now().UTC().Format("2006-01-02 15:04"), Seed: h.Seed, Version: h.Version, Seconds: int(h.Took.Seconds()), Faults: map[string]int{},
 		Operations: len(h.Ops), Changes: len(h.Whole) * len(h.Feeds), Leases: len(h.Leases), Boots: len(h.Boots), Hands: len(h.Hands),
 	}
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
@@ -75,9 +76,10 @@ func newEntry(h *History, wrong []error) entry {
 const pageHead = `# What chaos has found
 
 Three heads as processes in network namespaces of their own, under load, with faults by chance: ` + "`make chaos DURATION=20m`" + `
-adds to this page. A round is replayed, as far as chance allows, by ` + "`CHAOS_SEED=<seed> make chaos DURATION=3m`" + `. A write gap is the
-longest time without an acknowledged write that a program with the SDK saw around a kill -9 of the leader; a boot gap the longest
-time in which a known machine did not get from DHCP to its script, around any fault.
+adds to this page. Rounds of all faults take turns with rounds of kills only. One is replayed, as far as chance allows, by
+` + "`CHAOS_SEED=<seed> make chaos DURATION=150s`" + `. A write gap is the longest time without an acknowledged write that a program with the
+SDK saw around a kill -9 of the leader, the head's return included; a boot gap the longest time in which a known machine did not get
+from DHCP to its script, around any fault.
 
 `
 
