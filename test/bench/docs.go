@@ -28,22 +28,27 @@ func (r *report) describe(b *bench) {
 }
 
 const (
-	resultsBegin = "<!-- results: written by make bench -->\n"
-	resultsEnd   = "<!-- end of results -->\n"
+	benchBegin = "<!-- results: written by make bench -->\n"
+	scaleBegin = "<!-- results: written by make scale -->\n"
+	resultsEnd = "<!-- end of results -->\n"
 )
 
 // writeDocs puts the results into a page, in the place that it marks for them.
-func (r *report) writeDocs(path string) error {
+func (r *report) writeDocs(path string, scale bool) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	before, rest, begins := strings.Cut(string(page), resultsBegin)
+	begin := benchBegin
+	if scale {
+		begin = scaleBegin
+	}
+	before, rest, begins := strings.Cut(string(page), begin)
 	_, after, ends := strings.Cut(rest, resultsEnd)
 	if !begins || !ends {
 		return fmt.Errorf("%s does not mark where results go", path)
 	}
-	return os.WriteFile(path, []byte(before+resultsBegin+r.markdown()+resultsEnd+after), 0o644)
+	return os.WriteFile(path, []byte(before+begin+r.markdown()+resultsEnd+after), 0o644)
 }
 
 func (r *report) markdown() string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,13 +11,11 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// head is a running head.
+// head is a running head, with a client of its own.
 type head struct {
 	*program
 	dir    string
 	client *client.Client // as the administrator
-	trust  string         // the pin of its CA
-	token  string
 }
 
 const (
@@ -33,20 +32,25 @@ func (b *bench) startHead(dir string, flags ...string) (h *head, took time.Durat
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := h.await(isReady); err != nil {
+	if err := h.await(func() bool { return isReady(apiURL) }); err != nil {
 		h.stop()
 		return nil, 0, err
 	}
 	took = time.Since(began)
-	if err := h.login(); err != nil {
+	cfg, err := adminOf(h.program, dir)
+	if err == nil {
+		cfg.Endpoints = []string{apiURL}
+		h.client, err = client.New(cfg)
+	}
+	if err != nil {
 		h.stop()
 		return nil, 0, err
 	}
 	return h, took, nil
 }
 
-// isReady asks the head's /readyz.
-func isReady() bool {
+// isReady asks the /readyz of a head's API.
+func isReady(apiURL string) bool {
 	c := http.Client{Timeout: time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // nothing is believed but the status
 	}}
@@ -58,18 +62,22 @@ func isReady() bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-func (h *head) login() error {
-	file, err := client.ReadFile(filepath.Join(h.dir, "admin.yaml"))
+// adminOf is what a client needs to be the administrator of the head with this data folder. A head may be ready before it
+// has written that.
+func adminOf(p *program, dir string) (cfg client.Config, err error) {
+	if errAwait := p.await(func() bool { cfg, err = readAdmin(dir); return err == nil }); errAwait != nil {
+		return cfg, errors.Join(err, errAwait)
+	}
+	return cfg, nil
+}
+
+func readAdmin(dir string) (cfg client.Config, err error) {
+	file, err := client.ReadFile(filepath.Join(dir, "admin.yaml"))
 	if err != nil {
-		return err
+		return cfg, err
 	}
 	c, err := file.Pick("")
-	if err != nil {
-		return err
-	}
-	h.trust, h.token = c.Trust, c.Token
-	h.client, err = client.New(client.Config{Endpoints: []string{apiURL}, Trust: c.Trust, Token: c.Token, UserAgent: "trivet-bench"})
-	return err
+	return client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token, UserAgent: "trivet-bench"}, err
 }
 
 // close ends the head and removes its data.

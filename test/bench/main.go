@@ -2,8 +2,9 @@
 // network, turn by turn, so that whatever else the computer does hits both. scripts/bench makes the network namespaces and
 // runs it in the client's.
 //
-// Each subject is a file: idle.go, dhcp.go, http.go, tftp.go, image.go, workflows.go, scale.go. What they measured is rows
-// (rows.go), which are printed, held against their bounds and written into docs/benchmarks.md (docs.go).
+// Each subject is a file: idle.go, dhcp.go, http.go, tftp.go, image.go, workflows.go, gap.go, storm.go, scale.go. Subjects with
+// agents have heads in a site (site.go), machines in a fleet (fleet.go), and their agents in a process of their own (crew.go).
+// What was measured is rows (rows.go), which are printed, held against their bounds and written into docs/benchmarks.md (docs.go).
 package main
 
 import (
@@ -18,21 +19,25 @@ import (
 	"time"
 )
 
-// subjects in the order of a run.
+// subjects in the order of a run: those of make bench, then those of make scale.
 var subjects = []subject{
-	{"idle", "An idle head", (*bench).idle},
-	{"dhcp", "DHCP: stored reservations", (*bench).reservations},
-	{"ranges", "DHCP: dynamic ranges", (*bench).ranges},
-	{"http", "Boot files and images by HTTP", (*bench).http},
-	{"tftp", "Boot files by TFTP", (*bench).tftp},
-	{"image", "Image to disk", (*bench).image},
-	{"workflows", "Workflows", (*bench).workflows},
-	{"scale", "Many agents", (*bench).scale},
+	{"idle", "An idle head", (*bench).idle, false},
+	{"dhcp", "DHCP: stored reservations", (*bench).reservations, false},
+	{"ranges", "DHCP: dynamic ranges", (*bench).ranges, false},
+	{"http", "Boot files and images by HTTP", (*bench).http, false},
+	{"tftp", "Boot files by TFTP", (*bench).tftp, false},
+	{"image", "Image to disk", (*bench).image, false},
+	{"workflows", "Workflows", (*bench).workflows, false},
+	{"gap", "Write gap", (*bench).gap, false},
+	{"storm", "Reconnect storm", (*bench).storm, false},
+	{"one", "Many agents on one head", (*bench).one, true},
+	{"many", "Many agents on three heads, one of which is killed", (*bench).many, true},
 }
 
 type subject struct {
 	name, title string
 	measure     func(*bench) error
+	scale       bool
 }
 
 // bench is one run.
@@ -40,43 +45,72 @@ type bench struct {
 	ctx    context.Context
 	binary string // the trivet that is measured
 	dir    string // scratch, on a real disk
-	agents int    // of scale
+	agents int    // of many
 	report *report
 }
 
 func main() {
-	only := flag.String("only", "", "measure these subjects only, with commas between, and write no docs")
-	docs := flag.String("docs", "docs/benchmarks.md", "where a whole run's results go")
-	agents := flag.Int("agents", 2000, "connected agents of the subject scale")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	b := &bench{ctx: ctx, binary: os.Getenv("TRIVET"), agents: *agents, report: newReport()}
-	if err := b.run(strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }), *docs); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// run measures the subjects; none named means all but scale, and that the results are written down.
-func (b *bench) run(only []string, docs string) (err error) {
+func run() error {
+	only := flag.String("only", "", "measure these subjects only, with commas between, and write no docs")
+	scale := flag.Bool("scale", false, "measure what make scale does, instead of make bench")
+	docs := flag.String("docs", "docs/benchmarks.md", "where a whole run's results go")
+	agents := flag.Int("agents", 10000, "connected agents of the subject many")
+	crew := flag.Bool("crew", false, "be the agents of another bench")
+	flag.Parse()
+	if *crew {
+		return crewMain()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b := &bench{ctx: ctx, binary: os.Getenv("TRIVET"), agents: *agents, report: newReport()}
 	if b.binary == "" {
 		return fmt.Errorf("TRIVET is not set: run make bench, or scripts/bench")
 	}
-	for _, name := range only {
-		if !slices.ContainsFunc(subjects, func(s subject) bool { return s.name == name }) {
-			return fmt.Errorf("-only %s: there is no such subject", name)
+	chosen, err := choose(*only, *scale)
+	if err != nil {
+		return err
+	}
+	if err := b.run(chosen); err != nil {
+		return err
+	}
+	if *only == "" {
+		if err := b.report.writeDocs(*docs, *scale); err != nil {
+			return err
 		}
 	}
+	return b.report.missed()
+}
+
+// choose gives the subjects that are named, or all of make bench or make scale.
+func choose(only string, scale bool) (chosen []subject, err error) {
+	names := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
+	for _, name := range names {
+		if !slices.ContainsFunc(subjects, func(s subject) bool { return s.name == name }) {
+			return nil, fmt.Errorf("-only %s: there is no such subject", name)
+		}
+	}
+	for _, s := range subjects {
+		if slices.Contains(names, s.name) || len(names) == 0 && s.scale == scale {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen, nil
+}
+
+// run measures the subjects.
+func (b *bench) run(chosen []subject) (err error) {
 	if b.dir, err = os.MkdirTemp("/var/tmp", "trivet-bench-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
 	b.report.describe(b)
-	for _, s := range subjects {
-		if len(only) > 0 && !slices.Contains(only, s.name) || len(only) == 0 && s.name == "scale" {
-			continue
-		}
+	for _, s := range chosen {
 		began := time.Now()
 		b.report.begin(s.title)
 		if err := s.measure(b); err != nil {
@@ -84,10 +118,5 @@ func (b *bench) run(only []string, docs string) (err error) {
 		}
 		b.report.end(os.Stdout, time.Since(began))
 	}
-	if len(only) == 0 {
-		if err := b.report.writeDocs(docs); err != nil {
-			return err
-		}
-	}
-	return b.report.missed()
+	return nil
 }

@@ -53,6 +53,9 @@ func under(limit float64) bound {
 	return bound{fmt.Sprintf("< %g", limit), func(r row) bool { return r.ours < limit }}
 }
 
+// none is for what must not happen.
+var none = bound{"0", func(r row) bool { return r.ours == 0 }}
+
 func newReport() *report { return &report{} }
 
 func (r *report) begin(title string) { r.sections = append(r.sections, &section{title: title}) }

@@ -35,6 +35,11 @@ type program struct {
 
 // start runs a server on its side.
 func (b *bench) start(s side, name string, args ...string) (*program, error) {
+	return b.startWith(s, nil, name, args...)
+}
+
+// startWith does so with more in its environment.
+func (b *bench) startWith(s side, env []string, name string, args ...string) (*program, error) {
 	said, err := os.CreateTemp(b.dir, filepath.Base(name)+"-*.log")
 	if err != nil {
 		return nil, err
@@ -42,17 +47,23 @@ func (b *bench) start(s side, name string, args ...string) (*program, error) {
 	defer said.Close()
 	cmd := exec.Command("ip", append([]string{"netns", "exec", s.namespace, name}, args...)...)
 	cmd.Env = append(os.Environ(), "KEA_PIDFILE_DIR="+b.dir, "KEA_LOCKFILE_DIR="+b.dir)
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	b.report.command(b.shown(name, args...))
-	p := &program{cmd: cmd, done: make(chan struct{}), said: said.Name()}
+	return attend(cmd, said.Name()), nil
+}
+
+// attend waits for the end of a program that was started.
+func attend(cmd *exec.Cmd, said string) *program {
+	p := &program{cmd: cmd, done: make(chan struct{}), said: said}
 	go func() {
 		_ = cmd.Wait()
 		close(p.done)
 	}()
-	return p, nil
+	return p
 }
 
 // shown is a command line as a reader would type it.
@@ -72,16 +83,30 @@ func (p *program) stop() {
 	}
 }
 
+// kill ends it at once, as a pulled plug does.
+func (p *program) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.done
+}
+
+// ended says whether it has.
+func (p *program) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // await returns when ready says so; an error where the program ends or takes too long.
 func (p *program) await(ready func() bool) error {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		if ready() {
 			return nil
 		}
-		select {
-		case <-p.done:
+		if p.ended() {
 			return p.fail("has ended")
-		default:
 		}
 	}
 	return p.fail("is not ready")

@@ -1,51 +1,55 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 )
 
-// scale connects many agents to one head, gives each a workflow, and looks at what they cost when they wait.
-func (b *bench) scale() error {
-	h, _, err := b.startHead(filepath.Join(b.dir, "scale"))
+// onOne is how many agents scale connects to one head.
+const onOne = 2000
+
+// one connects many agents to one head, gives each a workflow, and looks at what they cost when they wait.
+func (b *bench) one() error {
+	s, err := b.startSite("scale", oneHost)
 	if err != nil {
 		return err
 	}
-	defer h.close()
-	if err := b.noopTemplate(h); err != nil {
+	defer s.close()
+	if err := s.template("short", "nothing"); err != nil {
 		return err
 	}
-	before, err := h.memory()
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	f, err := b.startFleet(h, 0, b.agents)
+	empty, errEmpty := s.usage()
+	f, err := s.writeMachines(0, onOne)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	joined := time.Since(began)
-	after, err := h.memory()
+	written, errWritten := s.usage()
+	began := time.Now()
+	if err := f.boot(); err != nil {
+		return err
+	}
+	booted := time.Since(began)
+	connected, errConnected := s.usage()
+	rate, err := f.provisionAll("short", f.names)
 	if err != nil {
 		return err
 	}
-	rate, err := f.provisionAll()
-	if err != nil {
-		return err
-	}
-	cpu, err := h.cpu()
-	if err != nil {
-		return err
-	}
+	time.Sleep(idleTime) // what was written comes to rest
+	before, errBefore := s.usage()
 	time.Sleep(idleTime)
-	used, err := h.cpu()
+	after, errAfter := s.usage()
 	r := b.report
-	r.add(row{what: fmt.Sprintf("%d machines written, agents connected", b.agents), unit: "/s", ours: float64(b.agents) / joined.Seconds()})
+	r.add(row{what: fmt.Sprintf("%d agents connected", onOne), unit: "/s", ours: onOne / booted.Seconds()})
+	r.add(row{what: "the head's processor time for one", unit: "ms", ours: ms(connected.cpu-written.cpu) / onOne})
 	r.add(row{what: "one workflow on each", unit: "workflows/s", ours: rate})
-	r.add(row{what: "head's memory for a connected agent", unit: "KB", ours: float64(after-before) / 1e3 / float64(b.agents)})
-	r.add(row{what: "head's resident memory with all of them", unit: "MB", ours: float64(after) / 1e6})
-	r.add(row{what: "head's processor while all wait for work", unit: "% of a core", ours: 100 * (used - cpu).Seconds() / idleTime.Seconds()})
-	return err
+	r.add(row{what: "memory for a machine's records", unit: "KB", ours: float64(written.sum()-empty.sum()) / 1e3 / onOne})
+	r.add(row{what: "memory for a connected agent", unit: "KB", ours: float64(connected.sum()-written.sum()) / 1e3 / onOne})
+	r.add(row{what: "resident memory with all of them", unit: "MB", ours: float64(connected.sum()) / 1e6})
+	r.add(row{what: "processor while all wait for work", unit: "% of a core", ours: 100 * (after.cpu - before.cpu).Seconds() / idleTime.Seconds()})
+	return errors.Join(errEmpty, errWritten, errConnected, errBefore, errAfter)
 }
+
+// many connects as many as are asked for to three heads, and kills one of these.
+func (b *bench) many() error { return b.stormOf(b.agents) }

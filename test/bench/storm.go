@@ -1,0 +1,254 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+// storm kills the head that leads, to which a third of the agents are connected, and follows these to the others. Half of all
+// agents are at work then, the others wait for some. A head that judges silence by itself alone, or too soon, would hold
+// those at work for lost.
+type storm struct {
+	*fleet
+	b       *bench
+	n       int
+	working []string // machines
+	idle    []string
+
+	killed *member
+	at     time.Time // of the kill
+}
+
+// stormAgents is how many agents make bench has.
+const stormAgents = 3000
+
+func (b *bench) storm() error { return b.stormOf(stormAgents) }
+
+func (b *bench) stormOf(n int) error {
+	s, err := b.startSite("storm", threeHosts)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	st := &storm{b: b, n: n}
+	if err := errors.Join(s.template("held", waits), s.template("short", "nothing")); err != nil {
+		return err
+	}
+	if err := st.gather(s); err != nil {
+		return err
+	}
+	defer st.close()
+	for _, step := range []func() error{st.work, st.rest, st.kill, st.judge, st.goOn, st.comeBack} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather writes the machines down and connects their agents.
+func (st *storm) gather(s *site) (err error) {
+	empty, err := s.usage()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if st.fleet, err = s.writeMachines(0, st.n); err != nil {
+		return err
+	}
+	st.working, st.idle = st.names[:st.n/2], st.names[st.n/2:]
+	wrote := time.Since(began)
+	written, err := s.usage()
+	if err != nil {
+		return err
+	}
+	began = time.Now()
+	if err := st.boot(); err != nil {
+		return err
+	}
+	booted := time.Since(began)
+	time.Sleep(idleTime) // the agents look at the other heads, too
+	u, errHeads := s.usage()
+	agents, errAgents := st.agents.memory()
+	cpu, errCPU := st.agents.cpu()
+	each := float64(st.n)
+	r := st.b.report
+	r.add(row{what: fmt.Sprintf("%d machines written", st.n), unit: "/s", ours: each / wrote.Seconds()})
+	r.add(row{what: "agents connected, and granted their first epoch", unit: "/s", ours: each / booted.Seconds()})
+	r.add(row{what: "the heads' processor time for one", unit: "ms", ours: ms(u.cpu-written.cpu) / each})
+	r.add(row{what: "the agents' processor time for one", unit: "ms", ours: ms(cpu) / each})
+	r.add(row{what: "each head's memory for a machine's records", unit: "KB", ours: float64(written.sum()-empty.sum()) / 3e3 / each})
+	r.add(row{what: "its head's memory for a connected agent", unit: "KB", ours: float64(u.sum()-written.sum()) / 1e3 / each})
+	r.add(row{what: "an agent's memory, in its process of many", unit: "KB", ours: float64(agents) / 1e3 / each})
+	r.add(row{what: "resident memory of the largest head", unit: "MB", ours: float64(slices.Max(u.memory)) / 1e6})
+	return errors.Join(errHeads, errAgents, errCPU)
+}
+
+// work gives half of the machines a run that does not end.
+func (st *storm) work() error {
+	if err := st.provision("held", st.working); err != nil {
+		return err
+	}
+	return st.until("half of the agents are at work", func(l Looks) bool { return l.Waiting == len(st.working) })
+}
+
+// rest looks at what the heads need when nothing happens.
+func (st *storm) rest() error {
+	time.Sleep(idleTime) // what was written comes to rest
+	before, errBefore := st.usage()
+	time.Sleep(2 * idleTime)
+	after, errAfter := st.usage()
+	st.b.report.add(row{what: "the heads' processor while half of the agents work and half wait", unit: "% of a core",
+		ours: 100 * (after.cpu - before.cpu).Seconds() / (2 * idleTime).Seconds()})
+	st.b.report.add(row{what: "resident memory of the largest head then", unit: "MB", ours: float64(slices.Max(after.memory)) / 1e6})
+	return errors.Join(errBefore, errAfter)
+}
+
+// kill ends a head, and waits until all of its agents are connected to others.
+func (st *storm) kill() (err error) {
+	if st.killed, err = st.leader(); err != nil {
+		return err
+	}
+	looks, err := st.looks()
+	if err != nil {
+		return err
+	}
+	lost := looks.On[st.killed.host]
+	st.killed.kill()
+	st.at = time.Now()
+	before, err := st.usage()
+	if err != nil {
+		return err
+	}
+	if err := st.until("all are on other heads", func(l Looks) bool { return l.On[st.killed.host] == 0 }); err != nil {
+		return err
+	}
+	after, err := st.usage()
+	if err != nil {
+		return err
+	}
+	if looks, err = st.looks(); err != nil {
+		return err
+	}
+	times := st.since(looks, func(c Connect) bool { return c.Head != st.killed.host })
+	r := st.b.report
+	r.add(row{what: "agents that were connected to the head that is killed", unit: "", ours: float64(lost)})
+	r.add(row{what: "of these back on another head, half", unit: "s", ours: quantile(times, 0.5)})
+	r.add(row{what: "99 %", unit: "s", ours: quantile(times, 0.99)})
+	r.add(row{what: "all", unit: "s", ours: slices.Max(times), bound: under(trivet.DefaultSilence.D().Seconds())})
+	r.add(row{what: "most within a second", unit: "/s", ours: float64(peak(times))})
+	r.add(row{what: "the other heads' processor meanwhile", unit: "% of two cores",
+		ours: 50 * (after.cpu - before.cpu).Seconds() / slices.Max(times)})
+	return nil
+}
+
+func (st *storm) looks() (l Looks, err error) {
+	err = st.crew.Call("Crew.All", struct{}{}, &l)
+	return l, err
+}
+
+// since gives when agents connected after the kill, in seconds after it: each one's last such connection.
+func (st *storm) since(l Looks, such func(Connect) bool) (seconds []float64) {
+	last := map[string]time.Time{}
+	for _, c := range l.Connects {
+		if c.At.After(st.at) && such(c) {
+			last[c.Machine] = c.At
+		}
+	}
+	for _, at := range last {
+		seconds = append(seconds, at.Sub(st.at).Seconds())
+	}
+	slices.Sort(seconds)
+	return seconds
+}
+
+// peak is the most of the times, which are sorted, that lie within a second.
+func peak(times []float64) (most int) {
+	from := 0
+	for to, at := range times {
+		for at-times[from] >= 1 {
+			from++
+		}
+		most = max(most, to-from+1)
+	}
+	return most
+}
+
+// judge waits until whoever was silent since the kill would be held for lost, and looks whether somebody is.
+func (st *storm) judge() error {
+	time.Sleep(time.Until(st.at.Add(trivet.DefaultSilence.D() + idleTime)))
+	machines, _, err := client.Of[trivet.Machine](st.client).List(st.b.ctx, client.ListOptions{})
+	if err != nil {
+		return err
+	}
+	workflows, _, err := client.Of[trivet.Workflow](st.client).List(st.b.ctx, client.ListOptions{})
+	if err != nil {
+		return err
+	}
+	lost, other := 0, 0
+	for _, w := range workflows {
+		lost += w.Status.Resets
+		if w.Status.State != trivet.WorkflowRunning {
+			other++
+		}
+	}
+	busy := 0
+	for _, m := range machines {
+		switch m.Status.State {
+		case trivet.MachineProvisioning:
+			busy++
+		case trivet.MachineAvailable:
+		default:
+			other++
+		}
+	}
+	if busy != len(st.working) || len(workflows) != busy {
+		return fmt.Errorf("%d machines and %d workflows are at work; %d were", busy, len(workflows), len(st.working))
+	}
+	st.b.report.add(row{what: "agents held for lost; machines and runs in a state that they should not have", unit: "",
+		ours: float64(lost + other), bound: none})
+	return nil
+}
+
+// goOn lets the runs end, and gives those who waited one: agents are connected when they can be told something.
+func (st *storm) goOn() error {
+	rate, err := st.provisionAll("short", st.idle)
+	if err != nil {
+		return err
+	}
+	st.b.report.add(row{what: "a run for each agent that waited, by the two heads", unit: "workflows/s", ours: rate})
+	began := time.Now()
+	if err := st.crew.Call("Crew.Let", struct{}{}, nil); err != nil {
+		return err
+	}
+	if err := st.awaitSuccess(st.working); err != nil {
+		return err
+	}
+	st.b.report.add(row{what: "the runs under way have ended, all with success, after", unit: "s", ours: time.Since(began).Seconds()})
+	return nil
+}
+
+// comeBack starts the head again, and waits until its agents are back.
+func (st *storm) comeBack() error {
+	st.at = time.Now()
+	if err := st.start(st.killed); err != nil {
+		return err
+	}
+	third := st.n * 3 / 10
+	if err := st.until("the agents of the head are back", func(l Looks) bool { return l.On[st.killed.host] >= third }); err != nil {
+		return err
+	}
+	looks, err := st.looks()
+	if err != nil {
+		return err
+	}
+	times := st.since(looks, func(c Connect) bool { return c.Head == st.killed.host })
+	st.b.report.add(row{what: "the head started again: nine tenths of its agents are back after", unit: "s", ours: times[len(times)-1]})
+	st.b.report.add(row{what: "most within a second", unit: "/s", ours: float64(peak(times))})
+	return nil
+}
