@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -32,11 +33,7 @@ func (a *app) headList() *cobra.Command {
 		Example: "  trivet head list\n  trivet head list --all -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := a.connect()
-			if err != nil {
-				return err
-			}
-			view, err := cl.Cluster(cmd.Context())
+			_, view, err := a.cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -46,6 +43,23 @@ func (a *app) headList() *cobra.Command {
 	c.Flags().BoolVar(&all, "all", false, "show those that were removed, too")
 	a.outputFlag(c)
 	return c
+}
+
+// cluster gives what the head that answers sees of the others. One of version 0.1 knows of none.
+func (a *app) cluster(ctx context.Context) (*client.Client, client.Cluster, error) {
+	cl, err := a.connect()
+	if err != nil {
+		return nil, client.Cluster{}, err
+	}
+	view, err := cl.Cluster(ctx)
+	if !errors.Is(err, trivet.ErrNotFound) {
+		return cl, view, err
+	}
+	if v, versionErr := cl.Version(ctx); versionErr == nil {
+		err = &trivet.Error{Op: "ask", Kind: "Head", Name: v.Head, Err: fmt.Errorf("%w: it is of version %s, which is always alone", trivet.ErrInvalid, v.Version),
+			Hint: "upgrade it first: stop it, and start this version on its data folder"}
+	}
+	return nil, view, err
 }
 
 func (a *app) showHeads(view client.Cluster, all bool) error {
@@ -126,7 +140,7 @@ func lifeFlag(c *cobra.Command, life *time.Duration) {
 
 // showToken issues a token and says what to do with it.
 func (a *app) showToken(ctx context.Context, issue func(context.Context, *client.Client) (string, time.Time, error)) error {
-	cl, err := a.connect()
+	cl, _, err := a.cluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,7 +182,7 @@ func (a *app) headRemove() *cobra.Command {
 		Example: "  trivet head remove head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, err := a.connect()
+			cl, _, err := a.cluster(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -96,6 +96,10 @@ func askAll(ctx context.Context, client *http.Client, urls []string, ask Ask) (*
 		if errors.Is(err, trivet.ErrUnauthenticated) && !errors.As(err, &said) { // by its certificate
 			err = &trivet.Error{Op: "ask for a place", Err: err, Hint: "give a token of the cluster that is at this URL, or the URL of the token's cluster"}
 		}
+		if errors.As(err, &said) && errors.Is(err, trivet.ErrNotFound) && strings.Contains(said.Message, Prefix) { // it has no such door
+			err = &trivet.Error{Op: "ask for a place", Err: fmt.Errorf("%w: the head there does not let heads join, being of version 0.1", trivet.ErrInvalid),
+				Hint: "upgrade it first: stop it, and start this version on its data folder; the token is still good"}
+		}
 		if last = fmt.Errorf("%s: %w", u, err); !again(err) {
 			break
 		}

@@ -135,11 +135,18 @@ func do(req *http.Request, limit int64) ([]byte, error) {
 	return body, err
 }
 
-// phoneHomeOf reads where the installed system shall phone home, from the seed on its disk.
+// phoneHomeOf reads where the installed system shall phone home, from the seed on its disk. An agent of version 0.1 seeds
+// cloud-init's own phone_home.
 func phoneHomeOf(root string) (urls []string, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "var/lib/cloud/seed/nocloud/vendor-data"))
 	if err != nil {
 		return nil, err
+	}
+	var own struct {
+		PhoneHome struct{ URL string } `json:"phone_home"`
+	}
+	if rest, ok := strings.CutPrefix(string(text), "#cloud-config\n"); ok && json.Unmarshal([]byte(rest), &own) == nil {
+		return []string{own.PhoneHome.URL}, nil
 	}
 	_, list, _ := strings.Cut(string(text), "\nURLS = ")
 	list, _, _ = strings.Cut(list, "\n")

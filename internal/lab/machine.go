@@ -35,7 +35,9 @@ type Machine struct {
 	DHCP []string // where heads' DHCP listens, in the order to try
 	// Ask, if set, gets the boot script's URL instead of a DHCP client on loopback.
 	Ask func(ctx context.Context) (scriptURL string, err error)
-	Log *slog.Logger
+	// Installer, if set, is run as the installer OS instead of this version's agent; its return restarts the machine.
+	Installer func(ctx context.Context, args string) error
+	Log       *slog.Logger
 	// Up is called when the installed system has started and phoned home.
 	Up func()
 }
@@ -94,6 +96,9 @@ func (m *Machine) boot(ctx context.Context) error {
 			if err := fetchFile(ctx, file); err != nil {
 				return err
 			}
+		}
+		if m.Installer != nil {
+			return m.Installer(ctx, script.args)
 		}
 		return m.runAgent(ctx, osinit.ParseCmdline(script.args))
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 // dataFormat is the form of the data folder. It is raised when an older version of this program could no longer read it.
-const dataFormat = 1
+// Format 1 is of a head that is alone: version 0.1 reads it, and knows of no others.
+const dataFormat = 2
 
 // dataFile is DATA-DIR/head.json: who this head is, and of which form its data are. Where it is, the keys are as well.
 type dataFile struct {
@@ -40,6 +41,14 @@ type dataFile struct {
 func (d *dataFile) witness() bool { return d.Role == trivet.RoleWitness }
 
 func (d *dataFile) isNew() bool { return !d.Started }
+
+// format is the lowest that this is.
+func (d *dataFile) format() int {
+	if d.Token == "" && len(d.Peers) <= 1 {
+		return 1
+	}
+	return dataFormat
+}
 
 // maxDataFile bounds the file, in bytes.
 const maxDataFile = 64 << 10
@@ -112,7 +121,7 @@ func readData(path string) (d dataFile, err error) {
 
 // keepData writes down who this head is, if that has changed.
 func (s *Server) keepData() error {
-	s.data.Version = s.cfg.Version
+	s.data.Version, s.data.Format = s.cfg.Version, s.data.format()
 	text, err := json.Marshal(s.data)
 	if err != nil {
 		return err
