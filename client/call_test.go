@@ -105,6 +105,35 @@ func TestDeleteWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
+// A change that may have been made before somebody else's is neither refused nor made again.
+func TestAChangeWhoseAnswerIsLost(t *testing.T) {
+	c := newCluster(t)
+	var patches counter
+	h := c.head(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method != http.MethodPatch:
+			answer(w, machine("m1", ""))
+		case patches.add(r.Header.Get("If-Match"))%2 == 1:
+			drop()
+		case r.Header.Get("If-Match") == "7":
+			refuse(w, trivet.ErrConflict)
+		default:
+			answer(w, machine("m1", ""))
+		}
+	})
+	machines := client.Of[trivet.Machine](c.client(time.Minute, h.URL))
+	_, err := machines.Modify(t.Context(), "m1", func(m *trivet.Machine) error { m.Spec.Hold = true; return nil })
+	if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrConflict) || len(patches.all()) != 2 {
+		t.Errorf("of one revision: %v after %d tries", err, len(patches.all()))
+	}
+	if _, err := machines.Patch(t.Context(), "m1", []byte(`{}`), 0); err != nil || len(patches.all()) != 4 {
+		t.Errorf("of any revision: %v after %d tries", err, len(patches.all())-2)
+	}
+	if _, err = machines.Once().Patch(t.Context(), "m1", []byte(`{}`), 0); !errors.Is(err, trivet.ErrUnknown) || len(patches.all()) != 5 {
+		t.Errorf("once: %v after %d tries", err, len(patches.all())-4)
+	}
+}
+
 func TestListGathersPages(t *testing.T) {
 	c := newCluster(t)
 	var asked counter

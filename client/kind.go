@@ -20,6 +20,7 @@ type Kind struct {
 	Info   trivet.KindInfo
 	c      *Client
 	dryRun bool
+	once   bool
 }
 
 // Kind gives a kind's records.
@@ -31,6 +32,13 @@ func (k Kind) Client() *Client { return k.c }
 // DryRun gives the same records, but the heads only check what is written and answer as if it had been.
 func (k Kind) DryRun(on bool) Kind {
 	k.dryRun = on
+	return k
+}
+
+// Once gives the same records, but a change whose answer is lost fails with ErrUnknown, and is not sent again. Otherwise it is:
+// what is said twice is so in the end, but what somebody else wrote in between is gone.
+func (k Kind) Once(on bool) Kind {
+	k.once = on
 	return k
 }
 
@@ -166,22 +174,28 @@ func (k Kind) Update(ctx context.Context, r trivet.Record) (trivet.Record, error
 
 // UpdateRaw is Update with the record's JSON.
 func (k Kind) UpdateRaw(ctx context.Context, name string, body []byte) (trivet.Record, error) {
-	return k.write(ctx, call{method: http.MethodPut, path: k.path(name), body: body})
+	return k.write(ctx, name, call{method: http.MethodPut, body: body})
 }
 
-// Patch changes a record by a merge patch (RFC 7386). Where revision is not 0 the record must still have it.
+// Patch changes a record by a merge patch (RFC 7386). Where revision is not 0 the record must still have it: ErrConflict. See
+// Once for what becomes of others' changes where it is 0.
 func (k Kind) Patch(ctx context.Context, name string, patch []byte, revision int64) (trivet.Record, error) {
-	cl := call{method: http.MethodPatch, path: k.path(name), body: patch, header: http.Header{"Content-Type": {wire.MergePatch}}}
+	cl := call{method: http.MethodPatch, body: patch, header: http.Header{"Content-Type": {wire.MergePatch}}}
 	if revision != 0 {
 		cl.header.Set("If-Match", strconv.FormatInt(revision, 10))
 	}
-	return k.write(ctx, cl)
+	return k.write(ctx, name, cl)
 }
 
-func (k Kind) write(ctx context.Context, cl call) (trivet.Record, error) {
-	cl.query = k.query()
+func (k Kind) write(ctx context.Context, name string, cl call) (trivet.Record, error) {
+	cl.path, cl.query, cl.once = k.path(name), k.query(), k.once
 	var data json.RawMessage
-	if _, err := k.c.json(ctx, cl, &data); err != nil {
+	inDoubt, err := k.c.json(ctx, cl, &data)
+	if inDoubt && errors.Is(err, trivet.ErrConflict) {
+		return nil, &trivet.Error{Op: "update", Kind: k.Info.Kind, Name: name, Hint: "read it again",
+			Err: fmt.Errorf("%w: an earlier try, whose answer was lost, may have made the change: %v", trivet.ErrUnknown, err)}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return k.decode(data)

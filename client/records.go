@@ -28,6 +28,9 @@ func Of[T any, P Pointer[T]](c *Client) Records[T, P] {
 	return Records[T, P]{c.Kind(info)}
 }
 
+// Once gives the same records, whose changes are not sent again where an answer is lost; see [Kind.Once].
+func (r Records[T, P]) Once() Records[T, P] { return Records[T, P]{r.kind.Once(true)} }
+
 // Get reads one record.
 func (r Records[T, P]) Get(ctx context.Context, name string) (*T, error) {
 	return as[T](r.kind.Get(ctx, name))
@@ -63,7 +66,8 @@ func (r Records[T, P]) Delete(ctx context.Context, name string) error {
 }
 
 // Modify reads a record, lets change edit it, and writes what changed as a merge patch, so that nothing is lost that this
-// program does not know. When somebody else wrote meanwhile it begins again; change may run several times.
+// program does not know. When somebody else wrote meanwhile it begins again; change may run several times, but no change is
+// made twice: where it cannot be told whether one was made, that is an ErrUnknown.
 func (r Records[T, P]) Modify(ctx context.Context, name string, change func(P) error) (*T, error) {
 	for {
 		old, err := r.kind.Get(ctx, name)

@@ -72,8 +72,11 @@ var pointless = map[string]string{
 	// A learner is promoted by trying.
 	"rejecting promote learner: learner is not ready": "",
 	"Validation on configuration change failed":       "can only promote a learner",
-	// For a moment after the start.
-	"failed to update storage version": "missing term information",
+	// For a moment after the start: until it has applied an entry, etcd takes itself for behind by all that there ever were, and
+	// says its name again and again, thousands of times.
+	"failed to update storage version":                       "missing term information",
+	"Failed to detect schema version":                        "missing term information",
+	"failed to publish local member to cluster through raft": "too many requests",
 	// Told by Failed, and by pace.
 	"data-dir used by this member must be removed": "",
 	saysStop: "", saysHeartbeat: "", saysDisk: "",

@@ -33,6 +33,8 @@ func TestWhatEtcdSays(t *testing.T) {
 		{"Validation on configuration change failed", errors.New("membership: ID exists"), "ERROR"},
 		{"failed to update storage version", errors.New("cannot detect storage schema version: missing term information"), ""},
 		{"failed to update storage version", errors.New("downgrades are not supported"), "ERROR"},
+		{"failed to publish local member to cluster through raft", errors.New("etcdserver: too many requests"), ""},
+		{"failed to publish local member to cluster through raft", errors.New("etcdserver: request timed out"), "ERROR"},
 		{"setting up serving from embedded etcd failed.", errors.New("accept: use of closed network connection"), ""},
 		{"setting up serving from embedded etcd failed.", nil, "ERROR"},
 	} {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -70,7 +71,7 @@ func (t *trial) choose(of []kind) kind {
 // healPatience is how long heads may take to serve again once all is well.
 const healPatience = 2 * time.Minute
 
-// suffer lets a fault happen, undoes it, and waits until every head serves again.
+// suffer lets a fault happen, undoes it, and waits until every head serves again, and a program gets its writes done.
 func (t *trial) suffer(ctx context.Context, k kind) error {
 	f := fault{Kind: k.name, From: t.history.now()}
 	what, undo, err := k.begin(ctx, t)
@@ -88,11 +89,24 @@ func (t *trial) suffer(ctx context.Context, k kind) error {
 	defer cancel()
 	err = t.ready(ctx)
 	f.To = t.history.now()
+	if err == nil {
+		err = eventually(ctx, func() error { return t.wroteSince(f.To) })
+	}
 	t.history.note(func(h *History) { h.Faults = append(h.Faults, f) })
 	if err != nil {
 		return fmt.Errorf("after %s (%s): %w", k.name, what, err)
 	}
 	return nil
+}
+
+// wroteSince fails unless a program with the SDK had a write acknowledged since then.
+func (t *trial) wroteSince(then time.Duration) (err error) {
+	t.history.note(func(h *History) {
+		if writes := h.writes(); len(writes) == 0 || writes[len(writes)-1] < then {
+			err = errors.New("no write is acknowledged")
+		}
+	})
+	return err
 }
 
 // any picks a head.

@@ -45,7 +45,7 @@ func valuePatch(value string) []byte {
 	return text
 }
 
-// write does operations on any head, one try each, so that what came of each is known as well as it can be.
+// write does operations on any head. None is done again where it may have been done, so that each happens once or never.
 func (l *load) write(id int) {
 	dice := l.dice(fmt.Sprint("writer", id))
 	var doors []client.Records[trivet.Template, *trivet.Template]
@@ -94,8 +94,10 @@ func (l *load) do(door client.Records[trivet.Template, *trivet.Template], o op) 
 		got, err = door.Patch(ctx, o.Key, []byte("{}"), 0)
 	case "create":
 		got, err = door.Create(ctx, keyRecord(o.Key, o.Value))
-	default:
+	case "swap": // of one revision: it may be said again
 		got, err = door.Patch(ctx, o.Key, valuePatch(o.Value), swapAt)
+	default:
+		got, err = door.Once().Patch(ctx, o.Key, valuePatch(o.Value), 0)
 	}
 	l.ended(&o, got, err)
 }
@@ -146,7 +148,7 @@ func (l *load) finish(ctx context.Context) error {
 		if i < keys {
 			key = keyName(i)
 		}
-		o := op{Client: -2, Do: "read", Key: key, Call: l.history.now()}
+		o := op{Client: final, Do: "read", Key: key, Call: l.history.now()}
 		got, err := client.Of[trivet.Template](l.sdk).Patch(ctx, key, []byte("{}"), 0)
 		if err != nil {
 			return err

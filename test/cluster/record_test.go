@@ -26,7 +26,7 @@ func TestTheRecordIsCountedFromItsLines(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| Rounds, time | 2, 2m0s |", "| Rounds with a violation | 1 |", "| Heads killed by kill -9 | 6 |", "| Fault: kill two | 2 |",
-		"p50 7 ms, p99 7 ms, max 7 ms", `"violations":["one"]`,
+		"p50 6 ms, p99 6 ms, max 6 ms", `"violations":["one"]`,
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page has no %q:\n%s", want, text)

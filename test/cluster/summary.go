@@ -20,11 +20,12 @@ func (g gaps) String() string {
 	return fmt.Sprintf("p50 %d ms, p99 %d ms, max %d ms", at(50), at(99), g[len(g)-1].Milliseconds())
 }
 
-// gapOf is the longest time between two successes that a fault had a part of.
+// gapOf is the longest time without a success that began with a fault or in it.
 func gapOf(f fault, successes []time.Duration) (longest time.Duration) {
-	for i := 1; i < len(successes); i++ {
-		if from, to := successes[i-1], successes[i]; to >= f.From && from <= f.To {
-			longest = max(longest, to-from)
+	last := f.From
+	for _, at := range successes {
+		if at > last && last <= f.To {
+			longest, last = max(longest, at-last), at
 		}
 	}
 	return longest
