@@ -1,6 +1,10 @@
 package compat_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/trivet-project/trivet"
+)
 
 // An agent of version 0.1.0 has its heads from its kernel's command line, and learns others as they tell it. Each of three heads is
 // killed in turn while it works.
@@ -13,7 +17,7 @@ func TestOldAgent(t *testing.T) {
 	b := h.plugIn("m1", true, heads...)
 	h.must(oldTrivet, "provision", "m1", "--template", "install", "--machine", "m1", "--no-wait")
 	for i, action := range []string{"rest0", "rest1", "rest2"} {
-		b.runs(cl, action)
+		b.awaits(cl, action, trivet.StepRunning)
 		heads[i].kill()
 		heads[i].up(newTrivet)
 	}
@@ -29,7 +33,7 @@ func TestNewAgent(t *testing.T) {
 	b := h.plugIn("m1", false, h)
 	h.must(newTrivet, "provision", "m1", "--template", "install", "--machine", "m1", "--no-wait")
 	for _, action := range []string{"rest0", "rest1"} {
-		b.runs(cl, action)
+		b.awaits(cl, action, trivet.StepRunning)
 		h.kill()
 		h.up(oldTrivet)
 	}

@@ -123,16 +123,16 @@ func (h *head) plugIn(name string, old bool, heads ...*head) *box {
 	return b
 }
 
-// runs waits until an action of the machine's run is running.
-func (b *box) runs(cl *client.Client, action string) {
+// awaits waits until an action of the machine's run has got to a state.
+func (b *box) awaits(cl *client.Client, action string, state trivet.StepState) {
 	b.h.Helper()
-	b.h.await(b.Name+" does "+action, func() error {
+	b.h.await(fmt.Sprint(b.Name, ": ", action, " is ", state), func() error {
 		w, err := b.run(cl)
 		if err != nil {
 			return err
 		}
 		i := slices.IndexFunc(w.Status.Steps, func(s trivet.Step) bool { return s.Name == action })
-		if i < 0 || w.Status.Steps[i].State != trivet.StepRunning {
+		if i < 0 || w.Status.Steps[i].State != state {
 			return fmt.Errorf("the run is %+v", w.Status)
 		}
 		return nil

@@ -32,7 +32,7 @@ func TestUpgrade(t *testing.T) {
 	runs := h.plugIn("runs", true, h)
 	h.must(oldTrivet, "provision", "runs", "--template", "install", "--machine", "runs", "--no-wait")
 	for _, step := range []struct{ action, program string }{{"rest0", newTrivet}, {"rest1", oldTrivet}, {"rest2", newTrivet}} {
-		runs.runs(cl, step.action)
+		runs.awaits(cl, step.action, trivet.StepRunning)
 		h.stop()
 		h.up(step.program)
 	}
