@@ -20,14 +20,14 @@ func TestMain(m *testing.M) {
 	var err error
 	status := 1
 	switch {
-	case IsRack():
-		if err = RunRack(); err == nil {
+	case isRack():
+		if err = runRack(); err == nil {
 			status = 0
 		}
-	case !Inside():
-		status, err = Enter()
+	case !isInside():
+		status, err = goInside()
 	default:
-		if err = Settle(); err == nil {
+		if err = furnish(); err == nil {
 			status = m.Run()
 		}
 	}

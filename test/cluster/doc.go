@@ -3,6 +3,9 @@
 // starved and restarted. What all of them saw is written down, and each guarantee of the design is checked afterwards
 // against that history.
 //
+// CHAOS_SEED sets the seed, which is printed and also decides what kind of round it is; CHAOS_ONLY names the faults that are done
+// ("kill two,slow disk"); what a run has left is kept in the folder CHAOS_KEEP.
+//
 // A run goes through the files so: inside (a world of the test's own), fabric (the switch), head and site (the heads), load_*
 // (what runs meanwhile), fault_* (what goes wrong), history (what was seen), check_* (what must hold).
 package cluster

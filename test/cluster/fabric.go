@@ -152,7 +152,7 @@ func ip(args ...string) error { return said(exec.Command("ip", args...)) }
 // said runs a command and gives, where it fails, what it said.
 func said(cmd *exec.Cmd) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s (%s)", cmd, err, strings.TrimSpace(string(out)), Packages)
+		return fmt.Errorf("%s: %w: %s (%s)", cmd, err, strings.TrimSpace(string(out)), packages)
 	}
 	return nil
 }

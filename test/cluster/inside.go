@@ -13,15 +13,15 @@ import (
 // insideEnv is set in the process that has a world of its own.
 const insideEnv = "TRIVET_CLUSTER_TEST_INSIDE"
 
-// Packages is the command that installs what this package runs.
-const Packages = "apt-get install iproute2 nftables e2fsprogs util-linux"
+// packages is the command that installs what this package runs.
+const packages = "apt-get install iproute2 nftables e2fsprogs util-linux"
 
-// Inside says whether this process is the one that Enter started.
-func Inside() bool { return os.Getenv(insideEnv) != "" }
+// isInside says whether this process is the one that goInside started.
+func isInside() bool { return os.Getenv(insideEnv) != "" }
 
-// Enter runs this program again in network, mount and process namespaces of its own, so that nothing of the test is seen
+// goInside runs this program again in network, mount and process namespaces of its own, so that nothing of the test is seen
 // outside, and nothing of it outlives this process. It gives the program's exit status.
-func Enter() (status int, err error) {
+func goInside() (status int, err error) {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), insideEnv+"=1")
@@ -40,8 +40,8 @@ func Enter() (status int, err error) {
 	}
 }
 
-// Settle makes the world usable: mounts that nobody else sees, processes by their numbers here, loopback.
-func Settle() error {
+// furnish makes the world usable: mounts that nobody else sees, processes by their numbers here, loopback.
+func furnish() error {
 	if err := os.MkdirAll("/run/netns", 0o755); err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ type load struct {
 	feeds   sync.WaitGroup
 	racks   []*rack
 	perRack int // machines
+	settled time.Duration // the workers' patience with what has begun, at the end
 }
 
 // size says how much of each there is.
@@ -40,7 +41,7 @@ var ordinary = size{writers: 4, watchers: 2, clients: 2, racks: 2, machines: 5, 
 
 // startLoad prepares the site and begins.
 func startLoad(ctx context.Context, s *site, h *history, n size) (*load, error) {
-	l := &load{site: s, history: h, end: make(chan struct{}), perRack: n.machines}
+	l := &load{site: s, history: h, end: make(chan struct{}), perRack: n.machines, settled: settled}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.feeding, l.unfeed = context.WithCancel(ctx)
 	var err error

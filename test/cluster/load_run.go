@@ -127,7 +127,7 @@ const (
 func (l *load) stop(ctx context.Context) error {
 	close(l.end)
 	defer context.AfterFunc(ctx, l.cancel)()
-	defer time.AfterFunc(settled, l.cancel).Stop()
+	defer time.AfterFunc(l.settled, l.cancel).Stop()
 	l.workers.Wait()
 	l.cancel()
 	ctx, cancel := context.WithTimeout(ctx, overtime)

@@ -24,11 +24,11 @@ import (
 // rackEnv tells a process that it is a rack: its folder, its address, and those of the heads, with spaces between.
 const rackEnv = "TRIVET_CLUSTER_TEST_RACK"
 
-// IsRack says whether this process is a rack, which then is to RunRack.
-func IsRack() bool { return os.Getenv(rackEnv) != "" }
+// isRack says whether this process is a rack, which then is to runRack.
+func isRack() bool { return os.Getenv(rackEnv) != "" }
 
-// RunRack runs machines until standard input ends.
-func RunRack() error {
+// runRack runs machines until standard input ends.
+func runRack() error {
 	words := strings.Fields(os.Getenv(rackEnv))
 	at, err := netip.ParseAddr(words[1])
 	if err != nil {
