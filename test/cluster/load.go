@@ -30,7 +30,7 @@ type load struct {
 	unfeed  context.CancelFunc
 	feeds   sync.WaitGroup
 	racks   []*rack
-	perRack int // machines
+	perRack int           // machines
 	settled time.Duration // the workers' patience with what has begun, at the end
 }
 
