@@ -114,6 +114,9 @@ func (c *Client) each(ctx context.Context, t *tries, urls []string) (*http.Respo
 		if i+1 < len(urls) && t.timeout <= 0 {
 			t.begin = t.hurry()
 		}
+		if c.heads.leaves(url) { // a head need not hold a second connection of each of thousands
+			c.http.CloseIdleConnections()
+		}
 		resp, err := c.try(ctx, url, t.call)
 		if err == nil || ctx.Err() == nil && !isHeadsFault(err) {
 			c.heads.served(url, t.method != http.MethodGet && err == nil)

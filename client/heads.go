@@ -54,6 +54,7 @@ type heads struct {
 	list   []*head       // guarded by mu, as all that follows; those that were given first
 	told   string        // what was learned last
 	spread string        // whose ranks they have; empty: the order of the list counts
+	asked  string        // the URL that was asked last
 	came   chan struct{} // closed when one comes up
 	closed bool
 }
@@ -78,6 +79,15 @@ func (hs *heads) spreadBy(name string) {
 	for _, h := range hs.list {
 		h.rank = rankOf(name, h.url)
 	}
+}
+
+// leaves says whether another head is asked than before, by one of many clients who spread.
+func (hs *heads) leaves(url string) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	was := hs.asked
+	hs.asked = url
+	return hs.spread != "" && was != "" && was != url
 }
 
 // rankOf is rendezvous hashing: who has lost its first head finds its second one where only few others go.

@@ -19,9 +19,10 @@ import (
 
 // cluster makes heads under one CA.
 type cluster struct {
-	t    *testing.T
-	keys *auth.Keys
-	now  func() time.Time // the heads' clock
+	t     *testing.T
+	keys  *auth.Keys
+	now   func() time.Time               // the heads' clock
+	conns func(net.Conn, http.ConnState) // is told of the heads' connections; may be nil
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -30,7 +31,7 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &cluster{t, keys, time.Now}
+	return &cluster{t: t, keys: keys, now: time.Now}
 }
 
 // server is a head: its URL.
@@ -52,6 +53,7 @@ func (c *cluster) headAt(addr string, h http.HandlerFunc) server {
 		Handler:   h,
 		TLSConfig: c.keys.CA.ServerCert(func() []string { return nil }, c.now).TLS(),
 		ErrorLog:  log.New(io.Discard, "", 0),
+		ConnState: c.conns,
 	}
 	done := make(chan struct{})
 	go func() {

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/rpc"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,8 +95,9 @@ func (b both) Close() error                { return errors.Join(b.ReadCloser.Clo
 
 // Start starts agents.
 func (c *Crew) Start(h Hire, _ *struct{}) error {
-	for _, hand := range h.Hands {
-		cl, err := client.New(client.Config{Endpoints: h.Endpoints, Trust: h.Trust, UserAgent: "trivet-bench"})
+	for i, hand := range h.Hands {
+		heads := slices.Concat(h.Endpoints[i%len(h.Endpoints):], h.Endpoints[:i%len(h.Endpoints)]) // first the one that it boots from
+		cl, err := client.New(client.Config{Endpoints: heads, Trust: h.Trust, UserAgent: "trivet-bench"})
 		if err != nil {
 			return err
 		}
@@ -114,11 +117,9 @@ func (c *Crew) Let(struct{}, *struct{}) error {
 
 // Look tells how the agents do, without the lists.
 func (c *Crew) Look(_ struct{}, out *Looks) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	*out = c.looks
+	err := c.All(struct{}{}, out)
 	out.Connects, out.Boundaries = nil, nil
-	return nil
+	return err
 }
 
 // All tells everything.
@@ -126,6 +127,7 @@ func (c *Crew) All(_ struct{}, out *Looks) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	*out = c.looks
+	out.On = maps.Clone(c.looks.On)
 	return nil
 }
 

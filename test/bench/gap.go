@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	gapKills = 15
+	gapKills = 34                     // so that three writers have 102 gaps
 	gapRest  = 500 * time.Millisecond // a head is down for
 )
 

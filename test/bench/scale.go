@@ -52,4 +52,4 @@ func (b *bench) one() error {
 }
 
 // many connects as many as are asked for to three heads, and kills one of these.
-func (b *bench) many() error { return b.stormOf(b.agents) }
+func (b *bench) many() error { return b.stormOf(b.agents, true) }
