@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,10 +110,12 @@ func TestDeleteWhoseAnswerIsLost(t *testing.T) {
 func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 	c := newCluster(t)
 	var patches counter
+	var made atomic.Bool
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
-		switch {
+		switch m := machine("m1", ""); {
 		case r.Method != http.MethodPatch:
-			answer(w, machine("m1", ""))
+			m.Spec.Hold = made.Load() && len(patches.all()) > 0
+			answer(w, m)
 		case patches.add(r.Header.Get("If-Match"))%2 == 1:
 			drop()
 		case r.Header.Get("If-Match") == "7":
@@ -122,15 +125,21 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 		}
 	})
 	machines := client.Of[trivet.Machine](c.client(time.Minute, h.URL))
-	_, err := machines.Modify(t.Context(), "m1", func(m *trivet.Machine) error { m.Spec.Hold = true; return nil })
-	if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrConflict) || len(patches.all()) != 2 {
-		t.Errorf("of one revision: %v after %d tries", err, len(patches.all()))
+	hold := func(m *trivet.Machine) error { m.Spec.Hold = true; return nil }
+	made.Store(true)
+	if m, err := machines.Modify(t.Context(), "m1", hold); err != nil || !m.Spec.Hold || len(patches.all()) != 2 {
+		t.Errorf("that was made: %v after %d tries", err, len(patches.all()))
 	}
-	if _, err := machines.Patch(t.Context(), "m1", []byte(`{}`), 0); err != nil || len(patches.all()) != 4 {
-		t.Errorf("of any revision: %v after %d tries", err, len(patches.all())-2)
+	made.Store(false)
+	_, err := machines.Modify(t.Context(), "m1", hold)
+	if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrConflict) || len(patches.all()) != 4 {
+		t.Errorf("of one revision: %v after %d tries", err, len(patches.all())-2)
 	}
-	if _, err = machines.Once().Patch(t.Context(), "m1", []byte(`{}`), 0); !errors.Is(err, trivet.ErrUnknown) || len(patches.all()) != 5 {
-		t.Errorf("once: %v after %d tries", err, len(patches.all())-4)
+	if _, err := machines.Patch(t.Context(), "m1", []byte(`{}`), 0); err != nil || len(patches.all()) != 6 {
+		t.Errorf("of any revision: %v after %d tries", err, len(patches.all())-4)
+	}
+	if _, err = machines.Once().Patch(t.Context(), "m1", []byte(`{}`), 0); !errors.Is(err, trivet.ErrUnknown) || len(patches.all()) != 7 {
+		t.Errorf("once: %v after %d tries", err, len(patches.all())-6)
 	}
 }
 

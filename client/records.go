@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,13 +67,14 @@ func (r Records[T, P]) Delete(ctx context.Context, name string) error {
 }
 
 // Modify reads a record, lets change edit it, and writes what changed as a merge patch, so that nothing is lost that this
-// program does not know. When somebody else wrote meanwhile it begins again; change may run several times, but no change is
-// made twice: where it cannot be told whether one was made, that is an ErrUnknown.
+// program does not know. When somebody else wrote meanwhile it begins again; change may run several times, but nothing is
+// written twice: where an answer was lost, and change still finds something to edit, that is an ErrUnknown.
 func (r Records[T, P]) Modify(ctx context.Context, name string, change func(P) error) (*T, error) {
+	var unknown error
 	for {
 		old, err := r.kind.Get(ctx, name)
 		if err != nil {
-			return nil, err
+			return nil, cmp.Or(unknown, err)
 		}
 		before, err := json.Marshal(old)
 		if err != nil {
@@ -88,8 +90,13 @@ func (r Records[T, P]) Modify(ctx context.Context, name string, change func(P) e
 		if string(patch) == "{}" {
 			return old.(any).(*T), nil
 		}
+		if unknown != nil {
+			return nil, unknown
+		}
 		got, err := r.Patch(ctx, name, patch, old.Header().Revision)
-		if !errors.Is(err, trivet.ErrConflict) {
+		if errors.Is(err, trivet.ErrUnknown) {
+			unknown = err
+		} else if !errors.Is(err, trivet.ErrConflict) {
 			return got, err
 		}
 	}
