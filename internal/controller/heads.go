@@ -35,10 +35,9 @@ type heads struct {
 const (
 	// catchUp is how often a head that comes or goes is looked at, steady how often another one.
 	catchUp, steady = time.Second, 30 * time.Second
-	// stableFor is how long a head must have answered each time before it counts, maxLag how many revisions it may then be
-	// behind: one that comes and goes, or lags, would cost the others their quorum.
+	// stableFor is how long all must have been well with a head before it counts: one that comes and goes, or lags, would cost
+	// the others their quorum.
 	stableFor = 3 * time.Second
-	maxLag    = 100
 	// changeTime bounds one change of the store's members: of two at once the store drops one, and never answers that.
 	changeTime = 3 * time.Second
 )
@@ -107,7 +106,9 @@ func (h *heads) stable(name string) error {
 		return fmt.Errorf("%w: it has not answered yet", trivet.ErrUnavailable)
 	case s.Err != nil:
 		return fmt.Errorf("%w: it does not answer", trivet.ErrUnavailable)
-	case s.Lag > maxLag:
+	case s.Leader == "":
+		return fmt.Errorf("%w: its member of the store does not know who leads", trivet.ErrUnavailable)
+	case s.Lag > headdoor.MaxLag:
 		return fmt.Errorf("%w: it catches up", trivet.ErrConflict)
 	case time.Since(s.Since) < stableFor:
 		return fmt.Errorf("%w: it has caught up, and must be stable for a moment", trivet.ErrConflict)

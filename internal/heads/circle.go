@@ -16,11 +16,15 @@ import (
 type Sight struct {
 	Greeting           // its last
 	Heard    time.Time // when it last answered; zero: not since this head started
-	Since    time.Time // from when on it answered every time; zero: it does not answer
+	Since    time.Time // from when on all has been well with it: see MaxLag; zero: it does not answer
 	Lag      int64     // revisions that its copy was behind ours
 	Skew     time.Duration
 	Err      error // why it does not answer
 }
+
+// MaxLag is how many revisions the copy of a head may be behind with which all is well. Besides, it answers each time, knows who
+// leads, and does not start anew.
+const MaxLag = 100
 
 // maxSkew is how far clocks may differ before it is told.
 const maxSkew = 5 * time.Second
@@ -116,7 +120,7 @@ func (c *Circle) look(ctx context.Context, h *trivet.Head, ours int64) {
 		return
 	}
 	s := Sight{Greeting: theirs, Heard: now, Since: was.Since, Lag: max(0, ours-theirs.Revision), Skew: theirs.Time.Sub(sent.Add(now.Sub(sent) / 2))}
-	if s.Since.IsZero() {
+	if well := s.Leader != "" && s.Lag <= MaxLag && s.Started.Equal(was.Started); !well || s.Since.IsZero() {
 		s.Since = now
 	}
 	if s.Skew.Abs() <= maxSkew+now.Sub(sent) {

@@ -94,3 +94,37 @@ func TestCircleSees(t *testing.T) {
 		t.Error("it does not notice that it was removed")
 	}
 }
+
+// What is not well with a head begins its good time anew.
+func TestCircleSeesWhoIsStable(t *testing.T) {
+	c, o := circleOf(t, &bytes.Buffer{})
+	head := &trivet.Head{Meta: trivet.Meta{Name: "head1"}, Status: trivet.HeadStatus{Peer: o.url}}
+	began := time.Now().Add(-time.Hour)
+	well := Greeting{Head: "head1", Leader: "1", Started: began, Revision: 1000}
+	var since time.Time
+	for _, tc := range []struct {
+		what   string
+		does   func()
+		stable bool // since the time before
+	}{
+		{"it is there", func() {}, false},
+		{"it is still there", func() {}, true},
+		{"it lags a little", func() { o.says.Revision -= MaxLag }, true},
+		{"it lags", func() { o.says.Revision -= MaxLag + 1 }, false},
+		{"it lags still", func() { o.says.Revision -= MaxLag + 1 }, false},
+		{"it has caught up", func() {}, true},
+		{"it knows no leader", func() { o.says.Leader = "" }, false},
+		{"it does again", func() {}, true},
+		{"it was started anew", func() { well.Started = began.Add(time.Second); o.says = well }, false},
+		{"and stays", func() {}, true},
+	} {
+		o.says = well
+		tc.does()
+		c.look(t.Context(), head, 1000)
+		s := c.Sights()["head1"]
+		if s.Err != nil || s.Since.Equal(since) != tc.stable {
+			t.Errorf("%s: since %s, before %s, %v", tc.what, s.Since, since, s.Err)
+		}
+		since = s.Since
+	}
+}

@@ -1,0 +1,101 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/fleet"
+	headdoor "github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// learning is a membership with one learner.
+type learning struct {
+	id       uint64
+	notReady error // of the store, which has its own idea
+	promoted int
+}
+
+func (l *learning) Peers() []cluster.Peer {
+	return []cluster.Peer{{ID: l.id, Learner: l.promoted == 0}}
+}
+func (l *learning) Remove(context.Context, uint64) error {
+	return errors.New("nobody is to be removed")
+}
+func (l *learning) Leads() bool { return true }
+func (l *learning) Promote(context.Context, uint64) error {
+	if l.notReady == nil {
+		l.promoted++
+	}
+	return l.notReady
+}
+
+// A head that joined counts when all has been well with it for a while, and not before; its record says why.
+func TestWhoIsPromoted(t *testing.T) {
+	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	s := store.New(m.Client(), store.Options{})
+	tables := fleet.NewTables(s)
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	f := fleet.New(tables, "head0", slog.New(slog.DiscardHandler))
+	_, err = s.Update(t.Context(), func(tx *store.Tx) error {
+		return f.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: "head1"},
+			Status: trivet.HeadStatus{State: trivet.HeadJoining, Member: headdoor.MemberID(7)}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	members, seen := &learning{id: 7}, map[string]headdoor.Sight{}
+	h := heads{f, members, func() map[string]headdoor.Sight { return seen }}
+	now := time.Now()
+	for _, tc := range []struct {
+		why string
+		see func(s *headdoor.Sight)
+	}{
+		{"it has not answered yet", func(s *headdoor.Sight) { s.Heard = time.Time{} }},
+		{"it does not answer", func(s *headdoor.Sight) { s.Err, s.Since = errors.New("connection refused"), time.Time{} }},
+		{"does not know who leads", func(s *headdoor.Sight) { s.Leader = "" }},
+		{"it catches up", func(s *headdoor.Sight) { s.Lag = headdoor.MaxLag + 1 }},
+		{"must be stable for a moment", func(s *headdoor.Sight) { s.Since = now }},
+		{"not ready", func(*headdoor.Sight) { members.notReady = trivet.ErrConflict }},
+		{"", func(*headdoor.Sight) { members.notReady = nil }},
+	} {
+		sight := headdoor.Sight{Greeting: headdoor.Greeting{Leader: "1"}, Heard: now, Since: now.Add(-stableFor), Lag: headdoor.MaxLag}
+		tc.see(&sight)
+		seen["head1"] = sight
+		again, err := h.reconcile(t.Context(), "head1")
+		if err != nil {
+			t.Fatalf("%s: %v", tc.why, err)
+		}
+		rec, err := f.Heads.Get("head1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := rec.Status
+		if tc.why == "" {
+			if members.promoted != 1 || st.State != trivet.HeadMember || st.Reason != "" {
+				t.Errorf("all is well, and it is promoted %d times: %+v", members.promoted, st)
+			}
+			continue
+		}
+		if tc.why == "not ready" {
+			tc.why = trivet.ErrConflict.Error()
+		}
+		if members.promoted != 0 || st.State != trivet.HeadJoining || !strings.Contains(st.Reason, tc.why) || again != catchUp {
+			t.Errorf("%s: promoted %d times, again in %s: %+v", tc.why, members.promoted, again, st)
+		}
+	}
+}
