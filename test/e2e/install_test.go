@@ -127,8 +127,8 @@ func TestBIOSInstallWithHeadKilled(t *testing.T) {
 	done := b.provision()
 	b.powerOn()
 	b.imageIsBeingWritten()
-	s.killHead()
-	s.startHead()
+	s.head.kill()
+	s.head.mustStart()
 	b.mustComeUp(done)
 	b.mustRunOnce()
 	if why := s.trivet("why", "bios1"); !strings.Contains(why, "image") || !strings.Contains(why, "first-boot") {

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,7 @@ name: rack
 spec: {cidr: 10.77.0.0/24, dhcp: proxy}
 `)
 	other := s.network("e2e-proxy-dhcp", "10.77.0.2")
-	s.connect(s.net, other, "")
+	s.connect("cable", s.net, other, "")
 	s.dnsmasq(other, "--dhcp-range=10.77.0.50,10.77.0.60,1h")
 	for mac, firmware := range map[string]vm.Firmware{
 		"52:54:00:77:00:05": vm.BIOS, "52:54:00:77:00:06": vm.UEFIPXE, "52:54:00:77:00:07": vm.UEFIHTTP,
@@ -46,14 +47,14 @@ spec:
   ranges: [{from: 10.78.0.100, to: 10.78.0.199}]
 `)
 	far := s.network("e2e-relay-far", "10.78.0.1")
-	s.connect(s.net, far, "10.77.0.2/24")
+	s.connect("cable", s.net, far, "10.77.0.2/24")
 	s.ip("-n", s.net.Name(), "route", "add", "10.78.0.0/24", "via", "10.77.0.2")
 	if out, err := exec.CommandContext(s.ctx, "ip", "netns", "exec", far.Name(), "sysctl", "-qw", "net.ipv4.ip_forward=1").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	s.dnsmasq(far, "--dhcp-relay=10.78.0.1,"+headAddress)
 	for mac, firmware := range map[string]vm.Firmware{"52:54:00:77:00:08": vm.BIOS, "52:54:00:77:00:09": vm.UEFIHTTP} {
-		b := s.plugInto(far, string(firmware), mac, firmware)
+		b := s.plugInto(far, nil, string(firmware), mac, firmware)
 		b.powerOn()
 		b.mustBeDiscovered()
 		b.PowerOff()
@@ -65,24 +66,32 @@ spec:
 	}
 }
 
-// connect lays a cable from one network's switch to another: to its switch as well, or, with an address, to its host.
-func (s *site) connect(from, to *vm.Network, address string) {
+// connect lays a cable from one network's switch to another: to its switch as well, or, with an address, to its host. Both ends
+// have the cable's name.
+func (s *site) connect(cable string, from, to *vm.Network, address string) {
 	s.Helper()
-	s.ip("-n", from.Name(), "link", "add", "cable0", "type", "veth", "peer", "name", "cable1", "netns", to.Name())
-	s.ip("-n", from.Name(), "link", "set", "cable0", "master", "lab0", "up")
-	s.ip("-n", to.Name(), "link", "set", "cable1", "up")
+	s.ip("-n", from.Name(), "link", "add", cable, "type", "veth", "peer", "name", cable, "netns", to.Name())
+	s.ip("-n", from.Name(), "link", "set", cable, "master", "lab0", "up")
+	s.ip("-n", to.Name(), "link", "set", cable, "up")
 	if address != "" {
-		s.ip("-n", to.Name(), "address", "add", address, "dev", "cable1")
+		s.ip("-n", to.Name(), "address", "add", address, "dev", cable)
 	} else {
-		s.ip("-n", to.Name(), "link", "set", "cable1", "master", "lab0")
+		s.ip("-n", to.Name(), "link", "set", cable, "master", "lab0")
 	}
 }
 
 func (s *site) ip(args ...string) {
 	s.Helper()
-	if out, err := exec.CommandContext(s.ctx, "ip", args...).CombinedOutput(); err != nil {
-		s.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	if err := s.tryIP(args...); err != nil {
+		s.Fatal(err)
 	}
+}
+
+func (s *site) tryIP(args ...string) error {
+	if out, err := exec.CommandContext(s.ctx, "ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
 }
 
 // dnsmasq is another's DHCP server or relay on a network's host.
@@ -90,7 +99,7 @@ func (s *site) dnsmasq(n *vm.Network, args ...string) {
 	s.Helper()
 	cmd := exec.Command("dnsmasq", append([]string{"--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--pid-file=", "--user=root",
 		"--no-ping", "--log-facility=-", "--dhcp-leasefile=" + filepath.Join(s.T.TempDir(), "leases")}, args...)...)
-	cmd.Stdout, cmd.Stderr = s.log, s.log
+	cmd.Stdout, cmd.Stderr = s.head.log, s.head.log
 	stop, err := vm.Start(n, cmd)
 	if err != nil {
 		s.Fatalf("%v; try apt-get install dnsmasq-base", err)

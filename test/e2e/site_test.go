@@ -24,12 +24,10 @@ import (
 type site struct {
 	*testing.T
 	ctx    context.Context
-	net    *vm.Network
+	net    *vm.Network // the switch; its host has the operator, and the head where there is but one
 	dir    string
 	binary string
-	how    []string // the head's flags
-	stop   func()   // kills the head
-	log    *os.File
+	head   *head // the first
 }
 
 // headAddress is the head's on the machines' network.
@@ -39,27 +37,41 @@ const headAddress = "10.77.0.1"
 func newSite(t *testing.T, name string) *site {
 	t.Helper()
 	s := newBareSite(t, name, headAddress, "--dhcp", "lab0")
+	s.learnDebian()
+	return s
+}
+
+// learnDebian gives the site what a machine is installed by, besides its platform.
+func (s *site) learnDebian() {
+	s.Helper()
 	s.trivet("image", "import", preparedDebian(s.T).Zstd, "--name", "debian-12")
 	s.apply(networkYAML)
 	s.trivet("apply", "-f", "../../docs/examples/debian.yaml")
-	return s
 }
 
 // newBareSite starts a head with these flags that knows only what machines netboot.
 func newBareSite(t *testing.T, name, address string, how ...string) *site {
 	t.Helper()
-	s := &site{T: t, ctx: t.Context(), dir: t.TempDir(), binary: binary(t), how: how}
+	s := newRack(t, name, address)
+	s.head = s.newHead("data", address, s.net, how...)
+	s.head.mustStart()
+	s.learnPlatform()
+	return s
+}
+
+// newRack is a switch, and nothing on it but a host with the address.
+func newRack(t *testing.T, name, address string) *site {
+	t.Helper()
+	s := &site{T: t, ctx: t.Context(), dir: t.TempDir(), binary: binary(t)}
 	s.net = s.network(name, address)
-	var err error
-	if s.log, err = os.Create(filepath.Join(s.dir, "head.log")); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.tellHead)
-	s.startHead()
-	t.Cleanup(s.killHead)
+	return s
+}
+
+// learnPlatform gives the site the installer OS.
+func (s *site) learnPlatform() {
+	s.Helper()
 	s.trivet("platform", "import", preparedPlatform(s.T), "--name", "debian", "--default",
 		"--arg", "console=ttyS0,115200", "--arg", "panic=20")
-	return s
 }
 
 // network is a switch with a host that has the address, until the test's end.
@@ -86,48 +98,14 @@ func binary(t *testing.T) string {
 	return path
 }
 
-func (s *site) startHead() {
-	s.Helper()
-	head := exec.Command(s.binary, append([]string{"server", "--data-dir", s.path("data")}, s.how...)...)
-	head.Stdout, head.Stderr = s.log, s.log
-	var err error
-	if s.stop, err = vm.Start(s.net, head); err != nil {
-		s.Fatal(err)
-	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		if _, err := s.try("get", "heads"); err == nil {
-			return
-		} else if time.Now().After(deadline) {
-			s.Fatalf("the head does not answer: %v", err)
-		}
-	}
-}
-
 // command is a program in the machines' network. ip replaces itself by it, so that a kill reaches it.
 func (s *site) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", s.net.Name(), program}, args...)...)
 }
 
-// killHead is kill -9.
-func (s *site) killHead() {
-	if s.stop != nil {
-		s.stop()
-		s.stop = nil
-	}
-}
-
-// tellHead shows what the head had to say when a test failed.
-func (s *site) tellHead() {
-	if !s.Failed() {
-		return
-	}
-	text, _ := os.ReadFile(s.log.Name())
-	s.Logf("the head's log:\n%s", tail(text, 8000))
-}
-
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 
-// try runs an operator's command in the head's network.
+// try runs an operator's command on the switch's host.
 func (s *site) try(args ...string) (string, error) {
 	cmd := s.command(s.ctx, s.binary, args...)
 	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+s.path("data/admin.yaml"))
@@ -230,8 +208,14 @@ type box struct {
 func (s *site) newBox(name, mac string, firmware vm.Firmware) *box {
 	s.Helper()
 	b := s.plugIn(name, mac, firmware)
-	s.apply(fmt.Sprintf(machineYAML, name, mac))
+	b.introduce()
 	return b
+}
+
+// introduce makes the machine's record.
+func (b *box) introduce() {
+	b.s.Helper()
+	b.s.apply(fmt.Sprintf(machineYAML, b.name, b.MAC))
 }
 
 const machineYAML = `
@@ -248,17 +232,18 @@ spec:
 // plugIn plugs in a machine.
 func (s *site) plugIn(name, mac string, firmware vm.Firmware) *box {
 	s.Helper()
-	return s.plugInto(s.net, name, mac, firmware)
+	return s.plugInto(s.net, nil, name, mac, firmware)
 }
 
-func (s *site) plugInto(n *vm.Network, name, mac string, firmware vm.Firmware) *box {
+// plugInto plugs a machine into a network's switch, by a cable or directly.
+func (s *site) plugInto(n *vm.Network, cable *os.File, name, mac string, firmware vm.Firmware) *box {
 	s.Helper()
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
 		s.Fatal(err)
 	}
 	m, err := vm.NewMachine(s.ctx, n, vm.Config{
-		Name: name, MAC: hw, Firmware: firmware, Dir: s.path(name), MemoryMB: 1024, Serial: "SN-" + name,
+		Name: name, MAC: hw, Firmware: firmware, Dir: s.path(name), MemoryMB: 1024, Serial: "SN-" + name, Cable: cable,
 		Disks: []vm.Disk{{Path: s.path(name + ".disk"), SizeMB: 4096}, {Path: s.path(name + ".journal"), SizeMB: 4}},
 	})
 	if err != nil {

@@ -101,7 +101,11 @@ func (m *Machine) networkArgs() []string {
 	if m.Firmware != BIOS {
 		device += ",romfile="
 	}
-	return []string{"-netdev", "tap,id=net0,ifname=" + m.tap + ",script=no,downscript=no", "-device", device}
+	port := "tap,ifname=" + m.tap + ",script=no,downscript=no"
+	if m.Cable != nil {
+		port = "dgram,local.type=fd,local.str=4"
+	}
+	return []string{"-netdev", port + ",id=net0", "-device", device}
 }
 
 // bootIndex is the place of a device in the boot order; a device without one is not booted from.

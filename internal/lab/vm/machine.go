@@ -26,6 +26,9 @@ type Config struct {
 	Serial   string // number in SMBIOS
 	NIC      string // QEMU's model; empty: virtio-net-pci. BIOS needs its iPXE ROM: e1000e has one too
 	Disks    []Disk
+	// Cable is one of a pair of datagram sockets that carry the card's frames, one a datagram; nil: the card has a port of the
+	// network's switch. Whoever has the other one is the cable, and sees, holds and loses what passes.
+	Cable *os.File
 	// Kernel, Initrd and Append boot a kernel at once, without firmware's own boot.
 	Kernel, Initrd, Append string
 	// Args are more arguments for QEMU, such as those that connect a BMC.
@@ -46,7 +49,7 @@ type Machine struct {
 	Config
 	Console *Serial
 	net     *Network
-	tap     string
+	tap     string // the port; empty: it has a Cable
 
 	mu sync.Mutex
 	// guards following
@@ -80,8 +83,10 @@ func (m *Machine) make(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if m.tap, err = m.net.plug(ctx); err != nil {
-		return err
+	if m.Cable == nil {
+		if m.tap, err = m.net.plug(ctx); err != nil {
+			return err
+		}
 	}
 	m.Console, err = newSerial(filepath.Join(m.Dir, "serial.log"))
 	return err
@@ -144,6 +149,9 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	cmd := exec.Command("qemu-system-x86_64", m.args()...)
 	cmd.Stdout, cmd.Stderr = m.Console, m.Console // QEMU's own complaints belong to the story
 	cmd.ExtraFiles = []*os.File{theirs}           // fd 3
+	if m.Cable != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, m.Cable) // fd 4
+	}
 	proc, err := start(m.net, cmd)
 	if err != nil {
 		mon.close()
@@ -177,6 +185,12 @@ func (m *Machine) powerOff() {
 
 // Reset restarts a running machine at once, as its reset button does.
 func (m *Machine) Reset(ctx context.Context) error { return m.command(ctx, "reset", "system_reset") }
+
+// Pause lets the machine stand still, its clocks too, until Resume: nothing that it waits for runs out.
+func (m *Machine) Pause(ctx context.Context) error { return m.command(ctx, "pause", "stop") }
+
+// Resume lets a machine that stands still go on.
+func (m *Machine) Resume(ctx context.Context) error { return m.command(ctx, "resume", "cont") }
 
 // PressPower presses the power button shortly; the operating system decides what follows.
 func (m *Machine) PressPower(ctx context.Context) error {

@@ -1,0 +1,223 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/lab/vm"
+)
+
+// passage is a machine's way from power-on to its own system, and the points on it where a head is lost. The machine stands
+// still at each point until all heads are there, so that it is one head that is lost and the others have a quorum.
+type passage struct {
+	*cluster
+	cable   *cable
+	box     *box
+	returns sync.WaitGroup // of the head that was lost last
+
+	// What follows is used in see only, one frame after the other.
+	points  []point            // to come
+	since   time.Time          // the last loss
+	lost    *head              // by the first of them; nil: it has not come yet
+	undo    func() error       // of the loss
+	fetches map[*head]*transit // what each head was asked for last by HTTP
+}
+
+// point is where the head that serves is lost.
+type point struct {
+	what   string
+	step   string             // of the run, at that moment
+	serves func(*frame) *head // the head that serves, if the moment has come
+	lose   func(*head) (undo func() error, err error)
+	goesOn func(*frame) *head // the head by which the machine goes on, if the frame tells
+}
+
+// transit is a file on its way.
+type transit struct {
+	request string
+	bytes   int
+}
+
+func newPassage(c *cluster) *passage {
+	c.Helper()
+	p := &passage{cluster: c, fetches: map[*head]*transit{}}
+	const kernel, image, phoneHome = "GET /boot/kernel/", "GET /blob/", "POST /phone-home/"
+	p.points = []point{
+		{"between OFFER and REQUEST", trivet.StepScript, p.offers, p.kill, p.acknowledges},
+		{"during TFTP", trivet.StepScript, p.sendsProgram, p.kill, p.askedForProgram},
+		{"during the kernel's fetch", trivet.StepKernel, p.sends(kernel, 1<<20), p.kill, p.asked(kernel)},
+		{"during the kernel's fetch, by a cut cable", trivet.StepKernel, p.sends(kernel, 1<<20), p.cut, p.asked(kernel)},
+		{"during the image's write", "image", p.sends(image, 16<<20), p.kill, p.asked(image)},
+		{"after the last reboot, before phone-home", trivet.StepFirstBoot, p.asked(phoneHome), p.kill, p.asked(phoneHome)},
+	}
+	p.cable = layCable(p.T, c.net, p.see)
+	c.Cleanup(p.returns.Wait)
+	p.box = c.plugInto(c.net, p.cable.card, "heads1", "52:54:00:77:00:0a", vm.UEFIPXE)
+	p.box.introduce()
+	return p
+}
+
+// see looks at a frame before it passes. One that shows that the machine has gone on may be the next point already.
+func (p *passage) see(f *frame) {
+	f.sender, f.receiver = p.byMAC[string(f.from)], p.byMAC[string(f.to)]
+	p.note(f)
+	for len(p.points) > 0 {
+		at := p.points[0]
+		if p.lost == nil {
+			if h := at.serves(f); h != nil {
+				p.strike(at, h)
+			}
+			return
+		}
+		other := at.goesOn(f)
+		if other == nil || other == p.lost {
+			return
+		}
+		p.Logf("%s: the machine goes on by %s after %.1f s", at.what, p.port(other), time.Since(p.since).Seconds())
+		undo := p.undo
+		p.returns.Go(func() {
+			if err := undo(); err != nil {
+				p.Error(err)
+			}
+		})
+		p.points, p.lost, p.undo = p.points[1:], nil, nil
+	}
+}
+
+// strike loses a head. The frame that told of it passes afterwards.
+func (p *passage) strike(at point, h *head) {
+	err := p.box.Pause(p.ctx)
+	p.returns.Wait()
+	err = errors.Join(err, p.whole())
+	p.mustBeAt(at)
+	undo, errLose := at.lose(h)
+	p.lost, p.undo, p.since = h, undo, time.Now()
+	delete(p.fetches, h) // what of it is on the cable still does not count
+	p.Logf("%s: %s is lost", at.what, p.port(h))
+	if err := errors.Join(err, errLose, p.box.Resume(p.ctx)); err != nil {
+		p.Errorf("%s: %v", at.what, err)
+	}
+}
+
+// mustBeAt checks what the run says of where the machine is, once what it said before has been written.
+func (p *passage) mustBeAt(at point) {
+	var step string
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		w := p.workflow()
+		if current := w.Status.Current(); current != nil {
+			if step = current.Name; step == at.step {
+				return
+			}
+		}
+	}
+	p.Errorf("%s: the run is at %q, want %q", at.what, step, at.step)
+}
+
+// workflow is the machine's run; empty where there is none yet.
+func (p *passage) workflow() (w trivet.Workflow) {
+	if out, err := p.try("get", "workflows", p.box.name+"-1", "-o", "json"); err == nil {
+		if err := json.Unmarshal([]byte(out), &w); err != nil {
+			p.Error(err)
+		}
+	}
+	return w
+}
+
+// mustBeThrough checks that every point came, and that the machine went on after each.
+func (p *passage) mustBeThrough() {
+	p.Helper()
+	p.cable.mu.Lock()
+	defer p.cable.mu.Unlock()
+	for i, at := range p.points {
+		p.Errorf("%s: came %v, and the machine did not go on by another head", at.what, i == 0 && p.lost != nil)
+	}
+}
+
+// note counts what comes of the file that each head was asked for.
+func (p *passage) note(f *frame) {
+	if f.receiver != nil && f.tcp && (bytes.HasPrefix(f.payload, []byte("GET ")) || bytes.HasPrefix(f.payload, []byte("POST "))) {
+		line, _, _ := strings.Cut(string(f.payload), "\r\n")
+		if last := p.fetches[f.receiver]; last == nil || last.request != line {
+			p.fetches[f.receiver] = &transit{request: line}
+		}
+	}
+	if on := p.fetches[f.sender]; on != nil && f.tcp && f.source.Port() == bootPort {
+		on.bytes += len(f.payload)
+	}
+}
+
+const bootPort = 7481
+
+// sends finds the head that is in the middle of a file.
+func (p *passage) sends(request string, bytes int) func(*frame) *head {
+	return func(f *frame) *head {
+		if on := p.fetches[f.sender]; on != nil && strings.HasPrefix(on.request, request) && on.bytes >= bytes {
+			return f.sender
+		}
+		return nil
+	}
+}
+
+// asked finds the head that is asked for something by HTTP.
+func (p *passage) asked(request string) func(*frame) *head {
+	return func(f *frame) *head {
+		if f.tcp && bytes.HasPrefix(f.payload, []byte(request)) {
+			return f.receiver
+		}
+		return nil
+	}
+}
+
+func (p *passage) offers(f *frame) *head { return p.answers(f, dhcpv4.MessageTypeOffer) }
+
+// acknowledges finds the head that acknowledges another one's offer, in that one's name.
+func (p *passage) acknowledges(f *frame) *head { return p.answers(f, dhcpv4.MessageTypeAck) }
+
+func (p *passage) answers(f *frame, kind dhcpv4.MessageType) *head {
+	if f.sender == nil || f.tcp || f.source.Port() != dhcpv4.ServerPort {
+		return nil
+	}
+	m, err := dhcpv4.FromBytes(f.payload)
+	if err != nil || m.MessageType() != kind || !bytes.Equal(m.ClientHWAddr, p.box.MAC) {
+		return nil
+	}
+	if id := m.ServerIdentifier(); p.lost != nil && id.String() != p.lost.address {
+		p.Errorf("%s acknowledges an offer of %s, not of %s: the machine began anew", p.port(f.sender), id, p.lost.address)
+	}
+	return f.sender
+}
+
+// Numbers of RFC 1350. A program is some hundred blocks.
+const (
+	tftpPort      = 69
+	tftpRead      = 1
+	tftpData      = 3
+	middleOfTFTP  = 10
+	tftpMinPacket = 4
+)
+
+// sendsProgram finds the head that is in the middle of iPXE.
+func (p *passage) sendsProgram(f *frame) *head {
+	if f.tcp || len(f.payload) < tftpMinPacket || f.source.Port() == dhcpv4.ServerPort {
+		return nil
+	}
+	if be16(f.payload) == tftpData && be16(f.payload[2:]) >= middleOfTFTP {
+		return f.sender
+	}
+	return nil
+}
+
+// askedForProgram finds the head that is asked for iPXE anew, by either way.
+func (p *passage) askedForProgram(f *frame) *head {
+	if !f.tcp && f.target.Port() == tftpPort && len(f.payload) >= tftpMinPacket && be16(f.payload) == tftpRead {
+		return f.receiver
+	}
+	return p.asked("GET /ipxe/")(f)
+}
