@@ -58,8 +58,6 @@ func (c slogCore) hear(message string, fields []zapcore.Field) {
 		c.fatal.stopping(errorIn(fields))
 	case saysHeartbeat:
 		c.pace.heartbeat(durationIn(fields, "expected-duration") + durationIn(fields, "exceeded-duration"))
-	case saysDisk:
-		c.pace.disk(durationIn(fields, "took"))
 	}
 }
 
@@ -77,7 +75,7 @@ var pointless = map[string]string{
 	"failed to update storage version":                       "missing term information",
 	"Failed to detect schema version":                        "missing term information",
 	"failed to publish local member to cluster through raft": "too many requests",
-	// Told by Failed, and by pace.
+	// Told by Failed, by pace, and by watchDisk.
 	"data-dir used by this member must be removed": "",
 	saysStop: "", saysHeartbeat: "", saysDisk: "",
 }

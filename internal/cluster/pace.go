@@ -38,25 +38,12 @@ func (p *pace) heartbeat(apart time.Duration) {
 		p.count++
 	}
 	p.last = now
-	if apart >= p.election/2 || p.count >= paceCount {
-		p.tell(now, "the store's leader is late: much later, and the heads choose another one; writes wait meanwhile",
-			"late", apart, "limit", p.election, "times", p.count)
-	}
-}
-
-// disk is called when what was written took so long to be safe on the disk: a second at least.
-func (p *pace) disk(took time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.tell(time.Now(), "the store's disk is slow: every write waits for it, and so do the leader's heartbeats",
-		"took", took, "limit", p.election)
-}
-
-func (p *pace) tell(now time.Time, message string, args ...any) {
-	if !p.told.IsZero() && now.Sub(p.told) < paceQuiet {
+	if apart < p.election/2 && p.count < paceCount || !p.told.IsZero() && now.Sub(p.told) < paceQuiet {
 		return
 	}
 	p.told = now
-	p.log.Warn(message, append(args, "hint", fmt.Sprintf("give this head more CPU, or its data folder a faster disk of its own; "+
-		"or start all heads with --heartbeat %v: a leader that dies is then missed that much later", 2*p.every))...)
+	p.log.Warn("the store's leader is late: much later, and the heads choose another one; writes wait meanwhile",
+		"late", apart, "limit", p.election, "times", p.count,
+		"hint", fmt.Sprintf("give this head more CPU, or its data folder a faster disk of its own; "+
+			"or start all heads with --heartbeat %v: a leader that dies is then missed that much later", 2*p.every))
 }
