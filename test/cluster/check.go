@@ -27,6 +27,13 @@ var (
 	ErrUndecided      = errors.New("the history proves nothing")
 )
 
+// guarantees are all of them.
+var guarantees = []error{
+	ErrWriteLost, ErrWriteTwice, ErrRefusedDone, ErrStaleRead, ErrWatchSkipped, ErrWatchRepeated, ErrWatchReordered,
+	ErrAddressTwice, ErrAddressChanged, ErrMachineTwice, ErrActionTwice, ErrRunFailed, ErrRunStuck, ErrOldEpoch,
+	ErrDeadlineEarly, ErrDeadlineLate, ErrHeadEnded, ErrUndecided,
+}
+
 // maxTold bounds what is told of one guarantee.
 const maxTold = 5
 

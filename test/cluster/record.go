@@ -79,7 +79,7 @@ Three heads as processes in network namespaces of their own, under load, with fa
 adds to this page. Rounds of all faults take turns with rounds of kills only. One is replayed, as far as chance allows, by
 ` + "`CHAOS_SEED=<seed> make chaos DURATION=150s`" + `. A write gap is the longest time without an acknowledged write that a program with the
 SDK saw around a kill -9 of the leader, the head's return included; a boot gap the longest time in which a known machine did not get
-from DHCP to its script, around any fault.
+from DHCP to its script, around any fault. The causes of violations are in the [track record](track-record.md).
 
 `
 
@@ -148,6 +148,9 @@ func inAll(entries []entry) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "| In all | |\n|---|---|\n| Rounds, time | %d, %s |\n", len(entries), time.Duration(sum.Seconds)*time.Second)
+	for _, g := range guarantees {
+		fmt.Fprintf(&b, "| Rounds in which %s | %d |\n", g, roundsOf(g, entries))
+	}
 	fmt.Fprintf(&b, "| Rounds with a violation | %d |\n| Heads killed by kill -9 | %d |\n", bad, sum.Kills)
 	for _, kind := range slices.Sorted(maps.Keys(faults)) {
 		fmt.Fprintf(&b, "| Fault: %s | %d |\n", kind, faults[kind])
@@ -156,6 +159,16 @@ func inAll(entries []entry) string {
 	fmt.Fprintf(&b, "| Addresses acknowledged, boots | %d, %d |\n| Workflows, helped by hand | %d, %d |\n", sum.Leases, sum.Boots, sum.Workflows, sum.Hands)
 	fmt.Fprintf(&b, "| Write gap at a kill of the leader | %s |\n| Boot gap at any fault | %s |\n", write, boot)
 	return b.String()
+}
+
+// roundsOf counts the rounds that violated a guarantee.
+func roundsOf(guarantee error, entries []entry) (n int) {
+	for _, e := range entries {
+		if slices.ContainsFunc(e.Violations, func(v string) bool { return strings.HasPrefix(v, guarantee.Error()) }) {
+			n++
+		}
+	}
+	return n
 }
 
 func millis(ms []int64) (out gaps) {
