@@ -53,7 +53,7 @@ func newCluster(t *testing.T, name string) *cluster {
 		c.byMAC[string(macOf(t, host))] = h
 		if i == 0 {
 			c.head = h
-			h.mustStart()
+			c.startFirst()
 			continue
 		}
 		token := regexp.MustCompile(`sha256:\S+\.trivet_\S+`).FindString(c.trivet("head", "token"))

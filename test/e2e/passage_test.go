@@ -57,8 +57,8 @@ func newPassage(c *cluster) *passage {
 		{"during the image's write", "image", p.sends(image, 16<<20), p.kill, p.asked(image)},
 		{"after the last reboot, before phone-home", trivet.StepFirstBoot, p.asked(phoneHome), p.kill, p.asked(phoneHome)},
 	}
+	c.Cleanup(p.returns.Wait) // after the cable's end, by which another may begin
 	p.cable = layCable(p.T, c.net, p.see)
-	c.Cleanup(p.returns.Wait)
 	p.box = c.plugInto(c.net, p.cable.card, "heads1", "52:54:00:77:00:0a", vm.UEFIPXE)
 	p.box.introduce()
 	return p
@@ -109,7 +109,7 @@ func (p *passage) strike(at point, h *head) {
 // mustBeAt checks what the run says of where the machine is, once what it said before has been written.
 func (p *passage) mustBeAt(at point) {
 	var step string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && p.ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		w := p.workflow()
 		if current := w.Status.Current(); current != nil {
 			if step = current.Name; step == at.step {

@@ -54,9 +54,19 @@ func newBareSite(t *testing.T, name, address string, how ...string) *site {
 	t.Helper()
 	s := newRack(t, name, address)
 	s.head = s.newHead("data", address, s.net, how...)
-	s.head.mustStart()
+	s.startFirst()
 	s.learnPlatform()
 	return s
+}
+
+// startFirst starts the first head for the first time. Its administrator comes after it takes writes.
+func (s *site) startFirst() {
+	s.Helper()
+	s.head.mustStart()
+	s.waitFor("there is an administrator", time.Minute, func() bool {
+		_, err := s.try("get", "heads")
+		return err == nil
+	})
 }
 
 // newRack is a switch, and nothing on it but a host with the address.

@@ -12,9 +12,9 @@ import (
 // kernel fills in the checksum.
 var routerAdvert = []byte{134, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-// Ways to all hosts and all routers of a link, and the hop limit without which these messages are dropped.
+// Addresses of all hosts and all routers of a link, and the hop limit without which these messages are dropped.
 var (
-	allHosts   = unix.SockaddrInet6{Addr: [16]byte{0: 0xff, 1: 0x02, 15: 1}}
+	allHosts   = [16]byte{0: 0xff, 1: 0x02, 15: 1}
 	allRouters = [16]byte{0: 0xff, 1: 0x02, 15: 2}
 )
 
@@ -80,7 +80,7 @@ func (a *advertiser) send() {
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { _ = unix.Sendto(int(fd), routerAdvert, 0, &allHosts) })
+	_ = raw.Control(func(fd uintptr) { _ = unix.Sendto(int(fd), routerAdvert, 0, &unix.SockaddrInet6{Addr: allHosts}) })
 }
 
 func (a *advertiser) close() {
