@@ -11,6 +11,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/placement"
+	"github.com/trivet-project/trivet/internal/seeded"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -63,7 +64,7 @@ func (f *Fleet) claim(c *change, provision string) error {
 	if p.Status.State != "" && p.Status.State != trivet.ProvisionPending {
 		return errUnchanged
 	}
-	if m.Status.State != trivet.MachineAvailable || m.Spec.Hold {
+	if (m.Status.State != trivet.MachineAvailable || m.Spec.Hold) && !seeded.MachineTwice {
 		return fmt.Errorf("%w: the machine is %s", trivet.ErrConflict, m.Status.State)
 	}
 	w, limits, err := f.render(c, p)

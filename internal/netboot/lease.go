@@ -10,6 +10,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/ipam"
+	"github.com/trivet-project/trivet/internal/seeded"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -76,6 +77,9 @@ const writeTimeout = 3 * time.Second
 // take writes the address's record for the port, or its promise anew, in one transaction. It fails with errRefused where
 // somebody else has it.
 func (d *Door) take(ctx context.Context, p *place, a netip.Addr) error {
+	if seeded.AddressTwice {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	_, err := d.Store.Update(ctx, func(tx *store.Tx) error {

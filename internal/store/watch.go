@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/seeded"
 )
 
 const (
@@ -32,6 +33,8 @@ func (s *Store) Watch(from int64, kinds ...trivet.Kind) *Watcher {
 	w := &Watcher{store: s, rev: from, wake: make(chan struct{}, 1)}
 	if from <= 0 {
 		w.rev = s.snapshot().rev
+	} else if seeded.WatchRepeated {
+		w.rev--
 	}
 	for _, k := range kinds {
 		if w.kinds == nil {
@@ -60,6 +63,12 @@ func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
 			}
 		}
 		w.rev = upTo
+		if seeded.WatchSkipped && len(events) > 1 {
+			events = events[1:]
+		}
+		if seeded.WatchReordered && len(events) > 1 {
+			events[0], events[1] = events[1], events[0]
+		}
 		if len(events) > 0 {
 			return events, nil
 		}

@@ -50,10 +50,10 @@ func program(t *testing.T) string {
 	return path
 }
 
-// newHeads starts a site of so many heads.
-func newHeads(t *testing.T, h *history, n int) *site {
+// newHeads starts a site of so many heads that are a program.
+func newHeads(t *testing.T, h *history, program string, n int) *site {
 	t.Helper()
-	s, err := newSite(program(t), t.TempDir(), h)
+	s, err := newSite(program, t.TempDir(), h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,14 +83,20 @@ func seedOf(t *testing.T) uint64 {
 // begin starts a site of three heads under load.
 func begin(t *testing.T, seed uint64) *trial {
 	t.Helper()
+	return beginWith(t, seed, program(t), 3, ordinary)
+}
+
+// beginWith starts a site of so many heads that are a program, under a load.
+func beginWith(t *testing.T, seed uint64, program string, heads int, n size) *trial {
+	t.Helper()
 	h := newHistory(seed)
-	s := newHeads(t, h, 3)
+	s := newHeads(t, h, program, heads)
 	version, err := s.trivet(t.Context(), "version")
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.Version, _, _ = strings.Cut(strings.TrimPrefix(version, "trivet "), "\n")
-	l, err := startLoad(t.Context(), s, h, ordinary)
+	l, err := startLoad(t.Context(), s, h, n)
 	if err != nil {
 		t.Fatal(err)
 	}

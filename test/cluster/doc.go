@@ -3,6 +3,8 @@
 // starved and restarted. What all of them saw is written down, and each guarantee of the design is checked afterwards
 // against that history.
 //
+// That the checker finds what it is there for is shown by a bug for each guarantee (internal/seeded), in programs built for it.
+//
 // CHAOS_SEED sets the seed, which is printed and also decides what kind of round it is; CHAOS_ONLY names the faults that are done
 // ("kill two,slow disk"); what a run has left is kept in the folder CHAOS_KEEP.
 //

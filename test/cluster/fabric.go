@@ -69,6 +69,7 @@ func (f *fabric) unplug() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, name := range f.ports {
+		_ = ip("link", "delete", name) // the kernel would, later
 		_ = ip("netns", "delete", name)
 	}
 	_ = ip("link", "delete", switchName)

@@ -152,8 +152,9 @@ func (l *load) prepare(ctx context.Context, n size) error {
 			return err
 		}
 	}
-	_, err = client.Of[trivet.Site](c).Patch(ctx, trivet.SiteName, []byte(`{"spec":{"platform":"sim"}}`), 0) // joins have made it
-	return errors.Join(err, l.prepareKeys(ctx), l.prepareMachines(ctx, n))
+	err = l.make(ctx, &trivet.Site{Meta: meta(trivet.SiteName)}) // joins have made it
+	_, errSite := client.Of[trivet.Site](c).Patch(ctx, trivet.SiteName, []byte(`{"spec":{"platform":"sim"}}`), 0)
+	return errors.Join(err, errSite, l.prepareKeys(ctx), l.prepareMachines(ctx, n))
 }
 
 // put stores a blob; the heads see to it that each has it.

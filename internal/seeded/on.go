@@ -1,0 +1,23 @@
+//go:build seeded
+
+package seeded
+
+import "os"
+
+// bug is the one that the program has; empty: none.
+var bug = os.Getenv("TRIVET_SEEDED_BUG")
+
+var (
+	WriteLost      = bug == "WriteLost"
+	StaleRead      = bug == "StaleRead"
+	WatchSkipped   = bug == "WatchSkipped"
+	WatchRepeated  = bug == "WatchRepeated"
+	WatchReordered = bug == "WatchReordered"
+	AddressTwice   = bug == "AddressTwice"
+	MachineTwice   = bug == "MachineTwice"
+	ActionTwice    = bug == "ActionTwice"
+	RunStuck       = bug == "RunStuck"
+	OldEpoch       = bug == "OldEpoch"
+	DeadlineEarly  = bug == "DeadlineEarly"
+	DeadlineNever  = bug == "DeadlineNever"
+)

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The loads that seeded bugs need: programs that write, clients that ask for addresses, runs, deadlines.
+var (
+	programs = size{writers: 8, watchers: 2}
+	clients  = size{writers: 1, watchers: 1, clients: 2}
+	runs     = size{writers: 1, watchers: 1, racks: 1, machines: 3, loops: 3}
+	waits    = size{writers: 1, watchers: 1, late: 1}
+)
+
+// seededEnv tells a program that has seeded bugs which one shall be there.
+const seededEnv = "TRIVET_SEEDED_BUG"
+
+// seeds are a bug for each guarantee, and what brings it to light.
+var seeds = []struct {
+	bug    string // of internal/seeded
+	want   error
+	heads  int
+	load   size
+	faults []string
+	// The load lasts at least for so long, and what has begun may then take so much longer.
+	lasts, settles time.Duration
+}{
+	{"WriteLost", ErrWriteLost, 3, programs, []string{"kill the leader"}, 0, settled},
+	{"StaleRead", ErrStaleRead, 3, programs, []string{"cut off a head"}, 0, settled},
+	{"WatchSkipped", ErrWatchSkipped, 1, programs, nil, 2 * time.Second, settled},
+	{"WatchRepeated", ErrWatchRepeated, 1, programs, []string{"kill"}, 0, settled},
+	{"WatchReordered", ErrWatchReordered, 1, programs, nil, 2 * time.Second, settled},
+	{"AddressTwice", ErrAddressTwice, 1, clients, nil, 2 * time.Second, settled},
+	{"MachineTwice", ErrMachineTwice, 1, runs, nil, 2 * time.Second, time.Second},
+	{"ActionTwice", ErrActionTwice, 1, runs, slices.Repeat([]string{"reset a machine"}, 5), 0, 2 * time.Second},
+	{"RunStuck", ErrRunStuck, 1, runs, nil, time.Second, 5 * time.Second},
+	{"OldEpoch", ErrOldEpoch, 1, runs, nil, 5 * time.Second, time.Second},
+	{"DeadlineEarly", ErrDeadlineEarly, 1, waits, nil, 8 * time.Second, time.Second},
+	{"DeadlineNever", ErrDeadlineLate, 1, waits, nil, lateAfter + 2*time.Second, time.Second},
+}
+
+// The checker finds in real programs what it is there for: each guarantee has a bug that breaks it.
+func TestSeededBugs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	program := buildSeeded(t)
+	for _, s := range seeds {
+		t.Run(s.bug, func(t *testing.T) {
+			t.Setenv(seededEnv, s.bug)
+			tr := beginWith(t, seedOf(t), program, s.heads, s.load)
+			tr.load.settled = s.settles
+			for _, f := range s.faults {
+				nap(t.Context(), time.Second)
+				k := named(f)
+				k.hold = min(k.hold, 3*time.Second)
+				if err := tr.suffer(t.Context(), k); err != nil {
+					t.Log(err) // a bug may keep it from healing
+				}
+			}
+			nap(t.Context(), s.lasts)
+			found := tr.end(t)
+			if !slices.ContainsFunc(found, func(err error) bool { return errors.Is(err, s.want) }) {
+				t.Errorf("not found: %v; found: %v", s.want, errors.Join(found...))
+			}
+			t.Log(errors.Join(found...))
+		})
+	}
+}
+
+// buildSeeded builds the program with the bugs, as the Makefile builds the one without.
+func buildSeeded(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trivet")
+	c := exec.Command("go", "build", "-tags", "seeded", "-trimpath", "-ldflags", "-s -w -X main.version=seeded", "-o", path, "./cmd/trivet")
+	c.Dir, c.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("build with seeded bugs: %v\n%s", err, out)
+	}
+	return path
+}
+
+// The program that people get has no trace of the bugs.
+func TestNoSeededBugs(t *testing.T) {
+	text, err := os.ReadFile(program(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	traces := []string{seededEnv, "internal/seeded"}
+	for _, s := range seeds {
+		traces = append(traces, string(s.bug))
+	}
+	for _, trace := range traces {
+		if bytes.Contains(text, []byte(trace)) {
+			t.Errorf("it contains %q", trace)
+		}
+	}
+}
