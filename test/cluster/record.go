@@ -149,7 +149,7 @@ func inAll(entries []entry) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| In all | |\n|---|---|\n| Rounds, time | %d, %s |\n", len(entries), time.Duration(sum.Seconds)*time.Second)
 	for _, g := range guarantees {
-		fmt.Fprintf(&b, "| Rounds in which %s | %d |\n", g, roundsOf(g, entries))
+		fmt.Fprintf(&b, "| Rounds with: %s | %d |\n", g, roundsOf(g, entries))
 	}
 	fmt.Fprintf(&b, "| Rounds with a violation | %d |\n| Heads killed by kill -9 | %d |\n", bad, sum.Kills)
 	for _, kind := range slices.Sorted(maps.Keys(faults)) {

@@ -27,7 +27,7 @@ func TestTheRecordIsCountedFromItsLines(t *testing.T) {
 	for _, want := range []string{
 		"| Rounds, time | 2, 2m0s |", "| Rounds with a violation | 1 |", "| Heads killed by kill -9 | 6 |", "| Fault: kill two | 2 |",
 		"p50 6 ms, p99 6 ms, max 6 ms", `"violations":["a workflow failed","one"]`,
-		"| Rounds in which a workflow failed | 1 |", "| Rounds in which an acknowledged write is lost | 0 |",
+		"| Rounds with: a workflow failed | 1 |", "| Rounds with: an acknowledged write is lost | 0 |",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page has no %q:\n%s", want, text)
