@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -11,8 +12,10 @@ import (
 	"time"
 )
 
-// The loads that seeded bugs need: programs that write, clients that ask for addresses, runs, deadlines.
+// The loads that seeded bugs need: programs that write (a crowd, where all that matters happens until a fault is noticed), clients
+// that ask for addresses, runs, deadlines.
 var (
+	crowd    = size{writers: 24, watchers: 1}
 	programs = size{writers: 8, watchers: 2}
 	clients  = size{writers: 1, watchers: 1, clients: 2}
 	runs     = size{writers: 1, watchers: 1, racks: 1, machines: 3, loops: 3}
@@ -28,18 +31,18 @@ var seeds = []struct {
 	want   error
 	heads  int
 	load   size
-	faults []string
+	faults []kind
 	// The load lasts at least for so long, and what has begun may then take so much longer.
 	lasts, settles time.Duration
 }{
-	{"WriteLost", ErrWriteLost, 3, programs, []string{"kill the leader"}, 0, settled},
-	{"StaleRead", ErrStaleRead, 3, programs, []string{"cut off a head"}, 0, settled},
+	{"WriteLost", ErrWriteLost, 3, crowd, []kind{named("kill the leader")}, 0, settled},
+	{"StaleRead", ErrStaleRead, 3, crowd, []kind{{name: "cut off a follower", hold: 2 * time.Second, begin: cutFollower}}, 0, settled},
 	{"WatchSkipped", ErrWatchSkipped, 1, programs, nil, 2 * time.Second, settled},
-	{"WatchRepeated", ErrWatchRepeated, 1, programs, []string{"kill"}, 0, settled},
+	{"WatchRepeated", ErrWatchRepeated, 1, programs, []kind{named("kill")}, 0, settled},
 	{"WatchReordered", ErrWatchReordered, 1, programs, nil, 2 * time.Second, settled},
 	{"AddressTwice", ErrAddressTwice, 1, clients, nil, 2 * time.Second, settled},
 	{"MachineTwice", ErrMachineTwice, 1, runs, nil, 2 * time.Second, time.Second},
-	{"ActionTwice", ErrActionTwice, 1, runs, slices.Repeat([]string{"reset a machine"}, 5), 0, 2 * time.Second},
+	{"ActionTwice", ErrActionTwice, 1, runs, slices.Repeat([]kind{named("reset a machine")}, 5), 0, 2 * time.Second},
 	{"RunStuck", ErrRunStuck, 1, runs, nil, time.Second, 5 * time.Second},
 	{"OldEpoch", ErrOldEpoch, 1, runs, nil, 5 * time.Second, time.Second},
 	{"DeadlineEarly", ErrDeadlineEarly, 1, waits, nil, 8 * time.Second, time.Second},
@@ -57,10 +60,8 @@ func TestSeededBugs(t *testing.T) {
 			t.Setenv(seededEnv, s.bug)
 			tr := beginWith(t, seedOf(t), program, s.heads, s.load)
 			tr.load.settled = s.settles
-			for _, f := range s.faults {
+			for _, k := range s.faults {
 				nap(t.Context(), time.Second)
-				k := named(f)
-				k.hold = min(k.hold, 3*time.Second)
 				if err := tr.suffer(t.Context(), k); err != nil {
 					t.Log(err) // a bug may keep it from healing
 				}
@@ -73,6 +74,16 @@ func TestSeededBugs(t *testing.T) {
 			t.Log(errors.Join(found...))
 		})
 	}
+}
+
+// cutFollower cuts a head off that does not lead: the others go on without it at once.
+func cutFollower(ctx context.Context, t *trial) (string, func() error, error) {
+	l, err := t.leader(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	h := t.heads[slices.IndexFunc(t.heads, func(h *head) bool { return h != l })]
+	return h.port, t.fabric.heal, t.fabric.apart(h.port)
 }
 
 // buildSeeded builds the program with the bugs, as the Makefile builds the one without.
