@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +30,7 @@ func serverCommand() *cobra.Command {
 			if cfg.Log, err = newLogger(level, format); err != nil {
 				return err
 			}
+			collectLess()
 			s, err := server.New(cmd.Context(), cfg)
 			switch {
 			case cmd.Context().Err() != nil && err != nil: // stopped while it started, as it was told
@@ -64,6 +66,14 @@ func serverCommand() *cobra.Command {
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&format, "log-format", "text", "text or json")
 	return c
+}
+
+// collectLess has a head's garbage collected half as often as Go does by itself, unless GOGC says otherwise: a tenth of the
+// processor time of a run for some 30 KB of memory an agent.
+func collectLess() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200)
+	}
 }
 
 func newLogger(level, format string) (*slog.Logger, error) {

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -119,6 +120,45 @@ func TestWaitingAgentIsGivenItsRun(t *testing.T) {
 	if err := <-done; err != nil || got.Run == nil || got.Run.Workflow != "p-1" || got.Epoch != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
+}
+
+// An agent that goes away while it waits is no failure of the head's.
+func TestAgentGoesAway(t *testing.T) {
+	a := newAgent(t)
+	go func() { _ = a.handler.Run(t.Context()) }() // ends with the test
+	if _, err := a.hello(0); err != nil {
+		t.Fatal(err)
+	}
+	body := must(json.Marshal(&trivet.Sync{Machine: "m1", Epoch: 1, BootID: a.bootID, Wait: trivet.MaxWait, Progress: &trivet.Progress{Action: "waiting"}}))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	req := must(http.NewRequestWithContext(ctx, "POST", a.url+"/agent/v1/sync", bytes.NewReader(body)))(t)
+	auth.SignRequest(req, body, "m1", a.key, time.Now())
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.http().Do(req)
+		done <- err
+	}()
+	for a.fleet.Presence.Progress("m1") == nil { // until it was heard
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	for range 2000 { // the head hears of it a little later
+		_, got := a.ask(a.admin, "GET", "/metrics", "")
+		if text := fmt.Sprint(got["text"]); strings.Contains(text, `trivet_api_requests_total{route="POST /agent/v1/sync"`) {
+			if !strings.Contains(text, `route="POST /agent/v1/sync",status="499"} 1`) {
+				t.Errorf("counted as something else:\n%s", text)
+			}
+			if said := a.log.String(); strings.Contains(said, "ERROR") {
+				t.Errorf("it says\n%s", said)
+			}
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Error("the request does not end")
 }
 
 // Reports count once, in their order, under their epoch, and from the agent that was granted it.

@@ -46,6 +46,10 @@ func requestID(ctx context.Context) string { return about(ctx).id }
 
 var idForm = regexp.MustCompile(`^[-_.A-Za-z0-9]{1,64}$`)
 
+// statusGone is counted and logged where whoever asked did not wait for the answer, as by nginx; nobody is sent it. A machine
+// that is switched off while its agent waits for work is no failure of the head's.
+const statusGone = 499
+
 // ServeHTTP names, bounds, serves, counts and logs one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
@@ -60,7 +64,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	limitBody(w, r)
 	rec := &recorder{ResponseWriter: w}
 	err := h.serve(rec, r)
-	if err != nil && !rec.began {
+	switch {
+	case err == nil || rec.began:
+	case r.Context().Err() != nil:
+		rec.status = statusGone
+	default:
 		fail(rec, r, err)
 	}
 	took := time.Since(began)
@@ -92,7 +100,7 @@ func (h *Handler) logRequest(r *http.Request, q *request, rec *recorder, took ti
 	switch {
 	case rec.status >= 500 && !errors.Is(err, trivet.ErrUnavailable):
 		level = slog.LevelError
-	case rec.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead || rec.quiet):
+	case rec.status == statusGone || rec.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead || rec.quiet):
 		level = slog.LevelDebug
 	}
 	if !h.Log.Enabled(r.Context(), level) {

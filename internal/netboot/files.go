@@ -34,10 +34,13 @@ func asBlob(r *http.Request) *http.Request {
 	return blob
 }
 
-// A file may take its time, as long as it goes on: each slice of it within sliceTime.
 const (
+	// A file may take its time, as long as it goes on: each slice of it within sliceTime.
 	sliceBytes = 4 << 20
 	sliceTime  = time.Minute
+	// callBytes is how much the kernel is given at once. A call that takes longer than some 20 µs loses its processor to another
+	// thread (Go's sysmon), and that costs more than the calls: 256 KiB files were 1.4 times as many a second with 64 KiB.
+	callBytes = 64 << 10
 )
 
 // paced bounds how slow a reader may be, and notes how an answer went. It hands files on as they are, so that the kernel
@@ -70,18 +73,20 @@ func (p *paced) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom sends slice after slice. net/http uses sendfile(2) for a file in one LimitedReader, not in two.
+// ReadFrom sends piece after piece. net/http uses sendfile(2) for a file in one LimitedReader, not in two.
 func (p *paced) ReadFrom(r io.Reader) (sent int64, err error) {
 	whole, ok := r.(*io.LimitedReader)
 	if !ok {
 		whole = &io.LimitedReader{R: r, N: 1<<63 - 1}
 	}
 	for whole.N > 0 && err == nil {
-		p.more()
-		slice := &io.LimitedReader{R: whole.R, N: min(whole.N, sliceBytes)}
-		asked := slice.N
+		if sent%sliceBytes == 0 {
+			p.more()
+		}
+		piece := &io.LimitedReader{R: whole.R, N: min(whole.N, callBytes)}
+		asked := piece.N
 		var n int64
-		n, err = io.Copy(p.ResponseWriter, slice)
+		n, err = io.Copy(p.ResponseWriter, piece)
 		sent, whole.N = sent+n, whole.N-n
 		if n < asked {
 			break // the end of the file, or an error

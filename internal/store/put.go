@@ -30,7 +30,7 @@ func (tx *Tx) put(op string, info *kindInfo, rec trivet.Record) error {
 	if err != nil {
 		return tx.fail(op, info, h.Name, err)
 	}
-	if old != nil && !sameSpec(old.doc, doc) {
+	if old != nil && !sameSpecField(old.rec, rec) && !sameSpec(old.doc, doc) {
 		h.Generation++
 		if doc, err = encode(info, rec, old); err != nil {
 			return tx.fail(op, info, h.Name, err)
@@ -109,6 +109,13 @@ func (tx *Tx) del(info *kindInfo, name string) error {
 	}
 	tx.write(key, &write{})
 	return nil
+}
+
+// sameSpecField says whether two records have the same spec in memory, and so in JSON: what is not known here is kept. Most
+// writes are of a status, and this is much less work than reading two documents.
+func sameSpecField(a, b trivet.Record) bool {
+	x, y := reflect.ValueOf(a).Elem().FieldByName("Spec"), reflect.ValueOf(b).Elem().FieldByName("Spec")
+	return x.IsValid() && y.IsValid() && reflect.DeepEqual(x.Interface(), y.Interface())
 }
 
 // sameSpec says whether two records' JSON have the same spec.

@@ -67,7 +67,8 @@ func TestSlowDisk(t *testing.T) {
 	if err := h.tryLabel("slow"); err != nil || h.label() != "slow" {
 		t.Errorf("a slow write: %v", err)
 	}
-	h.mustSay("the disk is slow: every write waits for it", "dir="+h.dir)
+	h.mustServeUntil("the disk is slow: every write waits for it")
+	h.mustSay("dir=" + h.dir)
 
 	disk.Set(faultfs.Faults{SyncDelay: time.Hour})
 	written := make(chan error)
@@ -132,9 +133,15 @@ func TestStartOnSlowDisk(t *testing.T) {
 // mustRecover writes until the head has seen that its disk is well again.
 func (h *head) mustRecover() {
 	h.Helper()
-	for late := time.Now().Add(patience); !h.log.await("the disk is no longer slow", 100*time.Millisecond); {
+	h.mustServeUntil("the disk is no longer slow")
+}
+
+// mustServeUntil writes until the head says this: it judges its disk by the syncs of the last seconds.
+func (h *head) mustServeUntil(word string) {
+	h.Helper()
+	for late := time.Now().Add(patience); !h.log.await(word, 100*time.Millisecond); {
 		if time.Now().After(late) {
-			h.Fatal("the head still finds its disk slow")
+			h.Fatalf("the head does not say %q", word)
 		}
 		h.mustServe()
 	}
