@@ -29,7 +29,7 @@ func (s *Server) introduce(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, firstWrites)
 		defer cancel()
 	}
-	err := s.ready(ctx)
+	err := s.writable()
 	if err == nil {
 		err = s.introduceNow(ctx)
 	}

@@ -54,8 +54,8 @@ type Server struct {
 	api     *api.Handler
 	netboot *netboot.Door
 	vip     *vip.VIP // nil: none
-	// leaving: it is told to stop.
-	leaving atomic.Bool
+	// opened: New has done all of a start. leaving: it is told to stop.
+	opened, leaving atomic.Bool
 	// introduced: New has written how this head is reached; else Run does.
 	introduced bool
 
@@ -94,6 +94,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		s.Close()
 		return nil, err
 	}
+	s.opened.Store(true)
 	return s, nil
 }
 
@@ -218,11 +219,19 @@ func (s *Server) untilDrained(ctx context.Context) (context.Context, context.Can
 	return serving, func() { leave(); stop() }
 }
 
-// ready says why this head cannot serve writes.
+// ready says why nobody should be sent to this head.
 func (s *Server) ready(context.Context) error {
-	if s.leaving.Load() {
+	switch {
+	case !s.opened.Load(): // a first start has not written its administrator's file yet
+		return fmt.Errorf("%w: this head is starting", trivet.ErrUnavailable)
+	case s.leaving.Load():
 		return fmt.Errorf("%w: this head is stopping", trivet.ErrUnavailable)
 	}
+	return s.writable()
+}
+
+// writable says why this head cannot serve writes.
+func (s *Server) writable() error {
 	if !s.member.HasLeader() {
 		return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)
 	}

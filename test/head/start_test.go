@@ -2,13 +2,16 @@ package head_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // mustRefuse wants a head that ends with status 1 and says all of this.
@@ -182,4 +185,27 @@ func spoil(t *testing.T, path string, whole, content []byte) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A head that says that it is ready has done all of its first start: its administrator's file is there.
+func TestReadyIsTheEndOfAStart(t *testing.T) {
+	h := launch(t, filepath.Join(t.TempDir(), "data"), ownHost())
+	probe := &http.Client{Timeout: patience, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its CA is being made
+	defer probe.CloseIdleConnections()
+	for late := time.Now().Add(patience); time.Now().Before(late); time.Sleep(time.Millisecond) {
+		resp, err := probe.Get("https://" + h.host + ":7480/readyz")
+		if err != nil {
+			continue
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(h.dir, "admin.yaml")); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	t.Error("the head does not get ready")
 }
