@@ -69,7 +69,7 @@ func serverCommand() *cobra.Command {
 }
 
 // collectLess has a head's garbage collected half as often as Go does by itself, unless GOGC says otherwise: a tenth of the
-// processor time of a run for some 30 KB of memory an agent.
+// processor time of a run for some 20 KB of memory an agent.
 func collectLess() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)

@@ -50,13 +50,26 @@ func (h *head) agent(bootID string) *agent {
 	return &agent{head: h, key: key, bootID: bootID}
 }
 
+// request makes a signed request.
+func (a *agent) request(ctx context.Context, path string, in any) *http.Request {
+	a.t.Helper()
+	body := must(json.Marshal(in))(a.t)
+	req := must(http.NewRequestWithContext(ctx, "POST", a.url+path, bytes.NewReader(body)))(a.t)
+	auth.SignRequest(req, body, "m1", a.key, time.Now().Add(a.skew))
+	return req
+}
+
+// awaitHeard returns when the head has heard the agent's progress.
+func (a *agent) awaitHeard() {
+	for a.fleet.Presence.Progress("m1") == nil {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // say sends a signed request, and gives the answer or the error that the status means.
 func (a *agent) say(path string, in any) (*trivet.Grant, error) {
 	a.t.Helper()
-	body := must(json.Marshal(in))(a.t)
-	req := must(http.NewRequestWithContext(a.t.Context(), "POST", a.url+path, bytes.NewReader(body)))(a.t)
-	auth.SignRequest(req, body, "m1", a.key, time.Now().Add(a.skew))
-	resp := must(a.http().Do(req))(a.t)
+	resp := must(a.http().Do(a.request(a.t.Context(), path, in)))(a.t)
 	defer resp.Body.Close()
 	text := must(io.ReadAll(resp.Body))(a.t)
 	if resp.StatusCode != http.StatusOK {
@@ -113,9 +126,7 @@ func TestWaitingAgentIsGivenItsRun(t *testing.T) {
 			Progress: &trivet.Progress{Action: "waiting"}})
 		done <- err
 	}()
-	for a.fleet.Presence.Progress("m1") == nil { // until it was heard
-		time.Sleep(time.Millisecond)
-	}
+	a.awaitHeard()
 	a.claim()
 	if err := <-done; err != nil || got.Run == nil || got.Run.Workflow != "p-1" || got.Epoch != 2 {
 		t.Fatalf("%+v, %v", got, err)
@@ -129,18 +140,15 @@ func TestAgentGoesAway(t *testing.T) {
 	if _, err := a.hello(0); err != nil {
 		t.Fatal(err)
 	}
-	body := must(json.Marshal(&trivet.Sync{Machine: "m1", Epoch: 1, BootID: a.bootID, Wait: trivet.MaxWait, Progress: &trivet.Progress{Action: "waiting"}}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	req := must(http.NewRequestWithContext(ctx, "POST", a.url+"/agent/v1/sync", bytes.NewReader(body)))(t)
-	auth.SignRequest(req, body, "m1", a.key, time.Now())
+	req := a.request(ctx, "/agent/v1/sync", &trivet.Sync{Machine: "m1", Epoch: 1, BootID: a.bootID, Wait: trivet.MaxWait,
+		Progress: &trivet.Progress{Action: "waiting"}})
 	done := make(chan error, 1)
 	go func() {
 		_, err := a.http().Do(req)
 		done <- err
 	}()
-	for a.fleet.Presence.Progress("m1") == nil { // until it was heard
-		time.Sleep(time.Millisecond)
-	}
+	a.awaitHeard()
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)

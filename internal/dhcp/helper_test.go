@@ -94,15 +94,23 @@ func run(t testing.TB, s *Server) served {
 	return served{s, stop}
 }
 
-// answered checks how the answers went. A client that does not wait long enough on a busy computer asks again, and is answered
-// again in the same way.
+// answered checks how the answers went, and that each DISCOVER and REQUEST had one. A client that does not wait long enough on
+// a busy computer asks again, and is answered again in the same way.
 func (s served) answered(t testing.TB, want map[answer]int) {
 	t.Helper()
 	s.stop()
+	sent := map[Type]int{}
 	for a, c := range s.Metrics.answers {
-		if got := count(c); got < want[a] || got > 0 && want[a] == 0 {
+		got := count(c)
+		if sent[a.Type] += got; got < want[a] || got > 0 && want[a] == 0 {
 			t.Errorf("%d %s by %s, want %d", got, a.Type, a.way, want[a])
 		}
+	}
+	if n := count(s.Metrics.received[Discover]); n != sent[Offer] {
+		t.Errorf("%d answers to %d DISCOVER", sent[Offer], n)
+	}
+	if n := count(s.Metrics.received[Ask]); n != sent[Ack]+sent[Nak] {
+		t.Errorf("%d answers to %d REQUEST", sent[Ack]+sent[Nak], n)
 	}
 }
 

@@ -3,7 +3,6 @@ package runlog_test
 import (
 	"bytes"
 	"errors"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -14,14 +13,7 @@ import (
 
 // What Append took is there after a power cut; what the disk did not take is an error.
 func TestDiskThatLosesPower(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("mounting a file system needs root: sudo make test")
-	}
-	disk, err := faultfs.Mount(t.TempDir(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer disk.Close()
+	disk := faultfs.New(t)
 	s, err := runlog.Open(filepath.Join(disk.Dir(), "logs"))
 	if err != nil {
 		t.Fatal(err)

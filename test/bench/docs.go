@@ -16,7 +16,7 @@ func (r *report) describe(b *bench) {
 		r.about = append(r.about, "- "+what+": "+strings.TrimSpace(string(out)))
 	}
 	r.about = append(r.about, "- Date: "+time.Now().UTC().Format("2006-01-02 15:04 MST"))
-	say("Computer", `lscpu | sed -n 's/^Model name: *//p' | head -1; nproc | sed 's/$/ cores,/'; free -m | awk '/^Mem/{print $2 " MB"}'`)
+	say("Computer", `lscpu | sed -n 's/^Model name: *//p' | head -1; nproc | sed 's/$/ cores/'; free -m | awk '/^Mem/{print $2 " MB"}'`)
 	say("Kernel", "uname -sr")
 	say("Load average before the run", "cut -d' ' -f1-3 /proc/loadavg")
 	say("Trivet", b.binary+" --version")

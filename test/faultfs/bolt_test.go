@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/trivet-project/trivet/test/faultfs"
 )
 
 // boltEnv names a database that this program, run again, fills: see TestMain.
@@ -83,7 +85,7 @@ func check(db *bolt.DB) (n uint64, err error) {
 // etcd's backend, whose file is mapped and written by pwrite at once, is killed and loses power again and again: it has all
 // that it had promised, and is sound.
 func TestBolt(t *testing.T) {
-	f := mount(t)
+	f := faultfs.New(t)
 	rng := rand.New(rand.NewPCG(2, 2))
 	var promised uint64
 	for round := range 6 {

@@ -19,23 +19,6 @@ import (
 	"github.com/trivet-project/trivet/test/faultfs"
 )
 
-func mount(t *testing.T) *faultfs.FS {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Fatal("mounting needs root: run the tests by 'make test' as root")
-	}
-	f, err := faultfs.Mount(t.TempDir(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return f
-}
-
 // A disk for who makes some changes: a word each.
 type disk struct {
 	*testing.T
@@ -151,7 +134,7 @@ func TestPowerCut(t *testing.T) {
 		}, "", "a a/b=x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := disk{t, mount(t)}
+			d := disk{t, faultfs.New(t)}
 			tc.do(d)
 			if got := d.tree(); got != tc.before {
 				t.Errorf("before the cut: %s, want %s", got, tc.before)
@@ -170,7 +153,7 @@ func TestPowerCut(t *testing.T) {
 
 // What a power cut leaves of unsynced changes is, by luck, each of their beginnings.
 func TestPowerCutKeepsSome(t *testing.T) {
-	d := disk{t, mount(t)}
+	d := disk{t, faultfs.New(t)}
 	d.write("a", "0000", 0)
 	d.sync("a")
 	rng, seen := rand.New(rand.NewPCG(1, 1)), map[string]bool{}
@@ -189,7 +172,7 @@ func TestPowerCutKeepsSome(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	d := disk{t, mount(t)}
+	d := disk{t, faultfs.New(t)}
 	d.mkdir("x")
 	d.write("a", "old", 0)
 	d.write("x/a", "old", 0)
@@ -227,7 +210,7 @@ func TestErrors(t *testing.T) {
 
 // A sync that a disk lies about makes nothing last.
 func TestLie(t *testing.T) {
-	d := disk{t, mount(t)}
+	d := disk{t, faultfs.New(t)}
 	d.write("a", "old", 0)
 	d.sync("a")
 	d.Set(faultfs.Faults{Lie: true})
@@ -241,7 +224,7 @@ func TestLie(t *testing.T) {
 
 // What is delayed happens after the delay, or as soon as it is taken away.
 func TestDelay(t *testing.T) {
-	d := disk{t, mount(t)}
+	d := disk{t, faultfs.New(t)}
 	d.write("a", "old", 0)
 	d.Set(faultfs.Faults{SyncDelay: time.Hour, WriteDelay: time.Millisecond})
 	began := time.Now()
@@ -269,7 +252,7 @@ func TestDelay(t *testing.T) {
 
 // A copy of the mount in another namespace holds nothing up, and is dead after a power cut.
 func TestCopyElsewhere(t *testing.T) {
-	d := disk{t, mount(t)}
+	d := disk{t, faultfs.New(t)}
 	d.write("a", "old", 0)
 	d.sync("a")
 	other := exec.Command("sh", "-c", "mount --make-rprivate / && exec 3<"+d.path("a")+" && echo held && cat && cat <&3")

@@ -7,12 +7,31 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"testing"
 	"time"
 
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
+
+// New mounts a disk for a test, until its end.
+func New(t testing.TB) *FS {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("mounting a file system needs root: sudo make test")
+	}
+	f, err := Mount(t.TempDir(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
 
 func (f *FS) mount() error {
 	loopback, err := fusefs.NewLoopbackRoot(filepath.Join(f.backing, filesDir))

@@ -22,24 +22,6 @@ import (
 	"github.com/trivet-project/trivet/test/faultfs"
 )
 
-// badDisk is a disk whose faults can be set.
-func badDisk(t *testing.T) *faultfs.FS {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Fatal("mounting a file system needs root: sudo make test")
-	}
-	disk, err := faultfs.Mount(t.TempDir(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := disk.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return disk
-}
-
 // tryLabel writes a label of the known machine.
 func (h *head) tryLabel(value string) error {
 	patch := fmt.Appendf(nil, `{"labels":{"wanted":%q}}`, value)
@@ -59,7 +41,7 @@ func (h *head) label() string {
 // A head on a slow disk says so, serves reads and boots as ever, and writes slowly. When a write takes more than its bound,
 // who asked is told that the outcome is not known, and why; nothing needs a hand when the disk is well again.
 func TestSlowDisk(t *testing.T) {
-	disk := badDisk(t)
+	disk := faultfs.New(t)
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
 	h.apply(site)
 	disk.Set(faultfs.Faults{SyncDelay: 300 * time.Millisecond})
@@ -110,7 +92,7 @@ func TestStartOnSlowDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a start takes some ten syncs, each three seconds")
 	}
-	disk := badDisk(t)
+	disk := faultfs.New(t)
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
 	h.apply(site)
 	h.mustServe()
@@ -149,7 +131,7 @@ func (h *head) mustServeUntil(word string) {
 
 // What was acknowledged is there after power cuts, whatever else of the unsynced writes is: all of it, none, or some.
 func TestPowerCut(t *testing.T) {
-	disk := badDisk(t)
+	disk := faultfs.New(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -225,7 +207,7 @@ func (h *head) mustHave(digest string) {
 
 // A disk that lies about syncs loses what was acknowledged: the tests above would see that.
 func TestLyingDisk(t *testing.T) {
-	disk := badDisk(t)
+	disk := faultfs.New(t)
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
 	h.apply(site)
 	if err := h.tryLabel("1"); err != nil {
@@ -253,7 +235,7 @@ func TestStoreDiskErrors(t *testing.T) {
 		"write": {WriteError: syscall.EIO, Under: "data/store"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk := badDisk(t)
+			disk := faultfs.New(t)
 			h := startHead(t, filepath.Join(disk.Dir(), "data"))
 			h.apply(site)
 			if err := h.tryLabel("before"); err != nil {
@@ -280,7 +262,7 @@ func TestStoreDiskErrors(t *testing.T) {
 
 // An image that the disk does not take is no image, and the head does its other work.
 func TestBlobDiskErrors(t *testing.T) {
-	disk := badDisk(t)
+	disk := faultfs.New(t)
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
 	h.apply(site)
 	image := write(t, "a.raw", bytes.Repeat([]byte("x"), 1<<20))
