@@ -99,9 +99,11 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 	if !errors.Is(err, mine) {
 		t.Errorf("the holder ended with %v", err)
 	}
-	left, err := m.Client().Get(t.Context(), "/trivet/-", clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err != nil || left.Count > 1 { // the ID of the last transaction
-		t.Errorf("%d keys are left of the lease, %v", left.Count, err)
+	for _, of := range []string{"-lease/", "-beat/"} {
+		left, err := m.Client().Get(t.Context(), "/trivet/"+of, clientv3.WithPrefix())
+		if err != nil || left.Count > 0 {
+			t.Errorf("left of the lease: %v, %v", left.Kvs, err)
+		}
 	}
 }
 

@@ -3,7 +3,11 @@ package cluster
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -22,17 +26,37 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	clocked := sync.OnceValue(func() string { return withClock(t) })
 	seed := seedOf(t)
 	for began := time.Now(); time.Since(began) < duration; seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, seed, min(round, duration)) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, seed, min(round, duration), clocked) })
 	}
 }
 
+// withClock builds the version that is tested with a clock of its own.
+func withClock(t *testing.T) string {
+	said, err := exec.CommandContext(t.Context(), program(t), "version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, _, _ := strings.Cut(strings.TrimPrefix(string(said), "trivet "), "\n")
+	path := filepath.Join(t.TempDir(), "trivet")
+	if err := build(t.Context(), path, version, ""); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // play is one round.
-func play(t *testing.T, seed uint64, faults time.Duration) {
+func play(t *testing.T, seed uint64, faults time.Duration, clocked func() string) {
 	t.Logf("replay with: CHAOS_SEED=%d make chaos DURATION=%s", seed, faults)
-	tr := begin(t, seed)
 	m := mixOf(seed)
+	p := three(t)
+	p.lossy = m.lossy
+	if m.clocked {
+		p.program = clocked()
+	}
+	tr := begin(t, seed, p)
 	if only := os.Getenv("CHAOS_ONLY"); only != "" {
 		m.kinds = nil
 		for name := range strings.SplitSeq(only, ",") {
@@ -59,14 +83,19 @@ func play(t *testing.T, seed uint64, faults time.Duration) {
 
 // mix is what a round is made of.
 type mix struct {
-	kinds []kind
-	rest  time.Duration // how long all is well between two faults: a quarter of it, and up to all of it more
+	kinds          []kind
+	rest           time.Duration // how long all is well between two faults: a quarter of it, and up to all of it more
+	lossy, clocked bool          // what the site is like
 }
 
-// mixOf gives the round of a seed: of an even one, all there is; of an odd one, kills, as many as a site gets over.
+// mixOf gives the round of a seed. They take turns: all there is, also clocks and a small disk; kills, as many as a site gets
+// over; all there is, and power cuts.
 func mixOf(seed uint64) mix {
-	if seed%2 == 0 {
-		return mix{kinds, 1600 * time.Millisecond}
+	switch seed % 3 {
+	case 0:
+		return mix{kinds: slices.Concat(kinds, smallDisk, ownClocks), rest: 1600 * time.Millisecond, clocked: true}
+	case 1:
+		return mix{kinds: slices.Concat(kinds, lossyDisks), rest: 1600 * time.Millisecond, lossy: true}
 	}
 	var kills []kind
 	for _, k := range kinds {
@@ -75,5 +104,5 @@ func mixOf(seed uint64) mix {
 			kills = append(kills, k)
 		}
 	}
-	return mix{kills, 600 * time.Millisecond}
+	return mix{kinds: kills, rest: 600 * time.Millisecond}
 }

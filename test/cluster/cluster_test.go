@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -50,17 +51,17 @@ func program(t *testing.T) string {
 	return path
 }
 
-// newHeads starts a site of so many heads that are a program.
-func newHeads(t *testing.T, h *history, program string, n int) *site {
+// newHeads starts a site's heads.
+func newHeads(t *testing.T, h *history, p plan) *site {
 	t.Helper()
-	s, err := newSite(program, t.TempDir(), h)
+	s, err := newSite(t.TempDir(), p, h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.close)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	if err := s.growTo(ctx, n); err != nil {
+	if err := s.growTo(ctx, p.heads); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -80,23 +81,20 @@ func seedOf(t *testing.T) uint64 {
 	return seed
 }
 
-// begin starts a site of three heads under load.
-func begin(t *testing.T, seed uint64) *trial {
-	t.Helper()
-	return beginWith(t, seed, program(t), 3, ordinary)
-}
+// three is what people have: three heads under load.
+func three(t *testing.T) plan { return plan{program: program(t), heads: 3, load: ordinary} }
 
-// beginWith starts a site of so many heads that are a program, under a load.
-func beginWith(t *testing.T, seed uint64, program string, heads int, n size) *trial {
+// begin starts a site under load.
+func begin(t *testing.T, seed uint64, p plan) *trial {
 	t.Helper()
 	h := newHistory(seed)
-	s := newHeads(t, h, program, heads)
+	s := newHeads(t, h, p)
 	version, err := s.trivet(t.Context(), "version")
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.Version, _, _ = strings.Cut(strings.TrimPrefix(version, "trivet "), "\n")
-	l, err := startLoad(t.Context(), s, h, n)
+	l, err := startLoad(t.Context(), s, h, p.load)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,13 +136,36 @@ func keep(t *testing.T, s *site) {
 	t.Logf("history and logs are in %s", dir)
 }
 
-// Heads are killed one by one, the leader too, stand still, are cut off and start all at once, while everything goes on.
+// Heads are killed one by one, the leader too, stand still, are cut off, are far away and start all at once, while everything
+// goes on.
 func TestFaultsUnderLoad(t *testing.T) {
+	suffered(t, three(t), "kill the leader", "kill", "kill the leader", "stop the leader", "cut off the leader", "delay frames", "kill all at once")
+}
+
+// The power goes, of one head and of all, and with it all that was not synced.
+func TestPowerCutsUnderLoad(t *testing.T) {
+	p := three(t)
+	p.lossy = true
+	suffered(t, p, "cut the power of a head", "cut the power of all", "cut the power of all")
+}
+
+// Clocks are set by minutes while everything goes on, and heads start with clocks that are off.
+func TestClocksUnderLoad(t *testing.T) {
+	p := three(t)
+	p.program = filepath.Join(t.TempDir(), "trivet")
+	if err := build(t.Context(), p.program, "own-clock", ""); err != nil {
+		t.Fatal(err)
+	}
+	suffered(t, p, slices.Repeat([]string{"set a clock"}, 4)...)
+}
+
+// suffered does faults to a site, one after the other.
+func suffered(t *testing.T, p plan, faults ...string) {
 	if testing.Short() {
 		t.Skip("takes minutes")
 	}
-	tr := begin(t, seedOf(t))
-	for _, name := range []string{"kill the leader", "kill", "kill the leader", "stop the leader", "cut off the leader", "kill all at once"} {
+	tr := begin(t, seedOf(t), p)
+	for _, name := range faults {
 		nap(t.Context(), 2*time.Second)
 		if err := tr.suffer(t.Context(), named(name)); err != nil {
 			t.Error(err)

@@ -26,7 +26,7 @@ type kind struct {
 	begin func(ctx context.Context, t *trial) (what string, undo func() error, err error)
 }
 
-// kinds are all faults.
+// kinds are the faults that any site can have.
 var kinds = []kind{
 	{"kill", 6, 3 * time.Second, killAny},
 	{"kill the leader", 6, 2 * time.Second, killLeader},
@@ -42,16 +42,23 @@ var kinds = []kind{
 	{"cut off a head with a rack", 1, 8 * time.Second, cutWithRack},
 	{"cut off a rack", 1, 8 * time.Second, cutRack},
 	{"lose frames", 2, 8 * time.Second, loseFrames},
+	{"delay frames", 2, 8 * time.Second, delayFrames},
 	{"starve a head", 1, 8 * time.Second, starve},
-	{"slow disk", 1, 8 * time.Second, slowDisk},
-	{"full disk", 1, 6 * time.Second, fullDisk},
 	{"reset a machine", 3, 0, resetMachine},
 	{"stop a rack", 1, 10 * time.Second, stopRack},
 }
 
+// Kinds that only some sites can have: where the last head has a small file system, where disks lose what was not synced,
+// where clocks can be set.
+var (
+	smallDisk  = []kind{{"slow disk", 1, 8 * time.Second, slowDisk}, {"full disk", 1, 6 * time.Second, fullDisk}}
+	lossyDisks = []kind{{"cut the power of a head", 4, time.Second, cutPower}, {"cut the power of all", 4, time.Second, cutAllPower}}
+	ownClocks  = []kind{{"set a clock", 4, 8 * time.Second, setClock}}
+)
+
 // named finds a kind.
 func named(name string) kind {
-	for _, k := range kinds {
+	for _, k := range slices.Concat(kinds, smallDisk, lossyDisks, ownClocks) {
 		if k.name == name {
 			return k
 		}

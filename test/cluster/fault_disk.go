@@ -11,9 +11,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trivet-project/trivet/test/faultfs"
 )
 
-// The last head's data is on a small file system of its own, over a loop device: its disk can be slow, or full.
+// The last head's data is on a small file system of its own, over a loop device: its disk can be slow, or full. Or all heads
+// have disks that lose at a power cut what was not synced.
 
 const diskBytes = 768 << 20
 
@@ -127,4 +130,34 @@ func slowDisk(_ context.Context, t *trial) (string, func() error, error) {
 		return "", nil, err
 	}
 	return h.port, g.close, g.set("blkio.throttle.write_iops_device", t.disk.device+" 30")
+}
+
+// lossyDisk makes a disk that knows what was not synced.
+func lossyDisk(backing, at string) (*faultfs.FS, error) {
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		return nil, err
+	}
+	return faultfs.Mount(backing, at)
+}
+
+// cutPower is the end of a head whose disk then has nothing that was not synced, or only some of it.
+func cutPower(_ context.Context, t *trial) (string, func() error, error) { return t.unpowered(t.any()) }
+
+func cutAllPower(_ context.Context, t *trial) (string, func() error, error) {
+	return t.unpowered(t.heads...)
+}
+
+func (t *trial) unpowered(heads ...*head) (string, func() error, error) {
+	what, undo, err := t.killed(heads...)
+	keep := t.dice
+	if t.dice.IntN(2) == 0 {
+		keep = nil
+	}
+	for _, h := range heads {
+		if h.lossy == nil {
+			return what, undo, fmt.Errorf("%s has no disk that loses anything: this needs a round of power cuts", h.port)
+		}
+		err = errors.Join(err, h.lossy.Cut(keep))
+	}
+	return what, undo, err
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 func cutLeader(ctx context.Context, t *trial) (string, func() error, error) {
@@ -62,4 +63,11 @@ func (t *trial) rack() *rack { return t.load.racks[t.dice.IntN(len(t.load.racks)
 func loseFrames(_ context.Context, t *trial) (string, func() error, error) {
 	h, percent := t.any(), 5+t.dice.IntN(25)
 	return fmt.Sprintf("%s %d%%", h.port, percent), t.fabric.heal, t.fabric.lossy(h.port, percent)
+}
+
+// delayFrames makes a head's link a long one.
+func delayFrames(_ context.Context, t *trial) (string, func() error, error) {
+	h, late := t.any(), time.Duration(5+t.dice.IntN(95))*time.Millisecond
+	undo, err := t.fabric.delay(h.port, late)
+	return fmt.Sprint(h.port, " ", late), undo, err
 }

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/trivet-project/trivet/test/faultfs"
 )
 
 // head is one head: a port on the switch, a data folder, and a process where it runs.
@@ -24,6 +26,7 @@ type head struct {
 	port    string // "h0"
 	address netip.Addr
 	data    string
+	lossy   *faultfs.FS // what data is on; nil: an ordinary folder
 
 	mu   sync.Mutex
 	run  *process // guarded by mu; nil: none
@@ -53,7 +56,7 @@ func (h *head) start(token string) error {
 	defer log.Close()
 	p := &process{cmd: h.site.fabric.command(h.port, args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), "TRIVET_JOIN_TOKEN="+token)
+	p.cmd.Env = append(os.Environ(), "TRIVET_JOIN_TOKEN="+token, clockEnv+"="+h.clockFile())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.run != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -54,11 +53,14 @@ func TestSeededBugs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
 	}
-	program := buildSeeded(t)
+	program := filepath.Join(t.TempDir(), "trivet")
+	if err := build(t.Context(), program, "seeded", "seeded"); err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range seeds {
 		t.Run(s.bug, func(t *testing.T) {
 			t.Setenv(seededEnv, s.bug)
-			tr := beginWith(t, seedOf(t), program, s.heads, s.load)
+			tr := begin(t, seedOf(t), plan{program: program, heads: s.heads, load: s.load})
 			tr.load.settled = s.settles
 			for _, k := range s.faults {
 				nap(t.Context(), time.Second)
@@ -86,25 +88,13 @@ func cutFollower(ctx context.Context, t *trial) (string, func() error, error) {
 	return h.port, t.fabric.heal, t.fabric.apart(h.port)
 }
 
-// buildSeeded builds the program with the bugs, as the Makefile builds the one without.
-func buildSeeded(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "trivet")
-	c := exec.Command("go", "build", "-tags", "seeded", "-trimpath", "-ldflags", "-s -w -X main.version=seeded", "-o", path, "./cmd/trivet")
-	c.Dir, c.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("build with seeded bugs: %v\n%s", err, out)
-	}
-	return path
-}
-
-// The program that people get has no trace of the bugs.
+// The program that people get has no trace of the bugs, nor of a clock of its own.
 func TestNoSeededBugs(t *testing.T) {
 	text, err := os.ReadFile(program(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	traces := []string{seededEnv, "internal/seeded"}
+	traces := []string{seededEnv, "internal/seeded", clockEnv}
 	for _, s := range seeds {
 		traces = append(traces, string(s.bug))
 	}

@@ -22,18 +22,27 @@ type site struct {
 	fabric  *fabric
 	history *history
 	heads   []*head
-	disk    *disk  // of the last head
+	lossy   bool   // all heads have disks that lose what was not synced
+	disk    *disk  // of the last head, otherwise
 	token   string // the administrator's
 	trust   string
 }
 
+// plan says what a site is, and what runs on it.
+type plan struct {
+	program string // of the heads
+	heads   int
+	lossy   bool // their disks lose at a power cut what was not synced
+	load    size
+}
+
 // newSite makes a site without a head.
-func newSite(program, dir string, h *history) (*site, error) {
+func newSite(dir string, p plan, h *history) (*site, error) {
 	f, err := newFabric()
 	if err != nil {
 		return nil, err
 	}
-	s := &site{program: program, dir: dir, fabric: f, history: h}
+	s := &site{program: p.program, lossy: p.lossy, dir: dir, fabric: f, history: h}
 	programs := s.path("ipxe")
 	if err := os.MkdirAll(programs, 0o755); err != nil {
 		return nil, err
@@ -47,7 +56,7 @@ func newSite(program, dir string, h *history) (*site, error) {
 // growTo starts heads until there are so many, each a member that counts.
 func (s *site) growTo(ctx context.Context, n int) error {
 	for len(s.heads) < n {
-		if len(s.heads) == n-1 && s.disk == nil {
+		if len(s.heads) == n-1 && s.disk == nil && !s.lossy {
 			var err error
 			if s.disk, err = newDisk(s.path("disk"), s.path(fmt.Sprint("data", n-1))); err != nil {
 				return err
@@ -65,6 +74,12 @@ func (s *site) grow(ctx context.Context) error {
 	h := &head{site: s, port: fmt.Sprint("h", n), address: netip.AddrFrom4([4]byte{10, 99, 0, byte(11 + n)}), data: s.path(fmt.Sprint("data", n))}
 	if err := s.fabric.plug(h.port, h.address); err != nil {
 		return err
+	}
+	if s.lossy {
+		var err error
+		if h.lossy, err = lossyDisk(s.path(h.port+".disk"), h.data); err != nil {
+			return err
+		}
 	}
 	token := ""
 	if n > 0 {
@@ -188,6 +203,9 @@ func (s *site) ready(ctx context.Context) error {
 func (s *site) close() {
 	for _, h := range s.heads {
 		h.kill()
+		if h.lossy != nil {
+			_ = h.lossy.Close() // nobody sees it any more when this process ends
+		}
 	}
 	s.fabric.unplug()
 	if s.disk != nil {
