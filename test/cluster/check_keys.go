@@ -101,12 +101,27 @@ func withUnknown(ops []op, n int) []op {
 const forEver = time.Duration(math.MaxInt64)
 
 // pruned makes the question easier without changing its answer: a write of unknown outcome whose value nobody ever saw
-// explains nothing, and one whose value was seen happened before that.
+// explains nothing, and one whose value was seen happened before that. What such a swap itself has found was seen, too.
 func pruned(ops []op) (out []op) {
 	seen := map[string]time.Duration{}
+	see := func(value string, at time.Duration) (news bool) {
+		was, ok := seen[value]
+		if news = value != "" && (!ok || at < was); news {
+			seen[value] = at
+		}
+		return news
+	}
 	for _, o := range ops {
-		if at, ok := seen[o.Was]; o.Outcome == done && o.Was != "" && (!ok || o.Return < at) {
-			seen[o.Was] = o.Return
+		if o.Outcome == done {
+			see(o.Was, o.Return)
+		}
+	}
+	for news := true; news; {
+		news = false
+		for _, o := range ops {
+			if at, ok := seen[o.Value]; ok && o.Outcome == unknown {
+				news = see(o.Was, at) || news
+			}
 		}
 	}
 	for _, o := range ops {

@@ -75,6 +75,19 @@ func TestNothingIsWrongWithASoundHistory(t *testing.T) {
 	}
 }
 
+// A write whose answer was lost is there by what another one found whose answer was lost as well.
+func TestLostAnswersExplainEachOther(t *testing.T) {
+	h := &History{Ops: []op{
+		{Client: 0, Do: "write", Key: "key", Value: "a", Call: 1 * ms, Return: 2 * ms, Outcome: unknown},
+		{Client: 0, Do: "swap", Key: "key", Was: "a", Value: "b", Call: 3 * ms, Return: 4 * ms, Outcome: unknown},
+		{Client: 1, Do: "read", Key: "key", Was: "b", Call: 5 * ms, Return: 6 * ms, Outcome: done},
+	}}
+	var r report
+	if h.checkKeys(&r); len(r.violations) > 0 {
+		t.Error(r.violations)
+	}
+}
+
 // Each guarantee's violation is found, and told as what it is.
 func TestEveryViolationIsFound(t *testing.T) {
 	whole := func(h *History, c ...change) { // what the records went through, as every watch told it
