@@ -19,7 +19,7 @@ import (
 	"github.com/trivet-project/trivet/internal/platform"
 )
 
-// A head's clock is ten minutes off. So it does not get in, and its token is still good; a member that comes back with it is told
+// A head's clock is ten minutes off. So it does not get in, and its token is still good. A member that comes back with it is told
 // of and serves all the same: with one of the others dead nothing is written without it, an agent that knows no other head does
 // its work, and no deadline fires early by its clock, or never.
 func TestHeadWithAnotherClock(t *testing.T) {
@@ -27,7 +27,7 @@ func TestHeadWithAnotherClock(t *testing.T) {
 	h := newClockHead(c)
 	joining := strings.Join(c.joining(), " ")
 
-	h.boot(ahead, joining)
+	h.boot(wrong, joining)
 	h.mustSay(`new head's clock is (9m5\ds|10m\ds) ahead of that of head0`)
 	h.mustSay(`set both clocks, best by NTP.* the token is still good`)
 	h.mustEnd()
@@ -36,31 +36,29 @@ func TestHeadWithAnotherClock(t *testing.T) {
 	c.mustCount(h.name)
 	h.mustBeSeen("")
 	c.learnNoops()
-	far := c.await("far", farLimit)
+	far := h.await("far", farLimit)
 	h.PowerOff()
 
-	h.boot(ahead, "")
-	h.mustBeSeen(`its clock is (9m5\ds|10m\ds) ahead; set it by NTP`)
-	c.head.kill()
-	t.Setenv("TRIVET_ENDPOINTS", "https://"+clockAddress+":7480")
-	near := c.await("near", nearLimit)
-	h.mustServeAgent("worker")
-	near.mustEnd(trivet.WorkflowFailed)
+	h.mustServe(wrong, "ahead", c.heads[0])
+	far.mustWait()
+	h.mustServe(-wrong, "behind", c.heads[1])
 	far.mustWait()
 }
 
 const (
-	ahead        = 10 * time.Minute
+	wrong        = 10 * time.Minute
 	clockAddress = "10.77.0.3"
+	clockURL     = "https://" + clockAddress + ":7480"
 	clockMAC     = "52:54:00:77:00:0c"
-	// Deadlines: one that this test does not live to see, and that the clock would end at once; and one that it waits for.
-	farLimit, nearLimit = ahead - time.Minute, 10 * time.Second
+	// Deadlines: one that this test does not live to see, and that such a clock would end at once; and one that it waits for.
+	farLimit, nearLimit = wrong - time.Minute, 10 * time.Second
 )
 
 // clockHead is a head in a machine of its own, with a clock of its own.
 type clockHead struct {
 	*box
-	c *cluster
+	c    *cluster
+	runs int // that were asked for
 }
 
 // newClockHead plugs in a machine whose disk has the program under test. It has its address from the other heads.
@@ -80,7 +78,7 @@ func newClockHead(c *cluster) *clockHead {
 	if err != nil {
 		c.Fatal(err)
 	}
-	h := &clockHead{&box{Machine: m, s: c.site, name: "head2"}, c}
+	h := &clockHead{box: &box{Machine: m, s: c.site, name: "head2"}, c: c}
 	c.Cleanup(func() { _ = m.Close() })
 	c.Cleanup(h.tell)
 	return h
@@ -122,12 +120,25 @@ func (h *clockHead) mustEnd() {
 func (h *clockHead) mustBeSeen(problem string) {
 	h.c.Helper()
 	re := regexp.MustCompile(`(?m)^` + h.name + ` +voter +(member|leader) +now .*:7480 *` + problem + ` *$`)
-	var out string
-	defer func() { h.c.Log(out) }()
-	h.c.waitFor(h.name+" is seen as a member: "+problem, 2*time.Minute, func() (so bool) {
-		out, _ = h.c.try("head", "list")
-		return re.MatchString(out)
+	h.c.waitFor(h.name+" is seen as a member: "+problem, 2*time.Minute, func() bool {
+		out, err := h.c.try("head", "list")
+		return err == nil && re.MatchString(out)
 	})
+}
+
+// mustServe boots the head by a clock that is off, loses another one, and lets the cluster work by this one.
+func (h *clockHead) mustServe(off time.Duration, way string, lost *head) {
+	h.c.Helper()
+	h.boot(off, "")
+	h.mustBeSeen(`its clock is (9m5\ds|10m\ds) ` + way + `; set it by NTP`)
+	lost.kill()
+	h.c.Setenv("TRIVET_ENDPOINTS", clockURL) // operators ask no other head
+	near := h.await("near", nearLimit)
+	h.mustGuide(h.await("far", farLimit))
+	near.mustEnd(trivet.WorkflowFailed)
+	h.c.Setenv("TRIVET_ENDPOINTS", "")
+	lost.mustStart()
+	h.PowerOff()
 }
 
 // learnNoops gives the cluster something to boot, which no machine does here, and work that touches no machine.
@@ -140,7 +151,7 @@ func (c *cluster) learnNoops() {
 		}
 	}
 	c.trivet("platform", "import", dir, "--name", "none", "--default")
-	for name, limit := range map[string]time.Duration{"far": farLimit, "near": nearLimit, "worker": farLimit} {
+	for name, limit := range map[string]time.Duration{"far": farLimit, "near": nearLimit} {
 		c.apply(fmt.Sprintf(noopYAML, name, limit))
 	}
 }
@@ -157,22 +168,21 @@ spec:
 
 // awaited is a run on a machine that does not come by itself.
 type awaited struct {
-	c     *cluster
-	name  string
-	limit time.Duration
-	since time.Time
+	c         *cluster
+	name, mac string
+	limit     time.Duration // of the wait for it
+	since     time.Time
 }
 
-// await claims a new machine for the template of its name.
-func (c *cluster) await(name string, limit time.Duration) *awaited {
-	c.Helper()
-	c.apply(fmt.Sprintf("kind: Machine\nname: %s\nspec: {nics: [{mac: %q}]}\n", name, macsOfAwaited[name]))
-	a := &awaited{c, name, limit, time.Now()}
-	c.trivet("provision", name, "--template", name, "--machine", name, "--no-wait")
+// await asks for a run on a new machine.
+func (h *clockHead) await(template string, limit time.Duration) *awaited {
+	h.c.Helper()
+	h.runs++
+	a := &awaited{h.c, fmt.Sprint(template, h.runs), fmt.Sprintf("52:54:00:77:01:%02x", h.runs), limit, time.Now()}
+	h.c.apply(fmt.Sprintf("kind: Machine\nname: %s\nspec:\n  nics: [{mac: %q}]\n", a.name, a.mac))
+	h.c.trivet("provision", a.name, "--template", template, "--machine", a.name, "--no-wait")
 	return a
 }
-
-var macsOfAwaited = map[string]string{"far": "52:54:00:77:01:01", "near": "52:54:00:77:01:02", "worker": "52:54:00:77:01:03"}
 
 // run is what the heads say of it.
 func (a *awaited) run() (w trivet.Workflow) {
@@ -184,7 +194,7 @@ func (a *awaited) run() (w trivet.Workflow) {
 	return w
 }
 
-// mustEnd waits until the run ended so, and not before its time.
+// mustEnd waits until the run ended so; by its deadline, where it failed.
 func (a *awaited) mustEnd(state trivet.WorkflowState) {
 	a.c.Helper()
 	a.c.waitFor(a.name+" ends", 2*time.Minute, func() bool { return a.run().Status.State.Ended() })
@@ -194,38 +204,36 @@ func (a *awaited) mustEnd(state trivet.WorkflowState) {
 	}
 }
 
-// mustWait checks that nobody has counted more time of the run's wait than went by.
+// mustWait checks that the run's deadline counts, and that nobody has counted more than went by.
 func (a *awaited) mustWait() {
 	a.c.Helper()
-	w := a.run()
+	w, took := a.run(), time.Since(a.since)
 	step := w.Status.Current()
-	if step == nil || step.Name != trivet.StepDHCP || step.Elapsed.D() > time.Since(a.since) {
-		a.c.Errorf("%s began %s ago, with a deadline of %s: %+v", a.name, time.Since(a.since), a.limit, w.Status)
+	if step == nil || step.Name != trivet.StepDHCP || step.Elapsed.D() > took {
+		a.c.Errorf("%s began %s ago, with a deadline of %s: %+v", a.name, took, a.limit, w.Status)
 		return
 	}
-	a.c.Logf("%s: waited %s, of which the heads have counted %s", a.name, time.Since(a.since), step.Elapsed)
+	a.c.Logf("%s: waited %s, of which the heads have counted %s", a.name, took, step.Elapsed)
 }
 
-// mustServeAgent lets the head alone tell a real agent, outside of any machine, what to do.
-func (h *clockHead) mustServeAgent(name string) {
+// mustGuide lets this head alone tell a real agent, outside of any machine, what to do.
+func (h *clockHead) mustGuide(a *awaited) {
 	h.c.Helper()
-	a := h.c.await(name, farLimit)
-	mac := macsOfAwaited[name]
-	script, err := h.c.command(h.c.ctx, "curl", "-sf", "http://"+clockAddress+":7481/boot/script/"+mac).CombinedOutput()
+	script, err := h.c.command(h.c.ctx, "curl", "-sf", "http://"+clockAddress+":7481/boot/script/"+a.mac).CombinedOutput()
 	if err != nil {
 		h.c.Fatalf("boot script: %v: %s", err, script)
 	}
 	arg := func(key string) string {
 		return strings.TrimPrefix(regexp.MustCompile(`trivet\.`+key+`=\S+`).FindString(string(script)), "trivet."+key+"=")
 	}
-	// The agent keeps its state in /run: here in one of its own, as ip gives it a mount namespace.
-	cmd := h.c.command(h.c.ctx, "sh", "-c", `mount -t tmpfs tmpfs /run && exec "$0" "$@"`, h.c.binary, "agent",
-		"--url", "https://"+clockAddress+":7480", "--ca", arg("ca"), "--token", arg("token"), "--machine", name, "--mac", mac)
-	said, err := os.Create(h.c.path("agent.log"))
+	said, err := os.Create(h.c.path(a.name + ".log"))
 	if err != nil {
 		h.c.Fatal(err)
 	}
 	defer said.Close()
+	// It keeps its state in /run: here in one of its own, as ip gives it a mount namespace.
+	cmd := h.c.command(h.c.ctx, "sh", "-c", `mount -t tmpfs tmpfs /run && exec "$0" "$@"`, h.c.binary, "agent",
+		"--url", clockURL, "--ca", arg("ca"), "--token", arg("token"), "--machine", a.name, "--mac", a.mac)
 	cmd.Stdout, cmd.Stderr = said, said
 	stop, err := vm.Start(h.c.net, cmd)
 	if err != nil {
@@ -233,6 +241,4 @@ func (h *clockHead) mustServeAgent(name string) {
 	}
 	defer stop()
 	a.mustEnd(trivet.WorkflowSucceeded)
-	text, _ := os.ReadFile(said.Name())
-	h.c.Logf("the agent said:\n%s", text)
 }
