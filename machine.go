@@ -90,8 +90,9 @@ type MachineStatus struct {
 	Activated time.Time `json:"activated,omitzero"`
 }
 
-// PowerIntent is written before a BMC is told anything, because a BMC cannot refuse: whoever acts on it checks Until just
-// before sending, and whoever takes it over looks at the BMC's state first.
+// PowerIntent is written before a BMC is told anything, because a BMC cannot refuse: whoever acts on it holds it, and whoever
+// takes it over waits that out and looks at the BMC's state first. Its times are by the clock of the head that wrote them: they
+// tell one intent and one hold from another, and heads count by their own clocks from when they see them.
 type PowerIntent struct {
 	Want string `json:"want"` // "on", "off" or "cycle"
 	Boot string `json:"boot"` // "network" or "disk", for the next boot only

@@ -33,7 +33,7 @@ func Run(ctx context.Context, cfg Config) {
 	turn := turns{cfg.Fleet, cfg.Live}
 	p := provisions{cfg.Fleet}
 	d := deadlines{fleet: cfg.Fleet, turn: turn, waits: map[string]*clock{}}
-	w := powers{cfg.Fleet, cfg.Unseal}
+	w := powers{fleet: cfg.Fleet, unseal: cfg.Unseal, seen: map[string]sight{}}
 	h := heads{cfg.Fleet, cfg.Members, cfg.Seen}
 	b := blobs{cfg.Fleet, cfg.Blobs}
 	l := leftovers{cfg.Fleet, cfg.Logs}

@@ -36,8 +36,9 @@ func (l *learning) Promote(context.Context, uint64) error {
 	return l.notReady
 }
 
-// A head that joined counts when all has been well with it for a while, and not before; its record says why.
-func TestWhoIsPromoted(t *testing.T) {
+// newFleet is that of head0, over a real store.
+func newFleet(t *testing.T) *fleet.Fleet {
+	t.Helper()
 	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
 	if err != nil {
 		t.Fatal(err)
@@ -49,8 +50,13 @@ func TestWhoIsPromoted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	f := fleet.New(tables, "head0", slog.New(slog.DiscardHandler))
-	_, err = s.Update(t.Context(), func(tx *store.Tx) error {
+	return fleet.New(tables, "head0", slog.New(slog.DiscardHandler))
+}
+
+// A head that joined counts when all has been well with it for a while, and not before; its record says why.
+func TestWhoIsPromoted(t *testing.T) {
+	f := newFleet(t)
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 		return f.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: "head1"},
 			Status: trivet.HeadStatus{State: trivet.HeadJoining, Member: headdoor.MemberID(7)}})
 	})

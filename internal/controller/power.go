@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -17,7 +18,23 @@ import (
 type powers struct {
 	fleet  *fleet.Fleet
 	unseal Unseal
+	mu     sync.Mutex
+	seen   map[string]sight // guarded by mu; by machine
 }
+
+// sight is an intent as this head saw it last. Clocks differ, so what another head wrote is timed from when this one saw it.
+type sight struct {
+	intent trivet.PowerIntent
+	since  time.Time // that the intent is known
+	held   time.Time // that its hold is known
+}
+
+// A head that speaks with a BMC holds the machine's intent for intentHold at a time. Another one takes it over intentRest after
+// that: a BMC cannot refuse the last word of a head that died or was cut off.
+const (
+	intentHold = 20 * time.Second
+	intentRest = 5 * time.Second
+)
 
 // Unseal opens one value of a secret.
 type Unseal func(secret *trivet.Secret, key string) (string, error)
@@ -25,19 +42,49 @@ type Unseal func(secret *trivet.Secret, key string) (string, error)
 func (p *powers) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	m, err := p.fleet.Machines.Get(name)
 	if err != nil || m.Status.Intent == nil || m.Spec.BMC == nil {
+		p.forget(name)
 		return 0, nil
 	}
-	intent, wait, err := p.fleet.Take(ctx, name, *m.Status.Intent)
-	if err != nil || wait > 0 || intent.Head == "" {
-		return wait, err
+	s := p.look(name, *m.Status.Intent)
+	if h := s.intent.Head; h != "" && h != p.fleet.Self() {
+		if rest := intentHold + intentRest - time.Since(s.held); rest > 0 {
+			return rest, nil
+		}
 	}
-	held, cancel := context.WithDeadline(ctx, intent.Held) // nothing is sent after it
+	hold := min(intentHold, fleet.IntentLife-time.Since(s.since))
+	held, cancel := context.WithTimeout(ctx, hold) // nothing is sent after it
 	defer cancel()
+	intent, err := p.fleet.Take(ctx, name, s.intent, hold)
+	if err != nil || intent.Head == "" {
+		return 0, err
+	}
 	err = p.act(held, m, intent)
-	if err == nil || time.Now().Before(intent.Until) {
+	if err == nil || time.Since(s.since) < fleet.IntentLife {
 		return 0, err // an error comes again after the queue's backoff
 	}
 	return 0, p.fleet.PowerFailed(ctx, name, intent, fmt.Errorf("BMC %s: %w", m.Spec.BMC.Address, err))
+}
+
+// look notes what the machine's intent is now.
+func (p *powers) look(machine string, intent trivet.PowerIntent) sight {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	s, ok := p.seen[machine]
+	if !ok || !fleet.SameIntent(s.intent, intent) {
+		s = sight{since: now, held: now}
+	} else if s.intent.Head != intent.Head || !s.intent.Held.Equal(intent.Held) {
+		s.held = now
+	}
+	s.intent = intent
+	p.seen[machine] = s
+	return s
+}
+
+func (p *powers) forget(machine string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.seen, machine)
 }
 
 func (p *powers) act(ctx context.Context, m *trivet.Machine, intent trivet.PowerIntent) error {

@@ -8,7 +8,8 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// IntentLife is how long a power intent may be acted on. What a BMC was told by then may take effect a little later.
+// IntentLife is how long a head may act on a power intent that it knows of. What a BMC was told by then may take effect a little
+// later.
 const IntentLife = 90 * time.Second
 
 // intend writes what the machine's BMC shall be told, and what the machine shall boot then.
@@ -20,32 +21,23 @@ func (f *Fleet) intend(c *change, want string) {
 	c.machine.Status.Intent = &trivet.PowerIntent{Want: want, Boot: boot, Until: f.now().Add(IntentLife)}
 }
 
-// A head that speaks with a BMC holds its intent for intentHold at a time. Another one takes it over intentRest after that: a
-// BMC cannot refuse the last word of a head that died or was cut off, and clocks may differ.
-const (
-	intentHold = 20 * time.Second
-	intentRest = 5 * time.Second
-)
+// SameIntent says whether two are one intent, whoever holds it.
+func SameIntent(a, b trivet.PowerIntent) bool { return a.Want == b.Want && a.Until.Equal(b.Until) }
 
-// Take makes this head the one that speaks with the machine's BMC, and gives the intent as it holds it then. Where another
-// one holds it, wait says when to look again.
-func (f *Fleet) Take(ctx context.Context, machine string, intent trivet.PowerIntent) (held trivet.PowerIntent, wait time.Duration, err error) {
+// Take makes this head the one that speaks with the machine's BMC for so long, and gives the intent as it holds it then. It is
+// empty where the record has not that intent any more, or another head has taken it since.
+func (f *Fleet) Take(ctx context.Context, machine string, intent trivet.PowerIntent, hold time.Duration) (held trivet.PowerIntent, err error) {
 	err = f.onMachine(ctx, "take power", machine, func(c *change) error {
-		held, wait = trivet.PowerIntent{}, 0
+		held = trivet.PowerIntent{}
 		now := c.machine.Status.Intent
-		if now == nil || now.Want != intent.Want || !now.Until.Equal(intent.Until) {
+		if now == nil || !SameIntent(*now, intent) || now.Head != intent.Head || !now.Held.Equal(intent.Held) {
 			return errUnchanged
 		}
-		if now.Head != "" && now.Head != f.head {
-			if wait = now.Held.Add(intentRest).Sub(f.now()); wait > 0 {
-				return errUnchanged
-			}
-		}
-		now.Head, now.Held = f.head, earlier(f.now().Add(intentHold), now.Until)
+		now.Head, now.Held = f.head, f.now().Add(hold)
 		held = *now
 		return nil
 	})
-	return held, max(wait, 0), err
+	return held, err
 }
 
 // SeenOff notes that a power cycle is half done, so that whoever takes it over only powers on.
@@ -83,7 +75,7 @@ func (f *Fleet) PowerFailed(ctx context.Context, machine string, intent trivet.P
 func (f *Fleet) onIntent(ctx context.Context, machine string, intent trivet.PowerIntent, do func(*change)) error {
 	return f.onMachine(ctx, "power", machine, func(c *change) error {
 		now := c.machine.Status.Intent
-		if now == nil || now.Want != intent.Want || !now.Until.Equal(intent.Until) || now.Head != f.head {
+		if now == nil || !SameIntent(*now, intent) || now.Head != f.head {
 			return errUnchanged
 		}
 		do(c)

@@ -17,7 +17,7 @@ import (
 // A machine is installed by three heads, without a person, although at each stage of its way the head that serves it at that
 // moment is lost: by kill -9, once by a cut cable. Each comes back when the machine has gone on by another one.
 func TestInstallWithEachServingHeadLost(t *testing.T) {
-	c := newCluster(t, "e2e-heads")
+	c := newCluster(t, "e2e-heads", 3)
 	c.learnPlatform()
 	c.learnDebian()
 	p := newPassage(c)
@@ -40,11 +40,11 @@ type cluster struct {
 
 const switchAddress = "10.77.0.250"
 
-// newCluster starts three heads.
-func newCluster(t *testing.T, name string) *cluster {
+// newCluster starts so many heads, at most three.
+func newCluster(t *testing.T, name string, heads int) *cluster {
 	t.Helper()
 	c := &cluster{site: newRack(t, name, switchAddress), byMAC: map[string]*head{}}
-	for i, data := range []string{"data", "data1", "data2"} {
+	for i, data := range []string{"data", "data1", "data2"}[:heads] {
 		address, port := fmt.Sprintf("10.77.0.%d", i+1), fmt.Sprintf("head%d", i)
 		host := c.network(fmt.Sprintf("%s-%d", name, i), address)
 		c.connect(port, c.net, host, "")
@@ -56,15 +56,27 @@ func newCluster(t *testing.T, name string) *cluster {
 			c.startFirst()
 			continue
 		}
-		token := regexp.MustCompile(`sha256:\S+\.trivet_\S+`).FindString(c.trivet("head", "token"))
-		h.mustStart("--join", "https://"+headAddress+":7480", "--token", token)
-		c.waitFor("the new head counts", time.Minute, func() bool {
-			out, err := c.try("get", "heads", port, "-o", "json")
-			return err == nil && strings.Contains(out, `"member"`)
-		})
+		h.mustStart(c.joining()...)
+		c.mustCount(port)
 	}
 	c.trivet("context", "--refresh")
 	return c
+}
+
+// joining are the flags of a head that joins, with a token of its own.
+func (c *cluster) joining() []string {
+	c.Helper()
+	token := regexp.MustCompile(`sha256:\S+\.trivet_\S+`).FindString(c.trivet("head", "token"))
+	return []string{"--join", "https://" + headAddress + ":7480", "--token", token}
+}
+
+// mustCount waits until a new head is a member.
+func (c *cluster) mustCount(name string) {
+	c.Helper()
+	c.waitFor(name+" counts", time.Minute, func() bool {
+		out, err := c.try("get", "heads", name, "-o", "json")
+		return err == nil && strings.Contains(out, `"member"`)
+	})
 }
 
 // macOf is the address that a host's frames have.

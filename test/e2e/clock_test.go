@@ -1,0 +1,244 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/lab/vm"
+	"github.com/trivet-project/trivet/internal/lab/vm/vmtest"
+	"github.com/trivet-project/trivet/internal/platform"
+)
+
+// A head's clock is ten minutes off. So it does not get in, and its token is still good. A member that comes back with it is told
+// of and serves all the same: with one of the others dead nothing is written without it, an agent that knows no other head does
+// its work, and no deadline fires early by its clock, or never.
+func TestHeadWithAnotherClock(t *testing.T) {
+	c := newCluster(t, "e2e-clock", 2)
+	h := newClockHead(c)
+	joining := strings.Join(c.joining(), " ")
+
+	h.boot(wrong, joining)
+	h.mustSay(`new head's clock is (9m5\ds|10m\ds) ahead of that of head0`)
+	h.mustSay(`set both clocks, best by NTP.* the token is still good`)
+	h.mustEnd()
+
+	h.boot(0, joining)
+	c.mustCount(h.name)
+	h.mustBeSeen("")
+	c.learnNoops()
+	far := h.await("far", farLimit)
+	h.PowerOff()
+
+	h.mustServe(wrong, "ahead", c.heads[0])
+	far.mustWait()
+	h.mustServe(-wrong, "behind", c.heads[1])
+	far.mustWait()
+}
+
+const (
+	wrong        = 10 * time.Minute
+	clockAddress = "10.77.0.3"
+	clockURL     = "https://" + clockAddress + ":7480"
+	clockMAC     = "52:54:00:77:00:0c"
+	// Deadlines: one that this test does not live to see, and that such a clock would end at once; and one that it waits for.
+	farLimit, nearLimit = wrong - time.Minute, 10 * time.Second
+)
+
+// clockHead is a head in a machine of its own, with a clock of its own.
+type clockHead struct {
+	*box
+	c    *cluster
+	runs int // that were asked for
+}
+
+// newClockHead plugs in a machine whose disk has the program under test. It has its address from the other heads.
+func newClockHead(c *cluster) *clockHead {
+	c.Helper()
+	c.apply(networkYAML)
+	c.apply(fmt.Sprintf("kind: Machine\nname: clock\nspec:\n  nics: [{mac: %q, address: %s}]\n", clockMAC, clockAddress))
+	r := vmtest.Platform(c.T, c.T.TempDir(), platform.KernelCloud, "./testdata/head")
+	mac, err := net.ParseMAC(clockMAC)
+	if err != nil {
+		c.Fatal(err)
+	}
+	m, err := vm.NewMachine(c.ctx, c.net, vm.Config{
+		Name: "clock", MAC: mac, Firmware: vm.BIOS, Dir: c.path("clock"), Kernel: r.Kernel.Path, Initrd: r.Initrd.Path,
+		Disks: []vm.Disk{{Path: c.programDisk()}},
+	})
+	if err != nil {
+		c.Fatal(err)
+	}
+	h := &clockHead{box: &box{Machine: m, s: c.site, name: "head2"}, c: c}
+	c.Cleanup(func() { _ = m.Close() })
+	c.Cleanup(h.tell)
+	return h
+}
+
+// programDisk is a disk with the program under test, those of iPXE, and room for a head's data.
+func (c *cluster) programDisk() string {
+	c.Helper()
+	files, disk := c.TempDir(), c.path("clock.disk")
+	program, err := os.ReadFile(c.binary)
+	if err := errors.Join(err, os.WriteFile(files+"/trivet", program, 0o755), os.CopyFS(files+"/ipxe", os.DirFS("/usr/lib/ipxe"))); err != nil {
+		c.Fatalf("%v; try apt-get install ipxe", err)
+	}
+	if out, err := exec.CommandContext(c.ctx, "mkfs.ext4", "-q", "-d", files, disk, "1G").CombinedOutput(); err != nil {
+		c.Fatalf("%v: %s; try apt-get install e2fsprogs", err, out)
+	}
+	return disk
+}
+
+// boot starts the head, with more flags for this time, by a clock that is so far ahead.
+func (h *clockHead) boot(ahead time.Duration, more string) {
+	h.c.Helper()
+	h.Args = []string{"-rtc", "base=" + time.Now().Add(ahead).UTC().Format("2006-01-02T15:04:05")}
+	h.Append = `console=ttyS0 loglevel=5 panic=20 head="server --data-dir /mnt/data --ipxe /mnt/ipxe --dhcp eth0 ` + more + `"`
+	h.powerOn()
+}
+
+// mustEnd waits until the machine went off.
+func (h *clockHead) mustEnd() {
+	h.c.Helper()
+	ctx, cancel := context.WithTimeout(h.c.ctx, time.Minute)
+	defer cancel()
+	if err := h.WaitOff(ctx); err != nil {
+		h.c.Fatal(err)
+	}
+}
+
+// mustBeSeen waits until the first head sees it as a member with that problem.
+func (h *clockHead) mustBeSeen(problem string) {
+	h.c.Helper()
+	re := regexp.MustCompile(`(?m)^` + h.name + ` +voter +(member|leader) +now .*:7480 *` + problem + ` *$`)
+	h.c.waitFor(h.name+" is seen as a member: "+problem, 2*time.Minute, func() bool {
+		out, err := h.c.try("head", "list")
+		return err == nil && re.MatchString(out)
+	})
+}
+
+// mustServe boots the head by a clock that is off, loses another one, and lets the cluster work by this one.
+func (h *clockHead) mustServe(off time.Duration, way string, lost *head) {
+	h.c.Helper()
+	h.boot(off, "")
+	h.mustBeSeen(`its clock is (9m5\ds|10m\ds) ` + way + `; set it by NTP`)
+	lost.kill()
+	h.c.Setenv("TRIVET_ENDPOINTS", clockURL) // operators ask no other head
+	near := h.await("near", nearLimit)
+	h.mustGuide(h.await("far", farLimit))
+	near.mustEnd(trivet.WorkflowFailed)
+	h.c.Setenv("TRIVET_ENDPOINTS", "")
+	lost.mustStart()
+	h.PowerOff()
+}
+
+// learnNoops gives the cluster something to boot, which no machine does here, and work that touches no machine.
+func (c *cluster) learnNoops() {
+	c.Helper()
+	dir := c.TempDir()
+	for _, name := range []string{"vmlinuz", "initrd.img"} {
+		if err := os.WriteFile(dir+"/"+name, []byte("none"), 0o600); err != nil {
+			c.Fatal(err)
+		}
+	}
+	c.trivet("platform", "import", dir, "--name", "none", "--default")
+	for name, limit := range map[string]time.Duration{"far": farLimit, "near": nearLimit} {
+		c.apply(fmt.Sprintf(noopYAML, name, limit))
+	}
+}
+
+const noopYAML = `
+kind: Template
+name: %s
+spec:
+  limits: {dhcp: {timeout: %s, tries: 1}}
+  actions:
+  - {name: first, use: noop, with: {sleep: 1s}}
+  - {name: second, use: noop, with: {sleep: 1s}}
+`
+
+// awaited is a run on a machine that does not come by itself.
+type awaited struct {
+	c         *cluster
+	name, mac string
+	limit     time.Duration // of the wait for it
+	since     time.Time
+}
+
+// await asks for a run on a new machine.
+func (h *clockHead) await(template string, limit time.Duration) *awaited {
+	h.c.Helper()
+	h.runs++
+	a := &awaited{h.c, fmt.Sprint(template, h.runs), fmt.Sprintf("52:54:00:77:01:%02x", h.runs), limit, time.Now()}
+	h.c.apply(fmt.Sprintf("kind: Machine\nname: %s\nspec:\n  nics: [{mac: %q}]\n", a.name, a.mac))
+	h.c.trivet("provision", a.name, "--template", template, "--machine", a.name, "--no-wait")
+	return a
+}
+
+// run is what the heads say of it.
+func (a *awaited) run() (w trivet.Workflow) {
+	if out, err := a.c.try("get", "workflows", a.name+"-1", "-o", "json"); err == nil {
+		if err := json.Unmarshal([]byte(out), &w); err != nil {
+			a.c.Error(err)
+		}
+	}
+	return w
+}
+
+// mustEnd waits until the run ended so; by its deadline, where it failed.
+func (a *awaited) mustEnd(state trivet.WorkflowState) {
+	a.c.Helper()
+	a.c.waitFor(a.name+" ends", 2*time.Minute, func() bool { return a.run().Status.State.Ended() })
+	took, w := time.Since(a.since), a.run()
+	if w.Status.State != state || state == trivet.WorkflowFailed && took < a.limit {
+		a.c.Errorf("%s ended after %s, with a deadline of %s: %+v", a.name, took, a.limit, w.Status)
+	}
+}
+
+// mustWait checks that the run's deadline counts, and that nobody has counted more than went by.
+func (a *awaited) mustWait() {
+	a.c.Helper()
+	w, took := a.run(), time.Since(a.since)
+	step := w.Status.Current()
+	if step == nil || step.Name != trivet.StepDHCP || step.Elapsed.D() > took {
+		a.c.Errorf("%s began %s ago, with a deadline of %s: %+v", a.name, took, a.limit, w.Status)
+		return
+	}
+	a.c.Logf("%s: waited %s, of which the heads have counted %s", a.name, took, step.Elapsed)
+}
+
+// mustGuide lets this head alone tell a real agent, outside of any machine, what to do.
+func (h *clockHead) mustGuide(a *awaited) {
+	h.c.Helper()
+	script, err := h.c.command(h.c.ctx, "curl", "-sf", "http://"+clockAddress+":7481/boot/script/"+a.mac).CombinedOutput()
+	if err != nil {
+		h.c.Fatalf("boot script: %v: %s", err, script)
+	}
+	arg := func(key string) string {
+		return strings.TrimPrefix(regexp.MustCompile(`trivet\.`+key+`=\S+`).FindString(string(script)), "trivet."+key+"=")
+	}
+	said, err := os.Create(h.c.path(a.name + ".log"))
+	if err != nil {
+		h.c.Fatal(err)
+	}
+	defer said.Close()
+	// It keeps its state in /run: here in one of its own, as ip gives it a mount namespace.
+	cmd := h.c.command(h.c.ctx, "sh", "-c", `mount -t tmpfs tmpfs /run && exec "$0" "$@"`, h.c.binary, "agent",
+		"--url", clockURL, "--ca", arg("ca"), "--token", arg("token"), "--machine", a.name, "--mac", a.mac)
+	cmd.Stdout, cmd.Stderr = said, said
+	stop, err := vm.Start(h.c.net, cmd)
+	if err != nil {
+		h.c.Fatal(err)
+	}
+	defer stop()
+	a.mustEnd(trivet.WorkflowSucceeded)
+}
