@@ -84,6 +84,9 @@ type MachineStatus struct {
 	Power string `json:"power,omitempty"`
 	// Intent is what its BMC shall be told; gone once the BMC's state shows it.
 	Intent *PowerIntent `json:"intent,omitempty"`
+	// PowerHead is the head that held an intent which was taken away, until it says that it speaks with the BMC no more. It holds
+	// the next intent, too.
+	PowerHead string `json:"powerHead,omitempty"`
 	// Events counts all that was ever recorded of this machine (see [Event]).
 	Events int64 `json:"events,omitempty"`
 	// Activated is when the installed system first phoned home.

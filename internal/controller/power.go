@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -41,9 +42,16 @@ type Unseal func(secret *trivet.Secret, key string) (string, error)
 
 func (p *powers) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	m, err := p.fleet.Machines.Get(name)
-	if err != nil || m.Status.Intent == nil || m.Spec.BMC == nil {
+	if err != nil {
 		p.forget(name)
 		return 0, nil
+	}
+	if m.Status.Intent == nil || m.Spec.BMC == nil {
+		p.forget(name)
+		if m.Status.PowerHead == p.fleet.Self() { // a machine has one turn at a time: nothing is being said now
+			err = p.fleet.Quiet(ctx, name)
+		}
+		return 0, err
 	}
 	s := p.look(name, *m.Status.Intent)
 	if h := s.intent.Head; h != "" && h != p.fleet.Self() {
@@ -59,6 +67,9 @@ func (p *powers) reconcile(ctx context.Context, name string) (again time.Duratio
 		return 0, err
 	}
 	err = p.act(held, m, intent)
+	if errors.Is(err, trivet.ErrFenced) { // what is wanted has changed, and the machine has its next turn by that
+		return 0, nil
+	}
 	if err == nil || time.Since(s.since) < fleet.IntentLife {
 		return 0, err // an error comes again after the queue's backoff
 	}

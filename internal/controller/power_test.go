@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/bmc"
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/store"
@@ -38,6 +39,66 @@ func TestPowerByClocksThatDiffer(t *testing.T) {
 	}
 }
 
+// What a machine was to be told ends where something else is wanted meanwhile, and the same head goes on with that.
+func TestPowerFollowsWhatIsWanted(t *testing.T) {
+	p := powers{fleet: newFleet(t), unseal: plain, seen: map[string]sight{}}
+	box := &moody{Box: bmctest.NewBox(), off: func() {
+		mustChange(t, p.fleet, "m", func(s *trivet.MachineStatus) {
+			s.Intent = &trivet.PowerIntent{Want: "off", Until: s.Intent.Until.Add(time.Second), Head: s.Intent.Head}
+		})
+	}}
+	if err := box.Box.SetPower(bmc.On); err != nil {
+		t.Fatal(err)
+	}
+	intent := trivet.PowerIntent{Want: "cycle", Boot: "network", Until: time.Now().Add(fleet.IntentLife)}
+	m := powered{box.Box}
+	putPowered(t, p.fleet, "m", intent, box)
+	mustReconcile(t, &p, "m", false)
+	m.mustHear(t, "on, off")
+	mustReconcile(t, &p, "m", false)
+	m.mustHear(t, "") // it is off
+	mustChange(t, p.fleet, "m", func(s *trivet.MachineStatus) {
+		if s.Intent != nil || s.Power != "off" {
+			t.Errorf("the record says %+v", s)
+		}
+		s.PowerHead = "head0"
+	})
+	mustReconcile(t, &p, "m", false)
+	mustChange(t, p.fleet, "m", func(s *trivet.MachineStatus) {
+		if s.PowerHead != "" {
+			t.Error("a head that has no more to say still has the BMC")
+		}
+	})
+}
+
+// moody is a machine for which something else is wanted at the moment it is told to go off.
+type moody struct {
+	*bmctest.Box
+	off func()
+}
+
+func (m *moody) SetPower(s bmc.State) error {
+	if s == bmc.Off {
+		m.off()
+	}
+	return m.Box.SetPower(s)
+}
+
+func mustChange(t *testing.T, f *fleet.Fleet, machine string, how func(*trivet.MachineStatus)) {
+	t.Helper()
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		m, err := f.Machines.In(tx).Get(machine)
+		if err != nil {
+			return err
+		}
+		how(&m.Status)
+		return f.Machines.In(tx).Put(m)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func mustReconcile(t *testing.T, p *powers, name string, later bool) {
 	t.Helper()
 	again, err := p.reconcile(t.Context(), name)
@@ -55,7 +116,13 @@ type powered struct{ box *bmctest.Box }
 func newPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIntent) powered {
 	t.Helper()
 	box := bmctest.NewBox()
-	cfg := bmctest.Redfish(t, box)
+	putPowered(t, f, name, intent, box)
+	return powered{box}
+}
+
+func putPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIntent, m bmctest.Machine) {
+	t.Helper()
+	cfg := bmctest.Redfish(t, m)
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 		secret := &trivet.Secret{Meta: trivet.Meta{Name: name}, Spec: trivet.SecretSpec{Data: map[string]string{"user": cfg.User, "password": cfg.Password}}}
 		if err := f.Secrets.In(tx).Put(secret); err != nil {
@@ -67,7 +134,6 @@ func newPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIn
 	if err != nil {
 		t.Fatal(err)
 	}
-	return powered{box}
 }
 
 // mustHear checks what the machine was told.

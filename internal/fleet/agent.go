@@ -53,7 +53,8 @@ func (f *Fleet) grant(c *change) bool {
 	if c.run == nil || !c.run.Grant(c.machine.Status.Epoch) {
 		return false
 	}
-	c.machine.Status.State, c.machine.Status.Intent = trivet.MachineProvisioning, nil
+	c.machine.Status.State = trivet.MachineProvisioning
+	c.dropIntent()
 	return true
 }
 

@@ -75,6 +75,18 @@ func (r *rack) provision(name string) {
 	r.must(r.Claim(r.Context(), name))
 }
 
+// release deletes a provision.
+func (r *rack) release(name string) {
+	r.Helper()
+	r.write(func(tx *store.Tx) error {
+		p, err := r.Provisions.In(tx).Get(name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(r.Release(tx, p), r.Provisions.In(tx).Delete(name))
+	})
+}
+
 func (r *rack) machine() *trivet.Machine {
 	r.Helper()
 	m, err := r.Machines.Get("m1")
@@ -204,17 +216,49 @@ func TestADeadlineFiresByCompare(t *testing.T) {
 	}
 }
 
+// A head that holds an intent may be speaking with the BMC while what is wanted changes, or is taken back: it has the next
+// intent too, unless it says that it is quiet.
+func TestABMCHearsOneHead(t *testing.T) {
+	r := newRack(t)
+	r.write(func(tx *store.Tx) error {
+		m, err := r.Machines.In(tx).Get("m1")
+		if err != nil {
+			return err
+		}
+		m.Spec.BMC = &trivet.BMC{Protocol: "ipmi", Address: "10.0.0.9", Secret: "bmc"}
+		return r.Machines.In(tx).Put(m)
+	})
+	intent := func(name string) trivet.PowerIntent {
+		t.Helper()
+		r.provision(name)
+		i := r.machine().Status.Intent
+		if i == nil {
+			t.Fatal("nothing is wanted of the BMC")
+		}
+		return *i
+	}
+	first := intent("p")
+	held, err := r.Take(t.Context(), "m1", first, time.Second)
+	r.must(err)
+	r.release("p")
+	if err := r.SeenOff(t.Context(), "m1", held); !errors.Is(err, trivet.ErrFenced) {
+		t.Errorf("the holder of an intent that is gone is told %v, want fenced", err)
+	}
+	if next := intent("p"); next.Head != "head0" {
+		t.Errorf("the next intent is held by %q, want head0", next.Head)
+	}
+	r.release("p")
+	r.must(r.Quiet(t.Context(), "m1"))
+	if next := intent("p"); next.Head != "" {
+		t.Errorf("an intent after that is held by %q", next.Head)
+	}
+}
+
 func TestAReleaseStopsTheAgent(t *testing.T) {
 	r := newRack(t)
 	r.provision("p")
 	r.must(r.hello("k1", 0))
-	r.write(func(tx *store.Tx) error {
-		p, err := r.Provisions.In(tx).Get("p")
-		if err != nil {
-			return err
-		}
-		return errors.Join(r.Release(tx, p), r.Provisions.In(tx).Delete("p"))
-	})
+	r.release("p")
 	if err := r.report(1, "k1", trivet.Report{Seq: 1, Action: "work", State: trivet.StepDone}); !errors.Is(err, trivet.ErrFenced) {
 		t.Errorf("a report after the release: %v, want fenced", err)
 	}
@@ -231,13 +275,7 @@ func TestAProvisionIsMadeAgain(t *testing.T) {
 		if got := r.machine().Status.Workflow; got != run {
 			t.Errorf("the machine's run is %q, want %q", got, run)
 		}
-		r.write(func(tx *store.Tx) error {
-			p, err := r.Provisions.In(tx).Get("p")
-			if err != nil {
-				return err
-			}
-			return errors.Join(r.Release(tx, p), r.Provisions.In(tx).Delete("p"))
-		})
+		r.release("p")
 	}
 }
 

@@ -18,7 +18,30 @@ func (f *Fleet) intend(c *change, want string) {
 	if c.workflow != nil && workflow.WantsAgent(&c.workflow.Status) {
 		boot = "network"
 	}
-	c.machine.Status.Intent = &trivet.PowerIntent{Want: want, Boot: boot, Until: f.now().Add(IntentLife)}
+	c.dropIntent()
+	st := &c.machine.Status
+	st.Intent = &trivet.PowerIntent{Want: want, Boot: boot, Until: f.now().Add(IntentLife), Head: st.PowerHead}
+	st.PowerHead = ""
+}
+
+// dropIntent takes the machine's intent away. A head that holds it may be speaking with the BMC at this moment.
+func (c *change) dropIntent() {
+	st := &c.machine.Status
+	if st.Intent != nil && st.Intent.Head != "" {
+		st.PowerHead = st.Intent.Head
+	}
+	st.Intent = nil
+}
+
+// Quiet notes that this head does not speak with the machine's BMC.
+func (f *Fleet) Quiet(ctx context.Context, machine string) error {
+	return f.onMachine(ctx, "power", machine, func(c *change) error {
+		if c.machine.Status.PowerHead != f.head {
+			return errUnchanged
+		}
+		c.machine.Status.PowerHead = ""
+		return nil
+	})
 }
 
 // SameIntent says whether two are one intent, whoever holds it.
@@ -72,11 +95,12 @@ func (f *Fleet) PowerFailed(ctx context.Context, machine string, intent trivet.P
 	})
 }
 
+// onIntent notes something of an intent that this head holds: ErrFenced where that is no longer so.
 func (f *Fleet) onIntent(ctx context.Context, machine string, intent trivet.PowerIntent, do func(*change)) error {
 	return f.onMachine(ctx, "power", machine, func(c *change) error {
 		now := c.machine.Status.Intent
 		if now == nil || !SameIntent(*now, intent) || now.Head != f.head {
-			return errUnchanged
+			return trivet.ErrFenced
 		}
 		do(c)
 		return nil

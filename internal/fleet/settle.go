@@ -30,7 +30,8 @@ func (f *Fleet) settle(c *change) error {
 // free gives the machine back to placement.
 func (c *change) free() {
 	st := &c.machine.Status
-	st.State, st.Reason, st.Provision, st.Intent = trivet.MachineAvailable, "", "", nil
+	st.State, st.Reason, st.Provision = trivet.MachineAvailable, "", ""
+	c.dropIntent()
 }
 
 func (c *change) quarantine(reason string) {
