@@ -20,6 +20,7 @@ import (
 type Config struct {
 	Fleet   *fleet.Fleet
 	Members Members
+	Quorum  func() bool                      // whether writes can be served
 	Seen    func() map[string]headdoor.Sight // of the other heads, by name
 	Blobs   *headdoor.Blobs
 	Live    func(head string) bool // whether another head would do its part
@@ -32,7 +33,7 @@ type Config struct {
 func Run(ctx context.Context, cfg Config) {
 	turn := turns{cfg.Fleet, cfg.Live}
 	p := provisions{cfg.Fleet}
-	d := deadlines{fleet: cfg.Fleet, turn: turn, waits: map[string]*clock{}}
+	d := deadlines{fleet: cfg.Fleet, turn: turn, up: newUpTime(cfg.Quorum), waits: map[string]*clock{}}
 	w := powers{fleet: cfg.Fleet, unseal: cfg.Unseal, seen: map[string]sight{}}
 	h := heads{cfg.Fleet, cfg.Members, cfg.Seen}
 	b := blobs{cfg.Fleet, cfg.Blobs}
@@ -49,6 +50,7 @@ func Run(ctx context.Context, cfg Config) {
 		c.store, c.log, c.queue = cfg.Fleet.Store, cfg.Log.With("controller", c.name), store.NewQueue()
 		wg.Go(func() { c.run(ctx) })
 	}
+	wg.Go(func() { d.up.run(ctx) })
 	wg.Go(func() { l.run(ctx, func(err error) { cfg.Log.Warn("sweep", "error", err) }) })
 	wg.Wait()
 }

@@ -13,14 +13,15 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// deadlines sees to it that no run waits for ever. It counts the time of each wait by this head's monotonic clock, on top of
+// deadlines sees to it that no run waits for ever. It counts the time of each wait in which it could have ended, on top of
 // what the record says was used before this head looked, so that a deadline fires after any head's death and never because
-// the heads were away or a clock jumped.
+// the heads, or most of them, were away or a clock jumped.
 //
 // Reads: workflows, machines, the site, presence. Writes: workflows and machines, by fleet's Checkpoint, Expire and Lost.
 type deadlines struct {
 	fleet *fleet.Fleet
 	turn  turns
+	up    *upTime
 	mu    sync.Mutex
 	waits map[string]*clock // guarded by mu; by workflow
 }
@@ -29,7 +30,7 @@ type deadlines struct {
 type clock struct {
 	wait  fleet.Wait
 	base  time.Duration // used before this head looked
-	since time.Time
+	since time.Duration // of the up time
 	saved time.Duration // what the record says
 }
 
@@ -51,8 +52,12 @@ func (d *deadlines) reconcile(ctx context.Context, name string) (again time.Dura
 		d.forget(name)
 		return 0, nil
 	}
-	c := d.clockOf(wait, step.Elapsed.D())
-	used := c.base + time.Since(c.since)
+	now, runs := d.up.now()
+	if !runs {
+		return lookEvery, nil
+	}
+	c := d.clockOf(wait, step.Elapsed.D(), limit, now)
+	used := c.base + now - c.since
 	if seeded.DeadlineEarly {
 		used *= 2
 	}
@@ -90,12 +95,13 @@ func (d *deadlines) silence(ctx context.Context, w *trivet.Workflow, wait fleet.
 	return time.Second, d.fleet.Lost(ctx, w.Spec.Machine, wait, w.Status.Epoch, cause)
 }
 
-func (d *deadlines) clockOf(wait fleet.Wait, used time.Duration) *clock {
+// clockOf gives the clock of a wait. A head that finds one half through has just come, and lets agents find it first.
+func (d *deadlines) clockOf(wait fleet.Wait, used, limit, now time.Duration) *clock {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c, ok := d.waits[wait.Workflow]
 	if !ok || c.wait != wait {
-		c = &clock{wait: wait, base: used, since: time.Now(), saved: used}
+		c = &clock{wait: wait, base: min(used, limit-min(limit/4, retell)), since: now, saved: used}
 		d.waits[wait.Workflow] = c
 	}
 	return c

@@ -297,7 +297,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 }
 
 func (s *Server) controllers() controller.Config {
-	return controller.Config{Fleet: s.fleet, Members: s.member, Seen: s.circle.Sights, Live: s.circle.Live, Blobs: s.copies, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
+	return controller.Config{Fleet: s.fleet, Members: s.member, Quorum: s.member.HasLeader, Seen: s.circle.Sights, Live: s.circle.Live, Blobs: s.copies, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
 }
 
 func (s *Server) certificate() *auth.ServerCert {

@@ -1,0 +1,48 @@
+package controller
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Time counts where agents can be heard, and the time after that in which they tell what has happened meanwhile does not.
+func TestUpTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		led := true
+		u := newUpTime(func() bool { return led })
+		look := func(d time.Duration) {
+			for range d / lookEvery {
+				time.Sleep(lookEvery)
+				u.look(time.Now())
+			}
+		}
+		counts := func(what string, d, least, most time.Duration) {
+			t.Helper()
+			before, _ := u.now()
+			look(d)
+			now, _ := u.now()
+			if got := now - before; got < least || got > most {
+				t.Errorf("%s: of %s there count %s, want %s to %s", what, d, got, least, most)
+			}
+		}
+		counts("all is well", time.Minute, time.Minute, time.Minute)
+		led = false
+		counts("without a leader", 15*time.Minute, 0, lookEvery) // it is noticed at a look
+		led = true
+		counts("agents come back", retell-lookEvery, 0, 0)
+		counts("all is well again", time.Minute, time.Minute-2*lookEvery, time.Minute)
+		led = false
+		look(3 * time.Second)
+		led = true
+		counts("a short gap costs little", 10*time.Second, 6*time.Second, 8*time.Second)
+		before, _ := u.now()
+		time.Sleep(time.Hour) // stopped
+		u.look(time.Now())
+		now, _ := u.now()
+		if got := now - before; got > 2*lookEvery {
+			t.Errorf("a process that was stopped for an hour counts %s of it", got)
+		}
+		counts("agents come back", retell-lookEvery, 0, 0)
+	})
+}
