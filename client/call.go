@@ -69,11 +69,16 @@ var errNobody = errors.New("no head can be reached")
 
 // send goes round the heads until one serves the call or patience ends. The answer's body must be closed.
 func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoubt bool, err error) {
-	deadline := time.Now().Add(max(c.patience, 0))
+	began := time.Now()
 	t := &tries{call: cl}
+	hasty := c.failFast && !t.patient
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		up := c.heads.awaitUp()
-		last := time.Now().Add(pause).After(deadline)
+		patience := max(c.patience, 0)
+		if hasty && !t.inDoubt {
+			patience = min(patience, haste)
+		}
+		last := time.Since(began)+pause > patience
 		resp, err := c.round(ctx, t, last)
 		if resp != nil || err != nil {
 			return resp, t.inDoubt, err
@@ -81,7 +86,7 @@ func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoub
 		if t.answers > 0 && t.method == http.MethodGet && c.session.settle() {
 			continue
 		}
-		failFast := c.failFast && !t.patient && t.answers == 0 && !t.inDoubt
+		failFast := hasty && t.answers == 0 && !t.inDoubt
 		if last || t.complete && (failFast || t.strangers == len(t.failures)) {
 			return nil, t.inDoubt, t.noHead()
 		}
