@@ -98,7 +98,10 @@ func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) 
 	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
 	if h.Status.Member == "" {
-		if err := errors.Join(d.turn(h), d.replace(ctx, h)); err != nil {
+		if err := d.turn(h); err != nil {
+			return nil, err
+		}
+		if err := d.replace(ctx, h); err != nil {
 			return nil, err
 		}
 		id, _, err := d.Members.Add(ctx, h.Status.Peer)
@@ -142,16 +145,24 @@ func (d *Door) turn(h *trivet.Head) error {
 	return nil
 }
 
-// replace takes the head out that another one joins in place of.
+// replace takes the head out that another one joins in place of. One that is down would be in its way. It is the new one's
+// turn, and where the old one is the last full head after all, it stays.
 func (d *Door) replace(ctx context.Context, h *trivet.Head) error {
+	if h.Status.Replaces == "" {
+		return nil
+	}
 	old, err := d.Fleet.Heads.Peek(h.Status.Replaces)
 	switch {
-	case h.Status.Replaces == "", errors.Is(err, trivet.ErrNotFound), err == nil && old.Status.Member == "":
+	case errors.Is(err, trivet.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
 	case old.Name == d.Self().Head:
-		return fmt.Errorf("join: %w: %s is the head that is replaced; ask another one", trivet.ErrUnavailable, old.Name)
+		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is the head that is replaced", trivet.ErrUnavailable, old.Name),
+			Hint: "give the URL of another head by --join"}
+	}
+	if err := d.Fleet.RemoveHead(ctx, old.Name); err != nil || old.Status.Member == "" {
+		return err
 	}
 	id, err := strconv.ParseUint(old.Status.Member, 16, 64)
 	if err != nil {
