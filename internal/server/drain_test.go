@@ -7,9 +7,51 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
+
+// Requests that come while a head stops are served, and waited for, or refused.
+func TestRequestsBesideADrain(t *testing.T) {
+	for range 200 {
+		f := &front{}
+		var served, refused atomic.Int32
+		f.set(&f.api, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { served.Add(1); w.WriteHeader(http.StatusOK) }))
+		var asking sync.WaitGroup
+		for range 8 {
+			asking.Go(func() {
+				w := httptest.NewRecorder()
+				f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://head/v1/machines", nil))
+				if w.Code == http.StatusServiceUnavailable {
+					refused.Add(1)
+				}
+			})
+		}
+		f.drain(t.Context())
+		before := served.Load()
+		asking.Wait()
+		if after := served.Load(); after != before || after+refused.Load() != 8 {
+			t.Fatalf("served %d, after the drain %d, refused %d", before, after, refused.Load())
+		}
+	}
+}
+
+// A request that does not end in time is left behind, and ends later.
+func TestDrainHasAnEnd(t *testing.T) {
+	f := &front{}
+	if !f.enter() {
+		t.Fatal("refused")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.drain(ctx)
+	if f.enter() {
+		t.Error("it takes new ones")
+	}
+	f.exit()
+}
 
 // A long request of the API takes no time from a machine's download when a head stops: the boot door takes no new ones at once,
 // and lets this one end.
