@@ -38,13 +38,20 @@ func (f *Fleet) IssueJoin(ctx context.Context, role, replace string, expires tim
 	return plain, err
 }
 
-// MayJoin says whether Join would give a place now, and spends nothing.
-func (f *Fleet) MayJoin(ctx context.Context, j Joining) error {
+// MayJoin says whether Join would give a place now, and which head it would replace, and spends nothing.
+func (f *Fleet) MayJoin(ctx context.Context, j Joining) (replaces string, err error) {
 	id, err := auth.ParseToken(j.Token)
-	if err == nil {
-		_, err = f.Store.Update(ctx, func(tx *store.Tx) error { _, err := f.joinToken(tx, id, j); return err })
+	if err != nil {
+		return "", err
 	}
-	return err
+	_, err = f.Store.Update(ctx, func(tx *store.Tx) error {
+		t, err := f.joinToken(tx, id, j)
+		if err == nil {
+			replaces = t.Spec.Replace
+		}
+		return err
+	})
+	return replaces, err
 }
 
 // Join spends a token and gives the head that its bearer is from now on: a new name and role, in state joining.

@@ -30,6 +30,8 @@ type Ask struct {
 	Version  string    `json:"version"`
 	Protocol int       `json:"protocol"`
 	Time     time.Time `json:"time"` // by its clock
+
+	replaces string // its token's
 }
 
 // Place is what it gets: all that it needs to start its member. The keys are for a voter only.
@@ -54,7 +56,8 @@ func (d *Door) join(r *http.Request, body []byte) (any, error) {
 	if err := errors.Join(ask.validate(), validatePeer(ask.Peer)); err != nil {
 		return nil, err
 	}
-	if err := d.Fleet.MayJoin(r.Context(), j); err != nil {
+	var err error
+	if ask.replaces, err = d.Fleet.MayJoin(r.Context(), j); err != nil {
 		return nil, err
 	}
 	for _, check := range []func(context.Context, *Ask) error{d.speaks, d.inTime, d.free, d.reaches} {
@@ -199,10 +202,10 @@ func (d *Door) inTime(_ context.Context, a *Ask) error {
 	return nil
 }
 
-// free refuses an address that another member has.
+// free refuses an address that another member has, other than the one that is replaced.
 func (d *Door) free(_ context.Context, a *Ask) error {
 	for h := range d.Fleet.Heads.PeekAll() {
-		if h.Status.Peer != a.Peer || h.Status.Join == a.ID || h.Status.State == trivet.HeadRemoved || h.Spec.Remove {
+		if h.Status.Peer != a.Peer || h.Status.Join == a.ID || h.Status.State == trivet.HeadRemoved || h.Spec.Remove || h.Name == a.replaces {
 			continue
 		}
 		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is reached at %s", trivet.ErrExists, h.Name, a.Peer),

@@ -48,3 +48,21 @@ func TestBothAreReplaced(t *testing.T) {
 	l.write()
 	l.read(h0.asks(patience, second))
 }
+
+// The successor of a dead head may have its address.
+func TestReplacedAtItsAddress(t *testing.T) {
+	h0 := newHead(t, "head0")
+	h0.up()
+	l := newLedger(t, h0.asks(patience, h0))
+	h1 := h0.join("head1")
+	h0.join("head2")
+	h1.kill()
+	n := newHead(t, "head3")
+	n.host = h1.host
+	n.up("--join", h0.api(), "--token", h0.token("replace", "head1"))
+	h0.counts("head3")
+	h0.sees("head1", "removed")
+	l.write()
+	l.read(h0.asks(patience, n))
+	h0.onlyHeads("head0", "head1", "head2", "head3")
+}
