@@ -73,29 +73,9 @@ func (h *Handler) joinRole(ask wire.IssueJoin) (string, error) {
 	case ask.Role != "" && ask.Role != role:
 		return "", &trivet.FieldError{Field: "role", Problem: fmt.Sprintf("is %s, and %s is a %s", ask.Role, old.Name, role)}
 	}
-	return role, h.dispensable(old.Name)
-}
-
-// dispensable refuses to take the last full head, whose data would be all there is.
-func (h *Handler) dispensable(name string) error {
-	for rec := range h.Fleet.Heads.PeekAll() {
-		if rec.Name != name && rec.Serves() && rec.Status.State == trivet.HeadMember {
-			return nil
-		}
-	}
-	return &trivet.Error{Op: "remove", Kind: "Head", Name: name, Err: fmt.Errorf("%w: no other full head is a member", trivet.ErrConflict),
-		Hint: "let another one join first: trivet head token"}
+	return role, nil
 }
 
 func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	name := r.PathValue("name")
-	if err := h.dispensable(name); err != nil {
-		return err
-	}
-	err := h.Fleet.Head(r.Context(), name, func(rec *trivet.Head) bool {
-		changed := !rec.Spec.Remove
-		rec.Spec.Remove = true
-		return changed
-	})
-	return done(w, err)
+	return done(w, h.Fleet.RemoveHead(r.Context(), r.PathValue("name")))
 }
