@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
@@ -77,5 +79,34 @@ func (h *Handler) joinRole(ask wire.IssueJoin) (string, error) {
 }
 
 func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	return done(w, h.Fleet.RemoveHead(r.Context(), r.PathValue("name")))
+	name := r.PathValue("name")
+	if err := enoughLeft(h.Cluster(), name); err != nil {
+		return err
+	}
+	return done(w, h.Fleet.RemoveHead(r.Context(), name))
+}
+
+// enoughLeft refuses a removal after which most of those that count would be down: it would wait for them, and could not be
+// taken back.
+func enoughLeft(c wire.Cluster, name string) error {
+	var left, down []string
+	counts := false
+	for _, v := range c.Heads {
+		switch {
+		case !slices.Contains([]string{"leader", string(trivet.HeadMember), "down"}, v.State):
+		case v.Name == name:
+			counts = true
+		default:
+			left = append(left, v.Name)
+			if v.State == "down" {
+				down = append(down, v.Name)
+			}
+		}
+	}
+	if !counts || len(down) == 0 || 2*len(down) < len(left) {
+		return nil
+	}
+	return &trivet.Error{Op: "remove", Kind: "Head", Name: name,
+		Err:  fmt.Errorf("%w: most of those that would be left are down: %s of %s", trivet.ErrConflict, strings.Join(down, ", "), strings.Join(left, ", ")),
+		Hint: "start " + down[0] + ", or remove that one instead"}
 }
