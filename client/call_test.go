@@ -53,6 +53,15 @@ func TestNoHeadServes(t *testing.T) {
 	if !errors.Is(err, trivet.ErrUnauthenticated) {
 		t.Errorf("strangers only: %v", err)
 	}
+	_, err = client.Of[trivet.Machine](c.client(-1, stranger.URL, closedPort(t))).Get(t.Context(), "m1")
+	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnauthenticated) || !strings.Contains(err.Error(), stranger.URL) {
+		t.Errorf("a stranger, and nobody listens: %v", err)
+	}
+	lossy := c.head(func(http.ResponseWriter, *http.Request) { drop() })
+	_, err = client.Of[trivet.Machine](c.client(-1, stranger.URL, lossy.URL)).Patch(t.Context(), "m1", []byte(`{}`), 0)
+	if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrUnauthenticated) {
+		t.Errorf("a stranger, and no answer: %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cut := c.head(func(http.ResponseWriter, *http.Request) { cancel(); drop() })
 	_, err = client.Of[trivet.Machine](c.client(time.Hour, cut.URL)).Patch(ctx, "m1", []byte(`{}`), 0)

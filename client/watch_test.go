@@ -118,6 +118,26 @@ func TestWatchEndsWhereTryingAgainCannotHelp(t *testing.T) {
 	}
 }
 
+// An endpoint that is not the cluster's, such as one whose address went to another, says nothing of heads that are away.
+func TestWatchWaitsForItsHeadsBesideAStranger(t *testing.T) {
+	c := newCluster(t)
+	var asked counter
+	play := script(t, &asked, "cut", "put@5:m1")
+	h := c.head(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			drop()
+		}
+		play(w, r)
+	})
+	stranger := newCluster(t).head(nil)
+	for e, err := range client.Of[trivet.Machine](c.client(-1, stranger.URL, h.URL)).Watch(t.Context(), client.WatchOptions{From: 4}) {
+		if err != nil || e.Name != "m1" {
+			t.Errorf("%+v, %v", e, err)
+		}
+		break
+	}
+}
+
 // A loop that ends its context and then itself is told nothing more.
 func TestWatchWhoseLoopEndsItsContext(t *testing.T) {
 	c := newCluster(t)
