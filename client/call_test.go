@@ -153,6 +153,41 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
+// A verb that may have been carried out is not said again: somebody else may have said the opposite since.
+func TestAMachineVerbWhoseAnswerIsLost(t *testing.T) {
+	c := newCluster(t)
+	for name, verb := range map[string]func(*client.Client) error{
+		"accept":     func(cl *client.Client) error { return cl.Accept(t.Context(), "m1") },
+		"quarantine": func(cl *client.Client) error { return cl.Quarantine(t.Context(), "m1", "noise") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said counter
+			h := c.head(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.Method != http.MethodPost:
+				case said.add(r.URL.Path) == 1:
+					drop()
+				case len(said.all()) == 2:
+					refuse(w, trivet.ErrConflict)
+				}
+			})
+			cl := c.client(time.Minute, closedPort(t), h.URL)
+			err := verb(cl)
+			var told *trivet.Error
+			if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrConflict) || !errors.As(err, &told) || told.Hint == "" {
+				t.Errorf("its answer is lost: %v", err)
+			}
+			if n := len(said.all()); n != 1 {
+				t.Errorf("it was said %d times", n)
+			}
+			said.add("")
+			if err := verb(cl); err != nil {
+				t.Errorf("nothing is lost: %v", err)
+			}
+		})
+	}
+}
+
 func TestListGathersPages(t *testing.T) {
 	c := newCluster(t)
 	var asked counter
