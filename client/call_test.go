@@ -153,6 +153,30 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
+// Whoever wants no change to be made twice has none sent twice.
+func TestOnceHoldsForEveryChange(t *testing.T) {
+	c := newCluster(t)
+	var changes counter
+	h := c.head(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			changes.add(r.Method)
+		}
+		drop()
+	})
+	machines := client.Of[trivet.Machine](c.client(time.Second, h.URL)).Once()
+	_, created := machines.Create(t.Context(), machine("m1", ""))
+	_, updated := machines.Update(t.Context(), machine("m1", ""))
+	_, patched := machines.Patch(t.Context(), "m1", []byte(`{}`), 0)
+	for _, err := range []error{created, updated, patched, machines.Delete(t.Context(), "m1")} {
+		if !errors.Is(err, trivet.ErrUnknown) {
+			t.Error(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"POST", "PUT", "PATCH", "DELETE"}, changes.all()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A verb that may have been carried out is not said again: somebody else may have said the opposite since.
 func TestAMachineVerbWhoseAnswerIsLost(t *testing.T) {
 	c := newCluster(t)
