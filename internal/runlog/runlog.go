@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/trivet-project/trivet"
 )
@@ -170,6 +171,41 @@ func (s *Store) Grew() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.grew
+}
+
+// Workflows lists whose logs there are.
+func (s *Store) Workflows() (names []string, err error) {
+	entries, err := fs.ReadDir(s.root.FS(), ".")
+	if err != nil {
+		return nil, fmt.Errorf("list logs: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && trivet.ValidateName(e.Name()) == nil {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// Written is when something was last written of a workflow.
+func (s *Store) Written(workflow string) (last time.Time, err error) {
+	if err := trivet.ValidateName(workflow); err != nil {
+		return last, err
+	}
+	err = fs.WalkDir(s.root.FS(), workflow, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+		return err
+	})
+	if err != nil {
+		return last, fmt.Errorf("look at logs of %s: %w", workflow, err)
+	}
+	return last, nil
 }
 
 // Remove deletes all logs of a workflow.

@@ -51,6 +51,9 @@ func TestBadNamesStayOutside(t *testing.T) {
 		if err := s.Append("w", bad, 1, 0, []byte("x")); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("action %q: %v", bad, err)
 		}
+		if _, err := s.Written(bad); !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("written, workflow %q: %v", bad, err)
+		}
 	}
 	if _, err := s.Read("w", "none", 1, 0, nil); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("a log that is not there: %v", err)
