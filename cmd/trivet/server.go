@@ -51,7 +51,8 @@ func serverCommand() *cobra.Command {
 	f.StringVar(&cfg.TFTP, "tftp", server.DefaultTFTP, `listen here for TFTP; "" for none`)
 	f.StringSliceVar(&cfg.DHCPInterfaces, "dhcp", nil, "serve DHCP on these interfaces")
 	f.StringVar(&cfg.DHCPAddress, "dhcp-listen", "", "serve DHCP to relays on this address instead, such as 10.0.0.5:67")
-	f.StringVar(&cfg.VIP, "vip", "", "an address that the heads share, such as 10.0.0.9/24; give it to all of them")
+	f.StringVar(&cfg.VIP, "vip", "", "an address that the heads share, such as 10.0.0.9/24: one of this head's network that no box has by "+
+		"itself; give it to all of them")
 	f.StringVar(&cfg.VIPInterface, "vip-interface", "", "where this head has the shared address (default: the interface of --dhcp)")
 	f.StringSliceVar(&cfg.Advertise, "advertise", nil, "addresses or names of this head for machines and clients")
 	f.StringSliceVar(&cfg.Join, "join", nil, "API URLs of heads whose cluster this one joins at its first start")

@@ -82,7 +82,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry(), begun: time.Now().UTC().Truncate(time.Second)}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.caller = heads.NewCaller(s.ownCert, func() *auth.Root { return s.root }, s.self)
-	err := s.run(ctx, s.openData, s.plan, s.bind, s.openFront, s.identify, s.certify, s.prove, s.beginAgain, s.openMember)
+	err := s.run(ctx, s.openData, s.plan, s.checkVIP, s.bind, s.openFront, s.identify, s.certify, s.prove, s.beginAgain, s.openMember)
 	switch {
 	case err != nil:
 	case s.data.witness():

@@ -31,11 +31,19 @@ func (c *Config) validateVIP() error {
 	case c.VIP == "":
 		return &trivet.FieldError{Field: "--vip-interface", Problem: "needs --vip ADDRESS/LENGTH"}
 	case err != nil || vip.Check(p) != nil:
-		return &trivet.FieldError{Field: "--vip", Problem: fmt.Sprintf("is %.60q; it must be an IPv4 host's address with its network's length, such as 10.0.0.9/24", c.VIP)}
+		return &trivet.FieldError{Field: "--vip", Problem: fmt.Sprintf("is %.60q; it must be an IPv4 host's address (not its network's or broadcast address) with its network's length, such as 10.0.0.9/24", c.VIP)}
 	case c.vipInterface() == "":
 		return &trivet.FieldError{Field: "--vip-interface", Problem: "is missing: it cannot be told from --dhcp where the address shall be"}
 	}
 	return nil
+}
+
+// checkVIP refuses an address that this box must not share, before anything is served. A witness shares none.
+func (s *Server) checkVIP(context.Context) error {
+	if s.cfg.VIP == "" || s.data.witness() || s.joining && s.token.Role == trivet.RoleWitness {
+		return nil
+	}
+	return vip.Usable(s.cfg.shared(), s.cfg.vipInterface())
 }
 
 // openVIP makes ready to share the address with the other heads.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arp is a socket that sends ARP packets and receives nothing.
+// arp is a socket that sends ARP packets, and receives them from the first listen on (probe.go).
 type arp struct{ fd int }
 
 func openARP() (*arp, error) {
@@ -23,13 +23,29 @@ func openARP() (*arp, error) {
 
 func (a *arp) close() { _ = unix.Close(a.fd) }
 
-var broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+var (
+	broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	arpHeader = []byte{0, 1, 8, 0, 6, 4} // Ethernet and IPv4, with the lengths of their addresses
+)
 
-// The two kinds of ARP packet (RFC 826).
+// The two kinds of ARP packet (RFC 826), and the length of both.
 const (
 	arpRequest = 1
 	arpReply   = 2
+	arpLen     = 28
 )
+
+// protocolARP is ETH_P_ARP in the network's order.
+func protocolARP() uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ARP))
+}
+
+// send sends a packet to all on an interface.
+func (a *arp) send(index int, packet []byte) error {
+	to := &unix.SockaddrLinklayer{Protocol: protocolARP(), Ifindex: index, Halen: uint8(len(broadcast))}
+	copy(to.Addr[:], broadcast)
+	return unix.Sendto(a.fd, packet, 0, to)
+}
 
 // announce tells everybody on the network whose the address is now: as a request, which RFC 5227 wants, and as a reply,
 // which some hosts heed only.
@@ -38,23 +54,17 @@ func (v *VIP) announce(mac net.HardwareAddr) error {
 	if err != nil {
 		return err
 	}
-	protocol := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ARP)) // in the network's order
-	to := &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: i.Attrs().Index, Halen: uint8(len(broadcast))}
-	copy(to.Addr[:], broadcast)
 	var errs []error
 	for _, op := range []uint16{arpRequest, arpReply} {
-		errs = append(errs, unix.Sendto(v.arp.fd, gratuitous(op, mac, v.Address.Addr()), 0, to))
+		errs = append(errs, v.arp.send(i.Attrs().Index, packet(op, mac, v.Address.Addr(), v.Address.Addr())))
 	}
 	return errors.Join(errs...)
 }
 
-// gratuitous is an ARP packet by which a host tells its own address.
-func gratuitous(op uint16, mac net.HardwareAddr, a netip.Addr) []byte {
-	b := make([]byte, 0, 28)
-	b = binary.BigEndian.AppendUint16(b, 1) // Ethernet
-	b = binary.BigEndian.AppendUint16(b, unix.ETH_P_IP)
-	b = append(b, 6, 4)
-	b = binary.BigEndian.AppendUint16(b, op)
-	b = append(append(b, mac...), a.AsSlice()...)
-	return append(append(b, broadcast...), a.AsSlice()...)
+// packet is an ARP packet to all, of a sender's MAC and address, about an address. With the same one for both a host tells
+// its own; from 0.0.0.0 it asks without saying that it has one.
+func packet(op uint16, mac net.HardwareAddr, sender, about netip.Addr) []byte {
+	b := binary.BigEndian.AppendUint16(append(make([]byte, 0, arpLen), arpHeader...), op)
+	b = append(append(b, mac...), sender.AsSlice()...)
+	return append(append(b, broadcast...), about.AsSlice()...)
 }

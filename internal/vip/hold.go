@@ -11,8 +11,8 @@ import (
 )
 
 // Times of a move. A head that is dead or stopped loses the address within lifetime and a fifth, measured; another one gets
-// the lease no sooner than three quarters of ttl after that head's end. A head that is cut off from the store gives the
-// address up at three quarters of ttl.
+// the lease no sooner than three quarters of ttl after that head's end, and probes before it takes the address (probe.go). A
+// head that is cut off from the store gives the address up at three quarters of ttl.
 const (
 	ttl      = 1600 * time.Millisecond
 	lifetime = time.Second // the kernel counts in whole seconds
@@ -35,7 +35,13 @@ func (v *VIP) Run(ctx context.Context) {
 
 func (v *VIP) lease() string { return "vip-" + strings.ReplaceAll(v.Address.Addr().String(), ".", "-") }
 
-func (v *VIP) hold(ctx context.Context, l *store.Lease) error { return v.keep(ctx, l.Held) }
+// hold has the address until ctx ends, unless another host has it.
+func (v *VIP) hold(ctx context.Context, l *store.Lease) error {
+	if err := v.probe(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	return v.keep(ctx, l.Held)
+}
 
 // keep has the address until ctx ends, which is when the lease is not surely held any more. A process that was stopped may see
 // ctx end later than it goes on here, so the lease is asked as well, before each thing that others would notice.

@@ -5,10 +5,14 @@
 // hold the lease. A head that lives but lost the lease takes the address away itself. Who gets the address tells all on the
 // network so by gratuitous ARP, more than once (arp.go).
 //
+// An address that the box or another host has already is not Trivet's: it is refused at the start (address.go), not taken
+// while another host answers for it (probe.go), and never changed.
+//
 // Nothing rests on the address being in one place: should two heads ever have it, both serve the same.
 package vip
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,45 +41,85 @@ type VIP struct {
 	held    atomic.Bool
 }
 
-// New takes what it needs of the network namespace that it is called in: the interface must be there, and the right to
-// change it. Run or Close must follow.
+// New takes what it needs of the network namespace that it is called in: what Usable asks for, and the right to change the
+// interface. Run or Close must follow.
 func New(c Config) (*VIP, error) {
 	v := &VIP{Config: c}
 	if err := v.open(); err != nil {
 		v.Close()
-		return nil, &trivet.Error{Op: "share address", Name: c.Address.String(), Err: err,
-			Hint: "give --vip ADDRESS/LENGTH of a network that --vip-interface is in, and run as root or with CAP_NET_ADMIN and CAP_NET_RAW"}
+		return nil, v.explain(err)
 	}
 	return v, nil
 }
 
 func (v *VIP) open() (err error) {
+	if err := v.usable(); err != nil {
+		return err
+	}
+	if v.arp, err = openARP(); err != nil {
+		return err
+	}
+	return v.drop() // one that a former process has left, and proof that this one may
+}
+
+// Usable says whether an interface of this box can have the address, and changes nothing: an Ethernet interface, in the
+// address's network, and nobody but Trivet has set the address on this box. Another host may have it: Run finds that.
+func Usable(address netip.Prefix, ifname string) error {
+	v := &VIP{Config: Config{Address: address, Interface: ifname}}
+	err := v.usable()
+	if v.netlink != nil {
+		v.netlink.Close()
+	}
+	if err != nil {
+		return v.explain(err)
+	}
+	return nil
+}
+
+// usable opens netlink.
+func (v *VIP) usable() (err error) {
 	if err := Check(v.Address); err != nil {
 		return err
 	}
 	if v.netlink, err = netlink.NewHandle(); err != nil {
 		return err
 	}
-	if v.arp, err = openARP(); err != nil {
-		return err
+	h, err := v.look()
+	if err == nil && len(h.link.Attrs().HardwareAddr) != 6 {
+		err = v.refuse(trivet.ErrInvalid, "give another --vip-interface", "interface %s is not Ethernet", v.Interface)
 	}
-	link, err := v.link()
-	if err != nil {
-		return err
-	}
-	if len(link.Attrs().HardwareAddr) != 6 {
-		return fmt.Errorf("%w: interface %s is not Ethernet", trivet.ErrInvalid, v.Interface)
-	}
-	return v.drop() // one that a former process has left, and proof that this one may
+	return err
 }
 
-// Check says whether an address can be shared.
+// refuse says why the address cannot be had, and what to do.
+func (v *VIP) refuse(kind error, hint, format string, args ...any) error {
+	return &trivet.Error{Op: "share address", Name: v.Address.String(), Err: fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...)), Hint: hint}
+}
+
+// explain adds the next step where there is none.
+func (v *VIP) explain(err error) error {
+	if errors.As(err, new(*trivet.Error)) {
+		return err
+	}
+	return &trivet.Error{Op: "share address", Name: v.Address.String(), Err: err,
+		Hint: "give --vip ADDRESS/LENGTH of a network that --vip-interface is in, and run as root or with CAP_NET_ADMIN and CAP_NET_RAW"}
+}
+
+// Check says whether an address can be shared at all, on some box.
 func Check(p netip.Prefix) error {
 	a := p.Addr()
-	if !p.IsValid() || !a.Is4() || !a.IsGlobalUnicast() || p.Bits() < 8 || p.Bits() < 31 && a == p.Masked().Addr() {
+	if !p.IsValid() || !a.Is4() || !a.IsGlobalUnicast() || p.Bits() < 8 || p.Bits() < 31 && (a == p.Masked().Addr() || a == last(p)) {
 		return fmt.Errorf("%w: %s is not an IPv4 host's address with its network's length, such as 10.0.0.9/24", trivet.ErrInvalid, p)
 	}
 	return nil
+}
+
+// last is a network's broadcast address.
+func last(p netip.Prefix) netip.Addr {
+	a := p.Addr().As4()
+	host := ^uint32(0) >> p.Bits()
+	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|host)
+	return netip.AddrFrom4(a)
 }
 
 // Held says whether this head has the address.

@@ -109,7 +109,7 @@ func run(t *testing.T, format string, args ...any) string {
 }
 
 func (b box) has(t *testing.T) bool {
-	return strings.Contains(run(t, "ip -n %s address show dev eth0", b), shared.String())
+	return strings.Contains(run(t, "ip -n %s address show dev eth0", b), " "+shared.Addr().String()+"/")
 }
 
 func (b box) mac(t *testing.T) string {
@@ -214,6 +214,11 @@ type head struct {
 
 func newHead(t *testing.T, b box, m *cluster.Member) *head {
 	t.Helper()
+	return newHeadWithLog(t, b, m, io.Discard)
+}
+
+func newHeadWithLog(t *testing.T, b box, m *cluster.Member, log io.Writer) *head {
+	t.Helper()
 	h := &head{store: store.New(m.Client(), store.Options{})}
 	if err := h.store.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -221,7 +226,7 @@ func newHead(t *testing.T, b box, m *cluster.Member) *head {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	b.inside(t, func() (err error) {
-		h.VIP, err = New(Config{Address: shared, Interface: "eth0", Store: h.store, Log: slog.New(slog.DiscardHandler)})
+		h.VIP, err = New(Config{Address: shared, Interface: "eth0", Store: h.store, Log: slog.New(slog.NewTextHandler(log, nil))})
 		if err != nil {
 			return err
 		}
@@ -264,11 +269,7 @@ func who(t *testing.T, client box) (name string) {
 func TestItMoves(t *testing.T) {
 	boxes := newBoxes(t)
 	client := boxes[2]
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
+	m := member(t)
 	first := newHead(t, boxes[0], m)
 	until(t, "the first head answers", func() bool { return who(t, client) == string(boxes[0]) })
 	second := newHead(t, boxes[1], m)
@@ -298,7 +299,8 @@ func TestItMoves(t *testing.T) {
 
 func TestBadAddresses(t *testing.T) {
 	for text, good := range map[string]bool{
-		"10.0.0.9/24": true, "10.0.0.9/32": true, "10.0.0.0/24": false, "127.0.0.1/8": false, "224.0.0.1/24": false,
+		"10.0.0.9/24": true, "10.0.0.9/32": true, "10.0.0.0/24": false, "10.0.0.255/24": false, "10.0.3.255/22": false,
+		"10.0.0.255/22": true, "10.0.0.0/31": true, "255.255.255.255/32": false, "127.0.0.1/8": false, "224.0.0.1/24": false,
 		"fe80::1/64": false, "0.0.0.0/0": false, "2001:db8::1/64": false,
 	} {
 		if err := Check(netip.MustParsePrefix(text)); (err == nil) != good || err != nil && !errors.Is(err, trivet.ErrInvalid) {
