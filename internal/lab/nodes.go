@@ -160,7 +160,8 @@ func (n *node) start(ctx context.Context, env ...string) error {
 		}
 	}
 	cmd := exec.Command(program, args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), said, said
+	cmd.Env = append(append(os.Environ(), "TRIVET_JOIN_TOKEN="), env...) // a token that is there is for another cluster
+	cmd.Stdout, cmd.Stderr = said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)

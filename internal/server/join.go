@@ -26,7 +26,7 @@ const joinPatience = 5 * time.Minute
 // which may stay in the command of every start.
 func (s *Server) plan(context.Context) (err error) {
 	if len(s.cfg.Join) == 0 {
-		return nil
+		return s.noStrayToken()
 	}
 	if s.data.Format != 0 && s.cfg.JoinToken == "" && !s.cfg.Rejoin {
 		return nil
@@ -51,6 +51,16 @@ func (s *Server) plan(context.Context) (err error) {
 	}
 	s.cfg.Log.Info("this head is a member already; --join and --token are not used", "head", s.data.Name)
 	return nil
+}
+
+// noStrayToken refuses to begin another cluster where a join was meant. A head that has joined may find its token in its
+// environment for ever.
+func (s *Server) noStrayToken() error {
+	if s.data.Format != 0 || s.cfg.JoinToken == "" {
+		return nil
+	}
+	return &trivet.Error{Op: "start", Name: s.cfg.Dir, Err: fmt.Errorf("%w: a join token is given but no --join URL", trivet.ErrInvalid),
+		Hint: "add --join https://HEAD:7480, a head of the token's cluster; for a new cluster leave out --token and TRIVET_JOIN_TOKEN"}
 }
 
 // unused makes sure that no other process has the folder whose data may be set aside.

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trivet-project/trivet"
+)
+
+// aloneIn is the configuration of a head on loopback.
+func aloneIn(dir string) Config {
+	return Config{Dir: dir, Version: "v0-test", API: "127.0.0.1:0", Boot: "127.0.0.1:0", Advertise: []string{"127.0.0.1"},
+		Log: slog.New(slog.DiscardHandler)}
+}
+
+const someToken = "sha256:0000000000000000000000000000000000000000000000000000000000000000.trivet_id_secret"
+
+// Who means to join and leaves something out does not get a second cluster.
+func TestNoClusterByMistake(t *testing.T) {
+	for what, c := range map[string]struct {
+		join  []string
+		token string
+		says  string
+	}{
+		"a token alone":       {nil, someToken, "a join token is given but no --join URL"},
+		"what is no token":    {nil, "nonsense", "a join token is given but no --join URL"},
+		"an empty --join":     {[]string{}, someToken, "--join is empty"},
+		"no token either":     {[]string{}, "", "--join is empty"},
+		"an empty one of two": {[]string{"https://127.0.0.1:1", ""}, someToken, "--join is empty"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			cfg := aloneIn(filepath.Join(t.TempDir(), "data"))
+			cfg.Join, cfg.JoinToken = c.join, c.token
+			s, err := New(t.Context(), cfg)
+			if err == nil {
+				s.Close()
+			}
+			if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("it says %v, want %q", err, c.says)
+			}
+			if left, _ := os.ReadDir(cfg.Dir); len(left) != 0 {
+				t.Errorf("it left %v", left)
+			}
+		})
+	}
+}
+
+// A head that is one already starts with a token left in its environment.
+func TestTokenLeftInTheEnvironment(t *testing.T) {
+	cfg := aloneIn(t.TempDir())
+	for _, cfg.JoinToken = range []string{"", someToken} {
+		s, err := New(t.Context(), cfg)
+		if err != nil {
+			t.Fatalf("with the token %q: %v", cfg.JoinToken, err)
+		}
+		s.Close()
+	}
+}
