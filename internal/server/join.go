@@ -22,6 +22,12 @@ import (
 // joinPatience is how long a head waits for its place: another one may be joining.
 const joinPatience = 5 * time.Minute
 
+// ErrNotJoined: a start was told to stop before its head was one of the cluster. The next one goes on with the same token.
+var ErrNotJoined = errors.New("stopped before it had joined")
+
+// first says whether this start is one by which the head joins.
+func (s *Server) first() bool { return s.joining || s.data.Token != "" && s.data.isNew() }
+
 // plan decides whether this start joins a cluster, and refuses one that would mix two. Data that are there win over --join,
 // which may stay in the command of every start.
 func (s *Server) plan(context.Context) (err error) {
@@ -96,7 +102,7 @@ func (s *Server) join(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, joinPatience)
 	defer cancel()
 	ask := heads.Ask{Role: s.token.Role, ID: id, Peer: s.APIURLs()[0], CSR: csr, Version: s.cfg.Version}
-	place, err := heads.Join(ctx, s.cfg.Join, s.token, ask, func(line string) { s.cfg.Log.Info(line) })
+	place, err := heads.Join(ctx, s.cfg.Join, s.token, ask, s.cfg.Log)
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}

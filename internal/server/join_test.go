@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
 )
 
 // aloneIn is the configuration of a head on loopback.
@@ -17,7 +19,11 @@ func aloneIn(dir string) Config {
 		Log: slog.New(slog.DiscardHandler)}
 }
 
-const someToken = "sha256:0000000000000000000000000000000000000000000000000000000000000000.trivet_id_secret"
+// someToken is one of a cluster that nobody knows.
+var someToken = func() string {
+	_, plain, _ := auth.NewToken()
+	return "sha256:" + strings.Repeat("0", 64) + "." + plain.Reveal()
+}()
 
 // Who means to join and leaves something out does not get a second cluster.
 func TestNoClusterByMistake(t *testing.T) {
@@ -59,4 +65,28 @@ func TestTokenLeftInTheEnvironment(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+// A start that is told to stop before it has joined is no success: a script must not go on as if it were.
+func TestJoinIsStopped(t *testing.T) {
+	cfg := aloneIn(t.TempDir())
+	cfg.Join, cfg.JoinToken = []string{"https://127.0.0.1:1"}, someToken
+	ctx, stop := context.WithCancel(t.Context())
+	cfg.Log = slog.New(slog.NewTextHandler(stopAt{"no place yet", stop}, nil))
+	if _, err := New(ctx, cfg); !errors.Is(err, ErrNotJoined) {
+		t.Errorf("it says %v", err)
+	}
+}
+
+// stopAt is a log that calls stop at a word.
+type stopAt struct {
+	word string
+	stop func()
+}
+
+func (s stopAt) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), s.word) {
+		s.stop()
+	}
+	return len(line), nil
 }

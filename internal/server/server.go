@@ -92,6 +92,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	if err != nil {
 		s.Close()
+		if ctx.Err() != nil && s.first() {
+			err = fmt.Errorf("%w: %w", ErrNotJoined, err)
+		}
 		return nil, err
 	}
 	s.opened.Store(true)
