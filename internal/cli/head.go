@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +74,7 @@ func (a *app) showHeads(view client.Cluster, all bool) error {
 		}
 		view.Heads = there
 	}
+	slices.SortFunc(view.Heads, func(x, y client.HeadView) int { return byNumber(x.Name, y.Name) })
 	switch a.output {
 	case "json", "yaml":
 		raw, err := json.Marshal(view)
@@ -96,6 +99,12 @@ func (a *app) showHeads(view client.Cluster, all bool) error {
 		rows = append(rows, []string{h.Name, h.Role, h.State, seen(h), printable(h.Version), printable(h.Peer), printable(h.Problem)})
 	}
 	return align(a.Out, rows)
+}
+
+// byNumber orders names as people count: head4 before head10.
+func byNumber(a, b string) int {
+	const digits = "0123456789"
+	return cmp.Or(cmp.Compare(strings.TrimRight(a, digits), strings.TrimRight(b, digits)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
 func seen(h client.HeadView) string {
