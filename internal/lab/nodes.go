@@ -46,6 +46,7 @@ func startNodes(ctx context.Context, d *Demo) (*nodes, error) {
 	for i := 0; i < d.Heads && err == nil; i++ {
 		n := &node{site: s, name: fmt.Sprint("head", i), host: s.subnet + fmt.Sprint(i+1)}
 		s.all = append(s.all, n)
+		d.doing("starting head %d of %d", i+1, d.Heads)
 		err = s.grow(ctx, n)
 	}
 	if err != nil {
