@@ -69,11 +69,16 @@ var errNobody = errors.New("no head can be reached")
 
 // send goes round the heads until one serves the call or patience ends. The answer's body must be closed.
 func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoubt bool, err error) {
-	deadline := time.Now().Add(max(c.patience, 0))
+	began := time.Now()
 	t := &tries{call: cl}
+	hasty := c.failFast && !t.patient
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		up := c.heads.awaitUp()
-		last := time.Now().Add(pause).After(deadline)
+		patience := max(c.patience, 0)
+		if hasty && !t.inDoubt {
+			patience = min(patience, haste)
+		}
+		last := time.Since(began)+pause > patience
 		resp, err := c.round(ctx, t, last)
 		if resp != nil || err != nil {
 			return resp, t.inDoubt, err
@@ -81,7 +86,7 @@ func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoub
 		if t.answers > 0 && t.method == http.MethodGet && c.session.settle() {
 			continue
 		}
-		failFast := c.failFast && !t.patient && t.answers == 0 && !t.inDoubt
+		failFast := hasty && t.answers == 0 && !t.inDoubt
 		if last || t.complete && (failFast || t.strangers == len(t.failures)) {
 			return nil, t.inDoubt, t.noHead()
 		}
@@ -173,34 +178,36 @@ func (t *tries) failed(url string, err error) {
 
 // err says of a call that was given up whether it may have been carried out.
 func (t *tries) err(cause error) error {
+	outcome := trivet.ErrUnavailable
 	if t.inDoubt && t.method != http.MethodGet {
-		return fmt.Errorf("%s %s: %w: %w", t.method, t.path, trivet.ErrUnknown, doubt{cause})
+		outcome = trivet.ErrUnknown
 	}
-	return fmt.Errorf("%s %s: %w: %w", t.method, t.path, trivet.ErrUnavailable, cause)
+	return fmt.Errorf("%s %s: %w: %w", t.method, t.path, outcome, causes{cause})
 }
 
-// doubt is the cause of an unknown outcome. That one head was unavailable for sure does not make the call undone.
-type doubt struct{ error }
+// causes are why a call was given up. That one head was unavailable for sure does not make the call undone, and that one is
+// not of the cluster says nothing of who asks.
+type causes struct{ error }
 
-func (d doubt) Is(target error) bool {
-	return target != trivet.ErrUnavailable && errors.Is(d.error, target)
+func (c causes) Is(target error) bool {
+	return target != trivet.ErrUnavailable && target != trivet.ErrUnauthenticated && errors.Is(c.error, target)
 }
-func (d doubt) As(target any) bool { return errors.As(d.error, target) }
+func (c causes) As(target any) bool { return errors.As(c.error, target) }
 
 func (t *tries) noHead() error {
-	causes := errors.Join(t.failures...)
+	cause := errors.Join(t.failures...)
 	switch {
 	case t.strangers == len(t.failures) && !t.inDoubt:
 		hint := "check the pin of the CA in the config file"
 		var invalid x509.CertificateInvalidError
-		if errors.As(causes, &invalid) && invalid.Reason == x509.Expired {
+		if errors.As(cause, &invalid) && invalid.Reason == x509.Expired {
 			hint = "check the clock of this computer and the head's: here it is " + time.Now().UTC().Format(time.RFC3339)
 		}
-		return &trivet.Error{Op: "connect", Hint: hint, Err: fmt.Errorf("%w: %w", trivet.ErrUnauthenticated, causes)}
+		return &trivet.Error{Op: "connect", Hint: hint, Err: fmt.Errorf("%w: %w", trivet.ErrUnauthenticated, cause)}
 	case t.answers == 0:
-		return t.err(fmt.Errorf("%w: %w", errNobody, causes))
+		return t.err(fmt.Errorf("%w: %w", errNobody, cause))
 	}
-	return t.err(fmt.Errorf("no head served it: %w", causes))
+	return t.err(fmt.Errorf("no head served it: %w", cause))
 }
 
 // wait waits for d, for a head that comes up, or for the end of ctx.

@@ -53,6 +53,15 @@ func TestNoHeadServes(t *testing.T) {
 	if !errors.Is(err, trivet.ErrUnauthenticated) {
 		t.Errorf("strangers only: %v", err)
 	}
+	_, err = client.Of[trivet.Machine](c.client(-1, stranger.URL, closedPort(t))).Get(t.Context(), "m1")
+	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnauthenticated) || !strings.Contains(err.Error(), stranger.URL) {
+		t.Errorf("a stranger, and nobody listens: %v", err)
+	}
+	lossy := c.head(func(http.ResponseWriter, *http.Request) { drop() })
+	_, err = client.Of[trivet.Machine](c.client(-1, stranger.URL, lossy.URL)).Patch(t.Context(), "m1", []byte(`{}`), 0)
+	if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrUnauthenticated) {
+		t.Errorf("a stranger, and no answer: %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cut := c.head(func(http.ResponseWriter, *http.Request) { cancel(); drop() })
 	_, err = client.Of[trivet.Machine](c.client(time.Hour, cut.URL)).Patch(ctx, "m1", []byte(`{}`), 0)
@@ -141,6 +150,65 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 	}
 	if _, err = machines.Once().Patch(t.Context(), "m1", []byte(`{}`), 0); !errors.Is(err, trivet.ErrUnknown) || len(patches.all()) != 7 {
 		t.Errorf("once: %v after %d tries", err, len(patches.all())-6)
+	}
+}
+
+// Whoever wants no change to be made twice has none sent twice.
+func TestOnceHoldsForEveryChange(t *testing.T) {
+	c := newCluster(t)
+	var changes counter
+	h := c.head(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			changes.add(r.Method)
+		}
+		drop()
+	})
+	machines := client.Of[trivet.Machine](c.client(time.Second, h.URL)).Once()
+	_, created := machines.Create(t.Context(), machine("m1", ""))
+	_, updated := machines.Update(t.Context(), machine("m1", ""))
+	_, patched := machines.Patch(t.Context(), "m1", []byte(`{}`), 0)
+	for _, err := range []error{created, updated, patched, machines.Delete(t.Context(), "m1")} {
+		if !errors.Is(err, trivet.ErrUnknown) {
+			t.Error(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"POST", "PUT", "PATCH", "DELETE"}, changes.all()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A verb that may have been carried out is not said again: somebody else may have said the opposite since.
+func TestAMachineVerbWhoseAnswerIsLost(t *testing.T) {
+	c := newCluster(t)
+	for name, verb := range map[string]func(*client.Client) error{
+		"accept":     func(cl *client.Client) error { return cl.Accept(t.Context(), "m1") },
+		"quarantine": func(cl *client.Client) error { return cl.Quarantine(t.Context(), "m1", "noise") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said counter
+			h := c.head(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.Method != http.MethodPost:
+				case said.add(r.URL.Path) == 1:
+					drop()
+				case len(said.all()) == 2:
+					refuse(w, trivet.ErrConflict)
+				}
+			})
+			cl := c.client(time.Minute, closedPort(t), h.URL)
+			err := verb(cl)
+			var told *trivet.Error
+			if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrConflict) || !errors.As(err, &told) || told.Hint == "" {
+				t.Errorf("its answer is lost: %v", err)
+			}
+			if n := len(said.all()); n != 1 {
+				t.Errorf("it was said %d times", n)
+			}
+			said.add("")
+			if err := verb(cl); err != nil {
+				t.Errorf("nothing is lost: %v", err)
+			}
+		})
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 // DefaultPatience is how long a call goes on trying while no head can serve it.
 const DefaultPatience = 15 * time.Second
 
+// haste is the patience of a client that fails fast with heads that answer: longer than they take to find a leader.
+const haste = 4 * time.Second
+
 // Bounds of one try. A head whose cable was cut sends no reset, so silence must count. While another head may serve a call,
 // this one has less time to begin its answer: a write somewhat longer than a head that lives needs to give it up.
 const (
@@ -40,8 +43,9 @@ type Config struct {
 	Token string
 	// Patience bounds how long a call goes on trying; 0 means DefaultPatience, below 0 each head once.
 	Patience time.Duration
-	// FailFast ends a call at once, with the cause of each head, where none can be reached and nothing is in doubt: for
-	// people, who wait. Otherwise the call's patience is spent on that, too.
+	// FailFast ends a call at once, with the cause of each head, where none can be reached and nothing is in doubt, and after
+	// a few seconds where heads answer that they cannot serve it: for people, who wait. Otherwise the call's patience is spent
+	// on that, too.
 	FailFast bool
 	// Fresh makes the first call see all that was acknowledged before it, by whomever: for programs that run one after the
 	// other, and balancers. Where no head can tell, the answer may be old nevertheless; see [Client.Stale]. Later calls see

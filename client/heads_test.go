@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -182,6 +183,25 @@ func TestAHurriedCallerLeavesASilentHead(t *testing.T) {
 	defer cancel()
 	if _, err := client.Of[trivet.Machine](cl).Get(short, "m1"); err != nil {
 		t.Error(err)
+	}
+}
+
+// Heads that answer that they cannot write are asked again for a few seconds only where a person waits, not for a call's patience.
+func TestNoLeaderEndsSoonForPeople(t *testing.T) {
+	c := newCluster(t)
+	h := c.head(func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable))
+	})
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), FailFast: true, Patience: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = client.Of[trivet.Machine](cl).Create(ctx, machine("m1", ""))
+	if !errors.Is(err, trivet.ErrUnavailable) || ctx.Err() != nil {
+		t.Errorf("%v (%v)", err, ctx.Err())
 	}
 }
 

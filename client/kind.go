@@ -35,8 +35,9 @@ func (k Kind) DryRun(on bool) Kind {
 	return k
 }
 
-// Once gives the same records, but a change whose answer is lost fails with ErrUnknown, and is not sent again. Otherwise it is:
-// what is said twice is so in the end, but what somebody else wrote in between is gone.
+// Once gives the same records, but a change whose answer is lost, be it the making of a record or its removal, fails with
+// ErrUnknown, and is not sent again. Otherwise it is: what is said twice is so in the end, but what somebody else wrote in
+// between is gone.
 func (k Kind) Once(on bool) Kind {
 	k.once = on
 	return k
@@ -141,7 +142,8 @@ func (k Kind) Create(ctx context.Context, r trivet.Record) (trivet.Record, error
 // CreateRaw is Create with the record's JSON.
 func (k Kind) CreateRaw(ctx context.Context, name string, body []byte) (trivet.Record, error) {
 	uid := NewUID()
-	cl := call{method: http.MethodPost, path: k.path(""), query: k.query(), body: body, header: http.Header{wire.IdempotencyKey: {uid}}}
+	cl := call{method: http.MethodPost, path: k.path(""), query: k.query(), body: body, once: k.once,
+		header: http.Header{wire.IdempotencyKey: {uid}}}
 	var data json.RawMessage
 	inDoubt, err := k.c.json(ctx, cl, &data)
 	if err == nil {
@@ -213,7 +215,7 @@ func (k Kind) Delete(ctx context.Context, name string) error {
 	if err := trivet.ValidateName(name); err != nil {
 		return err
 	}
-	inDoubt, err := k.c.json(ctx, call{method: http.MethodDelete, path: k.path(name), query: k.query()}, nil)
+	inDoubt, err := k.c.json(ctx, call{method: http.MethodDelete, path: k.path(name), query: k.query(), once: k.once}, nil)
 	if inDoubt && errors.Is(err, trivet.ErrNotFound) {
 		return nil // an earlier try removed it and its answer was lost
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -42,12 +43,14 @@ func (c *Client) IssueToken(ctx context.Context, account string, expires time.Ti
 	return issued.Token, err
 }
 
-// Accept makes a discovered or quarantined machine available.
+// Accept makes a discovered or quarantined machine available. Where the answer is lost it fails with ErrUnknown, and does not
+// say it again: somebody else may have quarantined the machine since.
 func (c *Client) Accept(ctx context.Context, machine string) error {
 	return c.machineVerb(ctx, machine, "accept", nil)
 }
 
-// Quarantine keeps a machine out of placement, for a reason. A run on it is cancelled.
+// Quarantine keeps a machine out of placement, for a reason. A run on it is cancelled. Where the answer is lost it
+// fails with ErrUnknown, and does not say it again: somebody else may have accepted the machine since, and it have a new run.
 func (c *Client) Quarantine(ctx context.Context, machine, reason string) error {
 	body, err := json.Marshal(wire.Quarantine{Reason: reason})
 	if err != nil {
@@ -60,7 +63,12 @@ func (c *Client) machineVerb(ctx context.Context, machine, verb string, body []b
 	if err := trivet.ValidateName(machine); err != nil {
 		return err
 	}
-	_, err := c.json(ctx, call{method: http.MethodPost, path: fmt.Sprintf("/v1/machines/%s/%s", url.PathEscape(machine), verb), body: body}, nil)
+	path := fmt.Sprintf("/v1/machines/%s/%s", url.PathEscape(machine), verb)
+	_, err := c.json(ctx, call{method: http.MethodPost, path: path, body: body, once: true}, nil)
+	if errors.Is(err, trivet.ErrUnknown) {
+		return &trivet.Error{Op: verb, Kind: "Machine", Name: machine, Err: err,
+			Hint: "see what it is now, and say it again where it needs that: trivet describe machine " + machine}
+	}
 	return err
 }
 

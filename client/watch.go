@@ -139,7 +139,9 @@ func (w *watch) connect(ctx context.Context) error {
 	for {
 		f, err := frames.Next()
 		if err != nil {
-			w.c.note(caller, headOf(resp), errors.Join(err, context.Cause(ctx)))
+			if caller.Err() == nil { // it is not the caller's time that is up: this head was serving
+				w.c.note(caller, headOf(resp), errors.Join(err, context.Cause(ctx)))
+			}
 			return err
 		}
 		silence.Reset(watchSilence)

@@ -118,6 +118,50 @@ func TestWatchEndsWhereTryingAgainCannotHelp(t *testing.T) {
 	}
 }
 
+// An endpoint that is not the cluster's, such as one whose address went to another, says nothing of heads that are away.
+func TestWatchWaitsForItsHeadsBesideAStranger(t *testing.T) {
+	c := newCluster(t)
+	var asked counter
+	play := script(t, &asked, "cut", "put@5:m1")
+	h := c.head(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			drop()
+		}
+		play(w, r)
+	})
+	stranger := newCluster(t).head(nil)
+	for e, err := range client.Of[trivet.Machine](c.client(-1, stranger.URL, h.URL)).Watch(t.Context(), client.WatchOptions{From: 4}) {
+		if err != nil || e.Name != "m1" {
+			t.Errorf("%+v, %v", e, err)
+		}
+		break
+	}
+}
+
+// That the time of a watch is up says nothing about the head that served it.
+func TestWatchWhoseTimeIsUp(t *testing.T) {
+	c := newCluster(t)
+	var asked counter
+	h := c.head(func(w http.ResponseWriter, r *http.Request) {
+		script(t, &asked, "put@5:m1")(w, r)
+		<-r.Context().Done()
+	})
+	cl := c.client(-1, h.URL)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var end error
+	for _, err := range client.Of[trivet.Machine](cl).Watch(ctx, client.WatchOptions{From: 4}) {
+		cancel(context.DeadlineExceeded)
+		end = err
+	}
+	if !errors.Is(end, context.DeadlineExceeded) || len(asked.all()) != 1 {
+		t.Errorf("after %d connections: %v", len(asked.all()), end)
+	}
+	if h := healthOf(cl, h.URL); h.State != client.HeadUp || h.Failures != 0 {
+		t.Errorf("%+v", h)
+	}
+}
+
 // A loop that ends its context and then itself is told nothing more.
 func TestWatchWhoseLoopEndsItsContext(t *testing.T) {
 	c := newCluster(t)

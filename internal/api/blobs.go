@@ -163,12 +163,16 @@ func (h *Handler) abortUpload(w http.ResponseWriter, r *http.Request, _ *caller)
 	return done(w, h.Blobs.Abort(r.PathValue("id")))
 }
 
-// deleteBlob refuses while a record refers to the blob. One that comes to refer to it at this very moment finds it gone
-// when its workflow is made or run, and can be imported again: content cannot become wrong, only missing.
+// deleteBlob refuses while a record refers to the blob, whichever head has written that. One that comes to refer to it at this
+// very moment finds it gone when its workflow is made or run, and can be imported again: content cannot become wrong, only
+// missing.
 func (h *Handler) deleteBlob(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	d, err := blob.ParseDigest(r.PathValue("digest"))
 	if err != nil {
 		return err
+	}
+	if err := h.fresh(r.Context()); err != nil {
+		return fmt.Errorf("delete blob %s: %w", d, err)
 	}
 	if u, ok := h.Fleet.BlobUse(d.String()); ok {
 		return &trivet.Error{Op: "delete blob", Name: d.String(), Hint: "delete that record first",

@@ -19,6 +19,24 @@ import (
 
 func digestOf(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
 
+// Content may be in use by a record that this head has not heard of: without a quorum nothing is deleted.
+func TestNoBlobIsDeletedWithoutAQuorum(t *testing.T) {
+	h := newHead(t)
+	ref, err := h.client(h.admin).PutBlob(t.Context(), strings.NewReader("kernel"), client.PutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.member.Close()
+	h.isCutOff.Store(true)
+	status, got := h.ask(h.admin, "DELETE", "/v1/blobs/"+ref.Digest, "")
+	if text := fmt.Sprint(got); status != http.StatusServiceUnavailable || !strings.Contains(text, "delete blob "+ref.Digest) || !strings.Contains(text, "quorum") {
+		t.Errorf("%d %v", status, got)
+	}
+	if status, _ := h.ask(h.admin, "GET", "/v1/blobs/"+ref.Digest, ""); status != http.StatusOK {
+		t.Errorf("it is gone: %d", status)
+	}
+}
+
 func TestBlobs(t *testing.T) {
 	h := newHead(t)
 	admin := h.client(h.admin)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
@@ -73,29 +75,38 @@ func (h *Handler) joinRole(ask wire.IssueJoin) (string, error) {
 	case ask.Role != "" && ask.Role != role:
 		return "", &trivet.FieldError{Field: "role", Problem: fmt.Sprintf("is %s, and %s is a %s", ask.Role, old.Name, role)}
 	}
-	return role, h.dispensable(old.Name)
-}
-
-// dispensable refuses to take the last full head, whose data would be all there is.
-func (h *Handler) dispensable(name string) error {
-	for rec := range h.Fleet.Heads.PeekAll() {
-		if rec.Name != name && rec.Serves() && rec.Status.State == trivet.HeadMember {
-			return nil
-		}
-	}
-	return &trivet.Error{Op: "remove", Kind: "Head", Name: name, Err: fmt.Errorf("%w: no other full head is a member", trivet.ErrConflict),
-		Hint: "let another one join first: trivet head token"}
+	return role, nil
 }
 
 func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	name := r.PathValue("name")
-	if err := h.dispensable(name); err != nil {
+	if err := enoughLeft(h.Cluster(), name); err != nil {
 		return err
 	}
-	err := h.Fleet.Head(r.Context(), name, func(rec *trivet.Head) bool {
-		changed := !rec.Spec.Remove
-		rec.Spec.Remove = true
-		return changed
-	})
-	return done(w, err)
+	return done(w, h.Fleet.RemoveHead(r.Context(), name))
+}
+
+// enoughLeft refuses a removal after which most of those that count would be down: it would wait for them, and could not be
+// taken back.
+func enoughLeft(c wire.Cluster, name string) error {
+	var left, down []string
+	counts := false
+	for _, v := range c.Heads {
+		switch {
+		case !slices.Contains([]string{"leader", string(trivet.HeadMember), "down"}, v.State):
+		case v.Name == name:
+			counts = true
+		default:
+			left = append(left, v.Name)
+			if v.State == "down" {
+				down = append(down, v.Name)
+			}
+		}
+	}
+	if !counts || len(down) == 0 || 2*len(down) < len(left) {
+		return nil
+	}
+	return &trivet.Error{Op: "remove", Kind: "Head", Name: name,
+		Err:  fmt.Errorf("%w: most of those that would be left are down: %s of %s", trivet.ErrConflict, strings.Join(down, ", "), strings.Join(left, ", ")),
+		Hint: "start " + down[0] + ", or remove that one instead"}
 }

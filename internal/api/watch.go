@@ -169,13 +169,15 @@ func (f *feed) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(f.h.stopping, stop)()
-	for {
+	for ended := false; !ended; {
 		beat, cancel := context.WithTimeout(ctx, f.patience())
 		events, err := f.watcher.Next(beat)
 		cancel()
+		ended = ctx.Err() != nil
 		switch {
-		case ctx.Err() != nil:
-			return f.end()
+		case len(events) > 0: // told in any case: the watcher, from where the client goes on, is past them
+		case ended:
+			continue
 		case errors.Is(err, context.DeadlineExceeded):
 			if f.opened && f.isCutOff(ctx) {
 				return f.end()
@@ -196,6 +198,7 @@ func (f *feed) run(ctx context.Context) error {
 			return nil // the client is gone
 		}
 	}
+	return f.end()
 }
 
 // isCutOff counts a quiet beat. A client that finds no better head may follow this one again.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -113,6 +114,55 @@ func TestWatchIsDrained(t *testing.T) {
 	}
 	if status, _ := h.ask(h.admin, "GET", "/v1/watch", ""); status != http.StatusServiceUnavailable {
 		t.Errorf("a new feed: %d", status)
+	}
+}
+
+// cue is a client that does something as soon as it has read a first piece.
+type cue struct {
+	*httptest.ResponseRecorder
+	do func()
+}
+
+func (c *cue) Flush() { c.do() }
+
+// A head that stops in the middle of news sends its client on from what that was told, and not from what is left to tell.
+func TestADrainedWatchGoesOnAfterWhatWasTold(t *testing.T) {
+	h := newHead(t)
+	start := h.fleet.Store.Revision()
+	const n, each = 800, 40 // some batches
+	for i := range n / each {
+		_, err := h.fleet.Store.Update(t.Context(), func(tx *store.Tx) (err error) {
+			for j := range each {
+				err = errors.Join(err, h.fleet.Machines.In(tx).Put(machine(fmt.Sprintf("m%03d", i*each+j))))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := httptest.NewRequestWithContext(ctx, "GET", fmt.Sprintf("https://head0/v1/watch?kinds=machines&from=%d", start), nil)
+	r.Header.Set("Authorization", "Bearer "+h.admin)
+	w := &cue{httptest.NewRecorder(), func() {
+		h.handler.Drain()
+		cancel() // as the drain does, but by now
+	}}
+	h.handler.ServeHTTP(w, r)
+	told, last := 0, wire.Frame{}
+	for frames := wire.NewFrameReader(w.Body); last.Event != wire.EventDrain; {
+		f, err := frames.Next()
+		if err != nil {
+			t.Fatalf("after %d events: %v", told, err)
+		}
+		if last = f; f.Event == wire.EventPut {
+			told++
+		}
+	}
+	left, _ := h.fleet.Store.Watch(last.ID, "Machine").Next(ctx) // ctx has ended: what is there, or nothing
+	if told == 0 || told+len(left) != n {
+		t.Errorf("%d of %d were told before the drain at %d, after which there are %d", told, n, last.ID, len(left))
 	}
 }
 

@@ -123,7 +123,7 @@ func hintOf(err error) string {
 	switch {
 	case errors.As(err, &p) && p.Code == wire.Internal && p.RequestID != "":
 		return "the head's log has more about request " + p.RequestID
-	case errors.As(err, &p):
+	case errors.As(err, &p) && p.Hint != "":
 		return p.Hint
 	case errors.As(err, &own):
 		return own.Hint

@@ -169,7 +169,8 @@ func (a *app) headReplace() *cobra.Command {
 		Use:   "replace OLD",
 		Short: "Issue a token for a head that takes the place of another one",
 		Long: "Issue a token for a head that takes the place of another one, which need not run: when the new head joins, the old\n" +
-			"one is removed for good, and the new one has its role. Nothing happens before.",
+			"one is removed for good, and the new one has its role. Nothing happens before. The last full head is not replaced:\n" +
+			"let another one join first.",
 		Example: "  trivet head replace head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {

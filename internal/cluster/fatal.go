@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"go.uber.org/zap/zapcore"
 )
@@ -16,8 +15,6 @@ type fatal struct {
 	once sync.Once
 	done chan struct{}
 	err  error // readable once done is closed
-
-	stopped atomic.Pointer[error] // why etcd stopped in order, where nobody had asked it to
 }
 
 var errFatal = errors.New("etcd gave up")
@@ -47,26 +44,6 @@ func (f *fatal) Err() error {
 	default:
 		return nil
 	}
-}
-
-// stopping notes why etcd stops. That it was removed, it may have from its own copy, or from another member before the copy
-// has it: it tells by this text alone.
-func (f *fatal) stopping(err error) {
-	if err == nil {
-		return
-	}
-	if err.Error() == "the member has been permanently removed from the cluster" {
-		err = ErrRemoved
-	}
-	f.stopped.CompareAndSwap(nil, &err)
-}
-
-// why gives the reason for an orderly stop.
-func (f *fatal) why() error {
-	if err := f.stopped.Load(); err != nil {
-		return *err
-	}
-	return errors.New("etcd stopped by itself")
 }
 
 func errorIn(fields []zapcore.Field) error {

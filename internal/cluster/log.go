@@ -47,16 +47,13 @@ func (c slogCore) Sync() error { return nil }
 
 // What etcd tells nobody but its log.
 const (
-	saysStop      = "server error" // for which it stops
+	saysStop      = "server error" // it was removed; attend tells
 	saysHeartbeat = "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk"
 	saysDisk      = "slow fdatasync"
 )
 
 func (c slogCore) hear(message string, fields []zapcore.Field) {
-	switch message {
-	case saysStop:
-		c.fatal.stopping(errorIn(fields))
-	case saysHeartbeat:
+	if message == saysHeartbeat {
 		c.pace.heartbeat(durationIn(fields, "expected-duration") + durationIn(fields, "exceeded-duration"))
 	}
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // spoken is a log of etcd's into a buffer, at info.
-func spoken(closing <-chan struct{}) (*zap.Logger, *fatal, *bytes.Buffer) {
-	out, f := &bytes.Buffer{}, newFatal()
+func spoken(closing <-chan struct{}) (*zap.Logger, *bytes.Buffer) {
+	out := &bytes.Buffer{}
 	log := slog.New(slog.NewTextHandler(out, nil))
 	p := &pace{log: log, every: 50 * time.Millisecond, election: 300 * time.Millisecond}
-	return slogCore{log: log, fatal: f, pace: p, closing: closing}.logger(), f, out
+	return slogCore{log: log, fatal: newFatal(), pace: p, closing: closing}.logger(), out
 }
 
 func TestWhatEtcdSays(t *testing.T) {
@@ -37,8 +37,9 @@ func TestWhatEtcdSays(t *testing.T) {
 		{"failed to publish local member to cluster through raft", errors.New("etcdserver: request timed out"), "ERROR"},
 		{"setting up serving from embedded etcd failed.", errors.New("accept: use of closed network connection"), ""},
 		{"setting up serving from embedded etcd failed.", nil, "ERROR"},
+		{saysStop, errors.New("the member has been permanently removed from the cluster"), ""},
 	} {
-		log, _, out := spoken(nil)
+		log, out := spoken(nil)
 		log.Error(c.message, zap.Error(c.err))
 		if (c.want == "") != (out.Len() == 0) || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%s, %v: %q, want %q", c.message, c.err, out, c.want)
@@ -48,24 +49,11 @@ func TestWhatEtcdSays(t *testing.T) {
 
 func TestWhatEtcdSaysAtTheEnd(t *testing.T) {
 	closing := make(chan struct{})
-	log, _, out := spoken(closing)
+	log, out := spoken(closing)
 	close(closing)
 	log.Error("something new")
 	if out.Len() > 0 {
 		t.Errorf("said while closing: %s", out)
-	}
-}
-
-// Removed or not, etcd stops in the same way; the reason is in its log.
-func TestWhyEtcdStopped(t *testing.T) {
-	log, f, out := spoken(nil)
-	if f.why() == nil {
-		t.Error("it stopped for no reason")
-	}
-	log.Warn("server error", zap.Error(errors.New("the member has been permanently removed from the cluster")))
-	log.Warn("server error", zap.Error(errors.New("another")))
-	if err := f.why(); !errors.Is(err, ErrRemoved) || out.Len() > 0 {
-		t.Errorf("it stopped for %v, and said %q", err, out)
 	}
 }
 
@@ -77,7 +65,7 @@ func TestPaceIsToldBeforeTheLeaderIsReplaced(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		log, _, out := spoken(nil)
+		log, out := spoken(nil)
 		told := func(want int) {
 			t.Helper()
 			if n := strings.Count(out.String(), "--heartbeat 100ms"); n != want || n != strings.Count(out.String(), "\n") {

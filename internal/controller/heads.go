@@ -72,11 +72,30 @@ func (h *heads) remove(ctx context.Context, rec *trivet.Head) error {
 		if err != nil {
 			return err
 		}
+		if err := h.spare(rec); err != nil {
+			return err
+		}
 		if err := h.members.Remove(ctx, id); err != nil {
 			return err
 		}
 	}
 	return h.state(ctx, rec.Name, trivet.HeadRemoved)
+}
+
+// spare refuses to take the last full head that counts out of the store, whatever its record says: the store would, where
+// witnesses are left.
+func (h *heads) spare(rec *trivet.Head) error {
+	for other := range h.fleet.Heads.PeekAll() {
+		if other.Name != rec.Name && other.Serves() && h.counts(other.Status.Member) {
+			return nil
+		}
+	}
+	return fleet.LastHead(rec.Name)
+}
+
+// counts says whether a member of the store votes.
+func (h *heads) counts(member string) bool {
+	return slices.ContainsFunc(h.members.Peers(), func(p cluster.Peer) bool { return headdoor.MemberID(p.ID) == member && !p.Learner })
 }
 
 // promote makes a head count that joined.
@@ -88,8 +107,7 @@ func (h *heads) promote(ctx context.Context, rec *trivet.Head) error {
 	if err != nil {
 		return err
 	}
-	counts := slices.ContainsFunc(h.members.Peers(), func(p cluster.Peer) bool { return p.ID == id && !p.Learner })
-	if !counts {
+	if !h.counts(rec.Status.Member) {
 		if err := h.stable(rec.Name); err != nil {
 			return err
 		}

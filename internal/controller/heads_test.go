@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,8 +37,8 @@ func (l *learning) Promote(context.Context, uint64) error {
 	return l.notReady
 }
 
-// newFleet is that of head0, over a real store.
-func newFleet(t *testing.T) *fleet.Fleet {
+// newFleet is a fleet over a real store that knows these heads.
+func newFleet(t *testing.T, heads ...*trivet.Head) *fleet.Fleet {
 	t.Helper()
 	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
 	if err != nil {
@@ -45,24 +46,27 @@ func newFleet(t *testing.T) *fleet.Fleet {
 	}
 	t.Cleanup(m.Close)
 	s := store.New(m.Client(), store.Options{})
-	tables := fleet.NewTables(s)
+	f := fleet.New(fleet.NewTables(s), "head0", slog.New(slog.DiscardHandler))
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return fleet.New(tables, "head0", slog.New(slog.DiscardHandler))
-}
-
-// A head that joined counts when all has been well with it for a while, and not before; its record says why.
-func TestWhoIsPromoted(t *testing.T) {
-	f := newFleet(t)
-	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
-		return f.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: "head1"},
-			Status: trivet.HeadStatus{State: trivet.HeadJoining, Member: headdoor.MemberID(7)}})
+	_, err = s.Update(t.Context(), func(tx *store.Tx) (err error) {
+		for _, h := range heads {
+			err = errors.Join(err, f.Heads.In(tx).Create(h))
+		}
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+// A head that joined counts when all has been well with it for a while, and not before; its record says why.
+func TestWhoIsPromoted(t *testing.T) {
+	f := newFleet(t, &trivet.Head{Meta: trivet.Meta{Name: "head1"},
+		Status: trivet.HeadStatus{State: trivet.HeadJoining, Member: headdoor.MemberID(7)}})
 
 	members, seen := &learning{id: 7}, map[string]headdoor.Sight{}
 	h := heads{f, members, func() map[string]headdoor.Sight { return seen }}
@@ -109,14 +113,8 @@ func TestWhoIsPromoted(t *testing.T) {
 // What a head waited for is no problem of a member: neither where it was noted by a version that left it, nor where the note
 // comes late.
 func TestAMemberHasNoReason(t *testing.T) {
-	f := newFleet(t)
-	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
-		return f.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: "head1"},
-			Status: trivet.HeadStatus{State: trivet.HeadMember, Member: headdoor.MemberID(7), Reason: "promote member: request timed out"}})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := newFleet(t, &trivet.Head{Meta: trivet.Meta{Name: "head1"},
+		Status: trivet.HeadStatus{State: trivet.HeadMember, Member: headdoor.MemberID(7), Reason: "promote member: request timed out"}})
 	h := heads{f, &learning{id: 7}, func() map[string]headdoor.Sight { return nil }}
 	for _, do := range []func() error{
 		func() error { _, err := h.reconcile(t.Context(), "head1"); return err },
@@ -129,4 +127,42 @@ func TestAMemberHasNoReason(t *testing.T) {
 			t.Errorf("it is %+v, %v", rec.Status, err)
 		}
 	}
+}
+
+// leaving is a membership that lets go whom it is told to.
+type leaving struct {
+	Members
+	peers []cluster.Peer
+}
+
+func (l *leaving) Leads() bool           { return true }
+func (l *leaving) Peers() []cluster.Peer { return l.peers }
+func (l *leaving) Remove(_ context.Context, id uint64) error {
+	l.peers = slices.DeleteFunc(l.peers, func(p cluster.Peer) bool { return p.ID == id })
+	return nil
+}
+
+// The last full head whose member votes stays in the store, whatever its record says, and the record says why; when another one
+// votes, it is let go.
+func TestLastFullHeadIsKept(t *testing.T) {
+	head := func(name, role string, id uint64, remove bool) *trivet.Head {
+		return &trivet.Head{Meta: trivet.Meta{Name: name}, Spec: trivet.HeadSpec{Role: role, Remove: remove},
+			Status: trivet.HeadStatus{State: trivet.HeadMember, Member: headdoor.MemberID(id)}}
+	}
+	f := newFleet(t, head("head0", "", 1, true), head("head1", trivet.RoleWitness, 2, false), head("head2", trivet.RoleVoter, 3, false))
+	members := &leaving{peers: []cluster.Peer{{ID: 1}, {ID: 2}, {ID: 3, Learner: true}}}
+	h := heads{f, members, nil}
+	look := func(members int, state trivet.HeadState, reason string) {
+		t.Helper()
+		if _, err := h.reconcile(t.Context(), "head0"); err != nil {
+			t.Fatal(err)
+		}
+		rec, err := f.Heads.Get("head0")
+		if err != nil || len(h.members.Peers()) != members || rec.Status.State != state || !strings.Contains(rec.Status.Reason, reason) {
+			t.Fatalf("members %+v, and %+v, %v; want %d, %s, %q", h.members.Peers(), rec, err, members, state, reason)
+		}
+	}
+	look(3, trivet.HeadMember, "no other full head is a member")
+	members.peers[2].Learner = false
+	look(2, trivet.HeadRemoved, "")
 }

@@ -27,17 +27,31 @@ func (f *Fleet) IssueJoin(ctx context.Context, role, replace string, expires tim
 	if err := t.Validate(); err != nil {
 		return "", err
 	}
-	_, err := f.Store.Update(ctx, func(tx *store.Tx) error { return f.Tokens.In(tx).Create(t) })
+	_, err := f.Store.Update(ctx, func(tx *store.Tx) error {
+		if replace != "" {
+			if _, err := f.dispensable(tx, replace); err != nil {
+				return err
+			}
+		}
+		return f.Tokens.In(tx).Create(t)
+	})
 	return plain, err
 }
 
-// MayJoin says whether Join would give a place now, and spends nothing.
-func (f *Fleet) MayJoin(ctx context.Context, j Joining) error {
+// MayJoin says whether Join would give a place now, and which head it would replace, and spends nothing.
+func (f *Fleet) MayJoin(ctx context.Context, j Joining) (replaces string, err error) {
 	id, err := auth.ParseToken(j.Token)
-	if err == nil {
-		_, err = f.Store.Update(ctx, func(tx *store.Tx) error { _, err := f.joinToken(tx, id, j); return err })
+	if err != nil {
+		return "", err
 	}
-	return err
+	_, err = f.Store.Update(ctx, func(tx *store.Tx) error {
+		t, err := f.joinToken(tx, id, j)
+		if err == nil {
+			replaces = t.Spec.Replace
+		}
+		return err
+	})
+	return replaces, err
 }
 
 // Join spends a token and gives the head that its bearer is from now on: a new name and role, in state joining.
@@ -64,7 +78,7 @@ func (f *Fleet) Join(ctx context.Context, j Joining) (head *trivet.Head, err err
 	return head, nil
 }
 
-// newHead writes the record of a head that joins, and begins the removal of the one that it replaces.
+// newHead writes the record of a head that joins. The one that it replaces stays until it is the new one's turn.
 func (f *Fleet) newHead(tx *store.Tx, t *trivet.Token, j Joining) (*trivet.Head, error) {
 	name, err := f.nextHead(tx)
 	if err != nil {
@@ -74,16 +88,6 @@ func (f *Fleet) newHead(tx *store.Tx, t *trivet.Token, j Joining) (*trivet.Head,
 	head := &trivet.Head{
 		Meta: trivet.Meta{Kind: "Head", Name: name}, Spec: trivet.HeadSpec{Role: t.Spec.Join},
 		Status: trivet.HeadStatus{State: trivet.HeadJoining, Join: j.ID, Peer: j.Peer, Replaces: t.Spec.Replace},
-	}
-	if t.Spec.Replace != "" {
-		old, err := f.Heads.In(tx).Get(t.Spec.Replace)
-		if err != nil {
-			return nil, err
-		}
-		old.Spec.Remove = true
-		if err := f.Heads.In(tx).Put(old); err != nil {
-			return nil, err
-		}
 	}
 	return head, errors.Join(f.Tokens.In(tx).Put(t), f.Heads.In(tx).Create(head))
 }
@@ -113,7 +117,10 @@ func (f *Fleet) joinToken(tx *store.Tx, id string, j Joining) (*trivet.Token, er
 	case t.Spec.Used == "" && !f.now().Before(t.Spec.Expires): // one that was used in time gives the same place again
 		return nil, &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: it has expired", trivet.ErrForbidden), Hint: issueAnother}
 	}
-	return t, nil
+	if t.Spec.Used == "" && t.Spec.Replace != "" { // it may have been issued long ago
+		_, err = f.dispensable(tx, t.Spec.Replace)
+	}
+	return t, err
 }
 
 // joined finds the head that joined by a request.

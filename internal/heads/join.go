@@ -30,6 +30,8 @@ type Ask struct {
 	Version  string    `json:"version"`
 	Protocol int       `json:"protocol"`
 	Time     time.Time `json:"time"` // by its clock
+
+	replaces string // its token's
 }
 
 // Place is what it gets: all that it needs to start its member. The keys are for a voter only.
@@ -54,7 +56,8 @@ func (d *Door) join(r *http.Request, body []byte) (any, error) {
 	if err := errors.Join(ask.validate(), validatePeer(ask.Peer)); err != nil {
 		return nil, err
 	}
-	if err := d.Fleet.MayJoin(r.Context(), j); err != nil {
+	var err error
+	if ask.replaces, err = d.Fleet.MayJoin(r.Context(), j); err != nil {
 		return nil, err
 	}
 	for _, check := range []func(context.Context, *Ask) error{d.speaks, d.inTime, d.free, d.reaches} {
@@ -98,7 +101,10 @@ func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) 
 	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
 	if h.Status.Member == "" {
-		if err := errors.Join(d.turn(h), d.replace(ctx, h)); err != nil {
+		if err := d.turn(h); err != nil {
+			return nil, err
+		}
+		if err := d.replace(ctx, h); err != nil {
 			return nil, err
 		}
 		id, _, err := d.Members.Add(ctx, h.Status.Peer)
@@ -142,16 +148,24 @@ func (d *Door) turn(h *trivet.Head) error {
 	return nil
 }
 
-// replace takes the head out that another one joins in place of.
+// replace takes the head out that another one joins in place of. One that is down would be in its way. It is the new one's
+// turn, and where the old one is the last full head after all, it stays.
 func (d *Door) replace(ctx context.Context, h *trivet.Head) error {
+	if h.Status.Replaces == "" {
+		return nil
+	}
 	old, err := d.Fleet.Heads.Peek(h.Status.Replaces)
 	switch {
-	case h.Status.Replaces == "", errors.Is(err, trivet.ErrNotFound), err == nil && old.Status.Member == "":
+	case errors.Is(err, trivet.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
 	case old.Name == d.Self().Head:
-		return fmt.Errorf("join: %w: %s is the head that is replaced; ask another one", trivet.ErrUnavailable, old.Name)
+		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is the head that is replaced", trivet.ErrUnavailable, old.Name),
+			Hint: "give the URL of another head by --join"}
+	}
+	if err := d.Fleet.RemoveHead(ctx, old.Name); err != nil || old.Status.Member == "" {
+		return err
 	}
 	id, err := strconv.ParseUint(old.Status.Member, 16, 64)
 	if err != nil {
@@ -188,10 +202,10 @@ func (d *Door) inTime(_ context.Context, a *Ask) error {
 	return nil
 }
 
-// free refuses an address that another member has.
+// free refuses an address that another member has, other than the one that is replaced.
 func (d *Door) free(_ context.Context, a *Ask) error {
 	for h := range d.Fleet.Heads.PeekAll() {
-		if h.Status.Peer != a.Peer || h.Status.Join == a.ID || h.Status.State == trivet.HeadRemoved || h.Spec.Remove {
+		if h.Status.Peer != a.Peer || h.Status.Join == a.ID || h.Status.State == trivet.HeadRemoved || h.Spec.Remove || h.Name == a.replaces {
 			continue
 		}
 		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is reached at %s", trivet.ErrExists, h.Name, a.Peer),

@@ -112,7 +112,11 @@ type stage struct {
 // show makes the site, powers every machine on, and watches until all have come to an end.
 func (d *Demo) show(ctx context.Context, on *stage) (Summary, error) {
 	began := time.Now()
-	if err := prepare(ctx, on.client, d.Kill); err != nil {
+	err := prepare(ctx, on.client, d.Kill)
+	if err == nil && d.Kill {
+		err = record(ctx, on.client, "probe", d.Machines) // its script is fetched all the time: to one at work that would be a reset
+	}
+	if err != nil {
 		return Summary{}, fmt.Errorf("prepare the site: %w", err)
 	}
 	names := make([]string, d.Machines)
@@ -125,7 +129,7 @@ func (d *Demo) show(ctx context.Context, on *stage) (Summary, error) {
 	}
 	var st *storm
 	if d.Kill {
-		st = newStorm(on.site, board, macOf(0))
+		st = newStorm(on.site, board, macOf(d.Machines))
 	}
 	run, stop := context.WithCancel(ctx)
 	g, run := errgroup.WithContext(run)
@@ -284,18 +288,23 @@ func wish(ctx context.Context, c *client.Client, names []string) error {
 	g.SetLimit(16)
 	for i, name := range names {
 		g.Go(func() error {
-			_, err := client.Of[trivet.Machine](c).Create(ctx, &trivet.Machine{
-				Meta: trivet.Meta{Name: name, Labels: map[string]string{"demo": "true"}},
-				Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: macOf(i)}}}})
-			if err != nil {
+			if err := record(ctx, c, name, i); err != nil {
 				return err
 			}
-			_, err = client.Of[trivet.Provision](c).Create(ctx, &trivet.Provision{
+			_, err := client.Of[trivet.Provision](c).Create(ctx, &trivet.Provision{
 				Meta: trivet.Meta{Name: name}, Spec: trivet.ProvisionSpec{Template: "demo", Machine: name}})
 			return err
 		})
 	}
 	return g.Wait()
+}
+
+// record makes the record of the i-th machine.
+func record(ctx context.Context, c *client.Client, name string, i int) error {
+	_, err := client.Of[trivet.Machine](c).Create(ctx, &trivet.Machine{
+		Meta: trivet.Meta{Name: name, Labels: map[string]string{"demo": "true"}},
+		Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: macOf(i)}}}})
+	return err
 }
 
 // macOf gives the i-th machine an address from QEMU's own range.

@@ -25,9 +25,11 @@ type front struct {
 	peers   atomic.Pointer[http.Handler]
 	heads   atomic.Pointer[http.Handler]
 	api     atomic.Pointer[http.Handler]
-	serving sync.WaitGroup // requests of everybody else
-	leaving atomic.Bool    // everybody else is told to come by another connection next time
-	closed  atomic.Bool    // to everybody else
+	leaving atomic.Bool // everybody else is told to come by another connection next time
+
+	mu      sync.Mutex
+	serving int           // requests of everybody else; guarded by mu
+	closed  chan struct{} // made when everybody else is refused, closed when nobody is served any more; guarded by mu
 }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,15 +41,14 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		pass(&f.heads, w, r)
 		return
 	}
-	f.serving.Add(1)
-	defer f.serving.Done()
 	if f.leaving.Load() {
 		w.Header().Set("Connection", "close")
 	}
-	if f.closed.Load() {
+	if !f.enter() {
 		refuse(w, fmt.Errorf("%w: this head is stopping", trivet.ErrUnavailable))
 		return
 	}
+	defer f.exit()
 	pass(&f.api, w, r)
 }
 
@@ -85,14 +86,41 @@ func refuse(w http.ResponseWriter, err error) {
 
 func (f *front) set(which *atomic.Pointer[http.Handler], h http.Handler) { which.Store(&h) }
 
-// drain takes no more requests and waits for those that are served, until ctx ends.
+// enter says whether a request may be served; exit is its end.
+func (f *front) enter() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed != nil {
+		return false
+	}
+	f.serving++
+	return true
+}
+
+func (f *front) exit() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.serving--
+	f.tellIdle()
+}
+
+// tellIdle ends the wait of drain, where that has begun and nobody is served.
+func (f *front) tellIdle() {
+	if f.closed != nil && f.serving == 0 {
+		close(f.closed)
+	}
+}
+
+// drain takes no more requests and waits for those that are served, until ctx ends. It is called once.
 func (f *front) drain(ctx context.Context) {
 	f.leaving.Store(true)
-	f.closed.Store(true)
-	done := make(chan struct{})
-	go func() { f.serving.Wait(); close(done) }()
+	f.mu.Lock()
+	f.closed = make(chan struct{})
+	idle := f.closed
+	f.tellIdle()
+	f.mu.Unlock()
 	select {
-	case <-done:
+	case <-idle:
 	case <-ctx.Done():
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,23 +36,45 @@ func (s *Server) alone(ctx context.Context) error {
 	}
 	for range s.cfg.DHCPInterfaces {
 		if n := <-found; n != nil {
-			return &trivet.Error{Op: "make a cluster", Err: fmt.Errorf("%w: cluster %.40q serves this network already, with %.40q at %.200q", trivet.ErrExists, n.Cluster, n.Head, n.API),
-				Hint: fmt.Sprintf("to join it: get a token by 'trivet head token' there, and add --join %.200s --token TOKEN; to make another cluster: add --new-cluster", strings.Join(n.API, ","))}
+			return n.refusal()
 		}
 	}
 	return nil
+}
+
+// refusal says how to join the cluster that is there.
+func (n *neighbour) refusal() error {
+	join := "URL"
+	if len(n.API) > 0 {
+		join = strings.Join(n.API, ",")
+	}
+	return &trivet.Error{Op: "make a cluster", Err: fmt.Errorf("%w: cluster %.40q serves this network already, with %.40q at %q", trivet.ErrExists, n.Cluster, n.Head, n.API),
+		Hint: fmt.Sprintf("to join it: get a token by 'trivet head token' there, and add --join %s --token TOKEN; to make another cluster: add --new-cluster", join)}
+}
+
+// apiURL is what may stand in a command that a person is told to run: an answer comes from anybody on the network.
+var apiURL = regexp.MustCompile(`^https://([0-9A-Za-z.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$`)
+
+// parseNeighbour reads an answer, and leaves out what is no URL of an API.
+func parseNeighbour(text []byte) (*neighbour, error) {
+	var n neighbour
+	if err := json.Unmarshal(text, &n); err != nil {
+		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+	}
+	n.API = slices.DeleteFunc(n.API, func(u string) bool { return !apiURL.MatchString(u) })
+	return &n, nil
 }
 
 // ask asks one network. A question that cannot be asked has no answer: what is wrong shows when DHCP is served there.
 func (s *Server) ask(ctx context.Context, name string) (n *neighbour) {
 	c := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, neighbourClass)}, Wait: 80 * time.Millisecond, Tries: 2}
 	err := dhcp.Inquire(ctx, name, c, func(l *dhcp.Lease) bool {
-		got := neighbour{}
-		if string(l.Options[dhcp.OptClass]) != neighbourClass || json.Unmarshal(l.Options[dhcp.OptVendor], &got) != nil {
+		if string(l.Options[dhcp.OptClass]) != neighbourClass {
 			return false
 		}
-		n = &got
-		return true
+		var err error
+		n, err = parseNeighbour(l.Options[dhcp.OptVendor])
+		return err == nil
 	})
 	if err != nil && !errors.Is(err, trivet.ErrUnavailable) {
 		s.cfg.Log.Debug("cannot ask for another cluster", "interface", name, "error", err)

@@ -294,9 +294,17 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 		s.api.Drain()
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 		defer cancel()
-		s.front.drain(drain)
-		return shutdown(drain, bootServer)
+		return s.drain(drain, bootServer)
 	})
+}
+
+// drain lets the requests of the API and the downloads of machines end side by side, so that neither has less time for the
+// other, and cuts downloads that outlast ctx. Neither door takes new ones.
+func (s *Server) drain(ctx context.Context, bootServer *http.Server) error {
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	requests.Go(func() { s.front.drain(ctx) })
+	return shutdown(ctx, bootServer)
 }
 
 func (s *Server) controllers() controller.Config {

@@ -149,7 +149,7 @@ const retry = 20 * time.Millisecond
 func (s *Store) try(ctx context.Context, call func(context.Context) error) error {
 	over, err := s.opts.Term(ctx)
 	if err != nil {
-		return &trivet.Error{Op: "find the leader", Err: err, Hint: hintQuorum}
+		return &trivet.Error{Op: "find the leader", Err: err, Hint: hintLeader}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Try)
 	defer cancel()

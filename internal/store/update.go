@@ -72,7 +72,10 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error
 // errRerun: what fn had read is no longer so.
 var errRerun = errors.New("run again")
 
-const hintQuorum = "the store does not answer in time: it has no quorum, or its disk is slow; the head's log says which"
+const (
+	hintLeader = "most heads must be up before anything is written: trivet head list says which are; of a head that is alone, its log says more"
+	hintQuorum = "the store does not answer in time: it has no quorum, or its disk is slow; the head's log says which"
+)
 
 // unavailable makes an error one of which it is known that nothing was written.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err) }

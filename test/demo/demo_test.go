@@ -69,6 +69,8 @@ func check(t *testing.T, history string, s *lab.Summary) {
 			if e.Acting == 0 {
 				t.Errorf("no action ran at this kill: %s", line)
 			}
+		case e.What == "event" && strings.HasPrefix(e.Text, "AgentLost"):
+			t.Errorf("nobody reset a machine: %s", line)
 		case e.What == "write" && e.Text == "succeeded":
 			up[e.Subject] = true
 		}

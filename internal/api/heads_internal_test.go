@@ -1,0 +1,40 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wire"
+)
+
+// No head is taken out where most of the others are down; one that is down may be.
+func TestEnoughHeadsAreLeft(t *testing.T) {
+	for _, tc := range []struct {
+		states []string // of head0, head1, ...
+		remove int
+		ok     bool
+	}{
+		{[]string{"leader"}, 0, true}, // refused for another reason
+		{[]string{"leader", "member"}, 1, true},
+		{[]string{"leader", "down"}, 1, true},
+		{[]string{"leader", "down", "member"}, 1, true},
+		{[]string{"leader", "down", "member"}, 2, false},
+		{[]string{"leader", "down", "member"}, 0, false},
+		{[]string{"leader", "down", "member", "member"}, 0, true},
+		{[]string{"leader", "down", "member", "joining"}, 3, true},
+		{[]string{"leader", "down", "member", "removing"}, 2, false},
+		{[]string{"leader", "down", "down", "member", "member"}, 0, false},
+		{[]string{"leader", "down", "down", "member", "member"}, 1, true},
+	} {
+		var c wire.Cluster
+		for i, state := range tc.states {
+			c.Heads = append(c.Heads, wire.HeadView{Name: fmt.Sprint("head", i), State: state})
+		}
+		err := enoughLeft(c, fmt.Sprint("head", tc.remove))
+		if (err == nil) != tc.ok || err != nil && !errors.Is(err, trivet.ErrConflict) {
+			t.Errorf("%v without head%d: %v", tc.states, tc.remove, err)
+		}
+	}
+}
