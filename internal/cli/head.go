@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -77,14 +76,7 @@ func (a *app) showHeads(view client.Cluster, all bool) error {
 	slices.SortFunc(view.Heads, func(x, y client.HeadView) int { return byNumber(x.Name, y.Name) })
 	switch a.output {
 	case "json", "yaml":
-		raw, err := json.Marshal(view)
-		if err != nil {
-			return err
-		}
-		if a.output == "yaml" {
-			return showYAML(a.Out, []json.RawMessage{raw})
-		}
-		return showJSON(a.Out, []json.RawMessage{raw}, true)
+		return a.showValue(view)
 	case "name":
 		for _, h := range view.Heads {
 			fmt.Fprintln(a.Out, "head/"+h.Name)
@@ -126,7 +118,7 @@ func (a *app) headToken() *cobra.Command {
 		Long: "Issue a token that lets one head join, once, and show the command to run there. The token is a secret until it is\n" +
 			"used or has expired: whoever has it can become a head.\n\n" +
 			"A witness votes and serves nothing, and holds no keys: with it two heads go on when any one of the three dies.",
-		Example: "  trivet head token\n  trivet head token --witness --life 10m",
+		Example: "  trivet head token\n  trivet head token --witness --life 10m\n  trivet head token -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			role := trivet.RoleVoter
@@ -139,12 +131,20 @@ func (a *app) headToken() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&witness, "witness", false, "for a witness, which votes and serves nothing")
-	lifeFlag(c, &life)
+	a.tokenFlags(c, &life)
 	return c
 }
 
-func lifeFlag(c *cobra.Command, life *time.Duration) {
+// tokenFlags are those of commands that issue a join token.
+func (a *app) tokenFlags(c *cobra.Command, life *time.Duration) {
 	c.Flags().DurationVar(life, "life", 0, "how long it is good for (default 1h)")
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		if c.Flags().Changed("life") && *life <= 0 {
+			return &trivet.FieldError{Field: "--life", Problem: fmt.Sprintf("is %s; it must be more than 0", *life)}
+		}
+		return nil
+	}
+	a.outputForms(c, "table", "json", "yaml")
 }
 
 // showToken issues a token and says what to do with it.
@@ -157,10 +157,21 @@ func (a *app) showToken(ctx context.Context, issue func(context.Context, *client
 	if err != nil {
 		return err
 	}
+	if a.output != "table" {
+		return a.showValue(map[string]any{"token": token, "expires": expires, "join": cl.Endpoints()})
+	}
 	fmt.Fprintln(a.Out, token)
 	fmt.Fprintf(a.Err, "On the new head, until %s:\n  trivet server --join %s --token TOKEN\n",
 		expires.Local().Format(time.DateTime), strings.Join(cl.Endpoints(), ","))
 	return nil
+}
+
+// noSuchHead says what to do where a person has named a head that is not there.
+func noSuchHead(err error, op, name string) error {
+	if !errors.Is(err, trivet.ErrNotFound) {
+		return err
+	}
+	return &trivet.Error{Op: op, Kind: "Head", Name: name, Err: trivet.ErrNotFound, Hint: "see which there are: trivet head list"}
 }
 
 func (a *app) headReplace() *cobra.Command {
@@ -175,11 +186,12 @@ func (a *app) headReplace() *cobra.Command {
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client) (string, time.Time, error) {
-				return cl.IssueReplace(ctx, args[0], life)
+				token, expires, err := cl.IssueReplace(ctx, args[0], life)
+				return token, expires, noSuchHead(err, "replace", args[0])
 			})
 		},
 	}
-	lifeFlag(c, &life)
+	a.tokenFlags(c, &life)
 	return c
 }
 
@@ -192,12 +204,17 @@ func (a *app) headRemove() *cobra.Command {
 		Example: "  trivet head remove head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, _, err := a.cluster(cmd.Context())
+			cl, view, err := a.cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
+			removed := func(h client.HeadView) bool { return h.Name == args[0] && h.State == string(trivet.HeadRemoved) }
+			if slices.ContainsFunc(view.Heads, removed) {
+				fmt.Fprintf(a.Out, "head/%s is removed already\n", args[0])
+				return nil
+			}
 			if err := cl.RemoveHead(cmd.Context(), args[0]); err != nil {
-				return err
+				return noSuchHead(err, "remove", args[0])
 			}
 			return a.awaitRemoval(cmd.Context(), cl, args[0])
 		},

@@ -21,6 +21,9 @@ func TestOutAndBack(t *testing.T) {
 			t.Errorf("it says %q", said)
 		}
 		h2.refused("it was removed from cluster", "--rejoin --join URL --token TOKEN")
+		if said := h0.must("head", "remove", "head2"); said != "head/head2 is removed already" {
+			t.Errorf("it says %q", said)
+		}
 		l.write()
 		if list := h0.must("head", "list"); strings.Contains(list, "head2") {
 			t.Errorf("it is still listed:\n%s", list)
