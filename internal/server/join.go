@@ -55,8 +55,21 @@ func (s *Server) plan(context.Context) (err error) {
 		return &trivet.Error{Op: "join", Name: s.cfg.Dir, Hint: "give an empty folder by --data-dir, or set the old data aside by --rejoin",
 			Err: fmt.Errorf("%w: the folder is of %s in cluster %s, and the token is for another cluster", trivet.ErrConflict, s.data.Name, root.Cluster())}
 	}
-	s.cfg.Log.Info("this head is a member already; --join and --token are not used", "head", s.data.Name)
+	s.unusedJoin = true
 	return nil
+}
+
+// tellUnused tells of a token that is not used, once it is clear that this head is still a member.
+func (s *Server) tellUnused(context.Context) error {
+	if s.unusedJoin {
+		s.cfg.Log.Info("this head is a member already; --join and --token are not used", "head", s.data.Name)
+	}
+	return nil
+}
+
+// asWitness says whether this start is a witness's.
+func (s *Server) asWitness() bool {
+	return s.data.witness() || s.joining && s.token.Role == trivet.RoleWitness
 }
 
 // noStrayToken refuses to begin another cluster where a join was meant. A head that has joined may find its token in its

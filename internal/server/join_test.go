@@ -90,3 +90,19 @@ func (s stopAt) Write(line []byte) (int, error) {
 	}
 	return len(line), nil
 }
+
+// A shared address that cannot be had is refused before anything is begun.
+func TestVIPIsTriedFirst(t *testing.T) {
+	cfg := aloneIn(t.TempDir())
+	cfg.VIP, cfg.VIPInterface = "10.98.0.9/24", "nothing0"
+	s, err := New(t.Context(), cfg)
+	if err == nil {
+		s.Close()
+	}
+	if !errors.Is(err, trivet.ErrNotFound) || !strings.Contains(err.Error(), "--vip-interface") {
+		t.Errorf("it says %v", err)
+	}
+	if left, _ := os.ReadDir(cfg.Dir); len(left) != 0 {
+		t.Errorf("it left %v", left)
+	}
+}

@@ -38,6 +38,18 @@ func (c *Config) validateVIP() error {
 	return nil
 }
 
+// tryVIP refuses an address that this computer cannot have, before anything is begun in the data folder or asked of others.
+func (s *Server) tryVIP(context.Context) error {
+	if s.cfg.VIP == "" || s.asWitness() {
+		return nil
+	}
+	v, err := vip.New(vip.Config{Address: s.cfg.shared(), Interface: s.cfg.vipInterface(), Log: s.cfg.Log.With("part", "vip")})
+	if err == nil {
+		v.Close()
+	}
+	return err
+}
+
 // openVIP makes ready to share the address with the other heads.
 func (s *Server) openVIP(context.Context) (err error) {
 	if s.cfg.VIP != "" {
