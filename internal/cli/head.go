@@ -117,7 +117,8 @@ func (a *app) headToken() *cobra.Command {
 		Short: "Issue a token that lets one head join, once; it is shown this once",
 		Long: "Issue a token that lets one head join, once, and show the command to run there. The token is a secret until it is\n" +
 			"used or has expired: whoever has it can become a head.\n\n" +
-			"A witness votes and serves nothing, and holds no keys: with it two heads go on when any one of the three dies.",
+			"A witness votes and serves nothing, and holds no keys: with it two heads go on when any one of the three dies. Two\n" +
+			"without one cannot write when either is down.",
 		Example: "  trivet head token\n  trivet head token --witness --life 10m\n  trivet head token -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -125,7 +126,8 @@ func (a *app) headToken() *cobra.Command {
 			if witness {
 				role = trivet.RoleWitness
 			}
-			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client) (string, time.Time, error) {
+			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, view client.Cluster) (string, time.Time, error) {
+				a.warnOfTwo(view)
 				return cl.IssueJoin(ctx, role, life)
 			})
 		},
@@ -133,6 +135,20 @@ func (a *app) headToken() *cobra.Command {
 	c.Flags().BoolVar(&witness, "witness", false, "for a witness, which votes and serves nothing")
 	a.tokenFlags(c, &life)
 	return c
+}
+
+// warnOfTwo tells who has one head that a second one alone makes it worse.
+func (a *app) warnOfTwo(view client.Cluster) {
+	there := 0
+	for _, h := range view.Heads {
+		if h.State != string(trivet.HeadRemoved) {
+			there++
+		}
+	}
+	if there == 1 {
+		fmt.Fprintln(a.Err, "Two heads are less available than one: when either is down, nothing can be written. Let a third one join soon,\n"+
+			"which may be a witness: trivet head token --witness")
+	}
 }
 
 // tokenFlags are those of commands that issue a join token.
@@ -148,12 +164,12 @@ func (a *app) tokenFlags(c *cobra.Command, life *time.Duration) {
 }
 
 // showToken issues a token and says what to do with it.
-func (a *app) showToken(ctx context.Context, issue func(context.Context, *client.Client) (string, time.Time, error)) error {
-	cl, _, err := a.cluster(ctx)
+func (a *app) showToken(ctx context.Context, issue func(context.Context, *client.Client, client.Cluster) (string, time.Time, error)) error {
+	cl, view, err := a.cluster(ctx)
 	if err != nil {
 		return err
 	}
-	token, expires, err := issue(ctx, cl)
+	token, expires, err := issue(ctx, cl, view)
 	if err != nil {
 		return err
 	}
@@ -185,7 +201,7 @@ func (a *app) headReplace() *cobra.Command {
 		Example: "  trivet head replace head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client) (string, time.Time, error) {
+			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, _ client.Cluster) (string, time.Time, error) {
 				token, expires, err := cl.IssueReplace(ctx, args[0], life)
 				return token, expires, noSuchHead(err, "replace", args[0])
 			})
