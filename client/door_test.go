@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -42,5 +43,19 @@ func TestAnAgentHasOneConnection(t *testing.T) {
 	case <-left:
 	case <-time.After(30 * time.Second): // idle connections end after 90
 		t.Error("the connection to the first head stays")
+	}
+}
+
+// Only a head can refuse an agent. Where a head's address went to another box, or its certificate is over, the run goes on.
+func TestStrangersRefuseNoAgent(t *testing.T) {
+	c := newCluster(t)
+	stranger := newCluster(t).head(func(http.ResponseWriter, *http.Request) {})
+	head := c.head(func(w http.ResponseWriter, _ *http.Request) { refuse(w, trivet.ErrUnauthenticated) })
+	for url, want := range map[string]error{stranger.URL: trivet.ErrUnavailable, head.URL: trivet.ErrUnauthenticated} {
+		door := c.client(0, url).Door(func(*http.Request, []byte, string) {}, func(time.Time) {})
+		_, err := door.Sync(t.Context(), trivet.Sync{Machine: "m1"})
+		if !errors.Is(err, want) || errors.Is(err, trivet.ErrUnauthenticated) != (want == trivet.ErrUnauthenticated) {
+			t.Errorf("%v, want %v", err, want)
+		}
 	}
 }

@@ -24,6 +24,9 @@ type LogOptions struct {
 	Action string // empty: all
 	// Follow goes on until the workflow has ended.
 	Follow bool
+	// Missing is told the heads that cannot be asked for their part of the logs: what they alone have is left out. It is told
+	// none when all can be asked again. nil: nobody is told.
+	Missing func(heads []string)
 }
 
 // maxLogLine bounds one piece as JSON, in bytes.
@@ -37,7 +40,8 @@ func (c *Client) Logs(ctx context.Context, workflow string, o LogOptions) iter.S
 			yield(LogPiece{}, err)
 			return
 		}
-		l := &logReader{c: c, path: "/v1/workflows/" + url.PathEscape(workflow) + "/logs", query: url.Values{}, told: map[logPart]int64{}, yield: yield}
+		l := &logReader{c: c, path: "/v1/workflows/" + url.PathEscape(workflow) + "/logs", query: url.Values{}, told: map[logPart]int64{},
+			missing: o.Missing, yield: yield}
 		if o.Action != "" {
 			l.query.Set("action", o.Action)
 		}
@@ -61,6 +65,8 @@ type logReader struct {
 	query url.Values
 	told  map[logPart]int64 // up to which offset
 	yield func(LogPiece, error) bool
+
+	missing func([]string)
 }
 
 func (l *logReader) run(ctx context.Context) error {
@@ -93,6 +99,9 @@ func (l *logReader) read(body io.Reader) error {
 		}
 		if p.Action == "" {
 			return nil // the end
+		}
+		if p.Action == wire.LogMark && l.missing != nil {
+			l.missing(p.Missing)
 		}
 		if l.leaveOut(&p) {
 			continue

@@ -20,7 +20,7 @@ func serverCommand() *cobra.Command {
 		Use:   "server",
 		Short: "Run a head",
 		Long: "Run a head: the store, the API, and what machines boot from.\n\n" +
-			"The first start makes the cluster, its CA and an administrator, whose credential is in DATA-DIR/admin.yaml.",
+			"The first start makes the cluster, its CA and an administrator, whose credential is in DATA-DIR/admin.yaml; each head that joins makes its own.",
 		Example: "  # serve machines on eth1; the API and boot doors on all addresses\n" +
 			"  trivet server --data-dir /var/lib/trivet --dhcp eth1\n\n" +
 			"  # no DHCP of its own: another server points machines here\n" +

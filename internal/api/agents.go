@@ -291,7 +291,7 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("log of %s: %w: %w", run.Name, trivet.ErrInvalid, err)
 	}
-	if err := h.Logs.Append(run.Name, q.Get("action"), try, offset, body); err != nil {
+	if err := h.Logs.Store.Append(run.Name, q.Get("action"), try, offset, body); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -21,7 +21,6 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/heads"
-	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/wire"
 )
 
@@ -32,7 +31,7 @@ type Config struct {
 	Blobs *blob.Store
 	// Copies are of blobs at other heads: content is acknowledged when two heads hold it.
 	Copies *heads.Blobs
-	Logs   *runlog.Store
+	Logs   *heads.Logs
 	Log    *slog.Logger
 	// Metrics takes the API's own counters; /metrics shows all that is in it.
 	Metrics *prometheus.Registry

@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,13 +37,16 @@ import (
 // head is the API on a real store, served over real TLS.
 type head struct {
 	t       *testing.T
+	name    string
 	url     string
+	twins   int
 	keys    *auth.Keys
 	fleet   *fleet.Fleet
 	blobs   *blob.Store
 	copies  *heads.Blobs
 	logs    *runlog.Store
 	handler *api.Handler
+	door    *heads.Door // other heads'
 	server  *http.Server
 	log     *syncBuffer
 	admin   string // token
@@ -64,7 +68,8 @@ func newHead(t *testing.T) *head {
 // twin is another head of the cluster, with a copy and an API of its own.
 func (h *head) twin() *head {
 	h.t.Helper()
-	twin := serveHead(h.t, h.member, h.keys, "head1")
+	h.twins++
+	twin := serveHead(h.t, h.member, h.keys, fmt.Sprint("head", h.twins))
 	twin.admin = h.admin
 	return twin
 }
@@ -73,7 +78,7 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	t.Helper()
 	dir, reg := t.TempDir(), prometheus.NewRegistry()
 	s := store.New(member.Client(), store.Options{Head: name})
-	h := &head{t: t, log: &syncBuffer{}, member: member, keys: keys}
+	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
 	h.fleet = fleet.New(fleet.NewTables(s), name, slog.New(slog.DiscardHandler))
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -85,8 +90,11 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	t.Cleanup(h.copies.Close)
 	h.logs = must(runlog.Open(filepath.Join(dir, "logs")))(t)
 	t.Cleanup(func() { h.logs.Close() })
+	logs := &heads.Logs{Store: h.logs, Fleet: h.fleet, Caller: heads.NewCaller(h.certify(), func() *auth.Root { return &keys.CA.Root }, nil)}
+	t.Cleanup(logs.Caller.Close)
+	h.door = heads.New(heads.Config{Root: &keys.CA.Root, Fleet: h.fleet, Keys: keys, Logs: logs, Log: slog.New(slog.DiscardHandler)})
 	h.handler = must(api.New(api.Config{
-		Fleet: h.fleet, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: h.logs, Metrics: reg, CheckTemplate: workflow.Check,
+		Fleet: h.fleet, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
 		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: wire.Version{Version: "v0", Head: name},
 		Ready: func(context.Context) error {
@@ -108,7 +116,10 @@ func (h *head) listenAgain() { h.serve(strings.TrimPrefix(h.url, "https://")) }
 func (h *head) serve(addr string) {
 	l := must(net.Listen("tcp", addr))(h.t)
 	h.url = "https://" + l.Addr().String()
-	s := &http.Server{Handler: h.handler, TLSConfig: h.keys.CA.ServerCert(func() []string { return nil }, time.Now).TLS(),
+	doors := http.NewServeMux()
+	doors.Handle("/", h.handler)
+	doors.Handle(heads.Prefix, h.door)
+	s := &http.Server{Handler: doors, TLSConfig: h.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now).TLS(),
 		MaxHeaderBytes: api.MaxHeader, ErrorLog: log.New(io.Discard, "", 0)}
 	h.server = s
 	done := make(chan struct{})
@@ -117,6 +128,22 @@ func (h *head) serve(addr string) {
 		s.ServeTLS(l, "", "")
 	}()
 	h.t.Cleanup(func() { s.Close(); <-done })
+}
+
+// certify makes the certificate of a member.
+func (h *head) certify() auth.CertFunc {
+	key := must(auth.PeerKey())(h.t)
+	who := auth.Peer{Name: h.name, Role: auth.PeerHead}
+	cert := must(h.keys.CA.SignPeer(who, must(auth.PeerRequest(key))(h.t), time.Now()))(h.t)
+	pair := must(tls.X509KeyPair(cert, key))(h.t)
+	return func() (*tls.Certificate, error) { return &pair, nil }
+}
+
+// introduce tells the other heads where this one is.
+func (h *head) introduce() {
+	h.t.Helper()
+	put(h, h.fleet.Heads, &trivet.Head{Meta: trivet.Meta{Name: h.name}, Spec: trivet.HeadSpec{Role: trivet.RoleVoter},
+		Status: trivet.HeadStatus{State: trivet.HeadMember, Peer: h.url}})
 }
 
 // account makes an account and a token for it.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/wire"
 )
@@ -41,7 +42,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 	}
 	defer leave()
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	f := &logFeed{h: h, w: w, workflow: workflow, actions: run.Spec.Actions, action: r.URL.Query().Get("action"), told: map[runlog.Part]int64{}}
+	f := &logFeed{view: h.Logs.View(run), w: w, run: run, action: r.URL.Query().Get("action"), told: map[runlog.Part]int64{}}
 	follow := r.URL.Query().Get("follow") != ""
 	ended := make(chan struct{})
 	if follow {
@@ -54,8 +55,8 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 		close(ended)
 	}
 	for {
-		grew, last := h.Logs.Grew(), isClosed(ended) // asked before reading: what was written until then is read
-		if err := f.tell(); err != nil {
+		grew, last := h.Logs.Store.Grew(), isClosed(ended) // asked before reading: what was written until then is read
+		if err := f.tell(r.Context(), last); err != nil {
 			return nil // the answer has begun: all that is left is to cut it
 		}
 		if last {
@@ -64,6 +65,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 		http.NewResponseController(w).Flush()
 		select {
 		case <-grew:
+		case <-time.After(heads.LogPoll): // other heads' logs grow, too
 		case <-ended:
 		case <-h.drain:
 			return nil
@@ -103,49 +105,71 @@ func isClosed(c <-chan struct{}) bool {
 
 // logFeed sends what one reader has not been told yet.
 type logFeed struct {
-	h        *Handler
-	w        http.ResponseWriter
-	workflow string
-	actions  []trivet.Action       // in their order
-	action   string                // only this one; empty: all
-	told     map[runlog.Part]int64 // by action and try: up to which offset
+	view   *heads.LogView
+	w      http.ResponseWriter
+	run    *trivet.Workflow
+	action string                // only this one; empty: all
+	told   map[runlog.Part]int64 // by action and try: up to which offset
+	silent []string              // the heads that were told to be so
 }
 
-func (f *logFeed) tell() error {
-	parts, err := f.h.Logs.Parts(f.workflow)
-	if err != nil {
+// tell sends what is new. The last time it is all that was acknowledged by now, so far as heads can be asked.
+func (f *logFeed) tell(ctx context.Context, last bool) error {
+	if err := f.view.Look(ctx, last); err != nil {
 		return err
 	}
-	slices.SortStableFunc(parts, func(a, b runlog.Part) int {
+	if err := f.mark(); err != nil {
+		return err
+	}
+	parts := f.view.Parts()
+	slices.SortFunc(parts, func(a, b runlog.Part) int {
 		return cmp.Or(f.place(a.Action)-f.place(b.Action), a.Try-b.Try)
 	})
 	for _, p := range parts {
-		if f.action != "" && p.Action != f.action {
+		key := runlog.Part{Action: p.Action, Try: p.Try}
+		if f.action != "" && p.Action != f.action || p.Bytes <= f.told[key] {
 			continue
 		}
-		if err := f.part(runlog.Part{Action: p.Action, Try: p.Try}); err != nil {
+		if err := f.part(ctx, key); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.mark() // one may have fallen silent while it was read from
+}
+
+// mark says which heads cannot be asked, when that has changed.
+func (f *logFeed) mark() error {
+	silent := f.view.Silent()
+	if slices.Equal(silent, f.silent) {
+		return nil
+	}
+	f.silent = silent
+	return f.line(wire.LogPiece{Action: wire.LogMark, Missing: silent})
 }
 
 func (f *logFeed) place(action string) int {
-	return slices.IndexFunc(f.actions, func(a trivet.Action) bool { return a.Name == action })
+	return slices.IndexFunc(f.run.Spec.Actions, func(a trivet.Action) bool { return a.Name == action })
 }
 
 // part sends the rest of one part in pieces.
-func (f *logFeed) part(p runlog.Part) error {
-	pieces := &pieceWriter{feed: f, part: p, at: f.told[p]}
-	next, err := f.h.Logs.Copy(pieces, f.workflow, p.Action, p.Try, f.told[p])
-	if err != nil {
-		return err
+func (f *logFeed) part(ctx context.Context, p runlog.Part) error {
+	at, buf := f.told[p], make([]byte, heads.LogChunk)
+	pieces := &pieceWriter{feed: f, part: p, at: at}
+	for {
+		n, err := f.view.Read(ctx, p, at, buf)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		at += int64(n)
+		if err := pieces.write(buf[:n]); err != nil {
+			return err
+		}
 	}
-	if err := pieces.flush(next); err != nil {
-		return err
-	}
-	f.told[p] = next
-	return nil
+	f.told[p] = at
+	return pieces.flush(at)
 }
 
 func (f *logFeed) line(p wire.LogPiece) error {
@@ -158,7 +182,7 @@ func (f *logFeed) line(p wire.LogPiece) error {
 	return err
 }
 
-// pieceWriter cuts a log between characters. Holes have been left out of the text, so a piece's offsets tell where it is
+// pieceWriter cuts a log between characters. Holes are left out of the text, so a piece's offsets tell where it is
 // from, not how long it is.
 type pieceWriter struct {
 	feed *logFeed
@@ -167,16 +191,19 @@ type pieceWriter struct {
 	text bytes.Buffer
 }
 
-func (w *pieceWriter) Write(b []byte) (int, error) {
+func (w *pieceWriter) write(b []byte) error {
 	for _, c := range b {
+		if c == 0 {
+			continue
+		}
 		if w.text.Len() >= maxPiece && utf8.RuneStart(c) {
 			if err := w.flush(w.at + int64(w.text.Len())); err != nil {
-				return 0, err
+				return err
 			}
 		}
 		w.text.WriteByte(c)
 	}
-	return len(b), nil
+	return nil
 }
 
 func (w *pieceWriter) flush(next int64) error {

@@ -59,6 +59,7 @@ func workflowOf(ctx context.Context, cl *client.Client, name string) (string, er
 func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string, o client.LogOptions) error {
 	var last client.LogPiece
 	fresh := true // at the beginning of a line
+	o.Missing = a.tellMissing
 	for p, err := range cl.Logs(ctx, workflow, o) {
 		if err != nil {
 			return err
@@ -78,6 +79,15 @@ func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string,
 		fmt.Fprintln(a.Out)
 	}
 	return nil
+}
+
+// tellMissing says that a log may not be whole.
+func (a *app) tellMissing(heads []string) {
+	if len(heads) == 0 {
+		fmt.Fprintln(a.Err, "trivet: all heads can be asked again; what was left out is there when you ask anew")
+		return
+	}
+	fmt.Fprintf(a.Err, "trivet: %s cannot be asked: what only they have of this log is left out\n", printable(strings.Join(heads, ", ")))
 }
 
 // withoutControls keeps lines and tabs, and takes out what could command a terminal.

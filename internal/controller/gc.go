@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -11,7 +12,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// leftovers removes what nobody points to any more: runs and logs of provisions that are gone, and leases that ran out.
+// leftovers removes what nobody points to any more: runs of provisions that are gone, logs of runs that are gone, and leases
+// that ran out.
 //
 // Reads: workflows, provisions, machines, addresses. Writes: deletes workflows and addresses, and logs on this head.
 type leftovers struct {
@@ -24,6 +26,8 @@ const (
 	keepRun = 7 * 24 * time.Hour
 	// keepLease is how long a lease that ran out stays, so that its machine gets the same address again.
 	keepLease = 24 * time.Hour
+	// keepLog is how long a log stays after it was last written to, whether its run is known or not.
+	keepLog   = time.Hour
 	sweepEach = 10 * time.Minute
 )
 
@@ -32,7 +36,7 @@ func (l *leftovers) run(ctx context.Context, failed func(error)) {
 	tick := time.NewTicker(sweepEach)
 	defer tick.Stop()
 	for {
-		if err := errors.Join(l.runs(ctx, time.Now()), l.leases(ctx, time.Now())); err != nil && ctx.Err() == nil {
+		if err := l.sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			failed(err)
 		}
 		select {
@@ -41,6 +45,10 @@ func (l *leftovers) run(ctx context.Context, failed func(error)) {
 		case <-tick.C:
 		}
 	}
+}
+
+func (l *leftovers) sweep(ctx context.Context, now time.Time) error {
+	return errors.Join(l.runs(ctx, now), l.oldLogs(ctx, now), l.leases(ctx, now))
 }
 
 func (l *leftovers) runs(ctx context.Context, now time.Time) error {
@@ -58,11 +66,39 @@ func (l *leftovers) runs(ctx context.Context, now time.Time) error {
 		if err != nil && !errors.Is(err, trivet.ErrNotFound) {
 			return err
 		}
-		if err := l.logs.Remove(w.Name); err != nil {
-			return err
-		}
 	}
 	return nil
+}
+
+// oldLogs removes this head's logs of runs that are gone, whoever deleted them. A log comes after its run was made: a read that
+// is fresher than the list of logs shows the run of each.
+func (l *leftovers) oldLogs(ctx context.Context, now time.Time) error {
+	names, err := l.logs.Workflows()
+	names = slices.DeleteFunc(names, l.known)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	if err := l.fleet.Store.Fresh(ctx); err != nil {
+		return err
+	}
+	var failed []error
+	for _, name := range names {
+		if l.known(name) {
+			continue
+		}
+		written, err := l.logs.Written(name)
+		if err == nil && now.Sub(written) > keepLog {
+			err = l.logs.Remove(name)
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// known says whether this head's copy has a run, as far as can be told.
+func (l *leftovers) known(run string) bool {
+	_, err := l.fleet.Workflows.Peek(run)
+	return !errors.Is(err, trivet.ErrNotFound)
 }
 
 func (l *leftovers) leases(ctx context.Context, now time.Time) error {

@@ -62,7 +62,7 @@ func (d *Door) blobRoutes() {
 func (d *Door) fullHead(r *http.Request) error {
 	p, err := d.member(r)
 	if err == nil && p.Role != auth.PeerHead {
-		err = fmt.Errorf("%w: a %s has no blobs", trivet.ErrForbidden, p.Role)
+		err = fmt.Errorf("%w: a %s has neither blobs nor logs", trivet.ErrForbidden, p.Role)
 	}
 	return err
 }

@@ -56,6 +56,7 @@ type head struct {
 	cert  *tls.Certificate
 	store *blob.Store
 	blobs *heads.Blobs
+	logs  *heads.Logs
 	boot  *httptest.Server
 	reg   *prometheus.Registry
 	addr  string
@@ -83,6 +84,7 @@ func newSite(t testing.TB, n int) *site {
 func (s *site) join(name string) *head {
 	s.t.Helper()
 	h := &head{site: s, name: name, dir: s.t.TempDir(), cert: s.certify(auth.Peer{Name: name, Role: auth.PeerHead}), addr: "127.0.0.1:0"}
+	h.logs = s.newLogs(h)
 	h.start()
 	s.t.Cleanup(h.stop)
 	s.heads = append(s.heads, h)
@@ -139,7 +141,7 @@ func (h *head) start() {
 	h.boot = httptest.NewServer(h.blobs.Boot())
 	l := must(net.Listen("tcp", h.addr))(t)
 	h.addr = l.Addr().String()
-	door := http.Handler(heads.New(heads.Config{Root: &h.site.keys.CA.Root, Fleet: h.site.fleet, Keys: h.site.keys, Blobs: h.blobs, Log: slog.New(slog.DiscardHandler)}))
+	door := http.Handler(heads.New(heads.Config{Root: &h.site.keys.CA.Root, Fleet: h.site.fleet, Keys: h.site.keys, Blobs: h.blobs, Logs: h.logs, Log: slog.New(slog.DiscardHandler)}))
 	h.http = &http.Server{TLSConfig: auth.ListenTLS(h.site.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now).GetCertificate),
 		ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if wrap := h.wrap.Load(); wrap != nil {

@@ -49,6 +49,7 @@ type Config struct {
 	Fleet   *fleet.Fleet
 	Keys    *auth.Keys
 	Blobs   *Blobs // nil: it holds none
+	Logs    *Logs  // nil: it has none
 	Log     *slog.Logger
 }
 
@@ -70,6 +71,9 @@ func New(cfg Config) *Door {
 	}
 	if cfg.Blobs != nil {
 		d.blobRoutes()
+	}
+	if cfg.Logs != nil {
+		d.logRoutes()
 	}
 	return d
 }

@@ -14,12 +14,16 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/trivet-project/trivet"
 )
 
 // MaxBytes bounds what is kept of one try of one action. The agent bounds what it sends as well.
 const MaxBytes = 16 << 20
+
+// MaxTry bounds the tries of one action that have a log.
+const MaxTry = 1000
 
 // Store is a folder of logs.
 type Store struct {
@@ -30,9 +34,9 @@ type Store struct {
 
 // Part is the log of one try of one action.
 type Part struct {
-	Action string
-	Try    int
-	Bytes  int64
+	Action string `json:"action"`
+	Try    int    `json:"try"`
+	Bytes  int64  `json:"bytes"` // up to where there is something
 }
 
 // Open opens or makes the folder.
@@ -138,35 +142,28 @@ func (s *Store) Parts(workflow string) ([]Part, error) {
 	return parts, nil
 }
 
-// Copy writes one part to w from an offset, and gives the offset where it ended. Holes are left out.
-func (s *Store) Copy(w io.Writer, workflow, action string, try int, offset int64) (int64, error) {
+// Read fills p with one part from an offset, and gives how much of it there is: less than p at the end. Zeros are holes.
+func (s *Store) Read(workflow, action string, try int, offset int64, p []byte) (int, error) {
 	name, err := fileName(workflow, action, try)
 	if err != nil {
-		return offset, err
+		return 0, err
+	}
+	if offset < 0 || offset > MaxBytes {
+		return 0, &trivet.FieldError{Field: "offset", Problem: fmt.Sprintf("must be 0 to %d", MaxBytes)}
 	}
 	f, err := s.root.Open(name)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = trivet.ErrNotFound
-		}
-		return offset, fmt.Errorf("read log of %s: %w", workflow, err)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = trivet.ErrNotFound
 	}
-	defer f.Close()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := f.ReadAt(buf, offset)
-		offset += int64(n)
-		text := slices.DeleteFunc(slices.Clone(buf[:n]), func(b byte) bool { return b == 0 })
-		if _, werr := w.Write(text); werr != nil {
-			return offset, werr
-		}
-		if errors.Is(err, io.EOF) {
-			return offset, nil
-		}
-		if err != nil {
-			return offset, fmt.Errorf("read log of %s: %w", workflow, err)
-		}
+	n := 0
+	if err == nil {
+		n, err = f.ReadAt(p, offset)
+		_ = f.Close() // it was only read
 	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return n, fmt.Errorf("read log of %s: %w", workflow, err)
+	}
+	return n, nil
 }
 
 // Grew gives a channel that is closed at the next Append to anything.
@@ -174,6 +171,41 @@ func (s *Store) Grew() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.grew
+}
+
+// Workflows lists whose logs there are.
+func (s *Store) Workflows() (names []string, err error) {
+	entries, err := fs.ReadDir(s.root.FS(), ".")
+	if err != nil {
+		return nil, fmt.Errorf("list logs: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && trivet.ValidateName(e.Name()) == nil {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// Written is when something was last written of a workflow.
+func (s *Store) Written(workflow string) (last time.Time, err error) {
+	if err := trivet.ValidateName(workflow); err != nil {
+		return last, err
+	}
+	err = fs.WalkDir(s.root.FS(), workflow, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+		return err
+	})
+	if err != nil {
+		return last, fmt.Errorf("look at logs of %s: %w", workflow, err)
+	}
+	return last, nil
 }
 
 // Remove deletes all logs of a workflow.
@@ -188,8 +220,8 @@ func fileName(workflow, action string, try int) (string, error) {
 	if err := errors.Join(trivet.ValidateName(workflow), trivet.ValidateName(action)); err != nil {
 		return "", err
 	}
-	if try < 1 || try > 1000 {
-		return "", &trivet.FieldError{Field: "try", Problem: "must be 1 to 1000"}
+	if try < 1 || try > MaxTry {
+		return "", &trivet.FieldError{Field: "try", Problem: fmt.Sprintf("must be 1 to %d", MaxTry)}
 	}
 	return path.Join(workflow, fmt.Sprintf("%s.%d.log", action, try)), nil
 }

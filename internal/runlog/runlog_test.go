@@ -1,7 +1,6 @@
 package runlog_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -29,10 +28,13 @@ func TestPiecesComeTwiceAndLate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var out bytes.Buffer
-	end, err := s.Copy(&out, "w", "image", 1, 0)
-	if err != nil || out.String() != "one two three" || end != 13 {
-		t.Errorf("got %q, %d, %v", out.String(), end, err)
+	got := make([]byte, 20)
+	n, err := s.Read("w", "image", 1, 4, got)
+	if err != nil || string(got[:n]) != "two three" {
+		t.Errorf("got %q, %v", got[:n], err)
+	}
+	if n, err := s.Read("w", "image", 1, 13, got); n != 0 || err != nil {
+		t.Errorf("at its end: %d, %v", n, err)
 	}
 	parts, err := s.Parts("w")
 	if err != nil || fmt.Sprint(parts) != "[{image 1 13}]" {
@@ -49,9 +51,17 @@ func TestBadNamesStayOutside(t *testing.T) {
 		if err := s.Append("w", bad, 1, 0, []byte("x")); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("action %q: %v", bad, err)
 		}
+		if _, err := s.Written(bad); !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("written, workflow %q: %v", bad, err)
+		}
 	}
-	if _, err := s.Copy(new(bytes.Buffer), "w", "none", 1, 0); !errors.Is(err, trivet.ErrNotFound) {
+	if _, err := s.Read("w", "none", 1, 0, nil); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("a log that is not there: %v", err)
+	}
+	for _, offset := range []int64{-1, runlog.MaxBytes + 1} {
+		if _, err := s.Read("w", "a", 1, offset, nil); !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("from %d: %v", offset, err)
+		}
 	}
 }
 

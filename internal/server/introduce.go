@@ -14,15 +14,16 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// admin is the account that the first start makes.
+// admin is the account that heads' first starts make.
 const admin = "admin"
 
 // firstWrites bounds those of a first start.
 const firstWrites = time.Minute
 
-// introduce writes how this head is reached and, where the cluster has no administrator yet, makes one. A head that cannot
-// write now, as it has no leader, or its disk is full or slow, serves reads and boots, and does this later. Its first start
-// must succeed at once, as there is nothing to serve yet, and may take its time.
+// introduce writes how this head is reached and makes an administrator's credential, where this head has none: on each of
+// them root is an operator, as whoever has the cluster's keys is. A head that cannot write now, as it has no leader, or its
+// disk is full or slow, serves reads and boots, and does this later. Its first start must succeed at once, as there is
+// nothing to serve yet, and may take its time.
 func (s *Server) introduce(ctx context.Context) error {
 	if s.data.isNew() {
 		var cancel context.CancelFunc
@@ -49,11 +50,7 @@ func (s *Server) introduceNow(ctx context.Context) error {
 		return fmt.Errorf("introduce head: %w", err)
 	}
 	admin := s.updateAdminFile
-	switch joined := s.data.Token != ""; {
-	case fileExists(AdminFile(s.cfg.Dir)):
-	case joined: // the cluster has administrators
-		admin = func() error { return nil }
-	default:
+	if !fileExists(AdminFile(s.cfg.Dir)) {
 		admin = func() error { return s.makeAdmin(ctx) }
 	}
 	if err := admin(); errors.Is(err, trivet.ErrInvalid) {
@@ -120,7 +117,7 @@ func (s *Server) makeAdmin(ctx context.Context) error {
 	id, plain, hash := auth.NewToken()
 	_, err := s.store.Update(ctx, func(tx *store.Tx) error {
 		account := &trivet.Account{Meta: trivet.Meta{Name: admin}, Spec: trivet.AccountSpec{Role: string(auth.Admin)}}
-		token := &trivet.Token{Meta: trivet.Meta{Name: id}, Spec: trivet.TokenSpec{Account: admin, Hash: hash}}
+		token := &trivet.Token{Meta: trivet.Meta{Name: id, Labels: map[string]string{"head": s.data.Name}}, Spec: trivet.TokenSpec{Account: admin, Hash: hash}}
 		return errors.Join(s.fleet.Accounts.In(tx).Put(account), s.fleet.Tokens.In(tx).Put(token))
 	})
 	if err != nil {

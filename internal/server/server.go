@@ -181,8 +181,9 @@ func (s *Server) openFiles(context.Context) (err error) {
 
 // assemble wires the doors.
 func (s *Server) assemble(context.Context) (err error) {
+	logs := &heads.Logs{Store: s.logs, Fleet: s.fleet, Caller: s.caller}
 	s.api, err = api.New(api.Config{
-		Fleet: s.fleet, Keys: s.keys, Blobs: s.blobs, Copies: s.copies, Logs: s.logs, Log: s.cfg.Log, Metrics: s.metrics,
+		Fleet: s.fleet, Keys: s.keys, Blobs: s.blobs, Copies: s.copies, Logs: logs, Log: s.cfg.Log, Metrics: s.metrics,
 		Version: wire.Version{Version: s.cfg.Version, Cluster: s.root.Cluster(), Head: s.data.Name},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: s.cluster,
 	})
@@ -191,7 +192,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	}
 	s.front.set(&s.front.api, s.api)
 	s.front.set(&s.front.heads, heads.New(heads.Config{
-		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Keys: s.keys, Blobs: s.copies, Log: s.cfg.Log}))
+		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Keys: s.keys, Blobs: s.copies, Logs: logs, Log: s.cfg.Log}))
 	s.netboot, err = netboot.New(netboot.Config{
 		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, VIP: s.cfg.shared(),
 		Keys: s.keys, CA: s.root.Pin(), Blobs: s.copies.Boot(),

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -24,6 +25,7 @@ type Lease struct {
 	name, uid string
 	ttl       time.Duration
 	fence     int64
+	until     atomic.Pointer[time.Time] // it is surely held
 }
 
 // holder is what a lease's key says.
@@ -45,6 +47,7 @@ func (s *Store) Hold(ctx context.Context, name string, ttl time.Duration, do fun
 	if err != nil {
 		return l.fail("hold", err)
 	}
+	l.holds(began)
 	held, lose := context.WithCancelCause(ctx)
 	expiry := time.AfterFunc(time.Until(began.Add(l.own())), func() { lose(l.fail("keep", trivet.ErrFenced)) })
 	beaten := make(chan struct{})
@@ -67,6 +70,16 @@ func (l *Lease) Check(tx *Tx) error {
 		return l.fail("write under", trivet.ErrFenced)
 	}
 	return nil
+}
+
+// Held says whether the lease is surely held now, by the clock. do's context ends when it is not; after the process was stopped
+// for long, that may be a moment later.
+func (l *Lease) Held() bool { return time.Now().Before(*l.until.Load()) }
+
+// holds notes a beat that was acknowledged, and was sent at a time.
+func (l *Lease) holds(sent time.Time) {
+	until := sent.Add(l.own())
+	l.until.Store(&until)
 }
 
 // Fence rises with each holder of the lease, for those who can refuse an older one.
@@ -179,6 +192,7 @@ func (l *Lease) keep(ctx context.Context, lose context.CancelCauseFunc, expiry *
 		})
 		switch {
 		case err == nil:
+			l.holds(sent)
 			expiry.Reset(time.Until(sent.Add(l.own())))
 		case errors.Is(err, trivet.ErrFenced):
 			lose(err)

@@ -73,7 +73,7 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 	defer cancel()
 	mine := errors.New("mine")
 	const ttl, beats = 2 * time.Second, 5
-	err := heads[0].Hold(t.Context(), "x", ttl, func(held context.Context, _ *store.Lease) error {
+	err := heads[0].Hold(t.Context(), "x", ttl, func(held context.Context, l *store.Lease) error {
 		var other sync.WaitGroup
 		other.Go(func() {
 			err := heads[1].Hold(ctx, "x", ttl, func(context.Context, *store.Lease) error {
@@ -91,6 +91,9 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 		seen := 0
 		for resp := range m.Client().Watch(held, "/trivet/-beat/x", clientv3.WithRev(1)) {
 			if seen += len(resp.Events); seen > beats {
+				if !l.Held() && held.Err() == nil {
+					t.Error("it is kept, and not held")
+				}
 				return mine
 			}
 		}
@@ -117,6 +120,9 @@ func TestReplacedHolderIsFenced(t *testing.T) {
 		err := h1.Hold(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
 			if !errors.Is(context.Cause(held), trivet.ErrFenced) {
 				t.Errorf("the old holder was told %v before it was replaced", context.Cause(held))
+			}
+			if !l.Held() || old.Held() {
+				t.Errorf("the new holder holds it: %v; the old one: %v", l.Held(), old.Held())
 			}
 			if l.Fence() <= old.Fence() {
 				t.Errorf("the fence is %d after %d", l.Fence(), old.Fence())

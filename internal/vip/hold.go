@@ -35,18 +35,24 @@ func (v *VIP) Run(ctx context.Context) {
 
 func (v *VIP) lease() string { return "vip-" + strings.ReplaceAll(v.Address.Addr().String(), ".", "-") }
 
-// hold has the address until ctx ends, which is when the lease is not surely held any more.
-func (v *VIP) hold(ctx context.Context, _ *store.Lease) (err error) {
+func (v *VIP) hold(ctx context.Context, l *store.Lease) error { return v.keep(ctx, l.Held) }
+
+// keep has the address until ctx ends, which is when the lease is not surely held any more. A process that was stopped may see
+// ctx end later than it goes on here, so the lease is asked as well, before each thing that others would notice.
+func (v *VIP) keep(ctx context.Context, held func() bool) (err error) {
 	defer func() {
 		v.held.Store(false)
 		err = errors.Join(err, v.drop())
 		v.Log.Info("gave up the shared address", "address", v.Address)
 	}()
 	announced := time.Time{}
-	for since := time.Now(); ctx.Err() == nil; wait(ctx, refresh) {
+	for since := time.Now(); ctx.Err() == nil && held(); wait(ctx, refresh) {
 		mac, err := v.set()
 		if err != nil {
 			return err
+		}
+		if ctx.Err() != nil || !held() { // it was stopped just now
+			break
 		}
 		if !v.held.Swap(true) {
 			v.Log.Info("has the shared address", "address", v.Address, "interface", v.Interface)

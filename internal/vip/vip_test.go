@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -32,11 +33,44 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	v, err := New(Config{Address: shared, Interface: "eth0", Log: slog.Default()})
+	ctx, cancel := context.WithCancel(context.Background())
+	until := time.Now().Add(time.Hour)
+	if os.Getenv("VIP_TEST_HOLD") == "lease" { // of which no beat is acknowledged any more, and whose timer comes late
+		until = time.Now().Add(own)
+		time.AfterFunc(4*own, cancel)
+	}
 	if err == nil {
-		err = v.hold(context.Background(), nil)
+		err = v.keep(ctx, func() bool { return time.Now().Before(until) })
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
+}
+
+const own = ttl - ttl/4
+
+// hold makes a process that has the address.
+func (b box) hold(t *testing.T, how string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("ip", "netns", "exec", string(b), self)
+	cmd.Env = append(os.Environ(), "VIP_TEST_HOLD="+how)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may have ended
+	until(t, "the address is there", func() bool { return b.has(t) })
+	return cmd
+}
+
+func send(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) {
+	t.Helper()
+	if err := cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // box is a host: a namespace with an interface eth0, plugged into a switch.
@@ -117,26 +151,58 @@ func until(t *testing.T, what string, ok func() bool) {
 func TestTheKernelDropsIt(t *testing.T) {
 	b := newBoxes(t)[0]
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command("ip", "netns", "exec", string(b), self)
-		cmd.Env = append(os.Environ(), "VIP_TEST_HOLD=1")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		until(t, "the address is there", func() bool { return b.has(t) })
-		if err := cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
+		cmd := b.hold(t, "for long")
+		send(t, cmd, signal)
 		at := time.Now()
 		until(t, "the address is gone", func() bool { return !b.has(t) })
 		t.Logf("%s: gone after %s", signal, time.Since(at).Round(time.Millisecond))
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
+}
+
+// A process that was stopped for longer than its lease finds all its timers due at once. It does not take the address again,
+// which another head may have by now.
+func TestItWasStopped(t *testing.T) {
+	b := newBoxes(t)[0]
+	cmd := b.hold(t, "lease")
+	send(t, cmd, syscall.SIGSTOP)
+	at := time.Now()
+	until(t, "the address is gone and the lease over", func() bool { return !b.has(t) && time.Since(at) > own })
+	changes := b.monitor(t)
+	send(t, cmd, syscall.SIGCONT)
+	_ = cmd.Wait()
+	if said := changes(); strings.Contains(said, shared.Addr().String()) {
+		t.Errorf("the address was there again:\n%s", said)
+	}
+}
+
+// monitor watches the addresses of a box, and gives what has happened until it is called.
+func (b box) monitor(t *testing.T) (changes func() string) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "changes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := exec.Command("ip", "-n", string(b), "monitor", "address")
+	cmd.Stdout = file
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it ends in no other way
+	seen := func(mark string) (text string) {
+		until(t, "the monitor sees "+mark, func() bool {
+			run(t, "ip -n %s address replace %s/32 dev lo", b, mark)
+			run(t, "ip -n %s address delete %s/32 dev lo", b, mark)
+			data, err := os.ReadFile(file.Name())
+			text = string(data)
+			return err == nil && strings.Contains(text, mark)
+		})
+		return text
+	}
+	seen("192.0.2.1")
+	return func() string { return seen("192.0.2.2") }
 }
 
 // head is one that shares the address, and answers there by its name.

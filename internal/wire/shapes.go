@@ -85,7 +85,13 @@ type LogPiece struct {
 	Offset int64  `json:"offset"`
 	Next   int64  `json:"next"`
 	Text   string `json:"text"`
+	// Missing, of a piece without text, are the heads that cannot be asked from there on: what they alone have is left out.
+	// None: all are asked again. Such a piece is of the action [LogMark], and nothing to who does not know it.
+	Missing []string `json:"missing,omitempty"`
 }
+
+// LogMark is the action of a piece that is no action's.
+const LogMark = "*"
 
 // The events of a watch.
 const (

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -192,15 +193,12 @@ func (h *head) trivet(args ...string) (stdout, all string, err error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary(h.T), args...)
 	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+filepath.Join(h.dir, "admin.yaml"))
-	var out, both bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &tee{&out, &both}, &both
+	var out bytes.Buffer
+	var both transcript // two write to it at once
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, &both), &both
 	err = cmd.Run()
 	return strings.TrimSpace(out.String()), both.String(), err
 }
-
-type tee struct{ a, b *bytes.Buffer }
-
-func (t *tee) Write(p []byte) (int, error) { t.a.Write(p); return t.b.Write(p) }
 
 func (h *head) must(args ...string) string {
 	h.Helper()

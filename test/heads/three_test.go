@@ -22,6 +22,7 @@ func TestThreeHeads(t *testing.T) {
 	for _, h := range all {
 		l.read(h0.asks(patience, h))
 		h.boots()
+		h.must("get", "tokens") // root on each is an operator
 	}
 	for _, h := range all {
 		for _, end := range []func(){h.stop, h.kill} {

@@ -1,0 +1,89 @@
+package controller
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/runlog"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// Each head removes its logs of runs that are gone, whichever head deleted the run. Those of runs that are there stay, those that
+// were just written, and all while it cannot be known.
+func TestLogsOfRunsThatAreGone(t *testing.T) {
+	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	newStore := func() *store.Store {
+		s := store.New(m.Client(), store.Options{})
+		t.Cleanup(s.Close)
+		return s
+	}
+	s, other := newStore(), newStore()
+	f, far := fleet.New(fleet.NewTables(s), "head0", slog.New(slog.DiscardHandler)), fleet.NewTables(other)
+	if err := errors.Join(s.Start(t.Context()), other.Start(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	logs, err := runlog.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { logs.Close() })
+	now := time.Now()
+	for name, age := range map[string]time.Duration{"there": 1000 * time.Hour, "gone": 2 * time.Hour, "gone-just-now": time.Minute, "there-at-another": 2 * time.Hour} {
+		if err := logs.Append(name, "a", 1, 0, []byte("text")); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{filepath.Join(name, "a.1.log"), name} {
+			if err := os.Chtimes(filepath.Join(dir, path), now.Add(-age), now.Add(-age)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, tables := range map[string]*fleet.Tables{"there": f.Tables, "there-at-another": far} {
+		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
+			return tables.Workflows.In(tx).Create(&trivet.Workflow{Meta: trivet.Meta{Name: name}, Spec: trivet.WorkflowSpec{Machine: "m1"}})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := leftovers{f, logs}
+	left := func(want ...string) {
+		t.Helper()
+		got, err := logs.Workflows()
+		if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("there are logs of %v, %v; want %v", got, err, want)
+		}
+	}
+	if err := l.sweep(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	left("gone-just-now", "there", "there-at-another")
+
+	_, err = other.Update(t.Context(), func(tx *store.Tx) error { return far.Workflows.In(tx).Delete("there-at-another") })
+	if err := errors.Join(err, s.Fresh(t.Context())); err != nil { // a copy that is behind removes it by a later sweep
+		t.Fatal(err)
+	}
+	if err := l.sweep(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	left("gone-just-now", "there")
+
+	m.Close()
+	if err := l.sweep(t.Context(), now.Add(2*keepLog)); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("without a majority: %v", err)
+	}
+	left("gone-just-now", "there")
+}
