@@ -15,7 +15,7 @@ import (
 )
 
 func demoCommand() *cobra.Command {
-	d := lab.Demo{Version: version, Out: os.Stdout}
+	d := lab.Demo{Version: version, Out: os.Stdout, Err: os.Stderr}
 	var level, kill string
 	c := &cobra.Command{
 		Use:   "demo",
@@ -47,12 +47,12 @@ func demoCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.IntVar(&d.Machines, "machines", 10, "how many machines")
-	f.IntVar(&d.Heads, "heads", 1, "how many heads; several are processes of their own")
+	f.IntVar(&d.Heads, "heads", 1, "how many heads, 1 to 9; several are processes of their own")
 	f.StringVar(&kill, "kill", "", "random: kill heads by kill -9, again and again, while machines install")
 	f.DurationVar(&d.Timeout, "timeout", 10*time.Minute, "give up after this long")
 	f.BoolVar(&d.JSON, "json", false, "print one line of JSON at the end, nothing else")
 	f.StringVar(&d.History, "history", "", "write every acknowledged write and action to this file")
-	f.StringVar(&d.Dir, "dir", "", "keep everything in this folder (default: a temporary one)")
+	f.StringVar(&d.Dir, "dir", "", "keep everything in this folder, which has no earlier demo (default: a temporary one)")
 	f.StringVar(&level, "log-level", slog.LevelError.String(), "debug, info, warn or error")
 	return c
 }

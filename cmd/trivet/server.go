@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trivet-project/trivet/internal/cli"
 	"github.com/trivet-project/trivet/internal/server"
 )
 
@@ -33,6 +35,9 @@ func serverCommand() *cobra.Command {
 			collectLess()
 			s, err := server.New(cmd.Context(), cfg)
 			switch {
+			case errors.Is(err, server.ErrNotJoined): // the operator's script must not go on as if it had
+				cfg.Log.Info("start it again with the same token", "error", err)
+				return cli.ExitError(130)
 			case cmd.Context().Err() != nil && err != nil: // stopped while it started, as it was told
 				cfg.Log.Info("stopped before it was ready", "at", err)
 				return nil

@@ -81,6 +81,8 @@ func (a *app) commands() []*cobra.Command {
 
 // Execute runs a command line and gives the program's exit status. Errors are told once, here.
 func Execute(ctx context.Context, root *cobra.Command) int {
+	root.InitDefaultCompletionCmd()
+	group(root)
 	err := root.ExecuteContext(ctx)
 	var exit ExitError
 	switch {
@@ -93,6 +95,28 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	}
 	tell(root.ErrOrStderr(), err)
 	return 1
+}
+
+// group has a command that only holds others, and all below it, refuse what is none of them. By itself it shows its help.
+func group(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		group(sub)
+	}
+	if !c.HasSubCommands() || c.Runnable() {
+		return
+	}
+	c.DisableFlagsInUseLine, c.SuggestionsMinimumDistance = true, 2
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		near := c.SuggestionsFor(args[0])
+		if len(near) == 0 {
+			return fmt.Errorf("unknown command %q for %q; see: %s --help", args[0], c.CommandPath(), c.CommandPath())
+		}
+		return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(), strings.Join(near, " or "))
+	}
 }
 
 // stopped takes what a command came to, and tells a person who ended it with Ctrl-C what holds then and what to do next.

@@ -1,10 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,16 +73,10 @@ func (a *app) showHeads(view client.Cluster, all bool) error {
 		}
 		view.Heads = there
 	}
+	slices.SortFunc(view.Heads, func(x, y client.HeadView) int { return byNumber(x.Name, y.Name) })
 	switch a.output {
 	case "json", "yaml":
-		raw, err := json.Marshal(view)
-		if err != nil {
-			return err
-		}
-		if a.output == "yaml" {
-			return showYAML(a.Out, []json.RawMessage{raw})
-		}
-		return showJSON(a.Out, []json.RawMessage{raw}, true)
+		return a.showValue(view)
 	case "name":
 		for _, h := range view.Heads {
 			fmt.Fprintln(a.Out, "head/"+h.Name)
@@ -96,6 +91,12 @@ func (a *app) showHeads(view client.Cluster, all bool) error {
 		rows = append(rows, []string{h.Name, h.Role, h.State, seen(h), printable(h.Version), printable(h.Peer), printable(h.Problem)})
 	}
 	return align(a.Out, rows)
+}
+
+// byNumber orders names as people count: head4 before head10.
+func byNumber(a, b string) int {
+	const digits = "0123456789"
+	return cmp.Or(cmp.Compare(strings.TrimRight(a, digits), strings.TrimRight(b, digits)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
 func seen(h client.HeadView) string {
@@ -116,42 +117,77 @@ func (a *app) headToken() *cobra.Command {
 		Short: "Issue a token that lets one head join, once; it is shown this once",
 		Long: "Issue a token that lets one head join, once, and show the command to run there. The token is a secret until it is\n" +
 			"used or has expired: whoever has it can become a head.\n\n" +
-			"A witness votes and serves nothing, and holds no keys: with it two heads go on when any one of the three dies.",
-		Example: "  trivet head token\n  trivet head token --witness --life 10m",
+			"A witness votes and serves nothing, and holds no keys: with it two heads go on when any one of the three dies. Two\n" +
+			"without one cannot write when either is down.",
+		Example: "  trivet head token\n  trivet head token --witness --life 10m\n  trivet head token -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			role := trivet.RoleVoter
 			if witness {
 				role = trivet.RoleWitness
 			}
-			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client) (string, time.Time, error) {
+			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, view client.Cluster) (string, time.Time, error) {
+				a.warnOfTwo(view)
 				return cl.IssueJoin(ctx, role, life)
 			})
 		},
 	}
 	c.Flags().BoolVar(&witness, "witness", false, "for a witness, which votes and serves nothing")
-	lifeFlag(c, &life)
+	a.tokenFlags(c, &life)
 	return c
 }
 
-func lifeFlag(c *cobra.Command, life *time.Duration) {
+// warnOfTwo tells who has one head that a second one alone makes it worse.
+func (a *app) warnOfTwo(view client.Cluster) {
+	there := 0
+	for _, h := range view.Heads {
+		if h.State != string(trivet.HeadRemoved) {
+			there++
+		}
+	}
+	if there == 1 {
+		fmt.Fprintln(a.Err, "Two heads are less available than one: when either is down, nothing can be written. Let a third one join soon,\n"+
+			"which may be a witness: trivet head token --witness")
+	}
+}
+
+// tokenFlags are those of commands that issue a join token.
+func (a *app) tokenFlags(c *cobra.Command, life *time.Duration) {
 	c.Flags().DurationVar(life, "life", 0, "how long it is good for (default 1h)")
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		if c.Flags().Changed("life") && *life <= 0 {
+			return &trivet.FieldError{Field: "--life", Problem: fmt.Sprintf("is %s; it must be more than 0", *life)}
+		}
+		return nil
+	}
+	a.outputForms(c, "table", "json", "yaml")
 }
 
 // showToken issues a token and says what to do with it.
-func (a *app) showToken(ctx context.Context, issue func(context.Context, *client.Client) (string, time.Time, error)) error {
-	cl, _, err := a.cluster(ctx)
+func (a *app) showToken(ctx context.Context, issue func(context.Context, *client.Client, client.Cluster) (string, time.Time, error)) error {
+	cl, view, err := a.cluster(ctx)
 	if err != nil {
 		return err
 	}
-	token, expires, err := issue(ctx, cl)
+	token, expires, err := issue(ctx, cl, view)
 	if err != nil {
 		return err
+	}
+	if a.output != "table" {
+		return a.showValue(map[string]any{"token": token, "expires": expires, "join": cl.Endpoints()})
 	}
 	fmt.Fprintln(a.Out, token)
 	fmt.Fprintf(a.Err, "On the new head, until %s:\n  trivet server --join %s --token TOKEN\n",
 		expires.Local().Format(time.DateTime), strings.Join(cl.Endpoints(), ","))
 	return nil
+}
+
+// noSuchHead says what to do where a person has named a head that is not there.
+func noSuchHead(err error, op, name string) error {
+	if !errors.Is(err, trivet.ErrNotFound) {
+		return err
+	}
+	return &trivet.Error{Op: op, Kind: "Head", Name: name, Err: trivet.ErrNotFound, Hint: "see which there are: trivet head list"}
 }
 
 func (a *app) headReplace() *cobra.Command {
@@ -165,12 +201,13 @@ func (a *app) headReplace() *cobra.Command {
 		Example: "  trivet head replace head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client) (string, time.Time, error) {
-				return cl.IssueReplace(ctx, args[0], life)
+			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, _ client.Cluster) (string, time.Time, error) {
+				token, expires, err := cl.IssueReplace(ctx, args[0], life)
+				return token, expires, noSuchHead(err, "replace", args[0])
 			})
 		},
 	}
-	lifeFlag(c, &life)
+	a.tokenFlags(c, &life)
 	return c
 }
 
@@ -183,12 +220,17 @@ func (a *app) headRemove() *cobra.Command {
 		Example: "  trivet head remove head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, _, err := a.cluster(cmd.Context())
+			cl, view, err := a.cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
+			removed := func(h client.HeadView) bool { return h.Name == args[0] && h.State == string(trivet.HeadRemoved) }
+			if slices.ContainsFunc(view.Heads, removed) {
+				fmt.Fprintf(a.Out, "head/%s is removed already\n", args[0])
+				return nil
+			}
 			if err := cl.RemoveHead(cmd.Context(), args[0]); err != nil {
-				return err
+				return noSuchHead(err, "remove", args[0])
 			}
 			return a.awaitRemoval(cmd.Context(), cl, args[0])
 		},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -14,15 +15,17 @@ import (
 )
 
 // outputFlag adds -o.
-func (a *app) outputFlag(c *cobra.Command) {
-	c.Flags().StringVarP(&a.output, "output", "o", "table", "table, json, yaml or name")
-	c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp))
+func (a *app) outputFlag(c *cobra.Command) { a.outputForms(c, "table", "json", "yaml", "name") }
+
+func (a *app) outputForms(c *cobra.Command, forms ...string) {
+	all, last := strings.Join(forms[:len(forms)-1], ", "), forms[len(forms)-1]
+	c.Flags().StringVarP(&a.output, "output", "o", forms[0], all+" or "+last)
+	c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp))
 	c.PreRunE = chain(c.PreRunE, func(*cobra.Command, []string) error {
-		switch a.output {
-		case "table", "json", "yaml", "name":
+		if slices.Contains(forms, a.output) {
 			return nil
 		}
-		return fmt.Errorf("%w: -o %s; there are table, json, yaml and name", trivet.ErrInvalid, a.output)
+		return fmt.Errorf("%w: -o %s; there are %s and %s", trivet.ErrInvalid, a.output, all, last)
 	})
 }
 
@@ -111,6 +114,18 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// showValue prints what is no record as JSON, or as YAML where that was asked for.
+func (a *app) showValue(v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if a.output == "yaml" {
+		return showYAML(a.Out, []json.RawMessage{raw})
+	}
+	return showJSON(a.Out, []json.RawMessage{raw}, true)
 }
 
 func showJSON(w io.Writer, raw []json.RawMessage, one bool) error {

@@ -54,6 +54,8 @@ func (h *heads) reconcile(ctx context.Context, name string) (again time.Duration
 		err = h.remove(change, rec)
 	case rec.Status.State == trivet.HeadJoining:
 		err = h.promote(change, rec)
+	case rec.Status.Reason != "":
+		return steady, h.settled(ctx, name)
 	default:
 		return steady, h.note(ctx, rec)
 	}
@@ -163,13 +165,23 @@ func (h *heads) state(ctx context.Context, name string, s trivet.HeadState) erro
 	})
 }
 
+// settled clears what a member has waited for, which another head may have noted last.
+func (h *heads) settled(ctx context.Context, name string) error {
+	return h.fleet.Head(ctx, name, func(rec *trivet.Head) bool {
+		changed := rec.Status.State == trivet.HeadMember && !rec.Spec.Remove && rec.Status.Reason != ""
+		rec.Status.Reason = ""
+		return changed
+	})
+}
+
 // because notes why a head is where it is. Only the head that leads does, as the others may see it otherwise.
 func (h *heads) because(ctx context.Context, name string, why error) error {
 	if !h.members.Leads() {
 		return nil
 	}
 	return h.fleet.Head(ctx, name, func(rec *trivet.Head) bool {
-		changed := rec.Status.Reason != why.Error() && rec.Status.State != trivet.HeadRemoved
+		waits := rec.Status.State == trivet.HeadJoining || rec.Spec.Remove && rec.Status.State != trivet.HeadRemoved
+		changed := waits && rec.Status.Reason != why.Error()
 		rec.Status.Reason = why.Error()
 		return changed
 	})

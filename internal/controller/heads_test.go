@@ -110,6 +110,25 @@ func TestWhoIsPromoted(t *testing.T) {
 	}
 }
 
+// What a head waited for is no problem of a member: neither where it was noted by a version that left it, nor where the note
+// comes late.
+func TestAMemberHasNoReason(t *testing.T) {
+	f := newFleet(t, &trivet.Head{Meta: trivet.Meta{Name: "head1"},
+		Status: trivet.HeadStatus{State: trivet.HeadMember, Member: headdoor.MemberID(7), Reason: "promote member: request timed out"}})
+	h := heads{f, &learning{id: 7}, func() map[string]headdoor.Sight { return nil }}
+	for _, do := range []func() error{
+		func() error { _, err := h.reconcile(t.Context(), "head1"); return err },
+		func() error { return h.because(t.Context(), "head1", trivet.ErrUnavailable) },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		if rec, err := f.Heads.Get("head1"); err != nil || rec.Status.Reason != "" {
+			t.Errorf("it is %+v, %v", rec.Status, err)
+		}
+	}
+}
+
 // leaving is a membership that lets go whom it is told to.
 type leaving struct {
 	Members

@@ -48,6 +48,6 @@ func (f *Fleet) dispensable(tx *store.Tx, name string) (*trivet.Head, error) {
 
 // LastHead is the error of who would take the last full head out: it has all content and keys, which no witness has.
 func LastHead(name string) error {
-	return &trivet.Error{Op: "remove", Kind: "Head", Name: name, Err: fmt.Errorf("%w: no other full head is a member that stays", trivet.ErrConflict),
+	return &trivet.Error{Op: "take out", Kind: "Head", Name: name, Err: fmt.Errorf("%w: no other full head is a member that stays", trivet.ErrConflict),
 		Hint: "let another one join first, by 'trivet head token', and wait until it counts: trivet head list"}
 }

@@ -2,11 +2,14 @@ package heads
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -50,9 +53,15 @@ func ParseToken(text string) (t Token, err error) {
 	return t, nil
 }
 
+// remindEvery is how often a head that waits for its place says that it still does.
+const remindEvery = 30 * time.Second
+
+// hintReach is for who asks where nobody is.
+const hintReach = "check --join; the token is still good"
+
 // Join asks heads, in turn, for a place until one gives it, ctx ends, or one refuses for good.
-func Join(ctx context.Context, urls []string, t Token, ask Ask, say func(string)) (*Place, error) {
-	tls, err := auth.ClientTLS(t.Pin)
+func Join(ctx context.Context, urls []string, t Token, ask Ask, log *slog.Logger) (*Place, error) {
+	trust, err := auth.ClientTLS(t.Pin)
 	if err != nil {
 		return nil, err
 	}
@@ -62,24 +71,37 @@ func Join(ctx context.Context, urls []string, t Token, ask Ask, say func(string)
 			return nil, err
 		}
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}, Timeout: 30 * time.Second}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}, Timeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
 	ask.Token, ask.Protocol = t.Secret.Reveal(), Protocol
-	for said := ""; ; {
+	last, at := error(nil), time.Now()
+	for {
 		place, err := askAll(ctx, client, urls, ask)
-		if err == nil || !again(err) {
+		switch {
+		case err == nil || !again(err):
 			return place, err
+		case ctx.Err() != nil: // err may say no more than that
+			return nil, reached(cmp.Or(last, err))
+		case last == nil || last.Error() != err.Error():
+			log.Info("no place yet; asking again", "error", err)
 		}
-		if said != err.Error() {
-			said = err.Error()
-			say("no place yet: " + said + "; asking again")
+		if last = err; time.Since(at) >= remindEvery {
+			at = time.Now()
+			log.Warn("still no place; asking again", "error", reached(err))
 		}
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
-			return nil, err
 		}
 	}
+}
+
+// reached adds what to do about a head that cannot be reached. One that answers says that itself.
+func reached(err error) error {
+	if said := (*wire.Problem)(nil); errors.As(err, &said) {
+		return err
+	}
+	return &trivet.Error{Op: "ask for a place", Err: err, Hint: hintReach}
 }
 
 // askAll asks each head once, until one gives a place or refuses for good.
@@ -95,6 +117,10 @@ func askAll(ctx context.Context, client *http.Client, urls []string, ask Ask) (*
 		var said *wire.Problem
 		if errors.Is(err, trivet.ErrUnauthenticated) && !errors.As(err, &said) { // by its certificate
 			err = &trivet.Error{Op: "ask for a place", Err: err, Hint: "give a token of the cluster that is at this URL, or the URL of the token's cluster"}
+		}
+		if noTLS := (tls.RecordHeaderError{}); errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &noTLS) {
+			err = &trivet.Error{Op: "ask for a place", Err: fmt.Errorf("%w: what answers there does not speak TLS", trivet.ErrInvalid),
+				Hint: "give the port of a head's API, which is 7480 unless its --api says otherwise; the token is still good"}
 		}
 		if errors.As(err, &said) && errors.Is(err, trivet.ErrNotFound) && strings.Contains(said.Message, Prefix) { // it has no such door
 			err = &trivet.Error{Op: "ask for a place", Err: fmt.Errorf("%w: the head there does not let heads join, being of version 0.1", trivet.ErrInvalid),

@@ -27,7 +27,7 @@ import (
 // Demo shows a whole site on one computer.
 type Demo struct {
 	Machines int
-	Heads    int    // 0 means 1; several are processes of their own
+	Heads    int    // several are processes of their own
 	Kill     bool   // heads, one after the other, while machines install
 	Program  string // that runs a head as "PROGRAM server ..."; empty: this one
 	Timeout  time.Duration
@@ -35,7 +35,7 @@ type Demo struct {
 	History  string // file for every acknowledged write, action and fault; empty: none
 	Dir      string // empty: a temporary folder, removed afterwards
 	Version  string
-	Out      io.Writer
+	Out, Err io.Writer // Err is for what is being done before there is a picture
 	Log      *slog.Logger
 	api      string // where the head listens; empty: on a free port
 }
@@ -58,7 +58,7 @@ func (d *Demo) Run(ctx context.Context) (Summary, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
-	if d.Heads <= 1 && !d.Kill {
+	if d.Heads == 1 && !d.Kill {
 		head, err := startHead(ctx, d)
 		if err != nil {
 			return Summary{}, err
@@ -78,14 +78,28 @@ func (d *Demo) validate() error {
 	switch {
 	case d.Machines < 1 || d.Machines > 10000:
 		return &trivet.FieldError{Field: "--machines", Problem: fmt.Sprintf("is %d; 1 to 10000", d.Machines)}
-	case d.Heads < 0 || d.Heads > 9:
+	case d.Heads < 1 || d.Heads > 9:
 		return &trivet.FieldError{Field: "--heads", Problem: fmt.Sprintf("is %d; 1 to 9", d.Heads)}
 	case d.Kill && d.Heads < 3:
 		return &trivet.FieldError{Field: "--kill", Problem: "needs --heads 3 or more: a killed head of fewer leaves no majority"}
 	case d.Kill && d.Machines < stormKills:
 		return &trivet.FieldError{Field: "--kill", Problem: fmt.Sprintf("needs --machines %d or more: some install at each kill", stormKills)}
+	case d.Dir != "" && fileExists(filepath.Join(d.Dir, "head0")):
+		return &trivet.FieldError{Field: "--dir", Problem: fmt.Sprintf("%s has an earlier demo; give an empty folder", d.Dir)}
 	}
 	return nil
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// doing tells a person what is being done that takes a while.
+func (d *Demo) doing(format string, args ...any) {
+	if !d.JSON {
+		fmt.Fprintf(d.Err, format+"\n", args...)
+	}
 }
 
 // stage is where a demo takes place.

@@ -132,7 +132,7 @@ func running(step string) func(*trivet.Workflow) bool {
 func TestDemo(t *testing.T) {
 	var out bytes.Buffer
 	d := &Demo{
-		Machines: 5, Timeout: 2 * time.Minute, JSON: true, Dir: t.TempDir(), Out: &out, Log: slog.New(slog.DiscardHandler),
+		Machines: 5, Heads: 1, Timeout: 2 * time.Minute, JSON: true, Dir: t.TempDir(), Out: &out, Log: slog.New(slog.DiscardHandler),
 		History: filepath.Join(t.TempDir(), "history.jsonl"),
 	}
 	s, err := d.Run(t.Context())

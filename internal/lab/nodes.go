@@ -46,6 +46,7 @@ func startNodes(ctx context.Context, d *Demo) (*nodes, error) {
 	for i := 0; i < d.Heads && err == nil; i++ {
 		n := &node{site: s, name: fmt.Sprint("head", i), host: s.subnet + fmt.Sprint(i+1)}
 		s.all = append(s.all, n)
+		d.doing("starting head %d of %d", i+1, d.Heads)
 		err = s.grow(ctx, n)
 	}
 	if err != nil {
@@ -160,7 +161,8 @@ func (n *node) start(ctx context.Context, env ...string) error {
 		}
 	}
 	cmd := exec.Command(program, args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), said, said
+	cmd.Env = append(append(os.Environ(), "TRIVET_JOIN_TOKEN="), env...) // a token that is there is for another cluster
+	cmd.Stdout, cmd.Stderr = said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)

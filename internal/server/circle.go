@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -87,7 +88,7 @@ func (s *Server) cluster() wire.Cluster {
 	c := wire.Cluster{ID: s.root.Cluster(), Head: self.Head, Quorum: self.Leader != "", Revision: self.Revision}
 	for h := range s.fleet.Heads.PeekAll() {
 		v := wire.HeadView{Name: h.Name, Role: h.Spec.Role, State: string(h.Status.State), Version: h.Status.Version, API: h.Status.API,
-			Peer: h.Status.Peer, Problem: h.Status.Reason}
+			Peer: h.Status.Peer, Problem: awaited(h)}
 		if v.Role == "" {
 			v.Role = trivet.RoleVoter
 		}
@@ -108,6 +109,16 @@ func (s *Server) cluster() wire.Cluster {
 		c.Heads = append(c.Heads, v)
 	}
 	return c
+}
+
+// awaited is what a head waits for. That one catches up which joins is no problem.
+func awaited(h *trivet.Head) string {
+	for _, kind := range []error{trivet.ErrConflict, trivet.ErrUnavailable} {
+		if rest, ok := strings.CutPrefix(h.Status.Reason, kind.Error()+": "); ok && h.Status.State == trivet.HeadJoining && !h.Spec.Remove {
+			return "joining: " + rest
+		}
+	}
+	return h.Status.Reason
 }
 
 // look adds what was seen of another head.

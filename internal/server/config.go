@@ -31,8 +31,8 @@ type Config struct {
 	// Advertise are the addresses or names under which machines and clients reach this head; empty means the addresses of
 	// the DHCP interfaces, or of all.
 	Advertise []string
-	// Join are API URLs of heads whose cluster this one joins at its first start, by the token in JoinToken; none means a
-	// cluster of its own. JoinToken is a secret.
+	// Join are API URLs of heads whose cluster this one joins at its first start, by the token in JoinToken; nil means a
+	// cluster of its own, which no JoinToken may be given for. JoinToken is a secret.
 	Join      []string
 	JoinToken string
 	// Rejoin sets data aside that are in the way of Join: those of a head that was removed.
@@ -67,6 +67,8 @@ func (c *Config) validate() error {
 	switch {
 	case c.Dir == "":
 		return &trivet.FieldError{Field: "data-dir", Problem: "is missing"}
+	case c.Join != nil && (len(c.Join) == 0 || slices.Contains(c.Join, "")):
+		return &trivet.FieldError{Field: "--join", Problem: "is empty; give the API of a head, https://HOST:7480, or leave it out for a cluster of its own"}
 	case c.Rejoin && len(c.Join) == 0:
 		return &trivet.FieldError{Field: "--rejoin", Problem: "needs --join URL and --token TOKEN"}
 	case c.NewCluster && len(c.Join) > 0:

@@ -36,7 +36,7 @@ func (s *Server) bind(ctx context.Context) (err error) {
 	if s.doors.api, err = lc.Listen(ctx, "tcp", s.cfg.API); err != nil {
 		return bindError("API", "--api", s.cfg.API, err)
 	}
-	if s.data.witness() || s.joining && s.token.Role == trivet.RoleWitness { // it serves nobody else
+	if s.asWitness() { // it serves nobody else
 		return nil
 	}
 	if s.doors.boot, err = lc.Listen(ctx, "tcp", s.cfg.Boot); err != nil {

@@ -22,11 +22,17 @@ import (
 // joinPatience is how long a head waits for its place: another one may be joining.
 const joinPatience = 5 * time.Minute
 
+// ErrNotJoined: a start was told to stop before its head was one of the cluster. The next one goes on with the same token.
+var ErrNotJoined = errors.New("stopped before it had joined")
+
+// first says whether this start is one by which the head joins.
+func (s *Server) first() bool { return s.joining || s.data.Token != "" && s.data.isNew() }
+
 // plan decides whether this start joins a cluster, and refuses one that would mix two. Data that are there win over --join,
 // which may stay in the command of every start.
 func (s *Server) plan(context.Context) (err error) {
 	if len(s.cfg.Join) == 0 {
-		return nil
+		return s.noStrayToken()
 	}
 	if s.data.Format != 0 && s.cfg.JoinToken == "" && !s.cfg.Rejoin {
 		return nil
@@ -49,8 +55,31 @@ func (s *Server) plan(context.Context) (err error) {
 		return &trivet.Error{Op: "join", Name: s.cfg.Dir, Hint: "give an empty folder by --data-dir, or set the old data aside by --rejoin",
 			Err: fmt.Errorf("%w: the folder is of %s in cluster %s, and the token is for another cluster", trivet.ErrConflict, s.data.Name, root.Cluster())}
 	}
-	s.cfg.Log.Info("this head is a member already; --join and --token are not used", "head", s.data.Name)
+	s.unusedJoin = true
 	return nil
+}
+
+// tellUnused tells of a token that is not used, once it is clear that this head is still a member.
+func (s *Server) tellUnused(context.Context) error {
+	if s.unusedJoin {
+		s.cfg.Log.Info("this head is a member already; --join and --token are not used", "head", s.data.Name)
+	}
+	return nil
+}
+
+// asWitness says whether this start is a witness's.
+func (s *Server) asWitness() bool {
+	return s.data.witness() || s.joining && s.token.Role == trivet.RoleWitness
+}
+
+// noStrayToken refuses to begin another cluster where a join was meant. A head that has joined may find its token in its
+// environment for ever.
+func (s *Server) noStrayToken() error {
+	if s.data.Format != 0 || s.cfg.JoinToken == "" {
+		return nil
+	}
+	return &trivet.Error{Op: "start", Name: s.cfg.Dir, Err: fmt.Errorf("%w: a join token is given but no --join URL", trivet.ErrInvalid),
+		Hint: "add --join https://HEAD:7480, a head of the token's cluster; for a new cluster leave out --token and TRIVET_JOIN_TOKEN"}
 }
 
 // unused makes sure that no other process has the folder whose data may be set aside.
@@ -86,7 +115,7 @@ func (s *Server) join(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, joinPatience)
 	defer cancel()
 	ask := heads.Ask{Role: s.token.Role, ID: id, Peer: s.APIURLs()[0], CSR: csr, Version: s.cfg.Version}
-	place, err := heads.Join(ctx, s.cfg.Join, s.token, ask, func(line string) { s.cfg.Log.Info(line) })
+	place, err := heads.Join(ctx, s.cfg.Join, s.token, ask, s.cfg.Log)
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}

@@ -19,13 +19,12 @@ const proofTime = 2 * time.Second
 // it ends. Where nobody answers it goes on: without a quorum it writes nothing, and the store's members refuse one that is out.
 // Only a head that has just joined must have their word, as it knows nothing yet.
 func (s *Server) prove(ctx context.Context) error {
-	first := s.data.Token != "" && s.data.isNew()
 	for end := time.Now().Add(joinPatience); ; {
 		told, err := s.askOthers(ctx)
 		switch {
 		case err == nil || told:
 			return err
-		case !first:
+		case !s.first():
 			s.cfg.Log.Warn("no other member tells whether this head is still one; without a quorum it serves reads and boots only", "error", err)
 			return nil
 		case time.Now().After(end):

@@ -62,6 +62,8 @@ type Server struct {
 	begun   time.Time
 	token   heads.Token // by which it joins
 	joining bool
+	// unusedJoin: there is a token, and this head is a member already.
+	unusedJoin bool
 	// learning: another member says that this one does not count yet.
 	learning bool
 	root     *auth.Root
@@ -82,7 +84,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry(), begun: time.Now().UTC().Truncate(time.Second)}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.caller = heads.NewCaller(s.ownCert, func() *auth.Root { return s.root }, s.self)
-	err := s.run(ctx, s.openData, s.plan, s.checkVIP, s.bind, s.openFront, s.identify, s.certify, s.prove, s.beginAgain, s.openMember)
+	err := s.run(ctx, s.openData, s.plan, s.checkVIP, s.bind, s.openFront, s.identify, s.certify, s.prove, s.tellUnused,
+		s.beginAgain, s.openMember)
 	switch {
 	case err != nil:
 	case s.data.witness():
@@ -92,6 +95,9 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	if err != nil {
 		s.Close()
+		if ctx.Err() != nil && s.first() {
+			err = fmt.Errorf("%w: %w", ErrNotJoined, err)
+		}
 		return nil, err
 	}
 	s.opened.Store(true)

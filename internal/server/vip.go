@@ -38,12 +38,20 @@ func (c *Config) validateVIP() error {
 	return nil
 }
 
-// checkVIP refuses an address that this box must not share, before anything is served. A witness shares none.
+// checkVIP refuses an address that this box must not share, or cannot, before anything is begun in the data folder or asked of
+// others. A witness shares none.
 func (s *Server) checkVIP(context.Context) error {
-	if s.cfg.VIP == "" || s.data.witness() || s.joining && s.token.Role == trivet.RoleWitness {
+	if s.cfg.VIP == "" || s.asWitness() {
 		return nil
 	}
-	return vip.Usable(s.cfg.shared(), s.cfg.vipInterface())
+	if err := vip.Usable(s.cfg.shared(), s.cfg.vipInterface()); err != nil {
+		return err
+	}
+	v, err := vip.New(vip.Config{Address: s.cfg.shared(), Interface: s.cfg.vipInterface(), Log: s.cfg.Log.With("part", "vip")})
+	if err == nil {
+		v.Close()
+	}
+	return err
 }
 
 // openVIP makes ready to share the address with the other heads.

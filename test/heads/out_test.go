@@ -21,6 +21,9 @@ func TestOutAndBack(t *testing.T) {
 			t.Errorf("it says %q", said)
 		}
 		h2.refused("it was removed from cluster", "--rejoin --join URL --token TOKEN")
+		if said := h0.must("head", "remove", "head2"); said != "head/head2 is removed already" {
+			t.Errorf("it says %q", said)
+		}
 		l.write()
 		if list := h0.must("head", "list"); strings.Contains(list, "head2") {
 			t.Errorf("it is still listed:\n%s", list)
@@ -37,6 +40,9 @@ func TestOutAndBack(t *testing.T) {
 		h2.refused("it was removed from cluster", "--rejoin --join URL --token TOKEN")
 		h2.start("--join", h0.api(), "--token", h0.token())
 		h2.refused("it was removed from cluster", "--rejoin")
+		if strings.Contains(h2.log.String(), "a member already") {
+			t.Errorf("it says that it is a member:\n%s", h2.log)
+		}
 		h2.up("--join", h0.api(), "--token", h0.token(), "--rejoin")
 		h0.counts("head3")
 		if aside, _ := filepath.Glob(filepath.Join(h2.dir, "aside/head2-*/store/etcd")); len(aside) != 1 {

@@ -1,0 +1,50 @@
+package lab
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// What cannot work is refused before anything is started.
+func TestDemoIsRefused(t *testing.T) {
+	used := t.TempDir()
+	if err := os.Mkdir(filepath.Join(used, "head0"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		demo Demo
+		says string
+	}{
+		{Demo{Machines: 1, Heads: 1, Dir: used}, used + " has an earlier demo; give an empty folder"},
+		{Demo{Machines: 1, Heads: 3, Dir: used}, used + " has an earlier demo; give an empty folder"},
+		{Demo{Machines: 1, Heads: 0}, "--heads is 0; 1 to 9"},
+		{Demo{Machines: 1, Heads: 10}, "--heads is 10; 1 to 9"},
+		{Demo{Machines: 100, Heads: 2, Kill: true}, "--kill needs --heads 3 or more"},
+	} {
+		c.demo.Timeout = time.Minute
+		_, err := c.demo.Run(t.Context())
+		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("it says %v, want %q", err, c.says)
+		}
+	}
+}
+
+// Who waits for heads sees which one is started, but not where only the summary is asked for.
+func TestDemoTellsWhatItDoes(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		var said strings.Builder
+		d := &Demo{Machines: 1, Heads: 3, Program: "/bin/false", Dir: t.TempDir(), Timeout: time.Second, JSON: asJSON, Err: &said}
+		if _, err := d.Run(t.Context()); err == nil {
+			t.Fatal("heads that end at once make no demo")
+		}
+		if want := "starting head 1 of 3\n"; asJSON == (said.String() == want) {
+			t.Errorf("JSON %v: it says %q", asJSON, said.String())
+		}
+	}
+}
