@@ -58,7 +58,7 @@ func clockOverlay(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	if bytes.Count(now, []byte(readsClock)) != 1 {
-		return "", fmt.Errorf("Go's time.Now does not read the clock as it did by %q: see to readsClock", readsClock)
+		return "", fmt.Errorf("time.Now of this Go does not read the clock as it did by %q: see to readsClock", readsClock)
 	}
 	changed := filepath.Join(dir, "time.go")
 	err = os.WriteFile(changed, bytes.Replace(now, []byte(readsClock), []byte(readsClock+"\tsec += Ahead.Load()\n"), 1), 0o600)
