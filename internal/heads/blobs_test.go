@@ -98,6 +98,14 @@ func (s *site) certify(p auth.Peer) *tls.Certificate {
 	return new(must(tls.X509KeyPair(cert, key))(s.t))
 }
 
+// caller calls heads as the member that has a certificate.
+func (s *site) caller(cert *tls.Certificate) *heads.Caller {
+	c := heads.NewCaller(func() (*tls.Certificate, error) { return cert, nil }, func() *auth.Root { return &s.keys.CA.Root },
+		func() heads.Greeting { return heads.Greeting{} })
+	s.t.Cleanup(c.Close)
+	return c
+}
+
 func (s *site) record(name, role string, change func(*trivet.Head)) {
 	s.t.Helper()
 	_, err := s.fleet.Store.Update(s.t.Context(), func(tx *store.Tx) error {

@@ -227,6 +227,9 @@ func (a *Ask) validate() error {
 	if len(a.ID) < 16 || len(a.ID) > 64 {
 		return &trivet.FieldError{Field: "id", Problem: "must have 16 to 64 characters"}
 	}
+	if a.Role == trivet.RoleWitness {
+		return auth.WitnessHost(hostOf(a.Peer))
+	}
 	return nil
 }
 
