@@ -45,7 +45,7 @@ type Place struct {
 }
 
 // join gives a place. All that could be wrong is looked at before the token is spent.
-func (d *Door) join(r *http.Request, body []byte) (any, error) {
+func (d *Door) join(r *http.Request, _ auth.Peer, body []byte) (any, error) {
 	var ask Ask
 	if err := json.Unmarshal(body, &ask); err != nil {
 		return nil, fmt.Errorf("join: %w: %w", trivet.ErrInvalid, err)
@@ -54,7 +54,7 @@ func (d *Door) join(r *http.Request, body []byte) (any, error) {
 	if err := errors.Join(ask.validate(), validatePeer(ask.Peer)); err != nil {
 		return nil, err
 	}
-	if err := d.Fleet.MayJoin(r.Context(), j); err != nil {
+	if err := d.mayJoin(r.Context(), j); err != nil {
 		return nil, err
 	}
 	for _, check := range []func(context.Context, *Ask) error{d.speaks, d.inTime, d.free, d.reaches} {
@@ -72,6 +72,19 @@ func (d *Door) join(r *http.Request, body []byte) (any, error) {
 	}
 	d.Log.Info("a head joins", "head", h.Name, "role", h.Spec.Role, "peer", ask.Peer, "from", r.RemoteAddr)
 	return d.place(h, peers, ask.CSR)
+}
+
+// mayJoin looks at the token.
+func (d *Door) mayJoin(ctx context.Context, j fleet.Joining) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
+	select {
+	case d.asking <- struct{}{}:
+		defer func() { <-d.asking }()
+		return d.Fleet.MayJoin(ctx, j)
+	case <-ctx.Done():
+		return fmt.Errorf("join: %w: many ask for a place at once: %w", trivet.ErrUnavailable, ctx.Err())
+	}
 }
 
 func (d *Door) place(h *trivet.Head, peers []cluster.Peer, csr []byte) (*Place, error) {

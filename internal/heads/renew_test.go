@@ -1,6 +1,7 @@
 package heads_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -56,7 +57,9 @@ func TestNoWitnessJoinsAsAllHeads(t *testing.T) {
 	token := heads.Token{Pin: s.keys.CA.Pin(), Secret: secret, Role: trivet.RoleWitness}
 	ask := heads.Ask{Role: token.Role, ID: "0123456789abcdef", Peer: "https://" + auth.HeadName + ":7480",
 		CSR: must(auth.PeerRequest(must(auth.PeerKey())(t)))(t)}
-	if _, err := heads.Join(t.Context(), []string{"https://" + s.heads[0].addr}, token, ask, func(string) {}); !errors.Is(err, trivet.ErrInvalid) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := heads.Join(ctx, []string{"https://" + s.heads[0].addr}, token, ask, func(string) {}); !errors.Is(err, trivet.ErrInvalid) {
 		t.Error(err)
 	}
 	if n := s.fleet.Heads.Len(); n != 1 {
