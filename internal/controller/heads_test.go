@@ -3,7 +3,9 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,8 +38,77 @@ func (l *learning) Promote(context.Context, uint64) error {
 	return l.notReady
 }
 
-// A head that joined counts when all has been well with it for a while, and not before; its record says why.
-func TestWhoIsPromoted(t *testing.T) {
+// left is a membership of which some is taken out.
+type left struct {
+	learning
+	all  []cluster.Peer
+	gone []uint64
+}
+
+func (l *left) Peers() []cluster.Peer { return l.all }
+func (l *left) Remove(_ context.Context, id uint64) error {
+	l.gone = append(l.gone, id)
+	return nil
+}
+
+// Of a head that is out nothing is left in the store: not a member that was added for it, of which its record does not know, nor
+// one that its record got too late. What is another head's, or may become that, stays.
+func TestWhatAHeadLeaves(t *testing.T) {
+	f := newFleet(t)
+	const here, elsewhere = "https://10.0.0.7:7480", "https://10.0.0.8:7480"
+	orphan := cluster.Peer{ID: 7, URL: here, Learner: true}
+	started := orphan
+	started.Name = "head1"
+	for i, tc := range []struct {
+		what   string
+		member string // of the head that goes
+		state  trivet.HeadState
+		peer   cluster.Peer
+		other  trivet.HeadStatus // of another head
+		gone   bool
+	}{
+		{"a member was added for it", "", trivet.HeadJoining, orphan, trivet.HeadStatus{}, true},
+		{"the same, when it is out already", "", trivet.HeadRemoved, orphan, trivet.HeadStatus{}, true},
+		{"its record got its member too late", headdoor.MemberID(7), trivet.HeadRemoved, started, trivet.HeadStatus{}, true},
+		{"it was removed in full", headdoor.MemberID(8), trivet.HeadRemoved, cluster.Peer{ID: 9, URL: elsewhere, Learner: true}, trivet.HeadStatus{}, false},
+		{"another one joins elsewhere", "", trivet.HeadRemoved, orphan, trivet.HeadStatus{State: trivet.HeadJoining, Peer: elsewhere}, true},
+		{"another one that joins at its address may take it", "", trivet.HeadRemoved, orphan,
+			trivet.HeadStatus{State: trivet.HeadJoining, Peer: here}, false},
+		{"another one that joins at its address waits for it to go", headdoor.MemberID(7), trivet.HeadRemoved, orphan,
+			trivet.HeadStatus{State: trivet.HeadJoining, Peer: here}, true},
+		{"another one has it", "", trivet.HeadRemoved, orphan,
+			trivet.HeadStatus{State: trivet.HeadJoining, Peer: here, Member: headdoor.MemberID(7)}, false},
+		{"another one is there that counts", "", trivet.HeadRemoved, started, trivet.HeadStatus{State: trivet.HeadMember, Peer: here}, false},
+	} {
+		name, other := fmt.Sprint("head", 10*i), fmt.Sprint("head", 10*i+1)
+		members := &left{all: []cluster.Peer{tc.peer}}
+		h := heads{f, members, func() map[string]headdoor.Sight { return nil }}
+		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+			return errors.Join(f.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: name}, Spec: trivet.HeadSpec{Remove: true},
+				Status: trivet.HeadStatus{State: tc.state, Peer: here, Member: tc.member}}),
+				f.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: other}, Status: tc.other}))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := h.reconcile(t.Context(), name)
+		if err != nil || tc.state == trivet.HeadRemoved && again != steady || slices.Equal(members.gone, []uint64{7}) != tc.gone {
+			t.Errorf("%s: gone is %v; again in %s, %v", tc.what, members.gone, again, err)
+		}
+		if rec, err := f.Heads.Get(name); err != nil || rec.Status.State != trivet.HeadRemoved {
+			t.Errorf("%s: %+v, %v", tc.what, rec, err)
+		}
+		_, err = f.Store.Update(t.Context(), func(tx *store.Tx) error {
+			return errors.Join(f.Heads.In(tx).Delete(name), f.Heads.In(tx).Delete(other))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func newFleet(t *testing.T) *fleet.Fleet {
+	t.Helper()
 	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
 	if err != nil {
 		t.Fatal(err)
@@ -49,8 +120,13 @@ func TestWhoIsPromoted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	f := fleet.New(tables, "head0", slog.New(slog.DiscardHandler))
-	_, err = s.Update(t.Context(), func(tx *store.Tx) error {
+	return fleet.New(tables, "head0", slog.New(slog.DiscardHandler))
+}
+
+// A head that joined counts when all has been well with it for a while, and not before; its record says why.
+func TestWhoIsPromoted(t *testing.T) {
+	f := newFleet(t)
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 		return f.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: "head1"},
 			Status: trivet.HeadStatus{State: trivet.HeadJoining, Member: headdoor.MemberID(7)}})
 	})

@@ -121,12 +121,7 @@ func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) 
 		if err != nil {
 			return nil, err
 		}
-		h.Status.Member = MemberID(id)
-		err = d.Fleet.Head(ctx, h.Name, func(rec *trivet.Head) bool {
-			rec.Status.Member = h.Status.Member
-			return true
-		})
-		if err != nil {
+		if err := d.becomes(ctx, h, id); err != nil {
 			return nil, err
 		}
 	}
@@ -135,6 +130,26 @@ func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) 
 		return nil, fmt.Errorf("join: %w: this head has not heard yet of the new member", trivet.ErrUnavailable)
 	}
 	return peers, nil
+}
+
+// becomes notes a head's member, which was added for it. One that was removed meanwhile must not have any.
+func (d *Door) becomes(ctx context.Context, h *trivet.Head, id uint64) error {
+	h.Status.Member = MemberID(id)
+	out := false
+	err := d.Fleet.Head(ctx, h.Name, func(rec *trivet.Head) bool {
+		out = rec.Spec.Remove || rec.Status.State == trivet.HeadRemoved
+		rec.Status.Member = h.Status.Member
+		return !out
+	})
+	if err != nil || !out {
+		return err
+	}
+	for _, id := range Leftovers(d.Fleet, h, []cluster.Peer{{ID: id}}) {
+		if err := d.Members.Remove(ctx, id); err != nil { // the controller does it later
+			d.Log.Warn("the member of a head that was removed while it joined is still there", "head", h.Name, "error", err)
+		}
+	}
+	return &trivet.Error{Op: "join", Kind: "Head", Name: h.Name, Hint: HintRejoin, Err: fmt.Errorf("%w: it was removed meanwhile", trivet.ErrForbidden)}
 }
 
 // turn says whether another head is joining: one does at a time.
