@@ -121,6 +121,9 @@ func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) 
 		if err != nil {
 			return nil, err
 		}
+		if err := d.unused(h, id); err != nil {
+			return nil, err
+		}
 		if err := d.becomes(ctx, h, id); err != nil {
 			return nil, err
 		}
@@ -130,6 +133,17 @@ func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) 
 		return nil, fmt.Errorf("join: %w: this head has not heard yet of the new member", trivet.ErrUnavailable)
 	}
 	return peers, nil
+}
+
+// unused refuses the member of another head, which may have its data, and acknowledged what a new one would not have. It has the
+// same address, and is about to be removed.
+func (d *Door) unused(h *trivet.Head, id uint64) error {
+	for rec := range d.Fleet.Heads.PeekAll() {
+		if rec.Name != h.Name && rec.Status.Member == MemberID(id) {
+			return fmt.Errorf("join: %w: the member of %s, which had this address, is still there", trivet.ErrUnavailable, rec.Name)
+		}
+	}
+	return nil
 }
 
 // becomes notes a head's member, which was added for it. One that was removed meanwhile must not have any.

@@ -113,3 +113,25 @@ func TestRemovedWhileItJoins(t *testing.T) {
 		t.Errorf("the next one gets no place: %v", err)
 	}
 }
+
+// A member that is another head's, and about to be removed, is handed to nobody, though it has the same address.
+func TestNoTwoHeadsAreOneMember(t *testing.T) {
+	s := newSite(t, 1)
+	j := s.joiner("a")
+	s.members.all = []cluster.Peer{{ID: 7, URL: j.ask.Peer, Learner: true}}
+	s.record("head7", trivet.RoleVoter, func(rec *trivet.Head) {
+		rec.Spec.Remove, rec.Status.Member, rec.Status.Peer = true, heads.MemberID(7), j.ask.Peer
+	})
+	if _, err := j.join(); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("it gets a place: %v", err)
+	}
+	if rec := j.record(); rec.Status.Member != "" || len(s.members.Peers()) != 1 {
+		t.Errorf("it is member %q of %+v", rec.Status.Member, s.members.Peers())
+	}
+	if err := s.members.Remove(t.Context(), 7); err != nil { // as the controller does
+		t.Fatal(err)
+	}
+	if place, err := j.join(); err != nil || place.Member == heads.MemberID(7) {
+		t.Errorf("when that one is gone: %v", err)
+	}
+}
