@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 // is not looked at either, as a machine's clock may be years off before its first contact. That gives nothing away: a
 // server's private key exists only in the memory of a full head, which holds the CA's key too, so whoever could steal
 // an expired certificate's key could as well issue a fresh one.
+//
+// Either way, a witness's certificate is not a head's, whatever names are in it.
 func ClientTLS(trust string) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if strings.HasPrefix(trust, "sha256:") {
@@ -37,6 +40,7 @@ func ClientTLS(trust string) (*tls.Config, error) {
 	}
 	cfg.RootCAs = x509.NewCertPool()
 	cfg.RootCAs.AddCert(ca)
+	cfg.VerifyConnection = func(cs tls.ConnectionState) error { return noWitness(cs.PeerCertificates[0]) }
 	return cfg, nil
 }
 
@@ -67,10 +71,18 @@ func verifyPinned(chain []*x509.Certificate, pin string) error {
 		if err != nil {
 			return fmt.Errorf("server's certificate: %w: %w", trivet.ErrUnauthenticated, err)
 		}
-		return nil
+		return noWitness(chain[0])
 	}
 	return fmt.Errorf("%w: the server does not belong to the cluster of %s (wrong address, another cluster, or a balancer "+
 		"that ends TLS: then give its CA in PEM)", trivet.ErrUnauthenticated, pin)
+}
+
+// noWitness refuses a witness's certificate, which is a server's too, to other members.
+func noWitness(cert *x509.Certificate) error {
+	if slices.Contains(cert.Subject.OrganizationalUnit, string(PeerWitness)) {
+		return fmt.Errorf("server's certificate: %w: it is that of %s, a witness", trivet.ErrUnauthenticated, cert.Subject.CommonName)
+	}
+	return nil
 }
 
 // middle is a time at which cert is valid: what a client without a clock takes for now.

@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -111,7 +112,18 @@ func (c *CA) SignPeer(p Peer, csrPEM []byte, now time.Time) ([]byte, error) {
 	return c.signPeer(p, csr.PublicKey, withinCA(now))
 }
 
+// WitnessHost refuses what no witness may have in its certificate: [HeadName], however it is written, and names for several.
+func WitnessHost(host string) error {
+	if strings.Contains(host, "*") || strings.EqualFold(strings.TrimRight(host, "."), HeadName) {
+		return fmt.Errorf("%w: a witness is not reached at %.300q, which could be any head", trivet.ErrInvalid, host)
+	}
+	return nil
+}
+
 func (c *CA) signPeer(p Peer, key crypto.PublicKey, now time.Time) ([]byte, error) {
+	if err := WitnessHost(p.Host); err != nil {
+		return nil, fmt.Errorf("sign certificate of %s: %w", p.Name, err)
+	}
 	t := &x509.Certificate{
 		SerialNumber:          newSerial(),
 		Subject:               pkix.Name{Organization: []string{"Trivet"}, OrganizationalUnit: []string{string(p.Role)}, CommonName: p.Name},

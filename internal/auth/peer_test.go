@@ -12,7 +12,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-func peerState(t *testing.T, ca *auth.CA, p auth.Peer) *tls.ConnectionState {
+func peerRequest(t *testing.T) []byte {
 	t.Helper()
 	key, err := auth.PeerKey()
 	if err != nil {
@@ -22,6 +22,12 @@ func peerState(t *testing.T, ca *auth.CA, p auth.Peer) *tls.ConnectionState {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return csr
+}
+
+func peerState(t *testing.T, ca *auth.CA, p auth.Peer) *tls.ConnectionState {
+	t.Helper()
+	csr := peerRequest(t)
 	cert, err := ca.SignPeer(p, csr, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -71,5 +77,24 @@ func TestPeerOf(t *testing.T) {
 	}
 	if _, err := keys.CA.SignPeer(auth.Peer{Name: "x", Role: auth.PeerHead}, []byte("nonsense"), now); !errors.Is(err, trivet.ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// No witness gets a certificate for the name by which pinned clients know a head, however that is written.
+func TestNoWitnessIsNamedAsAHead(t *testing.T) {
+	keys, err := auth.Init(t.TempDir()+"/a", "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr := peerRequest(t)
+	for host, good := range map[string]bool{
+		"10.0.0.9": true, "fd00::9": true, "witness.example": true, "witness.trivet.internal": true,
+		auth.HeadName: false, "HEAD.Trivet.Internal": false, auth.HeadName + ".": false, auth.HeadName + "..": false,
+		"*.trivet.internal": false, "*": false,
+	} {
+		_, err := keys.CA.SignPeer(auth.Peer{Name: "w", Role: auth.PeerWitness, Host: host}, csr, time.Now())
+		if good && err != nil || !good && !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("%s: %v", host, err)
+		}
 	}
 }

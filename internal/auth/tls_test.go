@@ -109,6 +109,7 @@ func TestPinnedClientRefusesForgedChains(t *testing.T) {
 		"signed by another CA, ours sent along": forge(t, ca, other, none),
 		"not for a head":                        forge(t, ca, ca, func(c *x509.Certificate) { c.DNSNames = []string{"witness.trivet.internal"} }),
 		"not a server's":                        forge(t, ca, ca, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }),
+		"a witness's":                           forge(t, ca, ca, func(c *x509.Certificate) { c.Subject.OrganizationalUnit = []string{string(PeerWitness)} }),
 	}
 	for name, server := range cases {
 		if err := dial(t, server, clientTLS(t, ca.Pin())); !errors.Is(err, trivet.ErrUnauthenticated) {
@@ -117,6 +118,19 @@ func TestPinnedClientRefusesForgedChains(t *testing.T) {
 	}
 	if err := dial(t, forge(t, ca, ca, none), clientTLS(t, ca.Pin())); err != nil {
 		t.Errorf("forge without a change must pass, else the cases prove nothing: %v", err)
+	}
+}
+
+// A witness has a server's certificate for its address; who wants a head does not take it for one there.
+func TestClientWithCARefusesAWitness(t *testing.T) {
+	ca := newKeys(t, "c1").CA
+	for role, want := range map[PeerRole]error{"": nil, PeerWitness: trivet.ErrUnauthenticated} {
+		client := clientTLS(t, string(ca.PEM()))
+		client.ServerName, client.Time = HeadName, fixed(day)
+		server := forge(t, ca, ca, func(c *x509.Certificate) { c.Subject.OrganizationalUnit = []string{string(role)} })
+		if err := dial(t, server, client); !errors.Is(err, want) {
+			t.Errorf("role %q: %v; want %v", role, err, want)
+		}
 	}
 }
 

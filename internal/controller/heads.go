@@ -44,12 +44,16 @@ const (
 
 func (h *heads) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	rec, err := h.fleet.Heads.Get(name)
-	if err != nil || rec.Status.State == trivet.HeadRemoved {
+	if err != nil {
 		return 0, nil
 	}
 	change, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
 	switch {
+	case rec.Status.State == trivet.HeadRemoved: // a member may have been added for it while it was removed
+		if err = h.clear(change, rec); err == nil {
+			return steady, nil
+		}
 	case rec.Spec.Remove:
 		err = h.remove(change, rec)
 	case rec.Status.State == trivet.HeadJoining:
@@ -79,6 +83,9 @@ func (h *heads) remove(ctx context.Context, rec *trivet.Head) error {
 			return err
 		}
 	}
+	if err := h.clear(ctx, rec); err != nil {
+		return err
+	}
 	return h.state(ctx, rec.Name, trivet.HeadRemoved)
 }
 
@@ -96,6 +103,23 @@ func (h *heads) spare(rec *trivet.Head) error {
 // counts says whether a member of the store votes.
 func (h *heads) counts(member string) bool {
 	return slices.ContainsFunc(h.members.Peers(), func(p cluster.Peer) bool { return headdoor.MemberID(p.ID) == member && !p.Learner })
+}
+
+// clear takes what is left of a head out of the store. A learner that will never start would keep all others from joining.
+func (h *heads) clear(ctx context.Context, rec *trivet.Head) error {
+	peers := h.members.Peers()
+	if len(headdoor.Leftovers(h.fleet, rec, peers)) == 0 {
+		return nil
+	}
+	if err := h.fleet.Store.Fresh(ctx); err != nil {
+		return err
+	}
+	for _, id := range headdoor.Leftovers(h.fleet, rec, peers) {
+		if err := h.members.Remove(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // promote makes a head count that joined.

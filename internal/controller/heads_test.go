@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -35,6 +36,75 @@ func (l *learning) Promote(context.Context, uint64) error {
 		l.promoted++
 	}
 	return l.notReady
+}
+
+// left is a membership of which some is taken out.
+type left struct {
+	learning
+	all  []cluster.Peer
+	gone []uint64
+}
+
+func (l *left) Peers() []cluster.Peer { return l.all }
+func (l *left) Remove(_ context.Context, id uint64) error {
+	l.gone = append(l.gone, id)
+	return nil
+}
+
+// Of a head that is out nothing is left in the store: not a member that was added for it, of which its record does not know, nor
+// one that its record got too late. What is another head's, or may become that, stays.
+func TestWhatAHeadLeaves(t *testing.T) {
+	f := newFleet(t)
+	const here, elsewhere = "https://10.0.0.7:7480", "https://10.0.0.8:7480"
+	orphan := cluster.Peer{ID: 7, URL: here, Learner: true}
+	started := orphan
+	started.Name = "head1"
+	for i, tc := range []struct {
+		what   string
+		member string // of the head that goes
+		state  trivet.HeadState
+		peer   cluster.Peer
+		other  trivet.HeadStatus // of another head
+		gone   bool
+	}{
+		{"a member was added for it", "", trivet.HeadJoining, orphan, trivet.HeadStatus{}, true},
+		{"the same, when it is out already", "", trivet.HeadRemoved, orphan, trivet.HeadStatus{}, true},
+		{"its record got its member too late", headdoor.MemberID(7), trivet.HeadRemoved, started, trivet.HeadStatus{}, true},
+		{"it was removed in full", headdoor.MemberID(8), trivet.HeadRemoved, cluster.Peer{ID: 9, URL: elsewhere, Learner: true}, trivet.HeadStatus{}, false},
+		{"another one joins elsewhere", "", trivet.HeadRemoved, orphan, trivet.HeadStatus{State: trivet.HeadJoining, Peer: elsewhere}, true},
+		{"another one that joins at its address may take it", "", trivet.HeadRemoved, orphan,
+			trivet.HeadStatus{State: trivet.HeadJoining, Peer: here}, false},
+		{"another one that joins at its address waits for it to go", headdoor.MemberID(7), trivet.HeadRemoved, orphan,
+			trivet.HeadStatus{State: trivet.HeadJoining, Peer: here}, true},
+		{"another one has it", "", trivet.HeadRemoved, orphan,
+			trivet.HeadStatus{State: trivet.HeadJoining, Peer: here, Member: headdoor.MemberID(7)}, false},
+		{"another one is there that counts", "", trivet.HeadRemoved, started, trivet.HeadStatus{State: trivet.HeadMember, Peer: here}, false},
+	} {
+		name, other := fmt.Sprint("head", 10*i), fmt.Sprint("head", 10*i+1)
+		members := &left{all: []cluster.Peer{tc.peer}}
+		h := heads{f, members, func() map[string]headdoor.Sight { return nil }}
+		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+			return errors.Join(f.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: name}, Spec: trivet.HeadSpec{Remove: true},
+				Status: trivet.HeadStatus{State: tc.state, Peer: here, Member: tc.member}}),
+				f.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: other}, Status: tc.other}))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := h.reconcile(t.Context(), name)
+		if err != nil || tc.state == trivet.HeadRemoved && again != steady || slices.Equal(members.gone, []uint64{7}) != tc.gone {
+			t.Errorf("%s: gone is %v; again in %s, %v", tc.what, members.gone, again, err)
+		}
+		if rec, err := f.Heads.Get(name); err != nil || rec.Status.State != trivet.HeadRemoved {
+			t.Errorf("%s: %+v, %v", tc.what, rec, err)
+		}
+		_, err = f.Store.Update(t.Context(), func(tx *store.Tx) error {
+			return errors.Join(f.Heads.In(tx).Delete(name), f.Heads.In(tx).Delete(other))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // newFleet is a fleet over a real store that knows these heads.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 )
 
@@ -18,11 +19,7 @@ type Fresh struct {
 }
 
 // again gives a head that still learns a new member for the one that it has lost. Said twice, it does so twice.
-func (d *Door) again(r *http.Request, _ []byte) (any, error) {
-	p, err := d.member(r)
-	if err != nil {
-		return nil, err
-	}
+func (d *Door) again(r *http.Request, p auth.Peer, _ []byte) (any, error) {
 	h, err := d.Fleet.Heads.Get(p.Name)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ type (
 func (d *Door) blobRoutes() {
 	b := d.Blobs
 	d.mux.HandleFunc("GET "+blobDoor+"/blob/{name}", func(w http.ResponseWriter, r *http.Request) {
-		if err := d.fullHead(r); err != nil {
+		if _, err := d.fullHead(r); err != nil {
 			d.Log.Warn("refused a head", "path", r.URL.Path, "from", r.RemoteAddr, "error", auth.Redact(err.Error()))
 			http.Error(w, "only members read here", http.StatusForbidden)
 			return
@@ -41,10 +41,7 @@ func (d *Door) blobRoutes() {
 	for path, do := range map[string]func(context.Context, trivet.BlobRef, blob.Digest) (any, error){
 		"held": b.held, "pull": b.pull, "drop": b.drop,
 	} {
-		d.mux.HandleFunc("POST "+Prefix+"blobs/"+path, d.answered(func(r *http.Request, body []byte) (any, error) {
-			if err := d.fullHead(r); err != nil {
-				return nil, err
-			}
+		d.mux.HandleFunc("POST "+Prefix+"blobs/"+path, d.answered(d.fullHead, func(r *http.Request, _ auth.Peer, body []byte) (any, error) {
 			var ref trivet.BlobRef
 			if err := json.Unmarshal(body, &ref); err != nil {
 				return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
@@ -59,12 +56,12 @@ func (d *Door) blobRoutes() {
 }
 
 // fullHead lets in members that may hold what machines and people may read: a witness may not.
-func (d *Door) fullHead(r *http.Request) error {
+func (d *Door) fullHead(r *http.Request) (auth.Peer, error) {
 	p, err := d.member(r)
 	if err == nil && p.Role != auth.PeerHead {
 		err = fmt.Errorf("%w: a %s has neither blobs nor logs", trivet.ErrForbidden, p.Role)
 	}
-	return err
+	return p, err
 }
 
 func (b *Blobs) held(_ context.Context, _ trivet.BlobRef, d blob.Digest) (any, error) {

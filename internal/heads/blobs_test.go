@@ -43,10 +43,11 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 // site is one cluster's records and keys, shared by heads that have each a folder of blobs and a door with TLS.
 type site struct {
-	t     testing.TB
-	fleet *fleet.Fleet
-	keys  *auth.Keys
-	heads []*head
+	t       testing.TB
+	fleet   *fleet.Fleet
+	keys    *auth.Keys
+	members membership
+	heads   []*head
 }
 
 type head struct {
@@ -100,6 +101,14 @@ func (s *site) certify(p auth.Peer) *tls.Certificate {
 	return new(must(tls.X509KeyPair(cert, key))(s.t))
 }
 
+// caller calls heads as the member that has a certificate.
+func (s *site) caller(cert *tls.Certificate) *heads.Caller {
+	c := heads.NewCaller(func() (*tls.Certificate, error) { return cert, nil }, func() *auth.Root { return &s.keys.CA.Root },
+		func() heads.Greeting { return heads.Greeting{} })
+	s.t.Cleanup(c.Close)
+	return c
+}
+
 func (s *site) record(name, role string, change func(*trivet.Head)) {
 	s.t.Helper()
 	_, err := s.fleet.Store.Update(s.t.Context(), func(tx *store.Tx) error {
@@ -141,7 +150,8 @@ func (h *head) start() {
 	h.boot = httptest.NewServer(h.blobs.Boot())
 	l := must(net.Listen("tcp", h.addr))(t)
 	h.addr = l.Addr().String()
-	door := http.Handler(heads.New(heads.Config{Root: &h.site.keys.CA.Root, Fleet: h.site.fleet, Keys: h.site.keys, Blobs: h.blobs, Logs: h.logs, Log: slog.New(slog.DiscardHandler)}))
+	door := http.Handler(heads.New(heads.Config{Root: &h.site.keys.CA.Root, Fleet: h.site.fleet, Keys: h.site.keys, Blobs: h.blobs, Logs: h.logs,
+		Members: &h.site.members, Self: func() heads.Greeting { return heads.Greeting{Head: h.name} }, Log: slog.New(slog.DiscardHandler)}))
 	h.http = &http.Server{TLSConfig: auth.ListenTLS(h.site.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now).GetCertificate),
 		ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if wrap := h.wrap.Load(); wrap != nil {

@@ -28,8 +28,15 @@ const Protocol = 1
 
 // maxBody bounds what a head asks, maxAnswer what it is answered, in bytes. The longest is what was heard of all agents.
 const (
-	maxBody   = 1 << 20
+	maxBody   = 64 << 10
 	maxAnswer = 32 << 20
+)
+
+// bodyTime bounds how long a head may take to send what it asks, and maxAsking how many at a time may ask for a place: these
+// are not all known to be friends, and each makes the cluster say what is the latest.
+const (
+	bodyTime  = 5 * time.Second
+	maxAsking = 16
 )
 
 // Members is the store's membership, as [cluster.Member] has it.
@@ -56,18 +63,19 @@ type Config struct {
 // Door answers heads.
 type Door struct {
 	Config
-	mux *http.ServeMux
+	mux    *http.ServeMux
+	asking chan struct{} // holds one for each who is asked for a place
 }
 
 // New makes the door.
 func New(cfg Config) *Door {
-	d := &Door{Config: cfg, mux: http.NewServeMux()}
-	d.mux.HandleFunc("POST "+Prefix+"greet", d.answered(d.greet))
+	d := &Door{Config: cfg, mux: http.NewServeMux(), asking: make(chan struct{}, maxAsking)}
+	d.mux.HandleFunc("POST "+Prefix+"greet", d.answered(d.peer, d.greet))
 	if cfg.Fleet != nil {
-		d.mux.HandleFunc("POST "+Prefix+"join", d.answered(d.join))
-		d.mux.HandleFunc("POST "+Prefix+"again", d.answered(d.again))
-		d.mux.HandleFunc("POST "+Prefix+"renew", d.answered(d.renew))
-		d.mux.HandleFunc("POST "+Prefix+"seen", d.answered(d.seen))
+		d.mux.HandleFunc("POST "+Prefix+"join", d.answered(anybody, d.join))
+		d.mux.HandleFunc("POST "+Prefix+"again", d.answered(d.member, d.again))
+		d.mux.HandleFunc("POST "+Prefix+"renew", d.answered(d.late, d.renew))
+		d.mux.HandleFunc("POST "+Prefix+"seen", d.answered(d.member, d.seen))
 	}
 	if cfg.Blobs != nil {
 		d.blobRoutes()
@@ -80,16 +88,17 @@ func New(cfg Config) *Door {
 
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
 
-// answered makes a handler of a function of JSON.
-func (d *Door) answered(do func(r *http.Request, body []byte) (any, error)) http.HandlerFunc {
+// who proves who calls, and what answers what is asked, in JSON.
+type (
+	who  func(r *http.Request) (auth.Peer, error)
+	what func(r *http.Request, from auth.Peer, body []byte) (any, error)
+)
+
+// answered makes a handler. Of one who is not let in, nothing is read.
+func (d *Door) answered(let who, do what) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-		var out any
-		if err == nil {
-			out, err = do(r, body)
-		} else {
-			err = fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
-		}
+		out, err := d.answer(w, r, let, do)
+		w.Header().Set("Content-Type", "application/json")
 		if err != nil {
 			level := slog.LevelWarn
 			if again(err) { // it will ask until it is so
@@ -97,19 +106,50 @@ func (d *Door) answered(do func(r *http.Request, body []byte) (any, error)) http
 			}
 			d.Log.Log(r.Context(), level, "refused a head", "path", r.URL.Path, "from", r.RemoteAddr, "error", auth.Redact(err.Error()))
 			status, problem := wire.NewProblem(err)
-			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)
-			_ = json.NewEncoder(w).Encode(problem) // who went away asks again
-			return
+			out = problem
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out)
+		_ = json.NewEncoder(w).Encode(out) // who went away asks again
 	}
 }
 
-// member proves who calls.
+func (d *Door) answer(w http.ResponseWriter, r *http.Request, let who, do what) (any, error) {
+	// From here on: HTTP/1 reads the rest of a request that is refused, too.
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // where there is none to set, there is no connection to hold
+	from, err := let(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	return do(r, from, body)
+}
+
+// anybody lets everybody in.
+func anybody(*http.Request) (auth.Peer, error) { return auth.Peer{}, nil }
+
+// peer proves who calls, who may have been removed.
+func (d *Door) peer(r *http.Request) (auth.Peer, error) { return d.Root.PeerOf(r.TLS, Connected(r)) }
+
+// member proves who calls, and that it is a member.
 func (d *Door) member(r *http.Request) (auth.Peer, error) {
-	p, err := d.Root.PeerOf(r.TLS, Connected(r))
+	p, err := d.peer(r)
+	if err == nil {
+		err = d.counts(p)
+	}
+	return p, err
+}
+
+// late is member for one whose certificate may have ended while it was away.
+func (d *Door) late(r *http.Request) (auth.Peer, error) {
+	p, err := d.Root.LatePeerOf(r.TLS, Connected(r))
 	if err == nil {
 		err = d.counts(p)
 	}

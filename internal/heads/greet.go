@@ -32,11 +32,7 @@ type Greeting struct {
 func MemberID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
 // greet tells a member who this head is. One that is out gets ErrForbidden, which is for good.
-func (d *Door) greet(r *http.Request, body []byte) (any, error) {
-	p, err := d.Root.PeerOf(r.TLS, Connected(r))
-	if err != nil {
-		return nil, err
-	}
+func (d *Door) greet(_ *http.Request, p auth.Peer, body []byte) (any, error) {
 	var theirs Greeting
 	if err := json.Unmarshal(body, &theirs); err != nil {
 		return nil, fmt.Errorf("greet: %w: %w", trivet.ErrInvalid, err)

@@ -47,7 +47,7 @@ type Place struct {
 }
 
 // join gives a place. All that could be wrong is looked at before the token is spent.
-func (d *Door) join(r *http.Request, body []byte) (any, error) {
+func (d *Door) join(r *http.Request, _ auth.Peer, body []byte) (any, error) {
 	var ask Ask
 	if err := json.Unmarshal(body, &ask); err != nil {
 		return nil, fmt.Errorf("join: %w: %w", trivet.ErrInvalid, err)
@@ -57,7 +57,7 @@ func (d *Door) join(r *http.Request, body []byte) (any, error) {
 		return nil, err
 	}
 	var err error
-	if ask.replaces, err = d.Fleet.MayJoin(r.Context(), j); err != nil {
+	if ask.replaces, err = d.mayJoin(r.Context(), j); err != nil {
 		return nil, err
 	}
 	for _, check := range []func(context.Context, *Ask) error{d.speaks, d.inTime, d.free, d.reaches} {
@@ -75,6 +75,19 @@ func (d *Door) join(r *http.Request, body []byte) (any, error) {
 	}
 	d.Log.Info("a head joins", "head", h.Name, "role", h.Spec.Role, "peer", ask.Peer, "from", r.RemoteAddr)
 	return d.place(h, peers, ask.CSR)
+}
+
+// mayJoin looks at the token, and gives the head that is replaced by its bearer.
+func (d *Door) mayJoin(ctx context.Context, j fleet.Joining) (replaces string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
+	select {
+	case d.asking <- struct{}{}:
+		defer func() { <-d.asking }()
+		return d.Fleet.MayJoin(ctx, j)
+	case <-ctx.Done():
+		return "", fmt.Errorf("join: %w: many ask for a place at once: %w", trivet.ErrUnavailable, ctx.Err())
+	}
 }
 
 func (d *Door) place(h *trivet.Head, peers []cluster.Peer, csr []byte) (*Place, error) {
@@ -114,12 +127,10 @@ func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) 
 		if err != nil {
 			return nil, err
 		}
-		h.Status.Member = MemberID(id)
-		err = d.Fleet.Head(ctx, h.Name, func(rec *trivet.Head) bool {
-			rec.Status.Member = h.Status.Member
-			return true
-		})
-		if err != nil {
+		if err := d.unused(h, id); err != nil {
+			return nil, err
+		}
+		if err := d.becomes(ctx, h, id); err != nil {
 			return nil, err
 		}
 	}
@@ -128,6 +139,37 @@ func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) 
 		return nil, fmt.Errorf("join: %w: this head has not heard yet of the new member", trivet.ErrUnavailable)
 	}
 	return peers, nil
+}
+
+// unused refuses the member of another head, which may have its data, and acknowledged what a new one would not have. It has the
+// same address, and is about to be removed.
+func (d *Door) unused(h *trivet.Head, id uint64) error {
+	for rec := range d.Fleet.Heads.PeekAll() {
+		if rec.Name != h.Name && rec.Status.Member == MemberID(id) {
+			return fmt.Errorf("join: %w: the member of %s, which had this address, is still there", trivet.ErrUnavailable, rec.Name)
+		}
+	}
+	return nil
+}
+
+// becomes notes a head's member, which was added for it. One that was removed meanwhile must not have any.
+func (d *Door) becomes(ctx context.Context, h *trivet.Head, id uint64) error {
+	h.Status.Member = MemberID(id)
+	out := false
+	err := d.Fleet.Head(ctx, h.Name, func(rec *trivet.Head) bool {
+		out = rec.Spec.Remove || rec.Status.State == trivet.HeadRemoved
+		rec.Status.Member = h.Status.Member
+		return !out
+	})
+	if err != nil || !out {
+		return err
+	}
+	for _, id := range Leftovers(d.Fleet, h, []cluster.Peer{{ID: id}}) {
+		if err := d.Members.Remove(ctx, id); err != nil { // the controller does it later
+			d.Log.Warn("the member of a head that was removed while it joined is still there", "head", h.Name, "error", err)
+		}
+	}
+	return &trivet.Error{Op: "join", Kind: "Head", Name: h.Name, Hint: HintRejoin, Err: fmt.Errorf("%w: it was removed meanwhile", trivet.ErrForbidden)}
 }
 
 // turn says whether another head is joining: one does at a time.
@@ -240,6 +282,9 @@ func (d *Door) reaches(ctx context.Context, a *Ask) error {
 func (a *Ask) validate() error {
 	if len(a.ID) < 16 || len(a.ID) > 64 {
 		return &trivet.FieldError{Field: "id", Problem: "must have 16 to 64 characters"}
+	}
+	if a.Role == trivet.RoleWitness {
+		return auth.WitnessHost(hostOf(a.Peer))
 	}
 	return nil
 }

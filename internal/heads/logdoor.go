@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
 )
 
 // logAsk names a run, or a place in the log of one try of one of its actions; logText is what is there.
@@ -25,10 +26,7 @@ type (
 // logRoutes let full heads ask what this one has of a run's log. Nobody is asked on their behalf.
 func (d *Door) logRoutes() {
 	for path, do := range map[string]func(*logAsk) (any, error){"parts": d.logParts, "read": d.logRead} {
-		d.mux.HandleFunc("POST "+Prefix+"logs/"+path, d.answered(func(r *http.Request, body []byte) (any, error) {
-			if err := d.fullHead(r); err != nil {
-				return nil, err
-			}
+		d.mux.HandleFunc("POST "+Prefix+"logs/"+path, d.answered(d.fullHead, func(_ *http.Request, _ auth.Peer, body []byte) (any, error) {
 			var ask logAsk
 			if err := json.Unmarshal(body, &ask); err != nil {
 				return nil, fmt.Errorf("logs: %w: %w", trivet.ErrInvalid, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/fleet"
 )
 
@@ -19,10 +20,7 @@ type seenAsk struct {
 	Within trivet.Duration `json:"within"`
 }
 
-func (d *Door) seen(r *http.Request, body []byte) (any, error) {
-	if _, err := d.member(r); err != nil {
-		return nil, err
-	}
+func (d *Door) seen(_ *http.Request, _ auth.Peer, body []byte) (any, error) {
 	var ask seenAsk
 	if err := json.Unmarshal(body, &ask); err != nil {
 		return nil, fmt.Errorf("seen: %w: %w", trivet.ErrInvalid, err)

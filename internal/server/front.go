@@ -25,7 +25,8 @@ type front struct {
 	peers   atomic.Pointer[http.Handler]
 	heads   atomic.Pointer[http.Handler]
 	api     atomic.Pointer[http.Handler]
-	leaving atomic.Bool // everybody else is told to come by another connection next time
+	out     atomic.Pointer[func(head string) bool] // whether a head was removed; nil: this one has no records
+	leaving atomic.Bool                            // everybody else is told to come by another connection next time
 
 	mu      sync.Mutex
 	serving int           // requests of everybody else; guarded by mu
@@ -52,14 +53,19 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	pass(&f.api, w, r)
 }
 
-// servePeer lets members in. A stranger gets a 401: a member that got a 403 or 410 would take itself for removed.
+// servePeer lets members in, while they are: who has a good certificate could say that a message is another one's. All others
+// get a 401: a member that got a 403 or 410 would take itself for removed. One that was is told when it greets.
 func (f *front) servePeer(w http.ResponseWriter, r *http.Request) {
 	root := f.root.Load()
 	if root == nil {
 		pass(&f.peers, w, r)
 		return
 	}
-	if _, err := root.PeerOf(r.TLS, heads.Connected(r)); err != nil {
+	p, err := root.PeerOf(r.TLS, heads.Connected(r))
+	if out := f.out.Load(); err == nil && out != nil && (*out)(p.Name) {
+		err = fmt.Errorf("%w: %s was removed from this cluster", trivet.ErrUnauthenticated, p.Name)
+	}
+	if err != nil {
 		f.log.Debug("refused a member's call", "from", r.RemoteAddr, "error", err)
 		refuse(w, err)
 		return

@@ -191,6 +191,8 @@ func (s *Server) assemble(context.Context) (err error) {
 		return err
 	}
 	s.front.set(&s.front.api, s.api)
+	removed := s.removed
+	s.front.out.Store(&removed)
 	s.front.set(&s.front.heads, heads.New(heads.Config{
 		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Keys: s.keys, Blobs: s.copies, Logs: logs, Log: s.cfg.Log}))
 	s.netboot, err = netboot.New(netboot.Config{
@@ -203,6 +205,12 @@ func (s *Server) assemble(context.Context) (err error) {
 		return err
 	}
 	return s.doors.listenDHCP(&s.cfg, s.netboot, s.answering(s.netboot), s.metrics)
+}
+
+// removed says whether a head is out, as far as this one's copy of the records knows. It is so for good.
+func (s *Server) removed(head string) bool {
+	h, err := s.fleet.Heads.Peek(head)
+	return err == nil && h.Status.State == trivet.HeadRemoved
 }
 
 func checkTemplate(t *trivet.Template) error { return workflow.Check(t) }
@@ -266,7 +274,7 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { s.keepCertified(ctx); return nil })
 	if s.data.witness() {
-		g.Go(func() error { s.attendWitness(ctx); return nil })
+		g.Go(func() error { return s.attendWitness(ctx) })
 		s.cfg.Log.Info("ready", "head", s.data.Name, "role", s.data.Role, "cluster", s.root.Cluster(), "peer", s.APIURLs()[0])
 	} else {
 		s.runHead(ctx, g)

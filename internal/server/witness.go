@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/heads"
 )
 
@@ -28,8 +31,9 @@ func (s *Server) openWitness(context.Context) error {
 	return nil
 }
 
-// attendWitness does what a full head does in its records: it tells the others where it is reached, and remembers them.
-func (s *Server) attendWitness(ctx context.Context) {
+// attendWitness does what a full head does in its records: it tells the others where it is reached, and remembers them. While it
+// knows no leader it asks them whether it was removed, and ends where that is so: as a member they would not hear it any more.
+func (s *Server) attendWitness(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -39,11 +43,22 @@ func (s *Server) attendWitness(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Log.Debug("the witness waits", "error", err)
+			if !s.member.HasLeader() && s.toldOut(ctx) {
+				return s.out()
+			}
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
 		}
 	}
+}
+
+// toldOut says whether another head tells that this one was removed.
+func (s *Server) toldOut(ctx context.Context) bool {
+	return slices.ContainsFunc(s.others(), func(p cluster.Peer) bool {
+		_, err := s.caller.Greet(ctx, p.URL)
+		return errors.Is(err, trivet.ErrForbidden)
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,6 +53,18 @@ func TestWitness(t *testing.T) {
 	if script := h0.boots(); strings.Contains(script, w.host) {
 		t.Errorf("machines are sent to the witness:\n%s", script)
 	}
+	t.Run("is removed while it is down", func(t *testing.T) {
+		w.kill()
+		h0.must("head", "remove", "head2")
+		h0.sees("head2", "removed")
+		h0.signal(syscall.SIGSTOP) // nobody can tell it when it starts
+		h1.signal(syscall.SIGSTOP)
+		w.up()
+		h0.signal(syscall.SIGCONT)
+		h1.signal(syscall.SIGCONT)
+		w.refused("it was removed from cluster", "--rejoin")
+		l.write()
+	})
 }
 
 func (h *head) servesNothing(t *testing.T) {
@@ -130,6 +143,12 @@ func (h *head) renews(t *testing.T, admin *head, l *ledger) {
 		})
 		admin.counts("head2")
 		l.write()
+	}
+}
+
+func (h *head) signal(s syscall.Signal) {
+	if err := h.cmd.Process.Signal(s); err != nil {
+		h.Fatal(err)
 	}
 }
 
