@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/types"
@@ -66,14 +67,25 @@ func (m *Member) IsLearner() bool { return m.etcd.Server.IsLearner() }
 // Revision is the store's that this member's own copy has reached.
 func (m *Member) Revision() int64 { return m.etcd.Server.KV().Rev() }
 
-// SetURL tells the cluster where this member is reached, if that has changed.
+// sayAgain is how long a change of this member's address may take. While an earlier change is not applied, the store drops it
+// without an answer.
+const sayAgain = 7 * time.Second
+
+// SetURL tells the cluster where this member is reached, if that has changed. It tries until ctx ends.
 func (m *Member) SetURL(ctx context.Context, url string) error {
-	own := m.etcd.Server.Cluster().Member(types.ID(m.ID()))
-	if own != nil && slices.Equal(own.PeerURLs, []string{url}) {
-		return nil
+	for {
+		own := m.etcd.Server.Cluster().Member(types.ID(m.ID()))
+		if own != nil && slices.Equal(own.PeerURLs, []string{url}) {
+			return nil
+		}
+		try, cancel := context.WithTimeout(ctx, sayAgain)
+		_, err := m.client.MemberUpdate(try, m.ID(), []string{url})
+		dropped := err != nil && try.Err() != nil && ctx.Err() == nil
+		cancel()
+		if !dropped {
+			return membership("set the address of", "this member", err)
+		}
 	}
-	_, err := m.client.MemberUpdate(ctx, m.ID(), []string{url})
-	return membership("set the address of", "this member", err)
 }
 
 // Add makes room for a member that will be reached at the URL, as a learner, and gives its ID and all members, by which it

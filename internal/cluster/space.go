@@ -45,7 +45,15 @@ func (s *space) room() error {
 		free>>20, s.reserve>>20), Hint: "make room on the file system of " + s.dir + "; reads and boots go on, writes as soon as there is room"}
 }
 
-// mayStart says whether a member would last on what is free: ENOSPC where it would not.
+// MayStart says, before anything is written, whether a member would last on what is free where its folder is or will be:
+// ENOSPC where it would not.
+func MayStart(dir string) error {
+	if err := mayStart(dir); err != nil {
+		return &trivet.Error{Op: "start member", Name: dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err), Hint: hint(err)}
+	}
+	return nil
+}
+
 func mayStart(dir string) error {
 	free, err := freeIn(dir)
 	if err == nil && free < startReserve {

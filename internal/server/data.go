@@ -64,6 +64,9 @@ func (s *Server) openData(context.Context) error {
 	if err := cluster.Unused(s.path("store")); err != nil { // a second start is told as that, before anything else
 		return err
 	}
+	if err := cluster.MayStart(s.cfg.Dir); err != nil {
+		return err
+	}
 	d, err := readData(s.dataPath())
 	if err != nil {
 		return &trivet.Error{Op: "open data folder", Name: s.cfg.Dir, Err: err, Hint: "put a backup of " + s.dataPath() + " in its place"}

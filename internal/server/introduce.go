@@ -17,19 +17,23 @@ import (
 // admin is the account that heads' first starts make.
 const admin = "admin"
 
-// firstWrites bounds those of a first start.
-const firstWrites = time.Minute
+// firstWrites bounds those of a first start, laterWrites those of a later one: it serves reads and boots meanwhile.
+const (
+	firstWrites = time.Minute
+	laterWrites = 15 * time.Second
+)
 
 // introduce writes how this head is reached and makes an administrator's credential, where this head has none: on each of
 // them root is an operator, as whoever has the cluster's keys is. A head that cannot write now, as it has no leader, or its
 // disk is full or slow, serves reads and boots, and does this later. Its first start must succeed at once, as there is
 // nothing to serve yet, and may take its time.
 func (s *Server) introduce(ctx context.Context) error {
+	patience := laterWrites
 	if s.data.isNew() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, firstWrites)
-		defer cancel()
+		patience = firstWrites
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	err := s.writable()
 	if err == nil {
 		err = s.introduceNow(ctx)

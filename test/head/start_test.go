@@ -124,13 +124,13 @@ func TestForeignAndDamagedData(t *testing.T) {
 	if h.ended() != 0 {
 		t.Fatal("no orderly end")
 	}
-	newer := []byte(`{"format":2,"name":"head0","version":"v9.0.0"}`)
+	newer := []byte(`{"format":9,"name":"head0","version":"v9.0.0"}`)
 	for _, c := range []struct {
 		what, file string
 		content    []byte // nil: removed; "damaged": its first bytes are
 		words      []string
 	}{
-		{"of a newer version", "head.json", newer, []string{"version v9.0.0 wrote it in format 2", "run that version of trivet"}},
+		{"of a newer version", "head.json", newer, []string{"version v9.0.0 wrote it in format 9", "run that version of trivet"}},
 		{"damaged head.json", "head.json", []byte("{"), []string{"head.json is damaged", "backup"}},
 		{"damaged log", "store/etcd/member/wal/0000000000000000-0000000000000000.wal", []byte("damaged"), []string{"damaged", "backup"}},
 		{"damaged pages", "store/etcd/member/snap/db", []byte("damaged"), []string{"damaged", "backup"}},
