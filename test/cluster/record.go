@@ -77,10 +77,13 @@ const pageHead = `# What chaos has found
 
 Three heads as processes in network namespaces of their own, under load, with faults by chance: ` + "`make chaos DURATION=20m`" + `
 adds to this page. Rounds of three sorts take turns: all faults, also clocks that jump by minutes and a small disk that is slow or
-full; all faults, and power cuts after which a head's disk has lost what was not synced; kills only. One is replayed, as far as chance allows, by
+full; all faults, and power cuts after which a head's disk has lost what was not synced; kills only. (The first nineteen rounds had
+no power cuts, long links and clocks yet.) One is replayed, as far as chance allows, by
 ` + "`CHAOS_SEED=<seed> make chaos DURATION=150s`" + `. A write gap is the longest time without an acknowledged write that a program with the
 SDK saw around a kill -9 of the leader, the head's return included; a boot gap the longest time in which a known machine did not get
-from DHCP to its script, around any fault. The causes of violations are in the [track record](track-record.md).
+from DHCP to its script, around any fault. Machines here have no BMC: one that has not booted after 15 s, mostly since a head that
+did not know better yet told it to boot its disk, is powered on again as a person would; such runs were helped by hand. The
+causes of violations are in the [track record](track-record.md).
 
 `
 
