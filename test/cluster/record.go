@@ -77,7 +77,7 @@ const pageHead = `# What chaos has found
 
 Three heads as processes in network namespaces of their own, under load, with faults by chance: ` + "`make chaos DURATION=20m`" + `
 adds to this page. Rounds of three sorts take turns: all faults, also clocks that jump by minutes and a small disk that is slow or
-full; all faults, and power cuts after which a head's disk has lost what was not synced; kills only. (The first nineteen rounds had
+full; all faults, and power cuts after which a head's disk has lost what was not synced; kills only. (The first twenty rounds had
 no power cuts, long links and clocks yet.) One is replayed, as far as chance allows, by
 ` + "`CHAOS_SEED=<seed> make chaos DURATION=150s`" + `. A write gap is the longest time without an acknowledged write that a program with the
 SDK saw around a kill -9 of the leader, the head's return included; a boot gap the longest time in which a known machine did not get
