@@ -46,11 +46,11 @@ func atLeastPeer(ratio float64) bound {
 }
 
 func over(limit float64) bound {
-	return bound{fmt.Sprintf("> %g", limit), func(r row) bool { return r.ours > limit }}
+	return bound{fmt.Sprintf("> %.6g", limit), func(r row) bool { return r.ours > limit }}
 }
 
 func under(limit float64) bound {
-	return bound{fmt.Sprintf("< %g", limit), func(r row) bool { return r.ours < limit }}
+	return bound{fmt.Sprintf("< %.6g", limit), func(r row) bool { return r.ours < limit }}
 }
 
 // none is for what must not happen.
