@@ -84,14 +84,14 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry(), begun: time.Now().UTC().Truncate(time.Second)}
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.caller = heads.NewCaller(s.ownCert, func() *auth.Root { return s.root }, s.self)
-	err := s.run(ctx, s.openData, s.plan, s.checkVIP, s.bind, s.openFront, s.identify, s.certify, s.prove, s.tellUnused,
+	err := s.run(ctx, s.openData, s.plan, s.openVIP, s.bind, s.openFront, s.identify, s.certify, s.prove, s.tellUnused,
 		s.beginAgain, s.openMember)
 	switch {
 	case err != nil:
 	case s.data.witness():
 		err = s.openWitness(ctx)
 	default:
-		err = s.run(ctx, s.openStore, s.openFiles, s.assemble, s.openVIP, s.introduce)
+		err = s.run(ctx, s.openStore, s.openFiles, s.assemble, s.introduce)
 	}
 	if err != nil {
 		s.Close()

@@ -38,26 +38,11 @@ func (c *Config) validateVIP() error {
 	return nil
 }
 
-// checkVIP refuses an address that this box must not share, or cannot, before anything is begun in the data folder or asked of
-// others. A witness shares none.
-func (s *Server) checkVIP(context.Context) error {
-	if s.cfg.VIP == "" || s.asWitness() {
-		return nil
-	}
-	if err := vip.Usable(s.cfg.shared(), s.cfg.vipInterface()); err != nil {
-		return err
-	}
-	v, err := vip.New(vip.Config{Address: s.cfg.shared(), Interface: s.cfg.vipInterface(), Log: s.cfg.Log.With("part", "vip")})
-	if err == nil {
-		v.Close()
-	}
-	return err
-}
-
-// openVIP makes ready to share the address with the other heads.
+// openVIP makes ready to share the address with the other heads. It refuses one that this box must not share, or cannot, so it
+// comes before anything is begun in the data folder or asked of others. A witness shares none.
 func (s *Server) openVIP(context.Context) (err error) {
-	if s.cfg.VIP != "" {
-		s.vip, err = vip.New(vip.Config{Address: s.cfg.shared(), Interface: s.cfg.vipInterface(), Store: s.store, Log: s.cfg.Log.With("part", "vip")})
+	if s.cfg.VIP != "" && !s.asWitness() {
+		s.vip, err = vip.New(vip.Config{Address: s.cfg.shared(), Interface: s.cfg.vipInterface(), Log: s.cfg.Log.With("part", "vip")})
 	}
 	return err
 }
@@ -71,5 +56,6 @@ func (s *Server) runVIP(ctx, told context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(told, stop)()
+	s.vip.Store = s.store
 	s.vip.Run(ctx)
 }

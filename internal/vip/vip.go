@@ -41,8 +41,9 @@ type VIP struct {
 	held    atomic.Bool
 }
 
-// New takes what it needs of the network namespace that it is called in: what Usable asks for, and the right to change the
-// interface. Run or Close must follow.
+// New takes what it needs of the network namespace that it is called in: an Ethernet interface in the address's network, and
+// the right to change it. It refuses an address that anybody but Trivet has set on this box; another host may have it, which
+// Run finds. Run needs the Store. Run or Close must follow.
 func New(c Config) (*VIP, error) {
 	v := &VIP{Config: c}
 	if err := v.open(); err != nil {
@@ -62,21 +63,7 @@ func (v *VIP) open() (err error) {
 	return v.drop() // one that a former process has left, and proof that this one may
 }
 
-// Usable says whether an interface of this box can have the address, and changes nothing: an Ethernet interface, in the
-// address's network, and nobody but Trivet has set the address on this box. Another host may have it: Run finds that.
-func Usable(address netip.Prefix, ifname string) error {
-	v := &VIP{Config: Config{Address: address, Interface: ifname}}
-	err := v.usable()
-	if v.netlink != nil {
-		v.netlink.Close()
-	}
-	if err != nil {
-		return v.explain(err)
-	}
-	return nil
-}
-
-// usable opens netlink.
+// usable opens netlink, and changes nothing.
 func (v *VIP) usable() (err error) {
 	if err := Check(v.Address); err != nil {
 		return err
