@@ -52,7 +52,7 @@ var Kinds = []KindInfo{
 	readOnly(kind("addresses", "", func(a *Address) []string {
 		return []string{a.Spec.Network, a.Spec.MAC, a.Spec.Machine}
 	}, "NETWORK", "MAC", "MACHINE")),
-	readOnly(kind("macs", "", func(m *Mac) []string { return []string{m.Spec.Machine} }, "MACHINE")),
+	readOnly(kind("macs", "", func(m *MAC) []string { return []string{m.Spec.Machine} }, "MACHINE")),
 	kind("sites", "", func(s *Site) []string { return []string{s.Spec.Platform} }, "PLATFORM"),
 	readOnly(kind("heads", "", func(h *Head) []string {
 		return []string{orDefault(h.Spec.Role, RoleVoter), string(h.Status.State), h.Status.Version, strings.Join(h.Status.API, " ")}

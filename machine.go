@@ -20,7 +20,7 @@ type Machine struct {
 type MachineSpec struct {
 	// Arch is "amd64" or "arm64"; empty means whatever the firmware says.
 	Arch string `json:"arch,omitempty"`
-	// NICs are the ports it may boot from. A MAC belongs to one machine only (see [Mac]).
+	// NICs are the ports it may boot from. A MAC belongs to one machine only (see [MAC]).
 	NICs []NIC `json:"nics,omitempty"`
 	// BMC, where there is one, lets Trivet power the machine.
 	BMC *BMC `json:"bmc,omitempty"`
@@ -33,8 +33,8 @@ type MachineSpec struct {
 	// KernelArgs are added to the installer's kernel command line, "console=ttyS0".
 	KernelArgs []string `json:"kernelArgs,omitempty"`
 	Rack       string   `json:"rack,omitempty"`
-	// Hold keeps the machine out of placement.
-	Hold bool `json:"hold,omitempty"`
+	// Cordoned keeps the machine out of placement.
+	Cordoned bool `json:"cordoned,omitempty"`
 }
 
 // NIC is a network port.
@@ -142,15 +142,15 @@ type NICInfo struct {
 	Driver string `json:"driver,omitempty"`
 }
 
-// Mac holds a MAC address for one machine. Its name is the address, so two machines cannot have it. Written in the
+// MAC holds a MAC address for one machine. Its name is the address, so two machines cannot have it. Written in the
 // transaction that writes the machine's NICs.
-type Mac struct {
+type MAC struct {
 	Meta
-	Spec MacSpec `json:"spec"`
+	Spec MACSpec `json:"spec"`
 }
 
-// MacSpec says whose the MAC is.
-type MacSpec struct {
+// MACSpec says whose the MAC is.
+type MACSpec struct {
 	Machine string `json:"machine"`
 }
 
@@ -212,7 +212,7 @@ func (m *Machine) HasMAC(mac string) bool {
 }
 
 // Validate checks a MAC's record by itself.
-func (m *Mac) Validate() error {
+func (m *MAC) Validate() error {
 	var p problems
 	if mac, err := CanonicalMAC(m.Name); err != nil || mac != m.Name {
 		p.add("name", "%q is not a MAC address in lower case with colons", m.Name)

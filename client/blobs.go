@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // PutOptions are what is known of content before it is sent.
@@ -80,7 +80,7 @@ func (u *uploader) finish(ctx context.Context) (ref trivet.BlobRef, err error) {
 		if err == nil || ctx.Err() != nil || !isHeadsFault(err) {
 			return ref, err
 		}
-		var up wire.Upload
+		var up apitypes.Upload
 		if asked := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); asked == nil && up.Copied > copied {
 			copied, lost, pause = up.Copied, time.Now(), 100*time.Millisecond
 		}
@@ -108,7 +108,7 @@ func (u *uploader) begin(ctx context.Context) (there *trivet.BlobRef, err error)
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var up wire.Upload
+	var up apitypes.Upload
 	if err := json.NewDecoder(resp.Body).Decode(&up); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (u *uploader) send(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		var p *wire.Problem
+		var p *apitypes.Problem
 		if errors.Is(err, errContent) || ctx.Err() != nil || errors.As(err, &p) && !isHeadsFault(err) && !errors.Is(err, trivet.ErrConflict) {
 			return err
 		}
@@ -138,7 +138,7 @@ func (u *uploader) send(ctx context.Context) error {
 			return err
 		}
 		pause = min(2*pause, uploadPause)
-		var up wire.Upload
+		var up apitypes.Upload
 		if askErr := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); askErr == nil {
 			offset = up.Offset
 		} else if errors.Is(askErr, trivet.ErrNotFound) {

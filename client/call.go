@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // call is one request, to be sent to heads until one serves it.
@@ -155,11 +155,11 @@ func (t *tries) hurry() time.Duration {
 
 // note tells the set of a failure. A caller that goes away says nothing about the head; one whose time is up may do.
 func (c *Client) note(ctx context.Context, url string, err error) (wasUp bool) {
-	var p *wire.Problem
+	var p *apitypes.Problem
 	switch {
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return c.heads.failed(url, HeadUnready, err)
-	case ctx.Err() != nil, errors.As(err, &p) && p.Code == wire.Internal: // as it may be the request's
+	case ctx.Err() != nil, errors.As(err, &p) && p.Code == apitypes.Internal: // as it may be the request's
 		return false
 	}
 	return c.heads.failed(url, stateAfter(err), err)
@@ -167,7 +167,7 @@ func (c *Client) note(ctx context.Context, url string, err error) (wasUp bool) {
 
 func (t *tries) failed(url string, err error) {
 	t.failures = append(t.failures, fmt.Errorf("%s: %w", url, err))
-	var p *wire.Problem
+	var p *apitypes.Problem
 	switch {
 	case isStranger(err):
 		t.strangers++

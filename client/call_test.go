@@ -14,7 +14,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 func TestAnyHeadServes(t *testing.T) {
@@ -76,7 +76,7 @@ func TestCreateWhoseAnswerIsLost(t *testing.T) {
 	for _, mine := range []bool{true, false} {
 		var posts counter
 		h := c.head(func(w http.ResponseWriter, r *http.Request) {
-			uid := r.Header.Get(wire.IdempotencyKey)
+			uid := r.Header.Get(apitypes.IdempotencyKey)
 			switch {
 			case r.Method == http.MethodPost && posts.add(uid) == 1:
 				drop()
@@ -124,7 +124,7 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
 		switch m := machine("m1", ""); {
 		case r.Method != http.MethodPatch:
-			m.Spec.Hold = made.Load() && len(patches.all()) > 0
+			m.Spec.Cordoned = made.Load() && len(patches.all()) > 0
 			answer(w, m)
 		case patches.add(r.Header.Get("If-Match"))%2 == 1:
 			drop()
@@ -135,9 +135,9 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 		}
 	})
 	machines := client.Of[trivet.Machine](c.client(time.Minute, h.URL))
-	hold := func(m *trivet.Machine) error { m.Spec.Hold = true; return nil }
+	hold := func(m *trivet.Machine) error { m.Spec.Cordoned = true; return nil }
 	made.Store(true)
-	if m, err := machines.Modify(t.Context(), "m1", hold); err != nil || !m.Spec.Hold || len(patches.all()) != 2 {
+	if m, err := machines.Modify(t.Context(), "m1", hold); err != nil || !m.Spec.Cordoned || len(patches.all()) != 2 {
 		t.Errorf("that was made: %v after %d tries", err, len(patches.all()))
 	}
 	made.Store(false)
@@ -248,13 +248,13 @@ func TestModifySendsOnlyWhatChanged(t *testing.T) {
 		answer(w, map[string]any{"kind": "Machine", "name": "m1", "revision": 7, "spec": map[string]any{"rack": "r1", "newer": 1}})
 	})
 	_, err := client.Of[trivet.Machine](c.client(-1, h.URL)).Modify(t.Context(), "m1", func(m *trivet.Machine) error {
-		m.Spec.Hold, m.Spec.Rack = true, ""
+		m.Spec.Cordoned, m.Spec.Rack = true, ""
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `7 {"spec":{"hold":true,"rack":null}}`
+	want := `7 {"spec":{"cordoned":true,"rack":null}}`
 	if diff := cmp.Diff([]string{want, want}, patches.all()); diff != "" {
 		t.Error(diff)
 	}

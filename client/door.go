@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // Door is the agents' door: what an agent in a machine and the heads say to each other. Each call asks every head once;
@@ -98,7 +98,7 @@ func (d *Door) post(ctx context.Context, cl call, machine string, out any) error
 		d.learn(at.date)
 		_, err = d.c.json(ctx, cl, out)
 	}
-	var said *wire.Problem
+	var said *apitypes.Problem
 	if errors.Is(err, trivet.ErrUnauthenticated) && !errors.As(err, &said) { // strangers refuse nothing: a run goes on without heads
 		err = fmt.Errorf("%w: %v", trivet.ErrUnavailable, err)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // cluster makes heads under one CA.
@@ -88,7 +88,7 @@ func closedPort(t *testing.T) string {
 func answer(w http.ResponseWriter, v any) { json.NewEncoder(w).Encode(v) }
 
 func refuse(w http.ResponseWriter, err error) {
-	status, p := wire.NewProblem(err)
+	status, p := apitypes.NewProblem(err)
 	w.WriteHeader(status)
 	answer(w, p)
 }

@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // LogPiece is a part of what one try of one action wrote.
-type LogPiece = wire.LogPiece
+type LogPiece = apitypes.LogPiece
 
 // LogOptions choose what to read of a workflow's logs.
 type LogOptions struct {
@@ -100,7 +100,7 @@ func (l *logReader) read(body io.Reader) error {
 		if p.Action == "" {
 			return nil // the end
 		}
-		if p.Action == wire.LogMark && l.missing != nil {
+		if p.Action == apitypes.LogMark && l.missing != nil {
 			l.missing(p.Missing)
 		}
 		if l.leaveOut(&p) {

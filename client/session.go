@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // session is what a client carries from head to head, so that it never sees less than it has seen or written.
@@ -20,9 +20,9 @@ func (s *session) sign(req *http.Request) (seen int64) {
 	seen = s.revision.Load()
 	switch {
 	case seen > 0:
-		req.Header.Set(wire.Revision, strconv.FormatInt(seen, 10))
+		req.Header.Set(apitypes.Revision, strconv.FormatInt(seen, 10))
 	case s.fresh.Load():
-		req.Header.Set(wire.Revision, wire.Latest)
+		req.Header.Set(apitypes.Revision, apitypes.Latest)
 	}
 	return seen
 }
@@ -30,11 +30,11 @@ func (s *session) sign(req *http.Request) (seen int64) {
 // learn takes what an answer says. One that is older than was asked for, and served all the same, is of another history:
 // the cluster was restored.
 func (s *session) learn(resp *http.Response, asked int64) {
-	told, err := strconv.ParseInt(resp.Header.Get(wire.Revision), 10, 64)
+	told, err := strconv.ParseInt(resp.Header.Get(apitypes.Revision), 10, 64)
 	if err != nil || told < 1 {
 		return
 	}
-	s.stale.Store(resp.Header.Get(wire.Stale) == "true")
+	s.stale.Store(resp.Header.Get(apitypes.Stale) == "true")
 	if told < asked && resp.StatusCode < http.StatusInternalServerError {
 		s.revision.CompareAndSwap(asked, told)
 		return

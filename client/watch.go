@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // EventType says what an event of a watch means.
@@ -79,7 +79,7 @@ type watch struct {
 func (w *watch) run(ctx context.Context) error {
 	for pause := time.Duration(0); ; {
 		err := w.connect(ctx)
-		var p *wire.Problem
+		var p *apitypes.Problem
 		switch {
 		case errors.Is(err, errStopped): // first: a loop that has ended must not be told that ctx has, too
 			return err
@@ -135,7 +135,7 @@ func (w *watch) connect(ctx context.Context) error {
 	}
 	defer resp.Body.Close()
 	w.begun = true
-	frames := wire.NewFrameReader(resp.Body)
+	frames := apitypes.NewFrameReader(resp.Body)
 	for {
 		f, err := frames.Next()
 		if err != nil {
@@ -195,11 +195,11 @@ func (w *watch) again(revision int64) bool {
 }
 
 // take tells one frame to the loop.
-func (w *watch) take(f wire.Frame) error {
+func (w *watch) take(f apitypes.Frame) error {
 	w.c.session.saw(f.ID)
 	if w.from > 0 {
 		switch f.Event {
-		case wire.EventPut, wire.EventDelete:
+		case apitypes.EventPut, apitypes.EventDelete:
 			if w.again(f.ID) {
 				return nil
 			}
@@ -208,22 +208,22 @@ func (w *watch) take(f wire.Frame) error {
 		}
 	}
 	switch f.Event {
-	case wire.EventPut:
+	case apitypes.EventPut:
 		w.told = true
 		return w.put(f)
-	case wire.EventDelete:
-		var gone wire.Gone
+	case apitypes.EventDelete:
+		var gone apitypes.Gone
 		if err := json.Unmarshal(f.Data, &gone); err != nil {
 			return err
 		}
 		return w.tell(Event{Type: Delete, Kind: trivet.Kind(gone.Kind), Name: gone.Name, Revision: f.ID})
-	case wire.EventSynced:
+	case apitypes.EventSynced:
 		w.from = f.ID
 		return w.tell(Event{Type: Synced, Revision: f.ID})
-	case wire.EventDrain:
+	case apitypes.EventDrain:
 		return errDrain
-	case wire.EventError:
-		var p wire.Problem
+	case apitypes.EventError:
+		var p apitypes.Problem
 		if err := json.Unmarshal(f.Data, &p); err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func (w *watch) take(f wire.Frame) error {
 }
 
 // put tells a record. One of a kind that this program does not know is passed over.
-func (w *watch) put(f wire.Frame) error {
+func (w *watch) put(f apitypes.Frame) error {
 	var head trivet.Meta
 	if err := json.Unmarshal(f.Data, &head); err != nil {
 		return err

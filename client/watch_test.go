@@ -14,7 +14,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // script plays one connection after another: frames as "event@id name", then the end.
@@ -32,17 +32,17 @@ func script(t *testing.T, asked *counter, connections ...string) http.HandlerFun
 			case frame == "cut":
 				drop()
 			default:
-				w.Write(wire.AppendFrame(nil, parseFrame(t, frame)))
+				w.Write(apitypes.AppendFrame(nil, parseFrame(t, frame)))
 				w.(http.Flusher).Flush()
 			}
 		}
 	}
 }
 
-func parseFrame(t *testing.T, text string) wire.Frame {
+func parseFrame(t *testing.T, text string) apitypes.Frame {
 	event, rest, _ := strings.Cut(text, "@")
 	id, name, _ := strings.Cut(rest, ":")
-	f := wire.Frame{Event: event, Data: []byte("{}")}
+	f := apitypes.Frame{Event: event, Data: []byte("{}")}
 	fmt.Sscan(id, &f.ID)
 	if name != "" {
 		data, err := json.Marshal(machine(name, ""))

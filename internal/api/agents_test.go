@@ -36,7 +36,7 @@ func newAgent(t *testing.T) *agent {
 		Meta: trivet.Meta{Name: "m1"}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: agentMAC}}},
 		Status: trivet.MachineStatus{State: trivet.MachineAvailable},
 	})
-	put(h, h.fleet.Macs, &trivet.Mac{Meta: trivet.Meta{Name: agentMAC}, Spec: trivet.MacSpec{Machine: "m1"}})
+	put(h, h.fleet.MACs, &trivet.MAC{Meta: trivet.Meta{Name: agentMAC}, Spec: trivet.MACSpec{Machine: "m1"}})
 	put(h, h.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
 		Actions: []trivet.Action{{Name: "one", Use: "noop"}, {Name: "two", Use: "noop"}}}})
 	return h.agent("boot-1")

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // answer writes a value as JSON.
@@ -27,7 +27,7 @@ func answer(w http.ResponseWriter, status int, v any) error {
 
 // fail writes an error as a Problem. After the answer has begun nothing can be said any more.
 func fail(w http.ResponseWriter, r *http.Request, err error) int {
-	status, p := wire.NewProblem(err)
+	status, p := apitypes.NewProblem(err)
 	p.RequestID = requestID(r.Context())
 	switch status {
 	case http.StatusUnauthorized:

@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // blobRoutes serve content. It comes in by one stream, or by an upload: begun, appended to over any number of connections,
 // finished. An upload is at one head only; what it becomes is acknowledged when a second one holds it. Where none can,
 // finishing may be said again.
 func (h *Handler) blobRoutes() {
-	ref, upload := reflect.TypeFor[trivet.BlobRef](), reflect.TypeFor[wire.Upload]()
+	ref, upload := reflect.TypeFor[trivet.BlobRef](), reflect.TypeFor[apitypes.Upload]()
 	write := route{verb: auth.Write, kind: "Image"}
 	read := route{verb: auth.Read, kind: "Image"}
 	add := func(rt route, method, path, summary string, serve func(http.ResponseWriter, *http.Request, *caller) error) {
@@ -86,7 +86,7 @@ func (h *Handler) putBlob(w http.ResponseWriter, r *http.Request, _ *caller) err
 func readRef(w http.ResponseWriter, r *http.Request) (ref trivet.BlobRef, err error) {
 	body, err := readBody(w, r, 64<<10)
 	if err == nil {
-		err = wire.DecodeStrict(body, &ref)
+		err = apitypes.DecodeStrict(body, &ref)
 	}
 	return ref, err
 }
@@ -111,25 +111,25 @@ func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller)
 			if err := h.Copies.Secure(ctx, ref); err != nil {
 				return err
 			}
-			return answer(w, http.StatusOK, wire.Upload{Blob: &ref, Offset: ref.Bytes})
+			return answer(w, http.StatusOK, apitypes.Upload{Blob: &ref, Offset: ref.Bytes})
 		}
 	}
 	id, err := h.Blobs.Begin()
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusCreated, wire.Upload{ID: id})
+	return answer(w, http.StatusCreated, apitypes.Upload{ID: id})
 }
 
 func (h *Handler) askUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	if ref, err := h.Blobs.Finished(r.PathValue("id")); err == nil {
-		return answer(w, http.StatusOK, wire.Upload{ID: r.PathValue("id"), Offset: ref.Bytes, Blob: &ref, Copied: h.Copies.Spread(r.Context(), ref)})
+		return answer(w, http.StatusOK, apitypes.Upload{ID: r.PathValue("id"), Offset: ref.Bytes, Blob: &ref, Copied: h.Copies.Spread(r.Context(), ref)})
 	}
 	offset, err := h.Blobs.Offset(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, wire.Upload{ID: r.PathValue("id"), Offset: offset})
+	return answer(w, http.StatusOK, apitypes.Upload{ID: r.PathValue("id"), Offset: offset})
 }
 
 func (h *Handler) appendUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -141,7 +141,7 @@ func (h *Handler) appendUpload(w http.ResponseWriter, r *http.Request, _ *caller
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, wire.Upload{ID: r.PathValue("id"), Offset: next})
+	return answer(w, http.StatusOK, apitypes.Upload{ID: r.PathValue("id"), Offset: next})
 }
 
 func (h *Handler) finishUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // Life of join tokens.
@@ -22,11 +22,11 @@ const (
 // headRoutes let heads in and out. A head's record is written by Trivet only: what it says must be so.
 func (h *Handler) headRoutes() {
 	h.add(route{method: "GET", path: "/v1/cluster", verb: auth.Read, kind: "Head", summary: "The heads as this one sees them now",
-		out: reflect.TypeFor[wire.Cluster](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+		out: reflect.TypeFor[apitypes.Cluster](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return answer(w, http.StatusOK, h.Cluster())
 		}})
 	h.add(route{method: "POST", path: "/v1/heads/token", verb: auth.Reveal, kind: "Head", summary: "Issue a token that lets one head join, shown this once",
-		in: reflect.TypeFor[wire.IssueJoin](), out: reflect.TypeFor[wire.IssuedJoin](), status: http.StatusCreated, serve: h.issueJoin})
+		in: reflect.TypeFor[apitypes.IssueJoin](), out: reflect.TypeFor[apitypes.IssuedJoin](), status: http.StatusCreated, serve: h.issueJoin})
 	h.add(route{method: "POST", path: "/v1/heads/{name}/remove", verb: auth.Write, kind: "Head", summary: "Take a head out of the cluster for good",
 		status: http.StatusNoContent, serve: h.removeHead})
 }
@@ -36,8 +36,8 @@ func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	ask := wire.IssueJoin{Life: joinLife}
-	if err := wire.DecodeStrict(body, &ask); err != nil {
+	ask := apitypes.IssueJoin{Life: joinLife}
+	if err := apitypes.DecodeStrict(body, &ask); err != nil {
 		return err
 	}
 	if ask.Life == 0 {
@@ -54,12 +54,12 @@ func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	text := wire.JoinText(h.Keys.CA.Pin(), secret.Reveal(), ask.Role)
-	return answer(w, http.StatusCreated, wire.IssuedJoin{Token: text, Expires: expires})
+	text := apitypes.JoinText(h.Keys.CA.Pin(), secret.Reveal(), ask.Role)
+	return answer(w, http.StatusCreated, apitypes.IssuedJoin{Token: text, Expires: expires})
 }
 
 // joinRole is the role that a token is for: one that replaces a head takes that one's.
-func (h *Handler) joinRole(ask wire.IssueJoin) (string, error) {
+func (h *Handler) joinRole(ask apitypes.IssueJoin) (string, error) {
 	if ask.Replace == "" {
 		return cmp.Or(ask.Role, trivet.RoleVoter), nil
 	}
@@ -88,7 +88,7 @@ func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) 
 
 // enoughLeft refuses a removal after which most of those that count would be down: it would wait for them, and could not be
 // taken back.
-func enoughLeft(c wire.Cluster, name string) error {
+func enoughLeft(c apitypes.Cluster, name string) error {
 	var left, down []string
 	counts := false
 	for _, v := range c.Heads {

@@ -23,14 +23,15 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/api"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/runlog"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
-	"github.com/trivet-project/trivet/internal/wire"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -79,7 +80,7 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	dir, reg := t.TempDir(), prometheus.NewRegistry()
 	s := store.New(member.Client(), store.Options{Head: name})
 	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
-	h.fleet = fleet.New(fleet.NewTables(s), name, slog.New(slog.DiscardHandler))
+	h.fleet = fleet.New(state.New(s), name, slog.New(slog.DiscardHandler))
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	h.handler = must(api.New(api.Config{
 		Fleet: h.fleet, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
 		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Version: wire.Version{Version: "v0", Head: name},
+		Version: apitypes.Version{Version: "v0", Head: name},
 		Ready: func(context.Context) error {
 			if h.isCutOff.Load() {
 				return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -42,7 +42,7 @@ func tableOf[T any, P interface {
 	return k
 }
 
-func (h *Handler) tables(t *fleet.Tables) map[trivet.Kind]kindTable {
+func (h *Handler) tables(t *state.Tables) map[trivet.Kind]kindTable {
 	return map[trivet.Kind]kindTable{
 		"Machine":   tableOf(t.Machines, h.admitMachine),
 		"Template":  tableOf(t.Templates, h.admitTemplate),
@@ -52,7 +52,7 @@ func (h *Handler) tables(t *fleet.Tables) map[trivet.Kind]kindTable {
 		"Platform":  tableOf(t.Platforms, h.admitPlatform),
 		"Network":   tableOf(t.Networks, h.admitNetwork),
 		"Address":   tableOf[trivet.Address](t.Addresses, nil),
-		"Mac":       tableOf[trivet.Mac](t.Macs, nil),
+		"MAC":       tableOf[trivet.MAC](t.MACs, nil),
 		"Site":      tableOf(t.Sites, h.admitSite),
 		"Head":      tableOf[trivet.Head](t.Heads, nil),
 		"Secret":    tableOf(t.Secrets, h.admitSecret),

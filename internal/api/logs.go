@@ -14,17 +14,17 @@ import (
 	"unicode/utf8"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/runlog"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 func (h *Handler) logRoutes() {
 	h.add(route{method: "GET", path: "/v1/workflows/{name}/logs", verb: auth.Read, kind: "Workflow",
 		summary: "Read what the actions of a workflow wrote, one JSON object a line; one without an action is the end",
 		query:   []string{"action: of this action only", "follow: 1 goes on until the workflow has ended"},
-		out:     reflect.TypeFor[wire.LogPiece](), outputs: "application/x-ndjson", serve: h.logs})
+		out:     reflect.TypeFor[apitypes.LogPiece](), outputs: "application/x-ndjson", serve: h.logs})
 }
 
 // maxPiece bounds the text of one piece, in bytes.
@@ -60,7 +60,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 			return nil // the answer has begun: all that is left is to cut it
 		}
 		if last {
-			return f.line(wire.LogPiece{})
+			return f.line(apitypes.LogPiece{})
 		}
 		http.NewResponseController(w).Flush()
 		select {
@@ -144,7 +144,7 @@ func (f *logFeed) mark() error {
 		return nil
 	}
 	f.silent = silent
-	return f.line(wire.LogPiece{Action: wire.LogMark, Missing: silent})
+	return f.line(apitypes.LogPiece{Action: apitypes.LogMark, Missing: silent})
 }
 
 func (f *logFeed) place(action string) int {
@@ -172,7 +172,7 @@ func (f *logFeed) part(ctx context.Context, p runlog.Part) error {
 	return pieces.flush(at)
 }
 
-func (f *logFeed) line(p wire.LogPiece) error {
+func (f *logFeed) line(p apitypes.LogPiece) error {
 	data, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (w *pieceWriter) flush(next int64) error {
 	if w.text.Len() == 0 {
 		return nil
 	}
-	p := wire.LogPiece{Action: w.part.Action, Try: w.part.Try, Offset: w.at, Next: next, Text: w.text.String()}
+	p := apitypes.LogPiece{Action: w.part.Action, Try: w.part.Try, Offset: w.at, Next: next, Text: w.text.String()}
 	w.at = next
 	w.text.Reset()
 	return w.feed.line(p)

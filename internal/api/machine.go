@@ -7,8 +7,8 @@ import (
 	"reflect"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // admitMachine keeps each MAC with one machine, by records named after the MACs, and a machine while something runs on it.
@@ -29,13 +29,13 @@ func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 
 // moveMACs takes the new MACs and gives those back that are gone.
 func (h *Handler) moveMACs(c *change, old, next *trivet.Machine) error {
-	macs := h.Fleet.Macs.In(c.tx)
+	macs := h.Fleet.MACs.In(c.tx)
 	if next != nil {
 		for i, nic := range next.Spec.NICs {
 			if old != nil && old.HasMAC(nic.MAC) {
 				continue
 			}
-			mac := &trivet.Mac{Meta: trivet.Meta{Kind: "Mac", Name: nic.MAC}, Spec: trivet.MacSpec{Machine: next.Name}}
+			mac := &trivet.MAC{Meta: trivet.Meta{Kind: "MAC", Name: nic.MAC}, Spec: trivet.MACSpec{Machine: next.Name}}
 			holder, err := macs.Get(nic.MAC)
 			switch {
 			case err == nil && holder.Spec.Machine != next.Name:
@@ -114,7 +114,7 @@ func (h *Handler) machineRoutes() {
 			return done(w, h.Fleet.Accept(r.Context(), r.PathValue("name")))
 		}})
 	h.add(route{method: "POST", path: "/v1/machines/{name}/quarantine", verb: auth.Write, kind: "Machine", status: http.StatusNoContent,
-		summary: "Keep a machine out of placement; a run on it is cancelled", in: reflect.TypeFor[wire.Quarantine](), serve: h.quarantine})
+		summary: "Keep a machine out of placement; a run on it is cancelled", in: reflect.TypeFor[apitypes.Quarantine](), serve: h.quarantine})
 	h.add(route{method: "GET", path: "/v1/machines/{name}/progress", verb: auth.Read, kind: "Machine", out: reflect.TypeFor[trivet.Progress](),
 		summary: "How far the running action was at its agent's last word to this head; null when nothing was said",
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -127,8 +127,8 @@ func (h *Handler) quarantine(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if err != nil {
 		return err
 	}
-	var q wire.Quarantine
-	if err := wire.DecodeStrict(body, &q); err != nil {
+	var q apitypes.Quarantine
+	if err := apitypes.DecodeStrict(body, &q); err != nil {
 		return err
 	}
 	if q.Reason == "" || len(q.Reason) > 1<<10 {

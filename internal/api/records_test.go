@@ -105,7 +105,7 @@ func TestTwoMachinesCannotHaveOneMAC(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
-	for _, mac := range h.fleet.Macs.List() {
+	for _, mac := range h.fleet.MACs.List() {
 		got[mac.Name] = mac.Spec.Machine
 	}
 	if diff := cmp.Diff(map[string]string{macA: "m1", macB: "m2"}, got); diff != "" {
@@ -128,7 +128,7 @@ func TestUnknownFieldsStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Spec.Hold = true
+	m.Spec.Cordoned = true
 	if _, err := machines.Update(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestListSelectsAndPages(t *testing.T) {
 		"field in a list":   {client.ListOptions{Fields: "spec.nics.mac=52:54:00:00:01:05"}, "1 m05 m05"},
 		"field of a map":    {client.ListOptions{Fields: "labels.odd=true,name=m03"}, "1 m03 m03"},
 		"field not there":   {client.ListOptions{Fields: "status.inventory.vendor="}, "25 m00 m24"},
-		"nothing":           {client.ListOptions{Fields: "spec.hold=true"}, "0"},
+		"nothing":           {client.ListOptions{Fields: "spec.cordoned=true"}, "0"},
 		"address of a port": {client.ListOptions{Fields: "spec.nics.address=10.0.0.1"}, "0"},
 	} {
 		list, revision, err := machines.List(t.Context(), tc.o)
@@ -238,7 +238,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 	if status != 201 || got["status"].(map[string]any)["state"] != "available" {
 		t.Errorf("%d %v", status, got)
 	}
-	if len(h.fleet.Machines.List())+len(h.fleet.Macs.List()) != 0 {
+	if len(h.fleet.Machines.List())+len(h.fleet.MACs.List()) != 0 {
 		t.Error("something was written")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // maxTerms bounds one selector.
@@ -92,10 +92,10 @@ func noSuchField(t reflect.Type, path []string) string {
 	case t.Kind() != reflect.Struct || t.Implements(textType):
 		return "has nothing below it"
 	}
-	known := wire.Properties(t)
+	known := apitypes.Properties(t)
 	f, ok := known[path[0]]
 	if !ok {
-		return path[0] + " is not known" + wire.Suggest(path[0], known)
+		return path[0] + " is not known" + apitypes.Suggest(path[0], known)
 	}
 	return noSuchField(f.Type, path[1:])
 }
@@ -124,7 +124,7 @@ func anyAt(v reflect.Value, path []string, want string) bool {
 		return anyAt(value, nil, want)
 	case reflect.Struct:
 		if !v.Type().Implements(textType) {
-			f, ok := wire.Properties(v.Type())[cmp.Or(append(path, "")...)]
+			f, ok := apitypes.Properties(v.Type())[cmp.Or(append(path, "")...)]
 			return ok && anyAt(v.FieldByIndex(f.Index), path[1:], want)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // maxURL bounds a request's path and query, in bytes. MaxHeader is for http.Server.MaxHeaderBytes.
@@ -53,12 +53,12 @@ const statusGone = 499
 // ServeHTTP names, bounds, serves, counts and logs one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	q := &request{id: r.Header.Get(wire.RequestID), route: "other"}
+	q := &request{id: r.Header.Get(apitypes.RequestID), route: "other"}
 	if !idForm.MatchString(q.id) {
 		q.id = newID()
 	}
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
-	w.Header().Set(wire.RequestID, q.id)
+	w.Header().Set(apitypes.RequestID, q.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	limitBody(w, r)
@@ -112,7 +112,7 @@ func (h *Handler) logRequest(r *http.Request, q *request, rec *recorder, took ti
 		slog.String("account", q.account), slog.String("request", q.id),
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String("error", auth.Redact(wire.Brief(err.Error()))))
+		attrs = append(attrs, slog.String("error", auth.Redact(apitypes.Brief(err.Error()))))
 	}
 	h.Log.LogAttrs(r.Context(), level, "api", attrs...)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // Who wrote at one head and carries the answer's revision reads it at another one at once.
@@ -22,11 +22,11 @@ func TestWhatWasWrittenAtOneHeadIsReadAtAnother(t *testing.T) {
 		name := fmt.Sprintf("m%d", i)
 		resp := a.do(a.admin, "POST", "/v1/machines", `{"name":"`+name+`"}`)
 		resp.Body.Close()
-		seen := wire.Revision + ": " + resp.Header.Get(wire.Revision)
+		seen := apitypes.Revision + ": " + resp.Header.Get(apitypes.Revision)
 		if status, got := b.ask(b.admin, "GET", "/v1/machines/"+name, "", seen); status != http.StatusOK {
 			t.Fatalf("%s, carrying %q: %d %v", name, seen, status, got)
 		}
-		if status, got := b.ask(b.admin, "GET", "/v1/machines/"+name, "", wire.Revision+": "+wire.Latest); status != http.StatusOK {
+		if status, got := b.ask(b.admin, "GET", "/v1/machines/"+name, "", apitypes.Revision+": "+apitypes.Latest); status != http.StatusOK {
 			t.Fatalf("%s, asking for the latest: %d %v", name, status, got)
 		}
 	}
@@ -42,7 +42,7 @@ func TestAHeadThatIsBehindWaits(t *testing.T) {
 	}
 	for name, ask := range map[string]func() (int, map[string]any){
 		"get": func() (int, map[string]any) {
-			return h.ask(h.admin, "GET", "/v1/machines/get", "", wire.Revision+": "+at(1))
+			return h.ask(h.admin, "GET", "/v1/machines/get", "", apitypes.Revision+": "+at(1))
 		},
 		"list": func() (int, map[string]any) { return h.ask(h.admin, "GET", page(), "") },
 	} {
@@ -75,20 +75,20 @@ func TestAHeadThatIsBehindWaits(t *testing.T) {
 func TestAHeadWithoutALeaderMarksItsAnswers(t *testing.T) {
 	h := newHead(t)
 	get := func(want string) *http.Response {
-		resp := h.do(h.admin, "GET", "/v1/machines", "", wire.Revision+": "+want)
+		resp := h.do(h.admin, "GET", "/v1/machines", "", apitypes.Revision+": "+want)
 		resp.Body.Close()
 		return resp
 	}
-	if resp := get(wire.Latest); resp.StatusCode != http.StatusOK || resp.Header.Get(wire.Stale) != "" {
-		t.Errorf("with a leader: %d, stale %q", resp.StatusCode, resp.Header.Get(wire.Stale))
+	if resp := get(apitypes.Latest); resp.StatusCode != http.StatusOK || resp.Header.Get(apitypes.Stale) != "" {
+		t.Errorf("with a leader: %d, stale %q", resp.StatusCode, resp.Header.Get(apitypes.Stale))
 	}
 	h.member.Close()
 	h.isCutOff.Store(true)
-	if resp := get(wire.Latest); resp.StatusCode != http.StatusServiceUnavailable {
+	if resp := get(apitypes.Latest); resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("the latest: %d", resp.StatusCode)
 	}
-	if resp := get("1"); resp.StatusCode != http.StatusOK || resp.Header.Get(wire.Stale) != "true" {
-		t.Errorf("what it knows: %d, stale %q", resp.StatusCode, resp.Header.Get(wire.Stale))
+	if resp := get("1"); resp.StatusCode != http.StatusOK || resp.Header.Get(apitypes.Stale) != "true" {
+		t.Errorf("what it knows: %d, stale %q", resp.StatusCode, resp.Header.Get(apitypes.Stale))
 	}
 }
 
@@ -96,12 +96,12 @@ func TestAHeadWithoutALeaderMarksItsAnswers(t *testing.T) {
 func TestARevisionOfAnotherHistory(t *testing.T) {
 	h := newHead(t)
 	now := h.fleet.Store.Revision()
-	resp := h.do(h.admin, "GET", "/v1/machines", "", fmt.Sprintf("%s: %d", wire.Revision, now+1000))
+	resp := h.do(h.admin, "GET", "/v1/machines", "", fmt.Sprintf("%s: %d", apitypes.Revision, now+1000))
 	resp.Body.Close()
-	if got := resp.Header.Get(wire.Revision); resp.StatusCode != http.StatusOK || got != strconv.FormatInt(now, 10) {
+	if got := resp.Header.Get(apitypes.Revision); resp.StatusCode != http.StatusOK || got != strconv.FormatInt(now, 10) {
 		t.Errorf("%d, revision %q; want %d", resp.StatusCode, got, now)
 	}
-	if status, got := h.ask(h.admin, "GET", "/v1/machines", "", wire.Revision+": yesterday"); status != 422 {
+	if status, got := h.ask(h.admin, "GET", "/v1/machines", "", apitypes.Revision+": yesterday"); status != 422 {
 		t.Errorf("%d %v", status, got)
 	}
 }
@@ -136,7 +136,7 @@ func TestCallersLearnTheHeads(t *testing.T) {
 	for token, want := range map[string]string{h.admin: want, "": ""} {
 		resp := h.do(token, "GET", "/v1/machines", "")
 		resp.Body.Close()
-		if got := resp.Header.Get(wire.Heads); got != want {
+		if got := resp.Header.Get(apitypes.Heads); got != want {
 			t.Errorf("token %t: %q; want %q", token != "", got, want)
 		}
 	}
@@ -150,7 +150,7 @@ func TestAFeedOfAHeadThatIsCutOffEnds(t *testing.T) {
 	h := newHead(t)
 	resp := h.do(h.admin, "GET", "/v1/watch?kinds=machines", "")
 	defer resp.Body.Close()
-	frames := wire.NewFrameReader(resp.Body)
+	frames := apitypes.NewFrameReader(resp.Body)
 	h.isCutOff.Store(true)
 	var got []string
 	for range 3 {
@@ -160,7 +160,7 @@ func TestAFeedOfAHeadThatIsCutOffEnds(t *testing.T) {
 		}
 		got = append(got, f.Event)
 	}
-	if fmt.Sprint(got) != fmt.Sprint([]string{wire.EventSynced, wire.EventBookmark, wire.EventDrain}) {
+	if fmt.Sprint(got) != fmt.Sprint([]string{apitypes.EventSynced, apitypes.EventBookmark, apitypes.EventDrain}) {
 		t.Error(got)
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/store"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // follow gives events as "type kind/name" until n have come.
@@ -59,7 +59,7 @@ func TestWatchFollowsFromTheCurrentState(t *testing.T) {
 		_, err := machines.Create(t.Context(), other)
 		_, err2 := machines.Patch(t.Context(), "m1", []byte(`{"labels":{"rack":"r2"}}`), 0) // leaves the selection
 		_, err3 := machines.Patch(t.Context(), "m2", []byte(`{"labels":{"rack":"r1"}}`), 0) // enters it
-		_, err4 := machines.Patch(t.Context(), "m1", []byte(`{"spec":{"hold":true}}`), 0)   // is not in it
+		_, err4 := machines.Patch(t.Context(), "m1", []byte(`{"spec":{"cordoned":true}}`), 0)   // is not in it
 		if err := errors.Join(err, err2, err3, err4, machines.Delete(t.Context(), "m3")); err != nil {
 			t.Error(err)
 		}
@@ -101,12 +101,12 @@ func TestWatchIsDrained(t *testing.T) {
 	h := newHead(t)
 	resp := h.do(h.admin, "GET", "/v1/watch?kinds=machines", "")
 	defer resp.Body.Close()
-	frames := wire.NewFrameReader(resp.Body)
-	if f, err := frames.Next(); err != nil || f.Event != wire.EventSynced {
+	frames := apitypes.NewFrameReader(resp.Body)
+	if f, err := frames.Next(); err != nil || f.Event != apitypes.EventSynced {
 		t.Fatalf("%+v, %v", f, err)
 	}
 	h.handler.Drain()
-	if f, err := frames.Next(); err != nil || f.Event != wire.EventDrain || f.ID == 0 {
+	if f, err := frames.Next(); err != nil || f.Event != apitypes.EventDrain || f.ID == 0 {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if _, err := frames.Next(); !errors.Is(err, io.EOF) {
@@ -150,13 +150,13 @@ func TestADrainedWatchGoesOnAfterWhatWasTold(t *testing.T) {
 		cancel() // as the drain does, but by now
 	}}
 	h.handler.ServeHTTP(w, r)
-	told, last := 0, wire.Frame{}
-	for frames := wire.NewFrameReader(w.Body); last.Event != wire.EventDrain; {
+	told, last := 0, apitypes.Frame{}
+	for frames := apitypes.NewFrameReader(w.Body); last.Event != apitypes.EventDrain; {
 		f, err := frames.Next()
 		if err != nil {
 			t.Fatalf("after %d events: %v", told, err)
 		}
-		if last = f; f.Event == wire.EventPut {
+		if last = f; f.Event == apitypes.EventPut {
 			told++
 		}
 	}

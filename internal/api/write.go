@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/store"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // change is one write of one record, on its way through its transaction.
@@ -56,7 +56,7 @@ func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, i
 		}
 	}
 	var err error
-	wr.body, err = readBody(w, r, wire.MaxBody)
+	wr.body, err = readBody(w, r, apitypes.MaxBody)
 	return wr, err
 }
 
@@ -98,7 +98,7 @@ func (wr *writer) named(err error) error {
 // read decodes the record of a body strictly and takes off what is not a person's to say.
 func (wr *writer) read() (trivet.Record, error) {
 	rec := wr.info.New()
-	if err := wire.DecodeStrict(wr.body, rec); err != nil {
+	if err := apitypes.DecodeStrict(wr.body, rec); err != nil {
 		return nil, err
 	}
 	head := rec.Header()
@@ -150,7 +150,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 		return err
 	}
 	rec.Header().UID = ""
-	if key := r.Header.Get(wire.IdempotencyKey); keyForm.MatchString(key) {
+	if key := r.Header.Get(apitypes.IdempotencyKey); keyForm.MatchString(key) {
 		rec.Header().UID = key
 	}
 	made, err := wr.update(r, func(tx *store.Tx) error {
@@ -228,8 +228,8 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info 
 	if err != nil {
 		return err
 	}
-	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != wire.MergePatch {
-		return &trivet.FieldError{Field: "Content-Type", Problem: "must be " + wire.MergePatch}
+	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != apitypes.MergePatch {
+		return &trivet.FieldError{Field: "Content-Type", Problem: "must be " + apitypes.MergePatch}
 	}
 	if err := checkPatch(wr.body); err != nil {
 		return err
@@ -264,7 +264,7 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	patched, err := wire.ApplyMergePatch(stored, wr.body)
+	patched, err := apitypes.ApplyMergePatch(stored, wr.body)
 	if err != nil {
 		return err
 	}
@@ -291,14 +291,14 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err := wr.h.admitWrite(&change{ctx: wr.ctx, caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil {
 		return err
 	}
-	admitted, err := wire.Diff(before, next) // what the admission changed, such as a secret that is sealed now
+	admitted, err := apitypes.Diff(before, next) // what the admission changed, such as a secret that is sealed now
 	if err != nil {
 		return err
 	}
-	if patched, err = wire.ApplyMergePatch(patched, admitted); err != nil {
+	if patched, err = apitypes.ApplyMergePatch(patched, admitted); err != nil {
 		return err
 	}
-	if wire.Equal(stored, patched) {
+	if apitypes.Equal(stored, patched) {
 		return nil
 	}
 	if err := wr.matches(old, 0); err != nil {

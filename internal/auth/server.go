@@ -75,7 +75,7 @@ func (s *ServerCert) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 	}
 	cert, err := s.ca.issueServer(names, now)
 	if err != nil && s.cert != nil {
-		slog.Warn("keep the old server certificate", "names", names, "err", err)
+		slog.Warn("keep the old server certificate", "names", names, "error", err)
 		return s.cert, nil
 	}
 	if err != nil {

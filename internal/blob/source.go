@@ -80,7 +80,7 @@ func (s *source) try(ctx context.Context, do func(base string) error) error {
 		if lasting >= 2*len(s.urls) || n%len(s.urls) == 0 && s.patience > 0 && time.Since(began) > s.patience {
 			return err
 		}
-		s.log.Warn("blob: leaving a head for the next", "blob", s.digest, "head", s.urls[s.at], "err", err)
+		s.log.Warn("blob: leaving a head for the next", "blob", s.digest, "head", s.urls[s.at], "error", err)
 		s.at = (s.at + 1) % len(s.urls)
 		if n%len(s.urls) != 0 {
 			continue

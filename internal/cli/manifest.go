@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // maxManifest bounds one file of records, in bytes.
@@ -130,7 +130,7 @@ func (d *document) manifest() (*manifest, error) {
 		return nil, err
 	}
 	m := &manifest{document: d, info: info, record: info.New()}
-	if err := wire.Check(d.value, reflect.TypeOf(m.record)); err != nil {
+	if err := apitypes.Check(d.value, reflect.TypeOf(m.record)); err != nil {
 		return nil, err
 	}
 	if m.body, err = json.Marshal(d.value); err != nil {
@@ -158,5 +158,5 @@ func kindOf(kind string) (trivet.KindInfo, error) {
 	if kind == "" {
 		return trivet.KindInfo{}, &trivet.FieldError{Field: "kind", Problem: "is missing; write kind: Machine"}
 	}
-	return trivet.KindInfo{}, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("%q is not known%s", kind, wire.Suggest(kind, known))}
+	return trivet.KindInfo{}, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("%q is not known%s", kind, apitypes.Suggest(kind, known))}
 }

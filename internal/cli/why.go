@@ -45,8 +45,8 @@ func (a *app) tellWhy(ctx context.Context, cl *client.Client, machine string, al
 		fmt.Fprintf(a.Out, ": %s", printable(m.Status.Reason))
 	}
 	fmt.Fprintln(a.Out)
-	if m.Spec.Hold {
-		fmt.Fprintln(a.Out, "It is on hold: placement passes it over.")
+	if m.Spec.Cordoned {
+		fmt.Fprintln(a.Out, "It is cordoned: no provision is placed on it.")
 	}
 	w, err := client.Of[trivet.Workflow](cl).Get(ctx, m.Status.Workflow)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/wire"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // Bounds of one document: a few lines of aliases could otherwise grow to any size.
@@ -212,7 +212,7 @@ func (c *converter) mapping(path string, pairs []*ast.MappingValueNode, depth in
 			return nil, c.fail(pair.Key, "merge keys (<<) are not taken; write the properties out")
 		}
 		key := pair.Key.GetToken().Value
-		at := wire.Join(path, key)
+		at := apitypes.Join(path, key)
 		c.doc.at[at] = placeOf(pair.Key.GetToken())
 		v, err := c.convert(at, pair.Value, depth+1)
 		if err != nil {
@@ -226,7 +226,7 @@ func (c *converter) mapping(path string, pairs []*ast.MappingValueNode, depth in
 // locate gives every FieldError in err its place, that of the nearest property that is there, in the order of the file.
 func (d *document) locate(err error) error {
 	var found []*placed
-	for _, fe := range wire.FieldErrors(err) {
+	for _, fe := range apitypes.FieldErrors(err) {
 		found = append(found, &placed{d.file, d.find(fe.Field), fe.Error(), d.lines})
 	}
 	if len(found) == 0 {

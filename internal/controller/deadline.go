@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/fleet"
-	"github.com/trivet-project/trivet/internal/seeded"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -48,7 +48,7 @@ func (d *deadlines) reconcile(ctx context.Context, name string) (again time.Dura
 	}
 	step, limit, ok := workflow.Deadline(&w.Status)
 	wait, waiting := fleet.WaitOf(w)
-	if !ok || !waiting || seeded.DeadlineNever {
+	if !ok || !waiting || faultinject.DeadlineNever {
 		d.forget(name)
 		return 0, nil
 	}
@@ -58,7 +58,7 @@ func (d *deadlines) reconcile(ctx context.Context, name string) (again time.Dura
 	}
 	c := d.clockOf(wait, step.Elapsed.D(), limit, now)
 	used := c.base + now - c.since
-	if seeded.DeadlineEarly {
+	if faultinject.DeadlineEarly {
 		used *= 2
 	}
 	if used >= limit {

@@ -13,6 +13,7 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/runlog"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -30,7 +31,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 		return s
 	}
 	s, other := newStore(), newStore()
-	f, far := fleet.New(fleet.NewTables(s), "head0", slog.New(slog.DiscardHandler)), fleet.NewTables(other)
+	f, far := fleet.New(state.New(s), "head0", slog.New(slog.DiscardHandler)), state.New(other)
 	if err := errors.Join(s.Start(t.Context()), other.Start(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 			}
 		}
 	}
-	for name, tables := range map[string]*fleet.Tables{"there": f.Tables, "there-at-another": far} {
+	for name, tables := range map[string]*state.Tables{"there": f.Tables, "there-at-another": far} {
 		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
 			return tables.Workflows.In(tx).Create(&trivet.Workflow{Meta: trivet.Meta{Name: name}, Spec: trivet.WorkflowSpec{Machine: "m1"}})
 		})

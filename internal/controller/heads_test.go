@@ -14,6 +14,7 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	headdoor "github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -116,7 +117,7 @@ func newFleet(t *testing.T, heads ...*trivet.Head) *fleet.Fleet {
 	}
 	t.Cleanup(m.Close)
 	s := store.New(m.Client(), store.Options{})
-	f := fleet.New(fleet.NewTables(s), "head0", slog.New(slog.DiscardHandler))
+	f := fleet.New(state.New(s), "head0", slog.New(slog.DiscardHandler))
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

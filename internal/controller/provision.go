@@ -7,6 +7,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -36,14 +37,14 @@ func (p *provisions) reconcile(ctx context.Context, name string) (again time.Dur
 // whenFree gives pending provisions a turn when a machine may be had that could not before.
 func (p *provisions) whenFree(e *store.Event) []string {
 	now, ok := e.Record().(*trivet.Machine)
-	if !ok || now.Status.State != trivet.MachineAvailable || now.Spec.Hold {
+	if !ok || now.Status.State != trivet.MachineAvailable || now.Spec.Cordoned {
 		return nil
 	}
 	if was, ok := e.Old().(*trivet.Machine); ok && was.Status.State == now.Status.State && was.Generation == now.Generation {
 		return nil
 	}
 	var names []string
-	for _, v := range p.fleet.Provisions.PeekBy(fleet.ByState, string(trivet.ProvisionPending)) {
+	for _, v := range p.fleet.Provisions.PeekBy(state.ByState, string(trivet.ProvisionPending)) {
 		names = append(names, v.Name)
 	}
 	return names

@@ -134,7 +134,7 @@ func (s *Server) accept(socket *socket, b []byte, a arrival) *Request {
 	r, err := parse(b)
 	if err != nil {
 		s.Metrics.drop(dropMalformed)
-		s.Logger.Debug("dhcp packet dropped", "from", a.from, "err", err)
+		s.Logger.Debug("dhcp packet dropped", "from", a.from, "error", err)
 		return nil
 	}
 	r.From, r.Local, r.Ifindex, r.Unicast, r.Received = a.from, a.local, a.ifindex, a.unicast, a.at
@@ -153,7 +153,7 @@ func (s *Server) answer(ctx context.Context, socket *socket, r *Request, out []b
 	packet, left, err := reply.encode(out, r)
 	if err != nil {
 		s.Metrics.drop(dropReply)
-		s.Logger.Error("dhcp reply cannot be sent", "mac", r.MAC(), "err", err)
+		s.Logger.Error("dhcp reply cannot be sent", "mac", r.MAC(), "error", err)
 		return
 	}
 	if left > 0 {
@@ -162,7 +162,7 @@ func (s *Server) answer(ctx context.Context, socket *socket, r *Request, out []b
 	way, err := s.send(socket, r, reply, packet)
 	if err != nil {
 		s.Metrics.drop(dropSend)
-		s.Logger.Debug("dhcp reply not sent", "mac", r.MAC(), "way", way, "err", err)
+		s.Logger.Debug("dhcp reply not sent", "mac", r.MAC(), "way", way, "error", err)
 		return
 	}
 	s.Metrics.sent(reply.Type, way)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/seeded"
+	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -23,7 +23,7 @@ func (f *Fleet) Hello(ctx context.Context, h *trivet.Hello, token auth.BootToken
 		return "", fmt.Errorf("hello of %s: %w: its boot token is for %s", h.MAC, trivet.ErrUnauthenticated, token.MAC)
 	}
 	machine = token.Machine
-	if mac, err := f.Macs.Get(token.MAC); err == nil {
+	if mac, err := f.MACs.Get(token.MAC); err == nil {
 		machine = mac.Spec.Machine // known meanwhile, perhaps by another name
 	} else if err := f.enrol(ctx, machine, h); err != nil {
 		return "", err
@@ -78,7 +78,7 @@ func (f *Fleet) Fetch(ctx context.Context, machine, key string) error {
 // enrol writes the record of a machine that is seen for the first time, and holds its MAC for it.
 func (f *Fleet) enrol(ctx context.Context, name string, h *trivet.Hello) error {
 	err := f.update(ctx, func(tx *store.Tx) error {
-		if _, err := f.Macs.In(tx).Get(h.MAC); !errors.Is(err, trivet.ErrNotFound) {
+		if _, err := f.MACs.In(tx).Get(h.MAC); !errors.Is(err, trivet.ErrNotFound) {
 			return errors.Join(err, errUnchanged)
 		}
 		m := &trivet.Machine{
@@ -89,8 +89,8 @@ func (f *Fleet) enrol(ctx context.Context, name string, h *trivet.Hello) error {
 		if f.siteIn(tx).Accept {
 			m.Status.State = trivet.MachineAvailable
 		}
-		mac := &trivet.Mac{Meta: trivet.Meta{Kind: "Mac", Name: h.MAC}, Spec: trivet.MacSpec{Machine: name}}
-		if err := f.Macs.In(tx).Create(mac); err != nil {
+		mac := &trivet.MAC{Meta: trivet.Meta{Kind: "MAC", Name: h.MAC}, Spec: trivet.MACSpec{Machine: name}}
+		if err := f.MACs.In(tx).Create(mac); err != nil {
 			return err
 		}
 		c := &change{tx: tx, machine: m}
@@ -136,7 +136,7 @@ func (f *Fleet) Work(m *trivet.Machine) *trivet.Run {
 		return nil
 	}
 	run := workflow.Work(w)
-	if seeded.ActionTwice {
+	if faultinject.ActionTwice {
 		run.Done = nil
 	}
 	run.Network = f.network(m)

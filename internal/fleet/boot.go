@@ -6,7 +6,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/seeded"
+	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -29,7 +29,7 @@ func (f *Fleet) PhoneHome(ctx context.Context, token auth.BootToken) error {
 			return fmt.Errorf("%w: the token is of another run", trivet.ErrFenced)
 		case c.workflow.Status.State == trivet.WorkflowSucceeded:
 			return errUnchanged
-		case seeded.RunStuck:
+		case faultinject.RunStuck:
 			return errUnchanged
 		case !c.run.PhoneHome():
 			return fmt.Errorf("%w: the run is %s; nobody waits for its first boot", trivet.ErrConflict, c.workflow.Status.State)

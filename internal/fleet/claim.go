@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/placement"
-	"github.com/trivet-project/trivet/internal/seeded"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -49,7 +50,7 @@ func (f *Fleet) pick(spec *trivet.ProvisionSpec) placement.Choice {
 		}
 		return placement.Pick(named, spec, nil)
 	}
-	if choice := placement.Pick(f.Machines.PeekBy(ByState, string(trivet.MachineAvailable)), spec, nil); choice.Machine != "" {
+	if choice := placement.Pick(f.Machines.PeekBy(state.ByState, string(trivet.MachineAvailable)), spec, nil); choice.Machine != "" {
 		return choice
 	}
 	return placement.Pick(slices.Collect(f.Machines.PeekAll()), spec, nil)
@@ -64,7 +65,7 @@ func (f *Fleet) claim(c *change, provision string) error {
 	if p.Status.State != "" && p.Status.State != trivet.ProvisionPending {
 		return errUnchanged
 	}
-	if (m.Status.State != trivet.MachineAvailable || m.Spec.Hold) && !seeded.MachineTwice {
+	if (m.Status.State != trivet.MachineAvailable || m.Spec.Cordoned) && !faultinject.MachineTwice {
 		return fmt.Errorf("%w: the machine is %s", trivet.ErrConflict, m.Status.State)
 	}
 	w, limits, err := f.render(c, p)
@@ -124,7 +125,7 @@ func (f *Fleet) render(c *change, p *trivet.Provision) (*trivet.Workflow, map[st
 // workflowName counts on from the runs that are kept of this provision, and of one of its name that was deleted.
 func (f *Fleet) workflowName(p *trivet.Provision) string {
 	next := p.Status.Attempts + 1
-	for _, w := range f.Workflows.PeekBy(ByProvision, p.Name) {
+	for _, w := range f.Workflows.PeekBy(state.ByProvision, p.Name) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(w.Name, p.Name+"-")); err == nil {
 			next = max(next, n+1)
 		}

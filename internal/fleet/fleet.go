@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/seeded"
+	"github.com/trivet-project/trivet/internal/faultinject"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
 // Fleet is the machines and their runs.
 type Fleet struct {
-	*Tables
+	*state.Tables
 	Presence *Presence
 	head     string // who writes, for events
 	log      *slog.Logger
@@ -26,7 +27,7 @@ type Fleet struct {
 }
 
 // New gives the fleet of a store. head is the name of the head that acts.
-func New(tables *Tables, head string, log *slog.Logger) *Fleet {
+func New(tables *state.Tables, head string, log *slog.Logger) *Fleet {
 	return &Fleet{Tables: tables, Presence: NewPresence(), head: head, log: log, now: time.Now}
 }
 
@@ -171,7 +172,7 @@ func resets(s trivet.SiteSpec) int {
 // raise gives the machine a new epoch that no agent has: whoever holds an older one is refused.
 func raise(m *trivet.Machine) {
 	m.Status.Epoch++
-	if seeded.OldEpoch {
+	if faultinject.OldEpoch {
 		m.Status.Epoch = 0
 	}
 	m.Status.AgentKey, m.Status.BootID = "", ""

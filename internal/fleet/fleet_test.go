@@ -12,6 +12,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -31,7 +32,7 @@ func newRack(t *testing.T) *rack {
 	}
 	t.Cleanup(m.Close)
 	s := store.New(m.Client(), store.Options{})
-	tables := fleet.NewTables(s)
+	tables := state.New(s)
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func newRack(t *testing.T) *rack {
 				Meta: trivet.Meta{Name: "m1"}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable},
 			}),
-			r.Macs.In(tx).Create(&trivet.Mac{Meta: trivet.Meta{Name: mac}, Spec: trivet.MacSpec{Machine: "m1"}}),
+			r.MACs.In(tx).Create(&trivet.MAC{Meta: trivet.Meta{Name: mac}, Spec: trivet.MACSpec{Machine: "m1"}}),
 			r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
 				{Name: "work", Use: "noop"}, {Name: "reboot", Use: "reboot"},
 			}}}),
@@ -106,7 +107,7 @@ func (r *rack) report(epoch int64, key string, reports ...trivet.Report) error {
 // reasons are the machine's events in their order.
 func (r *rack) reasons() string {
 	events := map[int64]string{}
-	for _, e := range r.Events.By(fleet.BySubject, "machine/m1") {
+	for _, e := range r.Events.By(state.BySubject, "machine/m1") {
 		events[e.Spec.Seq] = e.Spec.Reason
 	}
 	var out []string

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/state"
 )
 
 // HeadURLs are where a machine reaches the heads: their APIs, and their boot doors, which serve blobs. Those in the
@@ -22,7 +23,7 @@ func (f *Fleet) HeadURLs(m *trivet.Machine) (api, boot []string) {
 	}
 	var nets []netip.Prefix
 	for _, nic := range m.Spec.NICs {
-		for _, a := range f.Addresses.PeekBy(ByMAC, nic.MAC) {
+		for _, a := range f.Addresses.PeekBy(state.ByMAC, nic.MAC) {
 			if n, err := f.Networks.Peek(a.Spec.Network); err == nil {
 				nets = append(nets, n.Spec.CIDR)
 			}

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // Token is what an operator carries from a head to a new one: how to know the cluster, and the right to join it once, in a
@@ -30,7 +30,7 @@ type Token struct {
 	Role   string
 }
 
-// ParseToken reads what [wire.JoinText] wrote.
+// ParseToken reads what [apitypes.JoinText] wrote.
 func ParseToken(text string) (t Token, err error) {
 	t.Role = trivet.RoleVoter
 	text = strings.TrimSpace(text)
@@ -98,7 +98,7 @@ func Join(ctx context.Context, urls []string, t Token, ask Ask, log *slog.Logger
 
 // reached adds what to do about a head that cannot be reached. One that answers says that itself.
 func reached(err error) error {
-	if said := (*wire.Problem)(nil); errors.As(err, &said) {
+	if said := (*apitypes.Problem)(nil); errors.As(err, &said) {
 		return err
 	}
 	return &trivet.Error{Op: "ask for a place", Err: err, Hint: hintReach}
@@ -114,7 +114,7 @@ func askAll(ctx context.Context, client *http.Client, urls []string, ask Ask) (*
 		if err == nil {
 			return &place, nil
 		}
-		var said *wire.Problem
+		var said *apitypes.Problem
 		if errors.Is(err, trivet.ErrUnauthenticated) && !errors.As(err, &said) { // by its certificate
 			err = &trivet.Error{Op: "ask for a place", Err: err, Hint: "give a token of the cluster that is at this URL, or the URL of the token's cluster"}
 		}
@@ -172,9 +172,9 @@ func Call(ctx context.Context, client *http.Client, url string, in, out any) err
 		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		var p wire.Problem
+		var p apitypes.Problem
 		if json.Unmarshal(text, &p) != nil || p.Code == "" {
-			return wire.Foreign(resp.StatusCode, string(text))
+			return apitypes.Foreign(resp.StatusCode, string(text))
 		}
 		return &p
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -71,7 +72,7 @@ func newSite(t testing.TB, n int) *site {
 	member := must(cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0", Logger: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { member.Close() })
 	st := store.New(member.Client(), store.Options{})
-	s.fleet = fleet.New(fleet.NewTables(st), "head0", slog.New(slog.DiscardHandler))
+	s.fleet = fleet.New(state.New(st), "head0", slog.New(slog.DiscardHandler))
 	if err := st.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // greeter is another head, as far as greetings go.
@@ -27,7 +27,7 @@ type greeter struct {
 
 func (o *greeter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if o.err != nil {
-		status, problem := wire.NewProblem(o.err)
+		status, problem := apitypes.NewProblem(o.err)
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(problem) // the test sees that it is missing
 		return

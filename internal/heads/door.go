@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // Prefix is where the door's paths begin.
@@ -105,7 +105,7 @@ func (d *Door) answered(let who, do what) http.HandlerFunc {
 				level = slog.LevelDebug
 			}
 			d.Log.Log(r.Context(), level, "refused a head", "path", r.URL.Path, "from", r.RemoteAddr, "error", auth.Redact(err.Error()))
-			status, problem := wire.NewProblem(err)
+			status, problem := apitypes.NewProblem(err)
 			w.WriteHeader(status)
 			out = problem
 		}

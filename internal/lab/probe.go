@@ -29,7 +29,7 @@ const countLabel = "count"
 
 func (w *writer) run(ctx context.Context) error {
 	_, err := client.Of[trivet.Machine](w.client).Create(ctx, &trivet.Machine{
-		Meta: trivet.Meta{Name: w.record}, Spec: trivet.MachineSpec{Hold: true}})
+		Meta: trivet.Meta{Name: w.record}, Spec: trivet.MachineSpec{Cordoned: true}})
 	for n := 1; err == nil && ctx.Err() == nil; n++ {
 		w.write(ctx, n)
 		pause(ctx, 5*time.Millisecond)

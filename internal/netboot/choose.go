@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/ipam"
-	"github.com/trivet-project/trivet/internal/seeded"
 )
 
 // errNoQuorum: another head may be able to give an address.
@@ -29,7 +29,7 @@ func (d *Door) choose(c *client) (netip.Addr, error) {
 	}
 	now := d.now()
 	request := ipam.Request{Network: c.network.record, Use: c.decision.Use, MAC: c.mac, Hint: c.RequestedIP()}
-	if seeded.AddressTwice { // the machines' hashes keep them apart as well
+	if faultinject.AddressTwice { // the machines' hashes keep them apart as well
 		request.MAC = ""
 	}
 	for {

@@ -91,7 +91,7 @@ func (d *Door) discover(c *client) *dhcp.Reply {
 	a, err := d.choose(c)
 	if err != nil {
 		d.metrics.noAddress.Inc()
-		d.warn("dhcp: no address to offer", "mac", c.mac, "machine", c.name(), "err", err)
+		d.warn("dhcp: no address to offer", "mac", c.mac, "machine", c.name(), "error", err)
 		return nil
 	}
 	return d.reply(c, dhcp.Offer, a, c.network.lease)
@@ -124,11 +124,11 @@ func (d *Door) request(ctx context.Context, c *client) *dhcp.Reply {
 	case err == nil:
 		return d.reply(c, dhcp.Ack, want, lease)
 	case errors.Is(err, errRefused):
-		d.log.Debug("dhcp: refused", "mac", c.mac, "address", want, "err", err)
+		d.log.Debug("dhcp: refused", "mac", c.mac, "address", want, "error", err)
 		return d.nak(c, err)
 	}
 	// It asks again, us or another head.
-	d.warn("dhcp: an address could not be written", "mac", c.mac, "address", want, "err", err)
+	d.warn("dhcp: an address could not be written", "mac", c.mac, "address", want, "error", err)
 	return nil
 }
 

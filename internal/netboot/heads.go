@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/state"
 )
 
 // headTable is all heads that serve machines, as their records say. It is made anew when one has changed.
@@ -27,7 +27,7 @@ type server struct {
 
 // heads gives the table.
 type heads struct {
-	tables  *fleet.Tables
+	tables  *state.Tables
 	current atomic.Pointer[headTable]
 }
 

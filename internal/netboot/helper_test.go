@@ -20,8 +20,8 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/dhcp"
-	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/netboot"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -35,7 +35,7 @@ var head = ip("10.0.0.1")
 
 // rig is a door over a real store, with a network, a machine m1 without and a machine m2 with a fixed address.
 type rig struct {
-	*fleet.Tables
+	*state.Tables
 	*netboot.Door
 	keys   *auth.Keys
 	member *cluster.Member
@@ -58,7 +58,7 @@ func newRig(t testing.TB) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.member.Close)
-	r.Tables = fleet.NewTables(store.New(r.member.Client(), store.Options{}))
+	r.Tables = state.New(store.New(r.member.Client(), store.Options{}))
 	must(t, r.Store.Start(ctx))
 	t.Cleanup(r.Store.Close)
 	if r.keys, err = auth.Init(t.TempDir()+"/keys", "test"); err != nil {

@@ -89,7 +89,7 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusInternalServerError {
 		level = slog.LevelError
 	}
-	d.log.Log(r.Context(), level, "a machine's request was refused", "path", r.URL.Path, "peer", r.RemoteAddr, "err", err)
+	d.log.Log(r.Context(), level, "a machine's request was refused", "path", r.URL.Path, "peer", r.RemoteAddr, "error", err)
 	http.Error(w, text, status)
 }
 

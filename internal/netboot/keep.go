@@ -30,7 +30,7 @@ func (d *Door) writeKeeping(ctx context.Context, k keeping) error {
 	err := d.take(ctx, p, k.address)
 	if errors.Is(err, errRefused) {
 		d.warn("dhcp: the address of a machine is somebody else's", "machine", p.machine.Name, "address", k.address,
-			"err", err)
+			"error", err)
 	}
 	return err
 }

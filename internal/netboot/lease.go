@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/ipam"
-	"github.com/trivet-project/trivet/internal/seeded"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -77,7 +77,7 @@ const writeTimeout = 3 * time.Second
 // take writes the address's record for the port, or its promise anew, in one transaction. It fails with errRefused where
 // somebody else has it.
 func (d *Door) take(ctx context.Context, p *place, a netip.Addr) error {
-	if seeded.AddressTwice {
+	if faultinject.AddressTwice {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -143,7 +143,7 @@ func (d *Door) change(ctx context.Context, c *client, a netip.Addr, how func(*tr
 		return d.Addresses.In(tx).Put(r)
 	})
 	if err != nil {
-		d.warn("dhcp: a change of an address was not written", "mac", c.mac, "address", a, "err", err)
+		d.warn("dhcp: a change of an address was not written", "mac", c.mac, "address", a, "error", err)
 	}
 }
 
@@ -162,12 +162,12 @@ func (d *Door) checkFixed(c *client, a netip.Addr) error {
 // reserved says whether an address is kept from those that a range gives: a machine's fixed one, or ours.
 func (d *Door) reserved(c *client, a netip.Addr) bool {
 	_, ours := d.heads.table().ours[a]
-	return ours || a == c.Local || a == d.VIP.Addr() || first(d.Machines.PeekBy(fleet.ByAddress, a.String())) != nil
+	return ours || a == c.Local || a == d.VIP.Addr() || first(d.Machines.PeekBy(state.ByAddress, a.String())) != nil
 }
 
 // had is the address that a record already gives the port in this network.
 func (d *Door) had(c *client) (netip.Addr, bool) {
-	for _, r := range d.Addresses.PeekBy(fleet.ByMAC, c.mac) {
+	for _, r := range d.Addresses.PeekBy(state.ByMAC, c.mac) {
 		if r.Spec.Network != c.network.record.Name || r.Status.Declined {
 			continue
 		}

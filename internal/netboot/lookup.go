@@ -7,6 +7,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/ipam"
+	"github.com/trivet-project/trivet/internal/state"
 )
 
 // host is what this head knows of a port that boots. Its records are the local copy's own: they are never changed.
@@ -20,7 +21,7 @@ type host struct {
 // host looks up a port by its canonical MAC.
 func (d *Door) host(mac string) host {
 	h := host{mac: mac}
-	if h.machine = first(d.Machines.PeekBy(fleet.ByMAC, mac)); h.machine == nil || h.machine.Status.Workflow == "" {
+	if h.machine = first(d.Machines.PeekBy(state.ByMAC, mac)); h.machine == nil || h.machine.Status.Workflow == "" {
 		return h
 	}
 	if w, err := d.Workflows.Peek(h.machine.Status.Workflow); err == nil {
@@ -74,7 +75,7 @@ func (d *Door) macAt(a netip.Addr) string {
 	if r, err := d.Addresses.Peek(a.String()); err == nil && d.holds(r) {
 		return r.Spec.MAC
 	}
-	if m := first(d.Machines.PeekBy(fleet.ByAddress, a.String())); m != nil {
+	if m := first(d.Machines.PeekBy(state.ByAddress, a.String())); m != nil {
 		i := slices.IndexFunc(m.Spec.NICs, func(n trivet.NIC) bool { return n.Address == a })
 		return m.Spec.NICs[i].MAC
 	}
@@ -86,7 +87,7 @@ func (d *Door) networkOf(h host, peer netip.Addr) *trivet.Network {
 	if n := d.networks.of(peer); n != nil {
 		return n.record
 	}
-	for _, a := range d.Addresses.PeekBy(fleet.ByMAC, h.mac) {
+	for _, a := range d.Addresses.PeekBy(state.ByMAC, h.mac) {
 		if n, err := d.Networks.Peek(a.Spec.Network); err == nil {
 			return n
 		}

@@ -21,12 +21,12 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/state"
 )
 
 // Config of a Door. Tables, Keys, Blobs, Seen and PhoneHome must be set.
 type Config struct {
-	*fleet.Tables
+	*state.Tables
 	// Head is this head's name: of all heads' URLs, its own come first.
 	Head string
 	// Live says whether another head was found to answer a moment ago, and to have a quorum. nil: none does.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/dhcp"
-	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/state"
 )
 
 // network is a network's record, with what every answer there needs.
@@ -27,7 +27,7 @@ type network struct {
 // networks finds the network of an address. The table is made anew when a network's record has changed, which is looked
 // for when anything has.
 type networks struct {
-	tables  *fleet.Tables
+	tables  *state.Tables
 	current atomic.Pointer[networkTable]
 }
 

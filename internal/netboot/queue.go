@@ -78,6 +78,6 @@ func (q *queue[T]) one(ctx context.Context, item T) {
 	q.mu.Unlock()
 	if err != nil {
 		q.lost.Inc()
-		q.log.Debug("netboot: not written", "what", q.what, "item", item, "err", err)
+		q.log.Debug("netboot: not written", "what", q.what, "item", item, "error", err)
 	}
 }

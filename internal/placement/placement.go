@@ -62,8 +62,8 @@ func matches(m *trivet.Machine, spec *trivet.ProvisionSpec) bool {
 // unfit says why a machine cannot be claimed; empty when it can.
 func unfit(m *trivet.Machine, avoid []string) string {
 	switch {
-	case m.Spec.Hold:
-		return "on hold"
+	case m.Spec.Cordoned:
+		return "cordoned"
 	case m.Status.State == trivet.MachineDiscovered:
 		return "discovered but not accepted"
 	case m.Status.State != trivet.MachineAvailable:

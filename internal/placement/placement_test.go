@@ -17,7 +17,7 @@ func machine(name string, state trivet.MachineState, rack string) *trivet.Machin
 
 func TestPick(t *testing.T) {
 	held := machine("a0", trivet.MachineAvailable, "r1")
-	held.Spec.Hold = true
+	held.Spec.Cordoned = true
 	machines := []*trivet.Machine{
 		machine("b", trivet.MachineAvailable, "r1"), machine("a", trivet.MachineAvailable, "r1"), held,
 		machine("c", trivet.MachineActive, "r2"), machine("d", trivet.MachineDiscovered, "r2"),
@@ -33,7 +33,7 @@ func TestPick(t *testing.T) {
 		"the named one":      {trivet.ProvisionSpec{Machine: "b"}, nil, placement.Choice{Machine: "b"}},
 		"none is free": {trivet.ProvisionSpec{Selector: r2}, nil,
 			placement.Choice{Why: "no machine is free: 1 active, 1 discovered but not accepted"}},
-		"the named one is held": {trivet.ProvisionSpec{Machine: "a0"}, nil, placement.Choice{Why: "no machine is free: 1 on hold"}},
+		"the named one is held": {trivet.ProvisionSpec{Machine: "a0"}, nil, placement.Choice{Why: "no machine is free: 1 cordoned"}},
 		"no such machine":       {trivet.ProvisionSpec{Machine: "z"}, nil, placement.Choice{Why: "there is no machine z"}},
 		"no such labels": {trivet.ProvisionSpec{Selector: map[string]string{"x": "y", "a": "b"}}, nil,
 			placement.Choice{Why: "no machine has the labels a=b,x=y"}},

@@ -9,8 +9,8 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/heads"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // self is who this head is, as it tells others.
@@ -83,11 +83,11 @@ func (s *Server) updateAdminFile() error {
 }
 
 // cluster is the control plane as this head sees it.
-func (s *Server) cluster() wire.Cluster {
+func (s *Server) cluster() apitypes.Cluster {
 	now, self, sights := time.Now(), s.self(), s.circle.Sights()
-	c := wire.Cluster{ID: s.root.Cluster(), Head: self.Head, Quorum: self.Leader != "", Revision: self.Revision}
+	c := apitypes.Cluster{ID: s.root.Cluster(), Head: self.Head, Quorum: self.Leader != "", Revision: self.Revision}
 	for h := range s.fleet.Heads.PeekAll() {
-		v := wire.HeadView{Name: h.Name, Role: h.Spec.Role, State: string(h.Status.State), Version: h.Status.Version, API: h.Status.API,
+		v := apitypes.HeadView{Name: h.Name, Role: h.Spec.Role, State: string(h.Status.State), Version: h.Status.Version, API: h.Status.API,
 			Peer: h.Status.Peer, Problem: awaited(h)}
 		if v.Role == "" {
 			v.Role = trivet.RoleVoter
@@ -122,7 +122,7 @@ func awaited(h *trivet.Head) string {
 }
 
 // look adds what was seen of another head.
-func look(v *wire.HeadView, s heads.Sight, now time.Time) {
+func look(v *apitypes.HeadView, s heads.Sight, now time.Time) {
 	if !s.Heard.IsZero() {
 		seen := trivet.Duration(now.Sub(s.Heard).Round(time.Second))
 		v.Seen, v.Version = &seen, s.Version

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/heads"
-	"github.com/trivet-project/trivet/internal/wire"
 )
 
 // front is what stands behind the API's port: the other members of the store, other heads, and everybody else. It serves
@@ -83,7 +83,7 @@ func pass(to *atomic.Pointer[http.Handler], w http.ResponseWriter, r *http.Reque
 }
 
 func refuse(w http.ResponseWriter, err error) {
-	status, problem := wire.NewProblem(err)
+	status, problem := apitypes.NewProblem(err)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", "1")
 	w.WriteHeader(status)

@@ -21,17 +21,18 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/api"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/controller"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/hostnet"
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/runlog"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
-	"github.com/trivet-project/trivet/internal/vip"
-	"github.com/trivet-project/trivet/internal/wire"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -53,7 +54,7 @@ type Server struct {
 	doors   doors
 	api     *api.Handler
 	netboot *netboot.Door
-	vip     *vip.VIP // nil: none
+	vip     *hostnet.VIP // nil: none
 	// opened: New has done all of a start. leaving: it is told to stop.
 	opened, leaving atomic.Bool
 	// introduced: New has written how this head is reached; else Run does.
@@ -163,7 +164,7 @@ func (s *Server) openMember(ctx context.Context) (err error) {
 
 func (s *Server) openStore(ctx context.Context) (err error) {
 	s.store = store.New(s.member.Client(), store.Options{Head: s.data.Name, Term: s.member.Term, Logger: s.cfg.Log, Metrics: s.metrics})
-	s.fleet = fleet.New(fleet.NewTables(s.store), s.data.Name, s.cfg.Log)
+	s.fleet = fleet.New(state.New(s.store), s.data.Name, s.cfg.Log)
 	s.circle = heads.NewCircle(s.fleet, s.caller, s.cfg.Log)
 	return s.store.Start(ctx)
 }
@@ -184,7 +185,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	logs := &heads.Logs{Store: s.logs, Fleet: s.fleet, Caller: s.caller}
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Keys: s.keys, Blobs: s.blobs, Copies: s.copies, Logs: logs, Log: s.cfg.Log, Metrics: s.metrics,
-		Version: wire.Version{Version: s.cfg.Version, Cluster: s.root.Cluster(), Head: s.data.Name},
+		Version: apitypes.Version{Version: s.cfg.Version, Cluster: s.root.Cluster(), Head: s.data.Name},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: s.cluster,
 	})
 	if err != nil {

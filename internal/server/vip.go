@@ -6,7 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/vip"
+	"github.com/trivet-project/trivet/internal/hostnet"
 )
 
 // shared is the address of --vip; not valid if there is none.
@@ -30,7 +30,7 @@ func (c *Config) validateVIP() error {
 		return nil
 	case c.VIP == "":
 		return &trivet.FieldError{Field: "--vip-interface", Problem: "needs --vip ADDRESS/LENGTH"}
-	case err != nil || vip.Check(p) != nil:
+	case err != nil || hostnet.Check(p) != nil:
 		return &trivet.FieldError{Field: "--vip", Problem: fmt.Sprintf("is %.60q; it must be an IPv4 host's address (not its network's or broadcast address) with its network's length, such as 10.0.0.9/24", c.VIP)}
 	case c.vipInterface() == "":
 		return &trivet.FieldError{Field: "--vip-interface", Problem: "is missing: it cannot be told from --dhcp where the address shall be"}
@@ -42,7 +42,7 @@ func (c *Config) validateVIP() error {
 // comes before anything is begun in the data folder or asked of others. A witness shares none.
 func (s *Server) openVIP(context.Context) (err error) {
 	if s.cfg.VIP != "" && !s.asWitness() {
-		s.vip, err = vip.New(vip.Config{Address: s.cfg.shared(), Interface: s.cfg.vipInterface(), Log: s.cfg.Log.With("part", "vip")})
+		s.vip, err = hostnet.New(hostnet.Config{Address: s.cfg.shared(), Interface: s.cfg.vipInterface(), Log: s.cfg.Log.With("part", "vip")})
 	}
 	return err
 }

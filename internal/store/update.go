@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/seeded"
+	"github.com/trivet-project/trivet/internal/faultinject"
 )
 
 // Update runs fn in a transaction and gives the revision at which it was committed. When it returns without error, local
@@ -91,7 +91,7 @@ func noQuorum(op string, err error) error {
 // confirm ends a transaction that writes nothing, with fn's error: if a quorum knows nothing newer of what fn had read.
 // Otherwise fn may have been misled by a copy that was behind.
 func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error) {
-	if len(tx.reads) == 0 || seeded.StaleRead {
+	if len(tx.reads) == 0 || faultinject.StaleRead {
 		return tx.snap.rev, fnErr
 	}
 	if err := s.fresh(ctx); err != nil {
@@ -153,7 +153,7 @@ func (s *Store) failed(ctx context.Context, err error, id string, guard int64) (
 		return 0, why
 	}
 	s.metrics.unknowns.Inc()
-	if seeded.WriteLost {
+	if faultinject.WriteLost {
 		return s.snapshot().rev, nil
 	}
 	if s.defects.forgetID {

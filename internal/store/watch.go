@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/seeded"
+	"github.com/trivet-project/trivet/internal/faultinject"
 )
 
 const (
@@ -33,7 +33,7 @@ func (s *Store) Watch(from int64, kinds ...trivet.Kind) *Watcher {
 	w := &Watcher{store: s, rev: from, wake: make(chan struct{}, 1)}
 	if from <= 0 {
 		w.rev = s.snapshot().rev
-	} else if seeded.WatchRepeated {
+	} else if faultinject.WatchRepeated {
 		w.rev--
 	}
 	for _, k := range kinds {
@@ -63,10 +63,10 @@ func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
 			}
 		}
 		w.rev = upTo
-		if seeded.WatchSkipped && len(events) > 1 {
+		if faultinject.WatchSkipped && len(events) > 1 {
 			events = events[1:]
 		}
-		if seeded.WatchReordered && len(events) > 1 {
+		if faultinject.WatchReordered && len(events) > 1 {
 			events[0], events[1] = events[1], events[0]
 		}
 		if len(events) > 0 {

@@ -178,7 +178,7 @@ func refuse(conn *net.UDPConn, code Code, why error) error {
 func (s *Server) report(r Result) {
 	if s.Logger != nil {
 		s.Logger.Debug("tftp transfer ended", "peer", r.Peer, "name", r.Name, "size", r.Size, "acked", r.Acked,
-			"resent", r.Resent, "block", r.Options.block(), "window", r.Options.window(), "took", r.Took, "err", r.Err)
+			"resent", r.Resent, "block", r.Options.block(), "window", r.Options.window(), "took", r.Took, "error", r.Err)
 	}
 	if s.Done != nil {
 		s.Done(r)

@@ -94,7 +94,7 @@ func TestNoSeededBugs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	traces := []string{seededEnv, "internal/seeded", clockEnv}
+	traces := []string{seededEnv, "internal/faultinject", clockEnv}
 	for _, s := range seeds {
 		traces = append(traces, string(s.bug))
 	}

@@ -124,7 +124,7 @@ func (p *program) say(ctx context.Context, method, path, body string) error {
 // writes creates records, each once.
 func (p *program) writes(ctx context.Context, of int) {
 	for i := 0; ctx.Err() == nil; i++ {
-		p.note(ctx, p.say(ctx, "POST", "/v1/machines", fmt.Sprintf(`{"kind":"Machine","name":"m%d-%d","spec":{"hold":true}}`, of, i)))
+		p.note(ctx, p.say(ctx, "POST", "/v1/machines", fmt.Sprintf(`{"kind":"Machine","name":"m%d-%d","spec":{"cordoned":true}}`, of, i)))
 		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -1,8 +1,8 @@
 //go:build !seeded
 
-// Package seeded names bugs that a test switches on, one at a time, to see that it would find them. Only a program that is built
+// Package faultinject names bugs that a test switches on, one at a time, to see that it would find them. Only a program that is built
 // with the tag "seeded" has them. In all others they are constants, and nothing that depends on them is compiled.
-package seeded
+package faultinject
 
 // The bugs.
 const (

@@ -1,4 +1,6 @@
-package fleet
+// Package state gives typed views of the records in the store, one table for each kind, with the indexes that find records
+// without a scan.
+package state
 
 import (
 	"github.com/trivet-project/trivet"
@@ -27,7 +29,7 @@ type Tables struct {
 	Platforms  *store.Table[trivet.Platform]
 	Networks   *store.Table[trivet.Network]
 	Addresses  *store.Table[trivet.Address]
-	Macs       *store.Table[trivet.Mac]
+	MACs       *store.Table[trivet.MAC]
 	Sites      *store.Table[trivet.Site]
 	Heads      *store.Table[trivet.Head]
 	Secrets    *store.Table[trivet.Secret]
@@ -36,8 +38,8 @@ type Tables struct {
 	Events     *store.Table[trivet.Event]
 }
 
-// NewTables makes the tables of a store that has not started yet.
-func NewTables(s *store.Store) *Tables {
+// New makes the tables of a store that has not started yet.
+func New(s *store.Store) *Tables {
 	return &Tables{
 		Store: s,
 		Machines: store.NewTable(s,
@@ -60,7 +62,7 @@ func NewTables(s *store.Store) *Tables {
 			store.Index[trivet.Address]{Name: ByMAC, Keys: func(a *trivet.Address) []string { return []string{a.Spec.MAC} }},
 			store.Index[trivet.Address]{Name: ByNetwork, Keys: func(a *trivet.Address) []string { return []string{a.Spec.Network} }},
 		),
-		Macs:     store.NewTable[trivet.Mac](s),
+		MACs:     store.NewTable[trivet.MAC](s),
 		Sites:    store.NewTable[trivet.Site](s),
 		Heads:    store.NewTable[trivet.Head](s),
 		Secrets:  store.NewTable[trivet.Secret](s),

@@ -1,4 +1,4 @@
-// Package vip keeps one IPv4 address on one of the heads at a time, for machines and people who know one address only.
+// Package hostnet keeps one IPv4 address on one of the heads at a time, for machines and people who know one address only.
 //
 // A head holds the address while it holds a lease in the store (hold.go). The kernel has the address for a second at a
 // time (address.go): a head that is dead or stopped does not refresh it, and the kernel drops it before another head may
@@ -9,7 +9,7 @@
 // while another host answers for it (probe.go), and never changed.
 //
 // Nothing rests on the address being in one place: should two heads ever have it, both serve the same.
-package vip
+package hostnet
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package wire
+package apitypes
 
 import (
 	"encoding/json"
@@ -53,7 +53,7 @@ func TestParseBoundsDepth(t *testing.T) {
 
 // Whatever DecodeStrict takes, json.Unmarshal reads the same, and nothing that was written is lost.
 func FuzzDecodeStrict(f *testing.F) {
-	f.Add(`{"kind":"Machine","name":"m","spec":{"nics":[{"mac":"52:54:00:00:00:01","address":"10.0.0.1"}],"hold":true}}`)
+	f.Add(`{"kind":"Machine","name":"m","spec":{"nics":[{"mac":"52:54:00:00:00:01","address":"10.0.0.1"}],"cordoned":true}}`)
 	f.Add(`{"status":{"power":"on","inventory":{"cores":3,"disks":[{"bytes":1e3}]},"activated":"2026-01-01T00:00:00Z"}}`)
 	f.Add(`{"name":"\ud800","labels":{"a.b[0]":"x","":null}}`)
 	f.Fuzz(func(t *testing.T, text string) {

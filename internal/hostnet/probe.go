@@ -1,4 +1,4 @@
-package vip
+package hostnet
 
 import (
 	"bytes"

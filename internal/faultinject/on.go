@@ -1,6 +1,6 @@
 //go:build seeded
 
-package seeded
+package faultinject
 
 import "os"
 
