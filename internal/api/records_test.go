@@ -135,7 +135,7 @@ func TestUnknownFieldsStay(t *testing.T) {
 	_, got := h.ask(h.admin, "GET", "/v1/machines/m1", "")
 	spec := got["spec"].(map[string]any)
 	nic := spec["nics"].([]any)[0].(map[string]any)
-	if spec["color"] != "red" || nic["vlan"] != 7.0 || got["status"].(map[string]any)["mood"] != "good" || spec["rack"] != "r1" || spec["hold"] != true {
+	if spec["color"] != "red" || nic["vlan"] != 7.0 || got["status"].(map[string]any)["mood"] != "good" || spec["rack"] != "r1" || spec["cordoned"] != true {
 		t.Errorf("%v", got)
 	}
 	status, _ := h.ask(h.admin, "PATCH", "/v1/machines/m1", `{"spec":{"shape":"round"}}`, "Content-Type: application/merge-patch+json")
