@@ -71,7 +71,7 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if err != nil {
 		return err
 	}
-	h.Fleet.Presence.Heard(name, m.Status.Epoch, nil)
+	h.Presence.Record(name, m.Status.Epoch, nil)
 	g := h.grantOf(m, 0)
 	if g.Run == nil && h.isInstalled(m) {
 		g.Order, g.Cause = trivet.OrderBoot, "the machine is installed and has nothing else to do here"
@@ -178,7 +178,7 @@ func (h *Handler) look(ctx context.Context, m **trivet.Machine, key string, s *t
 		if (*m).Status.AgentKey != key {
 			return fmt.Errorf("sync: %w: the agent was replaced", trivet.ErrFenced)
 		}
-		h.Fleet.Presence.Heard((*m).Name, (*m).Status.Epoch, s.Progress)
+		h.Presence.Record((*m).Name, (*m).Status.Epoch, s.Progress)
 		wrote, err := h.take(ctx, *m, s)
 		if err != nil || !wrote {
 			return err

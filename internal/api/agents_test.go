@@ -61,7 +61,7 @@ func (a *agent) request(ctx context.Context, path string, in any) *http.Request 
 
 // awaitHeard returns when the head has heard the agent's progress.
 func (a *agent) awaitHeard() {
-	for a.fleet.Presence.Progress("m1") == nil {
+	for a.presence.Progress("m1") == nil {
 		time.Sleep(time.Millisecond)
 	}
 }
