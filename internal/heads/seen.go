@@ -33,7 +33,7 @@ func (d *Door) seen(_ *http.Request, _ auth.Peer, body []byte) (any, error) {
 // ctx ends.
 func (c *Caller) Listen(ctx context.Context, f *fleet.Fleet, p *presence.Tracker) {
 	for ctx.Err() == nil {
-		period := f.Silence() / 8
+		period := f.AgentTimeout() / 8
 		urls := f.OtherHeads()
 		names := make([]string, 0, len(urls))
 		for name := range urls {
