@@ -32,7 +32,7 @@ const maxPiece = 32 << 10
 
 func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	workflow := r.PathValue("name")
-	run, err := h.Fleet.Workflows.Peek(workflow)
+	run, err := h.Fleet.Workflows.GetShared(workflow)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 func (h *Handler) awaitEnd(ctx context.Context, workflow string, ended chan<- struct{}) {
 	feed := h.Fleet.Store.Watch(0, "Workflow")
 	for {
-		f, err := h.Fleet.Workflows.Peek(workflow)
+		f, err := h.Fleet.Workflows.GetShared(workflow)
 		if err != nil || f.Status.State.Ended() {
 			close(ended)
 			return

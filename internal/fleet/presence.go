@@ -170,7 +170,7 @@ func (p *Presence) Progress(machine string) *trivet.Progress {
 
 // Silence is how long an agent may say nothing before it is held for lost.
 func (f *Fleet) Silence() time.Duration {
-	if site, err := f.Sites.Peek(trivet.SiteName); err == nil && site.Spec.Silence != 0 {
+	if site, err := f.Sites.GetShared(trivet.SiteName); err == nil && site.Spec.Silence != 0 {
 		return site.Spec.Silence.D()
 	}
 	return trivet.DefaultSilence.D()
@@ -179,7 +179,7 @@ func (f *Fleet) Silence() time.Duration {
 // OtherHeads are the heads besides this one that agents may speak with, and where heads reach them.
 func (f *Fleet) OtherHeads() map[string]string {
 	urls := map[string]string{}
-	for h := range f.Heads.PeekAll() {
+	for h := range f.Heads.AllShared() {
 		if h.Name != f.head && h.Serves() && h.Status.Peer != "" {
 			urls[h.Name] = h.Status.Peer
 		}

@@ -158,7 +158,7 @@ func (d *Door) late(r *http.Request) (auth.Peer, error) {
 
 // counts says, by the heads' records, whether somebody whose certificate was good is still a member.
 func (d *Door) counts(p auth.Peer) error {
-	h, err := d.Fleet.Heads.Peek(p.Name)
+	h, err := d.Fleet.Heads.GetShared(p.Name)
 	if errors.Is(err, trivet.ErrNotFound) || err == nil && h.Status.State == trivet.HeadRemoved {
 		return removed(p.Name)
 	}

@@ -210,7 +210,7 @@ func (s *Server) assemble(context.Context) (err error) {
 
 // removed says whether a head is out, as far as this one's copy of the records knows. It is so for good.
 func (s *Server) removed(head string) bool {
-	h, err := s.fleet.Heads.Peek(head)
+	h, err := s.fleet.Heads.GetShared(head)
 	return err == nil && h.Status.State == trivet.HeadRemoved
 }
 

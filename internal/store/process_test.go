@@ -259,7 +259,7 @@ func (d *Door) Next(from From, out *Changes) error {
 
 // Revision gives the head's, once it has all that was written by now.
 func (d *Door) Revision(_ struct{}, out *int64) error {
-	err := d.head.Fresh(context.Background())
+	err := d.head.Sync(context.Background())
 	*out = d.head.Revision()
 	return err
 }

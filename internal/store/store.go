@@ -109,14 +109,14 @@ func (s *Store) snapshot() *snapshot { return s.current.Load() }
 // Revision is the store's revision that local reads see.
 func (s *Store) Revision() int64 { return s.snapshot().rev }
 
-// Reach returns when local reads see a revision. Nothing is asked of the others: one that the cluster does not have, or that does
+// WaitRevision returns when local reads see a revision. Nothing is asked of the others: one that the cluster does not have, or that does
 // not get here, is waited for until ctx ends.
-func (s *Store) Reach(ctx context.Context, revision int64) error {
+func (s *Store) WaitRevision(ctx context.Context, revision int64) error {
 	return s.pending.wait(ctx, revision)
 }
 
-// Fresh returns when local reads see all that was written before the call, by whichever head. It needs a quorum.
-func (s *Store) Fresh(ctx context.Context) error {
+// Sync returns when local reads see all that was written before the call, by whichever head. It needs a quorum.
+func (s *Store) Sync(ctx context.Context) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := s.fresh(ctx); err != nil {

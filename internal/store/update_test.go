@@ -32,7 +32,7 @@ func TestLateWriteIsShutOut(t *testing.T) {
 	if !errors.Is(err, changed) || runs != 2 {
 		t.Errorf("%v after %d runs", err, runs)
 	}
-	if err := h.Fresh(t.Context()); err != nil || h.machines.Len() != 0 {
+	if err := h.Sync(t.Context()); err != nil || h.machines.Len() != 0 {
 		t.Errorf("the lost write made %d machines, %v", h.machines.Len(), err)
 	}
 }
@@ -60,7 +60,7 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 	if _, err := h.Update(t.Context(), create); !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
 		t.Errorf("not sent, for want of a leader: %v", err)
 	}
-	if err := h.Fresh(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
+	if err := h.Sync(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("a fresh read without a leader: %v", err)
 	}
 	leaderless = nil
@@ -187,5 +187,5 @@ func TestUnknownIndexPanics(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	h.machines.PeekBy("nope", "x")
+	h.machines.SharedBy("nope", "x")
 }
