@@ -81,7 +81,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.AwaitLeader(ctx); err != nil {
+	if err := m.WaitLeader(ctx); err != nil {
 		m.Close()
 		return nil, &trivet.Error{Op: "start member", Name: cfg.Name, Err: err}
 	}
@@ -113,7 +113,7 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 }
 
 func (m *Member) open(ctx context.Context, cfg Config) error {
-	err := mayStart(cfg.Dir)
+	err := checkStartSpace(cfg.Dir)
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (m *Member) Close() {
 			_ = m.client.Close()
 		}
 		if m.etcd != nil {
-			if !m.HasLeader() || !m.handOver() {
+			if !m.HasLeader() || !m.transferLeadership() {
 				m.etcd.Server.HardStop()
 			}
 			m.etcd.Close()

@@ -156,7 +156,7 @@ func (s *Server) openMember(ctx context.Context) (err error) {
 	s.front.set(&s.front.peers, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()
-	if err := s.member.AwaitLeader(wait); err != nil && ctx.Err() != nil {
+	if err := s.member.WaitLeader(wait); err != nil && ctx.Err() != nil {
 		return err
 	}
 	return nil
@@ -251,7 +251,7 @@ func (s *Server) writable() error {
 	if !s.member.HasLeader() {
 		return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)
 	}
-	return s.member.Room()
+	return s.member.CheckSpace()
 }
 
 // Run serves until ctx ends or a part fails, and then lets requests end in order.
