@@ -55,7 +55,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 		close(ended)
 	}
 	for {
-		grew, last := h.Logs.Store.Grew(), isClosed(ended) // asked before reading: what was written until then is read
+		grew, last := h.Logs.Store.Changed(), isClosed(ended) // asked before reading: what was written until then is read
 		if err := f.tell(r.Context(), last); err != nil {
 			return nil // the answer has begun: all that is left is to cut it
 		}

@@ -86,7 +86,7 @@ func (l *leftovers) oldLogs(ctx context.Context, now time.Time) error {
 		if l.known(name) {
 			continue
 		}
-		written, err := l.logs.Written(name)
+		written, err := l.logs.LastWritten(name)
 		if err == nil && now.Sub(written) > keepLog {
 			err = l.logs.Remove(name)
 		}

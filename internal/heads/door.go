@@ -149,7 +149,7 @@ func (d *Door) member(r *http.Request) (auth.Peer, error) {
 
 // late is member for one whose certificate may have ended while it was away.
 func (d *Door) late(r *http.Request) (auth.Peer, error) {
-	p, err := d.Root.LatePeerOf(r.TLS, Connected(r))
+	p, err := d.Root.ExpiredPeerOf(r.TLS, Connected(r))
 	if err == nil {
 		err = d.counts(p)
 	}

@@ -263,7 +263,7 @@ const reachTime = 3 * time.Second
 func (d *Door) reaches(ctx context.Context, a *Ask) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	cfg, err := auth.ReachTLS(a.CSR)
+	cfg, err := auth.DialBackTLS(a.CSR)
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (a *Ask) validate() error {
 		return &trivet.FieldError{Field: "id", Problem: "must have 16 to 64 characters"}
 	}
 	if a.Role == trivet.RoleWitness {
-		return auth.WitnessHost(hostOf(a.Peer))
+		return auth.ValidateWitnessHost(hostOf(a.Peer))
 	}
 	return nil
 }

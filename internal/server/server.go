@@ -333,7 +333,7 @@ func (s *Server) certificate() *auth.ServerCert {
 }
 
 func (s *Server) unseal(secret *trivet.Secret, key string) (string, error) {
-	value, err := s.keys.Sealer.Open(auth.Place{Kind: "Secret", Name: secret.Name, Field: key}, secret.Spec.Data[key])
+	value, err := s.keys.Sealer.Open(auth.FieldRef{Kind: "Secret", Name: secret.Name, Field: key}, secret.Spec.Data[key])
 	if err != nil {
 		return "", err
 	}

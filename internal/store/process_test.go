@@ -111,7 +111,7 @@ func serveHead(cfg string) error {
 	defer m.close()
 	line := newFaults(m.Client(), c.Seed)
 	h := newHead(line.client(), store.Options{
-		Head: c.Name, Term: m.Term, Try: c.Try, Timeout: c.Timeout,
+		Head: c.Name, Term: m.Term, AttemptTimeout: c.Try, Timeout: c.Timeout,
 	})
 	h.Seed(c.Bug)
 	if err := h.Start(context.Background()); err != nil {

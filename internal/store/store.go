@@ -28,8 +28,8 @@ type Options struct {
 	Term func(context.Context) (over <-chan struct{}, err error)
 	// Now is the clock of Created; nil: time.Now.
 	Now func() time.Time
-	// Try bounds one try of a transaction, Timeout all of them where the caller's context has no deadline; 0: 1 s and 5 s.
-	Try, Timeout time.Duration
+	// AttemptTimeout bounds one try of a transaction, Timeout all of them where the caller's context has no deadline; 0: 1 s and 5 s.
+	AttemptTimeout, Timeout time.Duration
 }
 
 // Store is the records of a cluster, as one head sees and changes them.
@@ -62,7 +62,7 @@ func New(client *clientv3.Client, opts Options) *Store {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	orDefault(&opts.Try, time.Second)
+	orDefault(&opts.AttemptTimeout, time.Second)
 	orDefault(&opts.Timeout, 5*time.Second)
 	return &Store{
 		client: client, opts: opts, log: opts.Logger, kinds: map[string]*kindInfo{},
@@ -151,7 +151,7 @@ func (s *Store) try(ctx context.Context, call func(context.Context) error) error
 	if err != nil {
 		return &trivet.Error{Op: "find the leader", Err: err, Hint: hintLeader}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.Try)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.AttemptTimeout)
 	defer cancel()
 	go func() { // until the call has ended
 		select {
