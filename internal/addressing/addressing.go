@@ -1,9 +1,10 @@
-// Package addressing decides which port has which address, and records it. It knows networks, machines and addresses, and
-// no protocol: netboot calls it for DHCP. It decides from this head's local copy of the store by the rules of internal/ipam.
+// Package addressing decides which port has which address, and records it. It knows networks, machines and
+// addresses, and no protocol: netboot calls it for DHCP. It decides from this head's local copy of the store by the
+// rules of internal/ipam.
 //
-// An address goes through [Leases.Offer] (offer.go), which writes nothing, and [Leases.Bind] (bind.go), which writes the
-// address's record before it returns, unless the record can follow (deferred.go). [Leases.Release] and [Leases.Decline]
-// end it (release.go).
+// An address goes through [Leases.Offer] (offer.go), which writes nothing, and [Leases.Bind] (bind.go), which
+// writes the address's record before it returns, unless the record can follow (deferred.go). [Leases.Release] and
+// [Leases.Decline] end it (release.go).
 package addressing
 
 import (

@@ -13,10 +13,10 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// A known machine keeps its address: its record is written once, and never renewed. The lease of an unknown machine, or of
-// one with an address from the ranges for unknown machines, is recorded for twice its time, so that only each second
-// renewal is a write, and no client has a longer lease than its record. A fixed address is assigned by the machine's own
-// record; the address's record follows (deferred.go).
+// A known machine keeps its address: its record is written once, and never renewed. The lease of an unknown
+// machine, or of one with an address from the ranges for unknown machines, is recorded for twice its time, so that
+// only each second renewal is a write, and no client has a longer lease than its record. A fixed address is
+// assigned by the machine's own record; the address's record follows (deferred.go).
 
 // minLease is the shortest lease that is acknowledged.
 const minLease = time.Minute
@@ -24,8 +24,8 @@ const minLease = time.Minute
 // ErrRefused: the port may not have the address, and must start over.
 var ErrRefused = errors.New("the address is not available to this client")
 
-// Bind assigns an address to a port, or renews its lease, and returns the lease's time. It fails with [ErrRefused] where
-// the port may not have the address.
+// Bind assigns an address to a port, or renews its lease, and returns the lease's time. It fails with [ErrRefused]
+// where the port may not have the address.
 func (l *Leases) Bind(ctx context.Context, r *Request, a netip.Addr) (time.Duration, error) {
 	if fixed := r.fixed(); fixed.IsValid() {
 		if err := l.checkFixed(r, fixed); a != fixed || err != nil {
@@ -73,8 +73,8 @@ func (l *Leases) renew(ctx context.Context, r *Request, a netip.Addr, record *tr
 // writeTimeout bounds how long a client waits for the store. The client asks again.
 const writeTimeout = 3 * time.Second
 
-// write writes the record by which the port has the address, in one transaction. It fails with ErrRefused where another
-// port has it.
+// write writes the record by which the port has the address, in one transaction. It fails with ErrRefused where
+// another port has it.
 func (l *Leases) write(ctx context.Context, r *Request, a netip.Addr) error {
 	if faultinject.AddressTwice {
 		return nil

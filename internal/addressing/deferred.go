@@ -8,8 +8,8 @@ import (
 	"github.com/trivet-project/trivet/internal/state"
 )
 
-// binding is an address that is a machine's already, by the machine's own record or because the machine was unknown when
-// it got the address. The address's record is written later: a known machine boots without a quorum.
+// binding is an address that is a machine's already, by the machine's own record or because the machine was unknown
+// when it got the address. The address's record is written later: a known machine boots without a quorum.
 type binding struct {
 	mac     string
 	address netip.Addr

@@ -16,8 +16,8 @@ import (
 // errNoQuorum: another head may be able to assign an address.
 var errNoQuorum = fmt.Errorf("no new address is assigned without a quorum: %w", trivet.ErrUnavailable)
 
-// Offer returns an address for the port: its fixed one, the one that it has or had, else a free one. Nothing is written:
-// [Leases.Bind] decides who gets the address.
+// Offer returns an address for the port: its fixed one, the one that it has or had, else a free one. Nothing is
+// written: [Leases.Bind] decides who gets the address.
 func (l *Leases) Offer(r *Request) (netip.Addr, error) {
 	if fixed := r.fixed(); fixed.IsValid() {
 		return fixed, l.checkFixed(r, fixed)
@@ -76,8 +76,8 @@ func (l *Leases) taken(r *Request, a netip.Addr, now time.Time) bool {
 	return l.reserved(r, a) || l.offered.toOther(a, r.MAC, now)
 }
 
-// reclaim offers the address whose lease ended first, when all are taken. It searches all of them, so that a network
-// where it found none is not searched again for a while.
+// reclaim offers the address whose lease ended first, when all are taken. It searches all of them, so that a
+// network where it found none is not searched again for a while.
 func (l *Leases) reclaim(r *Request, now time.Time, full error) (netip.Addr, error) {
 	r.yield()
 	record := ipam.Reclaim(r.Network.Record, r.use(), slices.Collect(l.Addresses.PeekAll()), now)

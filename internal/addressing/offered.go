@@ -12,9 +12,9 @@ const (
 	maxOffers = 64 << 10
 )
 
-// offered remembers which addresses were offered and not bound yet, so that machines which boot together are not offered
-// the same one. Nothing depends on it: the record of an address decides who has it, and a head that forgot all offers
-// binds as well.
+// offered remembers which addresses were offered and not bound yet, so that machines which boot together are not
+// offered the same one. Nothing depends on it: the record of an address decides who has it, and a head that forgot
+// all offers binds as well.
 type offered struct {
 	mu sync.Mutex
 	// guards following
@@ -37,8 +37,8 @@ func (o *offered) toOther(a netip.Addr, mac string, now time.Time) bool {
 	return ok && last.mac != mac && now.Before(last.until)
 }
 
-// add notes an offer; it is false if the address was offered to another port meanwhile. When there are too many offers,
-// further ones are not remembered.
+// add notes an offer; it is false if the address was offered to another port meanwhile. When there are too many
+// offers, further ones are not remembered.
 func (o *offered) add(a netip.Addr, mac string, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -19,8 +19,8 @@ func (l *Leases) Decline(ctx context.Context, r *Request, a netip.Addr) {
 	})
 }
 
-// Release ends the lease of an unknown machine. The record stays, so that the machine gets the same address again if it
-// can.
+// Release ends the lease of an unknown machine. The record stays, so that the machine gets the same address again
+// if it can.
 func (l *Leases) Release(ctx context.Context, r *Request, a netip.Addr) {
 	if r.Machine == nil {
 		l.change(ctx, r, a, func(record *trivet.Address) { record.Status.Until = time.Now().Truncate(time.Second) })

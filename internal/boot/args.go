@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// commandLine returns the installer's kernel arguments. The last one of a name is used, so that records cannot replace
-// Trivet's own.
+// commandLine returns the installer's kernel arguments. The last one of a name is used, so that records cannot
+// replace Trivet's own.
 func (f *ScriptFacts) commandLine() []string {
 	args := slices.DeleteFunc(f.args(), func(arg string) bool { return !isWord(arg) })
 	if f.Journal != "" && isWord(f.Journal) {
@@ -29,9 +29,9 @@ func (f *ScriptFacts) args() []string {
 	return append(slices.Clone(f.Platform.Spec.Args), f.Args...)
 }
 
-// isWord reports whether a text is one literal word both to iPXE and to the kernel. iPXE splits lines at blanks, expands
-// ${...}, joins a line that ends with a backslash to the next, has the operators "||" and "&&" and comments that begin with
-// "#", and has no quotes. The kernel has double quotes.
+// isWord reports whether a text is one literal word both to iPXE and to the kernel. iPXE splits lines at blanks,
+// expands ${...}, joins a line that ends with a backslash to the next, has the operators "||" and "&&" and comments
+// that begin with "#", and has no quotes. The kernel has double quotes.
 func isWord(s string) bool {
 	if s == "" || s == "||" || s == "&&" || s[0] == '#' || strings.Contains(s, "${") {
 		return false

@@ -1,8 +1,9 @@
-// Package boot holds the rules of network boot: how a DHCP client is answered ([Decide]), what a machine boots ([Choose]),
-// and the iPXE script that boots it ([Script]). It is pure: internal/netboot collects the facts and sends the answers.
+// Package boot holds the rules of network boot: how a DHCP client is answered ([Decide]), what a machine boots
+// ([Choose]), and the iPXE script that boots it ([Script]). It is pure: internal/netboot collects the facts and
+// sends the answers.
 //
-// A machine sends several requests in one boot. Its firmware gets iPXE as its boot file; iPXE gets the URL of its script;
-// the script loads kernel and initramfs, or boots the disk.
+// A machine sends several requests in one boot. Its firmware gets iPXE as its boot file; iPXE gets the URL of its
+// script; the script loads kernel and initramfs, or boots the disk.
 package boot
 
 import (
@@ -43,8 +44,8 @@ type Decision struct {
 	BootFile   string     // option 67: a TFTP name or a URL; empty for a client that does not netboot
 }
 
-// Decide returns how a DHCP client is answered. It does not depend on the state of the machine: each client that netboots
-// gets iPXE and the URL of a script, and the script depends on the state.
+// Decide returns how a DHCP client is answered. It does not depend on the state of the machine: each client that
+// netboots gets iPXE and the URL of a script, and the script depends on the state.
 func Decide(f Facts) Decision {
 	var d Decision
 	switch {

@@ -21,8 +21,8 @@ type MachineFacts struct {
 	Network    *trivet.Network  // that the machine boots from; nil: unknown
 }
 
-// Choose returns what a machine boots, and why. The facts may be old: the installer touches a disk only with a run that is
-// granted to it.
+// Choose returns what a machine boots, and why. The facts may be old: the installer touches a disk only with a run
+// that is granted to it.
 func Choose(f MachineFacts) (target Target, reason string) {
 	m, w := f.Machine, f.Workflow
 	if m == nil {

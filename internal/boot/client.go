@@ -29,9 +29,9 @@ const (
 	UEFIarm64 Arch = "uefi-arm64"
 )
 
-// archs are the numbers of option 93 (RFC 4578 section 2.1, and IANA's registry "Processor Architecture Types" that RFC
-// 5970 section 3.3 established). 9 was published as x64 and is now EBC, 7 the other way around: firmware sends either, and
-// all of it is x64.
+// archs are the numbers of option 93 (RFC 4578 section 2.1, and IANA's registry "Processor Architecture Types" that
+// RFC 5970 section 3.3 established). 9 was published as x64 and is now EBC, 7 the other way around: firmware sends
+// either, and all of it is x64.
 var archs = map[uint16]Arch{
 	0:  BIOS,
 	7:  UEFIx64,
@@ -43,8 +43,8 @@ var archs = map[uint16]Arch{
 	20: BIOS,      // by HTTP
 }
 
-// ArchOf returns the first known kind of option 93's numbers. Firmware that does not send any is BIOS: PXE is older than the
-// option.
+// ArchOf returns the first known kind of option 93's numbers. Firmware that does not send any is BIOS: PXE is older
+// than the option.
 func ArchOf(numbers ...uint16) Arch {
 	for _, n := range numbers {
 		if a, ok := archs[n]; ok {
@@ -57,8 +57,8 @@ func ArchOf(numbers ...uint16) Arch {
 	return OtherArch
 }
 
-// File returns the iPXE program for this kind; empty if there is none. These programs use the firmware's driver of the port
-// that it booted from: they support each card that the firmware supports, and use no other port.
+// File returns the iPXE program for this kind; empty if there is none. These programs use the firmware's driver of
+// the port that it booted from: they support each card that the firmware supports, and use no other port.
 func (a Arch) File() string {
 	return map[Arch]string{BIOS: "undionly.kpxe", UEFIx64: "snponly.efi", UEFIarm64: "snponly-arm64.efi"}[a]
 }

@@ -27,7 +27,8 @@ type ScriptFacts struct {
 	Args     []string // the machine's kernel arguments
 }
 
-// Times of scripts. A fetch fails when it received nothing for this long: a head that lost its network sends no reset.
+// Times of scripts. A fetch fails when it received nothing for this long: a head that lost its network sends no
+// reset.
 const (
 	fetchMillis = 5_000
 	pauseSecs   = 5  // before a failed fetch is tried again on all heads
@@ -37,8 +38,8 @@ const (
 // maxCommandLine is the longest kernel command line on x86, less some room for what firmware adds.
 const maxCommandLine = 2000
 
-// Script returns the iPXE script that boots a target. Where its facts cannot be written into a script, the machine waits,
-// and its console shows the reason.
+// Script returns the iPXE script that boots a target. Where its facts cannot be written into a script, the machine
+// waits, and its console shows the reason.
 func Script(f ScriptFacts) string {
 	f.Heads = slices.DeleteFunc(slices.Clone(f.Heads), func(h string) bool {
 		return !strings.HasPrefix(h, "http") || !isWord(h)
@@ -94,8 +95,9 @@ func (s *script) line(words ...string) {
 
 func (s *script) echo(text string) { s.line("echo", plain(text)) }
 
-// installer fetches the kernel from the first head that serves it, and the initramfs from the same head if it can, so that
-// a head that is down costs one timeout. Both have names, because the kernel finds its initramfs by name on UEFI.
+// installer fetches the kernel from the first head that serves it, and the initramfs from the same head if it can,
+// so that a head that is down costs one timeout. Both have names, because the kernel finds its initramfs by name on
+// UEFI.
 func (s *script) installer() {
 	p := s.facts.Platform
 	for _, arg := range s.facts.args() {
@@ -133,8 +135,8 @@ func (s *script) fetch(name, head, path string, blob trivet.BlobRef) string {
 	return fmt.Sprintf("imgfetch --name %s --timeout %d %s%s%s/%s", name, fetchMillis, head, path, hyphens(s.facts.MAC), blob.Digest)
 }
 
-// again fetches the script again after a while, from all heads, forever: the deadlines of the run end it, and a machine that
-// was powered on before its heads finds them.
+// again fetches the script again after a while, from all heads, forever: the deadlines of the run end it, and a
+// machine that was powered on before its heads finds them.
 func (s *script) again(secs int) {
 	s.line(":again")
 	s.echo(fmt.Sprintf("retry in %d seconds", secs))
@@ -145,8 +147,8 @@ func (s *script) again(secs int) {
 	s.line("goto again")
 }
 
-// disk boots the installed system. UEFI continues with its next boot option when a program ends with an error; on BIOS the
-// script boots the disk, because not every BIOS continues.
+// disk boots the installed system. UEFI continues with its next boot option when a program ends with an error; on
+// BIOS the script boots the disk, because not every BIOS continues.
 func (s *script) disk() {
 	s.line("iseq ${platform} efi && goto next ||")
 	s.line("sanboot --no-describe --drive 0x80 || echo no disk to boot")

@@ -66,8 +66,8 @@ func BenchmarkReservation(b *testing.B) {
 	}
 }
 
-// The door's part of dynamic ranges: an operation is one new client's whole exchange, with its record written durably.
-// Many clients come at once, as the store's writes share its fsync.
+// The door's part of dynamic ranges: an operation is one new client's whole exchange, with its record written
+// durably. Many clients come at once, as the store's writes share its fsync.
 func BenchmarkNewClient(b *testing.B) {
 	r := newBenchFixture(b)
 	local := netip.MustParseAddr("10.8.0.1")

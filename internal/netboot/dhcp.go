@@ -137,8 +137,8 @@ func (s *Server) request(ctx context.Context, c *client) *dhcp.Reply {
 	return nil
 }
 
-// requested reports whether this head answers a DHCPREQUEST. One that accepts another head's offer is answered with that
-// head's server identifier, which the client waits for.
+// requested reports whether this head answers a DHCPREQUEST. One that accepts another head's offer is answered with
+// that head's server identifier, which the client waits for.
 func (s *Server) requested(c *client) bool {
 	id := c.ServerID()
 	switch other := s.responders.Get().at(id); {

@@ -8,13 +8,13 @@ import (
 	"github.com/trivet-project/trivet/internal/dhcp"
 )
 
-// Several heads receive the packets of one client. RFC 3074's hash names one of those believed to be up, which answers at
-// once: the owner. The others answer when the client sends its packet again, or when its secs field says that it has
-// waited. A wrong belief costs time and packets only: either two heads answer, with the same address, or none does until
-// the client's next packet, which all answer.
+// Several heads receive the packets of one client. RFC 3074's hash names one of those believed to be up, which
+// answers at once: the owner. The others answer when the client sends its packet again, or when its secs field says
+// that it has waited. A wrong belief costs time and packets only: either two heads answer, with the same address,
+// or none does until the client's next packet, which all answer.
 //
-// Proxy replies are not shared. A client that has an address from another server does not ask again for a boot file, so
-// that all heads answer it at once.
+// Proxy replies are not shared. A client that has an address from another server does not ask again for a boot
+// file, so that all heads answer it at once.
 
 // Bounds of load sharing.
 const (
@@ -99,8 +99,8 @@ func newDeferrals() *deferrals {
 	return &deferrals{byMAC: map[string]deferral{}, suspects: map[suspect]time.Time{}}
 }
 
-// retransmitted reports whether a client sent such a packet before, and notes this one. When there are too many clients,
-// further ones are not remembered: their secs field gets them an answer.
+// retransmitted reports whether a client sent such a packet before, and notes this one. When there are too many
+// clients, further ones are not remembered: their secs field gets them an answer.
 func (d *deferrals) retransmitted(mac string, kind dhcp.Type, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -153,7 +153,8 @@ func TestFixedAddressIsRecordedLater(t *testing.T) {
 	}
 }
 
-// An address that is fixed for one machine is nobody else's, though it lies in a range and its machine never asked for it.
+// An address that is fixed for one machine is nobody else's, though it lies in a range and its machine never asked
+// for it.
 func TestFixedAddressIsReserved(t *testing.T) {
 	r := newFixture(t)
 	const fixed = "10.0.0.120"

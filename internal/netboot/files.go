@@ -38,14 +38,14 @@ const (
 	// A slow download is not cut off as long as it progresses: each slice must be sent within sliceTime.
 	sliceBytes = 4 << 20
 	sliceTime  = time.Minute
-	// callBytes is the size of one call to the kernel. A call that takes longer than some 20 µs loses its processor to
-	// another thread (Go's sysmon), which costs more than the calls do: with 64 KiB, 1.4 times as many 256 KiB files were
-	// sent in a second.
+	// callBytes is the size of one call to the kernel. A call that takes longer than some 20 µs loses its processor
+	// to another thread (Go's sysmon), which costs more than the calls do: with 64 KiB, 1.4 times as many 256 KiB
+	// files were sent in a second.
 	callBytes = 64 << 10
 )
 
-// paced bounds how slow a reader may be, and notes how a response ended. It passes files on as they are, so that the kernel
-// sends them without a copy.
+// paced bounds how slow a reader may be, and notes how a response ended. It passes files on as they are, so that
+// the kernel sends them without a copy.
 type paced struct {
 	http.ResponseWriter
 	control *http.ResponseController

@@ -34,7 +34,8 @@ const (
 
 var head = ip("10.0.0.1")
 
-// fixture is a Server over a real store, with a network, a machine m1 without and a machine m2 with a fixed address.
+// fixture is a Server over a real store, with a network, a machine m1 without and a machine m2 with a fixed
+// address.
 type fixture struct {
 	*state.Tables
 	*netboot.Server

@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// routes are all requests of the boot server. Any host on the boot network may send them, so that none changes a record but
-// the phone-home, which carries a signed token.
+// routes are all requests of the boot server. Any host on the boot network may send them, so that none changes a
+// record but the phone-home, which carries a signed token.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok\n") })
@@ -51,8 +51,8 @@ const (
 	answerTime = 30 * time.Second
 )
 
-// HTTPServer returns a server for ServeHTTP within these bounds. It has no ReadTimeout, which would end the context of
-// requests whose answer takes longer.
+// HTTPServer returns a server for ServeHTTP within these bounds. It has no ReadTimeout, which would end the context
+// of requests whose answer takes longer.
 func (s *Server) HTTPServer() *http.Server {
 	return &http.Server{
 		Handler:           s,

@@ -19,8 +19,9 @@ import (
 // DefaultIPXEDir is where Debian's package ipxe installs its programs.
 const DefaultIPXEDir = "/usr/lib/ipxe"
 
-// programs are the iPXE programs to serve, by the name that machines ask for. Only these names are looked up, so a name
-// from the network never becomes part of a path. Debian's directory holds links that lead out of it; they are followed.
+// programs are the iPXE programs to serve, by the name that machines ask for. Only these names are looked up, so a
+// name from the network never becomes part of a path. Debian's directory holds links that lead out of it; they are
+// followed.
 type programs map[string]string
 
 // findPrograms returns those that a directory has. It fails where those for x86 machines are missing.

@@ -9,8 +9,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// The metadata service is EC2's, as far as cloud-init reads it. The client is known by its source address only, so that
-// nothing secret may be in it (docs/security.md): an installed system gets its seed on its own disk.
+// The metadata service is EC2's, as far as cloud-init reads it. The client is known by its source address only, so
+// that nothing secret may be in it (docs/security.md): an installed system gets its seed on its own disk.
 
 // serveMetadata is GET /latest/meta-data/{path}.
 func (s *Server) serveMetadata(w http.ResponseWriter, r *http.Request) {

@@ -1,13 +1,14 @@
-// Package netboot serves machines while they boot: DHCP, TFTP, and plain HTTP with boot scripts, kernels and metadata. It
-// answers from this head's local copy of the store, so that it goes on without a quorum.
+// Package netboot serves machines while they boot: DHCP, TFTP, and plain HTTP with boot scripts, kernels and
+// metadata. It answers from this head's local copy of the store, so that it goes on without a quorum.
 //
-// A DHCP packet becomes facts by an index of MACs (dhcp.go, lookup.go), boot.Decide decides on them, and the decision
-// becomes a reply (dhcp_reply.go). Which address the client gets is decided and recorded by internal/addressing. Several
-// heads share the clients, and take over from one another (dhcp_share.go, dhcp_responders.go).
+// A DHCP packet becomes facts by an index of MACs (dhcp.go, lookup.go), boot.Decide decides on them, and the
+// decision becomes a reply (dhcp_reply.go). Which address the client gets is decided and recorded by
+// internal/addressing. Several heads share the clients, and take over from one another (dhcp_share.go,
+// dhcp_responders.go).
 //
 // The other requests are HTTP (http.go): the script by boot.Script (script.go), kernel and initramfs from the blobs
-// (files.go), metadata (metadata.go) and the phone-home (phonehome.go); iPXE itself is loaded by TFTP or HTTP (ipxe.go).
-// The steps that a boot reached are recorded later (progress.go), and delay no answer.
+// (files.go), metadata (metadata.go) and the phone-home (phonehome.go); iPXE itself is loaded by TFTP or HTTP
+// (ipxe.go). The steps that a boot reached are recorded later (progress.go), and delay no answer.
 package netboot
 
 import (
@@ -39,8 +40,8 @@ type Config struct {
 	Live func(head string) bool
 	// Quorum reports whether this head can write. nil: always.
 	Quorum func() bool
-	// VIP is the address that the heads share, with its network's length. While there is a quorum, machines that reach
-	// heads by that network load their boot files from there. Not valid: there is none.
+	// VIP is the address that the heads share, with its network's length. While there is a quorum, machines that
+	// reach heads by that network load their boot files from there. Not valid: there is none.
 	VIP netip.Prefix
 	// Keys sign boot tokens; CA is the pin that agents know the heads by.
 	Keys *auth.Keys
@@ -51,8 +52,8 @@ type Config struct {
 	Port uint16
 	// IPXEDir is the directory of iPXE's programs; empty means DefaultIPXEDir.
 	IPXEDir string
-	// StepReached records that a machine reached a boot step, in one transaction. epoch is the machine's as this head
-	// knew it then.
+	// StepReached records that a machine reached a boot step, in one transaction. epoch is the machine's as this
+	// head knew it then.
 	StepReached func(ctx context.Context, machine, step string, epoch int64) error
 	// PhoneHome records that a machine's installed system is up. The token is verified.
 	PhoneHome func(ctx context.Context, token auth.BootToken) error
@@ -61,8 +62,8 @@ type Config struct {
 	Registry prometheus.Registerer // nothing is registered if nil
 }
 
-// Server answers machines. Its methods ServeDHCP, OpenTFTP and ServeHTTP are for the listeners of the caller; Run records
-// the boot progress that they report.
+// Server answers machines. Its methods ServeDHCP, OpenTFTP and ServeHTTP are for the listeners of the caller; Run
+// records the boot progress that they report.
 type Server struct {
 	Config
 	log        *slog.Logger

@@ -12,7 +12,8 @@ import (
 // maxPhoneHome bounds the body that cloud-init sends: host keys and names. It is not used.
 const maxPhoneHome = 64 << 10
 
-// servePhoneHome is POST /phone-home/{token}. The token is the whole request: it may be repeated, and sent to any head.
+// servePhoneHome is POST /phone-home/{token}. The token is the whole request: it may be repeated, and sent to any
+// head.
 func (s *Server) servePhoneHome(w http.ResponseWriter, r *http.Request) {
 	token, err := s.Keys.VerifyBoot(auth.PurposePhoneHome, r.PathValue("token"), time.Now())
 	if err != nil {

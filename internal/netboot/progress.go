@@ -6,8 +6,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// progress is a step that the boot of a machine reached. It may be lost: the next step of the boot implies it, and the
-// agent's hello implies all of them.
+// progress is a step that the boot of a machine reached. It may be lost: the next step of the boot implies it, and
+// the agent's hello implies all of them.
 type progress struct {
 	machine string
 	step    string
@@ -30,8 +30,8 @@ func (s *Server) dropProgress(p progress, err error) {
 	s.log.Debug("boot progress was not recorded", "machine", p.machine, "step", p.step, "error", err)
 }
 
-// isProgress reports whether a step changes what the run knows: that the machine came closer to the agent's hello or,
-// while an agent holds the run, that the machine began to boot again.
+// isProgress reports whether a step changes what the run knows: that the machine came closer to the agent's hello
+// or, while an agent holds the run, that the machine began to boot again.
 func isProgress(w *trivet.Workflow, step string) bool {
 	switch w.Status.State {
 	case trivet.WorkflowRunning:

@@ -13,8 +13,8 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// tokenTTL is how long a boot token is valid: it covers the fetch of kernel and initramfs and the start of the agent, on
-// slow links too.
+// tokenTTL is how long a boot token is valid: it covers the fetch of kernel and initramfs and the start of the
+// agent, on slow links too.
 const tokenTTL = 30 * time.Minute
 
 // serveScript is GET /boot/script/{mac}.
@@ -71,8 +71,8 @@ func (s *Server) token(h host) (string, error) {
 	return s.Keys.SignBoot(t)
 }
 
-// checkPeer refuses a machine the script of another, which holds a token. It stops a machine that uses the address of its
-// lease, not one that forges an address (docs/security.md).
+// checkPeer refuses a machine the script of another, which holds a token. It stops a machine that uses the address
+// of its lease, not one that forges an address (docs/security.md).
 func (s *Server) checkPeer(h host, r *http.Request) error {
 	a := s.Leases.Leased(peerOf(r))
 	if a == nil || a.Spec.MAC == h.mac || a.Spec.Machine != "" && h.machine != nil && a.Spec.Machine == h.machine.Name {
@@ -101,7 +101,8 @@ func (s *Server) platform(h host) *trivet.Platform {
 	return p
 }
 
-// bootURLs returns the boot servers of all heads: first the one that the machine has reached, last those that are down.
+// bootURLs returns the boot servers of all heads: first the one that the machine has reached, last those that are
+// down.
 func (s *Server) bootURLs(r *http.Request) []string {
 	urls := []string{urlOf(r)}
 	for _, h := range s.byPreference() {

@@ -20,7 +20,8 @@ import (
 	"github.com/trivet-project/trivet/internal/netboot"
 )
 
-// serveUntilRequest serves two doors. The head whose offer is taken loses its cable at that moment, and the other does not know.
+// serveUntilRequest serves two doors. The head whose offer is taken loses its cable at that moment, and the other
+// does not know.
 func (s *site) serveUntilRequest(t *testing.T, namespaces []*namespace) (cut *atomic.Bool) {
 	t.Helper()
 	cut = &atomic.Bool{}
@@ -103,8 +104,8 @@ func TestFirmwareSurvivesALostHead(t *testing.T) {
 	}
 }
 
-// A cable is cut while real iPXE fetches the kernel: it fetches all from the other head, however slowly that gives it, and
-// asks the first one no more.
+// A cable is cut while real iPXE fetches the kernel: it fetches all from the other head, however slowly that gives
+// it, and asks the first one no more.
 func TestCutCable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine")

@@ -18,8 +18,9 @@ const (
 
 var errQueueFull = errors.New("the queue is full")
 
-// WriteQueue makes the writes that its caller must not wait for. An item is queued once, however often it is added. An
-// item that does not fit or whose write fails is dropped: only what will be added again, or may be lost, is queued.
+// WriteQueue makes the writes that its caller must not wait for. An item is queued once, however often it is added.
+// An item that does not fit or whose write fails is dropped: only what will be added again, or may be lost, is
+// queued.
 type WriteQueue[T comparable] struct {
 	write   func(context.Context, T) error
 	dropped func(T, error)

@@ -7,8 +7,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// View is a value that is computed from all records of one kind, and computed again when one of them has changed. It
-// takes no lock, so that it may be read for each packet.
+// View is a value that is computed from all records of one kind, and computed again when one of them has changed.
+// It takes no lock, so that it may be read for each packet.
 type View[R, V any] struct {
 	store   *store.Store
 	table   *store.Table[R]
@@ -22,7 +22,8 @@ type computed[R, V any] struct {
 	value    V
 }
 
-// NewView returns a view of a table of the store. compute must not change the records, nor keep what it returns elsewhere.
+// NewView returns a view of a table of the store. compute must not change the records, nor keep what it returns
+// elsewhere.
 func NewView[R, V any](s *store.Store, table *store.Table[R], compute func(records []*R) V) *View[R, V] {
 	return &View[R, V]{store: s, table: table, compute: compute}
 }
