@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/fleet"
@@ -35,11 +34,11 @@ type Config struct {
 	Log    *slog.Logger
 	// Metrics takes the API's own counters; /metrics shows all that is in it.
 	Metrics *prometheus.Registry
-	Version apitypes.Version
+	Version trivet.Version
 	// Ready says why this head cannot serve writes; nil when it can.
 	Ready func(ctx context.Context) error
 	// Cluster is the control plane as this head sees it.
-	Cluster func() apitypes.Cluster
+	Cluster func() trivet.Cluster
 	// CheckTemplate says what is wrong with a template's texts.
 	CheckTemplate func(*trivet.Template) error
 	Now           func() time.Time // nil: time.Now

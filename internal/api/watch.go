@@ -128,7 +128,7 @@ func (f *feed) flush() error {
 }
 
 func (f *feed) frame(event string, id int64, data []byte) error {
-	f.buf = apitypes.AppendFrame(f.buf, apitypes.Frame{Event: event, ID: id, Data: data})
+	f.buf = apitypes.AppendEvent(f.buf, event, id, data)
 	if len(f.buf) > 64<<10 {
 		return f.flush()
 	}
@@ -151,14 +151,14 @@ func (f *feed) state() error {
 				if !f.filter.takes(raw.Record()) {
 					continue
 				}
-				if err := f.frame(apitypes.EventPut, 0, shown(kind, raw.JSON())); err != nil {
+				if err := f.frame(trivet.WatchPut, 0, shown(kind, raw.JSON())); err != nil {
 					return err
 				}
 			}
 			more = len(records) == maxPage
 		}
 	}
-	if err := f.frame(apitypes.EventSynced, f.watcher.Revision(), []byte("{}")); err != nil {
+	if err := f.frame(trivet.WatchSynced, f.watcher.Revision(), []byte("{}")); err != nil {
 		return err
 	}
 	return f.flush()
@@ -182,7 +182,7 @@ func (f *feed) run(ctx context.Context) error {
 			if f.opened && f.isCutOff(ctx) {
 				return f.end()
 			}
-			err = f.frame(apitypes.EventBookmark, f.watcher.Revision(), []byte("{}"))
+			err = f.frame(trivet.WatchBookmark, f.watcher.Revision(), []byte("{}"))
 		case err != nil && !f.opened:
 			return err
 		case err != nil:
@@ -220,16 +220,16 @@ func (f *feed) patience() time.Duration {
 // event tells one change. A record that is no longer chosen is gone as far as this client is concerned.
 func (f *feed) event(e *store.Event) error {
 	if now := e.Record(); f.filter.takes(now) {
-		return f.frame(apitypes.EventPut, e.Revision, shown(e.Kind, e.JSON()))
+		return f.frame(trivet.WatchPut, e.Revision, shown(e.Kind, e.JSON()))
 	}
 	if !f.filter.takes(e.Old()) {
 		return nil
 	}
-	data, err := json.Marshal(apitypes.Gone{Kind: string(e.Kind), Name: e.Name})
+	data, err := json.Marshal(trivet.DeletedRecord{Kind: e.Kind, Name: e.Name})
 	if err != nil {
 		return err
 	}
-	return f.frame(apitypes.EventDelete, e.Revision, data)
+	return f.frame(trivet.WatchDelete, e.Revision, data)
 }
 
 // fail ends a feed that has begun with an error.
@@ -239,7 +239,7 @@ func (f *feed) fail(err error) error {
 	if jsonErr != nil {
 		return jsonErr
 	}
-	_ = errors.Join(f.frame(apitypes.EventError, 0, data), f.flush())
+	_ = errors.Join(f.frame(trivet.WatchError, 0, data), f.flush())
 	return nil
 }
 
@@ -248,6 +248,6 @@ func (f *feed) end() error {
 	if !f.opened {
 		return fmt.Errorf("follow: %w: this head is about to stop", trivet.ErrUnavailable)
 	}
-	_ = errors.Join(f.frame(apitypes.EventDrain, f.watcher.Revision(), []byte("{}")), f.flush())
+	_ = errors.Join(f.frame(trivet.WatchDrain, f.watcher.Revision(), []byte("{}")), f.flush())
 	return nil
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
+// maxRecordBody bounds a request that writes one record, in bytes.
+const maxRecordBody = 1 << 20
+
 // change is one write of one record, on its way through its transaction.
 type change struct {
 	*caller
@@ -56,7 +59,7 @@ func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, i
 		}
 	}
 	var err error
-	wr.body, err = readBody(w, r, apitypes.MaxBody)
+	wr.body, err = readBody(w, r, maxRecordBody)
 	return wr, err
 }
 
@@ -150,7 +153,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 		return err
 	}
 	rec.Header().UID = ""
-	if key := r.Header.Get(apitypes.IdempotencyKey); keyForm.MatchString(key) {
+	if key := r.Header.Get(trivet.HeaderIdempotencyKey); keyForm.MatchString(key) {
 		rec.Header().UID = key
 	}
 	made, err := wr.update(r, func(tx *store.Tx) error {
@@ -228,8 +231,8 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info 
 	if err != nil {
 		return err
 	}
-	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != apitypes.MergePatch {
-		return &trivet.FieldError{Field: "Content-Type", Problem: "must be " + apitypes.MergePatch}
+	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != trivet.MediaMergePatch {
+		return &trivet.FieldError{Field: "Content-Type", Problem: "must be " + trivet.MediaMergePatch}
 	}
 	if err := checkPatch(wr.body); err != nil {
 		return err
@@ -291,7 +294,7 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err := wr.h.admitWrite(&change{ctx: wr.ctx, caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil {
 		return err
 	}
-	admitted, err := apitypes.Diff(before, next) // what the admission changed, such as a secret that is sealed now
+	admitted, err := trivet.MergePatch(before, next) // what the admission changed, such as a secret that is sealed now
 	if err != nil {
 		return err
 	}
