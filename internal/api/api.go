@@ -56,7 +56,7 @@ type Handler struct {
 	waiting   waiting
 	// freshening holds one for each who asks the cluster what is the latest
 	freshening chan struct{}
-	kinds      map[trivet.Kind]kindTable
+	admission  map[trivet.Kind]admission
 	stopping   context.Context // ended when feeds shall move to other heads
 	drain      <-chan struct{} // of stopping
 	stop       context.CancelFunc
@@ -73,7 +73,7 @@ func New(cfg Config) (*Handler, error) {
 	}
 	h.stopping, h.stop = context.WithCancel(context.Background())
 	h.drain = h.stopping.Done()
-	h.kinds = h.tables(cfg.Fleet.Tables)
+	h.admission = h.admissions()
 	if h.Now == nil {
 		h.Now = time.Now
 	}

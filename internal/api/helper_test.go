@@ -151,7 +151,7 @@ func (h *head) account(name, role string) (token string) {
 	h.t.Helper()
 	id, plain, hash := auth.NewToken()
 	_, err := h.fleet.Store.Update(h.t.Context(), func(tx *store.Tx) error {
-		if err := h.fleet.Accounts.In(tx).Put(&trivet.Account{Meta: trivet.Meta{Name: name}, Spec: trivet.AccountSpec{Role: role}}); err != nil {
+		if err := h.fleet.Accounts.In(tx).Put(&trivet.Account{Meta: trivet.Meta{Name: name}, Spec: trivet.AccountSpec{Role: trivet.AccountRole(role)}}); err != nil {
 			return err
 		}
 		return h.fleet.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: id}, Spec: trivet.TokenSpec{Account: name, Hash: hash}})

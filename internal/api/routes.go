@@ -34,13 +34,13 @@ func (h *Handler) add(rt route) {
 	h.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
 		q := about(r.Context())
 		q.route = rt.method + " " + rt.path
-		w.(*recorder).err = h.admit(w, r, rt, q)
+		w.(*recorder).err = h.serveRoute(w, r, rt, q)
 	})
 	h.document(rt)
 }
 
-// admit lets a caller in whose role allows the route.
-func (h *Handler) admit(w http.ResponseWriter, r *http.Request, rt route, q *request) error {
+// serveRoute serves a route to a caller whose role allows it.
+func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, rt route, q *request) error {
 	if rt.verb == "" {
 		if strings.HasPrefix(rt.path, agentPath) {
 			if err := h.reach(w.(*recorder), r); err != nil {

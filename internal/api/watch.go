@@ -12,6 +12,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
+	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -36,9 +37,12 @@ func (f *feedFilter) takes(r trivet.Record) bool {
 }
 
 // watch follows records. It is resumed from a revision, at this head or another; nothing is kept of it.
-func (h *Handler) watch(w http.ResponseWriter, r *http.Request, _ *caller) error {
+func (h *Handler) watch(w http.ResponseWriter, r *http.Request, c *caller) error {
 	filter, from, err := parseWatch(r)
 	if err != nil {
+		return err
+	}
+	if err := filter.authorize(c.role); err != nil {
 		return err
 	}
 	leave, err := h.enterFeed()
@@ -60,6 +64,24 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, _ *caller) error
 		}
 	}
 	return f.run(r.Context())
+}
+
+// authorize checks that the role may read the kinds. If none is given, it selects those that it may read.
+func (f *feedFilter) authorize(role trivet.AccountRole) error {
+	if f.kinds != nil {
+		for _, kind := range f.kinds {
+			if err := auth.Allow(role, auth.Read, kind); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, info := range trivet.Kinds {
+		if auth.Allow(role, auth.Read, info.Kind) == nil {
+			f.kinds = append(f.kinds, info.Kind)
+		}
+	}
+	return nil
 }
 
 func parseWatch(r *http.Request) (f *feedFilter, from int64, err error) {
@@ -137,13 +159,7 @@ func (f *feed) frame(event string, id int64, data []byte) error {
 
 // state tells what is there. The watcher was made before, so that what changes meanwhile is told twice rather than never.
 func (f *feed) state() error {
-	kinds := f.filter.kinds
-	if kinds == nil {
-		for _, info := range trivet.Kinds {
-			kinds = append(kinds, info.Kind)
-		}
-	}
-	for _, kind := range kinds {
+	for _, kind := range f.filter.kinds {
 		for after, more := "", true; more; {
 			records, _ := f.h.Fleet.Store.List(kind, after, maxPage)
 			for _, raw := range records {
