@@ -17,13 +17,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/client"
 )
 
 // rawAPI is an HTTP client that trusts the head, for requests that the project's own client would not send.
 func (h *head) rawAPI() *http.Client {
 	h.Helper()
-	cfg, err := auth.ClientTLS(h.context().Trust)
+	cfg, err := client.TLSConfig(h.context().Trust)
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -228,7 +228,7 @@ func (h *head) join(name string, args ...string) *head {
 }
 
 // view is the cluster as this head sees it.
-func (h *head) view() (v client.Cluster, err error) {
+func (h *head) view() (v trivet.Cluster, err error) {
 	out, all, err := h.trivet("head", "list", "--all", "-o", "json")
 	if err != nil {
 		return v, fmt.Errorf("%w: %s", err, all)
@@ -237,7 +237,7 @@ func (h *head) view() (v client.Cluster, err error) {
 }
 
 // sees waits until a head is in one of these states.
-func (h *head) sees(name string, states ...string) (last client.HeadView) {
+func (h *head) sees(name string, states ...string) (last trivet.HeadView) {
 	h.Helper()
 	h.await(fmt.Sprintf("%s is %s", name, states), func() error {
 		v, err := h.view()

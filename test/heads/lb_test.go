@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/auth"
 )
 
 // Every head is restarted behind a load balancer whose configuration Trivet printed. A program that knows the balancer only,
@@ -95,7 +94,7 @@ func (h *head) program(lb string) *program {
 		h.Fatal(err)
 	}
 	c := must(f.Pick(""))(h.T)
-	tls := must(auth.ClientTLS(c.Trust))(h.T)
+	tls := must(client.TLSConfig(c.Trust))(h.T)
 	p := &program{base: "https://" + lb + ":7480", token: c.Token,
 		http: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}}}
 	h.await("a request by the balancer", func() error { return p.say(h.Context(), "GET", "/v1/machines", "") })

@@ -28,7 +28,7 @@ func TestOutAndBack(t *testing.T) {
 		if list := h0.must("head", "list"); strings.Contains(list, "head2") {
 			t.Errorf("it is still listed:\n%s", list)
 		}
-		if h0.sees("head2", "removed").Seen != nil {
+		if h0.sees("head2", "removed").LastHeard != nil {
 			t.Error("it is seen")
 		}
 		if script := h0.boots(); strings.Contains(script, h2.host) {
