@@ -92,7 +92,7 @@ func (h *Head) RunCommand(cmd *exec.Cmd) {
 	h.Process = p
 	h.Cleanup(func() {
 		p.Kill()
-		for _, wrong := range []string{"DATA RACE", "panic:"} {
+		for _, wrong := range []string{"DATA RACE", "\npanic: "} {
 			if p.Log.Contains(wrong) {
 				h.Errorf("%s: %s", h.Name, wrong)
 			}
