@@ -40,12 +40,12 @@ type Result struct {
 	All    string // standard output and standard error, in order
 }
 
-// CLI runs an operator command with the credential of a file. stdin may be empty.
-func CLI(ctx context.Context, cmd *exec.Cmd, adminFile, stdin string) (r Result, err error) {
+// CLI runs an operator command with the credential of a file. The command may have an environment and an input.
+func CLI(ctx context.Context, cmd *exec.Cmd, adminFile string) (r Result, err error) {
 	var out bytes.Buffer
 	all := NewLog() // standard output and standard error are written at the same time
-	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+adminFile)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), io.MultiWriter(&out, all), all
+	cmd.Env = append(cmd.Environ(), "TRIVET_CONFIG="+adminFile)
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, all), all
 	if err := cmd.Start(); err != nil {
 		return r, err
 	}

@@ -179,13 +179,28 @@ func (h *Head) Credential() client.Context {
 }
 
 // Trivet runs an operator command with the administrator's credential.
-func (h *Head) Trivet(args ...string) (Result, error) { return h.TrivetStdin("", args...) }
+func (h *Head) Trivet(args ...string) (Result, error) {
+	return h.trivet(Command("", Program(h.T), args...))
+}
 
 // TrivetStdin runs an operator command with a standard input.
 func (h *Head) TrivetStdin(stdin string, args ...string) (Result, error) {
+	cmd := Command("", Program(h.T), args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	return h.trivet(cmd)
+}
+
+// TrivetAt runs an operator command that uses only one head.
+func (h *Head) TrivetAt(at *Head, args ...string) (Result, error) {
+	cmd := Command("", Program(h.T), args...)
+	cmd.Env = append(os.Environ(), "TRIVET_ENDPOINTS="+at.API())
+	return h.trivet(cmd)
+}
+
+func (h *Head) trivet(cmd *exec.Cmd) (Result, error) {
 	ctx, cancel := context.WithTimeout(h.Context(), Timeout)
 	defer cancel()
-	return CLI(ctx, Command("", Program(h.T), args...), h.AdminFile(), stdin)
+	return CLI(ctx, cmd, h.AdminFile())
 }
 
 // MustTrivet runs an operator command that must succeed and returns its standard output.

@@ -28,6 +28,7 @@ func (h *head) killAfterFile(args []string, files ...string) {
 
 // A first start that is killed at any point is completed by the next one.
 func TestFirstStartIsKilled(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"keys", "head.json", "store/etcd/member/snap", "store/etcd/member/snap/db", "store/etcd/member/wal", "store/etcd/member/wal/*.wal", "blobs"} {
 		t.Run(file, func(t *testing.T) {
 			h := newHead(t, "head0")
@@ -40,6 +41,7 @@ func TestFirstStartIsKilled(t *testing.T) {
 
 // A join that is killed at any point, on either side, is completed later: there is one new head, and it is a member.
 func TestJoinIsKilled(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	l := newLedger(t, h0.client(h0))
@@ -61,6 +63,7 @@ func TestJoinIsKilled(t *testing.T) {
 
 // Two heads that join at once are both admitted, one after the other, with names of their own; two with one token are not.
 func TestJoinsAtOnce(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	a, b := newHead(t, "a"), newHead(t, "b")

@@ -9,6 +9,7 @@ import (
 
 // A head that joined and keeps restarting does not become a member, however often it is up; it does as soon as it stays up.
 func TestLearnerMustStayUp(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	n := newHead(t, "head1")

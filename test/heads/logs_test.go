@@ -12,6 +12,7 @@ import (
 
 // A log whose parts are at two heads is complete at each head. A head that does not answer is named, and the rest is printed.
 func TestLogs(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	all := []*head{h0, h0.join("head1"), h0.join("head2")}
@@ -38,8 +39,7 @@ func TestLogs(t *testing.T) {
 	all[1].writeLog("\x00\x00\x00\x00two\n")
 	logs := func(at *head) (stdout, all string) {
 		t.Helper()
-		t.Setenv("TRIVET_ENDPOINTS", at.API())
-		r, err := h0.Trivet("logs", "p-1")
+		r, err := h0.TrivetAt(at.Head, "logs", "p-1")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/trivet-project/trivet/internal/testhead"
@@ -13,6 +14,7 @@ import (
 // A first head that starts on a network that a cluster serves refuses to make a second cluster, and names the first one and how
 // to join it. With --new-cluster it makes one. An unrelated DHCP server is not taken for a cluster.
 func TestNetworkHasACluster(t *testing.T) {
+	t.Parallel()
 	one, two := twoNamespaces(t)
 	start := func(h *head, ns string, more ...string) {
 		h.StartIn(ns, append([]string{"--dhcp", "boot0", "--tftp", ""}, more...)...)
@@ -32,11 +34,14 @@ func TestNetworkHasACluster(t *testing.T) {
 	second.AwaitReady()
 }
 
+var namespaces atomic.Int32
+
 // twoNamespaces returns two network namespaces with a cable between them: 10.99.0.1 and 10.99.0.2 on boot0.
 func twoNamespaces(t *testing.T) (one, two string) {
 	t.Helper()
 	testhead.RequireRoot(t)
-	one, two = fmt.Sprintf("heads-%d-a", os.Getpid()), fmt.Sprintf("heads-%d-b", os.Getpid())
+	n := namespaces.Add(1)
+	one, two = fmt.Sprintf("heads-%d-%da", os.Getpid(), n), fmt.Sprintf("heads-%d-%db", os.Getpid(), n)
 	for _, args := range []string{
 		"netns add " + one, "netns add " + two,
 		"-n " + one + " link add boot0 type veth peer name boot0 netns " + two,

@@ -13,6 +13,7 @@ import (
 // A head that was removed ends by itself, does not return with its old data, says how to rejoin, and then is a new head, with the
 // old data archived. A head that is replaced is removed when its successor joins.
 func TestRemoveAndRejoin(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	l := newLedger(t, h0.client(h0))
@@ -93,6 +94,7 @@ func TestRemoveAndRejoin(t *testing.T) {
 
 // The leader can be removed like any other head, also through itself; the others continue, and a client that knows them does not notice.
 func TestLeaderIsRemoved(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	l := newLedger(t, h0.client(h0))
@@ -117,6 +119,7 @@ func TestLeaderIsRemoved(t *testing.T) {
 
 // A copy of a head's data does not run beside the head.
 func TestCopyOfAHead(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	l := newLedger(t, h0.client(h0))

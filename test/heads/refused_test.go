@@ -17,6 +17,7 @@ import (
 
 // A join that is refused says why and what to do, does not use up the token, and leaves no trace in the cluster.
 func TestJoinRefused(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	refused := func(t *testing.T, token string, words ...string) {
@@ -141,6 +142,7 @@ func (h *head) rawAsk(t *testing.T, text string, change func(*heads.Ask)) error 
 
 // A folder with data is used as it is, or refused, never overwritten; --rejoin archives the data.
 func TestJoinOntoData(t *testing.T) {
+	t.Parallel()
 	h0, other := newHead(t, "head0"), newHead(t, "head0 of another cluster")
 	h0.Up()
 	other.Up()
@@ -186,6 +188,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 
 // Only members reach the store, whatever certificate a client shows; and no answer makes a member believe that it was removed.
 func TestForeignCertificates(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	foreign := must(auth.Init(filepath.Join(t.TempDir(), "keys"), "foreign"))(t)

@@ -11,6 +11,7 @@ import (
 // Where both full heads beside a witness are replaced at once, the second one stays until the successor of the first is a member:
 // the witness is never alone.
 func TestBothAreReplaced(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	l := newLedger(t, h0.client(h0))
@@ -51,6 +52,7 @@ func TestBothAreReplaced(t *testing.T) {
 
 // The successor of a dead head may use its address.
 func TestReplacedAtItsAddress(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	l := newLedger(t, h0.client(h0))

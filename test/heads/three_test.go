@@ -11,6 +11,7 @@ import (
 // Three heads grow out of one. Each may be restarted or killed while the others continue; one alone serves reads and boots; all
 // killed at once return with all that was acknowledged.
 func TestThreeHeads(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	l := newLedger(t, h0.client(h0))

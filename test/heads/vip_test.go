@@ -10,6 +10,7 @@ import (
 // A shared address that the host has configured itself is refused before anything is stored or served, and stays configured. One
 // that a head of another cluster holds is not taken, and that head's MAC is logged.
 func TestVIPIsInUse(t *testing.T) {
+	t.Parallel()
 	one, two := twoNamespaces(t)
 	addresses := func(ns string) string {
 		out, err := exec.Command("ip", "-n", ns, "-o", "-4", "address", "show", "dev", "boot0").CombinedOutput()

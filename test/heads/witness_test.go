@@ -21,6 +21,7 @@ import (
 // Two heads and a witness continue when any one of the three dies. The witness votes, serves nothing, and has no secret on its
 // disk.
 func TestWitness(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
 	h0.Up()
 	l := newLedger(t, h0.client(h0))
