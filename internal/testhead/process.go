@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,21 +36,25 @@ func Command(namespace, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Start starts a command.
+// Start starts a command. The kernel kills it at the end of the thread that started it, so that thread is kept until then.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Cmd: cmd, Log: NewLog(), done: make(chan struct{})}
 	if cmd.Stdout == nil {
 		cmd.Stdout, cmd.Stderr = p.Log, p.Log
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
+	started := make(chan error)
 	go func() {
-		_ = cmd.Wait() // ExitCode reads the status
-		p.Log.End()
-		close(p.done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // ExitCode reads the status
+			p.Log.End()
+			close(p.done)
+		}
 	}()
-	return p, nil
+	return p, <-started
 }
 
 // PID returns the process's ID.
