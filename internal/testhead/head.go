@@ -133,6 +133,9 @@ func (h *Head) Stop() {
 	}
 }
 
+// Kill ends the head's present process by SIGKILL and returns when it has ended.
+func (h *Head) Kill() { h.Process.Kill() }
+
 // AwaitExit waits for the end of the process and returns its exit status; below 0 if a signal ended it.
 func (h *Head) AwaitExit() int {
 	h.Helper()
