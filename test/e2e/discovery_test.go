@@ -38,6 +38,7 @@ spec:
 // A machine that nobody knows netboots, enrols itself with what is in it, and waits. Once it is accepted its waiting agent
 // takes work without another boot: here an OCI image, run in namespaces by the installer OS.
 func TestUnknownMachineEnrolsAndRunsAContainer(t *testing.T) {
+	t.Parallel()
 	s := newBareSite(t, "e2e-unknown", headAddress, "--dhcp", "lab0")
 	s.apply(networkYAML)
 	b := s.plugIn("unknown1", "52:54:00:77:00:04", vm.BIOS)
