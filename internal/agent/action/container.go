@@ -47,13 +47,13 @@ func (e *Env) container(ctx context.Context, at *Attempt, s *actionspec.Containe
 	if s.Mount == "" {
 		return e.run(ctx, at, s.Blame, box)
 	}
-	return e.inRoot(ctx, s.Root, func(installed *Root) error {
+	return e.inRoot(ctx, at, s.Root, func(installed *Root) error {
 		box.Mounts = append(box.Mounts, sandbox.Bind(installed.Dir, s.Mount))
 		return e.run(ctx, at, s.Blame, box)
 	})
 }
 
-// touch makes a mount's target where it is missing: a container's root is our own.
+// touch creates a mount's target where it is missing: a container's root is our own.
 func touch(m sandbox.Mount) sandbox.Mount {
 	if _, err := os.Stat(m.Source); err == nil {
 		m.Optional = false
