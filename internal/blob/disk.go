@@ -35,7 +35,7 @@ func (s *Store) diskError(err error) error {
 
 func (s *Store) noSpace(err error) error {
 	return &trivet.Error{Op: "store blob", Err: fmt.Errorf("%w: %w", errFull, err),
-		Hint: "free some space in " + s.dir + ", or delete unused images"}
+		Hint: "free space in " + s.dir + ", or delete unused images"}
 }
 
 var errFull = fmt.Errorf("%w: the disk is full", trivet.ErrUnavailable)

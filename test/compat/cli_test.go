@@ -34,7 +34,7 @@ func operate(t *testing.T, h *head, command, by string) {
 	h.plugIn(name, false, h)
 	says(t, do("get", "machines"), name)
 	h.apply(command, "{kind: Template, name: "+by+", spec: {actions: [{name: seed, use: seed}, {name: reboot, use: reboot}]}}")
-	says(t, do("provision", by, "--template", by, "--machine", name), "is up on "+name)
+	says(t, do("provision", by, "--template", by, "--machine", name), "succeeded on machine "+name)
 	says(t, do("get", "workflow", by+"-1", "-o", "yaml"), "state: succeeded", "machine: "+name)
 	says(t, do("describe", "machine", name), "active")
 	says(t, do("why", name), name)

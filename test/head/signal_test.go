@@ -197,7 +197,7 @@ func TestCtrlC(t *testing.T) {
 		if !c.said.await("provision/web1 created", patience) {
 			t.Fatal(c.said)
 		}
-		c.mustStop(t, "web1 goes on without you", "trivet provision web1 --watch")
+		c.mustStop(t, "provision web1 continues", "trivet provision web1 --watch")
 		if out, err := h.trivet("get", "provision", "web1"); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
