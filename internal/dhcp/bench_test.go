@@ -132,13 +132,13 @@ func startReserved(b *testing.B) (stop func()) {
 	addrs := reserved()
 	network := netip.MustParsePrefix("10.99.0.0/16")
 	return start(b, Config{Interfaces: []string{"server"}, Handler: HandlerFunc(
-		func(_ context.Context, r *Request) *Reply {
+		func(_ context.Context, r *Packet) *Reply {
 			addr, ok := addrs[string(r.MAC())]
 			if !ok {
 				return nil
 			}
 			reply := &Reply{Type: Offer, Server: r.Local, Address: addr, Lease: time.Hour}
-			if r.Type() == Ask {
+			if r.Type() == Request {
 				reply.Type = Ack
 			}
 			reply.Add(SubnetMask(network), Addrs(OptRouter, testServer), Addrs(OptDNS, testServer))
@@ -226,7 +226,7 @@ func BenchmarkAnswer(b *testing.B) {
 func BenchmarkEngine(b *testing.B) {
 	s := start(b, Config{Handler: HandlerFunc(fixed), Address: netip.MustParseAddrPort("127.0.0.1:0")})
 	discover := clientPacket(b, Discover, field(atGiaddr, "127.0.0.1"), Option{OptRelay, []byte{RelaySourcePort, 0}})
-	ask := clientPacket(b, Ask, field(atGiaddr, "127.0.0.1"), Option{OptRelay, []byte{RelaySourcePort, 0}})
+	ask := clientPacket(b, Request, field(atGiaddr, "127.0.0.1"), Option{OptRelay, []byte{RelaySourcePort, 0}})
 	b.SetParallelism(16)
 	b.RunParallel(func(pb *testing.PB) {
 		conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(s.Addrs()[0]))

@@ -24,10 +24,10 @@ type ClientConfig struct {
 	Relay netip.Addr
 	// Options go into each packet: class, architecture, user class, UUID.
 	Options []Option
-	// Wait is the time before the first retransmission, which doubles; 0 means 1 s. Tries are the packets sent of one
+	// Timeout is the time before the first retransmission, which doubles; 0 means 1 s. Tries are the packets sent of one
 	// kind before giving up; 0 means 5.
-	Wait  time.Duration
-	Tries int
+	Timeout  time.Duration
+	Attempts int
 }
 
 // ErrRefused is a server's NAK.
@@ -53,7 +53,7 @@ func Renew(ctx context.Context, conn net.PacketConn, server net.Addr, c ClientCo
 	if err == nil {
 		x.clientIP = lease.Address.Addr()
 		var ack *dhcpv4.DHCPv4
-		if ack, err = x.ask(ctx, Ask, nil, Ack); err == nil {
+		if ack, err = x.ask(ctx, Request, nil, Ack); err == nil {
 			return newLease(ack), nil
 		}
 	}
@@ -75,11 +75,11 @@ func newExchange(conn net.PacketConn, server net.Addr, c ClientConfig) (*exchang
 	if len(c.MAC) == 0 || len(c.MAC) > 16 {
 		return nil, fmt.Errorf("hardware address of %d bytes: %w", len(c.MAC), trivet.ErrInvalid)
 	}
-	if c.Wait <= 0 {
-		c.Wait = time.Second
+	if c.Timeout <= 0 {
+		c.Timeout = time.Second
 	}
-	if c.Tries <= 0 {
-		c.Tries = 5
+	if c.Attempts <= 0 {
+		c.Attempts = 5
 	}
 	x := &exchange{ClientConfig: c, conn: conn, server: server, begun: time.Now(), in: make([]byte, maxReceive)}
 	rand.Read(x.xid[:])
@@ -91,7 +91,7 @@ func (x *exchange) dora(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	ack, err := x.ask(ctx, Ask, []Option{
+	ack, err := x.ask(ctx, Request, []Option{
 		Addrs(OptRequestedIP, addr4(offer.YourIPAddr)),
 		Addrs(OptServerID, addr4(offer.Options[OptServerID])),
 	}, Ack)
@@ -104,17 +104,17 @@ func (x *exchange) dora(ctx context.Context) (*Lease, error) {
 // ask sends a message until the wanted answer comes.
 func (x *exchange) ask(ctx context.Context, t Type, extra []Option, want Type) (*dhcpv4.DHCPv4, error) {
 	defer context.AfterFunc(ctx, func() { x.conn.SetReadDeadline(time.Unix(1, 0)) })()
-	for try := range x.Tries {
+	for try := range x.Attempts {
 		if _, err := x.conn.WriteTo(x.packet(t, extra), x.server); err != nil {
 			return nil, fmt.Errorf("send %s: %w", t, err)
 		}
-		x.conn.SetReadDeadline(time.Now().Add(jitter(x.Wait << try)))
+		x.conn.SetReadDeadline(time.Now().Add(jitter(x.Timeout << try)))
 		p, err := x.receive(ctx, want)
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return p, err
 		}
 	}
-	return nil, fmt.Errorf("no answer to %d %s: %w", x.Tries, t, trivet.ErrUnavailable)
+	return nil, fmt.Errorf("no answer to %d %s: %w", x.Attempts, t, trivet.ErrUnavailable)
 }
 
 // receive reads until the wanted answer or a NAK comes or the read deadline passes.

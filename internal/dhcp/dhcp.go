@@ -13,17 +13,17 @@ import (
 )
 
 // Handler decides what is answered; nil is silence. It answers from memory at once. Where it must wait for something else,
-// a store's write, it calls [Request.Yield] first, and bounds the wait: a client asks again after some seconds. So it is
+// a store's write, it calls [Packet.Yield] first, and bounds the wait: a client asks again after some seconds. So it is
 // called from several goroutines at once.
 type Handler interface {
-	ServeDHCP(ctx context.Context, r *Request) *Reply
+	ServeDHCP(ctx context.Context, r *Packet) *Reply
 }
 
 // HandlerFunc is a function as a Handler.
-type HandlerFunc func(ctx context.Context, r *Request) *Reply
+type HandlerFunc func(ctx context.Context, r *Packet) *Reply
 
 // ServeDHCP calls f.
-func (f HandlerFunc) ServeDHCP(ctx context.Context, r *Request) *Reply { return f(ctx, r) }
+func (f HandlerFunc) ServeDHCP(ctx context.Context, r *Packet) *Reply { return f(ctx, r) }
 
 // Type is a DHCP message's type (option 53).
 type Type = dhcpv4.MessageType
@@ -32,7 +32,7 @@ type Type = dhcpv4.MessageType
 const (
 	Discover = dhcpv4.MessageTypeDiscover
 	Offer    = dhcpv4.MessageTypeOffer
-	Ask      = dhcpv4.MessageTypeRequest // DHCPREQUEST; Request is any packet from a client
+	Request      = dhcpv4.MessageTypeRequest // DHCPREQUEST; Request is any packet from a client
 	Decline  = dhcpv4.MessageTypeDecline
 	Ack      = dhcpv4.MessageTypeAck
 	Nak      = dhcpv4.MessageTypeNak

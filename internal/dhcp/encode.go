@@ -17,7 +17,7 @@ const maxFile = 127
 
 // encode writes the answer to r into b[:0] and tells how many options had no room. It fails on a Reply that no client
 // may get.
-func (rep *Reply) encode(b []byte, r *Request) (packet []byte, left int, err error) {
+func (rep *Reply) encode(b []byte, r *Packet) (packet []byte, left int, err error) {
 	if rep.Type != Offer && rep.Type != Ack && rep.Type != Nak {
 		return nil, 0, fmt.Errorf("reply of type %s: %w", rep.Type, trivet.ErrInvalid)
 	}
@@ -38,7 +38,7 @@ func (rep *Reply) encode(b []byte, r *Request) (packet []byte, left int, err err
 }
 
 // fixed writes the fields before the options.
-func (rep *Reply) fixed(b []byte, r *Request) []byte {
+func (rep *Reply) fixed(b []byte, r *Packet) []byte {
 	p := r.packet
 	b = append(b[:0], make([]byte, headerSize)...)
 	b[0], b[1], b[2] = byte(dhcpv4.OpcodeBootReply), byte(p.HWType), byte(len(p.ClientHWAddr))
@@ -73,7 +73,7 @@ func putAddr(b []byte, a netip.Addr) {
 }
 
 // options writes what the Reply says, the indispensable first.
-func (rep *Reply) options(w *writer, r *Request) {
+func (rep *Reply) options(w *writer, r *Packet) {
 	w.put(OptType, []byte{byte(rep.Type)})
 	id := r.ServerIDOverride()
 	if !id.IsValid() {

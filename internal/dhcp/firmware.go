@@ -30,10 +30,10 @@ func (c Class) String() string {
 }
 
 // VendorClass is option 60 whole, "PXEClient:Arch:00007:UNDI:003016".
-func (r *Request) VendorClass() string { return text(r.Option(OptClass)) }
+func (r *Packet) VendorClass() string { return text(r.Option(OptClass)) }
 
 // Class of the client.
-func (r *Request) Class() Class {
+func (r *Packet) Class() Class {
 	switch v := string(r.Option(OptClass)); {
 	case strings.HasPrefix(v, "PXEClient"):
 		return PXEClient
@@ -44,7 +44,7 @@ func (r *Request) Class() Class {
 }
 
 // Archs are the client's processor and firmware kinds by option 93, the best first (RFC 4578 section 2.1).
-func (r *Request) Archs() []iana.Arch {
+func (r *Packet) Archs() []iana.Arch {
 	v := r.Option(OptArch)
 	archs := make([]iana.Arch, 0, len(v)/2)
 	for ; len(v) >= 2; v = v[2:] {
@@ -55,7 +55,7 @@ func (r *Request) Archs() []iana.Arch {
 
 // UUID is option 97 of type 0: the machine's SMBIOS UUID as the firmware sends it. iPXE sends the bytes in the order of
 // their text; PXE and UEFI firmware send the first three fields with their bytes reversed, as SMBIOS stores them.
-func (r *Request) UUID() (id [16]byte, ok bool) {
+func (r *Packet) UUID() (id [16]byte, ok bool) {
 	v := r.Option(OptUUID)
 	if len(v) != 17 || v[0] != 0 {
 		return id, false
@@ -64,7 +64,7 @@ func (r *Request) UUID() (id [16]byte, ok bool) {
 }
 
 // UserClasses are option 77's, whether they are sent with lengths (RFC 3004) or, as by iPXE, as plain text.
-func (r *Request) UserClasses() []string {
+func (r *Packet) UserClasses() []string {
 	v := r.Option(OptUserClass)
 	var classes []string
 	for rest := v; len(rest) > 0; rest = rest[1+int(rest[0]):] {
@@ -77,7 +77,7 @@ func (r *Request) UserClasses() []string {
 }
 
 // IPXE says whether iPXE sends this, rather than the firmware that loads it.
-func (r *Request) IPXE() bool {
+func (r *Packet) IPXE() bool {
 	for _, c := range r.UserClasses() {
 		if c == "iPXE" {
 			return true
@@ -95,7 +95,7 @@ const (
 )
 
 // IPXEFeature says whether this build of iPXE has the feature.
-func (r *Request) IPXEFeature(code byte) bool {
+func (r *Packet) IPXEFeature(code byte) bool {
 	v, ok := subOption(r.Option(OptIPXE), code)
 	return ok && len(v) > 0 && v[0] != 0
 }

@@ -33,7 +33,7 @@ func clientPacket(t testing.TB, kind Type, change func(b []byte), options ...Opt
 	return b
 }
 
-func request(t testing.TB, kind Type, change func(b []byte), options ...Option) *Request {
+func request(t testing.TB, kind Type, change func(b []byte), options ...Option) *Packet {
 	t.Helper()
 	r, err := parse(clientPacket(t, kind, change, options...))
 	if err != nil {
@@ -47,12 +47,12 @@ func field(at int, addr string) func([]byte) {
 }
 
 // fixed is a Handler that gives every client the same address.
-func fixed(_ context.Context, r *Request) *Reply {
+func fixed(_ context.Context, r *Packet) *Reply {
 	reply := &Reply{Server: r.Local, Address: testAddr, Lease: time.Hour, NextServer: r.Local, BootFile: "boot.efi"}
 	switch r.Type() {
 	case Discover:
 		reply.Type = Offer
-	case Ask, Inform:
+	case Request, Inform:
 		reply.Type = Ack
 		if r.RequestedIP().IsValid() && r.RequestedIP() != testAddr {
 			return &Reply{Type: Nak, Server: r.Local, Options: []Option{Text(OptMessage, "not yours")}}
@@ -109,7 +109,7 @@ func (s served) answered(t testing.TB, want map[answer]int) {
 	if n := count(s.Metrics.received[Discover]); n != sent[Offer] {
 		t.Errorf("%d answers to %d DISCOVER", sent[Offer], n)
 	}
-	if n := count(s.Metrics.received[Ask]); n != sent[Ack]+sent[Nak] {
+	if n := count(s.Metrics.received[Request]); n != sent[Ack]+sent[Nak] {
 		t.Errorf("%d answers to %d REQUEST", sent[Ack]+sent[Nak], n)
 	}
 }

@@ -16,11 +16,11 @@ import (
 )
 
 // serveInterface serves "server" with the fixed Handler and tells of each request.
-func serveInterface(t *testing.T, h HandlerFunc) (served, chan *Request) {
+func serveInterface(t *testing.T, h HandlerFunc) (served, chan *Packet) {
 	t.Helper()
-	requests := make(chan *Request, 1000)
+	requests := make(chan *Packet, 1000)
 	return start(t, Config{Interfaces: []string{"server"}, Proxy: true, Metrics: NewMetrics(prometheus.NewRegistry()),
-		Handler: HandlerFunc(func(ctx context.Context, r *Request) *Reply {
+		Handler: HandlerFunc(func(ctx context.Context, r *Packet) *Reply {
 			requests <- r
 			return h(ctx, r)
 		})}), requests
@@ -102,8 +102,8 @@ func TestDhclient(t *testing.T) {
 // A client that asks for an address of before, which it may not have.
 func TestUdhcpcNak(t *testing.T) {
 	n := newNetwork(t)
-	s, _ := serveInterface(t, func(ctx context.Context, r *Request) *Reply {
-		if r.Type() == Ask {
+	s, _ := serveInterface(t, func(ctx context.Context, r *Packet) *Reply {
+		if r.Type() == Request {
 			return &Reply{Type: Nak, Server: r.Local, Options: []Option{Text(OptMessage, "gone")}}
 		}
 		return fixed(ctx, r)
@@ -192,7 +192,7 @@ func inNamespace[T any](pid string, f func() (T, error)) (v T, err error) {
 // PXE firmware asks the proxy's port by unicast, from its own address and port.
 func TestProxyPort(t *testing.T) {
 	n := newNetwork(t)
-	serveInterface(t, func(_ context.Context, r *Request) *Reply {
+	serveInterface(t, func(_ context.Context, r *Packet) *Reply {
 		if r.Port != ProxyPort {
 			return nil
 		}
@@ -205,7 +205,7 @@ func TestProxyPort(t *testing.T) {
 			return nil, err
 		}
 		defer conn.Close()
-		if _, err := conn.Write(clientPacket(t, Ask, field(atCiaddr, "10.99.0.60"), Text(OptClass, "PXEClient"))); err != nil {
+		if _, err := conn.Write(clientPacket(t, Request, field(atCiaddr, "10.99.0.60"), Text(OptClass, "PXEClient"))); err != nil {
 			return nil, err
 		}
 		b := make([]byte, maxReceive)
@@ -228,7 +228,7 @@ func TestOtherInterfaceIsLeftAlone(t *testing.T) {
 	n.connect("other", "10.97.0.1/24", n.pid, "client2")
 	_, requests := serveInterface(t, fixed)
 	got, err := inNamespace(n.pid, func() (*Lease, error) {
-		return Acquire(t.Context(), "client2", ClientConfig{Wait: 20 * time.Millisecond, Tries: 2})
+		return Acquire(t.Context(), "client2", ClientConfig{Timeout: 20 * time.Millisecond, Attempts: 2})
 	})
 	if err == nil || len(requests) != 0 {
 		t.Fatalf("lease %+v, %d requests", got, len(requests))

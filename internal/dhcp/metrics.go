@@ -55,7 +55,7 @@ func newMetrics() *Metrics {
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "trivet_dhcp_answer_seconds",
 			Help: "From a packet's receipt to its answer's sending.", Buckets: prometheus.ExponentialBuckets(20e-6, 4, 10)}),
 	}
-	for _, t := range []Type{Discover, Ask, Decline, Release, Inform} {
+	for _, t := range []Type{Discover, Request, Decline, Release, Inform} {
 		m.received[t] = received.WithLabelValues(strings.ToLower(t.String()))
 	}
 	for _, t := range []Type{Offer, Ack, Nak} {

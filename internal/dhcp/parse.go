@@ -34,7 +34,7 @@ const (
 )
 
 // parse reads a client's packet and checks all that this package relies on. Its errors are trivet.ErrInvalid.
-func parse(b []byte) (*Request, error) {
+func parse(b []byte) (*Packet, error) {
 	if len(b) < headerSize || len(b) > maxReceive {
 		return nil, fmt.Errorf("%d bytes: %w", len(b), trivet.ErrInvalid)
 	}
@@ -45,7 +45,7 @@ func parse(b []byte) (*Request, error) {
 	if err := overload(p, b); err != nil {
 		return nil, err
 	}
-	r := &Request{packet: p}
+	r := &Packet{packet: p}
 	if err := r.check(b[2]); err != nil {
 		return nil, fmt.Errorf("%w: %w", err, trivet.ErrInvalid)
 	}
@@ -74,7 +74,7 @@ func overload(p *dhcpv4.DHCPv4, b []byte) error {
 }
 
 // check refuses what no client sends and what would make an answer go astray. hlen is as it was on the wire.
-func (r *Request) check(hlen byte) error {
+func (r *Packet) check(hlen byte) error {
 	p := r.packet
 	switch {
 	case p.OpCode != dhcpv4.OpcodeBootRequest:
@@ -89,7 +89,7 @@ func (r *Request) check(hlen byte) error {
 		return fmt.Errorf("BOOTP without DHCP")
 	}
 	switch r.Type() {
-	case Discover, Ask, Decline, Release, Inform:
+	case Discover, Request, Decline, Release, Inform:
 	default:
 		return fmt.Errorf("%s is no client's message", r.Type())
 	}

@@ -15,7 +15,7 @@ const (
 var everyone = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // route decides where the answer to r goes (RFC 2131 section 4.1, RFC 8357 section 5.3).
-func (rep *Reply) route(r *Request) (way, netip.AddrPort) {
+func (rep *Reply) route(r *Packet) (way, netip.AddrPort) {
 	switch {
 	case r.Relay().IsValid():
 		port := uint16(ServerPort)

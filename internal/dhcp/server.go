@@ -127,7 +127,7 @@ func (s *Server) Serve(ctx context.Context) error {
 }
 
 // accept checks a packet, and counts it. nil is one to drop.
-func (s *Server) accept(socket *socket, b []byte, a arrival) *Request {
+func (s *Server) accept(socket *socket, b []byte, a arrival) *Packet {
 	if a.missed > 0 {
 		s.Metrics.missed.Add(float64(a.missed))
 	}
@@ -144,7 +144,7 @@ func (s *Server) accept(socket *socket, b []byte, a arrival) *Request {
 }
 
 // answer asks the Handler and sends what it says.
-func (s *Server) answer(ctx context.Context, socket *socket, r *Request, out []byte) {
+func (s *Server) answer(ctx context.Context, socket *socket, r *Packet, out []byte) {
 	reply := s.Handler.ServeDHCP(ctx, r)
 	if reply == nil {
 		s.Metrics.drop(dropSilent)
@@ -170,7 +170,7 @@ func (s *Server) answer(ctx context.Context, socket *socket, r *Request, out []b
 }
 
 // send sends the answer its way. Where a frame cannot be sent the answer is broadcast.
-func (s *Server) send(socket *socket, r *Request, reply *Reply, packet []byte) (way, error) {
+func (s *Server) send(socket *socket, r *Packet, reply *Reply, packet []byte) (way, error) {
 	way, to := reply.route(r)
 	if way == toFrame {
 		from := netip.AddrPortFrom(r.Local, socket.port)

@@ -11,9 +11,9 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// Request is a client's packet that passed the checks. Its methods never fail: what is absent or malformed is the zero
+// Packet is a client's packet that passed the checks. Its methods never fail: what is absent or malformed is the zero
 // value. Nothing it returns may be changed.
-type Request struct {
+type Packet struct {
 	packet *dhcpv4.DHCPv4
 	worker *worker // nil outside of a Server
 
@@ -26,60 +26,60 @@ type Request struct {
 	Received  time.Time
 }
 
-// ParseRequest reads a packet as the server does. Its errors are trivet.ErrInvalid. It is for tools and tests; what tells
+// ParsePacket reads a packet as the server does. Its errors are trivet.ErrInvalid. It is for tools and tests; what tells
 // of the packet's arrival is left zero.
-func ParseRequest(b []byte) (*Request, error) { return parse(b) }
+func ParsePacket(b []byte) (*Packet, error) { return parse(b) }
 
 // Yield lets the server go on with other packets while the Handler waits. The Handler's own goroutine calls it, before.
-func (r *Request) Yield() {
+func (r *Packet) Yield() {
 	if r.worker != nil {
 		r.worker.yield()
 	}
 }
 
 // Type is never the zero value.
-func (r *Request) Type() Type { return r.packet.MessageType() }
+func (r *Packet) Type() Type { return r.packet.MessageType() }
 
 // Option gives the value of an option, of several of one code the concatenation (RFC 3396).
-func (r *Request) Option(code byte) []byte { return r.packet.Options[code] }
+func (r *Packet) Option(code byte) []byte { return r.packet.Options[code] }
 
 // MAC is the client's hardware address, at most 16 bytes; empty on InfiniBand (RFC 4390).
-func (r *Request) MAC() net.HardwareAddr { return r.packet.ClientHWAddr }
+func (r *Packet) MAC() net.HardwareAddr { return r.packet.ClientHWAddr }
 
 // ClientID is option 61, a type byte and the identifier.
-func (r *Request) ClientID() []byte { return r.Option(OptClientID) }
+func (r *Packet) ClientID() []byte { return r.Option(OptClientID) }
 
 // XID is the transaction's number, the same in all packets of one exchange.
-func (r *Request) XID() uint32 { return binary.BigEndian.Uint32(r.packet.TransactionID[:]) }
+func (r *Packet) XID() uint32 { return binary.BigEndian.Uint32(r.packet.TransactionID[:]) }
 
 // Elapsed is for how long the client says to have tried.
-func (r *Request) Elapsed() time.Duration { return time.Duration(r.packet.NumSeconds) * time.Second }
+func (r *Packet) Elapsed() time.Duration { return time.Duration(r.packet.NumSeconds) * time.Second }
 
 // ClientIP is ciaddr: the address that the client has and can be reached at.
-func (r *Request) ClientIP() netip.Addr { return addr4(r.packet.ClientIPAddr) }
+func (r *Packet) ClientIP() netip.Addr { return addr4(r.packet.ClientIPAddr) }
 
 // RequestedIP is option 50: the address that the client would like, or was offered.
-func (r *Request) RequestedIP() netip.Addr { return addr4(r.Option(OptRequestedIP)) }
+func (r *Packet) RequestedIP() netip.Addr { return addr4(r.Option(OptRequestedIP)) }
 
 // Relay is giaddr: the relay's address on the client's network.
-func (r *Request) Relay() netip.Addr { return addr4(r.packet.GatewayIPAddr) }
+func (r *Packet) Relay() netip.Addr { return addr4(r.packet.GatewayIPAddr) }
 
 // RelayOption gives a sub-option of option 82.
-func (r *Request) RelayOption(code byte) ([]byte, bool) { return subOption(r.Option(OptRelay), code) }
+func (r *Packet) RelayOption(code byte) ([]byte, bool) { return subOption(r.Option(OptRelay), code) }
 
 // ServerID is option 54: which server the client means.
-func (r *Request) ServerID() netip.Addr { return addr4(r.Option(OptServerID)) }
+func (r *Packet) ServerID() netip.Addr { return addr4(r.Option(OptServerID)) }
 
 // ServerIDOverride is the server identifier that the relay demands (RFC 5107). A Reply gets it by itself; requests that
 // follow name it as ServerID.
-func (r *Request) ServerIDOverride() netip.Addr {
+func (r *Packet) ServerIDOverride() netip.Addr {
 	v, _ := r.RelayOption(RelayServerIDOverride)
 	return addr4(v)
 }
 
 // Link is an address on the client's network: what the relay names (RFC 3527), what the client names (RFC 3011), the
 // relay itself, the client's own, or ours where the packet came in.
-func (r *Request) Link() netip.Addr {
+func (r *Packet) Link() netip.Addr {
 	v, _ := r.RelayOption(RelayLinkSelect)
 	for _, a := range []netip.Addr{addr4(v), addr4(r.Option(OptSubnetSelect)), r.Relay(), r.ClientIP()} {
 		if a.IsValid() {
@@ -102,9 +102,9 @@ const (
 )
 
 // Phase of a DHCPREQUEST.
-func (r *Request) Phase() Phase {
+func (r *Packet) Phase() Phase {
 	switch {
-	case r.Type() != Ask:
+	case r.Type() != Request:
 		return NoPhase
 	case r.ServerID().IsValid():
 		return Selecting
@@ -118,16 +118,16 @@ func (r *Request) Phase() Phase {
 }
 
 // HostName is option 12.
-func (r *Request) HostName() string { return text(r.Option(OptHostName)) }
+func (r *Packet) HostName() string { return text(r.Option(OptHostName)) }
 
 // Asks says whether the client lists the option in option 55.
-func (r *Request) Asks(code byte) bool { return slices.Contains(r.Option(OptRequestList), code) }
+func (r *Packet) Asks(code byte) bool { return slices.Contains(r.Option(OptRequestList), code) }
 
 // Broadcast says that the client cannot receive unicast before it has an address.
-func (r *Request) Broadcast() bool { return r.packet.Flags&0x8000 != 0 }
+func (r *Packet) Broadcast() bool { return r.packet.Flags&0x8000 != 0 }
 
 // LoadHash is RFC 3074's hash of the client's identifier, else of its hardware address.
-func (r *Request) LoadHash() byte {
+func (r *Packet) LoadHash() byte {
 	if id := r.ClientID(); len(id) > 0 {
 		return LoadHash(id)
 	}
@@ -135,7 +135,7 @@ func (r *Request) LoadHash() byte {
 }
 
 // room is how many bytes of DHCP the client takes, by option 57, which counts the IP and UDP headers.
-func (r *Request) room() int {
+func (r *Packet) room() int {
 	size := minMax
 	if v := r.Option(OptMaxSize); len(v) == 2 {
 		size = min(max(int(binary.BigEndian.Uint16(v)), minMax), maxMax)

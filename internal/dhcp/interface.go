@@ -35,11 +35,11 @@ func Inquire(ctx context.Context, name string, c ClientConfig, take func(*Lease)
 		return fmt.Errorf("dhcp: interface %s: %w", name, err)
 	}
 	defer context.AfterFunc(ctx, func() { socket.conn.SetReadDeadline(time.Unix(1, 0)) })()
-	for try := range x.Tries {
+	for try := range x.Attempts {
 		if _, err := x.conn.WriteTo(x.packet(Inform, nil), x.server); err != nil {
 			return fmt.Errorf("dhcp: interface %s: %w", name, err)
 		}
-		x.conn.SetReadDeadline(time.Now().Add(x.Wait << try))
+		x.conn.SetReadDeadline(time.Now().Add(x.Timeout << try))
 		for {
 			p, err := x.receive(ctx, Ack)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
