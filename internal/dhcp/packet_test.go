@@ -24,7 +24,7 @@ func TestFirmwareRequest(t *testing.T) {
 	if uuid, ok := r.UUID(); !ok || !bytes.Equal(uuid[:], id[1:]) {
 		t.Fatalf("UUID %x", uuid)
 	}
-	if r.MAC().String() != testMAC.String() || r.Phase() != NoPhase || r.Broadcast() || !r.Asks(OptBootFile) || r.Asks(OptMTU+1) {
+	if r.MAC().String() != testMAC.String() || r.Phase() != NoPhase || r.Broadcast() || !r.Wants(OptBootFile) || r.Wants(OptMTU+1) {
 		t.Fatalf("request %+v", r)
 	}
 	if h := request(t, Discover, nil, Text(OptClass, "HTTPClient:Arch:00016:UNDI:003000")); h.Class() != HTTPClient {

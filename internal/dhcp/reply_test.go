@@ -55,7 +55,7 @@ func TestOffer(t *testing.T) {
 	}
 }
 
-func TestNakTellsNothing(t *testing.T) {
+func TestNakHasNoAddress(t *testing.T) {
 	r := request(t, Request, field(atGiaddr, "10.1.0.1"), Option{OptClientID, []byte{0, 1}})
 	reply := &Reply{Type: Nak, Server: testServer, Address: testAddr, Lease: time.Hour, BootFile: "f", NextServer: testServer,
 		Options: []Option{Text(OptMessage, "wrong network")}}
@@ -84,7 +84,7 @@ func TestServerIDOverride(t *testing.T) {
 }
 
 // What does not fit is left out from the end; what is echoed always fits.
-func TestRoomIsKept(t *testing.T) {
+func TestMaximumMessageSize(t *testing.T) {
 	r := request(t, Discover, nil, Option{OptClientID, bytes.Repeat([]byte{7}, 100)})
 	delete(r.packet.Options, OptMaxSize)
 	reply := &Reply{Type: Offer, Server: testServer, Address: testAddr, BootFile: "http://[::1]/" + strings.Repeat("x", 130)}

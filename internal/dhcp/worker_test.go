@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// A Handler that waits holds up nobody else, as long as not as many wait as there are workers; and then only until one of
-// them is done.
+// A Handler that waits delays no other packet while there is a free worker, and then only until one is free.
 func TestYield(t *testing.T) {
 	waiting, release := make(chan struct{}), make(chan struct{})
 	s := start(t, Config{Address: netip.MustParseAddrPort("127.0.0.1:0"), Workers: 3,
