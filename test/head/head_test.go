@@ -24,7 +24,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/dhcp"
-	"github.com/trivet-project/trivet/internal/tftp"
+	"github.com/trivet-project/trivet/test/tftpclient"
 )
 
 // patience bounds every wait of these tests for something that must come.
@@ -231,7 +231,7 @@ func (h *head) mustBoot() {
 		h.Errorf("DHCP: %v, %v", lease, err)
 	}
 	var program bytes.Buffer
-	n, err := tftp.Get(h.Context(), netip.MustParseAddrPort(h.host+":7069"), bootFile, &program, tftp.Options{})
+	n, err := tftpclient.Get(h.Context(), netip.MustParseAddrPort(h.host+":7069"), bootFile, &program, tftpclient.Options{})
 	if err != nil || n != int64(3000*len(bootFile)) {
 		h.Errorf("TFTP: %d bytes, %v", n, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet/internal/dhcp"
-	"github.com/trivet-project/trivet/internal/tftp"
+	"github.com/trivet-project/trivet/test/tftpclient"
 )
 
 const (
@@ -37,7 +37,7 @@ func (h *head) boots() (script string) {
 		h.Errorf("%s: DHCP: %v, %v", h.name, lease, err)
 	}
 	var program bytes.Buffer
-	n, err := tftp.Get(h.Context(), netip.MustParseAddrPort(h.host+":7069"), bootFile, &program, tftp.Options{})
+	n, err := tftpclient.Get(h.Context(), netip.MustParseAddrPort(h.host+":7069"), bootFile, &program, tftpclient.Options{})
 	if err != nil || n != int64(3000*len(bootFile)) {
 		h.Errorf("%s: TFTP: %d bytes, %v", h.name, n, err)
 	}
