@@ -62,7 +62,7 @@ func (f *fixture) request(t *testing.T, mac string) *addressing.Request {
 	if r.Network == nil {
 		t.Fatal("no network contains 10.0.0.1")
 	}
-	if all := f.Machines.PeekBy(state.ByMAC, mac); len(all) > 0 {
+	if all := f.Machines.SharedBy(state.ByMAC, mac); len(all) > 0 {
 		r.Machine = all[0]
 	}
 	return r

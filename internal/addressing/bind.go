@@ -34,7 +34,7 @@ func (l *Leases) Bind(ctx context.Context, r *Request, a netip.Addr) (time.Durat
 		l.bindLater(r, a)
 		return r.Network.Lease, nil
 	}
-	record, err := l.Addresses.Peek(a.String())
+	record, err := l.Addresses.GetShared(a.String())
 	switch {
 	case err == nil && record.Spec.MAC == r.MAC && record.Spec.Network == r.Network.Record.Name && !record.Status.Declined:
 		return l.renew(ctx, r, a, record)

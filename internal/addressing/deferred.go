@@ -17,7 +17,7 @@ type binding struct {
 
 // bindLater queues the write of the address's record, unless the record is as it must be.
 func (l *Leases) bindLater(r *Request, a netip.Addr) {
-	record, err := l.Addresses.Peek(a.String())
+	record, err := l.Addresses.GetShared(a.String())
 	if err == nil && record.Spec.MAC == r.MAC && record.Spec.Machine == r.Machine.Name &&
 		record.Spec.Fixed == r.fixed().IsValid() {
 		return
@@ -26,7 +26,7 @@ func (l *Leases) bindLater(r *Request, a netip.Addr) {
 }
 
 func (l *Leases) writeBinding(ctx context.Context, b binding) error {
-	r := &Request{MAC: b.mac, Machine: first(l.Machines.PeekBy(state.ByMAC, b.mac)), Network: l.Network(b.address)}
+	r := &Request{MAC: b.mac, Machine: first(l.Machines.SharedBy(state.ByMAC, b.mac)), Network: l.Network(b.address)}
 	if r.Machine == nil || r.Network == nil {
 		return nil
 	}

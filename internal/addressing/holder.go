@@ -17,7 +17,7 @@ func (l *Leases) Holder(a netip.Addr) (mac string) {
 	if r := l.Leased(a); r != nil {
 		return r.Spec.MAC
 	}
-	if m := first(l.Machines.PeekBy(state.ByAddress, a.String())); m != nil {
+	if m := first(l.Machines.SharedBy(state.ByAddress, a.String())); m != nil {
 		i := slices.IndexFunc(m.Spec.NICs, func(n trivet.NIC) bool { return n.Address == a })
 		return m.Spec.NICs[i].MAC
 	}
@@ -26,7 +26,7 @@ func (l *Leases) Holder(a netip.Addr) (mac string) {
 
 // Leased returns the record by which a port has an address now; nil if there is none.
 func (l *Leases) Leased(a netip.Addr) *trivet.Address {
-	r, err := l.Addresses.Peek(a.String())
+	r, err := l.Addresses.GetShared(a.String())
 	if err != nil || r.Status.Declined || ipam.Expired(r, time.Now()) {
 		return nil
 	}
@@ -35,8 +35,8 @@ func (l *Leases) Leased(a netip.Addr) *trivet.Address {
 
 // NetworkOf returns the network that a port has an address in; nil if it has none.
 func (l *Leases) NetworkOf(mac string) *trivet.Network {
-	for _, a := range l.Addresses.PeekBy(state.ByMAC, mac) {
-		if n, err := l.Networks.Peek(a.Spec.Network); err == nil {
+	for _, a := range l.Addresses.SharedBy(state.ByMAC, mac) {
+		if n, err := l.Networks.GetShared(a.Spec.Network); err == nil {
 			return n
 		}
 	}
@@ -54,7 +54,7 @@ func (l *Leases) checkFixed(r *Request, a netip.Addr) error {
 // reserved reports whether an address of a range must not be assigned: it is fixed for a machine, or a head's.
 func (l *Leases) reserved(r *Request, a netip.Addr) bool {
 	_, head := l.heads.Get()[a]
-	return head || a == r.Server || a == l.Shared || first(l.Machines.PeekBy(state.ByAddress, a.String())) != nil
+	return head || a == r.Server || a == l.Shared || first(l.Machines.SharedBy(state.ByAddress, a.String())) != nil
 }
 
 // headAddresses returns the addresses of all heads that serve machines.

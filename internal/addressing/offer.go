@@ -55,7 +55,7 @@ func (l *Leases) Withdraw(a netip.Addr, mac string) { l.offered.remove(a, mac) }
 
 // previous returns the address that a record already assigns to the port in this network.
 func (l *Leases) previous(r *Request) (netip.Addr, bool) {
-	for _, record := range l.Addresses.PeekBy(state.ByMAC, r.MAC) {
+	for _, record := range l.Addresses.SharedBy(state.ByMAC, r.MAC) {
 		if record.Spec.Network != r.Network.Record.Name || record.Status.Declined {
 			continue
 		}
@@ -69,7 +69,7 @@ func (l *Leases) previous(r *Request) (netip.Addr, bool) {
 
 // taken reports whether another port has an address or was just offered it, or whether it is reserved.
 func (l *Leases) taken(r *Request, a netip.Addr, now time.Time) bool {
-	record, err := l.Addresses.Peek(a.String())
+	record, err := l.Addresses.GetShared(a.String())
 	if err == nil && (record.Spec.MAC != r.MAC || record.Status.Declined) {
 		return true
 	}
@@ -80,7 +80,7 @@ func (l *Leases) taken(r *Request, a netip.Addr, now time.Time) bool {
 // network where it found none is not searched again for a while.
 func (l *Leases) reclaim(r *Request, now time.Time, full error) (netip.Addr, error) {
 	r.yield()
-	record := ipam.Reclaim(r.Network.Record, r.use(), slices.Collect(l.Addresses.PeekAll()), now)
+	record := ipam.Reclaim(r.Network.Record, r.use(), slices.Collect(l.Addresses.AllShared()), now)
 	if record == nil {
 		r.Network.setFull(r.use(), now)
 		return netip.Addr{}, full

@@ -32,7 +32,7 @@ func (l *Leases) change(ctx context.Context, r *Request, a netip.Addr, apply fun
 	own := func(record *trivet.Address, err error) bool {
 		return err == nil && record.Spec.MAC == r.MAC && !record.Spec.Fixed
 	}
-	if !own(l.Addresses.Peek(a.String())) {
+	if !own(l.Addresses.GetShared(a.String())) {
 		return
 	}
 	r.yield()

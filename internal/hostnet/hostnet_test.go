@@ -215,7 +215,7 @@ type head struct {
 // holdBy returns the lease of a store as a Hold.
 func holdBy(s *store.Store) Hold {
 	return func(ctx context.Context, name string, ttl time.Duration, do func(context.Context, func() bool) error) error {
-		return s.Hold(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
+		return s.WithLease(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
 	}
 }
 

@@ -19,13 +19,13 @@ type host struct {
 // host looks up a port by its canonical MAC.
 func (s *Server) host(mac string) host {
 	h := host{mac: mac}
-	if all := s.Machines.PeekBy(state.ByMAC, mac); len(all) > 0 {
+	if all := s.Machines.SharedBy(state.ByMAC, mac); len(all) > 0 {
 		h.machine = all[0]
 	}
 	if h.machine == nil || h.machine.Status.Workflow == "" {
 		return h
 	}
-	if w, err := s.Workflows.Peek(h.machine.Status.Workflow); err == nil {
+	if w, err := s.Workflows.GetShared(h.machine.Status.Workflow); err == nil {
 		h.workflow = w
 	}
 	return h

@@ -88,13 +88,13 @@ func (s *Server) platform(h host) *trivet.Platform {
 		name = h.machine.Spec.Platform
 	}
 	if name == "" {
-		site, err := s.Sites.Peek(trivet.SiteName)
+		site, err := s.Sites.GetShared(trivet.SiteName)
 		if err != nil {
 			return nil
 		}
 		name = site.Spec.Platform
 	}
-	p, err := s.Platforms.Peek(name)
+	p, err := s.Platforms.GetShared(name)
 	if err != nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (s *Server) bootURLs(r *http.Request) []string {
 
 // byPreference returns the heads that serve machines: this one, those that are up, the others.
 func (s *Server) byPreference() []*trivet.Head {
-	heads := slices.DeleteFunc(slices.Collect(s.Heads.PeekAll()), func(h *trivet.Head) bool { return !h.Serves() })
+	heads := slices.DeleteFunc(slices.Collect(s.Heads.AllShared()), func(h *trivet.Head) bool { return !h.Serves() })
 	rank := func(h *trivet.Head) int {
 		switch {
 		case h.Name == s.Head:

@@ -59,7 +59,7 @@ func (s *Server) runVIP(ctx, told context.Context) {
 	defer stop()
 	defer context.AfterFunc(told, stop)()
 	s.vip.Hold = func(ctx context.Context, name string, ttl time.Duration, do func(context.Context, func() bool) error) error {
-		return s.store.Hold(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
+		return s.store.WithLease(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
 	}
 	s.vip.Run(ctx)
 }

@@ -35,7 +35,7 @@ func (v *View[R, V]) Get() V {
 	if last != nil && last.revision == revision {
 		return last.value
 	}
-	next := &computed[R, V]{revision: revision, records: slices.Collect(v.table.PeekAll())}
+	next := &computed[R, V]{revision: revision, records: slices.Collect(v.table.AllShared())}
 	if last != nil && slices.Equal(next.records, last.records) {
 		next.value = last.value
 	} else {
