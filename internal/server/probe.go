@@ -27,7 +27,7 @@ const probeClass = "trivet.head"
 
 const (
 	probeTimeout = 80 * time.Millisecond
-	probeTries   = 2
+	probeAttempts   = 2
 )
 
 // findCluster returns an error where another cluster serves the networks of --dhcp. It is called once for each cluster.
@@ -49,7 +49,7 @@ func (c *Config) findCluster(ctx context.Context) error {
 
 // probe sends a probe to one network. One that cannot be sent has no answer: the cause shows when DHCP is served there.
 func (c *Config) probe(ctx context.Context, name string) (f *foundCluster) {
-	cfg := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, probeClass)}, Wait: probeTimeout, Tries: probeTries}
+	cfg := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, probeClass)}, Timeout: probeTimeout, Attempts: probeAttempts}
 	err := dhcp.Inquire(ctx, name, cfg, func(l *dhcp.Lease) bool {
 		if string(l.Options[dhcp.OptClass]) != probeClass {
 			return false
@@ -98,7 +98,7 @@ type probeHandler struct {
 	answer foundCluster
 }
 
-func (h *probeHandler) ServeDHCP(ctx context.Context, r *dhcp.Request) *dhcp.Reply {
+func (h *probeHandler) ServeDHCP(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
 	if r.Type() != dhcp.Inform || string(r.Option(dhcp.OptClass)) != probeClass {
 		return h.next.ServeDHCP(ctx, r)
 	}
