@@ -55,7 +55,7 @@ func TestDecide(t *testing.T) {
 		"iPXE, no HTTP": {client: smallIPXE, want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
 		"system":        {client: system, want: boot.Decision{Mode: boot.Serve, Use: ipam.Known}},
 		"unknown":       {client: bios, unknown: true, want: tftp(boot.Serve, ipam.Discovery, "undionly.kpxe")},
-		"unknown, held": {client: bios, unknown: true, network: network("", "hold"),
+		"unknown, held": {client: bios, unknown: true, network: network("", "address-only"),
 			want: tftp(boot.Serve, ipam.Discovery, "undionly.kpxe")},
 		"ignored":        {client: bios, unknown: true, network: network("", "ignore"), want: boot.Decision{Mode: boot.Silent}},
 		"known, ignore":  {client: bios, network: network("", "ignore"), want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
@@ -131,7 +131,7 @@ func TestChoose(t *testing.T) {
 		}
 	}
 	for policy, want := range map[string]boot.Way{
-		"": boot.Installer, "enrol": boot.Installer, "hold": boot.Hold, "ignore": boot.Nothing,
+		"": boot.Installer, "enrol": boot.Installer, "address-only": boot.Hold, "ignore": boot.Nothing,
 	} {
 		if got, why := boot.Choose(nil, nil, network("", policy)); got != want || why == "" {
 			t.Errorf("unknown, %q: %s because %q, want %s", policy, got, why, want)

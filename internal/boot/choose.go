@@ -51,7 +51,7 @@ func chooseUnknown(n *trivet.Network) (Way, string) {
 		return Nothing, "no record has it or the network it comes by"
 	case n.Spec.Unknown == "ignore":
 		return Nothing, "no record has it, and unknown machines are ignored in network " + n.Name
-	case n.Spec.Unknown == "hold":
+	case n.Spec.Unknown == "address-only":
 		return Hold, "no record has it, and unknown machines are held in network " + n.Name
 	}
 	return Installer, "no record has it: it enrols itself"
