@@ -53,7 +53,8 @@ func ValidateName(name string) error {
 	case len(name) > MaxName:
 		return &FieldError{Field: "name", Problem: fmt.Sprintf("has %d bytes; at most %d", len(name), MaxName)}
 	case !nameForm.MatchString(name):
-		return &FieldError{Field: "name", Problem: fmt.Sprintf("%q: use a-z, 0-9, '-', '.' and ':', and begin and end with a letter or digit", name)}
+		return &FieldError{Field: "name", Problem: fmt.Sprintf(
+			"%q: use a-z, 0-9, '-', '.' and ':', and begin and end with a letter or digit", name)}
 	}
 	for i := 1; i < len(name); i++ {
 		if name[i] == '.' && name[i-1] == '.' {
