@@ -24,8 +24,8 @@ type MachineSpec struct {
 	NICs []NIC `json:"nics,omitempty"`
 	// BMC is the management controller that powers the machine on and off; optional.
 	BMC *BMC `json:"bmc,omitempty"`
-	// Disk is the device that installs write to, "/dev/nvme0n1"; empty means the smallest writable one.
-	Disk string `json:"disk,omitempty"`
+	// Disk selects the disk that installs write to; empty means the smallest fixed one (see [DiskHints]).
+	Disk DiskHints `json:"disk,omitzero"`
 	// Journal is a device or file of the machine that keeps the agent's journal across resets; empty means memory only.
 	Journal string `json:"journal,omitempty"`
 	// Platform is the kernel and initramfs that it netboots; empty means the site's.
@@ -125,17 +125,6 @@ type Inventory struct {
 	BMC      string    `json:"bmc,omitempty"` // the BMC's address as the machine reports it
 }
 
-// Disk is a block device of the inventory.
-type Disk struct {
-	Name       string `json:"name"` // "/dev/vda"
-	Bytes      int64  `json:"bytes"`
-	Model      string `json:"model,omitempty"`
-	Serial     string `json:"serial,omitempty"`
-	Rotational bool   `json:"rotational,omitempty"`
-	Removable  bool   `json:"removable,omitempty"`
-	ReadOnly   bool   `json:"readOnly,omitempty"`
-}
-
 // NICInfo is a network port of the inventory.
 type NICInfo struct {
 	Name   string `json:"name"` // "eth0"
@@ -191,7 +180,7 @@ func (m *Machine) Validate() error {
 		seen[mac] = true
 	}
 	p.max("spec.nics", len(m.Spec.NICs), 64)
-	p.devicePath("spec.disk", m.Spec.Disk)
+	p.wrap(m.Spec.Disk.Validate("spec.disk"))
 	if strings.ContainsAny(m.Spec.Journal, " \t\n") {
 		p.add("spec.journal", "must not contain spaces")
 	}

@@ -23,6 +23,8 @@ type WorkflowSpec struct {
 	Epoch int64 `json:"epoch,omitempty"`
 	// Actions are the template's, rendered.
 	Actions []Action `json:"actions"`
+	// Disk are the machine's hints, as of the claim. They select the disk of actions that name none.
+	Disk DiskHints `json:"disk,omitzero"`
 	// Images are those that Actions refer to, as of the claim.
 	Images []ImageRef `json:"images,omitempty"`
 	// Seed is the data for cloud-init.
@@ -86,7 +88,7 @@ type WorkflowStatus struct {
 	Acked int64 `json:"acked,omitempty"`
 	// Steps are the boot steps and the actions in their order.
 	Steps []Step `json:"steps,omitempty"`
-	// Resets counts how often the agent was lost during the run and the machine booted again.
+	// Resets counts how often the agent was lost during the run and the machine had to boot again.
 	Resets  int       `json:"resets,omitempty"`
 	Failure *Failure  `json:"failure,omitempty"`
 	Started time.Time `json:"started,omitzero"`
@@ -101,25 +103,25 @@ const (
 	StepWaiting StepState = ""        // not started yet
 	StepRunning StepState = "running" // its deadline applies
 	StepDone    StepState = "done"    // acknowledged; it never runs again in this workflow
-	StepFailed  StepState = "failed"  // its tries are used up
+	StepFailed  StepState = "failed"  // its attempts are used up
 	StepSkipped StepState = "skipped" // not needed
 )
 
 // Step is the progress of a boot step or an action. Elapsed is a measured duration, never the difference of two
 // clocks.
 type Step struct {
-	Name  string    `json:"name"` // the list's key
-	State StepState `json:"state,omitempty"`
-	Try   int       `json:"try,omitempty"` // the current or last one, from 1
-	Tries int       `json:"tries"`         // allowed in all
-	// Fails counts the tries that ran to their bad end; one that was cut off with its agent is not used up.
-	Fails int `json:"fails,omitempty"`
-	// Timeout bounds one try; Elapsed is how much of it is used, as of the last checkpoint.
+	Name        string    `json:"name"` // the list's key
+	State       StepState `json:"state,omitempty"`
+	Attempt     int       `json:"attempt,omitempty"` // the current or last one, from 1
+	MaxAttempts int       `json:"maxAttempts"`       // allowed in all
+	// Failures counts the attempts that failed. One that ended because its agent was lost does not count.
+	Failures int `json:"failures,omitempty"`
+	// Timeout bounds one attempt; Elapsed is how much of it is used, as of the last checkpoint.
 	Timeout Duration  `json:"timeout"`
 	Elapsed Duration  `json:"elapsed,omitempty"`
-	Started time.Time `json:"started,omitzero"` // first try's, for people
+	Started time.Time `json:"started,omitzero"` // of the first attempt, for people
 	Ended   time.Time `json:"ended,omitzero"`
-	Cause   string    `json:"cause,omitempty"` // why the last failed try failed
+	Cause   string    `json:"cause,omitempty"` // why the last failed attempt failed
 	Note    string    `json:"note,omitempty"`  // what it waits for, or its last message
 }
 

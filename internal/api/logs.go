@@ -31,7 +31,7 @@ const maxPiece = 32 << 10
 
 func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	workflow := r.PathValue("name")
-	run, err := h.Fleet.Workflows.Peek(workflow)
+	run, err := h.Fleet.Workflows.GetShared(workflow)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 		close(ended)
 	}
 	for {
-		grew, last := h.Logs.Store.Grew(), isClosed(ended) // asked before reading: what was written until then is read
+		grew, last := h.Logs.Store.Changed(), isClosed(ended) // asked before reading: what was written until then is read
 		if err := f.tell(r.Context(), last); err != nil {
 			return nil // the answer has begun: all that is left is to cut it
 		}
@@ -78,7 +78,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 func (h *Handler) awaitEnd(ctx context.Context, workflow string, ended chan<- struct{}) {
 	feed := h.Fleet.Store.Watch(0, "Workflow")
 	for {
-		f, err := h.Fleet.Workflows.Peek(workflow)
+		f, err := h.Fleet.Workflows.GetShared(workflow)
 		if err != nil || f.Status.State.Ended() {
 			close(ended)
 			return
@@ -122,10 +122,10 @@ func (f *logFeed) tell(ctx context.Context, last bool) error {
 	}
 	parts := f.view.Parts()
 	slices.SortFunc(parts, func(a, b runlog.Part) int {
-		return cmp.Or(f.place(a.Action)-f.place(b.Action), a.Try-b.Try)
+		return cmp.Or(f.place(a.Action)-f.place(b.Action), a.Attempt-b.Attempt)
 	})
 	for _, p := range parts {
-		key := runlog.Part{Action: p.Action, Try: p.Try}
+		key := runlog.Part{Action: p.Action, Attempt: p.Attempt}
 		if f.action != "" && p.Action != f.action || p.Bytes <= f.told[key] {
 			continue
 		}
@@ -209,7 +209,7 @@ func (w *pieceWriter) flush(next int64) error {
 	if w.text.Len() == 0 {
 		return nil
 	}
-	p := trivet.LogPiece{Action: w.part.Action, Attempt: w.part.Try, Offset: w.at, Next: next, Text: w.text.String()}
+	p := trivet.LogPiece{Action: w.part.Action, Attempt: w.part.Attempt, Offset: w.at, Next: next, Text: w.text.String()}
 	w.at = next
 	w.text.Reset()
 	return w.feed.line(p)

@@ -169,7 +169,7 @@ func three(t *testing.T) (*site, []*node) {
 	url := first.cfg.URL
 	first.cfg.URL = "" // alone, it is reached by nobody
 	s.run(first)
-	s.eventually("a leader", first.AwaitLeader)
+	s.eventually("a leader", first.WaitLeader)
 	if _, err := first.Client().Put(t.Context(), "k", "v"); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestStrangersAreNoMembers(t *testing.T) {
 	s := newSite(t)
 	first := s.node("head0")
 	s.run(first)
-	s.eventually("a leader", first.AwaitLeader)
+	s.eventually("a leader", first.WaitLeader)
 	plain := &http.Client{Transport: &http.Transport{TLSClientConfig: must(client.TLSConfig(s.keys.CA.Pin()))(t), ForceAttemptHTTP2: true}}
 	resp, err := plain.Get(first.cfg.URL + "/members")
 	if err != nil {
@@ -327,7 +327,7 @@ func TestWithoutQuorumReadsGoOn(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := m[2].AwaitLeader(ctx); !errors.Is(err, trivet.ErrUnavailable) {
+	if err := m[2].WaitLeader(ctx); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("awaiting a leader: %v", err)
 	}
 	closed := make(chan struct{})
