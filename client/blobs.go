@@ -26,10 +26,10 @@ type PutOptions struct {
 // The patience of an upload: the longest wait between its tries, how long a head may stay away or hold on to a connection
 // that is dead, how long it may take to sync what it got, and the wait between tries to give up.
 const (
-	uploadPause    = 5 * time.Second
-	uploadPatience = 2 * time.Minute
-	finishTimeout  = 2 * time.Minute
-	abortPause     = 50 * time.Millisecond
+	uploadPause   = 5 * time.Second
+	uploadTimeout = 2 * time.Minute
+	finishTimeout = 2 * time.Minute
+	abortPause    = 50 * time.Millisecond
 )
 
 // PutBlob stores content and gives the reference to it. A connection that breaks is made anew and goes on where the head
@@ -83,7 +83,7 @@ func (u *uploader) finish(ctx context.Context) (ref trivet.BlobRef, err error) {
 		if asked := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); asked == nil && up.Copied > copied {
 			copied, lost, pause = up.Copied, time.Now(), 100*time.Millisecond
 		}
-		if time.Since(lost) > uploadPatience {
+		if time.Since(lost) > uploadTimeout {
 			return ref, err
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -130,7 +130,7 @@ func (u *uploader) send(ctx context.Context) error {
 		if next > offset || lost.IsZero() {
 			lost, pause = time.Now(), 100*time.Millisecond
 		}
-		if time.Since(lost) > uploadPatience {
+		if time.Since(lost) > uploadTimeout {
 			return err
 		}
 		if err := sleep(ctx, pause); err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// DefaultPatience is how long a call goes on trying while no head can serve it.
-const DefaultPatience = 15 * time.Second
+// DefaultRetryTimeout is how long a call goes on trying while no head can serve it.
+const DefaultRetryTimeout = 15 * time.Second
 
-// haste is the patience of a client that fails fast with heads that answer: longer than they take to find a leader.
-const haste = 4 * time.Second
+// failFastTimeout is the patience of a client that fails fast with heads that answer: longer than they take to find a leader.
+const failFastTimeout = 4 * time.Second
 
 // Bounds of one try. A head whose cable was cut sends no reset, so silence must count. While another head may serve a call,
 // this one has less time to begin its answer: a write somewhat longer than a head that lives needs to give it up.
@@ -40,8 +40,8 @@ type Config struct {
 	Trust string
 	// Token is the account's API token; agents have none.
 	Token string
-	// Patience bounds how long a call goes on trying; 0 means DefaultPatience, below 0 each head once.
-	Patience time.Duration
+	// RetryTimeout bounds how long a call goes on trying; 0 means DefaultPatience, below 0 each head once.
+	RetryTimeout time.Duration
 	// FailFast ends a call at once, with the cause of each head, where none can be reached and nothing is in doubt, and after
 	// a few seconds where heads answer that they cannot serve it: for people, who wait. Otherwise the call's patience is spent
 	// on that, too.
@@ -57,13 +57,13 @@ type Config struct {
 // Client speaks to a cluster. It is safe for concurrent use. A head that fails is replaced at once and looked after until it
 // is back (see [Client.Health]), so a client is to be closed.
 type Client struct {
-	heads    *heads
-	session  *session
-	http     *http.Client
-	token    string
-	agent    string
-	patience time.Duration
-	failFast bool
+	heads        *heads
+	session      *session
+	http         *http.Client
+	token        string
+	agent        string
+	retryTimeout time.Duration
+	failFast     bool
 }
 
 // New makes a client. It does not connect.
@@ -92,15 +92,15 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		heads: newHeads(urls, newProbe(tlsConfig)), session: &session{},
-		token: cfg.Token, agent: cfg.UserAgent, patience: cfg.Patience, failFast: cfg.FailFast,
+		token: cfg.Token, agent: cfg.UserAgent, retryTimeout: cfg.RetryTimeout, failFast: cfg.FailFast,
 	}
 	c.session.fresh.Store(cfg.Fresh)
 	// A redirect would carry the token to wherever it points.
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
-	if c.patience == 0 {
-		c.patience = DefaultPatience
+	if c.retryTimeout == 0 {
+		c.retryTimeout = DefaultRetryTimeout
 	}
 	return c, nil
 }

@@ -30,17 +30,17 @@ const (
 
 // head is one URL of a head and how it has done. Its fields are guarded by the set's mu.
 type head struct {
-	url      string
-	given    bool // by the configuration; else learned
-	reached  bool // it has been up
-	state    HeadState
-	since    time.Time
-	cause    error // of its state; nil: none
-	rank     uint64
-	monitor  *time.Timer // nil: none
-	delay    time.Duration
-	tries    uint64
-	failures uint64
+	url        string
+	configured bool // by the configuration; else learned
+	reached    bool // it has been up
+	state      HeadState
+	since      time.Time
+	cause      error // of its state; nil: none
+	rank       uint64
+	monitor    *time.Timer // nil: none
+	delay      time.Duration
+	requests   uint64
+	failures   uint64
 }
 
 // heads is the set of heads. It never shrinks to nothing: those that were given stay.
@@ -50,20 +50,20 @@ type heads struct {
 	cancel context.CancelFunc
 	probes sync.WaitGroup
 
-	mu     sync.Mutex
-	list   []*head       // guarded by mu, as all that follows; those that were given first
-	told   string        // what was learned last
-	spread string        // whose ranks they have; empty: the order of the list counts
-	asked  string        // the URL that was asked last
-	came   chan struct{} // closed when one comes up
-	closed bool
+	mu       sync.Mutex
+	list     []*head       // guarded by mu, as all that follows; those that were given first
+	learned  string        // what was learned last
+	spread   string        // whose ranks they have; empty: the order of the list counts
+	last     string        // the URL that was asked last
+	upSignal chan struct{} // closed when one comes up
+	closed   bool
 }
 
 func newHeads(urls []string, probe func(ctx context.Context, url string) error) *heads {
-	hs := &heads{probe: probe, came: make(chan struct{})}
+	hs := &heads{probe: probe, upSignal: make(chan struct{})}
 	hs.ctx, hs.cancel = context.WithCancel(context.Background())
 	for _, u := range urls {
-		hs.list = append(hs.list, &head{url: u, given: true, state: HeadUntried, since: time.Now()})
+		hs.list = append(hs.list, &head{url: u, configured: true, state: HeadUntried, since: time.Now()})
 	}
 	return hs
 }
@@ -81,12 +81,12 @@ func (hs *heads) spreadBy(name string) {
 	}
 }
 
-// leaves says whether another head is asked than before, by one of many clients who spread.
-func (hs *heads) leaves(url string) bool {
+// isChange says whether another head is asked than before, by one of many clients who spread.
+func (hs *heads) isChange(url string) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	was := hs.asked
-	hs.asked = url
+	was := hs.last
+	hs.last = url
 	return hs.spread != "" && was != "" && was != url
 }
 
@@ -103,13 +103,13 @@ func rankOf(name, url string) uint64 {
 // class is how soon a head is asked.
 func (hs *heads) class(h *head) int {
 	switch {
-	case h.state == HeadUp, h.state == HeadUntried && h.given && hs.spread == "":
+	case h.state == HeadUp, h.state == HeadUntried && h.configured && hs.spread == "":
 		return 0
-	case h.state == HeadUntried && h.given:
+	case h.state == HeadUntried && h.configured:
 		return 1
 	case h.state == HeadUnready:
 		return 2
-	case h.given || h.reached:
+	case h.configured || h.reached:
 		return 3
 	}
 	return 4
@@ -162,7 +162,7 @@ func (hs *heads) served(url string, wrote bool) {
 	if h == nil {
 		return
 	}
-	h.tries++
+	h.requests++
 	if h.state != HeadUnready || wrote {
 		hs.cameUp(h)
 	}
@@ -177,7 +177,7 @@ func (hs *heads) failed(url string, state HeadState, cause error) (wasUp bool) {
 		return false
 	}
 	wasUp = h.state == HeadUp
-	h.tries++
+	h.requests++
 	h.failures++
 	h.become(state, cause)
 	hs.watch(h, hs.firstDelay())
@@ -195,10 +195,10 @@ func (hs *heads) cameUp(h *head) {
 	}
 	h.become(HeadUp, nil)
 	h.reached = true
-	close(hs.came)
-	hs.came = make(chan struct{})
+	close(hs.upSignal)
+	hs.upSignal = make(chan struct{})
 	for _, other := range hs.list { // whoever may become the first choice is proved beforehand
-		if other.state == HeadUntried && (hs.spread != "" || !other.given) {
+		if other.state == HeadUntried && (hs.spread != "" || !other.configured) {
 			hs.watch(other, max(time.Second, hs.firstDelay()))
 		}
 	}
@@ -208,23 +208,23 @@ func (hs *heads) cameUp(h *head) {
 func (hs *heads) awaitUp() <-chan struct{} {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	return hs.came
+	return hs.upSignal
 }
 
 // learn takes the cluster's list of its heads. One that is not in it is forgotten unless it was given.
 func (hs *heads) learn(told string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if told == hs.told || told == "" {
+	if told == hs.learned || told == "" {
 		return
 	}
 	urls, err := parseEndpoints(strings.Split(told, ","))
 	if err != nil {
 		return
 	}
-	hs.told = told
+	hs.learned = told
 	hs.list = slices.DeleteFunc(hs.list, func(h *head) bool {
-		gone := !h.given && !slices.Contains(urls, h.url)
+		gone := !h.configured && !slices.Contains(urls, h.url)
 		if gone && h.monitor != nil {
 			h.monitor.Stop()
 			h.monitor = nil

@@ -8,14 +8,14 @@ import (
 
 // HeadHealth is how a head does, as a client sees it.
 type HeadHealth struct {
-	URL   string
-	Given bool // by the configuration; else learned from the cluster
-	State HeadState
-	Since time.Time
+	URL        string
+	Configured bool // by the configuration; else learned from the cluster
+	State      HeadState
+	Since      time.Time
 	// Cause is the error of a head that is unready or down.
 	Cause error
-	// Tries counts the requests that were sent to it, Failures those that it did not serve.
-	Tries, Failures uint64
+	// Requests counts the requests that were sent to it, Failures those that it did not serve.
+	Requests, Failures uint64
 }
 
 // Health says how the heads do, those that were given first.
@@ -25,7 +25,7 @@ func (c *Client) Health() []HeadHealth {
 	defer hs.mu.Unlock()
 	var all []HeadHealth
 	for _, h := range hs.list {
-		all = append(all, HeadHealth{h.url, h.given, h.state, h.since, h.cause, h.tries, h.failures})
+		all = append(all, HeadHealth{h.url, h.configured, h.state, h.since, h.cause, h.requests, h.failures})
 	}
 	return all
 }
@@ -57,7 +57,7 @@ func (m collector) Collect(to chan<- prometheus.Metric) {
 			up = 1
 		}
 		to <- prometheus.MustNewConstMetric(headUp, prometheus.GaugeValue, up, h.URL)
-		to <- prometheus.MustNewConstMetric(headTries, prometheus.CounterValue, float64(h.Tries), h.URL)
+		to <- prometheus.MustNewConstMetric(headTries, prometheus.CounterValue, float64(h.Requests), h.URL)
 		to <- prometheus.MustNewConstMetric(headFailures, prometheus.CounterValue, float64(h.Failures), h.URL)
 	}
 }

@@ -68,7 +68,7 @@ type logReader struct {
 func (l *logReader) run(ctx context.Context) error {
 	begun := false
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		resp, _, err := l.c.send(ctx, call{method: http.MethodGet, path: l.path, query: l.query, timeout: -1, patient: begun})
+		resp, _, err := l.c.send(ctx, call{method: http.MethodGet, path: l.path, query: l.query, timeout: -1, retry: begun})
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (l *logReader) read(body io.Reader) error {
 		if p.Action == trivet.LogMark && l.missing != nil {
 			l.missing(p.Missing)
 		}
-		if l.leaveOut(&p) {
+		if l.trim(&p) {
 			continue
 		}
 		l.told[logPart{p.Action, p.Attempt}] = p.Next
@@ -113,8 +113,8 @@ func (l *logReader) read(body io.Reader) error {
 	return io.ErrUnexpectedEOF
 }
 
-// leaveOut takes what was told already off a piece, and says whether nothing is left of it.
-func (l *logReader) leaveOut(p *trivet.LogPiece) bool {
+// trim takes what was told already off a piece, and says whether nothing is left of it.
+func (l *logReader) trim(p *trivet.LogPiece) bool {
 	told := l.told[logPart{p.Action, p.Attempt}]
 	if p.Next <= told {
 		return true

@@ -45,14 +45,14 @@ func (hs *heads) watch(h *head, delay time.Duration) {
 		return
 	}
 	h.delay = delay
-	h.monitor = time.AfterFunc(jitter(delay), func() { hs.look(h) })
+	h.monitor = time.AfterFunc(jitter(delay), func() { hs.check(h) })
 }
 
 // jitter gives between half of d and one and a half of it.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-// look asks a head once whether it is ready.
-func (hs *heads) look(h *head) {
+// check asks a head once whether it is ready.
+func (hs *heads) check(h *head) {
 	hs.mu.Lock()
 	monitor := h.monitor
 	if hs.closed || monitor == nil {

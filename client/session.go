@@ -15,8 +15,8 @@ type session struct {
 	stale    atomic.Bool
 }
 
-// sign tells with a request what was seen, and gives it.
-func (s *session) sign(req *http.Request) (seen int64) {
+// setRevision tells with a request what was seen, and gives it.
+func (s *session) setRevision(req *http.Request) (seen int64) {
 	seen = s.revision.Load()
 	switch {
 	case seen > 0:
@@ -39,16 +39,16 @@ func (s *session) learn(resp *http.Response, asked int64) {
 		s.revision.CompareAndSwap(asked, told)
 		return
 	}
-	s.saw(told)
+	s.advance(told)
 }
 
-// settle makes do with what heads know that cannot ask the others. It says whether that is news.
-func (s *session) settle() bool {
+// acceptStale makes do with what heads know that cannot ask the others. It says whether that is news.
+func (s *session) acceptStale() bool {
 	return s.revision.Load() == 0 && s.fresh.Swap(false)
 }
 
-// saw notes a revision that was told.
-func (s *session) saw(revision int64) {
+// advance notes a revision that was told.
+func (s *session) advance(revision int64) {
 	for seen := s.revision.Load(); seen < revision; seen = s.revision.Load() {
 		if s.revision.CompareAndSwap(seen, revision) {
 			return

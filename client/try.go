@@ -87,7 +87,7 @@ func (c *Client) request(ctx context.Context, head string, cl call) (*http.Respo
 	if cl.sign != nil {
 		cl.sign(req, cl.body)
 	}
-	seen := c.session.sign(req)
+	seen := c.session.setRevision(req)
 	resp, err := c.http.Do(withTrace(req, &connected))
 	if err != nil {
 		if !connected.Load() {
@@ -129,8 +129,8 @@ func stateAfter(err error) HeadState {
 	return HeadDown
 }
 
-// isStranger says whether the head could not prove that it belongs to the cluster.
-func isStranger(err error) bool {
+// isNotOfCluster says whether the head could not prove that it belongs to the cluster.
+func isNotOfCluster(err error) bool {
 	var bad *tls.CertificateVerificationError
 	return errors.As(err, &bad) || errors.Is(err, trivet.ErrUnauthenticated)
 }

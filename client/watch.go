@@ -63,16 +63,16 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[Event, err
 var errStopped = errors.New("the loop has ended")
 
 type watch struct {
-	c       *Client
-	options WatchOptions
-	from    int64 // revision up to which everything was told; 0 until synced
-	at      int64 // revision of the newest event; one transaction may make several events
-	count   int   // events of it that were told
-	seen    int   // events of it that came by this connection
-	told    bool  // something was told of a state that is not synced yet
-	fresh   bool  // the last connection told something
-	begun   bool  // a head has answered
-	yield   func(Event, error) bool
+	c         *Client
+	options   WatchOptions
+	from      int64 // revision up to which everything was told; 0 until synced
+	at        int64 // revision of the newest event; one transaction may make several events
+	count     int   // events of it that were told
+	seen      int   // events of it that came by this connection
+	sent      bool  // something was told of a state that is not synced yet
+	progress  bool  // the last connection told something
+	connected bool  // a head has answered
+	yield     func(Event, error) bool
 }
 
 func (w *watch) run(ctx context.Context) error {
@@ -88,16 +88,16 @@ func (w *watch) run(ctx context.Context) error {
 			if err := w.reset(); err != nil {
 				return err
 			}
-		case w.c.failFast && !w.begun && errors.Is(err, errNobody):
+		case w.c.failFast && !w.connected && errors.Is(err, errNoHead):
 			return err
 		case errors.As(err, &p) && !isHeadFault(err), errors.Is(err, trivet.ErrUnauthenticated):
 			return err
-		case w.from == 0 && w.told: // cut in the middle of the beginning
+		case w.from == 0 && w.sent: // cut in the middle of the beginning
 			if err := w.reset(); err != nil {
 				return err
 			}
 		}
-		if w.fresh {
+		if w.progress {
 			pause = 0
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -108,12 +108,12 @@ func (w *watch) run(ctx context.Context) error {
 }
 
 func (w *watch) reset() error {
-	w.from, w.at, w.count, w.told = 0, 0, 0, false
-	return w.tell(Event{Type: Reset})
+	w.from, w.at, w.count, w.sent = 0, 0, 0, false
+	return w.send(Event{Type: Reset})
 }
 
-func (w *watch) tell(e Event) error {
-	w.fresh = true
+func (w *watch) send(e Event) error {
+	w.progress = true
 	if !w.yield(e, nil) {
 		return errStopped
 	}
@@ -122,18 +122,18 @@ func (w *watch) tell(e Event) error {
 
 // connect follows one head until it is gone or silent.
 func (w *watch) connect(ctx context.Context) error {
-	w.fresh, w.seen = false, 0
+	w.progress, w.seen = false, 0
 	caller := ctx
 	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
 	silence := time.AfterFunc(watchSilence, func() { cancel(errSilent) })
 	defer silence.Stop()
-	resp, _, err := w.c.send(ctx, call{method: http.MethodGet, path: "/v1/watch", query: w.query(), timeout: -1, patient: w.begun})
+	resp, _, err := w.c.send(ctx, call{method: http.MethodGet, path: "/v1/watch", query: w.query(), timeout: -1, retry: w.connected})
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	w.begun = true
+	w.connected = true
 	frames := newFrameReader(resp.Body)
 	for {
 		f, err := frames.next()
@@ -144,8 +144,8 @@ func (w *watch) connect(ctx context.Context) error {
 			return err
 		}
 		silence.Reset(watchSilence)
-		if err := w.take(f); err != nil {
-			if errors.Is(err, errDrain) {
+		if err := w.handle(f); err != nil {
+			if errors.Is(err, errDrained) {
 				w.c.heads.failed(headOf(resp), HeadUnready, err)
 			}
 			return err
@@ -153,8 +153,8 @@ func (w *watch) connect(ctx context.Context) error {
 	}
 }
 
-// errDrain: the head ends its feeds, as it is about to stop or is cut off.
-var errDrain = errors.New("the head sends its watches away")
+// errDrained: the head ends its feeds, as it is about to stop or is cut off.
+var errDrained = errors.New("the head sends its watches away")
 
 // errSilent: the head does not say a word. What it was asked it may do all the same.
 var errSilent = errors.New("the head fell silent")
@@ -179,9 +179,9 @@ func (w *watch) query() map[string][]string {
 	return q
 }
 
-// again says whether an event was told already, by a connection that broke in the middle of its revision. With the first
+// isDuplicate says whether an event was told already, by a connection that broke in the middle of its revision. With the first
 // event of a later revision, all events of the one before were told.
-func (w *watch) again(revision int64) bool {
+func (w *watch) isDuplicate(revision int64) bool {
 	if revision > w.at {
 		w.from, w.at, w.count, w.seen = max(w.from, w.at), revision, 0, 0
 	}
@@ -193,13 +193,13 @@ func (w *watch) again(revision int64) bool {
 	return false
 }
 
-// take tells one frame to the loop.
-func (w *watch) take(f frame) error {
-	w.c.session.saw(f.id)
+// handle tells one frame to the loop.
+func (w *watch) handle(f frame) error {
+	w.c.session.advance(f.id)
 	if w.from > 0 {
 		switch f.event {
 		case trivet.WatchPut, trivet.WatchDelete:
-			if w.again(f.id) {
+			if w.isDuplicate(f.id) {
 				return nil
 			}
 		default:
@@ -208,19 +208,19 @@ func (w *watch) take(f frame) error {
 	}
 	switch f.event {
 	case trivet.WatchPut:
-		w.told = true
+		w.sent = true
 		return w.put(f)
 	case trivet.WatchDelete:
 		var gone trivet.DeletedRecord
 		if err := json.Unmarshal(f.data, &gone); err != nil {
 			return err
 		}
-		return w.tell(Event{Type: Delete, Kind: gone.Kind, Name: gone.Name, Revision: f.id})
+		return w.send(Event{Type: Delete, Kind: gone.Kind, Name: gone.Name, Revision: f.id})
 	case trivet.WatchSynced:
 		w.from = f.id
-		return w.tell(Event{Type: Synced, Revision: f.id})
+		return w.send(Event{Type: Synced, Revision: f.id})
 	case trivet.WatchDrain:
-		return errDrain
+		return errDrained
 	case trivet.WatchError:
 		var p trivet.Problem
 		if err := json.Unmarshal(f.data, &p); err != nil {
@@ -245,5 +245,5 @@ func (w *watch) put(f frame) error {
 	if err != nil {
 		return err
 	}
-	return w.tell(Event{Type: Put, Kind: head.Kind, Name: head.Name, Record: r, Raw: f.data, Revision: f.id})
+	return w.send(Event{Type: Put, Kind: head.Kind, Name: head.Name, Record: r, Raw: f.data, Revision: f.id})
 }
