@@ -27,8 +27,8 @@ type call struct {
 	timeout time.Duration
 	// begin bounds the wait for the answer's first byte in one try; 0: as timeout.
 	begin time.Duration
-	// spread lets a call that is in no hurry wait up to so long, by chance, before another head takes the place of one that
-	// served until now: it is one of many who lost the same head.
+	// spread lets a call that is in no hurry wait up to so long, by chance, before another head takes the place of one
+	// that served until now: it is one of many who lost the same head.
 	spread time.Duration
 	// retry: it waits for a head also where the client fails fast.
 	retry bool
@@ -95,9 +95,9 @@ func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoub
 	}
 }
 
-// round asks the heads once. Those that are down are left to their monitors while there are others, but for the last round:
-// a connection that broke is worth another try before them. Those that nobody has reached yet are asked when all are down.
-// It gives neither answer nor error where it is worth going round again.
+// round asks the heads once. Those that are down are left to their monitors while there are others, but for the last
+// round: a connection that broke is worth another try before them. Those that nobody has reached yet are asked when
+// all are down. It gives neither answer nor error where it is worth going round again.
 func (c *Client) round(ctx context.Context, t *tries, last bool) (*http.Response, error) {
 	t.failures, t.unauthenticated, t.answers = nil, 0, 0
 	likely, down, far := c.heads.round()
@@ -184,8 +184,8 @@ func (t *tries) err(cause error) error {
 	return fmt.Errorf("%s %s: %w: %w", t.method, t.path, outcome, causes{cause})
 }
 
-// causes are why a call was given up. That one head was unavailable for sure does not make the call undone, and that one is
-// not of the cluster says nothing of who asks.
+// causes are why a call was given up. That one head was unavailable for sure does not make the call undone, and that
+// one is not of the cluster says nothing of who asks.
 type causes struct{ error }
 
 func (c causes) Is(target error) bool {

@@ -17,18 +17,18 @@ import (
 // maxHeads bounds the heads that a client knows.
 const maxHeads = 64
 
-// HeadState is what a client knows of a head.
+// HeadState is the state of a head as a client knows it.
 type HeadState string
 
-// The states, in the order in which heads are asked.
+// The states, in the order in which heads are tried.
 const (
-	HeadUp      HeadState = "up"      // it served last
-	HeadUntried HeadState = "untried" // nothing was asked of it yet
-	HeadUnready HeadState = "unready" // it answers that it cannot serve, or is about to stop
-	HeadDown    HeadState = "down"    // it does not answer, or cannot prove that it belongs to the cluster
+	HeadUp      HeadState = "up"      // it served the last request
+	HeadUntried HeadState = "untried" // it got no request yet
+	HeadUnready HeadState = "unready" // it responds that it cannot serve, or is about to stop
+	HeadDown    HeadState = "down"    // it does not respond, or its certificate is not of the cluster
 )
 
-// head is one URL of a head and how it has done. Its fields are guarded by the set's mu.
+// head is one URL of a head and its state. Its fields are guarded by the set's mu.
 type head struct {
 	url        string
 	configured bool // by the configuration; else learned
@@ -43,7 +43,7 @@ type head struct {
 	failures   uint64
 }
 
-// heads is the set of heads. It never shrinks to nothing: those that were given stay.
+// heads is the set of known heads. The configured ones are never removed.
 type heads struct {
 	probe  func(ctx context.Context, url string) error
 	ctx    context.Context // of the probes
@@ -68,7 +68,7 @@ func newHeads(urls []string, probe func(ctx context.Context, url string) error) 
 	return hs
 }
 
-// spreadBy ranks the heads by a name, so that many clients spread over them, each in its own way. It does so once.
+// spreadBy ranks the heads by the client's name, so that many clients spread over them. It does so once.
 func (hs *heads) spreadBy(name string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -90,7 +90,7 @@ func (hs *heads) isChange(url string) bool {
 	return hs.spread != "" && was != "" && was != url
 }
 
-// rankOf is rendezvous hashing: who has lost its first head finds its second one where only few others go.
+// rankOf is rendezvous hashing: the clients of a failed head spread over the others.
 func rankOf(name, url string) uint64 {
 	sum := fnv.New64a()
 	sum.Write([]byte(url + "\x00" + name))
@@ -100,7 +100,7 @@ func rankOf(name, url string) uint64 {
 	return x ^ x>>32
 }
 
-// class is how soon a head is asked.
+// class is the class of a head in the order of attempts.
 func (hs *heads) class(h *head) int {
 	switch {
 	case h.state == HeadUp, h.state == HeadUntried && h.configured && hs.spread == "":
@@ -115,8 +115,8 @@ func (hs *heads) class(h *head) int {
 	return 4
 }
 
-// round gives the heads in the order to ask them: those that may serve; those that are down; and those that were learned and
-// that nothing has reached yet, as they need not be reachable from here.
+// round returns the heads in the order of attempts: those that may serve; those that are down; and those that were
+// learned and have not been reached yet, as they need not be reachable from here.
 func (hs *heads) round() (likely, down, far []string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -154,7 +154,7 @@ func (h *head) become(state HeadState, cause error) {
 	h.state, h.cause = state, cause
 }
 
-// served notes that a head has done what it was asked. One that serves reads only is not ready by that.
+// served records a success. A read does not make an unready head ready.
 func (hs *heads) served(url string, wrote bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -168,7 +168,7 @@ func (hs *heads) served(url string, wrote bool) {
 	}
 }
 
-// failed notes that a head did not serve. Another one takes its place at once, and its monitor says when it is back.
+// failed records a failure. Another head is used at once, and the monitor probes this one.
 func (hs *heads) failed(url string, state HeadState, cause error) (wasUp bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -197,21 +197,21 @@ func (hs *heads) cameUp(h *head) {
 	h.reached = true
 	close(hs.upSignal)
 	hs.upSignal = make(chan struct{})
-	for _, other := range hs.list { // whoever may become the first choice is proved beforehand
+	for _, other := range hs.list { // a head that may become the first choice is probed first
 		if other.state == HeadUntried && (hs.spread != "" || !other.configured) {
 			hs.watch(other, max(time.Second, hs.firstDelay()))
 		}
 	}
 }
 
-// awaitUp gives a channel that is closed when a head comes up.
+// awaitUp returns a channel that is closed when a head comes up.
 func (hs *heads) awaitUp() <-chan struct{} {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	return hs.upSignal
 }
 
-// learn takes the cluster's list of its heads. One that is not in it is forgotten unless it was given.
+// learn sets the cluster's list of its heads. A head that is not in it is removed unless it was configured.
 func (hs *heads) learn(told string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -259,7 +259,7 @@ func (hs *heads) all() []string {
 	return urls
 }
 
-// parseEndpoints takes URLs or host:port, and gives URLs without a path.
+// parseEndpoints parses URLs or host:port, and returns URLs without a path.
 func parseEndpoints(endpoints []string) ([]string, error) {
 	var urls []string
 	for _, e := range endpoints {
@@ -275,7 +275,7 @@ func parseEndpoints(endpoints []string) ([]string, error) {
 		}
 	}
 	if len(urls) == 0 || len(urls) > maxHeads {
-		return nil, fmt.Errorf("endpoints: %w: %d given; 1 to %d", trivet.ErrInvalid, len(urls), maxHeads)
+		return nil, fmt.Errorf("endpoints: %w: %d endpoints; want 1 to %d", trivet.ErrInvalid, len(urls), maxHeads)
 	}
 	return urls, nil
 }

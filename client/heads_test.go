@@ -355,7 +355,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{
-		"trivet_client_head_up " + good.URL: 1, "trivet_client_head_up " + bad: 0, "trivet_client_tries_total " + good.URL: 1,
+		"trivet_client_head_up " + good.URL: 1, "trivet_client_head_up " + bad: 0, "trivet_client_requests_total " + good.URL: 1,
 		"trivet_client_failures_total " + good.URL: 0, "trivet_client_failures_total " + bad: 1,
 	} {
 		if got[name] != want {

@@ -8,9 +8,10 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// session is what a client carries from head to head, so that it never sees less than it has seen or written.
+// session is the revision that a client carries from head to head, so that it always reads what it has read or
+// written.
 type session struct {
-	fresh    atomic.Bool // before anything was seen, ask for the latest
+	fresh    atomic.Bool // request the latest revision first
 	revision atomic.Int64
 	stale    atomic.Bool
 }
@@ -27,8 +28,8 @@ func (s *session) setRevision(req *http.Request) (seen int64) {
 	return seen
 }
 
-// learn takes what an answer says. One that is older than was asked for, and served all the same, is of another history:
-// the cluster was restored.
+// learn updates the session from a response. One that is older than requested, and served all the same, is of another
+// history: the cluster was restored.
 func (s *session) learn(resp *http.Response, asked int64) {
 	told, err := strconv.ParseInt(resp.Header.Get(trivet.HeaderRevision), 10, 64)
 	if err != nil || told < 1 {

@@ -14,22 +14,23 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// EventType says what an event of a watch means.
+// EventType is the type of an event of a watch.
 type EventType string
 
 // The types of events.
 const (
-	// Put: a record was made or changed, or is there as the watch begins.
+	// Put: a record was created or changed, or exists when the watch begins.
 	Put EventType = "put"
-	// Delete: a record is gone, or no longer among those that the options choose.
+	// Delete: a record was deleted, or no longer matches the options.
 	Delete EventType = "delete"
-	// Synced: everything that was there as the watch began has been told.
+	// Synced: the initial state is complete.
 	Synced EventType = "synced"
-	// Reset: the feed could not be continued. Everything is told anew, up to the next Synced; what is not told is gone.
+	// Reset: the watch could not be continued. The state follows again, up to the next Synced; what it lacks was
+	// deleted.
 	Reset EventType = "reset"
 )
 
-// Event is one step of a watch.
+// Event is one event of a watch.
 type Event struct {
 	Type     EventType
 	Kind     trivet.Kind
@@ -39,18 +40,18 @@ type Event struct {
 	Revision int64
 }
 
-// WatchOptions choose what to follow. No kind means all kinds that the account may read.
+// WatchOptions select records. No kind means all kinds that the account may read.
 type WatchOptions struct {
 	Kinds  []trivet.Kind
 	Names  []string
 	Labels string // see [ListOptions]
-	// From is the revision after which to begin; 0 begins with what is there, and Synced.
+	// From is the revision after which to begin; 0 begins with the current state and Synced.
 	From int64
 }
 
-// Watch follows records for as long as ctx lasts and the loop goes on. It moves to another head by itself when one is
-// lost, and goes on where it was; when the store no longer reaches back to there, it says Reset and begins anew. It ends
-// with an error only where trying again cannot help, or with ctx.
+// Watch returns the changes of records until ctx ends. When a head fails, it continues at another one
+// from the same revision; if the store no longer holds that revision, it returns Reset and begins again. It ends
+// with an error only where a retry cannot help, or with ctx.
 func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		w := &watch{c: c, options: o, from: o.From, yield: yield}
@@ -65,13 +66,13 @@ var errStopped = errors.New("the loop has ended")
 type watch struct {
 	c         *Client
 	options   WatchOptions
-	from      int64 // revision up to which everything was told; 0 until synced
+	from      int64 // revision up to which everything was sent; 0 until synced
 	at        int64 // revision of the newest event; one transaction may make several events
-	count     int   // events of it that were told
-	seen      int   // events of it that came by this connection
-	sent      bool  // something was told of a state that is not synced yet
-	progress  bool  // the last connection told something
-	connected bool  // a head has answered
+	count     int   // events of it that were sent
+	seen      int   // events of it that this connection received
+	sent      bool  // a part of a state that is not synced yet was sent
+	progress  bool  // the last connection sent an event
+	connected bool  // a head has responded
 	yield     func(Event, error) bool
 }
 
@@ -80,7 +81,7 @@ func (w *watch) run(ctx context.Context) error {
 		err := w.connect(ctx)
 		var p *trivet.Problem
 		switch {
-		case errors.Is(err, errStopped): // first: a loop that has ended must not be told that ctx has, too
+		case errors.Is(err, errStopped): // first: the loop that has ended must not get the error of ctx, too
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -92,7 +93,7 @@ func (w *watch) run(ctx context.Context) error {
 			return err
 		case errors.As(err, &p) && !isHeadFault(err), errors.Is(err, trivet.ErrUnauthenticated):
 			return err
-		case w.from == 0 && w.sent: // cut in the middle of the beginning
+		case w.from == 0 && w.sent: // cut off before it was synced
 			if err := w.reset(); err != nil {
 				return err
 			}
@@ -120,7 +121,7 @@ func (w *watch) send(e Event) error {
 	return nil
 }
 
-// connect follows one head until it is gone or silent.
+// connect follows one head until it fails or times out.
 func (w *watch) connect(ctx context.Context) error {
 	w.progress, w.seen = false, 0
 	caller := ctx
@@ -138,7 +139,7 @@ func (w *watch) connect(ctx context.Context) error {
 	for {
 		f, err := frames.next()
 		if err != nil {
-			if caller.Err() == nil { // it is not the caller's time that is up: this head was serving
+			if caller.Err() == nil { // not the caller's deadline: this head was serving
 				w.c.note(caller, headOf(resp), errors.Join(err, context.Cause(ctx)))
 			}
 			return err
@@ -154,10 +155,10 @@ func (w *watch) connect(ctx context.Context) error {
 }
 
 // errDrained: the head ends its feeds, as it is about to stop or is cut off.
-var errDrained = errors.New("the head sends its watches away")
+var errDrained = errors.New("the head ended its watches")
 
-// errSilent: the head does not say a word. What it was asked it may do all the same.
-var errSilent = errors.New("the head fell silent")
+// errSilent: the head does not respond. It may carry out the request nevertheless.
+var errSilent = errors.New("the head does not respond")
 
 func headOf(resp *http.Response) string { return "https://" + resp.Request.URL.Host }
 
@@ -179,8 +180,8 @@ func (w *watch) query() map[string][]string {
 	return q
 }
 
-// isDuplicate says whether an event was told already, by a connection that broke in the middle of its revision. With the first
-// event of a later revision, all events of the one before were told.
+// isDuplicate says whether an event was told already, by a connection that broke in the middle of its revision. With
+// the first event of a later revision, all events of the previous one were sent.
 func (w *watch) isDuplicate(revision int64) bool {
 	if revision > w.at {
 		w.from, w.at, w.count, w.seen = max(w.from, w.at), revision, 0, 0
@@ -228,10 +229,10 @@ func (w *watch) handle(f frame) error {
 		}
 		return &p
 	}
-	return nil // a bookmark, or what a newer head says
+	return nil // a bookmark, or an event of a newer version
 }
 
-// put tells a record. One of a kind that this program does not know is passed over.
+// put sends a record. Kinds that this version does not know are skipped.
 func (w *watch) put(f frame) error {
 	var head trivet.Meta
 	if err := json.Unmarshal(f.data, &head); err != nil {
