@@ -74,7 +74,7 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*in
 		Firmware: inv.Firmware, Fetch: (&blob.Fetcher{}).Fetch, LoadKernel: action.KexecLoad,
 	}
 	return &installer.Config{
-		Door: door, Do: work.Do, Machine: env.Cmdline["trivet.machine"], MAC: bootMAC(env), Token: env.Cmdline["trivet.token"],
+		Client: door, Do: work.Do, Machine: env.Cmdline["trivet.machine"], MAC: bootMAC(env), Token: env.Cmdline["trivet.token"],
 		Key: publicKey(key), BootID: env.BootID, Version: version, Inventory: inv,
 		Journal: j, State: stateDir, Clock: clock, Log: log,
 	}, nil

@@ -16,7 +16,7 @@ import (
 type Attempt struct {
 	Run    *trivet.Run
 	Action trivet.Action
-	Try    int // from 1
+	Number int // of the attempt, from 1
 
 	// Log takes the action's output; it never blocks. Progress and Note are for people and may be called at any rate.
 	Log      io.Writer

@@ -180,7 +180,7 @@ func TestAFencedAgentStopsAtOnce(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				cancel()
 				<-ended
-				if died.IsZero() || died.Sub(fenced) > h.beat.D() {
+				if died.IsZero() || died.Sub(fenced) > h.interval.D() {
 					t.Errorf("the action died %s after the fence", died.Sub(fenced))
 				}
 				h.wantSeen(t, "1 a/1 running")
@@ -260,7 +260,7 @@ func TestAnIdleAgentWaitsForWorkAndOrders(t *testing.T) {
 	})
 }
 
-func TestBeatsAndProgressWhileAnActionRuns(t *testing.T) {
+func TestSyncsAndProgressWhileAnActionRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), reboot), &doer{}
 		d.do = map[string]func(context.Context, *action.Attempt) error{"a": func(_ context.Context, at *action.Attempt) error {

@@ -59,7 +59,7 @@ func TestADroppedRunIsNotGrantedByAHeadThatIsBehind(t *testing.T) {
 		go func() { ended <- live(t, config(h, d)) }()
 		time.Sleep(time.Minute)
 		h.change(func() { h.down = fmt.Errorf("sync: %w", trivet.ErrFenced) })
-		time.Sleep(20 * time.Second) // it is fenced at its beat, and then asks for work
+		time.Sleep(20 * time.Second) // it is fenced at its next sync, and then requests work
 		synctest.Wait()
 		if d.runs["a"] != 1 {
 			t.Errorf("ran %v", d.runs)

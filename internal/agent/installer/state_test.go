@@ -110,10 +110,10 @@ func TestPast(t *testing.T) {
 		}
 		return pastOf(run, entries, 2)
 	}
-	if p := of(); !p.done["a"] || p.done["old"] || p.tries["b"] != 1 || p.torn != nil || p.over != nil {
+	if p := of(); !p.done["a"] || p.done["old"] || p.attempts["b"] != 1 || p.interrupted != nil || p.over != nil {
 		t.Errorf("nothing done yet: %+v", p)
 	}
-	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepRunning}); p.torn == nil || p.tries["b"] != 2 {
+	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepRunning}); p.interrupted == nil || p.attempts["b"] != 2 {
 		t.Errorf("torn: %+v", p)
 	}
 	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepFailed}); p.over == nil || p.over.ending != action.EndNone {
