@@ -16,7 +16,7 @@ type Target interface {
 	// Zero makes n bytes at off read as zeros. A target that cannot do that by means of its own gives an error that
 	// is [unix.EOPNOTSUPP] or [unix.EINVAL].
 	Zero(off, n int64) error
-	// Sync puts what was written on stable storage. It may be called while writes are under way.
+	// Sync flushes writes to stable storage. It may be called while writes are under way.
 	Sync() error
 	Size() int64
 }

@@ -39,7 +39,7 @@ func (e *Env) seed(ctx context.Context, at *Attempt, s *actionspec.Seed) error {
 	})
 }
 
-// seedFile is one file of a NoCloud seed; without data there shall be none.
+// seedFile is one file of a NoCloud seed; without data it is removed.
 type seedFile struct {
 	name string
 	data []byte
@@ -74,7 +74,7 @@ func hostname(run *trivet.Run) string {
 }
 
 // networkConfig is the provision's own, or the boot port's network as netplan writes it (version 2). nil means that
-// cloud-init finds a port by itself and asks DHCP.
+// cloud-init finds a port by itself and uses DHCP.
 func networkConfig(run *trivet.Run) ([]byte, error) {
 	if own := run.Spec.Seed.NetworkData; own != "" {
 		return []byte(own), nil

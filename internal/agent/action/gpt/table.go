@@ -1,5 +1,5 @@
 // Package gpt reads and writes GUID partition tables (UEFI 2.10, chapter 5). It is pure: it does no I/O of its own beyond
-// the reader and writer that it is given, and does not tell the kernel.
+// the reader and writer of its caller, and does not notify the kernel.
 package gpt
 
 import (
@@ -35,7 +35,7 @@ type Table struct {
 	Parts  []Part // by number
 	// entries is how many there is room for.
 	entries int64
-	// backup is the block of the backup header as the table says; it is not the disk's last after a disk or image has grown.
+	// backup is the block of the backup header according to the table; after a disk has grown it is not the disk's last.
 	backup int64
 }
 
@@ -66,10 +66,10 @@ func (t *Table) Find(number int) *Part {
 
 func (t *Table) blocks() int64 { return t.Size / t.Sector }
 
-// entryBlocks is how many blocks the array of entries takes.
+// entryBlocks returns the size of the array of entries in blocks.
 func (t *Table) entryBlocks() int64 { return (t.entries*entryBytes + t.Sector - 1) / t.Sector }
 
-// firstUsable and lastUsable are the blocks that partitions may take.
+// firstUsable and lastUsable return the range of blocks for partitions.
 func (t *Table) firstUsable() int64 { return 2 + t.entryBlocks() }
 func (t *Table) lastUsable() int64  { return t.blocks() - 2 - t.entryBlocks() }
 
@@ -230,8 +230,8 @@ func (t *Table) header(own, other, entriesAt int64, raw []byte) []byte {
 	return h
 }
 
-// protect creates the partition table of an MBR one entry that covers the disk. A hybrid MBR is left as it is: what lies
-// there was put by somebody for a firmware that wants it.
+// protect creates the partition table of an MBR one entry that covers the disk. A hybrid MBR is not
+// changed: firmware may need it.
 func protect(mbr []byte, blocks int64) {
 	entries := mbr[446:510]
 	isMBR := mbr[510] == 0x55 && mbr[511] == 0xaa
