@@ -150,6 +150,36 @@ func TestAFullJournalDropsOnlyWhatIsAcknowledged(t *testing.T) {
 	}
 }
 
+// A report that did not fit is not left out when a shorter one fits after it: the heads accept reports in order only.
+func TestAReportThatDidNotFitIsWrittenLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	must(t, os.WriteFile(path, make([]byte, minBytes), 0o600))
+	j := open(t, path)
+	must(t, j.Grant(1, 0, "uid", "boot"))
+	var err error
+	for size := 2000; size > 100; size /= 2 { // leave less room than the long report below needs
+		for err = nil; err == nil; {
+			err = j.Report(trivet.Report{Action: "b", State: trivet.StepFailed, Cause: strings.Repeat("x", size)})
+		}
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Fatal(err)
+	}
+	want := len(j.Unacked())
+	must(t, j.Ack(1, 2))
+	must(t, j.Report(report("c", trivet.StepDone)))
+	must(t, j.Close())
+	got := open(t, path).Unacked()
+	if len(got) != want-2+1 {
+		t.Errorf("%d unacknowledged reports, want %d", len(got), want-2+1)
+	}
+	for i, r := range got {
+		if r.Seq != int64(i)+3 {
+			t.Fatalf("report %d has number %d", i, r.Seq)
+		}
+	}
+}
+
 func TestACrashDuringCompactionKeepsTheOldHalf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j := open(t, path)
