@@ -13,7 +13,7 @@ import (
 // Target is what an image is written to: a disk, a partition, or a file as one.
 type Target interface {
 	io.WriterAt
-	// Zero makes n bytes at off read as zeros. A target that cannot do that by means of its own gives an error that
+	// Zero makes n bytes at off read as zeros. A target without such a command returns an error that
 	// is [unix.EOPNOTSUPP] or [unix.EINVAL].
 	Zero(off, n int64) error
 	// Sync flushes writes to stable storage. It may be called while writes are under way.
@@ -27,7 +27,7 @@ type Options struct {
 	Progress func(written int64) // called in order, after each few MiB, by another goroutine
 }
 
-// Result says what was written.
+// Result describes what was written.
 type Result struct {
 	Bytes int64 // of the image
 	Zeros int64 // of these, that the target made zero by its own means
@@ -120,7 +120,7 @@ func check(head []byte) error {
 	return refuse(head)
 }
 
-// readFull is io.ReadFull that gives io.EOF only for the end of the image, and other errors as they are.
+// readFull is io.ReadFull that returns io.EOF only at the end of the image, and other errors unchanged.
 func readFull(ctx context.Context, r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		if ctx.Err() != nil {

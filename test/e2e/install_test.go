@@ -196,5 +196,5 @@ func (s *site) bootStale(b *box, script string) {
 	defer m.Close()
 	old := &box{Machine: m, s: s, name: cfg.Name}
 	old.powerOn()
-	old.mustSay(`hello was refused|told to boot the local disk`)
+	old.mustSay(`hello was refused|ordered to boot the local disk`)
 }

@@ -24,7 +24,7 @@ type Env struct {
 	// Fetch reads a blob from the first of the URLs that has it, and continues at another if one fails. The content is
 	// verified; a wrong digest is trivet.ErrInvalid.
 	Fetch func(ctx context.Context, urls []string, ref trivet.BlobRef) (io.ReadCloser, error)
-	// LoadKernel creates the kernel ready that EndKexec starts; it is [KexecLoad] in a machine.
+	// LoadKernel loads the kernel that EndKexec starts; it is [KexecLoad] in a machine.
 	LoadKernel func(kernel, initrd *os.File, cmdline string) error
 
 	chosen chosenDisks
@@ -51,7 +51,7 @@ type Root struct {
 	undo    func() error
 }
 
-// Close unmounts it. What was written is on stable storage then.
+// Close flushes and unmounts it.
 func (r *Root) Close() error {
 	if r.undo == nil {
 		return nil

@@ -110,7 +110,7 @@ func (d *Device) WriteAt(p []byte, off int64) (int, error) {
 // Sync flushes writes to stable storage.
 func (d *Device) Sync() error { return d.file.Sync() }
 
-// Close returns the device back.
+// Close closes the device.
 func (d *Device) Close() error { return d.file.Close() }
 
 // Discard makes the device discard a range. Devices without support return [unix.EOPNOTSUPP]. The content of the range is
@@ -122,7 +122,7 @@ func (d *Device) Discard(off, n int64) error {
 	return d.rangeIoctl(unix.BLKDISCARD, off, n)
 }
 
-// Zero creates a part read as zeros, by the device's own means where it has some.
+// Zero makes a range read as zeros, by the device's own command where it has one.
 func (d *Device) Zero(off, n int64) error {
 	if !d.isNode {
 		return d.punch(off, n)

@@ -22,7 +22,7 @@ import (
 // platform is what images of several platforms are asked for.
 var platform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 
-// Registry says how to speak to one.
+// Registry configures the connection to a registry.
 type Registry struct {
 	PlainHTTP bool
 	CA        string // PEM; empty: the system's
@@ -57,7 +57,7 @@ func (r Registry) transport() (http.RoundTripper, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(r.CA)) {
-		return nil, fmt.Errorf("%w: the CA holds no certificate", trivet.ErrInvalid)
+		return nil, fmt.Errorf("%w: the CA contains no certificate", trivet.ErrInvalid)
 	}
 	return t, nil
 }
@@ -79,7 +79,7 @@ func kindOf(err error) error {
 const maxIndexes = 4
 
 // Layout returns the image for this machine's platform in a directory with an OCI layout. An image that names no platform is
-// taken where it is the only one.
+// accepted if it is the only one.
 func Layout(dir string) (v1.Image, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -112,5 +112,5 @@ func pick(index v1.ImageIndex, depth int) (v1.Image, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%w: it holds no image for %s", trivet.ErrInvalid, platform)
+	return nil, fmt.Errorf("%w: it contains no image for %s", trivet.ErrInvalid, platform)
 }

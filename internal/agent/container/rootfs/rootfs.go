@@ -1,5 +1,5 @@
 // Package rootfs writes files into a directory tree that another system calls its root. Names are resolved as that system
-// would: an absolute link begins at its root and ".." does not leave it, so that no link in a foreign tree reaches the
+// would: an absolute link starts at its root and ".." does not leave it, so that no link in a foreign tree reaches the
 // files of this one. It rests on openat2(2) with RESOLVE_IN_ROOT and needs no privilege.
 package rootfs
 
@@ -106,7 +106,7 @@ func follow(name, link string) string {
 	return path.Join(path.Dir(name), link)
 }
 
-// Readlink returns what a link holds, and "" for what is there and is none.
+// Readlink returns the target of a link, and "" for a file that is not a link.
 func (r *Root) Readlink(name string) (string, error) {
 	f, err := r.OpenFile(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -196,7 +196,7 @@ type Meta struct {
 	UID, GID int
 }
 
-// WriteFile creates a file hold data, whole or not at all, on stable storage. Directories that are missing are made; a link
+// WriteFile replaces a file's content atomically, on stable storage. Directories that are missing are made; a link
 // at the name itself is replaced.
 func (r *Root) WriteFile(name string, data []byte, m Meta) error {
 	dir, err := r.Dir(path.Dir(path.Clean("/"+name)), 0o755)
@@ -235,13 +235,13 @@ func write(dir *os.File, name string, data []byte, m Meta) (err error) {
 			return err
 		}
 	}
-	if err := unix.Fchmod(fd, m.Mode); err != nil { // after chown, which takes the setuid bit
+	if err := unix.Fchmod(fd, m.Mode); err != nil { // after chown, which clears the setuid bit
 		return err
 	}
 	return f.Sync()
 }
 
-// syncDir creates a rename last. dir was opened by O_PATH, which fsync does not take.
+// syncDir makes a rename durable. dir was opened by O_PATH, which fsync does not accept.
 func syncDir(dir *os.File) error {
 	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -2,7 +2,7 @@ package osinit
 
 import "strings"
 
-// uevent is what the kernel says about a device: its action (add, change, ...) and the variables that udev gets.
+// uevent is the kernel's event of a device: its action (add, change, ...) and the variables that udev receives.
 type uevent struct {
 	action string
 	vars   map[string]string

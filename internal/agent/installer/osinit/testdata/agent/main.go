@@ -26,8 +26,8 @@ func run(ctx context.Context, env osinit.Env) (osinit.After, error) {
 	fmt.Printf("AGENT boot=%s if=%s mac=%s addr=%s gw=%s dns=%v domain=%s restarts=%d url=%v\n", env.BootID, env.Interface,
 		env.MAC, env.Lease.Address, env.Lease.Gateway, env.Lease.DNS, env.Lease.Domain, env.Restarts,
 		env.Cmdline.List("trivet.url"))
-	if env.LastWords != "" {
-		lines := strings.Split(env.LastWords, "\n")
+	if env.LastOutput != "" {
+		lines := strings.Split(env.LastOutput, "\n")
 		fmt.Printf("LASTWORDS %q %q\n", lines[0], lines[len(lines)-1])
 	}
 	for _, step := range env.Cmdline.List("test.do") {
