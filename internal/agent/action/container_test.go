@@ -141,7 +141,7 @@ func TestContainerOfARegistry(t *testing.T) {
 	b.fail("container", map[string]any{"ref": host + "/tools/tool:1", "plainHTTP": true}, trivet.FaultNetwork, false, "refused")
 }
 
-func TestContainersThatAreNone(t *testing.T) {
+func TestInvalidContainers(t *testing.T) {
 	b := onFile(t, 1<<20)
 	b.add("empty", "oci", "", files(t, [2]string{"index.json", "{}"}))
 	b.add("junk", "oci", "", files(t, [2]string{"index.json", "junk"}))

@@ -34,7 +34,7 @@ type Env struct {
 type Host interface {
 	// Disk returns the path of the disk that hints match (see [actionspec.ChooseDisk]).
 	Disk(h trivet.DiskHints) (path string, err error)
-	// Disks are the paths of all that may be written to.
+	// Disks returns the paths of all disks that may be written.
 	Disks() ([]string, error)
 	// Root mounts the installed system's root file system, on a partition of a disk; 0: wherever it is on it.
 	Root(ctx context.Context, disk string, partition int) (*Root, error)

@@ -50,7 +50,7 @@ func isOtherNode(path string) bool {
 	return isBlock && strings.HasPrefix(path, "/dev/")
 }
 
-// Disks are all that are neither read-only, removable nor avoided.
+// Disks returns all disks that are neither read-only, removable nor avoided.
 func (m *Machine) Disks() ([]string, error) {
 	var out []string
 	for _, d := range inventory.Disks(sysRoot) {

@@ -62,7 +62,7 @@ func seedFiles(run *trivet.Run) ([]seedFile, error) {
 	if err := errors.Join(err, errVendor, errNetwork); err != nil {
 		return nil, finalf(trivet.FaultConfiguration, "make the seed: %w", err)
 	}
-	// user-data last: without it there is no seed, so that half a seed is none.
+	// user-data last: cloud-init ignores a seed without it, and thereby an incomplete one.
 	return []seedFile{{"meta-data", metaJSON}, {"vendor-data", vendor}, {"network-config", network}, {"user-data", user}}, nil
 }
 

@@ -102,7 +102,7 @@ func wipeRange(d *block.Device, off, size int64) error {
 	return errors.Join(zero(d, off, n), zero(d, off+size-n, n))
 }
 
-// zero writes zeros where the device has no means of its own.
+// zero makes a range read as zeros, by writing if the device has no command for it.
 func zero(d *block.Device, off, n int64) error {
 	if off%d.Sector() == 0 && n%d.Sector() == 0 && d.Zero(off, n) == nil {
 		return nil

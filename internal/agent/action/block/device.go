@@ -30,8 +30,8 @@ type Device struct {
 // ErrInUse means that a device is mounted or opened exclusively.
 var ErrInUse = errors.New("is in use")
 
-// Open opens a disk or a partition's node for reading and writing, or a file as one. A node is held alone: what is mounted
-// cannot be opened.
+// Open opens a disk or a partition's node for reading and writing, or a file as one. A node is opened exclusively: a mounted one
+// fails.
 func Open(path string) (*Device, error) { return open(path, os.O_RDWR|unix.O_EXCL) }
 
 // OpenReadOnly opens a disk, partition or file for reading, even if it is in use.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Want is a partition to be made. Bytes 0 is all that is left.
+// Want is a partition to create. Bytes 0 means all the remaining space.
 type Want struct {
 	Name     string
 	Type, ID GUID

@@ -1,4 +1,4 @@
-// Package gpt reads and writes GUID partition tables (UEFI 2.10, chapter 5). It is pure: it does no I/O of its own beyond
+// Package gpt reads and writes GUID partition tables (UEFI 2.10, chapter 5). It does no I/O beyond
 // the reader and writer of its caller, and does not notify the kernel.
 package gpt
 
@@ -49,7 +49,7 @@ type Part struct {
 	Name       string
 }
 
-// Offset and Bytes are where a partition lies on its disk.
+// Offset returns where a partition starts on its disk, in bytes.
 func (t *Table) Offset(p Part) int64 { return p.First * t.Sector }
 
 // Bytes is a partition's size.

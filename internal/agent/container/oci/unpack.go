@@ -21,7 +21,7 @@ const (
 	maxEntries = 2 << 20
 )
 
-// Unpack puts an image's layers on top of each other into a directory, which must be empty. What a layer holds is checked
+// Unpack unpacks an image's layers in their order into a directory, which must be empty. A layer's content is checked
 // against the digest that the image's configuration has for it.
 func Unpack(ctx context.Context, img v1.Image, dir string, progress func(done int64)) error {
 	manifest, err := img.Manifest()

@@ -64,7 +64,7 @@ func (r *Root) ReadFile(name string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// Dir opens a directory to work in with the ...at(2) calls, and makes it and those above it where they are missing; for a
+// Dir opens a directory to work in with the ...at(2) calls, and creates it and its parents if they do not exist; for a
 // link that leads nowhere, where that leads.
 func (r *Root) Dir(name string, mode fs.FileMode) (*os.File, error) {
 	return r.dirAt(name, mode, maxLinks)
@@ -98,7 +98,7 @@ func (r *Root) dirAt(name string, mode fs.FileMode, links int) (*os.File, error)
 	return r.dirAt(follow(name, link), mode, links-1)
 }
 
-// follow is where a link at a name leads, in the terms of its own system.
+// follow returns the target of a link at a name, inside its own system.
 func follow(name, link string) string {
 	if path.IsAbs(link) {
 		return link
@@ -127,7 +127,7 @@ func (r *Root) Readlink(name string) (string, error) {
 // maxLinks bounds how many links Touch follows.
 const maxLinks = 8
 
-// Touch returns a file by O_PATH, and makes an empty one, and the directories above it, where it is missing; for a link that
+// Touch opens a file by O_PATH and creates it, and its directories, if it does not exist; for a link that
 // leads nowhere, where that leads.
 func (r *Root) Touch(name string) (*os.File, error) {
 	for range maxLinks {
@@ -196,7 +196,7 @@ type Meta struct {
 	UID, GID int
 }
 
-// WriteFile replaces a file's content atomically, on stable storage. Directories that are missing are made; a link
+// WriteFile replaces a file's content atomically, on stable storage. Missing directories are created; a link
 // at the name itself is replaced.
 func (r *Root) WriteFile(name string, data []byte, m Meta) error {
 	dir, err := r.Dir(path.Dir(path.Clean("/"+name)), 0o755)

@@ -31,7 +31,7 @@ func child() {
 	os.Exit(127)
 }
 
-// become prepares the namespaces and becomes the program. It returns only when that fails, with what did.
+// become prepares the namespaces and executes the program. It returns only if that fails.
 func become() (step string, err error) {
 	var s Spec
 	if err := json.NewDecoder(os.NewFile(specFD, "spec")).Decode(&s); err != nil {

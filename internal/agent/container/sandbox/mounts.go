@@ -14,7 +14,7 @@ import (
 // Mount is one mount in the sandbox. A bind has no Type; with the Type "link" it is a symbolic link to Source instead.
 type Mount struct {
 	Source string  `json:"source"`
-	Target string  `json:"target"` // in the root; made where it is missing
+	Target string  `json:"target"` // in the root; created if it does not exist
 	Type   string  `json:"type,omitempty"`
 	Flags  uintptr `json:"flags,omitempty"`
 	Data   string  `json:"data,omitempty"`
@@ -22,7 +22,7 @@ type Mount struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// Bind shows a file or directory of this system, with all that is mounted below it.
+// Bind returns a recursive bind mount of a file or directory of this system.
 func Bind(source, target string) Mount {
 	return Mount{Source: source, Target: target, Flags: unix.MS_BIND | unix.MS_REC}
 }

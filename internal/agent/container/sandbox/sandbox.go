@@ -1,5 +1,5 @@
-// Package sandbox runs a program in namespaces of its own (mounts, processes, host name, IPC; network if wanted), so that
-// the program and all that it started, and every mount made for it, are gone when it ends or is cancelled. It is no prison:
+// Package sandbox runs a program in its own namespaces (mounts, processes, host name, IPC; optionally network), so that the
+// program, its child processes and its mounts are gone when it ends or is cancelled. It is not a security boundary:
 // the program is root of the machine.
 //
 // The calling binary is started again as the namespaces' first process, prepares the mounts there and becomes the program.
@@ -42,7 +42,7 @@ type Spec struct {
 // ExitError means that the program ran and ended badly.
 type ExitError struct {
 	Code   int            // 0 when a signal ended it
-	Signal syscall.Signal // 0 when it ended by itself
+	Signal syscall.Signal // 0 if it exited
 }
 
 func (e *ExitError) Error() string {
@@ -52,7 +52,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("exit status %d", e.Code)
 }
 
-// StartError means that the program was not started: it is not there, or the sandbox could not be made.
+// StartError means that the program was not started: it does not exist, or the sandbox could not be created.
 type StartError struct {
 	Step string // what failed: "mount /proc"
 	Err  error  // a syscall.Errno where there is one

@@ -16,7 +16,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// ErrFull means that the region is too small for what is not acknowledged yet. Nothing was written.
+// ErrFull means that the region is too small for the unacknowledged reports. Nothing was written.
 var ErrFull = errors.New("journal is full")
 
 // Entry is one line. It is a grant (no report, no acknowledgement), a report or an acknowledgement.

@@ -11,7 +11,7 @@ import (
 
 const args = "console=ttyS0 loglevel=6 panic=30 BOOTIF=01-52-54-00-00-00-01 trivet.url=https://10.0.0.1:1,https://10.0.0.2:1 "
 
-// boot starts a machine whose agent does some steps.
+// boot starts a machine whose agent performs some steps.
 func boot(t *testing.T, rack *vmtest.Rack, r *platform.Result, c vm.Config, more string) *vm.Machine {
 	t.Helper()
 	c.Name, c.Firmware, c.Kernel, c.Initrd, c.Append = "m1", vm.BIOS, r.Kernel.Path, r.Initrd.Path, args+more
@@ -64,14 +64,14 @@ func TestAgentCrash(t *testing.T) {
 	for _, n := range []string{"1", "2", "3"} {
 		rack.Expect(m, `agent ended with exit status 2; starting it again \(`+n+` of 3\)`)
 		rack.Expect(m, `AGENT .* restarts=`+n)
-		rack.Expect(m, `LASTWORDS "panic: a bug in the agent.*" "exit status 2"`)
+		rack.Expect(m, `LASTOUTPUT "panic: a bug in the agent.*" "exit status 2"`)
 	}
 	rack.Expect(m, `agent ended with exit status 2, for the 4th time; rebooting`)
-	rack.Expect(m, `AGENT .* restarts=0`) // the machine has booted anew
+	rack.Expect(m, `AGENT .* restarts=0`) // the machine has rebooted
 	m.PowerOff()
 }
 
-// TestNothingToKexec shows that a kexec without a kernel is a reboot, said so.
+// TestNothingToKexec shows that a kexec without a kernel is a reboot, with a message.
 func TestNothingToKexec(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-kexec")
 	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")

@@ -1,4 +1,4 @@
-// Package osinit makes the trivet binary the first process of the installer OS that internal/platform builds. It mounts,
+// Package osinit is process 1 of the installer OS that internal/platform builds, in the trivet binary. It mounts,
 // loads drivers, gets an address, runs the agent and, when that has ended, reboots or powers off.
 //
 // The binary has three roles, by how it is started. Process 1 does all of that and is kept small. The agent is a child
