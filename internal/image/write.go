@@ -38,13 +38,13 @@ const (
 	pieces     = 4       // on the way at a time
 )
 
-// Write puts a raw image on a target, from its beginning, and on stable storage. Zeros in the image are zeros on the target,
-// whatever was there, but are not sent to it where it can make them itself.
+// Write puts a raw image on a target, from its beginning, and on stable storage. Zeros in the image are zeros on the
+// target, whatever was there, but are not sent to it where it can make them itself.
 //
-// Before anything is written, an image is refused that is still compressed or of another format ([trivet.ErrInvalid]), or
-// that is known to be larger than the target ([unix.ENOSPC]); an image that turns out to be larger is the latter as well,
-// and one of another length than o.RawBytes the former. Errors of src and dst stay as they are. ctx is looked at between
-// reads and writes.
+// Before anything is written, an image is refused that is still compressed or of another format ([trivet.ErrInvalid]),
+// or that is known to be larger than the target ([unix.ENOSPC]); an image that turns out to be larger is the latter as
+// well, and one of another length than o.RawBytes the former. Errors of src and dst stay as they are. ctx is looked at
+// between reads and writes.
 func Write(ctx context.Context, dst Target, src io.Reader, o Options) (Result, error) {
 	if o.RawBytes > dst.Size() {
 		return Result{}, tooSmall(o.RawBytes, dst)

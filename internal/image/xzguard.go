@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// xzGuard forwards an xz file and fails if a block requests more memory than maxWindow: the library would allocate up to
-// 4 GiB for a file of a few bytes. It walks the parts of the format (The .xz File Format 1.2.1) without
-// decoding them.
+// xzGuard forwards an xz file and fails if a block requests more memory than maxWindow: the library would allocate up
+// to 4 GiB for a file of a few bytes. It walks the parts of the format (The .xz File Format 1.2.1) without decoding
+// them.
 type xzGuard struct {
 	in    *bufio.Reader
 	part  func() (int64, error) // parses the next part and returns its length
@@ -98,8 +98,8 @@ func (g *xzGuard) block() (int64, error) {
 	return int64(len(b)), nil
 }
 
-// windowOf returns the memory that a block's header requests (sections 3.1.2 to 3.1.5 and 5.3.1). The library supports LZMA2
-// only.
+// windowOf returns the memory that a block's header requests (sections 3.1.2 to 3.1.5 and 5.3.1). The library supports
+// LZMA2 only.
 func windowOf(header []byte) (int64, error) {
 	flags, b := header[1], header[2:]
 	for _, has := range []byte{0x40, 0x80} { // sizes of the block
@@ -118,7 +118,8 @@ func windowOf(header []byte) (int64, error) {
 	return (2 | int64(b[2]&1)) << (b[2]/2 + 11), nil
 }
 
-// chunk is one of LZMA2: a control byte, sizes, data; a zero ends the block, which is padded and followed by its check.
+// chunk is one of LZMA2: a control byte, sizes, data; a zero ends the block, which is padded and followed by its
+// check.
 func (g *xzGuard) chunk() (int64, error) {
 	b, err := g.peek(1)
 	if err != nil {

@@ -1,7 +1,8 @@
 // Package action implements the built-in actions of templates on a machine: idempotent, with typed failures.
 //
-// The agent calls [Env.Do] once for each attempt. Everything that actions change is behind [Env], so that the same code runs
-// in a machine and, in the lab, on files as disks without root. Arguments are defined by internal/actionspec.
+// The agent calls [Env.Do] once for each attempt. Everything that actions change is behind [Env], so that the same
+// code runs in a machine and, in the lab, on files as disks without root. Arguments are defined by
+// internal/actionspec.
 package action
 
 import (
@@ -18,7 +19,8 @@ type Attempt struct {
 	Action trivet.Action
 	Number int // of the attempt, from 1
 
-	// Log receives the action's output; it never blocks. Progress and Note are for people and may be called at any rate.
+	// Log receives the action's output; it never blocks. Progress and Note are for people and may be called at any
+	// rate.
 	Log      io.Writer
 	Progress func(done, total int64, unit string)
 	Note     func(text string)

@@ -25,8 +25,8 @@ func (e *Env) command(ctx context.Context, at *Attempt, s *actionspec.Command) e
 	})
 }
 
-// inside makes a program run in the installed system as if that had booted: with its own /run, and the installer's devices
-// and name servers.
+// inside makes a program run in the installed system as if that had booted: with its own /run, and the installer's
+// devices and name servers.
 func inside(root *Root, box sandbox.Spec) sandbox.Spec {
 	box.Root = root.Dir
 	box.Mounts = append(sandbox.System(true),

@@ -24,7 +24,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// toolImage is a container image of two layers around the tests' program. The second layer takes something of the first away.
+// toolImage is a container image of two layers around the tests' program. The second layer takes something of the
+// first away.
 func toolImage(t testing.TB) v1.Image {
 	t.Helper()
 	prog, err := tool()

@@ -207,8 +207,8 @@ func mount(ctx context.Context, v volume, dir string, flags uintptr) (undo func(
 	return func() error { return errors.Join(unmount(ctx, dir), release()) }, nil
 }
 
-// unmount flushes the file system, whose write errors appear only here, and unmounts it. If a process still uses it after a
-// moment, it is detached.
+// unmount flushes the file system, whose write errors appear only here, and unmounts it. If a process still uses it
+// after a moment, it is detached.
 func unmount(ctx context.Context, dir string) error {
 	f, err := os.Open(dir)
 	if err == nil {

@@ -47,8 +47,8 @@ func (e *Env) partition(ctx context.Context, at *Attempt, s *actionspec.Partitio
 	return reread(ctx, d)
 }
 
-// wants returns the partitions of the table. Identifiers are derived from the run, so that a repeated attempt recognises its
-// own work.
+// wants returns the partitions of the table. Identifiers are derived from the run, so that a repeated attempt
+// recognises its own work.
 func wants(at *Attempt, s *actionspec.Partition) []gpt.Want {
 	var out []gpt.Want
 	for i, p := range s.Partitions {

@@ -45,8 +45,8 @@ type seedFile struct {
 	data []byte
 }
 
-// seedFiles are what cloud-init's NoCloud source reads (22.4 wants meta-data and user-data to be there). They are JSON, which
-// is YAML that needs no thought about quotes.
+// seedFiles are what cloud-init's NoCloud source reads (22.4 wants meta-data and user-data to be there). They are
+// JSON, which is YAML that needs no thought about quotes.
 func seedFiles(run *trivet.Run) ([]seedFile, error) {
 	meta := map[string]any{"instance-id": run.UID, "local-hostname": hostname(run)}
 	if keys := run.Spec.Seed.SSHKeys; len(keys) > 0 {

@@ -1,10 +1,10 @@
-// Package installer is the agent in the installer OS: it authenticates to the heads, is granted a run, performs its actions
-// and reports them.
+// Package installer is the agent in the installer OS: it authenticates to the heads, is granted a run, performs its
+// actions and reports them.
 //
-// The order of the files: [Run] (agent.go) resumes a run or sends hello (hello.go), then syncs until it ends (sync.go) and
-// handles the grants in the answers (grant.go). A goroutine performs the granted run (work.go, attempt.go). It never waits
-// for a head: its reports go into the journal, and the next sync sends all that are not acknowledged. Only before memory is
-// lost (reboot, kexec, power off) must every report be in the store.
+// The order of the files: [Run] (agent.go) resumes a run or sends hello (hello.go), then syncs until it ends (sync.go)
+// and handles the grants in the answers (grant.go). A goroutine performs the granted run (work.go, attempt.go). It
+// never waits for a head: its reports go into the journal, and the next sync sends all that are not acknowledged. Only
+// before memory is lost (reboot, kexec, power off) must every report be in the store.
 package installer
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
-// Client calls the heads, any that answers. Errors wrap the root package's sentinels; an agent stops its run at ErrFenced
-// and ErrUnauthenticated, and retries after any other.
+// Client calls the heads, any that answers. Errors wrap the root package's sentinels; an agent stops its run at
+// ErrFenced and ErrUnauthenticated, and retries after any other.
 type Client interface {
 	// Hello consumes the token and registers the key. A repeated hello, after a lost answer, returns the same grant.
 	Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, error)
@@ -43,8 +43,8 @@ type Config struct {
 	Version string
 
 	Inventory trivet.Inventory
-	// Journal keeps the reports; nil means memory. State is a directory in the machine's memory (tmpfs) where a restarted
-	// agent finds the state of the last one; empty means that it starts with hello.
+	// Journal keeps the reports; nil means memory. State is a directory in the machine's memory (tmpfs) where a
+	// restarted agent finds the state of the last one; empty means that it starts with hello.
 	Journal *journal.Journal
 	State   string
 
@@ -89,8 +89,8 @@ type agent struct {
 	blobs []string
 }
 
-// Run runs the agent until ctx ends (EndNone and its cause) or until the machine must end. All goroutines have ended when it
-// returns.
+// Run runs the agent until ctx ends (EndNone and its cause) or until the machine must end. All goroutines have ended
+// when it returns.
 func Run(ctx context.Context, c Config) (action.Ending, error) {
 	if c.Journal == nil {
 		c.Journal = journal.Memory()

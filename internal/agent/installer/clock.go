@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Clock is the agent's estimate of the heads' time. Machines boot with clocks that are hours off, and requests are signed
-// with the time. It advances by the monotonic clock, so that a jump of the machine's clock changes nothing. The zero value
-// is the machine's clock.
+// Clock is the agent's estimate of the heads' time. Machines boot with clocks that are hours off, and requests are
+// signed with the time. It advances by the monotonic clock, so that a jump of the machine's clock changes nothing. The
+// zero value is the machine's clock.
 type Clock struct {
 	mu   sync.Mutex // guards following
 	head time.Time

@@ -14,8 +14,8 @@ const (
 	intervalMax = time.Minute
 )
 
-// handle applies a head's answer. An answer of an old epoch is from a head that is behind: it may have missed a newer run or
-// the end of this one, so its orders and its run are ignored.
+// handle applies a head's answer. An answer of an old epoch is from a head that is behind: it may have missed a newer
+// run or the end of this one, so its orders and its run are ignored.
 func (a *agent) handle(g trivet.Grant) action.Ending {
 	a.learn(g)
 	a.contacted.Do(func() { close(a.logs.known) })

@@ -8,8 +8,8 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action"
 )
 
-// hello authenticates the machine to a head and retries until one answers. If the token is refused, the machine reboots for
-// another one.
+// hello authenticates the machine to a head and retries until one answers. If the token is refused, the machine
+// reboots for another one.
 func (a *agent) hello(ctx context.Context) (action.Ending, error) {
 	h := trivet.Hello{
 		Machine: a.Machine, MAC: a.MAC, Token: a.Token, Key: a.Key,

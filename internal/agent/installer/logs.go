@@ -18,8 +18,8 @@ const (
 	logLinger = 100 * time.Millisecond // a piece waits this long for more to come
 )
 
-// logs buffers the output of actions until a head has it. Writing never blocks: when no head answers for long, the oldest
-// output is dropped and replaced by a note.
+// logs buffers the output of actions until a head has it. Writing never blocks: when no head answers for long, the
+// oldest output is dropped and replaced by a note.
 type logs struct {
 	client Client
 	known  chan struct{} // closed when a head has answered; before, the heads may not know this agent

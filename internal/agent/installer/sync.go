@@ -32,8 +32,8 @@ func (a *agent) sync(ctx context.Context) (action.Ending, error) {
 	return action.EndNone, sleep(ctx, wait)
 }
 
-// answered handles an answer. It pauses before the next sync if the answer made no progress: no report was acknowledged, or
-// there is no run although the head was allowed to wait.
+// answered handles an answer. It pauses before the next sync if the answer made no progress: no report was
+// acknowledged, or there is no run although the head was allowed to wait.
 func (a *agent) answered(ctx context.Context, req trivet.Sync, g trivet.Grant, began time.Time) (action.Ending, error) {
 	idle := a.work == nil
 	if ending := a.handle(g); ending != action.EndNone {
@@ -71,7 +71,8 @@ func (a *agent) request() trivet.Sync {
 	return req
 }
 
-// logsBefore sends the logs of actions before the reports that they have ended, so that readers of a report find the log.
+// logsBefore sends the logs of actions before the reports that they have ended, so that readers of a report find the
+// log.
 func (a *agent) logsBefore(ctx context.Context, reports []trivet.Report) {
 	if slices.ContainsFunc(reports, func(r trivet.Report) bool { return r.State != trivet.StepRunning }) {
 		ctx, cancel := context.WithTimeout(ctx, logsBeforeTimeout)
@@ -80,8 +81,8 @@ func (a *agent) logsBefore(ctx context.Context, reports []trivet.Report) {
 	}
 }
 
-// awaitReason returns after the interval, or a moment after a report so that others can share its sync, or at once when the
-// run is over. Without a run the head waits instead.
+// awaitReason returns after the interval, or a moment after a report so that others can share its sync, or at once
+// when the run is over. Without a run the head waits instead.
 func (a *agent) awaitReason(ctx context.Context) error {
 	if a.work == nil || a.work.isOver() {
 		return ctx.Err()
@@ -108,8 +109,8 @@ func (a *agent) awaitReason(ctx context.Context) error {
 	return nil
 }
 
-// fenced stops the run: the heads have replaced this agent or its run. An agent without a run that is still refused reboots
-// the machine for another token.
+// fenced stops the run: the heads have replaced this agent or its run. An agent without a run that is still refused
+// reboots the machine for another token.
 func (a *agent) fenced(ctx context.Context, cause error) (action.Ending, error) {
 	a.Log.Warn("fenced: the run belongs to another agent", "epoch", a.epoch, "error", cause)
 	if ending := a.drop(); ending != action.EndNone {

@@ -116,7 +116,8 @@ func (w *work) action(act *trivet.Action) (stuck bool, err error) {
 	}
 }
 
-// attempt runs the action once, between two reports. The first is on stable storage before the action changes anything.
+// attempt runs the action once, between two reports. The first is on stable storage before the action changes
+// anything.
 func (w *work) attempt(act *trivet.Action, try int) (stuck bool, err error) {
 	log := w.agent.logs.open(w.run.Workflow, act.Name, try)
 	defer log.Close()

@@ -1,7 +1,7 @@
 // Package inventory reads a machine's hardware from sysfs and procfs.
 //
-// Its functions read below a root directory; in a machine it is os.DirFS("/"). What cannot be read is left empty: a machine
-// with unusual hardware must still be enrolled.
+// Its functions read below a root directory; in a machine it is os.DirFS("/"). What cannot be read is left empty: a
+// machine with unusual hardware must still be enrolled.
 package inventory
 
 import (

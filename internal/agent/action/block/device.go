@@ -1,5 +1,5 @@
-// Package block is disks and partitions as the actions see them: block devices of the kernel and, in the lab and in tests,
-// ordinary files.
+// Package block is disks and partitions as the actions see them: block devices of the kernel and, in the lab and in
+// tests, ordinary files.
 package block
 
 import (
@@ -30,8 +30,8 @@ type Device struct {
 // ErrInUse means that a device is mounted or opened exclusively.
 var ErrInUse = errors.New("is in use")
 
-// Open opens a disk or a partition's node for reading and writing, or a file as one. A node is opened exclusively: a mounted one
-// fails.
+// Open opens a disk or a partition's node for reading and writing, or a file as one. A node is opened exclusively: a
+// mounted one fails.
 func Open(path string) (*Device, error) { return open(path, os.O_RDWR|unix.O_EXCL) }
 
 // OpenReadOnly opens a disk, partition or file for reading, even if it is in use.
@@ -113,8 +113,8 @@ func (d *Device) Sync() error { return d.file.Sync() }
 // Close closes the device.
 func (d *Device) Close() error { return d.file.Close() }
 
-// Discard makes the device discard a range. Devices without support return [unix.EOPNOTSUPP]. The content of the range is
-// undefined afterwards.
+// Discard makes the device discard a range. Devices without support return [unix.EOPNOTSUPP]. The content of the range
+// is undefined afterwards.
 func (d *Device) Discard(off, n int64) error {
 	if !d.isNode {
 		return d.punch(off, n)

@@ -13,7 +13,8 @@ type Want struct {
 	Bytes    int64
 }
 
-// Plan lays partitions out on a disk, one after the other, each beginning at a full MiB. It fails where they do not fit.
+// Plan lays partitions out on a disk, one after the other, each beginning at a full MiB. It fails where they do not
+// fit.
 func Plan(id GUID, size, sector int64, wants []Want) (*Table, error) {
 	t := &Table{Sector: sector, Size: size, ID: id, entries: max(minEntries, int64(len(wants)))}
 	step := max(align, sector) / sector

@@ -35,7 +35,8 @@ type Table struct {
 	Parts  []Part // by number
 	// entries is how many there is room for.
 	entries int64
-	// backup is the block of the backup header according to the table; after a disk has grown it is not the disk's last.
+	// backup is the block of the backup header according to the table; after a disk has grown it is not the disk's
+	// last.
 	backup int64
 }
 
@@ -143,7 +144,8 @@ func (t *Table) readEntries(raw []byte) {
 	}
 }
 
-// check refuses partitions that overlap, or lie where none can. A table that was made for a larger disk is one of these.
+// check refuses partitions that overlap, or lie where none can. A table that was made for a larger disk is one of
+// these.
 func (t *Table) check() error {
 	byPlace := slices.SortedFunc(slices.Values(t.Parts), func(a, b Part) int { return cmp.Compare(a.First, b.First) })
 	next := int64(2)
@@ -159,7 +161,8 @@ func (t *Table) check() error {
 	return nil
 }
 
-// Write puts both copies of the table on the disk, the backup first, and a protective MBR that keeps the boot code there.
+// Write puts both copies of the table on the disk, the backup first, and a protective MBR that keeps the boot code
+// there.
 func (t *Table) Write(disk interface {
 	io.ReaderAt
 	io.WriterAt

@@ -28,8 +28,8 @@ type Registry struct {
 	CA        string // PEM; empty: the system's
 }
 
-// Pull returns an image in a registry. Its layers are fetched, and checked against its digest, as they are read. Its errors
-// are trivet.ErrInvalid (the name, the CA), ErrNotFound, ErrForbidden or ErrUnavailable.
+// Pull returns an image in a registry. Its layers are fetched, and checked against its digest, as they are read. Its
+// errors are trivet.ErrInvalid (the name, the CA), ErrNotFound, ErrForbidden or ErrUnavailable.
 func Pull(ctx context.Context, ref string, r Registry) (v1.Image, error) {
 	var options []name.Option
 	if r.PlainHTTP {
@@ -78,8 +78,8 @@ func kindOf(err error) error {
 // maxIndexes bounds how deep indexes in a layout may name others.
 const maxIndexes = 4
 
-// Layout returns the image for this machine's platform in a directory with an OCI layout. An image that names no platform is
-// accepted if it is the only one.
+// Layout returns the image for this machine's platform in a directory with an OCI layout. An image that names no
+// platform is accepted if it is the only one.
 func Layout(dir string) (v1.Image, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package rootfs writes files into a directory tree that another system calls its root. Names are resolved as that system
-// would: an absolute link starts at its root and ".." does not leave it, so that no link in a foreign tree reaches the
-// files of this one. It rests on openat2(2) with RESOLVE_IN_ROOT and needs no privilege.
+// Package rootfs writes files into a directory tree that another system calls its root. Names are resolved as that
+// system would: an absolute link starts at its root and ".." does not leave it, so that no link in a foreign tree
+// reaches the files of this one. It rests on openat2(2) with RESOLVE_IN_ROOT and needs no privilege.
 package rootfs
 
 import (
@@ -190,7 +190,8 @@ func (r *Root) Remove(name string) error {
 	return nil
 }
 
-// Meta is a file's mode (with the setuid, setgid and sticky bits as in chmod(2)) and owner; -1 leaves an owner as it is.
+// Meta is a file's mode (with the setuid, setgid and sticky bits as in chmod(2)) and owner; -1 leaves an owner as it
+// is.
 type Meta struct {
 	Mode     uint32
 	UID, GID int

@@ -97,8 +97,8 @@ func enter(s Spec) (step string, err error) {
 	return "enter the root", pivot()
 }
 
-// pivot makes the working directory the root and unmounts the old one. An initramfs cannot be unmounted: there the new root
-// is moved over it.
+// pivot makes the working directory the root and unmounts the old one. An initramfs cannot be unmounted: there the new
+// root is moved over it.
 func pivot() error {
 	err := unix.PivotRoot(".", ".")
 	switch {

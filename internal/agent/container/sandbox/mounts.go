@@ -27,8 +27,8 @@ func Bind(source, target string) Mount {
 	return Mount{Source: source, Target: target, Flags: unix.MS_BIND | unix.MS_REC}
 }
 
-// System is what most programs need to run in a root of their own. With devices they get the machine's, else only those
-// that every program may have.
+// System is what most programs need to run in a root of their own. With devices they get the machine's, else only
+// those that every program may have.
 func System(devices bool) []Mount {
 	mounts := []Mount{
 		{Source: "proc", Target: "/proc", Type: "proc", Flags: unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
@@ -53,8 +53,8 @@ func System(devices bool) []Mount {
 	return mounts
 }
 
-// make does the mount in a root. Its target is looked up as the root's own system would, and then named by its descriptor:
-// no link in the root leads the mount elsewhere.
+// make does the mount in a root. Its target is looked up as the root's own system would, and then named by its
+// descriptor: no link in the root leads the mount elsewhere.
 func (m Mount) make(root *rootfs.Root) error {
 	if m.Type == "link" {
 		return root.Symlink(m.Source, m.Target)

@@ -1,9 +1,9 @@
-// Package sandbox runs a program in its own namespaces (mounts, processes, host name, IPC; optionally network), so that the
-// program, its child processes and its mounts are gone when it ends or is cancelled. It is not a security boundary:
-// the program is root of the machine.
+// Package sandbox runs a program in its own namespaces (mounts, processes, host name, IPC; optionally network), so
+// that the program, its child processes and its mounts are gone when it ends or is cancelled. It is not a security
+// boundary: the program is root of the machine.
 //
-// The calling binary is started again as the namespaces' first process, prepares the mounts there and becomes the program.
-// This package's init is that child process, so that no main can forget to call it.
+// The calling binary is started again as the namespaces' first process, prepares the mounts there and becomes the
+// program. This package's init is that child process, so that no main can forget to call it.
 package sandbox
 
 import (
@@ -122,7 +122,8 @@ func Run(ctx context.Context, s Spec) error {
 	return exitError(cmd.ProcessState, err)
 }
 
-// attributes creates the child the first process of new namespaces. Without root it gets a user namespace in which it is.
+// attributes creates the child the first process of new namespaces. Without root it gets a user namespace in which it
+// is.
 func attributes(s Spec) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
@@ -140,8 +141,8 @@ func attributes(s Spec) *syscall.SysProcAttr {
 	return a
 }
 
-// exitError converts the exit of the program to the error that Run returns. A process that is killed with its namespace is not waited
-// for by name, so the first process's end is all there is to know.
+// exitError converts the exit of the program to the error that Run returns. A process that is killed with its
+// namespace is not waited for by name, so the first process's end is all there is to know.
 func exitError(state *os.ProcessState, err error) error {
 	if state == nil {
 		return &StartError{"wait", err}

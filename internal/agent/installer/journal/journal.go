@@ -1,9 +1,10 @@
-// Package journal records the attempts that an agent has started and ended, so that a crash loses no report and a test can
-// read what was done to a disk.
+// Package journal records the attempts that an agent has started and ended, so that a crash loses no report and a test
+// can read what was done to a disk.
 //
-// A journal is in memory and, if it has a file or block device, in a bounded region there: two halves, of which the one with
-// the higher generation is in use. A half is a header line and one line per entry, each with a checksum that continues the
-// previous line's, so that an incomplete line or the rest of an older generation is never read as an entry.
+// A journal is in memory and, if it has a file or block device, in a bounded region there: two halves, of which the
+// one with the higher generation is in use. A half is a header line and one line per entry, each with a checksum that
+// continues the previous line's, so that an incomplete line or the rest of an older generation is never read as an
+// entry.
 package journal
 
 import (
@@ -45,7 +46,8 @@ type Journal struct {
 // Memory returns a journal in memory only.
 func Memory() *Journal { return &Journal{} }
 
-// Open opens or creates the journal in a file or block device, which must be blank or a journal. It is locked until Close.
+// Open opens or creates the journal in a file or block device, which must be blank or a journal. It is locked until
+// Close.
 func Open(path string) (*Journal, error) {
 	r, entries, err := openRegion(path)
 	if err != nil {
@@ -78,8 +80,8 @@ func (j *Journal) Last() Entry {
 	return j.grant
 }
 
-// Grant starts a new epoch, whose reports up to acked are in the store. Unacknowledged reports of older epochs are no longer
-// sent: the heads would refuse them.
+// Grant starts a new epoch, whose reports up to acked are in the store. Unacknowledged reports of older epochs are no
+// longer sent: the heads would refuse them.
 func (j *Journal) Grant(epoch, acked int64, workflowUID, bootID string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -99,8 +101,8 @@ func (j *Journal) Grant(epoch, acked int64, workflowUID, bootID string) error {
 	return nil
 }
 
-// Report numbers a report under the newest grant and stores it. It is on stable storage when Report returns; after an error
-// it is in memory only.
+// Report numbers a report under the newest grant and stores it. It is on stable storage when Report returns; after an
+// error it is in memory only.
 func (j *Journal) Report(r trivet.Report) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -109,8 +111,8 @@ func (j *Journal) Report(r trivet.Report) error {
 	return j.write(Entry{Time: time.Now(), Epoch: j.grant.Epoch, Report: &r}, true)
 }
 
-// Ack records that the reports up to seq under an epoch are in the store. It need not be on stable storage: heads ignore
-// repeated reports.
+// Ack records that the reports up to seq under an epoch are in the store. It need not be on stable storage: heads
+// ignore repeated reports.
 func (j *Journal) Ack(epoch, seq int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -162,8 +164,8 @@ func (j *Journal) Close() error {
 	return j.region.close()
 }
 
-// write appends to memory and to the region; a full region is compacted. An entry that was not written is in memory and is
-// written together with the next one. j.mu is held.
+// write appends to memory and to the region; a full region is compacted. An entry that was not written is in memory
+// and is written together with the next one. j.mu is held.
 func (j *Journal) write(e Entry, sync bool) error {
 	j.entries = append(j.entries, e)
 	if j.region == nil {

@@ -55,8 +55,8 @@ func continued(chain uint32, text []byte) uint32 {
 	return crc32.Update(crc32.Checksum(seed[:], castagnoli), castagnoli, text)
 }
 
-// parse reads a half's entries up to the first line that is incomplete or of another generation. It returns the offset of
-// that line and the checksum before it.
+// parse reads a half's entries up to the first line that is incomplete or of another generation. It returns the offset
+// of that line and the checksum before it.
 func parse(b []byte, gen uint64) (entries []Entry, end int64, chain uint32) {
 	_, chain = encodeHeader(gen)
 	pos := headerBytes

@@ -138,8 +138,8 @@ func (r *region) append(e Entry, sync bool) error {
 	return nil
 }
 
-// rewrite writes the entries to the other half and makes it the one in use. A crash during it leaves the old half in use: the
-// header is written last.
+// rewrite writes the entries to the other half and makes it the one in use. A crash during it leaves the old half in
+// use: the header is written last.
 func (r *region) rewrite(entries []Entry) error {
 	gen := r.gen + 1
 	header, chain := encodeHeader(gen)

@@ -17,8 +17,8 @@ const (
 	settleWait   = 20 * time.Second // for all devices to have their drivers
 )
 
-// boot is process 1. It always ends in reboot, power off or kexec, with the reason on the console: if process 1 exits, the
-// kernel panics.
+// boot is process 1. It always ends in reboot, power off or kexec, with the reason on the console: if process 1 exits,
+// the kernel panics.
 func boot() {
 	var c *console
 	after := Reboot

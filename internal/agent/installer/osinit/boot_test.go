@@ -26,8 +26,8 @@ func disk(t *testing.T, bus string) vm.Disk {
 	return vm.Disk{Path: filepath.Join(t.TempDir(), "disk.img"), SizeMB: 400, Bus: bus}
 }
 
-// TestBoot shows what the agent finds: network, its arguments, devices, programs, drivers that the kernel asks for when a
-// file system is first mounted, a root that can be pivoted; and that power off unmounts.
+// TestBoot shows what the agent finds: network, its arguments, devices, programs, drivers that the kernel asks for
+// when a file system is first mounted, a root that can be pivoted; and that power off unmounts.
 func TestBoot(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-boot")
 	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")
@@ -53,8 +53,8 @@ func TestGenericKernel(t *testing.T) {
 	rack.WaitOff(m)
 }
 
-// TestAgentCrash shows that a crash of the agent, in whatever goroutine, is not one of the machine: the agent is started
-// again, knows why, and after the third time the machine reboots.
+// TestAgentCrash shows that a crash of the agent, in whatever goroutine, is not one of the machine: the agent is
+// started again, knows why, and after the third time the machine reboots.
 func TestAgentCrash(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-crash")
 	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")

@@ -12,8 +12,8 @@ import (
 // maxLine is the longest record of the kernel's log, in bytes; longer lines are split.
 const maxLine = 900
 
-// console writes lines to the kernel's log, which the kernel prints on every console, serial and screen. Their level is
-// warning: it is shown with loglevel=5, which hides most messages of the kernel.
+// console writes lines to the kernel's log, which the kernel prints on every console, serial and screen. Their level
+// is warning: it is shown with loglevel=5, which hides most messages of the kernel.
 type console struct {
 	mu sync.Mutex
 	// guards following

@@ -17,8 +17,8 @@ import (
 // quiet is how long the kernel must find no new device, twice, before the initial devices are complete.
 const quiet = 250 * time.Millisecond
 
-// hotplug loads the drivers of devices: of the existing ones and of each that the kernel announces, since one driver often
-// finds the next device.
+// hotplug loads the drivers of devices: of the existing ones and of each that the kernel announces, since one driver
+// often finds the next device.
 type hotplug struct {
 	loader  *loader
 	printf  func(format string, args ...any)

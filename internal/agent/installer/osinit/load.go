@@ -39,8 +39,8 @@ func newLoader() (*loader, error) {
 	return l, nil
 }
 
-// request loads the drivers that match a modalias or a name. If several match, all are loaded. A name without a match is no
-// error.
+// request loads the drivers that match a modalias or a name. If several match, all are loaded. A name without a match
+// is no error.
 func (l *loader) request(name string) error {
 	var errs []error
 	for _, module := range l.index.Match(name) {
@@ -61,8 +61,8 @@ func (l *loader) load(name string) error {
 	return once()
 }
 
-// loadNow relies on dependencies having no loops, which depmod refuses and the kernel could not load. Soft ones may have,
-// in theory: they are loaded outside of the once.
+// loadNow relies on dependencies having no loops, which depmod refuses and the kernel could not load. Soft ones may
+// have, in theory: they are loaded outside of the once.
 func (l *loader) loadNow(name string) error {
 	for _, soft := range l.index.soft[name] {
 		for _, module := range l.index.Match(soft) {

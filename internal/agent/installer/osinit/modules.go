@@ -64,8 +64,8 @@ func (m *Modules) addAlias(pattern, name string) {
 	m.globs[bus] = append(m.globs[bus], moduleAlias{pattern[:wild], pattern, name})
 }
 
-// Match returns the modules for a device's modalias, a module's name or an alias. None means that there is no driver, or that
-// it is built in.
+// Match returns the modules for a device's modalias, a module's name or an alias. None means that there is no driver,
+// or that it is built in.
 func (m *Modules) Match(request string) []string {
 	if name := normal(request); m.files[name] != "" {
 		return []string{name}

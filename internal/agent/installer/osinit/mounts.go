@@ -30,8 +30,8 @@ var mounts = []mount{
 	{"cgroup2", "/sys/fs/cgroup", "cgroup2", harmless | unix.MS_NOEXEC, ""},
 }
 
-// makeRoot bind-mounts / over itself. The initramfs is the root of all mounts, which pivot_root(2) refuses and containers
-// need. Nothing is copied.
+// makeRoot bind-mounts / over itself. The initramfs is the root of all mounts, which pivot_root(2) refuses and
+// containers need. Nothing is copied.
 func makeRoot() error {
 	for _, step := range []func() error{
 		func() error { return unix.Mount("/", "/mnt", "", unix.MS_BIND, "") },

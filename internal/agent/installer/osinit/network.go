@@ -186,8 +186,9 @@ func (p *port) applyDNS() error {
 	return os.WriteFile("/etc/resolv.conf", []byte(b.String()), 0o644)
 }
 
-// keep renews the lease until the context ends. If its server does not answer, it is requested by broadcast, so that any
-// server can answer, without a limit. The address is kept meanwhile: an install must not fail because a server is down.
+// keep renews the lease until the context ends. If its server does not answer, it is requested by broadcast, so that
+// any server can answer, without a limit. The address is kept meanwhile: an install must not fail because a server is
+// down.
 func (p *port) keep(ctx context.Context, printf func(string, ...any)) {
 	wait, ends := p.renewAfter()
 	for ends {

@@ -8,8 +8,8 @@ type uevent struct {
 	vars   map[string]string
 }
 
-// parseUevent reads a kernel's message: "add@/devices/...", then KEY=value, all ended by NUL. ok is false for others, such
-// as udev's own.
+// parseUevent reads a kernel's message: "add@/devices/...", then KEY=value, all ended by NUL. ok is false for others,
+// such as udev's own.
 func parseUevent(msg []byte) (e uevent, ok bool) {
 	parts := strings.Split(string(msg), "\x00")
 	action, _, ok := strings.Cut(parts[0], "@")
