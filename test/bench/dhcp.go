@@ -228,7 +228,7 @@ var (
 
 // offer begins a rate of DORAs for a while, and gives how many were begun and how many ended by an ACK.
 func (c *climber) offer(rate int) (begun, acked float64, err error) {
-	before, err := c.server.cpu()
+	before, err := c.server.CPU()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -244,11 +244,11 @@ func (c *climber) offer(rate int) (begun, acked float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	after, err := c.server.cpu()
+	after, err := c.server.CPU()
 	// DISCOVER-OFFER comes first, REQUEST-ACK second.
 	sent, got := sentLine.FindAllStringSubmatch(out, 2), gotLine.FindAllStringSubmatch(out, 2)
 	if err != nil || len(sent) != 2 || len(got) != 2 {
-		return 0, 0, fmt.Errorf("perfdhcp said %s (%w)", out, err)
+		return 0, 0, fmt.Errorf("the output of perfdhcp is %s (%w)", out, err)
 	}
 	begun, _ = strconv.ParseFloat(sent[0][1], 64)
 	acked, _ = strconv.ParseFloat(got[1][1], 64)

@@ -26,7 +26,7 @@ func (b *bench) idle() error {
 		again = append(again, took.Seconds())
 		if i == 0 {
 			time.Sleep(idleTime)
-			bytes, err := h.memory()
+			bytes, err := h.Resident()
 			if err != nil {
 				return err
 			}

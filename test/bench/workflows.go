@@ -90,14 +90,14 @@ func (s *workflowSite) round(n int) error {
 		return err
 	}
 	used, errUsed := s.usage()
-	var looks Looks
-	if err := f.crew.Call("Crew.All", struct{}{}, &looks); err != nil {
+	var counters Counters
+	if err := f.pool.Call("AgentPool.All", struct{}{}, &counters); err != nil {
 		return err
 	}
 	s.rates = append(s.rates, rate)
 	s.processor = append(s.processor, ms(used.cpu-idle.cpu)/workflowAgents)
 	s.memory = append(s.memory, float64(idle.sum()-before.sum())/1e3/workflowAgents)
-	s.boundaries = append(s.boundaries, looks.Boundaries...)
+	s.boundaries = append(s.boundaries, counters.Boundaries...)
 	return errors.Join(errBefore, errIdle, errUsed)
 }
 

@@ -24,31 +24,31 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// Crew is a process of its own with the agents of many machines, so that what they cost is told from what heads cost. Each is
+// AgentPool is a process of its own with the agents of many machines, so that their cost is not counted as the heads'. Each is
 // the real agent with a client and a TLS connection of its own. Their journals are in memory, as an installer's is; their
-// actions do nothing, or wait. It is told what to do by net/rpc over its standard input and output (fleet.go).
-type Crew struct {
+// actions do nothing, or wait. It is controlled by net/rpc over its standard input and output (fleet.go).
+type AgentPool struct {
 	ctx      context.Context
 	agents   sync.WaitGroup
-	greeting chan struct{} // holds one for each agent on the way to its first grant
+	starting chan struct{} // holds one for each agent that has no grant yet
 
-	mu    sync.Mutex
-	looks Looks         // guarded by mu
-	let   chan struct{} // closed when actions that wait may end
+	mu       sync.Mutex
+	counters Counters      // guarded by mu
+	release  chan struct{} // closed when actions that wait may end
 }
 
-// Hire is machines whose agents shall start.
-type Hire struct {
+// StartRequest is machines whose agents have to start.
+type StartRequest struct {
 	Endpoints []string
 	Trust     string
-	Hands     []Hand
+	Machines  []BootedMachine
 }
 
-// Hand is a machine that boots.
-type Hand struct{ Machine, MAC, Token string }
+// BootedMachine is a machine that boots.
+type BootedMachine struct{ Machine, MAC, Token string }
 
-// Looks is what came of the agents so far.
-type Looks struct {
+// Counters is the state of the agents.
+type Counters struct {
 	Granted    int            // agents whose hello was answered
 	Waiting    int            // actions that wait
 	On         map[string]int // agents by the head to which they connected last
@@ -62,20 +62,20 @@ type Connect struct {
 	At            time.Time
 }
 
-// greetings is how many agents connect for the first time at once: machines that are powered on come one by one.
-const greetings = 64
+// maxStarting is how many agents connect for the first time at once: machines that are powered on do not boot all at once.
+const maxStarting = 64
 
-// waits is the action that ends only when it is let.
+// waits is the action that ends only when it is released.
 const waits = "wait"
 
-// crewMain is the process.
-func crewMain() error {
+// agentPoolMain is the process.
+func agentPoolMain() error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	c := &Crew{ctx: ctx, greeting: make(chan struct{}, greetings), let: make(chan struct{})}
-	c.looks.On = map[string]int{}
+	c := &AgentPool{ctx: ctx, starting: make(chan struct{}, maxStarting), release: make(chan struct{})}
+	c.counters.On = map[string]int{}
 	s := rpc.NewServer()
-	if err := s.RegisterName("Crew", c); err != nil {
+	if err := s.RegisterName("AgentPool", c); err != nil {
 		return err
 	}
 	s.ServeConn(both{os.Stdin, os.Stdout}) // until the other side closes it
@@ -94,8 +94,8 @@ func (b both) Write(p []byte) (int, error) { return b.w.Write(p) }
 func (b both) Close() error                { return errors.Join(b.ReadCloser.Close(), b.w.Close()) }
 
 // Start starts agents.
-func (c *Crew) Start(h Hire, _ *struct{}) error {
-	for i, hand := range h.Hands {
+func (c *AgentPool) Start(h StartRequest, _ *struct{}) error {
+	for i, m := range h.Machines {
 		heads := slices.Concat(h.Endpoints[i%len(h.Endpoints):], h.Endpoints[:i%len(h.Endpoints)]) // first the one that it boots from
 		cl, err := client.New(client.Config{Endpoints: heads, Trust: h.Trust, UserAgent: "trivet-bench"})
 		if err != nil {
@@ -103,36 +103,36 @@ func (c *Crew) Start(h Hire, _ *struct{}) error {
 		}
 		c.agents.Go(func() {
 			defer cl.Close()
-			c.live(cl, hand)
+			c.runAgent(cl, m)
 		})
 	}
 	return nil
 }
 
-// Let lets the actions end that wait.
-func (c *Crew) Let(struct{}, *struct{}) error {
-	close(c.let)
+// Release ends the actions that wait.
+func (c *AgentPool) Release(struct{}, *struct{}) error {
+	close(c.release)
 	return nil
 }
 
-// Look tells how the agents do, without the lists.
-func (c *Crew) Look(_ struct{}, out *Looks) error {
+// Count returns the counters without the lists.
+func (c *AgentPool) Count(_ struct{}, out *Counters) error {
 	err := c.All(struct{}{}, out)
 	out.Connects, out.Boundaries = nil, nil
 	return err
 }
 
-// All tells everything.
-func (c *Crew) All(_ struct{}, out *Looks) error {
+// All returns all counters.
+func (c *AgentPool) All(_ struct{}, out *Counters) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	*out = c.looks
-	out.On = maps.Clone(c.looks.On)
+	*out = c.counters
+	out.On = maps.Clone(c.counters.On)
 	return nil
 }
 
-// live is one agent's life.
-func (c *Crew) live(cl *client.Client, hand Hand) {
+// runAgent runs one agent until the pool ends.
+func (c *AgentPool) runAgent(cl *client.Client, m BootedMachine) {
 	public, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		panic(err)
@@ -142,35 +142,35 @@ func (c *Crew) live(cl *client.Client, hand Hand) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
 	select {
-	case c.greeting <- struct{}{}:
+	case c.starting <- struct{}{}:
 	case <-c.ctx.Done():
 		return
 	}
 	_, _ = agent.Run(c.ctx, agent.Config{ // ends with ctx
-		Door: &door{Door: cl.Door(sign, clock.Learn), crew: c, machine: hand.Machine}, Do: c.action(), Machine: hand.Machine, MAC: hand.MAC,
-		Token: hand.Token, BootID: hand.Machine, Version: "bench", Key: base64.StdEncoding.EncodeToString(public),
+		Door: &watchedHead{Door: cl.Door(sign, clock.Learn), pool: c, machine: m.Machine}, Do: c.action(), Machine: m.Machine, MAC: m.MAC,
+		Token: m.Token, BootID: m.Machine, Version: "bench", Key: base64.StdEncoding.EncodeToString(public),
 		Clock: clock, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
-// action does the actions of one agent.
-func (c *Crew) action() func(ctx context.Context, at *action.Attempt) error {
+// action returns the function that runs the actions of one agent.
+func (c *AgentPool) action() func(ctx context.Context, at *action.Attempt) error {
 	var ended time.Time
 	return func(ctx context.Context, at *action.Attempt) error {
 		defer func() { ended = time.Now() }()
 		c.mu.Lock()
 		if !ended.IsZero() {
-			c.looks.Boundaries = append(c.looks.Boundaries, time.Since(ended))
+			c.counters.Boundaries = append(c.counters.Boundaries, time.Since(ended))
 		}
 		if at.Action.Name == waits {
-			c.looks.Waiting++
+			c.counters.Waiting++
 		}
 		c.mu.Unlock()
 		if at.Action.Name != waits {
 			return nil
 		}
 		select {
-		case <-c.let:
+		case <-c.release:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -178,35 +178,35 @@ func (c *Crew) action() func(ctx context.Context, at *action.Attempt) error {
 	}
 }
 
-// door is the heads' door with an eye on the connections through it.
-type door struct {
+// watchedHead is the heads' agent API; it observes the connections to them.
+type watchedHead struct {
 	agent.Door
-	crew    *Crew
+	pool    *AgentPool
 	machine string
-	head    string // guarded by crew.mu; where it connected last
+	head    string // guarded by pool.mu; where it connected last
 }
 
-// Hello gives the place of the agent to the next one.
-func (d *door) Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, error) {
+// Hello lets the next agent start.
+func (d *watchedHead) Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, error) {
 	g, err := d.Door.Hello(d.watched(ctx), h)
 	if err == nil {
-		<-d.crew.greeting
-		d.crew.mu.Lock()
-		d.crew.looks.Granted++
-		d.crew.mu.Unlock()
+		<-d.pool.starting
+		d.pool.mu.Lock()
+		d.pool.counters.Granted++
+		d.pool.mu.Unlock()
 	}
 	return g, err
 }
 
-func (d *door) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) {
+func (d *watchedHead) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) {
 	return d.Door.Sync(d.watched(ctx), req)
 }
 
-func (d *door) Logs(ctx context.Context, workflow, action string, try int, offset int64, data []byte) error {
+func (d *watchedHead) Logs(ctx context.Context, workflow, action string, try int, offset int64, data []byte) error {
 	return d.Door.Logs(d.watched(ctx), workflow, action, try, offset, data)
 }
 
-func (d *door) watched(ctx context.Context) context.Context {
+func (d *watchedHead) watched(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		if !i.Reused {
 			d.connected(i.Conn.RemoteAddr())
@@ -214,15 +214,15 @@ func (d *door) watched(ctx context.Context) context.Context {
 	}})
 }
 
-func (d *door) connected(to net.Addr) {
+func (d *watchedHead) connected(to net.Addr) {
 	host, _, _ := net.SplitHostPort(to.String())
-	c := d.crew
+	c := d.pool
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if d.head != "" {
-		c.looks.On[d.head]--
+		c.counters.On[d.head]--
 	}
 	d.head = host
-	c.looks.On[host]++
-	c.looks.Connects = append(c.looks.Connects, Connect{d.machine, host, time.Now()})
+	c.counters.On[host]++
+	c.counters.Connects = append(c.counters.Connects, Connect{d.machine, host, time.Now()})
 }
