@@ -27,7 +27,7 @@ import (
 type Faults struct {
 	SyncDelay, WriteDelay time.Duration // each waits this long, or until the next Set
 	SyncError, WriteError syscall.Errno // each fails with this, having done nothing; allocation counts as a write
-	Lie                   bool          // syncs say that all is well, and nothing lasts for it
+	Lie                   bool          // syncs succeed without making anything durable
 	Under                 string        // only what is under this folder or file, as "data/store"; empty: all
 }
 

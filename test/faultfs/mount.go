@@ -84,7 +84,7 @@ func abort(connection string) error {
 	}
 	defer func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }()
 	err = os.WriteFile(filepath.Join(dir, connection, "abort"), []byte("1"), 0)
-	if errors.Is(err, fs.ErrNotExist) { // nobody had a copy
+	if errors.Is(err, fs.ErrNotExist) { // there was no copy
 		return nil
 	}
 	return err

@@ -19,7 +19,7 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// maxMemory is what a head with one machine may need at any time, in bytes, whatever is thrown at it.
+// maxMemory is what a head with one machine may need at any time, in bytes, whatever it receives.
 const maxMemory = 400 << 20
 
 // peak is the most memory that the head has ever had.
@@ -42,7 +42,7 @@ func (h *head) peak() (bytes int) {
 	return 0
 }
 
-// mustBeUnharmed wants a head that still serves, within its memory and without a failure of its own in its log.
+// mustBeUnharmed wants a head that still serves, within its memory and without an error in its log.
 func (h *head) mustBeUnharmed() {
 	h.Helper()
 	h.mustServe()
@@ -51,21 +51,21 @@ func (h *head) mustBeUnharmed() {
 	}
 	for _, word := range []string{"level=ERROR", "panic"} {
 		if strings.Contains(h.Log.String(), word) {
-			h.Errorf("the head says %s", word)
+			h.Errorf("the log has %s", word)
 		}
 	}
 }
 
-// mustAnswer wants every one of these words in what somebody was told, and not a book.
-func mustAnswer(t *testing.T, said string, words ...string) {
+// mustAnswer wants all of these words in an answer, which must be short.
+func mustAnswer(t *testing.T, answer string, words ...string) {
 	t.Helper()
 	for _, word := range words {
-		if !strings.Contains(said, word) {
-			t.Errorf("it does not say %q: %.2000q", word, said)
+		if !strings.Contains(answer, word) {
+			t.Errorf("the answer has no %q: %.2000q", word, answer)
 		}
 	}
-	if len(said) > 32<<10 {
-		t.Errorf("it says %d bytes", len(said))
+	if len(answer) > 32<<10 {
+		t.Errorf("the answer has %d bytes", len(answer))
 	}
 }
 

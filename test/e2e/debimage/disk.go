@@ -96,7 +96,7 @@ func writeAt(disk string, data []byte, offset int64) error {
 }
 
 // makeBIOSBoot does what grub-bios-setup does, on a file: GRUB's first sector goes to the disk's, around the partition
-// table, and is told where the rest lies; the rest goes to its partition, and is told where its own rest lies.
+// table, and holds the location of the rest; the rest goes to its partition, and holds the location of its own rest.
 func makeBIOSBoot(ctx context.Context, disk, dir string) error {
 	const (
 		start       = biosMB << 20 / sector
