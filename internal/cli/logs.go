@@ -57,18 +57,18 @@ func workflowOf(ctx context.Context, cl *client.Client, name string) (string, er
 
 // printLogs writes the text under a heading for each try of each action.
 func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string, o client.LogOptions) error {
-	var last client.LogPiece
+	var last trivet.LogPiece
 	fresh := true // at the beginning of a line
 	o.Missing = a.tellMissing
 	for p, err := range cl.Logs(ctx, workflow, o) {
 		if err != nil {
 			return err
 		}
-		if p.Action != last.Action || p.Try != last.Try {
+		if p.Action != last.Action || p.Attempt != last.Attempt {
 			if !fresh {
 				fmt.Fprintln(a.Out)
 			}
-			fmt.Fprintf(a.Out, "==> %s, try %d <==\n", p.Action, p.Try)
+			fmt.Fprintf(a.Out, "==> %s, attempt %d <==\n", p.Action, p.Attempt)
 		}
 		if _, err := fmt.Fprint(a.Out, withoutControls(p.Text)); err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/presence"
 )
 
 // Prefix is where the door's paths begin.
@@ -54,10 +55,12 @@ type Config struct {
 	Members Members
 	Self    func() Greeting // who this head is, now
 	Fleet   *fleet.Fleet
-	Keys    *auth.Keys
-	Blobs   *Blobs // nil: it holds none
-	Logs    *Logs  // nil: it has none
-	Log     *slog.Logger
+	// Presence is needed where Fleet is.
+	Presence *presence.Tracker
+	Keys     *auth.Keys
+	Blobs    *Blobs // nil: it holds none
+	Logs     *Logs  // nil: it has none
+	Log      *slog.Logger
 }
 
 // Door answers heads.
@@ -149,7 +152,7 @@ func (d *Door) member(r *http.Request) (auth.Peer, error) {
 
 // late is member for one whose certificate may have ended while it was away.
 func (d *Door) late(r *http.Request) (auth.Peer, error) {
-	p, err := d.Root.LatePeerOf(r.TLS, Connected(r))
+	p, err := d.Root.ExpiredPeerOf(r.TLS, Connected(r))
 	if err == nil {
 		err = d.counts(p)
 	}
@@ -158,7 +161,7 @@ func (d *Door) late(r *http.Request) (auth.Peer, error) {
 
 // counts says, by the heads' records, whether somebody whose certificate was good is still a member.
 func (d *Door) counts(p auth.Peer) error {
-	h, err := d.Fleet.Heads.Peek(p.Name)
+	h, err := d.Fleet.Heads.GetShared(p.Name)
 	if errors.Is(err, trivet.ErrNotFound) || err == nil && h.Status.State == trivet.HeadRemoved {
 		return removed(p.Name)
 	}

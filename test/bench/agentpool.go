@@ -19,8 +19,8 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/agent"
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/agent/installer"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
@@ -137,7 +137,7 @@ func (c *AgentPool) runAgent(cl *client.Client, m BootedMachine) {
 	if err != nil {
 		panic(err)
 	}
-	clock := &agent.Clock{}
+	clock := &installer.Clock{}
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
@@ -146,7 +146,7 @@ func (c *AgentPool) runAgent(cl *client.Client, m BootedMachine) {
 	case <-c.ctx.Done():
 		return
 	}
-	_, _ = agent.Run(c.ctx, agent.Config{ // ends with ctx
+	_, _ = installer.Run(c.ctx, installer.Config{ // ends with ctx
 		Door: &watchedHead{Door: cl.Door(sign, clock.Learn), pool: c, machine: m.Machine}, Do: c.action(), Machine: m.Machine, MAC: m.MAC,
 		Token: m.Token, BootID: m.Machine, Version: "bench", Key: base64.StdEncoding.EncodeToString(public),
 		Clock: clock, Log: slog.New(slog.DiscardHandler),
@@ -180,7 +180,7 @@ func (c *AgentPool) action() func(ctx context.Context, at *action.Attempt) error
 
 // watchedHead is the heads' agent API; it observes the connections to them.
 type watchedHead struct {
-	agent.Door
+	installer.Door
 	pool    *AgentPool
 	machine string
 	head    string // guarded by pool.mu; where it connected last

@@ -12,7 +12,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/agent/journal"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
 // assistAfter is when an operator powers a machine on again that has not booted: a head whose copy was behind may have directed it

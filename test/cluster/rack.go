@@ -69,7 +69,7 @@ func powerOn(all *sync.WaitGroup, name, mac string, at netip.Addr, heads []netip
 	m := &lab.Machine{
 		Name: name, MAC: mac, Dir: strings.Fields(os.Getenv(rackEnv))[0], Up: func() {},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Ask: func(ctx context.Context) (string, error) {
+		ScriptURL: func(ctx context.Context) (string, error) {
 			got, err := requestLease(ctx, mac, at, heads)
 			if err != nil {
 				return "", err
@@ -150,5 +150,5 @@ func (r *rack) close() {
 
 // ledgerOf is the file of a machine's own ledger.
 func (s *site) ledgerOf(machine string) string {
-	return (&lab.Machine{Name: machine, Dir: filepath.Join(s.dir, "machines")}).LedgerOf()
+	return (&lab.Machine{Name: machine, Dir: filepath.Join(s.dir, "machines")}).JournalPath()
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trivet-project/trivet/internal/agent/journal"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 	"github.com/trivet-project/trivet/internal/lab/vm"
 	"github.com/trivet-project/trivet/internal/testhead"
 	"github.com/trivet-project/trivet/test/e2e/debimage"
@@ -220,7 +220,7 @@ name: %s
 labels: {rack: r1}
 spec:
   arch: amd64
-  disk: /dev/vda
+  disk: {path: /dev/vda}
   journal: /dev/vdb
   nics: [{mac: "%s"}]
 `
@@ -239,7 +239,7 @@ func (s *site) plugInto(n *vm.Network, cable *os.File, name, mac string, firmwar
 		s.Fatal(err)
 	}
 	m, err := vm.NewMachine(s.Context(), n, vm.Config{
-		Name: name, MAC: hw, Firmware: firmware, Dir: s.path(name), MemoryMB: 1024, Serial: "SN-" + name, Cable: cable,
+		Name: name, MAC: hw, Firmware: firmware, Dir: s.path(name), MemoryMB: 1024, Serial: "SN-" + name, Frames: cable,
 		Disks: []vm.Disk{{Path: s.path(name + ".disk"), SizeMB: 4096}, {Path: s.path(name + ".journal"), SizeMB: 4}},
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/client"
 )
 
 // zeros gives n bytes, none of which the sender must hold.
@@ -173,7 +173,7 @@ func TestSlowClients(t *testing.T) {
 		t.Skip("waits until the head closes slow connections")
 	}
 	h := newHead(t)
-	trust, err := auth.ClientTLS(h.Credential().Trust)
+	trust, err := client.TLSConfig(h.Credential().Trust)
 	if err != nil {
 		t.Fatal(err)
 	}

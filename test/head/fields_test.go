@@ -20,7 +20,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/agent/journal"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/lab"
 	"github.com/trivet-project/trivet/internal/testhead"
@@ -155,7 +155,7 @@ func (m *machine) awaitSuccess() {
 		}
 		return err
 	})
-	entries, err := journal.Read(m.LedgerOf())
+	entries, err := journal.Read(m.JournalPath())
 	if err != nil {
 		m.h.Fatal(err)
 	}

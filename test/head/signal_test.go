@@ -16,14 +16,14 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // rawAPI is an HTTP client that trusts the head, for requests that the project's own client would not send.
 func (h *head) rawAPI() *http.Client {
 	h.Helper()
-	cfg, err := auth.ClientTLS(h.Credential().Trust)
+	cfg, err := client.TLSConfig(h.Credential().Trust)
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func (h *head) join(name string, args ...string) *head {
 }
 
 // view returns the cluster as this head sees it.
-func (h *head) view() (v client.Cluster, err error) {
+func (h *head) view() (v trivet.Cluster, err error) {
 	r, err := h.Trivet("head", "list", "--all", "-o", "json")
 	if err != nil {
 		return v, err
@@ -61,11 +61,11 @@ func (h *head) view() (v client.Cluster, err error) {
 }
 
 // awaitState waits until a head is in one of these states.
-func (h *head) awaitState(name string, states ...string) (last client.HeadView) {
+func (h *head) awaitState(name string, states ...string) (last trivet.HeadView) {
 	h.Helper()
 	h.Await(fmt.Sprintf("%s is %s", name, states), func() error {
 		v, err := h.view()
-		i := slices.IndexFunc(v.Heads, func(o client.HeadView) bool { return o.Name == name })
+		i := slices.IndexFunc(v.Heads, func(o trivet.HeadView) bool { return o.Name == name })
 		if i >= 0 && slices.Contains(states, v.Heads[i].State) {
 			last = v.Heads[i]
 			return nil

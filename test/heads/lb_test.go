@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
@@ -92,7 +92,7 @@ type program struct {
 func (h *head) program(lb string) *program {
 	h.Helper()
 	c := h.Credential()
-	tls := must(auth.ClientTLS(c.Trust))(h.T)
+	tls := must(client.TLSConfig(c.Trust))(h.T)
 	p := &program{base: "https://" + lb + ":7480", token: c.Token,
 		http: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}}}
 	h.Await("a request by the balancer", func() error { return p.do(h.Context(), "GET", "/v1/machines", "") })

@@ -46,14 +46,14 @@ func TestLogs(t *testing.T) {
 		return strings.TrimSpace(r.Stdout), r.All
 	}
 	for _, h := range all {
-		if _, got := logs(h); got != "==> one, try 1 <==\none\ntwo\nthree\n" {
+		if _, got := logs(h); got != "==> one, attempt 1 <==\none\ntwo\nthree\n" {
 			t.Errorf("at %s:\n%q", h.Name, got)
 		}
 	}
 	all[1].Kill()
 	for _, h := range []*head{h0, all[2]} {
 		text, got := logs(h)
-		if text != "==> one, try 1 <==\none\nthree" || !strings.Contains(got, "trivet: head1 cannot be asked") {
+		if text != "==> one, attempt 1 <==\none\nthree" || !strings.Contains(got, "trivet: head1 cannot be asked") {
 			t.Errorf("at %s, without head1:\n%s", h.Name, got)
 		}
 	}

@@ -31,7 +31,7 @@ func TestRemoveAndRejoin(t *testing.T) {
 		if list := h0.MustTrivet("head", "list"); strings.Contains(list, "head2") {
 			t.Errorf("it is still listed:\n%s", list)
 		}
-		if h0.awaitState("head2", "removed").Seen != nil {
+		if h0.awaitState("head2", "removed").LastHeard != nil {
 			t.Error("it is still monitored")
 		}
 		if script := h0.MustBoot(knownMAC); strings.Contains(script, h2.Address) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/testhead"
@@ -128,7 +129,7 @@ func (h *head) rawAsk(t *testing.T, text string, change func(*heads.Ask)) error 
 	if err != nil {
 		t.Fatal(err)
 	}
-	tls, err := auth.ClientTLS(token.Pin)
+	tls, err := client.TLSConfig(token.Pin)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func TestVIPIsInUse(t *testing.T) {
 		}
 	}
 	start(first, one, "10.99.0.9/24")
-	first.AwaitLog("has the shared address")
+	first.AwaitLog("took the shared address")
 	mac, err := exec.Command("ip", "netns", "exec", one, "cat", "/sys/class/net/boot0/address").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -48,5 +48,5 @@ func TestVIPIsInUse(t *testing.T) {
 		t.Error("two hosts have the address")
 	}
 	first.Stop()
-	second.AwaitLog("has the shared address")
+	second.AwaitLog("took the shared address")
 }
