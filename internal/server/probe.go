@@ -67,7 +67,7 @@ func parseNeighbour(text []byte) (*neighbour, error) {
 
 // ask asks one network. A question that cannot be asked has no answer: what is wrong shows when DHCP is served there.
 func (s *Server) ask(ctx context.Context, name string) (n *neighbour) {
-	c := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, neighbourClass)}, Wait: 80 * time.Millisecond, Tries: 2}
+	c := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, neighbourClass)}, Timeout: 80 * time.Millisecond, Attempts: 2}
 	err := dhcp.Inquire(ctx, name, c, func(l *dhcp.Lease) bool {
 		if string(l.Options[dhcp.OptClass]) != neighbourClass {
 			return false
@@ -84,7 +84,7 @@ func (s *Server) ask(ctx context.Context, name string) (n *neighbour) {
 
 // answering answers such questions, and gives all others on.
 func (s *Server) answering(door dhcp.Handler) dhcp.Handler {
-	return dhcp.HandlerFunc(func(ctx context.Context, r *dhcp.Request) *dhcp.Reply {
+	return dhcp.HandlerFunc(func(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
 		if r.Type() != dhcp.Inform || string(r.Option(dhcp.OptClass)) != neighbourClass {
 			return door.ServeDHCP(ctx, r)
 		}
