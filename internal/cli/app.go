@@ -13,7 +13,6 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // Env is the environment of a command.
@@ -142,10 +141,10 @@ func printError(w io.Writer, err error) {
 
 // hintOf returns the hint of an error, or "".
 func hintOf(err error) string {
-	var p *apitypes.Problem
+	var p *trivet.Problem
 	var own *trivet.Error
 	switch {
-	case errors.As(err, &p) && p.Code == apitypes.Internal && p.RequestID != "":
+	case errors.As(err, &p) && p.Code == trivet.CodeInternal && p.RequestID != "":
 		return "see request " + p.RequestID + " in the head's log"
 	case errors.As(err, &p) && p.Hint != "":
 		return p.Hint

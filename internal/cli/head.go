@@ -48,20 +48,20 @@ func (a *app) headList() *cobra.Command {
 }
 
 // cluster returns the heads as seen by the one that answers.
-func (a *app) cluster(ctx context.Context) (*client.Client, client.Cluster, error) {
+func (a *app) cluster(ctx context.Context) (*client.Client, trivet.Cluster, error) {
 	cl, err := a.connect()
 	if err != nil {
-		return nil, client.Cluster{}, err
+		return nil, trivet.Cluster{}, err
 	}
 	view, err := cl.Cluster(ctx)
 	return cl, view, err
 }
 
-func (a *app) showHeads(view client.Cluster, all bool) error {
+func (a *app) showHeads(view trivet.Cluster, all bool) error {
 	if !all {
 		view.Heads = slices.DeleteFunc(view.Heads, isRemoved)
 	}
-	slices.SortFunc(view.Heads, func(x, y client.HeadView) int { return byNumber(x.Name, y.Name) })
+	slices.SortFunc(view.Heads, func(x, y trivet.HeadView) int { return byNumber(x.Name, y.Name) })
 	switch a.output {
 	case "json", "yaml":
 		return a.showValue(view)
@@ -81,7 +81,7 @@ func (a *app) showHeads(view client.Cluster, all bool) error {
 	return align(a.Out, rows)
 }
 
-func isRemoved(h client.HeadView) bool { return h.State == string(trivet.HeadRemoved) }
+func isRemoved(h trivet.HeadView) bool { return h.State == string(trivet.HeadRemoved) }
 
 // byNumber compares names in natural order: head4 before head10.
 func byNumber(a, b string) int {
@@ -89,14 +89,14 @@ func byNumber(a, b string) int {
 	return cmp.Or(cmp.Compare(strings.TrimRight(a, digits), strings.TrimRight(b, digits)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-func lastHeard(h client.HeadView) string {
+func lastHeard(h trivet.HeadView) string {
 	switch {
-	case h.Seen == nil:
+	case h.LastHeard == nil:
 		return "-"
-	case h.Seen.D() < 5*time.Second:
+	case h.LastHeard.D() < 5*time.Second:
 		return "now"
 	}
-	return h.Seen.D().Round(time.Second).String() + " ago"
+	return h.LastHeard.D().Round(time.Second).String() + " ago"
 }
 
 func (a *app) headToken() *cobra.Command {
@@ -116,7 +116,7 @@ func (a *app) headToken() *cobra.Command {
 			if witness {
 				role = trivet.RoleWitness
 			}
-			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, view client.Cluster) (string, time.Time, error) {
+			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, view trivet.Cluster) (string, time.Time, error) {
 				a.warnTwoHeads(view)
 				return cl.IssueJoin(ctx, role, ttl)
 			})
@@ -128,7 +128,7 @@ func (a *app) headToken() *cobra.Command {
 }
 
 // warnTwoHeads warns if the new head is the second one: two heads are less available than one.
-func (a *app) warnTwoHeads(view client.Cluster) {
+func (a *app) warnTwoHeads(view trivet.Cluster) {
 	heads := slices.DeleteFunc(slices.Clone(view.Heads), isRemoved)
 	if len(heads) == 1 {
 		fmt.Fprintln(a.Err, "trivet: warning: two heads are less available than one: writes fail when either is down. Add a third head or a\n"+
@@ -149,7 +149,7 @@ func (a *app) tokenFlags(c *cobra.Command, ttl *time.Duration) {
 }
 
 // issueFunc creates a join token.
-type issueFunc func(context.Context, *client.Client, client.Cluster) (token string, expires time.Time, err error)
+type issueFunc func(context.Context, *client.Client, trivet.Cluster) (token string, expires time.Time, err error)
 
 // showToken creates a token and prints how to use it.
 func (a *app) showToken(ctx context.Context, issue issueFunc) error {
@@ -189,7 +189,7 @@ func (a *app) headReplace() *cobra.Command {
 		Example: "  trivet head replace head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, _ client.Cluster) (string, time.Time, error) {
+			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, _ trivet.Cluster) (string, time.Time, error) {
 				token, expires, err := cl.IssueReplace(ctx, args[0], ttl)
 				return token, expires, noSuchHead(err, "replace", args[0])
 			})
@@ -212,7 +212,7 @@ func (a *app) headRemove() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			removed := func(h client.HeadView) bool { return h.Name == args[0] && isRemoved(h) }
+			removed := func(h trivet.HeadView) bool { return h.Name == args[0] && isRemoved(h) }
 			if slices.ContainsFunc(view.Heads, removed) {
 				fmt.Fprintf(a.Out, "head/%s is already removed\n", args[0])
 				return nil

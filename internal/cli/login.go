@@ -61,12 +61,12 @@ func (a *app) login() *cobra.Command {
 }
 
 // verify checks a token with its cluster, and adds the cluster's other heads to the endpoints.
-func (a *app) verify(ctx context.Context, entry *client.Context) (client.Whoami, error) {
+func (a *app) verify(ctx context.Context, entry *client.Context) (trivet.Whoami, error) {
 	cl, err := client.New(client.Config{
 		Endpoints: entry.Endpoints, Trust: entry.Trust, Token: entry.Token, FailFast: true, Fresh: true, UserAgent: "trivet/" + a.Version,
 	})
 	if err != nil {
-		return client.Whoami{}, err
+		return trivet.Whoami{}, err
 	}
 	defer cl.Close()
 	who, err := cl.Whoami(ctx)

@@ -55,20 +55,20 @@ func workflowOf(ctx context.Context, cl *client.Client, name string) (string, er
 	return m.Status.Workflow, nil
 }
 
-// printLogs prints the logs with a heading for each try of each action.
+// printLogs prints the logs with a heading for each attempt of each action.
 func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string, o client.LogOptions) error {
-	var last client.LogPiece
+	var last trivet.LogPiece
 	lineStart := true
 	o.Missing = a.warnMissing
 	for p, err := range cl.Logs(ctx, workflow, o) {
 		if err != nil {
 			return err
 		}
-		if p.Action != last.Action || p.Try != last.Try {
+		if p.Action != last.Action || p.Attempt != last.Attempt {
 			if !lineStart {
 				fmt.Fprintln(a.Out)
 			}
-			fmt.Fprintf(a.Out, "==> %s, try %d <==\n", p.Action, p.Try)
+			fmt.Fprintf(a.Out, "==> %s, attempt %d <==\n", p.Action, p.Attempt)
 		}
 		if _, err := fmt.Fprint(a.Out, withoutControls(p.Text)); err != nil {
 			return err

@@ -75,8 +75,8 @@ func (s *screen) line(step trivet.Step, p provisionState) string {
 		return text
 	case trivet.StepRunning:
 		text += fmt.Sprintf(" %s / %s", durationText(s.elapsed(step)), step.Timeout)
-		if step.Try > 1 {
-			text += fmt.Sprintf(", try %s", tryText(step))
+		if step.Attempt > 1 {
+			text += fmt.Sprintf(", attempt %s", attemptText(step))
 		}
 		text += s.progress(p.progress, step.Name)
 	default:
@@ -88,9 +88,9 @@ func (s *screen) line(step trivet.Step, p provisionState) string {
 	return text
 }
 
-// elapsed returns the elapsed time at the head's last checkpoint plus the local time since this try was first seen.
+// elapsed returns the elapsed time at the head's last checkpoint plus the local time since this attempt was first seen.
 func (s *screen) elapsed(step trivet.Step) time.Duration {
-	key := fmt.Sprintf("%s/%d/%d", step.Name, step.Try, step.Elapsed)
+	key := fmt.Sprintf("%s/%d/%d", step.Name, step.Attempt, step.Elapsed)
 	if key != s.step {
 		s.step, s.since = key, time.Now()
 	}

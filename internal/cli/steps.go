@@ -9,9 +9,9 @@ import (
 
 // stepRows returns the steps of a workflow as rows of a table.
 func stepRows(w *trivet.Workflow) [][]string {
-	rows := [][]string{{"STEP", "STATE", "TRY", "TIME", "DEADLINE", "MESSAGE"}}
+	rows := [][]string{{"STEP", "STATE", "ATTEMPT", "TIME", "DEADLINE", "MESSAGE"}}
 	for _, s := range w.Status.Steps {
-		rows = append(rows, []string{s.Name, stepState(s), tryText(s), stepTime(s), s.Timeout.String(), noteText(s)})
+		rows = append(rows, []string{s.Name, stepState(s), attemptText(s), stepTime(s), s.Timeout.String(), noteText(s)})
 	}
 	return rows
 }
@@ -23,11 +23,11 @@ func stepState(s trivet.Step) string {
 	return string(s.State)
 }
 
-func tryText(s trivet.Step) string {
-	if s.Try == 0 {
+func attemptText(s trivet.Step) string {
+	if s.Attempt == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%d/%d", s.Try, s.Tries)
+	return fmt.Sprintf("%d/%d", s.Attempt, s.MaxAttempts)
 }
 
 func stepTime(s trivet.Step) string {
@@ -36,7 +36,7 @@ func stepTime(s trivet.Step) string {
 		return "-"
 	case !s.Ended.IsZero() && !s.Started.IsZero():
 		return durationText(s.Ended.Sub(s.Started))
-	case s.Try == 1 && !s.Started.IsZero(): // by the local clock, if plausible
+	case s.Attempt == 1 && !s.Started.IsZero(): // by the local clock, if plausible
 		if since := time.Since(s.Started); since > s.Elapsed.D() && since < s.Timeout.D() {
 			return durationText(since)
 		}

@@ -1,4 +1,4 @@
-// Package runlog keeps the output of workflow actions as files on one head: <workflow>/<action>.<try>.log. An agent sends
+// Package runlog keeps the output of workflow actions as files on one head: <workflow>/<action>.<attempt>.log. An agent sends
 // pieces with their offset, so a duplicate changes nothing, and pieces that were sent to another head leave a hole of zeros.
 package runlog
 
@@ -18,11 +18,11 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// MaxBytes bounds the log of one try of one action. The agent limits its output too.
+// MaxBytes bounds the log of one attempt of one action. The agent limits its output too.
 const MaxBytes = 16 << 20
 
-// MaxTry bounds the tries of one action that have a log.
-const MaxTry = 1000
+// MaxAttempt bounds the attempts of one action that have a log.
+const MaxAttempt = 1000
 
 // Store is a directory of logs.
 type Store struct {
@@ -31,11 +31,11 @@ type Store struct {
 	changed chan struct{} // guarded by mu; closed and replaced by each Append
 }
 
-// Part is the log of one try of one action.
+// Part is the log of one attempt of one action.
 type Part struct {
-	Action string `json:"action"`
-	Try    int    `json:"try"`
-	Bytes  int64  `json:"bytes"` // end of the last piece
+	Action  string `json:"action"`
+	Attempt int    `json:"attempt"`
+	Bytes   int64  `json:"bytes"` // end of the last piece
 }
 
 // Open opens or creates the directory.
@@ -135,7 +135,7 @@ func (s *Store) Parts(workflow string) ([]Part, error) {
 	var parts []Part
 	for _, info := range infos {
 		if action, try, ok := parseName(info.Name()); ok {
-			parts = append(parts, Part{Action: action, Try: try, Bytes: info.Size()})
+			parts = append(parts, Part{Action: action, Attempt: try, Bytes: info.Size()})
 		}
 	}
 	return parts, nil
@@ -220,8 +220,8 @@ func fileName(workflow, action string, try int) (string, error) {
 	if err := errors.Join(trivet.ValidateName(workflow), trivet.ValidateName(action)); err != nil {
 		return "", err
 	}
-	if try < 1 || try > MaxTry {
-		return "", &trivet.FieldError{Field: "try", Problem: fmt.Sprintf("must be 1 to %d", MaxTry)}
+	if try < 1 || try > MaxAttempt {
+		return "", &trivet.FieldError{Field: "attempt", Problem: fmt.Sprintf("must be 1 to %d", MaxAttempt)}
 	}
 	return path.Join(workflow, fmt.Sprintf("%s.%d.log", action, try)), nil
 }
