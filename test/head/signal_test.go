@@ -208,7 +208,7 @@ func TestCtrlC(t *testing.T) {
 		h.Apply("{kind: Template, name: t1, spec: {actions: [{name: a, use: noop}]}}")
 		c := h.start("provision", "web1", "--template", "t1", "--machine", "m1")
 		c.awaitOutput("provision/web1 created")
-		c.mustStop("web1 goes on without you", "trivet provision web1 --watch")
+		c.mustStop("provision web1 continues", "trivet provision web1 --watch")
 		if out, err := h.Trivet("get", "provision", "web1"); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}

@@ -24,7 +24,7 @@ func TestRemoveAndRejoin(t *testing.T) {
 			t.Errorf("the output is %q", out)
 		}
 		h2.expectRefusal("it was removed from cluster", "--rejoin --join URL --token TOKEN")
-		if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 is removed already" {
+		if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 is already removed" {
 			t.Errorf("the output is %q", out)
 		}
 		l.write()
