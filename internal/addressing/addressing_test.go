@@ -11,9 +11,9 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 const (
@@ -30,14 +30,9 @@ type fixture struct {
 
 func newFixture(t *testing.T, c addressing.Config) *fixture {
 	t.Helper()
-	member, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	must(t, err)
-	t.Cleanup(member.Close)
-	c.Tables = state.New(store.New(member.Client(), store.Options{}))
-	must(t, c.Store.Start(t.Context()))
-	t.Cleanup(c.Store.Close)
+	c.Tables = storetest.New(t, state.New)
 	f := &fixture{c.Tables, addressing.New(c)}
-	_, err = f.Store.Update(t.Context(), func(tx *store.Tx) error {
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 		return errors.Join(
 			f.Tables.Networks.In(tx).Create(&trivet.Network{Meta: trivet.Meta{Name: "lan"}, Spec: trivet.NetworkSpec{
 				CIDR: netip.MustParsePrefix("10.0.0.0/24"), Lease: trivet.Duration(time.Hour),

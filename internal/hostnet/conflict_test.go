@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // state returns the permanent addresses and the routes of a host.
@@ -76,22 +76,11 @@ func TestAddressOutsideTheNetworks(t *testing.T) {
 	}
 }
 
-// member runs one that heads can share.
-func member(t *testing.T) *cluster.Member {
-	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	return m
-}
-
 // A program that sets the address while a head has it keeps it. The own address of the host, removed and added
 // again, stays.
 func TestAddressesChangeMeanwhile(t *testing.T) {
 	b := newHosts(t)[0]
-	m := member(t)
+	m := storetest.Member(t)
 	for _, set := range []string{"replace 10.98.0.9/32 dev eth0 valid_lft forever preferred_lft forever", "add 10.98.0.9/24 dev eth0"} {
 		h := newHead(t, b, m)
 		until(t, "the head has the address", h.Held)
@@ -139,7 +128,7 @@ func TestAnotherHostHasTheAddress(t *testing.T) {
 	hosts := newHosts(t)
 	run(t, "ip -n %s address add %s dev eth0", hosts[2], shared)
 	var log lines
-	h := newHeadWithLog(t, hosts[0], member(t), &log)
+	h := newHeadWithLog(t, hosts[0], storetest.Member(t), &log)
 	until(t, "the host's MAC is logged", func() bool { return log.contains(hosts[2].mac(t)) })
 	if h.Held() || hosts[0].has(t) || log.contains("took the shared address") {
 		t.Error("two hosts have the address")
@@ -151,7 +140,7 @@ func TestAnotherHostHasTheAddress(t *testing.T) {
 // A head that still answers until its kernel removes the address does not keep the next one from taking it.
 func TestExpiringAddressIsWaitedFor(t *testing.T) {
 	hosts := newHosts(t)
-	m := member(t)
+	m := storetest.Member(t)
 	var log lines
 	run(t, "ip -n %s address add %s/32 dev eth0 valid_lft 1 preferred_lft 0", hosts[1], shared.Addr())
 	h := newHeadWithLog(t, hosts[0], m, &log)

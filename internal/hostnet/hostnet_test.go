@@ -23,6 +23,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 var shared = netip.MustParsePrefix("10.98.0.9/24")
@@ -276,7 +277,7 @@ func who(t *testing.T, client host) (name string) {
 func TestFailover(t *testing.T) {
 	hosts := newHosts(t)
 	client := hosts[2]
-	m := member(t)
+	m := storetest.Member(t)
 	first := newHead(t, hosts[0], m)
 	until(t, "the first head answers", func() bool { return who(t, client) == string(hosts[0]) })
 	second := newHead(t, hosts[1], m)
