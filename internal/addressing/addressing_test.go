@@ -76,6 +76,7 @@ func (f *fixture) bind(t *testing.T, mac string) netip.Addr {
 }
 
 func TestBindWritesTheRecord(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{})
 	known, unknown := f.bind(t, knownMAC), f.bind(t, unknownMAC)
 	a, err := f.Addresses.Get(known.String())
@@ -98,6 +99,7 @@ func TestBindWritesTheRecord(t *testing.T) {
 }
 
 func TestFixedAddress(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{})
 	if a := f.bind(t, fixedMAC); a != ip("10.0.0.20") {
 		t.Errorf("offered %s", a)
@@ -118,6 +120,7 @@ func TestFixedAddress(t *testing.T) {
 }
 
 func TestBindIsRefused(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{Shared: ip("10.0.0.101")})
 	other := f.bind(t, unknownMAC)
 	for name, a := range map[string]netip.Addr{
@@ -135,6 +138,7 @@ func TestBindIsRefused(t *testing.T) {
 }
 
 func TestReleaseAndDecline(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{})
 	a := f.bind(t, unknownMAC)
 	f.Release(t.Context(), f.request(t, knownMAC), a) // not the holder
@@ -158,6 +162,7 @@ func TestReleaseAndDecline(t *testing.T) {
 }
 
 func TestNoOfferWithoutQuorum(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{Quorum: func() bool { return false }})
 	if a, err := f.Offer(f.request(t, unknownMAC)); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("offered %s, %v", a, err)
@@ -169,6 +174,7 @@ func TestNoOfferWithoutQuorum(t *testing.T) {
 
 // Ports that ask at once are offered different addresses, before any of them is bound.
 func TestOffersDiffer(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{})
 	offered := map[netip.Addr]string{}
 	for i := range 20 {
