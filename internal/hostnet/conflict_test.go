@@ -33,6 +33,7 @@ func (b host) refused(t *testing.T, address string) (err error) {
 
 // An address that the host has by other means is refused, and stays with its routes.
 func TestOwnAddressesAreKept(t *testing.T) {
+	t.Parallel()
 	b := newHosts(t)[0]
 	run(t, "ip -n %s route add default via 10.98.0.254", b)
 	run(t, "ip -n %s link add other0 type bridge", b)
@@ -58,6 +59,7 @@ func TestOwnAddressesAreKept(t *testing.T) {
 
 // An address outside the networks of the interface is refused.
 func TestAddressOutsideTheNetworks(t *testing.T) {
+	t.Parallel()
 	b := newHosts(t)[0]
 	for _, address := range []string{"10.97.0.9/24", "10.97.0.9/32", "10.98.0.9/25", "10.98.0.9/16",
 		"10.98.0.255/24", "10.98.0.0/24", "10.98.0.255/32", "10.98.0.0/32"} {
@@ -79,6 +81,7 @@ func TestAddressOutsideTheNetworks(t *testing.T) {
 // A program that sets the address while a head has it keeps it. The own address of the host, removed and added
 // again, stays.
 func TestAddressesChangeMeanwhile(t *testing.T) {
+	t.Parallel()
 	b := newHosts(t)[0]
 	m := storetest.Member(t)
 	for _, set := range []string{"replace 10.98.0.9/32 dev eth0 valid_lft forever preferred_lft forever", "add 10.98.0.9/24 dev eth0"} {
@@ -125,6 +128,7 @@ func (l *lines) contains(text string) bool {
 
 // An address that another host has is not taken before that host removes it.
 func TestAnotherHostHasTheAddress(t *testing.T) {
+	t.Parallel()
 	hosts := newHosts(t)
 	run(t, "ip -n %s address add %s dev eth0", hosts[2], shared)
 	var log lines
@@ -139,6 +143,7 @@ func TestAnotherHostHasTheAddress(t *testing.T) {
 
 // A head that still answers until its kernel removes the address does not keep the next one from taking it.
 func TestExpiringAddressIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	hosts := newHosts(t)
 	m := storetest.Member(t)
 	var log lines
