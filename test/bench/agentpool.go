@@ -24,9 +24,10 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// AgentPool is a process of its own with the agents of many machines, so that their cost is not counted as the heads'. Each is
-// the real agent with a client and a TLS connection of its own. Their journals are in memory, as an installer's is; their
-// actions do nothing, or wait. It is controlled by net/rpc over its standard input and output (fleet.go).
+// AgentPool is a process of its own with the agents of many machines, so that their cost is not counted as the
+// heads'. Each is the real agent with a client and a TLS connection of its own. Their journals are in memory, as an
+// installer's is; their actions do nothing, or wait. It is controlled by net/rpc over its standard input and output
+// (fleet.go).
 type AgentPool struct {
 	ctx      context.Context
 	agents   sync.WaitGroup
@@ -62,7 +63,8 @@ type Connect struct {
 	At            time.Time
 }
 
-// maxStarting is how many agents connect for the first time at once: machines that are powered on do not boot all at once.
+// maxStarting is how many agents connect for the first time at once: machines that are powered on do not boot all at
+// once.
 const maxStarting = 64
 
 // waits is the action that ends only when it is released.

@@ -145,8 +145,8 @@ func (f *fleet) provision(template string, names []string) error {
 	})
 }
 
-// provisionAll gives machines a run each, and says how many succeeded per second: from the first provision that is written
-// until the last is seen to have succeeded.
+// provisionAll gives each machine a run, and returns how many succeeded per second: from the first provision that is
+// written until the last is seen to have succeeded.
 func (f *fleet) provisionAll(template string, names []string) (perSecond float64, err error) {
 	began := time.Now()
 	var g errgroup.Group

@@ -19,8 +19,9 @@ const (
 	gapRest  = 500 * time.Millisecond // a head is down for
 )
 
-// gap kills the head that leads, again and again, while programs write without a pause through the SDK, and measures for how long
-// each of them had no write acknowledged. Each of the three asks another head first, so one of them had its own head killed.
+// gap kills the head that leads, again and again, while programs write without a pause through the SDK, and measures
+// for how long each of them had no write acknowledged. Each of the three asks another head first, so one of them had
+// its own head killed.
 func (b *bench) gap() error {
 	s, err := b.startSite("gap", threeHosts)
 	if err != nil {

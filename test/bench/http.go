@@ -27,7 +27,7 @@ var httpFiles = []struct {
 
 const httpRounds = 9
 
-// http serves the same files from the boot door and from nginx (sendfile), to the same wrk.
+// http serves the same files from the boot server and from nginx (sendfile), to the same wrk.
 func (b *bench) http() error {
 	h, _, err := b.startHead(filepath.Join(b.dir, "http"))
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// storm kills the head that leads, to which a third of the agents are connected, and follows these to the others. Half of all
-// agents are at work then, the others wait for some. A head that judges silence by itself alone, or too soon, would hold
-// those at work for lost.
+// storm kills the head that leads, to which a third of the agents are connected, and follows these to the others.
+// Half of all agents are at work then, the others wait for some. A head that judges silence by itself alone, or too
+// soon, would hold those at work for lost.
 type storm struct {
 	*fleet
 	b       *bench
@@ -143,7 +143,7 @@ func (st *storm) kill() (err error) {
 	r.add(row{what: "99 %", unit: "s", ours: quantile(victims, 0.99)})
 	r.add(row{what: "all", unit: "s", ours: slices.Max(victims), bound: under(trivet.DefaultAgentTimeout.D().Seconds())})
 	r.add(row{what: "most within a second", unit: "/s", ours: float64(peak(victims)), bound: under(0.4 * float64(len(victims)))})
-	r.add(row{what: "agents of other heads that connected anew", ours: float64(len(others))})
+	r.add(row{what: "agents of other heads that connected again", ours: float64(len(others))})
 	r.add(row{what: "the other heads' processor meanwhile", unit: "% of a core",
 		ours: 100 * (after.cpu - before.cpu).Seconds() / slices.Max(victims)})
 	return nil
@@ -154,8 +154,8 @@ func (st *storm) counters() (l Counters, err error) {
 	return l, err
 }
 
-// followed gives when agents last connected since st.at, in seconds after it: those that were on the head that was killed, and
-// others.
+// followed gives when agents last connected since st.at, in seconds after it: those that were on the head that was
+// killed, and others.
 func (st *storm) followed(l Counters) (victims, others []float64) {
 	was, last := map[string]string{}, map[string]time.Time{}
 	for _, c := range l.Connects {

@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// round is about how long faults are injected into one site. Then all is checked, and another one begins: histories stay small
-// enough for the checker, and every round is replayed by its own seed.
+// round is about how long faults are injected into one site. Then all is checked, and another one begins: histories
+// stay small enough for the checker, and every round is replayed by its own seed.
 const round = 150 * time.Second
 
 // TestChaos injects random faults for CHAOS_DURATION, in rounds, and adds each to the record in docs/chaos.md.
@@ -90,8 +90,8 @@ type mix struct {
 	lossy, clocked bool          // properties of the site
 }
 
-// mixOf returns the round of a seed. Three sorts alternate: all faults, with clocks and a small disk; kills, as many as a site
-// survives; all faults, with power cuts.
+// mixOf returns the round of a seed. Three sorts alternate: all faults, with clocks and a small disk; kills, as many
+// as a site survives; all faults, with power cuts.
 func mixOf(seed uint64) mix {
 	switch seed % 3 {
 	case 0:

@@ -39,7 +39,8 @@ func (h *History) checkKeys(r *report) {
 	}
 }
 
-// checkTwice checks that no value was written again, over what others wrote meanwhile: each is written by one operation.
+// checkTwice checks that no value was written again, over what others wrote meanwhile: each is written by one
+// operation.
 func (h *History) checkTwice(r *report) {
 	written := map[string]int64{}
 	for _, c := range h.Whole {
@@ -100,8 +101,9 @@ func withUnknown(ops []op, n int) []op {
 
 const forever = time.Duration(math.MaxInt64)
 
-// pruned simplifies the history without changing the verdict: a write of unknown outcome whose value was never observed explains
-// nothing, and one whose value was observed happened before that. What such a swap itself has found was observed, too.
+// pruned simplifies the history without changing the verdict: a write of unknown outcome whose value was never
+// observed explains nothing, and one whose value was observed happened before that. What such a swap itself has found
+// was observed, too.
 func pruned(ops []op) (out []op) {
 	seen := map[string]time.Duration{}
 	see := func(value string, at time.Duration) (news bool) {

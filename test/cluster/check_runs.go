@@ -7,8 +7,8 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
-// lateSlack is how much later than its time a deadline may fire, besides the time of faults: heads check deadlines, and the
-// test reads states, at intervals.
+// lateSlack is how much later than its time a deadline may fire, besides the time of faults: heads check deadlines,
+// and the test reads states, at intervals.
 const lateSlack = 20 * time.Second
 
 // checkWaits checks that everything ended as it had to.

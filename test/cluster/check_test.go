@@ -75,7 +75,7 @@ func TestNothingIsWrongWithASoundHistory(t *testing.T) {
 	}
 }
 
-// A write whose answer was lost is there by what another one found whose answer was lost as well.
+// A write whose answer was lost is proven by what another one found whose answer was lost as well.
 func TestLostAnswersExplainEachOther(t *testing.T) {
 	h := &History{Ops: []op{
 		{Client: 0, Do: "write", Key: "key", Value: "a", Call: 1 * ms, Return: 2 * ms, Outcome: unknown},

@@ -13,7 +13,8 @@ func (c change) String() string {
 // id identifies a change.
 func (c change) id() string { return fmt.Sprintf("%s %d", c, c.Sum) }
 
-// checkFeeds checks that every watch reported every change once, in order, and that acknowledged writes are among them.
+// checkFeeds checks that every watch reported every change once, in order, and that acknowledged writes are among
+// them.
 func (h *History) checkFeeds(r *report) {
 	whole := map[string]int{}
 	written := map[string]bool{}

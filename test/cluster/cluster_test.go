@@ -122,7 +122,8 @@ func keep(t *testing.T, s *site) {
 	t.Logf("history and logs are in %s", dir)
 }
 
-// Heads are killed one by one, the leader too, are stopped, cut off, have a long link, and are all killed at once, under load.
+// Heads are killed one by one, the leader too, are stopped, cut off, have a long link, and are all killed at once,
+// under load.
 func TestFaultsUnderLoad(t *testing.T) {
 	injectAll(t, three(t), "kill the leader", "kill", "stop the leader", "cut off the leader", "delay frames", "kill all at once")
 }
@@ -144,7 +145,8 @@ func TestPowerCutsUnderLoad(t *testing.T) {
 	injectAll(t, p, "cut the power of a head", "cut the power of all", "cut the power of all")
 }
 
-// Clocks are changed by minutes under load, and heads start with wrong clocks. In make test, a clock head of test/e2e does that.
+// Clocks are changed by minutes under load, and heads start with wrong clocks. In make test, a clock head of test/e2e
+// does that.
 func TestSoakClocksUnderLoad(t *testing.T) {
 	soak(t)
 	p := three(t)

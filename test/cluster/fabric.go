@@ -116,8 +116,8 @@ func (f *fabric) change(do func()) error {
 	return nft(f.rules())
 }
 
-// rules returns all of the switch's rules, which replace the former ones at once. What is dropped at a switch leaves no trace at
-// either end, like a cut cable. f.mu is held.
+// rules returns all of the switch's rules, which replace the former ones at once. What is dropped at a switch leaves
+// no trace at either end, like a cut cable. f.mu is held.
 func (f *fabric) rules() string {
 	var b strings.Builder
 	b.WriteString("table bridge faults\ndelete table bridge faults\ntable bridge faults {\n")

@@ -50,8 +50,8 @@ var kinds = []kind{
 	{"stop a rack", 1, 10 * time.Second, stopRack},
 }
 
-// Kinds that only some sites can have: where the last head has a small file system, where disks lose what was not synced,
-// where clocks can be set.
+// Kinds that only some sites can have: where the last head has a small file system, where disks lose what was not
+// synced, where clocks can be set.
 var (
 	smallDisk  = []kind{{"slow disk", 1, 8 * time.Second, slowDisk}, {"full disk", 1, 6 * time.Second, fullDisk}}
 	lossyDisks = []kind{{"cut the power of a head", 4, time.Second, cutPower}, {"cut the power of all", 4, time.Second, cutAllPower}}

@@ -18,9 +18,9 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A program that is built here has a clock of its own: Go's time.Now is replaced while it is built (go build -overlay). The
-// machine has one clock for all, and Go programs read it in ways that cannot be intercepted from outside. The released program has
-// nothing of this.
+// A program that is built here has a clock of its own: Go's time.Now is replaced while it is built (go build
+// -overlay). The machine has one clock for all, and Go programs read it in ways that cannot be intercepted from
+// outside. The released program has nothing of this.
 
 // clockEnv names the file with the seconds by which such a program's clock is ahead. Without one it is right.
 const clockEnv = "TRIVET_TEST_CLOCK"

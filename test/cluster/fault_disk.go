@@ -15,8 +15,8 @@ import (
 	"github.com/trivet-project/trivet/test/faultfs"
 )
 
-// The last head's data is on a small file system of its own, over a loop device: its disk can be slow, or full. Or all heads
-// have disks that lose at a power cut what was not synced.
+// The last head's data is on a small file system of its own, over a loop device: its disk can be slow, or full. Or
+// all heads have disks that lose at a power cut what was not synced.
 
 const diskBytes = 768 << 20
 

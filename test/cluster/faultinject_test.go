@@ -13,8 +13,8 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// The loads that injected faults need: programs that write (many, where all that matters happens until a fault is noticed), clients
-// that request addresses, runs, deadlines.
+// The loads that injected faults need: programs that write (many, where all that matters happens until a fault is
+// noticed), clients that request addresses, runs, deadlines.
 var (
 	many     = size{writers: 24, watchers: 1}
 	programs = size{writers: 8, watchers: 2}

@@ -10,8 +10,8 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
-// history is all that was observed in a run: by programs that write and read, by watches, by machines that boot, in the machines'
-// own ledgers, and at the end. Times are since its beginning, by the test's monotonic clock.
+// history is all that was observed in a run: by programs that write and read, by watches, by machines that boot, in
+// the machines' own ledgers, and at the end. Times are since its beginning, by the test's monotonic clock.
 type history struct {
 	mu    sync.Mutex
 	began time.Time

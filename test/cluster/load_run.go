@@ -15,8 +15,8 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
-// assistAfter is when an operator powers a machine on again that has not booted: a head whose copy was behind may have directed it
-// to its disk. That is never destructive, and costs the time of a deadline or of a person.
+// assistAfter is when an operator powers a machine on again that has not booted: a head whose copy was behind may
+// have directed it to its disk. That is never destructive, and costs the time of a deadline or of a person.
 const assistAfter = 15 * time.Second
 
 // provision requests a machine of the pool, installs it, and returns it, again and again.
@@ -60,8 +60,8 @@ func (l *load) late(loop int) {
 	}
 }
 
-// run creates a provision, follows it to its end, and returns its machine. What has begun is completed: there are more machines
-// than loops, so that no loop waits for long.
+// run creates a provision, follows it to its end, and returns its machine. What has begun is completed: there are
+// more machines than loops, so that no loop waits for long.
 func (l *load) run(p *trivet.Provision, deadline time.Duration, observe func(*trivet.Provision), free func(machine string)) {
 	records := client.Of[trivet.Provision](l.sdk)
 	w := wait{Name: p.Name, Deadline: deadline, Call: l.history.now()}
@@ -122,8 +122,8 @@ const (
 	overtime = time.Minute
 )
 
-// stop ends the workers, waits until nothing runs, and collects what remains to be observed. A run that has not ended in time is
-// stuck, which the history shows.
+// stop ends the workers, waits until nothing runs, and collects what remains to be observed. A run that has not ended
+// in time is stuck, which the history shows.
 func (l *load) stop(ctx context.Context) error {
 	close(l.end)
 	defer context.AfterFunc(ctx, l.cancel)()

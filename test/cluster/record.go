@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The record is a page whose lines are the rounds that were run. Its totals are computed from those lines each time, so that only
-// lines are ever added.
+// The record is a page whose lines are the rounds that were run. Its totals are computed from those lines each time,
+// so that only lines are ever added.
 
 // entry is one round in the record.
 type entry struct {

@@ -17,8 +17,8 @@ const wireCapacity = 4096
 // frameBytes is more than a frame has with what the network card would still do with it, such as cutting it to size.
 const frameBytes = 128 << 10
 
-// delay puts a wire between a port and the switch that brings each frame so much later, in their order. The kernel could do
-// it by netem, which not all have.
+// delay puts a wire between a port and the switch that brings each frame so much later, in their order. The kernel
+// could do it by netem, which not all have.
 func (f *fabric) delay(port string, late time.Duration) (undo func() error, err error) {
 	near, far := port+"-near", port+"-far"
 	unplug := func() error {
@@ -44,8 +44,8 @@ func (f *fabric) delay(port string, late time.Duration) (undo func() error, err 
 	return func() error { return errors.Join(inside.Close(), outside.Close(), unplug()) }, nil
 }
 
-// openLink returns a file that reads all frames of a network interface, one by one, and sends what is written. Each begins with
-// the kernel's virtio_net_hdr.
+// openLink returns a file that reads all frames of a network interface, one by one, and sends what is written. Each
+// begins with the kernel's virtio_net_hdr.
 func openLink(name string) (*os.File, error) {
 	card, err := net.InterfaceByName(name)
 	if err != nil {

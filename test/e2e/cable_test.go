@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
-// cable connects a machine's card and the switch: every frame passes through the test, which may hold it while it does something
-// to a head. So what has to happen between two packets does, however busy the computer is.
+// cable connects a machine's card and the switch: every frame passes through the test, which may hold it while it
+// does something to a head. So what has to happen between two packets does, however busy the computer is.
 type cable struct {
 	card  *os.File // the card's end, for QEMU
 	ends  [2]*os.File

@@ -20,9 +20,9 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A head whose clock is ten minutes off is not admitted, and its token remains valid. A member that returns with such a clock is
-// reported and serves all the same: with one of the others dead nothing is written without it, an agent that knows no other head
-// runs, and no deadline fires early by its clock, or never.
+// A head whose clock is ten minutes off is not admitted, and its token remains valid. A member that returns with such
+// a clock is reported and serves all the same: with one of the others dead nothing is written without it, an agent
+// that knows no other head runs, and no deadline fires early by its clock, or never.
 func TestHeadWithAnotherClock(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "e2e-clock", 2)
@@ -52,7 +52,8 @@ const (
 	clockAddress = "10.77.0.3"
 	clockURL     = "https://" + clockAddress + ":7480"
 	clockMAC     = "52:54:00:77:00:0c"
-	// Deadlines: one that is longer than this test, and that such a clock would end at once; and one that it waits for.
+	// Deadlines: one that is longer than this test, and that such a clock would end at once; and one that it waits
+	// for.
 	farLimit, nearLimit = wrong - time.Minute, 10 * time.Second
 )
 

@@ -42,9 +42,9 @@ spec:
     timeout: 2m
 `
 
-// An unknown machine netboots, enrols itself with its inventory, and waits. Once it is accepted its agent runs a workflow
-// without another boot: here an OCI image, run in namespaces by the installer OS. Its record has no spec.disk,
-// and it has two disks, so that the actions choose theirs.
+// An unknown machine netboots, enrols itself with its inventory, and waits. Once it is accepted its agent runs a
+// workflow without another boot: here an OCI image, run in namespaces by the installer OS. Its record has no
+// spec.disk, and it has two disks, so that the actions choose theirs.
 func TestUnknownMachineEnrolsAndRunsAContainer(t *testing.T) {
 	t.Parallel()
 	s := newBareSite(t, "e2e-unknown", headAddress, "--dhcp", "lab0")

@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
-// A machine is installed by three heads, without an operator, although at each stage the head that serves it at that moment is
-// lost: by kill -9, once by a cut cable. Each returns when the machine has continued with another one.
+// A machine is installed by three heads, without an operator, although at each stage the head that serves it at that
+// moment is lost: by kill -9, once by a cut cable. Each returns when the machine has continued with another one.
 func TestInstallWithEachServingHeadLost(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "e2e-heads", 3)

@@ -69,8 +69,8 @@ spec:
 	}
 }
 
-// connect lays a cable from one network's switch to another: to its switch as well, or, with an address, to its host. Both ends
-// have the cable's name.
+// connect lays a cable from one network's switch to another: to its switch as well, or, with an address, to its host.
+// Both ends have the cable's name.
 func (s *site) connect(cable string, from, to *vm.Network, address string) {
 	s.Helper()
 	s.ip("-n", from.Name(), "link", "add", cable, "type", "veth", "peer", "name", cable, "netns", to.Name())

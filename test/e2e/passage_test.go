@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
-// passage is a machine's way from power-on to its own system, and the points on it where a head is lost. The machine is paused at
-// each point until all heads are ready, so that one head is lost and the others have a quorum.
+// passage is a machine's way from power-on to its own system, and the points on it where a head is lost. The machine
+// is paused at each point until all heads are ready, so that one head is lost and the others have a quorum.
 type passage struct {
 	*cluster
 	cable   *cable
@@ -64,7 +64,8 @@ func newPassage(c *cluster) *passage {
 	return p
 }
 
-// observe inspects a frame before it passes. One that shows that the machine has continued may be the next point already.
+// observe inspects a frame before it passes. One that shows that the machine has continued may be the next point
+// already.
 func (p *passage) observe(f *frame) {
 	f.sender, f.receiver = p.byMAC[string(f.from)], p.byMAC[string(f.to)]
 	p.note(f)

@@ -82,8 +82,8 @@ func check(db *bolt.DB) (n uint64, err error) {
 	return n, err
 }
 
-// etcd's backend, whose file is mapped and written by pwrite at once, is killed and loses power again and again: it has all
-// that it had promised, and is sound.
+// etcd's backend, whose file is mapped and written by pwrite at once, is killed and loses power again and again: it
+// has all that it had promised, and is sound.
 func TestBolt(t *testing.T) {
 	f := faultfs.New(t)
 	rng := rand.New(rand.NewPCG(2, 2))

@@ -13,8 +13,8 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A head whose disk is full refuses writes for that reason, and serves reads and boots, also after a restart. With room again it
-// accepts writes by itself.
+// A head whose disk is full refuses writes for that reason, and serves reads and boots, also after a restart. With
+// room again it accepts writes by itself.
 func TestFullDisk(t *testing.T) {
 	disk := mount(t, "size=500m")
 	h := startHead(t, filepath.Join(disk, "data"))

@@ -25,7 +25,8 @@ func (h *head) mustFail(t *testing.T, args []string, words ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
-	// A limit and not its peak afterwards: the kernel counts into that of a new process what the one that starts it had.
+	// A limit and not its peak afterwards: the kernel counts into that of a new process what the one that starts it
+	// had.
 	limit := fmt.Sprintf("--data=%d", maxMemory)
 	cmd := exec.CommandContext(ctx, "prlimit", append([]string{limit, testhead.Program(t)}, args...)...)
 	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+h.AdminFile())

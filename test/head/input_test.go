@@ -127,7 +127,7 @@ func TestBadDHCP(t *testing.T) {
 	h.mustBeUnharmed()
 }
 
-// A TFTP request that is none, or asks for what is not there to give, is told so.
+// An invalid TFTP request, or one for a missing file, gets an error.
 func TestBadTFTP(t *testing.T) {
 	h := newHead(t)
 	read := func(name, mode string, options ...string) []byte {
@@ -144,9 +144,9 @@ func TestBadTFTP(t *testing.T) {
 	}{
 		{"nothing", nil, ""},
 		{"one byte", []byte{0}, ""},
-		{"DATA for nobody", []byte{0, 3, 0, 1, 'x'}, ""},
-		{"ACK for nobody", []byte{0, 4, 0, 1}, ""},
-		{"ERROR for nobody", []byte("\x00\x05\x00\x01x\x00"), ""},
+		{"DATA without a transfer", []byte{0, 3, 0, 1, 'x'}, ""},
+		{"ACK without a transfer", []byte{0, 4, 0, 1}, ""},
+		{"ERROR without a transfer", []byte("\x00\x05\x00\x01x\x00"), ""},
 		{"operation 9", []byte("\x00\x09x\x00octet\x00"), ""},
 		{"operation 65535", bytes.Repeat([]byte{0xff}, 512), ""},
 		{"write", []byte("\x00\x02" + testhead.BootFile + "\x00octet\x00"), "read-only"},
@@ -225,7 +225,7 @@ func rawHTTP(t *testing.T, at, text string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// The boot door serves what it has, whatever path, range or header is sent.
+// The boot server serves only its files, whatever path, range or header is sent.
 func TestBadBootHTTP(t *testing.T) {
 	h := newHead(t)
 	at := h.Address + ":7481"
@@ -235,8 +235,8 @@ func TestBadBootHTTP(t *testing.T) {
 		header     string
 		status     int
 	}{
-		{"path up", "GET /../../../etc/passwd", "", 307}, // to /etc/passwd of the door, which is not there,
-		{"path up below a door", "GET /ipxe/../../../etc/passwd", "", 307},
+		{"path up", "GET /../../../etc/passwd", "", 307}, // to /etc/passwd of the server, which does not exist,
+		{"path up below a folder", "GET /ipxe/../../../etc/passwd", "", 307},
 		{"coded path up", "GET /ipxe/..%2f..%2f..%2fetc%2fpasswd", "", 404},
 		{"twice coded path up", "GET /ipxe/%252e%252e%252fetc%252fpasswd", "", 404},
 		{"path up for a blob", "GET /blob/..%2f..%2fkeys%2fca.pem", "", 400},

@@ -95,7 +95,8 @@ func (h *head) openUpload() *slowUpload {
 	return u
 }
 
-// SIGTERM ends a head in order: watches receive a drain event, a request under way is answered, what was acknowledged is kept.
+// SIGTERM ends a head in order: watches receive a drain event, a request under way is answered, what was acknowledged
+// is kept.
 func TestTerm(t *testing.T) {
 	h := newHead(t)
 	h.mustServe()

@@ -39,8 +39,8 @@ func (h *head) label() string {
 	return m.Labels["wanted"]
 }
 
-// A head on a slow disk logs that, serves reads and boots as before, and writes slowly. When a write exceeds its time limit, the
-// client is told that the outcome is unknown, and why; no operator is needed when the disk is fast again.
+// A head on a slow disk logs that, serves reads and boots as before, and writes slowly. When a write exceeds its time
+// limit, the client is told that the outcome is unknown, and why; no operator is needed when the disk is fast again.
 func TestSlowDisk(t *testing.T) {
 	disk := faultfs.New(t)
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
@@ -160,8 +160,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// writeUntilKilled writes numbers, each after the one before was acknowledged, and kills the head after some. It gives the
-// number that was begun last.
+// writeUntilKilled writes numbers, each after the one before was acknowledged, and kills the head after some. It
+// gives the number that was begun last.
 func (h *head) writeUntilKilled(acknowledged *atomic.Int64, after int64) (last int64) {
 	enough := acknowledged.Load() + after
 	for last = acknowledged.Load() + 1; ; last++ {

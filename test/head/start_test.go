@@ -16,19 +16,6 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// mustRefuse wants a head that ends with status 1 and says all of this.
-func (h *head) mustRefuse(words ...string) {
-	h.Helper()
-	if status := h.AwaitExit(); status != 1 {
-		h.Errorf("exit status %d, want 1", status)
-	}
-	for _, word := range words {
-		if !strings.Contains(h.Log.String(), word) {
-			h.Errorf("it does not say %q:\n%s", word, h.Log)
-		}
-	}
-}
-
 // A port that another program uses is named, with the flag that sets it.
 func TestPortsTaken(t *testing.T) {
 	for _, port := range []struct{ flag, network, number string }{
@@ -118,8 +105,8 @@ func mount(t *testing.T, options string) string {
 	return dir
 }
 
-// A folder of another head, of a newer version, or with damaged or missing files is reported as what it is, and left unchanged:
-// with the file restored, the head starts.
+// A folder of another head, of a newer version, or with damaged or missing files is reported as what it is, and left
+// unchanged: with the file restored, the head starts.
 func TestForeignAndDamagedData(t *testing.T) {
 	h := newHead(t)
 	h.Signal(syscall.SIGTERM)

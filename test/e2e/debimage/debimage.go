@@ -1,6 +1,6 @@
-// Package debimage builds the disk image of a small Debian 12 with cloud-init, as tests install it: GPT, booting from its own
-// disk on BIOS and UEFI, serial console on ttyS0. It is built from Debian's packages, without mounts or loop devices, and
-// kept in a cache under the hash of its recipe.
+// Package debimage builds the disk image of a small Debian 12 with cloud-init, as tests install it: GPT, booting from
+// its own disk on BIOS and UEFI, serial console on ttyS0. It is built from Debian's packages, without mounts or loop
+// devices, and kept in a cache under the hash of its recipe.
 package debimage
 
 import (
@@ -28,8 +28,8 @@ type Image struct {
 	Zstd string // the same, compressed
 }
 
-// Build returns the image, built now or earlier. The cache is trivet-test in the user's cache folder. It calls progress with a
-// line for each step.
+// Build returns the image, built now or earlier. The cache is trivet-test in the user's cache folder. It calls
+// progress with a line for each step.
 func Build(ctx context.Context, progress func(string)) (Image, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {

@@ -47,7 +47,8 @@ func makeRoot(ctx context.Context, disk, root string) error {
 		"-E", fmt.Sprintf("offset=%d,root_owner=0:0", rootMB<<20), disk, strconv.Itoa(rootSizeMB)+"M")
 }
 
-// biosModules and efiModules are all that GRUB needs to read grub.cfg and what that names: none are loaded from the disk.
+// biosModules and efiModules are all that GRUB needs to read grub.cfg and what that names: none are loaded from the
+// disk.
 var (
 	biosModules = []string{"biosdisk", "part_gpt", "ext2", "normal", "linux", "test", "echo"}
 	efiModules  = []string{"part_gpt", "ext2", "normal", "linux", "test", "echo"}
