@@ -30,7 +30,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("exit status %d on a full disk, want 0", status)
 	}
 	fill(t, disk) // its store's next log, prepared and not used, went with it
-	launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("a start needs 8", "the disk is full; make room, then start the head again")
+	launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("8 MiB needed to start", "the disk is full; free some space, then restart the head")
 	if err := os.Truncate(rest, size(t, rest)-100<<20); err != nil {
 		t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func TestCtrlC(t *testing.T) {
 		from := stalledServer(t)
 		c := h.start("image", "import", from.URL+"/disk.raw", "--name", "disk")
 		<-from.stalled
-		c.mustStop("image disk is as it was", "import it again")
+		c.mustStop("image disk is unchanged", "run the command again")
 		if out, err := h.Trivet("get", "image", "disk"); err == nil {
 			t.Errorf("half an image is there: %s", out)
 		}

@@ -50,7 +50,7 @@ func TestSlowDisk(t *testing.T) {
 	if err := h.tryLabel("slow"); err != nil || h.label() != "slow" {
 		t.Errorf("a slow write: %v", err)
 	}
-	h.mustServeUntil("the disk is slow: every write waits for it")
+	h.mustServeUntil("slow disk: every write waits for it")
 	h.awaitLogs("dir=" + h.Dir)
 
 	disk.Set(faultfs.Faults{SyncDelay: time.Hour})
@@ -58,7 +58,7 @@ func TestSlowDisk(t *testing.T) {
 	go func() { written <- h.tryLabel("stuck") }()
 	h.mustRead()
 	h.mustBoot()
-	if err := <-written; !errors.Is(err, trivet.ErrUnknown) || !strings.Contains(err.Error(), "its disk is slow") {
+	if err := <-written; !errors.Is(err, trivet.ErrUnknown) || !strings.Contains(err.Error(), "slow disk") {
 		t.Errorf("a write that is stuck: %v", err)
 	}
 	if got := h.label(); got != "slow" {
@@ -107,7 +107,7 @@ func TestStartOnSlowDisk(t *testing.T) {
 	h.useOwnEndpoint()
 	h.mustRead()
 	h.mustBoot()
-	h.awaitLogs("the disk is slow")
+	h.awaitLogs("slow disk")
 	disk.Set(faultfs.Faults{})
 	h.mustServe()
 	h.mustRecover()
