@@ -13,6 +13,7 @@ import (
 
 // An agent that turns to another head leaves no connection behind: of thousands, that would be thousands.
 func TestAnAgentHasOneConnection(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	left := make(chan struct{})
 	var own atomic.Pointer[net.Conn] // the first connection: later ones are probes
@@ -48,6 +49,7 @@ func TestAnAgentHasOneConnection(t *testing.T) {
 
 // Only a head can refuse an agent. Where a head's address went to another box, or its certificate is over, the run goes on.
 func TestStrangersRefuseNoAgent(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	stranger := newCluster(t).head(func(http.ResponseWriter, *http.Request) {})
 	head := c.head(func(w http.ResponseWriter, _ *http.Request) { refuse(w, trivet.ErrUnauthenticated) })

@@ -34,6 +34,7 @@ import (
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -62,9 +63,7 @@ type head struct {
 func newHead(t *testing.T) *head {
 	t.Helper()
 	dir := t.TempDir()
-	member := must(cluster.Start(t.Context(), cluster.Config{Dir: filepath.Join(dir, "store"), Name: "head0", Logger: slog.New(slog.DiscardHandler)}))(t)
-	t.Cleanup(func() { member.Close() })
-	h := serveHead(t, member, must(auth.Init(filepath.Join(dir, "keys"), "c1"))(t), "head0")
+	h := serveHead(t, storetest.Member(t), must(auth.Init(filepath.Join(dir, "keys"), "c1"))(t), "head0")
 	h.admin = h.account("root", "admin")
 	return h
 }
@@ -81,14 +80,9 @@ func (h *head) twin() *head {
 func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name string) *head {
 	t.Helper()
 	dir, reg := t.TempDir(), prometheus.NewRegistry()
-	s := store.New(member.Client(), store.Options{Head: name})
 	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
-	h.fleet, h.presence = fleet.New(state.New(s), name, slog.New(slog.DiscardHandler)), presence.New()
+	h.fleet, h.presence = fleet.New(storetest.On(t, member, store.Options{Head: name}, state.New), name, slog.New(slog.DiscardHandler)), presence.New()
 	h.fleet.AgentUp = h.presence.Up
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
 	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
 	t.Cleanup(func() { h.blobs.Close() })
 	h.copies = replica.NewBlobs(replica.BlobConfig{Self: name, Store: h.blobs, Tables: h.fleet.Tables, Log: slog.New(slog.DiscardHandler)})

@@ -13,6 +13,7 @@ import (
 
 // What cannot work is refused before anything is started.
 func TestDemoIsRefused(t *testing.T) {
+	t.Parallel()
 	used := t.TempDir()
 	if err := os.Mkdir(filepath.Join(used, "head0"), 0o700); err != nil {
 		t.Fatal(err)
@@ -37,6 +38,7 @@ func TestDemoIsRefused(t *testing.T) {
 
 // Who waits for heads sees which one is started, but not where only the summary is asked for.
 func TestDemoTellsWhatItDoes(t *testing.T) {
+	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
 		var said strings.Builder
 		d := &Demo{Machines: 1, Heads: 3, Program: "/bin/false", Dir: t.TempDir(), Timeout: time.Second, JSON: asJSON, Err: &said}

@@ -24,6 +24,7 @@ import (
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 const (
@@ -53,17 +54,9 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	r := &fixture{reports: make(chan struct{}, 1000)}
+	r := &fixture{reports: make(chan struct{}, 1000), member: storetest.Member(t)}
+	r.Tables = storetest.On(t, r.member, store.Options{}, state.New)
 	var err error
-	if r.member, err = cluster.Start(ctx, cluster.Config{Dir: t.TempDir(), Name: "head0"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.member.Close)
-	r.Tables = state.New(store.New(r.member.Client(), store.Options{}))
-	must(t, r.Store.Start(ctx))
-	t.Cleanup(r.Store.Close)
 	if r.keys, err = auth.Init(t.TempDir()+"/keys", "test"); err != nil {
 		t.Fatal(err)
 	}

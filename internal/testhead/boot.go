@@ -33,8 +33,8 @@ func (h *Head) Lease(mac string) (*dhcp.Lease, error) {
 	})
 }
 
-// MustBoot gets an address, a boot file by TFTP and the boot script of a known machine, as its firmware does, and returns the
-// script.
+// MustBoot gets an address, a boot file by TFTP and the boot script of a known machine, as its firmware does, and
+// returns the script.
 func (h *Head) MustBoot(mac string) (script string) {
 	h.Helper()
 	if lease, err := h.Lease(mac); err != nil || !strings.Contains(lease.BootFile, "/boot/script/") {

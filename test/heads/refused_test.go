@@ -188,7 +188,8 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// Only members reach the store, whatever certificate a client shows; and no answer makes a member believe that it was removed.
+// Only members reach the store, whatever certificate a client shows; and no answer makes a member believe that it was
+// removed.
 func TestForeignCertificates(t *testing.T) {
 	t.Parallel()
 	h0 := newHead(t, "head0")
