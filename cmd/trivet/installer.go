@@ -81,7 +81,7 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*in
 }
 
 // agentClient returns a client of the heads that signs requests with the agent's key.
-func agentClient(known, urls []string, trust string, key ed25519.PrivateKey, clock *installer.Clock) (*client.Door, error) {
+func agentClient(known, urls []string, trust string, key ed25519.PrivateKey, clock *installer.Clock) (*client.AgentAPI, error) {
 	c, err := client.New(client.Config{Endpoints: urls, Trust: trust, UserAgent: "trivet-agent/" + version})
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func agentClient(known, urls []string, trust string, key ed25519.PrivateKey, clo
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
-	return c.Door(sign, clock.Learn), nil
+	return c.AgentAPI(sign, clock.Learn), nil
 }
 
 func publicKey(key ed25519.PrivateKey) string {
