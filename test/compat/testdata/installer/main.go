@@ -53,7 +53,7 @@ func run(args osinit.Cmdline, mac, name, dir string) error {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
 	_, err = installer.Run(context.Background(), installer.Config{
-		Client: c.Door(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: mac, Token: args["trivet.token"],
+		Client: c.AgentAPI(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: mac, Token: args["trivet.token"],
 		Key: base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey)), BootID: rand.Text(), Version: "v0.1.0",
 		Inventory: trivet.Inventory{
 			Arch: "amd64", Serial: "OLD-" + name, Firmware: "bios", Cores: 1, MemoryMB: 64,
