@@ -51,7 +51,7 @@ func TestJoinRefused(t *testing.T) {
 		api := h0.must("token", "issue", "admin")
 		refused(t, pin+"."+api, "it is an API token", "trivet head token")
 	})
-	t.Run("role changed", func(t *testing.T) { refused(t, good+".witness", "it is for a voter", "give the whole token") })
+	t.Run("role changed", func(t *testing.T) { refused(t, good+".witness", "it is for a voter", "pass the whole token") })
 	t.Run("a name", func(t *testing.T) {
 		n := newHead(t, "the new head")
 		n.start("--join", h0.api(), "--token", good, "--name", "head0")
@@ -63,7 +63,7 @@ func TestJoinRefused(t *testing.T) {
 		n := newHead(t, "the new head")
 		n.advertise = ownHost()
 		n.start("--join", h0.api(), "--token", good)
-		n.refused("head0 does not reach the new head", "--advertise", "the token is still good")
+		n.refused("head0 does not reach the new head", "--advertise", "the token is still valid")
 	})
 	t.Run("the address of another head", func(t *testing.T) {
 		n := newHead(t, "the new head")
