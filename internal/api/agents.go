@@ -32,7 +32,7 @@ func (h *Handler) agentRoutes() {
 	h.add(route{method: "POST", path: "/agent/v1/sync", summary: "An agent's reports and heartbeat; an idle one waits for work",
 		in: reflect.TypeFor[trivet.Sync](), out: grant, serve: h.agentSync})
 	h.add(route{method: "POST", path: "/agent/v1/logs", summary: "A piece of what an action wrote",
-		query: []string{"workflow: whose", "action: whose", "try: which, from 1", "offset: where the piece begins, in bytes"},
+		query: []string{"workflow: whose", "action: whose", "attempt: which, from 1", "offset: where the piece begins, in bytes"},
 		media: "application/octet-stream", in: reflect.TypeFor[[]byte](), status: http.StatusNoContent, serve: h.agentLogs})
 }
 
@@ -67,7 +67,7 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 		return err
 	}
 	about(r.Context()).account = "machine/" + name
-	m, err := h.Fleet.Machines.Peek(name)
+	m, err := h.Fleet.Machines.GetShared(name)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 // isInstalled says whether the machine is to run its own system. Its agent is here by the boot script of a head that did not
 // know yet, a moment after the last report.
 func (h *Handler) isInstalled(m *trivet.Machine) bool {
-	w, err := h.Fleet.Workflows.Peek(m.Status.Workflow)
+	w, err := h.Fleet.Workflows.GetShared(m.Status.Workflow)
 	return m.Status.State == trivet.MachineActive || err == nil && w.Status.State == trivet.WorkflowStarting
 }
 
@@ -113,7 +113,7 @@ func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) e
 // agent proves who signed a request. A key that this head does not know may be one that another head has just registered.
 func (h *Handler) agent(r *http.Request, body []byte, machine string) (*trivet.Machine, error) {
 	err := h.verify(r, body, machine)
-	if errors.Is(err, trivet.ErrUnauthenticated) && !errors.Is(err, auth.ErrSkew) {
+	if errors.Is(err, trivet.ErrUnauthenticated) && !errors.Is(err, trivet.ErrClockSkew) {
 		if err := h.fresh(r.Context()); err != nil {
 			return nil, err // it cannot be told now; an agent does not stop for that
 		}
@@ -123,12 +123,12 @@ func (h *Handler) agent(r *http.Request, body []byte, machine string) (*trivet.M
 		return nil, err
 	}
 	about(r.Context()).account = "machine/" + machine
-	return h.Fleet.Machines.Peek(machine)
+	return h.Fleet.Machines.GetShared(machine)
 }
 
 func (h *Handler) verify(r *http.Request, body []byte, machine string) error {
 	agent, err := auth.VerifyRequest(r, body, func(name string) (ed25519.PublicKey, error) {
-		m, err := h.Fleet.Machines.Peek(name)
+		m, err := h.Fleet.Machines.GetShared(name)
 		if err != nil || m.Status.AgentKey == "" {
 			return nil, fmt.Errorf("machine %s: %w: no agent is registered", name, trivet.ErrUnauthenticated)
 		}
@@ -190,14 +190,14 @@ func (h *Handler) look(ctx context.Context, m **trivet.Machine, key string, s *t
 // machineOf reads the machine of an agent that has this epoch. A head that knows an older one only is behind: what it says
 // would be an order to drop a run that was granted.
 func (h *Handler) machineOf(ctx context.Context, name string, epoch int64) (*trivet.Machine, error) {
-	m, err := h.Fleet.Machines.Peek(name)
+	m, err := h.Fleet.Machines.GetShared(name)
 	if err != nil || epoch <= m.Status.Epoch {
 		return m, err
 	}
 	if err := h.fresh(ctx); err != nil {
 		return nil, err
 	}
-	if m, err = h.Fleet.Machines.Peek(name); err == nil && epoch > m.Status.Epoch {
+	if m, err = h.Fleet.Machines.GetShared(name); err == nil && epoch > m.Status.Epoch {
 		err = fmt.Errorf("sync: %w: the machine's epoch is %d, the agent says %d", trivet.ErrFenced, m.Status.Epoch, epoch)
 	}
 	return m, err
@@ -206,7 +206,7 @@ func (h *Handler) machineOf(ctx context.Context, name string, epoch int64) (*tri
 // take writes what is new in a sync, and says whether there was anything. A heartbeat of an agent at work, or of an idle
 // one without work, writes nothing.
 func (h *Handler) take(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (wrote bool, err error) {
-	w, err := h.Fleet.Workflows.Peek(m.Status.Workflow)
+	w, err := h.Fleet.Workflows.GetShared(m.Status.Workflow)
 	if err != nil {
 		return false, nil // it has no run: an idle agent's heartbeat
 	}
@@ -225,8 +225,8 @@ func (h *Handler) take(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (
 
 // grantOf is the answer to an agent that has this epoch.
 func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
-	g := &trivet.Grant{Machine: m.Name, Epoch: m.Status.Epoch, Time: h.Now(), Beat: h.beat()}
-	w, err := h.Fleet.Workflows.Peek(m.Status.Workflow)
+	g := &trivet.Grant{Machine: m.Name, Epoch: m.Status.Epoch, Time: h.Now(), Interval: h.beat()}
+	w, err := h.Fleet.Workflows.GetShared(m.Status.Workflow)
 	if err == nil && w.Status.Epoch == m.Status.Epoch {
 		g.Acked = w.Status.Acked
 	}
@@ -266,7 +266,7 @@ func (h *Handler) phoneHomes(m *trivet.Machine, heads []string) (urls []string) 
 
 // beat is how often agents shall be heard: several times within the silence that makes them lost.
 func (h *Handler) beat() trivet.Duration {
-	return trivet.Duration(h.Fleet.Silence() / 4)
+	return trivet.Duration(h.Fleet.AgentTimeout() / 4)
 }
 
 func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -286,12 +286,12 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if run.Spec.Action(q.Get("action")) == nil {
 		return fmt.Errorf("log of %s: %w: it has no action %q", run.Name, trivet.ErrInvalid, q.Get("action"))
 	}
-	try, err1 := strconv.Atoi(q.Get("try"))
+	attempt, err1 := strconv.Atoi(q.Get("attempt"))
 	offset, err2 := strconv.ParseInt(q.Get("offset"), 10, 64)
 	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("log of %s: %w: %w", run.Name, trivet.ErrInvalid, err)
 	}
-	if err := h.Logs.Store.Append(run.Name, q.Get("action"), try, offset, body); err != nil {
+	if err := h.Logs.Store.Append(run.Name, q.Get("action"), attempt, offset, body); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -300,12 +300,12 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 
 // runOf finds the workflow whose log is sent. Another head may have made it a moment ago.
 func (h *Handler) runOf(ctx context.Context, name string) (*trivet.Workflow, error) {
-	run, err := h.Fleet.Workflows.Peek(name)
+	run, err := h.Fleet.Workflows.GetShared(name)
 	if errors.Is(err, trivet.ErrNotFound) {
 		if err := h.fresh(ctx); err != nil {
 			return nil, err
 		}
-		run, err = h.Fleet.Workflows.Peek(name)
+		run, err = h.Fleet.Workflows.GetShared(name)
 	}
 	return run, err
 }

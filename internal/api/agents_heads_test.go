@@ -16,8 +16,8 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	agents "github.com/trivet-project/trivet/internal/agent"
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/agent/installer"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
@@ -57,14 +57,14 @@ func (a *agent) live(ctx context.Context, h *hands, epoch int64, urls ...string)
 	token := must(a.keys.SignBoot(auth.BootToken{Purpose: auth.PurposeBoot, Machine: "m1", MAC: agentMAC, Epoch: epoch,
 		Expires: time.Now().Add(time.Hour)}))(a.t)
 	c := must(client.New(client.Config{Endpoints: urls, Trust: a.keys.CA.Pin()}))(a.t)
-	clock := &agents.Clock{}
+	clock := &installer.Clock{}
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, a.key, clock.Now())
 	}
 	end := make(chan action.Ending, 1)
 	var running sync.WaitGroup
 	running.Go(func() {
-		ending, _ := agents.Run(ctx, agents.Config{ // its error is that ctx has ended
+		ending, _ := installer.Run(ctx, installer.Config{ // its error is that ctx has ended
 			Door: c.Door(sign, clock.Learn), Do: h.Do, Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID, Clock: clock,
 			Key: base64.StdEncoding.EncodeToString(a.key.Public().(ed25519.PublicKey)),
 		})
@@ -76,7 +76,7 @@ func (a *agent) live(ctx context.Context, h *hands, epoch int64, urls ...string)
 
 // quick lets agents beat often.
 func (h *head) quick() {
-	put(h, h.fleet.Sites, &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Spec: trivet.SiteSpec{Silence: trivet.Duration(5 * time.Second)}})
+	put(h, h.fleet.Sites, &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Spec: trivet.SiteSpec{AgentTimeout: trivet.Duration(5 * time.Second)}})
 }
 
 // await returns when the workflow is so.
@@ -193,7 +193,7 @@ func TestAnAgentOutlivesItsHeads(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	for _, s := range st.Steps {
-		if !trivet.IsBootStep(s.Name) && (s.Try != 1 || s.Fails != 0 || s.State != trivet.StepDone) {
+		if !trivet.IsBootStep(s.Name) && (s.Attempt != 1 || s.Failures != 0 || s.State != trivet.StepDone) {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -235,7 +235,7 @@ func TestTheNewerOfTwoAgentsWins(t *testing.T) {
 	}
 	for _, h := range []*head{a.head, b} { // at both heads
 		if _, err := (&agent{head: h, key: a.key, bootID: a.bootID}).sync(first.Epoch, 0,
-			trivet.Report{Seq: 2, Action: "one", Try: 1, State: trivet.StepFailed}); !refusedFor(err, "401") {
+			trivet.Report{Seq: 2, Action: "one", Attempt: 1, State: trivet.StepFailed}); !refusedFor(err, "401") {
 			t.Errorf("the older agent at %s: %v", h.url, err)
 		}
 	}

@@ -88,7 +88,7 @@ func (d *deadlines) silence(ctx context.Context, w *trivet.Workflow, wait fleet.
 	if w.Status.State != trivet.WorkflowRunning {
 		return never, nil
 	}
-	allowed := d.fleet.Silence()
+	allowed := d.fleet.AgentTimeout()
 	silent := d.presence.Silence(w.Spec.Machine, w.Status.Epoch)
 	if silent < allowed {
 		return allowed - silent + time.Millisecond, nil

@@ -6,12 +6,12 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Silence is how long an agent may say nothing before it is held for lost.
-func (f *Fleet) Silence() time.Duration {
-	if site, err := f.Sites.Peek(trivet.SiteName); err == nil && site.Spec.Silence != 0 {
-		return site.Spec.Silence.D()
+// AgentTimeout is how long an agent may be silent before it is declared lost.
+func (f *Fleet) AgentTimeout() time.Duration {
+	if site, err := f.Sites.GetShared(trivet.SiteName); err == nil && site.Spec.AgentTimeout != 0 {
+		return site.Spec.AgentTimeout.D()
 	}
-	return trivet.DefaultSilence.D()
+	return trivet.DefaultAgentTimeout.D()
 }
 
 // OtherHeads returns the other heads that agents may talk to, and the URL where heads reach them.

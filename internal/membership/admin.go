@@ -46,7 +46,7 @@ func (r *Registration) updateAdminFile() error {
 func (r *Registration) createAdmin(ctx context.Context) error {
 	id, plain, hash := auth.NewToken()
 	_, err := r.Records.Store.Update(ctx, func(tx *store.Tx) error {
-		account := &trivet.Account{Meta: trivet.Meta{Name: adminAccount}, Spec: trivet.AccountSpec{Role: string(auth.Admin)}}
+		account := &trivet.Account{Meta: trivet.Meta{Name: adminAccount}, Spec: trivet.AccountSpec{Role: trivet.AccountAdmin}}
 		token := &trivet.Token{Meta: trivet.Meta{Name: id, Labels: map[string]string{"head": r.Local.Name()}},
 			Spec: trivet.TokenSpec{Account: adminAccount, Hash: hash}}
 		return errors.Join(r.Records.Accounts.In(tx).Put(account), r.Records.Tokens.In(tx).Put(token))
@@ -67,7 +67,7 @@ func (r *Registration) writeToken(token string) error {
 // endpoints returns the APIs of all full heads, this one's first.
 func (r *Registration) endpoints() []string {
 	urls := slices.Clone(r.Local.addr.API)
-	for h := range r.Records.Heads.PeekAll() {
+	for h := range r.Records.Heads.AllShared() {
 		if h.Name != r.Local.Name() && h.Serves() {
 			urls = append(urls, h.Status.API...)
 		}

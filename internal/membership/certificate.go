@@ -76,7 +76,7 @@ func (c *certificates) load() error {
 func (c *certificates) current() (*tls.Certificate, error) { return c.member.Load(), nil }
 
 // due returns when the member's certificate is to be renewed, long before it expires.
-func (c *certificates) due() time.Time { return auth.PeerDue(c.member.Load().Leaf) }
+func (c *certificates) due() time.Time { return auth.PeerRenewal(c.member.Load().Leaf) }
 
 func (c *certificates) expires() time.Time { return c.member.Load().Leaf.NotAfter }
 

@@ -55,10 +55,10 @@ func openDir(dir, version string) (d dataFile, err error) {
 		return d, &trivet.Error{Op: "open data folder", Name: dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err),
 			Hint: "pass a folder that this user can write by --data-dir"}
 	}
-	if err := cluster.Unused(filepath.Join(dir, "store")); err != nil { // before any other error, for a second process
+	if err := cluster.CheckNotRunning(filepath.Join(dir, "store")); err != nil { // before any other error, for a second process
 		return d, err
 	}
-	if err := cluster.MayStart(dir); err != nil {
+	if err := cluster.CheckStartSpace(dir); err != nil {
 		return d, err
 	}
 	d, err = readData(dataPath(dir))

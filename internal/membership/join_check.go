@@ -47,7 +47,7 @@ func (s *Server) checkClock(_ context.Context, req *JoinRequest) error {
 
 // checkAddress refuses an address that another member has, other than the one that is replaced.
 func (s *Server) checkAddress(_ context.Context, req *JoinRequest) error {
-	for h := range s.Records.Heads.PeekAll() {
+	for h := range s.Records.Heads.AllShared() {
 		if h.Status.Peer != req.Peer || h.Status.Join == req.ID || h.Status.State == trivet.HeadRemoved || h.Spec.Remove ||
 			h.Name == req.replaces {
 			continue
@@ -66,7 +66,7 @@ const reachTimeout = 3 * time.Second
 func (s *Server) checkReachable(ctx context.Context, req *JoinRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	cfg, err := auth.ReachTLS(req.CSR)
+	cfg, err := auth.DialBackTLS(req.CSR)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
-	"github.com/trivet-project/trivet/internal/auth"
+	sdk "github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
@@ -34,7 +33,7 @@ const hintUnreachable = "check --join; the token is still valid"
 // SendJoin sends the request to the heads at these URLs, one after the other, until one accepts it, ctx ends, or one refuses it
 // with an error that is final.
 func SendJoin(ctx context.Context, urls []string, t Token, req JoinRequest, log *slog.Logger) (*JoinResponse, error) {
-	trust, err := auth.ClientTLS(t.Pin)
+	trust, err := sdk.TLSConfig(t.Pin)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +75,7 @@ func retryJoin(ctx context.Context, log *slog.Logger, send func() (*JoinResponse
 
 // withReachHint adds a hint to the error of a head that cannot be reached. A head that responds sends its own.
 func withReachHint(err error) error {
-	if p := (*apitypes.Problem)(nil); errors.As(err, &p) {
+	if p := (*trivet.Problem)(nil); errors.As(err, &p) {
 		return err
 	}
 	return &trivet.Error{Op: "request to join", Err: err, Hint: hintUnreachable}
@@ -101,7 +100,7 @@ func sendJoinOnce(ctx context.Context, client *http.Client, urls []string, req J
 
 // explainJoin adds a hint to an error that another program or another cluster at this URL causes.
 func explainJoin(err error) error {
-	if p := (*apitypes.Problem)(nil); errors.Is(err, trivet.ErrUnauthenticated) && !errors.As(err, &p) { // by its certificate
+	if p := (*trivet.Problem)(nil); errors.Is(err, trivet.ErrUnauthenticated) && !errors.As(err, &p) { // by its certificate
 		return &trivet.Error{Op: "request to join", Err: err,
 			Hint: "pass a token of the cluster at this URL, or the URL of the token's cluster"}
 	}

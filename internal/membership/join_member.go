@@ -53,7 +53,7 @@ func (s *Server) checkOneLearner(h *trivet.Head) error {
 			continue
 		}
 		name := p.URL
-		for rec := range s.Records.Heads.PeekAll() {
+		for rec := range s.Records.Heads.AllShared() {
 			if rec.Status.Member == cluster.FormatID(p.ID) {
 				name = rec.Name
 			}
@@ -70,7 +70,7 @@ func (s *Server) removeReplaced(ctx context.Context, h *trivet.Head) error {
 	if h.Status.Replaces == "" {
 		return nil
 	}
-	old, err := s.Records.Heads.Peek(h.Status.Replaces)
+	old, err := s.Records.Heads.GetShared(h.Status.Replaces)
 	switch {
 	case errors.Is(err, trivet.ErrNotFound):
 		return nil
@@ -93,7 +93,7 @@ func (s *Server) removeReplaced(ctx context.Context, h *trivet.Head) error {
 // checkUnused refuses the member of another head at the same address, which is about to be removed: that head may have its data
 // and may have acknowledged what a new one would not have.
 func (s *Server) checkUnused(h *trivet.Head, id uint64) error {
-	for rec := range s.Records.Heads.PeekAll() {
+	for rec := range s.Records.Heads.AllShared() {
 		if rec.Name != h.Name && rec.Status.Member == cluster.FormatID(id) {
 			return fmt.Errorf("join: %w: the member of %s, which had this address, is not removed yet", trivet.ErrUnavailable, rec.Name)
 		}

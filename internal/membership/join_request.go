@@ -50,7 +50,7 @@ func (r *JoinRequest) validate() error {
 		return err
 	}
 	if r.Role == trivet.RoleWitness {
-		return auth.WitnessHost(hostOf(r.Peer))
+		return auth.ValidateWitnessHost(hostOf(r.Peer))
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (r *Records) Update(ctx context.Context, name string, do func(h *trivet.Hea
 // Others returns the URLs of all other heads and witnesses that are not removed, by name.
 func (r *Records) Others() map[string]string {
 	urls := map[string]string{}
-	for h := range r.Heads.PeekAll() {
+	for h := range r.Heads.AllShared() {
 		if h.Name != r.self && h.Status.State != trivet.HeadRemoved && h.Status.Peer != "" {
 			urls[h.Name] = h.Status.Peer
 		}
@@ -62,7 +62,7 @@ func (r *Records) Others() map[string]string {
 
 // Removed reports whether a head was removed, by this head's copy of the records. Removal is final.
 func (r *Records) Removed(head string) bool {
-	h, err := r.Heads.Peek(head)
+	h, err := r.Heads.GetShared(head)
 	return err == nil && h.Status.State == trivet.HeadRemoved
 }
 
@@ -80,7 +80,7 @@ type Verifier struct {
 
 // VerifyMember returns nil for a member, and ErrForbidden for a head that was removed or is not known.
 func (v *Verifier) VerifyMember(head string) error {
-	h, err := v.Records.Heads.Peek(head)
+	h, err := v.Records.Heads.GetShared(head)
 	if errors.Is(err, trivet.ErrNotFound) || err == nil && h.Status.State == trivet.HeadRemoved {
 		return errRemoved(head)
 	}
@@ -91,7 +91,7 @@ func (v *Verifier) VerifyMember(head string) error {
 // that it reports is that of its record and is not one of the store's members, and this head is connected to a leader. (A copy
 // that lags does not have that record yet.)
 func (v *Verifier) VerifyNotRemoved(head, member string) error {
-	h, err := v.Records.Heads.Peek(head)
+	h, err := v.Records.Heads.GetShared(head)
 	switch {
 	case err != nil:
 		return nil

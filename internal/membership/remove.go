@@ -32,7 +32,7 @@ func (r *Records) removable(tx *store.Tx, name string) (*trivet.Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	for listed := range heads.PeekAll() {
+	for listed := range heads.AllShared() {
 		if listed.Name == name || listed.Status.State == trivet.HeadRemoved { // which is final
 			continue
 		}
@@ -78,7 +78,7 @@ func (c *Reconciler) remove(ctx context.Context, rec *trivet.Head) error {
 // where witnesses are left.
 func (c *Reconciler) checkNotLast(rec *trivet.Head) error {
 	peers := c.Members.Peers()
-	for other := range c.Records.Heads.PeekAll() {
+	for other := range c.Records.Heads.AllShared() {
 		if other.Name != rec.Name && other.Serves() && isVoter(peers, other.Status.Member) {
 			return nil
 		}
@@ -93,7 +93,7 @@ func (c *Reconciler) removeOrphans(ctx context.Context, rec *trivet.Head) error 
 	if len(c.Records.orphans(rec, peers)) == 0 {
 		return nil
 	}
-	if err := c.Records.Store.Fresh(ctx); err != nil {
+	if err := c.Records.Store.Sync(ctx); err != nil {
 		return err
 	}
 	for _, id := range c.Records.orphans(rec, peers) {
@@ -120,7 +120,7 @@ func (r *Records) orphans(h *trivet.Head, peers []cluster.Peer) (ids []uint64) {
 
 // usedByOther reports whether a member is that of another head that is not removed.
 func (r *Records) usedByOther(h *trivet.Head, p cluster.Peer) bool {
-	for rec := range r.Heads.PeekAll() {
+	for rec := range r.Heads.AllShared() {
 		if rec.Name != h.Name && rec.Status.State != trivet.HeadRemoved && rec.Status.Member == cluster.FormatID(p.ID) {
 			return true
 		}
@@ -130,7 +130,7 @@ func (r *Records) usedByOther(h *trivet.Head, p cluster.Peer) bool {
 
 // claimable reports whether a member may become that of another head, which joins at its address.
 func (r *Records) claimable(h *trivet.Head, p cluster.Peer) bool {
-	for rec := range r.Heads.PeekAll() {
+	for rec := range r.Heads.AllShared() {
 		if rec.Name != h.Name && rec.Status.State == trivet.HeadJoining && rec.Status.Member == "" && !rec.Spec.Remove &&
 			rec.Status.Peer == p.URL {
 			return true

@@ -49,10 +49,10 @@ func (s *Server) renew(r *http.Request, from auth.Peer, body []byte) (any, error
 
 // setPeer records the URL where a witness is reached. It refuses that of another head.
 func (r *Records) setPeer(ctx context.Context, name, peer string) error {
-	if h, err := r.Heads.Peek(name); err == nil && h.Status.Peer == peer {
+	if h, err := r.Heads.GetShared(name); err == nil && h.Status.Peer == peer {
 		return nil
 	}
-	for h := range r.Heads.PeekAll() {
+	for h := range r.Heads.AllShared() {
 		same := func(url string) bool { return hostPort(url) == hostPort(peer) }
 		urls := slices.Concat(h.Status.API, []string{h.Status.Peer})
 		if h.Name != name && h.Status.State != trivet.HeadRemoved && slices.ContainsFunc(urls, same) {

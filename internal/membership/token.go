@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
+	sdk "github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
@@ -26,7 +27,7 @@ func ParseToken(text string) (t Token, err error) {
 	}
 	pin, secret, ok := strings.Cut(text, ".")
 	t.Pin, t.Secret = pin, auth.Secret(secret)
-	if ok && auth.ValidatePin(pin) == nil {
+	if ok && sdk.ValidatePin(pin) == nil {
 		t.ID, err = auth.ParseToken(secret)
 	}
 	if t.ID == "" || err != nil {

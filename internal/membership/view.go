@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
@@ -24,20 +23,20 @@ const (
 )
 
 // Cluster returns all heads with their state.
-func (v *View) Cluster() apitypes.Cluster {
+func (v *View) Cluster() trivet.Cluster {
 	now, self, statuses := time.Now(), v.Local.Info(), v.Statuses()
-	c := apitypes.Cluster{ID: v.Local.Root().Cluster(), Head: self.Head, Quorum: self.Leader != "", Revision: self.Revision}
-	for h := range v.Records.Heads.PeekAll() {
+	c := trivet.Cluster{ID: v.Local.Root().Cluster(), Head: self.Head, Quorum: self.Leader != "", Revision: self.Revision}
+	for h := range v.Records.Heads.AllShared() {
 		view := newHeadView(h)
 		leads := self.Leader != "" && h.Status.Member == self.Leader
 		if h.Name == self.Head {
-			view.Seen = new(trivet.Duration)
+			view.LastHeard = new(trivet.Duration)
 		} else if status, ok := statuses[h.Name]; ok {
 			addStatus(&view, status, now)
 		}
 		switch {
 		case h.Status.State == trivet.HeadRemoved:
-			view.Seen, view.Problem = nil, ""
+			view.LastHeard, view.Problem = nil, ""
 		case h.Spec.Remove:
 			view.State = stateRemoving
 		case leads:
@@ -49,8 +48,8 @@ func (v *View) Cluster() apitypes.Cluster {
 }
 
 // newHeadView returns what a head's record contains.
-func newHeadView(h *trivet.Head) apitypes.HeadView {
-	v := apitypes.HeadView{Name: h.Name, Role: h.Spec.Role, State: string(h.Status.State), Version: h.Status.Version, API: h.Status.API,
+func newHeadView(h *trivet.Head) trivet.HeadView {
+	v := trivet.HeadView{Name: h.Name, Role: h.Spec.Role, State: string(h.Status.State), Version: h.Status.Version, API: h.Status.API,
 		Peer: h.Status.Peer, Problem: pendingReason(h)}
 	if v.Role == "" {
 		v.Role = trivet.RoleVoter
@@ -70,10 +69,10 @@ func pendingReason(h *trivet.Head) string {
 }
 
 // addStatus adds the status of another head.
-func addStatus(v *apitypes.HeadView, s peer.Status, now time.Time) {
+func addStatus(v *trivet.HeadView, s peer.Status, now time.Time) {
 	if !s.LastHeard.IsZero() {
 		age := trivet.Duration(now.Sub(s.LastHeard).Round(time.Second))
-		v.Seen, v.Version = &age, s.Version
+		v.LastHeard, v.Version = &age, s.Version
 	}
 	switch {
 	case s.Err != nil:

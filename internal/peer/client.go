@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
+	sdk "github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
@@ -90,11 +90,7 @@ func decode(resp *http.Response, out any) error {
 		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		var p apitypes.Problem
-		if json.Unmarshal(text, &p) != nil || p.Code == "" {
-			return apitypes.Foreign(resp.StatusCode, string(text))
-		}
-		return &p
+		return sdk.ParseProblem(resp.StatusCode, text)
 	}
 	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("%w: the response is not valid: %w", trivet.ErrUnavailable, err)

@@ -131,7 +131,7 @@ func (s *Server) authorize(r *http.Request, access Access) (p auth.Peer, err err
 	case Unauthenticated:
 		return p, nil
 	case ExpiredMember:
-		p, err = s.Root.LatePeerOf(r.TLS, ConnTime(r))
+		p, err = s.Root.ExpiredPeerOf(r.TLS, ConnTime(r))
 	default:
 		p, err = s.Root.PeerOf(r.TLS, ConnTime(r))
 	}

@@ -28,7 +28,8 @@ type Exchange struct {
 	Tracker *Tracker
 	Client  *peer.Client
 	Peers   func() map[string]string // returns the URLs of the other full heads by name
-	Silence func() time.Duration     // returns the silence from which on an agent is declared lost
+	// AgentTimeout returns the silence from which on an agent is declared lost.
+	AgentTimeout func() time.Duration
 }
 
 // Register adds the endpoint by which other heads request this head's heartbeats.
@@ -48,7 +49,7 @@ func (e *Exchange) serve(_ *http.Request, _ auth.Peer, body []byte) (any, error)
 // ends.
 func (e *Exchange) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		period, urls := e.Silence()/8, e.Peers()
+		period, urls := e.AgentTimeout()/8, e.Peers()
 		e.Tracker.SetPeers(slices.Collect(maps.Keys(urls)), period)
 		e.requestAll(ctx, urls, period)
 		select {

@@ -19,7 +19,7 @@ type otherHead struct {
 }
 
 func (b *Blobs) otherHeads() (list []otherHead) {
-	for h := range b.Tables.Heads.PeekAll() {
+	for h := range b.Tables.Heads.AllShared() {
 		if h.Name != b.Self && h.Serves() && h.Status.Peer != "" {
 			list = append(list, otherHead{h.Name, h.Status.Peer, h.Status.State == trivet.HeadMember})
 		}

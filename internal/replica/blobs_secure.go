@@ -24,7 +24,7 @@ func (b *Blobs) Secure(ctx context.Context, ref trivet.BlobRef) error {
 	defer cancel()
 	members := slices.DeleteFunc(b.otherHeads(), func(h otherHead) bool { return !h.member })
 	if !b.Store.Has(d) { // after the pull this head and its source hold it
-		return b.puller.PullFirst(ctx, ref)
+		return b.puller.PullUrgent(ctx, ref)
 	}
 	ref, err = b.Store.Stat(d)
 	if err != nil || len(members) == 0 {

@@ -90,7 +90,7 @@ var errPullContinues = errors.New("the pull continues")
 func (b *Blobs) pull(ctx context.Context, ref trivet.BlobRef, d blob.Digest) (any, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, pullWait, errPullContinues)
 	defer cancel()
-	err := b.puller.PullFirst(wait, ref)
+	err := b.puller.PullUrgent(wait, ref)
 	if err != nil && !errors.Is(err, errPullContinues) {
 		got, _ := b.puller.Progress(d)
 		return holdingResponse{Bytes: got, Problem: err.Error()}, nil

@@ -37,7 +37,7 @@ const (
 type LogView struct {
 	logs    *Logs
 	run     *trivet.Workflow
-	own     map[runlog.Part]int64 // by action and try: size
+	own     map[runlog.Part]int64 // by action and attempt: size
 	heads   map[string]*remoteLog // by head
 	queried time.Time             // when the other heads were queried last
 	settled map[runlog.Part]int64 // sizes up to which all acknowledged text has been found since
@@ -108,8 +108,8 @@ func (h *remoteLog) setError(err error) {
 func (v *LogView) valid(parts []runlog.Part) map[runlog.Part]int64 {
 	sizes := map[runlog.Part]int64{}
 	for _, p := range parts {
-		if v.run.Spec.Action(p.Action) != nil && p.Try > 0 && p.Try <= runlog.MaxTry && p.Bytes > 0 && p.Bytes <= runlog.MaxBytes {
-			sizes[runlog.Part{Action: p.Action, Try: p.Try}] = p.Bytes
+		if v.run.Spec.Action(p.Action) != nil && p.Attempt > 0 && p.Attempt <= runlog.MaxAttempt && p.Bytes > 0 && p.Bytes <= runlog.MaxBytes {
+			sizes[runlog.Part{Action: p.Action, Attempt: p.Attempt}] = p.Bytes
 		}
 	}
 	return sizes
@@ -132,7 +132,7 @@ func (v *LogView) sizes() map[runlog.Part]int64 {
 // Parts returns the parts that any head has, in no order.
 func (v *LogView) Parts() (parts []runlog.Part) {
 	for p, n := range v.sizes() {
-		parts = append(parts, runlog.Part{Action: p.Action, Try: p.Try, Bytes: n})
+		parts = append(parts, runlog.Part{Action: p.Action, Attempt: p.Attempt, Bytes: n})
 	}
 	return parts
 }

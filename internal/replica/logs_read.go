@@ -15,12 +15,12 @@ import (
 // Read fills buf, of at most LogChunkBytes, with a part's bytes from an offset and returns their number, which is 0 at the end
 // of what can be read yet. A zero byte is a gap that no reachable head can fill; a gap that may still be filled is an end.
 func (v *LogView) Read(ctx context.Context, p runlog.Part, offset int64, buf []byte) (int, error) {
-	n, err := v.logs.Store.Read(v.run.Name, p.Action, p.Try, offset, buf)
+	n, err := v.logs.Store.Read(v.run.Name, p.Action, p.Attempt, offset, buf)
 	if err != nil && !errors.Is(err, trivet.ErrNotFound) {
 		return 0, err
 	}
 	clear(buf[n:])
-	key := runlog.Part{Action: p.Action, Try: p.Try}
+	key := runlog.Part{Action: p.Action, Attempt: p.Attempt}
 	for _, name := range slices.Sorted(maps.Keys(v.heads)) {
 		h := v.heads[name]
 		has := min(max(0, h.parts[key]-offset), int64(len(buf)))
@@ -60,7 +60,7 @@ func (v *LogView) readFrom(ctx context.Context, h *remoteLog, p runlog.Part, off
 	ctx, cancel := context.WithTimeout(ctx, logReadTimeout)
 	defer cancel()
 	var resp logResponse
-	req := logRequest{Workflow: v.run.Name, Action: p.Action, Try: p.Try, Offset: offset}
+	req := logRequest{Workflow: v.run.Name, Action: p.Action, Attempt: p.Attempt, Offset: offset}
 	err := v.logs.Client.Call(ctx, h.url, readPath, req, &resp)
 	if err == nil && len(resp.Text) > LogChunkBytes {
 		err = fmt.Errorf("log of %s: %w: %d bytes at once", v.run.Name, trivet.ErrInvalid, len(resp.Text))

@@ -18,11 +18,11 @@ const (
 )
 
 type (
-	// logRequest names a run, or an offset in the log of one try of one of its actions.
+	// logRequest names a run, or an offset in the log of one attempt of one of its actions.
 	logRequest struct {
 		Workflow string `json:"workflow"`
 		Action   string `json:"action,omitempty"`
-		Try      int    `json:"try,omitempty"`
+		Attempt  int    `json:"attempt,omitempty"`
 		Offset   int64  `json:"offset,omitempty"`
 	}
 	// logResponse is the text from an offset.
@@ -52,7 +52,7 @@ func (l *Logs) serveParts(req *logRequest) (any, error) { return l.Store.Parts(r
 
 func (l *Logs) serveRead(req *logRequest) (any, error) {
 	text := make([]byte, LogChunkBytes)
-	n, err := l.Store.Read(req.Workflow, req.Action, req.Try, req.Offset, text)
+	n, err := l.Store.Read(req.Workflow, req.Action, req.Attempt, req.Offset, text)
 	if errors.Is(err, trivet.ErrNotFound) { // it was just removed
 		err = nil
 	}

@@ -37,7 +37,7 @@ func readAll(t *testing.T, v *replica.LogView) string {
 	var text []byte
 	buf := make([]byte, replica.LogChunkBytes)
 	for {
-		n, err := v.Read(t.Context(), runlog.Part{Action: "a", Try: 1}, int64(len(text)), buf)
+		n, err := v.Read(t.Context(), runlog.Part{Action: "a", Attempt: 1}, int64(len(text)), buf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestLogsWithFaultyHeads(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"text": text})
 		}
 	}
-	huge := fmt.Sprintf(`[{"action":"a","try":1,"bytes":%d}]`, runlog.MaxBytes)
+	huge := fmt.Sprintf(`[{"action":"a","attempt":1,"bytes":%d}]`, runlog.MaxBytes)
 	for name, c := range map[string]struct {
 		handler     http.HandlerFunc
 		unreachable bool
@@ -105,12 +105,12 @@ func TestLogsWithFaultyHeads(t *testing.T) {
 		"hangs":  {hang, true},
 		"fails":  {fail, true},
 		"floods": {flood, true},
-		"has invalid parts": {faulty(`[{"action":"../a","try":1,"bytes":9},{"action":"b","try":1,"bytes":9},{"action":"a","try":0,"bytes":9},
-			{"action":"a","try":1,"bytes":-9},{"action":"a","try":1,"bytes":99999999999}]`, []byte("never")), false},
+		"has invalid parts": {faulty(`[{"action":"../a","attempt":1,"bytes":9},{"action":"b","attempt":1,"bytes":9},{"action":"a","attempt":0,"bytes":9},
+			{"action":"a","attempt":1,"bytes":-9},{"action":"a","attempt":1,"bytes":99999999999}]`, []byte("never")), false},
 		"responds with too much":       {faulty(huge, bytes.Repeat([]byte("x"), replica.LogChunkBytes+1)), true},
 		"responds with no text":        {faulty(huge, 7), true},
 		"has less than what it claims": {faulty(huge, []byte{}), false},
-		"has other text":               {faulty(`[{"action":"a","try":1,"bytes":3}]`, []byte("xxx")), false},
+		"has other text":               {faulty(`[{"action":"a","attempt":1,"bytes":3}]`, []byte("xxx")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -145,7 +145,7 @@ func TestLogAccess(t *testing.T) {
 		return resp.StatusCode
 	}
 	witness := s.certify(auth.Peer{Name: "head8", Role: auth.PeerWitness, Host: "127.0.0.1"})
-	good := `{"workflow":"w","action":"a","try":1}`
+	good := `{"workflow":"w","action":"a","attempt":1}`
 	for _, path := range []string{"parts", "read"} {
 		for name, cert := range map[string]*tls.Certificate{"no certificate": {}, "a witness": witness} {
 			if status := post(cert, path, good); status != http.StatusForbidden && status != http.StatusUnauthorized {
@@ -155,14 +155,14 @@ func TestLogAccess(t *testing.T) {
 		if status := post(s.heads[1].cert, path, good); status != http.StatusOK {
 			t.Errorf("%s: a member: %d", path, status)
 		}
-		for _, bad := range []string{``, `[]`, `{"workflow":"../w","action":"a","try":1}`, `{"workflow":"","action":"a","try":1}`} {
+		for _, bad := range []string{``, `[]`, `{"workflow":"../w","action":"a","attempt":1}`, `{"workflow":"","action":"a","attempt":1}`} {
 			if status := post(s.heads[1].cert, path, bad); status < 400 || status >= 500 {
 				t.Errorf("%s: %s: %d", path, bad, status)
 			}
 		}
 	}
-	for _, bad := range []string{`{"workflow":"w","action":"../a","try":1}`, `{"workflow":"w","action":"a","try":0}`, `{"workflow":"w","action":"a","try":1,"offset":-1}`,
-		`{"workflow":"w","action":"a","try":1,"offset":9223372036854775807}`} {
+	for _, bad := range []string{`{"workflow":"w","action":"../a","attempt":1}`, `{"workflow":"w","action":"a","attempt":0}`, `{"workflow":"w","action":"a","attempt":1,"offset":-1}`,
+		`{"workflow":"w","action":"a","attempt":1,"offset":9223372036854775807}`} {
 		if status := post(s.heads[1].cert, "read", bad); status < 400 || status >= 500 {
 			t.Errorf("%s: %d", bad, status)
 		}

@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/api"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
@@ -31,7 +31,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	s.fleet.AgentUp = tracker.Up
 	s.records = membership.NewRecords(tables, name)
 	s.monitor = peer.NewMonitor(s.local.Client(), s.records.Others, s.cfg.Log)
-	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(), Silence: s.fleet.Silence,
+	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(), AgentTimeout: s.fleet.AgentTimeout,
 		Peers: func() map[string]string { return tables.PeerURLs(name) }}
 	s.registration = &membership.Registration{Local: s.local, Records: s.records, Member: s.member, Writable: s.writable}
 	return s.store.Start(ctx)
@@ -55,7 +55,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Heads: s.records, Presence: s.exchange.Tracker, Keys: s.local.Keys(), Blobs: s.blobStore, Copies: s.blobs,
 		Logs: logs, Log: s.cfg.Log, Metrics: s.metrics,
-		Version: apitypes.Version{Version: s.cfg.Version, Cluster: s.local.Root().Cluster(), Head: s.local.Name()},
+		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.local.Root().Cluster(), Head: s.local.Name()},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: view.Cluster,
 	})
 	if err != nil {
@@ -64,10 +64,12 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.router.set(&s.router.api, s.api)
 	s.router.setRemoved(s.records.Removed)
 	s.router.set(&s.router.peers, s.peerServer(logs))
+	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.vip().Addr(), Quorum: s.member.HasLeader,
+		Logger: s.cfg.Log.With("part", "addressing"), Registry: s.metrics})
 	s.netboot, err = netboot.New(netboot.Config{
-		Tables: s.fleet.Tables, Head: s.local.Name(), Live: s.monitor.Live, Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
+		Tables: s.fleet.Tables, Leases: s.leases, Head: s.local.Name(), Live: s.monitor.Live, Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
 		Keys: s.local.Keys(), CA: s.local.Root().Pin(), Blobs: s.blobs.BootHandler(),
-		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir, Seen: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
+		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir, StepReached: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
 	if err != nil {
@@ -117,7 +119,7 @@ func checkTemplate(t *trivet.Template) error { return workflow.Check(t) }
 
 func unsealer(keys *auth.Keys) controller.Unseal {
 	return func(secret *trivet.Secret, key string) (string, error) {
-		value, err := keys.Sealer.Open(auth.Place{Kind: "Secret", Name: secret.Name, Field: key}, secret.Spec.Data[key])
+		value, err := keys.Sealer.Open(auth.FieldRef{Kind: "Secret", Name: secret.Name, Field: key}, secret.Spec.Data[key])
 		if err != nil {
 			return "", err
 		}

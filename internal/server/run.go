@@ -12,6 +12,7 @@ import (
 
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/controller"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 // Run serves until ctx ends or a part fails, and then lets requests end in order.
@@ -56,6 +57,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return s.listeners.serveUDP(ctx) })
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })
+	g.Go(func() error { return s.leases.Run(ctx) })
 	g.Go(func() error { controller.Run(ctx, s.controllers()); return nil })
 	g.Go(func() error { s.exchange.Run(ctx); return nil })
 	g.Go(func() error { s.registration.Run(ctx); return nil })
@@ -83,7 +85,9 @@ func (s *Server) runVIP(ctx, stop context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(stop, cancel)()
-	s.vip.Store = s.store
+	s.vip.Hold = func(ctx context.Context, name string, ttl time.Duration, do func(context.Context, func() bool) error) error {
+		return s.store.WithLease(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
+	}
 	s.vip.Run(ctx)
 }
 

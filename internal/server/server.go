@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/api"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
@@ -54,7 +55,8 @@ type Server struct {
 	blobs        *replica.Blobs
 	logs         *runlog.Store
 	api          *api.Handler
-	netboot      *netboot.Door
+	leases       *addressing.Leases
+	netboot      *netboot.Server
 
 	// started: New has completed. stopping: Run was told to stop.
 	started, stopping atomic.Bool
@@ -163,7 +165,7 @@ func (s *Server) openMember(ctx context.Context) error {
 	s.router.set(&s.router.members, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
-	if err := s.member.AwaitLeader(wait); err != nil && ctx.Err() != nil {
+	if err := s.member.WaitLeader(wait); err != nil && ctx.Err() != nil {
 		return err
 	}
 	return nil
@@ -185,7 +187,7 @@ func (s *Server) writable() error {
 	if !s.member.HasLeader() {
 		return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)
 	}
-	return s.member.Room()
+	return s.member.CheckSpace()
 }
 
 // APIURLs and BootURLs return where this head is reached.
