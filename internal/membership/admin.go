@@ -12,8 +12,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// adminAccount is the account of the credentials that first starts create: root on a head is an administrator, as it can read the
-// cluster's keys.
+// adminAccount is the account of the credentials that first starts create: root on a head is an administrator, as it
+// can read the cluster's keys.
 const adminAccount = "admin"
 
 // adminContext is the context in the administrator's file.

@@ -16,10 +16,12 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 )
 
-// dataFormat is the format of the data folder. It is raised when an older version of this program could no longer read it.
+// dataFormat is the format of the data folder. It is raised when an older version of this program could no longer
+// read it.
 const dataFormat = 3
 
-// dataFile is DATA-DIR/head.json: the identity of this head and the format of its data. Where it exists, the keys do as well.
+// dataFile is DATA-DIR/head.json: the identity of this head and the format of its data. Where it exists, the keys do
+// as well.
 type dataFile struct {
 	Format  int    `json:"format"`
 	Name    string `json:"name"` // of the head
@@ -27,8 +29,8 @@ type dataFile struct {
 	Version string `json:"version"` // of the program that wrote it last
 	// Token is the ID of the token by which it joined; empty for the first head of a cluster.
 	Token string `json:"token,omitempty"`
-	// Member is the ID of its member of the store, URL where the others reach it as far as they know, and Peers are all members
-	// that it knew last, by which it verifies its membership at the next start.
+	// Member is the ID of its member of the store, URL where the others reach it as far as they know, and Peers are
+	// all members that it knew last, by which it verifies its membership at the next start.
 	Member string         `json:"member,omitempty"`
 	URL    string         `json:"url,omitempty"`
 	Peers  []cluster.Peer `json:"peers,omitempty"`

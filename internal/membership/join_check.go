@@ -62,7 +62,8 @@ func (s *Server) checkAddress(_ context.Context, req *JoinRequest) error {
 // reachTimeout bounds the connection to a new head.
 const reachTimeout = 3 * time.Second
 
-// checkReachable connects to the new head at the address that the other heads will use: the holder of its key must respond.
+// checkReachable connects to the new head at the address that the other heads will use: the holder of its key must
+// respond.
 func (s *Server) checkReachable(ctx context.Context, req *JoinRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()

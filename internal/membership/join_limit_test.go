@@ -12,7 +12,8 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
-// Each join request reads the latest revision by the quorum. So the concurrent ones are limited; another one is to retry.
+// Each join request reads the latest revision by the quorum. So the concurrent ones are limited; another one is to
+// retry.
 func TestConcurrentJoinsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerConfig{Records: &Records{}}) // using it would panic

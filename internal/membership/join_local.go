@@ -23,8 +23,8 @@ const joinTimeout = 5 * time.Minute
 // hintEmptyFolder is the hint where the data folder is that of another head.
 const hintEmptyFolder = "pass an empty folder by --data-dir, or move the old data aside by --rejoin"
 
-// planJoin decides whether this start joins a cluster, and refuses a start that would mix two. Existing data takes precedence over
-// --join, which may stay in the command of every start.
+// planJoin decides whether this start joins a cluster, and refuses a start that would mix two. Existing data takes
+// precedence over --join, which may stay in the command of every start.
 func (l *Local) planJoin() (err error) {
 	if len(l.cfg.Join) == 0 {
 		return l.checkNoToken()
@@ -63,8 +63,8 @@ func (l *Local) logUnusedToken(context.Context) error {
 	return nil
 }
 
-// checkNoToken refuses to create a cluster where a join was meant. A head that has joined may find its token in its environment
-// forever.
+// checkNoToken refuses to create a cluster where a join was meant. A head that has joined may find its token in its
+// environment forever.
 func (l *Local) checkNoToken() error {
 	if l.data.exists() || l.cfg.JoinToken == "" {
 		return nil
@@ -90,8 +90,8 @@ func (l *Local) checkUnlocked() error {
 	return nil
 }
 
-// join joins the cluster and stores the response. A start that is interrupted anywhere sends the same request at the next start,
-// and gets the same response.
+// join joins the cluster and stores the response. A start that is interrupted anywhere sends the same request at the
+// next start, and gets the same response.
 func (l *Local) join(ctx context.Context) error {
 	id, err := l.joinID()
 	if err != nil {

@@ -64,8 +64,8 @@ func (s *Server) checkOneLearner(h *trivet.Head) error {
 	return nil
 }
 
-// removeReplaced removes the head that this one replaces: one that is down would prevent the join. Where the old head is the last
-// full one by now, it stays.
+// removeReplaced removes the head that this one replaces: one that is down would prevent the join. Where the old head
+// is the last full one by now, it stays.
 func (s *Server) removeReplaced(ctx context.Context, h *trivet.Head) error {
 	if h.Status.Replaces == "" {
 		return nil
@@ -90,8 +90,8 @@ func (s *Server) removeReplaced(ctx context.Context, h *trivet.Head) error {
 	return s.Members.Remove(ctx, id)
 }
 
-// checkUnused refuses the member of another head at the same address, which is about to be removed: that head may have its data
-// and may have acknowledged what a new one would not have.
+// checkUnused refuses the member of another head at the same address, which is about to be removed: that head may
+// have its data and may have acknowledged what a new one would not have.
 func (s *Server) checkUnused(h *trivet.Head, id uint64) error {
 	for rec := range s.Records.Heads.AllShared() {
 		if rec.Name != h.Name && rec.Status.Member == cluster.FormatID(id) {

@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// IssueToken creates a token that lets one head join in a role until it expires. replace is a head that is then removed, and
-// whose role the new one gets; empty: none.
+// IssueToken creates a token that lets one head join in a role until it expires. replace is a head that is then
+// removed, and whose role the new one gets; empty: none.
 func (r *Records) IssueToken(ctx context.Context, role, replace string, expires time.Time) (auth.Secret, error) {
 	id, plain, hash := auth.NewToken()
 	t := &trivet.Token{Meta: trivet.Meta{Kind: "Token", Name: id},
@@ -47,8 +47,8 @@ func (r *Records) CheckJoin(ctx context.Context, req *JoinRequest) (replaces str
 	return replaces, err
 }
 
-// Join uses a token and creates the record of the new head, with a new name, in state joining. A retry of the same request
-// returns the same head.
+// Join uses a token and creates the record of the new head, with a new name, in state joining. A retry of the same
+// request returns the same head.
 func (r *Records) Join(ctx context.Context, req *JoinRequest) (head *trivet.Head, err error) {
 	id, err := auth.ParseToken(req.Token)
 	if err != nil {
@@ -72,7 +72,8 @@ func (r *Records) Join(ctx context.Context, req *JoinRequest) (head *trivet.Head
 	return head, nil
 }
 
-// createHead writes the record of a head that joins. The head that it replaces is removed when the new one's member is added.
+// createHead writes the record of a head that joins. The head that it replaces is removed when the new one's member
+// is added.
 func (r *Records) createHead(tx *store.Tx, t *trivet.Token, req *JoinRequest) (*trivet.Head, error) {
 	name, err := r.nextName(tx)
 	if err != nil {

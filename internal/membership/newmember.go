@@ -51,8 +51,8 @@ func isVoter(peers []cluster.Peer, member string) bool {
 // newMemberTimeout bounds one request for a new member.
 const newMemberTimeout = 10 * time.Second
 
-// requestNewMember requests a new member from the other heads until one responds. (The store derives the IDs of members from the
-// time, in seconds.)
+// requestNewMember requests a new member from the other heads until one responds. (The store derives the IDs of
+// members from the time, in seconds.)
 func (l *Local) requestNewMember(ctx context.Context) (resp NewMemberResponse, err error) {
 	for end := time.Now().Add(joinTimeout); ; {
 		var failed error

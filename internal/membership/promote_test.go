@@ -49,8 +49,8 @@ func (m *orphanMembers) Remove(_ context.Context, id uint64) error {
 	return nil
 }
 
-// All members of a removed head are removed from the store: also one that was added for it and is not in its record, and one that
-// was recorded too late. The member of another head, or one that may become that, stays.
+// All members of a removed head are removed from the store: also one that was added for it and is not in its record,
+// and one that was recorded too late. The member of another head, or one that may become that, stays.
 func TestOrphansAreRemoved(t *testing.T) {
 	r := newRecords(t)
 	const here, elsewhere = "https://10.0.0.7:7480", "https://10.0.0.8:7480"
@@ -183,8 +183,8 @@ func (m *removableMembers) Remove(_ context.Context, id uint64) error {
 	return nil
 }
 
-// The last full voter stays in the store, whatever its record says, and the record has the reason; when there is another voter, it
-// is removed.
+// The last full voter stays in the store, whatever its record says, and the record has the reason; when there is
+// another voter, it is removed.
 func TestLastFullHeadIsKept(t *testing.T) {
 	head := func(name, role string, id uint64, remove bool) *trivet.Head {
 		return &trivet.Head{Meta: trivet.Meta{Name: name}, Spec: trivet.HeadSpec{Role: role, Remove: remove},

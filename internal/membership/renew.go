@@ -27,7 +27,8 @@ type RenewResponse struct {
 	Cert []byte `json:"cert"`
 }
 
-// renew signs the certificate of a witness, also of one whose certificate expired while it was down, unless it was removed.
+// renew signs the certificate of a witness, also of one whose certificate expired while it was down, unless it was
+// removed.
 func (s *Server) renew(r *http.Request, from auth.Peer, body []byte) (any, error) {
 	var req RenewRequest
 	if err := json.Unmarshal(body, &req); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// A witness gets a certificate for its own address, never for that of another head or for the name of all. An address that is
-// refused is not recorded either.
+// A witness gets a certificate for its own address, never for that of another head or for the name of all. An address
+// that is refused is not recorded either.
 func TestWitnessRenews(t *testing.T) {
 	s := newSite(t, 2)
 	const old, api = "https://10.0.0.9:7480", "https://head1.example:7480"

@@ -34,8 +34,8 @@ type Server struct {
 	joins chan struct{} // limits concurrent checks of join tokens
 }
 
-// maxConcurrentJoins bounds the requests whose token is checked at the same time: their senders may be unauthenticated, and each
-// check reads the latest revision by the quorum.
+// maxConcurrentJoins bounds the requests whose token is checked at the same time: their senders may be
+// unauthenticated, and each check reads the latest revision by the quorum.
 const maxConcurrentJoins = 16
 
 // changeTimeout bounds one change of the store's members: of two at once the store drops one without a response.

@@ -17,8 +17,8 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
-// Clients without a certificate that send half of a request hold nothing: their requests are refused unread, and those to the
-// endpoint that is open to them after a while.
+// Clients without a certificate that send half of a request hold nothing: their requests are refused unread, and
+// those to the endpoint that is open to them after a while.
 func TestUnauthenticatedDoNotStall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a timeout of 5 s")

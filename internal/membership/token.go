@@ -9,8 +9,8 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// Token is what an operator carries from a head to a new one: the identity of the cluster, and the right to join it once in a
-// role.
+// Token is what an operator carries from a head to a new one: the identity of the cluster, and the right to join it
+// once in a role.
 type Token struct {
 	Pin    string      // of the cluster's CA
 	ID     string      // of the token's record

@@ -45,8 +45,8 @@ func (e *Exchange) serve(_ *http.Request, _ auth.Peer, body []byte) (any, error)
 	return e.Tracker.Recent(req.Within.D()), nil
 }
 
-// Run requests the other heads' heartbeats, several times within the silence from which on an agent is declared lost, until ctx
-// ends.
+// Run requests the other heads' heartbeats, several times within the silence from which on an agent is declared lost,
+// until ctx ends.
 func (e *Exchange) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		period, urls := e.AgentTimeout()/8, e.Peers()
@@ -59,7 +59,8 @@ func (e *Exchange) Run(ctx context.Context) {
 	}
 }
 
-// requestAll sends one request to each head. What a head does not answer within a period is requested again in the next one.
+// requestAll sends one request to each head. What a head does not answer within a period is requested again in the
+// next one.
 func (e *Exchange) requestAll(ctx context.Context, urls map[string]string, period time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, period)
 	defer cancel()

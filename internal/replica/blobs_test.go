@@ -224,7 +224,8 @@ func (h *head) metric(name string) (sum float64) {
 	return sum
 }
 
-// Two heads hold what is acknowledged, all hold what a record refers to, and a head that loses its folder gets it again.
+// Two heads hold what is acknowledged, all hold what a record refers to, and a head that loses its folder gets it
+// again.
 func TestBlobsOnThreeHeads(t *testing.T) {
 	s := newSite(t, 3)
 	data := noise(3*blob.ChunkBytes + 5)
@@ -305,7 +306,8 @@ func get(t testing.TB, url, ranges string) (int, []byte) {
 	return resp.StatusCode, must(io.ReadAll(resp.Body))(t)
 }
 
-// With the others down a blob is neither acknowledged nor lost: it is acknowledged when one is up again, or all were removed.
+// With the others down a blob is neither acknowledged nor lost: it is acknowledged when one is up again, or all were
+// removed.
 func TestSecureNeedsSecondHead(t *testing.T) {
 	for name, recover := range map[string]func(s *site){
 		"one comes back": func(s *site) { s.heads[2].start() },

@@ -13,8 +13,8 @@ import (
 	"github.com/trivet-project/trivet/internal/state"
 )
 
-// Logs is the output of the actions of runs. Each head has only the pieces that agents sent to it, so a reader gets what all of
-// them have.
+// Logs is the output of the actions of runs. Each head has only the pieces that agents sent to it, so a reader gets
+// what all of them have.
 type Logs struct {
 	Self   string        // this head's name
 	Store  *runlog.Store // what this head has
@@ -57,11 +57,12 @@ func (l *Logs) View(run *trivet.Workflow) *LogView {
 	return &LogView{logs: l, run: run, heads: map[string]*remoteLog{}}
 }
 
-// Refresh finds out which text there is: on this head, and on the others if they were not queried for a while, or if latest
-// asks for all that was acknowledged by now.
+// Refresh finds out which text there is: on this head, and on the others if they were not queried for a while, or if
+// latest asks for all that was acknowledged by now.
 func (v *LogView) Refresh(ctx context.Context, latest bool) error {
 	if v.latest = latest; latest || time.Since(v.queried) >= LogPollInterval {
-		// An agent sends one piece after the other: the pieces before one that was found earlier are on some head by now.
+		// An agent sends one piece after the other: the pieces before one that was found earlier are on some head by
+		// now.
 		v.settled = v.sizes()
 		v.query(ctx)
 		v.queried = time.Now()

@@ -53,8 +53,8 @@ func TestDrainTimeout(t *testing.T) {
 	rt.exit()
 }
 
-// A long request to the API does not shorten the time of a machine's download when a head stops: the boot server refuses new
-// downloads at once, and lets this one end.
+// A long request to the API does not shorten the time of a machine's download when a head stops: the boot server
+// refuses new downloads at once, and lets this one end.
 func TestDownloadsDrainBesideAPI(t *testing.T) {
 	s, asked, answer := &Server{router: &router{}}, make(chan struct{}), make(chan struct{})
 	s.router.set(&s.router.api, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(asked); <-answer }))

@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet/internal/dhcp"
 )
 
-// foundCluster is the answer of a head to another one that probes, by DHCPINFORM on a network that it is to serve, for an existing
-// cluster. It is in option 43 under a vendor class of our own, which machines ignore.
+// foundCluster is the answer of a head to another one that probes, by DHCPINFORM on a network that it is to serve,
+// for an existing cluster. It is in option 43 under a vendor class of our own, which machines ignore.
 type foundCluster struct {
 	Cluster string   `json:"cluster"`
 	Head    string   `json:"head"`
@@ -30,7 +30,8 @@ const (
 	probeTries   = 2
 )
 
-// findCluster returns an error where another cluster serves the networks of --dhcp. It is called once for each cluster.
+// findCluster returns an error where another cluster serves the networks of --dhcp. It is called once for each
+// cluster.
 func (c *Config) findCluster(ctx context.Context) error {
 	if c.NewCluster || len(c.DHCPInterfaces) == 0 {
 		return nil
@@ -47,7 +48,8 @@ func (c *Config) findCluster(ctx context.Context) error {
 	return nil
 }
 
-// probe sends a probe to one network. One that cannot be sent has no answer: the cause shows when DHCP is served there.
+// probe sends a probe to one network. One that cannot be sent has no answer: the cause shows when DHCP is served
+// there.
 func (c *Config) probe(ctx context.Context, name string) (f *foundCluster) {
 	cfg := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, probeClass)}, Wait: probeTimeout, Tries: probeTries}
 	err := dhcp.Inquire(ctx, name, cfg, func(l *dhcp.Lease) bool {

@@ -8,7 +8,8 @@ import (
 	"unicode"
 )
 
-// Any program on the network may answer a probe. Its answer is printed, in a command to run, only where it is the URL of an API.
+// Any program on the network may answer a probe. Its answer is printed, in a command to run, only where it is the URL
+// of an API.
 func TestOnlyAPIURLsArePrinted(t *testing.T) {
 	good := []string{"https://10.0.0.1:7480", "https://[fd00::1]:7480", "https://head-0.example.com:443"}
 	bad := []string{"https://10.0.0.1:7480\x1b[2J", "https://x:1;reboot", "https://$(reboot):1", "http://10.0.0.1:7480", "https://10.0.0.1",

@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// Raft messages of a member are served until it is removed, though its certificate is valid for longer. No response is one that
-// raft takes for a removal.
+// Raft messages of a member are served until it is removed, though its certificate is valid for longer. No response
+// is one that raft takes for a removal.
 func TestRemovedMemberIsRefused(t *testing.T) {
 	keys, err := auth.Init(filepath.Join(t.TempDir(), "keys"), "c1")
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package server assembles one head: its identity, the store's member, the listeners and the controllers, and runs them together.
+// Package server assembles one head: its identity, the store's member, the listeners and the controllers, and runs
+// them together.
 package server
 
 import (
@@ -62,7 +63,8 @@ type Server struct {
 	started, stopping atomic.Bool
 }
 
-// ErrNotJoined is the error of a start that was stopped before its head was a member. The next start continues with the same token.
+// ErrNotJoined is the error of a start that was stopped before its head was a member. The next start continues with
+// the same token.
 var ErrNotJoined = errors.New("stopped before it had joined")
 
 // New opens the data, starts the member and binds every port, so that a start fails here where it can.
@@ -112,8 +114,8 @@ func (s *Server) openLocal(context.Context) (err error) {
 	return err
 }
 
-// openVIP prepares to share the address with the other heads. It fails before anything is written to the data folder or requested
-// from other heads. A witness shares none.
+// openVIP prepares to share the address with the other heads. It fails before anything is written to the data folder
+// or requested from other heads. A witness shares none.
 func (s *Server) openVIP(context.Context) (err error) {
 	if s.cfg.VIP != "" && !s.local.Witness() {
 		s.vip, err = hostnet.New(hostnet.Config{Address: s.cfg.vip(), Interface: s.cfg.vipInterface(), Log: s.cfg.Log.With("part", "vip")})
