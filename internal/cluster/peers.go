@@ -155,13 +155,14 @@ func memberError(op, name string, err error) error {
 		return nil
 	}
 	e := &trivet.Error{Op: op + " member", Name: name, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
+	conflict := fmt.Errorf("%w: %w", trivet.ErrConflict, err)
 	switch {
 	case errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
-		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrConflict, err), "it has not caught up; this is retried"
+		e.Err, e.Hint = conflict, "it has not caught up; this is retried"
 	case errors.Is(err, rpctypes.ErrTooManyLearners):
-		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrConflict, err), "one head joins at a time; wait until the other one is a voter"
+		e.Err, e.Hint = conflict, "one head joins at a time; wait until the other one is a voter"
 	case errors.Is(err, rpctypes.ErrUnhealthy), errors.Is(err, rpctypes.ErrMemberNotEnoughStarted):
-		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrConflict, err), "bring the heads that are down back first, or remove them"
+		e.Err, e.Hint = conflict, "bring the heads that are down back first, or remove them"
 	case errors.Is(err, rpctypes.ErrPeerURLExist), errors.Is(err, rpctypes.ErrMemberExist):
 		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrExists, err), "a head with this address is a member already"
 	}

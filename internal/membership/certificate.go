@@ -119,7 +119,8 @@ func (l *Local) certify(ctx context.Context) error {
 	if l.certs.due().After(time.Now()) && l.data.URL == l.addr.Peer {
 		return nil
 	}
-	if err := l.requestCertificate(ctx); err != nil { // it is retried later; other heads may reach this one all the same
+	if err := l.requestCertificate(ctx); err != nil {
+		// it is retried later; other heads may reach this one all the same
 		l.cfg.Log.Warn("the certificate of this witness is not renewed", "error", err)
 	}
 	return nil
@@ -146,7 +147,8 @@ func (l *Local) RotateCertificate(ctx context.Context) {
 	}
 	rotate(ctx, l.certs.due, func(ctx context.Context) {
 		if err := renew(ctx); err != nil {
-			l.cfg.Log.Error("cannot renew the certificate of this head's member; retrying", "expires", l.certs.expires(), "error", err)
+			l.cfg.Log.Error("cannot renew the certificate of this head's member; retrying",
+				"expires", l.certs.expires(), "error", err)
 			return
 		}
 		l.cfg.Log.Info("renewed the certificate of this head's member", "expires", l.certs.expires())

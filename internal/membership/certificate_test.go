@@ -24,7 +24,8 @@ func TestCertificateRotates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &Local{cfg: Config{Dir: dir, Log: slog.New(slog.DiscardHandler)}, keys: keys, data: dataFile{Name: "head0"}}
+		l := &Local{cfg: Config{Dir: dir, Log: slog.New(slog.DiscardHandler)}, keys: keys,
+			data: dataFile{Name: "head0"}}
 		l.certs.dir = dir
 		if err := l.signCertificate(t.Context()); err != nil {
 			t.Fatal(err)

@@ -54,10 +54,12 @@ func dataPath(dir string) string { return filepath.Join(dir, "head.json") }
 // openDir makes sure that this process can use the data folder, and reads its file.
 func openDir(dir, version string) (d dataFile, err error) {
 	if err := writable(dir); err != nil {
-		return d, &trivet.Error{Op: "open data folder", Name: dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err),
+		return d, &trivet.Error{Op: "open data folder", Name: dir,
+			Err:  fmt.Errorf("%w: %w", trivet.ErrUnavailable, err),
 			Hint: "pass a folder that this user can write by --data-dir"}
 	}
-	if err := cluster.CheckNotRunning(filepath.Join(dir, "store")); err != nil { // before any other error, for a second process
+	if err := cluster.CheckNotRunning(filepath.Join(dir, "store")); err != nil {
+		// before any other error, for a second process
 		return d, err
 	}
 	if err := cluster.CheckStartSpace(dir); err != nil {
@@ -65,7 +67,8 @@ func openDir(dir, version string) (d dataFile, err error) {
 	}
 	d, err = readData(dataPath(dir))
 	if err != nil {
-		return d, &trivet.Error{Op: "open data folder", Name: dir, Err: err, Hint: "restore a backup of " + dataPath(dir)}
+		return d, &trivet.Error{Op: "open data folder", Name: dir, Err: err,
+			Hint: "restore a backup of " + dataPath(dir)}
 	}
 	if d.exists() && d.Format != dataFormat {
 		return d, errFormat(dir, &d, version)

@@ -107,7 +107,8 @@ func (l *Local) checkName() error {
 // at addr must be served from before on. Its errors are final for this start.
 func (l *Local) Establish(ctx context.Context, addr Addresses) error {
 	l.addr = addr
-	for _, step := range []func(context.Context) error{l.identify, l.certify, l.verify, l.logUnusedToken, l.restartFirstStart} {
+	for _, step := range []func(context.Context) error{l.identify, l.certify, l.verify, l.logUnusedToken,
+		l.restartFirstStart} {
 		if err := step(ctx); err != nil {
 			return err
 		}

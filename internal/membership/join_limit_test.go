@@ -21,7 +21,8 @@ func TestConcurrentJoinsAreLimited(t *testing.T) {
 			s.joins <- struct{}{}
 		}
 		_, token, _ := auth.NewToken()
-		body, err := json.Marshal(JoinRequest{Token: token.Reveal(), ID: "0123456789abcdef", Peer: "https://10.0.0.1:7480"})
+		body, err := json.Marshal(JoinRequest{Token: token.Reveal(), ID: "0123456789abcdef",
+			Peer: "https://10.0.0.1:7480"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,8 @@ func (l *Local) planJoin() (err error) {
 		return l.checkUnlocked()
 	case !l.data.exists():
 		return &trivet.Error{Op: "join", Name: l.cfg.Dir,
-			Err: fmt.Errorf("%w: the folder holds the store of another head", trivet.ErrConflict), Hint: hintEmptyFolder}
+			Err:  fmt.Errorf("%w: the folder holds the store of another head", trivet.ErrConflict),
+			Hint: hintEmptyFolder}
 	}
 	root, err := readRoot(l.path("keys"))
 	if err == nil && root.Pin() != l.token.Pin {
@@ -69,8 +70,10 @@ func (l *Local) checkNoToken() error {
 	if l.data.exists() || l.cfg.JoinToken == "" {
 		return nil
 	}
-	return &trivet.Error{Op: "start", Name: l.cfg.Dir, Err: fmt.Errorf("%w: there is a join token but no --join URL", trivet.ErrInvalid),
-		Hint: "add --join https://HEAD:7480, a head of the token's cluster; for a new cluster omit --token and TRIVET_JOIN_TOKEN"}
+	return &trivet.Error{Op: "start", Name: l.cfg.Dir,
+		Err: fmt.Errorf("%w: there is a join token but no --join URL", trivet.ErrInvalid),
+		Hint: "add --join https://HEAD:7480, a head of the token's cluster; for a new cluster omit --token " +
+			"and TRIVET_JOIN_TOKEN"}
 }
 
 // checkUnlocked makes sure that no other process uses the folder whose data may be moved aside.
@@ -121,14 +124,17 @@ func (l *Local) install(resp *JoinResponse, key []byte) error {
 	case err != nil:
 		return err
 	case root.Pin() != l.token.Pin || resp.Role != l.token.Role || trivet.ValidateName(resp.Name) != nil:
-		return fmt.Errorf("join: %w: the response for %.60q as %.20q does not match the token", trivet.ErrInvalid, resp.Name, resp.Role)
+		return fmt.Errorf("join: %w: the response for %.60q as %.20q does not match the token", trivet.ErrInvalid,
+			resp.Name, resp.Role)
 	}
 	if l.cfg.Rejoin {
 		if err := l.moveDataAside(root); err != nil {
-			return &trivet.Error{Op: "move aside the old data of", Name: l.cfg.Dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
+			return &trivet.Error{Op: "move aside the old data of", Name: l.cfg.Dir,
+				Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
 		}
 	}
-	l.data = dataFile{Format: dataFormat, Name: resp.Name, Role: resp.Role, Token: l.token.ID, Member: resp.Member, URL: l.addr.Peer,
+	l.data = dataFile{Format: dataFormat, Name: resp.Name, Role: resp.Role, Token: l.token.ID, Member: resp.Member,
+		URL:   l.addr.Peer,
 		Peers: resp.Peers}
 	l.cfg.Name = resp.Name
 	l.root.Store(root)

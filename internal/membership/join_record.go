@@ -95,7 +95,8 @@ func (r *Records) joinToken(tx *store.Tx, id string, req *JoinRequest) (*trivet.
 	t, err := r.Tokens.In(tx).Get(id)
 	switch {
 	case errors.Is(err, trivet.ErrNotFound):
-		return nil, errToken("issue one on a head of this cluster: trivet head token", trivet.ErrUnauthenticated, "this cluster has not issued it")
+		return nil, errToken("issue one on a head of this cluster: trivet head token", trivet.ErrUnauthenticated,
+			"this cluster has not issued it")
 	case err != nil:
 		return nil, err
 	}
@@ -120,7 +121,8 @@ func (r *Records) joinToken(tx *store.Tx, id string, req *JoinRequest) (*trivet.
 }
 
 func errToken(hint string, kind error, format string, args ...any) error {
-	return &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...)), Hint: hint}
+	return &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...)),
+		Hint: hint}
 }
 
 // joined finds the head that joined by this request.
@@ -131,8 +133,8 @@ func (r *Records) joined(req *JoinRequest) (*trivet.Head, error) {
 		case h.Spec.Remove || h.Status.State == trivet.HeadRemoved:
 			return nil, errToken(hintNewToken, trivet.ErrForbidden, "%s joined by it, and was removed since", h.Name)
 		case h.Status.Peer != req.Peer:
-			return nil, errToken("start it with the --api and --advertise that it had, or use a token of 'trivet head replace "+
-				h.Name+"'", trivet.ErrExists, "%s joined by it as %s, not as %s", h.Name, h.Status.Peer, req.Peer)
+			return nil, errToken("start it with the --api and --advertise that it had, or use a token of "+
+				"'trivet head replace "+h.Name+"'", trivet.ErrExists, "%s joined by it as %s, not as %s", h.Name, h.Status.Peer, req.Peer)
 		default:
 			return h, nil
 		}

@@ -69,8 +69,9 @@ func (s *Server) joinResponse(h *trivet.Head, peers []cluster.Peer, csr []byte) 
 		return nil, err
 	}
 	root := &s.Keys.CA.Root
-	resp := &JoinResponse{Name: h.Name, Role: h.Spec.Role, Cluster: root.Cluster(), Member: h.Status.Member, Peers: peers,
-		CA: root.PEM(), Cert: cert}
+	resp := &JoinResponse{Name: h.Name, Role: h.Spec.Role, Cluster: root.Cluster(), Member: h.Status.Member,
+		Peers: peers,
+		CA:    root.PEM(), Cert: cert}
 	if id.Role == auth.PeerHead {
 		resp.Keys = s.Keys.Bundle()
 	}

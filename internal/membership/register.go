@@ -63,7 +63,8 @@ func (r *Registration) register(ctx context.Context) error {
 		return fmt.Errorf("register head: %w", err)
 	}
 	if err := r.writeAdminFile(ctx); errors.Is(err, trivet.ErrInvalid) {
-		return &trivet.Error{Op: "read the administrator's file", Err: err, Hint: "remove it; the next start creates another one"}
+		return &trivet.Error{Op: "read the administrator's file", Err: err,
+			Hint: "remove it; the next start creates another one"}
 	} else if err != nil {
 		return fmt.Errorf("administrator's file: %w", err)
 	}

@@ -133,7 +133,8 @@ func (r *Records) usedByOther(h *trivet.Head, p cluster.Peer) bool {
 // claimable reports whether a member may become that of another head, which joins at its address.
 func (r *Records) claimable(h *trivet.Head, p cluster.Peer) bool {
 	for rec := range r.Heads.AllShared() {
-		if rec.Name != h.Name && rec.Status.State == trivet.HeadJoining && rec.Status.Member == "" && !rec.Spec.Remove &&
+		if rec.Name != h.Name && rec.Status.State == trivet.HeadJoining && rec.Status.Member == "" &&
+			!rec.Spec.Remove &&
 			rec.Status.Peer == p.URL {
 			return true
 		}

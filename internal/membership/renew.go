@@ -57,7 +57,8 @@ func (r *Records) setPeer(ctx context.Context, name, peer string) error {
 		same := func(url string) bool { return hostPort(url) == hostPort(peer) }
 		urls := slices.Concat(h.Status.API, []string{h.Status.Peer})
 		if h.Name != name && h.Status.State != trivet.HeadRemoved && slices.ContainsFunc(urls, same) {
-			return &trivet.Error{Op: "renew", Err: fmt.Errorf("%w: %s is reached at %.300s", trivet.ErrExists, h.Name, peer),
+			return &trivet.Error{Op: "renew", Err: fmt.Errorf("%w: %s is reached at %.300s", trivet.ErrExists, h.Name,
+				peer),
 				Hint: "set another address of the witness by --advertise and --api"}
 		}
 	}

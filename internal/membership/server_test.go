@@ -57,7 +57,8 @@ func (s *site) stall(cl *http.Client, path string) (int, error) {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(strings.NewReader(`{"id":`), rest), rest}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("https://%s%s%s", s.heads[0].addr, peer.Prefix, path), body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		fmt.Sprintf("https://%s%s%s", s.heads[0].addr, peer.Prefix, path), body)
 	if err != nil {
 		return 0, err
 	}

@@ -36,7 +36,8 @@ func ParseToken(text string) (t Token, err error) {
 			problem = "there is none"
 		}
 		return Token{}, &trivet.Error{Op: "read the join token", Err: fmt.Errorf("%w: %s", trivet.ErrInvalid, problem),
-			Hint: "get one on a head of the cluster with 'trivet head token', and pass it by --token or TRIVET_JOIN_TOKEN"}
+			Hint: "get one on a head of the cluster with 'trivet head token', and pass it by --token or " +
+				"TRIVET_JOIN_TOKEN"}
 	}
 	return t, nil
 }

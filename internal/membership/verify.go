@@ -63,7 +63,8 @@ func (l *Local) verify(ctx context.Context) error {
 		case err == nil || verified:
 			return err
 		case !l.Joining():
-			l.cfg.Log.Warn("no other member responds to verify the membership of this head; without a quorum it serves reads and boots only",
+			l.cfg.Log.Warn("no other member responds to verify the membership of this head; "+
+				"without a quorum it serves reads and boots only",
 				"error", err)
 			return nil
 		case time.Now().After(end):

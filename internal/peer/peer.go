@@ -33,7 +33,8 @@ type Info struct {
 
 // Retryable reports whether a request that failed with this error may succeed later.
 func Retryable(err error) bool {
-	return errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrConflict) || errors.Is(err, trivet.ErrUnknown)
+	return errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrConflict) ||
+		errors.Is(err, trivet.ErrUnknown)
 }
 
 type connTimeKey struct{}

@@ -155,7 +155,9 @@ func (b *Blobs) deleteFrom(ctx context.Context, h otherHead, d blob.Digest) (boo
 // errNoHolder is the error of a blob that no head holds.
 func errNoHolder(digest string, kind error, more ...error) *trivet.Error {
 	if err := errors.Join(more...); err != nil {
-		return &trivet.Error{Op: "find blob", Name: digest, Err: fmt.Errorf("%w: no head that responds holds it: %w", kind, err)}
+		return &trivet.Error{Op: "find blob", Name: digest,
+			Err: fmt.Errorf("%w: no head that responds holds it: %w", kind, err)}
 	}
-	return &trivet.Error{Op: "find blob", Name: digest, Err: fmt.Errorf("%w: no head holds it", kind), Hint: "import it again"}
+	return &trivet.Error{Op: "find blob", Name: digest, Err: fmt.Errorf("%w: no head holds it", kind),
+		Hint: "import it again"}
 }

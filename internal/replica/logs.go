@@ -109,7 +109,8 @@ func (h *remoteLog) setError(err error) {
 func (v *LogView) valid(parts []runlog.Part) map[runlog.Part]int64 {
 	sizes := map[runlog.Part]int64{}
 	for _, p := range parts {
-		if v.run.Spec.Action(p.Action) != nil && p.Attempt > 0 && p.Attempt <= runlog.MaxAttempt && p.Bytes > 0 && p.Bytes <= runlog.MaxBytes {
+		if v.run.Spec.Action(p.Action) != nil && p.Attempt > 0 && p.Attempt <= runlog.MaxAttempt && p.Bytes > 0 &&
+			p.Bytes <= runlog.MaxBytes {
 			sizes[runlog.Part{Action: p.Action, Attempt: p.Attempt}] = p.Bytes
 		}
 	}

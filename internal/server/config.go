@@ -70,13 +70,16 @@ func (c *Config) validate() error {
 	case c.Dir == "":
 		return &trivet.FieldError{Field: "data-dir", Problem: "is missing"}
 	case c.Join != nil && (len(c.Join) == 0 || slices.Contains(c.Join, "")):
-		return &trivet.FieldError{Field: "--join", Problem: "is empty; pass the API of a head, https://HOST:7480, or omit it for a new cluster"}
+		return &trivet.FieldError{Field: "--join",
+			Problem: "is empty; pass the API of a head, https://HOST:7480, or omit it for a new cluster"}
 	case c.Rejoin && len(c.Join) == 0:
 		return &trivet.FieldError{Field: "--rejoin", Problem: "needs --join URL and --token TOKEN"}
 	case c.NewCluster && len(c.Join) > 0:
-		return &trivet.FieldError{Field: "--new-cluster", Problem: "creates a cluster, --join joins one; pass one of them"}
+		return &trivet.FieldError{Field: "--new-cluster",
+			Problem: "creates a cluster, --join joins one; pass one of them"}
 	case c.Heartbeat != 0 && (c.Heartbeat < cluster.MinHeartbeat || c.Heartbeat > cluster.MaxHeartbeat):
-		return &trivet.FieldError{Field: "--heartbeat", Problem: fmt.Sprintf("must be between %v and %v", cluster.MinHeartbeat, cluster.MaxHeartbeat)}
+		return &trivet.FieldError{Field: "--heartbeat",
+			Problem: fmt.Sprintf("must be between %v and %v", cluster.MinHeartbeat, cluster.MaxHeartbeat)}
 	}
 	return c.validateVIP()
 }
@@ -133,7 +136,8 @@ func (c *Config) reachable(nets []net.Addr) []string {
 	var out []string
 	for _, n := range nets {
 		p, err := netip.ParsePrefix(n.String())
-		if err == nil && p.Addr().Is4() && p.Addr() != c.vip().Addr() && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
+		if err == nil && p.Addr().Is4() && p.Addr() != c.vip().Addr() && !p.Addr().IsLoopback() &&
+			!p.Addr().IsLinkLocalUnicast() {
 			out = append(out, p.Addr().String())
 		}
 	}

@@ -18,7 +18,11 @@ func TestRequestsDuringDrain(t *testing.T) {
 	for range 200 {
 		rt := &router{}
 		var served, refused atomic.Int32
-		rt.set(&rt.api, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { served.Add(1); w.WriteHeader(http.StatusOK) }))
+		rt.set(&rt.api, http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request) {
+			served.Add(1)
+			w.WriteHeader(http.StatusOK)
+		}))
 		var asking sync.WaitGroup
 		for range 8 {
 			asking.Go(func() {

@@ -51,7 +51,8 @@ func (c *Config) findCluster(ctx context.Context) error {
 // probe sends a probe to one network. One that cannot be sent has no answer: the cause shows when DHCP is served
 // there.
 func (c *Config) probe(ctx context.Context, name string) (f *foundCluster) {
-	cfg := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, probeClass)}, Wait: probeTimeout, Tries: probeTries}
+	cfg := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, probeClass)}, Wait: probeTimeout,
+		Tries: probeTries}
 	err := dhcp.Inquire(ctx, name, cfg, func(l *dhcp.Lease) bool {
 		if string(l.Options[dhcp.OptClass]) != probeClass {
 			return false
@@ -73,7 +74,8 @@ func (f *foundCluster) err() error {
 		join = strings.Join(f.API, ",")
 	}
 	return &trivet.Error{Op: "create a cluster",
-		Err: fmt.Errorf("%w: cluster %.40q serves this network already, with %.40q at %q", trivet.ErrExists, f.Cluster, f.Head, f.API),
+		Err: fmt.Errorf("%w: cluster %.40q serves this network already, with %.40q at %q", trivet.ErrExists,
+			f.Cluster, f.Head, f.API),
 		Hint: fmt.Sprintf("to join it: get a token by 'trivet head token' there, and add --join %s --token TOKEN; "+
 			"to create another cluster: add --new-cluster", join)}
 }

@@ -85,8 +85,10 @@ func (s *Server) runVIP(ctx, stop context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(stop, cancel)()
-	s.vip.Hold = func(ctx context.Context, name string, ttl time.Duration, do func(context.Context, func() bool) error) error {
-		return s.store.WithLease(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
+	s.vip.Hold = func(ctx context.Context, name string, ttl time.Duration,
+		do func(context.Context, func() bool) error) error {
+		return s.store.WithLease(ctx, name, ttl,
+			func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
 	}
 	s.vip.Run(ctx)
 }

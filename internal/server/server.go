@@ -73,7 +73,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry()}
-	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.metrics.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := s.start(ctx); err != nil {
 		s.Close()
 		if ctx.Err() != nil && s.local != nil && s.local.Joining() {
@@ -108,7 +109,8 @@ func (s *Server) run(ctx context.Context, steps ...func(context.Context) error) 
 
 func (s *Server) openLocal(context.Context) (err error) {
 	s.local, err = membership.Open(membership.Config{
-		Dir: s.cfg.Dir, Name: s.cfg.Name, Version: s.cfg.Version, Join: s.cfg.Join, JoinToken: s.cfg.JoinToken, Rejoin: s.cfg.Rejoin,
+		Dir: s.cfg.Dir, Name: s.cfg.Name, Version: s.cfg.Version,
+		Join: s.cfg.Join, JoinToken: s.cfg.JoinToken, Rejoin: s.cfg.Rejoin,
 		FindCluster: s.cfg.findCluster, Log: s.cfg.Log,
 	})
 	return err
@@ -118,7 +120,8 @@ func (s *Server) openLocal(context.Context) (err error) {
 // or requested from other heads. A witness shares none.
 func (s *Server) openVIP(context.Context) (err error) {
 	if s.cfg.VIP != "" && !s.local.Witness() {
-		s.vip, err = hostnet.New(hostnet.Config{Address: s.cfg.vip(), Interface: s.cfg.vipInterface(), Log: s.cfg.Log.With("part", "vip")})
+		s.vip, err = hostnet.New(hostnet.Config{Address: s.cfg.vip(), Interface: s.cfg.vipInterface(),
+			Log: s.cfg.Log.With("part", "vip")})
 	}
 	return err
 }
@@ -145,7 +148,8 @@ func (s *Server) serveAPI(context.Context) error {
 
 func (s *Server) establish(ctx context.Context) error {
 	return s.local.Establish(ctx, membership.Addresses{
-		Peer: s.APIURLs()[0], API: s.APIURLs(), Boot: s.BootURLs(), DHCP: s.cfg.dhcpAddresses(s.hosts), Names: s.cfg.certNames(s.hosts),
+		Peer: s.APIURLs()[0], API: s.APIURLs(), Boot: s.BootURLs(),
+		DHCP: s.cfg.dhcpAddresses(s.hosts), Names: s.cfg.certNames(s.hosts),
 	})
 }
 
