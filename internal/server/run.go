@@ -76,7 +76,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	})
 }
 
-// runVIP holds the shared address when it is this head's turn, until ctx ends or stop does: another head holds it
+// runVIP acquires the shared address when it is free, and holds it until ctx ends or stop does: another head holds it
 // while this one still serves.
 func (s *Server) runVIP(ctx, stop context.Context) {
 	if s.vip == nil {

@@ -59,7 +59,7 @@ type Server struct {
 	leases       *addressing.Leases
 	netboot      *netboot.Server
 
-	// started: New has completed. stopping: Run was told to stop.
+	// started: New has completed. stopping: the context of Run has ended.
 	started, stopping atomic.Bool
 }
 
@@ -87,18 +87,18 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context) error {
-	err := s.run(ctx, s.openLocal, s.openVIP, s.listen, s.serveAPI, s.establish, s.openMember)
+	err := runSteps(ctx, s.openLocal, s.openVIP, s.listen, s.serveAPI, s.establish, s.openMember)
 	switch {
 	case err != nil:
 		return err
 	case s.local.Witness():
 		return s.assembleWitness()
 	}
-	return s.run(ctx, s.openStore, s.openFiles, s.assemble, s.register)
+	return runSteps(ctx, s.openStore, s.openFiles, s.assemble, s.register)
 }
 
-// run runs steps until one fails.
-func (s *Server) run(ctx context.Context, steps ...func(context.Context) error) error {
+// runSteps runs steps until one fails.
+func runSteps(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
