@@ -171,7 +171,7 @@ func (h *head) account(name, role string) (token string) {
 
 func (h *head) client(token string) *client.Client {
 	h.t.Helper()
-	c := must(client.New(client.Config{Endpoints: []string{h.url}, Trust: h.keys.CA.Pin(), Token: token, Patience: -1}))(h.t)
+	c := must(client.New(client.Config{Endpoints: []string{h.url}, Trust: h.keys.CA.Pin(), Token: token, RetryTimeout: -1}))(h.t)
 	h.t.Cleanup(c.Close)
 	return c
 }

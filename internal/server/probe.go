@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet/internal/dhcp"
 )
 
-// foundCluster is the answer of a head to another one that probes, by DHCPINFORM on a network that it is to serve,
-// for an existing cluster. It is in option 43 under a vendor class of our own, which machines ignore.
+// foundCluster is the answer of a head to another one that probes, by DHCPINFORM on a network that it is to serve, for an existing
+// cluster. It is in option 43 under a vendor class of our own, which machines ignore.
 type foundCluster struct {
 	Cluster string   `json:"cluster"`
 	Head    string   `json:"head"`
@@ -27,11 +27,10 @@ const probeClass = "trivet.head"
 
 const (
 	probeTimeout = 80 * time.Millisecond
-	probeTries   = 2
+	probeAttempts   = 2
 )
 
-// findCluster returns an error where another cluster serves the networks of --dhcp. It is called once for each
-// cluster.
+// findCluster returns an error where another cluster serves the networks of --dhcp. It is called once for each cluster.
 func (c *Config) findCluster(ctx context.Context) error {
 	if c.NewCluster || len(c.DHCPInterfaces) == 0 {
 		return nil
@@ -48,11 +47,9 @@ func (c *Config) findCluster(ctx context.Context) error {
 	return nil
 }
 
-// probe sends a probe to one network. One that cannot be sent has no answer: the cause shows when DHCP is served
-// there.
+// probe sends a probe to one network. One that cannot be sent has no answer: the cause shows when DHCP is served there.
 func (c *Config) probe(ctx context.Context, name string) (f *foundCluster) {
-	cfg := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, probeClass)}, Wait: probeTimeout,
-		Tries: probeTries}
+	cfg := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, probeClass)}, Timeout: probeTimeout, Attempts: probeAttempts}
 	err := dhcp.Inquire(ctx, name, cfg, func(l *dhcp.Lease) bool {
 		if string(l.Options[dhcp.OptClass]) != probeClass {
 			return false
@@ -74,8 +71,7 @@ func (f *foundCluster) err() error {
 		join = strings.Join(f.API, ",")
 	}
 	return &trivet.Error{Op: "create a cluster",
-		Err: fmt.Errorf("%w: cluster %.40q serves this network already, with %.40q at %q", trivet.ErrExists,
-			f.Cluster, f.Head, f.API),
+		Err: fmt.Errorf("%w: cluster %.40q serves this network already, with %.40q at %q", trivet.ErrExists, f.Cluster, f.Head, f.API),
 		Hint: fmt.Sprintf("to join it: get a token by 'trivet head token' there, and add --join %s --token TOKEN; "+
 			"to create another cluster: add --new-cluster", join)}
 }
@@ -102,7 +98,7 @@ type probeHandler struct {
 	answer foundCluster
 }
 
-func (h *probeHandler) ServeDHCP(ctx context.Context, r *dhcp.Request) *dhcp.Reply {
+func (h *probeHandler) ServeDHCP(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
 	if r.Type() != dhcp.Inform || string(r.Option(dhcp.OptClass)) != probeClass {
 		return h.next.ServeDHCP(ctx, r)
 	}

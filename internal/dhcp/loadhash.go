@@ -1,7 +1,7 @@
 package dhcp
 
-// LoadHash is the hash by which servers share their clients (RFC 3074 section 6): each value 0 to 255 is a bucket, and
-// each bucket is some server's.
+// LoadHash returns the hash by which servers share clients (RFC 3074 section 6): each value from 0 to 255 is a
+// bucket, and each bucket belongs to one server.
 func LoadHash(id []byte) byte {
 	h := byte(len(id))
 	for i := len(id) - 1; i >= 0; i-- {

@@ -24,7 +24,7 @@ func TestFirmwareRequest(t *testing.T) {
 	if uuid, ok := r.UUID(); !ok || !bytes.Equal(uuid[:], id[1:]) {
 		t.Fatalf("UUID %x", uuid)
 	}
-	if r.MAC().String() != testMAC.String() || r.Phase() != NoPhase || r.Broadcast() || !r.Asks(OptBootFile) || r.Asks(OptMTU+1) {
+	if r.MAC().String() != testMAC.String() || r.Phase() != NoPhase || r.Broadcast() || !r.Wants(OptBootFile) || r.Wants(OptMTU+1) {
 		t.Fatalf("request %+v", r)
 	}
 	if h := request(t, Discover, nil, Text(OptClass, "HTTPClient:Arch:00016:UNDI:003000")); h.Class() != HTTPClient {
@@ -51,14 +51,14 @@ func TestIPXERequest(t *testing.T) {
 func TestPhases(t *testing.T) {
 	addr := Addrs(OptRequestedIP, testAddr)
 	for name, c := range map[string]struct {
-		r       *Request
+		r       *Packet
 		unicast bool
 		want    Phase
 	}{
-		"selecting":   {request(t, Ask, nil, addr, Addrs(OptServerID, testServer)), false, Selecting},
-		"init-reboot": {request(t, Ask, nil, addr), false, InitReboot},
-		"renewing":    {request(t, Ask, field(atCiaddr, "10.99.0.50")), true, Renewing},
-		"rebinding":   {request(t, Ask, field(atCiaddr, "10.99.0.50")), false, Rebinding},
+		"selecting":   {request(t, Request, nil, addr, Addrs(OptServerID, testServer)), false, Selecting},
+		"init-reboot": {request(t, Request, nil, addr), false, InitReboot},
+		"renewing":    {request(t, Request, field(atCiaddr, "10.99.0.50")), true, Renewing},
+		"rebinding":   {request(t, Request, field(atCiaddr, "10.99.0.50")), false, Rebinding},
 	} {
 		if c.r.Unicast = c.unicast; c.r.Phase() != c.want {
 			t.Errorf("%s: phase %d, want %d", name, c.r.Phase(), c.want)
@@ -69,11 +69,11 @@ func TestPhases(t *testing.T) {
 func TestLink(t *testing.T) {
 	relay := field(atGiaddr, "10.1.0.1")
 	for name, c := range map[string]struct {
-		r    *Request
+		r    *Packet
 		want string
 	}{
 		"ours":          {request(t, Discover, nil), "10.99.0.1"},
-		"client's":      {request(t, Ask, field(atCiaddr, "10.2.0.7")), "10.2.0.7"},
+		"client's":      {request(t, Request, field(atCiaddr, "10.2.0.7")), "10.2.0.7"},
 		"relay's":       {request(t, Discover, relay), "10.1.0.1"},
 		"subnet option": {request(t, Discover, relay, Addrs(OptSubnetSelect, netip.MustParseAddr("10.3.0.0"))), "10.3.0.0"},
 		"link option":   {request(t, Discover, relay, Option{OptRelay, []byte{1, 1, 'x', 5, 4, 10, 4, 0, 0}}), "10.4.0.0"},
@@ -101,8 +101,8 @@ func TestMalformedIsRefused(t *testing.T) {
 		"no type":             clientPacket(t, Discover, set(headerSize, 0, 0, 0)),
 		"multicast relay":     clientPacket(t, Discover, field(atGiaddr, "224.0.0.1")),
 		"broadcast relay":     clientPacket(t, Discover, field(atGiaddr, "255.255.255.255")),
-		"multicast client":    clientPacket(t, Ask, field(atCiaddr, "239.1.1.1")),
-		"network zero client": clientPacket(t, Ask, field(atCiaddr, "0.0.0.1")),
+		"multicast client":    clientPacket(t, Request, field(atCiaddr, "239.1.1.1")),
+		"network zero client": clientPacket(t, Request, field(atCiaddr, "0.0.0.1")),
 		"overload":            clientPacket(t, Discover, set(atFile, 12, 200), Option{OptOverload, []byte{1}}),
 	} {
 		if _, err := parse(b); !errors.Is(err, trivet.ErrInvalid) {
@@ -141,7 +141,7 @@ func TestTextIsPrintable(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(clientPacket(f, Discover, nil, Text(OptClass, "PXEClient"), Option{OptArch, []byte{0, 7}}))
-	f.Add(clientPacket(f, Ask, field(atGiaddr, "10.1.0.1"), Option{OptRelay, []byte{1, 1, 'x', 19, 0, 11, 4, 1, 2, 3, 4}}))
+	f.Add(clientPacket(f, Request, field(atGiaddr, "10.1.0.1"), Option{OptRelay, []byte{1, 1, 'x', 19, 0, 11, 4, 1, 2, 3, 4}}))
 	f.Add(clientPacket(f, Inform, field(atCiaddr, "10.1.0.1"), Option{OptIPXE, []byte{19, 1, 1, 36, 1}}))
 	f.Add(clientPacket(f, Discover, func(b []byte) { copy(b[atFile:], "\x0c\x04host\xff") }, Option{OptOverload, []byte{1}}))
 	f.Add(clientPacket(f, Discover, nil, Text(OptUserClass, "\x03foo\x04iPXE"), Option{OptUUID, make([]byte, 17)}))
