@@ -17,8 +17,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// PeerTLS is the files, in PEM, of the certificate by which a member authenticates to the others, and of the CA by which it
-// authenticates them. They are read for each connection, so they may be replaced.
+// PeerTLS is the files, in PEM, of the certificate by which a member authenticates to the others, and of the CA by
+// which it authenticates them. They are read for each connection, so they may be replaced.
 type PeerTLS struct{ Cert, Key, CA string }
 
 // Peer is a member as the cluster knows it.
@@ -41,8 +41,8 @@ func ParseID(text string) (uint64, error) {
 	return id, nil
 }
 
-// PeerHandler serves the other members, and responds with 503 once the member stops. Its caller must authenticate members, and
-// must not refuse them with 403 or 410, which etcd takes to mean that the member was removed.
+// PeerHandler serves the other members, and responds with 503 once the member stops. Its caller must authenticate
+// members, and must not refuse them with 403 or 410, which etcd takes to mean that the member was removed.
 func (m *Member) PeerHandler() http.Handler {
 	h := etcdhttp.NewPeerHandler(m.etcd.GetLogger(), m.etcd.Server)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,8 +80,8 @@ func (m *Member) IsLearner() bool { return m.etcd.Server.IsLearner() }
 // Revision returns the store's revision that this member's own copy has reached.
 func (m *Member) Revision() int64 { return m.etcd.Server.KV().Rev() }
 
-// setURLTimeout bounds one try to change this member's address. While an earlier change is not applied, the store drops it
-// without a response.
+// setURLTimeout bounds one try to change this member's address. While an earlier change is not applied, the store
+// drops it without a response.
 const setURLTimeout = 7 * time.Second
 
 // SetURL changes the URL where the other members reach this one, if it is another. It retries until ctx ends.
@@ -101,9 +101,9 @@ func (m *Member) SetURL(ctx context.Context, url string) error {
 	}
 }
 
-// Add adds a member that the others will reach at the URL, as a learner. It returns its ID and all members, which it needs to
-// start (Config.Join). Where a member of that URL was added before and has not started, that is the one. It fails with
-// ErrConflict while another member is a learner.
+// Add adds a member that the others will reach at the URL, as a learner. It returns its ID and all members, which it
+// needs to start (Config.Join). Where a member of that URL was added before and has not started, that is the one. It
+// fails with ErrConflict while another member is a learner.
 func (m *Member) Add(ctx context.Context, url string) (id uint64, all []Peer, err error) {
 	if m.etcd.Server.ClusterVersion() == nil { // the new member would find the versions incompatible
 		return 0, nil, memberError("add", url, errors.New("the cluster has only just started"))
@@ -139,8 +139,8 @@ func (m *Member) Promote(ctx context.Context, id uint64) error {
 	return memberError("promote", fmt.Sprintf("%x", id), err)
 }
 
-// Remove removes a member, which is final: its ID is never used again. It fails with ErrConflict where the rest would have no
-// quorum.
+// Remove removes a member, which is final: its ID is never used again. It fails with ErrConflict where the rest would
+// have no quorum.
 func (m *Member) Remove(ctx context.Context, id uint64) error {
 	_, err := m.client.MemberRemove(ctx, id)
 	if errors.Is(err, rpctypes.ErrMemberNotFound) {
@@ -155,13 +155,14 @@ func memberError(op, name string, err error) error {
 		return nil
 	}
 	e := &trivet.Error{Op: op + " member", Name: name, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
+	conflict := fmt.Errorf("%w: %w", trivet.ErrConflict, err)
 	switch {
 	case errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
-		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrConflict, err), "it has not caught up; this is retried"
+		e.Err, e.Hint = conflict, "it has not caught up; this is retried"
 	case errors.Is(err, rpctypes.ErrTooManyLearners):
-		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrConflict, err), "one head joins at a time; wait until the other one is a voter"
+		e.Err, e.Hint = conflict, "one head joins at a time; wait until the other one is a voter"
 	case errors.Is(err, rpctypes.ErrUnhealthy), errors.Is(err, rpctypes.ErrMemberNotEnoughStarted):
-		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrConflict, err), "bring the heads that are down back first, or remove them"
+		e.Err, e.Hint = conflict, "bring the heads that are down back first, or remove them"
 	case errors.Is(err, rpctypes.ErrPeerURLExist), errors.Is(err, rpctypes.ErrMemberExist):
 		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrExists, err), "a head with this address is a member already"
 	}

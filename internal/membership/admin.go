@@ -12,8 +12,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// adminAccount is the account of the credentials that first starts create: root on a head is an administrator, as it can read the
-// cluster's keys.
+// adminAccount is the account of the credentials that first starts create: root on a head is an administrator, as it
+// can read the cluster's keys.
 const adminAccount = "admin"
 
 // adminContext is the context in the administrator's file.
@@ -46,7 +46,8 @@ func (r *Registration) updateAdminFile() error {
 func (r *Registration) createAdmin(ctx context.Context) error {
 	id, plain, hash := auth.NewToken()
 	_, err := r.Records.Store.Update(ctx, func(tx *store.Tx) error {
-		account := &trivet.Account{Meta: trivet.Meta{Name: adminAccount}, Spec: trivet.AccountSpec{Role: trivet.AccountAdmin}}
+		account := &trivet.Account{Meta: trivet.Meta{Name: adminAccount},
+			Spec: trivet.AccountSpec{Role: trivet.AccountAdmin}}
 		token := &trivet.Token{Meta: trivet.Meta{Name: id, Labels: map[string]string{"head": r.Local.Name()}},
 			Spec: trivet.TokenSpec{Account: adminAccount, Hash: hash}}
 		return errors.Join(r.Records.Accounts.In(tx).Put(account), r.Records.Tokens.In(tx).Put(token))

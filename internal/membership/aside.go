@@ -16,8 +16,8 @@ import (
 // asideTime is the format of the time in the names of what is moved aside.
 const asideTime = "20060102T150405.000Z"
 
-// moveDataAside moves what an earlier head left in the folder to aside/NAME-TIME in it. Nothing is deleted. Blobs that the same
-// cluster can use stay. If it is interrupted, the next start continues.
+// moveDataAside moves what an earlier head left in the folder to aside/NAME-TIME in it. Nothing is deleted. Blobs
+// that the same cluster can use stay. If it is interrupted, the next start continues.
 func (l *Local) moveDataAside(root *auth.Root) error {
 	keep := []string{"aside", "lost+found"}
 	if old, err := readRoot(l.path("keys")); err == nil && old.Pin() == root.Pin() {
@@ -48,11 +48,12 @@ func (l *Local) moveDataAside(root *auth.Root) error {
 	return nil
 }
 
-// restartFirstStart starts again a first start that was interrupted while the store was created: such a store may know no members,
-// and would wait for them forever. This head has not acknowledged anything yet. Its store is moved aside.
+// restartFirstStart starts again a first start that was interrupted while the store was created: such a store may
+// know no members, and would wait for them forever. This head has not acknowledged anything yet. Its store is moved
+// aside.
 //
-// A member that joins may have acknowledged entries of the log to others, so it must not lose its log and continue: it gets a new
-// ID.
+// A member that joins may have acknowledged entries of the log to others, so it must not lose its log and continue:
+// it gets a new ID.
 func (l *Local) restartFirstStart(ctx context.Context) error {
 	dir := l.path("store/etcd")
 	switch {

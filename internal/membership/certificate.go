@@ -85,8 +85,8 @@ func (c *certificates) serve(get func(*tls.ClientHelloInfo) (*tls.Certificate, e
 	c.serving.Store(&get)
 }
 
-// serveKey makes the API's port present a self-signed certificate of this key: the head that is requested to let this one join
-// verifies by it that it reaches this one.
+// serveKey makes the API's port present a self-signed certificate of this key: the head that is requested to let this
+// one join verifies by it that it reaches this one.
 func (c *certificates) serveKey(key []byte) error {
 	cert, err := auth.SelfSigned(key)
 	if err != nil {
@@ -104,8 +104,8 @@ func (l *Local) ServingCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate
 	return nil, fmt.Errorf("%w: this head is starting", trivet.ErrUnavailable)
 }
 
-// certify gets this head a certificate for its member, and one for its port. A full head signs both at each start; a witness has
-// one for both, which full heads sign.
+// certify gets this head a certificate for its member, and one for its port. A full head signs both at each start; a
+// witness has one for both, which full heads sign.
 func (l *Local) certify(ctx context.Context) error {
 	if !l.data.witness() {
 		names := func() []string { return l.addr.Names }
@@ -119,7 +119,8 @@ func (l *Local) certify(ctx context.Context) error {
 	if l.certs.due().After(time.Now()) && l.data.URL == l.addr.Peer {
 		return nil
 	}
-	if err := l.requestCertificate(ctx); err != nil { // it is retried later; other heads may reach this one all the same
+	if err := l.requestCertificate(ctx); err != nil {
+		// it is retried later; other heads may reach this one all the same
 		l.cfg.Log.Warn("the certificate of this witness is not renewed", "error", err)
 	}
 	return nil
@@ -146,7 +147,8 @@ func (l *Local) RotateCertificate(ctx context.Context) {
 	}
 	rotate(ctx, l.certs.due, func(ctx context.Context) {
 		if err := renew(ctx); err != nil {
-			l.cfg.Log.Error("cannot renew the certificate of this head's member; retrying", "expires", l.certs.expires(), "error", err)
+			l.cfg.Log.Error("cannot renew the certificate of this head's member; retrying",
+				"expires", l.certs.expires(), "error", err)
 			return
 		}
 		l.cfg.Log.Info("renewed the certificate of this head's member", "expires", l.certs.expires())

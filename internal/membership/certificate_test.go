@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// A head that runs for a year has a valid certificate at every moment, each with a new key; while a new one cannot be written,
-// that is retried.
+// A head that runs for a year has a valid certificate at every moment, each with a new key; while a new one cannot be
+// written, that is retried.
 func TestCertificateRotates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(10 * 365 * 24 * time.Hour) // the bubble's clock starts with the validity of the CA
@@ -24,7 +24,8 @@ func TestCertificateRotates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &Local{cfg: Config{Dir: dir, Log: slog.New(slog.DiscardHandler)}, keys: keys, data: dataFile{Name: "head0"}}
+		l := &Local{cfg: Config{Dir: dir, Log: slog.New(slog.DiscardHandler)}, keys: keys,
+			data: dataFile{Name: "head0"}}
 		l.certs.dir = dir
 		if err := l.signCertificate(t.Context()); err != nil {
 			t.Fatal(err)

@@ -16,10 +16,12 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 )
 
-// dataFormat is the format of the data folder. It is raised when an older version of this program could no longer read it.
+// dataFormat is the format of the data folder. It is raised when an older version of this program could no longer
+// read it.
 const dataFormat = 3
 
-// dataFile is DATA-DIR/head.json: the identity of this head and the format of its data. Where it exists, the keys do as well.
+// dataFile is DATA-DIR/head.json: the identity of this head and the format of its data. Where it exists, the keys do
+// as well.
 type dataFile struct {
 	Format  int    `json:"format"`
 	Name    string `json:"name"` // of the head
@@ -27,8 +29,8 @@ type dataFile struct {
 	Version string `json:"version"` // of the program that wrote it last
 	// Token is the ID of the token by which it joined; empty for the first head of a cluster.
 	Token string `json:"token,omitempty"`
-	// Member is the ID of its member of the store, URL where the others reach it as far as they know, and Peers are all members
-	// that it knew last, by which it verifies its membership at the next start.
+	// Member is the ID of its member of the store, URL where the others reach it as far as they know, and Peers are
+	// all members that it knew last, by which it verifies its membership at the next start.
 	Member string         `json:"member,omitempty"`
 	URL    string         `json:"url,omitempty"`
 	Peers  []cluster.Peer `json:"peers,omitempty"`
@@ -52,10 +54,12 @@ func dataPath(dir string) string { return filepath.Join(dir, "head.json") }
 // openDir makes sure that this process can use the data folder, and reads its file.
 func openDir(dir, version string) (d dataFile, err error) {
 	if err := writable(dir); err != nil {
-		return d, &trivet.Error{Op: "open data folder", Name: dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err),
+		return d, &trivet.Error{Op: "open data folder", Name: dir,
+			Err:  fmt.Errorf("%w: %w", trivet.ErrUnavailable, err),
 			Hint: "pass a folder that this user can write by --data-dir"}
 	}
-	if err := cluster.CheckNotRunning(filepath.Join(dir, "store")); err != nil { // before any other error, for a second process
+	if err := cluster.CheckNotRunning(filepath.Join(dir, "store")); err != nil {
+		// before any other error, for a second process
 		return d, err
 	}
 	if err := cluster.CheckStartSpace(dir); err != nil {
@@ -63,7 +67,8 @@ func openDir(dir, version string) (d dataFile, err error) {
 	}
 	d, err = readData(dataPath(dir))
 	if err != nil {
-		return d, &trivet.Error{Op: "open data folder", Name: dir, Err: err, Hint: "restore a backup of " + dataPath(dir)}
+		return d, &trivet.Error{Op: "open data folder", Name: dir, Err: err,
+			Hint: "restore a backup of " + dataPath(dir)}
 	}
 	if d.exists() && d.Format != dataFormat {
 		return d, errFormat(dir, &d, version)

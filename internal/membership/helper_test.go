@@ -37,7 +37,8 @@ func must[T any](v T, err error) func(testing.TB) T {
 // newRecords returns the records of a real store that holds these heads.
 func newRecords(t testing.TB, heads ...*trivet.Head) *Records {
 	t.Helper()
-	member := must(cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0", Logger: slog.New(slog.DiscardHandler)}))(t)
+	member := must(cluster.Start(t.Context(),
+		cluster.Config{Dir: t.TempDir(), Name: "head0", Logger: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(member.Close)
 	s := store.New(member.Client(), store.Options{})
 	r := NewRecords(state.New(s), "head0")
@@ -85,11 +86,14 @@ func (s *site) addHead(name string) {
 	h := &head{name, l.Addr().String()}
 	info := func() peer.Info { return peer.Info{Head: name} }
 	discard := slog.New(slog.DiscardHandler)
-	server := peer.NewServer(peer.Config{Root: &s.keys.CA.Root, Info: info, Membership: &Verifier{s.records, &s.members}, Log: discard})
-	NewServer(ServerConfig{Info: info, Members: &s.members, Records: s.records, Keys: s.keys, Log: discard}).Register(server)
+	server := peer.NewServer(peer.Config{Root: &s.keys.CA.Root, Info: info,
+		Membership: &Verifier{s.records, &s.members}, Log: discard})
+	NewServer(ServerConfig{Info: info, Members: &s.members, Records: s.records, Keys: s.keys,
+		Log: discard}).Register(server)
 	server.Register(peer.Endpoint{Path: "test/full", Access: peer.FullMember}) // as those of blobs, logs and presence
 	cert := s.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now)
-	http := &http.Server{TLSConfig: auth.ListenTLS(cert.GetCertificate), ErrorLog: log.New(io.Discard, "", 0), Handler: server}
+	http := &http.Server{TLSConfig: auth.ListenTLS(cert.GetCertificate), ErrorLog: log.New(io.Discard, "", 0),
+		Handler: server}
 	go http.ServeTLS(l, "", "") // until it is closed
 	s.t.Cleanup(func() { http.Close() })
 	s.heads = append(s.heads, h)
@@ -106,7 +110,8 @@ func (s *site) certify(p auth.Peer) *tls.Certificate {
 
 // client calls heads as the member that has a certificate.
 func (s *site) client(cert *tls.Certificate) *peer.Client {
-	c := peer.NewClient(func() (*tls.Certificate, error) { return cert, nil }, func() *auth.Root { return &s.keys.CA.Root },
+	c := peer.NewClient(func() (*tls.Certificate, error) { return cert, nil },
+		func() *auth.Root { return &s.keys.CA.Root },
 		func() peer.Info { return peer.Info{} })
 	s.t.Cleanup(c.Close)
 	return c

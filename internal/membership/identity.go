@@ -28,14 +28,14 @@ type Config struct {
 	// Name is the name of a cluster's first head; empty: DefaultName.
 	Name    string
 	Version string
-	// Join is API URLs of heads whose cluster this head joins at its first start, by the token in JoinToken; nil: a new
-	// cluster. JoinToken is a secret.
+	// Join is API URLs of heads whose cluster this head joins at its first start, by the token in JoinToken; nil: a
+	// new cluster. JoinToken is a secret.
 	Join      []string
 	JoinToken string
 	// Rejoin moves data of a removed head aside.
 	Rejoin bool
-	// FindCluster returns an error where another cluster serves the networks of this head. It is called before a new cluster
-	// is created.
+	// FindCluster returns an error where another cluster serves the networks of this head. It is called before a new
+	// cluster is created.
 	FindCluster func(context.Context) error
 	Log         *slog.Logger
 }
@@ -56,7 +56,8 @@ type Addresses struct {
 type Local struct {
 	cfg  Config
 	addr Addresses
-	// joining: this start joins a cluster, by token. unusedToken: a token was passed to a head that is a member already.
+	// joining: this start joins a cluster, by token. unusedToken: a token was passed to a head that is a member
+	// already.
 	joining, unusedToken bool
 	token                Token
 	// learner: another member reports that this one is a learner.
@@ -102,11 +103,12 @@ func (l *Local) checkName() error {
 	return trivet.ValidateName(name)
 }
 
-// Establish makes this head a member: by its data, by joining, or as the first head of a new cluster. The API's port at addr must
-// be served from before on. Its errors are final for this start.
+// Establish makes this head a member: by its data, by joining, or as the first head of a new cluster. The API's port
+// at addr must be served from before on. Its errors are final for this start.
 func (l *Local) Establish(ctx context.Context, addr Addresses) error {
 	l.addr = addr
-	for _, step := range []func(context.Context) error{l.identify, l.certify, l.verify, l.logUnusedToken, l.restartFirstStart} {
+	for _, step := range []func(context.Context) error{l.identify, l.certify, l.verify, l.logUnusedToken,
+		l.restartFirstStart} {
 		if err := step(ctx); err != nil {
 			return err
 		}

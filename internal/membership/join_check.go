@@ -41,20 +41,22 @@ func (s *Server) checkClock(_ context.Context, req *JoinRequest) error {
 		direction = "behind"
 	}
 	return &trivet.Error{Op: "join",
-		Err:  fmt.Errorf("%w: the new head's clock is %s %s that of %s", trivet.ErrInvalid, skew.Abs(), direction, s.Info().Head),
+		Err: fmt.Errorf("%w: the new head's clock is %s %s that of %s", trivet.ErrInvalid, skew.Abs(), direction,
+			s.Info().Head),
 		Hint: "set both clocks, best by NTP, and start it again; the token is still valid"}
 }
 
 // checkAddress refuses an address that another member has, other than the one that is replaced.
 func (s *Server) checkAddress(_ context.Context, req *JoinRequest) error {
 	for h := range s.Records.Heads.AllShared() {
-		if h.Status.Peer != req.Peer || h.Status.Join == req.ID || h.Status.State == trivet.HeadRemoved || h.Spec.Remove ||
+		if h.Status.Peer != req.Peer || h.Status.Join == req.ID || h.Status.State == trivet.HeadRemoved ||
+			h.Spec.Remove ||
 			h.Name == req.replaces {
 			continue
 		}
 		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is reached at %s", trivet.ErrExists, h.Name, req.Peer),
-			Hint: fmt.Sprintf("if that head is lost, use a token of 'trivet head replace %s'; else set another address of "+
-				"the new head by --advertise and --api", h.Name)}
+			Hint: fmt.Sprintf("if that head is lost, use a token of 'trivet head replace %s'; else set another "+
+				"address of the new head by --advertise and --api", h.Name)}
 	}
 	return nil
 }
@@ -62,7 +64,8 @@ func (s *Server) checkAddress(_ context.Context, req *JoinRequest) error {
 // reachTimeout bounds the connection to a new head.
 const reachTimeout = 3 * time.Second
 
-// checkReachable connects to the new head at the address that the other heads will use: the holder of its key must respond.
+// checkReachable connects to the new head at the address that the other heads will use: the holder of its key must
+// respond.
 func (s *Server) checkReachable(ctx context.Context, req *JoinRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -77,8 +80,10 @@ func (s *Server) checkReachable(ctx context.Context, req *JoinRequest) error {
 	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{}, Config: cfg}).DialContext(ctx, "tcp", u.Host)
 	if err != nil {
 		return &trivet.Error{Op: "join",
-			Err:  fmt.Errorf("%w: %s does not reach the new head at %s: %w", trivet.ErrInvalid, s.Info().Head, req.Peer, err),
-			Hint: "start it with --advertise ADDRESS, one that the other heads reach, and allow TCP to it; the token is still valid"}
+			Err: fmt.Errorf("%w: %s does not reach the new head at %s: %w", trivet.ErrInvalid, s.Info().Head,
+				req.Peer, err),
+			Hint: "start it with --advertise ADDRESS, one that the other heads reach, and allow TCP to it; " +
+				"the token is still valid"}
 	}
 	return conn.Close()
 }

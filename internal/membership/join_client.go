@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/client"
+	sdk "github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
@@ -30,10 +30,10 @@ const (
 // hintUnreachable is the hint where no head responds.
 const hintUnreachable = "check --join; the token is still valid"
 
-// SendJoin sends the request to the heads at these URLs, one after the other, until one accepts it, ctx ends, or one refuses it
-// with an error that is final.
+// SendJoin sends the request to the heads at these URLs, one after the other, until one accepts it, ctx ends, or one
+// refuses it with an error that is final.
 func SendJoin(ctx context.Context, urls []string, t Token, req JoinRequest, log *slog.Logger) (*JoinResponse, error) {
-	trust, err := client.TLSConfig(t.Pin)
+	trust, err := sdk.TLSConfig(t.Pin)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,8 @@ func SendJoin(ctx context.Context, urls []string, t Token, req JoinRequest, log 
 			return nil, err
 		}
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}, Timeout: joinRequestTimeout}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true},
+		Timeout: joinRequestTimeout}
 	defer client.CloseIdleConnections()
 	req.Token, req.Protocol = t.Secret.Reveal(), peer.Protocol
 	return retryJoin(ctx, log, func() (*JoinResponse, error) { return sendJoinOnce(ctx, client, urls, req) })
@@ -100,12 +101,14 @@ func sendJoinOnce(ctx context.Context, client *http.Client, urls []string, req J
 
 // explainJoin adds a hint to an error that another program or another cluster at this URL causes.
 func explainJoin(err error) error {
-	if p := (*trivet.Problem)(nil); errors.Is(err, trivet.ErrUnauthenticated) && !errors.As(err, &p) { // by its certificate
+	if p := (*trivet.Problem)(nil); errors.Is(err, trivet.ErrUnauthenticated) && !errors.As(err, &p) {
+		// by its certificate
 		return &trivet.Error{Op: "request to join", Err: err,
 			Hint: "pass a token of the cluster at this URL, or the URL of the token's cluster"}
 	}
 	if noTLS := (tls.RecordHeaderError{}); errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &noTLS) {
-		return &trivet.Error{Op: "request to join", Err: fmt.Errorf("%w: the server there does not speak TLS", trivet.ErrInvalid),
+		return &trivet.Error{Op: "request to join",
+			Err:  fmt.Errorf("%w: the server there does not speak TLS", trivet.ErrInvalid),
 			Hint: "pass the port of a head's API, which is 7480 unless its --api is set; the token is still valid"}
 	}
 	return err
@@ -118,7 +121,8 @@ func headURL(text string) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || validatePeer(text) != nil {
-		return "", &trivet.FieldError{Field: "--join", Problem: fmt.Sprintf("%.300q is not https://HOST:PORT, the API of a head", text)}
+		return "", &trivet.FieldError{Field: "--join",
+			Problem: fmt.Sprintf("%.300q is not https://HOST:PORT, the API of a head", text)}
 	}
 	return "https://" + u.Host, nil
 }

@@ -29,7 +29,8 @@ func TestJoinUnreachable(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 95*time.Second)
 		defer cancel()
 		var logged bytes.Buffer
-		_, err := SendJoin(ctx, []string{l.Addr().String()}, Token{Pin: somePin}, JoinRequest{}, slog.New(slog.NewTextHandler(&logged, nil)))
+		_, err := SendJoin(ctx, []string{l.Addr().String()}, Token{Pin: somePin}, JoinRequest{},
+			slog.New(slog.NewTextHandler(&logged, nil)))
 		if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), hintUnreachable) {
 			t.Errorf("the error is %v", err)
 		}
@@ -59,9 +60,12 @@ func TestJoinAtWrongPort(t *testing.T) {
 			c.Close()
 		}
 	}()
-	for name, addr := range map[string]string{"HTTP": plain.Listener.Addr().String(), "something else": other.Addr().String()} {
-		_, err := SendJoin(t.Context(), []string{addr}, Token{Pin: somePin}, JoinRequest{}, slog.New(slog.DiscardHandler))
-		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "does not speak TLS") || !strings.Contains(err.Error(), "7480") {
+	for name, addr := range map[string]string{"HTTP": plain.Listener.Addr().String(),
+		"something else": other.Addr().String()} {
+		_, err := SendJoin(t.Context(), []string{addr}, Token{Pin: somePin}, JoinRequest{},
+			slog.New(slog.DiscardHandler))
+		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "does not speak TLS") ||
+			!strings.Contains(err.Error(), "7480") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}

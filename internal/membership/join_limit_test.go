@@ -12,7 +12,8 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
-// Each join request reads the latest revision by the quorum. So the concurrent ones are limited; another one is to retry.
+// Each join request reads the latest revision by the quorum. So the concurrent ones are limited; another one is to
+// retry.
 func TestConcurrentJoinsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerConfig{Records: &Records{}}) // using it would panic
@@ -20,7 +21,8 @@ func TestConcurrentJoinsAreLimited(t *testing.T) {
 			s.joins <- struct{}{}
 		}
 		_, token, _ := auth.NewToken()
-		body, err := json.Marshal(JoinRequest{Token: token.Reveal(), ID: "0123456789abcdef", Peer: "https://10.0.0.1:7480"})
+		body, err := json.Marshal(JoinRequest{Token: token.Reveal(), ID: "0123456789abcdef",
+			Peer: "https://10.0.0.1:7480"})
 		if err != nil {
 			t.Fatal(err)
 		}

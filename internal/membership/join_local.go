@@ -23,8 +23,8 @@ const joinTimeout = 5 * time.Minute
 // hintEmptyFolder is the hint where the data folder is that of another head.
 const hintEmptyFolder = "pass an empty folder by --data-dir, or move the old data aside by --rejoin"
 
-// planJoin decides whether this start joins a cluster, and refuses a start that would mix two. Existing data takes precedence over
-// --join, which may stay in the command of every start.
+// planJoin decides whether this start joins a cluster, and refuses a start that would mix two. Existing data takes
+// precedence over --join, which may stay in the command of every start.
 func (l *Local) planJoin() (err error) {
 	if len(l.cfg.Join) == 0 {
 		return l.checkNoToken()
@@ -43,7 +43,8 @@ func (l *Local) planJoin() (err error) {
 		return l.checkUnlocked()
 	case !l.data.exists():
 		return &trivet.Error{Op: "join", Name: l.cfg.Dir,
-			Err: fmt.Errorf("%w: the folder holds the store of another head", trivet.ErrConflict), Hint: hintEmptyFolder}
+			Err:  fmt.Errorf("%w: the folder holds the store of another head", trivet.ErrConflict),
+			Hint: hintEmptyFolder}
 	}
 	root, err := readRoot(l.path("keys"))
 	if err == nil && root.Pin() != l.token.Pin {
@@ -63,14 +64,16 @@ func (l *Local) logUnusedToken(context.Context) error {
 	return nil
 }
 
-// checkNoToken refuses to create a cluster where a join was meant. A head that has joined may find its token in its environment
-// forever.
+// checkNoToken refuses to create a cluster where a join was meant. A head that has joined may find its token in its
+// environment forever.
 func (l *Local) checkNoToken() error {
 	if l.data.exists() || l.cfg.JoinToken == "" {
 		return nil
 	}
-	return &trivet.Error{Op: "start", Name: l.cfg.Dir, Err: fmt.Errorf("%w: there is a join token but no --join URL", trivet.ErrInvalid),
-		Hint: "add --join https://HEAD:7480, a head of the token's cluster; for a new cluster omit --token and TRIVET_JOIN_TOKEN"}
+	return &trivet.Error{Op: "start", Name: l.cfg.Dir,
+		Err: fmt.Errorf("%w: there is a join token but no --join URL", trivet.ErrInvalid),
+		Hint: "add --join https://HEAD:7480, a head of the token's cluster; for a new cluster omit --token " +
+			"and TRIVET_JOIN_TOKEN"}
 }
 
 // checkUnlocked makes sure that no other process uses the folder whose data may be moved aside.
@@ -90,8 +93,8 @@ func (l *Local) checkUnlocked() error {
 	return nil
 }
 
-// join joins the cluster and stores the response. A start that is interrupted anywhere sends the same request at the next start,
-// and gets the same response.
+// join joins the cluster and stores the response. A start that is interrupted anywhere sends the same request at the
+// next start, and gets the same response.
 func (l *Local) join(ctx context.Context) error {
 	id, err := l.joinID()
 	if err != nil {
@@ -121,14 +124,17 @@ func (l *Local) install(resp *JoinResponse, key []byte) error {
 	case err != nil:
 		return err
 	case root.Pin() != l.token.Pin || resp.Role != l.token.Role || trivet.ValidateName(resp.Name) != nil:
-		return fmt.Errorf("join: %w: the response for %.60q as %.20q does not match the token", trivet.ErrInvalid, resp.Name, resp.Role)
+		return fmt.Errorf("join: %w: the response for %.60q as %.20q does not match the token", trivet.ErrInvalid,
+			resp.Name, resp.Role)
 	}
 	if l.cfg.Rejoin {
 		if err := l.moveDataAside(root); err != nil {
-			return &trivet.Error{Op: "move aside the old data of", Name: l.cfg.Dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
+			return &trivet.Error{Op: "move aside the old data of", Name: l.cfg.Dir,
+				Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
 		}
 	}
-	l.data = dataFile{Format: dataFormat, Name: resp.Name, Role: resp.Role, Token: l.token.ID, Member: resp.Member, URL: l.addr.Peer,
+	l.data = dataFile{Format: dataFormat, Name: resp.Name, Role: resp.Role, Token: l.token.ID, Member: resp.Member,
+		URL:   l.addr.Peer,
 		Peers: resp.Peers}
 	l.cfg.Name = resp.Name
 	l.root.Store(root)

@@ -34,7 +34,8 @@ func (s *Server) addNewMember(ctx context.Context, h *trivet.Head) error {
 		return err
 	}
 	id, _, err := s.Members.Add(ctx, h.Status.Peer)
-	if errors.Is(err, trivet.ErrExists) { // checkAddress has found no such head: another head added this one's own member
+	if errors.Is(err, trivet.ErrExists) {
+		// checkAddress has found no such head: another head added this one's own member
 		err = fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
 	if err != nil {
@@ -58,14 +59,15 @@ func (s *Server) checkOneLearner(h *trivet.Head) error {
 				name = rec.Name
 			}
 		}
-		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is joining, and one head joins at a time", trivet.ErrConflict, name),
+		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is joining, and one head joins at a time",
+			trivet.ErrConflict, name),
 			Hint: fmt.Sprintf("wait until it is a voter; if it does not come up: trivet head remove %s", name)}
 	}
 	return nil
 }
 
-// removeReplaced removes the head that this one replaces: one that is down would prevent the join. Where the old head is the last
-// full one by now, it stays.
+// removeReplaced removes the head that this one replaces: one that is down would prevent the join. Where the old head
+// is the last full one by now, it stays.
 func (s *Server) removeReplaced(ctx context.Context, h *trivet.Head) error {
 	if h.Status.Replaces == "" {
 		return nil
@@ -77,7 +79,8 @@ func (s *Server) removeReplaced(ctx context.Context, h *trivet.Head) error {
 	case err != nil:
 		return err
 	case old.Name == s.Info().Head:
-		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is the head that is replaced", trivet.ErrUnavailable, old.Name),
+		return &trivet.Error{Op: "join", Err: fmt.Errorf("%w: %s is the head that is replaced", trivet.ErrUnavailable,
+			old.Name),
 			Hint: "pass the URL of another head by --join"}
 	}
 	if err := s.Records.Remove(ctx, old.Name); err != nil || old.Status.Member == "" {
@@ -90,12 +93,13 @@ func (s *Server) removeReplaced(ctx context.Context, h *trivet.Head) error {
 	return s.Members.Remove(ctx, id)
 }
 
-// checkUnused refuses the member of another head at the same address, which is about to be removed: that head may have its data
-// and may have acknowledged what a new one would not have.
+// checkUnused refuses the member of another head at the same address, which is about to be removed: that head may
+// have its data and may have acknowledged what a new one would not have.
 func (s *Server) checkUnused(h *trivet.Head, id uint64) error {
 	for rec := range s.Records.Heads.AllShared() {
 		if rec.Name != h.Name && rec.Status.Member == cluster.FormatID(id) {
-			return fmt.Errorf("join: %w: the member of %s, which had this address, is not removed yet", trivet.ErrUnavailable, rec.Name)
+			return fmt.Errorf("join: %w: the member of %s, which had this address, is not removed yet",
+				trivet.ErrUnavailable, rec.Name)
 		}
 	}
 	return nil
@@ -115,7 +119,8 @@ func (s *Server) recordMember(ctx context.Context, h *trivet.Head, id uint64) er
 	}
 	for _, id := range s.Records.orphans(h, []cluster.Peer{{ID: id}}) {
 		if err := s.Members.Remove(ctx, id); err != nil { // the reconciler retries
-			s.Log.Warn("the member of a head that was removed while it joined is not removed yet", "head", h.Name, "error", err)
+			s.Log.Warn("the member of a head that was removed while it joined is not removed yet", "head", h.Name,
+				"error", err)
 		}
 	}
 	return &trivet.Error{Op: "join", Kind: "Head", Name: h.Name, Hint: hintRejoin,

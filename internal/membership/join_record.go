@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// IssueToken creates a token that lets one head join in a role until it expires. replace is a head that is then removed, and
-// whose role the new one gets; empty: none.
+// IssueToken creates a token that lets one head join in a role until it expires. replace is a head that is then
+// removed, and whose role the new one gets; empty: none.
 func (r *Records) IssueToken(ctx context.Context, role, replace string, expires time.Time) (auth.Secret, error) {
 	id, plain, hash := auth.NewToken()
 	t := &trivet.Token{Meta: trivet.Meta{Kind: "Token", Name: id},
@@ -47,8 +47,8 @@ func (r *Records) CheckJoin(ctx context.Context, req *JoinRequest) (replaces str
 	return replaces, err
 }
 
-// Join uses a token and creates the record of the new head, with a new name, in state joining. A retry of the same request
-// returns the same head.
+// Join uses a token and creates the record of the new head, with a new name, in state joining. A retry of the same
+// request returns the same head.
 func (r *Records) Join(ctx context.Context, req *JoinRequest) (head *trivet.Head, err error) {
 	id, err := auth.ParseToken(req.Token)
 	if err != nil {
@@ -72,7 +72,8 @@ func (r *Records) Join(ctx context.Context, req *JoinRequest) (head *trivet.Head
 	return head, nil
 }
 
-// createHead writes the record of a head that joins. The head that it replaces is removed when the new one's member is added.
+// createHead writes the record of a head that joins. The head that it replaces is removed when the new one's member
+// is added.
 func (r *Records) createHead(tx *store.Tx, t *trivet.Token, req *JoinRequest) (*trivet.Head, error) {
 	name, err := r.nextName(tx)
 	if err != nil {
@@ -94,7 +95,8 @@ func (r *Records) joinToken(tx *store.Tx, id string, req *JoinRequest) (*trivet.
 	t, err := r.Tokens.In(tx).Get(id)
 	switch {
 	case errors.Is(err, trivet.ErrNotFound):
-		return nil, errToken("issue one on a head of this cluster: trivet head token", trivet.ErrUnauthenticated, "this cluster has not issued it")
+		return nil, errToken("issue one on a head of this cluster: trivet head token", trivet.ErrUnauthenticated,
+			"this cluster has not issued it")
 	case err != nil:
 		return nil, err
 	}
@@ -119,7 +121,8 @@ func (r *Records) joinToken(tx *store.Tx, id string, req *JoinRequest) (*trivet.
 }
 
 func errToken(hint string, kind error, format string, args ...any) error {
-	return &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...)), Hint: hint}
+	return &trivet.Error{Op: "use join token", Err: fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...)),
+		Hint: hint}
 }
 
 // joined finds the head that joined by this request.
@@ -130,8 +133,8 @@ func (r *Records) joined(req *JoinRequest) (*trivet.Head, error) {
 		case h.Spec.Remove || h.Status.State == trivet.HeadRemoved:
 			return nil, errToken(hintNewToken, trivet.ErrForbidden, "%s joined by it, and was removed since", h.Name)
 		case h.Status.Peer != req.Peer:
-			return nil, errToken("start it with the --api and --advertise that it had, or use a token of 'trivet head replace "+
-				h.Name+"'", trivet.ErrExists, "%s joined by it as %s, not as %s", h.Name, h.Status.Peer, req.Peer)
+			return nil, errToken("start it with the --api and --advertise that it had, or use a token of "+
+				"'trivet head replace "+h.Name+"'", trivet.ErrExists, "%s joined by it as %s, not as %s", h.Name, h.Status.Peer, req.Peer)
 		default:
 			return h, nil
 		}

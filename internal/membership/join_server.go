@@ -44,8 +44,8 @@ func (s *Server) join(r *http.Request, _ auth.Peer, body []byte) (any, error) {
 	return s.joinResponse(h, peers, req.CSR)
 }
 
-// checkToken checks the token without using it, and returns the head that it replaces. Few checks run at a time; the others
-// wait.
+// checkToken checks the token without using it, and returns the head that it replaces. Few checks run at a time; the
+// others wait.
 func (s *Server) checkToken(ctx context.Context, req *JoinRequest) (replaces string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -69,8 +69,9 @@ func (s *Server) joinResponse(h *trivet.Head, peers []cluster.Peer, csr []byte) 
 		return nil, err
 	}
 	root := &s.Keys.CA.Root
-	resp := &JoinResponse{Name: h.Name, Role: h.Spec.Role, Cluster: root.Cluster(), Member: h.Status.Member, Peers: peers,
-		CA: root.PEM(), Cert: cert}
+	resp := &JoinResponse{Name: h.Name, Role: h.Spec.Role, Cluster: root.Cluster(), Member: h.Status.Member,
+		Peers: peers,
+		CA:    root.PEM(), Cert: cert}
 	if id.Role == auth.PeerHead {
 		resp.Keys = s.Keys.Bundle()
 	}

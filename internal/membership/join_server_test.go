@@ -30,7 +30,9 @@ func (s *site) joiner(id string) *joiner {
 	key := must(auth.PeerKey())(s.t)
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(s.t)
 	cert := must(auth.SelfSigned(key))(s.t)
-	server := &http.Server{TLSConfig: auth.ListenTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil }),
+	server := &http.Server{TLSConfig: auth.ListenTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return cert, nil
+	}),
 		ErrorLog: log.New(io.Discard, "", 0)}
 	go server.ServeTLS(l, "", "") // until it is closed
 	s.t.Cleanup(func() { server.Close() })

@@ -46,7 +46,8 @@ func (l *Local) Started() time.Time { return l.started }
 
 // Info returns what this head reports of itself.
 func (l *Local) Info() peer.Info {
-	info := peer.Info{Head: l.data.Name, Version: l.cfg.Version, Protocol: peer.Protocol, Time: time.Now(), Started: l.started}
+	info := peer.Info{Head: l.data.Name, Version: l.cfg.Version, Protocol: peer.Protocol, Time: time.Now(),
+		Started: l.started}
 	m := l.member.Load()
 	if m == nil { // it verifies its membership first
 		info.Member = l.data.Member
@@ -62,10 +63,13 @@ func (l *Local) Info() peer.Info {
 // MemberConfig returns the configuration of this head's member.
 func (l *Local) MemberConfig() (cluster.Config, error) {
 	if dir := l.path("store/etcd"); l.data.Started && !fileExists(dir) { // an empty one would be that of a new cluster
-		return cluster.Config{}, &trivet.Error{Op: "open store", Name: dir, Err: fmt.Errorf("%w: it existed before", trivet.ErrNotFound),
-			Hint: "restore a backup of the folder, or let this head join as a new one: --rejoin --join URL --token TOKEN"}
+		return cluster.Config{}, &trivet.Error{Op: "open store", Name: dir,
+			Err: fmt.Errorf("%w: it existed before", trivet.ErrNotFound),
+			Hint: "restore a backup of the folder, or let this head join as a new one: " +
+				"--rejoin --join URL --token TOKEN"}
 	}
-	cfg := cluster.Config{Dir: l.path("store"), Name: l.data.Name, Token: l.Root().Cluster(), Logger: l.cfg.Log, TLS: l.certs.peerTLS()}
+	cfg := cluster.Config{Dir: l.path("store"), Name: l.data.Name, Token: l.Root().Cluster(), Logger: l.cfg.Log,
+		TLS: l.certs.peerTLS()}
 	if l.data.joined() && !l.data.Started {
 		cfg.URL, cfg.Join = l.data.URL, l.data.Peers
 	}
@@ -116,7 +120,8 @@ func (l *Local) otherMembers() (peers []cluster.Peer) {
 // ErrRemoved is the error of this head where it was removed.
 func (l *Local) ErrRemoved() error {
 	return &trivet.Error{Op: "run head", Name: l.data.Name, Hint: hintRejoin,
-		Err: fmt.Errorf("%w: it was removed from cluster %s and serves nothing", trivet.ErrForbidden, l.Root().Cluster())}
+		Err: fmt.Errorf("%w: it was removed from cluster %s and serves nothing", trivet.ErrForbidden,
+			l.Root().Cluster())}
 }
 
 // isUnavailable reports whether an error is that of a head that cannot write now.

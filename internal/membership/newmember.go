@@ -45,14 +45,16 @@ func (s *Server) newMember(r *http.Request, from auth.Peer, _ []byte) (any, erro
 
 // isVoter reports whether a member of the store votes.
 func isVoter(peers []cluster.Peer, member string) bool {
-	return slices.ContainsFunc(peers, func(p cluster.Peer) bool { return cluster.FormatID(p.ID) == member && !p.Learner })
+	return slices.ContainsFunc(peers, func(p cluster.Peer) bool {
+		return cluster.FormatID(p.ID) == member && !p.Learner
+	})
 }
 
 // newMemberTimeout bounds one request for a new member.
 const newMemberTimeout = 10 * time.Second
 
-// requestNewMember requests a new member from the other heads until one responds. (The store derives the IDs of members from the
-// time, in seconds.)
+// requestNewMember requests a new member from the other heads until one responds. (The store derives the IDs of
+// members from the time, in seconds.)
 func (l *Local) requestNewMember(ctx context.Context) (resp NewMemberResponse, err error) {
 	for end := time.Now().Add(joinTimeout); ; {
 		var failed error
@@ -64,7 +66,8 @@ func (l *Local) requestNewMember(ctx context.Context) (resp NewMemberResponse, e
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", p.URL, err))
 		}
 		if time.Now().After(end) {
-			return resp, &trivet.Error{Op: "request a new member", Name: l.Name(), Err: errors.Join(trivet.ErrUnavailable, failed),
+			return resp, &trivet.Error{Op: "request a new member", Name: l.Name(),
+				Err:  errors.Join(trivet.ErrUnavailable, failed),
 				Hint: "start it again when the other heads are up"}
 		}
 		select {

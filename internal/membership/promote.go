@@ -9,8 +9,8 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
-// stableTime is how long a head must be healthy before it becomes a voter: one that restarts repeatedly, or lags, would cost the
-// others their quorum.
+// stableTime is how long a head must be healthy before it becomes a voter: one that restarts repeatedly, or lags,
+// would cost the others their quorum.
 const stableTime = 3 * time.Second
 
 // promote makes a head that joined a voter.

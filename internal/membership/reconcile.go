@@ -18,8 +18,8 @@ type StoreMembers interface {
 	Leads() bool
 }
 
-// Reconciler promotes heads that joined to voters, and removes those whose removal was requested. Both may run more than once, on
-// several heads.
+// Reconciler promotes heads that joined to voters, and removes those whose removal was requested. Both may run more
+// than once, on several heads.
 type Reconciler struct {
 	Records  *Records
 	Members  StoreMembers
@@ -27,9 +27,11 @@ type Reconciler struct {
 }
 
 const (
-	// pendingInterval is how often a head that joins or is removed is reconciled, steadyInterval how often another one.
+	// pendingInterval is how often a head that joins or is removed is reconciled, steadyInterval how often another
+	// one.
 	pendingInterval, steadyInterval = time.Second, 30 * time.Second
-	// reconcileTimeout bounds one change of the store's members: of two at once the store drops one without a response.
+	// reconcileTimeout bounds one change of the store's members: of two at once the store drops one without a
+	// response.
 	reconcileTimeout = 3 * time.Second
 )
 
@@ -78,8 +80,8 @@ func (c *Reconciler) clearReason(ctx context.Context, name string) error {
 	})
 }
 
-// setReason writes why a head is not a member yet, or not removed yet. Only the leader's head does, as others may get another
-// error.
+// setReason writes why a head is not a member yet, or not removed yet. Only the leader's head does, as others may get
+// another error.
 func (c *Reconciler) setReason(ctx context.Context, name string, reason error) error {
 	if !c.Members.Leads() {
 		return nil

@@ -87,9 +87,9 @@ func (v *Verifier) VerifyMember(head string) error {
 	return err
 }
 
-// VerifyNotRemoved returns ErrForbidden for a head that is known not to be a member: its record has state removed; or the member
-// that it reports is that of its record and is not one of the store's members, and this head is connected to a leader. (A copy
-// that lags does not have that record yet.)
+// VerifyNotRemoved returns ErrForbidden for a head that is known not to be a member: its record has state removed; or
+// the member that it reports is that of its record and is not one of the store's members, and this head is connected
+// to a leader. (A copy that lags does not have that record yet.)
 func (v *Verifier) VerifyNotRemoved(head, member string) error {
 	h, err := v.Records.Heads.GetShared(head)
 	switch {

@@ -23,8 +23,8 @@ type Registration struct {
 }
 
 const (
-	// firstRegisterTimeout bounds the writes of a first start, registerTimeout those of a later one: that serves reads and
-	// boots meanwhile.
+	// firstRegisterTimeout bounds the writes of a first start, registerTimeout those of a later one: that serves
+	// reads and boots meanwhile.
 	firstRegisterTimeout = time.Minute
 	registerTimeout      = 15 * time.Second
 	// registerRetryInterval is the time between two tries.
@@ -33,9 +33,9 @@ const (
 	saveInterval = 3 * time.Second
 )
 
-// Register writes how this head is reached and creates an administrator's credential, where this head has none. A head that cannot
-// write now, as it has no leader, or its disk is full or slow, serves reads and boots, and registers later (see Run). A first start
-// must succeed, as there is nothing to serve yet.
+// Register writes how this head is reached and creates an administrator's credential, where this head has none. A
+// head that cannot write now, as it has no leader, or its disk is full or slow, serves reads and boots, and registers
+// later (see Run). A first start must succeed, as there is nothing to serve yet.
 func (r *Registration) Register(ctx context.Context) error {
 	timeout := registerTimeout
 	if r.Local.FirstStart() {
@@ -63,7 +63,8 @@ func (r *Registration) register(ctx context.Context) error {
 		return fmt.Errorf("register head: %w", err)
 	}
 	if err := r.writeAdminFile(ctx); errors.Is(err, trivet.ErrInvalid) {
-		return &trivet.Error{Op: "read the administrator's file", Err: err, Hint: "remove it; the next start creates another one"}
+		return &trivet.Error{Op: "read the administrator's file", Err: err,
+			Hint: "remove it; the next start creates another one"}
 	} else if err != nil {
 		return fmt.Errorf("administrator's file: %w", err)
 	}
@@ -92,7 +93,8 @@ func (r *Registration) writeRecord(ctx context.Context) error {
 	return err
 }
 
-// Run retries Register until it succeeds, and saves the members and the heads' addresses as they change, until ctx ends.
+// Run retries Register until it succeeds, and saves the members and the heads' addresses as they change, until ctx
+// ends.
 func (r *Registration) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { r.retry(ctx) })

@@ -24,8 +24,9 @@ func (r *Records) Remove(ctx context.Context, name string) error {
 	})
 }
 
-// removable returns the record of a head that may be removed, as another full head is a member and stays. The transaction
-// compares that one's record too: of two concurrent removals that rely on each other's head, the second fails.
+// removable returns the record of a head that may be removed, as another full head is a member and stays. The
+// transaction compares that one's record too: of two concurrent removals that rely on each other's head, the second
+// fails.
 func (r *Records) removable(tx *store.Tx, name string) (*trivet.Head, error) {
 	heads := r.Heads.In(tx)
 	h, err := heads.Get(name)
@@ -74,8 +75,8 @@ func (c *Reconciler) remove(ctx context.Context, rec *trivet.Head) error {
 	return c.setState(ctx, rec.Name, trivet.HeadRemoved)
 }
 
-// checkNotLast refuses to remove the last full voter from the store, whatever its record says: the store itself would allow it
-// where witnesses are left.
+// checkNotLast refuses to remove the last full voter from the store, whatever its record says: the store itself would
+// allow it where witnesses are left.
 func (c *Reconciler) checkNotLast(rec *trivet.Head) error {
 	peers := c.Members.Peers()
 	for other := range c.Records.Heads.AllShared() {
@@ -86,8 +87,8 @@ func (c *Reconciler) checkNotLast(rec *trivet.Head) error {
 	return errLastHead(rec.Name)
 }
 
-// removeOrphans removes the members that a removed head left in the store. A learner that never starts would prevent all
-// others from joining.
+// removeOrphans removes the members that a removed head left in the store. A learner that never starts would prevent
+// all others from joining.
 func (c *Reconciler) removeOrphans(ctx context.Context, rec *trivet.Head) error {
 	peers := c.Members.Peers()
 	if len(c.Records.orphans(rec, peers)) == 0 {
@@ -104,9 +105,10 @@ func (c *Reconciler) removeOrphans(ctx context.Context, rec *trivet.Head) error 
 	return nil
 }
 
-// orphans returns the store's members of a head that is removed: the one of its record, and one that was added for it and is not
-// in its record. The latter has never started, so it is known by its address only, and may become the member of a head that joins
-// at that address. peers must be older than the records: a head that joins has a record before it has a member.
+// orphans returns the store's members of a head that is removed: the one of its record, and one that was added for it
+// and is not in its record. The latter has never started, so it is known by its address only, and may become the
+// member of a head that joins at that address. peers must be older than the records: a head that joins has a record
+// before it has a member.
 func (r *Records) orphans(h *trivet.Head, peers []cluster.Peer) (ids []uint64) {
 	for _, p := range peers {
 		own := cluster.FormatID(p.ID) == h.Status.Member
@@ -131,7 +133,8 @@ func (r *Records) usedByOther(h *trivet.Head, p cluster.Peer) bool {
 // claimable reports whether a member may become that of another head, which joins at its address.
 func (r *Records) claimable(h *trivet.Head, p cluster.Peer) bool {
 	for rec := range r.Heads.AllShared() {
-		if rec.Name != h.Name && rec.Status.State == trivet.HeadJoining && rec.Status.Member == "" && !rec.Spec.Remove &&
+		if rec.Name != h.Name && rec.Status.State == trivet.HeadJoining && rec.Status.Member == "" &&
+			!rec.Spec.Remove &&
 			rec.Status.Peer == p.URL {
 			return true
 		}

@@ -94,7 +94,8 @@ func TestLateReplacement(t *testing.T) {
 	r.isLast("another token", err)
 
 	r.write(func(tx *store.Tx) error {
-		return r.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: "head3"}, Status: trivet.HeadStatus{State: trivet.HeadJoining}})
+		return r.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: "head3"},
+			Status: trivet.HeadStatus{State: trivet.HeadJoining}})
 	})
 	r.isLast("beside a learner", r.Records.Remove(t.Context(), "head1"))
 	r.setState("head3", trivet.HeadMember)

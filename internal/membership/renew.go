@@ -27,7 +27,8 @@ type RenewResponse struct {
 	Cert []byte `json:"cert"`
 }
 
-// renew signs the certificate of a witness, also of one whose certificate expired while it was down, unless it was removed.
+// renew signs the certificate of a witness, also of one whose certificate expired while it was down, unless it was
+// removed.
 func (s *Server) renew(r *http.Request, from auth.Peer, body []byte) (any, error) {
 	var req RenewRequest
 	if err := json.Unmarshal(body, &req); err != nil {
@@ -56,7 +57,8 @@ func (r *Records) setPeer(ctx context.Context, name, peer string) error {
 		same := func(url string) bool { return hostPort(url) == hostPort(peer) }
 		urls := slices.Concat(h.Status.API, []string{h.Status.Peer})
 		if h.Name != name && h.Status.State != trivet.HeadRemoved && slices.ContainsFunc(urls, same) {
-			return &trivet.Error{Op: "renew", Err: fmt.Errorf("%w: %s is reached at %.300s", trivet.ErrExists, h.Name, peer),
+			return &trivet.Error{Op: "renew", Err: fmt.Errorf("%w: %s is reached at %.300s", trivet.ErrExists, h.Name,
+				peer),
 				Hint: "set another address of the witness by --advertise and --api"}
 		}
 	}

@@ -11,12 +11,15 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// A witness gets a certificate for its own address, never for that of another head or for the name of all. An address that is
-// refused is not recorded either.
+// A witness gets a certificate for its own address, never for that of another head or for the name of all. An address
+// that is refused is not recorded either.
 func TestWitnessRenews(t *testing.T) {
 	s := newSite(t, 2)
 	const old, api = "https://10.0.0.9:7480", "https://head1.example:7480"
-	s.record("witness", trivet.RoleWitness, func(rec *trivet.Head) { rec.Status.State, rec.Status.Peer = trivet.HeadMember, old })
+	s.record("witness", trivet.RoleWitness, func(rec *trivet.Head) {
+		rec.Status.State,
+			rec.Status.Peer = trivet.HeadMember, old
+	})
 	s.record("head1", trivet.RoleVoter, func(rec *trivet.Head) { rec.Status.API = []string{api} })
 	s.record("gone", trivet.RoleVoter, func(rec *trivet.Head) {
 		rec.Status.State, rec.Status.Peer = trivet.HeadRemoved, "https://10.0.0.8:7480"
@@ -59,7 +62,8 @@ func TestWitnessWithNameOfAllHeads(t *testing.T) {
 		CSR: must(auth.PeerRequest(must(auth.PeerKey())(t)))(t)}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := SendJoin(ctx, []string{"https://" + s.heads[0].addr}, token, req, slog.New(slog.DiscardHandler)); !errors.Is(err, trivet.ErrInvalid) {
+	if _, err := SendJoin(ctx, []string{"https://" + s.heads[0].addr}, token, req,
+		slog.New(slog.DiscardHandler)); !errors.Is(err, trivet.ErrInvalid) {
 		t.Error(err)
 	}
 	if n := s.records.Heads.Len(); n != 1 {

@@ -34,8 +34,8 @@ type Server struct {
 	joins chan struct{} // limits concurrent checks of join tokens
 }
 
-// maxConcurrentJoins bounds the requests whose token is checked at the same time: their senders may be unauthenticated, and each
-// check reads the latest revision by the quorum.
+// maxConcurrentJoins bounds the requests whose token is checked at the same time: their senders may be
+// unauthenticated, and each check reads the latest revision by the quorum.
 const maxConcurrentJoins = 16
 
 // changeTimeout bounds one change of the store's members: of two at once the store drops one without a response.
@@ -59,7 +59,8 @@ func (s *Server) Register(p *peer.Server) {
 
 // hintRejoin is the hint for a head that was removed.
 const hintRejoin = "the cluster does not use its data any more; to let it join again as a new head: get a token with " +
-	"'trivet head token' on a member, and start it with --rejoin --join URL --token TOKEN, which moves the old data aside"
+	"'trivet head token' on a member, and start it with --rejoin --join URL --token TOKEN, " +
+	"which moves the old data aside"
 
 func errRemoved(head string) error {
 	return &trivet.Error{Op: "verify membership", Kind: "Head", Name: head, Hint: hintRejoin, Err: errRemovedHead}

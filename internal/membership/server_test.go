@@ -17,8 +17,8 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
-// Clients without a certificate that send half of a request hold nothing: their requests are refused unread, and those to the
-// endpoint that is open to them after a while.
+// Clients without a certificate that send half of a request hold nothing: their requests are refused unread, and
+// those to the endpoint that is open to them after a while.
 func TestUnauthenticatedDoNotStall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a timeout of 5 s")
@@ -57,7 +57,8 @@ func (s *site) stall(cl *http.Client, path string) (int, error) {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(strings.NewReader(`{"id":`), rest), rest}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("https://%s%s%s", s.heads[0].addr, peer.Prefix, path), body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		fmt.Sprintf("https://%s%s%s", s.heads[0].addr, peer.Prefix, path), body)
 	if err != nil {
 		return 0, err
 	}

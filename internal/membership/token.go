@@ -5,12 +5,12 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/client"
+	sdk "github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// Token is what an operator carries from a head to a new one: the identity of the cluster, and the right to join it once in a
-// role.
+// Token is what an operator carries from a head to a new one: the identity of the cluster, and the right to join it
+// once in a role.
 type Token struct {
 	Pin    string      // of the cluster's CA
 	ID     string      // of the token's record
@@ -27,7 +27,7 @@ func ParseToken(text string) (t Token, err error) {
 	}
 	pin, secret, ok := strings.Cut(text, ".")
 	t.Pin, t.Secret = pin, auth.Secret(secret)
-	if ok && client.ValidatePin(pin) == nil {
+	if ok && sdk.ValidatePin(pin) == nil {
 		t.ID, err = auth.ParseToken(secret)
 	}
 	if t.ID == "" || err != nil {
@@ -36,7 +36,8 @@ func ParseToken(text string) (t Token, err error) {
 			problem = "there is none"
 		}
 		return Token{}, &trivet.Error{Op: "read the join token", Err: fmt.Errorf("%w: %s", trivet.ErrInvalid, problem),
-			Hint: "get one on a head of the cluster with 'trivet head token', and pass it by --token or TRIVET_JOIN_TOKEN"}
+			Hint: "get one on a head of the cluster with 'trivet head token', and pass it by --token or " +
+				"TRIVET_JOIN_TOKEN"}
 	}
 	return t, nil
 }

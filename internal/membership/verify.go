@@ -52,9 +52,10 @@ const (
 	verifyRetryInterval = time.Second
 )
 
-// verify verifies by the other members that this head is one of them, before anything of it runs. It fails where one responds that
-// this head was removed. Where none responds the start continues: without a quorum the head writes nothing, and the store's
-// members refuse one that was removed. Only a head that joins needs a response, as it knows nothing yet.
+// verify verifies by the other members that this head is one of them, before anything of it runs. It fails where one
+// responds that this head was removed. Where none responds the start continues: without a quorum the head writes
+// nothing, and the store's members refuse one that was removed. Only a head that joins needs a response, as it knows
+// nothing yet.
 func (l *Local) verify(ctx context.Context) error {
 	for end := time.Now().Add(joinTimeout); ; {
 		verified, err := l.verifyOnce(ctx)
@@ -62,7 +63,8 @@ func (l *Local) verify(ctx context.Context) error {
 		case err == nil || verified:
 			return err
 		case !l.Joining():
-			l.cfg.Log.Warn("no other member responds to verify the membership of this head; without a quorum it serves reads and boots only",
+			l.cfg.Log.Warn("no other member responds to verify the membership of this head; "+
+				"without a quorum it serves reads and boots only",
 				"error", err)
 			return nil
 		case time.Now().After(end):
@@ -116,7 +118,8 @@ func (l *Local) verifyOnce(ctx context.Context) (final bool, err error) {
 	return false, fmt.Errorf("%w: no other member responds: %w", trivet.ErrUnavailable, last)
 }
 
-// adoptPeers stores the members that another head knows, if this one is among them. A member needs all of them for its first start.
+// adoptPeers stores the members that another head knows, if this one is among them. A member needs all of them for
+// its first start.
 func (l *Local) adoptPeers(peers []cluster.Peer) bool {
 	i := slices.IndexFunc(peers, func(p cluster.Peer) bool {
 		return cluster.FormatID(p.ID) == l.data.Member || p.URL == l.data.URL
@@ -127,8 +130,8 @@ func (l *Local) adoptPeers(peers []cluster.Peer) bool {
 	return i >= 0
 }
 
-// checkNoCopy refuses to run a copy of another head's data: where this head has a new address, no head of its name may run at the
-// old one.
+// checkNoCopy refuses to run a copy of another head's data: where this head has a new address, no head of its name
+// may run at the old one.
 func (l *Local) checkNoCopy(ctx context.Context) error {
 	if l.data.URL == "" || l.data.URL == l.addr.Peer {
 		return nil

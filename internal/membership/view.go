@@ -25,7 +25,8 @@ const (
 // Cluster returns all heads with their state.
 func (v *View) Cluster() trivet.Cluster {
 	now, self, statuses := time.Now(), v.Local.Info(), v.Statuses()
-	c := trivet.Cluster{ID: v.Local.Root().Cluster(), Head: self.Head, Quorum: self.Leader != "", Revision: self.Revision}
+	c := trivet.Cluster{ID: v.Local.Root().Cluster(), Head: self.Head, Quorum: self.Leader != "",
+		Revision: self.Revision}
 	for h := range v.Records.Heads.AllShared() {
 		view := newHeadView(h)
 		leads := self.Leader != "" && h.Status.Member == self.Leader
@@ -49,7 +50,8 @@ func (v *View) Cluster() trivet.Cluster {
 
 // newHeadView returns what a head's record contains.
 func newHeadView(h *trivet.Head) trivet.HeadView {
-	v := trivet.HeadView{Name: h.Name, Role: h.Spec.Role, State: string(h.Status.State), Version: h.Status.Version, API: h.Status.API,
+	v := trivet.HeadView{Name: h.Name, Role: h.Spec.Role, State: string(h.Status.State), Version: h.Status.Version,
+		API:  h.Status.API,
 		Peer: h.Status.Peer, Problem: pendingReason(h)}
 	if v.Role == "" {
 		v.Role = trivet.RoleVoter

@@ -16,7 +16,8 @@ func TestPendingReason(t *testing.T) {
 	}{
 		{joining, false, "conflict: it has caught up", "joining: it has caught up"},
 		{joining, false, "unavailable: it has not answered yet", "joining: it has not answered yet"},
-		{joining, false, "promote member 1: unavailable: request timed out", "promote member 1: unavailable: request timed out"},
+		{joining, false, "promote member 1: unavailable: request timed out",
+			"promote member 1: unavailable: request timed out"},
 		{joining, true, "conflict: it has no quorum", "conflict: it has no quorum"},
 		{member, true, "conflict: no other head", "conflict: no other head"},
 		{member, false, "", ""},

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/client"
+	sdk "github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
@@ -23,8 +23,8 @@ type Client struct {
 	info func() Info
 }
 
-// NewClient returns a client. cert returns the member's certificate, root the cluster's CA; both are called for each connection.
-// info returns what this head reports of itself; nil: it sends no pings.
+// NewClient returns a client. cert returns the member's certificate, root the cluster's CA; both are called for each
+// connection. info returns what this head reports of itself; nil: it sends no pings.
 func NewClient(cert auth.CertFunc, root func() *auth.Root, info func() Info) *Client {
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		cfg := root().PeerTLS(cert)
@@ -46,8 +46,8 @@ const pingTimeout = 2 * time.Second
 // pingPath is the endpoint that every head serves.
 const pingPath = "ping"
 
-// Ping sends this head's information to the head at a URL and returns that head's. It fails with ErrForbidden where this head
-// was removed from the cluster.
+// Ping sends this head's information to the head at a URL and returns that head's. It fails with ErrForbidden where
+// this head was removed from the cluster.
 func (c *Client) Ping(ctx context.Context, url string) (info Info, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -90,7 +90,7 @@ func decode(resp *http.Response, out any) error {
 		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return client.ParseProblem(resp.StatusCode, text)
+		return sdk.ParseProblem(resp.StatusCode, text)
 	}
 	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("%w: the response is not valid: %w", trivet.ErrUnavailable, err)

@@ -21,8 +21,8 @@ type Status struct {
 	Err          error         // why it does not respond
 }
 
-// MaxLag is how many revisions the copy of a healthy head may be behind. A healthy head also responds to each ping, knows the
-// leader, and has not restarted.
+// MaxLag is how many revisions the copy of a healthy head may be behind. A healthy head also responds to each ping,
+// knows the leader, and has not restarted.
 const MaxLag = 100
 
 // maxSkew is the difference of two clocks from which on a warning is logged.
@@ -42,8 +42,8 @@ type Monitor struct {
 	statuses map[string]Status // guarded by mu; by head
 }
 
-// NewMonitor returns a monitor that pings nothing until Run. heads returns the URLs of the other heads by name; it is called
-// for each round.
+// NewMonitor returns a monitor that pings nothing until Run. heads returns the URLs of the other heads by name; it is
+// called for each round.
 func NewMonitor(client *Client, heads func() map[string]string, log *slog.Logger) *Monitor {
 	return &Monitor{client: client, heads: heads, log: log, removed: make(chan error, 1), statuses: map[string]Status{}}
 }

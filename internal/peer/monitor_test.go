@@ -69,7 +69,8 @@ func TestMonitor(t *testing.T) {
 		m.ping(t.Context(), "head1", h.url, 10)
 	}
 	s := m.Statuses()["head1"]
-	if s.Err != nil || s.Lag != 3 || s.Skew.Round(time.Minute) != 5*time.Minute || s.HealthySince.IsZero() || s.LastHeard.IsZero() {
+	if s.Err != nil || s.Lag != 3 || s.Skew.Round(time.Minute) != 5*time.Minute || s.HealthySince.IsZero() ||
+		s.LastHeard.IsZero() {
 		t.Errorf("status %+v", s)
 	}
 	if n := strings.Count(log.String(), "NTP"); n != 1 {
@@ -77,13 +78,15 @@ func TestMonitor(t *testing.T) {
 	}
 	h.err = trivet.ErrUnavailable
 	m.ping(t.Context(), "head1", h.url, 10)
-	if s := m.Statuses()["head1"]; !errors.Is(s.Err, trivet.ErrUnavailable) || !s.HealthySince.IsZero() || s.LastHeard.IsZero() {
+	if s := m.Statuses()["head1"]; !errors.Is(s.Err, trivet.ErrUnavailable) || !s.HealthySince.IsZero() ||
+		s.LastHeard.IsZero() {
 		t.Errorf("status %+v of a head that is down", s)
 	}
 	h.err = nil
 	h.info.Time = time.Now()
 	m.ping(t.Context(), "head1", h.url, 7)
-	if s := m.Statuses()["head1"]; s.Err != nil || s.Lag != 0 || s.Skew != 0 || time.Since(s.HealthySince) > time.Minute {
+	if s := m.Statuses()["head1"]; s.Err != nil || s.Lag != 0 || s.Skew != 0 ||
+		time.Since(s.HealthySince) > time.Minute {
 		t.Errorf("status %+v of a head that is back", s)
 	}
 	h.err = &trivet.Error{Op: "ping", Err: trivet.ErrForbidden}

@@ -1,6 +1,6 @@
-// Package peer carries requests between the heads of a cluster and monitors the other heads. Requests and responses are JSON
-// over the API's port; a head proves its identity by the certificate of its member. Other packages register their endpoints on
-// the [Server] and call those of other heads by the [Client].
+// Package peer carries requests between the heads of a cluster and monitors the other heads. Requests and responses
+// are JSON over the API's port; a head proves its identity by the certificate of its member. Other packages register
+// their endpoints on the [Server] and call those of other heads by the [Client].
 package peer
 
 import (
@@ -15,8 +15,8 @@ import (
 // Prefix is the path below which all endpoints are.
 const Prefix = "/peer/v1/"
 
-// Protocol is the version of the protocol between heads. It is raised when an older head could no longer be a member of the
-// same cluster.
+// Protocol is the version of the protocol between heads. It is raised when an older head could no longer be a member
+// of the same cluster.
 const Protocol = 2
 
 // Info is what a head reports of itself.
@@ -33,13 +33,14 @@ type Info struct {
 
 // Retryable reports whether a request that failed with this error may succeed later.
 func Retryable(err error) bool {
-	return errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrConflict) || errors.Is(err, trivet.ErrUnknown)
+	return errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrConflict) ||
+		errors.Is(err, trivet.ErrUnknown)
 }
 
 type connTimeKey struct{}
 
-// WithConnTime records the time at which a connection was accepted, for http.Server.ConnContext: a certificate must be valid
-// at that time. A connection may outlive it.
+// WithConnTime records the time at which a connection was accepted, for http.Server.ConnContext: a certificate must
+// be valid at that time. A connection may outlive it.
 func WithConnTime(ctx context.Context) context.Context {
 	return context.WithValue(ctx, connTimeKey{}, time.Now())
 }

@@ -45,8 +45,8 @@ const bodyTimeout = 5 * time.Second
 type Membership interface {
 	// VerifyMember returns nil for a member, and ErrForbidden for a head that was removed or is not known.
 	VerifyMember(head string) error
-	// VerifyNotRemoved returns ErrForbidden for a head that is known to be removed. member is the ID of its member of the
-	// store by its own account; empty: it does not know that yet.
+	// VerifyNotRemoved returns ErrForbidden for a head that is known to be removed. member is the ID of its member of
+	// the store by its own account; empty: it does not know that yet.
 	VerifyNotRemoved(head, member string) error
 }
 

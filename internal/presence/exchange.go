@@ -28,7 +28,8 @@ type Exchange struct {
 	Tracker *Tracker
 	Client  *peer.Client
 	Peers   func() map[string]string // returns the URLs of the other full heads by name
-	Silence func() time.Duration     // returns the silence from which on an agent is declared lost
+	// AgentTimeout returns the silence from which on an agent is declared lost.
+	AgentTimeout func() time.Duration
 }
 
 // Register adds the endpoint by which other heads request this head's heartbeats.
@@ -44,11 +45,11 @@ func (e *Exchange) serve(_ *http.Request, _ auth.Peer, body []byte) (any, error)
 	return e.Tracker.Recent(req.Within.D()), nil
 }
 
-// Run requests the other heads' heartbeats, several times within the silence from which on an agent is declared lost, until ctx
-// ends.
+// Run requests the other heads' heartbeats, several times within the silence from which on an agent is declared lost,
+// until ctx ends.
 func (e *Exchange) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		period, urls := e.Silence()/8, e.Peers()
+		period, urls := e.AgentTimeout()/8, e.Peers()
 		e.Tracker.SetPeers(slices.Collect(maps.Keys(urls)), period)
 		e.requestAll(ctx, urls, period)
 		select {
@@ -58,7 +59,8 @@ func (e *Exchange) Run(ctx context.Context) {
 	}
 }
 
-// requestAll sends one request to each head. What a head does not answer within a period is requested again in the next one.
+// requestAll sends one request to each head. What a head does not answer within a period is requested again in the
+// next one.
 func (e *Exchange) requestAll(ctx context.Context, urls map[string]string, period time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, period)
 	defer cancel()

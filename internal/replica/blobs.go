@@ -29,13 +29,13 @@ type BlobConfig struct {
 	Log    *slog.Logger
 	// Metrics registers the metrics; nil: none.
 	Metrics prometheus.Registerer
-	// StallTimeout is how long Secure waits for a second head that makes no progress, SecureTimeout how long in all. 0: 10 s,
-	// 75 s.
+	// StallTimeout is how long Secure waits for a second head that makes no progress, SecureTimeout how long in all.
+	// 0: 10 s, 75 s.
 	StallTimeout, SecureTimeout time.Duration
 }
 
-// Blobs keeps blobs on several heads. No record says which head holds what: heads query each other, so a head that lost its
-// folder does not count as a holder. Every full head must hold what records refer to.
+// Blobs keeps blobs on several heads. No record says which head holds what: heads query each other, so a head that
+// lost its folder does not count as a holder. Every full head must hold what records refer to.
 type Blobs struct {
 	BlobConfig
 	client *http.Client
@@ -77,8 +77,8 @@ func (b *Blobs) Close() {
 	b.client.CloseIdleConnections()
 }
 
-// Find returns the reference of a blob that this or another head holds. It fails with [trivet.ErrNotFound] where none does, and
-// with ErrUnavailable where a head that might hold it does not respond.
+// Find returns the reference of a blob that this or another head holds. It fails with [trivet.ErrNotFound] where none
+// does, and with ErrUnavailable where a head that might hold it does not respond.
 func (b *Blobs) Find(ctx context.Context, d blob.Digest) (trivet.BlobRef, error) {
 	ref, err := b.Store.Stat(d)
 	if errors.Is(err, trivet.ErrNotFound) {
@@ -155,7 +155,9 @@ func (b *Blobs) deleteFrom(ctx context.Context, h otherHead, d blob.Digest) (boo
 // errNoHolder is the error of a blob that no head holds.
 func errNoHolder(digest string, kind error, more ...error) *trivet.Error {
 	if err := errors.Join(more...); err != nil {
-		return &trivet.Error{Op: "find blob", Name: digest, Err: fmt.Errorf("%w: no head that responds holds it: %w", kind, err)}
+		return &trivet.Error{Op: "find blob", Name: digest,
+			Err: fmt.Errorf("%w: no head that responds holds it: %w", kind, err)}
 	}
-	return &trivet.Error{Op: "find blob", Name: digest, Err: fmt.Errorf("%w: no head holds it", kind), Hint: "import it again"}
+	return &trivet.Error{Op: "find blob", Name: digest, Err: fmt.Errorf("%w: no head holds it", kind),
+		Hint: "import it again"}
 }

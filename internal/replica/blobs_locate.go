@@ -42,8 +42,8 @@ type holding struct {
 	err error
 }
 
-// query queries other heads for what they hold of a blob, all at once, and passes on the results as they arrive, until it has
-// enough.
+// query queries other heads for what they hold of a blob, all at once, and passes on the results as they arrive,
+// until it has enough.
 func (b *Blobs) query(ctx context.Context, heads []otherHead, d blob.Digest, result func(holding) (enough bool)) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	var queries sync.WaitGroup

@@ -12,9 +12,9 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 )
 
-// Secure returns when two full heads hold a blob on stable storage, or this one where no other is a member. It must be called
-// before a blob is acknowledged. It fails with [trivet.ErrUnavailable] where no second head can get the blob in time; the blob
-// stays on this head, and Secure may be called again.
+// Secure returns when two full heads hold a blob on stable storage, or this one where no other is a member. It must
+// be called before a blob is acknowledged. It fails with [trivet.ErrUnavailable] where no second head can get the
+// blob in time; the blob stays on this head, and Secure may be called again.
 func (b *Blobs) Secure(ctx context.Context, ref trivet.BlobRef) error {
 	d, err := blob.ParseDigest(ref.Digest)
 	if err != nil {

@@ -58,7 +58,8 @@ func (b *Blobs) contentHandler() http.Handler {
 	})
 }
 
-func blobHandler(do func(context.Context, trivet.BlobRef, blob.Digest) (any, error)) func(*http.Request, auth.Peer, []byte) (any, error) {
+func blobHandler(do func(context.Context, trivet.BlobRef, blob.Digest) (any, error)) func(*http.Request, auth.Peer,
+	[]byte) (any, error) {
 	return func(r *http.Request, _ auth.Peer, body []byte) (any, error) {
 		var ref trivet.BlobRef
 		if err := json.Unmarshal(body, &ref); err != nil {

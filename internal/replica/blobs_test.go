@@ -69,7 +69,8 @@ type head struct {
 func newSite(t testing.TB, n int) *site {
 	t.Helper()
 	s := &site{t: t, keys: must(auth.Init(filepath.Join(t.TempDir(), "keys"), "c1"))(t)}
-	member := must(cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0", Logger: slog.New(slog.DiscardHandler)}))(t)
+	member := must(cluster.Start(t.Context(),
+		cluster.Config{Dir: t.TempDir(), Name: "head0", Logger: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { member.Close() })
 	st := store.New(member.Client(), store.Options{})
 	s.tables = state.New(st)
@@ -85,7 +86,8 @@ func newSite(t testing.TB, n int) *site {
 
 func (s *site) join(name string) *head {
 	s.t.Helper()
-	h := &head{site: s, name: name, dir: s.t.TempDir(), cert: s.certify(auth.Peer{Name: name, Role: auth.PeerHead}), addr: "127.0.0.1:0"}
+	h := &head{site: s, name: name, dir: s.t.TempDir(), cert: s.certify(auth.Peer{Name: name, Role: auth.PeerHead}),
+		addr: "127.0.0.1:0"}
 	h.logs = s.newLogs(h)
 	h.start()
 	s.t.Cleanup(h.stop)
@@ -124,7 +126,8 @@ func (s *site) record(name, role string, change func(*trivet.Head)) {
 func (s *site) image(ref trivet.BlobRef) {
 	s.t.Helper()
 	_, err := s.tables.Store.Update(s.t.Context(), func(tx *store.Tx) error {
-		return s.tables.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "i" + ref.Digest[7:19]}, Spec: trivet.ImageSpec{Format: "raw", Blob: ref}})
+		return s.tables.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "i" + ref.Digest[7:19]},
+			Spec: trivet.ImageSpec{Format: "raw", Blob: ref}})
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -137,14 +140,20 @@ func (h *head) start() {
 	t.Helper()
 	h.store = must(blob.Open(h.dir, blob.Options{}))(t)
 	h.reg = prometheus.NewRegistry()
-	h.blobs = replica.NewBlobs(replica.BlobConfig{Self: h.name, Store: h.store, Tables: h.site.tables, Root: &h.site.keys.CA.Root,
-		Cert: func() (*tls.Certificate, error) { return h.cert, nil }, Log: slog.New(slog.DiscardHandler), Metrics: h.reg,
+	h.blobs = replica.NewBlobs(replica.BlobConfig{Self: h.name, Store: h.store, Tables: h.site.tables,
+		Root: &h.site.keys.CA.Root,
+		Cert: func() (*tls.Certificate, error) {
+			return h.cert,
+				nil
+		}, Log: slog.New(slog.DiscardHandler), Metrics: h.reg,
 		StallTimeout: 200 * time.Millisecond})
 	h.boot = httptest.NewServer(h.blobs.BootHandler())
 	l := must(net.Listen("tcp", h.addr))(t)
 	h.addr = l.Addr().String()
-	server := peer.NewServer(peer.Config{Root: &h.site.keys.CA.Root, Info: func() peer.Info { return peer.Info{Head: h.name} },
-		Membership: &membership.Verifier{Records: membership.NewRecords(h.site.tables, h.name)}, Log: slog.New(slog.DiscardHandler)})
+	server := peer.NewServer(peer.Config{Root: &h.site.keys.CA.Root,
+		Info: func() peer.Info { return peer.Info{Head: h.name} },
+		Membership: &membership.Verifier{Records: membership.NewRecords(h.site.tables,
+			h.name)}, Log: slog.New(slog.DiscardHandler)})
 	h.blobs.Register(server)
 	h.logs.Register(server)
 	h.http = &http.Server{TLSConfig: auth.ListenTLS(h.site.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now).GetCertificate),
@@ -224,7 +233,8 @@ func (h *head) metric(name string) (sum float64) {
 	return sum
 }
 
-// Two heads hold what is acknowledged, all hold what a record refers to, and a head that loses its folder gets it again.
+// Two heads hold what is acknowledged, all hold what a record refers to, and a head that loses its folder gets it
+// again.
 func TestBlobsOnThreeHeads(t *testing.T) {
 	s := newSite(t, 3)
 	data := noise(3*blob.ChunkBytes + 5)
@@ -280,13 +290,15 @@ func TestBootServesMissingBlob(t *testing.T) {
 		t.Errorf("a blob that no record refers to: %d", status)
 	}
 	s.image(ref)
-	if status, body := get(t, url, "bytes=16777210-16777229"); status != http.StatusPartialContent || !bytes.Equal(body, data[16777210:16777230]) {
+	if status, body := get(t, url, "bytes=16777210-16777229"); status != http.StatusPartialContent ||
+		!bytes.Equal(body, data[16777210:16777230]) {
 		t.Errorf("a range: %d, %d bytes", status, len(body))
 	}
 	if status, body := get(t, url, ""); status != http.StatusOK || !bytes.Equal(body, data) {
 		t.Errorf("%d, %d bytes", status, len(body))
 	}
-	if referenced, err := s.heads[2].blobs.Ensure(t.Context(), ref.Digest); err != nil || !referenced || !s.heads[2].holds(ref) {
+	if referenced, err := s.heads[2].blobs.Ensure(t.Context(), ref.Digest); err != nil || !referenced ||
+		!s.heads[2].holds(ref) {
 		t.Error(referenced, err)
 	}
 	if n := s.heads[2].metric("trivet_blob_pulled_bytes_total"); n != float64(len(data)) {
@@ -305,7 +317,8 @@ func get(t testing.TB, url, ranges string) (int, []byte) {
 	return resp.StatusCode, must(io.ReadAll(resp.Body))(t)
 }
 
-// With the others down a blob is neither acknowledged nor lost: it is acknowledged when one is up again, or all were removed.
+// With the others down a blob is neither acknowledged nor lost: it is acknowledged when one is up again, or all were
+// removed.
 func TestSecureNeedsSecondHead(t *testing.T) {
 	for name, recover := range map[string]func(s *site){
 		"one comes back": func(s *site) { s.heads[2].start() },
@@ -325,7 +338,8 @@ func TestSecureNeedsSecondHead(t *testing.T) {
 			ref := s.heads[0].put(noise(100))
 			err := s.heads[0].blobs.Secure(t.Context(), ref)
 			var e *trivet.Error
-			if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &e) || !strings.Contains(e.Hint, "head remove") || !strings.Contains(err.Error(), "head2") {
+			if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &e) ||
+				!strings.Contains(e.Hint, "head remove") || !strings.Contains(err.Error(), "head2") {
 				t.Fatal(err)
 			}
 			if !s.heads[0].holds(ref) {
@@ -342,8 +356,14 @@ func TestSecureNeedsSecondHead(t *testing.T) {
 // A single full head acknowledges at once, also beside a witness.
 func TestSecureAlone(t *testing.T) {
 	s := newSite(t, 1)
-	s.record("head1", trivet.RoleWitness, func(rec *trivet.Head) { rec.Status.State, rec.Status.Peer = trivet.HeadMember, "https://127.0.0.1:1" })
-	s.record("head2", trivet.RoleVoter, func(rec *trivet.Head) { rec.Status.State, rec.Status.Peer = trivet.HeadJoining, "https://127.0.0.1:1" })
+	s.record("head1", trivet.RoleWitness, func(rec *trivet.Head) {
+		rec.Status.State,
+			rec.Status.Peer = trivet.HeadMember, "https://127.0.0.1:1"
+	})
+	s.record("head2", trivet.RoleVoter, func(rec *trivet.Head) {
+		rec.Status.State,
+			rec.Status.Peer = trivet.HeadJoining, "https://127.0.0.1:1"
+	})
 	if err := s.heads[0].blobs.Secure(t.Context(), s.heads[0].put(noise(100))); err != nil {
 		t.Error(err)
 	}
@@ -415,9 +435,10 @@ func TestBlobAccess(t *testing.T) {
 		cert   *tls.Certificate
 		status int
 	}{
-		"member":             {s.heads[1].cert, http.StatusOK},
-		"no certificate":     {nil, http.StatusForbidden},
-		"witness":            {s.certify(auth.Peer{Name: "head8", Role: auth.PeerWitness, Host: "127.0.0.1"}), http.StatusForbidden},
+		"member":         {s.heads[1].cert, http.StatusOK},
+		"no certificate": {nil, http.StatusForbidden},
+		"witness": {s.certify(auth.Peer{Name: "head8", Role: auth.PeerWitness, Host: "127.0.0.1"}),
+			http.StatusForbidden},
 		"removed":            {s.certify(auth.Peer{Name: "head9", Role: auth.PeerHead}), http.StatusForbidden},
 		"of no record":       {s.certify(auth.Peer{Name: "head7", Role: auth.PeerHead}), http.StatusForbidden},
 		"of another cluster": {foreign.certify(auth.Peer{Name: "head1", Role: auth.PeerHead}), http.StatusForbidden},
@@ -435,7 +456,8 @@ func TestBlobAccess(t *testing.T) {
 			t.Errorf("%s: content: %d", name, resp.StatusCode)
 		}
 		for _, path := range []string{"stat", "pull", "delete"} {
-			resp := must(client.Post("https://"+s.heads[0].addr+peer.Prefix+"blobs/"+path, "application/json", strings.NewReader(`{"digest":"`+blob.Digest{1}.String()+`"}`)))(t)
+			resp := must(client.Post("https://"+s.heads[0].addr+peer.Prefix+"blobs/"+path, "application/json",
+				strings.NewReader(`{"digest":"`+blob.Digest{1}.String()+`"}`)))(t)
 			resp.Body.Close()
 			if (resp.StatusCode == http.StatusOK) != (c.status == http.StatusOK) {
 				t.Errorf("%s: %s: %d", name, path, resp.StatusCode)

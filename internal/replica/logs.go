@@ -13,8 +13,8 @@ import (
 	"github.com/trivet-project/trivet/internal/state"
 )
 
-// Logs is the output of the actions of runs. Each head has only the pieces that agents sent to it, so a reader gets what all of
-// them have.
+// Logs is the output of the actions of runs. Each head has only the pieces that agents sent to it, so a reader gets
+// what all of them have.
 type Logs struct {
 	Self   string        // this head's name
 	Store  *runlog.Store // what this head has
@@ -37,7 +37,7 @@ const (
 type LogView struct {
 	logs    *Logs
 	run     *trivet.Workflow
-	own     map[runlog.Part]int64 // by action and try: size
+	own     map[runlog.Part]int64 // by action and attempt: size
 	heads   map[string]*remoteLog // by head
 	queried time.Time             // when the other heads were queried last
 	settled map[runlog.Part]int64 // sizes up to which all acknowledged text has been found since
@@ -57,11 +57,12 @@ func (l *Logs) View(run *trivet.Workflow) *LogView {
 	return &LogView{logs: l, run: run, heads: map[string]*remoteLog{}}
 }
 
-// Refresh finds out which text there is: on this head, and on the others if they were not queried for a while, or if latest
-// asks for all that was acknowledged by now.
+// Refresh finds out which text there is: on this head, and on the others if they were not queried for a while, or if
+// latest asks for all that was acknowledged by now.
 func (v *LogView) Refresh(ctx context.Context, latest bool) error {
 	if v.latest = latest; latest || time.Since(v.queried) >= LogPollInterval {
-		// An agent sends one piece after the other: the pieces before one that was found earlier are on some head by now.
+		// An agent sends one piece after the other: the pieces before one that was found earlier are on some head by
+		// now.
 		v.settled = v.sizes()
 		v.query(ctx)
 		v.queried = time.Now()
@@ -108,7 +109,8 @@ func (h *remoteLog) setError(err error) {
 func (v *LogView) valid(parts []runlog.Part) map[runlog.Part]int64 {
 	sizes := map[runlog.Part]int64{}
 	for _, p := range parts {
-		if v.run.Spec.Action(p.Action) != nil && p.Attempt > 0 && p.Attempt <= runlog.MaxAttempt && p.Bytes > 0 && p.Bytes <= runlog.MaxBytes {
+		if v.run.Spec.Action(p.Action) != nil && p.Attempt > 0 && p.Attempt <= runlog.MaxAttempt && p.Bytes > 0 &&
+			p.Bytes <= runlog.MaxBytes {
 			sizes[runlog.Part{Action: p.Action, Attempt: p.Attempt}] = p.Bytes
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/trivet-project/trivet/internal/runlog"
 )
 
-// Read fills buf, of at most LogChunkBytes, with a part's bytes from an offset and returns their number, which is 0 at the end
-// of what can be read yet. A zero byte is a gap that no reachable head can fill; a gap that may still be filled is an end.
+// Read fills buf, of at most LogChunkBytes, with a part's bytes from an offset and returns their number, which is 0
+// at the end of what can be read yet. A zero byte is a gap that no reachable head can fill; a gap that may still be
+// filled is an end.
 func (v *LogView) Read(ctx context.Context, p runlog.Part, offset int64, buf []byte) (int, error) {
 	n, err := v.logs.Store.Read(v.run.Name, p.Action, p.Attempt, offset, buf)
 	if err != nil && !errors.Is(err, trivet.ErrNotFound) {

@@ -18,7 +18,7 @@ const (
 )
 
 type (
-	// logRequest names a run, or an offset in the log of one try of one of its actions.
+	// logRequest names a run, or an offset in the log of one attempt of one of its actions.
 	logRequest struct {
 		Workflow string `json:"workflow"`
 		Action   string `json:"action,omitempty"`

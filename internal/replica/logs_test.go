@@ -19,7 +19,8 @@ import (
 func (s *site) newLogs(h *head) *replica.Logs {
 	own := must(runlog.Open(s.t.TempDir()))(s.t)
 	s.t.Cleanup(func() { own.Close() })
-	c := peer.NewClient(func() (*tls.Certificate, error) { return h.cert, nil }, func() *auth.Root { return &s.keys.CA.Root }, nil)
+	c := peer.NewClient(func() (*tls.Certificate, error) { return h.cert, nil },
+		func() *auth.Root { return &s.keys.CA.Root }, nil)
 	s.t.Cleanup(c.Close)
 	return &replica.Logs{Self: h.name, Store: own, Tables: s.tables, Client: c}
 }
@@ -55,7 +56,8 @@ func refresh(t *testing.T, v *replica.LogView, latest bool) {
 	}
 }
 
-var logged = &trivet.Workflow{Meta: trivet.Meta{Name: "w"}, Spec: trivet.WorkflowSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}}
+var logged = &trivet.Workflow{Meta: trivet.Meta{Name: "w"},
+	Spec: trivet.WorkflowSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}}
 
 // A gap ends what can be read until no reachable head can fill it.
 func TestLogGaps(t *testing.T) {
@@ -124,7 +126,8 @@ func TestLogsWithFaultyHeads(t *testing.T) {
 			if got != "one two" {
 				t.Errorf("%.100q", got)
 			}
-			if unreachable := fmt.Sprint(v.Unreachable()); unreachable != map[bool]string{true: "[head1]", false: "[]"}[c.unreachable] {
+			if unreachable := fmt.Sprint(v.Unreachable()); unreachable != map[bool]string{true: "[head1]",
+				false: "[]"}[c.unreachable] {
 				t.Errorf("unreachable are %s", unreachable)
 			}
 		})
@@ -140,7 +143,8 @@ func TestLogAccess(t *testing.T) {
 		c := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
 			TLSClientConfig: s.keys.CA.PeerTLS(func() (*tls.Certificate, error) { return cert, nil })}}
 		defer c.CloseIdleConnections()
-		resp := must(c.Post("https://"+s.heads[0].addr+peer.Prefix+"logs/"+path, "application/json", strings.NewReader(body)))(t)
+		resp := must(c.Post("https://"+s.heads[0].addr+peer.Prefix+"logs/"+path, "application/json",
+			strings.NewReader(body)))(t)
 		resp.Body.Close()
 		return resp.StatusCode
 	}
@@ -155,13 +159,15 @@ func TestLogAccess(t *testing.T) {
 		if status := post(s.heads[1].cert, path, good); status != http.StatusOK {
 			t.Errorf("%s: a member: %d", path, status)
 		}
-		for _, bad := range []string{``, `[]`, `{"workflow":"../w","action":"a","attempt":1}`, `{"workflow":"","action":"a","attempt":1}`} {
+		for _, bad := range []string{``, `[]`, `{"workflow":"../w","action":"a","attempt":1}`,
+			`{"workflow":"","action":"a","attempt":1}`} {
 			if status := post(s.heads[1].cert, path, bad); status < 400 || status >= 500 {
 				t.Errorf("%s: %s: %d", path, bad, status)
 			}
 		}
 	}
-	for _, bad := range []string{`{"workflow":"w","action":"../a","attempt":1}`, `{"workflow":"w","action":"a","attempt":0}`, `{"workflow":"w","action":"a","attempt":1,"offset":-1}`,
+	for _, bad := range []string{`{"workflow":"w","action":"../a","attempt":1}`,
+		`{"workflow":"w","action":"a","attempt":0}`, `{"workflow":"w","action":"a","attempt":1,"offset":-1}`,
 		`{"workflow":"w","action":"a","attempt":1,"offset":9223372036854775807}`} {
 		if status := post(s.heads[1].cert, "read", bad); status < 400 || status >= 500 {
 			t.Errorf("%s: %d", bad, status)

@@ -25,24 +25,28 @@ import (
 
 func (s *Server) openStore(ctx context.Context) error {
 	name := s.local.Name()
-	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Logger: s.cfg.Log, Metrics: s.metrics})
+	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Logger: s.cfg.Log,
+		Metrics: s.metrics})
 	tables, tracker := state.New(s.store), presence.New()
 	s.fleet = fleet.New(tables, name, s.cfg.Log)
 	s.fleet.AgentUp = tracker.Up
 	s.records = membership.NewRecords(tables, name)
 	s.monitor = peer.NewMonitor(s.local.Client(), s.records.Others, s.cfg.Log)
-	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(), Silence: s.fleet.AgentTimeout,
+	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(), AgentTimeout: s.fleet.AgentTimeout,
 		Peers: func() map[string]string { return tables.PeerURLs(name) }}
-	s.registration = &membership.Registration{Local: s.local, Records: s.records, Member: s.member, Writable: s.writable}
+	s.registration = &membership.Registration{Local: s.local, Records: s.records, Member: s.member,
+		Writable: s.writable}
 	return s.store.Start(ctx)
 }
 
 func (s *Server) openFiles(context.Context) (err error) {
 	// Blobs stop growing before they use the space that the store needs.
-	if s.blobStore, err = blob.Open(s.cfg.path("blobs"), blob.Options{Reserve: 2 * cluster.DefaultReserve}); err != nil {
+	if s.blobStore, err = blob.Open(s.cfg.path("blobs"),
+		blob.Options{Reserve: 2 * cluster.DefaultReserve}); err != nil {
 		return err
 	}
-	s.blobs = replica.NewBlobs(replica.BlobConfig{Self: s.local.Name(), Store: s.blobStore, Tables: s.fleet.Tables, Root: s.local.Root(),
+	s.blobs = replica.NewBlobs(replica.BlobConfig{Self: s.local.Name(), Store: s.blobStore, Tables: s.fleet.Tables,
+		Root: s.local.Root(),
 		Cert: s.local.Cert(), Log: s.cfg.Log.With("part", "blobs"), Metrics: s.metrics})
 	s.logs, err = runlog.Open(s.cfg.path("logs"))
 	return err
@@ -53,7 +57,8 @@ func (s *Server) assemble(context.Context) (err error) {
 	logs := &replica.Logs{Self: s.local.Name(), Store: s.logs, Tables: s.fleet.Tables, Client: s.local.Client()}
 	view := &membership.View{Local: s.local, Records: s.records, Statuses: s.monitor.Statuses}
 	s.api, err = api.New(api.Config{
-		Fleet: s.fleet, Heads: s.records, Presence: s.exchange.Tracker, Keys: s.local.Keys(), Blobs: s.blobStore, Copies: s.blobs,
+		Fleet: s.fleet, Heads: s.records, Presence: s.exchange.Tracker,
+		Keys: s.local.Keys(), Blobs: s.blobStore, Copies: s.blobs,
 		Logs: logs, Log: s.cfg.Log, Metrics: s.metrics,
 		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.local.Root().Cluster(), Head: s.local.Name()},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: view.Cluster,
@@ -64,13 +69,15 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.router.set(&s.router.api, s.api)
 	s.router.setRemoved(s.records.Removed)
 	s.router.set(&s.router.peers, s.peerServer(logs))
-	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.vip().Addr(), Quorum: s.member.HasLeader,
+	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.vip().Addr(),
+		Quorum: s.member.HasLeader,
 		Logger: s.cfg.Log.With("part", "addressing"), Registry: s.metrics})
 	s.netboot, err = netboot.New(netboot.Config{
-		Leases: s.leases,
-		Tables: s.fleet.Tables, Head: s.local.Name(), Live: s.monitor.Live, Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
+		Tables: s.fleet.Tables, Leases: s.leases, Head: s.local.Name(), Live: s.monitor.Live,
+		Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
 		Keys: s.local.Keys(), CA: s.local.Root().Pin(), Blobs: s.blobs.BootHandler(),
-		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir, StepReached: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
+		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir,
+		StepReached: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
 	if err != nil {
@@ -112,7 +119,8 @@ func (s *Server) register(ctx context.Context) error { return s.registration.Reg
 
 func (s *Server) controllers() controller.Config {
 	heads := &membership.Reconciler{Records: s.records, Members: s.member, Statuses: s.monitor.Statuses}
-	return controller.Config{Fleet: s.fleet, Presence: s.exchange.Tracker, Heads: heads, Quorum: s.member.HasLeader, Live: s.monitor.Live,
+	return controller.Config{Fleet: s.fleet, Presence: s.exchange.Tracker, Heads: heads, Quorum: s.member.HasLeader,
+		Live:  s.monitor.Live,
 		Blobs: s.blobs, Unseal: unsealer(s.local.Keys()), Logs: s.logs, Log: s.cfg.Log}
 }
 
@@ -120,7 +128,8 @@ func checkTemplate(t *trivet.Template) error { return workflow.Check(t) }
 
 func unsealer(keys *auth.Keys) controller.Unseal {
 	return func(secret *trivet.Secret, key string) (string, error) {
-		value, err := keys.Sealer.Open(auth.FieldRef{Kind: "Secret", Name: secret.Name, Field: key}, secret.Spec.Data[key])
+		value, err := keys.Sealer.Open(auth.FieldRef{Kind: "Secret", Name: secret.Name, Field: key},
+			secret.Spec.Data[key])
 		if err != nil {
 			return "", err
 		}

@@ -26,15 +26,15 @@ type Config struct {
 	API, Boot string
 	// TFTP is the listener for boot programs; empty: none.
 	TFTP string
-	// DHCPInterfaces are the interfaces for broadcasts and proxyDHCP, DHCPAddress is a UDP listener for relays instead. Both
-	// empty: no DHCP.
+	// DHCPInterfaces are the interfaces for broadcasts and proxyDHCP, DHCPAddress is a UDP listener for relays
+	// instead. Both empty: no DHCP.
 	DHCPInterfaces []string
 	DHCPAddress    string
 	// Advertise is the addresses or names where machines and clients reach this head; empty: the addresses of the DHCP
 	// interfaces, or of all.
 	Advertise []string
-	// Join is API URLs of heads whose cluster this head joins at its first start, by the token in JoinToken; nil: a new
-	// cluster, which must not have a JoinToken. JoinToken is a secret.
+	// Join is API URLs of heads whose cluster this head joins at its first start, by the token in JoinToken; nil: a
+	// new cluster, which must not have a JoinToken. JoinToken is a secret.
 	Join      []string
 	JoinToken string
 	// Rejoin moves data of a removed head aside.
@@ -43,8 +43,8 @@ type Config struct {
 	NewCluster bool
 	// Drain is how long the head serves on after a stop, not ready, for load balancers.
 	Drain time.Duration
-	// VIP is an address that the heads share, "10.0.0.9/24": one of them holds it at a time, on its VIPInterface; empty: the
-	// only one of DHCPInterfaces.
+	// VIP is an address that the heads share, "10.0.0.9/24": one of them holds it at a time, on its VIPInterface;
+	// empty: the only one of DHCPInterfaces.
 	VIP, VIPInterface string
 	// Heartbeat is the interval of the store's heartbeats; 0: cluster's default. All heads have the same.
 	Heartbeat time.Duration
@@ -70,13 +70,16 @@ func (c *Config) validate() error {
 	case c.Dir == "":
 		return &trivet.FieldError{Field: "data-dir", Problem: "is missing"}
 	case c.Join != nil && (len(c.Join) == 0 || slices.Contains(c.Join, "")):
-		return &trivet.FieldError{Field: "--join", Problem: "is empty; pass the API of a head, https://HOST:7480, or omit it for a new cluster"}
+		return &trivet.FieldError{Field: "--join",
+			Problem: "is empty; pass the API of a head, https://HOST:7480, or omit it for a new cluster"}
 	case c.Rejoin && len(c.Join) == 0:
 		return &trivet.FieldError{Field: "--rejoin", Problem: "needs --join URL and --token TOKEN"}
 	case c.NewCluster && len(c.Join) > 0:
-		return &trivet.FieldError{Field: "--new-cluster", Problem: "creates a cluster, --join joins one; pass one of them"}
+		return &trivet.FieldError{Field: "--new-cluster",
+			Problem: "creates a cluster, --join joins one; pass one of them"}
 	case c.Heartbeat != 0 && (c.Heartbeat < cluster.MinHeartbeat || c.Heartbeat > cluster.MaxHeartbeat):
-		return &trivet.FieldError{Field: "--heartbeat", Problem: fmt.Sprintf("must be between %v and %v", cluster.MinHeartbeat, cluster.MaxHeartbeat)}
+		return &trivet.FieldError{Field: "--heartbeat",
+			Problem: fmt.Sprintf("must be between %v and %v", cluster.MinHeartbeat, cluster.MaxHeartbeat)}
 	}
 	return c.validateVIP()
 }
@@ -127,13 +130,14 @@ func (c *Config) dhcpAddresses(hosts []string) (all []netip.Addr) {
 	return all
 }
 
-// reachable returns the addresses that another machine could use, or loopback where there is none. The shared address is not this
-// head's: an earlier process may have left it.
+// reachable returns the addresses that another machine could use, or loopback where there is none. The shared address
+// is not this head's: an earlier process may have left it.
 func (c *Config) reachable(nets []net.Addr) []string {
 	var out []string
 	for _, n := range nets {
 		p, err := netip.ParsePrefix(n.String())
-		if err == nil && p.Addr().Is4() && p.Addr() != c.vip().Addr() && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
+		if err == nil && p.Addr().Is4() && p.Addr() != c.vip().Addr() && !p.Addr().IsLoopback() &&
+			!p.Addr().IsLinkLocalUnicast() {
 			out = append(out, p.Addr().String())
 		}
 	}

@@ -18,7 +18,11 @@ func TestRequestsDuringDrain(t *testing.T) {
 	for range 200 {
 		rt := &router{}
 		var served, refused atomic.Int32
-		rt.set(&rt.api, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { served.Add(1); w.WriteHeader(http.StatusOK) }))
+		rt.set(&rt.api, http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request) {
+			served.Add(1)
+			w.WriteHeader(http.StatusOK)
+		}))
 		var asking sync.WaitGroup
 		for range 8 {
 			asking.Go(func() {
@@ -53,8 +57,8 @@ func TestDrainTimeout(t *testing.T) {
 	rt.exit()
 }
 
-// A long request to the API does not shorten the time of a machine's download when a head stops: the boot server refuses new
-// downloads at once, and lets this one end.
+// A long request to the API does not shorten the time of a machine's download when a head stops: the boot server
+// refuses new downloads at once, and lets this one end.
 func TestDownloadsDrainBesideAPI(t *testing.T) {
 	s, asked, answer := &Server{router: &router{}}, make(chan struct{}), make(chan struct{})
 	s.router.set(&s.router.api, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(asked); <-answer }))

@@ -15,8 +15,9 @@ import (
 
 // testConfig returns the configuration of a head on loopback.
 func testConfig(dir string) Config {
-	return Config{Dir: dir, Version: "v0-test", API: "127.0.0.1:0", Boot: "127.0.0.1:0", Advertise: []string{"127.0.0.1"},
-		Log: slog.New(slog.DiscardHandler)}
+	return Config{Dir: dir, Version: "v0-test", API: "127.0.0.1:0", Boot: "127.0.0.1:0",
+		Advertise: []string{"127.0.0.1"},
+		Log:       slog.New(slog.DiscardHandler)}
 }
 
 // someToken is a token of an unknown cluster.

@@ -56,7 +56,8 @@ func (l *listeners) listen(ctx context.Context, cfg *Config, witness bool) (err 
 type tftpOpener = func(ctx context.Context, name string, peer netip.AddrPort) (tftp.File, int64, error)
 
 // listenBoot creates the servers for TFTP and DHCP.
-func (l *listeners) listenBoot(cfg *Config, open tftpOpener, handler dhcp.Handler, reg prometheus.Registerer) (err error) {
+func (l *listeners) listenBoot(cfg *Config, open tftpOpener, handler dhcp.Handler,
+	reg prometheus.Registerer) (err error) {
 	if l.tftp != nil {
 		l.tftpServer = &tftp.Server{Open: open, Logger: cfg.Log.With("part", "tftp"), Metrics: tftp.NewMetrics(reg)}
 	}

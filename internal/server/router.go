@@ -17,9 +17,9 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
-// router passes the requests to the API's port to their handlers: those of the store's members, of other heads, and of clients. It
-// serves from before the identity of the head is known, so that the head can be reached while it joins, until its member has
-// stopped.
+// router passes the requests to the API's port to their handlers: those of the store's members, of other heads, and
+// of clients. It serves from before the identity of the head is known, so that the head can be reached while it
+// joins, until its member has stopped.
 type router struct {
 	log     *slog.Logger
 	root    func() *auth.Root // returns nil before it is known
@@ -54,9 +54,9 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	pass(&t.api, w, r)
 }
 
-// serveMember serves the store's members, until they are removed: a valid certificate alone would let its holder send messages in
-// the name of other members. All others get a 401: a member that got a 403 or 410 would conclude that it was removed. One that was
-// removed learns it from its ping.
+// serveMember serves the store's members, until they are removed: a valid certificate alone would let its holder send
+// messages in the name of other members. All others get a 401: a member that got a 403 or 410 would conclude that it
+// was removed. One that was removed learns it from its ping.
 func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 	root := t.root()
 	if root == nil {

@@ -14,15 +14,18 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// Raft messages of a member are served until it is removed, though its certificate is valid for longer. No response is one that
-// raft takes for a removal.
+// Raft messages of a member are served until it is removed, though its certificate is valid for longer. No response
+// is one that raft takes for a removal.
 func TestRemovedMemberIsRefused(t *testing.T) {
 	keys, err := auth.Init(filepath.Join(t.TempDir(), "keys"), "c1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rt := &router{log: slog.New(slog.DiscardHandler), root: func() *auth.Root { return &keys.CA.Root }}
-	rt.set(&rt.members, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	rt.set(&rt.members, http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}))
 	post := func(name string, role auth.PeerRole) int {
 		t.Helper()
 		key, err := auth.PeerKey()

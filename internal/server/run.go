@@ -76,8 +76,8 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	})
 }
 
-// runVIP holds the shared address when it is this head's turn, until ctx ends or stop does: another head holds it while this one
-// still serves.
+// runVIP acquires the shared address when it is free, and holds it until ctx ends or stop does: another head holds it
+// while this one still serves.
 func (s *Server) runVIP(ctx, stop context.Context) {
 	if s.vip == nil {
 		return
@@ -85,14 +85,16 @@ func (s *Server) runVIP(ctx, stop context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(stop, cancel)()
-	s.vip.Hold = func(ctx context.Context, name string, ttl time.Duration, do func(context.Context, func() bool) error) error {
-		return s.store.WithLease(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
+	s.vip.Hold = func(ctx context.Context, name string, ttl time.Duration,
+		do func(context.Context, func() bool) error) error {
+		return s.store.WithLease(ctx, name, ttl,
+			func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
 	}
 	s.vip.Run(ctx)
 }
 
-// untilDrained returns a context that ends a while after ctx. The head still serves meanwhile, and is not ready, so that load
-// balancers stop sending requests to it.
+// untilDrained returns a context that ends a while after ctx. The head still serves meanwhile, and is not ready, so
+// that load balancers stop sending requests to it.
 func (s *Server) untilDrained(ctx context.Context) (context.Context, context.CancelFunc) {
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	undo := context.AfterFunc(ctx, func() {
@@ -110,8 +112,8 @@ func (s *Server) untilDrained(ctx context.Context) (context.Context, context.Can
 	return serving, func() { undo(); cancel() }
 }
 
-// drain lets the requests of the API and the downloads of machines end side by side, so that neither shortens the other's time. It
-// aborts downloads that outlast ctx. Both servers refuse new requests.
+// drain lets the requests of the API and the downloads of machines end side by side, so that neither shortens the
+// other's time. It aborts downloads that outlast ctx. Both servers refuse new requests.
 func (s *Server) drain(ctx context.Context, bootServer *http.Server) error {
 	var requests sync.WaitGroup
 	defer requests.Wait()

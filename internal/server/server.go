@@ -1,4 +1,5 @@
-// Package server assembles one head: its identity, the store's member, the listeners and the controllers, and runs them together.
+// Package server assembles one head: its identity, the store's member, the listeners and the controllers, and runs
+// them together.
 package server
 
 import (
@@ -55,14 +56,15 @@ type Server struct {
 	blobs        *replica.Blobs
 	logs         *runlog.Store
 	api          *api.Handler
-	netboot      *netboot.Server
 	leases       *addressing.Leases
+	netboot      *netboot.Server
 
-	// started: New has completed. stopping: Run was told to stop.
+	// started: New has completed. stopping: the context of Run has ended.
 	started, stopping atomic.Bool
 }
 
-// ErrNotJoined is the error of a start that was stopped before its head was a member. The next start continues with the same token.
+// ErrNotJoined is the error of a start that was stopped before its head was a member. The next start continues with
+// the same token.
 var ErrNotJoined = errors.New("stopped before it had joined")
 
 // New opens the data, starts the member and binds every port, so that a start fails here where it can.
@@ -71,7 +73,8 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry()}
-	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.metrics.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := s.start(ctx); err != nil {
 		s.Close()
 		if ctx.Err() != nil && s.local != nil && s.local.Joining() {
@@ -84,18 +87,18 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context) error {
-	err := s.run(ctx, s.openLocal, s.openVIP, s.listen, s.serveAPI, s.establish, s.openMember)
+	err := runSteps(ctx, s.openLocal, s.openVIP, s.listen, s.serveAPI, s.establish, s.openMember)
 	switch {
 	case err != nil:
 		return err
 	case s.local.Witness():
 		return s.assembleWitness()
 	}
-	return s.run(ctx, s.openStore, s.openFiles, s.assemble, s.register)
+	return runSteps(ctx, s.openStore, s.openFiles, s.assemble, s.register)
 }
 
-// run runs steps until one fails.
-func (s *Server) run(ctx context.Context, steps ...func(context.Context) error) error {
+// runSteps runs steps until one fails.
+func runSteps(ctx context.Context, steps ...func(context.Context) error) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
@@ -106,17 +109,19 @@ func (s *Server) run(ctx context.Context, steps ...func(context.Context) error) 
 
 func (s *Server) openLocal(context.Context) (err error) {
 	s.local, err = membership.Open(membership.Config{
-		Dir: s.cfg.Dir, Name: s.cfg.Name, Version: s.cfg.Version, Join: s.cfg.Join, JoinToken: s.cfg.JoinToken, Rejoin: s.cfg.Rejoin,
+		Dir: s.cfg.Dir, Name: s.cfg.Name, Version: s.cfg.Version,
+		Join: s.cfg.Join, JoinToken: s.cfg.JoinToken, Rejoin: s.cfg.Rejoin,
 		FindCluster: s.cfg.findCluster, Log: s.cfg.Log,
 	})
 	return err
 }
 
-// openVIP prepares to share the address with the other heads. It fails before anything is written to the data folder or requested
-// from other heads. A witness shares none.
+// openVIP prepares to share the address with the other heads. It fails before anything is written to the data folder
+// or requested from other heads. A witness shares none.
 func (s *Server) openVIP(context.Context) (err error) {
 	if s.cfg.VIP != "" && !s.local.Witness() {
-		s.vip, err = hostnet.New(hostnet.Config{Address: s.cfg.vip(), Interface: s.cfg.vipInterface(), Log: s.cfg.Log.With("part", "vip")})
+		s.vip, err = hostnet.New(hostnet.Config{Address: s.cfg.vip(), Interface: s.cfg.vipInterface(),
+			Log: s.cfg.Log.With("part", "vip")})
 	}
 	return err
 }
@@ -143,7 +148,8 @@ func (s *Server) serveAPI(context.Context) error {
 
 func (s *Server) establish(ctx context.Context) error {
 	return s.local.Establish(ctx, membership.Addresses{
-		Peer: s.APIURLs()[0], API: s.APIURLs(), Boot: s.BootURLs(), DHCP: s.cfg.dhcpAddresses(s.hosts), Names: s.cfg.certNames(s.hosts),
+		Peer: s.APIURLs()[0], API: s.APIURLs(), Boot: s.BootURLs(),
+		DHCP: s.cfg.dhcpAddresses(s.hosts), Names: s.cfg.certNames(s.hosts),
 	})
 }
 

@@ -30,8 +30,9 @@ func (c *Config) validateVIP() error {
 	case c.VIP == "":
 		return &trivet.FieldError{Field: "--vip-interface", Problem: "needs --vip ADDRESS/LENGTH"}
 	case err != nil || hostnet.Check(p) != nil:
-		return &trivet.FieldError{Field: "--vip", Problem: fmt.Sprintf("is %.60q; it must be the IPv4 address of a host (not of its "+
-			"network, or broadcast) with the length of its network, such as 10.0.0.9/24", c.VIP)}
+		return &trivet.FieldError{Field: "--vip",
+			Problem: fmt.Sprintf("is %.60q; it must be the IPv4 address of a host (not of its "+
+				"network, or broadcast) with the length of its network, such as 10.0.0.9/24", c.VIP)}
 	case c.vipInterface() == "":
 		return &trivet.FieldError{Field: "--vip-interface", Problem: "is missing: it does not follow from --dhcp"}
 	}
