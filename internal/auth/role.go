@@ -7,7 +7,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Verb is what a request does to records of a kind.
+// Verb is an operation on records of a kind.
 type Verb string
 
 // The verbs.
