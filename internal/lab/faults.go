@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // faultInjector kills heads with SIGKILL and restarts them, one at a time, while machines install and clients write.
@@ -96,7 +98,7 @@ func (st *faultInjector) waitBusy(ctx context.Context) (acting int, err error) {
 		if acting = st.progress.acting(); acting > 0 && slices.ContainsFunc(st.writers, (*writer).unanswered) {
 			return acting, nil
 		}
-		pause(ctx, time.Millisecond)
+		_ = wait.Sleep(ctx, time.Millisecond)
 	}
 	return 0, context.Cause(ctx)
 }
@@ -109,7 +111,7 @@ func (st *faultInjector) kill(ctx context.Context, n *headProcess, leader bool, 
 		st.leaders++
 	}
 	st.progress.line(map[string]any{"what": "kill", "subject": n.name, "leader": leader, "acting": acting})
-	pause(ctx, downtime)
+	_ = wait.Sleep(ctx, downtime)
 	if err := n.start(ctx); err != nil {
 		return fmt.Errorf("restart after a kill: %w\n%s", err, n.logTail())
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Machine is one simulated machine.
@@ -59,7 +60,7 @@ func (m *Machine) Run(ctx context.Context) error {
 		err := m.boot(ctx)
 		if err != nil && ctx.Err() == nil {
 			m.Log.Debug("boot failed; will retry", "machine", m.Name, "error", err)
-			pause(ctx, time.Second)
+			_ = wait.Sleep(ctx, time.Second)
 		}
 	}
 	return nil
@@ -101,7 +102,7 @@ func (m *Machine) boot(ctx context.Context) error {
 		}
 		return m.runAgent(ctx, osinit.ParseCmdline(script.args))
 	}
-	pause(ctx, time.Second) // the script says wait
+	_ = wait.Sleep(ctx, time.Second) // the script says wait
 	return nil
 }
 
@@ -158,7 +159,7 @@ func (m *Machine) startSystem(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		}
-		pause(ctx, time.Second)
+		_ = wait.Sleep(ctx, time.Second)
 	}
 	return ctx.Err()
 }
@@ -167,13 +168,4 @@ func bootID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
 	return hex.EncodeToString(b[:])
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // writer updates one record with an increasing counter, like a client of the SDK.
@@ -32,7 +33,7 @@ func (w *writer) run(ctx context.Context) error {
 		Meta: trivet.Meta{Name: w.record}, Spec: trivet.MachineSpec{Cordoned: true}})
 	for n := 1; err == nil && ctx.Err() == nil; n++ {
 		w.write(ctx, n)
-		pause(ctx, 5*time.Millisecond)
+		_ = wait.Sleep(ctx, 5*time.Millisecond)
 	}
 	return err
 }
@@ -51,7 +52,7 @@ func (w *writer) write(ctx context.Context, n int) {
 		if ctx.Err() != nil {
 			return
 		}
-		pause(ctx, 20*time.Millisecond)
+		_ = wait.Sleep(ctx, 20*time.Millisecond)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +103,7 @@ func (b *booter) run(ctx context.Context) error {
 			b.got = append(b.got, time.Now())
 			b.mu.Unlock()
 		}
-		pause(ctx, 5*time.Millisecond)
+		_ = wait.Sleep(ctx, 5*time.Millisecond)
 	}
 	return nil
 }

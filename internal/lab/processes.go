@@ -17,6 +17,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/server"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // headProcesses are the heads of one cluster, each a process with its own loopback address, so that it can be killed.
@@ -133,7 +134,7 @@ func (s *headProcesses) waitFor(ctx context.Context, what string, done func() bo
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for !done() {
-		pause(ctx, 50*time.Millisecond)
+		_ = wait.Sleep(ctx, 50*time.Millisecond)
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 		}

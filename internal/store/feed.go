@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // The feed is one goroutine that makes snapshots: from a list at the start, then from one watch of all keys. Nothing else
@@ -72,17 +73,8 @@ func (s *Store) feed(ctx context.Context) {
 			err = s.reload(ctx)
 		}
 		if err != nil && s.snapshot().rev == begin {
-			pause(ctx, 100*time.Millisecond)
+			_ = wait.Sleep(ctx, 100*time.Millisecond)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 

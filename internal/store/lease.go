@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // A lease has one holder at a time and avoids duplicate work. Correctness does not depend on it alone: a holder that was
@@ -116,7 +117,7 @@ func (l *Lease) acquire(ctx context.Context) (began time.Time, err error) {
 		case errors.Is(err, errHeld):
 			expired = l.waitFree(ctx, watch)
 		default: // no quorum, or the outcome is unknown: the next attempt resolves it
-			pause(ctx, l.ttl/8)
+			_ = wait.Sleep(ctx, l.ttl/8)
 		}
 	}
 }
@@ -182,7 +183,7 @@ func (l *Lease) waitFree(ctx context.Context, watch *Watcher) (expired int64) {
 			}
 		}
 		if err != nil && !timedOut {
-			pause(ctx, l.ttl/8)
+			_ = wait.Sleep(ctx, l.ttl/8)
 			return 0
 		}
 	}
@@ -190,7 +191,7 @@ func (l *Lease) waitFree(ctx context.Context, watch *Watcher) (expired int64) {
 
 // renewLoop renews the lease until ctx ends or the lease is lost.
 func (l *Lease) renewLoop(ctx context.Context, lose context.CancelCauseFunc, expiry *time.Timer) {
-	for pause(ctx, l.ttl/4); ctx.Err() == nil; pause(ctx, l.ttl/4) {
+	for _ = wait.Sleep(ctx, l.ttl/4); ctx.Err() == nil; _ = wait.Sleep(ctx, l.ttl/4) {
 		sent := time.Now()
 		_, err := l.store.Update(ctx, func(tx *Tx) error {
 			tx.write(l.renewKey(), &write{doc: []byte(renewDoc)})

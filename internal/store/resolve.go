@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // An attempt that was not answered may have been committed, may be committed later, or never. The guard decides: a key of
@@ -30,7 +31,7 @@ func (s *Store) resolve(ctx context.Context, cause error, id string, guard int64
 		case ctx.Err() != nil || errors.Is(err, trivet.ErrUnavailable):
 			return 0, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: %w", trivet.ErrUnknown, cause), Hint: hintQuorum}
 		default:
-			pause(ctx, retryDelay)
+			_ = wait.Sleep(ctx, retryDelay)
 		}
 	}
 	switch o := s.pending.outcome(id); {
@@ -74,6 +75,6 @@ func (s *Store) changeGuard(ctx context.Context, seen <-chan struct{}) error {
 func (s *Store) backoff(ctx context.Context, run int) {
 	const free, doublings = 2, 6
 	if run >= free {
-		pause(ctx, time.Duration(mathrand.Int64N(int64(time.Millisecond)<<min(run-free, doublings))))
+		_ = wait.Sleep(ctx, time.Duration(mathrand.Int64N(int64(time.Millisecond)<<min(run-free, doublings))))
 	}
 }

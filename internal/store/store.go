@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Options configure a store.
@@ -134,7 +135,7 @@ func (s *Store) sync(ctx context.Context) error {
 		case ctx.Err() != nil || errors.Is(err, trivet.ErrUnavailable):
 			return err
 		}
-		pause(ctx, retryDelay)
+		_ = wait.Sleep(ctx, retryDelay)
 	}
 }
 

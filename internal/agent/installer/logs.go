@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Bounds of the logs that wait for a head, in bytes, and of one piece that is sent.
@@ -136,7 +137,7 @@ func (l *logs) ship(ctx context.Context) {
 		case isHopeless(err):
 			l.forget(s)
 		default:
-			if sleep(ctx, pause.next()) != nil {
+			if wait.Sleep(ctx, pause.next()) != nil {
 				return
 			}
 		}
