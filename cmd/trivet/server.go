@@ -75,8 +75,8 @@ func serverCommand() *cobra.Command {
 	return c
 }
 
-// tuneGC halves the frequency of garbage collection, unless GOGC is set: it saves a tenth of the CPU time for about 20 KB of
-// memory per agent.
+// tuneGC halves the frequency of garbage collection, unless GOGC is set: it saves a tenth of the CPU time for about
+// 20 KB of memory per agent.
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)

@@ -23,9 +23,9 @@ const (
 	PurposeMetadata  Purpose = "metadata"   // read this machine's metadata
 )
 
-// BootToken authenticates a machine that has no key yet but received this boot script or seed: for one purpose, machine, MAC
-// and epoch, until it expires. Every head can verify it without the store. It can be used more than once: the transaction
-// that acts on it must compare Epoch with the machine's record, and thereby invalidate it.
+// BootToken authenticates a machine that has no key yet but received this boot script or seed: for one purpose,
+// machine, MAC and epoch, until it expires. Every head can verify it without the store. It can be used more than
+// once: the transaction that acts on it must compare Epoch with the machine's record, and thereby invalidate it.
 type BootToken struct {
 	Purpose Purpose
 	Machine string    // name of its record

@@ -18,8 +18,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// A CA's validity does not depend on the clock of the head that created it: that clock may be wrong, and clients trust the
-// CA by its pin.
+// A CA's validity does not depend on the clock of the head that created it: that clock may be wrong, and clients
+// trust the CA by its pin.
 var (
 	caNotBefore = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	caNotAfter  = time.Date(2099, 12, 31, 23, 59, 59, 0, time.UTC)
@@ -34,7 +34,8 @@ type CA struct {
 	key crypto.Signer
 }
 
-// Root is a CA's certificate, which authenticates the cluster's members. It is public, and all that a witness has of the CA.
+// Root is a CA's certificate, which authenticates the cluster's members. It is public, and all that a witness has of
+// the CA.
 type Root struct {
 	cert *x509.Certificate
 	pem  []byte
@@ -43,8 +44,8 @@ type Root struct {
 // PEM returns the CA's certificate in PEM. It is public.
 func (r *Root) PEM() []byte { return r.pem }
 
-// Pin returns the pin of the CA's certificate: "sha256:" and the hex SHA-256 of its DER. It is public, but must be sent to
-// machines and people over a trusted channel.
+// Pin returns the pin of the CA's certificate: "sha256:" and the hex SHA-256 of its DER. It is public, but must be
+// sent to machines and people over a trusted channel.
 func (r *Root) Pin() string { return pinOf(r.cert) }
 
 // Cluster returns the ID of the CA's cluster.

@@ -1,8 +1,8 @@
 // Package auth implements authentication, authorization and secrets: the cluster's certificate authority, the tokens of
 // accounts and booting machines, the signatures of agents, roles, and secrets sealed at rest.
 //
-// [Keys] is all secret keys that a full head has on disk: created by [Init], read by [Load], and sent to another full head as
-// a [Bundle]. A witness has none of them. The rest is stateless:
+// [Keys] is all secret keys that a full head has on disk: created by [Init], read by [Load], and sent to another full
+// head as a [Bundle]. A witness has none of them. The rest is stateless:
 //
 //   - People and programs: TLS to a head whose CA they pin (package client), and an API token ([NewToken], [CheckToken])
 //     whose role decides what they may do ([Allow]).

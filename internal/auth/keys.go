@@ -65,8 +65,8 @@ func Install(dir string, b Bundle) (*Keys, error) {
 	return keys, nil
 }
 
-// Load reads the keys that Init or Install wrote. It returns [trivet.ErrNotFound] if there are none, and an error if other
-// users can read a secret file.
+// Load reads the keys that Init or Install wrote. It returns [trivet.ErrNotFound] if there are none, and an error if
+// other users can read a secret file.
 func Load(dir string) (*Keys, error) {
 	b := Bundle{}
 	for _, name := range []string{fileCACert, fileCAKey, fileBoot, fileSeal} {

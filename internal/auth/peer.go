@@ -30,8 +30,8 @@ const (
 type Peer struct {
 	Name string
 	Role PeerRole
-	// Host is the address or name of a witness. Its certificate is also a server certificate, for that address and never for
-	// [HeadName], so that clients reject it. A full head issues its own server certificate.
+	// Host is the address or name of a witness. Its certificate is also a server certificate, for that address and
+	// never for [HeadName], so that clients reject it. A full head issues its own server certificate.
 	Host string
 }
 
@@ -112,7 +112,8 @@ func (c *CA) SignPeer(p Peer, csrPEM []byte, now time.Time) ([]byte, error) {
 	return c.signPeer(p, csr.PublicKey, withinCA(now))
 }
 
-// ValidateWitnessHost refuses what no witness may have in its certificate: [HeadName], however it is written, and names for several.
+// ValidateWitnessHost refuses what no witness may have in its certificate: [HeadName], however it is written, and
+// names for several.
 func ValidateWitnessHost(host string) error {
 	if strings.Contains(host, "*") || strings.EqualFold(strings.TrimRight(host, "."), HeadName) {
 		return fmt.Errorf("%w: %.300q is not a valid address of a witness: it could be any head", trivet.ErrInvalid, host)
@@ -144,8 +145,8 @@ func (c *CA) signPeer(p Peer, key crypto.PublicKey, now time.Time) ([]byte, erro
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// PeerOf returns the member at the other end of a connection to a listener that requests certificates ([ServerCert.TLS]). It
-// returns [trivet.ErrUnauthenticated] for all other clients.
+// PeerOf returns the member at the other end of a connection to a listener that requests certificates
+// ([ServerCert.TLS]). It returns [trivet.ErrUnauthenticated] for all other clients.
 func (r *Root) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 	if cs == nil || len(cs.PeerCertificates) == 0 {
 		return Peer{}, fmt.Errorf("%w: no member certificate", trivet.ErrUnauthenticated)
@@ -164,8 +165,8 @@ func (r *Root) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 	return Peer{}, fmt.Errorf("%w: %s is not a member", trivet.ErrUnauthenticated, cert.Subject)
 }
 
-// ExpiredPeerOf is PeerOf for a member whose certificate may have ended, as it was away for so long. Whoever asks it must know
-// that the member is one still.
+// ExpiredPeerOf is PeerOf for a member whose certificate may have ended, as it was away for so long. Whoever asks it
+// must know that the member is one still.
 func (r *Root) ExpiredPeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 	if cs != nil && len(cs.PeerCertificates) > 0 && now.After(cs.PeerCertificates[0].NotAfter) {
 		now = cs.PeerCertificates[0].NotAfter

@@ -14,8 +14,8 @@ import (
 // CertFunc returns a member's current certificate.
 type CertFunc func() (*tls.Certificate, error)
 
-// PeerTLS returns the TLS configuration of a member's calls to others: it presents the certificate of own, which is called for
-// each connection, and requires a server certificate of this CA for the dialed address.
+// PeerTLS returns the TLS configuration of a member's calls to others: it presents the certificate of own, which is
+// called for each connection, and requires a server certificate of this CA for the dialed address.
 func (r *Root) PeerTLS(own CertFunc) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, RootCAs: r.pool(), NextProtos: []string{"h2", "http/1.1"},
@@ -23,8 +23,8 @@ func (r *Root) PeerTLS(own CertFunc) *tls.Config {
 	}
 }
 
-// SelfSigned returns a self-signed server certificate for a member's key. It lets other members verify that they reach the
-// head that wants to join: see [DialBackTLS].
+// SelfSigned returns a self-signed server certificate for a member's key. It lets other members verify that they
+// reach the head that wants to join: see [DialBackTLS].
 func SelfSigned(keyPEM []byte) (*tls.Certificate, error) {
 	key, err := parsePeerKey(keyPEM)
 	if err != nil {

@@ -14,8 +14,8 @@ var (
 	agentForm = regexp.MustCompile(`\b(Trivet-Agent v=1,[^\s]*sig=)[-_A-Za-z0-9]+`)
 )
 
-// Redact hides the secret part of all API tokens, boot tokens and agent signatures in a text, and keeps their IDs. Use it for
-// foreign text that is logged, such as a kernel command line or a request line.
+// Redact hides the secret part of all API tokens, boot tokens and agent signatures in a text, and keeps their IDs.
+// Use it for foreign text that is logged, such as a kernel command line or a request line.
 func Redact(text string) string {
 	text = tokenForm.ReplaceAllString(text, "${1}_"+hidden)
 	text = bootForm.ReplaceAllString(text, "${1}"+hidden)

@@ -20,8 +20,8 @@ const MaxSealed = 8 << 10
 
 const sealPrefix = trivet.Sealed + "v1:"
 
-// FieldRef is the field that a sealed secret stands in. It opens nowhere else, so nobody who may write records can move a
-// secret to a field that shows it.
+// FieldRef is the field that a sealed secret stands in. It opens nowhere else, so nobody who may write records can
+// move a secret to a field that shows it.
 type FieldRef struct {
 	Kind  trivet.Kind
 	Name  string
@@ -35,8 +35,8 @@ type Sealer struct {
 	keys  map[string]cipher.AEAD // by id
 }
 
-// NewSealer returns a Sealer with keys of 32 bytes: the first one seals, all open. To rotate a key, add the new one on every
-// head, then make it the first on every head, then seal all secrets again, then remove the old one.
+// NewSealer returns a Sealer with keys of 32 bytes: the first one seals, all open. To rotate a key, add the new one
+// on every head, then make it the first on every head, then seal all secrets again, then remove the old one.
 func NewSealer(keys ...[]byte) (*Sealer, error) {
 	s := &Sealer{keys: map[string]cipher.AEAD{}}
 	for _, key := range keys {

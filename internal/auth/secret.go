@@ -8,8 +8,8 @@ import (
 
 const hidden = "[hidden]"
 
-// Secret is a string that prints a placeholder in logs, errors, formatted text of any verb, JSON and YAML. It is decoded from
-// JSON as a plain string. Reveal returns the string; reviews should check its callers.
+// Secret is a string that prints a placeholder in logs, errors, formatted text of any verb, JSON and YAML. It is
+// decoded from JSON as a plain string. Reveal returns the string; reviews should check its callers.
 type Secret string
 
 // Reveal returns the secret.

@@ -20,8 +20,8 @@ import (
 // HeadName is [trivet.ServerName].
 const HeadName = trivet.ServerName
 
-// Server certificates are short-lived and begin in the past, for clients whose clock is behind. The total is less than the 825
-// days that some clients accept.
+// Server certificates are short-lived and begin in the past, for clients whose clock is behind. The total is less
+// than the 825 days that some clients accept.
 const (
 	serverLife  = 90 * 24 * time.Hour
 	serverRenew = serverLife * 2 / 3
@@ -31,8 +31,8 @@ const (
 // maxNames bounds the names of one certificate.
 const maxNames = 256
 
-// ServerCert is a head's server certificate. Its key is in memory only. It is reissued before it expires, when the names
-// change, and when the clock jumps out of its validity. It is safe for concurrent use.
+// ServerCert is a head's server certificate. Its key is in memory only. It is reissued before it expires, when the
+// names change, and when the clock jumps out of its validity. It is safe for concurrent use.
 type ServerCert struct {
 	ca    *CA
 	names func() []string
@@ -50,8 +50,8 @@ func (c *CA) ServerCert(names func() []string, now func() time.Time) *ServerCert
 	return &ServerCert{ca: c, names: names, now: now}
 }
 
-// TLS returns the configuration of a head's listener. It sends the CA with the chain, for clients that have only its pin, and
-// requests client certificates: see [Root.PeerOf].
+// TLS returns the configuration of a head's listener. It sends the CA with the chain, for clients that have only its
+// pin, and requests client certificates: see [Root.PeerOf].
 func (s *ServerCert) TLS() *tls.Config { return ListenTLS(s.GetCertificate) }
 
 // ListenTLS is the same for any certificate.

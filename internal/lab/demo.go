@@ -115,7 +115,8 @@ func (d *Demo) install(ctx context.Context, on *demoSite) (Summary, error) {
 	began := time.Now()
 	err := prepare(ctx, on.client, d.Kill)
 	if err == nil && d.Kill {
-		// The boot script of this machine is fetched all the time; for a machine that installs, a fetch would be a reset.
+		// The boot script of this machine is fetched all the time; for a machine that installs, a fetch would be a
+		// reset.
 		err = record(ctx, on.client, "probe", d.Machines)
 	}
 	if err != nil {

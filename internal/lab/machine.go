@@ -1,6 +1,6 @@
-// Package lab simulates machines, and runs a whole site on one computer. Simulated machines use real DHCP and HTTP with real
-// heads and run real workflows with the real agent; only the hardware is simulated: the firmware is a few lines of Go, a disk
-// is a file, and its mounted file system is a directory. Heads do not import this package.
+// Package lab simulates machines, and runs a whole site on one computer. Simulated machines use real DHCP and HTTP
+// with real heads and run real workflows with the real agent; only the hardware is simulated: the firmware is a few
+// lines of Go, a disk is a file, and its mounted file system is a directory. Heads do not import this package.
 package lab
 
 import (
@@ -36,7 +36,8 @@ type Machine struct {
 	DHCP []string // DHCP addresses of the heads, in the order to try
 	// ScriptURL, if set, returns the boot script's URL instead of a DHCP client on loopback.
 	ScriptURL func(ctx context.Context) (scriptURL string, err error)
-	// Installer, if set, runs as the installer OS instead of this version's agent. The machine restarts when it returns.
+	// Installer, if set, runs as the installer OS instead of this version's agent. The machine restarts when it
+	// returns.
 	Installer func(ctx context.Context, args string) error
 	Log       *slog.Logger
 	// Up is called when the installed system has started and phoned home.

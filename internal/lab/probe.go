@@ -115,7 +115,8 @@ type Gap struct {
 	Max int64 `json:"max"`
 }
 
-// gaps returns, over all faults and clients, the time between the last success before the fault and the first one after it.
+// gaps returns, over all faults and clients, the time between the last success before the fault and the first one
+// after it.
 func gaps(faults []time.Time, successes ...[]time.Time) Gap {
 	var all []int64
 	for _, times := range successes {
