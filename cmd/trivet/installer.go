@@ -81,7 +81,7 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*in
 }
 
 // agentDoor speaks to the heads as the agent that has this key.
-func agentDoor(known, urls []string, trust string, key ed25519.PrivateKey, clock *installer.Clock) (*client.Door, error) {
+func agentDoor(known, urls []string, trust string, key ed25519.PrivateKey, clock *installer.Clock) (*client.AgentAPI, error) {
 	c, err := client.New(client.Config{Endpoints: urls, Trust: trust, UserAgent: "trivet-agent/" + version})
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func agentDoor(known, urls []string, trust string, key ed25519.PrivateKey, clock
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
-	return c.Door(sign, clock.Learn), nil
+	return c.AgentAPI(sign, clock.Learn), nil
 }
 
 func publicKey(key ed25519.PrivateKey) string {

@@ -147,7 +147,7 @@ func (c *Crew) live(cl *client.Client, hand Hand) {
 		return
 	}
 	_, _ = installer.Run(c.ctx, installer.Config{ // ends with ctx
-		Door: &door{Door: cl.Door(sign, clock.Learn), crew: c, machine: hand.Machine}, Do: c.action(), Machine: hand.Machine, MAC: hand.MAC,
+		Door: &door{Door: cl.AgentAPI(sign, clock.Learn), crew: c, machine: hand.Machine}, Do: c.action(), Machine: hand.Machine, MAC: hand.MAC,
 		Token: hand.Token, BootID: hand.Machine, Version: "bench", Key: base64.StdEncoding.EncodeToString(public),
 		Clock: clock, Log: slog.New(slog.DiscardHandler),
 	})
