@@ -15,6 +15,7 @@ import (
 	"github.com/trivet-project/trivet/internal/replica"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Config is what the controllers work with.
@@ -80,7 +81,7 @@ func (l *loop) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := l.feed(ctx); ctx.Err() == nil {
 			l.log.Warn("the change feed broke; reading everything afresh", "error", err)
-			pause(ctx, 100*time.Millisecond)
+			_ = wait.Sleep(ctx, 100*time.Millisecond)
 		}
 	}
 	wg.Wait()
@@ -132,14 +133,5 @@ func names[T any](t *store.Table[T]) func() []string {
 			names = append(names, any(r).(trivet.Record).Header().Name)
 		}
 		return names
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // upTime counts the time in which agents can be heard: this head runs, and the store has a leader. After a time without, it
@@ -28,7 +30,7 @@ func newUpTime(led func() bool) *upTime {
 
 // run looks again and again until ctx ends.
 func (u *upTime) run(ctx context.Context) {
-	for ; ctx.Err() == nil; pause(ctx, lookEvery) {
+	for ; ctx.Err() == nil; _ = wait.Sleep(ctx, lookEvery) {
 		u.look(time.Now())
 	}
 }

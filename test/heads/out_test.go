@@ -20,7 +20,7 @@ func TestRemoveAndRejoin(t *testing.T) {
 	h1, h2 := h0.join("head1"), h0.join("head2")
 
 	t.Run("removed while it runs", func(t *testing.T) {
-		if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 is removed" {
+		if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 removed" {
 			t.Errorf("the output is %q", out)
 		}
 		h2.expectRefusal("it was removed from cluster", "--rejoin --join URL --token TOKEN")
@@ -109,7 +109,7 @@ func TestLeaderIsRemoved(t *testing.T) {
 		}
 		return err
 	})
-	if out := h0.MustTrivet("head", "remove", "head0"); out != "head/head0 is removed" {
+	if out := h0.MustTrivet("head", "remove", "head0"); out != "head/head0 removed" {
 		t.Errorf("the output is %q", out)
 	}
 	h0.expectRefusal("it was removed from cluster")

@@ -154,15 +154,3 @@ func (a *agent) flushLogs(ctx context.Context) {
 		a.Log.Warn("the last logs did not reach a head", "error", err)
 	}
 }
-
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

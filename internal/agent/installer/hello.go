@@ -6,6 +6,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // hello authenticates the machine to a head and retries until one answers. If the token is refused, the machine
@@ -26,11 +27,11 @@ func (a *agent) hello(ctx context.Context) (action.Ending, error) {
 			return a.handle(grant), nil
 		case isRefusal(err):
 			a.Log.Error("hello was refused; the machine reboots", "error", err)
-			return action.EndReboot, sleep(ctx, jitter(refusedPause))
+			return action.EndReboot, wait.Sleep(ctx, wait.Jitter(refusedPause))
 		}
-		wait := a.pause.next()
-		a.Log.Warn("no head accepted the hello", "error", err, "retryIn", wait)
-		if err := sleep(ctx, wait); err != nil {
+		delay := a.pause.next()
+		a.Log.Warn("no head accepted the hello", "error", err, "retryIn", delay)
+		if err := wait.Sleep(ctx, delay); err != nil {
 			return action.EndNone, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Limits of the buffered logs and of one piece that is sent, in bytes.
@@ -136,7 +137,7 @@ func (l *logs) ship(ctx context.Context) {
 		case isPermanent(err):
 			l.forget(s)
 		default:
-			if sleep(ctx, pause.next()) != nil {
+			if wait.Sleep(ctx, pause.next()) != nil {
 				return
 			}
 		}

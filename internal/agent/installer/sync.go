@@ -7,6 +7,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // sync waits for a reason to sync, sends the reports, and handles the answer.
@@ -27,9 +28,9 @@ func (a *agent) sync(ctx context.Context) (action.Ending, error) {
 	case isRefusal(err):
 		return a.fenced(ctx, err)
 	}
-	wait := a.pause.next()
-	a.Log.Warn("no head answers", "error", err, "retryIn", wait)
-	return action.EndNone, sleep(ctx, wait)
+	delay := a.pause.next()
+	a.Log.Warn("no head answers", "error", err, "retryIn", delay)
+	return action.EndNone, wait.Sleep(ctx, delay)
 }
 
 // answered handles an answer. It pauses before the next sync if the answer made no progress: no report was
@@ -42,11 +43,11 @@ func (a *agent) answered(ctx context.Context, req trivet.Sync, g trivet.Grant, b
 	left := a.Journal.Unacked()
 	switch {
 	case a.work != nil && len(req.Reports) > 0 && len(left) > 0 && left[0].Seq == req.Reports[0].Seq:
-		wait := a.pause.next()
-		a.Log.Warn("a head acknowledged no report", "report", left[0].Seq, "retryIn", wait)
-		return action.EndNone, sleep(ctx, wait)
+		delay := a.pause.next()
+		a.Log.Warn("a head acknowledged no report", "report", left[0].Seq, "retryIn", delay)
+		return action.EndNone, wait.Sleep(ctx, delay)
 	case idle && a.work == nil && time.Since(began) < idlePause:
-		return action.EndNone, sleep(ctx, jitter(2*idlePause))
+		return action.EndNone, wait.Sleep(ctx, wait.Jitter(2*idlePause))
 	}
 	a.pause.reset()
 	return action.EndNone, nil
@@ -118,7 +119,7 @@ func (a *agent) fenced(ctx context.Context, cause error) (action.Ending, error) 
 	}
 	a.refused++
 	if a.refused < refusedMax {
-		return action.EndNone, sleep(ctx, a.pause.next())
+		return action.EndNone, wait.Sleep(ctx, a.pause.next())
 	}
-	return action.EndReboot, sleep(ctx, jitter(refusedPause))
+	return action.EndReboot, wait.Sleep(ctx, wait.Jitter(refusedPause))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // work is a granted run and the goroutine that performs it.
@@ -110,7 +111,7 @@ func (w *work) action(act *trivet.Action) (stuck bool, err error) {
 		if errors.As(err, &f) && f.Final || try > act.Retries {
 			return false, err
 		}
-		if err := sleep(w.ctx, act.Backoff.D()*time.Duration(try)); err != nil {
+		if err := wait.Sleep(w.ctx, act.Backoff.D()*time.Duration(try)); err != nil {
 			return false, err
 		}
 	}
