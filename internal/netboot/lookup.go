@@ -48,7 +48,7 @@ func (h host) name() string {
 	if h.machine != nil {
 		return h.machine.Name
 	}
-	return fleet.Enrolled(h.mac)
+	return fleet.EnrolledName(h.mac)
 }
 
 // place is a port on a network of ours.

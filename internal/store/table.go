@@ -13,6 +13,7 @@ import (
 type Table[T any] struct {
 	store *Store
 	info  *kindInfo
+	scope *Scope // of local reads; nil: not limited
 }
 
 // Index finds the records of a noun by keys that it computes of each, such as a machine's MACs.
@@ -39,7 +40,7 @@ func NewTable[T any, P interface {
 		panic("store: a table of " + string(kind) + " is made twice, or after the start")
 	}
 	s.kinds[info.part] = info
-	return &Table[T]{s, info}
+	return &Table[T]{store: s, info: info}
 }
 
 // Get gives a record, or ErrNotFound.
@@ -53,6 +54,7 @@ func (t *Table[T]) Get(name string) (*T, error) {
 
 // Peek gives a record as the local copy holds it, not to be changed, or ErrNotFound.
 func (t *Table[T]) Peek(name string) (*T, error) {
+	t.checkRead()
 	e := t.store.snapshot().get(recordKey(t.info.part, name))
 	if e == nil {
 		return nil, &trivet.Error{Op: "get", Kind: t.info.kind, Name: name, Err: trivet.ErrNotFound}
@@ -72,16 +74,29 @@ func (t *Table[T]) Len() int {
 	return n
 }
 
+// Names returns the names of all records, in order.
+func (t *Table[T]) Names() (names []string) {
+	for r := range t.PeekAll() {
+		names = append(names, any(r).(trivet.Record).Header().Name)
+	}
+	return names
+}
+
 // PeekAll gives all records by name, not to be changed, as they are at one revision.
-func (t *Table[T]) PeekAll() iter.Seq[*T] { return all[T](t.store.snapshot(), t.info) }
+func (t *Table[T]) PeekAll() iter.Seq[*T] {
+	t.checkRead()
+	return all[T](t.store.snapshot(), t.info)
+}
 
 // By gives the records that have a key in an index, by name.
 func (t *Table[T]) By(index, key string) []*T {
+	t.checkRead()
 	return copies(by[T](t.store.snapshot(), t.info, index, key))
 }
 
 // PeekBy gives the records that have a key in an index by name, not to be changed.
 func (t *Table[T]) PeekBy(index, key string) []*T {
+	t.checkRead()
 	return slices.Collect(by[T](t.store.snapshot(), t.info, index, key))
 }
 

@@ -148,7 +148,7 @@ func TestUEFIPXEInstallWithMachineReset(t *testing.T) {
 	}
 	b.mustComeUp(done)
 	b.mustRunOnce()
-	if why := s.trivet("why", "uefi1"); !strings.Contains(why, "AgentLost") && !strings.Contains(why, "reset in the middle") {
+	if why := s.trivet("why", "uefi1"); !strings.Contains(why, "AgentLost") && !strings.Contains(why, "reset during the run") {
 		t.Errorf("trivet why does not tell of the reset:\n%s", why)
 	}
 }
