@@ -66,7 +66,7 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 		return err
 	}
 	about(r.Context()).account = "machine/" + name
-	m, err := h.Fleet.Machines.Peek(name)
+	m, err := h.Fleet.Machines.GetShared(name)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) e
 // agent authenticates a request. A key that this head does not know may be one that another head has just registered.
 func (h *Handler) agent(r *http.Request, body []byte, machine string) (*trivet.Machine, error) {
 	err := h.verify(r, body, machine)
-	if errors.Is(err, trivet.ErrUnauthenticated) && !errors.Is(err, auth.ErrSkew) {
+	if errors.Is(err, trivet.ErrUnauthenticated) && !errors.Is(err, trivet.ErrClockSkew) {
 		if err := h.fresh(r.Context()); err != nil {
 			return nil, err // not known now; an agent does not stop for that
 		}
@@ -115,12 +115,12 @@ func (h *Handler) agent(r *http.Request, body []byte, machine string) (*trivet.M
 		return nil, err
 	}
 	about(r.Context()).account = "machine/" + machine
-	return h.Fleet.Machines.Peek(machine)
+	return h.Fleet.Machines.GetShared(machine)
 }
 
 func (h *Handler) verify(r *http.Request, body []byte, machine string) error {
 	agent, err := auth.VerifyRequest(r, body, func(name string) (ed25519.PublicKey, error) {
-		m, err := h.Fleet.Machines.Peek(name)
+		m, err := h.Fleet.Machines.GetShared(name)
 		if err != nil || m.Status.AgentKey == "" {
 			return nil, fmt.Errorf("machine %s: %w: no agent is registered", name, trivet.ErrUnauthenticated)
 		}

@@ -42,12 +42,12 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 
 // runOf returns the workflow whose log is sent. Another head may have just created it.
 func (h *Handler) runOf(ctx context.Context, name string) (*trivet.Workflow, error) {
-	run, err := h.Fleet.Workflows.Peek(name)
+	run, err := h.Fleet.Workflows.GetShared(name)
 	if errors.Is(err, trivet.ErrNotFound) {
 		if err := h.fresh(ctx); err != nil {
 			return nil, err
 		}
-		run, err = h.Fleet.Workflows.Peek(name)
+		run, err = h.Fleet.Workflows.GetShared(name)
 	}
 	return run, err
 }

@@ -64,14 +64,14 @@ func (h *Handler) applySync(ctx context.Context, name, key string, s *trivet.Syn
 // machineOf reads the machine of an agent that has this epoch. A head that knows only an older one is behind: its response would
 // be an order to drop a run that was granted.
 func (h *Handler) machineOf(ctx context.Context, name string, epoch int64) (*trivet.Machine, error) {
-	m, err := h.Fleet.Machines.Peek(name)
+	m, err := h.Fleet.Machines.GetShared(name)
 	if err != nil || workflow.CheckEpoch(m, epoch) == nil {
 		return m, err
 	}
 	if err := h.fresh(ctx); err != nil {
 		return nil, err
 	}
-	if m, err = h.Fleet.Machines.Peek(name); err != nil {
+	if m, err = h.Fleet.Machines.GetShared(name); err != nil {
 		return nil, err
 	}
 	if err := workflow.CheckEpoch(m, epoch); err != nil {

@@ -42,16 +42,16 @@ func (f *Fleet) Claim(ctx context.Context, provision string) error {
 func (f *Fleet) pick(spec *trivet.ProvisionSpec) placement.Choice {
 	if spec.Machine != "" {
 		var named []*trivet.Machine
-		if m, err := f.Machines.Peek(spec.Machine); err == nil {
+		if m, err := f.Machines.GetShared(spec.Machine); err == nil {
 			named = append(named, m)
 		}
 		return placement.Pick(named, spec, nil)
 	}
-	available := f.Machines.PeekBy(state.ByState, string(trivet.MachineAvailable))
+	available := f.Machines.SharedBy(state.ByState, string(trivet.MachineAvailable))
 	if choice := placement.Pick(available, spec, nil); choice.Machine != "" {
 		return choice
 	}
-	return placement.Pick(slices.Collect(f.Machines.PeekAll()), spec, nil)
+	return placement.Pick(slices.Collect(f.Machines.AllShared()), spec, nil)
 }
 
 func (f *Fleet) claim(t *transition, provision string) error {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
@@ -22,6 +23,9 @@ func (f *Fleet) render(t *transition, p *trivet.Provision) (*trivet.Workflow, ma
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := workflow.CheckRendered(actions); err != nil {
+		return nil, nil, err
+	}
 	images, err := f.images(t.tx, actions)
 	if err != nil {
 		return nil, nil, err
@@ -30,7 +34,7 @@ func (f *Fleet) render(t *transition, p *trivet.Provision) (*trivet.Workflow, ma
 		Meta: trivet.Meta{Kind: "Workflow", Name: f.workflowName(p), Labels: p.Labels},
 		Spec: trivet.WorkflowSpec{
 			Machine: t.machine.Name, Provision: p.Name, Template: template.Name, Attempt: p.Status.Attempts + 1,
-			Epoch: t.machine.Status.Epoch, Actions: actions, Images: images,
+			Epoch: t.machine.Status.Epoch, Actions: actions, Images: images, Disk: t.machine.Spec.Disk,
 			Seed: trivet.Seed{
 				Hostname: hostname(t.machine, p), SSHKeys: p.Spec.SSHKeys, UserData: p.Spec.UserData,
 				NetworkData: p.Spec.NetworkData,
@@ -42,7 +46,7 @@ func (f *Fleet) render(t *transition, p *trivet.Provision) (*trivet.Workflow, ma
 // workflowName numbers the runs of a provision, and of a deleted one of its name whose runs are kept.
 func (f *Fleet) workflowName(p *trivet.Provision) string {
 	next := p.Status.Attempts + 1
-	for _, w := range f.Workflows.PeekBy(state.ByProvision, p.Name) {
+	for _, w := range f.Workflows.SharedBy(state.ByProvision, p.Name) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(w.Name, p.Name+"-")); err == nil {
 			next = max(next, n+1)
 		}
@@ -54,15 +58,16 @@ func (f *Fleet) workflowName(p *trivet.Provision) string {
 func (f *Fleet) images(tx *store.Tx, actions []trivet.Action) ([]trivet.ImageRef, error) {
 	var refs []trivet.ImageRef
 	for i, a := range actions {
-		name, ok := a.With["image"].(string)
-		if !ok || name == "" || slices.ContainsFunc(refs, func(r trivet.ImageRef) bool { return r.Name == name }) {
-			continue
+		for _, name := range actionspec.Images(a) {
+			if slices.ContainsFunc(refs, func(r trivet.ImageRef) bool { return r.Name == name }) {
+				continue
+			}
+			image, err := f.Images.In(tx).Get(name)
+			if err != nil {
+				return nil, fmt.Errorf("spec.actions[%d].with.image: %w", i, err)
+			}
+			refs = append(refs, trivet.ImageRef{Name: name, ImageSpec: image.Spec})
 		}
-		image, err := f.Images.In(tx).Get(name)
-		if err != nil {
-			return nil, fmt.Errorf("spec.actions[%d].with.image: %w", i, err)
-		}
-		refs = append(refs, trivet.ImageRef{Name: name, ImageSpec: image.Spec})
 	}
 	return refs, nil
 }
@@ -70,10 +75,7 @@ func (f *Fleet) images(tx *store.Tx, actions []trivet.Action) ([]trivet.ImageRef
 // data returns what the template's texts can use.
 func (f *Fleet) data(m *trivet.Machine, p *trivet.Provision) workflow.Data {
 	d := workflow.Data{Params: p.Spec.Parameters, Provision: workflow.ProvisionData{Name: p.Name, Hostname: hostname(m, p)}}
-	d.Machine = workflow.MachineData{Name: m.Name, Arch: m.Spec.Arch, Rack: m.Spec.Rack, Disk: m.Spec.Disk, Labels: m.Labels}
-	if d.Machine.Disk == "" {
-		d.Machine.Disk = "auto"
-	}
+	d.Machine = workflow.MachineData{Name: m.Name, Arch: m.Spec.Arch, Rack: m.Spec.Rack, Labels: m.Labels}
 	for _, nic := range m.Spec.NICs {
 		d.Machine.MACs = append(d.Machine.MACs, nic.MAC)
 	}

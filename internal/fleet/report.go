@@ -31,7 +31,7 @@ func (f *Fleet) Report(ctx context.Context, s *trivet.Sync) error {
 
 // RunOf returns the machine's run, as this head knows it; nil where it has none.
 func (f *Fleet) RunOf(m *trivet.Machine) *trivet.Workflow {
-	w, err := f.Workflows.Peek(m.Status.Workflow)
+	w, err := f.Workflows.GetShared(m.Status.Workflow)
 	if err != nil {
 		return nil
 	}

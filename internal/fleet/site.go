@@ -9,7 +9,7 @@ import (
 
 // AgentTimeout returns how long an agent may be silent before it is declared lost.
 func (f *Fleet) AgentTimeout() time.Duration {
-	if site, err := f.Sites.Peek(trivet.SiteName); err == nil && site.Spec.AgentTimeout != 0 {
+	if site, err := f.Sites.GetShared(trivet.SiteName); err == nil && site.Spec.AgentTimeout != 0 {
 		return site.Spec.AgentTimeout.D()
 	}
 	return trivet.DefaultAgentTimeout.D()

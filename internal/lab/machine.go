@@ -19,10 +19,10 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/agent"
 	"github.com/trivet-project/trivet/internal/agent/action"
-	"github.com/trivet-project/trivet/internal/agent/journal"
-	"github.com/trivet-project/trivet/internal/agent/osinit"
+	"github.com/trivet-project/trivet/internal/agent/installer"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
+	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 )
@@ -33,8 +33,8 @@ type Machine struct {
 	MAC  string
 	Dir  string   // its disks
 	DHCP []string // where heads' DHCP listens, in the order to try
-	// Ask, if set, gets the boot script's URL instead of a DHCP client on loopback.
-	Ask func(ctx context.Context) (scriptURL string, err error)
+	// ScriptURL, if set, gets the boot script's URL instead of a DHCP client on loopback.
+	ScriptURL func(ctx context.Context) (scriptURL string, err error)
 	// Installer, if set, is run as the installer OS instead of this version's agent; its return restarts the machine.
 	Installer func(ctx context.Context, args string) error
 	Log       *slog.Logger
@@ -45,9 +45,9 @@ type Machine struct {
 // DiskBytes is the size of a simulated disk. It is sparse.
 const DiskBytes = 64 << 20
 
-// LedgerOf is the file that stands for a small device of its own in the machine: the agent's journal, synced at every line,
+// JournalPath is the file that stands for a small device of its own in the machine: the agent's journal, synced at every line,
 // from which one can tell what ran and how often.
-func (m *Machine) LedgerOf() string { return filepath.Join(m.Dir, m.Name+".ledger") }
+func (m *Machine) JournalPath() string { return filepath.Join(m.Dir, m.Name+".ledger") }
 
 func (m *Machine) disk() string { return filepath.Join(m.Dir, m.Name+".disk") }
 
@@ -77,8 +77,8 @@ func (m *Machine) makeDisks() error {
 // boot goes from power on until the machine restarts or its system is up and ctx ends.
 func (m *Machine) boot(ctx context.Context) error {
 	ask := m.askDHCP
-	if m.Ask != nil {
-		ask = m.Ask
+	if m.ScriptURL != nil {
+		ask = m.ScriptURL
 	}
 	url, err := ask(ctx)
 	if err != nil {
@@ -112,13 +112,13 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 	if err != nil {
 		return err
 	}
-	clock := &agent.Clock{}
+	clock := &installer.Clock{}
 	c, err := client.New(client.Config{Endpoints: args.List("trivet.url"), Trust: args["trivet.ca"], UserAgent: "trivet-lab"})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	j, err := journal.Open(m.LedgerOf())
+	j, err := journal.Open(m.JournalPath())
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
-	ending, err := agent.Run(ctx, agent.Config{
+	ending, err := installer.Run(ctx, installer.Config{
 		Door: c.Door(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: m.MAC, Token: args["trivet.token"],
 		Key: base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey)), BootID: bootID(), Version: "lab",
 		Inventory: m.inventory(), Journal: j, Clock: clock, Log: m.Log.With("machine", m.Name),

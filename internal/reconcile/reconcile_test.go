@@ -125,9 +125,9 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 			return tables.Machines.In(tx).Put(machine("m2"))
 		}),
 		"list in a transaction": update(func(tx *store.Tx) error { tables.Accounts.In(tx).List(); return nil }),
-		"local read":            func(context.Context) error { _, err := limited.Sites.Peek("site"); return err },
+		"local read":            func(context.Context) error { _, err := limited.Sites.GetShared("site"); return err },
 		"local list":            func(context.Context) error { limited.Accounts.List(); return nil },
-		"local index":           func(context.Context) error { limited.Workflows.By(state.ByMachine, "m1"); return nil },
+		"local index":           func(context.Context) error { limited.Workflows.ListBy(state.ByMachine, "m1"); return nil },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -147,7 +147,7 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	if _, err := tables.Machines.Peek("m2"); !errors.Is(err, trivet.ErrNotFound) {
+	if _, err := tables.Machines.GetShared("m2"); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("a transaction outside its scope was committed: %v", err)
 	}
 }

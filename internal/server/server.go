@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/api"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
@@ -54,7 +54,8 @@ type Server struct {
 	hosts    []string
 	doors    doors
 	api      *api.Handler
-	netboot  *netboot.Door
+	netboot  *netboot.Server
+	leases   *addressing.Leases
 	vip      *hostnet.VIP // nil: none
 	// opened: New has done all of a start. leaving: it is told to stop.
 	opened, leaving atomic.Bool
@@ -157,7 +158,7 @@ func (s *Server) openMember(ctx context.Context) (err error) {
 	s.front.set(&s.front.peers, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()
-	if err := s.member.AwaitLeader(wait); err != nil && ctx.Err() != nil {
+	if err := s.member.WaitLeader(wait); err != nil && ctx.Err() != nil {
 		return err
 	}
 	return nil
@@ -187,7 +188,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	logs := &heads.Logs{Store: s.logs, Fleet: s.fleet, Caller: s.caller}
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Presence: s.presence, Keys: s.keys, Blobs: s.blobs, Copies: s.copies, Logs: logs, Log: s.cfg.Log, Metrics: s.metrics,
-		Version: apitypes.Version{Version: s.cfg.Version, Cluster: s.root.Cluster(), Head: s.data.Name},
+		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.root.Cluster(), Head: s.data.Name},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: s.cluster,
 	})
 	if err != nil {
@@ -198,10 +199,13 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.front.out.Store(&removed)
 	s.front.set(&s.front.heads, heads.New(heads.Config{
 		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Presence: s.presence, Keys: s.keys, Blobs: s.copies, Logs: logs, Log: s.cfg.Log}))
+	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.shared().Addr(), Quorum: s.member.HasLeader,
+		Logger: s.cfg.Log.With("part", "addressing"), Registry: s.metrics})
 	s.netboot, err = netboot.New(netboot.Config{
+		Leases: s.leases,
 		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, VIP: s.cfg.shared(),
 		Keys: s.keys, CA: s.root.Pin(), Blobs: s.copies.Boot(),
-		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, Seen: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome,
+		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
 	if err != nil {
@@ -212,7 +216,7 @@ func (s *Server) assemble(context.Context) (err error) {
 
 // removed says whether a head is out, as far as this one's copy of the records knows. It is so for good.
 func (s *Server) removed(head string) bool {
-	h, err := s.fleet.Heads.Peek(head)
+	h, err := s.fleet.Heads.GetShared(head)
 	return err == nil && h.Status.State == trivet.HeadRemoved
 }
 
@@ -253,7 +257,7 @@ func (s *Server) writable() error {
 	if !s.member.HasLeader() {
 		return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)
 	}
-	return s.member.Room()
+	return s.member.CheckSpace()
 }
 
 // Run serves until ctx ends or a part fails, and then lets requests end in order.
@@ -294,6 +298,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return s.doors.serveDatagrams(ctx) })
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })
+	g.Go(func() error { return s.leases.Run(ctx) })
 	g.Go(func() error { return s.runControllers(ctx) })
 	g.Go(func() error { s.caller.Listen(ctx, s.fleet, s.presence); return nil })
 	g.Go(func() error { s.introduceLater(ctx); return nil })
@@ -331,7 +336,7 @@ func (s *Server) certificate() *auth.ServerCert {
 }
 
 func (s *Server) unseal(secret *trivet.Secret, key string) (string, error) {
-	value, err := s.keys.Sealer.Open(auth.Place{Kind: "Secret", Name: secret.Name, Field: key}, secret.Spec.Data[key])
+	value, err := s.keys.Sealer.Open(auth.FieldRef{Kind: "Secret", Name: secret.Name, Field: key}, secret.Spec.Data[key])
 	if err != nil {
 		return "", err
 	}

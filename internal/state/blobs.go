@@ -41,17 +41,17 @@ func (t *Tables) BlobUses() iter.Seq[BlobUse] {
 			}
 			return true
 		}
-		for i := range t.Images.PeekAll() {
+		for i := range t.Images.AllShared() {
 			if !of(i) {
 				return
 			}
 		}
-		for p := range t.Platforms.PeekAll() {
+		for p := range t.Platforms.AllShared() {
 			if !of(p) {
 				return
 			}
 		}
-		for w := range t.Workflows.PeekAll() {
+		for w := range t.Workflows.AllShared() {
 			if !of(w) {
 				return
 			}

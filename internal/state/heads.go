@@ -12,7 +12,7 @@ import (
 // head.
 func (t *Tables) PeerURLs(self string) map[string]string {
 	urls := map[string]string{}
-	for h := range t.Heads.PeekAll() {
+	for h := range t.Heads.AllShared() {
 		if h.Name != self && h.Serves() && h.Status.Peer != "" {
 			urls[h.Name] = h.Status.Peer
 		}
@@ -23,7 +23,7 @@ func (t *Tables) PeerURLs(self string) map[string]string {
 // HeadURLs returns where a machine reaches the heads: their APIs, and their boot servers, which serve blobs. Those in the
 // machine's own network come first. Without a machine the order is any.
 func (t *Tables) HeadURLs(m *trivet.Machine) (api, boot []string) {
-	for h := range t.Heads.PeekAll() {
+	for h := range t.Heads.AllShared() {
 		if h.Serves() {
 			api = append(api, h.Status.API...)
 			boot = append(boot, h.Status.Boot...)
@@ -40,8 +40,8 @@ func (t *Tables) HeadURLs(m *trivet.Machine) (api, boot []string) {
 // networksOf returns the networks that a machine has addresses in.
 func (t *Tables) networksOf(m *trivet.Machine) (nets []netip.Prefix) {
 	for _, nic := range m.Spec.NICs {
-		for _, a := range t.Addresses.PeekBy(ByMAC, nic.MAC) {
-			if n, err := t.Networks.Peek(a.Spec.Network); err == nil {
+		for _, a := range t.Addresses.SharedBy(ByMAC, nic.MAC) {
+			if n, err := t.Networks.GetShared(a.Spec.Network); err == nil {
 				nets = append(nets, n.Spec.CIDR)
 			}
 		}

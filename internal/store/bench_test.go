@@ -8,13 +8,14 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // Every update is one record of about 300 bytes, with fsync on.
 func BenchmarkUpdate(b *testing.B) {
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
-			h := open(b, member(b, b.TempDir()).Client(), store.Options{})
+			h := open(b, storetest.Member(b).Client(), store.Options{})
 			for i := range callers {
 				h.must(b, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine(fmt.Sprint("m", i), "r1")) })
 			}
@@ -45,7 +46,7 @@ func (h *head) count(tx *store.Tx, name string) error {
 }
 
 func filled(b *testing.B, n int) *head {
-	h := open(b, member(b, b.TempDir()).Client(), store.Options{})
+	h := open(b, storetest.Member(b).Client(), store.Options{})
 	const each = 100
 	for i := 0; i < n; i += each {
 		h.must(b, func(tx *store.Tx) error {
@@ -69,9 +70,9 @@ func BenchmarkRead(b *testing.B) {
 	h := filled(b, n)
 	for name, read := range map[string]func(i int) bool{
 		"get":    func(i int) bool { m, err := h.machines.Get(fmt.Sprint("m", i)); return err == nil && m != nil },
-		"peek":   func(i int) bool { m, err := h.machines.Peek(fmt.Sprint("m", i)); return err == nil && m != nil },
-		"by":     func(i int) bool { return len(h.machines.By("mac", mac(i))) == 1 },
-		"peekby": func(i int) bool { return len(h.machines.PeekBy("mac", mac(i))) == 1 },
+		"peek":   func(i int) bool { m, err := h.machines.GetShared(fmt.Sprint("m", i)); return err == nil && m != nil },
+		"by":     func(i int) bool { return len(h.machines.ListBy("mac", mac(i))) == 1 },
+		"peekby": func(i int) bool { return len(h.machines.SharedBy("mac", mac(i))) == 1 },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

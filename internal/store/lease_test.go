@@ -12,16 +12,18 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // twoHeads are two stores over one member.
 func twoHeads(t *testing.T) (*cluster.Member, []*head) {
-	m := member(t, t.TempDir())
+	m := storetest.Member(t)
 	return m, []*head{open(t, m.Client(), store.Options{Head: "head0"}), open(t, m.Client(), store.Options{Head: "head1"})}
 }
 
 // Each of many gets its turn, one at a time, as soon as the one before lets go: no lease expires in this test's time.
 func TestLeaseHasOneHolder(t *testing.T) {
+	t.Parallel()
 	_, heads := twoHeads(t)
 	const each = 4
 	var mu sync.Mutex // guards what follows
@@ -31,7 +33,7 @@ func TestLeaseHasOneHolder(t *testing.T) {
 	for _, h := range heads {
 		for range each {
 			wg.Go(func() {
-				err := h.Hold(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
+				err := h.WithLease(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
 					mu.Lock()
 					holders++
 					fences = append(fences, l.Fence())
@@ -68,15 +70,16 @@ func TestLeaseHasOneHolder(t *testing.T) {
 
 // A holder that beats keeps its lease for longer than its time, and its error is Hold's.
 func TestLeaseIsKeptByBeats(t *testing.T) {
+	t.Parallel()
 	m, heads := twoHeads(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	mine := errors.New("mine")
 	const ttl, beats = 2 * time.Second, 5
-	err := heads[0].Hold(t.Context(), "x", ttl, func(held context.Context, l *store.Lease) error {
+	err := heads[0].WithLease(t.Context(), "x", ttl, func(held context.Context, l *store.Lease) error {
 		var other sync.WaitGroup
 		other.Go(func() {
-			err := heads[1].Hold(ctx, "x", ttl, func(context.Context, *store.Lease) error {
+			err := heads[1].WithLease(ctx, "x", ttl, func(context.Context, *store.Lease) error {
 				if held.Err() == nil {
 					t.Error("another holds the lease as well")
 				}
@@ -89,7 +92,7 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 		defer other.Wait()
 		defer cancel()
 		seen := 0
-		for resp := range m.Client().Watch(held, "/trivet/-beat/x", clientv3.WithRev(1)) {
+		for resp := range m.Client().Watch(held, "/trivet/-renew/x", clientv3.WithRev(1)) {
 			if seen += len(resp.Events); seen > beats {
 				if !l.Held() && held.Err() == nil {
 					t.Error("it is kept, and not held")
@@ -102,7 +105,7 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 	if !errors.Is(err, mine) {
 		t.Errorf("the holder ended with %v", err)
 	}
-	for _, of := range []string{"-lease/", "-beat/"} {
+	for _, of := range []string{"-lease/", "-renew/"} {
 		left, err := m.Client().Get(t.Context(), "/trivet/"+of, clientv3.WithPrefix())
 		if err != nil || left.Count > 0 {
 			t.Errorf("left of the lease: %v, %v", left.Kvs, err)
@@ -112,12 +115,13 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 
 // A holder whose beats do not arrive is replaced. It is told so first; what it writes under the lease later is refused.
 func TestReplacedHolderIsFenced(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	h1, cut := open(t, m.Client(), store.Options{Head: "head1"}), open(t, line.client(), store.Options{Head: "head0"})
-	err := cut.Hold(t.Context(), "x", 400*time.Millisecond, func(held context.Context, old *store.Lease) error {
+	err := cut.WithLease(t.Context(), "x", 400*time.Millisecond, func(held context.Context, old *store.Lease) error {
 		line.cut(true)
-		err := h1.Hold(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
+		err := h1.WithLease(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
 			if !errors.Is(context.Cause(held), trivet.ErrFenced) {
 				t.Errorf("the old holder was told %v before it was replaced", context.Cause(held))
 			}
@@ -154,10 +158,11 @@ func TestReplacedHolderIsFenced(t *testing.T) {
 
 // The lease may be lost between the check and the commit: the commit compares it.
 func TestCommitComparesTheLease(t *testing.T) {
+	t.Parallel()
 	m, heads := twoHeads(t)
 	h := heads[0]
 	runs := 0
-	err := h.Hold(t.Context(), "x", time.Hour, func(ctx context.Context, l *store.Lease) error {
+	err := h.WithLease(t.Context(), "x", time.Hour, func(ctx context.Context, l *store.Lease) error {
 		_, err := h.Update(ctx, func(tx *store.Tx) error {
 			if err := l.Check(tx); err != nil {
 				return err
@@ -177,17 +182,18 @@ func TestCommitComparesTheLease(t *testing.T) {
 }
 
 func TestLeaseRefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
 	_, heads := twoHeads(t)
 	do := func(context.Context, *store.Lease) error { t.Error("it was held"); return nil }
-	if err := heads[0].Hold(t.Context(), "../x", time.Hour, do); !errors.Is(err, trivet.ErrInvalid) {
+	if err := heads[0].WithLease(t.Context(), "../x", time.Hour, do); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("a path for a name: %v", err)
 	}
-	if err := heads[0].Hold(t.Context(), "x", 0, do); !errors.Is(err, trivet.ErrInvalid) {
+	if err := heads[0].WithLease(t.Context(), "x", 0, do); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("no time: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := heads[0].Hold(ended, "x", time.Hour, do); !errors.Is(err, trivet.ErrUnavailable) {
+	if err := heads[0].WithLease(ended, "x", time.Hour, do); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("no time to wait: %v", err)
 	}
 }

@@ -13,11 +13,13 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // A write that was lost on its way is given up before the function is run again: when it arrives at last it does nothing.
 func TestLateWriteIsShutOut(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	h := open(t, line.client(), store.Options{})
 	letGo := line.hold()
@@ -32,18 +34,19 @@ func TestLateWriteIsShutOut(t *testing.T) {
 	if !errors.Is(err, changed) || runs != 2 {
 		t.Errorf("%v after %d runs", err, runs)
 	}
-	if err := h.Fresh(t.Context()); err != nil || h.machines.Len() != 0 {
+	if err := h.Sync(t.Context()); err != nil || h.machines.Len() != 0 {
 		t.Errorf("the lost write made %d machines, %v", h.machines.Len(), err)
 	}
 }
 
 // What is told to the caller is what is known of the write.
 func TestUnknownIsNotUnavailable(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	var leaderless error
 	h := open(t, line.client(), store.Options{
-		Try: 50 * time.Millisecond, Timeout: 200 * time.Millisecond,
+		AttemptTimeout: 50 * time.Millisecond, Timeout: 200 * time.Millisecond,
 		Term: func(context.Context) (<-chan struct{}, error) { return nil, leaderless },
 	})
 	create := func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) }
@@ -60,7 +63,7 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 	if _, err := h.Update(t.Context(), create); !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
 		t.Errorf("not sent, for want of a leader: %v", err)
 	}
-	if err := h.Fresh(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
+	if err := h.Sync(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("a fresh read without a leader: %v", err)
 	}
 	leaderless = nil
@@ -73,13 +76,14 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 	}
 }
 
-// What one leader has not answered is learned from the next one, however long an answer might be waited for.
+// The outcome of a write that one leader did not answer is resolved with the next one, whatever the timeout.
 func TestTheNextLeaderIsAsked(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	terms := make(chan chan struct{})
 	h := open(t, line.client(), store.Options{
-		Try: time.Minute, Timeout: time.Minute,
+		AttemptTimeout: time.Minute, Timeout: time.Minute,
 		Term: func(context.Context) (<-chan struct{}, error) { return <-terms, nil },
 	})
 	line.cut(true)
@@ -92,7 +96,7 @@ func TestTheNextLeaderIsAsked(t *testing.T) {
 	terms <- first
 	close(first)
 	select {
-	case terms <- second: // to learn
+	case terms <- second: // to resolve the outcome
 	case <-time.After(30 * time.Second):
 		t.Fatal("the first leader is waited for")
 	}
@@ -103,9 +107,10 @@ func TestTheNextLeaderIsAsked(t *testing.T) {
 	}
 }
 
-// Without an answer, but with a store that serves, the outcome is learned.
+// Without an answer, but with a store that serves, the outcome is resolved.
 func TestLostAnswerIsLearned(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	h := open(t, line.client(), store.Options{})
 	line.loseAnswers(1)
@@ -147,10 +152,11 @@ func (t slowTxn) Commit() (*clientv3.TxnResponse, error) {
 // A write that is in the feed is known, whatever else the store does not answer: a slow disk makes no outcome unknown that
 // came within the caller's time.
 func TestLateAnswerIsSeen(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	slow := clientv3.NewCtxClient(t.Context())
 	slow.KV, slow.Watcher = slowKV{m.Client().KV}, m.Client().Watcher
-	h := open(t, slow, store.Options{Try: time.Hour, Timeout: time.Hour})
+	h := open(t, slow, store.Options{AttemptTimeout: time.Hour, Timeout: time.Hour})
 	rev := h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
 	if got, err := h.machines.Get("m1"); err != nil || got.Revision != rev {
 		t.Errorf("%+v, %v, committed at %d", got, err, rev)
@@ -158,12 +164,9 @@ func TestLateAnswerIsSeen(t *testing.T) {
 }
 
 func TestFullStore(t *testing.T) {
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0", QuotaBytes: 2 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	h := open(t, m.Client(), store.Options{})
+	t.Parallel()
+	var err error
+	h := open(t, storetest.MemberWith(t, cluster.Config{QuotaBytes: 2 << 20}).Client(), store.Options{})
 	big := machine("m1", "")
 	for i := 0; err == nil; i++ {
 		big.Labels = map[string]string{"x": strings.Repeat(fmt.Sprint(i%10), 60)}
@@ -181,11 +184,12 @@ func TestFullStore(t *testing.T) {
 
 // An index that a table does not have is a mistake of the program, which an empty answer would hide.
 func TestUnknownIndexPanics(t *testing.T) {
-	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
+	t.Parallel()
+	h := open(t, storetest.Member(t).Client(), store.Options{})
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")
 		}
 	}()
-	h.machines.PeekBy("nope", "x")
+	h.machines.SharedBy("nope", "x")
 }

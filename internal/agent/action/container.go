@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/action/oci"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
-	"github.com/trivet-project/trivet/internal/agent/sandbox"
+	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/agent/container/oci"
+	"github.com/trivet-project/trivet/internal/agent/container/sandbox"
 )
 
-func (e *Env) container(ctx context.Context, at *Attempt, s *spec.Container) (err error) {
+func (e *Env) container(ctx context.Context, at *Attempt, s *actionspec.Container) (err error) {
 	if err := os.MkdirAll(e.Dir, 0o700); err != nil {
 		return err
 	}
@@ -47,13 +47,13 @@ func (e *Env) container(ctx context.Context, at *Attempt, s *spec.Container) (er
 	if s.Mount == "" {
 		return e.run(ctx, at, s.Blame, box)
 	}
-	return e.inRoot(ctx, s.Root, func(installed *Root) error {
+	return e.inRoot(ctx, at, s.Root, func(installed *Root) error {
 		box.Mounts = append(box.Mounts, sandbox.Bind(installed.Dir, s.Mount))
 		return e.run(ctx, at, s.Blame, box)
 	})
 }
 
-// touch makes a mount's target where it is missing: a container's root is our own.
+// touch creates a mount's target where it is missing: a container's root is our own.
 func touch(m sandbox.Mount) sandbox.Mount {
 	if _, err := os.Stat(m.Source); err == nil {
 		m.Optional = false
@@ -62,7 +62,7 @@ func touch(m sandbox.Mount) sandbox.Mount {
 }
 
 // containerImage finds the image: in a registry, or a blob with an OCI layout, which is unpacked first.
-func (e *Env) containerImage(ctx context.Context, at *Attempt, s *spec.Container, work string) (v1.Image, error) {
+func (e *Env) containerImage(ctx context.Context, at *Attempt, s *actionspec.Container, work string) (v1.Image, error) {
 	if s.Ref != "" {
 		img, err := oci.Pull(ctx, s.Ref, oci.Registry{PlainHTTP: s.PlainHTTP, CA: s.CA})
 		switch {

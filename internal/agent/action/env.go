@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
-	"github.com/trivet-project/trivet/internal/agent/inventory"
 )
 
 // Env is the machine that actions work on.
@@ -25,14 +24,16 @@ type Env struct {
 	// Fetch reads a blob from the first of the URLs that has it, and goes on at another where one breaks off. What it gives
 	// is verified; a wrong digest is trivet.ErrInvalid.
 	Fetch func(ctx context.Context, urls []string, ref trivet.BlobRef) (io.ReadCloser, error)
-	// LoadKernel makes the kernel ready that EndKexec starts; it is [KexecLoad] in a machine.
+	// LoadKernel creates the kernel ready that EndKexec starts; it is [KexecLoad] in a machine.
 	LoadKernel func(kernel, initrd *os.File, cmdline string) error
+
+	chosen chosenDisks
 }
 
 // Host is where disks and file systems are: a [Machine], or [Files] in the lab.
 type Host interface {
-	// Disk gives the path of the disk that a name means (see [inventory.Choose]).
-	Disk(name string) (path string, err error)
+	// Disk returns the path of the disk that hints match (see [actionspec.ChooseDisk]).
+	Disk(h trivet.DiskHints) (path string, err error)
 	// Disks are the paths of all that may be written to.
 	Disks() ([]string, error)
 	// Root mounts the installed system's root file system, on a partition of a disk; 0: wherever it is on it.
@@ -60,7 +61,7 @@ func (r *Root) Close() error {
 
 // Do does one attempt of an action. Its errors are a [Failure] or the end of ctx.
 func (e *Env) Do(ctx context.Context, at *Attempt) error {
-	s, err := spec.Parse(at.Action)
+	s, err := actionspec.Parse(at.Action)
 	if err != nil {
 		return &Failure{Fault: trivet.FaultConfiguration, Final: true, Err: err}
 	}
@@ -71,43 +72,45 @@ func (e *Env) Do(ctx context.Context, at *Attempt) error {
 	return classify(err)
 }
 
-func (e *Env) do(ctx context.Context, at *Attempt, s spec.Spec) error {
+func (e *Env) do(ctx context.Context, at *Attempt, s actionspec.Spec) error {
 	switch s := s.(type) {
-	case *spec.Wipe:
+	case *actionspec.Wipe:
 		return e.wipe(ctx, at, s)
-	case *spec.Partition:
+	case *actionspec.Partition:
 		return e.partition(ctx, at, s)
-	case *spec.Format:
+	case *actionspec.Format:
 		return e.format(ctx, at, s)
-	case *spec.Image:
+	case *actionspec.Image:
 		return e.image(ctx, at, s)
-	case *spec.Archive:
+	case *actionspec.Archive:
 		return e.archive(ctx, at, s)
-	case *spec.File:
-		return e.file(ctx, s)
-	case *spec.Command:
+	case *actionspec.File:
+		return e.file(ctx, at, s)
+	case *actionspec.Command:
 		return e.command(ctx, at, s)
-	case *spec.Seed:
+	case *actionspec.Seed:
 		return e.seed(ctx, at, s)
-	case *spec.Bootloader:
+	case *actionspec.Bootloader:
 		return e.bootloader(ctx, at, s)
-	case *spec.Container:
+	case *actionspec.Container:
 		return e.container(ctx, at, s)
-	case *spec.Kexec:
+	case *actionspec.Kexec:
 		return e.kexec(ctx, at, s)
-	case *spec.Noop:
+	case *actionspec.Noop:
 		return noop(ctx, s)
 	}
 	return nil // reboot and poweroff are what the agent does when all is reported
 }
 
-// classify gives an error without a type the one that fits its cause.
+// classify returns an error without a type the one that fits its cause.
 func classify(err error) error {
 	switch {
 	case err == nil || isFailure(err):
 		return err
-	case errors.Is(err, inventory.ErrNoDisk):
+	case errors.Is(err, actionspec.ErrNoDisk):
 		return &Failure{Fault: trivet.FaultMachine, Final: true, Err: err}
+	case errors.Is(err, actionspec.ErrAmbiguousDisk):
+		return &Failure{Fault: trivet.FaultConfiguration, Final: true, Err: err}
 	case errors.Is(err, block.ErrNoPartition), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR),
 		errors.Is(err, unix.ELOOP), errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENAMETOOLONG):
 		return &Failure{Fault: trivet.FaultConfiguration, Final: true, Err: err}
@@ -121,8 +124,8 @@ func isFailure(err error) bool {
 }
 
 // inRoot mounts the installed system, and unmounts it whatever happens.
-func (e *Env) inRoot(ctx context.Context, r spec.Root, f func(*Root) error) (err error) {
-	disk, err := e.Host.Disk(r.Disk.Disk)
+func (e *Env) inRoot(ctx context.Context, at *Attempt, r actionspec.Root, f func(*Root) error) (err error) {
+	disk, err := e.disk(at, r.Disk)
 	if err != nil {
 		return err
 	}

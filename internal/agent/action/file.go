@@ -5,12 +5,12 @@ import (
 	"fmt"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/action/rootfs"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
+	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 )
 
-func (e *Env) file(ctx context.Context, s *spec.File) error {
-	return e.inRoot(ctx, s.Root, func(root *Root) error {
+func (e *Env) file(ctx context.Context, at *Attempt, s *actionspec.File) error {
+	return e.inRoot(ctx, at, s.Root, func(root *Root) error {
 		tree, err := rootfs.Open(root.Dir)
 		if err != nil {
 			return err

@@ -24,7 +24,7 @@ const (
 // localTypes are the file systems that are mounted for an action: those that a boot loader or package manager needs.
 var localTypes = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "auto"}
 
-// parseFstab gives what there is to mount, outer directories first.
+// parseFstab returns what there is to mount, outer directories first.
 func parseFstab(b []byte) []fstabEntry {
 	var out []fstabEntry
 	for line := range bytes.Lines(b) {
@@ -46,8 +46,6 @@ func parseFstab(b []byte) []fstabEntry {
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\134`, `\`).Replace(s)
 }
-
-var efi, _ = gpt.Type("efi")
 
 // volume is a partition that may be meant.
 type volume struct {
@@ -99,7 +97,7 @@ func volumesOf(disk string) ([]volume, error) {
 		v := volume{disk: disk, number: p.Number, node: p.Node, fs: d.ProbePart(p)}
 		if table != nil {
 			if t := table.Find(p.Number); t != nil {
-				v.uuid, v.name, v.isESP = t.ID.String(), t.Name, t.Type == efi
+				v.uuid, v.name, v.isESP = t.ID.String(), t.Name, t.Type == gpt.EFISystem
 			}
 		}
 		out = append(out, v)

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
-	"github.com/trivet-project/trivet/internal/agent/action/rootfs"
+	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 	"github.com/trivet-project/trivet/internal/agent/inventory"
 )
 
@@ -24,23 +25,29 @@ import (
 type Machine struct {
 	// Dir is where file systems are mounted; nothing else may use it.
 	Dir string
-	// Avoid are disks that are never chosen for their size, such as the journal's.
+	// Avoid are disks that only hints which identify a disk choose, such as the journal's.
 	Avoid []string
 }
 
 var sysRoot = os.DirFS("/")
 
-// Disk finds a disk. Names of other block devices ("/dev/md0") are taken as they are.
-func (m *Machine) Disk(name string) (string, error) {
-	d, err := inventory.Choose(sysRoot, inventory.Disks(sysRoot), name, m.Avoid...)
+// Disk returns the node of a disk. Paths of block devices that are not in the inventory ("/dev/md0") are accepted.
+func (m *Machine) Disk(h trivet.DiskHints) (string, error) {
+	d, err := actionspec.ChooseDisk(inventory.Disks(sysRoot), h, m.Avoid...)
 	if err == nil {
 		return d.Name, nil
 	}
-	fi, errStat := os.Stat(name)
-	if errStat == nil && strings.HasPrefix(name, "/dev/") && fi.Mode()&fs.ModeDevice != 0 && fi.Mode()&fs.ModeCharDevice == 0 {
-		return name, nil
+	if h == (trivet.DiskHints{Path: h.Path}) && isOtherNode(h.Path) {
+		return h.Path, nil
 	}
 	return "", err
+}
+
+// isOtherNode reports whether a path is a block device that the inventory does not list, such as a RAID.
+func isOtherNode(path string) bool {
+	fi, err := os.Stat(path)
+	isBlock := err == nil && fi.Mode()&fs.ModeDevice != 0 && fi.Mode()&fs.ModeCharDevice == 0
+	return isBlock && strings.HasPrefix(path, "/dev/")
 }
 
 // Disks are all that are neither read-only, removable nor avoided.
@@ -105,7 +112,7 @@ func (m *Machine) choose(disk string, volumes []volume, partition int) (volume, 
 		"%s has %d file systems that could be a system's root, and none of them holds one; name the partition", disk, len(candidates))
 }
 
-// holdsSystem looks whether an operating system is installed there.
+// holdsSystem reports whether an operating system is installed there.
 func (m *Machine) holdsSystem(v volume) (is bool, err error) {
 	dir := filepath.Join(m.Dir, "look")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -188,7 +195,7 @@ func (r *Root) mountESP(ctx context.Context) error {
 	return r.mountAt(ctx, tree, r.volumes[i], name)
 }
 
-// mount mounts a volume, and gives what unmounts it.
+// mount mounts a volume, and returns what unmounts it.
 func mount(ctx context.Context, v volume, dir string, flags uintptr) (undo func() error, err error) {
 	node, release, err := block.Attach(v.disk, v.number)
 	if err != nil {
@@ -242,7 +249,7 @@ func (m *Machine) sweep() error {
 	return nil
 }
 
-// KexecLoad gives a kernel to kexec_file_load(2). Loading it has no effect until [EndKexec] starts it.
+// KexecLoad returns a kernel to kexec_file_load(2). Loading it has no effect until [EndKexec] starts it.
 func KexecLoad(kernel, initrd *os.File, cmdline string) error {
 	flags, fd := unix.KEXEC_FILE_NO_INITRAMFS, 0
 	if initrd != nil {

@@ -6,13 +6,13 @@ import (
 	"strconv"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
 	"github.com/trivet-project/trivet/internal/agent/action/gpt"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
 )
 
-func (e *Env) partition(ctx context.Context, at *Attempt, s *spec.Partition) error {
-	path, err := e.Host.Disk(s.Disk.Disk)
+func (e *Env) partition(ctx context.Context, at *Attempt, s *actionspec.Partition) error {
+	path, err := e.disk(at, s.Disk)
 	if err != nil {
 		return err
 	}
@@ -49,11 +49,11 @@ func (e *Env) partition(ctx context.Context, at *Attempt, s *spec.Partition) err
 
 // wants are the partitions as the table will have them. Identifiers are derived from the run, so that a repetition finds
 // its own work.
-func wants(at *Attempt, s *spec.Partition) []gpt.Want {
+func wants(at *Attempt, s *actionspec.Partition) []gpt.Want {
 	var out []gpt.Want
 	for i, p := range s.Partitions {
-		bytes, _ := spec.ParseSize(p.Size) // these were checked
-		kind, _ := gpt.Type(p.TypeName())
+		bytes, _ := actionspec.ParseSize(p.Size) // these were checked
+		kind, _ := gpt.ParseGUID(p.TypeGUID())
 		id := gpt.DeriveGUID(at.Run.UID, at.Action.Name, strconv.Itoa(i))
 		if p.UUID != "" {
 			id, _ = gpt.ParseGUID(p.UUID)

@@ -9,16 +9,16 @@ import (
 	"path"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/action/rootfs"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
+	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 )
 
-func (e *Env) seed(ctx context.Context, at *Attempt, s *spec.Seed) error {
+func (e *Env) seed(ctx context.Context, at *Attempt, s *actionspec.Seed) error {
 	files, err := seedFiles(at.Run)
 	if err != nil {
 		return err
 	}
-	return e.inRoot(ctx, s.Root, func(root *Root) error {
+	return e.inRoot(ctx, at, s.Root, func(root *Root) error {
 		tree, err := rootfs.Open(root.Dir)
 		if err != nil {
 			return err

@@ -17,7 +17,7 @@ import (
 // Logs are the logs that this head holds, as [runlog.Store] has them.
 type Logs interface {
 	Workflows() ([]string, error)
-	Written(workflow string) (time.Time, error)
+	LastWritten(workflow string) (time.Time, error)
 	Remove(workflow string) error
 }
 

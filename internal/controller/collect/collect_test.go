@@ -74,7 +74,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	left("gone-just-now", "kept", "kept-by-other-head")
 
 	_, err = other.Update(t.Context(), func(tx *store.Tx) error { return far.Workflows.In(tx).Delete("kept-by-other-head") })
-	if err := errors.Join(err, s.Fresh(t.Context())); err != nil { // a copy that is behind removes it by a later sweep
+	if err := errors.Join(err, s.Sync(t.Context())); err != nil { // a copy that is behind removes it by a later sweep
 		t.Fatal(err)
 	}
 	if err := c.sweep(t.Context(), keyLogs, now); err != nil {

@@ -37,7 +37,7 @@ func (c *Controller) oldLogs(ctx context.Context, now time.Time) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	if err := c.tables.Store.Fresh(ctx); err != nil {
+	if err := c.tables.Store.Sync(ctx); err != nil {
 		return err
 	}
 	var failed []error
@@ -45,7 +45,7 @@ func (c *Controller) oldLogs(ctx context.Context, now time.Time) error {
 		if c.hasRun(name) {
 			continue
 		}
-		written, err := c.logs.Written(name)
+		written, err := c.logs.LastWritten(name)
 		if err == nil && now.Sub(written) > keepLog {
 			err = c.logs.Remove(name)
 		}
@@ -56,7 +56,7 @@ func (c *Controller) oldLogs(ctx context.Context, now time.Time) error {
 
 // hasRun reports whether this head's copy has a run, or cannot tell.
 func (c *Controller) hasRun(name string) bool {
-	_, err := c.tables.Workflows.Peek(name)
+	_, err := c.tables.Workflows.GetShared(name)
 	return !errors.Is(err, trivet.ErrNotFound)
 }
 

@@ -59,7 +59,7 @@ func (c *Controller) Affected(e *store.Event) []string {
 		return nil
 	}
 	var names []string
-	for _, p := range c.tables.Provisions.PeekBy(state.ByState, string(trivet.ProvisionPending)) {
+	for _, p := range c.tables.Provisions.SharedBy(state.ByState, string(trivet.ProvisionPending)) {
 		names = append(names, p.Name)
 	}
 	return names
@@ -74,7 +74,7 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	if err != nil {
 		return 0, err
 	}
-	if p, err := c.tables.Provisions.Peek(name); err == nil && p.Status.State == trivet.ProvisionPending {
+	if p, err := c.tables.Provisions.GetShared(name); err == nil && p.Status.State == trivet.ProvisionPending {
 		return pendingInterval, nil
 	}
 	return 0, nil

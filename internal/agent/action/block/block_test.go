@@ -23,7 +23,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// file makes a sparse file of a size.
+// file creates a sparse file of a size.
 func file(t *testing.T, size int64) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -34,7 +34,7 @@ func file(t *testing.T, size int64) string {
 	return path
 }
 
-// loop makes a real block device of a file. It wants root.
+// loop creates a real block device of a file. It wants root.
 func loop(t *testing.T, path string) string {
 	t.Helper()
 	out, err := exec.Command("losetup", "--find", "--show", "--partscan", path).CombinedOutput()
@@ -52,7 +52,8 @@ func loop(t *testing.T, path string) string {
 
 func table(t *testing.T, d *Device) {
 	t.Helper()
-	linux, _ := gpt.Type("linux")
+	linux, err := gpt.ParseGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
+	must(t, err)
 	plan, err := gpt.Plan(gpt.GUID{1}, d.Size(), d.Sector(), []gpt.Want{
 		{Name: "a", Type: linux, ID: gpt.GUID{2}, Bytes: 8 << 20}, {Name: "b", Type: linux, ID: gpt.GUID{3}},
 	})

@@ -1,0 +1,72 @@
+package actionspec
+
+import (
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Container is the arguments of container.
+type Container struct {
+	Image     string            `with:"image"`
+	Ref       string            `with:"ref"`
+	PlainHTTP bool              `with:"plainHTTP"`
+	CA        string            `with:"ca"`
+	Command   []string          `with:"command"`
+	Args      []string          `with:"args"`
+	Env       map[string]string `with:"env"`
+	Devices   bool              `with:"devices"`
+	Mount     string            `with:"mount"`
+	Root
+	Net   string             `with:"net"`
+	Blame trivet.FailureType `with:"blame"`
+}
+
+// The networks of a container.
+const (
+	NetHost = "host"
+	NetNone = "none"
+)
+
+func (c *Container) check(p *problems) {
+	c.Root.check(p)
+	if (c.Image == "") == (c.Ref == "") {
+		p.addAny([]string{"image", "ref"}, "or ref is required, and not both")
+	}
+	if c.Image != "" {
+		p.recordName("image", c.Image)
+	}
+	p.bytes("ref", c.Ref, 512)
+	if strings.ContainsAny(c.Ref, " \t\n\x00") {
+		p.add("ref", "%q is not an image reference", c.Ref)
+	}
+	p.bytes("ca", c.CA, 64<<10)
+	checkWords(p, "command", c.Command)
+	checkWords(p, "args", c.Args)
+	checkEnv(p, c.Env)
+	checkPath(p, "mount", c.Mount)
+	if c.Mount == "/" {
+		p.add("mount", "must not be the container's own root")
+	}
+	if c.Net != "" {
+		p.oneOf("net", c.Net, NetHost, NetNone)
+	}
+	checkBlame(p, c.Blame)
+}
+
+// Reboot is the arguments of reboot.
+type Reboot struct{}
+
+func (*Reboot) check(*problems) {}
+
+// Poweroff is the arguments of poweroff.
+type Poweroff struct{}
+
+func (*Poweroff) check(*problems) {}
+
+// Noop is the arguments of noop.
+type Noop struct {
+	Sleep trivet.Duration `with:"sleep"`
+}
+
+func (*Noop) check(*problems) {}

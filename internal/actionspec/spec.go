@@ -1,0 +1,88 @@
+// Package actionspec defines the arguments of the built-in actions and checks them. It is pure: `trivet apply` refuses by
+// it what the agent would refuse on the machine, and the agent decodes by it what it runs.
+//
+// Each action has a struct; a field's tag is its key in the action's `with`. Unknown keys are refused. Numbers and booleans
+// may be written as texts ("2", "true"), because the texts of templates are rendered. [Actions] describes all of them for
+// the reference documentation.
+package actionspec
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Spec is the arguments of one action.
+type Spec interface {
+	// check validates the decoded values, with defaults filled in.
+	check(p *problems)
+}
+
+// constructors return an empty Spec for each action, with its defaults.
+var constructors = map[string]func() Spec{
+	"wipe":       func() Spec { return &Wipe{Mode: WipeQuick} },
+	"partition":  func() Spec { return &Partition{} },
+	"format":     func() Spec { return &Format{} },
+	"image":      func() Spec { return &Image{} },
+	"archive":    func() Spec { return &Archive{Path: "/"} },
+	"file":       func() Spec { return &File{Mode: 0o644, Owner: Owner{"0", "0"}} },
+	"command":    func() Spec { return &Command{In: InRoot, Blame: trivet.FaultConfiguration} },
+	"seed":       func() Spec { return &Seed{Path: "/var/lib/cloud/seed/nocloud"} },
+	"bootloader": func() Spec { return &Bootloader{Kind: "grub"} },
+	"container":  func() Spec { return &Container{Net: "host", Blame: trivet.FaultConfiguration} },
+	"kexec":      func() Spec { return &Kexec{} },
+	"reboot":     func() Spec { return &Reboot{} },
+	"poweroff":   func() Spec { return &Poweroff{} },
+	"noop":       func() Spec { return &Noop{} },
+}
+
+// Parse returns the arguments of a rendered action, as a pointer to one of this package's structs. Its errors are
+// [trivet.ErrInvalid] and name the field, "with.image".
+func Parse(a trivet.Action) (Spec, error) { return parse("", a, false) }
+
+// Check validates one action of a template; field is the action's path, "spec.actions[0]". Values that contain "{{" are not
+// known before the template is rendered: [CheckRendered] checks them then.
+func Check(field string, a trivet.Action) error {
+	_, err := parse(field+".", a, true)
+	return err
+}
+
+// CheckRendered validates one action whose texts are rendered.
+func CheckRendered(field string, a trivet.Action) error {
+	_, err := parse(field+".", a, false)
+	return err
+}
+
+func parse(path string, a trivet.Action, isTemplate bool) (Spec, error) {
+	newSpec := constructors[a.Use]
+	if newSpec == nil {
+		return nil, &trivet.FieldError{Field: path + "use", Problem: fmt.Sprintf("%q is not an action", a.Use)}
+	}
+	s, p := newSpec(), &problems{path: path + "with."}
+	d := decoder{problems: p, isTemplate: isTemplate}
+	d.fields("", a.With, reflect.ValueOf(s).Elem())
+	if len(p.errs) == 0 {
+		s.check(p)
+	}
+	return s, p.err()
+}
+
+// Images returns the names of the Image records that a rendered action uses.
+func Images(a trivet.Action) []string {
+	s, err := Parse(a)
+	if err != nil {
+		return nil
+	}
+	switch s := s.(type) {
+	case *Image:
+		return []string{s.Image}
+	case *Archive:
+		return []string{s.Image}
+	case *Container:
+		if s.Image != "" {
+			return []string{s.Image}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package osinit
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+)
+
+// maxLine is how much of a line the kernel's log takes at once; longer ones are cut into several.
+const maxLine = 900
+
+// console writes lines to the kernel's log, from where they reach every console that the kernel knows, serial and screen.
+// Their level is that of a warning: it is seen with loglevel=5, which keeps the kernel's own chatter away.
+type console struct {
+	mu sync.Mutex
+	// guards following
+	out io.Writer
+}
+
+// newConsole must be called after /dev is mounted.
+func newConsole() *console {
+	_ = os.WriteFile("/proc/sys/kernel/printk_devkmsg", []byte("on\n"), 0) // else all but 10 lines in 5 s are dropped
+	kmsg, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
+	if err != nil {
+		return &console{out: os.Stderr}
+	}
+	return &console{out: &kmsgWriter{kmsg}}
+}
+
+func (c *console) say(format string, args ...any) {
+	c.line("trivet: " + fmt.Sprintf(format, args...))
+}
+
+func (c *console) line(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, part := range cut(text, maxLine) {
+		fmt.Fprintln(c.out, part)
+	}
+}
+
+// kmsgWriter returns every write a level: 1<<3 means a program (syslog's user), 4 a warning.
+type kmsgWriter struct{ out io.Writer }
+
+func (k *kmsgWriter) Write(p []byte) (int, error) {
+	_, err := k.out.Write(append([]byte("<12>"), p...))
+	return len(p), err
+}
+
+// cut makes printable pieces of at most size bytes of a line.
+func cut(line string, size int) []string {
+	line = strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, line)
+	var parts []string
+	for len(line) > size {
+		parts, line = append(parts, line[:size]), line[size:]
+	}
+	return append(parts, line)
+}
+
+// tail keeps what tells most of what an agent printed: how its crash began or, where there was none, the end.
+type tail struct {
+	text    string
+	crashed bool
+}
+
+const maxTail = 4 << 10
+
+func (t *tail) add(line string) {
+	if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+		t.text, t.crashed = "", true
+	}
+	t.text += line + "\n"
+	if over := len(t.text) - maxTail; over > 0 && t.crashed {
+		t.text = t.text[:maxTail]
+	} else if over > 0 {
+		t.text = t.text[over:]
+	}
+}
+
+// follow copies lines to the console until r ends, and returns what tells most of them. A line of over 64 KiB comes in pieces.
+func (c *console) follow(r io.Reader) string {
+	var last tail
+	lines := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if text := strings.TrimRight(string(line), "\r\n"); text != "" {
+			c.line(text)
+			last.add(text)
+		}
+		if err != nil && err != bufio.ErrBufferFull {
+			return last.text
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package osinit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// How long the network may take. A switch may hold a port back for 30 s (spanning tree).
+const (
+	networkTimeout = 3 * time.Minute
+	bootPortWait   = 30 * time.Second // for the port that was booted from to appear; then any other will do
+	dhcpTimeout    = 3 * time.Second  // for a first answer; doubled with each of dhcpRetries
+	dhcpRetries    = 2
+)
+
+// port is the interface that got an address.
+type port struct {
+	link  netlink.Link
+	lease *nclient4.Lease
+	Lease
+}
+
+// connect brings up loopback and all ports, and gets an address on the best that answers.
+func connect(ctx context.Context, boot net.HardwareAddr, say func(string, ...any)) (*port, error) {
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
+	updates := make(chan netlink.LinkUpdate, 64)
+	if err := netlink.LinkSubscribe(updates, ctx.Done()); err != nil {
+		cancel()
+		return nil, fmt.Errorf("watch network ports: %w", err)
+	}
+	defer func() {
+		cancel()
+		for range updates { // until the subscription is closed
+		}
+	}()
+	patience := time.NewTimer(bootPortWait)
+	defer patience.Stop()
+	again := time.NewTicker(5 * time.Second) // a server may come up too
+	defer again.Stop()
+	cause := errors.New("no network port has a link")
+	if len(boot) > 0 {
+		say("looking for the port with %s", boot)
+	}
+	for {
+		for _, l := range choose(raise(), boot) {
+			p, err := acquire(ctx, l, say)
+			if err == nil {
+				return p, nil
+			}
+			cause = err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("get a network address: %w", cause)
+		case <-patience.C:
+			boot = nil
+		case <-again.C:
+		case <-updates:
+		}
+	}
+}
+
+// raise brings up every port and tells what they are like.
+func raise() []link {
+	all, err := netlink.LinkList()
+	if err != nil {
+		return nil
+	}
+	var links []link
+	for _, l := range all {
+		a := l.Attrs()
+		if a.Flags&net.FlagUp == 0 {
+			_ = netlink.LinkSetUp(l) // one that cannot be brought up gets no carrier
+		}
+		if l.Type() == "device" && a.Flags&net.FlagLoopback == 0 {
+			links = append(links, link{a.Name, a.HardwareAddr, a.RawFlags&unix.IFF_LOWER_UP != 0})
+		}
+	}
+	return links
+}
+
+// acquire gets a lease on a port and returns the port its address.
+func acquire(ctx context.Context, l link, say func(string, ...any)) (*port, error) {
+	say("asking for an address on %s (%s)", l.name, l.mac)
+	nl, err := netlink.LinkByName(l.name)
+	if err != nil {
+		return nil, fmt.Errorf("port %s: %w", l.name, err)
+	}
+	p := &port{link: nl}
+	err = p.withClient(func(c *nclient4.Client) error {
+		p.lease, err = c.Request(ctx, askFor)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("DHCP on %s: %w", l.name, err)
+	}
+	return p, p.apply()
+}
+
+// askFor says who asks (RFC 2132, option 60) and for what.
+func askFor(d *dhcpv4.DHCPv4) {
+	d.UpdateOption(dhcpv4.OptClassIdentifier("trivet-agent"))
+	d.UpdateOption(dhcpv4.OptParameterRequestList(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter,
+		dhcpv4.OptionDomainNameServer, dhcpv4.OptionDomainName, dhcpv4.OptionInterfaceMTU,
+		dhcpv4.OptionClasslessStaticRoute))
+}
+
+// withClient opens a DHCP client for one exchange: its socket does not outlive a port that goes down and up.
+func (p *port) withClient(do func(*nclient4.Client) error) error {
+	c, err := nclient4.New(p.link.Attrs().Name, nclient4.WithTimeout(dhcpTimeout), nclient4.WithRetry(dhcpRetries))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(c)
+}
+
+// apply returns the port what its lease says, and takes an older lease's address away.
+func (p *port) apply() error {
+	before := p.Lease
+	var err error
+	if p.Lease, err = leaseOf(p.lease.ACK); err != nil {
+		return err
+	}
+	if before.Address.IsValid() && before.Address != p.Address {
+		if old, err := netlink.ParseAddr(before.Address.String()); err == nil {
+			_ = netlink.AddrDel(p.link, old) // and its routes with it
+		}
+	}
+	addr, err := netlink.ParseAddr(p.Address.String())
+	if err != nil {
+		return err
+	}
+	if err := netlink.AddrReplace(p.link, addr); err != nil {
+		return fmt.Errorf("set address %s: %w", p.Address, err)
+	}
+	if p.MTU > 0 {
+		_ = netlink.LinkSetMTU(p.link, p.MTU) // a port that cannot do it works with its own
+	}
+	return errors.Join(p.applyRoutes(), p.applyDNS())
+}
+
+func (p *port) applyRoutes() error {
+	list := p.Routes
+	if len(list) == 0 && p.Gateway.IsValid() {
+		list = []Route{{Gateway: p.Gateway}}
+	}
+	for _, r := range list {
+		route := &netlink.Route{LinkIndex: p.link.Attrs().Index, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}
+		if r.To.IsValid() {
+			route.Dst = &net.IPNet{IP: r.To.Addr().AsSlice(), Mask: net.CIDRMask(r.To.Bits(), 32)}
+		}
+		if r.Gateway.IsValid() {
+			route.Gw = r.Gateway.AsSlice()
+			if !p.Address.Contains(r.Gateway) {
+				route.Flags = int(netlink.FLAG_ONLINK)
+			}
+		} else {
+			route.Scope = netlink.SCOPE_LINK
+		}
+		if err := netlink.RouteReplace(route); err != nil {
+			return fmt.Errorf("set route to %s by %s: %w", route.Dst, r.Gateway, err)
+		}
+	}
+	return nil
+}
+
+func (p *port) applyDNS() error {
+	var b strings.Builder
+	if p.Domain != "" {
+		fmt.Fprintln(&b, "search", p.Domain)
+	}
+	for _, server := range p.DNS {
+		fmt.Fprintln(&b, "nameserver", server)
+	}
+	return os.WriteFile("/etc/resolv.conf", []byte(b.String()), 0o644)
+}
+
+// keep renews the lease until the context ends. When nobody renews it, it is asked for again: by broadcast, so that any
+// server may answer, for as long as it takes. The address stays meanwhile: an install must not die of a server's absence.
+func (p *port) keep(ctx context.Context, say func(string, ...any)) {
+	wait, ends := p.renewAfter()
+	for ends {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if err := p.renew(ctx); err != nil {
+			say("renew %s: %v", p.Address, err)
+			wait = shortestLease
+			continue
+		}
+		wait, ends = p.renewAfter()
+	}
+}
+
+func (p *port) renew(ctx context.Context) error {
+	return p.withClient(func(c *nclient4.Client) error {
+		lease, err := c.Renew(ctx, p.lease, askFor)
+		if err != nil {
+			want := dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(p.Address.Addr().AsSlice()))
+			if lease, err = c.Request(ctx, askFor, want); err != nil {
+				return err
+			}
+		}
+		p.lease = lease
+		return p.apply()
+	})
+}

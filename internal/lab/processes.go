@@ -1,0 +1,216 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/server"
+)
+
+// headProcesses are the heads of one cluster, each a process of its own at a loopback address of its own, so that it can be killed.
+type headProcesses struct {
+	demo     *Demo
+	programs string
+	subnet   string // "127.77.3."
+	all      []*headProcess
+	client   *client.Client
+}
+
+// headProcess is one head.
+type headProcess struct {
+	site *headProcesses
+	name string
+	host string
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd     // guarded by mu; nil: it does not run
+	done chan struct{} // guarded by mu; closed when cmd has ended
+}
+
+// startNodes runs heads, each of which joins the first, and returns when all count.
+func startNodes(ctx context.Context, d *Demo) (*headProcesses, error) {
+	s := &headProcesses{demo: d, programs: filepath.Join(d.Dir, "ipxe"), subnet: fmt.Sprintf("127.%d.%d.", 64+rand.IntN(60), rand.IntN(256))}
+	err := simulatedPrograms(s.programs)
+	for i := 0; i < d.Heads && err == nil; i++ {
+		n := &headProcess{site: s, name: fmt.Sprint("head", i), host: s.subnet + fmt.Sprint(i+1)}
+		s.all = append(s.all, n)
+		d.doing("starting head %d of %d", i+1, d.Heads)
+		err = s.grow(ctx, n)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// grow starts a head for the first time.
+func (s *headProcesses) grow(ctx context.Context, n *headProcess) error {
+	if n == s.all[0] {
+		if err := n.start(ctx); err != nil {
+			return err
+		}
+		return s.connect()
+	}
+	token, _, err := s.client.IssueJoin(ctx, trivet.RoleVoter, 0)
+	if err != nil {
+		return err
+	}
+	if err := n.start(ctx, "TRIVET_JOIN_TOKEN="+token); err != nil {
+		return err
+	}
+	return s.await(ctx, n.name+" counts", func() bool {
+		h, err := client.Of[trivet.Head](s.client).Get(ctx, n.name)
+		return err == nil && h.Status.State == trivet.HeadMember
+	})
+}
+
+func (s *headProcesses) connect() error {
+	file, err := client.ReadFile(server.AdminFile(filepath.Join(s.demo.Dir, s.all[0].name)))
+	if err != nil {
+		return err
+	}
+	c, err := file.Pick("")
+	if err != nil {
+		return err
+	}
+	var urls []string
+	for i := range s.demo.Heads {
+		urls = append(urls, "https://"+s.subnet+fmt.Sprint(i+1)+":7480")
+	}
+	s.client, err = client.New(client.Config{Endpoints: urls, Trust: c.Trust, Token: c.Token, UserAgent: "trivet-demo"})
+	return err
+}
+
+// dhcp is where the heads answer relays.
+func (s *headProcesses) dhcp() (addresses []string) {
+	for _, n := range s.all {
+		addresses = append(addresses, n.host+":7067")
+	}
+	return addresses
+}
+
+// leader is the head whose member leads, where somebody knows.
+func (s *headProcesses) leader(ctx context.Context) *headProcess {
+	cluster, err := s.client.Cluster(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, n := range s.all {
+		if slices.ContainsFunc(cluster.Heads, func(h trivet.HeadView) bool { return h.State == "leader" && h.Name == n.name }) {
+			return n
+		}
+	}
+	return nil
+}
+
+func (s *headProcesses) close() {
+	for _, n := range s.all {
+		n.kill()
+	}
+	if s.client != nil {
+		s.client.Close()
+	}
+}
+
+// startTime bounds a head's start.
+const startTime = time.Minute
+
+// await returns when something is so, or is not so for too long.
+func (s *headProcesses) await(ctx context.Context, what string, so func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	for !so() {
+		pause(ctx, 50*time.Millisecond)
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// start runs the head, and returns when it serves.
+func (n *headProcess) start(ctx context.Context, env ...string) error {
+	d := n.site.demo
+	said, err := os.OpenFile(filepath.Join(d.Dir, n.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer said.Close()
+	args := []string{"server", "--data-dir", filepath.Join(d.Dir, n.name), "--advertise", n.host, "--api", n.host + ":7480",
+		"--boot", n.host + ":7481", "--tftp", "", "--dhcp-listen", n.host + ":7067", "--ipxe", n.site.programs}
+	if n != n.site.all[0] {
+		args = append(args, "--join", "https://"+n.site.all[0].host+":7480")
+	}
+	program := d.Program
+	if program == "" {
+		if program, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(append(os.Environ(), "TRIVET_JOIN_TOKEN="), env...) // a token that is there is for another cluster
+	cmd.Stdout, cmd.Stderr = said, said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", n.name, err)
+	}
+	done := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(done) }() // kill waits for it
+	n.mu.Lock()
+	n.cmd, n.done = cmd, done
+	n.mu.Unlock()
+	return n.site.await(ctx, n.name+" serves", func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return n.serves(ctx)
+		}
+	})
+}
+
+// serves asks the boot door, which opens last.
+func (n *headProcess) serves(ctx context.Context) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.host+":7481/livez", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+}
+
+// kill ends the head as a pulled plug does, and says whether it ran.
+func (n *headProcess) kill() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cmd == nil {
+		return false
+	}
+	_ = n.cmd.Process.Kill() // it may have ended
+	<-n.done
+	n.cmd = nil
+	return true
+}
+
+// lastWords is the end of what the head has logged.
+func (n *headProcess) lastWords() string {
+	text, _ := os.ReadFile(filepath.Join(n.site.demo.Dir, n.name+".log"))
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-3):], "\n")
+}
