@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Provision is the wish that machines which match a selector get a template.
+// Provision is a request: machines that match a selector get a template.
 type Provision struct {
 	Meta
 	Spec   ProvisionSpec   `json:"spec"`
@@ -15,10 +15,10 @@ type Provision struct {
 
 // ProvisionSpec says which machines get what.
 type ProvisionSpec struct {
-	// Template is the recipe, Parameters what it asks for.
+	// Template names the template, Parameters are the values of its parameters.
 	Template   string            `json:"template"`
 	Parameters map[string]string `json:"parameters,omitempty"`
-	// Machine names one machine; Selector picks any available one that has all these labels. One of them is needed.
+	// Machine names one machine; Selector picks any available one that has all these labels. One of them is required.
 	Machine  string            `json:"machine,omitempty"`
 	Selector map[string]string `json:"selector,omitempty"`
 	// Hostname, users and network of the installed system, written by the seed action for cloud-init.
@@ -32,7 +32,7 @@ type ProvisionSpec struct {
 // ProvisionState is how far a provision is.
 type ProvisionState string
 
-// A provision's life.
+// The states of a provision.
 const (
 	ProvisionPending   ProvisionState = "pending" // no machine yet; Reason says why
 	ProvisionRunning   ProvisionState = "running"
@@ -40,19 +40,19 @@ const (
 	ProvisionFailed    ProvisionState = "failed"
 )
 
-// ProvisionStatus is what became of the wish.
+// ProvisionStatus is the state of the request.
 type ProvisionStatus struct {
 	State    ProvisionState `json:"state,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
 	Machine  string         `json:"machine,omitempty"`
 	Workflow string         `json:"workflow,omitempty"` // of the newest attempt
-	Attempts int            `json:"attempts,omitempty"` // workflows made so far
+	Attempts int            `json:"attempts,omitempty"` // workflows created so far
 	Failure  *Failure       `json:"failure,omitempty"`
 	Started  time.Time      `json:"started,omitzero"`
 	Ended    time.Time      `json:"ended,omitzero"`
 }
 
-// Ended says whether nothing more will happen to it.
+// Ended reports whether the provision is over.
 func (s ProvisionState) Ended() bool { return s == ProvisionSucceeded || s == ProvisionFailed }
 
 // Validate checks a provision by itself.

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Template is a list of actions that make a machine what it should be.
+// Template is a list of actions that bring a machine into a desired state.
 type Template struct {
 	Meta
 	Spec TemplateSpec `json:"spec"`
 }
 
-// TemplateSpec is the recipe. Every text inside an action's With is a Go template over .Machine, .Provision, .Network and
+// TemplateSpec is the list of actions and its parameters. Every text inside an action's With is a Go template over .Machine, .Provision, .Network and
 // .Params; an undefined name is an error when the machine is claimed, never on the machine.
 type TemplateSpec struct {
 	Description string      `json:"description,omitempty"`
@@ -23,11 +23,11 @@ type TemplateSpec struct {
 	Actions []Action         `json:"actions"`
 }
 
-// Parameter is a value that a provision may or must give.
+// Parameter is a value that a provision may or must set.
 type Parameter struct {
 	Name        string  `json:"name"`
 	Description string  `json:"description,omitempty"`
-	Default     *string `json:"default,omitempty"` // none: the provision must give it
+	Default     *string `json:"default,omitempty"` // none: the provision must set it
 }
 
 // Limit bounds one boot step. What it leaves out is as the site, or [DefaultLimits], has it.
@@ -87,7 +87,7 @@ func (t *Template) Validate() error {
 	for i, a := range t.Spec.Actions {
 		a.validate(&p, fmt.Sprintf("spec.actions[%d]", i))
 		if seen[a.Name] {
-			p.add(fmt.Sprintf("spec.actions[%d].name", i), "%q stands twice", a.Name)
+			p.add(fmt.Sprintf("spec.actions[%d].name", i), "%q appears twice", a.Name)
 		}
 		seen[a.Name] = true
 	}

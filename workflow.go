@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Workflow is one run of a template on one machine. Its spec is made at the claim and constant from then on: what the
-// agent holds is what the record says.
+// Workflow is one run of a template on one machine. Its spec is written at the claim and never changes: the agent holds the same.
 type Workflow struct {
 	Meta
 	Spec   WorkflowSpec   `json:"spec"`
@@ -19,15 +18,15 @@ type WorkflowSpec struct {
 	Provision string `json:"provision,omitempty"`
 	Template  string `json:"template"`
 	Attempt   int    `json:"attempt,omitempty"` // of the provision, from 1
-	// Epoch is the machine's at the claim. Whatever belongs to this run carries a higher one.
+	// Epoch is the machine's at the claim. All that belongs to this run has a higher one.
 	Epoch int64 `json:"epoch,omitempty"`
-	// Actions are the template's, with every text rendered.
+	// Actions are the template's, with all texts rendered.
 	Actions []Action `json:"actions"`
 	// Disk are the machine's hints at the claim. They select the disk of actions that name none.
 	Disk DiskHints `json:"disk,omitzero"`
 	// Images are those that Actions name, as they were at the claim.
 	Images []ImageRef `json:"images,omitempty"`
-	// Seed is what cloud-init gets.
+	// Seed is for cloud-init.
 	Seed Seed `json:"seed,omitzero"`
 }
 
@@ -37,7 +36,7 @@ type ImageRef struct {
 	ImageSpec
 }
 
-// Seed is cloud-init's NoCloud data, but for what is known only at the grant.
+// Seed is cloud-init's NoCloud data, without what is known only at the grant.
 type Seed struct {
 	Hostname    string   `json:"hostname,omitempty"`
 	SSHKeys     []string `json:"sshKeys,omitempty"`
@@ -45,9 +44,9 @@ type Seed struct {
 	NetworkData string   `json:"networkData,omitempty"`
 }
 
-// The boot steps: what happens to a machine outside its agent's actions, each with a deadline.
+// The boot steps: what a machine does outside its agent's actions, each with a deadline.
 const (
-	StepPowerOn   = "power-on"    // the BMC was told, or the operator was asked
+	StepPowerOn   = "power-on"    // the BMC powers the machine on
 	StepDHCP      = "dhcp"        // the firmware asked for an address
 	StepScript    = "boot-script" // iPXE fetched the script
 	StepKernel    = "kernel"      // kernel and initramfs were fetched
@@ -55,16 +54,16 @@ const (
 	StepFirstBoot = "first-boot"  // the installed system phoned home
 )
 
-// BootSteps are the names above in their order.
+// BootSteps are the boot steps in order.
 var BootSteps = []string{StepPowerOn, StepDHCP, StepScript, StepKernel, StepHello, StepFirstBoot}
 
-// IsBootStep says whether a step is one of the boot's, not an action.
+// IsBootStep reports whether a step is a boot step, not an action.
 func IsBootStep(name string) bool { return slices.Contains(BootSteps, name) }
 
 // WorkflowState is how far a run is.
 type WorkflowState string
 
-// A run's life.
+// The states of a run.
 const (
 	WorkflowBooting   WorkflowState = "booting"   // on the way to the agent's hello
 	WorkflowRunning   WorkflowState = "running"   // an agent holds it
@@ -74,19 +73,19 @@ const (
 	WorkflowCancelled WorkflowState = "cancelled" //
 )
 
-// Ended says whether the run is over.
+// Ended reports whether the run is over.
 func (s WorkflowState) Ended() bool {
 	return s == WorkflowSucceeded || s == WorkflowFailed || s == WorkflowCancelled
 }
 
-// WorkflowStatus is how the run goes.
+// WorkflowStatus is the state of the run.
 type WorkflowStatus struct {
 	State WorkflowState `json:"state,omitempty"`
-	// Epoch is the machine's under which reports are taken now; zero while no agent may report.
+	// Epoch is the machine's epoch under which reports are accepted; zero while no agent may report.
 	Epoch int64 `json:"epoch,omitempty"`
-	// Acked is the sequence number of the last report taken under Epoch.
+	// Acked is the sequence number of the last report that was accepted under Epoch.
 	Acked int64 `json:"acked,omitempty"`
-	// Steps are the boot steps and the actions in their order.
+	// Steps are the boot steps and the actions, in order.
 	Steps []Step `json:"steps,omitempty"`
 	// Resets counts how often the agent was lost during the run and the machine had to boot again.
 	Resets  int       `json:"resets,omitempty"`
@@ -98,10 +97,10 @@ type WorkflowStatus struct {
 // StepState is how far a step is.
 type StepState string
 
-// A step's life.
+// The states of a step.
 const (
-	StepWaiting StepState = ""        // its turn has not come
-	StepRunning StepState = "running" // its deadline counts
+	StepWaiting StepState = ""        // not started
+	StepRunning StepState = "running" // its deadline is counted
 	StepDone    StepState = "done"    // acknowledged: it never runs again in this workflow
 	StepFailed  StepState = "failed"  // its attempts are used up
 	StepSkipped StepState = "skipped" // was not needed
@@ -121,10 +120,10 @@ type Step struct {
 	Started time.Time `json:"started,omitzero"` // of the first attempt, for people
 	Ended   time.Time `json:"ended,omitzero"`
 	Cause   string    `json:"cause,omitempty"` // why the last failed attempt failed
-	Note    string    `json:"note,omitempty"`  // what it waits for, or its last word
+	Note    string    `json:"note,omitempty"`  // what it waits for, or the note of its last report
 }
 
-// FailureType says whose fault a failure is. Only the machine's own spends another machine.
+// FailureType says what caused a failure. Only FaultMachine may cost another machine.
 type FailureType string
 
 // The types of failure.
@@ -136,7 +135,7 @@ const (
 	FaultControlPlane  FailureType = "control-plane"
 )
 
-// Failure is why a run or a provision ended badly.
+// Failure is why a run or a provision failed.
 type Failure struct {
 	Type  FailureType `json:"type"`
 	Step  string      `json:"step,omitempty"`
@@ -152,7 +151,7 @@ func (w *Workflow) Validate() error {
 	return p.err()
 }
 
-// Step finds a step by name; nil when there is none.
+// Step returns a step by name; nil when there is none.
 func (s *WorkflowStatus) Step(name string) *Step {
 	for i := range s.Steps {
 		if s.Steps[i].Name == name {
@@ -162,7 +161,7 @@ func (s *WorkflowStatus) Step(name string) *Step {
 	return nil
 }
 
-// Current is the step whose deadline counts; nil when none does.
+// Current returns the running step; nil when there is none.
 func (s *WorkflowStatus) Current() *Step {
 	for i := range s.Steps {
 		if s.Steps[i].State == StepRunning {
@@ -172,7 +171,7 @@ func (s *WorkflowStatus) Current() *Step {
 	return nil
 }
 
-// Action finds an action of the run by name; nil when there is none.
+// Action returns an action of the run by name; nil when there is none.
 func (s *WorkflowSpec) Action(name string) *Action {
 	for i := range s.Actions {
 		if s.Actions[i].Name == name {

@@ -7,7 +7,7 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// The indexes, by which records are found without a scan.
+// The indexes of the tables.
 const (
 	ByMAC       = "mac"       // machines and addresses by MAC
 	ByAddress   = "address"   // machines by the fixed addresses of their ports
@@ -38,7 +38,7 @@ type Tables struct {
 	Events     *store.Table[trivet.Event]
 }
 
-// New makes the tables of a store that has not started yet. Every kind is registered, also those without a field here.
+// New returns the tables of a store that has not started yet. Every kind is registered, also those without a field here.
 func New(s *store.Store) *Tables {
 	t := newTables(s)
 	for _, kind := range trivet.Kinds {
