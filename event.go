@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Event is something that happened to a subject. It is written in the transaction that caused it. The newest EventsPerSubject of a
-// subject are kept: the record's name is its slot in a ring, so that a newer event overwrites the oldest one.
+// Event is something that happened to a subject. It is written in the transaction that caused it. The newest
+// EventsPerSubject of a subject are kept: the record's name is its slot in a ring, so that a newer event overwrites
+// the oldest one.
 type Event struct {
 	Meta
 	Spec EventSpec `json:"spec"`

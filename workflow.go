@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Workflow is one run of a template on one machine. Its spec is written at the claim and never changes: the agent holds the same.
+// Workflow is one run of a template on one machine. Its spec is written at the claim and never changes: the agent
+// holds the same.
 type Workflow struct {
 	Meta
 	Spec   WorkflowSpec   `json:"spec"`

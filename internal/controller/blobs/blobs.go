@@ -1,5 +1,5 @@
-// Package blobs makes this head hold the blobs that records refer to: when a record begins to refer to one, and when the head's
-// own copy was lost.
+// Package blobs makes this head hold the blobs that records refer to: when a record begins to refer to one, and when
+// the head's own copy was lost.
 package blobs
 
 import (
@@ -51,8 +51,8 @@ func (c *Controller) Keys() (digests []string) {
 	return digests
 }
 
-// Affected implements [reconcile.Controller]: the blobs of a record that is new or changed its spec; and what is missing when
-// another head appears that may hold it.
+// Affected implements [reconcile.Controller]: the blobs of a record that is new or changed its spec; and what is
+// missing when another head appears that may hold it.
 func (c *Controller) Affected(e *store.Event) (digests []string) {
 	now, was := e.Record(), e.Old()
 	var refs []trivet.BlobRef

@@ -56,8 +56,8 @@ func TestDeclaration(t *testing.T) {
 	})
 }
 
-// A blob is fetched when a record begins to refer to it, when a head appears that may hold it, and checked again for as long as a
-// record refers to it.
+// A blob is fetched when a record begins to refer to it, when a head appears that may hold it, and checked again for
+// as long as a record refers to it.
 func TestBlobsThatRecordsReferTo(t *testing.T) {
 	tables := newTables(t)
 	r := &replica{referenced: true, missing: []trivet.BlobRef{ref("9")}}
