@@ -31,7 +31,7 @@ func TestAnAgentHasOneConnection(t *testing.T) {
 	})
 	c.conns = nil
 	second := c.head(func(w http.ResponseWriter, _ *http.Request) { answer(w, trivet.Grant{Machine: "m1"}) })
-	door := c.client(0, first.URL, second.URL).Door(func(*http.Request, []byte, string) {}, func(time.Time) {})
+	door := c.client(0, first.URL, second.URL).AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
 	if _, err := door.Hello(t.Context(), trivet.Hello{Machine: "m1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestStrangersRefuseNoAgent(t *testing.T) {
 	stranger := newCluster(t).head(func(http.ResponseWriter, *http.Request) {})
 	head := c.head(func(w http.ResponseWriter, _ *http.Request) { refuse(w, trivet.ErrUnauthenticated) })
 	for url, want := range map[string]error{stranger.URL: trivet.ErrUnavailable, head.URL: trivet.ErrUnauthenticated} {
-		door := c.client(0, url).Door(func(*http.Request, []byte, string) {}, func(time.Time) {})
+		door := c.client(0, url).AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
 		_, err := door.Sync(t.Context(), trivet.Sync{Machine: "m1"})
 		if !errors.Is(err, want) || errors.Is(err, trivet.ErrUnauthenticated) != (want == trivet.ErrUnauthenticated) {
 			t.Errorf("%v, want %v", err, want)

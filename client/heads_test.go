@@ -94,10 +94,10 @@ func TestAFailedHeadIsReplacedAtOnce(t *testing.T) {
 				}
 			}
 			h := healthOf(cl, bad)
-			if h.State != client.HeadDown || h.Cause == nil || h.Tries != 1 || h.Failures != 1 || !h.Given {
+			if h.State != client.HeadDown || h.Cause == nil || h.Requests != 1 || h.Failures != 1 || !h.Configured {
 				t.Errorf("%+v", h)
 			}
-			if h := healthOf(cl, good.URL); h.State != client.HeadUp || h.Cause != nil || h.Tries != 6 || h.Failures != 0 {
+			if h := healthOf(cl, good.URL); h.State != client.HeadUp || h.Cause != nil || h.Requests != 6 || h.Failures != 0 {
 				t.Errorf("%+v", h)
 			}
 		})
@@ -191,7 +191,7 @@ func TestNoLeaderEndsSoonForPeople(t *testing.T) {
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable))
 	})
-	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), FailFast: true, Patience: time.Hour})
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), FailFast: true, RetryTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestNoLeaderEndsSoonForPeople(t *testing.T) {
 func TestAllHeadsAreDown(t *testing.T) {
 	c := newCluster(t)
 	a, b := resetter(t), closedPort(t)
-	cfg := client.Config{Endpoints: []string{a, b}, Trust: c.keys.CA.Pin(), FailFast: true, Patience: time.Hour}
+	cfg := client.Config{Endpoints: []string{a, b}, Trust: c.keys.CA.Pin(), FailFast: true, RetryTimeout: time.Hour}
 	cl, err := client.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestARevisionGoesAlong(t *testing.T) {
 		}
 		answer(w, machine("m1", ""))
 	})
-	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), Fresh: true, Patience: -1})
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), Fresh: true, RetryTimeout: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestTheLatestOrWhatThereIs(t *testing.T) {
 		}
 	}
 	for _, canTell := range []bool{true, false} {
-		cfg := client.Config{Endpoints: []string{c.head(serve(false)).URL, c.head(serve(canTell)).URL}, Trust: c.keys.CA.Pin(), Fresh: true, Patience: -1}
+		cfg := client.Config{Endpoints: []string{c.head(serve(false)).URL, c.head(serve(canTell)).URL}, Trust: c.keys.CA.Pin(), Fresh: true, RetryTimeout: -1}
 		cl, err := client.New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -355,7 +355,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{
-		"trivet_client_head_up " + good.URL: 1, "trivet_client_head_up " + bad: 0, "trivet_client_tries_total " + good.URL: 1,
+		"trivet_client_head_up " + good.URL: 1, "trivet_client_head_up " + bad: 0, "trivet_client_requests_total " + good.URL: 1,
 		"trivet_client_failures_total " + good.URL: 0, "trivet_client_failures_total " + bad: 1,
 	} {
 		if got[name] != want {

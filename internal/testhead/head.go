@@ -235,7 +235,7 @@ func (h *Head) Client(wait time.Duration, heads ...*Head) *client.Client {
 	for _, o := range heads {
 		c.Endpoints = append(c.Endpoints, o.API())
 	}
-	cl, err := client.New(client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token, Patience: wait})
+	cl, err := client.New(client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token, RetryTimeout: wait})
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func (s *site) client(patience time.Duration, heads ...*head) (*client.Client, e
 	for _, h := range heads {
 		urls = append(urls, h.api())
 	}
-	return client.New(client.Config{Endpoints: urls, Trust: s.trust, Token: s.token, Patience: patience, UserAgent: "trivet-chaos"})
+	return client.New(client.Config{Endpoints: urls, Trust: s.trust, Token: s.token, RetryTimeout: patience, UserAgent: "trivet-chaos"})
 }
 
 func (s *site) endpoints() (urls []string) {

@@ -14,8 +14,8 @@ import (
 
 // Replica is this head's copies of blobs.
 type Replica interface {
-	// Hold fetches a blob that is missing here, and reports whether a record refers to it.
-	Hold(ctx context.Context, digest string) (referenced bool, err error)
+	// Ensure fetches a blob that is missing here, and reports whether a record refers to it.
+	Ensure(ctx context.Context, digest string) (referenced bool, err error)
 	// Missing returns the blobs that records refer to and that this head does not hold.
 	Missing() []trivet.BlobRef
 }
@@ -71,7 +71,7 @@ func (c *Controller) Affected(e *store.Event) (digests []string) {
 
 // Reconcile implements [reconcile.Controller].
 func (c *Controller) Reconcile(ctx context.Context, digest string) (after time.Duration, err error) {
-	referenced, err := c.replica.Hold(ctx, digest)
+	referenced, err := c.replica.Ensure(ctx, digest)
 	if err != nil || !referenced {
 		return 0, err
 	}

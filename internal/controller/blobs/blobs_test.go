@@ -21,7 +21,7 @@ type replica struct {
 	fetched    []string
 }
 
-func (r *replica) Hold(_ context.Context, digest string) (bool, error) {
+func (r *replica) Ensure(_ context.Context, digest string) (bool, error) {
 	r.fetched = append(r.fetched, digest)
 	return r.referenced, nil
 }
