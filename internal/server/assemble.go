@@ -10,7 +10,6 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
-	"github.com/trivet-project/trivet/internal/controller"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/netboot"
@@ -77,7 +76,7 @@ func (s *Server) assemble(context.Context) (err error) {
 		Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
 		Keys: s.local.Keys(), CA: s.local.Root().Pin(), Blobs: s.blobs.BootHandler(),
 		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir,
-		StepReached: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
+		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
 	if err != nil {
@@ -117,16 +116,9 @@ func (s *Server) assembleWitness() error {
 
 func (s *Server) register(ctx context.Context) error { return s.registration.Register(ctx) }
 
-func (s *Server) controllers() controller.Config {
-	heads := &membership.Reconciler{Records: s.records, Members: s.member, Statuses: s.monitor.Statuses}
-	return controller.Config{Fleet: s.fleet, Presence: s.exchange.Tracker, Heads: heads, Quorum: s.member.HasLeader,
-		Live:  s.monitor.Live,
-		Blobs: s.blobs, Unseal: unsealer(s.local.Keys()), Logs: s.logs, Log: s.cfg.Log}
-}
-
 func checkTemplate(t *trivet.Template) error { return workflow.Check(t) }
 
-func unsealer(keys *auth.Keys) controller.Unseal {
+func unsealer(keys *auth.Keys) func(secret *trivet.Secret, key string) (string, error) {
 	return func(secret *trivet.Secret, key string) (string, error) {
 		value, err := keys.Sealer.Open(auth.FieldRef{Kind: "Secret", Name: secret.Name, Field: key},
 			secret.Spec.Data[key])

@@ -26,8 +26,8 @@ type foundCluster struct {
 const probeClass = "trivet.head"
 
 const (
-	probeTimeout = 80 * time.Millisecond
-	probeAttempts   = 2
+	probeTimeout  = 80 * time.Millisecond
+	probeAttempts = 2
 )
 
 // findCluster returns an error where another cluster serves the networks of --dhcp. It is called once for each cluster.

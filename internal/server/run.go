@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trivet-project/trivet/internal/cluster"
-	"github.com/trivet-project/trivet/internal/controller"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -58,7 +57,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })
 	g.Go(func() error { return s.leases.Run(ctx) })
-	g.Go(func() error { controller.Run(ctx, s.controllers()); return nil })
+	g.Go(func() error { return s.runControllers(ctx) })
 	g.Go(func() error { s.exchange.Run(ctx); return nil })
 	g.Go(func() error { s.registration.Run(ctx); return nil })
 	g.Go(func() error {

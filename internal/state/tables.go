@@ -1,5 +1,5 @@
-// Package state gives typed views of the records in the store, one table for each kind, with the indexes that find records
-// without a scan.
+// Package state gives typed views of the records in the store, one table for each kind, with the indexes that find
+// records without a scan.
 package state
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// The indexes, by which records are found without a scan.
+// The indexes of the tables.
 const (
 	ByMAC       = "mac"       // machines and addresses by MAC
 	ByAddress   = "address"   // machines by the fixed addresses of their ports
@@ -15,7 +15,7 @@ const (
 	ByMachine   = "machine"   // workflows by machine
 	ByProvision = "provision" // workflows by provision
 	ByNetwork   = "network"   // addresses by network
-	BySubject   = "subject"   // events by whom they are of
+	BySubject   = "subject"   // events by subject
 )
 
 // Tables are the typed views of the store's records.
@@ -38,7 +38,8 @@ type Tables struct {
 	Events     *store.Table[trivet.Event]
 }
 
-// New makes the tables of a store that has not started yet. Every kind is registered, also those without a field here.
+// New returns the tables of a store that has not started yet. Every kind is registered, also those without a field
+// here.
 func New(s *store.Store) *Tables {
 	t := newTables(s)
 	for _, kind := range trivet.Kinds {
@@ -79,6 +80,29 @@ func newTables(s *store.Store) *Tables {
 		Events: store.NewTable(s,
 			store.Index[trivet.Event]{Name: BySubject, Keys: func(e *trivet.Event) []string { return []string{e.Spec.Subject} }},
 		),
+	}
+}
+
+// Within returns the tables for local reads within a scope: a read of another kind panics. Transactions are limited
+// by their context.
+func (t *Tables) Within(s *store.Scope) *Tables {
+	return &Tables{
+		Store:      t.Store,
+		Machines:   t.Machines.Within(s),
+		Workflows:  t.Workflows.Within(s),
+		Provisions: t.Provisions.Within(s),
+		Templates:  t.Templates.Within(s),
+		Images:     t.Images.Within(s),
+		Platforms:  t.Platforms.Within(s),
+		Networks:   t.Networks.Within(s),
+		Addresses:  t.Addresses.Within(s),
+		MACs:       t.MACs.Within(s),
+		Sites:      t.Sites.Within(s),
+		Heads:      t.Heads.Within(s),
+		Secrets:    t.Secrets.Within(s),
+		Tokens:     t.Tokens.Within(s),
+		Accounts:   t.Accounts.Within(s),
+		Events:     t.Events.Within(s),
 	}
 }
 

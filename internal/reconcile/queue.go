@@ -1,4 +1,4 @@
-package store
+package reconcile
 
 import (
 	"context"
@@ -70,7 +70,8 @@ type delay struct {
 	at    time.Time
 }
 
-// addAfter queues a key that is neither waiting nor running after a delay, or at an earlier time that was already set.
+// addAfter queues a key that is neither waiting nor running after a delay, or at an earlier time that was already
+// set.
 func (q *Queue) addAfter(key string, d time.Duration) {
 	old := q.delayed[key]
 	if q.closed || old != nil && time.Until(old.at) <= d {
@@ -97,7 +98,8 @@ func (q *Queue) signal() {
 	}
 }
 
-// Work processes one key. It reads all state afresh and returns the delay after which the key is queued again; 0: not.
+// Work processes one key. It reads all state afresh and returns the delay after which the key is queued again; 0:
+// not.
 type Work func(ctx context.Context, key string) (after time.Duration, err error)
 
 // Run processes keys with a number of workers until ctx ends, and returns when they are idle. The queue cannot be
