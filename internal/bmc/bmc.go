@@ -1,8 +1,8 @@
-// Package bmc drives the management controllers (BMCs) of machines by IPMI and Redfish. It knows power and the next boot,
-// not machines.
+// Package bmc controls the management controllers (BMCs) of machines by IPMI and Redfish. It knows power and the
+// next boot device, not machines.
 //
-// A BMC cannot refuse a command that came too late, so every command here sets a state and none toggles: sent twice, or by
-// two heads, it does the same as once. There is no reset: a caller that wants one sets Off, sees Off, and sets On.
+// A BMC cannot refuse a late command, so every command sets a state and none toggles: sent twice, or by two heads,
+// it has the same effect as once. There is no reset: the caller sets Off, reads Off, and sets On.
 package bmc
 
 import (
@@ -20,11 +20,11 @@ type State string
 
 const (
 	On       State = "on"
-	Off      State = "off"      // verified: the BMC says that the machine is off
-	Changing State = "changing" // on its way to one of the two
+	Off      State = "off"      // verified: the BMC reports it
+	Changing State = "changing" // between the two
 )
 
-// Device is where a machine boots from.
+// Device is what a machine boots from.
 type Device string
 
 const (
@@ -32,17 +32,18 @@ const (
 	Disk    Device = "disk"
 )
 
-// Client is a session with one BMC, for one piece of work. Calls are made one at a time.
+// Client is a session with one BMC. Its calls are serialized.
 //
-// Each call ends when its context does; without a deadline it gets [DefaultTimeout]. Nothing is sent after that, so a
-// context that ends with the caller's intent keeps a late command from being sent. Errors are [trivet.Error] around
-// ErrInvalid, ErrUnauthenticated, ErrForbidden, ErrUnavailable (nothing was done) or ErrUnknown (it may have been done).
+// Each call ends when its context does; without a deadline it gets [DefaultTimeout]. Nothing is sent after that, so
+// a context that ends with the caller's intent keeps a late command from being sent. Errors are [trivet.Error]
+// around ErrInvalid, ErrUnauthenticated, ErrForbidden, ErrUnavailable (nothing was done) or ErrUnknown (it may have
+// been done).
 type Client interface {
-	// Power asks for the state.
+	// Power returns the state.
 	Power(ctx context.Context) (State, error)
-	// SetPower makes the state On or Off, and returns when the BMC says that it is. Off cuts the power.
+	// SetPower sets the state to On or Off, and returns when the BMC reports it. Off cuts the power.
 	SetPower(ctx context.Context, want State) error
-	// SetNextBoot chooses the device of the next boot only. It does not boot.
+	// SetNextBoot sets the device of the next boot only. It does not boot.
 	SetNextBoot(ctx context.Context, device Device) error
 	// Close ends the session. It may take seconds where the BMC does not answer.
 	Close()
@@ -57,7 +58,7 @@ const (
 // DefaultTimeout bounds a call whose context has no deadline.
 const DefaultTimeout = time.Minute
 
-// Config says how to reach a BMC. It formats without the password.
+// Config is how to reach a BMC. It formats without the password.
 type Config struct {
 	Protocol string // IPMI or Redfish
 	// Address is a host or host:port. For Redfish also an https URL, whose path, if any, is that of the system:
@@ -65,15 +66,15 @@ type Config struct {
 	Address  string
 	User     string
 	Password string `json:"-"`
-	// Insecure takes any certificate, and an http URL. BMCs leave the factory with certificates that nobody can check;
-	// whoever sits between head and BMC then learns the password.
+	// Insecure accepts any certificate, and an http URL. Factory certificates of BMCs cannot be verified; with
+	// Insecure, a host between head and BMC can read the password.
 	Insecure bool
-	// UEFI says that the machine's firmware boots by UEFI, not BIOS. IPMI BMCs must be told, or a network boot may be tried
-	// in the other mode.
+	// UEFI is set if the machine boots by UEFI, not BIOS. IPMI BMCs need it, or may boot from the network in the
+	// other mode.
 	UEFI bool
 }
 
-// Format writes protocol, user and address, whatever the verb.
+// Format writes protocol, user and address, for any verb.
 func (c Config) Format(f fmt.State, _ rune) {
 	fmt.Fprintf(f, "%s://%s@%s", c.Protocol, c.User, c.Address)
 }
@@ -109,7 +110,7 @@ func checkDevice(device Device) error {
 	return nil
 }
 
-// bounded gives ctx a deadline where it has none.
+// bounded sets the default deadline of a ctx that has none.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
@@ -117,7 +118,7 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
-// fail wraps an error with what was done to which BMC, and what to do next. It leaves nil and wrapped errors alone.
+// fail wraps an error with operation, BMC and hint. It returns nil and wrapped errors as they are.
 func fail(op string, cfg Config, hint string, err error) error {
 	var known *trivet.Error
 	if err == nil || errors.As(err, &known) {
@@ -126,7 +127,7 @@ func fail(op string, cfg Config, hint string, err error) error {
 	return &trivet.Error{Op: op, Kind: "BMC", Name: cfg.Address, Hint: hint, Err: err}
 }
 
-// settle asks for the state until it is the wanted one. A machine takes up to some seconds to lose or get power.
+// settle polls the state until it is the wanted one. A change of power takes up to some seconds.
 func settle(ctx context.Context, want State, power func(context.Context) (State, error)) error {
 	var last State
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
@@ -139,14 +140,14 @@ func settle(ctx context.Context, want State, power func(context.Context) (State,
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: asked for %s, but the BMC last said %q: %w",
+			return fmt.Errorf("%w: the power was set to %s, but the BMC last reported %q: %w",
 				trivet.ErrUnknown, want, last, errors.Join(ctx.Err(), err))
 		case <-time.After(wait):
 		}
 	}
 }
 
-// How long settle waits between two questions, at first and at most.
+// Times between two polls of settle: the first and the longest.
 const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = 2 * time.Second

@@ -15,7 +15,8 @@ import (
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
 )
 
-// Every implementation keeps the contract of bmc.Client: IPMI against two BMC programs, Redfish against a simulated one.
+// Every implementation keeps the contract of bmc.Client: IPMI against two BMC programs, Redfish against a simulated
+// one.
 func TestConformance(t *testing.T) {
 	for protocol, start := range map[string]func(bmctest.TB, bmctest.Machine) bmc.Config{
 		"ipmi against ipmi_sim":               bmctest.Sim,

@@ -15,8 +15,8 @@ import (
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
 )
 
-// goIPMI runs the BMC server of github.com/bougou/go-ipmi: another implementation of RMCP+ than ipmi_sim and ours, with
-// cipher suite 17, which ipmi_sim lacks, and with boot flags that can be looked at.
+// goIPMI runs the BMC server of github.com/bougou/go-ipmi: another implementation of RMCP+ than ipmi_sim and ours,
+// with cipher suite 17, which ipmi_sim lacks, and with boot flags that can be looked at.
 func goIPMI(suite types.CipherSuiteID) func(bmctest.TB, bmctest.Machine) bmc.Config {
 	return func(t bmctest.TB, m bmctest.Machine) bmc.Config {
 		t.Helper()

@@ -20,7 +20,7 @@ const (
 	maxIPMIPassword = 20
 )
 
-// ipmiIdle is how long a session may lie idle here. BMCs drop one after 60 s (§6.12.15).
+// ipmiIdle is how long a session may be idle. BMCs end it after 60 s (§6.12.15).
 const ipmiIdle = 40 * time.Second
 
 // Network functions and commands (appendix G).
@@ -46,7 +46,7 @@ type ipmiBMC struct {
 
 func openIPMI(ctx context.Context, cfg Config) (Client, error) {
 	if len(cfg.User) > maxIPMIUser || len(cfg.Password) > maxIPMIPassword {
-		return nil, fail("log in to", cfg, "choose shorter ones", fmt.Errorf(
+		return nil, fail("log in to", cfg, "use a shorter user or password", fmt.Errorf(
 			"%w: IPMI takes at most %d bytes as user and %d as password", trivet.ErrInvalid, maxIPMIUser, maxIPMIPassword))
 	}
 	address, err := resolveIPMI(ctx, cfg.Address)
@@ -89,7 +89,7 @@ func (b *ipmiBMC) Power(ctx context.Context) (state State, err error) {
 	return state, err
 }
 
-// power asks Get Chassis Status (§28.2).
+// power sends Get Chassis Status (§28.2).
 func power(ctx context.Context, s *rmcpSession) (State, error) {
 	data, err := s.call(ctx, netChassis, cmdChassisStatus)
 	switch {
@@ -148,7 +148,8 @@ func (b *ipmiBMC) Close() {
 	b.drop(ctx)
 }
 
-// do runs commands under a session. After an error without an answer the session is dropped, and the next call logs in.
+// do runs commands in a session. After a command without an answer the session is dropped, and the next call logs
+// in.
 func (b *ipmiBMC) do(ctx context.Context, op string, f func(context.Context, *rmcpSession) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -175,7 +176,7 @@ func (b *ipmiBMC) do(ctx context.Context, op string, f func(context.Context, *rm
 	return fail(op, b.cfg, hint, err)
 }
 
-// login makes a session and takes the privilege in it.
+// login creates a session and sets its privilege.
 func (b *ipmiBMC) login(ctx context.Context) error {
 	s, err := dialRMCP(ctx, b.address, b.cfg.User, b.cfg.Password)
 	if err == nil {
@@ -189,7 +190,7 @@ func (b *ipmiBMC) login(ctx context.Context) error {
 	case errors.Is(err, trivet.ErrUnauthenticated):
 		hint = "check user and password in its secret, and that IPMI over LAN is enabled for the user"
 	case errors.As(err, new(*completionError)):
-		err = fmt.Errorf("%w: the user may not act as operator: %w", trivet.ErrForbidden, err)
+		err = fmt.Errorf("%w: the user lacks the operator privilege: %w", trivet.ErrForbidden, err)
 		hint = "give the BMC's user the privilege operator or administrator"
 	default:
 		err = unsent(err, trivet.ErrUnavailable)
@@ -197,18 +198,18 @@ func (b *ipmiBMC) login(ctx context.Context) error {
 	return fail("log in to", b.cfg, hint, err)
 }
 
-// drop ends the session, telling the BMC if ctx allows.
+// drop ends the session, and closes it on the BMC if ctx permits.
 func (b *ipmiBMC) drop(ctx context.Context) {
 	if b.session == nil {
 		return
 	}
-	// Its error changes nothing: the BMC drops the session by itself.
+	// The error is ignored: the BMC ends an idle session.
 	b.session.call(ctx, netApp, cmdCloseSession, le32(b.session.bmc)...)
 	b.session.conn.Close()
 	b.session = nil
 }
 
-// unsent gives an error without an answer its kind.
+// unsent adds the kind to an error of a command without an answer.
 func unsent(err, kind error) error {
 	if errors.Is(err, errNoAnswer) {
 		return fmt.Errorf("%w: %w", kind, err)

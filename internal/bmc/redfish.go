@@ -12,7 +12,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// redfishRoot is where every Redfish service begins (DSP0266 §6.4.2).
+// redfishRoot is the root of every Redfish service (DSP0266 §6.4.2).
 const redfishRoot = "/redfish/v1/"
 
 type redfishBMC struct {
@@ -21,7 +21,7 @@ type redfishBMC struct {
 	system string // path of the system
 	logout string // path of the session; empty: basic authentication
 
-	mu sync.Mutex // makes calls wait for each other
+	mu sync.Mutex // serializes calls
 }
 
 func openRedfish(ctx context.Context, cfg Config) (Client, error) {
@@ -44,7 +44,7 @@ func (b *redfishBMC) open(ctx context.Context) error {
 		return err
 	}
 	if root.Systems.ID == "" {
-		return fmt.Errorf("%w: the service names no systems", trivet.ErrInvalid)
+		return fmt.Errorf("%w: the service lists no systems", trivet.ErrInvalid)
 	}
 	if err := b.login(ctx, root.Links.Sessions.ID); err != nil {
 		return err
@@ -57,14 +57,14 @@ func (b *redfishBMC) open(ctx context.Context) error {
 		return err
 	}
 	if len(systems.Members) != 1 {
-		return fmt.Errorf("%w: the BMC has %d systems%s; name one by spec.bmc.address: https://HOST/redfish/v1/Systems/ID",
+		return fmt.Errorf("%w: the BMC has %d systems%s; select one by spec.bmc.address: https://HOST/redfish/v1/Systems/ID",
 			trivet.ErrInvalid, len(systems.Members), systems.list())
 	}
 	b.system = systems.Members[0].ID
 	return nil
 }
 
-// login makes a session. Services without sessions, or with all of them taken, get the password with each request.
+// login creates a session. Where the service has no sessions, or none free, each request carries the password.
 func (b *redfishBMC) login(ctx context.Context, sessions string) error {
 	if sessions != "" {
 		body := map[string]string{"UserName": b.cfg.User, "Password": b.cfg.Password}
@@ -89,10 +89,10 @@ func (b *redfishBMC) Power(ctx context.Context) (State, error) {
 	defer b.mu.Unlock()
 	s, _, err := b.getSystem(ctx)
 	if err != nil {
-		return "", fail("ask power of", b.cfg, redfishHint(err), err)
+		return "", fail("read power of", b.cfg, redfishHint(err), err)
 	}
 	state, err := s.state()
-	return state, fail("ask power of", b.cfg, "", err)
+	return state, fail("read power of", b.cfg, "", err)
 }
 
 func (b *redfishBMC) SetPower(ctx context.Context, want State) error {
@@ -123,7 +123,7 @@ func (b *redfishBMC) sendPower(ctx context.Context, want State) error {
 	if reset.Target == "" {
 		return fmt.Errorf("%w: the system %s offers no power control", trivet.ErrInvalid, b.system)
 	}
-	// PushPowerButton would toggle, GracefulShutdown asks the operating system, which may say no.
+	// PushPowerButton toggles; GracefulShutdown depends on the operating system.
 	kind, err := pick(reset.Allowed, map[State][]string{On: {"On", "ForceOn"}, Off: {"ForceOff"}}[want])
 	if err != nil {
 		return fmt.Errorf("power %s: %w", want, err)
@@ -142,7 +142,7 @@ func (b *redfishBMC) SetNextBoot(ctx context.Context, device Device) error {
 	}
 	err := b.patchBoot(ctx, device)
 	if errors.Is(err, trivet.ErrConflict) {
-		err = b.patchBoot(ctx, device) // somebody changed the system between our two requests
+		err = b.patchBoot(ctx, device) // the system was changed between the two requests
 	}
 	return fail("set next boot of", b.cfg, redfishHint(err), err)
 }
@@ -178,14 +178,14 @@ func (b *redfishBMC) Close() {
 	if b.logout != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), logoutTimeout)
 		defer cancel()
-		// Its error changes nothing: the BMC ends an idle session by itself.
+		// The error is ignored: the BMC ends an idle session.
 		b.wire.call(ctx, http.MethodDelete, b.logout, "", nil, nil)
 		b.logout = ""
 	}
 	b.wire.close()
 }
 
-// pick gives the first of want that is allowed. A service that does not say what it allows gets the first.
+// pick returns the first of want that is allowed, or the first where the service does not list the allowed values.
 func pick(allowed, want []string) (string, error) {
 	if len(allowed) == 0 {
 		return want[0], nil
@@ -198,7 +198,7 @@ func pick(allowed, want []string) (string, error) {
 	return "", fmt.Errorf("%w: the BMC offers only %.200q, not %s", trivet.ErrInvalid, allowed, strings.Join(want, " or "))
 }
 
-// redfishHint says what an operator can do about an error.
+// redfishHint returns the hint for an error.
 func redfishHint(err error) string {
 	switch {
 	case errors.Is(err, trivet.ErrUnauthenticated):

@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// A service that answers everything with the same hostile text makes the client fail cleanly: no panic, no request to
-// another place, an error of a known kind.
+// A service that answers everything with the same hostile text makes the client fail cleanly: no panic, no request
+// to another place, an error of a known kind.
 func FuzzRedfishAnswers(f *testing.F) {
 	f.Add(200, "", `{"Systems":{"@odata.id":"/redfish/v1/Systems"},"Links":{"Sessions":{"@odata.id":"/redfish/v1/S"}},`+
 		`"Members":[{"@odata.id":"/redfish/v1/Systems/1"}],"PowerState":"Off","@odata.etag":"W/\"1\"",`+

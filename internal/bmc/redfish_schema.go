@@ -9,7 +9,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// The parts of Redfish resources that are read here. BMCs add, leave out and misspell much, so the rest is not looked at.
+// The parts of Redfish resources that are read. BMCs add, omit and misspell other fields, which are ignored.
 
 type link struct {
 	ID string `json:"@odata.id"`
@@ -26,7 +26,7 @@ type collection struct {
 	Members []link `json:"Members"`
 }
 
-// list names some members for an error.
+// list returns some members as text for an error.
 func (c collection) list() string {
 	var b strings.Builder
 	for i, m := range c.Members {
@@ -54,7 +54,7 @@ type system struct {
 	} `json:"Actions"`
 }
 
-// state maps the service's PowerState. What is not known is an error: it must not be taken for off.
+// state maps the service's PowerState. An unknown value is an error: it must not be read as off.
 func (s system) state() (State, error) {
 	switch s.PowerState {
 	case "On", "Paused":
@@ -64,10 +64,10 @@ func (s system) state() (State, error) {
 	case "PoweringOn", "PoweringOff":
 		return Changing, nil
 	}
-	return "", fmt.Errorf("%w: the BMC gives the power state as %.40q", trivet.ErrUnavailable, s.PowerState)
+	return "", fmt.Errorf("%w: the BMC reports the unknown power state %.40q", trivet.ErrUnavailable, s.PowerState)
 }
 
-// redfishError is an answer of the service that is not a success.
+// redfishError is an error response of the service.
 type redfishError struct {
 	method  string
 	status  int
@@ -82,7 +82,7 @@ func (e *redfishError) Error() string {
 	return text
 }
 
-// Is gives the answer its kind.
+// Is maps the status to the errors of the root package.
 func (e *redfishError) Is(target error) bool {
 	switch {
 	case e.status == http.StatusUnauthorized:
@@ -94,17 +94,17 @@ func (e *redfishError) Is(target error) bool {
 	case e.status == http.StatusConflict || e.status == http.StatusPreconditionFailed:
 		return target == trivet.ErrConflict
 	case e.status >= 500 && e.method != http.MethodGet && e.status != http.StatusServiceUnavailable:
-		return target == trivet.ErrUnknown // it may have failed half-way
+		return target == trivet.ErrUnknown // it may have been partly done
 	case e.status == http.StatusTooManyRequests || e.status >= 500:
 		return target == trivet.ErrUnavailable
 	}
 	return target == trivet.ErrInvalid
 }
 
-// maxMessage bounds what is shown of a service's own error text, in bytes.
+// maxMessage bounds the service's error text that is shown, in bytes.
 const maxMessage = 300
 
-// newRedfishError reads the text of DSP0266 §8.6 from the body, where there is one.
+// newRedfishError parses the message of DSP0266 §8.6 from the body, if it has one.
 func newRedfishError(method string, status int, body []byte) *redfishError {
 	type info struct{ Message, Resolution string }
 	var e struct {
@@ -123,7 +123,7 @@ func newRedfishError(method string, status int, body []byte) *redfishError {
 	return &redfishError{method: method, status: status, message: printable(message)}
 }
 
-// printable makes a BMC's text safe to log and show: one line of bounded length without control characters.
+// printable returns a BMC's text as one line of bounded length without control characters.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\uFFFD' {

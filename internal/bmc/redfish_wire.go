@@ -17,7 +17,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Bounds on what a service may send and how long it may take. All BMCs keep well under them.
+// Bounds of responses in size and time. BMCs stay well below them.
 const (
 	maxRedfishBody    = 1 << 20
 	maxRedfishHeader  = 64 << 10
@@ -40,14 +40,14 @@ type redfishWire struct {
 	token  string // of a session; sent if not empty
 }
 
-// answer is what callers need of a successful answer's headers.
+// answer is the headers of a successful response that callers need.
 type answer struct {
 	etag     string
 	token    string
 	location string // path, checked
 }
 
-// newRedfishWire reads the address. system is the path in it, empty where there is none.
+// newRedfishWire parses the address. system is its path, if it has one.
 func newRedfishWire(cfg Config) (w *redfishWire, system string, err error) {
 	address := cfg.Address
 	if !strings.Contains(address, "://") {
@@ -72,7 +72,7 @@ func newRedfishWire(cfg Config) (w *redfishWire, system string, err error) {
 	w.http = &http.Client{
 		CheckRedirect: w.checkRedirect,
 		Transport: &http.Transport{
-			Proxy:                  nil, // a BMC's password does not go through a proxy
+			Proxy:                  nil, // a BMC's password is not sent through a proxy
 			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: cfg.Insecure},
 			MaxResponseHeaderBytes: maxRedfishHeader,
 			MaxConnsPerHost:        1,
@@ -81,8 +81,8 @@ func newRedfishWire(cfg Config) (w *redfishWire, system string, err error) {
 	return w, system, nil
 }
 
-// checkRedirect follows a few redirects of reads within the service (a missing slash), and nothing else: another host
-// would be sent the session's token.
+// checkRedirect follows a few redirects of reads within the service (a missing slash), and no others: another host
+// would receive the session's token.
 func (w *redfishWire) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedfishHops || via[0].Method != http.MethodGet ||
 		req.URL.Scheme != w.base.Scheme || req.URL.Host != w.base.Host {
@@ -92,7 +92,7 @@ func (w *redfishWire) checkRedirect(req *http.Request, via []*http.Request) erro
 	return err
 }
 
-// checkPath takes a link of the service's: a clean path within Redfish.
+// checkPath checks a link of the service: it must be a clean path within Redfish.
 func checkPath(link string) (string, error) {
 	u, err := url.Parse(link)
 	if err != nil || len(link) > maxRedfishPathLen || u.IsAbs() || u.Host != "" || u.RawQuery != "" || u.Fragment != "" ||
@@ -102,8 +102,8 @@ func checkPath(link string) (string, error) {
 	return u.EscapedPath(), nil
 }
 
-// call sends one request and reads the answer into out, if not nil. A failure to send is ErrUnavailable for a read and
-// ErrUnknown for a change; any other answer than a success is a *redfishError.
+// call sends one request and decodes the response into out, if not nil. A failure to send is ErrUnavailable for a
+// read and ErrUnknown for a change; an error response is a *redfishError.
 func (w *redfishWire) call(ctx context.Context, method, link, etag string, in, out any) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, redfishCall)
 	defer cancel()
@@ -123,11 +123,11 @@ func (w *redfishWire) call(ctx context.Context, method, link, etag string, in, o
 	case err != nil && out != nil:
 		return answer{}, sendError(method, link, err)
 	case len(body) > maxRedfishBody:
-		return answer{}, fmt.Errorf("%s %s: %w: an answer of over %d bytes", method, link, trivet.ErrTooLarge, maxRedfishBody)
+		return answer{}, fmt.Errorf("%s %s: %w: the response has over %d bytes", method, link, trivet.ErrTooLarge, maxRedfishBody)
 	}
 	if out != nil {
 		if err := json.Unmarshal(body, out); err != nil {
-			return answer{}, fmt.Errorf("%s %s: %w: the answer is not what Redfish says: %.200s",
+			return answer{}, fmt.Errorf("%s %s: %w: the response is not valid Redfish: %.200s",
 				method, link, trivet.ErrInvalid, err.Error())
 		}
 	}
@@ -171,8 +171,8 @@ func (w *redfishWire) request(ctx context.Context, method, link, etag string, in
 	return req, nil
 }
 
-// location takes the path of a session from a Location header, which may be a whole URL. It is empty where it leads
-// elsewhere; then the session ends by itself.
+// location returns the path of a session from a Location header, which may be a whole URL. It is empty for another
+// host; then the session ends when it is idle.
 func (w *redfishWire) location(header string) string {
 	u, err := url.Parse(header)
 	if err != nil || u.Host != "" && u.Host != w.base.Host {
@@ -198,7 +198,7 @@ func sendError(method, link string, err error) error {
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
-		err = u.Err // the rest repeats method and URL
+		err = u.Err // the others repeat method and URL
 	}
 	return fmt.Errorf("%s %s: %w: %w", method, link, kind, err)
 }

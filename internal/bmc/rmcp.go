@@ -12,26 +12,26 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// How long an answer is waited for before the question is sent again, and how often.
+// Timeout of an answer before the command is sent again, and the number of attempts.
 const (
 	rmcpTry   = time.Second
 	rmcpTries = 4
 )
 
-// errNoAnswer: nothing valid came in time.
+// errNoAnswer: no valid packet was received in time.
 var errNoAnswer = errors.New("no answer")
 
 // rmcpSession is a session of RMCP+ with one BMC. It has no goroutines and is not safe for concurrent use.
 //
-// We speak it ourselves: a head must not believe a packet that the BMC did not authenticate, since what it says decides
-// whether a machine counts as off; nor may such a packet end the head.
+// This is an implementation of our own (decision 0004): a packet that the BMC did not authenticate must not decide
+// whether a machine is off, nor crash the head.
 type rmcpSession struct {
 	conn     net.Conn
 	keys     *sessionKeys // nil until the login is done
-	console  uint32       // our session ID
+	console  uint32       // the client's session ID
 	bmc      uint32       // the BMC's
 	sequence uint32       // of the last packet sent
-	seen     uint32       // sequence of the last packet taken
+	received uint32       // sequence of the last packet accepted
 	request  byte         // sequence of the last request, 6 bits
 }
 
@@ -48,8 +48,8 @@ func dialRMCP(ctx context.Context, address netip.AddrPort, user, password string
 	return s, nil
 }
 
-// handshake sends one step of a login and waits for an answer that take accepts. An answer that take calls errPacket is
-// passed over; any other error ends the step.
+// handshake sends one step of a login and waits for an answer that take accepts. An answer for which take returns
+// errPacket is ignored; any other error ends the step.
 func (s *rmcpSession) handshake(ctx context.Context, kind, want byte, payload []byte, take func([]byte) error) error {
 	sent := (*sessionKeys)(nil).seal(packet{kind: kind, payload: payload})
 	return s.exchange(ctx, func() []byte { return sent }, func(b []byte) error {
@@ -61,7 +61,7 @@ func (s *rmcpSession) handshake(ctx context.Context, kind, want byte, payload []
 	})
 }
 
-// call sends one command and gives the data of its response after the completion code, which must be 0.
+// call sends one command and returns the data of its response after the completion code, which must be 0.
 func (s *rmcpSession) call(ctx context.Context, netFn, command byte, data ...byte) ([]byte, error) {
 	s.request = (s.request + 1) & 0x3f
 	request := message{netFn: netFn, sequence: s.request, command: command, data: data}
@@ -71,10 +71,10 @@ func (s *rmcpSession) call(ctx context.Context, netFn, command byte, data ...byt
 		return s.keys.seal(packet{kind: payloadIPMI, session: s.bmc, sequence: s.sequence, payload: request.request()})
 	}, func(b []byte) (err error) {
 		p, err := s.keys.open(b)
-		if err != nil || p.kind != payloadIPMI || p.session != s.console || p.sequence <= s.seen {
+		if err != nil || p.kind != payloadIPMI || p.session != s.console || p.sequence <= s.received {
 			return errPacket
 		}
-		s.seen = p.sequence
+		s.received = p.sequence
 		response, err = parseResponse(p.payload)
 		if err != nil || response.netFn != netFn || response.command != command || response.sequence != s.request {
 			return errPacket
@@ -90,14 +90,14 @@ func (s *rmcpSession) call(ctx context.Context, netFn, command byte, data ...byt
 	return response.data[1:], nil
 }
 
-// exchange sends and waits until take accepts a packet, several times. Nothing is sent after ctx ended.
+// exchange sends and waits until take accepts a packet, with retransmissions. It sends nothing after ctx has ended.
 func (s *rmcpSession) exchange(ctx context.Context, send func() []byte, take func([]byte) error) error {
 	stop := context.AfterFunc(ctx, func() { s.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var last error
 	for range rmcpTries {
 		s.conn.SetReadDeadline(time.Now().Add(rmcpTry))
-		if ctx.Err() != nil { // looked at after the deadline was set, which AfterFunc sets too
+		if ctx.Err() != nil { // checked after the deadline was set, which AfterFunc sets too
 			break
 		}
 		if _, last = s.conn.Write(send()); last != nil {
@@ -117,7 +117,8 @@ func (s *rmcpSession) exchange(ctx context.Context, send func() []byte, take fun
 	return fmt.Errorf("%w: %w", errNoAnswer, errors.Join(context.Cause(ctx), last))
 }
 
-// receive gives take packet after packet, until it takes one or fails with another error than errPacket, or the deadline.
+// receive calls take with each packet, until it accepts one or fails with another error than errPacket, or the
+// deadline.
 func (s *rmcpSession) receive(take func([]byte) error) error {
 	buf := make([]byte, 4096)
 	for {
@@ -156,7 +157,7 @@ func (e *completionError) Error() string {
 		cmp.Or(codeNames[e.code], "refused"))
 }
 
-// Is gives the code its kind.
+// Is maps the code to the errors of the root package.
 func (e *completionError) Is(target error) bool {
 	switch e.code {
 	case codePrivilege:

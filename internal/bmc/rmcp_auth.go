@@ -12,7 +12,7 @@ import (
 	"hash"
 )
 
-// suite is a cipher suite (§22.15.2): algorithms for the login, the integrity and the secrecy of packets.
+// suite is a cipher suite (§22.15.2): algorithms for the login, and for integrity and encryption of packets.
 type suite struct {
 	id               int
 	login, integrity byte
@@ -20,7 +20,7 @@ type suite struct {
 	codeLen          int // bytes of an integrity check
 }
 
-// suites are offered best first. The others leave out authentication, integrity or encryption, or use MD5 or RC4.
+// suites are offered best first. All others lack authentication, integrity or encryption, or use MD5 or RC4.
 var suites = []suite{
 	{id: 17, login: 0x03, integrity: 0x04, hash: sha256.New, codeLen: 16},
 	{id: 3, login: 0x01, integrity: 0x01, hash: sha1.New, codeLen: 12},
@@ -28,7 +28,7 @@ var suites = []suite{
 
 const encryptionAES = 0x01 // AES-CBC-128
 
-// mac is the suite's HMAC over the concatenation of parts.
+// mac returns the suite's HMAC over the concatenation of parts.
 func (s suite) mac(key []byte, parts ...[]byte) []byte {
 	h := hmac.New(s.hash, key)
 	for _, p := range parts {
@@ -37,7 +37,7 @@ func (s suite) mac(key []byte, parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// rakp is what both sides know of a login (§13.31, §13.32): their session IDs, random numbers, and who logs in.
+// rakp is the shared data of a login (§13.31, §13.32): session IDs, random numbers, user and role.
 type rakp struct {
 	suite                         suite
 	key                           []byte // the user's password
@@ -46,32 +46,32 @@ type rakp struct {
 	guid                          []byte
 }
 
-// userAndRole is the part that names who logs in, as which role.
+// userAndRole returns the bytes of role and user name.
 func userAndRole(role byte, user string) []byte {
 	return append([]byte{role, byte(len(user))}, user...)
 }
 
-// fromBMC is what RAKP 2 must hold: the BMC's proof that it knows the password.
+// fromBMC returns the authentication code of RAKP 2: it proves that the BMC has the password.
 func (r *rakp) fromBMC() []byte {
 	return r.suite.mac(r.key, le32(r.console), le32(r.bmc), r.consoleRandom, r.bmcRandom, r.guid, r.who)
 }
 
-// fromConsole is what RAKP 3 holds: our proof.
+// fromConsole returns the authentication code of RAKP 3: it proves that the client has the password.
 func (r *rakp) fromConsole() []byte {
 	return r.suite.mac(r.key, r.bmcRandom, le32(r.console), r.who)
 }
 
-// sessionKey is the key that all others come from. BMCs with a second key (KG) are not supported.
+// sessionKey returns the key that all others are derived from. BMCs with a second key (KG) are not supported.
 func (r *rakp) sessionKey() []byte {
 	return r.suite.mac(r.key, r.consoleRandom, r.bmcRandom, r.who)
 }
 
-// confirmation is what RAKP 4 must hold.
+// confirmation returns the integrity check of RAKP 4.
 func (r *rakp) confirmation() []byte {
 	return r.suite.mac(r.sessionKey(), r.consoleRandom, le32(r.bmc), r.guid)[:r.suite.codeLen]
 }
 
-// keys are those of the session that the login gives (§13.32).
+// keys returns the keys of the session (§13.32).
 func (r *rakp) keys() (*sessionKeys, error) {
 	sik := r.sessionKey()
 	block, err := aes.NewCipher(r.suite.mac(sik, bytes.Repeat([]byte{2}, 20))[:16])
@@ -94,7 +94,7 @@ func (k *sessionKeys) authCode(b []byte) []byte { return k.suite.mac(k.integrity
 
 func (k *sessionKeys) checkCode(b, code []byte) bool { return hmac.Equal(k.authCode(b), code) }
 
-// encrypt is AES-CBC with a random IV before, and the padding 1, 2, 3, ... and its length behind (§13.29).
+// encrypt encrypts by AES-CBC, prefixed with a random IV; the padding is 1, 2, 3, ... and its length (§13.29).
 func (k *sessionKeys) encrypt(plain []byte) []byte {
 	b := make([]byte, aes.BlockSize, aes.BlockSize+len(plain)+aes.BlockSize)
 	rand.Read(b)

@@ -11,10 +11,10 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// privilegeOperator is enough for all that is sent here (§6.8).
+// privilegeOperator is sufficient for all commands (§6.8).
 const privilegeOperator = 0x03
 
-// nameOnly has the BMC look the user up by name alone, not by name and privilege (§13.20).
+// nameOnly makes the BMC look up the user by name alone, not by name and privilege (§13.20).
 const nameOnly = 0x10
 
 // Status codes of a refused login (§13.24).
@@ -25,10 +25,10 @@ const (
 	statusUnauthorizedID  = 0x0d // the name
 )
 
-// errSuite: the BMC does not take this cipher suite.
+// errSuite: the BMC does not support this cipher suite.
 var errSuite = errors.New("the BMC does not take the cipher suite")
 
-// login makes a session with the best suite that the BMC takes.
+// login creates a session with the best suite that the BMC supports.
 func (s *rmcpSession) login(ctx context.Context, user, password string) error {
 	var errs []error
 	for _, suite := range suites {
@@ -66,12 +66,12 @@ func (s *rmcpSession) openSession(ctx context.Context, r *rakp) error {
 		return nil
 	})
 	if errors.Is(err, errNoAnswer) && ctx.Err() == nil {
-		return fmt.Errorf("suite %d: %w: %w", r.suite.id, errSuite, err) // some BMCs just drop what they do not know
+		return fmt.Errorf("suite %d: %w: %w", r.suite.id, errSuite, err) // some BMCs drop what they do not support
 	}
 	return err
 }
 
-// prove shows each side that the other knows the password (§13.20 to §13.23).
+// prove proves to each side that the other has the password (§13.20 to §13.23).
 func (s *rmcpSession) prove(ctx context.Context, r *rakp) error {
 	r.consoleRandom = make([]byte, 16)
 	rand.Read(r.consoleRandom)
@@ -113,7 +113,7 @@ func (s *rmcpSession) prove(ctx context.Context, r *rakp) error {
 	return err
 }
 
-// checkStatus reads the status code, which stands second in every answer of a login.
+// checkStatus checks the status code, the second byte of every answer of a login.
 func checkStatus(got []byte) error {
 	if len(got) < 2 {
 		return errPacket
@@ -122,9 +122,9 @@ func checkStatus(got []byte) error {
 	case 0:
 		return nil
 	case statusNoResources, statusNoResourcesRole:
-		return fmt.Errorf("%w: all sessions of the BMC are taken", trivet.ErrUnavailable)
+		return fmt.Errorf("%w: all sessions of the BMC are in use", trivet.ErrUnavailable)
 	case statusUnauthorized:
-		return fmt.Errorf("%w: the user may not act as operator", trivet.ErrUnauthenticated)
+		return fmt.Errorf("%w: the user lacks the operator privilege", trivet.ErrUnauthenticated)
 	case statusUnauthorizedID:
 		return fmt.Errorf("%w: no such user", trivet.ErrUnauthenticated)
 	}

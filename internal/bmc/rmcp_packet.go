@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// RMCP+ packets (IPMI 2.0, §13). Section numbers here and beside are of that specification, revision 1.1.
+// RMCP+ packets (IPMI 2.0, §13). Section numbers in this package are of that specification, revision 1.1.
 
 // Payload types (§13.27.3).
 const (
@@ -24,13 +24,13 @@ const (
 	formatRMCPPlus    = 0x06
 )
 
-// rmcpHeader says: RMCP 1.0, no acknowledgement wanted, class IPMI (§13.1.3).
+// rmcpHeader is RMCP 1.0, no acknowledgement wanted, class IPMI (§13.1.3).
 var rmcpHeader = []byte{0x06, 0x00, 0xff, 0x07}
 
-// errPacket: not what was waited for. Such a packet is passed over, as anybody can send it.
+// errPacket: not the expected packet. Such a packet is ignored, as any host can send it.
 var errPacket = errors.New("not a valid packet of this session")
 
-// packet is one RMCP+ packet, opened and proven.
+// packet is one RMCP+ packet, decrypted and authenticated.
 type packet struct {
 	kind     byte
 	session  uint32 // of the receiver
@@ -38,7 +38,7 @@ type packet struct {
 	payload  []byte
 }
 
-// seal writes p (§13.6). Without keys it is neither encrypted nor authenticated, as before a session.
+// seal encodes p (§13.6). Without keys, as before a session, it is neither encrypted nor authenticated.
 func (k *sessionKeys) seal(p packet) []byte {
 	kind := p.kind
 	payload := p.payload
@@ -55,7 +55,7 @@ func (k *sessionKeys) seal(p packet) []byte {
 	if k == nil {
 		return b
 	}
-	pad := (4 - (len(b)-len(rmcpHeader)+2)%4) % 4 // what is authenticated is a multiple of 4 bytes
+	pad := (4 - (len(b)-len(rmcpHeader)+2)%4) % 4 // the authenticated part is a multiple of 4 bytes
 	for range pad {
 		b = append(b, 0xff)
 	}
@@ -63,8 +63,8 @@ func (k *sessionKeys) seal(p packet) []byte {
 	return append(b, k.authCode(b[len(rmcpHeader):])...)
 }
 
-// open reads a packet. With keys it must be encrypted and authenticated by them, else it must be neither: nobody but the
-// BMC can make a packet that opens.
+// open decodes a packet. With keys it must be encrypted and authenticated by them, without it must be neither: only
+// the BMC can send a packet that opens.
 func (k *sessionKeys) open(b []byte) (packet, error) {
 	const header = 4 + 12
 	if len(b) < header || b[0] != rmcpHeader[0] || b[3] != rmcpHeader[3] || b[4] != formatRMCPPlus {
@@ -110,7 +110,7 @@ const (
 	addressConsole = 0x81
 )
 
-// request writes m as a request to the BMC.
+// request encodes m as a request to the BMC.
 func (m message) request() []byte {
 	b := []byte{addressBMC, m.netFn << 2, 0, addressConsole, m.sequence << 2, m.command}
 	b[2] = checksum(b[:2])
@@ -118,8 +118,8 @@ func (m message) request() []byte {
 	return append(b, checksum(b[3:]))
 }
 
-// parseResponse reads the BMC's response; netFn is that of the request. Whom it names as sender and receiver is not looked
-// at: the session says that, and BMCs differ.
+// parseResponse parses the BMC's response; netFn is that of the request. Its sender and receiver addresses are
+// ignored: the session identifies them, and BMCs differ.
 func parseResponse(b []byte) (message, error) {
 	if len(b) < 8 || checksum(b[:3]) != 0 || checksum(b[3:]) != 0 || b[1]>>2&1 == 0 {
 		return message{}, errPacket
@@ -127,7 +127,7 @@ func parseResponse(b []byte) (message, error) {
 	return message{netFn: b[1]>>2 - 1, sequence: b[4] >> 2, command: b[5], data: b[6 : len(b)-1]}, nil
 }
 
-// checksum is the two's complement of the sum, so that bytes and their checksum give 0.
+// checksum returns the two's complement of the sum, so that bytes and their checksum add up to 0.
 func checksum(b []byte) (sum byte) {
 	for _, c := range b {
 		sum -= c

@@ -15,8 +15,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// fakeBMC is the other end of a session, in memory: it answers each packet at once, and a test may put other packets in
-// place of its answers. A read without a packet times out at once.
+// fakeBMC is the other end of a session, in memory: it answers each packet at once, and a test may put other
+// packets in place of its answers. A read without a packet times out at once.
 type fakeBMC struct {
 	net.Conn
 	suites []int
@@ -138,8 +138,9 @@ func TestRMCPTakesTheBestSuite(t *testing.T) {
 	}
 }
 
-// Whatever bit of whatever answer is changed on the way: the head sees the true state or an error, never another state.
-// Where the true answer comes behind the changed one, it gets the true state in the session, and never hangs.
+// Whatever bit of whatever answer is changed on the way: the head sees the true state or an error, never another
+// state. Where the true answer comes behind the changed one, it gets the true state in the session, and never
+// hangs.
 func TestRMCPBelievesOnlyTheBMC(t *testing.T) {
 	const steps = 4 // open session, RAKP 2, RAKP 4, chassis status
 	for step := range steps {

@@ -1,5 +1,4 @@
-// Package ipam chooses addresses. It is pure: what is taken it is told, and writing the choice down is the
-// caller's.
+// Package ipam chooses addresses. It is pure: the caller reports which addresses are taken, and records the choice.
 package ipam
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// ErrFull says that every address of the ranges is taken.
+// ErrFull reports that every address of the ranges is taken.
 var ErrFull = errors.New("no free address")
 
 // The uses of a range besides "", which serves all (see [trivet.Range]).
@@ -24,22 +23,22 @@ const (
 	Discovery = "discovery"
 )
 
-// Request is what is known of the port that needs an address.
+// Request is a port that needs an address.
 type Request struct {
 	Network *trivet.Network
 	Use     string // Known or Discovery
-	MAC     string // any text that is the port's own
-	// Hint is the address that the port had before, or would like. It is taken if it is free and in a range.
+	MAC     string // any text that is unique to the port
+	// Hint is the address that the port had or wants. It is chosen if it is free and in a range.
 	Hint netip.Addr
 }
 
-// probes is how many places are tried at random before all are tried in turn: at nine tenths full, 97 of 100
-// requests need no more.
+// probes is how many addresses are tried by hash before all are tried in order: where nine tenths are taken, 97 of
+// 100 requests need no more.
 const probes = 32
 
-// Pick gives the port an address that is not taken: its hint, else one by the hash of its MAC, so that every head
-// picks the same. taken says whether somebody else has or must have an address; fixed addresses of others are its
-// business. It fails with [ErrFull], or with [trivet.ErrInvalid] where the network has no range for this use.
+// Pick returns an address that is not taken: the hint, else one by the hash of the MAC, so that every head picks
+// the same. taken reports whether an address is assigned to another port, including fixed addresses. It fails with
+// [ErrFull], or with [trivet.ErrInvalid] where the network has no range for this use.
 func Pick(r Request, taken func(netip.Addr) bool) (netip.Addr, error) {
 	p := newPlan(r.Network, r.Use)
 	if p.size == 0 {
@@ -63,20 +62,19 @@ func Pick(r Request, taken func(netip.Addr) bool) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("%w for %s machines in network %s: all of %s are taken", ErrFull, r.Use, r.Network.Name, p)
 }
 
-// Fits says whether an address may be given to a machine of this use.
+// Fits reports whether an address may be assigned to a machine of this use.
 func Fits(n *trivet.Network, use string, a netip.Addr) bool {
 	p := newPlan(n, use)
 	return p.has(a) && p.usable(a)
 }
 
-// Assignable says whether a port may have an address fixed by the operator, inside a range or not.
+// Assignable reports whether an address may be fixed for a port, inside a range or not.
 func Assignable(n *trivet.Network, a netip.Addr) bool {
 	return n.Spec.CIDR.Contains(a) && (&plan{network: n}).usable(a)
 }
 
-// Reclaim chooses the address to take back when a network is full: of those that may be given to this use, the one
-// whose promise ended first. It is nil when all promises hold. Addresses of machines and fixed ones are never taken
-// back.
+// Reclaim returns the address to reclaim when a network is full: of those that fit this use, the one whose lease
+// expired first; nil if none has expired. Addresses of machines and fixed ones are never reclaimed.
 func Reclaim(n *trivet.Network, use string, addresses []*trivet.Address, now time.Time) *trivet.Address {
 	p := newPlan(n, use)
 	var oldest *trivet.Address
@@ -91,13 +89,13 @@ func Reclaim(n *trivet.Network, use string, addresses []*trivet.Address, now tim
 	return oldest
 }
 
-// Expired says whether the promise of an address has ended. A machine's own and fixed ones never end.
+// Expired reports whether the lease of an address has expired. Those of machines and fixed ones never expire.
 func Expired(a *trivet.Address, now time.Time) bool {
 	kept := a.Spec.Fixed || a.Spec.Machine != "" && !a.Status.Declined
 	return !kept && !a.Status.Until.IsZero() && !now.Before(a.Status.Until)
 }
 
-// hash gives where to begin and by which odd step to go on.
+// hash returns the first index to try and an odd step.
 func hash(mac string) (first, step uint64) {
 	h := fnv.New128a()
 	h.Write([]byte(mac)) // never fails
@@ -105,7 +103,7 @@ func hash(mac string) (first, step uint64) {
 	return binary.BigEndian.Uint64(sum[8:]) >> 1, binary.BigEndian.Uint64(sum)>>32 | 1
 }
 
-// plan is the ranges of one use, end to end.
+// plan is the concatenated ranges of one use.
 type plan struct {
 	network *trivet.Network
 	ranges  []trivet.Range
@@ -126,7 +124,7 @@ func newPlan(n *trivet.Network, use string) *plan {
 
 func count(r trivet.Range) uint64 { return uint64(number(r.To)) - uint64(number(r.From)) + 1 }
 
-// at gives the address at a place below size.
+// at returns the address at an index below size.
 func (p *plan) at(i uint64) netip.Addr {
 	for _, r := range p.ranges {
 		if n := count(r); i >= n {
@@ -142,14 +140,15 @@ func (p *plan) has(a netip.Addr) bool {
 	return slices.ContainsFunc(p.ranges, func(r trivet.Range) bool { return !a.Less(r.From) && !r.To.Less(a) })
 }
 
-// usable leaves out what no machine may have: the network's own address, its broadcast address, its servers'.
+// usable excludes addresses that no machine may have: the network's, its broadcast address, its gateway and
+// servers.
 func (p *plan) usable(a netip.Addr) bool {
 	s := &p.network.Spec
 	if !a.Is4() || !s.CIDR.Contains(a) || a == s.Gateway || slices.Contains(s.DNS, a) || slices.Contains(s.NTP, a) {
 		return false
 	}
 	if s.CIDR.Bits() > 30 {
-		return true // RFC 3021: nothing is set aside on a link of two
+		return true // RFC 3021: no address is reserved on a link of two
 	}
 	host := number(a) & (1<<(32-s.CIDR.Bits()) - 1)
 	return host != 0 && host != 1<<(32-s.CIDR.Bits())-1

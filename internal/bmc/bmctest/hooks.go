@@ -11,7 +11,7 @@ import (
 	"github.com/trivet-project/trivet/internal/bmc"
 )
 
-// hooks answers ipmi_sim's questions about its machine on a unix socket, one line each.
+// hooks answers ipmi_sim's requests about its machine on a unix socket, one line each.
 type hooks struct {
 	listener net.Listener
 	done     chan struct{}
@@ -19,7 +19,7 @@ type hooks struct {
 	boot     string // as ipmi_sim names it
 }
 
-// hookTimeout bounds one question on the socket; the machine's own work is not in it.
+// hookTimeout bounds one request on the socket, without the machine's own time.
 const hookTimeout = 10 * time.Second
 
 func serveHooks(path string, m Machine) (*hooks, error) {
@@ -78,7 +78,7 @@ func (h *hooks) answer(line string) (string, error) {
 	case "set boot pxe", "set boot default", "set boot none":
 		return "", h.setBoot(strings.TrimPrefix(line, "set boot "))
 	}
-	return "", fmt.Errorf("not known: %q", line)
+	return "", fmt.Errorf("unknown request: %q", line)
 }
 
 func (h *hooks) setBoot(boot string) error {

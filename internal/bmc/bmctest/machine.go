@@ -1,5 +1,5 @@
-// Package bmctest gives tests and the lab BMCs to talk to: a real IPMI one (OpenIPMI's ipmi_sim) and a simulated Redfish
-// service, each in front of a machine of the caller's.
+// Package bmctest provides BMCs for tests and the lab: a real IPMI one (OpenIPMI's ipmi_sim) and a simulated
+// Redfish service, each in front of a machine of the caller's.
 package bmctest
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/trivet-project/trivet/internal/bmc"
 )
 
-// Machine is what a BMC controls. Its methods are called one at a time, and the BMC answers nothing else meanwhile.
+// Machine is what a BMC controls. Calls of its methods are serialized, and the BMC answers nothing else meanwhile.
 type Machine interface {
 	Power() bmc.State
 	SetPower(bmc.State) error
-	// SetNextBoot chooses the device of the next boot only; the machine forgets it when it boots.
+	// SetNextBoot sets the device of the next boot only; the machine resets it when it boots.
 	SetNextBoot(bmc.Device) error
 }
 
@@ -24,7 +24,7 @@ type TB interface {
 	Cleanup(func())
 }
 
-// Box is a machine in memory that keeps what was done to it.
+// Box is a machine in memory with a log of the changes.
 type Box struct {
 	mu    sync.Mutex
 	state bmc.State // guarded by mu
@@ -34,10 +34,10 @@ type Box struct {
 	next  bmc.State // guarded by mu
 }
 
-// NewBox gives a box that is off.
+// NewBox returns a Box that is off.
 func NewBox() *Box { return &Box{state: bmc.Off, next: bmc.Off} }
 
-// Power gives the state. Under Slow it takes that many questions to change.
+// Power returns the state. After Slow a change takes that many calls.
 func (b *Box) Power() bmc.State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,10 +49,10 @@ func (b *Box) Power() bmc.State {
 	return b.state
 }
 
-// SetPower changes the state and keeps "on" or "off" in the log.
+// SetPower changes the state and logs "on" or "off".
 func (b *Box) SetPower(s bmc.State) error { return b.do(string(s), func() { b.next = s }) }
 
-// SetNextBoot keeps "boot network" or "boot disk" in the log.
+// SetNextBoot logs "boot network" or "boot disk".
 func (b *Box) SetNextBoot(d bmc.Device) error { return b.do("boot "+string(d), func() {}) }
 
 func (b *Box) do(what string, change func()) error {
@@ -66,21 +66,21 @@ func (b *Box) do(what string, change func()) error {
 	return nil
 }
 
-// Fail makes every change fail with err, until it is nil again.
+// Fail makes every change fail with err, until it is called with nil.
 func (b *Box) Fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fail = err
 }
 
-// Slow makes the next change of power visible only after n questions.
+// Slow makes the next change of power visible only after n calls of Power.
 func (b *Box) Slow(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.slow = n
 }
 
-// Log gives what was done, oldest first, and forgets it.
+// Log returns the changes, oldest first, and clears the log.
 func (b *Box) Log() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,14 +18,15 @@ import (
 	"github.com/trivet-project/trivet/internal/bmc"
 )
 
-// Redfish runs a simulated Redfish service on a free port of 127.0.0.1 for one test and gives the way to reach it. It is
-// ours, so it proves that client and service agree on our reading of DSP0266, not that a vendor's BMC does.
+// Redfish runs a simulated Redfish service on a free port of 127.0.0.1 for one test and returns the Config to reach
+// it. It is part of this project: it proves that client and service agree on DSP0266, not that a vendor's BMC does.
 func Redfish(t TB, m Machine) bmc.Config {
 	t.Helper()
 	return Serve(t, NewService(m))
 }
 
-// Service is the simulated Redfish service: one system, sessions and basic authentication, entity tags that must match.
+// Service is the simulated Redfish service: one system, sessions and basic authentication, entity tags that must
+// match.
 type Service struct {
 	User, Password string
 
@@ -42,7 +43,7 @@ const SystemPath = "/redfish/v1/Systems/1"
 
 const sessionsPath = "/redfish/v1/SessionService/Sessions"
 
-// NewService makes a service in front of m, as an [http.Handler].
+// NewService returns a service for m, an [http.Handler].
 func NewService(m Machine) *Service {
 	s := &Service{User: "trivet", Password: rand.Text(), machine: m, boot: "None", tokens: map[string]bool{},
 		mux: http.NewServeMux()}
@@ -61,14 +62,14 @@ func NewService(m Machine) *Service {
 	return s
 }
 
-// ServeHTTP answers one request at a time.
+// ServeHTTP serializes the requests.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mux.ServeHTTP(w, r)
 }
 
-// Sessions counts the open sessions.
+// Sessions returns the number of open sessions.
 func (s *Service) Sessions() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,8 +177,8 @@ func refuse(w http.ResponseWriter, status int, message string) {
 		"message": "See ExtendedInfo", "@Message.ExtendedInfo": []any{map[string]string{"Message": message}}}})
 }
 
-// Serve runs a handler as a BMC's HTTPS service for one test, with a certificate that nobody can check. The login is that
-// of s where h is a *Service.
+// Serve runs a handler as a BMC's HTTPS service for one test, with a certificate that cannot be verified. The login
+// is the service's where h is a *Service.
 func Serve(t TB, h http.Handler) bmc.Config {
 	t.Helper()
 	cert, err := selfSigned()

@@ -21,10 +21,10 @@ import (
 //go:embed chassis.pl
 var chassisScript []byte
 
-// stopTimeout is how long ipmi_sim may take to exit once it is told to.
+// stopTimeout is how long ipmi_sim may take to exit.
 const stopTimeout = 5 * time.Second
 
-// IPMI is a running ipmi_sim in front of a machine. It dies with its owner, however that dies.
+// IPMI is a running ipmi_sim for a machine. It ends with its parent process, however that ends.
 type IPMI struct {
 	Config bmc.Config // how to reach it
 
@@ -36,7 +36,7 @@ type IPMI struct {
 	done   chan struct{} // closed when all output was read
 }
 
-// Options says where an ipmi_sim runs.
+// Options are where an ipmi_sim runs.
 type Options struct {
 	Address  string   // IP address to listen on; default 127.0.0.1
 	Port     int      // UDP; 0: a free one
@@ -44,7 +44,7 @@ type Options struct {
 	Wrap     []string // put before the command, such as "ip", "netns", "exec", NAME
 }
 
-// Sim runs ipmi_sim on a free port of 127.0.0.1 for one test and gives the way to reach it.
+// Sim runs ipmi_sim on a free port of 127.0.0.1 for one test and returns the Config to reach it.
 func Sim(t TB, m Machine) bmc.Config {
 	t.Helper()
 	sim, err := StartIPMI(m, Options{})
@@ -106,7 +106,7 @@ func (s *IPMI) start(m Machine, opts Options) error {
 		"ipmi_sim", "-c", s.path("lan.conf"), "-f", s.path("sim.emu"), "-s", s.path("state"))
 	s.cmd = exec.Command(argv[0], argv[1:]...)
 	stdout, err1 := s.cmd.StdoutPipe()
-	stdin, err2 := s.cmd.StdinPipe() // at its end ipmi_sim exits, so it does not outlive us
+	stdin, err2 := s.cmd.StdinPipe() // ipmi_sim exits when it is closed, so that it does not outlive this process
 	s.cmd.Stderr = &s.output
 	s.stdin = stdin
 	if err := errors.Join(err1, err2, s.cmd.Start()); err != nil {
@@ -123,7 +123,7 @@ func (s *IPMI) start(m Machine, opts Options) error {
 	}
 }
 
-// read keeps the output, and closes ready at the prompt, which comes after the port is bound.
+// read keeps the output, and closes ready at the prompt, which is printed after the port is bound.
 func (s *IPMI) read(stdout io.Reader, ready chan struct{}) {
 	defer close(s.done)
 	r := bufio.NewReader(io.TeeReader(stdout, &s.output))
@@ -139,7 +139,7 @@ func (s *IPMI) read(stdout io.Reader, ready chan struct{}) {
 	}
 }
 
-// Stop ends ipmi_sim and waits for its end.
+// Stop ends ipmi_sim and waits until it has exited.
 func (s *IPMI) Stop() error {
 	defer os.RemoveAll(s.dir)
 	s.stdin.Close()
@@ -188,7 +188,7 @@ func freePort(address string) (int, error) {
 	return conn.LocalAddr().(*net.UDPAddr).Port, nil
 }
 
-// tail keeps the beginning of a program's output for errors, bounded.
+// tail keeps the beginning of a program's output for errors, up to a limit.
 type tail struct {
 	mu  sync.Mutex
 	buf bytes.Buffer // guarded by mu

@@ -1,15 +1,14 @@
 package osinit
 
 import (
+	"bytes"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
 
-	"github.com/insomniacslk/dhcp/dhcpv4"
-
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/dhcp"
 )
 
 // Lease is a DHCP server's answer.
@@ -39,63 +38,50 @@ const (
 	largestMTU    = 9216
 )
 
-// leaseOf reads an acknowledgement. Invalid options other than the address are ignored: it comes from the network.
-func leaseOf(ack *dhcpv4.DHCPv4) (Lease, error) {
-	addr, ok := unicast(ack.YourIPAddr)
-	if !ok {
-		return Lease{}, fmt.Errorf("%w: the DHCP server gave the address %s", trivet.ErrInvalid, ack.YourIPAddr)
+// leaseOf checks a lease. Invalid values other than the address are left out: the lease comes from the network.
+func leaseOf(l *dhcp.Lease) (Lease, error) {
+	addr := l.Address.Addr()
+	if !unicast(addr) {
+		return Lease{}, fmt.Errorf("%w: the DHCP server assigned the address %s", trivet.ErrInvalid, addr)
 	}
-	ones, bits := ack.SubnetMask().Size()
-	if bits != 32 || ones == 0 { // no mask, or one with holes
-		ones = 24
+	bits := l.Address.Bits()
+	if bits == 0 || bits == 32 && !bytes.Equal(l.Options[dhcp.OptSubnetMask], []byte{255, 255, 255, 255}) {
+		bits = 24 // no valid mask
 	}
-	l := Lease{Address: netip.PrefixFrom(addr, ones), Domain: domain(ack.DomainName())}
-	l.Server, _ = unicast(ack.ServerIdentifier())
-	if routers := addresses(ack.Router(), 1); len(routers) > 0 {
-		l.Gateway = routers[0]
+	checked := Lease{Address: netip.PrefixFrom(addr, bits), Domain: domain(l.Domain), DNS: addresses(l.DNS, maxServers)}
+	if unicast(l.Server) {
+		checked.Server = l.Server
 	}
-	l.DNS = addresses(ack.DNS(), maxServers)
-	l.Routes = routes(ack.ClasslessStaticRoute())
-	if mtu, err := dhcpv4.GetUint16(dhcpv4.OptionInterfaceMTU, ack.Options); err == nil && mtu >= smallestMTU && mtu <= largestMTU {
-		l.MTU = int(mtu)
+	if routers := addresses(l.Routers, 1); len(routers) > 0 {
+		checked.Gateway = routers[0]
 	}
-	if t := ack.IPAddressLeaseTime(0); t > 0 && t < 0xffffffff*time.Second {
-		l.Lasts = max(t, shortestLease)
+	for _, r := range l.Routes[:min(len(l.Routes), maxRoutes)] {
+		if !unicast(r.Gateway) {
+			r.Gateway = netip.Addr{}
+		}
+		checked.Routes = append(checked.Routes, Route(r))
 	}
-	return l, nil
+	if l.MTU >= smallestMTU && l.MTU <= largestMTU {
+		checked.MTU = l.MTU
+	}
+	if l.Time > 0 && l.Time < 0xffffffff*time.Second {
+		checked.Lasts = max(l.Time, shortestLease)
+	}
+	return checked, nil
 }
 
 // renewAfter returns when to renew a lease (RFC 2131, 4.4.5: T1). ok is false for a lease that does not expire.
 func (l Lease) renewAfter() (d time.Duration, ok bool) { return l.Lasts / 2, l.Lasts > 0 }
 
-func unicast(ip net.IP) (netip.Addr, bool) {
-	addr, ok := netip.AddrFromSlice(ip.To4())
-	return addr, ok && (addr.IsGlobalUnicast() || addr.IsLinkLocalUnicast())
-}
+func unicast(a netip.Addr) bool { return a.Is4() && (a.IsGlobalUnicast() || a.IsLinkLocalUnicast()) }
 
-func addresses(ips []net.IP, most int) []netip.Addr {
+// addresses returns the first unicast addresses of a list, at most so many.
+func addresses(all []netip.Addr, most int) []netip.Addr {
 	var list []netip.Addr
-	for _, ip := range ips {
-		if addr, ok := unicast(ip); ok && len(list) < most && !slices.Contains(list, addr) {
-			list = append(list, addr)
+	for _, a := range all {
+		if unicast(a) && len(list) < most && !slices.Contains(list, a) {
+			list = append(list, a)
 		}
-	}
-	return list
-}
-
-func routes(given dhcpv4.Routes) []Route {
-	var list []Route
-	for _, r := range given {
-		if r == nil || r.Dest == nil || len(list) == maxRoutes {
-			continue
-		}
-		to, ok := netip.AddrFromSlice(r.Dest.IP.To4())
-		ones, bits := r.Dest.Mask.Size()
-		if !ok || bits != 32 {
-			continue
-		}
-		gateway, _ := unicast(r.Router)
-		list = append(list, Route{To: netip.PrefixFrom(to, ones).Masked(), Gateway: gateway})
 	}
 	return list
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/insomniacslk/dhcp/dhcpv4"
-	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/trivet-project/trivet/internal/dhcp"
 )
 
 // Timeouts of the network. A switch may block a port for 30 s (spanning tree).
@@ -26,7 +26,7 @@ const (
 // port is the interface that got an address.
 type port struct {
 	link  netlink.Link
-	lease *nclient4.Lease
+	lease *dhcp.Lease
 	Lease
 }
 
@@ -97,39 +97,24 @@ func acquire(ctx context.Context, l link, printf func(string, ...any)) (*port, e
 		return nil, fmt.Errorf("port %s: %w", l.name, err)
 	}
 	p := &port{link: nl}
-	err = p.withClient(func(c *nclient4.Client) error {
-		p.lease, err = c.Request(ctx, askFor)
-		return err
-	})
+	p.lease, err = dhcp.Acquire(ctx, l.name, clientConfig())
 	if err != nil {
 		return nil, fmt.Errorf("DHCP on %s: %w", l.name, err)
 	}
 	return p, p.apply()
 }
 
-// askFor adds the vendor class (RFC 2132, option 60) and the requested options.
-func askFor(d *dhcpv4.DHCPv4) {
-	d.UpdateOption(dhcpv4.OptClassIdentifier("trivet-agent"))
-	d.UpdateOption(dhcpv4.OptParameterRequestList(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter,
-		dhcpv4.OptionDomainNameServer, dhcpv4.OptionDomainName, dhcpv4.OptionInterfaceMTU,
-		dhcpv4.OptionClasslessStaticRoute))
-}
-
-// withClient opens a DHCP client for one exchange: its socket does not outlive a port that goes down and up.
-func (p *port) withClient(do func(*nclient4.Client) error) error {
-	c, err := nclient4.New(p.link.Attrs().Name, nclient4.WithTimeout(dhcpTimeout), nclient4.WithRetry(dhcpRetries))
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return do(c)
+// clientConfig is how the installer asks for a lease.
+func clientConfig(more ...dhcp.Option) dhcp.ClientConfig {
+	options := append([]dhcp.Option{dhcp.Text(dhcp.OptClass, "trivet-agent")}, more...)
+	return dhcp.ClientConfig{Options: options, Timeout: dhcpTimeout, Attempts: 1 + dhcpRetries}
 }
 
 // apply configures the port by its lease and removes the address of an older one.
 func (p *port) apply() error {
 	before := p.Lease
 	var err error
-	if p.Lease, err = leaseOf(p.lease.ACK); err != nil {
+	if p.Lease, err = leaseOf(p.lease); err != nil {
 		return err
 	}
 	if before.Address.IsValid() && before.Address != p.Address {
@@ -206,16 +191,16 @@ func (p *port) keep(ctx context.Context, printf func(string, ...any)) {
 	}
 }
 
+// renew renews the lease. Where no server does, it asks for a new lease of the same address.
 func (p *port) renew(ctx context.Context) error {
-	return p.withClient(func(c *nclient4.Client) error {
-		lease, err := c.Renew(ctx, p.lease, askFor)
-		if err != nil {
-			want := dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(p.Address.Addr().AsSlice()))
-			if lease, err = c.Request(ctx, askFor, want); err != nil {
-				return err
-			}
+	name := p.link.Attrs().Name
+	lease, err := dhcp.Extend(ctx, name, clientConfig(), p.lease)
+	if err != nil {
+		want := dhcp.Addrs(dhcp.OptRequestedIP, p.Address.Addr())
+		if lease, err = dhcp.Acquire(ctx, name, clientConfig(want)); err != nil {
+			return err
 		}
-		p.lease = lease
-		return p.apply()
-	})
+	}
+	p.lease = lease
+	return p.apply()
 }
