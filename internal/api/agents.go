@@ -76,7 +76,7 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if g.Run == nil && h.isInstalled(m) {
 		g.Order, g.Cause = trivet.OrderBoot, "the machine is installed and has nothing else to do here"
 	}
-	return answer(w, http.StatusOK, g)
+	return respond(w, http.StatusOK, g)
 }
 
 // isInstalled says whether the machine is to run its own system. Its agent is here by the boot script of a head that did not
@@ -107,7 +107,7 @@ func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, g)
+	return respond(w, http.StatusOK, g)
 }
 
 // agent proves who signed a request. A key that this head does not know may be one that another head has just registered.

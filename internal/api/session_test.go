@@ -121,7 +121,7 @@ func TestATokenIsGoodAtAllHeads(t *testing.T) {
 	}
 }
 
-// Callers learn all heads that serve, strangers none.
+// Callers learn all heads that serve, refusals none.
 func TestCallersLearnTheHeads(t *testing.T) {
 	h := newHead(t)
 	for name, rec := range map[string]trivet.Head{
