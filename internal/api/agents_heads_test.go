@@ -65,7 +65,7 @@ func (a *agent) live(ctx context.Context, h *hands, epoch int64, urls ...string)
 	var running sync.WaitGroup
 	running.Go(func() {
 		ending, _ := installer.Run(ctx, installer.Config{ // its error is that ctx has ended
-			Door: c.AgentAPI(sign, clock.Learn), Do: h.Do, Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID, Clock: clock,
+			Client: c.AgentAPI(sign, clock.Learn), Do: h.Do, Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID, Clock: clock,
 			Key: base64.StdEncoding.EncodeToString(a.key.Public().(ed25519.PublicKey)),
 		})
 		end <- ending

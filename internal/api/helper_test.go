@@ -27,8 +27,10 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
-	"github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/membership"
+	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/presence"
+	"github.com/trivet-project/trivet/internal/replica"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
@@ -45,10 +47,10 @@ type head struct {
 	fleet    *fleet.Fleet
 	presence *presence.Tracker
 	blobs    *blob.Store
-	copies   *heads.Blobs
+	copies   *replica.Blobs
 	logs     *runlog.Store
 	handler  *api.Handler
-	door     *heads.Door // other heads'
+	peers    *peer.Server // for other heads
 	server   *http.Server
 	log      *syncBuffer
 	admin    string // token
@@ -89,15 +91,17 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	t.Cleanup(s.Close)
 	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
 	t.Cleanup(func() { h.blobs.Close() })
-	h.copies = heads.NewBlobs(heads.BlobConfig{Self: name, Store: h.blobs, Fleet: h.fleet, Log: slog.New(slog.DiscardHandler)})
+	h.copies = replica.NewBlobs(replica.BlobConfig{Self: name, Store: h.blobs, Tables: h.fleet.Tables, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(h.copies.Close)
 	h.logs = must(runlog.Open(filepath.Join(dir, "logs")))(t)
 	t.Cleanup(func() { h.logs.Close() })
-	logs := &heads.Logs{Store: h.logs, Fleet: h.fleet, Caller: heads.NewCaller(h.certify(), func() *auth.Root { return &keys.CA.Root }, nil)}
-	t.Cleanup(logs.Caller.Close)
-	h.door = heads.New(heads.Config{Root: &keys.CA.Root, Fleet: h.fleet, Presence: h.presence, Keys: keys, Logs: logs, Log: slog.New(slog.DiscardHandler)})
+	logs := &replica.Logs{Self: name, Store: h.logs, Tables: h.fleet.Tables, Client: peer.NewClient(h.certify(), func() *auth.Root { return &keys.CA.Root }, nil)}
+	t.Cleanup(logs.Client.Close)
+	records := membership.NewRecords(h.fleet.Tables, name)
+	h.peers = peer.NewServer(peer.Config{Root: &keys.CA.Root, Membership: &membership.Verifier{Records: records}, Log: slog.New(slog.DiscardHandler)})
+	logs.Register(h.peers)
 	h.handler = must(api.New(api.Config{
-		Fleet: h.fleet, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
+		Fleet: h.fleet, Heads: records, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
 		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: trivet.Version{Version: "v0", Head: name},
 		Ready: func(context.Context) error {
@@ -121,7 +125,7 @@ func (h *head) serve(addr string) {
 	h.url = "https://" + l.Addr().String()
 	doors := http.NewServeMux()
 	doors.Handle("/", h.handler)
-	doors.Handle(heads.Prefix, h.door)
+	doors.Handle(peer.Prefix, h.peers)
 	s := &http.Server{Handler: doors, TLSConfig: h.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now).TLS(),
 		MaxHeaderBytes: api.MaxHeader, ErrorLog: log.New(io.Discard, "", 0)}
 	h.server = s

@@ -6,7 +6,8 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/fleet"
-	headdoor "github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/replica"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -15,14 +16,14 @@ import (
 // Reads: images, platforms, workflows, heads. Writes: this head's folder of blobs.
 type blobs struct {
 	fleet *fleet.Fleet
-	held  *headdoor.Blobs
+	held  *replica.Blobs
 }
 
 // lookAgain is how often a head looks whether it holds what it should.
 const lookAgain = time.Minute
 
 func (b *blobs) reconcile(ctx context.Context, digest string) (again time.Duration, err error) {
-	wanted, err := b.held.Hold(ctx, digest)
+	wanted, err := b.held.Ensure(ctx, digest)
 	if err != nil || !wanted {
 		return 0, err
 	}
@@ -46,7 +47,7 @@ func (b *blobs) of(e *store.Event) (digests []string) {
 	case e.Kind == "Head":
 		refs = b.held.Missing()
 	case was == nil || was.Header().Generation != now.Header().Generation:
-		refs = fleet.BlobsOf(now)
+		refs = state.BlobsOf(now)
 	}
 	for _, ref := range refs {
 		digests = append(digests, ref.Digest)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/fleet"
-	headdoor "github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/presence"
+	"github.com/trivet-project/trivet/internal/replica"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -21,10 +21,9 @@ import (
 type Config struct {
 	Fleet    *fleet.Fleet
 	Presence *presence.Tracker
-	Members  Members
-	Quorum   func() bool                      // whether writes can be served
-	Seen     func() map[string]headdoor.Sight // of the other heads, by name
-	Blobs    *headdoor.Blobs
+	Heads    HeadReconciler
+	Quorum   func() bool // whether writes can be served
+	Blobs    *replica.Blobs
 	Live     func(head string) bool // whether another head would do its part
 	Unseal   Unseal
 	Logs     *runlog.Store
@@ -37,7 +36,6 @@ func Run(ctx context.Context, cfg Config) {
 	p := provisions{cfg.Fleet}
 	d := deadlines{fleet: cfg.Fleet, presence: cfg.Presence, turn: turn, up: newUpTime(cfg.Quorum), waits: map[string]*clock{}}
 	w := powers{fleet: cfg.Fleet, unseal: cfg.Unseal, seen: map[string]sight{}}
-	h := heads{cfg.Fleet, cfg.Members, cfg.Seen}
 	b := blobs{cfg.Fleet, cfg.Blobs}
 	l := leftovers{cfg.Fleet, cfg.Logs}
 	var wg sync.WaitGroup
@@ -46,7 +44,7 @@ func Run(ctx context.Context, cfg Config) {
 			also: []trivet.Kind{"Machine"}, requeue: p.whenFree},
 		{name: "deadline", workers: 2, kind: "Workflow", all: names(cfg.Fleet.Workflows), do: d.reconcile},
 		{name: "power", workers: 16, rank: turn.rank, kind: "Machine", all: names(cfg.Fleet.Machines), do: w.reconcile},
-		{name: "heads", workers: 1, kind: "Head", all: names(cfg.Fleet.Heads), do: h.reconcile},
+		{name: "heads", workers: 1, kind: "Head", all: names(cfg.Fleet.Heads), do: cfg.Heads.Reconcile},
 		{name: "blobs", workers: 2, all: b.all, do: b.reconcile, also: []trivet.Kind{"Image", "Platform", "Workflow", "Head"}, requeue: b.of},
 	} {
 		c.store, c.log, c.queue = cfg.Fleet.Store, cfg.Log.With("controller", c.name), store.NewQueue()

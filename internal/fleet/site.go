@@ -15,12 +15,4 @@ func (f *Fleet) AgentTimeout() time.Duration {
 }
 
 // OtherHeads returns the other heads that agents may talk to, and the URL where heads reach them.
-func (f *Fleet) OtherHeads() map[string]string {
-	urls := map[string]string{}
-	for h := range f.Heads.AllShared() {
-		if h.Name != f.head && h.Serves() && h.Status.Peer != "" {
-			urls[h.Name] = h.Status.Peer
-		}
-	}
-	return urls
-}
+func (f *Fleet) OtherHeads() map[string]string { return f.PeerURLs(f.head) }

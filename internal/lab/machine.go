@@ -130,7 +130,7 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
 	ending, err := installer.Run(ctx, installer.Config{
-		Door: c.AgentAPI(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: m.MAC, Token: args["trivet.token"],
+		Client: c.AgentAPI(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: m.MAC, Token: args["trivet.token"],
 		Key: base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey)), BootID: bootID(), Version: "lab",
 		Inventory: m.inventory(), Journal: j, Clock: clock, Log: m.Log.With("machine", m.Name),
 	})

@@ -172,9 +172,9 @@ func machine(name string, nics ...trivet.NIC) *trivet.Machine {
 }
 
 // packet is a client's message as it came in by a head's interface.
-func packet(t testing.TB, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) *dhcp.Request {
+func packet(t testing.TB, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) *dhcp.Packet {
 	t.Helper()
-	r, err := dhcp.ParseRequest(raw(t, kind, mac, how...))
+	r, err := dhcp.ParsePacket(raw(t, kind, mac, how...))
 	must(t, err)
 	r.Local, r.Port, r.Interface, r.Received = head, dhcp.ServerPort, "eth0", time.Now()
 	r.From = netip.MustParseAddrPort("0.0.0.0:68")
@@ -232,7 +232,7 @@ func (r *fixture) dora(t testing.TB, mac string, how ...dhcpv4.Modifier) *dhcp.R
 func (r *fixture) take(t testing.TB, mac string, offer *dhcp.Reply, how ...dhcpv4.Modifier) *dhcp.Reply {
 	t.Helper()
 	how = with(how, addrOption(50, offer.Address), addrOption(54, offer.Server))
-	return r.ServeDHCP(t.Context(), packet(t, dhcp.Ask, mac, how...))
+	return r.ServeDHCP(t.Context(), packet(t, dhcp.Request, mac, how...))
 }
 
 func must(t testing.TB, err error) {

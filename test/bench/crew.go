@@ -147,7 +147,7 @@ func (c *Crew) live(cl *client.Client, hand Hand) {
 		return
 	}
 	_, _ = installer.Run(c.ctx, installer.Config{ // ends with ctx
-		Door: &door{Door: cl.AgentAPI(sign, clock.Learn), crew: c, machine: hand.Machine}, Do: c.action(), Machine: hand.Machine, MAC: hand.MAC,
+		Client: &door{Client: cl.AgentAPI(sign, clock.Learn), crew: c, machine: hand.Machine}, Do: c.action(), Machine: hand.Machine, MAC: hand.MAC,
 		Token: hand.Token, BootID: hand.Machine, Version: "bench", Key: base64.StdEncoding.EncodeToString(public),
 		Clock: clock, Log: slog.New(slog.DiscardHandler),
 	})
@@ -180,7 +180,7 @@ func (c *Crew) action() func(ctx context.Context, at *action.Attempt) error {
 
 // door is the heads' door with an eye on the connections through it.
 type door struct {
-	installer.Door
+	installer.Client
 	crew    *Crew
 	machine string
 	head    string // guarded by crew.mu; where it connected last
@@ -188,7 +188,7 @@ type door struct {
 
 // Hello gives the place of the agent to the next one.
 func (d *door) Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, error) {
-	g, err := d.Door.Hello(d.watched(ctx), h)
+	g, err := d.Client.Hello(d.watched(ctx), h)
 	if err == nil {
 		<-d.crew.greeting
 		d.crew.mu.Lock()
@@ -199,11 +199,11 @@ func (d *door) Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, error) 
 }
 
 func (d *door) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) {
-	return d.Door.Sync(d.watched(ctx), req)
+	return d.Client.Sync(d.watched(ctx), req)
 }
 
 func (d *door) Logs(ctx context.Context, workflow, action string, try int, offset int64, data []byte) error {
-	return d.Door.Logs(d.watched(ctx), workflow, action, try, offset, data)
+	return d.Client.Logs(d.watched(ctx), workflow, action, try, offset, data)
 }
 
 func (d *door) watched(ctx context.Context) context.Context {

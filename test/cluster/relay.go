@@ -42,7 +42,7 @@ func askHeads(ctx context.Context, mac string, at netip.Addr, heads []netip.Addr
 	}
 	defer conn.Close()
 	return dhcp.Exchange(ctx, &relay{conn, heads}, nil, dhcp.ClientConfig{
-		MAC: hw, Relay: at, Tries: 3,
+		MAC: hw, Relay: at, Attempts: 3,
 		Options: []dhcp.Option{
 			dhcp.Text(dhcp.OptClass, "PXEClient:Arch:00000:UNDI:002001"), dhcp.Text(dhcp.OptUserClass, "iPXE"),
 			{Code: dhcp.OptArch, Value: []byte{0, 0}},

@@ -225,5 +225,5 @@ func (s *site) bootStale(b *box, script string) {
 	defer m.Close()
 	old := &box{Machine: m, s: s, name: cfg.Name}
 	old.powerOn()
-	old.mustPrint(`hello was refused|told to boot the local disk`)
+	old.mustPrint(`hello was refused|ordered to boot the local disk`)
 }

@@ -71,7 +71,7 @@ func (h *head) servesNothing(t *testing.T) {
 	cl := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer cl.CloseIdleConnections()
 	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/v1/machines": 404, "/v1/version": 404, "/metrics": 404,
-		"/head/v1/join": 404, "/head/v1/renew": 404, "/agent/v1/hello": 404} {
+		"/peer/v1/join": 404, "/peer/v1/certificate": 404, "/agent/v1/hello": 404} {
 		resp, err := cl.Get(h.API() + path)
 		if err != nil {
 			t.Fatal(err)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// backoff is how long to wait after failures in a row: doubled each time up to a bound, with jitter, so that a thousand
-// agents do not come back at one moment.
+// backoff is the pause after consecutive failures: doubled each time up to a limit, with jitter, so that a thousand
+// agents do not retry at the same moment.
 type backoff struct{ failures int }
 
 func (b *backoff) reset() { b.failures = 0 }
