@@ -8,7 +8,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// What the kinds ask of a write besides that the record is right by itself. Each is called within the transaction.
+// The admissions of the kinds. Each is called within the transaction.
 
 func (h *Handler) admitTemplate(_ *change, _, next *trivet.Template) error {
 	if next == nil {
@@ -17,25 +17,25 @@ func (h *Handler) admitTemplate(_ *change, _, next *trivet.Template) error {
 	return h.CheckTemplate(next)
 }
 
-// admitProvision takes a wish whose template is there, keeps it constant once a machine works on it, and gives the machine
-// back when the wish is taken back.
+// admitProvision requires that the template exists, keeps the spec constant once the provision has started, and
+// releases the machine when the provision is deleted.
 func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 	if next == nil {
 		return h.Fleet.Release(c.tx, old)
 	}
 	if old != nil && old.Status.State != "" && old.Status.State != trivet.ProvisionPending && !reflect.DeepEqual(old.Spec, next.Spec) {
-		return &trivet.Error{Op: "update", Kind: "Provision", Name: next.Name, Hint: "delete it and create it anew",
-			Err: fmt.Errorf("%w: it has begun (%s); its spec is constant", trivet.ErrConflict, old.Status.State)}
+		return &trivet.Error{Op: "update", Kind: "Provision", Name: next.Name, Hint: "delete it and create it again",
+			Err: fmt.Errorf("%w: it has started (%s), so its spec is constant", trivet.ErrConflict, old.Status.State)}
 	}
 	if _, err := h.Fleet.Templates.In(c.tx).Get(next.Spec.Template); errors.Is(err, trivet.ErrNotFound) {
-		return &trivet.FieldError{Field: "spec.template", Problem: "names template " + next.Spec.Template + ", which is not there"}
+		return &trivet.FieldError{Field: "spec.template", Problem: "names template " + next.Spec.Template + ", which does not exist"}
 	} else if err != nil {
 		return err
 	}
 	return nil
 }
 
-// admitNetwork refuses subnets that overlap: a machine's address would be in two.
+// admitNetwork refuses overlapping subnets: a machine's address would be in two.
 func (h *Handler) admitNetwork(c *change, old, next *trivet.Network) error {
 	if next == nil {
 		for _, a := range h.Fleet.Addresses.ListBy("network", old.Name) {
@@ -47,7 +47,7 @@ func (h *Handler) admitNetwork(c *change, old, next *trivet.Network) error {
 		return nil
 	}
 	for _, n := range h.Fleet.Networks.List() {
-		// Got within the transaction, so that the commit fails where one of them has changed meanwhile.
+		// Read within the transaction, so that the commit fails if one of them has changed.
 		other, err := h.Fleet.Networks.In(c.tx).Get(n.Name)
 		if err == nil && other.Name != next.Name && other.Spec.CIDR.Overlaps(next.Spec.CIDR) {
 			return &trivet.FieldError{Field: "spec.cidr", Problem: fmt.Sprintf("%s overlaps %s of network %s", next.Spec.CIDR, other.Spec.CIDR, other.Name)}
@@ -56,7 +56,7 @@ func (h *Handler) admitNetwork(c *change, old, next *trivet.Network) error {
 	return nil
 }
 
-// admitImage wants the bytes to be at a head before a record promises them.
+// admitImage requires that a head holds the content.
 func (h *Handler) admitImage(c *change, old, next *trivet.Image) error {
 	if next == nil || old != nil && old.Spec.Blob == next.Spec.Blob {
 		return nil
@@ -71,14 +71,14 @@ func (h *Handler) admitPlatform(c *change, _, next *trivet.Platform) error {
 	return errors.Join(h.hasBlob(c.ctx, "spec.kernel", next.Spec.Kernel), h.hasBlob(c.ctx, "spec.initrd", next.Spec.Initrd))
 }
 
-// admitSite lets nobody take away the platform that machines boot.
+// admitSite requires that the platform exists.
 func (h *Handler) admitSite(c *change, _, next *trivet.Site) error {
 	if next == nil || next.Spec.Platform == "" {
 		return nil
 	}
 	_, err := h.Fleet.Platforms.In(c.tx).Get(next.Spec.Platform)
 	if errors.Is(err, trivet.ErrNotFound) {
-		return &trivet.FieldError{Field: "spec.platform", Problem: "names platform " + next.Spec.Platform + ", which is not there"}
+		return &trivet.FieldError{Field: "spec.platform", Problem: "names platform " + next.Spec.Platform + ", which does not exist"}
 	}
 	return err
 }
@@ -88,6 +88,6 @@ func (h *Handler) admitAccount(c *change, old, next *trivet.Account) error {
 	if old == nil || c.account != old.Name || next != nil && next.Spec.Role == old.Spec.Role {
 		return nil
 	}
-	return &trivet.Error{Op: "change", Kind: "Account", Name: old.Name, Hint: "let another admin do it",
-		Err: fmt.Errorf("%w: it is the account that asks", trivet.ErrConflict)}
+	return &trivet.Error{Op: "change", Kind: "Account", Name: old.Name, Hint: "use the account of another admin",
+		Err: fmt.Errorf("%w: it is the account of this request", trivet.ErrConflict)}
 }

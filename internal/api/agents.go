@@ -75,7 +75,7 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if g.Run == nil {
 		g.Order, g.Cause = workflow.HelloOrder(m, h.Fleet.RunOf(m))
 	}
-	return answer(w, http.StatusOK, g)
+	return respond(w, http.StatusOK, g)
 }
 
 func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -99,7 +99,7 @@ func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, g)
+	return respond(w, http.StatusOK, g)
 }
 
 // agent authenticates a request. A key that this head does not know may be one that another head has just registered.

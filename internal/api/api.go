@@ -1,9 +1,9 @@
-// Package api is a head's HTTP door for people, programs and agents: records of every kind in one generic way, the change
-// feed, blobs, logs and the agents' door. A request is checked, is at most one transaction, and is answered; it has no
-// other effect, and carries all it needs, so that every head can serve it.
+// Package api is a head's HTTP API for people, programs and agents: records of every kind in one generic way, the
+// change feed, blobs, logs and the API of agents. A request is checked and is at most one transaction; it has no
+// other effect and needs no session, so every head can serve it.
 //
-// Way of a request: serve.go names, bounds, counts and logs it; routes.go finds its operation and lets the caller in
-// (caller.go); records.go reads, write.go writes, with what a kind adds in its own file (machine.go, secret.go,
+// Path of a request: serve.go bounds, counts and logs it; routes.go finds its operation and authorizes the caller
+// (caller.go); records.go reads, write.go writes, with the kind's admission (admission.go, machine.go, secret.go);
 // network.go, ...); watch.go follows. openapi.go tells all of it to programs.
 package api
 
@@ -25,7 +25,7 @@ import (
 	"github.com/trivet-project/trivet/internal/replica"
 )
 
-// Config is what the API stands on. All of it is needed but Now.
+// Config is what the API needs. All of it is required but Now.
 type Config struct {
 	Fleet *fleet.Fleet // with the store and its tables
 	// Heads lets heads join and leave.
@@ -34,16 +34,16 @@ type Config struct {
 	Presence *presence.Tracker
 	Keys     *auth.Keys
 	Blobs    *blob.Store
-	// Copies are of blobs at other heads: content is acknowledged when two heads hold it.
+	// Copies replicates blobs: content is acknowledged when two heads hold it.
 	Copies *replica.Blobs
 	Logs   *replica.Logs
 	Log    *slog.Logger
-	// Metrics takes the API's own counters; /metrics shows all that is in it.
+	// Metrics is the registry of the API's metrics, which /metrics serves.
 	Metrics *prometheus.Registry
 	Version trivet.Version
-	// Ready says why this head cannot serve writes; nil when it can.
+	// Ready returns why this head cannot serve writes, or nil.
 	Ready func(ctx context.Context) error
-	// Cluster is the control plane as this head sees it.
+	// Cluster returns the state of the control plane as this head sees it.
 	Cluster func() trivet.Cluster
 	// CheckTemplate says what is wrong with a template's texts.
 	CheckTemplate func(*trivet.Template) error
@@ -53,25 +53,25 @@ type Config struct {
 // Handler serves the API.
 type Handler struct {
 	Config
-	mux       *http.ServeMux
-	doc       *huma.OpenAPI
-	docJSON   []byte
-	metrics   *metrics
-	strangers strangers
-	watches   chan struct{} // holds one for each open feed
-	waiting   waiting
+	mux      *http.ServeMux
+	doc      *huma.OpenAPI
+	docJSON  []byte
+	metrics  *metrics
+	refusals refusals
+	watches  chan struct{} // holds one for each open feed
+	waiting  waiting
 	// freshening holds one for each who asks the cluster what is the latest
 	freshening chan struct{}
 	admission  map[trivet.Kind]admission
-	stopping   context.Context // ended when feeds shall move to other heads
+	stopping   context.Context // ended when watches must move to other heads
 	drain      <-chan struct{} // of stopping
 	stop       context.CancelFunc
 }
 
-// maxWatches bounds the feeds and followed logs of one head.
+// maxWatches bounds the watches and followed logs of one head.
 const maxWatches = 4096
 
-// New makes the handler. It is to be served over TLS, with http.Server.MaxHeaderBytes set to [MaxHeader].
+// New returns the handler. It must be served over TLS, with http.Server.MaxHeaderBytes set to [MaxHeader].
 func New(cfg Config) (*Handler, error) {
 	h := &Handler{
 		Config: cfg, mux: http.NewServeMux(), doc: newDocument(cfg.Version.Version), metrics: newMetrics(cfg.Metrics),
@@ -89,8 +89,8 @@ func New(cfg Config) (*Handler, error) {
 	return h, err
 }
 
-// Drain ends every feed cleanly, so that their clients go on at other heads. New feeds are refused from then on.
+// Drain ends every watch cleanly, so that the clients continue at other heads. New watches are refused from then on.
 func (h *Handler) Drain() { h.stop() }
 
-// OpenAPI gives the document that the head serves.
+// OpenAPI returns the document that the head serves.
 func (h *Handler) OpenAPI() []byte { return h.docJSON }

@@ -16,9 +16,9 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 )
 
-// blobRoutes serve content. It comes in by one stream, or by an upload: begun, appended to over any number of connections,
-// finished. An upload is at one head only; what it becomes is acknowledged when a second one holds it. Where none can,
-// finishing may be said again.
+// blobRoutes serve content. It is stored from one stream, or by an upload: created, appended to over any number of
+// connections, finished. An upload is at one head only; the blob is acknowledged when a second head holds it. Where
+// none can, finish may be repeated.
 func (h *Handler) blobRoutes() {
 	ref, upload := reflect.TypeFor[trivet.BlobRef](), reflect.TypeFor[trivet.Upload]()
 	write := route{verb: auth.Write, kind: "Image"}
@@ -35,15 +35,15 @@ func (h *Handler) blobRoutes() {
 	write.query = []string{"digest: what the content must be, sha256:..."}
 	add(write, "POST", "/v1/blobs", "Store a blob in one stream", h.putBlob)
 	write.query, write.out, write.in, write.media = nil, upload, ref, ""
-	add(write, "POST", "/v1/uploads", "Begin an upload, announcing what is known of it", h.beginUpload)
+	add(write, "POST", "/v1/uploads", "Begin an upload", h.beginUpload)
 	write.in, write.status = nil, 0
-	add(write, "GET", "/v1/uploads/{id}", "How far an upload is", h.askUpload)
+	add(write, "GET", "/v1/uploads/{id}", "Progress of an upload", h.getUpload)
 	write.in, write.media, write.query = reflect.TypeFor[string](), "application/octet-stream", []string{"offset: how far the upload is"}
 	add(write, "PATCH", "/v1/uploads/{id}", "Append to an upload", h.appendUpload)
 	write.in, write.media, write.query, write.out = ref, "", nil, ref
 	add(write, "POST", "/v1/uploads/{id}/finish", "Make an upload a blob", h.finishUpload)
 	write.in, write.out, write.status = nil, nil, http.StatusNoContent
-	add(write, "DELETE", "/v1/uploads/{id}", "Give an upload up", h.abortUpload)
+	add(write, "DELETE", "/v1/uploads/{id}", "Abort an upload", h.abortUpload)
 	add(write, "DELETE", "/v1/blobs/{digest}", "Delete a blob that no record refers to", h.deleteBlob)
 }
 
@@ -52,11 +52,11 @@ func (h *Handler) listBlobs(w http.ResponseWriter, _ *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, append([]trivet.BlobRef{}, refs...))
+	return respond(w, http.StatusOK, append([]trivet.BlobRef{}, refs...))
 }
 
-// getBlob serves content as the boot door does, but to callers only. Its errors are Problems, so what is missing is found
-// out first.
+// getBlob serves content as the boot server does, but to authenticated callers. Its errors are Problems, so missing
+// content is found out first.
 func (h *Handler) getBlob(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	d, err := blob.ParseDigest(r.PathValue("digest"))
 	if err != nil {
@@ -67,20 +67,20 @@ func (h *Handler) getBlob(w http.ResponseWriter, r *http.Request, _ *caller) err
 	}
 	r = r.Clone(r.Context())
 	r.URL.Path = "/blob/" + d.String()
-	h.Copies.APIHandler().ServeHTTP(&steadyWriter{w, http.NewResponseController(w)}, r)
+	h.Copies.APIHandler().ServeHTTP(&streamWriter{w, http.NewResponseController(w)}, r)
 	return nil
 }
 
 func (h *Handler) putBlob(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	announced := trivet.BlobRef{Digest: r.URL.Query().Get("digest"), Bytes: max(r.ContentLength, 0)}
-	ref, err := h.Blobs.Put(r.Context(), steady(w, r), announced)
+	ref, err := h.Blobs.Put(r.Context(), streamReader(w, r), announced)
 	if err == nil {
 		err = h.Copies.Secure(r.Context(), ref)
 	}
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusCreated, ref)
+	return respond(w, http.StatusCreated, ref)
 }
 
 func readRef(w http.ResponseWriter, r *http.Request) (ref trivet.BlobRef, err error) {
@@ -91,10 +91,10 @@ func readRef(w http.ResponseWriter, r *http.Request) (ref trivet.BlobRef, err er
 	return ref, err
 }
 
-// thereTime bounds what the beginning of an upload waits for content that is at another head, or at this one only.
-const thereTime = 6 * time.Second
+// existingTimeout bounds the wait of a new upload for existing content to be at two heads.
+const existingTimeout = 6 * time.Second
 
-// beginUpload opens an upload, unless the announced content is there.
+// beginUpload creates an upload, unless the announced content exists.
 func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	announced, err := readRef(w, r)
 	if err != nil {
@@ -106,30 +106,30 @@ func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller)
 			return err
 		}
 		if ref, err := h.Copies.Find(r.Context(), d); err == nil {
-			ctx, cancel := context.WithTimeout(r.Context(), thereTime)
+			ctx, cancel := context.WithTimeout(r.Context(), existingTimeout)
 			defer cancel()
 			if err := h.Copies.Secure(ctx, ref); err != nil {
 				return err
 			}
-			return answer(w, http.StatusOK, trivet.Upload{Blob: &ref, Offset: ref.Bytes})
+			return respond(w, http.StatusOK, trivet.Upload{Blob: &ref, Offset: ref.Bytes})
 		}
 	}
 	id, err := h.Blobs.Begin()
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusCreated, trivet.Upload{ID: id})
+	return respond(w, http.StatusCreated, trivet.Upload{ID: id})
 }
 
-func (h *Handler) askUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
+func (h *Handler) getUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	if ref, err := h.Blobs.Finished(r.PathValue("id")); err == nil {
-		return answer(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: ref.Bytes, Blob: &ref, Copied: h.Copies.Replicated(r.Context(), ref)})
+		return respond(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: ref.Bytes, Blob: &ref, Copied: h.Copies.Replicated(r.Context(), ref)})
 	}
 	offset, err := h.Blobs.Offset(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: offset})
+	return respond(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: offset})
 }
 
 func (h *Handler) appendUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -137,11 +137,11 @@ func (h *Handler) appendUpload(w http.ResponseWriter, r *http.Request, _ *caller
 	if err != nil || offset < 0 {
 		return &trivet.FieldError{Field: "offset", Problem: "must be a number of bytes"}
 	}
-	next, err := h.Blobs.Append(r.Context(), r.PathValue("id"), offset, steady(w, r))
+	next, err := h.Blobs.Append(r.Context(), r.PathValue("id"), offset, streamReader(w, r))
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: next})
+	return respond(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: next})
 }
 
 func (h *Handler) finishUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -156,15 +156,15 @@ func (h *Handler) finishUpload(w http.ResponseWriter, r *http.Request, _ *caller
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, ref)
+	return respond(w, http.StatusOK, ref)
 }
 
 func (h *Handler) abortUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	return done(w, h.Blobs.Abort(r.PathValue("id")))
 }
 
-// deleteBlob refuses while a record refers to the blob, whichever head has written that. One that comes to refer to it at this
-// very moment finds it gone when its workflow is made or run, and can be imported again: content cannot become wrong, only
+// deleteBlob refuses while a record refers to the blob, whichever head wrote it. A record that is created at this
+// moment lacks it when its workflow is created or run, and can be imported again: content cannot become wrong, only
 // missing.
 func (h *Handler) deleteBlob(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	d, err := blob.ParseDigest(r.PathValue("digest"))
@@ -185,7 +185,7 @@ func (h *Handler) deleteBlob(w http.ResponseWriter, r *http.Request, _ *caller) 
 	return nil
 }
 
-// hasBlob wants a record's content to be at a head, as the record tells it. The others get it when they see the record.
+// hasBlob requires that a head holds a record's content. The others fetch it when they see the record.
 func (h *Handler) hasBlob(ctx context.Context, field string, ref trivet.BlobRef) error {
 	d, err := blob.ParseDigest(ref.Digest)
 	if err != nil {
@@ -194,11 +194,11 @@ func (h *Handler) hasBlob(ctx context.Context, field string, ref trivet.BlobRef)
 	there, err := h.Copies.Find(ctx, d)
 	switch {
 	case errors.Is(err, trivet.ErrNotFound):
-		return &trivet.FieldError{Field: field + ".digest", Problem: ref.Digest + " is at no head; upload it first"}
+		return &trivet.FieldError{Field: field + ".digest", Problem: ref.Digest + " is on no head; upload it first"}
 	case err != nil:
 		return err
 	case ref.Bytes != there.Bytes || ref.Chunks != "" && ref.Chunks != there.Chunks:
-		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("is not that of the blob there: bytes %d, chunks %s", there.Bytes, there.Chunks)}
+		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("differs from the stored blob: bytes %d, chunks %s", there.Bytes, there.Chunks)}
 	}
 	return nil
 }

@@ -14,43 +14,43 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// caller is who asks, as proven by this very request.
+// caller is the authenticated account of a request.
 type caller struct {
 	account string
 	role    trivet.AccountRole
 	token   *trivet.Token
 }
 
-// identify proves a request's API token by the records of token and account.
-func (h *Handler) identify(r *http.Request) (*caller, error) {
+// authenticate verifies a request's API token against the records of token and account.
+func (h *Handler) authenticate(r *http.Request) (*caller, error) {
 	if r.TLS == nil {
 		return nil, fmt.Errorf("%w: the API is served over TLS only", trivet.ErrForbidden)
 	}
 	header := r.Header.Get("Authorization")
 	plain, ok := strings.CutPrefix(header, "Bearer ")
 	if !ok {
-		return nil, &trivet.Error{Op: "identify", Err: fmt.Errorf("%w: no API token", trivet.ErrUnauthenticated),
+		return nil, &trivet.Error{Op: "authenticate", Err: fmt.Errorf("%w: no API token", trivet.ErrUnauthenticated),
 			Hint: "send Authorization: Bearer trivet_..."}
 	}
-	c, err := h.check(plain)
-	if errors.Is(err, trivet.ErrNotFound) { // another head may have issued it a moment ago
+	c, err := h.checkToken(plain)
+	if errors.Is(err, trivet.ErrNotFound) { // another head may have issued it just now
 		if err := h.fresh(r.Context()); err != nil {
 			return nil, err
 		}
-		c, err = h.check(plain)
+		c, err = h.checkToken(plain)
 	}
 	if errors.Is(err, trivet.ErrNotFound) {
 		err = fmt.Errorf("API token: %w: %v", trivet.ErrUnauthenticated, err)
 	}
 	if errors.Is(err, trivet.ErrUnauthenticated) {
 		h.metrics.refused.Inc()
-		h.strangers.note(h, r, err)
+		h.refusals.note(h, r, err)
 	}
 	return c, err
 }
 
-// check gives whose token it is. It fails with ErrNotFound where this head knows no such token or account.
-func (h *Handler) check(plain string) (*caller, error) {
+// checkToken returns the caller of a token. It fails with ErrNotFound if this head knows no such token or account.
+func (h *Handler) checkToken(plain string) (*caller, error) {
 	id, err := auth.ParseToken(plain)
 	if err != nil {
 		return nil, err
@@ -73,22 +73,22 @@ func (h *Handler) check(plain string) (*caller, error) {
 	return &caller{account: a.Name, role: a.Spec.Role, token: t}, nil
 }
 
-// strangers bounds what bad tokens cost: each address is logged at its first failure and then at every doubling. Nobody is
-// locked out by it, since a balancer makes all callers come from one address, and 256 random bits need no lock.
-type strangers struct {
+// refusals bounds the log of refused tokens: each address is logged at its first failure and then at every doubling.
+// No one is locked out, since behind a balancer all callers have one address, and 256 random bits need no lockout.
+type refusals struct {
 	mu    sync.Mutex
-	count map[string]int // guarded by mu; by address, at most maxStrangers
+	count map[string]int // guarded by mu; by address, at most maxRefusals
 }
 
-const maxStrangers = 1024
+const maxRefusals = 1024
 
-func (s *strangers) note(h *Handler, r *http.Request, err error) {
+func (s *refusals) note(h *Handler, r *http.Request, err error) {
 	host, _, splitErr := net.SplitHostPort(r.RemoteAddr)
 	if splitErr != nil {
 		host = r.RemoteAddr
 	}
 	s.mu.Lock()
-	if s.count == nil || len(s.count) >= maxStrangers {
+	if s.count == nil || len(s.count) >= maxRefusals {
 		s.count = map[string]int{}
 	}
 	s.count[host]++

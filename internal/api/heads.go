@@ -13,21 +13,21 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// Life of join tokens.
+// Lifetime of join tokens.
 const (
-	joinLife    = trivet.Duration(3600e9)
-	maxJoinLife = 24 * joinLife
+	joinLifetime    = trivet.Duration(3600e9)
+	maxJoinLifetime = 24 * joinLifetime
 )
 
-// headRoutes let heads in and out. A head's record is written by Trivet only: what it says must be so.
+// headRoutes serve the membership of heads. The record of a head is written by Trivet only.
 func (h *Handler) headRoutes() {
-	h.add(route{method: "GET", path: "/v1/cluster", verb: auth.Read, kind: "Head", summary: "The heads as this one sees them now",
+	h.add(route{method: "GET", path: "/v1/cluster", verb: auth.Read, kind: "Head", summary: "State of the heads as this one sees it",
 		out: reflect.TypeFor[trivet.Cluster](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
-			return answer(w, http.StatusOK, h.Cluster())
+			return respond(w, http.StatusOK, h.Cluster())
 		}})
-	h.add(route{method: "POST", path: "/v1/heads/token", verb: auth.Reveal, kind: "Head", summary: "Issue a token that lets one head join, shown this once",
+	h.add(route{method: "POST", path: "/v1/heads/token", verb: auth.Reveal, kind: "Head", summary: "Issue a token that lets one head join; it is returned only once",
 		in: reflect.TypeFor[trivet.JoinTokenRequest](), out: reflect.TypeFor[trivet.JoinTokenResponse](), status: http.StatusCreated, serve: h.issueJoin})
-	h.add(route{method: "POST", path: "/v1/heads/{name}/remove", verb: auth.Write, kind: "Head", summary: "Take a head out of the cluster for good",
+	h.add(route{method: "POST", path: "/v1/heads/{name}/remove", verb: auth.Write, kind: "Head", summary: "Remove a head from the cluster",
 		status: http.StatusNoContent, serve: h.removeHead})
 }
 
@@ -36,15 +36,15 @@ func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	ask := trivet.JoinTokenRequest{Lifetime: joinLife}
+	ask := trivet.JoinTokenRequest{Lifetime: joinLifetime}
 	if err := apitypes.DecodeStrict(body, &ask); err != nil {
 		return err
 	}
 	if ask.Lifetime == 0 {
-		ask.Lifetime = joinLife
+		ask.Lifetime = joinLifetime
 	}
-	if ask.Lifetime < 0 || ask.Lifetime > maxJoinLife {
-		return &trivet.FieldError{Field: "lifetime", Problem: fmt.Sprintf("is %s; more than 0 and at most %s", ask.Lifetime, maxJoinLife)}
+	if ask.Lifetime < 0 || ask.Lifetime > maxJoinLifetime {
+		return &trivet.FieldError{Field: "lifetime", Problem: fmt.Sprintf("is %s; more than 0 and at most %s", ask.Lifetime, maxJoinLifetime)}
 	}
 	if ask.Role, err = h.joinRole(ask); err != nil {
 		return err
@@ -55,10 +55,10 @@ func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) e
 		return err
 	}
 	text := apitypes.JoinText(h.Keys.CA.Pin(), secret.Reveal(), ask.Role)
-	return answer(w, http.StatusCreated, trivet.JoinTokenResponse{Token: text, Expires: expires})
+	return respond(w, http.StatusCreated, trivet.JoinTokenResponse{Token: text, Expires: expires})
 }
 
-// joinRole is the role that a token is for: one that replaces a head takes that one's.
+// joinRole returns the role of a join token. A head that replaces another one has that one's role.
 func (h *Handler) joinRole(ask trivet.JoinTokenRequest) (string, error) {
 	if ask.Replace == "" {
 		return cmp.Or(ask.Role, trivet.RoleVoter), nil
@@ -86,8 +86,8 @@ func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) 
 	return done(w, h.Heads.Remove(r.Context(), name))
 }
 
-// enoughLeft refuses a removal after which most of those that count would be down: it would wait for them, and could not be
-// taken back.
+// enoughLeft refuses a removal after which most voters would be down: it would wait for them, and could not be
+// undone.
 func enoughLeft(c trivet.Cluster, name string) error {
 	var left, down []string
 	counts := false
@@ -107,6 +107,6 @@ func enoughLeft(c trivet.Cluster, name string) error {
 		return nil
 	}
 	return &trivet.Error{Op: "remove", Kind: "Head", Name: name,
-		Err:  fmt.Errorf("%w: most of those that would be left are down: %s of %s", trivet.ErrConflict, strings.Join(down, ", "), strings.Join(left, ", ")),
+		Err:  fmt.Errorf("%w: most of the remaining voters are down: %s of %s", trivet.ErrConflict, strings.Join(down, ", "), strings.Join(left, ", ")),
 		Hint: "start " + down[0] + ", or remove that one instead"}
 }

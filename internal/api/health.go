@@ -14,18 +14,18 @@ import (
 func (h *Handler) healthRoutes() {
 	h.Version.Go = runtime.Version()
 	shown := promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{Registry: h.Metrics})
-	h.add(route{method: "GET", path: "/livez", summary: "This head's process answers", outputs: "text/plain", out: reflect.TypeFor[string](),
+	h.add(route{method: "GET", path: "/livez", summary: "Liveness of this head", outputs: "text/plain", out: reflect.TypeFor[string](),
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error { return say(w, "ok\n") }})
-	h.add(route{method: "GET", path: "/readyz", summary: "This head can serve writes", outputs: "text/plain", out: reflect.TypeFor[string](),
+	h.add(route{method: "GET", path: "/readyz", summary: "Readiness of this head for writes", outputs: "text/plain", out: reflect.TypeFor[string](),
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			if err := h.Ready(r.Context()); err != nil {
 				return err
 			}
 			return say(w, "ready\n")
 		}})
-	h.add(route{method: "GET", path: "/v1/version", summary: "What runs here", out: reflect.TypeFor[trivet.Version](),
+	h.add(route{method: "GET", path: "/v1/version", summary: "Version of this head", out: reflect.TypeFor[trivet.Version](),
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
-			return answer(w, http.StatusOK, h.Version)
+			return respond(w, http.StatusOK, h.Version)
 		}})
 	h.add(route{method: "GET", path: "/metrics", verb: auth.Read, kind: "Head", summary: "Metrics for Prometheus", outputs: "text/plain",
 		out: reflect.TypeFor[string](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -47,7 +47,7 @@ func say(w http.ResponseWriter, text string) error {
 }
 
 func whoami(w http.ResponseWriter, _ *http.Request, c *caller) error {
-	return answer(w, http.StatusOK, trivet.Whoami{
+	return respond(w, http.StatusOK, trivet.Whoami{
 		Account: c.account, Role: string(c.role), Token: c.token.Name, Expires: c.token.Spec.Expires,
 	})
 }

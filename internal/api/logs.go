@@ -21,7 +21,7 @@ import (
 
 func (h *Handler) logRoutes() {
 	h.add(route{method: "GET", path: "/v1/workflows/{name}/logs", verb: auth.Read, kind: "Workflow",
-		summary: "Read what the actions of a workflow wrote, one JSON object a line; one without an action is the end",
+		summary: "Read the logs of a workflow's actions, one JSON object per line; one without an action is the end",
 		query:   []string{"action: of this action only", "follow: 1 goes on until the workflow has ended"},
 		out:     reflect.TypeFor[trivet.LogPiece](), outputs: "application/x-ndjson", serve: h.logs})
 }
@@ -35,7 +35,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 	if err != nil {
 		return err
 	}
-	leave, err := h.enterFeed()
+	leave, err := h.enterWatch()
 	if err != nil {
 		return err
 	}
@@ -54,9 +54,9 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 		close(ended)
 	}
 	for {
-		grew, last := h.Logs.Store.Changed(), isClosed(ended) // asked before reading: what was written until then is read
+		grew, last := h.Logs.Store.Changed(), isClosed(ended) // before reading: what was written until then is read
 		if err := f.tell(r.Context(), last); err != nil {
-			return nil // the answer has begun: all that is left is to cut it
+			return nil // the response has begun, so it can only be cut off
 		}
 		if last {
 			return f.line(trivet.LogPiece{})
@@ -64,7 +64,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 		http.NewResponseController(w).Flush()
 		select {
 		case <-grew:
-		case <-time.After(replica.LogPollInterval): // other heads' logs grow, too
+		case <-time.After(replica.LogPollInterval): // the logs at other heads grow, too
 		case <-ended:
 		case <-h.drain:
 			return nil
@@ -102,17 +102,17 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// logFeed sends what one reader has not been told yet.
+// logFeed sends the logs of a workflow to one client.
 type logFeed struct {
 	view   *replica.LogView
 	w      http.ResponseWriter
 	run    *trivet.Workflow
 	action string                // only this one; empty: all
-	told   map[runlog.Part]int64 // by action and try: up to which offset
-	silent []string              // the heads that were told to be so
+	told   map[runlog.Part]int64 // offset sent so far, by action and attempt
+	silent []string              // the unreachable heads that the client knows of
 }
 
-// tell sends what is new. The last time it is all that was acknowledged by now, so far as heads can be asked.
+// tell sends what is new. The last call sends all that was acknowledged, as far as heads are reachable.
 func (f *logFeed) tell(ctx context.Context, last bool) error {
 	if err := f.view.Refresh(ctx, last); err != nil {
 		return err
@@ -133,10 +133,10 @@ func (f *logFeed) tell(ctx context.Context, last bool) error {
 			return err
 		}
 	}
-	return f.mark() // one may have fallen silent while it was read from
+	return f.mark() // a head may have become unreachable during the read
 }
 
-// mark says which heads cannot be asked, when that has changed.
+// mark sends the list of unreachable heads when it has changed.
 func (f *logFeed) mark() error {
 	silent := f.view.Unreachable()
 	if slices.Equal(silent, f.silent) {
@@ -176,7 +176,7 @@ func (f *logFeed) line(p trivet.LogPiece) error {
 	if err != nil {
 		return err
 	}
-	_ = http.NewResponseController(f.w).SetWriteDeadline(time.Now().Add(feedPatience))
+	_ = http.NewResponseController(f.w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err = f.w.Write(append(data, '\n'))
 	return err
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// admitMachine keeps each MAC with one machine, by records named after the MACs, and a machine while something runs on it.
+// admitMachine keeps each MAC with one machine, by records named after the MACs, and refuses to delete a machine with
+// a run.
 func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 	if next == nil {
 		if err := h.mayDeleteMachine(c, old); err != nil {
@@ -19,7 +20,7 @@ func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 		}
 	}
 	if old == nil {
-		next.Status = trivet.MachineStatus{State: trivet.MachineAvailable} // who writes a machine down accepts it
+		next.Status = trivet.MachineStatus{State: trivet.MachineAvailable} // a machine that a person creates is accepted
 	}
 	if err := h.moveMACs(c, old, next); err != nil {
 		return err
@@ -27,7 +28,7 @@ func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 	return h.moveAddresses(c, old, next)
 }
 
-// moveMACs takes the new MACs and gives those back that are gone.
+// moveMACs reserves the new MACs and releases the removed ones.
 func (h *Handler) moveMACs(c *change, old, next *trivet.Machine) error {
 	macs := h.Fleet.MACs.In(c.tx)
 	if next != nil {
@@ -63,7 +64,7 @@ func (h *Handler) moveMACs(c *change, old, next *trivet.Machine) error {
 	return nil
 }
 
-// moveAddresses gives back what the ports held that are gone, so that their addresses can be given to others.
+// moveAddresses releases the addresses of removed ports, so that they can be assigned again.
 func (h *Handler) moveAddresses(c *change, old, next *trivet.Machine) error {
 	if old == nil {
 		return nil
@@ -106,7 +107,7 @@ func (h *Handler) mayDeleteMachine(c *change, m *trivet.Machine) error {
 		Err: fmt.Errorf("%w: workflow %s is %s on it", trivet.ErrConflict, w.Name, w.Status.State)}
 }
 
-// machineRoutes are what a person may do to a machine beyond its record.
+// machineRoutes are the operations on machines besides their records.
 func (h *Handler) machineRoutes() {
 	h.add(route{method: "POST", path: "/v1/machines/{name}/accept", verb: auth.Write, kind: "Machine", status: http.StatusNoContent,
 		summary: "Make a discovered or quarantined machine available",
@@ -114,11 +115,11 @@ func (h *Handler) machineRoutes() {
 			return done(w, h.Fleet.Accept(r.Context(), r.PathValue("name")))
 		}})
 	h.add(route{method: "POST", path: "/v1/machines/{name}/quarantine", verb: auth.Write, kind: "Machine", status: http.StatusNoContent,
-		summary: "Keep a machine out of placement; a run on it is cancelled", in: reflect.TypeFor[trivet.QuarantineRequest](), serve: h.quarantine})
+		summary: "Exclude a machine from placement; a run on it is cancelled", in: reflect.TypeFor[trivet.QuarantineRequest](), serve: h.quarantine})
 	h.add(route{method: "GET", path: "/v1/machines/{name}/progress", verb: auth.Read, kind: "Machine", out: reflect.TypeFor[trivet.Progress](),
-		summary: "How far the running action was at its agent's last word to this head; null when nothing was said",
+		summary: "Last progress of the running action that its agent reported to this head; null if there is none",
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
-			return answer(w, http.StatusOK, h.Presence.Progress(r.PathValue("name")))
+			return respond(w, http.StatusOK, h.Presence.Progress(r.PathValue("name")))
 		}})
 }
 

@@ -12,12 +12,12 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// newDocument begins the OpenAPI document, which document fills.
+// newDocument returns an empty OpenAPI document.
 func newDocument(version string) *huma.OpenAPI {
 	return &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{Title: "Trivet", Version: version,
-			Description: "The API of every head. Every error is a Problem; its code tells what kind of failure it is."},
+			Description: "The API of every head. Every error is a Problem, whose code is the kind of error."},
 		Components: &huma.Components{
 			Schemas:         huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
 			SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}},
@@ -64,7 +64,7 @@ func content(media string, s *huma.Schema) map[string]*huma.MediaType {
 	return map[string]*huma.MediaType{media: {Schema: s}}
 }
 
-// schema gives a type's schema. A newer head may send more properties, so none is closed.
+// schema returns the schema of a type. A newer head may send more properties, so additional ones are allowed.
 func (h *Handler) schema(t reflect.Type) *huma.Schema {
 	registry := h.doc.Components.Schemas
 	s := registry.Schema(t, true, "")
@@ -76,12 +76,12 @@ func (h *Handler) schema(t reflect.Type) *huma.Schema {
 	return s
 }
 
-// listSchema is a page of records.
+// listSchema returns the schema of a page of records.
 func (h *Handler) listSchema(t reflect.Type) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, Required: []string{"items", "revision"}, Properties: map[string]*huma.Schema{
 		"items":    {Type: huma.TypeArray, Items: h.schema(t)},
-		"revision": {Type: huma.TypeInteger, Format: "int64", Description: "a watch from here misses nothing that no page showed"},
-		"continue": {Type: huma.TypeString, Description: "asks for the next page; none on the last"},
+		"revision": {Type: huma.TypeInteger, Format: "int64", Description: "a watch from here misses nothing that the pages did not show"},
+		"continue": {Type: huma.TypeString, Description: "parameter for the next page; absent on the last"},
 	}}
 }
 

@@ -16,17 +16,17 @@ const (
 	maxPage     = 1000
 )
 
-// get answers one record as it is stored, with properties that this head does not know.
+// get returns one record as stored, with properties that this head does not know.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request, _ *caller, info trivet.KindInfo) error {
 	raw, err := h.Fleet.Store.Get(info.Kind, r.PathValue("name"))
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, shown(info.Kind, raw.JSON()))
+	return respond(w, http.StatusOK, shown(info.Kind, raw.JSON()))
 }
 
-// list answers a page of records by name. Pages are read one after the other, so their records are of several revisions; the
-// revision that all pages carry is the first one's, from where a watch misses nothing.
+// list returns a page of records by name. Pages are read one after the other, so their records are of several
+// revisions; the revision that all pages carry is the first one's, from where a watch misses nothing.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info trivet.KindInfo) error {
 	q := r.URL.Query()
 	sel, err := newSelector(q.Get("labels"), q.Get("fields"), info)
@@ -58,11 +58,11 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 			page.Items = append(page.Items, shown(info.Kind, raw.JSON()))
 			if len(page.Items) == limit {
 				page.Continue = position{page.Revision, at.After}.String()
-				return answer(w, http.StatusOK, page)
+				return respond(w, http.StatusOK, page)
 			}
 		}
 		if len(records) < limit {
-			return answer(w, http.StatusOK, page)
+			return respond(w, http.StatusOK, page)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func pageSize(text string) (int, error) {
 	return n, nil
 }
 
-// position is where a list goes on, as its client carries it: no head keeps it.
+// position is where a list continues. The client keeps it, not the head.
 type position struct {
 	Revision int64  `json:"r"`
 	After    string `json:"a"`
@@ -98,7 +98,7 @@ func parsePosition(text string) (p position, err error) {
 		err = json.Unmarshal(data, &p)
 	}
 	if err != nil || p.Revision < 1 || trivet.ValidateName(p.After) != nil {
-		return p, &trivet.FieldError{Field: "continue", Problem: "is not what an earlier page said"}
+		return p, &trivet.FieldError{Field: "continue", Problem: "is not the value of an earlier page"}
 	}
 	return p, nil
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// route is one operation: how it is served, who may call it, and what the OpenAPI document says of it.
+// route is one operation: how it is served, who may call it, and its entry in the OpenAPI document.
 type route struct {
 	method string
 	path   string
-	// verb and kind are what a caller's role must allow; an empty verb lets anybody in, as the operation proves its callers
-	// in its own way or tells nothing that is secret.
+	// verb and kind are what a caller's role must allow; an empty verb needs no account: the operation authenticates
+	// its callers itself, or returns nothing that is secret.
 	verb    auth.Verb
 	kind    trivet.Kind
 	summary string
@@ -29,7 +29,7 @@ type route struct {
 	serve   func(w http.ResponseWriter, r *http.Request, c *caller) error
 }
 
-// add serves a route and documents it.
+// add registers a route and documents it.
 func (h *Handler) add(rt route) {
 	h.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
 		q := about(r.Context())
@@ -49,7 +49,7 @@ func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, rt route, q
 		}
 		return rt.serve(w, r, nil)
 	}
-	c, err := h.identify(r)
+	c, err := h.authenticate(r)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, rt route, q
 	if err := auth.Allow(c.role, rt.verb, rt.kind); err != nil {
 		return err
 	}
-	h.tellHeads(w)
+	h.setHeads(w)
 	if err := h.reach(w.(*recorder), r); err != nil {
 		return err
 	}
@@ -108,9 +108,9 @@ func (h *Handler) recordRoutes(info trivet.KindInfo) {
 		status: http.StatusNoContent, serve: bind(h.delete)})
 }
 
-// noSuchRoute tells what is wrong with a request that no route takes.
+// noSuchRoute returns the error of a request that matches no route.
 func noSuchRoute(r *http.Request) error {
-	e := &trivet.Error{Op: r.Method + " " + r.URL.Path, Err: trivet.ErrNotFound, Hint: "see /openapi.json for what there is"}
+	e := &trivet.Error{Op: r.Method + " " + r.URL.Path, Err: trivet.ErrNotFound, Hint: "see /openapi.json for the routes"}
 	rest, ok := strings.CutPrefix(r.URL.Path, "/v1/")
 	if !ok {
 		return e

@@ -11,10 +11,10 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// mask stands for a value that is stored and not shown. Written back, it means the value that is there.
+// mask is shown instead of a stored value. Written back, it means the stored value.
 const mask = trivet.Sealed + "hidden"
 
-// admitSecret seals what a person wrote. A value that is the stored one stays sealed as it is, so that applying a file
+// admitSecret seals new values. A value equal to the stored one keeps its sealed form, so that applying a file
 // again changes nothing.
 func (h *Handler) admitSecret(_ *change, old, next *trivet.Secret) error {
 	if next == nil {
@@ -39,7 +39,7 @@ func (h *Handler) sealed(at auth.FieldRef, value, stored string) (string, error)
 	case stored != "" && (value == mask || value == stored):
 		return stored, nil
 	case strings.HasPrefix(value, trivet.Sealed):
-		return "", &trivet.FieldError{Field: "spec.data." + at.Field, Problem: "stands for a value that is hidden; write the value itself"}
+		return "", &trivet.FieldError{Field: "spec.data." + at.Field, Problem: "is the mask of a hidden value; write the value itself"}
 	case stored != "":
 		if was, err := h.Keys.Sealer.Open(at, stored); err == nil && was.Reveal() == value {
 			return stored, nil
@@ -52,7 +52,7 @@ func (h *Handler) sealed(at auth.FieldRef, value, stored string) (string, error)
 	return text, nil
 }
 
-// shown is a record's JSON as it may leave the head: without the values of secrets and the hashes of tokens.
+// shown returns a record's JSON as clients may read it: without the values of secrets and the hashes of tokens.
 func shown(kind trivet.Kind, record []byte) json.RawMessage {
 	switch kind {
 	case "Secret":

@@ -21,7 +21,7 @@ type term struct {
 	not   bool
 }
 
-// parseSelector reads terms with commas between. Nothing selects everything.
+// parseSelector parses comma-separated terms. An empty selector matches everything.
 func parseSelector(param, text string) ([]term, error) {
 	if text == "" {
 		return nil, nil
@@ -32,17 +32,17 @@ func parseSelector(param, text string) ([]term, error) {
 		key, not := strings.CutSuffix(key, "!")
 		if !ok || key == "" || len(terms) == maxTerms {
 			return nil, &trivet.FieldError{Field: param, Problem: fmt.Sprintf(
-				"%.80q: write key=value or key!=value with commas between, at most %d", part, maxTerms)}
+				"%.80q: want key=value or key!=value, separated by commas, at most %d", part, maxTerms)}
 		}
 		terms = append(terms, term{key, value, not})
 	}
 	return terms, nil
 }
 
-// selector chooses records by labels and by the fields of their JSON.
+// selector matches records by labels and by the fields of their JSON.
 type selector struct{ labels, fields []term }
 
-// newSelector also checks that a kind has the fields at all, so that a slip of the pen does not select nothing.
+// newSelector also checks that the kind has the fields, so that a typing error is not a selector that matches nothing.
 func newSelector(labels, fields string, kind trivet.KindInfo) (selector, error) {
 	var s selector
 	var err error
@@ -77,7 +77,7 @@ func (s selector) matches(r trivet.Record) bool {
 
 var textType = reflect.TypeFor[encoding.TextMarshaler]()
 
-// noSuchField walks a path through a type. Lists are passed through, maps take the rest as the key.
+// noSuchField follows a path through a type. Lists are passed through; in a map, the rest is the key.
 func noSuchField(t reflect.Type, path []string) string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -100,7 +100,7 @@ func noSuchField(t reflect.Type, path []string) string {
 	return noSuchField(f.Type, path[1:])
 }
 
-// anyAt says whether the value at a path is want; in a list, whether one of them is. What is not there is "".
+// anyAt reports whether the value at a path is want, in a list whether one of them is. A missing value is "".
 func anyAt(v reflect.Value, path []string, want string) bool {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		if v.IsNil() {

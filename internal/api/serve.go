@@ -28,7 +28,7 @@ const (
 
 type requestKey struct{}
 
-// request is what is known of a request while it is served; it is filled in on the way.
+// request is what is known of a request while it is served.
 type request struct {
 	id      string
 	route   string // its pattern, for metrics
@@ -46,11 +46,11 @@ func requestID(ctx context.Context) string { return about(ctx).id }
 
 var idForm = regexp.MustCompile(`^[-_.A-Za-z0-9]{1,64}$`)
 
-// statusGone is counted and logged where whoever asked did not wait for the answer, as by nginx; nobody is sent it. A machine
-// that is switched off while its agent waits for work is no failure of the head's.
+// statusGone is counted and logged when the client did not wait for the response, as nginx does; it is never sent. A
+// machine that is switched off while its agent waits for work is not a failure of the head.
 const statusGone = 499
 
-// ServeHTTP names, bounds, serves, counts and logs one request.
+// ServeHTTP bounds, serves, counts and logs one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	q := &request{id: r.Header.Get(trivet.HeaderRequestID), route: "other"}
@@ -94,7 +94,7 @@ func (h *Handler) serve(w *recorder, r *http.Request) (err error) {
 	return w.err
 }
 
-// logRequest writes one line a request: reads and probes at debug, the head's own failures with their cause.
+// logRequest writes one line per request: reads and probes at debug level, the head's failures with their cause.
 func (h *Handler) logRequest(r *http.Request, q *request, rec *recorder, took time.Duration, err error) {
 	level := slog.LevelInfo
 	switch {
@@ -123,14 +123,14 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// recorder notes what was answered.
+// recorder records the status of a response.
 type recorder struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
 	began  bool
-	head   func() // sets what is known only as the answer begins; nil: nothing
-	quiet  bool   // an agent's beat: too many to log
+	head   func() // sets headers when the response begins; optional
+	quiet  bool   // a heartbeat of an agent: too many to log
 	err    error  // what the handler returned
 }
 
@@ -156,7 +156,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController and sendfile reach the connection.
+// Unwrap is for http.ResponseController and sendfile.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 type metrics struct {
@@ -171,11 +171,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trivet_api_requests_total", Help: "Requests by route and status."}, []string{"route", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "trivet_api_request_seconds", Help: "Time to serve a request; of a feed, its whole life.",
+			Name: "trivet_api_request_seconds", Help: "Time to serve a request; of a watch, its duration.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"route"}),
-		watches: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trivet_api_watches", Help: "Feeds that are open."}),
+		watches: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trivet_api_watches", Help: "Open watches."}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "trivet_api_refused_tokens_total", Help: "Requests with a token that is not valid."}),
+			Name: "trivet_api_refused_tokens_total", Help: "Requests with an invalid token."}),
 	}
 	reg.MustRegister(m.requests, m.seconds, m.watches, m.refused)
 	return m

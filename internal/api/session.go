@@ -11,17 +11,18 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// No head keeps a session. So that a client sees what it has seen or written at another head, it carries the revision of
-// that, and a head that is behind waits until its copy has it, or lets another one be asked.
+// No head keeps a session. To read what it has read or written at another head, a client sends the revision of
+// that, and a head that is behind waits until its copy has it, or refuses the request.
 
 const (
-	// reachTime is how long a head that is behind is waited for. It is milliseconds behind, or cut off.
+	// reachTime bounds the wait of a head that is behind. It is milliseconds behind, or cut off.
 	reachTime = time.Second
-	// maxFresh bounds how many at a time ask the cluster what is the latest, since they are not all known to be friends.
+	// maxFresh bounds how many at a time ask the cluster what is the latest, since they are not all known to be
+	// friends.
 	maxFresh = 64
 )
 
-// reach waits until this head can answer a request no older than its sender wants, and tells with the answer how new it is.
+// reach waits until this head has the revision that a request asks for, and adds its own to the response.
 func (h *Handler) reach(w *recorder, r *http.Request) error {
 	w.head = func() {
 		w.Header().Set(trivet.HeaderRevision, strconv.FormatInt(h.Fleet.Store.Revision(), 10))
@@ -45,8 +46,8 @@ func (h *Handler) reach(w *recorder, r *http.Request) error {
 	return nil
 }
 
-// catchUp waits until this head's copy has a revision. It says that there is none where the whole cluster has not reached it:
-// that one is of another history, from before a restore.
+// catchUp waits until this head's copy has a revision. It reports false if the whole cluster has not reached it:
+// it is then of another history, from before a restore.
 func (h *Handler) catchUp(ctx context.Context, revision int64) (there bool, err error) {
 	if revision <= h.Fleet.Store.Revision() {
 		return true, nil
@@ -75,8 +76,8 @@ func (h *Handler) fresh(ctx context.Context) error {
 	}
 }
 
-// tellHeads tells a caller who has proved itself where all heads are.
-func (h *Handler) tellHeads(w http.ResponseWriter) {
+// setHeads adds the URLs of all heads to the response for an authenticated caller.
+func (h *Handler) setHeads(w http.ResponseWriter) {
 	if urls, _ := h.Fleet.HeadURLs(nil); len(urls) > 0 {
 		w.Header().Set(trivet.HeaderHeads, strings.Join(urls, ","))
 	}

@@ -126,7 +126,7 @@ func TestATokenIsGoodAtAllHeads(t *testing.T) {
 	}
 }
 
-// Callers learn all heads that serve, strangers none.
+// Callers learn all heads that serve, refusals none.
 func TestCallersLearnTheHeads(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)

@@ -11,11 +11,11 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// tokenRoutes issue and revoke. A token's record is written by Trivet only, since its hash is not a person's to choose.
+// tokenRoutes issue and revoke tokens. A token's record is written by Trivet only, since no one may choose its hash.
 func (h *Handler) tokenRoutes() {
-	h.add(route{method: "POST", path: "/v1/tokens/issue", verb: auth.Reveal, kind: "Token", summary: "Issue an API token, shown this once",
+	h.add(route{method: "POST", path: "/v1/tokens/issue", verb: auth.Reveal, kind: "Token", summary: "Issue an API token; it is returned only once",
 		in: reflect.TypeFor[trivet.TokenRequest](), out: reflect.TypeFor[trivet.TokenResponse](), status: http.StatusCreated, serve: h.issueToken})
-	h.add(route{method: "DELETE", path: "/v1/tokens/{name}", verb: auth.Write, kind: "Token", summary: "Make a token invalid at once",
+	h.add(route{method: "DELETE", path: "/v1/tokens/{name}", verb: auth.Write, kind: "Token", summary: "Revoke a token",
 		status: http.StatusNoContent, serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			_, err := h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error { return tx.Delete("Token", r.PathValue("name")) })
 			return done(w, err)
@@ -32,7 +32,7 @@ func (h *Handler) issueToken(w http.ResponseWriter, r *http.Request, _ *caller) 
 		return err
 	}
 	if !ask.Expires.IsZero() && !ask.Expires.After(h.Now()) {
-		return &trivet.FieldError{Field: "expires", Problem: fmt.Sprintf("is over already; it is %s here", h.Now().UTC().Format("2006-01-02T15:04:05Z"))}
+		return &trivet.FieldError{Field: "expires", Problem: fmt.Sprintf("is in the past; the head's time is %s", h.Now().UTC().Format("2006-01-02T15:04:05Z"))}
 	}
 	id, plain, hash := auth.NewToken()
 	_, err = h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
@@ -46,5 +46,5 @@ func (h *Handler) issueToken(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusCreated, trivet.TokenResponse{Name: id, Token: plain.Reveal()})
+	return respond(w, http.StatusCreated, trivet.TokenResponse{Name: id, Token: plain.Reveal()})
 }

@@ -17,22 +17,23 @@ import (
 )
 
 const (
-	// feedBeat is how often a feed without news says that the head is there.
-	feedBeat = 5 * time.Second
-	// feedCutOff is after how many quiet beats a feed ends whose head has no leader: it hears no news, and another may.
-	feedCutOff = 2
-	// feedPatience is how long a client may not read before its feed or answer is cut.
-	feedPatience = 30 * time.Second
+	// watchHeartbeat is the interval of bookmarks in a watch without changes.
+	watchHeartbeat = 5 * time.Second
+	// watchCutOff is the number of heartbeats after which a watch ends whose head has no leader: another head may
+	// receive changes.
+	watchCutOff = 2
+	// writeTimeout bounds each write of a watch or response to a client that does not read.
+	writeTimeout = 30 * time.Second
 )
 
-// feedFilter chooses the records of a feed.
-type feedFilter struct {
+// watchFilter selects the records of a watch.
+type watchFilter struct {
 	kinds []trivet.Kind
 	names map[string]bool // nil: all
 	sel   selector
 }
 
-func (f *feedFilter) takes(r trivet.Record) bool {
+func (f *watchFilter) takes(r trivet.Record) bool {
 	return r != nil && (f.names == nil || f.names[r.Header().Name]) && f.sel.matches(r)
 }
 
@@ -45,7 +46,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, c *caller) error
 	if err := filter.authorize(c.role); err != nil {
 		return err
 	}
-	leave, err := h.enterFeed()
+	leave, err := h.enterWatch()
 	if err != nil {
 		return err
 	}
@@ -60,14 +61,14 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, c *caller) error
 	if from == 0 {
 		f.open()
 		if err := f.state(); err != nil {
-			return nil // the client is gone
+			return nil // the client disconnected
 		}
 	}
 	return f.run(r.Context())
 }
 
 // authorize checks that the role may read the kinds. If none is given, it selects those that it may read.
-func (f *feedFilter) authorize(role trivet.AccountRole) error {
+func (f *watchFilter) authorize(role trivet.AccountRole) error {
 	if f.kinds != nil {
 		for _, kind := range f.kinds {
 			if err := auth.Allow(role, auth.Read, kind); err != nil {
@@ -84,9 +85,9 @@ func (f *feedFilter) authorize(role trivet.AccountRole) error {
 	return nil
 }
 
-func parseWatch(r *http.Request) (f *feedFilter, from int64, err error) {
+func parseWatch(r *http.Request) (f *watchFilter, from int64, err error) {
 	q := r.URL.Query()
-	f = &feedFilter{}
+	f = &watchFilter{}
 	for name := range strings.SplitSeq(q.Get("kinds"), ",") {
 		if name == "" {
 			continue
@@ -126,10 +127,10 @@ type feed struct {
 	h       *Handler
 	w       http.ResponseWriter
 	out     *http.ResponseController
-	filter  *feedFilter
+	filter  *watchFilter
 	watcher *store.Watcher
 	opened  bool
-	cutOff  int // quiet beats in a row at which this head was cut off from the others
+	cutOff  int // heartbeats in a row at which this head was cut off from the others
 	buf     []byte
 }
 
@@ -141,7 +142,7 @@ func (f *feed) open() {
 
 // flush sends what is buffered, to a client that reads.
 func (f *feed) flush() error {
-	if err := f.out.SetWriteDeadline(time.Now().Add(feedPatience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := f.out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	_, err := f.w.Write(f.buf)
@@ -157,7 +158,8 @@ func (f *feed) frame(event string, id int64, data []byte) error {
 	return nil
 }
 
-// state tells what is there. The watcher was made before, so that what changes meanwhile is told twice rather than never.
+// state sends the current state. The watcher was created before, so that a change in between is sent twice rather
+// than never.
 func (f *feed) state() error {
 	for _, kind := range f.filter.kinds {
 		for after, more := "", true; more; {
@@ -180,18 +182,19 @@ func (f *feed) state() error {
 	return f.flush()
 }
 
-// run tells changes until the client or the head goes. An error before anything was told is an ordinary answer.
+// run sends changes until the client disconnects or the head stops. An error before the first event is an ordinary
+// response.
 func (f *feed) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(f.h.stopping, stop)()
 	for ended := false; !ended; {
-		beat, cancel := context.WithTimeout(ctx, f.patience())
+		beat, cancel := context.WithTimeout(ctx, f.timeout())
 		events, err := f.watcher.Next(beat)
 		cancel()
 		ended = ctx.Err() != nil
 		switch {
-		case len(events) > 0: // told in any case: the watcher, from where the client goes on, is past them
+		case len(events) > 0: // sent in any case: the watcher, from where the client continues, is past them
 		case ended:
 			continue
 		case errors.Is(err, context.DeadlineExceeded):
@@ -211,29 +214,29 @@ func (f *feed) run(ctx context.Context) error {
 			err = errors.Join(err, f.event(e))
 		}
 		if err = errors.Join(err, f.flush()); err != nil {
-			return nil // the client is gone
+			return nil // the client disconnected
 		}
 	}
 	return f.end()
 }
 
-// isCutOff counts a quiet beat. A client that finds no better head may follow this one again.
+// isCutOff counts a heartbeat without a leader. A client that finds no better head may watch this one again.
 func (f *feed) isCutOff(ctx context.Context) bool {
 	if f.cutOff++; f.h.Ready(ctx) == nil {
 		f.cutOff = 0
 	}
-	return f.cutOff >= feedCutOff
+	return f.cutOff >= watchCutOff
 }
 
-// patience is how long to wait for news: not at all before the answer has begun.
-func (f *feed) patience() time.Duration {
+// timeout bounds the wait for changes: 0 before the response has begun.
+func (f *feed) timeout() time.Duration {
 	if !f.opened {
 		return 0
 	}
-	return feedBeat
+	return watchHeartbeat
 }
 
-// event tells one change. A record that is no longer chosen is gone as far as this client is concerned.
+// event sends one change. A record that no longer matches is deleted for this client.
 func (f *feed) event(e *store.Event) error {
 	if now := e.Record(); f.filter.takes(now) {
 		return f.frame(trivet.WatchPut, e.Revision, shown(e.Kind, e.JSON()))
@@ -248,7 +251,7 @@ func (f *feed) event(e *store.Event) error {
 	return f.frame(trivet.WatchDelete, e.Revision, data)
 }
 
-// fail ends a feed that has begun with an error.
+// fail ends a watch that has begun with an error.
 func (f *feed) fail(err error) error {
 	_, p := apitypes.NewProblem(err)
 	data, jsonErr := json.Marshal(p)
@@ -259,10 +262,10 @@ func (f *feed) fail(err error) error {
 	return nil
 }
 
-// end tells a client that is still there to go on at another head.
+// end tells the client to continue at another head.
 func (f *feed) end() error {
 	if !f.opened {
-		return fmt.Errorf("follow: %w: this head is about to stop", trivet.ErrUnavailable)
+		return fmt.Errorf("watch: %w: this head is about to stop", trivet.ErrUnavailable)
 	}
 	_ = errors.Join(f.frame(trivet.WatchDrain, f.watcher.Revision(), []byte("{}")), f.flush())
 	return nil

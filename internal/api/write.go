@@ -53,7 +53,7 @@ func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, i
 	return wr, err
 }
 
-// update runs the one transaction of a request and gives the record as it is then, or as it would be.
+// update runs the transaction of a request and returns the record after it, or as it would be in a dry run.
 func (wr *writer) update(r *http.Request, do func(tx *store.Tx) error) (json.RawMessage, error) {
 	var would json.RawMessage
 	_, err := wr.h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
@@ -74,12 +74,12 @@ func (wr *writer) update(r *http.Request, do func(tx *store.Tx) error) (json.Raw
 	}
 	raw, err := wr.h.Fleet.Store.Get(wr.info.Kind, wr.name)
 	if err != nil {
-		return nil, err // deleted at this very moment
+		return nil, err // deleted in the meantime
 	}
 	return shown(wr.info.Kind, raw.JSON()), nil
 }
 
-// named says which record an error is about, where it does not say so itself.
+// named adds the record to an error that does not name one.
 func (wr *writer) named(err error) error {
 	var said *trivet.Error
 	if errors.As(err, &said) || wr.name == "" {
@@ -88,7 +88,7 @@ func (wr *writer) named(err error) error {
 	return &trivet.Error{Op: "write", Kind: wr.info.Kind, Name: wr.name, Err: err}
 }
 
-// read decodes the record of a body strictly and takes off what is not a person's to say.
+// read decodes the record of a body strictly and clears what only Trivet writes.
 func (wr *writer) read() (trivet.Record, error) {
 	rec := wr.info.New()
 	if err := apitypes.DecodeStrict(wr.body, rec); err != nil {
@@ -96,7 +96,7 @@ func (wr *writer) read() (trivet.Record, error) {
 	}
 	head := rec.Header()
 	if head.Kind != "" && head.Kind != wr.info.Kind {
-		return nil, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("is %s; this is the place of %s records", head.Kind, wr.info.Kind)}
+		return nil, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("is %s; this URL is for %s records", head.Kind, wr.info.Kind)}
 	}
 	if wr.name == "" {
 		wr.name = head.Name
@@ -113,7 +113,7 @@ func (wr *writer) read() (trivet.Record, error) {
 
 var labelForm = regexp.MustCompile(`^[A-Za-z0-9]([-_./A-Za-z0-9]*[A-Za-z0-9])?$`)
 
-// checkLabels keeps labels such that a selector can name them.
+// checkLabels returns an error for labels that a selector cannot match.
 func checkLabels(labels map[string]string) error {
 	var errs []error
 	for key, value := range labels {
@@ -132,7 +132,7 @@ func checkLabels(labels map[string]string) error {
 
 var keyForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// create makes a record. The maker's idempotency key is its UID.
+// create creates a record. The idempotency key of the request is its UID.
 func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
 	wr, err := h.newWriter(w, r, c, info)
 	if err != nil {
@@ -159,11 +159,11 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusCreated, made)
+	return respond(w, http.StatusCreated, made)
 }
 
-// replace sets labels and spec as a person wrote them. Status churn never refuses it: what counts is the generation that
-// the person saw, where the record says one. What is already so is a success, also when it is said again.
+// replace sets labels and spec. Changes of status do not conflict with it: it compares the generation that
+// the request's record has, if any. If nothing would change, it succeeds, so a request may be repeated.
 func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
 	wr, err := h.newWriter(w, r, c, info)
 	if err != nil {
@@ -197,10 +197,10 @@ func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, inf
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, now)
+	return respond(w, http.StatusOK, now)
 }
 
-// matches compares what the writer saw with what is stored.
+// matches compares the generation and revision of the request with the stored ones.
 func (wr *writer) matches(old trivet.Record, generation int64) error {
 	is := old.Header()
 	switch {
@@ -214,7 +214,8 @@ func (wr *writer) matches(old trivet.Record, generation int64) error {
 	return nil
 }
 
-// patch changes labels and spec by a merge patch over the stored JSON, so that what neither writer nor head knows stays.
+// patch changes labels and spec by a merge patch over the stored JSON, so that what neither writer nor head knows
+// stays.
 func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
 	wr, err := h.newWriter(w, r, c, info)
 	if err != nil {
@@ -230,10 +231,10 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info 
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, now)
+	return respond(w, http.StatusOK, now)
 }
 
-// checkPatch lets a patch touch labels and spec only. Identity may stand in it, as many programs send it along.
+// checkPatch allows changes of labels and spec only. Kind and name may be present, as many programs send them.
 func checkPatch(patch []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &fields); err != nil {
@@ -282,7 +283,7 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err := wr.h.admit(&change{ctx: wr.ctx, caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil {
 		return err
 	}
-	admitted, err := trivet.MergePatch(before, next) // what the admission changed, such as a secret that is sealed now
+	admitted, err := trivet.MergePatch(before, next) // what the admission changed, such as sealed values
 	if err != nil {
 		return err
 	}
@@ -326,7 +327,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, c *caller, info
 	return nil
 }
 
-// clone copies a record by way of its JSON, which also makes of an empty list what the store makes of it.
+// clone copies a record through its JSON, which also normalizes empty lists as the store does.
 func clone[R trivet.Record](r R) (R, error) {
 	out := reflect.New(reflect.TypeOf(r).Elem()).Interface().(R)
 	text, err := json.Marshal(r)
@@ -336,7 +337,7 @@ func clone[R trivet.Record](r R) (R, error) {
 	return out, err
 }
 
-// keepStatus gives a record that a person wrote what is not a person's to say: status, revision, identity.
+// keepStatus copies what only Trivet writes from the stored record: status, revision, identity.
 func keepStatus(next, old trivet.Record) {
 	labels := next.Header().Labels
 	*next.Header() = *old.Header()
@@ -348,7 +349,7 @@ func keepStatus(next, old trivet.Record) {
 
 func specOf(r trivet.Record) reflect.Value { return reflect.ValueOf(r).Elem().FieldByName("Spec") }
 
-// same says whether two records have the same labels and spec.
+// same reports whether two records have the same labels and spec.
 func same(a, b trivet.Record) bool {
 	x, y := a.Header().Labels, b.Header().Labels
 	return (len(x) == 0 && len(y) == 0 || reflect.DeepEqual(x, y)) && reflect.DeepEqual(specOf(a).Interface(), specOf(b).Interface())

@@ -10,7 +10,7 @@ import (
 
 var known sync.Map // reflect.Type to map[string]reflect.StructField
 
-// Properties gives the JSON properties of a struct, those of embedded structs among them. The fields' Index is from the
+// Properties returns the JSON properties of a struct, including those of embedded structs. The fields' Index is from the
 // struct itself.
 func Properties(t reflect.Type) map[string]reflect.StructField {
 	if there, ok := known.Load(t); ok {
@@ -27,7 +27,7 @@ func Properties(t reflect.Type) map[string]reflect.StructField {
 	return found
 }
 
-// Suggest names the known property that a person may have meant.
+// Suggest returns the known property that is closest to key.
 func Suggest[V any](key string, known map[string]V) string {
 	names := slices.Sorted(maps.Keys(known))
 	best, least := "", 3
@@ -39,10 +39,10 @@ func Suggest[V any](key string, known map[string]V) string {
 	if best != "" {
 		return "; did you mean " + best + "?"
 	}
-	return "; there are " + strings.Join(names, ", ")
+	return "; the known ones are " + strings.Join(names, ", ")
 }
 
-// distance is how many letters must be added, taken away or changed to make b of a.
+// distance returns the edit distance of a and b.
 func distance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64

@@ -18,12 +18,12 @@ import (
 // maxDepth bounds how deep JSON from people may be nested.
 const maxDepth = 64
 
-// maxPath bounds the names on the way to a value, in bytes. Every value's path is written out, so that one long name with a
+// maxPath bounds the path of a value, in bytes. Every value's path is built, so the cost of one long name with a
 // long list below it would be their product.
 const maxPath = 1024
 
-// DecodeStrict reads a record as a person wrote it: unknown properties, properties that stand twice and wrong types are
-// refused, each with its path. Programs that must not drop what they do not know do not use this.
+// DecodeStrict decodes a record that a person wrote: unknown properties, duplicate properties and wrong types are
+// errors, each with its path. It is not for programs that must keep unknown properties.
 func DecodeStrict(data []byte, into any) error {
 	v, err := Parse(data)
 	if err != nil {
@@ -38,7 +38,7 @@ func DecodeStrict(data []byte, into any) error {
 	return nil
 }
 
-// Parse reads one JSON value and refuses properties that stand twice. Numbers are json.Number.
+// Parse parses one JSON value and refuses duplicate properties. Numbers are json.Number.
 func Parse(data []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -90,7 +90,7 @@ func parseObject(dec *json.Decoder, path string, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		key := token.(string) // the decoder lets nothing else stand here
+		key := token.(string) // the decoder allows nothing else here
 		at := Join(path, key)
 		if _, twice := object[key]; twice {
 			return nil, &trivet.FieldError{Field: at, Problem: "appears twice"}
@@ -103,7 +103,7 @@ func parseObject(dec *json.Decoder, path string, depth int) (any, error) {
 	return object, err
 }
 
-// Join gives the path of a property.
+// Join returns the path of a property.
 func Join(path, key string) string {
 	if path == "" {
 		return key
@@ -111,8 +111,8 @@ func Join(path, key string) string {
 	return path + "." + key
 }
 
-// Check compares what Parse gave with the type that it shall be read into, and names every property that has no place
-// there or the wrong form.
+// Check compares a result of Parse with the type that it will be decoded into, and returns every property that is unknown
+// or has the wrong type.
 func Check(v any, t reflect.Type) error {
 	var c checker
 	c.check("", v, t)
@@ -168,7 +168,7 @@ func (c *checker) check(path string, v any, t reflect.Type) {
 	}
 }
 
-// want gives v if it has the wanted form, and says so if not.
+// want returns v if it has the form, and adds an error if not.
 func (c *checker) want(path string, v any, form string) any {
 	if got := formOf(v); got != form {
 		c.add(path, "must be %s, not %s%s", form, got, quoteHint(form, v))
@@ -193,7 +193,7 @@ func formOf(v any) string {
 	return "a number"
 }
 
-// text tries a type that reads itself from text, such as a duration or an address.
+// text checks a type that is decoded from text, such as a duration or an address.
 func (c *checker) text(path string, v any, t reflect.Type) {
 	s, ok := c.want(path, v, "a text").(string)
 	if !ok {
@@ -228,7 +228,7 @@ func (c *checker) object(path string, v any, t reflect.Type) {
 	}
 }
 
-// quoteHint helps who wrote YAML and got a number or a truth for a text.
+// quoteHint is the hint for a YAML value that is a number or bool instead of a text.
 func quoteHint(form string, v any) string {
 	switch v.(type) {
 	case json.Number, bool:

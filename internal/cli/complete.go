@@ -10,7 +10,7 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// completeTimeout bounds what the Tab key may take.
+// completeTimeout bounds a completion.
 const completeTimeout = 2 * time.Second
 
 // completeRecords completes a kind and then names of it.
@@ -25,7 +25,7 @@ func (a *app) completeRecords(cmd *cobra.Command, args []string, _ string) ([]co
 	return a.names(cmd.Context(), args[0], args[1:])
 }
 
-// completeNames completes the one name of a kind that a command takes.
+// completeNames completes the name of a record, for commands with one argument.
 func (a *app) completeNames(kind string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 && !cmd.Flags().Changed("help") && cmd.Args != nil && cmd.Args(cmd, append(args, "x")) != nil {

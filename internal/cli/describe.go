@@ -38,7 +38,7 @@ func (a *app) describe() *cobra.Command {
 	}
 }
 
-// describeMore shows what belongs to a record but stands elsewhere.
+// describeMore prints the run and the events of a record.
 func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Record) error {
 	machine, workflow := "", ""
 	switch r := r.(type) {
@@ -69,5 +69,5 @@ func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Reco
 	return a.printEvents(events[max(0, len(events)-latest):])
 }
 
-// latest is how many events describe shows; why shows them all.
+// latest is the number of events that describe prints; why prints all.
 const latest = 15

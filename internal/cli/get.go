@@ -36,17 +36,17 @@ func (a *app) get() *cobra.Command {
 		},
 	}
 	selectFlags(c, &options)
-	c.Flags().BoolVarP(&follow, "watch", "w", false, "go on and show every change")
+	c.Flags().BoolVarP(&follow, "watch", "w", false, "continue and show every change")
 	a.outputFlag(c)
 	return c
 }
 
 func selectFlags(c *cobra.Command, o *client.ListOptions) {
-	c.Flags().StringVarP(&o.Labels, "selector", "l", "", "labels: rack=r1,env!=test")
-	c.Flags().StringVar(&o.Fields, "field", "", "fields of the record: status.state=available,spec.rack!=r1")
+	c.Flags().StringVarP(&o.Labels, "selector", "l", "", "select by labels: rack=r1,env!=test")
+	c.Flags().StringVar(&o.Fields, "field", "", "select by fields: status.state=available,spec.rack!=r1")
 }
 
-// read gets the named records, or all that the options choose.
+// read returns the named records, or all that match the options.
 func read(cmd *cobra.Command, kind client.Kind, names []string, o client.ListOptions) ([]trivet.Record, []json.RawMessage, error) {
 	var raw []json.RawMessage
 	var err error

@@ -25,7 +25,7 @@ func (a *app) outputForms(c *cobra.Command, forms ...string) {
 		if slices.Contains(forms, a.output) {
 			return nil
 		}
-		return fmt.Errorf("%w: -o %s; there are %s and %s", trivet.ErrInvalid, a.output, all, last)
+		return fmt.Errorf("%w: unknown output format %s; the formats are %s and %s", trivet.ErrInvalid, a.output, all, last)
 	})
 }
 
@@ -43,12 +43,12 @@ func chain(first, then run) run {
 	}
 }
 
-// title names a record: "machine/m1".
+// title returns the name of a record with its kind: "machine/m1".
 func title(info trivet.KindInfo, name string) string {
 	return strings.ToLower(string(info.Kind)) + "/" + name
 }
 
-// show prints records in the chosen form. one says that a person asked for one record, not a list.
+// show prints records in the selected format. one is set for a single record, not a list.
 func (a *app) show(info trivet.KindInfo, records []trivet.Record, raw []json.RawMessage, one bool) error {
 	switch a.output {
 	case "json":
@@ -101,7 +101,7 @@ func align(w io.Writer, rows [][]string) error {
 	return nil
 }
 
-// printable takes control characters out of what machines and people wrote, so that it cannot command a terminal.
+// printable replaces control characters, so that text of machines and people cannot control the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -111,7 +111,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// showValue prints what is no record as JSON, or as YAML where that was asked for.
+// showValue prints a value that is not a record as JSON, or as YAML if that is selected.
 func (a *app) showValue(v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -136,7 +136,7 @@ func showJSON(w io.Writer, raw []json.RawMessage, one bool) error {
 	return enc.Encode(v)
 }
 
-// showYAML prints records as documents, so that what was printed can be applied.
+// showYAML prints records as YAML documents, which can be applied again.
 func showYAML(w io.Writer, raw []json.RawMessage) error {
 	for i, r := range raw {
 		if i > 0 {
@@ -153,7 +153,7 @@ func showYAML(w io.Writer, raw []json.RawMessage) error {
 	return nil
 }
 
-// bytesText writes a size as people do.
+// bytesText formats a size in binary units.
 func bytesText(n int64) string {
 	const unit = 1 << 10
 	if n < unit {

@@ -283,7 +283,7 @@ func (h *head) get(path string, out any) {
 		h.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+h.context.Token)
-	web := &http.Client{Transport: &http.Transport{TLSClientConfig: trust}, Timeout: timeout}
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}, Timeout: timeout}
 	defer web.CloseIdleConnections()
 	resp, err := web.Do(req)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
-// answer writes a value as JSON.
-func answer(w http.ResponseWriter, status int, v any) error {
+// respond writes a value as JSON.
+func respond(w http.ResponseWriter, status int, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("answer: %w", err)
+		return fmt.Errorf("encode response: %w", err)
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(feedPatience))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(append(data, '\n')) // a client that is gone needs no answer
+	w.Write(append(data, '\n')) // the client may have disconnected
 	return nil
 }
 
-// fail writes an error as a Problem. After the answer has begun nothing can be said any more.
+// fail writes an error as a Problem.
 func fail(w http.ResponseWriter, r *http.Request, err error) int {
 	status, p := apitypes.NewProblem(err)
 	p.RequestID = requestID(r.Context())
@@ -35,7 +35,7 @@ func fail(w http.ResponseWriter, r *http.Request, err error) int {
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 	}
-	if answer(w, status, p) != nil {
+	if respond(w, status, p) != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 	return status
@@ -46,11 +46,11 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
-		return nil, fmt.Errorf("request: %w: over %d bytes", trivet.ErrTooLarge, limit)
+		return nil, fmt.Errorf("read request: %w: over %d bytes", trivet.ErrTooLarge, limit)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("request: %w: cut off: %w", trivet.ErrInvalid, err)
+		return nil, fmt.Errorf("read request: %w: %w", trivet.ErrInvalid, err)
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the answer may take longer
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the response may take longer
 	return data, nil
 }
