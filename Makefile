@@ -7,7 +7,7 @@ GO      ?= go
 BIN     := bin/trivet
 UNIT     = $(shell $(GO) list ./... | grep -v /test/)
 
-.PHONY: help build image demo test check lint bench e2e chaos scale vuln deps clean FORCE
+.PHONY: help build image demo test check lint bench e2e chaos scale vuln deps clean docs FORCE
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -52,6 +52,9 @@ bench: deps build ## measurements, side by side with the usual tools
 
 scale: build ## what is too big for make test
 	TRIVET=$(CURDIR)/$(BIN) scripts/scale
+
+docs: ## write docs/reference from the code
+	UPDATE_DOCS=1 $(GO) test -count 1 -run '^TestReference' ./internal/docsgen ./cmd/trivet
 
 vuln: ## known vulnerabilities in what is linked in
 	$(GO) build -C tools -o ../bin/ tool

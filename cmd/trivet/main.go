@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/trivet-project/trivet/internal/agent/osinit"
 	"github.com/trivet-project/trivet/internal/cli"
 )
@@ -20,9 +22,14 @@ func main() {
 		osinit.Main(runInstaller)
 	}
 	env := cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version}
+	os.Exit(cli.Execute(untilSignal(), rootCommand(env)))
+}
+
+// rootCommand returns the trivet command with everything below it.
+func rootCommand(env cli.Env) *cobra.Command {
 	root := cli.Root(env)
 	root.AddCommand(serverCommand(), agentCommand(), demoCommand(), labCommand())
-	os.Exit(cli.Execute(untilSignal(), root))
+	return root
 }
 
 // untilSignal ends with the first signal that asks the program to end. A second one ends the program at once; it is never
