@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trivet-project/trivet/internal/agent/osinit"
+	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 )
 
 // agentCommand is the agent outside of the installer OS, with the same arguments that the kernel's command line gives it.

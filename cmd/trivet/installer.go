@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/agent"
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/agent/installer"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
+	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 	"github.com/trivet-project/trivet/internal/agent/inventory"
-	"github.com/trivet-project/trivet/internal/agent/journal"
-	"github.com/trivet-project/trivet/internal/agent/osinit"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 )
@@ -34,7 +34,7 @@ func runInstaller(ctx context.Context, env osinit.Env) (osinit.After, error) {
 		return osinit.Reboot, err
 	}
 	defer cfg.Journal.Close()
-	ending, err := agent.Run(ctx, *cfg)
+	ending, err := installer.Run(ctx, *cfg)
 	if err != nil {
 		return osinit.Reboot, err
 	}
@@ -49,16 +49,16 @@ func runInstaller(ctx context.Context, env osinit.Env) (osinit.After, error) {
 	}
 }
 
-func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*agent.Config, error) {
+func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*installer.Config, error) {
 	if err := os.MkdirAll(stateDir, 0o700); err != nil {
 		return nil, err
 	}
-	key, err := agent.LoadKey(stateDir)
+	key, err := installer.LoadKey(stateDir)
 	if err != nil {
 		return nil, err
 	}
-	clock := &agent.Clock{}
-	door, err := agentDoor(agent.LoadHeads(stateDir), env.Cmdline.List("trivet.url"), env.Cmdline["trivet.ca"], key, clock)
+	clock := &installer.Clock{}
+	door, err := agentDoor(installer.LoadHeads(stateDir), env.Cmdline.List("trivet.url"), env.Cmdline["trivet.ca"], key, clock)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*ag
 		Dir:      filepath.Join(stateDir, "work"),
 		Firmware: inv.Firmware, Fetch: (&blob.Fetcher{}).Fetch, LoadKernel: action.KexecLoad,
 	}
-	return &agent.Config{
+	return &installer.Config{
 		Door: door, Do: work.Do, Machine: env.Cmdline["trivet.machine"], MAC: bootMAC(env), Token: env.Cmdline["trivet.token"],
 		Key: publicKey(key), BootID: env.BootID, Version: version, Inventory: inv,
 		Journal: j, State: stateDir, Clock: clock, Log: log,
@@ -81,7 +81,7 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*ag
 }
 
 // agentDoor speaks to the heads as the agent that has this key.
-func agentDoor(known, urls []string, trust string, key ed25519.PrivateKey, clock *agent.Clock) (*client.Door, error) {
+func agentDoor(known, urls []string, trust string, key ed25519.PrivateKey, clock *installer.Clock) (*client.Door, error) {
 	c, err := client.New(client.Config{Endpoints: urls, Trust: trust, UserAgent: "trivet-agent/" + version})
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trivet-project/trivet/internal/agent/osinit"
+	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 	"github.com/trivet-project/trivet/internal/cli"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	agents "github.com/trivet-project/trivet/internal/agent"
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/agent/installer"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
@@ -57,14 +57,14 @@ func (a *agent) live(ctx context.Context, h *hands, epoch int64, urls ...string)
 	token := must(a.keys.SignBoot(auth.BootToken{Purpose: auth.PurposeBoot, Machine: "m1", MAC: agentMAC, Epoch: epoch,
 		Expires: time.Now().Add(time.Hour)}))(a.t)
 	c := must(client.New(client.Config{Endpoints: urls, Trust: a.keys.CA.Pin()}))(a.t)
-	clock := &agents.Clock{}
+	clock := &installer.Clock{}
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, a.key, clock.Now())
 	}
 	end := make(chan action.Ending, 1)
 	var running sync.WaitGroup
 	running.Go(func() {
-		ending, _ := agents.Run(ctx, agents.Config{ // its error is that ctx has ended
+		ending, _ := installer.Run(ctx, installer.Config{ // its error is that ctx has ended
 			Door: c.Door(sign, clock.Learn), Do: h.Do, Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID, Clock: clock,
 			Key: base64.StdEncoding.EncodeToString(a.key.Public().(ed25519.PublicKey)),
 		})

@@ -57,9 +57,9 @@ func TestWatchFollowsFromTheCurrentState(t *testing.T) {
 		other := machine("m3", macC)
 		other.Labels = map[string]string{"rack": "r1"}
 		_, err := machines.Create(t.Context(), other)
-		_, err2 := machines.Patch(t.Context(), "m1", []byte(`{"labels":{"rack":"r2"}}`), 0) // leaves the selection
-		_, err3 := machines.Patch(t.Context(), "m2", []byte(`{"labels":{"rack":"r1"}}`), 0) // enters it
-		_, err4 := machines.Patch(t.Context(), "m1", []byte(`{"spec":{"cordoned":true}}`), 0)   // is not in it
+		_, err2 := machines.Patch(t.Context(), "m1", []byte(`{"labels":{"rack":"r2"}}`), 0)   // leaves the selection
+		_, err3 := machines.Patch(t.Context(), "m2", []byte(`{"labels":{"rack":"r1"}}`), 0)   // enters it
+		_, err4 := machines.Patch(t.Context(), "m1", []byte(`{"spec":{"cordoned":true}}`), 0) // is not in it
 		if err := errors.Join(err, err2, err3, err4, machines.Delete(t.Context(), "m3")); err != nil {
 			t.Error(err)
 		}

@@ -19,10 +19,10 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/agent"
 	"github.com/trivet-project/trivet/internal/agent/action"
-	"github.com/trivet-project/trivet/internal/agent/journal"
-	"github.com/trivet-project/trivet/internal/agent/osinit"
+	"github.com/trivet-project/trivet/internal/agent/installer"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
+	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 )
@@ -112,7 +112,7 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 	if err != nil {
 		return err
 	}
-	clock := &agent.Clock{}
+	clock := &installer.Clock{}
 	c, err := client.New(client.Config{Endpoints: args.List("trivet.url"), Trust: args["trivet.ca"], UserAgent: "trivet-lab"})
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
-	ending, err := agent.Run(ctx, agent.Config{
+	ending, err := installer.Run(ctx, installer.Config{
 		Door: c.Door(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: m.MAC, Token: args["trivet.token"],
 		Key: base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey)), BootID: bootID(), Version: "lab",
 		Inventory: m.inventory(), Journal: j, Clock: clock, Log: m.Log.With("machine", m.Name),

@@ -55,7 +55,7 @@ type PackagePrograms struct {
 	Paths   []string
 }
 
-// links are other names of programs, and of the agent: the kernel asks /sbin/modprobe for drivers (see agent/osinit).
+// links are other names of programs, and of the agent: the kernel asks /sbin/modprobe for drivers (see agent/installer/osinit).
 var links = map[string]string{
 	"sbin/mkfs.ext2": "mke2fs", "sbin/mkfs.ext3": "mke2fs", "sbin/mkfs.ext4": "mke2fs",
 	"sbin/fsck.ext4": "e2fsck", "sbin/mkfs.vfat": "mkfs.fat", "sbin/modprobe": "../init",

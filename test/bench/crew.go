@@ -19,8 +19,8 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/agent"
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/agent/installer"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
@@ -137,7 +137,7 @@ func (c *Crew) live(cl *client.Client, hand Hand) {
 	if err != nil {
 		panic(err)
 	}
-	clock := &agent.Clock{}
+	clock := &installer.Clock{}
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
@@ -146,7 +146,7 @@ func (c *Crew) live(cl *client.Client, hand Hand) {
 	case <-c.ctx.Done():
 		return
 	}
-	_, _ = agent.Run(c.ctx, agent.Config{ // ends with ctx
+	_, _ = installer.Run(c.ctx, installer.Config{ // ends with ctx
 		Door: &door{Door: cl.Door(sign, clock.Learn), crew: c, machine: hand.Machine}, Do: c.action(), Machine: hand.Machine, MAC: hand.MAC,
 		Token: hand.Token, BootID: hand.Machine, Version: "bench", Key: base64.StdEncoding.EncodeToString(public),
 		Clock: clock, Log: slog.New(slog.DiscardHandler),
@@ -180,7 +180,7 @@ func (c *Crew) action() func(ctx context.Context, at *action.Attempt) error {
 
 // door is the heads' door with an eye on the connections through it.
 type door struct {
-	agent.Door
+	installer.Door
 	crew    *Crew
 	machine string
 	head    string // guarded by crew.mu; where it connected last

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/journal"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
 // lateSlack is how much later than its time a deadline may fire, besides the time of faults: a head looks again, a program

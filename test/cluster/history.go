@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/journal"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
 // history is all that was seen in a run: by programs that write and read, by watches, by machines that boot, in the machines'

@@ -17,7 +17,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/agent/journal"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 	"github.com/trivet-project/trivet/internal/lab"
 )
 

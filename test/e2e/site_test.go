@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trivet-project/trivet/internal/agent/journal"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 	"github.com/trivet-project/trivet/internal/lab/vm"
 	"github.com/trivet-project/trivet/test/e2e/debimage"
 )

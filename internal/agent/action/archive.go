@@ -3,10 +3,10 @@ package action
 import (
 	"context"
 
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
+	"github.com/trivet-project/trivet/internal/actionspec"
 )
 
-func (e *Env) archive(ctx context.Context, at *Attempt, s *spec.Archive) error {
+func (e *Env) archive(ctx context.Context, at *Attempt, s *actionspec.Archive) error {
 	if _, err := imageOf(at.Run, s.Image, "tar"); err != nil {
 		return err
 	}

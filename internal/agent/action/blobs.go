@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/action/oci"
+	"github.com/trivet-project/trivet/internal/agent/container/oci"
 	"github.com/trivet-project/trivet/internal/image"
 )
 

@@ -6,8 +6,8 @@ import (
 	"runtime"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
-	"github.com/trivet-project/trivet/internal/agent/sandbox"
+	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/agent/container/sandbox"
 )
 
 // grubScript installs GRUB by the installed system's own programs, as Debian and Fedora name them. For UEFI it goes to the
@@ -24,7 +24,7 @@ dir=/boot/grub; [ -d /boot/grub2 ] && dir=/boot/grub2
 "$config" -o "$dir/grub.cfg"
 `
 
-func (e *Env) bootloader(ctx context.Context, at *Attempt, s *spec.Bootloader) error {
+func (e *Env) bootloader(ctx context.Context, at *Attempt, s *actionspec.Bootloader) error {
 	if s.Kind == "none" {
 		at.Note("the image brings its own")
 		return nil

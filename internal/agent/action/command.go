@@ -6,17 +6,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
-	"github.com/trivet-project/trivet/internal/agent/sandbox"
+	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/agent/container/sandbox"
 )
 
-func (e *Env) command(ctx context.Context, at *Attempt, s *spec.Command) error {
+func (e *Env) command(ctx context.Context, at *Attempt, s *actionspec.Command) error {
 	args := s.Args
 	if s.Script != "" {
 		args = []string{"/bin/sh", "-ec", s.Script}
 	}
 	box := sandbox.Spec{Args: args, Env: environment(at, nil, s.Env)}
-	if s.In == spec.InInstaller {
+	if s.In == actionspec.InInstaller {
 		box.Mounts = []sandbox.Mount{{Source: "proc", Target: "/proc", Type: "proc"}}
 		return e.run(ctx, at, s.Blame, box)
 	}

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/action/oci"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
-	"github.com/trivet-project/trivet/internal/agent/sandbox"
+	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/agent/container/oci"
+	"github.com/trivet-project/trivet/internal/agent/container/sandbox"
 )
 
-func (e *Env) container(ctx context.Context, at *Attempt, s *spec.Container) (err error) {
+func (e *Env) container(ctx context.Context, at *Attempt, s *actionspec.Container) (err error) {
 	if err := os.MkdirAll(e.Dir, 0o700); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func touch(m sandbox.Mount) sandbox.Mount {
 }
 
 // containerImage finds the image: in a registry, or a blob with an OCI layout, which is unpacked first.
-func (e *Env) containerImage(ctx context.Context, at *Attempt, s *spec.Container, work string) (v1.Image, error) {
+func (e *Env) containerImage(ctx context.Context, at *Attempt, s *actionspec.Container, work string) (v1.Image, error) {
 	if s.Ref != "" {
 		img, err := oci.Pull(ctx, s.Ref, oci.Registry{PlainHTTP: s.PlainHTTP, CA: s.CA})
 		switch {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
 	"github.com/trivet-project/trivet/internal/agent/inventory"
 )
 
@@ -60,7 +60,7 @@ func (r *Root) Close() error {
 
 // Do does one attempt of an action. Its errors are a [Failure] or the end of ctx.
 func (e *Env) Do(ctx context.Context, at *Attempt) error {
-	s, err := spec.Parse(at.Action)
+	s, err := actionspec.Parse(at.Action)
 	if err != nil {
 		return &Failure{Fault: trivet.FaultConfiguration, Final: true, Err: err}
 	}
@@ -71,31 +71,31 @@ func (e *Env) Do(ctx context.Context, at *Attempt) error {
 	return classify(err)
 }
 
-func (e *Env) do(ctx context.Context, at *Attempt, s spec.Spec) error {
+func (e *Env) do(ctx context.Context, at *Attempt, s actionspec.Spec) error {
 	switch s := s.(type) {
-	case *spec.Wipe:
+	case *actionspec.Wipe:
 		return e.wipe(ctx, at, s)
-	case *spec.Partition:
+	case *actionspec.Partition:
 		return e.partition(ctx, at, s)
-	case *spec.Format:
+	case *actionspec.Format:
 		return e.format(ctx, at, s)
-	case *spec.Image:
+	case *actionspec.Image:
 		return e.image(ctx, at, s)
-	case *spec.Archive:
+	case *actionspec.Archive:
 		return e.archive(ctx, at, s)
-	case *spec.File:
+	case *actionspec.File:
 		return e.file(ctx, s)
-	case *spec.Command:
+	case *actionspec.Command:
 		return e.command(ctx, at, s)
-	case *spec.Seed:
+	case *actionspec.Seed:
 		return e.seed(ctx, at, s)
-	case *spec.Bootloader:
+	case *actionspec.Bootloader:
 		return e.bootloader(ctx, at, s)
-	case *spec.Container:
+	case *actionspec.Container:
 		return e.container(ctx, at, s)
-	case *spec.Kexec:
+	case *actionspec.Kexec:
 		return e.kexec(ctx, at, s)
-	case *spec.Noop:
+	case *actionspec.Noop:
 		return noop(ctx, s)
 	}
 	return nil // reboot and poweroff are what the agent does when all is reported
@@ -121,7 +121,7 @@ func isFailure(err error) bool {
 }
 
 // inRoot mounts the installed system, and unmounts it whatever happens.
-func (e *Env) inRoot(ctx context.Context, r spec.Root, f func(*Root) error) (err error) {
+func (e *Env) inRoot(ctx context.Context, r actionspec.Root, f func(*Root) error) (err error) {
 	disk, err := e.Host.Disk(r.Disk.Disk)
 	if err != nil {
 		return err

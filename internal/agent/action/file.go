@@ -5,11 +5,11 @@ import (
 	"fmt"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/action/rootfs"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
+	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 )
 
-func (e *Env) file(ctx context.Context, s *spec.File) error {
+func (e *Env) file(ctx context.Context, s *actionspec.File) error {
 	return e.inRoot(ctx, s.Root, func(root *Root) error {
 		tree, err := rootfs.Open(root.Dir)
 		if err != nil {

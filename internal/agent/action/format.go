@@ -7,13 +7,13 @@ import (
 	"strconv"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
 	"github.com/trivet-project/trivet/internal/agent/action/gpt"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
-	"github.com/trivet-project/trivet/internal/agent/sandbox"
+	"github.com/trivet-project/trivet/internal/agent/container/sandbox"
 )
 
-func (e *Env) format(ctx context.Context, at *Attempt, s *spec.Format) error {
+func (e *Env) format(ctx context.Context, at *Attempt, s *actionspec.Format) error {
 	path, err := e.Host.Disk(s.Disk.Disk)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (e *Env) format(ctx context.Context, at *Attempt, s *spec.Format) error {
 	return err
 }
 
-func formatSwap(path string, s *spec.Format, id gpt.GUID) (err error) {
+func formatSwap(path string, s *actionspec.Format, id gpt.GUID) (err error) {
 	d, err := block.OpenPart(path, s.Partition)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func formatSwap(path string, s *spec.Format, id gpt.GUID) (err error) {
 	return makeSwap(d, id, s.Label)
 }
 
-func (e *Env) mkfs(ctx context.Context, at *Attempt, path string, s *spec.Format, id gpt.GUID) (err error) {
+func (e *Env) mkfs(ctx context.Context, at *Attempt, path string, s *actionspec.Format, id gpt.GUID) (err error) {
 	node, release, err := block.Attach(path, s.Partition)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func (e *Env) mkfs(ctx context.Context, at *Attempt, path string, s *spec.Format
 }
 
 // mkfsArgs is the program that makes a file system, and its arguments.
-func mkfsArgs(s *spec.Format, id gpt.GUID) []string {
+func mkfsArgs(s *actionspec.Format, id gpt.GUID) []string {
 	switch s.FS {
 	case "vfat":
 		args := []string{"mkfs.vfat", "-F", "32", "-i", id.String()[:8]}

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
-	"github.com/trivet-project/trivet/internal/agent/sandbox"
+	"github.com/trivet-project/trivet/internal/agent/container/sandbox"
 	"github.com/trivet-project/trivet/internal/image"
 )
 
-func (e *Env) image(ctx context.Context, at *Attempt, s *spec.Image) error {
+func (e *Env) image(ctx context.Context, at *Attempt, s *actionspec.Image) error {
 	img, err := imageOf(at.Run, s.Image, "raw")
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (e *Env) image(ctx context.Context, at *Attempt, s *spec.Image) error {
 }
 
 // writeImage streams the image to the disk. It gives the number of the partition that grew, if one did.
-func (e *Env) writeImage(ctx context.Context, at *Attempt, img trivet.ImageRef, path string, s *spec.Image) (grown int, err error) {
+func (e *Env) writeImage(ctx context.Context, at *Attempt, img trivet.ImageRef, path string, s *actionspec.Image) (grown int, err error) {
 	d, err := block.OpenPart(path, s.Partition)
 	if err != nil {
 		return 0, err

@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/action/rootfs"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
+	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 )
 
 // kexec loads the installed system's kernel. It is started when all is reported.
-func (e *Env) kexec(ctx context.Context, at *Attempt, s *spec.Kexec) error {
+func (e *Env) kexec(ctx context.Context, at *Attempt, s *actionspec.Kexec) error {
 	return e.inRoot(ctx, s.Root, func(root *Root) error {
 		tree, err := rootfs.Open(root.Dir)
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
-	"github.com/trivet-project/trivet/internal/agent/action/rootfs"
+	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 	"github.com/trivet-project/trivet/internal/agent/inventory"
 )
 

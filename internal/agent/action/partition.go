@@ -6,12 +6,12 @@ import (
 	"strconv"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
 	"github.com/trivet-project/trivet/internal/agent/action/gpt"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
 )
 
-func (e *Env) partition(ctx context.Context, at *Attempt, s *spec.Partition) error {
+func (e *Env) partition(ctx context.Context, at *Attempt, s *actionspec.Partition) error {
 	path, err := e.Host.Disk(s.Disk.Disk)
 	if err != nil {
 		return err
@@ -49,10 +49,10 @@ func (e *Env) partition(ctx context.Context, at *Attempt, s *spec.Partition) err
 
 // wants are the partitions as the table will have them. Identifiers are derived from the run, so that a repetition finds
 // its own work.
-func wants(at *Attempt, s *spec.Partition) []gpt.Want {
+func wants(at *Attempt, s *actionspec.Partition) []gpt.Want {
 	var out []gpt.Want
 	for i, p := range s.Partitions {
-		bytes, _ := spec.ParseSize(p.Size) // these were checked
+		bytes, _ := actionspec.ParseSize(p.Size) // these were checked
 		kind, _ := gpt.Type(p.TypeName())
 		id := gpt.DeriveGUID(at.Run.UID, at.Action.Name, strconv.Itoa(i))
 		if p.UUID != "" {

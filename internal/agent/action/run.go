@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/sandbox"
+	"github.com/trivet-project/trivet/internal/agent/container/sandbox"
 )
 
 // installerPath is where the installer's and most systems' programs are.

@@ -9,11 +9,11 @@ import (
 	"path"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/action/rootfs"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
+	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 )
 
-func (e *Env) seed(ctx context.Context, at *Attempt, s *spec.Seed) error {
+func (e *Env) seed(ctx context.Context, at *Attempt, s *actionspec.Seed) error {
 	files, err := seedFiles(at.Run)
 	if err != nil {
 		return err

@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
+	"github.com/trivet-project/trivet/internal/actionspec"
 )
 
 // noop waits as long as it is told.
-func noop(ctx context.Context, s *spec.Noop) error {
+func noop(ctx context.Context, s *actionspec.Noop) error {
 	if s.Sleep <= 0 {
 		return nil
 	}

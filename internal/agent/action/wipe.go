@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
-	"github.com/trivet-project/trivet/internal/agent/action/spec"
 )
 
 // Sizes of a wipe in bytes. File systems, RAIDs, volume managers and partition tables have their signatures within
@@ -19,7 +19,7 @@ const (
 	dropStep = 4 << 30
 )
 
-func (e *Env) wipe(ctx context.Context, at *Attempt, s *spec.Wipe) error {
+func (e *Env) wipe(ctx context.Context, at *Attempt, s *actionspec.Wipe) error {
 	var paths []string
 	var err error
 	if s.Disk == "all" {
@@ -48,13 +48,13 @@ func wipeDisk(ctx context.Context, at *Attempt, path, mode string) error {
 	}
 	fmt.Fprintf(at.Log, "wiping %s: %d MiB, %d partitions, %s\n", path, d.Size()>>20, len(parts), mode)
 	switch mode {
-	case spec.WipeDiscard:
+	case actionspec.WipeDiscard:
 		err = steps(ctx, at, d.Size(), dropStep, d.Discard)
 		if errors.Is(err, unix.EOPNOTSUPP) {
 			fmt.Fprintf(at.Log, "%s cannot discard; only its signatures are wiped\n", path)
 			err = nil
 		}
-	case spec.WipeZero:
+	case actionspec.WipeZero:
 		err = steps(ctx, at, d.Size(), zeroStep, func(off, n int64) error { return zero(d, off, n) })
 	}
 	if err != nil {

@@ -33,7 +33,7 @@ var (
 // after a reset and after a power cycle; the script decides whether the installer or the disk's own system starts.
 func TestFirmware(t *testing.T) {
 	dir := t.TempDir()
-	vmtest.Platform(t, dir, platform.KernelCloud, "../../agent/osinit/testdata/agent")
+	vmtest.Platform(t, dir, platform.KernelCloud, "../../agent/installer/osinit/testdata/agent")
 	image, err := debimage.Build(t.Context(), func(line string) { t.Log(line) })
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestFirmware(t *testing.T) {
 // TestPower shows that power is a state, not a toggle, and that a machine's own power-off is seen.
 func TestPower(t *testing.T) {
 	rack := vmtest.NewRack(t, "vm-power")
-	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "../../agent/osinit/testdata/agent")
+	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "../../agent/installer/osinit/testdata/agent")
 	m := rack.Machine(vm.Config{
 		Name: "m1", Firmware: vm.BIOS, Kernel: r.Kernel.Path, Initrd: r.Initrd.Path,
 		Append: "console=ttyS0 loglevel=5 panic=30 test.after=off",

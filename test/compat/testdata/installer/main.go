@@ -15,10 +15,10 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/agent"
 	"github.com/trivet-project/trivet/internal/agent/action"
-	"github.com/trivet-project/trivet/internal/agent/journal"
-	"github.com/trivet-project/trivet/internal/agent/osinit"
+	"github.com/trivet-project/trivet/internal/agent/installer"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
+	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/lab"
@@ -36,7 +36,7 @@ func run(args osinit.Cmdline, mac, name, dir string) error {
 	if err != nil {
 		return err
 	}
-	clock := &agent.Clock{}
+	clock := &installer.Clock{}
 	c, err := client.New(client.Config{Endpoints: args.List("trivet.url"), Trust: args["trivet.ca"], UserAgent: "trivet-agent/v0.1.0"})
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func run(args osinit.Cmdline, mac, name, dir string) error {
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
-	_, err = agent.Run(context.Background(), agent.Config{
+	_, err = installer.Run(context.Background(), installer.Config{
 		Door: c.Door(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: mac, Token: args["trivet.token"],
 		Key: base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey)), BootID: rand.Text(), Version: "v0.1.0",
 		Inventory: trivet.Inventory{

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/trivet-project/trivet/internal/agent/osinit"
+	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 )
 
 func main() {

@@ -1,0 +1,134 @@
+package oci
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
+)
+
+// Bounds of an image.
+const (
+	maxLayers  = 256
+	maxEntries = 2 << 20
+)
+
+// Unpack puts an image's layers on top of each other into a directory, which must be empty. What a layer holds is checked
+// against the digest that the image's configuration has for it.
+func Unpack(ctx context.Context, img v1.Image, dir string, progress func(done int64)) error {
+	manifest, err := img.Manifest()
+	if err != nil {
+		return fmt.Errorf("%w: manifest of the image: %w", trivet.ErrInvalid, err)
+	}
+	config, err := img.ConfigName()
+	if err != nil {
+		return fmt.Errorf("configuration of the image: %w", err)
+	}
+	if want := manifest.Config.Digest; config != want {
+		return fmt.Errorf("%w: the image's configuration has the digest %s, not %s", trivet.ErrInvalid, config, want)
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return fmt.Errorf("layers of the image: %w", err)
+	}
+	if len(layers) > maxLayers {
+		return fmt.Errorf("%w: the image has %d layers; at most %d", trivet.ErrInvalid, len(layers), maxLayers)
+	}
+	tree, err := rootfs.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	var done int64
+	for i, l := range layers {
+		err := unpackLayer(ctx, l, tree, func(n int64) { done += n; progress(done) })
+		if err != nil {
+			return fmt.Errorf("unpack layer %d of %d: %w", i+1, len(layers), err)
+		}
+	}
+	return nil
+}
+
+func unpackLayer(ctx context.Context, l v1.Layer, tree *rootfs.Root, progress func(int64)) (err error) {
+	want, err := l.DiffID()
+	if err != nil {
+		return err
+	}
+	r, err := l.Uncompressed()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	sum := sha256.New()
+	counted := &counter{ctx: ctx, r: io.TeeReader(r, sum), tell: progress}
+	if err := untar(counted, layer{tree, map[string]bool{}}); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, counted); err != nil { // what follows the archive's end is part of the digest
+		return err
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != want.Hex {
+		return fmt.Errorf("%w: its digest is sha256:%s, not %s", trivet.ErrInvalid, got, want)
+	}
+	return nil
+}
+
+// counter ends with its context and says how much was read.
+type counter struct {
+	ctx  context.Context
+	r    io.Reader
+	tell func(int64)
+}
+
+func (c *counter) Read(b []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	n, err := c.r.Read(b)
+	c.tell(int64(n))
+	return n, err
+}
+
+// Untar unpacks an archive that is no layer: names that a layer uses to say what is gone are files here. It goes into a
+// directory of the tree at dir, which is made, and no link of the tree or the archive leads out of that tree.
+func Untar(r io.Reader, dir, into string) error {
+	tree, err := rootfs.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	return untar(r, plain{tree, into})
+}
+
+// target does what one entry of an archive says.
+type target interface {
+	entry(h *tar.Header, content io.Reader) error
+}
+
+func untar(r io.Reader, to target) error {
+	t := tar.NewReader(r)
+	for n := 0; ; n++ {
+		h, err := t.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, tar.ErrHeader):
+			return fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+		case err != nil:
+			return err
+		case n >= maxEntries:
+			return fmt.Errorf("%w: it has more than %d files", trivet.ErrTooLarge, maxEntries)
+		}
+		if err := to.entry(h, t); err != nil {
+			return fmt.Errorf("%s: %w", h.Name, err)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/action"
+)
+
+// head is a door with the least that a head is: it takes reports once and in order under its epoch, and keeps logs.
+type head struct {
+	mu    sync.Mutex // guards following
+	epoch int64
+	acked int64
+	run   *trivet.Run
+	order trivet.Order  // once
+	down  error         // while set, nobody answers
+	stale *trivet.Grant // while set, the answer to a sync: of a head that is behind
+	heads []string
+	seen  []string // accepted reports, "seq action/try state"
+	last  []trivet.Report
+	syncs []trivet.Sync
+	logs  map[string]string
+	woken chan struct{} // closed at a change, for those who wait
+	beat  trivet.Duration
+	taken func(trivet.Report) // sees each report that is accepted; may be nil
+}
+
+func newHead(actions ...trivet.Action) *head {
+	h := &head{epoch: 1, logs: map[string]string{}, woken: make(chan struct{}), beat: trivet.Duration(10 * time.Second)}
+	if len(actions) > 0 {
+		h.run = &trivet.Run{Workflow: "w", UID: "uid", Spec: trivet.WorkflowSpec{Actions: actions}}
+	}
+	return h
+}
+
+func (h *head) change(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+	close(h.woken)
+	h.woken = make(chan struct{})
+}
+
+func (h *head) grant() trivet.Grant {
+	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Beat: h.beat, Blobs: []string{"http://head/blobs"}, Order: h.order,
+		Heads: h.heads}
+	h.order = ""
+	return g
+}
+
+func (h *head) Hello(_ context.Context, hello trivet.Hello) (trivet.Grant, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down != nil {
+		return trivet.Grant{}, h.down
+	}
+	if hello.Token != "token" {
+		return trivet.Grant{}, fmt.Errorf("hello: %w: spent", trivet.ErrUnauthenticated)
+	}
+	g := h.grant()
+	g.Run = h.run
+	return g, nil
+}
+
+func (h *head) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.syncs = append(h.syncs, req)
+	if h.down != nil {
+		return trivet.Grant{}, h.down
+	}
+	if h.stale != nil {
+		return *h.stale, nil
+	}
+	if req.Epoch != h.epoch && len(req.Reports) > 0 {
+		return trivet.Grant{}, fmt.Errorf("sync: %w", trivet.ErrFenced)
+	}
+	for _, r := range req.Reports {
+		if r.Seq <= h.acked {
+			continue
+		}
+		if r.Seq != h.acked+1 {
+			return trivet.Grant{}, fmt.Errorf("%w: report %d after %d", trivet.ErrInvalid, r.Seq, h.acked)
+		}
+		h.acked++
+		h.seen = append(h.seen, fmt.Sprintf("%d %s/%d %s", r.Seq, r.Action, r.Try, r.State))
+		h.last = append(h.last, r)
+		if h.taken != nil {
+			h.taken(r)
+		}
+	}
+	if req.Wait > 0 && h.order == "" && (h.run == nil || req.Epoch == h.epoch) {
+		woken := h.woken
+		h.mu.Unlock()
+		select {
+		case <-woken:
+		case <-time.After(req.Wait.D()):
+		case <-ctx.Done():
+		}
+		h.mu.Lock()
+	}
+	g := h.grant()
+	if req.Epoch != h.epoch {
+		g.Run = h.run
+	}
+	return g, nil
+}
+
+func (h *head) Logs(_ context.Context, workflow, action string, try int, offset int64, data []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down != nil {
+		return h.down
+	}
+	key := fmt.Sprintf("%s/%s/%d", workflow, action, try)
+	if offset != int64(len(h.logs[key])) {
+		return fmt.Errorf("%w: offset %d of %d", trivet.ErrConflict, offset, len(h.logs[key]))
+	}
+	h.logs[key] += string(data)
+	return nil
+}
+
+func (h *head) wantSeen(t *testing.T, want ...string) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slices.Equal(h.seen, want) {
+		t.Errorf("reports:\n%s\nwant:\n%s", strings.Join(h.seen, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// doer runs named functions as actions and counts them.
+type doer struct {
+	mu   sync.Mutex // guards following
+	runs map[string]int
+	last map[string]time.Time // when it began
+	do   map[string]func(ctx context.Context, at *action.Attempt) error
+}
+
+func (d *doer) Do(ctx context.Context, at *action.Attempt) error {
+	d.mu.Lock()
+	if d.runs == nil {
+		d.runs, d.last = map[string]int{}, map[string]time.Time{}
+	}
+	d.last[at.Action.Name] = time.Now()
+	d.runs[at.Action.Name]++
+	f := d.do[at.Action.Name]
+	d.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f(ctx, at)
+}
+
+func act(name string) trivet.Action { return trivet.Action{Name: name, Use: "noop"} }
+
+var reboot = trivet.Action{Name: "reboot", Use: "reboot"}
+
+func config(h *head, d *doer) Config {
+	return Config{Door: h, Do: d.Do, Machine: "m", Token: "token", BootID: "boot"}
+}
+
+// live runs an agent to its end.
+func live(t *testing.T, c Config) action.Ending {
+	t.Helper()
+	ending, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ending
+}
+
+var errDown = fmt.Errorf("dial: %w", trivet.ErrUnavailable)
+
+var errBroken = errors.New("broken")

@@ -1,0 +1,116 @@
+package installer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/action"
+)
+
+// A head that has not yet what another one granted takes nothing away from the agent, whatever it says.
+func TestAHeadThatIsBehindTakesNoRunAway(t *testing.T) {
+	for name, stale := range map[string]trivet.Grant{
+		"no run":       {Machine: "m", Epoch: 1},
+		"an older run": {Machine: "m", Epoch: 1, Run: &trivet.Run{Workflow: "old", Spec: trivet.WorkflowSpec{Actions: []trivet.Action{act("old")}}}},
+		"an order":     {Machine: "m", Epoch: 1, Order: trivet.OrderStop},
+		"to boot":      {Machine: "m", Epoch: 1, Order: trivet.OrderBoot},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHead(act("a"), reboot), &doer{}
+				h.epoch = 2
+				d.do = map[string]func(context.Context, *action.Attempt) error{"a": func(ctx context.Context, _ *action.Attempt) error {
+					time.Sleep(time.Minute)
+					h.change(func() { h.stale = &stale })
+					time.Sleep(2 * time.Minute)
+					h.change(func() { h.stale = nil })
+					return ctx.Err()
+				}}
+				if got := live(t, config(h, d)); got != action.EndReboot {
+					t.Errorf("ended with %q", got)
+				}
+				h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 reboot/1 running", "4 reboot/1 done")
+				if d.runs["old"] != 0 || d.runs["a"] != 1 {
+					t.Errorf("ran %v", d.runs)
+				}
+			})
+		})
+	}
+}
+
+// A run that was taken away is not begun again because a head that does not know of it yet grants it; one of a newer epoch is.
+func TestADroppedRunIsNotGrantedByAHeadThatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHead(act("a"), reboot), &doer{}
+		first := h.run
+		d.do = map[string]func(context.Context, *action.Attempt) error{"a": func(ctx context.Context, at *action.Attempt) error {
+			if at.Run == first {
+				<-ctx.Done()
+				h.change(func() { h.down, h.stale = nil, &trivet.Grant{Machine: "m", Epoch: 1, Run: first} })
+			}
+			return ctx.Err()
+		}}
+		ended := make(chan action.Ending)
+		go func() { ended <- live(t, config(h, d)) }()
+		time.Sleep(time.Minute)
+		h.change(func() { h.down = fmt.Errorf("sync: %w", trivet.ErrFenced) })
+		time.Sleep(20 * time.Second) // it is fenced at its beat, and then asks for work
+		synctest.Wait()
+		if d.runs["a"] != 1 {
+			t.Errorf("ran %v", d.runs)
+		}
+		h.change(func() { h.stale, h.epoch, h.run = nil, 2, &trivet.Run{Workflow: "w", Spec: first.Spec} })
+		if got := <-ended; got != action.EndReboot || d.runs["a"] != 2 {
+			t.Errorf("ended with %q, ran %v", got, d.runs)
+		}
+	})
+}
+
+// Where all heads have another history, from a backup, the machine boots into that.
+func TestAnAgentOfAnotherHistoryBootsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHead(act("a")), &doer{}
+		h.epoch = 5
+		d.do = map[string]func(context.Context, *action.Attempt) error{"a": func(ctx context.Context, _ *action.Attempt) error {
+			h.change(func() { h.down = fmt.Errorf("sync: %w", trivet.ErrFenced) })
+			<-ctx.Done()
+			h.change(func() { h.down, h.stale = nil, &trivet.Grant{Machine: "m", Epoch: 3, Run: h.run} })
+			return ctx.Err()
+		}}
+		if got := live(t, config(h, d)); got != action.EndReboot || d.runs["a"] != 1 {
+			t.Errorf("ended with %q, ran %v", got, d.runs)
+		}
+	})
+}
+
+// The next process of a boot knows the heads that the last one was told of. Nothing told changes nothing.
+func TestTheHeadsAreKept(t *testing.T) {
+	dir := t.TempDir()
+	if got := LoadHeads(dir); got != nil {
+		t.Errorf("from nowhere: %v", got)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHead(act("a"), act("b"), reboot), &doer{}
+		heads := []string{"https://10.0.0.1:7480", "https://10.0.0.2:7480"}
+		h.heads = heads[:1]
+		tell := func(urls []string) func(context.Context, *action.Attempt) error {
+			return func(context.Context, *action.Attempt) error {
+				h.change(func() { h.heads = urls })
+				time.Sleep(time.Minute)
+				if got := LoadHeads(dir); !slices.Equal(got, heads) {
+					t.Errorf("told %v, kept %v", urls, got)
+				}
+				return nil
+			}
+		}
+		d.do = map[string]func(context.Context, *action.Attempt) error{"a": tell(heads), "b": tell(nil)}
+		c := config(h, d)
+		c.State = dir
+		live(t, c)
+	})
+}

@@ -1,0 +1,247 @@
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Bounds of the logs that wait for a head, in bytes, and of one piece that is sent.
+const (
+	logBuffer = 1 << 20
+	logPiece  = 64 << 10
+	logLinger = 100 * time.Millisecond // a piece waits this long for more to come
+)
+
+// logs holds the output of actions until a head has it. Writing never blocks: when heads are away for long, the oldest
+// output is dropped and a mark says so.
+type logs struct {
+	door  Door
+	known chan struct{} // closed when a head has answered: until then it may not know who sends
+	wake  chan struct{} // holds one: there is something to send
+	hurry chan struct{} // holds one: somebody waits for the last piece
+
+	mu      sync.Mutex // guards following, and the streams' fields
+	streams []*stream  // oldest first; the first is being sent
+	bytes   int
+	empty   []chan struct{} // closed when all is sent
+}
+
+// stream is the output of one attempt.
+type stream struct {
+	logs     *logs
+	workflow string
+	action   string
+	try      int
+
+	offset  int64  // of piece, in what the heads get
+	piece   []byte // being sent: it may have arrived, so it is not changed
+	pending []byte
+	dropped int // bytes that would stand before pending
+	closed  bool
+}
+
+func newLogs(door Door) *logs {
+	return &logs{door: door, known: make(chan struct{}), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+}
+
+// open begins the log of an attempt.
+func (l *logs) open(workflow, action string, try int) *stream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &stream{logs: l, workflow: workflow, action: action, try: try}
+	l.streams = append(l.streams, s)
+	return s
+}
+
+// Write takes all of b, always.
+func (s *stream) Write(b []byte) (int, error) {
+	l := s.logs
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.closed || len(b) == 0 {
+		return len(b), nil
+	}
+	s.pending = append(s.pending, b...)
+	l.bytes += len(b)
+	for _, old := range l.streams {
+		old.shorten(l)
+	}
+	signal(l.wake)
+	return len(b), nil
+}
+
+// shorten drops the oldest of what waits when it is too much, and a quarter more, so that not every write has to.
+func (s *stream) shorten(l *logs) {
+	if l.bytes <= logBuffer {
+		return
+	}
+	over := min(l.bytes-logBuffer*3/4, len(s.pending))
+	s.pending = append([]byte(nil), s.pending[over:]...)
+	s.dropped += over
+	l.bytes -= over
+}
+
+// Close says that no more comes. What waits is still sent.
+func (s *stream) Close() error {
+	s.logs.mu.Lock()
+	defer s.logs.mu.Unlock()
+	s.closed = true
+	if s.isSpent() {
+		s.logs.streams = slices.DeleteFunc(s.logs.streams, func(o *stream) bool { return o == s })
+	}
+	return nil
+}
+
+func (s *stream) left() int { return len(s.piece) + len(s.pending) + s.dropped }
+
+func (s *stream) isSpent() bool { return s.closed && s.left() == 0 }
+
+// signal puts a token where there is none.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// ship sends until ctx ends.
+func (l *logs) ship(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-l.known:
+	}
+	var pause backoff
+	for {
+		s := l.next()
+		if s == nil {
+			if l.idle(ctx) != nil {
+				return
+			}
+			continue
+		}
+		tryCtx, cancel := context.WithTimeout(ctx, syncTimeout)
+		err := l.door.Logs(tryCtx, s.workflow, s.action, s.try, s.offset, s.piece)
+		cancel()
+		switch {
+		case err == nil:
+			l.sent(s)
+			pause.reset()
+		case isHopeless(err):
+			l.forget(s)
+		default:
+			if sleep(ctx, pause.next()) != nil {
+				return
+			}
+		}
+	}
+}
+
+// idle waits for something to send, and then a moment for more of it unless somebody waits for the last piece.
+func (l *logs) idle(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.hurry:
+		return nil
+	case <-l.wake:
+	}
+	linger := time.NewTimer(logLinger)
+	defer linger.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.hurry:
+	case <-linger.C:
+	}
+	return nil
+}
+
+// isHopeless says whether no repetition makes a head take this log.
+func isHopeless(err error) bool {
+	return isRefusal(err) || errors.Is(err, trivet.ErrNotFound) || errors.Is(err, trivet.ErrInvalid) ||
+		errors.Is(err, trivet.ErrTooLarge)
+}
+
+// next cuts a piece of the oldest stream that has something to send.
+func (l *logs) next() *stream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kept := l.streams[:0]
+	var found *stream
+	for _, s := range l.streams {
+		if found == nil && s.cut() {
+			found = s
+		}
+		if !s.isSpent() {
+			kept = append(kept, s)
+		}
+	}
+	clear(l.streams[len(kept):])
+	l.streams = kept
+	if found == nil {
+		for _, c := range l.empty {
+			close(c)
+		}
+		l.empty = nil
+	}
+	return found
+}
+
+func (s *stream) cut() bool {
+	if len(s.piece) > 0 {
+		return true
+	}
+	if s.dropped > 0 {
+		s.piece = fmt.Appendf(nil, "\n[trivet: %d bytes of output were dropped here; no head took them in time]\n", s.dropped)
+		s.logs.bytes += len(s.piece)
+		s.dropped = 0
+		return true
+	}
+	n := min(len(s.pending), logPiece)
+	s.piece, s.pending = append([]byte(nil), s.pending[:n]...), s.pending[n:]
+	return n > 0
+}
+
+func (l *logs) sent(s *stream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.offset += int64(len(s.piece))
+	l.bytes -= len(s.piece)
+	s.piece = nil
+}
+
+// forget drops a stream that no head will take.
+func (l *logs) forget(s *stream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes -= len(s.piece) + len(s.pending)
+	s.piece, s.pending, s.dropped, s.closed = nil, nil, 0, true
+}
+
+// flush returns when all that was written is sent, or ctx ends.
+func (l *logs) flush(ctx context.Context) error {
+	c := make(chan struct{})
+	l.mu.Lock()
+	isEmpty := !slices.ContainsFunc(l.streams, func(s *stream) bool { return s.left() > 0 })
+	if !isEmpty {
+		l.empty = append(l.empty, c)
+	}
+	l.mu.Unlock()
+	if isEmpty {
+		return nil
+	}
+	signal(l.hurry)
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

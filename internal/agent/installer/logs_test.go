@@ -1,0 +1,133 @@
+package installer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// shipping runs the shipper of logs and gives a function that ends it.
+func shipping(t *testing.T, h *head) (*logs, func()) {
+	l := newLogs(h)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	close(l.known)
+	go func() { defer close(ended); l.ship(ctx) }()
+	return l, func() { cancel(); <-ended }
+}
+
+func TestLogsArriveWholeAndInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHead()
+		l, end := shipping(t, h)
+		defer end()
+		var want strings.Builder
+		s := l.open("w", "a", 1)
+		for i := range 20000 {
+			line := fmt.Sprintf("line %d\n", i)
+			want.WriteString(line)
+			s.Write([]byte(line))
+			if i%5000 == 0 {
+				h.change(func() { h.down = errDown })
+				time.Sleep(time.Minute)
+				h.change(func() { h.down = nil })
+			}
+		}
+		s.Close()
+		s.Write([]byte("after the end"))
+		if err := l.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.logs["w/a/1"]; got != want.String() {
+			t.Errorf("%d bytes, want %d", len(got), want.Len())
+		}
+		synctest.Wait()
+		if len(l.streams) != 0 || l.bytes != 0 {
+			t.Errorf("%d streams and %d bytes are left", len(l.streams), l.bytes)
+		}
+	})
+}
+
+func TestAnOutageDropsTheOldestOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHead()
+		h.down = errDown
+		l, end := shipping(t, h)
+		defer end()
+		synctest.Wait()
+		s := l.open("w", "a", 1)
+		line := strings.Repeat("x", 99) + "\n"
+		for range 5 * logBuffer / len(line) {
+			s.Write([]byte(line))
+			l.mu.Lock()
+			if l.bytes > logBuffer {
+				t.Fatalf("holds %d bytes", l.bytes)
+			}
+			l.mu.Unlock()
+		}
+		s.Write([]byte("the last line\n"))
+		h.change(func() { h.down = nil })
+		if err := l.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := h.logs["w/a/1"]
+		if len(got) > logBuffer+1000 || len(got) < logBuffer/2 || !strings.HasSuffix(got, "the last line\n") ||
+			strings.Count(got, "were dropped here") != 1 {
+			t.Errorf("%d bytes, %d marks, end %q", len(got), strings.Count(got, "were dropped here"), got[max(0, len(got)-200):])
+		}
+	})
+}
+
+func TestALogThatNoHeadTakesIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHead()
+		h.down = fmt.Errorf("logs: %w", trivet.ErrNotFound)
+		l, end := shipping(t, h)
+		defer end()
+		l.open("w", "a", 1).Write([]byte("words"))
+		if err := l.flush(t.Context()); err != nil || l.bytes != 0 {
+			t.Errorf("%d bytes, error %v", l.bytes, err)
+		}
+	})
+}
+
+func TestFlushIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHead()
+		h.down = errDown
+		l, end := shipping(t, h)
+		defer end()
+		l.open("w", "a", 1).Write([]byte("words"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.flush(ctx); err == nil {
+			t.Error("said that all was sent")
+		}
+	})
+}
+
+// A restarted agent has logs before a head has told it who it is.
+func TestLogsWaitForTheFirstAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHead()
+		l := newLogs(h)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go l.ship(ctx)
+		l.open("w", "a", 1).Write([]byte("words"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(h.logs) > 0 {
+			t.Errorf("sent %v", h.logs)
+		}
+		close(l.known)
+		if err := l.flush(t.Context()); err != nil || h.logs["w/a/1"] != "words" {
+			t.Errorf("sent %v, error %v", h.logs, err)
+		}
+	})
+}

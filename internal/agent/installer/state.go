@@ -1,0 +1,152 @@
+package installer
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/agent/installer/journal"
+)
+
+// The files of a state directory, which is in the machine's memory: they outlive the process, not the boot.
+const (
+	stateFile = "grant.json"
+	headsFile = "heads.json"
+	keyFile   = "agent.key"
+)
+
+// state is what a restarted agent needs to go on without asking anybody. What was done since is in the journal.
+type state struct {
+	BootID string       `json:"bootID"`
+	Grant  trivet.Grant `json:"grant"`
+}
+
+// LoadKey gives the key that agents of this boot prove themselves by, and makes it where there is none yet.
+func LoadKey(dir string) (ed25519.PrivateKey, error) {
+	path := filepath.Join(dir, keyFile)
+	seed, err := os.ReadFile(path)
+	switch {
+	case err == nil && len(seed) == ed25519.SeedSize:
+		return ed25519.NewKeyFromSeed(seed), nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("load the agent's key: %w", err)
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make the agent's key: %w", err)
+	}
+	if err := renameio.WriteFile(path, key.Seed(), 0o600); err != nil {
+		return nil, fmt.Errorf("keep the agent's key: %w", err)
+	}
+	return key, nil
+}
+
+// LoadHeads gives the API URLs of the heads as the last agent of this boot knew them; none where it knew none. They are for
+// its [Door] besides those of the kernel's command line, since heads join and leave while a machine runs.
+func LoadHeads(dir string) (urls []string) {
+	b, err := os.ReadFile(filepath.Join(dir, headsFile))
+	if err != nil || json.Unmarshal(b, &urls) != nil {
+		return nil // the first answer tells them again
+	}
+	return urls
+}
+
+func (a *agent) saveHeads() {
+	if a.State == "" {
+		return
+	}
+	b, err := json.Marshal(a.heads)
+	if err == nil {
+		err = renameio.WriteFile(filepath.Join(a.State, headsFile), b, 0o600)
+	}
+	if err != nil {
+		a.Log.Warn("the heads are not kept; a restarted agent knows those of its boot", "error", err)
+	}
+}
+
+func (a *agent) saveState(g trivet.Grant) {
+	if a.State == "" {
+		return
+	}
+	b, err := json.Marshal(state{BootID: a.BootID, Grant: g})
+	if err == nil {
+		err = renameio.WriteFile(filepath.Join(a.State, stateFile), b, 0o600)
+	}
+	if err != nil {
+		a.Log.Warn("the grant is not kept; a restarted agent would have to boot anew", "error", err)
+	}
+}
+
+func (a *agent) forgetState() {
+	if a.State == "" {
+		return
+	}
+	if err := os.Remove(filepath.Join(a.State, stateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.Log.Warn("the grant is not forgotten", "error", err)
+	}
+}
+
+// resume takes up the run of an earlier process of the same boot, if there is one. No head need answer for that.
+func (a *agent) resume() bool {
+	if a.State == "" {
+		return false
+	}
+	b, err := os.ReadFile(filepath.Join(a.State, stateFile))
+	if err != nil {
+		return false
+	}
+	var s state
+	last := a.Journal.Last()
+	if err := json.Unmarshal(b, &s); err != nil || s.BootID != a.BootID || s.Grant.Run == nil ||
+		last.Epoch != s.Grant.Epoch || last.Boot != a.BootID {
+		a.Log.Warn("what an earlier agent left does not fit", "boot", s.BootID, "epoch", s.Grant.Epoch, "journal", last.Epoch)
+		return false
+	}
+	a.learn(s.Grant)
+	a.epoch = s.Grant.Epoch
+	a.Log.Info("resumes a run", "workflow", s.Grant.Run.Workflow, "epoch", a.epoch)
+	a.work = a.newWork(s.Grant.Run, pastOf(s.Grant.Run, a.Journal.Entries(), a.epoch))
+	a.work.start()
+	return true
+}
+
+// pastOf is what a run's grant and the journal together say of it.
+func pastOf(run *trivet.Run, entries []journal.Entry, epoch int64) past {
+	p := progressOf(run)
+	for _, e := range entries {
+		if e.Report == nil || e.Epoch != epoch {
+			continue
+		}
+		r := *e.Report
+		act := run.Spec.Action(r.Action)
+		if act == nil {
+			continue
+		}
+		p.torn, p.over = nil, nil
+		switch r.State {
+		case trivet.StepRunning:
+			p.torn = &r
+			p.tries[r.Action] = r.Try
+		case trivet.StepDone:
+			p.done[r.Action] = true
+			if ending := action.EndingOf(act.Use); ending != action.EndNone {
+				p.over = &outcome{ending: ending}
+			}
+		case trivet.StepFailed:
+			p.tries[r.Action] = r.Try
+			if r.Final || r.Try > act.Retries {
+				p.over = &outcome{}
+			}
+		}
+	}
+	return p
+}

@@ -1,0 +1,145 @@
+package installer
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/action"
+)
+
+// work is a granted run and the goroutine that does it.
+type work struct {
+	agent  *agent
+	run    *trivet.Run
+	past   past
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	reported chan struct{} // holds one: there are reports to send
+	over     chan struct{} // closed at the end; outcome is valid then
+	outcome  outcome
+	progress atomic.Pointer[trivet.Progress]
+}
+
+// outcome is how the work ended.
+type outcome struct {
+	ending action.Ending
+	stuck  bool // an action would not die
+}
+
+// past is what was done of a run before this agent, or this process, took it.
+type past struct {
+	done  map[string]bool
+	tries map[string]int // used up
+	// torn is an attempt that the last process began and did not end, over whether nothing is left to do.
+	torn *trivet.Report
+	over *outcome
+}
+
+func progressOf(run *trivet.Run) past {
+	p := past{done: map[string]bool{}, tries: map[string]int{}}
+	for _, name := range run.Done {
+		p.done[name] = true
+	}
+	for name, n := range run.Tries {
+		p.tries[name] = n
+	}
+	return p
+}
+
+func (a *agent) newWork(run *trivet.Run, p past) *work {
+	w := &work{agent: a, run: run, past: p, reported: make(chan struct{}, 1), over: make(chan struct{})}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w
+}
+
+func (w *work) start() {
+	go func() {
+		defer close(w.over)
+		w.outcome = w.do()
+	}()
+}
+
+func (w *work) isOver() bool {
+	select {
+	case <-w.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// do runs the actions in their order. It stops, with nothing more said, when the work is cancelled.
+func (w *work) do() outcome {
+	if t := w.past.torn; t != nil {
+		t.State, t.Cause, t.Fault = trivet.StepFailed, "the agent was restarted in the middle", trivet.FaultControlPlane
+		w.report(*t)
+	}
+	if w.past.over != nil {
+		return *w.past.over
+	}
+	for i := range w.run.Spec.Actions {
+		act := &w.run.Spec.Actions[i]
+		if w.past.done[act.Name] {
+			continue
+		}
+		if stuck, err := w.action(act); err != nil || stuck {
+			return outcome{stuck: stuck}
+		}
+		if ending := action.EndingOf(act.Use); ending != action.EndNone {
+			return outcome{ending: ending}
+		}
+	}
+	return outcome{}
+}
+
+// action tries one action as often as it may. An error means that the run ends here.
+func (w *work) action(act *trivet.Action) (stuck bool, err error) {
+	for try := w.past.tries[act.Name] + 1; ; try++ {
+		if try > act.Retries+1 {
+			return false, errors.New("no try is left")
+		}
+		stuck, err := w.try(act, try)
+		if err == nil || stuck || w.ctx.Err() != nil {
+			return stuck, err
+		}
+		var f *action.Failure
+		if errors.As(err, &f) && f.Final || try > act.Retries {
+			return false, err
+		}
+		if err := sleep(w.ctx, act.Backoff.D()*time.Duration(try)); err != nil {
+			return false, err
+		}
+	}
+}
+
+// try is one attempt between its two reports. The first is on stable storage before the action touches anything.
+func (w *work) try(act *trivet.Action, try int) (stuck bool, err error) {
+	log := w.agent.logs.open(w.run.Workflow, act.Name, try)
+	defer log.Close()
+	begin := trivet.Report{Action: act.Name, Try: try, State: trivet.StepRunning}
+	at := &attempt{work: w, act: act, log: log, try: try, report: begin}
+	err = w.report(begin)
+	began := time.Now()
+	if err == nil {
+		stuck, err = at.do()
+	}
+	if w.ctx.Err() != nil {
+		return stuck, context.Cause(w.ctx)
+	}
+	if errJournal := w.report(at.end(err, time.Since(began))); errJournal != nil {
+		w.agent.Log.Error("a report is kept in memory only", "action", act.Name, "error", errJournal)
+	}
+	w.progress.Store(nil)
+	return stuck, err
+}
+
+// report keeps a report and wakes the goroutine that syncs. It waits for no head.
+func (w *work) report(r trivet.Report) error {
+	err := w.agent.Journal.Report(r)
+	signal(w.reported)
+	return action.Fault(trivet.FaultMachine, err)
+}
