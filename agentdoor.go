@@ -7,7 +7,7 @@ import "time"
 //
 //	POST /agent/v1/hello  Hello -> Grant   the token of the boot script is spent, the key registered
 //	POST /agent/v1/sync   Sync  -> Grant   reports, heartbeat and waiting for work, all in one
-//	POST /agent/v1/logs?workflow=W&action=A&try=N&offset=B   raw bytes; a repeated offset changes nothing
+//	POST /agent/v1/logs?workflow=W&action=A&attempt=N&offset=B   raw bytes; a repeated offset changes nothing
 
 // Hello is an agent's first word after it has booted.
 type Hello struct {
@@ -40,14 +40,14 @@ const (
 
 // Report says what became of one attempt of one action.
 type Report struct {
-	Seq     int64       `json:"seq"`    // from 1 under an epoch, rising by one
-	Action  string      `json:"action"` // name in the workflow
-	Try     int         `json:"try"`    // from 1
-	State   StepState   `json:"state"`  // running (begun), done or failed (this try)
+	Seq     int64       `json:"seq"`     // from 1 under an epoch, rising by one
+	Action  string      `json:"action"`  // name in the workflow
+	Attempt int         `json:"attempt"` // from 1
+	State   StepState   `json:"state"`   // running (begun), done or failed (this attempt)
 	Elapsed Duration    `json:"elapsed,omitempty"`
-	Cause   string      `json:"cause,omitempty"` // of a failed try
+	Cause   string      `json:"cause,omitempty"` // of a failed attempt
 	Fault   FailureType `json:"fault,omitempty"`
-	// Final marks a failure that another try cannot mend, such as a wrong argument.
+	// Final marks a failure that another attempt cannot mend, such as a wrong argument.
 	Final bool   `json:"final,omitempty"`
 	Note  string `json:"note,omitempty"` // one line for people: "1.4 GiB at 210 MiB/s"
 }
@@ -84,9 +84,9 @@ type Grant struct {
 	// Heads are the API URLs of all heads, Blobs the URLs blobs are fetched from.
 	Heads []string `json:"heads,omitempty"`
 	Blobs []string `json:"blobs,omitempty"`
-	// Time is the head's clock; the agent signs by it. Beat is how often the agent shall sync.
-	Time time.Time `json:"time"`
-	Beat Duration  `json:"beat,omitempty"`
+	// Time is the head's clock; the agent signs by it. Interval is how often the agent must sync.
+	Time     time.Time `json:"time"`
+	Interval Duration  `json:"interval,omitempty"`
 }
 
 // Run is the whole work of a machine, as the agent holds it under an epoch.
@@ -94,9 +94,9 @@ type Run struct {
 	Workflow string       `json:"workflow"`
 	UID      string       `json:"uid"`
 	Spec     WorkflowSpec `json:"spec"`
-	// Done are the actions that are acknowledged: they are never run again. Tries are the tries that others have used up.
-	Done  []string       `json:"done,omitempty"`
-	Tries map[string]int `json:"tries,omitempty"`
+	// Done are the actions that are acknowledged: they are never run again. Attempts are the attempts that are used up.
+	Done     []string       `json:"done,omitempty"`
+	Attempts map[string]int `json:"attempts,omitempty"`
 	// PhoneHomes are the URLs, one at each head, that the installed system calls at its first boot until one answers.
 	// PhoneHome is the first, for agents of version 0.1.
 	PhoneHome  string   `json:"phoneHome,omitempty"`

@@ -21,10 +21,10 @@ type SiteSpec struct {
 	Platform string `json:"platform,omitempty"`
 	// Accept makes machines that enrol themselves available at once instead of discovered.
 	Accept bool `json:"accept,omitempty"`
-	// Limits overrides the deadlines and tries of the boot steps.
+	// Limits overrides the deadlines and retries of the boot steps.
 	Limits map[string]Limit `json:"limits,omitempty"`
-	// Silence is how long an agent may say nothing before it is held for lost; 0 means DefaultSilence.
-	Silence Duration `json:"silence,omitempty"`
+	// AgentTimeout is how long an agent may be silent before it is declared lost; 0 means DefaultAgentTimeout.
+	AgentTimeout Duration `json:"agentTimeout,omitempty"`
 	// Resets is how often a machine may lose its agent in one run; 0 means DefaultResets.
 	Resets int `json:"resets,omitempty"`
 }
@@ -37,18 +37,18 @@ type SiteStatus struct {
 
 // Defaults of a site.
 const (
-	DefaultSilence = Duration(45 * time.Second)
-	DefaultResets  = 3
+	DefaultAgentTimeout = Duration(45 * time.Second)
+	DefaultResets       = 3
 )
 
 // DefaultLimits are the boot steps' bounds where neither template nor site says otherwise. They fit slow server firmware.
 var DefaultLimits = map[string]Limit{
-	StepPowerOn:   {Timeout: Duration(2 * time.Minute), Tries: 3},
-	StepDHCP:      {Timeout: Duration(8 * time.Minute), Tries: 2},
-	StepScript:    {Timeout: Duration(2 * time.Minute), Tries: 2},
-	StepKernel:    {Timeout: Duration(3 * time.Minute), Tries: 2},
-	StepHello:     {Timeout: Duration(3 * time.Minute), Tries: 2},
-	StepFirstBoot: {Timeout: Duration(10 * time.Minute), Tries: 2},
+	StepPowerOn:   {Timeout: Duration(2 * time.Minute), Retries: new(2)},
+	StepDHCP:      {Timeout: Duration(8 * time.Minute), Retries: new(1)},
+	StepScript:    {Timeout: Duration(2 * time.Minute), Retries: new(1)},
+	StepKernel:    {Timeout: Duration(3 * time.Minute), Retries: new(1)},
+	StepHello:     {Timeout: Duration(3 * time.Minute), Retries: new(1)},
+	StepFirstBoot: {Timeout: Duration(10 * time.Minute), Retries: new(1)},
 }
 
 // Head is a member of the control plane.
@@ -111,8 +111,8 @@ func (s *Site) Validate() error {
 	}
 	p.ref("spec.platform", s.Spec.Platform)
 	validateLimits(&p, "spec.limits", s.Spec.Limits)
-	if s.Spec.Silence != 0 && s.Spec.Silence < Duration(5*time.Second) {
-		p.add("spec.silence", "is %s; at least 5s", s.Spec.Silence)
+	if s.Spec.AgentTimeout != 0 && s.Spec.AgentTimeout < Duration(5*time.Second) {
+		p.add("spec.agentTimeout", "is %s; at least 5s", s.Spec.AgentTimeout)
 	}
 	if s.Spec.Resets < 0 || s.Spec.Resets > MaxRetries {
 		p.add("spec.resets", "is %d; 0 to %d", s.Spec.Resets, MaxRetries)

@@ -18,7 +18,7 @@ type Template struct {
 type TemplateSpec struct {
 	Description string      `json:"description,omitempty"`
 	Parameters  []Parameter `json:"parameters,omitempty"`
-	// Limits overrides the site's deadlines and tries of the boot steps, by step ("dhcp", "first-boot").
+	// Limits overrides the site's deadlines and retries of the boot steps, by step ("dhcp", "first-boot").
 	Limits  map[string]Limit `json:"limits,omitempty"`
 	Actions []Action         `json:"actions"`
 }
@@ -30,10 +30,12 @@ type Parameter struct {
 	Default     *string `json:"default,omitempty"` // none: the provision must give it
 }
 
-// Limit bounds one step: how long one try may take, and how many tries there are.
+// Limit bounds one boot step. What it leaves out is as the site, or [DefaultLimits], has it.
 type Limit struct {
+	// Timeout bounds one attempt.
 	Timeout Duration `json:"timeout,omitempty"`
-	Tries   int      `json:"tries,omitempty"`
+	// Retries is how many more attempts a failure of this step gets; 0 means none.
+	Retries *int `json:"retries,omitempty"`
 }
 
 // Action is one step of the work that the agent does.
@@ -116,8 +118,8 @@ func validateLimits(p *problems, field string, limits map[string]Limit) {
 		if !IsBootStep(step) {
 			p.add(field+"."+step, "is no boot step; there are %s", strings.Join(BootSteps, ", "))
 		}
-		if l.Tries < 0 || l.Tries > MaxRetries {
-			p.add(field+"."+step+".tries", "is %d; 0 to %d", l.Tries, MaxRetries)
+		if l.Retries != nil && (*l.Retries < 0 || *l.Retries > MaxRetries) {
+			p.add(field+"."+step+".retries", "is %d; 0 to %d", *l.Retries, MaxRetries)
 		}
 		if l.Timeout > MaxActionTimeout {
 			p.add(field+"."+step+".timeout", "is %s; at most %s", l.Timeout, MaxActionTimeout)

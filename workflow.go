@@ -86,7 +86,7 @@ type WorkflowStatus struct {
 	Acked int64 `json:"acked,omitempty"`
 	// Steps are the boot steps and the actions in their order.
 	Steps []Step `json:"steps,omitempty"`
-	// Resets counts the times the agent was lost in the middle and the machine booted anew.
+	// Resets counts how often the agent was lost during the run and the machine had to boot again.
 	Resets  int       `json:"resets,omitempty"`
 	Failure *Failure  `json:"failure,omitempty"`
 	Started time.Time `json:"started,omitzero"`
@@ -101,24 +101,24 @@ const (
 	StepWaiting StepState = ""        // its turn has not come
 	StepRunning StepState = "running" // its deadline counts
 	StepDone    StepState = "done"    // acknowledged: it never runs again in this workflow
-	StepFailed  StepState = "failed"  // its tries are used up
+	StepFailed  StepState = "failed"  // its attempts are used up
 	StepSkipped StepState = "skipped" // was not needed
 )
 
 // Step is one event of a provision. Elapsed is kept as a duration, never compared as two clocks' times.
 type Step struct {
-	Name  string    `json:"name"` // the list's key
-	State StepState `json:"state,omitempty"`
-	Try   int       `json:"try,omitempty"` // the current or last one, from 1
-	Tries int       `json:"tries"`         // allowed in all
-	// Fails counts the tries that ran to their bad end; one that was cut off with its agent is not used up.
-	Fails int `json:"fails,omitempty"`
-	// Timeout bounds one try; Elapsed is how much of it is used, as of the last checkpoint.
+	Name        string    `json:"name"` // the list's key
+	State       StepState `json:"state,omitempty"`
+	Attempt     int       `json:"attempt,omitempty"` // the current or last one, from 1
+	MaxAttempts int       `json:"maxAttempts"`       // allowed in all
+	// Failures counts the attempts that failed. One that ended because its agent was lost does not count.
+	Failures int `json:"failures,omitempty"`
+	// Timeout bounds one attempt; Elapsed is how much of it is used, as of the last checkpoint.
 	Timeout Duration  `json:"timeout"`
 	Elapsed Duration  `json:"elapsed,omitempty"`
-	Started time.Time `json:"started,omitzero"` // first try's, for people
+	Started time.Time `json:"started,omitzero"` // of the first attempt, for people
 	Ended   time.Time `json:"ended,omitzero"`
-	Cause   string    `json:"cause,omitempty"` // why the last failed try failed
+	Cause   string    `json:"cause,omitempty"` // why the last failed attempt failed
 	Note    string    `json:"note,omitempty"`  // what it waits for, or its last word
 }
 

@@ -81,7 +81,7 @@ func (d *Door) say(ctx context.Context, cl call, what any, machine string) (triv
 
 // Logs appends a piece to the log of one try of an action.
 func (d *Door) Logs(ctx context.Context, workflow, action string, try int, offset int64, piece []byte) error {
-	q := url.Values{"workflow": {workflow}, "action": {action}, "try": {strconv.Itoa(try)}, "offset": {strconv.FormatInt(offset, 10)}}
+	q := url.Values{"workflow": {workflow}, "action": {action}, "attempt": {strconv.Itoa(try)}, "offset": {strconv.FormatInt(offset, 10)}}
 	cl := call{path: "/agent/v1/logs", query: q, body: piece, header: http.Header{"Content-Type": {"application/octet-stream"}}}
 	return d.post(ctx, cl, d.machine.Load().(string), nil)
 }

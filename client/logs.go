@@ -106,7 +106,7 @@ func (l *logReader) read(body io.Reader) error {
 		if l.leaveOut(&p) {
 			continue
 		}
-		l.told[logPart{p.Action, p.Try}] = p.Next
+		l.told[logPart{p.Action, p.Attempt}] = p.Next
 		if !l.yield(p, nil) {
 			return errStopped
 		}
@@ -119,7 +119,7 @@ func (l *logReader) read(body io.Reader) error {
 
 // leaveOut takes what was told already off a piece, and says whether nothing is left of it.
 func (l *logReader) leaveOut(p *LogPiece) bool {
-	told := l.told[logPart{p.Action, p.Try}]
+	told := l.told[logPart{p.Action, p.Attempt}]
 	if p.Next <= told {
 		return true
 	}

@@ -32,7 +32,7 @@ func (h *Handler) agentRoutes() {
 	h.add(route{method: "POST", path: "/agent/v1/sync", summary: "An agent's reports and heartbeat; an idle one waits for work",
 		in: reflect.TypeFor[trivet.Sync](), out: grant, serve: h.agentSync})
 	h.add(route{method: "POST", path: "/agent/v1/logs", summary: "A piece of what an action wrote",
-		query: []string{"workflow: whose", "action: whose", "try: which, from 1", "offset: where the piece begins, in bytes"},
+		query: []string{"workflow: whose", "action: whose", "attempt: which, from 1", "offset: where the piece begins, in bytes"},
 		media: "application/octet-stream", in: reflect.TypeFor[[]byte](), status: http.StatusNoContent, serve: h.agentLogs})
 }
 
@@ -71,7 +71,7 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if err != nil {
 		return err
 	}
-	h.Fleet.Presence.Heard(name, m.Status.Epoch, nil)
+	h.Presence.Record(name, m.Status.Epoch, nil)
 	g := h.grantOf(m, 0)
 	if g.Run == nil && h.isInstalled(m) {
 		g.Order, g.Cause = trivet.OrderBoot, "the machine is installed and has nothing else to do here"
@@ -178,7 +178,7 @@ func (h *Handler) look(ctx context.Context, m **trivet.Machine, key string, s *t
 		if (*m).Status.AgentKey != key {
 			return fmt.Errorf("sync: %w: the agent was replaced", trivet.ErrFenced)
 		}
-		h.Fleet.Presence.Heard((*m).Name, (*m).Status.Epoch, s.Progress)
+		h.Presence.Record((*m).Name, (*m).Status.Epoch, s.Progress)
 		wrote, err := h.take(ctx, *m, s)
 		if err != nil || !wrote {
 			return err
@@ -225,7 +225,7 @@ func (h *Handler) take(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (
 
 // grantOf is the answer to an agent that has this epoch.
 func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
-	g := &trivet.Grant{Machine: m.Name, Epoch: m.Status.Epoch, Time: h.Now(), Beat: h.beat()}
+	g := &trivet.Grant{Machine: m.Name, Epoch: m.Status.Epoch, Time: h.Now(), Interval: h.beat()}
 	w, err := h.Fleet.Workflows.Peek(m.Status.Workflow)
 	if err == nil && w.Status.Epoch == m.Status.Epoch {
 		g.Acked = w.Status.Acked
@@ -266,7 +266,7 @@ func (h *Handler) phoneHomes(m *trivet.Machine, heads []string) (urls []string) 
 
 // beat is how often agents shall be heard: several times within the silence that makes them lost.
 func (h *Handler) beat() trivet.Duration {
-	return trivet.Duration(h.Fleet.Silence() / 4)
+	return trivet.Duration(h.Fleet.AgentTimeout() / 4)
 }
 
 func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -286,12 +286,12 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if run.Spec.Action(q.Get("action")) == nil {
 		return fmt.Errorf("log of %s: %w: it has no action %q", run.Name, trivet.ErrInvalid, q.Get("action"))
 	}
-	try, err1 := strconv.Atoi(q.Get("try"))
+	attempt, err1 := strconv.Atoi(q.Get("attempt"))
 	offset, err2 := strconv.ParseInt(q.Get("offset"), 10, 64)
 	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("log of %s: %w: %w", run.Name, trivet.ErrInvalid, err)
 	}
-	if err := h.Logs.Store.Append(run.Name, q.Get("action"), try, offset, body); err != nil {
+	if err := h.Logs.Store.Append(run.Name, q.Get("action"), attempt, offset, body); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -76,7 +76,7 @@ func (a *agent) live(ctx context.Context, h *hands, epoch int64, urls ...string)
 
 // quick lets agents beat often.
 func (h *head) quick() {
-	put(h, h.fleet.Sites, &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Spec: trivet.SiteSpec{Silence: trivet.Duration(5 * time.Second)}})
+	put(h, h.fleet.Sites, &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Spec: trivet.SiteSpec{AgentTimeout: trivet.Duration(5 * time.Second)}})
 }
 
 // await returns when the workflow is so.
@@ -193,7 +193,7 @@ func TestAnAgentOutlivesItsHeads(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	for _, s := range st.Steps {
-		if !trivet.IsBootStep(s.Name) && (s.Try != 1 || s.Fails != 0 || s.State != trivet.StepDone) {
+		if !trivet.IsBootStep(s.Name) && (s.Attempt != 1 || s.Failures != 0 || s.State != trivet.StepDone) {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -235,7 +235,7 @@ func TestTheNewerOfTwoAgentsWins(t *testing.T) {
 	}
 	for _, h := range []*head{a.head, b} { // at both heads
 		if _, err := (&agent{head: h, key: a.key, bootID: a.bootID}).sync(first.Epoch, 0,
-			trivet.Report{Seq: 2, Action: "one", Try: 1, State: trivet.StepFailed}); !refusedFor(err, "401") {
+			trivet.Report{Seq: 2, Action: "one", Attempt: 1, State: trivet.StepFailed}); !refusedFor(err, "401") {
 			t.Errorf("the older agent at %s: %v", h.url, err)
 		}
 	}

@@ -61,7 +61,7 @@ func (a *agent) request(ctx context.Context, path string, in any) *http.Request 
 
 // awaitHeard returns when the head has heard the agent's progress.
 func (a *agent) awaitHeard() {
-	for a.fleet.Presence.Progress("m1") == nil {
+	for a.presence.Progress("m1") == nil {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -115,7 +115,7 @@ func TestWaitingAgentIsGivenItsRun(t *testing.T) {
 	a := newAgent(t)
 	go func() { _ = a.handler.Run(t.Context()) }() // ends with the test
 	g, err := a.hello(0)
-	if err != nil || g.Run != nil || g.Epoch != 1 || g.Beat <= 0 {
+	if err != nil || g.Run != nil || g.Epoch != 1 || g.Interval <= 0 {
 		t.Fatalf("hello: %+v, %v", g, err)
 	}
 	var got *trivet.Grant
@@ -180,7 +180,7 @@ func TestReportsCountOnce(t *testing.T) {
 	if again, err := a.hello(0); err != nil || again.Epoch != g.Epoch || again.Run == nil {
 		t.Errorf("the answer was lost and hello is said again: %+v, %v", again, err)
 	}
-	one := trivet.Report{Seq: 1, Action: "one", Try: 1, State: trivet.StepDone}
+	one := trivet.Report{Seq: 1, Action: "one", Attempt: 1, State: trivet.StepDone}
 	for range 2 {
 		if got, err := a.sync(g.Epoch, 0, one); err != nil || got.Acked != 1 || got.Run != nil {
 			t.Errorf("%+v, %v", got, err)
@@ -198,7 +198,7 @@ func TestReportsCountOnce(t *testing.T) {
 	if now := a.fleet.Store.Revision(); now != written {
 		t.Errorf("%d writes for nothing new", now-written)
 	}
-	if _, err := a.sync(g.Epoch-1, 0, trivet.Report{Seq: 2, Action: "two", Try: 1, State: trivet.StepDone}); !refusedFor(err, "fenced") {
+	if _, err := a.sync(g.Epoch-1, 0, trivet.Report{Seq: 2, Action: "two", Attempt: 1, State: trivet.StepDone}); !refusedFor(err, "fenced") {
 		t.Errorf("reports of an older epoch: %v", err)
 	}
 	if st := a.status(); st.Acked != 1 || st.State != trivet.WorkflowRunning {
@@ -222,7 +222,7 @@ func TestAnAgentThatWasReplacedIsRefused(t *testing.T) {
 	if err != nil || g.Run == nil || g.Epoch != old.Epoch+1 {
 		t.Fatalf("%+v, %v", g, err)
 	}
-	if _, err := a.sync(old.Epoch, 0, trivet.Report{Seq: 1, Action: "one", Try: 1, State: trivet.StepDone}); !refusedFor(err, "401") {
+	if _, err := a.sync(old.Epoch, 0, trivet.Report{Seq: 1, Action: "one", Attempt: 1, State: trivet.StepDone}); !refusedFor(err, "401") {
 		t.Errorf("the old agent: %v", err)
 	}
 	if st := a.status(); st.Acked != 0 || st.Epoch != g.Epoch {

@@ -22,13 +22,16 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/presence"
 )
 
 // Config is what the API stands on. All of it is needed but Now.
 type Config struct {
 	Fleet *fleet.Fleet // with the store and its tables
-	Keys  *auth.Keys
-	Blobs *blob.Store
+	// Presence tracks the heartbeats of agents.
+	Presence *presence.Tracker
+	Keys     *auth.Keys
+	Blobs    *blob.Store
 	// Copies are of blobs at other heads: content is acknowledged when two heads hold it.
 	Copies *heads.Blobs
 	Logs   *heads.Logs

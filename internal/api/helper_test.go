@@ -29,6 +29,7 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/presence"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
@@ -37,21 +38,22 @@ import (
 
 // head is the API on a real store, served over real TLS.
 type head struct {
-	t       *testing.T
-	name    string
-	url     string
-	twins   int
-	keys    *auth.Keys
-	fleet   *fleet.Fleet
-	blobs   *blob.Store
-	copies  *heads.Blobs
-	logs    *runlog.Store
-	handler *api.Handler
-	door    *heads.Door // other heads'
-	server  *http.Server
-	log     *syncBuffer
-	admin   string // token
-	member  *cluster.Member
+	t        *testing.T
+	name     string
+	url      string
+	twins    int
+	keys     *auth.Keys
+	fleet    *fleet.Fleet
+	presence *presence.Tracker
+	blobs    *blob.Store
+	copies   *heads.Blobs
+	logs     *runlog.Store
+	handler  *api.Handler
+	door     *heads.Door // other heads'
+	server   *http.Server
+	log      *syncBuffer
+	admin    string // token
+	member   *cluster.Member
 
 	isCutOff atomic.Bool // it says that it is not ready
 }
@@ -80,7 +82,8 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	dir, reg := t.TempDir(), prometheus.NewRegistry()
 	s := store.New(member.Client(), store.Options{Head: name})
 	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
-	h.fleet = fleet.New(state.New(s), name, slog.New(slog.DiscardHandler))
+	h.fleet, h.presence = fleet.New(state.New(s), name, slog.New(slog.DiscardHandler)), presence.New()
+	h.fleet.AgentUp = h.presence.Up
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +96,9 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	t.Cleanup(func() { h.logs.Close() })
 	logs := &heads.Logs{Store: h.logs, Fleet: h.fleet, Caller: heads.NewCaller(h.certify(), func() *auth.Root { return &keys.CA.Root }, nil)}
 	t.Cleanup(logs.Caller.Close)
-	h.door = heads.New(heads.Config{Root: &keys.CA.Root, Fleet: h.fleet, Keys: keys, Logs: logs, Log: slog.New(slog.DiscardHandler)})
+	h.door = heads.New(heads.Config{Root: &keys.CA.Root, Fleet: h.fleet, Presence: h.presence, Keys: keys, Logs: logs, Log: slog.New(slog.DiscardHandler)})
 	h.handler = must(api.New(api.Config{
-		Fleet: h.fleet, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
+		Fleet: h.fleet, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
 		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: apitypes.Version{Version: "v0", Head: name},
 		Ready: func(context.Context) error {

@@ -123,10 +123,10 @@ func (f *logFeed) tell(ctx context.Context, last bool) error {
 	}
 	parts := f.view.Parts()
 	slices.SortFunc(parts, func(a, b runlog.Part) int {
-		return cmp.Or(f.place(a.Action)-f.place(b.Action), a.Try-b.Try)
+		return cmp.Or(f.place(a.Action)-f.place(b.Action), a.Attempt-b.Attempt)
 	})
 	for _, p := range parts {
-		key := runlog.Part{Action: p.Action, Try: p.Try}
+		key := runlog.Part{Action: p.Action, Attempt: p.Attempt}
 		if f.action != "" && p.Action != f.action || p.Bytes <= f.told[key] {
 			continue
 		}
@@ -210,7 +210,7 @@ func (w *pieceWriter) flush(next int64) error {
 	if w.text.Len() == 0 {
 		return nil
 	}
-	p := apitypes.LogPiece{Action: w.part.Action, Try: w.part.Try, Offset: w.at, Next: next, Text: w.text.String()}
+	p := apitypes.LogPiece{Action: w.part.Action, Attempt: w.part.Attempt, Offset: w.at, Next: next, Text: w.text.String()}
 	w.at = next
 	w.text.Reset()
 	return w.feed.line(p)

@@ -20,7 +20,7 @@ import (
 // wrote sends a piece of what action "one" wrote to this head, as its agent does.
 func (a *agent) wrote(h *head, offset int, text string) {
 	a.t.Helper()
-	q := url.Values{"workflow": {"p-1"}, "action": {"one"}, "try": {"1"}, "offset": {fmt.Sprint(offset)}}
+	q := url.Values{"workflow": {"p-1"}, "action": {"one"}, "attempt": {"1"}, "offset": {fmt.Sprint(offset)}}
 	req := must(http.NewRequestWithContext(a.t.Context(), "POST", h.url+"/agent/v1/logs?"+q.Encode(), strings.NewReader(text)))(a.t)
 	auth.SignRequest(req, []byte(text), "m1", a.key, h.handler.Now())
 	resp := must(h.http().Do(req))(a.t)

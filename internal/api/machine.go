@@ -118,7 +118,7 @@ func (h *Handler) machineRoutes() {
 	h.add(route{method: "GET", path: "/v1/machines/{name}/progress", verb: auth.Read, kind: "Machine", out: reflect.TypeFor[trivet.Progress](),
 		summary: "How far the running action was at its agent's last word to this head; null when nothing was said",
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
-			return answer(w, http.StatusOK, h.Fleet.Presence.Progress(r.PathValue("name")))
+			return answer(w, http.StatusOK, h.Presence.Progress(r.PathValue("name")))
 		}})
 }
 

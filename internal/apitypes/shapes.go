@@ -79,8 +79,8 @@ type Quarantine struct {
 // LogPiece is a part of what one try of one action wrote. Logs are sent as one JSON object a line;
 // one without an action is the end, so that a broken connection is not taken for it.
 type LogPiece struct {
-	Action string `json:"action"`
-	Try    int    `json:"try"`
+	Action  string `json:"action"`
+	Attempt int    `json:"attempt"`
 	// Offset is where the text begins in the log, Next where it ends, in bytes of the log.
 	Offset int64  `json:"offset"`
 	Next   int64  `json:"next"`

@@ -165,7 +165,7 @@ func awaitClaim(ctx context.Context, c *client.Client, machine string) (*trivet.
 func doRun(ctx context.Context, door *client.Door, machine string, g trivet.Grant, failing string) error {
 	sync := trivet.Sync{Machine: machine, Epoch: g.Epoch, BootID: "boot-" + machine}
 	say := func(r trivet.Report) error {
-		r.Seq, r.Try = g.Acked+1, 1
+		r.Seq, r.Attempt = g.Acked+1, 1
 		sync.Reports = []trivet.Report{r}
 		next, err := door.Sync(ctx, sync)
 		g.Acked = next.Acked

@@ -56,11 +56,11 @@ func suffix(text string) string {
 func stepLine(s trivet.Step) string {
 	switch s.State {
 	case trivet.StepRunning:
-		return fmt.Sprintf("%s: try %s, deadline %s%s", s.Name, tries(s), s.Timeout, suffix(what(s)))
+		return fmt.Sprintf("%s: attempt %s, deadline %s%s", s.Name, attempts(s), s.Timeout, suffix(what(s)))
 	case trivet.StepDone:
 		return fmt.Sprintf("%s: done in %s%s", s.Name, tookText(s), suffix(s.Note))
 	case trivet.StepFailed:
-		return fmt.Sprintf("%s: failed after %s%s", s.Name, times(max(s.Try, 1)), suffix(cmp.Or(s.Cause, s.Note)))
+		return fmt.Sprintf("%s: failed after %s%s", s.Name, times(max(s.Attempt, 1)), suffix(cmp.Or(s.Cause, s.Note)))
 	case trivet.StepSkipped:
 		return s.Name + ": skipped" + suffix(s.Note)
 	}

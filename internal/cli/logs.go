@@ -64,11 +64,11 @@ func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string,
 		if err != nil {
 			return err
 		}
-		if p.Action != last.Action || p.Try != last.Try {
+		if p.Action != last.Action || p.Attempt != last.Attempt {
 			if !fresh {
 				fmt.Fprintln(a.Out)
 			}
-			fmt.Fprintf(a.Out, "==> %s, try %d <==\n", p.Action, p.Try)
+			fmt.Fprintf(a.Out, "==> %s, attempt %d <==\n", p.Action, p.Attempt)
 		}
 		if _, err := fmt.Fprint(a.Out, withoutControls(p.Text)); err != nil {
 			return err

@@ -11,7 +11,7 @@ var masks = []struct {
 	{regexp.MustCompile(`uid: \S+`), "uid: UID"},
 	{regexp.MustCompile(`revision: \d+`), "revision: N"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "HEAD"},
-	{regexp.MustCompile(`(?m)^.*: try \d+/\d+, deadline .*\n`), ""},
+	{regexp.MustCompile(`(?m)^.*: attempt \d+/\d+, deadline .*\n`), ""},
 }
 
 // maskText puts a word in the place of what differs from run to run.

@@ -75,8 +75,8 @@ func (s *screen) line(step trivet.Step, p picture) string {
 		return text
 	case trivet.StepRunning:
 		text += fmt.Sprintf(" %s / %s", took(s.elapsed(step)), step.Timeout)
-		if step.Try > 1 {
-			text += fmt.Sprintf(", try %s", tries(step))
+		if step.Attempt > 1 {
+			text += fmt.Sprintf(", attempt %s", attempts(step))
 		}
 		text += s.progress(p.progress, step.Name)
 	default:
@@ -90,7 +90,7 @@ func (s *screen) line(step trivet.Step, p picture) string {
 
 // elapsed is the head's count at its last checkpoint and what has passed here since this try was first seen.
 func (s *screen) elapsed(step trivet.Step) time.Duration {
-	key := fmt.Sprintf("%s/%d/%d", step.Name, step.Try, step.Elapsed)
+	key := fmt.Sprintf("%s/%d/%d", step.Name, step.Attempt, step.Elapsed)
 	if key != s.step {
 		s.step, s.since = key, time.Now()
 	}

@@ -9,9 +9,9 @@ import (
 
 // stepRows is a run as a table: one row a step.
 func stepRows(w *trivet.Workflow) [][]string {
-	rows := [][]string{{"STEP", "STATE", "TRY", "TIME", "DEADLINE", "WHAT"}}
+	rows := [][]string{{"STEP", "STATE", "ATTEMPT", "TIME", "DEADLINE", "WHAT"}}
 	for _, s := range w.Status.Steps {
-		rows = append(rows, []string{s.Name, stepState(s), tries(s), tookText(s), s.Timeout.String(), what(s)})
+		rows = append(rows, []string{s.Name, stepState(s), attempts(s), tookText(s), s.Timeout.String(), what(s)})
 	}
 	return rows
 }
@@ -23,11 +23,11 @@ func stepState(s trivet.Step) string {
 	return string(s.State)
 }
 
-func tries(s trivet.Step) string {
-	if s.Try == 0 {
+func attempts(s trivet.Step) string {
+	if s.Attempt == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%d/%d", s.Try, s.Tries)
+	return fmt.Sprintf("%d/%d", s.Attempt, s.MaxAttempts)
 }
 
 func tookText(s trivet.Step) string {
@@ -36,7 +36,7 @@ func tookText(s trivet.Step) string {
 		return "-"
 	case !s.Ended.IsZero() && !s.Started.IsZero():
 		return took(s.Ended.Sub(s.Started))
-	case s.Try == 1 && !s.Started.IsZero(): // by our clock, where it can be right
+	case s.Attempt == 1 && !s.Started.IsZero(): // by our clock, where it can be right
 		if since := time.Since(s.Started); since > s.Elapsed.D() && since < s.Timeout.D() {
 			return took(since)
 		}

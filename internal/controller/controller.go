@@ -12,28 +12,30 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/fleet"
 	headdoor "github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/presence"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
 // Config is what the controllers work with.
 type Config struct {
-	Fleet   *fleet.Fleet
-	Members Members
-	Quorum  func() bool                      // whether writes can be served
-	Seen    func() map[string]headdoor.Sight // of the other heads, by name
-	Blobs   *headdoor.Blobs
-	Live    func(head string) bool // whether another head would do its part
-	Unseal  Unseal
-	Logs    *runlog.Store
-	Log     *slog.Logger
+	Fleet    *fleet.Fleet
+	Presence *presence.Tracker
+	Members  Members
+	Quorum   func() bool                      // whether writes can be served
+	Seen     func() map[string]headdoor.Sight // of the other heads, by name
+	Blobs    *headdoor.Blobs
+	Live     func(head string) bool // whether another head would do its part
+	Unseal   Unseal
+	Logs     *runlog.Store
+	Log      *slog.Logger
 }
 
 // Run runs all controllers of a head until ctx ends.
 func Run(ctx context.Context, cfg Config) {
 	turn := turns{cfg.Fleet, cfg.Live}
 	p := provisions{cfg.Fleet}
-	d := deadlines{fleet: cfg.Fleet, turn: turn, up: newUpTime(cfg.Quorum), waits: map[string]*clock{}}
+	d := deadlines{fleet: cfg.Fleet, presence: cfg.Presence, turn: turn, up: newUpTime(cfg.Quorum), waits: map[string]*clock{}}
 	w := powers{fleet: cfg.Fleet, unseal: cfg.Unseal, seen: map[string]sight{}}
 	h := heads{cfg.Fleet, cfg.Members, cfg.Seen}
 	b := blobs{cfg.Fleet, cfg.Blobs}

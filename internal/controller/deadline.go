@@ -10,6 +10,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/presence"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -19,11 +20,12 @@ import (
 //
 // Reads: workflows, machines, the site, presence. Writes: workflows and machines, by fleet's Checkpoint, Expire and Lost.
 type deadlines struct {
-	fleet *fleet.Fleet
-	turn  turns
-	up    *upTime
-	mu    sync.Mutex
-	waits map[string]*clock // guarded by mu; by workflow
+	fleet    *fleet.Fleet
+	presence *presence.Tracker
+	turn     turns
+	up       *upTime
+	mu       sync.Mutex
+	waits    map[string]*clock // guarded by mu; by workflow
 }
 
 // clock counts one wait.
@@ -86,8 +88,8 @@ func (d *deadlines) silence(ctx context.Context, w *trivet.Workflow, wait fleet.
 	if w.Status.State != trivet.WorkflowRunning {
 		return never, nil
 	}
-	allowed := d.fleet.Silence()
-	silent := d.fleet.Presence.Silence(w.Spec.Machine, w.Status.Epoch)
+	allowed := d.fleet.AgentTimeout()
+	silent := d.presence.Silence(w.Spec.Machine, w.Status.Epoch)
 	if silent < allowed {
 		return allowed - silent + time.Millisecond, nil
 	}

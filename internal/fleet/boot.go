@@ -53,7 +53,7 @@ func WaitOf(w *trivet.Workflow) (Wait, bool) {
 	if step == nil || w.Status.State.Ended() {
 		return Wait{}, false
 	}
-	return Wait{w.Name, w.UID, step.Name, step.Try, w.Status.Resets}, true
+	return Wait{w.Name, w.UID, step.Name, step.Attempt, w.Status.Resets}, true
 }
 
 // Expire takes note that a wait's deadline has passed. It fires by compare: a run that went on is left alone.

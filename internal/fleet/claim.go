@@ -77,7 +77,7 @@ func (f *Fleet) claim(c *change, provision string) error {
 	}
 	c.adopt(w, f.now())
 	state := c.mine()
-	state.AgentUp = m.Status.AgentKey != "" && f.Presence.Up(m.Name, m.Status.Epoch, agentUpWithin)
+	state.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch, agentUpWithin)
 	c.run.Start(state, limits, c.site.Limits)
 	m.Status.State, m.Status.Reason = trivet.MachineClaimed, ""
 	m.Status.Provision, m.Status.Workflow = p.Name, w.Name

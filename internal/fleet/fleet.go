@@ -20,15 +20,16 @@ import (
 // Fleet is the machines and their runs.
 type Fleet struct {
 	*state.Tables
-	Presence *Presence
-	head     string // who writes, for events
-	log      *slog.Logger
-	now      func() time.Time
+	// AgentUp reports whether the agent of an epoch was heard within a duration. Where it is nil, no agent is up.
+	AgentUp func(machine string, epoch int64, within time.Duration) bool
+	head    string // the head that writes, for events
+	log     *slog.Logger
+	now     func() time.Time
 }
 
 // New gives the fleet of a store. head is the name of the head that acts.
 func New(tables *state.Tables, head string, log *slog.Logger) *Fleet {
-	return &Fleet{Tables: tables, Presence: NewPresence(), head: head, log: log, now: time.Now}
+	return &Fleet{Tables: tables, head: head, log: log, now: time.Now}
 }
 
 // errUnchanged ends a transaction that found nothing to do.

@@ -133,7 +133,7 @@ func TestAnInstallFromClaimToPhoneHome(t *testing.T) {
 		t.Fatalf("after the hello: %+v", m.Status)
 	}
 	r.must(r.report(m.Status.Epoch, "k1",
-		trivet.Report{Seq: 1, Action: "work", Try: 1, State: trivet.StepDone}, trivet.Report{Seq: 2, Action: "reboot", Try: 1, State: trivet.StepDone}))
+		trivet.Report{Seq: 1, Action: "work", Attempt: 1, State: trivet.StepDone}, trivet.Report{Seq: 2, Action: "reboot", Attempt: 1, State: trivet.StepDone}))
 	r.must(r.PhoneHome(t.Context(), auth.BootToken{Machine: "m1", Epoch: m.Status.Epoch}))
 	r.must(r.PhoneHome(t.Context(), auth.BootToken{Machine: "m1", Epoch: m.Status.Epoch}))
 	if m = r.machine(); m.Status.State != trivet.MachineActive {
@@ -167,7 +167,7 @@ func TestAnOlderAgentIsRefused(t *testing.T) {
 	r.provision("p")
 	r.must(r.hello("k1", 0))
 	r.must(r.hello("k2", 1)) // the machine booted again
-	late := trivet.Report{Seq: 1, Action: "work", Try: 1, State: trivet.StepDone}
+	late := trivet.Report{Seq: 1, Action: "work", Attempt: 1, State: trivet.StepDone}
 	if err := r.report(1, "k1", late); !errors.Is(err, trivet.ErrFenced) {
 		t.Errorf("a report of the replaced agent: %v, want fenced", err)
 	}
@@ -203,7 +203,7 @@ func TestADeadlineFiresByCompare(t *testing.T) {
 	r.must(r.Expire(t.Context(), "m1", wait))
 	r.must(r.Expire(t.Context(), "m1", wait)) // late: the wait has gone on
 	w, _ = r.Workflows.Get("p-1")
-	if s := w.Status.Step(trivet.StepDHCP); s.Try != 2 || s.Elapsed != 0 {
+	if s := w.Status.Step(trivet.StepDHCP); s.Attempt != 2 || s.Elapsed != 0 {
 		t.Errorf("after one deadline that fired twice: %+v", s)
 	}
 	wait, _ = fleet.WaitOf(w)

@@ -18,6 +18,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/presence"
 )
 
 // Prefix is where the door's paths begin.
@@ -54,10 +55,12 @@ type Config struct {
 	Members Members
 	Self    func() Greeting // who this head is, now
 	Fleet   *fleet.Fleet
-	Keys    *auth.Keys
-	Blobs   *Blobs // nil: it holds none
-	Logs    *Logs  // nil: it has none
-	Log     *slog.Logger
+	// Presence is needed where Fleet is.
+	Presence *presence.Tracker
+	Keys     *auth.Keys
+	Blobs    *Blobs // nil: it holds none
+	Logs     *Logs  // nil: it has none
+	Log      *slog.Logger
 }
 
 // Door answers heads.

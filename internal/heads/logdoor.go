@@ -15,7 +15,7 @@ type (
 	logAsk struct {
 		Workflow string `json:"workflow"`
 		Action   string `json:"action,omitempty"`
-		Try      int    `json:"try,omitempty"`
+		Attempt  int    `json:"attempt,omitempty"`
 		Offset   int64  `json:"offset,omitempty"`
 	}
 	logText struct {
@@ -40,7 +40,7 @@ func (d *Door) logParts(ask *logAsk) (any, error) { return d.Logs.Store.Parts(as
 
 func (d *Door) logRead(ask *logAsk) (any, error) {
 	text := make([]byte, LogChunk)
-	n, err := d.Logs.Store.Read(ask.Workflow, ask.Action, ask.Try, ask.Offset, text)
+	n, err := d.Logs.Store.Read(ask.Workflow, ask.Action, ask.Attempt, ask.Offset, text)
 	if errors.Is(err, trivet.ErrNotFound) { // it was just removed
 		err = nil
 	}

@@ -108,8 +108,8 @@ func (o *otherLog) failed(err error) {
 func (v *LogView) valid(parts []runlog.Part) map[runlog.Part]int64 {
 	sizes := map[runlog.Part]int64{}
 	for _, p := range parts {
-		if v.run.Spec.Action(p.Action) != nil && p.Try > 0 && p.Try <= runlog.MaxTry && p.Bytes > 0 && p.Bytes <= runlog.MaxBytes {
-			sizes[runlog.Part{Action: p.Action, Try: p.Try}] = p.Bytes
+		if v.run.Spec.Action(p.Action) != nil && p.Attempt > 0 && p.Attempt <= runlog.MaxAttempt && p.Bytes > 0 && p.Bytes <= runlog.MaxBytes {
+			sizes[runlog.Part{Action: p.Action, Attempt: p.Attempt}] = p.Bytes
 		}
 	}
 	return sizes
@@ -132,7 +132,7 @@ func (v *LogView) sizes() map[runlog.Part]int64 {
 // Parts gives what there is, in no order.
 func (v *LogView) Parts() (parts []runlog.Part) {
 	for p, n := range v.sizes() {
-		parts = append(parts, runlog.Part{Action: p.Action, Try: p.Try, Bytes: n})
+		parts = append(parts, runlog.Part{Action: p.Action, Attempt: p.Attempt, Bytes: n})
 	}
 	return parts
 }
@@ -151,12 +151,12 @@ func (v *LogView) Silent() (names []string) {
 // Read fills buf, of at most LogChunk bytes, with a part's bytes from an offset, and gives how many there are: none at the end
 // of what there is to tell yet. A zero is a hole that nobody fills who answers; one that may be filled yet is an end.
 func (v *LogView) Read(ctx context.Context, p runlog.Part, offset int64, buf []byte) (int, error) {
-	n, err := v.logs.Store.Read(v.run.Name, p.Action, p.Try, offset, buf)
+	n, err := v.logs.Store.Read(v.run.Name, p.Action, p.Attempt, offset, buf)
 	if err != nil && !errors.Is(err, trivet.ErrNotFound) {
 		return 0, err
 	}
 	clear(buf[n:])
-	key := runlog.Part{Action: p.Action, Try: p.Try}
+	key := runlog.Part{Action: p.Action, Attempt: p.Attempt}
 	for _, name := range slices.Sorted(maps.Keys(v.others)) {
 		o := v.others[name]
 		has := min(max(0, o.parts[key]-offset), int64(len(buf)))
@@ -191,7 +191,7 @@ func (v *LogView) readOther(ctx context.Context, o *otherLog, p runlog.Part, off
 	ctx, cancel := context.WithTimeout(ctx, logTime)
 	defer cancel()
 	var got logText
-	ask := logAsk{Workflow: v.run.Name, Action: p.Action, Try: p.Try, Offset: offset}
+	ask := logAsk{Workflow: v.run.Name, Action: p.Action, Attempt: p.Attempt, Offset: offset}
 	err := Call(ctx, v.logs.Caller.client, o.url+Prefix+"logs/read", ask, &got)
 	if err == nil && len(got.Text) > LogChunk {
 		err = fmt.Errorf("log of %s: %w: %d bytes at once", v.run.Name, trivet.ErrInvalid, len(got.Text))

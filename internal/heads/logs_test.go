@@ -36,7 +36,7 @@ func told(t *testing.T, v *heads.LogView) string {
 	var text []byte
 	buf := make([]byte, heads.LogChunk)
 	for {
-		n, err := v.Read(t.Context(), runlog.Part{Action: "a", Try: 1}, int64(len(text)), buf)
+		n, err := v.Read(t.Context(), runlog.Part{Action: "a", Attempt: 1}, int64(len(text)), buf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestLogsOfSpoiltHeads(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"text": text})
 		}
 	}
-	huge := fmt.Sprintf(`[{"action":"a","try":1,"bytes":%d}]`, runlog.MaxBytes)
+	huge := fmt.Sprintf(`[{"action":"a","attempt":1,"bytes":%d}]`, runlog.MaxBytes)
 	for name, c := range map[string]struct {
 		spoilt http.HandlerFunc
 		named  bool
@@ -104,12 +104,12 @@ func TestLogsOfSpoiltHeads(t *testing.T) {
 		"hangs":   {hang, true},
 		"is ill":  {ill, true},
 		"babbles": {babble, true},
-		"has what cannot be": {lies(`[{"action":"../a","try":1,"bytes":9},{"action":"b","try":1,"bytes":9},{"action":"a","try":0,"bytes":9},
-			{"action":"a","try":1,"bytes":-9},{"action":"a","try":1,"bytes":99999999999}]`, []byte("never")), false},
+		"has what cannot be": {lies(`[{"action":"../a","attempt":1,"bytes":9},{"action":"b","attempt":1,"bytes":9},{"action":"a","attempt":0,"bytes":9},
+			{"action":"a","attempt":1,"bytes":-9},{"action":"a","attempt":1,"bytes":99999999999}]`, []byte("never")), false},
 		"gives too much at once":       {lies(huge, bytes.Repeat([]byte("x"), heads.LogChunk+1)), true},
 		"gives what is not text":       {lies(huge, 7), true},
 		"has less than what it claims": {lies(huge, []byte{}), false},
-		"tells another story":          {lies(`[{"action":"a","try":1,"bytes":3}]`, []byte("xxx")), false},
+		"tells another story":          {lies(`[{"action":"a","attempt":1,"bytes":3}]`, []byte("xxx")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +144,7 @@ func TestLogDoorKeepsOthersOut(t *testing.T) {
 		return resp.StatusCode
 	}
 	witness := s.certify(auth.Peer{Name: "head8", Role: auth.PeerWitness, Host: "127.0.0.1"})
-	good := `{"workflow":"w","action":"a","try":1}`
+	good := `{"workflow":"w","action":"a","attempt":1}`
 	for _, path := range []string{"parts", "read"} {
 		for name, cert := range map[string]*tls.Certificate{"nobody": {}, "a witness": witness} {
 			if status := ask(cert, path, good); status != http.StatusForbidden && status != http.StatusUnauthorized {
@@ -154,14 +154,14 @@ func TestLogDoorKeepsOthersOut(t *testing.T) {
 		if status := ask(s.heads[1].cert, path, good); status != http.StatusOK {
 			t.Errorf("%s: a member: %d", path, status)
 		}
-		for _, bad := range []string{``, `[]`, `{"workflow":"../w","action":"a","try":1}`, `{"workflow":"","action":"a","try":1}`} {
+		for _, bad := range []string{``, `[]`, `{"workflow":"../w","action":"a","attempt":1}`, `{"workflow":"","action":"a","attempt":1}`} {
 			if status := ask(s.heads[1].cert, path, bad); status < 400 || status >= 500 {
 				t.Errorf("%s: %s: %d", path, bad, status)
 			}
 		}
 	}
-	for _, bad := range []string{`{"workflow":"w","action":"../a","try":1}`, `{"workflow":"w","action":"a","try":0}`, `{"workflow":"w","action":"a","try":1,"offset":-1}`,
-		`{"workflow":"w","action":"a","try":1,"offset":9223372036854775807}`} {
+	for _, bad := range []string{`{"workflow":"w","action":"../a","attempt":1}`, `{"workflow":"w","action":"a","attempt":0}`, `{"workflow":"w","action":"a","attempt":1,"offset":-1}`,
+		`{"workflow":"w","action":"a","attempt":1,"offset":9223372036854775807}`} {
 		if status := ask(s.heads[1].cert, "read", bad); status < 400 || status >= 500 {
 			t.Errorf("%s: %d", bad, status)
 		}

@@ -51,9 +51,9 @@ func (s *site) must(err error) {
 func (s *site) limits(timeout time.Duration) {
 	s.Helper()
 	_, err := client.Of[trivet.Site](s.client).Modify(s.Context(), trivet.SiteName, func(site *trivet.Site) error {
-		site.Spec.Limits, site.Spec.Silence, site.Spec.Resets = map[string]trivet.Limit{}, trivet.Duration(5*time.Second), 1
+		site.Spec.Limits, site.Spec.AgentTimeout, site.Spec.Resets = map[string]trivet.Limit{}, trivet.Duration(5*time.Second), 1
 		for _, step := range trivet.BootSteps {
-			site.Spec.Limits[step] = trivet.Limit{Timeout: trivet.Duration(timeout), Tries: 1}
+			site.Spec.Limits[step] = trivet.Limit{Timeout: trivet.Duration(timeout), Retries: new(0)}
 		}
 		return nil
 	})

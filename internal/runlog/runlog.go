@@ -1,4 +1,4 @@
-// Package runlog keeps what the actions of workflows wrote, as files on one head: <workflow>/<action>.<try>.log. An agent
+// Package runlog keeps what the actions of workflows wrote, as files on one head: <workflow>/<action>.<attempt>.log. An agent
 // sends pieces with their offset, so a piece that comes twice changes nothing, and pieces that another head has leave a
 // hole of zeros.
 package runlog
@@ -19,11 +19,11 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// MaxBytes bounds what is kept of one try of one action. The agent bounds what it sends as well.
+// MaxBytes bounds what is kept of one attempt of one action. The agent bounds what it sends as well.
 const MaxBytes = 16 << 20
 
-// MaxTry bounds the tries of one action that have a log.
-const MaxTry = 1000
+// MaxAttempt bounds the attempts of one action that have a log.
+const MaxAttempt = 1000
 
 // Store is a folder of logs.
 type Store struct {
@@ -32,11 +32,11 @@ type Store struct {
 	grew chan struct{} // guarded by mu; closed and replaced when anything was appended
 }
 
-// Part is the log of one try of one action.
+// Part is the log of one attempt of one action.
 type Part struct {
-	Action string `json:"action"`
-	Try    int    `json:"try"`
-	Bytes  int64  `json:"bytes"` // up to where there is something
+	Action  string `json:"action"`
+	Attempt int    `json:"attempt"`
+	Bytes   int64  `json:"bytes"` // up to where there is something
 }
 
 // Open opens or makes the folder.
@@ -136,7 +136,7 @@ func (s *Store) Parts(workflow string) ([]Part, error) {
 	var parts []Part
 	for _, info := range infos {
 		if action, try, ok := parseName(info.Name()); ok {
-			parts = append(parts, Part{Action: action, Try: try, Bytes: info.Size()})
+			parts = append(parts, Part{Action: action, Attempt: try, Bytes: info.Size()})
 		}
 	}
 	return parts, nil
@@ -220,8 +220,8 @@ func fileName(workflow, action string, try int) (string, error) {
 	if err := errors.Join(trivet.ValidateName(workflow), trivet.ValidateName(action)); err != nil {
 		return "", err
 	}
-	if try < 1 || try > MaxTry {
-		return "", &trivet.FieldError{Field: "try", Problem: fmt.Sprintf("must be 1 to %d", MaxTry)}
+	if try < 1 || try > MaxAttempt {
+		return "", &trivet.FieldError{Field: "attempt", Problem: fmt.Sprintf("must be 1 to %d", MaxAttempt)}
 	}
 	return path.Join(workflow, fmt.Sprintf("%s.%d.log", action, try)), nil
 }

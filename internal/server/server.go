@@ -30,6 +30,7 @@ import (
 	"github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/hostnet"
 	"github.com/trivet-project/trivet/internal/netboot"
+	"github.com/trivet-project/trivet/internal/presence"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
@@ -38,23 +39,24 @@ import (
 
 // Server is one head. New makes it, Run serves until its context ends, Close gives everything up.
 type Server struct {
-	cfg     Config
-	front   *front
-	apiHTTP *http.Server
-	apiDone chan error
-	metrics *prometheus.Registry
-	data    dataFile
-	member  *cluster.Member
-	store   *store.Store
-	fleet   *fleet.Fleet
-	blobs   *blob.Store
-	copies  *heads.Blobs
-	logs    *runlog.Store
-	hosts   []string
-	doors   doors
-	api     *api.Handler
-	netboot *netboot.Door
-	vip     *hostnet.VIP // nil: none
+	cfg      Config
+	front    *front
+	apiHTTP  *http.Server
+	apiDone  chan error
+	metrics  *prometheus.Registry
+	data     dataFile
+	member   *cluster.Member
+	store    *store.Store
+	fleet    *fleet.Fleet
+	presence *presence.Tracker
+	blobs    *blob.Store
+	copies   *heads.Blobs
+	logs     *runlog.Store
+	hosts    []string
+	doors    doors
+	api      *api.Handler
+	netboot  *netboot.Door
+	vip      *hostnet.VIP // nil: none
 	// opened: New has done all of a start. leaving: it is told to stop.
 	opened, leaving atomic.Bool
 	// introduced: New has written how this head is reached; else Run does.
@@ -164,7 +166,8 @@ func (s *Server) openMember(ctx context.Context) (err error) {
 
 func (s *Server) openStore(ctx context.Context) (err error) {
 	s.store = store.New(s.member.Client(), store.Options{Head: s.data.Name, Term: s.member.Term, Logger: s.cfg.Log, Metrics: s.metrics})
-	s.fleet = fleet.New(state.New(s.store), s.data.Name, s.cfg.Log)
+	s.fleet, s.presence = fleet.New(state.New(s.store), s.data.Name, s.cfg.Log), presence.New()
+	s.fleet.AgentUp = s.presence.Up
 	s.circle = heads.NewCircle(s.fleet, s.caller, s.cfg.Log)
 	return s.store.Start(ctx)
 }
@@ -184,7 +187,7 @@ func (s *Server) openFiles(context.Context) (err error) {
 func (s *Server) assemble(context.Context) (err error) {
 	logs := &heads.Logs{Store: s.logs, Fleet: s.fleet, Caller: s.caller}
 	s.api, err = api.New(api.Config{
-		Fleet: s.fleet, Keys: s.keys, Blobs: s.blobs, Copies: s.copies, Logs: logs, Log: s.cfg.Log, Metrics: s.metrics,
+		Fleet: s.fleet, Presence: s.presence, Keys: s.keys, Blobs: s.blobs, Copies: s.copies, Logs: logs, Log: s.cfg.Log, Metrics: s.metrics,
 		Version: apitypes.Version{Version: s.cfg.Version, Cluster: s.root.Cluster(), Head: s.data.Name},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: s.cluster,
 	})
@@ -195,7 +198,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	removed := s.removed
 	s.front.out.Store(&removed)
 	s.front.set(&s.front.heads, heads.New(heads.Config{
-		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Keys: s.keys, Blobs: s.copies, Logs: logs, Log: s.cfg.Log}))
+		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Presence: s.presence, Keys: s.keys, Blobs: s.copies, Logs: logs, Log: s.cfg.Log}))
 	s.netboot, err = netboot.New(netboot.Config{
 		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, VIP: s.cfg.shared(),
 		Keys: s.keys, CA: s.root.Pin(), Blobs: s.copies.Boot(),
@@ -293,7 +296,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })
 	g.Go(func() error { controller.Run(ctx, s.controllers()); return nil })
-	g.Go(func() error { s.caller.Listen(ctx, s.fleet); return nil })
+	g.Go(func() error { s.caller.Listen(ctx, s.fleet, s.presence); return nil })
 	g.Go(func() error { s.introduceLater(ctx); return nil })
 	g.Go(func() error {
 		if err := s.circle.Run(ctx); err != nil {
@@ -321,7 +324,7 @@ func (s *Server) drain(ctx context.Context, bootServer *http.Server) error {
 }
 
 func (s *Server) controllers() controller.Config {
-	return controller.Config{Fleet: s.fleet, Members: s.member, Quorum: s.member.HasLeader, Seen: s.circle.Sights, Live: s.circle.Live, Blobs: s.copies, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
+	return controller.Config{Fleet: s.fleet, Presence: s.presence, Members: s.member, Quorum: s.member.HasLeader, Seen: s.circle.Sights, Live: s.circle.Live, Blobs: s.copies, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
 }
 
 func (s *Server) certificate() *auth.ServerCert {

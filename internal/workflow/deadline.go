@@ -37,16 +37,16 @@ func (r *Run) Expire(m Machine) Remedy {
 		return Remedy{}
 	}
 	if !trivet.IsBootStep(step.Name) {
-		return r.Lost(m, fmt.Sprintf("the agent did not end try %d of %s within %s and a minute's grace", step.Try, step.Name, step.Timeout))
+		return r.Lost(m, fmt.Sprintf("the agent did not end try %d of %s within %s and a minute's grace", step.Attempt, step.Name, step.Timeout))
 	}
 	cause := r.expired(step, limit)
-	if step.Try >= step.Tries {
+	if step.Attempt >= step.MaxAttempts {
 		r.fail(step, bootFault(step.Name), cause)
 		return Remedy{RaiseEpoch: true}
 	}
 	step.Cause = cause
-	r.warn("DeadlinePassed", step.Name, "try %d of %d: %s", step.Try, step.Tries, cause)
-	step.Try++
+	r.warn("DeadlinePassed", step.Name, "try %d of %d: %s", step.Attempt, step.MaxAttempts, cause)
+	step.Attempt++
 	return r.retryBoot(step, m)
 }
 
@@ -61,7 +61,7 @@ func (r *Run) retryBoot(step *trivet.Step, m Machine) Remedy {
 		return Remedy{PowerCycle: true}
 	}
 	r.Status.Epoch = 0
-	r.expectBoot(fmt.Sprintf("power-cycled for try %d of %s", step.Try, step.Name))
+	r.expectBoot(fmt.Sprintf("power-cycled for try %d of %s", step.Attempt, step.Name))
 	return Remedy{RaiseEpoch: true, PowerCycle: true}
 }
 

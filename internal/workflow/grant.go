@@ -43,15 +43,15 @@ func (r *Run) Heard() bool {
 
 // Work is what the agent is told to do.
 func Work(w *trivet.Workflow) *trivet.Run {
-	run := &trivet.Run{Workflow: w.Name, UID: w.UID, Spec: w.Spec, Tries: map[string]int{}}
+	run := &trivet.Run{Workflow: w.Name, UID: w.UID, Spec: w.Spec, Attempts: map[string]int{}}
 	for i := range w.Spec.Actions {
 		name := w.Spec.Actions[i].Name
 		switch s := w.Status.Step(name); {
 		case s == nil:
 		case s.State == trivet.StepDone:
 			run.Done = append(run.Done, name)
-		case s.Fails > 0:
-			run.Tries[name] = s.Fails
+		case s.Failures > 0:
+			run.Attempts[name] = s.Failures
 		}
 	}
 	return run

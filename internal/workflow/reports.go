@@ -34,7 +34,7 @@ func (r *Run) apply(report *trivet.Report) error {
 	if step == nil || step.Name != report.Action {
 		return fmt.Errorf("%w: report %d is of action %q, which is not the next one", trivet.ErrInvalid, report.Seq, report.Action)
 	}
-	step.Try = max(step.Try, min(report.Try, step.Tries))
+	step.Attempt = max(step.Attempt, min(report.Attempt, step.MaxAttempts))
 	if step.Started.IsZero() {
 		step.Started = r.Now
 	}
@@ -69,8 +69,8 @@ func (r *Run) actionDone(step *trivet.Step, report *trivet.Report) {
 }
 
 func (r *Run) actionFailed(step *trivet.Step, report *trivet.Report) {
-	step.State, step.Cause, step.Fails = trivet.StepRunning, clip(report.Cause), step.Try
-	if report.Final || step.Try >= step.Tries {
+	step.State, step.Cause, step.Failures = trivet.StepRunning, clip(report.Cause), step.Attempt
+	if report.Final || step.Attempt >= step.MaxAttempts {
 		fault := report.Fault
 		if fault == "" {
 			fault = trivet.FaultMachine
@@ -78,7 +78,7 @@ func (r *Run) actionFailed(step *trivet.Step, report *trivet.Report) {
 		r.fail(step, fault, step.Cause)
 		return
 	}
-	r.warn("ActionFailed", step.Name, "try %d of %d: %s", step.Try, step.Tries, step.Cause)
+	r.warn("ActionFailed", step.Name, "try %d of %d: %s", step.Attempt, step.MaxAttempts, step.Cause)
 }
 
 // finishActions: the agent's part is over.

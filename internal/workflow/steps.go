@@ -51,15 +51,15 @@ func bootStep(name string, limits []map[string]trivet.Limit) trivet.Step {
 		if step.Timeout == 0 {
 			step.Timeout = l.Timeout
 		}
-		if step.Tries == 0 {
-			step.Tries = l.Tries
+		if step.MaxAttempts == 0 && l.Retries != nil {
+			step.MaxAttempts = *l.Retries + 1
 		}
 	}
 	return step
 }
 
 func actionStep(a *trivet.Action) trivet.Step {
-	step := trivet.Step{Name: a.Name, Timeout: a.Timeout, Tries: a.Retries + 1}
+	step := trivet.Step{Name: a.Name, Timeout: a.Timeout, MaxAttempts: a.Retries + 1}
 	if step.Timeout == 0 {
 		step.Timeout = trivet.DefaultActionTimeout
 	}
@@ -70,7 +70,7 @@ func actionStep(a *trivet.Action) trivet.Step {
 func (r *Run) begin(name, note string) *trivet.Step {
 	s := r.Status.Step(name)
 	s.State, s.Elapsed, s.Note = trivet.StepRunning, 0, note
-	s.Try = max(s.Try, 1)
+	s.Attempt = max(s.Attempt, 1)
 	if s.Started.IsZero() {
 		s.Started = r.Now
 	}

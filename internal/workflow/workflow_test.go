@@ -43,7 +43,7 @@ func (b *bench) grant() {
 
 func (b *bench) report(action string, try int, state trivet.StepState) error {
 	b.seq++
-	return b.r.Apply([]trivet.Report{{Seq: b.seq, Action: action, Try: try, State: state, Cause: "it broke"}})
+	return b.r.Apply([]trivet.Report{{Seq: b.seq, Action: action, Attempt: try, State: state, Cause: "it broke"}})
 }
 
 func (b *bench) must(err error) {
@@ -99,7 +99,7 @@ func TestReportsAreAppliedOnce(t *testing.T) {
 	b := start(t, workflow.Machine{AgentUp: true})
 	b.grant()
 	batch := []trivet.Report{
-		{Seq: 1, Action: "wipe", Try: 1, State: trivet.StepRunning}, {Seq: 2, Action: "wipe", Try: 1, State: trivet.StepDone},
+		{Seq: 1, Action: "wipe", Attempt: 1, State: trivet.StepRunning}, {Seq: 2, Action: "wipe", Attempt: 1, State: trivet.StepDone},
 	}
 	b.must(b.r.Apply(batch))
 	happened := len(b.r.Happened)
@@ -124,7 +124,7 @@ func TestTriesAreUsedUp(t *testing.T) {
 	b := start(t, workflow.Machine{AgentUp: true})
 	b.grant()
 	b.must(b.report("wipe", 1, trivet.StepFailed))
-	if got := workflow.Work(b.w).Tries["wipe"]; got != 1 {
+	if got := workflow.Work(b.w).Attempts["wipe"]; got != 1 {
 		t.Errorf("the next agent is told that %d tries are used up, want 1", got)
 	}
 	b.must(b.report("wipe", 2, trivet.StepFailed))
@@ -148,8 +148,8 @@ func TestAResetGoesOnWhereTheLastReportLeftIt(t *testing.T) {
 	b.grant()
 	b.want("running sDDDDDR..")
 	work := workflow.Work(b.w)
-	if fmt.Sprint(work.Done) != "[wipe]" || work.Tries["image"] != 0 {
-		t.Errorf("the new agent has done %v, tries %v", work.Done, work.Tries)
+	if fmt.Sprint(work.Done) != "[wipe]" || work.Attempts["image"] != 0 {
+		t.Errorf("the new agent has done %v, tries %v", work.Done, work.Attempts)
 	}
 	if b.w.Status.Resets != 1 {
 		t.Errorf("resets %d, want 1", b.w.Status.Resets)

@@ -141,7 +141,7 @@ func (st *storm) kill() (err error) {
 	r.add(row{what: "agents that were connected to the head that is killed", ours: float64(len(victims))})
 	r.add(row{what: "of these back on another head, half", unit: "s", ours: quantile(victims, 0.5)})
 	r.add(row{what: "99 %", unit: "s", ours: quantile(victims, 0.99)})
-	r.add(row{what: "all", unit: "s", ours: slices.Max(victims), bound: under(trivet.DefaultSilence.D().Seconds())})
+	r.add(row{what: "all", unit: "s", ours: slices.Max(victims), bound: under(trivet.DefaultAgentTimeout.D().Seconds())})
 	r.add(row{what: "most within a second", unit: "/s", ours: float64(peak(victims)), bound: under(0.4 * float64(len(victims)))})
 	r.add(row{what: "agents of other heads that connected anew", ours: float64(len(others))})
 	r.add(row{what: "the other heads' processor meanwhile", unit: "% of a core",
@@ -191,7 +191,7 @@ func peak(times []float64) (most int) {
 
 // judge waits until whoever was silent since the kill would be held for lost, and looks whether somebody is.
 func (st *storm) judge() error {
-	time.Sleep(time.Until(st.at.Add(trivet.DefaultSilence.D() + idleTime)))
+	time.Sleep(time.Until(st.at.Add(trivet.DefaultAgentTimeout.D() + idleTime)))
 	machines, _, err := client.Of[trivet.Machine](st.client).List(st.b.ctx, client.ListOptions{})
 	if err != nil {
 		return err

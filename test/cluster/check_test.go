@@ -58,10 +58,10 @@ func sound() *History {
 		},
 		Ledgers: map[string][]journal.Entry{"m": {
 			{Epoch: 2, Workflow: "uid"},
-			{Epoch: 2, Report: &trivet.Report{Seq: 1, Action: "wipe", Try: 1, State: "running"}},
-			{Epoch: 2, Report: &trivet.Report{Seq: 2, Action: "wipe", Try: 1, State: "done"}},
+			{Epoch: 2, Report: &trivet.Report{Seq: 1, Action: "wipe", Attempt: 1, State: "running"}},
+			{Epoch: 2, Report: &trivet.Report{Seq: 2, Action: "wipe", Attempt: 1, State: "done"}},
 			{Epoch: 2, Acked: 2},
-			{Epoch: 2, Report: &trivet.Report{Seq: 3, Action: "image", Try: 1, State: "running"}},
+			{Epoch: 2, Report: &trivet.Report{Seq: 3, Action: "image", Attempt: 1, State: "running"}},
 		}},
 		Feeds: map[string][]change{},
 	}
@@ -142,11 +142,11 @@ func TestEveryViolationIsFound(t *testing.T) {
 		}},
 		"a done action runs by record": {ErrActionTwice, func(h *History) { whole(h, workflow(20, 2, 3, "running", 2)) }},
 		"an acknowledged action begins again": {ErrActionTwice, func(h *History) {
-			again(h, journal.Entry{Epoch: 2, Report: &trivet.Report{Seq: 4, Action: "wipe", Try: 2, State: "running"}})
+			again(h, journal.Entry{Epoch: 2, Report: &trivet.Report{Seq: 4, Action: "wipe", Attempt: 2, State: "running"}})
 		}},
 		"and under a later epoch": {ErrActionTwice, func(h *History) {
 			again(h, journal.Entry{Epoch: 3, Workflow: "uid"},
-				journal.Entry{Epoch: 3, Report: &trivet.Report{Seq: 1, Action: "wipe", Try: 2, State: "running"}})
+				journal.Entry{Epoch: 3, Report: &trivet.Report{Seq: 1, Action: "wipe", Attempt: 2, State: "running"}})
 		}},
 		"a report of an old epoch is taken": {ErrOldEpoch, func(h *History) {
 			whole(h, change{Revision: 20, Type: "put", Kind: "Machine", Name: "m", Epoch: 3}, workflow(21, 2, 4, "done", 1))
@@ -156,7 +156,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 		}},
 		"an old agent goes on": {ErrOldEpoch, func(h *History) {
 			again(h, journal.Entry{Epoch: 3, Workflow: "uid"},
-				journal.Entry{Epoch: 2, Report: &trivet.Report{Seq: 4, Action: "image", Try: 1, State: "done"}})
+				journal.Entry{Epoch: 2, Report: &trivet.Report{Seq: 4, Action: "image", Attempt: 1, State: "done"}})
 		}},
 		"a run fails":            {ErrRunFailed, func(h *History) { h.Waits[0].State = "failed" }},
 		"a run never ends":       {ErrRunStuck, func(h *History) { h.Waits[0].Return = 0 }},

@@ -127,7 +127,7 @@ func (l *load) prepare(ctx context.Context, n size) error {
 		return err
 	}
 	host := func(a, b byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 99, a, b}) }
-	short := trivet.Limit{Timeout: trivet.Duration(lateAfter), Tries: 1}
+	short := trivet.Limit{Timeout: trivet.Duration(lateAfter), Retries: new(0)}
 	noop := func(name, sleep string) trivet.Action {
 		return trivet.Action{Name: name, Use: "noop", With: map[string]any{"sleep": sleep}}
 	}

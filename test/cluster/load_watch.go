@@ -65,7 +65,7 @@ func changeOf(e client.Event) change {
 		x.Steps = map[string]stepReport{}
 		for _, s := range r.Status.Steps {
 			if !trivet.IsBootStep(s.Name) && s.State != trivet.StepWaiting {
-				x.Steps[s.Name] = stepReport{s.State, s.Try}
+				x.Steps[s.Name] = stepReport{s.State, s.Attempt}
 			}
 		}
 	}

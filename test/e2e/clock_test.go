@@ -160,7 +160,7 @@ const noopYAML = `
 kind: Template
 name: %s
 spec:
-  limits: {dhcp: {timeout: %s, tries: 1}}
+  limits: {dhcp: {timeout: %s, retries: 0}}
   actions:
   - {name: first, use: noop, with: {sleep: 1s}}
   - {name: second, use: noop, with: {sleep: 1s}}

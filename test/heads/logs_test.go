@@ -46,14 +46,14 @@ func TestLogs(t *testing.T) {
 		return stdout, all
 	}
 	for _, h := range all {
-		if _, said := logs(h); said != "==> one, try 1 <==\none\ntwo\nthree\n" {
+		if _, said := logs(h); said != "==> one, attempt 1 <==\none\ntwo\nthree\n" {
 			t.Errorf("at %s:\n%q", h.name, said)
 		}
 	}
 	all[1].kill()
 	for _, h := range []*head{h0, all[2]} {
 		text, said := logs(h)
-		if text != "==> one, try 1 <==\none\nthree" || !strings.Contains(said, "trivet: head1 cannot be asked") {
+		if text != "==> one, attempt 1 <==\none\nthree" || !strings.Contains(said, "trivet: head1 cannot be asked") {
 			t.Errorf("at %s, without head1:\n%s", h.name, said)
 		}
 	}

@@ -127,7 +127,7 @@ func TestTriesBackOffAndEnd(t *testing.T) {
 				a.Retries, a.Backoff, a.Timeout = c.retries, trivet.Duration(time.Minute), trivet.Duration(5*time.Minute)
 				h, d := newHead(a, act("never")), &doer{do: map[string]func(context.Context, *action.Attempt) error{"a": c.do}}
 				if c.used > 0 {
-					h.run.Tries = map[string]int{"a": c.used}
+					h.run.Attempts = map[string]int{"a": c.used}
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})

@@ -50,7 +50,7 @@ func (h *head) change(f func()) {
 }
 
 func (h *head) grant() trivet.Grant {
-	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Beat: h.beat, Blobs: []string{"http://head/blobs"}, Order: h.order,
+	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Interval: h.beat, Blobs: []string{"http://head/blobs"}, Order: h.order,
 		Heads: h.heads}
 	h.order = ""
 	return g
@@ -91,7 +91,7 @@ func (h *head) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) 
 			return trivet.Grant{}, fmt.Errorf("%w: report %d after %d", trivet.ErrInvalid, r.Seq, h.acked)
 		}
 		h.acked++
-		h.seen = append(h.seen, fmt.Sprintf("%d %s/%d %s", r.Seq, r.Action, r.Try, r.State))
+		h.seen = append(h.seen, fmt.Sprintf("%d %s/%d %s", r.Seq, r.Action, r.Attempt, r.State))
 		h.last = append(h.last, r)
 		if h.taken != nil {
 			h.taken(r)

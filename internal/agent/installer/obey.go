@@ -65,8 +65,8 @@ func (a *agent) learn(g trivet.Grant) {
 	if g.Machine != "" {
 		a.machine = g.Machine
 	}
-	if g.Beat > 0 {
-		a.beat = min(max(g.Beat.D(), beatMin), beatMax)
+	if g.Interval > 0 {
+		a.beat = min(max(g.Interval.D(), beatMin), beatMax)
 	}
 	if len(g.Blobs) > 0 {
 		a.mu.Lock()

@@ -135,15 +135,15 @@ func pastOf(run *trivet.Run, entries []journal.Entry, epoch int64) past {
 		switch r.State {
 		case trivet.StepRunning:
 			p.torn = &r
-			p.tries[r.Action] = r.Try
+			p.tries[r.Action] = r.Attempt
 		case trivet.StepDone:
 			p.done[r.Action] = true
 			if ending := action.EndingOf(act.Use); ending != action.EndNone {
 				p.over = &outcome{ending: ending}
 			}
 		case trivet.StepFailed:
-			p.tries[r.Action] = r.Try
-			if r.Final || r.Try > act.Retries {
+			p.tries[r.Action] = r.Attempt
+			if r.Final || r.Attempt > act.Retries {
 				p.over = &outcome{}
 			}
 		}

@@ -102,7 +102,7 @@ func TestWhatAnotherBootLeftIsNotResumed(t *testing.T) {
 func TestPast(t *testing.T) {
 	a, b := act("a"), act("b")
 	b.Retries = 1
-	run := &trivet.Run{Spec: trivet.WorkflowSpec{Actions: []trivet.Action{a, b, reboot}}, Done: []string{"a"}, Tries: map[string]int{"b": 1}}
+	run := &trivet.Run{Spec: trivet.WorkflowSpec{Actions: []trivet.Action{a, b, reboot}}, Done: []string{"a"}, Attempts: map[string]int{"b": 1}}
 	of := func(reports ...trivet.Report) past {
 		entries := []journal.Entry{{Epoch: 1}, {Epoch: 1, Report: &trivet.Report{Action: "old", State: trivet.StepDone}}, {Epoch: 2}}
 		for _, r := range reports {
@@ -113,13 +113,13 @@ func TestPast(t *testing.T) {
 	if p := of(); !p.done["a"] || p.done["old"] || p.tries["b"] != 1 || p.torn != nil || p.over != nil {
 		t.Errorf("nothing done yet: %+v", p)
 	}
-	if p := of(trivet.Report{Action: "b", Try: 2, State: trivet.StepRunning}); p.torn == nil || p.tries["b"] != 2 {
+	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepRunning}); p.torn == nil || p.tries["b"] != 2 {
 		t.Errorf("torn: %+v", p)
 	}
-	if p := of(trivet.Report{Action: "b", Try: 2, State: trivet.StepFailed}); p.over == nil || p.over.ending != action.EndNone {
+	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepFailed}); p.over == nil || p.over.ending != action.EndNone {
 		t.Errorf("failed for good: %+v", p)
 	}
-	if p := of(trivet.Report{Action: "reboot", Try: 1, State: trivet.StepDone}); p.over == nil || p.over.ending != action.EndReboot {
+	if p := of(trivet.Report{Action: "reboot", Attempt: 1, State: trivet.StepDone}); p.over == nil || p.over.ending != action.EndReboot {
 		t.Errorf("about to reboot: %+v", p)
 	}
 }

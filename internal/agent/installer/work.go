@@ -44,7 +44,7 @@ func progressOf(run *trivet.Run) past {
 	for _, name := range run.Done {
 		p.done[name] = true
 	}
-	for name, n := range run.Tries {
+	for name, n := range run.Attempts {
 		p.tries[name] = n
 	}
 	return p
@@ -120,7 +120,7 @@ func (w *work) action(act *trivet.Action) (stuck bool, err error) {
 func (w *work) try(act *trivet.Action, try int) (stuck bool, err error) {
 	log := w.agent.logs.open(w.run.Workflow, act.Name, try)
 	defer log.Close()
-	begin := trivet.Report{Action: act.Name, Try: try, State: trivet.StepRunning}
+	begin := trivet.Report{Action: act.Name, Attempt: try, State: trivet.StepRunning}
 	at := &attempt{work: w, act: act, log: log, try: try, report: begin}
 	err = w.report(begin)
 	began := time.Now()

@@ -32,13 +32,13 @@ func open(t *testing.T, path string) *Journal {
 func seqs(rs []trivet.Report) string {
 	var b strings.Builder
 	for _, r := range rs {
-		fmt.Fprintf(&b, "%d:%s/%d/%s ", r.Seq, r.Action, r.Try, r.State)
+		fmt.Fprintf(&b, "%d:%s/%d/%s ", r.Seq, r.Action, r.Attempt, r.State)
 	}
 	return strings.TrimSpace(b.String())
 }
 
 func report(action string, state trivet.StepState) trivet.Report {
-	return trivet.Report{Action: action, Try: 1, State: state}
+	return trivet.Report{Action: action, Attempt: 1, State: state}
 }
 
 func TestWhatIsNotAcknowledgedIsThereAfterARestart(t *testing.T) {
@@ -123,7 +123,7 @@ func TestAFullJournalDropsOnlyWhatIsAcknowledged(t *testing.T) {
 	for epoch := int64(1); epoch <= 5; epoch++ {
 		must(t, j.Grant(epoch, 0, "uid", "boot"))
 		for i := range int64(40) {
-			must(t, j.Report(trivet.Report{Action: "a", Try: int(i), State: trivet.StepFailed, Cause: cause}))
+			must(t, j.Report(trivet.Report{Action: "a", Attempt: int(i), State: trivet.StepFailed, Cause: cause}))
 			if epoch < 5 {
 				must(t, j.Ack(epoch, i+1))
 			}
