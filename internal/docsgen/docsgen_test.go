@@ -13,7 +13,7 @@ func TestReferenceRecords(t *testing.T) {
 	}
 	page := records(src)
 	if name := boundName.FindString(page); name != "" {
-		t.Errorf("records.md names the constant %s: add it to bounds, which has the values", name)
+		t.Errorf("records.md names the constant %s, whose value docsgen cannot compute", name)
 	}
 	Check(t, root+"/docs/reference/records.md", page)
 }

@@ -21,7 +21,7 @@ func records(src *source) string {
 	}
 	b.WriteString("\nTypes: `duration` is written `90s` or `1h30m`; `time` is RFC 3339; `list of X` and `map of X` are JSON arrays and\n" +
 		"objects; `a[].b` is a field of each element of the list `a`, `a.*.b` of each value of the map `a`.\n\n" +
-		"## Fields of every record\n\n" + withBounds(text(src.types["Meta"])) + "\n\n")
+		"## Fields of every record\n\n" + src.withBounds(text(src.types["Meta"])) + "\n\n")
 	t := table{src: src}
 	t.fields("", reflect.TypeFor[trivet.Meta]())
 	b.WriteString(t.String())
@@ -54,7 +54,7 @@ func record(src *source, k trivet.KindInfo) string {
 			t.fields(name+".", f.Type)
 		}
 	}
-	return fmt.Sprintf("\n## %s\n\n%s\n\n%s", k.Kind, withBounds(text(src.types[typ.Name()])), &t)
+	return fmt.Sprintf("\n## %s\n\n%s\n\n%s", k.Kind, src.withBounds(text(src.types[typ.Name()])), &t)
 }
 
 // table gathers the rows of one record.
@@ -95,7 +95,7 @@ func (t *table) describe(in reflect.Type, f reflect.StructField) string {
 	if doc == "" && isOurs(below) && !isText(below) && below != reflect.TypeFor[trivet.Kind]() {
 		doc = t.src.types[below.Name()]
 	}
-	parts := []string{withBounds(text(doc))}
+	parts := []string{t.src.withBounds(text(doc))}
 	if isOurs(below) {
 		for _, c := range t.src.consts[below.Name()] {
 			parts = append(parts, value(c))
@@ -104,7 +104,7 @@ func (t *table) describe(in reflect.Type, f reflect.StructField) string {
 	return strings.TrimSpace(strings.Join(parts, "<br>"))
 }
 
-func value(c constant) string {
+func value(c named) string {
 	if c.doc == "" {
 		return fmt.Sprintf("`%q`", c.value)
 	}

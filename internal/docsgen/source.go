@@ -20,11 +20,12 @@ import (
 type source struct {
 	types  map[string]string            // by type
 	fields map[string]map[string]string // by type and field
-	consts map[string][]constant        // by type, in their order; "" has the untyped ones
+	consts map[string][]named           // by type, in their order; "" has the untyped ones
+	bounds map[string]string            // the values of all constants, as people write them
 }
 
-// constant is a named value of a type.
-type constant struct {
+// named is a constant that is a text.
+type named struct {
 	name, value, doc string
 }
 
@@ -34,7 +35,8 @@ func parsePackage(dir string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{types: map[string]string{}, fields: map[string]map[string]string{}, consts: map[string][]constant{}}
+	s := &source{types: map[string]string{}, fields: map[string]map[string]string{}, consts: map[string][]named{},
+		bounds: map[string]string{}}
 	for _, f := range files {
 		for _, decl := range f.Decls {
 			if d, ok := decl.(*ast.GenDecl); ok {
@@ -93,9 +95,10 @@ func only(d *ast.GenDecl) *ast.CommentGroup {
 }
 
 func (s *source) addConstant(d *ast.GenDecl, spec *ast.ValueSpec) {
-	if d.Tok != token.CONST || len(spec.Values) != 1 {
+	if d.Tok != token.CONST || len(spec.Values) == 0 {
 		return
 	}
+	s.addBound(spec)
 	lit, ok := spec.Values[0].(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {
 		return
@@ -106,7 +109,7 @@ func (s *source) addConstant(d *ast.GenDecl, spec *ast.ValueSpec) {
 		typeName = t.Name
 	}
 	s.consts[typeName] = append(s.consts[typeName],
-		constant{name: spec.Names[0].Name, value: value, doc: comment(spec.Doc, spec.Comment, only(d))})
+		named{name: spec.Names[0].Name, value: value, doc: comment(spec.Doc, spec.Comment, only(d))})
 }
 
 // docOf returns the comment of the untyped constant that has a value.
