@@ -53,8 +53,8 @@ bench: deps build ## measurements, side by side with the usual tools
 scale: build ## what is too big for make test
 	TRIVET=$(CURDIR)/$(BIN) scripts/scale
 
-docs: ## write docs/reference from the code
-	UPDATE_DOCS=1 $(GO) test -count 1 -run '^TestReference' ./internal/docsgen ./cmd/trivet
+docs: ## write docs/reference and docs/openapi.json from the code
+	UPDATE=1 $(GO) test -count 1 -run '^(TestReference|TestOpenAPIIsPublished)' ./internal/docsgen ./cmd/trivet ./internal/api
 
 vuln: ## known vulnerabilities in what is linked in
 	$(GO) build -C tools -o ../bin/ tool

@@ -8,12 +8,12 @@ import (
 
 const generated = "<!-- Written by `make docs` from the code. Do not edit. -->\n\n"
 
-// Check compares a page with what is committed. With UPDATE_DOCS set it writes the page instead.
+// Check compares a page with what is committed. With UPDATE set it writes the page instead.
 func Check(t testing.TB, path, page string) {
 	t.Helper()
 	title, rest, _ := strings.Cut(page, "\n\n")
 	page = title + "\n\n" + generated + rest
-	if os.Getenv("UPDATE_DOCS") != "" {
+	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
 		}
