@@ -7,7 +7,7 @@ import (
 )
 
 func labCommand() *cobra.Command {
-	r := lab.Rack{}
+	r := lab.Testbed{}
 	c := &cobra.Command{
 		Use:   "lab",
 		Short: "Run a rack of QEMU machines with real firmware in a network namespace",

@@ -38,7 +38,7 @@ func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 // admitNetwork refuses subnets that overlap: a machine's address would be in two.
 func (h *Handler) admitNetwork(c *change, old, next *trivet.Network) error {
 	if next == nil {
-		for _, a := range h.Fleet.Addresses.By("network", old.Name) {
+		for _, a := range h.Fleet.Addresses.ListBy("network", old.Name) {
 			if a.Spec.Machine != "" {
 				return &trivet.Error{Op: "delete", Kind: "Network", Name: old.Name, Hint: "delete the machines that have addresses in it first",
 					Err: fmt.Errorf("%w: machine %s has %s", trivet.ErrConflict, a.Spec.Machine, a.Name)}

@@ -67,7 +67,7 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 		return err
 	}
 	about(r.Context()).account = "machine/" + name
-	m, err := h.Fleet.Machines.Peek(name)
+	m, err := h.Fleet.Machines.GetShared(name)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 // isInstalled says whether the machine is to run its own system. Its agent is here by the boot script of a head that did not
 // know yet, a moment after the last report.
 func (h *Handler) isInstalled(m *trivet.Machine) bool {
-	w, err := h.Fleet.Workflows.Peek(m.Status.Workflow)
+	w, err := h.Fleet.Workflows.GetShared(m.Status.Workflow)
 	return m.Status.State == trivet.MachineActive || err == nil && w.Status.State == trivet.WorkflowStarting
 }
 
@@ -123,12 +123,12 @@ func (h *Handler) agent(r *http.Request, body []byte, machine string) (*trivet.M
 		return nil, err
 	}
 	about(r.Context()).account = "machine/" + machine
-	return h.Fleet.Machines.Peek(machine)
+	return h.Fleet.Machines.GetShared(machine)
 }
 
 func (h *Handler) verify(r *http.Request, body []byte, machine string) error {
 	agent, err := auth.VerifyRequest(r, body, func(name string) (ed25519.PublicKey, error) {
-		m, err := h.Fleet.Machines.Peek(name)
+		m, err := h.Fleet.Machines.GetShared(name)
 		if err != nil || m.Status.AgentKey == "" {
 			return nil, fmt.Errorf("machine %s: %w: no agent is registered", name, trivet.ErrUnauthenticated)
 		}
@@ -190,14 +190,14 @@ func (h *Handler) look(ctx context.Context, m **trivet.Machine, key string, s *t
 // machineOf reads the machine of an agent that has this epoch. A head that knows an older one only is behind: what it says
 // would be an order to drop a run that was granted.
 func (h *Handler) machineOf(ctx context.Context, name string, epoch int64) (*trivet.Machine, error) {
-	m, err := h.Fleet.Machines.Peek(name)
+	m, err := h.Fleet.Machines.GetShared(name)
 	if err != nil || epoch <= m.Status.Epoch {
 		return m, err
 	}
 	if err := h.fresh(ctx); err != nil {
 		return nil, err
 	}
-	if m, err = h.Fleet.Machines.Peek(name); err == nil && epoch > m.Status.Epoch {
+	if m, err = h.Fleet.Machines.GetShared(name); err == nil && epoch > m.Status.Epoch {
 		err = fmt.Errorf("sync: %w: the machine's epoch is %d, the agent says %d", trivet.ErrFenced, m.Status.Epoch, epoch)
 	}
 	return m, err
@@ -206,7 +206,7 @@ func (h *Handler) machineOf(ctx context.Context, name string, epoch int64) (*tri
 // take writes what is new in a sync, and says whether there was anything. A heartbeat of an agent at work, or of an idle
 // one without work, writes nothing.
 func (h *Handler) take(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (wrote bool, err error) {
-	w, err := h.Fleet.Workflows.Peek(m.Status.Workflow)
+	w, err := h.Fleet.Workflows.GetShared(m.Status.Workflow)
 	if err != nil {
 		return false, nil // it has no run: an idle agent's heartbeat
 	}
@@ -226,7 +226,7 @@ func (h *Handler) take(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (
 // grantOf is the answer to an agent that has this epoch.
 func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
 	g := &trivet.Grant{Machine: m.Name, Epoch: m.Status.Epoch, Time: h.Now(), Interval: h.beat()}
-	w, err := h.Fleet.Workflows.Peek(m.Status.Workflow)
+	w, err := h.Fleet.Workflows.GetShared(m.Status.Workflow)
 	if err == nil && w.Status.Epoch == m.Status.Epoch {
 		g.Acked = w.Status.Acked
 	}
@@ -300,12 +300,12 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 
 // runOf finds the workflow whose log is sent. Another head may have made it a moment ago.
 func (h *Handler) runOf(ctx context.Context, name string) (*trivet.Workflow, error) {
-	run, err := h.Fleet.Workflows.Peek(name)
+	run, err := h.Fleet.Workflows.GetShared(name)
 	if errors.Is(err, trivet.ErrNotFound) {
 		if err := h.fresh(ctx); err != nil {
 			return nil, err
 		}
-		run, err = h.Fleet.Workflows.Peek(name)
+		run, err = h.Fleet.Workflows.GetShared(name)
 	}
 	return run, err
 }

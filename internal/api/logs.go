@@ -32,7 +32,7 @@ const maxPiece = 32 << 10
 
 func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	workflow := r.PathValue("name")
-	run, err := h.Fleet.Workflows.Peek(workflow)
+	run, err := h.Fleet.Workflows.GetShared(workflow)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 		close(ended)
 	}
 	for {
-		grew, last := h.Logs.Store.Grew(), isClosed(ended) // asked before reading: what was written until then is read
+		grew, last := h.Logs.Store.Changed(), isClosed(ended) // asked before reading: what was written until then is read
 		if err := f.tell(r.Context(), last); err != nil {
 			return nil // the answer has begun: all that is left is to cut it
 		}
@@ -79,7 +79,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 func (h *Handler) awaitEnd(ctx context.Context, workflow string, ended chan<- struct{}) {
 	feed := h.Fleet.Store.Watch(0, "Workflow")
 	for {
-		f, err := h.Fleet.Workflows.Peek(workflow)
+		f, err := h.Fleet.Workflows.GetShared(workflow)
 		if err != nil || f.Status.State.Ended() {
 			close(ended)
 			return

@@ -55,7 +55,7 @@ func newRun(t *testing.T) (*agent, []*head) {
 		t.Fatal(err)
 	}
 	for _, h := range all {
-		if err := h.fleet.Store.Fresh(t.Context()); err != nil {
+		if err := h.fleet.Store.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -73,7 +73,7 @@ func (h *Handler) moveAddresses(c *change, old, next *trivet.Machine) error {
 		if next != nil && next.HasMAC(nic.MAC) {
 			continue
 		}
-		for _, a := range h.Fleet.Addresses.By("mac", nic.MAC) {
+		for _, a := range h.Fleet.Addresses.ListBy("mac", nic.MAC) {
 			if now, err := addresses.Get(a.Name); err != nil || now.Spec.MAC != nic.MAC {
 				continue
 			}

@@ -25,7 +25,7 @@ func (h *Handler) admitSecret(_ *change, old, next *trivet.Secret) error {
 		if old != nil {
 			stored = old.Spec.Data[key]
 		}
-		sealed, err := h.sealed(auth.Place{Kind: "Secret", Name: next.Name, Field: key}, value, stored)
+		sealed, err := h.sealed(auth.FieldRef{Kind: "Secret", Name: next.Name, Field: key}, value, stored)
 		if err != nil {
 			return err
 		}
@@ -34,7 +34,7 @@ func (h *Handler) admitSecret(_ *change, old, next *trivet.Secret) error {
 	return nil
 }
 
-func (h *Handler) sealed(at auth.Place, value, stored string) (string, error) {
+func (h *Handler) sealed(at auth.FieldRef, value, stored string) (string, error) {
 	switch {
 	case stored != "" && (value == mask || value == stored):
 		return stored, nil

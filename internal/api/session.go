@@ -54,7 +54,7 @@ func (h *Handler) catchUp(ctx context.Context, revision int64) (there bool, err 
 	}
 	reach, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	if h.Fleet.Store.Reach(reach, revision) == nil {
+	if h.Fleet.Store.WaitRevision(reach, revision) == nil {
 		return true, nil
 	}
 	if err := h.fresh(ctx); err != nil {
@@ -70,7 +70,7 @@ func (h *Handler) fresh(ctx context.Context) error {
 	select {
 	case h.freshening <- struct{}{}:
 		defer func() { <-h.freshening }()
-		return h.Fleet.Store.Fresh(ctx)
+		return h.Fleet.Store.Sync(ctx)
 	case <-ctx.Done():
 		return fmt.Errorf("read afresh: %w: %w", trivet.ErrUnavailable, ctx.Err())
 	}

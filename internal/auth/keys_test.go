@@ -69,11 +69,11 @@ func TestInstallGivesAnotherHeadTheSameKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := a.Sealer.Seal(Place{Kind: "Secret", Name: "bmc"}, "hunter2")
+	sealed, err := a.Sealer.Seal(FieldRef{Kind: "Secret", Name: "bmc"}, "hunter2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.Sealer.Open(Place{Kind: "Secret", Name: "bmc"}, sealed); err != nil || got.Reveal() != "hunter2" {
+	if got, err := b.Sealer.Open(FieldRef{Kind: "Secret", Name: "bmc"}, sealed); err != nil || got.Reveal() != "hunter2" {
 		t.Errorf("opened by the other head: %q, %v", got.Reveal(), err)
 	}
 }

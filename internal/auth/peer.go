@@ -38,8 +38,8 @@ type Peer struct {
 // Peer certificates live as long as servers' and are renewed as early.
 const peerLife, peerRenew = serverLife, serverRenew
 
-// PeerDue is when a member's certificate is to be renewed.
-func PeerDue(cert *x509.Certificate) time.Time { return cert.NotAfter.Add(peerRenew - peerLife) }
+// PeerRenewal is when a member's certificate is to be renewed.
+func PeerRenewal(cert *x509.Certificate) time.Time { return cert.NotAfter.Add(peerRenew - peerLife) }
 
 // PeerKey makes a member's key, in PEM.
 func PeerKey() ([]byte, error) {
@@ -112,8 +112,8 @@ func (c *CA) SignPeer(p Peer, csrPEM []byte, now time.Time) ([]byte, error) {
 	return c.signPeer(p, csr.PublicKey, withinCA(now))
 }
 
-// WitnessHost refuses what no witness may have in its certificate: [HeadName], however it is written, and names for several.
-func WitnessHost(host string) error {
+// ValidateWitnessHost refuses what no witness may have in its certificate: [HeadName], however it is written, and names for several.
+func ValidateWitnessHost(host string) error {
 	if strings.Contains(host, "*") || strings.EqualFold(strings.TrimRight(host, "."), HeadName) {
 		return fmt.Errorf("%w: a witness is not reached at %.300q, which could be any head", trivet.ErrInvalid, host)
 	}
@@ -121,7 +121,7 @@ func WitnessHost(host string) error {
 }
 
 func (c *CA) signPeer(p Peer, key crypto.PublicKey, now time.Time) ([]byte, error) {
-	if err := WitnessHost(p.Host); err != nil {
+	if err := ValidateWitnessHost(p.Host); err != nil {
 		return nil, fmt.Errorf("sign certificate of %s: %w", p.Name, err)
 	}
 	t := &x509.Certificate{
@@ -164,9 +164,9 @@ func (r *Root) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 	return Peer{}, fmt.Errorf("%w: %s is no member", trivet.ErrUnauthenticated, cert.Subject)
 }
 
-// LatePeerOf is PeerOf for a member whose certificate may have ended, as it was away for so long. Whoever asks it must know
+// ExpiredPeerOf is PeerOf for a member whose certificate may have ended, as it was away for so long. Whoever asks it must know
 // that the member is one still.
-func (r *Root) LatePeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
+func (r *Root) ExpiredPeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 	if cs != nil && len(cs.PeerCertificates) > 0 && now.After(cs.PeerCertificates[0].NotAfter) {
 		now = cs.PeerCertificates[0].NotAfter
 	}

@@ -24,7 +24,7 @@ func (r *Root) PeerTLS(own CertFunc) *tls.Config {
 }
 
 // SelfSigned is a server's certificate for a member's key that no CA has signed yet, by which others can see that they
-// reach the one that asked them: see [ReachTLS].
+// reach the one that asked them: see [DialBackTLS].
 func SelfSigned(keyPEM []byte) (*tls.Certificate, error) {
 	key, err := parsePeerKey(keyPEM)
 	if err != nil {
@@ -38,8 +38,8 @@ func SelfSigned(keyPEM []byte) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// ReachTLS wants the holder of the key that a request is for at the other end, whatever its certificate says.
-func ReachTLS(csrPEM []byte) (*tls.Config, error) {
+// DialBackTLS wants the holder of the key that a request is for at the other end, whatever its certificate says.
+func DialBackTLS(csrPEM []byte) (*tls.Config, error) {
 	csr, err := parsePeerRequest(csrPEM)
 	if err != nil {
 		return nil, err

@@ -20,9 +20,9 @@ const MaxSealed = 8 << 10
 
 const sealPrefix = trivet.Sealed + "v1:"
 
-// Place is the field that a sealed secret stands in. It opens nowhere else, so nobody who may write records can move a
+// FieldRef is the field that a sealed secret stands in. It opens nowhere else, so nobody who may write records can move a
 // secret to a field that shows it.
-type Place struct {
+type FieldRef struct {
 	Kind  trivet.Kind
 	Name  string
 	Field string // path in the JSON, "spec.password"
@@ -58,7 +58,7 @@ func NewSealer(keys ...[]byte) (*Sealer, error) {
 }
 
 // Seal encrypts a secret for one place.
-func (s *Sealer) Seal(at Place, secret Secret) (string, error) {
+func (s *Sealer) Seal(at FieldRef, secret Secret) (string, error) {
 	if len(secret) > MaxSealed {
 		return "", fmt.Errorf("seal %s: %w: %d bytes; at most %d", at, trivet.ErrTooLarge, len(secret), MaxSealed)
 	}
@@ -70,7 +70,7 @@ func (s *Sealer) Seal(at Place, secret Secret) (string, error) {
 }
 
 // Open decrypts what was sealed for this place. It fails with [trivet.ErrInvalid].
-func (s *Sealer) Open(at Place, text string) (Secret, error) {
+func (s *Sealer) Open(at FieldRef, text string) (Secret, error) {
 	rest, ok := strings.CutPrefix(text, sealPrefix)
 	id, coded, ok2 := strings.Cut(rest, ":")
 	if !ok || !ok2 {
@@ -96,10 +96,10 @@ func (s *Sealer) Open(at Place, text string) (Secret, error) {
 	return Secret(plain), nil
 }
 
-func (p Place) String() string { return fmt.Sprintf("%s %s %s", p.Kind, p.Name, p.Field) }
+func (p FieldRef) String() string { return fmt.Sprintf("%s %s %s", p.Kind, p.Name, p.Field) }
 
 // bytes is the additional data of the encryption: each part with its length, so that no two places share it.
-func (p Place) bytes() []byte {
+func (p FieldRef) bytes() []byte {
 	var b []byte
 	for _, part := range []string{string(p.Kind), p.Name, p.Field} {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))

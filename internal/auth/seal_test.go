@@ -16,7 +16,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-var bmcPassword = Place{Kind: "Secret", Name: "bmc", Field: "spec.password"}
+var bmcPassword = FieldRef{Kind: "Secret", Name: "bmc", Field: "spec.password"}
 
 func sealer(t testing.TB, keys ...byte) *Sealer {
 	t.Helper()
@@ -40,7 +40,7 @@ func TestSealedOpensOnlyInItsPlace(t *testing.T) {
 	if got, err := s.Open(bmcPassword, text); err != nil || got.Reveal() != "hunter2" {
 		t.Fatalf("Open: %q, %v", got.Reveal(), err)
 	}
-	for _, at := range []Place{{"Token", "bmc", "spec.password"}, {"Secret", "bmc2", "spec.password"}, {"Secret", "bmc", "status"},
+	for _, at := range []FieldRef{{"Token", "bmc", "spec.password"}, {"Secret", "bmc2", "spec.password"}, {"Secret", "bmc", "status"},
 		{"Secretb", "mc", "spec.password"}, {}} {
 		if _, err := s.Open(at, text); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("opened in %s: %v", at, err)

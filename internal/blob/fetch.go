@@ -16,7 +16,7 @@ import (
 // Fetcher gets blobs from heads; the zero value is usable.
 type Fetcher struct {
 	Client *http.Client  // nil: one of its own
-	Stall  time.Duration // a connection that gives less than 64 KiB in this time is given up; 0: 15 s
+	StallTimeout  time.Duration // a connection that gives less than 64 KiB in this time is given up; 0: 15 s
 	Pause  time.Duration // before all heads are asked again; doubles up to 32 times it; 0: 250 ms
 	Log    *slog.Logger  // is told why a head was left for the next one; nil: nobody is
 }
@@ -49,7 +49,7 @@ func (f *Fetcher) source(urls []string, ref trivet.BlobRef) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{client: cmp.Or(f.Client, ownClient), stall: cmp.Or(f.Stall, 15*time.Second),
+	s := &source{client: cmp.Or(f.Client, ownClient), stall: cmp.Or(f.StallTimeout, 15*time.Second),
 		pause: cmp.Or(f.Pause, 250*time.Millisecond), urls: urls, digest: d, size: ref.Bytes,
 		log: cmp.Or(f.Log, slog.New(slog.DiscardHandler))}
 	if ref.Chunks != "" {

@@ -17,7 +17,7 @@ import (
 )
 
 // quick is a fetcher that does not wait long.
-var quick = &Fetcher{Stall: 10 * time.Second, Pause: time.Millisecond}
+var quick = &Fetcher{StallTimeout: 10 * time.Second, Pause: time.Millisecond}
 
 // fetch reads all and closes.
 func (f *Fetcher) all(t testing.TB, ref trivet.BlobRef, urls ...string) ([]byte, error) {
@@ -79,7 +79,7 @@ func TestFetchFailsOver(t *testing.T) {
 				})
 			})
 			bad := serve(t, s, c.head)
-			got, err := (&Fetcher{Stall: 300 * time.Millisecond}).all(t, ref, bad, good)
+			got, err := (&Fetcher{StallTimeout: 300 * time.Millisecond}).all(t, ref, bad, good)
 			if err != nil || !bytes.Equal(got, content) {
 				t.Fatalf("%d bytes, %v", len(got), err)
 			}

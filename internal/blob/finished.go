@@ -57,7 +57,7 @@ func (s *Store) sweepDone() {
 		if !strings.HasSuffix(e.Name(), doneSuffix) {
 			continue
 		}
-		if fi, err := e.Info(); err == nil && time.Since(fi.ModTime()) > s.opts.Lifetime {
+		if fi, err := e.Info(); err == nil && time.Since(fi.ModTime()) > s.opts.UploadTimeout {
 			if err := os.Remove(filepath.Join(s.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return
 			}

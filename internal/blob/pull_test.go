@@ -27,7 +27,7 @@ func from(t testing.TB, s *Store, urls ...string) *Puller {
 	t.Helper()
 	p := NewPuller(s, PullConfig{
 		Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) { return ref, urls, nil },
-		Stall:  300 * time.Millisecond, Pause: time.Millisecond, Patience: time.Millisecond,
+		StallTimeout:  300 * time.Millisecond, Pause: time.Millisecond, Timeout: time.Millisecond,
 	})
 	t.Cleanup(p.Close)
 	return p
@@ -159,7 +159,7 @@ func TestPullGivesUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Options{})
 			heads := []string{serve(t, origin, c.head)}
-			p := NewPuller(s, PullConfig{Stall: 300 * time.Millisecond, Pause: time.Millisecond, Patience: time.Millisecond,
+			p := NewPuller(s, PullConfig{StallTimeout: 300 * time.Millisecond, Pause: time.Millisecond, Timeout: time.Millisecond,
 				Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
 					return ref, heads, nil
 				}})
@@ -294,7 +294,7 @@ func TestMissIsServedWhileItComes(t *testing.T) {
 	ref := put(t, origin, content)
 	g := &gate{open: make(chan struct{}), asked: make(chan string, 100)}
 	s := open(t, Options{})
-	p := NewPuller(s, PullConfig{Stall: time.Minute, Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
+	p := NewPuller(s, PullConfig{StallTimeout: time.Minute, Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
 		return ref, []string{serve(t, origin, g.wrap)}, nil
 	}})
 	defer p.Close()
@@ -394,7 +394,7 @@ func TestReadersGoFirst(t *testing.T) {
 	good := serve(t, origin, nil)
 	wanted, too := put(t, origin, noise(5)), put(t, origin, noise(6))
 	located := make(chan string, 100)
-	p := NewPuller(open(t, Options{}), PullConfig{Stall: time.Hour, Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
+	p := NewPuller(open(t, Options{}), PullConfig{StallTimeout: time.Hour, Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
 		located <- ref.Digest
 		if ref == wanted || ref == too {
 			return ref, []string{good}, nil
@@ -415,7 +415,7 @@ func TestReadersGoFirst(t *testing.T) {
 		t.Errorf("%d, %v", status, err)
 	}
 	must(t, <-waits)
-	must(t, p.PullFirst(ctx, too))
+	must(t, p.PullUrgent(ctx, too))
 }
 
 // A pull goes on after kill -9 with the chunks that are good, wherever in the blob they are.
@@ -472,7 +472,7 @@ func TestPullToBeKilled(t *testing.T) {
 
 // What is left of pulls goes when it is of no use.
 func TestPullsAreSwept(t *testing.T) {
-	s := open(t, Options{Lifetime: time.Hour})
+	s := open(t, Options{UploadTimeout: time.Hour})
 	there, old, fresh := digestOf(t, put(t, s, noise(3))), Digest{1}, Digest{2}
 	for _, d := range []Digest{there, old, fresh} {
 		must(t, os.WriteFile(s.path(d)+pullSuffix, []byte("x"), 0o600))

@@ -19,9 +19,9 @@ type PullConfig struct {
 	// completes the reference, which may miss Bytes and Chunks.
 	Locate   func(ctx context.Context, ref trivet.BlobRef) (full trivet.BlobRef, urls []string, err error)
 	Client   *http.Client  // nil: one of its own
-	Stall    time.Duration // see Fetcher
+	StallTimeout    time.Duration // see Fetcher
 	Pause    time.Duration // see Fetcher
-	Patience time.Duration // a pull that no head continues for so long ends; 0: 30 s
+	Timeout time.Duration // a pull that no head continues for so long ends; 0: 30 s
 	Log      *slog.Logger
 	Metrics  *Metrics
 }
@@ -52,8 +52,8 @@ type Puller struct {
 
 // NewPuller makes one, which Close ends.
 func NewPuller(s *Store, cfg PullConfig) *Puller {
-	cfg.Stall, cfg.Pause = cmp.Or(cfg.Stall, 15*time.Second), cmp.Or(cfg.Pause, 250*time.Millisecond)
-	cfg.Patience = cmp.Or(cfg.Patience, 30*time.Second)
+	cfg.StallTimeout, cfg.Pause = cmp.Or(cfg.StallTimeout, 15*time.Second), cmp.Or(cfg.Pause, 250*time.Millisecond)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
 	cfg.Client, cfg.Log = cmp.Or(cfg.Client, ownClient), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil))
 	p := &Puller{store: s, cfg: cfg, pulls: map[Digest]*pull{},
@@ -82,8 +82,8 @@ func (p *Puller) Pull(ctx context.Context, ref trivet.BlobRef) error {
 	return l.wait(ctx, (*pull).isOver)
 }
 
-// PullFirst is Pull for somebody who waits: it goes before what nobody waits for.
-func (p *Puller) PullFirst(ctx context.Context, ref trivet.BlobRef) error {
+// PullUrgent is Pull for somebody who waits: it goes before what nobody waits for.
+func (p *Puller) PullUrgent(ctx context.Context, ref trivet.BlobRef) error {
 	l, err := p.begin(ref)
 	if l == nil {
 		return err

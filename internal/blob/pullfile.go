@@ -32,7 +32,7 @@ func (p *Puller) pull(l *pull) error {
 	if err := p.store.wanted(trivet.BlobRef{Digest: ref.Digest, Chunks: ref.Chunks}); err != nil {
 		return err
 	}
-	f := Fetcher{Client: p.cfg.Client, Stall: p.cfg.Stall, Pause: p.cfg.Pause, Log: p.cfg.Log}
+	f := Fetcher{Client: p.cfg.Client, StallTimeout: p.cfg.StallTimeout, Pause: p.cfg.Pause, Log: p.cfg.Log}
 	from, err := f.source(urls, ref)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (p *Puller) pull(l *pull) error {
 		return fmt.Errorf("%w: a blob of %d bytes, chunk table %q", trivet.ErrInvalid, ref.Bytes, ref.Chunks)
 	}
 	defer from.hangUp()
-	from.patience = p.cfg.Patience
+	from.patience = p.cfg.Timeout
 	table, err := from.table(l.ctx)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ type Options struct {
 	MaxBytes   int64         // of one blob; 0: 1 TiB
 	Reserve    int64         // bytes of the file system that blobs leave free for others
 	MaxUploads int           // open at a time; 0: 64
-	Lifetime   time.Duration // of an upload to which nothing comes; 0: 24 hours
+	UploadTimeout   time.Duration // of an upload to which nothing comes; 0: 24 hours
 }
 
 // Store is a folder of blobs. One process may use it at a time.
@@ -48,7 +48,7 @@ const (
 func Open(dir string, opts Options) (*Store, error) {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, 1<<40)
 	opts.MaxUploads = cmp.Or(opts.MaxUploads, 64)
-	opts.Lifetime = cmp.Or(opts.Lifetime, 24*time.Hour)
+	opts.UploadTimeout = cmp.Or(opts.UploadTimeout, 24*time.Hour)
 	s := &Store{dir: dir, opts: opts, uploads: map[string]*upload{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open blobs: %w", err)
@@ -110,7 +110,7 @@ func (s *Store) stalePull(base string) bool {
 		return true
 	}
 	fi, err := os.Lstat(s.path(d) + pullSuffix)
-	return err == nil && time.Since(fi.ModTime()) > s.opts.Lifetime
+	return err == nil && time.Since(fi.ModTime()) > s.opts.UploadTimeout
 }
 
 // Close ends the expiry of uploads. What is open stays so, and uploads go on at the next start.

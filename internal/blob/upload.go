@@ -46,9 +46,9 @@ func (s *Store) Begin() (id string, err error) {
 // found is an upload whose file is there.
 func (s *Store) found(id string) *upload {
 	u := &upload{name: filepath.Join(s.dir, id+uploadSuffix)}
-	u.timer = time.AfterFunc(s.opts.Lifetime, func() {
+	u.timer = time.AfterFunc(s.opts.UploadTimeout, func() {
 		if err := s.Abort(id); errors.Is(err, trivet.ErrConflict) {
-			u.timer.Reset(s.opts.Lifetime)
+			u.timer.Reset(s.opts.UploadTimeout)
 		}
 	})
 	return u
@@ -153,7 +153,7 @@ func (s *Store) use(ctx context.Context, op, id string, f func(*upload) error) e
 		err = f(u)
 	}
 	if !u.gone {
-		u.timer.Reset(s.opts.Lifetime)
+		u.timer.Reset(s.opts.UploadTimeout)
 	}
 	if err != nil {
 		return fmt.Errorf("%s upload %s: %w", op, id, err) // the hint is inside

@@ -103,11 +103,11 @@ func TestUploadOutlivesARestart(t *testing.T) {
 // Who has lost the answer may ask again after a crash of the head, wherever that cut the finish off, for some time.
 func TestFinishAgain(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(dir, Options{Lifetime: time.Hour})
+	s, err := Open(dir, Options{UploadTimeout: time.Hour})
 	must(t, err)
 	again := func() {
 		must(t, s.Close())
-		s, err = Open(dir, Options{Lifetime: time.Hour})
+		s, err = Open(dir, Options{UploadTimeout: time.Hour})
 		must(t, err)
 	}
 	id, err := s.Begin()
@@ -167,7 +167,7 @@ func TestFinishRefuses(t *testing.T) {
 
 func TestUploadsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, Options{MaxUploads: 2, Lifetime: time.Minute})
+		s := open(t, Options{MaxUploads: 2, UploadTimeout: time.Minute})
 		first, err := s.Begin()
 		must(t, err)
 		second, err := s.Begin()

@@ -59,7 +59,7 @@ func TestWritesWaitForRoom(t *testing.T) {
 		t.Errorf("on a full disk: %v; want a hint at the folder", err)
 	}
 	write := kv.Txn(t.Context()).Then(clientv3.OpGet("k"), clientv3.OpPut("k", "w"))
-	if _, err := write.Commit(); !errors.Is(err, trivet.ErrUnavailable) || !errors.Is(m.Room(), trivet.ErrUnavailable) {
+	if _, err := write.Commit(); !errors.Is(err, trivet.ErrUnavailable) || !errors.Is(m.CheckSpace(), trivet.ErrUnavailable) {
 		t.Errorf("a transaction on a full disk: %v", err)
 	}
 	read, err := kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
@@ -69,7 +69,7 @@ func TestWritesWaitForRoom(t *testing.T) {
 	if err := os.Remove(rest); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kv.Put(t.Context(), "k", "w"); err != nil || m.Room() != nil {
+	if _, err := kv.Put(t.Context(), "k", "w"); err != nil || m.CheckSpace() != nil {
 		t.Errorf("with room again: %v", err)
 	}
 }
@@ -102,7 +102,7 @@ func TestFullDisk(t *testing.T) {
 	if !errors.Is(failed, trivet.ErrUnavailable) || !errors.As(failed, &said) || !strings.Contains(said.Hint, "full") {
 		t.Errorf("the member failed with %v; want a hint that the disk is full", failed)
 	}
-	if err := m.AwaitLeader(t.Context()); m.HasLeader() || !errors.Is(err, trivet.ErrUnavailable) {
+	if err := m.WaitLeader(t.Context()); m.HasLeader() || !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("the failed member seems to serve: %v", err)
 	}
 	m.Close() // returns, though parts of etcd never will

@@ -19,8 +19,8 @@ func (m *Member) Leader() uint64 { return uint64(m.etcd.Server.Leader()) }
 // Leads says whether this member is the leader, as far as it knows.
 func (m *Member) Leads() bool { return m.HasLeader() && m.Leader() == m.ID() }
 
-// AwaitLeader returns when writes can be served: at once, where there is a leader. Else ErrUnavailable when ctx ends first.
-func (m *Member) AwaitLeader(ctx context.Context) error {
+// WaitLeader returns when writes can be served: at once, where there is a leader. Else ErrUnavailable when ctx ends first.
+func (m *Member) WaitLeader(ctx context.Context) error {
 	for {
 		changed := m.etcd.Server.LeaderChangedNotify()
 		if m.HasLeader() {
@@ -46,16 +46,16 @@ func (m *Member) Term(ctx context.Context) (over <-chan struct{}, err error) {
 	if m.HasLeader() {
 		return over, nil
 	}
-	ctx, cancel := context.WithDeadline(ctx, m.leaderless.since(over).Add(m.patience()))
+	ctx, cancel := context.WithDeadline(ctx, m.leaderless.since(over).Add(m.electionLimit()))
 	defer cancel()
-	if err := m.AwaitLeader(ctx); err != nil {
+	if err := m.WaitLeader(ctx); err != nil {
 		return nil, err
 	}
 	return m.etcd.Server.LeaderChangedNotify(), nil
 }
 
-// patience is how long an election may take, with votes that are split, on a machine that is busy.
-func (m *Member) patience() time.Duration { return max(2*time.Second, 5*m.election) }
+// electionLimit is how long an election may take, with votes that are split, on a machine that is busy.
+func (m *Member) electionLimit() time.Duration { return max(2*time.Second, 5*m.election) }
 
 // leaderless is since when there is no leader, as seen by those who asked.
 type leaderless struct {
@@ -74,9 +74,9 @@ func (l *leaderless) since(next <-chan struct{}) time.Time {
 	return l.from
 }
 
-// handOver makes another member the leader, where this one is, and says whether this one may stop in order. Nobody may take
+// transferLeadership makes another member the leader, where this one is, and says whether this one may stop in order. Nobody may take
 // it: each that could is asked for as long as an election takes.
-func (m *Member) handOver() bool {
+func (m *Member) transferLeadership() bool {
 	if !m.Leads() {
 		return true
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Unused fails where another process runs the member in a folder.
-func Unused(dir string) error {
+// CheckNotRunning fails where another process runs the member in a folder.
+func CheckNotRunning(dir string) error {
 	f, err := lockDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -37,8 +37,8 @@ type Config struct {
 	Join []Peer
 	// TLS are the files for calls to other members.
 	TLS PeerTLS
-	// Keep is how long old revisions stay, for watches that resume; 0 means an hour.
-	Keep time.Duration
+	// Retention is how long old revisions stay, for watches that resume; 0 means an hour.
+	Retention time.Duration
 	// QuotaBytes bounds the store on disk; 0 means 8 GiB.
 	QuotaBytes int64
 	// Reserve is how many bytes of the file system must be free for writes to be taken; 0 means DefaultReserve, below 0 none.
@@ -81,7 +81,7 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.AwaitLeader(ctx); err != nil {
+	if err := m.WaitLeader(ctx); err != nil {
 		m.Close()
 		return nil, &trivet.Error{Op: "start member", Name: cfg.Name, Err: err}
 	}
@@ -107,13 +107,13 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 		m.Close()
 		return nil, explain(cfg, err)
 	}
-	m.running.Go(m.attend)
+	m.running.Go(m.waitStopped)
 	m.running.Go(func() { m.watchDisk(cfg.Dir, cfg.Logger) })
 	return m, nil
 }
 
 func (m *Member) open(ctx context.Context, cfg Config) error {
-	err := mayStart(cfg.Dir)
+	err := checkStartSpace(cfg.Dir)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	c.PeerTLSInfo = transport.TLSInfo{CertFile: cfg.TLS.Cert, KeyFile: cfg.TLS.Key, TrustedCAFile: cfg.TLS.CA}
 	// No door for clients: the store is used in-process only.
 	c.ListenClientUrls, c.AdvertiseClientUrls, c.EnableGRPCGateway = nil, nil, false
-	c.AutoCompactionMode, c.AutoCompactionRetention = "periodic", or(cfg.Keep, time.Hour).String()
+	c.AutoCompactionMode, c.AutoCompactionRetention = "periodic", or(cfg.Retention, time.Hour).String()
 	c.QuotaBackendBytes = or(cfg.QuotaBytes, 8<<30)
 	c.TickMs, c.ElectionMs = uint(cfg.Heartbeat.Milliseconds()), uint(cfg.Election.Milliseconds())
 	// Raft keeps these many entries in memory. A start goes through those since the last snapshot: while more than 5000 are
@@ -210,8 +210,8 @@ func initialCluster(cfg Config) string {
 	return strings.Join(members, ",")
 }
 
-// attend waits for the member's end, and tells why where nobody closed it.
-func (m *Member) attend() {
+// waitStopped waits for the member's end, and tells why where nobody closed it.
+func (m *Member) waitStopped() {
 	var err error
 	select {
 	case <-m.closing:
@@ -254,7 +254,7 @@ func (m *Member) Close() {
 			_ = m.client.Close()
 		}
 		if m.etcd != nil {
-			if !m.HasLeader() || !m.handOver() {
+			if !m.HasLeader() || !m.transferLeadership() {
 				m.etcd.Server.HardStop()
 			}
 			m.etcd.Close()

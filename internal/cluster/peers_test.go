@@ -168,7 +168,7 @@ func three(t *testing.T) (*site, []*node) {
 	url := first.cfg.URL
 	first.cfg.URL = "" // alone, it is reached by nobody
 	s.run(first)
-	s.eventually("a leader", first.AwaitLeader)
+	s.eventually("a leader", first.WaitLeader)
 	if _, err := first.Client().Put(t.Context(), "k", "v"); err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestStrangersAreNoMembers(t *testing.T) {
 	s := newSite(t)
 	first := s.node("head0")
 	s.run(first)
-	s.eventually("a leader", first.AwaitLeader)
+	s.eventually("a leader", first.WaitLeader)
 	plain := &http.Client{Transport: &http.Transport{TLSClientConfig: must(auth.ClientTLS(s.keys.CA.Pin()))(t), ForceAttemptHTTP2: true}}
 	resp, err := plain.Get(first.cfg.URL + "/members")
 	if err != nil {
@@ -326,7 +326,7 @@ func TestWithoutQuorumReadsGoOn(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := m[2].AwaitLeader(ctx); !errors.Is(err, trivet.ErrUnavailable) {
+	if err := m[2].WaitLeader(ctx); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("awaiting a leader: %v", err)
 	}
 	closed := make(chan struct{})

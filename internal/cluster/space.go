@@ -45,16 +45,16 @@ func (s *space) room() error {
 		free>>20, s.reserve>>20), Hint: "make room on the file system of " + s.dir + "; reads and boots go on, writes as soon as there is room"}
 }
 
-// MayStart says, before anything is written, whether a member would last on what is free where its folder is or will be:
+// CheckStartSpace says, before anything is written, whether a member would last on what is free where its folder is or will be:
 // ENOSPC where it would not.
-func MayStart(dir string) error {
-	if err := mayStart(dir); err != nil {
+func CheckStartSpace(dir string) error {
+	if err := checkStartSpace(dir); err != nil {
 		return &trivet.Error{Op: "start member", Name: dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err), Hint: hint(err)}
 	}
 	return nil
 }
 
-func mayStart(dir string) error {
+func checkStartSpace(dir string) error {
 	free, err := freeIn(dir)
 	if err == nil && free < startReserve {
 		err = fmt.Errorf("%d MiB are free in %s, a start needs %d: %w", free>>20, dir, startReserve>>20, unix.ENOSPC)
@@ -79,8 +79,8 @@ func (s *space) tell(short bool, free int64) {
 	s.log.Info("the disk has room again: writes are taken", "dir", s.dir, "free", free)
 }
 
-// Room says whether this member's disk has room for writes: ErrUnavailable, with what to do, where it has not.
-func (m *Member) Room() error { return m.space.room() }
+// CheckSpace says whether this member's disk has room for writes: ErrUnavailable, with what to do, where it has not.
+func (m *Member) CheckSpace() error { return m.space.room() }
 
 // spaceKV refuses writes, before anything of them is sent, while there is no room.
 type spaceKV struct {

@@ -130,7 +130,7 @@ func (l *loop) add(key string) {
 
 func names[T any](t *store.Table[T]) func() []string {
 	return func() (names []string) {
-		for r := range t.PeekAll() {
+		for r := range t.AllShared() {
 			names = append(names, any(r).(trivet.Record).Header().Name)
 		}
 		return names

@@ -78,7 +78,7 @@ func (l *leftovers) oldLogs(ctx context.Context, now time.Time) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	if err := l.fleet.Store.Fresh(ctx); err != nil {
+	if err := l.fleet.Store.Sync(ctx); err != nil {
 		return err
 	}
 	var failed []error
@@ -86,7 +86,7 @@ func (l *leftovers) oldLogs(ctx context.Context, now time.Time) error {
 		if l.known(name) {
 			continue
 		}
-		written, err := l.logs.Written(name)
+		written, err := l.logs.LastWritten(name)
 		if err == nil && now.Sub(written) > keepLog {
 			err = l.logs.Remove(name)
 		}
@@ -97,7 +97,7 @@ func (l *leftovers) oldLogs(ctx context.Context, now time.Time) error {
 
 // known says whether this head's copy has a run, as far as can be told.
 func (l *leftovers) known(run string) bool {
-	_, err := l.fleet.Workflows.Peek(run)
+	_, err := l.fleet.Workflows.GetShared(run)
 	return !errors.Is(err, trivet.ErrNotFound)
 }
 

@@ -74,7 +74,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	left("gone-just-now", "there", "there-at-another")
 
 	_, err = other.Update(t.Context(), func(tx *store.Tx) error { return far.Workflows.In(tx).Delete("there-at-another") })
-	if err := errors.Join(err, s.Fresh(t.Context())); err != nil { // a copy that is behind removes it by a later sweep
+	if err := errors.Join(err, s.Sync(t.Context())); err != nil { // a copy that is behind removes it by a later sweep
 		t.Fatal(err)
 	}
 	if err := l.sweep(t.Context(), now); err != nil {

@@ -92,7 +92,7 @@ func (h *heads) remove(ctx context.Context, rec *trivet.Head) error {
 // spare refuses to take the last full head that counts out of the store, whatever its record says: the store would, where
 // witnesses are left.
 func (h *heads) spare(rec *trivet.Head) error {
-	for other := range h.fleet.Heads.PeekAll() {
+	for other := range h.fleet.Heads.AllShared() {
 		if other.Name != rec.Name && other.Serves() && h.counts(other.Status.Member) {
 			return nil
 		}
@@ -111,7 +111,7 @@ func (h *heads) clear(ctx context.Context, rec *trivet.Head) error {
 	if len(headdoor.Leftovers(h.fleet, rec, peers)) == 0 {
 		return nil
 	}
-	if err := h.fleet.Store.Fresh(ctx); err != nil {
+	if err := h.fleet.Store.Sync(ctx); err != nil {
 		return err
 	}
 	for _, id := range headdoor.Leftovers(h.fleet, rec, peers) {

@@ -44,7 +44,7 @@ func (p *provisions) whenFree(e *store.Event) []string {
 		return nil
 	}
 	var names []string
-	for _, v := range p.fleet.Provisions.PeekBy(state.ByState, string(trivet.ProvisionPending)) {
+	for _, v := range p.fleet.Provisions.SharedBy(state.ByState, string(trivet.ProvisionPending)) {
 		names = append(names, v.Name)
 	}
 	return names

@@ -41,17 +41,17 @@ func (f *Fleet) BlobUses() iter.Seq[BlobUse] {
 			}
 			return true
 		}
-		for i := range f.Images.PeekAll() {
+		for i := range f.Images.AllShared() {
 			if !of(i) {
 				return
 			}
 		}
-		for p := range f.Platforms.PeekAll() {
+		for p := range f.Platforms.AllShared() {
 			if !of(p) {
 				return
 			}
 		}
-		for w := range f.Workflows.PeekAll() {
+		for w := range f.Workflows.AllShared() {
 			if !of(w) {
 				return
 			}

@@ -45,15 +45,15 @@ func (f *Fleet) Claim(ctx context.Context, provision string) error {
 func (f *Fleet) pick(spec *trivet.ProvisionSpec) placement.Choice {
 	if spec.Machine != "" {
 		var named []*trivet.Machine
-		if m, err := f.Machines.Peek(spec.Machine); err == nil {
+		if m, err := f.Machines.GetShared(spec.Machine); err == nil {
 			named = append(named, m)
 		}
 		return placement.Pick(named, spec, nil)
 	}
-	if choice := placement.Pick(f.Machines.PeekBy(state.ByState, string(trivet.MachineAvailable)), spec, nil); choice.Machine != "" {
+	if choice := placement.Pick(f.Machines.SharedBy(state.ByState, string(trivet.MachineAvailable)), spec, nil); choice.Machine != "" {
 		return choice
 	}
-	return placement.Pick(slices.Collect(f.Machines.PeekAll()), spec, nil)
+	return placement.Pick(slices.Collect(f.Machines.AllShared()), spec, nil)
 }
 
 func (f *Fleet) claim(c *change, provision string) error {
@@ -125,7 +125,7 @@ func (f *Fleet) render(c *change, p *trivet.Provision) (*trivet.Workflow, map[st
 // workflowName counts on from the runs that are kept of this provision, and of one of its name that was deleted.
 func (f *Fleet) workflowName(p *trivet.Provision) string {
 	next := p.Status.Attempts + 1
-	for _, w := range f.Workflows.PeekBy(state.ByProvision, p.Name) {
+	for _, w := range f.Workflows.SharedBy(state.ByProvision, p.Name) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(w.Name, p.Name+"-")); err == nil {
 			next = max(next, n+1)
 		}

@@ -107,7 +107,7 @@ func (r *rack) report(epoch int64, key string, reports ...trivet.Report) error {
 // reasons are the machine's events in their order.
 func (r *rack) reasons() string {
 	events := map[int64]string{}
-	for _, e := range r.Events.By(state.BySubject, "machine/m1") {
+	for _, e := range r.Events.ListBy(state.BySubject, "machine/m1") {
 		events[e.Spec.Seq] = e.Spec.Reason
 	}
 	var out []string

@@ -12,7 +12,7 @@ import (
 // HeadURLs are where a machine reaches the heads: their APIs, and their boot doors, which serve blobs. Those in the
 // machine's own network come first. Without a machine: where anybody does.
 func (f *Fleet) HeadURLs(m *trivet.Machine) (api, boot []string) {
-	for h := range f.Heads.PeekAll() {
+	for h := range f.Heads.AllShared() {
 		if h.Serves() {
 			api = append(api, h.Status.API...)
 			boot = append(boot, h.Status.Boot...)
@@ -23,8 +23,8 @@ func (f *Fleet) HeadURLs(m *trivet.Machine) (api, boot []string) {
 	}
 	var nets []netip.Prefix
 	for _, nic := range m.Spec.NICs {
-		for _, a := range f.Addresses.PeekBy(state.ByMAC, nic.MAC) {
-			if n, err := f.Networks.Peek(a.Spec.Network); err == nil {
+		for _, a := range f.Addresses.SharedBy(state.ByMAC, nic.MAC) {
+			if n, err := f.Networks.GetShared(a.Spec.Network); err == nil {
 				nets = append(nets, n.Spec.CIDR)
 			}
 		}

@@ -31,7 +31,7 @@ func (f *Fleet) dispensable(tx *store.Tx, name string) (*trivet.Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	for seen := range heads.PeekAll() {
+	for seen := range heads.AllShared() {
 		if seen.Name == name || seen.Status.State == trivet.HeadRemoved { // which is for good
 			continue
 		}

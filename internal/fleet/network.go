@@ -10,7 +10,7 @@ import (
 // network is what the installed system needs to know of the machine's first port that has an address.
 func (f *Fleet) network(m *trivet.Machine) *trivet.RunNetwork {
 	for _, nic := range m.Spec.NICs {
-		for _, a := range f.Addresses.By(state.ByMAC, nic.MAC) {
+		for _, a := range f.Addresses.ListBy(state.ByMAC, nic.MAC) {
 			n, err := f.Networks.Get(a.Spec.Network)
 			if err != nil || a.Status.Declined {
 				continue

@@ -8,7 +8,7 @@ import (
 
 // AgentTimeout is how long an agent may be silent before it is declared lost.
 func (f *Fleet) AgentTimeout() time.Duration {
-	if site, err := f.Sites.Peek(trivet.SiteName); err == nil && site.Spec.AgentTimeout != 0 {
+	if site, err := f.Sites.GetShared(trivet.SiteName); err == nil && site.Spec.AgentTimeout != 0 {
 		return site.Spec.AgentTimeout.D()
 	}
 	return trivet.DefaultAgentTimeout.D()
@@ -17,7 +17,7 @@ func (f *Fleet) AgentTimeout() time.Duration {
 // OtherHeads returns the other heads that agents may talk to, and the URL where heads reach them.
 func (f *Fleet) OtherHeads() map[string]string {
 	urls := map[string]string{}
-	for h := range f.Heads.PeekAll() {
+	for h := range f.Heads.AllShared() {
 		if h.Name != f.head && h.Serves() && h.Status.Peer != "" {
 			urls[h.Name] = h.Status.Peer
 		}

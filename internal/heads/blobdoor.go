@@ -79,7 +79,7 @@ const pullWait = 2 * time.Second
 func (b *Blobs) pull(ctx context.Context, ref trivet.BlobRef, d blob.Digest) (any, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, pullWait, errGoesOn)
 	defer cancel()
-	err := b.puller.PullFirst(wait, ref)
+	err := b.puller.PullUrgent(wait, ref)
 	if err != nil && !errors.Is(err, errGoesOn) {
 		got, _ := b.puller.Progress(d)
 		return Holding{Bytes: got, Problem: err.Error()}, nil

@@ -82,7 +82,7 @@ type other struct {
 }
 
 func (b *Blobs) others() (list []other) {
-	for h := range b.Fleet.Heads.PeekAll() {
+	for h := range b.Fleet.Heads.AllShared() {
 		if h.Name != b.Self && h.Serves() && h.Status.Peer != "" {
 			list = append(list, other{h.Name, h.Status.Peer, h.Status.State == trivet.HeadMember})
 		}

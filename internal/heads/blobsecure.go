@@ -24,7 +24,7 @@ func (b *Blobs) Secure(ctx context.Context, ref trivet.BlobRef) error {
 	defer cancel()
 	members := slices.DeleteFunc(b.others(), func(o other) bool { return !o.member })
 	if !b.Store.Has(d) { // then this head and the one that it comes from hold it
-		return b.puller.PullFirst(ctx, ref)
+		return b.puller.PullUrgent(ctx, ref)
 	}
 	ref, err = b.Store.Stat(d)
 	if err != nil || len(members) == 0 {

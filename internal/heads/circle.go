@@ -84,7 +84,7 @@ func (c *Circle) round(ctx context.Context) {
 	self := c.caller.self()
 	var greeting sync.WaitGroup
 	there := map[string]bool{}
-	for h := range c.fleet.Heads.PeekAll() {
+	for h := range c.fleet.Heads.AllShared() {
 		if h.Name == self.Head || h.Status.State == trivet.HeadRemoved || h.Status.Peer == "" {
 			continue
 		}

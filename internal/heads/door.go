@@ -152,7 +152,7 @@ func (d *Door) member(r *http.Request) (auth.Peer, error) {
 
 // late is member for one whose certificate may have ended while it was away.
 func (d *Door) late(r *http.Request) (auth.Peer, error) {
-	p, err := d.Root.LatePeerOf(r.TLS, Connected(r))
+	p, err := d.Root.ExpiredPeerOf(r.TLS, Connected(r))
 	if err == nil {
 		err = d.counts(p)
 	}
@@ -161,7 +161,7 @@ func (d *Door) late(r *http.Request) (auth.Peer, error) {
 
 // counts says, by the heads' records, whether somebody whose certificate was good is still a member.
 func (d *Door) counts(p auth.Peer) error {
-	h, err := d.Fleet.Heads.Peek(p.Name)
+	h, err := d.Fleet.Heads.GetShared(p.Name)
 	if errors.Is(err, trivet.ErrNotFound) || err == nil && h.Status.State == trivet.HeadRemoved {
 		return removed(p.Name)
 	}

@@ -49,7 +49,7 @@ func (d *Door) out(name, member string) bool {
 	if d.Fleet == nil {
 		return false
 	}
-	h, err := d.Fleet.Heads.Peek(name)
+	h, err := d.Fleet.Heads.GetShared(name)
 	if err != nil || h.Status.State == trivet.HeadRemoved {
 		return err == nil
 	}

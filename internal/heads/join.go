@@ -144,7 +144,7 @@ func (d *Door) add(ctx context.Context, h *trivet.Head) ([]cluster.Peer, error) 
 // unused refuses the member of another head, which may have its data, and acknowledged what a new one would not have. It has the
 // same address, and is about to be removed.
 func (d *Door) unused(h *trivet.Head, id uint64) error {
-	for rec := range d.Fleet.Heads.PeekAll() {
+	for rec := range d.Fleet.Heads.AllShared() {
 		if rec.Name != h.Name && rec.Status.Member == MemberID(id) {
 			return fmt.Errorf("join: %w: the member of %s, which had this address, is still there", trivet.ErrUnavailable, rec.Name)
 		}
@@ -179,7 +179,7 @@ func (d *Door) turn(h *trivet.Head) error {
 			continue
 		}
 		name := p.URL
-		for rec := range d.Fleet.Heads.PeekAll() {
+		for rec := range d.Fleet.Heads.AllShared() {
 			if rec.Status.Member == MemberID(p.ID) {
 				name = rec.Name
 			}
@@ -196,7 +196,7 @@ func (d *Door) replace(ctx context.Context, h *trivet.Head) error {
 	if h.Status.Replaces == "" {
 		return nil
 	}
-	old, err := d.Fleet.Heads.Peek(h.Status.Replaces)
+	old, err := d.Fleet.Heads.GetShared(h.Status.Replaces)
 	switch {
 	case errors.Is(err, trivet.ErrNotFound):
 		return nil
@@ -246,7 +246,7 @@ func (d *Door) inTime(_ context.Context, a *Ask) error {
 
 // free refuses an address that another member has, other than the one that is replaced.
 func (d *Door) free(_ context.Context, a *Ask) error {
-	for h := range d.Fleet.Heads.PeekAll() {
+	for h := range d.Fleet.Heads.AllShared() {
 		if h.Status.Peer != a.Peer || h.Status.Join == a.ID || h.Status.State == trivet.HeadRemoved || h.Spec.Remove || h.Name == a.replaces {
 			continue
 		}
@@ -263,7 +263,7 @@ const reachTime = 3 * time.Second
 func (d *Door) reaches(ctx context.Context, a *Ask) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	cfg, err := auth.ReachTLS(a.CSR)
+	cfg, err := auth.DialBackTLS(a.CSR)
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (a *Ask) validate() error {
 		return &trivet.FieldError{Field: "id", Problem: "must have 16 to 64 characters"}
 	}
 	if a.Role == trivet.RoleWitness {
-		return auth.WitnessHost(hostOf(a.Peer))
+		return auth.ValidateWitnessHost(hostOf(a.Peer))
 	}
 	return nil
 }

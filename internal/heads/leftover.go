@@ -22,7 +22,7 @@ func Leftovers(f *fleet.Fleet, h *trivet.Head, peers []cluster.Peer) (ids []uint
 
 // others says whether a member is another head's that is not out, or, with soon, may become that.
 func others(f *fleet.Fleet, h *trivet.Head, p cluster.Peer, soon bool) bool {
-	for rec := range f.Heads.PeekAll() {
+	for rec := range f.Heads.AllShared() {
 		if rec.Name == h.Name || rec.Status.State == trivet.HeadRemoved {
 			continue
 		}

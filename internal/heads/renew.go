@@ -50,10 +50,10 @@ func (d *Door) renew(r *http.Request, p auth.Peer, body []byte) (any, error) {
 
 // moved notes where a witness is reached, which must not be where another head is.
 func (d *Door) moved(ctx context.Context, name, peer string) error {
-	if h, err := d.Fleet.Heads.Peek(name); err == nil && h.Status.Peer == peer {
+	if h, err := d.Fleet.Heads.GetShared(name); err == nil && h.Status.Peer == peer {
 		return nil
 	}
-	for h := range d.Fleet.Heads.PeekAll() {
+	for h := range d.Fleet.Heads.AllShared() {
 		same := func(url string) bool { return addressOf(url) == addressOf(peer) }
 		if h.Name != name && h.Status.State != trivet.HeadRemoved && slices.ContainsFunc(slices.Concat(h.Status.API, []string{h.Status.Peer}), same) {
 			return &trivet.Error{Op: "renew", Err: fmt.Errorf("%w: %s is reached at %.300s", trivet.ErrExists, h.Name, peer),

@@ -25,7 +25,7 @@ const (
 // Run holds the address whenever it can, until ctx ends. The address is gone from here when it returns.
 func (v *VIP) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := v.Store.Hold(ctx, v.lease(), ttl, v.hold)
+		err := v.Store.WithLease(ctx, v.lease(), ttl, v.hold)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, trivet.ErrFenced) {
 			v.Log.Error("this head cannot have the shared address", "address", v.Address, "interface", v.Interface, "error", err)
 			wait(ctx, 5*time.Second) // others try meanwhile

@@ -106,7 +106,7 @@ func (d *Demo) doing(format string, args ...any) {
 type stage struct {
 	client *client.Client
 	dhcp   []string
-	site   *nodes // nil: one head, in this process
+	site   *headProcesses // nil: one head, in this process
 }
 
 // show makes the site, powers every machine on, and watches until all have come to an end.
@@ -127,7 +127,7 @@ func (d *Demo) show(ctx context.Context, on *stage) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	var st *storm
+	var st *faultInjector
 	if d.Kill {
 		st = newStorm(on.site, board, macOf(d.Machines))
 	}

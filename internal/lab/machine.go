@@ -33,8 +33,8 @@ type Machine struct {
 	MAC  string
 	Dir  string   // its disks
 	DHCP []string // where heads' DHCP listens, in the order to try
-	// Ask, if set, gets the boot script's URL instead of a DHCP client on loopback.
-	Ask func(ctx context.Context) (scriptURL string, err error)
+	// ScriptURL, if set, gets the boot script's URL instead of a DHCP client on loopback.
+	ScriptURL func(ctx context.Context) (scriptURL string, err error)
 	// Installer, if set, is run as the installer OS instead of this version's agent; its return restarts the machine.
 	Installer func(ctx context.Context, args string) error
 	Log       *slog.Logger
@@ -45,9 +45,9 @@ type Machine struct {
 // DiskBytes is the size of a simulated disk. It is sparse.
 const DiskBytes = 64 << 20
 
-// LedgerOf is the file that stands for a small device of its own in the machine: the agent's journal, synced at every line,
+// JournalPath is the file that stands for a small device of its own in the machine: the agent's journal, synced at every line,
 // from which one can tell what ran and how often.
-func (m *Machine) LedgerOf() string { return filepath.Join(m.Dir, m.Name+".ledger") }
+func (m *Machine) JournalPath() string { return filepath.Join(m.Dir, m.Name+".ledger") }
 
 func (m *Machine) disk() string { return filepath.Join(m.Dir, m.Name+".disk") }
 
@@ -77,8 +77,8 @@ func (m *Machine) makeDisks() error {
 // boot goes from power on until the machine restarts or its system is up and ctx ends.
 func (m *Machine) boot(ctx context.Context) error {
 	ask := m.askDHCP
-	if m.Ask != nil {
-		ask = m.Ask
+	if m.ScriptURL != nil {
+		ask = m.ScriptURL
 	}
 	url, err := ask(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 		return err
 	}
 	defer c.Close()
-	j, err := journal.Open(m.LedgerOf())
+	j, err := journal.Open(m.JournalPath())
 	if err != nil {
 		return err
 	}

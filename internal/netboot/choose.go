@@ -48,7 +48,7 @@ func (d *Door) choose(c *client) (netip.Addr, error) {
 
 // taken says whether somebody else has an address, must have it, or was just offered it.
 func (d *Door) taken(c *client, a netip.Addr, now time.Time) bool {
-	if r, err := d.Addresses.Peek(a.String()); err == nil && (r.Spec.MAC != c.mac || r.Status.Declined) {
+	if r, err := d.Addresses.GetShared(a.String()); err == nil && (r.Spec.MAC != c.mac || r.Status.Declined) {
 		return true
 	}
 	return d.reserved(c, a) || d.offers.toOther(a, c.mac, now)
@@ -58,7 +58,7 @@ func (d *Door) taken(c *client, a netip.Addr, now time.Time) bool {
 // where that was in vain is let alone for a while.
 func (d *Door) reclaim(c *client, now time.Time, full error) (netip.Addr, error) {
 	c.Yield()
-	r := ipam.Reclaim(c.network.record, c.decision.Use, slices.Collect(d.Addresses.PeekAll()), now)
+	r := ipam.Reclaim(c.network.record, c.decision.Use, slices.Collect(d.Addresses.AllShared()), now)
 	if r == nil {
 		c.network.setFull(c.decision.Use, now)
 		return netip.Addr{}, full

@@ -37,7 +37,7 @@ func (h *heads) table() *headTable {
 	if t != nil && t.revision == revision {
 		return t
 	}
-	records := slices.Collect(h.tables.Heads.PeekAll())
+	records := slices.Collect(h.tables.Heads.AllShared())
 	next := &headTable{revision: revision, records: records}
 	if t != nil && slices.Equal(records, t.records) {
 		next.dhcp, next.ours = t.dhcp, t.ours

@@ -15,7 +15,7 @@ type keeping struct {
 
 // keep has the address's record written, unless it says so already.
 func (d *Door) keep(p *place, a netip.Addr) {
-	r, err := d.Addresses.Peek(a.String())
+	r, err := d.Addresses.GetShared(a.String())
 	if err == nil && r.Spec.MAC == p.mac && r.Spec.Machine == p.machine.Name && r.Spec.Fixed == p.fixed().IsValid() {
 		return
 	}

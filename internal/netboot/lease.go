@@ -35,7 +35,7 @@ func (d *Door) grant(ctx context.Context, c *client, a netip.Addr) (time.Duratio
 		d.keep(&c.place, a)
 		return c.network.lease, nil
 	}
-	r, err := d.Addresses.Peek(a.String())
+	r, err := d.Addresses.GetShared(a.String())
 	switch {
 	case err == nil && r.Spec.MAC == c.mac && r.Spec.Network == c.network.record.Name && !r.Status.Declined:
 		return d.renew(ctx, c, a, r)
@@ -128,7 +128,7 @@ func (d *Door) release(ctx context.Context, c *client) {
 // change writes a change of the port's own address, if it is that. A fixed address is not changed.
 func (d *Door) change(ctx context.Context, c *client, a netip.Addr, how func(*trivet.Address)) {
 	mine := func(r *trivet.Address, err error) bool { return err == nil && r.Spec.MAC == c.mac && !r.Spec.Fixed }
-	if !mine(d.Addresses.Peek(a.String())) {
+	if !mine(d.Addresses.GetShared(a.String())) {
 		return
 	}
 	c.Yield()
@@ -152,7 +152,7 @@ func (d *Door) holds(r *trivet.Address) bool { return !r.Status.Declined && !ipa
 
 // checkFixed refuses a fixed address while somebody else holds it.
 func (d *Door) checkFixed(c *client, a netip.Addr) error {
-	r, err := d.Addresses.Peek(a.String())
+	r, err := d.Addresses.GetShared(a.String())
 	if err == nil && r.Spec.MAC != c.mac && d.holds(r) {
 		return fmt.Errorf("%w: the fixed address %s is leased to %s", trivet.ErrConflict, a, r.Spec.MAC)
 	}
@@ -162,12 +162,12 @@ func (d *Door) checkFixed(c *client, a netip.Addr) error {
 // reserved says whether an address is kept from those that a range gives: a machine's fixed one, or ours.
 func (d *Door) reserved(c *client, a netip.Addr) bool {
 	_, ours := d.heads.table().ours[a]
-	return ours || a == c.Local || a == d.VIP.Addr() || first(d.Machines.PeekBy(state.ByAddress, a.String())) != nil
+	return ours || a == c.Local || a == d.VIP.Addr() || first(d.Machines.SharedBy(state.ByAddress, a.String())) != nil
 }
 
 // had is the address that a record already gives the port in this network.
 func (d *Door) had(c *client) (netip.Addr, bool) {
-	for _, r := range d.Addresses.PeekBy(state.ByMAC, c.mac) {
+	for _, r := range d.Addresses.SharedBy(state.ByMAC, c.mac) {
 		if r.Spec.Network != c.network.record.Name || r.Status.Declined {
 			continue
 		}

@@ -21,10 +21,10 @@ type host struct {
 // host looks up a port by its canonical MAC.
 func (d *Door) host(mac string) host {
 	h := host{mac: mac}
-	if h.machine = first(d.Machines.PeekBy(state.ByMAC, mac)); h.machine == nil || h.machine.Status.Workflow == "" {
+	if h.machine = first(d.Machines.SharedBy(state.ByMAC, mac)); h.machine == nil || h.machine.Status.Workflow == "" {
 		return h
 	}
-	if w, err := d.Workflows.Peek(h.machine.Status.Workflow); err == nil {
+	if w, err := d.Workflows.GetShared(h.machine.Status.Workflow); err == nil {
 		h.workflow = w
 	}
 	return h
@@ -72,10 +72,10 @@ func (p *place) owns(a netip.Addr) bool {
 
 // macAt is the port that has an address now; empty if none is known to.
 func (d *Door) macAt(a netip.Addr) string {
-	if r, err := d.Addresses.Peek(a.String()); err == nil && d.holds(r) {
+	if r, err := d.Addresses.GetShared(a.String()); err == nil && d.holds(r) {
 		return r.Spec.MAC
 	}
-	if m := first(d.Machines.PeekBy(state.ByAddress, a.String())); m != nil {
+	if m := first(d.Machines.SharedBy(state.ByAddress, a.String())); m != nil {
 		i := slices.IndexFunc(m.Spec.NICs, func(n trivet.NIC) bool { return n.Address == a })
 		return m.Spec.NICs[i].MAC
 	}
@@ -87,8 +87,8 @@ func (d *Door) networkOf(h host, peer netip.Addr) *trivet.Network {
 	if n := d.networks.of(peer); n != nil {
 		return n.record
 	}
-	for _, a := range d.Addresses.PeekBy(state.ByMAC, h.mac) {
-		if n, err := d.Networks.Peek(a.Spec.Network); err == nil {
+	for _, a := range d.Addresses.SharedBy(state.ByMAC, h.mac) {
+		if n, err := d.Networks.GetShared(a.Spec.Network); err == nil {
 			return n
 		}
 	}

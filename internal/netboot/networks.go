@@ -58,7 +58,7 @@ func (n *networks) table() *networkTable {
 	if t != nil && t.revision == revision {
 		return t
 	}
-	records := slices.Collect(n.tables.Networks.PeekAll())
+	records := slices.Collect(n.tables.Networks.AllShared())
 	next := &networkTable{revision: revision, records: records}
 	if t != nil && slices.Equal(records, t.records) {
 		next.byPrefix, next.lengths = t.byPrefix, t.lengths

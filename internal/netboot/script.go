@@ -70,7 +70,7 @@ func (d *Door) token(h host) (string, error) {
 // checkPeer refuses a machine the script of another: it holds a token. It stops who asks from the address that DHCP gave
 // it, not who makes one up (docs/security.md).
 func (d *Door) checkPeer(h host, r *http.Request) error {
-	a, err := d.Addresses.Peek(peerOf(r).String())
+	a, err := d.Addresses.GetShared(peerOf(r).String())
 	if err != nil || a.Spec.MAC == h.mac || a.Spec.Machine != "" && h.machine != nil && a.Spec.Machine == h.machine.Name {
 		return nil
 	}
@@ -87,13 +87,13 @@ func (d *Door) platform(h host) *trivet.Platform {
 		name = h.machine.Spec.Platform
 	}
 	if name == "" {
-		site, err := d.Sites.Peek(trivet.SiteName)
+		site, err := d.Sites.GetShared(trivet.SiteName)
 		if err != nil {
 			return nil
 		}
 		name = site.Spec.Platform
 	}
-	p, err := d.Platforms.Peek(name)
+	p, err := d.Platforms.GetShared(name)
 	if err != nil {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (d *Door) bootURLs(r *http.Request) []string {
 
 // nearest are the heads that serve machines: this one, those that are up, the others.
 func (d *Door) nearest() []*trivet.Head {
-	heads := slices.DeleteFunc(slices.Collect(d.Heads.PeekAll()), func(h *trivet.Head) bool { return !h.Serves() })
+	heads := slices.DeleteFunc(slices.Collect(d.Heads.AllShared()), func(h *trivet.Head) bool { return !h.Serves() })
 	far := func(h *trivet.Head) int {
 		switch {
 		case h.Name == d.Head:

@@ -166,8 +166,8 @@ func (s *Store) Read(workflow, action string, try int, offset int64, p []byte) (
 	return n, nil
 }
 
-// Grew gives a channel that is closed at the next Append to anything.
-func (s *Store) Grew() <-chan struct{} {
+// Changed gives a channel that is closed at the next Append to anything.
+func (s *Store) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.grew
@@ -187,8 +187,8 @@ func (s *Store) Workflows() (names []string, err error) {
 	return names, nil
 }
 
-// Written is when something was last written of a workflow.
-func (s *Store) Written(workflow string) (last time.Time, err error) {
+// LastWritten is when something was last written of a workflow.
+func (s *Store) LastWritten(workflow string) (last time.Time, err error) {
 	if err := trivet.ValidateName(workflow); err != nil {
 		return last, err
 	}

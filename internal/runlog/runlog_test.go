@@ -51,7 +51,7 @@ func TestBadNamesStayOutside(t *testing.T) {
 		if err := s.Append("w", bad, 1, 0, []byte("x")); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("action %q: %v", bad, err)
 		}
-		if _, err := s.Written(bad); !errors.Is(err, trivet.ErrInvalid) {
+		if _, err := s.LastWritten(bad); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("written, workflow %q: %v", bad, err)
 		}
 	}

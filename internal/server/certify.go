@@ -113,7 +113,7 @@ func (s *Server) renew(ctx context.Context) error {
 }
 
 // due is when the member's certificate is to be renewed: long before it ends.
-func (s *Server) due() time.Time { return auth.PeerDue(s.peer.Load().Leaf) }
+func (s *Server) due() time.Time { return auth.PeerRenewal(s.peer.Load().Leaf) }
 
 // keepCertified renews the member's key and certificate when they are due, until ctx ends.
 func (s *Server) keepCertified(ctx context.Context) {

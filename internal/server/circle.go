@@ -61,7 +61,7 @@ func (s *Server) keepUp(ctx context.Context) {
 // endpoints are the APIs of all heads, this one's first.
 func (s *Server) endpoints() []string {
 	urls := slices.Clone(s.APIURLs())
-	for h := range s.fleet.Heads.PeekAll() {
+	for h := range s.fleet.Heads.AllShared() {
 		if h.Name != s.data.Name && h.Serves() {
 			urls = append(urls, h.Status.API...)
 		}
@@ -86,7 +86,7 @@ func (s *Server) updateAdminFile() error {
 func (s *Server) cluster() apitypes.Cluster {
 	now, self, sights := time.Now(), s.self(), s.circle.Sights()
 	c := apitypes.Cluster{ID: s.root.Cluster(), Head: self.Head, Quorum: self.Leader != "", Revision: self.Revision}
-	for h := range s.fleet.Heads.PeekAll() {
+	for h := range s.fleet.Heads.AllShared() {
 		v := apitypes.HeadView{Name: h.Name, Role: h.Spec.Role, State: string(h.Status.State), Version: h.Status.Version, API: h.Status.API,
 			Peer: h.Status.Peer, Problem: awaited(h)}
 		if v.Role == "" {

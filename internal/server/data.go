@@ -61,10 +61,10 @@ func (s *Server) openData(context.Context) error {
 		return &trivet.Error{Op: "open data folder", Name: s.cfg.Dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err),
 			Hint: "give a folder that this user can write, with --data-dir"}
 	}
-	if err := cluster.Unused(s.path("store")); err != nil { // a second start is told as that, before anything else
+	if err := cluster.CheckNotRunning(s.path("store")); err != nil { // a second start is told as that, before anything else
 		return err
 	}
-	if err := cluster.MayStart(s.cfg.Dir); err != nil {
+	if err := cluster.CheckStartSpace(s.cfg.Dir); err != nil {
 		return err
 	}
 	d, err := readData(s.dataPath())

@@ -158,7 +158,7 @@ func (s *Server) openMember(ctx context.Context) (err error) {
 	s.front.set(&s.front.peers, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()
-	if err := s.member.AwaitLeader(wait); err != nil && ctx.Err() != nil {
+	if err := s.member.WaitLeader(wait); err != nil && ctx.Err() != nil {
 		return err
 	}
 	return nil
@@ -213,7 +213,7 @@ func (s *Server) assemble(context.Context) (err error) {
 
 // removed says whether a head is out, as far as this one's copy of the records knows. It is so for good.
 func (s *Server) removed(head string) bool {
-	h, err := s.fleet.Heads.Peek(head)
+	h, err := s.fleet.Heads.GetShared(head)
 	return err == nil && h.Status.State == trivet.HeadRemoved
 }
 
@@ -254,7 +254,7 @@ func (s *Server) writable() error {
 	if !s.member.HasLeader() {
 		return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)
 	}
-	return s.member.Room()
+	return s.member.CheckSpace()
 }
 
 // Run serves until ctx ends or a part fails, and then lets requests end in order.
@@ -336,7 +336,7 @@ func (s *Server) certificate() *auth.ServerCert {
 }
 
 func (s *Server) unseal(secret *trivet.Secret, key string) (string, error) {
-	value, err := s.keys.Sealer.Open(auth.Place{Kind: "Secret", Name: secret.Name, Field: key}, secret.Spec.Data[key])
+	value, err := s.keys.Sealer.Open(auth.FieldRef{Kind: "Secret", Name: secret.Name, Field: key}, secret.Spec.Data[key])
 	if err != nil {
 		return "", err
 	}

@@ -69,9 +69,9 @@ func BenchmarkRead(b *testing.B) {
 	h := filled(b, n)
 	for name, read := range map[string]func(i int) bool{
 		"get":    func(i int) bool { m, err := h.machines.Get(fmt.Sprint("m", i)); return err == nil && m != nil },
-		"peek":   func(i int) bool { m, err := h.machines.Peek(fmt.Sprint("m", i)); return err == nil && m != nil },
-		"by":     func(i int) bool { return len(h.machines.By("mac", mac(i))) == 1 },
-		"peekby": func(i int) bool { return len(h.machines.PeekBy("mac", mac(i))) == 1 },
+		"peek":   func(i int) bool { m, err := h.machines.GetShared(fmt.Sprint("m", i)); return err == nil && m != nil },
+		"by":     func(i int) bool { return len(h.machines.ListBy("mac", mac(i))) == 1 },
+		"peekby": func(i int) bool { return len(h.machines.SharedBy("mac", mac(i))) == 1 },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -35,10 +35,10 @@ type holder struct {
 	TTL  time.Duration `json:"ttl"`
 }
 
-// Hold waits for a lease, runs do while it is held, and lets it go. The lease is beaten four times in ttl, and do's context
+// WithLease waits for a lease, runs do while it is held, and lets it go. The lease is beaten four times in ttl, and do's context
 // ends at three quarters of ttl after the last beat that was acknowledged: before anybody else can hold it. It gives do's
 // error, which is an ErrFenced as well where the lease was lost. Waiting ends with ctx: ErrUnavailable.
-func (s *Store) Hold(ctx context.Context, name string, ttl time.Duration, do func(context.Context, *Lease) error) error {
+func (s *Store) WithLease(ctx context.Context, name string, ttl time.Duration, do func(context.Context, *Lease) error) error {
 	l := &Lease{store: s, name: name, uid: rand.Text(), ttl: ttl}
 	if err := trivet.ValidateName(name); err != nil || ttl <= 0 {
 		return l.fail("hold", errors.Join(trivet.ErrInvalid, err))

@@ -31,7 +31,7 @@ func TestLeaseHasOneHolder(t *testing.T) {
 	for _, h := range heads {
 		for range each {
 			wg.Go(func() {
-				err := h.Hold(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
+				err := h.WithLease(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
 					mu.Lock()
 					holders++
 					fences = append(fences, l.Fence())
@@ -73,10 +73,10 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 	defer cancel()
 	mine := errors.New("mine")
 	const ttl, beats = 2 * time.Second, 5
-	err := heads[0].Hold(t.Context(), "x", ttl, func(held context.Context, l *store.Lease) error {
+	err := heads[0].WithLease(t.Context(), "x", ttl, func(held context.Context, l *store.Lease) error {
 		var other sync.WaitGroup
 		other.Go(func() {
-			err := heads[1].Hold(ctx, "x", ttl, func(context.Context, *store.Lease) error {
+			err := heads[1].WithLease(ctx, "x", ttl, func(context.Context, *store.Lease) error {
 				if held.Err() == nil {
 					t.Error("another holds the lease as well")
 				}
@@ -115,9 +115,9 @@ func TestReplacedHolderIsFenced(t *testing.T) {
 	m := member(t, t.TempDir())
 	line := newFaults(m.Client(), 1)
 	h1, cut := open(t, m.Client(), store.Options{Head: "head1"}), open(t, line.client(), store.Options{Head: "head0"})
-	err := cut.Hold(t.Context(), "x", 400*time.Millisecond, func(held context.Context, old *store.Lease) error {
+	err := cut.WithLease(t.Context(), "x", 400*time.Millisecond, func(held context.Context, old *store.Lease) error {
 		line.cut(true)
-		err := h1.Hold(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
+		err := h1.WithLease(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
 			if !errors.Is(context.Cause(held), trivet.ErrFenced) {
 				t.Errorf("the old holder was told %v before it was replaced", context.Cause(held))
 			}
@@ -157,7 +157,7 @@ func TestCommitComparesTheLease(t *testing.T) {
 	m, heads := twoHeads(t)
 	h := heads[0]
 	runs := 0
-	err := h.Hold(t.Context(), "x", time.Hour, func(ctx context.Context, l *store.Lease) error {
+	err := h.WithLease(t.Context(), "x", time.Hour, func(ctx context.Context, l *store.Lease) error {
 		_, err := h.Update(ctx, func(tx *store.Tx) error {
 			if err := l.Check(tx); err != nil {
 				return err
@@ -179,15 +179,15 @@ func TestCommitComparesTheLease(t *testing.T) {
 func TestLeaseRefusesWhatCannotBe(t *testing.T) {
 	_, heads := twoHeads(t)
 	do := func(context.Context, *store.Lease) error { t.Error("it was held"); return nil }
-	if err := heads[0].Hold(t.Context(), "../x", time.Hour, do); !errors.Is(err, trivet.ErrInvalid) {
+	if err := heads[0].WithLease(t.Context(), "../x", time.Hour, do); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("a path for a name: %v", err)
 	}
-	if err := heads[0].Hold(t.Context(), "x", 0, do); !errors.Is(err, trivet.ErrInvalid) {
+	if err := heads[0].WithLease(t.Context(), "x", 0, do); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("no time: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := heads[0].Hold(ended, "x", time.Hour, do); !errors.Is(err, trivet.ErrUnavailable) {
+	if err := heads[0].WithLease(ended, "x", time.Hour, do); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("no time to wait: %v", err)
 	}
 }

@@ -35,7 +35,7 @@ func TestLimitHoldsAgainstConcurrentTransactions(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(heads[0].machines.By("rack", "r1")); n != 5 || fit.Load() != 5 {
+	if n := len(heads[0].machines.ListBy("rack", "r1")); n != 5 || fit.Load() != 5 {
 		t.Errorf("%d machines, %d transactions committed, want 5", n, fit.Load())
 	}
 }
@@ -69,7 +69,7 @@ func TestLimitCountsOwnWrites(t *testing.T) {
 			t.Errorf("%s: refused, and written", name)
 		}
 	}
-	if n := len(h.machines.By("rack", "r1")); n != 5 {
+	if n := len(h.machines.ListBy("rack", "r1")); n != 5 {
 		t.Errorf("%d machines in the rack, want 5", n)
 	}
 }

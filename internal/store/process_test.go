@@ -111,7 +111,7 @@ func serveHead(cfg string) error {
 	defer m.close()
 	line := newFaults(m.Client(), c.Seed)
 	h := newHead(line.client(), store.Options{
-		Head: c.Name, Term: m.Term, Try: c.Try, Timeout: c.Timeout,
+		Head: c.Name, Term: m.Term, AttemptTimeout: c.Try, Timeout: c.Timeout,
 	})
 	h.Seed(c.Bug)
 	if err := h.Start(context.Background()); err != nil {
@@ -259,7 +259,7 @@ func (d *Door) Next(from From, out *Changes) error {
 
 // Revision gives the head's, once it has all that was written by now.
 func (d *Door) Revision(_ struct{}, out *int64) error {
-	err := d.head.Fresh(context.Background())
+	err := d.head.Sync(context.Background())
 	*out = d.head.Revision()
 	return err
 }

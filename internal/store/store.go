@@ -28,8 +28,8 @@ type Options struct {
 	Term func(context.Context) (over <-chan struct{}, err error)
 	// Now is the clock of Created; nil: time.Now.
 	Now func() time.Time
-	// Try bounds one try of a transaction, Timeout all of them where the caller's context has no deadline; 0: 1 s and 5 s.
-	Try, Timeout time.Duration
+	// AttemptTimeout bounds one try of a transaction, Timeout all of them where the caller's context has no deadline; 0: 1 s and 5 s.
+	AttemptTimeout, Timeout time.Duration
 }
 
 // Store is the records of a cluster, as one head sees and changes them.
@@ -62,7 +62,7 @@ func New(client *clientv3.Client, opts Options) *Store {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	orDefault(&opts.Try, time.Second)
+	orDefault(&opts.AttemptTimeout, time.Second)
 	orDefault(&opts.Timeout, 5*time.Second)
 	return &Store{
 		client: client, opts: opts, log: opts.Logger, kinds: map[string]*kindInfo{},
@@ -109,14 +109,14 @@ func (s *Store) snapshot() *snapshot { return s.current.Load() }
 // Revision is the store's revision that local reads see.
 func (s *Store) Revision() int64 { return s.snapshot().rev }
 
-// Reach returns when local reads see a revision. Nothing is asked of the others: one that the cluster does not have, or that does
+// WaitRevision returns when local reads see a revision. Nothing is asked of the others: one that the cluster does not have, or that does
 // not get here, is waited for until ctx ends.
-func (s *Store) Reach(ctx context.Context, revision int64) error {
+func (s *Store) WaitRevision(ctx context.Context, revision int64) error {
 	return s.pending.wait(ctx, revision)
 }
 
-// Fresh returns when local reads see all that was written before the call, by whichever head. It needs a quorum.
-func (s *Store) Fresh(ctx context.Context) error {
+// Sync returns when local reads see all that was written before the call, by whichever head. It needs a quorum.
+func (s *Store) Sync(ctx context.Context) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if err := s.fresh(ctx); err != nil {
@@ -151,7 +151,7 @@ func (s *Store) try(ctx context.Context, call func(context.Context) error) error
 	if err != nil {
 		return &trivet.Error{Op: "find the leader", Err: err, Hint: hintLeader}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.Try)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.AttemptTimeout)
 	defer cancel()
 	go func() { // until the call has ended
 		select {

@@ -80,7 +80,7 @@ func TestWritesAreReadAtOnce(t *testing.T) {
 		m.Spec.Rack, m.Spec.NICs = "r2", []trivet.NIC{{MAC: "52:54:00:00:00:01"}}
 		return h.machines.In(tx).Put(m)
 	})
-	found := h.machines.By("mac", "52:54:00:00:00:01")
+	found := h.machines.ListBy("mac", "52:54:00:00:00:01")
 	if len(found) != 1 || found[0].Spec.Rack != "r2" || found[0].Generation != 2 || found[0].UID != m.UID {
 		t.Errorf("by index: %+v", found)
 	}
@@ -91,7 +91,7 @@ func TestWritesAreReadAtOnce(t *testing.T) {
 	if _, err := h.machines.Get("m1"); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("after the deletion: %v", err)
 	}
-	if found := h.machines.By("mac", "52:54:00:00:00:01"); len(found) != 0 {
+	if found := h.machines.ListBy("mac", "52:54:00:00:00:01"); len(found) != 0 {
 		t.Errorf("the index still finds %v", found)
 	}
 }
@@ -164,7 +164,7 @@ func TestRestartKeepsRecordsAndIndexes(t *testing.T) {
 	h.Close()
 	m.Close()
 	h = open(t, member(t, dir).Client(), store.Options{})
-	if found := h.machines.By("mac", "52:54:00:00:00:01"); len(found) != 1 {
+	if found := h.machines.ListBy("mac", "52:54:00:00:00:01"); len(found) != 1 {
 		t.Errorf("after a restart the index finds %v", found)
 	}
 }

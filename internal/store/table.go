@@ -44,15 +44,15 @@ func NewTable[T any, P interface {
 
 // Get gives a record, or ErrNotFound.
 func (t *Table[T]) Get(name string) (*T, error) {
-	v, err := t.Peek(name)
+	v, err := t.GetShared(name)
 	if err != nil {
 		return nil, err
 	}
 	return deepCopy(v), nil
 }
 
-// Peek gives a record as the local copy holds it, not to be changed, or ErrNotFound.
-func (t *Table[T]) Peek(name string) (*T, error) {
+// GetShared gives a record as the local copy holds it, not to be changed, or ErrNotFound.
+func (t *Table[T]) GetShared(name string) (*T, error) {
 	e := t.store.snapshot().get(recordKey(t.info.part, name))
 	if e == nil {
 		return nil, &trivet.Error{Op: "get", Kind: t.info.kind, Name: name, Err: trivet.ErrNotFound}
@@ -61,27 +61,27 @@ func (t *Table[T]) Peek(name string) (*T, error) {
 }
 
 // List gives all records, by name.
-func (t *Table[T]) List() []*T { return copies(t.PeekAll()) }
+func (t *Table[T]) List() []*T { return copies(t.AllShared()) }
 
 // Len is how many records there are.
 func (t *Table[T]) Len() int {
 	n := 0
-	for range t.PeekAll() {
+	for range t.AllShared() {
 		n++
 	}
 	return n
 }
 
-// PeekAll gives all records by name, not to be changed, as they are at one revision.
-func (t *Table[T]) PeekAll() iter.Seq[*T] { return all[T](t.store.snapshot(), t.info) }
+// AllShared gives all records by name, not to be changed, as they are at one revision.
+func (t *Table[T]) AllShared() iter.Seq[*T] { return all[T](t.store.snapshot(), t.info) }
 
-// By gives the records that have a key in an index, by name.
-func (t *Table[T]) By(index, key string) []*T {
+// ListBy gives the records that have a key in an index, by name.
+func (t *Table[T]) ListBy(index, key string) []*T {
 	return copies(by[T](t.store.snapshot(), t.info, index, key))
 }
 
-// PeekBy gives the records that have a key in an index by name, not to be changed.
-func (t *Table[T]) PeekBy(index, key string) []*T {
+// SharedBy gives the records that have a key in an index by name, not to be changed.
+func (t *Table[T]) SharedBy(index, key string) []*T {
 	return slices.Collect(by[T](t.store.snapshot(), t.info, index, key))
 }
 

@@ -98,13 +98,13 @@ func (t View[T]) Get(name string) (*T, error) {
 }
 
 // List gives all records of the snapshot, by name.
-func (t View[T]) List() []*T { return copies(t.PeekAll()) }
+func (t View[T]) List() []*T { return copies(t.AllShared()) }
 
-// PeekAll gives all records of the snapshot by name, not to be changed.
-func (t View[T]) PeekAll() iter.Seq[*T] { return all[T](t.tx.snap, t.info) }
+// AllShared gives all records of the snapshot by name, not to be changed.
+func (t View[T]) AllShared() iter.Seq[*T] { return all[T](t.tx.snap, t.info) }
 
-// By gives the records of the snapshot that have a key in an index, by name.
-func (t View[T]) By(index, key string) []*T {
+// ListBy gives the records of the snapshot that have a key in an index, by name.
+func (t View[T]) ListBy(index, key string) []*T {
 	return copies(by[T](t.tx.snap, t.info, index, key))
 }
 

@@ -32,7 +32,7 @@ func TestLateWriteIsShutOut(t *testing.T) {
 	if !errors.Is(err, changed) || runs != 2 {
 		t.Errorf("%v after %d runs", err, runs)
 	}
-	if err := h.Fresh(t.Context()); err != nil || h.machines.Len() != 0 {
+	if err := h.Sync(t.Context()); err != nil || h.machines.Len() != 0 {
 		t.Errorf("the lost write made %d machines, %v", h.machines.Len(), err)
 	}
 }
@@ -43,7 +43,7 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 	line := newFaults(m.Client(), 1)
 	var leaderless error
 	h := open(t, line.client(), store.Options{
-		Try: 50 * time.Millisecond, Timeout: 200 * time.Millisecond,
+		AttemptTimeout: 50 * time.Millisecond, Timeout: 200 * time.Millisecond,
 		Term: func(context.Context) (<-chan struct{}, error) { return nil, leaderless },
 	})
 	create := func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) }
@@ -60,7 +60,7 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 	if _, err := h.Update(t.Context(), create); !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
 		t.Errorf("not sent, for want of a leader: %v", err)
 	}
-	if err := h.Fresh(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
+	if err := h.Sync(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("a fresh read without a leader: %v", err)
 	}
 	leaderless = nil
@@ -79,7 +79,7 @@ func TestTheNextLeaderIsAsked(t *testing.T) {
 	line := newFaults(m.Client(), 1)
 	terms := make(chan chan struct{})
 	h := open(t, line.client(), store.Options{
-		Try: time.Minute, Timeout: time.Minute,
+		AttemptTimeout: time.Minute, Timeout: time.Minute,
 		Term: func(context.Context) (<-chan struct{}, error) { return <-terms, nil },
 	})
 	line.cut(true)
@@ -150,7 +150,7 @@ func TestLateAnswerIsSeen(t *testing.T) {
 	m := member(t, t.TempDir())
 	slow := clientv3.NewCtxClient(t.Context())
 	slow.KV, slow.Watcher = slowKV{m.Client().KV}, m.Client().Watcher
-	h := open(t, slow, store.Options{Try: time.Hour, Timeout: time.Hour})
+	h := open(t, slow, store.Options{AttemptTimeout: time.Hour, Timeout: time.Hour})
 	rev := h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
 	if got, err := h.machines.Get("m1"); err != nil || got.Revision != rev {
 		t.Errorf("%+v, %v, committed at %d", got, err, rev)
@@ -187,5 +187,5 @@ func TestUnknownIndexPanics(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	h.machines.PeekBy("nope", "x")
+	h.machines.SharedBy("nope", "x")
 }

@@ -103,7 +103,7 @@ func TestWatchOfAKind(t *testing.T) {
 	h := heads[0]
 	all, machines, images := h.Watch(0), h.Watch(0, "Machine"), h.Watch(0, "Image")
 	one := h.put(t, "m1", "")
-	err := h.Hold(t.Context(), "x", 1<<40, func(context.Context, *store.Lease) error { // the store's own keys are nobody's
+	err := h.WithLease(t.Context(), "x", 1<<40, func(context.Context, *store.Lease) error { // the store's own keys are nobody's
 		_, err := m.Client().Put(t.Context(), "/trivet/image/i1", `{"kind":"Image"}`)
 		return err
 	})
@@ -155,7 +155,7 @@ func TestFeedOutlivesCompaction(t *testing.T) {
 	line := newFaults(m.Client(), 1)
 	behind, h := open(t, line.client(), store.Options{Head: "head1"}), open(t, m.Client(), store.Options{Head: "head0"})
 	h.put(t, "m0", "")
-	if err := behind.Fresh(t.Context()); err != nil {
+	if err := behind.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w := behind.Watch(0)
@@ -167,7 +167,7 @@ func TestFeedOutlivesCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	line.cut(false)
-	if err := behind.Fresh(t.Context()); err != nil {
+	if err := behind.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if list := behind.machines.List(); len(list) != 1 || list[0].Spec.Rack != "r2" {
@@ -188,7 +188,7 @@ func TestGapIsNoticed(t *testing.T) {
 	line.omit(one + 1)
 	two, three := h.put(t, "m2", ""), h.put(t, "m3", "")
 	same(t, next(t, w, 3), at("", "m1", one), at("", "m2", two), at("", "m3", three))
-	if err := behind.Fresh(t.Context()); err != nil || behind.machines.Len() != 3 {
+	if err := behind.Sync(t.Context()); err != nil || behind.machines.Len() != 3 {
 		t.Errorf("the copy has %d machines, %v", behind.machines.Len(), err)
 	}
 }
@@ -241,7 +241,7 @@ func TestEventsAreReadable(t *testing.T) {
 	from := h.put(t, "m1", "r1")
 	behind := open(t, line.client(), store.Options{Head: "head1"})
 	h.put(t, "m1", "r2")
-	if err := behind.Fresh(t.Context()); err != nil { // its own watch is there
+	if err := behind.Sync(t.Context()); err != nil { // its own watch is there
 		t.Fatal(err)
 	}
 	letGo := line.stall()

@@ -68,7 +68,7 @@ func powerOn(all *sync.WaitGroup, name, mac string, at netip.Addr, heads []netip
 	m := &lab.Machine{
 		Name: name, MAC: mac, Dir: strings.Fields(os.Getenv(rackEnv))[0], Up: func() {},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Ask: func(ctx context.Context) (string, error) {
+		ScriptURL: func(ctx context.Context) (string, error) {
 			got, err := askHeads(ctx, mac, at, heads)
 			if err != nil {
 				return "", err
@@ -155,5 +155,5 @@ func (r *rack) close() {
 
 // ledgerOf is where a machine's own account is.
 func (s *site) ledgerOf(machine string) string {
-	return (&lab.Machine{Name: machine, Dir: filepath.Join(s.dir, "machines")}).LedgerOf()
+	return (&lab.Machine{Name: machine, Dir: filepath.Join(s.dir, "machines")}).JournalPath()
 }

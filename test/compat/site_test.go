@@ -158,7 +158,7 @@ func (b *box) succeeds(cl *client.Client) {
 		}
 		return err
 	})
-	entries, err := journal.Read(b.LedgerOf())
+	entries, err := journal.Read(b.JournalPath())
 	if err != nil {
 		b.h.Fatal(err)
 	}

@@ -253,7 +253,7 @@ func (s *site) plugInto(n *vm.Network, cable *os.File, name, mac string, firmwar
 		s.Fatal(err)
 	}
 	m, err := vm.NewMachine(s.ctx, n, vm.Config{
-		Name: name, MAC: hw, Firmware: firmware, Dir: s.path(name), MemoryMB: 1024, Serial: "SN-" + name, Cable: cable,
+		Name: name, MAC: hw, Firmware: firmware, Dir: s.path(name), MemoryMB: 1024, Serial: "SN-" + name, Frames: cable,
 		Disks: []vm.Disk{{Path: s.path(name + ".disk"), SizeMB: 4096}, {Path: s.path(name + ".journal"), SizeMB: 4}},
 	})
 	if err != nil {

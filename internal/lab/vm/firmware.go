@@ -102,7 +102,7 @@ func (m *Machine) networkArgs() []string {
 		device += ",romfile="
 	}
 	port := "tap,ifname=" + m.tap + ",script=no,downscript=no"
-	if m.Cable != nil {
+	if m.Frames != nil {
 		port = "dgram,local.type=fd,local.str=4"
 	}
 	return []string{"-netdev", port + ",id=net0", "-device", device}

@@ -26,9 +26,9 @@ type Config struct {
 	Serial   string // number in SMBIOS
 	NIC      string // QEMU's model; empty: virtio-net-pci. BIOS needs its iPXE ROM: e1000e has one too
 	Disks    []Disk
-	// Cable is one of a pair of datagram sockets that carry the card's frames, one a datagram; nil: the card has a port of the
+	// Frames is one of a pair of datagram sockets that carry the card's frames, one a datagram; nil: the card has a port of the
 	// network's switch. Whoever has the other one is the cable, and sees, holds and loses what passes.
-	Cable *os.File
+	Frames *os.File
 	// Kernel, Initrd and Append boot a kernel at once, without firmware's own boot.
 	Kernel, Initrd, Append string
 	// Args are more arguments for QEMU, such as those that connect a BMC.
@@ -83,8 +83,8 @@ func (m *Machine) make(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if m.Cable == nil {
-		if m.tap, err = m.net.plug(ctx); err != nil {
+	if m.Frames == nil {
+		if m.tap, err = m.net.addPort(ctx); err != nil {
 			return err
 		}
 	}
@@ -149,8 +149,8 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	cmd := exec.Command("qemu-system-x86_64", m.args()...)
 	cmd.Stdout, cmd.Stderr = m.Console, m.Console // QEMU's own complaints belong to the story
 	cmd.ExtraFiles = []*os.File{theirs}           // fd 3
-	if m.Cable != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, m.Cable) // fd 4
+	if m.Frames != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, m.Frames) // fd 4
 	}
 	proc, err := start(m.net, cmd)
 	if err != nil {
@@ -192,8 +192,8 @@ func (m *Machine) Pause(ctx context.Context) error { return m.command(ctx, "paus
 // Resume lets a machine that stands still go on.
 func (m *Machine) Resume(ctx context.Context) error { return m.command(ctx, "resume", "cont") }
 
-// PressPower presses the power button shortly; the operating system decides what follows.
-func (m *Machine) PressPower(ctx context.Context) error {
+// PressPowerButton presses the power button shortly; the operating system decides what follows.
+func (m *Machine) PressPowerButton(ctx context.Context) error {
 	return m.command(ctx, "press power", "system_powerdown")
 }
 

@@ -121,8 +121,8 @@ func (n *Network) enter() error {
 	return nil
 }
 
-// plug makes a port on the switch and returns the name of its tap device.
-func (n *Network) plug(ctx context.Context) (tap string, err error) {
+// addPort makes a port on the switch and returns the name of its tap device.
+func (n *Network) addPort(ctx context.Context) (tap string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	tap = fmt.Sprintf("tap%d", n.taps)

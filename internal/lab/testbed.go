@@ -17,8 +17,8 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
-// Rack is QEMU machines with BMCs in a network namespace, for a person to try a head on.
-type Rack struct {
+// Testbed is QEMU machines with BMCs in a network namespace, for a person to try a head on.
+type Testbed struct {
 	Dir              string // disks, consoles and the machines' records
 	Name             string // of the namespace
 	Address          string // the head's on the machines' network, with its prefix
@@ -28,7 +28,7 @@ type Rack struct {
 }
 
 // Run plugs the machines in and serves their BMCs until ctx ends. The machines are off until a BMC is told otherwise.
-func (r *Rack) Run(ctx context.Context) (err error) {
+func (r *Testbed) Run(ctx context.Context) (err error) {
 	address, err := netip.ParsePrefix(r.Address)
 	if err != nil {
 		return &trivet.FieldError{Field: "--address", Problem: "must be an address with its prefix, such as 10.77.0.1/24"}
@@ -106,7 +106,7 @@ func nth(p netip.Prefix, n byte) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-func (r *Rack) plugIn(ctx context.Context, network *vm.Network, i int, firmware vm.Firmware) (*vm.Machine, error) {
+func (r *Testbed) plugIn(ctx context.Context, network *vm.Network, i int, firmware vm.Firmware) (*vm.Machine, error) {
 	name := fmt.Sprintf("lab%d", i+1)
 	mac := net.HardwareAddr{0x52, 0x54, 0, 0x77, 1, byte(i + 1)}
 	return vm.NewMachine(ctx, network, vm.Config{

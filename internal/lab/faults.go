@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// storm kills heads by kill -9 and starts them again, one at a time, while machines install and programs write.
-type storm struct {
-	site    *nodes
-	board   *board
+// faultInjector kills heads by kill -9 and starts them again, one at a time, while machines install and programs write.
+type faultInjector struct {
+	site    *headProcesses
+	board   *tracker
 	writers []*writer
 	boots   *booter
 	gates   []chan struct{} // the i-th is opened before the i-th kill: more machines are powered on
@@ -39,8 +39,8 @@ const (
 	stormRest    = 500 * time.Millisecond // a head is down for
 )
 
-func newStorm(s *nodes, b *board, mac string) *storm {
-	st := &storm{site: s, board: b, boots: &booter{}}
+func newStorm(s *headProcesses, b *tracker, mac string) *faultInjector {
+	st := &faultInjector{site: s, board: b, boots: &booter{}}
 	for i := range stormWriters {
 		st.writers = append(st.writers, &writer{client: s.client, record: fmt.Sprint("written", i), note: func(subject, text string, began time.Time) {
 			b.line(map[string]any{"what": "ack", "subject": subject, "text": text, "began": began.UTC()})
@@ -56,10 +56,10 @@ func newStorm(s *nodes, b *board, mac string) *storm {
 }
 
 // gate is what a machine waits for before it is powered on.
-func (st *storm) gate(machine, of int) <-chan struct{} { return st.gates[machine*len(st.gates)/of] }
+func (st *faultInjector) gate(machine, of int) <-chan struct{} { return st.gates[machine*len(st.gates)/of] }
 
 // run lasts until ctx ends; the kills end earlier, and then calm is called.
-func (st *storm) run(ctx context.Context) error {
+func (st *faultInjector) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, w := range st.writers {
 		g.Go(func() error { return w.run(ctx) })
@@ -69,7 +69,7 @@ func (st *storm) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (st *storm) rage(ctx context.Context) error {
+func (st *faultInjector) rage(ctx context.Context) error {
 	for i, gate := range st.gates {
 		close(gate)
 		victim, leader := st.site.all[rand.IntN(len(st.site.all))], st.site.leader(ctx)
@@ -88,7 +88,7 @@ func (st *storm) rage(ctx context.Context) error {
 }
 
 // await returns when actions run and a write is unanswered, and says how many.
-func (st *storm) await(ctx context.Context) (acting int, err error) {
+func (st *faultInjector) await(ctx context.Context) (acting int, err error) {
 	for ctx.Err() == nil {
 		if acting = st.board.acting(); acting > 0 && slices.ContainsFunc(st.writers, (*writer).unanswered) {
 			return acting, nil
@@ -98,7 +98,7 @@ func (st *storm) await(ctx context.Context) (acting int, err error) {
 	return 0, context.Cause(ctx)
 }
 
-func (st *storm) kill(ctx context.Context, n *node, leads bool, acting int) error {
+func (st *faultInjector) kill(ctx context.Context, n *headProcess, leads bool, acting int) error {
 	at := time.Now()
 	n.kill()
 	st.faults = append(st.faults, at)
@@ -126,7 +126,7 @@ func (st *storm) kill(ctx context.Context, n *node, leads bool, acting int) erro
 }
 
 // summary looks whether anything that was acknowledged is lost.
-func (st *storm) summary(ctx context.Context) (*Faults, error) {
+func (st *faultInjector) summary(ctx context.Context) (*Faults, error) {
 	f := &Faults{HeadsKilled: len(st.faults), LeadersKilled: st.leaders, WorkflowsFailed: st.board.failedRuns()}
 	var writes [][]time.Time
 	var errs []error

@@ -19,18 +19,18 @@ import (
 	"github.com/trivet-project/trivet/internal/server"
 )
 
-// nodes are the heads of one cluster, each a process of its own at a loopback address of its own, so that it can be killed.
-type nodes struct {
+// headProcesses are the heads of one cluster, each a process of its own at a loopback address of its own, so that it can be killed.
+type headProcesses struct {
 	demo     *Demo
 	programs string
 	subnet   string // "127.77.3."
-	all      []*node
+	all      []*headProcess
 	client   *client.Client
 }
 
-// node is one head.
-type node struct {
-	site *nodes
+// headProcess is one head.
+type headProcess struct {
+	site *headProcesses
 	name string
 	host string
 
@@ -40,11 +40,11 @@ type node struct {
 }
 
 // startNodes runs heads, each of which joins the first, and returns when all count.
-func startNodes(ctx context.Context, d *Demo) (*nodes, error) {
-	s := &nodes{demo: d, programs: filepath.Join(d.Dir, "ipxe"), subnet: fmt.Sprintf("127.%d.%d.", 64+rand.IntN(60), rand.IntN(256))}
+func startNodes(ctx context.Context, d *Demo) (*headProcesses, error) {
+	s := &headProcesses{demo: d, programs: filepath.Join(d.Dir, "ipxe"), subnet: fmt.Sprintf("127.%d.%d.", 64+rand.IntN(60), rand.IntN(256))}
 	err := simulatedPrograms(s.programs)
 	for i := 0; i < d.Heads && err == nil; i++ {
-		n := &node{site: s, name: fmt.Sprint("head", i), host: s.subnet + fmt.Sprint(i+1)}
+		n := &headProcess{site: s, name: fmt.Sprint("head", i), host: s.subnet + fmt.Sprint(i+1)}
 		s.all = append(s.all, n)
 		d.doing("starting head %d of %d", i+1, d.Heads)
 		err = s.grow(ctx, n)
@@ -57,7 +57,7 @@ func startNodes(ctx context.Context, d *Demo) (*nodes, error) {
 }
 
 // grow starts a head for the first time.
-func (s *nodes) grow(ctx context.Context, n *node) error {
+func (s *headProcesses) grow(ctx context.Context, n *headProcess) error {
 	if n == s.all[0] {
 		if err := n.start(ctx); err != nil {
 			return err
@@ -77,7 +77,7 @@ func (s *nodes) grow(ctx context.Context, n *node) error {
 	})
 }
 
-func (s *nodes) connect() error {
+func (s *headProcesses) connect() error {
 	file, err := client.ReadFile(server.AdminFile(filepath.Join(s.demo.Dir, s.all[0].name)))
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (s *nodes) connect() error {
 }
 
 // dhcp is where the heads answer relays.
-func (s *nodes) dhcp() (addresses []string) {
+func (s *headProcesses) dhcp() (addresses []string) {
 	for _, n := range s.all {
 		addresses = append(addresses, n.host+":7067")
 	}
@@ -103,7 +103,7 @@ func (s *nodes) dhcp() (addresses []string) {
 }
 
 // leader is the head whose member leads, where somebody knows.
-func (s *nodes) leader(ctx context.Context) *node {
+func (s *headProcesses) leader(ctx context.Context) *headProcess {
 	cluster, err := s.client.Cluster(ctx)
 	if err != nil {
 		return nil
@@ -116,7 +116,7 @@ func (s *nodes) leader(ctx context.Context) *node {
 	return nil
 }
 
-func (s *nodes) close() {
+func (s *headProcesses) close() {
 	for _, n := range s.all {
 		n.kill()
 	}
@@ -129,7 +129,7 @@ func (s *nodes) close() {
 const startTime = time.Minute
 
 // await returns when something is so, or is not so for too long.
-func (s *nodes) await(ctx context.Context, what string, so func() bool) error {
+func (s *headProcesses) await(ctx context.Context, what string, so func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	for !so() {
@@ -142,7 +142,7 @@ func (s *nodes) await(ctx context.Context, what string, so func() bool) error {
 }
 
 // start runs the head, and returns when it serves.
-func (n *node) start(ctx context.Context, env ...string) error {
+func (n *headProcess) start(ctx context.Context, env ...string) error {
 	d := n.site.demo
 	said, err := os.OpenFile(filepath.Join(d.Dir, n.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -183,7 +183,7 @@ func (n *node) start(ctx context.Context, env ...string) error {
 }
 
 // serves asks the boot door, which opens last.
-func (n *node) serves(ctx context.Context) bool {
+func (n *headProcess) serves(ctx context.Context) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.host+":7481/livez", nil)
 	if err != nil {
 		return false
@@ -196,7 +196,7 @@ func (n *node) serves(ctx context.Context) bool {
 }
 
 // kill ends the head as a pulled plug does, and says whether it ran.
-func (n *node) kill() bool {
+func (n *headProcess) kill() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.cmd == nil {
@@ -209,7 +209,7 @@ func (n *node) kill() bool {
 }
 
 // lastWords is the end of what the head has logged.
-func (n *node) lastWords() string {
+func (n *headProcess) lastWords() string {
 	text, _ := os.ReadFile(filepath.Join(n.site.demo.Dir, n.name+".log"))
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-3):], "\n")

@@ -28,8 +28,8 @@ type Summary struct {
 	*Faults             // nil: no head was killed
 }
 
-// board follows every run and shows how far they are.
-type board struct {
+// tracker follows every run and shows how far they are.
+type tracker struct {
 	demo    *Demo
 	client  *client.Client
 	names   []string
@@ -43,8 +43,8 @@ type board struct {
 	lines   int
 }
 
-func newBoard(d *Demo, c *client.Client, names []string) (*board, error) {
-	b := &board{demo: d, client: c, names: names, states: map[string]string{}, steps: map[string]string{}, failed: map[string]bool{}}
+func newBoard(d *Demo, c *client.Client, names []string) (*tracker, error) {
+	b := &tracker{demo: d, client: c, names: names, states: map[string]string{}, steps: map[string]string{}, failed: map[string]bool{}}
 	if d.History == "" {
 		return b, nil
 	}
@@ -56,7 +56,7 @@ func newBoard(d *Demo, c *client.Client, names []string) (*board, error) {
 	return b, nil
 }
 
-func (b *board) close() error {
+func (b *tracker) close() error {
 	if b.file == nil {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (b *board) close() error {
 }
 
 // watch returns when every provision has ended, or with the context.
-func (b *board) watch(ctx context.Context) error {
+func (b *tracker) watch(ctx context.Context) error {
 	for e, err := range b.client.Watch(ctx, client.WatchOptions{Kinds: []trivet.Kind{"Provision", "Workflow", "Event"}}) {
 		if err != nil {
 			return b.late(ctx, err)
@@ -79,14 +79,14 @@ func (b *board) watch(ctx context.Context) error {
 	return b.late(ctx, ctx.Err())
 }
 
-func (b *board) late(ctx context.Context, err error) error {
+func (b *tracker) late(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %d of %d had ended after %s", ErrIncomplete, b.ended(), len(b.names), b.demo.Timeout)
 	}
 	return err
 }
 
-func (b *board) note(e client.Event) {
+func (b *tracker) note(e client.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch r := e.Record.(type) {
@@ -108,18 +108,18 @@ func (b *board) note(e client.Event) {
 }
 
 // write adds what was seen in a record to the history.
-func (b *board) write(what string, revision int64, subject, text string) {
+func (b *tracker) write(what string, revision int64, subject, text string) {
 	b.encode(map[string]any{"what": what, "revision": revision, "subject": subject, "text": text})
 }
 
 // line adds something else to the history.
-func (b *board) line(fields map[string]any) {
+func (b *tracker) line(fields map[string]any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.encode(fields)
 }
 
-func (b *board) encode(fields map[string]any) {
+func (b *tracker) encode(fields map[string]any) {
 	if b.history != nil {
 		fields["time"] = time.Now().UTC().Format(time.RFC3339Nano)
 		_ = b.history.Encode(fields)
@@ -127,7 +127,7 @@ func (b *board) encode(fields map[string]any) {
 }
 
 // acting is how many machines do an action now.
-func (b *board) acting() (n int) {
+func (b *tracker) acting() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for name, step := range b.steps {
@@ -138,13 +138,13 @@ func (b *board) acting() (n int) {
 	return n
 }
 
-func (b *board) failedRuns() int {
+func (b *tracker) failedRuns() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.failed)
 }
 
-func (b *board) count(state trivet.ProvisionState) (n int) {
+func (b *tracker) count(state trivet.ProvisionState) (n int) {
 	for _, s := range b.states {
 		if s == string(state) {
 			n++
@@ -153,13 +153,13 @@ func (b *board) count(state trivet.ProvisionState) (n int) {
 	return n
 }
 
-func (b *board) ended() int {
+func (b *tracker) ended() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.count(trivet.ProvisionSucceeded) + b.count(trivet.ProvisionFailed)
 }
 
-func (b *board) summary(took time.Duration) Summary {
+func (b *tracker) summary(took time.Duration) Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return Summary{
@@ -170,7 +170,7 @@ func (b *board) summary(took time.Duration) Summary {
 }
 
 // draw shows a line a step with how many machines are there, at most five times a second.
-func (b *board) draw(last bool) {
+func (b *tracker) draw(last bool) {
 	if b.demo.JSON || !last && time.Since(b.shown) < 200*time.Millisecond {
 		return
 	}
@@ -207,7 +207,7 @@ func bar(n int) string {
 func repeated(dir string, names []string, err error) (int, error) {
 	n := 0
 	for _, name := range names {
-		entries, readErr := journal.Read((&Machine{Name: name, Dir: dir}).LedgerOf())
+		entries, readErr := journal.Read((&Machine{Name: name, Dir: dir}).JournalPath())
 		if readErr != nil {
 			err = errors.Join(err, readErr)
 			continue
