@@ -15,10 +15,10 @@ import (
 
 // Fetcher gets blobs from heads; the zero value is usable.
 type Fetcher struct {
-	Client *http.Client  // nil: one of its own
-	StallTimeout  time.Duration // a connection that gives less than 64 KiB in this time is given up; 0: 15 s
-	Pause  time.Duration // before all heads are asked again; doubles up to 32 times it; 0: 250 ms
-	Log    *slog.Logger  // is told why a head was left for the next one; nil: nobody is
+	Client       *http.Client  // nil: one of its own
+	StallTimeout time.Duration // a connection that gives less than 64 KiB in this time is given up; 0: 15 s
+	Pause        time.Duration // before all heads are asked again; doubles up to 32 times it; 0: 250 ms
+	Log          *slog.Logger  // is told why a head was left for the next one; nil: nobody is
 }
 
 var ownClient = &http.Client{Transport: &http.Transport{

@@ -26,8 +26,8 @@ import (
 func from(t testing.TB, s *Store, urls ...string) *Puller {
 	t.Helper()
 	p := NewPuller(s, PullConfig{
-		Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) { return ref, urls, nil },
-		StallTimeout:  300 * time.Millisecond, Pause: time.Millisecond, Timeout: time.Millisecond,
+		Locate:       func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) { return ref, urls, nil },
+		StallTimeout: 300 * time.Millisecond, Pause: time.Millisecond, Timeout: time.Millisecond,
 	})
 	t.Cleanup(p.Close)
 	return p

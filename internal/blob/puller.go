@@ -17,13 +17,13 @@ import (
 type PullConfig struct {
 	// Locate says which heads to ask for a blob, by the base URLs of their doors (see [Fetcher.Fetch]), the best first, and
 	// completes the reference, which may miss Bytes and Chunks.
-	Locate   func(ctx context.Context, ref trivet.BlobRef) (full trivet.BlobRef, urls []string, err error)
-	Client   *http.Client  // nil: one of its own
-	StallTimeout    time.Duration // see Fetcher
-	Pause    time.Duration // see Fetcher
-	Timeout time.Duration // a pull that no head continues for so long ends; 0: 30 s
-	Log      *slog.Logger
-	Metrics  *Metrics
+	Locate       func(ctx context.Context, ref trivet.BlobRef) (full trivet.BlobRef, urls []string, err error)
+	Client       *http.Client  // nil: one of its own
+	StallTimeout time.Duration // see Fetcher
+	Pause        time.Duration // see Fetcher
+	Timeout      time.Duration // a pull that no head continues for so long ends; 0: 30 s
+	Log          *slog.Logger
+	Metrics      *Metrics
 }
 
 // Bounds of pulls: how many run at a time, how many of them nobody waits for, and how many there may be in all.

@@ -18,10 +18,10 @@ import (
 
 // Options of a Store; the zero value is usable.
 type Options struct {
-	MaxBytes   int64         // of one blob; 0: 1 TiB
-	Reserve    int64         // bytes of the file system that blobs leave free for others
-	MaxUploads int           // open at a time; 0: 64
-	UploadTimeout   time.Duration // of an upload to which nothing comes; 0: 24 hours
+	MaxBytes      int64         // of one blob; 0: 1 TiB
+	Reserve       int64         // bytes of the file system that blobs leave free for others
+	MaxUploads    int           // open at a time; 0: 64
+	UploadTimeout time.Duration // of an upload to which nothing comes; 0: 24 hours
 }
 
 // Store is a folder of blobs. One process may use it at a time.

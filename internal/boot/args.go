@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// commandLine is the installer's kernel arguments. The last of a name counts, so records cannot replace Trivet's own.
+// commandLine returns the installer's kernel arguments. The last one of a name is used, so that records cannot
+// replace Trivet's own.
 func (f *ScriptFacts) commandLine() []string {
 	args := slices.DeleteFunc(f.args(), func(arg string) bool { return !isWord(arg) })
 	if f.Journal != "" && isWord(f.Journal) {
@@ -20,7 +21,7 @@ func (f *ScriptFacts) commandLine() []string {
 		"BOOTIF=01-"+hyphens(f.MAC))
 }
 
-// args are those that come from records.
+// args returns the arguments of records.
 func (f *ScriptFacts) args() []string {
 	if f.Platform == nil {
 		return nil
@@ -28,9 +29,9 @@ func (f *ScriptFacts) args() []string {
 	return append(slices.Clone(f.Platform.Spec.Args), f.Args...)
 }
 
-// isWord says whether a text is one word both to iPXE and to the kernel, which stands for itself. iPXE splits lines at
-// blanks, replaces ${...}, joins a line that ends with a backslash to the next, knows "||" and "&&", and "#" as the
-// beginning of a comment; it has no quotes. The kernel has double quotes.
+// isWord reports whether a text is one literal word both to iPXE and to the kernel. iPXE splits lines at blanks,
+// expands ${...}, joins a line that ends with a backslash to the next, has the operators "||" and "&&" and comments
+// that begin with "#", and has no quotes. The kernel has double quotes.
 func isWord(s string) bool {
 	if s == "" || s == "||" || s == "&&" || s[0] == '#' || strings.Contains(s, "${") {
 		return false
@@ -38,10 +39,10 @@ func isWord(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 }
 
-// maxSaid bounds a line on the console, in bytes.
-const maxSaid = 240
+// maxEcho bounds a line on the console, in bytes.
+const maxEcho = 240
 
-// plain is text that iPXE prints as it is: what means something to iPXE becomes a question mark.
+// plain returns text that iPXE prints as it is: characters that are special to iPXE become question marks.
 func plain(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || strings.ContainsRune(`$\|&#`, r) {
@@ -49,5 +50,5 @@ func plain(text string) string {
 		}
 		return r
 	}, text)
-	return text[:min(len(text), maxSaid)]
+	return text[:min(len(text), maxEcho)]
 }

@@ -1,9 +1,9 @@
-// Package boot holds the rules of booting from the network: what a machine's firmware is told by DHCP ([Decide]), what
-// the machine shall boot ([Choose]), and the iPXE script that does it ([Script]). It is pure; internal/netboot brings the
-// facts and sends the answers.
+// Package boot holds the rules of network boot: how a DHCP client is answered ([Decide]), what a machine boots
+// ([Choose]), and the iPXE script that boots it ([Script]). It is pure: internal/netboot collects the facts and
+// sends the answers.
 //
-// A machine comes by several times in one boot. Its firmware gets iPXE as its boot file; iPXE gets the URL of its script;
-// the script gets kernel and initramfs, or hands over to the disk.
+// A machine sends several requests in one boot. Its firmware gets iPXE as its boot file; iPXE gets the URL of its
+// script; the script loads kernel and initramfs, or boots the disk.
 package boot
 
 import (
@@ -11,59 +11,54 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/ipam"
 )
 
-// Facts are what Decide rests on.
+// Facts are the input of Decide.
 type Facts struct {
-	MAC     string          // of the port that asks, in its one form
-	Client  Client          // who sends the packet
-	Network *trivet.Network // nil: none of ours
+	MAC     string          // of the client's port, canonical
+	Client  Client          // the sender of the packet
+	Network *trivet.Network // that the client is attached to; nil: none that has a record
 	Known   bool            // a machine's record has the MAC
-	Proxy   bool            // it came to the proxy's port, 4011
+	Proxy   bool            // the packet was sent to the proxy port, 4011
 	Head    netip.Addr      // this head's address for the client
-	URL     string          // of this head's boot door, "http://10.0.0.1:8080"
+	URL     string          // of this head's boot server, "http://10.0.0.1:8080"
 }
 
-// Mode is how far the answer goes.
+// Mode is how much the answer holds.
 type Mode int
 
 // The modes.
 const (
 	Silent    Mode = iota
 	Serve          // an address, its network, and what to boot
-	ProxyOnly      // what to boot; the address is another server's business
+	ProxyOnly      // what to boot; another server assigns the address
 )
 
-// Decision is what the client is told.
+// Decision is how the client is answered.
 type Decision struct {
-	Mode Mode
-	Why  string // of silence, for people
-	Use  string // which ranges its address may be from: ipam.Known or ipam.Discovery
+	Mode   Mode
+	Reason string // of silence, for operators
 
-	Class      Loader     // option 60: firmware heeds only answers of its own class
+	Class      Loader     // option 60: firmware accepts only answers of its own class
 	NextServer netip.Addr // siaddr and option 66: the TFTP server
-	BootFile   string     // option 67: a TFTP name or a URL; empty for what does not boot from the network
+	BootFile   string     // option 67: a TFTP name or a URL; empty for a client that does not netboot
 }
 
-// Decide says what a DHCP client is told. What its machine is doing does not matter here: whoever boots from the network
-// gets iPXE and a script, which is where that is decided.
+// Decide returns how a DHCP client is answered. It does not depend on the state of the machine: each client that
+// netboots gets iPXE and the URL of a script, and the script depends on the state.
 func Decide(f Facts) Decision {
-	d := Decision{Use: ipam.Known}
-	if !f.Known {
-		d.Use = ipam.Discovery
-	}
+	var d Decision
 	switch {
 	case f.Network == nil:
-		return Decision{Why: "no network has the address it came by"}
+		return Decision{Reason: "no network contains the address of the client's link"}
 	case f.Network.Spec.DHCP == "off":
-		return Decision{Why: "DHCP is off in network " + f.Network.Name}
+		return Decision{Reason: "DHCP is off in network " + f.Network.Name}
 	case !f.Known && f.Network.Spec.Unknown == "ignore":
-		return Decision{Why: "unknown machines are ignored in network " + f.Network.Name}
+		return Decision{Reason: "unknown machines are ignored in network " + f.Network.Name}
 	case f.Network.Spec.DHCP != "proxy" && !f.Proxy:
 		d.Mode = Serve
 	case f.Client.Loader == OtherLoader && !f.Client.IPXE:
-		return Decision{Why: "it does not boot from the network"}
+		return Decision{Reason: "it does not boot from the network"}
 	default:
 		d.Mode = ProxyOnly
 	}
@@ -71,7 +66,7 @@ func Decide(f Facts) Decision {
 	return d
 }
 
-// boot names the client's next file.
+// boot sets the client's next file.
 func (d *Decision) boot(f Facts) {
 	switch {
 	case f.Client.IPXE && !f.Client.NoHTTP:
@@ -87,14 +82,14 @@ func (d *Decision) boot(f Facts) {
 	}
 }
 
-// Paths of the boot door, each followed by a MAC with hyphens; those of files by "/" and a digest.
+// Paths of the boot server, each followed by a MAC with hyphens; those of files by "/" and a digest.
 const (
 	scriptPath = "/boot/script/"
 	kernelPath = "/boot/kernel/"
 	initrdPath = "/boot/initrd/"
 )
 
-// ScriptPath is where a port finds its script.
+// ScriptPath returns the path of a port's script.
 func ScriptPath(mac string) string { return scriptPath + hyphens(mac) }
 
 func hyphens(mac string) string { return strings.ReplaceAll(mac, ":", "-") }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/boot"
-	"github.com/trivet-project/trivet/internal/ipam"
+	"github.com/trivet-project/trivet/internal/workflow"
 )
 
 const mac = "52:54:00:12:34:56"
@@ -20,7 +20,7 @@ var (
 	uefi      = boot.Client{Arch: boot.UEFIx64, Loader: boot.PXELoader}
 	uefiHTTP  = boot.Client{Arch: boot.UEFIx64, Loader: boot.HTTPLoader}
 	arm       = boot.Client{Arch: boot.UEFIarm64, Loader: boot.PXELoader}
-	strange   = boot.Client{Arch: boot.OtherArch, Loader: boot.PXELoader}
+	other     = boot.Client{Arch: boot.OtherArch, Loader: boot.PXELoader}
 	ipxe      = boot.Client{Arch: boot.UEFIx64, Loader: boot.PXELoader, IPXE: true}
 	smallIPXE = boot.Client{Arch: boot.BIOS, Loader: boot.PXELoader, IPXE: true, NoHTTP: true}
 	system    = boot.Client{Arch: boot.BIOS}
@@ -32,11 +32,11 @@ func network(dhcp, unknown string) *trivet.Network {
 
 func TestDecide(t *testing.T) {
 	const script = "http://10.0.0.1:8080/boot/script/52-54-00-12-34-56"
-	tftp := func(mode boot.Mode, use, file string) boot.Decision {
-		return boot.Decision{Mode: mode, Use: use, Class: boot.PXELoader, NextServer: head, BootFile: file}
+	tftp := func(mode boot.Mode, file string) boot.Decision {
+		return boot.Decision{Mode: mode, Class: boot.PXELoader, NextServer: head, BootFile: file}
 	}
 	web := func(mode boot.Mode, file string) boot.Decision {
-		return boot.Decision{Mode: mode, Use: ipam.Known, Class: boot.HTTPLoader,
+		return boot.Decision{Mode: mode, Class: boot.HTTPLoader,
 			BootFile: "http://10.0.0.1:8080/ipxe/" + file}
 	}
 	for name, c := range map[string]struct {
@@ -46,25 +46,25 @@ func TestDecide(t *testing.T) {
 		proxy   bool
 		want    boot.Decision
 	}{
-		"BIOS":          {client: bios, want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
-		"UEFI":          {client: uefi, want: tftp(boot.Serve, ipam.Known, "snponly.efi")},
+		"BIOS":          {client: bios, want: tftp(boot.Serve, "undionly.kpxe")},
+		"UEFI":          {client: uefi, want: tftp(boot.Serve, "snponly.efi")},
 		"UEFI HTTP":     {client: uefiHTTP, want: web(boot.Serve, "snponly.efi")},
-		"arm64":         {client: arm, want: tftp(boot.Serve, ipam.Known, "snponly-arm64.efi")},
-		"unknown arch":  {client: strange, want: boot.Decision{Mode: boot.Serve, Use: ipam.Known}},
-		"iPXE":          {client: ipxe, want: tftp(boot.Serve, ipam.Known, script)},
-		"iPXE, no HTTP": {client: smallIPXE, want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
-		"system":        {client: system, want: boot.Decision{Mode: boot.Serve, Use: ipam.Known}},
-		"unknown":       {client: bios, unknown: true, want: tftp(boot.Serve, ipam.Discovery, "undionly.kpxe")},
-		"unknown, held": {client: bios, unknown: true, network: network("", "hold"),
-			want: tftp(boot.Serve, ipam.Discovery, "undionly.kpxe")},
+		"arm64":         {client: arm, want: tftp(boot.Serve, "snponly-arm64.efi")},
+		"unknown arch":  {client: other, want: boot.Decision{Mode: boot.Serve}},
+		"iPXE":          {client: ipxe, want: tftp(boot.Serve, script)},
+		"iPXE, no HTTP": {client: smallIPXE, want: tftp(boot.Serve, "undionly.kpxe")},
+		"system":        {client: system, want: boot.Decision{Mode: boot.Serve}},
+		"unknown":       {client: bios, unknown: true, want: tftp(boot.Serve, "undionly.kpxe")},
+		"unknown, waits": {client: bios, unknown: true, network: network("", "hold"),
+			want: tftp(boot.Serve, "undionly.kpxe")},
 		"ignored":        {client: bios, unknown: true, network: network("", "ignore"), want: boot.Decision{Mode: boot.Silent}},
-		"known, ignore":  {client: bios, network: network("", "ignore"), want: tftp(boot.Serve, ipam.Known, "undionly.kpxe")},
+		"known, ignore":  {client: bios, network: network("", "ignore"), want: tftp(boot.Serve, "undionly.kpxe")},
 		"off":            {client: bios, network: network("off", ""), want: boot.Decision{Mode: boot.Silent}},
-		"proxy":          {client: uefi, network: network("proxy", ""), want: tftp(boot.ProxyOnly, ipam.Known, "snponly.efi")},
+		"proxy":          {client: uefi, network: network("proxy", ""), want: tftp(boot.ProxyOnly, "snponly.efi")},
 		"proxy, HTTP":    {client: uefiHTTP, network: network("proxy", ""), want: web(boot.ProxyOnly, "snponly.efi")},
-		"proxy, iPXE":    {client: ipxe, network: network("proxy", ""), want: tftp(boot.ProxyOnly, ipam.Known, script)},
+		"proxy, iPXE":    {client: ipxe, network: network("proxy", ""), want: tftp(boot.ProxyOnly, script)},
 		"proxy, system":  {client: system, network: network("proxy", ""), want: boot.Decision{Mode: boot.Silent}},
-		"proxy's port":   {client: bios, proxy: true, want: tftp(boot.ProxyOnly, ipam.Known, "undionly.kpxe")},
+		"proxy's port":   {client: bios, proxy: true, want: tftp(boot.ProxyOnly, "undionly.kpxe")},
 		"port, a system": {client: system, proxy: true, want: boot.Decision{Mode: boot.Silent}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,16 +73,16 @@ func TestDecide(t *testing.T) {
 			}
 			got := boot.Decide(boot.Facts{MAC: mac, Client: c.client, Network: c.network, Known: !c.unknown, Proxy: c.proxy,
 				Head: head, URL: "http://10.0.0.1:8080"})
-			if silent := got.Mode == boot.Silent; silent != (got.Why != "") {
-				t.Errorf("silent %v, because %q", silent, got.Why)
+			if silent := got.Mode == boot.Silent; silent != (got.Reason != "") {
+				t.Errorf("silent %v, because %q", silent, got.Reason)
 			}
-			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(boot.Decision{}, "Why"), cmp.Comparer(
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(boot.Decision{}, "Reason"), cmp.Comparer(
 				func(a, b netip.Addr) bool { return a == b })); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
-	if got := boot.Decide(boot.Facts{MAC: mac, Client: bios}); got.Mode != boot.Silent || got.Why == "" {
+	if got := boot.Decide(boot.Facts{MAC: mac, Client: bios}); got.Mode != boot.Silent || got.Reason == "" {
 		t.Errorf("no network: %+v", got)
 	}
 }
@@ -109,7 +109,7 @@ func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		state trivet.MachineState
 		run   *trivet.Workflow
-		want  boot.Way
+		want  boot.Target
 	}{
 		{trivet.MachineDiscovered, nil, boot.Installer},
 		{trivet.MachineAvailable, nil, boot.Installer},
@@ -120,24 +120,25 @@ func TestChoose(t *testing.T) {
 		{trivet.MachineProvisioning, run(trivet.WorkflowBooting), boot.Installer},
 		{trivet.MachineProvisioning, run(trivet.WorkflowRunning), boot.Installer},
 		{trivet.MachineProvisioning, run(trivet.WorkflowStarting), boot.LocalDisk},
-		{trivet.MachineProvisioning, run(trivet.WorkflowFailed), boot.Hold},
-		{trivet.MachineClaimed, nil, boot.Hold},
+		{trivet.MachineProvisioning, run(trivet.WorkflowFailed), boot.Wait},
+		{trivet.MachineClaimed, nil, boot.Wait},
 		{trivet.MachineActive, run(trivet.WorkflowSucceeded), boot.LocalDisk},
-		{trivet.MachineQuarantined, run(trivet.WorkflowFailed), boot.Hold},
+		{trivet.MachineQuarantined, run(trivet.WorkflowFailed), boot.Wait},
 	} {
 		m := &trivet.Machine{Status: trivet.MachineStatus{State: c.state}}
-		if got, why := boot.Choose(m, c.run, nil); got != c.want || why == "" {
+		f := boot.MachineFacts{Machine: m, Workflow: c.run, WantsAgent: c.run != nil && workflow.WantsAgent(&c.run.Status)}
+		if got, why := boot.Choose(f); got != c.want || why == "" {
 			t.Errorf("%s, %v: %s because %q, want %s", c.state, c.run, got, why, c.want)
 		}
 	}
-	for policy, want := range map[string]boot.Way{
-		"": boot.Installer, "enrol": boot.Installer, "hold": boot.Hold, "ignore": boot.Nothing,
+	for policy, want := range map[string]boot.Target{
+		"": boot.Installer, "enrol": boot.Installer, "hold": boot.Wait, "ignore": boot.None,
 	} {
-		if got, why := boot.Choose(nil, nil, network("", policy)); got != want || why == "" {
+		if got, why := boot.Choose(boot.MachineFacts{Network: network("", policy)}); got != want || why == "" {
 			t.Errorf("unknown, %q: %s because %q, want %s", policy, got, why, want)
 		}
 	}
-	if got, _ := boot.Choose(nil, nil, nil); got != boot.Nothing {
+	if got, _ := boot.Choose(boot.MachineFacts{}); got != boot.None {
 		t.Errorf("unknown in an unknown network: %s", got)
 	}
 }

@@ -1,58 +1,63 @@
 package boot
 
-import (
-	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/workflow"
-)
+import "github.com/trivet-project/trivet"
 
-// Way is what a machine boots.
-type Way string
+// Target is what a machine boots.
+type Target string
 
-// The ways.
+// The targets.
 const (
-	Installer Way = "installer" // the installer OS, whose agent fetches work or waits for it
-	LocalDisk Way = "disk"      // what is installed
-	Hold      Way = "hold"      // nothing yet: ask again
-	Nothing   Way = "nothing"   // it is none of ours
+	Installer Target = "installer" // the installer OS, whose agent gets a run or waits for one
+	LocalDisk Target = "disk"      // the installed system
+	Wait      Target = "wait"      // nothing yet: the script asks again
+	None      Target = "none"      // the machine is not served
 )
 
-// Choose says what a machine boots, and why. m is nil where no record has the MAC, w where the machine has no run; n is
-// the network it boots from, nil if that is not known. The answer may rest on old copies: the installer touches a disk
-// only with a run that is granted to it.
-func Choose(m *trivet.Machine, w *trivet.Workflow, n *trivet.Network) (way Way, why string) {
+// MachineFacts are the input of Choose.
+type MachineFacts struct {
+	Machine    *trivet.Machine  // nil: no record has the MAC
+	Workflow   *trivet.Workflow // nil: the machine has no run, or this head does not know it
+	WantsAgent bool             // the run needs the installer OS
+	Network    *trivet.Network  // that the machine boots from; nil: unknown
+}
+
+// Choose returns what a machine boots, and why. The facts may be old: the installer touches a disk only with a run
+// that is granted to it.
+func Choose(f MachineFacts) (target Target, reason string) {
+	m, w := f.Machine, f.Workflow
 	if m == nil {
-		return chooseUnknown(n)
+		return chooseUnknown(f.Network)
 	}
 	switch m.Status.State {
 	case trivet.MachineActive:
 		return LocalDisk, "it is active"
 	case trivet.MachineQuarantined:
-		return Hold, "it is quarantined: " + m.Status.Reason
+		return Wait, "it is quarantined: " + m.Status.Reason
 	case trivet.MachineClaimed, trivet.MachineProvisioning:
 		switch {
 		case w == nil:
-			return Hold, "its workflow is not known here"
-		case workflow.WantsAgent(&w.Status):
+			return Wait, "this head does not know its workflow"
+		case f.WantsAgent:
 			return Installer, "it is " + string(m.Status.State) + " for workflow " + w.Name
 		case w.Status.State == trivet.WorkflowStarting:
-			return LocalDisk, "workflow " + w.Name + " waits for its first boot"
+			return LocalDisk, "workflow " + w.Name + " waits for the first boot of the installed system"
 		default:
-			return Hold, "workflow " + w.Name + " has " + string(w.Status.State)
+			return Wait, "workflow " + w.Name + " is " + string(w.Status.State)
 		}
 	case trivet.MachineDiscovered, trivet.MachineAvailable, trivet.MachineReleasing, "":
 	}
-	// Its agent waits for work, so that no boot is needed when there is some.
-	return Installer, "it waits for work"
+	// The agent waits for a run, so that none needs another boot.
+	return Installer, "it waits for a run"
 }
 
-func chooseUnknown(n *trivet.Network) (Way, string) {
+func chooseUnknown(n *trivet.Network) (Target, string) {
 	switch {
 	case n == nil:
-		return Nothing, "no record has it or the network it comes by"
+		return None, "no record has its MAC, or the network it boots from"
 	case n.Spec.Unknown == "ignore":
-		return Nothing, "no record has it, and unknown machines are ignored in network " + n.Name
+		return None, "no record has its MAC, and unknown machines are ignored in network " + n.Name
 	case n.Spec.Unknown == "hold":
-		return Hold, "no record has it, and unknown machines are held in network " + n.Name
+		return Wait, "no record has its MAC, and unknown machines are held in network " + n.Name
 	}
-	return Installer, "no record has it: it enrols itself"
+	return Installer, "no record has its MAC: it enrols itself"
 }

@@ -1,11 +1,11 @@
 package boot
 
-// Client is who sends a DHCP packet, as the packet tells.
+// Client is the sender of a DHCP packet, by the packet's options.
 type Client struct {
 	Arch   Arch
 	Loader Loader
 	IPXE   bool // iPXE, not the firmware that loaded it
-	NoHTTP bool // an iPXE that says it was built without HTTP
+	NoHTTP bool // an iPXE that was built without HTTP
 }
 
 // Loader is the boot firmware's kind, by option 60.
@@ -13,7 +13,7 @@ type Loader int
 
 // The kinds.
 const (
-	OtherLoader Loader = iota // none: an operating system
+	OtherLoader Loader = iota // an operating system
 	PXELoader                 // loads by TFTP
 	HTTPLoader                // loads by HTTP (UEFI 2.5 section 23.7)
 )
@@ -21,7 +21,7 @@ const (
 // Arch is a client's processor and firmware.
 type Arch string
 
-// The kinds that are told apart. Others get an address and no boot file.
+// The known kinds. Others get an address and no boot file.
 const (
 	OtherArch Arch = ""
 	BIOS      Arch = "bios"
@@ -29,9 +29,9 @@ const (
 	UEFIarm64 Arch = "uefi-arm64"
 )
 
-// archs are the numbers of option 93 (RFC 4578 section 2.1, and IANA's registry "Processor Architecture Types" that RFC
-// 5970 section 3.3 began). 9 was published as x64 and is now EBC, 7 the other way around: firmware of both kinds sends
-// both, and all of it is x64.
+// archs are the numbers of option 93 (RFC 4578 section 2.1, and IANA's registry "Processor Architecture Types" that
+// RFC 5970 section 3.3 established). 9 was published as x64 and is now EBC, 7 the other way around: firmware sends
+// either, and all of it is x64.
 var archs = map[uint16]Arch{
 	0:  BIOS,
 	7:  UEFIx64,
@@ -43,8 +43,8 @@ var archs = map[uint16]Arch{
 	20: BIOS,      // by HTTP
 }
 
-// ArchOf maps option 93's numbers, the best first, to the first that is known. Firmware that does not send any is BIOS:
-// the option is younger than PXE.
+// ArchOf returns the first known kind of option 93's numbers. Firmware that does not send any is BIOS: PXE is older
+// than the option.
 func ArchOf(numbers ...uint16) Arch {
 	for _, n := range numbers {
 		if a, ok := archs[n]; ok {
@@ -57,11 +57,11 @@ func ArchOf(numbers ...uint16) Arch {
 	return OtherArch
 }
 
-// File is the iPXE program for this kind; empty if there is none. They use the firmware's own driver of the port that it
-// booted from, so they know every card that the firmware knows and ask no other port.
+// File returns the iPXE program for this kind; empty if there is none. These programs use the firmware's driver of
+// the port that it booted from: they support each card that the firmware supports, and use no other port.
 func (a Arch) File() string {
 	return map[Arch]string{BIOS: "undionly.kpxe", UEFIx64: "snponly.efi", UEFIarm64: "snponly-arm64.efi"}[a]
 }
 
-// Files are the programs that machines may get, in the folder of iPXE's package.
+// Files are the programs that machines may load, in the directory of iPXE's package.
 var Files = []string{"undionly.kpxe", "snponly.efi", "ipxe.efi", "snponly-arm64.efi", "ipxe-arm64.efi"}

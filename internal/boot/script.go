@@ -8,13 +8,13 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// ScriptFacts are what a script is made of. All text in it is taken for hostile.
+// ScriptFacts are the input of Script. All text in them may be hostile.
 type ScriptFacts struct {
-	Way     Way
-	Why     string // for the people at the console
-	Machine string // the name the machine has, or will have
-	MAC     string // of the port it boots from, in its one form
-	// Heads are the URLs of the heads' boot doors, in the order to try.
+	Target  Target
+	Reason  string // of the target, for the console
+	Machine string // the machine's name, or the one that it will enrol under
+	MAC     string // of the port that it boots from, canonical
+	// Heads are the URLs of the heads' boot servers, in the order to try.
 	Heads []string
 
 	// The rest is for the installer.
@@ -27,19 +27,19 @@ type ScriptFacts struct {
 	Args     []string // the machine's kernel arguments
 }
 
-// Timings of scripts. A fetch is given up when nothing of it has come for this long: a head whose cable was cut sends no
+// Times of scripts. A fetch fails when it received nothing for this long: a head that lost its network sends no
 // reset.
 const (
 	fetchMillis = 5_000
 	pauseSecs   = 5  // before a failed fetch is tried again on all heads
-	holdSecs    = 15 // before a held machine asks again
+	waitSecs    = 15 // before a waiting machine asks again
 )
 
 // maxCommandLine is the longest kernel command line on x86, less some room for what firmware adds.
 const maxCommandLine = 2000
 
-// Script gives the iPXE script by which a machine goes its way. Where its facts cannot be written into one, the machine
-// is held, and its console says why.
+// Script returns the iPXE script that boots a target. Where its facts cannot be written into a script, the machine
+// waits, and its console shows the reason.
 func Script(f ScriptFacts) string {
 	f.Heads = slices.DeleteFunc(slices.Clone(f.Heads), func(h string) bool {
 		return !strings.HasPrefix(h, "http") || !isWord(h)
@@ -50,39 +50,39 @@ func Script(f ScriptFacts) string {
 	s := &script{facts: f}
 	s.line("#!ipxe")
 	if problem := f.check(); problem != "" {
-		s.facts.Way, s.facts.Why = Hold, problem
+		s.facts.Target, s.facts.Reason = Wait, problem
 	}
-	s.say(fmt.Sprintf("Trivet: %s (%s): %s, because %s", f.Machine, f.MAC, s.facts.Way, s.facts.Why))
-	switch s.facts.Way {
+	s.echo(fmt.Sprintf("Trivet: %s (%s): %s, because %s", f.Machine, f.MAC, s.facts.Target, s.facts.Reason))
+	switch s.facts.Target {
 	case Installer:
 		s.installer()
 	case LocalDisk:
 		s.disk()
-	case Hold, Nothing:
-		s.hold()
+	case Wait, None:
+		s.again(waitSecs)
 	}
 	return s.text.String()
 }
 
-// check says what keeps the facts out of a script; empty if nothing does.
+// check returns why the facts cannot be written into a script; empty if they can.
 func (f *ScriptFacts) check() string {
 	switch {
-	case f.Way != Installer:
+	case f.Target != Installer:
 		return ""
 	case f.Platform == nil:
-		return "there is no platform to boot; make one by 'trivet platform build'"
+		return "the site has no platform; build one with 'trivet platform build'"
 	}
 	words := append([]string{f.Machine, f.CA, f.Token, f.Platform.Spec.Kernel.Digest, f.Platform.Spec.Initrd.Digest}, f.API...)
 	if i := slices.IndexFunc(words, func(w string) bool { return !isWord(w) }); i >= 0 || len(f.API) == 0 {
-		return "what its script needs is missing, or holds a character that scripts cannot"
+		return "a value for the script is missing, or holds a character that iPXE scripts cannot"
 	}
 	if n := len(strings.Join(f.commandLine(), " ")); n > maxCommandLine {
-		return fmt.Sprintf("its kernel arguments have %d bytes; at most %d", n, maxCommandLine)
+		return fmt.Sprintf("its kernel arguments have %d bytes; the limit is %d", n, maxCommandLine)
 	}
 	return ""
 }
 
-// script gathers lines. Whatever goes into one besides this package's own text has passed isWord or say.
+// script collects lines. All text in them that is not this package's own has passed isWord or echo.
 type script struct {
 	facts ScriptFacts
 	text  strings.Builder
@@ -93,16 +93,16 @@ func (s *script) line(words ...string) {
 	s.text.WriteByte('\n')
 }
 
-func (s *script) say(text string) { s.line("echo", plain(text)) }
+func (s *script) echo(text string) { s.line("echo", plain(text)) }
 
-// installer fetches the kernel from the first head that gives it, and the initramfs from there too if it can: heads that
-// are down are waited for once. Names are given to both, because UEFI's
-// kernel asks for its initramfs by name.
+// installer fetches the kernel from the first head that serves it, and the initramfs from the same head if it can,
+// so that a head that is down costs one timeout. Both have names, because the kernel finds its initramfs by name on
+// UEFI.
 func (s *script) installer() {
 	p := s.facts.Platform
 	for _, arg := range s.facts.args() {
 		if !isWord(arg) {
-			s.say("a kernel argument is left out, scripts cannot hold it: " + arg)
+			s.echo("a kernel argument is left out, iPXE scripts cannot hold it: " + arg)
 		}
 	}
 	wrong := "iseq ${buildarch} arm64 && goto wrong ||"
@@ -126,20 +126,20 @@ func (s *script) installer() {
 	s.line("boot vmlinuz", strings.Join(s.facts.commandLine(), " "), "||")
 	s.line("goto again")
 	s.line(":wrong")
-	s.say(fmt.Sprintf("platform %s is for %s, not for this machine", p.Name, p.Spec.Arch))
+	s.echo(fmt.Sprintf("platform %s is for %s, not for this machine", p.Name, p.Spec.Arch))
 	s.again(pauseSecs)
 }
 
-// fetch is the command that fetches a file from a head.
+// fetch returns the command that fetches a file from a head.
 func (s *script) fetch(name, head, path string, blob trivet.BlobRef) string {
 	return fmt.Sprintf("imgfetch --name %s --timeout %d %s%s%s/%s", name, fetchMillis, head, path, hyphens(s.facts.MAC), blob.Digest)
 }
 
-// again asks for the script anew after a while, of all heads, for ever: it is the run's deadlines that end it, and a
-// machine which was on before its heads finds them.
+// again fetches the script again after a while, from all heads, forever: the deadlines of the run end it, and a
+// machine that was powered on before its heads finds them.
 func (s *script) again(secs int) {
 	s.line(":again")
-	s.say(fmt.Sprintf("asking again in %d seconds", secs))
+	s.echo(fmt.Sprintf("retry in %d seconds", secs))
 	s.line("sleep", fmt.Sprint(secs))
 	for _, head := range s.facts.Heads {
 		fmt.Fprintf(&s.text, "chain --replace --autofree --timeout %d %s%s || ", fetchMillis, head, ScriptPath(s.facts.MAC))
@@ -147,13 +147,11 @@ func (s *script) again(secs int) {
 	s.line("goto again")
 }
 
-// disk hands over to what is installed. UEFI goes to its next boot option when a program ends with an error; BIOS' disk
-// is booted from here, because not every BIOS goes on.
+// disk boots the installed system. UEFI continues with its next boot option when a program ends with an error; on
+// BIOS the script boots the disk, because not every BIOS continues.
 func (s *script) disk() {
 	s.line("iseq ${platform} efi && goto next ||")
-	s.line("sanboot --no-describe --drive 0x80 || echo there is no disk to boot")
+	s.line("sanboot --no-describe --drive 0x80 || echo no disk to boot")
 	s.line(":next")
 	s.line("exit 1")
 }
-
-func (s *script) hold() { s.again(holdSecs) }

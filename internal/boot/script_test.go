@@ -14,12 +14,12 @@ import (
 	"github.com/trivet-project/trivet/internal/boot"
 )
 
-var update = flag.Bool("update", false, "write the scripts in testdata anew")
+var update = flag.Bool("update", false, "rewrite the scripts in testdata")
 
-func facts(way boot.Way) boot.ScriptFacts {
+func facts(target boot.Target) boot.ScriptFacts {
 	digest := func(c string) trivet.BlobRef { return trivet.BlobRef{Digest: "sha256:" + strings.Repeat(c, 64)} }
 	return boot.ScriptFacts{
-		Way: way, Why: "the test wants it", Machine: "m1", MAC: mac,
+		Target: target, Reason: "the test wants it", Machine: "m1", MAC: mac,
 		Heads: []string{"http://10.0.0.1:8080", "http://10.0.0.2:8080"},
 		API:   []string{"https://10.0.0.1:7443", "https://10.0.0.2:7443"},
 		CA:    "sha256:" + strings.Repeat("c", 64),
@@ -31,8 +31,8 @@ func facts(way boot.Way) boot.ScriptFacts {
 	}
 }
 
-func change(f boot.ScriptFacts, how func(*boot.ScriptFacts)) boot.ScriptFacts {
-	how(&f)
+func change(f boot.ScriptFacts, apply func(*boot.ScriptFacts)) boot.ScriptFacts {
+	apply(&f)
 	return f
 }
 
@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 	for name, f := range map[string]boot.ScriptFacts{
 		"installer": facts(boot.Installer),
 		"disk":      facts(boot.LocalDisk),
-		"hold":      facts(boot.Hold),
+		"wait":      facts(boot.Wait),
 		"installer-journal-arm64": change(facts(boot.Installer), func(f *boot.ScriptFacts) {
 			f.Journal, f.Platform.Spec.Arch, f.Heads = "/dev/vdb", "arm64", f.Heads[:1]
 		}),
@@ -52,7 +52,7 @@ func TestScripts(t *testing.T) {
 			f.Args = []string{"ok=1", "a b", "${net0/mac}", "||", "#x", "x\ny", `x\`, `"x`, "café", "trivet.url=https://evil"}
 		}),
 		"hostile-machine": change(facts(boot.Installer), func(f *boot.ScriptFacts) { f.Machine = "m1\nreboot" }),
-		"hostile-reason":  change(facts(boot.Hold), func(f *boot.ScriptFacts) { f.Why = "a\n${b} || reboot && c \\ # \x00 é" }),
+		"hostile-reason":  change(facts(boot.Wait), func(f *boot.ScriptFacts) { f.Reason = "a\n${b} || reboot && c \\ # \x00 é" }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, file := boot.Script(f), filepath.Join("testdata", name+".ipxe")
@@ -75,7 +75,7 @@ func TestScripts(t *testing.T) {
 // commands are all that a script may hold, as iPXE would read them.
 var commands = regexp.MustCompile(`^(#!ipxe|imgfree|goto again|exit 1|:(again|wrong|next|initrd|ready)|set head http\S+|sleep \d+|echo [^$|&#\\]*` +
 	`|iseq \$\{(buildarch|platform)\} (arm64|efi) (&& goto (wrong|next) \|\||\|\| goto wrong)` +
-	`|sanboot --no-describe --drive 0x80 \|\| echo there is no disk to boot` +
+	`|sanboot --no-describe --drive 0x80 \|\| echo no disk to boot` +
 	`|imgfetch --name vmlinuz --timeout \d+ \$\{head\}/boot/\S+ && goto initrd \|\|` +
 	`|imgfetch --name initrd.img --timeout \d+ (\$\{head\}|http[^ $]+)/boot/\S+ && goto ready \|\|` +
 	`|(chain --replace --autofree --timeout \d+ http\S+ \|\| )*goto again` +
@@ -83,14 +83,14 @@ var commands = regexp.MustCompile(`^(#!ipxe|imgfree|goto again|exit 1|:(again|wr
 
 func FuzzScript(f *testing.F) {
 	f.Add("installer", "m1", mac, "http://h:1", "https://h:2", "ca", "token", "sha256:aa", "a=b", "why", "/dev/vdb")
-	f.Add("hold", "m\n1", "${mac}", "http://h\n:1", "&&", "#", "||", "x y", "${x}\nreboot", "\n:again\nreboot", `\`)
-	f.Fuzz(func(t *testing.T, way, machine, mac, head, api, ca, token, digest, arg, why, journal string) {
+	f.Add("wait", "m\n1", "${mac}", "http://h\n:1", "&&", "#", "||", "x y", "${x}\nreboot", "\n:again\nreboot", `\`)
+	f.Fuzz(func(t *testing.T, target, machine, mac, head, api, ca, token, digest, arg, reason, journal string) {
 		blob := trivet.BlobRef{Digest: digest}
 		script := boot.Script(boot.ScriptFacts{
-			Way: boot.Way(way), Why: why, Machine: machine, MAC: mac, Heads: []string{head, "http://10.0.0.1"}, API: []string{api},
+			Target: boot.Target(target), Reason: reason, Machine: machine, MAC: mac, Heads: []string{head, "http://10.0.0.1"}, API: []string{api},
 			CA: ca, Token: token, Journal: journal, Args: []string{arg, "last"},
 			Platform: &trivet.Platform{Meta: trivet.Meta{Name: machine}, Spec: trivet.PlatformSpec{
-				Arch: arg, Kernel: blob, Initrd: blob, Args: []string{why},
+				Arch: arg, Kernel: blob, Initrd: blob, Args: []string{reason},
 			}},
 		})
 		for line := range strings.Lines(script) {

@@ -16,14 +16,14 @@ import (
 func (v *VIP) link() (netlink.Link, error) {
 	link, err := v.netlink.LinkByName(v.Interface)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		err = v.refuse(trivet.ErrNotFound, "give --vip-interface one of this box", "interface %q", v.Interface)
+		err = v.refuse(trivet.ErrNotFound, "give --vip-interface an interface of this host", "interface %q", v.Interface)
 	}
 	return link, err
 }
 
-// addr is the address as the kernel shall have it: for a while, and not to speak from unless asked by it. It has no network
-// of its own: where the box's address in that network went and came again, it would come as a secondary one of this, and the
-// kernel takes those away with their first.
+// addr returns the address as the kernel must have it: with a lifetime, and deprecated, so that it is no default
+// source address. Its length is 32: otherwise the host's own address of the network, removed and added again, would
+// become a secondary address of this one, and the kernel removes those with their primary.
 func (v *VIP) addr() *netlink.Addr {
 	return &netlink.Addr{
 		IPNet:    &net.IPNet{IP: v.Address.Addr().AsSlice(), Mask: net.CIDRMask(32, 32)},
@@ -31,27 +31,27 @@ func (v *VIP) addr() *netlink.Addr {
 	}
 }
 
-// added says whether an address is one that addr gives, by this process or one before it: nobody else sets such.
+// added reports whether an address was set by this process or a previous one: no other program sets such.
 func (v *VIP) added(a *netlink.Addr) bool {
 	return a.Equal(*v.addr()) && a.Peer == nil && a.Flags&unix.IFA_F_PERMANENT == 0 &&
 		a.ValidLft <= int(lifetime/time.Second) && a.PreferedLft == 0
 }
 
-// here is what a box has of the shared address.
-type here struct {
+// survey is what this host has of the shared address.
+type survey struct {
 	link     netlink.Link
-	ours     bool           // the interface has it by Trivet
-	others   []netlink.Addr // the same address by anybody else, on any interface: not to be touched
+	ours     bool           // Trivet set it on the interface
+	others   []netlink.Addr // the same address, set by another program on any interface: never changed
 	networks []netip.Prefix // of the interface
 }
 
-// survey changes nothing.
-func (v *VIP) survey() (h here, err error) {
+// survey reads the host's addresses. It changes nothing.
+func (v *VIP) survey() (h survey, err error) {
 	if h.link, err = v.link(); err != nil {
 		return h, err
 	}
 	all, err := v.netlink.AddrList(nil, netlink.FAMILY_V4)
-	for tries := 0; errors.Is(err, netlink.ErrDumpInterrupted) && tries < 5; tries++ { // the box's addresses changed meanwhile
+	for tries := 0; errors.Is(err, netlink.ErrDumpInterrupted) && tries < 5; tries++ { // the addresses changed meanwhile
 		all, err = v.netlink.AddrList(nil, netlink.FAMILY_V4)
 	}
 	if err != nil {
@@ -81,21 +81,21 @@ func networkOf(a *netlink.Addr) netip.Prefix {
 	return netip.PrefixFrom(ip, bits).Masked()
 }
 
-// look is a survey that refuses an address that this box must not share.
-func (v *VIP) look() (here, error) {
+// check is a survey that refuses an address which this host must not share.
+func (v *VIP) check() (survey, error) {
 	h, err := v.survey()
 	if err != nil {
 		return h, err
 	}
 	if len(h.others) > 0 {
-		return h, v.refuse(trivet.ErrConflict, "it stays as it is; give --vip an address of the same network that no box has",
-			"this box has it already, not by Trivet: %s", v.name(&h.others[0]))
+		return h, v.refuse(trivet.ErrConflict, "give --vip an address of the same network that no host has",
+			"this host has it by other means: %s", v.describe(&h.others[0]))
 	}
 	for _, n := range h.networks {
 		if !n.Contains(v.Address.Addr()) || v.Address.Bits() != n.Bits() && v.Address.Bits() != 32 {
 			continue
 		}
-		if Check(netip.PrefixFrom(v.Address.Addr(), n.Bits())) != nil { // of one with the length 32
+		if Check(netip.PrefixFrom(v.Address.Addr(), n.Bits())) != nil { // with the length 32
 			return h, v.refuse(trivet.ErrInvalid, "give --vip a host's address", "it is the network or broadcast address of %s", n)
 		}
 		return h, nil
@@ -104,8 +104,8 @@ func (v *VIP) look() (here, error) {
 		"interface %s is not in this network; it is in %v", v.Interface, h.networks)
 }
 
-// name says where an address of this box is.
-func (v *VIP) name(a *netlink.Addr) string {
+// describe returns an address with its interface.
+func (v *VIP) describe(a *netlink.Addr) string {
 	text := a.IPNet.String()
 	if link, err := v.netlink.LinkByIndex(a.LinkIndex); err == nil {
 		text += " on " + link.Attrs().Name
@@ -113,14 +113,14 @@ func (v *VIP) name(a *netlink.Addr) string {
 	return text
 }
 
-// set gives the interface the address for another lifetime, and tells the interface's own. One that came to the box
-// otherwise, since, is left alone.
+// set sets the address on the interface for another lifetime, and returns the interface's MAC. It fails where
+// another program has set the address meanwhile.
 func (v *VIP) set() (net.HardwareAddr, error) {
-	h, err := v.look()
+	h, err := v.check()
 	if err != nil {
 		return nil, err
 	}
-	set := v.netlink.AddrAdd // refuses one that came this moment
+	set := v.netlink.AddrAdd // fails if the address was added this moment
 	if h.ours {
 		set = v.netlink.AddrReplace
 	}
@@ -130,14 +130,14 @@ func (v *VIP) set() (net.HardwareAddr, error) {
 	return h.link.Attrs().HardwareAddr, nil
 }
 
-// drop takes the address away if it is there by Trivet.
+// drop removes the address if Trivet set it.
 func (v *VIP) drop() error {
 	h, err := v.survey()
 	if err != nil || !h.ours && len(h.others) > 0 {
 		return err
 	}
 	if err := v.netlink.AddrDel(h.link, v.addr()); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-		return fmt.Errorf("take address from %s: %w", v.Interface, err)
+		return fmt.Errorf("remove address from %s: %w", v.Interface, err)
 	}
 	return nil
 }

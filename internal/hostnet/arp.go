@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arp is a socket that sends ARP packets, and receives them from the first listen on (probe.go).
+// arp is a socket that sends ARP packets, and receives them after listen was called (probe.go).
 type arp struct{ fd int }
 
 func openARP() (*arp, error) {
@@ -35,20 +35,20 @@ const (
 	arpLen     = 28
 )
 
-// protocolARP is ETH_P_ARP in the network's order.
+// protocolARP returns ETH_P_ARP in network byte order.
 func protocolARP() uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ARP))
 }
 
-// send sends a packet to all on an interface.
+// send broadcasts a packet on an interface.
 func (a *arp) send(index int, packet []byte) error {
 	to := &unix.SockaddrLinklayer{Protocol: protocolARP(), Ifindex: index, Halen: uint8(len(broadcast))}
 	copy(to.Addr[:], broadcast)
 	return unix.Sendto(a.fd, packet, 0, to)
 }
 
-// announce tells everybody on the network whose the address is now: as a request, which RFC 5227 wants, and as a reply,
-// which some hosts heed only.
+// announce broadcasts that this host has the address: by a request, as RFC 5227 specifies, and by a reply, because
+// some hosts accept only replies.
 func (v *VIP) announce(mac net.HardwareAddr) error {
 	i, err := v.link()
 	if err != nil {
@@ -61,8 +61,8 @@ func (v *VIP) announce(mac net.HardwareAddr) error {
 	return errors.Join(errs...)
 }
 
-// packet is an ARP packet to all, of a sender's MAC and address, about an address. With the same one for both a host tells
-// its own; from 0.0.0.0 it asks without saying that it has one.
+// packet returns an ARP packet to all, of a sender's MAC and address, about an address. With the same address for
+// both it is an announcement; with the sender 0.0.0.0 it is a probe.
 func packet(op uint16, mac net.HardwareAddr, sender, about netip.Addr) []byte {
 	b := binary.BigEndian.AppendUint16(append(make([]byte, 0, arpLen), arpHeader...), op)
 	b = append(append(b, mac...), sender.AsSlice()...)

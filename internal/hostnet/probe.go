@@ -15,34 +15,35 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Before a head takes the address it asks the network who has it (RFC 5227, section 2.1.1, by shorter times: hosts of one
-// LAN answer within milliseconds). Nobody answers in a move: a head that is dead, stopped or cut off from the store has
-// lost the address before another one can hold the lease (hold.go). So a move takes one silent round longer, 0.2 s.
+// Before a host takes the address it probes for it (RFC 5227, section 2.1.1, with shorter times: hosts of one LAN
+// answer within milliseconds). No host answers in a failover: one that is dead, stopped or cut off has lost the
+// address before another can hold the lease (lease.go). So the probe delays a failover by 0.2 s.
 //
-// One of ours that still answers, such as a process that went on after a long stop, sees that its lease is gone or is
-// stopped again: either way its kernel drops the address within lifetime and a fifth. Who answers for patience is no head of
-// this cluster.
+// A host of the group that still answers, such as a process that continued after a long stop, detects that it lost
+// its lease or is stopped again: in both cases its kernel removes the address within 1.2 times lifetime. A host
+// that answers for conflictAfter is no host of the group.
 const (
-	probes     = 3
-	probeEvery = 70 * time.Millisecond
-	patience   = 3 * lifetime / 2
+	probes        = 3
+	probeEvery    = 70 * time.Millisecond
+	conflictAfter = 3 * lifetime / 2
 )
 
-// probe refuses an address that another host has. It gives nil as well where ctx has ended.
+// probe fails where another host has the address. It also returns nil where ctx has ended.
 func (v *VIP) probe(ctx context.Context) error {
 	for began := time.Now(); ; wait(ctx, refresh) {
 		mac, err := v.round(ctx)
 		if err != nil || mac == nil || ctx.Err() != nil {
 			return err
 		}
-		if time.Since(began) >= patience {
-			return v.refuse(trivet.ErrConflict, "nobody has the address by Trivet until that host gives it up, which is tried again and again; "+
-				"find the host by its MAC, or give all heads another --vip", "the host %s on %s has it, which is no head of this cluster", mac, v.Interface)
+		if time.Since(began) >= conflictAfter {
+			return v.refuse(trivet.ErrConflict, "no head takes the address while that host has it, and all retry; "+
+				"find the host by its MAC, or give all heads another --vip",
+				"the host %s on %s has it, which is no head of this cluster", mac, v.Interface)
 		}
 	}
 }
 
-// round sends probes, and gives the MAC of the first who answers for the address; nil after silence.
+// round sends probes, and returns the MAC of the first host that answers for the address; nil if none does.
 func (v *VIP) round(ctx context.Context) (net.HardwareAddr, error) {
 	link, err := v.link()
 	if err != nil {
@@ -69,13 +70,13 @@ func (v *VIP) round(ctx context.Context) (net.HardwareAddr, error) {
 	return nil, nil
 }
 
-// listen has the socket receive an interface's ARP packets from now on.
+// listen makes the socket receive an interface's ARP packets.
 func (a *arp) listen(index int) error {
 	if err := unix.Bind(a.fd, &unix.SockaddrLinklayer{Protocol: protocolARP(), Ifindex: index}); err != nil {
 		return fmt.Errorf("listen for ARP: %w", err)
 	}
 	var b [64]byte
-	for range maxQueued { // what came since the last time; the kernel keeps a few hundred packets
+	for range maxQueued { // discards what is queued; the kernel queues a few hundred packets
 		if _, _, err := unix.Recvfrom(a.fd, b[:], 0); errors.Is(err, unix.EAGAIN) {
 			break
 		}
@@ -85,7 +86,7 @@ func (a *arp) listen(index int) error {
 
 const maxQueued = 4096
 
-// receive gives a packet that was for this host or for all, or nothing.
+// receive returns a packet to this host or to all, or nil.
 func (a *arp) receive(until time.Time) ([]byte, error) {
 	ready := []unix.PollFd{{Fd: int32(a.fd), Events: unix.POLLIN}}
 	left := max(time.Until(until), 0)
@@ -100,13 +101,14 @@ func (a *arp) receive(until time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if at, ok := from.(*unix.SockaddrLinklayer); !ok || at.Pkttype == unix.PACKET_OTHERHOST || at.Pkttype == unix.PACKET_OUTGOING {
-		return nil, nil // another VLAN's, or our own
+	at, ok := from.(*unix.SockaddrLinklayer)
+	if !ok || at.Pkttype == unix.PACKET_OTHERHOST || at.Pkttype == unix.PACKET_OUTGOING {
+		return nil, nil // of another VLAN, or sent by this host
 	}
 	return b[:n], nil
 }
 
-// claim is the MAC of a host that says in an ARP packet that it has the address; nil if it does not say so.
+// claim returns the MAC of a host whose ARP packet claims the address; nil if it does not claim it.
 func claim(b []byte, a netip.Addr) net.HardwareAddr {
 	if len(b) < arpLen || !bytes.Equal(b[:6], arpHeader) || !bytes.Equal(b[14:18], a.AsSlice()) {
 		return nil

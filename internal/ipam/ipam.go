@@ -1,4 +1,5 @@
-// Package ipam chooses addresses. It is pure: what is taken it is told, and writing the choice down is the caller's.
+// Package ipam chooses addresses. It is pure: what is taken it is told, and writing the choice down is the
+// caller's.
 package ipam
 
 import (
@@ -32,13 +33,13 @@ type Request struct {
 	Hint netip.Addr
 }
 
-// probes is how many places are tried at random before all are tried in turn: at nine tenths full, 97 of 100 requests
-// need no more.
+// probes is how many places are tried at random before all are tried in turn: at nine tenths full, 97 of 100
+// requests need no more.
 const probes = 32
 
-// Pick gives the port an address that is not taken: its hint, else one by the hash of its MAC, so that every head picks
-// the same. taken says whether somebody else has or must have an address; fixed addresses of others are its business.
-// It fails with [ErrFull], or with [trivet.ErrInvalid] where the network has no range for this use.
+// Pick gives the port an address that is not taken: its hint, else one by the hash of its MAC, so that every head
+// picks the same. taken says whether somebody else has or must have an address; fixed addresses of others are its
+// business. It fails with [ErrFull], or with [trivet.ErrInvalid] where the network has no range for this use.
 func Pick(r Request, taken func(netip.Addr) bool) (netip.Addr, error) {
 	p := newPlan(r.Network, r.Use)
 	if p.size == 0 {
@@ -73,8 +74,9 @@ func Assignable(n *trivet.Network, a netip.Addr) bool {
 	return n.Spec.CIDR.Contains(a) && (&plan{network: n}).usable(a)
 }
 
-// Reclaim chooses the address to take back when a network is full: of those that may be given to this use, the one whose
-// promise ended first. It is nil when all promises hold. Addresses of machines and fixed ones are never taken back.
+// Reclaim chooses the address to take back when a network is full: of those that may be given to this use, the one
+// whose promise ended first. It is nil when all promises hold. Addresses of machines and fixed ones are never taken
+// back.
 func Reclaim(n *trivet.Network, use string, addresses []*trivet.Address, now time.Time) *trivet.Address {
 	p := newPlan(n, use)
 	var oldest *trivet.Address

@@ -128,8 +128,8 @@ func genNetwork(t *rapid.T) *trivet.Network {
 	return n
 }
 
-// Every address that is given is allowed, free and the same for whoever asks; all that are free are given before the
-// ranges are called full.
+// Every address that is given is allowed, free and the same for whoever asks; all that are free are given before
+// the ranges are called full.
 func TestPickGivesAllAndOnlyWhatIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := genNetwork(t)

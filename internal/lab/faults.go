@@ -56,7 +56,9 @@ func newStorm(s *headProcesses, b *tracker, mac string) *faultInjector {
 }
 
 // gate is what a machine waits for before it is powered on.
-func (st *faultInjector) gate(machine, of int) <-chan struct{} { return st.gates[machine*len(st.gates)/of] }
+func (st *faultInjector) gate(machine, of int) <-chan struct{} {
+	return st.gates[machine*len(st.gates)/of]
+}
 
 // run lasts until ctx ends; the kills end earlier, and then calm is called.
 func (st *faultInjector) run(ctx context.Context) error {

@@ -15,9 +15,9 @@ const benchMachines = 5000
 
 func benchMAC(i int) string { return fmt.Sprintf("52:54:01:00:%02x:%02x", i>>8, i&255) }
 
-// benchRig has machines with fixed addresses in a network of their own.
-func benchRig(b *testing.B) *rig {
-	r := newRig(b)
+// newBenchFixture has machines with fixed addresses in a network of their own.
+func newBenchFixture(b *testing.B) *fixture {
+	r := newFixture(b)
 	r.write(b, func(tx *store.Tx) error {
 		n := lan()
 		n.Name, n.Spec.CIDR = "big", netip.MustParsePrefix("10.8.0.0/16")
@@ -46,7 +46,7 @@ func benchRig(b *testing.B) *rig {
 
 // The door's part of stored reservations: an operation is one packet, DISCOVER and REQUEST by turns.
 func BenchmarkReservation(b *testing.B) {
-	r := benchRig(b)
+	r := newBenchFixture(b)
 	local := netip.MustParseAddr("10.8.0.1")
 	var packets []*dhcp.Request
 	for i := range benchMachines {
@@ -66,10 +66,10 @@ func BenchmarkReservation(b *testing.B) {
 	}
 }
 
-// The door's part of dynamic ranges: an operation is one new client's whole exchange, with its record written durably.
-// Many clients come at once, as the store's writes share its fsync.
+// The door's part of dynamic ranges: an operation is one new client's whole exchange, with its record written
+// durably. Many clients come at once, as the store's writes share its fsync.
 func BenchmarkNewClient(b *testing.B) {
-	r := benchRig(b)
+	r := newBenchFixture(b)
 	local := netip.MustParseAddr("10.8.0.1")
 	var clients atomic.Int64
 	b.SetParallelism(64)

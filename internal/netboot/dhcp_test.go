@@ -19,7 +19,7 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-var update = flag.Bool("update", false, "write the answers in testdata anew")
+var update = flag.Bool("update", false, "rewrite the answers in testdata")
 
 // show writes an answer for people.
 func show(r *dhcp.Reply) string {
@@ -46,7 +46,7 @@ func show(r *dhcp.Reply) string {
 
 // What each kind of client is told, for people to read in testdata/answers.
 func TestAnswers(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.write(t, func(tx *store.Tx) error {
 		for i, mode := range []string{"proxy", "off", "ignore", "hold"} {
 			n := lan()
@@ -70,17 +70,17 @@ func TestAnswers(t *testing.T) {
 		"ipxe":             packet(t, dhcp.Discover, knownMAC, ipxe...),
 		"system":           packet(t, dhcp.Discover, knownMAC, system...),
 		"fixed":            packet(t, dhcp.Discover, fixedMAC, uefiPXE...),
-		"stranger":         packet(t, dhcp.Discover, strangeMAC, uefiPXE...),
+		"unknown":          packet(t, dhcp.Discover, unknownMAC, uefiPXE...),
 		"inform":           packet(t, dhcp.Inform, knownMAC, with(uefiPXE, dhcpv4.WithClientIP([]byte{10, 0, 0, 9}))...),
-		"proxy":            on(packet(t, dhcp.Discover, strangeMAC, uefiPXE...), "10.1.0.1"),
+		"proxy":            on(packet(t, dhcp.Discover, unknownMAC, uefiPXE...), "10.1.0.1"),
 		"proxy-http":       on(packet(t, dhcp.Discover, knownMAC, uefiHTTP...), "10.1.0.1"),
 		"proxy-ipxe":       on(packet(t, dhcp.Discover, knownMAC, ipxe...), "10.1.0.1"),
-		"proxy-system":     on(packet(t, dhcp.Discover, strangeMAC, system...), "10.1.0.1"),
+		"proxy-system":     on(packet(t, dhcp.Discover, unknownMAC, system...), "10.1.0.1"),
 		"proxy-request":    on(packet(t, dhcp.Ask, knownMAC, with(uefiPXE, server("10.1.0.1"))...), "10.1.0.1"),
 		"off":              on(packet(t, dhcp.Discover, knownMAC, uefiPXE...), "10.2.0.1"),
-		"ignored":          on(packet(t, dhcp.Discover, strangeMAC, uefiPXE...), "10.3.0.1"),
+		"ignored":          on(packet(t, dhcp.Discover, unknownMAC, uefiPXE...), "10.3.0.1"),
 		"not-ignored":      on(packet(t, dhcp.Discover, knownMAC, uefiPXE...), "10.3.0.1"),
-		"held":             on(packet(t, dhcp.Discover, strangeMAC, uefiPXE...), "10.4.0.1"),
+		"held":             on(packet(t, dhcp.Discover, unknownMAC, uefiPXE...), "10.4.0.1"),
 		"no-network":       on(packet(t, dhcp.Discover, knownMAC, uefiPXE...), "10.9.0.1"),
 		"other-server":     packet(t, dhcp.Ask, knownMAC, server("10.0.0.3"), wanted("10.0.0.120")),
 		"wrong-address":    packet(t, dhcp.Ask, knownMAC, wanted("192.168.1.9")),
@@ -105,7 +105,7 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestProxyPortAcknowledges(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	q := packet(t, dhcp.Ask, knownMAC, uefiPXE...)
 	q.Port, q.Unicast = dhcp.ProxyPort, true
 	got := r.ServeDHCP(t.Context(), q)
@@ -115,7 +115,7 @@ func TestProxyPortAcknowledges(t *testing.T) {
 }
 
 func TestMachineKeepsItsAddress(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	ack := r.dora(t, knownMAC, uefiPXE...)
 	if ack == nil || ack.Type != dhcp.Ack {
 		t.Fatal(show(ack))
@@ -142,7 +142,7 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 }
 
 func TestFixedAddressIsRecordedLater(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	ack := r.dora(t, fixedMAC, uefiPXE...)
 	if ack == nil || ack.Type != dhcp.Ack || ack.Address.String() != "10.0.0.20" {
 		t.Fatal(show(ack))
@@ -153,9 +153,10 @@ func TestFixedAddressIsRecordedLater(t *testing.T) {
 	}
 }
 
-// An address that is fixed for one machine is nobody else's, though it lies in a range and its machine never asked for it.
-func TestFixedAddressIsNotGivenToOthers(t *testing.T) {
-	r := newRig(t)
+// An address that is fixed for one machine is nobody else's, though it lies in a range and its machine never asked
+// for it.
+func TestFixedAddressIsReserved(t *testing.T) {
+	r := newFixture(t)
 	const fixed = "10.0.0.120"
 	r.write(t, func(tx *store.Tx) error {
 		return r.Machines.In(tx).Create(machine("m3", trivet.NIC{MAC: "52:54:00:00:00:03", Address: ip(fixed)}))
@@ -169,9 +170,9 @@ func TestFixedAddressIsNotGivenToOthers(t *testing.T) {
 	}
 }
 
-func TestStrangerRenewsWithoutWriting(t *testing.T) {
-	r := newRig(t)
-	ack := r.dora(t, strangeMAC, system...)
+func TestUnknownMachineRenewsWithoutWrite(t *testing.T) {
+	r := newFixture(t)
+	ack := r.dora(t, unknownMAC, system...)
 	if ack == nil || ack.Type != dhcp.Ack || ack.Lease != time.Hour {
 		t.Fatal(show(ack))
 	}
@@ -181,7 +182,7 @@ func TestStrangerRenewsWithoutWriting(t *testing.T) {
 		t.Errorf("%+v is promised for %s", a.Spec, left)
 	}
 	renew := func() *dhcp.Reply {
-		q := packet(t, dhcp.Ask, strangeMAC, dhcpv4.WithClientIP(ack.Address.AsSlice()))
+		q := packet(t, dhcp.Ask, unknownMAC, dhcpv4.WithClientIP(ack.Address.AsSlice()))
 		q.Unicast = true
 		return r.ServeDHCP(t.Context(), q)
 	}
@@ -206,14 +207,14 @@ func TestStrangerRenewsWithoutWriting(t *testing.T) {
 }
 
 func TestReleaseAndReclaim(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.write(t, func(tx *store.Tx) error {
 		n, err := r.Networks.In(tx).Get("lan")
 		must(t, err)
 		n.Spec.Ranges = []trivet.Range{span("10.0.0.150", "10.0.0.150", "discovery")}
 		return r.Networks.In(tx).Put(n)
 	})
-	first := r.dora(t, strangeMAC, system...)
+	first := r.dora(t, unknownMAC, system...)
 	other := "52:54:00:00:00:98"
 	if got := r.ServeDHCP(t.Context(), packet(t, dhcp.Discover, other)); got != nil {
 		t.Errorf("the range is full, but %s", show(got))
@@ -222,7 +223,7 @@ func TestReleaseAndReclaim(t *testing.T) {
 	if a, err := r.Addresses.Get(first.Address.String()); err != nil || !time.Now().Before(a.Status.Until) {
 		t.Errorf("released by another: %+v, %v", a, err)
 	}
-	r.ServeDHCP(t.Context(), packet(t, dhcp.Release, strangeMAC, dhcpv4.WithClientIP(first.Address.AsSlice())))
+	r.ServeDHCP(t.Context(), packet(t, dhcp.Release, unknownMAC, dhcpv4.WithClientIP(first.Address.AsSlice())))
 	r.write(t, func(tx *store.Tx) error { // forgets that the network was full
 		n, err := r.Networks.In(tx).Get("lan")
 		must(t, err)
@@ -232,16 +233,16 @@ func TestReleaseAndReclaim(t *testing.T) {
 	if got := r.dora(t, other); got == nil || got.Address != first.Address {
 		t.Errorf("after the release %s", show(got))
 	}
-	late := packet(t, dhcp.Ask, strangeMAC, addrOption(50, first.Address))
+	late := packet(t, dhcp.Ask, unknownMAC, addrOption(50, first.Address))
 	if got := r.ServeDHCP(t.Context(), late); got == nil || got.Type != dhcp.Nak {
 		t.Errorf("the first one comes back: %s", show(got))
 	}
 }
 
-func TestDeclinedAddressIsLeftAlone(t *testing.T) {
-	r := newRig(t)
+func TestDeclinedAddressIsNotOffered(t *testing.T) {
+	r := newFixture(t)
 	ack := r.dora(t, knownMAC, system...)
-	r.ServeDHCP(t.Context(), packet(t, dhcp.Decline, strangeMAC, addrOption(50, ack.Address))) // not its own
+	r.ServeDHCP(t.Context(), packet(t, dhcp.Decline, unknownMAC, addrOption(50, ack.Address))) // not its own
 	r.ServeDHCP(t.Context(), packet(t, dhcp.Decline, knownMAC, addrOption(50, ack.Address), addrOption(54, head)))
 	a, err := r.Addresses.Get(ack.Address.String())
 	must(t, err)
@@ -254,17 +255,17 @@ func TestDeclinedAddressIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestStrangerBecomesMachine(t *testing.T) {
-	r := newRig(t)
+func TestUnknownMachineIsEnrolled(t *testing.T) {
+	r := newFixture(t)
 	r.write(t, func(tx *store.Tx) error {
 		n, err := r.Networks.In(tx).Get("lan")
 		must(t, err)
 		n.Spec.Ranges = []trivet.Range{span("10.0.0.100", "10.0.0.199", "")}
 		return r.Networks.In(tx).Put(n)
 	})
-	ack := r.dora(t, strangeMAC, ipxe...)
-	r.write(t, func(tx *store.Tx) error { return r.Machines.In(tx).Create(machine("m9", trivet.NIC{MAC: strangeMAC})) })
-	again := r.dora(t, strangeMAC, system...)
+	ack := r.dora(t, unknownMAC, ipxe...)
+	r.write(t, func(tx *store.Tx) error { return r.Machines.In(tx).Create(machine("m9", trivet.NIC{MAC: unknownMAC})) })
+	again := r.dora(t, unknownMAC, system...)
 	if again == nil || again.Address != ack.Address {
 		t.Fatalf("%s, then %s", ack.Address, show(again))
 	}
@@ -276,7 +277,7 @@ func TestStrangerBecomesMachine(t *testing.T) {
 
 // Machines that boot together get an address each, and each has its record when it is acknowledged.
 func TestManyAtOnce(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.write(t, func(tx *store.Tx) error {
 		n, err := r.Networks.In(tx).Get("lan")
 		must(t, err)
@@ -310,9 +311,9 @@ func TestManyAtOnce(t *testing.T) {
 
 // A head that lost its store goes on for the machines that it knows.
 func TestWithoutQuorum(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	ack := r.dora(t, knownMAC, uefiPXE...)
-	stranger := r.dora(t, strangeMAC, uefiPXE...)
+	unknown := r.dora(t, unknownMAC, uefiPXE...)
 	r.member.Close()
 	if again := r.dora(t, knownMAC, uefiPXE...); again == nil || again.Type != dhcp.Ack || again.Address != ack.Address {
 		t.Errorf("a known machine: %s", show(again))
@@ -320,9 +321,9 @@ func TestWithoutQuorum(t *testing.T) {
 	if fixed := r.dora(t, fixedMAC, uefiPXE...); fixed == nil || fixed.Type != dhcp.Ack {
 		t.Errorf("a machine with a fixed address: %s", show(fixed))
 	}
-	again := r.dora(t, strangeMAC, uefiPXE...)
-	if again == nil || again.Type != dhcp.Ack || again.Address != stranger.Address {
-		t.Errorf("a stranger within its promise: %s", show(again))
+	again := r.dora(t, unknownMAC, uefiPXE...)
+	if again == nil || again.Type != dhcp.Ack || again.Address != unknown.Address {
+		t.Errorf("a unknown within its promise: %s", show(again))
 	}
 	if other := r.dora(t, "52:54:00:00:00:98", uefiPXE...); other != nil {
 		t.Errorf("an address that could not be written was given: %s", show(other))

@@ -10,21 +10,21 @@ import (
 )
 
 // serveBlob is GET /blob/{digest}.
-func (d *Door) serveBlob(w http.ResponseWriter, r *http.Request) { d.Blobs.ServeHTTP(pace(w), r) }
+func (s *Server) serveBlob(w http.ResponseWriter, r *http.Request) { s.Blobs.ServeHTTP(pace(w), r) }
 
 // serveKernel is GET /boot/kernel/{mac}/{digest}: the blob of that digest.
-func (d *Door) serveKernel(w http.ResponseWriter, r *http.Request) {
-	d.Blobs.ServeHTTP(pace(w), asBlob(r))
+func (s *Server) serveKernel(w http.ResponseWriter, r *http.Request) {
+	s.Blobs.ServeHTTP(pace(w), asBlob(r))
 }
 
-// serveInitrd is GET /boot/initrd/{mac}/{digest}. It is the last that a script fetches, so a machine that has got all of
-// it has passed the step.
-func (d *Door) serveInitrd(w http.ResponseWriter, r *http.Request) {
+// serveInitrd is GET /boot/initrd/{mac}/{digest}. It is the last that a script fetches, so that a machine which has
+// all of it has completed the step.
+func (s *Server) serveInitrd(w http.ResponseWriter, r *http.Request) {
 	p := pace(w)
-	d.Blobs.ServeHTTP(p, asBlob(r))
+	s.Blobs.ServeHTTP(p, asBlob(r))
 	mac, err := trivet.CanonicalMAC(r.PathValue("mac"))
-	if err == nil && r.Method == http.MethodGet && p.well() {
-		d.seen(d.host(mac), trivet.StepKernel)
+	if err == nil && r.Method == http.MethodGet && p.complete() {
+		s.reached(s.host(mac), trivet.StepKernel)
 	}
 }
 
@@ -35,16 +35,17 @@ func asBlob(r *http.Request) *http.Request {
 }
 
 const (
-	// A file may take its time, as long as it goes on: each slice of it within sliceTime.
+	// A slow download is not cut off as long as it progresses: each slice must be sent within sliceTime.
 	sliceBytes = 4 << 20
 	sliceTime  = time.Minute
-	// callBytes is how much the kernel is given at once. A call that takes longer than some 20 µs loses its processor to another
-	// thread (Go's sysmon), and that costs more than the calls: 256 KiB files were 1.4 times as many a second with 64 KiB.
+	// callBytes is the size of one call to the kernel. A call that takes longer than some 20 µs loses its processor
+	// to another thread (Go's sysmon), which costs more than the calls do: with 64 KiB, 1.4 times as many 256 KiB
+	// files were sent in a second.
 	callBytes = 64 << 10
 )
 
-// paced bounds how slow a reader may be, and notes how an answer went. It hands files on as they are, so that the kernel
-// sends them without a copy.
+// paced bounds how slow a reader may be, and notes how a response ended. It passes files on as they are, so that
+// the kernel sends them without a copy.
 type paced struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -56,10 +57,10 @@ func pace(w http.ResponseWriter) *paced {
 	return &paced{ResponseWriter: w, control: http.NewResponseController(w)}
 }
 
-// well says whether the answer was what was asked for, to its end.
-func (p *paced) well() bool { return !p.failed && p.status < http.StatusMultipleChoices }
+// complete reports whether the file was sent to its end.
+func (p *paced) complete() bool { return !p.failed && p.status < http.StatusMultipleChoices }
 
-func (p *paced) more() { _ = p.control.SetWriteDeadline(time.Now().Add(sliceTime)) }
+func (p *paced) extend() { _ = p.control.SetWriteDeadline(time.Now().Add(sliceTime)) }
 
 func (p *paced) WriteHeader(status int) {
 	p.status = status
@@ -67,13 +68,13 @@ func (p *paced) WriteHeader(status int) {
 }
 
 func (p *paced) Write(b []byte) (int, error) {
-	p.more()
+	p.extend()
 	n, err := p.ResponseWriter.Write(b)
 	p.failed = p.failed || err != nil
 	return n, err
 }
 
-// ReadFrom sends piece after piece. net/http uses sendfile(2) for a file in one LimitedReader, not in two.
+// ReadFrom sends a file in pieces. net/http uses sendfile(2) for a file in one LimitedReader, not in two.
 func (p *paced) ReadFrom(r io.Reader) (sent int64, err error) {
 	whole, ok := r.(*io.LimitedReader)
 	if !ok {
@@ -81,7 +82,7 @@ func (p *paced) ReadFrom(r io.Reader) (sent int64, err error) {
 	}
 	for whole.N > 0 && err == nil {
 		if sent%sliceBytes == 0 {
-			p.more()
+			p.extend()
 		}
 		piece := &io.LimitedReader{R: whole.R, N: min(whole.N, callBytes)}
 		asked := piece.N

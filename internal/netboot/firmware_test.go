@@ -62,7 +62,7 @@ func TestFirmware(t *testing.T) {
 }
 
 func bootBy(t *testing.T, network *vm.Network, firmware vm.Firmware) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.withPlatform(t)
 	r.open(t, netboot.Config{Blobs: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		_, _ = w.Write(make([]byte, 1<<20)) // no kernel, and too long for iPXE to take it for a boot program
@@ -82,7 +82,7 @@ func bootBy(t *testing.T, network *vm.Network, firmware vm.Firmware) {
 	defer m.Close()
 	must(t, m.PowerOn(ctx))
 	for _, step := range []string{trivet.StepDHCP, trivet.StepScript, trivet.StepKernel} {
-		r.sighted(t, ctx, "m1 "+step)
+		r.awaitStep(t, ctx, "m1 "+step)
 	}
 	r.write(t, func(tx *store.Tx) error {
 		m, err := r.Machines.In(tx).Get("m1")
@@ -100,16 +100,16 @@ func bootBy(t *testing.T, network *vm.Network, firmware vm.Firmware) {
 }
 
 // sighted waits for a sighting.
-func (r *rig) sighted(t *testing.T, ctx context.Context, what string) {
+func (r *fixture) awaitStep(t *testing.T, ctx context.Context, what string) {
 	t.Helper()
 	for {
 		select {
-		case <-r.told:
+		case <-r.reports:
 		case <-ctx.Done():
-			t.Fatalf("no %s; seen %q", what, r.seen)
+			t.Fatalf("no %s; seen %q", what, r.steps)
 		}
 		r.mu.Lock()
-		found := slices.Contains(r.seen, what)
+		found := slices.Contains(r.steps, what)
 		r.mu.Unlock()
 		if found {
 			return
@@ -118,10 +118,10 @@ func (r *rig) sighted(t *testing.T, ctx context.Context, what string) {
 }
 
 // serveLab runs the door's servers in the lab's network, on the ports that firmware asks.
-func (r *rig) serveLab(t *testing.T, network *vm.Network) {
+func (r *fixture) serveLab(t *testing.T, network *vm.Network) {
 	t.Helper()
 	must(t, network.Do(func() error {
-		d, err := dhcp.Listen(dhcp.Config{Handler: r.Door, Interfaces: []string{"lab0"}})
+		d, err := dhcp.Listen(dhcp.Config{Handler: r.Server, Interfaces: []string{"lab0"}})
 		if err != nil {
 			return err
 		}

@@ -14,11 +14,11 @@ import (
 
 // Whatever a client sends, an address that it gets is one of the network's, and nobody else's.
 func FuzzServeDHCP(f *testing.F) {
-	r := newRig(f)
+	r := newFixture(f)
 	for _, how := range [][]dhcpv4.Modifier{biosPXE, uefiPXE, uefiHTTP, ipxe, system} {
 		for _, kind := range []dhcp.Type{dhcp.Discover, dhcp.Ask, dhcp.Inform, dhcp.Release, dhcp.Decline} {
 			f.Add(raw(f, kind, knownMAC, how...), false)
-			f.Add(raw(f, kind, strangeMAC, with(how, wanted("10.0.0.160"), server("10.0.0.1"))...), false)
+			f.Add(raw(f, kind, unknownMAC, with(how, wanted("10.0.0.160"), server("10.0.0.1"))...), false)
 			f.Add(raw(f, kind, fixedMAC, with(how, wanted("10.0.0.20"), server("10.0.0.1"))...), true)
 		}
 	}
@@ -48,7 +48,7 @@ func FuzzServeDHCP(f *testing.F) {
 
 // Whatever path is asked for, the answer is one that the door has, and never an error of its own.
 func FuzzServeHTTP(f *testing.F) {
-	r := newRig(f)
+	r := newFixture(f)
 	for _, path := range []string{"/boot/script/52-54-00-00-00-01", "/latest/meta-data/public-keys/0/openssh-key", "/latest/user-data",
 		"/ipxe/snponly.efi", "/phone-home/tb1~x", "/boot/initrd/a/b", "/blob/sha256:00", "/livez", "/../..", "//", "/ipxe/\x00"} {
 		f.Add("GET", path)

@@ -17,6 +17,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/dhcp"
@@ -28,31 +29,33 @@ import (
 const (
 	knownMAC   = "52:54:00:00:00:01"
 	fixedMAC   = "52:54:00:00:00:02"
-	strangeMAC = "52:54:00:00:00:99"
+	unknownMAC = "52:54:00:00:00:99"
 )
 
 var head = ip("10.0.0.1")
 
-// rig is a door over a real store, with a network, a machine m1 without and a machine m2 with a fixed address.
-type rig struct {
+// fixture is a Server over a real store, with a network, a machine m1 without and a machine m2 with a fixed
+// address.
+type fixture struct {
 	*state.Tables
-	*netboot.Door
+	*netboot.Server
 	keys   *auth.Keys
 	member *cluster.Member
 
 	mu sync.Mutex
 	// guards following
-	seen   []string
+	steps  []string
 	homed  []auth.BootToken
 	refuse error
-	told   chan struct{} // one for each sighting or phone-home
+	// reports has one item for each reported step.
+	reports chan struct{}
 }
 
-func newRig(t testing.TB) *rig {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	r := &rig{told: make(chan struct{}, 1000)}
+	r := &fixture{reports: make(chan struct{}, 1000)}
 	var err error
 	if r.member, err = cluster.Start(ctx, cluster.Config{Dir: t.TempDir(), Name: "head0"}); err != nil {
 		t.Fatal(err)
@@ -76,17 +79,18 @@ func newRig(t testing.TB) *rig {
 }
 
 // open makes the door and runs it until the test ends.
-func (r *rig) open(t testing.TB, c netboot.Config) {
+func (r *fixture) open(t testing.TB, c netboot.Config) {
 	t.Helper()
-	r.Door = r.door(t, c)
+	r.Server = r.server(t, c)
 }
 
 // door makes one more and runs it until the test ends. It is head0's unless it is said whose.
-func (r *rig) door(t testing.TB, c netboot.Config) *netboot.Door {
+func (r *fixture) server(t testing.TB, c netboot.Config) *netboot.Server {
 	t.Helper()
 	c.Tables, c.Keys, c.CA, c.Head, c.Port = r.Tables, r.keys, "sha256:ca", cmp.Or(c.Head, "head0"), 8080
 	c.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	c.Seen = func(_ context.Context, machine, step string, _ int64) error { return r.note(machine + " " + step) }
+	c.Leases = addressing.New(addressing.Config{Tables: r.Tables, Shared: c.VIP.Addr(), Quorum: c.Quorum, Logger: c.Logger})
+	c.StepReached = func(_ context.Context, machine, step string, _ int64) error { return r.note(machine + " " + step) }
 	c.PhoneHome = func(_ context.Context, token auth.BootToken) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -96,43 +100,44 @@ func (r *rig) door(t testing.TB, c netboot.Config) *netboot.Door {
 	if c.Blobs == nil {
 		c.Blobs = http.NotFoundHandler()
 	}
-	door, err := netboot.New(c)
+	s, err := netboot.New(c)
 	must(t, err)
-	r.until(t, door.Run)
-	return door
+	r.until(t, s.Run)
+	r.until(t, c.Leases.Run)
+	return s
 }
 
-func (r *rig) note(what string) error {
+func (r *fixture) note(what string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seen = append(r.seen, what)
-	r.told <- struct{}{}
+	r.steps = append(r.steps, what)
+	r.reports <- struct{}{}
 	return r.refuse
 }
 
 // sightings waits for n of them and gives all so far.
-func (r *rig) sightings(t testing.TB, n int) []string {
+func (r *fixture) stepsAfter(t testing.TB, n int) []string {
 	t.Helper()
 	for range n {
 		select {
-		case <-r.told:
+		case <-r.reports:
 		case <-time.After(10 * time.Second):
-			t.Fatalf("no sighting more; so far %q", r.seen)
+			t.Fatalf("no sighting more; so far %q", r.steps)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.seen)
+	return slices.Clone(r.steps)
 }
 
-func (r *rig) write(t testing.TB, do func(tx *store.Tx) error) {
+func (r *fixture) write(t testing.TB, do func(tx *store.Tx) error) {
 	t.Helper()
 	_, err := r.Store.Update(t.Context(), do)
 	must(t, err)
 }
 
 // address waits until an address's record is as it should be.
-func (r *rig) address(t testing.TB, name string, ok func(*trivet.Address) bool) *trivet.Address {
+func (r *fixture) address(t testing.TB, name string, ok func(*trivet.Address) bool) *trivet.Address {
 	t.Helper()
 	w := r.Store.Watch(0, "Address")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -214,7 +219,7 @@ func with(base []dhcpv4.Modifier, more ...dhcpv4.Modifier) []dhcpv4.Modifier {
 }
 
 // dora gets an address as a client does, by two packets.
-func (r *rig) dora(t testing.TB, mac string, how ...dhcpv4.Modifier) *dhcp.Reply {
+func (r *fixture) dora(t testing.TB, mac string, how ...dhcpv4.Modifier) *dhcp.Reply {
 	t.Helper()
 	offer := r.ServeDHCP(t.Context(), packet(t, dhcp.Discover, mac, how...))
 	if offer == nil {
@@ -224,7 +229,7 @@ func (r *rig) dora(t testing.TB, mac string, how ...dhcpv4.Modifier) *dhcp.Reply
 }
 
 // take asks for what was offered.
-func (r *rig) take(t testing.TB, mac string, offer *dhcp.Reply, how ...dhcpv4.Modifier) *dhcp.Reply {
+func (r *fixture) take(t testing.TB, mac string, offer *dhcp.Reply, how ...dhcpv4.Modifier) *dhcp.Reply {
 	t.Helper()
 	how = with(how, addrOption(50, offer.Address), addrOption(54, offer.Server))
 	return r.ServeDHCP(t.Context(), packet(t, dhcp.Ask, mac, how...))

@@ -8,40 +8,41 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/trivet-project/trivet"
 )
 
-// routes are the whole plain HTTP door. Anybody on the boot network may ask it, so nothing here changes a record but the
-// phone-home, which carries a signed token.
-func (d *Door) routes() *http.ServeMux {
+// routes are all requests of the boot server. Any host on the boot network may send them, so that none changes a
+// record but the phone-home, which carries a signed token.
+func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok\n") })
-	mux.HandleFunc("GET /ipxe/{file}", d.serveProgram)
-	mux.HandleFunc("GET /boot/script/{mac}", d.serveScript)
-	mux.HandleFunc("GET /boot/kernel/{mac}/{digest}", d.serveKernel)
-	mux.HandleFunc("GET /boot/initrd/{mac}/{digest}", d.serveInitrd)
-	mux.HandleFunc("GET /blob/{digest}", d.serveBlob)
+	mux.HandleFunc("GET /ipxe/{file}", s.serveProgram)
+	mux.HandleFunc("GET /boot/script/{mac}", s.serveScript)
+	mux.HandleFunc("GET /boot/kernel/{mac}/{digest}", s.serveKernel)
+	mux.HandleFunc("GET /boot/initrd/{mac}/{digest}", s.serveInitrd)
+	mux.HandleFunc("GET /blob/{digest}", s.serveBlob)
 	for _, version := range []string{"latest", "2009-04-04"} {
-		mux.HandleFunc("GET /"+version+"/meta-data/{path...}", d.serveMetadata)
-		mux.HandleFunc("GET /"+version+"/user-data", d.serveUserData)
+		mux.HandleFunc("GET /"+version+"/meta-data/{path...}", s.serveMetadata)
+		mux.HandleFunc("GET /"+version+"/user-data", s.serveUserData)
 	}
-	mux.HandleFunc("POST /phone-home/{token}", d.servePhoneHome)
+	mux.HandleFunc("POST /phone-home/{token}", s.servePhoneHome)
 	return mux
 }
 
-// ServeHTTP is the plain HTTP door.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP serves the plain HTTP requests of machines.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn := http.NewResponseController(w)
 	_ = conn.SetWriteDeadline(time.Now().Add(answerTime)) // blobs get more as they go on
 	if r.ContentLength != 0 {
-		_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // also of a body that is not read: the server reads what is left of it
+		_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // also of a body that no handler reads: net/http reads the rest
 	}
-	d.mux.ServeHTTP(w, r)
+	s.mux.ServeHTTP(w, r)
 }
 
-// Bounds of the HTTP door.
+// Bounds of a request.
 const (
 	maxHeader  = 8 << 10
 	headerTime = 10 * time.Second
@@ -50,15 +51,15 @@ const (
 	answerTime = 30 * time.Second
 )
 
-// HTTPServer is a server for the door within its bounds. It has no ReadTimeout, which would end the context of requests
-// whose answer takes longer.
-func (d *Door) HTTPServer() *http.Server {
+// HTTPServer returns a server for ServeHTTP within these bounds. It has no ReadTimeout, which would end the context
+// of requests whose answer takes longer.
+func (s *Server) HTTPServer() *http.Server {
 	return &http.Server{
-		Handler:           d,
+		Handler:           s,
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }
 
@@ -67,9 +68,9 @@ func writeText(w http.ResponseWriter, text string) {
 	_, _ = io.WriteString(w, text) // a client that went away asks again
 }
 
-// fail tells a machine what it did not get. Only what it can know anyway is spelled out.
-func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status, text := http.StatusInternalServerError, "this head has a problem, see its log"
+// fail answers a request with an error. Its text says no more than the client may know.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, text := http.StatusInternalServerError, "internal error, see the log of this head"
 	switch {
 	case errors.Is(err, trivet.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		status, text = http.StatusNotFound, "not found"
@@ -82,18 +83,18 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, trivet.ErrFenced), errors.Is(err, trivet.ErrConflict):
 		status, text = http.StatusConflict, err.Error()
 	case errors.Is(err, trivet.ErrUnavailable), errors.Is(err, trivet.ErrUnknown), errors.Is(err, r.Context().Err()):
-		status, text = http.StatusServiceUnavailable, "not now, try again"
+		status, text = http.StatusServiceUnavailable, "unavailable, try again"
 		w.Header().Set("Retry-After", "2")
 	}
 	level := slog.LevelDebug
 	if status == http.StatusInternalServerError {
 		level = slog.LevelError
 	}
-	d.log.Log(r.Context(), level, "a machine's request was refused", "path", r.URL.Path, "peer", r.RemoteAddr, "error", err)
+	s.log.Log(r.Context(), level, "boot request failed", "path", r.URL.Path, "peer", r.RemoteAddr, "error", err)
 	http.Error(w, text, status)
 }
 
-// peerOf is the address that a request came from.
+// peerOf returns the address that a request came from.
 func peerOf(r *http.Request) netip.Addr {
 	a, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -102,11 +103,19 @@ func peerOf(r *http.Request) netip.Addr {
 	return a.Addr().Unmap()
 }
 
-// urlOf is this head's boot door as the one who asks sees it.
+// urlOf returns the URL of this head's boot server as the client reached it.
 func urlOf(r *http.Request) string {
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
 		local := a.AddrPort()
 		return "http://" + netip.AddrPortFrom(local.Addr().Unmap(), local.Port()).String()
 	}
 	return "http://" + r.Host
+}
+
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // ask sends a request to the door as from a peer.
-func (r *rig) ask(method, path, peer string) *http.Response {
+func (r *fixture) ask(method, path, peer string) *http.Response {
 	q := httptest.NewRequest(method, "http://10.0.0.1:8080"+path, nil)
 	q.RemoteAddr = peer + ":4711"
 	w := httptest.NewRecorder()
@@ -37,7 +37,7 @@ func body(t testing.TB, resp *http.Response) string {
 }
 
 // withPlatform gives the site something to boot, and the heads URLs.
-func (r *rig) withPlatform(t testing.TB) {
+func (r *fixture) withPlatform(t testing.TB) {
 	t.Helper()
 	blob := func(c string) trivet.BlobRef { return trivet.BlobRef{Digest: "sha256:" + strings.Repeat(c, 64)} }
 	r.write(t, func(tx *store.Tx) error {
@@ -59,7 +59,7 @@ func (r *rig) withPlatform(t testing.TB) {
 }
 
 // run gives m1 a run in a state, with the first steps of its boot done.
-func (r *rig) run(t testing.TB, state trivet.WorkflowState, done ...string) {
+func (r *fixture) run(t testing.TB, state trivet.WorkflowState, done ...string) {
 	t.Helper()
 	w := &trivet.Workflow{Meta: trivet.Meta{Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1", Seed: trivet.Seed{
 		Hostname: "web1", SSHKeys: []string{"ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two"}, UserData: "#cloud-config\n"}}}
@@ -83,7 +83,7 @@ func (r *rig) run(t testing.TB, state trivet.WorkflowState, done ...string) {
 func scriptOf(mac string) string { return "/boot/script/" + strings.ReplaceAll(mac, ":", "-") }
 
 func TestScriptCarriesAToken(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.withPlatform(t)
 	r.run(t, trivet.WorkflowBooting)
 	script := body(t, r.ask("GET", scriptOf(knownMAC), "10.0.0.77"))
@@ -104,29 +104,29 @@ func TestScriptCarriesAToken(t *testing.T) {
 }
 
 func TestScriptFollowsTheMachine(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.withPlatform(t)
 	for state, want := range map[trivet.WorkflowState]string{
 		trivet.WorkflowBooting: "): installer,", trivet.WorkflowRunning: "): installer,", trivet.WorkflowStarting: "): disk,",
-		trivet.WorkflowFailed: "): hold,",
+		trivet.WorkflowFailed: "): wait,",
 	} {
 		r.run(t, state)
 		if script := body(t, r.ask("GET", scriptOf(knownMAC), "10.0.0.77")); !strings.Contains(script, want) {
 			t.Errorf("%s: no %q in\n%s", state, want, script)
 		}
 	}
-	stranger := body(t, r.ask("GET", scriptOf(strangeMAC), "10.0.0.77"))
+	unknown := body(t, r.ask("GET", scriptOf(unknownMAC), "10.0.0.77"))
 	for _, want := range []string{"trivet.machine=m-525400000099 ", "~m-525400000099~525400000099~0~"} {
-		if !strings.Contains(stranger, want) {
-			t.Errorf("a stranger does not enrol itself: no %q in\n%s", want, stranger)
+		if !strings.Contains(unknown, want) {
+			t.Errorf("a unknown does not enrol itself: no %q in\n%s", want, unknown)
 		}
 	}
 }
 
 func TestScriptIsRefused(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.withPlatform(t)
-	ack := r.dora(t, strangeMAC)
+	ack := r.dora(t, unknownMAC)
 	own := ack.Address.String()
 	for _, c := range []struct {
 		path, peer string
@@ -135,23 +135,23 @@ func TestScriptIsRefused(t *testing.T) {
 		{"/boot/script/nonsense", own, http.StatusBadRequest},
 		{"/boot/script/" + strings.Repeat("5", 4000), own, http.StatusBadRequest},
 		{"/boot/script/..%2f..%2fetc%2fpasswd", own, http.StatusBadRequest},
-		{scriptOf(strangeMAC), own, http.StatusOK},
+		{scriptOf(unknownMAC), own, http.StatusOK},
 		{scriptOf(knownMAC), own, http.StatusForbidden}, // a neighbour's
-		{scriptOf(strangeMAC), "192.0.2.1", http.StatusOK},
+		{scriptOf(unknownMAC), "192.0.2.1", http.StatusOK},
 		{scriptOf("52:54:00:00:00:98"), "192.0.2.1", http.StatusNotFound}, // from no network of ours
 	} {
 		if resp := r.ask("GET", c.path, c.peer); resp.StatusCode != c.status {
 			t.Errorf("%.60s from %s: %s %s; want %d", c.path, c.peer, resp.Status, body(t, resp), c.status)
 		}
 	}
-	if resp := r.ask("POST", scriptOf(strangeMAC), own); resp.StatusCode != http.StatusMethodNotAllowed {
+	if resp := r.ask("POST", scriptOf(unknownMAC), own); resp.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %s", resp.Status)
 	}
 }
 
 // A boot is seen at each step once, whoever repeats it, and after it only when it says something new.
-func TestSightings(t *testing.T) {
-	r := newRig(t)
+func TestBootProgress(t *testing.T) {
+	r := newFixture(t)
 	r.withPlatform(t)
 	blobs := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if q.URL.Path == "/blob/sha256:missing" {
@@ -167,9 +167,9 @@ func TestSightings(t *testing.T) {
 		r.ServeDHCP(t.Context(), packet(t, dhcp.Discover, fixedMAC, uefiPXE...)) // has no run
 	}
 	r.ServeDHCP(t.Context(), packet(t, dhcp.Discover, knownMAC, uefiPXE...))
-	r.sightings(t, 1)
+	r.stepsAfter(t, 1)
 	r.ask("GET", scriptOf(knownMAC), "10.0.0.77")
-	r.sightings(t, 1)
+	r.stepsAfter(t, 1)
 	const initrd = "/boot/initrd/52-54-00-00-00-01/"
 	if resp := r.ask("GET", initrd+"sha256:missing", "10.0.0.77"); resp.StatusCode != http.StatusNotFound {
 		t.Error(resp.Status)
@@ -179,13 +179,13 @@ func TestSightings(t *testing.T) {
 	if got := body(t, r.ask("GET", initrd+"sha256%3Ab", "10.0.0.77")); got != "/blob/sha256:b" {
 		t.Errorf("the initramfs is %q", got)
 	}
-	if diff := cmp.Diff([]string{"m1 dhcp", "m1 boot-script", "m1 kernel"}, r.sightings(t, 1)); diff != "" {
+	if diff := cmp.Diff([]string{"m1 dhcp", "m1 boot-script", "m1 kernel"}, r.stepsAfter(t, 1)); diff != "" {
 		t.Error(diff)
 	}
 	r.run(t, trivet.WorkflowRunning, trivet.BootSteps...)
 	r.ServeDHCP(t.Context(), packet(t, dhcp.Discover, knownMAC, uefiPXE...))
 	r.ask("GET", scriptOf(knownMAC), "10.0.0.77") // the machine was reset
-	if got := r.sightings(t, 1); len(got) != 4 || got[3] != "m1 boot-script" {
+	if got := r.stepsAfter(t, 1); len(got) != 4 || got[3] != "m1 boot-script" {
 		t.Errorf("after a reset: %q", got)
 	}
 }
@@ -193,7 +193,7 @@ func TestSightings(t *testing.T) {
 const metadataList = "hostname\ninstance-id\nlocal-hostname\nlocal-ipv4\nmac\npublic-keys/"
 
 func TestMetadata(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.run(t, trivet.WorkflowStarting)
 	own := r.dora(t, knownMAC).Address.String()
 	for path, want := range map[string]string{
@@ -227,14 +227,14 @@ func TestMetadata(t *testing.T) {
 	if got := body(t, r.ask("GET", "/latest/meta-data/hostname", "10.0.0.20")); got != "m2" {
 		t.Errorf("by a fixed address that has no record yet: %q", got)
 	}
-	stranger := r.dora(t, strangeMAC).Address.String()
-	if resp := r.ask("GET", "/latest/meta-data/hostname", stranger); resp.StatusCode != http.StatusNotFound {
-		t.Errorf("a stranger: %s", resp.Status)
+	unknown := r.dora(t, unknownMAC).Address.String()
+	if resp := r.ask("GET", "/latest/meta-data/hostname", unknown); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("a unknown: %s", resp.Status)
 	}
 }
 
 func TestPhoneHome(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	sign := func(p auth.Purpose, expires time.Duration) string {
 		token, err := r.keys.SignBoot(auth.BootToken{Purpose: p, Machine: "m1", MAC: knownMAC, Epoch: 7,
 			Expires: time.Now().Add(expires)})
@@ -271,7 +271,7 @@ func TestPhoneHome(t *testing.T) {
 }
 
 func TestScriptWithoutQuorum(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.withPlatform(t)
 	r.run(t, trivet.WorkflowBooting)
 	r.member.Close()
@@ -282,7 +282,7 @@ func TestScriptWithoutQuorum(t *testing.T) {
 
 // What a peer's address is does not matter to its parsing.
 func TestPeerIsIPv4InIPv6(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.run(t, trivet.WorkflowStarting)
 	own := r.dora(t, knownMAC).Address
 	peer := "[" + netip.AddrFrom16(own.As16()).String() + "]"

@@ -16,14 +16,15 @@ import (
 	"github.com/trivet-project/trivet/internal/tftp"
 )
 
-// DefaultIPXEDir is where Debian's package ipxe has its programs.
+// DefaultIPXEDir is where Debian's package ipxe installs its programs.
 const DefaultIPXEDir = "/usr/lib/ipxe"
 
-// programs are the iPXE programs to serve, by the name that machines ask for. Only these names are looked up, so a name
-// from the network never becomes part of a path. Debian's folder holds links that lead out of it; they are followed.
+// programs are the iPXE programs to serve, by the name that machines ask for. Only these names are looked up, so a
+// name from the network never becomes part of a path. Debian's directory holds links that lead out of it; they are
+// followed.
 type programs map[string]string
 
-// findPrograms looks which of them a folder has. That none boots x86 machines is an error that says what to install.
+// findPrograms returns those that a directory has. It fails where those for x86 machines are missing.
 func findPrograms(dir string) (programs, error) {
 	found := programs{}
 	for _, name := range boot.Files {
@@ -39,9 +40,9 @@ func findPrograms(dir string) (programs, error) {
 	for _, arch := range []boot.Arch{boot.BIOS, boot.UEFIx64} {
 		if found[arch.File()] == "" {
 			return nil, &trivet.Error{
-				Op:   "find iPXE's programs",
+				Op:   "find iPXE programs",
 				Err:  fmt.Errorf("%w: %s", trivet.ErrNotFound, filepath.Join(dir, arch.File())),
-				Hint: "apt-get install ipxe, or name the folder that has them",
+				Hint: "run 'apt-get install ipxe', or name the directory that has them with --ipxe",
 			}
 		}
 	}
@@ -65,9 +66,9 @@ func (p programs) open(name string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// OpenTFTP is the Open of a [tftp.Server].
-func (d *Door) OpenTFTP(_ context.Context, name string, _ netip.AddrPort) (tftp.File, int64, error) {
-	f, size, err := d.programs.open(name)
+// OpenTFTP opens a boot file, as the Open of a [tftp.Server].
+func (s *Server) OpenTFTP(_ context.Context, name string, _ netip.AddrPort) (tftp.File, int64, error) {
+	f, size, err := s.programs.open(name)
 	if err != nil {
 		return nil, 0, err // not f: a nil *os.File in an interface is not nil
 	}
@@ -75,20 +76,20 @@ func (d *Door) OpenTFTP(_ context.Context, name string, _ netip.AddrPort) (tftp.
 }
 
 // serveProgram is GET /ipxe/{file}, for HTTP boot.
-func (d *Door) serveProgram(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveProgram(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
-	f, _, err := d.programs.open(name)
+	f, _, err := s.programs.open(name)
 	if err != nil {
-		d.fail(w, r, err)
+		s.fail(w, r, err)
 		return
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		d.fail(w, r, err)
+		s.fail(w, r, err)
 		return
 	}
-	// UEFI goes by the type or by the name's ending (UEFI 2.10 section 24.7.3).
+	// UEFI decides by the type or by the name's extension (UEFI 2.10 section 24.7.3).
 	w.Header().Set("Content-Type", "application/efi")
 	http.ServeContent(w, r, "", info.ModTime(), f)
 }

@@ -9,54 +9,54 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// The metadata service is EC2's, as far as cloud-init and its like read it. Who asks is known by the source address only,
-// so nothing secret may be in it (docs/security.md): an installed system gets its seed on its own disk.
+// The metadata service is EC2's, as far as cloud-init reads it. The client is known by its source address only, so
+// that nothing secret may be in it (docs/security.md): an installed system gets its seed on its own disk.
 
 // serveMetadata is GET /latest/meta-data/{path}.
-func (d *Door) serveMetadata(w http.ResponseWriter, r *http.Request) {
-	h, err := d.asker(r)
+func (s *Server) serveMetadata(w http.ResponseWriter, r *http.Request) {
+	h, err := s.sender(r)
 	if err != nil {
-		d.fail(w, r, err)
+		s.fail(w, r, err)
 		return
 	}
-	text, ok := lookupMetadata(d.metadata(h), r.PathValue("path"))
+	text, ok := lookupMetadata(s.metadata(h), r.PathValue("path"))
 	if !ok {
-		d.fail(w, r, fmt.Errorf("metadata %q: %w", r.PathValue("path"), trivet.ErrNotFound))
+		s.fail(w, r, fmt.Errorf("metadata %q: %w", r.PathValue("path"), trivet.ErrNotFound))
 		return
 	}
 	writeText(w, text)
 }
 
 // serveUserData is GET /latest/user-data.
-func (d *Door) serveUserData(w http.ResponseWriter, r *http.Request) {
-	h, err := d.asker(r)
+func (s *Server) serveUserData(w http.ResponseWriter, r *http.Request) {
+	h, err := s.sender(r)
 	if err == nil && (h.workflow == nil || h.workflow.Spec.Seed.UserData == "") {
 		err = fmt.Errorf("user data: %w", trivet.ErrNotFound)
 	}
 	if err != nil {
-		d.fail(w, r, err)
+		s.fail(w, r, err)
 		return
 	}
 	writeText(w, h.workflow.Spec.Seed.UserData)
 }
 
-// asker is the known machine that has the address a request came from.
-func (d *Door) asker(r *http.Request) (host, error) {
+// sender returns the known machine that has the address a request came from.
+func (s *Server) sender(r *http.Request) (host, error) {
 	peer := peerOf(r)
-	mac := d.macAt(peer)
+	mac := s.Leases.Holder(peer)
 	if mac == "" {
-		return host{}, fmt.Errorf("metadata for %s: no machine has the address: %w", peer, trivet.ErrNotFound)
+		return host{}, fmt.Errorf("metadata for %s: no machine has this address: %w", peer, trivet.ErrNotFound)
 	}
-	h := d.host(mac)
+	h := s.host(mac)
 	if h.machine == nil {
-		return host{}, fmt.Errorf("metadata for %s: no record has %s: %w", peer, mac, trivet.ErrNotFound)
+		return host{}, fmt.Errorf("metadata for %s: no machine has the MAC %s: %w", peer, mac, trivet.ErrNotFound)
 	}
 	h.address = peer
 	return h, nil
 }
 
-// metadata is all of a machine's, by path.
-func (d *Door) metadata(h host) map[string]string {
+// metadata returns the metadata of a machine, by path.
+func (s *Server) metadata(h host) map[string]string {
 	md := map[string]string{
 		"instance-id": h.machine.Name,
 		"hostname":    h.machine.Name,
@@ -64,7 +64,7 @@ func (d *Door) metadata(h host) map[string]string {
 		"mac":         h.mac,
 	}
 	if h.workflow != nil {
-		md["instance-id"] = h.workflow.Name // another run is another system
+		md["instance-id"] = h.workflow.Name // each run installs another system
 		if name := h.workflow.Spec.Seed.Hostname; name != "" {
 			md["hostname"] = name
 		}
@@ -76,7 +76,7 @@ func (d *Door) metadata(h host) map[string]string {
 	return md
 }
 
-// lookupMetadata gives a value, or the list of what is below a path.
+// lookupMetadata returns a value, or the list of the names below a path.
 func lookupMetadata(md map[string]string, path string) (string, bool) {
 	path = strings.TrimSuffix(path, "/")
 	if value, ok := md[path]; ok {

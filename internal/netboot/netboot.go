@@ -1,11 +1,14 @@
-// Package netboot is what machines talk to while they boot: DHCP, TFTP, the plain HTTP door with boot scripts, kernels and
-// metadata. It answers from this head's local copy of the store, so it goes on without a quorum; the rules are in
-// internal/boot and internal/ipam.
+// Package netboot serves machines while they boot: DHCP, TFTP, and plain HTTP with boot scripts, kernels and
+// metadata. It answers from this head's local copy of the store, so that it goes on without a quorum.
 //
-// A packet becomes facts (lookup.go), the rules decide, and the decision becomes an answer (dhcp.go, reply.go; script.go).
-// Only an address that nobody has yet is written before it is acknowledged (lease.go). Several heads share out who answers
-// whom, and take over from one another (heads.go, share.go). What packets show of a boot is
-// written later (sightings.go), and never holds one up.
+// A DHCP packet becomes facts by an index of MACs (dhcp.go, lookup.go), boot.Decide decides on them, and the
+// decision becomes a reply (dhcp_reply.go). Which address the client gets is decided and recorded by
+// internal/addressing. Several heads share the clients, and take over from one another (dhcp_share.go,
+// dhcp_responders.go).
+//
+// The other requests are HTTP (http.go): the script by boot.Script (script.go), kernel and initramfs from the blobs
+// (files.go), metadata (metadata.go) and the phone-home (phonehome.go); iPXE itself is loaded by TFTP or HTTP
+// (ipxe.go). The steps that a boot reached are recorded later (progress.go), and delay no answer.
 package netboot
 
 import (
@@ -17,63 +20,65 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/dhcp"
 	"github.com/trivet-project/trivet/internal/state"
 )
 
-// Config of a Door. Tables, Keys, Blobs, Seen and PhoneHome must be set.
+// Config of a Server. Tables, Leases, Keys, Blobs, StepReached and PhoneHome must be set.
 type Config struct {
 	*state.Tables
-	// Head is this head's name: of all heads' URLs, its own come first.
+	// Leases assigns addresses to DHCP clients.
+	Leases *addressing.Leases
+	// Head is this head's name: in lists of all heads' URLs, its own come first.
 	Head string
-	// Live says whether another head was found to answer a moment ago, and to have a quorum. nil: none does.
+	// Live reports whether another head answered a moment ago and has a quorum. nil: none does.
 	Live func(head string) bool
-	// Quorum says whether this head can write; where it cannot, no address is given anew. nil: always.
+	// Quorum reports whether this head can write. nil: always.
 	Quorum func() bool
-	// VIP is an address that some head has at any time, while there is a quorum, and its network's length. Machines that reach
-	// heads by that network load their boot files from there. Not valid: there is none.
+	// VIP is the address that the heads share, with its network's length. While there is a quorum, machines that
+	// reach heads by that network load their boot files from there. Not valid: there is none.
 	VIP netip.Prefix
 	// Keys sign boot tokens; CA is the pin that agents know the heads by.
 	Keys *auth.Keys
 	CA   string
 	// Blobs serves GET /blob/{digest}; kernels and initramfs are such requests to it.
 	Blobs http.Handler
-	// Port is the HTTP door's, for the URLs that DHCP gives out.
+	// Port is the boot server's HTTP port, for the URLs in DHCP replies.
 	Port uint16
-	// IPXEDir has iPXE's programs; empty means DefaultIPXEDir.
+	// IPXEDir is the directory of iPXE's programs; empty means DefaultIPXEDir.
 	IPXEDir string
-	// Seen writes down that a machine reached a boot step.
-	Seen Seen
-	// PhoneHome writes down that a machine's installed system is up. The token is proven.
+	// StepReached records that a machine reached a boot step, in one transaction. epoch is the machine's as this
+	// head knew it then.
+	StepReached func(ctx context.Context, machine, step string, epoch int64) error
+	// PhoneHome records that a machine's installed system is up. The token is verified.
 	PhoneHome func(ctx context.Context, token auth.BootToken) error
 
 	Logger   *slog.Logger          // nothing is logged if nil
-	Registry prometheus.Registerer // nothing is counted if nil
+	Registry prometheus.Registerer // nothing is registered if nil
 }
 
-// Door answers machines. Its methods ServeDHCP, OpenTFTP and ServeHTTP are for the servers that the caller runs; Run does
-// what they leave for later.
-type Door struct {
+// Server answers machines. Its methods ServeDHCP, OpenTFTP and ServeHTTP are for the listeners of the caller; Run
+// records the boot progress that they report.
+type Server struct {
 	Config
-	log       *slog.Logger
-	now       func() time.Time
-	programs  programs
-	networks  networks
-	heads     heads
-	offers    *offers
-	asks      *asks
-	sightings *queue[sighting]
-	keepings  *queue[keeping]
-	metrics   *metrics
-	mux       *http.ServeMux
-	sometimes rate.Sometimes
+	log        *slog.Logger
+	programs   programs
+	options    *state.View[trivet.Network, map[*trivet.Network][]dhcp.Option]
+	responders *state.View[trivet.Head, responders]
+	deferred   *deferrals
+	progress   *state.WriteQueue[progress]
+	metrics    *metrics
+	mux        *http.ServeMux
+	warnings   rate.Sometimes
 }
 
-// New makes a door. It fails with [trivet.ErrNotFound] where iPXE's programs are missing.
-func New(c Config) (*Door, error) {
+// New returns a Server. It fails with [trivet.ErrNotFound] where iPXE's programs are missing.
+func New(c Config) (*Server, error) {
 	if c.IPXEDir == "" {
 		c.IPXEDir = DefaultIPXEDir
 	}
@@ -84,29 +89,24 @@ func New(c Config) (*Door, error) {
 	if err != nil {
 		return nil, fmt.Errorf("netboot: %w", err)
 	}
-	d := &Door{
-		Config: c, log: c.Logger, now: time.Now, programs: programs, offers: newOffers(), asks: newAsks(),
-		metrics: newMetrics(c.Registry), sometimes: rate.Sometimes{Interval: time.Second},
+	s := &Server{
+		Config: c, log: c.Logger, programs: programs, deferred: newDeferrals(), metrics: newMetrics(c.Registry),
+		options:    state.NewView(c.Store, c.Networks, allOptions),
+		responders: state.NewView(c.Store, c.Heads, newResponders),
+		warnings:   rate.Sometimes{Interval: time.Second},
 	}
-	d.networks.tables, d.heads.tables = c.Tables, c.Tables
-	d.sightings = newQueue(d, "sighting", d.writeSighting)
-	d.keepings = newQueue(d, "address", d.writeKeeping)
-	d.mux = d.routes()
-	return d, nil
+	s.progress = state.NewWriteQueue(s.writeProgress, s.dropProgress)
+	s.mux = s.routes()
+	return s, nil
 }
 
-// Run writes what packets left to write until ctx ends.
-func (d *Door) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return d.sightings.run(ctx) })
-	g.Go(func() error { return d.keepings.run(ctx) })
-	return g.Wait()
-}
+// Run records boot progress until ctx ends.
+func (s *Server) Run(ctx context.Context) error { return s.progress.Run(ctx) }
 
-// writable says whether this head has a quorum.
-func (d *Door) writable() bool { return d.Quorum == nil || d.Quorum() }
+// writable reports whether this head has a quorum.
+func (s *Server) writable() bool { return s.Quorum == nil || s.Quorum() }
 
-// warn logs what packets can bring about, at most once a second: who sends packets may be hostile.
-func (d *Door) warn(message string, args ...any) {
-	d.sometimes.Do(func() { d.log.Warn(message, args...) })
+// warn logs what packets can cause, at most once a second: clients may be hostile.
+func (s *Server) warn(message string, args ...any) {
+	s.warnings.Do(func() { s.log.Warn(message, args...) })
 }

@@ -25,7 +25,7 @@ import (
 )
 
 // until runs a server until the test ends.
-func (r *rig) until(t testing.TB, serve func(ctx context.Context) error) {
+func (r *fixture) until(t testing.TB, serve func(ctx context.Context) error) {
 	ctx, stop := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	t.Cleanup(func() { stop(); ended.Wait() })
@@ -37,9 +37,9 @@ func (r *rig) until(t testing.TB, serve func(ctx context.Context) error) {
 }
 
 // serve runs the door's servers on loopback until the test ends.
-func (r *rig) serve(t testing.TB) (dhcpAt, tftpAt netip.AddrPort, url string) {
+func (r *fixture) serve(t testing.TB) (dhcpAt, tftpAt netip.AddrPort, url string) {
 	t.Helper()
-	d, err := dhcp.Listen(dhcp.Config{Handler: r.Door, Address: netip.MustParseAddrPort("127.0.0.1:0")})
+	d, err := dhcp.Listen(dhcp.Config{Handler: r.Server, Address: netip.MustParseAddrPort("127.0.0.1:0")})
 	must(t, err)
 	r.until(t, d.Serve)
 
@@ -78,7 +78,7 @@ func TestBootOverTheWire(t *testing.T) {
 	must(t, err)
 	initrdRef, err := blobs.Put(t.Context(), bytes.NewReader(initrd), trivet.BlobRef{})
 	must(t, err)
-	r := newRig(t)
+	r := newFixture(t)
 	r.withPlatform(t)
 	r.write(t, func(tx *store.Tx) error {
 		p, err := r.Platforms.In(tx).Get("debian")
@@ -106,7 +106,7 @@ func TestBootOverTheWire(t *testing.T) {
 		t.Errorf("TFTP gave %d bytes, the file has %d", program.Len(), len(onDisk))
 	}
 
-	r.sightings(t, 1)
+	r.stepsAfter(t, 1)
 	r.run(t, trivet.WorkflowBooting, trivet.StepPowerOn, trivet.StepDHCP)
 	conn, loaded := machineConn(t, knownMAC, dhcp.Text(dhcp.OptClass, "PXEClient"), dhcp.Text(dhcp.OptUserClass, "iPXE"))
 	again, err := dhcp.Exchange(t.Context(), conn, net.UDPAddrFromAddrPort(dhcpAt), loaded)
@@ -124,7 +124,7 @@ func TestBootOverTheWire(t *testing.T) {
 			t.Errorf("%s gave %d bytes, want %d", path, len(got), len(want))
 		}
 	}
-	if got := r.sightings(t, 2); got[0] != "m1 dhcp" || got[1] != "m1 boot-script" || got[2] != "m1 kernel" {
+	if got := r.stepsAfter(t, 2); got[0] != "m1 dhcp" || got[1] != "m1 boot-script" || got[2] != "m1 kernel" {
 		t.Errorf("seen: %q", got)
 	}
 }
@@ -141,12 +141,12 @@ func fetch(t testing.TB, url string) string {
 }
 
 // A machine that goes away in the middle of its initramfs has not got it.
-func TestHalfAnInitrdIsNotSeen(t *testing.T) {
-	r := newRig(t)
+func TestIncompleteInitrdIsNoProgress(t *testing.T) {
+	r := newFixture(t)
 	r.open(t, netboot.Config{Blobs: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		for {
 			if _, err := io.Copy(w, strings.NewReader(strings.Repeat("x", 1<<20))); err != nil {
-				r.told <- struct{}{}
+				r.reports <- struct{}{}
 				return
 			}
 		}
@@ -158,13 +158,13 @@ func TestHalfAnInitrdIsNotSeen(t *testing.T) {
 	_, err = io.CopyN(io.Discard, resp.Body, 1<<20)
 	must(t, err)
 	resp.Body.Close()
-	if got := r.sightings(t, 1); len(got) != 0 { // told by the blob handler's end
+	if got := r.stepsAfter(t, 1); len(got) != 0 { // told by the blob handler's end
 		t.Errorf("seen: %q", got)
 	}
 }
 
 func TestHostileNames(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	_, tftpAt, url := r.serve(t)
 	for _, name := range []string{"../../etc/passwd", "/etc/passwd", "..", "", ".", "ipxe.iso",
 		"undionly.kpxe/../../../etc/passwd", "undionly.kpxe\xff", strings.Repeat("a", 255)} {

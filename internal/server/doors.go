@@ -55,7 +55,7 @@ func (s *Server) bind(ctx context.Context) (err error) {
 	return nil
 }
 
-func (d *doors) listenDHCP(cfg *Config, door *netboot.Door, handler dhcp.Handler, reg prometheus.Registerer) (err error) {
+func (d *doors) listenDHCP(cfg *Config, door *netboot.Server, handler dhcp.Handler, reg prometheus.Registerer) (err error) {
 	if d.tftp != nil {
 		d.tftpd = &tftp.Server{Open: door.OpenTFTP, Logger: cfg.Log.With("part", "tftp"), Metrics: tftp.NewMetrics(reg)}
 	}

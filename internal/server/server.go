@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/api"
 	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
@@ -55,7 +56,8 @@ type Server struct {
 	hosts    []string
 	doors    doors
 	api      *api.Handler
-	netboot  *netboot.Door
+	netboot  *netboot.Server
+	leases   *addressing.Leases
 	vip      *hostnet.VIP // nil: none
 	// opened: New has done all of a start. leaving: it is told to stop.
 	opened, leaving atomic.Bool
@@ -199,10 +201,13 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.front.out.Store(&removed)
 	s.front.set(&s.front.heads, heads.New(heads.Config{
 		Root: s.root, Members: s.member, Self: s.self, Fleet: s.fleet, Presence: s.presence, Keys: s.keys, Blobs: s.copies, Logs: logs, Log: s.cfg.Log}))
+	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.shared().Addr(), Quorum: s.member.HasLeader,
+		Logger: s.cfg.Log.With("part", "addressing"), Registry: s.metrics})
 	s.netboot, err = netboot.New(netboot.Config{
+		Leases: s.leases,
 		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, VIP: s.cfg.shared(),
 		Keys: s.keys, CA: s.root.Pin(), Blobs: s.copies.Boot(),
-		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, Seen: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
+		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, StepReached: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
 	if err != nil {
@@ -295,6 +300,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return s.doors.serveDatagrams(ctx) })
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })
+	g.Go(func() error { return s.leases.Run(ctx) })
 	g.Go(func() error { controller.Run(ctx, s.controllers()); return nil })
 	g.Go(func() error { s.caller.Listen(ctx, s.fleet, s.presence); return nil })
 	g.Go(func() error { s.introduceLater(ctx); return nil })

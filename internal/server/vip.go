@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/hostnet"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 // shared is the address of --vip; not valid if there is none.
@@ -56,6 +58,8 @@ func (s *Server) runVIP(ctx, told context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(told, stop)()
-	s.vip.Store = s.store
+	s.vip.Hold = func(ctx context.Context, name string, ttl time.Duration, do func(context.Context, func() bool) error) error {
+		return s.store.WithLease(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
+	}
 	s.vip.Run(ctx)
 }

@@ -35,7 +35,7 @@ func TestVIPOfSomebodyElse(t *testing.T) {
 		}
 	}
 	start(first, one, "10.99.0.9/24")
-	first.says("has the shared address")
+	first.says("took the shared address")
 	mac, err := exec.Command("ip", "netns", "exec", one, "cat", "/sys/class/net/boot0/address").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -46,5 +46,5 @@ func TestVIPOfSomebodyElse(t *testing.T) {
 		t.Error("two boxes have the address")
 	}
 	first.stop()
-	second.says("has the shared address")
+	second.says("took the shared address")
 }

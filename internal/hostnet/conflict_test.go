@@ -14,13 +14,13 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 )
 
-// state is what a box has: its addresses, without the seconds of those that run out, and its routes.
-func (b box) state(t *testing.T) string {
+// state returns the permanent addresses and the routes of a host.
+func (b host) state(t *testing.T) string {
 	return run(t, "ip -n %s -o -4 address show scope global permanent", b) + run(t, "ip -n %s route show", b)
 }
 
-// refused is New's error in a box, for an address on eth0.
-func (b box) refused(t *testing.T, address string) (err error) {
+// refused is New's error in a host, for an address on eth0.
+func (b host) refused(t *testing.T, address string) (err error) {
 	b.inside(t, func() error {
 		var v *VIP
 		if v, err = New(Config{Address: netip.MustParsePrefix(address), Interface: "eth0", Log: slog.New(slog.DiscardHandler)}); err == nil {
@@ -31,9 +31,9 @@ func (b box) refused(t *testing.T, address string) (err error) {
 	return err
 }
 
-// An address that the box has by itself is refused, and stays with its routes.
-func TestTheBoxKeepsItsAddresses(t *testing.T) {
-	b := newBoxes(t)[0]
+// An address that the host has by other means is refused, and stays with its routes.
+func TestOwnAddressesAreKept(t *testing.T) {
+	b := newHosts(t)[0]
 	run(t, "ip -n %s route add default via 10.98.0.254", b)
 	run(t, "ip -n %s link add other0 type bridge", b)
 	run(t, "ip -n %s address add 10.98.0.7/32 dev other0", b)
@@ -49,16 +49,16 @@ func TestTheBoxKeepsItsAddresses(t *testing.T) {
 		}
 	}
 	if after := b.state(t); after != before {
-		t.Errorf("the box had\n%s\nand has\n%s", before, after)
+		t.Errorf("the host had\n%s\nand has\n%s", before, after)
 	}
 	if leased := run(t, "ip -n %s address show dev eth0", b); !strings.Contains(leased, "10.98.0.8/24") {
 		t.Errorf("the address by DHCP is gone: %s", leased)
 	}
 }
 
-// An address that is not a host's of a network of the interface is refused.
-func TestAddressesOfNoNetwork(t *testing.T) {
-	b := newBoxes(t)[0]
+// An address outside the networks of the interface is refused.
+func TestAddressOutsideTheNetworks(t *testing.T) {
+	b := newHosts(t)[0]
 	for _, address := range []string{"10.97.0.9/24", "10.97.0.9/32", "10.98.0.9/25", "10.98.0.9/16",
 		"10.98.0.255/24", "10.98.0.0/24", "10.98.0.255/32", "10.98.0.0/32"} {
 		if err := b.refused(t, address); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "give --vip") {
@@ -87,31 +87,32 @@ func member(t *testing.T) *cluster.Member {
 	return m
 }
 
-// Whoever sets the address while a head has it keeps it. A box that leaves the network and comes again keeps what it had.
-func TestTheBoxChangesMeanwhile(t *testing.T) {
-	b := newBoxes(t)[0]
+// A program that sets the address while a head has it keeps it. The own address of the host, removed and added
+// again, stays.
+func TestAddressesChangeMeanwhile(t *testing.T) {
+	b := newHosts(t)[0]
 	m := member(t)
 	for _, set := range []string{"replace 10.98.0.9/32 dev eth0 valid_lft forever preferred_lft forever", "add 10.98.0.9/24 dev eth0"} {
 		h := newHead(t, b, m)
-		until(t, "the head has it", h.Held)
+		until(t, "the head has the address", h.Held)
 		run(t, "ip -n %s address %s", b, set)
-		until(t, "the head lets go", func() bool { return !h.Held() })
+		until(t, "the head removes it", func() bool { return !h.Held() })
 		before := b.state(t)
 		h.stop()
 		if after := b.state(t); after != before || !strings.Contains(after, shared.Addr().String()) {
-			t.Errorf("after %s the box had\n%s\nand has\n%s", set, before, after)
+			t.Errorf("after %s the host had\n%s\nand has\n%s", set, before, after)
 		}
 		run(t, "ip -n %s address delete %s dev eth0", b, strings.Fields(set)[1])
 	}
 	h := newHead(t, b, m)
-	until(t, "the head has it", h.Held)
+	until(t, "the head has the address", h.Held)
 	before := b.state(t)
 	run(t, "ip -n %s address delete 10.98.0.1/24 dev eth0", b)
-	until(t, "the head lets go", func() bool { return !h.Held() })
+	until(t, "the head removes it", func() bool { return !h.Held() })
 	run(t, "ip -n %s address add 10.98.0.1/24 dev eth0", b)
 	h.stop()
 	if after := b.state(t); after != before || b.has(t) {
-		t.Errorf("the box had\n%s\nand has\n%s", before, after)
+		t.Errorf("the host had\n%s\nand has\n%s", before, after)
 	}
 }
 
@@ -127,35 +128,35 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-func (l *lines) say(text string) bool {
+func (l *lines) contains(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Contains(l.text.String(), text)
 }
 
-// An address that another host has is not taken before that host gives it up.
-func TestAnotherHostHasIt(t *testing.T) {
-	boxes := newBoxes(t)
-	run(t, "ip -n %s address add %s dev eth0", boxes[2], shared)
+// An address that another host has is not taken before that host removes it.
+func TestAnotherHostHasTheAddress(t *testing.T) {
+	hosts := newHosts(t)
+	run(t, "ip -n %s address add %s dev eth0", hosts[2], shared)
 	var log lines
-	h := newHeadWithLog(t, boxes[0], member(t), &log)
-	until(t, "the host's MAC is told", func() bool { return log.say(boxes[2].mac(t)) })
-	if h.Held() || boxes[0].has(t) || log.say("has the shared address") {
+	h := newHeadWithLog(t, hosts[0], member(t), &log)
+	until(t, "the host's MAC is logged", func() bool { return log.contains(hosts[2].mac(t)) })
+	if h.Held() || hosts[0].has(t) || log.contains("took the shared address") {
 		t.Error("two hosts have the address")
 	}
-	run(t, "ip -n %s address delete %s dev eth0", boxes[2], shared)
-	until(t, "the head has it", h.Held)
+	run(t, "ip -n %s address delete %s dev eth0", hosts[2], shared)
+	until(t, "the head has the address", h.Held)
 }
 
-// A head that still answers for the moment until its kernel drops the address does not keep the next one off.
-func TestAStaleHeadIsWaitedFor(t *testing.T) {
-	boxes := newBoxes(t)
+// A head that still answers until its kernel removes the address does not keep the next one from taking it.
+func TestExpiringAddressIsWaitedFor(t *testing.T) {
+	hosts := newHosts(t)
 	m := member(t)
 	var log lines
-	run(t, "ip -n %s address add %s/32 dev eth0 valid_lft 1 preferred_lft 0", boxes[1], shared.Addr())
-	h := newHeadWithLog(t, boxes[0], m, &log)
-	until(t, "the head has it", h.Held)
-	if log.say("cannot have") || boxes[1].has(t) {
+	run(t, "ip -n %s address add %s/32 dev eth0 valid_lft 1 preferred_lft 0", hosts[1], shared.Addr())
+	h := newHeadWithLog(t, hosts[0], m, &log)
+	until(t, "the head has the address", h.Held)
+	if log.contains("cannot take") || hosts[1].has(t) {
 		t.Errorf("two hosts have the address, or: %s", log.text.String())
 	}
 }

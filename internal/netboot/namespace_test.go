@@ -20,11 +20,11 @@ import (
 )
 
 // box is a head's place in a network: a namespace with a cable to the switch.
-type box struct{ network, name string }
+type namespace struct{ network, name string }
 
-func newBox(t *testing.T, network, name, addr string) *box {
+func newNamespace(t *testing.T, network, name, addr string) *namespace {
 	t.Helper()
-	b := &box{network, network + "-" + name}
+	b := &namespace{network, network + "-" + name}
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "delete", b.name).Run() })
 	for _, line := range []string{
 		"netns add " + b.name,
@@ -49,12 +49,12 @@ func ipCommand(t *testing.T, line string) {
 }
 
 // cut takes the cable out: nobody hears that the head is gone.
-func (b *box) cut(t *testing.T) {
+func (b *namespace) cut(t *testing.T) {
 	ipCommand(t, "-n "+b.network+" link set "+strings.TrimPrefix(b.name, b.network+"-")+" nomaster")
 }
 
 // inside runs a function on a thread of the namespace: sockets that it opens stay there.
-func (b *box) inside(t *testing.T, do func() error) {
+func (b *namespace) inside(t *testing.T, do func() error) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
@@ -72,9 +72,9 @@ func (b *box) inside(t *testing.T, do func() error) {
 	must(t, <-done)
 }
 
-// serveDoor runs a door's servers there, on the ports that firmware asks, until the test ends. answer is the door, or
+// serveIn runs a door's servers there, on the ports that firmware asks, until the test ends. answer is the door, or
 // something before it.
-func (s *site) serveDoor(t *testing.T, b *box, d *netboot.Door, answer dhcp.Handler) {
+func (s *site) serveIn(t *testing.T, b *namespace, d *netboot.Server, answer dhcp.Handler) {
 	t.Helper()
 	b.inside(t, func() error {
 		server, err := dhcp.Listen(dhcp.Config{Handler: answer, Interfaces: []string{"eth0"}, Proxy: true})
@@ -101,16 +101,16 @@ func (s *site) serveDoor(t *testing.T, b *box, d *netboot.Door, answer dhcp.Hand
 }
 
 // newSwitch is a network with two places for heads.
-func newSwitch(t *testing.T) (*vm.Network, []*box) {
+func newSwitch(t *testing.T) (*vm.Network, []*namespace) {
 	t.Helper()
 	lab, err := vm.NewNetwork(t.Context(), "netboot-cut", netip.MustParsePrefix("10.0.0.250/24"))
 	if err != nil {
 		t.Fatalf("%v (as root; %s)", err, vm.Packages)
 	}
 	t.Cleanup(func() { _ = lab.Close() })
-	var boxes []*box
+	var namespaces []*namespace
 	for i := range 2 {
-		boxes = append(boxes, newBox(t, lab.Name(), fmt.Sprintf("head%d", i), fmt.Sprintf("10.0.0.%d/24 brd +", i+1)))
+		namespaces = append(namespaces, newNamespace(t, lab.Name(), fmt.Sprintf("head%d", i), fmt.Sprintf("10.0.0.%d/24 brd +", i+1)))
 	}
-	return lab, boxes
+	return lab, namespaces
 }

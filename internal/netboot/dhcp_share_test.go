@@ -18,12 +18,12 @@ import (
 
 // site is two heads over one store that hear the same packets. What each believes of the other can be set.
 type site struct {
-	*rig
-	heads []*seat
+	*fixture
+	heads []*siteHead
 }
 
-type seat struct {
-	*netboot.Door
+type siteHead struct {
+	*netboot.Server
 	addr     netip.Addr
 	live     atomic.Bool // the other one, as this one believes
 	writable atomic.Bool
@@ -31,13 +31,13 @@ type seat struct {
 
 func newSite(t *testing.T, c netboot.Config) *site {
 	t.Helper()
-	s := &site{rig: newRig(t)}
+	s := &site{fixture: newFixture(t)}
 	for i := range 2 {
-		h := &seat{addr: ip(fmt.Sprintf("10.0.0.%d", i+1))}
+		h := &siteHead{addr: ip(fmt.Sprintf("10.0.0.%d", i+1))}
 		h.live.Store(true)
 		h.writable.Store(true)
 		c.Head, c.Live, c.Quorum = fmt.Sprintf("head%d", i), func(string) bool { return h.live.Load() }, h.writable.Load
-		h.Door = s.door(t, c)
+		h.Server = s.server(t, c)
 		s.heads = append(s.heads, h)
 		s.write(t, func(tx *store.Tx) error {
 			return s.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: c.Head}, Status: trivet.HeadStatus{
@@ -50,8 +50,8 @@ func newSite(t *testing.T, c netboot.Config) *site {
 // start is when the tests' first packets come.
 var start = time.Now()
 
-// hear gives one packet, some time after the start, to the heads, and tells what each answers.
-func (s *site) hear(t *testing.T, after time.Duration, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) (answers [2]*dhcp.Reply) {
+// receive gives one packet, some time after the start, to the heads, and tells what each answers.
+func (s *site) receive(t *testing.T, after time.Duration, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) (answers [2]*dhcp.Reply) {
 	t.Helper()
 	for i, h := range s.heads {
 		q := packet(t, kind, mac, how...)
@@ -62,7 +62,7 @@ func (s *site) hear(t *testing.T, after time.Duration, kind dhcp.Type, mac strin
 }
 
 // of is a port whose packets are a head's to answer.
-func of(head int) string {
+func macOf(head int) string {
 	for n := 0; ; n++ {
 		mac := []byte{0x52, 0x54, 0, 0, 9, byte(n)}
 		if int(dhcp.LoadHash(mac))%2 == head {
@@ -72,19 +72,19 @@ func of(head int) string {
 }
 
 // took is the DHCPREQUEST for an offer.
-func took(offer *dhcp.Reply, how ...dhcpv4.Modifier) []dhcpv4.Modifier {
+func accepting(offer *dhcp.Reply, how ...dhcpv4.Modifier) []dhcpv4.Modifier {
 	return with(how, addrOption(50, offer.Address), addrOption(54, offer.Server))
 }
 
 func secs(n uint16) dhcpv4.Modifier { return func(p *dhcpv4.DHCPv4) { p.NumSeconds = n } }
 
-func TestEachClientHasOneHead(t *testing.T) {
+func TestOneHeadAnswersEachClient(t *testing.T) {
 	s := newSite(t, netboot.Config{})
 	count := [2]int{}
 	given := map[netip.Addr]string{}
 	for n := range 40 {
 		mac := fmt.Sprintf("52:54:00:00:07:%02x", n)
-		offers := s.hear(t, 0, dhcp.Discover, mac, uefiPXE...)
+		offers := s.receive(t, 0, dhcp.Discover, mac, uefiPXE...)
 		i := 0
 		if offers[0] == nil {
 			i = 1
@@ -92,7 +92,7 @@ func TestEachClientHasOneHead(t *testing.T) {
 		if offers[i] == nil || offers[1-i] != nil {
 			t.Fatalf("%s: %s and %s", mac, show(offers[0]), show(offers[1]))
 		}
-		acks := s.hear(t, time.Millisecond, dhcp.Ask, mac, took(offers[i])...)
+		acks := s.receive(t, time.Millisecond, dhcp.Ask, mac, accepting(offers[i])...)
 		if acks[i] == nil || acks[i].Type != dhcp.Ack || acks[1-i] != nil || acks[i].Server != s.heads[i].addr {
 			t.Fatalf("%s: %s and %s", mac, show(acks[0]), show(acks[1]))
 		}
@@ -107,16 +107,16 @@ func TestEachClientHasOneHead(t *testing.T) {
 	}
 }
 
-func TestTheFirstRetransmitIsAnswered(t *testing.T) {
+func TestRetransmitIsAnswered(t *testing.T) {
 	s := newSite(t, netboot.Config{})
-	mac := of(0)
-	if s.hear(t, 0, dhcp.Discover, mac)[1] != nil {
+	mac := macOf(0)
+	if s.receive(t, 0, dhcp.Discover, mac)[1] != nil {
 		t.Fatal("the other head answered at once")
 	}
-	if s.hear(t, time.Millisecond, dhcp.Discover, mac)[1] != nil {
+	if s.receive(t, time.Millisecond, dhcp.Discover, mac)[1] != nil {
 		t.Error("a copy by a second relay was taken for a retransmit")
 	}
-	offers := s.hear(t, time.Second, dhcp.Discover, mac)
+	offers := s.receive(t, time.Second, dhcp.Discover, mac)
 	if offers[1] == nil || offers[1].Address != offers[0].Address || offers[1].Server != s.heads[1].addr {
 		t.Fatalf("%s and %s", show(offers[0]), show(offers[1]))
 	}
@@ -125,37 +125,37 @@ func TestTheFirstRetransmitIsAnswered(t *testing.T) {
 	for n := 1; int(dhcp.LoadHash([]byte{0x52, 0x54, 0, 0, 8, byte(n)}))%2 != 0; n++ {
 		other = fmt.Sprintf("52:54:00:00:08:%02x", n+1)
 	}
-	if s.hear(t, 2*time.Second, dhcp.Discover, other)[1] == nil {
+	if s.receive(t, 2*time.Second, dhcp.Discover, other)[1] == nil {
 		t.Error("the next client waited as well")
 	}
-	if s.hear(t, time.Hour, dhcp.Discover, mac)[1] != nil {
+	if s.receive(t, time.Hour, dhcp.Discover, mac)[1] != nil {
 		t.Error("an hour later it is still doubted, or the client's packet is taken for a repetition")
 	}
 }
 
-func TestSecsAreHeeded(t *testing.T) {
+func TestSecsField(t *testing.T) {
 	s := newSite(t, netboot.Config{})
-	if s.hear(t, 0, dhcp.Discover, of(0), secs(2))[1] != nil {
+	if s.receive(t, 0, dhcp.Discover, macOf(0), secs(2))[1] != nil {
 		t.Error("2 s are not long")
 	}
-	if s.hear(t, 0, dhcp.Discover, of(0), secs(4))[1] == nil {
+	if s.receive(t, 0, dhcp.Discover, macOf(0), secs(4))[1] == nil {
 		t.Error("a client that has waited for 4 s was left to the other head")
 	}
 }
 
 // A head dies between its offer and the request: the other acknowledges as that head.
-func TestADeadHeadsOfferIsAcknowledged(t *testing.T) {
+func TestOfferOfADeadHeadIsAcknowledged(t *testing.T) {
 	for name, believed := range map[string]bool{"known to be dead": false, "believed to be up": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, netboot.Config{})
-			offer := s.hear(t, 0, dhcp.Discover, of(0), uefiPXE...)[0]
+			offer := s.receive(t, 0, dhcp.Discover, macOf(0), uefiPXE...)[0]
 			s.heads[1].live.Store(believed)
-			ack := s.hear(t, time.Second, dhcp.Ask, of(0), took(offer, uefiPXE...)...)[1]
+			ack := s.receive(t, time.Second, dhcp.Ask, macOf(0), accepting(offer, uefiPXE...)...)[1]
 			if believed {
 				if ack != nil {
 					t.Fatalf("at once: %s", show(ack))
 				}
-				ack = s.hear(t, 2*time.Second, dhcp.Ask, of(0), took(offer, uefiPXE...)...)[1]
+				ack = s.receive(t, 2*time.Second, dhcp.Ask, macOf(0), accepting(offer, uefiPXE...)...)[1]
 			}
 			if ack == nil || ack.Type != dhcp.Ack || ack.Server != s.heads[0].addr || ack.Address != offer.Address {
 				t.Fatal(show(ack))
@@ -163,20 +163,20 @@ func TestADeadHeadsOfferIsAcknowledged(t *testing.T) {
 			if ack.NextServer != s.heads[1].addr {
 				t.Errorf("its boot file is at the dead head: %s", show(ack))
 			}
-			if a, err := s.Addresses.Get(ack.Address.String()); err != nil || a.Spec.MAC != of(0) {
+			if a, err := s.Addresses.Get(ack.Address.String()); err != nil || a.Spec.MAC != macOf(0) {
 				t.Errorf("%+v, %v", a, err)
 			}
 		})
 	}
 }
 
-func TestADeadHeadsClientsAreSharedOut(t *testing.T) {
+func TestClientsOfADeadHeadAreShared(t *testing.T) {
 	s := newSite(t, netboot.Config{})
 	s.heads[1].live.Store(false)
-	if s.hear(t, 0, dhcp.Discover, of(0))[1] == nil {
+	if s.receive(t, 0, dhcp.Discover, macOf(0))[1] == nil {
 		t.Error("the client of a head that is down waits")
 	}
-	if s.hear(t, 0, dhcp.Discover, "52:54:00:00:09:ff", dhcpv4.WithGatewayIP([]byte{10, 0, 0, 254}))[1] == nil {
+	if s.receive(t, 0, dhcp.Discover, "52:54:00:00:09:ff", dhcpv4.WithGatewayIP([]byte{10, 0, 0, 254}))[1] == nil {
 		t.Error("a relayed client of a head that is down waits")
 	}
 }
@@ -184,19 +184,19 @@ func TestADeadHeadsClientsAreSharedOut(t *testing.T) {
 // A renewal goes to the head that gave the address; when that is dead, the client rebinds by broadcast.
 func TestRebinding(t *testing.T) {
 	s := newSite(t, netboot.Config{})
-	offer := s.hear(t, 0, dhcp.Discover, of(0))[0]
-	s.hear(t, 0, dhcp.Ask, of(0), took(offer)...)
+	offer := s.receive(t, 0, dhcp.Discover, macOf(0))[0]
+	s.receive(t, 0, dhcp.Ask, macOf(0), accepting(offer)...)
 	has := dhcpv4.WithClientIP(offer.Address.AsSlice())
 
-	renew := packet(t, dhcp.Ask, of(0), has)
+	renew := packet(t, dhcp.Ask, macOf(0), has)
 	renew.Local, renew.Unicast = s.heads[1].addr, true
 	if ack := s.heads[1].ServeDHCP(t.Context(), renew); ack == nil || ack.Type != dhcp.Ack {
 		t.Errorf("asked alone: %s", show(ack))
 	}
-	if s.hear(t, time.Minute, dhcp.Ask, of(0), has)[1] != nil {
+	if s.receive(t, time.Minute, dhcp.Ask, macOf(0), has)[1] != nil {
 		t.Error("a rebinding is not shared")
 	}
-	ack := s.hear(t, time.Minute+time.Second, dhcp.Ask, of(0), has)[1]
+	ack := s.receive(t, time.Minute+time.Second, dhcp.Ask, macOf(0), has)[1]
 	if ack == nil || ack.Type != dhcp.Ack || ack.Address != offer.Address || ack.Server != s.heads[1].addr {
 		t.Errorf("its repetition: %s", show(ack))
 	}
@@ -211,40 +211,40 @@ func TestProxiesAllAnswer(t *testing.T) {
 		n.Spec.DHCP = "proxy"
 		return s.Networks.In(tx).Put(n)
 	})
-	offers := s.hear(t, 0, dhcp.Discover, knownMAC, uefiPXE...)
+	offers := s.receive(t, 0, dhcp.Discover, knownMAC, uefiPXE...)
 	for i, o := range offers {
 		if o == nil || o.NextServer != s.heads[i].addr {
 			t.Errorf("head%d: %s", i, show(o))
 		}
 	}
-	if acks := s.hear(t, 0, dhcp.Ask, knownMAC, with(uefiPXE, server("10.0.0.1"))...); acks != [2]*dhcp.Reply{} {
+	if acks := s.receive(t, 0, dhcp.Ask, knownMAC, with(uefiPXE, server("10.0.0.1"))...); acks != [2]*dhcp.Reply{} {
 		t.Errorf("a request for an address: %s and %s", show(acks[0]), show(acks[1]))
 	}
 }
 
 // A head without a quorum answers those who have an address, and leaves the others to heads that have one.
-func TestNothingNewWithoutQuorum(t *testing.T) {
+func TestNoNewLeaseWithoutQuorum(t *testing.T) {
 	s := newSite(t, netboot.Config{})
 	for i := range s.heads {
-		offer := s.hear(t, 0, dhcp.Discover, of(i))[i]
-		s.hear(t, 0, dhcp.Ask, of(i), took(offer)...)
+		offer := s.receive(t, 0, dhcp.Discover, macOf(i))[i]
+		s.receive(t, 0, dhcp.Ask, macOf(i), accepting(offer)...)
 	}
 	s.heads[0].live.Store(false)
 	s.heads[0].writable.Store(false)
 	for i := range s.heads {
-		if s.hear(t, time.Hour, dhcp.Discover, of(i))[0] == nil {
+		if s.receive(t, time.Hour, dhcp.Discover, macOf(i))[0] == nil {
 			t.Errorf("head%d's client, who has an address, gets no answer", i)
 		}
 	}
-	if offer := s.hear(t, 0, dhcp.Discover, strangeMAC)[0]; offer != nil {
-		t.Errorf("a stranger: %s", show(offer))
+	if offer := s.receive(t, 0, dhcp.Discover, unknownMAC)[0]; offer != nil {
+		t.Errorf("a unknown: %s", show(offer))
 	}
-	if s.hear(t, 0, dhcp.Discover, fixedMAC)[0] == nil {
+	if s.receive(t, 0, dhcp.Discover, fixedMAC)[0] == nil {
 		t.Error("a fixed address is not offered")
 	}
 }
 
-func TestHeadsAddressesAreNotGiven(t *testing.T) {
+func TestAddressesOfHeadsAreReserved(t *testing.T) {
 	s := newSite(t, netboot.Config{VIP: netip.MustParsePrefix("10.0.0.101/32")})
 	s.write(t, func(tx *store.Tx) error {
 		n, err := s.Networks.In(tx).Get("lan")
@@ -254,20 +254,20 @@ func TestHeadsAddressesAreNotGiven(t *testing.T) {
 		h.Status.API = []string{"https://10.0.0.100:7480"}
 		return errors.Join(err2, s.Networks.In(tx).Put(n), s.Heads.In(tx).Put(h))
 	})
-	offer := s.hear(t, 0, dhcp.Discover, of(0), uefiPXE...)[0]
+	offer := s.receive(t, 0, dhcp.Discover, macOf(0), uefiPXE...)[0]
 	if offer == nil || offer.Address != ip("10.0.0.102") {
 		t.Error(show(offer))
 	}
 }
 
 // Boot files come from the virtual address while there is a quorum, which it needs.
-func TestBootFromTheVirtualAddress(t *testing.T) {
+func TestBootFilesFromTheSharedAddress(t *testing.T) {
 	s := newSite(t, netboot.Config{VIP: netip.MustParsePrefix("10.0.0.9/24")})
-	mac := of(0)
-	if o := s.hear(t, 0, dhcp.Discover, mac, biosPXE...)[0]; o.NextServer != ip("10.0.0.9") || o.Server != s.heads[0].addr {
+	mac := macOf(0)
+	if o := s.receive(t, 0, dhcp.Discover, mac, biosPXE...)[0]; o.NextServer != ip("10.0.0.9") || o.Server != s.heads[0].addr {
 		t.Error(show(o))
 	}
-	if o := s.hear(t, time.Hour, dhcp.Discover, mac, ipxe...)[0]; o.BootFile != "http://10.0.0.9:8080"+scriptOf(mac) {
+	if o := s.receive(t, time.Hour, dhcp.Discover, mac, ipxe...)[0]; o.BootFile != "http://10.0.0.9:8080"+scriptOf(mac) {
 		t.Error(show(o))
 	}
 	relayed := dhcpv4.WithGatewayIP([]byte{10, 1, 0, 254})
@@ -277,11 +277,11 @@ func TestBootFromTheVirtualAddress(t *testing.T) {
 		n.Spec.Ranges = []trivet.Range{span("10.1.0.100", "10.1.0.199", "")}
 		return s.Networks.In(tx).Create(n)
 	})
-	if o := s.hear(t, 90*time.Minute, dhcp.Discover, mac, with(biosPXE, relayed)...)[0]; o.NextServer != ip("10.0.0.9") {
+	if o := s.receive(t, 90*time.Minute, dhcp.Discover, mac, with(biosPXE, relayed)...)[0]; o.NextServer != ip("10.0.0.9") {
 		t.Errorf("by a relay: %s", show(o))
 	}
 	s.heads[0].writable.Store(false)
-	fixed := s.hear(t, 2*time.Hour, dhcp.Discover, fixedMAC, biosPXE...)
+	fixed := s.receive(t, 2*time.Hour, dhcp.Discover, fixedMAC, biosPXE...)
 	if fixed[0] != nil && fixed[0].NextServer != s.heads[0].addr {
 		t.Error(show(fixed[0]))
 	}

@@ -27,7 +27,7 @@ import (
 
 var shared = netip.MustParsePrefix("10.98.0.9/24")
 
-// TestMain is also a process that has the address until it is killed.
+// TestMain is also the process that has the address until it is killed.
 func TestMain(m *testing.M) {
 	if os.Getenv("VIP_TEST_HOLD") == "" {
 		os.Exit(m.Run())
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	v, err := New(Config{Address: shared, Interface: "eth0", Log: slog.Default()})
 	ctx, cancel := context.WithCancel(context.Background())
 	until := time.Now().Add(time.Hour)
-	if os.Getenv("VIP_TEST_HOLD") == "lease" { // of which no beat is acknowledged any more, and whose timer comes late
+	if os.Getenv("VIP_TEST_HOLD") == "lease" { // a lease that is not renewed, and whose timer fires late
 		until = time.Now().Add(own)
 		time.AfterFunc(4*own, cancel)
 	}
@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 
 const own = ttl - ttl/4
 
-// hold makes a process that has the address.
-func (b box) hold(t *testing.T, how string) *exec.Cmd {
+// hold starts a process that has the address.
+func (b host) hold(t *testing.T, how string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -73,29 +73,29 @@ func send(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) {
 	}
 }
 
-// box is a host: a namespace with an interface eth0, plugged into a switch.
-type box string
+// host is a host: a namespace with an interface eth0, plugged into a switch.
+type host string
 
-// newBoxes plugs hosts head0 (10.98.0.1), head1 and client into one switch.
-func newBoxes(t *testing.T) []box {
+// newHosts plugs hosts head0 (10.98.0.1), head1 and client into one switch.
+func newHosts(t *testing.T) []host {
 	t.Helper()
 	const lan = "vip-switch"
-	boxes := []box{"vip-head0", "vip-head1", "vip-client"}
-	for _, b := range append([]box{lan}, boxes...) {
+	hosts := []host{"vip-head0", "vip-head1", "vip-client"}
+	for _, b := range append([]host{lan}, hosts...) {
 		_ = exec.Command("ip", "netns", "delete", string(b)).Run() // of a test that was killed
 		run(t, "ip netns add %s", b)
 		t.Cleanup(func() { run(t, "ip netns delete %s", b) })
 	}
 	run(t, "ip -n %s link add lan type bridge forward_delay 0", lan)
 	run(t, "ip -n %s link set lan up", lan)
-	for i, b := range boxes {
+	for i, b := range hosts {
 		run(t, "ip -n %s link add p%d type veth peer name eth0 netns %s", lan, i, b)
 		run(t, "ip -n %s link set p%d master lan up", lan, i)
 		run(t, "ip -n %s address add 10.98.0.%d/24 dev eth0", b, i+1)
 		run(t, "ip -n %s link set eth0 up", b)
 		run(t, "ip -n %s link set lo up", b)
 	}
-	return boxes
+	return hosts
 }
 
 func run(t *testing.T, format string, args ...any) string {
@@ -108,16 +108,16 @@ func run(t *testing.T, format string, args ...any) string {
 	return string(out)
 }
 
-func (b box) has(t *testing.T) bool {
+func (b host) has(t *testing.T) bool {
 	return strings.Contains(run(t, "ip -n %s address show dev eth0", b), " "+shared.Addr().String()+"/")
 }
 
-func (b box) mac(t *testing.T) string {
+func (b host) mac(t *testing.T) string {
 	return strings.TrimSpace(run(t, "ip netns exec %s cat /sys/class/net/eth0/address", b))
 }
 
 // inside runs a function on a thread of the namespace: what it opens stays there.
-func (b box) inside(t *testing.T, do func() error) {
+func (b host) inside(t *testing.T, do func() error) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
@@ -137,7 +137,7 @@ func (b box) inside(t *testing.T, do func() error) {
 	}
 }
 
-// until waits for what the kernel or another head does.
+// until waits for a change by the kernel or another head.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
@@ -147,9 +147,9 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A process that is killed or stopped does nothing more, and its kernel drops the address.
-func TestTheKernelDropsIt(t *testing.T) {
-	b := newBoxes(t)[0]
+// The kernel removes the address of a process that is killed or stopped.
+func TestKernelRemovesTheAddress(t *testing.T) {
+	b := newHosts(t)[0]
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		cmd := b.hold(t, "for long")
 		send(t, cmd, signal)
@@ -161,10 +161,10 @@ func TestTheKernelDropsIt(t *testing.T) {
 	}
 }
 
-// A process that was stopped for longer than its lease finds all its timers due at once. It does not take the address again,
-// which another head may have by now.
-func TestItWasStopped(t *testing.T) {
-	b := newBoxes(t)[0]
+// A process that was stopped for longer than its lease finds all its timers due at once. It does not set the
+// address again, which another head may have by then.
+func TestStoppedProcess(t *testing.T) {
+	b := newHosts(t)[0]
 	cmd := b.hold(t, "lease")
 	send(t, cmd, syscall.SIGSTOP)
 	at := time.Now()
@@ -177,8 +177,8 @@ func TestItWasStopped(t *testing.T) {
 	}
 }
 
-// monitor watches the addresses of a box, and gives what has happened until it is called.
-func (b box) monitor(t *testing.T) (changes func() string) {
+// monitor watches the addresses of a host. changes returns those until it is called.
+func (b host) monitor(t *testing.T) (changes func() string) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "changes"))
 	if err != nil {
@@ -205,19 +205,26 @@ func (b box) monitor(t *testing.T) (changes func() string) {
 	return func() string { return seen("192.0.2.2") }
 }
 
-// head is one that shares the address, and answers there by its name.
+// head shares the address, and answers requests at it with its name.
 type head struct {
 	*VIP
 	store *store.Store
 	stop  func()
 }
 
-func newHead(t *testing.T, b box, m *cluster.Member) *head {
+// holdBy returns the lease of a store as a Hold.
+func holdBy(s *store.Store) Hold {
+	return func(ctx context.Context, name string, ttl time.Duration, do func(context.Context, func() bool) error) error {
+		return s.WithLease(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
+	}
+}
+
+func newHead(t *testing.T, b host, m *cluster.Member) *head {
 	t.Helper()
 	return newHeadWithLog(t, b, m, io.Discard)
 }
 
-func newHeadWithLog(t *testing.T, b box, m *cluster.Member, log io.Writer) *head {
+func newHeadWithLog(t *testing.T, b host, m *cluster.Member, log io.Writer) *head {
 	t.Helper()
 	h := &head{store: store.New(m.Client(), store.Options{})}
 	if err := h.store.Start(t.Context()); err != nil {
@@ -226,7 +233,7 @@ func newHeadWithLog(t *testing.T, b box, m *cluster.Member, log io.Writer) *head
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	b.inside(t, func() (err error) {
-		h.VIP, err = New(Config{Address: shared, Interface: "eth0", Store: h.store, Log: slog.New(slog.NewTextHandler(log, nil))})
+		h.VIP, err = New(Config{Address: shared, Interface: "eth0", Hold: holdBy(h.store), Log: slog.New(slog.NewTextHandler(log, nil))})
 		if err != nil {
 			return err
 		}
@@ -249,8 +256,8 @@ func newHeadWithLog(t *testing.T, b box, m *cluster.Member, log io.Writer) *head
 	return h
 }
 
-// who is asked at the shared address, from the client.
-func who(t *testing.T, client box) (name string) {
+// who returns the host that answers at the shared address, as seen from the client.
+func who(t *testing.T, client host) (name string) {
 	client.inside(t, func() error {
 		conn, err := net.DialTimeout("tcp", shared.Addr().String()+":80", time.Second)
 		if err != nil {
@@ -265,45 +272,45 @@ func who(t *testing.T, client box) (name string) {
 	return name
 }
 
-// The address is where the lease is: it moves when its head loses the store, and when its head ends.
-func TestItMoves(t *testing.T) {
-	boxes := newBoxes(t)
-	client := boxes[2]
+// The address follows the lease: to another head when its head loses the store, and when its head ends.
+func TestFailover(t *testing.T) {
+	hosts := newHosts(t)
+	client := hosts[2]
 	m := member(t)
-	first := newHead(t, boxes[0], m)
-	until(t, "the first head answers", func() bool { return who(t, client) == string(boxes[0]) })
-	second := newHead(t, boxes[1], m)
-	if second.Held() || boxes[1].has(t) {
+	first := newHead(t, hosts[0], m)
+	until(t, "the first head answers", func() bool { return who(t, client) == string(hosts[0]) })
+	second := newHead(t, hosts[1], m)
+	if second.Held() || hosts[1].has(t) {
 		t.Error("two heads have the address")
 	}
 
-	first.store.Close() // it lives on, and cannot write
+	first.store.Close() // it runs, and cannot write
 	at := time.Now()
-	until(t, "the client is told where the address is now", func() bool {
-		return strings.Contains(run(t, "ip -n %s neighbor show %s", client, shared.Addr()), boxes[1].mac(t))
+	until(t, "the client has the new MAC of the address", func() bool {
+		return strings.Contains(run(t, "ip -n %s neighbor show %s", client, shared.Addr()), hosts[1].mac(t))
 	})
-	if first.Held() || boxes[0].has(t) {
+	if first.Held() || hosts[0].has(t) {
 		t.Error("two heads have the address")
 	}
 	t.Logf("moved after %s", time.Since(at).Round(time.Millisecond))
-	until(t, "the second head answers", func() bool { return who(t, client) == string(boxes[1]) })
+	until(t, "the second head answers", func() bool { return who(t, client) == string(hosts[1]) })
 
 	first.stop()
-	third := newHead(t, boxes[0], m)
+	third := newHead(t, hosts[0], m)
 	second.stop()
-	if boxes[1].has(t) {
+	if hosts[1].has(t) {
 		t.Error("a head that has ended has the address")
 	}
-	until(t, "the third head answers", func() bool { return who(t, client) == string(boxes[0]) && third.Held() })
+	until(t, "the third head answers", func() bool { return who(t, client) == string(hosts[0]) && third.Held() })
 }
 
 func TestBadAddresses(t *testing.T) {
-	for text, good := range map[string]bool{
+	for text, valid := range map[string]bool{
 		"10.0.0.9/24": true, "10.0.0.9/32": true, "10.0.0.0/24": false, "10.0.0.255/24": false, "10.0.3.255/22": false,
 		"10.0.0.255/22": true, "10.0.0.0/31": true, "255.255.255.255/32": false, "127.0.0.1/8": false, "224.0.0.1/24": false,
 		"fe80::1/64": false, "0.0.0.0/0": false, "2001:db8::1/64": false,
 	} {
-		if err := Check(netip.MustParsePrefix(text)); (err == nil) != good || err != nil && !errors.Is(err, trivet.ErrInvalid) {
+		if err := Check(netip.MustParsePrefix(text)); (err == nil) != valid || err != nil && !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -20,14 +20,15 @@ import (
 	"github.com/trivet-project/trivet/internal/netboot"
 )
 
-// dying serves two doors. The head whose offer is taken loses its cable at that moment, and the other does not know.
-func (s *site) dying(t *testing.T, boxes []*box) (cut *atomic.Bool) {
+// serveUntilRequest serves two doors. The head whose offer is taken loses its cable at that moment, and the other
+// does not know.
+func (s *site) serveUntilRequest(t *testing.T, namespaces []*namespace) (cut *atomic.Bool) {
 	t.Helper()
 	cut = &atomic.Bool{}
 	for i, h := range s.heads {
-		s.serveDoor(t, boxes[i], h.Door, dhcp.HandlerFunc(func(ctx context.Context, r *dhcp.Request) *dhcp.Reply {
+		s.serveIn(t, namespaces[i], h.Server, dhcp.HandlerFunc(func(ctx context.Context, r *dhcp.Request) *dhcp.Reply {
 			if r.Type() == dhcp.Ask && r.ServerID() == h.addr && cut.CompareAndSwap(false, true) {
-				boxes[i].cut(t)
+				namespaces[i].cut(t)
 			}
 			return h.ServeDHCP(ctx, r)
 		}))
@@ -36,16 +37,16 @@ func (s *site) dying(t *testing.T, boxes []*box) (cut *atomic.Bool) {
 }
 
 // Real clients get the address that they were offered by a head that is gone when they ask for it.
-func TestClientsOutliveAHead(t *testing.T) {
+func TestClientsSurviveALostHead(t *testing.T) {
 	for name, command := range map[string]string{
 		"udhcpc":   "busybox udhcpc -f -q -n -i eth0 -t 5 -T 1 -s /bin/true",
 		"dhclient": "dhclient -1 -v -d -sf /bin/true -cf DIR/conf -lf DIR/leases -pf DIR/pid eth0",
 	} {
 		t.Run(name, func(t *testing.T) {
-			lab, boxes := newSwitch(t)
+			lab, namespaces := newSwitch(t)
 			s := newSite(t, netboot.Config{})
-			cut := s.dying(t, boxes)
-			client := newBox(t, lab.Name(), "client", "")
+			cut := s.serveUntilRequest(t, namespaces)
+			client := newNamespace(t, lab.Name(), "client", "")
 			dir := t.TempDir()
 			must(t, os.WriteFile(dir+"/conf", []byte("initial-interval 1; backoff-cutoff 2; timeout 30;\n"), 0o600))
 			args := strings.Fields(strings.ReplaceAll(command, "DIR", dir))
@@ -75,17 +76,17 @@ func TestClientsOutliveAHead(t *testing.T) {
 }
 
 // Real firmware, which heeds acknowledgements of the server that it chose only, boots though that one is gone.
-func TestFirmwareOutlivesAHead(t *testing.T) {
+func TestFirmwareSurvivesALostHead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots machines")
 	}
 	for _, firmware := range []vm.Firmware{vm.BIOS, vm.UEFIPXE} {
 		t.Run(string(firmware), func(t *testing.T) {
-			lab, boxes := newSwitch(t)
+			lab, namespaces := newSwitch(t)
 			s := newSite(t, netboot.Config{})
 			s.withPlatform(t)
 			s.run(t, trivet.WorkflowBooting, trivet.StepPowerOn)
-			cut := s.dying(t, boxes)
+			cut := s.serveUntilRequest(t, namespaces)
 			ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer stop()
 			mac, err := net.ParseMAC(knownMAC)
@@ -95,7 +96,7 @@ func TestFirmwareOutlivesAHead(t *testing.T) {
 			defer m.Close()
 			m.SetBoot(vm.BootNetwork)
 			must(t, m.PowerOn(ctx))
-			s.sighted(t, ctx, "m1 "+trivet.StepScript)
+			s.awaitStep(t, ctx, "m1 "+trivet.StepScript)
 			if !cut.Load() {
 				t.Error("no cable was cut")
 			}
@@ -103,13 +104,13 @@ func TestFirmwareOutlivesAHead(t *testing.T) {
 	}
 }
 
-// A cable is cut while real iPXE fetches the kernel: it fetches all from the other head, however slowly that gives it, and
-// asks the first one no more.
+// A cable is cut while real iPXE fetches the kernel: it fetches all from the other head, however slowly that gives
+// it, and asks the first one no more.
 func TestCutCable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine")
 	}
-	lab, boxes := newSwitch(t)
+	lab, namespaces := newSwitch(t)
 	var cut atomic.Bool
 	asked := make(chan string, 100)
 	s := newSite(t, netboot.Config{Blobs: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -119,7 +120,7 @@ func TestCutCable(t *testing.T) {
 		if cut.CompareAndSwap(false, true) {
 			_, _ = w.Write(make([]byte, 1<<18))
 			must(t, http.NewResponseController(w).Flush())
-			boxes[local[len(local)-1]-'1'].cut(t)
+			namespaces[local[len(local)-1]-'1'].cut(t)
 		}
 		for range 8 { // longer than the script's patience, but never silent for as long
 			_, _ = w.Write(make([]byte, 1<<18))
@@ -134,7 +135,7 @@ func TestCutCable(t *testing.T) {
 	s.withPlatform(t)
 	s.run(t, trivet.WorkflowBooting, trivet.StepPowerOn)
 	for i, h := range s.heads {
-		s.serveDoor(t, boxes[i], h.Door, h.Door)
+		s.serveIn(t, namespaces[i], h.Server, h.Server)
 	}
 
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -146,7 +147,7 @@ func TestCutCable(t *testing.T) {
 	defer m.Close()
 	m.SetBoot(vm.BootNetwork)
 	must(t, m.PowerOn(ctx))
-	s.sighted(t, ctx, "m1 "+trivet.StepKernel)
+	s.awaitStep(t, ctx, "m1 "+trivet.StepKernel)
 	first, second := "10.0.0.1", "10.0.0.2"
 	got := []string{}
 	for range 3 {

@@ -1,0 +1,93 @@
+package addressing
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/faultinject"
+	"github.com/trivet-project/trivet/internal/ipam"
+	"github.com/trivet-project/trivet/internal/state"
+)
+
+// errNoQuorum: another head may be able to assign an address.
+var errNoQuorum = fmt.Errorf("no new address is assigned without a quorum: %w", trivet.ErrUnavailable)
+
+// Offer returns an address for the port: its fixed one, the one that it has or had, else a free one. Nothing is
+// written: [Leases.Bind] decides who gets the address.
+func (l *Leases) Offer(r *Request) (netip.Addr, error) {
+	if fixed := r.fixed(); fixed.IsValid() {
+		return fixed, l.checkFixed(r, fixed)
+	}
+	if a, ok := l.previous(r); ok {
+		return a, nil
+	}
+	if !l.writable() {
+		return netip.Addr{}, errNoQuorum
+	}
+	now := time.Now()
+	request := ipam.Request{Network: r.Network.Record, Use: r.use(), MAC: r.MAC, Hint: r.Hint}
+	if faultinject.AddressTwice { // the MACs' hashes keep the ports apart as well
+		request.MAC = ""
+	}
+	for {
+		if r.Network.isFull(request.Use, now) {
+			return netip.Addr{}, ipam.ErrFull
+		}
+		a, err := ipam.Pick(request, func(a netip.Addr) bool { return l.taken(r, a, now) })
+		if errors.Is(err, ipam.ErrFull) {
+			return l.reclaim(r, now, err)
+		}
+		if err != nil || l.offered.add(a, r.MAC, now) {
+			return a, err
+		}
+	}
+}
+
+// Offered notes that another head offered an address to a port, so that this one offers it to no other.
+func (l *Leases) Offered(a netip.Addr, mac string) { l.offered.add(a, mac, time.Now()) }
+
+// Withdraw forgets that an address was offered to a port: the port chose another.
+func (l *Leases) Withdraw(a netip.Addr, mac string) { l.offered.remove(a, mac) }
+
+// previous returns the address that a record already assigns to the port in this network.
+func (l *Leases) previous(r *Request) (netip.Addr, bool) {
+	for _, record := range l.Addresses.SharedBy(state.ByMAC, r.MAC) {
+		if record.Spec.Network != r.Network.Record.Name || record.Status.Declined {
+			continue
+		}
+		a, err := netip.ParseAddr(record.Name)
+		if err == nil && ipam.Fits(r.Network.Record, r.use(), a) && !l.reserved(r, a) {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// taken reports whether another port has an address or was just offered it, or whether it is reserved.
+func (l *Leases) taken(r *Request, a netip.Addr, now time.Time) bool {
+	record, err := l.Addresses.GetShared(a.String())
+	if err == nil && (record.Spec.MAC != r.MAC || record.Status.Declined) {
+		return true
+	}
+	return l.reserved(r, a) || l.offered.toOther(a, r.MAC, now)
+}
+
+// reclaim offers the address whose lease ended first, when all are taken. It searches all of them, so that a
+// network where it found none is not searched again for a while.
+func (l *Leases) reclaim(r *Request, now time.Time, full error) (netip.Addr, error) {
+	r.yield()
+	record := ipam.Reclaim(r.Network.Record, r.use(), slices.Collect(l.Addresses.AllShared()), now)
+	if record == nil {
+		r.Network.setFull(r.use(), now)
+		return netip.Addr{}, full
+	}
+	a, err := netip.ParseAddr(record.Name)
+	if err == nil && !l.offered.add(a, r.MAC, now) {
+		err = full // it was offered to another port meanwhile; the client asks again
+	}
+	return a, err
+}
