@@ -24,8 +24,8 @@ type MachineSpec struct {
 	NICs []NIC `json:"nics,omitempty"`
 	// BMC, where there is one, lets Trivet power the machine.
 	BMC *BMC `json:"bmc,omitempty"`
-	// Disk is the device that installs write to, "/dev/nvme0n1"; empty means the smallest writable one.
-	Disk string `json:"disk,omitempty"`
+	// Disk selects the disk that installs write to; empty means the smallest fixed one (see [DiskHints]).
+	Disk DiskHints `json:"disk,omitzero"`
 	// Journal is a device or file in the machine where the agent keeps its journal over resets; empty means memory only.
 	Journal string `json:"journal,omitempty"`
 	// Platform names the kernel and initramfs it netboots; empty means the site's default.
@@ -123,17 +123,6 @@ type Inventory struct {
 	BMC      string    `json:"bmc,omitempty"` // the BMC's address as the box itself tells it
 }
 
-// Disk is one block device.
-type Disk struct {
-	Name       string `json:"name"` // "/dev/vda"
-	Bytes      int64  `json:"bytes"`
-	Model      string `json:"model,omitempty"`
-	Serial     string `json:"serial,omitempty"`
-	Rotational bool   `json:"rotational,omitempty"`
-	Removable  bool   `json:"removable,omitempty"`
-	ReadOnly   bool   `json:"readOnly,omitempty"`
-}
-
 // NICInfo is one port as the box itself sees it.
 type NICInfo struct {
 	Name   string `json:"name"` // "eth0"
@@ -188,7 +177,7 @@ func (m *Machine) Validate() error {
 		seen[mac] = true
 	}
 	p.max("spec.nics", len(m.Spec.NICs), 64)
-	p.devicePath("spec.disk", m.Spec.Disk)
+	p.wrap(m.Spec.Disk.Validate("spec.disk"))
 	if strings.ContainsAny(m.Spec.Journal, " \t\n") {
 		p.add("spec.journal", "holds a space")
 	}

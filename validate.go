@@ -3,7 +3,6 @@ package trivet
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 )
@@ -56,12 +55,6 @@ func (p *problems) max(field string, n, limit int) {
 func (p *problems) bytes(field, value string, limit int) {
 	if len(value) > limit {
 		p.add(field, "has %d bytes; at most %d", len(value), limit)
-	}
-}
-
-func (p *problems) devicePath(field, dev string) {
-	if dev != "" && (!strings.HasPrefix(dev, "/dev/") || path.Clean(dev) != dev || strings.ContainsAny(dev, " \t\n")) {
-		p.add(field, "%q is not a device; write /dev/sda or /dev/disk/by-id/...", dev)
 	}
 }
 

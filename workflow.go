@@ -23,6 +23,8 @@ type WorkflowSpec struct {
 	Epoch int64 `json:"epoch,omitempty"`
 	// Actions are the template's, with every text rendered.
 	Actions []Action `json:"actions"`
+	// Disk are the machine's hints at the claim. They select the disk of actions that name none.
+	Disk DiskHints `json:"disk,omitzero"`
 	// Images are those that Actions name, as they were at the claim.
 	Images []ImageRef `json:"images,omitempty"`
 	// Seed is what cloud-init gets.

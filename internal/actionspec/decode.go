@@ -9,47 +9,69 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // decoder fills a struct's tagged fields from a map.
 type decoder struct {
 	problems *problems
-	// isTemplate lets texts with "{{" stand anywhere: their fields keep the default, and isDraft says that there was one.
-	isTemplate, isDraft bool
+	// isTemplate accepts texts with "{{" for every field: the field keeps its default and is recorded as a draft.
+	isTemplate bool
+}
+
+// field is one argument of a struct.
+type field struct {
+	value      reflect.Value
+	isRequired bool
+}
+
+var hintsType = reflect.TypeFor[trivet.DiskHints]()
+
+// fieldsOf returns a struct's arguments by their keys, including those of embedded structs.
+func fieldsOf(v reflect.Value) map[string]field {
+	out := map[string]field{}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		tag := f.Tag.Get("with")
+		if v.Type() == hintsType {
+			tag = f.Tag.Get("json")
+		}
+		key, option, _ := strings.Cut(tag, ",")
+		switch {
+		case key != "":
+			out[key] = field{v.Field(i), option == "required"}
+		case f.Anonymous:
+			maps.Copy(out, fieldsOf(v.Field(i)))
+		}
+	}
+	return out
 }
 
 // fields decodes a map into a struct. path is "" or ends with a dot.
 func (d *decoder) fields(path string, with map[string]any, into reflect.Value) {
-	known := map[string]reflect.Value{}
-	tagged(into, known)
+	known := fieldsOf(into)
 	for _, key := range slices.Sorted(maps.Keys(with)) {
-		value := with[key]
-		field, ok := known[key]
+		f, ok := known[key]
 		if !ok {
-			d.problems.add(path+key, "is not known here; there are %s", names(known))
+			d.problems.add(path+key, "is not known%s", suggest(key, known))
 			continue
 		}
-		d.value(path+key, value, field)
+		d.value(path+key, with[key], f.value)
 	}
-}
-
-// tagged gathers a struct's fields by their keys, those of embedded structs too.
-func tagged(v reflect.Value, known map[string]reflect.Value) {
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if key := f.Tag.Get("with"); key != "" {
-			known[key] = v.Field(i)
-		} else if f.Anonymous {
-			tagged(v.Field(i), known)
+	for _, key := range slices.Sorted(maps.Keys(known)) {
+		if value := with[key]; known[key].isRequired && (value == nil || value == "") {
+			d.problems.add(path+key, "is required")
 		}
 	}
 }
 
-func names(known map[string]reflect.Value) string {
+func suggest(key string, known map[string]field) string {
 	if len(known) == 0 {
-		return "no arguments"
+		return "; the action has no arguments"
 	}
-	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+	return apitypes.Suggest(key, known)
 }
 
 func (d *decoder) value(path string, value any, into reflect.Value) {
@@ -57,7 +79,7 @@ func (d *decoder) value(path string, value any, into reflect.Value) {
 		return
 	}
 	if text, ok := value.(string); ok && d.isTemplate && strings.Contains(text, "{{") {
-		d.isDraft = true
+		d.problems.drafts = append(d.problems.drafts, path)
 		return
 	}
 	if t, ok := into.Addr().Interface().(encoding.TextUnmarshaler); ok {
@@ -74,27 +96,33 @@ func (d *decoder) value(path string, value any, into reflect.Value) {
 	case reflect.Int:
 		d.integer(path, value, into)
 	case reflect.Bool:
-		text, ok := scalar(value)
-		b, err := strconv.ParseBool(text)
-		if !ok || err != nil {
-			d.problems.add(path, "must be true or false")
-			return
-		}
-		into.SetBool(b)
+		d.boolean(path, value, into)
 	case reflect.Slice:
 		d.list(path, value, into)
 	case reflect.Map:
 		d.texts(path, value, into)
+	case reflect.Pointer:
+		into.Set(reflect.New(into.Type().Elem()))
+		d.value(path, value, into.Elem())
 	case reflect.Struct:
-		m, ok := value.(map[string]any)
-		if !ok {
-			d.problems.add(path, "must be keys and values")
-			return
-		}
-		d.fields(path+".", m, into)
+		d.object(path, value, into)
 	default:
-		panic("spec: field of kind " + into.Kind().String())
+		panic("actionspec: field of kind " + into.Kind().String())
 	}
+}
+
+// object decodes a nested struct. Disk hints may be written as a text, which is the path.
+func (d *decoder) object(path string, value any, into reflect.Value) {
+	if text, ok := value.(string); ok && into.Type() == hintsType {
+		into.Set(reflect.ValueOf(trivet.DiskHints{Path: text}))
+		return
+	}
+	m, ok := value.(map[string]any)
+	if !ok {
+		d.problems.add(path, "must be keys and values")
+		return
+	}
+	d.fields(path+".", m, into)
 }
 
 func (d *decoder) text(path string, value any, into encoding.TextUnmarshaler) {
@@ -104,7 +132,7 @@ func (d *decoder) text(path string, value any, into encoding.TextUnmarshaler) {
 		return
 	}
 	if err := into.UnmarshalText([]byte(text)); err != nil {
-		d.problems.add(path, "is wrong: %v", err)
+		d.problems.add(path, "is not valid: %v", err)
 	}
 }
 
@@ -116,6 +144,16 @@ func (d *decoder) integer(path string, value any, into reflect.Value) {
 		return
 	}
 	into.SetInt(int64(n))
+}
+
+func (d *decoder) boolean(path string, value any, into reflect.Value) {
+	text, ok := scalar(value)
+	b, err := strconv.ParseBool(text)
+	if !ok || err != nil {
+		d.problems.add(path, "must be true or false")
+		return
+	}
+	into.SetBool(b)
 }
 
 func (d *decoder) list(path string, value any, into reflect.Value) {
@@ -148,8 +186,8 @@ func (d *decoder) texts(path string, value any, into reflect.Value) {
 	}
 }
 
-// scalar gives a text for what people write without quotes where a text is meant: 2, true. Numbers from JSON are floats;
-// only whole ones are taken.
+// scalar returns the text of a value that people write without quotes where a text is expected: 2, true. Numbers from JSON
+// are floats; only whole ones are accepted.
 func scalar(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:

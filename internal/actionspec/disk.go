@@ -2,35 +2,33 @@ package actionspec
 
 import (
 	"fmt"
-	"path"
+	"regexp"
 	"strings"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/agent/action/gpt"
 )
 
-// Disk says which disk of the machine is meant.
+// Disk selects the disk that an action works on.
 type Disk struct {
-	// Disk is "/dev/sda", "/dev/disk/by-id/...", or "serial:" and a serial number. Empty means the smallest one that can be
-	// installed on.
-	Disk string `with:"disk"`
+	// Hints select one disk; none means the machine's disk (Machine.spec.disk).
+	Hints trivet.DiskHints `with:"disk"`
 }
 
 func (d *Disk) check(p *problems) {
-	if d.Disk == "" {
+	err := d.Hints.Validate("disk")
+	if err == nil {
 		return
 	}
-	isSerial := strings.HasPrefix(d.Disk, "serial:") && len(d.Disk) > len("serial:")
-	isDevice := strings.HasPrefix(d.Disk, "/dev/") && path.Clean(d.Disk) == d.Disk
-	if !isSerial && !isDevice || strings.ContainsAny(d.Disk, "\n\x00") {
-		p.add("disk", "%q is no disk; write /dev/sda, /dev/disk/by-id/... or serial:NUMBER", d.Disk)
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
+		f := err.(*trivet.FieldError)
+		p.add(f.Field, "%s", f.Problem)
 	}
 }
 
 // Target is a disk or one of its partitions.
 type Target struct {
 	Disk
-	// Partition counts from 1; 0 means the whole disk.
+	// Partition counts from 1; 0 is the whole disk.
 	Partition int `with:"partition"`
 }
 
@@ -41,53 +39,40 @@ func (t *Target) check(p *problems) {
 	}
 }
 
-// Root is the installed system's root file system.
-type Root struct {
-	Disk
-	// Partition counts from 1; 0 means that the disk is searched for it.
-	Partition int `with:"partition"`
-}
-
-func (r *Root) check(p *problems) { (*Target)(r).check(p) }
-
-// Wipe makes a disk empty.
+// Wipe is the arguments of wipe.
 type Wipe struct {
-	// Disk as in [Disk], or "all" for every disk that can be written to.
-	Disk string `with:"disk"`
-	// Mode is "quick" (the default: the ends of the disk and of its partitions, where all file systems, RAIDs and partition
-	// tables have their signatures), "discard" (the disk forgets its content, and quick) or "zero" (every byte is written).
+	Disk        // Path "all" means every writable disk
 	Mode string `with:"mode"`
 }
 
 // The modes of a wipe.
 const (
-	WipeQuick   = "quick"
-	WipeDiscard = "discard"
-	WipeZero    = "zero"
+	WipeQuick   = "quick"   // the ends of the disk and of its partitions, which hold all signatures
+	WipeDiscard = "discard" // the disk discards its content, then as quick
+	WipeZero    = "zero"    // every byte is written
 )
 
+// IsAll reports whether every writable disk is to be wiped.
+func (w *Wipe) IsAll() bool { return w.Hints == trivet.DiskHints{Path: "all"} }
+
 func (w *Wipe) check(p *problems) {
-	if w.Disk != "all" {
-		(&Disk{w.Disk}).check(p)
+	if !w.IsAll() {
+		w.Disk.check(p)
 	}
 	p.oneOf("mode", w.Mode, WipeQuick, WipeDiscard, WipeZero)
 }
 
-// Partition gives a disk a GUID partition table.
+// Partition is the arguments of partition.
 type Partition struct {
 	Disk
-	// Partitions in their order. What the disk held is lost, unless its table is the wanted one already.
-	Partitions []PartitionEntry `with:"partitions"`
+	Partitions []PartitionEntry `with:"partitions,required"`
 }
 
-// PartitionEntry is one partition to be made.
+// PartitionEntry is one partition to create.
 type PartitionEntry struct {
-	Name string `with:"name"` // at most 36 characters; the kernel shows it as PARTLABEL
-	// Size is "512MiB", "20GiB", or "rest" for what the others leave.
-	Size string `with:"size"`
-	// Type is efi, bios, root, linux (the default), swap, home, xboot, lvm, raid or a GUID.
+	Name string `with:"name"`
+	Size string `with:"size,required"`
 	Type string `with:"type"`
-	// UUID is the partition's own; empty means one that is derived from the run.
 	UUID string `with:"uuid"`
 }
 
@@ -97,50 +82,69 @@ func (s *Partition) check(p *problems) {
 		p.add("partitions", "has %d entries; 1 to 128", len(s.Partitions))
 	}
 	rest := 0
-	for i, e := range s.Partitions {
-		field := fmt.Sprintf("partitions[%d]", i)
-		if len([]rune(e.Name)) > 36 || strings.ContainsRune(e.Name, 0) {
-			p.add(field+".name", "%q is longer than 36 characters, or holds a null", e.Name)
-		}
-		bytes, err := ParseSize(e.Size)
-		switch {
-		case err != nil:
-			p.add(field+".size", "%v", err)
-		case bytes == 0:
+	for i := range s.Partitions {
+		s.Partitions[i].check(p, fmt.Sprintf("partitions[%d]", i))
+		if s.Partitions[i].Size == SizeRest {
 			rest++
-		}
-		if _, err := gpt.Type(e.TypeName()); err != nil {
-			p.add(field+".type", "%v", err)
-		}
-		if _, err := gpt.ParseGUID(e.UUID); e.UUID != "" && err != nil {
-			p.add(field+".uuid", "%v", err)
 		}
 	}
 	if rest > 1 {
-		p.add("partitions", "%d of them want the rest; one may", rest)
+		p.add("partitions", "%d partitions have size rest; at most one may", rest)
 	}
 }
 
-// TypeName is the type with its default.
-func (e *PartitionEntry) TypeName() string {
+func (e *PartitionEntry) check(p *problems, field string) {
+	if len([]rune(e.Name)) > 36 || strings.ContainsRune(e.Name, 0) {
+		p.add(field+".name", "%q is longer than 36 characters or contains a null byte", e.Name)
+	}
+	if _, err := ParseSize(e.Size); err != nil {
+		p.add(field+".size", "%v", err)
+	}
+	if !guidForm.MatchString(e.TypeGUID()) || e.TypeGUID() == zeroGUID {
+		p.add(field+".type", "%q is not a partition type; write efi, bios, root, linux, swap, home, xboot, lvm, raid or a GUID", e.Type)
+	}
+	if e.UUID != "" && !guidForm.MatchString(e.UUID) {
+		p.add(field+".uuid", "%q is not a GUID", e.UUID)
+	}
+}
+
+// partitionTypes are the partition types that have a name here.
+var partitionTypes = map[string]string{
+	"bios":  "21686148-6449-6e6f-744e-656564454649", // GRUB's core image on BIOS machines
+	"efi":   "c12a7328-f81f-11d2-ba4b-00a0c93ec93b",
+	"home":  "933ac7e1-2eb4-4f13-b844-0e14e2aef915",
+	"linux": "0fc63daf-8483-4772-8e79-3d69d8477de4",
+	"lvm":   "e6d6d379-f507-44c2-a23c-238f2a3df928",
+	"raid":  "a19d880f-05fc-4d3b-a006-743f0f84911e",
+	"root":  "4f68bce3-e8cd-4db1-96e7-fbcaf984b709", // x86-64
+	"swap":  "0657fd6d-a4ab-43c4-84e5-0933c84b4f4f",
+	"xboot": "bc13c2ff-59e6-4262-a352-b275fd6f7172", // /boot by the Boot Loader Specification
+}
+
+const zeroGUID = "00000000-0000-0000-0000-000000000000"
+
+var guidForm = regexp.MustCompile(`^(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// TypeGUID returns the GUID of the partition's type.
+func (e *PartitionEntry) TypeGUID() string {
 	if e.Type == "" {
-		return "linux"
+		return partitionTypes["linux"]
+	}
+	if guid, ok := partitionTypes[e.Type]; ok {
+		return guid
 	}
 	return e.Type
 }
 
-// Format makes a file system.
+// Format is the arguments of format.
 type Format struct {
 	Target
-	// FS is ext4, vfat, xfs or swap.
-	FS string `with:"fs"`
-	// Label: at most 16 bytes for ext4 and swap, 12 for xfs, 11 for vfat.
-	Label string `with:"label"`
-	// Options are added to the arguments of the mkfs program; swap takes none.
+	FS      string   `with:"fs,required"`
+	Label   string   `with:"label"`
 	Options []string `with:"options"`
 }
 
-// labelBytes are the file systems that there are, and how long a label of each may be.
+// labelBytes are the supported file systems and the longest label of each.
 var labelBytes = map[string]int{"ext4": 16, "vfat": 11, "xfs": 12, "swap": 16}
 
 func (f *Format) check(p *problems) {
@@ -152,33 +156,25 @@ func (f *Format) check(p *problems) {
 	}
 	p.bytes("label", f.Label, limit)
 	if f.FS == "swap" && len(f.Options) > 0 {
-		p.add("options", "are for the program of another file system; swap is made without one")
+		p.addAny([]string{"options", "fs"}, "are arguments of mkfs, which swap does not use")
 	}
 	if strings.HasPrefix(f.Label, "-") || strings.ContainsAny(f.Label, "\n\x00") {
-		p.add("label", "%q begins with '-' or holds a line break", f.Label)
+		p.add("label", "%q begins with '-' or contains a line break", f.Label)
 	}
 	checkWords(p, "options", f.Options)
 }
 
-// Image writes an image's bytes to a disk or partition.
+// Image is the arguments of image.
 type Image struct {
 	Target
-	// Image names an Image record of format raw.
-	Image string `with:"image"`
-	// Grow makes the partition table reach to the disk's end, and the last partition and its file system (ext4) with it.
-	Grow bool `with:"grow"`
+	Image string `with:"image,required"`
+	Grow  bool   `with:"grow"`
 }
 
 func (i *Image) check(p *problems) {
 	i.Target.check(p)
-	checkName(p, "image", i.Image)
+	p.recordName("image", i.Image)
 	if i.Grow && i.Partition != 0 {
-		p.add("grow", "is for an image of a whole disk, not of partition %d", i.Partition)
-	}
-}
-
-func checkName(p *problems, field, name string) {
-	if err := trivet.ValidateName(name); err != nil {
-		p.add(field, "%q is no name of a record", name)
+		p.add("grow", "applies to an image of a whole disk, not of partition %d", i.Partition)
 	}
 }

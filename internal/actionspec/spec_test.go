@@ -25,22 +25,25 @@ func from(t testing.TB, use, with string) trivet.Action {
 }
 
 func TestEveryActionIsKnown(t *testing.T) {
-	got := slices.Sorted(maps.Keys(makers))
+	got := slices.Sorted(maps.Keys(constructors))
 	if diff := cmp.Diff(slices.Sorted(slices.Values(trivet.ActionUses)), got); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestParse(t *testing.T) {
-	root := Root{Disk: Disk{"/dev/vda"}, Partition: 2}
+	root := Root{Disk: Disk{trivet.DiskHints{Path: "/dev/vda"}}, Partition: 2}
+	rotational := true
 	for _, c := range []struct {
 		use, with string
 		want      Spec
 	}{
 		{"wipe", `{}`, &Wipe{Mode: "quick"}},
-		{"wipe", `{"disk": "all", "mode": "discard"}`, &Wipe{Disk: "all", Mode: "discard"}},
-		{"partition", `{"disk": "serial:X", "partitions": [{"name": "root", "size": "rest"}, {"size": "512MiB", "type": "efi"}]}`,
-			&Partition{Disk: Disk{"serial:X"}, Partitions: []PartitionEntry{{Name: "root", Size: "rest"}, {Size: "512MiB", Type: "efi"}}}},
+		{"wipe", `{"disk": "all", "mode": "discard"}`, &Wipe{Disk: Disk{trivet.DiskHints{Path: "all"}}, Mode: "discard"}},
+		{"wipe", `{"disk": {"serial": "X", "minSize": "400GB", "rotational": "true"}}`,
+			&Wipe{Disk: Disk{trivet.DiskHints{Serial: "X", MinSize: 400e9, Rotational: &rotational}}, Mode: "quick"}},
+		{"partition", `{"disk": {"serial": "X"}, "partitions": [{"name": "root", "size": "rest"}, {"size": "512MiB", "type": "efi"}]}`,
+			&Partition{Disk: Disk{trivet.DiskHints{Serial: "X"}}, Partitions: []PartitionEntry{{Name: "root", Size: "rest"}, {Size: "512MiB", Type: "efi"}}}},
 		{"format", `{"disk": "/dev/vda", "partition": 2, "fs": "ext4", "label": "root", "options": ["-m", 0]}`,
 			&Format{Target: Target(root), FS: "ext4", Label: "root", Options: []string{"-m", "0"}}},
 		{"format", `{"disk": "/dev/vda", "partition": "2", "fs": "swap"}`, &Format{Target: Target(root), FS: "swap"}},
@@ -55,7 +58,7 @@ func TestParse(t *testing.T) {
 		{"seed", `{}`, &Seed{Path: "/var/lib/cloud/seed/nocloud"}},
 		{"bootloader", `{"firmware": "uefi"}`, &Bootloader{Kind: "grub", Firmware: "uefi"}},
 		{"container", `{"ref": "registry:5000/tool@sha256:00", "mount": "/target", "blame": "machine"}`,
-			&Container{Ref: "registry:5000/tool@sha256:00", Mount: "/target", Blame: "machine"}},
+			&Container{Ref: "registry:5000/tool@sha256:00", Mount: "/target", Net: "host", Blame: "machine"}},
 		{"kexec", `{}`, &Kexec{}},
 		{"reboot", `null`, &Reboot{}},
 		{"poweroff", `{}`, &Poweroff{}},
@@ -74,20 +77,26 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ use, with, want string }{
-		{"mkfs", `{}`, `use "mkfs" is no action`},
-		{"reboot", `{"now": true}`, "with.now is not known here; there are no arguments"},
-		{"noop", `{"slep": "1s"}`, "with.slep is not known here; there are sleep"},
+		{"mkfs", `{}`, `use "mkfs" is not an action`},
+		{"reboot", `{"now": true}`, "with.now is not known; the action has no arguments"},
+		{"noop", `{"slep": "1s"}`, "with.slep is not known; did you mean sleep?"},
 		{"noop", `{"sleep": 3}`, "with.sleep must be a text in quotes"},
 		{"noop", `{"sleep": "-3s"}`, "negative"},
 		{"wipe", `{"mode": "fast"}`, `with.mode "fast" must be one of quick, discard, zero`},
 		{"wipe", `{"disk": "sda"}`, "with.disk"},
 		{"wipe", `{"disk": "/dev/../etc/passwd"}`, "with.disk"},
-		{"wipe", `{"disk": ["/dev/sda"]}`, "with.disk must be a text"},
-		{"partition", `{}`, "with.partitions has 0 entries"},
+		{"wipe", `{"disk": ["/dev/sda"]}`, "with.disk must be keys and values"},
+		{"wipe", `{"disk": {"seriel": "X"}}`, "with.disk.seriel is not known; did you mean serial?"},
+		{"wipe", `{"disk": {"minSize": "big"}}`, "with.disk.minSize is not valid"},
+		{"wipe", `{"disk": {"minSize": "2TB", "maxSize": "1TB"}}`, "with.disk.minSize 2TB is greater than maxSize, 1TB"},
+		{"wipe", `{"disk": {"hctl": "1"}}`, "with.disk.hctl"},
+		{"image", `{"imaeg": "x"}`, "with.imaeg is not known; did you mean image?"},
+		{"partition", `{}`, "with.partitions is required"},
+		{"partition", `{"partitions": []}`, "with.partitions has 0 entries"},
 		{"partition", `{"partitions": "all"}`, "with.partitions must be a list"},
 		{"partition", `{"partitions": [1]}`, "with.partitions[0] must be keys and values"},
-		{"partition", `{"partitions": [{"size": "rest"}, {"size": "rest"}]}`, "2 of them want the rest"},
-		{"partition", `{"partitions": [{"size": "10"}, {"sice": "1GiB"}]}`, "with.partitions[1].sice is not known here; there are name, size, type, uuid"},
+		{"partition", `{"partitions": [{"size": "rest"}, {"size": "rest"}]}`, "2 partitions have size rest"},
+		{"partition", `{"partitions": [{"size": "10"}, {"sice": "1GiB"}]}`, "with.partitions[1].sice is not known; did you mean size?"},
 		{"partition", `{"partitions": [{"size": "1 GB", "type": "ntfs", "uuid": "x"}]}`, "with.partitions[0].uuid"},
 		{"format", `{"fs": "zfs"}`, "with.fs"},
 		{"format", `{"fs": "vfat", "label": "much-too-long"}`, "with.label has 13 bytes; at most 11"},
@@ -100,21 +109,21 @@ func TestParseRefuses(t *testing.T) {
 		{"archive", `{"image": "x", "path": "etc"}`, "with.path"},
 		{"file", `{"path": "/etc/../../x"}`, "with.path"},
 		{"file", `{"path": "/"}`, "with.path"},
-		{"file", `{"path": "/x", "content": "a", "base64": "YQ=="}`, "with.base64 stands beside content"},
+		{"file", `{"path": "/x", "content": "a", "base64": "YQ=="}`, "with.base64 is set together with content"},
 		{"file", `{"path": "/x", "base64": "%"}`, "with.base64 is not base64"},
 		{"file", `{"path": "/x", "mode": 644}`, "with.mode must be a text in quotes"},
 		{"file", `{"path": "/x", "mode": "rw"}`, "with.mode"},
 		{"file", `{"path": "/x", "owner": "a:"}`, "with.owner"},
-		{"command", `{}`, "with.args or script is needed"},
-		{"command", `{"args": ["a"], "script": "b"}`, "with.args or script is needed"},
-		{"command", `{"args": [""]}`, "with.args[0] is missing"},
+		{"command", `{}`, "with.args or script is required"},
+		{"command", `{"args": ["a"], "script": "b"}`, "with.args or script is required"},
+		{"command", `{"args": [""]}`, "with.args[0] is required"},
 		{"command", `{"args": ["a"], "env": {"A=": "b"}}`, "with.env"},
 		{"command", `{"args": ["a"], "blame": "nobody"}`, "with.blame"},
 		{"bootloader", `{"kind": "lilo"}`, "with.kind"},
-		{"container", `{}`, "with.image or ref is needed"},
+		{"container", `{}`, "with.image or ref is required"},
 		{"container", `{"ref": "a b"}`, "with.ref"},
 		{"container", `{"ref": "a", "mount": "/"}`, "with.mount"},
-		{"kexec", `{"initrd": "/boot/i"}`, "with.kernel is missing"},
+		{"kexec", `{"initrd": "/boot/i"}`, "with.kernel is required"},
 		{"kexec", `{"cmdline": "a\nb"}`, "with.cmdline"},
 	} {
 		_, err := Parse(from(t, c.use, c.with))
@@ -124,25 +133,61 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestATemplatesTextsAreCheckedWhereTheyStand(t *testing.T) {
-	good := from(t, "file", `{"disk": "{{.Machine.Disk}}", "partition": "{{.Params.part}}", "path": "/etc/motd", "mode": "{{.Params.mode}}"}`)
-	if err := Check(good); err != nil {
-		t.Error(err)
+// What is known of a template is checked at apply; what is rendered is left for the claim.
+func TestTemplatesAreCheckedWhereValuesAreKnown(t *testing.T) {
+	for _, c := range []struct{ use, with, want string }{
+		{"file", `{"partition": "{{.Params.part}}", "path": "/etc/motd", "mode": "{{.Params.mode}}"}`, ""},
+		{"image", `{"image": "{{.Params.image}}", "disk": {"serial": "{{.Params.serial}}"}}`, ""},
+		{"container", `{"ref": "{{.Params.ref}}", "args": ["{{.Machine.Name}}"]}`, ""},
+		{"command", `{"script": "{{.Params.script}}"}`, ""},
+		{"partition", `{"partitions": [{"size": "{{.Params.size}}"}, {"size": "rest"}]}`, ""},
+		{"format", `{"fs": "{{.Params.fs}}", "label": "long-for-vfat"}`, ""},
+		{"file", `{"disc": "{{.Params.disk}}", "path": "/etc/motd"}`, "spec.actions[3].with.disc is not known; did you mean disk?"},
+		{"image", `{"imaeg": "{{.Params.image}}"}`, "spec.actions[3].with.imaeg is not known; did you mean image?"},
+		{"image", `{"imaeg": "{{.Params.image}}"}`, "spec.actions[3].with.image is required"},
+		{"image", `{"image": "{{.Params.image}}", "partition": 5000}`, "spec.actions[3].with.partition is 5000; 1 to 1024"},
+		{"file", `{"path": "etc", "content": "{{.Params.x}}"}`, "spec.actions[3].with.path"},
+		{"partition", `{"partitions": [{"size": "{{.Params.size}}", "type": "ntfs"}]}`, "spec.actions[3].with.partitions[0].type"},
+	} {
+		err := Check("spec.actions[3]", from(t, c.use, c.with))
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s %s: %v\nwant: %s", c.use, c.with, err, c.want)
+		}
 	}
-	bad := from(t, "file", `{"disc": "{{.Machine.Disk}}", "path": "/etc/motd"}`)
-	if err := Check(bad); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "with.disc is not known") {
+	rendered := from(t, "image", `{"image": "../x"}`)
+	if err := CheckRendered("spec.actions[0]", rendered); err == nil || !strings.Contains(err.Error(), "spec.actions[0].with.image") {
 		t.Error(err)
 	}
 }
 
-// What a rendered text holds is content, whatever it looks like: many files are templates of other programs.
-func TestRenderedTextsAreTakenAsTheyAre(t *testing.T) {
+// A rendered text is content, even if it contains "{{": many files are templates of other programs.
+func TestRenderedTextsAreNotTemplates(t *testing.T) {
 	s, err := Parse(from(t, "file", `{"path": "/etc/x", "content": "{{ ansible_managed }}"}`))
 	if err != nil || s.(*File).Content != "{{ ansible_managed }}" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if _, err := Parse(from(t, "file", `{"path": "{{.Machine.Name}}"}`)); !errors.Is(err, trivet.ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+func TestPartitionTypes(t *testing.T) {
+	for name, guid := range partitionTypes {
+		for _, text := range []string{name, guid, strings.ToUpper(guid)} {
+			s, err := Parse(trivet.Action{Use: "partition", With: map[string]any{
+				"partitions": []any{map[string]any{"size": "rest", "type": text}},
+			}})
+			if err != nil || !strings.EqualFold(s.(*Partition).Partitions[0].TypeGUID(), guid) {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+	}
+	for _, bad := range []string{"ntfs", "c12a7328-f81f-11d2-ba4b-00a0c93ec9", "00000000-0000-0000-0000-000000000000"} {
+		e := PartitionEntry{Size: "rest", Type: bad}
+		var p problems
+		if e.check(&p, "partitions[0]"); p.err() == nil {
+			t.Errorf("%q was accepted", bad)
+		}
 	}
 }
 
@@ -164,7 +209,7 @@ func TestImages(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add("partition", `{"disk": "serial:X", "partitions": [{"name": "root", "size": "rest"}]}`)
+	f.Add("partition", `{"disk": {"serial": "X"}, "partitions": [{"name": "root", "size": "rest"}]}`)
 	f.Add("file", `{"path": "/etc/motd", "mode": "0644", "owner": "a:b", "base64": "aGk="}`)
 	f.Add("command", `{"args": ["a"], "env": {"A": "b"}, "in": "{{.Params.x}}"}`)
 	f.Fuzz(func(t *testing.T, use, with string) {

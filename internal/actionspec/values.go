@@ -5,10 +5,15 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+
+	"github.com/trivet-project/trivet"
 )
 
 // Mode is a file's permissions.
 type Mode fs.FileMode
+
+// MarshalText writes what UnmarshalText reads.
+func (m Mode) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%04o", uint32(m)), nil }
 
 // UnmarshalText reads octal digits: "0644".
 func (m *Mode) UnmarshalText(text []byte) error {
@@ -23,6 +28,9 @@ func (m *Mode) UnmarshalText(text []byte) error {
 // Owner is a user and a group, by name or number.
 type Owner struct{ User, Group string }
 
+// MarshalText writes what UnmarshalText reads.
+func (o Owner) MarshalText() ([]byte, error) { return []byte(o.User + ":" + o.Group), nil }
+
 // UnmarshalText reads "user:group", or "user", which means the group of the same name or number.
 func (o *Owner) UnmarshalText(text []byte) error {
 	user, group, ok := strings.Cut(string(text), ":")
@@ -36,22 +44,17 @@ func (o *Owner) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// units of sizes, in bytes.
-var units = map[string]int64{
-	"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
-	"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
-}
+// SizeRest is the size of a partition that takes the space that the others leave.
+const SizeRest = "rest"
 
-// ParseSize reads "512MiB" as bytes, and "rest" as 0.
+// ParseSize returns the bytes of "512MiB", and 0 for "rest".
 func ParseSize(s string) (int64, error) {
-	if s == "rest" {
+	if s == SizeRest {
 		return 0, nil
 	}
-	digits := strings.TrimRight(s, "BKMGTi")
-	unit, ok := units[s[len(digits):]]
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || !ok || n <= 0 || n > (1<<62)/unit {
+	var size trivet.ByteSize
+	if err := size.UnmarshalText([]byte(s)); err != nil || size > 1<<62 {
 		return 0, fmt.Errorf("%q is not a size; write 512MiB, 20GiB or rest", s)
 	}
-	return n * unit, nil
+	return int64(size), nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/placement"
 	"github.com/trivet-project/trivet/internal/state"
@@ -103,6 +104,9 @@ func (f *Fleet) render(c *change, p *trivet.Provision) (*trivet.Workflow, map[st
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := workflow.CheckRendered(actions); err != nil {
+		return nil, nil, err
+	}
 	images, err := f.images(c.tx, actions)
 	if err != nil {
 		return nil, nil, err
@@ -113,7 +117,7 @@ func (f *Fleet) render(c *change, p *trivet.Provision) (*trivet.Workflow, map[st
 		},
 		Spec: trivet.WorkflowSpec{
 			Machine: c.machine.Name, Provision: p.Name, Template: t.Name, Attempt: p.Status.Attempts + 1,
-			Epoch: c.machine.Status.Epoch, Actions: actions, Images: images,
+			Epoch: c.machine.Status.Epoch, Actions: actions, Images: images, Disk: c.machine.Spec.Disk,
 			Seed: trivet.Seed{
 				Hostname: hostname(c.machine, p), SSHKeys: p.Spec.SSHKeys, UserData: p.Spec.UserData,
 				NetworkData: p.Spec.NetworkData,
@@ -137,25 +141,23 @@ func (f *Fleet) workflowName(p *trivet.Provision) string {
 func (f *Fleet) images(tx *store.Tx, actions []trivet.Action) ([]trivet.ImageRef, error) {
 	var refs []trivet.ImageRef
 	for i, a := range actions {
-		name, ok := a.With["image"].(string)
-		if !ok || name == "" || slices.ContainsFunc(refs, func(r trivet.ImageRef) bool { return r.Name == name }) {
-			continue
+		for _, name := range actionspec.Images(a) {
+			if slices.ContainsFunc(refs, func(r trivet.ImageRef) bool { return r.Name == name }) {
+				continue
+			}
+			image, err := f.Images.In(tx).Get(name)
+			if err != nil {
+				return nil, fmt.Errorf("spec.actions[%d].with.image: %w", i, err)
+			}
+			refs = append(refs, trivet.ImageRef{Name: name, ImageSpec: image.Spec})
 		}
-		image, err := f.Images.In(tx).Get(name)
-		if err != nil {
-			return nil, fmt.Errorf("spec.actions[%d].with.image: %w", i, err)
-		}
-		refs = append(refs, trivet.ImageRef{Name: name, ImageSpec: image.Spec})
 	}
 	return refs, nil
 }
 
 func (f *Fleet) data(m *trivet.Machine, p *trivet.Provision) workflow.Data {
 	d := workflow.Data{Params: p.Spec.Parameters, Provision: workflow.ProvisionData{Name: p.Name, Hostname: hostname(m, p)}}
-	d.Machine = workflow.MachineData{Name: m.Name, Arch: m.Spec.Arch, Rack: m.Spec.Rack, Disk: m.Spec.Disk, Labels: m.Labels}
-	if d.Machine.Disk == "" {
-		d.Machine.Disk = "auto"
-	}
+	d.Machine = workflow.MachineData{Name: m.Name, Arch: m.Spec.Arch, Rack: m.Spec.Rack, Labels: m.Labels}
 	for _, nic := range m.Spec.NICs {
 		d.Machine.MACs = append(d.Machine.MACs, nic.MAC)
 	}

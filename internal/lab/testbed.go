@@ -94,7 +94,7 @@ name: %s
 labels: {firmware: %q}
 spec:
   arch: amd64
-  disk: /dev/vda
+  disk: {path: /dev/vda}
   nics: [{mac: %q, address: %q}]
   bmc: {protocol: ipmi, address: %q, secret: bmc-%s}
 `

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"text/template/parse"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 )
 
 // Check says at apply what would go wrong at the claim: texts that do not parse, names that are not there, parameters that
@@ -26,7 +28,20 @@ func Check(t *trivet.Template) error {
 		}
 		return text, err
 	})
-	return err
+	return errors.Join(err, eachAction(t.Spec.Actions, actionspec.Check))
+}
+
+// CheckRendered validates the arguments of rendered actions, as the agent will.
+func CheckRendered(actions []trivet.Action) error {
+	return eachAction(actions, actionspec.CheckRendered)
+}
+
+func eachAction(actions []trivet.Action, check func(field string, a trivet.Action) error) error {
+	var errs []error
+	for i, a := range actions {
+		errs = append(errs, check(fmt.Sprintf("spec.actions[%d]", i), a))
+	}
+	return errors.Join(errs...)
 }
 
 // MaxSource bounds one text of a template, in bytes.

@@ -20,9 +20,9 @@ type Data struct {
 
 // MachineData is the machine as templates see it.
 type MachineData struct {
-	Name, Arch, Rack, Disk, Vendor, Product, Serial, UUID string
-	Labels                                                map[string]string
-	MACs                                                  []string
+	Name, Arch, Rack, Vendor, Product, Serial, UUID string
+	Labels                                          map[string]string
+	MACs                                            []string
 }
 
 // ProvisionData is the provision as templates see it.

@@ -14,8 +14,8 @@ func recipe(text string) *trivet.Template {
 	def := "ext4"
 	return &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
 		Parameters: []trivet.Parameter{{Name: "image"}, {Name: "fs", Default: &def}},
-		Actions: []trivet.Action{{Name: "a", Use: "file", With: map[string]any{
-			"text": text, "list": []any{text, 7.0}, "on": true,
+		Actions: []trivet.Action{{Name: "a", Use: "container", With: map[string]any{
+			"ref": "tool", "ca": text, "args": []any{text, 7.0}, "devices": true,
 		}}},
 	}}
 }
@@ -48,10 +48,10 @@ func TestRender(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
-		if got := actions[0].With["text"]; got != want || actions[0].With["list"].([]any)[0] != want {
+		if got := actions[0].With["ca"]; got != want || actions[0].With["args"].([]any)[0] != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
-		if tpl.Spec.Actions[0].With["text"] != text {
+		if tpl.Spec.Actions[0].With["ca"] != text {
 			t.Errorf("%q: the template itself was changed", text)
 		}
 	}
@@ -81,6 +81,20 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
+// The arguments of actions are checked as well, with the path of the field.
+func TestCheckRefusesUnknownArguments(t *testing.T) {
+	tpl := recipe("plain")
+	tpl.Spec.Actions = append(tpl.Spec.Actions, trivet.Action{Name: "b", Use: "image", With: map[string]any{"imaeg": "x"}})
+	err := workflow.Check(tpl)
+	if want := "spec.actions[1].with.imaeg is not known; did you mean image?"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v; want %q", err, want)
+	}
+	rendered := []trivet.Action{{Name: "a", Use: "image", With: map[string]any{"image": "a b"}}}
+	if err := workflow.CheckRendered(rendered); err == nil || !strings.Contains(err.Error(), "spec.actions[0].with.image") {
+		t.Error(err)
+	}
+}
+
 func TestRenderRefuses(t *testing.T) {
 	if _, err := workflow.Render(recipe("x"), workflow.Data{}); err == nil || !strings.Contains(err.Error(), "spec.parameters.image is missing") {
 		t.Errorf("a missing parameter: %v", err)
@@ -104,7 +118,7 @@ func TestRenderIsBounded(t *testing.T) {
 	loop := strings.Repeat(`{{$y = eq $x "y"}}`, 3000)
 	many := recipe("{{.Params.image}}")
 	for range 100 {
-		many.Spec.Actions[0].With["list"] = append(many.Spec.Actions[0].With["list"].([]any), "{{.Params.image}}")
+		many.Spec.Actions[0].With["args"] = append(many.Spec.Actions[0].With["args"].([]any), "{{.Params.image}}")
 	}
 	wide := data
 	wide.Params = map[string]string{"image": strings.Repeat("x", workflow.MaxText)}

@@ -24,8 +24,15 @@ const toolTemplate = `
 kind: Template
 name: look
 spec:
-  description: A container that looks at the machine
+  description: Disks chosen with and without hints, and a container that looks at the machine
   actions:
+  - name: smallest
+    use: wipe
+    timeout: 2m
+  - name: large
+    use: wipe
+    with: {disk: {minSize: 1GiB}}
+    timeout: 2m
   - name: look
     use: container
     with:
@@ -36,7 +43,8 @@ spec:
 `
 
 // A machine that nobody knows netboots, enrols itself with what is in it, and waits. Once it is accepted its waiting agent
-// takes work without another boot: here an OCI image, run in namespaces by the installer OS.
+// takes work without another boot: here an OCI image, run in namespaces by the installer OS. Its record has no spec.disk
+// and it has two disks, so that the actions choose theirs.
 func TestUnknownMachineEnrolsAndRunsAContainer(t *testing.T) {
 	s := newBareSite(t, "e2e-unknown", headAddress, "--dhcp", "lab0")
 	s.apply(networkYAML)
@@ -55,8 +63,14 @@ func TestUnknownMachineEnrolsAndRunsAContainer(t *testing.T) {
 	}
 	s.trivet("accept", b.name)
 	s.trivet("provision", "look1", "--template", "look", "--machine", b.name)
-	if logs := s.trivet("logs", "look1-1"); !strings.Contains(logs, "CONTAINER pid=1 disk=4294967296") {
+	logs := s.trivet("logs", "look1-1")
+	if !strings.Contains(logs, "CONTAINER pid=1 disk=4294967296") {
 		t.Errorf("the container's log is %q", logs)
+	}
+	for _, want := range []string{"disk /dev/vdb: the smallest fixed disk", "disk /dev/vda: selected by {minSize: 1GiB}"} {
+		if !strings.Contains(logs, want) {
+			t.Errorf("the log has no %q: %q", want, logs)
+		}
 	}
 }
 

@@ -234,7 +234,7 @@ name: %s
 labels: {rack: r1}
 spec:
   arch: amd64
-  disk: /dev/vda
+  disk: {path: /dev/vda}
   journal: /dev/vdb
   nics: [{mac: "%s"}]
 `

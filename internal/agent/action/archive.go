@@ -10,7 +10,7 @@ func (e *Env) archive(ctx context.Context, at *Attempt, s *actionspec.Archive) e
 	if _, err := imageOf(at.Run, s.Image, "tar"); err != nil {
 		return err
 	}
-	return e.inRoot(ctx, s.Root, func(root *Root) error {
+	return e.inRoot(ctx, at, s.Root, func(root *Root) error {
 		err := e.unpackImage(ctx, at, s.Image, "tar", root.Dir, s.Path)
 		if err == nil {
 			at.Note("unpacked into " + s.Path)

@@ -33,7 +33,7 @@ func (e *Env) bootloader(ctx context.Context, at *Attempt, s *actionspec.Bootloa
 	if firmware == "" {
 		firmware = e.Firmware
 	}
-	return e.inRoot(ctx, s.Root, func(root *Root) error {
+	return e.inRoot(ctx, at, s.Root, func(root *Root) error {
 		if firmware == "uefi" {
 			if err := root.mountESP(ctx); err != nil {
 				return err

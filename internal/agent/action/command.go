@@ -20,7 +20,7 @@ func (e *Env) command(ctx context.Context, at *Attempt, s *actionspec.Command) e
 		box.Mounts = []sandbox.Mount{{Source: "proc", Target: "/proc", Type: "proc"}}
 		return e.run(ctx, at, s.Blame, box)
 	}
-	return e.inRoot(ctx, s.Root, func(root *Root) error {
+	return e.inRoot(ctx, at, s.Root, func(root *Root) error {
 		return e.run(ctx, at, s.Blame, inside(root, box))
 	})
 }

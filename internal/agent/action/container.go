@@ -47,7 +47,7 @@ func (e *Env) container(ctx context.Context, at *Attempt, s *actionspec.Containe
 	if s.Mount == "" {
 		return e.run(ctx, at, s.Blame, box)
 	}
-	return e.inRoot(ctx, s.Root, func(installed *Root) error {
+	return e.inRoot(ctx, at, s.Root, func(installed *Root) error {
 		box.Mounts = append(box.Mounts, sandbox.Bind(installed.Dir, s.Mount))
 		return e.run(ctx, at, s.Blame, box)
 	})

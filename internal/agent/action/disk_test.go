@@ -26,7 +26,7 @@ func each(t *testing.T, size int64, f func(t *testing.T, b *bench)) {
 
 func (b *bench) open() *block.Device {
 	b.t.Helper()
-	path, err := b.env.Host.Disk(b.disk)
+	path, err := b.env.Host.Disk(trivet.DiskHints{Path: b.disk})
 	must(b.t, err)
 	d, err := block.Open(path)
 	must(b.t, err)
@@ -144,8 +144,8 @@ func TestWipe(t *testing.T) {
 
 func TestADiskThatIsNotThere(t *testing.T) {
 	for _, b := range []*bench{onFile(t, 1<<20), newBench(t, &Machine{Dir: t.TempDir()}, "")} {
-		b.fail("wipe", map[string]any{"disk": "/dev/trivet-none"}, trivet.FaultMachine, true, "no such disk")
-		b.fail("wipe", map[string]any{"disk": "serial:none"}, trivet.FaultMachine, true, "no such disk")
+		b.fail("wipe", map[string]any{"disk": "/dev/trivet-none"}, trivet.FaultMachine, true, "no disk matches the hints")
+		b.fail("wipe", map[string]any{"disk": map[string]any{"serial": "none"}}, trivet.FaultMachine, true, "no disk matches the hints {serial: none}")
 	}
 	b := onFile(t, 1<<20)
 	b.fail("image", map[string]any{"image": "none"}, trivet.FaultConfiguration, true, `no image "none"`)

@@ -12,7 +12,6 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
-	"github.com/trivet-project/trivet/internal/agent/inventory"
 )
 
 // Env is the machine that actions work on.
@@ -27,12 +26,14 @@ type Env struct {
 	Fetch func(ctx context.Context, urls []string, ref trivet.BlobRef) (io.ReadCloser, error)
 	// LoadKernel makes the kernel ready that EndKexec starts; it is [KexecLoad] in a machine.
 	LoadKernel func(kernel, initrd *os.File, cmdline string) error
+
+	chosen chosenDisks
 }
 
 // Host is where disks and file systems are: a [Machine], or [Files] in the lab.
 type Host interface {
-	// Disk gives the path of the disk that a name means (see [inventory.Choose]).
-	Disk(name string) (path string, err error)
+	// Disk returns the path of the disk that hints match (see [actionspec.ChooseDisk]).
+	Disk(h trivet.DiskHints) (path string, err error)
 	// Disks are the paths of all that may be written to.
 	Disks() ([]string, error)
 	// Root mounts the installed system's root file system, on a partition of a disk; 0: wherever it is on it.
@@ -84,7 +85,7 @@ func (e *Env) do(ctx context.Context, at *Attempt, s actionspec.Spec) error {
 	case *actionspec.Archive:
 		return e.archive(ctx, at, s)
 	case *actionspec.File:
-		return e.file(ctx, s)
+		return e.file(ctx, at, s)
 	case *actionspec.Command:
 		return e.command(ctx, at, s)
 	case *actionspec.Seed:
@@ -106,8 +107,10 @@ func classify(err error) error {
 	switch {
 	case err == nil || isFailure(err):
 		return err
-	case errors.Is(err, inventory.ErrNoDisk):
+	case errors.Is(err, actionspec.ErrNoDisk):
 		return &Failure{Fault: trivet.FaultMachine, Final: true, Err: err}
+	case errors.Is(err, actionspec.ErrAmbiguousDisk):
+		return &Failure{Fault: trivet.FaultConfiguration, Final: true, Err: err}
 	case errors.Is(err, block.ErrNoPartition), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR),
 		errors.Is(err, unix.ELOOP), errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENAMETOOLONG):
 		return &Failure{Fault: trivet.FaultConfiguration, Final: true, Err: err}
@@ -121,8 +124,8 @@ func isFailure(err error) bool {
 }
 
 // inRoot mounts the installed system, and unmounts it whatever happens.
-func (e *Env) inRoot(ctx context.Context, r actionspec.Root, f func(*Root) error) (err error) {
-	disk, err := e.Host.Disk(r.Disk.Disk)
+func (e *Env) inRoot(ctx context.Context, at *Attempt, r actionspec.Root, f func(*Root) error) (err error) {
+	disk, err := e.disk(at, r.Disk)
 	if err != nil {
 		return err
 	}

@@ -180,7 +180,7 @@ func (b *bench) fail(use string, with map[string]any, fault trivet.FailureType, 
 // in looks at the installed system.
 func (b *bench) in(partition int, f func(dir string)) {
 	b.t.Helper()
-	path, err := b.env.Host.Disk(b.disk)
+	path, err := b.env.Host.Disk(trivet.DiskHints{Path: b.disk})
 	must(b.t, err)
 	root, err := b.env.Host.Root(b.t.Context(), path, partition)
 	must(b.t, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 )
 
-func (e *Env) file(ctx context.Context, s *actionspec.File) error {
-	return e.inRoot(ctx, s.Root, func(root *Root) error {
+func (e *Env) file(ctx context.Context, at *Attempt, s *actionspec.File) error {
+	return e.inRoot(ctx, at, s.Root, func(root *Root) error {
 		tree, err := rootfs.Open(root.Dir)
 		if err != nil {
 			return err

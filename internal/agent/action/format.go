@@ -14,7 +14,7 @@ import (
 )
 
 func (e *Env) format(ctx context.Context, at *Attempt, s *actionspec.Format) error {
-	path, err := e.Host.Disk(s.Disk.Disk)
+	path, err := e.disk(at, s.Disk)
 	if err != nil {
 		return err
 	}

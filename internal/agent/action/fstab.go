@@ -47,8 +47,6 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\134`, `\`).Replace(s)
 }
 
-var efi, _ = gpt.Type("efi")
-
 // volume is a partition that may be meant.
 type volume struct {
 	disk   string
@@ -99,7 +97,7 @@ func volumesOf(disk string) ([]volume, error) {
 		v := volume{disk: disk, number: p.Number, node: p.Node, fs: d.ProbePart(p)}
 		if table != nil {
 			if t := table.Find(p.Number); t != nil {
-				v.uuid, v.name, v.isESP = t.ID.String(), t.Name, t.Type == efi
+				v.uuid, v.name, v.isESP = t.ID.String(), t.Name, t.Type == gpt.EFISystem
 			}
 		}
 		out = append(out, v)

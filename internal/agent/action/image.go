@@ -18,7 +18,7 @@ func (e *Env) image(ctx context.Context, at *Attempt, s *actionspec.Image) error
 	if err != nil {
 		return err
 	}
-	path, err := e.Host.Disk(s.Disk.Disk)
+	path, err := e.disk(at, s.Disk)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 // kexec loads the installed system's kernel. It is started when all is reported.
 func (e *Env) kexec(ctx context.Context, at *Attempt, s *actionspec.Kexec) error {
-	return e.inRoot(ctx, s.Root, func(root *Root) error {
+	return e.inRoot(ctx, at, s.Root, func(root *Root) error {
 		tree, err := rootfs.Open(root.Dir)
 		if err != nil {
 			return err

@@ -1,15 +1,14 @@
 package action
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/trivet-project/trivet/internal/agent/inventory"
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 )
 
 // Files is a simulated machine's disks: ordinary files, without root. What a real machine would mount is a directory
@@ -18,16 +17,14 @@ type Files struct {
 	Paths map[string]string // file by the disk's name, "/dev/vda"
 }
 
-// Disk finds the file; the smallest where the name is empty.
-func (f Files) Disk(name string) (string, error) {
-	if path, ok := f.Paths[name]; ok {
-		return path, nil
+// Disk returns the file of a disk.
+func (f Files) Disk(h trivet.DiskHints) (string, error) {
+	var disks []trivet.Disk
+	for _, name := range slices.Sorted(maps.Keys(f.Paths)) {
+		disks = append(disks, trivet.Disk{Name: name, Bytes: bytesOf(f.Paths[name])})
 	}
-	paths, err := f.Disks()
-	if err != nil || name != "" || len(paths) == 0 {
-		return "", fmt.Errorf("%w: %q (there are %v)", inventory.ErrNoDisk, name, slices.Sorted(maps.Keys(f.Paths)))
-	}
-	return slices.MinFunc(paths, func(a, b string) int { return cmp.Compare(bytesOf(a), bytesOf(b)) }), nil
+	d, err := actionspec.ChooseDisk(disks, h)
+	return f.Paths[d.Name], err
 }
 
 func bytesOf(path string) int64 {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/agent/action/block"
 	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 	"github.com/trivet-project/trivet/internal/agent/inventory"
@@ -24,23 +25,29 @@ import (
 type Machine struct {
 	// Dir is where file systems are mounted; nothing else may use it.
 	Dir string
-	// Avoid are disks that are never chosen for their size, such as the journal's.
+	// Avoid are disks that only hints which identify a disk choose, such as the journal's.
 	Avoid []string
 }
 
 var sysRoot = os.DirFS("/")
 
-// Disk finds a disk. Names of other block devices ("/dev/md0") are taken as they are.
-func (m *Machine) Disk(name string) (string, error) {
-	d, err := inventory.Choose(sysRoot, inventory.Disks(sysRoot), name, m.Avoid...)
+// Disk returns the node of a disk. Paths of block devices that are not in the inventory ("/dev/md0") are accepted.
+func (m *Machine) Disk(h trivet.DiskHints) (string, error) {
+	d, err := actionspec.ChooseDisk(inventory.Disks(sysRoot), h, m.Avoid...)
 	if err == nil {
 		return d.Name, nil
 	}
-	fi, errStat := os.Stat(name)
-	if errStat == nil && strings.HasPrefix(name, "/dev/") && fi.Mode()&fs.ModeDevice != 0 && fi.Mode()&fs.ModeCharDevice == 0 {
-		return name, nil
+	if h == (trivet.DiskHints{Path: h.Path}) && isOtherNode(h.Path) {
+		return h.Path, nil
 	}
 	return "", err
+}
+
+// isOtherNode reports whether a path is a block device that the inventory does not list, such as a RAID.
+func isOtherNode(path string) bool {
+	fi, err := os.Stat(path)
+	isBlock := err == nil && fi.Mode()&fs.ModeDevice != 0 && fi.Mode()&fs.ModeCharDevice == 0
+	return isBlock && strings.HasPrefix(path, "/dev/")
 }
 
 // Disks are all that are neither read-only, removable nor avoided.

@@ -12,7 +12,7 @@ import (
 )
 
 func (e *Env) partition(ctx context.Context, at *Attempt, s *actionspec.Partition) error {
-	path, err := e.Host.Disk(s.Disk.Disk)
+	path, err := e.disk(at, s.Disk)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func wants(at *Attempt, s *actionspec.Partition) []gpt.Want {
 	var out []gpt.Want
 	for i, p := range s.Partitions {
 		bytes, _ := actionspec.ParseSize(p.Size) // these were checked
-		kind, _ := gpt.Type(p.TypeName())
+		kind, _ := gpt.ParseGUID(p.TypeGUID())
 		id := gpt.DeriveGUID(at.Run.UID, at.Action.Name, strconv.Itoa(i))
 		if p.UUID != "" {
 			id, _ = gpt.ParseGUID(p.UUID)

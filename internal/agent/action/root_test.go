@@ -110,7 +110,7 @@ func TestARootThatCannotBeFound(t *testing.T) {
 
 func TestFile(t *testing.T) {
 	each := map[string]*bench{"loop": installed(t), "file": onFile(t, 1<<20)}
-	path, err := each["file"].env.Host.Disk("")
+	path, err := each["file"].env.Host.Disk(trivet.DiskHints{})
 	must(t, err)
 	must(t, os.MkdirAll(path+".root/etc", 0o755))
 	must(t, os.WriteFile(path+".root/etc/passwd", []byte("admin:x:1000:1000::/:/bin/sh\n"), 0o644))
@@ -170,7 +170,7 @@ func TestACommandThatHangsIsKilled(t *testing.T) {
 // What an agent that was killed has left mounted does not stop the next.
 func TestLeftMountsAreSwept(t *testing.T) {
 	b := installed(t)
-	path, err := b.env.Host.Disk(b.disk)
+	path, err := b.env.Host.Disk(trivet.DiskHints{Path: b.disk})
 	must(t, err)
 	_, err = b.env.Host.Root(t.Context(), path, 2) // and never closed
 	must(t, err)
@@ -180,7 +180,7 @@ func TestLeftMountsAreSwept(t *testing.T) {
 
 func TestArchiveStaysInside(t *testing.T) {
 	b := onFile(t, 1<<20)
-	path, err := b.env.Host.Disk("")
+	path, err := b.env.Host.Disk(trivet.DiskHints{})
 	must(t, err)
 	b.add("bad", "tar", "", files(t,
 		[2]string{"../../../tmp/", ""},

@@ -18,7 +18,7 @@ func (e *Env) seed(ctx context.Context, at *Attempt, s *actionspec.Seed) error {
 	if err != nil {
 		return err
 	}
-	return e.inRoot(ctx, s.Root, func(root *Root) error {
+	return e.inRoot(ctx, at, s.Root, func(root *Root) error {
 		tree, err := rootfs.Open(root.Dir)
 		if err != nil {
 			return err

@@ -79,7 +79,7 @@ func TestCloudInitReadsTheSeed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := onFile(t, 1<<20)
 			b.run = &c.run
-			path, err := b.env.Host.Disk("")
+			path, err := b.env.Host.Disk(trivet.DiskHints{})
 			must(t, err)
 			dir := path + ".root"
 			must(t, os.MkdirAll(dir+"/var/lib/cloud/seed/nocloud", 0o755))
@@ -99,7 +99,7 @@ func TestCloudInitReadsTheSeed(t *testing.T) {
 	}
 	b := onFile(t, 1<<20)
 	b.do("seed", nil)
-	path, err := b.env.Host.Disk("")
+	path, err := b.env.Host.Disk(trivet.DiskHints{})
 	must(t, err)
 	if _, err := os.Lstat(filepath.Join(path+".root", "var/lib/cloud/seed/nocloud/network-config")); !os.IsNotExist(err) {
 		t.Errorf("a network nobody gave: %v", err)

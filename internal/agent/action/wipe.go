@@ -22,11 +22,11 @@ const (
 func (e *Env) wipe(ctx context.Context, at *Attempt, s *actionspec.Wipe) error {
 	var paths []string
 	var err error
-	if s.Disk == "all" {
+	if s.IsAll() {
 		paths, err = e.Host.Disks()
 	} else {
 		paths = make([]string, 1)
-		paths[0], err = e.Host.Disk(s.Disk)
+		paths[0], err = e.disk(at, s.Disk)
 	}
 	for _, path := range paths {
 		if err == nil {

@@ -2,10 +2,9 @@ package inventory
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,10 +14,10 @@ import (
 // sectorBytes is sysfs's unit of sizes, whatever a disk's own is.
 const sectorBytes = 512
 
-// notDisks begin the names of block devices that are not hardware.
+// notDisks are prefixes of block devices that are not hardware.
 var notDisks = []string{"loop", "ram", "zram", "dm-", "md", "nbd", "sr", "fd"}
 
-// Disks are the whole disks, in the order of their names.
+// Disks returns the whole disks, in the order of their names.
 func Disks(root fs.FS) []trivet.Disk {
 	var out []trivet.Disk
 	entries, _ := fs.ReadDir(root, "sys/block")
@@ -30,11 +29,16 @@ func Disks(root fs.FS) []trivet.Disk {
 		if isOther || bytes <= 0 || len(out) == maxDisks || text(root, dir+"/hidden") == "1" {
 			continue
 		}
+		device := deviceOf(root, name)
 		out = append(out, trivet.Disk{
 			Name:       "/dev/" + name,
 			Bytes:      bytes,
 			Model:      text(root, dir+"/device/model"),
 			Serial:     cmp.Or(text(root, dir+"/serial"), text(root, dir+"/device/serial"), serialOfPage(root, dir)),
+			WWN:        wwn(cmp.Or(text(root, dir+"/wwid"), text(root, dir+"/device/wwid"))),
+			HCTL:       device.hctl(),
+			Location:   device.location(root),
+			Bus:        device.bus(),
 			Rotational: text(root, dir+"/queue/rotational") == "1",
 			Removable:  text(root, dir+"/removable") == "1",
 			ReadOnly:   text(root, dir+"/ro") == "1",
@@ -43,7 +47,7 @@ func Disks(root fs.FS) []trivet.Disk {
 	return out
 }
 
-// serialOfPage is a SCSI disk's serial number: vital product data, page 0x80, behind a header of four bytes.
+// serialOfPage returns a SCSI disk's serial number: vital product data, page 0x80, after a header of four bytes.
 func serialOfPage(root fs.FS, dir string) string {
 	b, err := fs.ReadFile(root, dir+"/device/vpd_pg80")
 	if err != nil || len(b) < 4 {
@@ -52,69 +56,75 @@ func serialOfPage(root fs.FS, dir string) string {
 	return clip(strings.TrimSpace(strings.Trim(string(b[4:]), "\x00")))
 }
 
-// ErrNoDisk says that the machine has no disk of that name, or none to install on.
-var ErrNoDisk = errors.New("no such disk")
-
-// Choose gives the disk that a name means: a device ("/dev/sda"), what udev would link to one by its serial number or
-// worldwide name ("/dev/disk/by-id/..."), "serial:" and a serial number, or, where the name is empty, the smallest one that
-// can be installed on. Disks in avoid are never chosen for their size.
-func Choose(root fs.FS, disks []trivet.Disk, name string, avoid ...string) (trivet.Disk, error) {
-	if name == "" {
-		return smallest(disks, avoid)
+// wwn returns a worldwide name as udev and lsblk write it. The kernel's other identifiers ("t10.ATA ...") are none.
+func wwn(wwid string) string {
+	if hex, ok := strings.CutPrefix(wwid, "naa."); ok {
+		return "0x" + hex
 	}
-	i := slices.IndexFunc(disks, func(d trivet.Disk) bool { return isNamed(root, d, name) })
-	if i < 0 {
-		return trivet.Disk{}, fmt.Errorf("%w: %s (there are %s)", ErrNoDisk, name, list(disks))
+	if strings.HasPrefix(wwid, "t10.") || strings.ContainsAny(wwid, " ") {
+		return ""
 	}
-	return disks[i], nil
+	return wwid
 }
 
-func smallest(disks []trivet.Disk, avoid []string) (trivet.Disk, error) {
-	var best *trivet.Disk
-	for i := range disks {
-		d := &disks[i]
-		if d.ReadOnly || d.Removable || slices.Contains(avoid, d.Name) {
-			continue
+// device is a disk's place in the machine: the elements of its path in /sys/devices, such as "pci0000:00",
+// "0000:00:1f.2", "ata1", "host0", "target0:0:0", "0:0:0:0".
+type device struct {
+	name  string // "sda"
+	parts []string
+}
+
+func deviceOf(root fs.FS, name string) device {
+	link, _ := fs.ReadLink(root, "sys/block/"+name)
+	return device{name, strings.Split(path.Dir(link), "/")}
+}
+
+var (
+	pciForm  = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+	hctlForm = regexp.MustCompile(`^[0-9]+:[0-9]+:[0-9]+:[0-9]+$`)
+	ataForm  = regexp.MustCompile(`^ata[0-9]+$`)
+)
+
+// last returns the last element of a form; empty if there is none.
+func (d device) last(form *regexp.Regexp) string {
+	for _, part := range slices.Backward(d.parts) {
+		if form.MatchString(part) {
+			return part
 		}
-		if best == nil || d.Bytes < best.Bytes {
-			best = d
+	}
+	return ""
+}
+
+func (d device) hctl() string { return d.last(hctlForm) }
+
+func (d device) bus() string {
+	for _, bus := range []struct{ name, prefix string }{
+		{"usb", "usb"}, {"ata", "ata"}, {"nvme", "nvme"}, {"virtio", "virtio"}, {"mmc", "mmc"},
+	} {
+		if slices.ContainsFunc(d.parts, func(part string) bool { return strings.HasPrefix(part, bus.prefix) }) {
+			return bus.name
 		}
 	}
-	if best == nil {
-		return trivet.Disk{}, fmt.Errorf("%w: none that can be installed on (there are %s)", ErrNoDisk, list(disks))
+	if d.hctl() != "" {
+		return "scsi"
 	}
-	return *best, nil
+	return ""
 }
 
-func isNamed(root fs.FS, d trivet.Disk, name string) bool {
-	if id, ok := strings.CutPrefix(name, "/dev/disk/by-id/"); ok {
-		return isID(root, d, id)
+// location returns the disk's name in /dev/disk/by-path for the buses whose names are plain; empty for others.
+func (d device) location(root fs.FS) string {
+	pci, bus := d.last(pciForm), d.bus()
+	switch {
+	case pci == "":
+		return ""
+	case bus == "virtio" && d.hctl() == "":
+		return "pci-" + pci
+	case bus == "nvme":
+		return "pci-" + pci + "-nvme-" + cmp.Or(text(root, "sys/block/"+d.name+"/nsid"), "1")
+	case bus == "ata":
+		ata := d.last(ataForm)
+		port := text(root, path.Join("sys/class/ata_port", ata, "port_no"))
+		return "pci-" + pci + "-ata-" + cmp.Or(port, strings.TrimPrefix(ata, "ata"))
 	}
-	serial, ok := strings.CutPrefix(name, "serial:")
-	return name == d.Name || ok && serial == d.Serial && serial != ""
-}
-
-// isID knows the links that udev makes of a serial number ("ata-MODEL_SERIAL", "virtio-SERIAL") or of a worldwide name.
-func isID(root fs.FS, d trivet.Disk, id string) bool {
-	dir := path.Join("sys/block", path.Base(d.Name))
-	wwid := cmp.Or(text(root, dir+"/wwid"), text(root, dir+"/device/wwid"))
-	if _, hex, ok := strings.Cut(wwid, "naa."); ok && id == "wwn-0x"+hex {
-		return true
-	}
-	if wwid != "" && id == "nvme-"+wwid {
-		return true
-	}
-	serial := strings.ReplaceAll(d.Serial, " ", "_")
-	return serial != "" && (strings.HasSuffix(id, "_"+serial) || strings.HasSuffix(id, "-"+serial))
-}
-
-func list(disks []trivet.Disk) string {
-	if len(disks) == 0 {
-		return "none"
-	}
-	names := make([]string, len(disks))
-	for i, d := range disks {
-		names[i] = d.Name
-	}
-	return strings.Join(names, ", ")
+	return ""
 }

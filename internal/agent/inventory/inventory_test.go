@@ -1,16 +1,18 @@
 package inventory
 
 import (
-	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 )
 
 // box is a machine with two processors of one core and two threads, two ports, and disks of several kinds.
@@ -41,6 +43,7 @@ func box() fstest.MapFS {
 		"sys/block/nvme0n1/size":             "1048576\n",
 		"sys/block/nvme0n1/device/serial":    "S4X\n",
 		"sys/block/nvme0n1/wwid":             "eui.0025385b21404321\n",
+		"sys/class/ata_port/ata3/port_no":    "1\n",
 		"sys/block/sdb/size":                 "1024\n",
 		"sys/block/sdb/removable":            "1\n",
 		"sys/block/sdc/size":                 "0\n",
@@ -55,8 +58,27 @@ func box() fstest.MapFS {
 	} {
 		m[name] = &fstest.MapFile{Data: []byte(data)}
 	}
+	for name, dir := range map[string]string{
+		"sda":     "pci0000:00/0000:00:1f.2/ata3/host2/target2:0:0/2:0:0:0/block/sda",
+		"sdb":     "pci0000:00/0000:00:14.0/usb1/1-2/1-2:1.0/host6/target6:0:0/6:0:0:0/block/sdb",
+		"nvme0n1": "pci0000:00/0000:00:1d.0/0000:01:00.0/nvme/nvme0/nvme0n1",
+		"vda":     "pci0000:00/0000:00:05.0/virtio2/block/vda",
+	} {
+		linkDisk(m, name, dir)
+	}
 	m["sys/class/net/eth0/device/driver"] = &fstest.MapFile{Data: []byte("../../../bus/pci/drivers/ixgbe"), Mode: fs.ModeSymlink}
 	return m
+}
+
+// linkDisk moves a disk's files to its device's directory, with a link in sys/block as the kernel has it.
+func linkDisk(m fstest.MapFS, name, device string) {
+	for file, data := range maps.Clone(m) {
+		if rest, ok := strings.CutPrefix(file, "sys/block/"+name+"/"); ok {
+			m["sys/devices/"+device+"/"+rest] = data
+			delete(m, file)
+		}
+	}
+	m["sys/block/"+name] = &fstest.MapFile{Data: []byte("../devices/" + device), Mode: fs.ModeSymlink}
 }
 
 func TestRead(t *testing.T) {
@@ -65,10 +87,12 @@ func TestRead(t *testing.T) {
 		Arch: runtime.GOARCH, Vendor: "Acme", Product: "R1", Serial: "SN1", UUID: "4c4c4544-0000-2010-8020-80c04f000000",
 		Firmware: "uefi", CPU: "Fast CPU", Cores: 2, MemoryMB: 8192,
 		Disks: []trivet.Disk{
-			{Name: "/dev/nvme0n1", Bytes: 512 << 20, Serial: "S4X"},
-			{Name: "/dev/sda", Bytes: 1 << 30, Model: "SPINNER", Serial: "WD-1234", Rotational: true},
-			{Name: "/dev/sdb", Bytes: 512 << 10, Removable: true},
-			{Name: "/dev/vda", Bytes: 256 << 20, Serial: "disk-0"},
+			{Name: "/dev/nvme0n1", Bytes: 512 << 20, Serial: "S4X", WWN: "eui.0025385b21404321",
+				Location: "pci-0000:01:00.0-nvme-1", Bus: "nvme"},
+			{Name: "/dev/sda", Bytes: 1 << 30, Model: "SPINNER", Serial: "WD-1234", WWN: "0x50014ee2b5f0a1b2", HCTL: "2:0:0:0",
+				Location: "pci-0000:00:1f.2-ata-1", Bus: "ata", Rotational: true},
+			{Name: "/dev/sdb", Bytes: 512 << 10, HCTL: "6:0:0:0", Bus: "usb", Removable: true},
+			{Name: "/dev/vda", Bytes: 256 << 20, Serial: "disk-0", Location: "pci-0000:00:05.0", Bus: "virtio"},
 		},
 		NICs: []trivet.NICInfo{
 			{Name: "eth0", MAC: "52:54:00:00:00:01", Link: true, Driver: "ixgbe"},
@@ -95,33 +119,26 @@ func TestReadThisMachine(t *testing.T) {
 	}
 }
 
-func TestChoose(t *testing.T) {
-	root := box()
-	disks := Disks(root)
-	for name, want := range map[string]string{
-		"":                                       "/dev/vda",
-		"/dev/sda":                               "/dev/sda",
-		"serial:S4X":                             "/dev/nvme0n1",
-		"/dev/disk/by-id/ata-SPINNER_WD-1234":    "/dev/sda",
-		"/dev/disk/by-id/wwn-0x50014ee2b5f0a1b2": "/dev/sda",
-		"/dev/disk/by-id/nvme-eui.0025385b21404321": "/dev/nvme0n1",
-		"/dev/disk/by-id/virtio-disk-0":             "/dev/vda",
-		"/dev/sdz":                                  "",
-		"serial:":                                   "",
-		"/dev/disk/by-id/":                          "",
-		"/dev/sda1":                                 "",
-		"/dev/disk/by-id/ata-SPINNER_WD-1234-part1":    "",
-		"/dev/disk/by-id/wwn-0x50014ee2b5f0a1b2-part1": "",
+// What the inventory reports is what hints match.
+func TestHintsMatchTheInventory(t *testing.T) {
+	disks := Disks(box())
+	for _, c := range []struct {
+		hints trivet.DiskHints
+		want  string
+	}{
+		{trivet.DiskHints{}, "/dev/vda"},
+		{trivet.DiskHints{Serial: "S4X"}, "/dev/nvme0n1"},
+		{trivet.DiskHints{WWN: "0x50014ee2b5f0a1b2"}, "/dev/sda"},
+		{trivet.DiskHints{HCTL: "2:0:0:0"}, "/dev/sda"},
+		{trivet.DiskHints{Path: "/dev/disk/by-id/ata-SPINNER_WD-1234"}, "/dev/sda"},
+		{trivet.DiskHints{Path: "/dev/disk/by-id/wwn-0x50014ee2b5f0a1b2"}, "/dev/sda"},
+		{trivet.DiskHints{Path: "/dev/disk/by-id/nvme-eui.0025385b21404321"}, "/dev/nvme0n1"},
+		{trivet.DiskHints{Path: "/dev/disk/by-id/virtio-disk-0"}, "/dev/vda"},
+		{trivet.DiskHints{Path: "/dev/disk/by-path/pci-0000:00:05.0"}, "/dev/vda"},
 	} {
-		got, err := Choose(root, disks, name)
-		if got.Name != want || (err == nil) != (want != "") || err != nil && !errors.Is(err, ErrNoDisk) {
-			t.Errorf("%q chose %q, error %v; want %q", name, got.Name, err, want)
+		got, err := actionspec.ChooseDisk(disks, c.hints)
+		if err != nil || got.Name != c.want {
+			t.Errorf("%s chose %q, error %v; want %q", c.hints, got.Name, err, c.want)
 		}
-	}
-	if got, err := Choose(root, disks, "", "/dev/vda"); err != nil || got.Name != "/dev/nvme0n1" {
-		t.Errorf("chose %q, error %v", got.Name, err)
-	}
-	if _, err := Choose(root, nil, ""); !errors.Is(err, ErrNoDisk) {
-		t.Errorf("no disks: %v", err)
 	}
 }

@@ -52,7 +52,8 @@ func loop(t *testing.T, path string) string {
 
 func table(t *testing.T, d *Device) {
 	t.Helper()
-	linux, _ := gpt.Type("linux")
+	linux, err := gpt.ParseGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
+	must(t, err)
 	plan, err := gpt.Plan(gpt.GUID{1}, d.Size(), d.Sector(), []gpt.Want{
 		{Name: "a", Type: linux, ID: gpt.GUID{2}, Bytes: 8 << 20}, {Name: "b", Type: linux, ID: gpt.GUID{3}},
 	})

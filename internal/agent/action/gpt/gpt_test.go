@@ -28,12 +28,14 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
+var linux = mustGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
+
 func wants() []Want {
 	return []Want{
-		{Name: "boot loader", Type: types["bios"], ID: DeriveGUID("1"), Bytes: 1 << 20},
-		{Name: "EFI", Type: types["efi"], ID: DeriveGUID("2"), Bytes: 10<<20 + 1},
-		{Name: "root äöü", Type: types["root"], ID: DeriveGUID("3")},
-		{Name: "swap", Type: types["swap"], ID: DeriveGUID("4"), Bytes: 4 << 20},
+		{Name: "boot loader", Type: mustGUID("21686148-6449-6e6f-744e-656564454649"), ID: DeriveGUID("1"), Bytes: 1 << 20},
+		{Name: "EFI", Type: EFISystem, ID: DeriveGUID("2"), Bytes: 10<<20 + 1},
+		{Name: "root äöü", Type: mustGUID("4f68bce3-e8cd-4db1-96e7-fbcaf984b709"), ID: DeriveGUID("3")},
+		{Name: "swap", Type: mustGUID("0657fd6d-a4ab-43c4-84e5-0933c84b4f4f"), ID: DeriveGUID("4"), Bytes: 4 << 20},
 	}
 }
 
@@ -134,30 +136,29 @@ func TestToolsAgree(t *testing.T) {
 	// What another tool has written is read.
 	must[[]byte](t)(exec.Command("sgdisk", "--clear", "--new=1:0:+8M", "--typecode=1:ef00", "--change-name=1:ESP", path).CombinedOutput())
 	got := must[*Table](t)(Read(f, size, 512))
-	if len(got.Parts) != 1 || got.Parts[0].Name != "ESP" || got.Parts[0].Type != types["efi"] || got.Bytes(got.Parts[0]) != 8<<20 {
+	if len(got.Parts) != 1 || got.Parts[0].Name != "ESP" || got.Parts[0].Type != EFISystem || got.Bytes(got.Parts[0]) != 8<<20 {
 		t.Errorf("read %+v", got.Parts)
 	}
 }
 
-func TestTypes(t *testing.T) {
-	for name, g := range types {
-		if got, err := Type(name); err != nil || got != g {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
-		if got, err := Type(g.String()); err != nil || got != g {
-			t.Errorf("%s: %v, %v", g, got, err)
+func TestParseGUID(t *testing.T) {
+	for _, g := range []GUID{linux, EFISystem, DeriveGUID("x")} {
+		for _, text := range []string{g.String(), strings.ToUpper(g.String())} {
+			if got, err := ParseGUID(text); err != nil || got != g {
+				t.Errorf("%s: %v, %v", text, got, err)
+			}
 		}
 	}
-	for _, bad := range []string{"", "ntfs", "c12a7328-f81f-11d2-ba4b-00a0c93ec9", "00000000-0000-0000-0000-000000000000"} {
-		if _, err := Type(bad); err == nil {
-			t.Errorf("%q was taken", bad)
+	for _, bad := range []string{"", "ntfs", "c12a7328-f81f-11d2-ba4b-00a0c93ec9", "c12a7328f81f11d2ba4b00a0c93ec93b"} {
+		if _, err := ParseGUID(bad); err == nil {
+			t.Errorf("%q was accepted", bad)
 		}
 	}
 }
 
 func FuzzRead(f *testing.F) {
 	disk := make(ram, 4<<20)
-	table, _ := Plan(GUID{1}, int64(len(disk)), 512, []Want{{Name: "a", Type: types["linux"], ID: GUID{2}}})
+	table, _ := Plan(GUID{1}, int64(len(disk)), 512, []Want{{Name: "a", Type: linux, ID: GUID{2}}})
 	table.Write(disk)
 	f.Add([]byte(disk[512:]), int64(4<<20))
 	f.Add([]byte("EFI PART"), int64(1<<40))

@@ -12,30 +12,8 @@ import (
 // GUID is an identifier as it stands on the disk: the first three fields little-endian (UEFI 2.10, appendix A).
 type GUID [16]byte
 
-// Partition types that have a name here, and the names.
-var types = map[string]GUID{
-	"bios":  mustGUID("21686148-6449-6e6f-744e-656564454649"), // GRUB's core on BIOS machines
-	"efi":   mustGUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b"),
-	"home":  mustGUID("933ac7e1-2eb4-4f13-b844-0e14e2aef915"),
-	"linux": mustGUID("0fc63daf-8483-4772-8e79-3d69d8477de4"),
-	"lvm":   mustGUID("e6d6d379-f507-44c2-a23c-238f2a3df928"),
-	"raid":  mustGUID("a19d880f-05fc-4d3b-a006-743f0f84911e"),
-	"root":  mustGUID("4f68bce3-e8cd-4db1-96e7-fbcaf984b709"), // x86-64
-	"swap":  mustGUID("0657fd6d-a4ab-43c4-84e5-0933c84b4f4f"),
-	"xboot": mustGUID("bc13c2ff-59e6-4262-a352-b275fd6f7172"), // /boot by the Boot Loader Specification
-}
-
-// Type gives a partition type by its name here or as a GUID.
-func Type(name string) (GUID, error) {
-	if t, ok := types[name]; ok {
-		return t, nil
-	}
-	t, err := ParseGUID(name)
-	if err != nil || t == (GUID{}) {
-		return GUID{}, fmt.Errorf("%q is no partition type; write efi, bios, root, linux, swap, home, xboot, lvm, raid or a GUID", name)
-	}
-	return t, nil
-}
+// EFISystem is the type of the EFI system partition.
+var EFISystem = mustGUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")
 
 // ParseGUID reads "c12a7328-f81f-11d2-ba4b-00a0c93ec93b".
 func ParseGUID(s string) (GUID, error) {

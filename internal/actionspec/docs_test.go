@@ -1,0 +1,74 @@
+package actionspec
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every action and argument has a description, and every description is used.
+func TestEveryArgumentIsDescribed(t *testing.T) {
+	used := map[string]bool{}
+	use := func(keys ...string) {
+		i := slices.IndexFunc(keys, func(key string) bool { return descriptions[key] != "" })
+		if i < 0 {
+			t.Errorf("%s has no description", keys[0])
+			return
+		}
+		used[keys[i]] = true
+	}
+	for _, a := range Actions() {
+		use(a.Name)
+		for _, arg := range a.Args {
+			use(a.Name+"."+arg.Name, "*."+arg.Name)
+			if arg.Description == "" {
+				t.Errorf("%s.%s is not described", a.Name, arg.Name)
+			}
+			for _, nested := range arg.Args {
+				use(arg.Name + "." + nested.Name)
+				if nested.Description == "" {
+					t.Errorf("%s.%s.%s is not described", a.Name, arg.Name, nested.Name)
+				}
+			}
+		}
+	}
+	for key, text := range descriptions {
+		if !used[key] {
+			t.Errorf("%s describes nothing", key)
+		}
+		if !strings.HasSuffix(text, ".") {
+			t.Errorf("%s: %q is not a sentence", key, text)
+		}
+	}
+}
+
+func TestActionsHaveTypesAndDefaults(t *testing.T) {
+	got := map[string]Arg{}
+	for _, a := range Actions() {
+		for _, arg := range a.Args {
+			got[a.Name+"."+arg.Name] = arg
+		}
+	}
+	for name, want := range map[string]Arg{
+		"file.mode":            {Type: "text", Default: "0644"},
+		"file.owner":           {Type: "text", Default: "0:0"},
+		"file.path":            {Type: "text", Required: true},
+		"wipe.mode":            {Type: "text", Default: "quick"},
+		"image.grow":           {Type: "boolean"},
+		"command.env":          {Type: "map of texts"},
+		"command.args":         {Type: "list of texts"},
+		"command.blame":        {Type: "text", Default: "configuration"},
+		"noop.sleep":           {Type: "duration"},
+		"partition.partitions": {Type: "list of objects", Required: true},
+		"wipe.disk":            {Type: "path or object"},
+		"format.partition":     {Type: "number"},
+	} {
+		g := got[name]
+		if g.Type != want.Type || g.Default != want.Default || g.Required != want.Required {
+			t.Errorf("%s: %+v, want %+v", name, g, want)
+		}
+	}
+	if args := got["wipe.disk"].Args; len(args) != 8 || args[7].Type != "boolean" || args[5].Type != "size" {
+		t.Errorf("disk hints: %+v", args)
+	}
+}
