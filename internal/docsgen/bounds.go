@@ -18,7 +18,7 @@ var boundName = regexp.MustCompile("`?\\b((?:Default|Max|Role)[A-Z][A-Za-z]*|Eve
 // withBounds makes a comment a sentence in which each constant has its value.
 func (s *source) withBounds(doc string) string {
 	return boundName.ReplaceAllStringFunc(sentence(doc), func(name string) string {
-		if v, ok := s.bounds[strings.Trim(name, "`")]; ok {
+		if v := s.bounds[strings.Trim(name, "`")]; v != "" {
 			return code(v)
 		}
 		return name
@@ -31,6 +31,7 @@ func (s *source) addBound(spec *ast.ValueSpec) {
 		if i >= len(spec.Values) {
 			return
 		}
+		s.bounds[name.Name] = ""
 		v := s.evaluate(spec.Values[i])
 		switch v.Kind() {
 		case constant.String:
