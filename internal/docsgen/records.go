@@ -1,6 +1,7 @@
 package docsgen
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"reflect"
@@ -19,7 +20,7 @@ func records(src *source) string {
 	for _, k := range trivet.Kinds {
 		fmt.Fprintf(&b, "| [%s](#%s) | `%s` | %s | %s |\n", k.Kind, strings.ToLower(string(k.Kind)), k.Plural, code(k.Short), writer(k))
 	}
-	b.WriteString("\nTypes: `duration` is written `90s` or `1h30m`; `time` is RFC 3339; `list of X` and `map of X` are JSON arrays and\n" +
+	b.WriteString("\nTypes: `duration` is written `90s` or `1h30m`, `size` `400GB` or `1TiB`; `time` is RFC 3339; `list of X` and `map of X` are JSON arrays and\n" +
 		"objects; `a[].b` is a field of each element of the list `a`, `a.*.b` of each value of the map `a`.\n\n" +
 		"## Fields of every record\n\n" + src.withBounds(text(src.types["Meta"])) + "\n\n")
 	t := table{src: src}
@@ -151,7 +152,7 @@ func typeName(t reflect.Type) string {
 	case t == reflect.TypeFor[trivet.Duration]():
 		return "duration"
 	case isText(t):
-		return map[string]string{"Addr": "IP address", "Prefix": "subnet"}[t.Name()]
+		return cmp.Or(map[string]string{"Addr": "IP address", "Prefix": "subnet", "ByteSize": "size"}[t.Name()], "string")
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
