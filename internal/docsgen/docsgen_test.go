@@ -31,3 +31,15 @@ func TestReferenceMetrics(t *testing.T) {
 func TestReferenceActions(t *testing.T) {
 	Check(t, root+"/docs/reference/actions.md", actions())
 }
+
+func TestReferenceEvents(t *testing.T) {
+	src, err := parsePackage(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := events(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Check(t, root+"/docs/reference/events.md", page)
+}
