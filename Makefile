@@ -1,4 +1,4 @@
-# Trivet's commands. `make help` lists them.
+# Commands of the project. `make help` lists them; docs/testing.md says what each test command runs.
 
 SHELL   := bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -6,8 +6,21 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 GO      ?= go
 BIN     := bin/trivet
 UNIT     = $(shell $(GO) list ./... | grep -v /test/)
+GOTEST   = TRIVET=$(CURDIR)/$(BIN) bin/gotest
+DURATION ?= 20m
 
-.PHONY: help build image demo test check lint bench e2e chaos scale vuln deps clean docs FORCE
+# The program, go vet and the tests are compiled alike, so that each package is compiled once. Only -race compiles all again.
+export CGO_ENABLED := 0
+export GOFLAGS := $(GOFLAGS) -trimpath
+RACE := CGO_ENABLED=1 -race
+
+# The groups of tests: one run of go test each. Packages of the second group own their addresses and namespaces.
+UNITS  = -- $(RACE) -timeout 30m -p 3 -parallel 4 $(UNIT)
+HEADS  = -- -timeout 30m -p 2 -parallel 4 ./test/head ./test/heads ./test/demo ./test/faultfs
+FAULTS = -- -timeout 60m ./test/cluster
+REAL   = -- -timeout 60m -parallel 2 ./test/e2e/...
+
+.PHONY: help build image demo test check lint bench e2e chaos soak scale vuln deps clean docs FORCE bin/gotest
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -15,48 +28,53 @@ help: ## list the commands
 build: $(BIN) ## build bin/trivet, one static binary
 
 $(BIN): FORCE
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/trivet
+	$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/trivet
 
-demo: build ## a head and simulated machines on this computer; no root needed
+bin/gotest:
+	$(GO) build -o $@ ./test/gotest
+
+demo: build ## run a head and simulated machines on this computer; no root needed
 	$(BIN) demo --machines 10
 
-image: deps ## a small Debian with cloud-init to install: bin/debian-12.raw.zst
+image: deps ## build a small Debian with cloud-init to install: bin/debian-12.raw.zst
 	$(GO) run ./test/e2e/debimage/build bin/debian-12.raw.zst
 
 deps: ## install the Debian packages that the tests use
 	@scripts/deps
 
-lint: ## gofmt, go vet, staticcheck
+lint: ## run gofmt, go vet and staticcheck
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
 	$(GO) build -C tools -o ../bin/ tool
 	bin/staticcheck ./...
 
-check: lint ## the quick inner loop: lint and unit tests
-	$(GO) test -short -timeout 5m $(UNIT)
+check: lint bin/gotest ## quick: lint and unit tests, under two minutes
+	$(GOTEST) -- -short -timeout 5m -p 4 -parallel 8 $(UNIT)
 
-test: deps build lint ## everything: unit, race, scripts, faults, real machines
-	$(GO) test -race -timeout 30m $(UNIT)
-	TRIVET=$(CURDIR)/$(BIN) $(GO) test -timeout 60m -p 1 ./test/...
+test: deps build lint bin/gotest ## everything a change must pass: unit tests with -race, heads, faults, real machines
+	$(GOTEST) $(UNITS) $(HEADS) $(FAULTS) $(REAL)
 
-e2e: deps build ## real firmware in QEMU: power on to running OS
-	TRIVET=$(CURDIR)/$(BIN) $(GO) test -timeout 60m -count 1 -v -p 1 ./test/e2e/...
+soak: deps build lint bin/gotest ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md and docs/chaos.md
+	TRIVET_SOAK=1 CHAOS_DURATION=$(DURATION) CHAOS_RECORD=$(CURDIR)/docs/chaos.md \
+		$(GOTEST) -record docs/soak.md $(UNITS) $(HEADS) -- -timeout 0 ./test/cluster $(REAL)
 
-DURATION ?= 20m
-chaos: deps build ## faults by chance against three heads under load: make chaos DURATION=20m; adds to docs/chaos.md
+e2e: deps build ## real firmware in QEMU only: power on to running OS
+	TRIVET=$(CURDIR)/$(BIN) $(GO) test -timeout 60m -count 1 -v -parallel 2 ./test/e2e/...
+
+chaos: deps build ## random faults against three heads under load: make chaos DURATION=20m; adds to docs/chaos.md
 	CHAOS_DURATION=$(DURATION) CHAOS_RECORD=$(CURDIR)/docs/chaos.md TRIVET=$(CURDIR)/$(BIN) \
 		$(GO) test -timeout 0 -count 1 -v -run '^TestChaos$$' ./test/cluster
 
-bench: deps build ## measurements, side by side with the usual tools
+bench: deps build ## measurements, beside the usual tools
 	TRIVET=$(CURDIR)/$(BIN) scripts/bench
 
-scale: build ## what is too big for make test
+scale: build ## measurements that are too large for make test
 	TRIVET=$(CURDIR)/$(BIN) scripts/scale
 
 docs: ## write docs/reference and docs/openapi.json from the code
 	UPDATE=1 $(GO) test -count 1 -run '^(TestReference|TestOpenAPIIsPublished)' ./internal/docsgen ./cmd/trivet ./internal/api
 
-vuln: ## known vulnerabilities in what is linked in
+vuln: ## list known vulnerabilities of what is linked in
 	$(GO) build -C tools -o ../bin/ tool
 	bin/govulncheck ./...
 

@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -46,9 +47,28 @@ type Account struct {
 	Spec AccountSpec `json:"spec"`
 }
 
-// AccountSpec gives the account's role: "admin", "operator" or "viewer".
+// AccountSpec is the account's role.
 type AccountSpec struct {
-	Role string `json:"role"`
+	Role AccountRole `json:"role"`
+}
+
+// AccountRole is what an account may do. Each role includes the ones before it.
+type AccountRole string
+
+// The roles of accounts.
+const (
+	AccountViewer   AccountRole = "viewer"   // reads everything but the values of secrets
+	AccountOperator AccountRole = "operator" // writes machines and what runs on them
+	AccountAdmin    AccountRole = "admin"    // everything
+)
+
+// AccountRoles are all roles of accounts, in ascending order.
+var AccountRoles = []AccountRole{AccountViewer, AccountOperator, AccountAdmin}
+
+// Includes reports whether an account of role r may do what role other may. An unknown role may do nothing.
+func (r AccountRole) Includes(other AccountRole) bool {
+	own, needed := slices.Index(AccountRoles, r), slices.Index(AccountRoles, other)
+	return own >= 0 && needed >= 0 && own >= needed
 }
 
 // Validate checks a secret by itself.
@@ -83,6 +103,6 @@ func (t *Token) Validate() error {
 func (a *Account) Validate() error {
 	var p problems
 	p.name(a.Name)
-	p.oneOf("spec.role", a.Spec.Role, "admin", "operator", "viewer")
+	p.oneOf("spec.role", string(a.Spec.Role), "admin", "operator", "viewer")
 	return p.err()
 }

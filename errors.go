@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -26,6 +27,9 @@ var (
 	ErrCompacted = errors.New("revision compacted")
 	// ErrUnauthenticated: no valid proof of who asks.
 	ErrUnauthenticated = errors.New("unauthenticated")
+	// ErrClockSkew is an ErrUnauthenticated: the agent's clock is too far from the head's. The agent reads the time from the
+	// response's Date header, keeps the difference, and sends the request again.
+	ErrClockSkew = fmt.Errorf("%w: the agent's clock is off", ErrUnauthenticated)
 	// ErrForbidden: who asks may not do this.
 	ErrForbidden = errors.New("forbidden")
 	// ErrTooLarge: the input is over a bound.
@@ -61,8 +65,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // FieldError says which field of a record is wrong. It is an ErrInvalid.
 type FieldError struct {
-	Field   string // path in the JSON, "spec.actions[2].timeout"
-	Problem string // "is missing"
+	Field   string `json:"field"`   // path in the JSON, "spec.actions[2].timeout"
+	Problem string `json:"problem"` // "is missing"
 }
 
 func (e *FieldError) Error() string { return e.Field + " " + e.Problem }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // PutOptions are what is known of content before it is sent.
@@ -77,10 +76,10 @@ func (u *uploader) finish(ctx context.Context) (ref trivet.BlobRef, err error) {
 	copied, lost := int64(0), time.Now()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, uploadPause) {
 		err := u.ask(ctx, finish, &ref)
-		if err == nil || ctx.Err() != nil || !isHeadsFault(err) {
+		if err == nil || ctx.Err() != nil || !isHeadFault(err) {
 			return ref, err
 		}
-		var up apitypes.Upload
+		var up trivet.Upload
 		if asked := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); asked == nil && up.Copied > copied {
 			copied, lost, pause = up.Copied, time.Now(), 100*time.Millisecond
 		}
@@ -108,7 +107,7 @@ func (u *uploader) begin(ctx context.Context) (there *trivet.BlobRef, err error)
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var up apitypes.Upload
+	var up trivet.Upload
 	if err := json.NewDecoder(resp.Body).Decode(&up); err != nil {
 		return nil, err
 	}
@@ -124,8 +123,8 @@ func (u *uploader) send(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		var p *apitypes.Problem
-		if errors.Is(err, errContent) || ctx.Err() != nil || errors.As(err, &p) && !isHeadsFault(err) && !errors.Is(err, trivet.ErrConflict) {
+		var p *trivet.Problem
+		if errors.Is(err, errContent) || ctx.Err() != nil || errors.As(err, &p) && !isHeadFault(err) && !errors.Is(err, trivet.ErrConflict) {
 			return err
 		}
 		if next > offset || lost.IsZero() {
@@ -138,7 +137,7 @@ func (u *uploader) send(ctx context.Context) error {
 			return err
 		}
 		pause = min(2*pause, uploadPause)
-		var up apitypes.Upload
+		var up trivet.Upload
 		if askErr := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); askErr == nil {
 			offset = up.Offset
 		} else if errors.Is(askErr, trivet.ErrNotFound) {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // call is one request, to be sent to heads until one serves it.
@@ -123,7 +122,7 @@ func (c *Client) each(ctx context.Context, t *tries, urls []string) (*http.Respo
 			c.http.CloseIdleConnections()
 		}
 		resp, err := c.try(ctx, url, t.call)
-		if err == nil || ctx.Err() == nil && !isHeadsFault(err) {
+		if err == nil || ctx.Err() == nil && !isHeadFault(err) {
 			c.heads.served(url, t.method != http.MethodGet && err == nil)
 			return resp, err
 		}
@@ -155,11 +154,11 @@ func (t *tries) hurry() time.Duration {
 
 // note tells the set of a failure. A caller that goes away says nothing about the head; one whose time is up may do.
 func (c *Client) note(ctx context.Context, url string, err error) (wasUp bool) {
-	var p *apitypes.Problem
+	var p *trivet.Problem
 	switch {
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return c.heads.failed(url, HeadUnready, err)
-	case ctx.Err() != nil, errors.As(err, &p) && p.Code == apitypes.Internal: // as it may be the request's
+	case ctx.Err() != nil, errors.As(err, &p) && p.Code == trivet.CodeInternal: // as it may be the request's
 		return false
 	}
 	return c.heads.failed(url, stateAfter(err), err)
@@ -167,7 +166,7 @@ func (c *Client) note(ctx context.Context, url string, err error) (wasUp bool) {
 
 func (t *tries) failed(url string, err error) {
 	t.failures = append(t.failures, fmt.Errorf("%s: %w", url, err))
-	var p *apitypes.Problem
+	var p *trivet.Problem
 	switch {
 	case isStranger(err):
 		t.strangers++

@@ -14,7 +14,6 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 func TestAnyHeadServes(t *testing.T) {
@@ -76,7 +75,7 @@ func TestCreateWhoseAnswerIsLost(t *testing.T) {
 	for _, mine := range []bool{true, false} {
 		var posts counter
 		h := c.head(func(w http.ResponseWriter, r *http.Request) {
-			uid := r.Header.Get(apitypes.IdempotencyKey)
+			uid := r.Header.Get(trivet.HeaderIdempotencyKey)
 			switch {
 			case r.Method == http.MethodPost && posts.add(uid) == 1:
 				drop()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/auth"
 )
 
 // DefaultPatience is how long a call goes on trying while no head can serve it.
@@ -37,7 +36,7 @@ type Config struct {
 	// asked in this order, and before the heads that the client learns from the cluster's answers: these may not be
 	// reachable from here, so they are used once they have answered a probe, or when no endpoint answers any more.
 	Endpoints []string
-	// Trust is the pin of the cluster's CA ("sha256:...") or a CA's certificate in PEM. See auth.ClientTLS.
+	// Trust is the pin of the cluster's CA ("sha256:...") or a CA's certificate in PEM. See client.TLSConfig.
 	Trust string
 	// Token is the account's API token; agents have none.
 	Token string
@@ -76,7 +75,7 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Trust == "" {
 		return nil, fmt.Errorf("client: %w: no pin or certificate of the cluster's CA", trivet.ErrInvalid)
 	}
-	tlsConfig, err := auth.ClientTLS(cfg.Trust)
+	tlsConfig, err := TLSConfig(cfg.Trust)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // mute is a head whose process is stopped: the kernel takes connections, and nobody answers.
@@ -250,7 +249,7 @@ func TestHeadsAreLearnedFromAnswers(t *testing.T) {
 			drop()
 		default:
 		}
-		w.Header().Set(apitypes.Heads, strings.Join([]string{other.URL, "https://192.0.2.1:7480"}, ","))
+		w.Header().Set(trivet.HeaderHeads, strings.Join([]string{other.URL, "https://192.0.2.1:7480"}, ","))
 		answer(w, machine("m1", ""))
 	})
 	cl := c.client(time.Minute, lb.URL)
@@ -275,8 +274,8 @@ func TestARevisionGoesAlong(t *testing.T) {
 	var asked counter
 	told := []string{"7", "5", "9", "3", "4"} // 5: as if another answer had been faster; 3: less than was asked for
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
-		n := asked.add(r.Header.Get(apitypes.Revision))
-		w.Header().Set(apitypes.Revision, told[n-1])
+		n := asked.add(r.Header.Get(trivet.HeaderRevision))
+		w.Header().Set(trivet.HeaderRevision, told[n-1])
 		if n == 2 {
 			refuse(w, trivet.ErrUnavailable)
 			return
@@ -291,7 +290,7 @@ func TestARevisionGoesAlong(t *testing.T) {
 	for range told {
 		_, _ = client.Of[trivet.Machine](cl).Get(t.Context(), "m1") // the second fails
 	}
-	if got, want := asked.all(), []string{apitypes.Latest, "7", "7", "9", "3"}; !slices.Equal(got, want) {
+	if got, want := asked.all(), []string{trivet.RevisionLatest, "7", "7", "9", "3"}; !slices.Equal(got, want) {
 		t.Errorf("asked %q; want %q", got, want)
 	}
 }
@@ -306,16 +305,16 @@ func TestTheLatestOrWhatThereIs(t *testing.T) {
 				refuse(w, trivet.ErrUnavailable)
 				return
 			}
-			asked.add(r.Header.Get(apitypes.Revision))
+			asked.add(r.Header.Get(trivet.HeaderRevision))
 			switch {
 			case canTell:
-			case r.Header.Get(apitypes.Revision) == apitypes.Latest:
+			case r.Header.Get(trivet.HeaderRevision) == trivet.RevisionLatest:
 				refuse(w, trivet.ErrUnavailable)
 				return
 			default:
-				w.Header().Set(apitypes.Stale, "true")
+				w.Header().Set(trivet.HeaderStale, "true")
 			}
-			w.Header().Set(apitypes.Revision, "7")
+			w.Header().Set(trivet.HeaderRevision, "7")
 			answer(w, machine("m1", ""))
 		}
 	}
@@ -330,7 +329,7 @@ func TestTheLatestOrWhatThereIs(t *testing.T) {
 		}
 		cl.Close()
 	}
-	if got, want := asked.all(), []string{apitypes.Latest, apitypes.Latest, apitypes.Latest, apitypes.Latest, ""}; !slices.Equal(got, want) {
+	if got, want := asked.all(), []string{trivet.RevisionLatest, trivet.RevisionLatest, trivet.RevisionLatest, trivet.RevisionLatest, ""}; !slices.Equal(got, want) {
 		t.Errorf("asked %q; want %q", got, want)
 	}
 }

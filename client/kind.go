@@ -12,7 +12,6 @@ import (
 	"strconv"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // Kind reads and writes the records of one kind. [Of] gives the same with the kind's own type.
@@ -106,7 +105,7 @@ func (k Kind) RawList(ctx context.Context, o ListOptions) (raw []json.RawMessage
 		q.Set("limit", strconv.Itoa(o.Page))
 	}
 	for {
-		var page apitypes.List
+		var page trivet.List
 		if _, err := k.c.json(ctx, call{method: http.MethodGet, path: k.path(""), query: q}, &page); err != nil {
 			return nil, 0, err
 		}
@@ -143,7 +142,7 @@ func (k Kind) Create(ctx context.Context, r trivet.Record) (trivet.Record, error
 func (k Kind) CreateRaw(ctx context.Context, name string, body []byte) (trivet.Record, error) {
 	uid := NewUID()
 	cl := call{method: http.MethodPost, path: k.path(""), query: k.query(), body: body, once: k.once,
-		header: http.Header{apitypes.IdempotencyKey: {uid}}}
+		header: http.Header{trivet.HeaderIdempotencyKey: {uid}}}
 	var data json.RawMessage
 	inDoubt, err := k.c.json(ctx, cl, &data)
 	if err == nil {
@@ -182,7 +181,7 @@ func (k Kind) UpdateRaw(ctx context.Context, name string, body []byte) (trivet.R
 // Patch changes a record by a merge patch (RFC 7386). Where revision is not 0 the record must still have it: ErrConflict. See
 // Once for what becomes of others' changes where it is 0.
 func (k Kind) Patch(ctx context.Context, name string, patch []byte, revision int64) (trivet.Record, error) {
-	cl := call{method: http.MethodPatch, body: patch, header: http.Header{"Content-Type": {apitypes.MergePatch}}}
+	cl := call{method: http.MethodPatch, body: patch, header: http.Header{"Content-Type": {trivet.MediaMergePatch}}}
 	if revision != 0 {
 		cl.header.Set("If-Match", strconv.FormatInt(revision, 10))
 	}

@@ -13,11 +13,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
-
-// LogPiece is a part of what one try of one action wrote.
-type LogPiece = apitypes.LogPiece
 
 // LogOptions choose what to read of a workflow's logs.
 type LogOptions struct {
@@ -34,10 +30,10 @@ const maxLogLine = 1 << 20
 
 // Logs reads what the actions of a workflow wrote, in order. A connection that breaks is made anew, and what was told
 // already is left out.
-func (c *Client) Logs(ctx context.Context, workflow string, o LogOptions) iter.Seq2[LogPiece, error] {
-	return func(yield func(LogPiece, error) bool) {
+func (c *Client) Logs(ctx context.Context, workflow string, o LogOptions) iter.Seq2[trivet.LogPiece, error] {
+	return func(yield func(trivet.LogPiece, error) bool) {
 		if err := trivet.ValidateName(workflow); err != nil {
-			yield(LogPiece{}, err)
+			yield(trivet.LogPiece{}, err)
 			return
 		}
 		l := &logReader{c: c, path: "/v1/workflows/" + url.PathEscape(workflow) + "/logs", query: url.Values{}, told: map[logPart]int64{},
@@ -49,14 +45,14 @@ func (c *Client) Logs(ctx context.Context, workflow string, o LogOptions) iter.S
 			l.query.Set("follow", "1")
 		}
 		if err := l.run(ctx); err != nil && !errors.Is(err, errStopped) {
-			yield(LogPiece{}, fmt.Errorf("logs of %s: %w", workflow, err))
+			yield(trivet.LogPiece{}, fmt.Errorf("logs of %s: %w", workflow, err))
 		}
 	}
 }
 
 type logPart struct {
-	action string
-	try    int
+	action  string
+	attempt int
 }
 
 type logReader struct {
@@ -64,7 +60,7 @@ type logReader struct {
 	path  string
 	query url.Values
 	told  map[logPart]int64 // up to which offset
-	yield func(LogPiece, error) bool
+	yield func(trivet.LogPiece, error) bool
 
 	missing func([]string)
 }
@@ -93,14 +89,14 @@ func (l *logReader) read(body io.Reader) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxLogLine)
 	for lines.Scan() {
-		var p LogPiece
+		var p trivet.LogPiece
 		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
 			return err
 		}
 		if p.Action == "" {
 			return nil // the end
 		}
-		if p.Action == apitypes.LogMark && l.missing != nil {
+		if p.Action == trivet.LogMark && l.missing != nil {
 			l.missing(p.Missing)
 		}
 		if l.leaveOut(&p) {
@@ -118,7 +114,7 @@ func (l *logReader) read(body io.Reader) error {
 }
 
 // leaveOut takes what was told already off a piece, and says whether nothing is left of it.
-func (l *logReader) leaveOut(p *LogPiece) bool {
+func (l *logReader) leaveOut(p *trivet.LogPiece) bool {
 	told := l.told[logPart{p.Action, p.Attempt}]
 	if p.Next <= told {
 		return true

@@ -8,7 +8,6 @@ import (
 	"iter"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // Records reads and writes the records of one Go type.
@@ -83,7 +82,7 @@ func (r Records[T, P]) Modify(ctx context.Context, name string, change func(P) e
 		if err := change(old.(any).(P)); err != nil {
 			return nil, err
 		}
-		patch, err := apitypes.Diff(before, old)
+		patch, err := trivet.MergePatch(before, old)
 		if err != nil {
 			return nil, err
 		}

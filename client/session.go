@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/trivet-project/trivet/internal/apitypes"
+	"github.com/trivet-project/trivet"
 )
 
 // session is what a client carries from head to head, so that it never sees less than it has seen or written.
@@ -20,9 +20,9 @@ func (s *session) sign(req *http.Request) (seen int64) {
 	seen = s.revision.Load()
 	switch {
 	case seen > 0:
-		req.Header.Set(apitypes.Revision, strconv.FormatInt(seen, 10))
+		req.Header.Set(trivet.HeaderRevision, strconv.FormatInt(seen, 10))
 	case s.fresh.Load():
-		req.Header.Set(apitypes.Revision, apitypes.Latest)
+		req.Header.Set(trivet.HeaderRevision, trivet.RevisionLatest)
 	}
 	return seen
 }
@@ -30,11 +30,11 @@ func (s *session) sign(req *http.Request) (seen int64) {
 // learn takes what an answer says. One that is older than was asked for, and served all the same, is of another history:
 // the cluster was restored.
 func (s *session) learn(resp *http.Response, asked int64) {
-	told, err := strconv.ParseInt(resp.Header.Get(apitypes.Revision), 10, 64)
+	told, err := strconv.ParseInt(resp.Header.Get(trivet.HeaderRevision), 10, 64)
 	if err != nil || told < 1 {
 		return
 	}
-	s.stale.Store(resp.Header.Get(apitypes.Stale) == "true")
+	s.stale.Store(resp.Header.Get(trivet.HeaderStale) == "true")
 	if told < asked && resp.StatusCode < http.StatusInternalServerError {
 		s.revision.CompareAndSwap(asked, told)
 		return

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // maxAnswer bounds an answer that is read into memory, in bytes. A page of records stays far below.
@@ -98,7 +96,7 @@ func (c *Client) request(ctx context.Context, head string, cl call) (*http.Respo
 		return nil, err
 	}
 	c.session.learn(resp, seen)
-	c.heads.learn(resp.Header.Get(apitypes.Heads))
+	c.heads.learn(resp.Header.Get(trivet.HeaderHeads))
 	return resp, nil
 }
 
@@ -122,48 +120,9 @@ func (c *Client) identify(req *http.Request) {
 	}
 }
 
-// readProblem gives the error that an answer is.
-func readProblem(resp *http.Response) error {
-	defer resp.Body.Close()
-	data, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	var p apitypes.Problem
-	if err := json.Unmarshal(data, &p); err != nil || p.Code == "" {
-		return apitypes.Foreign(resp.StatusCode, string(data))
-	}
-	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		return &dated{&p, date}
-	}
-	return &p
-}
-
-// dated is a problem with the head's time.
-type dated struct {
-	*apitypes.Problem
-	date time.Time
-}
-
-func (d *dated) Unwrap() error { return d.Problem }
-
-// isHeadsFault says whether another head, or this one later, may serve what this one did not.
-func isHeadsFault(err error) bool {
-	var p *apitypes.Problem
-	if !errors.As(err, &p) {
-		return !errors.Is(err, trivet.ErrInvalid)
-	}
-	return errors.Is(p, trivet.ErrUnavailable) || errors.Is(p, trivet.ErrUnknown) || p.Code == apitypes.Internal
-}
-
-// isUndone says whether a request that failed cannot have been carried out: it was not sent, or the head says so. That a head
-// was silent says nothing.
-func isUndone(err error) bool {
-	var p *apitypes.Problem
-	var u *unsent
-	return errors.As(err, &u) || errors.As(err, &p) && errors.Is(p, trivet.ErrUnavailable)
-}
-
 // stateAfter is what a failure makes of a head.
 func stateAfter(err error) HeadState {
-	var p *apitypes.Problem
+	var p *trivet.Problem
 	if errors.As(err, &p) {
 		return HeadUnready
 	}

@@ -10,23 +10,16 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
-// Whoami is who a token belongs to.
-type Whoami = apitypes.Whoami
-
-// Version is what a head says of itself.
-type Version = apitypes.Version
-
 // Whoami says who this client's token belongs to.
-func (c *Client) Whoami(ctx context.Context) (w Whoami, err error) {
+func (c *Client) Whoami(ctx context.Context) (w trivet.Whoami, err error) {
 	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/whoami"}, &w)
 	return w, err
 }
 
 // Version says what the head runs that answers first.
-func (c *Client) Version(ctx context.Context) (v Version, err error) {
+func (c *Client) Version(ctx context.Context) (v trivet.Version, err error) {
 	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/version"}, &v)
 	return v, err
 }
@@ -34,11 +27,11 @@ func (c *Client) Version(ctx context.Context) (v Version, err error) {
 // IssueToken makes an API token of an account; zero expires means never. It is shown this once. Where the answer is lost
 // it fails with ErrUnknown; the token that may have been made is of no use to anybody.
 func (c *Client) IssueToken(ctx context.Context, account string, expires time.Time) (token string, err error) {
-	body, err := json.Marshal(apitypes.IssueToken{Account: account, Expires: expires})
+	body, err := json.Marshal(trivet.TokenRequest{Account: account, Expires: expires})
 	if err != nil {
 		return "", err
 	}
-	var issued apitypes.IssuedToken
+	var issued trivet.TokenResponse
 	_, err = c.json(ctx, call{method: http.MethodPost, path: "/v1/tokens/issue", body: body, once: true}, &issued)
 	return issued.Token, err
 }
@@ -52,7 +45,7 @@ func (c *Client) Accept(ctx context.Context, machine string) error {
 // Quarantine keeps a machine out of placement, for a reason. A run on it is cancelled. Where the answer is lost it
 // fails with ErrUnknown, and does not say it again: somebody else may have accepted the machine since, and it have a new run.
 func (c *Client) Quarantine(ctx context.Context, machine, reason string) error {
-	body, err := json.Marshal(apitypes.Quarantine{Reason: reason})
+	body, err := json.Marshal(trivet.QuarantineRequest{Reason: reason})
 	if err != nil {
 		return err
 	}
@@ -84,32 +77,26 @@ func (c *Client) Progress(ctx context.Context, machine string) (p *trivet.Progre
 // IssueJoin asks for a token that lets one head join the cluster in a role, "voter" or "witness"; 0 means the life that the
 // cluster chooses. It is shown this once.
 func (c *Client) IssueJoin(ctx context.Context, role string, life time.Duration) (token string, expires time.Time, err error) {
-	return c.issueJoin(ctx, apitypes.IssueJoin{Role: role, Life: trivet.Duration(life)})
+	return c.issueJoin(ctx, trivet.JoinTokenRequest{Role: role, Lifetime: trivet.Duration(life)})
 }
 
 // IssueReplace is IssueJoin for a head that joins in place of another one, which is then removed, and in its role.
 func (c *Client) IssueReplace(ctx context.Context, old string, life time.Duration) (token string, expires time.Time, err error) {
-	return c.issueJoin(ctx, apitypes.IssueJoin{Replace: old, Life: trivet.Duration(life)})
+	return c.issueJoin(ctx, trivet.JoinTokenRequest{Replace: old, Lifetime: trivet.Duration(life)})
 }
 
-func (c *Client) issueJoin(ctx context.Context, ask apitypes.IssueJoin) (token string, expires time.Time, err error) {
+func (c *Client) issueJoin(ctx context.Context, ask trivet.JoinTokenRequest) (token string, expires time.Time, err error) {
 	body, err := json.Marshal(ask)
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	var issued apitypes.IssuedJoin
+	var issued trivet.JoinTokenResponse
 	_, err = c.json(ctx, call{method: http.MethodPost, path: "/v1/heads/token", body: body, once: true}, &issued)
 	return issued.Token, issued.Expires, err
 }
 
-// Cluster is the control plane as one head sees it.
-type Cluster = apitypes.Cluster
-
-// HeadView is one head in it.
-type HeadView = apitypes.HeadView
-
 // Cluster says what the head that answers first sees of the heads.
-func (c *Client) Cluster(ctx context.Context) (v Cluster, err error) {
+func (c *Client) Cluster(ctx context.Context) (v trivet.Cluster, err error) {
 	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/cluster"}, &v)
 	return v, err
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // EventType says what an event of a watch means.
@@ -79,7 +78,7 @@ type watch struct {
 func (w *watch) run(ctx context.Context) error {
 	for pause := time.Duration(0); ; {
 		err := w.connect(ctx)
-		var p *apitypes.Problem
+		var p *trivet.Problem
 		switch {
 		case errors.Is(err, errStopped): // first: a loop that has ended must not be told that ctx has, too
 			return err
@@ -91,7 +90,7 @@ func (w *watch) run(ctx context.Context) error {
 			}
 		case w.c.failFast && !w.begun && errors.Is(err, errNobody):
 			return err
-		case errors.As(err, &p) && !isHeadsFault(err), errors.Is(err, trivet.ErrUnauthenticated):
+		case errors.As(err, &p) && !isHeadFault(err), errors.Is(err, trivet.ErrUnauthenticated):
 			return err
 		case w.from == 0 && w.told: // cut in the middle of the beginning
 			if err := w.reset(); err != nil {
@@ -135,9 +134,9 @@ func (w *watch) connect(ctx context.Context) error {
 	}
 	defer resp.Body.Close()
 	w.begun = true
-	frames := apitypes.NewFrameReader(resp.Body)
+	frames := newFrameReader(resp.Body)
 	for {
-		f, err := frames.Next()
+		f, err := frames.next()
 		if err != nil {
 			if caller.Err() == nil { // it is not the caller's time that is up: this head was serving
 				w.c.note(caller, headOf(resp), errors.Join(err, context.Cause(ctx)))
@@ -195,36 +194,36 @@ func (w *watch) again(revision int64) bool {
 }
 
 // take tells one frame to the loop.
-func (w *watch) take(f apitypes.Frame) error {
-	w.c.session.saw(f.ID)
+func (w *watch) take(f frame) error {
+	w.c.session.saw(f.id)
 	if w.from > 0 {
-		switch f.Event {
-		case apitypes.EventPut, apitypes.EventDelete:
-			if w.again(f.ID) {
+		switch f.event {
+		case trivet.WatchPut, trivet.WatchDelete:
+			if w.again(f.id) {
 				return nil
 			}
 		default:
-			w.from = max(w.from, f.ID)
+			w.from = max(w.from, f.id)
 		}
 	}
-	switch f.Event {
-	case apitypes.EventPut:
+	switch f.event {
+	case trivet.WatchPut:
 		w.told = true
 		return w.put(f)
-	case apitypes.EventDelete:
-		var gone apitypes.Gone
-		if err := json.Unmarshal(f.Data, &gone); err != nil {
+	case trivet.WatchDelete:
+		var gone trivet.DeletedRecord
+		if err := json.Unmarshal(f.data, &gone); err != nil {
 			return err
 		}
-		return w.tell(Event{Type: Delete, Kind: trivet.Kind(gone.Kind), Name: gone.Name, Revision: f.ID})
-	case apitypes.EventSynced:
-		w.from = f.ID
-		return w.tell(Event{Type: Synced, Revision: f.ID})
-	case apitypes.EventDrain:
+		return w.tell(Event{Type: Delete, Kind: gone.Kind, Name: gone.Name, Revision: f.id})
+	case trivet.WatchSynced:
+		w.from = f.id
+		return w.tell(Event{Type: Synced, Revision: f.id})
+	case trivet.WatchDrain:
 		return errDrain
-	case apitypes.EventError:
-		var p apitypes.Problem
-		if err := json.Unmarshal(f.Data, &p); err != nil {
+	case trivet.WatchError:
+		var p trivet.Problem
+		if err := json.Unmarshal(f.data, &p); err != nil {
 			return err
 		}
 		return &p
@@ -233,18 +232,18 @@ func (w *watch) take(f apitypes.Frame) error {
 }
 
 // put tells a record. One of a kind that this program does not know is passed over.
-func (w *watch) put(f apitypes.Frame) error {
+func (w *watch) put(f frame) error {
 	var head trivet.Meta
-	if err := json.Unmarshal(f.Data, &head); err != nil {
+	if err := json.Unmarshal(f.data, &head); err != nil {
 		return err
 	}
 	info, err := trivet.LookupKind(string(head.Kind))
 	if err != nil {
 		return nil
 	}
-	r, err := w.c.Kind(info).decode(f.Data)
+	r, err := w.c.Kind(info).decode(f.data)
 	if err != nil {
 		return err
 	}
-	return w.tell(Event{Type: Put, Kind: head.Kind, Name: head.Name, Record: r, Raw: f.Data, Revision: f.ID})
+	return w.tell(Event{Type: Put, Kind: head.Kind, Name: head.Name, Record: r, Raw: f.data, Revision: f.id})
 }

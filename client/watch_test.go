@@ -32,26 +32,26 @@ func script(t *testing.T, asked *counter, connections ...string) http.HandlerFun
 			case frame == "cut":
 				drop()
 			default:
-				w.Write(apitypes.AppendFrame(nil, parseFrame(t, frame)))
+				w.Write(parseFrame(t, frame))
 				w.(http.Flusher).Flush()
 			}
 		}
 	}
 }
 
-func parseFrame(t *testing.T, text string) apitypes.Frame {
+func parseFrame(t *testing.T, text string) []byte {
 	event, rest, _ := strings.Cut(text, "@")
 	id, name, _ := strings.Cut(rest, ":")
-	f := apitypes.Frame{Event: event, Data: []byte("{}")}
-	fmt.Sscan(id, &f.ID)
+	var revision int64
+	fmt.Sscan(id, &revision)
+	data := []byte("{}")
 	if name != "" {
-		data, err := json.Marshal(machine(name, ""))
-		if err != nil {
+		var err error
+		if data, err = json.Marshal(machine(name, "")); err != nil {
 			t.Error(err)
 		}
-		f.Data = data
 	}
-	return f
+	return apitypes.AppendEvent(nil, event, revision, data)
 }
 
 func TestWatch(t *testing.T) {

@@ -113,7 +113,7 @@ func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) e
 // agent proves who signed a request. A key that this head does not know may be one that another head has just registered.
 func (h *Handler) agent(r *http.Request, body []byte, machine string) (*trivet.Machine, error) {
 	err := h.verify(r, body, machine)
-	if errors.Is(err, trivet.ErrUnauthenticated) && !errors.Is(err, auth.ErrSkew) {
+	if errors.Is(err, trivet.ErrUnauthenticated) && !errors.Is(err, trivet.ErrClockSkew) {
 		if err := h.fresh(r.Context()); err != nil {
 			return nil, err // it cannot be told now; an agent does not stop for that
 		}

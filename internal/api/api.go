@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/fleet"
@@ -38,11 +37,11 @@ type Config struct {
 	Log    *slog.Logger
 	// Metrics takes the API's own counters; /metrics shows all that is in it.
 	Metrics *prometheus.Registry
-	Version apitypes.Version
+	Version trivet.Version
 	// Ready says why this head cannot serve writes; nil when it can.
 	Ready func(ctx context.Context) error
 	// Cluster is the control plane as this head sees it.
-	Cluster func() apitypes.Cluster
+	Cluster func() trivet.Cluster
 	// CheckTemplate says what is wrong with a template's texts.
 	CheckTemplate func(*trivet.Template) error
 	Now           func() time.Time // nil: time.Now
@@ -60,7 +59,7 @@ type Handler struct {
 	waiting   waiting
 	// freshening holds one for each who asks the cluster what is the latest
 	freshening chan struct{}
-	kinds      map[trivet.Kind]kindTable
+	admission  map[trivet.Kind]admission
 	stopping   context.Context // ended when feeds shall move to other heads
 	drain      <-chan struct{} // of stopping
 	stop       context.CancelFunc
@@ -77,7 +76,7 @@ func New(cfg Config) (*Handler, error) {
 	}
 	h.stopping, h.stop = context.WithCancel(context.Background())
 	h.drain = h.stopping.Done()
-	h.kinds = h.tables(cfg.Fleet.Tables)
+	h.admission = h.admissions()
 	if h.Now == nil {
 		h.Now = time.Now
 	}

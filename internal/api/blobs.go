@@ -20,7 +20,7 @@ import (
 // finished. An upload is at one head only; what it becomes is acknowledged when a second one holds it. Where none can,
 // finishing may be said again.
 func (h *Handler) blobRoutes() {
-	ref, upload := reflect.TypeFor[trivet.BlobRef](), reflect.TypeFor[apitypes.Upload]()
+	ref, upload := reflect.TypeFor[trivet.BlobRef](), reflect.TypeFor[trivet.Upload]()
 	write := route{verb: auth.Write, kind: "Image"}
 	read := route{verb: auth.Read, kind: "Image"}
 	add := func(rt route, method, path, summary string, serve func(http.ResponseWriter, *http.Request, *caller) error) {
@@ -111,25 +111,25 @@ func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller)
 			if err := h.Copies.Secure(ctx, ref); err != nil {
 				return err
 			}
-			return answer(w, http.StatusOK, apitypes.Upload{Blob: &ref, Offset: ref.Bytes})
+			return answer(w, http.StatusOK, trivet.Upload{Blob: &ref, Offset: ref.Bytes})
 		}
 	}
 	id, err := h.Blobs.Begin()
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusCreated, apitypes.Upload{ID: id})
+	return answer(w, http.StatusCreated, trivet.Upload{ID: id})
 }
 
 func (h *Handler) askUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	if ref, err := h.Blobs.Finished(r.PathValue("id")); err == nil {
-		return answer(w, http.StatusOK, apitypes.Upload{ID: r.PathValue("id"), Offset: ref.Bytes, Blob: &ref, Copied: h.Copies.Spread(r.Context(), ref)})
+		return answer(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: ref.Bytes, Blob: &ref, Copied: h.Copies.Spread(r.Context(), ref)})
 	}
 	offset, err := h.Blobs.Offset(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, apitypes.Upload{ID: r.PathValue("id"), Offset: offset})
+	return answer(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: offset})
 }
 
 func (h *Handler) appendUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -141,7 +141,7 @@ func (h *Handler) appendUpload(w http.ResponseWriter, r *http.Request, _ *caller
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusOK, apitypes.Upload{ID: r.PathValue("id"), Offset: next})
+	return answer(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: next})
 }
 
 func (h *Handler) finishUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {

@@ -17,7 +17,7 @@ import (
 // caller is who asks, as proven by this very request.
 type caller struct {
 	account string
-	role    auth.Role
+	role    trivet.AccountRole
 	token   *trivet.Token
 }
 
@@ -70,7 +70,7 @@ func (h *Handler) check(plain string) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &caller{account: a.Name, role: auth.Role(a.Spec.Role), token: t}, nil
+	return &caller{account: a.Name, role: a.Spec.Role, token: t}, nil
 }
 
 // strangers bounds what bad tokens cost: each address is logged at its first failure and then at every doubling. Nobody is

@@ -22,11 +22,11 @@ const (
 // headRoutes let heads in and out. A head's record is written by Trivet only: what it says must be so.
 func (h *Handler) headRoutes() {
 	h.add(route{method: "GET", path: "/v1/cluster", verb: auth.Read, kind: "Head", summary: "The heads as this one sees them now",
-		out: reflect.TypeFor[apitypes.Cluster](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+		out: reflect.TypeFor[trivet.Cluster](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return answer(w, http.StatusOK, h.Cluster())
 		}})
 	h.add(route{method: "POST", path: "/v1/heads/token", verb: auth.Reveal, kind: "Head", summary: "Issue a token that lets one head join, shown this once",
-		in: reflect.TypeFor[apitypes.IssueJoin](), out: reflect.TypeFor[apitypes.IssuedJoin](), status: http.StatusCreated, serve: h.issueJoin})
+		in: reflect.TypeFor[trivet.JoinTokenRequest](), out: reflect.TypeFor[trivet.JoinTokenResponse](), status: http.StatusCreated, serve: h.issueJoin})
 	h.add(route{method: "POST", path: "/v1/heads/{name}/remove", verb: auth.Write, kind: "Head", summary: "Take a head out of the cluster for good",
 		status: http.StatusNoContent, serve: h.removeHead})
 }
@@ -36,30 +36,30 @@ func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	ask := apitypes.IssueJoin{Life: joinLife}
+	ask := trivet.JoinTokenRequest{Lifetime: joinLife}
 	if err := apitypes.DecodeStrict(body, &ask); err != nil {
 		return err
 	}
-	if ask.Life == 0 {
-		ask.Life = joinLife
+	if ask.Lifetime == 0 {
+		ask.Lifetime = joinLife
 	}
-	if ask.Life < 0 || ask.Life > maxJoinLife {
-		return &trivet.FieldError{Field: "life", Problem: fmt.Sprintf("is %s; more than 0 and at most %s", ask.Life, maxJoinLife)}
+	if ask.Lifetime < 0 || ask.Lifetime > maxJoinLife {
+		return &trivet.FieldError{Field: "lifetime", Problem: fmt.Sprintf("is %s; more than 0 and at most %s", ask.Lifetime, maxJoinLife)}
 	}
 	if ask.Role, err = h.joinRole(ask); err != nil {
 		return err
 	}
-	expires := h.Now().Add(ask.Life.D())
+	expires := h.Now().Add(ask.Lifetime.D())
 	secret, err := h.Fleet.IssueJoin(r.Context(), ask.Role, ask.Replace, expires)
 	if err != nil {
 		return err
 	}
 	text := apitypes.JoinText(h.Keys.CA.Pin(), secret.Reveal(), ask.Role)
-	return answer(w, http.StatusCreated, apitypes.IssuedJoin{Token: text, Expires: expires})
+	return answer(w, http.StatusCreated, trivet.JoinTokenResponse{Token: text, Expires: expires})
 }
 
 // joinRole is the role that a token is for: one that replaces a head takes that one's.
-func (h *Handler) joinRole(ask apitypes.IssueJoin) (string, error) {
+func (h *Handler) joinRole(ask trivet.JoinTokenRequest) (string, error) {
 	if ask.Replace == "" {
 		return cmp.Or(ask.Role, trivet.RoleVoter), nil
 	}
@@ -88,7 +88,7 @@ func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) 
 
 // enoughLeft refuses a removal after which most of those that count would be down: it would wait for them, and could not be
 // taken back.
-func enoughLeft(c apitypes.Cluster, name string) error {
+func enoughLeft(c trivet.Cluster, name string) error {
 	var left, down []string
 	counts := false
 	for _, v := range c.Heads {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // No head is taken out where most of the others are down; one that is down may be.
@@ -28,9 +27,9 @@ func TestEnoughHeadsAreLeft(t *testing.T) {
 		{[]string{"leader", "down", "down", "member", "member"}, 0, false},
 		{[]string{"leader", "down", "down", "member", "member"}, 1, true},
 	} {
-		var c apitypes.Cluster
+		var c trivet.Cluster
 		for i, state := range tc.states {
-			c.Heads = append(c.Heads, apitypes.HeadView{Name: fmt.Sprint("head", i), State: state})
+			c.Heads = append(c.Heads, trivet.HeadView{Name: fmt.Sprint("head", i), State: state})
 		}
 		err := enoughLeft(c, fmt.Sprint("head", tc.remove))
 		if (err == nil) != tc.ok || err != nil && !errors.Is(err, trivet.ErrConflict) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/trivet-project/trivet/internal/apitypes"
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
@@ -23,7 +23,7 @@ func (h *Handler) healthRoutes() {
 			}
 			return say(w, "ready\n")
 		}})
-	h.add(route{method: "GET", path: "/v1/version", summary: "What runs here", out: reflect.TypeFor[apitypes.Version](),
+	h.add(route{method: "GET", path: "/v1/version", summary: "What runs here", out: reflect.TypeFor[trivet.Version](),
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return answer(w, http.StatusOK, h.Version)
 		}})
@@ -47,7 +47,7 @@ func say(w http.ResponseWriter, text string) error {
 }
 
 func whoami(w http.ResponseWriter, _ *http.Request, c *caller) error {
-	return answer(w, http.StatusOK, apitypes.Whoami{
+	return answer(w, http.StatusOK, trivet.Whoami{
 		Account: c.account, Role: string(c.role), Token: c.token.Name, Expires: c.token.Spec.Expires,
 	})
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/api"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
@@ -100,7 +99,7 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	h.handler = must(api.New(api.Config{
 		Fleet: h.fleet, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
 		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Version: apitypes.Version{Version: "v0", Head: name},
+		Version: trivet.Version{Version: "v0", Head: name},
 		Ready: func(context.Context) error {
 			if h.isCutOff.Load() {
 				return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)
@@ -155,7 +154,7 @@ func (h *head) account(name, role string) (token string) {
 	h.t.Helper()
 	id, plain, hash := auth.NewToken()
 	_, err := h.fleet.Store.Update(h.t.Context(), func(tx *store.Tx) error {
-		if err := h.fleet.Accounts.In(tx).Put(&trivet.Account{Meta: trivet.Meta{Name: name}, Spec: trivet.AccountSpec{Role: role}}); err != nil {
+		if err := h.fleet.Accounts.In(tx).Put(&trivet.Account{Meta: trivet.Meta{Name: name}, Spec: trivet.AccountSpec{Role: trivet.AccountRole(role)}}); err != nil {
 			return err
 		}
 		return h.fleet.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: id}, Spec: trivet.TokenSpec{Account: name, Hash: hash}})
@@ -208,7 +207,7 @@ func (h *head) do(token, method, path, body string, headers ...string) *http.Res
 }
 
 func (h *head) http() *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: must(auth.ClientTLS(h.keys.CA.Pin()))(h.t), ForceAttemptHTTP2: true}}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: must(client.TLSConfig(h.keys.CA.Pin()))(h.t), ForceAttemptHTTP2: true}}
 }
 
 func must[T any](v T, err error) func(*testing.T) T {

@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/runlog"
@@ -24,7 +23,7 @@ func (h *Handler) logRoutes() {
 	h.add(route{method: "GET", path: "/v1/workflows/{name}/logs", verb: auth.Read, kind: "Workflow",
 		summary: "Read what the actions of a workflow wrote, one JSON object a line; one without an action is the end",
 		query:   []string{"action: of this action only", "follow: 1 goes on until the workflow has ended"},
-		out:     reflect.TypeFor[apitypes.LogPiece](), outputs: "application/x-ndjson", serve: h.logs})
+		out:     reflect.TypeFor[trivet.LogPiece](), outputs: "application/x-ndjson", serve: h.logs})
 }
 
 // maxPiece bounds the text of one piece, in bytes.
@@ -60,7 +59,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 			return nil // the answer has begun: all that is left is to cut it
 		}
 		if last {
-			return f.line(apitypes.LogPiece{})
+			return f.line(trivet.LogPiece{})
 		}
 		http.NewResponseController(w).Flush()
 		select {
@@ -144,7 +143,7 @@ func (f *logFeed) mark() error {
 		return nil
 	}
 	f.silent = silent
-	return f.line(apitypes.LogPiece{Action: apitypes.LogMark, Missing: silent})
+	return f.line(trivet.LogPiece{Action: trivet.LogMark, Missing: silent})
 }
 
 func (f *logFeed) place(action string) int {
@@ -172,7 +171,7 @@ func (f *logFeed) part(ctx context.Context, p runlog.Part) error {
 	return pieces.flush(at)
 }
 
-func (f *logFeed) line(p apitypes.LogPiece) error {
+func (f *logFeed) line(p trivet.LogPiece) error {
 	data, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -210,7 +209,7 @@ func (w *pieceWriter) flush(next int64) error {
 	if w.text.Len() == 0 {
 		return nil
 	}
-	p := apitypes.LogPiece{Action: w.part.Action, Attempt: w.part.Attempt, Offset: w.at, Next: next, Text: w.text.String()}
+	p := trivet.LogPiece{Action: w.part.Action, Attempt: w.part.Attempt, Offset: w.at, Next: next, Text: w.text.String()}
 	w.at = next
 	w.text.Reset()
 	return w.feed.line(p)

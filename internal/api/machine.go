@@ -114,7 +114,7 @@ func (h *Handler) machineRoutes() {
 			return done(w, h.Fleet.Accept(r.Context(), r.PathValue("name")))
 		}})
 	h.add(route{method: "POST", path: "/v1/machines/{name}/quarantine", verb: auth.Write, kind: "Machine", status: http.StatusNoContent,
-		summary: "Keep a machine out of placement; a run on it is cancelled", in: reflect.TypeFor[apitypes.Quarantine](), serve: h.quarantine})
+		summary: "Keep a machine out of placement; a run on it is cancelled", in: reflect.TypeFor[trivet.QuarantineRequest](), serve: h.quarantine})
 	h.add(route{method: "GET", path: "/v1/machines/{name}/progress", verb: auth.Read, kind: "Machine", out: reflect.TypeFor[trivet.Progress](),
 		summary: "How far the running action was at its agent's last word to this head; null when nothing was said",
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -127,7 +127,7 @@ func (h *Handler) quarantine(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if err != nil {
 		return err
 	}
-	var q apitypes.Quarantine
+	var q trivet.QuarantineRequest
 	if err := apitypes.DecodeStrict(body, &q); err != nil {
 		return err
 	}

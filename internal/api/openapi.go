@@ -9,8 +9,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/trivet-project/trivet/internal/apitypes"
+	"github.com/trivet-project/trivet"
 )
 
 // newDocument begins the OpenAPI document, which document fills.
@@ -34,7 +33,7 @@ func (h *Handler) document(rt route) {
 		Method: rt.method, Path: strings.ReplaceAll(rt.path, "...", ""), Summary: rt.summary,
 		OperationID: operationID(rt), Tags: []string{tag(rt.path)},
 		Responses: map[string]*huma.Response{
-			"default": {Description: "Failure", Content: content("application/json", h.schema(reflect.TypeFor[apitypes.Problem]()))},
+			"default": {Description: "Failure", Content: content("application/json", h.schema(reflect.TypeFor[trivet.Problem]()))},
 		},
 	}
 	if rt.verb != "" {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // Bounds of a page, in records.
@@ -45,7 +44,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 	if _, err := h.catchUp(r.Context(), at.Revision); err != nil { // an earlier page came from a head that is ahead of this one
 		return err
 	}
-	page := apitypes.List{Items: []json.RawMessage{}, Revision: at.Revision}
+	page := trivet.List{Items: []json.RawMessage{}, Revision: at.Revision}
 	for {
 		records, revision := h.Fleet.Store.List(info.Kind, at.After, limit)
 		if page.Revision == 0 {

@@ -214,7 +214,7 @@ func TestBadRequests(t *testing.T) {
 		{"GET", "/v1/machine", "", 404, "did you mean /v1/machines?"},
 		{"GET", "/v1/nonsense", "", 404, "/openapi.json"},
 		{"GET", "/v1/watch?from=x", "", 422, "must be a revision"},
-		{"GET", "/v1/watch?kinds=nonsense", "", 422, "no kind"},
+		{"GET", "/v1/watch?kinds=nonsense", "", 422, "unknown kind"},
 		{"GET", "/v1/machines?labels=a%3D" + strings.Repeat("x", 9<<10), "", 413, "at most 8192"},
 		{"POST", "/v1/templates", `{"name":"t","spec":{"actions":[{"name":"a","use":"file","with":{"content":"{{.Nope}}"}}]}}`, 422, "uses .Nope"},
 		{"POST", "/v1/provisions", `{"name":"p","spec":{"template":"none","machine":"m1"}}`, 422, "names template none"},

@@ -8,7 +8,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
@@ -35,13 +34,13 @@ func (h *Handler) add(rt route) {
 	h.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
 		q := about(r.Context())
 		q.route = rt.method + " " + rt.path
-		w.(*recorder).err = h.admit(w, r, rt, q)
+		w.(*recorder).err = h.serveRoute(w, r, rt, q)
 	})
 	h.document(rt)
 }
 
-// admit lets a caller in whose role allows the route.
-func (h *Handler) admit(w http.ResponseWriter, r *http.Request, rt route, q *request) error {
+// serveRoute serves a route to a caller whose role allows it.
+func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, rt route, q *request) error {
 	if rt.verb == "" {
 		if strings.HasPrefix(rt.path, agentPath) {
 			if err := h.reach(w.(*recorder), r); err != nil {
@@ -75,7 +74,7 @@ func (h *Handler) routes() {
 			"from: revision after which to begin; none begins with what is there"},
 		out: reflect.TypeFor[any](), outputs: "text/event-stream", serve: h.watch})
 	h.add(route{method: "GET", path: "/v1/whoami", verb: auth.Read, kind: "Account", summary: "Who the token belongs to",
-		out: reflect.TypeFor[apitypes.Whoami](), serve: whoami})
+		out: reflect.TypeFor[trivet.Whoami](), serve: whoami})
 	h.tokenRoutes()
 	h.headRoutes()
 	h.machineRoutes()
@@ -104,7 +103,7 @@ func (h *Handler) recordRoutes(info trivet.KindInfo) {
 	h.add(route{method: "PUT", path: one, verb: auth.Write, kind: info.Kind, summary: "Replace labels and spec",
 		in: t, out: t, serve: bind(h.replace)})
 	h.add(route{method: "PATCH", path: one, verb: auth.Write, kind: info.Kind, summary: "Change labels and spec by a merge patch",
-		in: reflect.TypeFor[map[string]any](), media: apitypes.MergePatch, out: t, serve: bind(h.patch)})
+		in: reflect.TypeFor[map[string]any](), media: trivet.MediaMergePatch, out: t, serve: bind(h.patch)})
 	h.add(route{method: "DELETE", path: one, verb: auth.Write, kind: info.Kind, summary: "Delete one of " + info.Plural,
 		status: http.StatusNoContent, serve: bind(h.delete)})
 }

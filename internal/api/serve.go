@@ -53,12 +53,12 @@ const statusGone = 499
 // ServeHTTP names, bounds, serves, counts and logs one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	q := &request{id: r.Header.Get(apitypes.RequestID), route: "other"}
+	q := &request{id: r.Header.Get(trivet.HeaderRequestID), route: "other"}
 	if !idForm.MatchString(q.id) {
 		q.id = newID()
 	}
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
-	w.Header().Set(apitypes.RequestID, q.id)
+	w.Header().Set(trivet.HeaderRequestID, q.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	limitBody(w, r)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // No head keeps a session. So that a client sees what it has seen or written at another head, it carries the revision of
@@ -25,23 +24,23 @@ const (
 // reach waits until this head can answer a request no older than its sender wants, and tells with the answer how new it is.
 func (h *Handler) reach(w *recorder, r *http.Request) error {
 	w.head = func() {
-		w.Header().Set(apitypes.Revision, strconv.FormatInt(h.Fleet.Store.Revision(), 10))
+		w.Header().Set(trivet.HeaderRevision, strconv.FormatInt(h.Fleet.Store.Revision(), 10))
 	}
-	switch want := r.Header.Get(apitypes.Revision); want {
+	switch want := r.Header.Get(trivet.HeaderRevision); want {
 	case "":
-	case apitypes.Latest:
+	case trivet.RevisionLatest:
 		return h.fresh(r.Context())
 	default:
 		revision, err := strconv.ParseInt(want, 10, 64)
 		if err != nil || revision < 0 {
-			return &trivet.FieldError{Field: apitypes.Revision, Problem: "must be a revision"}
+			return &trivet.FieldError{Field: trivet.HeaderRevision, Problem: "must be a revision"}
 		}
 		if _, err = h.catchUp(r.Context(), revision); err != nil {
 			return err
 		}
 	}
 	if r.Method == http.MethodGet && h.Ready(r.Context()) != nil && h.fresh(r.Context()) != nil {
-		w.Header().Set(apitypes.Stale, "true")
+		w.Header().Set(trivet.HeaderStale, "true")
 	}
 	return nil
 }
@@ -79,6 +78,6 @@ func (h *Handler) fresh(ctx context.Context) error {
 // tellHeads tells a caller who has proved itself where all heads are.
 func (h *Handler) tellHeads(w http.ResponseWriter) {
 	if urls, _ := h.Fleet.HeadURLs(nil); len(urls) > 0 {
-		w.Header().Set(apitypes.Heads, strings.Join(urls, ","))
+		w.Header().Set(trivet.HeaderHeads, strings.Join(urls, ","))
 	}
 }

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bufio"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // Who wrote at one head and carries the answer's revision reads it at another one at once.
@@ -22,11 +22,11 @@ func TestWhatWasWrittenAtOneHeadIsReadAtAnother(t *testing.T) {
 		name := fmt.Sprintf("m%d", i)
 		resp := a.do(a.admin, "POST", "/v1/machines", `{"name":"`+name+`"}`)
 		resp.Body.Close()
-		seen := apitypes.Revision + ": " + resp.Header.Get(apitypes.Revision)
+		seen := trivet.HeaderRevision + ": " + resp.Header.Get(trivet.HeaderRevision)
 		if status, got := b.ask(b.admin, "GET", "/v1/machines/"+name, "", seen); status != http.StatusOK {
 			t.Fatalf("%s, carrying %q: %d %v", name, seen, status, got)
 		}
-		if status, got := b.ask(b.admin, "GET", "/v1/machines/"+name, "", apitypes.Revision+": "+apitypes.Latest); status != http.StatusOK {
+		if status, got := b.ask(b.admin, "GET", "/v1/machines/"+name, "", trivet.HeaderRevision+": "+trivet.RevisionLatest); status != http.StatusOK {
 			t.Fatalf("%s, asking for the latest: %d %v", name, status, got)
 		}
 	}
@@ -42,7 +42,7 @@ func TestAHeadThatIsBehindWaits(t *testing.T) {
 	}
 	for name, ask := range map[string]func() (int, map[string]any){
 		"get": func() (int, map[string]any) {
-			return h.ask(h.admin, "GET", "/v1/machines/get", "", apitypes.Revision+": "+at(1))
+			return h.ask(h.admin, "GET", "/v1/machines/get", "", trivet.HeaderRevision+": "+at(1))
 		},
 		"list": func() (int, map[string]any) { return h.ask(h.admin, "GET", page(), "") },
 	} {
@@ -75,20 +75,20 @@ func TestAHeadThatIsBehindWaits(t *testing.T) {
 func TestAHeadWithoutALeaderMarksItsAnswers(t *testing.T) {
 	h := newHead(t)
 	get := func(want string) *http.Response {
-		resp := h.do(h.admin, "GET", "/v1/machines", "", apitypes.Revision+": "+want)
+		resp := h.do(h.admin, "GET", "/v1/machines", "", trivet.HeaderRevision+": "+want)
 		resp.Body.Close()
 		return resp
 	}
-	if resp := get(apitypes.Latest); resp.StatusCode != http.StatusOK || resp.Header.Get(apitypes.Stale) != "" {
-		t.Errorf("with a leader: %d, stale %q", resp.StatusCode, resp.Header.Get(apitypes.Stale))
+	if resp := get(trivet.RevisionLatest); resp.StatusCode != http.StatusOK || resp.Header.Get(trivet.HeaderStale) != "" {
+		t.Errorf("with a leader: %d, stale %q", resp.StatusCode, resp.Header.Get(trivet.HeaderStale))
 	}
 	h.member.Close()
 	h.isCutOff.Store(true)
-	if resp := get(apitypes.Latest); resp.StatusCode != http.StatusServiceUnavailable {
+	if resp := get(trivet.RevisionLatest); resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("the latest: %d", resp.StatusCode)
 	}
-	if resp := get("1"); resp.StatusCode != http.StatusOK || resp.Header.Get(apitypes.Stale) != "true" {
-		t.Errorf("what it knows: %d, stale %q", resp.StatusCode, resp.Header.Get(apitypes.Stale))
+	if resp := get("1"); resp.StatusCode != http.StatusOK || resp.Header.Get(trivet.HeaderStale) != "true" {
+		t.Errorf("what it knows: %d, stale %q", resp.StatusCode, resp.Header.Get(trivet.HeaderStale))
 	}
 }
 
@@ -96,12 +96,12 @@ func TestAHeadWithoutALeaderMarksItsAnswers(t *testing.T) {
 func TestARevisionOfAnotherHistory(t *testing.T) {
 	h := newHead(t)
 	now := h.fleet.Store.Revision()
-	resp := h.do(h.admin, "GET", "/v1/machines", "", fmt.Sprintf("%s: %d", apitypes.Revision, now+1000))
+	resp := h.do(h.admin, "GET", "/v1/machines", "", fmt.Sprintf("%s: %d", trivet.HeaderRevision, now+1000))
 	resp.Body.Close()
-	if got := resp.Header.Get(apitypes.Revision); resp.StatusCode != http.StatusOK || got != strconv.FormatInt(now, 10) {
+	if got := resp.Header.Get(trivet.HeaderRevision); resp.StatusCode != http.StatusOK || got != strconv.FormatInt(now, 10) {
 		t.Errorf("%d, revision %q; want %d", resp.StatusCode, got, now)
 	}
-	if status, got := h.ask(h.admin, "GET", "/v1/machines", "", apitypes.Revision+": yesterday"); status != 422 {
+	if status, got := h.ask(h.admin, "GET", "/v1/machines", "", trivet.HeaderRevision+": yesterday"); status != 422 {
 		t.Errorf("%d %v", status, got)
 	}
 }
@@ -136,7 +136,7 @@ func TestCallersLearnTheHeads(t *testing.T) {
 	for token, want := range map[string]string{h.admin: want, "": ""} {
 		resp := h.do(token, "GET", "/v1/machines", "")
 		resp.Body.Close()
-		if got := resp.Header.Get(apitypes.Heads); got != want {
+		if got := resp.Header.Get(trivet.HeaderHeads); got != want {
 			t.Errorf("token %t: %q; want %q", token != "", got, want)
 		}
 	}
@@ -150,17 +150,17 @@ func TestAFeedOfAHeadThatIsCutOffEnds(t *testing.T) {
 	h := newHead(t)
 	resp := h.do(h.admin, "GET", "/v1/watch?kinds=machines", "")
 	defer resp.Body.Close()
-	frames := apitypes.NewFrameReader(resp.Body)
 	h.isCutOff.Store(true)
 	var got []string
-	for range 3 {
-		f, err := frames.Next()
-		if err != nil {
-			t.Fatal(err)
+	for lines := bufio.NewScanner(resp.Body); len(got) < 3; {
+		if !lines.Scan() {
+			t.Fatal(got, lines.Err())
 		}
-		got = append(got, f.Event)
+		if event, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			got = append(got, event)
+		}
 	}
-	if fmt.Sprint(got) != fmt.Sprint([]string{apitypes.EventSynced, apitypes.EventBookmark, apitypes.EventDrain}) {
+	if fmt.Sprint(got) != fmt.Sprint([]string{trivet.WatchSynced, trivet.WatchBookmark, trivet.WatchDrain}) {
 		t.Error(got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // tokenRoutes issue and revoke. A token's record is written by Trivet only, since its hash is not a person's to choose.
 func (h *Handler) tokenRoutes() {
 	h.add(route{method: "POST", path: "/v1/tokens/issue", verb: auth.Reveal, kind: "Token", summary: "Issue an API token, shown this once",
-		in: reflect.TypeFor[apitypes.IssueToken](), out: reflect.TypeFor[apitypes.IssuedToken](), status: http.StatusCreated, serve: h.issueToken})
+		in: reflect.TypeFor[trivet.TokenRequest](), out: reflect.TypeFor[trivet.TokenResponse](), status: http.StatusCreated, serve: h.issueToken})
 	h.add(route{method: "DELETE", path: "/v1/tokens/{name}", verb: auth.Write, kind: "Token", summary: "Make a token invalid at once",
 		status: http.StatusNoContent, serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			_, err := h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error { return tx.Delete("Token", r.PathValue("name")) })
@@ -27,7 +27,7 @@ func (h *Handler) issueToken(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if err != nil {
 		return err
 	}
-	var ask apitypes.IssueToken
+	var ask trivet.TokenRequest
 	if err := apitypes.DecodeStrict(body, &ask); err != nil {
 		return err
 	}
@@ -46,5 +46,5 @@ func (h *Handler) issueToken(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if err != nil {
 		return err
 	}
-	return answer(w, http.StatusCreated, apitypes.IssuedToken{Name: id, Token: plain.Reveal()})
+	return answer(w, http.StatusCreated, trivet.TokenResponse{Name: id, Token: plain.Reveal()})
 }

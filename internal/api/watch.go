@@ -12,6 +12,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
+	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -36,9 +37,12 @@ func (f *feedFilter) takes(r trivet.Record) bool {
 }
 
 // watch follows records. It is resumed from a revision, at this head or another; nothing is kept of it.
-func (h *Handler) watch(w http.ResponseWriter, r *http.Request, _ *caller) error {
+func (h *Handler) watch(w http.ResponseWriter, r *http.Request, c *caller) error {
 	filter, from, err := parseWatch(r)
 	if err != nil {
+		return err
+	}
+	if err := filter.authorize(c.role); err != nil {
 		return err
 	}
 	leave, err := h.enterFeed()
@@ -60,6 +64,24 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, _ *caller) error
 		}
 	}
 	return f.run(r.Context())
+}
+
+// authorize checks that the role may read the kinds. If none is given, it selects those that it may read.
+func (f *feedFilter) authorize(role trivet.AccountRole) error {
+	if f.kinds != nil {
+		for _, kind := range f.kinds {
+			if err := auth.Allow(role, auth.Read, kind); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, info := range trivet.Kinds {
+		if auth.Allow(role, auth.Read, info.Kind) == nil {
+			f.kinds = append(f.kinds, info.Kind)
+		}
+	}
+	return nil
 }
 
 func parseWatch(r *http.Request) (f *feedFilter, from int64, err error) {
@@ -128,7 +150,7 @@ func (f *feed) flush() error {
 }
 
 func (f *feed) frame(event string, id int64, data []byte) error {
-	f.buf = apitypes.AppendFrame(f.buf, apitypes.Frame{Event: event, ID: id, Data: data})
+	f.buf = apitypes.AppendEvent(f.buf, event, id, data)
 	if len(f.buf) > 64<<10 {
 		return f.flush()
 	}
@@ -137,13 +159,7 @@ func (f *feed) frame(event string, id int64, data []byte) error {
 
 // state tells what is there. The watcher was made before, so that what changes meanwhile is told twice rather than never.
 func (f *feed) state() error {
-	kinds := f.filter.kinds
-	if kinds == nil {
-		for _, info := range trivet.Kinds {
-			kinds = append(kinds, info.Kind)
-		}
-	}
-	for _, kind := range kinds {
+	for _, kind := range f.filter.kinds {
 		for after, more := "", true; more; {
 			records, _ := f.h.Fleet.Store.List(kind, after, maxPage)
 			for _, raw := range records {
@@ -151,14 +167,14 @@ func (f *feed) state() error {
 				if !f.filter.takes(raw.Record()) {
 					continue
 				}
-				if err := f.frame(apitypes.EventPut, 0, shown(kind, raw.JSON())); err != nil {
+				if err := f.frame(trivet.WatchPut, 0, shown(kind, raw.JSON())); err != nil {
 					return err
 				}
 			}
 			more = len(records) == maxPage
 		}
 	}
-	if err := f.frame(apitypes.EventSynced, f.watcher.Revision(), []byte("{}")); err != nil {
+	if err := f.frame(trivet.WatchSynced, f.watcher.Revision(), []byte("{}")); err != nil {
 		return err
 	}
 	return f.flush()
@@ -182,7 +198,7 @@ func (f *feed) run(ctx context.Context) error {
 			if f.opened && f.isCutOff(ctx) {
 				return f.end()
 			}
-			err = f.frame(apitypes.EventBookmark, f.watcher.Revision(), []byte("{}"))
+			err = f.frame(trivet.WatchBookmark, f.watcher.Revision(), []byte("{}"))
 		case err != nil && !f.opened:
 			return err
 		case err != nil:
@@ -220,16 +236,16 @@ func (f *feed) patience() time.Duration {
 // event tells one change. A record that is no longer chosen is gone as far as this client is concerned.
 func (f *feed) event(e *store.Event) error {
 	if now := e.Record(); f.filter.takes(now) {
-		return f.frame(apitypes.EventPut, e.Revision, shown(e.Kind, e.JSON()))
+		return f.frame(trivet.WatchPut, e.Revision, shown(e.Kind, e.JSON()))
 	}
 	if !f.filter.takes(e.Old()) {
 		return nil
 	}
-	data, err := json.Marshal(apitypes.Gone{Kind: string(e.Kind), Name: e.Name})
+	data, err := json.Marshal(trivet.DeletedRecord{Kind: e.Kind, Name: e.Name})
 	if err != nil {
 		return err
 	}
-	return f.frame(apitypes.EventDelete, e.Revision, data)
+	return f.frame(trivet.WatchDelete, e.Revision, data)
 }
 
 // fail ends a feed that has begun with an error.
@@ -239,7 +255,7 @@ func (f *feed) fail(err error) error {
 	if jsonErr != nil {
 		return jsonErr
 	}
-	_ = errors.Join(f.frame(apitypes.EventError, 0, data), f.flush())
+	_ = errors.Join(f.frame(trivet.WatchError, 0, data), f.flush())
 	return nil
 }
 
@@ -248,6 +264,6 @@ func (f *feed) end() error {
 	if !f.opened {
 		return fmt.Errorf("follow: %w: this head is about to stop", trivet.ErrUnavailable)
 	}
-	_ = errors.Join(f.frame(apitypes.EventDrain, f.watcher.Revision(), []byte("{}")), f.flush())
+	_ = errors.Join(f.frame(trivet.WatchDrain, f.watcher.Revision(), []byte("{}")), f.flush())
 	return nil
 }

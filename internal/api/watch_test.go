@@ -14,7 +14,6 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -101,12 +100,12 @@ func TestWatchIsDrained(t *testing.T) {
 	h := newHead(t)
 	resp := h.do(h.admin, "GET", "/v1/watch?kinds=machines", "")
 	defer resp.Body.Close()
-	frames := apitypes.NewFrameReader(resp.Body)
-	if f, err := frames.Next(); err != nil || f.Event != apitypes.EventSynced {
+	frames := newFrameReader(resp.Body)
+	if f, err := frames.Next(); err != nil || f.Event != trivet.WatchSynced {
 		t.Fatalf("%+v, %v", f, err)
 	}
 	h.handler.Drain()
-	if f, err := frames.Next(); err != nil || f.Event != apitypes.EventDrain || f.ID == 0 {
+	if f, err := frames.Next(); err != nil || f.Event != trivet.WatchDrain || f.ID == 0 {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if _, err := frames.Next(); !errors.Is(err, io.EOF) {
@@ -150,13 +149,13 @@ func TestADrainedWatchGoesOnAfterWhatWasTold(t *testing.T) {
 		cancel() // as the drain does, but by now
 	}}
 	h.handler.ServeHTTP(w, r)
-	told, last := 0, apitypes.Frame{}
-	for frames := apitypes.NewFrameReader(w.Body); last.Event != apitypes.EventDrain; {
+	told, last := 0, frame{}
+	for frames := newFrameReader(w.Body); last.Event != trivet.WatchDrain; {
 		f, err := frames.Next()
 		if err != nil {
 			t.Fatalf("after %d events: %v", told, err)
 		}
-		if last = f; f.Event == apitypes.EventPut {
+		if last = f; f.Event == trivet.WatchPut {
 			told++
 		}
 	}

@@ -16,15 +16,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// change is one write of one record, on its way through its transaction.
-type change struct {
-	*caller
-	ctx  context.Context // of the request
-	tx   *store.Tx
-	info trivet.KindInfo
-	// old is what is stored, nil where nothing is; new what shall be, nil where the record is deleted.
-	old, new trivet.Record
-}
+// maxRecordBody bounds a request that writes one record, in bytes.
+const maxRecordBody = 1 << 20
 
 // writer is a request that writes a record.
 type writer struct {
@@ -56,7 +49,7 @@ func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, i
 		}
 	}
 	var err error
-	wr.body, err = readBody(w, r, apitypes.MaxBody)
+	wr.body, err = readBody(w, r, maxRecordBody)
 	return wr, err
 }
 
@@ -150,7 +143,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 		return err
 	}
 	rec.Header().UID = ""
-	if key := r.Header.Get(apitypes.IdempotencyKey); keyForm.MatchString(key) {
+	if key := r.Header.Get(trivet.HeaderIdempotencyKey); keyForm.MatchString(key) {
 		rec.Header().UID = key
 	}
 	made, err := wr.update(r, func(tx *store.Tx) error {
@@ -158,10 +151,10 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 		if err != nil {
 			return err
 		}
-		if err := h.admitWrite(&change{ctx: r.Context(), caller: c, tx: tx, info: info, new: next}); err != nil {
+		if err := h.admit(&change{ctx: r.Context(), caller: c, tx: tx, info: info, new: next}); err != nil {
 			return err
 		}
-		return h.kinds[info.Kind].create(tx, next)
+		return tx.CreateRecord(next)
 	})
 	if err != nil {
 		return err
@@ -181,8 +174,7 @@ func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, inf
 		return err
 	}
 	now, err := wr.update(r, func(tx *store.Tx) error {
-		kind := h.kinds[info.Kind]
-		old, err := kind.get(tx, wr.name)
+		old, err := tx.Record(info.Kind, wr.name)
 		if err != nil {
 			return err
 		}
@@ -194,13 +186,13 @@ func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, inf
 		if same(old, next) {
 			return nil
 		}
-		if err := h.admitWrite(&change{ctx: r.Context(), caller: c, tx: tx, info: info, old: old, new: next}); err != nil || same(old, next) {
+		if err := h.admit(&change{ctx: r.Context(), caller: c, tx: tx, info: info, old: old, new: next}); err != nil || same(old, next) {
 			return err
 		}
 		if err := wr.matches(old, rec.Header().Generation); err != nil {
 			return err
 		}
-		return kind.put(tx, next)
+		return tx.PutRecord(next)
 	})
 	if err != nil {
 		return err
@@ -228,8 +220,8 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info 
 	if err != nil {
 		return err
 	}
-	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != apitypes.MergePatch {
-		return &trivet.FieldError{Field: "Content-Type", Problem: "must be " + apitypes.MergePatch}
+	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != trivet.MediaMergePatch {
+		return &trivet.FieldError{Field: "Content-Type", Problem: "must be " + trivet.MediaMergePatch}
 	}
 	if err := checkPatch(wr.body); err != nil {
 		return err
@@ -268,8 +260,7 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	kind := wr.h.kinds[wr.info.Kind]
-	old, err := kind.get(tx, wr.name)
+	old, err := tx.Record(wr.info.Kind, wr.name)
 	if err != nil {
 		return err
 	}
@@ -288,10 +279,10 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	if err := wr.h.admitWrite(&change{ctx: wr.ctx, caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil {
+	if err := wr.h.admit(&change{ctx: wr.ctx, caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil {
 		return err
 	}
-	admitted, err := apitypes.Diff(before, next) // what the admission changed, such as a secret that is sealed now
+	admitted, err := trivet.MergePatch(before, next) // what the admission changed, such as a secret that is sealed now
 	if err != nil {
 		return err
 	}
@@ -313,14 +304,14 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, c *caller, info
 		return err
 	}
 	_, err = h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
-		old, err := h.kinds[info.Kind].get(tx, wr.name)
+		old, err := tx.Record(info.Kind, wr.name)
 		if err != nil {
 			return err
 		}
 		if err := wr.matches(old, 0); err != nil {
 			return err
 		}
-		if err := h.admitWrite(&change{ctx: r.Context(), caller: c, tx: tx, info: info, old: old}); err != nil {
+		if err := h.admit(&change{ctx: r.Context(), caller: c, tx: tx, info: info, old: old}); err != nil {
 			return err
 		}
 		if wr.dryRun {

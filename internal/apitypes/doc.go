@@ -1,4 +1,4 @@
-// Package apitypes is what heads and their clients agree on besides the nouns: how records are read from people (strict.go) and
-// patched by programs (patch.go), how errors cross the wire and stay what they were (problem.go), how a feed of events is
-// written and read (sse.go), and the shapes of answers (shapes.go).
+// Package apitypes is what servers and operator commands need of the API's contract beyond the root package: strict decoding of
+// records that people write (strict.go, properties.go), merge patches (patch.go), errors and their HTTP statuses (problem.go),
+// server-sent events (sse.go) and join tokens (join.go).
 package apitypes

@@ -3,97 +3,65 @@ package apitypes
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// Problem is an error on the wire. At the client it is the error again: errors.Is finds the sentinel that it was at the
-// head, errors.As its fields.
-type Problem struct {
-	Code    string  `json:"code"`
-	Message string  `json:"message"`
-	Hint    string  `json:"hint,omitempty"` // what the person who reads it can do next
-	Fields  []Field `json:"fields,omitempty"`
-	// RequestID finds the request in the head's log.
-	RequestID string `json:"requestID,omitempty"`
+// statuses are the HTTP statuses of the codes of [trivet.Problem].
+var statuses = map[string]int{
+	"clock_skew":        http.StatusUnauthorized,
+	"unauthenticated":   http.StatusUnauthorized,
+	"forbidden":         http.StatusForbidden,
+	"fenced":            http.StatusConflict,
+	"conflict":          http.StatusConflict,
+	"exists":            http.StatusConflict,
+	"compacted":         http.StatusGone,
+	"too_large":         http.StatusRequestEntityTooLarge,
+	"invalid":           http.StatusUnprocessableEntity,
+	"not_found":         http.StatusNotFound,
+	"unknown":           http.StatusGatewayTimeout,
+	"unavailable":       http.StatusServiceUnavailable,
+	trivet.CodeInternal: http.StatusInternalServerError,
 }
 
-// Field is one wrong field.
-type Field struct {
-	Field   string `json:"field"`
-	Problem string `json:"problem"`
-}
-
-// codes are the kinds of failure, the more special before the more general.
-var codes = []struct {
-	code   string
-	status int
-	err    error
-}{
-	{"skew", http.StatusUnauthorized, auth.ErrSkew},
-	{"unauthenticated", http.StatusUnauthorized, trivet.ErrUnauthenticated},
-	{"forbidden", http.StatusForbidden, trivet.ErrForbidden},
-	{"fenced", http.StatusConflict, trivet.ErrFenced},
-	{"conflict", http.StatusConflict, trivet.ErrConflict},
-	{"exists", http.StatusConflict, trivet.ErrExists},
-	{"compacted", http.StatusGone, trivet.ErrCompacted},
-	{"too_large", http.StatusRequestEntityTooLarge, trivet.ErrTooLarge},
-	{"invalid", http.StatusUnprocessableEntity, trivet.ErrInvalid},
-	{"not_found", http.StatusNotFound, trivet.ErrNotFound},
-	{"unknown", http.StatusGatewayTimeout, trivet.ErrUnknown},
-	{"unavailable", http.StatusServiceUnavailable, trivet.ErrUnavailable},
-}
-
-// Internal is the code of a failure that is the head's own fault.
-const Internal = "internal"
-
-// NewProblem tells what err is. One that is none of the sentinels is not told to the client beyond that it happened.
-func NewProblem(err error) (status int, p *Problem) {
-	var carried *Problem
-	if errors.As(err, &carried) {
-		return statusOf(carried.Code), carried
+// NewProblem returns err as the API sends it, with the HTTP status. Of an error that wraps none of the sentinels, the client
+// learns only that it occurred.
+func NewProblem(err error) (status int, p *trivet.Problem) {
+	var received *trivet.Problem
+	if errors.As(err, &received) {
+		return statusOf(received.Code), received
 	}
-	p = &Problem{Code: Internal, Message: "internal error"}
-	for _, c := range codes {
-		if errors.Is(err, c.err) {
-			p.Code, p.Message = c.code, Brief(err.Error())
-			break
-		}
+	p = &trivet.Problem{Code: trivet.CodeOf(err), Message: "internal error"}
+	if p.Code == trivet.CodeInternal {
+		return statusOf(p.Code), p
 	}
-	status = statusOf(p.Code)
-	if p.Code == Internal {
-		return status, p
-	}
-	var said *trivet.Error
-	if errors.As(err, &said) && said.Hint != "" {
-		p.Hint = said.Hint
-		p.Message = strings.Replace(p.Message, " ("+said.Hint+")", "", 1)
+	p.Message = Brief(err.Error())
+	var detailed *trivet.Error
+	if errors.As(err, &detailed) && detailed.Hint != "" {
+		p.Hint = detailed.Hint
+		p.Message = strings.Replace(p.Message, " ("+p.Hint+")", "", 1)
 	}
 	if p.Code == "invalid" {
 		p.Fields = fields(err)
 	}
-	return status, p
+	return statusOf(p.Code), p
 }
 
 func statusOf(code string) int {
-	for _, c := range codes {
-		if c.code == code {
-			return c.status
-		}
+	if status, ok := statuses[code]; ok {
+		return status
 	}
 	return http.StatusInternalServerError
 }
 
-// maxFields bounds how many wrong fields one answer names, and maxBrief any text in it, in bytes: it often quotes what came.
+// maxFields bounds the wrong fields that a response lists, and maxBrief any text in it, in bytes: it often quotes input.
 const (
 	maxFields = 32
 	maxBrief  = 2048
 )
 
-// Brief leaves out the middle of a long text that was made of what somebody sent.
+// Brief returns text without its middle where it is long, as it may quote input.
 func Brief(text string) string {
 	if len(text) <= maxBrief {
 		return text
@@ -102,19 +70,19 @@ func Brief(text string) string {
 	return strings.ToValidUTF8(text[:half]+" ... "+text[len(text)-half:], "")
 }
 
-// fields gathers every FieldError in a tree of errors, in its order.
-func fields(err error) []Field {
-	var list []Field
+// fields returns the first FieldErrors in a tree of errors.
+func fields(err error) []trivet.FieldError {
+	var list []trivet.FieldError
 	for _, fe := range FieldErrors(err) {
 		if len(list) == maxFields {
 			break
 		}
-		list = append(list, Field{Brief(fe.Field), Brief(fe.Problem)})
+		list = append(list, trivet.FieldError{Field: Brief(fe.Field), Problem: Brief(fe.Problem)})
 	}
 	return list
 }
 
-// FieldErrors gives every FieldError that is joined or wrapped in err, in order.
+// FieldErrors returns every FieldError that is joined or wrapped in err, in order.
 func FieldErrors(err error) []*trivet.FieldError {
 	switch e := err.(type) {
 	case nil:
@@ -131,55 +99,4 @@ func FieldErrors(err error) []*trivet.FieldError {
 		return FieldErrors(e.Unwrap())
 	}
 	return nil
-}
-
-// Error gives the message as the head wrote it.
-func (p *Problem) Error() string {
-	if p.Hint != "" {
-		return p.Message + " (" + p.Hint + ")"
-	}
-	return p.Message
-}
-
-// Unwrap gives the sentinel and the fields.
-func (p *Problem) Unwrap() []error {
-	var errs []error
-	if i := slices.IndexFunc(codes, func(c struct {
-		code   string
-		status int
-		err    error
-	}) bool {
-		return c.code == p.Code
-	}); i >= 0 {
-		errs = append(errs, codes[i].err)
-	}
-	for _, f := range p.Fields {
-		fe := trivet.FieldError(f)
-		errs = append(errs, &fe)
-	}
-	return errs
-}
-
-// Foreign makes a Problem of an answer that no head wrote, such as a balancer's.
-func Foreign(status int, text string) *Problem {
-	p := &Problem{Code: Internal, Message: "answer " + http.StatusText(status) + ": " + firstLine(text)}
-	switch status {
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests,
-		http.StatusUnauthorized, http.StatusForbidden: // it says nothing about who asks: no head was asked
-		p.Code = "unavailable"
-	case http.StatusBadGateway, http.StatusGatewayTimeout: // the head may have died with the answer on its way
-		p.Code = "unknown"
-	case http.StatusNotFound:
-		p.Code = "not_found"
-	case http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusRequestHeaderFieldsTooLarge:
-		p.Code = "too_large"
-	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType:
-		p.Code = "invalid"
-	}
-	return p
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line[:min(len(line), 200)]
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/auth"
 )
 
 // Every sentinel is at the client what it was at the head.
@@ -18,7 +17,7 @@ func TestProblemKeepsTheSentinel(t *testing.T) {
 	for err, status := range map[error]int{
 		trivet.ErrNotFound: 404, trivet.ErrExists: 409, trivet.ErrInvalid: 422, trivet.ErrConflict: 409, trivet.ErrFenced: 409,
 		trivet.ErrUnknown: 504, trivet.ErrUnavailable: 503, trivet.ErrCompacted: 410, trivet.ErrUnauthenticated: 401,
-		trivet.ErrForbidden: 403, trivet.ErrTooLarge: 413, auth.ErrSkew: 401,
+		trivet.ErrForbidden: 403, trivet.ErrTooLarge: 413, trivet.ErrClockSkew: 401,
 	} {
 		wrapped := &trivet.Error{Op: "create", Kind: "Machine", Name: "m1", Hint: "look", Err: fmt.Errorf("%w: cause", err)}
 		got, p := cross(t, wrapped)
@@ -56,24 +55,16 @@ func TestProblemHidesWhatIsInternal(t *testing.T) {
 	}
 }
 
-func cross(t *testing.T, err error) (int, *Problem) {
+func cross(t *testing.T, err error) (int, *trivet.Problem) {
 	t.Helper()
 	status, p := NewProblem(err)
 	data, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out Problem
+	var out trivet.Problem
 	if err := json.Unmarshal(data, &out); err != nil {
 		t.Fatal(err)
 	}
 	return status, &out
-}
-
-func TestForeignAnswers(t *testing.T) {
-	for status, want := range map[int]error{502: trivet.ErrUnknown, 503: trivet.ErrUnavailable, 403: trivet.ErrUnavailable, 504: trivet.ErrUnknown, 404: trivet.ErrNotFound} {
-		if p := Foreign(status, "<html>\nx"); !errors.Is(p, want) {
-			t.Errorf("%d: %v", status, p)
-		}
-	}
 }

@@ -23,10 +23,6 @@ const AgentScheme = "Trivet-Agent"
 // are uploaded in pieces of at most this size.
 const MaxSignedBody = 1 << 20
 
-// ErrSkew is an [trivet.ErrUnauthenticated]: the agent's clock is too far from the head's. The agent takes the time from
-// the answer's Date header, keeps the difference, and sends the request again.
-var ErrSkew = fmt.Errorf("%w: the agent's clock is off", trivet.ErrUnauthenticated)
-
 // Agent is who signed a request.
 type Agent struct {
 	Machine string
@@ -58,7 +54,7 @@ func SignRequest(req *http.Request, body []byte, machine string, key ed25519.Pri
 }
 
 // VerifyRequest checks the proof of a request whose body has been read. lookup gives the key that is registered for a
-// machine. It fails with [trivet.ErrUnauthenticated], [ErrSkew], [trivet.ErrTooLarge] or lookup's error.
+// machine. It fails with [trivet.ErrUnauthenticated], [trivet.ErrClockSkew], [trivet.ErrTooLarge] or lookup's error.
 //
 // A request that is replayed within maxSkew is accepted again. That is harmless by design: hellos, reports and log pieces
 // are idempotent and bound to an epoch, so a copy says what has been said. maxSkew only bounds how old a copy can be.
@@ -88,7 +84,7 @@ func VerifyRequest(r *http.Request, body []byte, lookup func(machine string) (ed
 	}
 	at := time.UnixMilli(p.millis)
 	if skew := now.Sub(at).Abs(); skew > maxSkew {
-		return Agent{}, fmt.Errorf("agent's request: machine %s: %w by %s; at most %s", p.machine, ErrSkew, skew, maxSkew)
+		return Agent{}, fmt.Errorf("agent's request: machine %s: %w by %s; at most %s", p.machine, trivet.ErrClockSkew, skew, maxSkew)
 	}
 	return Agent{Machine: p.machine, Key: p.key, Time: at}, nil
 }

@@ -96,8 +96,8 @@ func TestAgentRequestTampering(t *testing.T) {
 		"one more field":   {header("v=1,", "v=1,x=y,"), trivet.ErrUnauthenticated},
 		"no header":        {func(r *http.Request, _ *[]byte) { r.Header.Del("Authorization") }, trivet.ErrUnauthenticated},
 		"a second header":  {func(r *http.Request, _ *[]byte) { r.Header.Add("Authorization", "Bearer x") }, trivet.ErrUnauthenticated},
-		"signed in 1970":   {func(r *http.Request, b *[]byte) { SignRequest(r, *b, "m1", agentKey, time.Unix(0, 0)) }, ErrSkew},
-		"signed in future": {func(r *http.Request, b *[]byte) { SignRequest(r, *b, "m1", agentKey, day.Add(3*time.Minute)) }, ErrSkew},
+		"signed in 1970":   {func(r *http.Request, b *[]byte) { SignRequest(r, *b, "m1", agentKey, time.Unix(0, 0)) }, trivet.ErrClockSkew},
+		"signed in future": {func(r *http.Request, b *[]byte) { SignRequest(r, *b, "m1", agentKey, day.Add(3*time.Minute)) }, trivet.ErrClockSkew},
 	}
 	for name, c := range cases {
 		r, b := signed(t, target, body), []byte(body)
@@ -106,8 +106,8 @@ func TestAgentRequestTampering(t *testing.T) {
 			t.Errorf("%s: %v; want %v", name, err, c.want)
 		}
 	}
-	if !errors.Is(ErrSkew, trivet.ErrUnauthenticated) {
-		t.Error("ErrSkew must be an ErrUnauthenticated")
+	if !errors.Is(trivet.ErrClockSkew, trivet.ErrUnauthenticated) {
+		t.Error("ErrClockSkew must be an ErrUnauthenticated")
 	}
 }
 

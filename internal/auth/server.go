@@ -13,12 +13,12 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/trivet-project/trivet"
 )
 
-// HeadName is in every certificate of a head's API. A client that pins the CA asks for this name instead of the address
-// that it dialled, so heads may change addresses, and a certificate of this CA for any other use is not a head's.
-// (The top-level domain .internal is reserved for private use.)
-const HeadName = "head.trivet.internal"
+// HeadName is [trivet.ServerName].
+const HeadName = trivet.ServerName
 
 // Server certificates live short and begin in the past, for clients whose clock is behind. Together they stay under the
 // 825 days that some clients accept.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
 )
 
 // day is far from the machine's clock, so that no test leans on it.
@@ -55,7 +56,7 @@ func dial(t *testing.T, server, client *tls.Config) error {
 
 func clientTLS(t *testing.T, trust string) *tls.Config {
 	t.Helper()
-	cfg, err := ClientTLS(trust)
+	cfg, err := client.TLSConfig(trust)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,11 +251,11 @@ func notACA(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})
 }
 
-func TestClientTLSRefusesBadTrust(t *testing.T) {
+func TestTLSConfigRefusesBadTrust(t *testing.T) {
 	for _, trust := range []string{"", "sha256:", "sha256:abcd", "sha256:" + strings.Repeat("G", 64),
 		"sha256:" + strings.Repeat("A", 64), "md5:00", string(notACA(t))} {
-		if _, err := ClientTLS(trust); !errors.Is(err, trivet.ErrInvalid) {
-			t.Errorf("ClientTLS(%.80q): %v; want ErrInvalid", trust, err)
+		if _, err := client.TLSConfig(trust); !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("TLSConfig(%.80q): %v; want ErrInvalid", trust, err)
 		}
 	}
 }

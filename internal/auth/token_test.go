@@ -79,7 +79,7 @@ func TestRoles(t *testing.T) {
 		admin    grant  Machine no`
 	for line := range strings.Lines(strings.TrimSpace(table)) {
 		f := strings.Fields(line)
-		err := Allow(Role(f[0]), Verb(f[1]), trivet.Kind(f[2]))
+		err := Allow(trivet.AccountRole(f[0]), Verb(f[1]), trivet.Kind(f[2]))
 		if (err == nil) != (f[3] == "yes") || err != nil && !errors.Is(err, trivet.ErrForbidden) {
 			t.Errorf("%s: %v", strings.TrimSpace(line), err)
 		}

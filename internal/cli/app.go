@@ -13,7 +13,6 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // Env is the surroundings of a command.
@@ -142,10 +141,10 @@ func tell(w io.Writer, err error) {
 
 // hintOf is what an error says to do next; empty where it says nothing.
 func hintOf(err error) string {
-	var p *apitypes.Problem
+	var p *trivet.Problem
 	var own *trivet.Error
 	switch {
-	case errors.As(err, &p) && p.Code == apitypes.Internal && p.RequestID != "":
+	case errors.As(err, &p) && p.Code == trivet.CodeInternal && p.RequestID != "":
 		return "the head's log has more about request " + p.RequestID
 	case errors.As(err, &p) && p.Hint != "":
 		return p.Hint

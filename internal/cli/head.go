@@ -47,10 +47,10 @@ func (a *app) headList() *cobra.Command {
 }
 
 // cluster gives what the head that answers sees of the others. One of version 0.1 knows of none.
-func (a *app) cluster(ctx context.Context) (*client.Client, client.Cluster, error) {
+func (a *app) cluster(ctx context.Context) (*client.Client, trivet.Cluster, error) {
 	cl, err := a.connect()
 	if err != nil {
-		return nil, client.Cluster{}, err
+		return nil, trivet.Cluster{}, err
 	}
 	view, err := cl.Cluster(ctx)
 	if !errors.Is(err, trivet.ErrNotFound) {
@@ -63,9 +63,9 @@ func (a *app) cluster(ctx context.Context) (*client.Client, client.Cluster, erro
 	return nil, view, err
 }
 
-func (a *app) showHeads(view client.Cluster, all bool) error {
+func (a *app) showHeads(view trivet.Cluster, all bool) error {
 	if !all {
-		var there []client.HeadView
+		var there []trivet.HeadView
 		for _, h := range view.Heads {
 			if h.State != string(trivet.HeadRemoved) {
 				there = append(there, h)
@@ -73,7 +73,7 @@ func (a *app) showHeads(view client.Cluster, all bool) error {
 		}
 		view.Heads = there
 	}
-	slices.SortFunc(view.Heads, func(x, y client.HeadView) int { return byNumber(x.Name, y.Name) })
+	slices.SortFunc(view.Heads, func(x, y trivet.HeadView) int { return byNumber(x.Name, y.Name) })
 	switch a.output {
 	case "json", "yaml":
 		return a.showValue(view)
@@ -99,14 +99,14 @@ func byNumber(a, b string) int {
 	return cmp.Or(cmp.Compare(strings.TrimRight(a, digits), strings.TrimRight(b, digits)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-func seen(h client.HeadView) string {
+func seen(h trivet.HeadView) string {
 	switch {
-	case h.Seen == nil:
+	case h.LastHeard == nil:
 		return "-"
-	case h.Seen.D() < 5*time.Second:
+	case h.LastHeard.D() < 5*time.Second:
 		return "now"
 	}
-	return h.Seen.D().Round(time.Second).String() + " ago"
+	return h.LastHeard.D().Round(time.Second).String() + " ago"
 }
 
 func (a *app) headToken() *cobra.Command {
@@ -126,7 +126,7 @@ func (a *app) headToken() *cobra.Command {
 			if witness {
 				role = trivet.RoleWitness
 			}
-			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, view client.Cluster) (string, time.Time, error) {
+			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, view trivet.Cluster) (string, time.Time, error) {
 				a.warnOfTwo(view)
 				return cl.IssueJoin(ctx, role, life)
 			})
@@ -138,7 +138,7 @@ func (a *app) headToken() *cobra.Command {
 }
 
 // warnOfTwo tells who has one head that a second one alone makes it worse.
-func (a *app) warnOfTwo(view client.Cluster) {
+func (a *app) warnOfTwo(view trivet.Cluster) {
 	there := 0
 	for _, h := range view.Heads {
 		if h.State != string(trivet.HeadRemoved) {
@@ -164,7 +164,7 @@ func (a *app) tokenFlags(c *cobra.Command, life *time.Duration) {
 }
 
 // showToken issues a token and says what to do with it.
-func (a *app) showToken(ctx context.Context, issue func(context.Context, *client.Client, client.Cluster) (string, time.Time, error)) error {
+func (a *app) showToken(ctx context.Context, issue func(context.Context, *client.Client, trivet.Cluster) (string, time.Time, error)) error {
 	cl, view, err := a.cluster(ctx)
 	if err != nil {
 		return err
@@ -201,7 +201,7 @@ func (a *app) headReplace() *cobra.Command {
 		Example: "  trivet head replace head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, _ client.Cluster) (string, time.Time, error) {
+			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, _ trivet.Cluster) (string, time.Time, error) {
 				token, expires, err := cl.IssueReplace(ctx, args[0], life)
 				return token, expires, noSuchHead(err, "replace", args[0])
 			})
@@ -224,7 +224,7 @@ func (a *app) headRemove() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			removed := func(h client.HeadView) bool { return h.Name == args[0] && h.State == string(trivet.HeadRemoved) }
+			removed := func(h trivet.HeadView) bool { return h.Name == args[0] && h.State == string(trivet.HeadRemoved) }
 			if slices.ContainsFunc(view.Heads, removed) {
 				fmt.Fprintf(a.Out, "head/%s is removed already\n", args[0])
 				return nil

@@ -61,12 +61,12 @@ func (a *app) login() *cobra.Command {
 }
 
 // try asks a cluster who its token belongs to, and adds the heads that the cluster has besides the endpoints.
-func (a *app) try(ctx context.Context, entry *client.Context) (client.Whoami, error) {
+func (a *app) try(ctx context.Context, entry *client.Context) (trivet.Whoami, error) {
 	cl, err := client.New(client.Config{
 		Endpoints: entry.Endpoints, Trust: entry.Trust, Token: entry.Token, FailFast: true, Fresh: true, UserAgent: "trivet/" + a.Version,
 	})
 	if err != nil {
-		return client.Whoami{}, err
+		return trivet.Whoami{}, err
 	}
 	defer cl.Close()
 	who, err := cl.Whoami(ctx)

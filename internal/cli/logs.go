@@ -57,7 +57,7 @@ func workflowOf(ctx context.Context, cl *client.Client, name string) (string, er
 
 // printLogs writes the text under a heading for each try of each action.
 func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string, o client.LogOptions) error {
-	var last client.LogPiece
+	var last trivet.LogPiece
 	fresh := true // at the beginning of a line
 	o.Missing = a.tellMissing
 	for p, err := range cl.Logs(ctx, workflow, o) {

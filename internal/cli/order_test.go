@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet"
 )
 
 func TestHeadsAreInOrder(t *testing.T) {
-	var view client.Cluster
+	var view trivet.Cluster
 	for _, name := range []string{"rack2", "head10", "head9", "head", "head0", "box", "head1"} {
-		view.Heads = append(view.Heads, client.HeadView{Name: name})
+		view.Heads = append(view.Heads, trivet.HeadView{Name: name})
 	}
 	var out bytes.Buffer
 	a := &app{Env: Env{Out: &out, Err: &out}, output: "name"}

@@ -70,12 +70,7 @@ func (a *app) show(info trivet.KindInfo, records []trivet.Record, raw []json.Raw
 
 // table prints aligned columns.
 func table(w io.Writer, info trivet.KindInfo, records []trivet.Record) error {
-	var rows [][]string
-	var titles []string
-	for _, c := range info.Columns {
-		titles = append(titles, c.Title)
-	}
-	rows = append(rows, titles)
+	rows := [][]string{append([]string{"NAME"}, columnsFor(info).titles...)}
 	for _, r := range records {
 		rows = append(rows, row(info, r))
 	}
@@ -83,9 +78,9 @@ func table(w io.Writer, info trivet.KindInfo, records []trivet.Record) error {
 }
 
 func row(info trivet.KindInfo, r trivet.Record) []string {
-	var cells []string
-	for _, c := range info.Columns {
-		cells = append(cells, printable(c.Value(r)))
+	cells := append([]string{r.Header().Name}, columnsFor(info).row(r)...)
+	for i, cell := range cells {
+		cells[i] = printable(cell)
 	}
 	return cells
 }

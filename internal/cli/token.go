@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet"
 )
 
 func (a *app) token() *cobra.Command {
@@ -80,7 +79,7 @@ func (a *app) version() *cobra.Command {
 	return c
 }
 
-func (a *app) headVersion(ctx context.Context) (*client.Version, error) {
+func (a *app) headVersion(ctx context.Context) (*trivet.Version, error) {
 	cl, err := a.connect()
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func (a *app) change(e client.Event) error {
 	var cells []string
 	for i, cell := range row(info, e.Record)[1:] {
 		if cell != "" {
-			cells = append(cells, strings.ToLower(info.Columns[i+1].Title)+"="+cell)
+			cells = append(cells, strings.ToLower(columnsFor(info).titles[i])+"="+cell)
 		}
 	}
 	_, err = fmt.Fprintf(a.Out, "%-8d %-6s %s  %s\n", e.Revision, e.Type, name, strings.Join(cells, " "))

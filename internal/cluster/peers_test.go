@@ -21,6 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 )
@@ -283,7 +284,7 @@ func TestStrangersAreNoMembers(t *testing.T) {
 	first := s.node("head0")
 	s.run(first)
 	s.eventually("a leader", first.WaitLeader)
-	plain := &http.Client{Transport: &http.Transport{TLSClientConfig: must(auth.ClientTLS(s.keys.CA.Pin()))(t), ForceAttemptHTTP2: true}}
+	plain := &http.Client{Transport: &http.Transport{TLSClientConfig: must(client.TLSConfig(s.keys.CA.Pin()))(t), ForceAttemptHTTP2: true}}
 	resp, err := plain.Get(first.cfg.URL + "/members")
 	if err != nil {
 		t.Fatal(err)

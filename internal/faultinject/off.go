@@ -1,7 +1,7 @@
-//go:build !seeded
+//go:build !faultinject
 
 // Package faultinject names bugs that a test switches on, one at a time, to see that it would find them. Only a program that is built
-// with the tag "seeded" has them. In all others they are constants, and nothing that depends on them is compiled.
+// with the tag "faultinject" has them. In all others they are constants, and nothing that depends on them is compiled.
 package faultinject
 
 // The bugs.

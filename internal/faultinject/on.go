@@ -1,11 +1,11 @@
-//go:build seeded
+//go:build faultinject
 
 package faultinject
 
 import "os"
 
 // bug is the one that the program has; empty: none.
-var bug = os.Getenv("TRIVET_SEEDED_BUG")
+var bug = os.Getenv("TRIVET_FAULT")
 
 var (
 	WriteLost      = bug == "WriteLost"

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
+	sdk "github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
@@ -39,7 +39,7 @@ func ParseToken(text string) (t Token, err error) {
 	}
 	pin, secret, ok := strings.Cut(text, ".")
 	t.Pin, t.Secret = pin, auth.Secret(secret)
-	if ok && auth.ValidatePin(pin) == nil {
+	if ok && sdk.ValidatePin(pin) == nil {
 		t.ID, err = auth.ParseToken(secret)
 	}
 	if t.ID == "" || err != nil {
@@ -61,7 +61,7 @@ const hintReach = "check --join; the token is still good"
 
 // Join asks heads, in turn, for a place until one gives it, ctx ends, or one refuses for good.
 func Join(ctx context.Context, urls []string, t Token, ask Ask, log *slog.Logger) (*Place, error) {
-	trust, err := auth.ClientTLS(t.Pin)
+	trust, err := sdk.TLSConfig(t.Pin)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func Join(ctx context.Context, urls []string, t Token, ask Ask, log *slog.Logger
 
 // reached adds what to do about a head that cannot be reached. One that answers says that itself.
 func reached(err error) error {
-	if said := (*apitypes.Problem)(nil); errors.As(err, &said) {
+	if said := (*trivet.Problem)(nil); errors.As(err, &said) {
 		return err
 	}
 	return &trivet.Error{Op: "ask for a place", Err: err, Hint: hintReach}
@@ -114,7 +114,7 @@ func askAll(ctx context.Context, client *http.Client, urls []string, ask Ask) (*
 		if err == nil {
 			return &place, nil
 		}
-		var said *apitypes.Problem
+		var said *trivet.Problem
 		if errors.Is(err, trivet.ErrUnauthenticated) && !errors.As(err, &said) { // by its certificate
 			err = &trivet.Error{Op: "ask for a place", Err: err, Hint: "give a token of the cluster that is at this URL, or the URL of the token's cluster"}
 		}
@@ -172,11 +172,7 @@ func Call(ctx context.Context, client *http.Client, url string, in, out any) err
 		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		var p apitypes.Problem
-		if json.Unmarshal(text, &p) != nil || p.Code == "" {
-			return apitypes.Foreign(resp.StatusCode, string(text))
-		}
-		return &p
+		return sdk.ParseProblem(resp.StatusCode, text)
 	}
 	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("%w: an answer that is none: %w", trivet.ErrUnavailable, err)

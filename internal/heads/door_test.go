@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/heads"
 )
@@ -25,7 +26,7 @@ func TestStrangersDoNotStall(t *testing.T) {
 	s := newSite(t, 1)
 	var all sync.WaitGroup
 	for _, h2 := range []bool{true, false} {
-		cfg := must(auth.ClientTLS(s.keys.CA.Pin()))(t)
+		cfg := must(client.TLSConfig(s.keys.CA.Pin()))(t)
 		if !h2 {
 			cfg.NextProtos = []string{"http/1.1"}
 		}

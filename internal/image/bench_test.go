@@ -20,7 +20,7 @@ func BenchmarkWrite(b *testing.B) {
 	b.Run("loop", func(b *testing.B) { race(b, packed, loop(b, target), size) })
 }
 
-// usrLib makes the image.
+// usrLib creates the image.
 func usrLib(b *testing.B) (packed string, size int64) {
 	dir := b.TempDir()
 	raw := filepath.Join(dir, "raw")

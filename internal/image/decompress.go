@@ -17,7 +17,7 @@ import (
 // maxWindow bounds the memory a compressed image can ask for, in bytes: that of 'zstd --long=27' and 'xz -9e' and more.
 const maxWindow = 128 << 20
 
-// Decompress gives the content of a stream. What src fails with comes out as it is; content that is cut off or damaged is
+// Decompress returns the content of a stream. What src fails with comes out as it is; content that is cut off or damaged is
 // [trivet.ErrInvalid]. The reader must be closed; that does not close src. Zstd decodes on several processors.
 func Decompress(src io.Reader, compression string) (io.ReadCloser, error) {
 	d := &decoder{src: &origin{r: src}, compression: compression, end: func() {}}
@@ -60,7 +60,7 @@ func (d *decoder) open() (err error) {
 	return fmt.Errorf("compression %q is not known", d.compression)
 }
 
-// Read gives content.
+// Read returns content.
 func (d *decoder) Read(p []byte) (int, error) {
 	n, err := d.r.Read(p)
 	if err == nil || err == io.EOF && d.src.failed() == nil {

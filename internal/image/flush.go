@@ -1,6 +1,6 @@
 package image
 
-// flusher makes the target write out while more comes in: otherwise it would all lie in memory until the end, and an
+// flusher creates the target write out while more comes in: otherwise it would all lie in memory until the end, and an
 // interrupted machine would have got nothing of it.
 type flusher struct {
 	due   chan struct{} // has room for one
@@ -37,7 +37,7 @@ func (f *flusher) wrote(n int64) {
 	}
 }
 
-// close waits for the flush that runs, and gives the first error: the kernel tells of a failed write only once.
+// close waits for the flush that runs, and returns the first error: the kernel tells of a failed write only once.
 func (f *flusher) close() error {
 	close(f.due)
 	<-f.ended

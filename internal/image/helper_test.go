@@ -86,7 +86,7 @@ func used(t testing.TB, size int) (path string) {
 	return path
 }
 
-// loop makes a block device of a file. It wants root.
+// loop creates a block device of a file. It wants root.
 func loop(t testing.TB, path string) (node string) {
 	t.Helper()
 	out, err := exec.Command("losetup", "--find", "--show", path).CombinedOutput()

@@ -83,7 +83,7 @@ func headOf(open func() (io.ReadCloser, error)) ([]byte, error) {
 	return head, err
 }
 
-// isTar knows POSIX and GNU archives (pax, "ustar interchange format").
+// isTar recognises POSIX and GNU archives (pax, "ustar interchange format").
 func isTar(head []byte) bool {
 	return len(head) >= 512 && bytes.Equal(head[257:262], []byte("ustar"))
 }

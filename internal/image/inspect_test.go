@@ -15,7 +15,7 @@ import (
 
 func inspectBytes(b []byte) (Info, error) { return Inspect(bytes.NewReader(b), int64(len(b))) }
 
-// made runs a program on a new file of some size and gives what it made of it.
+// made runs a program on a new file of some size and returns what it made of it.
 func made(t *testing.T, size int64, input string, program ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "made")

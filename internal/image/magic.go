@@ -32,7 +32,7 @@ func compressionOf(head []byte) string {
 	return None
 }
 
-// isSkippable knows the frames that some tools put before the first (RFC 8878, section 3.1.2).
+// isSkippable recognises the frames that some tools put before the first (RFC 8878, section 3.1.2).
 func isSkippable(head []byte) bool {
 	return len(head) >= 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
 }
@@ -67,7 +67,7 @@ const (
 	isoMagic = "CD001"
 )
 
-// refuse knows what is no image of ours by the first bytes of its decompressed content.
+// refuse recognises what is no image of ours by the first bytes of its decompressed content.
 func refuse(head []byte) error {
 	for _, f := range foreign {
 		if len(head) >= f.at && bytes.HasPrefix(head[f.at:], []byte(f.magic)) {

@@ -80,7 +80,7 @@ func (w *writer) piece(b []byte) error {
 	return nil
 }
 
-// isZero says whether b begins with a grain of zeros.
+// isZero reports whether b begins with a grain of zeros.
 func isZero(b []byte) bool { return len(b) >= grain && bytes.Equal(b[:grain], zeros[:]) }
 
 // run is how many bytes b begins with that are all zero, in grains, or all to be written.

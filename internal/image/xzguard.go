@@ -47,7 +47,7 @@ func (g *xzGuard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// peek gives the next n bytes; that there are fewer is no proper end.
+// peek returns the next n bytes; that there are fewer is no proper end.
 func (g *xzGuard) peek(n int) ([]byte, error) {
 	b, err := g.in.Peek(n)
 	if err == io.EOF {

@@ -50,7 +50,7 @@ func zstdSize(r io.ReaderAt, size int64) (total int64, err error) {
 	return total, nil
 }
 
-// zstdBlocks gives where a frame's blocks end (section 3.1.1.2).
+// zstdBlocks returns where a frame's blocks end (section 3.1.1.2).
 func zstdBlocks(r io.ReaderAt, at int64, steps *int) (int64, error) {
 	for {
 		var b [3]byte

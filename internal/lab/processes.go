@@ -109,7 +109,7 @@ func (s *headProcesses) leader(ctx context.Context) *headProcess {
 		return nil
 	}
 	for _, n := range s.all {
-		if slices.ContainsFunc(cluster.Heads, func(h client.HeadView) bool { return h.State == "leader" && h.Name == n.name }) {
+		if slices.ContainsFunc(cluster.Heads, func(h trivet.HeadView) bool { return h.State == "leader" && h.Name == n.name }) {
 			return n
 		}
 	}

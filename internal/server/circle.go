@@ -9,7 +9,6 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/heads"
 )
 
@@ -83,24 +82,24 @@ func (s *Server) updateAdminFile() error {
 }
 
 // cluster is the control plane as this head sees it.
-func (s *Server) cluster() apitypes.Cluster {
+func (s *Server) cluster() trivet.Cluster {
 	now, self, sights := time.Now(), s.self(), s.circle.Sights()
-	c := apitypes.Cluster{ID: s.root.Cluster(), Head: self.Head, Quorum: self.Leader != "", Revision: self.Revision}
+	c := trivet.Cluster{ID: s.root.Cluster(), Head: self.Head, Quorum: self.Leader != "", Revision: self.Revision}
 	for h := range s.fleet.Heads.AllShared() {
-		v := apitypes.HeadView{Name: h.Name, Role: h.Spec.Role, State: string(h.Status.State), Version: h.Status.Version, API: h.Status.API,
+		v := trivet.HeadView{Name: h.Name, Role: h.Spec.Role, State: string(h.Status.State), Version: h.Status.Version, API: h.Status.API,
 			Peer: h.Status.Peer, Problem: awaited(h)}
 		if v.Role == "" {
 			v.Role = trivet.RoleVoter
 		}
 		leads := self.Leader != "" && h.Status.Member == self.Leader
 		if h.Name == self.Head {
-			v.Seen = new(trivet.Duration)
+			v.LastHeard = new(trivet.Duration)
 		} else if sight, ok := sights[h.Name]; ok {
 			look(&v, sight, now)
 		}
 		switch {
 		case h.Status.State == trivet.HeadRemoved:
-			v.Seen, v.Problem = nil, ""
+			v.LastHeard, v.Problem = nil, ""
 		case h.Spec.Remove:
 			v.State = "removing"
 		case leads:
@@ -122,10 +121,10 @@ func awaited(h *trivet.Head) string {
 }
 
 // look adds what was seen of another head.
-func look(v *apitypes.HeadView, s heads.Sight, now time.Time) {
+func look(v *trivet.HeadView, s heads.Sight, now time.Time) {
 	if !s.Heard.IsZero() {
 		seen := trivet.Duration(now.Sub(s.Heard).Round(time.Second))
-		v.Seen, v.Version = &seen, s.Version
+		v.LastHeard, v.Version = &seen, s.Version
 	}
 	switch {
 	case s.Err != nil:

@@ -120,7 +120,7 @@ func (s *Server) introduceHead(ctx context.Context) error {
 func (s *Server) makeAdmin(ctx context.Context) error {
 	id, plain, hash := auth.NewToken()
 	_, err := s.store.Update(ctx, func(tx *store.Tx) error {
-		account := &trivet.Account{Meta: trivet.Meta{Name: admin}, Spec: trivet.AccountSpec{Role: string(auth.Admin)}}
+		account := &trivet.Account{Meta: trivet.Meta{Name: admin}, Spec: trivet.AccountSpec{Role: trivet.AccountAdmin}}
 		token := &trivet.Token{Meta: trivet.Meta{Name: id, Labels: map[string]string{"head": s.data.Name}}, Spec: trivet.TokenSpec{Account: admin, Hash: hash}}
 		return errors.Join(s.fleet.Accounts.In(tx).Put(account), s.fleet.Tokens.In(tx).Put(token))
 	})

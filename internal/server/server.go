@@ -22,7 +22,6 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/api"
-	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
@@ -190,7 +189,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	logs := &heads.Logs{Store: s.logs, Fleet: s.fleet, Caller: s.caller}
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Presence: s.presence, Keys: s.keys, Blobs: s.blobs, Copies: s.copies, Logs: logs, Log: s.cfg.Log, Metrics: s.metrics,
-		Version: apitypes.Version{Version: s.cfg.Version, Cluster: s.root.Cluster(), Head: s.data.Name},
+		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.root.Cluster(), Head: s.data.Name},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: s.cluster,
 	})
 	if err != nil {

@@ -38,8 +38,16 @@ type Tables struct {
 	Events     *store.Table[trivet.Event]
 }
 
-// New makes the tables of a store that has not started yet.
+// New makes the tables of a store that has not started yet. Every kind is registered, also those without a field here.
 func New(s *store.Store) *Tables {
+	t := newTables(s)
+	for _, kind := range trivet.Kinds {
+		s.Register(kind)
+	}
+	return t
+}
+
+func newTables(s *store.Store) *Tables {
 	return &Tables{
 		Store: s,
 		Machines: store.NewTable(s,

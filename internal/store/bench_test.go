@@ -8,13 +8,14 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // Every update is one record of about 300 bytes, with fsync on.
 func BenchmarkUpdate(b *testing.B) {
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
-			h := open(b, member(b, b.TempDir()).Client(), store.Options{})
+			h := open(b, storetest.Member(b).Client(), store.Options{})
 			for i := range callers {
 				h.must(b, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine(fmt.Sprint("m", i), "r1")) })
 			}
@@ -45,7 +46,7 @@ func (h *head) count(tx *store.Tx, name string) error {
 }
 
 func filled(b *testing.B, n int) *head {
-	h := open(b, member(b, b.TempDir()).Client(), store.Options{})
+	h := open(b, storetest.Member(b).Client(), store.Options{})
 	const each = 100
 	for i := 0; i < n; i += each {
 		h.must(b, func(tx *store.Tx) error {

@@ -12,16 +12,18 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // twoHeads are two stores over one member.
 func twoHeads(t *testing.T) (*cluster.Member, []*head) {
-	m := member(t, t.TempDir())
+	m := storetest.Member(t)
 	return m, []*head{open(t, m.Client(), store.Options{Head: "head0"}), open(t, m.Client(), store.Options{Head: "head1"})}
 }
 
 // Each of many gets its turn, one at a time, as soon as the one before lets go: no lease expires in this test's time.
 func TestLeaseHasOneHolder(t *testing.T) {
+	t.Parallel()
 	_, heads := twoHeads(t)
 	const each = 4
 	var mu sync.Mutex // guards what follows
@@ -68,6 +70,7 @@ func TestLeaseHasOneHolder(t *testing.T) {
 
 // A holder that beats keeps its lease for longer than its time, and its error is Hold's.
 func TestLeaseIsKeptByBeats(t *testing.T) {
+	t.Parallel()
 	m, heads := twoHeads(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -112,7 +115,8 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 
 // A holder whose beats do not arrive is replaced. It is told so first; what it writes under the lease later is refused.
 func TestReplacedHolderIsFenced(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	h1, cut := open(t, m.Client(), store.Options{Head: "head1"}), open(t, line.client(), store.Options{Head: "head0"})
 	err := cut.WithLease(t.Context(), "x", 400*time.Millisecond, func(held context.Context, old *store.Lease) error {
@@ -154,6 +158,7 @@ func TestReplacedHolderIsFenced(t *testing.T) {
 
 // The lease may be lost between the check and the commit: the commit compares it.
 func TestCommitComparesTheLease(t *testing.T) {
+	t.Parallel()
 	m, heads := twoHeads(t)
 	h := heads[0]
 	runs := 0
@@ -177,6 +182,7 @@ func TestCommitComparesTheLease(t *testing.T) {
 }
 
 func TestLeaseRefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
 	_, heads := twoHeads(t)
 	do := func(context.Context, *store.Lease) error { t.Error("it was held"); return nil }
 	if err := heads[0].WithLease(t.Context(), "../x", time.Hour, do); !errors.Is(err, trivet.ErrInvalid) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // add makes a machine, of which a rack holds at most five.
@@ -19,6 +20,7 @@ func (h *head) add(tx *store.Tx, name, rack string) error {
 }
 
 func TestLimitHoldsAgainstConcurrentTransactions(t *testing.T) {
+	t.Parallel()
 	_, heads := twoHeads(t)
 	var fit atomic.Int64
 	var wg sync.WaitGroup
@@ -41,7 +43,8 @@ func TestLimitHoldsAgainstConcurrentTransactions(t *testing.T) {
 }
 
 func TestLimitCountsOwnWrites(t *testing.T) {
-	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
+	t.Parallel()
+	h := open(t, storetest.Member(t).Client(), store.Options{})
 	h.must(t, func(tx *store.Tx) error { // five, also where they are counted over and over
 		for i := range 5 {
 			if err := h.add(tx, fmt.Sprint("m", i), "r1"); err != nil {

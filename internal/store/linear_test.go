@@ -74,6 +74,7 @@ func eventually(t testing.TB, try func() error) {
 }
 
 func TestLostAnswersAreLinearizable(t *testing.T) {
+	t.Parallel()
 	h := record(t, replay(t), one(t, ""), func(h *history) { h.acks(400) })
 	if err := h.verdict(); err != nil {
 		t.Error(err)
@@ -107,8 +108,10 @@ func TestKilledHeadsAreLinearizable(t *testing.T) {
 
 // The test above has to find what it is for.
 func TestSeededBugsAreFound(t *testing.T) {
+	t.Parallel()
 	for bug, acks := range map[string]int{"noCompare": 60, "forgetID": 300, "lose": 60} {
 		t.Run(bug, func(t *testing.T) {
+			t.Parallel()
 			h := record(t, replay(t), one(t, bug), func(h *history) { h.acks(acks) })
 			err := h.verdict()
 			if err == nil {

@@ -26,6 +26,7 @@ func work(t *testing.T, q *store.Queue, workers int, do func(context.Context, st
 }
 
 func TestQueueKeysCoalesce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q, turns, go1 := store.NewQueue(), atomic.Int64{}, make(chan struct{})
 		do := func(context.Context, string) (time.Duration, error) {
@@ -58,6 +59,7 @@ func TestQueueKeysCoalesce(t *testing.T) {
 }
 
 func TestQueueKeyHasOneTurnAtATime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q, running, turns := store.NewQueue(), sync.Map{}, atomic.Int64{}
 		do := func(_ context.Context, key string) (time.Duration, error) {
@@ -84,6 +86,7 @@ func TestQueueKeyHasOneTurnAtATime(t *testing.T) {
 }
 
 func TestQueueComesBackLaterEachTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var turns []time.Duration // since the one before
 		last := time.Now()
@@ -116,6 +119,7 @@ func TestQueueComesBackLaterEachTime(t *testing.T) {
 }
 
 func TestQueueAddedKeyDoesNotWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
 		began, q := time.Now(), store.NewQueue()
@@ -137,6 +141,7 @@ func TestQueueAddedKeyDoesNotWait(t *testing.T) {
 
 // The turn that runs is the last; keys that are ready or come later have none.
 func TestQueueStops(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q, turns := store.NewQueue(), atomic.Int64{}
 		do := func(ctx context.Context, _ string) (time.Duration, error) {

@@ -11,22 +11,13 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // head is a store over a real member, with one table.
 type head struct {
 	*store.Store
 	machines *store.Table[trivet.Machine]
-}
-
-func member(t testing.TB, dir string) *cluster.Member {
-	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	return m
 }
 
 func open(t testing.TB, client *clientv3.Client, opts store.Options) *head {
@@ -66,7 +57,8 @@ func (h *head) must(t testing.TB, do func(tx *store.Tx) error) int64 {
 }
 
 func TestWritesAreReadAtOnce(t *testing.T) {
-	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
+	t.Parallel()
+	h := open(t, storetest.Member(t).Client(), store.Options{})
 	rev := h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "r1")) })
 	m, err := h.machines.Get("m1")
 	if err != nil || m.Revision != rev || m.Generation != 1 || m.UID == "" || m.Kind != "Machine" {
@@ -97,7 +89,8 @@ func TestWritesAreReadAtOnce(t *testing.T) {
 }
 
 func TestErrorsAreToldApart(t *testing.T) {
-	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
+	t.Parallel()
+	h := open(t, storetest.Member(t).Client(), store.Options{})
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
 	mine := errors.New("mine")
 	for name, c := range map[string]struct {
@@ -127,7 +120,8 @@ func TestErrorsAreToldApart(t *testing.T) {
 }
 
 func TestConcurrentWritersLoseNothing(t *testing.T) {
-	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
+	t.Parallel()
+	h := open(t, storetest.Member(t).Client(), store.Options{})
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
 	const writers, each = 8, 25
 	var wg sync.WaitGroup
@@ -155,15 +149,16 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 }
 
 func TestRestartKeepsRecordsAndIndexes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	m := member(t, dir)
+	m := storetest.MemberWith(t, cluster.Config{Dir: dir})
 	h := open(t, m.Client(), store.Options{})
 	one := machine("m1", "")
 	one.Spec.NICs = []trivet.NIC{{MAC: "52:54:00:00:00:01"}}
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(one) })
 	h.Close()
 	m.Close()
-	h = open(t, member(t, dir).Client(), store.Options{})
+	h = open(t, storetest.MemberWith(t, cluster.Config{Dir: dir}).Client(), store.Options{})
 	if found := h.machines.ListBy("mac", "52:54:00:00:00:01"); len(found) != 1 {
 		t.Errorf("after a restart the index finds %v", found)
 	}

@@ -13,11 +13,13 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // A write that was lost on its way is given up before the function is run again: when it arrives at last it does nothing.
 func TestLateWriteIsShutOut(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	h := open(t, line.client(), store.Options{})
 	letGo := line.hold()
@@ -39,7 +41,8 @@ func TestLateWriteIsShutOut(t *testing.T) {
 
 // What is told to the caller is what is known of the write.
 func TestUnknownIsNotUnavailable(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	var leaderless error
 	h := open(t, line.client(), store.Options{
@@ -75,7 +78,8 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 
 // What one leader has not answered is learned from the next one, however long an answer might be waited for.
 func TestTheNextLeaderIsAsked(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	terms := make(chan chan struct{})
 	h := open(t, line.client(), store.Options{
@@ -105,7 +109,8 @@ func TestTheNextLeaderIsAsked(t *testing.T) {
 
 // Without an answer, but with a store that serves, the outcome is learned.
 func TestLostAnswerIsLearned(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	h := open(t, line.client(), store.Options{})
 	line.loseAnswers(1)
@@ -147,7 +152,8 @@ func (t slowTxn) Commit() (*clientv3.TxnResponse, error) {
 // A write that is in the feed is known, whatever else the store does not answer: a slow disk makes no outcome unknown that
 // came within the caller's time.
 func TestLateAnswerIsSeen(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	slow := clientv3.NewCtxClient(t.Context())
 	slow.KV, slow.Watcher = slowKV{m.Client().KV}, m.Client().Watcher
 	h := open(t, slow, store.Options{AttemptTimeout: time.Hour, Timeout: time.Hour})
@@ -158,12 +164,9 @@ func TestLateAnswerIsSeen(t *testing.T) {
 }
 
 func TestFullStore(t *testing.T) {
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0", QuotaBytes: 2 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	h := open(t, m.Client(), store.Options{})
+	t.Parallel()
+	var err error
+	h := open(t, storetest.MemberWith(t, cluster.Config{QuotaBytes: 2 << 20}).Client(), store.Options{})
 	big := machine("m1", "")
 	for i := 0; err == nil; i++ {
 		big.Labels = map[string]string{"x": strings.Repeat(fmt.Sprint(i%10), 60)}
@@ -181,7 +184,8 @@ func TestFullStore(t *testing.T) {
 
 // An index that a table does not have is a mistake of the program, which an empty answer would hide.
 func TestUnknownIndexPanics(t *testing.T) {
-	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
+	t.Parallel()
+	h := open(t, storetest.Member(t).Client(), store.Options{})
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // put writes a machine, and gives the revision of that.
@@ -48,7 +49,8 @@ func same(t *testing.T, got []string, want ...string) {
 func at(sign, name string, rev int64) string { return fmt.Sprint(sign, name, "@", rev) }
 
 func TestWatchGoesOnFromARevision(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	h := open(t, m.Client(), store.Options{})
 	one := h.put(t, "m1", "r1")
 	two, three := h.put(t, "m1", "r2"), h.put(t, "m2", "r1")
@@ -70,7 +72,8 @@ func TestWatchGoesOnFromARevision(t *testing.T) {
 }
 
 func TestEventsTellBeforeAndAfter(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	h := open(t, m.Client(), store.Options{})
 	from := h.put(t, "m1", "r1")
 	h.put(t, "m1", "r2")
@@ -99,6 +102,7 @@ func TestEventsTellBeforeAndAfter(t *testing.T) {
 }
 
 func TestWatchOfAKind(t *testing.T) {
+	t.Parallel()
 	m, heads := twoHeads(t)
 	h := heads[0]
 	all, machines, images := h.Watch(0), h.Watch(0, "Machine"), h.Watch(0, "Image")
@@ -128,7 +132,8 @@ func TestWatchOfAKind(t *testing.T) {
 }
 
 func TestCompactionIsTold(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	h := open(t, m.Client(), store.Options{})
 	one, two := h.put(t, "m1", "r1"), h.put(t, "m1", "r2")
 	if _, err := m.Client().Compact(t.Context(), two); err != nil {
@@ -151,7 +156,8 @@ func TestCompactionIsTold(t *testing.T) {
 
 // A head whose line was cut for so long that etcd forgot what happened lists everything anew, and tells its consumers.
 func TestFeedOutlivesCompaction(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	behind, h := open(t, line.client(), store.Options{Head: "head1"}), open(t, m.Client(), store.Options{Head: "head0"})
 	h.put(t, "m0", "")
@@ -180,7 +186,8 @@ func TestFeedOutlivesCompaction(t *testing.T) {
 
 // A watch that leaves out a revision is noticed: the copy is listed anew, and no consumer misses anything.
 func TestGapIsNoticed(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	behind, h := open(t, line.client(), store.Options{Head: "head1"}), open(t, m.Client(), store.Options{Head: "head0"})
 	w := behind.Watch(0)
@@ -195,7 +202,8 @@ func TestGapIsNoticed(t *testing.T) {
 
 // A consumer that does not read holds up nobody and costs nothing; when it reads, it gets everything in whole revisions.
 func TestSlowConsumer(t *testing.T) {
-	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
+	t.Parallel()
+	h := open(t, storetest.Member(t).Client(), store.Options{})
 	slow := h.Watch(0)
 	const each, writes = 110, store.HistoryEvents/110 + 20
 	for i := range writes {
@@ -235,7 +243,8 @@ func TestSlowConsumer(t *testing.T) {
 
 // What the copy does not have yet is not told: whoever gets an event reads what it was about.
 func TestEventsAreReadable(t *testing.T) {
-	m := member(t, t.TempDir())
+	t.Parallel()
+	m := storetest.Member(t)
 	line := newFaults(m.Client(), 1)
 	h := open(t, m.Client(), store.Options{Head: "head0"})
 	from := h.put(t, "m1", "r1")
@@ -272,7 +281,8 @@ func TestEventsAreReadable(t *testing.T) {
 }
 
 func TestWatchEndsWithItsStore(t *testing.T) {
-	h := open(t, member(t, t.TempDir()).Client(), store.Options{})
+	t.Parallel()
+	h := open(t, storetest.Member(t).Client(), store.Options{})
 	w, ended := h.Watch(0), make(chan error)
 	go func() {
 		_, err := w.Next(t.Context())

@@ -3,7 +3,7 @@
 // away, starved and restarted, their clocks jump, and their disks are slow, full, or lose what was not synced. What all of
 // them saw is written down, and each guarantee of the design is checked afterwards against that history.
 //
-// That the checker finds what it is there for is shown by a bug for each guarantee (internal/seeded), in programs built for it.
+// That the checker finds what it is there for is shown by a bug for each guarantee (internal/faultinject), in programs built for it.
 //
 // CHAOS_SEED sets the seed, which is printed and also decides what kind of round it is; CHAOS_ONLY names the faults that are done
 // ("kill two,slow disk"); what a run has left is kept in the folder CHAOS_KEEP.

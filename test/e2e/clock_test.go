@@ -17,25 +17,27 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 	"github.com/trivet-project/trivet/internal/lab/vm/vmtest"
 	"github.com/trivet-project/trivet/internal/platform"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // A head's clock is ten minutes off. So it does not get in, and its token is still good. A member that comes back with it is told
 // of and serves all the same: with one of the others dead nothing is written without it, an agent that knows no other head does
 // its work, and no deadline fires early by its clock, or never.
 func TestHeadWithAnotherClock(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "e2e-clock", 2)
 	h := newClockHead(c)
 	joining := strings.Join(c.joining(), " ")
 
 	h.boot(wrong, joining)
-	h.mustSay(`new head's clock is (9m5\ds|10m\ds) ahead of that of head0`)
-	h.mustSay(`set both clocks, best by NTP.* the token is still good`)
+	h.mustPrint(`new head's clock is (9m5\ds|10m\ds) ahead of that of head0`)
+	h.mustPrint(`set both clocks, best by NTP.* the token is still good`)
 	h.mustEnd()
 
 	h.boot(0, joining)
 	c.mustCount(h.name)
 	h.mustBeSeen("")
-	c.learnNoops()
+	c.createNoops()
 	far := h.await("far", farLimit)
 	h.PowerOff()
 
@@ -71,7 +73,7 @@ func newClockHead(c *cluster) *clockHead {
 	if err != nil {
 		c.Fatal(err)
 	}
-	m, err := vm.NewMachine(c.ctx, c.net, vm.Config{
+	m, err := vm.NewMachine(c.Context(), c.net, vm.Config{
 		Name: "clock", MAC: mac, Firmware: vm.BIOS, Dir: c.path("clock"), Kernel: r.Kernel.Path, Initrd: r.Initrd.Path,
 		Disks: []vm.Disk{{Path: c.programDisk()}},
 	})
@@ -80,7 +82,7 @@ func newClockHead(c *cluster) *clockHead {
 	}
 	h := &clockHead{box: &box{Machine: m, s: c.site, name: "head2"}, c: c}
 	c.Cleanup(func() { _ = m.Close() })
-	c.Cleanup(h.tell)
+	c.Cleanup(h.printLog)
 	return h
 }
 
@@ -92,7 +94,7 @@ func (c *cluster) programDisk() string {
 	if err := errors.Join(err, os.WriteFile(files+"/trivet", program, 0o755), os.CopyFS(files+"/ipxe", os.DirFS("/usr/lib/ipxe"))); err != nil {
 		c.Fatalf("%v; try apt-get install ipxe", err)
 	}
-	if out, err := exec.CommandContext(c.ctx, "mkfs.ext4", "-q", "-d", files, disk, "1G").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(c.Context(), "mkfs.ext4", "-q", "-d", files, disk, "1G").CombinedOutput(); err != nil {
 		c.Fatalf("%v: %s; try apt-get install e2fsprogs", err, out)
 	}
 	return disk
@@ -109,7 +111,7 @@ func (h *clockHead) boot(ahead time.Duration, more string) {
 // mustEnd waits until the machine went off.
 func (h *clockHead) mustEnd() {
 	h.c.Helper()
-	ctx, cancel := context.WithTimeout(h.c.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(h.c.Context(), time.Minute)
 	defer cancel()
 	if err := h.WaitOff(ctx); err != nil {
 		h.c.Fatal(err)
@@ -132,17 +134,17 @@ func (h *clockHead) mustServe(off time.Duration, way string, lost *head) {
 	h.boot(off, "")
 	h.mustBeSeen(`its clock is (9m5\ds|10m\ds) ` + way + `; set it by NTP`)
 	lost.kill()
-	h.c.Setenv("TRIVET_ENDPOINTS", clockURL) // operators ask no other head
+	h.c.endpoints = clockURL // operators use no other head
 	near := h.await("near", nearLimit)
 	h.mustGuide(h.await("far", farLimit))
 	near.mustEnd(trivet.WorkflowFailed)
-	h.c.Setenv("TRIVET_ENDPOINTS", "")
+	h.c.endpoints = ""
 	lost.mustStart()
 	h.PowerOff()
 }
 
-// learnNoops gives the cluster something to boot, which no machine does here, and work that touches no machine.
-func (c *cluster) learnNoops() {
+// createNoops gives the cluster something to boot, which no machine does here, and work that touches no machine.
+func (c *cluster) createNoops() {
 	c.Helper()
 	dir := c.TempDir()
 	for _, name := range []string{"vmlinuz", "initrd.img"} {
@@ -219,26 +221,20 @@ func (a *awaited) mustWait() {
 // mustGuide lets this head alone tell a real agent, outside of any machine, what to do.
 func (h *clockHead) mustGuide(a *awaited) {
 	h.c.Helper()
-	script, err := h.c.command(h.c.ctx, "curl", "-sf", "http://"+clockAddress+":7481/boot/script/"+a.mac).CombinedOutput()
+	script, err := h.c.command("curl", "-sf", "http://"+clockAddress+":7481/boot/script/"+a.mac).CombinedOutput()
 	if err != nil {
 		h.c.Fatalf("boot script: %v: %s", err, script)
 	}
 	arg := func(key string) string {
 		return strings.TrimPrefix(regexp.MustCompile(`trivet\.`+key+`=\S+`).FindString(string(script)), "trivet."+key+"=")
 	}
-	said, err := os.Create(h.c.path(a.name + ".log"))
-	if err != nil {
-		h.c.Fatal(err)
-	}
-	defer said.Close()
-	// It keeps its state in /run: here in one of its own, as ip gives it a mount namespace.
-	cmd := h.c.command(h.c.ctx, "sh", "-c", `mount -t tmpfs tmpfs /run && exec "$0" "$@"`, h.c.binary, "agent",
+	// It keeps its state in /run: here a /run of its own, in the mount namespace that ip makes for it.
+	cmd := h.c.command("sh", "-c", `mount -t tmpfs tmpfs /run && exec "$0" "$@"`, h.c.binary, "agent",
 		"--url", clockURL, "--ca", arg("ca"), "--token", arg("token"), "--machine", a.name, "--mac", a.mac)
-	cmd.Stdout, cmd.Stderr = said, said
-	stop, err := vm.Start(h.c.net, cmd)
+	agent, err := testhead.Start(cmd)
 	if err != nil {
 		h.c.Fatal(err)
 	}
-	defer stop()
+	defer agent.Kill()
 	a.mustEnd(trivet.WorkflowSucceeded)
 }

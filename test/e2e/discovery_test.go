@@ -46,6 +46,7 @@ spec:
 // takes work without another boot: here an OCI image, run in namespaces by the installer OS. Its record has no spec.disk
 // and it has two disks, so that the actions choose theirs.
 func TestUnknownMachineEnrolsAndRunsAContainer(t *testing.T) {
+	t.Parallel()
 	s := newBareSite(t, "e2e-unknown", headAddress, "--dhcp", "lab0")
 	s.apply(networkYAML)
 	b := s.plugIn("unknown1", "52:54:00:77:00:04", vm.BIOS)

@@ -17,9 +17,10 @@ import (
 // A machine is installed by three heads, without a person, although at each stage of its way the head that serves it at that
 // moment is lost: by kill -9, once by a cut cable. Each comes back when the machine has gone on by another one.
 func TestInstallWithEachServingHeadLost(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "e2e-heads", 3)
-	c.learnPlatform()
-	c.learnDebian()
+	c.importPlatform()
+	c.importDebian()
 	p := newPassage(c)
 	done := p.box.provision()
 	p.box.powerOn()

@@ -1,5 +1,5 @@
 // Package e2e_test installs real machines: QEMU with real firmware netboots from a real head, is installed by a workflow,
-// and comes up from its own disk with what real cloud-init made of what we gave it.
+// and comes up from its own disk with what real cloud-init made of its seed.
 package e2e_test
 
 import (
@@ -24,10 +24,10 @@ users:
   ssh_authorized_keys: [%q]
 `
 
-// provision asks for the machine to be installed. The command ends when the system is up, or has failed.
+// provision requests the installation of the machine. The command ends when the system is up, or has failed.
 func (b *box) provision() (done <-chan error) {
 	b.s.Helper()
-	if _, err := b.s.command(b.s.ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", b.s.path("key")).Output(); err != nil {
+	if _, err := b.s.command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", b.s.path("key")).Output(); err != nil {
 		b.s.Fatalf("%v; try apt-get install openssh-client", err)
 	}
 	public, err := os.ReadFile(b.s.path("key.pub"))
@@ -63,7 +63,7 @@ func (b *box) mustComeUp(done <-chan error) {
 	for _, user := range []string{"alice", "debian"} {
 		want := []string{user, "host-" + b.name, address + "/24", "/dev/vda3"}
 		if got := b.login(user, address); !slices.Equal(got, want) {
-			b.s.Errorf("the installed system says %q, want %q", got, want)
+			b.s.Errorf("the installed system prints %q, want %q", got, want)
 		}
 	}
 	if state := b.s.trivet("get", "machines", b.name, "-o", "yaml"); !strings.Contains(state, "state: active") {
@@ -71,10 +71,10 @@ func (b *box) mustComeUp(done <-chan error) {
 	}
 }
 
-// login looks at the installed system as one of its users: name, host name, address, root file system.
+// login inspects the installed system as one of its users: name, host name, address, root file system.
 func (b *box) login(user, address string) []string {
 	b.s.Helper()
-	out, err := b.s.command(b.s.ctx, "ssh", "-i", b.s.path("key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+	out, err := b.s.command("ssh", "-i", b.s.path("key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
 		"-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=60", user+"@"+address,
 		"id -un; hostname; ip -4 -o addr show scope global | awk '{print $4}'; findmnt -no SOURCE /").CombinedOutput()
 	if err != nil {
@@ -83,10 +83,10 @@ func (b *box) login(user, address string) []string {
 	return strings.Fields(string(out))
 }
 
-// mustSay waits for text on the console.
-func (b *box) mustSay(re string) {
+// mustPrint waits for text on the console.
+func (b *box) mustPrint(re string) {
 	b.s.Helper()
-	ctx, cancel := context.WithTimeout(b.s.ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(b.s.Context(), 5*time.Minute)
 	defer cancel()
 	if _, err := b.Console.Expect(ctx, regexp.MustCompile(re)); err != nil {
 		b.s.Fatal(err)
@@ -111,7 +111,7 @@ func (b *box) mustRunOnce() {
 	}
 }
 
-// imageIsBeingWritten waits until the image action is at work.
+// imageIsBeingWritten waits until the image action runs.
 func (b *box) imageIsBeingWritten() {
 	b.s.Helper()
 	b.s.waitFor("the image is being written", 15*time.Minute, func() bool {
@@ -120,8 +120,45 @@ func (b *box) imageIsBeingWritten() {
 	})
 }
 
-// A head that is killed during the image write does not stop it.
-func TestBIOSInstallWithHeadKilled(t *testing.T) {
+// A machine that is reset during the image write netboots again and finishes; what was acknowledged is not done again. An
+// installer that boots by a stale script on the active machine leaves its disk alone.
+func TestUEFIPXEInstallWithReset(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "e2e-uefi")
+	b := s.newBox("uefi1", "52:54:00:77:00:02", vm.UEFIPXE)
+	done := b.provision()
+	b.powerOn()
+	stale := b.awaitScript()
+	b.imageIsBeingWritten()
+	if err := b.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.mustComeUp(done)
+	b.mustRunOnce()
+	if why := s.trivet("why", "uefi1"); !strings.Contains(why, "AgentLost") && !strings.Contains(why, "reset in the middle") {
+		t.Errorf("trivet why does not show the reset:\n%s", why)
+	}
+	b.mustIgnore(stale)
+}
+
+// The same by UEFI HTTP boot, without a reset.
+func TestSoakUEFIHTTPInstall(t *testing.T) {
+	soak(t)
+	t.Parallel()
+	s := newSite(t, "e2e-http")
+	b := s.newBox("http1", "52:54:00:77:00:03", vm.UEFIHTTP)
+	done := b.provision()
+	b.powerOn()
+	stale := b.awaitScript()
+	b.mustComeUp(done)
+	b.mustRunOnce()
+	b.mustIgnore(stale)
+}
+
+// A head that is killed during the image write does not stop it. TestREADME does the same with a BMC.
+func TestSoakBIOSInstallWithHeadKilled(t *testing.T) {
+	soak(t)
+	t.Parallel()
 	s := newSite(t, "e2e-bios")
 	b := s.newBox("bios1", "52:54:00:77:00:01", vm.BIOS)
 	done := b.provision()
@@ -132,53 +169,45 @@ func TestBIOSInstallWithHeadKilled(t *testing.T) {
 	b.mustComeUp(done)
 	b.mustRunOnce()
 	if why := s.trivet("why", "bios1"); !strings.Contains(why, "image") || !strings.Contains(why, "first-boot") {
-		t.Errorf("trivet why leaves something out:\n%s", why)
+		t.Errorf("trivet why omits a step:\n%s", why)
 	}
 }
 
-// A machine that is reset during the image write netboots again and finishes; what was acknowledged is not done again.
-func TestUEFIPXEInstallWithMachineReset(t *testing.T) {
-	s := newSite(t, "e2e-uefi")
-	b := s.newBox("uefi1", "52:54:00:77:00:02", vm.UEFIPXE)
-	done := b.provision()
-	b.powerOn()
-	b.imageIsBeingWritten()
-	if err := b.Reset(s.ctx); err != nil {
-		t.Fatal(err)
-	}
-	b.mustComeUp(done)
-	b.mustRunOnce()
-	if why := s.trivet("why", "uefi1"); !strings.Contains(why, "AgentLost") && !strings.Contains(why, "reset in the middle") {
-		t.Errorf("trivet why does not tell of the reset:\n%s", why)
+// soak skips a test that is run by make soak only.
+func soak(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TRIVET_SOAK") == "" {
+		t.Skip("runs in make soak")
 	}
 }
 
-// An installer that boots by a stale script on an active machine leaves its disk alone.
-func TestUEFIHTTPInstallAndStaleScript(t *testing.T) {
-	s := newSite(t, "e2e-http")
-	b := s.newBox("http1", "52:54:00:77:00:03", vm.UEFIHTTP)
-	done := b.provision()
-	b.powerOn()
-	var stale string
-	s.waitFor("a boot script of the install", 10*time.Minute, func() bool {
-		out, err := s.command(s.ctx, "curl", "-sf", "http://"+headAddress+":7481/boot/script/52-54-00-77-00-03").Output()
-		stale = string(out)
-		return err == nil && strings.Contains(stale, "trivet.token=")
+// awaitScript waits for the boot script of the machine's install and returns it.
+func (b *box) awaitScript() (script string) {
+	b.s.Helper()
+	url := "http://" + headAddress + ":7481/boot/script/" + b.MAC.String()
+	b.s.waitFor("a boot script of the install", 10*time.Minute, func() bool {
+		out, err := b.s.command("curl", "-sf", url).Output()
+		script = string(out)
+		return err == nil && strings.Contains(script, "trivet.token=")
 	})
-	b.mustComeUp(done)
-	b.mustRunOnce()
+	return script
+}
+
+// mustIgnore boots the installer on the active machine by a stale script, wants nothing done, and the system up again.
+func (b *box) mustIgnore(stale string) {
+	b.s.Helper()
 	b.PowerOff()
 	before := len(b.ledger())
-	s.bootStale(b, stale)
+	b.s.bootStale(b, stale)
 	if after := len(b.ledger()); after != before {
-		t.Errorf("the installer did something: %v", b.ledger()[before:])
+		b.s.Errorf("the installer has done: %v", b.ledger()[before:])
 	}
 	b.powerOn()
-	b.mustSay(`host-http1 login:`)
+	b.mustPrint(`host-` + b.name + ` login:`)
 }
 
 // bootStale boots the machine's disks with the kernel arguments of an old boot script, and waits until the agent has been
-// told that there is nothing for it.
+// refused, or sent to its local disk.
 func (s *site) bootStale(b *box, script string) {
 	s.Helper()
 	args := regexp.MustCompile(`(?m)^boot vmlinuz (.*) \|\|$`).FindStringSubmatch(script)
@@ -189,12 +218,12 @@ func (s *site) bootStale(b *box, script string) {
 	cfg := b.Config
 	cfg.Name, cfg.Dir = b.name+"-stale", s.path(b.name+"-stale")
 	cfg.Kernel, cfg.Initrd, cfg.Append = platform+"/vmlinuz", platform+"/initrd.img", args[1]
-	m, err := vm.NewMachine(s.ctx, s.net, cfg)
+	m, err := vm.NewMachine(s.Context(), s.net, cfg)
 	if err != nil {
 		s.Fatal(err)
 	}
 	defer m.Close()
 	old := &box{Machine: m, s: s, name: cfg.Name}
 	old.powerOn()
-	old.mustSay(`hello was refused|told to boot the local disk`)
+	old.mustPrint(`hello was refused|told to boot the local disk`)
 }

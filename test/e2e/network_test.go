@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet/internal/lab/vm"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // Another server gives the addresses, and Trivet only says what to boot: real firmware puts both answers together.
 func TestProxyDHCP(t *testing.T) {
+	t.Parallel()
 	s := newBareSite(t, "e2e-proxy", headAddress, "--dhcp", "lab0")
 	s.apply(`
 kind: Network
@@ -37,6 +39,7 @@ spec: {cidr: 10.77.0.0/24, dhcp: proxy}
 
 // Machines in another network, behind a router with a DHCP relay.
 func TestRelayedMachine(t *testing.T) {
+	t.Parallel()
 	s := newBareSite(t, "e2e-relay", headAddress, "--dhcp-listen", headAddress+":67")
 	s.apply(`
 kind: Network
@@ -49,7 +52,7 @@ spec:
 	far := s.network("e2e-relay-far", "10.78.0.1")
 	s.connect("cable", s.net, far, "10.77.0.2/24")
 	s.ip("-n", s.net.Name(), "route", "add", "10.78.0.0/24", "via", "10.77.0.2")
-	if out, err := exec.CommandContext(s.ctx, "ip", "netns", "exec", far.Name(), "sysctl", "-qw", "net.ipv4.ip_forward=1").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(s.Context(), "ip", "netns", "exec", far.Name(), "sysctl", "-qw", "net.ipv4.ip_forward=1").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	s.dnsmasq(far, "--dhcp-relay=10.78.0.1,"+headAddress)
@@ -88,7 +91,7 @@ func (s *site) ip(args ...string) {
 }
 
 func (s *site) tryIP(args ...string) error {
-	if out, err := exec.CommandContext(s.ctx, "ip", args...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(s.Context(), "ip", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
 	}
 	return nil
@@ -97,12 +100,12 @@ func (s *site) tryIP(args ...string) error {
 // dnsmasq is another's DHCP server or relay on a network's host.
 func (s *site) dnsmasq(n *vm.Network, args ...string) {
 	s.Helper()
-	cmd := exec.Command("dnsmasq", append([]string{"--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--pid-file=", "--user=root",
+	cmd := testhead.Command(n.Name(), "dnsmasq", append([]string{"--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--pid-file=", "--user=root",
 		"--no-ping", "--log-facility=-", "--dhcp-leasefile=" + filepath.Join(s.T.TempDir(), "leases")}, args...)...)
 	cmd.Stdout, cmd.Stderr = s.head.log, s.head.log
-	stop, err := vm.Start(n, cmd)
+	p, err := testhead.Start(cmd)
 	if err != nil {
 		s.Fatalf("%v; try apt-get install dnsmasq-base", err)
 	}
-	s.Cleanup(stop)
+	s.Cleanup(p.Kill)
 }

@@ -60,7 +60,7 @@ func newPassage(c *cluster) *passage {
 	c.Cleanup(p.returns.Wait) // after the cable's end, by which another may begin
 	p.cable = layCable(p.T, c.net, p.see)
 	p.box = c.plugInto(c.net, p.cable.card, "heads1", "52:54:00:77:00:0a", vm.UEFIPXE)
-	p.box.introduce()
+	p.box.createRecord()
 	return p
 }
 
@@ -93,7 +93,7 @@ func (p *passage) see(f *frame) {
 
 // strike loses a head. The frame that told of it passes afterwards.
 func (p *passage) strike(at point, h *head) {
-	err := p.box.Pause(p.ctx)
+	err := p.box.Pause(p.Context())
 	p.returns.Wait()
 	err = errors.Join(err, p.whole())
 	p.mustBeAt(at)
@@ -101,7 +101,7 @@ func (p *passage) strike(at point, h *head) {
 	p.lost, p.undo, p.since = h, undo, time.Now()
 	delete(p.fetches, h) // what of it is on the cable still does not count
 	p.Logf("%s: %s is lost", at.what, p.port(h))
-	if err := errors.Join(err, errLose, p.box.Resume(p.ctx)); err != nil {
+	if err := errors.Join(err, errLose, p.box.Resume(p.Context())); err != nil {
 		p.Errorf("%s: %v", at.what, err)
 	}
 }
@@ -109,7 +109,7 @@ func (p *passage) strike(at point, h *head) {
 // mustBeAt checks what the run says of where the machine is, once what it said before has been written.
 func (p *passage) mustBeAt(at point) {
 	var step string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && p.ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && p.Context().Err() == nil; time.Sleep(100 * time.Millisecond) {
 		w := p.workflow()
 		if current := w.Status.Current(); current != nil {
 			if step = current.Name; step == at.step {

@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,84 +9,85 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 	"github.com/trivet-project/trivet/internal/lab/vm"
+	"github.com/trivet-project/trivet/internal/testhead"
 	"github.com/trivet-project/trivet/test/e2e/debimage"
 )
 
 // site is a head, as the real program in a network namespace, with a rack of QEMU machines beside it.
 type site struct {
 	*testing.T
-	ctx    context.Context
-	net    *vm.Network // the switch; its host has the operator, and the head where there is but one
-	dir    string
-	binary string
-	head   *head // the first
+	net       *vm.Network // the switch; its host has the operator, and the head where there is only one
+	dir       string
+	binary    string
+	head      *head  // the first
+	endpoints string // the heads that operator commands use; empty: those of the credential
 }
 
 // headAddress is the head's on the machines' network.
 const headAddress = "10.77.0.1"
 
-// newSite starts a head and gives it all that an operator would: network, platform, image, template.
+// newSite starts a head and creates all that an operator would: network, platform, image, template.
 func newSite(t *testing.T, name string) *site {
 	t.Helper()
 	s := newBareSite(t, name, headAddress, "--dhcp", "lab0")
-	s.learnDebian()
+	s.importDebian()
 	return s
 }
 
-// learnDebian gives the site what a machine is installed by, besides its platform.
-func (s *site) learnDebian() {
+// importDebian creates what a machine is installed with, besides its platform.
+func (s *site) importDebian() {
 	s.Helper()
 	s.trivet("image", "import", preparedDebian(s.T).Zstd, "--name", "debian-12")
 	s.apply(networkYAML)
 	s.trivet("apply", "-f", "../../docs/examples/debian.yaml")
 }
 
-// newBareSite starts a head with these flags that knows only what machines netboot.
-func newBareSite(t *testing.T, name, address string, how ...string) *site {
+// newBareSite starts a head with these flags that has only a platform.
+func newBareSite(t *testing.T, name, address string, flags ...string) *site {
 	t.Helper()
 	s := newRack(t, name, address)
-	s.head = s.newHead("data", address, s.net, how...)
+	s.head = s.newHead("data", address, s.net, flags...)
 	s.startFirst()
-	s.learnPlatform()
+	s.importPlatform()
 	return s
 }
 
-// startFirst starts the first head for the first time. Its administrator comes after it takes writes.
+// startFirst starts the first head for the first time. Its administrator is created after it accepts writes.
 func (s *site) startFirst() {
 	s.Helper()
 	s.head.mustStart()
-	s.waitFor("there is an administrator", time.Minute, func() bool {
+	s.waitFor("the administrator exists", time.Minute, func() bool {
 		_, err := s.try("get", "heads")
 		return err == nil
 	})
 }
 
-// newRack is a switch, and nothing on it but a host with the address.
+// newRack returns a site of a switch and a host with the address.
 func newRack(t *testing.T, name, address string) *site {
 	t.Helper()
-	s := &site{T: t, ctx: t.Context(), dir: t.TempDir(), binary: binary(t)}
+	testhead.RequireRoot(t)
+	s := &site{T: t, dir: t.TempDir(), binary: testhead.Program(t)}
 	s.net = s.network(name, address)
 	return s
 }
 
-// learnPlatform gives the site the installer OS.
-func (s *site) learnPlatform() {
+// importPlatform imports the installer OS.
+func (s *site) importPlatform() {
 	s.Helper()
 	s.trivet("platform", "import", preparedPlatform(s.T), "--name", "debian", "--default",
 		"--arg", "console=ttyS0,115200", "--arg", "panic=20")
 }
 
-// network is a switch with a host that has the address, until the test's end.
+// network creates a switch with a host that has the address, until the end of the test.
 func (s *site) network(name, address string) *vm.Network {
 	s.Helper()
-	n, err := vm.NewNetwork(s.ctx, name, netip.MustParsePrefix(address+"/24"))
+	n, err := vm.NewNetwork(s.Context(), name, netip.MustParsePrefix(address+"/24"))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -95,37 +95,23 @@ func (s *site) network(name, address string) *vm.Network {
 	return n
 }
 
-// binary is the program under test.
-func binary(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("TRIVET")
-	if path == "" {
-		t.Fatal("TRIVET is not set: run make e2e, or TRIVET=$PWD/bin/trivet go test ./test/e2e")
-	}
-	if os.Geteuid() != 0 {
-		t.Fatal("network namespaces need root: sudo make e2e")
-	}
-	return path
-}
-
-// command is a program in the machines' network. ip replaces itself by it, so that a kill reaches it.
-func (s *site) command(ctx context.Context, program string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", s.net.Name(), program}, args...)...)
+// command returns a command in the machines' network.
+func (s *site) command(program string, args ...string) *exec.Cmd {
+	return testhead.Command(s.net.Name(), program, args...)
 }
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 
-// try runs an operator's command on the switch's host.
-func (s *site) try(args ...string) (string, error) {
-	cmd := s.command(s.ctx, s.binary, args...)
-	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+s.path("data/admin.yaml"))
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	if err != nil {
-		err = fmt.Errorf("trivet %s: %w\n%s", strings.Join(args, " "), err, out.String())
+// try runs an operator command on the switch's host.
+func (s *site) try(args ...string) (string, error) { return s.tryContext(s.Context(), args...) }
+
+func (s *site) tryContext(ctx context.Context, args ...string) (string, error) {
+	cmd := s.command(s.binary, args...)
+	if s.endpoints != "" {
+		cmd.Env = append(os.Environ(), "TRIVET_ENDPOINTS="+s.endpoints)
 	}
-	return out.String(), err
+	r, err := testhead.CLI(ctx, cmd, s.path("data/admin.yaml"))
+	return r.All, err
 }
 
 func (s *site) trivet(args ...string) string {
@@ -161,10 +147,10 @@ var (
 	errDebian, errPlatform   error
 )
 
-// prepareLimit bounds what is made before the tests.
+// prepareLimit bounds what is built before the tests.
 const prepareLimit = 15 * time.Minute
 
-// preparedDebian is what machines are installed with. It is made once for all tests.
+// preparedDebian returns the image that machines are installed with. It is built once for all tests.
 func preparedDebian(t *testing.T) debimage.Image {
 	t.Helper()
 	debianOnce.Do(func() {
@@ -178,7 +164,7 @@ func preparedDebian(t *testing.T) debimage.Image {
 	return debian
 }
 
-// preparedPlatform is a folder with the installer OS, made once for all tests.
+// preparedPlatform returns a folder with the installer OS, which is built once for all tests.
 func preparedPlatform(t *testing.T) string {
 	t.Helper()
 	platformOnce.Do(func() {
@@ -187,7 +173,7 @@ func preparedPlatform(t *testing.T) string {
 		if platformDir, errPlatform = os.MkdirTemp("", "trivet-e2e-platform-"); errPlatform != nil {
 			return
 		}
-		cmd := exec.CommandContext(ctx, binary(t), "platform", "build", "--kernel", "linux-image-cloud-amd64", "--out", platformDir)
+		cmd := exec.CommandContext(ctx, testhead.Program(t), "platform", "build", "--kernel", "linux-image-cloud-amd64", "--out", platformDir)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			errPlatform = fmt.Errorf("platform build: %w\n%s", err, out)
 		}
@@ -214,16 +200,16 @@ type box struct {
 	name string
 }
 
-// newBox plugs in a machine that the head knows.
+// newBox plugs in a machine that has a record.
 func (s *site) newBox(name, mac string, firmware vm.Firmware) *box {
 	s.Helper()
 	b := s.plugIn(name, mac, firmware)
-	b.introduce()
+	b.createRecord()
 	return b
 }
 
-// introduce makes the machine's record.
-func (b *box) introduce() {
+// createRecord creates the machine's record.
+func (b *box) createRecord() {
 	b.s.Helper()
 	b.s.apply(fmt.Sprintf(machineYAML, b.name, b.MAC))
 }
@@ -245,14 +231,14 @@ func (s *site) plugIn(name, mac string, firmware vm.Firmware) *box {
 	return s.plugInto(s.net, nil, name, mac, firmware)
 }
 
-// plugInto plugs a machine into a network's switch, by a cable or directly.
+// plugInto plugs a machine into a network's switch, through a cable or directly.
 func (s *site) plugInto(n *vm.Network, cable *os.File, name, mac string, firmware vm.Firmware) *box {
 	s.Helper()
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
 		s.Fatal(err)
 	}
-	m, err := vm.NewMachine(s.ctx, n, vm.Config{
+	m, err := vm.NewMachine(s.Context(), n, vm.Config{
 		Name: name, MAC: hw, Firmware: firmware, Dir: s.path(name), MemoryMB: 1024, Serial: "SN-" + name, Frames: cable,
 		Disks: []vm.Disk{{Path: s.path(name + ".disk"), SizeMB: 4096}, {Path: s.path(name + ".journal"), SizeMB: 4}},
 	})
@@ -261,32 +247,29 @@ func (s *site) plugInto(n *vm.Network, cable *os.File, name, mac string, firmwar
 	}
 	b := &box{Machine: m, s: s, name: name}
 	s.Cleanup(func() { _ = m.Close() })
-	s.Cleanup(b.tell)
+	s.Cleanup(b.printLog)
 	return b
 }
 
-// tell shows the machine's console and its story when the test failed.
-func (b *box) tell() {
+// printLog prints the machine's console and history when the test failed.
+func (b *box) printLog() {
 	if !b.s.Failed() {
 		return
 	}
 	text, _ := os.ReadFile(filepath.Join(b.Dir, "serial.log"))
-	b.s.Logf("%s's console:\n%s", b.name, tail(text, 6000))
-	ctx := b.s.ctx
-	b.s.ctx = context.Background()
-	why, _ := b.s.try("why", b.name)
-	b.s.ctx = ctx
+	b.s.Logf("console of %s:\n%s", b.name, tail(text, 6000))
+	why, _ := b.s.tryContext(context.Background(), "why", b.name)
 	b.s.Logf("trivet why %s:\n%s", b.name, why)
 }
 
 func (b *box) powerOn() {
 	b.s.Helper()
-	if err := b.PowerOn(b.s.ctx); err != nil {
+	if err := b.PowerOn(b.s.Context()); err != nil {
 		b.s.Fatal(err)
 	}
 }
 
-// ledger is what the agent began and ended in this machine, by its own journal disk: "image.1 running", "image.1 done".
+// ledger returns what the agent began and ended in this machine, by its own journal disk: "image.1 running", "image.1 done".
 func (b *box) ledger() (lines []string) {
 	b.s.Helper()
 	entries, err := journal.Read(b.s.path(b.name + ".journal"))
@@ -301,14 +284,14 @@ func (b *box) ledger() (lines []string) {
 	return lines
 }
 
-// waitFor looks at the site until it is so.
+// waitFor waits until a condition is true.
 func (s *site) waitFor(what string, limit time.Duration, so func() bool) {
 	s.Helper()
 	for deadline := time.Now().Add(limit); !so(); time.Sleep(300 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.Fatalf("waited %s for: %s", limit, what)
 		}
-		if err := s.ctx.Err(); err != nil {
+		if err := s.Context().Err(); err != nil {
 			s.Fatal(errors.Join(errors.New(what), err))
 		}
 	}

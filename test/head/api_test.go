@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/client"
 )
 
 // zeros gives n bytes, none of which the sender must hold.
@@ -139,7 +139,7 @@ func TestBadAPI(t *testing.T) {
 		}
 	})
 	t.Run("no TLS", func(t *testing.T) {
-		if status, said := rawHTTP(t, h.host+":7480", "GET /v1/machines HTTP/1.1\r\nHost: x\r\n\r\n"); status != 400 || !strings.Contains(said, "HTTPS") {
+		if status, said := rawHTTP(t, h.Address+":7480", "GET /v1/machines HTTP/1.1\r\nHost: x\r\n\r\n"); status != 400 || !strings.Contains(said, "HTTPS") {
 			t.Errorf("%d: %s", status, said)
 		}
 	})
@@ -173,14 +173,14 @@ func TestSlowClients(t *testing.T) {
 		t.Skip("waits until the head has had enough")
 	}
 	h := newHead(t)
-	trust, err := auth.ClientTLS(h.context().Trust)
+	trust, err := client.TLSConfig(h.Credential().Trust)
 	if err != nil {
 		t.Fatal(err)
 	}
 	trust.NextProtos = []string{"http/1.1"}
-	secure := func() (net.Conn, error) { return tls.Dial("tcp", h.host+":7480", trust) }
+	secure := func() (net.Conn, error) { return tls.Dial("tcp", h.Address+":7480", trust) }
 	plain := func(port string) func() (net.Conn, error) {
-		return func() (net.Conn, error) { return net.Dial("tcp", h.host+":"+port) }
+		return func() (net.Conn, error) { return net.Dial("tcp", h.Address+":"+port) }
 	}
 	var conns []net.Conn
 	for _, c := range []struct {
@@ -192,7 +192,7 @@ func TestSlowClients(t *testing.T) {
 		{plain("7480"), ""}, {plain("7480"), "\x16\x03\x01\x02"}, // a handshake that does not go on
 		{secure, ""}, {secure, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: "},
 		{secure, "POST /agent/v1/hello HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"},
-		{secure, "POST /v1/machines HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + h.context().Token + "\r\nContent-Length: 1000\r\n\r\n{"},
+		{secure, "POST /v1/machines HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + h.Credential().Token + "\r\nContent-Length: 1000\r\n\r\n{"},
 	} {
 		for range 50 {
 			conn, err := c.dial()
@@ -208,7 +208,7 @@ func TestSlowClients(t *testing.T) {
 	}
 	h.mustServe() // meanwhile
 	for i, conn := range conns {
-		_ = conn.SetReadDeadline(time.Now().Add(2 * patience))
+		_ = conn.SetReadDeadline(time.Now().Add(2 * timeout))
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("connection %d is still open", i)
 		} else if err != nil && !errors.Is(err, syscall.ECONNRESET) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // A head whose disk is full says so to who writes, and serves reads and boots, also when it is started anew. With room again
@@ -17,23 +18,23 @@ import (
 func TestFullDisk(t *testing.T) {
 	disk := mount(t, "size=500m")
 	h := startHead(t, filepath.Join(disk, "data"))
-	h.apply(site)
+	h.Apply(site)
 	h.mustServe()
 	rest := fill(t, disk)
 	h.mustRefuseWrites(disk)
 	h.mustRead()
 	h.mustBoot()
 	h.mustFail(t, []string{"image", "import", write(t, "a.raw", make([]byte, 1<<20)), "--name", "a"}, "full")
-	h.signal(syscall.SIGTERM)
-	if status := h.ended(); status != 0 {
+	h.Signal(syscall.SIGTERM)
+	if status := h.AwaitExit(); status != 0 {
 		t.Errorf("exit status %d on a full disk, want 0", status)
 	}
 	fill(t, disk) // its store's next log, prepared and not used, went with it
-	launch(t, h.dir, ownHost()).mustRefuse("a start needs 8", "the disk is full; make room, then start the head again")
+	launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("a start needs 8", "the disk is full; make room, then start the head again")
 	if err := os.Truncate(rest, size(t, rest)-100<<20); err != nil {
 		t.Fatal(err)
 	}
-	h = startHead(t, h.dir) // less is free than the store needs for writes
+	h = startHead(t, h.Dir) // less is free than the store needs for writes
 	h.useOwnEndpoint()
 	h.mustRefuseWrites(disk)
 	h.mustRead()
@@ -46,7 +47,7 @@ func TestFullDisk(t *testing.T) {
 
 func (h *head) mustRefuseWrites(disk string) {
 	h.Helper()
-	_, err := client.Of[trivet.Machine](h.client()).Patch(h.Context(), "m1", []byte(`{"labels":{"full":"yes"}}`), 0)
+	_, err := client.Of[trivet.Machine](h.Client(-1)).Patch(h.Context(), "m1", []byte(`{"labels":{"full":"yes"}}`), 0)
 	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "the disk is full") || !strings.Contains(err.Error(), disk) {
 		h.Errorf("a write on a full disk: %v", err)
 	}
@@ -55,16 +56,16 @@ func (h *head) mustRefuseWrites(disk string) {
 // useOwnEndpoint writes this head's address into the administrator's file, as the head does where it has room.
 func (h *head) useOwnEndpoint() {
 	h.Helper()
-	f, err := client.ReadFile(filepath.Join(h.dir, "admin.yaml"))
+	f, err := client.ReadFile(filepath.Join(h.Dir, "admin.yaml"))
 	if err != nil {
 		h.Fatal(err)
 	}
 	for name, c := range f.Contexts {
-		c.Endpoints = []string{"https://" + h.host + ":7480"}
+		c.Endpoints = []string{"https://" + h.Address + ":7480"}
 		f.Contexts[name] = c
 	}
-	h.admin = filepath.Join(h.TempDir(), "admin.yaml")
-	if err := f.Write(h.admin); err != nil {
+	h.Admin = filepath.Join(h.TempDir(), "admin.yaml")
+	if err := f.Write(h.Admin); err != nil {
 		h.Fatal(err)
 	}
 }

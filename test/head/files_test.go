@@ -16,17 +16,19 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
+
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // mustFail wants an operator's command that fails with status 1, says all of this, and stays small itself.
 func (h *head) mustFail(t *testing.T, args []string, words ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
 	// A limit and not its peak afterwards: the kernel counts into that of a new process what the one that starts it had.
 	limit := fmt.Sprintf("--data=%d", maxMemory)
-	cmd := exec.CommandContext(ctx, "prlimit", append([]string{limit, binary(t)}, args...)...)
-	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+h.adminFile())
+	cmd := exec.CommandContext(ctx, "prlimit", append([]string{limit, testhead.Program(t)}, args...)...)
+	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+h.AdminFile())
 	said, _ := cmd.CombinedOutput() // its status is looked at; Go ends with 2 when it gets no memory
 	if status := cmd.ProcessState.ExitCode(); status != 1 {
 		t.Errorf("exit status %d, want 1", status)
@@ -90,7 +92,7 @@ func TestBadFiles(t *testing.T) {
 func TestGrowingTemplate(t *testing.T) {
 	h := newHead(t)
 	text := `{{$x := "0123456789"}}` + strings.Repeat(`{{$x = print $x $x}}`, 40) + `{{$x}}`
-	h.apply("kind: Template\nname: big\nspec: {actions: [{name: a, use: command, with: {args: ['" + text + "']}}]}\n")
+	h.Apply("kind: Template\nname: big\nspec: {actions: [{name: a, use: command, with: {args: ['" + text + "']}}]}\n")
 	h.mustFail(t, []string{"provision", "p", "--template", "big", "--machine", "m1"}, "p failed", "more than 4194304 bytes of work")
 	h.mustBeUnharmed()
 }
@@ -127,7 +129,7 @@ func TestBadImages(t *testing.T) {
 	refuse := func(what, from string, words []string, flags ...string) {
 		t.Run(what, func(t *testing.T) {
 			h.mustFail(t, append([]string{"image", "import", from, "--name", "bad"}, flags...), words...)
-			if out, err := h.trivet("get", "image", "bad"); err == nil {
+			if out, err := h.Trivet("get", "image", "bad"); err == nil {
 				t.Errorf("a record is there: %s", out)
 			}
 		})
@@ -163,7 +165,7 @@ func TestBadImages(t *testing.T) {
 	refuse("download that breaks off", closing.URL+"/a.raw", []string{closing.URL})
 	refuse("download that breaks off, again and again", closing.URL+"/ranges", []string{closing.URL})
 	refuse("404", closing.URL+"/gone", []string{"404"})
-	if left, err := os.ReadDir(filepath.Join(h.dir, "blobs")); err != nil || len(left) > 1 {
+	if left, err := os.ReadDir(filepath.Join(h.Dir, "blobs")); err != nil || len(left) > 1 {
 		t.Errorf("%v is left behind, %v", left, err)
 	}
 	h.mustBeUnharmed()

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // maxMemory is what a head with one machine may need at any time, in bytes, whatever is thrown at it.
@@ -23,7 +25,7 @@ const maxMemory = 400 << 20
 // peak is the most memory that the head has ever had.
 func (h *head) peak() (bytes int) {
 	h.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.PID()))
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -48,7 +50,7 @@ func (h *head) mustBeUnharmed() {
 		h.Errorf("the head had %d MiB", peak>>20)
 	}
 	for _, word := range []string{"level=ERROR", "panic"} {
-		if strings.Contains(h.log.String(), word) {
+		if strings.Contains(h.Log.String(), word) {
 			h.Errorf("the head says %s", word)
 		}
 	}
@@ -74,7 +76,7 @@ func dialUDP(t *testing.T, at string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -83,7 +85,7 @@ func dialUDP(t *testing.T, at string) net.Conn {
 // Datagrams that are no DHCP, or lie about themselves, change nothing.
 func TestBadDHCP(t *testing.T) {
 	h := newHead(t)
-	conn := dialUDP(t, h.host+":7067")
+	conn := dialUDP(t, h.Address+":7067")
 	mac, _ := net.ParseMAC(knownMAC)
 	good, err := dhcpv4.NewDiscovery(mac, dhcpv4.WithRelay(net.IPv4(127, 0, 0, 1)), dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient")))
 	if err != nil {
@@ -147,16 +149,16 @@ func TestBadTFTP(t *testing.T) {
 		{"ERROR for nobody", []byte("\x00\x05\x00\x01x\x00"), ""},
 		{"operation 9", []byte("\x00\x09x\x00octet\x00"), ""},
 		{"operation 65535", bytes.Repeat([]byte{0xff}, 512), ""},
-		{"write", []byte("\x00\x02" + bootFile + "\x00octet\x00"), "read-only"},
-		{"no end of the name", []byte("\x00\x01" + bootFile), "file name is missing"},
+		{"write", []byte("\x00\x02" + testhead.BootFile + "\x00octet\x00"), "read-only"},
+		{"no end of the name", []byte("\x00\x01" + testhead.BootFile), "file name is missing"},
 		{"no name", read("", "octet"), "file name is missing"},
 		{"long name", read(strings.Repeat("x", 9000), "octet"), "file name is missing or over"},
-		{"no mode", []byte("\x00\x01" + bootFile + "\x00"), "mode octet"},
-		{"text mode", read(bootFile, "netascii"), "mode octet"},
+		{"no mode", []byte("\x00\x01" + testhead.BootFile + "\x00"), "mode octet"},
+		{"text mode", read(testhead.BootFile, "netascii"), "mode octet"},
 		{"path up", read("../../../../etc/passwd", "octet"), "not found"},
 		{"path up, for Windows", read(`..\..\etc\passwd`, "octet"), "not found"},
 		{"absolute path", read("/etc/passwd", "octet"), "not found"},
-		{"path through a program", read(bootFile+"/../../../etc/passwd", "octet"), "not found"},
+		{"path through a program", read(testhead.BootFile+"/../../../etc/passwd", "octet"), "not found"},
 		{"no text", read("\xff\xfe\xfd", "octet"), "not found"},
 		{"folder", read(".", "octet"), "not found"},
 	} {
@@ -167,8 +169,8 @@ func TestBadTFTP(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(patience))
-			to, _ := net.ResolveUDPAddr("udp4", h.host+":7069")
+			_ = conn.SetDeadline(time.Now().Add(timeout))
+			to, _ := net.ResolveUDPAddr("udp4", h.Address+":7069")
 			if _, err := conn.WriteTo(c.packet, to); err != nil {
 				t.Fatal(err)
 			}
@@ -187,13 +189,13 @@ func TestBadTFTP(t *testing.T) {
 		})
 	}
 	t.Run("options", func(t *testing.T) {
-		conn := dialUDP(t, h.host+":7069")
+		conn := dialUDP(t, h.Address+":7069")
 		for _, o := range [][]string{
 			{"blksize", "99999999999999999999"}, {"blksize", "-1"}, {"blksize", "0"}, {"blksize"}, {"windowsize", "65536"}, {"timeout", "1e9"},
 			{"tsize", strings.Repeat("9", 1000)}, {strings.Repeat("x", 5000), strings.Repeat("y", 5000)}, {"", "", "", ""},
 			strings.Split(strings.Repeat("blksize,512,", 400), ","),
 		} {
-			if _, err := conn.Write(read(bootFile, "octet", o...)); err != nil {
+			if _, err := conn.Write(read(testhead.BootFile, "octet", o...)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -209,7 +211,7 @@ func rawHTTP(t *testing.T, at, text string) (int, string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(timeout))
 	go func() { _, _ = io.WriteString(conn, text) }() // the head may answer and close before it has all
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -226,8 +228,8 @@ func rawHTTP(t *testing.T, at, text string) (int, string) {
 // The boot door serves what it has, whatever path, range or header is sent.
 func TestBadBootHTTP(t *testing.T) {
 	h := newHead(t)
-	at := h.host + ":7481"
-	program := "/ipxe/" + bootFile
+	at := h.Address + ":7481"
+	program := "/ipxe/" + testhead.BootFile
 	for _, c := range []struct {
 		what, line string
 		header     string

@@ -10,25 +10,25 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
-	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // rawAPI is an HTTP client that trusts the head, for requests that the project's own client would not send.
 func (h *head) rawAPI() *http.Client {
 	h.Helper()
-	cfg, err := auth.ClientTLS(h.context().Trust)
+	cfg, err := client.TLSConfig(h.Credential().Trust)
 	if err != nil {
 		h.Fatal(err)
 	}
 	cfg.NextProtos = []string{"http/1.1"}
-	transport := &http.Transport{TLSClientConfig: cfg, ExpectContinueTimeout: patience, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
+	transport := &http.Transport{TLSClientConfig: cfg, ExpectContinueTimeout: timeout, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	h.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
@@ -36,29 +36,29 @@ func (h *head) rawAPI() *http.Client {
 // request makes one as the administrator.
 func (h *head) request(ctx context.Context, method, path string, body io.Reader) *http.Request {
 	h.Helper()
-	req, err := http.NewRequestWithContext(ctx, method, "https://"+h.host+":7480"+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+h.Address+":7480"+path, body)
 	if err != nil {
 		h.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+h.context().Token)
+	req.Header.Set("Authorization", "Bearer "+h.Credential().Token)
 	return req
 }
 
 // openWatch opens a feed and gives what it said, once it has ended.
-func (h *head) openWatch() *transcript {
+func (h *head) openWatch() *testhead.Log {
 	h.Helper()
 	resp, err := h.rawAPI().Do(h.request(h.Context(), "GET", "/v1/watch?kinds=machines", nil))
 	if err != nil || resp.StatusCode != http.StatusOK {
 		h.Fatalf("watch: %v, %v", resp, err)
 	}
-	said := newTranscript()
+	said := testhead.NewLog()
 	go func() {
 		defer resp.Body.Close()
 		_, err := io.Copy(said, resp.Body)
 		fmt.Fprintf(said, "ended with error %v", err)
-		said.end()
+		said.End()
 	}()
-	if !said.await("event: synced", patience) {
+	if !said.Await("event: synced", timeout) {
 		h.Fatalf("the watch said: %s", said)
 	}
 	return said
@@ -99,9 +99,9 @@ func (h *head) openUpload() *slowUpload {
 func TestTerm(t *testing.T) {
 	h := newHead(t)
 	h.mustServe()
-	watch, upload, before := h.openWatch(), h.openUpload(), len(h.log.String())
-	h.signal(syscall.SIGTERM)
-	if !watch.await("event: drain", patience) || !watch.await("ended with error <nil>", patience) {
+	watch, upload, before := h.openWatch(), h.openUpload(), len(h.Log.String())
+	h.Signal(syscall.SIGTERM)
+	if !watch.Await("event: drain", timeout) || !watch.Await("ended with error <nil>", timeout) {
 		t.Errorf("the watch did not end in order: %s", watch)
 	}
 	if _, err := io.WriteString(upload.body, "the second half"); err != nil {
@@ -111,13 +111,13 @@ func TestTerm(t *testing.T) {
 	if status := <-upload.status; !strings.HasPrefix(status, "201") {
 		t.Errorf("the upload under way: %s", status)
 	}
-	if status := h.ended(); status != 0 {
+	if status := h.AwaitExit(); status != 0 {
 		t.Errorf("exit status %d, want 0", status)
 	}
-	if strings.Contains(h.log.String()[before:], "level=ERROR") {
-		t.Errorf("an orderly end is no error:\n%s", h.log)
+	if strings.Contains(h.Log.String()[before:], "level=ERROR") {
+		t.Errorf("an orderly end is no error:\n%s", h.Log)
 	}
-	startHead(t, h.dir).mustServe()
+	startHead(t, h.Dir).mustServe()
 }
 
 // A second signal ends a head that still waits for a request, at once and not with 0. That is as if its power was cut.
@@ -127,63 +127,76 @@ func TestSecondSignal(t *testing.T) {
 			h := newHead(t)
 			watch, upload := h.openWatch(), h.openUpload()
 			defer upload.body.Close()
-			h.signal(syscall.SIGTERM)
-			if !watch.await("event: drain", patience) {
+			h.Signal(syscall.SIGTERM)
+			if !watch.Await("event: drain", timeout) {
 				t.Fatalf("the watch did not end in order: %s", watch)
 			}
-			h.signal(second)
-			if status := h.ended(); status != 128+int(second) {
+			h.Signal(second)
+			if status := h.AwaitExit(); status != 128+int(second) {
 				t.Errorf("exit status %d, want %d", status, 128+int(second))
 			}
-			startHead(t, h.dir).mustServe()
+			startHead(t, h.Dir).mustServe()
 		})
 	}
 }
 
 // A signal while a head starts ends it in order, whatever step it is at.
 func TestTermAtStart(t *testing.T) {
-	h := launch(t, filepath.Join(t.TempDir(), "data"), ownHost())
-	h.log.await("level=", patience) // its first word
-	h.signal(syscall.SIGTERM)
-	if status := h.ended(); status != 0 {
+	h := launch(t, filepath.Join(t.TempDir(), "data"), testhead.NewAddress())
+	h.Log.Await("level=", timeout) // its first word
+	h.Signal(syscall.SIGTERM)
+	if status := h.AwaitExit(); status != 0 {
 		t.Errorf("exit status %d, want 0", status)
 	}
-	h = startHead(t, h.dir)
-	h.apply(site)
+	h = startHead(t, h.Dir)
+	h.Apply(site)
 	h.mustServe()
 }
 
-// command is an operator's command that runs.
+// command is an operator command that runs.
 type command struct {
-	*exec.Cmd
-	said *transcript
+	*testing.T
+	*testhead.Process
+}
+
+func startCommand(t *testing.T, env []string, args ...string) *command {
+	t.Helper()
+	cmd := testhead.Command("", testhead.Program(t), args...)
+	cmd.Env = append(os.Environ(), env...)
+	p, err := testhead.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	return &command{t, p}
 }
 
 func (h *head) start(args ...string) *command {
 	h.Helper()
-	c := &command{exec.Command(binary(h.T), args...), newTranscript()}
-	c.Env = append(os.Environ(), "TRIVET_CONFIG="+h.adminFile(), "TMPDIR="+h.TempDir())
-	c.Stdout, c.Stderr = c.said, c.said
-	if err := c.Start(); err != nil {
-		h.Fatal(err)
-	}
-	h.Cleanup(func() { _ = c.Process.Kill() }) // it may have ended
-	return c
+	return startCommand(h.T, []string{"TRIVET_CONFIG=" + h.AdminFile(), "TMPDIR=" + h.TempDir()}, args...)
 }
 
-// mustStop wants a command that ends by Ctrl-C with status 130 and says this.
-func (c *command) mustStop(t *testing.T, words ...string) {
-	t.Helper()
-	if err := c.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
+// awaitOutput waits until the command has written a text.
+func (c *command) awaitOutput(text string) {
+	c.Helper()
+	if !c.Log.Await(text, timeout) {
+		c.Fatal(c.Log)
 	}
-	_ = c.Wait() // its status is looked at
-	if status := c.ProcessState.ExitCode(); status != 130 {
-		t.Errorf("exit status %d, want 130:\n%s", status, c.said)
+}
+
+// mustStop wants a command that ends by Ctrl-C with status 130 and has written these texts.
+func (c *command) mustStop(texts ...string) {
+	c.Helper()
+	c.Signal(syscall.SIGINT)
+	if err := c.Wait(timeout); err != nil {
+		c.Fatal(err)
 	}
-	for _, word := range words {
-		if !strings.Contains(c.said.String(), word) {
-			t.Errorf("it does not say %q:\n%s", word, c.said)
+	if status := c.ExitCode(); status != 130 {
+		c.Errorf("exit status %d, want 130:\n%s", status, c.Log)
+	}
+	for _, text := range texts {
+		if !c.Log.Contains(text) {
+			c.Errorf("it has not written %q:\n%s", text, c.Log)
 		}
 	}
 }
@@ -192,32 +205,28 @@ func (c *command) mustStop(t *testing.T, words ...string) {
 func TestCtrlC(t *testing.T) {
 	h := newHead(t)
 	t.Run("provision", func(t *testing.T) {
-		h.apply("{kind: Template, name: t1, spec: {actions: [{name: a, use: noop}]}}")
+		h.Apply("{kind: Template, name: t1, spec: {actions: [{name: a, use: noop}]}}")
 		c := h.start("provision", "web1", "--template", "t1", "--machine", "m1")
-		if !c.said.await("provision/web1 created", patience) {
-			t.Fatal(c.said)
-		}
-		c.mustStop(t, "web1 goes on without you", "trivet provision web1 --watch")
-		if out, err := h.trivet("get", "provision", "web1"); err != nil {
+		c.awaitOutput("provision/web1 created")
+		c.mustStop("web1 goes on without you", "trivet provision web1 --watch")
+		if out, err := h.Trivet("get", "provision", "web1"); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
 	t.Run("watch", func(t *testing.T) {
 		c := h.start("watch", "machines")
-		if !c.said.await("-- synced", patience) {
-			t.Fatal(c.said)
-		}
-		c.mustStop(t)
+		c.awaitOutput("-- synced")
+		c.mustStop()
 	})
 	t.Run("image import", func(t *testing.T) {
 		from := stalledServer(t)
 		c := h.start("image", "import", from.URL+"/disk.raw", "--name", "disk")
 		<-from.stalled
-		c.mustStop(t, "image disk is as it was", "import it again")
-		if out, err := h.trivet("get", "image", "disk"); err == nil {
+		c.mustStop("image disk is as it was", "import it again")
+		if out, err := h.Trivet("get", "image", "disk"); err == nil {
 			t.Errorf("half an image is there: %s", out)
 		}
-		if left, err := filepath.Glob(filepath.Join(h.dir, "blobs", "*.upload")); err != nil || len(left) > 0 {
+		if left, err := filepath.Glob(filepath.Join(h.Dir, "blobs", "*.upload")); err != nil || len(left) > 0 {
 			t.Errorf("%v is left behind, %v", left, err)
 		}
 	})
@@ -251,21 +260,12 @@ func stalledServer(t *testing.T) *stalled {
 	return s
 }
 
-// Ctrl-C ends a demo in order and leaves nothing behind.
+// Ctrl-C ends a demo in order and leaves no files behind.
 func TestCtrlCDemo(t *testing.T) {
-	h := &head{T: t, dir: t.TempDir()}
 	tmp := t.TempDir()
-	c := &command{exec.Command(binary(t), "demo", "--machines", "500"), newTranscript()}
-	c.Env = append(os.Environ(), "TMPDIR="+tmp)
-	c.Stdout, c.Stderr = c.said, c.said
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	h.Cleanup(func() { _ = c.Process.Kill() })
-	if !c.said.await("█", patience) {
-		t.Fatal(c.said)
-	}
-	c.mustStop(t)
+	c := startCommand(t, []string{"TMPDIR=" + tmp}, "demo", "--machines", "500")
+	c.awaitOutput("█")
+	c.mustStop()
 	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
 		t.Errorf("%v is left behind, %v", left, err)
 	}

@@ -19,19 +19,20 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/testhead"
 	"github.com/trivet-project/trivet/test/faultfs"
 )
 
 // tryLabel writes a label of the known machine.
 func (h *head) tryLabel(value string) error {
 	patch := fmt.Appendf(nil, `{"labels":{"wanted":%q}}`, value)
-	_, err := client.Of[trivet.Machine](h.client()).Patch(h.Context(), "m1", patch, 0)
+	_, err := client.Of[trivet.Machine](h.Client(-1)).Patch(h.Context(), "m1", patch, 0)
 	return err
 }
 
 func (h *head) label() string {
 	h.Helper()
-	m, err := client.Of[trivet.Machine](h.client()).Get(h.Context(), "m1")
+	m, err := client.Of[trivet.Machine](h.Client(-1)).Get(h.Context(), "m1")
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -43,14 +44,14 @@ func (h *head) label() string {
 func TestSlowDisk(t *testing.T) {
 	disk := faultfs.New(t)
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.apply(site)
+	h.Apply(site)
 	disk.Set(faultfs.Faults{SyncDelay: 300 * time.Millisecond})
 	h.mustServe()
 	if err := h.tryLabel("slow"); err != nil || h.label() != "slow" {
 		t.Errorf("a slow write: %v", err)
 	}
 	h.mustServeUntil("the disk is slow: every write waits for it")
-	h.mustSay("dir=" + h.dir)
+	h.mustSay("dir=" + h.Dir)
 
 	disk.Set(faultfs.Faults{SyncDelay: time.Hour})
 	written := make(chan error)
@@ -81,8 +82,8 @@ func TestSlowDisk(t *testing.T) {
 func (h *head) mustSay(words ...string) {
 	h.Helper()
 	for _, word := range words {
-		if !h.log.await(word, patience) {
-			h.Errorf("it does not say %q:\n%s", word, h.log)
+		if !h.Log.Await(word, timeout) {
+			h.Errorf("it does not say %q:\n%s", word, h.Log)
 		}
 	}
 }
@@ -94,13 +95,13 @@ func TestStartOnSlowDisk(t *testing.T) {
 	}
 	disk := faultfs.New(t)
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.apply(site)
+	h.Apply(site)
 	h.mustServe()
-	h.signal(syscall.SIGKILL)
-	<-h.done
+	h.Signal(syscall.SIGKILL)
+	<-h.Done()
 	disk.Set(faultfs.Faults{SyncDelay: 3 * time.Second})
-	h = launch(t, h.dir, ownHost())
-	if !h.log.await("msg=ready", 4*patience) {
+	h = launch(t, h.Dir, testhead.NewAddress())
+	if !h.Log.Await("msg=ready", 4*timeout) {
 		t.Fatal("the head is not ready")
 	}
 	h.useOwnEndpoint()
@@ -121,7 +122,7 @@ func (h *head) mustRecover() {
 // mustServeUntil writes until the head says this: it judges its disk by the syncs of the last seconds.
 func (h *head) mustServeUntil(word string) {
 	h.Helper()
-	for late := time.Now().Add(patience); !h.log.await(word, 100*time.Millisecond); {
+	for late := time.Now().Add(timeout); !h.Log.Await(word, 100*time.Millisecond); {
 		if time.Now().After(late) {
 			h.Fatalf("the head does not say %q", word)
 		}
@@ -136,7 +137,7 @@ func TestPowerCut(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.apply(site)
+	h.Apply(site)
 	var acknowledged atomic.Int64
 	for round := range 6 {
 		imported := h.importImage(rng, fmt.Sprint("image", round))
@@ -148,7 +149,7 @@ func TestPowerCut(t *testing.T) {
 		if err := disk.Cut(keep); err != nil {
 			t.Fatal(err)
 		}
-		h = startHead(t, h.dir)
+		h = startHead(t, h.Dir)
 		got, err := strconv.ParseInt(h.label(), 10, 64)
 		if err != nil || got < acknowledged.Load() || got > last {
 			t.Errorf("round %d: write %d was acknowledged and %d begun, and %q is there", round, acknowledged.Load(), last, h.label())
@@ -165,10 +166,10 @@ func (h *head) writeUntilKilled(acknowledged *atomic.Int64, after int64) (last i
 	enough := acknowledged.Load() + after
 	for last = acknowledged.Load() + 1; ; last++ {
 		if last > enough { // while this one is under way
-			go func() { _ = h.cmd.Process.Kill() }()
+			go h.Kill()
 		}
 		if h.tryLabel(strconv.FormatInt(last, 10)) != nil {
-			<-h.done
+			<-h.Done()
 			return last
 		}
 		acknowledged.Store(last)
@@ -184,7 +185,7 @@ func (h *head) importImage(rng *rand.Rand, name string) string {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		h.Fatal(err)
 	}
-	if out, err := h.trivet("image", "import", path, "--name", name, "--format", "raw"); err != nil {
+	if out, err := h.Trivet("image", "import", path, "--name", name, "--format", "raw"); err != nil {
 		h.Fatalf("import: %v\n%s", err, out)
 	}
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(content))
@@ -193,7 +194,7 @@ func (h *head) importImage(rng *rand.Rand, name string) string {
 // mustHave gets a blob as machines do.
 func (h *head) mustHave(digest string) {
 	h.Helper()
-	resp, err := http.Get("http://" + h.host + ":7481/blob/" + digest)
+	resp, err := http.Get("http://" + h.Address + ":7481/blob/" + digest)
 	if err != nil {
 		h.Errorf("blob: %v", err)
 		return
@@ -209,7 +210,7 @@ func (h *head) mustHave(digest string) {
 func TestLyingDisk(t *testing.T) {
 	disk := faultfs.New(t)
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.apply(site)
+	h.Apply(site)
 	if err := h.tryLabel("1"); err != nil {
 		t.Fatal(err)
 	}
@@ -217,13 +218,13 @@ func TestLyingDisk(t *testing.T) {
 	if err := h.tryLabel("2"); err != nil {
 		t.Fatal(err)
 	}
-	h.signal(syscall.SIGKILL)
-	<-h.done
+	h.Signal(syscall.SIGKILL)
+	<-h.Done()
 	if err := disk.Cut(nil); err != nil {
 		t.Fatal(err)
 	}
 	disk.Set(faultfs.Faults{})
-	if got := startHead(t, h.dir).label(); got != "1" {
+	if got := startHead(t, h.Dir).label(); got != "1" {
 		t.Errorf("the label is %q", got)
 	}
 }
@@ -237,7 +238,7 @@ func TestStoreDiskErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			disk := faultfs.New(t)
 			h := startHead(t, filepath.Join(disk.Dir(), "data"))
-			h.apply(site)
+			h.Apply(site)
 			if err := h.tryLabel("before"); err != nil {
 				t.Fatal(err)
 			}
@@ -245,13 +246,13 @@ func TestStoreDiskErrors(t *testing.T) {
 			if err := h.tryLabel("lost"); err == nil {
 				t.Error("a write was acknowledged that the disk did not take")
 			}
-			h.mustRefuse("the store's member ended", "input/output error", "hint:")
-			launch(t, h.dir, ownHost()).mustRefuse("input/output error", "hint:")
+			h.ExpectFailure("the store's member ended", "input/output error", "hint:")
+			launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("input/output error", "hint:")
 			disk.Set(faultfs.Faults{})
 			if err := disk.Cut(nil); err != nil {
 				t.Fatal(err)
 			}
-			h = startHead(t, h.dir)
+			h = startHead(t, h.Dir)
 			if got := h.label(); got != "before" {
 				t.Errorf("the label is %q", got)
 			}
@@ -264,7 +265,7 @@ func TestStoreDiskErrors(t *testing.T) {
 func TestBlobDiskErrors(t *testing.T) {
 	disk := faultfs.New(t)
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.apply(site)
+	h.Apply(site)
 	image := write(t, "a.raw", bytes.Repeat([]byte("x"), 1<<20))
 	for _, faults := range []faultfs.Faults{
 		{SyncError: syscall.EIO, Under: "data/blobs"}, {WriteError: syscall.EIO, Under: "data/blobs"},
@@ -276,7 +277,7 @@ func TestBlobDiskErrors(t *testing.T) {
 	disk.Set(faultfs.Faults{WriteError: syscall.ENOSPC, Under: "data/blobs"})
 	h.mustFail(t, []string{"image", "import", image, "--name", "a", "--format", "raw"}, "disk is full", "hint:")
 	disk.Set(faultfs.Faults{})
-	if out, err := h.trivet("image", "import", image, "--name", "a", "--format", "raw"); err != nil {
+	if out, err := h.Trivet("image", "import", image, "--name", "a", "--format", "raw"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -12,17 +12,19 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // mustRefuse wants a head that ends with status 1 and says all of this.
 func (h *head) mustRefuse(words ...string) {
 	h.Helper()
-	if status := h.ended(); status != 1 {
+	if status := h.AwaitExit(); status != 1 {
 		h.Errorf("exit status %d, want 1", status)
 	}
 	for _, word := range words {
-		if !strings.Contains(h.log.String(), word) {
-			h.Errorf("it does not say %q:\n%s", word, h.log)
+		if !strings.Contains(h.Log.String(), word) {
+			h.Errorf("it does not say %q:\n%s", word, h.Log)
 		}
 	}
 }
@@ -33,7 +35,7 @@ func TestPortsTaken(t *testing.T) {
 		{"--api", "tcp", "7480"}, {"--boot", "tcp", "7481"}, {"--tftp", "udp", "7069"}, {"--dhcp-listen", "udp", "7067"},
 	} {
 		t.Run(port.flag, func(t *testing.T) {
-			host := ownHost()
+			host := testhead.NewAddress()
 			at := net.JoinHostPort(host, port.number)
 			switch port.network {
 			case "tcp":
@@ -49,7 +51,7 @@ func TestPortsTaken(t *testing.T) {
 				}
 				defer c.Close()
 			}
-			launch(t, t.TempDir(), host).mustRefuse(at, "address already in use", "hint:", "choose another with "+port.flag+"\n")
+			launch(t, t.TempDir(), host).ExpectFailure(at, "address already in use", "hint:", "choose another with "+port.flag+"\n")
 		})
 	}
 }
@@ -59,20 +61,20 @@ func TestAddressesThatAreNone(t *testing.T) {
 		for _, address := range []string{"nonsense", "127.0.0.1:99999", "192.0.2.1:7480"} {
 			t.Run(flag+"="+address, func(t *testing.T) {
 				t.Parallel()
-				launch(t, t.TempDir(), ownHost(), flag, address).mustRefuse(flag, address)
+				launch(t, t.TempDir(), testhead.NewAddress(), flag, address).ExpectFailure(flag, address)
 			})
 		}
 	}
 	t.Run("interface", func(t *testing.T) {
-		launch(t, t.TempDir(), ownHost(), "--dhcp", "nope0", "--dhcp-listen", "").mustRefuse("nope0", "--dhcp")
+		launch(t, t.TempDir(), testhead.NewAddress(), "--dhcp", "nope0", "--dhcp-listen", "").ExpectFailure("nope0", "--dhcp")
 	})
 }
 
 // A second head on the same folder names the process that has it, and does the first no harm.
 func TestSecondStart(t *testing.T) {
 	h := newHead(t)
-	second := launch(t, h.dir, ownHost())
-	second.mustRefuse(fmt.Sprintf("process %d uses it", h.cmd.Process.Pid), h.dir, "--data-dir")
+	second := launch(t, h.Dir, testhead.NewAddress())
+	second.ExpectFailure(fmt.Sprintf("process %d uses it", h.PID()), h.Dir, "--data-dir")
 	h.mustServe()
 }
 
@@ -83,17 +85,17 @@ func TestDataFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("a file", func(t *testing.T) {
-		launch(t, file, ownHost()).mustRefuse("open data folder "+file, "not a directory", "--data-dir")
+		launch(t, file, testhead.NewAddress()).ExpectFailure("open data folder "+file, "not a directory", "--data-dir")
 	})
 	t.Run("below a file", func(t *testing.T) {
-		launch(t, file+"/data", ownHost()).mustRefuse("not a directory", "--data-dir")
+		launch(t, file+"/data", testhead.NewAddress()).ExpectFailure("not a directory", "--data-dir")
 	})
 	t.Run("read-only", func(t *testing.T) {
 		dir := mount(t, "size=1m,ro")
-		launch(t, dir, ownHost()).mustRefuse("open data folder "+dir, "read-only file system", "--data-dir")
+		launch(t, dir, testhead.NewAddress()).ExpectFailure("open data folder "+dir, "read-only file system", "--data-dir")
 	})
 	t.Run("nothing", func(t *testing.T) {
-		launch(t, "", ownHost()).mustRefuse("data-dir is missing")
+		launch(t, "", testhead.NewAddress()).ExpectFailure("data-dir is missing")
 	})
 }
 
@@ -120,8 +122,8 @@ func mount(t *testing.T, options string) string {
 // with the file put back, the head starts.
 func TestForeignAndDamagedData(t *testing.T) {
 	h := newHead(t)
-	h.signal(syscall.SIGTERM)
-	if h.ended() != 0 {
+	h.Signal(syscall.SIGTERM)
+	if h.AwaitExit() != 0 {
 		t.Fatal("no orderly end")
 	}
 	newer := []byte(`{"format":9,"name":"head0","version":"v9.0.0"}`)
@@ -140,32 +142,32 @@ func TestForeignAndDamagedData(t *testing.T) {
 		{"damaged credential", "admin.yaml", []byte("{{"), []string{"admin.yaml", "remove it"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			path := filepath.Join(h.dir, c.file)
+			path := filepath.Join(h.Dir, c.file)
 			whole, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			spoil(t, path, whole, c.content)
-			launch(t, h.dir, ownHost()).mustRefuse(c.words...)
+			launch(t, h.Dir, testhead.NewAddress()).ExpectFailure(c.words...)
 			if err := os.WriteFile(path, whole, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		})
 	}
 	t.Run("of another head", func(t *testing.T) {
-		launch(t, h.dir, ownHost(), "--name", "head7").mustRefuse("it is of head head0, not of head7", "--name")
+		launch(t, h.Dir, testhead.NewAddress(), "--name", "head7").ExpectFailure("it is of head head0, not of head7", "--name")
 	})
 	t.Run("secrets that others can read", func(t *testing.T) {
-		path := filepath.Join(h.dir, "keys/seal.keys")
+		path := filepath.Join(h.Dir, "keys/seal.keys")
 		if err := os.Chmod(path, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		launch(t, h.dir, ownHost()).mustRefuse("seal.keys can be read by others", "chmod 600")
+		launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("seal.keys can be read by others", "chmod 600")
 		if err := os.Chmod(path, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	})
-	t.Run("put back", func(t *testing.T) { startHead(t, h.dir).mustServe() })
+	t.Run("put back", func(t *testing.T) { startHead(t, h.Dir).mustServe() })
 }
 
 func spoil(t *testing.T, path string, whole, content []byte) {
@@ -189,12 +191,12 @@ func spoil(t *testing.T, path string, whole, content []byte) {
 
 // A head that says that it is ready has done all of its first start: its administrator's file is there.
 func TestReadyIsTheEndOfAStart(t *testing.T) {
-	h := launch(t, filepath.Join(t.TempDir(), "data"), ownHost())
-	probe := &http.Client{Timeout: patience, Transport: &http.Transport{
+	h := launch(t, filepath.Join(t.TempDir(), "data"), testhead.NewAddress())
+	probe := &http.Client{Timeout: timeout, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its CA is being made
 	defer probe.CloseIdleConnections()
-	for late := time.Now().Add(patience); time.Now().Before(late); time.Sleep(time.Millisecond) {
-		resp, err := probe.Get("https://" + h.host + ":7480/readyz")
+	for late := time.Now().Add(timeout); time.Now().Before(late); time.Sleep(time.Millisecond) {
+		resp, err := probe.Get("https://" + h.Address + ":7480/readyz")
 		if err != nil {
 			continue
 		}
@@ -202,7 +204,7 @@ func TestReadyIsTheEndOfAStart(t *testing.T) {
 		if resp.StatusCode != http.StatusOK {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(h.dir, "admin.yaml")); err != nil {
+		if _, err := os.Stat(filepath.Join(h.Dir, "admin.yaml")); err != nil {
 			t.Error(err)
 		}
 		return

@@ -7,20 +7,21 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// A head that joined and comes and goes does not count, however often it is there; it does as soon as it stays.
-func TestLearnerMustStay(t *testing.T) {
+// A head that joined and keeps restarting does not become a member, however often it is up; it does as soon as it stays up.
+func TestLearnerMustStayUp(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
-	h0.up()
+	h0.Up()
 	n := newHead(t, "head1")
-	n.up("--join", h0.api(), "--token", h0.token())
-	heads := client.Of[trivet.Head](h0.asks(patience, h0))
+	n.Up("--join", h0.API(), "--token", h0.token())
+	heads := client.Of[trivet.Head](h0.client(h0))
 	for range 6 {
-		n.kill()
+		n.Kill()
 		rec, err := heads.Get(t.Context(), "head1")
 		if err != nil || rec.Status.State != trivet.HeadJoining {
-			t.Fatalf("it comes and goes, and is %+v, %v", rec, err)
+			t.Fatalf("it restarts again and again, and is %+v, %v", rec, err)
 		}
-		n.up()
+		n.Up()
 	}
-	h0.counts("head1")
+	h0.awaitMember("head1")
 }

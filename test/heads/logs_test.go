@@ -10,12 +10,13 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// A log whose parts are at two heads is whole at each head. One that cannot be asked is named, and the rest is told.
+// A log whose parts are at two heads is complete at each head. A head that does not answer is named, and the rest is printed.
 func TestLogs(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
-	h0.up()
+	h0.Up()
 	all := []*head{h0, h0.join("head1"), h0.join("head2")}
-	cl := h0.asks(patience, all...)
+	cl := h0.client(all...)
 	m := &trivet.Machine{Meta: trivet.Meta{Name: machine}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: knownMAC}}}}
 	if _, err := client.Of[trivet.Machine](cl).Create(t.Context(), m); err != nil {
 		t.Fatal(err)
@@ -24,45 +25,44 @@ func TestLogs(t *testing.T) {
 	if _, err := client.Of[trivet.Template](cl).Create(t.Context(), template); err != nil {
 		t.Fatal(err)
 	}
-	wish := &trivet.Provision{Meta: trivet.Meta{Name: "p"}, Spec: trivet.ProvisionSpec{Template: "t", Machine: machine}}
-	if _, err := client.Of[trivet.Provision](cl).Create(t.Context(), wish); err != nil {
+	provision := &trivet.Provision{Meta: trivet.Meta{Name: "p"}, Spec: trivet.ProvisionSpec{Template: "t", Machine: machine}}
+	if _, err := client.Of[trivet.Provision](cl).Create(t.Context(), provision); err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range all {
-		h.await("knows the run", func() error {
-			_, err := client.Of[trivet.Workflow](h0.asks(-1, h)).Get(t.Context(), "p-1")
+		h.Await("knows the run", func() error {
+			_, err := client.Of[trivet.Workflow](h0.clientOnce(h)).Get(t.Context(), "p-1")
 			return err
 		})
 	}
-	h0.logged("one\n\x00\x00\x00\x00three\n")
-	all[1].logged("\x00\x00\x00\x00two\n")
+	h0.writeLog("one\n\x00\x00\x00\x00three\n")
+	all[1].writeLog("\x00\x00\x00\x00two\n")
 	logs := func(at *head) (stdout, all string) {
 		t.Helper()
-		t.Setenv("TRIVET_ENDPOINTS", at.api())
-		stdout, all, err := h0.trivet("logs", "p-1")
+		r, err := h0.TrivetAt(at.Head, "logs", "p-1")
 		if err != nil {
-			t.Fatalf("%v\n%s", err, all)
+			t.Fatal(err)
 		}
-		return stdout, all
+		return strings.TrimSpace(r.Stdout), r.All
 	}
 	for _, h := range all {
-		if _, said := logs(h); said != "==> one, attempt 1 <==\none\ntwo\nthree\n" {
-			t.Errorf("at %s:\n%q", h.name, said)
+		if _, got := logs(h); got != "==> one, attempt 1 <==\none\ntwo\nthree\n" {
+			t.Errorf("at %s:\n%q", h.Name, got)
 		}
 	}
-	all[1].kill()
+	all[1].Kill()
 	for _, h := range []*head{h0, all[2]} {
-		text, said := logs(h)
-		if text != "==> one, attempt 1 <==\none\nthree" || !strings.Contains(said, "trivet: head1 cannot be asked") {
-			t.Errorf("at %s, without head1:\n%s", h.name, said)
+		text, got := logs(h)
+		if text != "==> one, attempt 1 <==\none\nthree" || !strings.Contains(got, "trivet: head1 cannot be asked") {
+			t.Errorf("at %s, without head1:\n%s", h.Name, got)
 		}
 	}
 }
 
-// logged leaves what the head would have if the agent of run p-1 had sent it a part of its log.
-func (h *head) logged(file string) {
+// writeLog writes the file that the head would have if the agent of run p-1 had sent it a part of its log.
+func (h *head) writeLog(file string) {
 	h.Helper()
-	dir := filepath.Join(h.dir, "logs", "p-1")
+	dir := filepath.Join(h.Dir, "logs", "p-1")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		h.Fatal(err)
 	}

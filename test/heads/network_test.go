@@ -5,39 +5,43 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A head that would make a second cluster on a network that one serves is told of the first, and how to join it; it makes one
-// if it is told to. Nobody else's DHCP server is taken for one.
+// A first head that starts on a network that a cluster serves refuses to make a second cluster, and names the first one and how
+// to join it. With --new-cluster it makes one. An unrelated DHCP server is not taken for a cluster.
 func TestNetworkHasACluster(t *testing.T) {
-	one, two := twoBoxes(t)
+	t.Parallel()
+	one, two := twoNamespaces(t)
 	start := func(h *head, ns string, more ...string) {
-		h.run(exec.Command("ip", append([]string{"netns", "exec", ns, binary(t), "server", "--data-dir", h.dir, "--dhcp", "boot0",
-			"--tftp", "", "--ipxe", h.programs()}, more...)...))
+		h.StartIn(ns, append([]string{"--dhcp", "boot0", "--tftp", ""}, more...)...)
 	}
 	first, second := newHead(t, "the first"), newHead(t, "the second")
-	start(first, one) // nobody is there
-	first.says("msg=ready")
+	start(first, one) // there is no cluster
+	first.AwaitReady()
 	start(second, two)
-	second.refused("serves this network already", "https://10.99.0.1:7480", "--join https://10.99.0.1:7480 --token TOKEN", "--new-cluster")
-	if _, err := os.Stat(second.dir + "/keys"); err == nil {
+	second.expectRefusal("serves this network already", "https://10.99.0.1:7480", "--join https://10.99.0.1:7480 --token TOKEN", "--new-cluster")
+	if _, err := os.Stat(second.Dir + "/keys"); err == nil {
 		t.Error("it has made keys")
 	}
 	start(second, two, "--new-cluster")
-	second.says("msg=ready")
-	second.stop()
-	start(second, two) // its cluster is there now: nobody is asked
-	second.says("msg=ready")
+	second.AwaitReady()
+	second.Stop()
+	start(second, two) // it has a cluster now, and does not probe
+	second.AwaitReady()
 }
 
-// twoBoxes are two network namespaces with a cable between them: 10.99.0.1 and 10.99.0.2 on boot0.
-func twoBoxes(t *testing.T) (one, two string) {
+var namespaces atomic.Int32
+
+// twoNamespaces returns two network namespaces with a cable between them: 10.99.0.1 and 10.99.0.2 on boot0.
+func twoNamespaces(t *testing.T) (one, two string) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Fatal("network namespaces need root: sudo make test")
-	}
-	one, two = fmt.Sprintf("heads-%d-a", os.Getpid()), fmt.Sprintf("heads-%d-b", os.Getpid())
+	testhead.RequireRoot(t)
+	n := namespaces.Add(1)
+	one, two = fmt.Sprintf("heads-%d-%da", os.Getpid(), n), fmt.Sprintf("heads-%d-%db", os.Getpid(), n)
 	for _, args := range []string{
 		"netns add " + one, "netns add " + two,
 		"-n " + one + " link add boot0 type veth peer name boot0 netns " + two,
@@ -48,7 +52,7 @@ func twoBoxes(t *testing.T) (one, two string) {
 			t.Fatalf("ip %s: %v: %s (apt-get install iproute2)", args, err, out)
 		}
 		if name, ok := strings.CutPrefix(args, "netns add "); ok {
-			t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() }) // it may never have been
+			t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() }) // it may not exist
 		}
 	}
 	return one, two

@@ -6,129 +6,134 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A head that was removed is out for good: it ends by itself, does not come back with its old data, says how it can, and then is
-// a new head, with the old data kept. A head that is replaced makes room when its successor joins.
-func TestOutAndBack(t *testing.T) {
+// A head that was removed ends by itself, does not return with its old data, says how to rejoin, and then is a new head, with the
+// old data archived. A head that is replaced is removed when its successor joins.
+func TestRemoveAndRejoin(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
-	h0.up()
-	l := newLedger(t, h0.asks(patience, h0))
+	h0.Up()
+	l := newLedger(t, h0.client(h0))
 	h1, h2 := h0.join("head1"), h0.join("head2")
 
 	t.Run("removed while it runs", func(t *testing.T) {
-		if said := h0.must("head", "remove", "head2"); said != "head/head2 is removed" {
-			t.Errorf("it says %q", said)
+		if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 is removed" {
+			t.Errorf("the output is %q", out)
 		}
-		h2.refused("it was removed from cluster", "--rejoin --join URL --token TOKEN")
-		if said := h0.must("head", "remove", "head2"); said != "head/head2 is removed already" {
-			t.Errorf("it says %q", said)
+		h2.expectRefusal("it was removed from cluster", "--rejoin --join URL --token TOKEN")
+		if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 is removed already" {
+			t.Errorf("the output is %q", out)
 		}
 		l.write()
-		if list := h0.must("head", "list"); strings.Contains(list, "head2") {
+		if list := h0.MustTrivet("head", "list"); strings.Contains(list, "head2") {
 			t.Errorf("it is still listed:\n%s", list)
 		}
-		if h0.sees("head2", "removed").Seen != nil {
-			t.Error("it is seen")
+		if h0.awaitState("head2", "removed").LastHeard != nil {
+			t.Error("it is still monitored")
 		}
-		if script := h0.boots(); strings.Contains(script, h2.host) {
-			t.Errorf("machines are sent to it:\n%s", script)
+		if script := h0.MustBoot(knownMAC); strings.Contains(script, h2.Address) {
+			t.Errorf("machines are directed to it:\n%s", script)
 		}
 	})
-	t.Run("comes back", func(t *testing.T) {
-		h2.start()
-		h2.refused("it was removed from cluster", "--rejoin --join URL --token TOKEN")
-		h2.start("--join", h0.api(), "--token", h0.token())
-		h2.refused("it was removed from cluster", "--rejoin")
-		if strings.Contains(h2.log.String(), "a member already") {
-			t.Errorf("it says that it is a member:\n%s", h2.log)
+	t.Run("rejoins", func(t *testing.T) {
+		h2.Start()
+		h2.expectRefusal("it was removed from cluster", "--rejoin --join URL --token TOKEN")
+		h2.Start("--join", h0.API(), "--token", h0.token())
+		h2.expectRefusal("it was removed from cluster", "--rejoin")
+		if strings.Contains(h2.Log.String(), "a member already") {
+			t.Errorf("it logs that it is a member:\n%s", h2.Log)
 		}
-		h2.up("--join", h0.api(), "--token", h0.token(), "--rejoin")
-		h0.counts("head3")
-		if aside, _ := filepath.Glob(filepath.Join(h2.dir, "aside/head2-*/store/etcd")); len(aside) != 1 {
-			t.Errorf("set aside: %v", aside)
+		h2.Up("--join", h0.API(), "--token", h0.token(), "--rejoin")
+		h0.awaitMember("head3")
+		if aside, _ := filepath.Glob(filepath.Join(h2.Dir, "aside/head2-*/store/etcd")); len(aside) != 1 {
+			t.Errorf("archived: %v", aside)
 		}
 		l.write()
 	})
 	t.Run("removed while it is down", func(t *testing.T) {
-		h2.kill()
-		h0.sees("head3", "down")
-		h0.must("head", "remove", "head3")
+		h2.Kill()
+		h0.awaitState("head3", "down")
+		h0.MustTrivet("head", "remove", "head3")
 		l.write()
-		h0.kill() // nobody can tell it
-		h1.kill()
-		h2.up()
-		l.lone(h0, h2)
-		h0.up()
-		h2.refused("it was removed from cluster", "--rejoin")
-		h1.up()
+		h0.Kill() // no head can notify it
+		h1.Kill()
+		h2.Up()
+		l.readsWithoutQuorum(h0, h2)
+		h0.Up()
+		h2.expectRefusal("it was removed from cluster", "--rejoin")
+		h1.Up()
 		l.write()
 	})
 	t.Run("replaced", func(t *testing.T) {
 		h0.join("head4")
-		h1.kill()
-		n := newHead(h0.T, "head5") // it outlives this part
-		n.start("--join", h0.api(), "--token", h0.token("replace", "head1"))
-		n.says("msg=ready")
-		h0.counts("head5")
-		h0.sees("head1", "removed")
+		h1.Kill()
+		n := newHead(h0.T, "head5") // it outlives the subtest
+		n.Start("--join", h0.API(), "--token", h0.token("replace", "head1"))
+		n.AwaitLog("msg=ready")
+		h0.awaitMember("head5")
+		h0.awaitState("head1", "removed")
 		l.write()
-		l.read(h0.asks(patience, n))
-		h1.start()
-		h1.refused("it was removed from cluster", "--rejoin")
+		l.read(h0.client(n))
+		h1.Start()
+		h1.expectRefusal("it was removed from cluster", "--rejoin")
 	})
 	t.Run("not the last one", func(t *testing.T) {
-		h0.must("head", "remove", "head4")
-		h0.must("head", "remove", "head5")
-		_, all, err := h0.trivet("head", "remove", "head0")
-		if err == nil || !strings.Contains(all, "no other full head is a member") || !strings.Contains(all, "trivet head token") {
-			t.Errorf("%v: %s", err, all)
+		h0.MustTrivet("head", "remove", "head4")
+		h0.MustTrivet("head", "remove", "head5")
+		r, err := h0.Trivet("head", "remove", "head0")
+		if err == nil || !strings.Contains(r.All, "no other full head is a member") || !strings.Contains(r.All, "trivet head token") {
+			t.Errorf("%v: %s", err, r.All)
 		}
 		l.write()
 	})
-	h0.onlyHeads("head0", "head1", "head2", "head3", "head4", "head5")
+	h0.expectHeads("head0", "head1", "head2", "head3", "head4", "head5")
 }
 
-// The leader can be removed like any other, by itself too; the others go on, and a client that knows them does not notice.
+// The leader can be removed like any other head, also through itself; the others continue, and a client that knows them does not notice.
 func TestLeaderIsRemoved(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
-	h0.up()
-	l := newLedger(t, h0.asks(patience, h0))
+	h0.Up()
+	l := newLedger(t, h0.client(h0))
 	h1 := h0.join("head1")
 	h2 := h0.join("head2")
-	l.cl = h0.asks(patience, h0, h1, h2)
-	h0.await("knows the others", func() error {
-		text, err := os.ReadFile(filepath.Join(h0.dir, "admin.yaml"))
-		if err == nil && !strings.Contains(string(text), h2.api()) {
+	l.cl = h0.client(h0, h1, h2)
+	h0.Await("knows the others", func() error {
+		text, err := os.ReadFile(filepath.Join(h0.Dir, "admin.yaml"))
+		if err == nil && !strings.Contains(string(text), h2.API()) {
 			err = os.ErrNotExist
 		}
 		return err
 	})
-	if said := h0.must("head", "remove", "head0"); said != "head/head0 is removed" {
-		t.Errorf("it says %q", said)
+	if out := h0.MustTrivet("head", "remove", "head0"); out != "head/head0 is removed" {
+		t.Errorf("the output is %q", out)
 	}
-	h0.refused("it was removed from cluster")
+	h0.expectRefusal("it was removed from cluster")
 	l.write()
-	l.read(h0.asks(patience, h1))
-	l.read(h0.asks(patience, h2))
+	l.read(h0.client(h1))
+	l.read(h0.client(h2))
 }
 
-// A copy of a head's data does not run beside it.
+// A copy of a head's data does not run beside the head.
 func TestCopyOfAHead(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
-	h0.up()
-	l := newLedger(t, h0.asks(patience, h0))
-	h0.stop()
-	twin := newHead(t, "head0's twin")
-	if out, err := exec.Command("cp", "-a", h0.dir, twin.dir).CombinedOutput(); err != nil {
+	h0.Up()
+	l := newLedger(t, h0.client(h0))
+	h0.Stop()
+	duplicate := newHead(t, "the copy")
+	if out, err := exec.Command("cp", "-a", h0.Dir, duplicate.Dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	h0.up()
-	twin.start()
-	twin.refused("head0 runs at "+h0.api()+" already", "--rejoin")
+	h0.Up()
+	duplicate.Start()
+	duplicate.expectRefusal("head0 runs at "+h0.API()+" already", "--rejoin")
 	l.write()
-	h0.stop()
-	h0.host = ownHost() // one that moves is not two
-	h0.up()
-	h0.must("get", "heads")
+	h0.Stop()
+	h0.Address = testhead.NewAddress() // a new address is not a second head
+	h0.Up()
+	h0.MustTrivet("get", "heads")
 }

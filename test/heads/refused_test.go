@@ -10,19 +10,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// Who may not join is told why and what to do, spends no token, and leaves no trace in the cluster.
+// A join that is refused says why and what to do, does not use up the token, and leaves no trace in the cluster.
 func TestJoinRefused(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
-	h0.up()
+	h0.Up()
 	refused := func(t *testing.T, token string, words ...string) {
 		t.Helper()
 		n := newHead(t, "the new head")
-		n.start("--join", h0.api(), "--token", token)
-		n.refused(words...)
+		n.Start("--join", h0.API(), "--token", token)
+		n.expectRefusal(words...)
 	}
 	good := h0.token()
 	t.Run("no token", func(t *testing.T) { refused(t, "", "there is none", "trivet head token") })
@@ -36,10 +39,10 @@ func TestJoinRefused(t *testing.T) {
 	})
 	t.Run("of another cluster", func(t *testing.T) {
 		other := newHead(t, "head0")
-		other.up()
+		other.Up()
 		n := newHead(t, "the new head")
-		n.start("--join", h0.api(), "--token", other.token())
-		n.refused("does not belong to the cluster")
+		n.Start("--join", h0.API(), "--token", other.token())
+		n.expectRefusal("does not belong to the cluster")
 	})
 	t.Run("expired", func(t *testing.T) {
 		token := h0.token("token", "--life", "1ms")
@@ -47,32 +50,32 @@ func TestJoinRefused(t *testing.T) {
 	})
 	t.Run("an API token", func(t *testing.T) {
 		pin, _, _ := strings.Cut(good, ".")
-		api := h0.must("token", "issue", "admin")
+		api := h0.MustTrivet("token", "issue", "admin")
 		refused(t, pin+"."+api, "it is an API token", "trivet head token")
 	})
 	t.Run("role changed", func(t *testing.T) { refused(t, good+".witness", "it is for a voter", "give the whole token") })
 	t.Run("a name", func(t *testing.T) {
 		n := newHead(t, "the new head")
-		n.start("--join", h0.api(), "--token", good, "--name", "head0")
-		if n.ended() != 1 || !strings.Contains(n.log.String(), "the cluster names its heads") {
-			t.Errorf("it says:\n%s", n.log)
+		n.Start("--join", h0.API(), "--token", good, "--name", "head0")
+		if n.AwaitExit() != 1 || !strings.Contains(n.Log.String(), "the cluster names its heads") {
+			t.Errorf("the log is:\n%s", n.Log)
 		}
 	})
-	t.Run("an address where nobody is", func(t *testing.T) {
+	t.Run("an address without a head", func(t *testing.T) {
 		n := newHead(t, "the new head")
-		n.advertise = ownHost()
-		n.start("--join", h0.api(), "--token", good)
-		n.refused("head0 does not reach the new head", "--advertise", "the token is still good")
+		n.Advertise = testhead.NewAddress()
+		n.Start("--join", h0.API(), "--token", good)
+		n.expectRefusal("head0 does not reach the new head", "--advertise", "the token is still good")
 	})
 	t.Run("the address of another head", func(t *testing.T) {
 		n := newHead(t, "the new head")
-		n.advertise = h0.host
-		n.start("--join", h0.api(), "--token", good)
-		n.refused("head0 is reached at "+h0.api(), "trivet head replace head0", "--advertise")
+		n.Advertise = h0.Address
+		n.Start("--join", h0.API(), "--token", good)
+		n.expectRefusal("head0 is reached at "+h0.API(), "trivet head replace head0", "--advertise")
 	})
 	t.Run("the address of another program", func(t *testing.T) {
 		n := newHead(t, "the new head")
-		l, err := net.Listen("tcp", ownHost()+":7480")
+		l, err := net.Listen("tcp", testhead.NewAddress()+":7480")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,15 +87,15 @@ func TestJoinRefused(t *testing.T) {
 		server := http.Server{TLSConfig: &tls.Config{Certificates: []tls.Certificate{*cert}}}
 		defer server.Close()
 		go func() { _ = server.ServeTLS(l, "", "") }() // until it is closed
-		n.advertise, _, _ = net.SplitHostPort(l.Addr().String())
-		n.start("--join", h0.api(), "--token", good)
-		n.refused("another program answers there", "--advertise")
+		n.Advertise, _, _ = net.SplitHostPort(l.Addr().String())
+		n.Start("--join", h0.API(), "--token", good)
+		n.expectRefusal("another program answers there", "--advertise")
 	})
-	t.Run("a URL that is none", func(t *testing.T) {
+	t.Run("no URL", func(t *testing.T) {
 		n := newHead(t, "the new head")
-		n.start("--join", "http://"+h0.host, "--token", good)
-		if n.ended() != 1 || !strings.Contains(n.log.String(), "is not https://HOST:PORT") {
-			t.Errorf("it says:\n%s", n.log)
+		n.Start("--join", "http://"+h0.Address, "--token", good)
+		if n.AwaitExit() != 1 || !strings.Contains(n.Log.String(), "is not https://HOST:PORT") {
+			t.Errorf("the log is:\n%s", n.Log)
 		}
 	})
 	for what, c := range map[string]struct {
@@ -113,20 +116,20 @@ func TestJoinRefused(t *testing.T) {
 			}
 		})
 	}
-	h0.onlyHeads("head0")
+	h0.expectHeads("head0")
 	n := newHead(t, "the new head")
-	n.up("--join", h0.api(), "--token", good) // after all that
+	n.Up("--join", h0.API(), "--token", good) // after all that
 	t.Run("used", func(t *testing.T) { refused(t, good, "it was used", "trivet head token") })
 }
 
-// rawAsk asks for a place by a request that no program of ours would send.
+// rawAsk sends a join request that no program of the project would send.
 func (h *head) rawAsk(t *testing.T, text string, change func(*heads.Ask)) error {
 	t.Helper()
 	token, err := heads.ParseToken(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tls, err := auth.ClientTLS(token.Pin)
+	tls, err := client.TLSConfig(token.Pin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,42 +138,43 @@ func (h *head) rawAsk(t *testing.T, text string, change func(*heads.Ask)) error 
 	csr := must(auth.PeerRequest(must(auth.PeerKey())(t)))(t)
 	ask := heads.Ask{Token: token.Secret.Reveal(), ID: strings.Repeat("x", 20), Peer: "https://127.0.0.1:1", CSR: csr, Role: token.Role, Version: "v0", Protocol: heads.Protocol, Time: time.Now()}
 	change(&ask)
-	return heads.Call(t.Context(), cl, h.api()+heads.Prefix+"join", ask, &heads.Place{})
+	return heads.Call(t.Context(), cl, h.API()+heads.Prefix+"join", ask, &heads.Place{})
 }
 
-// A folder that has data is used as it is, or refused, never overwritten; --rejoin keeps what was there.
+// A folder with data is used as it is, or refused, never overwritten; --rejoin archives the data.
 func TestJoinOntoData(t *testing.T) {
+	t.Parallel()
 	h0, other := newHead(t, "head0"), newHead(t, "head0 of another cluster")
-	h0.up()
-	other.up()
-	before := must(os.ReadFile(filepath.Join(other.dir, "keys/seal.keys")))(t)
+	h0.Up()
+	other.Up()
+	before := must(os.ReadFile(filepath.Join(other.Dir, "keys/seal.keys")))(t)
 	token := h0.token()
 
-	other.stop()
-	other.start("--join", h0.api(), "--token", token)
-	other.refused("is of head0 in cluster", "the token is for another cluster", "--rejoin")
-	other.up() // unharmed
+	other.Stop()
+	other.Start("--join", h0.API(), "--token", token)
+	other.expectRefusal("is of head0 in cluster", "the token is for another cluster", "--rejoin")
+	other.Up() // unharmed
 
-	other.stop()
-	other.up("--join", h0.api(), "--token", token, "--rejoin")
-	h0.counts("head1")
-	aside := must(filepath.Glob(filepath.Join(other.dir, "aside/head0-*")))(t)
+	other.Stop()
+	other.Up("--join", h0.API(), "--token", token, "--rejoin")
+	h0.awaitMember("head1")
+	aside := must(filepath.Glob(filepath.Join(other.Dir, "aside/head0-*")))(t)
 	if len(aside) != 1 {
-		t.Fatalf("set aside: %v", aside)
+		t.Fatalf("archived: %v", aside)
 	}
 	if kept, err := os.ReadFile(aside[0] + "/keys/seal.keys"); err != nil || string(kept) != string(before) {
 		t.Errorf("the old keys: %q, %v", kept, err)
 	}
-	other.stop()
-	other.up("--join", h0.api(), "--token", token, "--rejoin") // left in the command: nothing is set aside again
-	if again := must(filepath.Glob(filepath.Join(other.dir, "aside/*")))(t); len(again) != 1 {
-		t.Errorf("set aside again: %v", again)
+	other.Stop()
+	other.Up("--join", h0.API(), "--token", token, "--rejoin") // left in the command: nothing is archived again
+	if again := must(filepath.Glob(filepath.Join(other.Dir, "aside/*")))(t); len(again) != 1 {
+		t.Errorf("archived again: %v", again)
 	}
 
-	old := newHead(t, "what was set aside")
-	old.dir = aside[0]
-	old.up()
-	old.must("get", "heads")
+	old := newHead(t, "the archived data")
+	old.Dir = aside[0]
+	old.Up()
+	old.MustTrivet("get", "heads")
 }
 
 func must[T any](v T, err error) func(*testing.T) T {
@@ -183,10 +187,11 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// Nobody but members gets to the store, whatever certificate it shows; and no answer makes a member think that it is out.
+// Only members reach the store, whatever certificate a client shows; and no answer makes a member believe that it was removed.
 func TestForeignCertificates(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
-	h0.up()
+	h0.Up()
 	foreign := must(auth.Init(filepath.Join(t.TempDir(), "keys"), "foreign"))(t)
 	key := must(auth.PeerKey())(t)
 	text := must(foreign.CA.SignPeer(auth.Peer{Name: "head0", Role: auth.PeerHead}, must(auth.PeerRequest(key))(t), time.Now()))(t)
@@ -195,7 +200,7 @@ func TestForeignCertificates(t *testing.T) {
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}}}
 	defer cl.CloseIdleConnections()
 	for _, path := range []string{"/raft", "/raft/stream/message/1", "/members", "/version", "/leases", "/downgrade", heads.Prefix + "greet", heads.Prefix + "renew"} {
-		resp, err := cl.Post(h0.api()+path, "application/json", strings.NewReader("{}"))
+		resp, err := cl.Post(h0.API()+path, "application/json", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,5 +209,5 @@ func TestForeignCertificates(t *testing.T) {
 			t.Errorf("%s: %s", path, resp.Status)
 		}
 	}
-	h0.must("get", "heads")
+	h0.MustTrivet("get", "heads")
 }

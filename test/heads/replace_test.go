@@ -8,61 +8,63 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// Where both full heads beside a witness are replaced at once, the second one stays until the first one's successor counts. The
-// witness is never left alone.
+// Where both full heads beside a witness are replaced at once, the second one stays until the successor of the first is a member:
+// the witness is never alone.
 func TestBothAreReplaced(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
-	h0.up()
-	l := newLedger(t, h0.asks(patience, h0))
+	h0.Up()
+	l := newLedger(t, h0.client(h0))
 	h1 := h0.join("head1")
 	h0.join("head2", "token", "--witness")
 	l.write()
 	first, second := newHead(t, "the first"), newHead(t, "the second")
-	both := []string{"--join", h0.api() + "," + h1.api(), "--token"}
+	both := []string{"--join", h0.API() + "," + h1.API(), "--token"}
 	old := map[*head]*head{first: h0, second: h1}
 	tokens := map[*head]string{first: h0.token("replace", "head0"), second: h0.token("replace", "head1")}
-	first.start(append(both, tokens[first])...)
-	second.start(append(both, tokens[second])...)
+	first.Start(append(both, tokens[first])...)
+	second.Start(append(both, tokens[second])...)
 	select {
-	case <-h0.done:
-	case <-h1.done:
+	case <-h0.Done():
+	case <-h1.Done():
 		first, second = second, first
 	}
-	old[first].refused("it was removed from cluster")
-	l.cl = h0.asks(patience, old[second])
-	l.write() // it stays
-	first.says("msg=ready")
-	first.await("counts", func() error {
+	old[first].expectRefusal("it was removed from cluster")
+	l.cl = h0.client(old[second])
+	l.write() // the second one stays
+	first.AwaitLog("msg=ready")
+	first.Await("is a member", func() error {
 		list, _, err := client.Of[trivet.Head](l.cl).List(t.Context(), client.ListOptions{})
 		for _, h := range list {
-			if h.Status.Peer == first.api() && h.Status.State == trivet.HeadMember {
+			if h.Status.Peer == first.API() && h.Status.State == trivet.HeadMember {
 				return nil
 			}
 		}
 		return fmt.Errorf("%+v, %w", list, err)
 	})
-	second.kill() // it knows only heads that are to go
-	second.up("--join", first.api(), "--token", tokens[second])
-	old[second].refused("it was removed from cluster")
-	l.cl = h0.asks(patience, first, second)
+	second.Kill() // it knows only heads that leave
+	second.Up("--join", first.API(), "--token", tokens[second])
+	old[second].expectRefusal("it was removed from cluster")
+	l.cl = h0.client(first, second)
 	l.write()
-	l.read(h0.asks(patience, second))
+	l.read(h0.client(second))
 }
 
-// The successor of a dead head may have its address.
+// The successor of a dead head may use its address.
 func TestReplacedAtItsAddress(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
-	h0.up()
-	l := newLedger(t, h0.asks(patience, h0))
+	h0.Up()
+	l := newLedger(t, h0.client(h0))
 	h1 := h0.join("head1")
 	h0.join("head2")
-	h1.kill()
+	h1.Kill()
 	n := newHead(t, "head3")
-	n.host = h1.host
-	n.up("--join", h0.api(), "--token", h0.token("replace", "head1"))
-	h0.counts("head3")
-	h0.sees("head1", "removed")
+	n.Address = h1.Address
+	n.Up("--join", h0.API(), "--token", h0.token("replace", "head1"))
+	h0.awaitMember("head3")
+	h0.awaitState("head1", "removed")
 	l.write()
-	l.read(h0.asks(patience, n))
-	h0.onlyHeads("head0", "head1", "head2", "head3")
+	l.read(h0.client(n))
+	h0.expectHeads("head0", "head1", "head2", "head3")
 }

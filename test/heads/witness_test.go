@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,50 +18,51 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// Two heads and a witness go on when any one of the three dies. The witness votes, serves nothing, and has no secret on its
-// disk that it could lose.
+// Two heads and a witness continue when any one of the three dies. The witness votes, serves nothing, and has no secret on its
+// disk.
 func TestWitness(t *testing.T) {
+	t.Parallel()
 	h0 := newHead(t, "head0")
-	h0.up()
-	l := newLedger(t, h0.asks(patience, h0))
+	h0.Up()
+	l := newLedger(t, h0.client(h0))
 	secret := filepath.Join(t.TempDir(), "secret.yaml")
 	if err := os.WriteFile(secret, []byte("kind: Secret\nname: bmc\nspec: {data: {password: correct-horse-battery}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h0.must("apply", "-f", secret)
+	h0.MustTrivet("apply", "-f", secret)
 	h1 := h0.join("head1")
 	w := h0.join("head2", "token", "--witness")
 	all := []*head{h0, h1, w}
-	l.cl = h0.asks(patience, h0, h1)
-	if v := h0.sees("head2", "member", "leader"); v.Role != "witness" || len(v.API) != 0 {
+	l.cl = h0.client(h0, h1)
+	if v := h0.awaitState("head2", "member", "leader"); v.Role != "witness" || len(v.API) != 0 {
 		t.Errorf("the witness is %+v", v)
 	}
 	for _, h := range all {
-		h.kill()
+		h.Kill()
 		l.write()
 		if h != h0 {
-			h0.sees(h.name, "down")
+			h0.awaitState(h.Name, "down")
 		}
-		h.up()
+		h.Up()
 		l.write()
 	}
 	t.Run("serves nothing", func(t *testing.T) { w.servesNothing(t) })
 	t.Run("holds no secrets", func(t *testing.T) { w.holdsNone(t, h0) })
 	t.Run("renews its certificate", func(t *testing.T) { w.renews(t, h0, l) })
-	t.Logf("resident: witness %d MiB, head %d MiB", w.resident(), h1.resident())
-	if script := h0.boots(); strings.Contains(script, w.host) {
-		t.Errorf("machines are sent to the witness:\n%s", script)
+	t.Logf("resident: witness %d MiB, head %d MiB", w.residentMiB(), h1.residentMiB())
+	if script := h0.MustBoot(knownMAC); strings.Contains(script, w.Address) {
+		t.Errorf("machines are directed to the witness:\n%s", script)
 	}
 	t.Run("is removed while it is down", func(t *testing.T) {
-		w.kill()
-		h0.must("head", "remove", "head2")
-		h0.sees("head2", "removed")
-		h0.signal(syscall.SIGSTOP) // nobody can tell it when it starts
-		h1.signal(syscall.SIGSTOP)
-		w.up()
-		h0.signal(syscall.SIGCONT)
-		h1.signal(syscall.SIGCONT)
-		w.refused("it was removed from cluster", "--rejoin")
+		w.Kill()
+		h0.MustTrivet("head", "remove", "head2")
+		h0.awaitState("head2", "removed")
+		h0.Signal(syscall.SIGSTOP) // no head can notify it when it starts
+		h1.Signal(syscall.SIGSTOP)
+		w.Up()
+		h0.Signal(syscall.SIGCONT)
+		h1.Signal(syscall.SIGCONT)
+		w.expectRefusal("it was removed from cluster", "--rejoin")
 		l.write()
 	})
 }
@@ -72,7 +72,7 @@ func (h *head) servesNothing(t *testing.T) {
 	defer cl.CloseIdleConnections()
 	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/v1/machines": 404, "/v1/version": 404, "/metrics": 404,
 		"/head/v1/join": 404, "/head/v1/renew": 404, "/agent/v1/hello": 404} {
-		resp, err := cl.Get(h.api() + path)
+		resp, err := cl.Get(h.API() + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,27 +81,27 @@ func (h *head) servesNothing(t *testing.T) {
 			t.Errorf("%s: %s, want %d", path, resp.Status, want)
 		}
 	}
-	if _, err := http.Get("http://" + h.host + ":7481/"); err == nil {
-		t.Error("the boot door is open")
+	if _, err := http.Get("http://" + h.Address + ":7481/"); err == nil {
+		t.Error("the boot server answers")
 	}
 }
 
-// holdsNone looks through the whole folder for the cluster's keys, the secret in the store and the administrator's token.
+// holdsNone searches the data folder for the cluster's keys, the secret in the store and the administrator's token.
 func (h *head) holdsNone(t *testing.T, admin *head) {
-	h.stop()
-	defer h.up()
+	h.Stop()
+	defer h.Up()
 	needles := map[string][]byte{"the value of a secret": []byte("correct-horse-battery")}
 	for _, name := range []string{"ca-key.pem", "boot.key", "seal.keys"} {
-		text := must(os.ReadFile(filepath.Join(admin.dir, "keys", name)))(t)
+		text := must(os.ReadFile(filepath.Join(admin.Dir, "keys", name)))(t)
 		needles[name] = bytes.TrimSpace(text)
 		if raw, err := hex.DecodeString(string(bytes.TrimSpace(text))); err == nil {
 			needles[name+" in binary"] = raw
 		}
 	}
-	config := string(must(os.ReadFile(filepath.Join(admin.dir, "admin.yaml")))(t))
+	config := string(must(os.ReadFile(filepath.Join(admin.Dir, "admin.yaml")))(t))
 	i := strings.Index(config, "trivet_")
 	needles["the administrator's token"] = []byte(strings.Fields(config[i:])[0])
-	err := filepath.WalkDir(h.dir, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(h.Dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -118,21 +118,21 @@ func (h *head) holdsNone(t *testing.T, admin *head) {
 	}
 }
 
-// renews gives the witness a certificate that is about to be due, or over for long, and wants it to get a fresh one, with a new
-// key, without a restart.
+// renews gives the witness a certificate that is about to be renewed, or that expired long ago, and wants it to get a new one,
+// with a new key, without a restart.
 func (h *head) renews(t *testing.T, admin *head, l *ledger) {
-	keys := must(auth.Load(filepath.Join(admin.dir, "keys")))(t)
-	file := filepath.Join(h.dir, "peer.pem")
-	for what, signed := range map[string]time.Time{"due in 5 s": time.Now().Add(5*time.Second - 60*24*time.Hour), "over": time.Now().Add(-200 * 24 * time.Hour)} {
-		h.stop()
+	keys := must(auth.Load(filepath.Join(admin.Dir, "keys")))(t)
+	file := filepath.Join(h.Dir, "peer.pem")
+	for what, signed := range map[string]time.Time{"to be renewed in 5 s": time.Now().Add(5*time.Second - 60*24*time.Hour), "expired": time.Now().Add(-200 * 24 * time.Hour)} {
+		h.Stop()
 		key := must(auth.PeerKey())(t)
 		csr := must(auth.PeerRequest(key))(t)
-		cert := must(keys.CA.SignPeer(auth.Peer{Name: "head2", Role: auth.PeerWitness, Host: h.host}, csr, signed))(t)
+		cert := must(keys.CA.SignPeer(auth.Peer{Name: "head2", Role: auth.PeerWitness, Host: h.Address}, csr, signed))(t)
 		if err := os.WriteFile(file, append(cert, key...), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		h.up()
-		h.await("has a fresh certificate, which was "+what, func() error {
+		h.Up()
+		h.Await("has a new certificate, after one that was "+what, func() error {
 			text := must(os.ReadFile(file))(t)
 			pair := must(tls.X509KeyPair(text, text))(t)
 			leaf := must(x509.ParseCertificate(pair.Certificate[0]))(t)
@@ -141,27 +141,17 @@ func (h *head) renews(t *testing.T, admin *head, l *ledger) {
 			}
 			return nil
 		})
-		admin.counts("head2")
+		admin.awaitMember("head2")
 		l.write()
 	}
 }
 
-func (h *head) signal(s syscall.Signal) {
-	if err := h.cmd.Process.Signal(s); err != nil {
-		h.Fatal(err)
-	}
-}
-
-// resident is the process's memory in MiB.
-func (h *head) resident() int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.cmd.Process.Pid))
+// residentMiB returns the process's memory.
+func (h *head) residentMiB() int64 {
+	h.Helper()
+	bytes, err := h.Resident()
 	if err != nil {
 		h.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	kib, err := strconv.Atoi(strings.Fields(rest)[0])
-	if err != nil {
-		h.Fatal(err)
-	}
-	return kib >> 10
+	return bytes >> 20
 }

@@ -22,7 +22,7 @@ type Attempt struct {
 	Log      io.Writer
 	Progress func(done, total int64, unit string)
 	Note     func(text string)
-	// Blobs gives the URLs that blobs are fetched from, as the heads last told.
+	// Blobs returns the URLs that blobs are fetched from, as the heads last told.
 	Blobs func() []string
 }
 
@@ -54,7 +54,7 @@ func EndingOf(use string) Ending {
 // Failure is a failed attempt, with whose fault it is.
 type Failure struct {
 	Fault trivet.FailureType
-	// Final says that another try cannot mend it.
+	// Final means that another try cannot mend it.
 	Final bool
 	Err   error
 }
@@ -63,7 +63,7 @@ func (f *Failure) Error() string { return f.Err.Error() }
 
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Fault gives an error its type. An error that has one keeps it; nil stays nil.
+// Fault returns an error its type. An error that has one keeps it; nil stays nil.
 func Fault(t trivet.FailureType, err error) error {
 	var f *Failure
 	if err == nil || errors.As(err, &f) {

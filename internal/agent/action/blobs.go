@@ -93,7 +93,7 @@ func (s *stream) fault(ctx context.Context, err error) error {
 	return finalf(trivet.FaultImage, "image %s: %w", s.name, err)
 }
 
-// isWrite says whether the kernel refused something: the disk's side, not the stream's.
+// isWrite reports whether the kernel refused something: the disk's side, not the stream's.
 func isWrite(err error) bool {
 	var errno unix.Errno
 	return errors.As(err, &errno)

@@ -53,7 +53,7 @@ func (e *Env) container(ctx context.Context, at *Attempt, s *actionspec.Containe
 	})
 }
 
-// touch makes a mount's target where it is missing: a container's root is our own.
+// touch creates a mount's target where it is missing: a container's root is our own.
 func touch(m sandbox.Mount) sandbox.Mount {
 	if _, err := os.Stat(m.Source); err == nil {
 		m.Optional = false

@@ -24,7 +24,7 @@ type Env struct {
 	// Fetch reads a blob from the first of the URLs that has it, and goes on at another where one breaks off. What it gives
 	// is verified; a wrong digest is trivet.ErrInvalid.
 	Fetch func(ctx context.Context, urls []string, ref trivet.BlobRef) (io.ReadCloser, error)
-	// LoadKernel makes the kernel ready that EndKexec starts; it is [KexecLoad] in a machine.
+	// LoadKernel creates the kernel ready that EndKexec starts; it is [KexecLoad] in a machine.
 	LoadKernel func(kernel, initrd *os.File, cmdline string) error
 
 	chosen chosenDisks
@@ -102,7 +102,7 @@ func (e *Env) do(ctx context.Context, at *Attempt, s actionspec.Spec) error {
 	return nil // reboot and poweroff are what the agent does when all is reported
 }
 
-// classify gives an error without a type the one that fits its cause.
+// classify returns an error without a type the one that fits its cause.
 func classify(err error) error {
 	switch {
 	case err == nil || isFailure(err):

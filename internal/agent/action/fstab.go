@@ -24,7 +24,7 @@ const (
 // localTypes are the file systems that are mounted for an action: those that a boot loader or package manager needs.
 var localTypes = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "auto"}
 
-// parseFstab gives what there is to mount, outer directories first.
+// parseFstab returns what there is to mount, outer directories first.
 func parseFstab(b []byte) []fstabEntry {
 	var out []fstabEntry
 	for line := range bytes.Lines(b) {

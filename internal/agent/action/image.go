@@ -29,7 +29,7 @@ func (e *Env) image(ctx context.Context, at *Attempt, s *actionspec.Image) error
 	return e.growFS(ctx, at, path, grown)
 }
 
-// writeImage streams the image to the disk. It gives the number of the partition that grew, if one did.
+// writeImage streams the image to the disk. It returns the number of the partition that grew, if one did.
 func (e *Env) writeImage(ctx context.Context, at *Attempt, img trivet.ImageRef, path string, s *actionspec.Image) (grown int, err error) {
 	d, err := block.OpenPart(path, s.Partition)
 	if err != nil {
@@ -67,7 +67,7 @@ func rate(bytes int64, took time.Duration) string {
 	return fmt.Sprintf("%d MiB at %.0f MiB/s", bytes>>20, float64(bytes)/(1<<20)/max(took.Seconds(), 0.001))
 }
 
-// grow makes the partition table reach to the disk's end, and the last partition with it.
+// grow creates the partition table reach to the disk's end, and the last partition with it.
 func grow(d *block.Device) (partition int, err error) {
 	t, err := d.Table()
 	if err != nil {

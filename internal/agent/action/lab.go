@@ -40,7 +40,7 @@ func (f Files) Disks() ([]string, error) { return slices.Sorted(maps.Values(f.Pa
 // RootOf is the directory that stands for what is installed on a disk.
 func (f Files) RootOf(path string) string { return path + ".root" }
 
-// Root gives that directory, and makes it where it is missing.
+// Root returns that directory, and makes it where it is missing.
 func (f Files) Root(_ context.Context, disk string, _ int) (*Root, error) {
 	dir, err := filepath.Abs(f.RootOf(disk))
 	if err == nil {

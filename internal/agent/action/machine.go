@@ -112,7 +112,7 @@ func (m *Machine) choose(disk string, volumes []volume, partition int) (volume, 
 		"%s has %d file systems that could be a system's root, and none of them holds one; name the partition", disk, len(candidates))
 }
 
-// holdsSystem looks whether an operating system is installed there.
+// holdsSystem reports whether an operating system is installed there.
 func (m *Machine) holdsSystem(v volume) (is bool, err error) {
 	dir := filepath.Join(m.Dir, "look")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -195,7 +195,7 @@ func (r *Root) mountESP(ctx context.Context) error {
 	return r.mountAt(ctx, tree, r.volumes[i], name)
 }
 
-// mount mounts a volume, and gives what unmounts it.
+// mount mounts a volume, and returns what unmounts it.
 func mount(ctx context.Context, v volume, dir string, flags uintptr) (undo func() error, err error) {
 	node, release, err := block.Attach(v.disk, v.number)
 	if err != nil {
@@ -249,7 +249,7 @@ func (m *Machine) sweep() error {
 	return nil
 }
 
-// KexecLoad gives a kernel to kexec_file_load(2). Loading it has no effect until [EndKexec] starts it.
+// KexecLoad returns a kernel to kexec_file_load(2). Loading it has no effect until [EndKexec] starts it.
 func KexecLoad(kernel, initrd *os.File, cmdline string) error {
 	flags, fd := unix.KEXEC_FILE_NO_INITRAMFS, 0
 	if initrd != nil {

@@ -23,7 +23,7 @@ type state struct {
 
 var cloudState = state{"/run/cloud-init/result.json", "/var/lib/cloud/instance/trivet-phoned-home"}
 
-// phoneHome gives the vendor-data by which the installed system phones home; nil if it shall not.
+// phoneHome returns the vendor-data by which the installed system phones home; nil if it shall not.
 func phoneHome(run *trivet.Run, s state) ([]byte, error) {
 	urls := run.PhoneHomes
 	if len(urls) == 0 && run.PhoneHome != "" { // by a head of version 0.1

@@ -11,7 +11,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// files makes a tar: a name that ends with "/" is a directory, content that begins with "->" a link.
+// files creates a tar: a name that ends with "/" is a directory, content that begins with "->" a link.
 func files(t testing.TB, list ...[2]string) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -131,7 +131,7 @@ func (a *agent) live(ctx context.Context) (action.Ending, error) {
 	}
 }
 
-// settle looks whether the work is over and all of it acknowledged.
+// settle reports whether the work is over and all of it acknowledged.
 func (a *agent) settle() action.Ending {
 	if a.work == nil || !a.work.isOver() || !a.Journal.Settled() {
 		return action.EndNone

@@ -67,7 +67,7 @@ func timedOut(err error, timeout trivet.Duration) error {
 	return &action.Failure{Fault: f.Fault, Err: fmt.Errorf("timed out after %s: %w", timeout, f.Err)}
 }
 
-// call makes a panic a failed try.
+// call creates a panic a failed try.
 func (t *attempt) call(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -91,7 +91,7 @@ func (t *attempt) note(text string) {
 	t.report.Note = clip(text, maxNote)
 }
 
-// end gives the report of how it ended, which is the attempt's last word.
+// end returns the report of how it ended, which is the attempt's last word.
 func (t *attempt) end(err error, elapsed time.Duration) trivet.Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()

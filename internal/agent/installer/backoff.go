@@ -17,5 +17,5 @@ func (b *backoff) next() time.Duration {
 	return jitter(d)
 }
 
-// jitter gives between half of d and d.
+// jitter returns between half of d and d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

@@ -9,7 +9,7 @@ import (
 )
 
 // hello proves the machine to a head, however long none answers. A token that is refused cannot be mended here: the machine
-// boots anew for another one.
+// boots again for another one.
 func (a *agent) hello(ctx context.Context) (action.Ending, error) {
 	h := trivet.Hello{
 		Machine: a.Machine, MAC: a.MAC, Token: a.Token, Key: a.Key,
@@ -36,7 +36,7 @@ func (a *agent) hello(ctx context.Context) (action.Ending, error) {
 	}
 }
 
-// isRefusal says whether a head knows this agent to be none, or no longer.
+// isRefusal reports whether a head knows this agent to be none, or no longer.
 func isRefusal(err error) bool {
 	return errors.Is(err, trivet.ErrUnauthenticated) || errors.Is(err, trivet.ErrForbidden) || errors.Is(err, trivet.ErrFenced)
 }

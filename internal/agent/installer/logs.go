@@ -87,7 +87,7 @@ func (s *stream) shorten(l *logs) {
 	l.bytes -= over
 }
 
-// Close says that no more comes. What waits is still sent.
+// Close means that no more comes. What waits is still sent.
 func (s *stream) Close() error {
 	s.logs.mu.Lock()
 	defer s.logs.mu.Unlock()
@@ -163,7 +163,7 @@ func (l *logs) idle(ctx context.Context) error {
 	return nil
 }
 
-// isHopeless says whether no repetition makes a head take this log.
+// isHopeless reports whether no repetition makes a head take this log.
 func isHopeless(err error) bool {
 	return isRefusal(err) || errors.Is(err, trivet.ErrNotFound) || errors.Is(err, trivet.ErrInvalid) ||
 		errors.Is(err, trivet.ErrTooLarge)

@@ -11,7 +11,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// shipping runs the shipper of logs and gives a function that ends it.
+// shipping runs the shipper of logs and returns a function that ends it.
 func shipping(t *testing.T, h *head) (*logs, func()) {
 	l := newLogs(h)
 	ctx, cancel := context.WithCancel(t.Context())

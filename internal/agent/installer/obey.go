@@ -50,7 +50,7 @@ func (a *agent) obey(g trivet.Grant) action.Ending {
 }
 
 // doubt passes over an answer of an epoch that is over. When all heads give such answers for long, they have another history,
-// from a backup, and an agent without a run boots anew into that.
+// from a backup, and an agent without a run boots again into that.
 func (a *agent) doubt(g trivet.Grant) action.Ending {
 	a.Log.Warn("a head is behind", "epoch", a.epoch, "dropped", a.dropped, "its", g.Epoch)
 	if a.behind++; a.behind < behindMax || a.work != nil {
@@ -102,7 +102,7 @@ func (a *agent) adopt(g trivet.Grant) action.Ending {
 }
 
 // drop stops the run, if there is one, and forgets it: nothing more of it is reported. A machine in which an action does not
-// end must boot anew.
+// end must boot again.
 func (a *agent) drop() action.Ending {
 	stuck := a.stopWork()
 	a.dropped, a.epoch = max(a.dropped, a.epoch), 0
@@ -113,7 +113,7 @@ func (a *agent) drop() action.Ending {
 	return action.EndNone
 }
 
-// stopWork cancels what runs and waits for its death, which is bounded. It says whether something would not die.
+// stopWork cancels what runs and waits for its death, which is bounded. It reports whether something would not die.
 func (a *agent) stopWork() (stuck bool) {
 	if a.work == nil {
 		return false

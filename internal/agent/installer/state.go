@@ -30,7 +30,7 @@ type state struct {
 	Grant  trivet.Grant `json:"grant"`
 }
 
-// LoadKey gives the key that agents of this boot prove themselves by, and makes it where there is none yet.
+// LoadKey returns the key that agents of this boot prove themselves by, and makes it where there is none yet.
 func LoadKey(dir string) (ed25519.PrivateKey, error) {
 	path := filepath.Join(dir, keyFile)
 	seed, err := os.ReadFile(path)
@@ -50,7 +50,7 @@ func LoadKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// LoadHeads gives the API URLs of the heads as the last agent of this boot knew them; none where it knew none. They are for
+// LoadHeads returns the API URLs of the heads as the last agent of this boot knew them; none where it knew none. They are for
 // its [Door] besides those of the kernel's command line, since heads join and leave while a machine runs.
 func LoadHeads(dir string) (urls []string) {
 	b, err := os.ReadFile(filepath.Join(dir, headsFile))

@@ -109,7 +109,7 @@ func (a *agent) awaitReason(ctx context.Context) error {
 }
 
 // fenced: the heads have replaced this agent, or its run. It stops at once. One that has nothing left to lose by it and is
-// still refused boots anew for another token.
+// still refused boots again for another token.
 func (a *agent) fenced(ctx context.Context, cause error) (action.Ending, error) {
 	a.Log.Warn("refused: the run is no longer this agent's", "epoch", a.epoch, "error", cause)
 	if ending := a.drop(); ending != action.EndNone {

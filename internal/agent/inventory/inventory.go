@@ -23,7 +23,7 @@ const (
 	maxText  = 256
 )
 
-// Read gives all that is found. ctx bounds the question to the BMC.
+// Read returns all that is found. ctx bounds the question to the BMC.
 func Read(ctx context.Context, root fs.FS) trivet.Inventory {
 	inv := trivet.Inventory{
 		Arch:     runtime.GOARCH,
@@ -44,7 +44,7 @@ func Read(ctx context.Context, root fs.FS) trivet.Inventory {
 	return inv
 }
 
-// cpu gives the first processor's model and the number of cores, hyperthreads counted once.
+// cpu returns the first processor's model and the number of cores, hyperthreads counted once.
 func cpu(root fs.FS) (model string, cores int) {
 	seen := map[string]bool{}
 	var socket string

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach gives the node of a partition of a disk, or of the whole disk for number 0, for programs and for mount(2). Files,
+// Attach returns the node of a partition of a disk, or of the whole disk for number 0, for programs and for mount(2). Files,
 // and partitions that the kernel makes no nodes for, get a loop device, which wants root. The device is not held; release
 // gives the loop device back once nothing uses it.
 func Attach(path string, n int) (node string, release func() error, err error) {
@@ -27,7 +27,7 @@ func Attach(path string, n int) (node string, release func() error, err error) {
 	return l.Name(), l.Close, nil
 }
 
-// loop makes a loop device that vanishes when the last one closes it.
+// loop creates a loop device that vanishes when the last one closes it.
 func (d *Device) loop() (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {

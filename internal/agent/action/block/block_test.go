@@ -23,7 +23,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// file makes a sparse file of a size.
+// file creates a sparse file of a size.
 func file(t *testing.T, size int64) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -34,7 +34,7 @@ func file(t *testing.T, size int64) string {
 	return path
 }
 
-// loop makes a real block device of a file. It wants root.
+// loop creates a real block device of a file. It wants root.
 func loop(t *testing.T, path string) string {
 	t.Helper()
 	out, err := exec.Command("losetup", "--find", "--show", "--partscan", path).CombinedOutput()

@@ -27,7 +27,7 @@ type Device struct {
 	sector int64
 }
 
-// ErrInUse says that a device is mounted or held by something else.
+// ErrInUse means that a device is mounted or held by something else.
 var ErrInUse = errors.New("is in use")
 
 // Open opens a disk or a partition's node for reading and writing, or a file as one. A node is held alone: what is mounted
@@ -78,7 +78,7 @@ func (d *Device) Path() string {
 // File is the open file below, and Offset where the device begins in it.
 func (d *Device) File() (f *os.File, offset int64) { return d.file, d.offset }
 
-// IsNode says whether the kernel knows this as a block device.
+// IsNode reports whether the kernel knows this as a block device.
 func (d *Device) IsNode() bool { return d.isNode }
 
 // Size is in bytes, and so is Sector, the size of a logical block.
@@ -110,7 +110,7 @@ func (d *Device) WriteAt(p []byte, off int64) (int, error) {
 // Sync puts what was written on stable storage.
 func (d *Device) Sync() error { return d.file.Sync() }
 
-// Close gives the device back.
+// Close returns the device back.
 func (d *Device) Close() error { return d.file.Close() }
 
 // Discard tells the device that a part of it holds nothing. Devices that cannot take that return [unix.EOPNOTSUPP]. What is
@@ -122,7 +122,7 @@ func (d *Device) Discard(off, n int64) error {
 	return d.rangeIoctl(unix.BLKDISCARD, off, n)
 }
 
-// Zero makes a part read as zeros, by the device's own means where it has some.
+// Zero creates a part read as zeros, by the device's own means where it has some.
 func (d *Device) Zero(off, n int64) error {
 	if !d.isNode {
 		return d.punch(off, n)
@@ -143,7 +143,7 @@ func (d *Device) rangeIoctl(request uintptr, off, n int64) error {
 	return nil
 }
 
-// Reread makes the kernel read the partition table. The partitions' nodes are there when it returns: devtmpfs makes them
+// Reread creates the kernel read the partition table. The partitions' nodes are there when it returns: devtmpfs makes them
 // before the kernel answers.
 func (d *Device) Reread(ctx context.Context) error {
 	if !d.isNode {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// ErrNoPartition says that a disk has no partition of that number.
+// ErrNoPartition means that a disk has no partition of that number.
 var ErrNoPartition = errors.New("no such partition")
 
 // Part is a partition of a disk, as the kernel has it, or else the disk's table.

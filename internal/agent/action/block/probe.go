@@ -15,7 +15,7 @@ type FS struct {
 	Label string
 }
 
-// IsRoot says whether a Linux system can have its root on it.
+// IsRoot reports whether a Linux system can have its root on it.
 func (f FS) IsRoot() bool { return f.Type == "ext4" || f.Type == "xfs" || f.Type == "btrfs" }
 
 // probeBytes is as far into a device as the superblocks reach.

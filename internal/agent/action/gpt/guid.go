@@ -38,7 +38,7 @@ func mustGUID(s string) GUID {
 	return g
 }
 
-// DeriveGUID makes one of some words, the same each time, so that an action that is repeated changes nothing.
+// DeriveGUID creates one of some words, the same each time, so that an action that is repeated changes nothing.
 func DeriveGUID(words ...string) GUID {
 	sum := sha256.Sum256([]byte(strings.Join(words, "\x00")))
 	g := GUID(sum[:16])
@@ -47,7 +47,7 @@ func DeriveGUID(words ...string) GUID {
 	return g
 }
 
-// BigEndian gives the bytes in the order that they are written in, which is how everybody but GPT stores them.
+// BigEndian returns the bytes in the order that they are written in, which is how everybody but GPT stores them.
 func (g GUID) BigEndian() []byte {
 	b := slices.Clone(g[:])
 	slices.Reverse(b[0:4])

@@ -40,7 +40,7 @@ func Plan(id GUID, size, sector int64, wants []Want) (*Table, error) {
 
 func roundUp(n, step int64) int64 { return (n + step - 1) / step * step }
 
-// Matches says whether a disk's table is this one, both copies of it.
+// Matches reports whether a disk's table is this one, both copies of it.
 func (t *Table) Matches(disk io.ReaderAt) bool {
 	primary, err := readAt(disk, t.Size, t.Sector, 1)
 	if err != nil || primary.backup != t.blocks()-1 {
@@ -55,7 +55,7 @@ func (t *Table) equal(o *Table) bool {
 }
 
 // Grow fits a table to a disk that is larger than it was made for: the backup moves to the end, and with last the
-// partition that lies last takes what is free behind it. It says whether anything changed and gives that partition, nil
+// partition that lies last takes what is free behind it. It reports whether anything changed and returns that partition, nil
 // when it did not grow.
 func (t *Table) Grow(last bool) (changed bool, grown *Part) {
 	changed = t.backup != t.blocks()-1

@@ -24,7 +24,7 @@ const (
 	align       = 1 << 20
 )
 
-// ErrNone says that a disk has no valid table.
+// ErrNone means that a disk has no valid table.
 var ErrNone = errors.New("no GUID partition table")
 
 // Table is a partition table of a disk.
@@ -55,7 +55,7 @@ func (t *Table) Offset(p Part) int64 { return p.First * t.Sector }
 // Bytes is a partition's size.
 func (t *Table) Bytes(p Part) int64 { return (p.Last - p.First + 1) * t.Sector }
 
-// Find gives a partition by its number; nil when there is none.
+// Find returns a partition by its number; nil when there is none.
 func (t *Table) Find(number int) *Part {
 	i := slices.IndexFunc(t.Parts, func(p Part) bool { return p.Number == number })
 	if i < 0 {
@@ -73,7 +73,7 @@ func (t *Table) entryBlocks() int64 { return (t.entries*entryBytes + t.Sector - 
 func (t *Table) firstUsable() int64 { return 2 + t.entryBlocks() }
 func (t *Table) lastUsable() int64  { return t.blocks() - 2 - t.entryBlocks() }
 
-// Read gives the table of a disk: the primary one, or the backup at the disk's end where that is damaged.
+// Read returns the table of a disk: the primary one, or the backup at the disk's end where that is damaged.
 func Read(disk io.ReaderAt, size, sector int64) (*Table, error) {
 	if sector < 512 || sector > 65536 || sector&(sector-1) != 0 {
 		return nil, fmt.Errorf("blocks of %d bytes", sector)
@@ -230,7 +230,7 @@ func (t *Table) header(own, other, entriesAt int64, raw []byte) []byte {
 	return h
 }
 
-// protect makes the partition table of an MBR one entry that covers the disk. A hybrid MBR is left as it is: what lies
+// protect creates the partition table of an MBR one entry that covers the disk. A hybrid MBR is left as it is: what lies
 // there was put by somebody for a firmware that wants it.
 func protect(mbr []byte, blocks int64) {
 	entries := mbr[446:510]

@@ -122,7 +122,7 @@ func (e entry) write(content io.Reader) (err error) {
 	return err
 }
 
-// link makes a hard link to a file of the tree, which is looked up inside it.
+// link creates a hard link to a file of the tree, which is looked up inside it.
 func (e entry) link(to string) error {
 	to = path.Join(e.top, path.Clean("/"+to))
 	dir, err := e.tree.OpenFile(path.Dir(to), unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -133,7 +133,7 @@ func (e entry) link(to string) error {
 	return unix.Linkat(int(dir.Fd()), path.Base(to), e.dir, e.name, 0)
 }
 
-// node makes a device or pipe. Without root there are no devices; a container gets its own /dev anyway.
+// node creates a device or pipe. Without root there are no devices; a container gets its own /dev anyway.
 func (e entry) node(h *tar.Header) error {
 	kind := map[byte]uint32{tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK, tar.TypeFifo: unix.S_IFIFO}[h.Typeflag]
 	err := unix.Mknodat(e.dir, e.name, kind|0o600, int(unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor))))

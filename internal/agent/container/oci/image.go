@@ -28,7 +28,7 @@ type Registry struct {
 	CA        string // PEM; empty: the system's
 }
 
-// Pull gives an image in a registry. Its layers are fetched, and checked against its digest, as they are read. Its errors
+// Pull returns an image in a registry. Its layers are fetched, and checked against its digest, as they are read. Its errors
 // are trivet.ErrInvalid (the name, the CA), ErrNotFound, ErrForbidden or ErrUnavailable.
 func Pull(ctx context.Context, ref string, r Registry) (v1.Image, error) {
 	var options []name.Option
@@ -78,7 +78,7 @@ func kindOf(err error) error {
 // maxIndexes bounds how deep indexes in a layout may name others.
 const maxIndexes = 4
 
-// Layout gives the image for this machine's platform in a directory with an OCI layout. An image that names no platform is
+// Layout returns the image for this machine's platform in a directory with an OCI layout. An image that names no platform is
 // taken where it is the only one.
 func Layout(dir string) (v1.Image, error) {
 	index, err := layout.ImageIndexFromPath(dir)

@@ -29,7 +29,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// archive makes a tar of headers; Linkname doubles as the content of ordinary files.
+// archive creates a tar of headers; Linkname doubles as the content of ordinary files.
 func archive(t testing.TB, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer

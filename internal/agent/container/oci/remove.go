@@ -12,7 +12,7 @@ import (
 
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// remove takes away a name and all below it.
+// remove removes a name and all below it.
 func remove(dir *os.File, name string) error {
 	if name == "" || name == "." || name == ".." {
 		return nil
@@ -40,7 +40,7 @@ func removeAt(dir int, name string) error {
 	return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
 }
 
-// clearDir takes away all that layers below put into a directory.
+// clearDir removes all that layers below put into a directory.
 func clearDir(dir *os.File, name string, made map[string]bool) error {
 	open, err := openDir(int(dir.Fd()), ".")
 	if err != nil {

@@ -29,7 +29,7 @@ func Open(dir string) (*Root, error) {
 	return &Root{f}, nil
 }
 
-// Close gives the tree back.
+// Close returns the tree back.
 func (r *Root) Close() error { return r.dir.Close() }
 
 // OpenFile is os.OpenFile inside the tree; it does not make directories.
@@ -50,7 +50,7 @@ func (r *Root) OpenFile(name string, flags int, mode fs.FileMode) (*os.File, err
 	}
 }
 
-// ReadFile gives a file's content, of at most limit bytes.
+// ReadFile returns a file's content, of at most limit bytes.
 func (r *Root) ReadFile(name string, limit int64) ([]byte, error) {
 	f, err := r.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -106,7 +106,7 @@ func follow(name, link string) string {
 	return path.Join(path.Dir(name), link)
 }
 
-// Readlink gives what a link holds, and "" for what is there and is none.
+// Readlink returns what a link holds, and "" for what is there and is none.
 func (r *Root) Readlink(name string) (string, error) {
 	f, err := r.OpenFile(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *Root) Readlink(name string) (string, error) {
 // maxLinks bounds how many links Touch follows.
 const maxLinks = 8
 
-// Touch gives a file by O_PATH, and makes an empty one, and the directories above it, where it is missing; for a link that
+// Touch returns a file by O_PATH, and makes an empty one, and the directories above it, where it is missing; for a link that
 // leads nowhere, where that leads.
 func (r *Root) Touch(name string) (*os.File, error) {
 	for range maxLinks {
@@ -160,7 +160,7 @@ func (r *Root) create(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Symlink makes a link to whatever name; there must be nothing of that name yet.
+// Symlink creates a link to whatever name; there must be nothing of that name yet.
 func (r *Root) Symlink(to, name string) error {
 	dir, err := r.Dir(path.Dir(path.Clean("/"+name)), 0o755)
 	if err != nil {
@@ -173,7 +173,7 @@ func (r *Root) Symlink(to, name string) error {
 	return nil
 }
 
-// Remove takes away a file or link; that there is none is fine.
+// Remove removes a file or link; that there is none is fine.
 func (r *Root) Remove(name string) error {
 	name = path.Clean("/" + name)
 	dir, err := r.OpenFile(path.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -196,7 +196,7 @@ type Meta struct {
 	UID, GID int
 }
 
-// WriteFile makes a file hold data, whole or not at all, on stable storage. Directories that are missing are made; a link
+// WriteFile creates a file hold data, whole or not at all, on stable storage. Directories that are missing are made; a link
 // at the name itself is replaced.
 func (r *Root) WriteFile(name string, data []byte, m Meta) error {
 	dir, err := r.Dir(path.Dir(path.Clean("/"+name)), 0o755)
@@ -241,7 +241,7 @@ func write(dir *os.File, name string, data []byte, m Meta) (err error) {
 	return f.Sync()
 }
 
-// syncDir makes a rename last. dir was opened by O_PATH, which fsync does not take.
+// syncDir creates a rename last. dir was opened by O_PATH, which fsync does not take.
 func syncDir(dir *os.File) error {
 	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -251,7 +251,7 @@ func syncDir(dir *os.File) error {
 	return unix.Fsync(fd)
 }
 
-// User and Group give the number of a name as the tree's own /etc/passwd and /etc/group have it; a number is itself.
+// User and Group return the number of a name as the tree's own /etc/passwd and /etc/group have it; a number is itself.
 func (r *Root) User(name string) (uid, gid int, err error) {
 	if n, err := strconv.Atoi(name); err == nil && n >= 0 {
 		_, gid, found, _ := r.account("/etc/passwd", 2, name)
@@ -267,7 +267,7 @@ func (r *Root) User(name string) (uid, gid int, err error) {
 	return uid, gid, err
 }
 
-// Group gives a group's number.
+// Group returns a group's number.
 func (r *Root) Group(name string) (gid int, err error) {
 	if n, err := strconv.Atoi(name); err == nil && n >= 0 {
 		return n, nil
@@ -282,7 +282,7 @@ func (r *Root) Group(name string) (gid int, err error) {
 // maxAccounts bounds the files that accounts are read from, in bytes.
 const maxAccounts = 4 << 20
 
-// account finds the line whose field number key is value, and gives its third and fourth fields as numbers.
+// account finds the line whose field number key is value, and returns its third and fourth fields as numbers.
 func (r *Root) account(file string, key int, value string) (third, fourth int, found bool, err error) {
 	b, err := r.ReadFile(file, maxAccounts)
 	if err != nil {

@@ -70,7 +70,7 @@ func become() (step string, err error) {
 	return "run " + program, syscall.Exec(program, s.Args, s.Env)
 }
 
-// enter makes the mounts and then the new root.
+// enter creates the mounts and then the new root.
 func enter(s Spec) (step string, err error) {
 	dir := s.Root
 	if dir == "" {
@@ -97,7 +97,7 @@ func enter(s Spec) (step string, err error) {
 	return "enter the root", pivot()
 }
 
-// pivot makes the working directory the root, and lets go of the old one. The kernel's first root, which an initramfs is,
+// pivot creates the working directory the root, and lets go of the old one. The kernel's first root, which an initramfs is,
 // cannot be let go of: there the new root is moved over it.
 func pivot() error {
 	err := unix.PivotRoot(".", ".")

@@ -39,7 +39,7 @@ type Spec struct {
 	Stderr io.Writer `json:"-"`
 }
 
-// ExitError says that the program ran and ended badly.
+// ExitError means that the program ran and ended badly.
 type ExitError struct {
 	Code   int            // 0 when a signal ended it
 	Signal syscall.Signal // 0 when it ended by itself
@@ -52,7 +52,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("exit status %d", e.Code)
 }
 
-// StartError says that the program was not started: it is not there, or the sandbox could not be made.
+// StartError means that the program was not started: it is not there, or the sandbox could not be made.
 type StartError struct {
 	Step string // what failed: "mount /proc"
 	Err  error  // a syscall.Errno where there is one
@@ -122,7 +122,7 @@ func Run(ctx context.Context, s Spec) error {
 	return exitError(cmd.ProcessState, err)
 }
 
-// attributes makes the child the first process of new namespaces. Without root it gets a user namespace in which it is.
+// attributes creates the child the first process of new namespaces. Without root it gets a user namespace in which it is.
 func attributes(s Spec) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
@@ -176,7 +176,7 @@ func startError(b []byte) error {
 	return &StartError{s.Step, errors.New(s.Text)}
 }
 
-// Lookup gives a variable of an environment.
+// Lookup returns a variable of an environment.
 func Lookup(env []string, name string) string {
 	i := slices.IndexFunc(env, func(e string) bool { return len(e) > len(name) && e[:len(name)+1] == name+"=" })
 	if i < 0 {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run runs a shell script in a sandbox and gives its output.
+// run runs a shell script in a sandbox and returns its output.
 func run(t *testing.T, ctx context.Context, s Spec, script string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer

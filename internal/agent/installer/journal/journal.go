@@ -16,7 +16,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// ErrFull says that the region is too small for what is not acknowledged yet. Nothing was written.
+// ErrFull means that the region is too small for what is not acknowledged yet. Nothing was written.
 var ErrFull = errors.New("journal is full")
 
 // Entry is one line. It is a grant (no report, no acknowledgement), a report or an acknowledgement.
@@ -40,7 +40,7 @@ type Journal struct {
 	entries []Entry // all that the region holds; in memory only, those that are not acknowledged
 }
 
-// Memory gives a journal that ends with the process.
+// Memory returns a journal that ends with the process.
 func Memory() *Journal { return &Journal{} }
 
 // Open reads or begins the journal in a file or block device, which must be blank or a journal. It belongs to this process
@@ -70,7 +70,7 @@ func (j *Journal) learn(e Entry) {
 	}
 }
 
-// Last gives the newest grant: its epoch is 0 when there was none.
+// Last returns the newest grant: its epoch is 0 when there was none.
 func (j *Journal) Last() Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -108,7 +108,7 @@ func (j *Journal) Report(r trivet.Report) error {
 	return j.write(Entry{Time: time.Now(), Epoch: j.grant.Epoch, Report: &r}, true)
 }
 
-// Ack says that the reports up to seq under an epoch are in the store. It need not be on stable storage: what is sent twice
+// Ack means that the reports up to seq under an epoch are in the store. It need not be on stable storage: what is sent twice
 // is taken once.
 func (j *Journal) Ack(epoch, seq int64) error {
 	j.mu.Lock()
@@ -124,7 +124,7 @@ func (j *Journal) Ack(epoch, seq int64) error {
 	return j.write(Entry{Epoch: epoch, Acked: seq}, false)
 }
 
-// Unacked gives the newest grant's reports that are not acknowledged, oldest first.
+// Unacked returns the newest grant's reports that are not acknowledged, oldest first.
 func (j *Journal) Unacked() []trivet.Report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -137,21 +137,21 @@ func (j *Journal) Unacked() []trivet.Report {
 	return out
 }
 
-// Settled says whether every report of the newest grant is acknowledged.
+// Settled reports whether every report of the newest grant is acknowledged.
 func (j *Journal) Settled() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.acked == j.seq
 }
 
-// Entries gives all that is held, oldest first.
+// Entries returns all that is held, oldest first.
 func (j *Journal) Entries() []Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.entries)
 }
 
-// Close gives the file or device back.
+// Close returns the file or device back.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

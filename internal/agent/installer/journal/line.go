@@ -20,7 +20,7 @@ const headerBytes = len(magic) + 16 + 1 + 8 + 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encodeHeader gives the header line and the checksum that the first entry's continues.
+// encodeHeader returns the header line and the checksum that the first entry's continues.
 func encodeHeader(gen uint64) ([]byte, uint32) {
 	text := fmt.Sprintf("%s%016x", magic, gen)
 	sum := crc32.Checksum([]byte(text), castagnoli)
@@ -39,7 +39,7 @@ func parseHeader(b []byte) (gen uint64, ok bool) {
 	return gen, bytes.Equal(b[:headerBytes], want)
 }
 
-// encode gives an entry's line, "checksum json", and the checksum that the next line's continues.
+// encode returns an entry's line, "checksum json", and the checksum that the next line's continues.
 func encode(e Entry, chain uint32) ([]byte, uint32, error) {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -55,7 +55,7 @@ func continued(chain uint32, text []byte) uint32 {
 	return crc32.Update(crc32.Checksum(seed[:], castagnoli), castagnoli, text)
 }
 
-// parse reads a half's entries up to the first line that is torn or not of this generation. It gives where that line
+// parse reads a half's entries up to the first line that is torn or not of this generation. It returns where that line
 // begins and the checksum before it.
 func parse(b []byte, gen uint64) (entries []Entry, end int64, chain uint32) {
 	_, chain = encodeHeader(gen)
@@ -76,7 +76,7 @@ func parse(b []byte, gen uint64) (entries []Entry, end int64, chain uint32) {
 	return entries, int64(pos), chain
 }
 
-// Read gives the entries of a journal that another process may hold, for people and tests.
+// Read returns the entries of a journal that another process may hold, for people and tests.
 func Read(path string) ([]Entry, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -83,7 +83,7 @@ func (r *region) load() ([]Entry, error) {
 	return entries, nil
 }
 
-// measure gives the region's size; a new file gets its own.
+// measure returns the region's size; a new file gets its own.
 func (r *region) measure() (int64, error) {
 	size, err := r.file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -101,7 +101,7 @@ func (r *region) measure() (int64, error) {
 	return min(size, DefaultBytes), nil
 }
 
-// readHalves also says whether something is there that no journal wrote.
+// readHalves also reports whether something is there that no journal wrote.
 func (r *region) readHalves() (bodies [2][]byte, foreign bool, err error) {
 	for i := range bodies {
 		b := make([]byte, r.half)
@@ -138,7 +138,7 @@ func (r *region) append(e Entry, sync bool) error {
 	return nil
 }
 
-// rewrite makes the other half the one that counts, with these entries. A crash in the middle leaves the half in use as it
+// rewrite creates the other half the one that counts, with these entries. A crash in the middle leaves the half in use as it
 // was: the header is written last.
 func (r *region) rewrite(entries []Entry) error {
 	gen := r.gen + 1

@@ -40,7 +40,7 @@ func ParseCmdline(line string) Cmdline {
 	return c
 }
 
-// List gives the non-empty parts of a comma-separated value.
+// List returns the non-empty parts of a comma-separated value.
 func (c Cmdline) List(key string) []string {
 	return strings.FieldsFunc(c[key], func(r rune) bool { return r == ',' })
 }

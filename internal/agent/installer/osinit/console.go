@@ -42,7 +42,7 @@ func (c *console) line(text string) {
 	}
 }
 
-// kmsgWriter gives every write a level: 1<<3 means a program (syslog's user), 4 a warning.
+// kmsgWriter returns every write a level: 1<<3 means a program (syslog's user), 4 a warning.
 type kmsgWriter struct{ out io.Writer }
 
 func (k *kmsgWriter) Write(p []byte) (int, error) {

@@ -14,7 +14,7 @@ type link struct {
 	carrier bool
 }
 
-// choose gives the ports to ask for an address on, best first. The port that the firmware booted from is the only one, as
+// choose returns the ports to ask for an address on, best first. The port that the firmware booted from is the only one, as
 // long as it is there; without it, or when it is not known, every port with a carrier is as good.
 func choose(links []link, boot net.HardwareAddr) []link {
 	ready := slices.DeleteFunc(slices.Clone(links), func(l link) bool { return !l.carrier || len(l.mac) != 6 })

@@ -72,7 +72,7 @@ func (l *loader) loadNow(name string) error {
 	return l.insert(name)
 }
 
-// insert gives a module and its dependencies to the kernel, which ignores those that it has.
+// insert returns a module and its dependencies to the kernel, which ignores those that it has.
 func (l *loader) insert(name string) error {
 	deps := l.index.deps[name]
 	for i := len(deps) - 1; i >= 0; i-- {

@@ -64,7 +64,7 @@ func (m *Modules) addAlias(pattern, name string) {
 	m.globs[bus] = append(m.globs[bus], moduleAlias{pattern[:wild], pattern, name})
 }
 
-// Match gives the modules that a device's modalias, a module's name or another name that the kernel asks for stands for.
+// Match returns the modules that a device's modalias, a module's name or another name that the kernel asks for stands for.
 // None means that no driver is known, or that it is built in.
 func (m *Modules) Match(request string) []string {
 	if name := normal(request); m.files[name] != "" {
@@ -82,13 +82,13 @@ func (m *Modules) Match(request string) []string {
 	return names
 }
 
-// nameOf gives the name of the module in a file.
+// nameOf returns the name of the module in a file.
 func nameOf(file string) string { return normal(strings.TrimSuffix(path.Base(file), ".ko")) }
 
 // normal writes a name as the kernel does.
 func normal(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// safePath says whether a path stays below its folder.
+// safePath reports whether a path stays below its folder.
 func safePath(p string) bool {
 	return p != "" && !path.IsAbs(p) && path.Clean(p) == p && !strings.HasPrefix(p, "../")
 }

@@ -89,7 +89,7 @@ func raise() []link {
 	return links
 }
 
-// acquire gets a lease on a port and gives the port its address.
+// acquire gets a lease on a port and returns the port its address.
 func acquire(ctx context.Context, l link, say func(string, ...any)) (*port, error) {
 	say("asking for an address on %s (%s)", l.name, l.mac)
 	nl, err := netlink.LinkByName(l.name)
@@ -125,7 +125,7 @@ func (p *port) withClient(do func(*nclient4.Client) error) error {
 	return do(c)
 }
 
-// apply gives the port what its lease says, and takes an older lease's address away.
+// apply returns the port what its lease says, and takes an older lease's address away.
 func (p *port) apply() error {
 	before := p.Lease
 	var err error
@@ -186,7 +186,7 @@ func (p *port) applyDNS() error {
 	return os.WriteFile("/etc/resolv.conf", []byte(b.String()), 0o644)
 }
 
-// keep renews the lease until the context ends. When nobody renews it, it is asked for anew: by broadcast, so that any
+// keep renews the lease until the context ends. When nobody renews it, it is asked for again: by broadcast, so that any
 // server may answer, for as long as it takes. The address stays meanwhile: an install must not die of a server's absence.
 func (p *port) keep(ctx context.Context, say func(string, ...any)) {
 	wait, ends := p.renewAfter()

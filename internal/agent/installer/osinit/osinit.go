@@ -52,7 +52,7 @@ const (
 	exitAfter = 64 // exit status of an agent that ended well: exitAfter + After
 )
 
-// Called says whether this process was started as /init or by it, so that main must call [Main] and nothing else.
+// Called reports whether this process was started as /init or by it, so that main must call [Main] and nothing else.
 func Called() bool {
 	return os.Getenv(partName) == partAgent || path.Base(os.Args[0]) == "modprobe" ||
 		os.Getpid() == 1 && os.Args[0] == "/init"

@@ -65,7 +65,7 @@ func (c *console) runAgent(env Env) (status syscall.WaitStatus, words string, er
 	return status, words, nil
 }
 
-// startAgent starts this binary anew, in its part as agent.
+// startAgent starts this binary again, in its part as agent.
 func startAgent(out *os.File) (pid int, err error) {
 	null, err := os.Open("/dev/null")
 	if err != nil {

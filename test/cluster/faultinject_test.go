@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The loads that seeded bugs need: programs that write (a crowd, where all that matters happens until a fault is noticed), clients
+// The loads that injected faults need: programs that write (a crowd, where all that matters happens until a fault is noticed), clients
 // that ask for addresses, runs, deadlines.
 var (
 	crowd    = size{writers: 24, watchers: 1}
@@ -21,12 +21,12 @@ var (
 	waits    = size{writers: 1, watchers: 1, late: 1}
 )
 
-// seededEnv tells a program that has seeded bugs which one shall be there.
-const seededEnv = "TRIVET_SEEDED_BUG"
+// faultEnv tells a program that is built with faults which one it has.
+const faultEnv = "TRIVET_FAULT"
 
-// seeds are a bug for each guarantee, and what brings it to light.
-var seeds = []struct {
-	bug    string // of internal/seeded
+// injected are the faults, one for each guarantee, and what brings it to light.
+var injected = []struct {
+	bug    string // of internal/faultinject
 	want   error
 	heads  int
 	load   size
@@ -49,17 +49,17 @@ var seeds = []struct {
 }
 
 // The checker finds in real programs what it is there for: each guarantee has a bug that breaks it.
-func TestSeededBugs(t *testing.T) {
+func TestInjectedFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
 	}
 	program := filepath.Join(t.TempDir(), "trivet")
-	if err := build(t.Context(), program, "seeded", "seeded"); err != nil {
+	if err := build(t.Context(), program, "faultinject", "faultinject"); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range seeds {
+	for _, s := range injected {
 		t.Run(s.bug, func(t *testing.T) {
-			t.Setenv(seededEnv, s.bug)
+			t.Setenv(faultEnv, s.bug)
 			tr := begin(t, seedOf(t), plan{program: program, heads: s.heads, load: s.load})
 			tr.load.settled = s.settles
 			for _, k := range s.faults {
@@ -89,13 +89,13 @@ func cutFollower(ctx context.Context, t *trial) (string, func() error, error) {
 }
 
 // The program that people get has no trace of the bugs, nor of a clock of its own.
-func TestNoSeededBugs(t *testing.T) {
+func TestNoInjectedFaults(t *testing.T) {
 	text, err := os.ReadFile(program(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	traces := []string{seededEnv, "internal/faultinject", clockEnv}
-	for _, s := range seeds {
+	traces := []string{faultEnv, "internal/faultinject", clockEnv}
+	for _, s := range injected {
 		traces = append(traces, string(s.bug))
 	}
 	for _, trace := range traces {

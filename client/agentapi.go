@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/apitypes"
-	"github.com/trivet-project/trivet/internal/auth"
 )
 
 // Door is the agents' door: what an agent in a machine and the heads say to each other. Each call asks every head once;
@@ -94,11 +92,11 @@ func (d *Door) post(ctx context.Context, cl call, machine string, out any) error
 	}
 	_, err := d.c.json(ctx, cl, out)
 	var at *dated
-	if errors.Is(err, auth.ErrSkew) && errors.As(err, &at) {
+	if errors.Is(err, trivet.ErrClockSkew) && errors.As(err, &at) {
 		d.learn(at.date)
 		_, err = d.c.json(ctx, cl, out)
 	}
-	var said *apitypes.Problem
+	var said *trivet.Problem
 	if errors.Is(err, trivet.ErrUnauthenticated) && !errors.As(err, &said) { // strangers refuse nothing: a run goes on without heads
 		err = fmt.Errorf("%w: %v", trivet.ErrUnavailable, err)
 	}

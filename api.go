@@ -1,0 +1,71 @@
+package trivet
+
+import "encoding/json"
+
+// The HTTP API's contract, as JSON over HTTPS. Every kind has the same operations, under its plural:
+//
+//	GET    /v1/machines          List     a page of records
+//	POST   /v1/machines          create
+//	GET    /v1/machines/NAME     read
+//	PUT    /v1/machines/NAME     replace labels and spec
+//	PATCH  /v1/machines/NAME     change labels and spec by a merge patch
+//	DELETE /v1/machines/NAME     delete
+//	GET    /v1/watch             changes as server-sent events, see [WatchPut]
+//
+// An error is a [Problem]. Other operations are in the OpenAPI document, /openapi.json.
+
+// MediaMergePatch is the media type of a merge patch (RFC 7386).
+const MediaMergePatch = "application/merge-patch+json"
+
+// Headers of requests and responses.
+const (
+	// HeaderIdempotencyKey is 32 hex digits chosen by the creator of a record. It becomes the record's UID, so that a
+	// creator that lost the response can tell its own record from another one of the same name.
+	HeaderIdempotencyKey = "Idempotency-Key"
+	// HeaderRequestID identifies one request in logs and responses.
+	HeaderRequestID = "X-Request-Id"
+	// HeaderRevision of a response is a revision of the store that the response is not older than. A client that sends the
+	// highest revision it received sees, at any head, everything that it has read or written. A response with a lower
+	// revision than requested means that the cluster was restored and has another history. [RevisionLatest] in a request
+	// asks for everything acknowledged so far; the request fails with ErrUnavailable where the head cannot find that out.
+	HeaderRevision = "Trivet-Revision"
+	// HeaderHeads of a response lists the API URLs of all heads, separated by commas.
+	HeaderHeads = "Trivet-Heads"
+	// HeaderStale is "true" in a response of a head without quorum: it may be older than the last acknowledged write.
+	HeaderStale = "Trivet-Stale"
+)
+
+// RevisionLatest as the [HeaderRevision] of a request asks for everything acknowledged before the request.
+const RevisionLatest = "latest"
+
+// List is one page of records.
+type List struct {
+	Items []json.RawMessage `json:"items"`
+	// Revision is that of the first page: a watch from it misses nothing that the pages did not show.
+	Revision int64 `json:"revision"`
+	// Continue is the parameter for the next page; empty on the last page.
+	Continue string `json:"continue,omitempty"`
+}
+
+// Version identifies a head and the software that it runs.
+type Version struct {
+	Version string `json:"version"`
+	Go      string `json:"go,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
+	Head    string `json:"head,omitempty"`
+}
+
+// QuarantineRequest gives the reason for a machine's quarantine.
+type QuarantineRequest struct {
+	Reason string `json:"reason"`
+}
+
+// Upload is content that arrives over several connections. It exists at one head.
+type Upload struct {
+	ID     string `json:"id,omitempty"`
+	Offset int64  `json:"offset"`
+	// Blob is set when the content already exists and nothing needs to be sent, and once the upload is finished.
+	Blob *BlobRef `json:"blob,omitempty"`
+	// Copied is the number of bytes of a finished upload that a second head holds: all of them when it is acknowledged.
+	Copied int64 `json:"copied,omitempty"`
+}

@@ -1,0 +1,42 @@
+package trivet
+
+import "time"
+
+// ServerName is in every certificate of a head's API. A client that pins the CA verifies this name instead of the address
+// that it dialled, so heads may change their addresses, and a certificate of the CA for any other use is not a head's.
+// (The top-level domain .internal is reserved for private use.)
+const ServerName = "head.trivet.internal"
+
+// Whoami is the owner of an API token.
+type Whoami struct {
+	Account string    `json:"account"`
+	Role    string    `json:"role"`
+	Token   string    `json:"token"` // its public part
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// TokenRequest asks for an API token of an account.
+type TokenRequest struct {
+	Account string    `json:"account"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+}
+
+// TokenResponse is the only response that holds the token itself.
+type TokenResponse struct {
+	Name  string `json:"name"`
+	Token string `json:"token"`
+}
+
+// JoinTokenRequest asks for a token that lets one head join the cluster.
+type JoinTokenRequest struct {
+	Role     string   `json:"role,omitempty"` // "voter" or "witness"; with Replace, the old head's
+	Lifetime Duration `json:"lifetime,omitempty"`
+	// Replace is the head that is removed when the new one joins.
+	Replace string `json:"replace,omitempty"`
+}
+
+// JoinTokenResponse is the only response that holds the join token itself.
+type JoinTokenResponse struct {
+	Token   string    `json:"token"`
+	Expires time.Time `json:"expires"`
+}

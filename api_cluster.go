@@ -1,0 +1,24 @@
+package trivet
+
+// Cluster is the state of the control plane as one head sees it.
+type Cluster struct {
+	ID       string     `json:"id"`
+	Head     string     `json:"head"`   // the head that responded
+	Quorum   bool       `json:"quorum"` // it is connected to a leader
+	Revision int64      `json:"revision"`
+	Heads    []HeadView `json:"heads"`
+}
+
+// HeadView is the state of one head in a [Cluster].
+type HeadView struct {
+	Name  string `json:"name"`
+	Role  string `json:"role"`
+	State string `json:"state"` // leader, member, joining, down, removing, removed
+	// LastHeard is the time since the last message of this head; 0 for the head that responded, nil if there was none since
+	// that one started.
+	LastHeard *Duration `json:"lastHeard,omitempty"`
+	Version   string    `json:"version,omitempty"`
+	API       []string  `json:"api,omitempty"`
+	Peer      string    `json:"peer,omitempty"`
+	Problem   string    `json:"problem,omitempty"` // what is wrong, or pending
+}

@@ -1,0 +1,18 @@
+package trivet
+
+// LogPiece is a part of the log of one attempt of one action. Logs are sent as one JSON object per line. A piece without an
+// action marks the end, to distinguish it from a broken connection.
+type LogPiece struct {
+	Action  string `json:"action"`
+	Attempt int    `json:"attempt"`
+	// Offset is where the text begins in the log, Next where it ends, in bytes.
+	Offset int64  `json:"offset"`
+	Next   int64  `json:"next"`
+	Text   string `json:"text"`
+	// Missing lists the heads that are unreachable from here on, in a piece without text whose action is [LogMark]: what
+	// only they have is left out. An empty list means that all are reachable again.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// LogMark is the action of a piece that belongs to no action.
+const LogMark = "*"

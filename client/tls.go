@@ -1,0 +1,109 @@
+package client
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// TLSConfig returns a configuration that trusts one CA and no other. trust is either the CA's pin, "sha256:" and the SHA-256 of
+// its certificate, or its certificate in PEM.
+//
+// With PEM, everything is verified as usual: the server's name is the address that was dialled, and the certificate must be
+// valid now. That also works with a balancer that terminates TLS under a CA of its own.
+//
+// With a pin, the server's chain must include the CA's certificate, and its own certificate must verify under that as a server's
+// for [trivet.ServerName]; the dialled address is not compared, since only heads have such a certificate. The client's clock
+// is not used either, as a machine's clock may be years off before its first contact. This costs no security: a server's private
+// key exists only in the memory of a head that holds the CA's key too, so whoever could steal the key of an expired certificate
+// could issue a new one as well.
+//
+// In both cases, a witness's certificate is refused, whatever names it has.
+func TLSConfig(trust string) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if strings.HasPrefix(trust, "sha256:") {
+		if err := ValidatePin(trust); err != nil {
+			return nil, err
+		}
+		cfg.InsecureSkipVerify = true // VerifyConnection verifies instead, also for resumed sessions
+		cfg.VerifyConnection = func(cs tls.ConnectionState) error { return verifyPinned(cs.PeerCertificates, trust) }
+		return cfg, nil
+	}
+	ca, err := parseCA(trust)
+	if err != nil {
+		return nil, fmt.Errorf("trust of the cluster: neither a pin (sha256:...) nor a CA: %w", err)
+	}
+	cfg.RootCAs = x509.NewCertPool()
+	cfg.RootCAs.AddCert(ca)
+	cfg.VerifyConnection = func(cs tls.ConnectionState) error { return noWitness(cs.PeerCertificates[0]) }
+	return cfg, nil
+}
+
+// ValidatePin returns an error if pin is not "sha256:" and 64 lower-case hex digits.
+func ValidatePin(pin string) error {
+	digits, ok := strings.CutPrefix(pin, "sha256:")
+	sum, err := hex.DecodeString(digits)
+	if !ok || err != nil || len(sum) != 32 || digits != strings.ToLower(digits) {
+		return fmt.Errorf("pin %.80q of a CA: %w: want sha256: and 64 lower-case hex digits", pin, trivet.ErrInvalid)
+	}
+	return nil
+}
+
+func verifyPinned(chain []*x509.Certificate, pin string) error {
+	for _, ca := range chain {
+		if sum := sha256.Sum256(ca.Raw); "sha256:"+hex.EncodeToString(sum[:]) != pin {
+			continue
+		}
+		roots := x509.NewCertPool()
+		roots.AddCert(ca)
+		_, err := chain[0].Verify(x509.VerifyOptions{
+			Roots:         roots,
+			Intermediates: x509.NewCertPool(),
+			DNSName:       trivet.ServerName,
+			KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			CurrentTime:   midLife(chain[0]),
+		})
+		if err != nil {
+			return fmt.Errorf("server's certificate: %w: %w", trivet.ErrUnauthenticated, err)
+		}
+		return noWitness(chain[0])
+	}
+	return fmt.Errorf("%w: the server does not belong to the cluster of %s (wrong address, another cluster, or a balancer "+
+		"that terminates TLS: then use its CA in PEM)", trivet.ErrUnauthenticated, pin)
+}
+
+// noWitness refuses the certificate of a witness, which is a server's too, for raft only.
+func noWitness(cert *x509.Certificate) error {
+	if slices.Contains(cert.Subject.OrganizationalUnit, trivet.RoleWitness) {
+		return fmt.Errorf("server's certificate: %w: it is that of %s, a witness", trivet.ErrUnauthenticated, cert.Subject.CommonName)
+	}
+	return nil
+}
+
+// midLife returns a time at which cert is valid, for clients without a clock.
+func midLife(cert *x509.Certificate) time.Time {
+	return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) / 2)
+}
+
+func parseCA(text string) (*x509.Certificate, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, fmt.Errorf("%w: no certificate in PEM", trivet.ErrInvalid)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%w: certificate: %w", trivet.ErrInvalid, err)
+	}
+	if !cert.BasicConstraintsValid || !cert.IsCA {
+		return nil, fmt.Errorf("%w: the certificate of %q is not a CA's", trivet.ErrInvalid, cert.Subject.CommonName)
+	}
+	return cert, nil
+}

@@ -1,0 +1,75 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// change is one write of one record within its transaction.
+type change struct {
+	*caller
+	ctx  context.Context // of the request
+	tx   *store.Tx
+	info trivet.KindInfo
+	// old is the stored record, nil at a creation; new is what it will be, nil at a deletion.
+	old, new trivet.Record
+}
+
+// admission checks a write beyond the record itself, and does what belongs into the same transaction.
+type admission func(c *change) error
+
+// admissions are those of the kinds that need one.
+func (h *Handler) admissions() map[trivet.Kind]admission {
+	return map[trivet.Kind]admission{
+		"Machine":   typedAdmission(h.admitMachine),
+		"Template":  typedAdmission(h.admitTemplate),
+		"Provision": typedAdmission(h.admitProvision),
+		"Image":     typedAdmission(h.admitImage),
+		"Platform":  typedAdmission(h.admitPlatform),
+		"Network":   typedAdmission(h.admitNetwork),
+		"Site":      typedAdmission(h.admitSite),
+		"Secret":    typedAdmission(h.admitSecret),
+		"Account":   typedAdmission(h.admitAccount),
+	}
+}
+
+// typedAdmission adapts a function of a kind's own type.
+func typedAdmission[P trivet.Record](admit func(c *change, old, next P) error) admission {
+	return func(c *change) error {
+		old, _ := c.old.(P)
+		next, _ := c.new.(P)
+		return admit(c, old, next)
+	}
+}
+
+// admit validates a record by itself and by its kind's admission.
+func (h *Handler) admit(c *change) error {
+	if c.new != nil {
+		if err := c.new.Validate(); err != nil {
+			return c.named(err)
+		}
+	}
+	if admit := h.admission[c.info.Kind]; admit != nil {
+		return c.named(admit(c))
+	}
+	return nil
+}
+
+// named adds to an error which record was refused, where it does not say so itself.
+func (c *change) named(err error) error {
+	var detailed *trivet.Error
+	if err == nil || errors.As(err, &detailed) {
+		return err
+	}
+	op, r := "update", c.new
+	switch {
+	case c.old == nil:
+		op = "create"
+	case c.new == nil:
+		op, r = "delete", c.old
+	}
+	return &trivet.Error{Op: op, Kind: c.info.Kind, Name: r.Header().Name, Err: err}
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
+)
+
+// columns are the columns of a kind's table after the name.
+type columns struct {
+	titles []string
+	row    func(trivet.Record) []string
+}
+
+// kindColumns are the columns of the kinds that have their own. The others get those of defaultColumns.
+var kindColumns = map[trivet.Kind]columns{
+	"Machine": columnsOf(func(m *trivet.Machine) []string {
+		return []string{string(m.Status.State), m.Status.Provision, m.Spec.Rack, firstMAC(m), m.Status.Reason}
+	}, "STATE", "PROVISION", "RACK", "MAC", "REASON"),
+	"Template": columnsOf(func(t *trivet.Template) []string {
+		return []string{strconv.Itoa(len(t.Spec.Actions)), t.Spec.Description}
+	}, "ACTIONS", "DESCRIPTION"),
+	"Provision": columnsOf(func(p *trivet.Provision) []string {
+		return []string{string(p.Status.State), p.Status.Machine, p.Spec.Template, p.Status.Workflow, p.Status.Reason}
+	}, "STATE", "MACHINE", "TEMPLATE", "WORKFLOW", "REASON"),
+	"Workflow": columnsOf(func(w *trivet.Workflow) []string {
+		return []string{string(w.Status.State), w.Spec.Machine, currentStep(w), stepsDone(w), failureText(w.Status.Failure)}
+	}, "STATE", "MACHINE", "STEP", "DONE", "FAILURE"),
+	"Image": columnsOf(func(i *trivet.Image) []string {
+		return []string{i.Spec.Format, i.Spec.Compression, bytesText(i.Spec.Blob.Bytes), shortDigest(i.Spec.Blob.Digest)}
+	}, "FORMAT", "COMPRESSION", "SIZE", "DIGEST"),
+	"Platform": columnsOf(func(p *trivet.Platform) []string {
+		return []string{p.Spec.Arch, p.Spec.Version, bytesText(p.Spec.Kernel.Bytes + p.Spec.Initrd.Bytes)}
+	}, "ARCH", "VERSION", "SIZE"),
+	"Network": columnsOf(func(n *trivet.Network) []string {
+		return []string{n.Spec.CIDR.String(), orDefault(n.Spec.DHCP, "server"), orDefault(n.Spec.Unknown, "enrol")}
+	}, "CIDR", "DHCP", "UNKNOWN"),
+	"Address": columnsOf(func(a *trivet.Address) []string {
+		return []string{a.Spec.Network, a.Spec.MAC, a.Spec.Machine}
+	}, "NETWORK", "MAC", "MACHINE"),
+	"MAC":  columnsOf(func(m *trivet.MAC) []string { return []string{m.Spec.Machine} }, "MACHINE"),
+	"Site": columnsOf(func(s *trivet.Site) []string { return []string{s.Spec.Platform} }, "PLATFORM"),
+	"Head": columnsOf(func(h *trivet.Head) []string {
+		return []string{orDefault(h.Spec.Role, trivet.RoleVoter), string(h.Status.State), h.Status.Version, strings.Join(h.Status.API, " ")}
+	}, "ROLE", "STATE", "VERSION", "API"),
+	"Secret":  columnsOf(func(s *trivet.Secret) []string { return []string{strconv.Itoa(len(s.Spec.Data))} }, "KEYS"),
+	"Token":   columnsOf(func(t *trivet.Token) []string { return []string{t.Spec.Account} }, "ACCOUNT"),
+	"Account": columnsOf(func(a *trivet.Account) []string { return []string{string(a.Spec.Role)} }, "ROLE"),
+	"Event": columnsOf(func(e *trivet.Event) []string {
+		return []string{e.Spec.Time.UTC().Format("15:04:05.000"), e.Spec.Subject, e.Spec.Reason, e.Spec.Message}
+	}, "TIME", "SUBJECT", "REASON", "MESSAGE"),
+}
+
+func columnsOf[P trivet.Record](row func(P) []string, titles ...string) columns {
+	return columns{titles, func(r trivet.Record) []string { return row(r.(P)) }}
+}
+
+// columnsFor returns the columns of a kind.
+func columnsFor(info trivet.KindInfo) columns {
+	if c, ok := kindColumns[info.Kind]; ok {
+		return c
+	}
+	return defaultColumns(info)
+}
+
+// defaultColumns are the labels, the time of creation and, where the kind has them, status.state and status.reason.
+func defaultColumns(info trivet.KindInfo) columns {
+	var c columns
+	var fields [][]int
+	if status, ok := apitypes.Properties(reflect.TypeOf(info.New()).Elem())["status"]; ok {
+		known := apitypes.Properties(status.Type)
+		for _, name := range []string{"state", "reason"} {
+			if f, ok := known[name]; ok {
+				c.titles = append(c.titles, strings.ToUpper(name))
+				fields = append(fields, append(slices.Clone(status.Index), f.Index...))
+			}
+		}
+	}
+	c.titles = append(c.titles, "LABELS", "CREATED")
+	c.row = func(r trivet.Record) []string {
+		var cells []string
+		for _, index := range fields {
+			cells = append(cells, fmt.Sprint(reflect.ValueOf(r).Elem().FieldByIndex(index).Interface()))
+		}
+		return append(cells, labelsText(r.Header().Labels), r.Header().Created.UTC().Format(time.RFC3339))
+	}
+	return c
+}
+
+func labelsText(labels map[string]string) string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, key+"="+labels[key])
+	}
+	return strings.Join(all, ",")
+}
+
+func firstMAC(m *trivet.Machine) string {
+	if len(m.Spec.NICs) == 0 {
+		return ""
+	}
+	return m.Spec.NICs[0].MAC
+}
+
+func currentStep(w *trivet.Workflow) string {
+	if s := w.Status.Current(); s != nil {
+		return s.Name
+	}
+	return ""
+}
+
+func stepsDone(w *trivet.Workflow) string {
+	done := 0
+	for _, s := range w.Status.Steps {
+		if s.State == trivet.StepDone || s.State == trivet.StepSkipped {
+			done++
+		}
+	}
+	return fmt.Sprintf("%d/%d", done, len(w.Status.Steps))
+}
+
+func failureText(f *trivet.Failure) string {
+	if f == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s): %s", f.Step, f.Type, f.Cause)
+}
+
+func orDefault(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
+
+func shortDigest(d string) string {
+	const n = len("sha256:") + 12
+	return d[:min(n, len(d))]
+}

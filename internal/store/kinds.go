@@ -1,0 +1,54 @@
+package store
+
+import (
+	"reflect"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Register makes the store know a kind for code that is generic over the kinds. A kind that has a table is known already. All
+// kinds are registered before the store is started.
+func (s *Store) Register(kind trivet.KindInfo) {
+	part := kindPart(kind.Kind)
+	if s.kinds[part] != nil {
+		return
+	}
+	if s.started {
+		panic("store: kind " + string(kind.Kind) + " is registered after the start")
+	}
+	s.kinds[part] = &kindInfo{
+		kind: kind.Kind, part: part, typ: reflect.TypeOf(kind.New()).Elem(),
+		new: kind.New, copy: func(r trivet.Record) trivet.Record { return deepCopy(r) },
+	}
+}
+
+// Record returns a copy of a record as the transaction sees it, or ErrNotFound. See [View.Get].
+func (tx *Tx) Record(kind trivet.Kind, name string) (trivet.Record, error) {
+	info, err := tx.info("get", kind, name)
+	if err != nil {
+		return nil, err
+	}
+	return tx.get(info, name)
+}
+
+// CreateRecord writes a record of any kind that must not exist yet. See [View.Create].
+func (tx *Tx) CreateRecord(r trivet.Record) error {
+	name := r.Header().Name
+	info, err := tx.info("create", trivet.KindOf(r), name)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.get(info, name); err == nil {
+		return tx.fail("create", info, name, trivet.ErrExists)
+	}
+	return tx.put("create", info, r)
+}
+
+// PutRecord writes a record of any kind. See [View.Put].
+func (tx *Tx) PutRecord(r trivet.Record) error {
+	info, err := tx.info("put", trivet.KindOf(r), r.Header().Name)
+	if err != nil {
+		return err
+	}
+	return tx.put("put", info, r)
+}
