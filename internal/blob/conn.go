@@ -12,10 +12,10 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// errStalled ends a connection on which nothing comes any more.
+// errStalled ends a connection that receives no data.
 var errStalled = fmt.Errorf("%w: the connection stalled", trivet.ErrUnavailable)
 
-// conn is one answer on its way. It is given up when it stalls.
+// conn is one HTTP response. It is cancelled when it stalls.
 type conn struct {
 	ctx   context.Context
 	body  io.ReadCloser
@@ -24,12 +24,12 @@ type conn struct {
 	end   context.CancelCauseFunc
 }
 
-// dial asks for what is at a URL from an offset on. size is how long all of it must be.
+// dial requests a URL from an offset. size is the required total length.
 func (s *source) dial(ctx context.Context, url string, offset, size int64) (*conn, error) {
 	c := &conn{stall: s.stall}
 	c.ctx, c.end = context.WithCancelCause(ctx)
 	c.watch = time.AfterFunc(s.stall, func() { c.end(errStalled) })
-	err := c.ask(s.client, url, offset, size)
+	err := c.request(s.client, url, offset, size)
 	if err != nil {
 		c.close()
 		return nil, err
@@ -37,7 +37,7 @@ func (s *source) dial(ctx context.Context, url string, offset, size int64) (*con
 	return c, nil
 }
 
-func (c *conn) ask(client *http.Client, url string, offset, size int64) error {
+func (c *conn) request(client *http.Client, url string, offset, size int64) error {
 	req, err := http.NewRequestWithContext(c.ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
@@ -48,23 +48,23 @@ func (c *conn) ask(client *http.Client, url string, offset, size int64) error {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return c.because(err)
+		return c.cause(err)
 	}
 	c.body = resp.Body
-	if err := checkAnswer(resp, url, offset, size); err != nil {
+	if err := checkResponse(resp, url, offset, size); err != nil {
 		return err
 	}
-	if resp.StatusCode == http.StatusOK { // of a server that knows no ranges
+	if resp.StatusCode == http.StatusOK { // the server does not support ranges
 		return c.skip(offset)
 	}
 	return nil
 }
 
 func (c *conn) skip(n int64) error {
-	waste := make([]byte, min(n, stepBytes))
+	discard := make([]byte, min(n, stepBytes))
 	for n > 0 {
 		m := min(n, stepBytes)
-		if err := c.readFull(waste[:m]); err != nil {
+		if err := c.readFull(discard[:m]); err != nil {
 			return err
 		}
 		n -= m
@@ -72,7 +72,7 @@ func (c *conn) skip(n int64) error {
 	return nil
 }
 
-func checkAnswer(resp *http.Response, url string, offset, size int64) error {
+func checkResponse(resp *http.Response, url string, offset, size int64) error {
 	var kind error
 	rangeOf := fmt.Sprintf("bytes %d-%d/%d", offset, size-1, size)
 	switch {
@@ -80,7 +80,7 @@ func checkAnswer(resp *http.Response, url string, offset, size int64) error {
 		resp.StatusCode == http.StatusPartialContent && resp.Header.Get("Content-Range") == rangeOf:
 		return nil
 	case resp.StatusCode < 300, resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
-		kind = fmt.Errorf("%w: what is there has another length than the %d bytes of the reference", trivet.ErrInvalid, size)
+		kind = fmt.Errorf("%w: the content does not have the %d bytes of the reference", trivet.ErrInvalid, size)
 	case resp.StatusCode == http.StatusNotFound:
 		kind = trivet.ErrNotFound
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
@@ -92,25 +92,25 @@ func checkAnswer(resp *http.Response, url string, offset, size int64) error {
 	return fmt.Errorf("%s: %w", url, kind)
 }
 
-// stepBytes must come within the stall time.
+// stepBytes must be received within the stall timeout.
 const stepBytes = 64 << 10
 
-// readFull fills b. What ends before is an error that another try may mend.
+// readFull fills b. A shorter response is an error that can be retried.
 func (c *conn) readFull(b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), stepBytes)
 		c.watch.Reset(c.stall)
 		if _, err := io.ReadFull(c.body, b[:n]); err != nil {
-			return c.because(err)
+			return c.cause(err)
 		}
 		b = b[n:]
 	}
-	c.watch.Stop() // how long the reader takes for its chunks is not the head's fault
+	c.watch.Stop() // the time until the next read does not count
 	return nil
 }
 
-// because gives an error of the connection with what is behind it.
-func (c *conn) because(err error) error {
+// cause returns the cause of a connection's error.
+func (c *conn) cause(err error) error {
 	if errors.Is(context.Cause(c.ctx), errStalled) {
 		return errStalled
 	}

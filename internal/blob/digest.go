@@ -9,12 +9,12 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Digest is the SHA-256 of some content. As it can hold nothing else, it is safe in the name of a file.
+// Digest is the SHA-256 of some content. Its text is safe as a file name.
 type Digest [sha256.Size]byte
 
 const algorithm = "sha256:"
 
-// ParseDigest reads "sha256:" and 64 lower-case hex digits; all else is [trivet.ErrInvalid].
+// ParseDigest parses "sha256:" and 64 lower-case hex digits, or returns [trivet.ErrInvalid].
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	digits, ok := strings.CutPrefix(s, algorithm)
@@ -31,7 +31,7 @@ func badDigest(s string) error {
 	return fmt.Errorf("digest %.80q: %w: it must be sha256: and 64 hex digits", s, trivet.ErrInvalid)
 }
 
-// DigestOf is the digest of some bytes.
+// DigestOf returns the digest of b.
 func DigestOf(b []byte) Digest { return sha256.Sum256(b) }
 
 func (d Digest) String() string { return algorithm + d.hex() }

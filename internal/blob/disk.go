@@ -9,23 +9,23 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// room says whether n bytes more leave the reserve free.
-func (s *Store) room(n int64) error {
+// checkSpace returns an error if n more bytes would use the reserve.
+func (s *Store) checkSpace(n int64) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(s.dir, &fs); err != nil {
 		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
 	if left := int64(fs.Bavail)*fs.Bsize - s.opts.Reserve; n > left {
-		return s.noSpace(fmt.Errorf("%d bytes are needed and %d are left", n, max(left, 0)))
+		return s.noSpace(fmt.Errorf("%d bytes needed, %d available", n, max(left, 0)))
 	}
 	return nil
 }
 
-// full makes an error of the folder one that says what to do.
-func (s *Store) full(err error) error {
-	var told *trivet.Error
+// diskError wraps an error of the directory, with a hint if the disk is full.
+func (s *Store) diskError(err error) error {
+	var terr *trivet.Error
 	switch {
-	case err == nil || errors.As(err, &told):
+	case err == nil || errors.As(err, &terr):
 		return err
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return s.noSpace(err)
@@ -35,7 +35,7 @@ func (s *Store) full(err error) error {
 
 func (s *Store) noSpace(err error) error {
 	return &trivet.Error{Op: "store blob", Err: fmt.Errorf("%w: %w", errFull, err),
-		Hint: "free space in " + s.dir + ", or delete images that are no longer used"}
+		Hint: "free space in " + s.dir + ", or delete unused images"}
 }
 
 var errFull = fmt.Errorf("%w: the disk is full", trivet.ErrUnavailable)

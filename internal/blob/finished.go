@@ -11,13 +11,13 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// doneSuffix ends the file that remembers which blob an upload has become, by its digest. It is written before the upload
-// becomes the blob, and counts from when the upload is gone.
+// doneSuffix is the suffix of the file that records the digest of a finished upload. It is written before the upload is
+// committed as a blob, and is valid once the upload's file is gone.
 const doneSuffix = ".done"
 
 func (s *Store) donePath(id string) string { return filepath.Join(s.dir, id+doneSuffix) }
 
-func (s *Store) noteDone(id, digest string) error {
+func (s *Store) recordDone(id, digest string) error {
 	f, err := os.OpenFile(s.donePath(id), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -26,8 +26,8 @@ func (s *Store) noteDone(id, digest string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// Finished gives the blob that an upload has become. It is [trivet.ErrNotFound] for one that has not, or for which the store's
-// Lifetime is over.
+// Finished returns the blob of a finished upload. It returns [trivet.ErrNotFound] if the upload has not finished, or finished
+// more than the store's UploadTimeout ago.
 func (s *Store) Finished(id string) (ref trivet.BlobRef, err error) {
 	missing := &trivet.Error{Op: "finish upload", Name: id, Err: trivet.ErrNotFound}
 	s.mu.Lock()
@@ -47,7 +47,7 @@ func (s *Store) Finished(id string) (ref trivet.BlobRef, err error) {
 	return s.Stat(d)
 }
 
-// sweepDone forgets what uploads have become for which that is long ago. What cannot be removed now is so later.
+// sweepDone removes the records of uploads that finished long ago. What cannot be removed now is removed later.
 func (s *Store) sweepDone() {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {

@@ -13,31 +13,31 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// part is a blob that is not complete yet: a file and the digests of what is in it.
+// part is an incomplete blob: a file and the digests of its content.
 type part struct {
 	store *Store
 	file  *os.File
 	*sums
-	broken error // of the disk: the file may miss what the digests have
+	diskErr error // the file may lack bytes that are in the digests
 }
 
 const (
-	pieceBytes = 1 << 20 // read, hashed and written in one go
-	pieces     = 3       // on the way at a time
+	pieceBytes = 1 << 20 // read, hashed and written at once
+	pieces     = 3       // in memory
 	checkEvery = 64 << 20
 )
 
 func (s *Store) newPart(name string) (*part, error) {
 	f, err := os.OpenFile(filepath.Join(s.dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, s.full(err)
+		return nil, s.diskError(err)
 	}
 	return &part{store: s, file: f, sums: newSums()}, nil
 }
 
-// take reads r to its end and adds that. What was added before an error stays, and counts in p.size. The caller's
-// goroutine reads; another hashes and writes, and has ended when take returns.
-func (p *part) take(ctx context.Context, r io.Reader) error {
+// readFrom appends r up to its end. Bytes before an error are kept and included in p.size. The caller's goroutine reads;
+// another one hashes and writes, and has ended when readFrom returns.
+func (p *part) readFrom(ctx context.Context, r io.Reader) error {
 	free, full := make(chan []byte, pieces), make(chan []byte, pieces)
 	for range pieces {
 		free <- make([]byte, pieceBytes)
@@ -45,19 +45,19 @@ func (p *part) take(ctx context.Context, r io.Reader) error {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		p.broken = p.write(full, free)
+		p.diskErr = p.write(full, free)
 	}()
 	err := fill(ctx, r, p.store.opts.MaxBytes-p.size, free, full, stopped)
 	close(full)
 	<-stopped
-	if p.broken != nil {
-		return p.broken
+	if p.diskErr != nil {
+		return p.diskErr
 	}
 	return err
 }
 
 // fill reads pieces until r ends, or writing has stopped.
-func fill(ctx context.Context, r io.Reader, room int64, free <-chan []byte, full chan<- []byte, stopped <-chan struct{}) error {
+func fill(ctx context.Context, r io.Reader, limit int64, free <-chan []byte, full chan<- []byte, stopped <-chan struct{}) error {
 	for {
 		var b []byte
 		select {
@@ -68,20 +68,20 @@ func fill(ctx context.Context, r io.Reader, room int64, free <-chan []byte, full
 			return context.Cause(ctx)
 		}
 		n, err := readFull(r, b)
-		if room -= int64(n); room < 0 {
+		if limit -= int64(n); limit < 0 {
 			return trivet.ErrTooLarge
 		}
-		full <- b[:n] // has room for all there are
+		full <- b[:n] // never blocks
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("%w: input broke off: %w", trivet.ErrInvalid, err)
+			return fmt.Errorf("%w: input ended early: %w", trivet.ErrInvalid, err)
 		}
 	}
 }
 
-// readFull is io.ReadFull, but tells an input that ended (io.EOF) from one that was cut off (io.ErrUnexpectedEOF).
+// readFull is io.ReadFull, but returns io.EOF for the end of the input and io.ErrUnexpectedEOF only if r does.
 func readFull(r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var m int
@@ -91,12 +91,12 @@ func readFull(r io.Reader, b []byte) (n int, err error) {
 	return n, err
 }
 
-// write hashes and writes pieces, both at once, until there are no more or one fails.
+// write hashes and writes pieces concurrently until full is closed or one fails.
 func (p *part) write(full <-chan []byte, free chan<- []byte) error {
 	for b := range full {
 		before := p.size
 		if before/checkEvery != (before+int64(len(b)))/checkEvery || before == 0 {
-			if err := p.store.room(int64(len(b))); err != nil {
+			if err := p.store.checkSpace(int64(len(b))); err != nil {
 				return err
 			}
 		}
@@ -105,17 +105,17 @@ func (p *part) write(full <-chan []byte, free chan<- []byte) error {
 		_, err := p.file.WriteAt(b, before)
 		<-hashed
 		if err != nil {
-			return p.store.full(err)
+			return p.store.diskError(err)
 		}
-		// Writing out begins now, so that the sync at the end is short. That it could not begin is told by that sync.
+		// Start the writeback now, so that the sync at the end is short. That sync reports errors.
 		_ = unix.SyncFileRange(int(p.file.Fd()), before, int64(len(b)), unix.SYNC_FILE_RANGE_WRITE)
 		free <- b[:cap(b)]
 	}
 	return nil
 }
 
-// commit makes the part a blob, if it is what was wanted; fields of want that are empty are not compared. The part is
-// gone then; after an error it is as it was.
+// commit turns the part into a blob if it matches want, whose empty fields are not compared. After an error the part is
+// unchanged.
 func (p *part) commit(want trivet.BlobRef) (trivet.BlobRef, error) {
 	ref, table := p.end()
 	if err := compare(want, ref); err != nil {
@@ -125,14 +125,14 @@ func (p *part) commit(want trivet.BlobRef) (trivet.BlobRef, error) {
 	if err != nil {
 		return ref, err
 	}
-	if err := p.store.keep(p.file, d, table); err != nil {
-		return ref, p.store.full(err)
+	if err := p.store.add(p.file, d, table); err != nil {
+		return ref, p.store.diskError(err)
 	}
 	return ref, nil
 }
 
-// keep puts the table beside where the blob will be, then the blob in its place, each whole and synced.
-func (s *Store) keep(f *os.File, d Digest, table []byte) error {
+// add adds a complete file as a blob: it renames first the chunk table and then the blob into place, both synced.
+func (s *Store) add(f *os.File, d Digest, table []byte) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (p *part) drop() error { return errors.Join(p.file.Close(), os.Remove(p.fil
 func compare(want, got trivet.BlobRef) error {
 	switch {
 	case want.Bytes != 0 && want.Bytes != got.Bytes:
-		return fmt.Errorf("%w: %d bytes came, %d were announced", trivet.ErrInvalid, got.Bytes, want.Bytes)
+		return fmt.Errorf("%w: received %d bytes, want %d", trivet.ErrInvalid, got.Bytes, want.Bytes)
 	case want.Digest != "" && want.Digest != got.Digest:
 		return fmt.Errorf("%w: the digest is %s, not %s", trivet.ErrInvalid, got.Digest, want.Digest)
 	case want.Chunks != "" && want.Chunks != got.Chunks:

@@ -8,26 +8,26 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// pull is a blob on its way from other heads, chunk by chunk in the order that readers want them.
+// pull fetches a blob from other heads, chunk by chunk in the order that readers request them.
 type pull struct {
-	ref    trivet.BlobRef // complete once it has begun
-	digest Digest
-	ctx    context.Context
-	stop   context.CancelCauseFunc
-	urgent chan struct{} // closed when somebody waits
-	hurry  sync.Once
+	ref        trivet.BlobRef // complete once it has begun
+	digest     Digest
+	ctx        context.Context
+	stop       context.CancelCauseFunc
+	urgent     chan struct{} // closed when a client waits for the blob
+	urgentOnce sync.Once
 
-	mu      sync.Mutex
-	changed chan struct{} // closed, and made anew, at each change of what follows; guarded by mu
-	begun   bool          // guarded by mu; ref and table are known, the file is there
-	table   chunkTable    // guarded by mu
-	have    []bool        // guarded by mu; chunks that are on the disk
-	taken   []bool        // guarded by mu; and those that are on the way
-	asked   []int64       // guarded by mu; chunks that readers wait for
-	at      int64         // guarded by mu; chunk to go on with
-	got     int64         // guarded by mu; bytes on the disk
-	over    bool          // guarded by mu
-	err     error         // guarded by mu; why it is over, nil: the blob is here
+	mu        sync.Mutex
+	changed   chan struct{} // guarded by mu, as all below; closed and replaced at each change
+	begun     bool          // ref and table are known, the file exists
+	table     chunkTable
+	have      []bool  // chunks on the disk
+	started   []bool  // chunks on the disk or being fetched
+	requested []int64 // chunks that readers wait for
+	at        int64   // next chunk
+	got       int64   // bytes on the disk
+	over      bool
+	err       error // why it ended; nil: the blob is complete
 }
 
 func newPull(ctx context.Context, ref trivet.BlobRef, d Digest) *pull {
@@ -36,10 +36,10 @@ func newPull(ctx context.Context, ref trivet.BlobRef, d Digest) *pull {
 	return l
 }
 
-// hasten lets it go before what nobody waits for.
-func (l *pull) hasten() { l.hurry.Do(func() { close(l.urgent) }) }
+// setUrgent gives the pull priority over background pulls.
+func (l *pull) setUrgent() { l.urgentOnce.Do(func() { close(l.urgent) }) }
 
-// change does something under the lock and wakes all who wait.
+// change runs do under the lock and wakes all waiters.
 func (l *pull) change(do func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,17 +48,17 @@ func (l *pull) change(do func()) {
 	l.changed = make(chan struct{})
 }
 
-// wait returns when something has come true of the pull, which is looked at under the lock, or with the error that ended it.
-func (l *pull) wait(ctx context.Context, come func(*pull) bool) error {
+// wait waits until a condition, which is evaluated under the lock, is true, or returns the error that ended the pull.
+func (l *pull) wait(ctx context.Context, condition func(*pull) bool) error {
 	for {
 		l.mu.Lock()
-		holds := come(l)
+		ok := condition(l)
 		over, err, changed := l.over, l.err, l.changed
 		l.mu.Unlock()
 		switch {
 		case over && err != nil:
 			return err
-		case holds || over:
+		case ok || over:
 			return nil
 		}
 		select {
@@ -72,20 +72,20 @@ func (l *pull) wait(ctx context.Context, come func(*pull) bool) error {
 func (l *pull) isOver() bool   { return l.over }
 func (l *pull) hasBegun() bool { return l.begun }
 
-// want waits for a chunk, which comes before what nobody waits for.
-func (l *pull) want(ctx context.Context, i int64) error {
+// waitChunk requests a chunk and waits for it.
+func (l *pull) waitChunk(ctx context.Context, i int64) error {
 	return l.wait(ctx, func(l *pull) bool {
-		if !l.have[i] && !l.taken[i] && !slices.Contains(l.asked, i) {
-			l.asked = append(l.asked, i)
+		if !l.have[i] && !l.started[i] && !slices.Contains(l.requested, i) {
+			l.requested = append(l.requested, i)
 		}
 		return l.have[i]
 	})
 }
 
-// begin tells what is known of the blob, and which chunks of it are here.
+// begin sets the complete reference and the chunks that are on the disk.
 func (l *pull) begin(ref trivet.BlobRef, table chunkTable, have []bool) {
 	l.change(func() {
-		l.ref, l.table, l.have, l.taken, l.begun = ref, table, have, slices.Clone(have), true
+		l.ref, l.table, l.have, l.started, l.begun = ref, table, have, slices.Clone(have), true
 		for i, here := range have {
 			if here {
 				l.got += chunkLen(int64(i), ref.Bytes)
@@ -94,31 +94,31 @@ func (l *pull) begin(ref trivet.BlobRef, table chunkTable, have []bool) {
 	})
 }
 
-// next takes the chunk to be fetched: one that a reader waits for, else what follows the last one.
+// next returns the chunk to fetch: one that a reader waits for, else the one after the last.
 func (l *pull) next() (i int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.asked) > 0 && !ok {
-		i, l.asked = l.asked[0], l.asked[1:]
-		ok = !l.taken[i]
+	for len(l.requested) > 0 && !ok {
+		i, l.requested = l.requested[0], l.requested[1:]
+		ok = !l.started[i]
 	}
-	if n := int64(len(l.taken)); !ok && n > 0 {
+	if n := int64(len(l.started)); !ok && n > 0 {
 		i = l.at % n
 		for range n {
-			if ok = !l.taken[i]; ok {
+			if ok = !l.started[i]; ok {
 				break
 			}
 			i = (i + 1) % n
 		}
 	}
 	if ok {
-		l.taken[i], l.at = true, i+1
+		l.started[i], l.at = true, i+1
 	}
 	return i, ok
 }
 
-// keep tells that a chunk is on the disk.
-func (l *pull) keep(i int64) {
+// setHave records that a chunk is on the disk.
+func (l *pull) setHave(i int64) {
 	l.change(func() { l.have[i], l.got = true, l.got+chunkLen(i, l.ref.Bytes) })
 }
 

@@ -327,7 +327,7 @@ func TestMissIsServedWhileItComes(t *testing.T) {
 	p.mu.Unlock()
 	for waits := false; !waits; time.Sleep(time.Millisecond) {
 		l.mu.Lock()
-		waits = slices.Contains(l.asked, 4)
+		waits = slices.Contains(l.requested, 4)
 		l.mu.Unlock()
 	}
 	for at := ""; at == ""; { // a chunk that was on its way comes first, then a jump to the range
@@ -404,7 +404,7 @@ func TestReadersGoFirst(t *testing.T) {
 	defer p.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for i := range patientPulls {
+	for i := range maxBackground {
 		ref := refOf(noise(100 + i))
 		go p.Pull(ctx, ref)
 		<-located

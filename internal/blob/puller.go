@@ -13,56 +13,55 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// PullConfig is where a Puller gets what its store has not. Locate must be set; what else is zero gets its default.
+// PullConfig configures a Puller. Locate is required; other zero fields get defaults.
 type PullConfig struct {
-	// Locate says which heads to ask for a blob, by the base URLs of their doors (see [Fetcher.Fetch]), the best first, and
-	// completes the reference, which may miss Bytes and Chunks.
+	// Locate returns the base URLs of heads that have a blob (see [Fetcher.Fetch]), the best first, and completes the
+	// reference, which may lack Bytes and Chunks.
 	Locate       func(ctx context.Context, ref trivet.BlobRef) (full trivet.BlobRef, urls []string, err error)
-	Client       *http.Client  // nil: one of its own
+	Client       *http.Client  // nil: the package's client
 	StallTimeout time.Duration // see Fetcher
 	Pause        time.Duration // see Fetcher
-	Timeout      time.Duration // a pull that no head continues for so long ends; 0: 30 s
+	Timeout      time.Duration // ends a pull that all heads fail for so long; 0: 30 s
 	Log          *slog.Logger
 	Metrics      *Metrics
 }
 
-// Bounds of pulls: how many run at a time, how many of them nobody waits for, and how many there may be in all.
+// Limits of pulls: running, of those in the background, and in total with those that wait.
 const (
-	runningPulls = 4
-	patientPulls = 2
-	maxPulls     = 256
+	maxRunning    = 4
+	maxBackground = 2
+	maxPulls      = 256
 )
 
-// Puller gets blobs from other heads into a store: each once, however many want it, and in the order that its readers want.
-// What comes is checked chunk by chunk and given to readers while the rest comes. A pull that broke off, be it by kill -9,
-// goes on with what it has.
+// Puller pulls blobs from other heads into a store, each once for all clients, in the order that readers request. Chunks are
+// verified and served while the rest is pulled. An interrupted pull resumes, even after kill -9.
 type Puller struct {
-	store   *Store
-	cfg     PullConfig
-	running chan struct{} // holds one for each pull that runs
-	patient chan struct{} // and for each of them that nobody waits for
-	ctx     context.Context
-	stop    context.CancelCauseFunc
-	group   sync.WaitGroup
+	store      *Store
+	cfg        PullConfig
+	running    chan struct{} // semaphore of all running pulls
+	background chan struct{} // semaphore of running background pulls
+	ctx        context.Context
+	stop       context.CancelCauseFunc
+	group      sync.WaitGroup
 
 	mu     sync.Mutex
 	pulls  map[Digest]*pull // guarded by mu
 	closed bool             // guarded by mu
 }
 
-// NewPuller makes one, which Close ends.
+// NewPuller returns a Puller. Close it after use.
 func NewPuller(s *Store, cfg PullConfig) *Puller {
 	cfg.StallTimeout, cfg.Pause = cmp.Or(cfg.StallTimeout, 15*time.Second), cmp.Or(cfg.Pause, 250*time.Millisecond)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
-	cfg.Client, cfg.Log = cmp.Or(cfg.Client, ownClient), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.Client, cfg.Log = cmp.Or(cfg.Client, defaultClient), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil))
 	p := &Puller{store: s, cfg: cfg, pulls: map[Digest]*pull{},
-		running: make(chan struct{}, runningPulls), patient: make(chan struct{}, patientPulls)}
+		running: make(chan struct{}, maxRunning), background: make(chan struct{}, maxBackground)}
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	return p
 }
 
-// Close ends all pulls and waits for them. What they got is kept for the next time.
+// Close stops all pulls and waits for them. Their chunks are kept.
 func (p *Puller) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -71,9 +70,9 @@ func (p *Puller) Close() {
 	p.group.Wait()
 }
 
-// Pull returns when the blob is here, on stable storage, or why it cannot be had now. The pull goes on when ctx ends. Errors
-// are [trivet.ErrNotFound] (no head has it), ErrUnavailable (no head that has it can be reached, or this disk is full),
-// ErrInvalid (what the heads have is not what ref says).
+// Pull returns when the blob is in the store, on stable storage. The pull continues if ctx ends. Errors are
+// [trivet.ErrNotFound] (no head has it), ErrUnavailable (no head that has it can be reached, or this disk is full), and
+// ErrInvalid (the heads have other data than ref describes).
 func (p *Puller) Pull(ctx context.Context, ref trivet.BlobRef) error {
 	l, err := p.begin(ref)
 	if l == nil {
@@ -82,18 +81,18 @@ func (p *Puller) Pull(ctx context.Context, ref trivet.BlobRef) error {
 	return l.wait(ctx, (*pull).isOver)
 }
 
-// PullUrgent is Pull for somebody who waits: it goes before what nobody waits for.
+// PullUrgent is Pull with priority over background pulls, for a client that waits.
 func (p *Puller) PullUrgent(ctx context.Context, ref trivet.BlobRef) error {
 	l, err := p.begin(ref)
 	if l == nil {
 		return err
 	}
-	l.hasten()
+	l.setUrgent()
 	return l.wait(ctx, (*pull).isOver)
 }
 
-// Progress is how many bytes of a blob are here; all of them when there is no pull of it and it is here.
-func (p *Puller) Progress(d Digest) (bytes int64, here bool) {
+// Progress returns how many bytes of a blob are on the disk, and whether it is complete.
+func (p *Puller) Progress(d Digest) (bytes int64, complete bool) {
 	if ref, err := p.store.Stat(d); err == nil {
 		return ref.Bytes, true
 	}
@@ -108,7 +107,7 @@ func (p *Puller) Progress(d Digest) (bytes int64, here bool) {
 	return l.got, false
 }
 
-// Delete removes a blob, whole or not. [trivet.ErrNotFound] when nothing of it is here.
+// Delete removes a blob, complete or not. It returns [trivet.ErrNotFound] if there is nothing to remove.
 func (p *Puller) Delete(ctx context.Context, d Digest) error {
 	p.mu.Lock()
 	l := p.pulls[d]
@@ -122,7 +121,7 @@ func (p *Puller) Delete(ctx context.Context, d Digest) error {
 	return p.store.Delete(d)
 }
 
-// begin gives the pull of a blob, which it starts if there is none; nil, nil when the blob is here.
+// begin returns the pull of a blob, which it starts if there is none; nil, nil if the store has the blob.
 func (p *Puller) begin(ref trivet.BlobRef) (*pull, error) {
 	d, err := ParseDigest(ref.Digest)
 	if err != nil {
@@ -137,7 +136,8 @@ func (p *Puller) begin(ref trivet.BlobRef) (*pull, error) {
 	case p.store.Has(d):
 		return nil, nil
 	case p.closed || len(p.pulls) >= maxPulls:
-		return nil, &trivet.Error{Op: "pull blob", Name: ref.Digest, Err: fmt.Errorf("%w: %d pulls are under way", trivet.ErrUnavailable, len(p.pulls))}
+		return nil, &trivet.Error{Op: "pull blob", Name: ref.Digest,
+			Err: fmt.Errorf("%w: %d pulls are in progress", trivet.ErrUnavailable, len(p.pulls))}
 	}
 	l = newPull(p.ctx, ref, d)
 	p.pulls[d] = l
@@ -152,38 +152,40 @@ func (p *Puller) begin(ref trivet.BlobRef) (*pull, error) {
 	return l, nil
 }
 
-// run waits for the pull's turn and does it.
+// run runs a pull when the limits allow.
 func (p *Puller) run(l *pull) (err error) {
 	defer l.stop(context.Canceled)
-	leave := p.enter(l)
-	if leave == nil {
+	release := p.acquire(l)
+	if release == nil {
 		return context.Cause(l.ctx)
 	}
-	defer leave()
+	defer release()
 	err = p.pull(l)
-	var told *trivet.Error
-	if err == nil || errors.As(err, &told) {
+	var terr *trivet.Error
+	if err == nil || errors.As(err, &terr) {
 		return err
 	}
 	return &trivet.Error{Op: "pull blob", Name: l.digest.String(), Err: err}
 }
 
-// enter waits for room among the pulls; one that somebody waits for goes before the patient ones. It gives what leaves the
-// room again, or nil when the pull has been stopped.
-func (p *Puller) enter(l *pull) (leave func()) {
-	leavePatient := func() {}
+// acquire waits until the pull may run; urgent pulls need no background slot. It returns nil if the pull was stopped.
+func (p *Puller) acquire(l *pull) (release func()) {
+	releaseBackground := func() {}
 	select {
-	case p.patient <- struct{}{}:
-		leavePatient = func() { <-p.patient }
+	case p.background <- struct{}{}:
+		releaseBackground = func() { <-p.background }
 	case <-l.urgent:
 	case <-l.ctx.Done():
 		return nil
 	}
 	select {
 	case p.running <- struct{}{}:
-		return func() { <-p.running; leavePatient() }
+		return func() {
+			<-p.running
+			releaseBackground()
+		}
 	case <-l.ctx.Done():
-		leavePatient()
+		releaseBackground()
 		return nil
 	}
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// pullSuffix ends the file of a blob that is pulled; it has holes where chunks are missing. What is in it counts only when
-// it agrees with the chunk table, so it needs no other record and no sync before its end.
+// pullSuffix is the suffix of the file of a blob that is being pulled; it has holes where chunks are missing. Its chunks are
+// checked against the chunk table when the pull resumes, so it needs no other record and no sync before its end.
 const pullSuffix = ".pull"
 
-// pull does one pull. What it got stays for the next try, unless the disk is full or what came is not the blob.
+// pull runs one pull. Its chunks are kept for the next attempt, unless the disk is full or the data is another blob.
 func (p *Puller) pull(l *pull) error {
 	ref, urls, err := p.cfg.Locate(l.ctx, l.ref)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(p.store.dir, 0o700); err != nil { // somebody may have taken it away
-		return p.store.full(err)
+	if err := os.MkdirAll(p.store.dir, 0o700); err != nil { // it may have been removed
+		return p.store.diskError(err)
 	}
-	if err := p.store.wanted(trivet.BlobRef{Digest: ref.Digest, Chunks: ref.Chunks}); err != nil {
+	if err := p.store.checkWant(trivet.BlobRef{Digest: ref.Digest, Chunks: ref.Chunks}); err != nil {
 		return err
 	}
 	f := Fetcher{Client: p.cfg.Client, StallTimeout: p.cfg.StallTimeout, Pause: p.cfg.Pause, Log: p.cfg.Log}
@@ -38,32 +38,32 @@ func (p *Puller) pull(l *pull) error {
 		return err
 	}
 	if from.chunks == nil || ref.Bytes > p.store.opts.MaxBytes {
-		return fmt.Errorf("%w: a blob of %d bytes, chunk table %q", trivet.ErrInvalid, ref.Bytes, ref.Chunks)
+		return fmt.Errorf("%w: %d bytes, chunk table %q", trivet.ErrInvalid, ref.Bytes, ref.Chunks)
 	}
-	defer from.hangUp()
-	from.patience = p.cfg.Timeout
+	defer from.close()
+	from.timeout = p.cfg.Timeout
 	table, err := from.table(l.ctx)
 	if err != nil {
 		return err
 	}
 	file, err := p.store.openPull(l.digest, ref.Bytes)
 	if err != nil {
-		return p.store.full(err)
+		return p.store.diskError(err)
 	}
-	t := &taking{puller: p, pull: l, file: file, from: from, table: table, whole: sha256.New()}
+	t := &pullWriter{puller: p, pull: l, file: file, from: from, table: table, whole: sha256.New()}
 	if err = t.run(ref); err != nil {
-		err = errors.Join(p.store.full(err), file.Close())
+		err = errors.Join(p.store.diskError(err), file.Close())
 	}
-	if errors.Is(err, errNotWhole) || errors.Is(err, errFull) {
+	if errors.Is(err, errOtherBlob) || errors.Is(err, errFull) {
 		err = errors.Join(err, os.Remove(file.Name()))
 	}
 	return err
 }
 
-// errNotWhole: every chunk is as the table has it, but the table is not of this blob.
-var errNotWhole = fmt.Errorf("%w: what came is another blob", trivet.ErrInvalid)
+// errOtherBlob: every chunk matches the chunk table, but the table is of another blob.
+var errOtherBlob = fmt.Errorf("%w: the data is another blob", trivet.ErrInvalid)
 
-// openPull opens the file that an earlier pull left, or a new one.
+// openPull opens the file of an earlier pull, or a new one.
 func (s *Store) openPull(d Digest, size int64) (*os.File, error) {
 	f, err := os.OpenFile(s.path(d)+pullSuffix, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -79,14 +79,14 @@ func (s *Store) openPull(d Digest, size int64) (*os.File, error) {
 	return f, nil
 }
 
-// taking is a pull that takes chunks in.
-type taking struct {
+// pullWriter fetches the chunks of a pull and writes them to its file.
+type pullWriter struct {
 	puller *Puller
 	pull   *pull
 	file   *os.File
 	from   *source
 	table  chunkTable
-	whole  hash.Hash // of the first hashed chunks
+	whole  hash.Hash // of the first t.hashed chunks
 	hashed int64
 }
 
@@ -95,14 +95,14 @@ type fetched struct {
 	b []byte
 }
 
-// run takes chunk after chunk until none is missing. While one is written and added to the digest, the next comes.
-func (t *taking) run(ref trivet.BlobRef) error {
+// run fetches chunks until none is missing. Each is written and hashed while the next one is fetched.
+func (t *pullWriter) run(ref trivet.BlobRef) error {
 	have, err := t.resume(ref)
 	if err != nil {
 		return err
 	}
 	t.pull.begin(ref, t.table, have)
-	if err := t.puller.store.room(ref.Bytes - t.pull.got); err != nil {
+	if err := t.puller.store.checkSpace(ref.Bytes - t.pull.got); err != nil {
 		return err
 	}
 	full, free := make(chan fetched, 1), make(chan []byte, 2)
@@ -131,7 +131,7 @@ func (t *taking) run(ref trivet.BlobRef) error {
 	return t.finish(ref)
 }
 
-func (t *taking) fetch(ctx context.Context, ref trivet.BlobRef, full chan<- fetched, free <-chan []byte) error {
+func (t *pullWriter) fetch(ctx context.Context, ref trivet.BlobRef, full chan<- fetched, free <-chan []byte) error {
 	for {
 		b := <-free
 		if ctx.Err() != nil {
@@ -150,19 +150,19 @@ func (t *taking) fetch(ctx context.Context, ref trivet.BlobRef, full chan<- fetc
 	}
 }
 
-// put writes a chunk and lets readers have it.
-func (t *taking) put(i int64, b []byte) error {
+// put writes a chunk and makes it available to readers.
+func (t *pullWriter) put(i int64, b []byte) error {
 	if i%(checkEvery/ChunkBytes) == 0 {
-		if err := t.puller.store.room(int64(len(b))); err != nil {
+		if err := t.puller.store.checkSpace(int64(len(b))); err != nil {
 			return err
 		}
 	}
 	if _, err := t.file.WriteAt(b, i*ChunkBytes); err != nil {
 		return err
 	}
-	// Writing out begins now, so that the sync at the end is short. That it could not begin is told by that sync.
+	// Start the writeback now, so that the sync at the end is short. That sync reports errors.
 	_ = unix.SyncFileRange(int(t.file.Fd()), i*ChunkBytes, int64(len(b)), unix.SYNC_FILE_RANGE_WRITE)
-	t.pull.keep(i)
+	t.pull.setHave(i)
 	if i == t.hashed {
 		t.whole.Write(b)
 		t.hashed++
@@ -170,14 +170,14 @@ func (t *taking) put(i int64, b []byte) error {
 	return nil
 }
 
-// resume says which chunks an earlier pull has left, whole and good. Only chunks that have data are read.
-func (t *taking) resume(ref trivet.BlobRef) (have []bool, err error) {
+// resume returns which chunks of an earlier pull are complete and valid. Holes are not read.
+func (t *pullWriter) resume(ref trivet.BlobRef) (have []bool, err error) {
 	have = make([]bool, chunksOf(ref.Bytes))
 	b := make([]byte, min(ChunkBytes, ref.Bytes))
 	for i := int64(0); i < int64(len(have)); i++ {
 		data, err := unix.Seek(int(t.file.Fd()), i*ChunkBytes, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
-			break // holes from here on
+			break // only a hole is left
 		}
 		if err == nil {
 			i = max(i, data/ChunkBytes)
@@ -196,8 +196,8 @@ func (t *taking) resume(ref trivet.BlobRef) (have []bool, err error) {
 	return have, nil
 }
 
-// finish adds to the digest what came out of order, and makes the file the blob.
-func (t *taking) finish(ref trivet.BlobRef) error {
+// finish hashes the chunks that were fetched out of order, checks the digest, and adds the blob to the store.
+func (t *pullWriter) finish(ref trivet.BlobRef) error {
 	rest := io.NewSectionReader(t.file, t.hashed*ChunkBytes, max(0, ref.Bytes-t.hashed*ChunkBytes))
 	b := make([]byte, pieceBytes)
 	for {
@@ -211,7 +211,7 @@ func (t *taking) finish(ref trivet.BlobRef) error {
 		}
 	}
 	if got := Digest(t.whole.Sum(nil)); got != t.pull.digest {
-		return fmt.Errorf("%w, of digest %s", errNotWhole, got)
+		return fmt.Errorf("%w: its digest is %s", errOtherBlob, got)
 	}
-	return t.puller.store.keep(t.file, t.pull.digest, t.table)
+	return t.puller.store.add(t.file, t.pull.digest, t.table)
 }

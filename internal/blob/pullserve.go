@@ -13,12 +13,11 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// beginTime is how long somebody who asks for a blob that is not here waits for another head to say that it has it. Firmware
-// and agents know other heads, and go there.
-const beginTime = 10 * time.Second
+// beginTimeout bounds how long a client waits until a pull has begun. Firmware and agents then try other heads.
+const beginTimeout = 10 * time.Second
 
-// Handler serves as [Store.Handler] does. What is not here and is known to ref is pulled, ahead of what nobody waits for, and
-// served while it comes, ranges too.
+// Handler serves as [Store.Handler] does. A blob that the store does not have and for which ref returns a reference is pulled
+// urgently and served meanwhile, with ranges.
 func (p *Puller) Handler(ref func(context.Context, Digest) (trivet.BlobRef, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d, isTable, err := parsePath(r.URL.Path)
@@ -45,14 +44,14 @@ func (p *Puller) serve(w http.ResponseWriter, r *http.Request, d Digest, isTable
 		p.store.serve(w, r)
 		return nil
 	}
-	l.hasten()
-	first, cancel := context.WithTimeoutCause(r.Context(), beginTime, errNoHead)
+	l.setUrgent()
+	ctx, cancel := context.WithTimeoutCause(r.Context(), beginTimeout, errNoHead)
 	defer cancel()
-	if err := l.wait(first, (*pull).hasBegun); err != nil {
+	if err := l.wait(ctx, (*pull).hasBegun); err != nil {
 		return err
 	}
 	file, err := p.openPulled(d)
-	if errors.Is(err, trivet.ErrNotFound) { // it is whole by now
+	if errors.Is(err, trivet.ErrNotFound) { // complete by now
 		p.store.serve(w, r)
 		return nil
 	}
@@ -61,16 +60,16 @@ func (p *Puller) serve(w http.ResponseWriter, r *http.Request, d Digest, isTable
 	}
 	defer file.Close()
 	if isTable {
-		lasting(w, DigestOf(l.table))
+		setHeaders(w, DigestOf(l.table))
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(l.table))
 		return nil
 	}
-	lasting(w, d)
-	http.ServeContent(w, r, "", time.Time{}, &pulled{ctx: r.Context(), pull: l, file: file, size: l.ref.Bytes})
+	setHeaders(w, d)
+	http.ServeContent(w, r, "", time.Time{}, &pullReader{ctx: r.Context(), pull: l, file: file, size: l.ref.Bytes})
 	return nil
 }
 
-var errNoHead = fmt.Errorf("%w: no other head gives it now", trivet.ErrUnavailable)
+var errNoHead = fmt.Errorf("%w: no other head serves it now", trivet.ErrUnavailable)
 
 func (p *Puller) openPulled(d Digest) (*os.File, error) {
 	f, err := os.Open(p.store.path(d) + pullSuffix)
@@ -80,20 +79,20 @@ func (p *Puller) openPulled(d Digest) (*os.File, error) {
 	return f, nil
 }
 
-// pulled reads a blob while it comes.
-type pulled struct {
+// pullReader reads a blob while it is pulled.
+type pullReader struct {
 	ctx      context.Context
 	pull     *pull
 	file     *os.File
 	size, at int64
 }
 
-func (r *pulled) Read(b []byte) (int, error) {
+func (r *pullReader) Read(b []byte) (int, error) {
 	if r.at >= r.size {
 		return 0, io.EOF
 	}
 	i := r.at / ChunkBytes
-	if err := r.pull.want(r.ctx, i); err != nil {
+	if err := r.pull.waitChunk(r.ctx, i); err != nil {
 		return 0, err
 	}
 	b = b[:min(int64(len(b)), min(r.size, (i+1)*ChunkBytes)-r.at)]
@@ -102,7 +101,7 @@ func (r *pulled) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (r *pulled) Seek(offset int64, whence int) (int64, error) {
+func (r *pullReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
 		offset += r.at

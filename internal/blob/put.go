@@ -11,10 +11,9 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Put stores what r gives, in one pass, and tells its reference. It is on stable storage then; after an error nothing of it
-// is left. Of want, what is not empty must come true: its length, its digests. Errors are [trivet.ErrInvalid] (something
-// else came than announced), ErrTooLarge, ErrUnavailable (the disk; full, for one) or the end of ctx, which is seen
-// between reads of r.
+// Put stores the content of r on stable storage, in one pass, and returns its reference. After an error nothing is left. The
+// content must match the non-empty fields of want. Errors are [trivet.ErrInvalid] (other content than wanted), ErrTooLarge,
+// ErrUnavailable (such as a full disk) or ctx's, which is checked between reads of r.
 func (s *Store) Put(ctx context.Context, r io.Reader, want trivet.BlobRef) (trivet.BlobRef, error) {
 	ref, err := s.put(ctx, r, want)
 	if err != nil {
@@ -24,7 +23,7 @@ func (s *Store) Put(ctx context.Context, r io.Reader, want trivet.BlobRef) (triv
 }
 
 func (s *Store) put(ctx context.Context, r io.Reader, want trivet.BlobRef) (ref trivet.BlobRef, err error) {
-	if err := s.wanted(want); err != nil {
+	if err := s.checkWant(want); err != nil {
 		return ref, err
 	}
 	p, err := s.newPart(newID() + putSuffix)
@@ -32,9 +31,9 @@ func (s *Store) put(ctx context.Context, r io.Reader, want trivet.BlobRef) (ref 
 		return ref, err
 	}
 	if want.Bytes > 0 {
-		r = io.LimitReader(r, want.Bytes+1) // one more shows that it is too long
+		r = io.LimitReader(r, want.Bytes+1) // one more, to detect that it is too long
 	}
-	if err = p.take(ctx, r); err == nil {
+	if err = p.readFrom(ctx, r); err == nil {
 		ref, err = p.commit(want)
 	}
 	if err != nil {
@@ -43,8 +42,8 @@ func (s *Store) put(ctx context.Context, r io.Reader, want trivet.BlobRef) (ref 
 	return ref, nil
 }
 
-// wanted refuses early what cannot come true.
-func (s *Store) wanted(want trivet.BlobRef) error {
+// checkWant returns an error if want is invalid or the store has no space for it.
+func (s *Store) checkWant(want trivet.BlobRef) error {
 	for _, d := range []string{want.Digest, want.Chunks} {
 		if _, err := ParseDigest(d); d != "" && err != nil {
 			return err
@@ -52,14 +51,14 @@ func (s *Store) wanted(want trivet.BlobRef) error {
 	}
 	switch {
 	case want.Bytes < 0:
-		return fmt.Errorf("%w: a length of %d", trivet.ErrInvalid, want.Bytes)
+		return fmt.Errorf("%w: length %d", trivet.ErrInvalid, want.Bytes)
 	case want.Bytes > s.opts.MaxBytes:
-		return fmt.Errorf("%w: %d bytes; at most %d", trivet.ErrTooLarge, want.Bytes, s.opts.MaxBytes)
+		return fmt.Errorf("%w: %d bytes; the maximum is %d", trivet.ErrTooLarge, want.Bytes, s.opts.MaxBytes)
 	}
-	return s.room(want.Bytes)
+	return s.checkSpace(want.Bytes)
 }
 
-// newID is a name that nobody guesses.
+// newID returns a random upload ID that cannot be guessed.
 func newID() string {
 	var b [16]byte
 	rand.Read(b[:])

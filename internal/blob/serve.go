@@ -10,14 +10,14 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Handler serves GET and HEAD of /blob/<digest>, with ranges, and of /blob/<digest>.chunks, the chunk table. Files go from
-// the disk's cache to the connection without a copy where w is a plain TCP connection's, or passes ReadFrom on to one.
+// Handler serves GET and HEAD of /blob/<digest>, with ranges, and of /blob/<digest>.chunks, the chunk table. Files are sent by
+// zero-copy if w is of a plain TCP connection, or forwards ReadFrom to one.
 func (s *Store) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "blobs can only be read here", http.StatusMethodNotAllowed)
+		http.Error(w, "method not allowed: blobs are read-only here", http.StatusMethodNotAllowed)
 		return
 	}
 	d, isTable, err := parsePath(r.URL.Path)
@@ -43,7 +43,7 @@ func (s *Store) serveBlob(w http.ResponseWriter, r *http.Request, d Digest) erro
 		return err
 	}
 	defer f.Close()
-	lasting(w, d)
+	setHeaders(w, d)
 	http.ServeContent(w, r, "", time.Time{}, f)
 	return nil
 }
@@ -53,13 +53,13 @@ func (s *Store) serveTable(w http.ResponseWriter, r *http.Request, d Digest) err
 	if err != nil {
 		return err
 	}
-	lasting(w, DigestOf(table))
+	setHeaders(w, DigestOf(table))
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(table))
 	return nil
 }
 
-// lasting says that what is at this URL never changes.
-func lasting(w http.ResponseWriter, d Digest) {
+// setHeaders declares that the content of this URL never changes.
+func setHeaders(w http.ResponseWriter, d Digest) {
 	w.Header().Set("ETag", `"`+d.String()+`"`)
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	w.Header().Set("Content-Type", "application/octet-stream")

@@ -12,27 +12,27 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// source is the heads that a blob comes from, and the connection to one of them.
+// source is the heads that serve a blob, and the connection to one of them.
 type source struct {
 	client       *http.Client
 	stall, pause time.Duration
 	urls         []string
-	at           int // of urls, that is asked next
+	at           int // index of the next URL
 	digest       Digest
 	chunks       *Digest // of the chunk table; nil: not known
 	size         int64
 	log          *slog.Logger
-	patience     time.Duration // for how long all heads may fail; 0: until the context ends
+	timeout      time.Duration // for how long all heads may fail; 0: until the context ends
 
-	open *conn // continues at the chunk next
+	open *conn // positioned at the chunk next
 	next int64
 }
 
-// chunk reads one chunk, whole and good.
+// chunk reads and verifies one chunk.
 func (s *source) chunk(ctx context.Context, i int64, b []byte, table chunkTable) error {
 	return s.try(ctx, func(base string) error {
 		if s.open == nil || s.next != i {
-			s.hangUp()
+			s.close()
 			c, err := s.dial(ctx, base+"/blob/"+s.digest.String(), i*ChunkBytes, s.size)
 			if err != nil {
 				return err
@@ -45,26 +45,26 @@ func (s *source) chunk(ctx context.Context, i int64, b []byte, table chunkTable)
 			err = table.check(i, b)
 		}
 		if err != nil {
-			s.hangUp()
+			s.close()
 		}
 		return err
 	})
 }
 
-func (s *source) hangUp() {
+func (s *source) close() {
 	if s.open != nil {
 		s.open.close()
 		s.open = nil
 	}
 }
 
-// maxPauses is how often the pause between rounds doubles.
-const maxPauses = 5
+// maxDoublings is how often the pause between rounds doubles.
+const maxDoublings = 5
 
-// try does something with one head after the other until it succeeds, ctx ends or patience does, or until all heads
-// have said twice running what will not change.
+// try calls do with one head after the other until it succeeds, ctx or the timeout ends, or all heads have returned a
+// permanent error twice in a row.
 func (s *source) try(ctx context.Context, do func(base string) error) error {
-	lasting, began := 0, time.Now()
+	permanent, began := 0, time.Now()
 	for n := 1; ; n++ {
 		err := do(s.urls[s.at])
 		switch {
@@ -73,14 +73,14 @@ func (s *source) try(ctx context.Context, do func(base string) error) error {
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
 		case errors.Is(err, trivet.ErrNotFound), errors.Is(err, trivet.ErrInvalid), errors.Is(err, trivet.ErrForbidden):
-			lasting++
+			permanent++
 		default:
-			lasting = 0
+			permanent = 0
 		}
-		if lasting >= 2*len(s.urls) || n%len(s.urls) == 0 && s.patience > 0 && time.Since(began) > s.patience {
+		if permanent >= 2*len(s.urls) || n%len(s.urls) == 0 && s.timeout > 0 && time.Since(began) > s.timeout {
 			return err
 		}
-		s.log.Warn("blob: leaving a head for the next", "blob", s.digest, "head", s.urls[s.at], "error", err)
+		s.log.Warn("cannot fetch a blob; trying the next head", "blob", s.digest, "url", s.urls[s.at], "error", err)
 		s.at = (s.at + 1) % len(s.urls)
 		if n%len(s.urls) != 0 {
 			continue
@@ -91,9 +91,9 @@ func (s *source) try(ctx context.Context, do func(base string) error) error {
 	}
 }
 
-// wait pauses after a round, so long that heads which come back are not asked by all at once.
+// wait pauses after a round, with jitter, so that heads that return are not overloaded.
 func (s *source) wait(ctx context.Context, round int) error {
-	pause := s.pause << min(round-1, maxPauses)
+	pause := s.pause << min(round-1, maxDoublings)
 	t := time.NewTimer(pause/2 + rand.N(pause/2+1))
 	defer t.Stop()
 	select {

@@ -16,35 +16,35 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Options of a Store; the zero value is usable.
+// Options configure a Store. The zero value is usable.
 type Options struct {
 	MaxBytes      int64         // of one blob; 0: 1 TiB
-	Reserve       int64         // bytes of the file system that blobs leave free for others
-	MaxUploads    int           // open at a time; 0: 64
-	UploadTimeout time.Duration // of an upload to which nothing comes; 0: 24 hours
+	Reserve       int64         // bytes of the file system to leave free
+	MaxUploads    int           // open at the same time; 0: 64
+	UploadTimeout time.Duration // removes an idle upload; 0: 24 hours
 }
 
-// Store is a folder of blobs. One process may use it at a time.
+// Store is a directory of blobs. One process at a time may use it.
 type Store struct {
 	dir     string
 	opts    Options
-	lock    *os.File   // keeps other processes off
-	names   sync.Mutex // held while the files of a blob get or lose their names
+	lock    *os.File   // locks out other processes
+	names   sync.Mutex // held while the files of a blob are renamed or removed
 	mu      sync.Mutex
 	uploads map[string]*upload // guarded by mu
 	closed  bool               // guarded by mu
 }
 
-// The folder holds <hex> and <hex>.chunks of each blob, and while they are written <id>.put (of Put, gone at the next
-// start), <id>.upload (which goes on after one), <hex>.pull (as well), and <id>.done of an upload that has become a blob. A blob is there when <hex> is; its table is put
-// beside it before.
+// The directory has <hex> and <hex>.chunks of each blob; of incomplete ones <id>.put (removed at the next start), <id>.upload
+// and <hex>.pull (resumed after a restart); and <id>.done of a finished upload. A blob exists if <hex> does; its chunk table is
+// written before.
 const (
 	tableSuffix  = ".chunks"
 	putSuffix    = ".put"
 	uploadSuffix = ".upload"
 )
 
-// Open opens or makes the folder, and removes from it what a crash has left.
+// Open opens or creates the directory, and removes the temporary files of a crashed process.
 func Open(dir string, opts Options) (*Store, error) {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, 1<<40)
 	opts.MaxUploads = cmp.Or(opts.MaxUploads, 64)
@@ -53,7 +53,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open blobs: %w", err)
 	}
-	if err := s.own(); err != nil {
+	if err := s.flock(); err != nil {
 		return nil, fmt.Errorf("open blobs: %w", err)
 	}
 	if err := s.sweep(); err != nil {
@@ -62,8 +62,8 @@ func Open(dir string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// own refuses a second process, which would sweep away what comes in here.
-func (s *Store) own() (err error) {
+// flock locks the directory: a second process would remove the temporary files of this one.
+func (s *Store) flock() (err error) {
 	if s.lock, err = os.Open(s.dir); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (s *Store) own() (err error) {
 	return nil
 }
 
-// sweep removes what nothing can use any more, and finds the uploads that can go on.
+// sweep removes stale files and registers the uploads that can be resumed.
 func (s *Store) sweep() error {
 	s.sweepDone()
 	entries, err := os.ReadDir(s.dir)
@@ -83,7 +83,7 @@ func (s *Store) sweep() error {
 	for _, e := range entries {
 		base, isTable := strings.CutSuffix(e.Name(), tableSuffix)
 		if id, ok := strings.CutSuffix(e.Name(), uploadSuffix); ok && isID(id) {
-			s.uploads[id] = s.found(id)
+			s.uploads[id] = s.register(id)
 			continue
 		}
 		stale := strings.HasSuffix(e.Name(), putSuffix)
@@ -103,7 +103,7 @@ func (s *Store) sweep() error {
 	return nil
 }
 
-// stalePull says whether what was pulled of a blob is of no use: the blob is here, or nothing has come for long.
+// stalePull reports whether the file of a pull is of no use: the blob is complete, or the pull is too old.
 func (s *Store) stalePull(base string) bool {
 	d, err := ParseDigest(algorithm + base)
 	if err != nil || s.Has(d) {
@@ -113,7 +113,7 @@ func (s *Store) stalePull(base string) bool {
 	return err == nil && time.Since(fi.ModTime()) > s.opts.UploadTimeout
 }
 
-// Close ends the expiry of uploads. What is open stays so, and uploads go on at the next start.
+// Close stops the timers of uploads and unlocks the directory. Uploads can be resumed after the next Open.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,13 +126,13 @@ func (s *Store) Close() error {
 
 func (s *Store) path(d Digest) string { return filepath.Join(s.dir, d.hex()) }
 
-// Has says whether a blob is here.
+// Has reports whether the store has a blob.
 func (s *Store) Has(d Digest) bool {
 	_, err := os.Lstat(s.path(d))
 	return err == nil
 }
 
-// Get opens a blob, which the caller closes. [trivet.ErrNotFound] if it is not here.
+// Get opens a blob, which the caller must close, or returns [trivet.ErrNotFound].
 func (s *Store) Get(d Digest) (*os.File, int64, error) {
 	f, err := os.OpenFile(s.path(d), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -145,13 +145,13 @@ func (s *Store) Get(d Digest) (*os.File, int64, error) {
 	return f, fi.Size(), nil
 }
 
-// table gives a blob's chunk table as it is on the disk.
+// table reads a blob's chunk table.
 func (s *Store) table(d Digest) ([]byte, error) {
 	table, err := os.ReadFile(s.path(d) + tableSuffix)
 	return table, s.fault("read chunk table of", d, err)
 }
 
-// Stat gives the reference of a blob that is here.
+// Stat returns the reference of a blob, or [trivet.ErrNotFound].
 func (s *Store) Stat(d Digest) (trivet.BlobRef, error) {
 	fi, err := os.Lstat(s.path(d))
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Store) Stat(d Digest) (trivet.BlobRef, error) {
 	return trivet.BlobRef{Digest: d.String(), Bytes: fi.Size(), Chunks: DigestOf(table).String()}, err
 }
 
-// List gives all that is here, in the order of their digests.
+// List returns all blobs, in order of digest.
 func (s *Store) List() ([]trivet.BlobRef, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -185,12 +185,12 @@ func (s *Store) List() ([]trivet.BlobRef, error) {
 	return refs, nil
 }
 
-// Delete removes a blob. Who reads it goes on reading. [trivet.ErrNotFound] if it is not here.
+// Delete removes a blob, or returns [trivet.ErrNotFound]. Open files remain readable.
 func (s *Store) Delete(d Digest) error {
 	s.names.Lock()
 	defer s.names.Unlock()
 	if err := os.Remove(s.path(d) + pullSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return s.fault("delete what was pulled of", d, err)
+		return s.fault("delete partial", d, err)
 	}
 	if err := os.Remove(s.path(d)); err != nil {
 		return s.fault("delete", d, err)
@@ -201,7 +201,7 @@ func (s *Store) Delete(d Digest) error {
 	return s.fault("delete", d, s.syncDir())
 }
 
-// syncDir makes what was renamed or removed last.
+// syncDir syncs renames and removals to stable storage.
 func (s *Store) syncDir() error {
 	f, err := os.Open(s.dir)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// stream is the reader that Fetch gives. Its goroutine fetches and verifies chunks while the reader uses earlier ones.
+// stream is the reader that Fetch returns. Its goroutine fetches and verifies chunks while earlier ones are read.
 type stream struct {
 	ready chan []byte // verified chunks; closed at the end
-	free  chan []byte // their memory, back
+	free  chan []byte // buffers for reuse
 	cur   []byte      // being read
 	rest  []byte      // of cur
 	stop  context.CancelCauseFunc
-	err   error // of the goroutine; to be read after ready is closed
+	err   error // of the goroutine; valid once ready is closed
 	once  sync.Once
 }
 
@@ -45,9 +45,9 @@ func (s *stream) fill(ctx context.Context, from *source) error {
 		return err
 	}
 	whole := sha256.New()
-	var hashing sync.WaitGroup // the whole, while the next chunk comes
+	var hashing sync.WaitGroup // of a chunk, while the next one is fetched
 	defer hashing.Wait()
-	defer from.hangUp()
+	defer from.close()
 	for i := range chunksOf(from.size) {
 		var b []byte
 		select {
@@ -65,17 +65,17 @@ func (s *stream) fill(ctx context.Context, from *source) error {
 		hashing.Wait()
 		hashing.Go(func() {
 			whole.Write(b[:n])
-			s.ready <- b[:n] // has room for all there are
+			s.ready <- b[:n] // never blocks
 		})
 	}
 	hashing.Wait()
 	if got := Digest(whole.Sum(nil)); got != from.digest {
-		return fmt.Errorf("%w: the digest of what came is %s", trivet.ErrInvalid, got)
+		return fmt.Errorf("%w: the digest of the data is %s", trivet.ErrInvalid, got)
 	}
 	return nil
 }
 
-// Read gives bytes of verified chunks.
+// Read reads from verified chunks.
 func (s *stream) Read(p []byte) (int, error) {
 	for len(s.rest) == 0 {
 		if s.cur != nil {
@@ -95,12 +95,12 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the goroutine and waits for it.
+// Close stops the goroutine and waits for it.
 func (s *stream) Close() error {
 	s.once.Do(func() {
 		s.stop(io.ErrClosedPipe)
 		for range s.ready {
-			continue // they are dropped
+			continue // discard
 		}
 	})
 	return nil

@@ -8,19 +8,19 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// ChunkBytes is the length of a chunk: what a consumer must hold before it can trust it.
+// ChunkBytes is the length of a chunk, the unit of verification.
 const ChunkBytes = 4 << 20
 
-// sums are the digests of content that comes in pieces of any length.
+// sums computes the digests of content that is added in pieces of any length.
 type sums struct {
 	whole, chunk hash.Hash
 	size         int64
-	table        []byte // of the chunks that are complete
+	table        []byte // of the complete chunks
 }
 
 func newSums() *sums { return &sums{whole: sha256.New(), chunk: sha256.New()} }
 
-// add takes the next piece, for both kinds of digests at once. It is done with b when it returns.
+// add hashes the next piece. It does not retain b.
 func (s *sums) add(b []byte) {
 	var both sync.WaitGroup
 	both.Go(func() { s.whole.Write(b) })
@@ -37,7 +37,7 @@ func (s *sums) add(b []byte) {
 	both.Wait()
 }
 
-// end gives the reference and the chunk table of all that was added.
+// end returns the reference and the chunk table of the content.
 func (s *sums) end() (trivet.BlobRef, []byte) {
 	table := s.table[:len(s.table):len(s.table)]
 	if s.size%ChunkBytes != 0 {
@@ -47,5 +47,5 @@ func (s *sums) end() (trivet.BlobRef, []byte) {
 	return trivet.BlobRef{Digest: whole.String(), Bytes: s.size, Chunks: DigestOf(table).String()}, table
 }
 
-// chunksOf is the number of chunks of content.
+// chunksOf returns the number of chunks of content.
 func chunksOf(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }

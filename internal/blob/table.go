@@ -9,13 +9,13 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// chunkTable is the digests of chunks; nil if there are none to check by.
+// chunkTable is the digests of the chunks; nil if not known.
 type chunkTable []byte
 
-// parseTable checks a table against the length of its blob and the digest that a reference has for it.
+// parseTable checks a table against the length of its blob and the table's digest in the reference.
 func parseTable(b []byte, size int64, want Digest) (chunkTable, error) {
 	if int64(len(b)) != tableBytes(size) {
-		return nil, fmt.Errorf("%w: a chunk table of %d bytes for a blob of %d", trivet.ErrInvalid, len(b), size)
+		return nil, fmt.Errorf("%w: chunk table of %d bytes for a blob of %d", trivet.ErrInvalid, len(b), size)
 	}
 	if got := DigestOf(b); got != want {
 		return nil, fmt.Errorf("%w: the chunk table's digest is %s, not %s", trivet.ErrInvalid, got, want)
@@ -25,7 +25,7 @@ func parseTable(b []byte, size int64, want Digest) (chunkTable, error) {
 
 func tableBytes(size int64) int64 { return chunksOf(size) * sha256.Size }
 
-// check compares a chunk with the table.
+// check verifies a chunk.
 func (t chunkTable) check(i int64, chunk []byte) error {
 	if t == nil {
 		return nil
@@ -37,7 +37,7 @@ func (t chunkTable) check(i int64, chunk []byte) error {
 	return nil
 }
 
-// table fetches the chunk table, if there is one.
+// table fetches the chunk table, if the reference has one.
 func (s *source) table(ctx context.Context) (table chunkTable, err error) {
 	if s.chunks == nil {
 		return nil, nil

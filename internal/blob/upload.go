@@ -13,38 +13,38 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// upload is a blob that comes in pieces. Its file is all of it that lasts.
+// upload is a blob that is uploaded in pieces. Only its file is persistent.
 type upload struct {
-	mu    sync.Mutex // held while somebody uses it
+	mu    sync.Mutex // held while in use
 	name  string
 	part  *part // guarded by mu; nil: not opened since the start
 	gone  bool  // guarded by mu
 	timer *time.Timer
 }
 
-// Begin opens an upload and gives its name. What it got goes on after a restart; it expires when nothing comes for the
-// store's Lifetime. [trivet.ErrUnavailable] when too many are open.
+// Begin starts an upload and returns its ID. It can be resumed after a restart, and expires when it is idle for the store's
+// UploadTimeout. It returns [trivet.ErrUnavailable] if too many are open.
 func (s *Store) Begin() (id string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweepDone()
 	if s.closed || len(s.uploads) >= s.opts.MaxUploads {
 		return "", &trivet.Error{Op: "begin upload", Err: trivet.ErrUnavailable,
-			Hint: fmt.Sprintf("%d uploads are open; finish or abort one", len(s.uploads))}
+			Hint: fmt.Sprintf("%d uploads are open; finish or cancel one", len(s.uploads))}
 	}
 	id = newID()
 	p, err := s.newPart(id + uploadSuffix)
 	if err != nil {
 		return "", fmt.Errorf("begin upload: %w", err)
 	}
-	u := s.found(id)
+	u := s.register(id)
 	u.part = p
 	s.uploads[id] = u
 	return id, nil
 }
 
-// found is an upload whose file is there.
-func (s *Store) found(id string) *upload {
+// register returns an upload whose file exists, and starts its timer.
+func (s *Store) register(id string) *upload {
 	u := &upload{name: filepath.Join(s.dir, id+uploadSuffix)}
 	u.timer = time.AfterFunc(s.opts.UploadTimeout, func() {
 		if err := s.Abort(id); errors.Is(err, trivet.ErrConflict) {
@@ -54,7 +54,7 @@ func (s *Store) found(id string) *upload {
 	return u
 }
 
-// Offset tells how many bytes of an upload are stored: where it goes on. While a piece is taken it is [trivet.ErrConflict].
+// Offset returns how many bytes of an upload are stored, where it resumes. During an Append it returns [trivet.ErrConflict].
 func (s *Store) Offset(ctx context.Context, id string) (offset int64, err error) {
 	err = s.use(ctx, "read", id, func(u *upload) error {
 		offset = u.part.size
@@ -63,22 +63,22 @@ func (s *Store) Offset(ctx context.Context, id string) (offset int64, err error)
 	return offset, err
 }
 
-// Append adds what r gives, which begins at offset, to an upload and tells where it ends now. All up to there is on stable
-// storage, also when an error is returned because r broke off. An offset that is not the upload's end, or another Append
-// under way, is [trivet.ErrConflict]. When the disk fails or is full, [trivet.ErrUnavailable], the upload is gone.
+// Append adds r, which begins at offset, to an upload and returns the new end. All bytes before it are on stable storage, even
+// after an error of r. It returns [trivet.ErrConflict] if offset is not the upload's end or during another Append, and
+// [trivet.ErrUnavailable] if the disk fails or is full: then the upload is removed.
 func (s *Store) Append(ctx context.Context, id string, offset int64, r io.Reader) (end int64, err error) {
 	err = s.use(ctx, "append to", id, func(u *upload) error {
 		end = u.part.size
 		if offset != end {
-			return fmt.Errorf("%w: it has %d bytes, the piece begins at %d", trivet.ErrConflict, end, offset)
+			return fmt.Errorf("%w: it has %d bytes; the piece begins at %d", trivet.ErrConflict, end, offset)
 		}
-		err := u.part.take(ctx, r)
-		if u.part.broken == nil {
-			u.part.broken = s.full(u.part.file.Sync())
+		err := u.part.readFrom(ctx, r)
+		if u.part.diskErr == nil {
+			u.part.diskErr = s.diskError(u.part.file.Sync())
 		}
-		if u.part.broken != nil {
-			s.forget(id, u)
-			return errors.Join(u.part.broken, u.part.drop())
+		if u.part.diskErr != nil {
+			s.remove(id, u)
+			return errors.Join(u.part.diskErr, u.part.drop())
 		}
 		end = u.part.size
 		return err
@@ -86,20 +86,20 @@ func (s *Store) Append(ctx context.Context, id string, offset int64, r io.Reader
 	return end, err
 }
 
-// Finish makes an upload a blob; the upload is gone then. What is not empty in want must be true of it, else it is
-// [trivet.ErrInvalid]; the upload stays then only if it is too short, and can go on. Who has lost the answer may ask again,
-// for the store's Lifetime.
+// Finish turns an upload into a blob. It returns [trivet.ErrInvalid] if the content does not match the non-empty fields of
+// want; the upload then stays only if it is too short and can be resumed. A client that lost the answer may call it again
+// within the store's UploadTimeout.
 func (s *Store) Finish(ctx context.Context, id string, want trivet.BlobRef) (ref trivet.BlobRef, err error) {
 	if ref, err := s.Finished(id); err == nil {
 		return ref, compare(want, ref)
 	}
 	err = s.use(ctx, "finish", id, func(u *upload) (err error) {
-		if err = s.wanted(want); err != nil {
+		if err = s.checkWant(want); err != nil {
 			return err
 		}
 		done, _ := u.part.end()
 		if err = compare(want, done); err == nil {
-			err = s.full(s.noteDone(id, done.Digest))
+			err = s.diskError(s.recordDone(id, done.Digest))
 		}
 		if err == nil {
 			ref, err = u.part.commit(want)
@@ -108,9 +108,9 @@ func (s *Store) Finish(ctx context.Context, id string, want trivet.BlobRef) (ref
 		}
 		switch {
 		case err == nil:
-			s.forget(id, u)
+			s.remove(id, u)
 		case errors.Is(err, trivet.ErrInvalid) && ref.Bytes >= want.Bytes:
-			s.forget(id, u)
+			s.remove(id, u)
 			err = errors.Join(err, u.part.drop())
 		}
 		return err
@@ -121,13 +121,13 @@ func (s *Store) Finish(ctx context.Context, id string, want trivet.BlobRef) (ref
 // Abort removes an upload.
 func (s *Store) Abort(id string) error {
 	return s.use(context.Background(), "abort", id, func(u *upload) error {
-		s.forget(id, u)
-		return s.full(u.part.drop())
+		s.remove(id, u)
+		return s.diskError(u.part.drop())
 	})
 }
 
-// forget needs u.mu.
-func (s *Store) forget(id string, u *upload) {
+// remove removes an upload from the store. u.mu is held.
+func (s *Store) remove(id string, u *upload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u.gone = true
@@ -135,7 +135,7 @@ func (s *Store) forget(id string, u *upload) {
 	delete(s.uploads, id)
 }
 
-// use does something with an upload, which nobody else uses meanwhile.
+// use calls f with exclusive use of an upload.
 func (s *Store) use(ctx context.Context, op, id string, f func(*upload) error) error {
 	s.mu.Lock()
 	u := s.uploads[id]
@@ -156,12 +156,12 @@ func (s *Store) use(ctx context.Context, op, id string, f func(*upload) error) e
 		u.timer.Reset(s.opts.UploadTimeout)
 	}
 	if err != nil {
-		return fmt.Errorf("%s upload %s: %w", op, id, err) // the hint is inside
+		return fmt.Errorf("%s upload %s: %w", op, id, err)
 	}
 	return nil
 }
 
-// open reads again what an upload got before a restart, to have its digests.
+// open rereads an upload's file after a restart, to compute its digests.
 func (u *upload) open(ctx context.Context, s *Store) error {
 	switch {
 	case u.gone:
@@ -171,7 +171,7 @@ func (u *upload) open(ctx context.Context, s *Store) error {
 	}
 	f, err := os.OpenFile(u.name, os.O_RDWR, 0)
 	if err != nil {
-		return s.full(err)
+		return s.diskError(err)
 	}
 	p := &part{store: s, file: f, sums: newSums()}
 	if err := p.reread(ctx); err != nil {

@@ -115,7 +115,7 @@ func TestFinishAgain(t *testing.T) {
 	content := noise(100)
 	_, err = s.Append(t.Context(), id, 0, bytes.NewReader(content[:50]))
 	must(t, err)
-	must(t, s.noteDone(id, refOf(content).Digest)) // and then it was killed
+	must(t, s.recordDone(id, refOf(content).Digest)) // and then it was killed
 	again()
 	if _, err := s.Finished(id); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("finished before its end: %v", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Verify reads a blob and its table again and compares them with its name. Damage is [trivet.ErrInvalid] and says which
-// bytes it is in.
+// Verify rereads a blob and its chunk table and compares them with its name. It returns [trivet.ErrInvalid] with the damaged
+// range.
 func (s *Store) Verify(ctx context.Context, d Digest) error {
 	f, _, err := s.Get(d)
 	if err != nil {
@@ -30,12 +30,12 @@ func (s *Store) Verify(ctx context.Context, d Digest) error {
 	if ref.Digest == d.String() && bytes.Equal(table, actual) {
 		return nil
 	}
-	return &trivet.Error{Op: "verify blob", Name: d.String(), Hint: "import it again; that replaces it",
+	return &trivet.Error{Op: "verify blob", Name: d.String(), Hint: "import it again to replace it",
 		Err: fmt.Errorf("%w: %s", trivet.ErrInvalid, damage(ref.Digest == d.String(), table, actual))}
 }
 
-func damage(wholeIsGood bool, table, actual []byte) string {
-	if wholeIsGood {
+func damage(contentOK bool, table, actual []byte) string {
+	if contentOK {
 		return "its chunk table is damaged"
 	}
 	for i := 0; i < min(len(table), len(actual)); i += sha256.Size {
@@ -46,7 +46,7 @@ func damage(wholeIsGood bool, table, actual []byte) string {
 	return "its length is wrong"
 }
 
-// reread adds all that is in the file.
+// reread hashes the file.
 func (p *part) reread(ctx context.Context) error {
 	b := make([]byte, pieceBytes)
 	for ctx.Err() == nil {

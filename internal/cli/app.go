@@ -15,35 +15,35 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// Env is the surroundings of a command.
+// Env is the environment of a command.
 type Env struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Version  string // of this program
 }
 
-// app is what all commands share.
+// app is the state that all commands share.
 type app struct {
 	Env
-	client  *client.Client // that was made last; nil: none yet
+	client  *client.Client // the last one created; nil: none
 	context string         // name of a context in the config file
 	output  string         // table, json, yaml or name
 }
 
-// ExitError ends the program with a status and without another word.
+// ExitError ends the program with a status and without a message.
 type ExitError int
 
 func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// Root is the trivet command with all that operators do. The program adds what a head, an agent and the lab are.
+// Root returns the trivet command with the operator commands. The program adds the server, agent, demo and lab commands.
 func Root(env Env) *cobra.Command {
 	a := &app{Env: env}
 	root := &cobra.Command{
 		Use:   "trivet",
-		Short: "Bare-metal control plane: netboots, installs and runs machines",
-		Long: "Trivet netboots machines, installs them and keeps going when any part of itself dies.\n\n" +
-			"Which cluster to speak to comes from the config file (trivet login writes it), from TRIVET_ENDPOINTS,\n" +
-			"TRIVET_TRUST and TRIVET_TOKEN, or, as root on a head, from the head itself.",
+		Short: "Bare-metal control plane: netboot, install and manage machines",
+		Long: "Trivet netboots and installs machines, and keeps working when any part of itself fails.\n\n" +
+			"The cluster is taken from the config file (written by trivet login), from TRIVET_ENDPOINTS, TRIVET_TRUST and\n" +
+			"TRIVET_TOKEN, or, as root on a head, from the head's own credentials.",
 		SilenceErrors: true, SilenceUsage: true,
 		Version: env.Version,
 	}
@@ -51,11 +51,11 @@ func Root(env Env) *cobra.Command {
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
 	root.PersistentFlags().StringVar(&a.context, "context", "", "context of the config file to use")
-	root.AddGroup(&cobra.Group{ID: "do", Title: "Machines and what they run:"},
-		&cobra.Group{ID: "records", Title: "Records:"}, &cobra.Group{ID: "site", Title: "The site:"})
+	root.AddGroup(&cobra.Group{ID: "machines", Title: "Machine commands:"},
+		&cobra.Group{ID: "records", Title: "Record commands:"}, &cobra.Group{ID: "cluster", Title: "Cluster commands:"})
 	root.PersistentPostRun = func(*cobra.Command, []string) {
 		if a.client != nil && a.client.Stale() {
-			fmt.Fprintln(a.Err, "trivet: the heads that answer have no majority; this may be out of date")
+			fmt.Fprintln(a.Err, "trivet: warning: the cluster has no quorum; this output may be out of date")
 		}
 	}
 	root.AddCommand(a.commands()...)
@@ -66,9 +66,9 @@ func Root(env Env) *cobra.Command {
 func (a *app) commands() []*cobra.Command {
 	var all []*cobra.Command
 	for group, list := range map[string][]*cobra.Command{
-		"do":      {a.provision(), a.logs(), a.why(), a.accept(), a.quarantine(), a.image(), a.platform()},
-		"records": {a.apply(), a.get(), a.describe(), a.delete(), a.watch()},
-		"site":    {a.login(), a.contexts(), a.head(), a.lb(), a.token(), a.version()},
+		"machines": {a.provision(), a.logs(), a.why(), a.accept(), a.quarantine(), a.image(), a.platform()},
+		"records":  {a.apply(), a.get(), a.describe(), a.delete(), a.watch()},
+		"cluster":  {a.login(), a.contexts(), a.head(), a.lb(), a.token(), a.version()},
 	} {
 		for _, c := range list {
 			c.GroupID = group
@@ -78,10 +78,10 @@ func (a *app) commands() []*cobra.Command {
 	return all
 }
 
-// Execute runs a command line and gives the program's exit status. Errors are told once, here.
+// Execute runs a command line and returns the program's exit status. Errors are printed here, once.
 func Execute(ctx context.Context, root *cobra.Command) int {
 	root.InitDefaultCompletionCmd()
-	group(root)
+	setGroups(root)
 	err := root.ExecuteContext(ctx)
 	var exit ExitError
 	switch {
@@ -92,14 +92,14 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return 130
 	}
-	tell(root.ErrOrStderr(), err)
+	printError(root.ErrOrStderr(), err)
 	return 1
 }
 
-// group has a command that only holds others, and all below it, refuse what is none of them. By itself it shows its help.
-func group(c *cobra.Command) {
+// setGroups makes commands that only have subcommands reject unknown ones. Without a subcommand, they print their help.
+func setGroups(c *cobra.Command) {
 	for _, sub := range c.Commands() {
-		group(sub)
+		setGroups(sub)
 	}
 	if !c.HasSubCommands() || c.Runnable() {
 		return
@@ -112,14 +112,14 @@ func group(c *cobra.Command) {
 		}
 		near := c.SuggestionsFor(args[0])
 		if len(near) == 0 {
-			return fmt.Errorf("unknown command %q for %q; see: %s --help", args[0], c.CommandPath(), c.CommandPath())
+			return fmt.Errorf("unknown command %q for %q; see %s --help", args[0], c.CommandPath(), c.CommandPath())
 		}
 		return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(), strings.Join(near, " or "))
 	}
 }
 
-// stopped takes what a command came to, and tells a person who ended it with Ctrl-C what holds then and what to do next.
-func (a *app) stopped(ctx context.Context, err error, format string, args ...any) error {
+// interrupted returns err. If the command was interrupted by Ctrl-C, it prints a message and returns an ExitError instead.
+func (a *app) interrupted(ctx context.Context, err error, format string, args ...any) error {
 	if ctx.Err() == nil || err == nil {
 		return err
 	}
@@ -127,8 +127,8 @@ func (a *app) stopped(ctx context.Context, err error, format string, args ...any
 	return ExitError(130)
 }
 
-// tell shows an error: what happened, which fields, and what to do next.
-func tell(w io.Writer, err error) {
+// printError prints an error and its hint.
+func printError(w io.Writer, err error) {
 	text, hint := err.Error(), hintOf(err)
 	if hint != "" {
 		text = strings.Replace(text, " ("+hint+")", "", 1)
@@ -139,13 +139,13 @@ func tell(w io.Writer, err error) {
 	}
 }
 
-// hintOf is what an error says to do next; empty where it says nothing.
+// hintOf returns the hint of an error, or "".
 func hintOf(err error) string {
 	var p *trivet.Problem
 	var own *trivet.Error
 	switch {
 	case errors.As(err, &p) && p.Code == trivet.CodeInternal && p.RequestID != "":
-		return "the head's log has more about request " + p.RequestID
+		return "see request " + p.RequestID + " in the head's log"
 	case errors.As(err, &p) && p.Hint != "":
 		return p.Hint
 	case errors.As(err, &own):
@@ -154,7 +154,7 @@ func hintOf(err error) string {
 	return ""
 }
 
-// connect gives a client of the cluster that is meant.
+// connect returns a client of the selected cluster.
 func (a *app) connect() (*client.Client, error) {
 	cfg, err := client.Environment(a.context)
 	if err != nil {
@@ -165,7 +165,7 @@ func (a *app) connect() (*client.Client, error) {
 	return a.client, err
 }
 
-// kind finds what a person calls a kind.
+// kind returns a client of the records of a kind, by any name of the kind.
 func (a *app) kind(name string) (client.Kind, error) {
 	info, err := trivet.LookupKind(name)
 	if err != nil {
@@ -178,7 +178,7 @@ func (a *app) kind(name string) (client.Kind, error) {
 	return c.Kind(info), nil
 }
 
-// terminal says whether a person watches the output, and how wide it is.
+// terminal reports whether the output is a terminal, and its width.
 func (a *app) terminal() (width int, ok bool) {
 	f, isFile := a.Out.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) {

@@ -16,10 +16,10 @@ func (a *app) apply() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use:   "apply -f FILE",
-		Short: "Create records, or change them to what files say",
-		Long: "Create records, or change them to what files say.\n\n" +
-			"All files are checked before anything is sent; a mistake is shown with its line. A record that carries a\n" +
-			"generation is refused when somebody has changed it since.",
+		Short: "Create or update records from files",
+		Long: "Create or update records from files.\n\n" +
+			"All files are validated before anything is sent; errors are shown with their line. A record with a generation is\n" +
+			"rejected if it has been changed since that generation.",
 		Example: "  trivet apply -f site.yaml\n" +
 			"  trivet apply -f machines/ --dry-run\n" +
 			"  trivet get machine m1 -o yaml | sed s/r1/r2/ | trivet apply -f -",
@@ -36,13 +36,13 @@ func (a *app) apply() *cobra.Command {
 			return a.applyAll(cmd.Context(), cl, manifests, dryRun)
 		},
 	}
-	c.Flags().StringArrayVarP(&files, "file", "f", nil, "file, folder or - for the standard input; may be given again")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "let the head check everything and write nothing")
+	c.Flags().StringArrayVarP(&files, "file", "f", nil, "file, directory or - for standard input; can be repeated")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "validate the records on the server without writing them")
 	c.MarkFlagRequired("file")
 	return c
 }
 
-// applyAll sends every record, also after one was refused, and fails if any was.
+// applyAll sends every record, even after one was rejected, and fails if any was.
 func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*manifest, dryRun bool) error {
 	failed := false
 	note := ""
@@ -52,11 +52,12 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 	for i, m := range manifests {
 		verb, err := applyOne(ctx, cl.Kind(m.info).DryRun(dryRun), m)
 		if err != nil && ctx.Err() != nil {
-			return a.stopped(ctx, err, "stopped at %s, %d of %d; apply the same again, what is so already stays", m.title(), i+1, len(manifests))
+			return a.interrupted(ctx, err, "interrupted at %s, %d of %d; run the same command again to apply the rest",
+				m.title(), i+1, len(manifests))
 		}
 		if err != nil {
 			failed = true
-			tell(a.Err, m.locate(err))
+			printError(a.Err, m.locate(err))
 			continue
 		}
 		fmt.Fprintf(a.Out, "%s %s%s\n", m.title(), verb, note)
@@ -67,17 +68,17 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 	return nil
 }
 
-// applyOne creates or replaces a record and says which.
+// applyOne creates or replaces a record and returns what it did.
 func applyOne(ctx context.Context, kind client.Kind, m *manifest) (verb string, err error) {
 	name := m.record.Header().Name
-	there, err := kind.Get(ctx, name)
+	old, err := kind.Get(ctx, name)
 	if errors.Is(err, trivet.ErrNotFound) {
 		_, createErr := kind.CreateRaw(ctx, name, m.body)
 		if !errors.Is(createErr, trivet.ErrExists) {
 			return "created", createErr
 		}
-		if there, err = kind.Get(ctx, name); errors.Is(err, trivet.ErrNotFound) {
-			return "", createErr // what exists is something of the record's, such as a MAC
+		if old, err = kind.Get(ctx, name); errors.Is(err, trivet.ErrNotFound) {
+			return "", createErr // what exists is not the record but, for example, its MAC
 		}
 	}
 	if err != nil {
@@ -87,7 +88,7 @@ func applyOne(ctx context.Context, kind client.Kind, m *manifest) (verb string, 
 	if err != nil {
 		return "", err
 	}
-	if got.Header().Revision == there.Header().Revision && got.Header().Generation == there.Header().Generation {
+	if got.Header().Revision == old.Header().Revision && got.Header().Generation == old.Header().Generation {
 		return "unchanged", nil
 	}
 	return "configured", nil

@@ -15,7 +15,7 @@ func (a *app) delete() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "delete KIND NAME...",
 		Short:   "Delete records",
-		Long:    "Delete records. Deleting a provision cancels its run and gives its machine back.",
+		Long:    "Delete records. Deleting a provision cancels its workflow and releases its machine.",
 		Example: "  trivet delete provision web1\n  trivet delete -f site.yaml --ignore-not-found",
 		Args:    cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,7 +36,7 @@ func (a *app) delete() *cobra.Command {
 				case ignore && errors.Is(err, trivet.ErrNotFound):
 				default:
 					failed = true
-					tell(a.Err, err)
+					printError(a.Err, err)
 				}
 			}
 			if failed {
@@ -45,8 +45,8 @@ func (a *app) delete() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringArrayVarP(&files, "file", "f", nil, "delete the records of a file, folder or - for the standard input")
-	c.Flags().BoolVar(&ignore, "ignore-not-found", false, "let what is not there be a success")
+	c.Flags().StringArrayVarP(&files, "file", "f", nil, "file, directory or - for standard input, with the records to delete; can be repeated")
+	c.Flags().BoolVar(&ignore, "ignore-not-found", false, "treat missing records as deleted")
 	return c
 }
 
@@ -55,7 +55,8 @@ type target struct {
 	name string
 }
 
-// targets are the records that a command line or files name; those of files in reverse, as later ones build on earlier.
+// targets returns the records that a command line or files name. Those of files are in reverse order, since later ones depend
+// on earlier ones.
 func (a *app) targets(args, files []string) ([]target, error) {
 	var list []target
 	if len(files) > 0 {
@@ -69,7 +70,7 @@ func (a *app) targets(args, files []string) ([]target, error) {
 		return list, nil
 	}
 	if len(args) < 2 {
-		return nil, fmt.Errorf("%w: name a kind and at least one record: trivet delete machine m1", trivet.ErrInvalid)
+		return nil, fmt.Errorf("%w: a kind and at least one name are required, such as: trivet delete machine m1", trivet.ErrInvalid)
 	}
 	info, err := trivet.LookupKind(args[0])
 	if err != nil {

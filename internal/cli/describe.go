@@ -54,7 +54,7 @@ func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Reco
 	if workflow != "" {
 		if w, err := client.Of[trivet.Workflow](cl).Get(ctx, workflow); err == nil {
 			fmt.Fprintln(a.Out)
-			if err := a.tellRun(w); err != nil {
+			if err := a.printWorkflow(w); err != nil {
 				return err
 			}
 		}
@@ -66,7 +66,7 @@ func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Reco
 	if err != nil {
 		return err
 	}
-	return a.tellEvents(events[max(0, len(events)-latest):])
+	return a.printEvents(events[max(0, len(events)-latest):])
 }
 
 // latest is how many events describe shows; why shows them all.

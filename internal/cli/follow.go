@@ -11,48 +11,48 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// picture is what is known of a provision that is being watched.
-type picture struct {
+// provisionState is the state of a provision that is being watched.
+type provisionState struct {
 	provision *trivet.Provision
 	workflow  *trivet.Workflow // nil: none yet
-	progress  *trivet.Progress // of the running action; nil: not told
+	progress  *trivet.Progress // of the running action; nil: unknown
 }
 
-// view shows pictures: on a terminal as one that changes, else as lines.
+// view displays the state of a provision: on a terminal redrawn in place, otherwise as lines.
 type view interface {
-	show(p picture)
+	show(p provisionState)
 	close()
 }
 
-// tick is how often a terminal's picture is drawn anew, and the progress of an action asked for.
+// tick is how often a terminal is redrawn and the progress of an action is requested.
 const tick = time.Second
 
-// watchProvision shows a provision until it has ended.
+// watchProvision displays a provision until it has ended.
 func (a *app) watchProvision(ctx context.Context, cl *client.Client, name string) error {
-	goesOn := fmt.Sprintf("%s goes on without you; look again with: trivet provision %s --watch", name, name)
+	continues := fmt.Sprintf("provision %s continues; to watch it again: trivet provision %s --watch", name, name)
 	if _, err := client.Of[trivet.Provision](cl).Get(ctx, name); err != nil {
-		return a.stopped(ctx, err, "%s", goesOn)
+		return a.interrupted(ctx, err, "%s", continues)
 	}
 	v := a.view()
 	last, err := followProvision(ctx, cl, name, v)
 	v.close()
 	switch {
 	case err != nil:
-		return a.stopped(ctx, err, "%s", goesOn)
+		return a.interrupted(ctx, err, "%s", continues)
 	case last.provision.Status.State == trivet.ProvisionFailed:
-		a.tellFailure(last)
+		a.printFailure(last)
 		return ExitError(1)
 	}
 	s := last.provision.Status
-	fmt.Fprintf(a.Out, "%s is up on %s after %s\n", name, s.Machine, took(s.Ended.Sub(s.Started)))
+	fmt.Fprintf(a.Out, "provision %s succeeded on machine %s in %s\n", name, s.Machine, durationText(s.Ended.Sub(s.Started)))
 	return nil
 }
 
-func (a *app) tellFailure(p picture) {
+func (a *app) printFailure(p provisionState) {
 	s := p.provision.Status
-	fmt.Fprintf(a.Err, "%s failed: %s\n", p.provision.Name, printable(s.Reason))
+	fmt.Fprintf(a.Err, "provision %s failed: %s\n", p.provision.Name, printable(s.Reason))
 	if s.Machine != "" {
-		fmt.Fprintf(a.Err, "  hint: trivet why %s tells what happened, trivet logs %s what the actions wrote\n", s.Machine, s.Workflow)
+		fmt.Fprintf(a.Err, "  hint: see trivet why %s and trivet logs %s\n", s.Machine, s.Workflow)
 	}
 }
 
@@ -63,7 +63,7 @@ func (a *app) view() view {
 	return &lines{out: a.Out, shown: map[string]string{}}
 }
 
-// feed is one watch in a goroutine of its own.
+// feed is one watch in a separate goroutine.
 type feed struct {
 	events chan client.Event
 	err    error // valid once events is closed
@@ -96,8 +96,8 @@ func (f *feed) close() {
 	f.done.Wait()
 }
 
-// followProvision shows the provision and its newest workflow until the provision has ended, and gives the last picture.
-func followProvision(ctx context.Context, cl *client.Client, name string, v view) (last picture, err error) {
+// followProvision displays the provision and its newest workflow until the provision has ended, and returns the last state.
+func followProvision(ctx context.Context, cl *client.Client, name string, v view) (last provisionState, err error) {
 	provisions := newFeed(ctx, cl, "Provision", name)
 	defer provisions.close()
 	workflows := &feed{stop: func() {}}
@@ -141,8 +141,8 @@ func followProvision(ctx context.Context, cl *client.Client, name string, v view
 	}
 }
 
-// progressOf asks for the progress of a running action. It is decoration: an error is no news.
-func progressOf(ctx context.Context, cl *client.Client, p picture) *trivet.Progress {
+// progressOf requests the progress of a running action. It is optional: on error, it returns the last progress.
+func progressOf(ctx context.Context, cl *client.Client, p provisionState) *trivet.Progress {
 	if p.workflow == nil || p.workflow.Status.State != trivet.WorkflowRunning {
 		return nil
 	}

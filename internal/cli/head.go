@@ -17,9 +17,10 @@ import (
 
 func (a *app) head() *cobra.Command {
 	c := &cobra.Command{
-		Use: "head", Short: "Let heads join the cluster, list them, and take them out",
-		Example: "  trivet head token            # on any head; then run what it prints on the new one\n" +
-			"  trivet head list\n  trivet head replace head1    # its successor joins, and it is out\n  trivet head remove head1",
+		Use: "head", Short: "List, add, replace and remove heads",
+		Example: "  trivet head token            # then run the printed command on the new head\n" +
+			"  trivet head list\n  trivet head replace head1    # then run the printed command on its successor\n" +
+			"  trivet head remove head1",
 	}
 	c.AddCommand(a.headList(), a.headToken(), a.headReplace(), a.headRemove())
 	return c
@@ -28,9 +29,9 @@ func (a *app) head() *cobra.Command {
 func (a *app) headList() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the heads as the one that answers sees them now",
-		Long: "List the heads as the one that answers sees them now. A head is the leader (of the store's members, for the moment:\n" +
-			"it has no other meaning), a member, joining, down, removing or removed. SEEN is how long ago it was last heard.",
+		Use: "list", Aliases: []string{"ls"}, Short: "List the heads, as seen by the head that answers",
+		Long: "List the heads, as seen by the head that answers. The state of a head is leader (of the store, which has no other\n" +
+			"meaning), member, joining, down, removing or removed. LAST HEARD is the time since the last answer of the head.",
 		Example: "  trivet head list\n  trivet head list --all -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,37 +42,24 @@ func (a *app) headList() *cobra.Command {
 			return a.showHeads(view, all)
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "show those that were removed, too")
+	c.Flags().BoolVar(&all, "all", false, "include removed heads")
 	a.outputFlag(c)
 	return c
 }
 
-// cluster gives what the head that answers sees of the others. One of version 0.1 knows of none.
+// cluster returns the heads as seen by the one that answers.
 func (a *app) cluster(ctx context.Context) (*client.Client, trivet.Cluster, error) {
 	cl, err := a.connect()
 	if err != nil {
 		return nil, trivet.Cluster{}, err
 	}
 	view, err := cl.Cluster(ctx)
-	if !errors.Is(err, trivet.ErrNotFound) {
-		return cl, view, err
-	}
-	if v, versionErr := cl.Version(ctx); versionErr == nil {
-		err = &trivet.Error{Op: "ask", Kind: "Head", Name: v.Head, Err: fmt.Errorf("%w: it is of version %s, which is always alone", trivet.ErrInvalid, v.Version),
-			Hint: "upgrade it first: stop it, and start this version on its data folder"}
-	}
-	return nil, view, err
+	return cl, view, err
 }
 
 func (a *app) showHeads(view trivet.Cluster, all bool) error {
 	if !all {
-		var there []trivet.HeadView
-		for _, h := range view.Heads {
-			if h.State != string(trivet.HeadRemoved) {
-				there = append(there, h)
-			}
-		}
-		view.Heads = there
+		view.Heads = slices.DeleteFunc(view.Heads, isRemoved)
 	}
 	slices.SortFunc(view.Heads, func(x, y trivet.HeadView) int { return byNumber(x.Name, y.Name) })
 	switch a.output {
@@ -84,22 +72,24 @@ func (a *app) showHeads(view trivet.Cluster, all bool) error {
 		return nil
 	}
 	if !view.Quorum {
-		fmt.Fprintf(a.Err, "%s sees no leader: nothing can be written until most heads are back\n", view.Head)
+		fmt.Fprintf(a.Err, "trivet: warning: %s sees no leader: writes fail until a majority of the heads is up\n", view.Head)
 	}
-	rows := [][]string{{"NAME", "ROLE", "STATE", "SEEN", "VERSION", "ADDRESS", "PROBLEM"}}
+	rows := [][]string{{"NAME", "ROLE", "STATE", "LAST HEARD", "VERSION", "ADDRESS", "PROBLEM"}}
 	for _, h := range view.Heads {
-		rows = append(rows, []string{h.Name, h.Role, h.State, seen(h), printable(h.Version), printable(h.Peer), printable(h.Problem)})
+		rows = append(rows, []string{h.Name, h.Role, h.State, lastHeard(h), printable(h.Version), printable(h.Peer), printable(h.Problem)})
 	}
 	return align(a.Out, rows)
 }
 
-// byNumber orders names as people count: head4 before head10.
+func isRemoved(h trivet.HeadView) bool { return h.State == string(trivet.HeadRemoved) }
+
+// byNumber compares names in natural order: head4 before head10.
 func byNumber(a, b string) int {
 	const digits = "0123456789"
 	return cmp.Or(cmp.Compare(strings.TrimRight(a, digits), strings.TrimRight(b, digits)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-func seen(h trivet.HeadView) string {
+func lastHeard(h trivet.HeadView) string {
 	switch {
 	case h.LastHeard == nil:
 		return "-"
@@ -111,15 +101,15 @@ func seen(h trivet.HeadView) string {
 
 func (a *app) headToken() *cobra.Command {
 	var witness bool
-	var life time.Duration
+	var ttl time.Duration
 	c := &cobra.Command{
 		Use:   "token",
-		Short: "Issue a token that lets one head join, once; it is shown this once",
-		Long: "Issue a token that lets one head join, once, and show the command to run there. The token is a secret until it is\n" +
-			"used or has expired: whoever has it can become a head.\n\n" +
-			"A witness votes and serves nothing, and holds no keys: with it two heads go on when any one of the three dies. Two\n" +
-			"without one cannot write when either is down.",
-		Example: "  trivet head token\n  trivet head token --witness --life 10m\n  trivet head token -o json",
+		Short: "Create a join token for a new head; it is shown only once",
+		Long: "Create a join token for a new head, and print the command to run there. The token works once. Keep it secret until\n" +
+			"it is used or has expired: it admits a head to the cluster.\n\n" +
+			"A witness votes, but serves nothing and holds no keys. Two heads and a witness keep working when any one of the three\n" +
+			"fails. Two heads without a witness cannot write when either is down.",
+		Example: "  trivet head token\n  trivet head token --witness --ttl 10m\n  trivet head token -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			role := trivet.RoleVoter
@@ -127,44 +117,42 @@ func (a *app) headToken() *cobra.Command {
 				role = trivet.RoleWitness
 			}
 			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, view trivet.Cluster) (string, time.Time, error) {
-				a.warnOfTwo(view)
-				return cl.IssueJoin(ctx, role, life)
+				a.warnTwoHeads(view)
+				return cl.IssueJoin(ctx, role, ttl)
 			})
 		},
 	}
-	c.Flags().BoolVar(&witness, "witness", false, "for a witness, which votes and serves nothing")
-	a.tokenFlags(c, &life)
+	c.Flags().BoolVar(&witness, "witness", false, "for a witness, which votes but serves nothing")
+	a.tokenFlags(c, &ttl)
 	return c
 }
 
-// warnOfTwo tells who has one head that a second one alone makes it worse.
-func (a *app) warnOfTwo(view trivet.Cluster) {
-	there := 0
-	for _, h := range view.Heads {
-		if h.State != string(trivet.HeadRemoved) {
-			there++
-		}
-	}
-	if there == 1 {
-		fmt.Fprintln(a.Err, "Two heads are less available than one: when either is down, nothing can be written. Let a third one join soon,\n"+
-			"which may be a witness: trivet head token --witness")
+// warnTwoHeads warns if the new head is the second one: two heads are less available than one.
+func (a *app) warnTwoHeads(view trivet.Cluster) {
+	heads := slices.DeleteFunc(slices.Clone(view.Heads), isRemoved)
+	if len(heads) == 1 {
+		fmt.Fprintln(a.Err, "trivet: warning: two heads are less available than one: writes fail when either is down. Add a third head or a\n"+
+			"witness soon: trivet head token --witness")
 	}
 }
 
-// tokenFlags are those of commands that issue a join token.
-func (a *app) tokenFlags(c *cobra.Command, life *time.Duration) {
-	c.Flags().DurationVar(life, "life", 0, "how long it is good for (default 1h)")
+// tokenFlags adds the flags of commands that create a join token.
+func (a *app) tokenFlags(c *cobra.Command, ttl *time.Duration) {
+	c.Flags().DurationVar(ttl, "ttl", 0, "how long the token is valid (default 1h)")
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
-		if c.Flags().Changed("life") && *life <= 0 {
-			return &trivet.FieldError{Field: "--life", Problem: fmt.Sprintf("is %s; it must be more than 0", *life)}
+		if c.Flags().Changed("ttl") && *ttl <= 0 {
+			return &trivet.FieldError{Field: "--ttl", Problem: fmt.Sprintf("is %s; it must be greater than 0", *ttl)}
 		}
 		return nil
 	}
 	a.outputForms(c, "table", "json", "yaml")
 }
 
-// showToken issues a token and says what to do with it.
-func (a *app) showToken(ctx context.Context, issue func(context.Context, *client.Client, trivet.Cluster) (string, time.Time, error)) error {
+// issueFunc creates a join token.
+type issueFunc func(context.Context, *client.Client, trivet.Cluster) (token string, expires time.Time, err error)
+
+// showToken creates a token and prints how to use it.
+func (a *app) showToken(ctx context.Context, issue issueFunc) error {
 	cl, view, err := a.cluster(ctx)
 	if err != nil {
 		return err
@@ -177,46 +165,46 @@ func (a *app) showToken(ctx context.Context, issue func(context.Context, *client
 		return a.showValue(map[string]any{"token": token, "expires": expires, "join": cl.Endpoints()})
 	}
 	fmt.Fprintln(a.Out, token)
-	fmt.Fprintf(a.Err, "On the new head, until %s:\n  trivet server --join %s --token TOKEN\n",
+	fmt.Fprintf(a.Err, "Run on the new head before %s:\n  trivet server --join %s --token TOKEN\n",
 		expires.Local().Format(time.DateTime), strings.Join(cl.Endpoints(), ","))
 	return nil
 }
 
-// noSuchHead says what to do where a person has named a head that is not there.
+// noSuchHead adds a hint to the error for an unknown head.
 func noSuchHead(err error, op, name string) error {
 	if !errors.Is(err, trivet.ErrNotFound) {
 		return err
 	}
-	return &trivet.Error{Op: op, Kind: "Head", Name: name, Err: trivet.ErrNotFound, Hint: "see which there are: trivet head list"}
+	return &trivet.Error{Op: op, Kind: "Head", Name: name, Err: trivet.ErrNotFound, Hint: "list the heads with: trivet head list"}
 }
 
 func (a *app) headReplace() *cobra.Command {
-	var life time.Duration
+	var ttl time.Duration
 	c := &cobra.Command{
 		Use:   "replace OLD",
-		Short: "Issue a token for a head that takes the place of another one",
-		Long: "Issue a token for a head that takes the place of another one, which need not run: when the new head joins, the old\n" +
-			"one is removed for good, and the new one has its role. Nothing happens before. The last full head is not replaced:\n" +
-			"let another one join first.",
+		Short: "Create a join token for a head that replaces another one",
+		Long: "Create a join token for a head that replaces another one, which need not be running. When the new head joins, it gets\n" +
+			"the role of the old one, which is permanently removed. Nothing changes before. The only full head cannot be replaced:\n" +
+			"add another head first.",
 		Example: "  trivet head replace head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, _ trivet.Cluster) (string, time.Time, error) {
-				token, expires, err := cl.IssueReplace(ctx, args[0], life)
+				token, expires, err := cl.IssueReplace(ctx, args[0], ttl)
 				return token, expires, noSuchHead(err, "replace", args[0])
 			})
 		},
 	}
-	a.tokenFlags(c, &life)
+	a.tokenFlags(c, &ttl)
 	return c
 }
 
 func (a *app) headRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Take a head out of the cluster for good",
-		Long: "Take a head out of the cluster for good; it need not run. Its name is not given again. Its data stays where it is,\n" +
-			"but it does not get back in with that. The command waits until it is out.",
+		Short: "Permanently remove a head from the cluster",
+		Long: "Permanently remove a head from the cluster; it need not be running. Its name is not reused. Its data directory is not\n" +
+			"deleted, but the head cannot rejoin with it. The command waits until the head is removed.",
 		Example: "  trivet head remove head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -224,26 +212,26 @@ func (a *app) headRemove() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			removed := func(h trivet.HeadView) bool { return h.Name == args[0] && h.State == string(trivet.HeadRemoved) }
+			removed := func(h trivet.HeadView) bool { return h.Name == args[0] && isRemoved(h) }
 			if slices.ContainsFunc(view.Heads, removed) {
-				fmt.Fprintf(a.Out, "head/%s is removed already\n", args[0])
+				fmt.Fprintf(a.Out, "head/%s is already removed\n", args[0])
 				return nil
 			}
 			if err := cl.RemoveHead(cmd.Context(), args[0]); err != nil {
 				return noSuchHead(err, "remove", args[0])
 			}
-			return a.awaitRemoval(cmd.Context(), cl, args[0])
+			return a.waitRemoved(cmd.Context(), cl, args[0])
 		},
 	}
 }
 
-// awaitRemoval tells what a removal waits for, until it is done.
-func (a *app) awaitRemoval(ctx context.Context, cl *client.Client, name string) error {
-	fmt.Fprintf(a.Err, "removing %s\n", name)
-	said := ""
+// waitRemoved waits until a head is removed, and prints what the removal waits for.
+func (a *app) waitRemoved(ctx context.Context, cl *client.Client, name string) error {
+	fmt.Fprintf(a.Err, "removing head %s\n", name)
+	reason := ""
 	for e, err := range client.Of[trivet.Head](cl).Watch(ctx, client.WatchOptions{Names: []string{name}}) {
 		if ctx.Err() != nil {
-			fmt.Fprintf(a.Err, "the removal of %s goes on without you; look again with: trivet head list --all\n", name)
+			fmt.Fprintf(a.Err, "the removal of head %s continues; to check it: trivet head list --all\n", name)
 			return ExitError(130)
 		}
 		if err != nil {
@@ -254,12 +242,12 @@ func (a *app) awaitRemoval(ctx context.Context, cl *client.Client, name string) 
 			continue
 		}
 		if h.Status.State == trivet.HeadRemoved {
-			fmt.Fprintf(a.Out, "head/%s is removed\n", name)
+			fmt.Fprintf(a.Out, "head/%s removed\n", name)
 			return nil
 		}
-		if r := h.Status.Reason; r != "" && r != said {
-			said = r
-			fmt.Fprintf(a.Err, "  not yet: %s\n", printable(r))
+		if r := h.Status.Reason; r != "" && r != reason {
+			reason = r
+			fmt.Fprintf(a.Err, "  waiting: %s\n", printable(r))
 		}
 	}
 	return ctx.Err()

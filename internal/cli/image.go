@@ -39,9 +39,9 @@ func (a *app) imageImport() *cobra.Command {
 	var f importFlags
 	c := &cobra.Command{
 		Use:   "import FILE|URL --name NAME",
-		Short: "Store an image at the heads",
-		Long: "Store an image at the heads: raw disks (a qcow2 must be converted), tar archives of a file tree, and OCI layouts,\n" +
-			"plain or compressed with zstd, gzip or xz. A transfer that breaks goes on where it was.",
+		Short: "Import an operating system image",
+		Long: "Import an operating system image: a raw disk (convert qcow2 first), a tar archive of a file tree or an OCI layout,\n" +
+			"uncompressed or compressed with zstd, gzip or xz. An interrupted transfer is resumed.",
 		Example: "  trivet image import debian-12.raw.zst --name debian-12\n" +
 			"  trivet image import https://images.example/d12.tar.xz --name d12 --digest sha256:...",
 		Args: cobra.ExactArgs(1),
@@ -51,14 +51,14 @@ func (a *app) imageImport() *cobra.Command {
 				return err
 			}
 			err = a.importImage(cmd.Context(), cl, args[0], &f)
-			return a.stopped(cmd.Context(), err, "stopped; image %s is as it was, and what was sent is given up: import it again", f.name)
+			return a.interrupted(cmd.Context(), err, "interrupted; image %s is unchanged; to import it, run the command again", f.name)
 		},
 	}
-	c.Flags().StringVar(&f.name, "name", "", "name of the image's record")
-	c.Flags().StringVar(&f.digest, "digest", "", "what the file must be, sha256:...")
-	c.Flags().StringVar(&f.format, "format", "", "raw, tar or oci; none: what the file looks like")
-	c.Flags().StringVar(&f.arch, "arch", "", "amd64 or arm64; none: any")
-	c.Flags().BoolVar(&f.replace, "replace", false, "let an image of this name mean the new content; runs keep what they began with")
+	c.Flags().StringVar(&f.name, "name", "", "name of the image record")
+	c.Flags().StringVar(&f.digest, "digest", "", "expected digest of the file, sha256:...")
+	c.Flags().StringVar(&f.format, "format", "", "raw, tar or oci (default: detected from the file)")
+	c.Flags().StringVar(&f.arch, "arch", "", "amd64 or arm64 (default: any)")
+	c.Flags().BoolVar(&f.replace, "replace", false, "replace the image of this name; running workflows keep the old one")
 	c.MarkFlagRequired("name")
 	return c
 }
@@ -68,7 +68,8 @@ func (a *app) importImage(ctx context.Context, cl *client.Client, from string, f
 	old, err := images.Get(ctx, f.name)
 	switch {
 	case err == nil && !f.replace:
-		return &trivet.Error{Op: "import", Kind: "Image", Name: f.name, Err: trivet.ErrExists, Hint: "choose another --name, or --replace it"}
+		return &trivet.Error{Op: "import", Kind: "Image", Name: f.name, Err: trivet.ErrExists,
+			Hint: "use another --name, or replace it with --replace"}
 	case err != nil && !errors.Is(err, trivet.ErrNotFound):
 		return err
 	}
@@ -81,15 +82,16 @@ func (a *app) importImage(ctx context.Context, cl *client.Client, from string, f
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
-	m := a.meter(f.name, size)
-	ref, err := cl.PutBlob(ctx, src, client.PutOptions{Digest: f.digest, Bytes: size, Progress: m.at})
+	m := a.transfer(f.name, size)
+	ref, err := cl.PutBlob(ctx, src, client.PutOptions{Digest: f.digest, Bytes: size, Progress: m.update})
 	m.end()
 	if err != nil {
 		return err
 	}
 	record := &trivet.Image{
 		Meta: trivet.Meta{Kind: "Image", Name: f.name},
-		Spec: trivet.ImageSpec{Blob: ref, Format: cmp.Or(f.format, info.Format), Compression: info.Compression, RawBytes: info.RawBytes, Arch: f.arch},
+		Spec: trivet.ImageSpec{Blob: ref, Format: cmp.Or(f.format, info.Format), Compression: info.Compression,
+			RawBytes: info.RawBytes, Arch: f.arch},
 	}
 	if old == nil {
 		_, err = images.Create(ctx, record)
@@ -100,6 +102,6 @@ func (a *app) importImage(ctx context.Context, cl *client.Client, from string, f
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "image/%s %s, %s\n", f.name, ref.Digest, bytesText(ref.Bytes))
+	fmt.Fprintf(a.Out, "image/%s imported: %s, %s\n", f.name, ref.Digest, bytesText(ref.Bytes))
 	return nil
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// lines shows a provision as one line for each thing that happens, for files and pipes.
+// lines displays a provision as one line per change, for files and pipes.
 type lines struct {
-	out   io.Writer
-	shown map[string]string // by step: its last line
-	said  string            // of the provision
+	out     io.Writer
+	shown   map[string]string // by step: its last line
+	pending string            // last line of the provision
 }
 
-func (l *lines) show(p picture) {
-	if said := pending(p.provision); said != l.said {
-		l.said = said
-		if said != "" && p.provision.Status.Reason != "" { // else nobody has looked at it yet
-			fmt.Fprintf(l.out, "%s: %s\n", p.provision.Name, said)
+func (l *lines) show(p provisionState) {
+	if text := pendingText(p.provision); text != l.pending {
+		l.pending = text
+		if text != "" && p.provision.Status.Reason != "" { // else not reconciled yet
+			fmt.Fprintf(l.out, "%s: %s\n", p.provision.Name, text)
 		}
 	}
 	if p.workflow == nil {
@@ -38,8 +38,8 @@ func (l *lines) show(p picture) {
 
 func (l *lines) close() {}
 
-// pending says what a provision waits for that has no run.
-func pending(p *trivet.Provision) string {
+// pendingText returns what a provision without a workflow waits for.
+func pendingText(p *trivet.Provision) string {
 	if p.Status.State == trivet.ProvisionPending || p.Status.State == "" {
 		return "waiting for a machine" + suffix(p.Status.Reason)
 	}
@@ -56,9 +56,9 @@ func suffix(text string) string {
 func stepLine(s trivet.Step) string {
 	switch s.State {
 	case trivet.StepRunning:
-		return fmt.Sprintf("%s: attempt %s, deadline %s%s", s.Name, attempts(s), s.Timeout, suffix(what(s)))
+		return fmt.Sprintf("%s: attempt %s, deadline %s%s", s.Name, attemptText(s), s.Timeout, suffix(noteText(s)))
 	case trivet.StepDone:
-		return fmt.Sprintf("%s: done in %s%s", s.Name, tookText(s), suffix(s.Note))
+		return fmt.Sprintf("%s: done in %s%s", s.Name, stepTime(s), suffix(s.Note))
 	case trivet.StepFailed:
 		return fmt.Sprintf("%s: failed after %s%s", s.Name, times(max(s.Attempt, 1)), suffix(cmp.Or(s.Cause, s.Note)))
 	case trivet.StepSkipped:

@@ -23,11 +23,11 @@ func (a *app) login() *cobra.Command {
 	var trust, name string
 	c := &cobra.Command{
 		Use:   "login --endpoint URL --trust PIN",
-		Short: "Write a cluster and a token into the config file",
-		Long: "Write a cluster and a token into the config file. The token is read from TRIVET_TOKEN or the standard input,\n" +
-			"never from the command line, where others could see it. It is tried before it is written.\n\n" +
-			"The endpoints that are given are asked first, in their order; after them are written those that the cluster has\n" +
-			"besides, for when none of the first answers. trivet context --refresh adds heads that joined later.",
+		Short: "Save a cluster and a token in the config file",
+		Long: "Save a cluster and a token in the config file. The token is read from TRIVET_TOKEN or standard input, never from the\n" +
+			"command line, where other users could see it. It is verified before it is saved.\n\n" +
+			"The given endpoints are tried first, in order, then the other heads of the cluster, which are saved too. Run\n" +
+			"trivet context --refresh to add heads that joined later.",
 		Example: "  trivet token issue alice | trivet login --endpoint https://10.0.0.5:7480 --trust sha256:...",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,7 +40,7 @@ func (a *app) login() *cobra.Command {
 				return err
 			}
 			entry := client.Context{Endpoints: endpoints, Trust: trust, Token: token}
-			who, err := a.try(cmd.Context(), &entry)
+			who, err := a.verify(cmd.Context(), &entry)
 			if err != nil {
 				return err
 			}
@@ -48,20 +48,20 @@ func (a *app) login() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.Out, "logged in as %s (%s); written to %s\n", who.Account, who.Role, path)
+			fmt.Fprintf(a.Out, "logged in as %s (%s); saved to %s\n", who.Account, who.Role, path)
 			return nil
 		},
 	}
-	c.Flags().StringArrayVar(&endpoints, "endpoint", nil, "URL of a head; may be given again")
-	c.Flags().StringVar(&trust, "trust", "", "pin of the cluster's CA (sha256:...), or a file with its certificate")
+	c.Flags().StringArrayVar(&endpoints, "endpoint", nil, "URL of a head; can be repeated")
+	c.Flags().StringVar(&trust, "trust", "", "pin of the cluster's CA (sha256:...), or a file with its certificate in PEM")
 	c.Flags().StringVar(&name, "name", "default", "name of the context in the config file")
 	c.MarkFlagRequired("endpoint")
 	c.MarkFlagRequired("trust")
 	return c
 }
 
-// try asks a cluster who its token belongs to, and adds the heads that the cluster has besides the endpoints.
-func (a *app) try(ctx context.Context, entry *client.Context) (trivet.Whoami, error) {
+// verify checks a token with its cluster, and adds the cluster's other heads to the endpoints.
+func (a *app) verify(ctx context.Context, entry *client.Context) (trivet.Whoami, error) {
 	cl, err := client.New(client.Config{
 		Endpoints: entry.Endpoints, Trust: entry.Trust, Token: entry.Token, FailFast: true, Fresh: true, UserAgent: "trivet/" + a.Version,
 	})
@@ -76,7 +76,7 @@ func (a *app) try(ctx context.Context, entry *client.Context) (trivet.Whoami, er
 	return who, err
 }
 
-// trustText is the pin itself or the certificate in the named file.
+// trustText returns the pin, or the certificate in the named file.
 func trustText(trust string) (string, error) {
 	if strings.HasPrefix(trust, "sha256:") {
 		return trust, nil
@@ -97,7 +97,7 @@ func (a *app) readToken() (string, error) {
 	}
 	in := bufio.NewScanner(a.In)
 	if !in.Scan() {
-		return "", fmt.Errorf("%w: no token on the standard input", trivet.ErrInvalid)
+		return "", fmt.Errorf("%w: no token on standard input", trivet.ErrInvalid)
 	}
 	return strings.TrimSpace(in.Text()), nil
 }
@@ -123,9 +123,10 @@ func saveContext(name string, entry client.Context) (path string, err error) {
 func (a *app) contexts() *cobra.Command {
 	var refresh bool
 	c := &cobra.Command{
-		Use:   "context [NAME]",
-		Short: "Show the clusters of the config file, or choose one",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "context [NAME]",
+		Short:   "List the clusters in the config file, or select one",
+		Example: "  trivet context\n  trivet context lab\n  trivet context --refresh",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := client.FilePath()
 			if err != nil {
@@ -148,11 +149,11 @@ func (a *app) contexts() *cobra.Command {
 			return a.showContexts(f)
 		},
 	}
-	c.Flags().BoolVar(&refresh, "refresh", false, "add the heads that the cluster has now to the context's endpoints")
+	c.Flags().BoolVar(&refresh, "refresh", false, "add the cluster's current heads to the context's endpoints")
 	return c
 }
 
-// refresh adds to a context the heads that its cluster has now. None is taken away: an endpoint that is no head may be a
+// refresh adds the cluster's current heads to a context. Endpoints are never removed: one that is not a head may be a load
 // balancer.
 func (a *app) refresh(ctx context.Context, path string, f *client.File, name string) error {
 	entry, err := f.Pick(name)
@@ -160,7 +161,7 @@ func (a *app) refresh(ctx context.Context, path string, f *client.File, name str
 		return err
 	}
 	before := len(entry.Endpoints)
-	if _, err := a.try(ctx, &entry); err != nil {
+	if _, err := a.verify(ctx, &entry); err != nil {
 		return err
 	}
 	f.Contexts[name] = entry

@@ -16,8 +16,8 @@ func (a *app) logs() *cobra.Command {
 	var options client.LogOptions
 	c := &cobra.Command{
 		Use:     "logs WORKFLOW|MACHINE",
-		Short:   "Show what the actions of a run wrote",
-		Long:    "Show what the actions of a run wrote. A machine's name means its current or last run.",
+		Short:   "Print the logs of a workflow's actions",
+		Long:    "Print the logs of a workflow's actions. The name of a machine means its current or last workflow.",
 		Example: "  trivet logs web1-1\n  trivet logs m1 -f\n  trivet logs m1 --action write-image",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("workflows"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -32,12 +32,12 @@ func (a *app) logs() *cobra.Command {
 			return a.printLogs(cmd.Context(), cl, workflow, options)
 		},
 	}
-	c.Flags().BoolVarP(&options.Follow, "follow", "f", false, "go on until the run has ended")
-	c.Flags().StringVar(&options.Action, "action", "", "of this action only")
+	c.Flags().BoolVarP(&options.Follow, "follow", "f", false, "follow the logs until the workflow has ended")
+	c.Flags().StringVar(&options.Action, "action", "", "print the logs of this action only")
 	return c
 }
 
-// workflowOf takes the name of a workflow or of a machine that has one.
+// workflowOf returns the name of a workflow, given its name or that of its machine.
 func workflowOf(ctx context.Context, cl *client.Client, name string) (string, error) {
 	_, err := client.Of[trivet.Workflow](cl).Get(ctx, name)
 	if !errors.Is(err, trivet.ErrNotFound) {
@@ -46,26 +46,26 @@ func workflowOf(ctx context.Context, cl *client.Client, name string) (string, er
 	m, machineErr := client.Of[trivet.Machine](cl).Get(ctx, name)
 	switch {
 	case errors.Is(machineErr, trivet.ErrNotFound):
-		return "", fmt.Errorf("%s: %w: neither a workflow nor a machine has this name", name, trivet.ErrNotFound)
+		return "", fmt.Errorf("%s: %w: there is no workflow or machine of this name", name, trivet.ErrNotFound)
 	case machineErr != nil:
 		return "", machineErr
 	case m.Status.Workflow == "":
-		return "", fmt.Errorf("machine %s: %w: it has had no run yet", name, trivet.ErrNotFound)
+		return "", fmt.Errorf("machine %s: %w: it has no workflow yet", name, trivet.ErrNotFound)
 	}
 	return m.Status.Workflow, nil
 }
 
-// printLogs writes the text under a heading for each try of each action.
+// printLogs prints the logs with a heading for each try of each action.
 func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string, o client.LogOptions) error {
 	var last trivet.LogPiece
-	fresh := true // at the beginning of a line
-	o.Missing = a.tellMissing
+	lineStart := true
+	o.Missing = a.warnMissing
 	for p, err := range cl.Logs(ctx, workflow, o) {
 		if err != nil {
 			return err
 		}
 		if p.Action != last.Action || p.Attempt != last.Attempt {
-			if !fresh {
+			if !lineStart {
 				fmt.Fprintln(a.Out)
 			}
 			fmt.Fprintf(a.Out, "==> %s, attempt %d <==\n", p.Action, p.Attempt)
@@ -73,24 +73,24 @@ func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string,
 		if _, err := fmt.Fprint(a.Out, withoutControls(p.Text)); err != nil {
 			return err
 		}
-		last, fresh = p, strings.HasSuffix(p.Text, "\n")
+		last, lineStart = p, strings.HasSuffix(p.Text, "\n")
 	}
-	if !fresh {
+	if !lineStart {
 		fmt.Fprintln(a.Out)
 	}
 	return nil
 }
 
-// tellMissing says that a log may not be whole.
-func (a *app) tellMissing(heads []string) {
+// warnMissing warns that the logs may be incomplete.
+func (a *app) warnMissing(heads []string) {
 	if len(heads) == 0 {
-		fmt.Fprintln(a.Err, "trivet: all heads can be asked again; what was left out is there when you ask anew")
+		fmt.Fprintln(a.Err, "trivet: all heads are reachable again; run the command again for the complete logs")
 		return
 	}
-	fmt.Fprintf(a.Err, "trivet: %s cannot be asked: what only they have of this log is left out\n", printable(strings.Join(heads, ", ")))
+	fmt.Fprintf(a.Err, "trivet: warning: cannot reach %s; logs that only they have are missing\n", printable(strings.Join(heads, ", ")))
 }
 
-// withoutControls keeps lines and tabs, and takes out what could command a terminal.
+// withoutControls removes control characters except newlines and tabs.
 func withoutControls(s string) string {
 	var b strings.Builder
 	for line := range strings.SplitAfterSeq(s, "\n") {

@@ -32,7 +32,7 @@ func (a *app) quarantine() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:     "quarantine MACHINE --reason TEXT",
-		Short:   "Keep a machine out of placement; a run on it is cancelled",
+		Short:   "Quarantine a machine: cancel its workflow and place no provision on it",
 		Example: "  trivet quarantine m1 --reason 'disk makes noises'",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,7 +47,7 @@ func (a *app) quarantine() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for those who find it so")
+	c.Flags().StringVar(&reason, "reason", "", "reason, shown with the machine")
 	c.MarkFlagRequired("reason")
 	return c
 }

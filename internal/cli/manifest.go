@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
@@ -17,7 +18,7 @@ import (
 // maxManifest bounds one file of records, in bytes.
 const maxManifest = 16 << 20
 
-// manifest is one record as a person wrote it.
+// manifest is one record of a file.
 type manifest struct {
 	*document
 	info   trivet.KindInfo
@@ -27,8 +28,8 @@ type manifest struct {
 
 func (m *manifest) title() string { return title(m.info, m.record.Header().Name) }
 
-// readManifests reads files, folders ("*.yaml", "*.yml" and "*.json" in them) and "-", the standard input. Everything is
-// checked before anything is given back, so that a mistake in the last file leaves the first one unsent.
+// readManifests reads files, directories ("*.yaml", "*.yml" and "*.json" in them) and "-", standard input. All of them must be
+// valid: an error in the last file prevents the first one from being sent.
 func (a *app) readManifests(paths []string) ([]*manifest, error) {
 	files, err := expand(paths)
 	if err != nil {
@@ -49,7 +50,7 @@ func (a *app) readManifests(paths []string) ([]*manifest, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%w: there is no record in %v", trivet.ErrInvalid, paths)
+		return nil, fmt.Errorf("%w: no records in %s", trivet.ErrInvalid, strings.Join(paths, ", "))
 	}
 	return all, nil
 }
@@ -92,7 +93,7 @@ func (a *app) readFile(path string) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxManifest+1))
 	if err == nil && len(text) > maxManifest {
-		err = fmt.Errorf("%s: %w: over %d bytes", path, trivet.ErrTooLarge, maxManifest)
+		err = fmt.Errorf("%s: %w: more than %d bytes", path, trivet.ErrTooLarge, maxManifest)
 	}
 	return text, err
 }
@@ -118,7 +119,7 @@ func readManifest(file string, text []byte) ([]*manifest, error) {
 	return all, errors.Join(errs...)
 }
 
-// manifest checks a document as the head would: strictly, and by the record's own rules.
+// manifest decodes and validates a document as the server does.
 func (d *document) manifest() (*manifest, error) {
 	object, ok := d.value.(map[string]any)
 	if !ok {
@@ -142,7 +143,7 @@ func (d *document) manifest() (*manifest, error) {
 	return m, m.record.Validate()
 }
 
-// kindOf finds the kind of a written record, which stands there exactly.
+// kindOf returns the kind of a record in a file, which must match exactly.
 func kindOf(kind string) (trivet.KindInfo, error) {
 	known := map[string]bool{}
 	for _, info := range trivet.Kinds {
@@ -150,13 +151,13 @@ func kindOf(kind string) (trivet.KindInfo, error) {
 		case string(info.Kind) != kind:
 			known[string(info.Kind)] = true
 		case info.ReadOnly:
-			return info, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("%s records are written by Trivet only", kind)}
+			return info, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("%s records are read-only: only Trivet writes them", kind)}
 		default:
 			return info, nil
 		}
 	}
 	if kind == "" {
-		return trivet.KindInfo{}, &trivet.FieldError{Field: "kind", Problem: "is missing; write kind: Machine"}
+		return trivet.KindInfo{}, &trivet.FieldError{Field: "kind", Problem: "is required, such as kind: Machine"}
 	}
-	return trivet.KindInfo{}, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("%q is not known%s", kind, apitypes.Suggest(kind, known))}
+	return trivet.KindInfo{}, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("%q is unknown%s", kind, apitypes.Suggest(kind, known))}
 }

@@ -7,33 +7,34 @@ import (
 	"time"
 )
 
-// meter shows how far a transfer is: on a terminal as one line that changes, else as a line every few seconds.
-type meter struct {
+// transfer displays the progress of a transfer: on a terminal as one line that is updated, otherwise as a line every few
+// seconds.
+type transfer struct {
 	out   io.Writer
 	live  bool
 	name  string
-	total int64 // 0: not known
+	total int64 // 0: unknown
 
 	mu    sync.Mutex
 	began time.Time // guarded by mu, as all below
 	shown time.Time
 	done  int64
-	start int64 // done as it was first told
+	start int64 // done at began
 }
 
-func (a *app) meter(name string, total int64) *meter {
+func (a *app) transfer(name string, total int64) *transfer {
 	_, live := a.terminal()
-	return &meter{out: a.Err, live: live, name: name, total: total}
+	return &transfer{out: a.Err, live: live, name: name, total: total}
 }
 
-// Pauses between two pictures, and two lines.
+// Intervals of updates on a terminal and of lines.
 const (
-	meterTick = 200 * time.Millisecond
-	meterLine = 5 * time.Second
+	updateInterval = 200 * time.Millisecond
+	lineInterval   = 5 * time.Second
 )
 
-// at takes how many bytes are done. A transfer that begins again somewhere tells a smaller number.
-func (m *meter) at(done int64) {
+// update sets the number of transferred bytes. It decreases if the transfer restarts.
+func (m *transfer) update(done int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -44,21 +45,21 @@ func (m *meter) at(done int64) {
 		}
 	}
 	m.done = done
-	pause := meterLine
+	interval := lineInterval
 	if m.live {
-		pause = meterTick
+		interval = updateInterval
 	}
-	if now.Sub(m.shown) < pause {
+	if now.Sub(m.shown) < interval {
 		return
 	}
 	m.shown = now
 	m.print(now)
 }
 
-func (m *meter) print(now time.Time) {
+func (m *transfer) print(now time.Time) {
 	rate := 0.0
-	if took := now.Sub(m.began).Seconds(); took > 0 {
-		rate = float64(m.done-m.start) / took
+	if elapsed := now.Sub(m.began).Seconds(); elapsed > 0 {
+		rate = float64(m.done-m.start) / elapsed
 	}
 	text := m.name + "  " + progressText(m.done, m.total, rate, "bytes")
 	if m.live {
@@ -68,8 +69,8 @@ func (m *meter) print(now time.Time) {
 	fmt.Fprintln(m.out, text)
 }
 
-// end clears the picture.
-func (m *meter) end() {
+// end clears the line.
+func (m *transfer) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.live {

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) platform() *cobra.Command {
-	c := &cobra.Command{Use: "platform", Short: "Build and import what machines netboot"}
+	c := &cobra.Command{Use: "platform", Short: "Build, import and list the platforms that machines netboot"}
 	c.AddCommand(a.platformBuild(), a.platformImport(), a.listCommand("platforms"))
 	return c
 }
@@ -24,7 +24,7 @@ func (a *app) platformBuild() *cobra.Command {
 	var o platform.Options
 	c := &cobra.Command{
 		Use:   "build --out DIR",
-		Short: "Build the installer OS: a Debian kernel and an initramfs with this program as its init",
+		Short: "Build the installer OS: a Debian kernel and an initramfs with this program as init",
 		Example: "  trivet platform build --out platform/\n" +
 			"  trivet platform build --out platform/ --kernel linux-image-cloud-amd64   # small, for virtual machines\n" +
 			"  trivet platform import platform/ --name debian-12 --default",
@@ -41,19 +41,19 @@ func (a *app) platformBuild() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.Out, "built %s for %s with %d drivers: kernel %s, initramfs %s\n", r.KernelVersion, r.Arch, r.Modules,
+			fmt.Fprintf(a.Out, "built kernel %s for %s with %d modules: kernel %s, initramfs %s\n", r.KernelVersion, r.Arch, r.Modules,
 				bytesText(r.Kernel.Bytes), bytesText(r.Initrd.Bytes))
 			return nil
 		},
 	}
-	c.Flags().StringVar(&o.Out, "out", "", "folder to write vmlinuz and initrd.img to")
-	c.Flags().StringVar(&o.Arch, "arch", "", "amd64 (the default) or arm64")
-	c.Flags().StringVar(&o.Kernel, "kernel", "", "Debian kernel package; the default is linux-image-ARCH")
-	c.Flags().StringArrayVar(&o.Debs, "deb", nil, "use this .deb instead of apt's; may be given again")
-	c.Flags().StringArrayVar(&o.Firmware, "firmware", nil, "Debian package with firmware to include; may be given again")
-	c.Flags().StringArrayVar(&o.Modules, "module", nil, "more drivers: glob below the kernel's module folder; may be given again")
-	c.Flags().StringToStringVar(&o.Extra, "extra", nil, "more files: path in the installer OS=path here")
-	c.Flags().StringVar(&o.Binary, "binary", "", "static trivet binary of that architecture; the default is this program")
+	c.Flags().StringVar(&o.Out, "out", "", "directory for vmlinuz and initrd.img")
+	c.Flags().StringVar(&o.Arch, "arch", "", "amd64 or arm64 (default amd64)")
+	c.Flags().StringVar(&o.Kernel, "kernel", "", "Debian kernel package (default linux-image-ARCH)")
+	c.Flags().StringArrayVar(&o.Debs, "deb", nil, "use this .deb file instead of packages from apt; can be repeated")
+	c.Flags().StringArrayVar(&o.Firmware, "firmware", nil, "Debian firmware package to include; can be repeated")
+	c.Flags().StringArrayVar(&o.Modules, "module", nil, "glob of additional modules, relative to the kernel's module directory; can be repeated")
+	c.Flags().StringToStringVar(&o.Extra, "extra", nil, "additional files: path in the installer OS=local path")
+	c.Flags().StringVar(&o.Binary, "binary", "", "static trivet binary for that architecture (default: this program)")
 	c.MarkFlagRequired("out")
 	return c
 }
@@ -64,8 +64,8 @@ func (a *app) platformImport() *cobra.Command {
 	var makeDefault bool
 	c := &cobra.Command{
 		Use:     "import DIR --name NAME",
-		Short:   "Store a kernel and an initramfs at the heads",
-		Long:    "Store vmlinuz and initrd.img of a folder at the heads, and make or change the platform record that machines boot.",
+		Short:   "Import a kernel and an initramfs as a platform",
+		Long:    "Import vmlinuz and initrd.img from a directory, and create or update the platform record that machines netboot.",
 		Example: "  trivet platform import platform/ --name debian-12 --default",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
@@ -73,19 +73,22 @@ func (a *app) platformImport() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := &trivet.Platform{Meta: trivet.Meta{Kind: "Platform", Name: name}, Spec: trivet.PlatformSpec{Arch: arch, Version: version, Args: args}}
+			p := &trivet.Platform{
+				Meta: trivet.Meta{Kind: "Platform", Name: name},
+				Spec: trivet.PlatformSpec{Arch: arch, Version: version, Args: args},
+			}
 			err = a.importPlatform(cmd.Context(), cl, dirs[0], p)
 			if err == nil && makeDefault {
-				err = a.bootByDefault(cmd.Context(), cl, name)
+				err = a.setDefaultPlatform(cmd.Context(), cl, name)
 			}
-			return a.stopped(cmd.Context(), err, "stopped; import platform %s again", name)
+			return a.interrupted(cmd.Context(), err, "interrupted; to import platform %s, run the command again", name)
 		},
 	}
-	c.Flags().StringVar(&name, "name", "", "name of the platform's record")
+	c.Flags().StringVar(&name, "name", "", "name of the platform record")
 	c.Flags().StringVar(&arch, "arch", "amd64", "amd64 or arm64")
-	c.Flags().StringVar(&version, "version", "", "of kernel and trivet, for people")
-	c.Flags().StringArrayVar(&args, "arg", nil, "kernel argument for every machine; may be given again")
-	c.Flags().BoolVar(&makeDefault, "default", false, "let machines boot it that name no other")
+	c.Flags().StringVar(&version, "version", "", "version of the kernel and trivet, for display")
+	c.Flags().StringArrayVar(&args, "arg", nil, "kernel argument for all machines; can be repeated")
+	c.Flags().BoolVar(&makeDefault, "default", false, "make it the default platform of the site")
 	c.MarkFlagRequired("name")
 	return c
 }
@@ -106,7 +109,7 @@ func (a *app) importPlatform(ctx context.Context, cl *client.Client, dir string,
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "platform/%s kernel %s, initramfs %s\n", p.Name, bytesText(p.Spec.Kernel.Bytes), bytesText(p.Spec.Initrd.Bytes))
+	fmt.Fprintf(a.Out, "platform/%s imported: kernel %s, initramfs %s\n", p.Name, bytesText(p.Spec.Kernel.Bytes), bytesText(p.Spec.Initrd.Bytes))
 	return nil
 }
 
@@ -116,13 +119,13 @@ func (a *app) putFile(ctx context.Context, cl *client.Client, path string) (triv
 		return trivet.BlobRef{}, err
 	}
 	defer src.Close()
-	m := a.meter(filepath.Base(path), size)
+	m := a.transfer(filepath.Base(path), size)
 	defer m.end()
-	return cl.PutBlob(ctx, src, client.PutOptions{Bytes: size, Progress: m.at})
+	return cl.PutBlob(ctx, src, client.PutOptions{Bytes: size, Progress: m.update})
 }
 
-// bootByDefault makes a platform the site's.
-func (a *app) bootByDefault(ctx context.Context, cl *client.Client, name string) error {
+// setDefaultPlatform sets the default platform of the site.
+func (a *app) setDefaultPlatform(ctx context.Context, cl *client.Client, name string) error {
 	sites := client.Of[trivet.Site](cl)
 	set := func(s *trivet.Site) error {
 		s.Spec.Platform = name
@@ -139,6 +142,6 @@ func (a *app) bootByDefault(ctx context.Context, cl *client.Client, name string)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "site/%s boots %s by default\n", trivet.SiteName, name)
+	fmt.Fprintf(a.Out, "site/%s configured: the default platform is %s\n", trivet.SiteName, name)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// provisionFlags is a provision as flags.
+// provisionFlags are the flags of trivet provision.
 type provisionFlags struct {
 	template, machine, hostname string
 	selector, params, labels    map[string]string
@@ -25,12 +25,13 @@ func (a *app) provision() *cobra.Command {
 	var f provisionFlags
 	c := &cobra.Command{
 		Use:   "provision NAME",
-		Short: "Give a machine a template, and watch it come up",
-		Long: "Give a machine a template, and watch it come up: every step with its time, its deadline and its tries.\n" +
-			"Ends with status 0 when the installed system has reported, 1 when the provision failed. Ctrl-C leaves it running.",
+		Short: "Install a machine from a template and watch the progress",
+		Long: "Install a machine from a template and watch the progress: each step with its time, deadline and attempts.\n" +
+			"The exit status is 0 when the installed system has reported, or 1 if the provision failed. Ctrl-C stops watching;\n" +
+			"the provision continues.",
 		Example: "  trivet provision web1 --template debian --machine m1 --ssh-key ~/.ssh/id_ed25519.pub\n" +
 			"  trivet provision web2 --template debian --selector rack=r1 --param disk=/dev/sda --hostname web2\n" +
-			"  trivet provision web1 --watch     # look at it again",
+			"  trivet provision web1 --watch     # watch an existing provision",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("provisions"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := a.connect()
@@ -48,17 +49,17 @@ func (a *app) provision() *cobra.Command {
 			return a.watchProvision(cmd.Context(), cl, args[0])
 		},
 	}
-	c.Flags().StringVar(&f.template, "template", "", "template to run")
-	c.Flags().StringVar(&f.machine, "machine", "", "this machine")
-	c.Flags().StringToStringVarP(&f.selector, "selector", "l", nil, "any available machine with these labels: rack=r1,disk=ssd")
-	c.Flags().StringToStringVar(&f.params, "param", nil, "parameters of the template: name=value")
-	c.Flags().StringToStringVar(&f.labels, "label", nil, "labels of the provision itself")
-	c.Flags().StringVar(&f.hostname, "hostname", "", "of the installed system; none: the machine's name")
-	c.Flags().StringArrayVar(&f.sshKeys, "ssh-key", nil, "file with lines of authorized_keys; may be given again")
-	c.Flags().StringVar(&f.userData, "user-data", "", "file with cloud-init's user-data")
-	c.Flags().StringVar(&f.networkData, "network-data", "", "file with cloud-init's network-config, version 2")
-	c.Flags().BoolVar(&f.noWait, "no-wait", false, "do not watch")
-	c.Flags().BoolVar(&f.watch, "watch", false, "watch a provision that is there already")
+	c.Flags().StringVar(&f.template, "template", "", "name of the template")
+	c.Flags().StringVar(&f.machine, "machine", "", "name of the machine")
+	c.Flags().StringToStringVarP(&f.selector, "selector", "l", nil, "labels of the machine, such as rack=r1,disk=ssd; any available one is used")
+	c.Flags().StringToStringVar(&f.params, "param", nil, "template parameters, name=value")
+	c.Flags().StringToStringVar(&f.labels, "label", nil, "labels of the provision")
+	c.Flags().StringVar(&f.hostname, "hostname", "", "host name of the installed system (default: the machine's name)")
+	c.Flags().StringArrayVar(&f.sshKeys, "ssh-key", nil, "file with public SSH keys, as in authorized_keys; can be repeated")
+	c.Flags().StringVar(&f.userData, "user-data", "", "file with cloud-init user-data")
+	c.Flags().StringVar(&f.networkData, "network-data", "", "file with cloud-init network-config, version 2")
+	c.Flags().BoolVar(&f.noWait, "no-wait", false, "create the provision and exit")
+	c.Flags().BoolVar(&f.watch, "watch", false, "watch an existing provision")
 	c.MarkFlagsMutuallyExclusive("watch", "no-wait")
 	c.MarkFlagsMutuallyExclusive("watch", "template")
 	c.MarkFlagsMutuallyExclusive("machine", "selector")
@@ -76,7 +77,8 @@ func (a *app) completeFlag(kind string) cobra.CompletionFunc {
 func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string, f *provisionFlags) error {
 	p := &trivet.Provision{
 		Meta: trivet.Meta{Kind: "Provision", Name: name, Labels: f.labels},
-		Spec: trivet.ProvisionSpec{Template: f.template, Machine: f.machine, Selector: f.selector, Parameters: f.params, Hostname: f.hostname},
+		Spec: trivet.ProvisionSpec{Template: f.template, Machine: f.machine, Selector: f.selector, Parameters: f.params,
+			Hostname: f.hostname},
 	}
 	var err error
 	if p.Spec.SSHKeys, err = readKeys(f.sshKeys); err != nil {
@@ -94,10 +96,10 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 	_, err = client.Of[trivet.Provision](cl).Create(cmd.Context(), p)
 	if errors.Is(err, trivet.ErrExists) {
 		return &trivet.Error{Op: "create", Kind: "Provision", Name: name, Err: trivet.ErrExists,
-			Hint: fmt.Sprintf("watch it: trivet provision %s --watch; or delete it first: trivet delete provision %s", name, name)}
+			Hint: fmt.Sprintf("watch it with: trivet provision %s --watch; or delete it with: trivet delete provision %s", name, name)}
 	}
 	if err != nil {
-		return a.stopped(cmd.Context(), err, "stopped before an answer came; %s may be there: trivet get provision %s", name, name)
+		return a.interrupted(cmd.Context(), err, "interrupted; check whether the provision was created: trivet get provision %s", name)
 	}
 	fmt.Fprintf(a.Out, "provision/%s created\n", name)
 	return nil
@@ -111,7 +113,7 @@ func readText(path string) (string, error) {
 	return string(text), err
 }
 
-// readKeys takes the lines of authorized_keys files, without comments and empty ones.
+// readKeys returns the lines of authorized_keys files, without comments and empty lines.
 func readKeys(paths []string) ([]string, error) {
 	var keys []string
 	for _, path := range paths {
@@ -122,7 +124,7 @@ func readKeys(paths []string) ([]string, error) {
 		for line := range strings.Lines(string(text)) {
 			line = strings.TrimSpace(line)
 			if strings.Contains(line, "PRIVATE KEY") {
-				return nil, fmt.Errorf("%s: %w: this is a private key; give the .pub file", path, trivet.ErrInvalid)
+				return nil, fmt.Errorf("%s: %w: this is a private key; use the .pub file", path, trivet.ErrInvalid)
 			}
 			if line != "" && !strings.HasPrefix(line, "#") {
 				keys = append(keys, line)

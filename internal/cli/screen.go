@@ -10,15 +10,15 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// screen shows a provision as a picture that is drawn over the last one.
+// screen displays a provision on a terminal, redrawn in place.
 type screen struct {
 	out   io.Writer
 	width int
-	drawn int // lines of the last picture
-	// The running step as it was first seen: the heads' clock may not be ours.
+	drawn int // lines drawn last
+	// The running step, and the local time when it was first seen: the heads' clocks may differ.
 	step  string
 	since time.Time
-	// For the rate of a progress.
+	// For the rate of the progress.
 	done int64
 	at   time.Time
 	rate float64 // per second
@@ -31,7 +31,7 @@ var marks = map[trivet.StepState]string{
 	trivet.StepSkipped: "-", trivet.StepWaiting: " ",
 }
 
-func (s *screen) show(p picture) {
+func (s *screen) show(p provisionState) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", p.provision.Name, headline(p))
 	n := 1
@@ -51,15 +51,15 @@ func (s *screen) show(p picture) {
 
 func (s *screen) close() {}
 
-func headline(p picture) string {
-	if text := pending(p.provision); text != "" {
+func headline(p provisionState) string {
+	if text := pendingText(p.provision); text != "" {
 		return text
 	}
 	st := p.provision.Status
 	return fmt.Sprintf("%s on %s, attempt %d", st.State, st.Machine, st.Attempts)
 }
 
-// fit cuts a line to the terminal's width, less the mark before it: a line that wraps would spoil the next drawing.
+// fit truncates a line to the terminal's width, less the mark before it: wrapped lines would break redrawing.
 func (s *screen) fit(line string) string {
 	limit := max(s.width-5, 20)
 	if utf8.RuneCountInString(line) <= limit {
@@ -68,27 +68,27 @@ func (s *screen) fit(line string) string {
 	return string([]rune(line)[:limit-1]) + "…"
 }
 
-func (s *screen) line(step trivet.Step, p picture) string {
+func (s *screen) line(step trivet.Step, p provisionState) string {
 	text := fmt.Sprintf("%-16s", step.Name)
 	switch step.State {
 	case trivet.StepWaiting, trivet.StepSkipped:
 		return text
 	case trivet.StepRunning:
-		text += fmt.Sprintf(" %s / %s", took(s.elapsed(step)), step.Timeout)
+		text += fmt.Sprintf(" %s / %s", durationText(s.elapsed(step)), step.Timeout)
 		if step.Attempt > 1 {
-			text += fmt.Sprintf(", attempt %s", attempts(step))
+			text += fmt.Sprintf(", attempt %s", attemptText(step))
 		}
 		text += s.progress(p.progress, step.Name)
 	default:
-		text += " " + tookText(step)
+		text += " " + stepTime(step)
 	}
-	if w := what(step); w != "" {
+	if w := noteText(step); w != "" {
 		text += "  " + w
 	}
 	return text
 }
 
-// elapsed is the head's count at its last checkpoint and what has passed here since this try was first seen.
+// elapsed returns the elapsed time at the head's last checkpoint plus the local time since this try was first seen.
 func (s *screen) elapsed(step trivet.Step) time.Duration {
 	key := fmt.Sprintf("%s/%d/%d", step.Name, step.Attempt, step.Elapsed)
 	if key != s.step {
@@ -97,7 +97,7 @@ func (s *screen) elapsed(step trivet.Step) time.Duration {
 	return step.Elapsed.D() + time.Since(s.since)
 }
 
-// progress is how far the running action is, and how fast it goes.
+// progress returns the progress and rate of the running action.
 func (s *screen) progress(p *trivet.Progress, step string) string {
 	if p == nil || p.Action != step {
 		return ""
@@ -112,7 +112,7 @@ func (s *screen) progress(p *trivet.Progress, step string) string {
 	return "  " + progressText(p.Done, p.Total, s.rate, p.Unit)
 }
 
-// progressText writes "1.2 GiB of 4.0 GiB (30%), 210 MiB/s".
+// progressText returns text such as "1.2 GiB of 4.0 GiB (30%), 210 MiB/s".
 func progressText(done, total int64, rate float64, unit string) string {
 	number := func(n int64) string { return strings.TrimSpace(fmt.Sprintf("%d %s", n, unit)) }
 	if unit == "bytes" || unit == "" {

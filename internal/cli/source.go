@@ -12,14 +12,14 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// source is content to import: a file, or what a URL gives.
+// source is content to import: a file or a URL.
 type source interface {
 	io.ReadSeeker
 	io.ReaderAt
 	io.Closer
 }
 
-// openSource opens a file or a URL and gives its size; 0 where that is not known.
+// openSource opens a file or a URL and returns its size, or 0 if it is unknown.
 func openSource(ctx context.Context, name string) (s source, size int64, err error) {
 	if strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://") {
 		return openURL(ctx, name)
@@ -38,9 +38,9 @@ func openSource(ctx context.Context, name string) (s source, size int64, err err
 	return f, info.Size(), nil
 }
 
-// urlSource reads a URL by ranges, so that it can go on in the middle. Its content must not change meanwhile.
+// urlSource reads a URL with range requests, so that it can resume. The content must not change meanwhile.
 type urlSource struct {
-	ctx    context.Context // of the command: the source is as a file to its users, whose methods take none
+	ctx    context.Context // of the command: the methods of a file accept none
 	url    string
 	etag   string // strong; empty: none
 	size   int64
@@ -64,13 +64,13 @@ func openURL(ctx context.Context, url string) (source, int64, error) {
 	return s, s.size, nil
 }
 
-// get asks for a range; to below 0 means up to the end.
+// get requests a range; a negative to means up to the end.
 func (s *urlSource) get(from, to int64) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.url, nil)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept-Encoding", "identity") // else Range would be of what is compressed
+	req.Header.Set("Accept-Encoding", "identity") // otherwise Range would apply to the compressed content
 	want := http.StatusOK
 	if from > 0 || to >= 0 {
 		want = http.StatusPartialContent
@@ -91,14 +91,15 @@ func (s *urlSource) get(from, to int64) (*http.Response, error) {
 		return resp, nil
 	}
 	resp.Body.Close()
-	err = fmt.Errorf("%s: %w: answered %s", s.url, trivet.ErrUnavailable, resp.Status)
+	err = fmt.Errorf("%s: %w: HTTP status %s", s.url, trivet.ErrUnavailable, resp.Status)
 	if want == http.StatusPartialContent && resp.StatusCode == http.StatusOK {
-		err = fmt.Errorf("%s: %w: it does not give parts, or has changed; download it and import the file", s.url, trivet.ErrInvalid)
+		err = fmt.Errorf("%s: %w: the server does not support ranges, or the content has changed; download it and import the file",
+			s.url, trivet.ErrInvalid)
 	}
 	return nil, err
 }
 
-// Read gives what follows. A connection that breaks is made anew once for each time that something came of it.
+// Read reads from the current position. A broken connection is reopened once after each successful read.
 func (s *urlSource) Read(b []byte) (int, error) {
 	for try := 0; ; try++ {
 		if s.body == nil {
@@ -121,7 +122,7 @@ func (s *urlSource) Read(b []byte) (int, error) {
 		case s.ctx.Err() != nil:
 			return n, context.Cause(s.ctx)
 		case !s.ranges || try > 0 && n == 0:
-			return n, fmt.Errorf("%s: broke off at byte %d: %w", s.url, s.offset, err)
+			return n, fmt.Errorf("%s: interrupted at byte %d: %w", s.url, s.offset, err)
 		}
 		s.body.Close()
 		s.body = nil
@@ -131,7 +132,7 @@ func (s *urlSource) Read(b []byte) (int, error) {
 	}
 }
 
-// Seek takes absolute positions only. The connection is made at the next Read.
+// Seek accepts absolute positions only. The connection is opened by the next Read.
 func (s *urlSource) Seek(offset int64, whence int) (int64, error) {
 	if whence != io.SeekStart {
 		return s.offset, fmt.Errorf("seek in %s: %w", s.url, errors.ErrUnsupported)
@@ -143,7 +144,7 @@ func (s *urlSource) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// ReadAt reads a part by a request of its own.
+// ReadAt reads a range with a separate request.
 func (s *urlSource) ReadAt(b []byte, offset int64) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -163,7 +164,7 @@ func (s *urlSource) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Close gives the connection up.
+// Close closes the connection.
 func (s *urlSource) Close() error {
 	if s.body == nil {
 		return nil

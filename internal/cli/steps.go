@@ -7,11 +7,11 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// stepRows is a run as a table: one row a step.
+// stepRows returns the steps of a workflow as rows of a table.
 func stepRows(w *trivet.Workflow) [][]string {
-	rows := [][]string{{"STEP", "STATE", "ATTEMPT", "TIME", "DEADLINE", "WHAT"}}
+	rows := [][]string{{"STEP", "STATE", "ATTEMPT", "TIME", "DEADLINE", "MESSAGE"}}
 	for _, s := range w.Status.Steps {
-		rows = append(rows, []string{s.Name, stepState(s), attempts(s), tookText(s), s.Timeout.String(), what(s)})
+		rows = append(rows, []string{s.Name, stepState(s), attemptText(s), stepTime(s), s.Timeout.String(), noteText(s)})
 	}
 	return rows
 }
@@ -23,29 +23,29 @@ func stepState(s trivet.Step) string {
 	return string(s.State)
 }
 
-func attempts(s trivet.Step) string {
+func attemptText(s trivet.Step) string {
 	if s.Attempt == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%d/%d", s.Attempt, s.MaxAttempts)
 }
 
-func tookText(s trivet.Step) string {
+func stepTime(s trivet.Step) string {
 	switch {
 	case s.State == trivet.StepWaiting, s.State == trivet.StepSkipped:
 		return "-"
 	case !s.Ended.IsZero() && !s.Started.IsZero():
-		return took(s.Ended.Sub(s.Started))
-	case s.Attempt == 1 && !s.Started.IsZero(): // by our clock, where it can be right
+		return durationText(s.Ended.Sub(s.Started))
+	case s.Attempt == 1 && !s.Started.IsZero(): // by the local clock, if plausible
 		if since := time.Since(s.Started); since > s.Elapsed.D() && since < s.Timeout.D() {
-			return took(since)
+			return durationText(since)
 		}
 	}
-	return took(s.Elapsed.D())
+	return durationText(s.Elapsed.D())
 }
 
-// took writes a duration as people do: milliseconds below a second, tenths below ten, no fraction above.
-func took(d time.Duration) string {
+// durationText rounds a duration: to milliseconds below a second, to tenths below ten seconds, otherwise to seconds.
+func durationText(d time.Duration) string {
 	switch {
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()
@@ -55,8 +55,8 @@ func took(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// what is a step's last word, with the cause of its last failure.
-func what(s trivet.Step) string {
+// noteText returns a step's note, with the cause of its last failure.
+func noteText(s trivet.Step) string {
 	switch {
 	case s.Cause != "" && s.Note != "" && s.State != trivet.StepDone:
 		return printable(s.Note + "; last failure: " + s.Cause)

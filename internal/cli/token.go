@@ -11,13 +11,13 @@ import (
 )
 
 func (a *app) token() *cobra.Command {
-	c := &cobra.Command{Use: "token", Short: "Issue and revoke API tokens"}
-	var life time.Duration
+	c := &cobra.Command{Use: "token", Short: "Create and revoke API tokens"}
+	var ttl time.Duration
 	issue := &cobra.Command{
 		Use:     "issue ACCOUNT",
-		Short:   "Issue an API token; it is shown this once",
-		Long:    "Issue an API token of an account; it is shown this once. Revoke it with trivet token revoke ID.",
-		Example: "  trivet token issue alice\n  trivet token issue ci --expires 720h",
+		Short:   "Create an API token for an account; it is shown only once",
+		Long:    "Create an API token for an account; it is shown only once. Revoke it with trivet token revoke ID.",
+		Example: "  trivet token issue alice\n  trivet token issue ci --ttl 720h",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("accounts"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := a.connect()
@@ -25,8 +25,8 @@ func (a *app) token() *cobra.Command {
 				return err
 			}
 			var expires time.Time
-			if life > 0 {
-				expires = time.Now().Add(life).UTC().Truncate(time.Second)
+			if ttl > 0 {
+				expires = time.Now().Add(ttl).UTC().Truncate(time.Second)
 			}
 			t, err := cl.IssueToken(cmd.Context(), args[0], expires)
 			if err != nil {
@@ -36,12 +36,13 @@ func (a *app) token() *cobra.Command {
 			return nil
 		},
 	}
-	issue.Flags().DurationVar(&life, "expires", 0, "how long it is good for, 720h; none: for ever")
+	issue.Flags().DurationVar(&ttl, "ttl", 0, "how long the token is valid, such as 720h (default: forever)")
 	revoke := &cobra.Command{
 		Use:   "revoke ID",
-		Short: "Make a token invalid at once",
-		Long:  "Make a token invalid at once. Its ID is the part between trivet_ and the next _, and the name in trivet get tokens.",
-		Args:  cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("tokens"),
+		Short: "Revoke an API token",
+		Long: "Revoke an API token. Its ID is the name in trivet get tokens, and the part of the token between trivet_ and the\n" +
+			"next underscore.",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("tokens"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, err := a.kind("tokens")
 			if err != nil {
@@ -50,7 +51,7 @@ func (a *app) token() *cobra.Command {
 			if err := kind.Delete(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.Out, "token %s revoked\n", args[0])
+			fmt.Fprintf(a.Out, "token/%s revoked\n", args[0])
 			return nil
 		},
 	}
@@ -60,7 +61,7 @@ func (a *app) token() *cobra.Command {
 
 func (a *app) version() *cobra.Command {
 	c := &cobra.Command{
-		Use: "version", Short: "Show the versions of this program and of the head it speaks to", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the versions of this program and of the head that answers", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			head, err := a.headVersion(cmd.Context())
 			if a.output == "json" {
@@ -68,10 +69,10 @@ func (a *app) version() *cobra.Command {
 			}
 			fmt.Fprintln(a.Out, "trivet", a.Version)
 			if err != nil {
-				fmt.Fprintln(a.Out, "head: not reached:", err)
+				fmt.Fprintln(a.Out, "head: unreachable:", err)
 				return nil
 			}
-			fmt.Fprintf(a.Out, "head %s: %s, of cluster %s\n", head.Head, head.Version, head.Cluster)
+			fmt.Fprintf(a.Out, "head %s: %s, cluster %s\n", head.Head, head.Version, head.Cluster)
 			return nil
 		},
 	}

@@ -17,7 +17,7 @@ func (a *app) watch() *cobra.Command {
 	var options client.WatchOptions
 	c := &cobra.Command{
 		Use:     "watch [KIND[,KIND...]] [NAME...]",
-		Short:   "Follow changes as they happen",
+		Short:   "Watch records for changes",
 		Example: "  trivet watch machines,workflows\n  trivet watch events\n  trivet watch machine m1 -o json",
 		Args:    cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,13 +38,13 @@ func (a *app) watch() *cobra.Command {
 			return a.changes(cmd.Context(), cl, options)
 		},
 	}
-	c.Flags().StringVarP(&options.Labels, "selector", "l", "", "labels: rack=r1,env!=test")
-	c.Flags().Int64Var(&options.From, "from", 0, "begin after this revision instead of with what is there")
+	c.Flags().StringVarP(&options.Labels, "selector", "l", "", "label selector, such as rack=r1,env!=test")
+	c.Flags().Int64Var(&options.From, "from", 0, "print the changes after this revision, instead of the current records first")
 	a.outputFlag(c)
 	return c
 }
 
-// changes prints one line, or one object, for each event.
+// changes prints one line or one object per event.
 func (a *app) changes(ctx context.Context, cl *client.Client, o client.WatchOptions) error {
 	for e, err := range cl.Watch(ctx, o) {
 		if err != nil {
@@ -59,7 +59,9 @@ func (a *app) changes(ctx context.Context, cl *client.Client, o client.WatchOpti
 
 func (a *app) change(e client.Event) error {
 	if a.output == "json" {
-		return json.NewEncoder(a.Out).Encode(map[string]any{"type": e.Type, "kind": e.Kind, "name": e.Name, "revision": e.Revision, "record": e.Raw})
+		return json.NewEncoder(a.Out).Encode(map[string]any{
+			"type": e.Type, "kind": e.Kind, "name": e.Name, "revision": e.Revision, "record": e.Raw,
+		})
 	}
 	if e.Type == client.Synced || e.Type == client.Reset {
 		fmt.Fprintf(a.Err, "-- %s\n", e.Type)
@@ -88,17 +90,17 @@ func (a *app) change(e client.Event) error {
 	return err
 }
 
-// follow is get -w: the table, and then a row for each change.
+// follow implements get -w: it prints the table, and then a row per change.
 func (a *app) follow(ctx context.Context, kind client.Kind, names []string, o client.ListOptions) error {
 	if o.Fields != "" {
-		return fmt.Errorf("%w: --field does not go with -w; use -l or names", trivet.ErrInvalid)
+		return fmt.Errorf("%w: --field cannot be combined with -w; use -l or names", trivet.ErrInvalid)
 	}
+	watch := client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind}, Names: names, Labels: o.Labels}
 	if a.output != "table" {
-		return a.changes(ctx, kind.Client(), client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind}, Names: names, Labels: o.Labels})
+		return a.changes(ctx, kind.Client(), watch)
 	}
 	var first []trivet.Record
 	synced := false
-	watch := client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind}, Names: names, Labels: o.Labels}
 	for e, err := range kind.Client().Watch(ctx, watch) {
 		switch {
 		case err != nil:

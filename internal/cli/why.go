@@ -18,9 +18,9 @@ func (a *app) why() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "why MACHINE",
-		Short: "Tell what happened to a machine, in order, and why it is as it is",
-		Long: "Tell what happened to a machine: its last failure and that one's cause first, then the steps of its run, then\n" +
-			"everything in order: DHCP, boot files, agent, actions, failures and what was done about them.",
+		Short: "Explain the state of a machine",
+		Long: "Explain the state of a machine: its last failure with the cause, the steps of its workflow, and all events in order:\n" +
+			"DHCP, boot files, agent, actions, failures and remedies.",
 		Example: "  trivet why m1\n  trivet why m1 --all",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,34 +28,34 @@ func (a *app) why() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.tellWhy(cmd.Context(), cl, args[0], all)
+			return a.printWhy(cmd.Context(), cl, args[0], all)
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "everything that is kept, not only the current or last run")
+	c.Flags().BoolVar(&all, "all", false, "include the events of earlier workflows")
 	return c
 }
 
-func (a *app) tellWhy(ctx context.Context, cl *client.Client, machine string, all bool) error {
+func (a *app) printWhy(ctx context.Context, cl *client.Client, machine string, all bool) error {
 	m, err := client.Of[trivet.Machine](cl).Get(ctx, machine)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "%s is %s", m.Name, cmp.Or(string(m.Status.State), "new"))
+	fmt.Fprintf(a.Out, "Machine %s is %s", m.Name, cmp.Or(string(m.Status.State), "new"))
 	if m.Status.Reason != "" {
 		fmt.Fprintf(a.Out, ": %s", printable(m.Status.Reason))
 	}
 	fmt.Fprintln(a.Out)
 	if m.Spec.Cordoned {
-		fmt.Fprintln(a.Out, "It is cordoned: no provision is placed on it.")
+		fmt.Fprintln(a.Out, "It is cordoned: no provisions are placed on it.")
 	}
 	w, err := client.Of[trivet.Workflow](cl).Get(ctx, m.Status.Workflow)
 	switch {
 	case m.Status.Workflow == "" || errors.Is(err, trivet.ErrNotFound):
-		fmt.Fprintln(a.Out, "It has no run.")
+		fmt.Fprintln(a.Out, "It has no workflow.")
 	case err != nil:
 		return err
 	default:
-		if err := a.tellRun(w); err != nil {
+		if err := a.printWorkflow(w); err != nil {
 			return err
 		}
 	}
@@ -66,18 +66,18 @@ func (a *app) tellWhy(ctx context.Context, cl *client.Client, machine string, al
 	if !all && w != nil {
 		events = slices.DeleteFunc(events, func(e *trivet.Event) bool { return e.Spec.Workflow != w.Name })
 	}
-	return a.tellEvents(events)
+	return a.printEvents(events)
 }
 
-// tellRun shows a run: its failure first, then its steps.
-func (a *app) tellRun(w *trivet.Workflow) error {
-	fmt.Fprintf(a.Out, "Run %s of template %s is %s", w.Name, w.Spec.Template, w.Status.State)
+// printWorkflow prints the failure and the steps of a workflow.
+func (a *app) printWorkflow(w *trivet.Workflow) error {
+	fmt.Fprintf(a.Out, "Workflow %s of template %s: %s", w.Name, w.Spec.Template, w.Status.State)
 	if w.Status.Resets > 0 {
 		fmt.Fprintf(a.Out, "; its agent was lost %s", times(w.Status.Resets))
 	}
 	fmt.Fprintln(a.Out)
 	if f := w.Status.Failure; f != nil {
-		fmt.Fprintf(a.Out, "\nFailure at %s, the fault of: %s\n  %s\n", cmp.Or(f.Step, "the run"), f.Type, printable(f.Cause))
+		fmt.Fprintf(a.Out, "\nFailed step: %s (failure type: %s)\n  %s\n", cmp.Or(f.Step, "none"), f.Type, printable(f.Cause))
 	}
 	fmt.Fprintln(a.Out)
 	return align(a.Out, stepRows(w))
@@ -90,19 +90,19 @@ func times(n int) string {
 	return strconv.Itoa(n) + " times"
 }
 
-// eventsOf gives what is kept of a subject, in order.
+// eventsOf returns the events of a subject, in order.
 func eventsOf(ctx context.Context, cl *client.Client, subject string) ([]*trivet.Event, error) {
 	events, _, err := client.Of[trivet.Event](cl).List(ctx, client.ListOptions{Fields: "spec.subject=" + subject})
 	slices.SortFunc(events, func(x, y *trivet.Event) int { return cmp.Compare(x.Spec.Seq, y.Spec.Seq) })
 	return events, err
 }
 
-func (a *app) tellEvents(events []*trivet.Event) error {
+func (a *app) printEvents(events []*trivet.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
 	fmt.Fprintln(a.Out)
-	rows := [][]string{{"TIME", "EPOCH", "STEP", "EVENT", "WHAT"}}
+	rows := [][]string{{"TIME", "EPOCH", "STEP", "REASON", "MESSAGE"}}
 	for _, e := range events {
 		reason := e.Spec.Reason
 		if e.Spec.Warning {

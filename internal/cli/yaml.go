@@ -19,17 +19,17 @@ import (
 	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
-// Bounds of one document: a few lines of aliases could otherwise grow to any size.
+// Limits of one document: a few lines of aliases could otherwise expand to any size.
 const (
 	maxNodes  = 100_000
 	maxTokens = 4 * maxNodes // of all documents in a file
 	maxDepth  = 64
-	maxPath   = 1024      // bytes of the names on the way to a value: each value's is kept
-	maxTexts  = 16 << 20  // bytes of all texts, each time that an alias stands for them
-	maxPaths  = 256 << 20 // bytes of the paths that the parser gives to all values, at most
+	maxPath   = 1024      // bytes of the path of a value
+	maxTexts  = 16 << 20  // bytes of all strings, with aliases expanded
+	maxPaths  = 256 << 20 // bytes of the paths that the parser allocates
 )
 
-// document is one YAML document as JSON's values, and where each of them stands.
+// document is one YAML document converted to JSON values, with the position of each.
 type document struct {
 	value any
 	at    map[string]position // by path
@@ -39,7 +39,7 @@ type document struct {
 
 type position struct{ line, column int }
 
-// placed is an error with its place in a file.
+// placed is an error with its position in a file.
 type placed struct {
 	file    string
 	at      position
@@ -47,7 +47,7 @@ type placed struct {
 	lines   []string
 }
 
-// Error shows the place as compilers do, and the line itself.
+// Error returns the position, as compilers print it, and the line.
 func (e *placed) Error() string {
 	s := fmt.Sprintf("%s:%d:%d: %s", e.file, e.at.line, e.at.column, e.problem)
 	if e.at.line < 1 || e.at.line > len(e.lines) {
@@ -65,12 +65,12 @@ func (e *placed) Error() string {
 // Is makes every placed error an ErrInvalid.
 func (e *placed) Is(target error) bool { return target == trivet.ErrInvalid }
 
-// parseYAML reads all documents of a file. JSON is YAML, too.
+// parseYAML parses all documents of a file. JSON is YAML, too.
 func parseYAML(file string, text []byte) ([]*document, error) {
 	lines := strings.Split(string(text), "\n")
 	tokens := lexer.Tokenize(string(text))
 	if t := tooMuch(tokens); t != nil {
-		return nil, &placed{file, placeOf(t), "the document is too large or nested too deep", lines}
+		return nil, &placed{file, placeOf(t), "the document is too large or nested too deeply", lines}
 	}
 	parsed, err := parser.Parse(tokens, 0)
 	if err != nil {
@@ -91,12 +91,12 @@ func parseYAML(file string, text []byte) ([]*document, error) {
 	return docs, nil
 }
 
-// tooMuch gives the token at which a file goes beyond the bounds; nil if none does. It looks before the parser does, whose
-// time grows with the square of the depth.
+// tooMuch returns the token at which a file exceeds the limits, or nil. It runs before the parser, whose time grows with the
+// square of the depth.
 func tooMuch(tokens token.Tokens) *token.Token {
-	flow := 0 // lists and objects in brackets that are open
+	flow := 0 // open lists and objects in brackets
 	longest, paths := 1, 0
-	var columns []int // where the open blocks around them begin
+	var columns []int // columns of the enclosing blocks
 	for i, t := range tokens {
 		switch t.Type {
 		case token.DocumentHeaderType, token.DocumentEndType:
@@ -127,7 +127,7 @@ func tooMuch(tokens token.Tokens) *token.Token {
 	return nil
 }
 
-// place finds where in the file the parser stumbled.
+// place returns a parser's error with its position.
 func place(file string, lines []string, err error) error {
 	var at yaml.Error
 	if !errors.As(err, &at) || at.GetToken() == nil || at.GetToken().Position == nil {
@@ -138,7 +138,7 @@ func place(file string, lines []string, err error) error {
 
 func placeOf(t *token.Token) position { return position{t.Position.Line, t.Position.Column} }
 
-// converter makes JSON's values of YAML's nodes.
+// converter converts YAML nodes to JSON values.
 type converter struct {
 	doc     *document
 	anchors map[string]ast.Node
@@ -152,7 +152,7 @@ func (c *converter) fail(n ast.Node, format string, args ...any) error {
 
 func (c *converter) convert(path string, n ast.Node, depth int) (any, error) {
 	if c.nodes++; c.nodes > maxNodes || depth > maxDepth || len(path) > maxPath || c.texts > maxTexts {
-		return nil, c.fail(n, "the document is too large or nested too deep")
+		return nil, c.fail(n, "the document is too large or nested too deeply")
 	}
 	if _, known := c.doc.at[path]; !known && n.GetToken() != nil && n.Type() != ast.MappingType {
 		c.doc.at[path] = placeOf(n.GetToken())
@@ -178,7 +178,7 @@ func (c *converter) convert(path string, n ast.Node, depth int) (any, error) {
 	case *ast.AliasNode:
 		target, ok := c.anchors[n.Value.GetToken().Value]
 		if !ok {
-			return nil, c.fail(n, "there is no anchor %s", n.Value.GetToken().Value)
+			return nil, c.fail(n, "undefined anchor %s", n.Value.GetToken().Value)
 		}
 		return c.convert(path, target, depth+1)
 	}
@@ -202,14 +202,14 @@ func (c *converter) scalar(n ast.Node) (any, error) {
 	case *ast.FloatNode:
 		return json.Number(strconv.FormatFloat(n.Value, 'g', -1, 64)), nil
 	}
-	return nil, c.fail(n, "%s is not taken here", strings.ToLower(n.Type().String()))
+	return nil, c.fail(n, "%s is not supported here", strings.ToLower(n.Type().String()))
 }
 
 func (c *converter) mapping(path string, pairs []*ast.MappingValueNode, depth int) (any, error) {
 	object := map[string]any{}
 	for _, pair := range pairs {
 		if pair.Key.IsMergeKey() {
-			return nil, c.fail(pair.Key, "merge keys (<<) are not taken; write the properties out")
+			return nil, c.fail(pair.Key, "merge keys (<<) are not supported; write the properties out")
 		}
 		key := pair.Key.GetToken().Value
 		at := apitypes.Join(path, key)
@@ -223,7 +223,7 @@ func (c *converter) mapping(path string, pairs []*ast.MappingValueNode, depth in
 	return object, nil
 }
 
-// locate gives every FieldError in err its place, that of the nearest property that is there, in the order of the file.
+// locate returns the FieldErrors in err with the position of the field or its nearest parent, in the order of the file.
 func (d *document) locate(err error) error {
 	var found []*placed
 	for _, fe := range apitypes.FieldErrors(err) {

@@ -7,24 +7,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A write waits for at least one sync of the log, and heads that wait long for theirs lose their leader.
+// A write waits for at least one sync of the write-ahead log, and a leader with a slow disk is replaced.
 const (
-	slowSync  = 100 * time.Millisecond // a sync that takes this long is told; a good disk needs a tenth of it at most
-	lookEvery = 2 * time.Second
+	slowSync      = 100 * time.Millisecond // mean sync time that causes a warning; a good disk needs 10 ms at most
+	checkInterval = 2 * time.Second
 )
 
-// syncMetric is etcd's own measure of the syncs of its log: a histogram, in seconds.
+// syncMetric is etcd's histogram of the sync times of its log, in seconds.
 const syncMetric = "etcd_disk_wal_fsync_duration_seconds"
 
-// syncs is how often the log was synced so far, and how long that took.
+// syncs is the number of log syncs and their total time.
 type syncs struct {
 	count uint64
 	took  time.Duration
 }
 
-// syncsSoFar is of all members of this process.
-func syncsSoFar() (s syncs) {
-	families, _ := prometheus.DefaultGatherer.Gather() // of an error, what there is
+// syncTotals returns the syncs of all members of this process.
+func syncTotals() (s syncs) {
+	families, _ := prometheus.DefaultGatherer.Gather() // partial results are good enough
 	for _, f := range families {
 		if f.GetName() == syncMetric {
 			h := f.GetMetric()[0].GetHistogram()
@@ -34,18 +34,18 @@ func syncsSoFar() (s syncs) {
 	return s
 }
 
-// watchDisk warns when the disk gets slow, and tells when it is well again, until closing is closed.
+// watchDisk logs when the disk becomes slow and when it recovers, until closing is closed.
 func (m *Member) watchDisk(dir string, log *slog.Logger) {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	slow, last := false, syncsSoFar()
+	ticker := time.NewTicker(checkInterval)
+	defer ticker.Stop()
+	slow, last := false, syncTotals()
 	for {
 		select {
 		case <-m.closing:
 			return
-		case <-look.C:
+		case <-ticker.C:
 		}
-		now := syncsSoFar()
+		now := syncTotals()
 		if now.count == last.count {
 			continue
 		}
@@ -55,8 +55,8 @@ func (m *Member) watchDisk(dir string, log *slog.Logger) {
 			continue
 		}
 		if slow = !slow; slow {
-			log.Warn("the disk is slow: every write waits for it", "dir", dir, "sync", mean.Round(time.Millisecond),
-				"hint", "see what else uses this disk; the store wants one that syncs within 10 ms")
+			log.Warn("slow disk: every write waits for it", "dir", dir, "sync", mean.Round(time.Millisecond),
+				"hint", "check what else uses this disk; the store needs one that syncs within 10 ms")
 		} else {
 			log.Info("the disk is no longer slow", "dir", dir, "sync", mean.Round(time.Millisecond))
 		}

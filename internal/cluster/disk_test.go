@@ -16,7 +16,7 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 )
 
-// smallDisk mounts a file system of so many MiB.
+// smallDisk mounts a file system of a given size.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -30,7 +30,7 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// fill leaves nothing free, and gives the file that took it.
+// fill uses all free space, and returns the file that uses it.
 func fill(t *testing.T, dir string) string {
 	t.Helper()
 	rest, err := os.Create(dir + "/rest")
@@ -44,8 +44,8 @@ func fill(t *testing.T, dir string) string {
 	return rest.Name()
 }
 
-// A disk that fills up stops writes, not reads; when there is room again, nothing has to be started again.
-func TestWritesWaitForRoom(t *testing.T) {
+// A full disk stops writes, not reads; writes resume without a restart when there is space again.
+func TestFullDiskRefusesWrites(t *testing.T) {
 	dir := smallDisk(t, "300m")
 	m := start(t, dir)
 	kv := m.Client()
@@ -53,9 +53,9 @@ func TestWritesWaitForRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	rest := fill(t, dir)
-	var said *trivet.Error
+	var terr *trivet.Error
 	_, err := kv.Put(t.Context(), "k", "w")
-	if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &said) || !strings.Contains(said.Hint, dir) {
+	if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &terr) || !strings.Contains(terr.Hint, dir) {
 		t.Errorf("on a full disk: %v; want a hint at the folder", err)
 	}
 	write := kv.Txn(t.Context()).Then(clientv3.OpGet("k"), clientv3.OpPut("k", "w"))
@@ -70,11 +70,11 @@ func TestWritesWaitForRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := kv.Put(t.Context(), "k", "w"); err != nil || m.CheckSpace() != nil {
-		t.Errorf("with room again: %v", err)
+		t.Errorf("with free space again: %v", err)
 	}
 }
 
-// A member without a reserve ends on a full disk with an error that says so, while the process goes on.
+// A member without a reserve fails on a full disk with an error and a hint; the process keeps running.
 func TestFullDisk(t *testing.T) {
 	dir := smallDisk(t, "140m") // two log segments of 64 MB each, and little else
 	m, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Name: "head0", Reserve: -1})
@@ -95,20 +95,20 @@ func TestFullDisk(t *testing.T) {
 		case <-done:
 		case failed = <-m.Failed():
 		case <-time.After(30 * time.Second):
-			t.Fatal("a full disk stops the member without a word")
+			t.Fatal("a full disk stopped the member without an error")
 		}
 	}
-	var said *trivet.Error
-	if !errors.Is(failed, trivet.ErrUnavailable) || !errors.As(failed, &said) || !strings.Contains(said.Hint, "full") {
+	var terr *trivet.Error
+	if !errors.Is(failed, trivet.ErrUnavailable) || !errors.As(failed, &terr) || !strings.Contains(terr.Hint, "full") {
 		t.Errorf("the member failed with %v; want a hint that the disk is full", failed)
 	}
 	if err := m.WaitLeader(t.Context()); m.HasLeader() || !errors.Is(err, trivet.ErrUnavailable) {
-		t.Errorf("the failed member seems to serve: %v", err)
+		t.Errorf("the failed member serves: %v", err)
 	}
-	m.Close() // returns, though parts of etcd never will
+	m.Close() // must return, although some goroutines of etcd never will
 }
 
-// A damaged file is told at the start, instead of a start that never ends.
+// A damaged file makes the start fail instead of hang.
 func TestDamagedFiles(t *testing.T) {
 	dir := t.TempDir()
 	start(t, dir).Close()
@@ -125,9 +125,9 @@ func TestDamagedFiles(t *testing.T) {
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var said *trivet.Error
+		var terr *trivet.Error
 		m, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Name: "head0"})
-		if !errors.As(err, &said) || !strings.Contains(said.Hint, "damaged") {
+		if !errors.As(err, &terr) || !strings.Contains(terr.Hint, "damaged") {
 			t.Errorf("%s: %v, %v; want a hint that it is damaged", file, m, err)
 		}
 		if err := os.WriteFile(path, whole, 0o600); err != nil {

@@ -9,17 +9,17 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// fatal is what happens where etcd would end the process, as on a full disk: the goroutine that met the error ends, and the
-// error is told. The rest of the head goes on serving what it knows.
+// fatal handles errors at which etcd would end the process, such as a full disk: the goroutine that logged the error ends,
+// and the error is reported by Err. The rest of the head keeps serving reads.
 type fatal struct {
 	once sync.Once
 	done chan struct{}
 	err  error // readable once done is closed
 }
 
-var errFatal = errors.New("etcd gave up")
+var errFatal = errors.New("etcd failed")
 
-// ErrRemoved: the cluster has taken this member out for good.
+// ErrRemoved: this member was permanently removed from the cluster.
 var ErrRemoved = errors.New("this member was removed from the cluster")
 
 func newFatal() *fatal { return &fatal{done: make(chan struct{})} }
@@ -36,7 +36,7 @@ func (f *fatal) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 	runtime.Goexit()
 }
 
-// Err gives the first error; nil while there is none.
+// Err returns the first error, or nil.
 func (f *fatal) Err() error {
 	select {
 	case <-f.done:

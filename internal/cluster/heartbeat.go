@@ -7,43 +7,43 @@ import (
 	"time"
 )
 
-// pace warns when a member comes near the end of raft's times. A leader that says nothing for as long as Config.Election is
-// replaced; where that is for want of CPU or a slow disk, it is soon again, and again.
-type pace struct {
-	log             *slog.Logger
-	every, election time.Duration // Config's times
+// heartbeatMonitor warns when the leader's heartbeats come close to the election timeout. A leader that is silent for
+// Config.Election is replaced; if the cause is lack of CPU or a slow disk, this repeats.
+type heartbeatMonitor struct {
+	log                *slog.Logger
+	interval, election time.Duration // of Config
 
-	mu    sync.Mutex
-	first time.Time // guarded by mu, like all that follow; of the late heartbeats that are counted
-	last  time.Time
-	count int
-	told  time.Time
+	mu     sync.Mutex
+	first  time.Time // guarded by mu, as all below; of the late heartbeats that are counted
+	last   time.Time
+	count  int
+	warned time.Time
 }
 
 const (
-	paceCount = 5                // so many late heartbeats in paceTime are a warning, or
-	paceTime  = time.Minute      //
-	paceQuiet = 10 * time.Minute // after which nothing is told for a while
+	lateCount    = 5           // late heartbeats within latePeriod that cause a warning
+	latePeriod   = time.Minute //
+	warnInterval = 10 * time.Minute
 )
 
-// heartbeat is called when the leader's heartbeats to some member were so far apart: two of Config.Heartbeat at least.
-func (p *pace) heartbeat(apart time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// late is called when the leader's heartbeats to a member were so far apart: at least twice Config.Heartbeat.
+func (h *heartbeatMonitor) late(apart time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	now := time.Now()
-	if now.Sub(p.first) >= paceTime {
-		p.first, p.count = now, 0
+	if now.Sub(h.first) >= latePeriod {
+		h.first, h.count = now, 0
 	}
-	if now.Sub(p.last) > p.every { // the others were told late at the same time
-		p.count++
+	if now.Sub(h.last) > h.interval { // else a heartbeat to another member at the same time
+		h.count++
 	}
-	p.last = now
-	if apart < p.election/2 && p.count < paceCount || !p.told.IsZero() && now.Sub(p.told) < paceQuiet {
+	h.last = now
+	if apart < h.election/2 && h.count < lateCount || !h.warned.IsZero() && now.Sub(h.warned) < warnInterval {
 		return
 	}
-	p.told = now
-	p.log.Warn("the store's leader is late: much later, and the heads choose another one; writes wait meanwhile",
-		"late", apart, "limit", p.election, "times", p.count,
-		"hint", fmt.Sprintf("give this head more CPU, or its data folder a faster disk of its own; "+
-			"or start all heads with --heartbeat %v: a leader that dies is then missed that much later", 2*p.every))
+	h.warned = now
+	h.log.Warn("the store's leader sends heartbeats late; if they are later than the limit, another head is elected and writes wait",
+		"delay", apart, "limit", h.election, "count", h.count,
+		"hint", fmt.Sprintf("give this head more CPU or its data directory a faster disk, "+
+			"or start all heads with --heartbeat %v; a failed leader is then detected later", 2*h.interval))
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// HasLeader says whether writes can be served.
+// HasLeader reports whether the cluster has a leader, so that writes can be served.
 func (m *Member) HasLeader() bool { return m.fatal.Err() == nil && m.etcd.Server.Leader() != 0 }
 
-// Leader is the ID of the member that leads; 0 if there is none.
+// Leader returns the ID of the leader, or 0 if there is none.
 func (m *Member) Leader() uint64 { return uint64(m.etcd.Server.Leader()) }
 
-// Leads says whether this member is the leader, as far as it knows.
+// Leads reports whether this member is the leader, as far as it knows.
 func (m *Member) Leads() bool { return m.HasLeader() && m.Leader() == m.ID() }
 
-// WaitLeader returns when writes can be served: at once, where there is a leader. Else ErrUnavailable when ctx ends first.
+// WaitLeader returns as soon as the cluster has a leader, or ErrUnavailable when ctx ends.
 func (m *Member) WaitLeader(ctx context.Context) error {
 	for {
 		changed := m.etcd.Server.LeaderChangedNotify()
@@ -38,9 +38,9 @@ func (m *Member) WaitLeader(ctx context.Context) error {
 	}
 }
 
-// Term is AwaitLeader for those who write. It gives a channel that is closed when the next leader is there: what the former
-// one has not answered by then, it may never. An election is waited for; without a quorum for longer than several would take,
-// ErrUnavailable comes at once.
+// Term waits for a leader, for writers. It returns a channel that is closed when the next leader is elected: requests that the
+// former leader has not answered by then may never be answered. It waits for an election; once the cluster has had no leader
+// for longer than several elections, it returns ErrUnavailable at once.
 func (m *Member) Term(ctx context.Context) (over <-chan struct{}, err error) {
 	over = m.etcd.Server.LeaderChangedNotify()
 	if m.HasLeader() {
@@ -54,17 +54,17 @@ func (m *Member) Term(ctx context.Context) (over <-chan struct{}, err error) {
 	return m.etcd.Server.LeaderChangedNotify(), nil
 }
 
-// electionLimit is how long an election may take, with votes that are split, on a machine that is busy.
+// electionLimit bounds the time of an election, with split votes, on a busy machine.
 func (m *Member) electionLimit() time.Duration { return max(2*time.Second, 5*m.election) }
 
-// leaderless is since when there is no leader, as seen by those who asked.
+// leaderless records since when there has been no leader.
 type leaderless struct {
 	mu   sync.Mutex
 	next <-chan struct{} // guarded by mu, as is from; closed by the next leader
 	from time.Time
 }
 
-// since gives the time of the first call with this channel: there was no leader since.
+// since returns the time of the first call with this channel: there has been no leader since.
 func (l *leaderless) since(next <-chan struct{}) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,8 +74,8 @@ func (l *leaderless) since(next <-chan struct{}) time.Time {
 	return l.from
 }
 
-// transferLeadership makes another member the leader, where this one is, and says whether this one may stop in order. Nobody may take
-// it: each that could is asked for as long as an election takes.
+// transferLeadership makes another member the leader if this one is, and reports whether this one can stop gracefully. Each
+// voter is asked in turn, for as long as an election takes.
 func (m *Member) transferLeadership() bool {
 	if !m.Leads() {
 		return true

@@ -13,7 +13,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// CheckNotRunning fails where another process runs the member in a folder.
+// CheckNotRunning returns an error if another process runs the member in a directory.
 func CheckNotRunning(dir string) error {
 	f, err := lockDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -25,17 +25,18 @@ func CheckNotRunning(dir string) error {
 	return f.Close()
 }
 
-// lockDir makes this process the only one that uses the folder, until the file is closed or the process ends.
+// lockDir locks the directory for this process, until the file is closed or the process ends.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock data folder: %w", err)
+		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		pid, _ := io.ReadAll(io.LimitReader(f, 32))
 		_ = f.Close()
-		return nil, &trivet.Error{Op: "lock data folder", Name: dir, Hint: "stop it, or give this head a folder of its own with --data-dir",
-			Err: fmt.Errorf("%w: process %s uses it", trivet.ErrUnavailable, strings.TrimSpace(string(pid)))}
+		return nil, &trivet.Error{Op: "lock data directory", Name: dir,
+			Err:  fmt.Errorf("%w: process %s is using it", trivet.ErrUnavailable, strings.TrimSpace(string(pid))),
+			Hint: "stop that process, or use another directory with --data-dir"}
 	}
 	if err := f.Truncate(0); err == nil {
 		_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)

@@ -10,13 +10,13 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// slogCore sends what etcd logs, from warnings up, to our own log. What etcd cannot survive ends etcd, not the process. Some
-// of it is for this package.
+// slogCore sends etcd's log, from warnings up, to a slog.Logger. A fatal error of etcd stops etcd, not the process. Some
+// messages are events for this package.
 type slogCore struct {
-	log     *slog.Logger
-	fatal   *fatal
-	pace    *pace
-	closing <-chan struct{} // once it is closed, what is said is about an end that we wanted
+	log        *slog.Logger
+	fatal      *fatal
+	heartbeats *heartbeatMonitor
+	closing    <-chan struct{} // once it is closed, messages are about an intended stop
 }
 
 func (c slogCore) logger() *zap.Logger {
@@ -38,43 +38,44 @@ func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 }
 
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	c.hear(e.Message, fields)
+	c.handle(e.Message, fields)
 	c.log.Log(context.Background(), c.level(e, errorIn(fields)), e.Message, attrs(fields)...)
 	return nil
 }
 
 func (c slogCore) Sync() error { return nil }
 
-// What etcd tells nobody but its log.
+// Events that etcd reports only in its log.
 const (
-	saysStop      = "server error" // it was removed; attend tells
-	saysHeartbeat = "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk"
-	saysDisk      = "slow fdatasync"
+	msgStopped   = "server error" // it was removed; waitStopped reports it
+	msgHeartbeat = "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk"
+	msgSlowDisk  = "slow fdatasync"
 )
 
-func (c slogCore) hear(message string, fields []zapcore.Field) {
-	if message == saysHeartbeat {
-		c.pace.heartbeat(durationIn(fields, "expected-duration") + durationIn(fields, "exceeded-duration"))
+func (c slogCore) handle(message string, fields []zapcore.Field) {
+	if message == msgHeartbeat {
+		c.heartbeats.late(durationIn(fields, "expected-duration") + durationIn(fields, "exceeded-duration"))
 	}
 }
 
-// pointless are lines that tell an operator nothing, each with what its error says where others of that line matter.
-var pointless = map[string]string{
-	// Doors that we do not open.
+// muted are messages of no use to an operator, logged at debug level. If the value is not empty, only those whose error
+// contains it.
+var muted = map[string]string{
+	// Listeners that this package does not open.
 	"Running http and grpc server on single port. This is not recommended for production.": "",
 	"simple token is not cryptographically signed":                                         "",
 	"setting up serving from embedded etcd failed.":                                        "use of closed network connection",
-	// A learner is promoted by trying.
+	// A learner is promoted by retrying.
 	"rejecting promote learner: learner is not ready": "",
 	"Validation on configuration change failed":       "can only promote a learner",
-	// For a moment after the start: until it has applied an entry, etcd takes itself for behind by all that there ever were, and
-	// says its name again and again, thousands of times.
+	// Shortly after the start, until etcd has applied an entry, it considers itself behind by all entries and publishes its name
+	// thousands of times.
 	"failed to update storage version":                       "missing term information",
 	"Failed to detect schema version":                        "missing term information",
 	"failed to publish local member to cluster through raft": "too many requests",
-	// Told by Failed, by pace, and by watchDisk.
+	// Reported by Failed, heartbeatMonitor and watchDisk.
 	"data-dir used by this member must be removed": "",
-	saysStop: "", saysHeartbeat: "", saysDisk: "",
+	msgStopped: "", msgHeartbeat: "", msgSlowDisk: "",
 }
 
 func (c slogCore) level(e zapcore.Entry, err error) slog.Level {
@@ -83,7 +84,7 @@ func (c slogCore) level(e zapcore.Entry, err error) slog.Level {
 		return slog.LevelDebug
 	default:
 	}
-	part, known := pointless[e.Message]
+	part, known := muted[e.Message]
 	switch {
 	case known && (part == "" || err != nil && strings.Contains(err.Error(), part)):
 		return slog.LevelDebug

@@ -12,15 +12,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// spoken is a log of etcd's into a buffer, at info.
-func spoken(closing <-chan struct{}) (*zap.Logger, *bytes.Buffer) {
+// newTestLog returns an etcd logger that writes to a buffer at level info.
+func newTestLog(closing <-chan struct{}) (*zap.Logger, *bytes.Buffer) {
 	out := &bytes.Buffer{}
 	log := slog.New(slog.NewTextHandler(out, nil))
-	p := &pace{log: log, every: 50 * time.Millisecond, election: 300 * time.Millisecond}
-	return slogCore{log: log, fatal: newFatal(), pace: p, closing: closing}.logger(), out
+	p := &heartbeatMonitor{log: log, interval: 50 * time.Millisecond, election: 300 * time.Millisecond}
+	return slogCore{log: log, fatal: newFatal(), heartbeats: p, closing: closing}.logger(), out
 }
 
-func TestWhatEtcdSays(t *testing.T) {
+func TestEtcdLogLevels(t *testing.T) {
 	notLearner := errors.New("membership: can only promote a learner member")
 	for _, c := range []struct {
 		message string
@@ -37,9 +37,9 @@ func TestWhatEtcdSays(t *testing.T) {
 		{"failed to publish local member to cluster through raft", errors.New("etcdserver: request timed out"), "ERROR"},
 		{"setting up serving from embedded etcd failed.", errors.New("accept: use of closed network connection"), ""},
 		{"setting up serving from embedded etcd failed.", nil, "ERROR"},
-		{saysStop, errors.New("the member has been permanently removed from the cluster"), ""},
+		{msgStopped, errors.New("the member has been permanently removed from the cluster"), ""},
 	} {
-		log, out := spoken(nil)
+		log, out := newTestLog(nil)
 		log.Error(c.message, zap.Error(c.err))
 		if (c.want == "") != (out.Len() == 0) || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%s, %v: %q, want %q", c.message, c.err, out, c.want)
@@ -47,46 +47,46 @@ func TestWhatEtcdSays(t *testing.T) {
 	}
 }
 
-func TestWhatEtcdSaysAtTheEnd(t *testing.T) {
+func TestEtcdLogWhileClosing(t *testing.T) {
 	closing := make(chan struct{})
-	log, out := spoken(closing)
+	log, out := newTestLog(closing)
 	close(closing)
 	log.Error("something new")
 	if out.Len() > 0 {
-		t.Errorf("said while closing: %s", out)
+		t.Errorf("logged while closing: %s", out)
 	}
 }
 
-// One near miss is told, and so are many small ones; then nothing for a while, and then again.
-func TestPaceIsToldBeforeTheLeaderIsReplaced(t *testing.T) {
+// One very late heartbeat or many slightly late ones cause a warning, at most one per warnInterval.
+func TestLateHeartbeatsAreReported(t *testing.T) {
 	late := func(log *zap.Logger, by time.Duration) {
 		for range 2 { // members
-			log.Warn(saysHeartbeat, zap.Duration("expected-duration", 100*time.Millisecond), zap.Duration("exceeded-duration", by))
+			log.Warn(msgHeartbeat, zap.Duration("expected-duration", 100*time.Millisecond), zap.Duration("exceeded-duration", by))
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		log, out := spoken(nil)
-		told := func(want int) {
+		log, out := newTestLog(nil)
+		warned := func(want int) {
 			t.Helper()
 			if n := strings.Count(out.String(), "--heartbeat 100ms"); n != want || n != strings.Count(out.String(), "\n") {
-				t.Errorf("told %d times, want %d: %s", n, want, out)
+				t.Errorf("%d warnings, want %d: %s", n, want, out)
 			}
 		}
-		for range 2 * paceCount { // few in a minute
+		for range 2 * lateCount { // few in a minute
 			late(log, 10*time.Millisecond)
-			time.Sleep(paceTime / 4)
+			time.Sleep(latePeriod / 4)
 		}
-		told(0)
-		time.Sleep(paceTime)
-		for range 2 * paceCount {
+		warned(0)
+		time.Sleep(latePeriod)
+		for range 2 * lateCount {
 			late(log, 10*time.Millisecond)
 			time.Sleep(time.Second)
 		}
-		told(1)
+		warned(1)
 		late(log, time.Second)
-		told(1)
-		time.Sleep(paceQuiet)
+		warned(1)
+		time.Sleep(warnInterval)
 		late(log, 50*time.Millisecond)
-		told(2)
+		warned(2)
 	})
 }

@@ -1,8 +1,9 @@
-// Package cluster runs this head's member of the replicated store: an embedded etcd, used in-process. One member, for one
-// head, is a cluster as well.
+// Package cluster runs this head's member of the replicated store: an embedded etcd, used in-process. A single member is a
+// cluster too.
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,35 +23,35 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Config is how a member is run.
+// Config configures a member.
 type Config struct {
-	Dir    string // the member's data; one member at a time
+	Dir    string // the member's data; used by one member at a time
 	Name   string // "head0"
 	Logger *slog.Logger
-	// Token tells new clusters apart, beside the members' URLs; empty means "trivet".
+	// Token is part of a new cluster's ID, with the members' URLs; empty means "trivet".
 	Token string
-	// URL is where the other members reach this one: an https URL whose requests PeerHandler gets. Empty means that nobody
-	// does, for a member that is alone. It counts only while Dir is empty; see SetURL.
+	// URL is the https URL at which the other members reach this one, served by PeerHandler. Empty for a single member. It is
+	// used only if Dir is empty; see SetURL.
 	URL string
-	// Join are the members of the cluster that this one was added to, by URL, this one's among them; empty means a cluster of
-	// its own. It counts only while Dir is empty.
+	// Join lists the members of the cluster that this one was added to, including this one; empty means a new cluster. It is
+	// used only if Dir is empty.
 	Join []Peer
-	// TLS are the files for calls to other members.
+	// TLS names the files for calls to other members.
 	TLS PeerTLS
-	// Retention is how long old revisions stay, for watches that resume; 0 means an hour.
+	// Retention is how long old revisions are kept, for watches that resume; 0 means an hour.
 	Retention time.Duration
 	// QuotaBytes bounds the store on disk; 0 means 8 GiB.
 	QuotaBytes int64
-	// Reserve is how many bytes of the file system must be free for writes to be taken; 0 means DefaultReserve, below 0 none.
+	// Reserve is how many bytes of the file system must be free for writes; 0 means DefaultReserve, negative means none.
 	Reserve int64
-	// Heartbeat is how often a leader says that it is there, and Election how long the others miss that before one of them
-	// wants to lead; it takes up to twice as long. All members should have the same. 0 means 50 ms, and six Heartbeats: on one
-	// machine with three members and two busy cores, 80 leaders that died were replaced within 0.4 s (half of them) to 0.9 s
-	// (all); with 500 ms it took 0.7 to 1.7 s. See BenchmarkWriteGap in internal/store.
+	// Heartbeat is the interval of the leader's heartbeats. Election is how long the others miss them before one of them
+	// becomes a candidate; it may take up to twice as long. All members should have the same values. 0 means 50 ms, and six
+	// Heartbeats: on one machine with three members and two busy cores, 80 killed leaders were replaced within 0.4 s (median)
+	// to 0.9 s (maximum); with 500 ms it took 0.7 to 1.7 s. See BenchmarkWriteGap in internal/store.
 	Heartbeat, Election time.Duration
 }
 
-// MinHeartbeat and MaxHeartbeat bound what Config.Heartbeat may be with the Election that follows from it.
+// MinHeartbeat and MaxHeartbeat bound Config.Heartbeat if Config.Election is derived from it.
 const (
 	MinHeartbeat = 10 * time.Millisecond
 	MaxHeartbeat = 5 * time.Second
@@ -62,8 +63,8 @@ type Member struct {
 	client  *clientv3.Client
 	lock    *os.File
 	space   *space
-	socket  string // folder of the sockets
-	left    bool   // while it started
+	socket  string // directory of the sockets
+	aborted bool   // the start was given up while etcd goroutines ran
 	fatal   *fatal
 	failed  chan error
 	closing chan struct{}
@@ -74,8 +75,8 @@ type Member struct {
 	leaderless leaderless
 }
 
-// Start runs the member in cfg.Dir, made anew where the folder is empty, and returns when it serves writes or ctx ends.
-// Errors: ErrUnavailable, with a hint where an operator can help.
+// Start runs the member in cfg.Dir, which it creates if the directory is empty, and returns when it serves writes or ctx ends.
+// Errors: ErrUnavailable, with a hint if an operator can help.
 func Start(ctx context.Context, cfg Config) (*Member, error) {
 	m, err := Open(ctx, cfg)
 	if err != nil {
@@ -88,13 +89,13 @@ func Start(ctx context.Context, cfg Config) (*Member, error) {
 	return m, nil
 }
 
-// Open runs the member as Start does, but does not wait for a quorum. Without one, reads of the local copy work.
+// Open runs the member as Start does, without waiting for a quorum. Reads of the local copy need none.
 func Open(ctx context.Context, cfg Config) (*Member, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.Heartbeat = or(cfg.Heartbeat, 50*time.Millisecond)
-	cfg.Election = or(cfg.Election, 6*cfg.Heartbeat)
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 50*time.Millisecond)
+	cfg.Election = cmp.Or(cfg.Election, 6*cfg.Heartbeat)
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, explain(cfg, err)
 	}
@@ -127,14 +128,14 @@ func (m *Member) open(ctx context.Context, cfg Config) error {
 	if m.etcd, err = m.startEtcd(ctx, c); err != nil {
 		return err
 	}
-	m.space = &space{dir: cfg.Dir, reserve: or(cfg.Reserve, DefaultReserve), log: cfg.Logger}
+	m.space = &space{dir: cfg.Dir, reserve: cmp.Or(cfg.Reserve, DefaultReserve), log: cfg.Logger}
 	m.client = v3client.New(m.etcd.Server)
 	m.client.KV = spaceKV{m.client.KV, m.space}
 	return nil
 }
 
-// startEtcd runs etcd in goroutines of its own: a fatal error ends the one that met it, and others may then wait for that
-// one for ever. Those, and a start that ctx was too short for, are left to the end of the process.
+// startEtcd runs etcd in separate goroutines: a fatal error ends the one that logged it, and others may then wait for that one
+// forever. Those, and a start that did not end before ctx, are abandoned.
 func (m *Member) startEtcd(ctx context.Context, c *embed.Config) (*embed.Etcd, error) {
 	type result struct {
 		etcd *embed.Etcd
@@ -143,7 +144,7 @@ func (m *Member) startEtcd(ctx context.Context, c *embed.Config) (*embed.Etcd, e
 	started := make(chan result, 1)
 	go func() {
 		defer func() {
-			if p := recover(); p != nil { // at some damaged files
+			if p := recover(); p != nil { // etcd panics on some damaged files
 				started <- result{nil, fmt.Errorf("%w: panic: %v", errFatal, p)}
 			}
 		}()
@@ -152,19 +153,19 @@ func (m *Member) startEtcd(ctx context.Context, c *embed.Config) (*embed.Etcd, e
 	}()
 	select {
 	case r := <-started:
-		m.left = errors.Is(r.err, errFatal)
+		m.aborted = errors.Is(r.err, errFatal)
 		return r.etcd, r.err
 	case <-m.fatal.done:
 		return nil, m.fatal.Err()
 	case <-ctx.Done():
-		m.left = true
+		m.aborted = true
 		return nil, context.Cause(ctx)
 	}
 }
 
 func (m *Member) config(cfg Config) (*embed.Config, error) {
-	listen := "unix://" + filepath.Join(m.socket, "peer") // unused: who serves the member gives its requests to PeerHandler
-	peer, err := url.Parse(or(cfg.URL, listen))
+	listen := "unix://" + filepath.Join(m.socket, "peer") // unused: requests are served by PeerHandler
+	peer, err := url.Parse(cmp.Or(cfg.URL, listen))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 	}
@@ -174,34 +175,34 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	}
 	c := embed.NewConfig()
 	c.Name, c.Dir = cfg.Name, filepath.Join(cfg.Dir, "etcd")
-	c.InitialCluster, c.InitialClusterToken = cfg.Name+"="+peer.String(), or(cfg.Token, "trivet")
+	c.InitialCluster, c.InitialClusterToken = cfg.Name+"="+peer.String(), cmp.Or(cfg.Token, "trivet")
 	if len(cfg.Join) > 0 {
 		c.InitialCluster, c.ClusterState = initialCluster(cfg), embed.ClusterStateFlagExisting
 	}
 	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*local}, []url.URL{*peer}
 	c.PeerTLSInfo = transport.TLSInfo{CertFile: cfg.TLS.Cert, KeyFile: cfg.TLS.Key, TrustedCAFile: cfg.TLS.CA}
-	// No door for clients: the store is used in-process only.
+	// No client listener: the store is used in-process only.
 	c.ListenClientUrls, c.AdvertiseClientUrls, c.EnableGRPCGateway = nil, nil, false
-	c.AutoCompactionMode, c.AutoCompactionRetention = "periodic", or(cfg.Retention, time.Hour).String()
-	c.QuotaBackendBytes = or(cfg.QuotaBytes, 8<<30)
+	c.AutoCompactionMode, c.AutoCompactionRetention = "periodic", cmp.Or(cfg.Retention, time.Hour).String()
+	c.QuotaBackendBytes = cmp.Or(cfg.QuotaBytes, 8<<30)
 	c.TickMs, c.ElectionMs = uint(cfg.Heartbeat.Milliseconds()), uint(cfg.Election.Milliseconds())
-	// Raft keeps these many entries in memory. A start goes through those since the last snapshot: while more than 5000 are
-	// left, etcd refuses its own first write and says it again without a pause.
+	// Raft keeps this many entries in memory. A start replays those since the last snapshot: while more than 5000 are left,
+	// etcd refuses its own first write and retries it without delay.
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 2500
 	c.MaxRequestBytes = 2 << 20
-	c.WarningApplyDuration = 2 * time.Second // watchDisk tells more of what is behind that
+	c.WarningApplyDuration = 2 * time.Second // watchDisk reports slow disks
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(slogCore{
 		log: cfg.Logger.With("part", "etcd"), fatal: m.fatal, closing: m.closing,
-		pace: &pace{log: cfg.Logger, every: cfg.Heartbeat, election: cfg.Election},
+		heartbeats: &heartbeatMonitor{log: cfg.Logger, interval: cfg.Heartbeat, election: cfg.Election},
 	}.logger())
 	return c, nil
 }
 
-// initialCluster lists the members as etcd's flag does. Members are told apart by their URLs; a name is needed for each.
+// initialCluster lists the members as etcd's flag does. URLs identify members; each also needs a name.
 func initialCluster(cfg Config) string {
 	var members []string
 	for i, p := range cfg.Join {
-		name := or(p.Name, fmt.Sprintf("unnamed%d", i))
+		name := cmp.Or(p.Name, fmt.Sprintf("unnamed%d", i))
 		if p.URL == cfg.URL {
 			name = cfg.Name
 		}
@@ -210,7 +211,7 @@ func initialCluster(cfg Config) string {
 	return strings.Join(members, ",")
 }
 
-// waitStopped waits for the member's end, and tells why where nobody closed it.
+// waitStopped waits until the member stops, and reports the error unless it was closed.
 func (m *Member) waitStopped() {
 	var err error
 	select {
@@ -220,34 +221,34 @@ func (m *Member) waitStopped() {
 		err = m.fatal.Err()
 	case err = <-m.etcd.Err():
 	case <-m.etcd.Server.StopNotify():
-		err = ErrRemoved // etcd stops by itself for nothing else: it has read so in the log, or others told it
+		err = ErrRemoved // the only reason for etcd to stop by itself
 	}
 	m.failed <- &trivet.Error{Op: "run member", Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err), Hint: hint(err)}
 }
 
-// Client speaks to the member in-process: its serializable reads and watches work without a leader.
+// Client returns an in-process client. Its serializable reads and watches work without a leader.
 func (m *Member) Client() *clientv3.Client { return m.client }
 
-// ID names the member.
+// ID returns the member's ID.
 func (m *Member) ID() uint64 { return uint64(m.etcd.Server.MemberID()) }
 
-// ClusterID names the cluster for as long as it lives.
+// ClusterID returns the cluster's ID, which never changes.
 func (m *Member) ClusterID() string {
 	return fmt.Sprintf("%016x", uint64(m.etcd.Server.Cluster().ID()))
 }
 
-// Failed gives the error that ended the member from within, such as a full disk. Its client may block from then on; whoever
-// has a copy can still read that. Nothing can be written until the head is started again.
+// Failed returns a channel that receives the error that stopped the member, such as a full disk. Its client may block from then
+// on. Local copies can still be read; writes need a restart of the head.
 func (m *Member) Failed() <-chan error { return m.failed }
 
-// Close stops the member. A leader hands over first, so that the others need not miss it. Without a leader it stops at once:
-// an orderly stop would wait for one. A member that failed is left as it is, since it may wait for itself; its folder is free
-// again when the process ends.
+// Close stops the member. A leader transfers its leadership first. Without a leader, the member stops at once: a graceful stop
+// would wait for one. A member that failed is abandoned, since stopping it could block; its directory stays locked until the
+// process ends.
 func (m *Member) Close() {
 	m.once.Do(func() {
 		close(m.closing)
 		m.running.Wait()
-		if m.fatal.Err() != nil || m.left {
+		if m.fatal.Err() != nil || m.aborted {
 			return
 		}
 		if m.client != nil {
@@ -262,14 +263,15 @@ func (m *Member) Close() {
 		if m.socket != "" {
 			_ = os.RemoveAll(m.socket)
 		}
-		_ = m.lock.Close() // the lock goes with it
+		_ = m.lock.Close() // releases the lock
 	})
 }
 
-// maxSocketPath is what fits into a sockaddr_un, less the sockets' own names.
+// maxSocketPath is the maximum length of a sockaddr_un path, less the sockets' own names.
 const maxSocketPath = 96
 
-// socketDir makes an empty folder for the member's sockets: in the data folder, or elsewhere where its path is too long.
+// socketDir creates an empty directory for the member's sockets: in the data directory, or a temporary one if that path is too
+// long.
 func socketDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -281,15 +283,7 @@ func socketDir(dir string) (string, error) {
 	return os.MkdirTemp("", "trivet-")
 }
 
-func or[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
-}
-
-// explain makes an error of starting one that tells an operator what to do.
+// explain wraps an error of the start with a hint for the operator.
 func explain(cfg Config, err error) error {
 	if !errors.Is(err, trivet.ErrInvalid) {
 		err = fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
@@ -300,13 +294,14 @@ func explain(cfg Config, err error) error {
 func hint(err error) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "no space left"):
-		return "the disk is full; make room, then start the head again"
+		return "the disk is full; free some space, then restart the head"
 	case strings.Contains(text, "input/output error"):
-		return "the disk fails: see the system's log (dmesg); when it is well, or replaced with its files copied, start the head again"
+		return "the disk has errors; see the system log (dmesg); repair or replace it, then restart the head"
 	case strings.Contains(text, "address already in use"):
-		return "another program has this address"
-	case strings.Contains(text, "crc mismatch"), strings.Contains(text, "invalid database"), strings.Contains(text, "gave up: panic"):
-		return "files of the store are damaged; put a backup of the data folder in its place"
+		return "another program uses this address"
+	case strings.Contains(text, "crc mismatch"), strings.Contains(text, "invalid database"),
+		strings.Contains(text, errFatal.Error()+": panic"):
+		return "the store's files are damaged; restore the data directory from a backup"
 	}
 	return ""
 }

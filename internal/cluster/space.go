@@ -12,41 +12,41 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// DefaultReserve is how many bytes of its file system a member leaves to itself: the next segment of its log (64 MiB), and as
-// much for its pages. etcd does not survive a write that its disk has no room for, so none is begun when less is free. Reads
-// go on, and so do writes as soon as there is room again.
+// DefaultReserve is how many bytes of the file system must be free for writes: the next segment of the log (64 MiB), and as
+// much for database pages. etcd does not survive a full disk, so writes are refused when less is free. Reads still work, and
+// writes resume as soon as there is space.
 const DefaultReserve = 128 << 20
 
-// startReserve is how many bytes a member needs to start: it writes some pages before anybody asks for a write.
+// startReserve is how many bytes a member needs to start: it writes some pages before the first request.
 const startReserve = 8 << 20
 
-// space guards the file system of a member.
+// space checks the free space of a member's file system.
 type space struct {
 	dir     string
 	reserve int64
 	log     *slog.Logger
-	short   atomic.Bool // as it was told last
+	short   atomic.Bool // as last logged
 }
 
-// room says whether the file system has the reserve. It is asked before each write; statfs(2) takes a microsecond.
-func (s *space) room() error {
+// check returns an error if less than the reserve is free. It is called before each write; statfs(2) takes a microsecond.
+func (s *space) check() error {
 	free, err := freeIn(s.dir)
 	if err != nil {
 		return err
 	}
 	short := free < s.reserve
 	if s.short.Swap(short) != short {
-		s.tell(short, free)
+		s.logChange(short, free)
 	}
 	if !short {
 		return nil
 	}
-	return &trivet.Error{Op: "write", Err: fmt.Errorf("%w: the disk is full: %d MiB are free, the store needs %d", trivet.ErrUnavailable,
-		free>>20, s.reserve>>20), Hint: "make room on the file system of " + s.dir + "; reads and boots go on, writes as soon as there is room"}
+	return &trivet.Error{Op: "write",
+		Err:  fmt.Errorf("%w: the disk is full: %d MiB free, %d MiB needed", trivet.ErrUnavailable, free>>20, s.reserve>>20),
+		Hint: "free some space on the file system of " + s.dir + "; writes then resume, reads and netboot still work"}
 }
 
-// CheckStartSpace says, before anything is written, whether a member would last on what is free where its folder is or will be:
-// ENOSPC where it would not.
+// CheckStartSpace returns ENOSPC if the file system of a directory has too little free space to start a member.
 func CheckStartSpace(dir string) error {
 	if err := checkStartSpace(dir); err != nil {
 		return &trivet.Error{Op: "start member", Name: dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err), Hint: hint(err)}
@@ -57,12 +57,12 @@ func CheckStartSpace(dir string) error {
 func checkStartSpace(dir string) error {
 	free, err := freeIn(dir)
 	if err == nil && free < startReserve {
-		err = fmt.Errorf("%d MiB are free in %s, a start needs %d: %w", free>>20, dir, startReserve>>20, unix.ENOSPC)
+		err = fmt.Errorf("%d MiB free in %s, %d MiB needed to start: %w", free>>20, dir, startReserve>>20, unix.ENOSPC)
 	}
 	return err
 }
 
-// freeIn gives the free bytes of the file system that a folder is on.
+// freeIn returns the free bytes of the file system of a directory.
 func freeIn(dir string) (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -71,25 +71,25 @@ func freeIn(dir string) (int64, error) {
 	return int64(fs.Bavail) * fs.Bsize, nil
 }
 
-func (s *space) tell(short bool, free int64) {
+func (s *space) logChange(short bool, free int64) {
 	if short {
-		s.log.Error("the disk is full: no writes are taken until there is room", "dir", s.dir, "free", free, "needed", s.reserve)
+		s.log.Error("the disk is full: writes are refused until there is space", "dir", s.dir, "free", free, "needed", s.reserve)
 		return
 	}
-	s.log.Info("the disk has room again: writes are taken", "dir", s.dir, "free", free)
+	s.log.Info("the disk has space again: writes are accepted", "dir", s.dir, "free", free)
 }
 
-// CheckSpace says whether this member's disk has room for writes: ErrUnavailable, with what to do, where it has not.
-func (m *Member) CheckSpace() error { return m.space.room() }
+// CheckSpace returns ErrUnavailable, with a hint, if this member's disk is too full for writes.
+func (m *Member) CheckSpace() error { return m.space.check() }
 
-// spaceKV refuses writes, before anything of them is sent, while there is no room.
+// spaceKV refuses writes, before they are sent, while the disk is full.
 type spaceKV struct {
 	clientv3.KV
 	space *space
 }
 
 func (k spaceKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	if err := k.space.room(); err != nil {
+	if err := k.space.check(); err != nil {
 		return nil, err
 	}
 	return k.KV.Put(ctx, key, value, opts...)
@@ -99,7 +99,7 @@ func (k spaceKV) Txn(ctx context.Context) clientv3.Txn {
 	return &spaceTxn{k.KV.Txn(ctx), k.space, false}
 }
 
-// spaceTxn is a transaction that knows whether it might write.
+// spaceTxn is a transaction that knows whether it may write.
 type spaceTxn struct {
 	txn    clientv3.Txn
 	space  *space
@@ -112,18 +112,18 @@ func (t *spaceTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
 }
 
 func (t *spaceTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.look(ops)
+	t.note(ops)
 	t.txn = t.txn.Then(ops...)
 	return t
 }
 
 func (t *spaceTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.look(ops)
+	t.note(ops)
 	t.txn = t.txn.Else(ops...)
 	return t
 }
 
-func (t *spaceTxn) look(ops []clientv3.Op) {
+func (t *spaceTxn) note(ops []clientv3.Op) {
 	for _, op := range ops {
 		t.writes = t.writes || !op.IsGet()
 	}
@@ -131,7 +131,7 @@ func (t *spaceTxn) look(ops []clientv3.Op) {
 
 func (t *spaceTxn) Commit() (*clientv3.TxnResponse, error) {
 	if t.writes {
-		if err := t.space.room(); err != nil {
+		if err := t.space.check(); err != nil {
 			return nil, err
 		}
 	}

@@ -4,7 +4,7 @@ package faultinject
 
 import "os"
 
-// bug is the one that the program has; empty: none.
+// bug is the enabled bug; empty: none.
 var bug = os.Getenv("TRIVET_FAULT")
 
 var (

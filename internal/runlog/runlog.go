@@ -1,6 +1,5 @@
-// Package runlog keeps what the actions of workflows wrote, as files on one head: <workflow>/<action>.<attempt>.log. An agent
-// sends pieces with their offset, so a piece that comes twice changes nothing, and pieces that another head has leave a
-// hole of zeros.
+// Package runlog keeps the output of workflow actions as files on one head: <workflow>/<action>.<attempt>.log. An agent sends
+// pieces with their offset, so a duplicate changes nothing, and pieces that were sent to another head leave a hole of zeros.
 package runlog
 
 import (
@@ -19,27 +18,27 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// MaxBytes bounds what is kept of one attempt of one action. The agent bounds what it sends as well.
+// MaxBytes bounds the log of one attempt of one action. The agent limits its output too.
 const MaxBytes = 16 << 20
 
 // MaxAttempt bounds the attempts of one action that have a log.
 const MaxAttempt = 1000
 
-// Store is a folder of logs.
+// Store is a directory of logs.
 type Store struct {
-	root *os.Root
-	mu   sync.Mutex
-	grew chan struct{} // guarded by mu; closed and replaced when anything was appended
+	root    *os.Root
+	mu      sync.Mutex
+	changed chan struct{} // guarded by mu; closed and replaced by each Append
 }
 
 // Part is the log of one attempt of one action.
 type Part struct {
 	Action  string `json:"action"`
 	Attempt int    `json:"attempt"`
-	Bytes   int64  `json:"bytes"` // up to where there is something
+	Bytes   int64  `json:"bytes"` // end of the last piece
 }
 
-// Open opens or makes the folder.
+// Open opens or creates the directory.
 func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
@@ -48,13 +47,13 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
-	return &Store{root: root, grew: make(chan struct{})}, nil
+	return &Store{root: root, changed: make(chan struct{})}, nil
 }
 
-// Close gives the folder up.
+// Close closes the directory.
 func (s *Store) Close() error { return s.root.Close() }
 
-// Append writes a piece at its offset; when it returns, the piece is on stable storage. What is beyond MaxBytes is dropped.
+// Append writes a piece at its offset and syncs it to stable storage. Bytes beyond MaxBytes are dropped.
 func (s *Store) Append(workflow, action string, try int, offset int64, piece []byte) error {
 	name, err := fileName(workflow, action, try)
 	if err != nil {
@@ -68,8 +67,8 @@ func (s *Store) Append(workflow, action string, try int, offset int64, piece []b
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.grew)
-	s.grew = make(chan struct{})
+	close(s.changed)
+	s.changed = make(chan struct{})
 	return nil
 }
 
@@ -85,7 +84,7 @@ func (s *Store) write(workflow, name string, offset int64, piece []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// create makes a file whose name lasts.
+// create creates a file and syncs its directory entry.
 func (s *Store) create(workflow, name string) (*os.File, error) {
 	err := s.root.Mkdir(workflow, 0o700)
 	if err == nil {
@@ -114,7 +113,7 @@ func (s *Store) syncDir(name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Parts lists what is there of a workflow, in the order of first writing.
+// Parts lists the logs of a workflow, in order of modification.
 func (s *Store) Parts(workflow string) ([]Part, error) {
 	if err := trivet.ValidateName(workflow); err != nil {
 		return nil, err
@@ -142,7 +141,8 @@ func (s *Store) Parts(workflow string) ([]Part, error) {
 	return parts, nil
 }
 
-// Read fills p with one part from an offset, and gives how much of it there is: less than p at the end. Zeros are holes.
+// Read reads one part from an offset into p and returns the number of bytes, which is less than len(p) at the end. Zeros are
+// holes.
 func (s *Store) Read(workflow, action string, try int, offset int64, p []byte) (int, error) {
 	name, err := fileName(workflow, action, try)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *Store) Read(workflow, action string, try int, offset int64, p []byte) (
 	n := 0
 	if err == nil {
 		n, err = f.ReadAt(p, offset)
-		_ = f.Close() // it was only read
+		_ = f.Close() // only read
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return n, fmt.Errorf("read log of %s: %w", workflow, err)
@@ -166,14 +166,14 @@ func (s *Store) Read(workflow, action string, try int, offset int64, p []byte) (
 	return n, nil
 }
 
-// Changed gives a channel that is closed at the next Append to anything.
+// Changed returns a channel that is closed by the next Append to any log.
 func (s *Store) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.grew
+	return s.changed
 }
 
-// Workflows lists whose logs there are.
+// Workflows lists the workflows that have logs.
 func (s *Store) Workflows() (names []string, err error) {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *Store) Workflows() (names []string, err error) {
 	return names, nil
 }
 
-// LastWritten is when something was last written of a workflow.
+// LastWritten returns the time of the last write to a workflow's logs.
 func (s *Store) LastWritten(workflow string) (last time.Time, err error) {
 	if err := trivet.ValidateName(workflow); err != nil {
 		return last, err
@@ -203,7 +203,7 @@ func (s *Store) LastWritten(workflow string) (last time.Time, err error) {
 		return err
 	})
 	if err != nil {
-		return last, fmt.Errorf("look at logs of %s: %w", workflow, err)
+		return last, fmt.Errorf("read logs of %s: %w", workflow, err)
 	}
 	return last, nil
 }
@@ -226,7 +226,7 @@ func fileName(workflow, action string, try int) (string, error) {
 	return path.Join(workflow, fmt.Sprintf("%s.%d.log", action, try)), nil
 }
 
-// parseName reads what fileName makes, and nothing else.
+// parseName is the inverse of fileName. ok is false for any other name.
 func parseName(name string) (action string, try int, ok bool) {
 	base := strings.TrimSuffix(name, ".log")
 	dot := strings.LastIndexByte(base, '.')

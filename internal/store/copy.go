@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// deepCopy gives a copy of what v points to that shares nothing with it that could be changed. Structs with fields of their
-// own package only (time.Time, netip.Addr) are values: they are copied as they are.
+// deepCopy returns a copy of what v points to that shares no mutable memory with it. Structs whose fields are all unexported
+// (time.Time, netip.Addr) are copied by assignment.
 func deepCopy[P any](v P) P {
 	from := reflect.ValueOf(v)
 	if from.Kind() != reflect.Pointer || from.IsNil() {
@@ -20,12 +20,12 @@ func deepCopy[P any](v P) P {
 	return to.Interface().(P)
 }
 
-// copier makes a value that was copied shallowly its own.
+// copier turns a shallow copy into a deep one.
 type copier func(v reflect.Value)
 
 var copiers sync.Map // reflect.Type to copier
 
-// copierOf gives the copier of a type; nil where a shallow copy does.
+// copierOf returns the copier of a type, or nil if a shallow copy is enough.
 func copierOf(t reflect.Type) copier {
 	if c, ok := copiers.Load(t); ok {
 		return c.(copier)
@@ -35,7 +35,7 @@ func copierOf(t reflect.Type) copier {
 	return c
 }
 
-// copierMaker holds the types that are being made, since a type may hold itself.
+// copierMaker holds the copiers under construction, since a type may contain itself.
 type copierMaker map[reflect.Type]*copier
 
 func (m copierMaker) make(t reflect.Type) copier {
@@ -139,7 +139,7 @@ func (m copierMaker) structure(t reflect.Type) copier {
 	}
 }
 
-// copyInterface copies what JSON puts into an any: maps, lists and scalars.
+// copyInterface copies the values that JSON decodes into an any: maps, slices and scalars.
 func copyInterface(v reflect.Value) {
 	if v.IsNil() {
 		return

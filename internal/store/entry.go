@@ -10,7 +10,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// kindInfo is what the store knows of a noun.
+// kindInfo describes a kind of record to the store.
 type kindInfo struct {
 	kind    trivet.Kind
 	part    string // in keys
@@ -25,7 +25,7 @@ type index struct {
 	keys func(trivet.Record) []string
 }
 
-// entry is one key of etcd at one revision. Nothing in it changes once it is in a snapshot.
+// entry is one etcd key at one revision. It is immutable once it is in a snapshot.
 type entry struct {
 	key, kind, name string
 	info            *kindInfo // nil for kinds without a table
@@ -33,18 +33,18 @@ type entry struct {
 	doc             []byte    // the record's JSON as stored, without the transaction's ID
 	tx              string    // the ID of the transaction that wrote it
 	rec             trivet.Record
-	unknown         bool // doc has fields that rec has not
+	unknown         bool // doc has fields that rec does not have
 	err             error
 }
 
-// The ID stands last in the stored JSON, so that it is found without parsing.
+// The ID is the last field of the stored JSON, so that it is found without parsing.
 const (
 	idSize   = 26 // crypto/rand.Text
 	txBefore = `,"tx":"`
 	txAfter  = `"}`
 )
 
-// withID gives the value that is stored: the record's JSON with the transaction's ID.
+// withID returns the stored value: the record's JSON with the transaction's ID.
 func withID(doc []byte, id string) string {
 	var b bytes.Buffer
 	b.Grow(len(doc) + len(txBefore) + len(id) + len(txAfter))
@@ -55,7 +55,7 @@ func withID(doc []byte, id string) string {
 	return b.String()
 }
 
-// cutID parts a stored value into the record's JSON and the transaction's ID.
+// cutID splits a stored value into the record's JSON and the transaction's ID.
 func cutID(value []byte) (doc []byte, id string) {
 	const tail = len(txBefore) + idSize + len(txAfter)
 	at := len(value) - tail
@@ -75,7 +75,7 @@ func cutID(value []byte) (doc []byte, id string) {
 	return doc, id
 }
 
-// newEntry reads a stored value. A value that does not fit its kind stays in the copy, with the error for who asks for it.
+// newEntry decodes a stored value. A value that cannot be decoded stays in the copy; reading it returns the error.
 func newEntry(info *kindInfo, key, kind, name string, value []byte, rev int64) *entry {
 	e := &entry{key: key, kind: kind, name: name, info: info, rev: rev}
 	e.doc, e.tx = cutID(value)
@@ -92,7 +92,7 @@ func newEntry(info *kindInfo, key, kind, name string, value []byte, rev int64) *
 	return e
 }
 
-// decode reads a record's JSON and says whether it has fields that the noun has not.
+// decode reads a record's JSON and reports whether it has fields that the Go type does not have.
 func decode(info *kindInfo, doc []byte) (rec trivet.Record, unknown bool, err error) {
 	rec = info.new()
 	strict := json.NewDecoder(bytes.NewReader(doc))
@@ -107,7 +107,7 @@ func decode(info *kindInfo, doc []byte) (rec trivet.Record, unknown bool, err er
 	return rec, true, nil
 }
 
-// json gives the record's JSON for readers: with its revision, and with the fields that we do not know.
+// json returns the record's JSON for readers, with its revision and with unknown fields.
 func (e *entry) json() []byte {
 	out := make([]byte, 0, len(e.doc)+32)
 	out = append(out, e.doc[:len(e.doc)-1]...)
@@ -116,7 +116,7 @@ func (e *entry) json() []byte {
 	return append(out, '}')
 }
 
-// record gives the record, not copied; nil where there is none that can be read.
+// record returns the shared record, or nil if there is none or it cannot be decoded.
 func (e *entry) record() trivet.Record {
 	if e == nil {
 		return nil
@@ -124,7 +124,7 @@ func (e *entry) record() trivet.Record {
 	return e.rec
 }
 
-// typed gives the record, not copied, or says why it cannot be read.
+// typed returns the shared record, or the error that decoding it returned.
 func (e *entry) typed() (trivet.Record, error) {
 	if e.err != nil {
 		return nil, &trivet.Error{Op: "read", Kind: e.info.kind, Name: e.name, Err: e.err}
@@ -132,7 +132,7 @@ func (e *entry) typed() (trivet.Record, error) {
 	return e.rec, nil
 }
 
-// indexPaths are the places in the copy where the record stands, besides its key.
+// indexPaths yields the paths of the record in the snapshot, besides its key.
 func (e *entry) indexPaths(yield func(string)) {
 	if e.rec == nil {
 		return

@@ -16,10 +16,10 @@ type Event struct {
 	was, is  *entry
 }
 
-// newEvent makes an event of a key's change; nil where the key is the store's own and nobody waits for it.
+// newEvent returns the event of a key's change, or nil for a key of the store itself that has no watchers.
 func (s *Store) newEvent(key string, was, is *entry, rev int64) *Event {
 	part, name, ok := splitKey(key)
-	if !ok || isOwn(part) && part != leasePart {
+	if !ok || isInternal(part) && part != leasePart {
 		return nil
 	}
 	kind := trivet.Kind(part)
@@ -29,13 +29,15 @@ func (s *Store) newEvent(key string, was, is *entry, rev int64) *Event {
 	return &Event{Kind: kind, Name: name, Revision: rev, Deleted: is == nil, part: part, was: was, is: is}
 }
 
-// Record is the record after the change, not to be modified; nil if it was deleted or its kind has no table.
+// Record returns the record after the change, which is shared and must not be modified; nil if it was deleted or its kind has
+// no table.
 func (e *Event) Record() trivet.Record { return e.is.record() }
 
-// Old is the record before the change, not to be modified; nil if it was created, or where that is no longer known.
+// Old returns the record before the change, which is shared and must not be modified; nil if it was created or is no longer
+// known.
 func (e *Event) Old() trivet.Record { return e.was.record() }
 
-// JSON is the record after the change, as readers get it; before it, where it was deleted.
+// JSON returns the record after the change, or the one before it if it was deleted.
 func (e *Event) JSON() []byte {
 	switch {
 	case e.is != nil:
@@ -46,7 +48,7 @@ func (e *Event) JSON() []byte {
 	return fmt.Appendf(nil, `{"kind":%q,"name":%q}`, e.Kind, e.Name)
 }
 
-// bytes is about what holding the event costs.
+// bytes returns the approximate memory that the event uses.
 func (e *Event) bytes() int {
 	const overhead = 256
 	n := overhead

@@ -12,14 +12,14 @@ import (
 )
 
 // The feed is one goroutine that makes snapshots: from a list at the start, then from one watch of all keys. Nothing else
-// makes them, and nothing that reads them can hold it up.
+// makes them, and readers never block it.
 
-// errGap: the watch left out a revision. Since it is a watch of all keys, every revision has an event.
-var errGap = errors.New("the watch left out a revision")
+// errGap: the watch skipped a revision. Since it is a watch of all keys, every revision has an event.
+var errGap = errors.New("the watch skipped a revision")
 
 const listPage = 1000
 
-// load lists the store as this member has it, with or without a leader.
+// load lists the store from this member, with or without a leader.
 func (s *Store) load(ctx context.Context) (*snapshot, error) {
 	next := newSnapshot(0)
 	from, opts := prefix, []clientv3.OpOption{
@@ -46,7 +46,7 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-// read makes the entry of a key; nil where the key is not the store's.
+// read returns the entry of a key, or nil if the key is not under the store's prefix.
 func (s *Store) read(key string, value []byte, rev int64) *entry {
 	kind, name, ok := splitKey(key)
 	if !ok {
@@ -54,7 +54,7 @@ func (s *Store) read(key string, value []byte, rev int64) *entry {
 	}
 	e := newEntry(s.kinds[kind], key, kind, name, value, rev)
 	if e.err != nil {
-		s.log.Error("a stored record cannot be read", "key", key, "error", e.err)
+		s.log.Error("cannot decode a stored record", "key", key, "error", e.err)
 	}
 	return e
 }
@@ -67,7 +67,7 @@ func (s *Store) feed(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.log.Warn("the watch of the store ended; beginning another", "error", err, "revision", s.snapshot().rev)
+		s.log.Warn("the store's watch ended; starting a new one", "error", err, "revision", s.snapshot().rev)
 		if errors.Is(err, trivet.ErrCompacted) || errors.Is(err, errGap) {
 			err = s.reload(ctx)
 		}
@@ -86,7 +86,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// follow applies what the watch tells until it ends.
+// follow applies the events of a watch until it ends.
 func (s *Store) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -104,11 +104,11 @@ func (s *Store) follow(ctx context.Context) error {
 	return errors.New("the watch was closed")
 }
 
-// apply makes the next snapshot of the events of whole revisions. Events that are in the snapshot already do nothing.
+// apply makes the next snapshot from the events of whole revisions. Events that are already in the snapshot are ignored.
 func (s *Store) apply(events []*clientv3.Event) error {
 	next := s.snapshot().next()
 	begin := next.rev
-	var happened []*Event
+	var changes []*Event
 	for _, ev := range events {
 		rev := ev.Kv.ModRevision
 		if rev <= begin {
@@ -122,11 +122,11 @@ func (s *Store) apply(events []*clientv3.Event) error {
 			continue
 		}
 		if e := s.applyEvent(next, ev); e != nil {
-			happened = append(happened, e)
+			changes = append(changes, e)
 		}
 	}
 	if next.rev > begin {
-		s.publish(next, happened)
+		s.publish(next, changes)
 	}
 	return nil
 }
@@ -140,29 +140,29 @@ func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
 		was = next.put(is)
 	}
 	if is != nil {
-		s.pending.saw(is.tx, is.rev)
+		s.pending.committed(is.tx, is.rev)
 	}
 	return s.newEvent(string(ev.Kv.Key), was, is, ev.Kv.ModRevision)
 }
 
-// publish lets readers, then waiters and watchers, see a snapshot.
-func (s *Store) publish(next *snapshot, happened []*Event) {
+// publish makes a snapshot visible to readers, then to waiters and watchers.
+func (s *Store) publish(next *snapshot, changes []*Event) {
 	s.current.Store(next)
-	s.history.add(next.rev, happened)
+	s.history.add(next.rev, changes)
 	s.pending.reached(next.rev)
 }
 
-// reload makes a snapshot by a list, where the watch cannot go on. What happened in between is not known in its order: who
-// waits for the outcome of a transaction, or watches, is told.
+// reload makes a snapshot from a list when the watch cannot be resumed. The changes in between are lost: waiters for the
+// outcome of a transaction and watchers get an error.
 func (s *Store) reload(ctx context.Context) error {
 	next, err := s.load(ctx)
 	if err != nil {
 		return err
 	}
 	for e := range next.under(prefix, "") {
-		s.pending.saw(e.tx, e.rev)
+		s.pending.committed(e.tx, e.rev)
 	}
-	s.pending.missed()
+	s.pending.markMissed()
 	s.current.Store(next)
 	s.history.reset(next.rev)
 	s.pending.reached(next.rev)

@@ -20,7 +20,7 @@ func FuzzKeys(f *testing.F) {
 		if !strings.Contains(kind, "/") && (!ok || part != kindPart(trivet.Kind(kind)) || got != name) {
 			t.Errorf("the key of %q %q is read as %q %q", kind, name, part, got)
 		}
-		if trivet.ValidateName(name) == nil && isOwn(name) {
+		if trivet.ValidateName(name) == nil && isInternal(name) {
 			t.Errorf("%q is a name, and the store's own", name)
 		}
 		if _, _, ok := splitKey(kind); ok && !strings.HasPrefix(kind, prefix) {

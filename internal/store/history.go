@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// history holds the newest events, for all watchers: they share it and have no buffers of their own, so that a slow one
-// holds up nobody. What is no longer held is had from etcd.
+// history holds the newest events for all watchers. They share it and have no buffers, so a slow watcher blocks nothing.
+// Older events are read from etcd.
 type history struct {
 	mu      sync.Mutex
-	rev     int64                 // guarded by mu, like all that follow; everything up to here was told
+	rev     int64                 // guarded by mu, as all below; everything up to here was added
 	events  []*Event              // by revision
 	bytes   int                   // of events
-	floor   int64                 // nothing is known of what happened up to here
-	evicted map[string]int64      // by kind: the revision of its newest event that is no longer held
-	waiting map[*Watcher]struct{} // in Next
+	start   int64                 // events up to here are not known
+	evicted map[string]int64      // by kind: the revision of its newest evicted event
+	waiting map[*Watcher]struct{} // blocked in Next
 }
 
-// What the history holds.
+// Limits of the history.
 const (
 	historyEvents = 8192
 	historyBytes  = 16 << 20
@@ -36,7 +36,7 @@ func (h *history) add(rev int64, events []*Event) {
 	for w := range h.waiting {
 		if slices.ContainsFunc(events, func(e *Event) bool { return w.wants(e.part) }) {
 			delete(h.waiting, w)
-			w.poke()
+			w.notify()
 		}
 	}
 }
@@ -53,24 +53,24 @@ func (h *history) evict() {
 	h.events = h.events[n:]
 }
 
-// reset forgets everything: the feed begins anew at a revision.
+// reset drops all events: the feed restarts at a revision.
 func (h *history) reset(rev int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.rev, h.floor, h.events, h.bytes = rev, rev, nil, 0
+	h.rev, h.start, h.events, h.bytes = rev, rev, nil, 0
 	clear(h.evicted)
 	for w := range h.waiting {
-		w.poke()
+		w.notify()
 	}
 	clear(h.waiting)
 }
 
-// after gives what w wants after a revision: some whole revisions, and the revision up to which that is everything. Where the
-// history does not hold it, ok is false. Where there is nothing yet, w is woken later.
+// after returns the events for w after a revision, in whole revisions, and the revision up to which they are complete. ok is
+// false if some of them were evicted. If there are none yet, w is notified when there are.
 func (h *history) after(w *Watcher, rev int64) (events []*Event, upTo int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.holds(w, rev) {
+	if !h.has(w, rev) {
 		return nil, 0, false
 	}
 	at := sort.Search(len(h.events), func(i int) bool { return h.events[i].Revision > rev })
@@ -88,9 +88,9 @@ func (h *history) after(w *Watcher, rev int64) (events []*Event, upTo int64, ok 
 	return events, max(rev, h.rev), true
 }
 
-// holds says whether everything that w wants after a revision is held. mu is held.
-func (h *history) holds(w *Watcher, after int64) bool {
-	if after < h.floor {
+// has reports whether all events for w after a revision are held. mu is held.
+func (h *history) has(w *Watcher, after int64) bool {
+	if after < h.start {
 		return false
 	}
 	for kind, rev := range h.evicted {
@@ -101,8 +101,8 @@ func (h *history) holds(w *Watcher, after int64) bool {
 	return true
 }
 
-// leave takes w out of those that are woken.
-func (h *history) leave(w *Watcher) {
+// remove removes w from the waiting watchers.
+func (h *history) remove(w *Watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.waiting, w)

@@ -6,25 +6,25 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Records stand under /trivet/<kind in lower case>/<name>. What begins with '-' instead of a kind is the store's own.
+// The key of a record is /trivet/<kind in lower case>/<name>. A kind that begins with '-' is internal to the store.
 const (
 	prefix    = "/trivet/"
-	guardPart = "-guard/" // and a head's name: see Store.learn
+	guardPart = "-guard/" // and a head's name: see Store.resolve
 	idPart    = "-tx/"    // and a head's name: the ID of a transaction that puts nothing else
-	leasePart = "-lease"  // and a lease's name: its holder; the only kind of these that has events
-	beatPart  = "-beat"   // and a lease's name: that its holder lives
-	limitPart = "-limit"  // and an index and its key: written by whoever counts there
+	leasePart = "-lease"  // and a lease's name: its holder; the only internal kind with events
+	renewPart = "-renew"  // and a lease's name: rewritten by its holder
+	limitPart = "-limit"  // and an index and its key: written by each transaction that checks the limit
 )
 
 func recordKey(kind, name string) string { return prefix + kind + "/" + name }
 
-// kindPart is a kind as it stands in keys.
+// kindPart returns a kind as written in keys.
 func kindPart(kind trivet.Kind) string { return strings.ToLower(string(kind)) }
 
-// isOwn says whether what stands at a kind's place in a key makes it the store's own.
-func isOwn(part string) bool { return strings.HasPrefix(part, "-") }
+// isInternal reports whether a kind, as written in keys, is internal to the store.
+func isInternal(part string) bool { return strings.HasPrefix(part, "-") }
 
-// splitKey gives the kind and name of a record's key; the store's own keys have a kind that begins with '-'.
+// splitKey returns the kind and name of a key.
 func splitKey(key string) (kind, name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, prefix)
 	if !ok {
@@ -33,8 +33,8 @@ func splitKey(key string) (kind, name string, ok bool) {
 	return strings.Cut(rest, "/")
 }
 
-// indexPath is where a record stands under one key of an index. Parts hold no NUL: kinds and index names are ours, and keys
-// are cleaned of it.
+// indexPath returns the path of a record under one key of an index. No part contains NUL: kinds and index names are constants,
+// and NUL is replaced in keys.
 func indexPath(kind, index, key, name string) string {
 	return indexPrefix(kind, index, key) + name
 }

@@ -12,32 +12,33 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// A lease spares double work: one holder at a time. Nothing rests on that alone. A holder that sleeps for too long does not
-// know that it was replaced; what it writes goes through transactions that compare the lease (Check), and is refused.
+// A lease has one holder at a time and avoids duplicate work. Correctness does not depend on it alone: a holder that was
+// suspended does not know that it was replaced, so its writes go through transactions that compare the lease (Check) and are
+// refused.
 //
-// A lease is two keys. -lease/NAME is written when the holder changes: the revision of that write is the fence. -beat/NAME is
-// rewritten by the holder, so that its transactions do not conflict with its beats. No two clocks are compared: who wants the
-// lease takes it when it has seen no new beat for as long as the holder promised one, by its own clock.
+// A lease is two keys. -lease/NAME is written when the holder changes: the revision of that write is the fence. -renew/NAME is
+// rewritten by the holder, so that its transactions do not conflict with its renewals. No two clocks are compared: a waiter
+// takes the lease over when, by its own clock, it has seen no renewal for the holder's TTL.
 
-// Lease is what Hold's function holds.
+// Lease is a lease that is held by the function of WithLease.
 type Lease struct {
 	store     *Store
 	name, uid string
 	ttl       time.Duration
 	fence     int64
-	until     atomic.Pointer[time.Time] // it is surely held
+	until     atomic.Pointer[time.Time] // held until then
 }
 
-// holder is what a lease's key says.
+// holder is the value of a lease's key.
 type holder struct {
 	Kind string        `json:"kind"`
-	UID  string        `json:"uid"` // of one call of Hold
+	UID  string        `json:"uid"` // of one call of WithLease
 	TTL  time.Duration `json:"ttl"`
 }
 
-// WithLease waits for a lease, runs do while it is held, and lets it go. The lease is beaten four times in ttl, and do's context
-// ends at three quarters of ttl after the last beat that was acknowledged: before anybody else can hold it. It gives do's
-// error, which is an ErrFenced as well where the lease was lost. Waiting ends with ctx: ErrUnavailable.
+// WithLease waits for a lease, runs do while it is held, and releases it. The lease is renewed four times per ttl, and do's
+// context ends three quarters of ttl after the last acknowledged renewal, before another holder can acquire the lease. It
+// returns do's error, which is also an ErrFenced if the lease was lost, or ErrUnavailable if ctx ends while waiting.
 func (s *Store) WithLease(ctx context.Context, name string, ttl time.Duration, do func(context.Context, *Lease) error) error {
 	l := &Lease{store: s, name: name, uid: rand.Text(), ttl: ttl}
 	if err := trivet.ValidateName(name); err != nil || ttl <= 0 {
@@ -47,15 +48,18 @@ func (s *Store) WithLease(ctx context.Context, name string, ttl time.Duration, d
 	if err != nil {
 		return l.fail("hold", err)
 	}
-	l.holds(began)
+	l.extend(began)
 	held, lose := context.WithCancelCause(ctx)
-	expiry := time.AfterFunc(time.Until(began.Add(l.own())), func() { lose(l.fail("keep", trivet.ErrFenced)) })
-	beaten := make(chan struct{})
-	go func() { defer close(beaten); l.keep(held, lose, expiry) }()
+	expiry := time.AfterFunc(time.Until(began.Add(l.safeTTL())), func() { lose(l.fail("renew", trivet.ErrFenced)) })
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		l.renewLoop(held, lose, expiry)
+	}()
 	err = do(held, l)
 	lost := context.Cause(held)
 	lose(nil)
-	<-beaten
+	<-stopped
 	expiry.Stop()
 	l.release(ctx)
 	if err != nil && errors.Is(lost, trivet.ErrFenced) && !errors.Is(err, trivet.ErrFenced) {
@@ -64,7 +68,7 @@ func (s *Store) WithLease(ctx context.Context, name string, ttl time.Duration, d
 	return err
 }
 
-// Check makes a transaction one of the lease's holder: it says ErrFenced where that is no longer so, and the commit compares it.
+// Check makes a transaction conditional on the lease: it returns ErrFenced if the lease was lost, and the commit compares it.
 func (l *Lease) Check(tx *Tx) error {
 	if e := tx.read(l.key()); e == nil || e.rev != l.fence {
 		return l.fail("write under", trivet.ErrFenced)
@@ -72,61 +76,61 @@ func (l *Lease) Check(tx *Tx) error {
 	return nil
 }
 
-// Held says whether the lease is surely held now, by the clock. do's context ends when it is not; after the process was stopped
-// for long, that may be a moment later.
+// Held reports whether the lease is held now, by the clock. do's context ends when it is not, or shortly after if the process
+// was suspended.
 func (l *Lease) Held() bool { return time.Now().Before(*l.until.Load()) }
 
-// holds notes a beat that was acknowledged, and was sent at a time.
-func (l *Lease) holds(sent time.Time) {
-	until := sent.Add(l.own())
+// extend records that a renewal sent at a time was acknowledged.
+func (l *Lease) extend(sent time.Time) {
+	until := sent.Add(l.safeTTL())
 	l.until.Store(&until)
 }
 
-// Fence rises with each holder of the lease, for those who can refuse an older one.
+// Fence returns the fencing token, which increases with each holder of the lease.
 func (l *Lease) Fence() int64 { return l.fence }
 
-func (l *Lease) key() string     { return recordKey(leasePart, l.name) }
-func (l *Lease) beatKey() string { return recordKey(beatPart, l.name) }
+func (l *Lease) key() string      { return recordKey(leasePart, l.name) }
+func (l *Lease) renewKey() string { return recordKey(renewPart, l.name) }
 
-// own is how long a beat holds for the holder; for everybody else it holds for ttl.
-func (l *Lease) own() time.Duration { return l.ttl - l.ttl/4 }
+// safeTTL is how long the holder relies on a renewal. Waiters wait for ttl.
+func (l *Lease) safeTTL() time.Duration { return l.ttl - l.ttl/4 }
 
 func (l *Lease) fail(op string, err error) error {
 	return &trivet.Error{Op: op + " lease", Name: l.name, Err: err}
 }
 
-// errHeld: somebody else holds the lease.
-var errHeld = errors.New("held")
+// errHeld: the lease has another holder.
+var errHeld = errors.New("held by another head")
 
-// acquire takes the lease, as soon as that can be done, and gives a time from which on it is surely held for ttl.
+// acquire waits until it has the lease, and returns a time from which the lease is held for ttl.
 func (l *Lease) acquire(ctx context.Context) (began time.Time, err error) {
 	for expired := int64(0); ; {
 		watch := l.store.Watch(0, leasePart)
 		began = time.Now()
-		err := l.take(ctx, expired)
+		err := l.tryAcquire(ctx, expired)
 		switch {
 		case err == nil:
 			return began, nil
 		case ctx.Err() != nil:
 			return began, unavailable(ctx.Err())
 		case errors.Is(err, errHeld):
-			expired = l.await(ctx, watch)
-		default: // without a quorum now, or the outcome is not known: a later take finds out
+			expired = l.waitFree(ctx, watch)
+		default: // no quorum, or the outcome is unknown: the next attempt resolves it
 			pause(ctx, l.ttl/8)
 		}
 	}
 }
 
-// take makes the lease ours if it is free, ours already, or its last beat is the one that is known to have expired.
-func (l *Lease) take(ctx context.Context, expired int64) error {
+// tryAcquire acquires the lease if it is free, already ours, or if its last renewal is the one known to have expired.
+func (l *Lease) tryAcquire(ctx context.Context, expired int64) error {
 	mine := int64(0)
 	rev, err := l.store.Update(ctx, func(tx *Tx) error {
-		e, beat := tx.read(l.key()), tx.read(l.beatKey())
+		e, renewal := tx.read(l.key()), tx.read(l.renewKey())
 		mine = 0
 		switch {
 		case e != nil && holderOf(e).UID == l.uid:
 			mine = e.rev
-		case e != nil && beat != nil && beat.rev != expired:
+		case e != nil && renewal != nil && renewal.rev != expired:
 			return errHeld
 		}
 		if mine == 0 {
@@ -136,7 +140,7 @@ func (l *Lease) take(ctx context.Context, expired int64) error {
 			}
 			tx.write(l.key(), &write{doc: doc})
 		}
-		tx.write(l.beatKey(), &write{doc: []byte(`{"kind":"beat"}`)})
+		tx.write(l.renewKey(), &write{doc: []byte(renewDoc)})
 		return nil
 	})
 	if l.fence = mine; mine == 0 {
@@ -145,62 +149,64 @@ func (l *Lease) take(ctx context.Context, expired int64) error {
 	return err
 }
 
-// holderOf reads a lease's key. Whoever wrote something else there holds it for no time.
+const renewDoc = `{"kind":"renew"}`
+
+// holderOf decodes a lease's key. A value that cannot be decoded has a TTL of 0.
 func holderOf(e *entry) (h holder) {
 	_ = json.Unmarshal(e.doc, &h)
 	return h
 }
 
-// await returns when the lease is let go, or when its holder has not beaten for as long as it promised to: then it gives the
-// revision of the last beat. It looks at the copy for beats, which have no events, a few times in that while.
-func (l *Lease) await(ctx context.Context, watch *Watcher) (expired int64) {
+// waitFree returns when the lease is released, or when its holder has not renewed it for its TTL: then it returns the revision
+// of the last renewal. Renewals have no events, so it polls the local copy.
+func (l *Lease) waitFree(ctx context.Context, watch *Watcher) (expired int64) {
 	e := l.store.snapshot().get(l.key())
 	if e == nil {
 		return 0
 	}
-	promised, seen := holderOf(e).TTL, time.Now()
-	for beat := int64(0); ; {
-		if now := l.store.snapshot().revOf(l.beatKey()); now != beat {
-			beat, seen = now, time.Now()
+	ttl, seen := holderOf(e).TTL, time.Now()
+	for renewal := int64(0); ; {
+		if now := l.store.snapshot().revOf(l.renewKey()); now != renewal {
+			renewal, seen = now, time.Now()
 		}
-		if time.Since(seen) >= promised || ctx.Err() != nil {
-			return beat
+		if time.Since(seen) >= ttl || ctx.Err() != nil {
+			return renewal
 		}
-		moment, cancel := context.WithTimeout(ctx, min(promised/8+time.Millisecond, time.Until(seen.Add(promised))))
-		events, err := watch.Next(moment)
-		waited := moment.Err() != nil
+		poll, cancel := context.WithTimeout(ctx, min(ttl/8+time.Millisecond, time.Until(seen.Add(ttl))))
+		events, err := watch.Next(poll)
+		timedOut := poll.Err() != nil
 		cancel()
 		for _, ev := range events {
 			if ev.Name == l.name && ev.Revision > e.rev {
 				return 0
 			}
 		}
-		if err != nil && !waited {
+		if err != nil && !timedOut {
 			pause(ctx, l.ttl/8)
 			return 0
 		}
 	}
 }
 
-// keep beats until ctx ends or the lease is lost.
-func (l *Lease) keep(ctx context.Context, lose context.CancelCauseFunc, expiry *time.Timer) {
+// renewLoop renews the lease until ctx ends or the lease is lost.
+func (l *Lease) renewLoop(ctx context.Context, lose context.CancelCauseFunc, expiry *time.Timer) {
 	for pause(ctx, l.ttl/4); ctx.Err() == nil; pause(ctx, l.ttl/4) {
 		sent := time.Now()
 		_, err := l.store.Update(ctx, func(tx *Tx) error {
-			tx.write(l.beatKey(), &write{doc: []byte(`{"kind":"beat"}`)})
+			tx.write(l.renewKey(), &write{doc: []byte(renewDoc)})
 			return l.Check(tx)
 		})
 		switch {
 		case err == nil:
-			l.holds(sent)
-			expiry.Reset(time.Until(sent.Add(l.own())))
+			l.extend(sent)
+			expiry.Reset(time.Until(sent.Add(l.safeTTL())))
 		case errors.Is(err, trivet.ErrFenced):
 			lose(err)
 		}
 	}
 }
 
-// release lets the lease go. Where that fails it expires.
+// release releases the lease. If that fails, the lease expires.
 func (l *Lease) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.store.opts.Timeout)
 	defer cancel()
@@ -209,10 +215,10 @@ func (l *Lease) release(ctx context.Context) {
 			return err
 		}
 		tx.write(l.key(), &write{})
-		tx.write(l.beatKey(), &write{})
+		tx.write(l.renewKey(), &write{})
 		return nil
 	})
 	if err != nil && !errors.Is(err, trivet.ErrFenced) {
-		l.store.log.Warn("a lease could not be let go; it will expire", "lease", l.name, "after", l.ttl, "error", err)
+		l.store.log.Warn("cannot release a lease; it expires", "lease", l.name, "ttl", l.ttl, "error", err)
 	}
 }

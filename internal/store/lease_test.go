@@ -92,7 +92,7 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 		defer other.Wait()
 		defer cancel()
 		seen := 0
-		for resp := range m.Client().Watch(held, "/trivet/-beat/x", clientv3.WithRev(1)) {
+		for resp := range m.Client().Watch(held, "/trivet/-renew/x", clientv3.WithRev(1)) {
 			if seen += len(resp.Events); seen > beats {
 				if !l.Held() && held.Err() == nil {
 					t.Error("it is kept, and not held")
@@ -105,7 +105,7 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 	if !errors.Is(err, mine) {
 		t.Errorf("the holder ended with %v", err)
 	}
-	for _, of := range []string{"-lease/", "-beat/"} {
+	for _, of := range []string{"-lease/", "-renew/"} {
 		left, err := m.Client().Get(t.Context(), "/trivet/"+of, clientv3.WithPrefix())
 		if err != nil || left.Count > 0 {
 			t.Errorf("left of the lease: %v, %v", left.Kvs, err)

@@ -10,18 +10,18 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Two versions run side by side during an upgrade: a record may have fields that only the newer one knows. keepUnknown gives
-// the JSON of a record as it shall be stored: what this version wrote, and the stored fields that it does not know.
+// Two versions run side by side during an upgrade: a record may have fields that only the newer one knows. keepUnknown
+// returns the JSON to store: what this version wrote, and the stored fields that this version does not know.
 //
-// Objects are followed by the noun's type. Elements of lists are matched by their key: the property whose field has the tag
-// `merge:"key"`, else "name", else their place. What has no fields of ours (maps, any, types that read themselves) is
-// replaced as a whole, but a map's values are followed.
+// Objects are merged by the record's Go type. List elements are matched by key: the property whose field has the tag
+// `merge:"key"`, else "name", else their index. Values without Go fields (any, types that unmarshal themselves) are replaced
+// as a whole; the values of a map are merged.
 func keepUnknown(t reflect.Type, stored, written []byte) ([]byte, error) {
 	return merged(t, stored, written, true)
 }
 
-// keepInLists does so for elements of lists only. It is for a writer who knows of all other stored fields, such as a merge
-// patch, which names what it takes away but can only replace a list as a whole.
+// keepInLists does so for list elements only. It is for a writer that preserves all other stored fields, such as a merge
+// patch, which names the fields that it removes but can only replace a list as a whole.
 func keepInLists(t reflect.Type, stored, written []byte) ([]byte, error) {
 	return merged(t, stored, written, false)
 }
@@ -38,12 +38,12 @@ func merged(t reflect.Type, stored, written []byte, keep bool) ([]byte, error) {
 	return json.Marshal(carry(t, was, is, keep))
 }
 
-// carry adds to is what was has and the type does not know: all of it (keep), or within lists only.
+// carry adds to is the fields of was that the type does not have: all of them (keep), or within lists only.
 func carry(t reflect.Type, was, is any, keep bool) any {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if readsItself(t) {
+	if unmarshalsItself(t) {
 		return is
 	}
 	switch t.Kind() {
@@ -78,14 +78,14 @@ func carryStruct(t reflect.Type, was, is any, keep bool) any {
 	fields := fieldsOf(t)
 	for k, old := range from {
 		f, known := fields.byName[strings.ToLower(k)]
-		v, there := to[k]
+		v, present := to[k]
 		switch {
-		case known && there:
+		case known && present:
 			to[k] = carry(f, old, v, keep)
-		case keep && !known && !there:
+		case keep && !known && !present:
 			to[k] = old
-		case keep && known && !there && f.Kind() == reflect.Struct && !readsItself(f):
-			// Left out because it is zero to this version ("omitzero"); what is not known of it stays.
+		case keep && known && !present && f.Kind() == reflect.Struct && !unmarshalsItself(f):
+			// Omitted because it is zero in this version ("omitzero"); its unknown fields stay.
 			if rest, ok := carry(f, old, map[string]any{}, true).(map[string]any); ok && len(rest) > 0 {
 				to[k] = rest
 			}
@@ -111,11 +111,12 @@ func carryList(t reflect.Type, from, to []any) {
 	}
 }
 
-// match finds the stored element that v was: the first unused one with its key, or the one in its place. -1: none.
-func match(key string, place int, v any, from []any, used []bool) int {
+// match returns the index of the stored element that v replaces: the first unused one with the same key, or the one with the
+// same index. -1: none.
+func match(key string, index int, v any, from []any, used []bool) int {
 	if key == "" {
-		if place < len(from) {
-			return place
+		if index < len(from) {
+			return index
 		}
 		return -1
 	}
@@ -127,7 +128,7 @@ func match(key string, place int, v any, from []any, used []bool) int {
 	return -1
 }
 
-// keyOf gives an element's key if it is a text or a number.
+// keyOf returns an element's key if it is a string or a number.
 func keyOf(v any, key string) any {
 	object, _ := v.(map[string]any)
 	switch k := object[key].(type) {
@@ -137,10 +138,10 @@ func keyOf(v any, key string) any {
 	return nil
 }
 
-// fields are a struct's, as JSON has them.
+// fields are the JSON properties of a struct.
 type fields struct {
-	byName map[string]reflect.Type // by name in lower case, since encoding/json does not tell case either
-	key    string                  // the property that is an element's key in a list
+	byName map[string]reflect.Type // by name in lower case: encoding/json ignores case too
+	key    string                  // the property that identifies an element of a list
 }
 
 var fieldsCache sync.Map // reflect.Type to *fields
@@ -173,8 +174,8 @@ var (
 	textReader = reflect.TypeFor[interface{ UnmarshalText([]byte) error }]()
 )
 
-// readsItself: time.Time, netip.Addr, json.RawMessage and such.
-func readsItself(t reflect.Type) bool {
+// unmarshalsItself reports whether a type has its own unmarshaler, such as time.Time, netip.Addr and json.RawMessage.
+func unmarshalsItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(jsonReader) || p.Implements(textReader)
 }

@@ -15,21 +15,21 @@ type metrics struct {
 func newMetrics(to prometheus.Registerer) *metrics {
 	m := &metrics{
 		updates: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "trivet_store_update_seconds", Help: "How long transactions took, with all their tries.",
+			Name: "trivet_store_update_duration_seconds", Help: "Duration of transactions, including reruns, by result.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
 		}, []string{"result"}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "trivet_store_lag_seconds", Help: "How long after a commit's answer the local copy had it.",
+			Name: "trivet_store_copy_lag_seconds", Help: "Time from the answer to a commit until the local copy has it.",
 			Buckets: prometheus.ExponentialBuckets(0.00005, 2, 18),
 		}),
 		reruns: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "trivet_store_conflicts_total", Help: "Transactions run again because what they had read was changed.",
+			Name: "trivet_store_conflicts_total", Help: "Transactions rerun because a record that they read was changed.",
 		}),
 		unknowns: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "trivet_store_unknown_total", Help: "Tries that were not answered, so that their outcome had to be learned.",
+			Name: "trivet_store_unknown_outcomes_total", Help: "Commit attempts without an answer, whose outcome had to be resolved.",
 		}),
 		reloads: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "trivet_store_reloads_total", Help: "Times the local copy was listed anew because the watch could not go on.",
+			Name: "trivet_store_reloads_total", Help: "Reloads of the local copy because the watch could not be resumed.",
 		}),
 	}
 	if to != nil {

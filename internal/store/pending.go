@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// pending is who waits for the feed: for a revision, or for the outcome of a transaction.
+// pending holds the waiters for the feed: for a revision, or for the outcome of a transaction.
 type pending struct {
 	mu      sync.Mutex
-	rev     int64               // guarded by mu, like all that follow
+	rev     int64               // guarded by mu, as all below
 	waiters []waiter            // for revisions above rev
-	txs     map[string]*outcome // transactions that are being tried
+	txs     map[string]*outcome // transactions in progress
 }
 
 type waiter struct {
@@ -21,12 +21,12 @@ type waiter struct {
 
 // outcome is what the feed knows of a transaction.
 type outcome struct {
-	rev    int64         // at which it was committed; 0: not seen
-	seen   chan struct{} // closed once it was
-	missed bool          // the feed left out revisions since the transaction began
+	rev    int64         // at which it was committed; 0: not seen in the feed
+	seen   chan struct{} // closed when it is seen in the feed
+	missed bool          // the feed skipped revisions since the transaction began
 }
 
-// begin makes the feed look out for a transaction's ID, until end.
+// begin registers a transaction's ID with the feed, until end.
 func (p *pending) begin(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,14 +39,15 @@ func (p *pending) end(id string) {
 	delete(p.txs, id)
 }
 
-// outcome gives what the feed has seen of a transaction so far.
+// outcome returns what the feed knows of a transaction so far.
 func (p *pending) outcome(id string) outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return *p.txs[id]
 }
 
-func (p *pending) saw(id string, rev int64) {
+// committed records that the feed has a transaction.
+func (p *pending) committed(id string, rev int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o := p.txs[id]; o != nil && o.rev == 0 {
@@ -55,7 +56,8 @@ func (p *pending) saw(id string, rev int64) {
 	}
 }
 
-func (p *pending) missed() {
+// markMissed records that the feed skipped revisions.
+func (p *pending) markMissed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, o := range p.txs {
@@ -63,7 +65,7 @@ func (p *pending) missed() {
 	}
 }
 
-// reached tells that the snapshot of a revision can be read.
+// reached wakes the waiters for a revision, whose snapshot can now be read.
 func (p *pending) reached(rev int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// put makes the JSON of a record that is to be written, over what is stored.
+// put writes a record over the stored one.
 func (tx *Tx) put(op string, info *kindInfo, rec trivet.Record) error {
 	h := rec.Header()
 	h.Kind = info.kind
@@ -39,7 +39,7 @@ func (tx *Tx) put(op string, info *kindInfo, rec trivet.Record) error {
 	return tx.putDoc(op, info, h.Name, doc, info.copy(rec), old)
 }
 
-// stored gives what a put goes over: a write of this transaction, the stored record, or nil.
+// stored returns what a put replaces: a write of this transaction, the stored record, or nil.
 func (tx *Tx) stored(op string, info *kindInfo, name string, rev int64) (*entry, error) {
 	if err := trivet.ValidateName(name); err != nil {
 		return nil, tx.fail(op, info, name, err)
@@ -47,7 +47,7 @@ func (tx *Tx) stored(op string, info *kindInfo, name string, rev int64) (*entry,
 	key := recordKey(info.part, name)
 	e := tx.read(key)
 	if rev != 0 && rev != tx.reads[key] {
-		return nil, tx.fail(op, info, name, fmt.Errorf("%w: it was read at revision %d and is at %d now",
+		return nil, tx.fail(op, info, name, fmt.Errorf("%w: it was read at revision %d and is now at %d",
 			trivet.ErrConflict, rev, tx.reads[key]))
 	}
 	if w := tx.writes[key]; w != nil {
@@ -60,8 +60,8 @@ func (tx *Tx) stored(op string, info *kindInfo, name string, rev int64) (*entry,
 	return e, nil
 }
 
-// fillHeader sets what the store keeps: callers cannot change it. The maker of a record may choose its UID, by which it can
-// tell its own record from another's when the answer to its creation was lost.
+// fillHeader sets the header fields that the store controls. The creator of a record may choose its UID, by which it
+// recognizes its own record if the answer to the creation was lost.
 func (tx *Tx) fillHeader(h *trivet.Meta, old *entry) error {
 	if old == nil {
 		h.UID, h.Created, h.Generation = cmp.Or(h.UID, rand.Text()), tx.store.opts.Now().UTC().Truncate(time.Millisecond), 1
@@ -75,7 +75,7 @@ func (tx *Tx) fillHeader(h *trivet.Meta, old *entry) error {
 	return nil
 }
 
-// encode gives the JSON to store: the record's, and the fields that are stored but not known here.
+// encode returns the JSON to store: the record's, and the stored fields that this version does not know.
 func encode(info *kindInfo, rec trivet.Record, old *entry) ([]byte, error) {
 	h := rec.Header()
 	rev := h.Revision
@@ -88,13 +88,14 @@ func encode(info *kindInfo, rec trivet.Record, old *entry) ([]byte, error) {
 	return keepUnknown(info.typ, old.doc, doc)
 }
 
-// putDoc writes a record whose JSON is made, if that differs from what is stored.
+// putDoc writes an encoded record if it differs from the stored one.
 func (tx *Tx) putDoc(op string, info *kindInfo, name string, doc []byte, rec trivet.Record, old *entry) error {
 	if old != nil && bytes.Equal(old.doc, doc) {
 		return nil
 	}
 	if len(doc) > trivet.MaxRecord {
-		return tx.fail(op, info, name, fmt.Errorf("%w: its JSON has %d bytes, at most %d", trivet.ErrTooLarge, len(doc), trivet.MaxRecord))
+		return tx.fail(op, info, name, fmt.Errorf("%w: its JSON has %d bytes; the maximum is %d",
+			trivet.ErrTooLarge, len(doc), trivet.MaxRecord))
 	}
 	tx.write(recordKey(info.part, name), &write{doc: doc, rec: rec})
 	return nil
@@ -111,14 +112,14 @@ func (tx *Tx) del(info *kindInfo, name string) error {
 	return nil
 }
 
-// sameSpecField says whether two records have the same spec in memory, and so in JSON: what is not known here is kept. Most
-// writes are of a status, and this is much less work than reading two documents.
+// sameSpecField reports whether two records have equal specs in memory, and so in JSON, since unknown fields are kept. Most
+// writes change only the status, and this is much cheaper than decoding two documents.
 func sameSpecField(a, b trivet.Record) bool {
 	x, y := reflect.ValueOf(a).Elem().FieldByName("Spec"), reflect.ValueOf(b).Elem().FieldByName("Spec")
 	return x.IsValid() && y.IsValid() && reflect.DeepEqual(x.Interface(), y.Interface())
 }
 
-// sameSpec says whether two records' JSON have the same spec.
+// sameSpec reports whether the JSON of two records has the same spec.
 func sameSpec(a, b []byte) bool {
 	x, y := specOf(a), specOf(b)
 	if bytes.Equal(x, y) {
@@ -137,7 +138,7 @@ func specOf(doc []byte) []byte {
 	return d.Spec
 }
 
-// parse reads JSON as it stands, numbers as their digits.
+// parse decodes JSON with numbers as json.Number.
 func parse(doc []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(doc))
 	dec.UseNumber()

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Queue hands keys to workers. A key that is added again before its turn has one turn; a key never has two turns at once; a
-// key whose turn failed comes again, later each time.
+// Queue is a work queue of keys. A key that is added again while it waits is processed once; a key is never processed by two
+// workers at once; a key that failed is retried with backoff.
 type Queue struct {
-	mu      sync.Mutex
-	ready   []string          // guarded by mu
-	waiting map[string]bool   // guarded by mu; in ready
-	running map[string]bool   // guarded by mu; true: added again meanwhile
-	later   map[string]*alarm // guarded by mu
-	fails   map[string]int    // guarded by mu
-	closed  bool              // guarded by mu
-	wake    chan struct{}
+	mu       sync.Mutex
+	ready    []string          // guarded by mu
+	waiting  map[string]bool   // guarded by mu; in ready
+	running  map[string]bool   // guarded by mu; true: added again meanwhile
+	delayed  map[string]*delay // guarded by mu
+	failures map[string]int    // guarded by mu; consecutive
+	closed   bool              // guarded by mu
+	wake     chan struct{}
 }
 
-// NewQueue makes an empty queue.
+// NewQueue returns an empty queue.
 func NewQueue() *Queue {
 	return &Queue{
-		waiting: map[string]bool{}, running: map[string]bool{}, later: map[string]*alarm{}, fails: map[string]int{},
+		waiting: map[string]bool{}, running: map[string]bool{}, delayed: map[string]*delay{}, failures: map[string]int{},
 		wake: make(chan struct{}, 1),
 	}
 }
 
-// Add gives a key a turn as soon as a worker is free.
+// Add queues a key.
 func (q *Queue) Add(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -37,9 +37,9 @@ func (q *Queue) Add(key string) {
 }
 
 func (q *Queue) add(key string) {
-	if a := q.later[key]; a != nil {
-		a.timer.Stop()
-		delete(q.later, key)
+	if d := q.delayed[key]; d != nil {
+		d.timer.Stop()
+		delete(q.delayed, key)
 	}
 	if _, ok := q.running[key]; ok {
 		q.running[key] = true
@@ -53,7 +53,7 @@ func (q *Queue) add(key string) {
 	q.signal()
 }
 
-// AddAfter gives a key a turn after a while, or earlier where it gets one anyway.
+// AddAfter queues a key after a delay, unless it is queued earlier.
 func (q *Queue) AddAfter(key string, d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -64,30 +64,30 @@ func (q *Queue) AddAfter(key string, d time.Duration) {
 	}
 }
 
-// alarm is a turn to come.
-type alarm struct {
+// delay is the timer of a key that is queued later.
+type delay struct {
 	timer *time.Timer
 	at    time.Time
 }
 
-// addAfter gives a key that is neither waiting nor running a turn after a while, or at an earlier time that was set for it.
+// addAfter queues a key that is neither waiting nor running after a delay, or at an earlier time that was already set.
 func (q *Queue) addAfter(key string, d time.Duration) {
-	old := q.later[key]
+	old := q.delayed[key]
 	if q.closed || old != nil && time.Until(old.at) <= d {
 		return
 	}
 	if old != nil {
 		old.timer.Stop()
 	}
-	a := &alarm{at: time.Now().Add(d)}
-	a.timer = time.AfterFunc(d, func() {
+	next := &delay{at: time.Now().Add(d)}
+	next.timer = time.AfterFunc(d, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if q.later[key] == a {
+		if q.delayed[key] == next {
 			q.add(key)
 		}
 	})
-	q.later[key] = a
+	q.delayed[key] = next
 }
 
 func (q *Queue) signal() {
@@ -97,35 +97,40 @@ func (q *Queue) signal() {
 	}
 }
 
-// Run works with so many workers until ctx ends, and returns when their last turns have ended; the queue is of no use then. do gets a key, reads everything afresh, and says after how long it wants
-// another turn (0: not by itself) or why it failed.
-func (q *Queue) Run(ctx context.Context, workers int, log *slog.Logger, do func(context.Context, string) (time.Duration, error)) {
+// Work processes one key. It reads all state afresh and returns the delay after which the key is queued again; 0: not.
+type Work func(ctx context.Context, key string) (after time.Duration, err error)
+
+// Run processes keys with a number of workers until ctx ends, and returns when they are idle. The queue cannot be used again.
+func (q *Queue) Run(ctx context.Context, workers int, log *slog.Logger, do Work) {
 	var wg sync.WaitGroup
 	for range workers {
-		wg.Go(func() {
-			for {
-				key, ok := q.take(ctx)
-				if !ok {
-					return
-				}
-				again, err := do(ctx, key)
-				if err != nil && ctx.Err() == nil {
-					again = q.backoff(key)
-					log.Warn("will try again", "key", key, "after", again, "error", err)
-				} else {
-					q.forgive(key)
-				}
-				q.finish(key, again)
-			}
-		})
+		wg.Go(func() { q.work(ctx, log, do) })
 	}
 	wg.Wait()
 	q.close()
 }
 
-func (q *Queue) take(ctx context.Context) (string, bool) {
+func (q *Queue) work(ctx context.Context, log *slog.Logger, do Work) {
+	for {
+		key, ok := q.get(ctx)
+		if !ok {
+			return
+		}
+		after, err := do(ctx, key)
+		if err != nil && ctx.Err() == nil {
+			after = q.backoff(key)
+			log.Warn("reconcile failed; will retry", "key", key, "after", after, "error", err)
+		} else {
+			q.forget(key)
+		}
+		q.done(key, after)
+	}
+}
+
+// get waits for a key.
+func (q *Queue) get(ctx context.Context) (string, bool) {
 	for ctx.Err() == nil {
-		if key, ok := q.first(); ok {
+		if key, ok := q.next(); ok {
 			return key, true
 		}
 		select {
@@ -136,7 +141,7 @@ func (q *Queue) take(ctx context.Context) (string, bool) {
 	return "", false
 }
 
-func (q *Queue) first() (string, bool) {
+func (q *Queue) next() (string, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.ready) == 0 {
@@ -152,43 +157,44 @@ func (q *Queue) first() (string, bool) {
 	return key, true
 }
 
-func (q *Queue) finish(key string, again time.Duration) {
+func (q *Queue) done(key string, after time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	added := q.running[key]
 	delete(q.running, key)
 	if added {
 		q.add(key)
-	} else if again > 0 {
-		q.addAfter(key, again)
+	} else if after > 0 {
+		q.addAfter(key, after)
 	}
 }
 
 const (
-	firstBackoff = 100 * time.Millisecond
-	lastBackoff  = 30 * time.Second
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 30 * time.Second
 )
 
 func (q *Queue) backoff(key string) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.fails[key]++
-	d := min(firstBackoff<<min(q.fails[key]-1, 10), lastBackoff)
+	q.failures[key]++
+	d := min(minBackoff<<min(q.failures[key]-1, 10), maxBackoff)
 	return d/2 + rand.N(d)
 }
 
-func (q *Queue) forgive(key string) {
+// forget resets the backoff of a key.
+func (q *Queue) forget(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.fails, key)
+	delete(q.failures, key)
 }
 
 func (q *Queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	for key, a := range q.later {
-		a.timer.Stop()
-		delete(q.later, key)
+	for key, d := range q.delayed {
+		d.timer.Stop()
+		delete(q.delayed, key)
 	}
 }

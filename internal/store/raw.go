@@ -7,24 +7,25 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// The paths that are generic over the nouns see a record as its JSON, with the fields that this version does not know.
+// Code that is generic over kinds sees a record as JSON, with the fields that this version does not know.
 
 // Raw is a stored record.
 type Raw struct{ e *entry }
 
-// Name is the record's.
+// Name returns the record's name.
 func (r Raw) Name() string { return r.e.name }
 
-// Revision is that of its last change.
+// Revision returns the revision of the record's last change.
 func (r Raw) Revision() int64 { return r.e.rev }
 
-// JSON is the record with its revision.
+// JSON returns the record with its revision.
 func (r Raw) JSON() []byte { return r.e.json() }
 
-// Record is the typed record, not to be modified; nil where it cannot be read or its kind has no table.
+// Record returns the typed record, which is shared and must not be modified; nil if it cannot be decoded or its kind has no
+// table.
 func (r Raw) Record() trivet.Record { return r.e.rec }
 
-// Get gives one record of a kind, or ErrNotFound.
+// Get returns one record of a kind, or ErrNotFound.
 func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {
 	e := s.snapshot().get(recordKey(kindPart(kind), name))
 	if e == nil {
@@ -33,8 +34,8 @@ func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {
 	return Raw{e}, nil
 }
 
-// List gives the records of a kind by name: those after a name, at most limit (0: all), as they are at a revision, from which
-// a watch can begin.
+// List returns the records of a kind in order of name, after a name, at most limit (0: all), at a revision from which a watch
+// can begin.
 func (s *Store) List(kind trivet.Kind, after string, limit int) (records []Raw, revision int64) {
 	snap := s.snapshot()
 	all := recordKey(kindPart(kind), "")
@@ -49,12 +50,12 @@ func (s *Store) List(kind trivet.Kind, after string, limit int) (records []Raw, 
 func (tx *Tx) info(op string, kind trivet.Kind, name string) (*kindInfo, error) {
 	info := tx.store.kinds[kindPart(kind)]
 	if info == nil {
-		return nil, &trivet.Error{Op: op, Kind: kind, Name: name, Err: fmt.Errorf("%w: there is no such kind", trivet.ErrInvalid)}
+		return nil, &trivet.Error{Op: op, Kind: kind, Name: name, Err: fmt.Errorf("%w: unknown kind", trivet.ErrInvalid)}
 	}
 	return info, nil
 }
 
-// Raw gives a record's JSON, without its revision, as the transaction has it so far; or ErrNotFound.
+// Raw returns a record's JSON, without its revision and including the transaction's writes so far, or ErrNotFound.
 func (tx *Tx) Raw(kind trivet.Kind, name string) (doc []byte, revision int64, err error) {
 	info, err := tx.info("get", kind, name)
 	if err != nil {
@@ -71,8 +72,8 @@ func (tx *Tx) Raw(kind trivet.Kind, name string) (doc []byte, revision int64, er
 	return nil, 0, tx.fail("get", info, name, trivet.ErrNotFound)
 }
 
-// PutRaw writes a record's JSON whole: what is not in it is gone, but for the fields of its lists' elements that this version
-// does not know. The caller has validated it. The store keeps kind, name, UID, Created and Generation, as with Put.
+// PutRaw replaces a record's JSON as a whole, except for unknown fields of list elements, which are kept. The caller must have
+// validated it. The store sets kind, name, UID, Created and Generation, as for Put.
 func (tx *Tx) PutRaw(kind trivet.Kind, name string, doc []byte) error {
 	info, err := tx.info("put", kind, name)
 	if err != nil {
@@ -104,11 +105,11 @@ func (tx *Tx) PutRaw(kind trivet.Kind, name string, doc []byte) error {
 	return tx.putDoc("put", info, name, doc, rec, old)
 }
 
-// withHeader sets in a record's JSON what the store keeps.
+// withHeader sets the header fields in a record's JSON.
 func withHeader(doc []byte, h trivet.Meta) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(doc, &fields); err != nil || fields == nil {
-		return nil, fmt.Errorf("%w: a record is a JSON object: %v", trivet.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: a record must be a JSON object: %v", trivet.ErrInvalid, err)
 	}
 	head, err := json.Marshal(h)
 	if err != nil {
@@ -122,7 +123,7 @@ func withHeader(doc []byte, h trivet.Meta) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// Delete removes a record, or says ErrNotFound.
+// Delete removes a record, or returns ErrNotFound.
 func (tx *Tx) Delete(kind trivet.Kind, name string) error {
 	info, err := tx.info("delete", kind, name)
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// A try that was not answered may have been committed, may be committed later, or never. What makes it one or the other is
-// the guard: a key of this head that every transaction compares with the revision it had in its snapshot. Once the guard has
-// another revision, a try that is still on its way can no longer be committed; and one that was committed stands in the feed
-// before the guard's change. So when the copy holds another guard than the try saw, the copy knows the outcome. Where the
-// disk is slow, the try itself often comes before that.
+// An attempt that was not answered may have been committed, may be committed later, or never. The guard decides: a key of
+// this head that every transaction compares with the revision it had in its snapshot. Once the guard has another revision, an
+// attempt in flight can no longer be committed, and one that was committed is in the feed before the guard's change. So when
+// the copy has a newer guard than the attempt read, the copy knows the outcome. With a slow disk, the attempt itself often
+// appears in the feed first.
 //
-// Other transactions of this head that were on their way fail their compare then, and are run again.
+// Other transactions of this head that are in flight then fail their compare and run again.
 
 func (s *Store) guardKey() string { return prefix + guardPart + s.opts.Head }
 
-// learn finds out what became of a try: its revision, errRerun where it was not committed and never will be, or ErrUnknown
-// where ctx ends first, or there is no leader.
-func (s *Store) learn(ctx context.Context, cause error, id string, guard int64) (int64, error) {
+// resolve returns the outcome of an attempt: its revision, errRerun if it was not committed and never will be, or ErrUnknown
+// if ctx ends first or there is no leader.
+func (s *Store) resolve(ctx context.Context, cause error, id string, guard int64) (int64, error) {
 	seen := s.pending.outcome(id).seen
 	for s.pending.outcome(id).rev == 0 && s.snapshot().revOf(s.guardKey()) == guard {
 		switch err := s.changeGuard(ctx, seen); {
@@ -30,7 +30,7 @@ func (s *Store) learn(ctx context.Context, cause error, id string, guard int64) 
 		case ctx.Err() != nil || errors.Is(err, trivet.ErrUnavailable):
 			return 0, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: %w", trivet.ErrUnknown, cause), Hint: hintQuorum}
 		default:
-			pause(ctx, retry)
+			pause(ctx, retryDelay)
 		}
 	}
 	switch o := s.pending.outcome(id); {
@@ -40,18 +40,18 @@ func (s *Store) learn(ctx context.Context, cause error, id string, guard int64) 
 		}
 		return o.rev, nil
 	case o.missed:
-		return 0, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: the change feed left out revisions: %w", trivet.ErrUnknown, cause)}
+		return 0, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: the change feed skipped revisions: %w", trivet.ErrUnknown, cause)}
 	}
 	return 0, errRerun
 }
 
-// changeGuard writes the guard and waits until the copy has it, or until there is no more need: the try was seen. Those who
-// want it at the same time do it once.
+// changeGuard writes the guard and waits until the copy has it, or until the attempt appears in the feed. Concurrent callers
+// share one write.
 func (s *Store) changeGuard(ctx context.Context, seen <-chan struct{}) error {
 	done := s.guards.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.opts.Timeout)
 		defer cancel()
-		return nil, s.try(ctx, func(ctx context.Context) error {
+		return nil, s.attempt(ctx, func(ctx context.Context) error {
 			resp, err := s.client.Put(ctx, s.guardKey(), "{}")
 			if err != nil {
 				return err
@@ -69,10 +69,11 @@ func (s *Store) changeGuard(ctx context.Context, seen <-chan struct{}) error {
 	}
 }
 
-// giveWay waits a little before a run that follows several conflicts, so that one of many writers of a record gets through.
-func (s *Store) giveWay(ctx context.Context, run int) {
-	const patience, most = 2, 6
-	if run >= patience {
-		pause(ctx, time.Duration(mathrand.Int64N(int64(time.Millisecond)<<min(run-patience, most))))
+// backoff waits a random time before a rerun that follows several conflicts, so that one of many writers of a record
+// succeeds.
+func (s *Store) backoff(ctx context.Context, run int) {
+	const free, doublings = 2, 6
+	if run >= free {
+		pause(ctx, time.Duration(mathrand.Int64N(int64(time.Millisecond)<<min(run-free, doublings))))
 	}
 }

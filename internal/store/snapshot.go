@@ -24,10 +24,10 @@ func newSnapshot(rev int64) *snapshot {
 	return &snapshot{rev: rev, tree: btree.New(degree, func(a, b item) bool { return a.path < b.path })}
 }
 
-// next gives a snapshot that can be changed until it is published. Only one goroutine makes snapshots.
+// next returns a copy that can be changed until it is published. Only one goroutine makes snapshots.
 func (s *snapshot) next() *snapshot { return &snapshot{rev: s.rev, tree: s.tree.Clone()} }
 
-// put and del change an unpublished snapshot, and give what stood there.
+// put and del change an unpublished snapshot and return the replaced entry.
 func (s *snapshot) put(e *entry) (old *entry) {
 	was, ok := s.tree.ReplaceOrInsert(item{e.key, e})
 	if ok {
@@ -46,13 +46,13 @@ func (s *snapshot) del(key string) (old *entry) {
 	return was.entry
 }
 
-// get gives the entry of a key; nil if there is none.
+// get returns the entry of a key, or nil.
 func (s *snapshot) get(key string) *entry {
 	it, _ := s.tree.Get(item{path: key})
 	return it.entry
 }
 
-// revOf gives a key's ModRevision; 0 if there is none.
+// revOf returns a key's ModRevision, or 0 if the key is absent.
 func (s *snapshot) revOf(key string) int64 {
 	if e := s.get(key); e != nil {
 		return e.rev
@@ -60,7 +60,7 @@ func (s *snapshot) revOf(key string) int64 {
 	return 0
 }
 
-// under gives all entries whose path begins so and comes after another path, in order.
+// under yields the entries whose path has a prefix and is greater than another path, in order.
 func (s *snapshot) under(prefix, after string) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		s.tree.AscendGreaterOrEqual(item{path: max(prefix, after)}, func(it item) bool {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,24 +16,25 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Options are how a store is run.
+// Options configure a store.
 type Options struct {
-	// Head names the head whose store this is.
+	// Head is the name of this head.
 	Head   string
 	Logger *slog.Logger
-	// Metrics is where the store's are registered; nil: nowhere.
+	// Metrics is where the store's metrics are registered; nil: nowhere.
 	Metrics prometheus.Registerer
-	// Term returns when writes can be served, and at once if they can be already, with a channel that is closed when the next
-	// leader is there: what the former one has not answered is not waited for any longer. An error is an ErrUnavailable: there
-	// is no leader, and nothing was sent. nil: there always is one.
+	// Term returns as soon as there is a leader, with a channel that is closed when the next leader is elected: answers of the
+	// former one are no longer waited for. An error is an ErrUnavailable: there is no leader, and nothing was sent. nil: there
+	// always is a leader.
 	Term func(context.Context) (over <-chan struct{}, err error)
 	// Now is the clock of Created; nil: time.Now.
 	Now func() time.Time
-	// AttemptTimeout bounds one try of a transaction, Timeout all of them where the caller's context has no deadline; 0: 1 s and 5 s.
+	// AttemptTimeout bounds one attempt of a transaction; 0: 1 s. Timeout bounds all attempts if the caller's context has no
+	// deadline; 0: 5 s.
 	AttemptTimeout, Timeout time.Duration
 }
 
-// Store is the records of a cluster, as one head sees and changes them.
+// Store is one head's access to the records of a cluster.
 type Store struct {
 	client  *clientv3.Client
 	opts    Options
@@ -51,7 +53,7 @@ type Store struct {
 	running sync.WaitGroup
 }
 
-// New gives a store over an etcd. Its tables are made next, then it is started.
+// New returns a store over an etcd client. Create its tables next, then start it.
 func New(client *clientv3.Client, opts Options) *Store {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -62,19 +64,13 @@ func New(client *clientv3.Client, opts Options) *Store {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	orDefault(&opts.AttemptTimeout, time.Second)
-	orDefault(&opts.Timeout, 5*time.Second)
+	opts.AttemptTimeout = cmp.Or(opts.AttemptTimeout, time.Second)
+	opts.Timeout = cmp.Or(opts.Timeout, 5*time.Second)
 	return &Store{
 		client: client, opts: opts, log: opts.Logger, kinds: map[string]*kindInfo{},
 		history: history{evicted: map[string]int64{}, waiting: map[*Watcher]struct{}{}},
 		pending: pending{txs: map[string]*outcome{}},
 		metrics: newMetrics(opts.Metrics), done: make(chan struct{}),
-	}
-}
-
-func orDefault(d *time.Duration, def time.Duration) {
-	if *d == 0 {
-		*d = def
 	}
 }
 
@@ -93,7 +89,7 @@ func (s *Store) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the feed. The etcd client stays its owner's.
+// Close stops the feed. It does not close the etcd client.
 func (s *Store) Close() {
 	if s.stop == nil {
 		return
@@ -106,29 +102,29 @@ func (s *Store) Close() {
 
 func (s *Store) snapshot() *snapshot { return s.current.Load() }
 
-// Revision is the store's revision that local reads see.
+// Revision returns the store's revision that local reads see.
 func (s *Store) Revision() int64 { return s.snapshot().rev }
 
-// WaitRevision returns when local reads see a revision. Nothing is asked of the others: one that the cluster does not have, or that does
-// not get here, is waited for until ctx ends.
+// WaitRevision returns when local reads see a revision. It sends no request: if the revision never arrives, it waits until ctx
+// ends.
 func (s *Store) WaitRevision(ctx context.Context, revision int64) error {
 	return s.pending.wait(ctx, revision)
 }
 
-// Sync returns when local reads see all that was written before the call, by whichever head. It needs a quorum.
+// Sync returns when local reads see every write that was acknowledged before the call, by any head. It needs a quorum.
 func (s *Store) Sync(ctx context.Context) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	if err := s.fresh(ctx); err != nil {
-		return noQuorum("read afresh", err)
+	if err := s.sync(ctx); err != nil {
+		return noQuorum("sync", err)
 	}
 	return nil
 }
 
-func (s *Store) fresh(ctx context.Context) error {
+func (s *Store) sync(ctx context.Context) error {
 	for {
 		var resp *clientv3.GetResponse
-		err := s.try(ctx, func(ctx context.Context) (err error) {
+		err := s.attempt(ctx, func(ctx context.Context) (err error) {
 			resp, err = s.client.Get(ctx, prefix, clientv3.WithKeysOnly())
 			return err
 		})
@@ -138,15 +134,16 @@ func (s *Store) fresh(ctx context.Context) error {
 		case ctx.Err() != nil || errors.Is(err, trivet.ErrUnavailable):
 			return err
 		}
-		pause(ctx, retry)
+		pause(ctx, retryDelay)
 	}
 }
 
-// retry is how long is waited before a call that failed is made again.
-const retry = 20 * time.Millisecond
+// retryDelay is the delay before a failed call is retried.
+const retryDelay = 20 * time.Millisecond
 
-// try makes a call when there is a leader, and waits for its answer while that one leads, and for Options.Try at most.
-func (s *Store) try(ctx context.Context, call func(context.Context) error) error {
+// attempt makes a call when there is a leader. It waits for the answer until there is another leader, and for
+// Options.AttemptTimeout at most.
+func (s *Store) attempt(ctx context.Context, call func(context.Context) error) error {
 	over, err := s.opts.Term(ctx)
 	if err != nil {
 		return &trivet.Error{Op: "find the leader", Err: err, Hint: hintLeader}
@@ -163,7 +160,7 @@ func (s *Store) try(ctx context.Context, call func(context.Context) error) error
 	return call(ctx)
 }
 
-// bounded gives ctx a deadline if it has none.
+// bounded returns ctx with a deadline, if it has none.
 func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)

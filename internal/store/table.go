@@ -8,20 +8,20 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Table is the records of one noun. Get, List and By give copies, which are the caller's; Peek, PeekBy and PeekAll give what
-// the local copy holds, which is constant: whoever changes it breaks every other reader.
+// Table is the records of one kind. Get, List and ListBy return copies. GetShared, AllShared and SharedBy return the records of
+// the local copy, which all readers share: they must not be modified.
 type Table[T any] struct {
 	store *Store
 	info  *kindInfo
 }
 
-// Index finds the records of a noun by keys that it computes of each, such as a machine's MACs.
+// Index finds the records of a kind by keys that it computes from each record, such as a machine's MACs.
 type Index[T any] struct {
 	Name string
-	Keys func(*T) []string // pure; what it gets is constant
+	Keys func(*T) []string // pure; must not modify the record
 }
 
-// NewTable makes a store know a noun. All tables are made before the store is started.
+// NewTable adds a table to a store. All tables are added before the store is started.
 func NewTable[T any, P interface {
 	*T
 	trivet.Record
@@ -36,13 +36,13 @@ func NewTable[T any, P interface {
 		info.indexes = append(info.indexes, index{ix.Name, func(r trivet.Record) []string { return ix.Keys((*T)(r.(P))) }})
 	}
 	if s.started || s.kinds[info.part] != nil {
-		panic("store: a table of " + string(kind) + " is made twice, or after the start")
+		panic("store: table of " + string(kind) + " added twice or after the start")
 	}
 	s.kinds[info.part] = info
 	return &Table[T]{s, info}
 }
 
-// Get gives a record, or ErrNotFound.
+// Get returns a copy of a record, or ErrNotFound.
 func (t *Table[T]) Get(name string) (*T, error) {
 	v, err := t.GetShared(name)
 	if err != nil {
@@ -51,7 +51,7 @@ func (t *Table[T]) Get(name string) (*T, error) {
 	return deepCopy(v), nil
 }
 
-// GetShared gives a record as the local copy holds it, not to be changed, or ErrNotFound.
+// GetShared returns a shared record, or ErrNotFound.
 func (t *Table[T]) GetShared(name string) (*T, error) {
 	e := t.store.snapshot().get(recordKey(t.info.part, name))
 	if e == nil {
@@ -60,10 +60,10 @@ func (t *Table[T]) GetShared(name string) (*T, error) {
 	return typed[T](e)
 }
 
-// List gives all records, by name.
+// List returns copies of all records, in order of name.
 func (t *Table[T]) List() []*T { return copies(t.AllShared()) }
 
-// Len is how many records there are.
+// Len returns the number of records.
 func (t *Table[T]) Len() int {
 	n := 0
 	for range t.AllShared() {
@@ -72,15 +72,15 @@ func (t *Table[T]) Len() int {
 	return n
 }
 
-// AllShared gives all records by name, not to be changed, as they are at one revision.
+// AllShared yields all shared records at one revision, in order of name.
 func (t *Table[T]) AllShared() iter.Seq[*T] { return all[T](t.store.snapshot(), t.info) }
 
-// ListBy gives the records that have a key in an index, by name.
+// ListBy returns copies of the records that have a key in an index, in order of name.
 func (t *Table[T]) ListBy(index, key string) []*T {
 	return copies(by[T](t.store.snapshot(), t.info, index, key))
 }
 
-// SharedBy gives the records that have a key in an index by name, not to be changed.
+// SharedBy returns the shared records that have a key in an index, in order of name.
 func (t *Table[T]) SharedBy(index, key string) []*T {
 	return slices.Collect(by[T](t.store.snapshot(), t.info, index, key))
 }
@@ -97,15 +97,15 @@ func all[T any](s *snapshot, info *kindInfo) iter.Seq[*T] {
 	return entries[T](s.under(recordKey(info.part, ""), ""))
 }
 
-// by panics for an index that the table does not have: an empty answer would hide the mistake.
+// by panics if the table does not have the index: an empty result would hide the mistake.
 func by[T any](s *snapshot, info *kindInfo, name, key string) iter.Seq[*T] {
 	if !slices.ContainsFunc(info.indexes, func(ix index) bool { return ix.name == name }) {
-		panic("store: a table of " + string(info.kind) + " has no index " + name)
+		panic("store: table of " + string(info.kind) + " has no index " + name)
 	}
 	return entries[T](s.under(indexPrefix(info.part, name, key), ""))
 }
 
-// entries gives the records that can be read.
+// entries yields the records that can be decoded.
 func entries[T any](from iter.Seq[*entry]) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for e := range from {

@@ -7,14 +7,14 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// What etcd takes in one transaction, less what the store itself adds.
+// Limits of one transaction: those of etcd, less what the store itself adds.
 const (
 	MaxOps   = 120       // records read, and records written
 	MaxBytes = 1_400_000 // of all records written
 )
 
-// Tx is one run of a transaction's function: the snapshot that it reads, and what it writes. It is for one goroutine and ends
-// with the function.
+// Tx is one run of a transaction's function: the snapshot that it reads, and its writes. It must be used by one goroutine and
+// not after the function has returned.
 type Tx struct {
 	store  *Store
 	snap   *snapshot
@@ -23,20 +23,20 @@ type Tx struct {
 	order  []string // of writes
 }
 
-// write is what shall become of a key.
+// write is the new value of a key.
 type write struct {
 	doc []byte        // nil: deleted
-	rec trivet.Record // a copy of what was put
+	rec trivet.Record // a copy of the record that was put
 }
 
 func (s *Store) begin(snap *snapshot) *Tx {
 	return &Tx{store: s, snap: snap, reads: map[string]int64{}, writes: map[string]*write{}}
 }
 
-// Revision is that of the snapshot which the function sees.
+// Revision returns the revision of the snapshot that the function reads.
 func (tx *Tx) Revision() int64 { return tx.snap.rev }
 
-// read gives what stands under a key, which the commit will compare.
+// read returns the entry of a key, which the commit will compare.
 func (tx *Tx) read(key string) *entry {
 	e := tx.snap.get(key)
 	tx.reads[key] = 0
@@ -47,13 +47,13 @@ func (tx *Tx) read(key string) *entry {
 }
 
 func (tx *Tx) write(key string, w *write) {
-	if _, twice := tx.writes[key]; !twice {
+	if _, written := tx.writes[key]; !written {
 		tx.order = append(tx.order, key)
 	}
 	tx.writes[key] = w
 }
 
-// get gives a copy of a record as the transaction has it so far.
+// get returns a copy of a record, including the transaction's writes so far.
 func (tx *Tx) get(info *kindInfo, name string) (trivet.Record, error) {
 	key := recordKey(info.part, name)
 	e := tx.read(key)
@@ -77,18 +77,18 @@ func (tx *Tx) fail(op string, info *kindInfo, name string, err error) error {
 	return &trivet.Error{Op: op, Kind: info.kind, Name: name, Err: err}
 }
 
-// In gives the table as a transaction sees it.
+// In returns the table as seen by a transaction.
 func (t *Table[T]) In(tx *Tx) View[T] { return View[T]{tx, t.info} }
 
-// View is a table within a transaction. Get is what a decision rests on: the commit compares each record that was got,
-// also one that was absent. List and By see the same snapshot, with the transaction's own writes left out, and are not
-// compared: get those records that matter. A limit over many records is a record of its own (see [View.Limit]).
+// View is a table within a transaction. Decisions must rest on Get: the commit compares each record that it returned or found
+// absent. The lists are of the same snapshot, without the transaction's own writes, and are not compared: call Get for the
+// records that matter. A limit over many records has a key of its own (see [View.Limit]).
 type View[T any] struct {
 	tx   *Tx
 	info *kindInfo
 }
 
-// Get gives a record, or ErrNotFound.
+// Get returns a copy of a record, or ErrNotFound.
 func (t View[T]) Get(name string) (*T, error) {
 	rec, err := t.tx.get(t.info, name)
 	if err != nil {
@@ -97,24 +97,23 @@ func (t View[T]) Get(name string) (*T, error) {
 	return any(rec).(*T), nil
 }
 
-// List gives all records of the snapshot, by name.
+// List returns copies of all records of the snapshot, in order of name.
 func (t View[T]) List() []*T { return copies(t.AllShared()) }
 
-// AllShared gives all records of the snapshot by name, not to be changed.
+// AllShared yields all shared records of the snapshot, in order of name.
 func (t View[T]) AllShared() iter.Seq[*T] { return all[T](t.tx.snap, t.info) }
 
-// ListBy gives the records of the snapshot that have a key in an index, by name.
+// ListBy returns copies of the records of the snapshot that have a key in an index, in order of name.
 func (t View[T]) ListBy(index, key string) []*T {
 	return copies(by[T](t.tx.snap, t.info, index, key))
 }
 
-// Put writes a record, whether or not there is one of its name. It sets the record's UID, Created and Generation, which
-// rises with each change of spec. Fields of the stored record that this version does not know are kept.
-// A record that would not change is not written. One that is not valid is refused: ErrInvalid.
-// A record with a Revision that is no longer the current one was read elsewhere: ErrConflict.
+// Put creates or replaces a record. It sets the record's UID, Created and Generation, which increases with each change of the
+// spec. Fields of the stored record that this version does not know are kept. An unchanged record is not written.
+// Errors: ErrInvalid if the record is not valid; ErrConflict if it has a Revision that is not the current one.
 func (t View[T]) Put(v *T) error { return t.tx.put("put", t.info, any(v).(trivet.Record)) }
 
-// Create writes a record that is not there yet; ErrExists if one is.
+// Create writes a new record, or returns ErrExists.
 func (t View[T]) Create(v *T) error {
 	rec := any(v).(trivet.Record)
 	if _, err := t.tx.get(t.info, rec.Header().Name); err == nil {
@@ -123,17 +122,18 @@ func (t View[T]) Create(v *T) error {
 	return t.tx.put("create", t.info, rec)
 }
 
-// Delete removes a record, or says ErrNotFound.
+// Delete removes a record, or returns ErrNotFound.
 func (t View[T]) Delete(name string) error { return t.tx.del(t.info, name) }
 
-// Expect gives a record as Get does, and ErrConflict where its spec has another generation than the one that was seen.
+// Expect returns a record as Get does, or ErrConflict if its generation is not the expected one.
 func (t View[T]) Expect(name string, generation int64) (*T, error) {
 	v, err := t.Get(name)
 	if err != nil {
 		return nil, err
 	}
 	if is := any(v).(trivet.Record).Header().Generation; is != generation {
-		return nil, t.tx.fail("change", t.info, name, fmt.Errorf("%w: its spec has generation %d now, not %d", trivet.ErrConflict, is, generation))
+		return nil, t.tx.fail("change", t.info, name, fmt.Errorf("%w: its spec now has generation %d, not %d",
+			trivet.ErrConflict, is, generation))
 	}
 	return v, nil
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/trivet-project/trivet/internal/faultinject"
 )
 
-// Update runs fn in a transaction and gives the revision at which it was committed. When it returns without error, local
-// reads see the result. Where fn wrote nothing, the revision is one at which all that it read was so.
+// Update runs fn in a transaction and returns the revision at which it was committed. When it returns without error, local
+// reads see the result. If fn wrote nothing, the revision is one at which everything that fn read was current.
 //
-// fn may run several times, each time on a newer snapshot, and must have no effects besides tx: no sending, no counting, no
-// change of variables that a later run would see. An error of fn ends the transaction and is returned as it is, once a quorum
+// fn may run several times, each time on a newer snapshot, and must have no effects besides tx: no requests, no counters, no
+// variables that a later run would see. An error of fn ends the transaction and is returned unchanged, after a quorum
 // confirmed what fn had read.
 //
-// Errors: fn's own; ErrTooLarge; ErrUnavailable if nothing was written; ErrUnknown if that could not be learned.
+// Errors: fn's own; ErrTooLarge; ErrUnavailable if nothing was written; ErrUnknown if the outcome could not be resolved.
 func (s *Store) Update(ctx context.Context, fn func(tx *Tx) error) (int64, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -65,36 +65,36 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error
 			return rev, err
 		}
 		s.metrics.reruns.Inc()
-		s.giveWay(ctx, run)
+		s.backoff(ctx, run)
 	}
 }
 
-// errRerun: what fn had read is no longer so.
+// errRerun: a record that fn read has changed.
 var errRerun = errors.New("run again")
 
 const (
-	hintLeader = "most heads must be up before anything is written: trivet head list says which are; of a head that is alone, its log says more"
-	hintQuorum = "the store does not answer in time: it has no quorum, or its disk is slow; the head's log says which"
+	hintLeader = "writes need a majority of the heads: check which are up with: trivet head list; on a single head, see its log"
+	hintQuorum = "the store did not answer in time: it has no quorum or a slow disk; see the head's log"
 )
 
-// unavailable makes an error one of which it is known that nothing was written.
+// unavailable wraps an error after which it is known that nothing was written.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err) }
 
-// noQuorum explains an error of one who needs a quorum, and wrote nothing.
+// noQuorum wraps the error of a call that needs a quorum and wrote nothing.
 func noQuorum(op string, err error) error {
-	if errors.Is(err, trivet.ErrUnavailable) { // that is explained already
+	if errors.Is(err, trivet.ErrUnavailable) { // already wrapped
 		return err
 	}
 	return &trivet.Error{Op: op, Err: unavailable(err), Hint: hintQuorum}
 }
 
-// confirm ends a transaction that writes nothing, with fn's error: if a quorum knows nothing newer of what fn had read.
-// Otherwise fn may have been misled by a copy that was behind.
+// confirm ends a transaction that writes nothing, with fn's error, if a quorum has nothing newer than what fn read. Otherwise
+// fn may have decided on a stale copy.
 func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error) {
 	if len(tx.reads) == 0 || faultinject.StaleRead {
 		return tx.snap.rev, fnErr
 	}
-	if err := s.fresh(ctx); err != nil {
+	if err := s.sync(ctx); err != nil {
 		if fnErr != nil {
 			err = fmt.Errorf("%w; not confirmed: %v", err, fnErr)
 		}
@@ -109,7 +109,7 @@ func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error)
 	return now.rev, fnErr
 }
 
-// commit tries to write what fn wrote.
+// commit attempts to commit the writes of fn.
 func (s *Store) commit(ctx context.Context, tx *Tx, id string) (int64, error) {
 	guard := tx.snap.revOf(s.guardKey())
 	ifs, thens, err := s.operations(tx, id, guard)
@@ -117,7 +117,7 @@ func (s *Store) commit(ctx context.Context, tx *Tx, id string) (int64, error) {
 		return 0, err
 	}
 	var resp *clientv3.TxnResponse
-	err = s.try(ctx, func(ctx context.Context) (err error) {
+	err = s.attempt(ctx, func(ctx context.Context) (err error) {
 		resp, err = s.client.Txn(ctx).If(ifs...).Then(thens...).Commit()
 		return err
 	})
@@ -135,7 +135,7 @@ func (s *Store) commit(ctx context.Context, tx *Tx, id string) (int64, error) {
 	return resp.Header.Revision, nil
 }
 
-// late is an answer whose revision the copy did not reach in time.
+// late returns the result of a commit whose revision the copy did not reach in time.
 func (s *Store) late(resp *clientv3.TxnResponse, err error) (int64, error) {
 	if !resp.Succeeded {
 		return 0, &trivet.Error{Op: "update", Err: unavailable(err)}
@@ -147,7 +147,7 @@ func behind(err error) error {
 	return &trivet.Error{Op: "update", Err: fmt.Errorf("%w: committed, but this head's copy is behind: %w", trivet.ErrUnknown, err)}
 }
 
-// failed sorts out a try without an answer.
+// failed handles an attempt without an answer.
 func (s *Store) failed(ctx context.Context, err error, id string, guard int64) (int64, error) {
 	if refused, why := refusal(err); refused {
 		return 0, why
@@ -159,16 +159,16 @@ func (s *Store) failed(ctx context.Context, err error, id string, guard int64) (
 	if s.defects.forgetID {
 		return 0, errRerun
 	}
-	return s.learn(ctx, err, id, guard)
+	return s.resolve(ctx, err, id, guard)
 }
 
-// refusal says whether etcd refused a transaction before it could have had any effect, and what to do about it.
+// refusal reports whether etcd refused a transaction before it could have had any effect, and returns the error with a hint.
 func refusal(err error) (bool, error) {
 	switch {
-	case errors.Is(err, trivet.ErrUnavailable): // there is no leader, or no room on the disk: nothing was sent
+	case errors.Is(err, trivet.ErrUnavailable): // no leader or no disk space: nothing was sent
 		return true, err
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return true, &trivet.Error{Op: "update", Err: unavailable(err), Hint: "the store is over its quota; reads and netboot go on"}
+		return true, &trivet.Error{Op: "update", Err: unavailable(err), Hint: "the store is over its quota; reads and netboot still work; delete records"}
 	case errors.Is(err, rpctypes.ErrTooManyRequests):
 		return true, &trivet.Error{Op: "update", Err: unavailable(err), Hint: "the store is overloaded; try again"}
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps):
@@ -177,11 +177,10 @@ func refusal(err error) (bool, error) {
 	return false, nil
 }
 
-// operations makes etcd's transaction of ours.
+// operations converts a transaction to etcd's compares and operations.
 func (s *Store) operations(tx *Tx, id string, guard int64) (ifs []clientv3.Cmp, thens []clientv3.Op, err error) {
 	if len(tx.reads) > MaxOps || len(tx.order) > MaxOps {
-		return nil, nil, &trivet.Error{Op: "update", Hint: "write less at once", Err: fmt.Errorf("%w: a transaction of %d reads and %d writes, at most %d",
-			trivet.ErrTooLarge, len(tx.reads), len(tx.order), MaxOps)}
+		return nil, nil, tooLarge("a transaction of %d reads and %d writes; the maximum is %d", len(tx.reads), len(tx.order), MaxOps)
 	}
 	if !s.defects.noCompare {
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(s.guardKey()), "=", guard))
@@ -198,12 +197,16 @@ func (s *Store) operations(tx *Tx, id string, guard int64) (ifs []clientv3.Cmp, 
 			thens = append(thens, clientv3.OpDelete(key))
 		}
 	}
-	if puts == 0 { // the ID needs a place
+	if puts == 0 { // no record carries the ID
 		thens = append(thens, clientv3.OpPut(prefix+idPart+s.opts.Head, withID([]byte(`{"kind":"tx"}`), id)))
 	}
 	if size > MaxBytes {
-		return nil, nil, &trivet.Error{Op: "update", Hint: "write less at once", Err: fmt.Errorf("%w: a transaction of %d bytes, at most %d",
-			trivet.ErrTooLarge, size, MaxBytes)}
+		return nil, nil, tooLarge("a transaction of %d bytes; the maximum is %d", size, MaxBytes)
 	}
 	return ifs, thens, nil
+}
+
+func tooLarge(format string, args ...any) error {
+	return &trivet.Error{Op: "update", Err: fmt.Errorf("%w: "+format, append([]any{trivet.ErrTooLarge}, args...)...),
+		Hint: "write fewer or smaller records at once"}
 }

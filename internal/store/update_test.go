@@ -76,7 +76,7 @@ func TestUnknownIsNotUnavailable(t *testing.T) {
 	}
 }
 
-// What one leader has not answered is learned from the next one, however long an answer might be waited for.
+// The outcome of a write that one leader did not answer is resolved with the next one, whatever the timeout.
 func TestTheNextLeaderIsAsked(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
@@ -96,7 +96,7 @@ func TestTheNextLeaderIsAsked(t *testing.T) {
 	terms <- first
 	close(first)
 	select {
-	case terms <- second: // to learn
+	case terms <- second: // to resolve the outcome
 	case <-time.After(30 * time.Second):
 		t.Fatal("the first leader is waited for")
 	}
@@ -107,7 +107,7 @@ func TestTheNextLeaderIsAsked(t *testing.T) {
 	}
 }
 
-// Without an answer, but with a store that serves, the outcome is learned.
+// Without an answer, but with a store that serves, the outcome is resolved.
 func TestLostAnswerIsLearned(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// batchEvents is about how many events one Next gives.
+	// batchEvents is the approximate number of events that one Next returns.
 	batchEvents = 256
-	// maxReplay is how many revisions back a watch may be. Beyond, a list is cheaper.
+	// maxReplay is how many revisions back a watch may begin. Beyond, a list is cheaper.
 	maxReplay = 100_000
 )
 
-// Watcher gives the changes of records of some kinds, in their order. It is for one goroutine. It holds nothing while nobody
-// is in Next, and needs no closing. A consumer may be as slow as it likes: it holds up nobody, and gets what the head no
-// longer holds from etcd, until that has forgotten it as well (ErrCompacted).
+// Watcher returns the changes of records of some kinds, in order. It must be used by one goroutine. It uses no resources
+// outside of Next and needs no closing. A slow consumer blocks nothing: it gets events that the head has evicted from etcd,
+// until etcd has compacted them (ErrCompacted).
 type Watcher struct {
 	store *Store
 	kinds map[string]bool // as in keys; nil: all
-	rev   int64           // everything up to here was given
+	rev   int64           // everything up to here was returned
 	wake  chan struct{}
 }
 
-// Watch begins a watch of the kinds (none: all) with what happened after a revision. A revision of 0 means from now on.
+// Watch begins a watch of the kinds (none: all) after a revision. A revision of 0 means from now on.
 func (s *Store) Watch(from int64, kinds ...trivet.Kind) *Watcher {
 	w := &Watcher{store: s, rev: from, wake: make(chan struct{}, 1)}
 	if from <= 0 {
@@ -45,15 +45,14 @@ func (s *Store) Watch(from int64, kinds ...trivet.Kind) *Watcher {
 	return w
 }
 
-// Revision is where a watch has to begin that goes on after what Next gave last. It rises also while nothing of interest
-// happens: then as of the end of the last Next.
+// Revision returns the revision from which a watch resumes after the last Next. It also increases while there are no matching
+// changes.
 func (w *Watcher) Revision() int64 { return w.rev }
 
-// Next waits for changes and gives them, always whole revisions. Errors: ErrCompacted, where the change feed no longer
-// reaches back that far (list, then watch from the list's revision); ErrUnavailable; ctx's, after which Next may be called
-// again.
+// Next waits for changes and returns them, always in whole revisions. Errors: ErrCompacted if the change feed no longer reaches
+// back that far (list, then watch from the list's revision); ErrUnavailable; ctx's, after which Next may be called again.
 func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
-	defer w.store.history.leave(w)
+	defer w.store.history.remove(w)
 	for {
 		events, upTo, ok := w.store.history.after(w, w.rev)
 		if !ok {
@@ -80,7 +79,7 @@ func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
 		case <-w.store.done:
 			return nil, errClosed
 		case <-ctx.Done():
-			w.moveOn()
+			w.advance()
 			return nil, ctx.Err()
 		}
 	}
@@ -88,27 +87,29 @@ func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
 
 var errClosed = fmt.Errorf("%w: the store is closed", trivet.ErrUnavailable)
 
-func (w *Watcher) wants(kind string) bool { return w.kinds[kind] || w.kinds == nil && !isOwn(kind) }
+func (w *Watcher) wants(kind string) bool {
+	return w.kinds[kind] || w.kinds == nil && !isInternal(kind)
+}
 
-func (w *Watcher) poke() {
+func (w *Watcher) notify() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// moveOn raises the revision of a watcher that waited in vain.
-func (w *Watcher) moveOn() {
+// advance raises the revision of a watcher that has no new events.
+func (w *Watcher) advance() {
 	if events, upTo, ok := w.store.history.after(w, w.rev); ok && len(events) == 0 {
 		w.rev = upTo
 	}
 }
 
-// replay has etcd tell what comes next, where the history no longer holds it. It waits for the copy to have that as well,
-// since whoever gets an event reads what it was about.
+// replay reads events from etcd that the history has evicted. It waits until the copy has them as well, since consumers read
+// the records of the events.
 func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err error) {
 	if back := w.store.snapshot().rev - w.rev; back > maxReplay {
-		return nil, 0, fmt.Errorf("%w: that is %d back", trivet.ErrCompacted, back)
+		return nil, 0, fmt.Errorf("%w: %d revisions behind", trivet.ErrCompacted, back)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -133,7 +134,7 @@ func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err 
 	}
 }
 
-// replayed makes our events of etcd's.
+// replayed converts etcd's events.
 func (w *Watcher) replayed(from []*clientv3.Event) []*Event {
 	var events []*Event
 	for _, ev := range from {

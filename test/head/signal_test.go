@@ -44,24 +44,24 @@ func (h *head) request(ctx context.Context, method, path string, body io.Reader)
 	return req
 }
 
-// openWatch opens a feed and gives what it said, once it has ended.
+// openWatch opens a feed and returns what it sends.
 func (h *head) openWatch() *testhead.Log {
 	h.Helper()
 	resp, err := h.rawAPI().Do(h.request(h.Context(), "GET", "/v1/watch?kinds=machines", nil))
 	if err != nil || resp.StatusCode != http.StatusOK {
 		h.Fatalf("watch: %v, %v", resp, err)
 	}
-	said := testhead.NewLog()
+	feed := testhead.NewLog()
 	go func() {
 		defer resp.Body.Close()
-		_, err := io.Copy(said, resp.Body)
-		fmt.Fprintf(said, "ended with error %v", err)
-		said.End()
+		_, err := io.Copy(feed, resp.Body)
+		fmt.Fprintf(feed, "ended with error %v", err)
+		feed.End()
 	}()
-	if !said.Await("event: synced", timeout) {
-		h.Fatalf("the watch said: %s", said)
+	if !feed.Await("event: synced", timeout) {
+		h.Fatalf("the watch sent: %s", feed)
 	}
-	return said
+	return feed
 }
 
 // slowUpload is an upload that the head is reading.
@@ -95,7 +95,7 @@ func (h *head) openUpload() *slowUpload {
 	return u
 }
 
-// SIGTERM ends a head in order: watches are told to go elsewhere, a request under way is answered, what was acknowledged stays.
+// SIGTERM ends a head in order: watches receive a drain event, a request under way is answered, what was acknowledged is kept.
 func TestTerm(t *testing.T) {
 	h := newHead(t)
 	h.mustServe()
@@ -143,7 +143,7 @@ func TestSecondSignal(t *testing.T) {
 // A signal while a head starts ends it in order, whatever step it is at.
 func TestTermAtStart(t *testing.T) {
 	h := launch(t, filepath.Join(t.TempDir(), "data"), testhead.NewAddress())
-	h.Log.Await("level=", timeout) // its first word
+	h.Log.Await("level=", timeout) // its first line
 	h.Signal(syscall.SIGTERM)
 	if status := h.AwaitExit(); status != 0 {
 		t.Errorf("exit status %d, want 0", status)
@@ -201,14 +201,14 @@ func (c *command) mustStop(texts ...string) {
 	}
 }
 
-// Ctrl-C in the middle of a command says what goes on, and how to look at it again.
+// Ctrl-C in the middle of a command prints what continues, and how to watch it again.
 func TestCtrlC(t *testing.T) {
 	h := newHead(t)
 	t.Run("provision", func(t *testing.T) {
 		h.Apply("{kind: Template, name: t1, spec: {actions: [{name: a, use: noop}]}}")
 		c := h.start("provision", "web1", "--template", "t1", "--machine", "m1")
 		c.awaitOutput("provision/web1 created")
-		c.mustStop("web1 goes on without you", "trivet provision web1 --watch")
+		c.mustStop("provision web1 continues", "trivet provision web1 --watch")
 		if out, err := h.Trivet("get", "provision", "web1"); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}

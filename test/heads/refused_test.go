@@ -45,7 +45,7 @@ func TestJoinRefused(t *testing.T) {
 		n.expectRefusal("does not belong to the cluster")
 	})
 	t.Run("expired", func(t *testing.T) {
-		token := h0.token("token", "--life", "1ms")
+		token := h0.token("token", "--ttl", "1ms")
 		refused(t, token, "it has expired", "trivet head token")
 	})
 	t.Run("an API token", func(t *testing.T) {
