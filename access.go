@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Secret is a set of sealed values, such as a BMC's user and password. The values people write are sealed before they
-// are stored and never given back.
+// Secret is a set of sealed values, such as a BMC's user and password. Values are sealed before they are stored, and
+// never returned.
 type Secret struct {
 	Meta
 	Spec SecretSpec `json:"spec"`
@@ -19,29 +19,30 @@ type SecretSpec struct {
 	Data map[string]string `json:"data"`
 }
 
-// Sealed is how every sealed value begins.
+// Sealed is the prefix of every sealed value.
 const Sealed = "sealed:"
 
-// Token lets a program or person in. Its name is the token's public part; only a hash of the secret part is kept.
+// Token is an API token of an account, or a join token of a head. Its name is the public part; only a hash of the
+// secret part is stored.
 type Token struct {
 	Meta
 	Spec TokenSpec `json:"spec"`
 }
 
-// TokenSpec says whose the token is and for how long.
+// TokenSpec is the account of a token and its expiry.
 type TokenSpec struct {
 	Account string    `json:"account,omitempty"`
 	Hash    string    `json:"hash"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
-	// Join is the role in which the token lets one head join, instead of an account in; Used is the request that it was
-	// spent on.
+	// Join is the role of the one head that may join by the token, which has no account then; Used is the ID of the
+	// request that used it.
 	Join string `json:"join,omitempty"`
 	Used string `json:"used,omitempty"`
-	// Replace is the head that is removed when the token's bearer joins.
+	// Replace is the head that is removed when a head joins by the token.
 	Replace string `json:"replace,omitempty"`
 }
 
-// Account is a person or program and what it may do.
+// Account is a person or program that uses the API.
 type Account struct {
 	Meta
 	Spec AccountSpec `json:"spec"`
@@ -78,7 +79,7 @@ func (s *Secret) Validate() error {
 	p.max("spec.data", len(s.Spec.Data), 32)
 	for key, value := range s.Spec.Data {
 		if !wordForm.MatchString(key) {
-			p.add(fmt.Sprintf("spec.data[%q]", key), "must have a word as its key")
+			p.add(fmt.Sprintf("spec.data[%q]", key), "is not a valid key: use letters, digits, - and _")
 		}
 		if len(value) > 16<<10 || (!strings.HasPrefix(value, Sealed) && len(value) > 8<<10) {
 			p.add("spec.data."+key, "is too long; at most 8 KiB")

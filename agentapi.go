@@ -2,14 +2,14 @@ package trivet
 
 import "time"
 
-// The agents' door: what an agent and a head say to each other, as JSON over HTTPS. An agent proves itself at hello by the
-// token of its boot script and from then on by a signature with the key it made (internal/auth). Heads read leniently.
+// The API of agents, as JSON over HTTPS. An agent authenticates its hello by the token of its boot script, and later
+// requests by a signature of the key that the hello registered (internal/auth). Heads ignore unknown fields.
 //
-//	POST /agent/v1/hello  Hello -> Grant   the token of the boot script is spent, the key registered
+//	POST /agent/v1/hello  Hello -> Grant   uses the token of the boot script and registers the key
 //	POST /agent/v1/sync   Sync  -> Grant   reports, heartbeat and waiting for work, all in one
 //	POST /agent/v1/logs?workflow=W&action=A&attempt=N&offset=B   raw bytes; a repeated offset changes nothing
 
-// Hello is an agent's first word after it has booted.
+// Hello is an agent's first request after it booted.
 type Hello struct {
 	Machine   string    `json:"machine,omitempty"` // empty: unknown, to be enrolled
 	MAC       string    `json:"mac"`               // of the port it booted from
@@ -20,15 +20,16 @@ type Hello struct {
 	Inventory Inventory `json:"inventory"`
 }
 
-// Sync is everything an agent says later. An empty one is a heartbeat.
+// Sync is every later request of an agent. An empty one is a heartbeat.
 type Sync struct {
 	Machine string   `json:"machine"`
-	Epoch   int64    `json:"epoch"` // of the run that the agent holds or has finished; 0: it has had none
+	Epoch   int64    `json:"epoch"` // of the agent's current or last run; 0: none
 	BootID  string   `json:"bootID"`
 	Reports []Report `json:"reports,omitempty"` // all that are not yet acknowledged, in order
-	// Progress is shown to people and kept nowhere: how far the action that runs now is.
+	// Progress of the running action. It is shown, and not stored.
 	Progress *Progress `json:"progress,omitempty"`
-	// Wait lets the head hold its answer this long (at most MaxWait) for work or orders. Only an idle agent waits.
+	// Wait is how long the head may delay its response (at most MaxWait) until there is work or an order. Only an idle
+	// agent waits.
 	Wait Duration `json:"wait,omitempty"`
 }
 
@@ -38,16 +39,16 @@ const (
 	MaxReports = 4 * MaxActions
 )
 
-// Report says what became of one attempt of one action.
+// Report is the result, or the start, of one attempt of one action.
 type Report struct {
-	Seq     int64       `json:"seq"`     // from 1 under an epoch, rising by one
+	Seq     int64       `json:"seq"`     // from 1 in each epoch, increasing by one
 	Action  string      `json:"action"`  // name in the workflow
 	Attempt int         `json:"attempt"` // from 1
 	State   StepState   `json:"state"`   // running (begun), done or failed (this attempt)
 	Elapsed Duration    `json:"elapsed,omitempty"`
 	Cause   string      `json:"cause,omitempty"` // of a failed attempt
 	Fault   FailureType `json:"fault,omitempty"`
-	// Final marks a failure that another attempt cannot mend, such as a wrong argument.
+	// Final marks a failure that a retry cannot fix, such as a wrong argument.
 	Final bool   `json:"final,omitempty"`
 	Note  string `json:"note,omitempty"` // one line for people: "1.4 GiB at 210 MiB/s"
 }
@@ -60,26 +61,26 @@ type Progress struct {
 	Unit   string `json:"unit,omitempty"`  // "bytes"
 }
 
-// Order is what an agent shall do besides its run.
+// Order tells an agent what to do besides its run.
 type Order string
 
 // The orders.
 const (
-	OrderNone Order = ""     // go on; when idle, wait and sync again
-	OrderStop Order = "stop" // the run is no longer this agent's: stop at once, report nothing more of it, wait for work
+	OrderNone Order = ""     // continue; when idle, wait and sync again
+	OrderStop Order = "stop" // the run was taken from this agent: stop at once, report nothing more of it, wait for work
 	OrderBoot Order = "boot" // nothing to do here: boot the local disk
 	OrderOff  Order = "off"  // nothing to do here: power off
 )
 
-// Grant is a head's answer.
+// Grant is a head's response to an agent.
 type Grant struct {
 	Machine string `json:"machine"`
 	Epoch   int64  `json:"epoch"`
-	// Acked is the last report that is in the store; the agent drops those.
+	// Acked is the sequence number of the last stored report; the agent drops the reports up to it.
 	Acked int64  `json:"acked"`
 	Order Order  `json:"order,omitempty"`
 	Cause string `json:"cause,omitempty"` // of the order, for the agent's log
-	// Run is the work, sent at hello, and at sync to an agent that says another epoch.
+	// Run is the work, sent at hello, and at sync to an agent with another epoch.
 	Run *Run `json:"run,omitempty"`
 	// Heads are the API URLs of all heads, Blobs the URLs blobs are fetched from.
 	Heads []string `json:"heads,omitempty"`
@@ -89,7 +90,7 @@ type Grant struct {
 	Interval Duration  `json:"interval,omitempty"`
 }
 
-// Run is the whole work of a machine, as the agent holds it under an epoch.
+// Run is all the work of a machine in an epoch, as its agent keeps it.
 type Run struct {
 	Workflow string       `json:"workflow"`
 	UID      string       `json:"uid"`
@@ -105,7 +106,7 @@ type Run struct {
 	Network *RunNetwork `json:"network,omitempty"`
 }
 
-// RunNetwork is the network of the port that the machine booted from.
+// RunNetwork configures the port that the machine booted from.
 type RunNetwork struct {
 	MAC     string   `json:"mac"`
 	Address string   `json:"address,omitempty"` // CIDR notation; empty: use DHCP

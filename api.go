@@ -24,10 +24,11 @@ const (
 	HeaderIdempotencyKey = "Idempotency-Key"
 	// HeaderRequestID identifies one request in logs and responses.
 	HeaderRequestID = "X-Request-Id"
-	// HeaderRevision of a response is a revision of the store that the response is not older than. A client that sends the
-	// highest revision it received sees, at any head, everything that it has read or written. A response with a lower
-	// revision than requested means that the cluster was restored and has another history. [RevisionLatest] in a request
-	// asks for everything acknowledged so far; the request fails with ErrUnavailable where the head cannot find that out.
+	// HeaderRevision of a response is a revision of the store that the response is not older than. A client that sends
+	// the highest revision it received sees, at any head, everything that it has read or written. A response with a
+	// lower revision than requested means that the cluster was restored and has another history. [RevisionLatest] in a
+	// request asks for everything acknowledged so far; the request fails with ErrUnavailable where the head cannot find
+	// that out.
 	HeaderRevision = "Trivet-Revision"
 	// HeaderHeads of a response lists the API URLs of all heads, separated by commas.
 	HeaderHeads = "Trivet-Heads"

@@ -2,9 +2,9 @@ package trivet
 
 import "time"
 
-// ServerName is in every certificate of a head's API. A client that pins the CA verifies this name instead of the address
-// that it dialled, so heads may change their addresses, and a certificate of the CA for any other use is not a head's.
-// (The top-level domain .internal is reserved for private use.)
+// ServerName is in every certificate of a head's API. A client that pins the CA verifies this name instead of the
+// address that it dialled, so heads may change their addresses, and a certificate of the CA for any other use is not
+// a head's. (The top-level domain .internal is reserved for private use.)
 const ServerName = "head.trivet.internal"
 
 // Whoami is the owner of an API token.

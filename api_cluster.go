@@ -14,8 +14,8 @@ type HeadView struct {
 	Name  string `json:"name"`
 	Role  string `json:"role"`
 	State string `json:"state"` // leader, member, joining, down, removing, removed
-	// LastHeard is the time since the last message of this head; 0 for the head that responded, nil if there was none since
-	// that one started.
+	// LastHeard is the time since the last message of this head; 0 for the head that responded, nil if there was none
+	// since that one started.
 	LastHeard *Duration `json:"lastHeard,omitempty"`
 	Version   string    `json:"version,omitempty"`
 	API       []string  `json:"api,omitempty"`

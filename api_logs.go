@@ -1,7 +1,7 @@
 package trivet
 
-// LogPiece is a part of the log of one attempt of one action. Logs are sent as one JSON object per line. A piece without an
-// action marks the end, to distinguish it from a broken connection.
+// LogPiece is a part of the log of one attempt of one action. Logs are sent as one JSON object per line. A piece
+// without an action marks the end, to distinguish it from a broken connection.
 type LogPiece struct {
 	Action  string `json:"action"`
 	Attempt int    `json:"attempt"`

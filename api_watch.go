@@ -1,7 +1,7 @@
 package trivet
 
-// The server-sent events of a watch. The data of WatchPut is the record, that of WatchDelete a [DeletedRecord], that of
-// WatchError a [Problem]; the id is the store's revision.
+// The server-sent events of a watch. The data of WatchPut is the record, that of WatchDelete a [DeletedRecord], that
+// of WatchError a [Problem]; the id is the store's revision.
 const (
 	WatchPut    = "put"
 	WatchDelete = "delete"

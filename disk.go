@@ -24,8 +24,8 @@ type Disk struct {
 	ReadOnly   bool   `json:"readOnly,omitempty"`
 }
 
-// DiskHints select one disk of a machine. A disk must match all that are set; exactly one disk may match. Without hints it
-// is the smallest disk that is writable, not removable and not on USB.
+// DiskHints select one disk of a machine. A disk must match all that are set; exactly one disk may match. Without
+// hints it is the smallest disk that is writable, not removable and not on USB.
 type DiskHints struct {
 	// Path is a device, "/dev/nvme0n1", "/dev/disk/by-id/..." or "/dev/disk/by-path/...".
 	Path   string `json:"path,omitempty"`

@@ -1,7 +1,8 @@
-// Package trivet holds the nouns of the Trivet control plane: the records that people write and that Trivet keeps, what
-// makes each valid, and the errors that callers tell apart. It does no I/O and imports the standard library only.
+// Package trivet defines the records of the Trivet control plane, their validation, the types of its HTTP API and the
+// errors that callers distinguish. It does no I/O and imports the standard library only.
 //
-// A record has kind, name, labels, spec (what is wanted, written by people), status (what is, written by Trivet) and a
-// store revision. Read the nouns in this order: [Machine], [Template], [Provision], [Workflow]; then [Network] and
-// [Address]; then [Image] and [Platform]. The agents' door is [Hello], [Grant], [Sync].
+// A record has kind, name, labels, spec (the desired state, written by people), status (the observed state, written
+// by Trivet) and a store revision. Read the kinds in this order: [Machine], [Template], [Provision], [Workflow]; then
+// [Network] and [Address]; then [Image] and [Platform]. [Kinds] lists them all. The API of agents is [Hello],
+// [Grant], [Sync]; that of everyone else begins at [List] and is implemented by the client package.
 package trivet

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that people write as "90s" or "1h30m".
+// Duration is a time.Duration whose text form is "90s" or "1h30m".
 type Duration time.Duration
 
-// D gives the plain duration.
+// D returns the duration as a time.Duration.
 func (d Duration) D() time.Duration { return time.Duration(d) }
 
-// String writes it as people do: "1h30m0s".
+// String returns the text form, "1h30m0s".
 func (d Duration) String() string { return time.Duration(d).String() }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText returns the text form.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads "90s". Negative durations are refused: nothing in Trivet lasts less than no time.
+// UnmarshalText parses "90s". It refuses negative durations.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {

@@ -6,42 +6,41 @@ import (
 	"strings"
 )
 
-// The kinds of failure that callers tell apart, with errors.Is. Each survives the wire: API and client map them to HTTP
-// statuses and back.
+// The errors that callers distinguish with errors.Is. The API and its client transfer them, see [Problem].
 var (
-	// ErrNotFound: no such record.
+	// ErrNotFound: the record does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrExists: a record of this name is there already.
+	// ErrExists: a record of this name exists already.
 	ErrExists = errors.New("exists already")
-	// ErrInvalid: the input is wrong; sending it again will not help.
+	// ErrInvalid: the input is wrong; a retry will not help.
 	ErrInvalid = errors.New("invalid")
-	// ErrConflict: the record changed since it was read. Read again and decide afresh.
+	// ErrConflict: the record changed since it was read. Read it again and decide again.
 	ErrConflict = errors.New("conflict")
 	// ErrFenced: the writer was replaced (older epoch, lost lease) and must stop.
 	ErrFenced = errors.New("fenced")
-	// ErrUnknown: the outcome could not be learned. The write may have happened.
+	// ErrUnknown: the outcome is not known. The write may have happened.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrUnavailable: nothing was written; the store or head cannot serve now. Try again, or another head.
+	// ErrUnavailable: nothing was written; the store or head cannot serve now. Retry, here or at another head.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrCompacted: the change feed no longer reaches back to the asked revision. List again.
+	// ErrCompacted: the change feed no longer holds the requested revision. List again.
 	ErrCompacted = errors.New("revision compacted")
-	// ErrUnauthenticated: no valid proof of who asks.
+	// ErrUnauthenticated: the caller has no valid credentials.
 	ErrUnauthenticated = errors.New("unauthenticated")
-	// ErrClockSkew is an ErrUnauthenticated: the agent's clock is too far from the head's. The agent reads the time from the
-	// response's Date header, keeps the difference, and sends the request again.
+	// ErrClockSkew is an ErrUnauthenticated: the agent's clock is too far from the head's. The agent reads the time from
+	// the response's Date header, keeps the difference, and sends the request again.
 	ErrClockSkew = fmt.Errorf("%w: the agent's clock is off", ErrUnauthenticated)
-	// ErrForbidden: who asks may not do this.
+	// ErrForbidden: the caller may not do this.
 	ErrForbidden = errors.New("forbidden")
-	// ErrTooLarge: the input is over a bound.
+	// ErrTooLarge: the input exceeds a limit.
 	ErrTooLarge = errors.New("too large")
 )
 
-// Error carries what was being done to which record, and what the person who reads it can do next.
+// Error adds to an error the operation, the record and what to do next.
 type Error struct {
 	Op   string // "create", "claim", "pull blob"
 	Kind Kind   // may be empty
 	Name string // may be empty
-	Hint string // next step for the operator; may be empty
+	Hint string // what to do next; may be empty
 	Err  error  // the cause; one of the sentinels is in its chain
 }
 
@@ -63,7 +62,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// FieldError says which field of a record is wrong. It is an ErrInvalid.
+// FieldError reports a wrong field of a record. It is an ErrInvalid.
 type FieldError struct {
 	Field   string `json:"field"`   // path in the JSON, "spec.actions[2].timeout"
 	Problem string `json:"problem"` // "is missing"
@@ -71,5 +70,5 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 
-// Is makes every FieldError an ErrInvalid.
+// Is reports true for ErrInvalid.
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// Event is what happened to whom. Each is written in the transaction that caused it. A subject keeps its newest
-// EventsPerSubject: the record's name is its place in a ring, so older ones are overwritten and none needs collecting.
+// Event records a change of a subject. It is written in the transaction that makes the change. Each subject keeps its
+// newest EventsPerSubject: the record's name is a slot in a ring, so older events are overwritten and need no garbage
+// collection.
 type Event struct {
 	Meta
 	Spec EventSpec `json:"spec"`
 }
 
-// EventsPerSubject bounds what is kept of one subject.
+// EventsPerSubject bounds the events that are kept of one subject.
 const EventsPerSubject = 256
 
-// EventSpec is the happening.
+// EventSpec describes the change.
 type EventSpec struct {
 	Subject  string    `json:"subject"` // "machine/m1"
-	Seq      int64     `json:"seq"`     // from 1, rising by one per subject
+	Seq      int64     `json:"seq"`     // from 1, increasing by one per subject
 	Time     time.Time `json:"time"`    // of the head that wrote it
 	Reason   string    `json:"reason"`  // one word for programs: "Claimed", "StepDone", "ActionFailed"
 	Message  string    `json:"message"` // for people
@@ -26,10 +27,10 @@ type EventSpec struct {
 	Workflow string    `json:"workflow,omitempty"`
 	Epoch    int64     `json:"epoch,omitempty"`
 	Warning  bool      `json:"warning,omitempty"`
-	Head     string    `json:"head,omitempty"` // who wrote it
+	Head     string    `json:"head,omitempty"` // that wrote it
 }
 
-// EventName is the record's name of a machine's event number seq.
+// EventName returns the name of a machine's event number seq.
 func EventName(machine string, seq int64) string {
 	return fmt.Sprintf("machine.%s.%d", machine, seq%EventsPerSubject)
 }

@@ -6,26 +6,27 @@ import (
 	"slices"
 )
 
-// Image is an operating system's disk or file tree.
+// Image is an operating system's disk image or file tree.
 type Image struct {
 	Meta
 	Spec ImageSpec `json:"spec"`
 }
 
-// ImageSpec points to the image's bytes and says how to read them.
+// ImageSpec refers to the image's content and its format.
 type ImageSpec struct {
 	Blob        BlobRef `json:"blob"`
 	Format      string  `json:"format"`                // "raw", "tar" or "oci" (a tar of an OCI layout)
 	Compression string  `json:"compression,omitempty"` // "", "zstd", "gzip" or "xz"
-	RawBytes    int64   `json:"rawBytes,omitempty"`    // decompressed size, 0 when not known
+	RawBytes    int64   `json:"rawBytes,omitempty"`    // decompressed size, 0 if unknown
 	Arch        string  `json:"arch,omitempty"`
 }
 
-// BlobRef names content so that its receiver can verify it, whole and in parts (see internal/blob).
+// BlobRef identifies content by digest, so that a receiver can verify it, as a whole and in chunks (see
+// internal/blob).
 type BlobRef struct {
 	Digest string `json:"digest"` // "sha256:" and hex
 	Bytes  int64  `json:"bytes"`
-	// Chunks is the digest of the table of chunk digests.
+	// Chunks is the digest of the list of chunk digests.
 	Chunks string `json:"chunks,omitempty"`
 }
 
@@ -35,10 +36,10 @@ type Platform struct {
 	Spec PlatformSpec `json:"spec"`
 }
 
-// PlatformSpec points to the files of a platform.
+// PlatformSpec refers to the files of a platform.
 type PlatformSpec struct {
 	Arch    string   `json:"arch"`
-	Version string   `json:"version,omitempty"` // of kernel and trivet, for people
+	Version string   `json:"version,omitempty"` // of kernel and trivet, for display
 	Kernel  BlobRef  `json:"kernel"`
 	Initrd  BlobRef  `json:"initrd"`
 	Args    []string `json:"args,omitempty"` // kernel arguments for every machine

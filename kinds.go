@@ -26,9 +26,9 @@ type Scope string
 // ScopeCluster is the scope of names that are unique in the cluster.
 const ScopeCluster Scope = "cluster"
 
-// Kinds are all kinds of records. A kind that is listed here is stored, served by the API, watched, documented by OpenAPI,
-// completed and printed by the command line, and authorized. The defaults are ScopeCluster, AccountViewer as Reader and
-// AccountOperator as Writer.
+// Kinds are all kinds of records. A kind that is listed here is stored, served by the API, watched, documented by
+// OpenAPI, completed and printed by the command line, and authorized. The defaults are ScopeCluster, AccountViewer as
+// Reader and AccountOperator as Writer.
 var Kinds = []KindInfo{
 	kind[Machine](KindInfo{Plural: "machines", Short: "m"}),
 	kind[Template](KindInfo{Plural: "templates", Short: "t"}),

@@ -9,42 +9,42 @@ import (
 	"time"
 )
 
-// Machine is one physical box. Its name is the operator's, or "m-" and the MAC where it enrolled itself.
+// Machine is a physical machine. Its name is chosen by the operator, or "m-" and the MAC if it enrolled itself.
 type Machine struct {
 	Meta
 	Spec   MachineSpec   `json:"spec"`
 	Status MachineStatus `json:"status,omitzero"`
 }
 
-// MachineSpec is what the operator says of the box.
+// MachineSpec is the desired state of a machine.
 type MachineSpec struct {
-	// Arch is "amd64" or "arm64"; empty means whatever the firmware says.
+	// Arch is "amd64" or "arm64"; empty means what the firmware reports.
 	Arch string `json:"arch,omitempty"`
-	// NICs are the ports it may boot from. A MAC belongs to one machine only (see [MAC]).
+	// NICs are the ports it may boot from. A MAC belongs to one machine (see [MAC]).
 	NICs []NIC `json:"nics,omitempty"`
-	// BMC, where there is one, lets Trivet power the machine.
+	// BMC is the management controller that powers the machine on and off; optional.
 	BMC *BMC `json:"bmc,omitempty"`
 	// Disk selects the disk that installs write to; empty means the smallest fixed one (see [DiskHints]).
 	Disk DiskHints `json:"disk,omitzero"`
-	// Journal is a device or file in the machine where the agent keeps its journal over resets; empty means memory only.
+	// Journal is a device or file of the machine that keeps the agent's journal across resets; empty means memory only.
 	Journal string `json:"journal,omitempty"`
-	// Platform names the kernel and initramfs it netboots; empty means the site's default.
+	// Platform is the kernel and initramfs that it netboots; empty means the site's.
 	Platform string `json:"platform,omitempty"`
-	// KernelArgs are added to the installer's kernel command line, "console=ttyS0".
+	// KernelArgs are added to the installer's kernel command line, such as "console=ttyS0".
 	KernelArgs []string `json:"kernelArgs,omitempty"`
 	Rack       string   `json:"rack,omitempty"`
-	// Cordoned keeps the machine out of placement.
+	// Cordoned excludes the machine from placement.
 	Cordoned bool `json:"cordoned,omitempty"`
 }
 
 // NIC is a network port.
 type NIC struct {
 	MAC string `json:"mac"` // lower case, colons; the list's key
-	// Address is fixed for this port; empty means one from its network's ranges.
+	// Address is a fixed address of this port; empty means one of its network's ranges.
 	Address netip.Addr `json:"address,omitzero"`
 }
 
-// BMC is how to reach a machine's management controller.
+// BMC is the address of a machine's management controller, and the credentials for it.
 type BMC struct {
 	Protocol string `json:"protocol"` // "ipmi" or "redfish"
 	Address  string `json:"address"`  // host, host:port or https URL
@@ -52,62 +52,64 @@ type BMC struct {
 	Insecure bool   `json:"insecure,omitempty"`
 }
 
-// MachineState is where a machine is in its life.
+// MachineState is the state of a machine.
 type MachineState string
 
-// A machine's life. Only a machine that is available is claimed by placement.
+// The states of a machine. Placement claims available machines only.
 const (
-	MachineDiscovered   MachineState = "discovered"   // enrolled itself; nobody has accepted it
+	MachineDiscovered   MachineState = "discovered"   // enrolled itself; not accepted yet
 	MachineAvailable    MachineState = "available"    // may be claimed
-	MachineClaimed      MachineState = "claimed"      // has a workflow; not seen to boot for it
+	MachineClaimed      MachineState = "claimed"      // has a workflow; has not booted for it yet
 	MachineProvisioning MachineState = "provisioning" // its agent was granted the run
-	MachineActive       MachineState = "active"       // runs its own system
-	MachineReleasing    MachineState = "releasing"    // given back; its effects are being undone
-	MachineQuarantined  MachineState = "quarantined"  // kept out; Reason says why
+	MachineActive       MachineState = "active"       // runs its installed system
+	MachineReleasing    MachineState = "releasing"    // no longer claimed; being cleaned up
+	MachineQuarantined  MachineState = "quarantined"  // excluded from placement; see Reason
 )
 
-// MachineStatus is what Trivet knows of the box.
+// MachineStatus is the observed state of a machine.
 type MachineStatus struct {
 	State  MachineState `json:"state,omitempty"`
 	Reason string       `json:"reason,omitempty"`
-	// Workflow is the machine's current or last run, Provision who asked for it. Both empty when unclaimed.
+	// Workflow is the machine's current or last run, Provision the request that it serves. Both are empty when
+	// unclaimed.
 	Workflow  string `json:"workflow,omitempty"`
 	Provision string `json:"provision,omitempty"`
-	// Epoch only rises: with every grant to a new agent and with every remedy. What carries an older one is refused.
+	// Epoch increases with every grant to a new agent and with every remedy. Requests of an older epoch are refused.
 	Epoch int64 `json:"epoch,omitempty"`
-	// AgentKey is the Ed25519 key (base64) that the agent granted under Epoch proves itself by.
+	// AgentKey is the Ed25519 public key (base64) of the agent that was granted Epoch.
 	AgentKey string `json:"agentKey,omitempty"`
-	// BootID tells one boot of the agent's system from another.
+	// BootID identifies one boot of the agent's system.
 	BootID    string     `json:"bootID,omitempty"`
 	Inventory *Inventory `json:"inventory,omitempty"`
-	// Power is the last state seen: "on", "off" or empty.
+	// Power is the last known state: "on", "off" or empty.
 	Power string `json:"power,omitempty"`
-	// Intent is what its BMC shall be told; gone once the BMC's state shows it.
+	// Intent is the pending command to the BMC; removed once the BMC's state shows its effect.
 	Intent *PowerIntent `json:"intent,omitempty"`
-	// PowerHead is the head that held an intent which was taken away, until it says that it speaks with the BMC no more. It holds
-	// the next intent, too.
+	// PowerHead is the head that held an intent which was removed, until it confirms that it no longer talks to the BMC.
+	// It holds the next intent, too.
 	PowerHead string `json:"powerHead,omitempty"`
-	// Events counts all that was ever recorded of this machine (see [Event]).
+	// Events counts all events of this machine so far (see [Event]).
 	Events int64 `json:"events,omitempty"`
-	// Activated is when the installed system first phoned home.
+	// Activated is the time of the installed system's first phone-home.
 	Activated time.Time `json:"activated,omitzero"`
 }
 
-// PowerIntent is written before a BMC is told anything, because a BMC cannot refuse: whoever acts on it holds it, and whoever
-// takes it over waits that out and looks at the BMC's state first. Its times are by the clock of the head that wrote them: they
-// tell one intent and one hold from another, and heads count by their own clocks from when they see them.
+// PowerIntent is written before a command is sent to a BMC, because a BMC cannot refuse one that is out of date: the
+// head that acts on an intent holds it, and a head that takes it over waits until that hold has expired and reads the
+// BMC's state first. Its times are by the clock of the head that wrote them. They distinguish one intent and one hold
+// from another; heads measure by their own clocks from when they read them.
 type PowerIntent struct {
 	Want string `json:"want"` // "on", "off" or "cycle"
 	Boot string `json:"boot"` // "network" or "disk", for the next boot only
-	// Off is set once a cycle has seen the machine off.
+	// Off is set once the machine was off during a cycle.
 	Off   bool      `json:"off,omitempty"`
 	Until time.Time `json:"until"`
-	// Head is the one that speaks with the BMC, until Held: what it sent by then may come into effect a little later.
+	// Head is the head that talks to the BMC, until Held: what it sent by then may take effect a little later.
 	Head string    `json:"head,omitempty"`
 	Held time.Time `json:"held,omitzero"`
 }
 
-// Inventory is what the agent found in the box.
+// Inventory is the hardware that the agent found.
 type Inventory struct {
 	Arch     string    `json:"arch,omitempty"`
 	Vendor   string    `json:"vendor,omitempty"`
@@ -120,10 +122,10 @@ type Inventory struct {
 	MemoryMB int64     `json:"memoryMB,omitempty"`
 	Disks    []Disk    `json:"disks,omitempty"`
 	NICs     []NICInfo `json:"nics,omitempty"`
-	BMC      string    `json:"bmc,omitempty"` // the BMC's address as the box itself tells it
+	BMC      string    `json:"bmc,omitempty"` // the BMC's address as the machine reports it
 }
 
-// NICInfo is one port as the box itself sees it.
+// NICInfo is a network port of the inventory.
 type NICInfo struct {
 	Name   string `json:"name"` // "eth0"
 	MAC    string `json:"mac"`
@@ -131,19 +133,20 @@ type NICInfo struct {
 	Driver string `json:"driver,omitempty"`
 }
 
-// MAC holds a MAC address for one machine. Its name is the address, so two machines cannot have it. Written in the
-// transaction that writes the machine's NICs.
+// MAC reserves a MAC address for one machine. Its name is the address, so two machines cannot have it. It is written
+// in the transaction that writes the machine's NICs.
 type MAC struct {
 	Meta
 	Spec MACSpec `json:"spec"`
 }
 
-// MACSpec says whose the MAC is.
+// MACSpec is the owner of the MAC.
 type MACSpec struct {
 	Machine string `json:"machine"`
 }
 
-// CanonicalMAC gives a MAC's one form: lower case with colons. Only 48-bit Ethernet unicast addresses are taken.
+// CanonicalMAC returns the canonical form of a MAC: lower case with colons. It accepts 48-bit Ethernet unicast
+// addresses only.
 func CanonicalMAC(s string) (string, error) {
 	parts := strings.FieldsFunc(s, func(r rune) bool { return r == ':' || r == '-' })
 	hw, err := hex.DecodeString(strings.Join(parts, ""))
@@ -152,7 +155,7 @@ func CanonicalMAC(s string) (string, error) {
 		return "", fmt.Errorf("%q is not a MAC address; write 52:54:00:12:34:56", s)
 	}
 	if hw[0]&1 != 0 {
-		return "", fmt.Errorf("%q is a multicast address, not a machine's", s)
+		return "", fmt.Errorf("%q is a multicast address; a NIC has a unicast address", s)
 	}
 	return strings.ToLower(strings.Join(parts, ":")), nil
 }
@@ -172,14 +175,14 @@ func (m *Machine) Validate() error {
 		case mac != nic.MAC:
 			p.add(field, "%q must be written %q", nic.MAC, mac)
 		case seen[mac]:
-			p.add(field, "%q stands twice", mac)
+			p.add(field, "%q appears twice", mac)
 		}
 		seen[mac] = true
 	}
 	p.max("spec.nics", len(m.Spec.NICs), 64)
 	p.wrap(m.Spec.Disk.Validate("spec.disk"))
 	if strings.ContainsAny(m.Spec.Journal, " \t\n") {
-		p.add("spec.journal", "holds a space")
+		p.add("spec.journal", "must not contain spaces")
 	}
 	for i, arg := range m.Spec.KernelArgs {
 		if arg == "" || strings.ContainsAny(arg, " \t\n\"\\") || len(arg) > 256 {
@@ -195,7 +198,7 @@ func (m *Machine) Validate() error {
 	return p.err()
 }
 
-// HasMAC says whether one of the machine's ports has this canonical MAC.
+// HasMAC reports whether one of the machine's ports has this canonical MAC.
 func (m *Machine) HasMAC(mac string) bool {
 	return slices.ContainsFunc(m.Spec.NICs, func(n NIC) bool { return n.MAC == mac })
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Network is a subnet that machines boot from.
+// Network is a subnet from which machines boot.
 type Network struct {
 	Meta
 	Spec NetworkSpec `json:"spec"`
 }
 
-// NetworkSpec is the subnet's plan.
+// NetworkSpec configures a subnet.
 type NetworkSpec struct {
 	CIDR    netip.Prefix `json:"cidr"`
 	Gateway netip.Addr   `json:"gateway,omitzero"`
@@ -20,21 +20,21 @@ type NetworkSpec struct {
 	NTP     []netip.Addr `json:"ntp,omitempty"`
 	Domain  string       `json:"domain,omitempty"`
 	MTU     int          `json:"mtu,omitempty"`
-	// Ranges are given out to machines without a fixed address.
+	// Ranges are leased to machines without a fixed address.
 	Ranges []Range `json:"ranges,omitempty"`
-	// DHCP is "server" (the default), "proxy" (another server gives addresses, Trivet only what to boot) or "off".
+	// DHCP is "server" (the default), "proxy" (another server leases addresses, Trivet adds only what to boot) or "off".
 	DHCP string `json:"dhcp,omitempty"`
-	// Unknown says what becomes of a machine that no record names: "enrol" (the default), "ignore" or "hold" (it gets an
-	// address and waits without being enrolled).
+	// Unknown is how a machine without a record is handled: "enrol" (the default), "ignore" (no response) or
+	// "address-only" (it gets an address and is not enrolled).
 	Unknown string `json:"unknown,omitempty"`
-	// Lease is how long an address is promised; 0 means DefaultLease.
+	// Lease is the lease time of an address; 0 means DefaultLease.
 	Lease Duration `json:"lease,omitempty"`
 }
 
-// DefaultLease is the promise of an address where a network says nothing.
+// DefaultLease is the lease time where a network does not set one.
 const DefaultLease = Duration(24 * time.Hour)
 
-// Range is a run of addresses, both ends included.
+// Range is a range of addresses, both ends included.
 type Range struct {
 	From netip.Addr `json:"from"`
 	To   netip.Addr `json:"to"`
@@ -42,27 +42,28 @@ type Range struct {
 	Use string `json:"use,omitempty"`
 }
 
-// Address is one taken address. Its name is the address, so it cannot be given twice.
+// Address is an address in use. Its name is the address, so it cannot be assigned twice.
 type Address struct {
 	Meta
 	Spec   AddressSpec   `json:"spec"`
 	Status AddressStatus `json:"status,omitzero"`
 }
 
-// AddressSpec says whose the address is.
+// AddressSpec is the owner of the address.
 type AddressSpec struct {
 	Network string `json:"network"`
 	MAC     string `json:"mac,omitempty"`
-	Machine string `json:"machine,omitempty"` // empty for an unknown machine's lease
+	Machine string `json:"machine,omitempty"` // empty for the lease of an unknown machine
 	// Fixed addresses are never reclaimed.
 	Fixed bool `json:"fixed,omitempty"`
 }
 
-// AddressStatus is how the address is used.
+// AddressStatus is the state of the lease.
 type AddressStatus struct {
-	// Until is when the promise ends, by the heads' clocks; written ahead in steps, so that renewals need no write.
+	// Until is the end of the lease by the heads' clocks. It is written ahead in steps, so that most renewals need no
+	// write.
 	Until time.Time `json:"until,omitzero"`
-	// Declined is set when the machine found somebody else using the address.
+	// Declined is set when the machine found the address in use by another host.
 	Declined bool `json:"declined,omitempty"`
 }
 
@@ -93,7 +94,7 @@ func (n *Network) Validate() error {
 		p.oneOf(field+".use", r.Use, "", "known", "discovery")
 	}
 	p.oneOf("spec.dhcp", s.DHCP, "", "server", "proxy", "off")
-	p.oneOf("spec.unknown", s.Unknown, "", "enrol", "ignore", "hold")
+	p.oneOf("spec.unknown", s.Unknown, "", "enrol", "ignore", "address-only")
 	p.bytes("spec.domain", s.Domain, 253)
 	if s.MTU != 0 && (s.MTU < 576 || s.MTU > 65535) {
 		p.add("spec.mtu", "is %d; 576 to 65535", s.MTU)

@@ -7,8 +7,8 @@ import (
 	"reflect"
 )
 
-// MergePatch returns the merge patch (RFC 7386) that changes the JSON object before into the JSON of after. A property that
-// became null cannot be distinguished from one that was removed.
+// MergePatch returns the merge patch (RFC 7386) that changes the JSON object before into the JSON of after. A
+// property that became null cannot be distinguished from one that was removed.
 func MergePatch(before []byte, after any) ([]byte, error) {
 	text, err := json.Marshal(after)
 	if err != nil {

@@ -2,8 +2,8 @@ package trivet
 
 import "errors"
 
-// Problem is an error as the API sends it. For a client it is the error again: errors.Is finds the sentinel that it wraps at
-// the head, errors.As its fields.
+// Problem is an error as the API sends it. For a client it is the error again: errors.Is finds the sentinel that it
+// wraps at the head, errors.As its fields.
 type Problem struct {
 	Code    string       `json:"code"`
 	Message string       `json:"message"`

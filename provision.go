@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Provision is the wish that machines which match a selector get a template.
+// Provision is a request to apply a template to a machine that matches a selector.
 type Provision struct {
 	Meta
 	Spec   ProvisionSpec   `json:"spec"`
 	Status ProvisionStatus `json:"status,omitzero"`
 }
 
-// ProvisionSpec says which machines get what.
+// ProvisionSpec selects the machine and what to apply to it.
 type ProvisionSpec struct {
-	// Template is the recipe, Parameters what it asks for.
+	// Template is the template to apply, Parameters the values of its parameters.
 	Template   string            `json:"template"`
 	Parameters map[string]string `json:"parameters,omitempty"`
-	// Machine names one machine; Selector picks any available one that has all these labels. One of them is needed.
+	// Machine names one machine; Selector matches any available one that has all these labels. One of them is required.
 	Machine  string            `json:"machine,omitempty"`
 	Selector map[string]string `json:"selector,omitempty"`
 	// Hostname, users and network of the installed system, written by the seed action for cloud-init.
@@ -29,30 +29,30 @@ type ProvisionSpec struct {
 	NetworkData string `json:"networkData,omitempty"`
 }
 
-// ProvisionState is how far a provision is.
+// ProvisionState is the state of a provision.
 type ProvisionState string
 
-// A provision's life.
+// The states of a provision.
 const (
-	ProvisionPending   ProvisionState = "pending" // no machine yet; Reason says why
+	ProvisionPending   ProvisionState = "pending" // no machine yet; see Reason
 	ProvisionRunning   ProvisionState = "running"
 	ProvisionSucceeded ProvisionState = "succeeded"
 	ProvisionFailed    ProvisionState = "failed"
 )
 
-// ProvisionStatus is what became of the wish.
+// ProvisionStatus is the progress of the request.
 type ProvisionStatus struct {
 	State    ProvisionState `json:"state,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
 	Machine  string         `json:"machine,omitempty"`
-	Workflow string         `json:"workflow,omitempty"` // of the newest attempt
-	Attempts int            `json:"attempts,omitempty"` // workflows made so far
+	Workflow string         `json:"workflow,omitempty"` // of the latest attempt
+	Attempts int            `json:"attempts,omitempty"` // workflows created so far
 	Failure  *Failure       `json:"failure,omitempty"`
 	Started  time.Time      `json:"started,omitzero"`
 	Ended    time.Time      `json:"ended,omitzero"`
 }
 
-// Ended says whether nothing more will happen to it.
+// Ended reports whether the state is final.
 func (s ProvisionState) Ended() bool { return s == ProvisionSucceeded || s == ProvisionFailed }
 
 // Validate checks a provision by itself.
@@ -63,7 +63,7 @@ func (v *Provision) Validate() error {
 	p.ref("spec.template", v.Spec.Template)
 	p.ref("spec.machine", v.Spec.Machine)
 	if v.Spec.Machine == "" && len(v.Spec.Selector) == 0 {
-		p.add("spec.selector", "is missing; name a machine or give labels to select one")
+		p.add("spec.selector", "is missing; set spec.machine or labels to select one")
 	}
 	p.max("spec.parameters", len(v.Spec.Parameters), 64)
 	p.max("spec.sshKeys", len(v.Spec.SSHKeys), 64)

@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// Kind names a noun, as it stands in YAML: "Machine", "Provision".
+// Kind is the name of a kind of records, as in YAML: "Machine", "Provision".
 type Kind string
 
-// Meta is what every record has. It is embedded, so its fields stand at the top of the record's JSON, beside spec and
-// status.
+// Meta is the part that all records have. It is embedded, so its fields appear at the top of the record's JSON,
+// beside spec and status.
 type Meta struct {
 	Kind   Kind              `json:"kind"`
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// UID tells this record from an earlier or later one of the same name. Given at creation, never changed.
+	// UID distinguishes this record from an earlier or later one of the same name. It is set at creation and constant.
 	UID string `json:"uid,omitempty"`
-	// Generation counts the changes of spec. An edit by a person is checked against it.
+	// Generation counts the changes of spec. An update by a person is checked against it.
 	Generation int64 `json:"generation,omitempty"`
-	// Revision is the store's revision of the last change. The store sets it on every read; it is not stored itself.
+	// Revision is the store's revision of the last change. It is set on every read, and not stored.
 	Revision int64 `json:"revision,omitempty"`
-	// Created is the wall-clock time of creation, for people to read.
+	// Created is the wall-clock time of creation, for display.
 	Created time.Time `json:"created,omitzero"`
 }
 
-// Header gives the record's Meta to code that is generic over the nouns.
+// Header returns the record's Meta.
 func (m *Meta) Header() *Meta { return m }
 
-// Record is what the generic paths (store, API, client, CLI) know of a noun: a pointer to its struct.
+// Record is a record of any kind, for code that is generic over the kinds: a pointer to its struct.
 type Record interface {
 	Header() *Meta
-	// Validate says what is wrong with the record by itself, as a *FieldError or several joined. It reads nothing else.
+	// Validate returns what is wrong with the record by itself, as one *FieldError or several joined.
 	Validate() error
 }
 
@@ -43,8 +43,9 @@ const (
 
 var nameForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$`)
 
-// ValidateName refuses what cannot be a record's name: lower-case letters, digits, '-', '.' and ':' inside, at most
-// MaxName bytes, no "..". So a name is safe in a URL, in a file's name and in a key of the store.
+// ValidateName returns an error if name is not a valid name of a record: lower-case letters and digits, with '-', '.'
+// and ':' inside, at most MaxName bytes, no "..". So a name is safe in a URL, in a file name and in a key of the
+// store.
 func ValidateName(name string) error {
 	switch {
 	case name == "":
@@ -52,11 +53,12 @@ func ValidateName(name string) error {
 	case len(name) > MaxName:
 		return &FieldError{Field: "name", Problem: fmt.Sprintf("has %d bytes; at most %d", len(name), MaxName)}
 	case !nameForm.MatchString(name):
-		return &FieldError{Field: "name", Problem: fmt.Sprintf("%q: use a-z, 0-9, '-', '.', ':' and begin and end with a letter or digit", name)}
+		return &FieldError{Field: "name", Problem: fmt.Sprintf(
+			"%q: use a-z, 0-9, '-', '.' and ':', and begin and end with a letter or digit", name)}
 	}
 	for i := 1; i < len(name); i++ {
 		if name[i] == '.' && name[i-1] == '.' {
-			return &FieldError{Field: "name", Problem: fmt.Sprintf("%q holds '..'", name)}
+			return &FieldError{Field: "name", Problem: fmt.Sprintf("%q contains '..'", name)}
 		}
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Site holds what the whole site shares: configuration has one home. There is one record, named "site".
+// Site is the configuration of the whole site. There is one record, named "site".
 type Site struct {
 	Meta
 	Spec   SiteSpec   `json:"spec"`
@@ -17,7 +17,7 @@ const SiteName = "site"
 
 // SiteSpec is the configuration.
 type SiteSpec struct {
-	// Platform is netbooted by machines that name none.
+	// Platform is the one that machines netboot unless their own record sets one.
 	Platform string `json:"platform,omitempty"`
 	// Accept makes machines that enrol themselves available at once instead of discovered.
 	Accept bool `json:"accept,omitempty"`
@@ -29,9 +29,9 @@ type SiteSpec struct {
 	Resets int `json:"resets,omitempty"`
 }
 
-// SiteStatus is what the site remembers.
+// SiteStatus is the state of the site that Trivet keeps.
 type SiteStatus struct {
-	// HeadNames counts the names given to heads: head0, head1, ... None is given twice.
+	// HeadNames counts the names assigned to heads: head0, head1, ... None is assigned twice.
 	HeadNames int `json:"headNames,omitempty"`
 }
 
@@ -41,7 +41,8 @@ const (
 	DefaultResets       = 3
 )
 
-// DefaultLimits are the boot steps' bounds where neither template nor site says otherwise. They fit slow server firmware.
+// DefaultLimits are the boot steps' bounds where neither template nor site says otherwise. They fit slow server
+// firmware.
 var DefaultLimits = map[string]Limit{
 	StepPowerOn:   {Timeout: Duration(2 * time.Minute), Retries: new(2)},
 	StepDHCP:      {Timeout: Duration(8 * time.Minute), Retries: new(1)},
@@ -58,47 +59,47 @@ type Head struct {
 	Status HeadStatus `json:"status,omitzero"`
 }
 
-// The roles of heads. A voter is a full head. A witness votes, and serves and knows nothing.
+// The roles of heads. A voter is a full head. A witness only votes: it serves nothing and holds no keys.
 const (
 	RoleVoter   = "voter"
 	RoleWitness = "witness"
 )
 
-// HeadSpec is what the operator says of a head.
+// HeadSpec is the desired state of a head.
 type HeadSpec struct {
 	Role string `json:"role,omitempty"` // empty: RoleVoter
-	// Remove takes the head out of the cluster for good.
+	// Remove removes the head from the cluster for good.
 	Remove bool `json:"remove,omitempty"`
 }
 
-// HeadState is where a head is in its life.
+// HeadState is the state of a head's membership.
 type HeadState string
 
-// The states.
+// The states of a head.
 const (
-	HeadJoining HeadState = "joining" // it has its place, and catches up
-	HeadMember  HeadState = "member"  // it counts
-	HeadRemoved HeadState = "removed" // it is out, and does not come back under this name
+	HeadJoining HeadState = "joining" // its member was added and is catching up
+	HeadMember  HeadState = "member"  // its member is a voter
+	HeadRemoved HeadState = "removed" // it was removed; the name is not used again
 )
 
-// HeadStatus is how to reach the head, written by itself at start, and its place in the cluster.
+// HeadStatus is the addresses of the head, which it writes at start, and its membership.
 type HeadStatus struct {
 	State  HeadState `json:"state,omitempty"`
 	Member string    `json:"member,omitempty"` // ID of its member of the store, 16 hex digits
 	Peer   string    `json:"peer,omitempty"`   // https://host:port where other heads reach it
-	Join   string    `json:"join,omitempty"`   // ID of the request that it joined by, which may be repeated
+	Join   string    `json:"join,omitempty"`   // ID of its join request, which may be repeated
 	Reason string    `json:"reason,omitempty"` // why it is not yet a member, or not yet removed
-	// Replaces is the head that it joined in place of.
+	// Replaces is the head that it replaced when it joined.
 	Replaces string    `json:"replaces,omitempty"`
 	Version  string    `json:"version,omitempty"`
 	API      []string  `json:"api,omitempty"`  // https://host:port
 	Boot     []string  `json:"boot,omitempty"` // http://host:port
 	Started  time.Time `json:"started,omitzero"`
-	// DHCP are the addresses that it answers DHCP from.
+	// DHCP are the addresses from which it serves DHCP.
 	DHCP []netip.Addr `json:"dhcp,omitempty"`
 }
 
-// Serves says whether clients and machines may use the head: it is a full one, and not to be removed.
+// Serves reports whether clients and machines may use the head: it is a full head and not being removed.
 func (h *Head) Serves() bool {
 	return h.Spec.Role != RoleWitness && !h.Spec.Remove && h.Status.State != HeadRemoved
 }
@@ -107,7 +108,7 @@ func (h *Head) Serves() bool {
 func (s *Site) Validate() error {
 	var p problems
 	if s.Name != SiteName {
-		p.add("name", "%q: there is one site, named %q", s.Name, SiteName)
+		p.add("name", "is %q; the only site is named %q", s.Name, SiteName)
 	}
 	p.ref("spec.platform", s.Spec.Platform)
 	validateLimits(&p, "spec.limits", s.Spec.Limits)

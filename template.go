@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Template is a list of actions that make a machine what it should be.
+// Template is a list of actions that bring a machine into the desired state.
 type Template struct {
 	Meta
 	Spec TemplateSpec `json:"spec"`
 }
 
-// TemplateSpec is the recipe. Every text inside an action's With is a Go template over .Machine, .Provision, .Network and
-// .Params; an undefined name is an error when the machine is claimed, never on the machine.
+// TemplateSpec is the list of actions. Every string in an action's With is a Go template over .Machine, .Provision,
+// .Network and .Params; an undefined name is an error when the machine is claimed, never on the machine.
 type TemplateSpec struct {
 	Description string      `json:"description,omitempty"`
 	Parameters  []Parameter `json:"parameters,omitempty"`
@@ -23,11 +23,11 @@ type TemplateSpec struct {
 	Actions []Action         `json:"actions"`
 }
 
-// Parameter is a value that a provision may or must give.
+// Parameter is a value that a provision may or must set.
 type Parameter struct {
 	Name        string  `json:"name"`
 	Description string  `json:"description,omitempty"`
-	Default     *string `json:"default,omitempty"` // none: the provision must give it
+	Default     *string `json:"default,omitempty"` // nil: the provision must set it
 }
 
 // Limit bounds one boot step. What it leaves out is as the site, or [DefaultLimits], has it.
@@ -38,12 +38,12 @@ type Limit struct {
 	Retries *int `json:"retries,omitempty"`
 }
 
-// Action is one step of the work that the agent does.
+// Action is a step that the agent runs.
 type Action struct {
 	Name string `json:"name"` // unique in its template; the list's key
 	// Use is a built-in: see [ActionUses].
 	Use string `json:"use"`
-	// With are the action's own arguments. The agent's action packages say which there are.
+	// With are the arguments, which depend on Use.
 	With map[string]any `json:"with,omitempty"`
 	// Timeout bounds one attempt. Zero means DefaultActionTimeout.
 	Timeout Duration `json:"timeout,omitempty"`
@@ -68,7 +68,7 @@ const (
 
 var wordForm = regexp.MustCompile(`^[A-Za-z]([-_A-Za-z0-9]*[A-Za-z0-9])?$`)
 
-// Validate checks a template by itself. That its texts are good Go templates is checked by internal/workflow.
+// Validate checks a template by itself. Its Go templates are checked by internal/workflow.
 func (t *Template) Validate() error {
 	var p problems
 	p.name(t.Name)
@@ -87,7 +87,7 @@ func (t *Template) Validate() error {
 	for i, a := range t.Spec.Actions {
 		a.validate(&p, fmt.Sprintf("spec.actions[%d]", i))
 		if seen[a.Name] {
-			p.add(fmt.Sprintf("spec.actions[%d].name", i), "%q stands twice", a.Name)
+			p.add(fmt.Sprintf("spec.actions[%d].name", i), "%q appears twice", a.Name)
 		}
 		seen[a.Name] = true
 	}
@@ -116,7 +116,7 @@ func (a *Action) validate(p *problems, field string) {
 func validateLimits(p *problems, field string, limits map[string]Limit) {
 	for step, l := range limits {
 		if !IsBootStep(step) {
-			p.add(field+"."+step, "is no boot step; there are %s", strings.Join(BootSteps, ", "))
+			p.add(field+"."+step, "is not a boot step; the boot steps are %s", strings.Join(BootSteps, ", "))
 		}
 		if l.Retries != nil && (*l.Retries < 0 || *l.Retries > MaxRetries) {
 			p.add(field+"."+step+".retries", "is %d; 0 to %d", *l.Retries, MaxRetries)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// problems gathers what is wrong with a record, so that a person sees all of it at once.
+// problems collects what is wrong with a record, so that all of it is reported at once.
 type problems []error
 
 func (p *problems) add(field, format string, args ...any) {
@@ -28,7 +28,7 @@ func (p *problems) need(field, value string) {
 	}
 }
 
-// ref checks the name of another record; empty is fine.
+// ref validates the name of another record; it may be empty.
 func (p *problems) ref(field, name string) {
 	if name == "" {
 		return

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Workflow is one run of a template on one machine. Its spec is made at the claim and constant from then on: what the
-// agent holds is what the record says.
+// Workflow is one run of a template on one machine. Its spec is rendered when the machine is claimed and constant
+// from then on, so the agent's copy is always that of the record.
 type Workflow struct {
 	Meta
 	Spec   WorkflowSpec   `json:"spec"`
 	Status WorkflowStatus `json:"status,omitzero"`
 }
 
-// WorkflowSpec is the rendered work.
+// WorkflowSpec is the rendered template.
 type WorkflowSpec struct {
 	Machine   string `json:"machine"`
 	Provision string `json:"provision,omitempty"`
 	Template  string `json:"template"`
 	Attempt   int    `json:"attempt,omitempty"` // of the provision, from 1
-	// Epoch is the machine's at the claim. Whatever belongs to this run carries a higher one.
+	// Epoch is the machine's at the claim. Everything of this run has a higher one.
 	Epoch int64 `json:"epoch,omitempty"`
-	// Actions are the template's, with every text rendered.
+	// Actions are the template's, rendered.
 	Actions []Action `json:"actions"`
-	// Disk are the machine's hints at the claim. They select the disk of actions that name none.
+	// Disk are the machine's hints, as of the claim. They select the disk of actions that name none.
 	Disk DiskHints `json:"disk,omitzero"`
-	// Images are those that Actions name, as they were at the claim.
+	// Images are those that Actions refer to, as of the claim.
 	Images []ImageRef `json:"images,omitempty"`
-	// Seed is what cloud-init gets.
+	// Seed is the data for cloud-init.
 	Seed Seed `json:"seed,omitzero"`
 }
 
@@ -37,7 +37,7 @@ type ImageRef struct {
 	ImageSpec
 }
 
-// Seed is cloud-init's NoCloud data, but for what is known only at the grant.
+// Seed is cloud-init's NoCloud data, without what is known only at the grant.
 type Seed struct {
 	Hostname    string   `json:"hostname,omitempty"`
 	SSHKeys     []string `json:"sshKeys,omitempty"`
@@ -45,28 +45,28 @@ type Seed struct {
 	NetworkData string   `json:"networkData,omitempty"`
 }
 
-// The boot steps: what happens to a machine outside its agent's actions, each with a deadline.
+// The boot steps: the steps of a run besides its actions, each with a deadline.
 const (
-	StepPowerOn   = "power-on"    // the BMC was told, or the operator was asked
-	StepDHCP      = "dhcp"        // the firmware asked for an address
+	StepPowerOn   = "power-on"    // the BMC was commanded, or the operator was asked
+	StepDHCP      = "dhcp"        // the firmware requested an address
 	StepScript    = "boot-script" // iPXE fetched the script
 	StepKernel    = "kernel"      // kernel and initramfs were fetched
-	StepHello     = "hello"       // the agent proved itself and was granted the run
+	StepHello     = "hello"       // the agent authenticated and was granted the run
 	StepFirstBoot = "first-boot"  // the installed system phoned home
 )
 
-// BootSteps are the names above in their order.
+// BootSteps are the boot steps in their order.
 var BootSteps = []string{StepPowerOn, StepDHCP, StepScript, StepKernel, StepHello, StepFirstBoot}
 
-// IsBootStep says whether a step is one of the boot's, not an action.
+// IsBootStep reports whether a step is a boot step, not an action.
 func IsBootStep(name string) bool { return slices.Contains(BootSteps, name) }
 
-// WorkflowState is how far a run is.
+// WorkflowState is the state of a run.
 type WorkflowState string
 
-// A run's life.
+// The states of a run.
 const (
-	WorkflowBooting   WorkflowState = "booting"   // on the way to the agent's hello
+	WorkflowBooting   WorkflowState = "booting"   // until the agent's hello
 	WorkflowRunning   WorkflowState = "running"   // an agent holds it
 	WorkflowStarting  WorkflowState = "starting"  // all actions done; waits for the installed system
 	WorkflowSucceeded WorkflowState = "succeeded" //
@@ -74,17 +74,17 @@ const (
 	WorkflowCancelled WorkflowState = "cancelled" //
 )
 
-// Ended says whether the run is over.
+// Ended reports whether the state is final.
 func (s WorkflowState) Ended() bool {
 	return s == WorkflowSucceeded || s == WorkflowFailed || s == WorkflowCancelled
 }
 
-// WorkflowStatus is how the run goes.
+// WorkflowStatus is the progress of a run.
 type WorkflowStatus struct {
 	State WorkflowState `json:"state,omitempty"`
-	// Epoch is the machine's under which reports are taken now; zero while no agent may report.
+	// Epoch is the one whose reports are accepted now; 0 while no agent may report.
 	Epoch int64 `json:"epoch,omitempty"`
-	// Acked is the sequence number of the last report taken under Epoch.
+	// Acked is the sequence number of the last report accepted in Epoch.
 	Acked int64 `json:"acked,omitempty"`
 	// Steps are the boot steps and the actions in their order.
 	Steps []Step `json:"steps,omitempty"`
@@ -95,19 +95,20 @@ type WorkflowStatus struct {
 	Ended   time.Time `json:"ended,omitzero"`
 }
 
-// StepState is how far a step is.
+// StepState is the state of a step.
 type StepState string
 
-// A step's life.
+// The states of a step.
 const (
-	StepWaiting StepState = ""        // its turn has not come
-	StepRunning StepState = "running" // its deadline counts
-	StepDone    StepState = "done"    // acknowledged: it never runs again in this workflow
+	StepWaiting StepState = ""        // not started yet
+	StepRunning StepState = "running" // its deadline applies
+	StepDone    StepState = "done"    // acknowledged; it never runs again in this workflow
 	StepFailed  StepState = "failed"  // its attempts are used up
-	StepSkipped StepState = "skipped" // was not needed
+	StepSkipped StepState = "skipped" // not needed
 )
 
-// Step is one event of a provision. Elapsed is kept as a duration, never compared as two clocks' times.
+// Step is the progress of a boot step or an action. Elapsed is a measured duration, never the difference of two
+// clocks.
 type Step struct {
 	Name        string    `json:"name"` // the list's key
 	State       StepState `json:"state,omitempty"`
@@ -121,10 +122,10 @@ type Step struct {
 	Started time.Time `json:"started,omitzero"` // of the first attempt, for people
 	Ended   time.Time `json:"ended,omitzero"`
 	Cause   string    `json:"cause,omitempty"` // why the last failed attempt failed
-	Note    string    `json:"note,omitempty"`  // what it waits for, or its last word
+	Note    string    `json:"note,omitempty"`  // what it waits for, or its last message
 }
 
-// FailureType says whose fault a failure is. Only the machine's own spends another machine.
+// FailureType is the cause of a failure. Only a failure of the machine is retried on another machine.
 type FailureType string
 
 // The types of failure.
@@ -136,7 +137,7 @@ const (
 	FaultControlPlane  FailureType = "control-plane"
 )
 
-// Failure is why a run or a provision ended badly.
+// Failure is why a run or a provision failed.
 type Failure struct {
 	Type  FailureType `json:"type"`
 	Step  string      `json:"step,omitempty"`
@@ -152,7 +153,7 @@ func (w *Workflow) Validate() error {
 	return p.err()
 }
 
-// Step finds a step by name; nil when there is none.
+// Step returns the step with a name, or nil.
 func (s *WorkflowStatus) Step(name string) *Step {
 	for i := range s.Steps {
 		if s.Steps[i].Name == name {
@@ -162,7 +163,7 @@ func (s *WorkflowStatus) Step(name string) *Step {
 	return nil
 }
 
-// Current is the step whose deadline counts; nil when none does.
+// Current returns the running step, or nil.
 func (s *WorkflowStatus) Current() *Step {
 	for i := range s.Steps {
 		if s.Steps[i].State == StepRunning {
@@ -172,7 +173,7 @@ func (s *WorkflowStatus) Current() *Step {
 	return nil
 }
 
-// Action finds an action of the run by name; nil when there is none.
+// Action returns the action with a name, or nil.
 func (s *WorkflowSpec) Action(name string) *Action {
 	for i := range s.Actions {
 		if s.Actions[i].Name == name {

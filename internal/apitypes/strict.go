@@ -93,7 +93,7 @@ func parseObject(dec *json.Decoder, path string, depth int) (any, error) {
 		key := token.(string) // the decoder lets nothing else stand here
 		at := Join(path, key)
 		if _, twice := object[key]; twice {
-			return nil, &trivet.FieldError{Field: at, Problem: "stands twice"}
+			return nil, &trivet.FieldError{Field: at, Problem: "appears twice"}
 		}
 		if object[key], err = parse(dec, at, depth+1); err != nil {
 			return nil, err

@@ -23,7 +23,7 @@ func TestDecodeStrict(t *testing.T) {
 {"name":"t","spec":{"actions":{}}} => spec.actions must be a list, not an object
 {"name":"t","labels":{"a":1}} => labels.a must be a text, not a number; put it in quotes
 {"name":"t","created":"yesterday"} => created time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006"
-{"name":"t","name":"u"} => name stands twice
+{"name":"t","name":"u"} => name appears twice
 {"name":"t"} {"name":"u"} => invalid: more than one JSON value
 {"name":"t" => invalid: not JSON, at byte 11: unexpected EOF
 [] => record must be an object, not a list

@@ -55,7 +55,7 @@ func TestDecide(t *testing.T) {
 		"iPXE, no HTTP": {client: smallIPXE, want: tftp(boot.Serve, "undionly.kpxe")},
 		"system":        {client: system, want: boot.Decision{Mode: boot.Serve}},
 		"unknown":       {client: bios, unknown: true, want: tftp(boot.Serve, "undionly.kpxe")},
-		"unknown, waits": {client: bios, unknown: true, network: network("", "hold"),
+		"unknown, waits": {client: bios, unknown: true, network: network("", "address-only"),
 			want: tftp(boot.Serve, "undionly.kpxe")},
 		"ignored":        {client: bios, unknown: true, network: network("", "ignore"), want: boot.Decision{Mode: boot.Silent}},
 		"known, ignore":  {client: bios, network: network("", "ignore"), want: tftp(boot.Serve, "undionly.kpxe")},
@@ -132,7 +132,7 @@ func TestChoose(t *testing.T) {
 		}
 	}
 	for policy, want := range map[string]boot.Target{
-		"": boot.Installer, "enrol": boot.Installer, "hold": boot.Wait, "ignore": boot.None,
+		"": boot.Installer, "enrol": boot.Installer, "address-only": boot.Wait, "ignore": boot.None,
 	} {
 		if got, why := boot.Choose(boot.MachineFacts{Network: network("", policy)}); got != want || why == "" {
 			t.Errorf("unknown, %q: %s because %q, want %s", policy, got, why, want)

@@ -56,8 +56,8 @@ func chooseUnknown(n *trivet.Network) (Target, string) {
 		return None, "no record has its MAC, or the network it boots from"
 	case n.Spec.Unknown == "ignore":
 		return None, "no record has its MAC, and unknown machines are ignored in network " + n.Name
-	case n.Spec.Unknown == "hold":
-		return Wait, "no record has its MAC, and unknown machines are held in network " + n.Name
+	case n.Spec.Unknown == "address-only":
+		return Wait, "no record has its MAC, and unknown machines get no more than an address in network " + n.Name
 	}
 	return Installer, "no record has its MAC: it enrols itself"
 }

@@ -48,7 +48,7 @@ func show(r *dhcp.Reply) string {
 func TestAnswers(t *testing.T) {
 	r := newFixture(t)
 	r.write(t, func(tx *store.Tx) error {
-		for i, mode := range []string{"proxy", "off", "ignore", "hold"} {
+		for i, mode := range []string{"proxy", "off", "ignore", "address-only"} {
 			n := lan()
 			n.Name, n.Spec.CIDR = mode, netip.MustParsePrefix(fmt.Sprintf("10.%d.0.0/24", i+1))
 			n.Spec.Gateway, n.Spec.DNS, n.Spec.NTP = netip.Addr{}, nil, nil

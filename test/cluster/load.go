@@ -135,7 +135,7 @@ func (l *load) prepare(ctx context.Context, n size) error {
 		&trivet.Platform{Meta: meta("sim"), Spec: trivet.PlatformSpec{Arch: "amd64", Version: "simulated", Kernel: kernel, Initrd: kernel}},
 		&trivet.Image{Meta: meta("sim"), Spec: trivet.ImageSpec{Blob: image, Format: "raw", Compression: "zstd", RawBytes: int64(len(raw))}},
 		&trivet.Network{Meta: meta("site"), Spec: trivet.NetworkSpec{
-			CIDR: subnet, Unknown: "hold", Ranges: []trivet.Range{{From: host(128, 1), To: host(159, 254)}}}},
+			CIDR: subnet, Unknown: "address-only", Ranges: []trivet.Range{{From: host(128, 1), To: host(159, 254)}}}},
 		&trivet.Template{Meta: meta("install"), Spec: trivet.TemplateSpec{Actions: []trivet.Action{
 			{Name: "wipe", Use: "wipe", Retries: 1},
 			{Name: "image", Use: "image", With: map[string]any{"image": "sim"}, Retries: 5, Backoff: trivet.Duration(time.Second)},

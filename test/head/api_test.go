@@ -73,8 +73,8 @@ func TestBadAPI(t *testing.T) {
 		{"a duration of ages", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","timeout":"99999999h"}]}}`, 422, []string{"timeout"}},
 		{"a record of 600 KB", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":{"a":["` +
 			strings.Repeat(strings.Repeat("y", 60_000)+`","`, 10) + `"]}}]}}`, 413, []string{"at most 524288"}},
-		{"twice", "POST", "/v1/machines", `{"name":"x","name":"y"}`, 422, []string{"name stands twice"}},
-		{"twice in a patch", "PATCH", "/v1/machines/m1", `{"spec":{"arch":"amd64","arch":"arm64"}}`, 422, []string{"spec.arch stands twice"}},
+		{"twice", "POST", "/v1/machines", `{"name":"x","name":"y"}`, 422, []string{"name appears twice"}},
+		{"twice in a patch", "PATCH", "/v1/machines/m1", `{"spec":{"arch":"amd64","arch":"arm64"}}`, 422, []string{"spec.arch appears twice"}},
 		{"patch that is no object", "PATCH", "/v1/machines/m1", `[1]`, 422, []string{"merge patch"}},
 		{"patch of the status", "PATCH", "/v1/machines/m1", `{"status":{"state":"active"}}`, 422, []string{"written by Trivet only"}},
 		{"NUL in a name", "POST", "/v1/machines", `{"name":"a\u0000b"}`, 422, []string{"name"}},
