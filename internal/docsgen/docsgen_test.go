@@ -1,6 +1,7 @@
 package docsgen
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -42,4 +43,17 @@ func TestReferenceEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	Check(t, root+"/docs/reference/events.md", page)
+}
+
+// Every field has a comment, or a type with one.
+func TestEveryFieldIsDescribed(t *testing.T) {
+	src, err := parsePackage(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(records(src)) {
+		if field, ok := strings.CutSuffix(line, "|  |\n"); ok && strings.HasPrefix(line, "| `") {
+			t.Errorf("no comment on %s", field)
+		}
+	}
 }
