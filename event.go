@@ -18,16 +18,16 @@ const EventsPerSubject = 256
 
 // EventSpec describes the change.
 type EventSpec struct {
-	Subject  string    `json:"subject"` // "machine/m1"
-	Seq      int64     `json:"seq"`     // from 1, increasing by one per subject
-	Time     time.Time `json:"time"`    // of the head that wrote it
-	Reason   string    `json:"reason"`  // one word for programs: "Claimed", "StepDone", "ActionFailed"
-	Message  string    `json:"message"` // for people
-	Step     string    `json:"step,omitempty"`
-	Workflow string    `json:"workflow,omitempty"`
-	Epoch    int64     `json:"epoch,omitempty"`
-	Warning  bool      `json:"warning,omitempty"`
-	Head     string    `json:"head,omitempty"` // that wrote it
+	Subject  string    `json:"subject"`            // "machine/m1"
+	Seq      int64     `json:"seq"`                // from 1, increasing by one per subject
+	Time     time.Time `json:"time"`               // of the head that wrote it
+	Reason   string    `json:"reason"`             // for programs: one of the Reason constants
+	Message  string    `json:"message"`            // for people
+	Step     string    `json:"step,omitempty"`     // the step of the run
+	Workflow string    `json:"workflow,omitempty"` // the run
+	Epoch    int64     `json:"epoch,omitempty"`    // of the machine
+	Warning  bool      `json:"warning,omitempty"`  // needs attention
+	Head     string    `json:"head,omitempty"`     // that wrote it
 }
 
 // EventName returns the name of a machine's event number seq.
@@ -44,3 +44,45 @@ func (e *Event) Validate() error {
 	p.bytes("spec.message", e.Spec.Message, 4<<10)
 	return p.err()
 }
+
+// The reasons of events.
+const (
+	// ReasonEnrolled: an unknown machine enrolled itself.
+	ReasonEnrolled = "Enrolled"
+	// ReasonAccepted: a discovered or quarantined machine was made available by an operator.
+	ReasonAccepted = "Accepted"
+	// ReasonQuarantined: the machine is kept out of placement; the message says why.
+	ReasonQuarantined = "Quarantined"
+	// ReasonClaimed: a provision claimed the machine.
+	ReasonClaimed = "Claimed"
+	// ReasonReleased: the provision was deleted; the machine is available again.
+	ReasonReleased = "Released"
+	// ReasonAgentIdle: an agent registered, and there is no run for it.
+	ReasonAgentIdle = "AgentIdle"
+	// ReasonPoweredOn: the BMC powered the machine on.
+	ReasonPoweredOn = "PoweredOn"
+	// ReasonPowerFailed: a power request could not be carried out in time.
+	ReasonPowerFailed = "PowerFailed"
+	// ReasonBootStepReached: the machine reached a boot step.
+	ReasonBootStepReached = "BootStepReached"
+	// ReasonGranted: an agent was granted the run.
+	ReasonGranted = "Granted"
+	// ReasonAgentLost: the agent was declared lost, or the machine was reset during the run.
+	ReasonAgentLost = "AgentLost"
+	// ReasonAgentReturned: an agent that was declared lost goes on with its run.
+	ReasonAgentReturned = "AgentReturned"
+	// ReasonDeadlineExceeded: a boot step exceeded its timeout; it is retried.
+	ReasonDeadlineExceeded = "DeadlineExceeded"
+	// ReasonActionDone: an action is done.
+	ReasonActionDone = "ActionDone"
+	// ReasonActionFailed: an attempt of an action failed; it is retried.
+	ReasonActionFailed = "ActionFailed"
+	// ReasonPhonedHome: the installed system is up.
+	ReasonPhonedHome = "PhonedHome"
+	// ReasonSucceeded: the run ended well.
+	ReasonSucceeded = "Succeeded"
+	// ReasonFailed: the run failed; the message says why.
+	ReasonFailed = "Failed"
+	// ReasonCancelled: the run was cancelled.
+	ReasonCancelled = "Cancelled"
+)

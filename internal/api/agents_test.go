@@ -215,7 +215,7 @@ func TestAnAgentThatWasReplacedIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := a.head.agent("boot-2")
-	if _, err := b.hello(0); !refusedFor(err, "fresh one") {
+	if _, err := b.hello(0); !refusedFor(err, "new one") {
 		t.Errorf("a spent token: %v", err)
 	}
 	g, err := b.hello(old.Epoch)

@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// waiting wakes the idle agents whose machine has changed, so that a claim reaches them at once and nobody polls.
+// waiting wakes the idle agents whose machine has changed, so that a claim reaches them at once without polling.
 type waiting struct {
-	mu  sync.Mutex
-	ons map[string]chan struct{} // guarded by mu; by machine; closed at its next change
+	mu      sync.Mutex
+	changes map[string]chan struct{} // guarded by mu; by machine; closed at its next change
 }
 
-// on gives a channel that is closed when the machine next changes.
+// on returns a channel that is closed when the machine next changes.
 func (w *waiting) on(machine string) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ons == nil {
-		w.ons = map[string]chan struct{}{}
+	if w.changes == nil {
+		w.changes = map[string]chan struct{}{}
 	}
-	ch, ok := w.ons[machine]
+	ch, ok := w.changes[machine]
 	if !ok {
 		ch = make(chan struct{})
-		w.ons[machine] = ch
+		w.changes[machine] = ch
 	}
 	return ch
 }
@@ -29,18 +29,18 @@ func (w *waiting) on(machine string) <-chan struct{} {
 func (w *waiting) wake(machine string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if ch, ok := w.ons[machine]; ok {
+	if ch, ok := w.changes[machine]; ok {
 		close(ch)
-		delete(w.ons, machine)
+		delete(w.changes, machine)
 	}
 }
 
 func (w *waiting) wakeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for machine, ch := range w.ons {
+	for machine, ch := range w.changes {
 		close(ch)
-		delete(w.ons, machine)
+		delete(w.changes, machine)
 	}
 }
 
@@ -48,7 +48,7 @@ func (w *waiting) wakeAll() {
 func (h *Handler) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := h.wakeChanged(ctx); ctx.Err() == nil {
-			h.Log.Warn("the change feed broke; waking every agent that waits", "error", err)
+			h.Log.Warn("the change feed was interrupted; waking all waiting agents", "error", err)
 		}
 		h.waiting.wakeAll()
 	}

@@ -5,24 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/placement"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
-	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// agentUpWithin is how fresh the last word of an idle agent must be to count on it instead of on a boot.
+// agentUpWithin is how recent the last heartbeat of an idle agent must be for a claim to rely on the agent instead of on a boot.
 const agentUpWithin = 30 * time.Second
 
-// Claim takes a machine for a pending provision and makes its workflow. Where no machine fits, or the template cannot be
-// rendered, the provision says why.
+// Claim claims a machine for a pending provision and creates its workflow. Where no machine fits, or the template cannot be rendered,
+// the provision says why.
 func (f *Fleet) Claim(ctx context.Context, provision string) error {
 	p, err := f.Provisions.Get(provision)
 	if err != nil || p.Status.State != "" && p.Status.State != trivet.ProvisionPending {
@@ -30,19 +26,19 @@ func (f *Fleet) Claim(ctx context.Context, provision string) error {
 	}
 	choice := f.pick(&p.Spec)
 	if choice.Machine == "" {
-		return f.pend(ctx, provision, choice.Why)
+		return f.setPending(ctx, provision, choice.Why)
 	}
-	err = f.onMachine(ctx, "claim", choice.Machine, func(c *change) error { return f.claim(c, provision) })
+	err = f.onMachine(ctx, "claim", choice.Machine, func(t *transition) error { return f.claim(t, provision) })
 	switch {
-	case errors.Is(err, trivet.ErrConflict): // somebody took the machine meanwhile; the next look chooses afresh
+	case errors.Is(err, trivet.ErrConflict): // the machine was claimed meanwhile; the caller chooses again
 		return err
 	case errors.Is(err, trivet.ErrInvalid), errors.Is(err, trivet.ErrNotFound), errors.Is(err, trivet.ErrTooLarge):
-		return f.refuse(ctx, provision, err)
+		return f.reject(ctx, provision, err)
 	}
 	return err
 }
 
-// pick looks at the machine that is named, or among the free ones, and among all only to say why none is.
+// pick chooses the machine that is named, or one of the available ones. It reads all others only to report why none fits.
 func (f *Fleet) pick(spec *trivet.ProvisionSpec) placement.Choice {
 	if spec.Machine != "" {
 		var named []*trivet.Machine
@@ -51,15 +47,16 @@ func (f *Fleet) pick(spec *trivet.ProvisionSpec) placement.Choice {
 		}
 		return placement.Pick(named, spec, nil)
 	}
-	if choice := placement.Pick(f.Machines.SharedBy(state.ByState, string(trivet.MachineAvailable)), spec, nil); choice.Machine != "" {
+	available := f.Machines.SharedBy(state.ByState, string(trivet.MachineAvailable))
+	if choice := placement.Pick(available, spec, nil); choice.Machine != "" {
 		return choice
 	}
 	return placement.Pick(slices.Collect(f.Machines.AllShared()), spec, nil)
 }
 
-func (f *Fleet) claim(c *change, provision string) error {
-	m := c.machine
-	p, err := f.Provisions.In(c.tx).Get(provision)
+func (f *Fleet) claim(t *transition, provision string) error {
+	m := t.machine
+	p, err := f.Provisions.In(t.tx).Get(provision)
 	if err != nil {
 		return err
 	}
@@ -69,135 +66,58 @@ func (f *Fleet) claim(c *change, provision string) error {
 	if (m.Status.State != trivet.MachineAvailable || m.Spec.Cordoned) && !faultinject.MachineTwice {
 		return fmt.Errorf("%w: the machine is %s", trivet.ErrConflict, m.Status.State)
 	}
-	w, limits, err := f.render(c, p)
+	w, limits, err := f.render(t, p)
 	if err != nil {
 		return err
 	}
-	if _, err := f.Workflows.In(c.tx).Get(w.Name); err == nil {
-		return fmt.Errorf("%w: workflow %s is there already", trivet.ErrConflict, w.Name)
+	if _, err := f.Workflows.In(t.tx).Get(w.Name); err == nil {
+		return fmt.Errorf("%w: workflow %s exists already", trivet.ErrConflict, w.Name)
 	}
-	c.adopt(w, f.now())
-	state := c.mine()
-	state.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch, agentUpWithin)
-	c.run.Start(state, limits, c.site.Limits)
-	m.Status.State, m.Status.Reason = trivet.MachineClaimed, ""
+	f.startRun(t, w, limits)
 	m.Status.Provision, m.Status.Workflow = p.Name, w.Name
-	if state.Power && !state.AgentUp {
-		f.intend(c, "cycle")
+	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s", p.Name, p.Spec.Template)
+	st := &p.Status
+	st.State, st.Reason, st.Machine, st.Workflow = trivet.ProvisionRunning, "", m.Name, w.Name
+	st.Attempts++
+	if st.Started.IsZero() {
+		st.Started = f.now()
 	}
-	c.tell("Claimed", "claimed by provision %s for template %s", p.Name, p.Spec.Template)
-	p.Status.State, p.Status.Reason, p.Status.Machine, p.Status.Workflow = trivet.ProvisionRunning, "", m.Name, w.Name
-	p.Status.Attempts++
-	if p.Status.Started.IsZero() {
-		p.Status.Started = f.now()
-	}
-	return f.Provisions.In(c.tx).Put(p)
+	return f.Provisions.In(t.tx).Put(p)
 }
 
-// render makes the workflow: everything the agent will need, by value or digest.
-func (f *Fleet) render(c *change, p *trivet.Provision) (*trivet.Workflow, map[string]trivet.Limit, error) {
-	t, err := f.Templates.In(c.tx).Get(p.Spec.Template)
-	if err != nil {
-		return nil, nil, err
+// startRun starts a run on the machine that is claimed for it.
+func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]trivet.Limit) {
+	m := t.machine
+	t.setRun(w, f.now())
+	rules := t.ruleMachine()
+	rules.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch, agentUpWithin)
+	t.run.Start(rules, limits, t.site.Limits)
+	m.Status.State, m.Status.Reason = trivet.MachineClaimed, ""
+	if rules.Power && !rules.AgentUp {
+		f.setIntent(t, "cycle")
 	}
-	actions, err := workflow.Render(t, f.data(c.machine, p))
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := workflow.CheckRendered(actions); err != nil {
-		return nil, nil, err
-	}
-	images, err := f.images(c.tx, actions)
-	if err != nil {
-		return nil, nil, err
-	}
-	return &trivet.Workflow{
-		Meta: trivet.Meta{
-			Kind: "Workflow", Name: f.workflowName(p), Labels: p.Labels,
-		},
-		Spec: trivet.WorkflowSpec{
-			Machine: c.machine.Name, Provision: p.Name, Template: t.Name, Attempt: p.Status.Attempts + 1,
-			Epoch: c.machine.Status.Epoch, Actions: actions, Images: images, Disk: c.machine.Spec.Disk,
-			Seed: trivet.Seed{
-				Hostname: hostname(c.machine, p), SSHKeys: p.Spec.SSHKeys, UserData: p.Spec.UserData,
-				NetworkData: p.Spec.NetworkData,
-			},
-		},
-	}, t.Spec.Limits, nil
 }
 
-// workflowName counts on from the runs that are kept of this provision, and of one of its name that was deleted.
-func (f *Fleet) workflowName(p *trivet.Provision) string {
-	next := p.Status.Attempts + 1
-	for _, w := range f.Workflows.SharedBy(state.ByProvision, p.Name) {
-		if n, err := strconv.Atoi(strings.TrimPrefix(w.Name, p.Name+"-")); err == nil {
-			next = max(next, n+1)
-		}
-	}
-	return fmt.Sprintf("%s-%d", p.Name, next)
-}
-
-// images looks up every image that an action names, so that the run has it by digest.
-func (f *Fleet) images(tx *store.Tx, actions []trivet.Action) ([]trivet.ImageRef, error) {
-	var refs []trivet.ImageRef
-	for i, a := range actions {
-		for _, name := range actionspec.Images(a) {
-			if slices.ContainsFunc(refs, func(r trivet.ImageRef) bool { return r.Name == name }) {
-				continue
-			}
-			image, err := f.Images.In(tx).Get(name)
-			if err != nil {
-				return nil, fmt.Errorf("spec.actions[%d].with.image: %w", i, err)
-			}
-			refs = append(refs, trivet.ImageRef{Name: name, ImageSpec: image.Spec})
-		}
-	}
-	return refs, nil
-}
-
-func (f *Fleet) data(m *trivet.Machine, p *trivet.Provision) workflow.Data {
-	d := workflow.Data{Params: p.Spec.Parameters, Provision: workflow.ProvisionData{Name: p.Name, Hostname: hostname(m, p)}}
-	d.Machine = workflow.MachineData{Name: m.Name, Arch: m.Spec.Arch, Rack: m.Spec.Rack, Labels: m.Labels}
-	for _, nic := range m.Spec.NICs {
-		d.Machine.MACs = append(d.Machine.MACs, nic.MAC)
-	}
-	if inv := m.Status.Inventory; inv != nil {
-		d.Machine.Vendor, d.Machine.Product, d.Machine.Serial, d.Machine.UUID = inv.Vendor, inv.Product, inv.Serial, inv.UUID
-	}
-	if n := f.network(m); n != nil {
-		address, _, _ := strings.Cut(n.Address, "/")
-		d.Network = workflow.NetworkData{Address: address, CIDR: n.Address, Gateway: n.Gateway, Domain: n.Domain, DNS: n.DNS}
-	}
-	return d
-}
-
-func hostname(m *trivet.Machine, p *trivet.Provision) string {
-	if p.Spec.Hostname != "" {
-		return p.Spec.Hostname
-	}
-	return m.Name
-}
-
-// pend lets the provision say what it waits for.
-func (f *Fleet) pend(ctx context.Context, provision, why string) error {
-	return f.onProvision(ctx, provision, func(p *trivet.Provision) bool {
+// setPending writes into a provision what it waits for.
+func (f *Fleet) setPending(ctx context.Context, provision, why string) error {
+	return f.onPending(ctx, provision, func(p *trivet.Provision) bool {
 		same := p.Status.State == trivet.ProvisionPending && p.Status.Reason == why
 		p.Status.State, p.Status.Reason = trivet.ProvisionPending, why
 		return !same
 	})
 }
 
-// refuse ends a provision that no machine could ever serve.
-func (f *Fleet) refuse(ctx context.Context, provision string, cause error) error {
-	return f.onProvision(ctx, provision, func(p *trivet.Provision) bool {
+// reject ends a provision that no machine could serve.
+func (f *Fleet) reject(ctx context.Context, provision string, cause error) error {
+	return f.onPending(ctx, provision, func(p *trivet.Provision) bool {
 		p.Status.State, p.Status.Reason, p.Status.Ended = trivet.ProvisionFailed, cause.Error(), f.now()
 		p.Status.Failure = &trivet.Failure{Type: trivet.FaultConfiguration, Cause: cause.Error()}
 		return true
 	})
 }
 
-// onProvision changes a provision that has no machine yet.
-func (f *Fleet) onProvision(ctx context.Context, name string, do func(*trivet.Provision) bool) error {
+// onPending changes a provision that has no machine yet.
+func (f *Fleet) onPending(ctx context.Context, name string, do func(*trivet.Provision) (changed bool)) error {
 	return f.update(ctx, func(tx *store.Tx) error {
 		p, err := f.Provisions.In(tx).Get(name)
 		if err != nil {

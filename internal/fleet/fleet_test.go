@@ -14,6 +14,7 @@ import (
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
 )
 
 const mac = "52:54:00:00:00:01"
@@ -117,7 +118,7 @@ func (r *rack) reasons() string {
 	return strings.Join(out, " ")
 }
 
-func TestAnInstallFromClaimToPhoneHome(t *testing.T) {
+func TestInstallFromClaimToPhoneHome(t *testing.T) {
 	r := newRack(t)
 	r.provision("p")
 	m := r.machine()
@@ -125,11 +126,11 @@ func TestAnInstallFromClaimToPhoneHome(t *testing.T) {
 		t.Fatalf("after the claim: %+v", m.Status)
 	}
 	for _, step := range []string{trivet.StepDHCP, trivet.StepScript, trivet.StepKernel, trivet.StepKernel} {
-		r.must(r.Seen(t.Context(), "m1", step, m.Status.Epoch))
+		r.must(r.ReachBootStep(t.Context(), "m1", step, m.Status.Epoch))
 	}
 	r.must(r.hello("k1", m.Status.Epoch))
 	m = r.machine()
-	if m.Status.State != trivet.MachineProvisioning || m.Status.AgentKey != "k1" || r.Work(m) == nil {
+	if m.Status.State != trivet.MachineProvisioning || m.Status.AgentKey != "k1" || r.GrantedRun(m) == nil {
 		t.Fatalf("after the hello: %+v", m.Status)
 	}
 	r.must(r.report(m.Status.Epoch, "k1",
@@ -142,18 +143,18 @@ func TestAnInstallFromClaimToPhoneHome(t *testing.T) {
 	if p, err := r.Provisions.Get("p"); err != nil || p.Status.State != trivet.ProvisionSucceeded {
 		t.Errorf("the provision: %+v, %v", p, err)
 	}
-	want := "Claimed Seen Seen Seen Granted ActionDone ActionDone PhonedHome Succeeded"
+	want := "Claimed BootStepReached BootStepReached BootStepReached Granted ActionDone ActionDone PhonedHome Succeeded"
 	if got := r.reasons(); got != want {
 		t.Errorf("events\ngot  %s\nwant %s", got, want)
 	}
 }
 
-func TestATokenIsSpentOnce(t *testing.T) {
+func TestTokenIsSpentOnce(t *testing.T) {
 	r := newRack(t)
 	r.provision("p")
 	epoch := r.machine().Status.Epoch
 	r.must(r.hello("k1", epoch))
-	r.must(r.hello("k1", epoch)) // the answer was lost
+	r.must(r.hello("k1", epoch)) // the response was lost
 	if err := r.hello("k2", epoch); !errors.Is(err, trivet.ErrFenced) {
 		t.Errorf("a second agent by the same token: %v, want fenced", err)
 	}
@@ -162,7 +163,7 @@ func TestATokenIsSpentOnce(t *testing.T) {
 	}
 }
 
-func TestAnOlderAgentIsRefused(t *testing.T) {
+func TestOlderAgentIsRefused(t *testing.T) {
 	r := newRack(t)
 	r.provision("p")
 	r.must(r.hello("k1", 0))
@@ -178,7 +179,7 @@ func TestUnknownMachinesEnrol(t *testing.T) {
 	r := newRack(t)
 	const other = "52:54:00:00:00:02"
 	hello := &trivet.Hello{MAC: other, Key: "k", BootID: "b", Inventory: trivet.Inventory{Serial: "S1"}}
-	name, err := r.Hello(t.Context(), hello, auth.BootToken{Machine: fleet.Enrolled(other), MAC: other})
+	name, err := r.Hello(t.Context(), hello, auth.BootToken{Machine: fleet.EnrolledName(other), MAC: other})
 	r.must(err)
 	m, err := r.Machines.Get(name)
 	if err != nil || m.Status.State != trivet.MachineDiscovered || !m.HasMAC(other) || m.Status.Inventory.Serial != "S1" {
@@ -190,23 +191,23 @@ func TestUnknownMachinesEnrol(t *testing.T) {
 	}
 }
 
-func TestADeadlineFiresByCompare(t *testing.T) {
+func TestDeadlineCompares(t *testing.T) {
 	r := newRack(t)
 	r.provision("p")
 	w, err := r.Workflows.Get("p-1")
 	r.must(err)
-	wait, ok := fleet.WaitOf(w)
+	wait, _, ok := workflow.CurrentWait(w)
 	if !ok || wait.Step != trivet.StepDHCP {
-		t.Fatalf("waits for %+v", wait)
+		t.Fatalf("the run waits for %+v", wait)
 	}
 	r.must(r.Checkpoint(t.Context(), "m1", wait, trivet.Duration(time.Minute)))
 	r.must(r.Expire(t.Context(), "m1", wait))
-	r.must(r.Expire(t.Context(), "m1", wait)) // late: the wait has gone on
+	r.must(r.Expire(t.Context(), "m1", wait)) // late: the run went on
 	w, _ = r.Workflows.Get("p-1")
 	if s := w.Status.Step(trivet.StepDHCP); s.Attempt != 2 || s.Elapsed != 0 {
-		t.Errorf("after one deadline that fired twice: %+v", s)
+		t.Errorf("after one deadline that was noticed twice: %+v", s)
 	}
-	wait, _ = fleet.WaitOf(w)
+	wait, _, _ = workflow.CurrentWait(w)
 	r.must(r.Expire(t.Context(), "m1", wait))
 	m := r.machine()
 	if m.Status.State != trivet.MachineQuarantined || !strings.Contains(m.Status.Reason, "no DHCP request") {
@@ -217,9 +218,9 @@ func TestADeadlineFiresByCompare(t *testing.T) {
 	}
 }
 
-// A head that holds an intent may be speaking with the BMC while what is wanted changes, or is taken back: it has the next
-// intent too, unless it says that it is quiet.
-func TestABMCHearsOneHead(t *testing.T) {
+// A head that holds an intent may be talking to the BMC while the intent changes or is dropped: it holds the next intent too,
+// unless it has released the BMC.
+func TestOneHeadTalksToABMC(t *testing.T) {
 	r := newRack(t)
 	r.write(func(tx *store.Tx) error {
 		m, err := r.Machines.In(tx).Get("m1")
@@ -234,28 +235,28 @@ func TestABMCHearsOneHead(t *testing.T) {
 		r.provision(name)
 		i := r.machine().Status.Intent
 		if i == nil {
-			t.Fatal("nothing is wanted of the BMC")
+			t.Fatal("there is no power intent")
 		}
 		return *i
 	}
 	first := intent("p")
-	held, err := r.Take(t.Context(), "m1", first, time.Second)
+	held, err := r.AcquireIntent(t.Context(), "m1", first, time.Second)
 	r.must(err)
 	r.release("p")
-	if err := r.SeenOff(t.Context(), "m1", held); !errors.Is(err, trivet.ErrFenced) {
-		t.Errorf("the holder of an intent that is gone is told %v, want fenced", err)
+	if err := r.RecordPower(t.Context(), "m1", held, "off"); !errors.Is(err, trivet.ErrFenced) {
+		t.Errorf("the holder of a dropped intent gets %v, want fenced", err)
 	}
 	if next := intent("p"); next.Head != "head0" {
 		t.Errorf("the next intent is held by %q, want head0", next.Head)
 	}
 	r.release("p")
-	r.must(r.Quiet(t.Context(), "m1"))
+	r.must(r.ReleaseBMC(t.Context(), "m1"))
 	if next := intent("p"); next.Head != "" {
 		t.Errorf("an intent after that is held by %q", next.Head)
 	}
 }
 
-func TestAReleaseStopsTheAgent(t *testing.T) {
+func TestReleaseStopsAgent(t *testing.T) {
 	r := newRack(t)
 	r.provision("p")
 	r.must(r.hello("k1", 0))
@@ -268,8 +269,8 @@ func TestAReleaseStopsTheAgent(t *testing.T) {
 	}
 }
 
-// A provision of the same name gets a run of its own beside the one that is kept of the first.
-func TestAProvisionIsMadeAgain(t *testing.T) {
+// A provision that is created again gets a new run, beside the kept run of the first.
+func TestProvisionIsCreatedAgain(t *testing.T) {
 	r := newRack(t)
 	for _, run := range []string{"p-1", "p-2", "p-3"} {
 		r.provision("p")
@@ -280,7 +281,7 @@ func TestAProvisionIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeRenderedFailsAtTheClaim(t *testing.T) {
+func TestRenderErrorFailsAtClaim(t *testing.T) {
 	r := newRack(t)
 	r.write(func(tx *store.Tx) error {
 		return r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "bad"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{

@@ -7,7 +7,7 @@ import (
 	"github.com/trivet-project/trivet/internal/state"
 )
 
-// network is what the installed system needs to know of the machine's first port that has an address.
+// network returns the network configuration of the machine's first NIC that has an address.
 func (f *Fleet) network(m *trivet.Machine) *trivet.RunNetwork {
 	for _, nic := range m.Spec.NICs {
 		for _, a := range f.Addresses.ListBy(state.ByMAC, nic.MAC) {

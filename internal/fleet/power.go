@@ -8,52 +8,43 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// IntentLife is how long a head may act on a power intent that it knows of. What a BMC was told by then may take effect a little
-// later.
-const IntentLife = 90 * time.Second
-
-// intend writes what the machine's BMC shall be told, and what the machine shall boot then.
-func (f *Fleet) intend(c *change, want string) {
-	boot := "disk"
-	if c.workflow != nil && workflow.WantsAgent(&c.workflow.Status) {
-		boot = "network"
+// setIntent writes the desired power state of a machine, and what it must boot from.
+func (f *Fleet) setIntent(t *transition, want string) {
+	t.dropIntent()
+	st := &t.machine.Status
+	st.Intent = &trivet.PowerIntent{
+		Want: want, Boot: workflow.BootDevice(t.workflow), Until: f.now().Add(workflow.IntentTimeout), Head: st.PowerHead,
 	}
-	c.dropIntent()
-	st := &c.machine.Status
-	st.Intent = &trivet.PowerIntent{Want: want, Boot: boot, Until: f.now().Add(IntentLife), Head: st.PowerHead}
 	st.PowerHead = ""
 }
 
-// dropIntent takes the machine's intent away. A head that holds it may be speaking with the BMC at this moment.
-func (c *change) dropIntent() {
-	st := &c.machine.Status
+// dropIntent deletes the machine's intent. The head that holds it may be talking to the BMC at this moment.
+func (t *transition) dropIntent() {
+	st := &t.machine.Status
 	if st.Intent != nil && st.Intent.Head != "" {
 		st.PowerHead = st.Intent.Head
 	}
 	st.Intent = nil
 }
 
-// Quiet notes that this head does not speak with the machine's BMC.
-func (f *Fleet) Quiet(ctx context.Context, machine string) error {
-	return f.onMachine(ctx, "power", machine, func(c *change) error {
-		if c.machine.Status.PowerHead != f.head {
+// ReleaseBMC records that this head does not talk to the machine's BMC.
+func (f *Fleet) ReleaseBMC(ctx context.Context, machine string) error {
+	return f.onMachine(ctx, "release BMC", machine, func(t *transition) error {
+		if t.machine.Status.PowerHead != f.head {
 			return errUnchanged
 		}
-		c.machine.Status.PowerHead = ""
+		t.machine.Status.PowerHead = ""
 		return nil
 	})
 }
 
-// SameIntent says whether two are one intent, whoever holds it.
-func SameIntent(a, b trivet.PowerIntent) bool { return a.Want == b.Want && a.Until.Equal(b.Until) }
-
-// Take makes this head the one that speaks with the machine's BMC for so long, and gives the intent as it holds it then. It is
-// empty where the record has not that intent any more, or another head has taken it since.
-func (f *Fleet) Take(ctx context.Context, machine string, intent trivet.PowerIntent, hold time.Duration) (held trivet.PowerIntent, err error) {
-	err = f.onMachine(ctx, "take power", machine, func(c *change) error {
+// AcquireIntent makes this head the one that talks to the machine's BMC for a duration, and returns the intent as it is held then. It
+// is empty where the record no longer has that intent, or another head has acquired it since.
+func (f *Fleet) AcquireIntent(ctx context.Context, machine string, intent trivet.PowerIntent, hold time.Duration) (held trivet.PowerIntent, err error) {
+	err = f.onMachine(ctx, "acquire power intent", machine, func(t *transition) error {
 		held = trivet.PowerIntent{}
-		now := c.machine.Status.Intent
-		if now == nil || !SameIntent(*now, intent) || now.Head != intent.Head || !now.Held.Equal(intent.Held) {
+		now := t.machine.Status.Intent
+		if now == nil || !workflow.SameIntent(*now, intent) || now.Head != intent.Head || !now.Held.Equal(intent.Held) {
 			return errUnchanged
 		}
 		now.Head, now.Held = f.head, f.now().Add(hold)
@@ -63,46 +54,46 @@ func (f *Fleet) Take(ctx context.Context, machine string, intent trivet.PowerInt
 	return held, err
 }
 
-// SeenOff notes that a power cycle is half done, so that whoever takes it over only powers on.
-func (f *Fleet) SeenOff(ctx context.Context, machine string, intent trivet.PowerIntent) error {
-	return f.onIntent(ctx, machine, intent, func(c *change) {
-		c.machine.Status.Power, c.machine.Status.Intent.Off = "off", true
-	})
-}
-
-// Powered notes that the BMC shows what was wanted.
-func (f *Fleet) Powered(ctx context.Context, machine string, intent trivet.PowerIntent, state string) error {
-	return f.onIntent(ctx, machine, intent, func(c *change) {
-		c.machine.Status.Power, c.machine.Status.Intent = state, nil
-		if state == "on" && (c.run == nil || !c.run.PowerSet()) {
-			c.tell("PoweredOn", "the BMC powered the machine on, to boot from %s", intent.Boot)
+// RecordPower records the power state that the BMC reports. A cycle whose machine is off is half done: the next head that acquires
+// the intent only powers on. Every other intent is done.
+func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.PowerIntent, power string) error {
+	return f.onIntent(ctx, machine, intent, func(t *transition) {
+		st := &t.machine.Status
+		st.Power = power
+		if power == "off" && intent.Want == "cycle" {
+			st.Intent.Off = true
+			return
+		}
+		st.Intent = nil
+		if power == "on" && (t.run == nil || !t.run.PowerSet()) {
+			t.event(trivet.ReasonPoweredOn, "the BMC powered the machine on, to boot from %s", intent.Boot)
 		}
 	})
 }
 
-// PowerFailed notes that the BMC could not be told in time.
-func (f *Fleet) PowerFailed(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error {
-	return f.onIntent(ctx, machine, intent, func(c *change) {
-		c.machine.Status.Intent = nil
-		c.happened = append(c.happened, workflow.Happening{
-			Reason: "PowerFailed", Step: trivet.StepPowerOn, Message: cause.Error(), Warning: true,
+// RecordPowerFailure records that an intent could not be carried out in time.
+func (f *Fleet) RecordPowerFailure(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error {
+	return f.onIntent(ctx, machine, intent, func(t *transition) {
+		t.machine.Status.Intent = nil
+		t.events = append(t.events, workflow.Event{
+			Reason: trivet.ReasonPowerFailed, Step: trivet.StepPowerOn, Message: cause.Error(), Warning: true,
 		})
-		if c.workflow != nil && c.running {
-			if s := c.workflow.Status.Current(); s != nil {
+		if t.workflow != nil && t.active {
+			if s := t.workflow.Status.Current(); s != nil {
 				s.Cause = cause.Error()
 			}
 		}
 	})
 }
 
-// onIntent notes something of an intent that this head holds: ErrFenced where that is no longer so.
-func (f *Fleet) onIntent(ctx context.Context, machine string, intent trivet.PowerIntent, do func(*change)) error {
-	return f.onMachine(ctx, "power", machine, func(c *change) error {
-		now := c.machine.Status.Intent
-		if now == nil || !SameIntent(*now, intent) || now.Head != f.head {
+// onIntent runs a transition under an intent that this head holds. It fails with ErrFenced where that is no longer so.
+func (f *Fleet) onIntent(ctx context.Context, machine string, intent trivet.PowerIntent, do func(*transition)) error {
+	return f.onMachine(ctx, "record power", machine, func(t *transition) error {
+		now := t.machine.Status.Intent
+		if now == nil || !workflow.SameIntent(*now, intent) || now.Head != f.head {
 			return trivet.ErrFenced
 		}
-		do(c)
+		do(t)
 		return nil
 	})
 }

@@ -4,9 +4,10 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
-// AgentTimeout is how long an agent may be silent before it is declared lost.
+// AgentTimeout returns how long an agent may be silent before it is declared lost.
 func (f *Fleet) AgentTimeout() time.Duration {
 	if site, err := f.Sites.GetShared(trivet.SiteName); err == nil && site.Spec.AgentTimeout != 0 {
 		return site.Spec.AgentTimeout.D()
@@ -14,13 +15,17 @@ func (f *Fleet) AgentTimeout() time.Duration {
 	return trivet.DefaultAgentTimeout.D()
 }
 
-// OtherHeads returns the other heads that agents may talk to, and the URL where heads reach them.
-func (f *Fleet) OtherHeads() map[string]string {
-	urls := map[string]string{}
-	for h := range f.Heads.AllShared() {
-		if h.Name != f.head && h.Serves() && h.Status.Peer != "" {
-			urls[h.Name] = h.Status.Peer
-		}
+func (f *Fleet) siteIn(tx *store.Tx) trivet.SiteSpec {
+	site, err := f.Sites.In(tx).Get(trivet.SiteName)
+	if err != nil { // a site without the record has the defaults
+		return trivet.SiteSpec{}
 	}
-	return urls
+	return site.Spec
+}
+
+func maxResets(s trivet.SiteSpec) int {
+	if s.Resets == 0 {
+		return trivet.DefaultResets
+	}
+	return s.Resets
 }

@@ -73,7 +73,7 @@ func (v *LogView) Look(ctx context.Context, latest bool) error {
 
 // ask asks the other heads what they have, all at once.
 func (v *LogView) ask(ctx context.Context) {
-	urls := v.logs.Fleet.OtherHeads()
+	urls := v.logs.Fleet.PeerURLs(v.logs.Fleet.Self())
 	maps.DeleteFunc(v.others, func(name string, _ *otherLog) bool { return urls[name] == "" })
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()

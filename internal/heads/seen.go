@@ -34,7 +34,7 @@ func (d *Door) seen(_ *http.Request, _ auth.Peer, body []byte) (any, error) {
 func (c *Caller) Listen(ctx context.Context, f *fleet.Fleet, p *presence.Tracker) {
 	for ctx.Err() == nil {
 		period := f.AgentTimeout() / 8
-		urls := f.OtherHeads()
+		urls := f.PeerURLs(f.Self())
 		names := make([]string, 0, len(urls))
 		for name := range urls {
 			names = append(names, name)

@@ -36,7 +36,7 @@ func (h host) name() string {
 	if h.machine != nil {
 		return h.machine.Name
 	}
-	return fleet.Enrolled(h.mac)
+	return fleet.EnrolledName(h.mac)
 }
 
 // networkOf returns the network that a port boots from: the peer's, else the one that it has an address in.

@@ -25,7 +25,6 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
-	"github.com/trivet-project/trivet/internal/controller"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/heads"
 	"github.com/trivet-project/trivet/internal/hostnet"
@@ -206,7 +205,7 @@ func (s *Server) assemble(context.Context) (err error) {
 		Leases: s.leases,
 		Tables: s.fleet.Tables, Head: s.data.Name, Live: s.circle.Live, Quorum: s.member.HasLeader, VIP: s.cfg.shared(),
 		Keys: s.keys, CA: s.root.Pin(), Blobs: s.copies.Boot(),
-		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, StepReached: s.fleet.Seen, PhoneHome: s.fleet.PhoneHome,
+		Port: portOf(s.doors.boot.Addr()), IPXEDir: s.cfg.IPXEDir, StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
 	if err != nil {
@@ -300,7 +299,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })
 	g.Go(func() error { return s.leases.Run(ctx) })
-	g.Go(func() error { controller.Run(ctx, s.controllers()); return nil })
+	g.Go(func() error { return s.runControllers(ctx) })
 	g.Go(func() error { s.caller.Listen(ctx, s.fleet, s.presence); return nil })
 	g.Go(func() error { s.introduceLater(ctx); return nil })
 	g.Go(func() error {
@@ -326,10 +325,6 @@ func (s *Server) drain(ctx context.Context, bootServer *http.Server) error {
 	defer requests.Wait()
 	requests.Go(func() { s.front.drain(ctx) })
 	return shutdown(ctx, bootServer)
-}
-
-func (s *Server) controllers() controller.Config {
-	return controller.Config{Fleet: s.fleet, Presence: s.presence, Members: s.member, Quorum: s.member.HasLeader, Seen: s.circle.Sights, Live: s.circle.Live, Blobs: s.copies, Unseal: s.unseal, Logs: s.logs, Log: s.cfg.Log}
 }
 
 func (s *Server) certificate() *auth.ServerCert {

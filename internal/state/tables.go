@@ -15,7 +15,7 @@ const (
 	ByMachine   = "machine"   // workflows by machine
 	ByProvision = "provision" // workflows by provision
 	ByNetwork   = "network"   // addresses by network
-	BySubject   = "subject"   // events by whom they are of
+	BySubject   = "subject"   // events by subject
 )
 
 // Tables are the typed views of the store's records.
@@ -79,6 +79,29 @@ func newTables(s *store.Store) *Tables {
 		Events: store.NewTable(s,
 			store.Index[trivet.Event]{Name: BySubject, Keys: func(e *trivet.Event) []string { return []string{e.Spec.Subject} }},
 		),
+	}
+}
+
+// Within returns the tables for local reads within a scope: a read of another kind panics. Transactions are limited by their
+// context.
+func (t *Tables) Within(s *store.Scope) *Tables {
+	return &Tables{
+		Store:      t.Store,
+		Machines:   t.Machines.Within(s),
+		Workflows:  t.Workflows.Within(s),
+		Provisions: t.Provisions.Within(s),
+		Templates:  t.Templates.Within(s),
+		Images:     t.Images.Within(s),
+		Platforms:  t.Platforms.Within(s),
+		Networks:   t.Networks.Within(s),
+		Addresses:  t.Addresses.Within(s),
+		MACs:       t.MACs.Within(s),
+		Sites:      t.Sites.Within(s),
+		Heads:      t.Heads.Within(s),
+		Secrets:    t.Secrets.Within(s),
+		Tokens:     t.Tokens.Within(s),
+		Accounts:   t.Accounts.Within(s),
+		Events:     t.Events.Within(s),
 	}
 }
 

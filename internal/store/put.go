@@ -44,6 +44,9 @@ func (tx *Tx) stored(op string, info *kindInfo, name string, rev int64) (*entry,
 	if err := trivet.ValidateName(name); err != nil {
 		return nil, tx.fail(op, info, name, err)
 	}
+	if err := tx.checkWrite(info); err != nil {
+		return nil, tx.fail(op, info, name, err)
+	}
 	key := recordKey(info.part, name)
 	e := tx.read(key)
 	if rev != 0 && rev != tx.reads[key] {
@@ -103,6 +106,9 @@ func (tx *Tx) putDoc(op string, info *kindInfo, name string, doc []byte, rec tri
 
 // del removes a record.
 func (tx *Tx) del(info *kindInfo, name string) error {
+	if err := tx.checkWrite(info); err != nil {
+		return tx.fail("delete", info, name, err)
+	}
 	key := recordKey(info.part, name)
 	e, w := tx.read(key), tx.writes[key]
 	if e == nil && w == nil || w != nil && w.doc == nil {

@@ -13,6 +13,7 @@ import (
 type Table[T any] struct {
 	store *Store
 	info  *kindInfo
+	scope *Scope // of local reads; nil: not limited
 }
 
 // Index finds the records of a kind by keys that it computes from each record, such as a machine's MACs.
@@ -39,7 +40,7 @@ func NewTable[T any, P interface {
 		panic("store: table of " + string(kind) + " added twice or after the start")
 	}
 	s.kinds[info.part] = info
-	return &Table[T]{s, info}
+	return &Table[T]{store: s, info: info}
 }
 
 // Get returns a copy of a record, or ErrNotFound.
@@ -53,6 +54,7 @@ func (t *Table[T]) Get(name string) (*T, error) {
 
 // GetShared returns a shared record, or ErrNotFound.
 func (t *Table[T]) GetShared(name string) (*T, error) {
+	t.checkRead()
 	e := t.store.snapshot().get(recordKey(t.info.part, name))
 	if e == nil {
 		return nil, &trivet.Error{Op: "get", Kind: t.info.kind, Name: name, Err: trivet.ErrNotFound}
@@ -73,15 +75,28 @@ func (t *Table[T]) Len() int {
 }
 
 // AllShared yields all shared records at one revision, in order of name.
-func (t *Table[T]) AllShared() iter.Seq[*T] { return all[T](t.store.snapshot(), t.info) }
+func (t *Table[T]) AllShared() iter.Seq[*T] {
+	t.checkRead()
+	return all[T](t.store.snapshot(), t.info)
+}
+
+// Names returns the names of all records, in order.
+func (t *Table[T]) Names() (names []string) {
+	for r := range t.AllShared() {
+		names = append(names, any(r).(trivet.Record).Header().Name)
+	}
+	return names
+}
 
 // ListBy returns copies of the records that have a key in an index, in order of name.
 func (t *Table[T]) ListBy(index, key string) []*T {
+	t.checkRead()
 	return copies(by[T](t.store.snapshot(), t.info, index, key))
 }
 
 // SharedBy returns the shared records that have a key in an index, in order of name.
 func (t *Table[T]) SharedBy(index, key string) []*T {
+	t.checkRead()
 	return slices.Collect(by[T](t.store.snapshot(), t.info, index, key))
 }
 

@@ -21,6 +21,9 @@ type Tx struct {
 	reads  map[string]int64 // by key: the ModRevision that the commit compares; 0: absent
 	writes map[string]*write
 	order  []string // of writes
+	scope  *Scope
+	// outOfScope is the first read or write outside scope.
+	outOfScope error
 }
 
 // write is the new value of a key.
@@ -55,6 +58,9 @@ func (tx *Tx) write(key string, w *write) {
 
 // get returns a copy of a record, including the transaction's writes so far.
 func (tx *Tx) get(info *kindInfo, name string) (trivet.Record, error) {
+	if err := tx.checkRead(info); err != nil {
+		return nil, tx.fail("get", info, name, err)
+	}
 	key := recordKey(info.part, name)
 	e := tx.read(key)
 	if w := tx.writes[key]; w != nil {
@@ -101,10 +107,14 @@ func (t View[T]) Get(name string) (*T, error) {
 func (t View[T]) List() []*T { return copies(t.AllShared()) }
 
 // AllShared yields all shared records of the snapshot, in order of name.
-func (t View[T]) AllShared() iter.Seq[*T] { return all[T](t.tx.snap, t.info) }
+func (t View[T]) AllShared() iter.Seq[*T] {
+	_ = t.tx.checkRead(t.info) // fails the transaction
+	return all[T](t.tx.snap, t.info)
+}
 
 // ListBy returns copies of the records of the snapshot that have a key in an index, in order of name.
 func (t View[T]) ListBy(index, key string) []*T {
+	_ = t.tx.checkRead(t.info) // fails the transaction
 	return copies(by[T](t.tx.snap, t.info, index, key))
 }
 

@@ -54,7 +54,7 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error
 			return 0, noQuorum("update", err)
 		}
 		tx := s.begin(s.snapshot())
-		err := fn(tx)
+		err := tx.run(ctx, fn)
 		var rev int64
 		if err != nil || len(tx.order) == 0 {
 			rev, err = s.confirm(ctx, tx, err)

@@ -6,9 +6,9 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Seen notes that a machine was seen to reach a boot step: it asked for an address, fetched the script, fetched the
-// kernel. It says whether anything changed; sightings are many and most say nothing new.
-func (r *Run) Seen(step string) bool {
+// ReachBootStep records that a machine reached a boot step: it asked for an address, fetched the script, fetched the kernel. It
+// reports whether anything changed; most calls change nothing.
+func (r *Run) ReachBootStep(step string) bool {
 	current := r.Status.Current()
 	if r.Status.State == trivet.WorkflowRunning && step == trivet.StepScript && current != nil {
 		return r.restarted(step)
@@ -16,17 +16,17 @@ func (r *Run) Seen(step string) bool {
 	if r.Status.State != trivet.WorkflowBooting || current == nil || !isBefore(current.Name, step) && current.Name != step {
 		return false
 	}
-	r.pass(step, trivet.StepDone)
+	r.closeBefore(step, trivet.StepDone)
 	r.end(r.Status.Step(step), trivet.StepDone)
-	r.tell("Seen", step, "the machine reached %s", step)
+	r.event(trivet.ReasonBootStepReached, step, "the machine reached %s", step)
 	r.begin(trivet.BootSteps[slices.Index(trivet.BootSteps, step)+1], "")
 	return true
 }
 
-// restarted: a machine that fetches its boot script has lost its agent, whatever the agent had said.
+// restarted handles a machine that fetches its boot script during a run: it has lost its agent, whatever that had reported.
 func (r *Run) restarted(step string) bool {
-	if r.lose("the machine was reset in the middle") {
-		r.pass(step, trivet.StepDone)
+	if r.loseAgent("the machine was reset during the run") {
+		r.closeBefore(step, trivet.StepDone)
 		r.end(r.Status.Step(step), trivet.StepDone)
 		r.begin(trivet.StepKernel, "")
 	}
@@ -39,31 +39,31 @@ func isBefore(a, b string) bool {
 	return i >= 0 && i < j && b != trivet.StepHello && b != trivet.StepFirstBoot
 }
 
-// PowerSet notes that the BMC says the machine is on.
+// PowerSet records that the BMC reports the machine on.
 func (r *Run) PowerSet() bool {
 	s := r.Status.Step(trivet.StepPowerOn)
 	if r.Status.State != trivet.WorkflowBooting || s == nil || s.State != trivet.StepRunning {
 		return false
 	}
 	r.end(s, trivet.StepDone)
-	r.tell("PoweredOn", s.Name, "the BMC powered the machine on")
+	r.event(trivet.ReasonPoweredOn, s.Name, "the BMC powered the machine on")
 	r.begin(trivet.StepDHCP, "")
 	return true
 }
 
-// PhoneHome notes that the installed system is up: the end of the run.
+// PhoneHome records that the installed system is up, which ends the run. It reports whether the run waited for that.
 func (r *Run) PhoneHome() bool {
 	s := r.Status.Step(trivet.StepFirstBoot)
 	if r.Status.State != trivet.WorkflowStarting || s == nil {
 		return false
 	}
 	r.end(s, trivet.StepDone)
-	r.tell("PhonedHome", s.Name, "the installed system is up")
+	r.event(trivet.ReasonPhonedHome, s.Name, "the installed system is up")
 	r.succeed()
 	return true
 }
 
-// WantsAgent says whether the machine should netboot the installer for this run; otherwise it boots its disk.
+// WantsAgent reports whether the machine should netboot the installer for this run; otherwise it boots its disk.
 func WantsAgent(s *trivet.WorkflowStatus) bool {
 	return s.State == trivet.WorkflowBooting || s.State == trivet.WorkflowRunning
 }

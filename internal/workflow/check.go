@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet/internal/actionspec"
 )
 
-// Check says at apply what would go wrong at the claim: texts that do not parse, names that are not there, parameters that
-// are not declared, and constructs that could run for ever.
+// Check reports at apply what would fail at the claim: texts that do not parse, unknown names, undeclared parameters, and
+// constructs that could run without end.
 func Check(t *trivet.Template) error {
 	declared := map[string]bool{}
 	for _, p := range t.Spec.Parameters {
@@ -48,7 +48,7 @@ func eachAction(actions []trivet.Action, check func(field string, a trivet.Actio
 const MaxSource = 64 << 10
 
 // parseText reads one text and refuses what could loop: ranges over numbers, ranges in ranges in ranges, and templates
-// that call templates. What its functions make is taken from left.
+// that call templates. What its functions produce is charged to left.
 func parseText(field, text string, left *budget) (*template.Template, error) {
 	if len(text) > MaxSource {
 		return nil, &trivet.FieldError{Field: field, Problem: fmt.Sprintf("has %d bytes; at most %d", len(text), MaxSource)}
@@ -61,17 +61,17 @@ func parseText(field, text string, left *budget) (*template.Template, error) {
 		return template.Must(template.New(field).Parse(" ")), nil
 	}
 	if len(t.Templates()) > 1 {
-		return nil, &trivet.FieldError{Field: field, Problem: "defines a template; only plain texts are taken"}
+		return nil, &trivet.FieldError{Field: field, Problem: "defines a template; only plain texts are supported"}
 	}
 	var problem string
 	walk(t.Root, 0, func(n parse.Node, depth int) {
 		switch n := n.(type) {
 		case *parse.IdentifierNode:
 			if !callable[n.Ident] {
-				problem = fmt.Sprintf("calls %s, which is not there; there are %s", n.Ident, strings.Join(slices.Sorted(maps.Keys(callable)), ", "))
+				problem = fmt.Sprintf("calls %s, which is unknown; use one of %s", n.Ident, strings.Join(slices.Sorted(maps.Keys(callable)), ", "))
 			}
 		case *parse.TemplateNode:
-			problem = "calls a template; only plain texts are taken"
+			problem = "calls a template; only plain texts are supported"
 		case *parse.RangeNode:
 			if depth > 2 {
 				problem = "has a range in a range in a range"
@@ -151,12 +151,12 @@ func lookUp(path []string, declared map[string]bool) string {
 		case reflect.Struct:
 			f, ok := t.FieldByName(name)
 			if !ok {
-				return fmt.Sprintf("uses .%s, which is not there", strings.Join(path[:i+1], "."))
+				return fmt.Sprintf("uses .%s, which does not exist", strings.Join(path[:i+1], "."))
 			}
 			t = f.Type
 		case reflect.Map:
 			if path[0] == "Params" && !declared[name] {
-				return fmt.Sprintf("uses .Params.%s, which is no parameter of the template", name)
+				return fmt.Sprintf("uses .Params.%s, which is not a parameter of the template", name)
 			}
 			t = t.Elem()
 		default:

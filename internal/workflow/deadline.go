@@ -7,17 +7,17 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Remedy is what shall be done about a machine after a deadline passed. Doing it raises the machine's epoch, so that an
-// agent which is still alive somewhere is refused and stops.
+// Remedy is what has to be done about a machine after a deadline. It raises the machine's epoch, so that an agent which is still
+// running is refused and stops.
 type Remedy struct {
 	RaiseEpoch bool
 	PowerCycle bool
 }
 
-// ActionGrace is what an agent gets beyond an action's timeout to stop it and say so, before the heads step in.
+// ActionGrace is how long after an action's timeout its agent may report that it was stopped, before the heads act.
 const ActionGrace = time.Minute
 
-// Deadline is how long the running step may take in this try, as the heads count it; false when no step runs.
+// Deadline returns how long this attempt of the running step may take, as the heads count it; false when no step runs.
 func Deadline(s *trivet.WorkflowStatus) (step *trivet.Step, limit time.Duration, ok bool) {
 	step = s.Current()
 	if step == nil || s.State.Ended() {
@@ -30,14 +30,14 @@ func Deadline(s *trivet.WorkflowStatus) (step *trivet.Step, limit time.Duration,
 	return step, limit, true
 }
 
-// Expire takes note that the running step's deadline has passed.
+// Expire records that the running step exceeded its deadline.
 func (r *Run) Expire(m Machine) Remedy {
 	step, limit, ok := Deadline(r.Status)
 	if !ok {
 		return Remedy{}
 	}
 	if !trivet.IsBootStep(step.Name) {
-		return r.Lost(m, fmt.Sprintf("the agent did not end try %d of %s within %s and a minute's grace", step.Attempt, step.Name, step.Timeout))
+		return r.DeclareLost(m, fmt.Sprintf("the agent did not end attempt %d of %s within %s and a grace period of a minute", step.Attempt, step.Name, step.Timeout))
 	}
 	cause := r.expired(step, limit)
 	if step.Attempt >= step.MaxAttempts {
@@ -45,45 +45,46 @@ func (r *Run) Expire(m Machine) Remedy {
 		return Remedy{RaiseEpoch: true}
 	}
 	step.Cause = cause
-	r.warn("DeadlinePassed", step.Name, "try %d of %d: %s", step.Attempt, step.MaxAttempts, cause)
+	r.warn(trivet.ReasonDeadlineExceeded, step.Name, "attempt %d of %d: %s", step.Attempt, step.MaxAttempts, cause)
 	step.Attempt++
 	return r.retryBoot(step, m)
 }
 
-// retryBoot climbs the first rung: another try, by power where there is power.
+// retryBoot starts another attempt, by a power cycle where there is a BMC.
 func (r *Run) retryBoot(step *trivet.Step, m Machine) Remedy {
 	step.Elapsed = 0
 	if !m.Power {
-		step.Note = "power-cycle the machine by hand: it has no BMC that Trivet could tell"
+		step.Note = "power-cycle the machine by hand: no BMC is configured"
 		return Remedy{}
 	}
 	if step.Name == trivet.StepFirstBoot || step.Name == trivet.StepPowerOn {
 		return Remedy{PowerCycle: true}
 	}
 	r.Status.Epoch = 0
-	r.expectBoot(fmt.Sprintf("power-cycled for try %d of %s", step.Attempt, step.Name))
+	r.expectBoot(fmt.Sprintf("power-cycled for attempt %d of %s", step.Attempt, step.Name))
 	return Remedy{RaiseEpoch: true, PowerCycle: true}
 }
 
-// Lost takes note that the agent which holds the run is gone. The machine boots again, by power where there is power, and
-// the run goes on where its last acknowledged report left it.
-func (r *Run) Lost(m Machine, cause string) Remedy {
+// DeclareLost records that the agent which holds the run is lost. The machine boots again, by a power cycle where there is a BMC,
+// and the run goes on after its last acknowledged report.
+func (r *Run) DeclareLost(m Machine, cause string) Remedy {
 	if r.Status.State != trivet.WorkflowRunning || r.Status.Current() == nil {
 		return Remedy{}
 	}
-	if !r.lose(cause) {
+	if !r.loseAgent(cause) {
 		return Remedy{RaiseEpoch: true}
 	}
-	if !m.Power { // nothing is done to the machine, so its agent may yet come back under its epoch
-		r.Status.Current().Note = cause + "; power-cycle the machine by hand: it has no BMC that Trivet could tell"
+	if !m.Power { // nothing is done to the machine, so its agent may return under its epoch
+		r.Status.Current().Note = cause + "; power-cycle the machine by hand: no BMC is configured"
 		return Remedy{}
 	}
 	r.Status.Epoch = 0
 	return Remedy{RaiseEpoch: true, PowerCycle: true}
 }
 
-// lose sends a run that lost its agent back to the boot, or ends it when that happened too often.
-func (r *Run) lose(cause string) bool {
+// loseAgent sends a run that lost its agent back to the boot steps, or fails it when that happened too often. It reports whether
+// the run goes on.
+func (r *Run) loseAgent(cause string) bool {
 	step := r.nextAction()
 	if step == nil {
 		return true
@@ -94,7 +95,7 @@ func (r *Run) lose(cause string) bool {
 		return false
 	}
 	step.Cause = cause
-	r.warn("AgentLost", step.Name, "%s (%d of %d)", cause, r.Status.Resets, r.MaxResets)
+	r.warn(trivet.ReasonAgentLost, step.Name, "%s (%d of %d)", cause, r.Status.Resets, r.MaxResets)
 	r.expectBoot(cause)
 	return true
 }

@@ -1,9 +1,9 @@
-// Package workflow holds the rules of a run: what its steps are, what a report, a sighting, a passed deadline or a lost
-// agent makes of it, and which remedy follows. It is pure: a status goes in, a changed status and what happened come out;
-// the caller writes both in one transaction. Clocks, stores and BMCs are elsewhere.
+// Package workflow holds the rules of a run: what its steps are, how a report, a boot step, a deadline or a lost agent changes it,
+// and which remedy follows. It is pure: a status goes in, a changed status and its events come out; the caller writes both in one
+// transaction. Clocks, stores and BMCs are elsewhere.
 //
-// A run goes power-on, dhcp, boot-script, kernel, hello, its actions in order, first-boot. One step at a time is running,
-// and its deadline counts.
+// A run goes power-on, dhcp, boot-script, kernel, hello, its actions in order, first-boot. One step at a time is running, and its
+// deadline counts.
 package workflow
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Happening is something to record of the machine; the caller adds subject, time and number.
-type Happening struct {
-	Reason  string // one word for programs
+// Event is something to record about the machine; the caller adds subject, time and number.
+type Event struct {
+	Reason  string // one of the root package's reasons
 	Step    string
 	Message string
 	Warning bool
@@ -29,7 +29,7 @@ type Machine struct {
 	AgentUp bool
 }
 
-// Run is a workflow's status under change. Its methods gather what happened.
+// Run is a workflow's status while it is changed. Its methods collect events.
 type Run struct {
 	Spec   *trivet.WorkflowSpec
 	Status *trivet.WorkflowStatus
@@ -37,14 +37,14 @@ type Run struct {
 	Now time.Time
 	// MaxResets bounds how often the agent may be lost.
 	MaxResets int
-	Happened  []Happening
+	Events    []Event
 }
 
-func (r *Run) tell(reason, step, format string, args ...any) {
-	r.Happened = append(r.Happened, Happening{Reason: reason, Step: step, Message: fmt.Sprintf(format, args...)})
+func (r *Run) event(reason, step, format string, args ...any) {
+	r.Events = append(r.Events, Event{Reason: reason, Step: step, Message: fmt.Sprintf(format, args...)})
 }
 
 func (r *Run) warn(reason, step, format string, args ...any) {
-	r.tell(reason, step, format, args...)
-	r.Happened[len(r.Happened)-1].Warning = true
+	r.event(reason, step, format, args...)
+	r.Events[len(r.Events)-1].Warning = true
 }

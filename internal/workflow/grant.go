@@ -2,47 +2,47 @@ package workflow
 
 import "github.com/trivet-project/trivet"
 
-// Grant gives the run to a new agent under a new epoch. What the last agent left unacknowledged starts anew. It says
-// whether the run is to be had: not when it has ended or waits for the installed system.
+// Grant grants the run to a new agent under a new epoch. What the last agent left unacknowledged starts again. It reports whether
+// the run was available: not when it has ended or waits for the installed system.
 func (r *Run) Grant(epoch int64) bool {
 	if !WantsAgent(r.Status) {
 		return false
 	}
-	if r.Status.State == trivet.WorkflowRunning && !r.lose("the machine booted again") {
+	if r.Status.State == trivet.WorkflowRunning && !r.loseAgent("the machine booted again") {
 		return false
 	}
 	r.Status.Epoch, r.Status.Acked, r.Status.State = epoch, 0, trivet.WorkflowRunning
 	if hello := r.Status.Step(trivet.StepHello); hello.State != trivet.StepDone {
-		r.pass(trivet.StepHello, trivet.StepDone)
+		r.closeBefore(trivet.StepHello, trivet.StepDone)
 		r.end(hello, trivet.StepDone)
 	}
 	next := r.nextAction()
-	if next == nil { // every action was acknowledged by a run that died before it said so
+	if next == nil { // every action was acknowledged by a run that ended before it recorded that
 		r.finishActions()
 		return false
 	}
-	r.tell("Granted", next.Name, "an agent was granted the run under epoch %d", epoch)
+	r.event(trivet.ReasonGranted, next.Name, "an agent was granted the run under epoch %d", epoch)
 	r.begin(next.Name, "")
 	return true
 }
 
-// Heard takes note of a word from the agent that holds the run. Where it was held for lost and nothing has replaced it, it
-// has the run again.
-func (r *Run) Heard() bool {
+// AgentReturned records a sync of the agent that holds the run. Where the agent was declared lost and no other one has replaced it,
+// it goes on with the run. It reports whether that is so.
+func (r *Run) AgentReturned() bool {
 	if r.Status.State != trivet.WorkflowBooting || r.Status.Epoch == 0 {
 		return false
 	}
-	r.pass(trivet.StepHello, trivet.StepSkipped)
+	r.closeBefore(trivet.StepHello, trivet.StepSkipped)
 	r.end(r.Status.Step(trivet.StepHello), trivet.StepDone)
 	r.Status.State = trivet.WorkflowRunning
 	next := r.nextAction()
-	r.tell("AgentBack", next.Name, "the agent answers again and goes on")
+	r.event(trivet.ReasonAgentReturned, next.Name, "the agent is back and goes on")
 	r.begin(next.Name, "")
 	return true
 }
 
-// Work is what the agent is told to do.
-func Work(w *trivet.Workflow) *trivet.Run {
+// work returns the run as its agent gets it.
+func work(w *trivet.Workflow) *trivet.Run {
 	run := &trivet.Run{Workflow: w.Name, UID: w.UID, Spec: w.Spec, Attempts: map[string]int{}}
 	for i := range w.Spec.Actions {
 		name := w.Spec.Actions[i].Name

@@ -9,8 +9,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Data is what a template's texts see. Everything in it is text or lists of text: a template can loop over what a machine
-// has, but not count to a billion.
+// Data is what a template's texts can use. Everything in it is text or a list of texts: a template can loop over what a machine
+// has, and over nothing larger.
 type Data struct {
 	Machine   MachineData
 	Provision ProvisionData
@@ -39,7 +39,7 @@ const MaxText = 128 << 10
 
 var errTooLong = fmt.Errorf("%w: the text grows beyond %d bytes", trivet.ErrTooLarge, MaxText)
 
-// Render makes a template's actions for one machine. The template is not changed.
+// Render returns a template's actions for one machine. The template is not changed.
 func Render(t *trivet.Template, data Data) ([]trivet.Action, error) {
 	params, err := parameters(t, data.Params)
 	if err != nil {
@@ -50,7 +50,7 @@ func Render(t *trivet.Template, data Data) ([]trivet.Action, error) {
 	return eachText(t, func(field, text string) (string, error) { return renderText(field, text, data, left) })
 }
 
-// parameters are what the provision gives, filled up by the defaults.
+// parameters returns the provision's values, and the defaults of those that it leaves out.
 func parameters(t *trivet.Template, given map[string]string) (map[string]string, error) {
 	params := map[string]string{}
 	var errs []error
@@ -62,12 +62,12 @@ func parameters(t *trivet.Template, given map[string]string) (map[string]string,
 		case p.Default != nil:
 			params[p.Name] = *p.Default
 		default:
-			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + p.Name, Problem: "is missing; the template needs it"})
+			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + p.Name, Problem: "is missing; the template requires it"})
 		}
 	}
 	for name := range given {
 		if _, ok := params[name]; !ok && len(errs) == 0 {
-			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + name, Problem: "is no parameter of template " + t.Name})
+			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + name, Problem: "is not a parameter of template " + t.Name})
 		}
 	}
 	return params, errors.Join(errs...)
@@ -152,7 +152,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// plain is a template's error as a person reads it behind the field's name.
+// plain returns a template's error as it reads after the field's name.
 func plain(field string, err error) string {
 	for _, own := range []error{errTooLong, errTooMuch} {
 		if errors.Is(err, own) {

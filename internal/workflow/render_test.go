@@ -59,8 +59,8 @@ func TestRender(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"{{.Machine.Nmae}}":                 "uses .Machine.Nmae, which is not there",
-		"{{.Params.nope}}":                  ".Params.nope, which is no parameter",
+		"{{.Machine.Nmae}}":                 "uses .Machine.Nmae, which does not exist",
+		"{{.Params.nope}}":                  ".Params.nope, which is not a parameter",
 		"{{.Machine.Name.Length}}":          ".Machine.Name is a text",
 		"{{if .Nope}}x{{end}}":              "uses .Nope",
 		"{{range 1000000000}}{{end}}":       "ranges over something that is not a field",
@@ -69,8 +69,8 @@ func TestCheckRefuses(t *testing.T) {
 		"{{template \"x\"}}":                "calls a template",
 		"{{":                                "unclosed action",
 		"{{nofunc 1}}":                      "nofunc",
-		`{{html "x"}}`:                      "calls html, which is not there; there are and, default,",
-		`{{(println "x").y}}`:               "calls println, which is not there",
+		`{{html "x"}}`:                      "calls html, which is unknown; use one of and, default,",
+		`{{(println "x").y}}`:               "calls println, which is unknown",
 		strings.Repeat("{{range .Machine.MACs}}", 3) + strings.Repeat("{{end}}", 3): "range in a range in a range",
 		strings.Repeat("x", workflow.MaxSource) + "{{.Machine.Name}}":               "at most",
 	} {

@@ -6,9 +6,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Apply takes a batch of reports under the run's epoch. Reports that are acknowledged already change nothing, so a batch
-// may be sent again. An impossible batch is refused whole as ErrInvalid: nothing of it is applied by a caller that drops
-// the changed status.
+// Apply applies a batch of reports under the run's epoch. Reports that are acknowledged already change nothing, so a batch may be
+// sent again. After an error the caller must discard the changed status: a batch is applied whole or not at all.
 func (r *Run) Apply(reports []trivet.Report) error {
 	for i := range reports {
 		report := &reports[i]
@@ -55,7 +54,7 @@ func (r *Run) apply(report *trivet.Report) error {
 func (r *Run) actionDone(step *trivet.Step, report *trivet.Report) {
 	r.end(step, trivet.StepDone)
 	step.Elapsed, step.Note, step.Cause = report.Elapsed, report.Note, ""
-	r.tell("ActionDone", step.Name, "%s", joinNote("done in "+report.Elapsed.String(), report.Note))
+	r.event(trivet.ReasonActionDone, step.Name, "%s", joinNote("done in "+report.Elapsed.String(), report.Note))
 	next := r.nextAction()
 	switch {
 	case next == nil:
@@ -78,10 +77,10 @@ func (r *Run) actionFailed(step *trivet.Step, report *trivet.Report) {
 		r.fail(step, fault, step.Cause)
 		return
 	}
-	r.warn("ActionFailed", step.Name, "try %d of %d: %s", step.Attempt, step.MaxAttempts, step.Cause)
+	r.warn(trivet.ReasonActionFailed, step.Name, "attempt %d of %d: %s", step.Attempt, step.MaxAttempts, step.Cause)
 }
 
-// finishActions: the agent's part is over.
+// finishActions ends the agent's part of the run.
 func (r *Run) finishActions() {
 	if r.Status.Step(trivet.StepFirstBoot) == nil {
 		r.succeed()
@@ -101,7 +100,7 @@ func (r *Run) expectBoot(note string) {
 	r.begin(trivet.StepDHCP, note)
 }
 
-// MaxCause bounds what is kept of a cause, in bytes; logs keep the rest.
+// MaxCause bounds what is stored of a cause, in bytes; the logs have the rest.
 const MaxCause = 1024
 
 func clip(cause string) string {

@@ -4,7 +4,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Start makes the status of a run that has just been claimed, with its first step running.
+// Start sets the status of a run that has just been created, with its first step running.
 func (r *Run) Start(m Machine, limits ...map[string]trivet.Limit) {
 	*r.Status = trivet.WorkflowStatus{State: trivet.WorkflowBooting, Started: r.Now}
 	for _, name := range trivet.BootSteps[:len(trivet.BootSteps)-1] {
@@ -17,19 +17,19 @@ func (r *Run) Start(m Machine, limits ...map[string]trivet.Limit) {
 		r.Status.Steps = append(r.Status.Steps, bootStep(trivet.StepFirstBoot, limits))
 	}
 	if m.AgentUp {
-		r.pass(trivet.StepHello, trivet.StepSkipped)
+		r.closeBefore(trivet.StepHello, trivet.StepSkipped)
 		r.begin(trivet.StepHello, "waits for the agent that is up to fetch its run")
 		return
 	}
 	if m.Power {
-		r.begin(trivet.StepPowerOn, "telling the BMC to power on")
+		r.begin(trivet.StepPowerOn, "waits for the BMC to power the machine on")
 		return
 	}
-	r.pass(trivet.StepDHCP, trivet.StepSkipped)
-	r.begin(trivet.StepDHCP, "power the machine on, booting from the network: it has no BMC that Trivet could tell")
+	r.closeBefore(trivet.StepDHCP, trivet.StepSkipped)
+	r.begin(trivet.StepDHCP, "power the machine on by hand, to boot from the network: no BMC is configured")
 }
 
-// endsInBoot: the last action leaves the installer for the installed system, whose phone-home ends the run.
+// endsInBoot reports whether the last action leaves the installer for the installed system, whose phone-home ends the run.
 func endsInBoot(spec *trivet.WorkflowSpec) bool {
 	if len(spec.Actions) == 0 {
 		return false
@@ -38,12 +38,12 @@ func endsInBoot(spec *trivet.WorkflowSpec) bool {
 	return use == "reboot" || use == "kexec"
 }
 
-// losesMemory: after this action the agent is gone and, if actions remain, must boot and prove itself again.
+// losesMemory reports whether the agent is gone after this action and, if actions remain, must boot and register again.
 func losesMemory(a *trivet.Action) bool {
 	return a.Use == "reboot" || a.Use == "kexec" || a.Use == "poweroff"
 }
 
-// bootStep takes each bound from the first of limits that gives it: the template's, then the site's, then the default.
+// bootStep sets each bound from the first of limits that has it: the template's, then the site's, then the default.
 func bootStep(name string, limits []map[string]trivet.Limit) trivet.Step {
 	step := trivet.Step{Name: name}
 	for _, of := range append(limits, trivet.DefaultLimits) {
@@ -66,7 +66,7 @@ func actionStep(a *trivet.Action) trivet.Step {
 	return step
 }
 
-// begin makes a step the running one, in its first or next try.
+// begin makes a step the running one, in its first or next attempt.
 func (r *Run) begin(name, note string) *trivet.Step {
 	s := r.Status.Step(name)
 	s.State, s.Elapsed, s.Note = trivet.StepRunning, 0, note
@@ -85,8 +85,8 @@ func (r *Run) end(s *trivet.Step, state trivet.StepState) {
 	}
 }
 
-// pass closes every open step before name.
-func (r *Run) pass(name string, as trivet.StepState) {
+// closeBefore ends every open step before name.
+func (r *Run) closeBefore(name string, as trivet.StepState) {
 	for i := range r.Status.Steps {
 		s := &r.Status.Steps[i]
 		if s.Name == name {
@@ -98,7 +98,7 @@ func (r *Run) pass(name string, as trivet.StepState) {
 	}
 }
 
-// reopen sets the boot steps from first up to and including last back to waiting; their tries stay counted.
+// reopen sets the boot steps from first to last back to waiting; their attempts stay counted.
 func (r *Run) reopen(first, last string) {
 	within := false
 	for i := range r.Status.Steps {
@@ -113,7 +113,7 @@ func (r *Run) reopen(first, last string) {
 	}
 }
 
-// nextAction is the first action that is not done; nil when all are.
+// nextAction returns the first action that is not done; nil when all are.
 func (r *Run) nextAction() *trivet.Step {
 	for i := range r.Spec.Actions {
 		if s := r.Status.Step(r.Spec.Actions[i].Name); s.State != trivet.StepDone {
@@ -126,7 +126,7 @@ func (r *Run) nextAction() *trivet.Step {
 // succeed ends the run well.
 func (r *Run) succeed() {
 	r.Status.State, r.Status.Ended = trivet.WorkflowSucceeded, r.Now
-	r.tell("Succeeded", "", "all %d steps are done", len(r.Status.Steps))
+	r.event(trivet.ReasonSucceeded, "", "all %d steps are done", len(r.Status.Steps))
 }
 
 // fail ends the run badly at a step.
@@ -135,10 +135,10 @@ func (r *Run) fail(s *trivet.Step, fault trivet.FailureType, cause string) {
 	r.end(s, trivet.StepFailed)
 	r.Status.State, r.Status.Ended = trivet.WorkflowFailed, r.Now
 	r.Status.Failure = &trivet.Failure{Type: fault, Step: s.Name, Cause: cause}
-	r.warn("Failed", s.Name, "%s (%s)", cause, fault)
+	r.warn(trivet.ReasonFailed, s.Name, "%s (%s)", cause, fault)
 }
 
-// Cancel ends the run because somebody wants it no more.
+// Cancel ends the run where it has not ended yet.
 func (r *Run) Cancel(why string) {
 	if r.Status.State.Ended() {
 		return
@@ -147,5 +147,5 @@ func (r *Run) Cancel(why string) {
 		r.end(s, trivet.StepSkipped)
 	}
 	r.Status.State, r.Status.Ended = trivet.WorkflowCancelled, r.Now
-	r.tell("Cancelled", "", "%s", why)
+	r.event(trivet.ReasonCancelled, "", "%s", why)
 }

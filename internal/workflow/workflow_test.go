@@ -53,6 +53,16 @@ func (b *bench) must(err error) {
 	}
 }
 
+// granted returns the run as its agent gets it.
+func (b *bench) granted() *trivet.Run {
+	b.Helper()
+	run := workflow.GrantedRun(&trivet.Machine{Status: trivet.MachineStatus{Epoch: b.w.Status.Epoch}}, b.w)
+	if run == nil {
+		b.Fatalf("no run is granted in state %s", b.w.Status.State)
+	}
+	return run
+}
+
 // picture is the run on one line: state, then each step's state by one letter.
 func (b *bench) picture() string {
 	letters := map[trivet.StepState]string{"": ".", "running": "R", "done": "D", "failed": "F", "skipped": "s"}
@@ -76,7 +86,7 @@ func TestAnInstall(t *testing.T) {
 	b.r.PowerSet()
 	b.want("booting DR.......")
 	for _, step := range []string{trivet.StepDHCP, trivet.StepDHCP, trivet.StepScript, trivet.StepDHCP, trivet.StepKernel} {
-		b.r.Seen(step)
+		b.r.ReachBootStep(step)
 	}
 	b.want("booting DDDDR....")
 	b.grant()
@@ -102,15 +112,15 @@ func TestReportsAreAppliedOnce(t *testing.T) {
 		{Seq: 1, Action: "wipe", Attempt: 1, State: trivet.StepRunning}, {Seq: 2, Action: "wipe", Attempt: 1, State: trivet.StepDone},
 	}
 	b.must(b.r.Apply(batch))
-	happened := len(b.r.Happened)
+	happened := len(b.r.Events)
 	b.must(b.r.Apply(batch))
-	if len(b.r.Happened) != happened || b.w.Status.Acked != 2 {
-		t.Errorf("the second time something happened: %v, acked %d", b.r.Happened[happened:], b.w.Status.Acked)
+	if len(b.r.Events) != happened || b.w.Status.Acked != 2 {
+		t.Errorf("the second time something happened: %v, acked %d", b.r.Events[happened:], b.w.Status.Acked)
 	}
 	for name, bad := range map[string]trivet.Report{
 		"a gap":             {Seq: 4, Action: "image", State: trivet.StepDone},
 		"a done action":     {Seq: 3, Action: "wipe", State: trivet.StepDone},
-		"out of turn":       {Seq: 3, Action: "reboot", State: trivet.StepDone},
+		"out of order":      {Seq: 3, Action: "reboot", State: trivet.StepDone},
 		"an unknown action": {Seq: 3, Action: "nope", State: trivet.StepDone},
 		"a made-up state":   {Seq: 3, Action: "image", State: "splendid"},
 	} {
@@ -120,12 +130,12 @@ func TestReportsAreAppliedOnce(t *testing.T) {
 	}
 }
 
-func TestTriesAreUsedUp(t *testing.T) {
+func TestAttemptsAreUsedUp(t *testing.T) {
 	b := start(t, workflow.Machine{AgentUp: true})
 	b.grant()
 	b.must(b.report("wipe", 1, trivet.StepFailed))
-	if got := workflow.Work(b.w).Attempts["wipe"]; got != 1 {
-		t.Errorf("the next agent is told that %d tries are used up, want 1", got)
+	if got := b.granted().Attempts["wipe"]; got != 1 {
+		t.Errorf("the next agent gets %d used attempts, want 1", got)
 	}
 	b.must(b.report("wipe", 2, trivet.StepFailed))
 	b.want("failed ssssDF...")
@@ -139,17 +149,17 @@ func TestTriesAreUsedUp(t *testing.T) {
 
 func TestAResetGoesOnWhereTheLastReportLeftIt(t *testing.T) {
 	b := start(t, workflow.Machine{})
-	b.r.Seen(trivet.StepKernel)
+	b.r.ReachBootStep(trivet.StepKernel)
 	b.grant()
 	b.must(b.report("wipe", 1, trivet.StepDone))
 	b.must(b.report("image", 1, trivet.StepRunning))
-	b.r.Seen(trivet.StepScript)
+	b.r.ReachBootStep(trivet.StepScript)
 	b.want("booting sDDR.D...")
 	b.grant()
 	b.want("running sDDDDDR..")
-	work := workflow.Work(b.w)
+	work := b.granted()
 	if fmt.Sprint(work.Done) != "[wipe]" || work.Attempts["image"] != 0 {
-		t.Errorf("the new agent has done %v, tries %v", work.Done, work.Attempts)
+		t.Errorf("the new agent has done %v, attempts %v", work.Done, work.Attempts)
 	}
 	if b.w.Status.Resets != 1 {
 		t.Errorf("resets %d, want 1", b.w.Status.Resets)
@@ -158,7 +168,7 @@ func TestAResetGoesOnWhereTheLastReportLeftIt(t *testing.T) {
 		b.r.Grant(9)
 	}
 	if f := b.w.Status.Failure; f == nil || f.Type != trivet.FaultMachine {
-		t.Errorf("a machine that resets for ever: %+v", f)
+		t.Errorf("a machine that keeps resetting: %+v", f)
 	}
 }
 
@@ -170,8 +180,8 @@ func TestARebootInTheMiddle(t *testing.T) {
 	b.must(b.report("flash", 1, trivet.StepDone))
 	b.must(b.report("again", 1, trivet.StepDone))
 	b.want("booting sR...DD.")
-	if b.r.Heard() {
-		t.Error("the agent that is about to reboot took the run back")
+	if b.r.AgentReturned() {
+		t.Error("the agent that is about to reboot got the run back")
 	}
 	b.grant()
 	b.must(b.report("check", 1, trivet.StepDone))
@@ -191,10 +201,10 @@ func TestDeadlines(t *testing.T) {
 	}{
 		"the BMC never answers": {workflow.Machine{Power: true}, func(*bench) {}, 3, "BMC", trivet.FaultMachine},
 		"never boots, no BMC":   {workflow.Machine{}, func(*bench) {}, 2, "no DHCP request", trivet.FaultMachine},
-		"no script":             {workflow.Machine{}, func(b *bench) { b.r.Seen(trivet.StepDHCP) }, 2, "did not fetch its boot script", trivet.FaultNetwork},
-		"no kernel":             {workflow.Machine{}, func(b *bench) { b.r.Seen(trivet.StepScript) }, 2, "did not fetch kernel", trivet.FaultNetwork},
-		"no hello":              {workflow.Machine{}, func(b *bench) { b.r.Seen(trivet.StepKernel) }, 2, "say hello", trivet.FaultMachine},
-		"an action hangs":       {workflow.Machine{}, func(b *bench) { b.grant() }, 3, "did not end try 1 of wipe", trivet.FaultMachine},
+		"no script":             {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepDHCP) }, 2, "did not fetch its boot script", trivet.FaultNetwork},
+		"no kernel":             {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepScript) }, 2, "did not fetch kernel", trivet.FaultNetwork},
+		"no hello":              {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepKernel) }, 2, "say hello", trivet.FaultMachine},
+		"an action hangs":       {workflow.Machine{}, func(b *bench) { b.grant() }, 3, "did not end attempt 1 of wipe", trivet.FaultMachine},
 		"no first boot": {workflow.Machine{}, func(b *bench) {
 			b.grant()
 			for _, a := range []string{"wipe", "image", "reboot"} {
@@ -221,21 +231,21 @@ func TestALostAgent(t *testing.T) {
 	withPower := workflow.Machine{Power: true}
 	b := start(t, withPower)
 	b.grant()
-	if got := b.r.Lost(withPower, "silent for 45s"); got != (workflow.Remedy{RaiseEpoch: true, PowerCycle: true}) {
+	if got := b.r.DeclareLost(withPower, "silent for 45s"); got != (workflow.Remedy{RaiseEpoch: true, PowerCycle: true}) {
 		t.Errorf("remedy with power: %+v", got)
 	}
-	if b.r.Heard() {
-		t.Error("an agent that a remedy replaced took the run back")
+	if b.r.AgentReturned() {
+		t.Error("an agent that a remedy replaced got the run back")
 	}
 
 	b = start(t, workflow.Machine{})
 	b.grant()
-	if got := b.r.Lost(workflow.Machine{}, "silent for 45s"); got != (workflow.Remedy{}) {
+	if got := b.r.DeclareLost(workflow.Machine{}, "silent for 45s"); got != (workflow.Remedy{}) {
 		t.Errorf("remedy without power: %+v", got)
 	}
 	b.want("booting sR.......")
-	if !b.r.Heard() {
-		t.Error("an agent that nobody replaced may not go on")
+	if !b.r.AgentReturned() {
+		t.Error("an agent that was not replaced may not go on")
 	}
 	b.want("running ssssDR...")
 }

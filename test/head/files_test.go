@@ -76,7 +76,7 @@ func TestBadFiles(t *testing.T) {
 		{"a number as a name", "kind: Machine\nname: 7\n", []string{"apply.yaml:2", "put it in quotes"}},
 		{"texts that loop", action("{{range 1000000000}}x{{end}}"), []string{"apply.yaml:3", "ranges over"}},
 		{"texts that call themselves", action(`{{define "a"}}{{template "a"}}{{end}}{{template "a"}}`), []string{"only plain texts"}},
-		{"a variable that is not there", action("{{.Machine.Nope}}"), []string{"apply.yaml:3", "uses .Machine.Nope, which is not there"}},
+		{"a variable that is not there", action("{{.Machine.Nope}}"), []string{"apply.yaml:3", "uses .Machine.Nope, which does not exist"}},
 		{"a parameter that is not declared", action("{{.Params.nope}}"), []string{"no parameter of the template"}},
 		{"a function that is not there", action("{{exec .Machine.Name}}"), []string{"exec"}},
 		{"half a template", action("{{if .Machine.Name}}"), []string{"apply.yaml:3", "unexpected EOF"}},

@@ -1,4 +1,4 @@
-package controller
+package collect
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// Each head removes its logs of runs that are gone, whichever head deleted the run. Those of runs that are there stay, those that
-// were just written, and all while it cannot be known.
+// Each head removes its logs of runs that are gone, whichever head deleted the run. Logs of existing runs stay, so do those that were
+// just written, and all of them while no quorum answers.
 func TestLogsOfRunsThatAreGone(t *testing.T) {
 	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
 	if err != nil {
@@ -42,7 +42,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	}
 	t.Cleanup(func() { logs.Close() })
 	now := time.Now()
-	for name, age := range map[string]time.Duration{"there": 1000 * time.Hour, "gone": 2 * time.Hour, "gone-just-now": time.Minute, "there-at-another": 2 * time.Hour} {
+	for name, age := range map[string]time.Duration{"kept": 1000 * time.Hour, "gone": 2 * time.Hour, "gone-just-now": time.Minute, "kept-by-other-head": 2 * time.Hour} {
 		if err := logs.Append(name, "a", 1, 0, []byte("text")); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 			}
 		}
 	}
-	for name, tables := range map[string]*state.Tables{"there": f.Tables, "there-at-another": far} {
+	for name, tables := range map[string]*state.Tables{"kept": f.Tables, "kept-by-other-head": far} {
 		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
 			return tables.Workflows.In(tx).Create(&trivet.Workflow{Meta: trivet.Meta{Name: name}, Spec: trivet.WorkflowSpec{Machine: "m1"}})
 		})
@@ -60,7 +60,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l := leftovers{f, logs}
+	c := New(f.Tables, logs)
 	left := func(want ...string) {
 		t.Helper()
 		got, err := logs.Workflows()
@@ -68,23 +68,23 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 			t.Errorf("there are logs of %v, %v; want %v", got, err, want)
 		}
 	}
-	if err := l.sweep(t.Context(), now); err != nil {
+	if err := c.sweep(t.Context(), keyLogs, now); err != nil {
 		t.Fatal(err)
 	}
-	left("gone-just-now", "there", "there-at-another")
+	left("gone-just-now", "kept", "kept-by-other-head")
 
-	_, err = other.Update(t.Context(), func(tx *store.Tx) error { return far.Workflows.In(tx).Delete("there-at-another") })
+	_, err = other.Update(t.Context(), func(tx *store.Tx) error { return far.Workflows.In(tx).Delete("kept-by-other-head") })
 	if err := errors.Join(err, s.Sync(t.Context())); err != nil { // a copy that is behind removes it by a later sweep
 		t.Fatal(err)
 	}
-	if err := l.sweep(t.Context(), now); err != nil {
+	if err := c.sweep(t.Context(), keyLogs, now); err != nil {
 		t.Fatal(err)
 	}
-	left("gone-just-now", "there")
+	left("gone-just-now", "kept")
 
 	m.Close()
-	if err := l.sweep(t.Context(), now.Add(2*keepLog)); !errors.Is(err, trivet.ErrUnavailable) {
+	if err := c.sweep(t.Context(), keyLogs, now.Add(2*keepLog)); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("without a majority: %v", err)
 	}
-	left("gone-just-now", "there")
+	left("gone-just-now", "kept")
 }

@@ -1,4 +1,4 @@
-package controller
+package deadline
 
 import (
 	"testing"
@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Time counts where agents can be heard, and the time after that in which they tell what has happened meanwhile does not.
-func TestUpTime(t *testing.T) {
+// Time counts while agents can be heard. The time after a gap, in which they report what happened meanwhile, does not count.
+func TestUptime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		led := true
-		u := newUpTime(func() bool { return led })
+		u := newUptime(func() bool { return led })
 		look := func(d time.Duration) {
-			for range d / lookEvery {
-				time.Sleep(lookEvery)
-				u.look(time.Now())
+			for range d / sampleInterval {
+				time.Sleep(sampleInterval)
+				u.sample(time.Now())
 			}
 		}
 		counts := func(what string, d, least, most time.Duration) {
@@ -28,21 +28,21 @@ func TestUpTime(t *testing.T) {
 		}
 		counts("all is well", time.Minute, time.Minute, time.Minute)
 		led = false
-		counts("without a leader", 15*time.Minute, 0, lookEvery) // it is noticed at a look
+		counts("without a leader", 15*time.Minute, 0, sampleInterval) // it is noticed at a look
 		led = true
-		counts("agents come back", retell-lookEvery, 0, 0)
-		counts("all is well again", time.Minute, time.Minute-2*lookEvery, time.Minute)
+		counts("agents come back", settleTime-sampleInterval, 0, 0)
+		counts("all is well again", time.Minute, time.Minute-2*sampleInterval, time.Minute)
 		led = false
 		look(3 * time.Second)
 		led = true
 		counts("a short gap costs little", 10*time.Second, 6*time.Second, 8*time.Second)
 		before, _ := u.now()
 		time.Sleep(time.Hour) // stopped
-		u.look(time.Now())
+		u.sample(time.Now())
 		now, _ := u.now()
-		if got := now - before; got > 2*lookEvery {
+		if got := now - before; got > 2*sampleInterval {
 			t.Errorf("a process that was stopped for an hour counts %s of it", got)
 		}
-		counts("agents come back", retell-lookEvery, 0, 0)
+		counts("agents come back", settleTime-sampleInterval, 0, 0)
 	})
 }

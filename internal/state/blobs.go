@@ -1,4 +1,4 @@
-package fleet
+package state
 
 import (
 	"iter"
@@ -6,7 +6,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// BlobsOf are the blobs that a record refers to: what every full head must hold. A run that has ended needs none.
+// BlobsOf returns the blobs that a record refers to, which every full head must hold. A run that has ended needs none.
 func BlobsOf(r trivet.Record) (refs []trivet.BlobRef) {
 	switch r := r.(type) {
 	case *trivet.Image:
@@ -23,15 +23,15 @@ func BlobsOf(r trivet.Record) (refs []trivet.BlobRef) {
 	return refs
 }
 
-// BlobUse is a reference to a blob, and the record that makes it.
+// BlobUse is a reference to a blob, and the record that has it.
 type BlobUse struct {
 	Ref  trivet.BlobRef
 	Kind trivet.Kind
 	Name string
 }
 
-// BlobUses gives all references to blobs that there are.
-func (f *Fleet) BlobUses() iter.Seq[BlobUse] {
+// BlobUses returns all references to blobs.
+func (t *Tables) BlobUses() iter.Seq[BlobUse] {
 	return func(yield func(BlobUse) bool) {
 		of := func(r trivet.Record) bool {
 			for _, ref := range BlobsOf(r) {
@@ -41,17 +41,17 @@ func (f *Fleet) BlobUses() iter.Seq[BlobUse] {
 			}
 			return true
 		}
-		for i := range f.Images.AllShared() {
+		for i := range t.Images.AllShared() {
 			if !of(i) {
 				return
 			}
 		}
-		for p := range f.Platforms.AllShared() {
+		for p := range t.Platforms.AllShared() {
 			if !of(p) {
 				return
 			}
 		}
-		for w := range f.Workflows.AllShared() {
+		for w := range t.Workflows.AllShared() {
 			if !of(w) {
 				return
 			}
@@ -60,8 +60,8 @@ func (f *Fleet) BlobUses() iter.Seq[BlobUse] {
 }
 
 // BlobUse finds a record that refers to a blob.
-func (f *Fleet) BlobUse(digest string) (BlobUse, bool) {
-	for u := range f.BlobUses() {
+func (t *Tables) BlobUse(digest string) (BlobUse, bool) {
+	for u := range t.BlobUses() {
 		if u.Ref.Digest == digest {
 			return u, true
 		}

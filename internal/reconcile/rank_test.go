@@ -1,11 +1,11 @@
-package controller
+package reconcile
 
 import (
 	"fmt"
 	"testing"
 )
 
-// Keys are spread over heads that are named alike, and one that is gone moves its own keys only.
+// Keys are spread over heads with similar names, and the loss of a head moves only its own keys.
 func TestKeysAreSpread(t *testing.T) {
 	first := func(heads []string, key string) (best string) {
 		for _, h := range heads {
@@ -21,7 +21,7 @@ func TestKeysAreSpread(t *testing.T) {
 		h := first(all, key)
 		keys[h]++
 		if h != "head2" && first(all[:2], key) != h {
-			t.Errorf("%s moved from %s, which is there", key, h)
+			t.Errorf("%s moved from %s, which is up", key, h)
 		}
 	}
 	for _, h := range all {

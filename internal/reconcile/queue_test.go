@@ -1,4 +1,4 @@
-package store_test
+package reconcile_test
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/reconcile"
 )
 
 // work runs a queue until the test's function ends, and waits for its end.
-func work(t *testing.T, q *store.Queue, workers int, do func(context.Context, string) (time.Duration, error), test func()) {
+func work(t *testing.T, q *reconcile.Queue, workers int, do func(context.Context, string) (time.Duration, error), test func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { q.Run(ctx, workers, slog.New(slog.DiscardHandler), do) })
@@ -28,7 +28,7 @@ func work(t *testing.T, q *store.Queue, workers int, do func(context.Context, st
 func TestQueueKeysCoalesce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q, turns, go1 := store.NewQueue(), atomic.Int64{}, make(chan struct{})
+		q, turns, go1 := reconcile.NewQueue(), atomic.Int64{}, make(chan struct{})
 		do := func(context.Context, string) (time.Duration, error) {
 			turns.Add(1)
 			<-go1
@@ -61,7 +61,7 @@ func TestQueueKeysCoalesce(t *testing.T) {
 func TestQueueKeyHasOneTurnAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q, running, turns := store.NewQueue(), sync.Map{}, atomic.Int64{}
+		q, running, turns := reconcile.NewQueue(), sync.Map{}, atomic.Int64{}
 		do := func(_ context.Context, key string) (time.Duration, error) {
 			if _, twice := running.LoadOrStore(key, true); twice {
 				t.Errorf("%s has two turns at once", key)
@@ -90,7 +90,7 @@ func TestQueueComesBackLaterEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var turns []time.Duration // since the one before
 		last := time.Now()
-		q := store.NewQueue()
+		q := reconcile.NewQueue()
 		do := func(context.Context, string) (time.Duration, error) {
 			turns, last = append(turns, time.Since(last)), time.Now()
 			switch len(turns) {
@@ -122,7 +122,7 @@ func TestQueueAddedKeyDoesNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
-		began, q := time.Now(), store.NewQueue()
+		began, q := time.Now(), reconcile.NewQueue()
 		do := func(context.Context, string) (time.Duration, error) {
 			at = append(at, time.Since(began))
 			return time.Minute, nil
@@ -143,7 +143,7 @@ func TestQueueAddedKeyDoesNotWait(t *testing.T) {
 func TestQueueStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q, turns := store.NewQueue(), atomic.Int64{}
+		q, turns := reconcile.NewQueue(), atomic.Int64{}
 		do := func(ctx context.Context, _ string) (time.Duration, error) {
 			turns.Add(1)
 			<-ctx.Done()

@@ -1,0 +1,53 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+)
+
+func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	w.(*recorder).quiet = true
+	body, err := readBody(w, r, auth.MaxSignedBody)
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	run, err := h.runOf(r.Context(), q.Get("workflow"))
+	if err != nil {
+		return err
+	}
+	if _, err := h.agent(r, body, run.Spec.Machine); err != nil {
+		return err
+	}
+	if run.Spec.Action(q.Get("action")) == nil {
+		return fmt.Errorf("log of %s: %w: it has no action %q", run.Name, trivet.ErrInvalid, q.Get("action"))
+	}
+	attempt, err1 := strconv.Atoi(q.Get("attempt"))
+	offset, err2 := strconv.ParseInt(q.Get("offset"), 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		return fmt.Errorf("log of %s: %w: %w", run.Name, trivet.ErrInvalid, err)
+	}
+	if err := h.Logs.Store.Append(run.Name, q.Get("action"), attempt, offset, body); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// runOf returns the workflow whose log is sent. Another head may have just created it.
+func (h *Handler) runOf(ctx context.Context, name string) (*trivet.Workflow, error) {
+	run, err := h.Fleet.Workflows.GetShared(name)
+	if errors.Is(err, trivet.ErrNotFound) {
+		if err := h.fresh(ctx); err != nil {
+			return nil, err
+		}
+		run, err = h.Fleet.Workflows.GetShared(name)
+	}
+	return run, err
+}

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/workflow"
+)
+
+// sync applies what an agent reports. For an idle agent it delays the response until there is a run, or its wait ends.
+func (h *Handler) sync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (*trivet.Grant, error) {
+	key := m.Status.AgentKey
+	until := h.Now().Add(min(s.Wait, trivet.MaxWait).D())
+	for {
+		changed := h.waiting.on(m.Name) // before the read, so that no change is missed in between
+		m, err := h.applySync(ctx, m.Name, key, s)
+		if err != nil {
+			return nil, err
+		}
+		g := h.grantOf(m, s.Epoch)
+		left := until.Sub(h.Now())
+		if g.Run != nil || len(s.Reports) > 0 || left <= 0 {
+			return g, nil
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-h.drain:
+			until = h.Now()
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// applySync reads the machine, writes what the sync makes necessary, and returns the machine as it is then.
+func (h *Handler) applySync(ctx context.Context, name, key string, s *trivet.Sync) (m *trivet.Machine, err error) {
+	for range 2 {
+		if m, err = h.machineOf(ctx, name, s.Epoch); err != nil {
+			return nil, err
+		}
+		if err := workflow.CheckKey(m, key); err != nil {
+			return nil, fmt.Errorf("sync: %w", err)
+		}
+		h.Presence.Record(m.Name, m.Status.Epoch, s.Progress)
+		wrote, err := h.writeSync(ctx, m, s)
+		if err != nil {
+			return nil, err
+		}
+		if !wrote {
+			break
+		}
+	}
+	return m, nil
+}
+
+// machineOf reads the machine of an agent that has this epoch. A head that knows only an older one is behind: its response would
+// be an order to drop a run that was granted.
+func (h *Handler) machineOf(ctx context.Context, name string, epoch int64) (*trivet.Machine, error) {
+	m, err := h.Fleet.Machines.GetShared(name)
+	if err != nil || workflow.CheckEpoch(m, epoch) == nil {
+		return m, err
+	}
+	if err := h.fresh(ctx); err != nil {
+		return nil, err
+	}
+	if m, err = h.Fleet.Machines.GetShared(name); err != nil {
+		return nil, err
+	}
+	if err := workflow.CheckEpoch(m, epoch); err != nil {
+		return nil, fmt.Errorf("sync: %w", err)
+	}
+	return m, nil
+}
+
+// writeSync writes what a sync makes necessary, and reports whether that was anything.
+func (h *Handler) writeSync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (wrote bool, err error) {
+	what, err := workflow.DecideSync(m, h.Fleet.RunOf(m), s)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("sync: %w", err)
+	case what == workflow.WriteReports:
+		return true, h.Fleet.Report(ctx, s)
+	case what == workflow.WriteGrant:
+		return true, h.Fleet.GrantIdle(ctx, m.Name, m.Status.AgentKey)
+	}
+	return false, nil
+}
+
+// grantOf returns the response to an agent that has this epoch.
+func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
+	g := &trivet.Grant{
+		Machine: m.Name, Epoch: m.Status.Epoch, Acked: workflow.Acked(m, h.Fleet.RunOf(m)), Time: h.Now(),
+		Interval: workflow.HeartbeatInterval(trivet.Duration(h.Fleet.AgentTimeout())),
+	}
+	g.Heads, g.Blobs = h.Fleet.HeadURLs(m)
+	if epoch == m.Status.Epoch {
+		return g
+	}
+	if g.Run = h.Fleet.GrantedRun(m); g.Run != nil && len(g.Blobs) > 0 {
+		if g.Run.PhoneHomes = h.phoneHomes(m, g.Blobs); len(g.Run.PhoneHomes) > 0 {
+			g.Run.PhoneHome = g.Run.PhoneHomes[0]
+		}
+	}
+	return g
+}
+
+// phoneHomeTimeout is how long an installed system has for its first boot.
+const phoneHomeTimeout = 30 * 24 * time.Hour
+
+// phoneHomes returns the URLs, at the heads' boot servers, that the installed system phones home to.
+func (h *Handler) phoneHomes(m *trivet.Machine, heads []string) (urls []string) {
+	if len(m.Spec.NICs) == 0 {
+		return nil
+	}
+	token, err := h.Keys.SignBoot(auth.BootToken{
+		Purpose: auth.PurposePhoneHome, Machine: m.Name, MAC: m.Spec.NICs[0].MAC, Epoch: m.Status.Epoch,
+		Expires: h.Now().Add(phoneHomeTimeout),
+	})
+	if err != nil {
+		h.Log.Error("cannot sign a phone-home token", "machine", m.Name, "error", err)
+		return nil
+	}
+	for _, head := range heads {
+		urls = append(urls, head+"/phone-home/"+token)
+	}
+	return urls
+}

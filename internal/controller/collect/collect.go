@@ -1,0 +1,90 @@
+// Package collect deletes what is no longer referenced: runs of provisions that are gone, logs of runs that are gone, and expired
+// leases.
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/reconcile"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// Logs are the logs that this head holds, as [runlog.Store] has them.
+type Logs interface {
+	Workflows() ([]string, error)
+	LastWritten(workflow string) (time.Time, error)
+	Remove(workflow string) error
+}
+
+// Declaration is what the controller reads and writes.
+var Declaration = reconcile.Declaration{
+	Name:    "collect",
+	Reads:   []trivet.Kind{"Provision", "Machine"},
+	Writes:  []trivet.Kind{"Workflow", "Address"},
+	Workers: 1,
+}
+
+const (
+	// keepRun is how long an ended run stays after its provision is gone, for people who want to know why it ended.
+	keepRun = 7 * 24 * time.Hour
+	// keepLease is how long an expired lease stays, so that its machine gets the same address again.
+	keepLease = 24 * time.Hour
+	// keepLog is how long a log stays after it was last written to, whether its run is known or not.
+	keepLog  = time.Hour
+	interval = 10 * time.Minute
+)
+
+// The keys.
+const (
+	keyRuns   = "runs"
+	keyLogs   = "logs"
+	keyLeases = "leases"
+)
+
+// Controller implements [reconcile.Controller]. Each of its keys is one sweep.
+type Controller struct {
+	tables *state.Tables
+	logs   Logs
+}
+
+// New returns the controller.
+func New(tables *state.Tables, logs Logs) *Controller { return &Controller{tables, logs} }
+
+// Declaration implements [reconcile.Controller].
+func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
+
+// Keys implements [reconcile.Controller].
+func (c *Controller) Keys() []string { return []string{keyRuns, keyLogs, keyLeases} }
+
+// Affected implements [reconcile.Controller]. Sweeps are periodic.
+func (c *Controller) Affected(*store.Event) []string { return nil }
+
+// Reconcile implements [reconcile.Controller].
+func (c *Controller) Reconcile(ctx context.Context, key string) (after time.Duration, err error) {
+	return interval, c.sweep(ctx, key, time.Now())
+}
+
+func (c *Controller) sweep(ctx context.Context, key string, now time.Time) error {
+	switch key {
+	case keyRuns:
+		return c.runs(ctx, now)
+	case keyLogs:
+		return c.oldLogs(ctx, now)
+	case keyLeases:
+		return c.leases(ctx, now)
+	}
+	return fmt.Errorf("%w: there is no sweep %q", trivet.ErrInvalid, key)
+}
+
+// delete runs a transaction that deletes a record. One that is gone already is a success.
+func (c *Controller) delete(ctx context.Context, do func(tx *store.Tx) error) error {
+	if _, err := c.tables.Store.Update(ctx, do); err != nil && !errors.Is(err, trivet.ErrNotFound) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package heads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// member makes every head a member.
+type member struct{ tables *state.Tables }
+
+func (m member) Reconcile(ctx context.Context, head string) (after time.Duration, err error) {
+	_, err = m.tables.Store.Update(ctx, func(tx *store.Tx) error {
+		h, err := m.tables.Heads.In(tx).Get(head)
+		if err != nil {
+			return err
+		}
+		h.Status.State = trivet.HeadMember
+		return m.tables.Heads.In(tx).Put(h)
+	})
+	return time.Second, err
+}
+
+func TestDeclaration(t *testing.T) {
+	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	s := store.New(m.Client(), store.Options{})
+	tables := state.New(s)
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
+		name := fmt.Sprint("head", n)
+		_, err := s.Update(t.Context(), func(tx *store.Tx) error {
+			return tables.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: name}})
+		})
+		c := New(member{tables}, tables.Within(scope))
+		for _, key := range c.Keys() {
+			_, failed := c.Reconcile(ctx, key)
+			err = errors.Join(err, failed)
+		}
+		return err
+	})
+}

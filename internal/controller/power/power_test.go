@@ -1,0 +1,171 @@
+package power
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/bmc"
+	"github.com/trivet-project/trivet/internal/bmc/bmctest"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
+)
+
+// What another head wrote is timed by this head's monotonic clock: the other clock may be minutes off. A new intent is carried out at
+// once; one that another head holds is left to that head for as long as it may send, and no longer.
+func TestPowerWithClockSkew(t *testing.T) {
+	f := newFleet(t)
+	for _, off := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
+		t.Run(fmt.Sprint("by ", off), func(t *testing.T) {
+			there := time.Now().Add(off)
+			c := newController(f)
+			intent := trivet.PowerIntent{Want: "on", Boot: "network", Until: there.Add(workflow.IntentTimeout)}
+			fresh := newPowered(t, f, "fresh", intent)
+			mustReconcile(t, c, "fresh", false)
+			fresh.mustGet(t, "boot network, on")
+
+			intent.Head, intent.Held = "head1", there.Add(intentHold)
+			held := newPowered(t, f, "held", intent)
+			mustReconcile(t, c, "held", true)
+			held.mustGet(t, "")
+			k := c.intents["held"]
+			k.held = k.held.Add(-intentHold - intentRest) // that much later
+			c.intents["held"] = k
+			mustReconcile(t, c, "held", false)
+			held.mustGet(t, "boot network, on")
+		})
+	}
+}
+
+// An intent ends where the desired state changes meanwhile, and the same head goes on with the new intent.
+func TestPowerFollowsDesiredState(t *testing.T) {
+	f := newFleet(t)
+	c := newController(f)
+	box := &changing{Box: bmctest.NewBox(), off: func() {
+		mustChange(t, f, "m", func(s *trivet.MachineStatus) {
+			s.Intent = &trivet.PowerIntent{Want: "off", Until: s.Intent.Until.Add(time.Second), Head: s.Intent.Head}
+		})
+	}}
+	if err := box.Box.SetPower(bmc.On); err != nil {
+		t.Fatal(err)
+	}
+	intent := trivet.PowerIntent{Want: "cycle", Boot: "network", Until: time.Now().Add(workflow.IntentTimeout)}
+	m := powered{box.Box}
+	putPowered(t, f, "m", intent, box)
+	mustReconcile(t, c, "m", false)
+	m.mustGet(t, "on, off")
+	mustReconcile(t, c, "m", false)
+	m.mustGet(t, "") // it is off
+	mustChange(t, f, "m", func(s *trivet.MachineStatus) {
+		if s.Intent != nil || s.Power != "off" {
+			t.Errorf("the record says %+v", s)
+		}
+		s.PowerHead = "head0"
+	})
+	mustReconcile(t, c, "m", false)
+	mustChange(t, f, "m", func(s *trivet.MachineStatus) {
+		if s.PowerHead != "" {
+			t.Error("a head that is done still holds the BMC")
+		}
+	})
+}
+
+// changing is a machine whose desired state changes while it is powered off.
+type changing struct {
+	*bmctest.Box
+	off func()
+}
+
+func (m *changing) SetPower(s bmc.State) error {
+	if s == bmc.Off {
+		m.off()
+	}
+	return m.Box.SetPower(s)
+}
+
+func mustChange(t *testing.T, f *fleet.Fleet, machine string, how func(*trivet.MachineStatus)) {
+	t.Helper()
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		m, err := f.Machines.In(tx).Get(machine)
+		if err != nil {
+			return err
+		}
+		how(&m.Status)
+		return f.Machines.In(tx).Put(m)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func mustReconcile(t *testing.T, c *Controller, name string, later bool) {
+	t.Helper()
+	after, err := c.Reconcile(t.Context(), name)
+	if err != nil || later != (after > 0) || after > intentHold+intentRest {
+		t.Errorf("%s: queued again after %s, %v", name, after, err)
+	}
+}
+
+func plain(s *trivet.Secret, key string) (string, error) { return s.Spec.Data[key], nil }
+
+// powered is a machine with a BMC.
+type powered struct{ box *bmctest.Box }
+
+// newPowered makes one whose record has an intent. One of that name is replaced.
+func newPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIntent) powered {
+	t.Helper()
+	box := bmctest.NewBox()
+	putPowered(t, f, name, intent, box)
+	return powered{box}
+}
+
+func putPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIntent, m bmctest.Machine) {
+	t.Helper()
+	cfg := bmctest.Redfish(t, m)
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		secret := &trivet.Secret{Meta: trivet.Meta{Name: name}, Spec: trivet.SecretSpec{Data: map[string]string{"user": cfg.User, "password": cfg.Password}}}
+		if err := f.Secrets.In(tx).Put(secret); err != nil {
+			return err
+		}
+		return f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name}, Status: trivet.MachineStatus{Intent: &intent},
+			Spec: trivet.MachineSpec{BMC: &trivet.BMC{Protocol: cfg.Protocol, Address: cfg.Address, Secret: name, Insecure: true}}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustGet checks the commands that the machine got.
+func (p powered) mustGet(t *testing.T, want string) {
+	t.Helper()
+	if got := strings.Join(p.box.Log(), ", "); got != want {
+		t.Errorf("the machine got %q, want %q", got, want)
+	}
+}
+
+func newController(f *fleet.Fleet) *Controller {
+	return New(Config{Fleet: f, Tables: f.Tables, Head: f.Self(), Unseal: plain})
+}
+
+// newFleet returns a fleet over a real store.
+func newFleet(t *testing.T) *fleet.Fleet {
+	t.Helper()
+	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	s := store.New(m.Client(), store.Options{})
+	f := fleet.New(state.New(s), "head0", slog.New(slog.DiscardHandler))
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return f
+}

@@ -1,0 +1,52 @@
+package power
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/bmc"
+)
+
+// send carries out an intent.
+func (c *Controller) send(ctx context.Context, m *trivet.Machine, intent trivet.PowerIntent) error {
+	client, err := c.open(ctx, m)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if intent.Want == "off" || intent.Want == "cycle" && !intent.Off {
+		if err := client.SetPower(ctx, bmc.Off); err != nil {
+			return err
+		}
+		if err := c.Fleet.RecordPower(ctx, m.Name, intent, "off"); err != nil || intent.Want == "off" {
+			return err
+		}
+	}
+	if err := client.SetNextBoot(ctx, bmc.Device(intent.Boot)); err != nil {
+		return fmt.Errorf("set next boot: %w", err)
+	}
+	if err := client.SetPower(ctx, bmc.On); err != nil {
+		return err
+	}
+	return c.Fleet.RecordPower(ctx, m.Name, intent, "on")
+}
+
+func (c *Controller) open(ctx context.Context, m *trivet.Machine) (bmc.Client, error) {
+	secret, err := c.Tables.Secrets.Get(m.Spec.BMC.Secret)
+	if err != nil {
+		return nil, err
+	}
+	user, err := c.Unseal(secret, "user")
+	if err != nil {
+		return nil, err
+	}
+	password, err := c.Unseal(secret, "password")
+	if err != nil {
+		return nil, err
+	}
+	return bmc.Open(ctx, bmc.Config{
+		Protocol: m.Spec.BMC.Protocol, Address: m.Spec.BMC.Address, User: user, Password: password, Insecure: m.Spec.BMC.Insecure,
+		UEFI: m.Status.Inventory != nil && m.Status.Inventory.Firmware == "uefi",
+	})
+}

@@ -1,0 +1,81 @@
+// Package provision claims a machine for each pending provision.
+package provision
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/reconcile"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// Fleet claims machines.
+type Fleet interface {
+	// Claim claims a machine for a pending provision, or writes why it cannot.
+	Claim(ctx context.Context, provision string) error
+}
+
+// Declaration is what the controller reads and writes.
+var Declaration = reconcile.Declaration{
+	Name:    "provision",
+	Reads:   []trivet.Kind{"Template", "Image", "Network", "Address", "Site"},
+	Writes:  []trivet.Kind{"Provision", "Machine", "Workflow", "Event"},
+	Watches: []trivet.Kind{"Provision", "Machine"},
+	Workers: 4,
+	Ranked:  true,
+}
+
+// pendingInterval is how often a pending provision is tried, besides when a machine becomes available.
+const pendingInterval = time.Minute
+
+// Controller implements [reconcile.Controller]. Its keys are names of provisions.
+type Controller struct {
+	fleet  Fleet
+	tables *state.Tables
+}
+
+// New returns the controller.
+func New(f Fleet, tables *state.Tables) *Controller { return &Controller{f, tables} }
+
+// Declaration implements [reconcile.Controller].
+func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
+
+// Keys implements [reconcile.Controller].
+func (c *Controller) Keys() []string { return c.tables.Provisions.Names() }
+
+// Affected implements [reconcile.Controller]: the provision, or all pending ones when a machine becomes available.
+func (c *Controller) Affected(e *store.Event) []string {
+	if e.Kind == "Provision" {
+		return []string{e.Name}
+	}
+	now, ok := e.Record().(*trivet.Machine)
+	if !ok || now.Status.State != trivet.MachineAvailable || now.Spec.Cordoned {
+		return nil
+	}
+	if was, ok := e.Old().(*trivet.Machine); ok && was.Status.State == now.Status.State && was.Generation == now.Generation {
+		return nil
+	}
+	var names []string
+	for _, p := range c.tables.Provisions.SharedBy(state.ByState, string(trivet.ProvisionPending)) {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// Reconcile implements [reconcile.Controller].
+func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Duration, err error) {
+	err = c.fleet.Claim(ctx, name)
+	if errors.Is(err, trivet.ErrConflict) {
+		return time.Millisecond, nil // another provision claimed the machine: choose again
+	}
+	if err != nil {
+		return 0, err
+	}
+	if p, err := c.tables.Provisions.GetShared(name); err == nil && p.Status.State == trivet.ProvisionPending {
+		return pendingInterval, nil
+	}
+	return 0, nil
+}

@@ -1,0 +1,38 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/faultinject"
+)
+
+// ReachBootStep records that a machine reached a boot step. epoch is the machine's as it was when the step was observed: what is
+// recorded late, after the agent's hello, changes nothing.
+func (f *Fleet) ReachBootStep(ctx context.Context, machine, step string, epoch int64) error {
+	return f.onMachine(ctx, "record "+step, machine, func(t *transition) error {
+		if t.run == nil || t.machine.Status.Epoch != epoch || !t.run.ReachBootStep(step) {
+			return errUnchanged
+		}
+		return nil
+	})
+}
+
+// PhoneHome records that the installed system is up. The token belongs to this run if its epoch is above the claim's.
+func (f *Fleet) PhoneHome(ctx context.Context, token auth.BootToken) error {
+	return f.onMachine(ctx, "phone home", token.Machine, func(t *transition) error {
+		switch {
+		case t.workflow == nil || token.Epoch <= t.workflow.Spec.Epoch || token.Epoch > t.machine.Status.Epoch:
+			return fmt.Errorf("%w: the token is of another run", trivet.ErrFenced)
+		case t.workflow.Status.State == trivet.WorkflowSucceeded:
+			return errUnchanged
+		case faultinject.RunStuck:
+			return errUnchanged
+		case !t.run.PhoneHome():
+			return fmt.Errorf("%w: the run is %s and does not wait for its first boot", trivet.ErrConflict, t.workflow.Status.State)
+		}
+		return nil
+	})
+}

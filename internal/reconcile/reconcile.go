@@ -1,0 +1,187 @@
+// Package reconcile runs controllers: a work queue of keys per controller, fed by the change feed, with retries and backoff.
+//
+// A controller gets a key, reads all state afresh and does the next thing. It may run twice at once, on one head or on two: what
+// it writes is decided by compare. Controllers meet only in records. Each declares the kinds that it reads and writes, and is
+// held to that: its transactions run within this scope, and so do its reads of the tables that it is handed.
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// Controller brings what it is about into its desired state, one key at a time.
+type Controller interface {
+	Declaration() Declaration
+	// Keys returns all keys. They are queued at the start, and when the change feed was interrupted.
+	Keys() []string
+	// Affected returns the keys that a change of a watched kind concerns.
+	Affected(e *store.Event) []string
+	// Reconcile processes a key, which may be of something that is gone. It returns the delay after which the key is
+	// queued again; 0: not. After an error the key is retried with backoff.
+	Reconcile(ctx context.Context, key string) (after time.Duration, err error)
+}
+
+// Background is a controller that has work to do besides its keys. Run ends when ctx does.
+type Background interface {
+	Run(ctx context.Context)
+}
+
+// Declaration is what a controller needs.
+type Declaration struct {
+	Name string
+	// Reads and Writes are the kinds that it reads and writes. What it writes it may read as well.
+	Reads, Writes []trivet.Kind
+	// Watches are those of these kinds whose changes it gets.
+	Watches []trivet.Kind
+	// Workers is how many keys are processed at once.
+	Workers int
+	// Ranked controllers process a key first on the head that ranks first for it, and later on the others. It only saves work.
+	Ranked bool
+}
+
+// Scope returns the kinds as the store enforces them.
+func (d Declaration) Scope() *store.Scope {
+	return store.NewScope("controller "+d.Name, d.Reads, d.Writes)
+}
+
+// Validate reports a declaration that contradicts itself.
+func (d Declaration) Validate() error {
+	if d.Name == "" || d.Workers < 1 {
+		return fmt.Errorf("controller %q: %w: it needs a name and a worker", d.Name, trivet.ErrInvalid)
+	}
+	for _, kind := range d.Watches {
+		if !slices.Contains(d.Reads, kind) && !slices.Contains(d.Writes, kind) {
+			return fmt.Errorf("%w: controller %s watches %s", store.ErrScope, d.Name, kind)
+		}
+	}
+	return nil
+}
+
+// Config is what controllers run on.
+type Config struct {
+	Store *store.Store
+	// Rank returns how many heads go before this one for a key; nil: none.
+	Rank func(key string) int
+	Log  *slog.Logger
+}
+
+// rankDelay is how long a head leaves a key to each head that ranks before it.
+const rankDelay = 2 * time.Second
+
+// Run runs controllers until ctx ends. It fails at once where a declaration is not valid.
+func Run(ctx context.Context, cfg Config, controllers ...Controller) error {
+	for _, c := range controllers {
+		if err := c.Declaration().Validate(); err != nil {
+			return err
+		}
+	}
+	var wg sync.WaitGroup
+	for _, c := range controllers {
+		r := newRunner(cfg, c)
+		wg.Go(func() { r.run(ctx) })
+		if b, ok := c.(Background); ok {
+			wg.Go(func() { b.Run(ctx) })
+		}
+	}
+	wg.Wait()
+	return nil
+}
+
+// runner runs one controller.
+type runner struct {
+	Config
+	controller Controller
+	declared   Declaration
+	scope      *store.Scope
+	queue      *Queue
+}
+
+func newRunner(cfg Config, c Controller) *runner {
+	d := c.Declaration()
+	cfg.Log = cfg.Log.With("controller", d.Name)
+	return &runner{Config: cfg, controller: c, declared: d, scope: d.Scope(), queue: NewQueue()}
+}
+
+func (r *runner) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { r.queue.Run(ctx, r.declared.Workers, r.Log, r.process) })
+	for ctx.Err() == nil {
+		if err := r.feed(ctx); ctx.Err() == nil {
+			r.Log.Warn("the change feed was interrupted; listing all records again", "error", err)
+			pause(ctx, 100*time.Millisecond)
+		}
+	}
+	wg.Wait()
+}
+
+// feed queues all keys, and then what changes affect. It ends when the feed no longer reaches back.
+func (r *runner) feed(ctx context.Context) (err error) {
+	defer recovered(&err)
+	watch := r.Store.Watch(0, r.declared.Watches...)
+	for _, key := range r.controller.Keys() {
+		r.add(key)
+	}
+	if len(r.declared.Watches) == 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for {
+		events, err := watch.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			for _, key := range r.controller.Affected(e) {
+				r.add(key)
+			}
+		}
+	}
+}
+
+// add queues a key: at once, or later where other heads go first.
+func (r *runner) add(key string) {
+	rank := 0
+	if r.declared.Ranked && r.Rank != nil {
+		rank = r.Rank(key)
+	}
+	if rank == 0 {
+		r.queue.Add(key)
+		return
+	}
+	r.queue.AddAfter(key, time.Duration(rank)*rankDelay)
+}
+
+// process reconciles a key within the controller's scope.
+func (r *runner) process(ctx context.Context, key string) (after time.Duration, err error) {
+	defer recovered(&err)
+	return r.controller.Reconcile(store.WithScope(ctx, r.scope), key)
+}
+
+// recovered makes an error of a panic.
+func recovered(err *error) {
+	switch v := recover().(type) {
+	case nil:
+	case error:
+		*err = fmt.Errorf("panic: %w\n%s", v, debug.Stack())
+	default:
+		*err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,22 @@
+package workflow
+
+import (
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// IntentTimeout is how long a head may act on a power intent after it has read it. A command that was sent by then may take effect a
+// little later.
+const IntentTimeout = 90 * time.Second
+
+// SameIntent reports whether two are one intent, whichever head holds it.
+func SameIntent(a, b trivet.PowerIntent) bool { return a.Want == b.Want && a.Until.Equal(b.Until) }
+
+// BootDevice returns what a machine with this run must boot from; w is nil where it has none.
+func BootDevice(w *trivet.Workflow) string {
+	if w != nil && WantsAgent(&w.Status) {
+		return "network"
+	}
+	return "disk"
+}
