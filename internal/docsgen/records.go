@@ -15,10 +15,11 @@ import (
 func records(src *source) string {
 	var b strings.Builder
 	b.WriteString("# Records\n\nEvery record of the store: YAML for people, JSON on the wire. `spec` is written by people, `status` by\n" +
-		"Trivet. A kind that is read-only is written by Trivet alone.\n\n")
-	b.WriteString("| Kind | In commands and URLs | Short | Written by |\n|---|---|---|---|\n")
+		"Trivet. A kind that is read-only is written by Trivet alone. The roles are the lowest that may read or write.\n\n")
+	b.WriteString("| Kind | In commands and URLs | Short | Scope | Read by | Written by |\n|---|---|---|---|---|---|\n")
 	for _, k := range trivet.Kinds {
-		fmt.Fprintf(&b, "| [%s](#%s) | `%s` | %s | %s |\n", k.Kind, strings.ToLower(string(k.Kind)), k.Plural, code(k.Short), writer(k))
+		fmt.Fprintf(&b, "| [%s](#%s) | `%s` | %s | %s | %s | %s |\n", k.Kind, strings.ToLower(string(k.Kind)), k.Plural,
+			code(k.Short), k.Scope, k.Reader, writer(k))
 	}
 	b.WriteString("\nTypes: `duration` is written `90s` or `1h30m`, `size` `400GB` or `1TiB`; `time` is RFC 3339; `list of X` and `map of X` are JSON arrays and\n" +
 		"objects; `a[].b` is a field of each element of the list `a`, `a.*.b` of each value of the map `a`.\n\n" +
@@ -33,11 +34,12 @@ func records(src *source) string {
 	return b.String()
 }
 
+// writer is the lowest role that writes a kind's records.
 func writer(k trivet.KindInfo) string {
 	if k.ReadOnly {
-		return "Trivet"
+		return "Trivet (read-only)"
 	}
-	return "people"
+	return string(k.Writer)
 }
 
 func code(s string) string {
