@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// The project is written in the words of its field (docs/glossary.md). The tables below hold those that must not come back, each
-// with what to write instead. Identifiers are split into their words, so "tellLeader" holds "tell".
+// The project is written in the words of its field (docs/glossary.md). The tables below hold those that must not come
+// back, each with what to write instead. Identifiers are split into their words, so "tellLeader" holds "tell".
 
 // words are not written anywhere: not in identifiers, comments, texts, pages or names of files.
 var words = map[string]string{
@@ -228,7 +228,8 @@ func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 // begins reports whether words begin with a phrase.
 func begins(all []word, phrase string) bool {
 	want := strings.Fields(phrase)
-	return len(all) >= len(want) && slices.EqualFunc(all[:len(want)], want, func(w word, s string) bool { return w.text == s })
+	same := func(w word, s string) bool { return w.text == s }
+	return len(all) >= len(want) && slices.EqualFunc(all[:len(want)], want, same)
 }
 
 // allowedAt reports whether the word at i is part of an allowed phrase.
@@ -259,7 +260,8 @@ func eachIdentifier(text []byte, f func(line int, id string)) {
 	}
 }
 
-// The test finds what it must: words within identifiers, phrases over the end of a line, whole identifiers, names of files.
+// The test finds what it must: words within identifiers, phrases over the end of a line, whole identifiers, names of
+// files.
 func TestVocabularyIsFound(t *testing.T) {
 	for _, c := range []struct {
 		name, text string

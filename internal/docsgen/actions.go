@@ -12,9 +12,9 @@ import (
 // actions writes the page of all built-in actions.
 func actions() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Actions\n\nThe built-in actions of a template, in the order of an ordinary install. `use` names one, `with` has its arguments:\n"+
-		"they are checked when the template is applied. Texts may hold Go templates over `.Machine`, `.Provision`, `.Network`\n"+
-		"and `.Params`. Every action also has `name`, `timeout` (default %s), `retries` and `backoff`: see\n"+
+	fmt.Fprintf(&b, "# Actions\n\nThe built-in actions of a template, in the order of an ordinary install. `use` names one,\n"+
+		"`with` has its arguments: they are checked when the template is applied. Texts may hold Go templates over\n"+
+		"`.Machine`, `.Provision`, `.Network` and `.Params`. Every action also has `name`, `timeout` (default %s), `retries` and `backoff`: see\n"+
 		"[Template](records.md#template).\n\n", trivet.DefaultActionTimeout)
 	for _, a := range actionspec.Actions() {
 		fmt.Fprintf(&b, "- [`%s`](#%s)\n", a.Name, a.Name)
@@ -41,7 +41,8 @@ func hints() string {
 	for _, a := range actionspec.Actions() {
 		for _, arg := range a.Args {
 			if arg.Type == pathOrHints {
-				b.WriteString("\n## Disk hints\n\nAll hints must match, and match exactly one disk. Otherwise the action fails with the list of disks.\n\n" +
+				b.WriteString("\n## Disk hints\n\nAll hints must match, and match exactly one disk. " +
+					"Otherwise the action fails with the list of disks.\n\n" +
 					"| Hint | Type | Default | Description |\n|---|---|---|---|\n")
 				arguments(&b, "", arg.Args)
 				return b.String()

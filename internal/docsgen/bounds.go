@@ -83,7 +83,8 @@ func (s *source) evaluate(e ast.Expr) constant.Value {
 // bootSteps lists the steps that a run has besides its actions, with their default limits.
 func bootSteps(src *source) string {
 	var b strings.Builder
-	b.WriteString("\n## Boot steps\n\nThe steps of a run besides its actions. A template and the site override these limits by `spec.limits`.\n\n" +
+	b.WriteString("\n## Boot steps\n\nThe steps of a run besides its actions. " +
+		"A template and the site override these limits by `spec.limits`.\n\n" +
 		"| Step | Reached when | Timeout | Retries |\n|---|---|---|---|\n")
 	for _, step := range trivet.BootSteps {
 		l := trivet.DefaultLimits[step]

@@ -25,8 +25,8 @@ func metrics(root string) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nA head serves its metrics for Prometheus at `/metrics` of the API. Those of package `client` are of programs that\n" +
-		"register `Client.Collector`.\n\n| Metric | Type | Labels | Description | Package |\n|---|---|---|---|---|\n")
+	b.WriteString("# Metrics\n\nA head serves its metrics for Prometheus at `/metrics` of the API. Those of package `client`\n" +
+		"are of programs that register `Client.Collector`.\n\n| Metric | Type | Labels | Description | Package |\n|---|---|---|---|---|\n")
 	for _, m := range all {
 		labels := make([]string, len(m.labels))
 		for i, l := range m.labels {
@@ -37,8 +37,8 @@ func metrics(root string) (string, error) {
 	return b.String(), nil
 }
 
-// findMetrics finds the calls of prometheus.New... by their source: a metric with labels shows in a registry only once it has a
-// value.
+// findMetrics finds the calls of prometheus.New... by their source: a metric with labels is in a registry only once it
+// has a value.
 func findMetrics(root string) (all []metric, err error) {
 	for _, top := range []string{"client", "internal"} {
 		err := filepath.WalkDir(filepath.Join(root, top), func(dir string, d fs.DirEntry, err error) error {
@@ -219,5 +219,5 @@ func (v *evaluator) texts(e ast.Expr) (all []string) {
 }
 
 func (v *evaluator) fail(what string, e ast.Node) {
-	v.err = cmp.Or(v.err, fmt.Errorf("a metric's %s is a %T, which docsgen cannot read: write it out as a literal", what, e))
+	v.err = cmp.Or(v.err, fmt.Errorf("a metric's %s is a %T: docsgen reads only literals", what, e))
 }

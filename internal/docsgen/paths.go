@@ -41,8 +41,8 @@ func (r *tree) wrong(page, content string) (missing []string) {
 	return missing
 }
 
-// isPath reports whether a text can only be meant as a path of the repository: it begins with one of its folders, or it is a file
-// name by its end.
+// isPath reports whether a text can only be meant as a path of the repository: it begins with one of its folders, or it
+// is a file name by its end.
 func (r *tree) isPath(name string) bool {
 	if !fileLike.MatchString(name) {
 		return false
@@ -53,7 +53,8 @@ func (r *tree) isPath(name string) bool {
 		slices.Contains(bareNames, path.Ext(name)) && strings.Trim(name, "*.") != path.Ext(name)[1:]
 }
 
-// has finds a file or folder by its path, from the root or from any folder: "rank.go" is found as internal/controller/rank.go.
+// has finds a file or folder by its path, from the root or from any folder: "rank.go" is found as
+// internal/reconcile/rank.go.
 func (r *tree) has(name string) bool {
 	name = strings.TrimSuffix(name, "/")
 	depth := strings.Count(name, "/") + 1

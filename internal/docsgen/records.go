@@ -14,15 +14,15 @@ import (
 // records writes the page of all kinds of record.
 func records(src *source) string {
 	var b strings.Builder
-	b.WriteString("# Records\n\nEvery record of the store: YAML for people, JSON on the wire. `spec` is written by people, `status` by\n" +
-		"Trivet. A kind that is read-only is written by Trivet alone. The roles are the lowest that may read or write.\n\n")
+	b.WriteString("# Records\n\nEvery record of the store: YAML for people, JSON on the wire. " +
+		"`spec` is written by people, `status` by\nTrivet. A kind that is read-only is written by Trivet alone. The roles are the lowest that may read or write.\n\n")
 	b.WriteString("| Kind | In commands and URLs | Short | Scope | Read by | Written by |\n|---|---|---|---|---|---|\n")
 	for _, k := range trivet.Kinds {
 		fmt.Fprintf(&b, "| [%s](#%s) | `%s` | %s | %s | %s | %s |\n", k.Kind, strings.ToLower(string(k.Kind)), k.Plural,
 			code(k.Short), k.Scope, k.Reader, writer(k))
 	}
-	b.WriteString("\nTypes: `duration` is written `90s` or `1h30m`, `size` `400GB` or `1TiB`; `time` is RFC 3339; `list of X` and `map of X` are JSON arrays and\n" +
-		"objects; `a[].b` is a field of each element of the list `a`, `a.*.b` of each value of the map `a`.\n\n" +
+	b.WriteString("\nTypes: `duration` is written `90s` or `1h30m`, `size` `400GB` or `1TiB`; `time` is RFC 3339;\n" +
+		"`list of X` and `map of X` are JSON arrays and objects; `a[].b` is a field of each element of the list `a`, `a.*.b` of each value of the map `a`.\n\n" +
 		"## Fields of every record\n\n" + src.withBounds(text(src.types["Meta"])) + "\n\n")
 	t := table{src: src}
 	t.fields("", reflect.TypeFor[trivet.Meta]())
@@ -143,7 +143,8 @@ func isOurs(t reflect.Type) bool { return t.PkgPath() == reflect.TypeFor[trivet.
 
 // isText reports whether a type is one string in JSON.
 func isText(t reflect.Type) bool {
-	return t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextMarshaler]())
+	text := reflect.TypeFor[encoding.TextMarshaler]()
+	return t.Implements(text) || reflect.PointerTo(t).Implements(text)
 }
 
 // typeName names a type as people know it from JSON.
