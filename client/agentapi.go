@@ -15,54 +15,54 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Door is the agents' door: what an agent in a machine and the heads say to each other. Each call asks every head once;
-// when to try again is the agent's to say. Agents are many, so they spread over the heads that they have reached, each in an
-// order of its own, and come back to it when a head does.
-type Door struct {
+// AgentAPI is the agents' door: what an agent in a machine and the heads say to each other. Each call asks every head
+// once; retries are up to the agent. Agents are many, so they spread over the heads that they have reached, each in
+// an order of its own, and return to that order when a head recovers.
+type AgentAPI struct {
 	c *Client
-	// sign proves a request of a machine by the agent's key and its idea of the heads' time.
+	// sign adds the agent's signature, by its estimate of the heads' time.
 	sign func(req *http.Request, body []byte, machine string)
-	// learn takes a head's time.
+	// learn is called with a head's time.
 	learn   func(head time.Time)
 	machine atomic.Value // string; as the heads call it
 }
 
-// Door gives the agents' door. sign and learn are the agent's: see auth.SignRequest.
-func (c *Client) Door(sign func(req *http.Request, body []byte, machine string), learn func(head time.Time)) *Door {
+// AgentAPI gives the agents' door. sign and learn are the agent's: see auth.SignRequest.
+func (c *Client) AgentAPI(sign func(req *http.Request, body []byte, machine string), learn func(head time.Time)) *AgentAPI {
 	once := *c
-	once.patience, once.token = -1, ""
-	d := &Door{c: &once, sign: sign, learn: learn}
+	once.retryTimeout, once.token = -1, ""
+	d := &AgentAPI{c: &once, sign: sign, learn: learn}
 	d.machine.Store("")
 	return d
 }
 
-// calm is within what time the agents that have lost a head turn to the others, where they have nothing to tell, and where
-// they have.
+// idleSpread is within what time the agents that have lost a head turn to the others, where they have nothing to
+// tell, and where they have.
 const (
-	calm  = 3 * time.Second
-	hasty = calm / 10
+	idleSpread   = 3 * time.Second
+	reportSpread = idleSpread / 10
 )
 
-// Hello spends the boot token and registers the agent's key.
-func (d *Door) Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, error) {
+// Hello uses the boot token and registers the agent's key.
+func (d *AgentAPI) Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, error) {
 	d.c.heads.spreadBy(cmp.Or(h.Machine, h.MAC))
-	return d.say(ctx, call{path: "/agent/v1/hello"}, h, "")
+	return d.call(ctx, call{path: "/agent/v1/hello"}, h, "")
 }
 
-// Sync reports, beats and waits for work.
-func (d *Door) Sync(ctx context.Context, s trivet.Sync) (trivet.Grant, error) {
+// Sync sends reports and a heartbeat, and waits for work.
+func (d *AgentAPI) Sync(ctx context.Context, s trivet.Sync) (trivet.Grant, error) {
 	d.c.heads.spreadBy(s.Machine)
-	cl := call{path: "/agent/v1/sync", calm: calm}
+	cl := call{path: "/agent/v1/sync", spread: idleSpread}
 	if len(s.Reports) > 0 {
-		cl.calm = hasty
+		cl.spread = reportSpread
 	}
 	if s.Wait > 0 {
 		cl.timeout = tryTimeout + s.Wait.D()
 	}
-	return d.say(ctx, cl, s, s.Machine)
+	return d.call(ctx, cl, s, s.Machine)
 }
 
-func (d *Door) say(ctx context.Context, cl call, what any, machine string) (trivet.Grant, error) {
+func (d *AgentAPI) call(ctx context.Context, cl call, what any, machine string) (trivet.Grant, error) {
 	var g trivet.Grant
 	body, err := json.Marshal(what)
 	if err != nil {
@@ -77,15 +77,15 @@ func (d *Door) say(ctx context.Context, cl call, what any, machine string) (triv
 	return g, nil
 }
 
-// Logs appends a piece to the log of one try of an action.
-func (d *Door) Logs(ctx context.Context, workflow, action string, try int, offset int64, piece []byte) error {
+// Logs appends a piece to the log of one attempt of an action.
+func (d *AgentAPI) Logs(ctx context.Context, workflow, action string, try int, offset int64, piece []byte) error {
 	q := url.Values{"workflow": {workflow}, "action": {action}, "attempt": {strconv.Itoa(try)}, "offset": {strconv.FormatInt(offset, 10)}}
 	cl := call{path: "/agent/v1/logs", query: q, body: piece, header: http.Header{"Content-Type": {"application/octet-stream"}}}
 	return d.post(ctx, cl, d.machine.Load().(string), nil)
 }
 
-// post signs and sends. Where the agent's clock is off it learns the head's time and tries once more.
-func (d *Door) post(ctx context.Context, cl call, machine string, out any) error {
+// post signs and sends a request. If the agent's clock is off, it learns the head's time and retries once.
+func (d *AgentAPI) post(ctx context.Context, cl call, machine string, out any) error {
 	cl.method = http.MethodPost
 	if machine != "" {
 		cl.sign = func(req *http.Request, body []byte) { d.sign(req, body, machine) }

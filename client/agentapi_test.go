@@ -13,6 +13,7 @@ import (
 
 // An agent that turns to another head leaves no connection behind: of thousands, that would be thousands.
 func TestAnAgentHasOneConnection(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	left := make(chan struct{})
 	var own atomic.Pointer[net.Conn] // the first connection: later ones are probes
@@ -31,7 +32,7 @@ func TestAnAgentHasOneConnection(t *testing.T) {
 	})
 	c.conns = nil
 	second := c.head(func(w http.ResponseWriter, _ *http.Request) { answer(w, trivet.Grant{Machine: "m1"}) })
-	door := c.client(0, first.URL, second.URL).Door(func(*http.Request, []byte, string) {}, func(time.Time) {})
+	door := c.client(0, first.URL, second.URL).AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
 	if _, err := door.Hello(t.Context(), trivet.Hello{Machine: "m1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -48,11 +49,12 @@ func TestAnAgentHasOneConnection(t *testing.T) {
 
 // Only a head can refuse an agent. Where a head's address went to another box, or its certificate is over, the run goes on.
 func TestStrangersRefuseNoAgent(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	stranger := newCluster(t).head(func(http.ResponseWriter, *http.Request) {})
 	head := c.head(func(w http.ResponseWriter, _ *http.Request) { refuse(w, trivet.ErrUnauthenticated) })
 	for url, want := range map[string]error{stranger.URL: trivet.ErrUnavailable, head.URL: trivet.ErrUnauthenticated} {
-		door := c.client(0, url).Door(func(*http.Request, []byte, string) {}, func(time.Time) {})
+		door := c.client(0, url).AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
 		_, err := door.Sync(t.Context(), trivet.Sync{Machine: "m1"})
 		if !errors.Is(err, want) || errors.Is(err, trivet.ErrUnauthenticated) != (want == trivet.ErrUnauthenticated) {
 			t.Errorf("%v, want %v", err, want)

@@ -23,17 +23,17 @@ type PutOptions struct {
 	Progress func(sent int64)
 }
 
-// The patience of an upload: the longest wait between its tries, how long a head may stay away or hold on to a connection
-// that is dead, how long it may take to sync what it got, and the wait between tries to give up.
+// The patience of an upload: the longest wait between its tries, how long a head may stay away or hold on to a
+// connection that is dead, how long it may take to sync what it got, and the wait between tries to give up.
 const (
-	uploadPause    = 5 * time.Second
-	uploadPatience = 2 * time.Minute
-	finishTimeout  = 2 * time.Minute
-	abortPause     = 50 * time.Millisecond
+	uploadPause   = 5 * time.Second
+	uploadTimeout = 2 * time.Minute
+	finishTimeout = 2 * time.Minute
+	abortPause    = 50 * time.Millisecond
 )
 
-// PutBlob stores content and gives the reference to it. A connection that breaks is made anew and goes on where the head
-// is. When that head is lost, or the content cannot be read again from where it must go on, it fails.
+// PutBlob stores content and gives the reference to it. A connection that breaks is made anew and goes on where the
+// head is. When that head is lost, or the content cannot be read again from where it must go on, it fails.
 func (c *Client) PutBlob(ctx context.Context, content io.ReadSeeker, o PutOptions) (trivet.BlobRef, error) {
 	u := &uploader{c: c, content: content, options: o}
 	ref, err := u.run(ctx)
@@ -83,7 +83,7 @@ func (u *uploader) finish(ctx context.Context) (ref trivet.BlobRef, err error) {
 		if asked := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); asked == nil && up.Copied > copied {
 			copied, lost, pause = up.Copied, time.Now(), 100*time.Millisecond
 		}
-		if time.Since(lost) > uploadPatience {
+		if time.Since(lost) > uploadTimeout {
 			return ref, err
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -130,7 +130,7 @@ func (u *uploader) send(ctx context.Context) error {
 		if next > offset || lost.IsZero() {
 			lost, pause = time.Now(), 100*time.Millisecond
 		}
-		if time.Since(lost) > uploadPatience {
+		if time.Since(lost) > uploadTimeout {
 			return err
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -186,8 +186,8 @@ func (u *uploader) ask(ctx context.Context, cl call, out any) error {
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-// abort gives the upload up, once the head has seen that the last piece was cut off. One that it cannot reach is given up
-// by the head itself, in time.
+// abort gives the upload up, once the head has seen that the last piece was cut off. One that it cannot reach is
+// given up by the head itself, in time.
 func (u *uploader) abort(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 	defer cancel()
@@ -202,8 +202,8 @@ func (u *uploader) abort(ctx context.Context) {
 	}
 }
 
-// counted tells how much was read, and keeps the reader's own error apart from the connection's. The transport may still be
-// reading when it has given up.
+// counted tells how much was read, and keeps the reader's own error apart from the connection's. The transport may
+// still be reading when it has given up.
 type counted struct {
 	r    io.Reader
 	n    atomic.Int64

@@ -27,11 +27,11 @@ type call struct {
 	timeout time.Duration
 	// begin bounds the wait for the answer's first byte in one try; 0: as timeout.
 	begin time.Duration
-	// calm lets a call that is in no hurry wait up to so long, by chance, before another head takes the place of one that
-	// served until now: it is one of many who lost the same head.
-	calm time.Duration
-	// patient: it waits for a head also where the client fails fast.
-	patient bool
+	// spread lets a call that is in no hurry wait up to so long, by chance, before another head takes the place of one
+	// that served until now: it is one of many who lost the same head.
+	spread time.Duration
+	// retry: it waits for a head also where the client fails fast.
+	retry bool
 	// sign adds a proof to each try; nil: the account's token.
 	sign func(req *http.Request, body []byte)
 }
@@ -58,35 +58,35 @@ type tries struct {
 	call
 	inDoubt  bool    // one of them may have been carried out
 	failures []error // of the last round
-	strangers,
+	unauthenticated,
 	answers int // of the last round: who could not prove that they belong to the cluster, and who did and could not serve
 	complete bool // nobody was left out of the last round
 }
 
-// errNobody: no head could be reached.
-var errNobody = errors.New("no head can be reached")
+// errNoHead: no head could be reached.
+var errNoHead = errors.New("no head can be reached")
 
 // send goes round the heads until one serves the call or patience ends. The answer's body must be closed.
 func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoubt bool, err error) {
 	began := time.Now()
 	t := &tries{call: cl}
-	hasty := c.failFast && !t.patient
+	hasty := c.failFast && !t.retry
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		up := c.heads.awaitUp()
-		patience := max(c.patience, 0)
+		patience := max(c.retryTimeout, 0)
 		if hasty && !t.inDoubt {
-			patience = min(patience, haste)
+			patience = min(patience, failFastTimeout)
 		}
 		last := time.Since(began)+pause > patience
 		resp, err := c.round(ctx, t, last)
 		if resp != nil || err != nil {
 			return resp, t.inDoubt, err
 		}
-		if t.answers > 0 && t.method == http.MethodGet && c.session.settle() {
+		if t.answers > 0 && t.method == http.MethodGet && c.session.acceptStale() {
 			continue
 		}
 		failFast := hasty && t.answers == 0 && !t.inDoubt
-		if last || t.complete && (failFast || t.strangers == len(t.failures)) {
+		if last || t.complete && (failFast || t.unauthenticated == len(t.failures)) {
 			return nil, t.inDoubt, t.noHead()
 		}
 		if err := wait(ctx, jitter(pause), up); err != nil {
@@ -95,11 +95,11 @@ func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoub
 	}
 }
 
-// round asks the heads once. Those that are down are left to their monitors while there are others, but for the last round:
-// a connection that broke is worth another try before them. Those that nobody has reached yet are asked when all are down.
-// It gives neither answer nor error where it is worth going round again.
+// round asks the heads once. Those that are down are left to their monitors while there are others, but for the last
+// round: a connection that broke is worth another try before them. Those that nobody has reached yet are asked when
+// all are down. It gives neither answer nor error where it is worth going round again.
 func (c *Client) round(ctx context.Context, t *tries, last bool) (*http.Response, error) {
-	t.failures, t.strangers, t.answers = nil, 0, 0
+	t.failures, t.unauthenticated, t.answers = nil, 0, 0
 	likely, down, far := c.heads.round()
 	resp, err := c.each(ctx, t, likely)
 	t.complete = len(likely) == 0
@@ -116,9 +116,9 @@ func (c *Client) each(ctx context.Context, t *tries, urls []string) (*http.Respo
 	for i, url := range urls {
 		t.begin = 0
 		if i+1 < len(urls) && t.timeout <= 0 {
-			t.begin = t.hurry()
+			t.begin = t.responseTimeout()
 		}
-		if c.heads.leaves(url) { // a head need not hold a second connection of each of thousands
+		if c.heads.isChange(url) { // a head need not hold a second connection of each of thousands
 			c.http.CloseIdleConnections()
 		}
 		resp, err := c.try(ctx, url, t.call)
@@ -135,8 +135,8 @@ func (c *Client) each(ctx context.Context, t *tries, urls []string) (*http.Respo
 			return nil, t.err(err)
 		}
 		t.failed(url, err)
-		if wasUp && t.calm > 0 && i+1 < len(urls) {
-			if err := sleep(ctx, rand.N(t.calm)); err != nil {
+		if wasUp && t.spread > 0 && i+1 < len(urls) {
+			if err := sleep(ctx, rand.N(t.spread)); err != nil {
 				return nil, t.err(err)
 			}
 		}
@@ -144,8 +144,8 @@ func (c *Client) each(ctx context.Context, t *tries, urls []string) (*http.Respo
 	return nil, nil
 }
 
-// hurry is how long one of several heads may take to begin its answer.
-func (t *tries) hurry() time.Duration {
+// responseTimeout is how long one of several heads may take to begin its answer.
+func (t *tries) responseTimeout() time.Duration {
 	if t.method == http.MethodGet {
 		return readAnswer
 	}
@@ -168,8 +168,8 @@ func (t *tries) failed(url string, err error) {
 	t.failures = append(t.failures, fmt.Errorf("%s: %w", url, err))
 	var p *trivet.Problem
 	switch {
-	case isStranger(err):
-		t.strangers++
+	case isNotOfCluster(err):
+		t.unauthenticated++
 	case errors.As(err, &p):
 		t.answers++
 	}
@@ -184,8 +184,8 @@ func (t *tries) err(cause error) error {
 	return fmt.Errorf("%s %s: %w: %w", t.method, t.path, outcome, causes{cause})
 }
 
-// causes are why a call was given up. That one head was unavailable for sure does not make the call undone, and that one is
-// not of the cluster says nothing of who asks.
+// causes are why a call was given up. That one head was unavailable for sure does not make the call undone, and that
+// one is not of the cluster says nothing of who asks.
 type causes struct{ error }
 
 func (c causes) Is(target error) bool {
@@ -196,7 +196,7 @@ func (c causes) As(target any) bool { return errors.As(c.error, target) }
 func (t *tries) noHead() error {
 	cause := errors.Join(t.failures...)
 	switch {
-	case t.strangers == len(t.failures) && !t.inDoubt:
+	case t.unauthenticated == len(t.failures) && !t.inDoubt:
 		hint := "check the pin of the CA in the config file"
 		var invalid x509.CertificateInvalidError
 		if errors.As(cause, &invalid) && invalid.Reason == x509.Expired {
@@ -204,7 +204,7 @@ func (t *tries) noHead() error {
 		}
 		return &trivet.Error{Op: "connect", Hint: hint, Err: fmt.Errorf("%w: %w", trivet.ErrUnauthenticated, cause)}
 	case t.answers == 0:
-		return t.err(fmt.Errorf("%w: %w", errNobody, cause))
+		return t.err(fmt.Errorf("%w: %w", errNoHead, cause))
 	}
 	return t.err(fmt.Errorf("no head served it: %w", cause))
 }

@@ -17,6 +17,7 @@ import (
 )
 
 func TestAnyHeadServes(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	good := c.head(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer token" {
@@ -42,6 +43,7 @@ func TestAnyHeadServes(t *testing.T) {
 }
 
 func TestNoHeadServes(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	_, err := client.Of[trivet.Machine](c.client(-1, closedPort(t))).Get(t.Context(), "m1")
 	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
@@ -71,6 +73,7 @@ func TestNoHeadServes(t *testing.T) {
 
 // A head that dies with the answer leaves the caller in no doubt whose record is there.
 func TestCreateWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	for _, mine := range []bool{true, false} {
 		var posts counter
@@ -98,6 +101,7 @@ func TestCreateWhoseAnswerIsLost(t *testing.T) {
 }
 
 func TestDeleteWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var deletes counter
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
@@ -117,6 +121,7 @@ func TestDeleteWhoseAnswerIsLost(t *testing.T) {
 
 // A change that may have been made before somebody else's is neither refused nor made again.
 func TestAChangeWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var patches counter
 	var made atomic.Bool
@@ -154,6 +159,7 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 
 // Whoever wants no change to be made twice has none sent twice.
 func TestOnceHoldsForEveryChange(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var changes counter
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
@@ -178,6 +184,7 @@ func TestOnceHoldsForEveryChange(t *testing.T) {
 
 // A verb that may have been carried out is not said again: somebody else may have said the opposite since.
 func TestAMachineVerbWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	for name, verb := range map[string]func(*client.Client) error{
 		"accept":     func(cl *client.Client) error { return cl.Accept(t.Context(), "m1") },
@@ -212,6 +219,7 @@ func TestAMachineVerbWhoseAnswerIsLost(t *testing.T) {
 }
 
 func TestListGathersPages(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var asked counter
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
@@ -233,6 +241,7 @@ func TestListGathersPages(t *testing.T) {
 
 // What the program does not know is not in the patch, so it is not lost.
 func TestModifySendsOnlyWhatChanged(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var patches counter
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
@@ -260,6 +269,7 @@ func TestModifySendsOnlyWhatChanged(t *testing.T) {
 }
 
 func TestHeadsAreNeverForgotten(t *testing.T) {
+	t.Parallel()
 	cl := newCluster(t).client(-1, "a:1", "b:1")
 	for _, learned := range [][]string{nil, {"http://plain:1"}, {"c:1", "https://d:1/"}, {}} {
 		cl.Learn(learned)
@@ -272,6 +282,7 @@ func TestHeadsAreNeverForgotten(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
+	t.Parallel()
 	pin := newCluster(t).keys.CA.Pin()
 	for _, cfg := range []client.Config{
 		{Trust: pin}, {Endpoints: []string{"http://h:1"}, Trust: pin}, {Endpoints: []string{"https://h/path"}, Trust: pin},

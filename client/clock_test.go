@@ -14,11 +14,12 @@ import (
 // A head whose clock is years ahead is told as that to a client that goes by a CA's certificate; one that goes by the pin has
 // no need of a clock.
 func TestClocksApart(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.now = func() time.Time { return time.Now().AddDate(3, 0, 0) }
 	h := c.head(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"account":"a"}`)) })
 	for _, trust := range []string{string(c.keys.CA.PEM()), c.keys.CA.Pin()} {
-		cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: trust, Patience: -1})
+		cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: trust, RetryTimeout: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// File is the configuration file: which clusters there are and which one is meant. A head writes one of the same form for
-// its own administrator.
+// File is the configuration file: which clusters there are and which one is meant. A head writes one of the same form
+// for its own administrator.
 type File struct {
 	Current  string             `yaml:"current,omitempty"`
 	Contexts map[string]Context `yaml:"contexts"`

@@ -24,8 +24,8 @@ type frameReader struct{ lines *bufio.Reader }
 
 func newFrameReader(r io.Reader) *frameReader { return &frameReader{bufio.NewReaderSize(r, 64<<10)} }
 
-// next returns the next frame that has data. It fails with io.EOF at an end between frames, io.ErrUnexpectedEOF within one, and
-// trivet.ErrTooLarge at one over trivet.MaxWatchEvent.
+// next returns the next frame that has data. It fails with io.EOF at an end between frames, io.ErrUnexpectedEOF
+// within one, and trivet.ErrTooLarge at one over trivet.MaxWatchEvent.
 func (r *frameReader) next() (frame, error) {
 	var f frame
 	size, partial := 0, false

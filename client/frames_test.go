@@ -14,6 +14,7 @@ import (
 )
 
 func TestFramesCross(t *testing.T) {
+	t.Parallel()
 	want := []frame{
 		{event: trivet.WatchPut, id: 7, data: []byte(`{"name":"m1"}`)},
 		{event: trivet.WatchBookmark, id: 9, data: []byte(`{}`)},
@@ -44,6 +45,7 @@ type inPieces struct{ r io.Reader }
 func (o inPieces) Read(b []byte) (int, error) { return o.r.Read(b[:min(len(b), 4093)]) }
 
 func TestFrameReaderRefuses(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]error{
 		"data: {}\n": io.ErrUnexpectedEOF,
 		"data: {":    io.ErrUnexpectedEOF,

@@ -17,58 +17,58 @@ import (
 // maxHeads bounds the heads that a client knows.
 const maxHeads = 64
 
-// HeadState is what a client knows of a head.
+// HeadState is the state of a head as a client knows it.
 type HeadState string
 
-// The states, in the order in which heads are asked.
+// The states, in the order in which heads are tried.
 const (
-	HeadUp      HeadState = "up"      // it served last
-	HeadUntried HeadState = "untried" // nothing was asked of it yet
-	HeadUnready HeadState = "unready" // it answers that it cannot serve, or is about to stop
-	HeadDown    HeadState = "down"    // it does not answer, or cannot prove that it belongs to the cluster
+	HeadUp      HeadState = "up"      // it served the last request
+	HeadUntried HeadState = "untried" // it got no request yet
+	HeadUnready HeadState = "unready" // it responds that it cannot serve, or is about to stop
+	HeadDown    HeadState = "down"    // it does not respond, or its certificate is not of the cluster
 )
 
-// head is one URL of a head and how it has done. Its fields are guarded by the set's mu.
+// head is one URL of a head and its state. Its fields are guarded by the set's mu.
 type head struct {
-	url      string
-	given    bool // by the configuration; else learned
-	reached  bool // it has been up
-	state    HeadState
-	since    time.Time
-	cause    error // of its state; nil: none
-	rank     uint64
-	monitor  *time.Timer // nil: none
-	delay    time.Duration
-	tries    uint64
-	failures uint64
+	url        string
+	configured bool // by the configuration; else learned
+	reached    bool // it has been up
+	state      HeadState
+	since      time.Time
+	cause      error // of its state; nil: none
+	rank       uint64
+	monitor    *time.Timer // nil: none
+	delay      time.Duration
+	requests   uint64
+	failures   uint64
 }
 
-// heads is the set of heads. It never shrinks to nothing: those that were given stay.
+// heads is the set of known heads. The configured ones are never removed.
 type heads struct {
 	probe  func(ctx context.Context, url string) error
 	ctx    context.Context // of the probes
 	cancel context.CancelFunc
 	probes sync.WaitGroup
 
-	mu     sync.Mutex
-	list   []*head       // guarded by mu, as all that follows; those that were given first
-	told   string        // what was learned last
-	spread string        // whose ranks they have; empty: the order of the list counts
-	asked  string        // the URL that was asked last
-	came   chan struct{} // closed when one comes up
-	closed bool
+	mu       sync.Mutex
+	list     []*head       // guarded by mu, as all that follows; those that were given first
+	learned  string        // what was learned last
+	spread   string        // whose ranks they have; empty: the order of the list counts
+	last     string        // the URL that was asked last
+	upSignal chan struct{} // closed when one comes up
+	closed   bool
 }
 
 func newHeads(urls []string, probe func(ctx context.Context, url string) error) *heads {
-	hs := &heads{probe: probe, came: make(chan struct{})}
+	hs := &heads{probe: probe, upSignal: make(chan struct{})}
 	hs.ctx, hs.cancel = context.WithCancel(context.Background())
 	for _, u := range urls {
-		hs.list = append(hs.list, &head{url: u, given: true, state: HeadUntried, since: time.Now()})
+		hs.list = append(hs.list, &head{url: u, configured: true, state: HeadUntried, since: time.Now()})
 	}
 	return hs
 }
 
-// spreadBy ranks the heads by a name, so that many clients spread over them, each in its own way. It does so once.
+// spreadBy ranks the heads by the client's name, so that many clients spread over them. It does so once.
 func (hs *heads) spreadBy(name string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -81,16 +81,16 @@ func (hs *heads) spreadBy(name string) {
 	}
 }
 
-// leaves says whether another head is asked than before, by one of many clients who spread.
-func (hs *heads) leaves(url string) bool {
+// isChange says whether another head is asked than before, by one of many clients who spread.
+func (hs *heads) isChange(url string) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	was := hs.asked
-	hs.asked = url
+	was := hs.last
+	hs.last = url
 	return hs.spread != "" && was != "" && was != url
 }
 
-// rankOf is rendezvous hashing: who has lost its first head finds its second one where only few others go.
+// rankOf is rendezvous hashing: the clients of a failed head spread over the others.
 func rankOf(name, url string) uint64 {
 	sum := fnv.New64a()
 	sum.Write([]byte(url + "\x00" + name))
@@ -100,23 +100,23 @@ func rankOf(name, url string) uint64 {
 	return x ^ x>>32
 }
 
-// class is how soon a head is asked.
+// class is the class of a head in the order of attempts.
 func (hs *heads) class(h *head) int {
 	switch {
-	case h.state == HeadUp, h.state == HeadUntried && h.given && hs.spread == "":
+	case h.state == HeadUp, h.state == HeadUntried && h.configured && hs.spread == "":
 		return 0
-	case h.state == HeadUntried && h.given:
+	case h.state == HeadUntried && h.configured:
 		return 1
 	case h.state == HeadUnready:
 		return 2
-	case h.given || h.reached:
+	case h.configured || h.reached:
 		return 3
 	}
 	return 4
 }
 
-// round gives the heads in the order to ask them: those that may serve; those that are down; and those that were learned and
-// that nothing has reached yet, as they need not be reachable from here.
+// round returns the heads in the order of attempts: those that may serve; those that are down; and those that were
+// learned and have not been reached yet, as they need not be reachable from here.
 func (hs *heads) round() (likely, down, far []string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -154,7 +154,7 @@ func (h *head) become(state HeadState, cause error) {
 	h.state, h.cause = state, cause
 }
 
-// served notes that a head has done what it was asked. One that serves reads only is not ready by that.
+// served records a success. A read does not make an unready head ready.
 func (hs *heads) served(url string, wrote bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -162,13 +162,13 @@ func (hs *heads) served(url string, wrote bool) {
 	if h == nil {
 		return
 	}
-	h.tries++
+	h.requests++
 	if h.state != HeadUnready || wrote {
 		hs.cameUp(h)
 	}
 }
 
-// failed notes that a head did not serve. Another one takes its place at once, and its monitor says when it is back.
+// failed records a failure. Another head is used at once, and the monitor probes this one.
 func (hs *heads) failed(url string, state HeadState, cause error) (wasUp bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -177,7 +177,7 @@ func (hs *heads) failed(url string, state HeadState, cause error) (wasUp bool) {
 		return false
 	}
 	wasUp = h.state == HeadUp
-	h.tries++
+	h.requests++
 	h.failures++
 	h.become(state, cause)
 	hs.watch(h, hs.firstDelay())
@@ -195,36 +195,36 @@ func (hs *heads) cameUp(h *head) {
 	}
 	h.become(HeadUp, nil)
 	h.reached = true
-	close(hs.came)
-	hs.came = make(chan struct{})
-	for _, other := range hs.list { // whoever may become the first choice is proved beforehand
-		if other.state == HeadUntried && (hs.spread != "" || !other.given) {
+	close(hs.upSignal)
+	hs.upSignal = make(chan struct{})
+	for _, other := range hs.list { // a head that may become the first choice is probed first
+		if other.state == HeadUntried && (hs.spread != "" || !other.configured) {
 			hs.watch(other, max(time.Second, hs.firstDelay()))
 		}
 	}
 }
 
-// awaitUp gives a channel that is closed when a head comes up.
+// awaitUp returns a channel that is closed when a head comes up.
 func (hs *heads) awaitUp() <-chan struct{} {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	return hs.came
+	return hs.upSignal
 }
 
-// learn takes the cluster's list of its heads. One that is not in it is forgotten unless it was given.
+// learn sets the cluster's list of its heads. A head that is not in it is removed unless it was configured.
 func (hs *heads) learn(told string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if told == hs.told || told == "" {
+	if told == hs.learned || told == "" {
 		return
 	}
 	urls, err := parseEndpoints(strings.Split(told, ","))
 	if err != nil {
 		return
 	}
-	hs.told = told
+	hs.learned = told
 	hs.list = slices.DeleteFunc(hs.list, func(h *head) bool {
-		gone := !h.given && !slices.Contains(urls, h.url)
+		gone := !h.configured && !slices.Contains(urls, h.url)
 		if gone && h.monitor != nil {
 			h.monitor.Stop()
 			h.monitor = nil
@@ -259,7 +259,7 @@ func (hs *heads) all() []string {
 	return urls
 }
 
-// parseEndpoints takes URLs or host:port, and gives URLs without a path.
+// parseEndpoints parses URLs or host:port, and returns URLs without a path.
 func parseEndpoints(endpoints []string) ([]string, error) {
 	var urls []string
 	for _, e := range endpoints {
@@ -275,7 +275,7 @@ func parseEndpoints(endpoints []string) ([]string, error) {
 		}
 	}
 	if len(urls) == 0 || len(urls) > maxHeads {
-		return nil, fmt.Errorf("endpoints: %w: %d given; 1 to %d", trivet.ErrInvalid, len(urls), maxHeads)
+		return nil, fmt.Errorf("endpoints: %w: %d endpoints; want 1 to %d", trivet.ErrInvalid, len(urls), maxHeads)
 	}
 	return urls, nil
 }

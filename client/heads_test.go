@@ -75,6 +75,7 @@ func healthOf(c *client.Client, url string) client.HeadHealth {
 
 // A head that fails in whatever way is replaced within the call, is not asked by the next one, and its state has the cause.
 func TestAFailedHeadIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
 	for name, bad := range map[string]string{
@@ -94,10 +95,10 @@ func TestAFailedHeadIsReplacedAtOnce(t *testing.T) {
 				}
 			}
 			h := healthOf(cl, bad)
-			if h.State != client.HeadDown || h.Cause == nil || h.Tries != 1 || h.Failures != 1 || !h.Given {
+			if h.State != client.HeadDown || h.Cause == nil || h.Requests != 1 || h.Failures != 1 || !h.Configured {
 				t.Errorf("%+v", h)
 			}
-			if h := healthOf(cl, good.URL); h.State != client.HeadUp || h.Cause != nil || h.Tries != 6 || h.Failures != 0 {
+			if h := healthOf(cl, good.URL); h.State != client.HeadUp || h.Cause != nil || h.Requests != 6 || h.Failures != 0 {
 				t.Errorf("%+v", h)
 			}
 		})
@@ -106,6 +107,7 @@ func TestAFailedHeadIsReplacedAtOnce(t *testing.T) {
 
 // A head that is stopped in the middle of a call costs that call seconds and the next ones nothing.
 func TestAHeadThatFallsSilent(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var first counter
 	bad, silent := c.stuck(func(w http.ResponseWriter, r *http.Request) {
@@ -132,6 +134,7 @@ func TestAHeadThatFallsSilent(t *testing.T) {
 // What a silent head was asked it may have done: a call that is not to be repeated is not, and nobody is told that nothing
 // happened.
 func TestASilentHeadLeavesAWriteInDoubt(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	bad, silent := c.stuck(nil)
 	close(silent)
@@ -160,6 +163,7 @@ func TestASilentHeadLeavesAWriteInDoubt(t *testing.T) {
 
 // A balancer's "bad gateway" may stand for a head that died with the answer.
 func TestABadGatewayLeavesAWriteInDoubt(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	lb := c.head(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	_, err := c.client(-1, lb.URL).IssueToken(t.Context(), "a", time.Time{})
@@ -170,6 +174,7 @@ func TestABadGatewayLeavesAWriteInDoubt(t *testing.T) {
 
 // A caller's own short patience must not keep all its calls at a head that is silent.
 func TestAHurriedCallerLeavesASilentHead(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
 	cl := c.client(-1, mute(t), good.URL)
@@ -187,11 +192,12 @@ func TestAHurriedCallerLeavesASilentHead(t *testing.T) {
 
 // Heads that answer that they cannot write are asked again for a few seconds only where a person waits, not for a call's patience.
 func TestNoLeaderEndsSoonForPeople(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable))
 	})
-	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), FailFast: true, Patience: time.Hour})
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), FailFast: true, RetryTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,9 +212,10 @@ func TestNoLeaderEndsSoonForPeople(t *testing.T) {
 
 // With every head down, a person gets the cause of each at once; a program waits for the first that comes back.
 func TestAllHeadsAreDown(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	a, b := resetter(t), closedPort(t)
-	cfg := client.Config{Endpoints: []string{a, b}, Trust: c.keys.CA.Pin(), FailFast: true, Patience: time.Hour}
+	cfg := client.Config{Endpoints: []string{a, b}, Trust: c.keys.CA.Pin(), FailFast: true, RetryTimeout: time.Hour}
 	cl, err := client.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -240,6 +247,7 @@ func TestAllHeadsAreDown(t *testing.T) {
 
 // A client with one endpoint learns the other heads, and needs them only when that one is gone.
 func TestHeadsAreLearnedFromAnswers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	other := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m2", "")) })
 	gone := make(chan struct{})
@@ -270,6 +278,7 @@ func TestHeadsAreLearnedFromAnswers(t *testing.T) {
 
 // The revision that a client has seen goes along to every head, until the cluster is of another history.
 func TestARevisionGoesAlong(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var asked counter
 	told := []string{"7", "5", "9", "3", "4"} // 5: as if another answer had been faster; 3: less than was asked for
@@ -282,7 +291,7 @@ func TestARevisionGoesAlong(t *testing.T) {
 		}
 		answer(w, machine("m1", ""))
 	})
-	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), Fresh: true, Patience: -1})
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), Fresh: true, RetryTimeout: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,6 +306,7 @@ func TestARevisionGoesAlong(t *testing.T) {
 
 // Who wants the latest asks every head for it, and then makes do with what one knows, and knows that.
 func TestTheLatestOrWhatThereIs(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var asked counter
 	serve := func(canTell bool) http.HandlerFunc {
@@ -319,7 +329,7 @@ func TestTheLatestOrWhatThereIs(t *testing.T) {
 		}
 	}
 	for _, canTell := range []bool{true, false} {
-		cfg := client.Config{Endpoints: []string{c.head(serve(false)).URL, c.head(serve(canTell)).URL}, Trust: c.keys.CA.Pin(), Fresh: true, Patience: -1}
+		cfg := client.Config{Endpoints: []string{c.head(serve(false)).URL, c.head(serve(canTell)).URL}, Trust: c.keys.CA.Pin(), Fresh: true, RetryTimeout: -1}
 		cl, err := client.New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -335,6 +345,7 @@ func TestTheLatestOrWhatThereIs(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
 	bad := closedPort(t)
@@ -355,7 +366,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{
-		"trivet_client_head_up " + good.URL: 1, "trivet_client_head_up " + bad: 0, "trivet_client_tries_total " + good.URL: 1,
+		"trivet_client_head_up " + good.URL: 1, "trivet_client_head_up " + bad: 0, "trivet_client_requests_total " + good.URL: 1,
 		"trivet_client_failures_total " + good.URL: 0, "trivet_client_failures_total " + bad: 1,
 	} {
 		if got[name] != want {

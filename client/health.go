@@ -6,50 +6,50 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// HeadHealth is how a head does, as a client sees it.
+// HeadHealth is the state of a head as a client sees it.
 type HeadHealth struct {
-	URL   string
-	Given bool // by the configuration; else learned from the cluster
-	State HeadState
-	Since time.Time
+	URL        string
+	Configured bool // else learned from the cluster
+	State      HeadState
+	Since      time.Time
 	// Cause is the error of a head that is unready or down.
 	Cause error
-	// Tries counts the requests that were sent to it, Failures those that it did not serve.
-	Tries, Failures uint64
+	// Requests counts the requests that were sent to it, Failures those that it did not serve.
+	Requests, Failures uint64
 }
 
-// Health says how the heads do, those that were given first.
+// Health returns the state of the heads, the configured ones first.
 func (c *Client) Health() []HeadHealth {
 	hs := c.heads
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	var all []HeadHealth
 	for _, h := range hs.list {
-		all = append(all, HeadHealth{h.url, h.given, h.state, h.since, h.cause, h.tries, h.failures})
+		all = append(all, HeadHealth{h.url, h.configured, h.state, h.since, h.cause, h.requests, h.failures})
 	}
 	return all
 }
 
-// Collector gives the client's metrics, for a program to register where it keeps its own: of each head whether it is up,
-// and the requests that it was sent and did not serve.
+// Collector returns the client's metrics, for a program to register with its own: for each head whether it is up,
+// the requests sent to it, and those that it did not serve.
 func (c *Client) Collector() prometheus.Collector { return collector{c} }
 
 type collector struct{ c *Client }
 
 var (
 	headUp       = prometheus.NewDesc("trivet_client_head_up", "Whether a head serves this client.", []string{"head"}, nil)
-	headTries    = prometheus.NewDesc("trivet_client_tries_total", "Requests sent to a head.", []string{"head"}, nil)
+	headTries    = prometheus.NewDesc("trivet_client_requests_total", "Requests sent to a head.", []string{"head"}, nil)
 	headFailures = prometheus.NewDesc("trivet_client_failures_total", "Requests that a head did not serve.", []string{"head"}, nil)
 )
 
-// Describe says which metrics there are.
+// Describe implements [prometheus.Collector].
 func (collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{headUp, headTries, headFailures} {
 		to <- d
 	}
 }
 
-// Collect reads them.
+// Collect implements [prometheus.Collector].
 func (m collector) Collect(to chan<- prometheus.Metric) {
 	for _, h := range m.c.Health() {
 		up := 0.0
@@ -57,7 +57,7 @@ func (m collector) Collect(to chan<- prometheus.Metric) {
 			up = 1
 		}
 		to <- prometheus.MustNewConstMetric(headUp, prometheus.GaugeValue, up, h.URL)
-		to <- prometheus.MustNewConstMetric(headTries, prometheus.CounterValue, float64(h.Tries), h.URL)
+		to <- prometheus.MustNewConstMetric(headTries, prometheus.CounterValue, float64(h.Requests), h.URL)
 		to <- prometheus.MustNewConstMetric(headFailures, prometheus.CounterValue, float64(h.Failures), h.URL)
 	}
 }

@@ -12,6 +12,7 @@ import (
 // The SDK stands alone: other programs can use everything that it exports. A package that imports no internal package, and
 // whose own imports in this module do not either, can mention no internal type.
 func TestSDKImportsNoInternalPackage(t *testing.T) {
+	t.Parallel()
 	for _, dir := range []string{".", ".."} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {

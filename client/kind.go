@@ -14,7 +14,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Kind reads and writes the records of one kind. [Of] gives the same with the kind's own type.
+// Kind reads and writes the records of one kind. [Of] returns the same for the kind's own type.
 type Kind struct {
 	Info   trivet.KindInfo
 	c      *Client
@@ -22,31 +22,31 @@ type Kind struct {
 	once   bool
 }
 
-// Kind gives a kind's records.
+// Kind returns the records of a kind.
 func (c *Client) Kind(info trivet.KindInfo) Kind { return Kind{Info: info, c: c} }
 
-// Client gives the client whose records these are.
+// Client returns the client of these records.
 func (k Kind) Client() *Client { return k.c }
 
-// DryRun gives the same records, but the heads only check what is written and answer as if it had been.
+// DryRun returns the same records, whose writes are only checked and not stored.
 func (k Kind) DryRun(on bool) Kind {
 	k.dryRun = on
 	return k
 }
 
-// Once gives the same records, but a change whose answer is lost, be it the making of a record or its removal, fails with
-// ErrUnknown, and is not sent again. Otherwise it is: what is said twice is so in the end, but what somebody else wrote in
-// between is gone.
+// Once returns the same records, but a write (create, change or delete) whose response is lost fails with
+// ErrUnknown, and is not retried. A retry reaches the same result in the end, but overwrites what another
+// client wrote in between.
 func (k Kind) Once(on bool) Kind {
 	k.once = on
 	return k
 }
 
-// ListOptions choose records. Both selectors are lists of "key=value" and "key!=value" with commas between.
+// ListOptions select records. Both selectors are comma-separated lists of "key=value" and "key!=value".
 type ListOptions struct {
 	Labels string // "rack=r1,env!=test"
 	Fields string // over the record's JSON: "status.state=available,spec.rack=r1"
-	// Page is how many records one request fetches; 0 lets the head say.
+	// Page is the number of records of one request; 0 means the head's default.
 	Page int
 }
 
@@ -84,8 +84,8 @@ func (k Kind) Raw(ctx context.Context, name string) (json.RawMessage, error) {
 	return data, err
 }
 
-// List reads all records that the options choose, by name, in as many pages as it takes. A watch from revision misses
-// nothing that the list does not show.
+// List reads all records that match the options, by name, in as many pages as needed. A watch from revision misses
+// nothing that is not in the list.
 func (k Kind) List(ctx context.Context, o ListOptions) (records []trivet.Record, revision int64, err error) {
 	raw, revision, err := k.RawList(ctx, o)
 	for _, data := range raw {
@@ -128,8 +128,8 @@ func selection(labels, fields string) url.Values {
 	return q
 }
 
-// Create makes a record and gives it back as it is stored. It fails with ErrExists where there is one of the name that
-// somebody else made.
+// Create creates a record and returns it as stored. It fails with ErrExists if another client
+// created one of that name.
 func (k Kind) Create(ctx context.Context, r trivet.Record) (trivet.Record, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -150,20 +150,20 @@ func (k Kind) CreateRaw(ctx context.Context, name string, body []byte) (trivet.R
 	}
 	if inDoubt && errors.Is(err, trivet.ErrExists) {
 		if there, getErr := k.Get(ctx, name); getErr == nil && there.Header().UID == uid {
-			return there, nil // an earlier try made it and its answer was lost
+			return there, nil // an earlier attempt created it and its response was lost
 		}
 	}
 	return nil, err
 }
 
-// NewUID makes a record's UID.
+// NewUID returns a new UID for a record.
 func NewUID() string {
 	var b [16]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
-// Update replaces labels and spec of a record as a person does: status is left alone, and where the record carries a
+// Update replaces labels and spec of a record: status is ignored, and if the record has a
 // generation that is no longer the stored one, it fails with ErrConflict. Programs use Patch or Modify.
 func (k Kind) Update(ctx context.Context, r trivet.Record) (trivet.Record, error) {
 	body, err := json.Marshal(r)
@@ -178,8 +178,8 @@ func (k Kind) UpdateRaw(ctx context.Context, name string, body []byte) (trivet.R
 	return k.write(ctx, name, call{method: http.MethodPut, body: body})
 }
 
-// Patch changes a record by a merge patch (RFC 7386). Where revision is not 0 the record must still have it: ErrConflict. See
-// Once for what becomes of others' changes where it is 0.
+// Patch changes a record by a merge patch (RFC 7386). If revision is not 0 the record must still have it:
+// ErrConflict. See Once for the effect on changes of others if it is 0.
 func (k Kind) Patch(ctx context.Context, name string, patch []byte, revision int64) (trivet.Record, error) {
 	cl := call{method: http.MethodPatch, body: patch, header: http.Header{"Content-Type": {trivet.MediaMergePatch}}}
 	if revision != 0 {
@@ -194,7 +194,7 @@ func (k Kind) write(ctx context.Context, name string, cl call) (trivet.Record, e
 	inDoubt, err := k.c.json(ctx, cl, &data)
 	if inDoubt && errors.Is(err, trivet.ErrConflict) {
 		return nil, &trivet.Error{Op: "update", Kind: k.Info.Kind, Name: name, Hint: "read it again",
-			Err: fmt.Errorf("%w: an earlier try, whose answer was lost, may have made the change: %v", trivet.ErrUnknown, err)}
+			Err: fmt.Errorf("%w: an earlier attempt, whose response was lost, may have made the change: %v", trivet.ErrUnknown, err)}
 	}
 	if err != nil {
 		return nil, err
@@ -209,14 +209,14 @@ func (k Kind) query() url.Values {
 	return nil
 }
 
-// Delete removes a record.
+// Delete deletes a record.
 func (k Kind) Delete(ctx context.Context, name string) error {
 	if err := trivet.ValidateName(name); err != nil {
 		return err
 	}
 	inDoubt, err := k.c.json(ctx, call{method: http.MethodDelete, path: k.path(name), query: k.query(), once: k.once}, nil)
 	if inDoubt && errors.Is(err, trivet.ErrNotFound) {
-		return nil // an earlier try removed it and its answer was lost
+		return nil // an earlier attempt deleted it and its response was lost
 	}
 	return err
 }

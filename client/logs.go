@@ -15,21 +15,21 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// LogOptions choose what to read of a workflow's logs.
+// LogOptions select what to read of a workflow's logs.
 type LogOptions struct {
 	Action string // empty: all
-	// Follow goes on until the workflow has ended.
+	// Follow continues until the workflow has ended.
 	Follow bool
-	// Missing is told the heads that cannot be asked for their part of the logs: what they alone have is left out. It is told
-	// none when all can be asked again. nil: nobody is told.
+	// Missing is called with the heads that are unreachable, whose part of the logs is left out, and
+	// with none when all are reachable again. Optional.
 	Missing func(heads []string)
 }
 
 // maxLogLine bounds one piece as JSON, in bytes.
 const maxLogLine = 1 << 20
 
-// Logs reads what the actions of a workflow wrote, in order. A connection that breaks is made anew, and what was told
-// already is left out.
+// Logs returns the logs of a workflow's actions, in order. After a broken connection it continues where it was;
+// nothing is returned twice.
 func (c *Client) Logs(ctx context.Context, workflow string, o LogOptions) iter.Seq2[trivet.LogPiece, error] {
 	return func(yield func(trivet.LogPiece, error) bool) {
 		if err := trivet.ValidateName(workflow); err != nil {
@@ -68,7 +68,7 @@ type logReader struct {
 func (l *logReader) run(ctx context.Context) error {
 	begun := false
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		resp, _, err := l.c.send(ctx, call{method: http.MethodGet, path: l.path, query: l.query, timeout: -1, patient: begun})
+		resp, _, err := l.c.send(ctx, call{method: http.MethodGet, path: l.path, query: l.query, timeout: -1, retry: begun})
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (l *logReader) run(ctx context.Context) error {
 	}
 }
 
-// read tells the pieces of one connection. Only an end that the head has written is the end.
+// read sends the pieces of one connection. Only an end marker ends the log.
 func (l *logReader) read(body io.Reader) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxLogLine)
@@ -99,7 +99,7 @@ func (l *logReader) read(body io.Reader) error {
 		if p.Action == trivet.LogMark && l.missing != nil {
 			l.missing(p.Missing)
 		}
-		if l.leaveOut(&p) {
+		if l.trim(&p) {
 			continue
 		}
 		l.told[logPart{p.Action, p.Attempt}] = p.Next
@@ -113,13 +113,13 @@ func (l *logReader) read(body io.Reader) error {
 	return io.ErrUnexpectedEOF
 }
 
-// leaveOut takes what was told already off a piece, and says whether nothing is left of it.
-func (l *logReader) leaveOut(p *trivet.LogPiece) bool {
+// trim takes what was told already off a piece, and says whether nothing is left of it.
+func (l *logReader) trim(p *trivet.LogPiece) bool {
 	told := l.told[logPart{p.Action, p.Attempt}]
 	if p.Next <= told {
 		return true
 	}
-	if p.Offset < told && p.Next-p.Offset == int64(len(p.Text)) { // else it has holes: better told twice than not at all
+	if p.Offset < told && p.Next-p.Offset == int64(len(p.Text)) { // else it has holes: better twice than not at all
 		p.Text, p.Offset = p.Text[told-p.Offset:], told
 	}
 	return p.Text == ""

@@ -13,11 +13,11 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// A head that fails is left to its monitor: one at a time, with a delay that doubles, while calls go to the others. When it
-// answers again it takes its old place, so that clients spread over the heads as before. The waiting is a timer's; a
-// goroutine runs only while a head is asked.
+// A failed head is probed by its monitor, with a delay that doubles, while calls go to the others. When it
+// responds again it returns to its old place, so that clients spread over the heads as before. A timer waits; a
+// goroutine runs only during a probe.
 
-// Delays of monitors. Clients that spread over the heads are many, and a head that comes back must not get them all at once.
+// Delays of monitors. Clients that spread over the heads are many, and must not all return to a head at once.
 const (
 	monitorMin       = 100 * time.Millisecond
 	monitorMax       = 10 * time.Second
@@ -39,20 +39,20 @@ func (hs *heads) nextDelay(d time.Duration) time.Duration {
 	return min(2*d, monitorMax)
 }
 
-// watch gives a head a monitor if it has none. It is called with mu held.
+// watch starts the monitor of a head if it has none. It is called with mu held.
 func (hs *heads) watch(h *head, delay time.Duration) {
 	if h.monitor != nil || hs.closed {
 		return
 	}
 	h.delay = delay
-	h.monitor = time.AfterFunc(jitter(delay), func() { hs.look(h) })
+	h.monitor = time.AfterFunc(jitter(delay), func() { hs.check(h) })
 }
 
-// jitter gives between half of d and one and a half of it.
+// jitter returns a random duration between half of d and one and a half of it.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-// look asks a head once whether it is ready.
-func (hs *heads) look(h *head) {
+// check asks a head once whether it is ready.
+func (hs *heads) check(h *head) {
 	hs.mu.Lock()
 	monitor := h.monitor
 	if hs.closed || monitor == nil {
@@ -67,7 +67,7 @@ func (hs *heads) look(h *head) {
 
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if hs.closed || h.monitor != monitor { // a call got through to it, or it is no longer known
+	if hs.closed || h.monitor != monitor { // a call reached it, or it was removed
 		return
 	}
 	if err == nil {
@@ -93,8 +93,8 @@ func (hs *heads) close() {
 	hs.probes.Wait()
 }
 
-// newProbe gives what monitors ask: /readyz, each time over a connection of its own, which is closed then. An answer that is
-// not a head's refusal is enough, since a balancer may not let the question through.
+// newProbe returns the probe of monitors: /readyz, over a connection of its own. Any response that is
+// not a head's error is enough, since a balancer may not forward the request.
 func newProbe(tlsConfig *tls.Config) func(ctx context.Context, url string) error {
 	tlsConfig = tlsConfig.Clone()
 	tlsConfig.NextProtos = []string{"http/1.1"}

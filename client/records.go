@@ -13,22 +13,22 @@ import (
 // Records reads and writes the records of one Go type.
 type Records[T any, P Pointer[T]] struct{ kind Kind }
 
-// Pointer is what a noun's methods are on.
+// Pointer is the pointer type of a record.
 type Pointer[T any] interface {
 	*T
 	trivet.Record
 }
 
-// Of gives a noun's records: Of[trivet.Machine](c).
+// Of returns the records of a Go type: Of[trivet.Machine](c).
 func Of[T any, P Pointer[T]](c *Client) Records[T, P] {
 	info, err := trivet.LookupKind(string(trivet.KindOf(P(new(T)))))
 	if err != nil {
-		panic(err) // T is no noun: a mistake in the program
+		panic(err) // T is not a kind: a mistake in the program
 	}
 	return Records[T, P]{c.Kind(info)}
 }
 
-// Once gives the same records, whose changes are not sent again where an answer is lost; see [Kind.Once].
+// Once returns the same records, whose changes are not retried when a response is lost; see [Kind.Once].
 func (r Records[T, P]) Once() Records[T, P] { return Records[T, P]{r.kind.Once(true)} }
 
 // Get reads one record.
@@ -36,7 +36,7 @@ func (r Records[T, P]) Get(ctx context.Context, name string) (*T, error) {
 	return as[T](r.kind.Get(ctx, name))
 }
 
-// List reads all records that the options choose; see [Kind.List].
+// List reads all records that match the options; see [Kind.List].
 func (r Records[T, P]) List(ctx context.Context, o ListOptions) (records []*T, revision int64, err error) {
 	list, revision, err := r.kind.List(ctx, o)
 	for _, rec := range list {
@@ -45,12 +45,12 @@ func (r Records[T, P]) List(ctx context.Context, o ListOptions) (records []*T, r
 	return records, revision, err
 }
 
-// Create makes a record; see [Kind.Create].
+// Create creates a record; see [Kind.Create].
 func (r Records[T, P]) Create(ctx context.Context, record P) (*T, error) {
 	return as[T](r.kind.Create(ctx, record))
 }
 
-// Update replaces labels and spec as a person does; see [Kind.Update].
+// Update replaces labels and spec; see [Kind.Update].
 func (r Records[T, P]) Update(ctx context.Context, record P) (*T, error) {
 	return as[T](r.kind.Update(ctx, record))
 }
@@ -60,14 +60,14 @@ func (r Records[T, P]) Patch(ctx context.Context, name string, patch []byte, rev
 	return as[T](r.kind.Patch(ctx, name, patch, revision))
 }
 
-// Delete removes a record.
+// Delete deletes a record.
 func (r Records[T, P]) Delete(ctx context.Context, name string) error {
 	return r.kind.Delete(ctx, name)
 }
 
-// Modify reads a record, lets change edit it, and writes what changed as a merge patch, so that nothing is lost that this
-// program does not know. When somebody else wrote meanwhile it begins again; change may run several times, but nothing is
-// written twice: where an answer was lost, and change still finds something to edit, that is an ErrUnknown.
+// Modify reads a record, lets change edit it, and writes what changed as a merge patch, so that nothing is lost that
+// this program does not know. After a conflict it begins again; change may run several times, but nothing is written
+// twice: if a response was lost and change still edits the record, the result is an ErrUnknown.
 func (r Records[T, P]) Modify(ctx context.Context, name string, change func(P) error) (*T, error) {
 	var unknown error
 	for {

@@ -8,15 +8,16 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// session is what a client carries from head to head, so that it never sees less than it has seen or written.
+// session is the revision that a client carries from head to head, so that it always reads what it has read or
+// written.
 type session struct {
-	fresh    atomic.Bool // before anything was seen, ask for the latest
+	fresh    atomic.Bool // request the latest revision first
 	revision atomic.Int64
 	stale    atomic.Bool
 }
 
-// sign tells with a request what was seen, and gives it.
-func (s *session) sign(req *http.Request) (seen int64) {
+// setRevision tells with a request what was seen, and gives it.
+func (s *session) setRevision(req *http.Request) (seen int64) {
 	seen = s.revision.Load()
 	switch {
 	case seen > 0:
@@ -27,8 +28,8 @@ func (s *session) sign(req *http.Request) (seen int64) {
 	return seen
 }
 
-// learn takes what an answer says. One that is older than was asked for, and served all the same, is of another history:
-// the cluster was restored.
+// learn updates the session from a response. One that is older than requested, and served all the same, is of another
+// history: the cluster was restored.
 func (s *session) learn(resp *http.Response, asked int64) {
 	told, err := strconv.ParseInt(resp.Header.Get(trivet.HeaderRevision), 10, 64)
 	if err != nil || told < 1 {
@@ -39,16 +40,16 @@ func (s *session) learn(resp *http.Response, asked int64) {
 		s.revision.CompareAndSwap(asked, told)
 		return
 	}
-	s.saw(told)
+	s.advance(told)
 }
 
-// settle makes do with what heads know that cannot ask the others. It says whether that is news.
-func (s *session) settle() bool {
+// acceptStale makes do with what heads know that cannot ask the others. It says whether that is news.
+func (s *session) acceptStale() bool {
 	return s.revision.Load() == 0 && s.fresh.Swap(false)
 }
 
-// saw notes a revision that was told.
-func (s *session) saw(revision int64) {
+// advance notes a revision that was told.
+func (s *session) advance(revision int64) {
 	for seen := s.revision.Load(); seen < revision; seen = s.revision.Load() {
 		if s.revision.CompareAndSwap(seen, revision) {
 			return

@@ -14,17 +14,17 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// TLSConfig returns a configuration that trusts one CA and no other. trust is either the CA's pin, "sha256:" and the SHA-256 of
-// its certificate, or its certificate in PEM.
+// TLSConfig returns a configuration that trusts one CA and no other. trust is either the CA's pin, "sha256:" and the
+// SHA-256 of its certificate, or its certificate in PEM.
 //
-// With PEM, everything is verified as usual: the server's name is the address that was dialled, and the certificate must be
-// valid now. That also works with a balancer that terminates TLS under a CA of its own.
+// With PEM, everything is verified as usual: the server's name is the address that was dialled, and the certificate
+// must be valid now. That also works with a balancer that terminates TLS under a CA of its own.
 //
-// With a pin, the server's chain must include the CA's certificate, and its own certificate must verify under that as a server's
-// for [trivet.ServerName]; the dialled address is not compared, since only heads have such a certificate. The client's clock
-// is not used either, as a machine's clock may be years off before its first contact. This costs no security: a server's private
-// key exists only in the memory of a head that holds the CA's key too, so whoever could steal the key of an expired certificate
-// could issue a new one as well.
+// With a pin, the server's chain must include the CA's certificate, and its own certificate must verify under that as
+// a server's for [trivet.ServerName]; the dialled address is not compared, since only heads have such a certificate.
+// The client's clock is not used either, as a machine's clock may be years off before its first contact. This costs
+// no security: a server's private key exists only in the memory of a head that holds the CA's key too, so whoever
+// could steal the key of an expired certificate could issue a new one as well.
 //
 // In both cases, a witness's certificate is refused, whatever names it has.
 func TLSConfig(trust string) (*tls.Config, error) {

@@ -16,13 +16,13 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// maxAnswer bounds an answer that is read into memory, in bytes. A page of records stays far below.
+// maxAnswer bounds a response that is read into memory, in bytes. A page of records is far smaller.
 const maxAnswer = 256 << 20
 
 // try sends the call to one head once.
 func (c *Client) try(ctx context.Context, head string, cl call) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	// A stream's answer begins at once, though it may never end.
+	// The response of a stream begins at once, though it may never end.
 	whole := cmp.Or(max(cl.timeout, 0), tryTimeout)
 	patience := time.AfterFunc(cmp.Or(cl.begin, whole), func() { cancel(errSilent) })
 	resp, err := c.request(ctx, head, cl)
@@ -45,18 +45,18 @@ func (c *Client) try(ctx context.Context, head string, cl call) (*http.Response,
 	return resp, nil
 }
 
-// readWhole reads the answer into memory: a head may die in the middle of it, and another must be asked then.
+// readWhole reads the response into memory: if the head fails while sending it, another one is tried.
 func readWhole(resp *http.Response) error {
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("read answer: %w", err)
+		return fmt.Errorf("read response: %w", err)
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(data))
 	return nil
 }
 
-// closeBoth ends a try's context with its body.
+// closeBoth ends the context of an attempt with its body.
 type closeBoth struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -87,7 +87,7 @@ func (c *Client) request(ctx context.Context, head string, cl call) (*http.Respo
 	if cl.sign != nil {
 		cl.sign(req, cl.body)
 	}
-	seen := c.session.sign(req)
+	seen := c.session.setRevision(req)
 	resp, err := c.http.Do(withTrace(req, &connected))
 	if err != nil {
 		if !connected.Load() {
@@ -100,13 +100,13 @@ func (c *Client) request(ctx context.Context, head string, cl call) (*http.Respo
 	return resp, nil
 }
 
-// withTrace notes when a request has a connection. Before, the head has seen nothing of it.
+// withTrace records when a request has a connection. Before that, the head has received nothing of it.
 func withTrace(req *http.Request, connected *atomic.Bool) *http.Request {
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
 	return req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
 }
 
-// unsent is the failure of a request that cannot have reached the head.
+// unsent is the error of a request that cannot have reached the head.
 type unsent struct{ error }
 
 func (u *unsent) Unwrap() error { return u.error }
@@ -120,7 +120,7 @@ func (c *Client) identify(req *http.Request) {
 	}
 }
 
-// stateAfter is what a failure makes of a head.
+// stateAfter returns the state of a head after a failure.
 func stateAfter(err error) HeadState {
 	var p *trivet.Problem
 	if errors.As(err, &p) {
@@ -129,8 +129,8 @@ func stateAfter(err error) HeadState {
 	return HeadDown
 }
 
-// isStranger says whether the head could not prove that it belongs to the cluster.
-func isStranger(err error) bool {
+// isNotOfCluster says whether the head could not prove that it belongs to the cluster.
+func isNotOfCluster(err error) bool {
 	var bad *tls.CertificateVerificationError
 	return errors.As(err, &bad) || errors.Is(err, trivet.ErrUnauthenticated)
 }

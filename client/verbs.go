@@ -12,20 +12,20 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Whoami says who this client's token belongs to.
+// Whoami returns the account of this client's token.
 func (c *Client) Whoami(ctx context.Context) (w trivet.Whoami, err error) {
 	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/whoami"}, &w)
 	return w, err
 }
 
-// Version says what the head runs that answers first.
+// Version returns the version of the first head that responds.
 func (c *Client) Version(ctx context.Context) (v trivet.Version, err error) {
 	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/version"}, &v)
 	return v, err
 }
 
-// IssueToken makes an API token of an account; zero expires means never. It is shown this once. Where the answer is lost
-// it fails with ErrUnknown; the token that may have been made is of no use to anybody.
+// IssueToken creates an API token of an account; zero expires means never. It is returned only once. If the response
+// is lost it fails with ErrUnknown; a token that was created nevertheless is of no use.
 func (c *Client) IssueToken(ctx context.Context, account string, expires time.Time) (token string, err error) {
 	body, err := json.Marshal(trivet.TokenRequest{Account: account, Expires: expires})
 	if err != nil {
@@ -36,14 +36,14 @@ func (c *Client) IssueToken(ctx context.Context, account string, expires time.Ti
 	return issued.Token, err
 }
 
-// Accept makes a discovered or quarantined machine available. Where the answer is lost it fails with ErrUnknown, and does not
-// say it again: somebody else may have quarantined the machine since.
+// Accept makes a discovered or quarantined machine available. If the response is lost it fails with ErrUnknown and
+// does not retry: another client may have quarantined the machine since.
 func (c *Client) Accept(ctx context.Context, machine string) error {
 	return c.machineVerb(ctx, machine, "accept", nil)
 }
 
-// Quarantine keeps a machine out of placement, for a reason. A run on it is cancelled. Where the answer is lost it
-// fails with ErrUnknown, and does not say it again: somebody else may have accepted the machine since, and it have a new run.
+// Quarantine excludes a machine from placement, for a reason. A run on it is cancelled. If the response is lost it
+// fails with ErrUnknown and does not retry: the machine may have been accepted since, and have a new run.
 func (c *Client) Quarantine(ctx context.Context, machine, reason string) error {
 	body, err := json.Marshal(trivet.QuarantineRequest{Reason: reason})
 	if err != nil {
@@ -60,12 +60,12 @@ func (c *Client) machineVerb(ctx context.Context, machine, verb string, body []b
 	_, err := c.json(ctx, call{method: http.MethodPost, path: path, body: body, once: true}, nil)
 	if errors.Is(err, trivet.ErrUnknown) {
 		return &trivet.Error{Op: verb, Kind: "Machine", Name: machine, Err: err,
-			Hint: "see what it is now, and say it again where it needs that: trivet describe machine " + machine}
+			Hint: "check its state, and repeat the command if needed: trivet describe machine " + machine}
 	}
 	return err
 }
 
-// Progress says how far the running action of a machine was when its agent last told; nil when it told nothing.
+// Progress returns the last reported progress of a machine's running action; nil if none was reported.
 func (c *Client) Progress(ctx context.Context, machine string) (p *trivet.Progress, err error) {
 	if err := trivet.ValidateName(machine); err != nil {
 		return nil, err
@@ -74,13 +74,13 @@ func (c *Client) Progress(ctx context.Context, machine string) (p *trivet.Progre
 	return p, err
 }
 
-// IssueJoin asks for a token that lets one head join the cluster in a role, "voter" or "witness"; 0 means the life that the
-// cluster chooses. It is shown this once.
+// IssueJoin creates a token that lets one head join the cluster in a role, "voter" or "witness"; 0 means the default
+// lifetime of the cluster. It is returned only once.
 func (c *Client) IssueJoin(ctx context.Context, role string, life time.Duration) (token string, expires time.Time, err error) {
 	return c.issueJoin(ctx, trivet.JoinTokenRequest{Role: role, Lifetime: trivet.Duration(life)})
 }
 
-// IssueReplace is IssueJoin for a head that joins in place of another one, which is then removed, and in its role.
+// IssueReplace is IssueJoin for a head that replaces another one, which is then removed, in its role.
 func (c *Client) IssueReplace(ctx context.Context, old string, life time.Duration) (token string, expires time.Time, err error) {
 	return c.issueJoin(ctx, trivet.JoinTokenRequest{Replace: old, Lifetime: trivet.Duration(life)})
 }
@@ -95,13 +95,13 @@ func (c *Client) issueJoin(ctx context.Context, ask trivet.JoinTokenRequest) (to
 	return issued.Token, issued.Expires, err
 }
 
-// Cluster says what the head that answers first sees of the heads.
+// Cluster returns the state of the control plane as the first head that responds sees it.
 func (c *Client) Cluster(ctx context.Context) (v trivet.Cluster, err error) {
 	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/cluster"}, &v)
 	return v, err
 }
 
-// RemoveHead begins to take a head out of the cluster for good; its record says when it is out.
+// RemoveHead starts the removal of a head from the cluster; its record shows when it is complete.
 func (c *Client) RemoveHead(ctx context.Context, head string) error {
 	if err := trivet.ValidateName(head); err != nil {
 		return err

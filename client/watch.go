@@ -14,22 +14,23 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// EventType says what an event of a watch means.
+// EventType is the type of an event of a watch.
 type EventType string
 
 // The types of events.
 const (
-	// Put: a record was made or changed, or is there as the watch begins.
+	// Put: a record was created or changed, or exists when the watch begins.
 	Put EventType = "put"
-	// Delete: a record is gone, or no longer among those that the options choose.
+	// Delete: a record was deleted, or no longer matches the options.
 	Delete EventType = "delete"
-	// Synced: everything that was there as the watch began has been told.
+	// Synced: the initial state is complete.
 	Synced EventType = "synced"
-	// Reset: the feed could not be continued. Everything is told anew, up to the next Synced; what is not told is gone.
+	// Reset: the watch could not be continued. The state follows again, up to the next Synced; what it lacks was
+	// deleted.
 	Reset EventType = "reset"
 )
 
-// Event is one step of a watch.
+// Event is one event of a watch.
 type Event struct {
 	Type     EventType
 	Kind     trivet.Kind
@@ -39,18 +40,18 @@ type Event struct {
 	Revision int64
 }
 
-// WatchOptions choose what to follow. No kind means all kinds that the account may read.
+// WatchOptions select records. No kind means all kinds that the account may read.
 type WatchOptions struct {
 	Kinds  []trivet.Kind
 	Names  []string
 	Labels string // see [ListOptions]
-	// From is the revision after which to begin; 0 begins with what is there, and Synced.
+	// From is the revision after which to begin; 0 begins with the current state and Synced.
 	From int64
 }
 
-// Watch follows records for as long as ctx lasts and the loop goes on. It moves to another head by itself when one is
-// lost, and goes on where it was; when the store no longer reaches back to there, it says Reset and begins anew. It ends
-// with an error only where trying again cannot help, or with ctx.
+// Watch returns the changes of records until ctx ends. When a head fails, it continues at another one
+// from the same revision; if the store no longer holds that revision, it returns Reset and begins again. It ends
+// with an error only where a retry cannot help, or with ctx.
 func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		w := &watch{c: c, options: o, from: o.From, yield: yield}
@@ -63,16 +64,16 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[Event, err
 var errStopped = errors.New("the loop has ended")
 
 type watch struct {
-	c       *Client
-	options WatchOptions
-	from    int64 // revision up to which everything was told; 0 until synced
-	at      int64 // revision of the newest event; one transaction may make several events
-	count   int   // events of it that were told
-	seen    int   // events of it that came by this connection
-	told    bool  // something was told of a state that is not synced yet
-	fresh   bool  // the last connection told something
-	begun   bool  // a head has answered
-	yield   func(Event, error) bool
+	c         *Client
+	options   WatchOptions
+	from      int64 // revision up to which everything was sent; 0 until synced
+	at        int64 // revision of the newest event; one transaction may make several events
+	count     int   // events of it that were sent
+	seen      int   // events of it that this connection received
+	sent      bool  // a part of a state that is not synced yet was sent
+	progress  bool  // the last connection sent an event
+	connected bool  // a head has responded
+	yield     func(Event, error) bool
 }
 
 func (w *watch) run(ctx context.Context) error {
@@ -80,7 +81,7 @@ func (w *watch) run(ctx context.Context) error {
 		err := w.connect(ctx)
 		var p *trivet.Problem
 		switch {
-		case errors.Is(err, errStopped): // first: a loop that has ended must not be told that ctx has, too
+		case errors.Is(err, errStopped): // first: the loop that has ended must not get the error of ctx, too
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -88,16 +89,16 @@ func (w *watch) run(ctx context.Context) error {
 			if err := w.reset(); err != nil {
 				return err
 			}
-		case w.c.failFast && !w.begun && errors.Is(err, errNobody):
+		case w.c.failFast && !w.connected && errors.Is(err, errNoHead):
 			return err
 		case errors.As(err, &p) && !isHeadFault(err), errors.Is(err, trivet.ErrUnauthenticated):
 			return err
-		case w.from == 0 && w.told: // cut in the middle of the beginning
+		case w.from == 0 && w.sent: // cut off before it was synced
 			if err := w.reset(); err != nil {
 				return err
 			}
 		}
-		if w.fresh {
+		if w.progress {
 			pause = 0
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -108,44 +109,44 @@ func (w *watch) run(ctx context.Context) error {
 }
 
 func (w *watch) reset() error {
-	w.from, w.at, w.count, w.told = 0, 0, 0, false
-	return w.tell(Event{Type: Reset})
+	w.from, w.at, w.count, w.sent = 0, 0, 0, false
+	return w.send(Event{Type: Reset})
 }
 
-func (w *watch) tell(e Event) error {
-	w.fresh = true
+func (w *watch) send(e Event) error {
+	w.progress = true
 	if !w.yield(e, nil) {
 		return errStopped
 	}
 	return nil
 }
 
-// connect follows one head until it is gone or silent.
+// connect follows one head until it fails or times out.
 func (w *watch) connect(ctx context.Context) error {
-	w.fresh, w.seen = false, 0
+	w.progress, w.seen = false, 0
 	caller := ctx
 	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
 	silence := time.AfterFunc(watchSilence, func() { cancel(errSilent) })
 	defer silence.Stop()
-	resp, _, err := w.c.send(ctx, call{method: http.MethodGet, path: "/v1/watch", query: w.query(), timeout: -1, patient: w.begun})
+	resp, _, err := w.c.send(ctx, call{method: http.MethodGet, path: "/v1/watch", query: w.query(), timeout: -1, retry: w.connected})
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	w.begun = true
+	w.connected = true
 	frames := newFrameReader(resp.Body)
 	for {
 		f, err := frames.next()
 		if err != nil {
-			if caller.Err() == nil { // it is not the caller's time that is up: this head was serving
+			if caller.Err() == nil { // not the caller's deadline: this head was serving
 				w.c.note(caller, headOf(resp), errors.Join(err, context.Cause(ctx)))
 			}
 			return err
 		}
 		silence.Reset(watchSilence)
-		if err := w.take(f); err != nil {
-			if errors.Is(err, errDrain) {
+		if err := w.handle(f); err != nil {
+			if errors.Is(err, errDrained) {
 				w.c.heads.failed(headOf(resp), HeadUnready, err)
 			}
 			return err
@@ -153,11 +154,11 @@ func (w *watch) connect(ctx context.Context) error {
 	}
 }
 
-// errDrain: the head ends its feeds, as it is about to stop or is cut off.
-var errDrain = errors.New("the head sends its watches away")
+// errDrained: the head ends its feeds, as it is about to stop or is cut off.
+var errDrained = errors.New("the head ended its watches")
 
-// errSilent: the head does not say a word. What it was asked it may do all the same.
-var errSilent = errors.New("the head fell silent")
+// errSilent: the head does not respond. It may carry out the request nevertheless.
+var errSilent = errors.New("the head does not respond")
 
 func headOf(resp *http.Response) string { return "https://" + resp.Request.URL.Host }
 
@@ -179,9 +180,9 @@ func (w *watch) query() map[string][]string {
 	return q
 }
 
-// again says whether an event was told already, by a connection that broke in the middle of its revision. With the first
-// event of a later revision, all events of the one before were told.
-func (w *watch) again(revision int64) bool {
+// isDuplicate says whether an event was told already, by a connection that broke in the middle of its revision. With
+// the first event of a later revision, all events of the previous one were sent.
+func (w *watch) isDuplicate(revision int64) bool {
 	if revision > w.at {
 		w.from, w.at, w.count, w.seen = max(w.from, w.at), revision, 0, 0
 	}
@@ -193,13 +194,13 @@ func (w *watch) again(revision int64) bool {
 	return false
 }
 
-// take tells one frame to the loop.
-func (w *watch) take(f frame) error {
-	w.c.session.saw(f.id)
+// handle tells one frame to the loop.
+func (w *watch) handle(f frame) error {
+	w.c.session.advance(f.id)
 	if w.from > 0 {
 		switch f.event {
 		case trivet.WatchPut, trivet.WatchDelete:
-			if w.again(f.id) {
+			if w.isDuplicate(f.id) {
 				return nil
 			}
 		default:
@@ -208,19 +209,19 @@ func (w *watch) take(f frame) error {
 	}
 	switch f.event {
 	case trivet.WatchPut:
-		w.told = true
+		w.sent = true
 		return w.put(f)
 	case trivet.WatchDelete:
 		var gone trivet.DeletedRecord
 		if err := json.Unmarshal(f.data, &gone); err != nil {
 			return err
 		}
-		return w.tell(Event{Type: Delete, Kind: gone.Kind, Name: gone.Name, Revision: f.id})
+		return w.send(Event{Type: Delete, Kind: gone.Kind, Name: gone.Name, Revision: f.id})
 	case trivet.WatchSynced:
 		w.from = f.id
-		return w.tell(Event{Type: Synced, Revision: f.id})
+		return w.send(Event{Type: Synced, Revision: f.id})
 	case trivet.WatchDrain:
-		return errDrain
+		return errDrained
 	case trivet.WatchError:
 		var p trivet.Problem
 		if err := json.Unmarshal(f.data, &p); err != nil {
@@ -228,10 +229,10 @@ func (w *watch) take(f frame) error {
 		}
 		return &p
 	}
-	return nil // a bookmark, or what a newer head says
+	return nil // a bookmark, or an event of a newer version
 }
 
-// put tells a record. One of a kind that this program does not know is passed over.
+// put sends a record. Kinds that this version does not know are skipped.
 func (w *watch) put(f frame) error {
 	var head trivet.Meta
 	if err := json.Unmarshal(f.data, &head); err != nil {
@@ -245,5 +246,5 @@ func (w *watch) put(f frame) error {
 	if err != nil {
 		return err
 	}
-	return w.tell(Event{Type: Put, Kind: head.Kind, Name: head.Name, Record: r, Raw: f.data, Revision: f.id})
+	return w.send(Event{Type: Put, Kind: head.Kind, Name: head.Name, Record: r, Raw: f.data, Revision: f.id})
 }

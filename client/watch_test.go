@@ -55,6 +55,7 @@ func parseFrame(t *testing.T, text string) []byte {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		from        int64
 		connections []string
@@ -105,6 +106,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestWatchEndsWhereTryingAgainCannotHelp(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	h := c.head(func(w http.ResponseWriter, r *http.Request) { refuse(w, trivet.ErrForbidden) })
 	n := 0
@@ -120,6 +122,7 @@ func TestWatchEndsWhereTryingAgainCannotHelp(t *testing.T) {
 
 // An endpoint that is not the cluster's, such as one whose address went to another, says nothing of heads that are away.
 func TestWatchWaitsForItsHeadsBesideAStranger(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var asked counter
 	play := script(t, &asked, "cut", "put@5:m1")
@@ -140,6 +143,7 @@ func TestWatchWaitsForItsHeadsBesideAStranger(t *testing.T) {
 
 // That the time of a watch is up says nothing about the head that served it.
 func TestWatchWhoseTimeIsUp(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var asked counter
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
@@ -164,6 +168,7 @@ func TestWatchWhoseTimeIsUp(t *testing.T) {
 
 // A loop that ends its context and then itself is told nothing more.
 func TestWatchWhoseLoopEndsItsContext(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	var asked counter
 	h := c.head(script(t, &asked, "put@3:m1 put@4:m2"))

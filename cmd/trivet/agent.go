@@ -8,14 +8,14 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 )
 
-// agentCommand is the agent outside of the installer OS, with the same arguments that the kernel's command line gives it.
+// agentCommand is the agent outside of the installer OS, with the same arguments as the kernel's command line.
 func agentCommand() *cobra.Command {
 	var args struct{ url, ca, token, machine, mac, journal, bootID string }
 	c := &cobra.Command{
 		Use:   "agent",
 		Short: "Run the agent in this machine",
 		Long: "Run the agent in this machine, as the installer OS does: it proves itself with a boot token, reports what is in the\n" +
-			"machine, and does what its workflow says. In the installer OS it starts by itself.",
+			"machine and runs its workflow. The installer OS starts it automatically.",
 		Example: "  trivet agent --url https://10.0.0.5:7480 --ca sha256:... --token tb1~... --machine m1 --mac 52:54:00:12:34:56",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -19,9 +19,9 @@ func demoCommand() *cobra.Command {
 	var level, kill string
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Show a head and simulated machines on this computer",
-		Long: "Show a whole site on this computer: a real head, and simulated machines that speak real DHCP and HTTP to it on\n" +
-			"loopback and run a real workflow on files as disks. It needs no root and no packages.",
+		Short: "Run heads and simulated machines on this computer",
+		Long: "Run a whole site on this computer: heads, and simulated machines that use DHCP and HTTP on loopback and run a\n" +
+			"workflow with files as disks. It requires neither root nor additional packages.",
 		Example: "  trivet demo --machines 50\n  trivet demo --machines 50 --json --history history.jsonl\n" +
 			"  trivet demo --heads 3 --machines 100 --kill random",
 		Args: cobra.NoArgs,
@@ -30,7 +30,7 @@ func demoCommand() *cobra.Command {
 				return err
 			}
 			if d.Kill = kill == "random"; !d.Kill && kill != "" {
-				return &trivet.FieldError{Field: "--kill", Problem: fmt.Sprintf("is %q; it can be random", kill)}
+				return &trivet.FieldError{Field: "--kill", Problem: fmt.Sprintf("is %q; must be random", kill)}
 			}
 			s, err := d.Run(cmd.Context())
 			if err != nil {
@@ -46,14 +46,14 @@ func demoCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&d.Machines, "machines", 10, "how many machines")
-	f.IntVar(&d.Heads, "heads", 1, "how many heads, 1 to 9; several are processes of their own")
-	f.StringVar(&kill, "kill", "", "random: kill heads by kill -9, again and again, while machines install")
-	f.DurationVar(&d.Timeout, "timeout", 10*time.Minute, "give up after this long")
-	f.BoolVar(&d.JSON, "json", false, "print one line of JSON at the end, nothing else")
-	f.StringVar(&d.History, "history", "", "write every acknowledged write and action to this file")
-	f.StringVar(&d.Dir, "dir", "", "keep everything in this folder, which has no earlier demo (default: a temporary one)")
-	f.StringVar(&level, "log-level", slog.LevelError.String(), "debug, info, warn or error")
+	f.IntVar(&d.Machines, "machines", 10, "number of machines")
+	f.IntVar(&d.Heads, "heads", 1, "number of heads, 1 to 9; more than one run as separate processes")
+	f.StringVar(&kill, "kill", "", "random: kill heads with SIGKILL and restart them while machines install")
+	f.DurationVar(&d.Timeout, "timeout", 10*time.Minute, "maximum duration of the demo")
+	f.BoolVar(&d.JSON, "json", false, "print only one line of JSON at the end")
+	f.StringVar(&d.History, "history", "", "file to which all acknowledged writes and actions are written")
+	f.StringVar(&d.Dir, "dir", "", "empty directory for all data, which is kept (default: a temporary directory)")
+	f.StringVar(&level, "log-level", slog.LevelError.String(), "log level: debug, info, warn or error")
 	return c
 }
 
@@ -63,12 +63,13 @@ func report(s lab.Summary, asJSON bool) error {
 		fmt.Println(string(line))
 		return err
 	}
-	fmt.Printf("\n%d of %d machines were installed and phoned home, in %.1f s; %d acknowledged actions ran twice.\n",
+	fmt.Printf("\n%d of %d machines installed in %.1f s; %d acknowledged actions ran more than once.\n",
 		s.Provisioned, s.Machines, s.Seconds, s.Repeated)
 	if f := s.Faults; f != nil {
-		fmt.Printf("%d heads were killed meanwhile, %d of them the leader: %d runs failed, %d acknowledged writes were lost.\n"+
-			"Around a kill, a program that writes waited %d ms (median; at most %d), a machine that boots %d ms (at most %d).\n",
-			f.HeadsKilled, f.LeadersKilled, f.WorkflowsFailed, f.AcknowledgedWritesLost, f.WriteGap.P50, f.WriteGap.Max, f.BootGap.P50, f.BootGap.Max)
+		fmt.Printf("%d heads killed, %d of them the leader: %d workflows failed, %d acknowledged writes lost.\n"+
+			"Interruption by a kill: writes %d ms (median; maximum %d ms), netboot %d ms (median; maximum %d ms).\n",
+			f.HeadsKilled, f.LeadersKilled, f.WorkflowsFailed, f.AcknowledgedWritesLost,
+			f.WriteGap.P50, f.WriteGap.Max, f.BootGap.P50, f.BootGap.Max)
 	}
 	return nil
 }

@@ -23,11 +23,11 @@ import (
 // stateDir is in the installer's memory: it outlives an agent's process, not the boot.
 const stateDir = "/run/trivet"
 
-// runInstaller is the agent in the installer OS, with what the kernel's command line told it.
+// runInstaller is the agent in the installer OS, configured by the kernel's command line.
 func runInstaller(ctx context.Context, env osinit.Env) (osinit.After, error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if env.LastWords != "" {
-		log.Warn("the last agent of this boot ended badly", "restarts", env.Restarts, "said", env.LastWords)
+	if env.LastOutput != "" {
+		log.Warn("the previous agent of this boot failed", "restarts", env.Restarts, "output", env.LastOutput)
 	}
 	cfg, err := installerConfig(ctx, env, log)
 	if err != nil {
@@ -45,7 +45,7 @@ func runInstaller(ctx context.Context, env osinit.Env) (osinit.After, error) {
 	case action.EndKexec:
 		return osinit.Kexec, nil
 	default:
-		return osinit.Reboot, nil // the next boot script says what to boot
+		return osinit.Reboot, nil // the next boot script decides what to boot
 	}
 }
 
@@ -58,7 +58,7 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*in
 		return nil, err
 	}
 	clock := &installer.Clock{}
-	door, err := agentDoor(installer.LoadHeads(stateDir), env.Cmdline.List("trivet.url"), env.Cmdline["trivet.ca"], key, clock)
+	heads, err := agentClient(installer.LoadHeads(stateDir), env.Cmdline.List("trivet.url"), env.Cmdline["trivet.ca"], key, clock)
 	if err != nil {
 		return nil, err
 	}
@@ -74,14 +74,14 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*in
 		Firmware: inv.Firmware, Fetch: (&blob.Fetcher{}).Fetch, LoadKernel: action.KexecLoad,
 	}
 	return &installer.Config{
-		Door: door, Do: work.Do, Machine: env.Cmdline["trivet.machine"], MAC: bootMAC(env), Token: env.Cmdline["trivet.token"],
+		Client: heads, Do: work.Do, Machine: env.Cmdline["trivet.machine"], MAC: bootMAC(env), Token: env.Cmdline["trivet.token"],
 		Key: publicKey(key), BootID: env.BootID, Version: version, Inventory: inv,
 		Journal: j, State: stateDir, Clock: clock, Log: log,
 	}, nil
 }
 
-// agentDoor speaks to the heads as the agent that has this key.
-func agentDoor(known, urls []string, trust string, key ed25519.PrivateKey, clock *installer.Clock) (*client.Door, error) {
+// agentClient returns a client of the heads that signs requests with the agent's key.
+func agentClient(known, urls []string, trust string, key ed25519.PrivateKey, clock *installer.Clock) (*client.AgentAPI, error) {
 	c, err := client.New(client.Config{Endpoints: urls, Trust: trust, UserAgent: "trivet-agent/" + version})
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func agentDoor(known, urls []string, trust string, key ed25519.PrivateKey, clock
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
-	return c.Door(sign, clock.Learn), nil
+	return c.AgentAPI(sign, clock.Learn), nil
 }
 
 func publicKey(key ed25519.PrivateKey) string {

@@ -1,5 +1,4 @@
-// Trivet is a bare-metal control plane in one binary: a head's server, the operator's commands, the agent in a machine,
-// and the lab.
+// Trivet is a bare-metal control plane in one binary: the server, the operator commands, the agent, and the lab.
 package main
 
 import (
@@ -32,8 +31,7 @@ func rootCommand(env cli.Env) *cobra.Command {
 	return root
 }
 
-// untilSignal ends with the first signal that asks the program to end. A second one ends the program at once; it is never
-// lost, however soon it comes.
+// untilSignal returns a context that ends with the first SIGINT or SIGTERM. A second signal exits the program at once.
 func untilSignal() context.Context {
 	ctx, stop := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -42,7 +40,7 @@ func untilSignal() context.Context {
 		<-signals
 		stop()
 		if s, ok := (<-signals).(syscall.Signal); ok {
-			os.Exit(128 + int(s)) // as a shell tells it
+			os.Exit(128 + int(s)) // the exit status of a shell
 		}
 	}()
 	return ctx

@@ -21,8 +21,8 @@ var (
 // ChooseDisk returns the one disk that the hints match. Read-only disks never match; removable disks, disks on USB and
 // those in avoid (names) match only hints that identify a disk: path, serial, wwn or hctl.
 //
-// Without hints it is the smallest disk that matches; of several of the same size the first by location, then by serial
-// number, then by name, so that every boot chooses the same one.
+// Without hints it is the smallest disk that matches; of several of the same size the first by location, then by
+// serial number, then by name, so that every boot chooses the same one.
 func ChooseDisk(disks []trivet.Disk, h trivet.DiskHints, avoid ...string) (trivet.Disk, error) {
 	var matching []trivet.Disk
 	for _, d := range disks {
@@ -95,7 +95,8 @@ func hasPath(d trivet.Disk, path string) bool {
 	return path == d.Name
 }
 
-// hasID knows the links that udev makes of a serial number ("ata-MODEL_SERIAL", "virtio-SERIAL") or of a worldwide name.
+// hasID knows the links that udev makes of a serial number ("ata-MODEL_SERIAL", "virtio-SERIAL") or of a worldwide
+// name.
 func hasID(d trivet.Disk, id string) bool {
 	if d.WWN != "" && (id == "wwn-"+d.WWN || id == "nvme-"+d.WWN) {
 		return true

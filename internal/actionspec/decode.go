@@ -186,8 +186,8 @@ func (d *decoder) texts(path string, value any, into reflect.Value) {
 	}
 }
 
-// scalar returns the text of a value that people write without quotes where a text is expected: 2, true. Numbers from JSON
-// are floats; only whole ones are accepted.
+// scalar returns the text of a value that people write without quotes where a text is expected: 2, true. Numbers from
+// JSON are floats; only whole ones are accepted.
 func scalar(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:

@@ -1,7 +1,7 @@
 package actionspec
 
-// descriptions are those of the actions ("wipe"), of their arguments ("wipe.mode"), of arguments that several actions share
-// ("*.image") and of the fields of objects ("disk.serial").
+// descriptions are those of the actions ("wipe"), of their arguments ("wipe.mode"), of arguments that several actions
+// share ("*.image") and of the fields of objects ("disk.serial").
 var descriptions = map[string]string{
 	"*.disk": "The disk: a path (`/dev/sda`, `/dev/disk/by-id/...`) or hints that match exactly one disk. " +
 		"Default: the machine's disk (`Machine.spec.disk`).",

@@ -26,8 +26,8 @@ type Arg struct {
 	Args        []Arg // of an object, or of the objects of a list
 }
 
-// Actions describes the built-in actions in the order of an ordinary install. Names, types and defaults are those of the
-// structs, descriptions those of the table below.
+// Actions describes the built-in actions in the order of an ordinary install. Names, types and defaults are those of
+// the structs, descriptions those of the table below.
 func Actions() []Doc {
 	var out []Doc
 	for _, use := range trivet.ActionUses {

@@ -1,9 +1,9 @@
-// Package actionspec defines the arguments of the built-in actions and checks them. It is pure: `trivet apply` refuses by
-// it what the agent would refuse on the machine, and the agent decodes by it what it runs.
+// Package actionspec defines the arguments of the built-in actions and checks them. It is pure: `trivet apply` refuses
+// by it what the agent would refuse on the machine, and the agent decodes by it what it runs.
 //
-// Each action has a struct; a field's tag is its key in the action's `with`. Unknown keys are refused. Numbers and booleans
-// may be written as texts ("2", "true"), because the texts of templates are rendered. [Actions] describes all of them for
-// the reference documentation.
+// Each action has a struct; a field's tag is its key in the action's `with`. Unknown keys are refused. Numbers and
+// booleans may be written as texts ("2", "true"), because the texts of templates are rendered. [Actions] describes all
+// of them for the reference documentation.
 package actionspec
 
 import (
@@ -41,8 +41,8 @@ var constructors = map[string]func() Spec{
 // [trivet.ErrInvalid] and name the field, "with.image".
 func Parse(a trivet.Action) (Spec, error) { return parse("", a, false) }
 
-// Check validates one action of a template; field is the action's path, "spec.actions[0]". Values that contain "{{" are not
-// known before the template is rendered: [CheckRendered] checks them then.
+// Check validates one action of a template; field is the action's path, "spec.actions[0]". Values that contain "{{"
+// are not known before the template is rendered: [CheckRendered] checks them then.
 func Check(field string, a trivet.Action) error {
 	_, err := parse(field+".", a, true)
 	return err

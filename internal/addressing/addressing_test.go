@@ -11,9 +11,9 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 const (
@@ -30,14 +30,9 @@ type fixture struct {
 
 func newFixture(t *testing.T, c addressing.Config) *fixture {
 	t.Helper()
-	member, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	must(t, err)
-	t.Cleanup(member.Close)
-	c.Tables = state.New(store.New(member.Client(), store.Options{}))
-	must(t, c.Store.Start(t.Context()))
-	t.Cleanup(c.Store.Close)
+	c.Tables = storetest.New(t, state.New)
 	f := &fixture{c.Tables, addressing.New(c)}
-	_, err = f.Store.Update(t.Context(), func(tx *store.Tx) error {
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 		return errors.Join(
 			f.Tables.Networks.In(tx).Create(&trivet.Network{Meta: trivet.Meta{Name: "lan"}, Spec: trivet.NetworkSpec{
 				CIDR: netip.MustParsePrefix("10.0.0.0/24"), Lease: trivet.Duration(time.Hour),
@@ -81,6 +76,7 @@ func (f *fixture) bind(t *testing.T, mac string) netip.Addr {
 }
 
 func TestBindWritesTheRecord(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{})
 	known, unknown := f.bind(t, knownMAC), f.bind(t, unknownMAC)
 	a, err := f.Addresses.Get(known.String())
@@ -103,6 +99,7 @@ func TestBindWritesTheRecord(t *testing.T) {
 }
 
 func TestFixedAddress(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{})
 	if a := f.bind(t, fixedMAC); a != ip("10.0.0.20") {
 		t.Errorf("offered %s", a)
@@ -123,6 +120,7 @@ func TestFixedAddress(t *testing.T) {
 }
 
 func TestBindIsRefused(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{Shared: ip("10.0.0.101")})
 	other := f.bind(t, unknownMAC)
 	for name, a := range map[string]netip.Addr{
@@ -140,6 +138,7 @@ func TestBindIsRefused(t *testing.T) {
 }
 
 func TestReleaseAndDecline(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{})
 	a := f.bind(t, unknownMAC)
 	f.Release(t.Context(), f.request(t, knownMAC), a) // not the holder
@@ -163,6 +162,7 @@ func TestReleaseAndDecline(t *testing.T) {
 }
 
 func TestNoOfferWithoutQuorum(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{Quorum: func() bool { return false }})
 	if a, err := f.Offer(f.request(t, unknownMAC)); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("offered %s, %v", a, err)
@@ -174,6 +174,7 @@ func TestNoOfferWithoutQuorum(t *testing.T) {
 
 // Ports that ask at once are offered different addresses, before any of them is bound.
 func TestOffersDiffer(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, addressing.Config{})
 	offered := map[netip.Addr]string{}
 	for i := range 20 {

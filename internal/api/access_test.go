@@ -15,6 +15,7 @@ import (
 )
 
 func TestWhoMayDoWhat(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	tokens := map[string]string{"admin": h.admin, "operator": h.account("op", "operator"), "viewer": h.account("vi", "viewer"),
 		"nobody": "", "garbage": "trivet_x", "stranger": strings.Replace(h.admin, h.admin[len(h.admin)-4:], "aaaa", 1)}
@@ -62,6 +63,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 }
 
 func TestNothingWithoutTLS(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	plain := &http.Server{Handler: h.handler}
@@ -78,6 +80,7 @@ func TestNothingWithoutTLS(t *testing.T) {
 }
 
 func TestTokenLife(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	admin := h.client(h.admin)
 	ctx := t.Context()
@@ -114,6 +117,7 @@ func TestTokenLife(t *testing.T) {
 }
 
 func TestSecretsAreSealedAndNeverShown(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	admin := h.client(h.admin)
 	secrets := client.Of[trivet.Secret](admin)
@@ -161,6 +165,7 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 
 // A panic, a request without end and one that is cut are one request's trouble only.
 func TestOneRequestsTrouble(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	body := &endless{cancel: cancel}

@@ -65,7 +65,7 @@ func (a *agent) live(ctx context.Context, h *hands, epoch int64, urls ...string)
 	var running sync.WaitGroup
 	running.Go(func() {
 		ending, _ := installer.Run(ctx, installer.Config{ // its error is that ctx has ended
-			Door: c.Door(sign, clock.Learn), Do: h.Do, Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID, Clock: clock,
+			Client: c.AgentAPI(sign, clock.Learn), Do: h.Do, Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID, Clock: clock,
 			Key: base64.StdEncoding.EncodeToString(a.key.Public().(ed25519.PublicKey)),
 		})
 		end <- ending
@@ -126,6 +126,7 @@ func (h *head) faulty(do func(net.Conn)) (heal func()) {
 // Heads go away in every way while an agent works, one after the other and all at once. It goes on by itself, does nothing
 // twice, and each of its reports counts once.
 func TestAnAgentOutlivesItsHeads(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits for heads that are silent")
 	}
@@ -202,6 +203,7 @@ func TestAnAgentOutlivesItsHeads(t *testing.T) {
 // Two agents claim one machine at two heads: the one with the newer epoch does the work, the older one stops in the middle and
 // nothing that it says counts.
 func TestTheNewerOfTwoAgentsWins(t *testing.T) {
+	t.Parallel()
 	a := newAgent(t)
 	a.quick()
 	b := a.twin()

@@ -112,6 +112,7 @@ func refusedFor(err error, word string) bool {
 
 // An agent that waits for work gets it in the answer to the very request that waited when its machine was claimed.
 func TestWaitingAgentIsGivenItsRun(t *testing.T) {
+	t.Parallel()
 	a := newAgent(t)
 	go func() { _ = a.handler.Run(t.Context()) }() // ends with the test
 	g, err := a.hello(0)
@@ -135,6 +136,7 @@ func TestWaitingAgentIsGivenItsRun(t *testing.T) {
 
 // An agent that goes away while it waits is no failure of the head's.
 func TestAgentGoesAway(t *testing.T) {
+	t.Parallel()
 	a := newAgent(t)
 	go func() { _ = a.handler.Run(t.Context()) }() // ends with the test
 	if _, err := a.hello(0); err != nil {
@@ -171,6 +173,7 @@ func TestAgentGoesAway(t *testing.T) {
 
 // Reports count once, in their order, under their epoch, and from the agent that was granted it.
 func TestReportsCountOnce(t *testing.T) {
+	t.Parallel()
 	a := newAgent(t)
 	a.claim()
 	g, err := a.hello(0)
@@ -208,6 +211,7 @@ func TestReportsCountOnce(t *testing.T) {
 
 // A machine that boots again has a new agent; what the old one says from then on is refused.
 func TestAnAgentThatWasReplacedIsRefused(t *testing.T) {
+	t.Parallel()
 	a := newAgent(t)
 	a.claim()
 	old, err := a.hello(0)
@@ -231,6 +235,7 @@ func TestAnAgentThatWasReplacedIsRefused(t *testing.T) {
 }
 
 func TestAgentsProveThemselves(t *testing.T) {
+	t.Parallel()
 	a := newAgent(t)
 	if _, err := a.sync(0, 0); !refusedFor(err, "401") {
 		t.Errorf("an agent that never said hello: %v", err)
@@ -254,6 +259,7 @@ func TestAgentsProveThemselves(t *testing.T) {
 
 // An active machine whose agent boots by an old script is told to boot its disk, and is granted nothing.
 func TestActiveMachineIsToldToBootItsDisk(t *testing.T) {
+	t.Parallel()
 	a := newAgent(t)
 	_, err := a.fleet.Store.Update(t.Context(), func(tx *store.Tx) error {
 		m, err := a.fleet.Machines.In(tx).Get("m1")
@@ -277,6 +283,7 @@ func TestActiveMachineIsToldToBootItsDisk(t *testing.T) {
 
 // So is one whose run is done but for its first boot, by the script of a head that had not heard of the last report yet.
 func TestMachineAtItsFirstBootIsToldToBootItsDisk(t *testing.T) {
+	t.Parallel()
 	a := newAgent(t)
 	a.claim()
 	g, err := a.hello(0)

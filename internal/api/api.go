@@ -20,20 +20,23 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/fleet"
-	"github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/presence"
+	"github.com/trivet-project/trivet/internal/replica"
 )
 
 // Config is what the API stands on. All of it is needed but Now.
 type Config struct {
 	Fleet *fleet.Fleet // with the store and its tables
+	// Heads lets heads join and leave.
+	Heads *membership.Records
 	// Presence tracks the heartbeats of agents.
 	Presence *presence.Tracker
 	Keys     *auth.Keys
 	Blobs    *blob.Store
 	// Copies are of blobs at other heads: content is acknowledged when two heads hold it.
-	Copies *heads.Blobs
-	Logs   *heads.Logs
+	Copies *replica.Blobs
+	Logs   *replica.Logs
 	Log    *slog.Logger
 	// Metrics takes the API's own counters; /metrics shows all that is in it.
 	Metrics *prometheus.Registry

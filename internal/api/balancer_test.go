@@ -77,6 +77,7 @@ func (b *balancer) cut() {
 // A program and an agent that know nothing but a balancer, and learn heads that they cannot reach, read what they wrote, miss
 // nothing of a watch and do each action once, though their connections break all the time.
 func TestThroughABalancer(t *testing.T) {
+	t.Parallel()
 	a := newAgent(t)
 	a.quick()
 	b := newBalancer(t, a.head, a.twin())

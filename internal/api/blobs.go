@@ -67,7 +67,7 @@ func (h *Handler) getBlob(w http.ResponseWriter, r *http.Request, _ *caller) err
 	}
 	r = r.Clone(r.Context())
 	r.URL.Path = "/blob/" + d.String()
-	h.Copies.API().ServeHTTP(&steadyWriter{w, http.NewResponseController(w)}, r)
+	h.Copies.APIHandler().ServeHTTP(&steadyWriter{w, http.NewResponseController(w)}, r)
 	return nil
 }
 
@@ -123,7 +123,7 @@ func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller)
 
 func (h *Handler) askUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	if ref, err := h.Blobs.Finished(r.PathValue("id")); err == nil {
-		return answer(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: ref.Bytes, Blob: &ref, Copied: h.Copies.Spread(r.Context(), ref)})
+		return answer(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: ref.Bytes, Blob: &ref, Copied: h.Copies.Replicated(r.Context(), ref)})
 	}
 	offset, err := h.Blobs.Offset(r.Context(), r.PathValue("id"))
 	if err != nil {

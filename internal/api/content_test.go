@@ -21,6 +21,7 @@ func digestOf(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum25
 
 // Content may be in use by a record that this head has not heard of: without a quorum nothing is deleted.
 func TestNoBlobIsDeletedWithoutAQuorum(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	ref, err := h.client(h.admin).PutBlob(t.Context(), strings.NewReader("kernel"), client.PutOptions{})
 	if err != nil {
@@ -38,6 +39,7 @@ func TestNoBlobIsDeletedWithoutAQuorum(t *testing.T) {
 }
 
 func TestBlobs(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	admin := h.client(h.admin)
 	ctx := t.Context()
@@ -87,6 +89,7 @@ func TestBlobs(t *testing.T) {
 
 // A connection that breaks in the middle goes on where the head is, and what arrives is what was sent.
 func TestUploadIsResumed(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	data := bytes.Repeat([]byte{1, 2, 3, 4, 5, 6, 7}, 3<<20) // 21 MiB
 	cut := false
@@ -124,6 +127,7 @@ func (w *watched) Seek(offset int64, whence int) (int64, error) {
 
 // A source that breaks is no head's fault.
 func TestUploadOfABrokenSource(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 1<<20), 0o600); err != nil {
@@ -137,6 +141,7 @@ func TestUploadOfABrokenSource(t *testing.T) {
 }
 
 func TestLogsAreFollowedToTheEnd(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	run := &trivet.Workflow{Meta: trivet.Meta{Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1",
 		Actions: []trivet.Action{{Name: "wipe", Use: "noop"}, {Name: "image", Use: "noop"}}}, Status: trivet.WorkflowStatus{State: trivet.WorkflowRunning}}
@@ -185,6 +190,7 @@ func TestLogsAreFollowedToTheEnd(t *testing.T) {
 
 // The document names every route, and everything that it refers to is in it.
 func TestOpenAPI(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	_, doc := h.ask(h.admin, "GET", "/openapi.json", "")
 	paths := doc["paths"].(map[string]any)
@@ -209,6 +215,7 @@ func TestOpenAPI(t *testing.T) {
 
 // What docs/ publishes is what heads serve. UPDATE=1 writes it.
 func TestOpenAPIIsPublished(t *testing.T) {
+	t.Parallel()
 	const path = "../../docs/openapi.json"
 	var served bytes.Buffer
 	if err := json.Indent(&served, newHead(t).handler.OpenAPI(), "", " "); err != nil {
@@ -227,6 +234,7 @@ func TestOpenAPIIsPublished(t *testing.T) {
 }
 
 func TestMetricsCountRequests(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	h.ask(h.admin, "GET", "/v1/machines", "")
 	_, got := h.ask(h.admin, "GET", "/metrics", "")

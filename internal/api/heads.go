@@ -50,7 +50,7 @@ func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) e
 		return err
 	}
 	expires := h.Now().Add(ask.Lifetime.D())
-	secret, err := h.Fleet.IssueJoin(r.Context(), ask.Role, ask.Replace, expires)
+	secret, err := h.Heads.IssueToken(r.Context(), ask.Role, ask.Replace, expires)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if err := enoughLeft(h.Cluster(), name); err != nil {
 		return err
 	}
-	return done(w, h.Fleet.RemoveHead(r.Context(), name))
+	return done(w, h.Heads.Remove(r.Context(), name))
 }
 
 // enoughLeft refuses a removal after which most of those that count would be down: it would wait for them, and could not be

@@ -10,6 +10,7 @@ import (
 
 // No head is taken out where most of the others are down; one that is down may be.
 func TestEnoughHeadsAreLeft(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		states []string // of head0, head1, ...
 		remove int

@@ -27,11 +27,14 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
-	"github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/membership"
+	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/presence"
+	"github.com/trivet-project/trivet/internal/replica"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -45,10 +48,10 @@ type head struct {
 	fleet    *fleet.Fleet
 	presence *presence.Tracker
 	blobs    *blob.Store
-	copies   *heads.Blobs
+	copies   *replica.Blobs
 	logs     *runlog.Store
 	handler  *api.Handler
-	door     *heads.Door // other heads'
+	peers    *peer.Server // for other heads
 	server   *http.Server
 	log      *syncBuffer
 	admin    string // token
@@ -60,9 +63,7 @@ type head struct {
 func newHead(t *testing.T) *head {
 	t.Helper()
 	dir := t.TempDir()
-	member := must(cluster.Start(t.Context(), cluster.Config{Dir: filepath.Join(dir, "store"), Name: "head0", Logger: slog.New(slog.DiscardHandler)}))(t)
-	t.Cleanup(func() { member.Close() })
-	h := serveHead(t, member, must(auth.Init(filepath.Join(dir, "keys"), "c1"))(t), "head0")
+	h := serveHead(t, storetest.Member(t), must(auth.Init(filepath.Join(dir, "keys"), "c1"))(t), "head0")
 	h.admin = h.account("root", "admin")
 	return h
 }
@@ -79,25 +80,22 @@ func (h *head) twin() *head {
 func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name string) *head {
 	t.Helper()
 	dir, reg := t.TempDir(), prometheus.NewRegistry()
-	s := store.New(member.Client(), store.Options{Head: name})
 	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
-	h.fleet, h.presence = fleet.New(state.New(s), name, slog.New(slog.DiscardHandler)), presence.New()
+	h.fleet, h.presence = fleet.New(storetest.On(t, member, store.Options{Head: name}, state.New), name, slog.New(slog.DiscardHandler)), presence.New()
 	h.fleet.AgentUp = h.presence.Up
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
 	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
 	t.Cleanup(func() { h.blobs.Close() })
-	h.copies = heads.NewBlobs(heads.BlobConfig{Self: name, Store: h.blobs, Fleet: h.fleet, Log: slog.New(slog.DiscardHandler)})
+	h.copies = replica.NewBlobs(replica.BlobConfig{Self: name, Store: h.blobs, Tables: h.fleet.Tables, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(h.copies.Close)
 	h.logs = must(runlog.Open(filepath.Join(dir, "logs")))(t)
 	t.Cleanup(func() { h.logs.Close() })
-	logs := &heads.Logs{Store: h.logs, Fleet: h.fleet, Caller: heads.NewCaller(h.certify(), func() *auth.Root { return &keys.CA.Root }, nil)}
-	t.Cleanup(logs.Caller.Close)
-	h.door = heads.New(heads.Config{Root: &keys.CA.Root, Fleet: h.fleet, Presence: h.presence, Keys: keys, Logs: logs, Log: slog.New(slog.DiscardHandler)})
+	logs := &replica.Logs{Self: name, Store: h.logs, Tables: h.fleet.Tables, Client: peer.NewClient(h.certify(), func() *auth.Root { return &keys.CA.Root }, nil)}
+	t.Cleanup(logs.Client.Close)
+	records := membership.NewRecords(h.fleet.Tables, name)
+	h.peers = peer.NewServer(peer.Config{Root: &keys.CA.Root, Membership: &membership.Verifier{Records: records}, Log: slog.New(slog.DiscardHandler)})
+	logs.Register(h.peers)
 	h.handler = must(api.New(api.Config{
-		Fleet: h.fleet, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
+		Fleet: h.fleet, Heads: records, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
 		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: trivet.Version{Version: "v0", Head: name},
 		Ready: func(context.Context) error {
@@ -121,7 +119,7 @@ func (h *head) serve(addr string) {
 	h.url = "https://" + l.Addr().String()
 	doors := http.NewServeMux()
 	doors.Handle("/", h.handler)
-	doors.Handle(heads.Prefix, h.door)
+	doors.Handle(peer.Prefix, h.peers)
 	s := &http.Server{Handler: doors, TLSConfig: h.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now).TLS(),
 		MaxHeaderBytes: api.MaxHeader, ErrorLog: log.New(io.Discard, "", 0)}
 	h.server = s
@@ -167,7 +165,7 @@ func (h *head) account(name, role string) (token string) {
 
 func (h *head) client(token string) *client.Client {
 	h.t.Helper()
-	c := must(client.New(client.Config{Endpoints: []string{h.url}, Trust: h.keys.CA.Pin(), Token: token, Patience: -1}))(h.t)
+	c := must(client.New(client.Config{Endpoints: []string{h.url}, Trust: h.keys.CA.Pin(), Token: token, RetryTimeout: -1}))(h.t)
 	h.t.Cleanup(c.Close)
 	return c
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/replica"
 	"github.com/trivet-project/trivet/internal/runlog"
 )
 
@@ -64,7 +64,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 		http.NewResponseController(w).Flush()
 		select {
 		case <-grew:
-		case <-time.After(heads.LogPoll): // other heads' logs grow, too
+		case <-time.After(replica.LogPollInterval): // other heads' logs grow, too
 		case <-ended:
 		case <-h.drain:
 			return nil
@@ -104,7 +104,7 @@ func isClosed(c <-chan struct{}) bool {
 
 // logFeed sends what one reader has not been told yet.
 type logFeed struct {
-	view   *heads.LogView
+	view   *replica.LogView
 	w      http.ResponseWriter
 	run    *trivet.Workflow
 	action string                // only this one; empty: all
@@ -114,7 +114,7 @@ type logFeed struct {
 
 // tell sends what is new. The last time it is all that was acknowledged by now, so far as heads can be asked.
 func (f *logFeed) tell(ctx context.Context, last bool) error {
-	if err := f.view.Look(ctx, last); err != nil {
+	if err := f.view.Refresh(ctx, last); err != nil {
 		return err
 	}
 	if err := f.mark(); err != nil {
@@ -138,7 +138,7 @@ func (f *logFeed) tell(ctx context.Context, last bool) error {
 
 // mark says which heads cannot be asked, when that has changed.
 func (f *logFeed) mark() error {
-	silent := f.view.Silent()
+	silent := f.view.Unreachable()
 	if slices.Equal(silent, f.silent) {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (f *logFeed) place(action string) int {
 
 // part sends the rest of one part in pieces.
 func (f *logFeed) part(ctx context.Context, p runlog.Part) error {
-	at, buf := f.told[p], make([]byte, heads.LogChunk)
+	at, buf := f.told[p], make([]byte, replica.LogChunkBytes)
 	pieces := &pieceWriter{feed: f, part: p, at: at}
 	for {
 		n, err := f.view.Read(ctx, p, at, buf)

@@ -64,6 +64,7 @@ func newRun(t *testing.T) (*agent, []*head) {
 
 // An agent that changes heads leaves a part of its log at each. Every head tells all of it, and which heads it cannot ask.
 func TestLogsOfSeveralHeads(t *testing.T) {
+	t.Parallel()
 	a, all := newRun(t)
 	long := strings.Repeat("0123456789äöü\n", 10000)
 	pieces := []string{"at the first\n", long, "at the first again\n", "and at the last\n"}
@@ -95,6 +96,7 @@ func TestLogsOfSeveralHeads(t *testing.T) {
 
 // Who follows a log at any head is told what comes at all of them, in its order and once.
 func TestLogsOfSeveralHeadsAreFollowed(t *testing.T) {
+	t.Parallel()
 	a, all := newRun(t)
 	const pieces = 12
 	var want strings.Builder

@@ -20,6 +20,7 @@ const (
 )
 
 func TestRecordLife(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	machines := client.Of[trivet.Machine](h.client(h.admin))
 	ctx := t.Context()
@@ -66,6 +67,7 @@ func TestRecordLife(t *testing.T) {
 
 // Status churn never refuses a person's edit, and a person never overwrites it.
 func TestStatusChurn(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	machines := client.Of[trivet.Machine](h.client(h.admin))
 	m, err := machines.Create(t.Context(), machine("m1", macA))
@@ -83,6 +85,7 @@ func TestStatusChurn(t *testing.T) {
 }
 
 func TestTwoMachinesCannotHaveOneMAC(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	machines := client.Of[trivet.Machine](h.client(h.admin))
 	ctx := t.Context()
@@ -115,6 +118,7 @@ func TestTwoMachinesCannotHaveOneMAC(t *testing.T) {
 
 // Fields that neither this head nor the writer knows stay where they are.
 func TestUnknownFieldsStay(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	if _, err := h.fleet.Store.Update(t.Context(), putRaw("Machine", "m1",
 		`{"kind":"Machine","name":"m1","spec":{"nics":[{"mac":"`+macA+`","vlan":7}],"color":"red"},"status":{"mood":"good"}}`)); err != nil {
@@ -145,6 +149,7 @@ func TestUnknownFieldsStay(t *testing.T) {
 }
 
 func TestListSelectsAndPages(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	for i := range 25 {
 		m := machine(fmt.Sprintf("m%02d", i), fmt.Sprintf("52:54:00:00:01:%02x", i))
@@ -181,6 +186,7 @@ func TestListSelectsAndPages(t *testing.T) {
 }
 
 func TestBadRequests(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	big := `{"name":"m1","labels":{"a":"` + strings.Repeat("x", 2<<20) + `"}}`
 	for _, tc := range []struct {
@@ -233,6 +239,7 @@ func TestBadRequests(t *testing.T) {
 }
 
 func TestDryRunWritesNothing(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	status, got := h.ask(h.admin, "POST", "/v1/machines?dryRun=1", `{"name":"m1","spec":{"nics":[{"mac":"`+macA+`"}]}}`)
 	if status != 201 || got["status"].(map[string]any)["state"] != "available" {

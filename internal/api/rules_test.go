@@ -11,6 +11,7 @@ import (
 )
 
 func TestMachineWithARunCannotBeDeleted(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	ctx := t.Context()
 	admin := h.client(h.admin)
@@ -42,6 +43,7 @@ func TestMachineWithARunCannotBeDeleted(t *testing.T) {
 }
 
 func TestProvisionThatHasBegunIsConstant(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	ctx := t.Context()
 	provisions := client.Of[trivet.Provision](h.client(h.admin))
@@ -68,6 +70,7 @@ func TestProvisionThatHasBegunIsConstant(t *testing.T) {
 }
 
 func TestNetworksDoNotOverlap(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	networks := client.Of[trivet.Network](h.client(h.admin))
 	for _, tc := range []struct {
@@ -82,6 +85,7 @@ func TestNetworksDoNotOverlap(t *testing.T) {
 }
 
 func TestAcceptAndQuarantine(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	ctx := t.Context()
 	admin := h.client(h.admin)

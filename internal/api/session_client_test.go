@@ -10,6 +10,7 @@ import (
 
 // The SDK carries the revision by itself.
 func TestAClientThatMovesReadsItsOwnWrites(t *testing.T) {
+	t.Parallel()
 	a := newHead(t)
 	b := a.twin()
 	for i := range 50 {

@@ -16,6 +16,7 @@ import (
 
 // Who wrote at one head and carries the answer's revision reads it at another one at once.
 func TestWhatWasWrittenAtOneHeadIsReadAtAnother(t *testing.T) {
+	t.Parallel()
 	a := newHead(t)
 	b := a.twin()
 	for i := range 100 {
@@ -34,6 +35,7 @@ func TestWhatWasWrittenAtOneHeadIsReadAtAnother(t *testing.T) {
 
 // A head that has not what the reader has seen waits for it, in a record, in a list that goes on and in a watch.
 func TestAHeadThatIsBehindWaits(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	at := func(ahead int64) string { return strconv.FormatInt(h.fleet.Store.Revision()+ahead, 10) }
 	page := func() string {
@@ -73,6 +75,7 @@ func TestAHeadThatIsBehindWaits(t *testing.T) {
 
 // Without a leader a head answers what it knows, says that it may be old, and does not call it the latest.
 func TestAHeadWithoutALeaderMarksItsAnswers(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	get := func(want string) *http.Response {
 		resp := h.do(h.admin, "GET", "/v1/machines", "", trivet.HeaderRevision+": "+want)
@@ -94,6 +97,7 @@ func TestAHeadWithoutALeaderMarksItsAnswers(t *testing.T) {
 
 // A revision that the cluster never had is of another history: the answer says so by its own, which its reader then carries.
 func TestARevisionOfAnotherHistory(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	now := h.fleet.Store.Revision()
 	resp := h.do(h.admin, "GET", "/v1/machines", "", fmt.Sprintf("%s: %d", trivet.HeaderRevision, now+1000))
@@ -108,6 +112,7 @@ func TestARevisionOfAnotherHistory(t *testing.T) {
 
 // A token that one head has just issued is good at all of them.
 func TestATokenIsGoodAtAllHeads(t *testing.T) {
+	t.Parallel()
 	a := newHead(t)
 	b := a.twin()
 	for i := range 50 {
@@ -123,6 +128,7 @@ func TestATokenIsGoodAtAllHeads(t *testing.T) {
 
 // Callers learn all heads that serve, strangers none.
 func TestCallersLearnTheHeads(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	for name, rec := range map[string]trivet.Head{
 		"head0": {Status: trivet.HeadStatus{API: []string{h.url}}},
@@ -144,6 +150,7 @@ func TestCallersLearnTheHeads(t *testing.T) {
 
 // A feed whose head is cut off from the others ends, as it hears no news and another head may.
 func TestAFeedOfAHeadThatIsCutOffEnds(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits for quiet beats")
 	}

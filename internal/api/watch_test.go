@@ -42,6 +42,7 @@ func follow(t *testing.T, c *client.Client, o client.WatchOptions, n int, betwee
 }
 
 func TestWatchFollowsFromTheCurrentState(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	admin := h.client(h.admin)
 	machines := client.Of[trivet.Machine](admin)
@@ -76,6 +77,7 @@ func TestWatchFollowsFromTheCurrentState(t *testing.T) {
 }
 
 func TestWatchHidesSecrets(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	admin := h.client(h.admin)
 	secret := &trivet.Secret{Meta: trivet.Meta{Name: "bmc"}, Spec: trivet.SecretSpec{Data: map[string]string{"password": "hunter2"}}}
@@ -97,6 +99,7 @@ func TestWatchHidesSecrets(t *testing.T) {
 
 // A head that stops tells its feeds to go on elsewhere, and takes no new ones.
 func TestWatchIsDrained(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	resp := h.do(h.admin, "GET", "/v1/watch?kinds=machines", "")
 	defer resp.Body.Close()
@@ -126,6 +129,7 @@ func (c *cue) Flush() { c.do() }
 
 // A head that stops in the middle of news sends its client on from what that was told, and not from what is left to tell.
 func TestADrainedWatchGoesOnAfterWhatWasTold(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	start := h.fleet.Store.Revision()
 	const n, each = 800, 40 // some batches
@@ -167,6 +171,7 @@ func TestADrainedWatchGoesOnAfterWhatWasTold(t *testing.T) {
 
 // A revision of another history (a restored backup) and one that is compacted begin anew.
 func TestWatchFromARevisionThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	if status, got := h.ask(h.admin, "GET", fmt.Sprintf("/v1/watch?from=%d", h.fleet.Store.Revision()+1000), ""); status != 410 {
 		t.Errorf("ahead of the cluster: %d %v", status, got)
@@ -179,6 +184,7 @@ func TestWatchFromARevisionThatIsNotThere(t *testing.T) {
 
 // Many writers, one slow beginning: every change is told, in order.
 func TestWatchMissesNothing(t *testing.T) {
+	t.Parallel()
 	h := newHead(t)
 	admin := h.client(h.admin)
 	const n = 300

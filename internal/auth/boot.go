@@ -14,38 +14,37 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Purpose is the one door that a boot token opens.
+// Purpose is the endpoint that a boot token is valid for.
 type Purpose string
 
 const (
-	PurposeBoot      Purpose = "boot"       // say hello as this machine and register an agent's key
-	PurposePhoneHome Purpose = "phone-home" // report that the installed system came up
+	PurposeBoot      Purpose = "boot"       // send a hello as this machine and register an agent's key
+	PurposePhoneHome Purpose = "phone-home" // report that the installed system has booted
 	PurposeMetadata  Purpose = "metadata"   // read this machine's metadata
 )
 
-// BootToken lets a machine that has no key yet prove that it was given this boot script or seed: for one purpose,
-// machine, MAC and epoch, until it expires. Every head can check it, without any store. It may be used more than once:
-// whoever accepts it must compare Epoch with the machine's record in the transaction that acts on it, and thereby
-// spend it.
+// BootToken authenticates a machine that has no key yet but received this boot script or seed: for one purpose,
+// machine, MAC and epoch, until it expires. Every head can verify it without the store. It can be used more than
+// once: the transaction that acts on it must compare Epoch with the machine's record, and thereby invalidate it.
 type BootToken struct {
 	Purpose Purpose
 	Machine string    // name of its record
 	MAC     string    // in the form of [trivet.CanonicalMAC]
 	Epoch   int64     // not negative
-	Expires time.Time // whole seconds; judged by the clocks of heads only
+	Expires time.Time // whole seconds; compared with the clocks of heads only
 }
 
 // bootPrefix carries the version of the form:
 //
 //	tb1~<purpose>~<machine>~<mac, bare hex>~<epoch>~<expires, unix seconds>~<HMAC-SHA256, base64url>
 //
-// Every character stands for itself in URLs, iPXE scripts, the kernel's command line and shells. Machine names may hold
+// No character needs escaping in URLs, iPXE scripts, kernel command lines and shells. Machine names may contain
 // '-', '.' and ':', but not '~'.
 const bootPrefix = "tb1"
 
 const maxBootToken = 400
 
-// SignBoot gives the text of a boot token. It fails with [trivet.ErrInvalid] where a field cannot be written.
+// SignBoot returns the text of a boot token, or [trivet.ErrInvalid] if a field is invalid.
 func (k *Keys) SignBoot(t BootToken) (string, error) {
 	body, err := t.body()
 	if err != nil {
@@ -54,13 +53,13 @@ func (k *Keys) SignBoot(t BootToken) (string, error) {
 	return body + "~" + k.bootMAC(body), nil
 }
 
-// VerifyBoot checks the text of a boot token for this purpose. It fails with [trivet.ErrUnauthenticated].
+// VerifyBoot verifies the text of a boot token for a purpose, or returns [trivet.ErrUnauthenticated].
 func (k *Keys) VerifyBoot(purpose Purpose, text string, now time.Time) (BootToken, error) {
 	cut := strings.LastIndexByte(text, '~')
 	if cut < 0 || len(text) > maxBootToken {
 		return BootToken{}, bootError("malformed")
 	}
-	// The signature stands over the text as it came, so there is one text for each token and nothing is parsed unproven.
+	// The signature covers the received text, so each token has one text and nothing unauthenticated is parsed.
 	if !hmac.Equal([]byte(text[cut+1:]), []byte(k.bootMAC(text[:cut]))) {
 		return BootToken{}, bootError("not signed by this cluster")
 	}
@@ -69,7 +68,7 @@ func (k *Keys) VerifyBoot(purpose Purpose, text string, now time.Time) (BootToke
 	case err != nil:
 		return BootToken{}, err
 	case t.Purpose != purpose:
-		return BootToken{}, bootError(fmt.Sprintf("made for %q, not for %q", t.Purpose, purpose))
+		return BootToken{}, bootError(fmt.Sprintf("issued for %q, not for %q", t.Purpose, purpose))
 	case !now.Before(t.Expires):
 		return BootToken{}, bootError(fmt.Sprintf("of machine %s expired at %s; it is %s by this head's clock (boot the machine again)",
 			t.Machine, t.Expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)))
@@ -90,10 +89,10 @@ func (t BootToken) body() (string, error) {
 	switch t.Purpose {
 	case PurposeBoot, PurposePhoneHome, PurposeMetadata:
 	default:
-		return "", &trivet.FieldError{Field: "purpose", Problem: fmt.Sprintf("%q is not known", t.Purpose)}
+		return "", &trivet.FieldError{Field: "purpose", Problem: fmt.Sprintf("%q is unknown", t.Purpose)}
 	}
 	if mac, err := trivet.CanonicalMAC(t.MAC); err != nil || mac != t.MAC {
-		return "", &trivet.FieldError{Field: "mac", Problem: fmt.Sprintf("%q is not a MAC address in its one form", t.MAC)}
+		return "", &trivet.FieldError{Field: "mac", Problem: fmt.Sprintf("%q is not a MAC address in canonical form", t.MAC)}
 	}
 	if t.Epoch < 0 {
 		return "", &trivet.FieldError{Field: "epoch", Problem: "is negative"}
@@ -102,7 +101,7 @@ func (t BootToken) body() (string, error) {
 		strconv.FormatInt(t.Epoch, 10), strconv.FormatInt(t.Expires.Unix(), 10)}, "~"), nil
 }
 
-// parseBoot reads what body wrote, and refuses every other text.
+// parseBoot is the inverse of body. It rejects any other text.
 func parseBoot(body string) (BootToken, error) {
 	f := strings.Split(body, "~")
 	if len(f) != 6 || f[0] != bootPrefix {

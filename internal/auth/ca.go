@@ -18,8 +18,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// A CA's validity does not depend on the clock of the head that made it: that clock may be wrong, and the pin, not the
-// date, is what makes this CA the right one.
+// A CA's validity does not depend on the clock of the head that created it: that clock may be wrong, and clients
+// trust the CA by its pin.
 var (
 	caNotBefore = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	caNotAfter  = time.Date(2099, 12, 31, 23, 59, 59, 0, time.UTC)
@@ -34,23 +34,24 @@ type CA struct {
 	key crypto.Signer
 }
 
-// Root is a CA's certificate, by which its cluster's members are known. It is public, and all that a witness has of the CA.
+// Root is a CA's certificate, which authenticates the cluster's members. It is public, and all that a witness has of
+// the CA.
 type Root struct {
 	cert *x509.Certificate
 	pem  []byte
 }
 
-// PEM gives the CA's certificate for curl, browsers and other programs. It is public.
+// PEM returns the CA's certificate in PEM. It is public.
 func (r *Root) PEM() []byte { return r.pem }
 
-// Pin names the CA's certificate: "sha256:" and the hex of the SHA-256 of its DER. It is public, but must reach a
-// machine or person by a way that they trust.
+// Pin returns the pin of the CA's certificate: "sha256:" and the hex SHA-256 of its DER. It is public, but must be
+// sent to machines and people over a trusted channel.
 func (r *Root) Pin() string { return pinOf(r.cert) }
 
-// Cluster is the ID that the CA was made for.
+// Cluster returns the ID of the CA's cluster.
 func (r *Root) Cluster() string { return strings.TrimPrefix(r.cert.Subject.CommonName, caNamePrefix) }
 
-// ParseRoot reads a CA's certificate, in PEM.
+// ParseRoot parses a CA's certificate, in PEM.
 func ParseRoot(certPEM []byte) (*Root, error) {
 	cert, err := parseCACert(certPEM)
 	if err != nil {
@@ -64,7 +65,7 @@ func pinOf(cert *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// newCA makes the certificate and key of a CA, both in PEM.
+// newCA returns the certificate and key of a new CA, both in PEM.
 func newCA(cluster string) (certPEM, keyPEM []byte, err error) {
 	if err := trivet.ValidateName(cluster); err != nil {
 		return nil, nil, err
@@ -102,7 +103,7 @@ func parseCA(certPEM, keyPEM []byte) (*CA, error) {
 	}
 	block, _ := pem.Decode(keyPEM)
 	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf("%w: %s holds no private key in PEM", trivet.ErrInvalid, fileCAKey)
+		return nil, fmt.Errorf("%w: %s contains no private key in PEM", trivet.ErrInvalid, fileCAKey)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -115,7 +116,7 @@ func parseCA(certPEM, keyPEM []byte) (*CA, error) {
 	return &CA{Root: *root, key: key}, nil
 }
 
-// parseCACert reads the first certificate of certPEM, which must be a CA's.
+// parseCACert parses the first certificate of certPEM, which must be a CA's.
 func parseCACert(certPEM []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(certPEM)
 	if block == nil || block.Type != "CERTIFICATE" {
@@ -126,12 +127,12 @@ func parseCACert(certPEM []byte) (*x509.Certificate, error) {
 		return nil, fmt.Errorf("%w: certificate: %w", trivet.ErrInvalid, err)
 	}
 	if !cert.BasicConstraintsValid || !cert.IsCA {
-		return nil, fmt.Errorf("%w: the certificate of %q is not a CA's", trivet.ErrInvalid, cert.Subject.CommonName)
+		return nil, fmt.Errorf("%w: the certificate of %q is not a CA certificate", trivet.ErrInvalid, cert.Subject.CommonName)
 	}
 	return cert, nil
 }
 
-// newSerial gives 127 random bits: unique without a counter, and positive, as RFC 5280 §4.1.2.2 wants.
+// newSerial returns 127 random bits: unique without a counter, and positive, as RFC 5280 §4.1.2.2 requires.
 func newSerial() *big.Int {
 	var b [16]byte
 	rand.Read(b[:])

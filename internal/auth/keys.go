@@ -27,7 +27,7 @@ const (
 // maxKeyFile bounds each file of a key directory, in bytes.
 const maxKeyFile = 64 << 10
 
-// Keys is what a full head must hold to speak for its cluster. It is safe for concurrent use and never changes.
+// Keys is the keys of a full head. It is immutable and safe for concurrent use.
 type Keys struct {
 	CA     *CA
 	Sealer *Sealer
@@ -35,16 +35,15 @@ type Keys struct {
 	bundle Bundle
 }
 
-// Bundle is the contents of a key directory by file name: what a joining full head receives and a backup keeps. It is
-// secret as a whole.
+// Bundle is the contents of a key directory by file name, for a joining full head or a backup. All of it is secret.
 type Bundle map[string][]byte
 
-// Init makes the keys of a new cluster in dir, all at once: after a crash there are all of them or none. It fails with
-// [trivet.ErrExists] where dir holds anything.
+// Init creates the keys of a new cluster in dir, atomically: after a crash there are all of them or none. It returns
+// [trivet.ErrExists] if dir is not empty.
 func Init(dir, cluster string) (*Keys, error) {
 	ca, caKey, err := newCA(cluster)
 	if err != nil {
-		return nil, fmt.Errorf("make keys of cluster %s: %w", cluster, err)
+		return nil, fmt.Errorf("create keys of cluster %s: %w", cluster, err)
 	}
 	return Install(dir, Bundle{
 		fileCACert: ca,
@@ -54,7 +53,7 @@ func Init(dir, cluster string) (*Keys, error) {
 	})
 }
 
-// Install writes another head's bundle to dir, under Init's conditions, after checking that it is whole.
+// Install validates another head's bundle and writes it to dir, as Init does.
 func Install(dir string, b Bundle) (*Keys, error) {
 	keys, err := parseKeys(b)
 	if err != nil {
@@ -66,8 +65,8 @@ func Install(dir string, b Bundle) (*Keys, error) {
 	return keys, nil
 }
 
-// Load reads the keys that Init or Install wrote. It fails with [trivet.ErrNotFound] where there are none, and refuses
-// secret files that others may read.
+// Load reads the keys that Init or Install wrote. It returns [trivet.ErrNotFound] if there are none, and an error if
+// other users can read a secret file.
 func Load(dir string) (*Keys, error) {
 	b := Bundle{}
 	for _, name := range []string{fileCACert, fileCAKey, fileBoot, fileSeal} {
@@ -87,7 +86,7 @@ func Load(dir string) (*Keys, error) {
 	return keys, nil
 }
 
-// Bundle gives a copy of the keys for another full head or a backup.
+// Bundle returns a copy of the keys for another full head or a backup.
 func (k *Keys) Bundle() Bundle {
 	b := Bundle{}
 	for name, data := range k.bundle {
@@ -103,11 +102,11 @@ func parseKeys(b Bundle) (*Keys, error) {
 	}
 	boot, err := parseHexKeys(b[fileBoot])
 	if err != nil || len(boot) != 1 {
-		return nil, fmt.Errorf("%w: %s must hold one key of 64 hex digits", trivet.ErrInvalid, fileBoot)
+		return nil, fmt.Errorf("%w: %s must contain one key of 64 hex digits", trivet.ErrInvalid, fileBoot)
 	}
 	seal, err := parseHexKeys(b[fileSeal])
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s must hold keys of 64 hex digits, one a line", trivet.ErrInvalid, fileSeal)
+		return nil, fmt.Errorf("%w: %s must contain keys of 64 hex digits, one per line", trivet.ErrInvalid, fileSeal)
 	}
 	sealer, err := NewSealer(seal...)
 	if err != nil {
@@ -126,7 +125,7 @@ func readKeyFile(path string, secret bool) ([]byte, error) {
 		return nil, err
 	}
 	if secret && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%w: %s can be read by others (chmod 600 it, and replace it if someone did)",
+		return nil, fmt.Errorf("%w: %s is readable by other users (run chmod 600, and replace the keys if it was read)",
 			trivet.ErrInvalid, path)
 	}
 	if info.Size() > maxKeyFile {
@@ -135,7 +134,7 @@ func readKeyFile(path string, secret bool) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// writeDir makes dir with the files in it, synced, by one rename of the whole directory.
+// writeDir creates dir with the files, synced, by one rename of a temporary directory.
 func writeDir(dir string, files Bundle) error {
 	parent := filepath.Dir(filepath.Clean(dir))
 	if err := os.MkdirAll(parent, 0o700); err != nil {
@@ -197,5 +196,5 @@ func parseHexKeys(text []byte) ([][]byte, error) {
 // keySize is the size of the boot and sealing keys in bytes.
 const keySize = 32
 
-// year is for lifetimes, where a leap day does not matter.
+// year is a year without a leap day, for lifetimes.
 const year = 365 * 24 * time.Hour

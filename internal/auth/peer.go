@@ -17,44 +17,44 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// PeerRole is what a member of the cluster is.
+// PeerRole is the role of a member of the cluster.
 type PeerRole string
 
-// The roles. A full head holds the cluster's keys; a witness holds only its own.
+// The roles. A full head has the cluster's keys; a witness has only its own.
 const (
 	PeerHead    PeerRole = "head"
 	PeerWitness PeerRole = "witness"
 )
 
-// Peer is a member that has proved itself by a certificate of the cluster's CA.
+// Peer is a member that is authenticated by a certificate of the cluster's CA.
 type Peer struct {
 	Name string
 	Role PeerRole
-	// Host is the address or name where a witness is reached. Its certificate is a server's too, for that address and never
-	// for [HeadName]: no client takes a witness for a head. A full head makes its own server's certificate.
+	// Host is the address or name of a witness. Its certificate is also a server certificate, for that address and
+	// never for [HeadName], so that clients reject it. A full head issues its own server certificate.
 	Host string
 }
 
-// Peer certificates live as long as servers' and are renewed as early.
+// Peer certificates have the same lifetime as server certificates.
 const peerLife, peerRenew = serverLife, serverRenew
 
-// PeerRenewal is when a member's certificate is to be renewed.
+// PeerRenewal returns when a member's certificate must be renewed.
 func PeerRenewal(cert *x509.Certificate) time.Time { return cert.NotAfter.Add(peerRenew - peerLife) }
 
-// PeerKey makes a member's key, in PEM.
+// PeerKey returns a new private key for a member, in PEM.
 func PeerKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a member's key: %w", err)
+		return nil, fmt.Errorf("create member key: %w", err)
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("make a member's key: %w", err)
+		return nil, fmt.Errorf("create member key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// PeerRequest makes the request, in PEM, that a full head signs for a member's key.
+// PeerRequest returns a certificate request, in PEM, for a member's key.
 func PeerRequest(keyPEM []byte) ([]byte, error) {
 	key, err := parsePeerKey(keyPEM)
 	if err != nil {
@@ -62,7 +62,7 @@ func PeerRequest(keyPEM []byte) ([]byte, error) {
 	}
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
-		return nil, fmt.Errorf("member's key: %w: %w", trivet.ErrInvalid, err)
+		return nil, fmt.Errorf("member key: %w: %w", trivet.ErrInvalid, err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}), nil
 }
@@ -70,16 +70,16 @@ func PeerRequest(keyPEM []byte) ([]byte, error) {
 func parsePeerKey(keyPEM []byte) (*ecdsa.PrivateKey, error) {
 	block, _ := pem.Decode(keyPEM)
 	if block == nil {
-		return nil, fmt.Errorf("member's key: %w: no PEM", trivet.ErrInvalid)
+		return nil, fmt.Errorf("member key: %w: no PEM", trivet.ErrInvalid)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("member's key: %w: %w", trivet.ErrInvalid, err)
+		return nil, fmt.Errorf("member key: %w: %w", trivet.ErrInvalid, err)
 	}
 	if key, ok := key.(*ecdsa.PrivateKey); ok {
 		return key, nil
 	}
-	return nil, fmt.Errorf("member's key: %w: not ECDSA", trivet.ErrInvalid)
+	return nil, fmt.Errorf("member key: %w: not ECDSA", trivet.ErrInvalid)
 }
 
 func parsePeerRequest(csrPEM []byte) (*x509.CertificateRequest, error) {
@@ -100,7 +100,7 @@ func parsePeerRequest(csrPEM []byte) (*x509.CertificateRequest, error) {
 	return csr, nil
 }
 
-// SignPeer gives the certificate, in PEM, by which a member calls others. Of the request only the key counts.
+// SignPeer returns the certificate of a member, in PEM. Only the key of the request is used.
 func (c *CA) SignPeer(p Peer, csrPEM []byte, now time.Time) ([]byte, error) {
 	if err := trivet.ValidateName(p.Name); err != nil {
 		return nil, err
@@ -112,10 +112,11 @@ func (c *CA) SignPeer(p Peer, csrPEM []byte, now time.Time) ([]byte, error) {
 	return c.signPeer(p, csr.PublicKey, withinCA(now))
 }
 
-// ValidateWitnessHost refuses what no witness may have in its certificate: [HeadName], however it is written, and names for several.
+// ValidateWitnessHost refuses what no witness may have in its certificate: [HeadName], however it is written, and
+// names for several.
 func ValidateWitnessHost(host string) error {
 	if strings.Contains(host, "*") || strings.EqualFold(strings.TrimRight(host, "."), HeadName) {
-		return fmt.Errorf("%w: a witness is not reached at %.300q, which could be any head", trivet.ErrInvalid, host)
+		return fmt.Errorf("%w: %.300q is not a valid address of a witness: it could be any head", trivet.ErrInvalid, host)
 	}
 	return nil
 }
@@ -144,11 +145,11 @@ func (c *CA) signPeer(p Peer, key crypto.PublicKey, now time.Time) ([]byte, erro
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// PeerOf says which member is at the other end of a connection to a listener that asks for certificates
-// ([ServerCert.TLS]). It fails with [trivet.ErrUnauthenticated] for everybody else.
+// PeerOf returns the member at the other end of a connection to a listener that requests certificates
+// ([ServerCert.TLS]). It returns [trivet.ErrUnauthenticated] for all other clients.
 func (r *Root) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 	if cs == nil || len(cs.PeerCertificates) == 0 {
-		return Peer{}, fmt.Errorf("%w: no member's certificate", trivet.ErrUnauthenticated)
+		return Peer{}, fmt.Errorf("%w: no member certificate", trivet.ErrUnauthenticated)
 	}
 	cert := cs.PeerCertificates[0]
 	_, err := cert.Verify(x509.VerifyOptions{Roots: r.pool(), Intermediates: x509.NewCertPool(), CurrentTime: withinCA(now),
@@ -161,11 +162,11 @@ func (r *Root) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 			return Peer{Name: cert.Subject.CommonName, Role: role}, nil
 		}
 	}
-	return Peer{}, fmt.Errorf("%w: %s is no member", trivet.ErrUnauthenticated, cert.Subject)
+	return Peer{}, fmt.Errorf("%w: %s is not a member", trivet.ErrUnauthenticated, cert.Subject)
 }
 
-// ExpiredPeerOf is PeerOf for a member whose certificate may have ended, as it was away for so long. Whoever asks it must know
-// that the member is one still.
+// ExpiredPeerOf is PeerOf for a member whose certificate may have ended, as it was away for so long. Whoever asks it
+// must know that the member is one still.
 func (r *Root) ExpiredPeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 	if cs != nil && len(cs.PeerCertificates) > 0 && now.After(cs.PeerCertificates[0].NotAfter) {
 		now = cs.PeerCertificates[0].NotAfter

@@ -11,11 +11,11 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// CertFunc gives a member's certificate as it is now.
+// CertFunc returns a member's current certificate.
 type CertFunc func() (*tls.Certificate, error)
 
-// PeerTLS is how a member calls others: it proves itself by what own gives, which is asked at each connection, and wants a
-// server of this CA at the address that it dials.
+// PeerTLS returns the TLS configuration of a member's calls to others: it presents the certificate of own, which is
+// called for each connection, and requires a server certificate of this CA for the dialed address.
 func (r *Root) PeerTLS(own CertFunc) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, RootCAs: r.pool(), NextProtos: []string{"h2", "http/1.1"},
@@ -23,17 +23,17 @@ func (r *Root) PeerTLS(own CertFunc) *tls.Config {
 	}
 }
 
-// SelfSigned is a server's certificate for a member's key that no CA has signed yet, by which others can see that they
-// reach the one that asked them: see [DialBackTLS].
+// SelfSigned returns a self-signed server certificate for a member's key. It lets other members verify that they
+// reach the head that wants to join: see [DialBackTLS].
 func SelfSigned(keyPEM []byte) (*tls.Certificate, error) {
 	key, err := parsePeerKey(keyPEM)
 	if err != nil {
 		return nil, err
 	}
-	t := &x509.Certificate{SerialNumber: newSerial(), Subject: pkix.Name{CommonName: "a head that joins"}, NotBefore: caNotBefore, NotAfter: caNotAfter}
+	t := &x509.Certificate{SerialNumber: newSerial(), Subject: pkix.Name{CommonName: "joining head"}, NotBefore: caNotBefore, NotAfter: caNotAfter}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("member's key: %w: %w", trivet.ErrInvalid, err)
+		return nil, fmt.Errorf("member key: %w: %w", trivet.ErrInvalid, err)
 	}
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
@@ -47,7 +47,7 @@ func DialBackTLS(csrPEM []byte) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, // replaced by VerifyConnection
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			if key, ok := csr.PublicKey.(*ecdsa.PublicKey); !ok || !key.Equal(cs.PeerCertificates[0].PublicKey) {
-				return fmt.Errorf("%w: another program answers there", trivet.ErrUnauthenticated)
+				return fmt.Errorf("%w: the address is served by another program", trivet.ErrUnauthenticated)
 			}
 			return nil
 		}}, nil

@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// What Trivet's own credentials look like, wherever they stand.
+// The formats of Trivet's credentials.
 var (
 	tokenForm = regexp.MustCompile(`\b(trivet_[a-z2-7]{16})_[a-z2-7]{52}\b`)
 	bootForm  = regexp.MustCompile(`\b(tb1~[^~\s]*~[^~\s]*~[^~\s]*~[^~\s]*~[^~\s]*~)[-_A-Za-z0-9]+`)
 	agentForm = regexp.MustCompile(`\b(Trivet-Agent v=1,[^\s]*sig=)[-_A-Za-z0-9]+`)
 )
 
-// Redact hides the secret part of every API token, boot token and agent's signature in a text, and leaves what tells them
-// apart. It is for text that is logged as it came: a kernel's command line, a request line.
+// Redact hides the secret part of all API tokens, boot tokens and agent signatures in a text, and keeps their IDs.
+// Use it for foreign text that is logged, such as a kernel command line or a request line.
 func Redact(text string) string {
 	text = tokenForm.ReplaceAllString(text, "${1}_"+hidden)
 	text = bootForm.ReplaceAllString(text, "${1}"+hidden)
 	return agentForm.ReplaceAllString(text, "${1}"+hidden)
 }
 
-// secretWords are in the names of headers and query parameters whose value is hidden.
+// secretWords are words in the names of headers and query parameters whose values are hidden.
 var secretWords = []string{"token", "secret", "password", "passwd", "signature", "credential", "authorization", "cookie",
 	"api-key", "apikey", "x-amz-security"}
 
@@ -36,8 +36,7 @@ func isSecretName(name string) bool {
 	return name == "sig" || name == "key"
 }
 
-// RedactURL gives a URL for logs: without the password, without the value of parameters that sound secret, and without
-// Trivet's tokens wherever they stand.
+// RedactURL returns a URL for logs: without the password, the values of secret parameters, and Trivet's tokens.
 func RedactURL(u *url.URL) string {
 	c := *u
 	if c.User != nil {
@@ -57,7 +56,7 @@ func RedactURL(u *url.URL) string {
 	return Redact(c.String())
 }
 
-// RedactHeader gives a copy of h for logs, without credentials.
+// RedactHeader returns a copy of h for logs, without credentials.
 func RedactHeader(h http.Header) http.Header {
 	c := h.Clone()
 	for name, values := range c {

@@ -38,8 +38,8 @@ func Fingerprint(key ed25519.PublicKey) string {
 
 // SignRequest adds the agent's proof to a request with this body. now is the head's time as the agent knows it.
 //
-// The signature covers method, path and query, body, machine and time, and stands on its own above TLS, so that a balancer
-// may end TLS. It does not cover the host (every head is as good) nor other headers.
+// The signature covers method, path and query, body, machine and time, and stands on its own above TLS, so that a
+// balancer may end TLS. It does not cover the host (every head is as good) nor other headers.
 func SignRequest(req *http.Request, body []byte, machine string, key ed25519.PrivateKey, now time.Time) {
 	var nonce [12]byte
 	rand.Read(nonce[:])
@@ -56,8 +56,9 @@ func SignRequest(req *http.Request, body []byte, machine string, key ed25519.Pri
 // VerifyRequest checks the proof of a request whose body has been read. lookup gives the key that is registered for a
 // machine. It fails with [trivet.ErrUnauthenticated], [trivet.ErrClockSkew], [trivet.ErrTooLarge] or lookup's error.
 //
-// A request that is replayed within maxSkew is accepted again. That is harmless by design: hellos, reports and log pieces
-// are idempotent and bound to an epoch, so a copy says what has been said. maxSkew only bounds how old a copy can be.
+// A request that is replayed within maxSkew is accepted again. That is harmless by design: hellos, reports and log
+// pieces are idempotent and bound to an epoch, so a copy says what has been said. maxSkew only bounds how old a copy
+// can be.
 func VerifyRequest(r *http.Request, body []byte, lookup func(machine string) (ed25519.PublicKey, error),
 	now time.Time, maxSkew time.Duration) (Agent, error) {
 	if len(body) > MaxSignedBody {

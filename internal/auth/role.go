@@ -7,7 +7,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Verb is what a request does to records of a kind.
+// Verb is an operation on records of a kind.
 type Verb string
 
 // The verbs.
@@ -17,8 +17,9 @@ const (
 	Reveal Verb = "reveal" // read the value of a secret or token in plain text
 )
 
-// Allow returns [trivet.ErrForbidden] unless an account of this role may do this to records of a kind, as [trivet.Kinds] lists
-// it. An empty kind means what every account may read. Unknown roles, verbs and kinds are forbidden.
+// Allow returns [trivet.ErrForbidden] unless an account of this role may do this to records of a kind, as
+// [trivet.Kinds] lists it. An empty kind means what every account may read. Unknown roles, verbs and kinds are
+// forbidden.
 func Allow(role trivet.AccountRole, verb Verb, kind trivet.Kind) error {
 	if allowed(role, verb, kind) {
 		return nil

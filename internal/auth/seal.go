@@ -15,13 +15,13 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// MaxSealed bounds a secret in bytes. Sealed, it stays under what a [trivet.Secret] takes.
+// MaxSealed bounds a secret in bytes, so that its sealed text fits into a [trivet.Secret].
 const MaxSealed = 8 << 10
 
 const sealPrefix = trivet.Sealed + "v1:"
 
-// FieldRef is the field that a sealed secret stands in. It opens nowhere else, so nobody who may write records can move a
-// secret to a field that shows it.
+// FieldRef is the field that a sealed secret stands in. It opens nowhere else, so nobody who may write records can
+// move a secret to a field that shows it.
 type FieldRef struct {
 	Kind  trivet.Kind
 	Name  string
@@ -35,8 +35,8 @@ type Sealer struct {
 	keys  map[string]cipher.AEAD // by id
 }
 
-// NewSealer takes the keys of 32 bytes; the first seals, all open. So a key is rotated by giving the new one to every
-// head, then putting it first on every head, then sealing everything again, then dropping the old one.
+// NewSealer returns a Sealer with keys of 32 bytes: the first one seals, all open. To rotate a key, add the new one
+// on every head, then make it the first on every head, then seal all secrets again, then remove the old one.
 func NewSealer(keys ...[]byte) (*Sealer, error) {
 	s := &Sealer{keys: map[string]cipher.AEAD{}}
 	for _, key := range keys {
@@ -57,7 +57,7 @@ func NewSealer(keys ...[]byte) (*Sealer, error) {
 	return s, nil
 }
 
-// Seal encrypts a secret for one place.
+// Seal encrypts a secret for one field.
 func (s *Sealer) Seal(at FieldRef, secret Secret) (string, error) {
 	if len(secret) > MaxSealed {
 		return "", fmt.Errorf("seal %s: %w: %d bytes; at most %d", at, trivet.ErrTooLarge, len(secret), MaxSealed)
@@ -69,7 +69,7 @@ func (s *Sealer) Seal(at FieldRef, secret Secret) (string, error) {
 	return sealPrefix + s.first + ":" + base64.RawURLEncoding.EncodeToString(box), nil
 }
 
-// Open decrypts what was sealed for this place. It fails with [trivet.ErrInvalid].
+// Open decrypts a secret that was sealed for this field, or returns [trivet.ErrInvalid].
 func (s *Sealer) Open(at FieldRef, text string) (Secret, error) {
 	rest, ok := strings.CutPrefix(text, sealPrefix)
 	id, coded, ok2 := strings.Cut(rest, ":")
@@ -81,7 +81,7 @@ func (s *Sealer) Open(at FieldRef, text string) (Secret, error) {
 	}
 	aead, ok := s.keys[id]
 	if !ok {
-		return "", fmt.Errorf("open %s: %w: sealed with key %.16q, which this head does not hold",
+		return "", fmt.Errorf("open %s: %w: sealed with key %.16q, which this head does not have",
 			at, trivet.ErrInvalid, id)
 	}
 	box, err := base64.RawURLEncoding.Strict().DecodeString(coded)
@@ -98,7 +98,7 @@ func (s *Sealer) Open(at FieldRef, text string) (Secret, error) {
 
 func (p FieldRef) String() string { return fmt.Sprintf("%s %s %s", p.Kind, p.Name, p.Field) }
 
-// bytes is the additional data of the encryption: each part with its length, so that no two places share it.
+// bytes is the additional data of the encryption: each part with its length, so that no two fields share it.
 func (p FieldRef) bytes() []byte {
 	var b []byte
 	for _, part := range []string{string(p.Kind), p.Name, p.Field} {

@@ -20,8 +20,8 @@ import (
 // HeadName is [trivet.ServerName].
 const HeadName = trivet.ServerName
 
-// Server certificates live short and begin in the past, for clients whose clock is behind. Together they stay under the
-// 825 days that some clients accept.
+// Server certificates are short-lived and begin in the past, for clients whose clock is behind. The total is less
+// than the 825 days that some clients accept.
 const (
 	serverLife  = 90 * 24 * time.Hour
 	serverRenew = serverLife * 2 / 3
@@ -31,8 +31,8 @@ const (
 // maxNames bounds the names of one certificate.
 const maxNames = 256
 
-// ServerCert is a head's certificate, always fresh: its key lives in memory only, and it is issued anew before it
-// expires, when the names change and when the clock jumps out of its life. It is safe for concurrent use.
+// ServerCert is a head's server certificate. Its key is in memory only. It is reissued before it expires, when the
+// names change, and when the clock jumps out of its validity. It is safe for concurrent use.
 type ServerCert struct {
 	ca    *CA
 	names func() []string
@@ -50,8 +50,8 @@ func (c *CA) ServerCert(names func() []string, now func() time.Time) *ServerCert
 	return &ServerCert{ca: c, names: names, now: now}
 }
 
-// TLS is the configuration of a head's listener. It sends the CA with the chain, for clients that know only its pin, and
-// takes a certificate from whoever has one: see [Root.PeerOf].
+// TLS returns the configuration of a head's listener. It sends the CA with the chain, for clients that have only its
+// pin, and requests client certificates: see [Root.PeerOf].
 func (s *ServerCert) TLS() *tls.Config { return ListenTLS(s.GetCertificate) }
 
 // ListenTLS is the same for any certificate.
@@ -75,7 +75,7 @@ func (s *ServerCert) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 	}
 	cert, err := s.ca.issueServer(names, now)
 	if err != nil && s.cert != nil {
-		slog.Warn("keep the old server certificate", "names", names, "error", err)
+		slog.Warn("cannot issue a server certificate; keeping the old one", "names", names, "error", err)
 		return s.cert, nil
 	}
 	if err != nil {
@@ -93,7 +93,7 @@ func normalNames(names []string) []string {
 
 func (c *CA) issueServer(names []string, now time.Time) (*tls.Certificate, error) {
 	if len(names) > maxNames {
-		return nil, fmt.Errorf("issue server certificate: %d names; at most %d", len(names), maxNames)
+		return nil, fmt.Errorf("issue server certificate: %d names; the maximum is %d", len(names), maxNames)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -134,7 +134,7 @@ func addNames(t *x509.Certificate, names ...string) {
 	}
 }
 
-// withinCA moves the time of a clock that lost its battery so that a certificate of now lies within the CA's life.
+// withinCA adjusts the time of a wrong clock so that a certificate issued now is within the CA's validity.
 func withinCA(now time.Time) time.Time {
 	if earliest := caNotBefore.Add(serverPast); now.Before(earliest) {
 		return earliest

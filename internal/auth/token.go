@@ -25,7 +25,7 @@ const base32Digits = "abcdefghijklmnopqrstuvwxyz234567"
 
 var base32Lower = base32.NewEncoding(base32Digits).WithPadding(base32.NoPadding)
 
-// NewToken makes an API token: the name of its record, the text to show once to its owner, and the hash to keep.
+// NewToken returns a new API token: the name of its record, the text to show once to its owner, and the hash to store.
 func NewToken() (id string, plain Secret, hash string) {
 	var b [42]byte
 	rand.Read(b[:])
@@ -34,7 +34,7 @@ func NewToken() (id string, plain Secret, hash string) {
 	return id, plain, tokenHash(string(plain))
 }
 
-// ParseToken says whose record to look up for a presented token. The token is not proven until [CheckToken] says so.
+// ParseToken returns the name of a token's record. The token is not verified until [CheckToken] succeeds.
 func ParseToken(plain string) (id string, err error) {
 	rest, ok := strings.CutPrefix(plain, tokenPrefix)
 	if !ok || len(rest) != idLen+1+secretLen || rest[idLen] != '_' {

@@ -29,10 +29,10 @@ var defaultClient = &http.Client{Transport: &http.Transport{
 
 // Fetch reads a blob from the heads at these base URLs, to which "/blob/<digest>" is added.
 //
-// The data is verified: chunk by chunk before it is returned if ref has Chunks, and as a whole at the end, where a wrong digest
-// is an error instead of io.EOF. A connection that breaks or stalls is replaced by one to the next URL, from the last good
-// chunk, until ctx ends. If every head, tried twice in a row, does not have the blob or sends other data than ref describes,
-// reading ends with [trivet.ErrNotFound] or [trivet.ErrInvalid].
+// The data is verified: chunk by chunk before it is returned if ref has Chunks, and as a whole at the end, where a
+// wrong digest is an error instead of io.EOF. A connection that breaks or stalls is replaced by one to the next URL,
+// from the last good chunk, until ctx ends. If every head, tried twice in a row, does not have the blob or sends
+// other data than ref describes, reading ends with [trivet.ErrNotFound] or [trivet.ErrInvalid].
 //
 // Close may be called at any time and waits for the goroutine that reads ahead.
 func (f *Fetcher) Fetch(ctx context.Context, urls []string, ref trivet.BlobRef) (io.ReadCloser, error) {

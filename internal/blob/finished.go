@@ -26,8 +26,8 @@ func (s *Store) recordDone(id, digest string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// Finished returns the blob of a finished upload. It returns [trivet.ErrNotFound] if the upload has not finished, or finished
-// more than the store's UploadTimeout ago.
+// Finished returns the blob of a finished upload. It returns [trivet.ErrNotFound] if the upload has not finished, or
+// finished more than the store's UploadTimeout ago.
 func (s *Store) Finished(id string) (ref trivet.BlobRef, err error) {
 	missing := &trivet.Error{Op: "finish upload", Name: id, Err: trivet.ErrNotFound}
 	s.mu.Lock()

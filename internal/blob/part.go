@@ -35,8 +35,8 @@ func (s *Store) newPart(name string) (*part, error) {
 	return &part{store: s, file: f, sums: newSums()}, nil
 }
 
-// readFrom appends r up to its end. Bytes before an error are kept and included in p.size. The caller's goroutine reads;
-// another one hashes and writes, and has ended when readFrom returns.
+// readFrom appends r up to its end. Bytes before an error are kept and included in p.size. The caller's goroutine
+// reads; another one hashes and writes, and has ended when readFrom returns.
 func (p *part) readFrom(ctx context.Context, r io.Reader) error {
 	free, full := make(chan []byte, pieces), make(chan []byte, pieces)
 	for range pieces {

@@ -33,8 +33,8 @@ const (
 	maxPulls      = 256
 )
 
-// Puller pulls blobs from other heads into a store, each once for all clients, in the order that readers request. Chunks are
-// verified and served while the rest is pulled. An interrupted pull resumes, even after kill -9.
+// Puller pulls blobs from other heads into a store, each once for all clients, in the order that readers request.
+// Chunks are verified and served while the rest is pulled. An interrupted pull resumes, even after kill -9.
 type Puller struct {
 	store      *Store
 	cfg        PullConfig

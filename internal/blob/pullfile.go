@@ -16,8 +16,9 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// pullSuffix is the suffix of the file of a blob that is being pulled; it has holes where chunks are missing. Its chunks are
-// checked against the chunk table when the pull resumes, so it needs no other record and no sync before its end.
+// pullSuffix is the suffix of the file of a blob that is being pulled; it has holes where chunks are missing. Its
+// chunks are checked against the chunk table when the pull resumes, so it needs no other record and no sync before
+// its end.
 const pullSuffix = ".pull"
 
 // pull runs one pull. Its chunks are kept for the next attempt, unless the disk is full or the data is another blob.

@@ -16,8 +16,8 @@ import (
 // beginTimeout bounds how long a client waits until a pull has begun. Firmware and agents then try other heads.
 const beginTimeout = 10 * time.Second
 
-// Handler serves as [Store.Handler] does. A blob that the store does not have and for which ref returns a reference is pulled
-// urgently and served meanwhile, with ranges.
+// Handler serves as [Store.Handler] does. A blob that the store does not have and for which ref returns a reference
+// is pulled urgently and served meanwhile, with ranges.
 func (p *Puller) Handler(ref func(context.Context, Digest) (trivet.BlobRef, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d, isTable, err := parsePath(r.URL.Path)

@@ -11,9 +11,9 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Put stores the content of r on stable storage, in one pass, and returns its reference. After an error nothing is left. The
-// content must match the non-empty fields of want. Errors are [trivet.ErrInvalid] (other content than wanted), ErrTooLarge,
-// ErrUnavailable (such as a full disk) or ctx's, which is checked between reads of r.
+// Put stores the content of r on stable storage, in one pass, and returns its reference. After an error nothing is
+// left. The content must match the non-empty fields of want. Errors are [trivet.ErrInvalid] (other content than
+// wanted), ErrTooLarge, ErrUnavailable (such as a full disk) or ctx's, which is checked between reads of r.
 func (s *Store) Put(ctx context.Context, r io.Reader, want trivet.BlobRef) (trivet.BlobRef, error) {
 	ref, err := s.put(ctx, r, want)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Handler serves GET and HEAD of /blob/<digest>, with ranges, and of /blob/<digest>.chunks, the chunk table. Files are sent by
-// zero-copy if w is of a plain TCP connection, or forwards ReadFrom to one.
+// Handler serves GET and HEAD of /blob/<digest>, with ranges, and of /blob/<digest>.chunks, the chunk table. Files
+// are sent by zero-copy if w is of a plain TCP connection, or forwards ReadFrom to one.
 func (s *Store) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Store) serve(w http.ResponseWriter, r *http.Request) {

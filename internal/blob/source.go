@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // source is the heads that serve a blob, and the connection to one of them.
@@ -93,13 +93,5 @@ func (s *source) try(ctx context.Context, do func(base string) error) error {
 
 // wait pauses after a round, with jitter, so that heads that return are not overloaded.
 func (s *source) wait(ctx context.Context, round int) error {
-	pause := s.pause << min(round-1, maxDoublings)
-	t := time.NewTimer(pause/2 + rand.N(pause/2+1))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return wait.Sleep(ctx, wait.Jitter(s.pause<<min(round-1, maxDoublings)))
 }

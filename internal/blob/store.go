@@ -35,9 +35,9 @@ type Store struct {
 	closed  bool               // guarded by mu
 }
 
-// The directory has <hex> and <hex>.chunks of each blob; of incomplete ones <id>.put (removed at the next start), <id>.upload
-// and <hex>.pull (resumed after a restart); and <id>.done of a finished upload. A blob exists if <hex> does; its chunk table is
-// written before.
+// The directory has <hex> and <hex>.chunks of each blob; of incomplete ones <id>.put (removed at the next start),
+// <id>.upload and <hex>.pull (resumed after a restart); and <id>.done of a finished upload. A blob exists if <hex>
+// does; its chunk table is written before.
 const (
 	tableSuffix  = ".chunks"
 	putSuffix    = ".put"

@@ -22,8 +22,8 @@ type upload struct {
 	timer *time.Timer
 }
 
-// Begin starts an upload and returns its ID. It can be resumed after a restart, and expires when it is idle for the store's
-// UploadTimeout. It returns [trivet.ErrUnavailable] if too many are open.
+// Begin starts an upload and returns its ID. It can be resumed after a restart, and expires when it is idle for the
+// store's UploadTimeout. It returns [trivet.ErrUnavailable] if too many are open.
 func (s *Store) Begin() (id string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,8 @@ func (s *Store) register(id string) *upload {
 	return u
 }
 
-// Offset returns how many bytes of an upload are stored, where it resumes. During an Append it returns [trivet.ErrConflict].
+// Offset returns how many bytes of an upload are stored, where it resumes. During an Append it returns
+// [trivet.ErrConflict].
 func (s *Store) Offset(ctx context.Context, id string) (offset int64, err error) {
 	err = s.use(ctx, "read", id, func(u *upload) error {
 		offset = u.part.size
@@ -63,9 +64,9 @@ func (s *Store) Offset(ctx context.Context, id string) (offset int64, err error)
 	return offset, err
 }
 
-// Append adds r, which begins at offset, to an upload and returns the new end. All bytes before it are on stable storage, even
-// after an error of r. It returns [trivet.ErrConflict] if offset is not the upload's end or during another Append, and
-// [trivet.ErrUnavailable] if the disk fails or is full: then the upload is removed.
+// Append adds r, which begins at offset, to an upload and returns the new end. All bytes before it are on stable
+// storage, even after an error of r. It returns [trivet.ErrConflict] if offset is not the upload's end or during
+// another Append, and [trivet.ErrUnavailable] if the disk fails or is full: then the upload is removed.
 func (s *Store) Append(ctx context.Context, id string, offset int64, r io.Reader) (end int64, err error) {
 	err = s.use(ctx, "append to", id, func(u *upload) error {
 		end = u.part.size
@@ -86,9 +87,9 @@ func (s *Store) Append(ctx context.Context, id string, offset int64, r io.Reader
 	return end, err
 }
 
-// Finish turns an upload into a blob. It returns [trivet.ErrInvalid] if the content does not match the non-empty fields of
-// want; the upload then stays only if it is too short and can be resumed. A client that lost the answer may call it again
-// within the store's UploadTimeout.
+// Finish turns an upload into a blob. It returns [trivet.ErrInvalid] if the content does not match the non-empty
+// fields of want; the upload then stays only if it is too short and can be resumed. A client that lost the answer may
+// call it again within the store's UploadTimeout.
 func (s *Store) Finish(ctx context.Context, id string, want trivet.BlobRef) (ref trivet.BlobRef, err error) {
 	if ref, err := s.Finished(id); err == nil {
 		return ref, compare(want, ref)

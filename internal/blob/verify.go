@@ -10,8 +10,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Verify rereads a blob and its chunk table and compares them with its name. It returns [trivet.ErrInvalid] with the damaged
-// range.
+// Verify rereads a blob and its chunk table and compares them with its name. It returns [trivet.ErrInvalid] with the
+// damaged range.
 func (s *Store) Verify(ctx context.Context, d Digest) error {
 	f, _, err := s.Get(d)
 	if err != nil {

@@ -35,7 +35,8 @@ type ExitError int
 
 func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// Root returns the trivet command with the operator commands. The program adds the server, agent, demo and lab commands.
+// Root returns the trivet command with the operator commands. The program adds the server, agent, demo and lab
+// commands.
 func Root(env Env) *cobra.Command {
 	a := &app{Env: env}
 	root := &cobra.Command{
@@ -118,7 +119,8 @@ func setGroups(c *cobra.Command) {
 	}
 }
 
-// interrupted returns err. If the command was interrupted by Ctrl-C, it prints a message and returns an ExitError instead.
+// interrupted returns err. If the command was interrupted by Ctrl-C, it prints a message and returns an ExitError
+// instead.
 func (a *app) interrupted(ctx context.Context, err error, format string, args ...any) error {
 	if ctx.Err() == nil || err == nil {
 		return err

@@ -55,8 +55,8 @@ type target struct {
 	name string
 }
 
-// targets returns the records that a command line or files name. Those of files are in reverse order, since later ones depend
-// on earlier ones.
+// targets returns the records that a command line or files name. Those of files are in reverse order, since later
+// ones depend on earlier ones.
 func (a *app) targets(args, files []string) ([]target, error) {
 	var list []target
 	if len(files) > 0 {

@@ -96,7 +96,8 @@ func (f *feed) close() {
 	f.done.Wait()
 }
 
-// followProvision displays the provision and its newest workflow until the provision has ended, and returns the last state.
+// followProvision displays the provision and its newest workflow until the provision has ended, and returns the last
+// state.
 func followProvision(ctx context.Context, cl *client.Client, name string, v view) (last provisionState, err error) {
 	provisions := newFeed(ctx, cl, "Provision", name)
 	defer provisions.close()

@@ -135,7 +135,7 @@ func (h *head) playAgent(ctx context.Context, machine, failing string) error {
 	if err != nil {
 		return err
 	}
-	door := c.Door(func(req *http.Request, body []byte, machine string) {
+	door := c.AgentAPI(func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, private, time.Now())
 	}, func(time.Time) {})
 	g, err := door.Hello(ctx, trivet.Hello{Machine: machine, MAC: m.Spec.NICs[0].MAC, Token: token,
@@ -162,7 +162,7 @@ func awaitClaim(ctx context.Context, c *client.Client, machine string) (*trivet.
 }
 
 // doRun reports every action as done with a line of log, or one as failed, and phones home.
-func doRun(ctx context.Context, door *client.Door, machine string, g trivet.Grant, failing string) error {
+func doRun(ctx context.Context, door *client.AgentAPI, machine string, g trivet.Grant, failing string) error {
 	sync := trivet.Sync{Machine: machine, Epoch: g.Epoch, BootID: "boot-" + machine}
 	say := func(r trivet.Report) error {
 		r.Seq, r.Attempt = g.Acked+1, 1

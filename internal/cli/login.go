@@ -153,8 +153,8 @@ func (a *app) contexts() *cobra.Command {
 	return c
 }
 
-// refresh adds the cluster's current heads to a context. Endpoints are never removed: one that is not a head may be a load
-// balancer.
+// refresh adds the cluster's current heads to a context. Endpoints are never removed: one that is not a head may be a
+// load balancer.
 func (a *app) refresh(ctx context.Context, path string, f *client.File, name string) error {
 	entry, err := f.Pick(name)
 	if err != nil {

@@ -55,7 +55,7 @@ func workflowOf(ctx context.Context, cl *client.Client, name string) (string, er
 	return m.Status.Workflow, nil
 }
 
-// printLogs prints the logs with a heading for each try of each action.
+// printLogs prints the logs with a heading for each attempt of each action.
 func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string, o client.LogOptions) error {
 	var last trivet.LogPiece
 	lineStart := true

@@ -28,8 +28,8 @@ type manifest struct {
 
 func (m *manifest) title() string { return title(m.info, m.record.Header().Name) }
 
-// readManifests reads files, directories ("*.yaml", "*.yml" and "*.json" in them) and "-", standard input. All of them must be
-// valid: an error in the last file prevents the first one from being sent.
+// readManifests reads files, directories ("*.yaml", "*.yml" and "*.json" in them) and "-", standard input. All of
+// them must be valid: an error in the last file prevents the first one from being sent.
 func (a *app) readManifests(paths []string) ([]*manifest, error) {
 	files, err := expand(paths)
 	if err != nil {

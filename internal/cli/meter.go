@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// transfer displays the progress of a transfer: on a terminal as one line that is updated, otherwise as a line every few
-// seconds.
+// transfer displays the progress of a transfer: on a terminal as one line that is updated, otherwise as a line every
+// few seconds.
 type transfer struct {
 	out   io.Writer
 	live  bool

@@ -88,7 +88,7 @@ func (s *screen) line(step trivet.Step, p provisionState) string {
 	return text
 }
 
-// elapsed returns the elapsed time at the head's last checkpoint plus the local time since this try was first seen.
+// elapsed returns the elapsed time at the head's last checkpoint plus the local time since this attempt was first seen.
 func (s *screen) elapsed(step trivet.Step) time.Duration {
 	key := fmt.Sprintf("%s/%d/%d", step.Name, step.Attempt, step.Elapsed)
 	if key != s.step {

@@ -91,8 +91,8 @@ func parseYAML(file string, text []byte) ([]*document, error) {
 	return docs, nil
 }
 
-// tooMuch returns the token at which a file exceeds the limits, or nil. It runs before the parser, whose time grows with the
-// square of the depth.
+// tooMuch returns the token at which a file exceeds the limits, or nil. It runs before the parser, whose time grows
+// with the square of the depth.
 func tooMuch(tokens token.Tokens) *token.Token {
 	flow := 0 // open lists and objects in brackets
 	longest, paths := 1, 0

@@ -46,6 +46,7 @@ func fill(t *testing.T, dir string) string {
 
 // A full disk stops writes, not reads; writes resume without a restart when there is space again.
 func TestFullDiskRefusesWrites(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t, "300m")
 	m := start(t, dir)
 	kv := m.Client()
@@ -76,6 +77,7 @@ func TestFullDiskRefusesWrites(t *testing.T) {
 
 // A member without a reserve fails on a full disk with an error and a hint; the process keeps running.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t, "140m") // two log segments of 64 MB each, and little else
 	m, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Name: "head0", Reserve: -1})
 	if err != nil {
@@ -110,6 +112,7 @@ func TestFullDisk(t *testing.T) {
 
 // A damaged file makes the start fail instead of hang.
 func TestDamagedFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	start(t, dir).Close()
 	for _, file := range []string{"etcd/member/snap/db", "etcd/member/wal/0000000000000000-0000000000000000.wal"} {

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// fatal handles errors at which etcd would end the process, such as a full disk: the goroutine that logged the error ends,
-// and the error is reported by Err. The rest of the head keeps serving reads.
+// fatal handles errors at which etcd would end the process, such as a full disk: the goroutine that logged the error
+// ends, and the error is reported by Err. The rest of the head keeps serving reads.
 type fatal struct {
 	once sync.Once
 	done chan struct{}

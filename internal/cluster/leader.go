@@ -38,9 +38,9 @@ func (m *Member) WaitLeader(ctx context.Context) error {
 	}
 }
 
-// Term waits for a leader, for writers. It returns a channel that is closed when the next leader is elected: requests that the
-// former leader has not answered by then may never be answered. It waits for an election; once the cluster has had no leader
-// for longer than several elections, it returns ErrUnavailable at once.
+// Term waits for a leader, for writers. It returns a channel that is closed when the next leader is elected: requests
+// that the former leader has not answered by then may never be answered. It waits for an election; once the cluster
+// has had no leader for longer than several elections, it returns ErrUnavailable at once.
 func (m *Member) Term(ctx context.Context) (over <-chan struct{}, err error) {
 	over = m.etcd.Server.LeaderChangedNotify()
 	if m.HasLeader() {
@@ -74,8 +74,8 @@ func (l *leaderless) since(next <-chan struct{}) time.Time {
 	return l.from
 }
 
-// transferLeadership makes another member the leader if this one is, and reports whether this one can stop gracefully. Each
-// voter is asked in turn, for as long as an election takes.
+// transferLeadership makes another member the leader if this one is, and reports whether this one can stop
+// gracefully. Each voter is asked in turn, for as long as an election takes.
 func (m *Member) transferLeadership() bool {
 	if !m.Leads() {
 		return true

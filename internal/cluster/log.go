@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// slogCore sends etcd's log, from warnings up, to a slog.Logger. A fatal error of etcd stops etcd, not the process. Some
-// messages are events for this package.
+// slogCore sends etcd's log, from warnings up, to a slog.Logger. A fatal error of etcd stops etcd, not the process.
+// Some messages are events for this package.
 type slogCore struct {
 	log        *slog.Logger
 	fatal      *fatal
@@ -68,8 +68,8 @@ var muted = map[string]string{
 	// A learner is promoted by retrying.
 	"rejecting promote learner: learner is not ready": "",
 	"Validation on configuration change failed":       "can only promote a learner",
-	// Shortly after the start, until etcd has applied an entry, it considers itself behind by all entries and publishes its name
-	// thousands of times.
+	// Shortly after the start, until etcd has applied an entry, it considers itself behind by all entries and
+	// publishes its name thousands of times.
 	"failed to update storage version":                       "missing term information",
 	"Failed to detect schema version":                        "missing term information",
 	"failed to publish local member to cluster through raft": "too many requests",

@@ -21,6 +21,7 @@ func newTestLog(closing <-chan struct{}) (*zap.Logger, *bytes.Buffer) {
 }
 
 func TestEtcdLogLevels(t *testing.T) {
+	t.Parallel()
 	notLearner := errors.New("membership: can only promote a learner member")
 	for _, c := range []struct {
 		message string
@@ -48,6 +49,7 @@ func TestEtcdLogLevels(t *testing.T) {
 }
 
 func TestEtcdLogWhileClosing(t *testing.T) {
+	t.Parallel()
 	closing := make(chan struct{})
 	log, out := newTestLog(closing)
 	close(closing)

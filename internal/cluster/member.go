@@ -1,5 +1,5 @@
-// Package cluster runs this head's member of the replicated store: an embedded etcd, used in-process. A single member is a
-// cluster too.
+// Package cluster runs this head's member of the replicated store: an embedded etcd, used in-process. A single member
+// is a cluster too.
 package cluster
 
 import (
@@ -30,11 +30,11 @@ type Config struct {
 	Logger *slog.Logger
 	// Token is part of a new cluster's ID, with the members' URLs; empty means "trivet".
 	Token string
-	// URL is the https URL at which the other members reach this one, served by PeerHandler. Empty for a single member. It is
-	// used only if Dir is empty; see SetURL.
+	// URL is the https URL at which the other members reach this one, served by PeerHandler. Empty for a single
+	// member. It is used only if Dir is empty; see SetURL.
 	URL string
-	// Join lists the members of the cluster that this one was added to, including this one; empty means a new cluster. It is
-	// used only if Dir is empty.
+	// Join lists the members of the cluster that this one was added to, including this one; empty means a new
+	// cluster. It is used only if Dir is empty.
 	Join []Peer
 	// TLS names the files for calls to other members.
 	TLS PeerTLS
@@ -42,12 +42,14 @@ type Config struct {
 	Retention time.Duration
 	// QuotaBytes bounds the store on disk; 0 means 8 GiB.
 	QuotaBytes int64
-	// Reserve is how many bytes of the file system must be free for writes; 0 means DefaultReserve, negative means none.
+	// Reserve is how many bytes of the file system must be free for writes; 0 means DefaultReserve, negative means
+	// none.
 	Reserve int64
-	// Heartbeat is the interval of the leader's heartbeats. Election is how long the others miss them before one of them
-	// becomes a candidate; it may take up to twice as long. All members should have the same values. 0 means 50 ms, and six
-	// Heartbeats: on one machine with three members and two busy cores, 80 killed leaders were replaced within 0.4 s (median)
-	// to 0.9 s (maximum); with 500 ms it took 0.7 to 1.7 s. See BenchmarkWriteGap in internal/store.
+	// Heartbeat is the interval of the leader's heartbeats. Election is how long the others miss them before one of
+	// them becomes a candidate; it may take up to twice as long. All members should have the same values. 0 means 50
+	// ms, and six Heartbeats: on one machine with three members and two busy cores, 80 killed leaders were replaced
+	// within 0.4 s (median) to 0.9 s (maximum); with 500 ms it took 0.7 to 1.7 s. See BenchmarkWriteGap in
+	// internal/store.
 	Heartbeat, Election time.Duration
 }
 
@@ -75,8 +77,8 @@ type Member struct {
 	leaderless leaderless
 }
 
-// Start runs the member in cfg.Dir, which it creates if the directory is empty, and returns when it serves writes or ctx ends.
-// Errors: ErrUnavailable, with a hint if an operator can help.
+// Start runs the member in cfg.Dir, which it creates if the directory is empty, and returns when it serves writes or
+// ctx ends. Errors: ErrUnavailable, with a hint if an operator can help.
 func Start(ctx context.Context, cfg Config) (*Member, error) {
 	m, err := Open(ctx, cfg)
 	if err != nil {
@@ -134,8 +136,8 @@ func (m *Member) open(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// startEtcd runs etcd in separate goroutines: a fatal error ends the one that logged it, and others may then wait for that one
-// forever. Those, and a start that did not end before ctx, are abandoned.
+// startEtcd runs etcd in separate goroutines: a fatal error ends the one that logged it, and others may then wait for
+// that one forever. Those, and a start that did not end before ctx, are abandoned.
 func (m *Member) startEtcd(ctx context.Context, c *embed.Config) (*embed.Etcd, error) {
 	type result struct {
 		etcd *embed.Etcd
@@ -186,8 +188,8 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	c.AutoCompactionMode, c.AutoCompactionRetention = "periodic", cmp.Or(cfg.Retention, time.Hour).String()
 	c.QuotaBackendBytes = cmp.Or(cfg.QuotaBytes, 8<<30)
 	c.TickMs, c.ElectionMs = uint(cfg.Heartbeat.Milliseconds()), uint(cfg.Election.Milliseconds())
-	// Raft keeps this many entries in memory. A start replays those since the last snapshot: while more than 5000 are left,
-	// etcd refuses its own first write and retries it without delay.
+	// Raft keeps this many entries in memory. A start replays those since the last snapshot: while more than 5000 are
+	// left, etcd refuses its own first write and retries it without delay.
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 2500
 	c.MaxRequestBytes = 2 << 20
 	c.WarningApplyDuration = 2 * time.Second // watchDisk reports slow disks
@@ -237,13 +239,13 @@ func (m *Member) ClusterID() string {
 	return fmt.Sprintf("%016x", uint64(m.etcd.Server.Cluster().ID()))
 }
 
-// Failed returns a channel that receives the error that stopped the member, such as a full disk. Its client may block from then
-// on. Local copies can still be read; writes need a restart of the head.
+// Failed returns a channel that receives the error that stopped the member, such as a full disk. Its client may block
+// from then on. Local copies can still be read; writes need a restart of the head.
 func (m *Member) Failed() <-chan error { return m.failed }
 
-// Close stops the member. A leader transfers its leadership first. Without a leader, the member stops at once: a graceful stop
-// would wait for one. A member that failed is abandoned, since stopping it could block; its directory stays locked until the
-// process ends.
+// Close stops the member. A leader transfers its leadership first. Without a leader, the member stops at once: a
+// graceful stop would wait for one. A member that failed is abandoned, since stopping it could block; its directory
+// stays locked until the process ends.
 func (m *Member) Close() {
 	m.once.Do(func() {
 		close(m.closing)
@@ -270,8 +272,8 @@ func (m *Member) Close() {
 // maxSocketPath is the maximum length of a sockaddr_un path, less the sockets' own names.
 const maxSocketPath = 96
 
-// socketDir creates an empty directory for the member's sockets: in the data directory, or a temporary one if that path is too
-// long.
+// socketDir creates an empty directory for the member's sockets: in the data directory, or a temporary one if that
+// path is too long.
 func socketDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -26,6 +26,7 @@ func start(t *testing.T, dir string) *cluster.Member {
 }
 
 func TestRestartKeepsDataAndIdentity(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	m := start(t, dir)
 	id := m.ClusterID()
@@ -41,6 +42,7 @@ func TestRestartKeepsDataAndIdentity(t *testing.T) {
 }
 
 func TestSecondStartIsRefused(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	start(t, dir)
 	_, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Name: "head0"})
@@ -50,6 +52,7 @@ func TestSecondStartIsRefused(t *testing.T) {
 }
 
 func TestALongPath(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir() + "/" + strings.Repeat("long/", 30)
 	if m := start(t, dir); !m.HasLeader() {
 		t.Error("no leader")

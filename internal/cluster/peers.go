@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// PeerTLS are the files, in PEM, by which a member proves itself to the others when it calls them, and knows them. They are
-// read at each connection, so they may be replaced.
+// PeerTLS is the files, in PEM, of the certificate by which a member authenticates to the others, and of the CA by
+// which it authenticates them. They are read for each connection, so they may be replaced.
 type PeerTLS struct{ Cert, Key, CA string }
 
 // Peer is a member as the cluster knows it.
@@ -25,11 +26,23 @@ type Peer struct {
 	ID      uint64
 	Name    string // empty: it was added, and has not started yet
 	URL     string // where the others reach it
-	Learner bool   // it gets everything and counts for nothing
+	Learner bool   // it replicates the log and does not vote
 }
 
-// PeerHandler answers the other members, with 503 from the member's end on. Whoever serves it must let nobody else in, and must
-// not refuse by 403 or 410: these tell a member that it was removed.
+// FormatID returns a member's ID in the form of records and messages, 16 hex digits.
+func FormatID(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+// ParseID parses what FormatID returned.
+func ParseID(text string) (uint64, error) {
+	id, err := strconv.ParseUint(text, 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %q is not the ID of a member", trivet.ErrInvalid, text)
+	}
+	return id, nil
+}
+
+// PeerHandler serves the other members, and responds with 503 once the member stops. Its caller must authenticate
+// members, and must not refuse them with 403 or 410, which etcd takes to mean that the member was removed.
 func (m *Member) PeerHandler() http.Handler {
 	h := etcdhttp.NewPeerHandler(m.etcd.GetLogger(), m.etcd.Server)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,13 +55,13 @@ func (m *Member) PeerHandler() http.Handler {
 	})
 }
 
-// IsPeerPath says whether a request is one for the PeerHandler.
+// IsPeerPath reports whether a request is for the PeerHandler.
 func IsPeerPath(path string) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return slices.Contains([]string{"raft", "members", "leases", "version", "downgrade"}, first)
 }
 
-// Peers are all members as this one knows them now, by name.
+// Peers returns all members that this one knows, sorted by name.
 func (m *Member) Peers() (peers []Peer) {
 	for _, p := range m.etcd.Server.Cluster().Members() {
 		peer := Peer{ID: uint64(p.ID), Name: p.Name, Learner: p.IsLearner}
@@ -61,51 +74,51 @@ func (m *Member) Peers() (peers []Peer) {
 	return peers
 }
 
-// IsLearner says whether this member still catches up.
+// IsLearner reports whether this member is a learner.
 func (m *Member) IsLearner() bool { return m.etcd.Server.IsLearner() }
 
-// Revision is the store's that this member's own copy has reached.
+// Revision returns the store's revision that this member's own copy has reached.
 func (m *Member) Revision() int64 { return m.etcd.Server.KV().Rev() }
 
-// sayAgain is how long a change of this member's address may take. While an earlier change is not applied, the store drops it
-// without an answer.
-const sayAgain = 7 * time.Second
+// setURLTimeout bounds one try to change this member's address. While an earlier change is not applied, the store
+// drops it without a response.
+const setURLTimeout = 7 * time.Second
 
-// SetURL tells the cluster where this member is reached, if that has changed. It tries until ctx ends.
+// SetURL changes the URL where the other members reach this one, if it is another. It retries until ctx ends.
 func (m *Member) SetURL(ctx context.Context, url string) error {
 	for {
 		own := m.etcd.Server.Cluster().Member(types.ID(m.ID()))
 		if own != nil && slices.Equal(own.PeerURLs, []string{url}) {
 			return nil
 		}
-		try, cancel := context.WithTimeout(ctx, sayAgain)
+		try, cancel := context.WithTimeout(ctx, setURLTimeout)
 		_, err := m.client.MemberUpdate(try, m.ID(), []string{url})
 		dropped := err != nil && try.Err() != nil && ctx.Err() == nil
 		cancel()
 		if !dropped {
-			return membership("set the address of", "this member", err)
+			return memberError("set the address of", "this member", err)
 		}
 	}
 }
 
-// Add makes room for a member that will be reached at the URL, as a learner, and gives its ID and all members, by which it
-// starts (Config.Join). Where a member of that URL was added and has not started, that is the one. It fails with ErrConflict
-// while another one is still learning.
+// Add adds a member that the others will reach at the URL, as a learner. It returns its ID and all members, which it
+// needs to start (Config.Join). Where a member of that URL was added before and has not started, that is the one. It
+// fails with ErrConflict while another member is a learner.
 func (m *Member) Add(ctx context.Context, url string) (id uint64, all []Peer, err error) {
-	if m.etcd.Server.ClusterVersion() == nil { // who joins would take it for one that it does not suit
-		return 0, nil, membership("add", url, errors.New("the cluster has only just started"))
+	if m.etcd.Server.ClusterVersion() == nil { // the new member would find the versions incompatible
+		return 0, nil, memberError("add", url, errors.New("the cluster has only just started"))
 	}
 	for _, p := range m.Peers() {
 		switch {
 		case p.URL == url && p.Name == "":
 			return p.ID, m.Peers(), nil
 		case p.URL == url:
-			return 0, nil, membership("add", url, rpctypes.ErrPeerURLExist)
+			return 0, nil, memberError("add", url, rpctypes.ErrPeerURLExist)
 		}
 	}
 	resp, err := m.client.MemberAddAsLearner(ctx, []string{url})
 	if err != nil {
-		return 0, nil, membership("add", url, err)
+		return 0, nil, memberError("add", url, err)
 	}
 	for _, p := range resp.Members {
 		peer := Peer{ID: p.ID, Name: p.Name, Learner: p.IsLearner}
@@ -117,37 +130,39 @@ func (m *Member) Add(ctx context.Context, url string) (id uint64, all []Peer, er
 	return resp.Member.ID, all, nil
 }
 
-// Promote makes a learner count. It fails with ErrConflict while the learner has not caught up.
+// Promote makes a learner a voter. It fails with ErrConflict while the learner has not caught up.
 func (m *Member) Promote(ctx context.Context, id uint64) error {
 	_, err := m.client.MemberPromote(ctx, id)
 	if errors.Is(err, rpctypes.ErrMemberNotLearner) {
 		return nil
 	}
-	return membership("promote", fmt.Sprintf("%x", id), err)
+	return memberError("promote", fmt.Sprintf("%x", id), err)
 }
 
-// Remove takes a member out for good: its ID never comes back. It fails with ErrConflict where the rest would have no quorum.
+// Remove removes a member, which is final: its ID is never used again. It fails with ErrConflict where the rest would
+// have no quorum.
 func (m *Member) Remove(ctx context.Context, id uint64) error {
 	_, err := m.client.MemberRemove(ctx, id)
 	if errors.Is(err, rpctypes.ErrMemberNotFound) {
 		return nil
 	}
-	return membership("remove", fmt.Sprintf("%x", id), err)
+	return memberError("remove", fmt.Sprintf("%x", id), err)
 }
 
-// membership makes an error of a change of the cluster that tells what to do.
-func membership(op, name string, err error) error {
+// memberError adds the operation, the kind and a hint to the error of a change of the members.
+func memberError(op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
 	e := &trivet.Error{Op: op + " member", Name: name, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
+	conflict := fmt.Errorf("%w: %w", trivet.ErrConflict, err)
 	switch {
 	case errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
-		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrConflict, err), "it has not caught up; this is tried again"
+		e.Err, e.Hint = conflict, "it has not caught up; this is retried"
 	case errors.Is(err, rpctypes.ErrTooManyLearners):
-		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrConflict, err), "one head joins at a time; wait until the other one is a voter"
+		e.Err, e.Hint = conflict, "one head joins at a time; wait until the other one is a voter"
 	case errors.Is(err, rpctypes.ErrUnhealthy), errors.Is(err, rpctypes.ErrMemberNotEnoughStarted):
-		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrConflict, err), "bring the heads that are down back first, or remove them"
+		e.Err, e.Hint = conflict, "bring the heads that are down back first, or remove them"
 	case errors.Is(err, rpctypes.ErrPeerURLExist), errors.Is(err, rpctypes.ErrMemberExist):
 		e.Err, e.Hint = fmt.Errorf("%w: %w", trivet.ErrExists, err), "a head with this address is a member already"
 	}

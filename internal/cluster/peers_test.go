@@ -180,6 +180,7 @@ func three(t *testing.T) (*site, []*node) {
 }
 
 func TestOneGrowsToThree(t *testing.T) {
+	t.Parallel()
 	s, m := three(t)
 	if said := s.said.errors(); len(said) > 0 {
 		t.Errorf("growing, they said: %q", said)
@@ -219,6 +220,7 @@ func TestOneGrowsToThree(t *testing.T) {
 }
 
 func TestARemovedMemberIsOut(t *testing.T) {
+	t.Parallel()
 	s, m := three(t)
 	gone := m[2].ID()
 	s.eventually("remove", func(ctx context.Context) error { return m[0].Remove(ctx, gone) })
@@ -243,6 +245,7 @@ func TestARemovedMemberIsOut(t *testing.T) {
 
 // A leader that is closed hands over: the others do not miss it, and the next one is there when it has ended.
 func TestALeaderHandsOver(t *testing.T) {
+	t.Parallel()
 	s, m := three(t)
 	leads := func(n *node) bool { return n.Leads() }
 	first := m[slices.IndexFunc(m, leads)]
@@ -259,6 +262,7 @@ func TestALeaderHandsOver(t *testing.T) {
 
 // Where there is no quorum, who wants to write waits for as long as elections take, once; then it is told at once.
 func TestNobodyWaitsLongForAQuorum(t *testing.T) {
+	t.Parallel()
 	_, m := three(t)
 	m[0].Close()
 	m[1].Close()
@@ -280,6 +284,7 @@ func TestNobodyWaitsLongForAQuorum(t *testing.T) {
 }
 
 func TestStrangersAreNoMembers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	first := s.node("head0")
 	s.run(first)
@@ -312,6 +317,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 }
 
 func TestWithoutQuorumReadsGoOn(t *testing.T) {
+	t.Parallel()
 	_, m := three(t)
 	if resp := <-m[2].Client().Watch(t.Context(), "k", clientv3.WithRev(1)); resp.Err() != nil || len(resp.Events) != 1 {
 		t.Fatalf("watch: %+v", resp)

@@ -12,9 +12,9 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// DefaultReserve is how many bytes of the file system must be free for writes: the next segment of the log (64 MiB), and as
-// much for database pages. etcd does not survive a full disk, so writes are refused when less is free. Reads still work, and
-// writes resume as soon as there is space.
+// DefaultReserve is how many bytes of the file system must be free for writes: the next segment of the log (64 MiB),
+// and as much for database pages. etcd does not survive a full disk, so writes are refused when less is free. Reads
+// still work, and writes resume as soon as there is space.
 const DefaultReserve = 128 << 20
 
 // startReserve is how many bytes a member needs to start: it writes some pages before the first request.
@@ -28,7 +28,8 @@ type space struct {
 	short   atomic.Bool // as last logged
 }
 
-// check returns an error if less than the reserve is free. It is called before each write; statfs(2) takes a microsecond.
+// check returns an error if less than the reserve is free. It is called before each write; statfs(2) takes a
+// microsecond.
 func (s *space) check() error {
 	free, err := freeIn(s.dir)
 	if err != nil {

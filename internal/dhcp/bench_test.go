@@ -25,10 +25,10 @@ const (
 
 var benchRates = []int{4000, 6000, 8000, 9000, 10_000, 11_000, 12_000, 14_000, 16_000}
 
-// BenchmarkDORA offers Kea's load generator's exchanges to Kea with host reservations and leases in memfile, and to this
-// engine with the same addresses in a map. The engine stores nothing, so this is what it leaves for the rest of a server.
-// The generator is the first to give up on two cores, so what it lost itself is told apart.
-// apt-get install kea-dhcp4-server kea-admin.
+// BenchmarkDORA sends the exchanges of Kea's load generator to Kea with host reservations and leases in memfile,
+// and to this server with the same addresses in a map. The server stores nothing: the result is an upper bound for
+// a whole server. The generator saturates first on two cores, so that its own losses are counted apart. apt-get
+// install kea-dhcp4-server kea-admin.
 func BenchmarkDORA(b *testing.B) {
 	n := newNetwork(b)
 	n.run("ip addr replace 10.99.0.1/16 dev server")
@@ -43,8 +43,8 @@ func BenchmarkDORA(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// climb offers one rate after the other until too much is lost. It reports the highest rate of which at most 0.2 % were
-// not answered (perfdhcp always leaves 0.08 % at its end), not counting what the generator lost itself.
+// climb raises the rate until too many exchanges are lost. It reports the highest rate with at most 0.2 %
+// unanswered (perfdhcp always leaves 0.08 % at its end), without the generator's own losses.
 func (n *network) climb(b *testing.B, name string, pid int) {
 	n.perfdhcp(2000, time.Second) // warms up
 	best, all, cpu := 0, 0.0, cpuTime(b, pid)
@@ -69,7 +69,7 @@ func (n *network) climb(b *testing.B, name string, pid int) {
 // udpCounters are those of the namespace that the command runs in.
 const udpCounters = "grep ^Udp: /proc/thread-self/net/snmp"
 
-// lost reads how many datagrams sockets had no room for.
+// lost returns how many datagrams exceeded a socket's buffer.
 func lost(counters string) int {
 	lines := strings.Split(strings.TrimSpace(counters), "\n")
 	for i, name := range strings.Fields(lines[0]) {
@@ -81,7 +81,7 @@ func lost(counters string) int {
 	return 0
 }
 
-// cpuTime is what a process has used so far.
+// cpuTime returns the processor time of a process.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -98,7 +98,7 @@ var (
 	gotLine  = regexp.MustCompile(`received packets: (\d+)`)
 )
 
-// perfdhcp gives the number of exchanges begun and of those that ended by an ACK.
+// perfdhcp returns the number of exchanges started and of those that ended with an ACK.
 func (n *network) perfdhcp(rate int, d time.Duration) (begun, acked float64) {
 	n.t.Helper()
 	cmd := exec.Command("nsenter", "-n", "-t", n.pid, "perfdhcp", "-4", "-l", "10.99.255.1", "-r", strconv.Itoa(rate),
@@ -110,13 +110,13 @@ func (n *network) perfdhcp(rate int, d time.Duration) (begun, acked float64) {
 	// DISCOVER-OFFER comes first, REQUEST-ACK second.
 	sent, got := sentLine.FindAllSubmatch(out, 2), gotLine.FindAllSubmatch(out, 2)
 	if len(sent) != 2 || len(got) != 2 {
-		n.t.Fatalf("perfdhcp said %s", out)
+		n.t.Fatalf("perfdhcp printed %s", out)
 	}
 	number := func(m [][]byte) float64 { v, _ := strconv.ParseFloat(string(m[1]), 64); return v }
 	return number(sent[0]), number(got[1])
 }
 
-// reserved gives each of perfdhcp's clients its address.
+// reserved returns the address of each of perfdhcp's clients.
 func reserved() map[string]netip.Addr {
 	m := make(map[string]netip.Addr, benchClients)
 	mac, addr := uint64(0x000c01020304), netip.MustParseAddr("10.99.1.0")
@@ -132,13 +132,13 @@ func startReserved(b *testing.B) (stop func()) {
 	addrs := reserved()
 	network := netip.MustParsePrefix("10.99.0.0/16")
 	return start(b, Config{Interfaces: []string{"server"}, Handler: HandlerFunc(
-		func(_ context.Context, r *Request) *Reply {
+		func(_ context.Context, r *Packet) *Reply {
 			addr, ok := addrs[string(r.MAC())]
 			if !ok {
 				return nil
 			}
 			reply := &Reply{Type: Offer, Server: r.Local, Address: addr, Lease: time.Hour}
-			if r.Type() == Ask {
+			if r.Type() == Request {
 				reply.Type = Ack
 			}
 			reply.Add(SubnetMask(network), Addrs(OptRouter, testServer), Addrs(OptDNS, testServer))
@@ -202,7 +202,7 @@ func startKea(n *network) (stop func(), pid int) {
 	return nil, 0
 }
 
-// BenchmarkAnswer is one packet's way through the engine without the sockets.
+// BenchmarkAnswer is the path of one packet without the sockets.
 func BenchmarkAnswer(b *testing.B) {
 	packet := clientPacket(b, Discover, nil, Text(OptClass, "PXEClient:Arch:00007:UNDI:003000"))
 	out := make([]byte, 0, maxMax)
@@ -221,12 +221,12 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-// BenchmarkEngine is DORA by relays on loopback, each a socket in lock step, through the real server. Both sides share the
-// cores.
+// BenchmarkEngine is DORA by relays on loopback, each a socket in lock step, with the whole server. Both sides
+// share the cores.
 func BenchmarkEngine(b *testing.B) {
 	s := start(b, Config{Handler: HandlerFunc(fixed), Address: netip.MustParseAddrPort("127.0.0.1:0")})
 	discover := clientPacket(b, Discover, field(atGiaddr, "127.0.0.1"), Option{OptRelay, []byte{RelaySourcePort, 0}})
-	ask := clientPacket(b, Ask, field(atGiaddr, "127.0.0.1"), Option{OptRelay, []byte{RelaySourcePort, 0}})
+	ask := clientPacket(b, Request, field(atGiaddr, "127.0.0.1"), Option{OptRelay, []byte{RelaySourcePort, 0}})
 	b.SetParallelism(16)
 	b.RunParallel(func(pb *testing.PB) {
 		conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(s.Addrs()[0]))

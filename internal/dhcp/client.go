@@ -16,25 +16,26 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// ClientConfig is who asks for an address, and what is sent besides the indispensable.
+// ClientConfig is the identity of a client and what it sends besides the required options.
 type ClientConfig struct {
 	MAC net.HardwareAddr
-	// Relay, if set, is the address of conn that this client plays its own relay at: answers come to conn's port (RFC
-	// 8357), so that clients need neither privilege nor an interface.
+	// Relay, if set, is the address of conn: the client acts as its own relay there. Answers come to conn's port
+	// (RFC 8357), so that clients need neither privilege nor an interface.
 	Relay netip.Addr
-	// Options go into each packet: class, architecture, user class, UUID.
+	// Options are sent in each packet: class, architecture, user class, UUID.
 	Options []Option
-	// Wait is the time before the first retransmission, which doubles; 0 means 1 s. Tries are the packets sent of one
-	// kind before giving up; 0 means 5.
-	Wait  time.Duration
-	Tries int
+	// Timeout is the time before the first retransmission, which doubles; 0 means 1 s. Attempts are the packets of
+	// one type that are sent; 0 means 5.
+	Timeout  time.Duration
+	Attempts int
 }
 
 // ErrRefused is a server's NAK.
 var ErrRefused = errors.New("refused by the server")
 
-// Exchange gets an address by DISCOVER, OFFER, REQUEST and ACK over conn, with the server or with whoever answers a
-// broadcast. It takes the first offer that has an address. Silence is trivet.ErrUnavailable.
+// Exchange gets a lease by DISCOVER, OFFER, REQUEST and ACK over conn, from a server or from all that a broadcast
+// address reaches. It accepts the first offer that has an address. It fails with trivet.ErrUnavailable where no
+// server answers.
 func Exchange(ctx context.Context, conn net.PacketConn, server net.Addr, c ClientConfig) (*Lease, error) {
 	x, err := newExchange(conn, server, c)
 	if err == nil {
@@ -43,17 +44,16 @@ func Exchange(ctx context.Context, conn net.PacketConn, server net.Addr, c Clien
 			return lease, nil
 		}
 	}
-	return nil, fmt.Errorf("dhcp: address for %s: %w", c.MAC, err)
+	return nil, fmt.Errorf("dhcp: lease for %s: %w", c.MAC, err)
 }
 
-// Renew asks for more time on a lease, of its server by unicast, or of any when the server does not answer and Exchange's
-// broadcast address is given.
+// Renew renews a lease over conn, with its server or with all that a broadcast address reaches.
 func Renew(ctx context.Context, conn net.PacketConn, server net.Addr, c ClientConfig, lease *Lease) (*Lease, error) {
 	x, err := newExchange(conn, server, c)
 	if err == nil {
 		x.clientIP = lease.Address.Addr()
 		var ack *dhcpv4.DHCPv4
-		if ack, err = x.ask(ctx, Ask, nil, Ack); err == nil {
+		if ack, err = x.roundTrip(ctx, Request, nil, Ack); err == nil {
 			return newLease(ack), nil
 		}
 	}
@@ -66,7 +66,7 @@ type exchange struct {
 	conn     net.PacketConn
 	server   net.Addr
 	xid      dhcpv4.TransactionID
-	begun    time.Time
+	started  time.Time
 	clientIP netip.Addr
 	in       []byte
 }
@@ -75,23 +75,23 @@ func newExchange(conn net.PacketConn, server net.Addr, c ClientConfig) (*exchang
 	if len(c.MAC) == 0 || len(c.MAC) > 16 {
 		return nil, fmt.Errorf("hardware address of %d bytes: %w", len(c.MAC), trivet.ErrInvalid)
 	}
-	if c.Wait <= 0 {
-		c.Wait = time.Second
+	if c.Timeout <= 0 {
+		c.Timeout = time.Second
 	}
-	if c.Tries <= 0 {
-		c.Tries = 5
+	if c.Attempts <= 0 {
+		c.Attempts = 5
 	}
-	x := &exchange{ClientConfig: c, conn: conn, server: server, begun: time.Now(), in: make([]byte, maxReceive)}
+	x := &exchange{ClientConfig: c, conn: conn, server: server, started: time.Now(), in: make([]byte, maxReceive)}
 	rand.Read(x.xid[:])
 	return x, nil
 }
 
 func (x *exchange) dora(ctx context.Context) (*Lease, error) {
-	offer, err := x.ask(ctx, Discover, nil, Offer)
+	offer, err := x.roundTrip(ctx, Discover, nil, Offer)
 	if err != nil {
 		return nil, err
 	}
-	ack, err := x.ask(ctx, Ask, []Option{
+	ack, err := x.roundTrip(ctx, Request, []Option{
 		Addrs(OptRequestedIP, addr4(offer.YourIPAddr)),
 		Addrs(OptServerID, addr4(offer.Options[OptServerID])),
 	}, Ack)
@@ -101,26 +101,26 @@ func (x *exchange) dora(ctx context.Context) (*Lease, error) {
 	return newLease(ack), nil
 }
 
-// ask sends a message until the wanted answer comes.
-func (x *exchange) ask(ctx context.Context, t Type, extra []Option, want Type) (*dhcpv4.DHCPv4, error) {
+// roundTrip sends a message until the wanted answer comes.
+func (x *exchange) roundTrip(ctx context.Context, t Type, extra []Option, want Type) (*dhcpv4.DHCPv4, error) {
 	defer context.AfterFunc(ctx, func() { x.conn.SetReadDeadline(time.Unix(1, 0)) })()
-	for try := range x.Tries {
+	for attempt := range x.Attempts {
 		if _, err := x.conn.WriteTo(x.packet(t, extra), x.server); err != nil {
 			return nil, fmt.Errorf("send %s: %w", t, err)
 		}
-		x.conn.SetReadDeadline(time.Now().Add(jitter(x.Wait << try)))
+		x.conn.SetReadDeadline(time.Now().Add(jitter(x.Timeout << attempt)))
 		p, err := x.receive(ctx, want)
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return p, err
 		}
 	}
-	return nil, fmt.Errorf("no answer to %d %s: %w", x.Tries, t, trivet.ErrUnavailable)
+	return nil, fmt.Errorf("no answer to %d %s: %w", x.Attempts, t, trivet.ErrUnavailable)
 }
 
-// receive reads until the wanted answer or a NAK comes or the read deadline passes.
+// receive reads until the wanted answer or a NAK comes, or the read deadline passes.
 func (x *exchange) receive(ctx context.Context, want Type) (*dhcpv4.DHCPv4, error) {
 	for {
-		if ctx.Err() != nil { // looked at after the deadline is set, which may have undone the one that ask set
+		if ctx.Err() != nil { // checked after the caller set the deadline, which may have replaced the one of ctx's end
 			return nil, ctx.Err()
 		}
 		n, _, err := x.conn.ReadFrom(x.in)
@@ -130,7 +130,7 @@ func (x *exchange) receive(ctx context.Context, want Type) (*dhcpv4.DHCPv4, erro
 		if err != nil {
 			return nil, err
 		}
-		p, ok := x.mine(x.in[:n])
+		p, ok := x.parse(x.in[:n])
 		switch {
 		case !ok:
 		case p.MessageType() == want && (want != Offer || addr4(p.YourIPAddr).IsValid()):
@@ -141,8 +141,8 @@ func (x *exchange) receive(ctx context.Context, want Type) (*dhcpv4.DHCPv4, erro
 	}
 }
 
-// mine parses an answer to this exchange.
-func (x *exchange) mine(b []byte) (*dhcpv4.DHCPv4, bool) {
+// parse parses an answer. It is false for a packet that is not an answer to this exchange.
+func (x *exchange) parse(b []byte) (*dhcpv4.DHCPv4, bool) {
 	if len(b) < headerSize {
 		return nil, false
 	}
@@ -153,20 +153,23 @@ func (x *exchange) mine(b []byte) (*dhcpv4.DHCPv4, bool) {
 	return p, p.ClientHWAddr.String() == x.MAC.String() && addr4(p.Options[OptServerID]).IsValid()
 }
 
-// packet writes a client's message.
+// requestList is the parameter request list, option 55.
+var requestList = []byte{OptSubnetMask, OptRouter, OptDNS, OptHostName, OptDomainName, OptNTP, OptMTU, OptLease,
+	OptServerID, OptClass, OptVendor, OptTFTPServer, OptBootFile, OptClasslessRoute}
+
+// packet returns a message of the client.
 func (x *exchange) packet(t Type, extra []Option) []byte {
 	b := make([]byte, headerSize, maxMax)
 	b[0], b[1], b[2] = byte(dhcpv4.OpcodeBootRequest), 1, byte(len(x.MAC))
 	copy(b[4:], x.xid[:])
-	binary.BigEndian.PutUint16(b[atSecs:], uint16(min(time.Since(x.begun)/time.Second, 1<<16-1)))
+	binary.BigEndian.PutUint16(b[atSecs:], uint16(min(time.Since(x.started)/time.Second, 1<<16-1)))
 	putAddr(b[atCiaddr:], x.clientIP)
 	copy(b[atChaddr:], x.MAC)
 	copy(b[atCookie:], cookie[:])
 	w := writer{b: b, limit: maxMax - 1}
 	w.put(OptType, []byte{byte(t)})
 	w.put(OptMaxSize, binary.BigEndian.AppendUint16(nil, maxMax))
-	w.put(OptRequestList, []byte{OptSubnetMask, OptRouter, OptDNS, OptHostName, OptDomainName, OptNTP, OptMTU, OptLease,
-		OptServerID, OptClass, OptVendor, OptTFTPServer, OptBootFile})
+	w.put(OptRequestList, requestList)
 	for _, o := range append(extra, x.Options...) {
 		w.put(o.Code, o.Value)
 	}
@@ -182,7 +185,7 @@ func (x *exchange) packet(t Type, extra []Option) []byte {
 	return w.b
 }
 
-// jitter keeps machines that were powered on together from asking in step: it gives 7/8 to 9/8 of d.
+// jitter returns 7/8 to 9/8 of d, so that machines that were powered on together do not send in step.
 func jitter(d time.Duration) time.Duration {
 	var v [2]byte
 	rand.Read(v[:])

@@ -1,9 +1,10 @@
-// Package dhcp is the engine of a DHCPv4 server, and a client. It knows packets and sockets, no machines: a [Handler]
-// decides each answer as data, a [Reply].
+// Package dhcp is a DHCPv4 server without policy, and a client. It knows packets and sockets, no machines: a
+// [Handler] decides each answer and returns it as a [Reply].
 //
-// The way of a packet: a worker receives it (worker.go, socket.go), parses and checks it (parse.go, request.go), asks the
-// Handler (server.go), writes the Reply (reply.go, encode.go), decides by which way it reaches the client (route.go) and
-// sends it there (raw.go). [Exchange] and [Acquire] are the other side.
+// The path of a packet: a worker receives it (worker.go, socket.go), parses and checks it (parse.go, packet.go),
+// calls the Handler (server.go), encodes the Reply (reply.go, encode.go), decides how it reaches the client
+// (route.go) and sends it (raw.go). The client is [Exchange] and [Renew] over a socket (client.go), and [Acquire],
+// [Extend] and [Inquire] on an interface (interface.go).
 package dhcp
 
 import (
@@ -12,18 +13,18 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// Handler decides what is answered; nil is silence. It answers from memory at once. Where it must wait for something else,
-// a store's write, it calls [Request.Yield] first, and bounds the wait: a client asks again after some seconds. So it is
-// called from several goroutines at once.
+// Handler returns the reply to a packet; nil is no reply. It decides from memory, without waiting. Where it must
+// wait, for a write to a store, it calls [Packet.Yield] first, and bounds the wait: a client retransmits after some
+// seconds. So it is called from several goroutines at once.
 type Handler interface {
-	ServeDHCP(ctx context.Context, r *Request) *Reply
+	ServeDHCP(ctx context.Context, r *Packet) *Reply
 }
 
-// HandlerFunc is a function as a Handler.
-type HandlerFunc func(ctx context.Context, r *Request) *Reply
+// HandlerFunc makes a function a Handler.
+type HandlerFunc func(ctx context.Context, r *Packet) *Reply
 
 // ServeDHCP calls f.
-func (f HandlerFunc) ServeDHCP(ctx context.Context, r *Request) *Reply { return f(ctx, r) }
+func (f HandlerFunc) ServeDHCP(ctx context.Context, r *Packet) *Reply { return f(ctx, r) }
 
 // Type is a DHCP message's type (option 53).
 type Type = dhcpv4.MessageType
@@ -32,7 +33,7 @@ type Type = dhcpv4.MessageType
 const (
 	Discover = dhcpv4.MessageTypeDiscover
 	Offer    = dhcpv4.MessageTypeOffer
-	Ask      = dhcpv4.MessageTypeRequest // DHCPREQUEST; Request is any packet from a client
+	Request  = dhcpv4.MessageTypeRequest
 	Decline  = dhcpv4.MessageTypeDecline
 	Ack      = dhcpv4.MessageTypeAck
 	Nak      = dhcpv4.MessageTypeNak
@@ -47,7 +48,7 @@ const (
 	ProxyPort  = 4011
 )
 
-// Option codes that this package reads or writes itself, or that its callers commonly add. RFC 2132 unless said.
+// Option codes that this package reads or writes itself, or that its callers commonly add. RFC 2132 unless noted.
 const (
 	OptSubnetMask     = 1
 	OptRouter         = 3

@@ -12,12 +12,12 @@ import (
 
 var cookie = [4]byte{99, 130, 83, 99}
 
-// maxFile is what the field file holds, less the NUL at its end.
+// maxFile is the size of the field file without its terminating NUL.
 const maxFile = 127
 
-// encode writes the answer to r into b[:0] and tells how many options had no room. It fails on a Reply that no client
-// may get.
-func (rep *Reply) encode(b []byte, r *Request) (packet []byte, left int, err error) {
+// encode writes the answer to r into b[:0] and returns how many options did not fit. It fails on a Reply that is
+// not valid.
+func (rep *Reply) encode(b []byte, r *Packet) (packet []byte, left int, err error) {
 	if rep.Type != Offer && rep.Type != Ack && rep.Type != Nak {
 		return nil, 0, fmt.Errorf("reply of type %s: %w", rep.Type, trivet.ErrInvalid)
 	}
@@ -38,14 +38,14 @@ func (rep *Reply) encode(b []byte, r *Request) (packet []byte, left int, err err
 }
 
 // fixed writes the fields before the options.
-func (rep *Reply) fixed(b []byte, r *Request) []byte {
+func (rep *Reply) fixed(b []byte, r *Packet) []byte {
 	p := r.packet
 	b = append(b[:0], make([]byte, headerSize)...)
 	b[0], b[1], b[2] = byte(dhcpv4.OpcodeBootReply), byte(p.HWType), byte(len(p.ClientHWAddr))
 	copy(b[4:], p.TransactionID[:])
 	flags := p.Flags
 	if rep.Type == Nak {
-		flags |= 0x8000 // the client's address is void; its relay must not use it (RFC 2131 section 4.3.2)
+		flags |= 0x8000 // the relay must broadcast: the client's address is not valid (RFC 2131 section 4.3.2)
 	}
 	binary.BigEndian.PutUint16(b[atFlags:], flags)
 	putAddr(b[atGiaddr:], r.Relay())
@@ -72,8 +72,8 @@ func putAddr(b []byte, a netip.Addr) {
 	}
 }
 
-// options writes what the Reply says, the indispensable first.
-func (rep *Reply) options(w *writer, r *Request) {
+// options writes the options of the Reply, the required ones first.
+func (rep *Reply) options(w *writer, r *Packet) {
 	w.put(OptType, []byte{byte(rep.Type)})
 	id := r.ServerIDOverride()
 	if !id.IsValid() {
@@ -102,11 +102,11 @@ func (rep *Reply) options(w *writer, r *Request) {
 	}
 }
 
-// writer appends options as long as there is room.
+// writer appends options as long as they fit.
 type writer struct {
 	b     []byte
-	limit int // bytes that b may reach
-	left  int // options without room
+	limit int // maximum length of b
+	left  int // options that did not fit
 }
 
 func (w *writer) put(code byte, value []byte) {
@@ -115,18 +115,18 @@ func (w *writer) put(code byte, value []byte) {
 		return
 	}
 	for first := true; first || len(value) > 0; first = false {
-		n := min(len(value), 255) // a longer one is split (RFC 3396)
+		n := min(len(value), 255) // longer ones are split (RFC 3396)
 		w.b = append(append(w.b, code, byte(n)), value[:n]...)
 		value = value[n:]
 	}
 }
 
-// echo gives back what the client or relay sent, if it sent it.
+// echo returns an option to the client or relay that sent it.
 func (w *writer) echo(code byte, value []byte) {
 	if len(value) > 0 {
 		w.put(code, value)
 	}
 }
 
-// optionSize is what an option takes in a packet.
+// optionSize returns the size of an option in a packet.
 func optionSize(value []byte) int { return len(value) + 2*max((len(value)+254)/255, 1) }

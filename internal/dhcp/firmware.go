@@ -7,7 +7,7 @@ import (
 	"github.com/insomniacslk/dhcp/iana"
 )
 
-// Class is what kind of boot firmware sends a request, by option 60.
+// Class is the kind of boot firmware that sends a packet, by option 60.
 type Class int
 
 // The classes.
@@ -17,7 +17,7 @@ const (
 	HTTPClient               // UEFI firmware that boots by HTTP (UEFI 2.5 section 23.7)
 )
 
-// String is option 60's beginning, and what the answer's option 60 must be.
+// String returns the prefix of option 60, which is also the answer's option 60.
 func (c Class) String() string {
 	switch c {
 	case PXEClient:
@@ -29,11 +29,11 @@ func (c Class) String() string {
 	return ""
 }
 
-// VendorClass is option 60 whole, "PXEClient:Arch:00007:UNDI:003016".
-func (r *Request) VendorClass() string { return text(r.Option(OptClass)) }
+// VendorClass returns the whole option 60, "PXEClient:Arch:00007:UNDI:003016".
+func (r *Packet) VendorClass() string { return text(r.Option(OptClass)) }
 
-// Class of the client.
-func (r *Request) Class() Class {
+// Class returns the class of the client.
+func (r *Packet) Class() Class {
 	switch v := string(r.Option(OptClass)); {
 	case strings.HasPrefix(v, "PXEClient"):
 		return PXEClient
@@ -43,8 +43,8 @@ func (r *Request) Class() Class {
 	return OtherClient
 }
 
-// Archs are the client's processor and firmware kinds by option 93, the best first (RFC 4578 section 2.1).
-func (r *Request) Archs() []iana.Arch {
+// Archs returns the client's processor and firmware types by option 93, the preferred first (RFC 4578 section 2.1).
+func (r *Packet) Archs() []iana.Arch {
 	v := r.Option(OptArch)
 	archs := make([]iana.Arch, 0, len(v)/2)
 	for ; len(v) >= 2; v = v[2:] {
@@ -53,9 +53,10 @@ func (r *Request) Archs() []iana.Arch {
 	return archs
 }
 
-// UUID is option 97 of type 0: the machine's SMBIOS UUID as the firmware sends it. iPXE sends the bytes in the order of
-// their text; PXE and UEFI firmware send the first three fields with their bytes reversed, as SMBIOS stores them.
-func (r *Request) UUID() (id [16]byte, ok bool) {
+// UUID returns option 97 of type 0: the machine's SMBIOS UUID as the firmware sends it. iPXE sends the bytes in the
+// order of their text; PXE and UEFI firmware send the first three fields with their bytes reversed, as SMBIOS
+// stores them.
+func (r *Packet) UUID() (id [16]byte, ok bool) {
 	v := r.Option(OptUUID)
 	if len(v) != 17 || v[0] != 0 {
 		return id, false
@@ -63,8 +64,9 @@ func (r *Request) UUID() (id [16]byte, ok bool) {
 	return [16]byte(v[1:]), true
 }
 
-// UserClasses are option 77's, whether they are sent with lengths (RFC 3004) or, as by iPXE, as plain text.
-func (r *Request) UserClasses() []string {
+// UserClasses returns the classes of option 77, whether they are sent with lengths (RFC 3004) or, as by iPXE, as
+// plain text.
+func (r *Packet) UserClasses() []string {
 	v := r.Option(OptUserClass)
 	var classes []string
 	for rest := v; len(rest) > 0; rest = rest[1+int(rest[0]):] {
@@ -76,8 +78,8 @@ func (r *Request) UserClasses() []string {
 	return classes
 }
 
-// IPXE says whether iPXE sends this, rather than the firmware that loads it.
-func (r *Request) IPXE() bool {
+// IPXE reports whether iPXE sent the packet, not the firmware that loads it.
+func (r *Packet) IPXE() bool {
 	for _, c := range r.UserClasses() {
 		if c == "iPXE" {
 			return true
@@ -94,8 +96,8 @@ const (
 	IPXEEFI   = 36
 )
 
-// IPXEFeature says whether this build of iPXE has the feature.
-func (r *Request) IPXEFeature(code byte) bool {
+// IPXEFeature reports whether this build of iPXE has the feature.
+func (r *Packet) IPXEFeature(code byte) bool {
 	v, ok := subOption(r.Option(OptIPXE), code)
 	return ok && len(v) > 0 && v[0] != 0
 }

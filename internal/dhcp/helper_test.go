@@ -33,7 +33,7 @@ func clientPacket(t testing.TB, kind Type, change func(b []byte), options ...Opt
 	return b
 }
 
-func request(t testing.TB, kind Type, change func(b []byte), options ...Option) *Request {
+func request(t testing.TB, kind Type, change func(b []byte), options ...Option) *Packet {
 	t.Helper()
 	r, err := parse(clientPacket(t, kind, change, options...))
 	if err != nil {
@@ -46,13 +46,13 @@ func field(at int, addr string) func([]byte) {
 	return func(b []byte) { putAddr(b[at:], netip.MustParseAddr(addr)) }
 }
 
-// fixed is a Handler that gives every client the same address.
-func fixed(_ context.Context, r *Request) *Reply {
+// fixed is a Handler that offers every client the same address.
+func fixed(_ context.Context, r *Packet) *Reply {
 	reply := &Reply{Server: r.Local, Address: testAddr, Lease: time.Hour, NextServer: r.Local, BootFile: "boot.efi"}
 	switch r.Type() {
 	case Discover:
 		reply.Type = Offer
-	case Ask, Inform:
+	case Request, Inform:
 		reply.Type = Ack
 		if r.RequestedIP().IsValid() && r.RequestedIP() != testAddr {
 			return &Reply{Type: Nak, Server: r.Local, Options: []Option{Text(OptMessage, "not yours")}}
@@ -94,8 +94,8 @@ func run(t testing.TB, s *Server) served {
 	return served{s, stop}
 }
 
-// answered checks how the answers went, and that each DISCOVER and REQUEST had one. A client that does not wait long enough on
-// a busy computer asks again, and is answered again in the same way.
+// answered checks the paths of the answers, and that each DISCOVER and REQUEST had one. A client that times out on
+// a busy computer retransmits, and is answered again by the same path.
 func (s served) answered(t testing.TB, want map[answer]int) {
 	t.Helper()
 	s.stop()
@@ -103,13 +103,13 @@ func (s served) answered(t testing.TB, want map[answer]int) {
 	for a, c := range s.Metrics.answers {
 		got := count(c)
 		if sent[a.Type] += got; got < want[a] || got > 0 && want[a] == 0 {
-			t.Errorf("%d %s by %s, want %d", got, a.Type, a.way, want[a])
+			t.Errorf("%d %s by %s, want %d", got, a.Type, a.path, want[a])
 		}
 	}
 	if n := count(s.Metrics.received[Discover]); n != sent[Offer] {
 		t.Errorf("%d answers to %d DISCOVER", sent[Offer], n)
 	}
-	if n := count(s.Metrics.received[Ask]); n != sent[Ack]+sent[Nak] {
+	if n := count(s.Metrics.received[Request]); n != sent[Ack]+sent[Nak] {
 		t.Errorf("%d answers to %d REQUEST", sent[Ack]+sent[Nak], n)
 	}
 }

@@ -3,6 +3,7 @@ package dhcp
 import (
 	"context"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serveInterface serves "server" with the fixed Handler and tells of each request.
-func serveInterface(t *testing.T, h HandlerFunc) (served, chan *Request) {
+// serveInterface serves the interface "server", and returns each packet.
+func serveInterface(t *testing.T, h HandlerFunc) (served, chan *Packet) {
 	t.Helper()
-	requests := make(chan *Request, 1000)
+	requests := make(chan *Packet, 1000)
 	return start(t, Config{Interfaces: []string{"server"}, Proxy: true, Metrics: NewMetrics(prometheus.NewRegistry()),
-		Handler: HandlerFunc(func(ctx context.Context, r *Request) *Reply {
+		Handler: HandlerFunc(func(ctx context.Context, r *Packet) *Reply {
 			requests <- r
 			return h(ctx, r)
 		})}), requests
@@ -28,7 +29,7 @@ func serveInterface(t *testing.T, h HandlerFunc) (served, chan *Request) {
 
 const udhcpc = "busybox udhcpc -f -i client -t 5 -T 1 -s testdata/udhcpc.sh"
 
-// A client that takes unicast before it has an address gets frames; its renewal is answered by unicast.
+// A client that accepts unicast before it has an address gets frames; its renewal is answered by unicast.
 func TestUdhcpc(t *testing.T) {
 	n := newNetwork(t)
 	s, requests := serveInterface(t, fixed)
@@ -50,7 +51,7 @@ func TestUdhcpc(t *testing.T) {
 	if r := <-requests; r.Phase() != Renewing || r.From.Addr() != testAddr || r.Local != testServer {
 		t.Fatalf("renewal %+v", r)
 	}
-	// It may miss the first answer: it sends before it listens. Then it asks again.
+	// It may miss the first answer: it sends before it listens. Then it retransmits.
 	s.stop()
 	unicast := max(count(s.Metrics.answers[answer{Ack, toUnicast}]), 1)
 	s.answered(t, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1, {Ack, toUnicast}: unicast})
@@ -63,7 +64,7 @@ func TestUdhcpcBroadcast(t *testing.T) {
 	s.answered(t, map[answer]int{{Offer, toAll}: 1, {Ack, toAll}: 1})
 }
 
-// Without the privilege to send frames answers are broadcast; clients take both.
+// Without the privilege to send frames answers are broadcast; clients accept both.
 func TestFramesFailing(t *testing.T) {
 	n := newNetwork(t)
 	s, err := Listen(Config{Handler: HandlerFunc(fixed), Interfaces: []string{"server"}})
@@ -99,11 +100,11 @@ func TestDhclient(t *testing.T) {
 	}
 }
 
-// A client that asks for an address of before, which it may not have.
+// A client that asks for a previous address that is refused.
 func TestUdhcpcNak(t *testing.T) {
 	n := newNetwork(t)
-	s, _ := serveInterface(t, func(ctx context.Context, r *Request) *Reply {
-		if r.Type() == Ask {
+	s, _ := serveInterface(t, func(ctx context.Context, r *Packet) *Reply {
+		if r.Type() == Request {
 			return &Reply{Type: Nak, Server: r.Local, Options: []Option{Text(OptMessage, "gone")}}
 		}
 		return fixed(ctx, r)
@@ -117,7 +118,7 @@ func TestUdhcpcNak(t *testing.T) {
 	}
 }
 
-// A real relay between the client and us: answers go to its address on the client's network, its option comes back.
+// A real relay between client and server: answers go to its address on the client's network, with its option.
 func TestRelay(t *testing.T) {
 	n := newNetwork(t)
 	s, requests := serveInterface(t, fixed)
@@ -139,7 +140,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// The client of the installer: on an interface without an address, past the kernel's sockets; then its renewal.
+// The client of the installer: on an interface without an address, by a raw socket; then its renewals.
 func TestAcquire(t *testing.T) {
 	n := newNetwork(t)
 	s, requests := serveInterface(t, fixed)
@@ -166,7 +167,15 @@ func TestAcquire(t *testing.T) {
 	if err != nil || again.Address != lease.Address {
 		t.Fatalf("renewed %+v, %v", again, err)
 	}
-	s.answered(t, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1, {Ack, toUnicast}: 1})
+	lease.Server = netip.MustParseAddr("10.99.0.99") // no host: any server may renew the lease
+	again, err = inNamespace(n.pid, func() (*Lease, error) {
+		return Extend(t.Context(), "client", ClientConfig{Timeout: 50 * time.Millisecond, Attempts: 2}, lease)
+	})
+	if err != nil || again.Address != lease.Address || again.Server != testServer {
+		t.Fatalf("extended %+v, %v", again, err)
+	}
+	s.stop()
+	s.answered(t, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1, {Ack, toUnicast}: 2})
 }
 
 // inNamespace calls f in the network namespace of a process.
@@ -174,7 +183,7 @@ func inNamespace[T any](pid string, f func() (T, error)) (v T, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends here
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		var file *os.File
 		if file, err = os.Open("/proc/" + pid + "/ns/net"); err != nil {
 			return
@@ -189,10 +198,10 @@ func inNamespace[T any](pid string, f func() (T, error)) (v T, err error) {
 	return v, err
 }
 
-// PXE firmware asks the proxy's port by unicast, from its own address and port.
+// PXE firmware asks the proxy port by unicast, from its own address and port.
 func TestProxyPort(t *testing.T) {
 	n := newNetwork(t)
-	serveInterface(t, func(_ context.Context, r *Request) *Reply {
+	serveInterface(t, func(_ context.Context, r *Packet) *Reply {
 		if r.Port != ProxyPort {
 			return nil
 		}
@@ -205,7 +214,7 @@ func TestProxyPort(t *testing.T) {
 			return nil, err
 		}
 		defer conn.Close()
-		if _, err := conn.Write(clientPacket(t, Ask, field(atCiaddr, "10.99.0.60"), Text(OptClass, "PXEClient"))); err != nil {
+		if _, err := conn.Write(clientPacket(t, Request, field(atCiaddr, "10.99.0.60"), Text(OptClass, "PXEClient"))); err != nil {
 			return nil, err
 		}
 		b := make([]byte, maxReceive)
@@ -222,18 +231,17 @@ func TestProxyPort(t *testing.T) {
 	}
 }
 
-// What comes in by another interface is another server's.
-func TestOtherInterfaceIsLeftAlone(t *testing.T) {
+// A packet on an interface that is not served is not answered, and another server can serve the interface.
+func TestInterfaceOfAnotherServer(t *testing.T) {
 	n := newNetwork(t)
 	n.connect("other", "10.97.0.1/24", n.pid, "client2")
 	_, requests := serveInterface(t, fixed)
 	got, err := inNamespace(n.pid, func() (*Lease, error) {
-		return Acquire(t.Context(), "client2", ClientConfig{Wait: 20 * time.Millisecond, Tries: 2})
+		return Acquire(t.Context(), "client2", ClientConfig{Timeout: 20 * time.Millisecond, Attempts: 2})
 	})
 	if err == nil || len(requests) != 0 {
 		t.Fatalf("lease %+v, %d requests", got, len(requests))
 	}
-	// Another server may have that one.
 	start(t, Config{Handler: HandlerFunc(fixed), Interfaces: []string{"other"}})
 	if _, err := inNamespace(n.pid, func() (*Lease, error) {
 		return Acquire(t.Context(), "client2", ClientConfig{})

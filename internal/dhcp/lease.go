@@ -1,28 +1,25 @@
 package dhcp
 
 import (
-	"context"
 	"encoding/binary"
-	"fmt"
 	"math/bits"
-	"net"
 	"net/netip"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
-	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 )
 
-// Lease is what a client was given.
+// Lease is what a server assigned to a client.
 type Lease struct {
 	Address    netip.Prefix // with its network's length
-	Server     netip.Addr   // who gave it
+	Server     netip.Addr   // the server that assigned it
 	Routers    []netip.Addr
 	DNS        []netip.Addr
 	NTP        []netip.Addr
 	HostName   string
 	Domain     string
-	MTU        int           // bytes; 0 if not told
+	Routes     []Route       // classless static routes (RFC 3442); they replace Routers
+	MTU        int           // bytes; 0 if not sent
 	Time       time.Duration // from the exchange on
 	NextServer netip.Addr    // TFTP server
 	BootFile   string        // path or URL
@@ -40,6 +37,7 @@ func newLease(ack *dhcpv4.DHCPv4) *Lease {
 		Domain:     text(o[OptDomainName]),
 		NextServer: addr4(ack.ServerIPAddr),
 		BootFile:   text(o[OptBootFile]),
+		Routes:     routes(o[OptClasslessRoute]),
 		Options:    o,
 	}
 	if a := addr4(ack.YourIPAddr); a.IsValid() {
@@ -57,7 +55,7 @@ func newLease(ack *dhcpv4.DHCPv4) *Lease {
 	return l
 }
 
-// maskLength of option 1; a host's if it is absent or has holes.
+// maskLength returns the prefix length of option 1; 32 if it is absent or not contiguous.
 func maskLength(v []byte) int {
 	if len(v) != 4 {
 		return 32
@@ -79,20 +77,26 @@ func addrs(v []byte) []netip.Addr {
 	return as
 }
 
-// Acquire gets an address for a network interface that has none, over a raw socket; it needs CAP_NET_RAW. The interface
-// must be up. Configuring it is the caller's.
-func Acquire(ctx context.Context, name string, c ClientConfig) (*Lease, error) {
-	if len(c.MAC) == 0 {
-		i, err := net.InterfaceByName(name)
-		if err != nil {
-			return nil, fmt.Errorf("dhcp: interface %s: %w", name, err)
+// Route is a route to a network. Without a Gateway the network is on the link.
+type Route struct {
+	To      netip.Prefix
+	Gateway netip.Addr
+}
+
+// routes parses option 121: a prefix length, as many bytes of the network as it covers, and the gateway (RFC 3442).
+// What follows a malformed route is ignored.
+func routes(v []byte) []Route {
+	var all []Route
+	for len(v) > 0 {
+		bits := int(v[0])
+		n := (bits + 7) / 8
+		if bits > 32 || len(v) < 1+n+4 {
+			break
 		}
-		c.MAC = i.HardwareAddr
+		var to [4]byte
+		copy(to[:], v[1:1+n])
+		all = append(all, Route{netip.PrefixFrom(netip.AddrFrom4(to), bits).Masked(), addr4(v[1+n : 1+n+4])})
+		v = v[1+n+4:]
 	}
-	conn, err := nclient4.NewRawUDPConn(name, ClientPort)
-	if err != nil {
-		return nil, fmt.Errorf("dhcp: interface %s: %w", name, err)
-	}
-	defer conn.Close()
-	return Exchange(ctx, conn, nclient4.DefaultServers, c)
+	return all
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Why a packet got no answer.
+// Reasons why a packet was not answered.
 const (
 	dropMalformed = "malformed"
-	dropSilent    = "silent" // the Handler chose so
-	dropReply     = "reply"  // the Handler's reply was wrong
+	dropSilent    = "silent" // the Handler returned no reply
+	dropReply     = "reply"  // the Handler's reply was not valid
 	dropSend      = "send"
 )
 
-// Metrics counts what a Server does.
+// Metrics are the metrics of a Server.
 type Metrics struct {
 	all      []prometheus.Collector
 	received map[Type]prometheus.Counter
@@ -22,10 +22,10 @@ type Metrics struct {
 	dropped  *prometheus.CounterVec
 	missed   prometheus.Counter
 	left     prometheus.Counter
-	took     prometheus.Histogram
+	duration prometheus.Histogram
 }
 
-// NewMetrics makes them and registers them with r.
+// NewMetrics returns metrics that are registered with r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := newMetrics()
 	r.MustRegister(m.all...)
@@ -34,39 +34,40 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 type answer struct {
 	Type
-	way
+	path
 }
 
 func newMetrics() *Metrics {
 	counter := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Name: "trivet_dhcp_" + name, Help: help}
 	}
-	received := prometheus.NewCounterVec(counter("received_packets_total", "Valid packets by type."), []string{"type"})
-	answers := prometheus.NewCounterVec(counter("answers_total", "Answers by type and by way to the client."),
-		[]string{"type", "way"})
+	received := prometheus.NewCounterVec(counter("received_packets_total", "Valid DHCP packets received, by message type."), []string{"type"})
+	answers := prometheus.NewCounterVec(counter("replies_total", "DHCP replies sent, by message type and path to the client."),
+		[]string{"type", "path"})
 	m := &Metrics{
 		received: make(map[Type]prometheus.Counter),
 		answers:  make(map[answer]prometheus.Counter),
-		dropped: prometheus.NewCounterVec(counter("dropped_packets_total", "Packets without an answer, by reason."),
+		dropped: prometheus.NewCounterVec(counter("dropped_packets_total", "DHCP packets that were not answered, by reason."),
 			[]string{"reason"}),
-		missed: prometheus.NewCounter(counter("missed_packets_total", "Packets that the kernel dropped: the queue was full.")),
-		left: prometheus.NewCounter(counter("left_out_options_total",
-			"Options that did not fit the room a client has.")),
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "trivet_dhcp_answer_seconds",
-			Help: "From a packet's receipt to its answer's sending.", Buckets: prometheus.ExponentialBuckets(20e-6, 4, 10)}),
+		missed: prometheus.NewCounter(counter("receive_overflows_total",
+			"DHCP packets that the kernel dropped because the receive buffer was full.")),
+		left: prometheus.NewCounter(counter("omitted_options_total",
+			"DHCP options that exceeded the maximum message size of a client.")),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "trivet_dhcp_reply_duration_seconds",
+			Help: "Time from the receipt of a DHCP packet to the sending of its reply.", Buckets: prometheus.ExponentialBuckets(20e-6, 4, 10)}),
 	}
-	for _, t := range []Type{Discover, Ask, Decline, Release, Inform} {
+	for _, t := range []Type{Discover, Request, Decline, Release, Inform} {
 		m.received[t] = received.WithLabelValues(strings.ToLower(t.String()))
 	}
 	for _, t := range []Type{Offer, Ack, Nak} {
-		for _, w := range []way{toRelay, toUnicast, toFrame, toAll} {
+		for _, w := range []path{toRelay, toUnicast, toFrame, toAll} {
 			m.answers[answer{t, w}] = answers.WithLabelValues(strings.ToLower(t.String()), string(w))
 		}
 	}
-	m.all = []prometheus.Collector{received, answers, m.dropped, m.missed, m.left, m.took}
+	m.all = []prometheus.Collector{received, answers, m.dropped, m.missed, m.left, m.duration}
 	return m
 }
 
 func (m *Metrics) drop(reason string) { m.dropped.WithLabelValues(reason).Inc() }
 
-func (m *Metrics) sent(t Type, w way) { m.answers[answer{t, w}].Inc() }
+func (m *Metrics) sent(t Type, w path) { m.answers[answer{t, w}].Inc() }

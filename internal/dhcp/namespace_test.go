@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network is a network namespace of the test's own with an interface "server", 10.99.0.1/24, whose other end "client" is
-// in a second namespace and has no address. Both vanish with the test. Needs root.
+// network is a network namespace of the test's own with an interface "server", 10.99.0.1/24, whose other end
+// "client" is in a second namespace and has no address. Both vanish with the test. Needs root.
 type network struct {
 	t   testing.TB
 	pid string // a process in the client's namespace
 }
 
-// newNetwork moves the test's goroutine into the server's namespace, for good: its thread ends with it. Sockets must be
-// opened by this goroutine; they work from any.
+// newNetwork moves the test's goroutine into the server's namespace, for good: its thread ends with it. Sockets
+// must be opened by this goroutine; they work from any.
 func newNetwork(t testing.TB) *network {
 	t.Helper()
 	runtime.LockOSThread()

@@ -12,8 +12,8 @@ import (
 const (
 	headerSize  = 240 // fixed fields and magic cookie; the options follow
 	maxReceive  = 2048
-	minSend     = 300 // of BOOTP; some relays and clients drop less
-	minMax      = 576 // every client takes an IP datagram of this (RFC 2131 section 2)
+	minSend     = 300 // of BOOTP; some relays and clients drop smaller ones
+	minMax      = 576 // every client accepts an IP datagram of this size (RFC 2131 section 2)
 	maxMax      = 1500
 	ipUDPHeader = 28
 	maxHops     = 16
@@ -33,8 +33,8 @@ const (
 	atCookie = 236
 )
 
-// parse reads a client's packet and checks all that this package relies on. Its errors are trivet.ErrInvalid.
-func parse(b []byte) (*Request, error) {
+// parse parses a client's packet and checks all that this package relies on. Its errors are trivet.ErrInvalid.
+func parse(b []byte) (*Packet, error) {
 	if len(b) < headerSize || len(b) > maxReceive {
 		return nil, fmt.Errorf("%d bytes: %w", len(b), trivet.ErrInvalid)
 	}
@@ -45,14 +45,14 @@ func parse(b []byte) (*Request, error) {
 	if err := overload(p, b); err != nil {
 		return nil, err
 	}
-	r := &Request{packet: p}
+	r := &Packet{packet: p}
 	if err := r.check(b[2]); err != nil {
 		return nil, fmt.Errorf("%w: %w", err, trivet.ErrInvalid)
 	}
 	return r, nil
 }
 
-// overload reads the options that a client put into the fields file and sname (RFC 2131 section 4.1).
+// overload parses the options that a client put into the fields file and sname (RFC 2131 section 4.1).
 func overload(p *dhcpv4.DHCPv4, b []byte) error {
 	v := p.Options[OptOverload]
 	if len(v) != 1 || v[0] > 3 {
@@ -73,28 +73,29 @@ func overload(p *dhcpv4.DHCPv4, b []byte) error {
 	return nil
 }
 
-// check refuses what no client sends and what would make an answer go astray. hlen is as it was on the wire.
-func (r *Request) check(hlen byte) error {
+// check refuses packets that no client sends, and those whose answer would be sent to a wrong address. hlen is the
+// packet's.
+func (r *Packet) check(hlen byte) error {
 	p := r.packet
 	switch {
 	case p.OpCode != dhcpv4.OpcodeBootRequest:
-		return fmt.Errorf("operation %d is no request", p.OpCode)
+		return fmt.Errorf("operation %d is not a request", p.OpCode)
 	case hlen > 16:
 		return fmt.Errorf("hardware address of %d bytes", hlen)
 	case hlen == 0 && len(r.ClientID()) == 0:
 		return fmt.Errorf("neither hardware address nor client identifier")
 	case p.HopCount > maxHops:
-		return fmt.Errorf("%d relays on its way", p.HopCount)
+		return fmt.Errorf("%d hops", p.HopCount)
 	case len(p.Options[OptType]) == 0:
-		return fmt.Errorf("BOOTP without DHCP")
+		return fmt.Errorf("no message type: BOOTP, not DHCP")
 	}
 	switch r.Type() {
-	case Discover, Ask, Decline, Release, Inform:
+	case Discover, Request, Decline, Release, Inform:
 	default:
-		return fmt.Errorf("%s is no client's message", r.Type())
+		return fmt.Errorf("%s is not sent by clients", r.Type())
 	}
 	if !unicast(r.Relay()) || !unicast(r.ClientIP()) {
-		return fmt.Errorf("giaddr %s or ciaddr %s is no host's address", r.Relay(), r.ClientIP())
+		return fmt.Errorf("giaddr %s or ciaddr %s is not a unicast address", r.Relay(), r.ClientIP())
 	}
 	return nil
 }

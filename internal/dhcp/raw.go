@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frames sends IP packets to hardware addresses, past ARP. It needs CAP_NET_RAW.
+// frames sends IP packets to hardware addresses, without ARP. It needs CAP_NET_RAW.
 type frames struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -30,7 +30,7 @@ func openFrames() (*frames, error) {
 	return f, nil
 }
 
-// send puts payload into UDP and IP on the interface. It never waits.
+// send sends payload as UDP on the interface. It never waits.
 func (f *frames) send(ifindex int, mac net.HardwareAddr, from, to netip.AddrPort, payload []byte) error {
 	link := &unix.SockaddrLinklayer{Protocol: hostToNet(unix.ETH_P_IP), Ifindex: ifindex, Halen: uint8(len(mac))}
 	copy(link.Addr[:], mac)
@@ -46,14 +46,14 @@ func hostToNet(v uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
 }
 
-// appendUDP writes IP header (RFC 791), UDP header (RFC 768) and payload.
+// appendUDP appends IP header (RFC 791), UDP header (RFC 768) and payload.
 func appendUDP(b []byte, from, to netip.AddrPort, payload []byte) []byte {
 	src, dst := from.Addr().As4(), to.Addr().As4()
 	size := len(payload) + 8
 	ip := len(b)
 	b = append(b, 0x45, 0x10) // version 4, five words; low delay
 	b = binary.BigEndian.AppendUint16(b, uint16(size+20))
-	b = append(b, 0, 0, 0x40, 0, 64, unix.IPPROTO_UDP, 0, 0) // not to be fragmented; 64 hops; checksum follows
+	b = append(b, 0, 0, 0x40, 0, 64, unix.IPPROTO_UDP, 0, 0) // do not fragment; 64 hops; checksum follows
 	b = append(append(b, src[:]...), dst[:]...)
 	binary.BigEndian.PutUint16(b[ip+10:], ^sum(0, b[ip:]))
 
@@ -64,13 +64,13 @@ func appendUDP(b []byte, from, to netip.AddrPort, payload []byte) []byte {
 	b = append(append(b, 0, 0), payload...)
 	check := ^sum(uint32(sum(unix.IPPROTO_UDP+uint32(size), b[ip+12:udp])), b[udp:])
 	if check == 0 {
-		check = 0xffff // 0 means that there is none
+		check = 0xffff // 0 means no checksum
 	}
 	binary.BigEndian.PutUint16(b[udp+6:], check)
 	return b
 }
 
-// sum is the ones' complement sum of b's 16-bit words, going on from start.
+// sum returns the ones' complement sum of b's 16-bit words, added to start.
 func sum(start uint32, b []byte) uint16 {
 	for ; len(b) >= 2; b = b[2:] {
 		start += uint32(binary.BigEndian.Uint16(b))

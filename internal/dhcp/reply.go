@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Reply is what a Handler decided to answer. All else follows from the request: transaction, client identifier (RFC
-// 6842), relay option (RFC 3046), the way it is sent.
+// Reply is the answer of a Handler. All other fields follow from the packet: transaction, client identifier (RFC
+// 6842), relay option (RFC 3046), destination.
 type Reply struct {
 	Type   Type       // Offer, Ack or Nak
-	Server netip.Addr // option 54. A head that acknowledges another's offer gives the other's, or firmware drops it.
+	Server netip.Addr // option 54: the server whose offer was accepted, or firmware drops the answer
 
-	// Of a Nak the rest is not sent, but for Options.
+	// The following are not sent in a Nak, except Options.
 
-	Address    netip.Addr    // yiaddr; none in a proxy's answer and in one to INFORM
-	Lease      time.Duration // option 51, whole seconds; none as for Address
+	Address    netip.Addr    // yiaddr; none in the answer of a proxy or to INFORM
+	Lease      time.Duration // option 51, whole seconds; none without Address
 	NextServer netip.Addr    // siaddr: the TFTP server
 	BootFile   string        // a path or URL: option 67, and the field file if it fits there
-	Class      Class         // option 60: firmware heeds only answers of its own class
+	Class      Class         // option 60: firmware accepts only answers of its own class
 
-	// Options are the further ones, the most important first: what does not fit the client's room is left out from the
-	// end.
+	// Options are further options, the most important first: those that exceed the client's maximum message size
+	// are left out.
 	Options []Option
 }
 
@@ -34,7 +34,7 @@ type Option struct {
 // Add appends options.
 func (r *Reply) Add(o ...Option) { r.Options = append(r.Options, o...) }
 
-// Addrs makes an option of IPv4 addresses.
+// Addrs returns an option of IPv4 addresses.
 func Addrs(code byte, addrs ...netip.Addr) Option {
 	v := make([]byte, 0, 4*len(addrs))
 	for _, a := range addrs {
@@ -45,10 +45,10 @@ func Addrs(code byte, addrs ...netip.Addr) Option {
 	return Option{code, v}
 }
 
-// Text makes an option of text.
+// Text returns an option of text.
 func Text(code byte, s string) Option { return Option{code, []byte(s)} }
 
-// Seconds makes an option of a duration, at most 2^32-1 s, which means for ever.
+// Seconds returns an option of a duration, at most 2^32-1 s, which means infinity.
 func Seconds(code byte, d time.Duration) Option {
 	return Option{code, binary.BigEndian.AppendUint32(nil, wholeSeconds(d))}
 }
@@ -57,13 +57,13 @@ func wholeSeconds(d time.Duration) uint32 {
 	return uint32(min(max(int64(d/time.Second), 0), 1<<32-1))
 }
 
-// SubnetMask makes option 1 of a network's.
+// SubnetMask returns option 1 of a network.
 func SubnetMask(network netip.Prefix) Option {
 	var v [4]byte
 	binary.BigEndian.PutUint32(v[:], uint32(uint64(1<<32-1)<<(32-max(network.Bits(), 0))))
 	return Option{OptSubnetMask, v[:]}
 }
 
-// SkipDiscovery is option 43 by which PXE firmware loads the boot file of this answer at once, without a search for boot
-// servers (PXE 2.1 section 2.2.3, PXE_DISCOVERY_CONTROL bit 3).
+// SkipDiscovery returns option 43 by which PXE firmware loads the boot file of this answer at once, without boot
+// server discovery (PXE 2.1 section 2.2.3, PXE_DISCOVERY_CONTROL bit 3).
 func SkipDiscovery() Option { return Option{OptVendor, []byte{6, 1, 8, 255}} }

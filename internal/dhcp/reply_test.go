@@ -24,7 +24,7 @@ func readAnswer(t *testing.T, b []byte) *dhcpv4.DHCPv4 {
 	return p
 }
 
-func encode(t *testing.T, reply *Reply, r *Request) (*dhcpv4.DHCPv4, int) {
+func encode(t *testing.T, reply *Reply, r *Packet) (*dhcpv4.DHCPv4, int) {
 	t.Helper()
 	b, left, err := reply.encode(nil, r)
 	if err != nil {
@@ -55,8 +55,8 @@ func TestOffer(t *testing.T) {
 	}
 }
 
-func TestNakTellsNothing(t *testing.T) {
-	r := request(t, Ask, field(atGiaddr, "10.1.0.1"), Option{OptClientID, []byte{0, 1}})
+func TestNakHasNoAddress(t *testing.T) {
+	r := request(t, Request, field(atGiaddr, "10.1.0.1"), Option{OptClientID, []byte{0, 1}})
 	reply := &Reply{Type: Nak, Server: testServer, Address: testAddr, Lease: time.Hour, BootFile: "f", NextServer: testServer,
 		Options: []Option{Text(OptMessage, "wrong network")}}
 	p, _ := encode(t, reply, r)
@@ -84,7 +84,7 @@ func TestServerIDOverride(t *testing.T) {
 }
 
 // What does not fit is left out from the end; what is echoed always fits.
-func TestRoomIsKept(t *testing.T) {
+func TestMaximumMessageSize(t *testing.T) {
 	r := request(t, Discover, nil, Option{OptClientID, bytes.Repeat([]byte{7}, 100)})
 	delete(r.packet.Options, OptMaxSize)
 	reply := &Reply{Type: Offer, Server: testServer, Address: testAddr, BootFile: "http://[::1]/" + strings.Repeat("x", 130)}
@@ -120,22 +120,22 @@ func TestRoutes(t *testing.T) {
 	from := netip.MustParseAddrPort("10.1.0.1:40000")
 	ack := &Reply{Type: Ack, Address: testAddr}
 	for name, c := range map[string]struct {
-		r     *Request
+		r     *Packet
 		reply *Reply
 		port  uint16
 		want  string
 	}{
 		"relay":             {request(t, Discover, field(atGiaddr, "10.1.0.1")), ack, 67, "relay 10.1.0.1:67"},
 		"relay's port":      {request(t, Discover, field(atGiaddr, "10.1.0.1"), relayPort), ack, 67, "relay 10.1.0.1:40000"},
-		"nak by relay":      {request(t, Ask, field(atGiaddr, "10.1.0.1")), &Reply{Type: Nak}, 67, "relay 10.1.0.1:67"},
-		"nak":               {request(t, Ask, field(atCiaddr, "10.1.0.9")), &Reply{Type: Nak}, 67, "broadcast 255.255.255.255:68"},
-		"renewal":           {request(t, Ask, field(atCiaddr, "10.1.0.9")), ack, 67, "unicast 10.1.0.9:68"},
-		"broadcast flag":    {request(t, Ask, func(b []byte) { b[atFlags] = 0x80 }), ack, 67, "broadcast 255.255.255.255:68"},
-		"new client":        {request(t, Ask, nil), ack, 67, "frame 10.99.0.50:68"},
+		"nak by relay":      {request(t, Request, field(atGiaddr, "10.1.0.1")), &Reply{Type: Nak}, 67, "relay 10.1.0.1:67"},
+		"nak":               {request(t, Request, field(atCiaddr, "10.1.0.9")), &Reply{Type: Nak}, 67, "broadcast 255.255.255.255:68"},
+		"renewal":           {request(t, Request, field(atCiaddr, "10.1.0.9")), ack, 67, "unicast 10.1.0.9:68"},
+		"broadcast flag":    {request(t, Request, func(b []byte) { b[atFlags] = 0x80 }), ack, 67, "broadcast 255.255.255.255:68"},
+		"new client":        {request(t, Request, nil), ack, 67, "frame 10.99.0.50:68"},
 		"proxy's offer":     {request(t, Discover, nil), &Reply{Type: Offer}, 67, "broadcast 255.255.255.255:68"},
-		"long MAC":          {request(t, Ask, mac), ack, 67, "broadcast 255.255.255.255:68"},
-		"boot server":       {request(t, Ask, field(atCiaddr, "10.1.0.9")), &Reply{Type: Ack}, 4011, "unicast 10.1.0.1:40000"},
-		"boot server relay": {request(t, Ask, field(atGiaddr, "10.1.0.1")), &Reply{Type: Ack}, 4011, "relay 10.1.0.1:67"},
+		"long MAC":          {request(t, Request, mac), ack, 67, "broadcast 255.255.255.255:68"},
+		"boot server":       {request(t, Request, field(atCiaddr, "10.1.0.9")), &Reply{Type: Ack}, 4011, "unicast 10.1.0.1:40000"},
+		"boot server relay": {request(t, Request, field(atGiaddr, "10.1.0.1")), &Reply{Type: Ack}, 4011, "relay 10.1.0.1:67"},
 	} {
 		c.r.From, c.r.Port = from, c.port
 		if way, to := c.reply.route(c.r); string(way)+" "+to.String() != c.want {

@@ -19,20 +19,21 @@ import (
 type Config struct {
 	Handler Handler
 
-	// Interfaces are the names of those to serve, on ports 67 and, with Proxy, 4011. Other servers may serve others.
+	// Interfaces are the names of the interfaces to serve, on ports 67 and, with Proxy, 4011. Others stay free for
+	// other servers.
 	Interfaces []string
-	// Address is where to listen when Interfaces are empty: one of our addresses and any port, for relayed clients and
-	// without privilege; or the unspecified address for every interface.
+	// Address is where to listen when Interfaces are empty: an address of this host and any port, for relayed
+	// clients and without privilege; or the unspecified address for every interface.
 	Address netip.AddrPort
-	// Proxy is to listen on port 4011 too, where PXE firmware asks a proxy for its boot file.
+	// Proxy makes the server also listen on port 4011, where PXE firmware asks a proxy for its boot file.
 	Proxy bool
 
-	Workers int          // per socket, how many Handlers may wait at once; 0 means 256
+	Workers int          // Handlers that may wait at once, per socket; 0 means 256
 	Logger  *slog.Logger // nothing is logged if nil
-	Metrics *Metrics     // nothing is counted if nil
+	Metrics *Metrics     // not registered if nil
 }
 
-// Server answers DHCP clients and relays. Make it by Listen.
+// Server answers DHCP clients and relays. Listen returns one.
 type Server struct {
 	Config
 	sockets []*socket
@@ -40,7 +41,7 @@ type Server struct {
 	names   sync.Map
 }
 
-// Listen opens the sockets. Serve must follow, or Close.
+// Listen opens the sockets. Serve or Close must follow.
 func Listen(c Config) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -52,7 +53,7 @@ func Listen(c Config) (*Server, error) {
 		c.Workers = 256
 	}
 	s := &Server{Config: c}
-	// Without the privilege clients without an address are told by broadcast.
+	// Without the privilege, clients without an address are answered by broadcast.
 	s.frames, _ = openFrames()
 	if err := s.listen(); err != nil {
 		return nil, fmt.Errorf("dhcp: listen: %w", errors.Join(err, s.Close()))
@@ -84,7 +85,7 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// Addrs are where the server listens.
+// Addrs returns the addresses that the server listens on.
 func (s *Server) Addrs() []netip.AddrPort {
 	var addrs []netip.AddrPort
 	for _, socket := range s.sockets {
@@ -107,8 +108,8 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// Serve answers until ctx ends or a socket fails. When it returns, nothing runs any more and the sockets are closed. It
-// returns nil if ctx ended.
+// Serve answers until ctx ends or a socket fails. When it returns, all its goroutines have ended and the sockets
+// are closed. It returns nil if ctx ended.
 func (s *Server) Serve(ctx context.Context) error {
 	sockets, ctx := errgroup.WithContext(ctx)
 	stop := context.AfterFunc(ctx, func() { s.Close() })
@@ -126,15 +127,15 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// accept checks a packet, and counts it. nil is one to drop.
-func (s *Server) accept(socket *socket, b []byte, a arrival) *Request {
+// accept parses and counts a packet; nil if it is dropped.
+func (s *Server) accept(socket *socket, b []byte, a arrival) *Packet {
 	if a.missed > 0 {
 		s.Metrics.missed.Add(float64(a.missed))
 	}
 	r, err := parse(b)
 	if err != nil {
 		s.Metrics.drop(dropMalformed)
-		s.Logger.Debug("dhcp packet dropped", "from", a.from, "error", err)
+		s.Logger.Debug("packet dropped", "from", a.from, "error", err)
 		return nil
 	}
 	r.From, r.Local, r.Ifindex, r.Unicast, r.Received = a.from, a.local, a.ifindex, a.unicast, a.at
@@ -143,8 +144,8 @@ func (s *Server) accept(socket *socket, b []byte, a arrival) *Request {
 	return r
 }
 
-// answer asks the Handler and sends what it says.
-func (s *Server) answer(ctx context.Context, socket *socket, r *Request, out []byte) {
+// answer calls the Handler and sends its reply.
+func (s *Server) answer(ctx context.Context, socket *socket, r *Packet, out []byte) {
 	reply := s.Handler.ServeDHCP(ctx, r)
 	if reply == nil {
 		s.Metrics.drop(dropSilent)
@@ -153,41 +154,41 @@ func (s *Server) answer(ctx context.Context, socket *socket, r *Request, out []b
 	packet, left, err := reply.encode(out, r)
 	if err != nil {
 		s.Metrics.drop(dropReply)
-		s.Logger.Error("dhcp reply cannot be sent", "mac", r.MAC(), "error", err)
+		s.Logger.Error("reply not valid", "mac", r.MAC(), "error", err)
 		return
 	}
 	if left > 0 {
 		s.Metrics.left.Add(float64(left))
 	}
-	way, err := s.send(socket, r, reply, packet)
+	path, err := s.send(socket, r, reply, packet)
 	if err != nil {
 		s.Metrics.drop(dropSend)
-		s.Logger.Debug("dhcp reply not sent", "mac", r.MAC(), "way", way, "error", err)
+		s.Logger.Debug("reply not sent", "mac", r.MAC(), "path", path, "error", err)
 		return
 	}
-	s.Metrics.sent(reply.Type, way)
-	s.Metrics.took.Observe(time.Since(r.Received).Seconds())
+	s.Metrics.sent(reply.Type, path)
+	s.Metrics.duration.Observe(time.Since(r.Received).Seconds())
 }
 
-// send sends the answer its way. Where a frame cannot be sent the answer is broadcast.
-func (s *Server) send(socket *socket, r *Request, reply *Reply, packet []byte) (way, error) {
-	way, to := reply.route(r)
-	if way == toFrame {
+// send sends an answer. Where a frame cannot be sent the answer is broadcast.
+func (s *Server) send(socket *socket, r *Packet, reply *Reply, packet []byte) (path, error) {
+	path, to := reply.route(r)
+	if path == toFrame {
 		from := netip.AddrPortFrom(r.Local, socket.port)
 		if s.frames != nil && r.Local.Is4() && s.frames.send(r.Ifindex, r.MAC(), from, to, packet) == nil {
-			return way, nil
+			return path, nil
 		}
-		way, to = toAll, netip.AddrPortFrom(everyone, ClientPort)
+		path, to = toAll, netip.AddrPortFrom(broadcast, ClientPort)
 	}
 	ifindex := 0 // the routing table decides
-	if way == toAll {
+	if path == toAll {
 		ifindex = r.Ifindex
 	}
 	_, _, err := socket.conn.WriteMsgUDPAddrPort(packet, pktinfo(r.Local, ifindex), to)
-	return way, err
+	return path, err
 }
 
-// interfaceName of a packet; an interface keeps its number.
+// interfaceName returns the interface of a packet. The index of an interface does not change.
 func (s *Server) interfaceName(socket *socket, index int) string {
 	if socket.name != "" || index == 0 {
 		return socket.name

@@ -23,7 +23,7 @@ func relayed(t testing.TB, addr string) (net.PacketConn, ClientConfig) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return conn, ClientConfig{MAC: testMAC, Relay: netip.MustParseAddr(addr), Wait: 5 * time.Second, Tries: 2}
+	return conn, ClientConfig{MAC: testMAC, Relay: netip.MustParseAddr(addr), Timeout: 5 * time.Second, Attempts: 2}
 }
 
 func loopback(t testing.TB, h Handler) (served, net.Addr) {
@@ -34,7 +34,7 @@ func loopback(t testing.TB, h Handler) (served, net.Addr) {
 	return s, net.UDPAddrFromAddrPort(s.Addrs()[0])
 }
 
-// The way of a simulated machine: no privilege, no interface.
+// The client of a simulated machine needs no privilege and no interface.
 func TestExchangeByRelayOnLoopback(t *testing.T) {
 	s, server := loopback(t, HandlerFunc(fixed))
 	conn, c := relayed(t, "127.3.0.7")
@@ -53,8 +53,8 @@ func TestExchangeByRelayOnLoopback(t *testing.T) {
 	s.answered(t, map[answer]int{{Offer, toRelay}: 1, {Ack, toRelay}: 2})
 }
 
-func TestNakIsTold(t *testing.T) {
-	_, server := loopback(t, HandlerFunc(func(ctx context.Context, r *Request) *Reply {
+func TestNakIsReported(t *testing.T) {
+	_, server := loopback(t, HandlerFunc(func(ctx context.Context, r *Packet) *Reply {
 		if r.Type() == Discover {
 			return fixed(ctx, r)
 		}
@@ -66,18 +66,18 @@ func TestNakIsTold(t *testing.T) {
 	}
 }
 
-// A server that answers only who has tried for a while, as one that stands in for another: the client tries again, and
-// says for how long.
-func TestClientTriesAgain(t *testing.T) {
-	tries := make(chan *Request, 100)
-	s, server := loopback(t, HandlerFunc(func(ctx context.Context, r *Request) *Reply {
+// A server that answers only clients that have tried for a while, as one that takes over from another: the client
+// retransmits, with the elapsed time.
+func TestClientRetransmits(t *testing.T) {
+	tries := make(chan *Packet, 100)
+	s, server := loopback(t, HandlerFunc(func(ctx context.Context, r *Packet) *Reply {
 		if tries <- r; len(tries) < 3 {
 			return nil
 		}
 		return fixed(ctx, r)
 	}))
 	conn, c := relayed(t, "127.3.0.9")
-	c.Wait, c.Tries = time.Millisecond, 12
+	c.Timeout, c.Attempts = time.Millisecond, 12
 	if _, err := Exchange(t.Context(), conn, server, c); err != nil {
 		t.Fatal(err)
 	}
@@ -91,16 +91,16 @@ func TestClientTriesAgain(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestNoAnswer(t *testing.T) {
 	conn, c := relayed(t, "127.3.0.10")
 	silent, _ := relayed(t, "127.3.0.11")
-	c.Wait, c.Tries = time.Millisecond, 3
+	c.Timeout, c.Attempts = time.Millisecond, 3
 	if _, err := Exchange(t.Context(), conn, silent.LocalAddr(), c); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Fatalf("error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c.Wait = time.Hour
+	c.Timeout = time.Hour
 	if _, err := Exchange(ctx, conn, silent.LocalAddr(), c); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v", err)
 	}
@@ -123,11 +123,11 @@ func TestGarbageIsCounted(t *testing.T) {
 	}
 }
 
-// When all workers wait, packets queue in the kernel; what is over its room is dropped and counted.
+// When all workers wait, packets queue in the kernel; those that exceed its buffer are dropped and counted.
 func TestFullQueueIsCounted(t *testing.T) {
 	release, busy := make(chan struct{}), make(chan struct{})
 	s := start(t, Config{Address: netip.MustParseAddrPort("127.0.0.1:0"), Workers: 1,
-		Handler: HandlerFunc(func(context.Context, *Request) *Reply {
+		Handler: HandlerFunc(func(context.Context, *Packet) *Reply {
 			select {
 			case busy <- struct{}{}:
 			case <-release:
@@ -150,7 +150,7 @@ func TestFullQueueIsCounted(t *testing.T) {
 	}
 	close(release)
 	for handled := 0; count(s.Metrics.missed) == 0; handled++ {
-		send() // told with a packet that is received after the loss
+		send() // reported with a packet that is received after the loss
 		if handled > 100_000 {
 			t.Fatal("no packet was missed")
 		}
@@ -174,7 +174,7 @@ func TestListenErrors(t *testing.T) {
 }
 
 func TestBadReplyIsNotSent(t *testing.T) {
-	s, server := loopback(t, HandlerFunc(func(ctx context.Context, r *Request) *Reply {
+	s, server := loopback(t, HandlerFunc(func(ctx context.Context, r *Packet) *Reply {
 		reply := fixed(ctx, r)
 		if r.Elapsed() == 0 && r.XID()%2 == 0 {
 			reply.Type = Discover

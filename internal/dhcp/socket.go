@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveBuffer is the bounded queue of packets that no worker has taken yet: about 4000. What is over it the kernel
-// drops, and counts.
+// receiveBuffer bounds the queue of packets that no worker has read yet, to about 4000. The kernel drops and counts
+// further ones.
 const receiveBuffer = 4 << 20
 
-// socket is one of our ports on one interface, or on all.
+// socket is a server port on one interface, or on all.
 type socket struct {
 	conn   *net.UDPConn
 	name   string // the interface; empty for all
 	port   uint16
-	missed atomic.Uint32 // packets dropped for want of room, as the kernel last told
+	missed atomic.Uint32 // packets that the kernel dropped, as last reported
 }
 
 // listen opens addr on the named interface, or on every one. The port must be free.
@@ -46,7 +46,7 @@ func listen(name string, addr netip.AddrPort) (*socket, error) {
 
 func (s *socket) addr() netip.AddrPort { return s.conn.LocalAddr().(*net.UDPAddr).AddrPort() }
 
-// prepare sets a socket's options before it is bound, so that they hold for the first packet.
+// prepare sets a socket's options before it is bound, so that they apply to the first packet.
 func prepare(fd int, name string) error {
 	if name != "" {
 		if err := unix.BindToDevice(fd, name); err != nil {
@@ -54,7 +54,7 @@ func prepare(fd int, name string) error {
 		}
 	}
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) != nil {
-		// Without privilege the system's bound holds.
+		// Without privilege the system's limit applies.
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer); err != nil {
 			return err
 		}
@@ -63,17 +63,17 @@ func prepare(fd int, name string) error {
 		unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1))
 }
 
-// arrival tells how a packet came.
+// arrival is how a packet was received.
 type arrival struct {
 	from    netip.AddrPort
 	local   netip.Addr
 	ifindex int
 	unicast bool
-	missed  uint32 // packets dropped since the last
+	missed  uint32 // packets dropped since the previous one
 	at      time.Time
 }
 
-// receive reads one packet into b. One that is longer than b is given as len(b) bytes, which parse refuses.
+// receive reads one packet into b. A longer one is cut to len(b) bytes, which parse refuses.
 func (s *socket) receive(b, control []byte) (int, arrival, error) {
 	n, oobn, _, from, err := s.conn.ReadMsgUDPAddrPort(b, control)
 	a := arrival{from: from, at: time.Now()}
@@ -92,7 +92,7 @@ func (s *socket) receive(b, control []byte) (int, arrival, error) {
 			a.unicast = [4]byte(data[8:12]) == a.local.As4()
 		case header.Level == unix.SOL_SOCKET && header.Type == unix.SO_RXQ_OVFL && len(data) >= 4:
 			now := binary.NativeEndian.Uint32(data)
-			if before := s.missed.Swap(now); int32(now-before) > 0 { // workers may overtake each other
+			if before := s.missed.Swap(now); int32(now-before) > 0 { // workers may pass each other
 				a.missed = now - before
 			}
 		}
@@ -101,7 +101,7 @@ func (s *socket) receive(b, control []byte) (int, arrival, error) {
 	return n, a, nil
 }
 
-// pktinfo is the control message by which a packet leaves from an address of ours, and by an interface if that is not 0.
+// pktinfo returns the control message that sets the source address of a packet, and its interface if that is not 0.
 func pktinfo(from netip.Addr, ifindex int) []byte {
 	info := unix.Inet4Pktinfo{Ifindex: int32(ifindex)}
 	if from.Is4() {

@@ -6,23 +6,24 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// worker reads a socket and answers. One of a socket's workers reads at a time and answers at once, which is half as fast
-// again as several that wake each other for each packet. It is replaced when its Handler yields, and ends thereafter.
+// worker reads a socket and answers. Only one worker of a socket reads at a time, and answers before it reads
+// again, which has 1.5 times the throughput of several that wake each other for each packet. A worker whose Handler
+// yields is replaced, and ends after its answer.
 type worker struct {
 	ctx      context.Context
 	server   *Server
 	socket   *socket
-	crew     *errgroup.Group // the socket's workers, bounded
+	workers  *errgroup.Group // of the socket, bounded
 	replaced bool
 }
 
 // serve reads the socket until ctx ends or it fails.
 func (s *Server) serve(ctx context.Context, socket *socket) error {
-	crew, ctx := errgroup.WithContext(ctx)
-	crew.SetLimit(s.Workers)
-	w := &worker{ctx: ctx, server: s, socket: socket, crew: crew}
-	crew.Go(w.run)
-	return crew.Wait()
+	workers, ctx := errgroup.WithContext(ctx)
+	workers.SetLimit(s.Workers)
+	w := &worker{ctx: ctx, server: s, socket: socket, workers: workers}
+	workers.Go(w.run)
+	return workers.Wait()
 }
 
 func (w *worker) run() error {
@@ -40,10 +41,10 @@ func (w *worker) run() error {
 	return nil
 }
 
-// yield lets another worker read. If there are enough, this one goes on when its Handler returns.
+// yield lets another worker read. At the limit of workers, this one continues to read when its Handler returns.
 func (w *worker) yield() {
 	if !w.replaced {
-		next := &worker{ctx: w.ctx, server: w.server, socket: w.socket, crew: w.crew}
-		w.replaced = w.crew.TryGo(next.run)
+		next := &worker{ctx: w.ctx, server: w.server, socket: w.socket, workers: w.workers}
+		w.replaced = w.workers.TryGo(next.run)
 	}
 }

@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// A Handler that waits holds up nobody else, as long as not as many wait as there are workers; and then only until one of
-// them is done.
+// A Handler that waits delays no other packet while there is a free worker, and then only until one is free.
 func TestYield(t *testing.T) {
 	waiting, release := make(chan struct{}), make(chan struct{})
 	s := start(t, Config{Address: netip.MustParseAddrPort("127.0.0.1:0"), Workers: 3,
-		Handler: HandlerFunc(func(ctx context.Context, r *Request) *Reply {
+		Handler: HandlerFunc(func(ctx context.Context, r *Packet) *Reply {
 			if r.MAC()[0] == 0xee {
 				r.Yield()
 				r.Yield() // once is enough
@@ -40,7 +39,7 @@ func TestYield(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait("127.4.0.4") // the last worker
-	c.Wait, c.Tries = time.Millisecond, 3
+	c.Timeout, c.Attempts = time.Millisecond, 3
 	if lease, err := Exchange(t.Context(), conn, server, c); err == nil {
 		t.Fatalf("got %+v without a worker", lease)
 	}
@@ -54,7 +53,7 @@ func TestYield(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	c.Wait, c.Tries = 5*time.Second, 2
+	c.Timeout, c.Attempts = 5*time.Second, 2
 	if _, err := Exchange(t.Context(), conn, server, c); err != nil {
 		t.Fatal(err)
 	}

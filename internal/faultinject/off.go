@@ -1,7 +1,8 @@
 //go:build !faultinject
 
-// Package faultinject names bugs that a test enables, one at a time, to prove that it detects them. Only a program built with
-// the tag "faultinject" contains them. In all others they are false constants, and code that depends on them is not compiled.
+// Package faultinject names bugs that a test enables, one at a time, to prove that it detects them. Only a program
+// built with the tag "faultinject" contains them. In all others they are false constants, and code that depends on
+// them is not compiled.
 package faultinject
 
 // The bugs.

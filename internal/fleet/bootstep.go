@@ -9,8 +9,8 @@ import (
 	"github.com/trivet-project/trivet/internal/faultinject"
 )
 
-// ReachBootStep records that a machine reached a boot step. epoch is the machine's as it was when the step was observed: what is
-// recorded late, after the agent's hello, changes nothing.
+// ReachBootStep records that a machine reached a boot step. epoch is the machine's as it was when the step was
+// observed: what is recorded late, after the agent's hello, changes nothing.
 func (f *Fleet) ReachBootStep(ctx context.Context, machine, step string, epoch int64) error {
 	return f.onMachine(ctx, "record "+step, machine, func(t *transition) error {
 		if t.run == nil || t.machine.Status.Epoch != epoch || !t.run.ReachBootStep(step) {

@@ -14,11 +14,12 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// agentUpWithin is how recent the last heartbeat of an idle agent must be for a claim to rely on the agent instead of on a boot.
+// agentUpWithin is how recent the last heartbeat of an idle agent must be for a claim to rely on the agent instead of
+// on a boot.
 const agentUpWithin = 30 * time.Second
 
-// Claim claims a machine for a pending provision and creates its workflow. Where no machine fits, or the template cannot be rendered,
-// the provision says why.
+// Claim claims a machine for a pending provision and creates its workflow. Where no machine fits, or the template
+// cannot be rendered, the provision says why.
 func (f *Fleet) Claim(ctx context.Context, provision string) error {
 	p, err := f.Provisions.Get(provision)
 	if err != nil || p.Status.State != "" && p.Status.State != trivet.ProvisionPending {
@@ -38,7 +39,8 @@ func (f *Fleet) Claim(ctx context.Context, provision string) error {
 	return err
 }
 
-// pick chooses the machine that is named, or one of the available ones. It reads all others only to report why none fits.
+// pick chooses the machine that is named, or one of the available ones. It reads all others only to report why none
+// fits.
 func (f *Fleet) pick(spec *trivet.ProvisionSpec) placement.Choice {
 	if spec.Machine != "" {
 		var named []*trivet.Machine

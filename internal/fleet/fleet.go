@@ -1,6 +1,6 @@
-// Package fleet holds the transitions of machines and their runs: a claim, a hello, a batch of reports, a boot step, a deadline, a
-// release. Each is one method and one transaction, whether the API, netboot or a controller calls it. The rules are in
-// internal/workflow; this package applies them and writes what belongs together.
+// Package fleet holds the transitions of machines and their runs: a claim, a hello, a batch of reports, a boot step,
+// a deadline, a release. Each is one method and one transaction, whether the API, netboot or a controller calls it.
+// The rules are in internal/workflow; this package applies them and writes what belongs together.
 package fleet
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// Fleet is the machines and their runs. It embeds the tables that it works on, so that its callers read the same ones.
+// Fleet is the machines and their runs. It embeds the tables that it works on, so that its callers read the same
+// ones.
 type Fleet struct {
 	*state.Tables
 	// AgentUp reports whether the agent of an epoch was heard within a duration. Where it is nil, no agent is up.

@@ -218,8 +218,8 @@ func TestDeadlineCompares(t *testing.T) {
 	}
 }
 
-// A head that holds an intent may be talking to the BMC while the intent changes or is dropped: it holds the next intent too,
-// unless it has released the BMC.
+// A head that holds an intent may be talking to the BMC while the intent changes or is dropped: it holds the next
+// intent too, unless it has released the BMC.
 func TestOneHeadTalksToABMC(t *testing.T) {
 	r := newRack(t)
 	r.write(func(tx *store.Tx) error {

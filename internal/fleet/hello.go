@@ -15,8 +15,8 @@ import (
 // EnrolledName returns the name of a machine that enrols itself.
 func EnrolledName(mac string) string { return "m-" + strings.ReplaceAll(mac, ":", "") }
 
-// Hello spends a boot token, registers the agent's key and grants the machine's run, if there is one, under a new epoch. A hello that
-// is sent again after a lost response changes nothing. An unknown machine is enrolled.
+// Hello spends a boot token, registers the agent's key and grants the machine's run, if there is one, under a new
+// epoch. A hello that is sent again after a lost response changes nothing. An unknown machine is enrolled.
 func (f *Fleet) Hello(ctx context.Context, h *trivet.Hello, token auth.BootToken) (machine string, err error) {
 	if h.MAC != token.MAC {
 		return "", fmt.Errorf("hello of %s: %w: its boot token is for %s", h.MAC, trivet.ErrUnauthenticated, token.MAC)

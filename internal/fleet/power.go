@@ -38,8 +38,8 @@ func (f *Fleet) ReleaseBMC(ctx context.Context, machine string) error {
 	})
 }
 
-// AcquireIntent makes this head the one that talks to the machine's BMC for a duration, and returns the intent as it is held then. It
-// is empty where the record no longer has that intent, or another head has acquired it since.
+// AcquireIntent makes this head the one that talks to the machine's BMC for a duration, and returns the intent as it
+// is held then. It is empty where the record no longer has that intent, or another head has acquired it since.
 func (f *Fleet) AcquireIntent(ctx context.Context, machine string, intent trivet.PowerIntent, hold time.Duration) (held trivet.PowerIntent, err error) {
 	err = f.onMachine(ctx, "acquire power intent", machine, func(t *transition) error {
 		held = trivet.PowerIntent{}
@@ -54,8 +54,8 @@ func (f *Fleet) AcquireIntent(ctx context.Context, machine string, intent trivet
 	return held, err
 }
 
-// RecordPower records the power state that the BMC reports. A cycle whose machine is off is half done: the next head that acquires
-// the intent only powers on. Every other intent is done.
+// RecordPower records the power state that the BMC reports. A cycle whose machine is off is half done: the next head
+// that acquires the intent only powers on. Every other intent is done.
 func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.PowerIntent, power string) error {
 	return f.onIntent(ctx, machine, intent, func(t *transition) {
 		st := &t.machine.Status
@@ -86,7 +86,8 @@ func (f *Fleet) RecordPowerFailure(ctx context.Context, machine string, intent t
 	})
 }
 
-// onIntent runs a transition under an intent that this head holds. It fails with ErrFenced where that is no longer so.
+// onIntent runs a transition under an intent that this head holds. It fails with ErrFenced where that is no longer
+// so.
 func (f *Fleet) onIntent(ctx context.Context, machine string, intent trivet.PowerIntent, do func(*transition)) error {
 	return f.onMachine(ctx, "record power", machine, func(t *transition) error {
 		now := t.machine.Status.Intent

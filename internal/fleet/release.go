@@ -40,8 +40,8 @@ func (f *Fleet) Quarantine(ctx context.Context, machine, reason string) error {
 	})
 }
 
-// Release makes the machine of a provision that is being deleted available: its run is cancelled, its agent refused. It is part of the
-// transaction that deletes the provision.
+// Release makes the machine of a provision that is being deleted available: its run is cancelled, its agent refused.
+// It is part of the transaction that deletes the provision.
 func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	if p.Status.Machine == "" {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// Report applies an agent's reports under its epoch. Without reports it records that an agent which was declared lost has returned.
+// Report applies an agent's reports under its epoch. Without reports it records that an agent which was declared lost
+// has returned.
 func (f *Fleet) Report(ctx context.Context, s *trivet.Sync) error {
 	return f.onMachine(ctx, "report", s.Machine, func(t *transition) error {
 		repeated, err := workflow.CheckReports(t.machine, t.workflow, s)

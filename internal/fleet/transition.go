@@ -12,7 +12,8 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// transition is one change of a machine and its run within a transaction: what was read, what changes, and the events of that.
+// transition is one change of a machine and its run within a transaction: what was read, what changes, and the events
+// of that.
 type transition struct {
 	tx       *store.Tx
 	machine  *trivet.Machine

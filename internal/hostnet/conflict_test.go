@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // state returns the permanent addresses and the routes of a host.
@@ -33,6 +33,7 @@ func (b host) refused(t *testing.T, address string) (err error) {
 
 // An address that the host has by other means is refused, and stays with its routes.
 func TestOwnAddressesAreKept(t *testing.T) {
+	t.Parallel()
 	b := newHosts(t)[0]
 	run(t, "ip -n %s route add default via 10.98.0.254", b)
 	run(t, "ip -n %s link add other0 type bridge", b)
@@ -58,6 +59,7 @@ func TestOwnAddressesAreKept(t *testing.T) {
 
 // An address outside the networks of the interface is refused.
 func TestAddressOutsideTheNetworks(t *testing.T) {
+	t.Parallel()
 	b := newHosts(t)[0]
 	for _, address := range []string{"10.97.0.9/24", "10.97.0.9/32", "10.98.0.9/25", "10.98.0.9/16",
 		"10.98.0.255/24", "10.98.0.0/24", "10.98.0.255/32", "10.98.0.0/32"} {
@@ -76,22 +78,12 @@ func TestAddressOutsideTheNetworks(t *testing.T) {
 	}
 }
 
-// member runs one that heads can share.
-func member(t *testing.T) *cluster.Member {
-	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	return m
-}
-
 // A program that sets the address while a head has it keeps it. The own address of the host, removed and added
 // again, stays.
 func TestAddressesChangeMeanwhile(t *testing.T) {
+	t.Parallel()
 	b := newHosts(t)[0]
-	m := member(t)
+	m := storetest.Member(t)
 	for _, set := range []string{"replace 10.98.0.9/32 dev eth0 valid_lft forever preferred_lft forever", "add 10.98.0.9/24 dev eth0"} {
 		h := newHead(t, b, m)
 		until(t, "the head has the address", h.Held)
@@ -136,10 +128,11 @@ func (l *lines) contains(text string) bool {
 
 // An address that another host has is not taken before that host removes it.
 func TestAnotherHostHasTheAddress(t *testing.T) {
+	t.Parallel()
 	hosts := newHosts(t)
 	run(t, "ip -n %s address add %s dev eth0", hosts[2], shared)
 	var log lines
-	h := newHeadWithLog(t, hosts[0], member(t), &log)
+	h := newHeadWithLog(t, hosts[0], storetest.Member(t), &log)
 	until(t, "the host's MAC is logged", func() bool { return log.contains(hosts[2].mac(t)) })
 	if h.Held() || hosts[0].has(t) || log.contains("took the shared address") {
 		t.Error("two hosts have the address")
@@ -150,8 +143,9 @@ func TestAnotherHostHasTheAddress(t *testing.T) {
 
 // A head that still answers until its kernel removes the address does not keep the next one from taking it.
 func TestExpiringAddressIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	hosts := newHosts(t)
-	m := member(t)
+	m := storetest.Member(t)
 	var log lines
 	run(t, "ip -n %s address add %s/32 dev eth0 valid_lft 1 preferred_lft 0", hosts[1], shared.Addr())
 	h := newHeadWithLog(t, hosts[0], m, &log)

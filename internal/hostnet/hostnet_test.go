@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 var shared = netip.MustParsePrefix("10.98.0.9/24")
@@ -76,11 +78,15 @@ func send(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) {
 // host is a host: a namespace with an interface eth0, plugged into a switch.
 type host string
 
+// networks counts those of newHosts, so that each has names of its own.
+var networks atomic.Int32
+
 // newHosts plugs hosts head0 (10.98.0.1), head1 and client into one switch.
 func newHosts(t *testing.T) []host {
 	t.Helper()
-	const lan = "vip-switch"
-	hosts := []host{"vip-head0", "vip-head1", "vip-client"}
+	n := networks.Add(1)
+	name := func(of string) host { return host(fmt.Sprintf("vip-%s-%d", of, n)) }
+	lan, hosts := name("switch"), []host{name("head0"), name("head1"), name("client")}
 	for _, b := range append([]host{lan}, hosts...) {
 		_ = exec.Command("ip", "netns", "delete", string(b)).Run() // of a test that was killed
 		run(t, "ip netns add %s", b)
@@ -274,9 +280,10 @@ func who(t *testing.T, client host) (name string) {
 
 // The address follows the lease: to another head when its head loses the store, and when its head ends.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	hosts := newHosts(t)
 	client := hosts[2]
-	m := member(t)
+	m := storetest.Member(t)
 	first := newHead(t, hosts[0], m)
 	until(t, "the first head answers", func() bool { return who(t, client) == string(hosts[0]) })
 	second := newHead(t, hosts[1], m)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Times of a failover. A host that is dead or stopped loses the address within 1.2 times lifetime, as measured;
@@ -28,7 +29,7 @@ func (v *VIP) Run(ctx context.Context) {
 		err := v.Hold(ctx, v.lease(), ttl, v.take)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, trivet.ErrFenced) {
 			v.Log.Error("cannot take the shared address", "address", v.Address, "interface", v.Interface, "error", err)
-			wait(ctx, 5*time.Second) // other hosts try meanwhile
+			_ = wait.Sleep(ctx, 5*time.Second) // other hosts try meanwhile
 		}
 	}
 }
@@ -53,7 +54,7 @@ func (v *VIP) keep(ctx context.Context, held func() bool) (err error) {
 		v.Log.Info("removed the shared address", "address", v.Address)
 	}()
 	announced := time.Time{}
-	for since := time.Now(); ctx.Err() == nil && held(); wait(ctx, refresh) {
+	for since := time.Now(); ctx.Err() == nil && held(); _ = wait.Sleep(ctx, refresh) {
 		mac, err := v.set()
 		if err != nil {
 			return err
@@ -72,11 +73,4 @@ func (v *VIP) keep(ctx context.Context, held func() bool) (err error) {
 		}
 	}
 	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Before a host takes the address it probes for it (RFC 5227, section 2.1.1, with shorter times: hosts of one LAN
@@ -30,7 +31,7 @@ const (
 
 // probe fails where another host has the address. It also returns nil where ctx has ended.
 func (v *VIP) probe(ctx context.Context) error {
-	for began := time.Now(); ; wait(ctx, refresh) {
+	for began := time.Now(); ; _ = wait.Sleep(ctx, refresh) {
 		mac, err := v.round(ctx)
 		if err != nil || mac == nil || ctx.Err() != nil {
 			return err

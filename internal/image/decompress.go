@@ -14,11 +14,13 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// maxWindow bounds the memory a compressed image can ask for, in bytes: that of 'zstd --long=27' and 'xz -9e' and more.
+// maxWindow limits the memory that a compressed image can request, in bytes: that of 'zstd --long=27' and 'xz -9e' and
+// more.
 const maxWindow = 128 << 20
 
-// Decompress returns the content of a stream. What src fails with comes out as it is; content that is cut off or damaged is
-// [trivet.ErrInvalid]. The reader must be closed; that does not close src. Zstd decodes on several processors.
+// Decompress returns the content of a stream. What src fails with comes out as it is; content that is cut off or
+// damaged is [trivet.ErrInvalid]. The reader must be closed; that does not close src. Zstd decodes on several
+// processors.
 func Decompress(src io.Reader, compression string) (io.ReadCloser, error) {
 	d := &decoder{src: &origin{r: src}, compression: compression, end: func() {}}
 	if err := d.open(); err != nil {
@@ -27,7 +29,7 @@ func Decompress(src io.Reader, compression string) (io.ReadCloser, error) {
 	return d, nil
 }
 
-// decoder tells the errors of the content from those of its source.
+// decoder separates the errors of the content from those of its source.
 type decoder struct {
 	src         *origin
 	compression string

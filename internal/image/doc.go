@@ -1,9 +1,9 @@
-// Package image knows what operating-system images are made of, and puts them on disks.
+// Package image inspects, decompresses and writes operating system images.
 //
-// [Inspect] says what a file is before it is stored; [Decompress] gives the bytes in it; [Write] puts a raw image on a
-// disk. Archives are unpacked by the agent's action, which has file trees of its own. Virtual machines' formats (qcow2 and
-// such) are refused with the command that converts them.
+// [Inspect] detects what a file is before it is stored; [Decompress] returns its content; [Write] writes a raw image
+// to a disk. Archives are unpacked by the agent's action, which has file trees of its own. Virtual machines' formats
+// (qcow2 and such) are refused with the command that converts them.
 //
-// Whatever is wrong with an image is [trivet.ErrInvalid]; errors of what it is read from or written to stay as they are, so
-// that callers can tell whose fault it was.
+// Whatever is wrong with an image is [trivet.ErrInvalid]; errors of what it is read from or written to stay as they
+// are, so that callers can attribute the failure.
 package image

@@ -37,7 +37,7 @@ func (f *flusher) wrote(n int64) {
 	}
 }
 
-// close waits for the flush that runs, and returns the first error: the kernel tells of a failed write only once.
+// close waits for the flush that runs, and returns the first error: the kernel reports a failed write only once.
 func (f *flusher) close() error {
 	close(f.due)
 	<-f.ended

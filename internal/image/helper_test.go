@@ -28,7 +28,8 @@ func noise(size int) []byte {
 	return b
 }
 
-// disk is a raw image with runs of zeros and of data, at their usual places and across the borders of pieces and grains.
+// disk is a raw image with runs of zeros and of data, at their usual places and across the borders of pieces and
+// grains.
 func disk() []byte {
 	b := make([]byte, 23<<20+5120)
 	for _, r := range [][2]int{{0, 3000}, {3<<20 - 1, 3<<20 + 1}, {4 << 20, 5 << 20}, {15 << 20, 17<<20 + 77}, {23<<20 + 100, 23<<20 + 200}} {

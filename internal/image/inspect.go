@@ -17,7 +17,7 @@ import (
 type Info struct {
 	Compression string
 	Format      string
-	RawBytes    int64  // of the content; 0 when only decompressing all of it would tell
+	RawBytes    int64  // of the content; 0 if it is known only after decompressing all of it
 	Content     string // of a raw image: "gpt", "mbr", the type of its file system, or "" if it is not known
 	Parts       []Part // of a raw image, by number
 }
@@ -25,7 +25,7 @@ type Info struct {
 // headBytes are read of the content: enough for a partition table of any kind and the file systems' first blocks.
 const headBytes = 128 << 10
 
-// Inspect looks at a file of some size, and tells how it is compressed and what is in it. What is no image of a kind that
+// Inspect reports how a file is compressed and what it contains. What is no image of a kind that
 // can be installed is [trivet.ErrInvalid], with a hint where there is a way to make it one.
 func Inspect(r io.ReaderAt, size int64) (Info, error) {
 	info, err := inspect(r, size)
@@ -88,7 +88,7 @@ func isTar(head []byte) bool {
 	return len(head) >= 512 && bytes.Equal(head[257:262], []byte("ustar"))
 }
 
-// An OCI layout is told by what is in it; so many entries and bytes are looked at until something else comes.
+// Limits of the search for the files of an OCI layout in an archive.
 const (
 	maxLook      = 256
 	maxLookBytes = 64 << 20
@@ -96,7 +96,7 @@ const (
 
 var layoutNames = []string{"oci-layout", "index.json", "blobs", "manifest.json", "repositories"}
 
-// tarFormat looks into an archive.
+// tarFormat returns the format of an archive's content.
 func tarFormat(open func() (io.ReadCloser, error)) (string, error) {
 	content, err := open()
 	if err != nil {

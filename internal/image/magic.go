@@ -19,7 +19,7 @@ const (
 	OCI = "oci" // a tar of an OCI layout
 )
 
-// compressionOf tells by the first bytes of a file.
+// compressionOf returns the compression of a file by its first bytes.
 func compressionOf(head []byte) string {
 	switch {
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), isSkippable(head):
@@ -37,7 +37,7 @@ func isSkippable(head []byte) bool {
 	return len(head) >= 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
 }
 
-// foreign are files that look like images but cannot be put on a disk as they are: magic bytes at an offset, and what to do.
+// foreign are formats that cannot be written to a disk as they are: magic bytes at an offset, and what to do.
 var foreign = []struct {
 	at    int
 	magic string
@@ -76,7 +76,7 @@ func refuse(head []byte) error {
 	}
 	if len(head) > isoAt && bytes.HasPrefix(head[isoAt:], []byte(isoMagic)) {
 		return &trivet.Error{Op: "read image", Err: fmt.Errorf("%w: it is an ISO 9660 image, a CD", trivet.ErrInvalid),
-			Hint: "take the system's disk image (for clouds, or 'raw'), not its installer"}
+			Hint: "use the system's disk image (for clouds, or 'raw'), not its installer"}
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ type Part struct {
 	Name   string // of GPT
 }
 
-// contentOf tells what a raw image holds.
+// contentOf returns what a raw image contains.
 func contentOf(head []byte) (string, []Part) {
 	for _, sector := range []int{512, 4096} {
 		if parts, ok := gptOf(head, sector); ok {
@@ -44,7 +44,7 @@ func contentOf(head []byte) (string, []Part) {
 	return "mbr", mbrOf(head)
 }
 
-// gptOf reads a GUID partition table (UEFI 2.10, chapter 5.3). That its checksums hold is not looked at: the installed
+// gptOf reads a GUID partition table (UEFI 2.10, chapter 5.3). Its checksums are not verified: the installed
 // system will.
 func gptOf(head []byte, sector int) (parts []Part, ok bool) {
 	if len(head) < 2*sector || !bytes.HasPrefix(head[sector:], []byte("EFI PART")) {

@@ -13,10 +13,10 @@ import (
 // Target is what an image is written to: a disk, a partition, or a file as one.
 type Target interface {
 	io.WriterAt
-	// Zero makes n bytes at off read as zeros. A target that cannot do that by means of its own gives an error that
+	// Zero makes n bytes at off read as zeros. A target without such a command returns an error that
 	// is [unix.EOPNOTSUPP] or [unix.EINVAL].
 	Zero(off, n int64) error
-	// Sync puts what was written on stable storage. It may be called while writes are under way.
+	// Sync flushes writes to stable storage. It may be called while writes are under way.
 	Sync() error
 	Size() int64
 }
@@ -27,7 +27,7 @@ type Options struct {
 	Progress func(written int64) // called in order, after each few MiB, by another goroutine
 }
 
-// Result says what was written.
+// Result describes what was written.
 type Result struct {
 	Bytes int64 // of the image
 	Zeros int64 // of these, that the target made zero by its own means
@@ -38,13 +38,13 @@ const (
 	pieces     = 4       // on the way at a time
 )
 
-// Write puts a raw image on a target, from its beginning, and on stable storage. Zeros in the image are zeros on the target,
-// whatever was there, but are not sent to it where it can make them itself.
+// Write puts a raw image on a target, from its beginning, and on stable storage. Zeros in the image are zeros on the
+// target, whatever was there, but are not sent to it where it can make them itself.
 //
-// Before anything is written, an image is refused that is still compressed or of another format ([trivet.ErrInvalid]), or
-// that is known to be larger than the target ([unix.ENOSPC]); an image that turns out to be larger is the latter as well,
-// and one of another length than o.RawBytes the former. Errors of src and dst stay as they are. ctx is looked at between
-// reads and writes.
+// Before anything is written, an image is refused that is still compressed or of another format ([trivet.ErrInvalid]),
+// or that is known to be larger than the target ([unix.ENOSPC]); an image that turns out to be larger is the latter as
+// well, and one of another length than o.RawBytes the former. Errors of src and dst stay as they are. ctx is looked at
+// between reads and writes.
 func Write(ctx context.Context, dst Target, src io.Reader, o Options) (Result, error) {
 	if o.RawBytes > dst.Size() {
 		return Result{}, tooSmall(o.RawBytes, dst)
@@ -120,7 +120,7 @@ func check(head []byte) error {
 	return refuse(head)
 }
 
-// readFull is io.ReadFull that gives io.EOF only for the end of the image, and other errors as they are.
+// readFull is io.ReadFull that returns io.EOF only at the end of the image, and other errors unchanged.
 func readFull(ctx context.Context, r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		if ctx.Err() != nil {

@@ -80,10 +80,10 @@ func (w *writer) piece(b []byte) error {
 	return nil
 }
 
-// isZero reports whether b begins with a grain of zeros.
+// isZero reports whether b starts with a grain of zeros.
 func isZero(b []byte) bool { return len(b) >= grain && bytes.Equal(b[:grain], zeros[:]) }
 
-// run is how many bytes b begins with that are all zero, in grains, or all to be written.
+// run returns how many bytes at the start of b are all zero, in grains, or all to be written.
 func run(b []byte) int {
 	first := isZero(b)
 	n := min(grain, len(b))
@@ -93,7 +93,7 @@ func run(b []byte) int {
 	return n
 }
 
-// fillHole makes zeros of the hole.
+// fillHole writes the hole as zeros.
 func (w *writer) fillHole() error {
 	off, n := w.at-w.hole, w.hole
 	w.hole = 0

@@ -8,12 +8,12 @@ import (
 	"io"
 )
 
-// xzGuard passes an xz file on, and ends it with an error where a block asks for more memory than maxWindow: the library
-// would take up to 4 GiB for a file of some bytes. It walks the parts of the format (The .xz File Format 1.2.1) without
-// decoding them.
+// xzGuard forwards an xz file and fails if a block requests more memory than maxWindow: the library would allocate up
+// to 4 GiB for a file of a few bytes. It walks the parts of the format (The .xz File Format 1.2.1) without decoding
+// them.
 type xzGuard struct {
 	in    *bufio.Reader
-	part  func() (int64, error) // looks at the part that is next, and gives its length
+	part  func() (int64, error) // parses the next part and returns its length
 	left  int64                 // of the part before
 	check int64                 // bytes of a block's check in this stream
 	size  int64                 // of the block's data so far
@@ -82,7 +82,7 @@ func (g *xzGuard) block() (int64, error) {
 	}
 	if b[0] == 0 {
 		g.size, g.part = 0, g.indexCount
-		return g.take(1)
+		return g.skip(1)
 	}
 	if b, err = g.peek((int(b[0]) + 1) * 4); err != nil {
 		return 0, err
@@ -98,7 +98,8 @@ func (g *xzGuard) block() (int64, error) {
 	return int64(len(b)), nil
 }
 
-// windowOf reads what memory a block's header asks for (sections 3.1.2 to 3.1.5 and 5.3.1). The library takes LZMA2 alone.
+// windowOf returns the memory that a block's header requests (sections 3.1.2 to 3.1.5 and 5.3.1). The library supports
+// LZMA2 only.
 func windowOf(header []byte) (int64, error) {
 	flags, b := header[1], header[2:]
 	for _, has := range []byte{0x40, 0x80} { // sizes of the block
@@ -117,7 +118,8 @@ func windowOf(header []byte) (int64, error) {
 	return (2 | int64(b[2]&1)) << (b[2]/2 + 11), nil
 }
 
-// chunk is one of LZMA2: a control byte, sizes, data; a zero ends the block, which is padded and followed by its check.
+// chunk is one of LZMA2: a control byte, sizes, data; a zero ends the block, which is padded and followed by its
+// check.
 func (g *xzGuard) chunk() (int64, error) {
 	b, err := g.peek(1)
 	if err != nil {
@@ -132,7 +134,7 @@ func (g *xzGuard) chunk() (int64, error) {
 		if b, err = g.peek(3); err != nil {
 			return 0, err
 		}
-		return g.take(3 + int64(binary.BigEndian.Uint16(b[1:])) + 1)
+		return g.skip(3 + int64(binary.BigEndian.Uint16(b[1:])) + 1)
 	case control >= 0x80:
 		if b, err = g.peek(5); err != nil {
 			return 0, err
@@ -141,12 +143,12 @@ func (g *xzGuard) chunk() (int64, error) {
 		if control >= 0xc0 { // with new properties
 			header++
 		}
-		return g.take(header + int64(binary.BigEndian.Uint16(b[3:])) + 1)
+		return g.skip(header + int64(binary.BigEndian.Uint16(b[3:])) + 1)
 	}
 	return 0, errXZ
 }
 
-func (g *xzGuard) take(n int64) (int64, error) {
+func (g *xzGuard) skip(n int64) (int64, error) {
 	g.size += n
 	return n, nil
 }
@@ -158,7 +160,7 @@ func (g *xzGuard) indexCount() (int64, error) {
 		return 0, errors.Join(errXZ, err)
 	}
 	g.count, g.part = 2*records, g.indexNumber
-	return g.take(n)
+	return g.skip(n)
 }
 
 func (g *xzGuard) indexNumber() (int64, error) {
@@ -171,7 +173,7 @@ func (g *xzGuard) indexNumber() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return g.take(n)
+	return g.skip(n)
 }
 
 func (g *xzGuard) number() (value uint64, length int64, err error) {

@@ -12,8 +12,7 @@ import (
 // maxFrames bounds how many frames and blocks are looked at for a file's size.
 const maxFrames = 1 << 20
 
-// zstdSize adds up what a file's frames say they hold, skipping from header to header (RFC 8878, section 3.1.1); 0 if one
-// does not say.
+// zstdSize adds up the content sizes in a file's frame headers (RFC 8878, section 3.1.1); 0 if one has none.
 func zstdSize(r io.ReaderAt, size int64) (total int64, err error) {
 	steps := 0
 	for at := int64(0); at < size; {

@@ -24,26 +24,26 @@ import (
 	"github.com/trivet-project/trivet/internal/server"
 )
 
-// Demo shows a whole site on one computer.
+// Demo runs a whole site on one computer: heads and simulated machines.
 type Demo struct {
 	Machines int
-	Heads    int    // several are processes of their own
-	Kill     bool   // heads, one after the other, while machines install
+	Heads    int    // more than one run as separate processes
+	Kill     bool   // kill heads, one after the other, while machines install
 	Program  string // that runs a head as "PROGRAM server ..."; empty: this one
 	Timeout  time.Duration
-	JSON     bool   // one line at the end instead of a picture
-	History  string // file for every acknowledged write, action and fault; empty: none
-	Dir      string // empty: a temporary folder, removed afterwards
+	JSON     bool   // print one line at the end instead of the progress
+	History  string // file of all acknowledged writes, actions and faults; empty: none
+	Dir      string // empty: a temporary directory, removed afterwards
 	Version  string
-	Out, Err io.Writer // Err is for what is being done before there is a picture
+	Out, Err io.Writer // Err gets messages before the progress is shown
 	Log      *slog.Logger
 	api      string // where the head listens; empty: on a free port
 }
 
-// ErrIncomplete: not every machine came up.
-var ErrIncomplete = errors.New("not every machine came up")
+// ErrIncomplete: not all machines were installed.
+var ErrIncomplete = errors.New("not all machines were installed")
 
-// Run runs the demo and gives what came of it.
+// Run runs the demo and returns its results.
 func (d *Demo) Run(ctx context.Context) (Summary, error) {
 	if err := d.validate(); err != nil {
 		return Summary{}, err
@@ -64,28 +64,29 @@ func (d *Demo) Run(ctx context.Context) (Summary, error) {
 			return Summary{}, err
 		}
 		defer head.close()
-		return d.show(ctx, &stage{client: head.client, dhcp: []string{head.dhcp}})
+		return d.install(ctx, &demoSite{client: head.client, dhcp: []string{head.dhcp}})
 	}
-	site, err := startNodes(ctx, d)
+	heads, err := startHeads(ctx, d)
 	if err != nil {
 		return Summary{}, err
 	}
-	defer site.close()
-	return d.show(ctx, &stage{client: site.client, dhcp: site.dhcp(), site: site})
+	defer heads.close()
+	return d.install(ctx, &demoSite{client: heads.client, dhcp: heads.dhcp(), heads: heads})
 }
 
 func (d *Demo) validate() error {
 	switch {
 	case d.Machines < 1 || d.Machines > 10000:
-		return &trivet.FieldError{Field: "--machines", Problem: fmt.Sprintf("is %d; 1 to 10000", d.Machines)}
+		return &trivet.FieldError{Field: "--machines", Problem: fmt.Sprintf("is %d; must be 1 to 10000", d.Machines)}
 	case d.Heads < 1 || d.Heads > 9:
-		return &trivet.FieldError{Field: "--heads", Problem: fmt.Sprintf("is %d; 1 to 9", d.Heads)}
+		return &trivet.FieldError{Field: "--heads", Problem: fmt.Sprintf("is %d; must be 1 to 9", d.Heads)}
 	case d.Kill && d.Heads < 3:
-		return &trivet.FieldError{Field: "--kill", Problem: "needs --heads 3 or more: a killed head of fewer leaves no majority"}
-	case d.Kill && d.Machines < stormKills:
-		return &trivet.FieldError{Field: "--kill", Problem: fmt.Sprintf("needs --machines %d or more: some install at each kill", stormKills)}
+		return &trivet.FieldError{Field: "--kill", Problem: "requires --heads 3 or more: with fewer, a killed head leaves no majority"}
+	case d.Kill && d.Machines < totalKills:
+		return &trivet.FieldError{Field: "--kill",
+			Problem: fmt.Sprintf("requires --machines %d or more, so that some install during each kill", totalKills)}
 	case d.Dir != "" && fileExists(filepath.Join(d.Dir, "head0")):
-		return &trivet.FieldError{Field: "--dir", Problem: fmt.Sprintf("%s has an earlier demo; give an empty folder", d.Dir)}
+		return &trivet.FieldError{Field: "--dir", Problem: fmt.Sprintf("%s contains an earlier demo; use an empty directory", d.Dir)}
 	}
 	return nil
 }
@@ -95,26 +96,28 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-// doing tells a person what is being done that takes a while.
-func (d *Demo) doing(format string, args ...any) {
+// status prints a message about a step that takes a while.
+func (d *Demo) status(format string, args ...any) {
 	if !d.JSON {
 		fmt.Fprintf(d.Err, format+"\n", args...)
 	}
 }
 
-// stage is where a demo takes place.
-type stage struct {
+// demoSite is the heads of a demo.
+type demoSite struct {
 	client *client.Client
 	dhcp   []string
-	site   *headProcesses // nil: one head, in this process
+	heads  *headProcesses // nil: one head, in this process
 }
 
-// show makes the site, powers every machine on, and watches until all have come to an end.
-func (d *Demo) show(ctx context.Context, on *stage) (Summary, error) {
+// install prepares the site, powers all machines on, and waits until all provisions have ended.
+func (d *Demo) install(ctx context.Context, on *demoSite) (Summary, error) {
 	began := time.Now()
 	err := prepare(ctx, on.client, d.Kill)
 	if err == nil && d.Kill {
-		err = record(ctx, on.client, "probe", d.Machines) // its script is fetched all the time: to one at work that would be a reset
+		// The boot script of this machine is fetched all the time; for a machine that installs, a fetch would be a
+		// reset.
+		err = record(ctx, on.client, "probe", d.Machines)
 	}
 	if err != nil {
 		return Summary{}, fmt.Errorf("prepare the site: %w", err)
@@ -123,49 +126,56 @@ func (d *Demo) show(ctx context.Context, on *stage) (Summary, error) {
 	for i := range names {
 		names[i] = fmt.Sprintf("demo%04d", i+1)
 	}
-	board, err := newBoard(d, on.client, names)
+	progress, err := newTracker(d, on.client, names)
 	if err != nil {
 		return Summary{}, err
 	}
-	var st *faultInjector
+	var faults *faultInjector
 	if d.Kill {
-		st = newStorm(on.site, board, macOf(d.Machines))
+		faults = newFaultInjector(on.heads, progress, macOf(d.Machines))
 	}
+	err = d.run(ctx, on, names, progress, faults)
+	summary := progress.summary(time.Since(began))
+	if faults != nil && err == nil {
+		summary.Faults, err = faults.summary(ctx)
+	}
+	summary.Repeated, err = repeated(d.Dir, names, err)
+	return summary, errors.Join(err, progress.close())
+}
+
+// run runs the machines until all provisions have ended.
+func (d *Demo) run(ctx context.Context, on *demoSite, names []string, progress *tracker, faults *faultInjector) error {
 	run, stop := context.WithCancel(ctx)
+	defer stop()
 	g, run := errgroup.WithContext(run)
-	recorded := make(chan struct{}) // a machine that boots before its record is there would enrol itself under another name
+	recorded := make(chan struct{}) // a machine that boots before its record exists would enrol under another name
 	g.Go(func() error {
 		defer close(recorded)
-		return wish(run, on.client, names)
+		return createRecords(run, on.client, names)
 	})
 	for i, name := range names {
 		g.Go(func() error {
 			<-recorded
-			if st != nil {
+			if faults != nil {
 				select {
-				case <-st.gate(i, len(names)):
+				case <-faults.gate(i, len(names)):
 				case <-run.Done():
 				}
 			}
-			m := &Machine{Name: name, MAC: macOf(i), Dir: d.Dir, DHCP: slices.Concat(on.dhcp[i%len(on.dhcp):], on.dhcp), Log: d.Log, Up: func() {}}
+			dhcp := slices.Concat(on.dhcp[i%len(on.dhcp):], on.dhcp)
+			m := &Machine{Name: name, MAC: macOf(i), Dir: d.Dir, DHCP: dhcp, Log: d.Log, Up: func() {}}
 			return m.Run(run)
 		})
 	}
-	if st != nil {
+	if faults != nil {
 		g.Go(func() error {
 			<-recorded
-			return st.run(run)
+			return faults.run(run)
 		})
 	}
-	err = board.watch(run)
+	err := progress.watch(run)
 	stop()
-	err = errors.Join(err, g.Wait())
-	summary := board.summary(time.Since(began))
-	if st != nil && err == nil {
-		summary.Faults, err = st.summary(ctx)
-	}
-	summary.Repeated, err = repeated(d.Dir, names, err)
-	return summary, errors.Join(err, board.close())
+	return errors.Join(err, g.Wait())
 }
 
 // head is a real head on loopback.
@@ -215,7 +225,7 @@ func (h *head) close() {
 	}
 }
 
-// simulatedPrograms stand where a head looks for iPXE. The simulated firmware is an iPXE itself and never loads them.
+// simulatedPrograms writes placeholders for the iPXE programs. The simulated firmware is iPXE and never loads them.
 func simulatedPrograms(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -227,7 +237,7 @@ func simulatedPrograms(dir string) error {
 	return errors.Join(errs...)
 }
 
-// prepare writes what an operator would have: a network, a platform, an image, a template.
+// prepare creates the records of a site: a network, a platform, an image, a template.
 func prepare(ctx context.Context, c *client.Client, slow bool) error {
 	kernel, err := c.PutBlob(ctx, bytes.NewReader(content(256<<10)), client.PutOptions{})
 	if err != nil {
@@ -272,7 +282,7 @@ func prepare(ctx context.Context, c *client.Client, slow bool) error {
 	return errors.Join(errPlatform, errImage, errSite, errNetwork, errTemplate)
 }
 
-// setSite writes the site's configuration. Its record is there already where several heads have joined.
+// setSite writes the site's configuration. The record may already exist.
 func setSite(ctx context.Context, c *client.Client, spec trivet.SiteSpec) error {
 	sites := client.Of[trivet.Site](c)
 	_, err := sites.Create(ctx, &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Spec: spec})
@@ -282,8 +292,8 @@ func setSite(ctx context.Context, c *client.Client, spec trivet.SiteSpec) error 
 	return err
 }
 
-// wish records the machines and asks for each to be installed.
-func wish(ctx context.Context, c *client.Client, names []string) error {
+// createRecords creates a machine and a provision for each name.
+func createRecords(ctx context.Context, c *client.Client, names []string) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
 	for i, name := range names {
@@ -299,7 +309,7 @@ func wish(ctx context.Context, c *client.Client, names []string) error {
 	return g.Wait()
 }
 
-// record makes the record of the i-th machine.
+// record creates the record of the i-th machine.
 func record(ctx context.Context, c *client.Client, name string, i int) error {
 	_, err := client.Of[trivet.Machine](c).Create(ctx, &trivet.Machine{
 		Meta: trivet.Meta{Name: name, Labels: map[string]string{"demo": "true"}},
@@ -307,12 +317,12 @@ func record(ctx context.Context, c *client.Client, name string, i int) error {
 	return err
 }
 
-// macOf gives the i-th machine an address from QEMU's own range.
+// macOf returns the MAC of the i-th machine, from QEMU's range.
 func macOf(i int) string {
 	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", i>>16&0xff, i>>8&0xff, i&0xff)
 }
 
-// content is data that does not compress to nothing.
+// content returns pseudo-random data, which does not compress well.
 func content(n int) []byte {
 	b := make([]byte, n)
 	r := rand.New(rand.NewPCG(1, uint64(n)))

@@ -13,6 +13,7 @@ import (
 
 // What cannot work is refused before anything is started.
 func TestDemoIsRefused(t *testing.T) {
+	t.Parallel()
 	used := t.TempDir()
 	if err := os.Mkdir(filepath.Join(used, "head0"), 0o700); err != nil {
 		t.Fatal(err)
@@ -21,11 +22,11 @@ func TestDemoIsRefused(t *testing.T) {
 		demo Demo
 		says string
 	}{
-		{Demo{Machines: 1, Heads: 1, Dir: used}, used + " has an earlier demo; give an empty folder"},
-		{Demo{Machines: 1, Heads: 3, Dir: used}, used + " has an earlier demo; give an empty folder"},
-		{Demo{Machines: 1, Heads: 0}, "--heads is 0; 1 to 9"},
-		{Demo{Machines: 1, Heads: 10}, "--heads is 10; 1 to 9"},
-		{Demo{Machines: 100, Heads: 2, Kill: true}, "--kill needs --heads 3 or more"},
+		{Demo{Machines: 1, Heads: 1, Dir: used}, used + " contains an earlier demo; use an empty directory"},
+		{Demo{Machines: 1, Heads: 3, Dir: used}, used + " contains an earlier demo; use an empty directory"},
+		{Demo{Machines: 1, Heads: 0}, "--heads is 0; must be 1 to 9"},
+		{Demo{Machines: 1, Heads: 10}, "--heads is 10; must be 1 to 9"},
+		{Demo{Machines: 100, Heads: 2, Kill: true}, "--kill requires --heads 3 or more"},
 	} {
 		c.demo.Timeout = time.Minute
 		_, err := c.demo.Run(t.Context())
@@ -37,6 +38,7 @@ func TestDemoIsRefused(t *testing.T) {
 
 // Who waits for heads sees which one is started, but not where only the summary is asked for.
 func TestDemoTellsWhatItDoes(t *testing.T) {
+	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
 		var said strings.Builder
 		d := &Demo{Machines: 1, Heads: 3, Program: "/bin/false", Dir: t.TempDir(), Timeout: time.Second, JSON: asJSON, Err: &said}

@@ -9,21 +9,23 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// faultInjector kills heads by kill -9 and starts them again, one at a time, while machines install and programs write.
+// faultInjector kills heads with SIGKILL and restarts them, one at a time, while machines install and clients write.
 type faultInjector struct {
-	site    *headProcesses
-	board   *tracker
-	writers []*writer
-	boots   *booter
-	gates   []chan struct{} // the i-th is opened before the i-th kill: more machines are powered on
+	heads    *headProcesses
+	progress *tracker
+	writers  []*writer
+	boots    *booter
+	gates    []chan struct{} // the i-th is closed before the i-th kill, to power on more machines
 
 	faults  []time.Time
 	leaders int
 }
 
-// Faults is what came of a storm.
+// Faults is the result of a fault injection.
 type Faults struct {
 	HeadsKilled            int `json:"headsKilled"`
 	LeadersKilled          int `json:"leadersKilled"`
@@ -34,51 +36,52 @@ type Faults struct {
 }
 
 const (
-	stormKills   = 12 // every third of the leader
-	stormWriters = 4
-	stormRest    = 500 * time.Millisecond // a head is down for
+	totalKills   = 12 // every third one kills the leader
+	totalWriters = 4
+	downtime     = 500 * time.Millisecond // of a killed head
 )
 
-func newStorm(s *headProcesses, b *tracker, mac string) *faultInjector {
-	st := &faultInjector{site: s, board: b, boots: &booter{}}
-	for i := range stormWriters {
-		st.writers = append(st.writers, &writer{client: s.client, record: fmt.Sprint("written", i), note: func(subject, text string, began time.Time) {
-			b.line(map[string]any{"what": "ack", "subject": subject, "text": text, "began": began.UTC()})
-		}})
+func newFaultInjector(s *headProcesses, b *tracker, mac string) *faultInjector {
+	st := &faultInjector{heads: s, progress: b, boots: &booter{}}
+	note := func(subject, text string, began time.Time) {
+		b.line(map[string]any{"what": "ack", "subject": subject, "text": text, "began": began.UTC()})
+	}
+	for i := range totalWriters {
+		st.writers = append(st.writers, &writer{client: s.client, record: fmt.Sprint("written", i), note: note})
 	}
 	for _, n := range s.all {
 		st.boots.urls = append(st.boots.urls, "http://"+n.host+":7481/boot/script/"+mac)
 	}
-	for range stormKills {
+	for range totalKills {
 		st.gates = append(st.gates, make(chan struct{}))
 	}
 	return st
 }
 
-// gate is what a machine waits for before it is powered on.
+// gate returns a channel that is closed when a machine may be powered on.
 func (st *faultInjector) gate(machine, of int) <-chan struct{} {
 	return st.gates[machine*len(st.gates)/of]
 }
 
-// run lasts until ctx ends; the kills end earlier, and then calm is called.
+// run runs the clients until ctx ends, and all kills.
 func (st *faultInjector) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, w := range st.writers {
 		g.Go(func() error { return w.run(ctx) })
 	}
 	g.Go(func() error { return st.boots.run(ctx) })
-	g.Go(func() error { return st.rage(ctx) })
+	g.Go(func() error { return st.killAll(ctx) })
 	return g.Wait()
 }
 
-func (st *faultInjector) rage(ctx context.Context) error {
+func (st *faultInjector) killAll(ctx context.Context) error {
 	for i, gate := range st.gates {
 		close(gate)
-		victim, leader := st.site.all[rand.IntN(len(st.site.all))], st.site.leader(ctx)
+		victim, leader := st.heads.all[rand.IntN(len(st.heads.all))], st.heads.leader(ctx)
 		if i%3 == 0 && leader != nil {
 			victim = leader
 		}
-		acting, err := st.await(ctx)
+		acting, err := st.waitBusy(ctx)
 		if err != nil {
 			return err
 		}
@@ -89,32 +92,32 @@ func (st *faultInjector) rage(ctx context.Context) error {
 	return nil
 }
 
-// await returns when actions run and a write is unanswered, and says how many.
-func (st *faultInjector) await(ctx context.Context) (acting int, err error) {
+// waitBusy waits until actions run and a write is unanswered, and returns the number of actions.
+func (st *faultInjector) waitBusy(ctx context.Context) (acting int, err error) {
 	for ctx.Err() == nil {
-		if acting = st.board.acting(); acting > 0 && slices.ContainsFunc(st.writers, (*writer).unanswered) {
+		if acting = st.progress.acting(); acting > 0 && slices.ContainsFunc(st.writers, (*writer).unanswered) {
 			return acting, nil
 		}
-		pause(ctx, time.Millisecond)
+		_ = wait.Sleep(ctx, time.Millisecond)
 	}
 	return 0, context.Cause(ctx)
 }
 
-func (st *faultInjector) kill(ctx context.Context, n *headProcess, leads bool, acting int) error {
+func (st *faultInjector) kill(ctx context.Context, n *headProcess, leader bool, acting int) error {
 	at := time.Now()
 	n.kill()
 	st.faults = append(st.faults, at)
-	if leads {
+	if leader {
 		st.leaders++
 	}
-	st.board.line(map[string]any{"what": "kill", "subject": n.name, "leader": leads, "acting": acting})
-	pause(ctx, stormRest)
+	st.progress.line(map[string]any{"what": "kill", "subject": n.name, "leader": leader, "acting": acting})
+	_ = wait.Sleep(ctx, downtime)
 	if err := n.start(ctx); err != nil {
-		return fmt.Errorf("after its kill: %w\n%s", err, n.lastWords())
+		return fmt.Errorf("restart after a kill: %w\n%s", err, n.logTail())
 	}
-	st.board.line(map[string]any{"what": "start", "subject": n.name})
-	return st.site.await(ctx, "all heads count", func() bool {
-		c, err := st.site.client.Cluster(ctx)
+	st.progress.line(map[string]any{"what": "start", "subject": n.name})
+	return st.heads.waitFor(ctx, "wait for all heads to be members", func() bool {
+		c, err := st.heads.client.Cluster(ctx)
 		if err != nil {
 			return false
 		}
@@ -127,9 +130,9 @@ func (st *faultInjector) kill(ctx context.Context, n *headProcess, leads bool, a
 	})
 }
 
-// summary looks whether anything that was acknowledged is lost.
+// summary checks whether any acknowledged write is lost.
 func (st *faultInjector) summary(ctx context.Context) (*Faults, error) {
-	f := &Faults{HeadsKilled: len(st.faults), LeadersKilled: st.leaders, WorkflowsFailed: st.board.failedRuns()}
+	f := &Faults{HeadsKilled: len(st.faults), LeadersKilled: st.leaders, WorkflowsFailed: st.progress.failedRuns()}
 	var writes [][]time.Time
 	var errs []error
 	for _, w := range st.writers {

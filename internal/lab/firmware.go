@@ -15,19 +15,19 @@ import (
 	"github.com/trivet-project/trivet/internal/dhcp"
 )
 
-// The simulated firmware: iPXE as far as Trivet's scripts need it.
+// The simulated firmware: the part of iPXE that Trivet's scripts use.
 
-// askDHCP gets an address as iPXE does, through a relay of the machine's own (RFC 8357), and gives the script's URL.
-func (m *Machine) askDHCP(ctx context.Context) (scriptURL string, err error) {
+// dhcpScriptURL requests an address as iPXE does, through a relay (RFC 8357), and returns the script's URL.
+func (m *Machine) dhcpScriptURL(ctx context.Context) (scriptURL string, err error) {
 	for _, address := range m.DHCP {
-		if scriptURL, err = m.askHead(ctx, address); err == nil || ctx.Err() != nil {
+		if scriptURL, err = m.dhcpRequest(ctx, address); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
 	return scriptURL, err
 }
 
-func (m *Machine) askHead(ctx context.Context, address string) (scriptURL string, err error) {
+func (m *Machine) dhcpRequest(ctx context.Context, address string) (scriptURL string, err error) {
 	var lc net.ListenConfig
 	conn, err := lc.ListenPacket(ctx, "udp4", "127.0.0.1:0")
 	if err != nil {
@@ -64,7 +64,7 @@ const (
 	bootAgent
 )
 
-// script is what one of Trivet's boot scripts comes to.
+// script is a parsed boot script.
 type script struct {
 	kind  scriptKind
 	files [][]string // kernel and initramfs: URLs of each, in the order to try
@@ -104,7 +104,7 @@ func parseScript(text string) script {
 	return s
 }
 
-// fetchFile tries one URL after the other.
+// fetchFile fetches a file from the first URL that works.
 func fetchFile(ctx context.Context, urls []string) (err error) {
 	for _, url := range urls {
 		if _, err = get(ctx, url, 64<<20); err == nil {
@@ -135,8 +135,8 @@ func do(req *http.Request, limit int64) ([]byte, error) {
 	return body, err
 }
 
-// phoneHomeOf reads where the installed system shall phone home, from the seed on its disk. An agent of version 0.1 seeds
-// cloud-init's own phone_home.
+// phoneHomeOf reads where the installed system shall phone home, from the seed on its disk. An agent of version 0.1
+// seeds cloud-init's own phone_home.
 func phoneHomeOf(root string) (urls []string, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "var/lib/cloud/seed/nocloud/vendor-data"))
 	if err != nil {
@@ -156,7 +156,7 @@ func phoneHomeOf(root string) (urls []string, err error) {
 	return urls, nil
 }
 
-// phoneHome tries one URL after the other.
+// phoneHome posts to the first URL that works.
 func phoneHome(ctx context.Context, urls []string) (err error) {
 	for _, url := range urls {
 		var req *http.Request

@@ -130,6 +130,7 @@ func running(step string) func(*trivet.Workflow) bool {
 }
 
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	d := &Demo{
 		Machines: 5, Heads: 1, Timeout: 2 * time.Minute, JSON: true, Dir: t.TempDir(), Out: &out, Log: slog.New(slog.DiscardHandler),
@@ -160,6 +161,7 @@ func TestDemo(t *testing.T) {
 }
 
 func TestAMachineThatNeverBoots(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.limits(2 * time.Second)
 	s.machine("never", "demo")
@@ -167,6 +169,7 @@ func TestAMachineThatNeverBoots(t *testing.T) {
 }
 
 func TestADeadlineFiresAfterARestart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.limits(4 * time.Second)
 	s.machine("never", "demo")
@@ -177,6 +180,7 @@ func TestADeadlineFiresAfterARestart(t *testing.T) {
 }
 
 func TestAnActionThatHangs(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.template("hang", trivet.Action{
 		Name: "hang", Use: "noop", With: map[string]any{"sleep": "1h"}, Timeout: trivet.Duration(time.Second), Retries: 1})
@@ -185,6 +189,7 @@ func TestAnActionThatHangs(t *testing.T) {
 }
 
 func TestAnAgentThatFallsSilent(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.limits(5 * time.Second)
 	s.template("long", trivet.Action{Name: "long", Use: "noop", With: map[string]any{"sleep": "1h"}, Timeout: trivet.Duration(2 * time.Hour)})
@@ -197,6 +202,7 @@ func TestAnAgentThatFallsSilent(t *testing.T) {
 }
 
 func TestAResetInTheMiddleGoesOn(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.template("slow",
 		trivet.Action{Name: "first", Use: "file", With: map[string]any{"path": "/first", "content": "x"}},
@@ -240,6 +246,7 @@ func (s *site) startAt(api string) {
 }
 
 func TestASecondStartAndTakenPorts(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	_, err := startHead(t.Context(), s.demo)
 	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "process") {

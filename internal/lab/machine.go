@@ -1,6 +1,6 @@
-// Package lab has simulated machines and what it takes to show a whole site on one computer. They speak real DHCP and HTTP
-// to real heads and run real workflows with the real agent; only the hardware is simulated: firmware is a few lines of Go,
-// a disk is a file, and what a machine would mount is a folder beside it. Nothing here is reachable from a head.
+// Package lab simulates machines, and runs a whole site on one computer. Simulated machines use real DHCP and HTTP
+// with real heads and run real workflows with the real agent; only the hardware is simulated: the firmware is a few
+// lines of Go, a disk is a file, and its mounted file system is a directory. Heads do not import this package.
 package lab
 
 import (
@@ -25,17 +25,19 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// Machine is one simulated box.
+// Machine is one simulated machine.
 type Machine struct {
 	Name string
 	MAC  string
 	Dir  string   // its disks
-	DHCP []string // where heads' DHCP listens, in the order to try
-	// ScriptURL, if set, gets the boot script's URL instead of a DHCP client on loopback.
+	DHCP []string // DHCP addresses of the heads, in the order to try
+	// ScriptURL, if set, returns the boot script's URL instead of a DHCP client on loopback.
 	ScriptURL func(ctx context.Context) (scriptURL string, err error)
-	// Installer, if set, is run as the installer OS instead of this version's agent; its return restarts the machine.
+	// Installer, if set, runs as the installer OS instead of this version's agent. The machine restarts when it
+	// returns.
 	Installer func(ctx context.Context, args string) error
 	Log       *slog.Logger
 	// Up is called when the installed system has started and phoned home.
@@ -45,13 +47,12 @@ type Machine struct {
 // DiskBytes is the size of a simulated disk. It is sparse.
 const DiskBytes = 64 << 20
 
-// JournalPath is the file that stands for a small device of its own in the machine: the agent's journal, synced at every line,
-// from which one can tell what ran and how often.
-func (m *Machine) JournalPath() string { return filepath.Join(m.Dir, m.Name+".ledger") }
+// JournalPath returns the path of the agent's journal, which is synced at every line and shows which actions ran.
+func (m *Machine) JournalPath() string { return filepath.Join(m.Dir, m.Name+".journal") }
 
 func (m *Machine) disk() string { return filepath.Join(m.Dir, m.Name+".disk") }
 
-// Run keeps the machine powered until ctx ends: it boots what it is told to, again and again.
+// Run keeps the machine powered on until ctx ends, and boots it again whenever it restarts.
 func (m *Machine) Run(ctx context.Context) error {
 	if err := m.makeDisks(); err != nil {
 		return err
@@ -59,8 +60,8 @@ func (m *Machine) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := m.boot(ctx)
 		if err != nil && ctx.Err() == nil {
-			m.Log.Debug("boot failed; again", "machine", m.Name, "error", err)
-			pause(ctx, time.Second)
+			m.Log.Debug("boot failed; will retry", "machine", m.Name, "error", err)
+			_ = wait.Sleep(ctx, time.Second)
 		}
 	}
 	return nil
@@ -74,13 +75,13 @@ func (m *Machine) makeDisks() error {
 	return errors.Join(f.Truncate(DiskBytes), f.Close())
 }
 
-// boot goes from power on until the machine restarts or its system is up and ctx ends.
+// boot boots the machine and returns when it restarts, or when ctx ends.
 func (m *Machine) boot(ctx context.Context) error {
-	ask := m.askDHCP
+	scriptURL := m.dhcpScriptURL
 	if m.ScriptURL != nil {
-		ask = m.ScriptURL
+		scriptURL = m.ScriptURL
 	}
-	url, err := ask(ctx)
+	url, err := scriptURL(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,11 +103,11 @@ func (m *Machine) boot(ctx context.Context) error {
 		}
 		return m.runAgent(ctx, osinit.ParseCmdline(script.args))
 	}
-	pause(ctx, time.Second) // told to hold
+	_ = wait.Sleep(ctx, time.Second) // the script says wait
 	return nil
 }
 
-// runAgent is the installer OS.
+// runAgent runs the installer OS.
 func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -130,7 +131,7 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
 	ending, err := installer.Run(ctx, installer.Config{
-		Door: c.Door(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: m.MAC, Token: args["trivet.token"],
+		Client: c.AgentAPI(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: m.MAC, Token: args["trivet.token"],
 		Key: base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey)), BootID: bootID(), Version: "lab",
 		Inventory: m.inventory(), Journal: j, Clock: clock, Log: m.Log.With("machine", m.Name),
 	})
@@ -147,11 +148,11 @@ func (m *Machine) inventory() trivet.Inventory {
 	}
 }
 
-// startSystem is the installed system's first boot: it phones home as its seed says, as cloud-init does.
+// startSystem is the first boot of the installed system: it phones home as cloud-init does.
 func (m *Machine) startSystem(ctx context.Context) error {
 	urls, err := phoneHomeOf(m.disk() + ".root")
 	if err != nil {
-		return fmt.Errorf("nothing to boot on the disk: %w", err)
+		return fmt.Errorf("no bootable system on the disk: %w", err)
 	}
 	for ctx.Err() == nil {
 		if err := phoneHome(ctx, urls); err == nil {
@@ -159,7 +160,7 @@ func (m *Machine) startSystem(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		}
-		pause(ctx, time.Second)
+		_ = wait.Sleep(ctx, time.Second)
 	}
 	return ctx.Err()
 }
@@ -168,13 +169,4 @@ func bootID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
 	return hex.EncodeToString(b[:])
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

@@ -11,17 +11,18 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// writer writes one record again and again, counting up, as a program with the SDK does.
+// writer updates one record with an increasing counter, like a client of the SDK.
 type writer struct {
 	client *client.Client
-	record string // a machine that nobody installs
+	record string // a machine that is not installed
 	note   func(subject, text string, began time.Time)
 
 	mu    sync.Mutex
-	acked int       // guarded by mu; the last count that was acknowledged
-	begun time.Time // guarded by mu; of the write that is unanswered; zero: none is
+	acked int       // guarded by mu; the last acknowledged count
+	begun time.Time // guarded by mu; start of the unanswered write; zero: none
 	acks  []time.Time
 }
 
@@ -32,12 +33,12 @@ func (w *writer) run(ctx context.Context) error {
 		Meta: trivet.Meta{Name: w.record}, Spec: trivet.MachineSpec{Cordoned: true}})
 	for n := 1; err == nil && ctx.Err() == nil; n++ {
 		w.write(ctx, n)
-		pause(ctx, 5*time.Millisecond)
+		_ = wait.Sleep(ctx, 5*time.Millisecond)
 	}
 	return err
 }
 
-// write counts up until it is acknowledged: a count said twice is the same count.
+// write writes a count until it is acknowledged. It is idempotent.
 func (w *writer) write(ctx context.Context, n int) {
 	began := time.Now()
 	w.mu.Lock()
@@ -51,7 +52,7 @@ func (w *writer) write(ctx context.Context, n int) {
 		if ctx.Err() != nil {
 			return
 		}
-		pause(ctx, 20*time.Millisecond)
+		_ = wait.Sleep(ctx, 20*time.Millisecond)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,14 +60,14 @@ func (w *writer) write(ctx context.Context, n int) {
 	w.note(w.record, strconv.Itoa(n), began)
 }
 
-// unanswered says whether a write is under way.
+// unanswered reports whether a write is in progress.
 func (w *writer) unanswered() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.begun.IsZero()
 }
 
-// lost says whether the record has less than was acknowledged.
+// lost reports whether the record has a lower count than was acknowledged.
 func (w *writer) lost(ctx context.Context) (bool, error) {
 	m, err := client.Of[trivet.Machine](w.client).Get(ctx, w.record)
 	if err != nil {
@@ -78,7 +79,7 @@ func (w *writer) lost(ctx context.Context) (bool, error) {
 	return n < w.acked, err
 }
 
-// booter fetches a boot script again and again, from the heads in turn, as a machine that boots does.
+// booter fetches a boot script repeatedly, from each head in turn, like a booting machine.
 type booter struct {
 	urls []string
 	mu   sync.Mutex
@@ -86,7 +87,7 @@ type booter struct {
 }
 
 func (b *booter) run(ctx context.Context) error {
-	c := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}} // each machine connects anew
+	c := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}} // a new connection each time, like a machine
 	for i := 0; ctx.Err() == nil; i++ {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.urls[i%len(b.urls)], nil)
 		if err != nil {
@@ -94,7 +95,7 @@ func (b *booter) run(ctx context.Context) error {
 		}
 		resp, err := c.Do(req)
 		if err != nil {
-			continue // the next head, at once
+			continue // try the next head at once
 		}
 		_ = resp.Body.Close()
 		if resp.StatusCode == http.StatusOK {
@@ -102,20 +103,20 @@ func (b *booter) run(ctx context.Context) error {
 			b.got = append(b.got, time.Now())
 			b.mu.Unlock()
 		}
-		pause(ctx, 5*time.Millisecond)
+		_ = wait.Sleep(ctx, 5*time.Millisecond)
 	}
 	return nil
 }
 
-// Gap is for how long something was not to be had around a kill, in ms.
+// Gap is the time without a success around a kill, in ms.
 type Gap struct {
 	P50 int64 `json:"p50"`
 	P99 int64 `json:"p99"`
 	Max int64 `json:"max"`
 }
 
-// gaps gives, for each fault and each that succeeded again and again, the time between its last success before the fault and
-// the first after it.
+// gaps returns, over all faults and clients, the time between the last success before the fault and the first one
+// after it.
 func gaps(faults []time.Time, successes ...[]time.Time) Gap {
 	var all []int64
 	for _, times := range successes {

@@ -17,9 +17,10 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/server"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// headProcesses are the heads of one cluster, each a process of its own at a loopback address of its own, so that it can be killed.
+// headProcesses are the heads of one cluster, each a process with its own loopback address, so that it can be killed.
 type headProcesses struct {
 	demo     *Demo
 	programs string
@@ -39,15 +40,15 @@ type headProcess struct {
 	done chan struct{} // guarded by mu; closed when cmd has ended
 }
 
-// startNodes runs heads, each of which joins the first, and returns when all count.
-func startNodes(ctx context.Context, d *Demo) (*headProcesses, error) {
+// startHeads starts the heads, each of which joins the first, and returns when all are members.
+func startHeads(ctx context.Context, d *Demo) (*headProcesses, error) {
 	s := &headProcesses{demo: d, programs: filepath.Join(d.Dir, "ipxe"), subnet: fmt.Sprintf("127.%d.%d.", 64+rand.IntN(60), rand.IntN(256))}
 	err := simulatedPrograms(s.programs)
 	for i := 0; i < d.Heads && err == nil; i++ {
 		n := &headProcess{site: s, name: fmt.Sprint("head", i), host: s.subnet + fmt.Sprint(i+1)}
 		s.all = append(s.all, n)
-		d.doing("starting head %d of %d", i+1, d.Heads)
-		err = s.grow(ctx, n)
+		d.status("starting head %d of %d", i+1, d.Heads)
+		err = s.add(ctx, n)
 	}
 	if err != nil {
 		s.close()
@@ -56,8 +57,8 @@ func startNodes(ctx context.Context, d *Demo) (*headProcesses, error) {
 	return s, nil
 }
 
-// grow starts a head for the first time.
-func (s *headProcesses) grow(ctx context.Context, n *headProcess) error {
+// add starts a head for the first time.
+func (s *headProcesses) add(ctx context.Context, n *headProcess) error {
 	if n == s.all[0] {
 		if err := n.start(ctx); err != nil {
 			return err
@@ -71,7 +72,7 @@ func (s *headProcesses) grow(ctx context.Context, n *headProcess) error {
 	if err := n.start(ctx, "TRIVET_JOIN_TOKEN="+token); err != nil {
 		return err
 	}
-	return s.await(ctx, n.name+" counts", func() bool {
+	return s.waitFor(ctx, "wait for "+n.name+" to be a member", func() bool {
 		h, err := client.Of[trivet.Head](s.client).Get(ctx, n.name)
 		return err == nil && h.Status.State == trivet.HeadMember
 	})
@@ -94,7 +95,7 @@ func (s *headProcesses) connect() error {
 	return err
 }
 
-// dhcp is where the heads answer relays.
+// dhcp returns the addresses where the heads serve DHCP relays.
 func (s *headProcesses) dhcp() (addresses []string) {
 	for _, n := range s.all {
 		addresses = append(addresses, n.host+":7067")
@@ -102,7 +103,7 @@ func (s *headProcesses) dhcp() (addresses []string) {
 	return addresses
 }
 
-// leader is the head whose member leads, where somebody knows.
+// leader returns the head that is the store's leader, or nil if unknown.
 func (s *headProcesses) leader(ctx context.Context) *headProcess {
 	cluster, err := s.client.Cluster(ctx)
 	if err != nil {
@@ -125,15 +126,15 @@ func (s *headProcesses) close() {
 	}
 }
 
-// startTime bounds a head's start.
-const startTime = time.Minute
+// startTimeout bounds the start of a head.
+const startTimeout = time.Minute
 
-// await returns when something is so, or is not so for too long.
-func (s *headProcesses) await(ctx context.Context, what string, so func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+// waitFor polls a condition until it is true or the timeout ends.
+func (s *headProcesses) waitFor(ctx context.Context, what string, done func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for !so() {
-		pause(ctx, 50*time.Millisecond)
+	for !done() {
+		_ = wait.Sleep(ctx, 50*time.Millisecond)
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 		}
@@ -141,14 +142,14 @@ func (s *headProcesses) await(ctx context.Context, what string, so func() bool) 
 	return nil
 }
 
-// start runs the head, and returns when it serves.
+// start starts the head and returns when it serves requests.
 func (n *headProcess) start(ctx context.Context, env ...string) error {
 	d := n.site.demo
-	said, err := os.OpenFile(filepath.Join(d.Dir, n.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	logFile, err := os.OpenFile(filepath.Join(d.Dir, n.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer said.Close()
+	defer logFile.Close()
 	args := []string{"server", "--data-dir", filepath.Join(d.Dir, n.name), "--advertise", n.host, "--api", n.host + ":7480",
 		"--boot", n.host + ":7481", "--tftp", "", "--dhcp-listen", n.host + ":7067", "--ipxe", n.site.programs}
 	if n != n.site.all[0] {
@@ -161,18 +162,18 @@ func (n *headProcess) start(ctx context.Context, env ...string) error {
 		}
 	}
 	cmd := exec.Command(program, args...)
-	cmd.Env = append(append(os.Environ(), "TRIVET_JOIN_TOKEN="), env...) // a token that is there is for another cluster
-	cmd.Stdout, cmd.Stderr = said, said
+	cmd.Env = append(append(os.Environ(), "TRIVET_JOIN_TOKEN="), env...) // a token in the environment is of another cluster
+	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)
 	}
 	done := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(done) }() // kill waits for it
+	go func() { _ = cmd.Wait(); close(done) }() // awaited by kill
 	n.mu.Lock()
 	n.cmd, n.done = cmd, done
 	n.mu.Unlock()
-	return n.site.await(ctx, n.name+" serves", func() bool {
+	return n.site.waitFor(ctx, "wait for "+n.name, func() bool {
 		select {
 		case <-done:
 			return true
@@ -182,7 +183,7 @@ func (n *headProcess) start(ctx context.Context, env ...string) error {
 	})
 }
 
-// serves asks the boot door, which opens last.
+// serves reports whether the boot listener, which is started last, answers.
 func (n *headProcess) serves(ctx context.Context) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.host+":7481/livez", nil)
 	if err != nil {
@@ -195,21 +196,21 @@ func (n *headProcess) serves(ctx context.Context) bool {
 	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 }
 
-// kill ends the head as a pulled plug does, and says whether it ran.
+// kill kills the head with SIGKILL and reports whether it was running.
 func (n *headProcess) kill() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.cmd == nil {
 		return false
 	}
-	_ = n.cmd.Process.Kill() // it may have ended
+	_ = n.cmd.Process.Kill() // it may have exited
 	<-n.done
 	n.cmd = nil
 	return true
 }
 
-// lastWords is the end of what the head has logged.
-func (n *headProcess) lastWords() string {
+// logTail returns the end of the head's log.
+func (n *headProcess) logTail() string {
 	text, _ := os.ReadFile(filepath.Join(n.site.demo.Dir, n.name+".log"))
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-3):], "\n")

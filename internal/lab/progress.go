@@ -18,7 +18,7 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
-// Summary is what came of a demo. Its JSON is one line.
+// Summary is the result of a demo. Its JSON is one line.
 type Summary struct {
 	Machines    int     `json:"machines"`
 	Provisioned int     `json:"provisioned"`
@@ -28,7 +28,7 @@ type Summary struct {
 	*Faults             // nil: no head was killed
 }
 
-// tracker follows every run and shows how far they are.
+// tracker watches all provisions and displays their progress.
 type tracker struct {
 	demo    *Demo
 	client  *client.Client
@@ -43,7 +43,7 @@ type tracker struct {
 	lines   int
 }
 
-func newBoard(d *Demo, c *client.Client, names []string) (*tracker, error) {
+func newTracker(d *Demo, c *client.Client, names []string) (*tracker, error) {
 	b := &tracker{demo: d, client: c, names: names, states: map[string]string{}, steps: map[string]string{}, failed: map[string]bool{}}
 	if d.History == "" {
 		return b, nil
@@ -67,7 +67,7 @@ func (b *tracker) close() error {
 func (b *tracker) watch(ctx context.Context) error {
 	for e, err := range b.client.Watch(ctx, client.WatchOptions{Kinds: []trivet.Kind{"Provision", "Workflow", "Event"}}) {
 		if err != nil {
-			return b.late(ctx, err)
+			return b.timeoutError(ctx, err)
 		}
 		b.note(e)
 		all := b.ended() == len(b.names)
@@ -76,10 +76,10 @@ func (b *tracker) watch(ctx context.Context) error {
 			return nil
 		}
 	}
-	return b.late(ctx, ctx.Err())
+	return b.timeoutError(ctx, ctx.Err())
 }
 
-func (b *tracker) late(ctx context.Context, err error) error {
+func (b *tracker) timeoutError(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %d of %d had ended after %s", ErrIncomplete, b.ended(), len(b.names), b.demo.Timeout)
 	}
@@ -107,12 +107,12 @@ func (b *tracker) note(e client.Event) {
 	}
 }
 
-// write adds what was seen in a record to the history.
+// write adds a change of a record to the history.
 func (b *tracker) write(what string, revision int64, subject, text string) {
 	b.encode(map[string]any{"what": what, "revision": revision, "subject": subject, "text": text})
 }
 
-// line adds something else to the history.
+// line adds another entry to the history.
 func (b *tracker) line(fields map[string]any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,7 +126,7 @@ func (b *tracker) encode(fields map[string]any) {
 	}
 }
 
-// acting is how many machines do an action now.
+// acting returns how many machines are running an action.
 func (b *tracker) acting() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,7 +169,7 @@ func (b *tracker) summary(took time.Duration) Summary {
 	}
 }
 
-// draw shows a line a step with how many machines are there, at most five times a second.
+// draw displays the number of machines in each step, at most five times a second.
 func (b *tracker) draw(last bool) {
 	if b.demo.JSON || !last && time.Since(b.shown) < 200*time.Millisecond {
 		return
@@ -203,7 +203,7 @@ func bar(n int) string {
 	return strings.Repeat("█", min(n, 60)) + fmt.Sprintf(" %d", n)
 }
 
-// repeated counts the actions that were done more than once on a disk, by the machines' own ledgers.
+// repeated returns the number of acknowledged actions that ran again, according to the machines' journals.
 func repeated(dir string, names []string, err error) (int, error) {
 	n := 0
 	for _, name := range names {
@@ -217,7 +217,7 @@ func repeated(dir string, names []string, err error) (int, error) {
 	return n, err
 }
 
-// repeats counts, in one ledger, the begun attempts of actions that had been acknowledged as done before.
+// repeats returns the number of attempts, in one journal, of actions that had been acknowledged as done before.
 func repeats(entries []journal.Entry) int {
 	type key struct{ workflow, action string }
 	acked := map[key]bool{}

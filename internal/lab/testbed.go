@@ -17,24 +17,24 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
-// Testbed is QEMU machines with BMCs in a network namespace, for a person to try a head on.
+// Testbed is QEMU machines with BMCs in a network namespace, to try a head with.
 type Testbed struct {
 	Dir              string // disks, consoles and the machines' records
 	Name             string // of the namespace
-	Address          string // the head's on the machines' network, with its prefix
+	Address          string // of the head on the machines' network, with its prefix
 	Firmware         []string
 	DiskMB, MemoryMB int
 	Out              io.Writer
 }
 
-// Run plugs the machines in and serves their BMCs until ctx ends. The machines are off until a BMC is told otherwise.
+// Run creates the machines and serves their BMCs until ctx ends. The machines are off until a BMC powers them on.
 func (r *Testbed) Run(ctx context.Context) (err error) {
 	address, err := netip.ParsePrefix(r.Address)
 	if err != nil {
-		return &trivet.FieldError{Field: "--address", Problem: "must be an address with its prefix, such as 10.77.0.1/24"}
+		return &trivet.FieldError{Field: "--address", Problem: "must be an address with a prefix, such as 10.77.0.1/24"}
 	}
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("%w: network namespaces need root", trivet.ErrForbidden)
+		return fmt.Errorf("%w: network namespaces require root", trivet.ErrForbidden)
 	}
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (r *Testbed) Run(ctx context.Context) (err error) {
 	var records strings.Builder
 	fmt.Fprintf(&records, networkRecord, address.Masked(), nth(address, 100), nth(address, 200), address.Addr())
 	for i, firmware := range r.Firmware {
-		m, err := r.plugIn(ctx, network, i, vm.Firmware(firmware))
+		m, err := r.addMachine(ctx, network, i, vm.Firmware(firmware))
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (r *Testbed) Run(ctx context.Context) (err error) {
 	if err := os.WriteFile(path, []byte(strings.TrimPrefix(records.String(), "---\n")), 0o600); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.Out, "The records are in %s. Start a head: ip netns exec %s trivet server --data-dir DIR --dhcp lab0\n", path, r.Name)
+	fmt.Fprintf(r.Out, "The records are in %s. Start a head with:\n  ip netns exec %s trivet server --data-dir DIR --dhcp lab0\n", path, r.Name)
 	<-ctx.Done()
 	return nil
 }
@@ -99,14 +99,14 @@ spec:
   bmc: {protocol: ipmi, address: %q, secret: bmc-%s}
 `
 
-// nth is the n-th address of a network.
+// nth returns the n-th address of a network.
 func nth(p netip.Prefix, n byte) netip.Addr {
 	a := p.Masked().Addr().As4()
 	a[3] += n
 	return netip.AddrFrom4(a)
 }
 
-func (r *Testbed) plugIn(ctx context.Context, network *vm.Network, i int, firmware vm.Firmware) (*vm.Machine, error) {
+func (r *Testbed) addMachine(ctx context.Context, network *vm.Network, i int, firmware vm.Firmware) (*vm.Machine, error) {
 	name := fmt.Sprintf("lab%d", i+1)
 	mac := net.HardwareAddr{0x52, 0x54, 0, 0x77, 1, byte(i + 1)}
 	return vm.NewMachine(ctx, network, vm.Config{
@@ -115,7 +115,7 @@ func (r *Testbed) plugIn(ctx context.Context, network *vm.Network, i int, firmwa
 	})
 }
 
-// powered lets a BMC power a QEMU machine.
+// powered is the power control of a QEMU machine, for its BMC.
 type powered struct{ m *vm.Machine }
 
 func (p *powered) Power() bmc.State {

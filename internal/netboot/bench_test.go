@@ -48,11 +48,11 @@ func newBenchFixture(b *testing.B) *fixture {
 func BenchmarkReservation(b *testing.B) {
 	r := newBenchFixture(b)
 	local := netip.MustParseAddr("10.8.0.1")
-	var packets []*dhcp.Request
+	var packets []*dhcp.Packet
 	for i := range benchMachines {
 		a := netip.AddrFrom4([4]byte{10, 8, byte(i >> 8), byte(i)}).Next()
 		discover := packet(b, dhcp.Discover, benchMAC(i), uefiPXE...)
-		ask := packet(b, dhcp.Ask, benchMAC(i), with(uefiPXE, addrOption(50, a), addrOption(54, local))...)
+		ask := packet(b, dhcp.Request, benchMAC(i), with(uefiPXE, addrOption(50, a), addrOption(54, local))...)
 		discover.Local, ask.Local = local, local
 		packets = append(packets, discover, ask)
 	}
@@ -85,7 +85,7 @@ func BenchmarkNewClient(b *testing.B) {
 				b.Errorf("client %d: no offer", n)
 				return
 			}
-			ask := packet(b, dhcp.Ask, mac, addrOption(50, offer.Address), addrOption(54, local))
+			ask := packet(b, dhcp.Request, mac, addrOption(50, offer.Address), addrOption(54, local))
 			ask.Local = local
 			if got := r.ServeDHCP(b.Context(), ask); got == nil || got.Type != dhcp.Ack {
 				b.Errorf("client %d: %s", n, show(got))

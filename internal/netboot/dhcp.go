@@ -15,7 +15,7 @@ import (
 
 // client is one packet with all that is known of its sender.
 type client struct {
-	*dhcp.Request
+	*dhcp.Packet
 	host
 	lease    addressing.Request
 	decision boot.Decision
@@ -23,11 +23,11 @@ type client struct {
 }
 
 // ServeDHCP makes Server a [dhcp.Handler].
-func (s *Server) ServeDHCP(ctx context.Context, r *dhcp.Request) *dhcp.Reply {
+func (s *Server) ServeDHCP(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
 	if len(r.MAC()) != 6 || r.MAC()[0]&1 != 0 || !r.Local.IsValid() {
 		return nil // machines are known by their Ethernet addresses, and must be able to address this head
 	}
-	c := &client{Request: r, host: s.host(r.MAC().String()), server: r.Local}
+	c := &client{Packet: r, host: s.host(r.MAC().String()), server: r.Local}
 	c.lease = addressing.Request{MAC: c.mac, Machine: c.machine, Network: s.Leases.Network(r.Link()),
 		Hint: r.RequestedIP(), Server: r.Local, Wait: r}
 	c.decision = boot.Decide(s.facts(c))
@@ -41,7 +41,7 @@ func (s *Server) ServeDHCP(ctx context.Context, r *dhcp.Request) *dhcp.Reply {
 			return nil
 		}
 		return s.discover(c)
-	case dhcp.Ask:
+	case dhcp.Request:
 		return s.request(ctx, c)
 	case dhcp.Inform:
 		if !s.answers(c) {
@@ -65,7 +65,7 @@ func (s *Server) facts(c *client) boot.Facts {
 		return f
 	}
 	f.URL = "http://" + net.JoinHostPort(f.Head.String(), strconv.Itoa(int(s.Port)))
-	f.Client = boot.Client{IPXE: c.IPXE(), Loader: loaders[c.Class()], Arch: arch(c.Request)}
+	f.Client = boot.Client{IPXE: c.IPXE(), Loader: loaders[c.Class()], Arch: arch(c.Packet)}
 	f.Client.NoHTTP = f.Client.IPXE && len(c.Option(dhcp.OptIPXE)) > 0 && !c.IPXEFeature(dhcp.IPXEHTTP)
 	return f
 }
@@ -76,7 +76,7 @@ var (
 	classes = map[boot.Loader]dhcp.Class{boot.PXELoader: dhcp.PXEClient, boot.HTTPLoader: dhcp.HTTPClient}
 )
 
-func arch(r *dhcp.Request) boot.Arch {
+func arch(r *dhcp.Packet) boot.Arch {
 	var numbers []uint16
 	for _, a := range r.Archs() {
 		numbers = append(numbers, uint16(a))

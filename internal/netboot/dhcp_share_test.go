@@ -92,7 +92,7 @@ func TestOneHeadAnswersEachClient(t *testing.T) {
 		if offers[i] == nil || offers[1-i] != nil {
 			t.Fatalf("%s: %s and %s", mac, show(offers[0]), show(offers[1]))
 		}
-		acks := s.receive(t, time.Millisecond, dhcp.Ask, mac, accepting(offers[i])...)
+		acks := s.receive(t, time.Millisecond, dhcp.Request, mac, accepting(offers[i])...)
 		if acks[i] == nil || acks[i].Type != dhcp.Ack || acks[1-i] != nil || acks[i].Server != s.heads[i].addr {
 			t.Fatalf("%s: %s and %s", mac, show(acks[0]), show(acks[1]))
 		}
@@ -150,12 +150,12 @@ func TestOfferOfADeadHeadIsAcknowledged(t *testing.T) {
 			s := newSite(t, netboot.Config{})
 			offer := s.receive(t, 0, dhcp.Discover, macOf(0), uefiPXE...)[0]
 			s.heads[1].live.Store(believed)
-			ack := s.receive(t, time.Second, dhcp.Ask, macOf(0), accepting(offer, uefiPXE...)...)[1]
+			ack := s.receive(t, time.Second, dhcp.Request, macOf(0), accepting(offer, uefiPXE...)...)[1]
 			if believed {
 				if ack != nil {
 					t.Fatalf("at once: %s", show(ack))
 				}
-				ack = s.receive(t, 2*time.Second, dhcp.Ask, macOf(0), accepting(offer, uefiPXE...)...)[1]
+				ack = s.receive(t, 2*time.Second, dhcp.Request, macOf(0), accepting(offer, uefiPXE...)...)[1]
 			}
 			if ack == nil || ack.Type != dhcp.Ack || ack.Server != s.heads[0].addr || ack.Address != offer.Address {
 				t.Fatal(show(ack))
@@ -185,18 +185,18 @@ func TestClientsOfADeadHeadAreShared(t *testing.T) {
 func TestRebinding(t *testing.T) {
 	s := newSite(t, netboot.Config{})
 	offer := s.receive(t, 0, dhcp.Discover, macOf(0))[0]
-	s.receive(t, 0, dhcp.Ask, macOf(0), accepting(offer)...)
+	s.receive(t, 0, dhcp.Request, macOf(0), accepting(offer)...)
 	has := dhcpv4.WithClientIP(offer.Address.AsSlice())
 
-	renew := packet(t, dhcp.Ask, macOf(0), has)
+	renew := packet(t, dhcp.Request, macOf(0), has)
 	renew.Local, renew.Unicast = s.heads[1].addr, true
 	if ack := s.heads[1].ServeDHCP(t.Context(), renew); ack == nil || ack.Type != dhcp.Ack {
 		t.Errorf("asked alone: %s", show(ack))
 	}
-	if s.receive(t, time.Minute, dhcp.Ask, macOf(0), has)[1] != nil {
+	if s.receive(t, time.Minute, dhcp.Request, macOf(0), has)[1] != nil {
 		t.Error("a rebinding is not shared")
 	}
-	ack := s.receive(t, time.Minute+time.Second, dhcp.Ask, macOf(0), has)[1]
+	ack := s.receive(t, time.Minute+time.Second, dhcp.Request, macOf(0), has)[1]
 	if ack == nil || ack.Type != dhcp.Ack || ack.Address != offer.Address || ack.Server != s.heads[1].addr {
 		t.Errorf("its repetition: %s", show(ack))
 	}
@@ -217,7 +217,7 @@ func TestProxiesAllAnswer(t *testing.T) {
 			t.Errorf("head%d: %s", i, show(o))
 		}
 	}
-	if acks := s.receive(t, 0, dhcp.Ask, knownMAC, with(uefiPXE, server("10.0.0.1"))...); acks != [2]*dhcp.Reply{} {
+	if acks := s.receive(t, 0, dhcp.Request, knownMAC, with(uefiPXE, server("10.0.0.1"))...); acks != [2]*dhcp.Reply{} {
 		t.Errorf("a request for an address: %s and %s", show(acks[0]), show(acks[1]))
 	}
 }
@@ -227,7 +227,7 @@ func TestNoNewLeaseWithoutQuorum(t *testing.T) {
 	s := newSite(t, netboot.Config{})
 	for i := range s.heads {
 		offer := s.receive(t, 0, dhcp.Discover, macOf(i))[i]
-		s.receive(t, 0, dhcp.Ask, macOf(i), accepting(offer)...)
+		s.receive(t, 0, dhcp.Request, macOf(i), accepting(offer)...)
 	}
 	s.heads[0].live.Store(false)
 	s.heads[0].writable.Store(false)

@@ -62,8 +62,8 @@ func TestAnswers(t *testing.T) {
 		}
 		return nil
 	})
-	on := func(q *dhcp.Request, local string) *dhcp.Request { q.Local = ip(local); return q }
-	for name, q := range map[string]*dhcp.Request{
+	on := func(q *dhcp.Packet, local string) *dhcp.Packet { q.Local = ip(local); return q }
+	for name, q := range map[string]*dhcp.Packet{
 		"bios":             packet(t, dhcp.Discover, knownMAC, biosPXE...),
 		"uefi":             packet(t, dhcp.Discover, knownMAC, uefiPXE...),
 		"uefi-http":        packet(t, dhcp.Discover, knownMAC, uefiHTTP...),
@@ -76,16 +76,16 @@ func TestAnswers(t *testing.T) {
 		"proxy-http":       on(packet(t, dhcp.Discover, knownMAC, uefiHTTP...), "10.1.0.1"),
 		"proxy-ipxe":       on(packet(t, dhcp.Discover, knownMAC, ipxe...), "10.1.0.1"),
 		"proxy-system":     on(packet(t, dhcp.Discover, unknownMAC, system...), "10.1.0.1"),
-		"proxy-request":    on(packet(t, dhcp.Ask, knownMAC, with(uefiPXE, server("10.1.0.1"))...), "10.1.0.1"),
+		"proxy-request":    on(packet(t, dhcp.Request, knownMAC, with(uefiPXE, server("10.1.0.1"))...), "10.1.0.1"),
 		"off":              on(packet(t, dhcp.Discover, knownMAC, uefiPXE...), "10.2.0.1"),
 		"ignored":          on(packet(t, dhcp.Discover, unknownMAC, uefiPXE...), "10.3.0.1"),
 		"not-ignored":      on(packet(t, dhcp.Discover, knownMAC, uefiPXE...), "10.3.0.1"),
 		"held":             on(packet(t, dhcp.Discover, unknownMAC, uefiPXE...), "10.4.0.1"),
 		"no-network":       on(packet(t, dhcp.Discover, knownMAC, uefiPXE...), "10.9.0.1"),
-		"other-server":     packet(t, dhcp.Ask, knownMAC, server("10.0.0.3"), wanted("10.0.0.120")),
-		"wrong-address":    packet(t, dhcp.Ask, knownMAC, wanted("192.168.1.9")),
-		"wrong-range":      packet(t, dhcp.Ask, knownMAC, wanted("10.0.0.160")),
-		"wrong-than-fixed": packet(t, dhcp.Ask, fixedMAC, wanted("10.0.0.120")),
+		"other-server":     packet(t, dhcp.Request, knownMAC, server("10.0.0.3"), wanted("10.0.0.120")),
+		"wrong-address":    packet(t, dhcp.Request, knownMAC, wanted("192.168.1.9")),
+		"wrong-range":      packet(t, dhcp.Request, knownMAC, wanted("10.0.0.160")),
+		"wrong-than-fixed": packet(t, dhcp.Request, fixedMAC, wanted("10.0.0.120")),
 		"relayed":          packet(t, dhcp.Discover, knownMAC, with(uefiPXE, dhcpv4.WithGatewayIP([]byte{10, 4, 0, 254}))...),
 		"multicast-mac":    packet(t, dhcp.Discover, "53:54:00:00:00:01", uefiPXE...),
 	} {
@@ -106,7 +106,7 @@ func TestAnswers(t *testing.T) {
 
 func TestProxyPortAcknowledges(t *testing.T) {
 	r := newFixture(t)
-	q := packet(t, dhcp.Ask, knownMAC, uefiPXE...)
+	q := packet(t, dhcp.Request, knownMAC, uefiPXE...)
 	q.Port, q.Unicast = dhcp.ProxyPort, true
 	got := r.ServeDHCP(t.Context(), q)
 	if got == nil || got.Type != dhcp.Ack || got.Address.IsValid() || got.BootFile != "snponly.efi" {
@@ -131,7 +131,7 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 			t.Errorf("then %s, now %s", ack.Address, again.Address)
 		}
 	}
-	renewal := packet(t, dhcp.Ask, knownMAC, dhcpv4.WithClientIP(ack.Address.AsSlice()))
+	renewal := packet(t, dhcp.Request, knownMAC, dhcpv4.WithClientIP(ack.Address.AsSlice()))
 	renewal.Unicast = true
 	if again := r.ServeDHCP(t.Context(), renewal); again == nil || again.Type != dhcp.Ack || again.Lease != time.Hour {
 		t.Error(show(again))
@@ -165,7 +165,7 @@ func TestFixedAddressIsReserved(t *testing.T) {
 	if offer == nil || offer.Address.String() == fixed {
 		t.Fatal(show(offer))
 	}
-	if ack := r.ServeDHCP(t.Context(), packet(t, dhcp.Ask, knownMAC, with(uefiPXE, wanted(fixed), server("10.0.0.1"))...)); ack != nil && ack.Type != dhcp.Nak {
+	if ack := r.ServeDHCP(t.Context(), packet(t, dhcp.Request, knownMAC, with(uefiPXE, wanted(fixed), server("10.0.0.1"))...)); ack != nil && ack.Type != dhcp.Nak {
 		t.Error(show(ack))
 	}
 }
@@ -182,7 +182,7 @@ func TestUnknownMachineRenewsWithoutWrite(t *testing.T) {
 		t.Errorf("%+v is promised for %s", a.Spec, left)
 	}
 	renew := func() *dhcp.Reply {
-		q := packet(t, dhcp.Ask, unknownMAC, dhcpv4.WithClientIP(ack.Address.AsSlice()))
+		q := packet(t, dhcp.Request, unknownMAC, dhcpv4.WithClientIP(ack.Address.AsSlice()))
 		q.Unicast = true
 		return r.ServeDHCP(t.Context(), q)
 	}
@@ -233,7 +233,7 @@ func TestReleaseAndReclaim(t *testing.T) {
 	if got := r.dora(t, other); got == nil || got.Address != first.Address {
 		t.Errorf("after the release %s", show(got))
 	}
-	late := packet(t, dhcp.Ask, unknownMAC, addrOption(50, first.Address))
+	late := packet(t, dhcp.Request, unknownMAC, addrOption(50, first.Address))
 	if got := r.ServeDHCP(t.Context(), late); got == nil || got.Type != dhcp.Nak {
 		t.Errorf("the first one comes back: %s", show(got))
 	}

@@ -16,7 +16,7 @@ import (
 func FuzzServeDHCP(f *testing.F) {
 	r := newFixture(f)
 	for _, how := range [][]dhcpv4.Modifier{biosPXE, uefiPXE, uefiHTTP, ipxe, system} {
-		for _, kind := range []dhcp.Type{dhcp.Discover, dhcp.Ask, dhcp.Inform, dhcp.Release, dhcp.Decline} {
+		for _, kind := range []dhcp.Type{dhcp.Discover, dhcp.Request, dhcp.Inform, dhcp.Release, dhcp.Decline} {
 			f.Add(raw(f, kind, knownMAC, how...), false)
 			f.Add(raw(f, kind, unknownMAC, with(how, wanted("10.0.0.160"), server("10.0.0.1"))...), false)
 			f.Add(raw(f, kind, fixedMAC, with(how, wanted("10.0.0.20"), server("10.0.0.1"))...), true)
@@ -24,7 +24,7 @@ func FuzzServeDHCP(f *testing.F) {
 	}
 	lan := netip.MustParsePrefix("10.0.0.0/24")
 	f.Fuzz(func(t *testing.T, packet []byte, proxy bool) {
-		q, err := dhcp.ParseRequest(packet)
+		q, err := dhcp.ParsePacket(packet)
 		if err != nil {
 			return
 		}

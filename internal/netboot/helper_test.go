@@ -24,6 +24,7 @@ import (
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 const (
@@ -53,17 +54,9 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	r := &fixture{reports: make(chan struct{}, 1000)}
+	r := &fixture{reports: make(chan struct{}, 1000), member: storetest.Member(t)}
+	r.Tables = storetest.On(t, r.member, store.Options{}, state.New)
 	var err error
-	if r.member, err = cluster.Start(ctx, cluster.Config{Dir: t.TempDir(), Name: "head0"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.member.Close)
-	r.Tables = state.New(store.New(r.member.Client(), store.Options{}))
-	must(t, r.Store.Start(ctx))
-	t.Cleanup(r.Store.Close)
 	if r.keys, err = auth.Init(t.TempDir()+"/keys", "test"); err != nil {
 		t.Fatal(err)
 	}
@@ -172,9 +165,9 @@ func machine(name string, nics ...trivet.NIC) *trivet.Machine {
 }
 
 // packet is a client's message as it came in by a head's interface.
-func packet(t testing.TB, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) *dhcp.Request {
+func packet(t testing.TB, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) *dhcp.Packet {
 	t.Helper()
-	r, err := dhcp.ParseRequest(raw(t, kind, mac, how...))
+	r, err := dhcp.ParsePacket(raw(t, kind, mac, how...))
 	must(t, err)
 	r.Local, r.Port, r.Interface, r.Received = head, dhcp.ServerPort, "eth0", time.Now()
 	r.From = netip.MustParseAddrPort("0.0.0.0:68")
@@ -232,7 +225,7 @@ func (r *fixture) dora(t testing.TB, mac string, how ...dhcpv4.Modifier) *dhcp.R
 func (r *fixture) take(t testing.TB, mac string, offer *dhcp.Reply, how ...dhcpv4.Modifier) *dhcp.Reply {
 	t.Helper()
 	how = with(how, addrOption(50, offer.Address), addrOption(54, offer.Server))
-	return r.ServeDHCP(t.Context(), packet(t, dhcp.Ask, mac, how...))
+	return r.ServeDHCP(t.Context(), packet(t, dhcp.Request, mac, how...))
 }
 
 func must(t testing.TB, err error) {

@@ -26,8 +26,8 @@ func (s *site) serveUntilRequest(t *testing.T, namespaces []*namespace) (cut *at
 	t.Helper()
 	cut = &atomic.Bool{}
 	for i, h := range s.heads {
-		s.serveIn(t, namespaces[i], h.Server, dhcp.HandlerFunc(func(ctx context.Context, r *dhcp.Request) *dhcp.Reply {
-			if r.Type() == dhcp.Ask && r.ServerID() == h.addr && cut.CompareAndSwap(false, true) {
+		s.serveIn(t, namespaces[i], h.Server, dhcp.HandlerFunc(func(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
+			if r.Type() == dhcp.Request && r.ServerID() == h.addr && cut.CompareAndSwap(false, true) {
 				namespaces[i].cut(t)
 			}
 			return h.ServeDHCP(ctx, r)

@@ -22,6 +22,7 @@ import (
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/tftp"
+	"github.com/trivet-project/trivet/test/tftpclient"
 )
 
 // until runs a server until the test ends.
@@ -98,7 +99,7 @@ func TestBootOverTheWire(t *testing.T) {
 		t.Errorf("firmware got %+v", lease)
 	}
 	var program bytes.Buffer
-	_, err = tftp.Get(t.Context(), tftpAt, lease.BootFile, &program, tftp.Options{})
+	_, err = tftpclient.Get(t.Context(), tftpAt, lease.BootFile, &program, tftpclient.Options{})
 	must(t, err)
 	onDisk, err := os.ReadFile(filepath.Join(netboot.DefaultIPXEDir, lease.BootFile))
 	must(t, err)
@@ -169,7 +170,7 @@ func TestHostileNames(t *testing.T) {
 	for _, name := range []string{"../../etc/passwd", "/etc/passwd", "..", "", ".", "ipxe.iso",
 		"undionly.kpxe/../../../etc/passwd", "undionly.kpxe\xff", strings.Repeat("a", 255)} {
 		var got bytes.Buffer
-		if _, err := tftp.Get(t.Context(), tftpAt, name, &got, tftp.Options{}); err == nil || got.Len() > 0 {
+		if _, err := tftpclient.Get(t.Context(), tftpAt, name, &got, tftpclient.Options{}); err == nil || got.Len() > 0 {
 			t.Errorf("TFTP of %q: %d bytes, %v", name, got.Len(), err)
 		}
 	}

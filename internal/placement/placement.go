@@ -1,4 +1,4 @@
-// Package placement decides which machine serves a provision, and says of every other one why not. It is pure.
+// Package placement chooses a machine for a provision, or reports why none fits. It is pure.
 package placement
 
 import (
@@ -10,15 +10,15 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Choice is a machine, or why there is none.
+// Choice is a machine, or the reason why there is none.
 type Choice struct {
 	Machine string
-	// Why says, where Machine is empty, what is in the way, for the operator to mend.
+	// Why says, where Machine is empty, what the operator has to change.
 	Why string
 }
 
-// Pick chooses among all machines one for a provision: the named one, or of those with the selector's labels the first
-// by name that is available and not in avoid.
+// Pick chooses one of the machines for a provision: the named one, or, of those with the selector's labels, the first by name that
+// is available and not in avoid.
 func Pick(machines []*trivet.Machine, spec *trivet.ProvisionSpec, avoid []string) Choice {
 	reasons := map[string]int{}
 	best := ""
@@ -59,7 +59,7 @@ func matches(m *trivet.Machine, spec *trivet.ProvisionSpec) bool {
 	return true
 }
 
-// unfit says why a machine cannot be claimed; empty when it can.
+// unfit returns why a machine cannot be claimed; empty when it can.
 func unfit(m *trivet.Machine, avoid []string) string {
 	switch {
 	case m.Spec.Cordoned:

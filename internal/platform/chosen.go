@@ -2,12 +2,12 @@ package platform
 
 import "debug/elf"
 
-// Modules are the drivers that the installer OS gets, as glob patterns below /lib/modules/VERSION/kernel; one that ends in
-// a slash means everything below. What they depend on comes along. A kernel that lacks some is fine: they are then built
-// in, or not for its machines.
+// Modules are the drivers that the installer OS gets, as glob patterns below /lib/modules/VERSION/kernel; one that
+// ends in a slash means everything below. What they depend on comes along. A kernel that lacks some is fine: they are
+// then built in, or not for its machines.
 //
-// In: what a server boots from, stores on and is told about by, and what the actions mount. Out: sound, graphics, radio,
-// infiniband, multipath SANs (fibre channel), and network cards of before about 2005.
+// In: what a server boots from, stores on and is told about by, and what the actions mount. Out: sound, graphics,
+// radio, infiniband, multipath SANs (fibre channel), and network cards of before about 2005.
 var Modules = []string{
 	// Network cards, with their PHYs.
 	"drivers/net/ethernet/amazon/", "drivers/net/ethernet/amd/", "drivers/net/ethernet/aquantia/",
@@ -55,7 +55,8 @@ type PackagePrograms struct {
 	Paths   []string
 }
 
-// links are other names of programs, and of the agent: the kernel asks /sbin/modprobe for drivers (see agent/installer/osinit).
+// links are other names of programs, and of the agent: the kernel asks /sbin/modprobe for drivers (see
+// agent/installer/osinit).
 var links = map[string]string{
 	"sbin/mkfs.ext2": "mke2fs", "sbin/mkfs.ext3": "mke2fs", "sbin/mkfs.ext4": "mke2fs",
 	"sbin/fsck.ext4": "e2fsck", "sbin/mkfs.vfat": "mkfs.fat", "sbin/modprobe": "../init",

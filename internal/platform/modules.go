@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// addModules adds the chosen drivers, what they need, and the indexes that agent/installer/osinit finds them by, in depmod's formats.
+// addModules adds the chosen drivers, what they need, and the indexes that agent/installer/osinit finds them by, in
+// depmod's formats.
 func (b *builder) addModules(k *kernel) (int, error) {
 	all, err := readModules(filepath.Join(string(k.tree), k.modules))
 	if err != nil {

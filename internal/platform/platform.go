@@ -1,6 +1,6 @@
-// Package platform builds the installer OS: a Debian kernel, and an initramfs with the drivers that machines need, a few
-// programs that actions call (mkfs) and the trivet binary as /init. Everything but that binary comes from Debian packages,
-// so that nothing of the building host leaks in, and equal inputs give equal bytes.
+// Package platform builds the installer OS: a Debian kernel, and an initramfs with the drivers that machines need, a
+// few programs that actions call (mkfs) and the trivet binary as /init. Everything but that binary comes from Debian
+// packages, so that nothing of the building host leaks in, and equal inputs give equal bytes.
 //
 // The pipeline, one file a step: apt finds and downloads the packages, deb unpacks them, modules picks drivers with all
 // they need, programs picks programs with their libraries, skeleton adds the rest, initramfs writes it all.
@@ -36,7 +36,8 @@ type Options struct {
 	// Debs are files of Debian packages to use in place of apt's: a kernel, and those that hold the programs of
 	// [Programs], their libraries and ca-certificates.
 	Debs []string
-	// Firmware names Debian packages whose /lib/firmware is included (firmware-bnx2x). Needs their archive in apt's sources.
+	// Firmware names Debian packages whose /lib/firmware is included (firmware-bnx2x). Needs their archive in apt's
+	// sources.
 	Firmware []string
 	// Modules are glob patterns below /lib/modules/VERSION/kernel that are added to [Modules].
 	Modules []string

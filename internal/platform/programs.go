@@ -11,7 +11,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// checkBinary refuses a trivet binary that cannot run in the installer OS: it has no dynamic linker for others' libraries.
+// checkBinary refuses a trivet binary that cannot run in the installer OS: it has no dynamic linker for others'
+// libraries.
 func checkBinary(file string, machine arch) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -60,8 +61,8 @@ func (b *builder) addProgram(pkg, name string) error {
 	return b.addLibraries(name, data)
 }
 
-// addLibraries adds what an ELF file needs to run, and what that needs. Libraries go to /lib under the name they are asked
-// for by; the dynamic linker looks there last.
+// addLibraries adds what an ELF file needs to run, and what that needs. Libraries go to /lib under the name they are
+// asked for by; the dynamic linker looks there last.
 func (b *builder) addLibraries(name string, data []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package presence tracks when each agent was last heard, by this head or by another one, and for how long an agent has been
-// silent. It is in memory only.
+// Package presence tracks when each agent was last heard, by this head or by another one, and for how long an agent
+// has been silent. It is in memory only.
 package presence
 
 import (
@@ -9,11 +9,12 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Tracker knows when each agent was last heard, by the monotonic clock. After a start no agent has been heard, and silence is
-// counted from the first query.
+// Tracker knows when each agent was last heard, by the monotonic clock. After a start no agent has been heard, and
+// silence is counted from the first query.
 //
-// An agent talks to any head. So silence is counted only up to the time until which all other heads have reported what they
-// heard; and, where one of these was lost, only from the time of its loss, since its agents need time to find another head.
+// An agent talks to any head. So silence is counted only up to the time until which all other heads have reported
+// what they heard; and, where one of these was lost, only from the time of its loss, since its agents need time to
+// find another head.
 type Tracker struct {
 	mu      sync.Mutex
 	last    map[string]heartbeat // guarded by mu; by machine
@@ -56,7 +57,8 @@ func (t *Tracker) record(machine string, h heartbeat) {
 	}
 }
 
-// SetPeers sets the other heads that agents talk to, and how often they report. A new one counts as having reported until now.
+// SetPeers sets the other heads that agents talk to, and how often they report. A new one counts as having reported
+// until now.
 func (t *Tracker) SetPeers(heads []string, period time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,8 +98,8 @@ func (t *Tracker) Merge(head string, asked time.Time, heartbeats []Heartbeat) {
 // keep is how long a heartbeat is of use.
 const keep = time.Hour
 
-// Recent returns the heartbeats that this head learned of within a duration, to report to a peer. It drops those that are too
-// old to be of use.
+// Recent returns the heartbeats that this head learned of within a duration, to report to a peer. It drops those that
+// are too old to be of use.
 func (t *Tracker) Recent(within time.Duration) []Heartbeat {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,8 +120,8 @@ func (t *Tracker) Recent(within time.Duration) []Heartbeat {
 	return recent
 }
 
-// Silence returns for how long it is known that no head heard the agent of this epoch. For an epoch that was never heard it
-// counts from the first query, since another head may have just granted it.
+// Silence returns for how long it is known that no head heard the agent of this epoch. For an epoch that was never
+// heard it counts from the first query, since another head may have just granted it.
 func (t *Tracker) Silence(machine string, epoch int64) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

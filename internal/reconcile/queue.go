@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Queue is a work queue of keys. A key that is added again while it waits is processed once; a key is never processed by two
-// workers at once; a key that failed is retried with backoff.
+// Queue is a work queue of keys. A key that is added again while it waits is processed once; a key is never processed
+// by two workers at once; a key that failed is retried with backoff.
 type Queue struct {
 	mu       sync.Mutex
 	ready    []string          // guarded by mu
@@ -70,7 +70,8 @@ type delay struct {
 	at    time.Time
 }
 
-// addAfter queues a key that is neither waiting nor running after a delay, or at an earlier time that was already set.
+// addAfter queues a key that is neither waiting nor running after a delay, or at an earlier time that was already
+// set.
 func (q *Queue) addAfter(key string, d time.Duration) {
 	old := q.delayed[key]
 	if q.closed || old != nil && time.Until(old.at) <= d {
@@ -97,10 +98,12 @@ func (q *Queue) signal() {
 	}
 }
 
-// Work processes one key. It reads all state afresh and returns the delay after which the key is queued again; 0: not.
+// Work processes one key. It reads all state afresh and returns the delay after which the key is queued again; 0:
+// not.
 type Work func(ctx context.Context, key string) (after time.Duration, err error)
 
-// Run processes keys with a number of workers until ctx ends, and returns when they are idle. The queue cannot be used again.
+// Run processes keys with a number of workers until ctx ends, and returns when they are idle. The queue cannot be
+// used again.
 func (q *Queue) Run(ctx context.Context, workers int, log *slog.Logger, do Work) {
 	var wg sync.WaitGroup
 	for range workers {

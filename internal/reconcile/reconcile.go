@@ -1,8 +1,10 @@
-// Package reconcile runs controllers: a work queue of keys per controller, fed by the change feed, with retries and backoff.
+// Package reconcile runs controllers: a work queue of keys per controller, fed by the change feed, with retries and
+// backoff.
 //
-// A controller gets a key, reads all state afresh and does the next thing. It may run twice at once, on one head or on two: what
-// it writes is decided by compare. Controllers meet only in records. Each declares the kinds that it reads and writes, and is
-// held to that: its transactions run within this scope, and so do its reads of the tables that it is handed.
+// A controller gets a key, reads all state afresh and does the next thing. It may run twice at once, on one head or
+// on two: what it writes is decided by compare. Controllers meet only in records. Each declares the kinds that it
+// reads and writes, and is held to that: its transactions run within this scope, and so do its reads of the tables
+// that it is handed.
 package reconcile
 
 import (
@@ -44,7 +46,8 @@ type Declaration struct {
 	Watches []trivet.Kind
 	// Workers is how many keys are processed at once.
 	Workers int
-	// Ranked controllers process a key first on the head that ranks first for it, and later on the others. It only saves work.
+	// Ranked controllers process a key first on the head that ranks first for it, and later on the others. It only
+	// saves work.
 	Ranked bool
 }
 

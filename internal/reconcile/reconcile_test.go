@@ -90,8 +90,8 @@ func (p *probe) result(key string) error {
 
 func machine(name string) *trivet.Machine { return &trivet.Machine{Meta: trivet.Meta{Name: name}} }
 
-// A controller can neither read nor write a kind that it has not declared: not in a transaction, where the error cannot be ignored,
-// and not by the tables that it is handed.
+// A controller can neither read nor write a kind that it has not declared: not in a transaction, where the error
+// cannot be ignored, and not by the tables that it is handed.
 func TestUndeclaredKindsAreRefused(t *testing.T) {
 	tables := newTables(t)
 	p := &probe{results: map[string][]error{}, done: make(chan struct{}, 1000), declared: reconcile.Declaration{

@@ -1,5 +1,6 @@
-// Package runlog keeps the output of workflow actions as files on one head: <workflow>/<action>.<attempt>.log. An agent sends
-// pieces with their offset, so a duplicate changes nothing, and pieces that were sent to another head leave a hole of zeros.
+// Package runlog keeps the output of workflow actions as files on one head: <workflow>/<action>.<attempt>.log. An
+// agent sends pieces with their offset, so a duplicate changes nothing, and pieces that were sent to another head
+// leave a hole of zeros.
 package runlog
 
 import (
@@ -141,8 +142,8 @@ func (s *Store) Parts(workflow string) ([]Part, error) {
 	return parts, nil
 }
 
-// Read reads one part from an offset into p and returns the number of bytes, which is less than len(p) at the end. Zeros are
-// holes.
+// Read reads one part from an offset into p and returns the number of bytes, which is less than len(p) at the end.
+// Zeros are holes.
 func (s *Store) Read(workflow, action string, try int, offset int64, p []byte) (int, error) {
 	name, err := fileName(workflow, action, try)
 	if err != nil {

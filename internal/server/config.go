@@ -5,48 +5,50 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/membership"
 )
 
-// Config is how one head is run.
+// Config is the configuration of one head.
 type Config struct {
-	// Dir is the head's data: store, keys, blobs, logs.
+	// Dir is the data folder: store, keys, blobs, logs.
 	Dir string
-	// Name is the head's, given at the first start and kept from then on; empty means that, or DefaultName.
+	// Name is the name of a cluster's first head, set at its first start; empty: DefaultName.
 	Name    string
 	Version string
 	// API is the TLS listener for people, programs and agents; Boot the plain HTTP listener for machines that boot.
 	API, Boot string
-	// TFTP is the listener for boot programs; empty means none.
+	// TFTP is the listener for boot programs; empty: none.
 	TFTP string
-	// DHCPInterfaces are served by broadcast and proxyDHCP; DHCPAddress is a UDP listener for relays instead. Both empty
-	// means no DHCP.
+	// DHCPInterfaces are the interfaces for broadcasts and proxyDHCP, DHCPAddress is a UDP listener for relays
+	// instead. Both empty: no DHCP.
 	DHCPInterfaces []string
 	DHCPAddress    string
-	// Advertise are the addresses or names under which machines and clients reach this head; empty means the addresses of
-	// the DHCP interfaces, or of all.
+	// Advertise is the addresses or names where machines and clients reach this head; empty: the addresses of the DHCP
+	// interfaces, or of all.
 	Advertise []string
-	// Join are API URLs of heads whose cluster this one joins at its first start, by the token in JoinToken; nil means a
-	// cluster of its own, which no JoinToken may be given for. JoinToken is a secret.
+	// Join is API URLs of heads whose cluster this head joins at its first start, by the token in JoinToken; nil: a
+	// new cluster, which must not have a JoinToken. JoinToken is a secret.
 	Join      []string
 	JoinToken string
-	// Rejoin sets data aside that are in the way of Join: those of a head that was removed.
+	// Rejoin moves data of a removed head aside.
 	Rejoin bool
-	// NewCluster makes a new cluster although another one serves the same network.
+	// NewCluster creates a new cluster although another one serves the same network.
 	NewCluster bool
-	// Drain is how long the head serves after it is told to stop, while it says that it is not ready: for load balancers.
+	// Drain is how long the head serves on after a stop, not ready, for load balancers.
 	Drain time.Duration
-	// VIP is an address that the heads share, "10.0.0.9/24": one of them has it at any time, on its VIPInterface; that is empty
-	// where it is the only one of DHCPInterfaces.
+	// VIP is an address that the heads share, "10.0.0.9/24": one of them holds it at a time, on its VIPInterface;
+	// empty: the only one of DHCPInterfaces.
 	VIP, VIPInterface string
-	// Heartbeat is how often the store's leader says that it is there; 0 means cluster's default. All heads have the same.
+	// Heartbeat is the interval of the store's heartbeats; 0: cluster's default. All heads have the same.
 	Heartbeat time.Duration
-	// IPXEDir has iPXE's programs; empty means Debian's.
+	// IPXEDir has iPXE's programs; empty: Debian's.
 	IPXEDir string
 	Log     *slog.Logger
 }
@@ -57,29 +59,32 @@ const (
 	DefaultAPI  = ":7480"
 	DefaultBoot = ":7481"
 	DefaultTFTP = ":69"
-	DefaultName = "head0"
+	DefaultName = membership.DefaultName
 )
 
-// drainTime is how long requests may take to end when the head stops.
-const drainTime = 5 * time.Second
+// drainTimeout bounds the requests that run when the head stops.
+const drainTimeout = 5 * time.Second
 
 func (c *Config) validate() error {
 	switch {
 	case c.Dir == "":
 		return &trivet.FieldError{Field: "data-dir", Problem: "is missing"}
 	case c.Join != nil && (len(c.Join) == 0 || slices.Contains(c.Join, "")):
-		return &trivet.FieldError{Field: "--join", Problem: "is empty; give the API of a head, https://HOST:7480, or leave it out for a cluster of its own"}
+		return &trivet.FieldError{Field: "--join",
+			Problem: "is empty; pass the API of a head, https://HOST:7480, or omit it for a new cluster"}
 	case c.Rejoin && len(c.Join) == 0:
 		return &trivet.FieldError{Field: "--rejoin", Problem: "needs --join URL and --token TOKEN"}
 	case c.NewCluster && len(c.Join) > 0:
-		return &trivet.FieldError{Field: "--new-cluster", Problem: "makes a cluster of its own, --join joins one; give one of them"}
+		return &trivet.FieldError{Field: "--new-cluster",
+			Problem: "creates a cluster, --join joins one; pass one of them"}
 	case c.Heartbeat != 0 && (c.Heartbeat < cluster.MinHeartbeat || c.Heartbeat > cluster.MaxHeartbeat):
-		return &trivet.FieldError{Field: "--heartbeat", Problem: fmt.Sprintf("must be between %v and %v", cluster.MinHeartbeat, cluster.MaxHeartbeat)}
+		return &trivet.FieldError{Field: "--heartbeat",
+			Problem: fmt.Sprintf("must be between %v and %v", cluster.MinHeartbeat, cluster.MaxHeartbeat)}
 	}
 	return c.validateVIP()
 }
 
-// addresses are where this head is reached.
+// addresses returns where this head is reached.
 func (c *Config) addresses() ([]string, error) {
 	if len(c.Advertise) > 0 {
 		return c.Advertise, nil
@@ -91,7 +96,7 @@ func (c *Config) addresses() ([]string, error) {
 	return c.reachable(nets), err
 }
 
-// dhcpNets are the addresses of the interfaces where DHCP is served.
+// dhcpNets returns the addresses of the interfaces for DHCP.
 func (c *Config) dhcpNets() ([]net.Addr, error) {
 	var nets []net.Addr
 	for _, name := range c.DHCPInterfaces {
@@ -108,7 +113,7 @@ func (c *Config) dhcpNets() ([]net.Addr, error) {
 	return nets, nil
 }
 
-// dhcpAddresses are where this head answers DHCP. By them the heads know who hears whom, and whose offer a machine takes.
+// dhcpAddresses returns the addresses that this head serves DHCP from. By them heads recognize each other's offers.
 func (c *Config) dhcpAddresses(hosts []string) (all []netip.Addr) {
 	if nets, err := c.dhcpNets(); len(c.DHCPInterfaces) > 0 && err == nil {
 		hosts = c.reachable(nets)
@@ -125,13 +130,14 @@ func (c *Config) dhcpAddresses(hosts []string) (all []netip.Addr) {
 	return all
 }
 
-// reachable gives the addresses that another machine could use, or loopback where there is no other. The shared one is not
-// this head's: a former process may have left it.
+// reachable returns the addresses that another machine could use, or loopback where there is none. The shared address
+// is not this head's: an earlier process may have left it.
 func (c *Config) reachable(nets []net.Addr) []string {
 	var out []string
 	for _, n := range nets {
 		p, err := netip.ParsePrefix(n.String())
-		if err == nil && p.Addr().Is4() && p.Addr() != c.shared().Addr() && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
+		if err == nil && p.Addr().Is4() && p.Addr() != c.vip().Addr() && !p.Addr().IsLoopback() &&
+			!p.Addr().IsLinkLocalUnicast() {
 			out = append(out, p.Addr().String())
 		}
 	}
@@ -142,8 +148,24 @@ func (c *Config) reachable(nets []net.Addr) []string {
 	return slices.Compact(out)
 }
 
-func urls(scheme string, hosts []string, l net.Addr) []string {
-	port := strconv.Itoa(int(portOf(l)))
+// path returns the path of a file or folder in the data folder.
+func (c *Config) path(name string) string { return filepath.Join(c.Dir, name) }
+
+// certNames returns the names in the certificate of the API's port.
+func (c *Config) certNames(hosts []string) []string {
+	names := append([]string{"localhost", "127.0.0.1", "::1"}, hosts...)
+	if c.VIP != "" {
+		names = append(names, c.vip().Addr().String())
+	}
+	return names
+}
+
+// urls returns the URLs of a listener; none where there is no listener.
+func urls(scheme string, hosts []string, l net.Listener) []string {
+	if l == nil {
+		return nil
+	}
+	port := strconv.Itoa(int(portOf(l.Addr())))
 	out := make([]string, len(hosts))
 	for i, h := range hosts {
 		out[i] = scheme + "://" + net.JoinHostPort(h, port)

@@ -13,23 +13,27 @@ import (
 	"time"
 )
 
-// Requests that come while a head stops are served, and waited for, or refused.
-func TestRequestsBesideADrain(t *testing.T) {
+// Requests that arrive while a head stops are served, and drain waits for them, or refused.
+func TestRequestsDuringDrain(t *testing.T) {
 	for range 200 {
-		f := &front{}
+		rt := &router{}
 		var served, refused atomic.Int32
-		f.set(&f.api, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { served.Add(1); w.WriteHeader(http.StatusOK) }))
+		rt.set(&rt.api, http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request) {
+			served.Add(1)
+			w.WriteHeader(http.StatusOK)
+		}))
 		var asking sync.WaitGroup
 		for range 8 {
 			asking.Go(func() {
 				w := httptest.NewRecorder()
-				f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://head/v1/machines", nil))
+				rt.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://head/v1/machines", nil))
 				if w.Code == http.StatusServiceUnavailable {
 					refused.Add(1)
 				}
 			})
 		}
-		f.drain(t.Context())
+		rt.drain(t.Context())
 		before := served.Load()
 		asking.Wait()
 		if after := served.Load(); after != before || after+refused.Load() != 8 {
@@ -38,27 +42,27 @@ func TestRequestsBesideADrain(t *testing.T) {
 	}
 }
 
-// A request that does not end in time is left behind, and ends later.
-func TestDrainHasAnEnd(t *testing.T) {
-	f := &front{}
-	if !f.enter() {
+// A request that does not end in time does not delay the drain, and ends later.
+func TestDrainTimeout(t *testing.T) {
+	rt := &router{}
+	if !rt.enter() {
 		t.Fatal("refused")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	f.drain(ctx)
-	if f.enter() {
-		t.Error("it takes new ones")
+	rt.drain(ctx)
+	if rt.enter() {
+		t.Error("it accepts a new request")
 	}
-	f.exit()
+	rt.exit()
 }
 
-// A long request of the API takes no time from a machine's download when a head stops: the boot door takes no new ones at once,
-// and lets this one end.
-func TestDownloadsDrainBesideTheAPI(t *testing.T) {
-	s, asked, answer := &Server{front: &front{}}, make(chan struct{}), make(chan struct{})
-	s.front.set(&s.front.api, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(asked); <-answer }))
-	api := httptest.NewTLSServer(s.front)
+// A long request to the API does not shorten the time of a machine's download when a head stops: the boot server
+// refuses new downloads at once, and lets this one end.
+func TestDownloadsDrainBesideAPI(t *testing.T) {
+	s, asked, answer := &Server{router: &router{}}, make(chan struct{}), make(chan struct{})
+	s.router.set(&s.router.api, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(asked); <-answer }))
+	api := httptest.NewTLSServer(s.router)
 	defer api.Close()
 	replied := make(chan error, 1)
 	go func() {
@@ -76,7 +80,7 @@ func TestDownloadsDrainBesideTheAPI(t *testing.T) {
 		_, _ = io.WriteString(w, "nel")
 	}))
 	defer boot.Close()
-	resp, err := http.Get(boot.URL) // its beginning is there
+	resp, err := http.Get(boot.URL) // its first bytes have arrived
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +99,7 @@ func TestDownloadsDrainBesideTheAPI(t *testing.T) {
 		}
 		conn.Close()
 		if time.Now().After(late) {
-			t.Error("the boot door takes new downloads")
+			t.Error("the boot server accepts new downloads")
 			break
 		}
 	}
@@ -105,7 +109,7 @@ func TestDownloadsDrainBesideTheAPI(t *testing.T) {
 	}
 	select {
 	case err := <-drained:
-		t.Errorf("the request was not waited for: %v", err)
+		t.Errorf("the drain did not wait for the request: %v", err)
 	default:
 	}
 	close(answer)

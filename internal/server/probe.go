@@ -14,91 +14,104 @@ import (
 	"github.com/trivet-project/trivet/internal/dhcp"
 )
 
-// neighbour is the answer of a head to another one that asks, by DHCPINFORM on a network that it is to serve, whether a cluster
-// is there: in option 43, under a class of our own, so that no machine takes notice.
-type neighbour struct {
+// foundCluster is the answer of a head to another one that probes, by DHCPINFORM on a network that it is to serve, for an existing
+// cluster. It is in option 43 under a vendor class of our own, which machines ignore.
+type foundCluster struct {
 	Cluster string   `json:"cluster"`
 	Head    string   `json:"head"`
 	API     []string `json:"api"`
 }
 
-// neighbourClass is the vendor class of the question and of the answer.
-const neighbourClass = "trivet.head"
+// probeClass is the vendor class of the probe and of its answer.
+const probeClass = "trivet.head"
 
-// alone refuses to make a second cluster on a network. It costs a quarter of a second, once in a cluster's life.
-func (s *Server) alone(ctx context.Context) error {
-	if s.cfg.NewCluster || len(s.cfg.DHCPInterfaces) == 0 {
+const (
+	probeTimeout  = 80 * time.Millisecond
+	probeAttempts = 2
+)
+
+// findCluster returns an error where another cluster serves the networks of --dhcp. It is called once for each cluster.
+func (c *Config) findCluster(ctx context.Context) error {
+	if c.NewCluster || len(c.DHCPInterfaces) == 0 {
 		return nil
 	}
-	found := make(chan *neighbour, len(s.cfg.DHCPInterfaces))
-	for _, name := range s.cfg.DHCPInterfaces {
-		go func() { found <- s.ask(ctx, name) }() // ends within the time of its tries
+	results := make(chan *foundCluster, len(c.DHCPInterfaces))
+	for _, name := range c.DHCPInterfaces {
+		go func() { results <- c.probe(ctx, name) }() // ends within the time of its tries
 	}
-	for range s.cfg.DHCPInterfaces {
-		if n := <-found; n != nil {
-			return n.refusal()
+	for range c.DHCPInterfaces {
+		if f := <-results; f != nil {
+			return f.err()
 		}
 	}
 	return nil
 }
 
-// refusal says how to join the cluster that is there.
-func (n *neighbour) refusal() error {
-	join := "URL"
-	if len(n.API) > 0 {
-		join = strings.Join(n.API, ",")
-	}
-	return &trivet.Error{Op: "make a cluster", Err: fmt.Errorf("%w: cluster %.40q serves this network already, with %.40q at %q", trivet.ErrExists, n.Cluster, n.Head, n.API),
-		Hint: fmt.Sprintf("to join it: get a token by 'trivet head token' there, and add --join %s --token TOKEN; to make another cluster: add --new-cluster", join)}
-}
-
-// apiURL is what may stand in a command that a person is told to run: an answer comes from anybody on the network.
-var apiURL = regexp.MustCompile(`^https://([0-9A-Za-z.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$`)
-
-// parseNeighbour reads an answer, and leaves out what is no URL of an API.
-func parseNeighbour(text []byte) (*neighbour, error) {
-	var n neighbour
-	if err := json.Unmarshal(text, &n); err != nil {
-		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
-	}
-	n.API = slices.DeleteFunc(n.API, func(u string) bool { return !apiURL.MatchString(u) })
-	return &n, nil
-}
-
-// ask asks one network. A question that cannot be asked has no answer: what is wrong shows when DHCP is served there.
-func (s *Server) ask(ctx context.Context, name string) (n *neighbour) {
-	c := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, neighbourClass)}, Wait: 80 * time.Millisecond, Tries: 2}
-	err := dhcp.Inquire(ctx, name, c, func(l *dhcp.Lease) bool {
-		if string(l.Options[dhcp.OptClass]) != neighbourClass {
+// probe sends a probe to one network. One that cannot be sent has no answer: the cause shows when DHCP is served there.
+func (c *Config) probe(ctx context.Context, name string) (f *foundCluster) {
+	cfg := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, probeClass)}, Timeout: probeTimeout, Attempts: probeAttempts}
+	err := dhcp.Inquire(ctx, name, cfg, func(l *dhcp.Lease) bool {
+		if string(l.Options[dhcp.OptClass]) != probeClass {
 			return false
 		}
 		var err error
-		n, err = parseNeighbour(l.Options[dhcp.OptVendor])
+		f, err = parseFound(l.Options[dhcp.OptVendor])
 		return err == nil
 	})
 	if err != nil && !errors.Is(err, trivet.ErrUnavailable) {
-		s.cfg.Log.Debug("cannot ask for another cluster", "interface", name, "error", err)
+		c.Log.Debug("cannot probe for another cluster", "interface", name, "error", err)
 	}
-	return n
+	return f
 }
 
-// answering answers such questions, and gives all others on.
-func (s *Server) answering(door dhcp.Handler) dhcp.Handler {
-	return dhcp.HandlerFunc(func(ctx context.Context, r *dhcp.Request) *dhcp.Reply {
-		if r.Type() != dhcp.Inform || string(r.Option(dhcp.OptClass)) != neighbourClass {
-			return door.ServeDHCP(ctx, r)
-		}
-		n := neighbour{Cluster: s.root.Cluster(), Head: s.data.Name, API: s.APIURLs()}
-		text, err := json.Marshal(n)
-		if len(text) > 255 { // one option
-			n.API = n.API[:1]
-			text, err = json.Marshal(n)
-		}
-		if err != nil || len(text) > 255 {
-			return nil
-		}
-		reply := &dhcp.Reply{Type: dhcp.Ack, Server: r.Local}
-		reply.Add(dhcp.Text(dhcp.OptClass, neighbourClass), dhcp.Option{Code: dhcp.OptVendor, Value: text})
-		return reply
-	})
+// err returns the error of the probing head, which shows how to join the cluster.
+func (f *foundCluster) err() error {
+	join := "URL"
+	if len(f.API) > 0 {
+		join = strings.Join(f.API, ",")
+	}
+	return &trivet.Error{Op: "create a cluster",
+		Err: fmt.Errorf("%w: cluster %.40q serves this network already, with %.40q at %q", trivet.ErrExists, f.Cluster, f.Head, f.API),
+		Hint: fmt.Sprintf("to join it: get a token by 'trivet head token' there, and add --join %s --token TOKEN; "+
+			"to create another cluster: add --new-cluster", join)}
+}
+
+// apiURL matches what may appear in a command that a person is to run: any program on the network may answer.
+var apiURL = regexp.MustCompile(`^https://([0-9A-Za-z.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$`)
+
+// parseFound parses an answer, without what is not the URL of an API.
+func parseFound(text []byte) (*foundCluster, error) {
+	var f foundCluster
+	if err := json.Unmarshal(text, &f); err != nil {
+		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+	}
+	f.API = slices.DeleteFunc(f.API, func(u string) bool { return !apiURL.MatchString(u) })
+	return &f, nil
+}
+
+// maxOption is the size of one DHCP option, in bytes.
+const maxOption = 255
+
+// probeHandler answers probes, and passes all other requests on.
+type probeHandler struct {
+	next   dhcp.Handler
+	answer foundCluster
+}
+
+func (h *probeHandler) ServeDHCP(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
+	if r.Type() != dhcp.Inform || string(r.Option(dhcp.OptClass)) != probeClass {
+		return h.next.ServeDHCP(ctx, r)
+	}
+	f := h.answer
+	text, err := json.Marshal(f)
+	if len(text) > maxOption {
+		f.API = f.API[:1]
+		text, err = json.Marshal(f)
+	}
+	if err != nil || len(text) > maxOption {
+		return nil
+	}
+	reply := &dhcp.Reply{Type: dhcp.Ack, Server: r.Local}
+	reply.Add(dhcp.Text(dhcp.OptClass, probeClass), dhcp.Option{Code: dhcp.OptVendor, Value: text})
+	return reply
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// PeerURLs returns the other full heads, which agents may talk to, and the URL where heads reach each. self is the name of this
-// head.
+// PeerURLs returns the other full heads, which agents may talk to, and the URL where heads reach each. self is the
+// name of this head.
 func (t *Tables) PeerURLs(self string) map[string]string {
 	urls := map[string]string{}
 	for h := range t.Heads.AllShared() {
@@ -20,8 +20,8 @@ func (t *Tables) PeerURLs(self string) map[string]string {
 	return urls
 }
 
-// HeadURLs returns where a machine reaches the heads: their APIs, and their boot servers, which serve blobs. Those in the
-// machine's own network come first. Without a machine the order is any.
+// HeadURLs returns where a machine reaches the heads: their APIs, and their boot servers, which serve blobs. Those in
+// the machine's own network come first. Without a machine the order is any.
 func (t *Tables) HeadURLs(m *trivet.Machine) (api, boot []string) {
 	for h := range t.Heads.AllShared() {
 		if h.Serves() {

@@ -1,5 +1,5 @@
-// Package state gives typed views of the records in the store, one table for each kind, with the indexes that find records
-// without a scan.
+// Package state gives typed views of the records in the store, one table for each kind, with the indexes that find
+// records without a scan.
 package state
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// The indexes, by which records are found without a scan.
+// The indexes of the tables.
 const (
 	ByMAC       = "mac"       // machines and addresses by MAC
 	ByAddress   = "address"   // machines by the fixed addresses of their ports
@@ -38,7 +38,8 @@ type Tables struct {
 	Events     *store.Table[trivet.Event]
 }
 
-// New makes the tables of a store that has not started yet. Every kind is registered, also those without a field here.
+// New returns the tables of a store that has not started yet. Every kind is registered, also those without a field
+// here.
 func New(s *store.Store) *Tables {
 	t := newTables(s)
 	for _, kind := range trivet.Kinds {
@@ -82,8 +83,8 @@ func newTables(s *store.Store) *Tables {
 	}
 }
 
-// Within returns the tables for local reads within a scope: a read of another kind panics. Transactions are limited by their
-// context.
+// Within returns the tables for local reads within a scope: a read of another kind panics. Transactions are limited
+// by their context.
 func (t *Tables) Within(s *store.Scope) *Tables {
 	return &Tables{
 		Store:      t.Store,

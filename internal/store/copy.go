@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// deepCopy returns a copy of what v points to that shares no mutable memory with it. Structs whose fields are all unexported
-// (time.Time, netip.Addr) are copied by assignment.
+// deepCopy returns a copy of what v points to that shares no mutable memory with it. Structs whose fields are all
+// unexported (time.Time, netip.Addr) are copied by assignment.
 func deepCopy[P any](v P) P {
 	from := reflect.ValueOf(v)
 	if from.Kind() != reflect.Pointer || from.IsNil() {

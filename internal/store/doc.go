@@ -1,13 +1,13 @@
-// Package store keeps Trivet's records: typed tables with indexes, transactions, a change feed, a work queue and leases,
-// over etcd. Packages above this one do not know etcd.
+// Package store keeps Trivet's records: typed tables with indexes, transactions, a change feed, a work queue and
+// leases, over etcd. Packages above this one do not know etcd.
 //
-// One etcd watch of all keys feeds one local copy, the [snapshot]: immutable, ordered, and replaced as a whole at each
-// revision. Reads are served from it without a lock, without the network and without a leader. Its records are shared and
-// read-only, so most callers get copies.
+// One etcd watch of all keys feeds one local copy, the [snapshot]: immutable, ordered, and replaced as a whole at
+// each revision. Reads are served from it without a lock, without the network and without a leader. Its records are
+// shared and read-only, so most callers get copies.
 //
-// A write is a function that runs on one snapshot ([Store.Update]). Every key that it reads or writes is recorded with its
-// ModRevision; one etcd transaction compares them all and writes. If a compare fails, the function runs again on a newer
-// snapshot. Three rules make this safe:
+// A write is a function that runs on one snapshot ([Store.Update]). Every key that it reads or writes is recorded
+// with its ModRevision; one etcd transaction compares them all and writes. If a compare fails, the function runs
+// again on a newer snapshot. Three rules make this safe:
 //
 //   - Every write carries the transaction's ID, either in the records it puts or, if it only deletes, in a separate key. The
 //     feed sees all IDs, so it knows which transactions were committed.
@@ -15,7 +15,7 @@
 //     on the transaction is either in the feed, or can never be committed (see resolve).
 //   - An error of the function is returned only after a quorum confirmed what the function had read (see confirm).
 //
-// The files, in the order of the pipeline: key and entry (the format in etcd), snapshot, feed (etcd to snapshot), history
-// and watch (snapshot to consumers), table and raw (reads), tx (what a function reads and writes), merge (unknown fields),
-// update and resolve (commit); then queue, lease and limit, which are built on these.
+// The files, in the order of the pipeline: key and entry (the format in etcd), snapshot, feed (etcd to snapshot),
+// history and watch (snapshot to consumers), table and raw (reads), tx (what a function reads and writes), merge
+// (unknown fields), update and resolve (commit); then queue, lease and limit, which are built on these.
 package store

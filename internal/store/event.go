@@ -29,12 +29,12 @@ func (s *Store) newEvent(key string, was, is *entry, rev int64) *Event {
 	return &Event{Kind: kind, Name: name, Revision: rev, Deleted: is == nil, part: part, was: was, is: is}
 }
 
-// Record returns the record after the change, which is shared and must not be modified; nil if it was deleted or its kind has
-// no table.
+// Record returns the record after the change, which is shared and must not be modified; nil if it was deleted or its
+// kind has no table.
 func (e *Event) Record() trivet.Record { return e.is.record() }
 
-// Old returns the record before the change, which is shared and must not be modified; nil if it was created or is no longer
-// known.
+// Old returns the record before the change, which is shared and must not be modified; nil if it was created or is no
+// longer known.
 func (e *Event) Old() trivet.Record { return e.was.record() }
 
 // JSON returns the record after the change, or the one before it if it was deleted.

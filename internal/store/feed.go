@@ -9,10 +9,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// The feed is one goroutine that makes snapshots: from a list at the start, then from one watch of all keys. Nothing else
-// makes them, and readers never block it.
+// The feed is one goroutine that makes snapshots: from a list at the start, then from one watch of all keys. Nothing
+// else makes them, and readers never block it.
 
 // errGap: the watch skipped a revision. Since it is a watch of all keys, every revision has an event.
 var errGap = errors.New("the watch skipped a revision")
@@ -72,17 +73,8 @@ func (s *Store) feed(ctx context.Context) {
 			err = s.reload(ctx)
 		}
 		if err != nil && s.snapshot().rev == begin {
-			pause(ctx, 100*time.Millisecond)
+			_ = wait.Sleep(ctx, 100*time.Millisecond)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -104,7 +96,8 @@ func (s *Store) follow(ctx context.Context) error {
 	return errors.New("the watch was closed")
 }
 
-// apply makes the next snapshot from the events of whole revisions. Events that are already in the snapshot are ignored.
+// apply makes the next snapshot from the events of whole revisions. Events that are already in the snapshot are
+// ignored.
 func (s *Store) apply(events []*clientv3.Event) error {
 	next := s.snapshot().next()
 	begin := next.rev
@@ -152,8 +145,8 @@ func (s *Store) publish(next *snapshot, changes []*Event) {
 	s.pending.reached(next.rev)
 }
 
-// reload makes a snapshot from a list when the watch cannot be resumed. The changes in between are lost: waiters for the
-// outcome of a transaction and watchers get an error.
+// reload makes a snapshot from a list when the watch cannot be resumed. The changes in between are lost: waiters for
+// the outcome of a transaction and watchers get an error.
 func (s *Store) reload(ctx context.Context) error {
 	next, err := s.load(ctx)
 	if err != nil {

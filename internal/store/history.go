@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// history holds the newest events for all watchers. They share it and have no buffers, so a slow watcher blocks nothing.
-// Older events are read from etcd.
+// history holds the newest events for all watchers. They share it and have no buffers, so a slow watcher blocks
+// nothing. Older events are read from etcd.
 type history struct {
 	mu      sync.Mutex
 	rev     int64                 // guarded by mu, as all below; everything up to here was added
@@ -65,8 +65,8 @@ func (h *history) reset(rev int64) {
 	clear(h.waiting)
 }
 
-// after returns the events for w after a revision, in whole revisions, and the revision up to which they are complete. ok is
-// false if some of them were evicted. If there are none yet, w is notified when there are.
+// after returns the events for w after a revision, in whole revisions, and the revision up to which they are
+// complete. ok is false if some of them were evicted. If there are none yet, w is notified when there are.
 func (h *history) after(w *Watcher, rev int64) (events []*Event, upTo int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

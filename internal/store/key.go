@@ -33,8 +33,8 @@ func splitKey(key string) (kind, name string, ok bool) {
 	return strings.Cut(rest, "/")
 }
 
-// indexPath returns the path of a record under one key of an index. No part contains NUL: kinds and index names are constants,
-// and NUL is replaced in keys.
+// indexPath returns the path of a record under one key of an index. No part contains NUL: kinds and index names are
+// constants, and NUL is replaced in keys.
 func indexPath(kind, index, key, name string) string {
 	return indexPrefix(kind, index, key) + name
 }

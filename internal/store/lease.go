@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// A lease has one holder at a time and avoids duplicate work. Correctness does not depend on it alone: a holder that was
-// suspended does not know that it was replaced, so its writes go through transactions that compare the lease (Check) and are
-// refused.
+// A lease has one holder at a time and avoids duplicate work. Correctness does not depend on it alone: a holder that
+// was suspended does not know that it was replaced, so its writes go through transactions that compare the lease
+// (Check) and are refused.
 //
-// A lease is two keys. -lease/NAME is written when the holder changes: the revision of that write is the fence. -renew/NAME is
-// rewritten by the holder, so that its transactions do not conflict with its renewals. No two clocks are compared: a waiter
-// takes the lease over when, by its own clock, it has seen no renewal for the holder's TTL.
+// A lease is two keys. -lease/NAME is written when the holder changes: the revision of that write is the fence.
+// -renew/NAME is rewritten by the holder, so that its transactions do not conflict with its renewals. No two clocks
+// are compared: a waiter takes the lease over when, by its own clock, it has seen no renewal for the holder's TTL.
 
 // Lease is a lease that is held by the function of WithLease.
 type Lease struct {
@@ -36,9 +37,10 @@ type holder struct {
 	TTL  time.Duration `json:"ttl"`
 }
 
-// WithLease waits for a lease, runs do while it is held, and releases it. The lease is renewed four times per ttl, and do's
-// context ends three quarters of ttl after the last acknowledged renewal, before another holder can acquire the lease. It
-// returns do's error, which is also an ErrFenced if the lease was lost, or ErrUnavailable if ctx ends while waiting.
+// WithLease waits for a lease, runs do while it is held, and releases it. The lease is renewed four times per ttl,
+// and do's context ends three quarters of ttl after the last acknowledged renewal, before another holder can acquire
+// the lease. It returns do's error, which is also an ErrFenced if the lease was lost, or ErrUnavailable if ctx ends
+// while waiting.
 func (s *Store) WithLease(ctx context.Context, name string, ttl time.Duration, do func(context.Context, *Lease) error) error {
 	l := &Lease{store: s, name: name, uid: rand.Text(), ttl: ttl}
 	if err := trivet.ValidateName(name); err != nil || ttl <= 0 {
@@ -68,7 +70,8 @@ func (s *Store) WithLease(ctx context.Context, name string, ttl time.Duration, d
 	return err
 }
 
-// Check makes a transaction conditional on the lease: it returns ErrFenced if the lease was lost, and the commit compares it.
+// Check makes a transaction conditional on the lease: it returns ErrFenced if the lease was lost, and the commit
+// compares it.
 func (l *Lease) Check(tx *Tx) error {
 	if e := tx.read(l.key()); e == nil || e.rev != l.fence {
 		return l.fail("write under", trivet.ErrFenced)
@@ -76,8 +79,8 @@ func (l *Lease) Check(tx *Tx) error {
 	return nil
 }
 
-// Held reports whether the lease is held now, by the clock. do's context ends when it is not, or shortly after if the process
-// was suspended.
+// Held reports whether the lease is held now, by the clock. do's context ends when it is not, or shortly after if the
+// process was suspended.
 func (l *Lease) Held() bool { return time.Now().Before(*l.until.Load()) }
 
 // extend records that a renewal sent at a time was acknowledged.
@@ -116,7 +119,7 @@ func (l *Lease) acquire(ctx context.Context) (began time.Time, err error) {
 		case errors.Is(err, errHeld):
 			expired = l.waitFree(ctx, watch)
 		default: // no quorum, or the outcome is unknown: the next attempt resolves it
-			pause(ctx, l.ttl/8)
+			_ = wait.Sleep(ctx, l.ttl/8)
 		}
 	}
 }
@@ -157,8 +160,8 @@ func holderOf(e *entry) (h holder) {
 	return h
 }
 
-// waitFree returns when the lease is released, or when its holder has not renewed it for its TTL: then it returns the revision
-// of the last renewal. Renewals have no events, so it polls the local copy.
+// waitFree returns when the lease is released, or when its holder has not renewed it for its TTL: then it returns the
+// revision of the last renewal. Renewals have no events, so it polls the local copy.
 func (l *Lease) waitFree(ctx context.Context, watch *Watcher) (expired int64) {
 	e := l.store.snapshot().get(l.key())
 	if e == nil {
@@ -182,7 +185,7 @@ func (l *Lease) waitFree(ctx context.Context, watch *Watcher) (expired int64) {
 			}
 		}
 		if err != nil && !timedOut {
-			pause(ctx, l.ttl/8)
+			_ = wait.Sleep(ctx, l.ttl/8)
 			return 0
 		}
 	}
@@ -190,7 +193,7 @@ func (l *Lease) waitFree(ctx context.Context, watch *Watcher) (expired int64) {
 
 // renewLoop renews the lease until ctx ends or the lease is lost.
 func (l *Lease) renewLoop(ctx context.Context, lose context.CancelCauseFunc, expiry *time.Timer) {
-	for pause(ctx, l.ttl/4); ctx.Err() == nil; pause(ctx, l.ttl/4) {
+	for _ = wait.Sleep(ctx, l.ttl/4); ctx.Err() == nil; _ = wait.Sleep(ctx, l.ttl/4) {
 		sent := time.Now()
 		_, err := l.store.Update(ctx, func(tx *Tx) error {
 			tx.write(l.renewKey(), &write{doc: []byte(renewDoc)})

@@ -11,12 +11,12 @@ import (
 // ErrLimit: the limit on the number of records is reached. Retry when one of them has changed.
 var ErrLimit = errors.New("limit reached")
 
-// Limit returns ErrLimit if more than most records have a key in an index, including the transaction's writes so far. Call it
-// after the Put that adds a record.
+// Limit returns ErrLimit if more than most records have a key in an index, including the transaction's writes so far.
+// Call it after the Put that adds a record.
 //
-// Lists are not compared at commit, so the limit has a key of its own, which is read and written here: of two concurrent
-// transactions that are both below the limit, one runs again and counts the other's record. A transaction that adds a counted
-// record must call Limit; one that removes a record need not.
+// Lists are not compared at commit, so the limit has a key of its own, which is read and written here: of two
+// concurrent transactions that are both below the limit, one runs again and counts the other's record. A transaction
+// that adds a counted record must call Limit; one that removes a record need not.
 func (t View[T]) Limit(by, key string, most int) error {
 	at := slices.IndexFunc(t.info.indexes, func(ix index) bool { return ix.name == by })
 	if at < 0 {

@@ -14,14 +14,14 @@ import (
 // returns the JSON to store: what this version wrote, and the stored fields that this version does not know.
 //
 // Objects are merged by the record's Go type. List elements are matched by key: the property whose field has the tag
-// `merge:"key"`, else "name", else their index. Values without Go fields (any, types that unmarshal themselves) are replaced
-// as a whole; the values of a map are merged.
+// `merge:"key"`, else "name", else their index. Values without Go fields (any, types that unmarshal themselves) are
+// replaced as a whole; the values of a map are merged.
 func keepUnknown(t reflect.Type, stored, written []byte) ([]byte, error) {
 	return merged(t, stored, written, true)
 }
 
-// keepInLists does so for list elements only. It is for a writer that preserves all other stored fields, such as a merge
-// patch, which names the fields that it removes but can only replace a list as a whole.
+// keepInLists does so for list elements only. It is for a writer that preserves all other stored fields, such as a
+// merge patch, which names the fields that it removes but can only replace a list as a whole.
 func keepInLists(t reflect.Type, stored, written []byte) ([]byte, error) {
 	return merged(t, stored, written, false)
 }
@@ -111,8 +111,8 @@ func carryList(t reflect.Type, from, to []any) {
 	}
 }
 
-// match returns the index of the stored element that v replaces: the first unused one with the same key, or the one with the
-// same index. -1: none.
+// match returns the index of the stored element that v replaces: the first unused one with the same key, or the one
+// with the same index. -1: none.
 func match(key string, index int, v any, from []any, used []bool) int {
 	if key == "" {
 		if index < len(from) {

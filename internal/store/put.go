@@ -118,8 +118,8 @@ func (tx *Tx) del(info *kindInfo, name string) error {
 	return nil
 }
 
-// sameSpecField reports whether two records have equal specs in memory, and so in JSON, since unknown fields are kept. Most
-// writes change only the status, and this is much cheaper than decoding two documents.
+// sameSpecField reports whether two records have equal specs in memory, and so in JSON, since unknown fields are
+// kept. Most writes change only the status, and this is much cheaper than decoding two documents.
 func sameSpecField(a, b trivet.Record) bool {
 	x, y := reflect.ValueOf(a).Elem().FieldByName("Spec"), reflect.ValueOf(b).Elem().FieldByName("Spec")
 	return x.IsValid() && y.IsValid() && reflect.DeepEqual(x.Interface(), y.Interface())

@@ -21,8 +21,8 @@ func (r Raw) Revision() int64 { return r.e.rev }
 // JSON returns the record with its revision.
 func (r Raw) JSON() []byte { return r.e.json() }
 
-// Record returns the typed record, which is shared and must not be modified; nil if it cannot be decoded or its kind has no
-// table.
+// Record returns the typed record, which is shared and must not be modified; nil if it cannot be decoded or its kind
+// has no table.
 func (r Raw) Record() trivet.Record { return r.e.rec }
 
 // Get returns one record of a kind, or ErrNotFound.
@@ -34,8 +34,8 @@ func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {
 	return Raw{e}, nil
 }
 
-// List returns the records of a kind in order of name, after a name, at most limit (0: all), at a revision from which a watch
-// can begin.
+// List returns the records of a kind in order of name, after a name, at most limit (0: all), at a revision from which
+// a watch can begin.
 func (s *Store) List(kind trivet.Kind, after string, limit int) (records []Raw, revision int64) {
 	snap := s.snapshot()
 	all := recordKey(kindPart(kind), "")
@@ -72,8 +72,8 @@ func (tx *Tx) Raw(kind trivet.Kind, name string) (doc []byte, revision int64, er
 	return nil, 0, tx.fail("get", info, name, trivet.ErrNotFound)
 }
 
-// PutRaw replaces a record's JSON as a whole, except for unknown fields of list elements, which are kept. The caller must have
-// validated it. The store sets kind, name, UID, Created and Generation, as for Put.
+// PutRaw replaces a record's JSON as a whole, except for unknown fields of list elements, which are kept. The caller
+// must have validated it. The store sets kind, name, UID, Created and Generation, as for Put.
 func (tx *Tx) PutRaw(kind trivet.Kind, name string, doc []byte) error {
 	info, err := tx.info("put", kind, name)
 	if err != nil {

@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// An attempt that was not answered may have been committed, may be committed later, or never. The guard decides: a key of
-// this head that every transaction compares with the revision it had in its snapshot. Once the guard has another revision, an
-// attempt in flight can no longer be committed, and one that was committed is in the feed before the guard's change. So when
-// the copy has a newer guard than the attempt read, the copy knows the outcome. With a slow disk, the attempt itself often
-// appears in the feed first.
+// An attempt that was not answered may have been committed, may be committed later, or never. The guard decides: a
+// key of this head that every transaction compares with the revision it had in its snapshot. Once the guard has
+// another revision, an attempt in flight can no longer be committed, and one that was committed is in the feed before
+// the guard's change. So when the copy has a newer guard than the attempt read, the copy knows the outcome. With a
+// slow disk, the attempt itself often appears in the feed first.
 //
 // Other transactions of this head that are in flight then fail their compare and run again.
 
 func (s *Store) guardKey() string { return prefix + guardPart + s.opts.Head }
 
-// resolve returns the outcome of an attempt: its revision, errRerun if it was not committed and never will be, or ErrUnknown
-// if ctx ends first or there is no leader.
+// resolve returns the outcome of an attempt: its revision, errRerun if it was not committed and never will be, or
+// ErrUnknown if ctx ends first or there is no leader.
 func (s *Store) resolve(ctx context.Context, cause error, id string, guard int64) (int64, error) {
 	seen := s.pending.outcome(id).seen
 	for s.pending.outcome(id).rev == 0 && s.snapshot().revOf(s.guardKey()) == guard {
@@ -30,7 +31,7 @@ func (s *Store) resolve(ctx context.Context, cause error, id string, guard int64
 		case ctx.Err() != nil || errors.Is(err, trivet.ErrUnavailable):
 			return 0, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: %w", trivet.ErrUnknown, cause), Hint: hintQuorum}
 		default:
-			pause(ctx, retryDelay)
+			_ = wait.Sleep(ctx, retryDelay)
 		}
 	}
 	switch o := s.pending.outcome(id); {
@@ -45,8 +46,8 @@ func (s *Store) resolve(ctx context.Context, cause error, id string, guard int64
 	return 0, errRerun
 }
 
-// changeGuard writes the guard and waits until the copy has it, or until the attempt appears in the feed. Concurrent callers
-// share one write.
+// changeGuard writes the guard and waits until the copy has it, or until the attempt appears in the feed. Concurrent
+// callers share one write.
 func (s *Store) changeGuard(ctx context.Context, seen <-chan struct{}) error {
 	done := s.guards.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.opts.Timeout)
@@ -74,6 +75,6 @@ func (s *Store) changeGuard(ctx context.Context, seen <-chan struct{}) error {
 func (s *Store) backoff(ctx context.Context, run int) {
 	const free, doublings = 2, 6
 	if run >= free {
-		pause(ctx, time.Duration(mathrand.Int64N(int64(time.Millisecond)<<min(run-free, doublings))))
+		_ = wait.Sleep(ctx, time.Duration(mathrand.Int64N(int64(time.Millisecond)<<min(run-free, doublings))))
 	}
 }

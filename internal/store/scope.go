@@ -12,8 +12,8 @@ import (
 // ErrScope means that code reads or writes a kind which it has not declared. It is a defect of that code.
 var ErrScope = errors.New("kind not declared")
 
-// Scope is the kinds that one part of the program reads and writes. It limits transactions, by [WithScope], and local reads, by
-// [Table.Within]. What is written may be read as well.
+// Scope is the kinds that one part of the program reads and writes. It limits transactions, by [WithScope], and local
+// reads, by [Table.Within]. What is written may be read as well.
 type Scope struct {
 	owner         string
 	reads, writes []trivet.Kind
@@ -26,8 +26,8 @@ func NewScope(owner string, reads, writes []trivet.Kind) *Scope {
 
 type scopeKey struct{}
 
-// WithScope returns a context whose transactions fail with [ErrScope] when they read or write a record of another kind, whatever
-// the function makes of the error that it gets.
+// WithScope returns a context whose transactions fail with [ErrScope] when they read or write a record of another
+// kind, whatever the function makes of the error that it gets.
 func WithScope(ctx context.Context, s *Scope) context.Context {
 	return context.WithValue(ctx, scopeKey{}, s)
 }
@@ -46,7 +46,8 @@ func (s *Scope) mayWrite(kind trivet.Kind) error {
 	return fmt.Errorf("%w: %s writes %s", ErrScope, s.owner, kind)
 }
 
-// Within returns the table for local reads within a scope: each read panics where the scope does not have the table's kind.
+// Within returns the table for local reads within a scope: each read panics where the scope does not have the table's
+// kind.
 func (t *Table[T]) Within(s *Scope) *Table[T] {
 	return &Table[T]{store: t.store, info: t.info, scope: s}
 }

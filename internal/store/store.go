@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Options configure a store.
@@ -23,14 +24,14 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics is where the store's metrics are registered; nil: nowhere.
 	Metrics prometheus.Registerer
-	// Term returns as soon as there is a leader, with a channel that is closed when the next leader is elected: answers of the
-	// former one are no longer waited for. An error is an ErrUnavailable: there is no leader, and nothing was sent. nil: there
-	// always is a leader.
+	// Term returns as soon as there is a leader, with a channel that is closed when the next leader is elected:
+	// answers of the former one are no longer waited for. An error is an ErrUnavailable: there is no leader, and
+	// nothing was sent. nil: there always is a leader.
 	Term func(context.Context) (over <-chan struct{}, err error)
 	// Now is the clock of Created; nil: time.Now.
 	Now func() time.Time
-	// AttemptTimeout bounds one attempt of a transaction; 0: 1 s. Timeout bounds all attempts if the caller's context has no
-	// deadline; 0: 5 s.
+	// AttemptTimeout bounds one attempt of a transaction; 0: 1 s. Timeout bounds all attempts if the caller's context
+	// has no deadline; 0: 5 s.
 	AttemptTimeout, Timeout time.Duration
 }
 
@@ -105,8 +106,8 @@ func (s *Store) snapshot() *snapshot { return s.current.Load() }
 // Revision returns the store's revision that local reads see.
 func (s *Store) Revision() int64 { return s.snapshot().rev }
 
-// WaitRevision returns when local reads see a revision. It sends no request: if the revision never arrives, it waits until ctx
-// ends.
+// WaitRevision returns when local reads see a revision. It sends no request: if the revision never arrives, it waits
+// until ctx ends.
 func (s *Store) WaitRevision(ctx context.Context, revision int64) error {
 	return s.pending.wait(ctx, revision)
 }
@@ -134,7 +135,7 @@ func (s *Store) sync(ctx context.Context) error {
 		case ctx.Err() != nil || errors.Is(err, trivet.ErrUnavailable):
 			return err
 		}
-		pause(ctx, retryDelay)
+		_ = wait.Sleep(ctx, retryDelay)
 	}
 }
 

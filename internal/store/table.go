@@ -8,8 +8,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Table is the records of one kind. Get, List and ListBy return copies. GetShared, AllShared and SharedBy return the records of
-// the local copy, which all readers share: they must not be modified.
+// Table is the records of one kind. Get, List and ListBy return copies. GetShared, AllShared and SharedBy return the
+// records of the local copy, which all readers share: they must not be modified.
 type Table[T any] struct {
 	store *Store
 	info  *kindInfo

@@ -13,8 +13,8 @@ const (
 	MaxBytes = 1_400_000 // of all records written
 )
 
-// Tx is one run of a transaction's function: the snapshot that it reads, and its writes. It must be used by one goroutine and
-// not after the function has returned.
+// Tx is one run of a transaction's function: the snapshot that it reads, and its writes. It must be used by one
+// goroutine and not after the function has returned.
 type Tx struct {
 	store  *Store
 	snap   *snapshot
@@ -86,9 +86,9 @@ func (tx *Tx) fail(op string, info *kindInfo, name string, err error) error {
 // In returns the table as seen by a transaction.
 func (t *Table[T]) In(tx *Tx) View[T] { return View[T]{tx, t.info} }
 
-// View is a table within a transaction. Decisions must rest on Get: the commit compares each record that it returned or found
-// absent. The lists are of the same snapshot, without the transaction's own writes, and are not compared: call Get for the
-// records that matter. A limit over many records has a key of its own (see [View.Limit]).
+// View is a table within a transaction. Decisions must rest on Get: the commit compares each record that it returned
+// or found absent. The lists are of the same snapshot, without the transaction's own writes, and are not compared:
+// call Get for the records that matter. A limit over many records has a key of its own (see [View.Limit]).
 type View[T any] struct {
 	tx   *Tx
 	info *kindInfo
@@ -118,9 +118,10 @@ func (t View[T]) ListBy(index, key string) []*T {
 	return copies(by[T](t.tx.snap, t.info, index, key))
 }
 
-// Put creates or replaces a record. It sets the record's UID, Created and Generation, which increases with each change of the
-// spec. Fields of the stored record that this version does not know are kept. An unchanged record is not written.
-// Errors: ErrInvalid if the record is not valid; ErrConflict if it has a Revision that is not the current one.
+// Put creates or replaces a record. It sets the record's UID, Created and Generation, which increases with each
+// change of the spec. Fields of the stored record that this version does not know are kept. An unchanged record is
+// not written. Errors: ErrInvalid if the record is not valid; ErrConflict if it has a Revision that is not the
+// current one.
 func (t View[T]) Put(v *T) error { return t.tx.put("put", t.info, any(v).(trivet.Record)) }
 
 // Create writes a new record, or returns ErrExists.

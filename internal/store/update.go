@@ -14,14 +14,15 @@ import (
 	"github.com/trivet-project/trivet/internal/faultinject"
 )
 
-// Update runs fn in a transaction and returns the revision at which it was committed. When it returns without error, local
-// reads see the result. If fn wrote nothing, the revision is one at which everything that fn read was current.
+// Update runs fn in a transaction and returns the revision at which it was committed. When it returns without error,
+// local reads see the result. If fn wrote nothing, the revision is one at which everything that fn read was current.
 //
-// fn may run several times, each time on a newer snapshot, and must have no effects besides tx: no requests, no counters, no
-// variables that a later run would see. An error of fn ends the transaction and is returned unchanged, after a quorum
-// confirmed what fn had read.
+// fn may run several times, each time on a newer snapshot, and must have no effects besides tx: no requests, no
+// counters, no variables that a later run would see. An error of fn ends the transaction and is returned unchanged,
+// after a quorum confirmed what fn had read.
 //
-// Errors: fn's own; ErrTooLarge; ErrUnavailable if nothing was written; ErrUnknown if the outcome could not be resolved.
+// Errors: fn's own; ErrTooLarge; ErrUnavailable if nothing was written; ErrUnknown if the outcome could not be
+// resolved.
 func (s *Store) Update(ctx context.Context, fn func(tx *Tx) error) (int64, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
@@ -88,8 +89,8 @@ func noQuorum(op string, err error) error {
 	return &trivet.Error{Op: op, Err: unavailable(err), Hint: hintQuorum}
 }
 
-// confirm ends a transaction that writes nothing, with fn's error, if a quorum has nothing newer than what fn read. Otherwise
-// fn may have decided on a stale copy.
+// confirm ends a transaction that writes nothing, with fn's error, if a quorum has nothing newer than what fn read.
+// Otherwise fn may have decided on a stale copy.
 func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error) {
 	if len(tx.reads) == 0 || faultinject.StaleRead {
 		return tx.snap.rev, fnErr
@@ -162,7 +163,8 @@ func (s *Store) failed(ctx context.Context, err error, id string, guard int64) (
 	return s.resolve(ctx, err, id, guard)
 }
 
-// refusal reports whether etcd refused a transaction before it could have had any effect, and returns the error with a hint.
+// refusal reports whether etcd refused a transaction before it could have had any effect, and returns the error with
+// a hint.
 func refusal(err error) (bool, error) {
 	switch {
 	case errors.Is(err, trivet.ErrUnavailable): // no leader or no disk space: nothing was sent

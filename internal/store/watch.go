@@ -18,9 +18,9 @@ const (
 	maxReplay = 100_000
 )
 
-// Watcher returns the changes of records of some kinds, in order. It must be used by one goroutine. It uses no resources
-// outside of Next and needs no closing. A slow consumer blocks nothing: it gets events that the head has evicted from etcd,
-// until etcd has compacted them (ErrCompacted).
+// Watcher returns the changes of records of some kinds, in order. It must be used by one goroutine. It uses no
+// resources outside of Next and needs no closing. A slow consumer blocks nothing: it gets events that the head has
+// evicted from etcd, until etcd has compacted them (ErrCompacted).
 type Watcher struct {
 	store *Store
 	kinds map[string]bool // as in keys; nil: all
@@ -45,12 +45,13 @@ func (s *Store) Watch(from int64, kinds ...trivet.Kind) *Watcher {
 	return w
 }
 
-// Revision returns the revision from which a watch resumes after the last Next. It also increases while there are no matching
-// changes.
+// Revision returns the revision from which a watch resumes after the last Next. It also increases while there are no
+// matching changes.
 func (w *Watcher) Revision() int64 { return w.rev }
 
-// Next waits for changes and returns them, always in whole revisions. Errors: ErrCompacted if the change feed no longer reaches
-// back that far (list, then watch from the list's revision); ErrUnavailable; ctx's, after which Next may be called again.
+// Next waits for changes and returns them, always in whole revisions. Errors: ErrCompacted if the change feed no
+// longer reaches back that far (list, then watch from the list's revision); ErrUnavailable; ctx's, after which Next
+// may be called again.
 func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
 	defer w.store.history.remove(w)
 	for {
@@ -105,8 +106,8 @@ func (w *Watcher) advance() {
 	}
 }
 
-// replay reads events from etcd that the history has evicted. It waits until the copy has them as well, since consumers read
-// the records of the events.
+// replay reads events from etcd that the history has evicted. It waits until the copy has them as well, since
+// consumers read the records of the events.
 func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err error) {
 	if back := w.store.snapshot().rev - w.rev; back > maxReplay {
 		return nil, 0, fmt.Errorf("%w: %d revisions behind", trivet.ErrCompacted, back)

@@ -1,5 +1,5 @@
-// Package storetest runs stores for tests: real ones, each on a single-member cluster in the test's process. A member of its
-// own for each test takes about 0.1 s and lets tests run in parallel.
+// Package storetest runs stores for tests: real ones, each on a single-member cluster in the test's process. A member
+// of its own for each test takes about 0.1 s and lets tests run in parallel.
 package storetest
 
 import (

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet/internal/dhcp"
-	"github.com/trivet-project/trivet/internal/tftp"
+	"github.com/trivet-project/trivet/test/tftpclient"
 )
 
 // Lease asks a head on loopback for the address of a machine, as iPXE does behind a relay.
@@ -33,15 +33,15 @@ func (h *Head) Lease(mac string) (*dhcp.Lease, error) {
 	})
 }
 
-// MustBoot gets an address, a boot file by TFTP and the boot script of a known machine, as its firmware does, and returns the
-// script.
+// MustBoot gets an address, a boot file by TFTP and the boot script of a known machine, as its firmware does, and
+// returns the script.
 func (h *Head) MustBoot(mac string) (script string) {
 	h.Helper()
 	if lease, err := h.Lease(mac); err != nil || !strings.Contains(lease.BootFile, "/boot/script/") {
 		h.Errorf("%s: DHCP: %v, %v", h.Name, lease, err)
 	}
 	var file bytes.Buffer
-	n, err := tftp.Get(h.Context(), netip.MustParseAddrPort(h.Address+":7069"), BootFile, &file, tftp.Options{})
+	n, err := tftpclient.Get(h.Context(), netip.MustParseAddrPort(h.Address+":7069"), BootFile, &file, tftpclient.Options{})
 	if err != nil || n != int64(BootFileRepeat*len(BootFile)) {
 		h.Errorf("%s: TFTP: %d bytes, %v", h.Name, n, err)
 	}

@@ -82,7 +82,8 @@ func WriteBootFiles(dir string) error {
 	return err
 }
 
-// RunCommand starts a command as the head's process. It is killed at the end of the test, and its log is shown if the test failed.
+// RunCommand starts a command as the head's process. It is killed at the end of the test, and its log is shown if the
+// test failed.
 func (h *Head) RunCommand(cmd *exec.Cmd) {
 	h.Helper()
 	p, err := Start(cmd)
@@ -224,8 +225,8 @@ func (h *Head) Apply(yaml string) {
 	}
 }
 
-// Client returns a client with the administrator's credential for these heads; without any, for those of the credential. wait
-// is how long it retries.
+// Client returns a client with the administrator's credential for these heads; without any, for those of the
+// credential. wait is how long it retries.
 func (h *Head) Client(wait time.Duration, heads ...*Head) *client.Client {
 	h.Helper()
 	c := h.Credential()
@@ -235,7 +236,7 @@ func (h *Head) Client(wait time.Duration, heads ...*Head) *client.Client {
 	for _, o := range heads {
 		c.Endpoints = append(c.Endpoints, o.API())
 	}
-	cl, err := client.New(client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token, Patience: wait})
+	cl, err := client.New(client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token, RetryTimeout: wait})
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package testhead runs heads, and other programs, as real processes for tests: it starts them, captures their output, waits
-// until they are ready, sends them signals, and runs operator commands against them.
+// Package testhead runs heads, and other programs, as real processes for tests: it starts them, captures their
+// output, waits until they are ready, sends them signals, and runs operator commands against them.
 //
 // Process, Log, Command and Eventually need no test, for harnesses with a lifetime of their own. Head is for tests.
 package testhead
@@ -25,8 +25,8 @@ type Process struct {
 	done chan struct{} // closed when it has ended
 }
 
-// Command returns a command in a network namespace; an empty namespace is this process's own. The process is the program
-// itself, so that a signal reaches it, and is killed when this process ends.
+// Command returns a command in a network namespace; an empty namespace is this process's own. The process is the
+// program itself, so that a signal reaches it, and is killed when this process ends.
 func Command(namespace, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	if namespace != "" {
@@ -36,7 +36,8 @@ func Command(namespace, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Start starts a command. The kernel kills it at the end of the thread that started it, so that thread is kept until then.
+// Start starts a command. The kernel kills it at the end of the thread that started it, so that thread is kept until
+// then.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Cmd: cmd, Log: NewLog(), done: make(chan struct{})}
 	if cmd.Stdout == nil {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// admission bounds the transfers at once, in all and to one address, and knows a request that was sent again while its
-// transfer runs.
+// admission bounds the concurrent transfers, in total and to one address, and detects a request that was sent again
+// while its transfer runs.
 type admission struct {
 	total, perHost int
 
@@ -23,7 +23,7 @@ func newAdmission(total, perHost int) *admission {
 	}
 }
 
-// enter returns what to call at the transfer's end, or nil and the reason why there is none.
+// enter admits a transfer, and returns the function to call at its end; nil and the reason if it is not admitted.
 func (a *admission) enter(peer netip.AddrPort) (leave func(), reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

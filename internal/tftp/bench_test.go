@@ -47,7 +47,7 @@ func BenchmarkGetMany(b *testing.B) {
 			b.SetBytes(benchFile)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if _, err := Get(b.Context(), server.addr, "f", io.Discard, Options{BlockSize: 1468}); err != nil {
+					if _, err := get(b.Context(), server.addr, "f", io.Discard, Options{BlockSize: 1468}); err != nil {
 						b.Error(err)
 					}
 				}
@@ -59,7 +59,7 @@ func BenchmarkGetMany(b *testing.B) {
 func benchGet(b *testing.B, server netip.AddrPort, o Options) {
 	b.SetBytes(benchFile)
 	for b.Loop() {
-		if n, err := Get(b.Context(), server, "f", io.Discard, o); err != nil || n != benchFile {
+		if n, err := get(b.Context(), server, "f", io.Discard, o); err != nil || n != benchFile {
 			b.Fatalf("%d bytes, %v", n, err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestServeForBenchmark(t *testing.T) {
 		return f, info.Size(), nil
 	}}, "127.0.0.1:0")
 	if dir == "" {
-		if n, err := Get(t.Context(), server.addr, "f", io.Discard, Options{}); err != nil || n != 5000 {
+		if n, err := get(t.Context(), server.addr, "f", io.Discard, Options{}); err != nil || n != 5000 {
 			t.Fatalf("%d bytes, %v", n, err)
 		}
 		return
@@ -156,7 +156,7 @@ func startDnsmasq(b *testing.B, dir string) netip.AddrPort {
 		cmd.Wait()
 	})
 	for range 100 {
-		if _, err := get(b.Context(), addr, "f", io.Discard, Options{BlockSize: 8192}, 50*time.Millisecond); err == nil {
+		if _, err := getWithin(b.Context(), addr, "f", io.Discard, Options{BlockSize: 8192}, 50*time.Millisecond); err == nil {
 			return addr
 		}
 	}

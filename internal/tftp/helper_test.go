@@ -3,7 +3,9 @@ package tftp
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"net/netip"
@@ -14,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sys/unix"
+
+	"github.com/trivet-project/trivet/test/tftpclient"
 )
 
 // pattern makes a file whose every block differs.
@@ -145,6 +149,37 @@ func asPeerError(t *testing.T, err error, want Code) {
 	if !errors.As(err, &e) || e.Code != want {
 		t.Fatalf("got error %v, want code %d from the peer", err, want)
 	}
+}
+
+// asClientError checks the ERROR packet that the client received.
+func asClientError(t *testing.T, err error, want Code) {
+	t.Helper()
+	var e *tftpclient.Error
+	if !errors.As(err, &e) || Code(e.Code) != want {
+		t.Fatalf("got error %v, want code %d from the server", err, want)
+	}
+}
+
+// get reads a file by the client.
+func get(ctx context.Context, server netip.AddrPort, name string, w io.Writer, o Options) (int64, error) {
+	return tftpclient.Get(ctx, server, name, w, tftpclient.Options(o))
+}
+
+// getWithin reads a file by a client that waits so long for a packet.
+func getWithin(ctx context.Context, server netip.AddrPort, name string, w io.Writer, o Options, wait time.Duration) (int64, error) {
+	return tftpclient.Client{Options: tftpclient.Options(o), Wait: wait}.Get(ctx, server, name, w)
+}
+
+// append writes a request as a client does.
+func (r request) append(b []byte) []byte {
+	op := uint16(opRead)
+	if r.write {
+		op = opWrite
+	}
+	b = binary.BigEndian.AppendUint16(b, op)
+	b = append(append(b, r.name...), 0)
+	b = append(b, "octet\x00"...)
+	return r.options.append(b)
 }
 
 func allowBroadcast(conn *net.UDPConn) error {

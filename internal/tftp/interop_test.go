@@ -85,7 +85,7 @@ func TestBlockFitsMTU(t *testing.T) {
 	}
 	for listen, want := range map[string]int{"127.0.0.1:0": 1468, "[::1]:0": 1448} {
 		server := serve(t, &Server{Open: files(map[string][]byte{"f": pattern(100_000)})}, listen)
-		if _, err := Get(t.Context(), server.addr, "f", io.Discard, Options{BlockSize: 8192, Window: 4}); err != nil {
+		if _, err := get(t.Context(), server.addr, "f", io.Discard, Options{BlockSize: 8192, Window: 4}); err != nil {
 			t.Fatal(err)
 		}
 		if r := <-server.results; r.Options.BlockSize != want {

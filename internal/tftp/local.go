@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A machine with several addresses must answer from the one that was asked: firmware checks it. So the listening socket
-// learns each request's destination, and the transfer's socket is bound to it.
+// A host with several addresses must answer from the destination of the request: firmware checks it. So the
+// listening socket receives each request's destination, and the transfer's socket is bound to it.
 
-// askDestination makes the kernel tell the destination of each packet. A socket of both families needs both options:
-// only IPv4's tells a broadcast.
-func askDestination(conn *net.UDPConn) error {
+// receiveDestination makes the kernel report the destination of each packet. A socket of both families needs both
+// options: only IPv4's reports a broadcast.
+func receiveDestination(conn *net.UDPConn) error {
 	return control(conn, func(fd int) error {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1); err != nil || isIPv4(conn) {
 			return err
@@ -23,7 +23,7 @@ func askDestination(conn *net.UDPConn) error {
 	})
 }
 
-// destination reads what askDestination asked for. It is false for a packet that was sent to many.
+// destination returns the destination of a packet. It is false for a broadcast or multicast.
 func destination(oob []byte) (addr netip.Addr, ok bool) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -34,8 +34,8 @@ func destination(oob []byte) (addr netip.Addr, ok bool) {
 		case m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_PKTINFO &&
 			len(m.Data) >= unix.SizeofInet4Pktinfo:
 			info := (*unix.Inet4Pktinfo)(unsafe.Pointer(&m.Data[0]))
-			// The header's destination and the local address it was taken for differ for a broadcast. A packet that was
-			// queued before askDestination has only the first.
+			// The header's destination and the local address differ for a broadcast. A packet that was queued
+			// before receiveDestination has only the first.
 			known := info.Ifindex != 0
 			return netip.AddrFrom4(info.Addr), !known || info.Addr == info.Spec_dst
 		case m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_PKTINFO &&
@@ -50,8 +50,8 @@ func destination(oob []byte) (addr netip.Addr, ok bool) {
 	return addr, addr.IsValid() && !addr.IsMulticast()
 }
 
-// blockForMTU gives the bytes of data that a packet to conn's peer holds without being cut into fragments, and lets
-// routers on the way cut it all the same where the path is narrower.
+// blockForMTU returns the bytes of data that a packet to conn's peer holds without fragmentation, and permits
+// routers to fragment it where the path has a smaller MTU.
 func blockForMTU(conn *net.UDPConn) int {
 	mtu, headers := 1500, 20+8+headerSize
 	err := control(conn, func(fd int) (err error) {

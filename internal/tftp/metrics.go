@@ -8,7 +8,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Metrics counts what a Server does.
+// Metrics are the metrics of a Server.
 type Metrics struct {
 	transfers *prometheus.CounterVec
 	running   prometheus.Gauge
@@ -17,19 +17,19 @@ type Metrics struct {
 	dropped   *prometheus.CounterVec
 }
 
-// NewMetrics makes them and registers them with r.
+// NewMetrics returns metrics that are registered with r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		transfers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trivet_tftp_transfers_total",
-			Help: "TFTP requests by how they ended."}, []string{"result"}),
-		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trivet_tftp_transfers_running",
-			Help: "TFTP transfers under way."}),
+			Help: "TFTP transfers that ended, by result."}, []string{"result"}),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trivet_tftp_active_transfers",
+			Help: "TFTP transfers in progress."}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "trivet_tftp_acknowledged_bytes_total",
-			Help: "Bytes of files that peers acknowledged."}),
-		resent: prometheus.NewCounter(prometheus.CounterOpts{Name: "trivet_tftp_resent_packets_total",
-			Help: "Packets sent again."}),
+			Help: "File bytes that clients acknowledged."}),
+		resent: prometheus.NewCounter(prometheus.CounterOpts{Name: "trivet_tftp_retransmitted_packets_total",
+			Help: "TFTP packets sent again."}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "trivet_tftp_dropped_packets_total",
-			Help: "Packets to the TFTP port that were not answered, by reason."}, []string{"reason"}),
+			Help: "Packets to the TFTP port that were dropped, by reason."}, []string{"reason"}),
 	}
 	r.MustRegister(m.transfers, m.running, m.bytes, m.resent, m.dropped)
 	return m
@@ -52,25 +52,25 @@ func (m *Metrics) end(r Result) {
 		return
 	}
 	m.running.Dec()
-	m.transfers.WithLabelValues(verdict(r.Err)).Inc()
+	m.transfers.WithLabelValues(outcome(r.Err)).Inc()
 	m.bytes.Add(float64(r.Acked))
 	m.resent.Add(float64(r.Resent))
 }
 
-// verdict sorts the ends of transfers into few kinds.
-func verdict(err error) string {
+// outcome returns the result label of a transfer.
+func outcome(err error) string {
 	var peer *PeerError
 	switch code, _ := failure(err); {
 	case err == nil:
 		return "done"
 	case errors.As(err, &peer):
-		return "ended by peer" // firmware does so when it only wanted the size
+		return "ended_by_client" // firmware does so when it only asked for the size
 	case errors.Is(err, trivet.ErrInvalid), code == CodeAccess:
 		return "refused"
 	case code == CodeNotFound:
-		return "not found"
-	case errors.Is(err, errSilent):
-		return "silent"
+		return "not_found"
+	case errors.Is(err, errTimeout):
+		return "timeout"
 	default:
 		return "failed"
 	}

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Options are what a client asks for, or what a server agreed to. The zero value is plain RFC 1350.
+// Options are what a client asks for, or what the server agreed to. The zero value is plain RFC 1350.
 type Options struct {
-	BlockSize int           // bytes of data in a packet, 8 to 65464 (RFC 2348); 0 is not asked, which means 512
-	Window    int           // packets sent before an ACK is awaited, 1 to 65535 (RFC 7440); 0 is not asked
-	Timeout   time.Duration // before a packet is sent again, 1 to 255 whole seconds (RFC 2349); 0 is not asked
-	WantSize  bool          // the file's size is asked for or told (RFC 2349)
+	BlockSize int           // bytes of data in a packet, 8 to 65464 (RFC 2348); 0 is not asked for, which means 512
+	Window    int           // packets sent before an ACK is awaited, 1 to 65535 (RFC 7440); 0 is not asked for
+	Timeout   time.Duration // before a packet is sent again, 1 to 255 whole seconds (RFC 2349); 0 is not asked for
+	WantSize  bool          // the file's size is asked for or sent (RFC 2349)
 	Size      int64         // with WantSize in an answer: the file's size in bytes
 }
 
@@ -28,9 +28,9 @@ func (o Options) block() int {
 
 func (o Options) window() int { return max(o.Window, 1) }
 
-// agree answers a client's wishes for a file of this size over a path whose packets hold at most mtuBlock bytes of data.
-// A larger block would be cut into fragments, which boot firmware and many switches drop. It holds nothing that was not
-// asked, as RFC 2347 demands.
+// agree returns the options for a file of this size over a path whose packets hold at most mtuBlock bytes of data.
+// A larger block would be fragmented, and boot firmware and many switches drop fragments. Options that were not
+// asked for are not set (RFC 2347).
 func (o Options) agree(size int64, mtuBlock int) Options {
 	a := Options{Timeout: o.Timeout, WantSize: o.WantSize}
 	if o.WantSize {
@@ -45,8 +45,7 @@ func (o Options) agree(size int64, mtuBlock int) Options {
 	return a
 }
 
-// set takes one option as it came. Unknown and out of range ones are left out, as if not sent (RFC 2347); of one that
-// came twice the first holds.
+// set sets one option as received. Unknown and out of range ones are ignored (RFC 2347), as are repetitions.
 func (o *Options) set(name, value string) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 {
@@ -72,7 +71,7 @@ func (o *Options) set(name, value string) {
 	}
 }
 
-// append writes the options as the NUL-ended pairs of RFC 2347.
+// append appends the options as the NUL-terminated pairs of RFC 2347.
 func (o Options) append(b []byte) []byte {
 	pair := func(name string, n int64) {
 		b = append(append(b, name...), 0)
@@ -93,7 +92,8 @@ func (o Options) append(b []byte) []byte {
 	return b
 }
 
-// parseOptions reads NUL-ended pairs. What follows the last whole pair is ignored: old firmware sends stray bytes.
+// parseOptions parses NUL-terminated pairs. What follows the last whole pair is ignored: old firmware sends stray
+// bytes.
 func parseOptions(b []byte) Options {
 	var o Options
 	for range maxOptions {

@@ -12,18 +12,18 @@ import (
 // request is a read or write request.
 type request struct {
 	write   bool
-	name    string // as it came: any bytes but NUL, 1 to maxName of them
+	name    string // as received: 1 to maxName bytes other than NUL
 	options Options
 }
 
-// parseRequest reads an RRQ or WRQ. Its errors are trivet.ErrInvalid and say to the peer what is wrong.
+// parseRequest parses an RRQ or WRQ. Its errors are trivet.ErrInvalid, and are sent to the peer.
 func parseRequest(b []byte) (request, error) {
 	var r request
 	switch op := operation(b); op {
 	case opRead, opWrite:
 		r.write = op == opWrite
 	default:
-		return r, fmt.Errorf("operation %d is no request: %w", op, trivet.ErrInvalid)
+		return r, fmt.Errorf("operation %d is not a request: %w", op, trivet.ErrInvalid)
 	}
 	name, rest, ok := cutString(b[2:])
 	if !ok || name == "" || len(name) > maxName {
@@ -37,18 +37,7 @@ func parseRequest(b []byte) (request, error) {
 	return r, nil
 }
 
-func (r request) append(b []byte) []byte {
-	op := uint16(opRead)
-	if r.write {
-		op = opWrite
-	}
-	b = binary.BigEndian.AppendUint16(b, op)
-	b = append(append(b, r.name...), 0)
-	b = append(b, "octet\x00"...)
-	return r.options.append(b)
-}
-
-// operation of a packet, 0 if it is too short to have one.
+// operation returns the operation of a packet; 0 if it is too short.
 func operation(b []byte) uint16 {
 	if len(b) < 2 {
 		return 0
@@ -56,7 +45,7 @@ func operation(b []byte) uint16 {
 	return binary.BigEndian.Uint16(b)
 }
 
-// blockNumber of a DATA or ACK packet.
+// blockNumber returns the block number of a DATA or ACK packet.
 func blockNumber(b []byte) (n uint16, ok bool) {
 	if len(b) < headerSize {
 		return 0, false
@@ -80,7 +69,7 @@ func appendError(b []byte, code Code, message string) []byte {
 	return append(append(b, message...), 0)
 }
 
-// parseError reads an ERROR packet; a short one is still the peer's will to end.
+// parseError parses an ERROR packet; a short one ends the transfer as well.
 func parseError(b []byte) *PeerError {
 	e := &PeerError{Message: "no message"}
 	n, ok := blockNumber(b)
@@ -98,7 +87,7 @@ func parseError(b []byte) *PeerError {
 	return e
 }
 
-// cutString takes a NUL-ended string off b.
+// cutString returns the NUL-terminated string at the beginning of b, and the rest.
 func cutString(b []byte) (s string, rest []byte, ok bool) {
 	i := bytes.IndexByte(b, 0)
 	if i < 0 {

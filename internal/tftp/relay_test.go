@@ -77,8 +77,8 @@ func (l *line) carry(in, out *net.UDPConn, toServer bool) {
 	}
 }
 
-// Each single packet of a transfer is lost, and each doubled, both ways: the file arrives all the same, and no more is
-// sent again than one window per fault. A lost request makes the client ask again, from the same port.
+// Each single packet of a transfer is lost, and each doubled, both ways: the file arrives all the same, and no more
+// is sent again than one window per fault. A lost request makes the client ask again, from the same port.
 func TestEverySingleFault(t *testing.T) {
 	const blocks = 9
 	want := pattern(512*blocks - 100)
@@ -96,7 +96,7 @@ func TestEverySingleFault(t *testing.T) {
 						return pass
 					})
 					var got bytes.Buffer
-					_, err := get(t.Context(), l.addr, "f", &got, o, 20*time.Millisecond)
+					_, err := getWithin(t.Context(), l.addr, "f", &got, o, 20*time.Millisecond)
 					if err != nil || !bytes.Equal(got.Bytes(), want) {
 						t.Fatalf("%s: %v, %d bytes", name, err, got.Len())
 					}
@@ -125,7 +125,7 @@ func TestLossyLine(t *testing.T) {
 		})
 		var got bytes.Buffer
 		o := Options{BlockSize: 1000, Window: window}
-		if _, err := get(t.Context(), l.addr, "f", &got, o, 15*time.Millisecond); err != nil {
+		if _, err := getWithin(t.Context(), l.addr, "f", &got, o, 15*time.Millisecond); err != nil {
 			t.Fatalf("window %d: %v", window, err)
 		}
 		if !bytes.Equal(got.Bytes(), want) {
@@ -138,14 +138,14 @@ func TestLossyLine(t *testing.T) {
 	}
 }
 
-// A packet from a stranger's port neither disturbs the transfer nor ends it, and the stranger is told.
-func TestStrangersPort(t *testing.T) {
-	p, stranger := newPeer(t), newPeer(t)
+// A packet from another port neither disturbs the transfer nor ends it, and is answered by an ERROR.
+func TestPacketFromAnotherPort(t *testing.T) {
+	p, other := newPeer(t), newPeer(t)
 	server := p.address()
 	ended := make(chan error)
 	var got bytes.Buffer
 	go func() {
-		_, err := Get(t.Context(), server, "f", &got, Options{})
+		_, err := get(t.Context(), server, "f", &got, Options{})
 		ended <- err
 	}()
 	p.recv()
@@ -157,9 +157,9 @@ func TestStrangersPort(t *testing.T) {
 	full := string(pattern(512))
 	p.send(p.tid, data(1, full))
 	p.recv() // its ACK
-	stranger.send(p.tid, data(2, "false"))
-	if e := stranger.refusal(); e.Code != CodeUnknownTID {
-		t.Fatalf("stranger was told %v", e)
+	other.send(p.tid, data(2, "false"))
+	if e := other.refusal(); e.Code != CodeUnknownTID {
+		t.Fatalf("the other port received %v", e)
 	}
 	p.send(p.tid, data(2, "true"))
 	if err := <-ended; err != nil || got.String() != full+"true" {
@@ -176,7 +176,7 @@ func TestClientChangesPort(t *testing.T) {
 	old.send(server.addr, request{name: "f"}.append(nil))
 	old.block()
 	var got bytes.Buffer
-	if _, err := Get(t.Context(), server.addr, "f", &got, Options{}); err != nil || !bytes.Equal(got.Bytes(), want) {
+	if _, err := get(t.Context(), server.addr, "f", &got, Options{}); err != nil || !bytes.Equal(got.Bytes(), want) {
 		t.Fatalf("got %d bytes, %v", got.Len(), err)
 	}
 	ends := map[bool]int{}

@@ -16,46 +16,46 @@ import (
 
 var errStopped = errors.New("server is stopping")
 
-// File is what a transfer reads, from one goroutine. *os.File is one; [Bytes] makes one from memory.
+// File is read by one goroutine. *os.File is a File; [Bytes] returns one in memory.
 type File interface {
 	io.ReaderAt
 	io.Closer
 }
 
-// Server answers read requests. Open must be set before Serve; the rest has defaults. Several Serve calls may share one.
+// Server answers read requests. Open must be set; the rest has defaults. Serve may be called several times.
 type Server struct {
-	// Open finds the file, and its size in bytes, for a peer. The name is as it came, hostile, without NUL and at most
-	// 255 bytes: Open decides what it means. Errors that are not-found or forbidden (trivet's or io/fs's) are told to
-	// the peer as such; of others it learns nothing.
+	// Open opens a file, and returns its size in bytes. The name is as received, possibly hostile, without NUL and
+	// at most 255 bytes: Open decides what it means. Errors that are not-found or forbidden (trivet's or io/fs's)
+	// are sent to the peer as such; others are not named.
 	Open func(ctx context.Context, name string, peer netip.AddrPort) (file File, size int64, err error)
 
 	// Done, if set, is called at the end of each transfer, from the transfer's goroutine.
 	Done func(Result)
 
 	Logger  *slog.Logger // nothing is logged if nil
-	Metrics *Metrics     // nothing is counted if nil
+	Metrics *Metrics     // not registered if nil
 
-	MaxTransfers int           // at once; 0 means 1024. A request over it is dropped: the peer asks again.
+	MaxTransfers int           // at once; 0 means 1024. Further requests are dropped: the peer retransmits.
 	MaxPerHost   int           // at once to one address; 0 means 16
-	Timeout      time.Duration // before a first retransmission, unless the peer asked otherwise; 0 means 1 s
+	Timeout      time.Duration // before a first retransmission, unless the peer asked for another; 0 means 1 s
 	Retries      int           // retransmissions of one window before giving up; 0 means 5
 }
 
-// Result tells how a transfer ended.
+// Result is how a transfer ended.
 type Result struct {
 	Peer    netip.AddrPort
 	Name    string
-	Options Options // what was agreed
+	Options Options // as agreed
 	Size    int64   // of the file in bytes; -1 if it was not opened
 	Acked   int64   // bytes that the peer has acknowledged
 	Resent  int     // packets sent again
-	Took    time.Duration
-	// Err is nil if the peer acknowledged the last block, or closed its port when that was sent. If the peer ended the
-	// transfer it is a *PeerError: firmware does so after it learned the size.
+	Elapsed time.Duration
+	// Err is nil if the peer acknowledged the last block, or closed its port when that was sent. It is a *PeerError
+	// if the peer ended the transfer: firmware does so after it received the size.
 	Err error
 }
 
-// Bytes is a File in memory.
+// Bytes returns a File in memory.
 func Bytes(b []byte) File { return memory(b) }
 
 type memory []byte
@@ -73,11 +73,11 @@ func (m memory) ReadAt(p []byte, off int64) (int, error) {
 
 func (memory) Close() error { return nil }
 
-// Serve answers requests on conn until ctx ends or conn fails; it closes conn. When it returns, all its transfers have
-// ended: those running were told so by an ERROR packet. It returns nil if ctx ended.
+// Serve answers requests on conn until ctx ends or conn fails; it closes conn. When it returns, all its transfers
+// have ended: those running sent an ERROR packet. It returns nil if ctx ended.
 func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 	defer conn.Close()
-	if err := askDestination(conn); err != nil {
+	if err := receiveDestination(conn); err != nil {
 		return fmt.Errorf("tftp: serve %s: %w", conn.LocalAddr(), err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -106,11 +106,11 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 	}
 }
 
-// receive starts the transfer that a packet asks for, or refuses or drops it.
+// receive starts the transfer that a packet requests, or refuses or drops it.
 func (s *Server) receive(ctx context.Context, b []byte, local netip.Addr, peer netip.AddrPort,
 	admitted *admission, transfers *sync.WaitGroup) {
 	if op := operation(b); op != opRead && op != opWrite {
-		s.Metrics.drop("not a request") // an ERROR is never answered, nor what may have strayed here
+		s.Metrics.drop("not_a_request") // ERROR and stray packets are never answered
 		return
 	}
 	leave, reason := admitted.enter(peer)
@@ -125,7 +125,7 @@ func (s *Server) receive(ctx context.Context, b []byte, local netip.Addr, peer n
 	})
 }
 
-// answer owns one request to its end. bad is what was wrong with the request.
+// answer handles one request to its end. bad is the error of a request that is not valid.
 func (s *Server) answer(ctx context.Context, r request, bad error, local netip.Addr, peer netip.AddrPort) {
 	result := Result{Peer: peer, Name: r.name, Size: -1}
 	start := time.Now()
@@ -147,7 +147,7 @@ func (s *Server) answer(ctx context.Context, r request, bad error, local netip.A
 	default:
 		s.send(ctx, conn, r, &result)
 	}
-	result.Took = time.Since(start)
+	result.Elapsed = time.Since(start)
 	s.Metrics.end(result)
 	s.report(result)
 }
@@ -159,7 +159,7 @@ func (s *Server) send(ctx context.Context, conn *net.UDPConn, r request, result 
 	file, size, err := s.Open(ctx, r.name, result.Peer)
 	if err != nil {
 		code, message := failure(err)
-		_, _ = conn.Write(appendError(nil, code, message)) // if it is lost, the peer's timeout tells it as well
+		_, _ = conn.Write(appendError(nil, code, message)) // if it is lost, the peer times out
 		result.Err = err
 		return
 	}
@@ -170,15 +170,15 @@ func (s *Server) send(ctx context.Context, conn *net.UDPConn, r request, result 
 	result.Err = t.run(ctx)
 }
 
-func refuse(conn *net.UDPConn, code Code, why error) error {
-	_, _ = conn.Write(appendError(nil, code, why.Error()))
-	return why
+func refuse(conn *net.UDPConn, code Code, reason error) error {
+	_, _ = conn.Write(appendError(nil, code, reason.Error()))
+	return reason
 }
 
 func (s *Server) report(r Result) {
 	if s.Logger != nil {
-		s.Logger.Debug("tftp transfer ended", "peer", r.Peer, "name", r.Name, "size", r.Size, "acked", r.Acked,
-			"resent", r.Resent, "block", r.Options.block(), "window", r.Options.window(), "took", r.Took, "error", r.Err)
+		s.Logger.Debug("transfer ended", "peer", r.Peer, "name", r.Name, "size", r.Size, "acked", r.Acked,
+			"resent", r.Resent, "block", r.Options.block(), "window", r.Options.window(), "elapsed", r.Elapsed, "error", r.Err)
 	}
 	if s.Done != nil {
 		s.Done(r)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -34,7 +35,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What is not a request is never answered: two servers would talk for ever.
+// What is not a request is never answered: two servers would answer each other forever.
 func TestStrayPacketsAreIgnored(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	server := serve(t, &Server{Open: files(map[string][]byte{"f": nil}), Metrics: m}, "127.0.0.1:0")
@@ -48,7 +49,7 @@ func TestStrayPacketsAreIgnored(t *testing.T) {
 	if got := p.block(); got != 1 { // the first packet to come back
 		t.Fatalf("got block %d", got)
 	}
-	if got := count(m.dropped.WithLabelValues("not a request")); got != float64(len(stray)) {
+	if got := count(m.dropped.WithLabelValues("not_a_request")); got != float64(len(stray)) {
 		t.Fatalf("%v dropped, want %d", got, len(stray))
 	}
 }
@@ -65,13 +66,18 @@ func TestLimits(t *testing.T) {
 	peers[1].send(server.addr, ask)
 	peers[1].block()
 	peers[2].send(server.addr, ask) // one too many
+	for end := time.Now().Add(10 * time.Second); count(m.dropped.WithLabelValues("limit")) < 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) { // the third request must be handled while the other transfers run
+			t.Fatal("the third request was not dropped")
+		}
+	}
 	peers[0].ack(1)
 	if got := peers[0].block(); got != 2 {
 		t.Fatalf("got block %d", got)
 	}
 	peers[0].ack(2)
 	<-server.results
-	for ask := ask; ; { // its place is free just after Done
+	for ask := ask; ; { // its slot is free just after Done
 		peers[2].send(server.addr, ask)
 		if b, ok := peers[2].recvWithin(50e6); ok {
 			if operation(b) != opData {
@@ -88,14 +94,14 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A server on all addresses answers from the one that was asked, and not at all to a broadcast.
-func TestAnswersFromAskedAddress(t *testing.T) {
+// A server on all addresses answers from the destination of the request, and does not answer a broadcast.
+func TestAnswersFromTheDestination(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	server := serve(t, &Server{Open: files(map[string][]byte{"f": pattern(600)}), Metrics: m}, "0.0.0.0:0")
 	port := server.addr.Port()
 	for _, addr := range []string{"127.0.0.1", "127.9.8.7"} {
 		at := netip.AddrPortFrom(netip.MustParseAddr(addr), port)
-		if _, err := Get(t.Context(), at, "f", io.Discard, Options{}); err != nil {
+		if _, err := get(t.Context(), at, "f", io.Discard, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		<-server.results
@@ -118,7 +124,7 @@ func TestGetEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := Get(ctx, p.address(), "f", io.Discard,
+		_, err := get(ctx, p.address(), "f", io.Discard,
 			Options{})
 		ended <- err
 	}()

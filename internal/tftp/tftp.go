@@ -1,9 +1,8 @@
-// Package tftp is a small read-only TFTP server and client: RFC 1350 in octet mode with the options blksize (RFC 2348),
+// Package tftp is a small read-only TFTP server: RFC 1350 in octet mode with the options blksize (RFC 2348),
 // timeout and tsize (RFC 2349) and windowsize (RFC 7440).
 //
 // A request is parsed (packet.go, options.go), admitted or dropped (server.go, admit.go) and then owned by one
 // goroutine with its own connected socket (transfer.go), which reads the file and sends whole windows (window.go).
-// [Get] is the other side.
 package tftp
 
 import (
@@ -28,36 +27,24 @@ const (
 // Code is the reason in an ERROR packet, RFC 1350 appendix and RFC 2347.
 type Code uint16
 
-// The codes that this package sends or tells apart.
+// The codes that this package sends or distinguishes.
 const (
 	CodeUndefined  Code = 0 // see the message
 	CodeNotFound   Code = 1
 	CodeAccess     Code = 2
 	CodeIllegal    Code = 4
 	CodeUnknownTID Code = 5
-	CodeOption     Code = 8 // the options are refused; how firmware ends a transfer that it began only to learn the size
+	CodeOption     Code = 8 // the options are refused; firmware sends it to end a transfer that it started for the size only
 )
 
-// PeerError is an ERROR packet that the other side sent.
+// PeerError is an ERROR packet of the peer.
 type PeerError struct {
 	Code    Code
 	Message string
 }
 
 func (e *PeerError) Error() string {
-	return fmt.Sprintf("peer ended it: %s (code %d)", e.Message, e.Code)
-}
-
-// Is lets callers ask for the root package's kinds.
-func (e *PeerError) Is(target error) bool {
-	switch e.Code {
-	case CodeNotFound:
-		return target == trivet.ErrNotFound
-	case CodeAccess:
-		return target == trivet.ErrForbidden
-	case CodeUndefined, CodeIllegal, CodeUnknownTID, CodeOption:
-	}
-	return false
+	return fmt.Sprintf("peer ended the transfer: %s (code %d)", e.Message, e.Code)
 }
 
 // Bounds of what is accepted from the network.
@@ -72,15 +59,15 @@ const (
 	maxMessage   = 255   // bytes kept of an error message
 )
 
-// Bounds of one transfer. A whole window must fit the receiver's socket buffer, which by Linux' default takes some
-// 128 KiB; what is over it is lost, costs the receiver a timeout per window, and looks like a stalled transfer.
+// Bounds of one transfer. A whole window must fit the receiver's socket buffer, which holds some 128 KiB by Linux'
+// default; packets that exceed it are lost, which costs a timeout per window and looks like a stalled transfer.
 const (
 	maxWindow      = 64
 	maxWindowBytes = 128 << 10
 	maxDuration    = time.Hour
 )
 
-// failure gives the code and message that tell a peer of err. Only errors that are the peer's business are spelled out.
+// failure returns the code and message of err for a peer. Only errors that concern the peer are named.
 func failure(err error) (Code, string) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, trivet.ErrNotFound):

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var errSilent = errors.New("peer does not answer")
+var errTimeout = errors.New("peer does not answer")
 
 // maxBackoff bounds the wait between retransmissions, which doubles from the first.
 const maxBackoff = 8 * time.Second
 
-// transfer is the sending of one file. It belongs to one goroutine.
+// transfer sends one file. It is used by one goroutine.
 //
-// Blocks are counted from 1 and never wrap; block 0 stands for the OACK. On the wire they are modulo 2^16, so files of
-// any size pass. What is on its way are the blocks base..sent.
+// Blocks are counted from 1 and never wrap; block 0 is the OACK. On the wire they are modulo 2^16, so that files
+// may have any size. The blocks base..sent are in flight.
 type transfer struct {
 	conn   *net.UDPConn
 	reader reader
 	result *Result
-	last   int64 // the last block: the first that is not full, empty if need be
+	last   int64 // the last block: the first that is not full; it may be empty
 
 	base int64 // lowest block that is not acknowledged
 	sent int64 // highest block of the window that was sent last
@@ -33,10 +33,10 @@ type transfer struct {
 	first   time.Duration // wait before the first retransmission
 	wait    time.Duration // wait before the next one
 	retries int
-	tries   int // retransmissions since the last progress
+	retried int // retransmissions since the last progress
 
 	due   time.Time // when to send again
-	armed time.Time // read deadline that conn has; never after due while reading. Setting it per packet costs too much.
+	armed time.Time // conn's read deadline; never after due while reading. Setting it for each packet is too expensive.
 
 	repeat repeat
 	in     [headerSize + maxMessage]byte
@@ -61,10 +61,11 @@ func newTransfer(conn *net.UDPConn, file File, result *Result, timeout time.Dura
 	return t
 }
 
-// free gives the buffer back.
+// free returns the buffer to the pool.
 func (t *transfer) free() { buffers.Put(t.reader.buf) }
 
-// run sends until the last block is acknowledged. On any other end but the peer's own it tells the peer.
+// run sends until the last block is acknowledged. It reports an error to the peer, unless the peer ended the
+// transfer.
 func (t *transfer) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { t.conn.SetReadDeadline(time.Unix(1, 0)) })()
 	for t.base <= t.last {
@@ -73,7 +74,7 @@ func (t *transfer) run(ctx context.Context) error {
 			err = t.await(ctx)
 		}
 		if errors.Is(err, unix.ECONNREFUSED) && t.sent == t.last {
-			return nil // the peer has left with the last block, whose ACK was lost
+			return nil // the peer closed its port after the last block; its ACK was lost
 		}
 		if err != nil {
 			var peer *PeerError
@@ -100,20 +101,20 @@ func (t *transfer) sendWindow() error {
 	return t.reader.send(t.conn, t.base, t.sent)
 }
 
-// count keeps the number of packets sent again.
+// count counts the packets that are sent again.
 func (t *transfer) count() {
 	t.result.Resent += int(max(min(t.top, t.sent)-t.base+1, 0))
 	t.top = max(t.top, t.sent)
 }
 
-// await returns nil when a window is to be sent: the next one, or this again.
+// await returns nil when a window must be sent: the next one, or this one again.
 func (t *transfer) await(ctx context.Context) error {
 	for {
 		if t.armed.IsZero() || t.armed.After(t.due) {
 			t.armed = t.due
 			t.conn.SetReadDeadline(t.due)
 		}
-		if ctx.Err() != nil { // looked at after the deadline is set, which may have undone the one that run set
+		if ctx.Err() != nil { // checked after the deadline was set, which may have replaced the one of ctx's end
 			return stopCause(ctx)
 		}
 		n, err := t.conn.Read(t.in[:])
@@ -148,65 +149,65 @@ func stopCause(ctx context.Context) error {
 	return errStopped
 }
 
-// timedOut makes the window be sent again, until the tries are spent.
+// timedOut makes the window be sent again, up to the retries.
 func (t *transfer) timedOut() error {
-	if t.tries++; t.tries > t.retries {
-		return fmt.Errorf("%w to %d packets", errSilent, t.tries)
+	if t.retried++; t.retried > t.retries {
+		return fmt.Errorf("%w to %d packets", errTimeout, t.retried)
 	}
 	t.wait = min(t.wait*2, max(maxBackoff, t.first))
-	t.repeat.again()
+	t.repeat.resent()
 	return nil
 }
 
-// acked takes an ACK and says whether a window is now to be sent.
+// acked handles an ACK and reports whether a window must be sent.
 func (t *transfer) acked(wire uint16) bool {
 	before := t.base - 1
-	block := before + int64(wire-uint16(before)) // the first block from before on with this number
+	block := before + int64(wire-uint16(before)) // the first block at or after before with this number
 	switch {
 	case block > t.sent:
-		return false // of long ago
+		return false // an old one
 	case block == before:
-		// Of old, or word that the window's first block was lost.
-		return t.result.Options.window() > 1 && t.repeat.asked()
+		// Either an old one, or the window's first block was lost.
+		return t.result.Options.window() > 1 && t.repeat.accept()
 	}
 	if block < t.sent {
-		t.repeat.again() // the peer saw a gap: RFC 7440 has the rest sent again
+		t.repeat.resent() // the peer detected a gap: the rest is sent again (RFC 7440)
 	} else {
-		t.repeat.passed()
+		t.repeat.acked()
 	}
-	t.base, t.tries, t.wait = block+1, 0, t.first
+	t.base, t.retried, t.wait = block+1, 0, t.first
 	t.result.Acked = min(block*t.reader.block, t.reader.size)
 	return true
 }
 
-// repeat decides whether a repeated ACK makes a window be sent again. With a window of one block it never does: each side
-// answering each copy by a copy would double all packets to the end, the "sorcerer's apprentice" of RFC 1123 section
-// 4.2.3.1. With longer windows it is the quick way to learn that a window's first block was lost, and peers send one
-// such ACK per packet after the gap. So it is heeded only once, and only for a window that was sent whole, once, after
-// one that was.
+// repeat decides whether a repeated ACK makes a window be sent again. With a window of one block it never does:
+// each side would answer each copy by a copy to the end of the transfer, the "sorcerer's apprentice syndrome" of
+// RFC 1123 section 4.2.3.1. With longer windows a repeated ACK reports early that a window's first block was lost,
+// and peers send one such ACK per packet after the gap. So it is accepted only once, and only for a window that was
+// sent once, after one that was sent once.
 type repeat int
 
 const (
-	fresh    repeat = iota // sent once; so was the one before
-	wary                   // sent once; the one before more often
+	once     repeat = iota // sent once, as was the one before
+	onceNow                // sent once; the one before more than once
 	repeated               // sent more than once
 )
 
-func (r *repeat) asked() bool {
-	if *r != fresh {
+func (r *repeat) accept() bool {
+	if *r != once {
 		return false
 	}
 	*r = repeated
 	return true
 }
 
-func (r *repeat) again() { *r = repeated }
+func (r *repeat) resent() { *r = repeated }
 
-// passed notes that the whole window is acknowledged.
-func (r *repeat) passed() {
+// acked notes that the whole window was acknowledged.
+func (r *repeat) acked() {
 	if *r == repeated {
-		*r = wary
+		*r = onceNow
 	} else {
-		*r = fresh
+		*r = once
 	}
 }

@@ -38,7 +38,7 @@ func TestFilesArriveWhole(t *testing.T) {
 		for _, o := range options {
 			for name, want := range m {
 				var got bytes.Buffer
-				n, err := Get(t.Context(), server.addr, name, &got, o)
+				n, err := get(t.Context(), server.addr, name, &got, o)
 				if err != nil || n != int64(len(want)) || !bytes.Equal(got.Bytes(), want) {
 					t.Fatalf("%s: %+v: got %d bytes, error %v", listen, o, n, err)
 				}
@@ -56,7 +56,7 @@ func TestBlockNumberRollsOver(t *testing.T) {
 	want := pattern(8*(2<<16) + 5)
 	server := serve(t, &Server{Open: files(map[string][]byte{"f": want})}, "127.0.0.1:0")
 	var got bytes.Buffer
-	if _, err := Get(t.Context(), server.addr, "f", &got, Options{BlockSize: 8, Window: 64}); err != nil {
+	if _, err := get(t.Context(), server.addr, "f", &got, Options{BlockSize: 8, Window: 64}); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
@@ -64,7 +64,7 @@ func TestBlockNumberRollsOver(t *testing.T) {
 	}
 }
 
-func TestOpenDecides(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("here"), 0o600); err != nil {
 		t.Fatal(err)
@@ -80,34 +80,34 @@ func TestOpenDecides(t *testing.T) {
 			return nil, 0, fmt.Errorf("%s: %w", name, trivet.ErrNotFound)
 		case "gone":
 			return nil, 0, fs.ErrNotExist
-		case "short": // the file has less than was said
+		case "short": // the file has less than reported
 			return Bytes(pattern(100)), 600, nil
 		default:
 			return nil, 0, errors.New("disk 3 of pool tank is on fire")
 		}
 	}}, "127.0.0.1:0")
-	get := func(name string) (string, error) {
+	read := func(name string) (string, error) {
 		var b bytes.Buffer
-		_, err := Get(t.Context(), server.addr, name, &b, Options{})
+		_, err := get(t.Context(), server.addr, name, &b, Options{})
 		return b.String(), err
 	}
-	if got, err := get("../f"); err != nil || got != "here" {
+	if got, err := read("../f"); err != nil || got != "here" {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	_, err := get("secret")
-	asPeerError(t, err, CodeAccess)
+	_, err := read("secret")
+	asClientError(t, err, CodeAccess)
 	for _, name := range []string{"unknown", "gone"} {
-		if _, err = get(name); !errors.Is(err, trivet.ErrNotFound) {
+		if _, err = read(name); !errors.Is(err, trivet.ErrNotFound) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	_, err = get("fire")
-	asPeerError(t, err, CodeUndefined)
+	_, err = read("fire")
+	asClientError(t, err, CodeUndefined)
 	if want := "server error"; !bytes.Contains([]byte(err.Error()), []byte(want)) {
 		t.Fatalf("the peer learned %v", err)
 	}
-	_, err = get("short")
-	asPeerError(t, err, CodeUndefined)
+	_, err = read("short")
+	asClientError(t, err, CodeUndefined)
 }
 
 // RFC 1123 section 4.2.3.1: a doubled ACK must not double the DATA.
@@ -170,7 +170,7 @@ func TestRepeatedAcksOfWindow(t *testing.T) {
 	}
 }
 
-func TestSilentPeerIsGivenUp(t *testing.T) {
+func TestPeerTimesOut(t *testing.T) {
 	server := serve(t, &Server{Open: files(map[string][]byte{"f": pattern(600)}), Timeout: 2 * time.Millisecond,
 		Retries: 3}, "127.0.0.1:0")
 	p := newPeer(t)
@@ -181,8 +181,8 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 		}
 	}
 	asked := p.refusal()
-	if r := <-server.results; !errors.Is(r.Err, errSilent) || r.Resent != 3 || asked.Code != CodeUndefined {
-		t.Fatalf("result %+v, told %v", r, asked)
+	if r := <-server.results; !errors.Is(r.Err, errTimeout) || r.Resent != 3 || asked.Code != CodeUndefined {
+		t.Fatalf("result %+v, sent %v", r, asked)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestServeEndsTransfers(t *testing.T) {
 	p.block()
 	server.stop()
 	if e := p.refusal(); e.Message != "server is stopping" {
-		t.Fatalf("told %v", e)
+		t.Fatalf("sent %v", e)
 	}
 	if r := <-server.results; !errors.Is(r.Err, errStopped) {
 		t.Fatalf("result %+v", r)

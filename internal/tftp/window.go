@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// readAhead is what is read of a file at a time; any block fits.
+// readAhead is the size of one read of a file; any block fits.
 const readAhead = 64 << 10
 
 var buffers = sync.Pool{New: func() any { return new([headerSize + readAhead]byte) }}
 
-// reader makes DATA packets of a file's blocks. A packet is a piece of the buffer: its header is written over the end of
-// the block before, which has been sent. So the way forward copies nothing, and the way back reads again.
+// reader returns the DATA packets of a file's blocks. A packet is a slice of the buffer: its header overwrites the
+// end of the previous block, which was sent. So reading forward copies nothing, and an earlier block is read again.
 type reader struct {
 	file  io.ReaderAt
 	size  int64 // of the file
@@ -23,10 +23,10 @@ type reader struct {
 	buf  *[headerSize + readAhead]byte
 	from int64 // offset in the file of buf[headerSize]
 	have int64 // bytes of the file in buf
-	next int64 // the lowest offset whose bytes in buf are whole
+	next int64 // the lowest offset whose bytes in buf are not overwritten
 }
 
-// packet gives the DATA packet of a block, counted from 1. It holds until the next call.
+// packet returns the DATA packet of a block, counted from 1. It is valid until the next call.
 func (r *reader) packet(block int64) ([]byte, error) {
 	off := (block - 1) * r.block
 	n := min(r.block, r.size-off)

@@ -16,8 +16,8 @@ const (
 	WriteGrant                    // the idle agent is granted the run
 )
 
-// DecideSync returns what a sync of the machine's agent makes a head write. w is the machine's run; nil where it has none. A
-// heartbeat of an agent at work, or of an idle one without a run, writes nothing.
+// DecideSync returns what a sync of the machine's agent makes a head write. w is the machine's run; nil where it has
+// none. A heartbeat of an agent at work, or of an idle one without a run, writes nothing.
 func DecideSync(m *trivet.Machine, w *trivet.Workflow, s *trivet.Sync) (SyncWrite, error) {
 	if w == nil {
 		return WriteNothing, nil
@@ -51,7 +51,8 @@ func CheckKey(m *trivet.Machine, key string) error {
 	return nil
 }
 
-// CheckHello decides about a hello with a boot token of an epoch. A repeated one, after a response was lost, changes nothing.
+// CheckHello decides about a hello with a boot token of an epoch. A repeated one, after a response was lost, changes
+// nothing.
 func CheckHello(m *trivet.Machine, h *trivet.Hello, epoch int64) (repeated bool, err error) {
 	if m.Status.AgentKey == h.Key && m.Status.BootID == h.BootID {
 		return true, nil
@@ -63,8 +64,8 @@ func CheckHello(m *trivet.Machine, h *trivet.Hello, epoch int64) (repeated bool,
 	return false, nil
 }
 
-// CheckReports decides about the reports of an agent. w is the machine's run; nil where it has none. Those that are acknowledged
-// already, of a run that has ended, change nothing.
+// CheckReports decides about the reports of an agent. w is the machine's run; nil where it has none. Those that are
+// acknowledged already, of a run that has ended, change nothing.
 func CheckReports(m *trivet.Machine, w *trivet.Workflow, s *trivet.Sync) (repeated bool, err error) {
 	if m.Status.Epoch != s.Epoch || m.Status.BootID != s.BootID {
 		return false, fmt.Errorf("%w: the agent has epoch %d, the machine %d", trivet.ErrFenced, s.Epoch, m.Status.Epoch)
@@ -97,8 +98,8 @@ func GrantedRun(m *trivet.Machine, w *trivet.Workflow) *trivet.Run {
 	return work(w)
 }
 
-// HelloOrder returns what an agent without a run must do. On a machine whose system is installed it boots the disk: it was started
-// by the boot script of a head that did not know yet, a moment after the last report.
+// HelloOrder returns what an agent without a run must do. On a machine whose system is installed it boots the disk:
+// it was started by the boot script of a head that did not know yet, a moment after the last report.
 func HelloOrder(m *trivet.Machine, w *trivet.Workflow) (order trivet.Order, cause string) {
 	if m.Status.State == trivet.MachineActive || w != nil && w.Status.State == trivet.WorkflowStarting {
 		return trivet.OrderBoot, "the machine is installed and has nothing else to do here"
@@ -106,5 +107,6 @@ func HelloOrder(m *trivet.Machine, w *trivet.Workflow) (order trivet.Order, caus
 	return trivet.OrderNone, ""
 }
 
-// HeartbeatInterval returns how often agents must sync: several times within the timeout after which they are declared lost.
+// HeartbeatInterval returns how often agents must sync: several times within the timeout after which they are
+// declared lost.
 func HeartbeatInterval(agentTimeout trivet.Duration) trivet.Duration { return agentTimeout / 4 }

@@ -6,8 +6,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// ReachBootStep records that a machine reached a boot step: it asked for an address, fetched the script, fetched the kernel. It
-// reports whether anything changed; most calls change nothing.
+// ReachBootStep records that a machine reached a boot step: it asked for an address, fetched the script, fetched the
+// kernel. It reports whether anything changed; most calls change nothing.
 func (r *Run) ReachBootStep(step string) bool {
 	current := r.Status.Current()
 	if r.Status.State == trivet.WorkflowRunning && step == trivet.StepScript && current != nil {
@@ -23,7 +23,8 @@ func (r *Run) ReachBootStep(step string) bool {
 	return true
 }
 
-// restarted handles a machine that fetches its boot script during a run: it has lost its agent, whatever that had reported.
+// restarted handles a machine that fetches its boot script during a run: it has lost its agent, whatever that had
+// reported.
 func (r *Run) restarted(step string) bool {
 	if r.loseAgent("the machine was reset during the run") {
 		r.closeBefore(step, trivet.StepDone)

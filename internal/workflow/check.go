@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet/internal/actionspec"
 )
 
-// Check reports at apply what would fail at the claim: texts that do not parse, unknown names, undeclared parameters, and
-// constructs that could run without end.
+// Check reports at apply what would fail at the claim: texts that do not parse, unknown names, undeclared parameters,
+// and constructs that could run without end.
 func Check(t *trivet.Template) error {
 	declared := map[string]bool{}
 	for _, p := range t.Spec.Parameters {
@@ -47,8 +47,8 @@ func eachAction(actions []trivet.Action, check func(field string, a trivet.Actio
 // MaxSource bounds one text of a template, in bytes.
 const MaxSource = 64 << 10
 
-// parseText reads one text and refuses what could loop: ranges over numbers, ranges in ranges in ranges, and templates
-// that call templates. What its functions produce is charged to left.
+// parseText reads one text and refuses what could loop: ranges over numbers, ranges in ranges in ranges, and
+// templates that call templates. What its functions produce is charged to left.
 func parseText(field, text string, left *budget) (*template.Template, error) {
 	if len(text) > MaxSource {
 		return nil, &trivet.FieldError{Field: field, Problem: fmt.Sprintf("has %d bytes; at most %d", len(text), MaxSource)}

@@ -7,8 +7,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Remedy is what has to be done about a machine after a deadline. It raises the machine's epoch, so that an agent which is still
-// running is refused and stops.
+// Remedy is what has to be done about a machine after a deadline. It raises the machine's epoch, so that an agent
+// which is still running is refused and stops.
 type Remedy struct {
 	RaiseEpoch bool
 	PowerCycle bool
@@ -17,7 +17,8 @@ type Remedy struct {
 // ActionGrace is how long after an action's timeout its agent may report that it was stopped, before the heads act.
 const ActionGrace = time.Minute
 
-// Deadline returns how long this attempt of the running step may take, as the heads count it; false when no step runs.
+// Deadline returns how long this attempt of the running step may take, as the heads count it; false when no step
+// runs.
 func Deadline(s *trivet.WorkflowStatus) (step *trivet.Step, limit time.Duration, ok bool) {
 	step = s.Current()
 	if step == nil || s.State.Ended() {
@@ -65,8 +66,8 @@ func (r *Run) retryBoot(step *trivet.Step, m Machine) Remedy {
 	return Remedy{RaiseEpoch: true, PowerCycle: true}
 }
 
-// DeclareLost records that the agent which holds the run is lost. The machine boots again, by a power cycle where there is a BMC,
-// and the run goes on after its last acknowledged report.
+// DeclareLost records that the agent which holds the run is lost. The machine boots again, by a power cycle where
+// there is a BMC, and the run goes on after its last acknowledged report.
 func (r *Run) DeclareLost(m Machine, cause string) Remedy {
 	if r.Status.State != trivet.WorkflowRunning || r.Status.Current() == nil {
 		return Remedy{}
@@ -82,8 +83,8 @@ func (r *Run) DeclareLost(m Machine, cause string) Remedy {
 	return Remedy{RaiseEpoch: true, PowerCycle: true}
 }
 
-// loseAgent sends a run that lost its agent back to the boot steps, or fails it when that happened too often. It reports whether
-// the run goes on.
+// loseAgent sends a run that lost its agent back to the boot steps, or fails it when that happened too often. It
+// reports whether the run goes on.
 func (r *Run) loseAgent(cause string) bool {
 	step := r.nextAction()
 	if step == nil {

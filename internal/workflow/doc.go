@@ -1,9 +1,9 @@
-// Package workflow holds the rules of a run: what its steps are, how a report, a boot step, a deadline or a lost agent changes it,
-// and which remedy follows. It is pure: a status goes in, a changed status and its events come out; the caller writes both in one
-// transaction. Clocks, stores and BMCs are elsewhere.
+// Package workflow holds the rules of a run: what its steps are, how a report, a boot step, a deadline or a lost
+// agent changes it, and which remedy follows. It is pure: a status goes in, a changed status and its events come out;
+// the caller writes both in one transaction. Clocks, stores and BMCs are elsewhere.
 //
-// A run goes power-on, dhcp, boot-script, kernel, hello, its actions in order, first-boot. One step at a time is running, and its
-// deadline counts.
+// A run goes power-on, dhcp, boot-script, kernel, hello, its actions in order, first-boot. One step at a time is
+// running, and its deadline counts.
 package workflow
 
 import (

@@ -14,8 +14,8 @@ var callable = map[string]bool{
 	"lower": true, "upper": true, "join": true, "default": true, "eq": true, "ne": true, "print": true, "printf": true,
 }
 
-// MaxWork bounds what all texts of a template write and what their functions read and write, in bytes: a variable that is
-// joined with itself forty times would otherwise be a terabyte before a byte of it is written.
+// MaxWork bounds what all texts of a template write and what their functions read and write, in bytes: a variable
+// that is joined with itself forty times would otherwise be a terabyte before a byte of it is written.
 const MaxWork = 4 << 20
 
 var errTooMuch = fmt.Errorf("%w: the template's texts need more than %d bytes of work", trivet.ErrTooLarge, MaxWork)

@@ -2,8 +2,8 @@ package workflow
 
 import "github.com/trivet-project/trivet"
 
-// Grant grants the run to a new agent under a new epoch. What the last agent left unacknowledged starts again. It reports whether
-// the run was available: not when it has ended or waits for the installed system.
+// Grant grants the run to a new agent under a new epoch. What the last agent left unacknowledged starts again. It
+// reports whether the run was available: not when it has ended or waits for the installed system.
 func (r *Run) Grant(epoch int64) bool {
 	if !WantsAgent(r.Status) {
 		return false
@@ -26,8 +26,8 @@ func (r *Run) Grant(epoch int64) bool {
 	return true
 }
 
-// AgentReturned records a sync of the agent that holds the run. Where the agent was declared lost and no other one has replaced it,
-// it goes on with the run. It reports whether that is so.
+// AgentReturned records a sync of the agent that holds the run. Where the agent was declared lost and no other one
+// has replaced it, it goes on with the run. It reports whether that is so.
 func (r *Run) AgentReturned() bool {
 	if r.Status.State != trivet.WorkflowBooting || r.Status.Epoch == 0 {
 		return false

@@ -6,8 +6,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// IntentTimeout is how long a head may act on a power intent after it has read it. A command that was sent by then may take effect a
-// little later.
+// IntentTimeout is how long a head may act on a power intent after it has read it. A command that was sent by then
+// may take effect a little later.
 const IntentTimeout = 90 * time.Second
 
 // SameIntent reports whether two are one intent, whichever head holds it.

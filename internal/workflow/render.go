@@ -9,8 +9,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Data is what a template's texts can use. Everything in it is text or a list of texts: a template can loop over what a machine
-// has, and over nothing larger.
+// Data is what a template's texts can use. Everything in it is text or a list of texts: a template can loop over what
+// a machine has, and over nothing larger.
 type Data struct {
 	Machine   MachineData
 	Provision ProvisionData

@@ -6,8 +6,9 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Apply applies a batch of reports under the run's epoch. Reports that are acknowledged already change nothing, so a batch may be
-// sent again. After an error the caller must discard the changed status: a batch is applied whole or not at all.
+// Apply applies a batch of reports under the run's epoch. Reports that are acknowledged already change nothing, so a
+// batch may be sent again. After an error the caller must discard the changed status: a batch is applied whole or not
+// at all.
 func (r *Run) Apply(reports []trivet.Report) error {
 	for i := range reports {
 		report := &reports[i]

@@ -29,7 +29,8 @@ func (r *Run) Start(m Machine, limits ...map[string]trivet.Limit) {
 	r.begin(trivet.StepDHCP, "power the machine on by hand, to boot from the network: no BMC is configured")
 }
 
-// endsInBoot reports whether the last action leaves the installer for the installed system, whose phone-home ends the run.
+// endsInBoot reports whether the last action leaves the installer for the installed system, whose phone-home ends the
+// run.
 func endsInBoot(spec *trivet.WorkflowSpec) bool {
 	if len(spec.Actions) == 0 {
 		return false
@@ -38,7 +39,8 @@ func endsInBoot(spec *trivet.WorkflowSpec) bool {
 	return use == "reboot" || use == "kexec"
 }
 
-// losesMemory reports whether the agent is gone after this action and, if actions remain, must boot and register again.
+// losesMemory reports whether the agent is gone after this action and, if actions remain, must boot and register
+// again.
 func losesMemory(a *trivet.Action) bool {
 	return a.Use == "reboot" || a.Use == "kexec" || a.Use == "poweroff"
 }

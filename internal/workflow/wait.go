@@ -15,7 +15,8 @@ type Wait struct {
 	Resets   int
 }
 
-// CurrentWait returns what a run waits for now and how long it may take, as the heads count it; false where it waits for nothing.
+// CurrentWait returns what a run waits for now and how long it may take, as the heads count it; false where it waits
+// for nothing.
 func CurrentWait(w *trivet.Workflow) (wait Wait, limit time.Duration, ok bool) {
 	step, limit, ok := Deadline(&w.Status)
 	if !ok {

@@ -16,8 +16,8 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// Kea's perfdhcp plays a relay for many machines, which each get an address by four packets (DORA). It leaves unanswered
-// what is on its way at the end of its time: 2 ms of the rate.
+// Kea's perfdhcp plays a relay for many machines, which each get an address by four packets (DORA). It leaves
+// unanswered what is on its way at the end of its time: 2 ms of the rate.
 const (
 	dhcpClients = 5000 // with a reservation
 	dhcpPeriod  = 4 * time.Second
@@ -25,7 +25,8 @@ const (
 	maxDropped  = 0.001
 )
 
-// reservations climbs the rates with machines whose addresses are written down: in Trivet's store, in Kea's configuration.
+// reservations climbs the rates with machines that have reservations: in Trivet's store, in Kea's
+// configuration.
 func (b *bench) reservations() error {
 	h, _, err := b.startHead(filepath.Join(b.dir, "reserved"), "--dhcp", "eth0")
 	if err != nil {
@@ -55,7 +56,7 @@ func (b *bench) reservations() error {
 	return nil
 }
 
-// ranges climbs the rates with machines that nobody knows: almost every DORA is a new lease. Trivet writes each to the
+// ranges climbs the rates with unknown machines: almost every DORA is a new lease. Trivet writes each to the
 // replicated store and syncs it before it acknowledges; Kea appends it to a file that it does not sync.
 func (b *bench) ranges() error {
 	h, _, err := b.startHead(filepath.Join(b.dir, "ranges"), "--dhcp", "eth0")
@@ -155,7 +156,7 @@ func (b *bench) startKea(subnet map[string]any) (*program, error) {
 	return p, p.await(func() bool { return b.listens(other, "udp", 67) })
 }
 
-// listens says whether a port has a listener on a side.
+// listens reports whether a port has a listener on a side.
 func (b *bench) listens(s side, protocol string, port int) bool {
 	out, err := b.output(nil, "ip", "netns", "exec", s.namespace, "ss", "-Hln", "--"+protocol, "sport", "=", fmt.Sprint(":", port))
 	return err == nil && out != ""
@@ -228,7 +229,7 @@ var (
 
 // offer begins a rate of DORAs for a while, and gives how many were begun and how many ended by an ACK.
 func (c *climber) offer(rate int) (begun, acked float64, err error) {
-	before, err := c.server.cpu()
+	before, err := c.server.CPU()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -244,11 +245,11 @@ func (c *climber) offer(rate int) (begun, acked float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	after, err := c.server.cpu()
+	after, err := c.server.CPU()
 	// DISCOVER-OFFER comes first, REQUEST-ACK second.
 	sent, got := sentLine.FindAllStringSubmatch(out, 2), gotLine.FindAllStringSubmatch(out, 2)
 	if err != nil || len(sent) != 2 || len(got) != 2 {
-		return 0, 0, fmt.Errorf("perfdhcp said %s (%w)", out, err)
+		return 0, 0, fmt.Errorf("the output of perfdhcp is %s (%w)", out, err)
 	}
 	begun, _ = strconv.ParseFloat(sent[0][1], 64)
 	acked, _ = strconv.ParseFloat(got[1][1], 64)

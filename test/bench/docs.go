@@ -11,17 +11,17 @@ import (
 
 // describe notes the computer and the programs.
 func (r *report) describe(b *bench) {
-	say := func(what, command string) {
+	add := func(what, command string) {
 		out, _ := exec.Command("sh", "-c", command).CombinedOutput()
 		r.about = append(r.about, "- "+what+": "+strings.TrimSpace(string(out)))
 	}
 	r.about = append(r.about, "- Date: "+time.Now().UTC().Format("2006-01-02 15:04 MST"))
-	say("Computer", `lscpu | sed -n 's/^Model name: *//p' | head -1; nproc | sed 's/$/ cores/'; free -m | awk '/^Mem/{print $2 " MB"}'`)
-	say("Kernel", "uname -sr")
-	say("Load average before the run", "cut -d' ' -f1-3 /proc/loadavg")
-	say("Trivet", b.binary+" --version")
+	add("Computer", `lscpu | sed -n 's/^Model name: *//p' | head -1; nproc | sed 's/$/ cores/'; free -m | awk '/^Mem/{print $2 " MB"}'`)
+	add("Kernel", "uname -sr")
+	add("Load average before the run", "cut -d' ' -f1-3 /proc/loadavg")
+	add("Trivet", b.binary+" --version")
 	r.about = append(r.about, "- Go: "+runtime.Version())
-	say("Debian packages", "dpkg-query -W -f='${Package} ${Version}\\n' kea-dhcp4-server kea-admin nginx-light wrk dnsmasq-base zstd coreutils")
+	add("Debian packages", "dpkg-query -W -f='${Package} ${Version}\\n' kea-dhcp4-server kea-admin nginx-light wrk dnsmasq-base zstd coreutils")
 	for i, line := range r.about {
 		r.about[i] = strings.ReplaceAll(line, "\n", ", ")
 	}

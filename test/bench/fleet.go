@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/rpc"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -15,18 +14,19 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// fleet is machines of a site, whose agents are in a process of their own (crew.go).
+// fleet is machines of a site, whose agents are in a process of their own (agentpool.go).
 type fleet struct {
 	*site
 	agents *program
-	crew   *rpc.Client
+	pool   *rpc.Client
 	first  int
 	names  []string
 }
 
-// writeMachines writes down machines from the first-th on.
+// writeMachines creates the records of n machines from the first-th on.
 func (s *site) writeMachines(first, n int) (*fleet, error) {
 	f := &fleet{site: s, first: first}
 	for i := range n {
@@ -40,7 +40,7 @@ func (s *site) writeMachines(first, n int) (*fleet, error) {
 	})
 }
 
-// each does something for many, 32 at a time.
+// each calls do for many, 32 at a time.
 func (s *site) each(names []string, do func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(s.b.ctx)
 	g.SetLimit(32)
@@ -50,59 +50,59 @@ func (s *site) each(names []string, do func(ctx context.Context, i int) error) e
 	return g.Wait()
 }
 
-// boot starts the machines' agents, and returns when each has said hello.
+// boot starts the machines' agents, and returns when each was granted its hello.
 func (f *fleet) boot() error {
 	keys, err := auth.Load(filepath.Join(f.heads[0].dir, "keys"))
 	if err != nil {
 		return err
 	}
-	hire := Hire{Endpoints: f.admin.Endpoints, Trust: f.admin.Trust}
+	req := StartRequest{Endpoints: f.admin.Endpoints, Trust: f.admin.Trust}
 	for i, name := range f.names {
 		mac := benchMAC(f.first + i)
 		token, err := keys.SignBoot(auth.BootToken{Purpose: auth.PurposeBoot, Machine: name, MAC: mac, Expires: time.Now().Add(time.Hour)})
 		if err != nil {
 			return err
 		}
-		hire.Hands = append(hire.Hands, Hand{name, mac, token})
+		req.Machines = append(req.Machines, BootedMachine{name, mac, token})
 	}
-	if err := f.startCrew(); err != nil {
+	if err := f.startAgentPool(); err != nil {
 		return err
 	}
-	if err := f.crew.Call("Crew.Start", hire, nil); err != nil {
+	if err := f.pool.Call("AgentPool.Start", req, nil); err != nil {
 		return err
 	}
-	return f.until("every agent has said hello", func(l Looks) bool { return l.Granted == len(f.names) })
+	return f.until("every agent was granted its hello", func(l Counters) bool { return l.Granted == len(f.names) })
 }
 
-func (f *fleet) startCrew() error {
+func (f *fleet) startAgentPool() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, "-crew")
+	cmd := testhead.Command("", self, "-agent-pool")
 	cmd.Stderr = os.Stderr
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()
 	if err := errors.Join(errIn, errOut); err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	p, err := testhead.Start(cmd)
+	if err != nil {
 		return err
 	}
-	f.crew = rpc.NewClient(both{out, in})
-	f.agents = attend(cmd, os.DevNull)
+	f.pool, f.agents = rpc.NewClient(both{out, in}), &program{p, os.DevNull}
 	return nil
 }
 
-// patience is how long anything may take that all agents do.
-const patience = 5 * time.Minute
+// timeout bounds everything that all agents do.
+const timeout = 5 * time.Minute
 
-// until returns when the agents are so.
-func (f *fleet) until(what string, so func(Looks) bool) error {
-	var l Looks
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		l = Looks{}
-		if err := f.crew.Call("Crew.Look", struct{}{}, &l); err != nil {
+// until returns when a condition on the counters is true.
+func (f *fleet) until(what string, so func(Counters) bool) error {
+	var l Counters
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
+		l = Counters{}
+		if err := f.pool.Call("AgentPool.Count", struct{}{}, &l); err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		if so(l) {
@@ -114,13 +114,13 @@ func (f *fleet) until(what string, so func(Looks) bool) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("%s: not within %s: %+v", what, patience, l)
+	return fmt.Errorf("%s: not within %s: %+v", what, timeout, l)
 }
 
 // close ends the agents.
 func (f *fleet) close() {
 	if f.agents != nil {
-		_ = f.crew.Close()
+		_ = f.pool.Close()
 		f.agents.stop()
 	}
 }
@@ -145,8 +145,8 @@ func (f *fleet) provision(template string, names []string) error {
 	})
 }
 
-// provisionAll gives machines a run each, and says how many succeeded per second: from the first provision that is written
-// until the last is seen to have succeeded.
+// provisionAll gives each machine a run, and returns how many succeeded per second: from the first provision that is
+// written until the last is seen to have succeeded.
 func (f *fleet) provisionAll(template string, names []string) (perSecond float64, err error) {
 	began := time.Now()
 	var g errgroup.Group
@@ -158,7 +158,7 @@ func (f *fleet) provisionAll(template string, names []string) (perSecond float64
 
 // awaitSuccess follows the provisions of machines until all have succeeded.
 func (f *fleet) awaitSuccess(names []string) error {
-	ctx, cancel := context.WithTimeout(f.b.ctx, patience)
+	ctx, cancel := context.WithTimeout(f.b.ctx, timeout)
 	defer cancel()
 	left := map[string]bool{}
 	for _, name := range names {

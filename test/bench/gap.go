@@ -19,8 +19,9 @@ const (
 	gapRest  = 500 * time.Millisecond // a head is down for
 )
 
-// gap kills the head that leads, again and again, while programs write without a pause through the SDK, and looks for how long
-// each of them had no write acknowledged. Each of the three asks another head first, so one of them had its own head killed.
+// gap kills the head that leads, again and again, while programs write without a pause through the SDK, and measures
+// for how long each of them had no write acknowledged. Each of the three asks another head first, so one of them had
+// its own head killed.
 func (b *bench) gap() error {
 	s, err := b.startSite("gap", threeHosts)
 	if err != nil {
@@ -98,7 +99,7 @@ func (s *site) killLeader(writers []*writer) (k kill, err error) {
 		return k, err
 	}
 	k.at = time.Now()
-	k.head.kill()
+	k.head.Kill()
 	time.Sleep(gapRest)
 	if err := s.write(writers, 10); err != nil {
 		return k, err
@@ -143,7 +144,7 @@ func (s *site) writers() (all []*writer, err error) {
 
 const countLabel = "count"
 
-// run writes until ctx ends. A write that failed is written again: a count that is said twice is the same count.
+// run writes until ctx ends. A write that failed is repeated: a count that is written twice is the same count.
 func (w *writer) run(ctx context.Context) error {
 	records := client.Of[trivet.Template](w.client)
 	for ctx.Err() == nil {

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"crypto/tls"
 	"errors"
-	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // head is a running head, with a client of its own.
@@ -23,8 +21,8 @@ const (
 	bootURL = "http://10.16.0.1:7481"
 )
 
-// startHead runs `trivet server` on our side, on a new data folder or one that is there, and returns when it is ready. took
-// is the time that needed.
+// startHead runs `trivet server` on our side, on a new data folder or an existing one, and returns when it is ready,
+// and after what time.
 func (b *bench) startHead(dir string, flags ...string) (h *head, took time.Duration, err error) {
 	h = &head{dir: dir}
 	began := time.Now()
@@ -32,7 +30,7 @@ func (b *bench) startHead(dir string, flags ...string) (h *head, took time.Durat
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := h.await(func() bool { return isReady(apiURL) }); err != nil {
+	if err := h.await(func() bool { return testhead.Ready(apiURL) }); err != nil {
 		h.stop()
 		return nil, 0, err
 	}
@@ -49,21 +47,8 @@ func (b *bench) startHead(dir string, flags ...string) (h *head, took time.Durat
 	return h, took, nil
 }
 
-// isReady asks the /readyz of a head's API.
-func isReady(apiURL string) bool {
-	c := http.Client{Timeout: time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // nothing is believed but the status
-	}}
-	resp, err := c.Get(apiURL + "/readyz")
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
-}
-
-// adminOf is what a client needs to be the administrator of the head with this data folder. A head may be ready before it
-// has written that.
+// adminOf is what a client needs to be the administrator of the head with this data folder. A head may be ready
+// before it has written that.
 func adminOf(p *program, dir string) (cfg client.Config, err error) {
 	if errAwait := p.await(func() bool { cfg, err = readAdmin(dir); return err == nil }); errAwait != nil {
 		return cfg, errors.Join(err, errAwait)
@@ -72,11 +57,7 @@ func adminOf(p *program, dir string) (cfg client.Config, err error) {
 }
 
 func readAdmin(dir string) (cfg client.Config, err error) {
-	file, err := client.ReadFile(filepath.Join(dir, "admin.yaml"))
-	if err != nil {
-		return cfg, err
-	}
-	c, err := file.Pick("")
+	c, err := testhead.Admin(testhead.AdminFile(dir))
 	return client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token, UserAgent: "trivet-bench"}, err
 }
 

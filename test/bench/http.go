@@ -27,7 +27,7 @@ var httpFiles = []struct {
 
 const httpRounds = 9
 
-// http serves the same files from the boot door and from nginx (sendfile), to the same wrk.
+// http serves the same files from the boot server and from nginx (sendfile), to the same wrk.
 func (b *bench) http() error {
 	h, _, err := b.startHead(filepath.Join(b.dir, "http"))
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *bench) wrkOnce(at int, url string) (float64, error) {
 	}
 	m := transfer.FindStringSubmatch(out)
 	if m == nil || bytes.Contains([]byte(out), []byte("Non-2xx")) {
-		return 0, fmt.Errorf("wrk said %s", out)
+		return 0, fmt.Errorf("the output of wrk is %s", out)
 	}
 	rate, err := strconv.ParseFloat(m[1], 64)
 	return rate * map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[m[2]] / 1e6, err

@@ -8,7 +8,7 @@ import (
 // idleTime is what a head gets to come to rest before its memory is read.
 const idleTime = 10 * time.Second
 
-// idle starts a head on an empty folder and on its own, and reads what it needs when nobody asks for anything.
+// idle starts a head on an empty folder and on its own, and measures what it uses without requests.
 func (b *bench) idle() error {
 	const rounds = 5
 	var first, again, memory []float64
@@ -26,7 +26,7 @@ func (b *bench) idle() error {
 		again = append(again, took.Seconds())
 		if i == 0 {
 			time.Sleep(idleTime)
-			bytes, err := h.memory()
+			bytes, err := h.Resident()
 			if err != nil {
 				return err
 			}

@@ -15,8 +15,9 @@ import (
 
 const imageRounds = 3
 
-// image puts a zstd raw image on a disk: by the code that the agent's image action runs, and by zstd and dd. The image is an
-// ext4 file system with this computer's libraries; the disk is a loop device, and a file for whom there is none.
+// image puts a zstd raw image on a disk: by the code that the agent's image action runs, and by zstd and dd. The
+// image is an ext4 file system with this computer's libraries; the disk is a loop device, and a file for whom there
+// is none.
 func (b *bench) image() error {
 	packed := filepath.Join(b.dir, "image.zst")
 	raw, err := b.makeImage(packed)

@@ -1,10 +1,11 @@
-// Command bench measures a head, as the real program, beside the tools that its users have today: the same client, the same
-// network, turn by turn, so that whatever else the computer does hits both. scripts/bench makes the network namespaces and
-// runs it in the client's.
+// Command bench measures a head, as the real program, beside the tools that its users have today: the same client,
+// the same network, turn by turn, so that whatever else the computer does hits both. scripts/bench makes the network
+// namespaces and runs it in the client's.
 //
-// Each subject is a file: idle.go, dhcp.go, http.go, tftp.go, image.go, workflows.go, gap.go, storm.go, scale.go. Subjects with
-// agents have heads in a site (site.go), machines in a fleet (fleet.go), and their agents in a process of their own (crew.go).
-// What was measured is rows (rows.go), which are printed, held against their bounds and written into docs/benchmarks.md (docs.go).
+// Each subject is a file: idle.go, dhcp.go, http.go, tftp.go, image.go, workflows.go, gap.go, storm.go, scale.go.
+// Subjects with agents have heads in a site (site.go), machines in a fleet (fleet.go), and their agents in a process
+// of their own (agentpool.go). What was measured is rows (rows.go), which are printed, held against their bounds and
+// written into docs/benchmarks.md (docs.go).
 package main
 
 import (
@@ -19,8 +20,8 @@ import (
 	"time"
 )
 
-// subjects in the order of a run: those of make bench, then those of make scale. What writes images comes last, as it leaves the
-// disk something to do afterwards.
+// subjects in the order of a run: those of make bench, then those of make scale. What writes images comes last, as it
+// leaves the disk something to do afterwards.
 var subjects = []subject{
 	{"idle", "An idle head", (*bench).idle, false},
 	{"workflows", "Workflows", (*bench).workflows, false},
@@ -62,10 +63,10 @@ func run() error {
 	scale := flag.Bool("scale", false, "measure what make scale does, instead of make bench")
 	docs := flag.String("docs", "docs/benchmarks.md", "where a whole run's results go")
 	agents := flag.Int("agents", 10000, "connected agents of the subject many")
-	crew := flag.Bool("crew", false, "be the agents of another bench")
+	pool := flag.Bool("agent-pool", false, "run the agents of another bench")
 	flag.Parse()
-	if *crew {
-		return crewMain()
+	if *pool {
+		return agentPoolMain()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -88,7 +89,7 @@ func run() error {
 	return b.report.missed()
 }
 
-// choose gives the subjects that are named, or all of make bench or make scale.
+// choose returns the subjects that are named, or all of make bench or make scale.
 func choose(only string, scale bool) (chosen []subject, err error) {
 	names := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
 	for _, name := range names {

@@ -9,7 +9,7 @@ import (
 // onOne is how many agents scale connects to one head.
 const onOne = 2000
 
-// one connects many agents to one head, gives each a workflow, and looks at what they cost when they wait.
+// one connects many agents to one head, gives each a workflow, and measures what they cost when they wait.
 func (b *bench) one() error {
 	s, err := b.startSite("scale", oneHost)
 	if err != nil {

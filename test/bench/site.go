@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // site is a cluster of heads on our side, each a process at an address of its own.
@@ -36,15 +36,13 @@ var (
 	threeHosts = []string{"10.16.3.1", "10.16.3.2", "10.16.3.3"}
 )
 
-func apiOf(host string) string { return "https://" + net.JoinHostPort(host, "7480") }
-
-// startSite starts a head at each address, on new data folders, and returns when all of them count.
+// startSite starts a head at each address, on new data folders, and returns when all of them are members.
 func (b *bench) startSite(name string, hosts []string) (s *site, err error) {
 	s = &site{b: b, dir: filepath.Join(b.dir, name)}
 	for i, host := range hosts {
 		m := &member{name: fmt.Sprint("head", i), host: host, dir: filepath.Join(s.dir, fmt.Sprint("head", i))}
 		s.heads = append(s.heads, m)
-		s.admin.Endpoints = append(s.admin.Endpoints, apiOf(host))
+		s.admin.Endpoints = append(s.admin.Endpoints, testhead.APIURL(host))
 		if err := s.grow(m); err != nil {
 			s.close()
 			return nil, fmt.Errorf("%s: %w", m.name, err)
@@ -56,7 +54,7 @@ func (b *bench) startSite(name string, hosts []string) (s *site, err error) {
 	return s, err
 }
 
-// grow starts a head for the first time.
+// grow starts a head for the first time and waits until it is a member.
 func (s *site) grow(m *member) error {
 	if err := s.address("add", m.host); err != nil {
 		return err
@@ -81,13 +79,13 @@ func (s *site) grow(m *member) error {
 	if err := s.start(m, "TRIVET_JOIN_TOKEN="+token); err != nil {
 		return err
 	}
-	return s.await(m.name+" counts", func() bool {
+	return s.await(m.name+" is a member", func() bool {
 		h, err := client.Of[trivet.Head](c).Get(s.b.ctx, m.name)
 		return err == nil && h.Status.State == trivet.HeadMember
 	})
 }
 
-// login gives a client that knows all heads and asks the i-th first.
+// login returns a client of all heads that tries the i-th first.
 func (s *site) login(i int) (*client.Client, error) {
 	cfg := s.admin
 	cfg.Endpoints = slices.Concat(cfg.Endpoints[i:], cfg.Endpoints[:i])
@@ -99,12 +97,12 @@ func (s *site) start(m *member, env ...string) (err error) {
 	args := []string{"server", "--data-dir", m.dir, "--log-level", "warn", "--tftp", "",
 		"--advertise", m.host, "--api", m.host + ":7480", "--boot", m.host + ":7481"}
 	if m != s.heads[0] {
-		args = append(args, "--join", apiOf(s.heads[0].host))
+		args = append(args, "--join", testhead.APIURL(s.heads[0].host))
 	}
 	if m.program, err = s.b.startWith(ours, env, s.b.binary, args...); err != nil {
 		return err
 	}
-	return m.await(func() bool { return isReady(apiOf(m.host)) })
+	return m.await(func() bool { return testhead.Ready(testhead.APIURL(m.host)) })
 }
 
 func (s *site) await(what string, so func() bool) error {
@@ -116,15 +114,15 @@ func (s *site) await(what string, so func() bool) error {
 	return errors.New(what + ": not within a minute")
 }
 
-// whole returns when all heads count.
+// whole returns when all heads are members.
 func (s *site) whole() error {
-	return s.await("all heads count", func() bool {
+	return s.await("all heads are members", func() bool {
 		c, err := s.client.Cluster(s.b.ctx)
 		return err == nil && !slices.ContainsFunc(c.Heads, func(h trivet.HeadView) bool { return h.State != "member" && h.State != "leader" })
 	})
 }
 
-// leader is the head whose member leads.
+// leader returns the head whose member leads.
 func (s *site) leader() (leader *member, err error) {
 	err = s.await("a head leads", func() bool {
 		c, err := s.client.Cluster(s.b.ctx)
@@ -141,20 +139,20 @@ func (s *site) leader() (leader *member, err error) {
 	return leader, err
 }
 
-// usage is what programs have taken so far.
+// usage is the resources that programs have used.
 type usage struct {
 	memory []int64 // resident, in bytes; of each
 	cpu    time.Duration
 }
 
-// usage is what the heads have taken that run.
+// usage returns the resources that the running heads have used.
 func (s *site) usage() (u usage, err error) {
 	for _, m := range s.heads {
-		if m.ended() {
+		if m.Ended() {
 			continue
 		}
-		memory, errMemory := m.memory()
-		cpu, errCPU := m.cpu()
+		memory, errMemory := m.Resident()
+		cpu, errCPU := m.CPU()
 		u.memory, u.cpu = append(u.memory, memory), u.cpu+cpu
 		err = errors.Join(err, errMemory, errCPU)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// storm kills the head that leads, to which a third of the agents are connected, and follows these to the others. Half of all
-// agents are at work then, the others wait for some. A head that judges silence by itself alone, or too soon, would hold
-// those at work for lost.
+// storm kills the head that leads, to which a third of the agents are connected, and follows these to the others.
+// Half of all agents are at work then, the others wait for some. A head that judges silence by itself alone, or too
+// soon, would hold those at work for lost.
 type storm struct {
 	*fleet
 	b       *bench
@@ -77,10 +77,10 @@ func (st *storm) gather(s *site) (err error) {
 		return err
 	}
 	booted := time.Since(began)
-	time.Sleep(idleTime) // the agents look at the other heads, too
+	time.Sleep(idleTime) // the agents probe the other heads, too
 	u, errHeads := s.usage()
-	agents, errAgents := st.agents.memory()
-	cpu, errCPU := st.agents.cpu()
+	agents, errAgents := st.agents.Resident()
+	cpu, errCPU := st.agents.CPU()
 	each := float64(st.n)
 	r := st.b.report
 	r.add(row{what: fmt.Sprintf("%d machines written", st.n), unit: "/s", ours: each / wrote.Seconds()})
@@ -99,10 +99,10 @@ func (st *storm) work() error {
 	if err := st.provision("held", st.working); err != nil {
 		return err
 	}
-	return st.until("half of the agents are at work", func(l Looks) bool { return l.Waiting == len(st.working) })
+	return st.until("half of the agents are at work", func(l Counters) bool { return l.Waiting == len(st.working) })
 }
 
-// rest looks at what the heads need when nothing happens.
+// rest measures what the heads use when nothing changes.
 func (st *storm) rest() error {
 	time.Sleep(idleTime) // what was written comes to rest
 	before, errBefore := st.usage()
@@ -120,43 +120,43 @@ func (st *storm) kill() (err error) {
 		return err
 	}
 	st.at = time.Now()
-	st.killed.kill()
+	st.killed.Kill()
 	before, err := st.usage()
 	if err != nil {
 		return err
 	}
-	if err := st.until("all are on other heads", func(l Looks) bool { return l.On[st.killed.host] == 0 }); err != nil {
+	if err := st.until("all are on other heads", func(l Counters) bool { return l.On[st.killed.host] == 0 }); err != nil {
 		return err
 	}
 	after, err := st.usage()
 	if err != nil {
 		return err
 	}
-	looks, err := st.looks()
+	counters, err := st.counters()
 	if err != nil {
 		return err
 	}
-	victims, others := st.followed(looks)
+	victims, others := st.followed(counters)
 	r := st.b.report
 	r.add(row{what: "agents that were connected to the head that is killed", ours: float64(len(victims))})
 	r.add(row{what: "of these back on another head, half", unit: "s", ours: quantile(victims, 0.5)})
 	r.add(row{what: "99 %", unit: "s", ours: quantile(victims, 0.99)})
 	r.add(row{what: "all", unit: "s", ours: slices.Max(victims), bound: under(trivet.DefaultAgentTimeout.D().Seconds())})
 	r.add(row{what: "most within a second", unit: "/s", ours: float64(peak(victims)), bound: under(0.4 * float64(len(victims)))})
-	r.add(row{what: "agents of other heads that connected anew", ours: float64(len(others))})
+	r.add(row{what: "agents of other heads that connected again", ours: float64(len(others))})
 	r.add(row{what: "the other heads' processor meanwhile", unit: "% of a core",
 		ours: 100 * (after.cpu - before.cpu).Seconds() / slices.Max(victims)})
 	return nil
 }
 
-func (st *storm) looks() (l Looks, err error) {
-	err = st.crew.Call("Crew.All", struct{}{}, &l)
+func (st *storm) counters() (l Counters, err error) {
+	err = st.pool.Call("AgentPool.All", struct{}{}, &l)
 	return l, err
 }
 
-// followed gives when agents last connected since st.at, in seconds after it: those that were on the head that was killed, and
-// others.
-func (st *storm) followed(l Looks) (victims, others []float64) {
+// followed gives when agents last connected since st.at, in seconds after it: those that were on the head that was
+// killed, and others.
+func (st *storm) followed(l Counters) (victims, others []float64) {
 	was, last := map[string]string{}, map[string]time.Time{}
 	for _, c := range l.Connects {
 		if c.At.Before(st.at) {
@@ -189,7 +189,7 @@ func peak(times []float64) (most int) {
 	return most
 }
 
-// judge waits until whoever was silent since the kill would be held for lost, and looks whether somebody is.
+// judge waits until an agent that was silent since the kill would be declared lost, and checks that none is.
 func (st *storm) judge() error {
 	time.Sleep(time.Until(st.at.Add(trivet.DefaultAgentTimeout.D() + idleTime)))
 	machines, _, err := client.Of[trivet.Machine](st.client).List(st.b.ctx, client.ListOptions{})
@@ -220,12 +220,12 @@ func (st *storm) judge() error {
 	if busy != len(st.working) || len(workflows) != busy {
 		return fmt.Errorf("%d machines and %d workflows are at work; %d were", busy, len(workflows), len(st.working))
 	}
-	st.b.report.add(row{what: "agents held for lost; machines and runs in a state that they should not have",
+	st.b.report.add(row{what: "agents declared lost; machines and runs in a state that they should not have",
 		ours: float64(lost + other), bound: none})
 	return nil
 }
 
-// goOn lets the runs end, and gives those who waited one: agents are connected when they can be told something.
+// goOn lets the runs end, and gives the waiting agents one: an agent is connected when it can receive a run.
 func (st *storm) goOn() error {
 	rate, err := st.provisionAll("short", st.idle)
 	if err != nil {
@@ -233,7 +233,7 @@ func (st *storm) goOn() error {
 	}
 	st.b.report.add(row{what: "a run for each agent that waited, by the two heads", unit: "workflows/s", ours: rate})
 	began := time.Now()
-	if err := st.crew.Call("Crew.Let", struct{}{}, nil); err != nil {
+	if err := st.pool.Call("AgentPool.Release", struct{}{}, nil); err != nil {
 		return err
 	}
 	if err := st.awaitSuccess(st.working); err != nil {
@@ -250,14 +250,14 @@ func (st *storm) comeBack() error {
 		return err
 	}
 	third := st.n * 3 / 10
-	if err := st.until("the agents of the head are back", func(l Looks) bool { return l.On[st.killed.host] >= third }); err != nil {
+	if err := st.until("the agents of the head are back", func(l Counters) bool { return l.On[st.killed.host] >= third }); err != nil {
 		return err
 	}
-	looks, err := st.looks()
+	counters, err := st.counters()
 	if err != nil {
 		return err
 	}
-	_, times := st.followed(looks)
+	_, times := st.followed(counters)
 	st.b.report.add(row{what: "the head started again: nine tenths of its agents are back after", unit: "s", ours: slices.Max(times)})
 	st.b.report.add(row{what: "most within a second", unit: "/s", ours: float64(peak(times))})
 	return nil

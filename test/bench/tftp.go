@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/trivet-project/trivet/internal/tftp"
+	"github.com/trivet-project/trivet/test/tftpclient"
 )
 
 const (
@@ -54,7 +54,7 @@ func (b *bench) tftp() error {
 }
 
 func (b *bench) tftpRow(block, window int) error {
-	o := tftp.Options{BlockSize: block}
+	o := tftpclient.Options{BlockSize: block}
 	if window > 1 {
 		o.Window = window
 	}
@@ -72,9 +72,9 @@ func (b *bench) tftpRow(block, window int) error {
 	return err
 }
 
-func (b *bench) tftpGet(s side, o tftp.Options) (float64, error) {
+func (b *bench) tftpGet(s side, o tftpclient.Options) (float64, error) {
 	began := time.Now()
-	n, err := tftp.Get(b.ctx, netip.MustParseAddrPort(s.address+":69"), tftpFile, io.Discard, o)
+	n, err := tftpclient.Get(b.ctx, netip.MustParseAddrPort(s.address+":69"), tftpFile, io.Discard, o)
 	if err == nil && n != tftpBytes {
 		err = fmt.Errorf("%d bytes", n)
 	}

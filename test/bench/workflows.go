@@ -12,9 +12,10 @@ const (
 	noops          = 5
 )
 
-// workflows gives every agent a run of five actions that do nothing, all at once, on a site of one head and on one of three, by
-// turns. Nothing is left out: each provision is created through the API, claims its machine, makes its workflow, is granted,
-// reported and settled, each step a transaction that is on the disks of a majority before the next.
+// workflows gives every agent a run of five actions that do nothing, all at once, on a site of one head and on one of
+// three, by turns. Nothing is left out: each provision is created through the API, claims its machine, makes its
+// workflow, is granted, reported and settled, each step a transaction that is on the disks of a majority before the
+// next.
 func (b *bench) workflows() error {
 	one, err := b.workflowSite("one", oneHost)
 	if err != nil {
@@ -73,7 +74,7 @@ func (b *bench) workflowSite(name string, hosts []string) (*workflowSite, error)
 	return &workflowSite{site: s}, nil
 }
 
-// round has agents of its own, as a machine that is given back boots anew.
+// round has agents of its own, as a machine that is returned boots again.
 func (s *workflowSite) round(n int) error {
 	before, errBefore := s.usage()
 	f, err := s.writeMachines(n*workflowAgents, workflowAgents)
@@ -90,14 +91,14 @@ func (s *workflowSite) round(n int) error {
 		return err
 	}
 	used, errUsed := s.usage()
-	var looks Looks
-	if err := f.crew.Call("Crew.All", struct{}{}, &looks); err != nil {
+	var counters Counters
+	if err := f.pool.Call("AgentPool.All", struct{}{}, &counters); err != nil {
 		return err
 	}
 	s.rates = append(s.rates, rate)
 	s.processor = append(s.processor, ms(used.cpu-idle.cpu)/workflowAgents)
 	s.memory = append(s.memory, float64(idle.sum()-before.sum())/1e3/workflowAgents)
-	s.boundaries = append(s.boundaries, looks.Boundaries...)
+	s.boundaries = append(s.boundaries, counters.Boundaries...)
 	return errors.Join(errBefore, errIdle, errUsed)
 }
 

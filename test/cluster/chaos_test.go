@@ -10,13 +10,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// round is about how long faults are done to one site. Then all is checked, and another one begins: what a checker has to
-// explain stays small, and every round replays by its own seed.
+// round is about how long faults are injected into one site. Then all is checked, and another one begins: histories
+// stay small enough for the checker, and every round is replayed by its own seed.
 const round = 150 * time.Second
 
-// TestChaos does faults by chance for as long as CHAOS_DURATION says, in rounds, and adds each to the record in docs/chaos.md.
+// TestChaos injects random faults for CHAOS_DURATION, in rounds, and adds each to the record in docs/chaos.md.
 func TestChaos(t *testing.T) {
 	text := os.Getenv("CHAOS_DURATION")
 	if text == "" {
@@ -35,13 +37,13 @@ func TestChaos(t *testing.T) {
 
 // withClock builds the version that is tested with a clock of its own.
 func withClock(t *testing.T) string {
-	said, err := exec.CommandContext(t.Context(), program(t), "version").Output()
+	out, err := exec.CommandContext(t.Context(), testhead.Program(t), "version").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	version, _, _ := strings.Cut(strings.TrimPrefix(string(said), "trivet "), "\n")
+	version, _, _ := strings.Cut(strings.TrimPrefix(string(out), "trivet "), "\n")
 	path := filepath.Join(t.TempDir(), "trivet")
-	if err := build(t.Context(), path, version, ""); err != nil {
+	if err := buildWithClock(t.Context(), path, version); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -64,7 +66,7 @@ func play(t *testing.T, seed uint64, faults time.Duration, clocked func() string
 		}
 	}
 	for began := time.Now(); time.Since(began) < faults; {
-		if err := tr.suffer(t.Context(), tr.choose(m.kinds)); err != nil {
+		if err := tr.inject(t.Context(), tr.choose(m.kinds)); err != nil {
 			tr.history.trouble("fault", err)
 			break
 		}
@@ -74,8 +76,8 @@ func play(t *testing.T, seed uint64, faults time.Duration, clocked func() string
 	for _, err := range wrong {
 		t.Error(err)
 	}
-	if book := os.Getenv("CHAOS_RECORD"); book != "" {
-		if err := enter(book, &tr.history.History, wrong); err != nil {
+	if page := os.Getenv("CHAOS_RECORD"); page != "" {
+		if err := addToRecord(page, &tr.history.History, wrong); err != nil {
 			t.Error(err)
 		}
 	}
@@ -84,12 +86,12 @@ func play(t *testing.T, seed uint64, faults time.Duration, clocked func() string
 // mix is what a round is made of.
 type mix struct {
 	kinds          []kind
-	rest           time.Duration // how long all is well between two faults: a quarter of it, and up to all of it more
-	lossy, clocked bool          // what the site is like
+	rest           time.Duration // how long there is no fault between two: a quarter of it, and up to all of it more
+	lossy, clocked bool          // properties of the site
 }
 
-// mixOf gives the round of a seed. They take turns: all there is, also clocks and a small disk; kills, as many as a site gets
-// over; all there is, and power cuts.
+// mixOf returns the round of a seed. Three sorts alternate: all faults, with clocks and a small disk; kills, as many
+// as a site survives; all faults, with power cuts.
 func mixOf(seed uint64) mix {
 	switch seed % 3 {
 	case 0:

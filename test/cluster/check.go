@@ -10,16 +10,16 @@ var (
 	ErrWriteLost      = errors.New("an acknowledged write is lost")
 	ErrWriteTwice     = errors.New("a write happened twice")
 	ErrRefusedDone    = errors.New("a write that was refused has happened")
-	ErrStaleRead      = errors.New("a fresh read gave what was old")
-	ErrWatchSkipped   = errors.New("a watch left out a change")
-	ErrWatchRepeated  = errors.New("a watch told a change twice")
-	ErrWatchReordered = errors.New("a watch told changes out of order")
+	ErrStaleRead      = errors.New("a read returned an old value")
+	ErrWatchSkipped   = errors.New("a watch omitted a change")
+	ErrWatchRepeated  = errors.New("a watch repeated a change")
+	ErrWatchReordered = errors.New("a watch reordered changes")
 	ErrAddressTwice   = errors.New("an address was given to two machines")
 	ErrAddressChanged = errors.New("a machine got another address")
 	ErrMachineTwice   = errors.New("a machine was given to two runs")
 	ErrActionTwice    = errors.New("an acknowledged action ran again")
 	ErrRunFailed      = errors.New("a workflow failed")
-	ErrRunStuck       = errors.New("a workflow came to no end")
+	ErrRunStuck       = errors.New("a workflow did not end")
 	ErrOldEpoch       = errors.New("an effect under an old epoch")
 	ErrDeadlineEarly  = errors.New("a deadline fired early")
 	ErrDeadlineLate   = errors.New("a deadline fired late or never")
@@ -34,8 +34,8 @@ var guarantees = []error{
 	ErrDeadlineEarly, ErrDeadlineLate, ErrHeadEnded, ErrUndecided,
 }
 
-// maxTold bounds what is told of one guarantee.
-const maxTold = 5
+// maxPrinted bounds how many violations of one guarantee are printed.
+const maxPrinted = 5
 
 // report gathers violations.
 type report struct {
@@ -48,12 +48,12 @@ func (r *report) add(guarantee error, format string, args ...any) {
 		r.count = map[error]int{}
 	}
 	r.count[guarantee]++
-	if r.count[guarantee] <= maxTold {
+	if r.count[guarantee] <= maxPrinted {
 		r.violations = append(r.violations, fmt.Errorf("%w: "+format, append([]any{guarantee}, args...)...))
 	}
 }
 
-// check gives all that is wrong with a history.
+// check returns all violations in a history.
 func (h *History) check() []error {
 	r := &report{}
 	for _, d := range h.Deaths {

@@ -1,6 +1,6 @@
 package cluster
 
-// checkLeases checks that nobody got what somebody else has: all promises are longer than a run.
+// checkLeases checks that no client got an address that another one has: all leases are longer than a run.
 func (h *History) checkLeases(r *report) {
 	byAddress, byMAC := map[string]lease{}, map[string]lease{}
 	for _, l := range h.Leases {

@@ -8,7 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// final is the client that reads when all is over.
+// final is the client that reads after the end.
 const final = -2
 
 // checkKeys checks what programs wrote and read.
@@ -39,7 +39,8 @@ func (h *History) checkKeys(r *report) {
 	}
 }
 
-// checkTwice checks that no value was written again, over what others wrote meanwhile: each is written by one operation.
+// checkTwice checks that no value was written again, over what others wrote meanwhile: each is written by one
+// operation.
 func (h *History) checkTwice(r *report) {
 	written := map[string]int64{}
 	for _, c := range h.Whole {
@@ -54,7 +55,7 @@ func (h *History) checkTwice(r *report) {
 	}
 }
 
-// checkKey looks for an order of a key's operations that explains them all.
+// checkKey searches for an order of a key's operations that explains them all.
 func (h *History) checkKey(r *report, key string, ops []op) {
 	ops = pruned(ops)
 	switch explain(ops) {
@@ -66,10 +67,10 @@ func (h *History) checkKey(r *report, key string, ops []op) {
 	}
 	writes := slices.DeleteFunc(slices.Clone(ops), func(o op) bool { return o.Do == "read" && o.Client != final })
 	if explain(writes) == porcupine.Illegal {
-		r.add(ErrWriteLost, "no order explains %d writes of %s and what stands there at the end; the first that breaks it: %s", len(writes), key, blame(writes))
+		r.add(ErrWriteLost, "no order explains %d writes of %s and the value at the end; the first that breaks it: %s", len(writes), key, blame(writes))
 		return
 	}
-	r.add(ErrStaleRead, "no order explains what %d operations on %s saw; the first that breaks it: %s", len(ops), key, blame(ops))
+	r.add(ErrStaleRead, "no order explains what %d operations on %s observed; the first that breaks it: %s", len(ops), key, blame(ops))
 }
 
 // blame finds the earliest operation without whose like, and all after it, the rest could be explained.
@@ -86,22 +87,23 @@ func blame(ops []op) string {
 	return describe(ops[hi-1])
 }
 
-// withUnknown gives the first n operations, and of those that come later as if nothing were known of their end.
+// withUnknown returns the first n operations, and of those that come later as if nothing were known of their end.
 func withUnknown(ops []op, n int) []op {
 	out := slices.Clone(ops[:n])
 	for _, o := range ops[n:] {
 		if o.Do != "read" && o.Call < ops[n-1].Return {
-			o.Outcome, o.Return = unknown, forEver
+			o.Outcome, o.Return = unknown, forever
 			out = append(out, o)
 		}
 	}
 	return out
 }
 
-const forEver = time.Duration(math.MaxInt64)
+const forever = time.Duration(math.MaxInt64)
 
-// pruned makes the question easier without changing its answer: a write of unknown outcome whose value nobody ever saw
-// explains nothing, and one whose value was seen happened before that. What such a swap itself has found was seen, too.
+// pruned simplifies the history without changing the verdict: a write of unknown outcome whose value was never
+// observed explains nothing, and one whose value was observed happened before that. What such a swap itself has found
+// was observed, too.
 func pruned(ops []op) (out []op) {
 	seen := map[string]time.Duration{}
 	see := func(value string, at time.Duration) (news bool) {
@@ -145,7 +147,7 @@ func explain(ops []op) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(register, history, 30*time.Second)
 }
 
-// register is what a key's operations must look like. Its state is the value.
+// register is the model of one key. Its state is the value.
 var register = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, output any) (bool, any) {

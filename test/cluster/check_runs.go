@@ -7,17 +7,17 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
-// lateSlack is how much later than its time a deadline may fire, besides the time of faults: a head looks again, a program
-// asks now and then.
+// lateSlack is how much later than its time a deadline may fire, besides the time of faults: heads check deadlines,
+// and the test reads states, at intervals.
 const lateSlack = 20 * time.Second
 
-// checkWaits checks that everything came to the end that it had to come to.
+// checkWaits checks that everything ended as it had to.
 func (h *History) checkWaits(r *report) {
 	for _, w := range h.Waits {
 		took := w.Return - w.Call
 		switch {
 		case w.Deadline == 0 && w.Return == 0:
-			r.add(ErrRunStuck, "%s, asked for at %s, is %s on %s (%s)", w.Name, w.Call, w.State, w.Machine, w.Reason)
+			r.add(ErrRunStuck, "%s, requested at %s, is %s on %s (%s)", w.Name, w.Call, w.State, w.Machine, w.Reason)
 		case w.Deadline == 0 && w.State != string(trivet.ProvisionSucceeded):
 			r.add(ErrRunFailed, "%s of %s to %s: %s: %s", w.Name, w.Call, w.Return, w.State, w.Reason)
 		case w.Deadline == 0:
@@ -65,7 +65,7 @@ type records struct {
 	workflows, provisions, machines map[string]change
 }
 
-// apply takes the changes of one transaction.
+// apply applies the changes of one transaction.
 func (s *records) apply(changes []change) {
 	epochs := map[string]int64{} // before
 	for _, c := range changes {
@@ -100,7 +100,7 @@ func (s *records) apply(changes []change) {
 // checkSteps checks what a transaction did to a workflow, under the epoch that its machine had before.
 func (s *records) checkSteps(was, is change, epoch int64) {
 	if is.Epoch == was.Epoch && is.Acked > was.Acked && is.Epoch != epoch {
-		s.report.add(ErrOldEpoch, "a report to %s under epoch %d was taken at revision %d; the machine's was %d", is.Name, is.Epoch, is.Revision, epoch)
+		s.report.add(ErrOldEpoch, "a report to %s under epoch %d was accepted at revision %d; the machine's was %d", is.Name, is.Epoch, is.Revision, epoch)
 	}
 	for name, step := range was.Steps {
 		next := is.Steps[name]
@@ -133,7 +133,7 @@ func (s *records) checkOwners(revision int64) {
 	}
 }
 
-// checkLedgers checks the machines' own accounts of what they did.
+// checkLedgers checks the machines' own ledgers.
 func (h *History) checkLedgers(r *report) {
 	for machine, entries := range h.Ledgers {
 		checkLedger(r, machine, entries)

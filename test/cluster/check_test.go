@@ -75,7 +75,7 @@ func TestNothingIsWrongWithASoundHistory(t *testing.T) {
 	}
 }
 
-// A write whose answer was lost is there by what another one found whose answer was lost as well.
+// A write whose answer was lost is proven by what another one found whose answer was lost as well.
 func TestLostAnswersExplainEachOther(t *testing.T) {
 	h := &History{Ops: []op{
 		{Client: 0, Do: "write", Key: "key", Value: "a", Call: 1 * ms, Return: 2 * ms, Outcome: unknown},
@@ -88,9 +88,9 @@ func TestLostAnswersExplainEachOther(t *testing.T) {
 	}
 }
 
-// Each guarantee's violation is found, and told as what it is.
+// Each guarantee's violation is found, and reported as such.
 func TestEveryViolationIsFound(t *testing.T) {
-	whole := func(h *History, c ...change) { // what the records went through, as every watch told it
+	whole := func(h *History, c ...change) { // what the records went through, as every watch reported it
 		h.Whole = append(h.Whole, c...)
 		h.Feeds["watcher"] = slices.Clone(h.Whole)
 	}
@@ -110,16 +110,16 @@ func TestEveryViolationIsFound(t *testing.T) {
 		"a write comes back": {ErrWriteTwice, func(h *History) {
 			whole(h, change{Revision: 20, Type: "put", Kind: "Template", Name: "key0", Value: "a"})
 		}},
-		"a refused write is seen":        {ErrRefusedDone, func(h *History) { h.Ops[6].Was = "c" }},
-		"a read gives what was replaced": {ErrStaleRead, func(h *History) { h.Ops[6].Was = "a" }},
+		"a refused write is seen":          {ErrRefusedDone, func(h *History) { h.Ops[6].Was = "c" }},
+		"a read returns what was replaced": {ErrStaleRead, func(h *History) { h.Ops[6].Was = "a" }},
 		"a read goes back": {ErrStaleRead, func(h *History) {
 			h.Ops = append(h.Ops, op{Do: "read", Key: "key0", Was: "b", Call: 13 * ms, Return: 14 * ms, Outcome: done})
 		}},
-		"a watch leaves one out":  {ErrWatchSkipped, func(h *History) { h.Feeds["watcher"] = slices.Delete(h.Feeds["watcher"], 5, 6) }},
-		"a watch ends early":      {ErrWatchSkipped, func(h *History) { h.Feeds["watcher"] = h.Feeds["watcher"][:9] }},
-		"a watch begins anew":     {ErrWatchSkipped, func(h *History) { h.Feeds["watcher"][3] = change{Type: "reset"} }},
-		"no watch knows a write":  {ErrWatchSkipped, func(h *History) { h.Ops[3].Revision = 99 }},
-		"a watch tells one twice": {ErrWatchRepeated, func(h *History) { h.Feeds["watcher"] = slices.Insert(h.Feeds["watcher"], 4, h.Whole[3]) }},
+		"a watch leaves one out": {ErrWatchSkipped, func(h *History) { h.Feeds["watcher"] = slices.Delete(h.Feeds["watcher"], 5, 6) }},
+		"a watch ends early":     {ErrWatchSkipped, func(h *History) { h.Feeds["watcher"] = h.Feeds["watcher"][:9] }},
+		"a watch starts again":   {ErrWatchSkipped, func(h *History) { h.Feeds["watcher"][3] = change{Type: "reset"} }},
+		"no watch knows a write": {ErrWatchSkipped, func(h *History) { h.Ops[3].Revision = 99 }},
+		"a watch repeats one":    {ErrWatchRepeated, func(h *History) { h.Feeds["watcher"] = slices.Insert(h.Feeds["watcher"], 4, h.Whole[3]) }},
 		"a watch changes the order": {ErrWatchReordered, func(h *History) {
 			f := h.Feeds["watcher"]
 			f[1], f[2] = f[2], f[1]

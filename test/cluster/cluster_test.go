@@ -12,10 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// patience bounds every wait for something that must come.
-const patience = 60 * time.Second
+	"github.com/trivet-project/trivet/internal/testhead"
+)
 
 func TestMain(m *testing.M) {
 	var err error
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) {
 	case !isInside():
 		status, err = goInside()
 	default:
-		if err = furnish(); err == nil {
+		if err = setUp(); err == nil {
 			status = m.Run()
 		}
 	}
@@ -36,19 +35,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(status)
-}
-
-func program(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("TRIVET")
-	if path == "" {
-		t.Fatal("TRIVET is not set: run make test, or make build && TRIVET=$PWD/bin/trivet go test ./test/cluster")
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // newHeads starts a site's heads.
@@ -59,7 +45,7 @@ func newHeads(t *testing.T, h *history, p plan) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.close)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testhead.Timeout)
 	defer cancel()
 	if err := s.growTo(ctx, p.heads); err != nil {
 		t.Fatal(err)
@@ -67,7 +53,7 @@ func newHeads(t *testing.T, h *history, p plan) *site {
 	return s
 }
 
-// seedOf gives the seed of this run.
+// seedOf returns the seed of this run.
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -81,8 +67,8 @@ func seedOf(t *testing.T) uint64 {
 	return seed
 }
 
-// three is what people have: three heads under load.
-func three(t *testing.T) plan { return plan{program: program(t), heads: 3, load: ordinary} }
+// three is the ordinary site: three heads under load.
+func three(t *testing.T) plan { return plan{program: testhead.Program(t), heads: 3, load: ordinary} }
 
 // begin starts a site under load.
 func begin(t *testing.T, seed uint64, p plan) *trial {
@@ -102,7 +88,7 @@ func begin(t *testing.T, seed uint64, p plan) *trial {
 	return &trial{site: s, load: l, dice: rand.New(rand.NewPCG(seed, 0))}
 }
 
-// end lets the load come to its end and gives what was seen and what is wrong with that.
+// end ends the load and returns the violations in its history.
 func (tr *trial) end(t *testing.T) []error {
 	t.Helper()
 	err := tr.load.stop(t.Context())
@@ -115,7 +101,7 @@ func (tr *trial) end(t *testing.T) []error {
 	return wrong
 }
 
-// keep saves what a run has left, where CHAOS_KEEP names a folder.
+// keep saves the history and the logs of a run in the folder CHAOS_KEEP.
 func keep(t *testing.T, s *site) {
 	dir := os.Getenv("CHAOS_KEEP")
 	if dir == "" {
@@ -136,38 +122,58 @@ func keep(t *testing.T, s *site) {
 	t.Logf("history and logs are in %s", dir)
 }
 
-// Heads are killed one by one, the leader too, stand still, are cut off, are far away and start all at once, while everything
-// goes on.
+// Heads are killed one by one, the leader too, are stopped, cut off, have a long link, and are all killed at once,
+// under load.
 func TestFaultsUnderLoad(t *testing.T) {
-	suffered(t, three(t), "kill the leader", "kill", "kill the leader", "stop the leader", "cut off the leader", "delay frames", "kill all at once")
+	injectAll(t, three(t), "kill the leader", "kill", "stop the leader", "cut off the leader", "delay frames", "kill all at once")
 }
 
-// The power goes, of one head and of all, and with it all that was not synced.
+// Each kind of fault that any site can have is injected once.
+func TestSoakFaultsUnderLoad(t *testing.T) {
+	soak(t)
+	var all []string
+	for _, k := range kinds {
+		all = append(all, k.name)
+	}
+	injectAll(t, three(t), all...)
+}
+
+// The power of one head and of all fails, and with it all that was not synced is lost.
 func TestPowerCutsUnderLoad(t *testing.T) {
 	p := three(t)
 	p.lossy = true
-	suffered(t, p, "cut the power of a head", "cut the power of all", "cut the power of all")
+	injectAll(t, p, "cut the power of a head", "cut the power of all", "cut the power of all")
 }
 
-// Clocks are set by minutes while everything goes on, and heads start with clocks that are off.
-func TestClocksUnderLoad(t *testing.T) {
+// Clocks are changed by minutes under load, and heads start with wrong clocks. In make test, a clock head of test/e2e
+// does that.
+func TestSoakClocksUnderLoad(t *testing.T) {
+	soak(t)
 	p := three(t)
 	p.program = filepath.Join(t.TempDir(), "trivet")
-	if err := build(t.Context(), p.program, "own-clock", ""); err != nil {
+	if err := buildWithClock(t.Context(), p.program, "own-clock"); err != nil {
 		t.Fatal(err)
 	}
-	suffered(t, p, slices.Repeat([]string{"set a clock"}, 4)...)
+	injectAll(t, p, slices.Repeat([]string{"set a clock"}, 4)...)
 }
 
-// suffered does faults to a site, one after the other.
-func suffered(t *testing.T, p plan, faults ...string) {
+// soak skips a test that runs in make soak only.
+func soak(t *testing.T) {
+	t.Helper()
+	if os.Getenv("TRIVET_SOAK") == "" {
+		t.Skip("runs in make soak")
+	}
+}
+
+// injectAll injects faults into a site, one after the other.
+func injectAll(t *testing.T, p plan, faults ...string) {
 	if testing.Short() {
 		t.Skip("takes minutes")
 	}
 	tr := begin(t, seedOf(t), p)
 	for _, name := range faults {
 		nap(t.Context(), 2*time.Second)
-		if err := tr.suffer(t.Context(), named(name)); err != nil {
+		if err := tr.inject(t.Context(), named(name)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 )
 
-// The network of a site: heads, racks, and the test itself, which is at the switch.
+// The network of a site: heads, racks, and the test itself, which is connected to the switch.
 var (
 	subnet   = netip.MustParsePrefix("10.99.0.0/16")
 	operator = netip.MustParseAddr("10.99.0.1")
@@ -76,15 +75,8 @@ func (f *fabric) unplug() {
 	_ = nft("delete table bridge faults")
 }
 
-// command is a program at a port. Its process is the program itself: a signal to it reaches the program.
-func (f *fabric) command(port string, args ...string) *exec.Cmd {
-	cmd := exec.Command("ip", append([]string{"netns", "exec", port}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return cmd
-}
-
-// apart cuts the ports of a group off all other ports, in both directions.
-func (f *fabric) apart(group ...string) error {
+// isolate cuts the ports of a group off all other ports, in both directions.
+func (f *fabric) isolate(group ...string) error {
 	return f.change(func() {
 		for _, p := range f.ports {
 			for _, q := range group {
@@ -96,8 +88,8 @@ func (f *fabric) apart(group ...string) error {
 	})
 }
 
-// deaf lets nothing pass from some ports to others.
-func (f *fabric) deaf(from, to []string) error {
+// block drops all that some ports send to others.
+func (f *fabric) block(from, to []string) error {
 	return f.change(func() {
 		for _, p := range from {
 			for _, q := range to {
@@ -107,25 +99,25 @@ func (f *fabric) deaf(from, to []string) error {
 	})
 }
 
-// lossy loses so many of a hundred frames that a port sends.
-func (f *fabric) lossy(port string, percent int) error {
+// lose drops a percentage of the frames that a port sends.
+func (f *fabric) lose(port string, percent int) error {
 	return f.change(func() { f.loss[port] = percent })
 }
 
-// heal lets everything pass again.
+// heal removes all faults.
 func (f *fabric) heal() error {
 	return f.change(func() { clear(f.cuts); clear(f.loss) })
 }
 
-func (f *fabric) change(how func()) error {
+func (f *fabric) change(do func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	how()
+	do()
 	return nft(f.rules())
 }
 
-// rules gives all of the switch's rules, which replace those before at once. What is dropped at a switch leaves no trace at
-// either end, like a cut cable. f.mu is held.
+// rules returns all of the switch's rules, which replace the former ones at once. What is dropped at a switch leaves
+// no trace at either end, like a cut cable. f.mu is held.
 func (f *fabric) rules() string {
 	var b strings.Builder
 	b.WriteString("table bridge faults\ndelete table bridge faults\ntable bridge faults {\n")
@@ -145,13 +137,13 @@ func (f *fabric) rules() string {
 func nft(rules string) error {
 	cmd := exec.Command("nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(rules)
-	return said(cmd)
+	return run(cmd)
 }
 
-func ip(args ...string) error { return said(exec.Command("ip", args...)) }
+func ip(args ...string) error { return run(exec.Command("ip", args...)) }
 
-// said runs a command and gives, where it fails, what it said.
-func said(cmd *exec.Cmd) error {
+// run runs a command; its error has the command's output.
+func run(cmd *exec.Cmd) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s (%s)", cmd, err, strings.TrimSpace(string(out)), packages)
 	}

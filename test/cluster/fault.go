@@ -7,9 +7,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// trial is a site under load to which faults are done.
+// trial is a site under load into which faults are injected.
 type trial struct {
 	*site
 	load *load
@@ -22,7 +24,7 @@ type kind struct {
 	weight int // how often it is chosen, against the others
 	// hold is how long it lasts, within [hold/2, hold].
 	hold time.Duration
-	// begin does it, and says what it did and how that is undone.
+	// begin injects it, and returns what it did and how to undo that.
 	begin func(ctx context.Context, t *trial) (what string, undo func() error, err error)
 }
 
@@ -37,8 +39,8 @@ var kinds = []kind{
 	{"stop a head", 2, 12 * time.Second, stopAny},
 	{"cut off the leader", 2, 8 * time.Second, cutLeader},
 	{"cut off a head", 1, 8 * time.Second, cutAny},
-	{"leader hears nobody", 1, 8 * time.Second, deafLeader},
-	{"nobody hears the leader", 1, 8 * time.Second, muteLeader},
+	{"leader receives nothing", 1, 8 * time.Second, deafLeader},
+	{"leader sends nothing", 1, 8 * time.Second, muteLeader},
 	{"cut off a head with a rack", 1, 8 * time.Second, cutWithRack},
 	{"cut off a rack", 1, 8 * time.Second, cutRack},
 	{"lose frames", 2, 8 * time.Second, loseFrames},
@@ -48,8 +50,8 @@ var kinds = []kind{
 	{"stop a rack", 1, 10 * time.Second, stopRack},
 }
 
-// Kinds that only some sites can have: where the last head has a small file system, where disks lose what was not synced,
-// where clocks can be set.
+// Kinds that only some sites can have: where the last head has a small file system, where disks lose what was not
+// synced, where clocks can be set.
 var (
 	smallDisk  = []kind{{"slow disk", 1, 8 * time.Second, slowDisk}, {"full disk", 1, 6 * time.Second, fullDisk}}
 	lossyDisks = []kind{{"cut the power of a head", 4, time.Second, cutPower}, {"cut the power of all", 4, time.Second, cutAllPower}}
@@ -75,11 +77,11 @@ func (t *trial) choose(of []kind) kind {
 	return bag[t.dice.IntN(len(bag))]
 }
 
-// healPatience is how long heads may take to serve again once all is well.
-const healPatience = 2 * time.Minute
+// healTimeout is how long heads may take to serve again after a fault.
+const healTimeout = 2 * time.Minute
 
-// suffer lets a fault happen, undoes it, and waits until every head serves again, and a program gets its writes done.
-func (t *trial) suffer(ctx context.Context, k kind) error {
+// inject injects a fault, undoes it, and waits until every head serves again and a program has a write acknowledged.
+func (t *trial) inject(ctx context.Context, k kind) error {
 	f := fault{Kind: k.name, From: t.history.now()}
 	what, undo, err := k.begin(ctx, t)
 	if err != nil {
@@ -92,12 +94,12 @@ func (t *trial) suffer(ctx context.Context, k kind) error {
 	if err := undo(); err != nil {
 		return fmt.Errorf("undo %s (%s): %w", k.name, what, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, healPatience)
+	ctx, cancel := context.WithTimeout(ctx, healTimeout)
 	defer cancel()
 	err = t.ready(ctx)
 	f.To = t.history.now()
 	if err == nil {
-		err = eventually(ctx, func() error { return t.wroteSince(f.To) })
+		err = testhead.Eventually(ctx, func() error { return t.wroteSince(f.To) })
 	}
 	t.history.note(func(h *History) { h.Faults = append(h.Faults, f) })
 	if err != nil {
@@ -106,7 +108,7 @@ func (t *trial) suffer(ctx context.Context, k kind) error {
 	return nil
 }
 
-// wroteSince fails unless a program with the SDK had a write acknowledged since then.
+// wroteSince returns an error unless a program with the SDK had a write acknowledged since a time.
 func (t *trial) wroteSince(then time.Duration) (err error) {
 	t.history.note(func(h *History) {
 		if writes := h.writes(); len(writes) == 0 || writes[len(writes)-1] < then {

@@ -14,20 +14,22 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A program that is built here has a clock of its own: Go's time.Now is replaced while it is built (go build -overlay). The
-// machine has one clock for all, and what Go programs ask for it cannot be intercepted from outside. What people get has
-// nothing of this.
+// A program that is built here has a clock of its own: Go's time.Now is replaced while it is built (go build
+// -overlay). The machine has one clock for all, and Go programs read it in ways that cannot be intercepted from
+// outside. The released program has nothing of this.
 
-// clockEnv tells such a program the file that says how many seconds its clock is ahead. Without one it is right.
+// clockEnv names the file with the seconds by which such a program's clock is ahead. Without one it is right.
 const clockEnv = "TRIVET_TEST_CLOCK"
 
 // readsClock is the line of Go's time.Now after which the seconds can be changed.
 const readsClock = "\tsec, nsec, mono := runtimeNow()\n"
 
-// build builds the program at a path as the Makefile does, with a clock of its own, and with build tags.
-func build(ctx context.Context, path, version, tags string) error {
+// buildWithClock builds the program with a clock of its own.
+func buildWithClock(ctx context.Context, path, version string) error {
 	dir, err := os.MkdirTemp("", "clock")
 	if err != nil {
 		return err
@@ -37,8 +39,13 @@ func build(ctx context.Context, path, version, tags string) error {
 	if err != nil {
 		return err
 	}
-	c := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-overlay", overlay, "-trimpath",
-		"-ldflags", "-s -w -X main.version="+version, "-o", path, "./cmd/trivet")
+	return build(ctx, path, version, "-overlay="+overlay)
+}
+
+// build builds the program at a path as the Makefile does, with more flags.
+func build(ctx context.Context, path, version string, flags ...string) error {
+	args := append([]string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + version, "-o", path}, flags...)
+	c := exec.CommandContext(ctx, "go", append(args, "./cmd/trivet")...)
 	c.Dir, c.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", c, err, out)
@@ -46,7 +53,7 @@ func build(ctx context.Context, path, version, tags string) error {
 	return nil
 }
 
-// clockOverlay writes what go build's -overlay names into a folder.
+// clockOverlay writes the file for go build's -overlay, and what it refers to, into a folder.
 func clockOverlay(ctx context.Context, dir string) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -58,7 +65,7 @@ func clockOverlay(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	if bytes.Count(now, []byte(readsClock)) != 1 {
-		return "", fmt.Errorf("time.Now of this Go does not read the clock as it did by %q: see to readsClock", readsClock)
+		return "", fmt.Errorf("time.Now of this Go version does not contain %q: adapt readsClock", readsClock)
 	}
 	changed := filepath.Join(dir, "time.go")
 	err = os.WriteFile(changed, bytes.Replace(now, []byte(readsClock), []byte(readsClock+"\tsec += Ahead.Load()\n"), 1), 0o600)
@@ -90,26 +97,26 @@ func setClock(ctx context.Context, t *trial) (string, func() error, error) {
 	return what, func() error { return h.turnClock(ctx, 0) }, err
 }
 
-// turnClock makes a head's clock differ from the machine's, and sees that it does.
+// turnClock makes a head's clock differ from the machine's, and verifies that it does.
 func (h *head) turnClock(ctx context.Context, ahead time.Duration) error {
 	if err := renameio.WriteFile(h.clockFile(), []byte(fmt.Sprint(int64(ahead.Seconds()))), 0o600); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, healPatience)
+	ctx, cancel := context.WithTimeout(ctx, healTimeout)
 	defer cancel()
-	return eventually(ctx, func() error {
+	return testhead.Eventually(ctx, func() error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.api()+"/livez", nil)
 		if err != nil {
 			return err
 		}
-		resp, err := bare.Do(req)
+		resp, err := testhead.Unverified.Do(req)
 		if err != nil {
 			return err
 		}
 		resp.Body.Close()
-		said, err := http.ParseTime(resp.Header.Get("Date"))
-		if off := time.Until(said) - ahead; err == nil && off.Abs() > 5*time.Second {
-			err = fmt.Errorf("%s has a clock that is off by %s, not by %s: is its program built for that?", h.port, time.Until(said), ahead)
+		date, err := http.ParseTime(resp.Header.Get("Date"))
+		if off := time.Until(date) - ahead; err == nil && off.Abs() > 5*time.Second {
+			err = fmt.Errorf("%s has a clock that is off by %s, not by %s: is its program built for that?", h.port, time.Until(date), ahead)
 		}
 		return err
 	})

@@ -15,8 +15,8 @@ import (
 	"github.com/trivet-project/trivet/test/faultfs"
 )
 
-// The last head's data is on a small file system of its own, over a loop device: its disk can be slow, or full. Or all heads
-// have disks that lose at a power cut what was not synced.
+// The last head's data is on a small file system of its own, over a loop device: its disk can be slow, or full. Or
+// all heads have disks that lose at a power cut what was not synced.
 
 const diskBytes = 768 << 20
 
@@ -26,14 +26,14 @@ type disk struct {
 	device string // MAJOR:MINOR
 }
 
-// newDisk makes one at a folder.
+// newDisk mounts one at a folder.
 func newDisk(file, at string) (*disk, error) {
 	f, err := os.Create(file)
 	if err != nil {
 		return nil, err
 	}
 	err = errors.Join(f.Truncate(diskBytes), f.Close(), os.MkdirAll(at, 0o700),
-		said(exec.Command("mkfs.ext4", "-q", "-m", "0", file)), said(exec.Command("mount", "-o", "loop", file, at)))
+		run(exec.Command("mkfs.ext4", "-q", "-m", "0", file)), run(exec.Command("mount", "-o", "loop", file, at)))
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func newDisk(file, at string) (*disk, error) {
 
 func (d *disk) close() { _ = unix.Unmount(d.at, unix.MNT_DETACH) }
 
-// fill leaves nothing free. What it gives makes room again.
+// fill leaves nothing free. undo makes room again.
 func (d *disk) fill() (undo func() error, err error) {
 	f, err := os.Create(filepath.Join(d.at, "fill"))
 	if err != nil {
@@ -63,15 +63,15 @@ func (d *disk) fill() (undo func() error, err error) {
 	return func() error { return os.Remove(f.Name()) }, nil
 }
 
-// fullDisk fills the last head's disk from outside. A head begins no write then; of what the others write it must keep its
-// copy, and ends where that is not possible any more. It is started again when there is room.
+// fullDisk fills the last head's disk from outside. A head begins no write then. It must keep its copy of
+// what the others write, and ends when it no longer can. It is started again when there is room.
 func fullDisk(ctx context.Context, t *trial) (string, func() error, error) {
 	h := t.heads[len(t.heads)-1]
 	h.mayEnd(true)
 	undo, err := t.disk.fill()
 	return h.port, func() error {
 		err := undo()
-		nap(ctx, endPatience) // one that has failed may still be on its way out
+		nap(ctx, endTimeout) // one that has failed may still be ending
 		if !h.mayEnd(false) {
 			err = errors.Join(err, h.start(""))
 		}
@@ -79,8 +79,8 @@ func fullDisk(ctx context.Context, t *trial) (string, func() error, error) {
 	}, err
 }
 
-// endPatience is how long a head that has failed may take to let requests end.
-const endPatience = 8 * time.Second
+// endTimeout is how long a head that has failed may take to end its requests.
+const endTimeout = 8 * time.Second
 
 // group is a control group of the kernel's first interface, which not every machine has.
 type group struct{ dir string }
@@ -96,14 +96,14 @@ func newGroup(controller string, h *head) (*group, error) {
 	if err := os.MkdirAll(g.dir, 0o755); err != nil {
 		return nil, err
 	}
-	return g, g.set("cgroup.procs", fmt.Sprint(h.run.cmd.Process.Pid))
+	return g, g.set("cgroup.procs", fmt.Sprint(h.run.PID()))
 }
 
 func (g *group) set(file, value string) error {
 	return os.WriteFile(filepath.Join(g.dir, file), []byte(value), 0o644)
 }
 
-// close lets the group's processes go.
+// close moves the group's processes out and removes it.
 func (g *group) close() error {
 	procs, err := os.ReadFile(filepath.Join(g.dir, "cgroup.procs"))
 	for pid := range strings.FieldsSeq(string(procs)) {
@@ -122,7 +122,7 @@ func starve(_ context.Context, t *trial) (string, func() error, error) {
 	return h.port, g.close, errors.Join(g.set("cpu.cfs_period_us", "100000"), g.set("cpu.cfs_quota_us", "10000"))
 }
 
-// slowDisk lets the last head's disk do thirty writes a second.
+// slowDisk limits the last head's disk to thirty writes a second.
 func slowDisk(_ context.Context, t *trial) (string, func() error, error) {
 	h := t.heads[len(t.heads)-1]
 	g, err := newGroup("blkio", h)
@@ -132,7 +132,7 @@ func slowDisk(_ context.Context, t *trial) (string, func() error, error) {
 	return h.port, g.close, g.set("blkio.throttle.write_iops_device", t.disk.device+" 30")
 }
 
-// lossyDisk makes a disk that knows what was not synced.
+// lossyDisk mounts a disk that knows what was not synced.
 func lossyDisk(backing, at string) (*faultfs.FS, error) {
 	if err := os.MkdirAll(at, 0o700); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func lossyDisk(backing, at string) (*faultfs.FS, error) {
 	return faultfs.Mount(backing, at)
 }
 
-// cutPower is the end of a head whose disk then has nothing that was not synced, or only some of it.
+// cutPower ends a head whose disk then has nothing that was not synced, or only some of it.
 func cutPower(_ context.Context, t *trial) (string, func() error, error) { return t.unpowered(t.any()) }
 
 func cutAllPower(_ context.Context, t *trial) (string, func() error, error) {

@@ -58,7 +58,7 @@ func stopLeader(ctx context.Context, t *trial) (string, func() error, error) {
 
 func stopAny(_ context.Context, t *trial) (string, func() error, error) { return stopped(t.any()) }
 
-// stopped lets a head's process stand still; it does not know that time has passed when it goes on.
+// stopped stops a head's process; it does not know how much time has passed when it continues.
 func stopped(h *head) (string, func() error, error) {
 	h.signal(syscall.SIGSTOP)
 	return h.port, func() error { h.signal(syscall.SIGCONT); return nil }, nil

@@ -11,33 +11,33 @@ func cutLeader(ctx context.Context, t *trial) (string, func() error, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return l.port, t.fabric.heal, t.fabric.apart(l.port)
+	return l.port, t.fabric.heal, t.fabric.isolate(l.port)
 }
 
 func cutAny(_ context.Context, t *trial) (string, func() error, error) {
 	h := t.any()
-	return h.port, t.fabric.heal, t.fabric.apart(h.port)
+	return h.port, t.fabric.heal, t.fabric.isolate(h.port)
 }
 
-// deafLeader lets what the other heads say not reach the leader, which is heard.
+// deafLeader drops what the other heads send to the leader; they still receive from it.
 func deafLeader(ctx context.Context, t *trial) (string, func() error, error) {
 	l, err := t.leader(ctx)
 	if err != nil {
 		return "", nil, err
 	}
-	return l.port, t.fabric.heal, t.fabric.deaf(t.ports(l), []string{l.port})
+	return l.port, t.fabric.heal, t.fabric.block(t.ports(l), []string{l.port})
 }
 
-// muteLeader lets what the leader says not reach the other heads, which it hears.
+// muteLeader drops what the leader sends to the other heads; it still receives from them.
 func muteLeader(ctx context.Context, t *trial) (string, func() error, error) {
 	l, err := t.leader(ctx)
 	if err != nil {
 		return "", nil, err
 	}
-	return l.port, t.fabric.heal, t.fabric.deaf([]string{l.port}, t.ports(l))
+	return l.port, t.fabric.heal, t.fabric.block([]string{l.port}, t.ports(l))
 }
 
-// ports are those of all heads but one.
+// ports returns those of all heads but one.
 func (t *trial) ports(but *head) (all []string) {
 	for _, h := range t.heads {
 		if h != but {
@@ -50,19 +50,19 @@ func (t *trial) ports(but *head) (all []string) {
 // cutWithRack leaves a head alone with some machines.
 func cutWithRack(_ context.Context, t *trial) (string, func() error, error) {
 	h, r := t.any(), t.rack()
-	return h.port + " " + r.port, t.fabric.heal, t.fabric.apart(h.port, r.port)
+	return h.port + " " + r.port, t.fabric.heal, t.fabric.isolate(h.port, r.port)
 }
 
 func cutRack(_ context.Context, t *trial) (string, func() error, error) {
 	r := t.rack()
-	return r.port, t.fabric.heal, t.fabric.apart(r.port)
+	return r.port, t.fabric.heal, t.fabric.isolate(r.port)
 }
 
 func (t *trial) rack() *rack { return t.load.racks[t.dice.IntN(len(t.load.racks))] }
 
 func loseFrames(_ context.Context, t *trial) (string, func() error, error) {
 	h, percent := t.any(), 5+t.dice.IntN(25)
-	return fmt.Sprintf("%s %d%%", h.port, percent), t.fabric.heal, t.fabric.lossy(h.port, percent)
+	return fmt.Sprintf("%s %d%%", h.port, percent), t.fabric.heal, t.fabric.lose(h.port, percent)
 }
 
 // delayFrames makes a head's link a long one.

@@ -9,12 +9,14 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// The loads that injected faults need: programs that write (a crowd, where all that matters happens until a fault is noticed), clients
-// that ask for addresses, runs, deadlines.
+// The loads that injected faults need: programs that write (many, where all that matters happens until a fault is
+// noticed), clients that request addresses, runs, deadlines.
 var (
-	crowd    = size{writers: 24, watchers: 1}
+	many     = size{writers: 24, watchers: 1}
 	programs = size{writers: 8, watchers: 2}
 	clients  = size{writers: 1, watchers: 1, clients: 2}
 	runs     = size{writers: 1, watchers: 1, racks: 1, machines: 3, loops: 3}
@@ -24,7 +26,7 @@ var (
 // faultEnv tells a program that is built with faults which one it has.
 const faultEnv = "TRIVET_FAULT"
 
-// injected are the faults, one for each guarantee, and what brings it to light.
+// injected are the faults, one for each guarantee, and what exposes it.
 var injected = []struct {
 	bug    string // of internal/faultinject
 	want   error
@@ -33,38 +35,42 @@ var injected = []struct {
 	faults []kind
 	// The load lasts at least for so long, and what has begun may then take so much longer.
 	lasts, settles time.Duration
+	soak           bool // in make soak only
 }{
-	{"WriteLost", ErrWriteLost, 3, crowd, []kind{named("kill the leader")}, 0, settled},
-	{"StaleRead", ErrStaleRead, 3, crowd, []kind{{name: "cut off a follower", hold: 2 * time.Second, begin: cutFollower}}, 0, settled},
-	{"WatchSkipped", ErrWatchSkipped, 1, programs, nil, 2 * time.Second, settled},
-	{"WatchRepeated", ErrWatchRepeated, 1, programs, []kind{named("kill")}, 0, settled},
-	{"WatchReordered", ErrWatchReordered, 1, programs, nil, 2 * time.Second, settled},
-	{"AddressTwice", ErrAddressTwice, 1, clients, nil, 2 * time.Second, settled},
-	{"MachineTwice", ErrMachineTwice, 1, runs, nil, 2 * time.Second, time.Second},
-	{"ActionTwice", ErrActionTwice, 1, runs, slices.Repeat([]kind{named("reset a machine")}, 5), 0, 2 * time.Second},
-	{"RunStuck", ErrRunStuck, 1, runs, nil, time.Second, 5 * time.Second},
-	{"OldEpoch", ErrOldEpoch, 1, runs, nil, 5 * time.Second, time.Second},
-	{"DeadlineEarly", ErrDeadlineEarly, 1, waits, nil, 8 * time.Second, time.Second},
-	{"DeadlineNever", ErrDeadlineLate, 1, waits, nil, lateAfter + 2*time.Second, time.Second},
+	{"WriteLost", ErrWriteLost, 3, many, []kind{named("kill the leader")}, 0, settled, true},
+	{"StaleRead", ErrStaleRead, 3, many, []kind{{name: "cut off a follower", hold: 2 * time.Second, begin: cutFollower}}, 0, settled, true},
+	{"WatchSkipped", ErrWatchSkipped, 1, programs, nil, 2 * time.Second, settled, false},
+	{"WatchRepeated", ErrWatchRepeated, 1, programs, []kind{named("kill")}, 0, settled, true},
+	{"WatchReordered", ErrWatchReordered, 1, programs, nil, 2 * time.Second, settled, true},
+	{"AddressTwice", ErrAddressTwice, 1, clients, nil, 2 * time.Second, settled, false},
+	{"MachineTwice", ErrMachineTwice, 1, runs, nil, 2 * time.Second, time.Second, false},
+	{"ActionTwice", ErrActionTwice, 1, runs, slices.Repeat([]kind{named("reset a machine")}, 5), 0, 2 * time.Second, true},
+	{"RunStuck", ErrRunStuck, 1, runs, nil, time.Second, 5 * time.Second, true},
+	{"OldEpoch", ErrOldEpoch, 1, runs, nil, 5 * time.Second, time.Second, true},
+	{"DeadlineEarly", ErrDeadlineEarly, 1, waits, nil, 8 * time.Second, time.Second, false},
+	{"DeadlineNever", ErrDeadlineLate, 1, waits, nil, lateAfter + 2*time.Second, time.Second, true},
 }
 
-// The checker finds in real programs what it is there for: each guarantee has a bug that breaks it.
+// The checker finds each violation in real programs: each guarantee has a fault that breaks it.
 func TestInjectedFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
 	}
 	program := filepath.Join(t.TempDir(), "trivet")
-	if err := build(t.Context(), program, "faultinject", "faultinject"); err != nil {
+	if err := build(t.Context(), program, "faultinject", "-tags=faultinject"); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range injected {
 		t.Run(s.bug, func(t *testing.T) {
+			if s.soak {
+				soak(t)
+			}
 			t.Setenv(faultEnv, s.bug)
 			tr := begin(t, seedOf(t), plan{program: program, heads: s.heads, load: s.load})
 			tr.load.settled = s.settles
 			for _, k := range s.faults {
 				nap(t.Context(), time.Second)
-				if err := tr.suffer(t.Context(), k); err != nil {
+				if err := tr.inject(t.Context(), k); err != nil {
 					t.Log(err) // a bug may keep it from healing
 				}
 			}
@@ -78,19 +84,19 @@ func TestInjectedFaults(t *testing.T) {
 	}
 }
 
-// cutFollower cuts a head off that does not lead: the others go on without it at once.
+// cutFollower cuts a head off that does not lead: the others continue without it at once.
 func cutFollower(ctx context.Context, t *trial) (string, func() error, error) {
 	l, err := t.leader(ctx)
 	if err != nil {
 		return "", nil, err
 	}
 	h := t.heads[slices.IndexFunc(t.heads, func(h *head) bool { return h != l })]
-	return h.port, t.fabric.heal, t.fabric.apart(h.port)
+	return h.port, t.fabric.heal, t.fabric.isolate(h.port)
 }
 
-// The program that people get has no trace of the bugs, nor of a clock of its own.
+// The released program has no trace of the faults, nor of a clock of its own.
 func TestNoInjectedFaults(t *testing.T) {
-	text, err := os.ReadFile(program(t))
+	text, err := os.ReadFile(testhead.Program(t))
 	if err != nil {
 		t.Fatal(err)
 	}

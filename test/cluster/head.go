@@ -3,24 +3,22 @@ package cluster
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/trivet-project/trivet/internal/testhead"
 	"github.com/trivet-project/trivet/test/faultfs"
 )
 
-// head is one head: a port on the switch, a data folder, and a process where it runs.
+// head is one head: a port on the switch, a data folder, and a process while it runs.
 type head struct {
 	site    *site
 	port    string // "h0"
@@ -29,17 +27,11 @@ type head struct {
 	lossy   *faultfs.FS // what data is on; nil: an ordinary folder
 
 	mu   sync.Mutex
-	run  *process // guarded by mu; nil: none
-	down bool     // guarded by mu: its end was wanted
+	run  *headProcess // guarded by mu; nil: none
+	down bool         // guarded by mu: its end was intended
 }
 
-// process is one run of a head.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-}
-
-func (h *head) api() string { return "https://" + h.address.String() + ":7480" }
+func (h *head) api() string { return testhead.APIURL(h.address.String()) }
 
 // start runs the head. The first time it joins by a token, unless it is the first of all.
 func (h *head) start(token string) error {
@@ -54,37 +46,45 @@ func (h *head) start(token string) error {
 		return err
 	}
 	defer log.Close()
-	p := &process{cmd: h.site.fabric.command(h.port, args...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), "TRIVET_JOIN_TOKEN="+token, clockEnv+"="+h.clockFile())
+	cmd := testhead.Command(h.port, args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "TRIVET_JOIN_TOKEN="+token, clockEnv+"="+h.clockFile())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.run != nil {
 		return fmt.Errorf("%s runs already", h.port)
 	}
-	if err := p.cmd.Start(); err != nil {
+	p, err := testhead.Start(cmd)
+	if err != nil {
 		return err
 	}
-	h.run, h.down = p, false
-	go h.attend(p)
+	r := &headProcess{p, make(chan struct{})}
+	h.run, h.down = r, false
+	go h.awaitEnd(r)
 	return nil
 }
 
-// attend waits for the process's end, and writes it down where nobody wanted it.
-func (h *head) attend(p *process) {
-	err := p.cmd.Wait()
-	h.mu.Lock()
-	wanted := h.down
-	h.run = nil
-	h.mu.Unlock()
-	if !wanted {
-		h.site.history.died(h.port, fmt.Sprintf("%v; its last words: %s", err, h.lastWords()))
-	}
-	close(p.done)
+// headProcess is a process whose end is recorded.
+type headProcess struct {
+	*testhead.Process
+	recorded chan struct{} // closed then
 }
 
-// lastWords are the end of the head's log.
-func (h *head) lastWords() string {
+// awaitEnd waits for the end of the process, and records one that was not intended.
+func (h *head) awaitEnd(p *headProcess) {
+	<-p.Done()
+	h.mu.Lock()
+	intended := h.down
+	h.run = nil
+	h.mu.Unlock()
+	if !intended {
+		h.site.history.died(h.port, fmt.Sprintf("%v; the end of its log: %s", p.Cmd.ProcessState, h.logEnd()))
+	}
+	close(p.recorded)
+}
+
+// logEnd returns the end of the head's log.
+func (h *head) logEnd() string {
 	text, err := os.ReadFile(h.site.path(h.port + ".log"))
 	if err != nil {
 		return err.Error()
@@ -92,19 +92,19 @@ func (h *head) lastWords() string {
 	return string(text[max(len(text)-2000, 0):])
 }
 
-// signal sends a signal to the head's process, if there is one; it gives the process.
-func (h *head) signal(s syscall.Signal) *process {
+// signal sends a signal to the head's process, if there is one, and returns the process.
+func (h *head) signal(s syscall.Signal) *headProcess {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.run == nil {
 		return nil
 	}
 	h.down = h.down || s == syscall.SIGKILL || s == syscall.SIGTERM
-	_ = h.run.cmd.Process.Signal(s) // it may have ended
+	h.run.Signal(s)
 	return h.run
 }
 
-// mayEnd says whether the head may end by itself from now on, and gives whether it runs.
+// mayEnd sets whether the head may end by itself from now on, and reports whether it runs.
 func (h *head) mayEnd(may bool) (runs bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,10 +114,10 @@ func (h *head) mayEnd(may bool) (runs bool) {
 	return h.run != nil
 }
 
-// kill ends it at once, like a pulled plug.
+// kill ends it at once, as a power cut does.
 func (h *head) kill() {
 	if p := h.signal(syscall.SIGKILL); p != nil {
-		<-p.done
+		<-p.recorded
 	}
 }
 
@@ -128,7 +128,7 @@ func (h *head) stop() error {
 		return nil
 	}
 	select {
-	case <-p.done:
+	case <-p.recorded:
 		return nil
 	case <-time.After(30 * time.Second):
 		h.kill()
@@ -136,20 +136,14 @@ func (h *head) stop() error {
 	}
 }
 
-// bare speaks to a head whose name is its address: whom it trusts is not the question here.
-var bare = &http.Client{
-	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
-	Timeout:   2 * time.Second,
-}
-
-// ask gets one of the head's pages.
-func (h *head) ask(ctx context.Context, path, token string) (string, error) {
+// get returns one of the head's pages.
+func (h *head) get(ctx context.Context, path, token string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.api()+path, nil)
 	if err != nil {
 		return "", err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := bare.Do(req)
+	resp, err := testhead.Unverified.Do(req)
 	if err != nil {
 		return "", err
 	}
@@ -163,19 +157,19 @@ func (h *head) ask(ctx context.Context, path, token string) (string, error) {
 
 // ready waits until the head serves writes.
 func (h *head) ready(ctx context.Context) error {
-	err := eventually(ctx, func() error {
-		_, err := h.ask(ctx, "/readyz", "")
+	err := testhead.Eventually(ctx, func() error {
+		_, err := h.get(ctx, "/readyz", "")
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("%s is not ready: %w; its last words: %s", h.port, err, h.lastWords())
+		return fmt.Errorf("%s is not ready: %w; the end of its log: %s", h.port, err, h.logEnd())
 	}
 	return nil
 }
 
-// leads says whether the head's member is the store's leader.
+// leads reports whether the head's member is the store's leader.
 func (h *head) leads(ctx context.Context) bool {
-	text, err := h.ask(ctx, "/metrics", h.site.token)
+	text, err := h.get(ctx, "/metrics", h.site.token)
 	if err != nil {
 		return false
 	}
@@ -185,21 +179,6 @@ func (h *head) leads(ctx context.Context) bool {
 		}
 	}
 	return false
-}
-
-// eventually tries until it works or ctx ends.
-func eventually(ctx context.Context, try func() error) error {
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
 
 // path is a file of the site.

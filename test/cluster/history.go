@@ -10,37 +10,37 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
-// history is all that was seen in a run: by programs that write and read, by watches, by machines that boot, in the machines'
-// own ledgers, and at the end. Times are since its beginning, by the test's monotonic clock.
+// history is all that was observed in a run: by programs that write and read, by watches, by machines that boot, in
+// the machines' own ledgers, and at the end. Times are since its beginning, by the test's monotonic clock.
 type history struct {
 	mu    sync.Mutex
 	began time.Time
 	History
 }
 
-// History is what of it is kept in a file.
+// History is the part that is kept in a file.
 type History struct {
 	Seed     uint64                     `json:"seed"`
 	Version  string                     `json:"version"` // of the heads
 	Took     time.Duration              `json:"took"`
 	Ops      []op                       `json:"ops"`
 	Feeds    map[string][]change        `json:"feeds"` // by watcher
-	Whole    []change                   `json:"whole"` // what a watch from the same beginning says when all is over
+	Whole    []change                   `json:"whole"` // the changes of a watch from the same beginning, after the end
 	Leases   []lease                    `json:"leases"`
 	Boots    []time.Duration            `json:"boots"` // when a machine had booted up to its script
 	Waits    []wait                     `json:"waits"`
-	Hands    []string                   `json:"hands"`   // runs that a person had to help by power
-	Ledgers  map[string][]journal.Entry `json:"ledgers"` // by machine
-	Final    map[string]string          `json:"final"`   // what stands under each key at the end
-	Deaths   []string                   `json:"deaths"`  // of heads that nobody wanted dead
+	Assisted []string                   `json:"assisted"` // runs whose machine an operator had to power on again
+	Ledgers  map[string][]journal.Entry `json:"ledgers"`  // by machine
+	Final    map[string]string          `json:"final"`    // the value of each key at the end
+	Deaths   []string                   `json:"deaths"`   // of heads that ended by themselves
 	Faults   []fault                    `json:"faults"`
 	Troubles []string                   `json:"troubles"` // of the run itself: it proves nothing
 }
 
-// What became of an operation.
+// Outcomes of an operation.
 const (
 	done    = "done"
-	unknown = "unknown" // it may have happened, or may yet
+	unknown = "unknown" // it may have happened, or may still happen
 	refused = "refused" // it has not happened
 )
 
@@ -49,7 +49,7 @@ type op struct {
 	Client int    `json:"client"`
 	Do     string `json:"do"` // "write", "swap", "read", "create"
 	Key    string `json:"key"`
-	// Value is what it writes, Was what a swap found and wants to replace, or what a read saw.
+	// Value is what it writes, Was what a swap found and replaces, or what a read returned.
 	Value string `json:"value,omitempty"`
 	Was   string `json:"was,omitempty"`
 	// Revision is the write's own; 0: not known.
@@ -61,7 +61,7 @@ type op struct {
 	Cause    string        `json:"cause,omitempty"`
 }
 
-// change is one step of a watch. Of records that the checks look into it has what they need.
+// change is one step of a watch. It has those fields of the record that the checks need.
 type change struct {
 	Revision int64  `json:"revision"`
 	Type     string `json:"type"`
@@ -78,7 +78,7 @@ type change struct {
 	Steps   map[string]stepReport `json:"steps,omitempty"`
 }
 
-// stepReport is how far an action is by the record.
+// stepReport is the state of an action by the record.
 type stepReport struct {
 	State trivet.StepState `json:"state"`
 	Try   int              `json:"try"`
@@ -93,7 +93,7 @@ type lease struct {
 	Return  time.Duration `json:"return"`
 }
 
-// wait is something that had to come to an end: a provision that must succeed, or a deadline that must fire.
+// wait is something that had to end: a provision that must succeed, or a deadline that must fire.
 type wait struct {
 	Name string `json:"name"`
 	// Deadline is what must pass before it may fail; 0: it must succeed.
@@ -105,7 +105,7 @@ type wait struct {
 	Reason   string        `json:"reason,omitempty"`
 }
 
-// fault is something that was done to the site.
+// fault is a fault that was injected.
 type fault struct {
 	Kind string        `json:"kind"`
 	What string        `json:"what"`
@@ -123,10 +123,10 @@ func newHistory(seed uint64) *history {
 func (h *history) now() time.Duration { return time.Since(h.began) }
 
 // note changes the history.
-func (h *history) note(how func(*History)) {
+func (h *history) note(change func(*History)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	how(&h.History)
+	change(&h.History)
 }
 
 func (h *history) died(head, why string) {

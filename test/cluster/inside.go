@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// insideEnv is set in the process that has a world of its own.
+// insideEnv is set in the process that has namespaces of its own.
 const insideEnv = "TRIVET_CLUSTER_TEST_INSIDE"
 
 // packages is the command that installs what this package runs.
 const packages = "apt-get install iproute2 nftables e2fsprogs util-linux"
 
-// isInside says whether this process is the one that goInside started.
+// isInside reports whether this process is the one that goInside started.
 func isInside() bool { return os.Getenv(insideEnv) != "" }
 
-// goInside runs this program again in network, mount and process namespaces of its own, so that nothing of the test is seen
-// outside, and nothing of it outlives this process. It gives the program's exit status.
+// goInside runs this program again in network, mount and process namespaces of its own, so that the test has no effect
+// outside, and ends completely with this process. It returns the program's exit status.
 func goInside() (status int, err error) {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
@@ -40,8 +40,8 @@ func goInside() (status int, err error) {
 	}
 }
 
-// furnish makes the world usable: mounts that nobody else sees, processes by their numbers here, loopback.
-func furnish() error {
+// setUp prepares the namespaces: private mounts, /proc of the new process namespace, loopback.
+func setUp() error {
 	if err := os.MkdirAll("/run/netns", 0o755); err != nil {
 		return err
 	}

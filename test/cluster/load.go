@@ -16,13 +16,13 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// load is what runs on a site while it is treated badly: programs that write, watches, machines that boot, workflows.
+// load is what runs on a site during faults: programs that write, watches, machines that boot, workflows.
 type load struct {
 	site    *site
 	history *history
-	sdk     *client.Client  // as an operator's program has it: all heads, patience
+	sdk     *client.Client  // an operator's program: all heads, with retries
 	from    int64           // the revision after which the watches begin
-	end     chan struct{}   // closed when the workers shall come to their end
+	end     chan struct{}   // closed when the workers have to end
 	ctx     context.Context // of the workers
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
@@ -31,10 +31,10 @@ type load struct {
 	feeds   sync.WaitGroup
 	racks   []*rack
 	perRack int           // machines
-	settled time.Duration // the workers' patience with what has begun, at the end
+	settled time.Duration // how long what has begun may take at the end
 }
 
-// size says how much of each there is.
+// size is the number of each.
 type size struct{ writers, watchers, clients, racks, machines, loops, late int }
 
 var ordinary = size{writers: 4, watchers: 2, clients: 2, racks: 2, machines: 5, loops: 7, late: 1}
@@ -78,7 +78,7 @@ func startLoad(ctx context.Context, s *site, h *history, n size) (*load, error) 
 	return l, nil
 }
 
-// dice gives a worker's own.
+// dice returns a worker's own random numbers.
 func (l *load) dice(worker string) *rand.Rand {
 	var n uint64
 	for _, c := range worker {
@@ -87,7 +87,7 @@ func (l *load) dice(worker string) *rand.Rand {
 	return rand.New(rand.NewPCG(l.history.Seed, n))
 }
 
-// over says whether the workers shall end.
+// over reports whether the workers have to end.
 func (l *load) over() bool {
 	select {
 	case <-l.end:
@@ -99,7 +99,7 @@ func (l *load) over() bool {
 	}
 }
 
-// pause waits a while, less where the end comes.
+// pause waits for a time, or until the end.
 func (l *load) pause(d time.Duration) {
 	select {
 	case <-l.end:
@@ -110,7 +110,7 @@ func (l *load) pause(d time.Duration) {
 
 func meta(name string) trivet.Meta { return trivet.Meta{Name: name} }
 
-// prepare writes what an operator would have: a network, a platform, an image, templates, machines.
+// prepare creates what an operator would have: a network, a platform, an image, templates, machines.
 func (l *load) prepare(ctx context.Context, n size) error {
 	c := l.sdk
 	kernel, err := l.put(ctx, bytes.Repeat([]byte("kernel"), 10_000))
@@ -152,12 +152,12 @@ func (l *load) prepare(ctx context.Context, n size) error {
 			return err
 		}
 	}
-	err = l.make(ctx, &trivet.Site{Meta: meta(trivet.SiteName)}) // joins have made it
+	err = l.make(ctx, &trivet.Site{Meta: meta(trivet.SiteName)}) // a join may have created it
 	_, errSite := client.Of[trivet.Site](c).Patch(ctx, trivet.SiteName, []byte(`{"spec":{"platform":"sim"}}`), 0)
 	return errors.Join(err, errSite, l.prepareKeys(ctx), l.prepareMachines(ctx, n))
 }
 
-// put stores a blob; the heads see to it that each has it.
+// put stores a blob; the heads replicate it.
 func (l *load) put(ctx context.Context, content []byte) (trivet.BlobRef, error) {
 	return l.sdk.PutBlob(ctx, bytes.NewReader(content), client.PutOptions{})
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/trivet-project/trivet/internal/dhcp"
 )
 
-// askAddress asks all heads for an address, as a client at the operator's port.
-func (l *load) askAddress(ctx context.Context, mac string) (*dhcp.Lease, error) {
+// requestAddress requests an address from all heads, as a client at the operator's port.
+func (l *load) requestAddress(ctx context.Context, mac string) (*dhcp.Lease, error) {
 	call := l.history.now()
-	got, err := askHeads(ctx, mac, operator, l.site.addresses())
+	got, err := requestLease(ctx, mac, operator, l.site.addresses())
 	if err == nil {
 		l.history.note(func(h *History) {
 			h.Leases = append(h.Leases, lease{mac, got.Address.Addr().String(), got.Server.String(), call, l.history.now()})
@@ -23,7 +23,7 @@ func (l *load) askAddress(ctx context.Context, mac string) (*dhcp.Lease, error) 
 	return got, err
 }
 
-// lease asks for addresses: of a machine that has one, and of strangers.
+// lease requests addresses: for a known machine, and for unknown clients.
 func (l *load) lease(id int) {
 	dice := l.dice(fmt.Sprint("client", id))
 	for n := 0; !l.over(); n++ {
@@ -31,12 +31,12 @@ func (l *load) lease(id int) {
 		if dice.IntN(4) == 0 {
 			mac = machineMAC(0x80+id, dice.IntN(200))
 		}
-		_, _ = l.askAddress(l.ctx, mac) // silence is counted by the boot pulse
+		_, _ = l.requestAddress(l.ctx, mac) // the boot pulse measures missing answers
 		l.pause(time.Duration(100+dice.IntN(300)) * time.Millisecond)
 	}
 }
 
-// bootPulse boots a known machine again and again up to its script: how long that fails is the boot gap.
+// bootPulse boots a known machine up to its script, again and again: the time without success is the boot gap.
 func (l *load) bootPulse() {
 	fetch := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * time.Second}
 	for !l.over() {
@@ -48,7 +48,7 @@ func (l *load) bootPulse() {
 }
 
 func (l *load) boot(fetch *http.Client) error {
-	got, err := l.askAddress(l.ctx, pulseMAC)
+	got, err := l.requestAddress(l.ctx, pulseMAC)
 	if err != nil {
 		return err
 	}

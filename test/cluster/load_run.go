@@ -15,11 +15,11 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
-// handAfter is when an operator goes and looks at a machine that has not booted: it may have been told to boot its disk by a
-// head that did not know better yet. That is never destructive, and costs the time of a deadline or of a person.
-const handAfter = 15 * time.Second
+// assistAfter is when an operator powers a machine on again that has not booted: a head whose copy was behind may
+// have directed it to its disk. That is never destructive, and costs the time of a deadline or of a person.
+const assistAfter = 15 * time.Second
 
-// provision asks for a machine of the pool, installs it, and gives it back, again and again.
+// provision requests a machine of the pool, installs it, and returns it, again and again.
 func (l *load) provision(loop int) {
 	for n := 0; !l.over(); n++ {
 		p := &trivet.Provision{Meta: meta(fmt.Sprintf("p%d-%d", loop, n)), Spec: trivet.ProvisionSpec{
@@ -27,12 +27,12 @@ func (l *load) provision(loop int) {
 		powered, at := "", time.Time{}
 		l.run(p, 0, func(now *trivet.Provision) {
 			m := now.Status.Machine
-			byHand := m == powered && time.Since(at) > handAfter
+			byHand := m == powered && time.Since(at) > assistAfter
 			if m == "" || now.Status.State.Ended() || m == powered && (!byHand || !l.idles(now.Status.Workflow)) {
 				return
 			}
 			if byHand {
-				l.history.note(func(h *History) { h.Hands = append(h.Hands, p.Name+" on "+m) })
+				l.history.note(func(h *History) { h.Assisted = append(h.Assisted, p.Name+" on "+m) })
 			}
 			powered, at = m, time.Now()
 			l.power("on", m)
@@ -40,13 +40,13 @@ func (l *load) provision(loop int) {
 	}
 }
 
-// idles says whether a run waits for its machine to boot.
+// idles reports whether a run waits for its machine to boot.
 func (l *load) idles(workflow string) bool {
 	w, err := client.Of[trivet.Workflow](l.sdk).Get(l.ctx, workflow)
 	return err == nil && (w.Status.State == trivet.WorkflowBooting || w.Status.State == trivet.WorkflowStarting)
 }
 
-// lateAfter is the deadline of a machine that nobody powers on.
+// lateAfter is the deadline of a machine that is not powered on.
 const lateAfter = 10 * time.Second
 
 // late waits for a deadline to fire, again and again.
@@ -55,23 +55,23 @@ func (l *load) late(loop int) {
 		p := &trivet.Provision{Meta: meta(fmt.Sprintf("late%d-%d", loop, n)), Spec: trivet.ProvisionSpec{
 			Template: "never", Machine: fmt.Sprint("late", loop)}}
 		l.run(p, lateAfter, func(*trivet.Provision) {}, func(machine string) {
-			l.insist(func() error { return l.sdk.Accept(l.ctx, machine) })
+			l.retry(func() error { return l.sdk.Accept(l.ctx, machine) })
 		})
 	}
 }
 
-// run makes a provision, follows it to its end, and gives its machine back. What has begun is brought to its end: there are more
-// machines than loops, so that each gets its turn.
-func (l *load) run(p *trivet.Provision, deadline time.Duration, seen func(*trivet.Provision), free func(machine string)) {
+// run creates a provision, follows it to its end, and returns its machine. What has begun is completed: there are
+// more machines than loops, so that no loop waits for long.
+func (l *load) run(p *trivet.Provision, deadline time.Duration, observe func(*trivet.Provision), free func(machine string)) {
 	records := client.Of[trivet.Provision](l.sdk)
 	w := wait{Name: p.Name, Deadline: deadline, Call: l.history.now()}
-	if !l.insist(func() error { return l.make(l.ctx, p) }) {
+	if !l.retry(func() error { return l.make(l.ctx, p) }) {
 		return
 	}
 	for l.ctx.Err() == nil {
 		now, err := records.Get(l.ctx, p.Name)
 		if err == nil {
-			seen(now)
+			observe(now)
 			w.State, w.Reason, w.Machine = string(now.Status.State), now.Status.Reason, now.Status.Machine
 			if now.Status.State.Ended() {
 				w.Return = l.history.now()
@@ -85,11 +85,11 @@ func (l *load) run(p *trivet.Provision, deadline time.Duration, seen func(*trive
 		return
 	}
 	free(w.Machine)
-	l.insist(func() error { return records.Delete(l.ctx, p.Name) })
+	l.retry(func() error { return records.Delete(l.ctx, p.Name) })
 }
 
-// insist does something until it is done, and says whether it was.
-func (l *load) insist(do func() error) bool {
+// retry calls do until it has succeeded, and reports whether it has.
+func (l *load) retry(do func() error) bool {
 	for l.ctx.Err() == nil {
 		err := do()
 		if err == nil || errors.Is(err, trivet.ErrConflict) || errors.Is(err, trivet.ErrNotFound) {
@@ -107,23 +107,23 @@ func nap(ctx context.Context, d time.Duration) {
 	}
 }
 
-// power turns a machine of the pool on, anew where it is on, or off.
-func (l *load) power(how, machine string) {
+// power powers a machine of the pool on, or off and on where it is on, or off.
+func (l *load) power(state, machine string) {
 	var i int
 	if _, err := fmt.Sscanf(machine, "m%d", &i); err != nil {
 		return
 	}
-	l.racks[i%len(l.racks)].tell(how, machine, machineMAC(1, i))
+	l.racks[i%len(l.racks)].send(state, machine, machineMAC(1, i))
 }
 
-// The patience with a run's end: of runs that have begun, and of watches.
+// Timeouts of the end of a round: of runs that have begun, and of watches.
 const (
 	settled  = 3 * time.Minute
 	overtime = time.Minute
 )
 
-// stop lets the workers come to their end, waits until nothing runs any more, and gathers what is left to be seen. Who does
-// not come to an end in time is stuck: that is seen in the history.
+// stop ends the workers, waits until nothing runs, and collects what remains to be observed. A run that has not ended
+// in time is stuck, which the history shows.
 func (l *load) stop(ctx context.Context) error {
 	close(l.end)
 	defer context.AfterFunc(ctx, l.cancel)()
@@ -139,7 +139,7 @@ func (l *load) stop(ctx context.Context) error {
 	return err
 }
 
-// stuck says whether a run came to no end.
+// stuck reports whether a run has not ended.
 func (l *load) stuck() (stuck bool) {
 	l.history.note(func(h *History) {
 		stuck = slices.ContainsFunc(h.Waits, func(w wait) bool { return w.Return == 0 })
@@ -147,11 +147,11 @@ func (l *load) stuck() (stuck bool) {
 	return stuck
 }
 
-// gather turns the racks off and reads the machines' ledgers.
+// gather powers the racks off and reads the machines' ledgers.
 func (l *load) gather() {
 	for _, r := range l.racks {
 		if l.stuck() {
-			r.signal(syscall.SIGQUIT) // it tells where its machines are
+			r.signal(syscall.SIGQUIT) // it prints the stacks of its machines
 		}
 		r.close()
 	}

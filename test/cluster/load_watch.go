@@ -9,7 +9,7 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// followed are the kinds that watches are about.
+// followed are the kinds that are watched.
 var followed = []trivet.Kind{"Template", "Machine", "Provision", "Workflow", "Address"}
 
 // lastKey is written when all else is over: a watch that has seen it has seen everything.
@@ -31,13 +31,13 @@ func (l *load) follow(name string) {
 	}
 }
 
-// watchAll tells every change after a revision up to that of lastKey.
-func watchAll(ctx context.Context, c *client.Client, from int64, tell func(change)) error {
+// watchAll emits every change after a revision up to that of lastKey.
+func watchAll(ctx context.Context, c *client.Client, from int64, emit func(change)) error {
 	for e, err := range c.Watch(ctx, client.WatchOptions{Kinds: followed, From: from}) {
 		if err != nil {
 			return err
 		}
-		tell(changeOf(e))
+		emit(changeOf(e))
 		if e.Name == lastKey {
 			return nil
 		}

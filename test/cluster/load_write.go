@@ -11,7 +11,7 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// Programs write to templates that nobody uses: the value of a key is a label.
+// Programs write to templates that are not used: the value of a key is a label.
 
 const (
 	keys     = 4
@@ -45,10 +45,11 @@ func valuePatch(value string) []byte {
 	return text
 }
 
-// write does operations on any head. None is done again where it may have been done, so that each happens once or never.
+// write does operations on any head. None is done again where it may have been done, so that each happens once or
+// never.
 func (l *load) write(id int) {
 	dice := l.dice(fmt.Sprint("writer", id))
-	var doors []client.Records[trivet.Template, *trivet.Template]
+	var clients []client.Records[trivet.Template, *trivet.Template]
 	for _, h := range l.site.heads {
 		c, err := l.site.client(-1, h)
 		if err != nil {
@@ -56,10 +57,10 @@ func (l *load) write(id int) {
 			return
 		}
 		defer c.Close()
-		doors = append(doors, client.Of[trivet.Template](c))
+		clients = append(clients, client.Of[trivet.Template](c))
 	}
 	for n := 0; !l.over(); n++ {
-		at := dice.IntN(len(doors))
+		at := dice.IntN(len(clients))
 		o := op{Client: id, Do: "write", Key: keyName(dice.IntN(keys)), Value: fmt.Sprintf("w%d.%d", id, n), Head: l.site.heads[at].port}
 		switch d := dice.IntN(20); {
 		case d < 6:
@@ -69,18 +70,18 @@ func (l *load) write(id int) {
 		case d < 13:
 			o.Do, o.Key = "create", fmt.Sprintf("made-%d-%d", id, n)
 		}
-		l.do(doors[at], o)
+		l.do(clients[at], o)
 		l.pause(time.Duration(10+dice.IntN(40)) * time.Millisecond)
 	}
 }
 
 // do does one operation and writes down what came of it.
-func (l *load) do(door client.Records[trivet.Template, *trivet.Template], o op) {
+func (l *load) do(records client.Records[trivet.Template, *trivet.Template], o op) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), opPatience)
 	defer cancel()
 	swapAt := int64(0)
 	if o.Do == "swap" { // what it wants to replace may be old: the compare decides
-		was, err := door.Get(ctx, o.Key)
+		was, err := records.Get(ctx, o.Key)
 		if err != nil {
 			return // nothing was tried
 		}
@@ -91,13 +92,13 @@ func (l *load) do(door client.Records[trivet.Template, *trivet.Template], o op) 
 	o.Call = l.history.now()
 	switch o.Do {
 	case "read": // a patch of nothing is answered by what a quorum confirmed
-		got, err = door.Patch(ctx, o.Key, []byte("{}"), 0)
+		got, err = records.Patch(ctx, o.Key, []byte("{}"), 0)
 	case "create":
-		got, err = door.Create(ctx, keyRecord(o.Key, o.Value))
-	case "swap": // of one revision: it may be said again
-		got, err = door.Patch(ctx, o.Key, valuePatch(o.Value), swapAt)
+		got, err = records.Create(ctx, keyRecord(o.Key, o.Value))
+	case "swap": // of one revision: it may be repeated
+		got, err = records.Patch(ctx, o.Key, valuePatch(o.Value), swapAt)
 	default:
-		got, err = door.Once().Patch(ctx, o.Key, valuePatch(o.Value), 0)
+		got, err = records.Once().Patch(ctx, o.Key, valuePatch(o.Value), 0)
 	}
 	l.ended(&o, got, err)
 }

@@ -16,15 +16,16 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet/internal/lab"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A rack is simulated machines at a port of their own: this program again, which is told line by line on its standard input
-// which machines shall be powered ("on NAME MAC", after an off where it was on) and which shall not ("off NAME").
+// A rack is simulated machines at a port of their own: this program again. Each line of its standard input powers a
+// machine on, after an off where it was on ("on NAME MAC"), or off ("off NAME").
 
 // rackEnv tells a process that it is a rack: its folder, its address, and those of the heads, with spaces between.
 const rackEnv = "TRIVET_CLUSTER_TEST_RACK"
 
-// isRack says whether this process is a rack, which then is to runRack.
+// isRack reports whether this process is a rack, which then calls runRack.
 func isRack() bool { return os.Getenv(rackEnv) != "" }
 
 // runRack runs machines until standard input ends.
@@ -42,7 +43,7 @@ func runRack() error {
 		}
 		heads = append(heads, h)
 	}
-	http.DefaultClient.Timeout = 15 * time.Second // the simulated firmware's patience with one fetch
+	http.DefaultClient.Timeout = 15 * time.Second // the simulated firmware's timeout of one fetch
 	power := map[string]context.CancelFunc{}
 	var machines sync.WaitGroup
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
@@ -61,7 +62,7 @@ func runRack() error {
 	return nil
 }
 
-// powerOn boots a machine. What it gives turns it off and waits for its end.
+// powerOn boots a machine and returns a function that turns it off and waits for its end.
 func powerOn(all *sync.WaitGroup, name, mac string, at netip.Addr, heads []netip.Addr) context.CancelFunc {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -69,7 +70,7 @@ func powerOn(all *sync.WaitGroup, name, mac string, at netip.Addr, heads []netip
 		Name: name, MAC: mac, Dir: strings.Fields(os.Getenv(rackEnv))[0], Up: func() {},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		ScriptURL: func(ctx context.Context) (string, error) {
-			got, err := askHeads(ctx, mac, at, heads)
+			got, err := requestLease(ctx, mac, at, heads)
 			if err != nil {
 				return "", err
 			}
@@ -85,10 +86,10 @@ func powerOn(all *sync.WaitGroup, name, mac string, at netip.Addr, heads []netip
 	return func() { cancel(); <-ended }
 }
 
-// rack is such a process as the test sees it.
+// rack is the handle of such a process.
 type rack struct {
 	port string
-	run  *process
+	run  *testhead.Process
 
 	mu sync.Mutex
 	in io.WriteCloser // guarded by mu
@@ -117,43 +118,37 @@ func (l *load) startRack(i int) (*rack, error) {
 	for _, a := range l.site.addresses() {
 		env = append(env, a.String())
 	}
-	r.run = &process{cmd: l.site.fabric.command(r.port, self), done: make(chan struct{})}
-	r.run.cmd.Env = append(os.Environ(), rackEnv+"="+strings.Join(env, " "))
-	r.run.cmd.Stdout, r.run.cmd.Stderr = log, log
-	if r.in, err = r.run.cmd.StdinPipe(); err != nil {
+	cmd := testhead.Command(r.port, self)
+	cmd.Env = append(os.Environ(), rackEnv+"="+strings.Join(env, " "))
+	cmd.Stdout, cmd.Stderr = log, log
+	if r.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	if err := r.run.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() { _ = r.run.cmd.Wait(); close(r.run.done) }()
-	return r, nil
+	r.run, err = testhead.Start(cmd)
+	return r, err
 }
 
-// tell says a line to the rack.
-func (r *rack) tell(words ...string) {
+// send sends a line to the rack.
+func (r *rack) send(words ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, _ = io.WriteString(r.in, strings.Join(words, " ")+"\n") // a rack that is gone shows in its workflows
 }
 
-// signal stops the rack's machines, or lets them go on.
-func (r *rack) signal(s syscall.Signal) { _ = r.run.cmd.Process.Signal(s) }
+// signal stops the rack's machines, or lets them continue.
+func (r *rack) signal(s syscall.Signal) { r.run.Signal(s) }
 
 // close turns all machines off.
 func (r *rack) close() {
 	r.mu.Lock()
 	_ = r.in.Close()
 	r.mu.Unlock()
-	select {
-	case <-r.run.done:
-	case <-time.After(10 * time.Second):
-		r.signal(syscall.SIGKILL)
-		<-r.run.done
+	if r.run.Wait(10*time.Second) != nil {
+		r.run.Kill()
 	}
 }
 
-// ledgerOf is where a machine's own account is.
+// ledgerOf is the file of a machine's own ledger.
 func (s *site) ledgerOf(machine string) string {
 	return (&lab.Machine{Name: machine, Dir: filepath.Join(s.dir, "machines")}).JournalPath()
 }

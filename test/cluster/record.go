@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The record is a page for people whose lines are the rounds that were run. What it says in all is counted anew from those
-// lines each time, so that nothing but lines is ever added by hand or machine.
+// The record is a page whose lines are the rounds that were run. Its totals are computed from those lines each time,
+// so that only lines are ever added.
 
 // entry is one round in the record.
 type entry struct {
@@ -24,11 +24,11 @@ type entry struct {
 	Kills      int            `json:"kills"` // of heads
 	Operations int            `json:"operations"`
 	Acked      int            `json:"acked"`
-	Changes    int            `json:"changes"` // told by all watches
+	Changes    int            `json:"changes"` // reported by all watches
 	Leases     int            `json:"leases"`
 	Boots      int            `json:"boots"`
 	Workflows  int            `json:"workflows"`
-	Hands      int            `json:"hands"`
+	Assisted   int            `json:"assisted"`
 	// Load is the computer's load average at the end: gaps of a busy one say little.
 	Load string `json:"load"`
 	// In milliseconds: a write gap for each kill of the leader, a boot gap for each fault.
@@ -40,7 +40,7 @@ type entry struct {
 func newEntry(h *History, wrong []error) entry {
 	e := entry{
 		Date: time.Now().UTC().Format("2006-01-02 15:04"), Seed: h.Seed, Version: h.Version, Seconds: int(h.Took.Seconds()), Faults: map[string]int{},
-		Operations: len(h.Ops), Changes: len(h.Whole) * len(h.Feeds), Leases: len(h.Leases), Boots: len(h.Boots), Hands: len(h.Hands),
+		Operations: len(h.Ops), Changes: len(h.Whole) * len(h.Feeds), Leases: len(h.Leases), Boots: len(h.Boots), Assisted: len(h.Assisted),
 	}
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
 		e.Load, _, _ = strings.Cut(string(text), " ")
@@ -73,22 +73,22 @@ func newEntry(h *History, wrong []error) entry {
 	return e
 }
 
-const pageHead = `# What chaos has found
+const pageHead = `# Chaos runs
 
-Three heads as processes in network namespaces of their own, under load, with faults by chance: ` + "`make chaos DURATION=20m`" + `
-adds to this page. Rounds of three sorts take turns: all faults, also clocks that jump by minutes and a small disk that is slow or
+Three heads as processes in network namespaces of their own, under load, with random faults: ` + "`make chaos DURATION=20m`" + `
+adds to this page. Rounds of three sorts alternate: all faults, with clocks that jump by minutes and a small disk that is slow or
 full; all faults, and power cuts after which a head's disk has lost what was not synced; kills only. (The first twenty rounds had
-no power cuts, long links and clocks yet.) One is replayed, as far as chance allows, by
+no power cuts, long links and clocks.) A round is replayed, as far as timing allows, by
 ` + "`CHAOS_SEED=<seed> make chaos DURATION=150s`" + `. A write gap is the longest time without an acknowledged write that a program with the
 SDK saw around a kill -9 of the leader, the head's return included; a boot gap the longest time in which a known machine did not get
-from DHCP to its script, around any fault. Machines here have no BMC: one that has not booted after 15 s, mostly since a head that
-did not know better yet told it to boot its disk, is powered on again as a person would; such runs were helped by hand. The
+from DHCP to its script, around any fault. Machines here have no BMC: one that has not booted after 15 s, mostly because a head
+whose copy was behind directed it to its disk, is powered on again as an operator would; such runs are called assisted. The
 causes of violations are in the [track record](track-record.md).
 
 `
 
-// enter adds a round to the page.
-func enter(path string, h *History, wrong []error) error {
+// addToRecord adds a round to the page.
+func addToRecord(path string, h *History, wrong []error) error {
 	entries, err := readRecord(path)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func enter(path string, h *History, wrong []error) error {
 	return os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
-// readRecord gives the rounds of a page; none where there is no page yet.
+// readRecord returns the rounds of a page; none if there is no page.
 func readRecord(path string) (entries []entry, err error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
@@ -133,7 +133,7 @@ func readRecord(path string) (entries []entry, err error) {
 	return entries, lines.Err()
 }
 
-// inAll sums the rounds up.
+// inAll returns the totals of the rounds.
 func inAll(entries []entry) string {
 	var sum entry
 	faults, bad := map[string]int{}, 0
@@ -141,7 +141,7 @@ func inAll(entries []entry) string {
 	for _, e := range entries {
 		sum.Seconds, sum.Kills, sum.Operations, sum.Acked = sum.Seconds+e.Seconds, sum.Kills+e.Kills, sum.Operations+e.Operations, sum.Acked+e.Acked
 		sum.Changes, sum.Leases, sum.Boots = sum.Changes+e.Changes, sum.Leases+e.Leases, sum.Boots+e.Boots
-		sum.Workflows, sum.Hands = sum.Workflows+e.Workflows, sum.Hands+e.Hands
+		sum.Workflows, sum.Assisted = sum.Workflows+e.Workflows, sum.Assisted+e.Assisted
 		for kind, n := range e.Faults {
 			faults[kind] += n
 		}
@@ -159,8 +159,8 @@ func inAll(entries []entry) string {
 	for _, kind := range slices.Sorted(maps.Keys(faults)) {
 		fmt.Fprintf(&b, "| Fault: %s | %d |\n", kind, faults[kind])
 	}
-	fmt.Fprintf(&b, "| Operations, acknowledged | %d, %d |\n| Changes told by watches | %d |\n", sum.Operations, sum.Acked, sum.Changes)
-	fmt.Fprintf(&b, "| Addresses acknowledged, boots | %d, %d |\n| Workflows, helped by hand | %d, %d |\n", sum.Leases, sum.Boots, sum.Workflows, sum.Hands)
+	fmt.Fprintf(&b, "| Operations, acknowledged | %d, %d |\n| Changes reported by watches | %d |\n", sum.Operations, sum.Acked, sum.Changes)
+	fmt.Fprintf(&b, "| Addresses acknowledged, boots | %d, %d |\n| Workflows, assisted | %d, %d |\n", sum.Leases, sum.Boots, sum.Workflows, sum.Assisted)
 	fmt.Fprintf(&b, "| Write gap at a kill of the leader | %s |\n| Boot gap at any fault | %s |\n", write, boot)
 	return b.String()
 }

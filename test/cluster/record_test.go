@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-func TestTheRecordIsCountedFromItsLines(t *testing.T) {
+func TestRecordTotals(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "chaos.md")
 	h := sound()
 	h.Faults = []fault{{Kind: "kill the leader", What: "h0 ", From: 2 * ms, To: 9 * ms}, {Kind: "kill two", What: "h1 h2 "}}
 	h.Ops = append(h.Ops, op{Key: pulseKey, Outcome: done, Return: ms}, op{Key: pulseKey, Outcome: done, Return: 8 * ms})
 	h.Took = time.Minute
 	for _, wrong := range [][]error{nil, {ErrRunFailed, errors.New("one\nand its details")}} {
-		if err := enter(page, h, wrong); err != nil {
+		if err := addToRecord(page, h, wrong); err != nil {
 			t.Fatal(err)
 		}
 	}

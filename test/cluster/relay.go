@@ -9,7 +9,7 @@ import (
 	"github.com/trivet-project/trivet/internal/dhcp"
 )
 
-// relay sends what it is given to every head, as a relay with several helpers does.
+// relay sends each packet to every head, as a relay with several servers does.
 type relay struct {
 	net.PacketConn
 	heads []netip.Addr
@@ -26,11 +26,11 @@ func (r *relay) WriteTo(b []byte, _ net.Addr) (n int, err error) {
 	if len(errs) == len(r.heads) {
 		return 0, errors.Join(errs...)
 	}
-	return len(b), nil // a relay does not tell of a helper that cannot be reached
+	return len(b), nil // a relay does not report a server that cannot be reached
 }
 
-// askHeads gets an address as iPXE does, through a relay of the client's own at an address.
-func askHeads(ctx context.Context, mac string, at netip.Addr, heads []netip.Addr) (*dhcp.Lease, error) {
+// requestLease requests an address as iPXE does, through a relay of the client's own at an address.
+func requestLease(ctx context.Context, mac string, at netip.Addr, heads []netip.Addr) (*dhcp.Lease, error) {
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func askHeads(ctx context.Context, mac string, at netip.Addr, heads []netip.Addr
 	}
 	defer conn.Close()
 	return dhcp.Exchange(ctx, &relay{conn, heads}, nil, dhcp.ClientConfig{
-		MAC: hw, Relay: at, Tries: 3,
+		MAC: hw, Relay: at, Attempts: 3,
 		Options: []dhcp.Option{
 			dhcp.Text(dhcp.OptClass, "PXEClient:Arch:00000:UNDI:002001"), dhcp.Text(dhcp.OptUserClass, "iPXE"),
 			{Code: dhcp.OptArch, Value: []byte{0, 0}},

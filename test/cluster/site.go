@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // site is several heads of one cluster.
@@ -28,7 +26,7 @@ type site struct {
 	trust   string
 }
 
-// plan says what a site is, and what runs on it.
+// plan describes a site and its load.
 type plan struct {
 	program string // of the heads
 	heads   int
@@ -36,24 +34,17 @@ type plan struct {
 	load    size
 }
 
-// newSite makes a site without a head.
+// newSite returns a site without a head.
 func newSite(dir string, p plan, h *history) (*site, error) {
 	f, err := newFabric()
 	if err != nil {
 		return nil, err
 	}
 	s := &site{program: p.program, lossy: p.lossy, dir: dir, fabric: f, history: h}
-	programs := s.path("ipxe")
-	if err := os.MkdirAll(programs, 0o755); err != nil {
-		return nil, err
-	}
-	for _, name := range []string{"undionly.kpxe", "ipxe.efi", "snponly.efi"} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(programs, name), []byte("simulated\n"), 0o644))
-	}
-	return s, err
+	return s, testhead.WriteBootFiles(s.path("ipxe"))
 }
 
-// growTo starts heads until there are so many, each a member that counts.
+// growTo starts heads until there are n members.
 func (s *site) growTo(ctx context.Context, n int) error {
 	for len(s.heads) < n {
 		if len(s.heads) == n-1 && s.disk == nil && !s.lossy {
@@ -96,46 +87,35 @@ func (s *site) grow(ctx context.Context) error {
 		return err
 	}
 	if n == 0 {
-		return eventually(ctx, s.learnAdmin)
+		return testhead.Eventually(ctx, s.readAdmin)
 	}
 	return s.awaitMembers(ctx, n+1)
 }
 
-func (s *site) learnAdmin() error {
-	file, err := client.ReadFile(s.adminFile())
-	if err != nil {
-		return err
-	}
-	c, err := file.Pick("")
+func (s *site) readAdmin() error {
+	c, err := testhead.Admin(s.adminFile())
 	s.token, s.trust = c.Token, c.Trust
 	return err
 }
 
-func (s *site) adminFile() string { return filepath.Join(s.heads[0].data, "admin.yaml") }
+func (s *site) adminFile() string { return testhead.AdminFile(s.heads[0].data) }
 
-// trivet runs an operator's command and gives what it printed.
+// trivet runs an operator command and returns its standard output.
 func (s *site) trivet(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.program, args...)
-	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+s.adminFile())
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		err = fmt.Errorf("trivet %s: %w: %s", strings.Join(args, " "), err, errs.String())
-	}
-	return strings.TrimSpace(string(out)), err
+	r, err := testhead.CLI(ctx, testhead.Command("", s.program, args...), s.adminFile())
+	return strings.TrimSpace(r.Stdout), err
 }
 
-// awaitMembers waits until so many heads count.
+// awaitMembers waits until n heads are members.
 func (s *site) awaitMembers(ctx context.Context, n int) error {
 	c, err := s.client(0, s.heads...)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return eventually(ctx, func() error {
+	return testhead.Eventually(ctx, func() error {
 		list, _, err := client.Of[trivet.Head](c).List(ctx, client.ListOptions{})
 		members := 0
 		for _, h := range list {
@@ -150,13 +130,13 @@ func (s *site) awaitMembers(ctx context.Context, n int) error {
 	})
 }
 
-// client speaks to some heads as the administrator.
-func (s *site) client(patience time.Duration, heads ...*head) (*client.Client, error) {
+// client returns a client of some heads as the administrator.
+func (s *site) client(wait time.Duration, heads ...*head) (*client.Client, error) {
 	var urls []string
 	for _, h := range heads {
 		urls = append(urls, h.api())
 	}
-	return client.New(client.Config{Endpoints: urls, Trust: s.trust, Token: s.token, Patience: patience, UserAgent: "trivet-chaos"})
+	return client.New(client.Config{Endpoints: urls, Trust: s.trust, Token: s.token, RetryTimeout: wait, UserAgent: "trivet-chaos"})
 }
 
 func (s *site) endpoints() (urls []string) {
@@ -173,11 +153,11 @@ func (s *site) addresses() (all []netip.Addr) {
 	return all
 }
 
-// leader finds the head whose member leads; it fails where there is none for too long.
+// leader returns the head whose member leads, or an error if none does for too long.
 func (s *site) leader(ctx context.Context) (leader *head, err error) {
-	ctx, cancel := context.WithTimeout(ctx, healPatience)
+	ctx, cancel := context.WithTimeout(ctx, healTimeout)
 	defer cancel()
-	err = eventually(ctx, func() error {
+	err = testhead.Eventually(ctx, func() error {
 		for _, h := range s.heads {
 			if h.leads(ctx) {
 				leader = h
@@ -199,12 +179,12 @@ func (s *site) ready(ctx context.Context) error {
 	return nil
 }
 
-// close kills all heads and takes the switch away.
+// close kills all heads and removes the switch.
 func (s *site) close() {
 	for _, h := range s.heads {
 		h.kill()
 		if h.lossy != nil {
-			_ = h.lossy.Close() // nobody sees it any more when this process ends
+			_ = h.lossy.Close() // the mount ends with this process
 		}
 	}
 	s.fabric.unplug()

@@ -41,7 +41,7 @@ func (h *History) writes() (at []time.Duration) {
 	return at
 }
 
-// gapsBy gives write and boot gaps by kind of fault.
+// gapsBy returns write and boot gaps by kind of fault.
 func (h *History) gapsBy() (write, boot map[string]gaps) {
 	write, boot = map[string]gaps{}, map[string]gaps{}
 	writes := h.writes()
@@ -52,7 +52,7 @@ func (h *History) gapsBy() (write, boot map[string]gaps) {
 	return write, boot
 }
 
-// summary tells a person what happened.
+// summary describes the run for people.
 func (h *History) summary() string {
 	outcomes, runs := map[string]int{}, 0
 	for _, o := range h.Ops {
@@ -64,9 +64,9 @@ func (h *History) summary() string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %s: %d operations (%d acknowledged, %d refused, %d unknown), %d changes to each of %d watches, %d leases, %d boots, %d workflows (%d helped by hand)\n",
+	fmt.Fprintf(&b, "seed %d, %s: %d operations (%d acknowledged, %d refused, %d unknown), %d changes to each of %d watches, %d leases, %d boots, %d workflows (%d assisted)\n",
 		h.Seed, h.Took.Round(time.Second), len(h.Ops), outcomes[done], outcomes[refused], outcomes[unknown], len(h.Whole), len(h.Feeds),
-		len(h.Leases), len(h.Boots), runs, len(h.Hands))
+		len(h.Leases), len(h.Boots), runs, len(h.Assisted))
 	write, boot := h.gapsBy()
 	for _, kind := range slices.Sorted(maps.Keys(write)) {
 		fmt.Fprintf(&b, "  %d x %s: write gap %s; boot gap %s\n", len(write[kind]), kind, write[kind], boot[kind])

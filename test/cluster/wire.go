@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wireHolds is how many frames are under way on a wire in one direction at most. More are lost.
-const wireHolds = 4096
+// wireCapacity is how many frames are under way on a wire in one direction at most. More are lost.
+const wireCapacity = 4096
 
 // frameBytes is more than a frame has with what the network card would still do with it, such as cutting it to size.
 const frameBytes = 128 << 10
 
-// delay puts a wire between a port and the switch that brings each frame so much later, in their order. The kernel could do
-// it by netem, which not all have.
+// delay puts a wire between a port and the switch that brings each frame so much later, in their order. The kernel
+// could do it by netem, which not all have.
 func (f *fabric) delay(port string, late time.Duration) (undo func() error, err error) {
 	near, far := port+"-near", port+"-far"
 	unplug := func() error {
 		return errors.Join(ip("link", "delete", near), ip("link", "set", port, "arp", "on", "master", switchName))
 	}
 	err = errors.Join(
-		ip("link", "add", far, "arp", "off", "type", "veth", "peer", "name", near), // this host answers nothing that it hears there
+		ip("link", "add", far, "arp", "off", "type", "veth", "peer", "name", near), // this host answers nothing that it receives there
 		ip("link", "set", port, "nomaster", "arp", "off"),
 		ip("link", "set", far, "up"), ip("link", "set", near, "master", switchName, "up"))
 	if err != nil {
@@ -44,8 +44,8 @@ func (f *fabric) delay(port string, late time.Duration) (undo func() error, err 
 	return func() error { return errors.Join(inside.Close(), outside.Close(), unplug()) }, nil
 }
 
-// openLink gives all frames that come to a network interface, one by one, and sends what is written. Each begins with the
-// kernel's virtio_net_hdr: what is left to be done for it.
+// openLink returns a file that reads all frames of a network interface, one by one, and sends what is written. Each
+// begins with the kernel's virtio_net_hdr.
 func openLink(name string) (*os.File, error) {
 	card, err := net.InterfaceByName(name)
 	if err != nil {
@@ -73,7 +73,7 @@ func carry(from, to *os.File, late time.Duration) {
 		due  time.Time
 		data []byte
 	}
-	under := make(chan frame, wireHolds)
+	under := make(chan frame, wireCapacity)
 	go func() {
 		defer close(under)
 		buf := make([]byte, frameBytes)

@@ -8,9 +8,11 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A long link brings all that it is given, whole, and not earlier than it should.
+// A long link delivers all frames, complete, and not too early.
 func TestDelay(t *testing.T) {
 	f, err := newFabric()
 	if err != nil {
@@ -34,7 +36,7 @@ func TestDelay(t *testing.T) {
 	f.fetch(t, "far") // it is as before
 }
 
-// fetch lets a port get some megabytes from the switch, and gives how long that took.
+// fetch lets a port fetch some megabytes from the switch, and returns how long that took.
 func (f *fabric) fetch(t *testing.T, port string) time.Duration {
 	t.Helper()
 	l, err := net.Listen("tcp", netip.AddrPortFrom(operator, 0).String())
@@ -51,7 +53,7 @@ func (f *fabric) fetch(t *testing.T, port string) time.Duration {
 		}
 	}()
 	began := time.Now()
-	cmd := f.command(port, "timeout", "30", "bash", "-c", fmt.Sprintf("sha256sum </dev/tcp/%s/%d", operator, l.Addr().(*net.TCPAddr).Port))
+	cmd := testhead.Command(port, "timeout", "30", "bash", "-c", fmt.Sprintf("sha256sum </dev/tcp/%s/%d", operator, l.Addr().(*net.TCPAddr).Port))
 	out, err := cmd.CombinedOutput()
 	want := sha256.New()
 	_, _ = want.Write(data)

@@ -1,40 +1,34 @@
-// Package demo_test runs `trivet demo` as a newcomer does, and recomputes from its history what it says.
+// Package demo_test runs `trivet demo` as a new user does, and recomputes its summary from its history.
 package demo_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/trivet-project/trivet/internal/lab"
+	"github.com/trivet-project/trivet/internal/testhead"
 )
 
 // Heads die by kill -9 while machines install and programs write. Nothing fails, nothing is lost, nothing runs twice.
 func TestHeadsAreKilled(t *testing.T) {
-	trivet := os.Getenv("TRIVET")
-	if trivet == "" {
-		t.Fatal("TRIVET is not set: run make test, or make build && TRIVET=$PWD/bin/trivet go test ./test/demo")
-	}
+	t.Parallel()
 	history := filepath.Join(t.TempDir(), "history.jsonl")
-	cmd := exec.CommandContext(t.Context(), trivet, "demo", "--heads", "3", "--machines", "24", "--kill", "random", "--json",
-		"--timeout", "5m", "--history", history)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	r, err := testhead.CLI(t.Context(), testhead.Command("", testhead.Program(t), "demo", "--heads", "3", "--machines", "24",
+		"--kill", "random", "--json", "--timeout", "5m", "--history", history), "")
 	if err != nil {
-		t.Fatalf("%v: %s\n%s", err, out, &stderr)
+		t.Fatal(err)
 	}
+	out := r.Stdout
 	var s lab.Summary
-	if err := json.Unmarshal(out, &s); err != nil || s.Faults == nil {
-		t.Fatalf("it says %s (%v)", out, err)
+	if err := json.Unmarshal([]byte(out), &s); err != nil || s.Faults == nil {
+		t.Fatalf("the output is %s (%v)", out, err)
 	}
 	t.Logf("%s", out)
 	if s.Provisioned != 24 || s.Failed+s.Repeated+s.WorkflowsFailed+s.AcknowledgedWritesLost != 0 {
-		t.Errorf("not all is well: %s", out)
+		t.Errorf("the summary shows failures: %s", out)
 	}
 	if s.HeadsKilled < 10 || s.LeadersKilled < 3 {
 		t.Errorf("%d kills, %d of leaders; want 10 and 3", s.HeadsKilled, s.LeadersKilled)
@@ -70,7 +64,7 @@ func check(t *testing.T, history string, s *lab.Summary) {
 				t.Errorf("no action ran at this kill: %s", line)
 			}
 		case e.What == "event" && strings.HasPrefix(e.Text, "AgentLost"):
-			t.Errorf("nobody reset a machine: %s", line)
+			t.Errorf("no machine was reset, but an agent was lost: %s", line)
 		case e.What == "write" && e.Text == "succeeded":
 			up[e.Subject] = true
 		}

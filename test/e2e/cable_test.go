@@ -14,27 +14,27 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
-// cable is what lies between a machine's card and the switch: every frame passes through the test, which may hold it while it
-// does something to a head. So what happens between two packets happens between them on any computer, however busy it is.
+// cable connects a machine's card and the switch: every frame passes through the test, which may hold it while it
+// does something to a head. So what has to happen between two packets does, however busy the computer is.
 type cable struct {
 	card  *os.File // the card's end, for QEMU
 	ends  [2]*os.File
 	pumps sync.WaitGroup
 
-	mu  sync.Mutex   // held while a frame is looked at: the other direction stands still too
-	see func(*frame) // guarded by mu
+	mu      sync.Mutex   // held while a frame is inspected: the other direction waits, too
+	observe func(*frame) // guarded by mu
 }
 
-const maxFrame = 2048 // nothing here is larger than Ethernet's
+const maxFrame = 2048 // nothing here is larger than an Ethernet frame
 
-// layCable lays a cable to the network's switch. see is asked of each IPv4 packet before it passes.
-func layCable(t *testing.T, n *vm.Network, see func(*frame)) *cable {
+// layCable lays a cable to the network's switch. observe is called with each IPv4 packet before it passes.
+func layCable(t *testing.T, n *vm.Network, observe func(*frame)) *cable {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cable{card: os.NewFile(uintptr(fds[0]), "card"), see: see}
+	c := &cable{card: os.NewFile(uintptr(fds[0]), "card"), observe: observe}
 	c.ends[0] = os.NewFile(uintptr(fds[1]), "cable")
 	t.Cleanup(func() { c.ends[0].Close(); c.card.Close(); c.pumps.Wait() })
 	if err := n.Do(func() (err error) { c.ends[1], err = newTap("machine"); return err }); err != nil {
@@ -75,21 +75,21 @@ func (c *cable) pump(from, to *os.File) {
 		if err != nil {
 			return
 		}
-		c.look(buf[:n])
+		c.inspect(buf[:n])
 		if _, err := to.Write(buf[:n]); errors.Is(err, os.ErrClosed) {
 			return
 		}
 	}
 }
 
-func (c *cable) look(b []byte) {
+func (c *cable) inspect(b []byte) {
 	f, ok := parseFrame(b)
 	if !ok {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.see(f)
+	c.observe(f)
 }
 
 // frame is an IPv4 packet of UDP or TCP in its Ethernet frame.

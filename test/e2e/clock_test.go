@@ -20,9 +20,9 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A head's clock is ten minutes off. So it does not get in, and its token is still good. A member that comes back with it is told
-// of and serves all the same: with one of the others dead nothing is written without it, an agent that knows no other head does
-// its work, and no deadline fires early by its clock, or never.
+// A head whose clock is ten minutes off is not admitted, and its token remains valid. A member that returns with such
+// a clock is reported and serves all the same: with one of the others dead nothing is written without it, an agent
+// that knows no other head runs, and no deadline fires early by its clock, or never.
 func TestHeadWithAnotherClock(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "e2e-clock", 2)
@@ -35,8 +35,8 @@ func TestHeadWithAnotherClock(t *testing.T) {
 	h.mustEnd()
 
 	h.boot(0, joining)
-	c.mustCount(h.name)
-	h.mustBeSeen("")
+	c.awaitMember(h.name)
+	h.mustBeMember("")
 	c.createNoops()
 	far := h.await("far", farLimit)
 	h.PowerOff()
@@ -52,7 +52,8 @@ const (
 	clockAddress = "10.77.0.3"
 	clockURL     = "https://" + clockAddress + ":7480"
 	clockMAC     = "52:54:00:77:00:0c"
-	// Deadlines: one that this test does not live to see, and that such a clock would end at once; and one that it waits for.
+	// Deadlines: one that is longer than this test, and that such a clock would end at once; and one that it waits
+	// for.
 	farLimit, nearLimit = wrong - time.Minute, 10 * time.Second
 )
 
@@ -60,10 +61,10 @@ const (
 type clockHead struct {
 	*box
 	c    *cluster
-	runs int // that were asked for
+	runs int // requested
 }
 
-// newClockHead plugs in a machine whose disk has the program under test. It has its address from the other heads.
+// newClockHead plugs in a machine whose disk has the program under test. It gets its address from the other heads.
 func newClockHead(c *cluster) *clockHead {
 	c.Helper()
 	c.apply(networkYAML)
@@ -118,8 +119,8 @@ func (h *clockHead) mustEnd() {
 	}
 }
 
-// mustBeSeen waits until the first head sees it as a member with that problem.
-func (h *clockHead) mustBeSeen(problem string) {
+// mustBeMember waits until the first head sees it as a member with that problem.
+func (h *clockHead) mustBeMember(problem string) {
 	h.c.Helper()
 	re := regexp.MustCompile(`(?m)^` + h.name + ` +voter +(member|leader) +now .*:7480 *` + problem + ` *$`)
 	h.c.waitFor(h.name+" is seen as a member: "+problem, 2*time.Minute, func() bool {
@@ -132,7 +133,7 @@ func (h *clockHead) mustBeSeen(problem string) {
 func (h *clockHead) mustServe(off time.Duration, way string, lost *head) {
 	h.c.Helper()
 	h.boot(off, "")
-	h.mustBeSeen(`its clock is (9m5\ds|10m\ds) ` + way + `; set it by NTP`)
+	h.mustBeMember(`its clock is (9m5\ds|10m\ds) ` + way + `; set it by NTP`)
 	lost.kill()
 	h.c.endpoints = clockURL // operators use no other head
 	near := h.await("near", nearLimit)
@@ -168,7 +169,7 @@ spec:
   - {name: second, use: noop, with: {sleep: 1s}}
 `
 
-// awaited is a run on a machine that does not come by itself.
+// awaited is a run on a machine that does not boot by itself.
 type awaited struct {
 	c         *cluster
 	name, mac string
@@ -176,7 +177,7 @@ type awaited struct {
 	since     time.Time
 }
 
-// await asks for a run on a new machine.
+// await requests a run on a new machine.
 func (h *clockHead) await(template string, limit time.Duration) *awaited {
 	h.c.Helper()
 	h.runs++
@@ -186,7 +187,7 @@ func (h *clockHead) await(template string, limit time.Duration) *awaited {
 	return a
 }
 
-// run is what the heads say of it.
+// run returns its record.
 func (a *awaited) run() (w trivet.Workflow) {
 	if out, err := a.c.try("get", "workflows", a.name+"-1", "-o", "json"); err == nil {
 		if err := json.Unmarshal([]byte(out), &w); err != nil {
@@ -206,7 +207,7 @@ func (a *awaited) mustEnd(state trivet.WorkflowState) {
 	}
 }
 
-// mustWait checks that the run's deadline counts, and that nobody has counted more than went by.
+// mustWait checks that the run's deadline is counted, and not faster than time passes.
 func (a *awaited) mustWait() {
 	a.c.Helper()
 	w, took := a.run(), time.Since(a.since)
@@ -218,7 +219,7 @@ func (a *awaited) mustWait() {
 	a.c.Logf("%s: waited %s, of which the heads have counted %s", a.name, took, step.Elapsed)
 }
 
-// mustGuide lets this head alone tell a real agent, outside of any machine, what to do.
+// mustGuide lets this head alone direct a real agent, outside of any machine.
 func (h *clockHead) mustGuide(a *awaited) {
 	h.c.Helper()
 	script, err := h.c.command("curl", "-sf", "http://"+clockAddress+":7481/boot/script/"+a.mac).CombinedOutput()

@@ -24,7 +24,7 @@ const toolTemplate = `
 kind: Template
 name: look
 spec:
-  description: Disks chosen with and without hints, and a container that looks at the machine
+  description: Disks chosen with and without hints, and a container that inspects the machine
   actions:
   - name: smallest
     use: wipe
@@ -42,9 +42,9 @@ spec:
     timeout: 2m
 `
 
-// A machine that nobody knows netboots, enrols itself with what is in it, and waits. Once it is accepted its waiting agent
-// takes work without another boot: here an OCI image, run in namespaces by the installer OS. Its record has no spec.disk
-// and it has two disks, so that the actions choose theirs.
+// An unknown machine netboots, enrols itself with its inventory, and waits. Once it is accepted its agent runs a
+// workflow without another boot: here an OCI image, run in namespaces by the installer OS. Its record has no
+// spec.disk, and it has two disks, so that the actions choose theirs.
 func TestUnknownMachineEnrolsAndRunsAContainer(t *testing.T) {
 	t.Parallel()
 	s := newBareSite(t, "e2e-unknown", headAddress, "--dhcp", "lab0")
@@ -60,7 +60,7 @@ func TestUnknownMachineEnrolsAndRunsAContainer(t *testing.T) {
 	}
 	if i := m.Status.Inventory; i == nil || i.Vendor != "Trivet" || i.Serial != "SN-unknown1" || len(i.Disks) != 2 ||
 		i.Disks[0].Bytes != 4<<30 || len(i.NICs) != 1 || i.NICs[0].MAC != "52:54:00:77:00:04" {
-		t.Errorf("it found in itself: %+v", m.Status.Inventory)
+		t.Errorf("its inventory is %+v", m.Status.Inventory)
 	}
 	s.trivet("accept", b.name)
 	s.trivet("provision", "look1", "--template", "look", "--machine", b.name)
@@ -85,7 +85,7 @@ func (b *box) mustBeDiscovered() {
 	})
 }
 
-// toolImage makes a file with an OCI layout of an image that has busybox in it, and nothing else.
+// toolImage writes a file with an OCI layout of an image that contains only busybox.
 func (s *site) toolImage() string {
 	s.Helper()
 	busybox, err := os.ReadFile("/bin/busybox")

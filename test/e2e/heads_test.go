@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
-// A machine is installed by three heads, without a person, although at each stage of its way the head that serves it at that
-// moment is lost: by kill -9, once by a cut cable. Each comes back when the machine has gone on by another one.
+// A machine is installed by three heads, without an operator, although at each stage the head that serves it at that
+// moment is lost: by kill -9, once by a cut cable. Each returns when the machine has continued with another one.
 func TestInstallWithEachServingHeadLost(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "e2e-heads", 3)
@@ -28,7 +28,7 @@ func TestInstallWithEachServingHeadLost(t *testing.T) {
 	p.box.mustRunOnce()
 	p.mustBeThrough()
 	if w := p.workflow(); w.Status.State != trivet.WorkflowSucceeded || w.Status.Resets != 0 {
-		t.Errorf("the workflow's end: %+v", w.Status)
+		t.Errorf("the workflow ended as %+v", w.Status)
 	}
 }
 
@@ -41,7 +41,7 @@ type cluster struct {
 
 const switchAddress = "10.77.0.250"
 
-// newCluster starts so many heads, at most three.
+// newCluster starts up to three heads.
 func newCluster(t *testing.T, name string, heads int) *cluster {
 	t.Helper()
 	c := &cluster{site: newRack(t, name, switchAddress), byMAC: map[string]*head{}}
@@ -58,7 +58,7 @@ func newCluster(t *testing.T, name string, heads int) *cluster {
 			continue
 		}
 		h.mustStart(c.joining()...)
-		c.mustCount(port)
+		c.awaitMember(port)
 	}
 	c.trivet("context", "--refresh")
 	return c
@@ -71,16 +71,16 @@ func (c *cluster) joining() []string {
 	return []string{"--join", "https://" + headAddress + ":7480", "--token", token}
 }
 
-// mustCount waits until a new head is a member.
-func (c *cluster) mustCount(name string) {
+// awaitMember waits until a new head is a member.
+func (c *cluster) awaitMember(name string) {
 	c.Helper()
-	c.waitFor(name+" counts", time.Minute, func() bool {
+	c.waitFor(name+" is a member", time.Minute, func() bool {
 		out, err := c.try("get", "heads", name, "-o", "json")
 		return err == nil && strings.Contains(out, `"member"`)
 	})
 }
 
-// macOf is the address that a host's frames have.
+// macOf returns the MAC of a host.
 func macOf(t *testing.T, n *vm.Network) (mac net.HardwareAddr) {
 	t.Helper()
 	err := n.Do(func() error {
@@ -99,7 +99,7 @@ func macOf(t *testing.T, n *vm.Network) (mac net.HardwareAddr) {
 // port is the head's on the switch, and its name.
 func (c *cluster) port(h *head) string { return fmt.Sprintf("head%d", slices.Index(c.heads, h)) }
 
-// whole waits until all heads take writes.
+// whole waits until all heads accept writes.
 func (c *cluster) whole() (err error) {
 	for _, h := range c.heads {
 		err = errors.Join(err, h.ready())
@@ -107,13 +107,13 @@ func (c *cluster) whole() (err error) {
 	return err
 }
 
-// kill is kill -9, which a new start undoes.
+// kill is kill -9; undo starts the head again.
 func (c *cluster) kill(h *head) (undo func() error, err error) {
 	h.kill()
 	return func() error { return h.start() }, nil
 }
 
-// cut takes the head's cable away: neither end hears anything of the other.
+// cut disconnects the head's cable: nothing passes in either direction.
 func (c *cluster) cut(h *head) (undo func() error, err error) {
 	link := []string{"-n", c.net.Name(), "link", "set", c.port(h)}
 	return func() error { return errors.Join(c.tryIP(append(link, "up")...), h.ready()) }, c.tryIP(append(link, "down")...)

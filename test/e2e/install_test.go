@@ -1,5 +1,5 @@
-// Package e2e_test installs real machines: QEMU with real firmware netboots from a real head, is installed by a workflow,
-// and comes up from its own disk with what real cloud-init made of its seed.
+// Package e2e_test installs real machines: QEMU with real firmware netboots from a real head, is installed by a
+// workflow, and comes up from its own disk with what real cloud-init made of its seed.
 package e2e_test
 
 import (
@@ -120,8 +120,8 @@ func (b *box) imageIsBeingWritten() {
 	})
 }
 
-// A machine that is reset during the image write netboots again and finishes; what was acknowledged is not done again. An
-// installer that boots by a stale script on the active machine leaves its disk alone.
+// A machine that is reset during the image write netboots again and finishes; what was acknowledged is not done
+// again. An installer that boots by a stale script on the active machine leaves its disk alone.
 func TestUEFIPXEInstallWithReset(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "e2e-uefi")
@@ -206,8 +206,8 @@ func (b *box) mustIgnore(stale string) {
 	b.mustPrint(`host-` + b.name + ` login:`)
 }
 
-// bootStale boots the machine's disks with the kernel arguments of an old boot script, and waits until the agent has been
-// refused, or sent to its local disk.
+// bootStale boots the machine's disks with the kernel arguments of an old boot script, and waits until the agent has
+// been refused, or sent to its local disk.
 func (s *site) bootStale(b *box, script string) {
 	s.Helper()
 	args := regexp.MustCompile(`(?m)^boot vmlinuz (.*) \|\|$`).FindStringSubmatch(script)
@@ -225,5 +225,5 @@ func (s *site) bootStale(b *box, script string) {
 	defer m.Close()
 	old := &box{Machine: m, s: s, name: cfg.Name}
 	old.powerOn()
-	old.mustPrint(`hello was refused|told to boot the local disk`)
+	old.mustPrint(`hello was refused|ordered to boot the local disk`)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// Another server gives the addresses, and Trivet only says what to boot: real firmware puts both answers together.
+// Another server assigns the addresses, and Trivet only adds the boot file: real firmware combines both answers.
 func TestProxyDHCP(t *testing.T) {
 	t.Parallel()
 	s := newBareSite(t, "e2e-proxy", headAddress, "--dhcp", "lab0")
@@ -33,7 +33,7 @@ spec: {cidr: 10.77.0.0/24, dhcp: proxy}
 		b.PowerOff()
 	}
 	if out, err := s.try("get", "addresses", "-o", "name"); err != nil || strings.TrimSpace(out) != "" {
-		t.Errorf("Trivet gave addresses of its own: %s, %v", out, err)
+		t.Errorf("Trivet assigned addresses: %s, %v", out, err)
 	}
 }
 
@@ -69,8 +69,8 @@ spec:
 	}
 }
 
-// connect lays a cable from one network's switch to another: to its switch as well, or, with an address, to its host. Both ends
-// have the cable's name.
+// connect lays a cable from one network's switch to another: to its switch as well, or, with an address, to its host.
+// Both ends have the cable's name.
 func (s *site) connect(cable string, from, to *vm.Network, address string) {
 	s.Helper()
 	s.ip("-n", from.Name(), "link", "add", cable, "type", "veth", "peer", "name", cable, "netns", to.Name())
@@ -97,7 +97,7 @@ func (s *site) tryIP(args ...string) error {
 	return nil
 }
 
-// dnsmasq is another's DHCP server or relay on a network's host.
+// dnsmasq runs another DHCP server, or a relay, on a network's host.
 func (s *site) dnsmasq(n *vm.Network, args ...string) {
 	s.Helper()
 	cmd := testhead.Command(n.Name(), "dnsmasq", append([]string{"--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--pid-file=", "--user=root",

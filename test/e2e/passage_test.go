@@ -14,29 +14,29 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
-// passage is a machine's way from power-on to its own system, and the points on it where a head is lost. The machine stands
-// still at each point until all heads are there, so that it is one head that is lost and the others have a quorum.
+// passage is a machine's way from power-on to its own system, and the points on it where a head is lost. The machine
+// is paused at each point until all heads are ready, so that one head is lost and the others have a quorum.
 type passage struct {
 	*cluster
 	cable   *cable
 	box     *box
 	returns sync.WaitGroup // of the head that was lost last
 
-	// What follows is used in see only, one frame after the other.
+	// The following fields are used in observe only, one frame after the other.
 	points  []point            // to come
 	since   time.Time          // the last loss
-	lost    *head              // by the first of them; nil: it has not come yet
+	lost    *head              // at the first of them; nil: not reached
 	undo    func() error       // of the loss
-	fetches map[*head]*transit // what each head was asked for last by HTTP
+	fetches map[*head]*transit // the last HTTP request to each head
 }
 
 // point is where the head that serves is lost.
 type point struct {
-	what   string
-	step   string             // of the run, at that moment
-	serves func(*frame) *head // the head that serves, if the moment has come
-	lose   func(*head) (undo func() error, err error)
-	goesOn func(*frame) *head // the head by which the machine goes on, if the frame tells
+	what      string
+	step      string             // of the run, at that moment
+	serves    func(*frame) *head // the head that serves, if the moment has come
+	lose      func(*head) (undo func() error, err error)
+	continues func(*frame) *head // the head with which the machine continues, if the frame shows it
 }
 
 // transit is a file on its way.
@@ -57,30 +57,31 @@ func newPassage(c *cluster) *passage {
 		{"during the image's write", "image", p.sends(image, 16<<20), p.kill, p.asked(image)},
 		{"after the last reboot, before phone-home", trivet.StepFirstBoot, p.asked(phoneHome), p.kill, p.asked(phoneHome)},
 	}
-	c.Cleanup(p.returns.Wait) // after the cable's end, by which another may begin
-	p.cable = layCable(p.T, c.net, p.see)
+	c.Cleanup(p.returns.Wait) // after the end of the cable, which may start another
+	p.cable = layCable(p.T, c.net, p.observe)
 	p.box = c.plugInto(c.net, p.cable.card, "heads1", "52:54:00:77:00:0a", vm.UEFIPXE)
 	p.box.createRecord()
 	return p
 }
 
-// see looks at a frame before it passes. One that shows that the machine has gone on may be the next point already.
-func (p *passage) see(f *frame) {
+// observe inspects a frame before it passes. One that shows that the machine has continued may be the next point
+// already.
+func (p *passage) observe(f *frame) {
 	f.sender, f.receiver = p.byMAC[string(f.from)], p.byMAC[string(f.to)]
 	p.note(f)
 	for len(p.points) > 0 {
 		at := p.points[0]
 		if p.lost == nil {
 			if h := at.serves(f); h != nil {
-				p.strike(at, h)
+				p.loseHead(at, h)
 			}
 			return
 		}
-		other := at.goesOn(f)
+		other := at.continues(f)
 		if other == nil || other == p.lost {
 			return
 		}
-		p.Logf("%s: the machine goes on by %s after %.1f s", at.what, p.port(other), time.Since(p.since).Seconds())
+		p.Logf("%s: the machine continues with %s after %.1f s", at.what, p.port(other), time.Since(p.since).Seconds())
 		undo := p.undo
 		p.returns.Go(func() {
 			if err := undo(); err != nil {
@@ -91,22 +92,22 @@ func (p *passage) see(f *frame) {
 	}
 }
 
-// strike loses a head. The frame that told of it passes afterwards.
-func (p *passage) strike(at point, h *head) {
+// loseHead loses the head that serves. The frame that showed it passes afterwards.
+func (p *passage) loseHead(at point, h *head) {
 	err := p.box.Pause(p.Context())
 	p.returns.Wait()
 	err = errors.Join(err, p.whole())
 	p.mustBeAt(at)
 	undo, errLose := at.lose(h)
 	p.lost, p.undo, p.since = h, undo, time.Now()
-	delete(p.fetches, h) // what of it is on the cable still does not count
+	delete(p.fetches, h) // what it sent before is not counted
 	p.Logf("%s: %s is lost", at.what, p.port(h))
 	if err := errors.Join(err, errLose, p.box.Resume(p.Context())); err != nil {
 		p.Errorf("%s: %v", at.what, err)
 	}
 }
 
-// mustBeAt checks what the run says of where the machine is, once what it said before has been written.
+// mustBeAt checks the current step of the run, once former reports have been written.
 func (p *passage) mustBeAt(at point) {
 	var step string
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && p.Context().Err() == nil; time.Sleep(100 * time.Millisecond) {
@@ -120,7 +121,7 @@ func (p *passage) mustBeAt(at point) {
 	p.Errorf("%s: the run is at %q, want %q", at.what, step, at.step)
 }
 
-// workflow is the machine's run; empty where there is none yet.
+// workflow returns the machine's run; empty if there is none.
 func (p *passage) workflow() (w trivet.Workflow) {
 	if out, err := p.try("get", "workflows", p.box.name+"-1", "-o", "json"); err == nil {
 		if err := json.Unmarshal([]byte(out), &w); err != nil {
@@ -130,17 +131,17 @@ func (p *passage) workflow() (w trivet.Workflow) {
 	return w
 }
 
-// mustBeThrough checks that every point came, and that the machine went on after each.
+// mustBeThrough checks that every point was reached, and that the machine continued after each.
 func (p *passage) mustBeThrough() {
 	p.Helper()
 	p.cable.mu.Lock()
 	defer p.cable.mu.Unlock()
 	for i, at := range p.points {
-		p.Errorf("%s: came %v, and the machine did not go on by another head", at.what, i == 0 && p.lost != nil)
+		p.Errorf("%s: reached: %v; the machine did not continue with another head", at.what, i == 0 && p.lost != nil)
 	}
 }
 
-// note counts what comes of the file that each head was asked for.
+// note counts the bytes of the file that was requested from each head.
 func (p *passage) note(f *frame) {
 	if f.receiver != nil && f.tcp && (bytes.HasPrefix(f.payload, []byte("GET ")) || bytes.HasPrefix(f.payload, []byte("POST "))) {
 		line, _, _ := strings.Cut(string(f.payload), "\r\n")
@@ -155,7 +156,7 @@ func (p *passage) note(f *frame) {
 
 const bootPort = 7481
 
-// sends finds the head that is in the middle of a file.
+// sends returns the head that is in the middle of a file.
 func (p *passage) sends(request string, bytes int) func(*frame) *head {
 	return func(f *frame) *head {
 		if on := p.fetches[f.sender]; on != nil && strings.HasPrefix(on.request, request) && on.bytes >= bytes {
@@ -165,7 +166,7 @@ func (p *passage) sends(request string, bytes int) func(*frame) *head {
 	}
 }
 
-// asked finds the head that is asked for something by HTTP.
+// asked returns the head that receives an HTTP request.
 func (p *passage) asked(request string) func(*frame) *head {
 	return func(f *frame) *head {
 		if f.tcp && bytes.HasPrefix(f.payload, []byte(request)) {
@@ -177,7 +178,7 @@ func (p *passage) asked(request string) func(*frame) *head {
 
 func (p *passage) offers(f *frame) *head { return p.answers(f, dhcpv4.MessageTypeOffer) }
 
-// acknowledges finds the head that acknowledges another one's offer, in that one's name.
+// acknowledges returns the head that acknowledges another one's offer, with that one's identifier.
 func (p *passage) acknowledges(f *frame) *head { return p.answers(f, dhcpv4.MessageTypeAck) }
 
 func (p *passage) answers(f *frame, kind dhcpv4.MessageType) *head {
@@ -189,7 +190,7 @@ func (p *passage) answers(f *frame, kind dhcpv4.MessageType) *head {
 		return nil
 	}
 	if id := m.ServerIdentifier(); p.lost != nil && id.String() != p.lost.address {
-		p.Errorf("%s acknowledges an offer of %s, not of %s: the machine began anew", p.port(f.sender), id, p.lost.address)
+		p.Errorf("%s acknowledges an offer of %s, not of %s: the machine started again", p.port(f.sender), id, p.lost.address)
 	}
 	return f.sender
 }
@@ -203,7 +204,7 @@ const (
 	tftpMinPacket = 4
 )
 
-// sendsProgram finds the head that is in the middle of iPXE.
+// sendsProgram returns the head that is in the middle of iPXE.
 func (p *passage) sendsProgram(f *frame) *head {
 	if f.tcp || len(f.payload) < tftpMinPacket || f.source.Port() == dhcpv4.ServerPort {
 		return nil
@@ -214,7 +215,7 @@ func (p *passage) sendsProgram(f *frame) *head {
 	return nil
 }
 
-// askedForProgram finds the head that is asked for iPXE anew, by either way.
+// askedForProgram returns the head that receives a new request for iPXE, by TFTP or HTTP.
 func (p *passage) askedForProgram(f *frame) *head {
 	if !f.tcp && f.target.Port() == tftpPort && len(f.payload) >= tftpMinPacket && be16(f.payload) == tftpRead {
 		return f.receiver

@@ -269,7 +269,8 @@ func (b *box) powerOn() {
 	}
 }
 
-// ledger returns what the agent began and ended in this machine, by its own journal disk: "image.1 running", "image.1 done".
+// ledger returns what the agent began and ended in this machine, by its own journal disk: "image.1 running", "image.1
+// done".
 func (b *box) ledger() (lines []string) {
 	b.s.Helper()
 	entries, err := journal.Read(b.s.path(b.name + ".journal"))

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 var bucket = []byte("b")
 
-// fill checks a database and then adds values for ever, and says of each that it lasts.
+// fill checks a database and then adds values without end, and prints each that is durable.
 func fill(path string) error {
 	db, err := bolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -54,14 +54,14 @@ func fill(path string) error {
 	return err
 }
 
-// value is what belongs to a key: some hundred bytes up to several pages, so that the file grows and is mapped anew.
+// value is what belongs to a key: some hundred bytes up to several pages, so that the file grows and is mapped again.
 func value(key uint64) []byte {
 	b := make([]byte, 100+key*997%20_000)
 	_, _ = rand.NewChaCha8([32]byte(binary.BigEndian.AppendUint64(make([]byte, 24), key))).Read(b)
 	return b
 }
 
-// check reads all through the map, and says how many values there are.
+// check reads all through the map, and returns the number of values.
 func check(db *bolt.DB) (n uint64, err error) {
 	err = db.View(func(tx *bolt.Tx) error {
 		for err := range tx.Check() {
@@ -82,8 +82,8 @@ func check(db *bolt.DB) (n uint64, err error) {
 	return n, err
 }
 
-// etcd's backend, whose file is mapped and written by pwrite at once, is killed and loses power again and again: it has all
-// that it had promised, and is sound.
+// etcd's backend, whose file is mapped and written by pwrite at once, is killed and loses power again and again: it
+// has all that it had promised, and is sound.
 func TestBolt(t *testing.T) {
 	f := faultfs.New(t)
 	rng := rand.New(rand.NewPCG(2, 2))

@@ -1,11 +1,11 @@
-// Package faultfs is a disk that fails as disks do, for tests: a file system (FUSE, so Linux and root) over a folder, that
-// syncs slowly, or with errors, and that loses at a power cut what was not synced.
+// Package faultfs is a disk that fails as disks do, for tests: a file system (FUSE, so Linux and root) over a folder,
+// that syncs slowly, or with errors, and that loses at a power cut what was not synced.
 //
-// What lasts is what ext4 and XFS promise, and no more: a file's bytes and size since its last fsync or fdatasync are lost;
-// so are creates, renames and removals in a folder, until the folder or a file in it is synced.
+// What lasts is what ext4 and XFS guarantee, and no more: a file's bytes and size since its last fsync or fdatasync are
+// lost; so are creates, renames and removals in a folder, until the folder or a file in it is synced.
 //
-// A process that maps files of it, as a head does, must be another one than the file system's: Go's scheduler cannot run
-// while it waits for a page that it has to deliver itself. Plain reads and writes are safe.
+// A process that maps files of it, as a head does, must be another one than the file system's: Go's scheduler cannot
+// run while it waits for a page that it has to deliver itself. Plain reads and writes are safe.
 package faultfs
 
 import (
@@ -27,7 +27,7 @@ import (
 type Faults struct {
 	SyncDelay, WriteDelay time.Duration // each waits this long, or until the next Set
 	SyncError, WriteError syscall.Errno // each fails with this, having done nothing; allocation counts as a write
-	Lie                   bool          // syncs say that all is well, and nothing lasts for it
+	Lie                   bool          // syncs succeed without making anything durable
 	Under                 string        // only what is under this folder or file, as "data/store"; empty: all
 }
 
@@ -53,8 +53,8 @@ const (
 	trashDir = "trash"
 )
 
-// Mount makes a disk at an existing folder, with its files in backing, which is made where it is not there. Two disks need
-// two folders.
+// Mount makes a disk at an existing folder, with its files in backing, which is made where it is not there. Two disks
+// need two folders.
 func Mount(backing, mountpoint string) (*FS, error) {
 	f := &FS{backing: backing, mountpoint: mountpoint, changed: make(chan struct{})}
 	f.forget()
@@ -85,8 +85,9 @@ func (f *FS) Syncs() int {
 	return f.syncs
 }
 
-// Cut is a power cut and the disk's return: what was not synced is gone. Who used the disk must have ended (kill -9). With
-// a rng, the disk has kept of each file's changes, and of all names', the first few; without, none. The faults stay.
+// Cut is a power cut and the disk's return: what was not synced is gone. Who used the disk must have ended (kill -9).
+// With a rng, the disk has kept of each file's changes, and of all names', the first few; without, none. The faults
+// stay.
 func (f *FS) Cut(rng *rand.Rand) error {
 	if err := f.unmount(); err != nil {
 		return fmt.Errorf("power cut: %w", err)

@@ -235,7 +235,7 @@ func TestDelay(t *testing.T) {
 	before, done := d.Syncs(), make(chan struct{})
 	go func() { defer close(done); d.sync("a") }()
 	for d.Syncs() == before {
-		time.Sleep(time.Millisecond) // a sync that begins is told to nobody
+		time.Sleep(time.Millisecond) // the begin of a sync is not observable
 	}
 	select {
 	case <-done:

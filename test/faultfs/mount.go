@@ -54,8 +54,9 @@ func (f *FS) mount() error {
 	return nil
 }
 
-// unmount ends the disk, also where another mount namespace has a copy of the mount (as ip netns exec makes), and calls that
-// wait there. Nobody of this namespace may use it; a process that was killed may need a moment to let it go.
+// unmount ends the disk, also where another mount namespace has a copy of the mount (as ip netns exec makes), and
+// calls that wait there. Nobody of this namespace may use it; a process that was killed may need a moment to let it
+// go.
 func (f *FS) unmount() error {
 	err := syscall.Unmount(f.mountpoint, 0)
 	for wait := 5 * time.Millisecond; errors.Is(err, syscall.EBUSY) && wait < time.Second; wait *= 2 {
@@ -84,7 +85,7 @@ func abort(connection string) error {
 	}
 	defer func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }()
 	err = os.WriteFile(filepath.Join(dir, connection, "abort"), []byte("1"), 0)
-	if errors.Is(err, fs.ErrNotExist) { // nobody had a copy
+	if errors.Is(err, fs.ErrNotExist) { // there was no copy
 		return nil
 	}
 	return err

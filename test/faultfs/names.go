@@ -169,7 +169,7 @@ func (f *FS) rename(r *rename, flags uint32) (err error) {
 	return nil
 }
 
-// discard moves what is at a place into the trash, and says where it is there. A folder must be empty.
+// discard moves what is at a place into the trash, and returns its path there. A folder must be empty.
 func (f *FS) discard(at place) (string, error) {
 	if list, err := os.ReadDir(at.path()); err == nil && len(list) > 0 {
 		return "", syscall.ENOTEMPTY

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inode names a file or folder of the backing folder, whatever its path is. It is not given away again while we hold it open.
+// inode names a file or folder of the backing folder, whatever its path is. It is not given away again while we hold
+// it open.
 type inode struct{ dev, ino uint64 }
 
 func inodeOf(path string) (inode, error) {

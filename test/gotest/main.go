@@ -2,8 +2,9 @@
 //
 //	gotest [-record FILE] -- [VAR=VALUE ...] ARG... [-- [VAR=VALUE ...] ARG...]...
 //
-// Each group of arguments is one run of go test. All groups run, also after a failure. Meanwhile it prints each package as it
-// ends, each test that took long, and the output of those that failed. With -record it adds the outcome to a page.
+// Each group of arguments is one run of go test. All groups run, also after a failure. Meanwhile it prints each
+// package as it ends, each test that took long, and the output of those that failed. With -record it adds the outcome
+// to a page.
 package main
 
 import (

@@ -30,7 +30,7 @@ func (c repeated) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Whatever a request to the API holds, the answer says what is wrong with it and is short.
+// Whatever a request to the API contains, the answer says what is wrong with it and is short.
 func TestBadAPI(t *testing.T) {
 	h := newHead(t)
 	api := h.rawAPI()
@@ -139,8 +139,8 @@ func TestBadAPI(t *testing.T) {
 		}
 	})
 	t.Run("no TLS", func(t *testing.T) {
-		if status, said := rawHTTP(t, h.Address+":7480", "GET /v1/machines HTTP/1.1\r\nHost: x\r\n\r\n"); status != 400 || !strings.Contains(said, "HTTPS") {
-			t.Errorf("%d: %s", status, said)
+		if status, text := rawHTTP(t, h.Address+":7480", "GET /v1/machines HTTP/1.1\r\nHost: x\r\n\r\n"); status != 400 || !strings.Contains(text, "HTTPS") {
+			t.Errorf("%d: %s", status, text)
 		}
 	})
 	h.mustBeUnharmed()
@@ -154,23 +154,23 @@ func (h *head) mustRefuseRequest(t *testing.T, c *http.Client, req *http.Request
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	said, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if resp.StatusCode != status {
 		t.Errorf("answered %s, want %d", resp.Status, status)
 	}
-	mustAnswer(t, string(said), words...)
+	mustAnswer(t, string(text), words...)
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }
 
-// Whoever sends slowly, or does not read what was asked for, holds no connection for ever, and keeps nobody else waiting.
+// A client that sends slowly, or does not read the response, holds no connection forever, and delays no other client.
 func TestSlowClients(t *testing.T) {
 	if testing.Short() {
-		t.Skip("waits until the head has had enough")
+		t.Skip("waits until the head closes slow connections")
 	}
 	h := newHead(t)
 	trust, err := client.TLSConfig(h.Credential().Trust)

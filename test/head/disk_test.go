@@ -13,8 +13,8 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A head whose disk is full says so to who writes, and serves reads and boots, also when it is started anew. With room again
-// it takes writes without being touched.
+// A head whose disk is full refuses writes for that reason, and serves reads and boots, also after a restart. With
+// room again it accepts writes by itself.
 func TestFullDisk(t *testing.T) {
 	disk := mount(t, "size=500m")
 	h := startHead(t, filepath.Join(disk, "data"))
@@ -30,7 +30,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("exit status %d on a full disk, want 0", status)
 	}
 	fill(t, disk) // its store's next log, prepared and not used, went with it
-	launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("a start needs 8", "the disk is full; make room, then start the head again")
+	launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("8 MiB needed to start", "the disk is full; free some space, then restart the head")
 	if err := os.Truncate(rest, size(t, rest)-100<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func size(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// fill leaves nothing free, and gives the file that takes it.
+// fill leaves nothing free, and returns the file that uses it.
 func fill(t *testing.T, dir string) string {
 	t.Helper()
 	rest, err := os.OpenFile(filepath.Join(dir, "rest"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

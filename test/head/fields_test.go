@@ -26,8 +26,8 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// Every object of every record has a field of a later version, while a head, its controllers, an agent and commands read the
-// records, change them and write them. All of these fields are there in the end.
+// Every object of every record has a field of a later version, while a head, its controllers, an agent and commands
+// read the records, change them and write them. All of these fields are there in the end.
 func TestLaterFields(t *testing.T) {
 	h := newHead(t)
 	h.createInstallSite()
@@ -236,7 +236,8 @@ func (h *head) raw(do func(c *clientv3.Client)) {
 
 const recordPrefix = "/trivet/"
 
-// mark adds a field to every object of every record, with a value of its own, and returns the values by the records' keys.
+// mark adds a field to every object of every record, with a value of its own, and returns the values by the records'
+// keys.
 func (h *head) mark() map[string][]string {
 	h.Helper()
 	marks := map[string][]string{}

@@ -20,20 +20,21 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// mustFail wants an operator's command that fails with status 1, says all of this, and stays small itself.
+// mustFail wants an operator command that fails with status 1, writes these texts, and uses little memory.
 func (h *head) mustFail(t *testing.T, args []string, words ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
-	// A limit and not its peak afterwards: the kernel counts into that of a new process what the one that starts it had.
+	// A limit and not its peak afterwards: the kernel counts into that of a new process what the one that starts it
+	// had.
 	limit := fmt.Sprintf("--data=%d", maxMemory)
 	cmd := exec.CommandContext(ctx, "prlimit", append([]string{limit, testhead.Program(t)}, args...)...)
 	cmd.Env = append(os.Environ(), "TRIVET_CONFIG="+h.AdminFile())
-	said, _ := cmd.CombinedOutput() // its status is looked at; Go ends with 2 when it gets no memory
+	out, _ := cmd.CombinedOutput() // its status is checked; Go ends with 2 when it gets no memory
 	if status := cmd.ProcessState.ExitCode(); status != 1 {
 		t.Errorf("exit status %d, want 1", status)
 	}
-	mustAnswer(t, string(said), words...)
+	mustAnswer(t, string(out), words...)
 }
 
 func write(t *testing.T, name string, content []byte) string {
@@ -45,7 +46,7 @@ func write(t *testing.T, name string, content []byte) string {
 	return path
 }
 
-// A file of records that is no good is refused with what is wrong, and without much work.
+// A bad file of records is refused with what is wrong, and without much work.
 func TestBadFiles(t *testing.T) {
 	h := newHead(t)
 	action := func(with string) string {
@@ -97,7 +98,7 @@ func TestGrowingTemplate(t *testing.T) {
 	h.mustBeUnharmed()
 }
 
-// An image that is not what it should be is told as what it is, and leaves no record and no bytes.
+// A bad image is reported as what it is, and leaves no record and no bytes.
 func TestBadImages(t *testing.T) {
 	h := newHead(t)
 	raw := make([]byte, 64<<10) // what is wrong behind the first blocks is found when a machine writes it

@@ -19,7 +19,7 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// maxMemory is what a head with one machine may need at any time, in bytes, whatever is thrown at it.
+// maxMemory is what a head with one machine may need at any time, in bytes, whatever it receives.
 const maxMemory = 400 << 20
 
 // peak is the most memory that the head has ever had.
@@ -42,7 +42,7 @@ func (h *head) peak() (bytes int) {
 	return 0
 }
 
-// mustBeUnharmed wants a head that still serves, within its memory and without a failure of its own in its log.
+// mustBeUnharmed wants a head that still serves, within its memory and without an error in its log.
 func (h *head) mustBeUnharmed() {
 	h.Helper()
 	h.mustServe()
@@ -51,21 +51,21 @@ func (h *head) mustBeUnharmed() {
 	}
 	for _, word := range []string{"level=ERROR", "panic"} {
 		if strings.Contains(h.Log.String(), word) {
-			h.Errorf("the head says %s", word)
+			h.Errorf("the log has %s", word)
 		}
 	}
 }
 
-// mustAnswer wants every one of these words in what somebody was told, and not a book.
-func mustAnswer(t *testing.T, said string, words ...string) {
+// mustAnswer wants all of these words in an answer, which must be short.
+func mustAnswer(t *testing.T, answer string, words ...string) {
 	t.Helper()
 	for _, word := range words {
-		if !strings.Contains(said, word) {
-			t.Errorf("it does not say %q: %.2000q", word, said)
+		if !strings.Contains(answer, word) {
+			t.Errorf("the answer has no %q: %.2000q", word, answer)
 		}
 	}
-	if len(said) > 32<<10 {
-		t.Errorf("it says %d bytes", len(said))
+	if len(answer) > 32<<10 {
+		t.Errorf("the answer has %d bytes", len(answer))
 	}
 }
 
@@ -127,7 +127,7 @@ func TestBadDHCP(t *testing.T) {
 	h.mustBeUnharmed()
 }
 
-// A TFTP request that is none, or asks for what is not there to give, is told so.
+// An invalid TFTP request, or one for a missing file, gets an error.
 func TestBadTFTP(t *testing.T) {
 	h := newHead(t)
 	read := func(name, mode string, options ...string) []byte {
@@ -144,9 +144,9 @@ func TestBadTFTP(t *testing.T) {
 	}{
 		{"nothing", nil, ""},
 		{"one byte", []byte{0}, ""},
-		{"DATA for nobody", []byte{0, 3, 0, 1, 'x'}, ""},
-		{"ACK for nobody", []byte{0, 4, 0, 1}, ""},
-		{"ERROR for nobody", []byte("\x00\x05\x00\x01x\x00"), ""},
+		{"DATA without a transfer", []byte{0, 3, 0, 1, 'x'}, ""},
+		{"ACK without a transfer", []byte{0, 4, 0, 1}, ""},
+		{"ERROR without a transfer", []byte("\x00\x05\x00\x01x\x00"), ""},
 		{"operation 9", []byte("\x00\x09x\x00octet\x00"), ""},
 		{"operation 65535", bytes.Repeat([]byte{0xff}, 512), ""},
 		{"write", []byte("\x00\x02" + testhead.BootFile + "\x00octet\x00"), "read-only"},
@@ -225,7 +225,7 @@ func rawHTTP(t *testing.T, at, text string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// The boot door serves what it has, whatever path, range or header is sent.
+// The boot server serves only its files, whatever path, range or header is sent.
 func TestBadBootHTTP(t *testing.T) {
 	h := newHead(t)
 	at := h.Address + ":7481"
@@ -235,8 +235,8 @@ func TestBadBootHTTP(t *testing.T) {
 		header     string
 		status     int
 	}{
-		{"path up", "GET /../../../etc/passwd", "", 307}, // to /etc/passwd of the door, which is not there,
-		{"path up below a door", "GET /ipxe/../../../etc/passwd", "", 307},
+		{"path up", "GET /../../../etc/passwd", "", 307}, // to /etc/passwd of the server, which does not exist,
+		{"path up below a folder", "GET /ipxe/../../../etc/passwd", "", 307},
 		{"coded path up", "GET /ipxe/..%2f..%2f..%2fetc%2fpasswd", "", 404},
 		{"twice coded path up", "GET /ipxe/%252e%252e%252fetc%252fpasswd", "", 404},
 		{"path up for a blob", "GET /blob/..%2f..%2fkeys%2fca.pem", "", 400},

@@ -95,7 +95,8 @@ func (h *head) openUpload() *slowUpload {
 	return u
 }
 
-// SIGTERM ends a head in order: watches receive a drain event, a request under way is answered, what was acknowledged is kept.
+// SIGTERM ends a head in order: watches receive a drain event, a request under way is answered, what was acknowledged
+// is kept.
 func TestTerm(t *testing.T) {
 	h := newHead(t)
 	h.mustServe()
@@ -222,7 +223,7 @@ func TestCtrlC(t *testing.T) {
 		from := stalledServer(t)
 		c := h.start("image", "import", from.URL+"/disk.raw", "--name", "disk")
 		<-from.stalled
-		c.mustStop("image disk is as it was", "import it again")
+		c.mustStop("image disk is unchanged", "run the command again")
 		if out, err := h.Trivet("get", "image", "disk"); err == nil {
 			t.Errorf("half an image is there: %s", out)
 		}

@@ -39,8 +39,8 @@ func (h *head) label() string {
 	return m.Labels["wanted"]
 }
 
-// A head on a slow disk says so, serves reads and boots as ever, and writes slowly. When a write takes more than its bound,
-// who asked is told that the outcome is not known, and why; nothing needs a hand when the disk is well again.
+// A head on a slow disk logs that, serves reads and boots as before, and writes slowly. When a write exceeds its time
+// limit, the client is told that the outcome is unknown, and why; no operator is needed when the disk is fast again.
 func TestSlowDisk(t *testing.T) {
 	disk := faultfs.New(t)
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
@@ -50,15 +50,15 @@ func TestSlowDisk(t *testing.T) {
 	if err := h.tryLabel("slow"); err != nil || h.label() != "slow" {
 		t.Errorf("a slow write: %v", err)
 	}
-	h.mustServeUntil("the disk is slow: every write waits for it")
-	h.mustSay("dir=" + h.Dir)
+	h.mustServeUntil("slow disk: every write waits for it")
+	h.awaitLogs("dir=" + h.Dir)
 
 	disk.Set(faultfs.Faults{SyncDelay: time.Hour})
 	written := make(chan error)
 	go func() { written <- h.tryLabel("stuck") }()
 	h.mustRead()
 	h.mustBoot()
-	if err := <-written; !errors.Is(err, trivet.ErrUnknown) || !strings.Contains(err.Error(), "its disk is slow") {
+	if err := <-written; !errors.Is(err, trivet.ErrUnknown) || !strings.Contains(err.Error(), "slow disk") {
 		t.Errorf("a write that is stuck: %v", err)
 	}
 	if got := h.label(); got != "slow" {
@@ -70,7 +70,7 @@ func TestSlowDisk(t *testing.T) {
 	disk.Set(faultfs.Faults{})
 	h.mustServe()
 	if err := h.tryLabel("fast"); err != nil || h.label() != "fast" {
-		t.Errorf("a write on a disk that is well again: %v", err)
+		t.Errorf("a write on a disk that is fast again: %v", err)
 	}
 	h.mustRecover()
 	if got := h.label(); got != "fast" { // the stuck write does not come later
@@ -78,12 +78,12 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
-// mustSay waits for words that the head logs.
-func (h *head) mustSay(words ...string) {
+// awaitLogs waits until the head has logged these texts.
+func (h *head) awaitLogs(words ...string) {
 	h.Helper()
 	for _, word := range words {
 		if !h.Log.Await(word, timeout) {
-			h.Errorf("it does not say %q:\n%s", word, h.Log)
+			h.Errorf("it has not logged %q:\n%s", word, h.Log)
 		}
 	}
 }
@@ -107,24 +107,24 @@ func TestStartOnSlowDisk(t *testing.T) {
 	h.useOwnEndpoint()
 	h.mustRead()
 	h.mustBoot()
-	h.mustSay("the disk is slow")
+	h.awaitLogs("slow disk")
 	disk.Set(faultfs.Faults{})
 	h.mustServe()
 	h.mustRecover()
 }
 
-// mustRecover writes until the head has seen that its disk is well again.
+// mustRecover writes until the head has noticed that its disk is fast again.
 func (h *head) mustRecover() {
 	h.Helper()
 	h.mustServeUntil("the disk is no longer slow")
 }
 
-// mustServeUntil writes until the head says this: it judges its disk by the syncs of the last seconds.
+// mustServeUntil writes until the head has logged a text: it judges its disk by the syncs of the last seconds.
 func (h *head) mustServeUntil(word string) {
 	h.Helper()
 	for late := time.Now().Add(timeout); !h.Log.Await(word, 100*time.Millisecond); {
 		if time.Now().After(late) {
-			h.Fatalf("the head does not say %q", word)
+			h.Fatalf("the head has not logged %q", word)
 		}
 		h.mustServe()
 	}
@@ -160,8 +160,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// writeUntilKilled writes numbers, each after the one before was acknowledged, and kills the head after some. It gives the
-// number that was begun last.
+// writeUntilKilled writes numbers, each after the one before was acknowledged, and kills the head after some. It
+// gives the number that was begun last.
 func (h *head) writeUntilKilled(acknowledged *atomic.Int64, after int64) (last int64) {
 	enough := acknowledged.Load() + after
 	for last = acknowledged.Load() + 1; ; last++ {
@@ -229,7 +229,7 @@ func TestLyingDisk(t *testing.T) {
 	}
 }
 
-// A write that the store's disk fails is never acknowledged: the head ends and says why. When the disk is well it starts.
+// A write that the store's disk fails is never acknowledged: the head ends and logs why. With a good disk it starts.
 func TestStoreDiskErrors(t *testing.T) {
 	for name, faults := range map[string]faultfs.Faults{
 		"sync":  {SyncError: syscall.EIO, Under: "data/store"},

@@ -16,20 +16,7 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// mustRefuse wants a head that ends with status 1 and says all of this.
-func (h *head) mustRefuse(words ...string) {
-	h.Helper()
-	if status := h.AwaitExit(); status != 1 {
-		h.Errorf("exit status %d, want 1", status)
-	}
-	for _, word := range words {
-		if !strings.Contains(h.Log.String(), word) {
-			h.Errorf("it does not say %q:\n%s", word, h.Log)
-		}
-	}
-}
-
-// A port that another program has is named, with the flag that gives it.
+// A port that another program uses is named, with the flag that sets it.
 func TestPortsTaken(t *testing.T) {
 	for _, port := range []struct{ flag, network, number string }{
 		{"--api", "tcp", "7480"}, {"--boot", "tcp", "7481"}, {"--tftp", "udp", "7069"}, {"--dhcp-listen", "udp", "7067"},
@@ -56,7 +43,7 @@ func TestPortsTaken(t *testing.T) {
 	}
 }
 
-func TestAddressesThatAreNone(t *testing.T) {
+func TestInvalidAddresses(t *testing.T) {
 	for _, flag := range []string{"--api", "--boot", "--tftp", "--dhcp-listen"} {
 		for _, address := range []string{"nonsense", "127.0.0.1:99999", "192.0.2.1:7480"} {
 			t.Run(flag+"="+address, func(t *testing.T) {
@@ -70,7 +57,7 @@ func TestAddressesThatAreNone(t *testing.T) {
 	})
 }
 
-// A second head on the same folder names the process that has it, and does the first no harm.
+// A second head on the same folder names the process that uses it, and does not disturb the first.
 func TestSecondStart(t *testing.T) {
 	h := newHead(t)
 	second := launch(t, h.Dir, testhead.NewAddress())
@@ -78,7 +65,7 @@ func TestSecondStart(t *testing.T) {
 	h.mustServe()
 }
 
-// A data folder that cannot be used is told before anything is written there.
+// A data folder that cannot be used is reported before anything is written there.
 func TestDataFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
@@ -118,8 +105,8 @@ func mount(t *testing.T, options string) string {
 	return dir
 }
 
-// A folder of another head, of a newer version, or with damaged or missing files is told as what it is, and left as it is:
-// with the file put back, the head starts.
+// A folder of another head, of a newer version, or with damaged or missing files is reported as what it is, and left
+// unchanged: with the file restored, the head starts.
 func TestForeignAndDamagedData(t *testing.T) {
 	h := newHead(t)
 	h.Signal(syscall.SIGTERM)
@@ -189,7 +176,7 @@ func spoil(t *testing.T, path string, whole, content []byte) {
 	}
 }
 
-// A head that says that it is ready has done all of its first start: its administrator's file is there.
+// A head that reports ready has completed its first start: its administrator's file is there.
 func TestReadyIsTheEndOfAStart(t *testing.T) {
 	h := launch(t, filepath.Join(t.TempDir(), "data"), testhead.NewAddress())
 	probe := &http.Client{Timeout: timeout, Transport: &http.Transport{

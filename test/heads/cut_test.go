@@ -61,7 +61,8 @@ func TestJoinIsKilled(t *testing.T) {
 	}
 }
 
-// Two heads that join at once are both admitted, one after the other, with names of their own; two with one token are not.
+// Two heads that join at once are both admitted, one after the other, with names of their own; two with one token are
+// not.
 func TestJoinsAtOnce(t *testing.T) {
 	t.Parallel()
 	h0 := newHead(t, "head0")

@@ -18,8 +18,8 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// Every head is restarted behind a load balancer whose configuration Trivet printed. A program that knows only the balancer, and
-// retries only reads, sees no failed request.
+// Every head is restarted behind a load balancer whose configuration Trivet printed. A program that knows only the
+// balancer, and retries only reads, sees no failed request.
 func TestRollingRestartBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("haproxy"); err != nil {

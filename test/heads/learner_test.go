@@ -7,7 +7,8 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// A head that joined and keeps restarting does not become a member, however often it is up; it does as soon as it stays up.
+// A head that joined and keeps restarting does not become a member, however often it is up; it does as soon as it
+// stays up.
 func TestLearnerMustStayUp(t *testing.T) {
 	t.Parallel()
 	h0 := newHead(t, "head0")

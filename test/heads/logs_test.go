@@ -10,7 +10,8 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// A log whose parts are at two heads is complete at each head. A head that does not answer is named, and the rest is printed.
+// A log whose parts are at two heads is complete at each head. A head that does not answer is named, and the rest is
+// printed.
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	h0 := newHead(t, "head0")

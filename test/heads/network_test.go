@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A first head that starts on a network that a cluster serves refuses to make a second cluster, and names the first one and how
-// to join it. With --new-cluster it makes one. An unrelated DHCP server is not taken for a cluster.
+// A first head that starts on a network that a cluster serves refuses to make a second cluster, and names the first
+// one and how to join it. With --new-cluster it makes one. An unrelated DHCP server is not taken for a cluster.
 func TestNetworkHasACluster(t *testing.T) {
 	t.Parallel()
 	one, two := twoNamespaces(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// A head that was removed ends by itself, does not return with its old data, says how to rejoin, and then is a new head, with the
-// old data archived. A head that is replaced is removed when its successor joins.
+// A head that was removed ends by itself, does not return with its old data, says how to rejoin, and then is a new
+// head, with the old data archived. A head that is replaced is removed when its successor joins.
 func TestRemoveAndRejoin(t *testing.T) {
 	t.Parallel()
 	h0 := newHead(t, "head0")
@@ -20,11 +20,11 @@ func TestRemoveAndRejoin(t *testing.T) {
 	h1, h2 := h0.join("head1"), h0.join("head2")
 
 	t.Run("removed while it runs", func(t *testing.T) {
-		if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 is removed" {
+		if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 removed" {
 			t.Errorf("the output is %q", out)
 		}
 		h2.expectRefusal("it was removed from cluster", "--rejoin --join URL --token TOKEN")
-		if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 is removed already" {
+		if out := h0.MustTrivet("head", "remove", "head2"); out != "head/head2 is already removed" {
 			t.Errorf("the output is %q", out)
 		}
 		l.write()
@@ -92,7 +92,8 @@ func TestRemoveAndRejoin(t *testing.T) {
 	h0.expectHeads("head0", "head1", "head2", "head3", "head4", "head5")
 }
 
-// The leader can be removed like any other head, also through itself; the others continue, and a client that knows them does not notice.
+// The leader can be removed like any other head, also through itself; the others continue, and a client that knows
+// them does not notice.
 func TestLeaderIsRemoved(t *testing.T) {
 	t.Parallel()
 	h0 := newHead(t, "head0")
@@ -108,7 +109,7 @@ func TestLeaderIsRemoved(t *testing.T) {
 		}
 		return err
 	})
-	if out := h0.MustTrivet("head", "remove", "head0"); out != "head/head0 is removed" {
+	if out := h0.MustTrivet("head", "remove", "head0"); out != "head/head0 removed" {
 		t.Errorf("the output is %q", out)
 	}
 	h0.expectRefusal("it was removed from cluster")

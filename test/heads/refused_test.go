@@ -12,7 +12,8 @@ import (
 
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/heads"
+	"github.com/trivet-project/trivet/internal/membership"
+	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
@@ -53,7 +54,7 @@ func TestJoinRefused(t *testing.T) {
 		api := h0.MustTrivet("token", "issue", "admin")
 		refused(t, pin+"."+api, "it is an API token", "trivet head token")
 	})
-	t.Run("role changed", func(t *testing.T) { refused(t, good+".witness", "it is for a voter", "give the whole token") })
+	t.Run("role changed", func(t *testing.T) { refused(t, good+".witness", "it is for a voter", "pass the whole token") })
 	t.Run("a name", func(t *testing.T) {
 		n := newHead(t, "the new head")
 		n.Start("--join", h0.API(), "--token", good, "--name", "head0")
@@ -65,7 +66,7 @@ func TestJoinRefused(t *testing.T) {
 		n := newHead(t, "the new head")
 		n.Advertise = testhead.NewAddress()
 		n.Start("--join", h0.API(), "--token", good)
-		n.expectRefusal("head0 does not reach the new head", "--advertise", "the token is still good")
+		n.expectRefusal("head0 does not reach the new head", "--advertise", "the token is still valid")
 	})
 	t.Run("the address of another head", func(t *testing.T) {
 		n := newHead(t, "the new head")
@@ -99,13 +100,13 @@ func TestJoinRefused(t *testing.T) {
 		}
 	})
 	for what, c := range map[string]struct {
-		change func(*heads.Ask)
+		change func(*membership.JoinRequest)
 		words  []string
 	}{
-		"too new":      {func(a *heads.Ask) { a.Protocol, a.Version = 99, "v9.0.0" }, []string{`runs "v9.0.0", which speaks protocol 99`, "upgrade this cluster's heads first"}},
-		"too old":      {func(a *heads.Ask) { a.Protocol = 0 }, []string{"with the version that this cluster's heads run"}},
-		"clock ahead":  {func(a *heads.Ask) { a.Time = time.Now().Add(5 * time.Minute) }, []string{"5m0s ahead of that of head0", "NTP"}},
-		"clock behind": {func(a *heads.Ask) { a.Time = time.Now().Add(-5 * time.Minute) }, []string{"5m0s behind that of head0", "NTP"}},
+		"too new":      {func(a *membership.JoinRequest) { a.Protocol, a.Version = 99, "v9.0.0" }, []string{`runs "v9.0.0", which speaks protocol 99`, "upgrade this cluster's heads first"}},
+		"too old":      {func(a *membership.JoinRequest) { a.Protocol = 0 }, []string{"with the version that this cluster's heads run"}},
+		"clock ahead":  {func(a *membership.JoinRequest) { a.Time = time.Now().Add(5 * time.Minute) }, []string{"5m0s ahead of that of head0", "NTP"}},
+		"clock behind": {func(a *membership.JoinRequest) { a.Time = time.Now().Add(-5 * time.Minute) }, []string{"5m0s behind that of head0", "NTP"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			err := h0.rawAsk(t, good, c.change)
@@ -123,9 +124,9 @@ func TestJoinRefused(t *testing.T) {
 }
 
 // rawAsk sends a join request that no program of the project would send.
-func (h *head) rawAsk(t *testing.T, text string, change func(*heads.Ask)) error {
+func (h *head) rawAsk(t *testing.T, text string, change func(*membership.JoinRequest)) error {
 	t.Helper()
-	token, err := heads.ParseToken(text)
+	token, err := membership.ParseToken(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +137,9 @@ func (h *head) rawAsk(t *testing.T, text string, change func(*heads.Ask)) error 
 	cl := &http.Client{Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}}
 	defer cl.CloseIdleConnections()
 	csr := must(auth.PeerRequest(must(auth.PeerKey())(t)))(t)
-	ask := heads.Ask{Token: token.Secret.Reveal(), ID: strings.Repeat("x", 20), Peer: "https://127.0.0.1:1", CSR: csr, Role: token.Role, Version: "v0", Protocol: heads.Protocol, Time: time.Now()}
+	ask := membership.JoinRequest{Token: token.Secret.Reveal(), ID: strings.Repeat("x", 20), Peer: "https://127.0.0.1:1", CSR: csr, Role: token.Role, Version: "v0", Protocol: peer.Protocol, Time: time.Now()}
 	change(&ask)
-	return heads.Call(t.Context(), cl, h.API()+heads.Prefix+"join", ask, &heads.Place{})
+	return peer.Call(t.Context(), cl, h.API(), "join", ask, &membership.JoinResponse{})
 }
 
 // A folder with data is used as it is, or refused, never overwritten; --rejoin archives the data.
@@ -187,7 +188,8 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// Only members reach the store, whatever certificate a client shows; and no answer makes a member believe that it was removed.
+// Only members reach the store, whatever certificate a client shows; and no answer makes a member believe that it was
+// removed.
 func TestForeignCertificates(t *testing.T) {
 	t.Parallel()
 	h0 := newHead(t, "head0")
@@ -199,7 +201,7 @@ func TestForeignCertificates(t *testing.T) {
 	cl := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}}}
 	defer cl.CloseIdleConnections()
-	for _, path := range []string{"/raft", "/raft/stream/message/1", "/members", "/version", "/leases", "/downgrade", heads.Prefix + "greet", heads.Prefix + "renew"} {
+	for _, path := range []string{"/raft", "/raft/stream/message/1", "/members", "/version", "/leases", "/downgrade", peer.Prefix + "ping", peer.Prefix + "certificate"} {
 		resp, err := cl.Post(h0.API()+path, "application/json", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)

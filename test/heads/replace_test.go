@@ -8,8 +8,8 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// Where both full heads beside a witness are replaced at once, the second one stays until the successor of the first is a member:
-// the witness is never alone.
+// Where both full heads beside a witness are replaced at once, the second one stays until the successor of the first
+// is a member: the witness is never alone.
 func TestBothAreReplaced(t *testing.T) {
 	t.Parallel()
 	h0 := newHead(t, "head0")

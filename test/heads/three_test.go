@@ -8,8 +8,8 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// Three heads grow out of one. Each may be restarted or killed while the others continue; one alone serves reads and boots; all
-// killed at once return with all that was acknowledged.
+// Three heads grow out of one. Each may be restarted or killed while the others continue; one alone serves reads and
+// boots; all killed at once return with all that was acknowledged.
 func TestThreeHeads(t *testing.T) {
 	t.Parallel()
 	h0 := newHead(t, "head0")
@@ -60,7 +60,8 @@ func TestThreeHeads(t *testing.T) {
 	}
 }
 
-// readsWithoutQuorum wants a head that answers reads from its copy, and refuses a write before it has proposed it to any member.
+// readsWithoutQuorum wants a head that answers reads from its copy, and refuses a write before it has proposed it to
+// any member.
 func (l *ledger) readsWithoutQuorum(admin, h *head) {
 	h.Helper()
 	machines := client.Of[trivet.Machine](admin.clientOnce(h))

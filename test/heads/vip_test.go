@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A shared address that the host has configured itself is refused before anything is stored or served, and stays configured. One
-// that a head of another cluster holds is not taken, and that head's MAC is logged.
+// A shared address that the host has configured itself is refused before anything is stored or served, and stays
+// configured. One that a head of another cluster holds is not taken, and that head's MAC is logged.
 func TestVIPIsInUse(t *testing.T) {
 	t.Parallel()
 	one, two := twoNamespaces(t)

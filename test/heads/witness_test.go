@@ -18,8 +18,8 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// Two heads and a witness continue when any one of the three dies. The witness votes, serves nothing, and has no secret on its
-// disk.
+// Two heads and a witness continue when any one of the three dies. The witness votes, serves nothing, and has no
+// secret on its disk.
 func TestWitness(t *testing.T) {
 	t.Parallel()
 	h0 := newHead(t, "head0")
@@ -71,7 +71,7 @@ func (h *head) servesNothing(t *testing.T) {
 	cl := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer cl.CloseIdleConnections()
 	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/v1/machines": 404, "/v1/version": 404, "/metrics": 404,
-		"/head/v1/join": 404, "/head/v1/renew": 404, "/agent/v1/hello": 404} {
+		"/peer/v1/join": 404, "/peer/v1/certificate": 404, "/agent/v1/hello": 404} {
 		resp, err := cl.Get(h.API() + path)
 		if err != nil {
 			t.Fatal(err)
@@ -118,8 +118,8 @@ func (h *head) holdsNone(t *testing.T, admin *head) {
 	}
 }
 
-// renews gives the witness a certificate that is about to be renewed, or that expired long ago, and wants it to get a new one,
-// with a new key, without a restart.
+// renews gives the witness a certificate that is about to be renewed, or that expired long ago, and wants it to get a
+// new one, with a new key, without a restart.
 func (h *head) renews(t *testing.T, admin *head, l *ledger) {
 	keys := must(auth.Load(filepath.Join(admin.Dir, "keys")))(t)
 	file := filepath.Join(h.Dir, "peer.pem")

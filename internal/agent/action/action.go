@@ -1,7 +1,8 @@
-// Package action does the work on a machine: each built-in action of a template, idempotent, with typed failures.
+// Package action implements the built-in actions of templates on a machine: idempotent, with typed failures.
 //
-// The agent calls [Do] once for each attempt. What the actions touch is in [Env], so that the same code runs in a machine
-// and, in the lab, on files as disks without root. What arguments an action takes is in package spec, which the API shares.
+// The agent calls [Env.Do] once for each attempt. Everything that actions change is behind [Env], so that the same
+// code runs in a machine and, in the lab, on files as disks without root. Arguments are defined by
+// internal/actionspec.
 package action
 
 import (
@@ -12,27 +13,28 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Attempt is one try of one action, and how it speaks while it runs.
+// Attempt is one attempt of one action, and how it reports while it runs.
 type Attempt struct {
 	Run    *trivet.Run
 	Action trivet.Action
-	Try    int // from 1
+	Number int // of the attempt, from 1
 
-	// Log takes the action's output; it never blocks. Progress and Note are for people and may be called at any rate.
+	// Log receives the action's output; it never blocks. Progress and Note are for people and may be called at any
+	// rate.
 	Log      io.Writer
 	Progress func(done, total int64, unit string)
 	Note     func(text string)
-	// Blobs returns the URLs that blobs are fetched from, as the heads last told.
+	// Blobs returns the URLs that blobs are fetched from, as last received from a head.
 	Blobs func() []string
 }
 
-// Ending is what becomes of a machine after its agent.
+// Ending is what a machine does when its agent has ended.
 type Ending string
 
 // The endings.
 const (
-	EndNone   Ending = ""       // the agent was told to end by its caller
-	EndReboot Ending = "reboot" // boot as the firmware does; netboot will say what
+	EndNone   Ending = ""       // the agent was ended by its caller
+	EndReboot Ending = "reboot" // boot as the firmware does; netboot decides what
 	EndBoot   Ending = "boot"   // nothing to do here: boot the local disk
 	EndKexec  Ending = "kexec"  // start the kernel that is loaded
 	EndOff    Ending = "off"    // power off
@@ -51,10 +53,10 @@ func EndingOf(use string) Ending {
 	return EndNone
 }
 
-// Failure is a failed attempt, with whose fault it is.
+// Failure is the error of a failed attempt, with its type.
 type Failure struct {
 	Fault trivet.FailureType
-	// Final means that another try cannot mend it.
+	// Final means that a retry cannot succeed.
 	Final bool
 	Err   error
 }
@@ -63,7 +65,7 @@ func (f *Failure) Error() string { return f.Err.Error() }
 
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Fault returns an error its type. An error that has one keeps it; nil stays nil.
+// Fault returns err as a [Failure] of type t, unless it is one already. Nil stays nil.
 func Fault(t trivet.FailureType, err error) error {
 	var f *Failure
 	if err == nil || errors.As(err, &f) {
@@ -72,12 +74,12 @@ func Fault(t trivet.FailureType, err error) error {
 	return &Failure{Fault: t, Err: err}
 }
 
-// failf is a failure that another try may mend.
+// failf returns a failure that can be retried.
 func failf(t trivet.FailureType, format string, args ...any) error {
 	return &Failure{Fault: t, Err: fmt.Errorf(format, args...)}
 }
 
-// finalf is a failure that no other try mends.
+// finalf returns a failure that is not retried.
 func finalf(t trivet.FailureType, format string, args ...any) error {
 	return &Failure{Fault: t, Final: true, Err: fmt.Errorf(format, args...)}
 }

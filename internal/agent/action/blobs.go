@@ -14,7 +14,7 @@ import (
 	"github.com/trivet-project/trivet/internal/image"
 )
 
-// imageOf finds an image that the run brings, of the format that the action can use.
+// imageOf returns an image of the run, which must have the format that the action requires.
 func imageOf(run *trivet.Run, name, format string) (trivet.ImageRef, error) {
 	i := slices.IndexFunc(run.Spec.Images, func(i trivet.ImageRef) bool { return i.Name == name })
 	if i < 0 {
@@ -22,24 +22,24 @@ func imageOf(run *trivet.Run, name, format string) (trivet.ImageRef, error) {
 	}
 	img := run.Spec.Images[i]
 	if img.Format != format {
-		return img, finalf(trivet.FaultConfiguration, "image %s is of format %s; this action takes %s", name, img.Format, format)
+		return img, finalf(trivet.FaultConfiguration, "image %s is of format %s; this action requires %s", name, img.Format, format)
 	}
 	return img, nil
 }
 
-// stream is an image's bytes on their way: fetched, verified, decompressed.
+// stream is the content of an image: fetched, verified, decompressed.
 type stream struct {
 	io.ReadCloser
 	blob io.ReadCloser
 	name string
 }
 
-// fetchError is what the blob failed with, apart from the decompressor's errors.
+// fetchError is an error of the blob, as opposed to the decompressor's errors.
 type fetchError struct{ error }
 
 func (e fetchError) Unwrap() error { return e.error }
 
-// open begins to read an image. Progress is counted in bytes of the blob.
+// open opens an image for reading. Progress is in bytes of the blob.
 func (e *Env) open(ctx context.Context, at *Attempt, img trivet.ImageRef) (*stream, error) {
 	blob, err := e.Fetch(ctx, at.Blobs(), img.Blob)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *stream) drain() error {
 	return err
 }
 
-// fault says whose fault an error is that came up while the stream was read and written somewhere.
+// fault returns the failure of an error that occurred while the stream was copied to a disk or directory.
 func (s *stream) fault(ctx context.Context, err error) error {
 	var fetch fetchError
 	isFetch := errors.As(err, &fetch)
@@ -93,7 +93,7 @@ func (s *stream) fault(ctx context.Context, err error) error {
 	return finalf(trivet.FaultImage, "image %s: %w", s.name, err)
 }
 
-// isWrite reports whether the kernel refused something: the disk's side, not the stream's.
+// isWrite reports whether an error is the kernel's: of the disk, not of the stream.
 func isWrite(err error) bool {
 	var errno unix.Errno
 	return errors.As(err, &errno)

@@ -10,9 +10,9 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/container/sandbox"
 )
 
-// grubScript installs GRUB by the installed system's own programs, as Debian and Fedora name them. For UEFI it goes to the
-// path that firmware looks at by itself: entries in the firmware's memory are lost too easily, and netboot comes before
-// them anyway.
+// grubScript installs GRUB by the installed system's own programs, as Debian and Fedora name them. For UEFI it goes to
+// the path that firmware boots from by default: entries in the firmware's memory are lost too easily, and netboot
+// precedes them anyway.
 const grubScript = `
 install=$(command -v grub-install || command -v grub2-install) || { echo "grub-install is not installed there" >&2; exit 3; }
 config=$(command -v grub-mkconfig || command -v grub2-mkconfig) || { echo "grub-mkconfig is not installed there" >&2; exit 3; }

@@ -25,8 +25,8 @@ func (e *Env) command(ctx context.Context, at *Attempt, s *actionspec.Command) e
 	})
 }
 
-// inside lets a program run in the installed system as if that had booted: with its own /run, and the installer's devices
-// and name servers.
+// inside makes a program run in the installed system as if that had booted: with its own /run, and the installer's
+// devices and name servers.
 func inside(root *Root, box sandbox.Spec) sandbox.Spec {
 	box.Root = root.Dir
 	box.Mounts = append(sandbox.System(true),
@@ -36,14 +36,14 @@ func inside(root *Root, box sandbox.Spec) sandbox.Spec {
 	return box
 }
 
-// resolvers shows the installer's name servers, where the other system has a place for them.
+// resolvers mounts the installer's resolv.conf, if the other system has one.
 func resolvers() sandbox.Mount {
 	m := sandbox.Bind("/etc/resolv.conf", "/etc/resolv.conf")
 	m.Optional = true
 	return m
 }
 
-// environment is what a program of a template finds in its environment: defaults, then what the action says.
+// environment returns the environment of a template's program: defaults, then the action's variables.
 func environment(at *Attempt, defaults []string, env map[string]string) []string {
 	out := append([]string{
 		"HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", installerPath,
@@ -55,7 +55,7 @@ func environment(at *Attempt, defaults []string, env map[string]string) []string
 	return lastWins(out)
 }
 
-// lastWins keeps the last of several values of a variable.
+// lastWins removes all but the last value of each variable.
 func lastWins(env []string) []string {
 	last := map[string]int{}
 	for i, e := range env {

@@ -53,7 +53,7 @@ func (e *Env) container(ctx context.Context, at *Attempt, s *actionspec.Containe
 	})
 }
 
-// touch creates a mount's target where it is missing: a container's root is our own.
+// touch makes a mount create its missing target: a container's root is a copy.
 func touch(m sandbox.Mount) sandbox.Mount {
 	if _, err := os.Stat(m.Source); err == nil {
 		m.Optional = false
@@ -85,7 +85,7 @@ func (e *Env) containerImage(ctx context.Context, at *Attempt, s *actionspec.Con
 	return img, nil
 }
 
-// imageFault tells a bad image from a network or machine that failed while it was read.
+// imageFault returns the failure of an image that could not be read: of the image, the network or the machine.
 func imageFault(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

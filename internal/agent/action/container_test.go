@@ -24,7 +24,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// toolImage is a container image of two layers around the tests' program. The second layer takes something of the first away.
+// toolImage is a container image of two layers around the tests' program. The second layer takes something of the
+// first away.
 func toolImage(t testing.TB) v1.Image {
 	t.Helper()
 	prog, err := tool()
@@ -141,7 +142,7 @@ func TestContainerOfARegistry(t *testing.T) {
 	b.fail("container", map[string]any{"ref": host + "/tools/tool:1", "plainHTTP": true}, trivet.FaultNetwork, false, "refused")
 }
 
-func TestContainersThatAreNone(t *testing.T) {
+func TestInvalidContainers(t *testing.T) {
 	b := onFile(t, 1<<20)
 	b.add("empty", "oci", "", files(t, [2]string{"index.json", "{}"}))
 	b.add("junk", "oci", "", files(t, [2]string{"index.json", "junk"}))

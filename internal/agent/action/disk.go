@@ -8,8 +8,8 @@ import (
 	"github.com/trivet-project/trivet/internal/actionspec"
 )
 
-// chosenDisks are the disks that hints were resolved to, so that all actions of a run work on the same one. The zero value
-// is ready to use.
+// chosenDisks are the disks that hints were resolved to, so that all actions of a run work on the same one. The zero
+// value is ready to use.
 type chosenDisks struct {
 	mu    sync.Mutex // guards following
 	run   string     // UID

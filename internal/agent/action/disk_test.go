@@ -60,7 +60,7 @@ func TestPartitionTwiceIsPartitionOnce(t *testing.T) {
 		must(t, err)
 		must(t, d.Close())
 		b.do("partition", threeParts)
-		if b.note != "the partitions are there already" {
+		if b.note != "the partitions exist already" {
 			t.Errorf("note %q", b.note)
 		}
 		got := make([]byte, 4)
@@ -223,7 +223,7 @@ func TestImagesThatGoWrong(t *testing.T) {
 	b.add("junk", "raw", "gzip", raw[:1000])
 	b.fail("image", b.on(map[string]any{"image": "junk"}), trivet.FaultImage, true, "junk")
 	b.add("files", "tar", "", raw[:1000])
-	b.fail("image", b.on(map[string]any{"image": "files"}), trivet.FaultConfiguration, true, "takes raw")
+	b.fail("image", b.on(map[string]any{"image": "files"}), trivet.FaultConfiguration, true, "requires raw")
 	b.fail("archive", b.on(map[string]any{"image": "files"}), trivet.FaultImage, true, "files")
 	delete(b.blobs, b.run.Spec.Images[0].Blob.Digest)
 	b.run.Spec.Images[0].RawBytes = 0

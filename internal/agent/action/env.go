@@ -21,10 +21,10 @@ type Env struct {
 	Dir string
 	// Firmware is "bios" or "uefi".
 	Firmware string
-	// Fetch reads a blob from the first of the URLs that has it, and goes on at another where one breaks off. What it gives
-	// is verified; a wrong digest is trivet.ErrInvalid.
+	// Fetch reads a blob from the first of the URLs that has it, and continues at another if one fails. The content is
+	// verified; a wrong digest is trivet.ErrInvalid.
 	Fetch func(ctx context.Context, urls []string, ref trivet.BlobRef) (io.ReadCloser, error)
-	// LoadKernel creates the kernel ready that EndKexec starts; it is [KexecLoad] in a machine.
+	// LoadKernel loads the kernel that EndKexec starts; it is [KexecLoad] in a machine.
 	LoadKernel func(kernel, initrd *os.File, cmdline string) error
 
 	chosen chosenDisks
@@ -34,7 +34,7 @@ type Env struct {
 type Host interface {
 	// Disk returns the path of the disk that hints match (see [actionspec.ChooseDisk]).
 	Disk(h trivet.DiskHints) (path string, err error)
-	// Disks are the paths of all that may be written to.
+	// Disks returns the paths of all disks that may be written.
 	Disks() ([]string, error)
 	// Root mounts the installed system's root file system, on a partition of a disk; 0: wherever it is on it.
 	Root(ctx context.Context, disk string, partition int) (*Root, error)
@@ -51,7 +51,7 @@ type Root struct {
 	undo    func() error
 }
 
-// Close unmounts it. What was written is on stable storage then.
+// Close flushes and unmounts it.
 func (r *Root) Close() error {
 	if r.undo == nil {
 		return nil
@@ -59,7 +59,7 @@ func (r *Root) Close() error {
 	return r.undo()
 }
 
-// Do does one attempt of an action. Its errors are a [Failure] or the end of ctx.
+// Do performs one attempt of an action. Its errors are a [Failure] or the end of ctx.
 func (e *Env) Do(ctx context.Context, at *Attempt) error {
 	s, err := actionspec.Parse(at.Action)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *Env) Do(ctx context.Context, at *Attempt) error {
 	}
 	err = e.do(ctx, at, s)
 	if ctx.Err() != nil && err != nil && !isFailure(err) {
-		return err // killed: the agent knows why
+		return err // cancelled: the agent has the cause
 	}
 	return classify(err)
 }
@@ -102,7 +102,7 @@ func (e *Env) do(ctx context.Context, at *Attempt, s actionspec.Spec) error {
 	return nil // reboot and poweroff are what the agent does when all is reported
 }
 
-// classify returns an error without a type the one that fits its cause.
+// classify returns err as a [Failure], whose type follows from its cause.
 func classify(err error) error {
 	switch {
 	case err == nil || isFailure(err):
@@ -123,7 +123,7 @@ func isFailure(err error) bool {
 	return errors.As(err, &f)
 }
 
-// inRoot mounts the installed system, and unmounts it whatever happens.
+// inRoot mounts the installed system, calls f and unmounts it.
 func (e *Env) inRoot(ctx context.Context, at *Attempt, r actionspec.Root, f func(*Root) error) (err error) {
 	disk, err := e.disk(at, r.Disk)
 	if err != nil {

@@ -112,7 +112,7 @@ func (b *bench) try(ctx context.Context, use string, with map[string]any) error 
 	b.log.Reset()
 	b.note = ""
 	return b.env.Do(ctx, &Attempt{
-		Run: b.run, Action: trivet.Action{Name: "a", Use: use, With: with}, Try: 1, Log: &locked{b: b},
+		Run: b.run, Action: trivet.Action{Name: "a", Use: use, With: with}, Number: 1, Log: &locked{b: b},
 		Progress: func(done, _ int64, _ string) { b.seen = done },
 		Note:     func(text string) { b.note = text },
 		Blobs:    func() []string { return nil },

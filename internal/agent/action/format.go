@@ -49,7 +49,7 @@ func (e *Env) mkfs(ctx context.Context, at *Attempt, path string, s *actionspec.
 	return e.run(ctx, at, trivet.FaultMachine, sandbox.Spec{Args: args})
 }
 
-// mkfsArgs is the program that makes a file system, and its arguments.
+// mkfsArgs returns the mkfs program of a file system and its arguments.
 func mkfsArgs(s *actionspec.Format, id gpt.GUID) []string {
 	switch s.FS {
 	case "vfat":

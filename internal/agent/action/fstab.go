@@ -79,7 +79,7 @@ func (v volume) is(source string) bool {
 
 // volumesOf lists a disk's partitions, or the disk itself where it has none.
 func volumesOf(disk string) ([]volume, error) {
-	d, err := block.Look(disk)
+	d, err := block.OpenReadOnly(disk)
 	if err != nil {
 		return nil, err
 	}

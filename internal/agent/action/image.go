@@ -29,7 +29,7 @@ func (e *Env) image(ctx context.Context, at *Attempt, s *actionspec.Image) error
 	return e.growFS(ctx, at, path, grown)
 }
 
-// writeImage streams the image to the disk. It returns the number of the partition that grew, if one did.
+// writeImage streams the image to the disk. It returns the number of the partition that grew, or 0.
 func (e *Env) writeImage(ctx context.Context, at *Attempt, img trivet.ImageRef, path string, s *actionspec.Image) (grown int, err error) {
 	d, err := block.OpenPart(path, s.Partition)
 	if err != nil {
@@ -67,7 +67,7 @@ func rate(bytes int64, took time.Duration) string {
 	return fmt.Sprintf("%d MiB at %.0f MiB/s", bytes>>20, float64(bytes)/(1<<20)/max(took.Seconds(), 0.001))
 }
 
-// grow creates the partition table reach to the disk's end, and the last partition with it.
+// grow extends the partition table to the disk's end, and the last partition with it.
 func grow(d *block.Device) (partition int, err error) {
 	t, err := d.Table()
 	if err != nil {
@@ -86,8 +86,8 @@ func grow(d *block.Device) (partition int, err error) {
 	return last.Number, nil
 }
 
-// growFS lets the file system on a partition take what the partition has. Those that only grow when they are mounted do so
-// at the first boot, by cloud-init.
+// growFS extends the file system on a partition to the partition's size. File systems that only grow while mounted are
+// extended by cloud-init at the first boot.
 func (e *Env) growFS(ctx context.Context, at *Attempt, path string, partition int) (err error) {
 	d, err := block.OpenPart(path, partition)
 	if err != nil {

@@ -37,10 +37,10 @@ func bytesOf(path string) int64 {
 // Disks are all files.
 func (f Files) Disks() ([]string, error) { return slices.Sorted(maps.Values(f.Paths)), nil }
 
-// RootOf is the directory that stands for what is installed on a disk.
+// RootOf returns the directory that represents the system installed on a disk.
 func (f Files) RootOf(path string) string { return path + ".root" }
 
-// Root returns that directory, and makes it where it is missing.
+// Root returns that directory and creates it if it does not exist.
 func (f Files) Root(_ context.Context, disk string, _ int) (*Root, error) {
 	dir, err := filepath.Abs(f.RootOf(disk))
 	if err == nil {
@@ -49,7 +49,7 @@ func (f Files) Root(_ context.Context, disk string, _ int) (*Root, error) {
 	return &Root{Dir: dir, Disk: disk}, err
 }
 
-// own is an owner for chown; without root nobody can be made one.
+// own returns an owner for chown; without root the owner cannot be changed.
 func own(id int) int {
 	if os.Geteuid() != 0 {
 		return -1

@@ -21,7 +21,7 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/inventory"
 )
 
-// Machine is a real machine's disks and mounts. It wants root.
+// Machine is a real machine's disks and mounts. It requires root.
 type Machine struct {
 	// Dir is where file systems are mounted; nothing else may use it.
 	Dir string
@@ -50,7 +50,7 @@ func isOtherNode(path string) bool {
 	return isBlock && strings.HasPrefix(path, "/dev/")
 }
 
-// Disks are all that are neither read-only, removable nor avoided.
+// Disks returns all disks that are neither read-only, removable nor avoided.
 func (m *Machine) Disks() ([]string, error) {
 	var out []string
 	for _, d := range inventory.Disks(sysRoot) {
@@ -87,7 +87,7 @@ func (m *Machine) Root(ctx context.Context, disk string, partition int) (*Root, 
 	return root, nil
 }
 
-// choose finds the volume that is meant, or the one that can only be it.
+// choose returns the volume of a partition or, without a number, the only one that can be the root.
 func (m *Machine) choose(disk string, volumes []volume, partition int) (volume, error) {
 	if partition != 0 {
 		i := slices.IndexFunc(volumes, func(v volume) bool { return v.number == partition })
@@ -95,7 +95,7 @@ func (m *Machine) choose(disk string, volumes []volume, partition int) (volume, 
 			return volume{}, fmt.Errorf("%s has %w: %d", disk, block.ErrNoPartition, partition)
 		}
 		if volumes[i].fs.Type == "" {
-			return volume{}, finalf(trivet.FaultConfiguration, "partition %d of %s has no file system that is known here", partition, disk)
+			return volume{}, finalf(trivet.FaultConfiguration, "partition %d of %s has no supported file system", partition, disk)
 		}
 		return volumes[i], nil
 	}
@@ -109,12 +109,12 @@ func (m *Machine) choose(disk string, volumes []volume, partition int) (volume, 
 		}
 	}
 	return volume{}, finalf(trivet.FaultConfiguration,
-		"%s has %d file systems that could be a system's root, and none of them holds one; name the partition", disk, len(candidates))
+		"%s has %d file systems that could be a root file system, and none contains a system; set partition", disk, len(candidates))
 }
 
-// holdsSystem reports whether an operating system is installed there.
+// holdsSystem reports whether an operating system is installed on a volume.
 func (m *Machine) holdsSystem(v volume) (is bool, err error) {
-	dir := filepath.Join(m.Dir, "look")
+	dir := filepath.Join(m.Dir, "probe")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return false, err
 	}
@@ -133,7 +133,7 @@ func (m *Machine) holdsSystem(v volume) (is bool, err error) {
 	return errRelease == nil || errFstab == nil, nil
 }
 
-// mountFstab mounts what the installed system would, of what is on the root's disk. What is not there is left out.
+// mountFstab mounts the entries of the installed system's fstab that are on the root's disk. Missing ones are skipped.
 func (m *Machine) mountFstab(ctx context.Context, root *Root) error {
 	tree, err := rootfs.Open(root.Dir)
 	if err != nil {
@@ -142,7 +142,7 @@ func (m *Machine) mountFstab(ctx context.Context, root *Root) error {
 	defer tree.Close()
 	b, err := tree.ReadFile("/etc/fstab", maxFstab)
 	if err != nil {
-		return nil // nothing is installed yet, or nothing else is to be mounted
+		return nil // nothing is installed yet, or there is nothing else to mount
 	}
 	for _, entry := range parseFstab(b) {
 		i := slices.IndexFunc(root.volumes, func(v volume) bool { return v.is(entry.source) })
@@ -195,7 +195,7 @@ func (r *Root) mountESP(ctx context.Context) error {
 	return r.mountAt(ctx, tree, r.volumes[i], name)
 }
 
-// mount mounts a volume, and returns what unmounts it.
+// mount mounts a volume and returns a function that unmounts it.
 func mount(ctx context.Context, v volume, dir string, flags uintptr) (undo func() error, err error) {
 	node, release, err := block.Attach(v.disk, v.number)
 	if err != nil {
@@ -207,8 +207,8 @@ func mount(ctx context.Context, v volume, dir string, flags uintptr) (undo func(
 	return func() error { return errors.Join(unmount(ctx, dir), release()) }, nil
 }
 
-// unmount writes out what is written, and learns of errors only here. Something that still runs in the file system is given
-// a moment; then it keeps a file system that nobody else sees.
+// unmount flushes the file system, whose write errors appear only here, and unmounts it. If a process still uses it
+// after a moment, it is detached.
 func unmount(ctx context.Context, dir string) error {
 	f, err := os.Open(dir)
 	if err == nil {
@@ -229,7 +229,7 @@ func unmount(ctx context.Context, dir string) error {
 	}
 }
 
-// sweep unmounts what an agent that was killed has left.
+// sweep unmounts what a killed agent left mounted.
 func (m *Machine) sweep() error {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -243,13 +243,13 @@ func (m *Machine) sweep() error {
 	}
 	for _, dir := range slices.Backward(left) {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			return fmt.Errorf("unmount what was left at %s: %w", dir, err)
+			return fmt.Errorf("unmount %s, left by an earlier agent: %w", dir, err)
 		}
 	}
 	return nil
 }
 
-// KexecLoad returns a kernel to kexec_file_load(2). Loading it has no effect until [EndKexec] starts it.
+// KexecLoad loads a kernel by kexec_file_load(2). It has no effect until [EndKexec] starts it.
 func KexecLoad(kernel, initrd *os.File, cmdline string) error {
 	flags, fd := unix.KEXEC_FILE_NO_INITRAMFS, 0
 	if initrd != nil {

@@ -22,14 +22,14 @@ func (e *Env) partition(ctx context.Context, at *Attempt, s *actionspec.Partitio
 	}
 	defer d.Close()
 	table, err := gpt.Plan(gpt.DeriveGUID(at.Run.UID, at.Action.Name, "disk"), d.Size(), d.Sector(), wants(at, s))
-	if err != nil { // the template does not fit this disk; another machine's may be larger
+	if err != nil { // the template does not fit on this disk; another machine's may be larger
 		return finalf(trivet.FaultMachine, "partition %s: %w", path, err)
 	}
 	if table.Matches(d) {
-		at.Note("the partitions are there already")
+		at.Note("the partitions exist already")
 		return reread(ctx, d)
 	}
-	for _, p := range table.Parts { // or what lay here before shows through
+	for _, p := range table.Parts { // or earlier content would still be found
 		if err := wipeRange(d, table.Offset(p), table.Bytes(p)); err != nil {
 			return fmt.Errorf("partition %s: %w", path, err)
 		}
@@ -47,8 +47,8 @@ func (e *Env) partition(ctx context.Context, at *Attempt, s *actionspec.Partitio
 	return reread(ctx, d)
 }
 
-// wants are the partitions as the table will have them. Identifiers are derived from the run, so that a repetition finds
-// its own work.
+// wants returns the partitions of the table. Identifiers are derived from the run, so that a repeated attempt
+// recognises its own work.
 func wants(at *Attempt, s *actionspec.Partition) []gpt.Want {
 	var out []gpt.Want
 	for i, p := range s.Partitions {

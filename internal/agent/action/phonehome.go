@@ -9,21 +9,21 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// phoneHomeScript is the vendor-data: a boot hook that cloud-init runs at every boot. (Its own phone_home knows one URL, and
-// one try at the first boot; a user's phone_home replaces the vendor's.)
+// phoneHomeScript is the vendor-data: a boot hook that cloud-init runs at every boot. (Its own phone_home has one URL,
+// and one try at the first boot; a user's phone_home replaces the vendor's.)
 //
 //go:embed phonehome.py
 var phoneHomeScript string
 
-// state is where cloud-init keeps what the script goes by.
+// state names the files that the script reads and writes.
 type state struct {
-	result string // made anew by each boot, when its last stage has ended
+	result string // written by each boot, when its last stage has ended
 	done   string // ours, of one instance: it has phoned home
 }
 
 var cloudState = state{"/run/cloud-init/result.json", "/var/lib/cloud/instance/trivet-phoned-home"}
 
-// phoneHome returns the vendor-data by which the installed system phones home; nil if it shall not.
+// phoneHome returns the vendor-data that makes the installed system phone home; nil if the run has no URLs.
 func phoneHome(run *trivet.Run, s state) ([]byte, error) {
 	urls := run.PhoneHomes
 	if len(urls) == 0 && run.PhoneHome != "" { // by a head of version 0.1

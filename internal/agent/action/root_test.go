@@ -97,7 +97,7 @@ func TestTheInstalledSystemIsFoundAndMountedWhole(t *testing.T) {
 
 func TestARootThatCannotBeFound(t *testing.T) {
 	b := onLoop(t, 64<<20)
-	b.fail("file", b.on(map[string]any{"path": "/x"}), trivet.FaultConfiguration, true, "name the partition")
+	b.fail("file", b.on(map[string]any{"path": "/x"}), trivet.FaultConfiguration, true, "set partition")
 	b.do("partition", map[string]any{"partitions": []any{map[string]any{"size": "20MiB"}, map[string]any{"size": "rest"}}})
 	b.do("format", map[string]any{"partition": 1, "fs": "ext4"})
 	b.do("format", map[string]any{"partition": 2, "fs": "ext4"})

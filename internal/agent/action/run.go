@@ -16,8 +16,8 @@ import (
 // installerPath is where the installer's and most systems' programs are.
 const installerPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// run runs a program with its output in the action's log. Another exit status than 0 is the fault given; a program that is
-// not there is the configuration's.
+// run runs a program with its output in the action's log. Another exit status than 0 is the fault given; a program
+// that is not there is the configuration's.
 func (e *Env) run(ctx context.Context, at *Attempt, blame trivet.FailureType, s sandbox.Spec) error {
 	last := &lastLine{to: at.Log}
 	s.Stdout, s.Stderr = last, last
@@ -29,7 +29,7 @@ func (e *Env) run(ctx context.Context, at *Attempt, blame trivet.FailureType, s 
 	var start *sandbox.StartError
 	switch {
 	case errors.As(err, &exit):
-		return failf(blame, "%s: %w%s", s.Args[0], err, last.said())
+		return failf(blame, "%s: %w%s", s.Args[0], err, last.suffix())
 	case errors.As(err, &start) && (start.Step == "find the program" || strings.HasPrefix(start.Step, "run ")):
 		return finalf(trivet.FaultConfiguration, "%s: %w", s.Args[0], err)
 	case err != nil:
@@ -38,7 +38,7 @@ func (e *Env) run(ctx context.Context, at *Attempt, blame trivet.FailureType, s 
 	return nil
 }
 
-// lastLine passes output on and keeps its last line that is not empty, which mostly says what went wrong.
+// lastLine forwards output and keeps its last line that is not empty, which usually is the error.
 type lastLine struct {
 	to io.Writer
 
@@ -47,7 +47,7 @@ type lastLine struct {
 	part []byte     // after it
 }
 
-// maxLine bounds what is kept of a line, in bytes.
+// maxLine limits the kept line, in bytes.
 const maxLine = 300
 
 func (l *lastLine) Write(b []byte) (int, error) {
@@ -70,7 +70,7 @@ func (l *lastLine) end() {
 	l.part = l.part[:0]
 }
 
-func (l *lastLine) said() string {
+func (l *lastLine) suffix() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end()

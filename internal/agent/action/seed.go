@@ -39,14 +39,14 @@ func (e *Env) seed(ctx context.Context, at *Attempt, s *actionspec.Seed) error {
 	})
 }
 
-// seedFile is one file of a NoCloud seed; without data there shall be none.
+// seedFile is one file of a NoCloud seed; without data it is removed.
 type seedFile struct {
 	name string
 	data []byte
 }
 
-// seedFiles are what cloud-init's NoCloud source reads (22.4 wants meta-data and user-data to be there). They are JSON, which
-// is YAML that needs no thought about quotes.
+// seedFiles are what cloud-init's NoCloud source reads (22.4 wants meta-data and user-data to be there). They are
+// JSON, which is YAML that needs no thought about quotes.
 func seedFiles(run *trivet.Run) ([]seedFile, error) {
 	meta := map[string]any{"instance-id": run.UID, "local-hostname": hostname(run)}
 	if keys := run.Spec.Seed.SSHKeys; len(keys) > 0 {
@@ -62,7 +62,7 @@ func seedFiles(run *trivet.Run) ([]seedFile, error) {
 	if err := errors.Join(err, errVendor, errNetwork); err != nil {
 		return nil, finalf(trivet.FaultConfiguration, "make the seed: %w", err)
 	}
-	// user-data last: without it there is no seed, so that half a seed is none.
+	// user-data last: cloud-init ignores a seed without it, and thereby an incomplete one.
 	return []seedFile{{"meta-data", metaJSON}, {"vendor-data", vendor}, {"network-config", network}, {"user-data", user}}, nil
 }
 
@@ -74,7 +74,7 @@ func hostname(run *trivet.Run) string {
 }
 
 // networkConfig is the provision's own, or the boot port's network as netplan writes it (version 2). nil means that
-// cloud-init finds a port by itself and asks DHCP.
+// cloud-init finds a port by itself and uses DHCP.
 func networkConfig(run *trivet.Run) ([]byte, error) {
 	if own := run.Spec.Seed.NetworkData; own != "" {
 		return []byte(own), nil

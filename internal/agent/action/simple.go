@@ -7,7 +7,7 @@ import (
 	"github.com/trivet-project/trivet/internal/actionspec"
 )
 
-// noop waits as long as it is told.
+// noop waits for the duration of its argument.
 func noop(ctx context.Context, s *actionspec.Noop) error {
 	if s.Sleep <= 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action/gpt"
 )
 
-// makeSwap writes the header of a swap area (version 1, see Linux's union swap_header); there is no more to one.
+// makeSwap writes the header of a swap area (version 1, see Linux's union swap_header).
 func makeSwap(d *block.Device, id gpt.GUID, label string) error {
 	page := int64(os.Getpagesize())
 	if d.Size() < 10*page {

@@ -60,7 +60,7 @@ func wipeDisk(ctx context.Context, at *Attempt, path, mode string) error {
 	if err != nil {
 		return fmt.Errorf("wipe %s: %w", path, err)
 	}
-	for _, p := range parts { // the partitions first: without the table nobody finds them
+	for _, p := range parts { // the partitions first: they are not found without the table
 		if err := wipeRange(d, p.Offset, p.Size); err != nil {
 			return fmt.Errorf("wipe partition %d of %s: %w", p.Number, path, err)
 		}
@@ -74,7 +74,7 @@ func wipeDisk(ctx context.Context, at *Attempt, path, mode string) error {
 	return reread(ctx, d)
 }
 
-// reread tells the kernel; a device that takes no partitions needs no telling.
+// reread makes the kernel read the partition table, unless the device does not support partitions.
 func reread(ctx context.Context, d *block.Device) error {
 	if err := d.Reread(ctx); err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
@@ -82,7 +82,7 @@ func reread(ctx context.Context, d *block.Device) error {
 	return nil
 }
 
-// steps does a long operation in pieces, so that it can be stopped and seen.
+// steps performs a long operation in pieces, so that it can be cancelled and reports progress.
 func steps(ctx context.Context, at *Attempt, size, step int64, do func(off, n int64) error) error {
 	for off := int64(0); off < size; off += step {
 		if err := ctx.Err(); err != nil {
@@ -102,7 +102,7 @@ func wipeRange(d *block.Device, off, size int64) error {
 	return errors.Join(zero(d, off, n), zero(d, off+size-n, n))
 }
 
-// zero writes zeros where the device has no means of its own.
+// zero makes a range read as zeros, by writing if the device has no command for it.
 func zero(d *block.Device, off, n int64) error {
 	if off%d.Sector() == 0 && n%d.Sector() == 0 && d.Zero(off, n) == nil {
 		return nil

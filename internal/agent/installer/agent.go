@@ -1,9 +1,10 @@
-// Package installer is Trivet in a machine: it proves itself to the heads, is granted a run, does its actions and reports them.
+// Package installer is the agent in the installer OS: it authenticates to the heads, is granted a run, performs its
+// actions and reports them.
 //
-// The way through the files: [Run] (agent.go) resumes or says hello (hello.go), then syncs for as long as it lives
-// (sync.go) and obeys the answers (obey.go). A granted run is done by a goroutine of its own (work.go, attempt.go), which
-// never waits for a head: its reports go into the journal, and the next sync takes all that are not acknowledged. The only
-// barrier is before memory is lost (a reboot, kexec, power off): then every report must be in the store first.
+// The order of the files: [Run] (agent.go) resumes a run or sends hello (hello.go), then syncs until it ends (sync.go)
+// and handles the grants in the answers (grant.go). A goroutine performs the granted run (work.go, attempt.go). It
+// never waits for a head: its reports go into the journal, and the next sync sends all that are not acknowledged. Only
+// before memory is lost (reboot, kexec, power off) must every report be in the store.
 package installer
 
 import (
@@ -17,10 +18,10 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
-// Door is the heads as an agent sees them: any that answers. Errors carry the root package's sentinels; an agent stops its
-// run at ErrFenced and ErrUnauthenticated, and tries again after any other.
-type Door interface {
-	// Hello spends the token and registers the key. The same hello again, after a lost answer, gives the same grant.
+// Client calls the heads, any that answers. Errors wrap the root package's sentinels; an agent stops its run at
+// ErrFenced and ErrUnauthenticated, and retries after any other.
+type Client interface {
+	// Hello consumes the token and registers the key. A repeated hello, after a lost answer, returns the same grant.
 	Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, error)
 	// Sync may take req.Wait longer than a round trip.
 	Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error)
@@ -28,68 +29,68 @@ type Door interface {
 	Logs(ctx context.Context, workflow, action string, try int, offset int64, data []byte) error
 }
 
-// Config is all an agent needs. Door, Do and BootID must be set.
+// Config configures an agent. Client, Do and BootID are required.
 type Config struct {
-	Door Door
-	// Do does one attempt of an action; in a machine it is [action.Do] on its environment.
+	Client Client
+	// Do performs one attempt of an action; in a machine it is [action.Env.Do].
 	Do func(ctx context.Context, at *action.Attempt) error
 
 	Machine string // name, from the kernel command line; empty: unknown, to be enrolled
 	MAC     string // of the port it booted from
-	Token   string // spent at hello
+	Token   string // consumed by hello
 	Key     string // public, base64; hello registers it
 	BootID  string // one per boot of the machine
 	Version string
 
 	Inventory trivet.Inventory
-	// Journal keeps the reports; nil means memory. State is a directory in the machine's memory (tmpfs) where a restarted
-	// agent finds what the last one held; empty means that it starts with hello.
+	// Journal keeps the reports; nil means memory. State is a directory in the machine's memory (tmpfs) where a
+	// restarted agent finds the state of the last one; empty means that it starts with hello.
 	Journal *journal.Journal
 	State   string
 
-	Clock *Clock       // learns the heads' time; may be nil
+	Clock *Clock       // is set to the heads' time; may be nil
 	Log   *slog.Logger // nil: none
 }
 
-// The agent's patience.
+// Timeouts and pauses of the agent.
 const (
-	coalesce     = 20 * time.Millisecond // reports wait this long for others to share their sync
-	backoffMin   = 250 * time.Millisecond
-	backoffMax   = 8 * time.Second
-	syncTimeout  = 15 * time.Second // beyond what the head was allowed to wait
-	defaultBeat  = 10 * time.Second
-	deathTimeout = 30 * time.Second // for a cancelled action to end
-	refusedPause = 15 * time.Second // before the machine boots anew for another token
-	refusedMax   = 3                // refusals in a row, without a run, before it does
-	behindMax    = 30               // answers in a row of an epoch that is over, without a run, before the machine boots anew
-	idlePause    = time.Second      // between syncs that a head answers at once with nothing
-	logTimeout   = 5 * time.Second  // for the last logs, before memory is lost
-	logsFirst    = time.Second      // for logs, before the report of their action's end
+	coalesce          = 20 * time.Millisecond // reports wait this long for others, to share a sync
+	backoffMin        = 250 * time.Millisecond
+	backoffMax        = 8 * time.Second
+	syncTimeout       = 15 * time.Second // beyond what the head was allowed to wait
+	defaultInterval   = 10 * time.Second
+	killTimeout       = 30 * time.Second // for a cancelled action to end
+	refusedPause      = 15 * time.Second // before the machine reboots for another token
+	refusedMax        = 3                // consecutive refusals, without a run, before it does
+	behindMax         = 30               // consecutive answers of an old epoch, without a run, before the machine reboots
+	idlePause         = time.Second      // between syncs that a head answers at once, without work
+	logTimeout        = 5 * time.Second  // for the last logs, before memory is lost
+	logsBeforeTimeout = time.Second      // for logs, before the report that their action has ended
 )
 
 type agent struct {
 	Config
 	logs *logs
 
-	// Of the goroutine that syncs alone.
-	machine string
-	epoch   int64 // of the run that is held, or was the last one; 0: none
-	dropped int64 // the last epoch whose run was dropped: it is over, as are all before
-	behind  int   // answers in a row that were of an epoch that is over
-	work    *work // nil when there is nothing to do
-	beat    time.Duration
-	pause   backoff
-	refused int
-	heads   []string // as they are kept for the next process
+	// Used only by the goroutine that syncs.
+	machine  string
+	epoch    int64         // of the current or last run; 0: none
+	dropped  int64         // the last epoch whose run was dropped; it and all before are over
+	behind   int           // consecutive answers of an old epoch
+	work     *work         // nil when there is no run
+	interval time.Duration // between syncs while a run is in progress
+	pause    backoff
+	refused  int
+	heads    []string // as saved for the next process
 
-	met sync.Once // a head has answered
+	contacted sync.Once // done when a head has answered
 
 	mu    sync.Mutex // guards following
 	blobs []string
 }
 
-// Run lives an agent's life until ctx ends (EndNone and its cause) or the machine is to end. It has stopped everything that
-// it began when it returns.
+// Run runs the agent until ctx ends (EndNone and its cause) or until the machine must end. All goroutines have ended
+// when it returns.
 func Run(ctx context.Context, c Config) (action.Ending, error) {
 	if c.Journal == nil {
 		c.Journal = journal.Memory()
@@ -97,12 +98,12 @@ func Run(ctx context.Context, c Config) (action.Ending, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &agent{Config: c, machine: c.Machine, logs: newLogs(c.Door), beat: defaultBeat}
+	a := &agent{Config: c, machine: c.Machine, logs: newLogs(c.Client), interval: defaultInterval}
 	logCtx, stopLogs := context.WithCancel(context.WithoutCancel(ctx))
 	var shipping sync.WaitGroup
 	shipping.Go(func() { a.logs.ship(logCtx) })
 
-	ending, err := a.live(ctx)
+	ending, err := a.loop(ctx)
 	a.stopWork()
 	if err == nil {
 		a.flushLogs(ctx)
@@ -112,8 +113,8 @@ func Run(ctx context.Context, c Config) (action.Ending, error) {
 	return ending, err
 }
 
-// live is hello and then sync after sync, until the machine or ctx ends.
-func (a *agent) live(ctx context.Context) (action.Ending, error) {
+// loop sends hello and then syncs, until the machine must end or ctx ends.
+func (a *agent) loop(ctx context.Context) (action.Ending, error) {
 	if !a.resume() {
 		ending, err := a.hello(ctx)
 		if ending != action.EndNone || err != nil {
@@ -131,7 +132,7 @@ func (a *agent) live(ctx context.Context) (action.Ending, error) {
 	}
 }
 
-// settle reports whether the work is over and all of it acknowledged.
+// settle returns the ending of the run once it is over and acknowledged; [action.EndNone] until then.
 func (a *agent) settle() action.Ending {
 	if a.work == nil || !a.work.isOver() || !a.Journal.Settled() {
 		return action.EndNone
@@ -139,29 +140,17 @@ func (a *agent) settle() action.Ending {
 	out := a.work.outcome
 	a.work = nil
 	if out.stuck {
-		a.Log.Error("an action does not end; the machine must boot anew", "epoch", a.epoch)
+		a.Log.Error("an action does not end; the machine must reboot", "epoch", a.epoch)
 		return action.EndReboot
 	}
 	return out.ending
 }
 
-// flushLogs waits a little for the last logs; they are not worth a machine that does not boot.
+// flushLogs waits up to logTimeout for the last logs. The machine ends without them otherwise.
 func (a *agent) flushLogs(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	if err := a.logs.flush(ctx); err != nil {
 		a.Log.Warn("the last logs did not reach a head", "error", err)
-	}
-}
-
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

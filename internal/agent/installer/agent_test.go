@@ -18,7 +18,7 @@ func TestARunEndsInItsReboot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), act("b"), act("c"), reboot), &doer{}
 		h.run.Done = []string{"a"}
-		if got := live(t, config(h, d)); got != action.EndReboot {
+		if got := runAgent(t, config(h, d)); got != action.EndReboot {
 			t.Errorf("ended with %q", got)
 		}
 		h.wantSeen(t, "1 b/1 running", "2 b/1 done", "3 c/1 running", "4 c/1 done", "5 reboot/1 running", "6 reboot/1 done")
@@ -26,7 +26,7 @@ func TestARunEndsInItsReboot(t *testing.T) {
 			t.Errorf("ran %v", d.runs)
 		}
 		if len(h.syncs) != 1 {
-			t.Errorf("%d syncs for actions that take no time, want 1", len(h.syncs))
+			t.Errorf("%d syncs for actions without duration, want 1", len(h.syncs))
 		}
 	})
 }
@@ -37,35 +37,35 @@ func TestNothingIsLostBeforeItIsAcknowledged(t *testing.T) {
 		d.do = map[string]func(context.Context, *action.Attempt) error{
 			"a": func(context.Context, *action.Attempt) error { h.change(func() { h.down = errDown }); return nil },
 			"b": func(ctx context.Context, at *action.Attempt) error {
-				fmt.Fprintln(at.Log, "said while nobody listened")
+				fmt.Fprintln(at.Log, "written during an outage")
 				return nil
 			},
 		}
 		var ending action.Ending
 		ended := make(chan struct{})
-		go func() { ending = live(t, config(h, d)); close(ended) }()
+		go func() { ending = runAgent(t, config(h, d)); close(ended) }()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		select {
 		case <-ended:
-			t.Fatal("the machine rebooted with reports that no head has")
+			t.Fatal("the machine rebooted with unacknowledged reports")
 		default:
 		}
 		if d.runs["b"] != 1 {
-			t.Fatal("the work stood still while no head answered")
+			t.Fatal("the run did not continue while no head answered")
 		}
 		h.wantSeen(t)
 		h.change(func() { h.down = nil })
 		<-ended
 		h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 b/1 running", "4 b/1 done", "5 reboot/1 running", "6 reboot/1 done")
-		if ending != action.EndReboot || h.logs["w/b/1"] != "said while nobody listened\n" {
+		if ending != action.EndReboot || h.logs["w/b/1"] != "written during an outage\n" {
 			t.Errorf("ended with %q, log %q", ending, h.logs["w/b/1"])
 		}
 	})
 }
 
-// Who sees that an action has ended finds what it wrote.
-func TestWordsArriveBeforeTheReportOfTheEnd(t *testing.T) {
+// A reader who sees that an action has ended finds its log.
+func TestLogsArriveBeforeTheReportOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a")), &doer{}
 		d.do = map[string]func(context.Context, *action.Attempt) error{
@@ -77,7 +77,7 @@ func TestWordsArriveBeforeTheReportOfTheEnd(t *testing.T) {
 			},
 		}
 		var atEnd string
-		h.taken = func(r trivet.Report) {
+		h.onReport = func(r trivet.Report) {
 			if r.State == trivet.StepDone {
 				atEnd = h.logs["w/a/1"]
 			}
@@ -95,7 +95,7 @@ func TestWordsArriveBeforeTheReportOfTheEnd(t *testing.T) {
 	})
 }
 
-func TestTriesBackOffAndEnd(t *testing.T) {
+func TestAttemptsBackOffAndEnd(t *testing.T) {
 	fail := func(context.Context, *action.Attempt) error { return errBroken }
 	for name, c := range map[string]struct {
 		retries, used int
@@ -180,7 +180,7 @@ func TestAFencedAgentStopsAtOnce(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				cancel()
 				<-ended
-				if died.IsZero() || died.Sub(fenced) > h.beat.D() {
+				if died.IsZero() || died.Sub(fenced) > h.interval.D() {
 					t.Errorf("the action died %s after the fence", died.Sub(fenced))
 				}
 				h.wantSeen(t, "1 a/1 running")
@@ -192,7 +192,7 @@ func TestAFencedAgentStopsAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnActionThatWillNotDieEndsInAReboot(t *testing.T) {
+func TestAnActionThatDoesNotEndCausesAReboot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := act("a")
 		a.Timeout, a.Retries = trivet.Duration(time.Minute), 5
@@ -201,7 +201,7 @@ func TestAnActionThatWillNotDieEndsInAReboot(t *testing.T) {
 		h, d := newHead(a), &doer{do: map[string]func(context.Context, *action.Attempt) error{
 			"a": func(context.Context, *action.Attempt) error { <-forever; return nil },
 		}}
-		if got := live(t, config(h, d)); got != action.EndReboot {
+		if got := runAgent(t, config(h, d)); got != action.EndReboot {
 			t.Errorf("ended with %q", got)
 		}
 		h.wantSeen(t, "1 a/1 running", "2 a/1 failed")
@@ -211,12 +211,12 @@ func TestAnActionThatWillNotDieEndsInAReboot(t *testing.T) {
 	})
 }
 
-func TestARefusedTokenBootsTheMachineAnew(t *testing.T) {
+func TestARefusedTokenRebootsTheMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(newHead(act("a")), &doer{})
 		c.Token = "old"
 		began := time.Now()
-		if got := live(t, c); got != action.EndReboot {
+		if got := runAgent(t, c); got != action.EndReboot {
 			t.Errorf("ended with %q", got)
 		}
 		if time.Since(began) < refusedPause/2 {
@@ -225,12 +225,12 @@ func TestARefusedTokenBootsTheMachineAnew(t *testing.T) {
 	})
 }
 
-func TestHelloGoesOnUntilAHeadAnswers(t *testing.T) {
+func TestHelloIsRetriedUntilAHeadAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), reboot), &doer{}
 		h.down = errDown
 		time.AfterFunc(3*time.Hour, func() { h.change(func() { h.down = nil }) })
-		if got := live(t, config(h, d)); got != action.EndReboot {
+		if got := runAgent(t, config(h, d)); got != action.EndReboot {
 			t.Errorf("ended with %q", got)
 		}
 	})
@@ -240,7 +240,7 @@ func TestAnIdleAgentWaitsForWorkAndOrders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(), &doer{}
 		ended := make(chan action.Ending)
-		go func() { ended <- live(t, config(h, d)) }()
+		go func() { ended <- runAgent(t, config(h, d)) }()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n := len(h.syncs); n < 100 || n > 130 {
@@ -260,7 +260,7 @@ func TestAnIdleAgentWaitsForWorkAndOrders(t *testing.T) {
 	})
 }
 
-func TestBeatsAndProgressWhileAnActionRuns(t *testing.T) {
+func TestSyncsAndProgressWhileAnActionRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), reboot), &doer{}
 		d.do = map[string]func(context.Context, *action.Attempt) error{"a": func(_ context.Context, at *action.Attempt) error {
@@ -274,7 +274,7 @@ func TestBeatsAndProgressWhileAnActionRuns(t *testing.T) {
 			at.Note(strings.Repeat("n", 1000))
 			return nil
 		}}
-		live(t, config(h, d))
+		runAgent(t, config(h, d))
 		var progress []int64
 		for _, s := range h.syncs {
 			if s.Progress != nil {

@@ -14,25 +14,25 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action"
 )
 
-// Bounds of what a report says to people, in bytes.
+// Limits of the texts of a report, in bytes.
 const (
 	maxCause = 1024
 	maxNote  = 200
 )
 
-// attempt is one try of an action while it runs.
+// attempt is one attempt of an action while it runs.
 type attempt struct {
 	work *work
 	act  *trivet.Action
 	log  io.Writer
 
-	try int
+	number int
 
 	mu     sync.Mutex // guards following
 	report trivet.Report
 }
 
-// do runs the action and waits for its end, or for deathTimeout after its time is up.
+// do runs the action and waits for its end, at most killTimeout after its deadline.
 func (t *attempt) do() (stuck bool, err error) {
 	timeout := t.act.Timeout
 	if timeout <= 0 {
@@ -47,9 +47,9 @@ func (t *attempt) do() (stuck bool, err error) {
 	case <-ctx.Done():
 		select {
 		case err = <-ended:
-		case <-time.After(deathTimeout):
+		case <-time.After(killTimeout):
 			return true, &action.Failure{Fault: trivet.FaultMachine, Final: true,
-				Err: fmt.Errorf("did not end within %s of being told to; the machine must boot anew", deathTimeout)}
+				Err: fmt.Errorf("did not end within %s after it was cancelled; the machine must reboot", killTimeout)}
 		}
 	}
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -58,7 +58,7 @@ func (t *attempt) do() (stuck bool, err error) {
 	return false, err
 }
 
-// timedOut keeps the fault of an action that knows what it was waiting for; else a machine that hangs is at fault.
+// timedOut keeps the fault that the action returned; without one it is the machine's.
 func timedOut(err error, timeout trivet.Duration) error {
 	f := &action.Failure{Fault: trivet.FaultMachine}
 	if !errors.As(err, &f) {
@@ -67,7 +67,7 @@ func timedOut(err error, timeout trivet.Duration) error {
 	return &action.Failure{Fault: f.Fault, Err: fmt.Errorf("timed out after %s: %w", timeout, f.Err)}
 }
 
-// call creates a panic a failed try.
+// call runs the action and turns a panic into a failed attempt.
 func (t *attempt) call(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -76,7 +76,7 @@ func (t *attempt) call(ctx context.Context) (err error) {
 		}
 	}()
 	return t.work.agent.Do(ctx, &action.Attempt{
-		Run: t.work.run, Action: *t.act, Try: t.try, Log: t.log,
+		Run: t.work.run, Action: *t.act, Number: t.number, Log: t.log,
 		Progress: t.progress, Note: t.note, Blobs: t.work.agent.blobURLs,
 	})
 }
@@ -91,7 +91,7 @@ func (t *attempt) note(text string) {
 	t.report.Note = clip(text, maxNote)
 }
 
-// end returns the report of how it ended, which is the attempt's last word.
+// end returns the attempt's last report.
 func (t *attempt) end(err error, elapsed time.Duration) trivet.Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +106,7 @@ func (t *attempt) end(err error, elapsed time.Duration) trivet.Report {
 	return *r
 }
 
-// clip bounds a text for people and makes it UTF-8.
+// clip limits a text and makes it valid UTF-8.
 func clip(s string, limit int) string {
 	if len(s) <= limit {
 		return strings.ToValidUTF8(s, "?")

@@ -1,12 +1,13 @@
 package installer
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// backoff is how long to wait after failures in a row: doubled each time up to a bound, with jitter, so that a thousand
-// agents do not come back at one moment.
+// backoff is the pause after consecutive failures: doubled each time up to a limit, with jitter, so that a thousand
+// agents do not retry at the same moment.
 type backoff struct{ failures int }
 
 func (b *backoff) reset() { b.failures = 0 }
@@ -14,8 +15,5 @@ func (b *backoff) reset() { b.failures = 0 }
 func (b *backoff) next() time.Duration {
 	d := min(backoffMin<<min(b.failures, 10), backoffMax)
 	b.failures++
-	return jitter(d)
+	return wait.Jitter(d)
 }
-
-// jitter returns between half of d and d.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

@@ -9,8 +9,8 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
-// BenchmarkRun is one agent with five actions that do nothing and a reboot: what the agent itself costs. The time of one
-// boundary between two actions is reported apart.
+// BenchmarkRun is one agent with five actions that do nothing and a reboot: what the agent itself costs. The time of
+// one boundary between two actions is reported apart.
 func BenchmarkRun(b *testing.B) {
 	for name, path := range map[string]string{"memory": "", "journal": filepath.Join(b.TempDir(), "journal")} {
 		b.Run(name, func(b *testing.B) {

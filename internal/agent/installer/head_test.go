@@ -14,27 +14,27 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action"
 )
 
-// head is a door with the least that a head is: it takes reports once and in order under its epoch, and keeps logs.
+// head is a minimal head: it accepts reports once and in order under its epoch, and stores logs.
 type head struct {
-	mu    sync.Mutex // guards following
-	epoch int64
-	acked int64
-	run   *trivet.Run
-	order trivet.Order  // once
-	down  error         // while set, nobody answers
-	stale *trivet.Grant // while set, the answer to a sync: of a head that is behind
-	heads []string
-	seen  []string // accepted reports, "seq action/try state"
-	last  []trivet.Report
-	syncs []trivet.Sync
-	logs  map[string]string
-	woken chan struct{} // closed at a change, for those who wait
-	beat  trivet.Duration
-	taken func(trivet.Report) // sees each report that is accepted; may be nil
+	mu       sync.Mutex // guards following
+	epoch    int64
+	acked    int64
+	run      *trivet.Run
+	order    trivet.Order  // once
+	down     error         // while set, no head answers
+	stale    *trivet.Grant // while set, the answer to a sync, of a stale head
+	heads    []string
+	seen     []string // accepted reports, "seq action/try state"
+	last     []trivet.Report
+	syncs    []trivet.Sync
+	logs     map[string]string
+	woken    chan struct{} // closed at a change, to wake waiting calls
+	interval trivet.Duration
+	onReport func(trivet.Report) // called for each accepted report; may be nil
 }
 
 func newHead(actions ...trivet.Action) *head {
-	h := &head{epoch: 1, logs: map[string]string{}, woken: make(chan struct{}), beat: trivet.Duration(10 * time.Second)}
+	h := &head{epoch: 1, logs: map[string]string{}, woken: make(chan struct{}), interval: trivet.Duration(10 * time.Second)}
 	if len(actions) > 0 {
 		h.run = &trivet.Run{Workflow: "w", UID: "uid", Spec: trivet.WorkflowSpec{Actions: actions}}
 	}
@@ -50,7 +50,7 @@ func (h *head) change(f func()) {
 }
 
 func (h *head) grant() trivet.Grant {
-	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Interval: h.beat, Blobs: []string{"http://head/blobs"}, Order: h.order,
+	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Interval: h.interval, Blobs: []string{"http://head/blobs"}, Order: h.order,
 		Heads: h.heads}
 	h.order = ""
 	return g
@@ -63,7 +63,7 @@ func (h *head) Hello(_ context.Context, hello trivet.Hello) (trivet.Grant, error
 		return trivet.Grant{}, h.down
 	}
 	if hello.Token != "token" {
-		return trivet.Grant{}, fmt.Errorf("hello: %w: spent", trivet.ErrUnauthenticated)
+		return trivet.Grant{}, fmt.Errorf("hello: %w: token used", trivet.ErrUnauthenticated)
 	}
 	g := h.grant()
 	g.Run = h.run
@@ -93,8 +93,8 @@ func (h *head) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) 
 		h.acked++
 		h.seen = append(h.seen, fmt.Sprintf("%d %s/%d %s", r.Seq, r.Action, r.Attempt, r.State))
 		h.last = append(h.last, r)
-		if h.taken != nil {
-			h.taken(r)
+		if h.onReport != nil {
+			h.onReport(r)
 		}
 	}
 	if req.Wait > 0 && h.order == "" && (h.run == nil || req.Epoch == h.epoch) {
@@ -165,11 +165,11 @@ func act(name string) trivet.Action { return trivet.Action{Name: name, Use: "noo
 var reboot = trivet.Action{Name: "reboot", Use: "reboot"}
 
 func config(h *head, d *doer) Config {
-	return Config{Door: h, Do: d.Do, Machine: "m", Token: "token", BootID: "boot"}
+	return Config{Client: h, Do: d.Do, Machine: "m", Token: "token", BootID: "boot"}
 }
 
-// live runs an agent to its end.
-func live(t *testing.T, c Config) action.Ending {
+// runAgent runs an agent to its end.
+func runAgent(t *testing.T, c Config) action.Ending {
 	t.Helper()
 	ending, err := Run(t.Context(), c)
 	if err != nil {

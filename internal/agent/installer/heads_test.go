@@ -12,8 +12,8 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action"
 )
 
-// A head that has not yet what another one granted takes nothing away from the agent, whatever it says.
-func TestAHeadThatIsBehindTakesNoRunAway(t *testing.T) {
+// A head that has not seen another one's grant cannot end the run, whatever it answers.
+func TestAStaleHeadDoesNotEndARun(t *testing.T) {
 	for name, stale := range map[string]trivet.Grant{
 		"no run":       {Machine: "m", Epoch: 1},
 		"an older run": {Machine: "m", Epoch: 1, Run: &trivet.Run{Workflow: "old", Spec: trivet.WorkflowSpec{Actions: []trivet.Action{act("old")}}}},
@@ -31,7 +31,7 @@ func TestAHeadThatIsBehindTakesNoRunAway(t *testing.T) {
 					h.change(func() { h.stale = nil })
 					return ctx.Err()
 				}}
-				if got := live(t, config(h, d)); got != action.EndReboot {
+				if got := runAgent(t, config(h, d)); got != action.EndReboot {
 					t.Errorf("ended with %q", got)
 				}
 				h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 reboot/1 running", "4 reboot/1 done")
@@ -43,7 +43,7 @@ func TestAHeadThatIsBehindTakesNoRunAway(t *testing.T) {
 	}
 }
 
-// A run that was taken away is not begun again because a head that does not know of it yet grants it; one of a newer epoch is.
+// A dropped run is not started again when a stale head grants it; a run of a newer epoch is.
 func TestADroppedRunIsNotGrantedByAHeadThatIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), reboot), &doer{}
@@ -56,10 +56,10 @@ func TestADroppedRunIsNotGrantedByAHeadThatIsBehind(t *testing.T) {
 			return ctx.Err()
 		}}
 		ended := make(chan action.Ending)
-		go func() { ended <- live(t, config(h, d)) }()
+		go func() { ended <- runAgent(t, config(h, d)) }()
 		time.Sleep(time.Minute)
 		h.change(func() { h.down = fmt.Errorf("sync: %w", trivet.ErrFenced) })
-		time.Sleep(20 * time.Second) // it is fenced at its beat, and then asks for work
+		time.Sleep(20 * time.Second) // it is fenced at its next sync, and then requests work
 		synctest.Wait()
 		if d.runs["a"] != 1 {
 			t.Errorf("ran %v", d.runs)
@@ -72,7 +72,7 @@ func TestADroppedRunIsNotGrantedByAHeadThatIsBehind(t *testing.T) {
 }
 
 // Where all heads have another history, from a backup, the machine boots into that.
-func TestAnAgentOfAnotherHistoryBootsAnew(t *testing.T) {
+func TestAnAgentOfAnotherHistoryReboots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a")), &doer{}
 		h.epoch = 5
@@ -82,14 +82,14 @@ func TestAnAgentOfAnotherHistoryBootsAnew(t *testing.T) {
 			h.change(func() { h.down, h.stale = nil, &trivet.Grant{Machine: "m", Epoch: 3, Run: h.run} })
 			return ctx.Err()
 		}}
-		if got := live(t, config(h, d)); got != action.EndReboot || d.runs["a"] != 1 {
+		if got := runAgent(t, config(h, d)); got != action.EndReboot || d.runs["a"] != 1 {
 			t.Errorf("ended with %q, ran %v", got, d.runs)
 		}
 	})
 }
 
-// The next process of a boot knows the heads that the last one was told of. Nothing told changes nothing.
-func TestTheHeadsAreKept(t *testing.T) {
+// The next process of a boot uses the heads that the last one received. An answer without heads changes nothing.
+func TestTheHeadsAreSaved(t *testing.T) {
 	dir := t.TempDir()
 	if got := LoadHeads(dir); got != nil {
 		t.Errorf("from nowhere: %v", got)
@@ -98,19 +98,19 @@ func TestTheHeadsAreKept(t *testing.T) {
 		h, d := newHead(act("a"), act("b"), reboot), &doer{}
 		heads := []string{"https://10.0.0.1:7480", "https://10.0.0.2:7480"}
 		h.heads = heads[:1]
-		tell := func(urls []string) func(context.Context, *action.Attempt) error {
+		answer := func(urls []string) func(context.Context, *action.Attempt) error {
 			return func(context.Context, *action.Attempt) error {
 				h.change(func() { h.heads = urls })
 				time.Sleep(time.Minute)
 				if got := LoadHeads(dir); !slices.Equal(got, heads) {
-					t.Errorf("told %v, kept %v", urls, got)
+					t.Errorf("received %v, saved %v", urls, got)
 				}
 				return nil
 			}
 		}
-		d.do = map[string]func(context.Context, *action.Attempt) error{"a": tell(heads), "b": tell(nil)}
+		d.do = map[string]func(context.Context, *action.Attempt) error{"a": answer(heads), "b": answer(nil)}
 		c := config(h, d)
 		c.State = dir
-		live(t, c)
+		runAgent(t, c)
 	})
 }

@@ -6,10 +6,11 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// hello proves the machine to a head, however long none answers. A token that is refused cannot be mended here: the machine
-// boots again for another one.
+// hello authenticates the machine to a head and retries until one answers. If the token is refused, the machine
+// reboots for another one.
 func (a *agent) hello(ctx context.Context) (action.Ending, error) {
 	h := trivet.Hello{
 		Machine: a.Machine, MAC: a.MAC, Token: a.Token, Key: a.Key,
@@ -17,26 +18,26 @@ func (a *agent) hello(ctx context.Context) (action.Ending, error) {
 	}
 	for {
 		tryCtx, cancel := context.WithTimeout(ctx, syncTimeout)
-		grant, err := a.Door.Hello(tryCtx, h)
+		grant, err := a.Client.Hello(tryCtx, h)
 		cancel()
 		switch {
 		case err == nil:
 			a.pause.reset()
-			a.Log.Info("granted", "machine", grant.Machine, "epoch", grant.Epoch, "work", grant.Run != nil)
-			return a.obey(grant), nil
+			a.Log.Info("hello accepted", "machine", grant.Machine, "epoch", grant.Epoch, "run", grant.Run != nil)
+			return a.handle(grant), nil
 		case isRefusal(err):
-			a.Log.Error("hello was refused; the machine boots anew", "error", err)
-			return action.EndReboot, sleep(ctx, jitter(refusedPause))
+			a.Log.Error("hello was refused; the machine reboots", "error", err)
+			return action.EndReboot, wait.Sleep(ctx, wait.Jitter(refusedPause))
 		}
-		wait := a.pause.next()
-		a.Log.Warn("no head took the hello; trying again", "error", err, "in", wait)
-		if err := sleep(ctx, wait); err != nil {
+		delay := a.pause.next()
+		a.Log.Warn("no head accepted the hello", "error", err, "retryIn", delay)
+		if err := wait.Sleep(ctx, delay); err != nil {
 			return action.EndNone, err
 		}
 	}
 }
 
-// isRefusal reports whether a head knows this agent to be none, or no longer.
+// isRefusal reports whether a head refused this agent, because it is unknown or replaced.
 func isRefusal(err error) bool {
 	return errors.Is(err, trivet.ErrUnauthenticated) || errors.Is(err, trivet.ErrForbidden) || errors.Is(err, trivet.ErrFenced)
 }

@@ -9,25 +9,26 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// Bounds of the logs that wait for a head, in bytes, and of one piece that is sent.
+// Limits of the buffered logs and of one piece that is sent, in bytes.
 const (
 	logBuffer = 1 << 20
 	logPiece  = 64 << 10
 	logLinger = 100 * time.Millisecond // a piece waits this long for more to come
 )
 
-// logs holds the output of actions until a head has it. Writing never blocks: when heads are away for long, the oldest
-// output is dropped and a mark says so.
+// logs buffers the output of actions until a head has it. Writing never blocks: when no head answers for long, the
+// oldest output is dropped and replaced by a note.
 type logs struct {
-	door  Door
-	known chan struct{} // closed when a head has answered: until then it may not know who sends
-	wake  chan struct{} // holds one: there is something to send
-	hurry chan struct{} // holds one: somebody waits for the last piece
+	client Client
+	known  chan struct{} // closed when a head has answered; before, the heads may not know this agent
+	wake   chan struct{} // capacity 1: there is something to send
+	hurry  chan struct{} // capacity 1: flush waits for the last piece
 
 	mu      sync.Mutex // guards following, and the streams' fields
-	streams []*stream  // oldest first; the first is being sent
+	streams []*stream  // oldest first; the first one is being sent
 	bytes   int
 	empty   []chan struct{} // closed when all is sent
 }
@@ -39,18 +40,18 @@ type stream struct {
 	action   string
 	try      int
 
-	offset  int64  // of piece, in what the heads get
-	piece   []byte // being sent: it may have arrived, so it is not changed
+	offset  int64  // of piece, in the log at the heads
+	piece   []byte // being sent; it may have arrived, so it does not change
 	pending []byte
-	dropped int // bytes that would stand before pending
+	dropped int // bytes before pending
 	closed  bool
 }
 
-func newLogs(door Door) *logs {
-	return &logs{door: door, known: make(chan struct{}), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+func newLogs(client Client) *logs {
+	return &logs{client: client, known: make(chan struct{}), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
 
-// open begins the log of an attempt.
+// open opens the log of an attempt.
 func (l *logs) open(workflow, action string, try int) *stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +60,7 @@ func (l *logs) open(workflow, action string, try int) *stream {
 	return s
 }
 
-// Write takes all of b, always.
+// Write buffers b. It never fails and never blocks.
 func (s *stream) Write(b []byte) (int, error) {
 	l := s.logs
 	l.mu.Lock()
@@ -76,7 +77,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// shorten drops the oldest of what waits when it is too much, and a quarter more, so that not every write has to.
+// shorten drops the oldest output above logBuffer, and a quarter more, so that not every write has to.
 func (s *stream) shorten(l *logs) {
 	if l.bytes <= logBuffer {
 		return
@@ -87,12 +88,12 @@ func (s *stream) shorten(l *logs) {
 	l.bytes -= over
 }
 
-// Close means that no more comes. What waits is still sent.
+// Close ends the log. Buffered output is still sent.
 func (s *stream) Close() error {
 	s.logs.mu.Lock()
 	defer s.logs.mu.Unlock()
 	s.closed = true
-	if s.isSpent() {
+	if s.isDone() {
 		s.logs.streams = slices.DeleteFunc(s.logs.streams, func(o *stream) bool { return o == s })
 	}
 	return nil
@@ -100,9 +101,9 @@ func (s *stream) Close() error {
 
 func (s *stream) left() int { return len(s.piece) + len(s.pending) + s.dropped }
 
-func (s *stream) isSpent() bool { return s.closed && s.left() == 0 }
+func (s *stream) isDone() bool { return s.closed && s.left() == 0 }
 
-// signal puts a token where there is none.
+// signal sends to c unless it is full.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -110,7 +111,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// ship sends until ctx ends.
+// ship sends logs to the heads until ctx ends.
 func (l *logs) ship(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -127,23 +128,23 @@ func (l *logs) ship(ctx context.Context) {
 			continue
 		}
 		tryCtx, cancel := context.WithTimeout(ctx, syncTimeout)
-		err := l.door.Logs(tryCtx, s.workflow, s.action, s.try, s.offset, s.piece)
+		err := l.client.Logs(tryCtx, s.workflow, s.action, s.try, s.offset, s.piece)
 		cancel()
 		switch {
 		case err == nil:
 			l.sent(s)
 			pause.reset()
-		case isHopeless(err):
+		case isPermanent(err):
 			l.forget(s)
 		default:
-			if sleep(ctx, pause.next()) != nil {
+			if wait.Sleep(ctx, pause.next()) != nil {
 				return
 			}
 		}
 	}
 }
 
-// idle waits for something to send, and then a moment for more of it unless somebody waits for the last piece.
+// idle waits for something to send, and then up to logLinger for more, unless flush waits.
 func (l *logs) idle(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -163,8 +164,8 @@ func (l *logs) idle(ctx context.Context) error {
 	return nil
 }
 
-// isHopeless reports whether no repetition makes a head take this log.
-func isHopeless(err error) bool {
+// isPermanent reports whether no retry can make a head accept the log.
+func isPermanent(err error) bool {
 	return isRefusal(err) || errors.Is(err, trivet.ErrNotFound) || errors.Is(err, trivet.ErrInvalid) ||
 		errors.Is(err, trivet.ErrTooLarge)
 }
@@ -179,7 +180,7 @@ func (l *logs) next() *stream {
 		if found == nil && s.cut() {
 			found = s
 		}
-		if !s.isSpent() {
+		if !s.isDone() {
 			kept = append(kept, s)
 		}
 	}
@@ -199,7 +200,7 @@ func (s *stream) cut() bool {
 		return true
 	}
 	if s.dropped > 0 {
-		s.piece = fmt.Appendf(nil, "\n[trivet: %d bytes of output were dropped here; no head took them in time]\n", s.dropped)
+		s.piece = fmt.Appendf(nil, "\n[trivet: %d bytes of output were dropped here: no head received them in time]\n", s.dropped)
 		s.logs.bytes += len(s.piece)
 		s.dropped = 0
 		return true
@@ -217,7 +218,7 @@ func (l *logs) sent(s *stream) {
 	s.piece = nil
 }
 
-// forget drops a stream that no head will take.
+// forget drops a stream that the heads refuse.
 func (l *logs) forget(s *stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,7 +226,7 @@ func (l *logs) forget(s *stream) {
 	s.piece, s.pending, s.dropped, s.closed = nil, nil, 0, true
 }
 
-// flush returns when all that was written is sent, or ctx ends.
+// flush returns when all output is sent, or when ctx ends.
 func (l *logs) flush(ctx context.Context) error {
 	c := make(chan struct{})
 	l.mu.Lock()

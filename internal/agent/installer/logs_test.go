@@ -66,7 +66,7 @@ func TestAnOutageDropsTheOldestOutput(t *testing.T) {
 			s.Write([]byte(line))
 			l.mu.Lock()
 			if l.bytes > logBuffer {
-				t.Fatalf("holds %d bytes", l.bytes)
+				t.Fatalf("buffers %d bytes", l.bytes)
 			}
 			l.mu.Unlock()
 		}
@@ -83,13 +83,13 @@ func TestAnOutageDropsTheOldestOutput(t *testing.T) {
 	})
 }
 
-func TestALogThatNoHeadTakesIsForgotten(t *testing.T) {
+func TestARefusedLogIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHead()
 		h.down = fmt.Errorf("logs: %w", trivet.ErrNotFound)
 		l, end := shipping(t, h)
 		defer end()
-		l.open("w", "a", 1).Write([]byte("words"))
+		l.open("w", "a", 1).Write([]byte("output"))
 		if err := l.flush(t.Context()); err != nil || l.bytes != 0 {
 			t.Errorf("%d bytes, error %v", l.bytes, err)
 		}
@@ -102,16 +102,16 @@ func TestFlushIsBounded(t *testing.T) {
 		h.down = errDown
 		l, end := shipping(t, h)
 		defer end()
-		l.open("w", "a", 1).Write([]byte("words"))
+		l.open("w", "a", 1).Write([]byte("output"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := l.flush(ctx); err == nil {
-			t.Error("said that all was sent")
+			t.Error("reported that all was sent")
 		}
 	})
 }
 
-// A restarted agent has logs before a head has told it who it is.
+// A restarted agent has logs before a head has answered it.
 func TestLogsWaitForTheFirstAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHead()
@@ -119,14 +119,14 @@ func TestLogsWaitForTheFirstAnswer(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go l.ship(ctx)
-		l.open("w", "a", 1).Write([]byte("words"))
+		l.open("w", "a", 1).Write([]byte("output"))
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if len(h.logs) > 0 {
 			t.Errorf("sent %v", h.logs)
 		}
 		close(l.known)
-		if err := l.flush(t.Context()); err != nil || h.logs["w/a/1"] != "words" {
+		if err := l.flush(t.Context()); err != nil || h.logs["w/a/1"] != "output" {
 			t.Errorf("sent %v, error %v", h.logs, err)
 		}
 	})

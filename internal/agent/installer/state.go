@@ -17,20 +17,20 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 )
 
-// The files of a state directory, which is in the machine's memory: they outlive the process, not the boot.
+// The files of the state directory. It is in memory: they survive the process, not a reboot.
 const (
 	stateFile = "grant.json"
 	headsFile = "heads.json"
 	keyFile   = "agent.key"
 )
 
-// state is what a restarted agent needs to go on without asking anybody. What was done since is in the journal.
+// state is what a restarted agent needs to continue without a head. Its progress is in the journal.
 type state struct {
 	BootID string       `json:"bootID"`
 	Grant  trivet.Grant `json:"grant"`
 }
 
-// LoadKey returns the key that agents of this boot prove themselves by, and makes it where there is none yet.
+// LoadKey returns the key that agents of this boot authenticate with, and creates it if it does not exist.
 func LoadKey(dir string) (ed25519.PrivateKey, error) {
 	path := filepath.Join(dir, keyFile)
 	seed, err := os.ReadFile(path)
@@ -42,20 +42,20 @@ func LoadKey(dir string) (ed25519.PrivateKey, error) {
 	}
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make the agent's key: %w", err)
+		return nil, fmt.Errorf("generate the agent's key: %w", err)
 	}
 	if err := renameio.WriteFile(path, key.Seed(), 0o600); err != nil {
-		return nil, fmt.Errorf("keep the agent's key: %w", err)
+		return nil, fmt.Errorf("write the agent's key: %w", err)
 	}
 	return key, nil
 }
 
-// LoadHeads returns the API URLs of the heads as the last agent of this boot knew them; none where it knew none. They are for
-// its [Door] besides those of the kernel's command line, since heads join and leave while a machine runs.
+// LoadHeads returns the API URLs of the heads that the last agent of this boot had received, if any. The [Client] uses
+// them besides those of the kernel's command line, since heads join and leave while a machine runs.
 func LoadHeads(dir string) (urls []string) {
 	b, err := os.ReadFile(filepath.Join(dir, headsFile))
 	if err != nil || json.Unmarshal(b, &urls) != nil {
-		return nil // the first answer tells them again
+		return nil // the first answer contains them
 	}
 	return urls
 }
@@ -69,7 +69,7 @@ func (a *agent) saveHeads() {
 		err = renameio.WriteFile(filepath.Join(a.State, headsFile), b, 0o600)
 	}
 	if err != nil {
-		a.Log.Warn("the heads are not kept; a restarted agent knows those of its boot", "error", err)
+		a.Log.Warn("cannot save the heads; a restarted agent uses those of the boot", "error", err)
 	}
 }
 
@@ -82,7 +82,7 @@ func (a *agent) saveState(g trivet.Grant) {
 		err = renameio.WriteFile(filepath.Join(a.State, stateFile), b, 0o600)
 	}
 	if err != nil {
-		a.Log.Warn("the grant is not kept; a restarted agent would have to boot anew", "error", err)
+		a.Log.Warn("cannot save the grant; a restarted agent must reboot the machine", "error", err)
 	}
 }
 
@@ -91,11 +91,11 @@ func (a *agent) forgetState() {
 		return
 	}
 	if err := os.Remove(filepath.Join(a.State, stateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.Log.Warn("the grant is not forgotten", "error", err)
+		a.Log.Warn("cannot remove the saved grant", "error", err)
 	}
 }
 
-// resume takes up the run of an earlier process of the same boot, if there is one. No head need answer for that.
+// resume continues the run of an earlier process of the same boot, if there was one. It needs no head.
 func (a *agent) resume() bool {
 	if a.State == "" {
 		return false
@@ -108,18 +108,18 @@ func (a *agent) resume() bool {
 	last := a.Journal.Last()
 	if err := json.Unmarshal(b, &s); err != nil || s.BootID != a.BootID || s.Grant.Run == nil ||
 		last.Epoch != s.Grant.Epoch || last.Boot != a.BootID {
-		a.Log.Warn("what an earlier agent left does not fit", "boot", s.BootID, "epoch", s.Grant.Epoch, "journal", last.Epoch)
+		a.Log.Warn("the saved state does not match the journal or this boot", "boot", s.BootID, "epoch", s.Grant.Epoch, "journal", last.Epoch)
 		return false
 	}
 	a.learn(s.Grant)
 	a.epoch = s.Grant.Epoch
-	a.Log.Info("resumes a run", "workflow", s.Grant.Run.Workflow, "epoch", a.epoch)
+	a.Log.Info("run resumed", "workflow", s.Grant.Run.Workflow, "epoch", a.epoch)
 	a.work = a.newWork(s.Grant.Run, pastOf(s.Grant.Run, a.Journal.Entries(), a.epoch))
 	a.work.start()
 	return true
 }
 
-// pastOf is what a run's grant and the journal together say of it.
+// pastOf returns the progress of a run by its grant and the journal.
 func pastOf(run *trivet.Run, entries []journal.Entry, epoch int64) past {
 	p := progressOf(run)
 	for _, e := range entries {
@@ -131,18 +131,18 @@ func pastOf(run *trivet.Run, entries []journal.Entry, epoch int64) past {
 		if act == nil {
 			continue
 		}
-		p.torn, p.over = nil, nil
+		p.interrupted, p.over = nil, nil
 		switch r.State {
 		case trivet.StepRunning:
-			p.torn = &r
-			p.tries[r.Action] = r.Attempt
+			p.interrupted = &r
+			p.attempts[r.Action] = r.Attempt
 		case trivet.StepDone:
 			p.done[r.Action] = true
 			if ending := action.EndingOf(act.Use); ending != action.EndNone {
 				p.over = &outcome{ending: ending}
 			}
 		case trivet.StepFailed:
-			p.tries[r.Action] = r.Attempt
+			p.attempts[r.Action] = r.Attempt
 			if r.Final || r.Attempt > act.Retries {
 				p.over = &outcome{}
 			}

@@ -29,7 +29,7 @@ func crash(t *testing.T, c Config, path string, after time.Duration) {
 	}
 }
 
-func TestARestartedAgentGoesOnWithoutAHead(t *testing.T) {
+func TestARestartedAgentContinuesWithoutAHead(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		b := act("b")
@@ -51,8 +51,8 @@ func TestARestartedAgentGoesOnWithoutAHead(t *testing.T) {
 		crash(t, c, path, time.Minute)
 		h.wantSeen(t)
 
-		// The next process of the same boot has no token that is still good, and for an hour no head.
-		c.Token = "spent"
+		// The next process of the same boot has a used token, and no head for an hour.
+		c.Token = "used"
 		hang = false
 		time.AfterFunc(time.Hour, func() { h.change(func() { h.down = nil }) })
 		j, err := journal.Open(path)
@@ -61,7 +61,7 @@ func TestARestartedAgentGoesOnWithoutAHead(t *testing.T) {
 		}
 		defer j.Close()
 		c.Journal = j
-		if got := live(t, c); got != action.EndReboot {
+		if got := runAgent(t, c); got != action.EndReboot {
 			t.Errorf("ended with %q", got)
 		}
 		h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 b/1 running", "4 b/1 failed", "5 b/2 running", "6 b/2 done",
@@ -72,7 +72,7 @@ func TestARestartedAgentGoesOnWithoutAHead(t *testing.T) {
 	})
 }
 
-func TestWhatAnotherBootLeftIsNotResumed(t *testing.T) {
+func TestTheStateOfAnotherBootIsNotResumed(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), reboot), &doer{}
@@ -93,12 +93,12 @@ func TestWhatAnotherBootLeftIsNotResumed(t *testing.T) {
 		}
 		defer j.Close()
 		c.Journal = j
-		live(t, c)
+		runAgent(t, c)
 		h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 reboot/1 running", "4 reboot/1 done")
 	})
 }
 
-// The journal of an earlier process, and what the next one makes of it.
+// The progress of a run by its grant and the journal of an earlier process.
 func TestPast(t *testing.T) {
 	a, b := act("a"), act("b")
 	b.Retries = 1
@@ -110,11 +110,11 @@ func TestPast(t *testing.T) {
 		}
 		return pastOf(run, entries, 2)
 	}
-	if p := of(); !p.done["a"] || p.done["old"] || p.tries["b"] != 1 || p.torn != nil || p.over != nil {
+	if p := of(); !p.done["a"] || p.done["old"] || p.attempts["b"] != 1 || p.interrupted != nil || p.over != nil {
 		t.Errorf("nothing done yet: %+v", p)
 	}
-	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepRunning}); p.torn == nil || p.tries["b"] != 2 {
-		t.Errorf("torn: %+v", p)
+	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepRunning}); p.interrupted == nil || p.attempts["b"] != 2 {
+		t.Errorf("incomplete: %+v", p)
 	}
 	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepFailed}); p.over == nil || p.over.ending != action.EndNone {
 		t.Errorf("failed for good: %+v", p)

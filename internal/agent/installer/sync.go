@@ -7,18 +7,19 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// sync waits until there is something to say, says it, and obeys the answer.
+// sync waits for a reason to sync, sends the reports, and handles the answer.
 func (a *agent) sync(ctx context.Context) (action.Ending, error) {
 	if err := a.awaitReason(ctx); err != nil {
 		return action.EndNone, err
 	}
 	req := a.request()
-	a.wordsFirst(ctx, req.Reports)
+	a.logsBefore(ctx, req.Reports)
 	tryCtx, cancel := context.WithTimeout(ctx, syncTimeout+req.Wait.D())
 	began := time.Now()
-	grant, err := a.Door.Sync(tryCtx, req)
+	grant, err := a.Client.Sync(tryCtx, req)
 	cancel()
 	switch {
 	case err == nil:
@@ -27,39 +28,39 @@ func (a *agent) sync(ctx context.Context) (action.Ending, error) {
 	case isRefusal(err):
 		return a.fenced(ctx, err)
 	}
-	wait := a.pause.next()
-	a.Log.Warn("no head answers; going on", "error", err, "again in", wait)
-	return action.EndNone, sleep(ctx, wait)
+	delay := a.pause.next()
+	a.Log.Warn("no head answers", "error", err, "retryIn", delay)
+	return action.EndNone, wait.Sleep(ctx, delay)
 }
 
-// answered obeys an answer. One that brings nothing, where something was due, is not asked for again at once: reports that
-// were not taken, or nothing to do although the head was allowed to wait.
+// answered handles an answer. It pauses before the next sync if the answer made no progress: no report was
+// acknowledged, or there is no run although the head was allowed to wait.
 func (a *agent) answered(ctx context.Context, req trivet.Sync, g trivet.Grant, began time.Time) (action.Ending, error) {
 	idle := a.work == nil
-	if ending := a.obey(g); ending != action.EndNone {
+	if ending := a.handle(g); ending != action.EndNone {
 		return ending, nil
 	}
 	left := a.Journal.Unacked()
 	switch {
 	case a.work != nil && len(req.Reports) > 0 && len(left) > 0 && left[0].Seq == req.Reports[0].Seq:
-		wait := a.pause.next()
-		a.Log.Warn("a head answered but took no report", "report", left[0].Seq, "again in", wait)
-		return action.EndNone, sleep(ctx, wait)
+		delay := a.pause.next()
+		a.Log.Warn("a head acknowledged no report", "report", left[0].Seq, "retryIn", delay)
+		return action.EndNone, wait.Sleep(ctx, delay)
 	case idle && a.work == nil && time.Since(began) < idlePause:
-		return action.EndNone, sleep(ctx, jitter(2*idlePause))
+		return action.EndNone, wait.Sleep(ctx, wait.Jitter(2*idlePause))
 	}
 	a.pause.reset()
 	return action.EndNone, nil
 }
 
-// request is all there is to say. An agent without a run says epoch 0, or that of the run it has finished, and waits.
+// request returns the next request. Without a run its epoch is 0 or that of the finished run, and the head may wait.
 func (a *agent) request() trivet.Sync {
 	req := trivet.Sync{Machine: a.machine, Epoch: a.epoch, BootID: a.BootID}
 	if a.work == nil {
 		req.Wait = trivet.MaxWait
 		return req
 	}
-	select { // what was reported until here is sent by this very sync
+	select { // this sync sends what was reported until now
 	case <-a.work.reported:
 	default:
 	}
@@ -71,27 +72,28 @@ func (a *agent) request() trivet.Sync {
 	return req
 }
 
-// wordsFirst lets what actions wrote reach a head before the report of their end: who sees the end looks for the words.
-func (a *agent) wordsFirst(ctx context.Context, reports []trivet.Report) {
+// logsBefore sends the logs of actions before the reports that they have ended, so that readers of a report find the
+// log.
+func (a *agent) logsBefore(ctx context.Context, reports []trivet.Report) {
 	if slices.ContainsFunc(reports, func(r trivet.Report) bool { return r.State != trivet.StepRunning }) {
-		ctx, cancel := context.WithTimeout(ctx, logsFirst)
+		ctx, cancel := context.WithTimeout(ctx, logsBeforeTimeout)
 		defer cancel()
-		_ = a.logs.flush(ctx) // they come later, if they come
+		_ = a.logs.flush(ctx) // they are sent later
 	}
 }
 
-// awaitReason returns at the next beat, or a moment after a report so that others can share its sync, or at once when the
-// work is over. Without work the head does the waiting.
+// awaitReason returns after the interval, or a moment after a report so that others can share its sync, or at once
+// when the run is over. Without a run the head waits instead.
 func (a *agent) awaitReason(ctx context.Context) error {
 	if a.work == nil || a.work.isOver() {
 		return ctx.Err()
 	}
-	beat := time.NewTimer(a.beat)
-	defer beat.Stop()
+	heartbeat := time.NewTimer(a.interval)
+	defer heartbeat.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-beat.C:
+	case <-heartbeat.C:
 		return nil
 	case <-a.work.over:
 		return nil
@@ -108,16 +110,16 @@ func (a *agent) awaitReason(ctx context.Context) error {
 	return nil
 }
 
-// fenced: the heads have replaced this agent, or its run. It stops at once. One that has nothing left to lose by it and is
-// still refused boots again for another token.
+// fenced stops the run: the heads have replaced this agent or its run. An agent without a run that is still refused
+// reboots the machine for another token.
 func (a *agent) fenced(ctx context.Context, cause error) (action.Ending, error) {
-	a.Log.Warn("refused: the run is no longer this agent's", "epoch", a.epoch, "error", cause)
+	a.Log.Warn("fenced: the run belongs to another agent", "epoch", a.epoch, "error", cause)
 	if ending := a.drop(); ending != action.EndNone {
 		return ending, nil
 	}
 	a.refused++
 	if a.refused < refusedMax {
-		return action.EndNone, sleep(ctx, a.pause.next())
+		return action.EndNone, wait.Sleep(ctx, a.pause.next())
 	}
-	return action.EndReboot, sleep(ctx, jitter(refusedPause))
+	return action.EndReboot, wait.Sleep(ctx, wait.Jitter(refusedPause))
 }

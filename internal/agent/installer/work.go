@@ -8,9 +8,10 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/agent/action"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// work is a granted run and the goroutine that does it.
+// work is a granted run and the goroutine that performs it.
 type work struct {
 	agent  *agent
 	run    *trivet.Run
@@ -18,7 +19,7 @@ type work struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	reported chan struct{} // holds one: there are reports to send
+	reported chan struct{} // capacity 1: there are reports to send
 	over     chan struct{} // closed at the end; outcome is valid then
 	outcome  outcome
 	progress atomic.Pointer[trivet.Progress]
@@ -27,25 +28,25 @@ type work struct {
 // outcome is how the work ended.
 type outcome struct {
 	ending action.Ending
-	stuck  bool // an action would not die
+	stuck  bool // an action did not end
 }
 
-// past is what was done of a run before this agent, or this process, took it.
+// past is the progress of a run before this process.
 type past struct {
-	done  map[string]bool
-	tries map[string]int // used up
-	// torn is an attempt that the last process began and did not end, over whether nothing is left to do.
-	torn *trivet.Report
-	over *outcome
+	done     map[string]bool
+	attempts map[string]int // used
+	// interrupted is an attempt that the last process did not end. over is set if nothing is left to do.
+	interrupted *trivet.Report
+	over        *outcome
 }
 
 func progressOf(run *trivet.Run) past {
-	p := past{done: map[string]bool{}, tries: map[string]int{}}
+	p := past{done: map[string]bool{}, attempts: map[string]int{}}
 	for _, name := range run.Done {
 		p.done[name] = true
 	}
 	for name, n := range run.Attempts {
-		p.tries[name] = n
+		p.attempts[name] = n
 	}
 	return p
 }
@@ -72,10 +73,10 @@ func (w *work) isOver() bool {
 	}
 }
 
-// do runs the actions in their order. It stops, with nothing more said, when the work is cancelled.
+// do runs the actions in their order. It stops without further reports when the work is cancelled.
 func (w *work) do() outcome {
-	if t := w.past.torn; t != nil {
-		t.State, t.Cause, t.Fault = trivet.StepFailed, "the agent was restarted in the middle", trivet.FaultControlPlane
+	if t := w.past.interrupted; t != nil {
+		t.State, t.Cause, t.Fault = trivet.StepFailed, "the agent was restarted during the attempt", trivet.FaultControlPlane
 		w.report(*t)
 	}
 	if w.past.over != nil {
@@ -96,13 +97,13 @@ func (w *work) do() outcome {
 	return outcome{}
 }
 
-// action tries one action as often as it may. An error means that the run ends here.
+// action runs one action with its retries. An error ends the run.
 func (w *work) action(act *trivet.Action) (stuck bool, err error) {
-	for try := w.past.tries[act.Name] + 1; ; try++ {
+	for try := w.past.attempts[act.Name] + 1; ; try++ {
 		if try > act.Retries+1 {
-			return false, errors.New("no try is left")
+			return false, errors.New("no attempt is left")
 		}
-		stuck, err := w.try(act, try)
+		stuck, err := w.attempt(act, try)
 		if err == nil || stuck || w.ctx.Err() != nil {
 			return stuck, err
 		}
@@ -110,18 +111,19 @@ func (w *work) action(act *trivet.Action) (stuck bool, err error) {
 		if errors.As(err, &f) && f.Final || try > act.Retries {
 			return false, err
 		}
-		if err := sleep(w.ctx, act.Backoff.D()*time.Duration(try)); err != nil {
+		if err := wait.Sleep(w.ctx, act.Backoff.D()*time.Duration(try)); err != nil {
 			return false, err
 		}
 	}
 }
 
-// try is one attempt between its two reports. The first is on stable storage before the action touches anything.
-func (w *work) try(act *trivet.Action, try int) (stuck bool, err error) {
+// attempt runs the action once, between two reports. The first is on stable storage before the action changes
+// anything.
+func (w *work) attempt(act *trivet.Action, try int) (stuck bool, err error) {
 	log := w.agent.logs.open(w.run.Workflow, act.Name, try)
 	defer log.Close()
 	begin := trivet.Report{Action: act.Name, Attempt: try, State: trivet.StepRunning}
-	at := &attempt{work: w, act: act, log: log, try: try, report: begin}
+	at := &attempt{work: w, act: act, log: log, number: try, report: begin}
 	err = w.report(begin)
 	began := time.Now()
 	if err == nil {
@@ -131,13 +133,13 @@ func (w *work) try(act *trivet.Action, try int) (stuck bool, err error) {
 		return stuck, context.Cause(w.ctx)
 	}
 	if errJournal := w.report(at.end(err, time.Since(began))); errJournal != nil {
-		w.agent.Log.Error("a report is kept in memory only", "action", act.Name, "error", errJournal)
+		w.agent.Log.Error("cannot write a report to the journal; it is in memory only", "action", act.Name, "error", errJournal)
 	}
 	w.progress.Store(nil)
 	return stuck, err
 }
 
-// report keeps a report and wakes the goroutine that syncs. It waits for no head.
+// report writes a report to the journal and wakes the goroutine that syncs. It does not wait for a head.
 func (w *work) report(r trivet.Report) error {
 	err := w.agent.Journal.Report(r)
 	signal(w.reported)

@@ -9,7 +9,7 @@ import (
 	"github.com/bougou/go-ipmi/pkg/types"
 )
 
-// bmcAddress asks the machine's own management controller for its LAN address. Empty when there is none, or it is slow.
+// bmcAddress reads the LAN address of the machine's BMC; empty if it has none or does not answer in time.
 func bmcAddress(ctx context.Context, root fs.FS) string {
 	if !isThere(root, "dev/ipmi0") {
 		return ""

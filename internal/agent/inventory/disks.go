@@ -111,7 +111,7 @@ func (d device) bus() string {
 	return ""
 }
 
-// location returns the disk's name in /dev/disk/by-path for the buses whose names are plain; empty for others.
+// location returns the disk's name in /dev/disk/by-path for buses with simple names; empty for others.
 func (d device) location(root fs.FS) string {
 	pci, bus := d.last(pciForm), d.bus()
 	switch {

@@ -1,7 +1,7 @@
-// Package inventory finds out what is in the box, from Linux's sysfs and procfs.
+// Package inventory reads a machine's hardware from sysfs and procfs.
 //
-// Its functions read below a root that a test may give; in a machine it is os.DirFS("/"). What cannot be read is left
-// empty: a machine with odd hardware must still be enrolled.
+// Its functions read below a root directory; in a machine it is os.DirFS("/"). What cannot be read is left empty: a
+// machine with unusual hardware must still be enrolled.
 package inventory
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Bounds of what is told of one machine.
+// Limits of one machine's inventory.
 const (
 	maxDisks = 256
 	maxNICs  = 64
 	maxText  = 256
 )
 
-// Read returns all that is found. ctx bounds the question to the BMC.
+// Read returns the machine's inventory. ctx limits the query to the BMC.
 func Read(ctx context.Context, root fs.FS) trivet.Inventory {
 	inv := trivet.Inventory{
 		Arch:     runtime.GOARCH,

@@ -104,7 +104,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestABoxThatTellsNothing(t *testing.T) {
+func TestAMachineWithoutSysfs(t *testing.T) {
 	got := Read(t.Context(), fstest.MapFS{})
 	if diff := cmp.Diff(trivet.Inventory{Arch: runtime.GOARCH, Firmware: "bios"}, got); diff != "" {
 		t.Error(diff)

@@ -1,5 +1,5 @@
-// Package blobs makes this head hold the blobs that records refer to: when a record begins to refer to one, and when the head's
-// own copy was lost.
+// Package blobs makes this head hold the blobs that records refer to: when a record begins to refer to one, and when
+// the head's own copy was lost.
 package blobs
 
 import (
@@ -14,8 +14,8 @@ import (
 
 // Replica is this head's copies of blobs.
 type Replica interface {
-	// Hold fetches a blob that is missing here, and reports whether a record refers to it.
-	Hold(ctx context.Context, digest string) (referenced bool, err error)
+	// Ensure fetches a blob that is missing here, and reports whether a record refers to it.
+	Ensure(ctx context.Context, digest string) (referenced bool, err error)
 	// Missing returns the blobs that records refer to and that this head does not hold.
 	Missing() []trivet.BlobRef
 }
@@ -51,8 +51,8 @@ func (c *Controller) Keys() (digests []string) {
 	return digests
 }
 
-// Affected implements [reconcile.Controller]: the blobs of a record that is new or changed its spec; and what is missing when
-// another head appears that may hold it.
+// Affected implements [reconcile.Controller]: the blobs of a record that is new or changed its spec; and what is
+// missing when another head appears that may hold it.
 func (c *Controller) Affected(e *store.Event) (digests []string) {
 	now, was := e.Record(), e.Old()
 	var refs []trivet.BlobRef
@@ -71,7 +71,7 @@ func (c *Controller) Affected(e *store.Event) (digests []string) {
 
 // Reconcile implements [reconcile.Controller].
 func (c *Controller) Reconcile(ctx context.Context, digest string) (after time.Duration, err error) {
-	referenced, err := c.replica.Hold(ctx, digest)
+	referenced, err := c.replica.Ensure(ctx, digest)
 	if err != nil || !referenced {
 		return 0, err
 	}

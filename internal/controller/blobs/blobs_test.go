@@ -21,7 +21,7 @@ type replica struct {
 	fetched    []string
 }
 
-func (r *replica) Hold(_ context.Context, digest string) (bool, error) {
+func (r *replica) Ensure(_ context.Context, digest string) (bool, error) {
 	r.fetched = append(r.fetched, digest)
 	return r.referenced, nil
 }
@@ -56,8 +56,8 @@ func TestDeclaration(t *testing.T) {
 	})
 }
 
-// A blob is fetched when a record begins to refer to it, when a head appears that may hold it, and checked again for as long as a
-// record refers to it.
+// A blob is fetched when a record begins to refer to it, when a head appears that may hold it, and checked again for
+// as long as a record refers to it.
 func TestBlobsThatRecordsReferTo(t *testing.T) {
 	tables := newTables(t)
 	r := &replica{referenced: true, missing: []trivet.BlobRef{ref("9")}}

@@ -1,5 +1,5 @@
-// Package collect deletes what is no longer referenced: runs of provisions that are gone, logs of runs that are gone, and expired
-// leases.
+// Package collect deletes what is no longer referenced: runs of provisions that are gone, logs of runs that are gone,
+// and expired leases.
 package collect
 
 import (

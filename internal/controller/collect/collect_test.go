@@ -17,8 +17,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// Each head removes its logs of runs that are gone, whichever head deleted the run. Logs of existing runs stay, so do those that were
-// just written, and all of them while no quorum answers.
+// Each head removes its logs of runs that are gone, whichever head deleted the run. Logs of existing runs stay, so do
+// those that were just written, and all of them while no quorum answers.
 func TestLogsOfRunsThatAreGone(t *testing.T) {
 	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
 	if err != nil {

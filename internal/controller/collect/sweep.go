@@ -29,8 +29,8 @@ func (c *Controller) runs(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// oldLogs removes this head's logs of runs that are gone, whichever head deleted them. A log is created after its run: a read that
-// is newer than the list of logs shows the run of each.
+// oldLogs removes this head's logs of runs that are gone, whichever head deleted them. A log is created after its
+// run: a read that is newer than the list of logs shows the run of each.
 func (c *Controller) oldLogs(ctx context.Context, now time.Time) error {
 	names, err := c.logs.Workflows()
 	names = slices.DeleteFunc(names, c.hasRun)

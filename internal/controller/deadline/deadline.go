@@ -49,9 +49,9 @@ type Config struct {
 	Quorum func() bool
 }
 
-// Controller implements [reconcile.Controller]. Its keys are names of workflows. It counts the time of each wait in which the wait
-// could have ended, on top of what the record says was used before. So a deadline expires after the death of any head, and never
-// because heads were down or a clock jumped.
+// Controller implements [reconcile.Controller]. Its keys are names of workflows. It counts the time of each wait in
+// which the wait could have ended, on top of what the record says was used before. So a deadline expires after the
+// death of any head, and never because heads were down or a clock jumped.
 type Controller struct {
 	Config
 	uptime *uptime
@@ -135,7 +135,8 @@ func (c *Controller) unexpired(ctx context.Context, w *trivet.Workflow, t *timer
 	return min(silence, limit-used, unsaved-(used-t.saved)), nil
 }
 
-// checkSilence declares the agent that holds the run lost where it is silent for too long, and returns when to look again.
+// checkSilence declares the agent that holds the run lost where it is silent for too long, and returns when to look
+// again.
 func (c *Controller) checkSilence(ctx context.Context, w *trivet.Workflow, wait workflow.Wait) (time.Duration, error) {
 	const never = 24 * time.Hour
 	if w.Status.State != trivet.WorkflowRunning {
@@ -150,7 +151,8 @@ func (c *Controller) checkSilence(ctx context.Context, w *trivet.Workflow, wait 
 	return time.Second, c.Fleet.DeclareLost(ctx, w.Spec.Machine, wait, w.Status.Epoch, cause)
 }
 
-// timerOf returns the timer of a wait. A head that finds a wait half through has just started: it leaves agents time to find it.
+// timerOf returns the timer of a wait. A head that finds a wait half through has just started: it leaves agents time
+// to find it.
 func (c *Controller) timerOf(wait workflow.Wait, used, limit, now time.Duration) *timer {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// uptime counts the time in which agents can be heard: this head runs, and the store has a leader. After a gap it stops for as
-// long as the gap was, at most for settleTime: agents report then what happened during the gap.
+// uptime counts the time in which agents can be heard: this head runs, and the store has a leader. After a gap it
+// stops for as long as the gap was, at most for settleTime: agents report then what happened during the gap.
 type uptime struct {
 	hasLeader func() bool
 	mu        sync.Mutex
@@ -47,8 +47,8 @@ func (u *uptime) now() (time.Duration, bool) {
 	return u.sum + u.countable(time.Since(u.last)), u.counting
 }
 
-// countable returns what counts of the time since the last sample: no more than there should be between two, since a process
-// that was stopped heard no agent. mu is held.
+// countable returns what counts of the time since the last sample: no more than there should be between two, since a
+// process that was stopped heard no agent. mu is held.
 func (u *uptime) countable(since time.Duration) time.Duration {
 	if !u.counting {
 		return 0

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Time counts while agents can be heard. The time after a gap, in which they report what happened meanwhile, does not count.
+// Time counts while agents can be heard. The time after a gap, in which they report what happened meanwhile, does not
+// count.
 func TestUptime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		led := true

@@ -33,8 +33,8 @@ var Declaration = reconcile.Declaration{
 	Ranked:  true,
 }
 
-// A head that talks to a BMC holds the machine's intent for intentHold at a time. Another head acquires it intentRest after that: a
-// BMC cannot refuse the last command of a head that died or was cut off.
+// A head that talks to a BMC holds the machine's intent for intentHold at a time. Another head acquires it intentRest
+// after that: a BMC cannot refuse the last command of a head that died or was cut off.
 const (
 	intentHold = 20 * time.Second
 	intentRest = 5 * time.Second
@@ -49,16 +49,17 @@ type Config struct {
 	Unseal func(secret *trivet.Secret, key string) (string, error)
 }
 
-// Controller implements [reconcile.Controller]. Its keys are names of machines. A BMC cannot refuse a late command. So one head at a
-// time holds an intent and sends nothing after its hold, states are set and never toggled, and a cycle verifies the machine off
-// before it is powered on.
+// Controller implements [reconcile.Controller]. Its keys are names of machines. A BMC cannot refuse a late command.
+// So one head at a time holds an intent and sends nothing after its hold, states are set and never toggled, and a
+// cycle verifies the machine off before it is powered on.
 type Controller struct {
 	Config
 	mu      sync.Mutex
 	intents map[string]knownIntent // guarded by mu; by machine
 }
 
-// knownIntent is an intent as this head read it last. Clocks differ, so what another head wrote is timed from when this one read it.
+// knownIntent is an intent as this head read it last. Clocks differ, so what another head wrote is timed from when
+// this one read it.
 type knownIntent struct {
 	intent trivet.PowerIntent
 	since  time.Time // when the intent was first read

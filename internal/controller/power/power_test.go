@@ -17,8 +17,8 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// What another head wrote is timed by this head's monotonic clock: the other clock may be minutes off. A new intent is carried out at
-// once; one that another head holds is left to that head for as long as it may send, and no longer.
+// What another head wrote is timed by this head's monotonic clock: the other clock may be minutes off. A new intent
+// is carried out at once; one that another head holds is left to that head for as long as it may send, and no longer.
 func TestPowerWithClockSkew(t *testing.T) {
 	f := newFleet(t)
 	for _, off := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {

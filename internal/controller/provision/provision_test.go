@@ -72,7 +72,8 @@ func TestDeclaration(t *testing.T) {
 	})
 }
 
-// A provision without a machine is tried again when a machine becomes available, and not for other changes of machines.
+// A provision without a machine is tried again when a machine becomes available, and not for other changes of
+// machines.
 func TestPendingProvision(t *testing.T) {
 	f := newFleet(t)
 	c := New(f, f.Tables)

@@ -53,8 +53,9 @@ func (f Firmware) makeVars(path string) error {
 	return errors.Join(err, out.Close())
 }
 
-// args are QEMU's arguments. QEMU must not read the host's configuration, nor have any device that is not named here. An
-// older processor than QEMU's best costs a fifth less time to emulate; without graphics SeaBIOS talks on the serial port.
+// args are QEMU's arguments. QEMU must not read the host's configuration, nor have any device that is not named here.
+// An older processor than QEMU's best costs a fifth less time to emulate; without graphics SeaBIOS talks on the
+// serial port.
 func (m *Machine) args() []string {
 	args := []string{
 		"-name", m.Name, "-nodefaults", "-no-user-config", "-display", "none",

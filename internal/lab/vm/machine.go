@@ -26,8 +26,8 @@ type Config struct {
 	Serial   string // number in SMBIOS
 	NIC      string // QEMU's model; empty: virtio-net-pci. BIOS needs its iPXE ROM: e1000e has one too
 	Disks    []Disk
-	// Frames is one of a pair of datagram sockets that carry the card's frames, one a datagram; nil: the card has a port of the
-	// network's switch. Whoever has the other one is the cable, and sees, holds and loses what passes.
+	// Frames is one of a pair of datagram sockets that carry the card's frames, one a datagram; nil: the card has a
+	// port of the network's switch. Whoever has the other one is the cable, and sees, holds and loses what passes.
 	Frames *os.File
 	// Kernel, Initrd and Append boot a kernel at once, without firmware's own boot.
 	Kernel, Initrd, Append string

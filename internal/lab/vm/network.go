@@ -1,5 +1,6 @@
-// Package vm runs QEMU machines with real firmware in a network namespace of their own, as a stand-in for a rack: a switch
-// (a bridge), machines with power, reset, disks and a serial console. It needs root and Debian's packages [Packages].
+// Package vm runs QEMU machines with real firmware in a network namespace of their own, as a stand-in for a rack: a
+// switch (a bridge), machines with power, reset, disks and a serial console. It needs root and Debian's packages
+// [Packages].
 package vm
 
 import (
@@ -93,8 +94,8 @@ func (n *Network) Close() error {
 	return nil
 }
 
-// Do runs a function on a thread inside the namespace: sockets that it opens, and processes that it starts, belong there
-// and stay there. What it starts on other goroutines does not.
+// Do runs a function on a thread inside the namespace: sockets that it opens, and processes that it starts, belong
+// there and stay there. What it starts on other goroutines does not.
 func (n *Network) Do(do func() error) error {
 	done := make(chan error, 1)
 	go func() {

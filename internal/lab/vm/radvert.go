@@ -23,8 +23,8 @@ const neighbourHops = 255
 // routerSolicitation is the message type that asks for an advertisement.
 const routerSolicitation = 133
 
-// advertiser answers router solicitations. iPXE waits for an answer before it fetches anything, 13 s if there is none: a
-// real network that has IPv6 answers too.
+// advertiser answers router solicitations. iPXE waits for an answer before it fetches anything, 13 s if there is
+// none: a real network that has IPv6 answers too.
 type advertiser struct {
 	conn *os.File
 	done chan struct{}

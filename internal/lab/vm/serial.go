@@ -53,8 +53,8 @@ func (s *Serial) Write(p []byte) (int, error) {
 
 func keepEnd(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// Expect waits for text that matches, after what earlier calls consumed, and returns the match with its groups. The error
-// tells the end of what the machine printed.
+// Expect waits for text that matches, after what earlier calls consumed, and returns the match with its groups. The
+// error tells the end of what the machine printed.
 func (s *Serial) Expect(ctx context.Context, re *regexp.Regexp) ([]string, error) {
 	for {
 		s.mu.Lock()

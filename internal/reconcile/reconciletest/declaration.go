@@ -12,12 +12,12 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// Scenario makes a controller do all that it can do, over tables within a scope. It fails where the controller does. n is another
-// number in each call, for the names of records.
+// Scenario makes a controller do all that it can do, over tables within a scope. It fails where the controller does.
+// n is another number in each call, for the names of records.
 type Scenario func(ctx context.Context, scope *store.Scope, n int) error
 
-// Exact checks that a controller works within its declaration, and fails without any of the kinds in it: a kind that it reads is left
-// out, and one that it writes may be read only.
+// Exact checks that a controller works within its declaration, and fails without any of the kinds in it: a kind that
+// it reads is left out, and one that it writes may be read only.
 func Exact(t *testing.T, d reconcile.Declaration, scenario Scenario) {
 	t.Helper()
 	if err := try(t.Context(), d, scenario, 0); err != nil {

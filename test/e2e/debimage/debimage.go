@@ -1,6 +1,6 @@
-// Package debimage builds the disk image of a small Debian 12 with cloud-init, as tests install it: GPT, booting from its own
-// disk on BIOS and UEFI, serial console on ttyS0. It is built from Debian's packages, without mounts or loop devices, and
-// kept in a cache under the hash of its recipe.
+// Package debimage builds the disk image of a small Debian 12 with cloud-init, as tests install it: GPT, booting from
+// its own disk on BIOS and UEFI, serial console on ttyS0. It is built from Debian's packages, without mounts or loop
+// devices, and kept in a cache under the hash of its recipe.
 package debimage
 
 import (
@@ -28,9 +28,9 @@ type Image struct {
 	Zstd string // the same, compressed
 }
 
-// Build gives the image, made now or earlier. The cache is trivet-test in the user's cache folder. What is done is told to
-// say, a line a step.
-func Build(ctx context.Context, say func(string)) (Image, error) {
+// Build returns the image, built now or earlier. The cache is trivet-test in the user's cache folder. It calls
+// progress with a line for each step.
+func Build(ctx context.Context, progress func(string)) (Image, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
 		return Image{}, err
@@ -48,7 +48,7 @@ func Build(ctx context.Context, say func(string)) (Image, error) {
 		return Image{}, err
 	}
 	defer os.RemoveAll(tmp)
-	if err := build(ctx, tmp, say); err != nil {
+	if err := build(ctx, tmp, progress); err != nil {
 		return Image{}, fmt.Errorf("build Debian image: %w", err)
 	}
 	if err := os.Rename(tmp, dir); err != nil && !errors.Is(err, fs.ErrExist) { // it exists if another test was faster
@@ -58,16 +58,16 @@ func Build(ctx context.Context, say func(string)) (Image, error) {
 }
 
 // build makes the image in dir: a folder with the system, the disk's partitions around it, the compressed disk.
-func build(ctx context.Context, dir string, say func(string)) error {
+func build(ctx context.Context, dir string, progress func(string)) error {
 	root, disk := filepath.Join(dir, "root"), filepath.Join(dir, "disk.raw")
-	say("mmdebstrap: a minute")
+	progress("mmdebstrap: a minute")
 	if err := run(ctx, "mmdebstrap", mmdebstrapArgs(root)...); err != nil {
 		return err
 	}
 	if err := writeConfig(root); err != nil {
 		return err
 	}
-	say("make disk")
+	progress("make disk")
 	for _, step := range []func() error{
 		func() error { return makeTable(ctx, disk) },
 		func() error { return makeRoot(ctx, disk, root) },
@@ -79,7 +79,7 @@ func build(ctx context.Context, dir string, say func(string)) error {
 			return err
 		}
 	}
-	say("compress disk")
+	progress("compress disk")
 	return compress(disk, disk+".zst")
 }
 

@@ -47,7 +47,8 @@ func makeRoot(ctx context.Context, disk, root string) error {
 		"-E", fmt.Sprintf("offset=%d,root_owner=0:0", rootMB<<20), disk, strconv.Itoa(rootSizeMB)+"M")
 }
 
-// biosModules and efiModules are all that GRUB needs to read grub.cfg and what that names: none are loaded from the disk.
+// biosModules and efiModules are all that GRUB needs to read grub.cfg and what that names: none are loaded from the
+// disk.
 var (
 	biosModules = []string{"biosdisk", "part_gpt", "ext2", "normal", "linux", "test", "echo"}
 	efiModules  = []string{"part_gpt", "ext2", "normal", "linux", "test", "echo"}
@@ -96,7 +97,7 @@ func writeAt(disk string, data []byte, offset int64) error {
 }
 
 // makeBIOSBoot does what grub-bios-setup does, on a file: GRUB's first sector goes to the disk's, around the partition
-// table, and is told where the rest lies; the rest goes to its partition, and is told where its own rest lies.
+// table, and holds the location of the rest; the rest goes to its partition, and holds the location of its own rest.
 func makeBIOSBoot(ctx context.Context, disk, dir string) error {
 	const (
 		start       = biosMB << 20 / sector

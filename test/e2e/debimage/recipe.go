@@ -24,7 +24,8 @@ func mmdebstrapArgs(root string) []string {
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
 		"--essential-hook=" + initramfsHook,
-		// The network is cloud-init's and networkd's; nothing in the test's network can be fetched, so nothing shall try.
+		// The network is cloud-init's and networkd's; nothing in the test's network can be fetched, so nothing must
+		// try.
 		`--customize-hook=systemctl --root="$1" enable systemd-networkd.service serial-getty@ttyS0.service`,
 		`--customize-hook=systemctl --root="$1" mask apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer` +
 			` fstrim.timer systemd-timesyncd.service getty@tty1.service`,
@@ -35,7 +36,7 @@ func mmdebstrapArgs(root string) []string {
 // configFile is a file that is added to the system; an empty text empties it.
 type configFile struct{ path, text string }
 
-// config makes the system anonymous until cloud-init names it. cloud-init asks nobody but the seed on the disk.
+// config makes the system anonymous until cloud-init names it. cloud-init reads only the seed on the disk.
 var config = []configFile{
 	{"etc/hostname", "unnamed\n"},
 	{"etc/machine-id", ""},

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach returns the node of a partition of a disk, or of the whole disk for number 0, for programs and for mount(2). Files,
-// and partitions that the kernel makes no nodes for, get a loop device, which wants root. The device is not held; release
-// gives the loop device back once nothing uses it.
+// Attach returns the node of a partition of a disk, or of the whole disk for number 0, for programs and for mount(2).
+// Files, and partitions that the kernel has no nodes for, get a loop device, which requires root. The device is not
+// opened; release frees the loop device once nothing uses it.
 func Attach(path string, n int) (node string, release func() error, err error) {
 	d, err := OpenPart(path, n)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *Device) loop() (*os.File, error) {
 			return l, nil
 		}
 		l.Close()
-		if !errors.Is(err, unix.EBUSY) { // EBUSY: somebody else took it first
+		if !errors.Is(err, unix.EBUSY) { // EBUSY: another process took it first
 			return nil, err
 		}
 	}

@@ -1,5 +1,5 @@
-// Package block is disks and partitions as the actions see them: block devices of the kernel and, in the lab and in tests,
-// ordinary files.
+// Package block is disks and partitions as the actions see them: block devices of the kernel and, in the lab and in
+// tests, ordinary files.
 package block
 
 import (
@@ -17,25 +17,25 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action/gpt"
 )
 
-// Device is an open disk or partition. Offsets are its own.
+// Device is an open disk or partition. Offsets are relative to it.
 type Device struct {
 	file   *os.File
 	path   string
 	isNode bool  // a block device of the kernel
-	offset int64 // where a partition without a node begins in its disk
+	offset int64 // start of a partition without a node in its disk
 	size   int64
 	sector int64
 }
 
-// ErrInUse means that a device is mounted or held by something else.
+// ErrInUse means that a device is mounted or opened exclusively.
 var ErrInUse = errors.New("is in use")
 
-// Open opens a disk or a partition's node for reading and writing, or a file as one. A node is held alone: what is mounted
-// cannot be opened.
+// Open opens a disk or a partition's node for reading and writing, or a file as one. A node is opened exclusively: a
+// mounted one fails.
 func Open(path string) (*Device, error) { return open(path, os.O_RDWR|unix.O_EXCL) }
 
-// Look opens it for reading only, in use or not.
-func Look(path string) (*Device, error) { return open(path, os.O_RDONLY) }
+// OpenReadOnly opens a disk, partition or file for reading, even if it is in use.
+func OpenReadOnly(path string) (*Device, error) { return open(path, os.O_RDONLY) }
 
 func open(path string, flags int) (*Device, error) {
 	fi, err := os.Stat(path)
@@ -67,7 +67,7 @@ func (d *Device) measure() (err error) {
 	return err
 }
 
-// Path names the device: its node or file.
+// Path returns the device's node or file.
 func (d *Device) Path() string {
 	if d.offset > 0 {
 		return fmt.Sprintf("%s at %d", d.path, d.offset)
@@ -75,13 +75,13 @@ func (d *Device) Path() string {
 	return d.path
 }
 
-// File is the open file below, and Offset where the device begins in it.
+// File returns the underlying file and the device's offset in it.
 func (d *Device) File() (f *os.File, offset int64) { return d.file, d.offset }
 
-// IsNode reports whether the kernel knows this as a block device.
+// IsNode reports whether this is a block device of the kernel.
 func (d *Device) IsNode() bool { return d.isNode }
 
-// Size is in bytes, and so is Sector, the size of a logical block.
+// Size is the size in bytes.
 func (d *Device) Size() int64 { return d.size }
 
 // Sector is the size of a logical block in bytes.
@@ -107,14 +107,14 @@ func (d *Device) WriteAt(p []byte, off int64) (int, error) {
 	return d.file.WriteAt(p, d.offset+off)
 }
 
-// Sync puts what was written on stable storage.
+// Sync flushes writes to stable storage.
 func (d *Device) Sync() error { return d.file.Sync() }
 
-// Close returns the device back.
+// Close closes the device.
 func (d *Device) Close() error { return d.file.Close() }
 
-// Discard tells the device that a part of it holds nothing. Devices that cannot take that return [unix.EOPNOTSUPP]. What is
-// read there afterwards is not known.
+// Discard makes the device discard a range. Devices without support return [unix.EOPNOTSUPP]. The content of the range
+// is undefined afterwards.
 func (d *Device) Discard(off, n int64) error {
 	if !d.isNode {
 		return d.punch(off, n)
@@ -122,7 +122,7 @@ func (d *Device) Discard(off, n int64) error {
 	return d.rangeIoctl(unix.BLKDISCARD, off, n)
 }
 
-// Zero creates a part read as zeros, by the device's own means where it has some.
+// Zero makes a range read as zeros, by the device's own command where it has one.
 func (d *Device) Zero(off, n int64) error {
 	if !d.isNode {
 		return d.punch(off, n)
@@ -143,8 +143,8 @@ func (d *Device) rangeIoctl(request uintptr, off, n int64) error {
 	return nil
 }
 
-// Reread creates the kernel read the partition table. The partitions' nodes are there when it returns: devtmpfs makes them
-// before the kernel answers.
+// Reread makes the kernel read the partition table. The partitions' nodes exist when it returns: devtmpfs creates them
+// before the ioctl returns.
 func (d *Device) Reread(ctx context.Context) error {
 	if !d.isNode {
 		return nil
@@ -155,11 +155,11 @@ func (d *Device) Reread(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, unix.EINVAL): // a device without partitions, such as a loop device made without them
-			return fmt.Errorf("%s takes no partitions: %w", d.path, err)
+			return fmt.Errorf("%s does not support partitions: %w", d.path, err)
 		case !errors.Is(err, unix.EBUSY):
 			return fmt.Errorf("read the partition table of %s again: %w", d.path, err)
 		}
-		select { // somebody looks at a partition; there is no event to wait for
+		select { // a process has a partition open; there is no event to wait for
 		case <-ctx.Done():
 			return fmt.Errorf("a partition of %s %w: %w", d.path, ErrInUse, context.Cause(ctx))
 		case <-time.After(50 * time.Millisecond):

@@ -41,7 +41,7 @@ func (d *Device) Parts() ([]Part, error) {
 	return out, nil
 }
 
-// nodeParts asks sysfs, which knows every kind of table that the kernel does.
+// nodeParts reads sysfs, which has the partitions of every table that the kernel supports.
 func nodeParts(path string) ([]Part, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -89,7 +89,7 @@ func OpenPart(path string, n int) (*Device, error) {
 }
 
 func findPart(path string, n int) (Part, error) {
-	d, err := Look(path)
+	d, err := OpenReadOnly(path)
 	if err != nil {
 		return Part{}, err
 	}

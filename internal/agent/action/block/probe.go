@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// FS is what lies on a device.
+// FS is a file system on a device.
 type FS struct {
 	Type  string // "ext4" (and older ones), "xfs", "btrfs", "vfat", "swap"; empty when it is none of these
 	UUID  string // as blkid and /dev/disk/by-uuid write it

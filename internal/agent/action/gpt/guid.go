@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// GUID is an identifier as it stands on the disk: the first three fields little-endian (UEFI 2.10, appendix A).
+// GUID is an identifier as stored on disk: the first three fields are little-endian (UEFI 2.10, appendix A).
 type GUID [16]byte
 
 // EFISystem is the type of the EFI system partition.
@@ -38,16 +38,16 @@ func mustGUID(s string) GUID {
 	return g
 }
 
-// DeriveGUID creates one of some words, the same each time, so that an action that is repeated changes nothing.
-func DeriveGUID(words ...string) GUID {
-	sum := sha256.Sum256([]byte(strings.Join(words, "\x00")))
+// DeriveGUID returns the GUID of some names, always the same, so that a repeated action changes nothing.
+func DeriveGUID(names ...string) GUID {
+	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
 	g := GUID(sum[:16])
 	g[7] = g[7]&0x0f | 0x40 // version 4, in the third field's high byte
 	g[8] = g[8]&0x3f | 0x80 // variant of RFC 9562
 	return g
 }
 
-// BigEndian returns the bytes in the order that they are written in, which is how everybody but GPT stores them.
+// BigEndian returns the bytes in the order of the text, as everything but GPT stores them.
 func (g GUID) BigEndian() []byte {
 	b := slices.Clone(g[:])
 	slices.Reverse(b[0:4])

@@ -6,19 +6,20 @@ import (
 	"slices"
 )
 
-// Want is a partition to be made. Bytes 0 is all that is left.
+// Want is a partition to create. Bytes 0 means all the remaining space.
 type Want struct {
 	Name     string
 	Type, ID GUID
 	Bytes    int64
 }
 
-// Plan lays partitions out on a disk, one after the other, each beginning at a full MiB. It fails where they do not fit.
+// Plan lays partitions out on a disk, one after the other, each beginning at a full MiB. It fails where they do not
+// fit.
 func Plan(id GUID, size, sector int64, wants []Want) (*Table, error) {
 	t := &Table{Sector: sector, Size: size, ID: id, entries: max(minEntries, int64(len(wants)))}
 	step := max(align, sector) / sector
 	next := roundUp(t.firstUsable(), step)
-	var rest int64 // blocks for the one that takes what is left
+	var rest int64 // blocks for the partition without a size
 	for _, w := range wants {
 		rest += roundUp(roundUp(w.Bytes, sector)/sector, step)
 	}
@@ -55,7 +56,7 @@ func (t *Table) equal(o *Table) bool {
 }
 
 // Grow fits a table to a disk that is larger than it was made for: the backup moves to the end, and with last the
-// partition that lies last takes what is free behind it. It reports whether anything changed and returns that partition, nil
+// last partition is extended to the end. It reports whether anything changed and returns that partition, or nil
 // when it did not grow.
 func (t *Table) Grow(last bool) (changed bool, grown *Part) {
 	changed = t.backup != t.blocks()-1

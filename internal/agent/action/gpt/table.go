@@ -1,5 +1,5 @@
-// Package gpt reads and writes GUID partition tables (UEFI 2.10, chapter 5). It is pure: it does no I/O of its own beyond
-// the reader and writer that it is given, and does not tell the kernel.
+// Package gpt reads and writes GUID partition tables (UEFI 2.10, chapter 5). It does no I/O beyond
+// the reader and writer of its caller, and does not notify the kernel.
 package gpt
 
 import (
@@ -35,7 +35,8 @@ type Table struct {
 	Parts  []Part // by number
 	// entries is how many there is room for.
 	entries int64
-	// backup is the block of the backup header as the table says; it is not the disk's last after a disk or image has grown.
+	// backup is the block of the backup header according to the table; after a disk has grown it is not the disk's
+	// last.
 	backup int64
 }
 
@@ -49,7 +50,7 @@ type Part struct {
 	Name       string
 }
 
-// Offset and Bytes are where a partition lies on its disk.
+// Offset returns where a partition starts on its disk, in bytes.
 func (t *Table) Offset(p Part) int64 { return p.First * t.Sector }
 
 // Bytes is a partition's size.
@@ -66,10 +67,10 @@ func (t *Table) Find(number int) *Part {
 
 func (t *Table) blocks() int64 { return t.Size / t.Sector }
 
-// entryBlocks is how many blocks the array of entries takes.
+// entryBlocks returns the size of the array of entries in blocks.
 func (t *Table) entryBlocks() int64 { return (t.entries*entryBytes + t.Sector - 1) / t.Sector }
 
-// firstUsable and lastUsable are the blocks that partitions may take.
+// firstUsable and lastUsable return the range of blocks for partitions.
 func (t *Table) firstUsable() int64 { return 2 + t.entryBlocks() }
 func (t *Table) lastUsable() int64  { return t.blocks() - 2 - t.entryBlocks() }
 
@@ -143,7 +144,8 @@ func (t *Table) readEntries(raw []byte) {
 	}
 }
 
-// check refuses partitions that overlap, or lie where none can. A table that was made for a larger disk is one of these.
+// check refuses partitions that overlap, or lie where none can. A table that was made for a larger disk is one of
+// these.
 func (t *Table) check() error {
 	byPlace := slices.SortedFunc(slices.Values(t.Parts), func(a, b Part) int { return cmp.Compare(a.First, b.First) })
 	next := int64(2)
@@ -159,7 +161,8 @@ func (t *Table) check() error {
 	return nil
 }
 
-// Write puts both copies of the table on the disk, the backup first, and a protective MBR that keeps the boot code there.
+// Write puts both copies of the table on the disk, the backup first, and a protective MBR that keeps the boot code
+// there.
 func (t *Table) Write(disk interface {
 	io.ReaderAt
 	io.WriterAt
@@ -230,8 +233,8 @@ func (t *Table) header(own, other, entriesAt int64, raw []byte) []byte {
 	return h
 }
 
-// protect creates the partition table of an MBR one entry that covers the disk. A hybrid MBR is left as it is: what lies
-// there was put by somebody for a firmware that wants it.
+// protect creates the partition table of an MBR one entry that covers the disk. A hybrid MBR is not
+// changed: firmware may need it.
 func protect(mbr []byte, blocks int64) {
 	entries := mbr[446:510]
 	isMBR := mbr[510] == 0x55 && mbr[511] == 0xaa

@@ -13,13 +13,13 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 )
 
-// The names by which a layer says what of those below it is gone (OCI image specification, "Whiteouts").
+// The names by which a layer removes files of the layers below (OCI image specification, "Whiteouts").
 const (
 	whiteout = ".wh."
 	opaque   = ".wh..wh..opq"
 )
 
-// layer unpacks into a tree that holds the layers below.
+// layer unpacks into a tree that contains the layers below.
 type layer struct {
 	tree *rootfs.Root
 	made map[string]bool // by this layer: its own whiteouts do not hit them
@@ -143,7 +143,7 @@ func (e entry) node(h *tar.Header) error {
 	return err
 }
 
-// finish sets owner, extended attributes and mode, in this order: chown takes the setuid bit away.
+// finish sets owner, extended attributes and mode, in this order: chown clears the setuid bit.
 func (e entry) finish(h *tar.Header) error {
 	isRoot := os.Geteuid() == 0
 	if isRoot {

@@ -22,14 +22,14 @@ import (
 // platform is what images of several platforms are asked for.
 var platform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 
-// Registry says how to speak to one.
+// Registry configures the connection to a registry.
 type Registry struct {
 	PlainHTTP bool
 	CA        string // PEM; empty: the system's
 }
 
-// Pull returns an image in a registry. Its layers are fetched, and checked against its digest, as they are read. Its errors
-// are trivet.ErrInvalid (the name, the CA), ErrNotFound, ErrForbidden or ErrUnavailable.
+// Pull returns an image in a registry. Its layers are fetched, and checked against its digest, as they are read. Its
+// errors are trivet.ErrInvalid (the name, the CA), ErrNotFound, ErrForbidden or ErrUnavailable.
 func Pull(ctx context.Context, ref string, r Registry) (v1.Image, error) {
 	var options []name.Option
 	if r.PlainHTTP {
@@ -57,7 +57,7 @@ func (r Registry) transport() (http.RoundTripper, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(r.CA)) {
-		return nil, fmt.Errorf("%w: the CA holds no certificate", trivet.ErrInvalid)
+		return nil, fmt.Errorf("%w: the CA contains no certificate", trivet.ErrInvalid)
 	}
 	return t, nil
 }
@@ -78,8 +78,8 @@ func kindOf(err error) error {
 // maxIndexes bounds how deep indexes in a layout may name others.
 const maxIndexes = 4
 
-// Layout returns the image for this machine's platform in a directory with an OCI layout. An image that names no platform is
-// taken where it is the only one.
+// Layout returns the image for this machine's platform in a directory with an OCI layout. An image that names no
+// platform is accepted if it is the only one.
 func Layout(dir string) (v1.Image, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -112,5 +112,5 @@ func pick(index v1.ImageIndex, depth int) (v1.Image, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%w: it holds no image for %s", trivet.ErrInvalid, platform)
+	return nil, fmt.Errorf("%w: it contains no image for %s", trivet.ErrInvalid, platform)
 }

@@ -99,7 +99,7 @@ func list(t *testing.T, root string) string {
 	return strings.Join(out, " ")
 }
 
-func TestLayersLieOnTopOfEachOther(t *testing.T) {
+func TestLayersAreStacked(t *testing.T) {
 	for name, c := range map[string]struct {
 		layers [][]byte
 		want   string

@@ -37,7 +37,7 @@ func ProcessOf(img v1.Image, dir string, command, args []string) (Process, error
 		p.Args = append(append(p.Args, c.Entrypoint...), c.Cmd...)
 	}
 	if len(p.Args) == 0 {
-		return Process{}, fmt.Errorf("%w: the image says no command, and neither does the action", trivet.ErrInvalid)
+		return Process{}, fmt.Errorf("%w: neither the image nor the action has a command", trivet.ErrInvalid)
 	}
 	if c.User == "" {
 		return p, nil

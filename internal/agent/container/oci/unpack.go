@@ -21,7 +21,7 @@ const (
 	maxEntries = 2 << 20
 )
 
-// Unpack puts an image's layers on top of each other into a directory, which must be empty. What a layer holds is checked
+// Unpack unpacks an image's layers in their order into a directory, which must be empty. A layer's content is checked
 // against the digest that the image's configuration has for it.
 func Unpack(ctx context.Context, img v1.Image, dir string, progress func(done int64)) error {
 	manifest, err := img.Manifest()
@@ -68,7 +68,7 @@ func unpackLayer(ctx context.Context, l v1.Layer, tree *rootfs.Root, progress fu
 	}
 	defer r.Close()
 	sum := sha256.New()
-	counted := &counter{ctx: ctx, r: io.TeeReader(r, sum), tell: progress}
+	counted := &counter{ctx: ctx, r: io.TeeReader(r, sum), progress: progress}
 	if err := untar(counted, layer{tree, map[string]bool{}}); err != nil {
 		return err
 	}
@@ -81,11 +81,11 @@ func unpackLayer(ctx context.Context, l v1.Layer, tree *rootfs.Root, progress fu
 	return nil
 }
 
-// counter ends with its context and says how much was read.
+// counter reports how much was read and stops when its context ends.
 type counter struct {
-	ctx  context.Context
-	r    io.Reader
-	tell func(int64)
+	ctx      context.Context
+	r        io.Reader
+	progress func(int64)
 }
 
 func (c *counter) Read(b []byte) (int, error) {
@@ -93,11 +93,11 @@ func (c *counter) Read(b []byte) (int, error) {
 		return 0, context.Cause(c.ctx)
 	}
 	n, err := c.r.Read(b)
-	c.tell(int64(n))
+	c.progress(int64(n))
 	return n, err
 }
 
-// Untar unpacks an archive that is no layer: names that a layer uses to say what is gone are files here. It goes into a
+// Untar unpacks an archive that is not a layer: whiteout names are ordinary files. It goes into a
 // directory of the tree at dir, which is made, and no link of the tree or the archive leads out of that tree.
 func Untar(r io.Reader, dir, into string) error {
 	tree, err := rootfs.Open(dir)
@@ -108,7 +108,7 @@ func Untar(r io.Reader, dir, into string) error {
 	return untar(r, plain{tree, into})
 }
 
-// target does what one entry of an archive says.
+// target applies one entry of an archive.
 type target interface {
 	entry(h *tar.Header, content io.Reader) error
 }

@@ -1,6 +1,6 @@
-// Package rootfs writes files into a directory tree that another system calls its root. Names are resolved as that system
-// would: an absolute link begins at its root and ".." does not leave it, so that no link in a foreign tree reaches the
-// files of this one. It rests on openat2(2) with RESOLVE_IN_ROOT and needs no privilege.
+// Package rootfs writes files into a directory tree that another system calls its root. Names are resolved as that
+// system would: an absolute link starts at its root and ".." does not leave it, so that no link in a foreign tree
+// reaches the files of this one. It rests on openat2(2) with RESOLVE_IN_ROOT and needs no privilege.
 package rootfs
 
 import (
@@ -64,7 +64,7 @@ func (r *Root) ReadFile(name string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// Dir opens a directory to work in with the ...at(2) calls, and makes it and those above it where they are missing; for a
+// Dir opens a directory to work in with the ...at(2) calls, and creates it and its parents if they do not exist; for a
 // link that leads nowhere, where that leads.
 func (r *Root) Dir(name string, mode fs.FileMode) (*os.File, error) {
 	return r.dirAt(name, mode, maxLinks)
@@ -98,7 +98,7 @@ func (r *Root) dirAt(name string, mode fs.FileMode, links int) (*os.File, error)
 	return r.dirAt(follow(name, link), mode, links-1)
 }
 
-// follow is where a link at a name leads, in the terms of its own system.
+// follow returns the target of a link at a name, inside its own system.
 func follow(name, link string) string {
 	if path.IsAbs(link) {
 		return link
@@ -106,7 +106,7 @@ func follow(name, link string) string {
 	return path.Join(path.Dir(name), link)
 }
 
-// Readlink returns what a link holds, and "" for what is there and is none.
+// Readlink returns the target of a link, and "" for a file that is not a link.
 func (r *Root) Readlink(name string) (string, error) {
 	f, err := r.OpenFile(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *Root) Readlink(name string) (string, error) {
 // maxLinks bounds how many links Touch follows.
 const maxLinks = 8
 
-// Touch returns a file by O_PATH, and makes an empty one, and the directories above it, where it is missing; for a link that
+// Touch opens a file by O_PATH and creates it, and its directories, if it does not exist; for a link that
 // leads nowhere, where that leads.
 func (r *Root) Touch(name string) (*os.File, error) {
 	for range maxLinks {
@@ -190,13 +190,14 @@ func (r *Root) Remove(name string) error {
 	return nil
 }
 
-// Meta is a file's mode (with the setuid, setgid and sticky bits as in chmod(2)) and owner; -1 leaves an owner as it is.
+// Meta is a file's mode (with the setuid, setgid and sticky bits as in chmod(2)) and owner; -1 leaves an owner as it
+// is.
 type Meta struct {
 	Mode     uint32
 	UID, GID int
 }
 
-// WriteFile creates a file hold data, whole or not at all, on stable storage. Directories that are missing are made; a link
+// WriteFile replaces a file's content atomically, on stable storage. Missing directories are created; a link
 // at the name itself is replaced.
 func (r *Root) WriteFile(name string, data []byte, m Meta) error {
 	dir, err := r.Dir(path.Dir(path.Clean("/"+name)), 0o755)
@@ -235,13 +236,13 @@ func write(dir *os.File, name string, data []byte, m Meta) (err error) {
 			return err
 		}
 	}
-	if err := unix.Fchmod(fd, m.Mode); err != nil { // after chown, which takes the setuid bit
+	if err := unix.Fchmod(fd, m.Mode); err != nil { // after chown, which clears the setuid bit
 		return err
 	}
 	return f.Sync()
 }
 
-// syncDir creates a rename last. dir was opened by O_PATH, which fsync does not take.
+// syncDir makes a rename durable. dir was opened by O_PATH, which fsync does not accept.
 func syncDir(dir *os.File) error {
 	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

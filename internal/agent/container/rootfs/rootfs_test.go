@@ -82,7 +82,7 @@ func TestFilesStayInTheTree(t *testing.T) {
 	}
 }
 
-func TestTouchGoesWhereALinkLeads(t *testing.T) {
+func TestTouchFollowsLinks(t *testing.T) {
 	dir, r := tree(t)
 	for name, want := range map[string]string{"/dangling": "nowhere/at/all", "/new/file": "new/file", "/etc/passwd": "etc/passwd"} {
 		f, err := r.Touch(name)

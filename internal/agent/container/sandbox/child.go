@@ -25,13 +25,13 @@ func child() {
 	unix.CloseOnExec(specFD)
 	unix.CloseOnExec(errorFD)
 	step, err := become()
-	s := said{Step: step, Text: err.Error()}
+	s := childError{Step: step, Text: err.Error()}
 	errors.As(err, &s.Errno)
 	json.NewEncoder(os.NewFile(errorFD, "errors")).Encode(s)
 	os.Exit(127)
 }
 
-// become prepares the namespaces and becomes the program. It returns only when that fails, with what did.
+// become prepares the namespaces and executes the program. It returns only if that fails.
 func become() (step string, err error) {
 	var s Spec
 	if err := json.NewDecoder(os.NewFile(specFD, "spec")).Decode(&s); err != nil {
@@ -97,8 +97,8 @@ func enter(s Spec) (step string, err error) {
 	return "enter the root", pivot()
 }
 
-// pivot creates the working directory the root, and lets go of the old one. The kernel's first root, which an initramfs is,
-// cannot be let go of: there the new root is moved over it.
+// pivot makes the working directory the root and unmounts the old one. An initramfs cannot be unmounted: there the new
+// root is moved over it.
 func pivot() error {
 	err := unix.PivotRoot(".", ".")
 	switch {

@@ -14,7 +14,7 @@ import (
 // Mount is one mount in the sandbox. A bind has no Type; with the Type "link" it is a symbolic link to Source instead.
 type Mount struct {
 	Source string  `json:"source"`
-	Target string  `json:"target"` // in the root; made where it is missing
+	Target string  `json:"target"` // in the root; created if it does not exist
 	Type   string  `json:"type,omitempty"`
 	Flags  uintptr `json:"flags,omitempty"`
 	Data   string  `json:"data,omitempty"`
@@ -22,13 +22,13 @@ type Mount struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// Bind shows a file or directory of this system, with all that is mounted below it.
+// Bind returns a recursive bind mount of a file or directory of this system.
 func Bind(source, target string) Mount {
 	return Mount{Source: source, Target: target, Flags: unix.MS_BIND | unix.MS_REC}
 }
 
-// System is what most programs need to run in a root of their own. With devices they get the machine's, else only those
-// that every program may have.
+// System is what most programs need to run in a root of their own. With devices they get the machine's, else only
+// those that every program may have.
 func System(devices bool) []Mount {
 	mounts := []Mount{
 		{Source: "proc", Target: "/proc", Type: "proc", Flags: unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
@@ -53,8 +53,8 @@ func System(devices bool) []Mount {
 	return mounts
 }
 
-// make does the mount in a root. Its target is looked up as the root's own system would, and then named by its descriptor:
-// no link in the root leads the mount elsewhere.
+// make does the mount in a root. Its target is looked up as the root's own system would, and then named by its
+// descriptor: no link in the root leads the mount elsewhere.
 func (m Mount) make(root *rootfs.Root) error {
 	if m.Type == "link" {
 		return root.Symlink(m.Source, m.Target)

@@ -1,9 +1,9 @@
-// Package sandbox runs a program in namespaces of its own (mounts, processes, host name, IPC; network if wanted), so that
-// the program and all that it started, and every mount made for it, are gone when it ends or is cancelled. It is no prison:
-// the program is root of the machine.
+// Package sandbox runs a program in its own namespaces (mounts, processes, host name, IPC; optionally network), so
+// that the program, its child processes and its mounts are gone when it ends or is cancelled. It is not a security
+// boundary: the program is root of the machine.
 //
-// The calling binary is started again as the namespaces' first process, prepares the mounts there and becomes the program.
-// This package's init plays that part: forgotten in a main, it would let an action succeed that was never done.
+// The calling binary is started again as the namespaces' first process, prepares the mounts there and becomes the
+// program. This package's init is that child process, so that no main can forget to call it.
 package sandbox
 
 import (
@@ -42,7 +42,7 @@ type Spec struct {
 // ExitError means that the program ran and ended badly.
 type ExitError struct {
 	Code   int            // 0 when a signal ended it
-	Signal syscall.Signal // 0 when it ended by itself
+	Signal syscall.Signal // 0 if it exited
 }
 
 func (e *ExitError) Error() string {
@@ -52,7 +52,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("exit status %d", e.Code)
 }
 
-// StartError means that the program was not started: it is not there, or the sandbox could not be made.
+// StartError means that the program was not started: it does not exist, or the sandbox could not be created.
 type StartError struct {
 	Step string // what failed: "mount /proc"
 	Err  error  // a syscall.Errno where there is one
@@ -65,7 +65,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 const (
 	childName = "trivet-sandbox" // argv[0] of the child
 	specFD    = 3                // it reads its Spec here
-	errorFD   = 4                // and says here why it could not become the program
+	errorFD   = 4                // the child writes here why it could not start the program
 )
 
 // pipeDelay is how long output is still read when the program is dead.
@@ -99,7 +99,7 @@ func Run(ctx context.Context, s Spec) error {
 	cmd.WaitDelay = pipeDelay
 	cmd.SysProcAttr = attributes(s)
 
-	// The child dies with the thread that started it, so that thread must live as long.
+	// The child dies with the thread that started it, so that thread must exist as long.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err = cmd.Start()
@@ -109,20 +109,21 @@ func Run(ctx context.Context, s Spec) error {
 	}
 	_, errSpec := specWrite.Write(spec)
 	errSpec = errors.Join(errSpec, specWrite.Close())
-	said, _ := io.ReadAll(io.LimitReader(errRead, 4096))
+	message, _ := io.ReadAll(io.LimitReader(errRead, 4096))
 	err = cmd.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case len(said) > 0:
-		return startError(said)
+	case len(message) > 0:
+		return startError(message)
 	case errSpec != nil:
 		return &StartError{"start", errSpec}
 	}
 	return exitError(cmd.ProcessState, err)
 }
 
-// attributes creates the child the first process of new namespaces. Without root it gets a user namespace in which it is.
+// attributes creates the child the first process of new namespaces. Without root it gets a user namespace in which it
+// is.
 func attributes(s Spec) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
@@ -140,8 +141,8 @@ func attributes(s Spec) *syscall.SysProcAttr {
 	return a
 }
 
-// exitError makes of how the program ended what Run promises. A process that is killed with its namespace is not waited
-// for by name, so the first process's end is all there is to know.
+// exitError converts the exit of the program to the error that Run returns. A process that is killed with its
+// namespace is not waited for by name, so the first process's end is all there is to know.
 func exitError(state *os.ProcessState, err error) error {
 	if state == nil {
 		return &StartError{"wait", err}
@@ -158,17 +159,17 @@ func exitError(state *os.ProcessState, err error) error {
 	return err
 }
 
-// said is how the child says what failed.
-type said struct {
+// childError is the child's report of what failed.
+type childError struct {
 	Step  string        `json:"step"`
 	Errno syscall.Errno `json:"errno,omitempty"`
 	Text  string        `json:"text"`
 }
 
 func startError(b []byte) error {
-	var s said
+	var s childError
 	if err := json.Unmarshal(b, &s); err != nil {
-		return &StartError{"start", fmt.Errorf("the child said %q", b)}
+		return &StartError{"start", fmt.Errorf("unexpected message of the child: %q", b)}
 	}
 	if s.Errno != 0 {
 		return &StartError{s.Step, s.Errno}

@@ -74,7 +74,7 @@ func TestWithoutARootOnlyMountsAreItsOwn(t *testing.T) {
 	}
 }
 
-func TestHowItEnds(t *testing.T) {
+func TestExitErrors(t *testing.T) {
 	var exit *ExitError
 	_, err := run(t, t.Context(), Spec{}, "exit 7")
 	if !errors.As(err, &exit) || exit.Code != 7 {
@@ -138,7 +138,7 @@ func TestCancelKillsAll(t *testing.T) {
 }
 
 // What a program leaves running does not keep it from ending.
-func TestWhatIsLeftBehindDies(t *testing.T) {
+func TestRemainingProcessesAreKilled(t *testing.T) {
 	began := time.Now()
 	out, err := run(t, t.Context(), Spec{}, "sleep 1000 & echo done")
 	if err != nil || out != "done\n" || time.Since(began) > time.Minute {

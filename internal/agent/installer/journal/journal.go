@@ -1,9 +1,10 @@
-// Package journal keeps what an agent has begun and ended, so that a crash forgets nothing that was reported and a test can
-// read afterwards what was done to a disk.
+// Package journal records the attempts that an agent has started and ended, so that a crash loses no report and a test
+// can read what was done to a disk.
 //
-// A journal is memory and, where it has a file or block device, a bounded region there: two halves, of which the one with
-// the higher generation counts. A half is a header line and one line per entry, each with a checksum that continues the
-// line's before it, so that a torn tail or what an older generation left behind is never taken for an entry.
+// A journal is in memory and, if it has a file or block device, in a bounded region there: two halves, of which the
+// one with the higher generation is in use. A half is a header line and one line per entry, each with a checksum that
+// continues the previous line's, so that an incomplete line or the rest of an older generation is never read as an
+// entry.
 package journal
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// ErrFull means that the region is too small for what is not acknowledged yet. Nothing was written.
+// ErrFull means that the region is too small for the unacknowledged reports. Nothing was written.
 var ErrFull = errors.New("journal is full")
 
 // Entry is one line. It is a grant (no report, no acknowledgement), a report or an acknowledgement.
@@ -25,7 +26,7 @@ type Entry struct {
 	Epoch    int64          `json:"epoch"`
 	Workflow string         `json:"workflow,omitempty"` // UID, in a grant
 	Boot     string         `json:"boot,omitempty"`     // in a grant: which boot of the machine it was
-	Report   *trivet.Report `json:"report,omitempty"`   // begin (state running) or end of an attempt
+	Report   *trivet.Report `json:"report,omitempty"`   // start (state running) or end of an attempt
 	Acked    int64          `json:"acked,omitempty"`    // reports up to this one are in the store
 }
 
@@ -37,14 +38,16 @@ type Journal struct {
 	grant   Entry   // the newest
 	seq     int64   // of the last report under grant
 	acked   int64   // under grant
-	entries []Entry // all that the region holds; in memory only, those that are not acknowledged
+	entries []Entry // the content of the region; without a region, those that are not acknowledged
+	// isIncomplete is set after a failed write: the region lacks entries, so that the next write must rewrite it.
+	isIncomplete bool
 }
 
-// Memory returns a journal that ends with the process.
+// Memory returns a journal in memory only.
 func Memory() *Journal { return &Journal{} }
 
-// Open reads or begins the journal in a file or block device, which must be blank or a journal. It belongs to this process
-// until Close.
+// Open opens or creates the journal in a file or block device, which must be blank or a journal. It is locked until
+// Close.
 func Open(path string) (*Journal, error) {
 	r, entries, err := openRegion(path)
 	if err != nil {
@@ -57,7 +60,7 @@ func Open(path string) (*Journal, error) {
 	return j, nil
 }
 
-// learn takes an entry into what is known of the newest grant.
+// learn updates the newest grant and its counters by an entry.
 func (j *Journal) learn(e Entry) {
 	switch {
 	case e.Report == nil && e.Acked == 0:
@@ -77,8 +80,8 @@ func (j *Journal) Last() Entry {
 	return j.grant
 }
 
-// Grant begins a new epoch, whose reports up to acked are in the store. What is not acknowledged of older ones is no longer
-// sent: the heads would refuse it.
+// Grant starts a new epoch, whose reports up to acked are in the store. Unacknowledged reports of older epochs are no
+// longer sent: the heads would refuse them.
 func (j *Journal) Grant(epoch, acked int64, workflowUID, bootID string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -98,8 +101,8 @@ func (j *Journal) Grant(epoch, acked int64, workflowUID, bootID string) error {
 	return nil
 }
 
-// Report numbers a report under the newest grant and keeps it. It is on stable storage when Report returns; with an error
-// it is kept in memory only.
+// Report numbers a report under the newest grant and stores it. It is on stable storage when Report returns; after an
+// error it is in memory only.
 func (j *Journal) Report(r trivet.Report) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -108,8 +111,8 @@ func (j *Journal) Report(r trivet.Report) error {
 	return j.write(Entry{Time: time.Now(), Epoch: j.grant.Epoch, Report: &r}, true)
 }
 
-// Ack means that the reports up to seq under an epoch are in the store. It need not be on stable storage: what is sent twice
-// is taken once.
+// Ack records that the reports up to seq under an epoch are in the store. It need not be on stable storage: heads
+// ignore repeated reports.
 func (j *Journal) Ack(epoch, seq int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -144,14 +147,14 @@ func (j *Journal) Settled() bool {
 	return j.acked == j.seq
 }
 
-// Entries returns all that is held, oldest first.
+// Entries returns all entries, oldest first.
 func (j *Journal) Entries() []Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.entries)
 }
 
-// Close returns the file or device back.
+// Close closes the file or device.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -161,39 +164,45 @@ func (j *Journal) Close() error {
 	return j.region.close()
 }
 
-// write appends to memory and to the region; a full region is compacted first. j.mu is held.
+// write appends to memory and to the region; a full region is compacted. An entry that was not written is in memory
+// and is written together with the next one. j.mu is held.
 func (j *Journal) write(e Entry, sync bool) error {
 	j.entries = append(j.entries, e)
 	if j.region == nil {
 		return nil
 	}
-	err := j.region.append(e, sync)
+	var err error
+	if j.isIncomplete {
+		err = j.region.rewrite(j.entries)
+	} else {
+		err = j.region.append(e, sync)
+	}
 	for step := 0; step < compactSteps && errors.Is(err, ErrFull); step++ {
 		j.compact(step)
 		err = j.region.rewrite(j.entries)
 	}
-	if err != nil {
+	if j.isIncomplete = err != nil; err != nil {
 		return fmt.Errorf("write journal %s: %w", j.region.file.Name(), err)
 	}
 	return nil
 }
 
-// compactSteps is how many steps compact knows.
+// compactSteps is the number of steps of compact.
 const compactSteps = 3
 
-// compact drops what may go when the region is full: first what is acknowledged of older epochs, then all of older epochs,
-// then what is acknowledged of this one. What is not acknowledged of this epoch never goes. j.mu is held.
+// compact frees space in a full region: first acknowledged entries of older epochs, then all of older epochs, then
+// acknowledged ones of this epoch. Unacknowledged entries of this epoch are never dropped. j.mu is held.
 func (j *Journal) compact(step int) {
 	acked := map[int64]int64{}
 	for _, e := range j.entries {
 		acked[e.Epoch] = max(acked[e.Epoch], e.Acked)
 	}
 	j.entries = slices.DeleteFunc(j.entries, func(e Entry) bool {
-		spent := e.Report != nil && e.Report.Seq <= acked[e.Epoch] || e.Acked > 0
+		acknowledged := e.Report != nil && e.Report.Seq <= acked[e.Epoch] || e.Acked > 0
 		if e.Epoch != j.grant.Epoch {
-			return spent || step > 0
+			return acknowledged || step > 0
 		}
-		return step > 1 && spent && e.Acked < j.acked
+		return step > 1 && acknowledged && e.Acked < j.acked
 	})
 }
 

@@ -41,7 +41,7 @@ func report(action string, state trivet.StepState) trivet.Report {
 	return trivet.Report{Action: action, Attempt: 1, State: state}
 }
 
-func TestWhatIsNotAcknowledgedIsThereAfterARestart(t *testing.T) {
+func TestUnacknowledgedReportsSurviveARestart(t *testing.T) {
 	for name, path := range map[string]string{"memory": "", "file": filepath.Join(t.TempDir(), "journal")} {
 		t.Run(name, func(t *testing.T) {
 			j := Memory()
@@ -81,7 +81,7 @@ func TestWhatIsNotAcknowledgedIsThereAfterARestart(t *testing.T) {
 	}
 }
 
-func TestATornTailEndsTheJournalBeforeIt(t *testing.T) {
+func TestAnIncompleteLineEndsTheJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j := open(t, path)
 	must(t, j.Grant(1, 0, "uid", "boot"))
@@ -92,9 +92,9 @@ func TestATornTailEndsTheJournalBeforeIt(t *testing.T) {
 	whole, err := os.ReadFile(path)
 	must(t, err)
 	for cut := begin; cut <= end; cut++ {
-		torn := append([]byte{}, whole...)
-		clear(torn[cut:end])
-		must(t, os.WriteFile(path, torn, 0o600))
+		incomplete := append([]byte{}, whole...)
+		clear(incomplete[cut:end])
+		must(t, os.WriteFile(path, incomplete, 0o600))
 		got, err := Read(path)
 		must(t, err)
 		want := 1
@@ -105,13 +105,13 @@ func TestATornTailEndsTheJournalBeforeIt(t *testing.T) {
 			t.Fatalf("cut at %d of %d..%d: %d entries, want %d", cut, begin, end, len(got), want)
 		}
 	}
-	// The next line takes the torn one's place.
+	// The next line replaces the incomplete one.
 	must(t, os.WriteFile(path, append(append([]byte{}, whole[:end-3]...), make([]byte, len(whole)-int(end)+3)...), 0o600))
 	j = open(t, path)
 	must(t, j.Report(report("b", trivet.StepRunning)))
 	must(t, j.Close())
 	if got := seqs(open(t, path).Unacked()); got != "1:b/1/running" {
-		t.Errorf("after the torn line: %q", got)
+		t.Errorf("after the incomplete line: %q", got)
 	}
 }
 
@@ -150,6 +150,36 @@ func TestAFullJournalDropsOnlyWhatIsAcknowledged(t *testing.T) {
 	}
 }
 
+// A report that did not fit is not left out when a shorter one fits after it: the heads accept reports in order only.
+func TestAReportThatDidNotFitIsWrittenLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	must(t, os.WriteFile(path, make([]byte, minBytes), 0o600))
+	j := open(t, path)
+	must(t, j.Grant(1, 0, "uid", "boot"))
+	var err error
+	for size := 2000; size > 100; size /= 2 { // leave less room than the long report below needs
+		for err = nil; err == nil; {
+			err = j.Report(trivet.Report{Action: "b", State: trivet.StepFailed, Cause: strings.Repeat("x", size)})
+		}
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Fatal(err)
+	}
+	want := len(j.Unacked())
+	must(t, j.Ack(1, 2))
+	must(t, j.Report(report("c", trivet.StepDone)))
+	must(t, j.Close())
+	got := open(t, path).Unacked()
+	if len(got) != want-2+1 {
+		t.Errorf("%d unacknowledged reports, want %d", len(got), want-2+1)
+	}
+	for i, r := range got {
+		if r.Seq != int64(i)+3 {
+			t.Fatalf("report %d has number %d", i, r.Seq)
+		}
+	}
+}
+
 func TestACrashDuringCompactionKeepsTheOldHalf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j := open(t, path)
@@ -172,14 +202,14 @@ func TestACrashDuringCompactionKeepsTheOldHalf(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
-	must(t, os.WriteFile(data, []byte(strings.Repeat("somebody's data ", 8192)), 0o600))
+	must(t, os.WriteFile(data, []byte(strings.Repeat("other data ", 8192)), 0o600))
 	if _, err := Open(data); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a file with data: %v", err)
 	}
 	small := filepath.Join(dir, "small")
 	must(t, os.WriteFile(small, make([]byte, 512), 0o600))
 	if _, err := Open(small); err == nil {
-		t.Error("a file too small was taken")
+		t.Error("a file that is too small was accepted")
 	}
 	held := filepath.Join(dir, "held")
 	open(t, held)
@@ -214,7 +244,7 @@ func FuzzParse(f *testing.F) {
 		for _, e := range entries {
 			line, next, err := encode(e, chain)
 			if err != nil {
-				return // a time no JSON can hold
+				return // JSON cannot represent the time
 			}
 			again, chain = append(again, line...), next
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// magic begins a header, so that a journal is not taken for somebody's data, nor the reverse.
+// magic is the start of a header. It distinguishes a journal from other data.
 const magic = "trivet-journal-1 "
 
 // headerBytes is the length of every header: magic, generation, checksum, line break.
@@ -55,8 +55,8 @@ func continued(chain uint32, text []byte) uint32 {
 	return crc32.Update(crc32.Checksum(seed[:], castagnoli), castagnoli, text)
 }
 
-// parse reads a half's entries up to the first line that is torn or not of this generation. It returns where that line
-// begins and the checksum before it.
+// parse reads a half's entries up to the first line that is incomplete or of another generation. It returns the offset
+// of that line and the checksum before it.
 func parse(b []byte, gen uint64) (entries []Entry, end int64, chain uint32) {
 	_, chain = encodeHeader(gen)
 	pos := headerBytes
@@ -76,7 +76,7 @@ func parse(b []byte, gen uint64) (entries []Entry, end int64, chain uint32) {
 	return entries, int64(pos), chain
 }
 
-// Read returns the entries of a journal that another process may hold, for people and tests.
+// Read returns the entries of a journal that another process may have open, for people and tests.
 func Read(path string) ([]Entry, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -50,12 +50,12 @@ func openFile(path string) (*os.File, error) {
 		return nil, err
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another agent holds it: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("it is in use by another agent: %w", err), f.Close())
 	}
 	return f, nil
 }
 
-// load finds the half that counts and reads it.
+// load finds the half in use and reads it.
 func (r *region) load() ([]Entry, error) {
 	size, err := r.measure()
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *region) load() ([]Entry, error) {
 	}
 	if best < 0 {
 		if foreign {
-			return nil, fmt.Errorf("holds something else; a journal wants a blank file or device: %w", fs.ErrExist)
+			return nil, fmt.Errorf("contains other data; a journal needs a blank file or device: %w", fs.ErrExist)
 		}
 		return nil, r.rewrite(nil)
 	}
@@ -83,7 +83,7 @@ func (r *region) load() ([]Entry, error) {
 	return entries, nil
 }
 
-// measure returns the region's size; a new file gets its own.
+// measure returns the region's size; a new file is extended to it.
 func (r *region) measure() (int64, error) {
 	size, err := r.file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -101,7 +101,7 @@ func (r *region) measure() (int64, error) {
 	return min(size, DefaultBytes), nil
 }
 
-// readHalves also reports whether something is there that no journal wrote.
+// readHalves also reports whether there is data that no journal wrote.
 func (r *region) readHalves() (bodies [2][]byte, foreign bool, err error) {
 	for i := range bodies {
 		b := make([]byte, r.half)
@@ -138,8 +138,8 @@ func (r *region) append(e Entry, sync bool) error {
 	return nil
 }
 
-// rewrite creates the other half the one that counts, with these entries. A crash in the middle leaves the half in use as it
-// was: the header is written last.
+// rewrite writes the entries to the other half and makes it the one in use. A crash during it leaves the old half in
+// use: the header is written last.
 func (r *region) rewrite(entries []Entry) error {
 	gen := r.gen + 1
 	header, chain := encodeHeader(gen)

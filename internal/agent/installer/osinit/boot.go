@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	errorPause   = 30 * time.Second // between an error on the console and the reboot, for a person to read it
-	restartPause = 5 * time.Second  // before an agent that ended badly is started again
-	maxRestarts  = 3                // in one boot; then the machine is rebooted
+	errorPause   = 30 * time.Second // between an error on the console and the reboot, so that a person can read it
+	restartPause = 5 * time.Second  // before a failed agent is started again
+	maxRestarts  = 3                // in one boot; after them the machine is rebooted
 	settleWait   = 20 * time.Second // for all devices to have their drivers
 )
 
-// boot is what process 1 does. Whatever happens, it ends in reboot, power off or kexec, and with the reason on the console:
-// a dead process 1 would be a kernel that hangs.
+// boot is process 1. It always ends in reboot, power off or kexec, with the reason on the console: if process 1 exits,
+// the kernel panics.
 func boot() {
 	var c *console
 	after := Reboot
@@ -34,12 +34,12 @@ func boot() {
 		c = newConsole()
 		for _, e := range []error{err, mountErr} {
 			if e != nil {
-				c.say("%v", e) // not good, not the end
+				c.printf("%v", e) // continue without it
 			}
 		}
 		after, err = c.bootAgent()
 		if err != nil {
-			c.say("%v; rebooting in %s", err, errorPause)
+			c.printf("%v; rebooting in %s", err, errorPause)
 			time.Sleep(errorPause)
 			after = Reboot
 		}
@@ -47,7 +47,7 @@ func boot() {
 	end(after, c)
 }
 
-// bootAgent does all between the first mount and the last.
+// bootAgent runs everything between mounting and unmounting.
 func (c *console) bootAgent() (After, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -60,19 +60,19 @@ func (c *console) bootAgent() (After, error) {
 	if err != nil {
 		return Reboot, err
 	}
-	port, err := connect(ctx, env.Cmdline.BootMAC(), c.say)
+	port, err := connect(ctx, env.Cmdline.BootMAC(), c.printf)
 	if err != nil {
 		return Reboot, err
 	}
 	attrs := port.link.Attrs()
 	env.Interface, env.MAC, env.Lease = attrs.Name, attrs.HardwareAddr.String(), port.Lease
 	setHostname(env)
-	c.say("%s has %s", env.Interface, env.Lease.Address)
-	go c.guarded("lease", func() { port.keep(ctx, c.say) }) // ends with process 1, as all that follows
+	c.printf("%s has %s", env.Interface, env.Lease.Address)
+	go c.guarded("lease", func() { port.keep(ctx, c.printf) }) // ends with process 1, as do the others
 	select {
 	case <-settled:
 	case <-time.After(settleWait):
-		c.say("devices still appear after %s; going on", settleWait)
+		c.printf("devices still appear after %s; continuing", settleWait)
 	}
 	mountEFI()
 	return c.supervise(env)
@@ -83,20 +83,20 @@ func (c *console) startHotplug(ctx context.Context) (settled <-chan struct{}, er
 	if err != nil {
 		return nil, fmt.Errorf("find drivers: %w", err)
 	}
-	h := &hotplug{loader: l, say: c.say, settled: make(chan struct{})}
+	h := &hotplug{loader: l, printf: c.printf, settled: make(chan struct{})}
 	go c.guarded("devices", func() {
 		if err := h.run(ctx); err != nil {
-			c.say("%v", err)
+			c.printf("%v", err)
 		}
 	})
 	return h.settled, nil
 }
 
-// guarded keeps a goroutine's crash from taking process 1, and the machine, with it.
+// guarded runs f and recovers its panic, which would end process 1 and thereby the machine.
 func (c *console) guarded(what string, do func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.say("%s: crashed: %v", what, r)
+			c.printf("%s: crashed: %v", what, r)
 		}
 	}()
 	do()
@@ -107,7 +107,7 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// setHostname names the machine for its logs: as it is known, else by its MAC.
+// setHostname sets the host name for logs: the machine's name, or else its MAC.
 func setHostname(env Env) {
 	name := env.Cmdline["trivet.machine"]
 	if name == "" {
@@ -116,17 +116,17 @@ func setHostname(env Env) {
 	_ = unix.Sethostname([]byte(name[:min(len(name), 64)]))
 }
 
-// end leaves nothing behind: every process ended, every file system unmounted, everything written. It does not return.
+// end kills every process, unmounts every file system, flushes everything and ends the machine. It does not return.
 func end(after After, c *console) {
 	if c != nil {
-		c.say("%s", after)
+		c.printf("%s", after)
 	}
 	_ = unix.Kill(-1, unix.SIGTERM)
 	time.Sleep(200 * time.Millisecond)
 	_ = unix.Kill(-1, unix.SIGKILL)
 	unix.Sync()
 	if err := unmountAll(); err != nil && c != nil {
-		c.say("%v", err)
+		c.printf("%v", err)
 	}
 	unix.Sync()
 	how := map[After]int{
@@ -134,7 +134,7 @@ func end(after After, c *console) {
 	}
 	err := unix.Reboot(how[after])
 	if c != nil {
-		c.say("%s: %v", after, err) // no kernel was loaded for kexec
+		c.printf("%s: %v", after, err) // no kernel was loaded for kexec
 	}
 	for {
 		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)

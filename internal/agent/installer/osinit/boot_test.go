@@ -11,7 +11,7 @@ import (
 
 const args = "console=ttyS0 loglevel=6 panic=30 BOOTIF=01-52-54-00-00-00-01 trivet.url=https://10.0.0.1:1,https://10.0.0.2:1 "
 
-// boot starts a machine whose agent does some steps.
+// boot starts a machine whose agent performs some steps.
 func boot(t *testing.T, rack *vmtest.Rack, r *platform.Result, c vm.Config, more string) *vm.Machine {
 	t.Helper()
 	c.Name, c.Firmware, c.Kernel, c.Initrd, c.Append = "m1", vm.BIOS, r.Kernel.Path, r.Initrd.Path, args+more
@@ -26,8 +26,8 @@ func disk(t *testing.T, bus string) vm.Disk {
 	return vm.Disk{Path: filepath.Join(t.TempDir(), "disk.img"), SizeMB: 400, Bus: bus}
 }
 
-// TestBoot shows what the agent finds: network, its arguments, devices, programs, drivers that the kernel asks for when a
-// file system is first mounted, a root that can be pivoted; and that power off unmounts.
+// TestBoot shows what the agent finds: network, its arguments, devices, programs, drivers that the kernel asks for
+// when a file system is first mounted, a root that can be pivoted; and that power off unmounts.
 func TestBoot(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-boot")
 	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")
@@ -53,8 +53,8 @@ func TestGenericKernel(t *testing.T) {
 	rack.WaitOff(m)
 }
 
-// TestAgentCrash shows that a crash of the agent, in whatever goroutine, is not one of the machine: the agent is started
-// again, knows why, and after the third time the machine reboots.
+// TestAgentCrash shows that a crash of the agent, in whatever goroutine, is not one of the machine: the agent is
+// started again, knows why, and after the third time the machine reboots.
 func TestAgentCrash(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-crash")
 	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")
@@ -64,14 +64,14 @@ func TestAgentCrash(t *testing.T) {
 	for _, n := range []string{"1", "2", "3"} {
 		rack.Expect(m, `agent ended with exit status 2; starting it again \(`+n+` of 3\)`)
 		rack.Expect(m, `AGENT .* restarts=`+n)
-		rack.Expect(m, `LASTWORDS "panic: a bug in the agent.*" "exit status 2"`)
+		rack.Expect(m, `LASTOUTPUT "panic: a bug in the agent.*" "exit status 2"`)
 	}
 	rack.Expect(m, `agent ended with exit status 2, for the 4th time; rebooting`)
-	rack.Expect(m, `AGENT .* restarts=0`) // the machine has booted anew
+	rack.Expect(m, `AGENT .* restarts=0`) // the machine has rebooted
 	m.PowerOff()
 }
 
-// TestNothingToKexec shows that a kexec without a kernel is a reboot, said so.
+// TestNothingToKexec shows that a kexec without a kernel is a reboot, with a message.
 func TestNothingToKexec(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-kexec")
 	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")

@@ -12,7 +12,7 @@ import (
 //	trivet.token    boot token
 //	trivet.machine  the machine's name; also its hostname until it is installed
 //	trivet.journal  where the agent keeps its journal
-//	BOOTIF          MAC of the port that the firmware booted from; by colons or, as PXELINUX has it, 01-aa-bb-...
+//	BOOTIF          MAC of the port that the firmware booted from; with colons or, as PXELINUX writes it, 01-aa-bb-...
 type Cmdline map[string]string
 
 // ParseCmdline splits a command line as the kernel does: at blanks outside of double quotes.
@@ -45,7 +45,7 @@ func (c Cmdline) List(key string) []string {
 	return strings.FieldsFunc(c[key], func(r rune) bool { return r == ',' })
 }
 
-// BootMAC is the port that the firmware booted from; nil when it is not said.
+// BootMAC returns the MAC of the port that the firmware booted from; nil if it is not given.
 func (c Cmdline) BootMAC() net.HardwareAddr {
 	value := c["BOOTIF"]
 	if len(value) == len("01-aa-bb-cc-dd-ee-ff") {

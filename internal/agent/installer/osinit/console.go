@@ -9,11 +9,11 @@ import (
 	"sync"
 )
 
-// maxLine is how much of a line the kernel's log takes at once; longer ones are cut into several.
+// maxLine is the longest record of the kernel's log, in bytes; longer lines are split.
 const maxLine = 900
 
-// console writes lines to the kernel's log, from where they reach every console that the kernel knows, serial and screen.
-// Their level is that of a warning: it is seen with loglevel=5, which keeps the kernel's own chatter away.
+// console writes lines to the kernel's log, which the kernel prints on every console, serial and screen. Their level
+// is warning: it is shown with loglevel=5, which hides most messages of the kernel.
 type console struct {
 	mu sync.Mutex
 	// guards following
@@ -30,7 +30,7 @@ func newConsole() *console {
 	return &console{out: &kmsgWriter{kmsg}}
 }
 
-func (c *console) say(format string, args ...any) {
+func (c *console) printf(format string, args ...any) {
 	c.line("trivet: " + fmt.Sprintf(format, args...))
 }
 
@@ -42,7 +42,7 @@ func (c *console) line(text string) {
 	}
 }
 
-// kmsgWriter returns every write a level: 1<<3 means a program (syslog's user), 4 a warning.
+// kmsgWriter adds the level to each write: 1<<3 is facility user, 4 is warning.
 type kmsgWriter struct{ out io.Writer }
 
 func (k *kmsgWriter) Write(p []byte) (int, error) {
@@ -50,7 +50,7 @@ func (k *kmsgWriter) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// cut makes printable pieces of at most size bytes of a line.
+// cut splits a line into printable pieces of at most size bytes.
 func cut(line string, size int) []string {
 	line = strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\t' || r == 0x7f {
@@ -65,7 +65,7 @@ func cut(line string, size int) []string {
 	return append(parts, line)
 }
 
-// tail keeps what tells most of what an agent printed: how its crash began or, where there was none, the end.
+// tail keeps the most useful part of an agent's output: the beginning of its panic or, without one, the end.
 type tail struct {
 	text    string
 	crashed bool
@@ -85,7 +85,7 @@ func (t *tail) add(line string) {
 	}
 }
 
-// follow copies lines to the console until r ends, and returns what tells most of them. A line of over 64 KiB comes in pieces.
+// follow copies lines to the console until r ends, and returns their tail. Lines of over 64 KiB are split.
 func (c *console) follow(r io.Reader) string {
 	var last tail
 	lines := bufio.NewReaderSize(r, 64<<10)

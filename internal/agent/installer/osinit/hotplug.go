@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quiet is how long the kernel must find no new device, twice, for those of the start to be all there.
+// quiet is how long the kernel must find no new device, twice, before the initial devices are complete.
 const quiet = 250 * time.Millisecond
 
-// hotplug loads the drivers of devices: of those that are there, and of each that the kernel announces, for often one
-// driver brings the next device to light.
+// hotplug loads the drivers of devices: of the existing ones and of each that the kernel announces, since one driver
+// often finds the next device.
 type hotplug struct {
 	loader  *loader
-	say     func(format string, args ...any)
-	settled chan struct{} // closed once the devices of the start have their drivers
+	printf  func(format string, args ...any)
+	settled chan struct{} // closed once the initial devices have their drivers
 }
 
-// run ends with the context, or when the kernel's events cannot be had.
+// run ends with the context, or when the kernel's events are not available.
 func (h *hotplug) run(ctx context.Context) error {
 	conn, err := listenUevents()
 	if err != nil {
@@ -36,12 +36,12 @@ func (h *hotplug) run(ctx context.Context) error {
 	defer stop()
 	var g errgroup.Group
 	defer func() { _ = g.Wait() }()
-	g.SetLimit(8) // some drivers look for their devices for many seconds
+	g.SetLimit(8) // some drivers probe for many seconds
 	h.coldplug(&g)
 	return h.follow(ctx, conn, &g)
 }
 
-// listenUevents opens a socket on which the kernel tells of devices, with room for those of a large machine.
+// listenUevents opens a socket for the kernel's device events, with a buffer for those of a large machine.
 func listenUevents() (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
@@ -55,7 +55,7 @@ func listenUevents() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "uevents"), nil
 }
 
-// coldplug asks for the drivers of all devices that are there.
+// coldplug loads the drivers of all existing devices.
 func (h *hotplug) coldplug(g *errgroup.Group) {
 	seen := map[string]bool{}
 	_ = filepath.WalkDir("/sys/devices", func(file string, d fs.DirEntry, err error) error {
@@ -75,16 +75,16 @@ func (h *hotplug) request(g *errgroup.Group, name string) {
 	}
 	g.Go(func() error {
 		if err := h.loader.request(name); err != nil && !errors.Is(err, unix.ENODEV) {
-			h.say("driver for %s: %v", name, err)
+			h.printf("driver for %s: %v", name, err)
 		}
 		return nil
 	})
 }
 
-// follow reads events. In the beginning it looks out for their end too.
+// follow reads events. At the start it also detects when they end.
 func (h *hotplug) follow(ctx context.Context, conn *os.File, g *errgroup.Group) error {
 	buf := make([]byte, 64<<10)
-	busy := true // a device came since the last look
+	busy := true // a device appeared since the last check
 	_ = conn.SetReadDeadline(time.Now().Add(quiet))
 	for {
 		n, err := conn.Read(buf)

@@ -12,25 +12,25 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Lease is what a DHCP server gave.
+// Lease is a DHCP server's answer.
 type Lease struct {
 	Address netip.Prefix  `json:"address"`
 	Gateway netip.Addr    `json:"gateway,omitzero"`
 	Routes  []Route       `json:"routes,omitempty"` // classless static routes (RFC 3442); they replace Gateway
 	DNS     []netip.Addr  `json:"dns,omitempty"`
 	Domain  string        `json:"domain,omitempty"`
-	MTU     int           `json:"mtu,omitempty"` // 0: the port's own
+	MTU     int           `json:"mtu,omitempty"` // 0: the port's default
 	Server  netip.Addr    `json:"server,omitzero"`
-	Lasts   time.Duration `json:"lasts,omitempty"` // 0: for ever
+	Lasts   time.Duration `json:"lasts,omitempty"` // 0: forever
 }
 
-// Route is a way to a network; without Gateway it is on the link.
+// Route is a route to a network; without Gateway it is on the link.
 type Route struct {
 	To      netip.Prefix `json:"to"`
 	Gateway netip.Addr   `json:"gateway,omitzero"`
 }
 
-// Bounds of what a server may say.
+// Limits of a server's answer.
 const (
 	shortestLease = 30 * time.Second // shorter ones are renewed as if they lasted this long
 	maxRoutes     = 32
@@ -39,7 +39,7 @@ const (
 	largestMTU    = 9216
 )
 
-// leaseOf reads an acknowledgement. What is wrong in it beyond the address is left out: it comes from the network.
+// leaseOf reads an acknowledgement. Invalid options other than the address are ignored: it comes from the network.
 func leaseOf(ack *dhcpv4.DHCPv4) (Lease, error) {
 	addr, ok := unicast(ack.YourIPAddr)
 	if !ok {
@@ -65,7 +65,7 @@ func leaseOf(ack *dhcpv4.DHCPv4) (Lease, error) {
 	return l, nil
 }
 
-// renewAfter is when to ask for a lease's renewal (RFC 2131, 4.4.5: T1). ok is false for one without an end.
+// renewAfter returns when to renew a lease (RFC 2131, 4.4.5: T1). ok is false for a lease that does not expire.
 func (l Lease) renewAfter() (d time.Duration, ok bool) { return l.Lasts / 2, l.Lasts > 0 }
 
 func unicast(ip net.IP) (netip.Addr, bool) {
@@ -100,7 +100,7 @@ func routes(given dhcpv4.Routes) []Route {
 	return list
 }
 
-// domain keeps a name that can stand in resolv.conf.
+// domain returns a name that is valid in resolv.conf, or "".
 func domain(name string) string {
 	if len(name) > 253 || slices.ContainsFunc([]byte(name), func(b byte) bool {
 		return b != '.' && b != '-' && (b < '0' || b > '9') && (b < 'a' || b > 'z') && (b < 'A' || b > 'Z')

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// link is a network interface as far as choosing one goes.
+// link is what the choice of a network interface depends on.
 type link struct {
 	name    string
 	mac     net.HardwareAddr
 	carrier bool
 }
 
-// choose returns the ports to ask for an address on, best first. The port that the firmware booted from is the only one, as
-// long as it is there; without it, or when it is not known, every port with a carrier is as good.
+// choose returns the ports for DHCP, best first. If the port that the firmware booted from exists, it is the only one;
+// otherwise it is every port with a carrier.
 func choose(links []link, boot net.HardwareAddr) []link {
 	ready := slices.DeleteFunc(slices.Clone(links), func(l link) bool { return !l.carrier || len(l.mac) != 6 })
 	slices.SortFunc(ready, func(a, b link) int { return strings.Compare(a.name, b.name) })

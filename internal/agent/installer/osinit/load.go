@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loader loads drivers, each at most once however many devices ask for it.
+// loader loads drivers, each at most once.
 type loader struct {
 	index *Modules
 	dir   string
@@ -20,7 +20,7 @@ type loader struct {
 	loads map[string]func() error
 }
 
-// newLoader reads the indexes of the running kernel. A kernel without modules has none, and needs none.
+// newLoader reads the indexes of the running kernel. A kernel without modules has none.
 func newLoader() (*loader, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -39,8 +39,8 @@ func newLoader() (*loader, error) {
 	return l, nil
 }
 
-// request loads whatever drives a device or answers to a name. Several drivers may: all are loaded, and each decides by
-// itself. A name that nothing answers to is no error.
+// request loads the drivers that match a modalias or a name. If several match, all are loaded. A name without a match
+// is no error.
 func (l *loader) request(name string) error {
 	var errs []error
 	for _, module := range l.index.Match(name) {
@@ -49,7 +49,7 @@ func (l *loader) request(name string) error {
 	return errors.Join(errs...)
 }
 
-// load loads one module with what it needs. Several goroutines may; those who ask for the same wait for the first.
+// load loads one module with its dependencies. Concurrent calls for the same module wait for the first.
 func (l *loader) load(name string) error {
 	l.mu.Lock()
 	once, known := l.loads[name]
@@ -61,18 +61,18 @@ func (l *loader) load(name string) error {
 	return once()
 }
 
-// loadNow relies on dependencies having no loops, which depmod refuses and the kernel could not load. Soft ones may have,
-// in theory: they are loaded outside of the once.
+// loadNow relies on dependencies having no loops, which depmod refuses and the kernel could not load. Soft ones may
+// have, in theory: they are loaded outside of the once.
 func (l *loader) loadNow(name string) error {
 	for _, soft := range l.index.soft[name] {
 		for _, module := range l.index.Match(soft) {
-			_ = l.insert(module) // another may do the same work, and often the processor lacks what this one wants
+			_ = l.insert(module) // another one may do the same; often the processor lacks what this one requires
 		}
 	}
 	return l.insert(name)
 }
 
-// insert returns a module and its dependencies to the kernel, which ignores those that it has.
+// insert loads a module and its dependencies; the kernel ignores those that are loaded.
 func (l *loader) insert(name string) error {
 	deps := l.index.deps[name]
 	for i := len(deps) - 1; i >= 0; i-- {
@@ -98,7 +98,7 @@ func (l *loader) insertOne(name string) error {
 	return nil
 }
 
-// modprobe is the part that the kernel calls: modprobe -q -- NAME.
+// modprobe is the program that the kernel calls: modprobe -q -- NAME.
 func modprobe(args []string) int {
 	l, err := newLoader()
 	for _, name := range args {

@@ -21,8 +21,8 @@ type moduleAlias struct {
 	name    string
 }
 
-// ParseModules reads the texts of modules.dep, modules.softdep, modules.alias and modules.builtin. Lines that say nothing
-// are left out: an index comes with the kernel, and a driver less is better than no boot.
+// ParseModules reads the texts of modules.dep, modules.softdep, modules.alias and modules.builtin. Invalid lines
+// are skipped: one missing driver is better than no boot.
 func ParseModules(dep, softdep, alias, builtin string) *Modules {
 	m := &Modules{
 		files: map[string]string{}, deps: map[string][]string{}, soft: map[string][]string{}, builtin: map[string]bool{},
@@ -64,8 +64,8 @@ func (m *Modules) addAlias(pattern, name string) {
 	m.globs[bus] = append(m.globs[bus], moduleAlias{pattern[:wild], pattern, name})
 }
 
-// Match returns the modules that a device's modalias, a module's name or another name that the kernel asks for stands for.
-// None means that no driver is known, or that it is built in.
+// Match returns the modules for a device's modalias, a module's name or an alias. None means that there is no driver,
+// or that it is built in.
 func (m *Modules) Match(request string) []string {
 	if name := normal(request); m.files[name] != "" {
 		return []string{name}

@@ -30,8 +30,8 @@ var mounts = []mount{
 	{"cgroup2", "/sys/fs/cgroup", "cgroup2", harmless | unix.MS_NOEXEC, ""},
 }
 
-// makeRoot makes / a mount of its own. The initramfs is the root of all mounts, and pivot_root(2), which containers want,
-// refuses to work on that; so it is mounted once more, over itself. No byte of it is copied.
+// makeRoot bind-mounts / over itself. The initramfs is the root of all mounts, which pivot_root(2) refuses and
+// containers need. Nothing is copied.
 func makeRoot() error {
 	for _, step := range []func() error{
 		func() error { return unix.Mount("/", "/mnt", "", unix.MS_BIND, "") },
@@ -47,7 +47,7 @@ func makeRoot() error {
 	return nil
 }
 
-// mountAll mounts what can be mounted; a kernel may lack one or the other.
+// mountAll mounts the file systems that the kernel supports.
 func mountAll() error {
 	var errs []error
 	for _, m := range mounts {
@@ -74,7 +74,7 @@ func mountEFI() {
 	}
 }
 
-// unmountAll unmounts all that has a device below it, the last mounted first.
+// unmountAll unmounts every file system on a device, the last mounted first.
 func unmountAll() error {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -106,5 +106,5 @@ func diskMounts(info string) []string {
 	return targets
 }
 
-// octal undoes how mountinfo writes blanks and backslashes.
+// octal decodes the escapes of mountinfo for blanks and backslashes.
 var octal = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long the network may take. A switch may hold a port back for 30 s (spanning tree).
+// Timeouts of the network. A switch may block a port for 30 s (spanning tree).
 const (
 	networkTimeout = 3 * time.Minute
-	bootPortWait   = 30 * time.Second // for the port that was booted from to appear; then any other will do
+	bootPortWait   = 30 * time.Second // for the boot port to appear; after it any port is used
 	dhcpTimeout    = 3 * time.Second  // for a first answer; doubled with each of dhcpRetries
 	dhcpRetries    = 2
 )
@@ -30,8 +30,8 @@ type port struct {
 	Lease
 }
 
-// connect brings up loopback and all ports, and gets an address on the best that answers.
-func connect(ctx context.Context, boot net.HardwareAddr, say func(string, ...any)) (*port, error) {
+// connect brings up loopback and all ports, and gets an address on the best port with a DHCP server.
+func connect(ctx context.Context, boot net.HardwareAddr, printf func(string, ...any)) (*port, error) {
 	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	updates := make(chan netlink.LinkUpdate, 64)
 	if err := netlink.LinkSubscribe(updates, ctx.Done()); err != nil {
@@ -43,17 +43,17 @@ func connect(ctx context.Context, boot net.HardwareAddr, say func(string, ...any
 		for range updates { // until the subscription is closed
 		}
 	}()
-	patience := time.NewTimer(bootPortWait)
-	defer patience.Stop()
-	again := time.NewTicker(5 * time.Second) // a server may come up too
+	bootPortTimer := time.NewTimer(bootPortWait)
+	defer bootPortTimer.Stop()
+	again := time.NewTicker(5 * time.Second) // a server may start later
 	defer again.Stop()
 	cause := errors.New("no network port has a link")
 	if len(boot) > 0 {
-		say("looking for the port with %s", boot)
+		printf("waiting for the port with %s", boot)
 	}
 	for {
 		for _, l := range choose(raise(), boot) {
-			p, err := acquire(ctx, l, say)
+			p, err := acquire(ctx, l, printf)
 			if err == nil {
 				return p, nil
 			}
@@ -62,7 +62,7 @@ func connect(ctx context.Context, boot net.HardwareAddr, say func(string, ...any
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("get a network address: %w", cause)
-		case <-patience.C:
+		case <-bootPortTimer.C:
 			boot = nil
 		case <-again.C:
 		case <-updates:
@@ -70,7 +70,7 @@ func connect(ctx context.Context, boot net.HardwareAddr, say func(string, ...any
 	}
 }
 
-// raise brings up every port and tells what they are like.
+// raise brings up every port and returns them.
 func raise() []link {
 	all, err := netlink.LinkList()
 	if err != nil {
@@ -89,9 +89,9 @@ func raise() []link {
 	return links
 }
 
-// acquire gets a lease on a port and returns the port its address.
-func acquire(ctx context.Context, l link, say func(string, ...any)) (*port, error) {
-	say("asking for an address on %s (%s)", l.name, l.mac)
+// acquire gets a lease for a port and configures its address.
+func acquire(ctx context.Context, l link, printf func(string, ...any)) (*port, error) {
+	printf("requesting an address on %s (%s)", l.name, l.mac)
 	nl, err := netlink.LinkByName(l.name)
 	if err != nil {
 		return nil, fmt.Errorf("port %s: %w", l.name, err)
@@ -107,7 +107,7 @@ func acquire(ctx context.Context, l link, say func(string, ...any)) (*port, erro
 	return p, p.apply()
 }
 
-// askFor says who asks (RFC 2132, option 60) and for what.
+// askFor adds the vendor class (RFC 2132, option 60) and the requested options.
 func askFor(d *dhcpv4.DHCPv4) {
 	d.UpdateOption(dhcpv4.OptClassIdentifier("trivet-agent"))
 	d.UpdateOption(dhcpv4.OptParameterRequestList(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter,
@@ -125,7 +125,7 @@ func (p *port) withClient(do func(*nclient4.Client) error) error {
 	return do(c)
 }
 
-// apply returns the port what its lease says, and takes an older lease's address away.
+// apply configures the port by its lease and removes the address of an older one.
 func (p *port) apply() error {
 	before := p.Lease
 	var err error
@@ -134,7 +134,7 @@ func (p *port) apply() error {
 	}
 	if before.Address.IsValid() && before.Address != p.Address {
 		if old, err := netlink.ParseAddr(before.Address.String()); err == nil {
-			_ = netlink.AddrDel(p.link, old) // and its routes with it
+			_ = netlink.AddrDel(p.link, old) // and its routes
 		}
 	}
 	addr, err := netlink.ParseAddr(p.Address.String())
@@ -145,7 +145,7 @@ func (p *port) apply() error {
 		return fmt.Errorf("set address %s: %w", p.Address, err)
 	}
 	if p.MTU > 0 {
-		_ = netlink.LinkSetMTU(p.link, p.MTU) // a port that cannot do it works with its own
+		_ = netlink.LinkSetMTU(p.link, p.MTU) // a port that does not support it keeps its own
 	}
 	return errors.Join(p.applyRoutes(), p.applyDNS())
 }
@@ -186,9 +186,10 @@ func (p *port) applyDNS() error {
 	return os.WriteFile("/etc/resolv.conf", []byte(b.String()), 0o644)
 }
 
-// keep renews the lease until the context ends. When nobody renews it, it is asked for again: by broadcast, so that any
-// server may answer, for as long as it takes. The address stays meanwhile: an install must not die of a server's absence.
-func (p *port) keep(ctx context.Context, say func(string, ...any)) {
+// keep renews the lease until the context ends. If its server does not answer, it is requested by broadcast, so that
+// any server can answer, without a limit. The address is kept meanwhile: an install must not fail because a server is
+// down.
+func (p *port) keep(ctx context.Context, printf func(string, ...any)) {
 	wait, ends := p.renewAfter()
 	for ends {
 		select {
@@ -197,7 +198,7 @@ func (p *port) keep(ctx context.Context, say func(string, ...any)) {
 		case <-time.After(wait):
 		}
 		if err := p.renew(ctx); err != nil {
-			say("renew %s: %v", p.Address, err)
+			printf("renew %s: %v", p.Address, err)
 			wait = shortestLease
 			continue
 		}

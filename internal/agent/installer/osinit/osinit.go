@@ -1,11 +1,11 @@
-// Package osinit makes the trivet binary the first process of the installer OS that internal/platform builds. It mounts,
+// Package osinit is process 1 of the installer OS that internal/platform builds, in the trivet binary. It mounts,
 // loads drivers, gets an address, runs the agent and, when that has ended, reboots or powers off.
 //
-// The binary plays three parts, told apart by how it was started. As process 1 it does all of that and is small enough not
-// to crash. The agent is a child process: when it crashes, process 1 says so on the console and starts it again. And the
-// kernel calls it as /sbin/modprobe for drivers that are first needed later, such as a file system's.
+// The binary has three roles, by how it is started. Process 1 does all of that and is kept small. The agent is a child
+// process: when it crashes, process 1 reports it on the console and starts it again. The kernel calls the binary as
+// /sbin/modprobe for drivers that are needed later, such as a file system's.
 //
-// Parsing is pure and apart from acting: cmdline, modules (the indexes), uevent, lease and links decide; the rest does.
+// cmdline, modules (the indexes), uevent, lease and links are pure; the other files do the I/O.
 package osinit
 
 import (
@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// After is what the machine shall do once the agent has ended.
+// After is what the machine does once the agent has ended.
 type After int
 
 // The ends.
@@ -33,47 +33,47 @@ const (
 
 func (a After) String() string { return [...]string{"reboot", "power off", "kexec"}[a] }
 
-// Env is what process 1 found out and hands to the agent.
+// Env is what process 1 passes to the agent.
 type Env struct {
 	Cmdline   Cmdline `json:"cmdline"`
 	BootID    string  `json:"bootID"` // the kernel's, random, one per boot
 	Interface string  `json:"interface"`
 	MAC       string  `json:"mac"` // of Interface, as aa:bb:cc:dd:ee:ff
 	Lease     Lease   `json:"lease"`
-	// Restarts counts the agents that ended badly in this boot; LastWords is the end of what the last of them printed.
-	Restarts  int    `json:"restarts,omitempty"`
-	LastWords string `json:"lastWords,omitempty"`
+	// Restarts counts the agents that failed in this boot; LastOutput is the end of the last one's output.
+	Restarts   int    `json:"restarts,omitempty"`
+	LastOutput string `json:"lastOutput,omitempty"`
 }
 
 const (
 	envFile   = "/run/trivet/env.json"
-	partName  = "TRIVET_INIT" // environment variable; says which part a child plays
-	partAgent = "agent"
-	exitAfter = 64 // exit status of an agent that ended well: exitAfter + After
+	roleName  = "TRIVET_INIT" // environment variable; the role of a child process
+	roleAgent = "agent"
+	exitAfter = 64 // exit status of an agent that succeeded: exitAfter + After
 )
 
 // Called reports whether this process was started as /init or by it, so that main must call [Main] and nothing else.
 func Called() bool {
-	return os.Getenv(partName) == partAgent || path.Base(os.Args[0]) == "modprobe" ||
+	return os.Getenv(roleName) == roleAgent || path.Base(os.Args[0]) == "modprobe" ||
 		os.Getpid() == 1 && os.Args[0] == "/init"
 }
 
-// Main plays the part that this process was started for. It does not return. The context that run gets ends on SIGTERM.
+// Main runs the role that this process was started for. It does not return. The context that run gets ends on SIGTERM.
 func Main(run func(ctx context.Context, env Env) (After, error)) {
 	switch {
 	case path.Base(os.Args[0]) == "modprobe":
 		os.Exit(modprobe(os.Args[1:]))
-	case os.Getenv(partName) == partAgent:
+	case os.Getenv(roleName) == roleAgent:
 		os.Exit(agent(run))
 	}
 	boot()
 }
 
-// agent runs the caller's function in a process of its own and returns the exit status.
+// agent runs the caller's function in this process and returns the exit status.
 func agent(run func(ctx context.Context, env Env) (After, error)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
-	os.Unsetenv(partName) // is not for what the agent starts
+	os.Unsetenv(roleName) // must not reach programs that the agent starts
 	debug.SetTraceback("all")
 	env, err := readEnv()
 	if err == nil {

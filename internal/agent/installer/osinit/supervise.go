@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervise runs the agent until it ends well or has ended badly too often.
+// supervise runs the agent until it succeeds or has failed too often.
 func (c *console) supervise(env Env) (After, error) {
 	for {
-		status, words, err := c.runAgent(env)
+		status, output, err := c.runAgent(env)
 		if err != nil {
 			return Reboot, err
 		}
@@ -24,8 +24,8 @@ func (c *console) supervise(env Env) (After, error) {
 		if env.Restarts++; env.Restarts > maxRestarts {
 			return Reboot, fmt.Errorf("agent ended with %s, for the %dth time", how, env.Restarts)
 		}
-		env.LastWords = words + how
-		c.say("agent ended with %s; starting it again (%d of %d) in %s", how, env.Restarts, maxRestarts, restartPause)
+		env.LastOutput = output + how
+		c.printf("agent ended with %s; starting it again (%d of %d) in %s", how, env.Restarts, maxRestarts, restartPause)
 		time.Sleep(restartPause)
 	}
 }
@@ -37,8 +37,8 @@ func describe(status syscall.WaitStatus) string {
 	return fmt.Sprintf("exit status %d", status.ExitStatus())
 }
 
-// runAgent starts an agent and returns when it has ended, with the last it printed.
-func (c *console) runAgent(env Env) (status syscall.WaitStatus, words string, err error) {
+// runAgent runs an agent to its end and returns the tail of its output.
+func (c *console) runAgent(env Env) (status syscall.WaitStatus, output string, err error) {
 	if err := env.write(); err != nil {
 		return 0, "", fmt.Errorf("start agent: %w", err)
 	}
@@ -52,20 +52,20 @@ func (c *console) runAgent(env Env) (status syscall.WaitStatus, words string, er
 	if err != nil {
 		return 0, "", fmt.Errorf("start agent: %w", err)
 	}
-	said := make(chan string, 1)
-	go c.guarded("console", func() { said <- c.follow(r) })
+	printed := make(chan string, 1)
+	go c.guarded("console", func() { printed <- c.follow(r) })
 	if status, err = reap(pid); err != nil {
 		return 0, "", err
 	}
-	_ = unix.Kill(-1, unix.SIGKILL) // what it started must not go on when it is started again
+	_ = unix.Kill(-1, unix.SIGKILL) // programs that it started must not outlive it
 	select {
-	case words = <-said:
-	case <-time.After(time.Second): // a process that hangs in the kernel holds the pipe
+	case output = <-printed:
+	case <-time.After(time.Second): // a process that hangs in the kernel keeps the pipe open
 	}
-	return status, words, nil
+	return status, output, nil
 }
 
-// startAgent starts this binary again, in its part as agent.
+// startAgent starts this binary in the role of the agent.
 func startAgent(out *os.File) (pid int, err error) {
 	null, err := os.Open("/dev/null")
 	if err != nil {
@@ -74,13 +74,13 @@ func startAgent(out *os.File) (pid int, err error) {
 	defer null.Close()
 	return syscall.ForkExec("/init", []string{"trivet-agent"}, &syscall.ProcAttr{
 		Dir:   "/",
-		Env:   []string{partName + "=" + partAgent, "PATH=/sbin:/bin:/usr/sbin:/usr/bin", "HOME=/root", "TERM=linux"},
+		Env:   []string{roleName + "=" + roleAgent, "PATH=/sbin:/bin:/usr/sbin:/usr/bin", "HOME=/root", "TERM=linux"},
 		Files: []uintptr{null.Fd(), out.Fd(), out.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 }
 
-// reap waits for a process and, until it ends, buries every orphan, as process 1 must.
+// reap waits for a process and reaps every orphan until it ends, as process 1 must.
 func reap(pid int) (syscall.WaitStatus, error) {
 	for {
 		var status syscall.WaitStatus

@@ -2,14 +2,14 @@ package osinit
 
 import "strings"
 
-// uevent is what the kernel says about a device: its action (add, change, ...) and the variables that udev gets.
+// uevent is the kernel's event of a device: its action (add, change, ...) and the variables that udev receives.
 type uevent struct {
 	action string
 	vars   map[string]string
 }
 
-// parseUevent reads a kernel's message: "add@/devices/...", then KEY=value, all ended by NUL. ok is false for others, such
-// as udev's own.
+// parseUevent reads a kernel's message: "add@/devices/...", then KEY=value, all ended by NUL. ok is false for others,
+// such as udev's own.
 func parseUevent(msg []byte) (e uevent, ok bool) {
 	parts := strings.Split(string(msg), "\x00")
 	action, _, ok := strings.Cut(parts[0], "@")

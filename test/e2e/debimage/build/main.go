@@ -1,4 +1,4 @@
-// Build writes the tests' Debian image to a file, for whoever tries Trivet by hand.
+// Build writes the tests' Debian image to a file, for trying Trivet by hand.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command head is the /init of a machine that is a head. Its disk holds the program and its data; the kernel's argument "head"
-// has the program's arguments. When the program has ended the machine goes off.
+// Command head is the /init of a machine that is a head. Its disk holds the program and its data; the kernel's
+// argument "head" has the program's arguments. When the program has ended the machine goes off.
 package main
 
 import (

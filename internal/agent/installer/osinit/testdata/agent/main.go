@@ -1,4 +1,4 @@
-// Command agent is the /init of osinit's tests: its agent does what the kernel argument test.do says, a list of steps.
+// Command agent is the /init of osinit's tests: its agent performs the steps in the kernel argument test.do.
 package main
 
 import (
@@ -26,9 +26,9 @@ func run(ctx context.Context, env osinit.Env) (osinit.After, error) {
 	fmt.Printf("AGENT boot=%s if=%s mac=%s addr=%s gw=%s dns=%v domain=%s restarts=%d url=%v\n", env.BootID, env.Interface,
 		env.MAC, env.Lease.Address, env.Lease.Gateway, env.Lease.DNS, env.Lease.Domain, env.Restarts,
 		env.Cmdline.List("trivet.url"))
-	if env.LastWords != "" {
-		lines := strings.Split(env.LastWords, "\n")
-		fmt.Printf("LASTWORDS %q %q\n", lines[0], lines[len(lines)-1])
+	if env.LastOutput != "" {
+		lines := strings.Split(env.LastOutput, "\n")
+		fmt.Printf("LASTOUTPUT %q %q\n", lines[0], lines[len(lines)-1])
 	}
 	for _, step := range env.Cmdline.List("test.do") {
 		if err := steps[step](); err != nil {
@@ -62,7 +62,7 @@ func sh(args ...string) error {
 	return cmd.Run()
 }
 
-// mkfs makes, mounts and fills each file system that has a program, on the first disk.
+// mkfs creates, mounts and fills each file system that has a program, on the first disk.
 func mkfs() error {
 	for _, fs := range []string{"ext4", "vfat", "xfs"} {
 		args := []string{"/sbin/mkfs." + fs, "/dev/vda"}
@@ -72,7 +72,7 @@ func mkfs() error {
 		if err := sh(args...); err != nil {
 			return fmt.Errorf("mkfs.%s: %w", fs, err)
 		}
-		if err := syscall.Mount("/dev/vda", "/mnt", fs, 0, ""); err != nil { // the kernel asks for its driver
+		if err := syscall.Mount("/dev/vda", "/mnt", fs, 0, ""); err != nil { // the kernel requests its driver
 			return fmt.Errorf("mount %s: %w", fs, err)
 		}
 		if err := os.WriteFile("/mnt/file", []byte(fs), 0o644); err != nil {

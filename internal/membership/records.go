@@ -1,0 +1,122 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// Records is the heads' records. It has one method for each transaction.
+type Records struct {
+	*state.Tables
+	self string // this head's name
+	now  func() time.Time
+}
+
+// NewRecords returns the records of the heads. self is the name of this head.
+func NewRecords(tables *state.Tables, self string) *Records {
+	return &Records{Tables: tables, self: self, now: time.Now}
+}
+
+// errUnchanged ends a transaction that has nothing to write.
+var errUnchanged = errors.New("nothing to write")
+
+// update runs a transaction. One that has nothing to write succeeds.
+func (r *Records) update(ctx context.Context, do func(tx *store.Tx) error) error {
+	if _, err := r.Store.Update(ctx, do); err != nil && !errors.Is(err, errUnchanged) {
+		return err
+	}
+	return nil
+}
+
+// Update changes one head's record in one transaction. do reports whether there is anything to write.
+func (r *Records) Update(ctx context.Context, name string, do func(h *trivet.Head) (changed bool)) error {
+	return r.update(ctx, func(tx *store.Tx) error {
+		h, err := r.Heads.In(tx).Get(name)
+		if err != nil {
+			return err
+		}
+		if !do(h) {
+			return errUnchanged
+		}
+		return r.Heads.In(tx).Put(h)
+	})
+}
+
+// Others returns the URLs of all other heads and witnesses that are not removed, by name.
+func (r *Records) Others() map[string]string {
+	urls := map[string]string{}
+	for h := range r.Heads.AllShared() {
+		if h.Name != r.self && h.Status.State != trivet.HeadRemoved && h.Status.Peer != "" {
+			urls[h.Name] = h.Status.Peer
+		}
+	}
+	return urls
+}
+
+// Removed reports whether a head was removed, by this head's copy of the records. Removal is final.
+func (r *Records) Removed(head string) bool {
+	h, err := r.Heads.GetShared(head)
+	return err == nil && h.Status.State == trivet.HeadRemoved
+}
+
+// errRemovedHead is the cause of the error of a removed head.
+var errRemovedHead = fmt.Errorf("%w: it was removed from this cluster", trivet.ErrForbidden)
+
+// Verifier is the records and the store's members, by which a head verifies that others are members.
+type Verifier struct {
+	Records *Records
+	Members interface {
+		Peers() []cluster.Peer
+		HasLeader() bool
+	}
+}
+
+// VerifyMember returns nil for a member, and ErrForbidden for a head that was removed or is not known.
+func (v *Verifier) VerifyMember(head string) error {
+	h, err := v.Records.Heads.GetShared(head)
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && h.Status.State == trivet.HeadRemoved {
+		return errRemoved(head)
+	}
+	return err
+}
+
+// VerifyNotRemoved returns ErrForbidden for a head that is known not to be a member: its record has state removed; or
+// the member that it reports is that of its record and is not one of the store's members, and this head is connected
+// to a leader. (A copy that lags does not have that record yet.)
+func (v *Verifier) VerifyNotRemoved(head, member string) error {
+	h, err := v.Records.Heads.GetShared(head)
+	switch {
+	case err != nil:
+		return nil
+	case h.Status.State == trivet.HeadRemoved:
+		return errRemoved(head)
+	case member == "" || h.Status.Member != member || !v.Members.HasLeader() || hasMember(v.Members.Peers(), member):
+		return nil
+	}
+	return errRemoved(head)
+}
+
+func hasMember(peers []cluster.Peer, member string) bool {
+	for _, p := range peers {
+		if cluster.FormatID(p.ID) == member {
+			return true
+		}
+	}
+	return false
+}
+
+// memberOf returns the ID of the member of a head's record.
+func memberOf(h *trivet.Head) (uint64, error) {
+	id, err := cluster.ParseID(h.Status.Member)
+	if err != nil {
+		return 0, fmt.Errorf("head %s: %w", h.Name, err)
+	}
+	return id, nil
+}

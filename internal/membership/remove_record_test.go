@@ -1,0 +1,147 @@
+package membership
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// records is a test's records.
+type records struct {
+	*testing.T
+	*Records
+}
+
+func (r *records) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *records) write(do func(tx *store.Tx) error) {
+	r.Helper()
+	_, err := r.Store.Update(r.Context(), do)
+	r.must(err)
+}
+
+// putHeads writes the records of two full heads and a witness.
+func (r *records) putHeads() {
+	r.Helper()
+	r.write(func(tx *store.Tx) (err error) {
+		for name, role := range map[string]string{"head0": "", "head1": trivet.RoleVoter, "head2": trivet.RoleWitness} {
+			err = errors.Join(err, r.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: name},
+				Spec: trivet.HeadSpec{Role: role}, Status: trivet.HeadStatus{State: trivet.HeadMember}}))
+		}
+		return err
+	})
+}
+
+// setState writes the state of a head.
+func (r *records) setState(name string, state trivet.HeadState) {
+	r.Helper()
+	r.must(r.Update(r.Context(), name, func(h *trivet.Head) bool { h.Status.State = state; return true }))
+}
+
+func (r *records) replaceToken(old string) auth.Secret {
+	r.Helper()
+	token, err := r.IssueToken(r.Context(), trivet.RoleVoter, old, time.Now().Add(time.Hour))
+	r.must(err)
+	return token
+}
+
+func joinRequest(token auth.Secret, id string) *JoinRequest {
+	return &JoinRequest{Token: token.Reveal(), Role: trivet.RoleVoter, ID: id, Peer: "https://127.0.0.1:1"}
+}
+
+// isLast checks the error of the removal of the last head.
+func (r *records) isLast(what string, err error) {
+	r.Helper()
+	if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "no other full head is a member") ||
+		!strings.Contains(err.Error(), "trivet head token") {
+		r.Errorf("%s: %v", what, err)
+	}
+}
+
+// stay checks that no removal of these heads was requested.
+func (r *records) stay(names ...string) {
+	r.Helper()
+	for _, name := range names {
+		if h, err := r.Heads.Get(name); err != nil || !h.Serves() {
+			r.Errorf("%s does not stay: %+v, %v", name, h, err)
+		}
+	}
+}
+
+// A token to replace a head is checked again when it is used, and a refused request does not use it.
+func TestLateReplacement(t *testing.T) {
+	r := &records{t, newRecords(t)}
+	r.putHeads()
+	token := r.replaceToken("head1")
+	r.must(r.Records.Remove(t.Context(), "head0"))
+	_, err := r.CheckJoin(t.Context(), joinRequest(token, "a"))
+	r.isLast("checked", err)
+	_, err = r.Join(t.Context(), joinRequest(token, "a"))
+	r.isLast("joined", err)
+	r.stay("head1")
+	_, err = r.IssueToken(t.Context(), trivet.RoleVoter, "head1", time.Now().Add(time.Hour))
+	r.isLast("another token", err)
+
+	r.write(func(tx *store.Tx) error {
+		return r.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: "head3"},
+			Status: trivet.HeadStatus{State: trivet.HeadJoining}})
+	})
+	r.isLast("beside a learner", r.Records.Remove(t.Context(), "head1"))
+	r.setState("head3", trivet.HeadMember)
+	h, err := r.Join(t.Context(), joinRequest(token, "a"))
+	if err != nil || h.Status.Replaces != "head1" {
+		t.Fatalf("beside a member: %+v, %v", h, err)
+	}
+}
+
+// A head that is to be replaced stays until its successor's member is added.
+func TestReplacedHeadsStayAtFirst(t *testing.T) {
+	r := &records{t, newRecords(t)}
+	r.putHeads()
+	a, b := r.replaceToken("head0"), r.replaceToken("head1")
+	for _, token := range []auth.Secret{a, b} {
+		if _, err := r.Join(t.Context(), joinRequest(token, token.Reveal()[:20])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.stay("head0", "head1")
+	r.must(r.Records.Remove(t.Context(), "head0"))
+	r.isLast("the second", r.Records.Remove(t.Context(), "head1"))
+	r.must(r.Records.Remove(t.Context(), "head0")) // repeated
+	r.stay("head1")
+}
+
+// Of two concurrent removals that rely on each other's head, one is refused.
+func TestConcurrentRemovals(t *testing.T) {
+	r := &records{t, newRecords(t)}
+	for range 20 {
+		r.putHeads()
+		names := []string{"head0", "head1"}
+		errs := make([]error, len(names))
+		var removals sync.WaitGroup
+		for i, name := range names {
+			removals.Go(func() { errs[i] = r.Records.Remove(t.Context(), name) })
+		}
+		removals.Wait()
+		for i, err := range errs {
+			if err != nil {
+				r.isLast("remove "+names[i], err)
+				r.stay(names[i])
+			}
+		}
+		if (errs[0] == nil) == (errs[1] == nil) {
+			t.Fatalf("want one refused: %v", errs)
+		}
+	}
+}

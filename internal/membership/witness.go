@@ -1,0 +1,48 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
+)
+
+// witnessInterval is how often a witness reports its address and saves the members.
+const witnessInterval = time.Second
+
+// RunWitness does what a full head does by its record: it reports where the other members reach it, and saves them.
+// While it knows no leader it asks the other heads whether it was removed, as it would not learn that from the store,
+// and returns the error of a removed head. ready returns why this head cannot write.
+func (l *Local) RunWitness(ctx context.Context, ready func(context.Context) error) error {
+	tick := time.NewTicker(witnessInterval)
+	defer tick.Stop()
+	m := l.member.Load()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			err = errors.Join(m.SetURL(ctx, l.addr.Peer), l.SaveStarted(), l.SaveMembers())
+		}
+		if err != nil && ctx.Err() == nil {
+			l.cfg.Log.Debug("the witness waits for a quorum", "error", err)
+			if !m.HasLeader() && l.removedByOthers(ctx) {
+				return l.ErrRemoved()
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// removedByOthers reports whether another head responds that this one was removed.
+func (l *Local) removedByOthers(ctx context.Context) bool {
+	return slices.ContainsFunc(l.otherMembers(), func(p cluster.Peer) bool {
+		_, err := l.client.Ping(ctx, p.URL)
+		return errors.Is(err, trivet.ErrForbidden)
+	})
+}

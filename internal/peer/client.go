@@ -1,0 +1,99 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	sdk "github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/auth"
+)
+
+// Client calls other heads with the certificate of this head's member.
+type Client struct {
+	http *http.Client
+	info func() Info
+}
+
+// NewClient returns a client. cert returns the member's certificate, root the cluster's CA; both are called for each
+// connection. info returns what this head reports of itself; nil: it sends no pings.
+func NewClient(cert auth.CertFunc, root func() *auth.Root, info func() Info) *Client {
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		cfg := root().PeerTLS(cert)
+		cfg.NextProtos = []string{"h2"}
+		return (&tls.Dialer{Config: cfg}).DialContext(ctx, network, addr)
+	}
+	t := &http.Transport{DialTLSContext: dial, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	return &Client{&http.Client{Transport: t}, info}
+}
+
+// Call sends a request to an endpoint of the head at a URL and decodes its response.
+func (c *Client) Call(ctx context.Context, url, path string, in, out any) error {
+	return Call(ctx, c.http, url, path, in, out)
+}
+
+// pingTimeout bounds one ping.
+const pingTimeout = 2 * time.Second
+
+// pingPath is the endpoint that every head serves.
+const pingPath = "ping"
+
+// Ping sends this head's information to the head at a URL and returns that head's. It fails with ErrForbidden where
+// this head was removed from the cluster.
+func (c *Client) Ping(ctx context.Context, url string) (info Info, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	err = c.Call(ctx, url, pingPath, c.info(), &info)
+	return info, err
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// maxResponse bounds a response, in bytes. The longest is the heartbeats of all agents.
+const maxResponse = 32 << 20
+
+// Call sends a request by an HTTP client to an endpoint of the head at a URL and decodes its response. It fails with
+// ErrUnavailable where the head cannot be reached.
+func Call(ctx context.Context, client *http.Client, url, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+Prefix+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+	}
+	resp, err := client.Do(req)
+	switch {
+	case errors.Is(err, trivet.ErrUnauthenticated):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
+	}
+	defer resp.Body.Close()
+	return decode(resp, out)
+}
+
+// decode reads a response, or the error that the head responded with.
+func decode(resp *http.Response, out any) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+	if err != nil {
+		return fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return sdk.ParseProblem(resp.StatusCode, text)
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("%w: the response is not valid: %w", trivet.ErrUnavailable, err)
+	}
+	return nil
+}

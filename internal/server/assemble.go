@@ -1,0 +1,144 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
+	"github.com/trivet-project/trivet/internal/api"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/membership"
+	"github.com/trivet-project/trivet/internal/netboot"
+	"github.com/trivet-project/trivet/internal/peer"
+	"github.com/trivet-project/trivet/internal/presence"
+	"github.com/trivet-project/trivet/internal/replica"
+	"github.com/trivet-project/trivet/internal/runlog"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
+)
+
+func (s *Server) openStore(ctx context.Context) error {
+	name := s.local.Name()
+	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Logger: s.cfg.Log,
+		Metrics: s.metrics})
+	tables, tracker := state.New(s.store), presence.New()
+	s.fleet = fleet.New(tables, name, s.cfg.Log)
+	s.fleet.AgentUp = tracker.Up
+	s.records = membership.NewRecords(tables, name)
+	s.monitor = peer.NewMonitor(s.local.Client(), s.records.Others, s.cfg.Log)
+	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(), AgentTimeout: s.fleet.AgentTimeout,
+		Peers: func() map[string]string { return tables.PeerURLs(name) }}
+	s.registration = &membership.Registration{Local: s.local, Records: s.records, Member: s.member,
+		Writable: s.writable}
+	return s.store.Start(ctx)
+}
+
+func (s *Server) openFiles(context.Context) (err error) {
+	// Blobs stop growing before they use the space that the store needs.
+	if s.blobStore, err = blob.Open(s.cfg.path("blobs"),
+		blob.Options{Reserve: 2 * cluster.DefaultReserve}); err != nil {
+		return err
+	}
+	s.blobs = replica.NewBlobs(replica.BlobConfig{Self: s.local.Name(), Store: s.blobStore, Tables: s.fleet.Tables,
+		Root: s.local.Root(),
+		Cert: s.local.Cert(), Log: s.cfg.Log.With("part", "blobs"), Metrics: s.metrics})
+	s.logs, err = runlog.Open(s.cfg.path("logs"))
+	return err
+}
+
+// assemble wires the servers of a full head.
+func (s *Server) assemble(context.Context) (err error) {
+	logs := &replica.Logs{Self: s.local.Name(), Store: s.logs, Tables: s.fleet.Tables, Client: s.local.Client()}
+	view := &membership.View{Local: s.local, Records: s.records, Statuses: s.monitor.Statuses}
+	s.api, err = api.New(api.Config{
+		Fleet: s.fleet, Heads: s.records, Presence: s.exchange.Tracker,
+		Keys: s.local.Keys(), Blobs: s.blobStore, Copies: s.blobs,
+		Logs: logs, Log: s.cfg.Log, Metrics: s.metrics,
+		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.local.Root().Cluster(), Head: s.local.Name()},
+		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: view.Cluster,
+	})
+	if err != nil {
+		return err
+	}
+	s.router.set(&s.router.api, s.api)
+	s.router.setRemoved(s.records.Removed)
+	s.router.set(&s.router.peers, s.peerServer(logs))
+	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.vip().Addr(),
+		Quorum: s.member.HasLeader,
+		Logger: s.cfg.Log.With("part", "addressing"), Registry: s.metrics})
+	s.netboot, err = netboot.New(netboot.Config{
+		Tables: s.fleet.Tables, Leases: s.leases, Head: s.local.Name(), Live: s.monitor.Live,
+		Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
+		Keys: s.local.Keys(), CA: s.local.Root().Pin(), Blobs: s.blobs.BootHandler(),
+		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir,
+		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome,
+		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	probe := &probeHandler{next: s.netboot, answer: foundCluster{s.local.Root().Cluster(), s.local.Name(), s.APIURLs()}}
+	return s.listeners.listenBoot(&s.cfg, s.netboot.OpenTFTP, probe, s.metrics)
+}
+
+// peerServer returns the server of the endpoints for other heads.
+func (s *Server) peerServer(logs *replica.Logs) http.Handler {
+	p := peer.NewServer(peer.Config{Root: s.local.Root(), Info: s.local.Info, Log: s.cfg.Log,
+		Membership: &membership.Verifier{Records: s.records, Members: s.member}})
+	s.membershipServer(s.records).Register(p)
+	s.exchange.Register(p)
+	s.blobs.Register(p)
+	logs.Register(p)
+	return p
+}
+
+func (s *Server) membershipServer(records *membership.Records) *membership.Server {
+	return membership.NewServer(membership.ServerConfig{
+		Info: s.local.Info, Members: s.member, Records: records, Keys: s.local.Keys(), Log: s.cfg.Log})
+}
+
+// assembleWitness wires what a witness serves besides the store's members: pings, and its health.
+func (s *Server) assembleWitness() error {
+	if len(s.cfg.DHCPInterfaces) > 0 || s.cfg.DHCPAddress != "" {
+		s.cfg.Log.Warn("a witness serves no DHCP; ignoring --dhcp and --dhcp-listen")
+	}
+	p := peer.NewServer(peer.Config{Root: s.local.Root(), Info: s.local.Info, Log: s.cfg.Log})
+	s.membershipServer(nil).Register(p)
+	s.router.set(&s.router.peers, p)
+	s.router.set(&s.router.api, healthHandler(s.ready))
+	return nil
+}
+
+func (s *Server) register(ctx context.Context) error { return s.registration.Register(ctx) }
+
+func checkTemplate(t *trivet.Template) error { return workflow.Check(t) }
+
+func unsealer(keys *auth.Keys) func(secret *trivet.Secret, key string) (string, error) {
+	return func(secret *trivet.Secret, key string) (string, error) {
+		value, err := keys.Sealer.Open(auth.FieldRef{Kind: "Secret", Name: secret.Name, Field: key},
+			secret.Spec.Data[key])
+		if err != nil {
+			return "", err
+		}
+		return value.Reveal(), nil
+	}
+}
+
+// healthHandler serves the health of a witness.
+func healthHandler(ready func(context.Context) error) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := ready(r.Context()); err != nil {
+			refuse(w, err)
+			return
+		}
+		_, _ = w.Write([]byte("ready\n"))
+	})
+	return mux
+}

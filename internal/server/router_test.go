@@ -1,0 +1,65 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet/internal/auth"
+)
+
+// Raft messages of a member are served until it is removed, though its certificate is valid for longer. No response
+// is one that raft takes for a removal.
+func TestRemovedMemberIsRefused(t *testing.T) {
+	keys, err := auth.Init(filepath.Join(t.TempDir(), "keys"), "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := &router{log: slog.New(slog.DiscardHandler), root: func() *auth.Root { return &keys.CA.Root }}
+	rt.set(&rt.members, http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	post := func(name string, role auth.PeerRole) int {
+		t.Helper()
+		key, err := auth.PeerKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		csr, err := auth.PeerRequest(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := keys.CA.SignPeer(auth.Peer{Name: name, Role: role, Host: "10.0.0.1"}, csr, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(text)
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/raft", nil)
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
+		w := httptest.NewRecorder()
+		rt.ServeHTTP(w, r)
+		return w.Code
+	}
+	if got := post("head2", auth.PeerWitness); got != http.StatusNoContent { // a witness has no records
+		t.Errorf("without records: %d", got)
+	}
+	rt.setRemoved(func(name string) bool { return name == "head2" })
+	for name, want := range map[string]int{"head1": http.StatusNoContent, "head2": http.StatusUnauthorized} {
+		for _, role := range []auth.PeerRole{auth.PeerHead, auth.PeerWitness} {
+			if got := post(name, role); got != want {
+				t.Errorf("%s, a %s: %d, want %d", name, role, got, want)
+			}
+		}
+	}
+}

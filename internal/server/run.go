@@ -1,0 +1,165 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// Run serves until ctx ends or a part fails, and then lets requests end in order.
+func (s *Server) Run(ctx context.Context) error {
+	stop := ctx
+	ctx, cancel := s.untilDrained(ctx)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.awaitFailure(ctx) })
+	g.Go(func() error { s.local.RotateCertificate(ctx); return nil })
+	log := s.cfg.Log.With("head", s.local.Name(), "cluster", s.local.Root().Cluster())
+	if s.local.Witness() {
+		g.Go(func() error { return s.local.RunWitness(ctx, s.ready) })
+		log.Info("ready", "role", "witness", "peer", s.APIURLs()[0])
+		return g.Wait()
+	}
+	s.runHead(ctx, g)
+	g.Go(func() error { s.runVIP(ctx, stop); return nil })
+	log.Info("ready", "api", s.APIURLs(), "boot", s.BootURLs())
+	return g.Wait()
+}
+
+// awaitFailure returns the error of a part that fails before ctx ends.
+func (s *Server) awaitFailure(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.apiDone:
+		return err
+	case err := <-s.member.Failed():
+		if errors.Is(err, cluster.ErrRemoved) {
+			return s.local.ErrRemoved()
+		}
+		return fmt.Errorf("the store's member failed: %w", err)
+	}
+}
+
+// runHead runs what only a full head has.
+func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
+	bootServer := s.netboot.HTTPServer()
+	g.Go(func() error { return served(bootServer.Serve(s.listeners.boot)) })
+	g.Go(func() error { return s.listeners.serveUDP(ctx) })
+	g.Go(func() error { return s.api.Run(ctx) })
+	g.Go(func() error { return s.netboot.Run(ctx) })
+	g.Go(func() error { return s.leases.Run(ctx) })
+	g.Go(func() error { return s.runControllers(ctx) })
+	g.Go(func() error { s.exchange.Run(ctx); return nil })
+	g.Go(func() error { s.registration.Run(ctx); return nil })
+	g.Go(func() error {
+		if err := s.monitor.Run(ctx); err != nil {
+			return s.local.ErrRemoved()
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-ctx.Done()
+		s.api.Drain()
+		timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		return s.drain(timeout, bootServer)
+	})
+}
+
+// runVIP acquires the shared address when it is free, and holds it until ctx ends or stop does: another head holds it
+// while this one still serves.
+func (s *Server) runVIP(ctx, stop context.Context) {
+	if s.vip == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(stop, cancel)()
+	s.vip.Hold = func(ctx context.Context, name string, ttl time.Duration,
+		do func(context.Context, func() bool) error) error {
+		return s.store.WithLease(ctx, name, ttl,
+			func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
+	}
+	s.vip.Run(ctx)
+}
+
+// untilDrained returns a context that ends a while after ctx. The head still serves meanwhile, and is not ready, so
+// that load balancers stop sending requests to it.
+func (s *Server) untilDrained(ctx context.Context) (context.Context, context.CancelFunc) {
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	undo := context.AfterFunc(ctx, func() {
+		s.stopping.Store(true)
+		s.router.closing.Store(true)
+		if s.cfg.Drain > 0 {
+			s.cfg.Log.Info("stopping: not ready from now on, and serving for a while", "drain", s.cfg.Drain)
+		}
+		select {
+		case <-time.After(s.cfg.Drain):
+		case <-serving.Done():
+		}
+		cancel()
+	})
+	return serving, func() { undo(); cancel() }
+}
+
+// drain lets the requests of the API and the downloads of machines end side by side, so that neither shortens the
+// other's time. It aborts downloads that outlast ctx. Both servers refuse new requests.
+func (s *Server) drain(ctx context.Context, bootServer *http.Server) error {
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	requests.Go(func() { s.router.drain(ctx) })
+	return shutdown(ctx, bootServer)
+}
+
+// Close releases what New has opened. Run must have returned.
+func (s *Server) Close() {
+	if s.blobs != nil {
+		s.blobs.Close()
+	}
+	if s.vip != nil {
+		s.vip.Close()
+	}
+	if s.blobStore != nil {
+		_ = s.blobStore.Close()
+	}
+	if s.logs != nil {
+		_ = s.logs.Close()
+	}
+	if s.store != nil {
+		s.store.Close()
+	}
+	if s.member != nil {
+		s.member.Close()
+	}
+	if s.apiHTTP != nil {
+		_ = s.apiHTTP.Close()
+	}
+	if s.local != nil {
+		s.local.Client().Close()
+	}
+	s.listeners.close()
+}
+
+func served(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// shutdown lets requests end, and aborts those that do not.
+func shutdown(ctx context.Context, srv *http.Server) error {
+	if err := srv.Shutdown(ctx); err != nil {
+		return srv.Close()
+	}
+	return nil
+}
