@@ -20,7 +20,7 @@ HEADS  = -- -timeout 30m -p 2 -parallel 4 ./test/head ./test/heads ./test/demo .
 FAULTS = -- -timeout 60m ./test/cluster
 REAL   = -- -timeout 60m -parallel 2 ./test/e2e/...
 
-.PHONY: help build image demo test check lint bench e2e chaos soak scale vuln deps clean FORCE bin/gotest
+.PHONY: help build image demo test check lint bench e2e chaos soak scale vuln deps clean docs FORCE bin/gotest
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -70,6 +70,9 @@ bench: deps build ## measurements, beside the usual tools
 
 scale: build ## measurements that are too large for make test
 	TRIVET=$(CURDIR)/$(BIN) scripts/scale
+
+docs: ## write docs/reference and docs/openapi.json from the code
+	UPDATE=1 $(GO) test -count 1 -run '^(TestReference|TestOpenAPIIsPublished)' ./internal/docsgen ./cmd/trivet ./internal/api
 
 vuln: ## list known vulnerabilities of what is linked in
 	$(GO) build -C tools -o ../bin/ tool

@@ -16,7 +16,7 @@ type Secret struct {
 
 // SecretSpec holds the values by key; each is "sealed:v1:..." once it is stored.
 type SecretSpec struct {
-	Data map[string]string `json:"data"`
+	Data map[string]string `json:"data"` // values by key
 }
 
 // Sealed is the prefix of every sealed value.
@@ -31,13 +31,13 @@ type Token struct {
 
 // TokenSpec is the account of a token and its expiry.
 type TokenSpec struct {
-	Account string    `json:"account,omitempty"`
-	Hash    string    `json:"hash"`
-	Expires time.Time `json:"expires,omitzero"` // zero: never
+	Account string    `json:"account,omitempty"` // the account that it authenticates
+	Hash    string    `json:"hash"`              // SHA-256 of the secret part
+	Expires time.Time `json:"expires,omitzero"`  // zero: never
 	// Join is the role of the one head that may join by the token, which has no account then; Used is the ID of the
 	// request that used it.
 	Join string `json:"join,omitempty"`
-	Used string `json:"used,omitempty"`
+	Used string `json:"used,omitempty"` // ID of the join request that it was spent on
 	// Replace is the head that is removed when a head joins by the token.
 	Replace string `json:"replace,omitempty"`
 }

@@ -11,17 +11,17 @@ import (
 
 // Disk is one block device of a machine, as its inventory reports it.
 type Disk struct {
-	Name       string `json:"name"` // "/dev/vda"; not stable over boots where there are several
-	Bytes      int64  `json:"bytes"`
-	Model      string `json:"model,omitempty"`
-	Serial     string `json:"serial,omitempty"`
-	WWN        string `json:"wwn,omitempty"`      // "0x5000c500a1b2c3d4" or, of NVMe, "eui.0025385b21404321"
-	HCTL       string `json:"hctl,omitempty"`     // SCSI host:channel:target:lun
-	Location   string `json:"location,omitempty"` // "pci-0000:00:1f.2-ata-1", its name in /dev/disk/by-path
-	Bus        string `json:"bus,omitempty"`      // "nvme", "ata", "scsi", "usb", "virtio" or "mmc"
-	Rotational bool   `json:"rotational,omitempty"`
-	Removable  bool   `json:"removable,omitempty"`
-	ReadOnly   bool   `json:"readOnly,omitempty"`
+	Name       string `json:"name"`                 // "/dev/vda"; not stable over boots where there are several
+	Bytes      int64  `json:"bytes"`                // size
+	Model      string `json:"model,omitempty"`      // as the disk reports it
+	Serial     string `json:"serial,omitempty"`     // as the disk reports it
+	WWN        string `json:"wwn,omitempty"`        // "0x5000c500a1b2c3d4" or, of NVMe, "eui.0025385b21404321"
+	HCTL       string `json:"hctl,omitempty"`       // SCSI host:channel:target:lun
+	Location   string `json:"location,omitempty"`   // "pci-0000:00:1f.2-ata-1", its name in /dev/disk/by-path
+	Bus        string `json:"bus,omitempty"`        // "nvme", "ata", "scsi", "usb", "virtio" or "mmc"
+	Rotational bool   `json:"rotational,omitempty"` // a hard disk
+	Removable  bool   `json:"removable,omitempty"`  // such as a USB stick
+	ReadOnly   bool   `json:"readOnly,omitempty"`   // cannot be written to
 }
 
 // DiskHints select one disk of a machine. A disk must match all that are set; exactly one disk may match. Without
@@ -29,7 +29,7 @@ type Disk struct {
 type DiskHints struct {
 	// Path is a device, "/dev/nvme0n1", "/dev/disk/by-id/..." or "/dev/disk/by-path/...".
 	Path   string `json:"path,omitempty"`
-	Serial string `json:"serial,omitempty"`
+	Serial string `json:"serial,omitempty"` // the serial number
 	// WWN is the worldwide name, with or without its prefix "0x", "naa." or "eui.".
 	WWN string `json:"wwn,omitempty"`
 	// HCTL is the SCSI address, "0:0:1:0".
@@ -38,7 +38,7 @@ type DiskHints struct {
 	Model string `json:"model,omitempty"`
 	// MinSize and MaxSize bound the disk's size, "400GB" or "1TiB"; both included.
 	MinSize ByteSize `json:"minSize,omitempty"`
-	MaxSize ByteSize `json:"maxSize,omitempty"`
+	MaxSize ByteSize `json:"maxSize,omitempty"` // the largest size that matches
 	// Rotational is true for hard disks, false for flash.
 	Rotational *bool `json:"rotational,omitempty"`
 }

@@ -18,16 +18,16 @@ const EventsPerSubject = 256
 
 // EventSpec describes the change.
 type EventSpec struct {
-	Subject  string    `json:"subject"` // "machine/m1"
-	Seq      int64     `json:"seq"`     // from 1, increasing by one per subject
-	Time     time.Time `json:"time"`    // of the head that wrote it
-	Reason   string    `json:"reason"`  // for programs: one of the Reason constants
-	Message  string    `json:"message"` // for people
-	Step     string    `json:"step,omitempty"`
-	Workflow string    `json:"workflow,omitempty"`
-	Epoch    int64     `json:"epoch,omitempty"`
-	Warning  bool      `json:"warning,omitempty"`
-	Head     string    `json:"head,omitempty"` // that wrote it
+	Subject  string    `json:"subject"`            // "machine/m1"
+	Seq      int64     `json:"seq"`                // from 1, increasing by one per subject
+	Time     time.Time `json:"time"`               // of the head that wrote it
+	Reason   string    `json:"reason"`             // for programs: one of the Reason constants
+	Message  string    `json:"message"`            // for people
+	Step     string    `json:"step,omitempty"`     // the step of the run
+	Workflow string    `json:"workflow,omitempty"` // the run
+	Epoch    int64     `json:"epoch,omitempty"`    // of the machine
+	Warning  bool      `json:"warning,omitempty"`  // needs attention
+	Head     string    `json:"head,omitempty"`     // that wrote it
 }
 
 // EventName returns the name of a machine's event number seq.

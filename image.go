@@ -18,14 +18,14 @@ type ImageSpec struct {
 	Format      string  `json:"format"`                // "raw", "tar" or "oci" (a tar of an OCI layout)
 	Compression string  `json:"compression,omitempty"` // "", "zstd", "gzip" or "xz"
 	RawBytes    int64   `json:"rawBytes,omitempty"`    // decompressed size, 0 if unknown
-	Arch        string  `json:"arch,omitempty"`
+	Arch        string  `json:"arch,omitempty"`        // "amd64" or "arm64"; empty: any
 }
 
 // BlobRef identifies content by digest, so that a receiver can verify it, as a whole and in chunks (see
 // internal/blob).
 type BlobRef struct {
 	Digest string `json:"digest"` // "sha256:" and hex
-	Bytes  int64  `json:"bytes"`
+	Bytes  int64  `json:"bytes"`  // size
 	// Chunks is the digest of the list of chunk digests.
 	Chunks string `json:"chunks,omitempty"`
 }
@@ -38,7 +38,7 @@ type Platform struct {
 
 // PlatformSpec refers to the files of a platform.
 type PlatformSpec struct {
-	Arch    string   `json:"arch"`
+	Arch    string   `json:"arch"`              // "amd64" or "arm64"
 	Version string   `json:"version,omitempty"` // of kernel and trivet, for display
 	Kernel  BlobRef  `json:"kernel"`
 	Initrd  BlobRef  `json:"initrd"`

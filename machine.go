@@ -32,7 +32,7 @@ type MachineSpec struct {
 	Platform string `json:"platform,omitempty"`
 	// KernelArgs are added to the installer's kernel command line, such as "console=ttyS0".
 	KernelArgs []string `json:"kernelArgs,omitempty"`
-	Rack       string   `json:"rack,omitempty"`
+	Rack       string   `json:"rack,omitempty"` // location of the machine, for people
 	// Cordoned excludes the machine from placement.
 	Cordoned bool `json:"cordoned,omitempty"`
 }
@@ -46,10 +46,10 @@ type NIC struct {
 
 // BMC is the address of a machine's management controller, and the credentials for it.
 type BMC struct {
-	Protocol string `json:"protocol"` // "ipmi" or "redfish"
-	Address  string `json:"address"`  // host, host:port or https URL
-	Secret   string `json:"secret"`   // the Secret with keys user and password
-	Insecure bool   `json:"insecure,omitempty"`
+	Protocol string `json:"protocol"`           // "ipmi" or "redfish"
+	Address  string `json:"address"`            // host, host:port or https URL
+	Secret   string `json:"secret"`             // the Secret with keys user and password
+	Insecure bool   `json:"insecure,omitempty"` // accept any certificate of a Redfish BMC
 }
 
 // MachineState is the state of a machine.
@@ -69,11 +69,11 @@ const (
 // MachineStatus is the observed state of a machine.
 type MachineStatus struct {
 	State  MachineState `json:"state,omitempty"`
-	Reason string       `json:"reason,omitempty"`
+	Reason string       `json:"reason,omitempty"` // why it is in its state
 	// Workflow is the machine's current or last run, Provision the request that it serves. Both are empty when
 	// unclaimed.
 	Workflow  string `json:"workflow,omitempty"`
-	Provision string `json:"provision,omitempty"`
+	Provision string `json:"provision,omitempty"` // the provision that claimed the machine
 	// Epoch increases with every grant to a new agent and with every remedy. Requests of an older epoch are refused.
 	Epoch int64 `json:"epoch,omitempty"`
 	// AgentKey is the Ed25519 public key (base64) of the agent that was granted Epoch.
@@ -103,23 +103,23 @@ type PowerIntent struct {
 	Boot string `json:"boot"` // "network" or "disk", for the next boot only
 	// Off is set once the machine was off during a cycle.
 	Off   bool      `json:"off,omitempty"`
-	Until time.Time `json:"until"`
+	Until time.Time `json:"until"` // when it expires
 	// Head is the head that talks to the BMC, until Held: what it sent by then may take effect a little later.
 	Head string    `json:"head,omitempty"`
-	Held time.Time `json:"held,omitzero"`
+	Held time.Time `json:"held,omitzero"` // until when Head holds it
 }
 
 // Inventory is the hardware that the agent found.
 type Inventory struct {
-	Arch     string    `json:"arch,omitempty"`
-	Vendor   string    `json:"vendor,omitempty"`
-	Product  string    `json:"product,omitempty"`
-	Serial   string    `json:"serial,omitempty"`
-	UUID     string    `json:"uuid,omitempty"`
+	Arch     string    `json:"arch,omitempty"`     // "amd64" or "arm64"
+	Vendor   string    `json:"vendor,omitempty"`   // of the system, by SMBIOS
+	Product  string    `json:"product,omitempty"`  // of the system, by SMBIOS
+	Serial   string    `json:"serial,omitempty"`   // of the system, by SMBIOS
+	UUID     string    `json:"uuid,omitempty"`     // of the system, by SMBIOS
 	Firmware string    `json:"firmware,omitempty"` // "bios" or "uefi"
 	CPU      string    `json:"cpu,omitempty"`      // model
-	Cores    int       `json:"cores,omitempty"`
-	MemoryMB int64     `json:"memoryMB,omitempty"`
+	Cores    int       `json:"cores,omitempty"`    // logical processors
+	MemoryMB int64     `json:"memoryMB,omitempty"` // size of the memory
 	Disks    []Disk    `json:"disks,omitempty"`
 	NICs     []NICInfo `json:"nics,omitempty"`
 	BMC      string    `json:"bmc,omitempty"` // the BMC's address as the machine reports it
@@ -127,10 +127,10 @@ type Inventory struct {
 
 // NICInfo is a network port of the inventory.
 type NICInfo struct {
-	Name   string `json:"name"` // "eth0"
-	MAC    string `json:"mac"`
-	Link   bool   `json:"link,omitempty"`
-	Driver string `json:"driver,omitempty"`
+	Name   string `json:"name"`             // "eth0"
+	MAC    string `json:"mac"`              // lower case, colons
+	Link   bool   `json:"link,omitempty"`   // a cable is connected
+	Driver string `json:"driver,omitempty"` // kernel driver
 }
 
 // MAC reserves a MAC address for one machine. Its name is the address, so two machines cannot have it. It is written
@@ -142,7 +142,7 @@ type MAC struct {
 
 // MACSpec is the owner of the MAC.
 type MACSpec struct {
-	Machine string `json:"machine"`
+	Machine string `json:"machine"` // the machine that has the port
 }
 
 // CanonicalMAC returns the canonical form of a MAC: lower case with colons. It accepts 48-bit Ethernet unicast

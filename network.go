@@ -14,12 +14,12 @@ type Network struct {
 
 // NetworkSpec configures a subnet.
 type NetworkSpec struct {
-	CIDR    netip.Prefix `json:"cidr"`
-	Gateway netip.Addr   `json:"gateway,omitzero"`
-	DNS     []netip.Addr `json:"dns,omitempty"`
-	NTP     []netip.Addr `json:"ntp,omitempty"`
-	Domain  string       `json:"domain,omitempty"`
-	MTU     int          `json:"mtu,omitempty"`
+	CIDR    netip.Prefix `json:"cidr"`             // such as 10.0.0.0/24; IPv4 only
+	Gateway netip.Addr   `json:"gateway,omitzero"` // default router of the machines
+	DNS     []netip.Addr `json:"dns,omitempty"`    // name servers of the machines
+	NTP     []netip.Addr `json:"ntp,omitempty"`    // time servers of the machines
+	Domain  string       `json:"domain,omitempty"` // DNS domain of the machines
+	MTU     int          `json:"mtu,omitempty"`    // of the machines' ports; 0 means not announced
 	// Ranges are leased to machines without a fixed address.
 	Ranges []Range `json:"ranges,omitempty"`
 	// DHCP is "server" (the default), "proxy" (another server leases addresses, Trivet adds only what to boot) or "off".
@@ -36,8 +36,8 @@ const DefaultLease = Duration(24 * time.Hour)
 
 // Range is a range of addresses, both ends included.
 type Range struct {
-	From netip.Addr `json:"from"`
-	To   netip.Addr `json:"to"`
+	From netip.Addr `json:"from"` // the first address
+	To   netip.Addr `json:"to"`   // the last address
 	// Use is "" for any machine, "known" or "discovery" for known or unknown machines only.
 	Use string `json:"use,omitempty"`
 }
@@ -51,8 +51,8 @@ type Address struct {
 
 // AddressSpec is the owner of the address.
 type AddressSpec struct {
-	Network string `json:"network"`
-	MAC     string `json:"mac,omitempty"`
+	Network string `json:"network"`           // the Network record
+	MAC     string `json:"mac,omitempty"`     // the port that has it
 	Machine string `json:"machine,omitempty"` // empty for the lease of an unknown machine
 	// Fixed addresses are never reclaimed.
 	Fixed bool `json:"fixed,omitempty"`

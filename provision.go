@@ -17,10 +17,10 @@ type Provision struct {
 type ProvisionSpec struct {
 	// Template is the template to apply, Parameters the values of its parameters.
 	Template   string            `json:"template"`
-	Parameters map[string]string `json:"parameters,omitempty"`
+	Parameters map[string]string `json:"parameters,omitempty"` // by name
 	// Machine names one machine; Selector matches any available one that has all these labels. One of them is required.
 	Machine  string            `json:"machine,omitempty"`
-	Selector map[string]string `json:"selector,omitempty"`
+	Selector map[string]string `json:"selector,omitempty"` // labels that the machine must have
 	// Hostname, users and network of the installed system, written by the seed action for cloud-init.
 	Hostname string   `json:"hostname,omitempty"` // empty: the machine's name
 	SSHKeys  []string `json:"sshKeys,omitempty"`  // lines of authorized_keys
@@ -43,13 +43,13 @@ const (
 // ProvisionStatus is the progress of the request.
 type ProvisionStatus struct {
 	State    ProvisionState `json:"state,omitempty"`
-	Reason   string         `json:"reason,omitempty"`
-	Machine  string         `json:"machine,omitempty"`
+	Reason   string         `json:"reason,omitempty"`   // why it is pending or failed
+	Machine  string         `json:"machine,omitempty"`  // the machine of the newest attempt
 	Workflow string         `json:"workflow,omitempty"` // of the latest attempt
 	Attempts int            `json:"attempts,omitempty"` // workflows created so far
 	Failure  *Failure       `json:"failure,omitempty"`
-	Started  time.Time      `json:"started,omitzero"`
-	Ended    time.Time      `json:"ended,omitzero"`
+	Started  time.Time      `json:"started,omitzero"` // when the first machine was claimed
+	Ended    time.Time      `json:"ended,omitzero"`   // when it succeeded or failed
 }
 
 // Ended reports whether the state is final.

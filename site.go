@@ -91,10 +91,10 @@ type HeadStatus struct {
 	Reason string    `json:"reason,omitempty"` // why it is not yet a member, or not yet removed
 	// Replaces is the head that it replaced when it joined.
 	Replaces string    `json:"replaces,omitempty"`
-	Version  string    `json:"version,omitempty"`
-	API      []string  `json:"api,omitempty"`  // https://host:port
-	Boot     []string  `json:"boot,omitempty"` // http://host:port
-	Started  time.Time `json:"started,omitzero"`
+	Version  string    `json:"version,omitempty"` // of the program
+	API      []string  `json:"api,omitempty"`     // https://host:port
+	Boot     []string  `json:"boot,omitempty"`    // http://host:port
+	Started  time.Time `json:"started,omitzero"`  // last start of its process
 	// DHCP are the addresses from which it serves DHCP.
 	DHCP []netip.Addr `json:"dhcp,omitempty"`
 }

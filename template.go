@@ -16,7 +16,7 @@ type Template struct {
 // TemplateSpec is the list of actions. Every string in an action's With is a Go template over .Machine, .Provision,
 // .Network and .Params; an undefined name is an error when the machine is claimed, never on the machine.
 type TemplateSpec struct {
-	Description string      `json:"description,omitempty"`
+	Description string      `json:"description,omitempty"` // for people
 	Parameters  []Parameter `json:"parameters,omitempty"`
 	// Limits overrides the site's deadlines and retries of the boot steps, by step ("dhcp", "first-boot").
 	Limits  map[string]Limit `json:"limits,omitempty"`
@@ -25,9 +25,9 @@ type TemplateSpec struct {
 
 // Parameter is a value that a provision may or must set.
 type Parameter struct {
-	Name        string  `json:"name"`
-	Description string  `json:"description,omitempty"`
-	Default     *string `json:"default,omitempty"` // nil: the provision must set it
+	Name        string  `json:"name"`                  // as texts refer to it: .Params.NAME
+	Description string  `json:"description,omitempty"` // for people
+	Default     *string `json:"default,omitempty"`     // nil: the provision must set it
 }
 
 // Limit bounds one boot step. What it leaves out is as the site, or [DefaultLimits], has it.
@@ -49,7 +49,7 @@ type Action struct {
 	Timeout Duration `json:"timeout,omitempty"`
 	// Retries is how many more attempts a failure of this action gets; each waits Backoff longer than the last one.
 	Retries int      `json:"retries,omitempty"`
-	Backoff Duration `json:"backoff,omitempty"`
+	Backoff Duration `json:"backoff,omitempty"` // delay before the first retry
 }
 
 // ActionUses are the built-in actions, in the order of an ordinary install.

@@ -15,10 +15,10 @@ type Workflow struct {
 
 // WorkflowSpec is the rendered template.
 type WorkflowSpec struct {
-	Machine   string `json:"machine"`
-	Provision string `json:"provision,omitempty"`
-	Template  string `json:"template"`
-	Attempt   int    `json:"attempt,omitempty"` // of the provision, from 1
+	Machine   string `json:"machine"`             // the machine that it runs on
+	Provision string `json:"provision,omitempty"` // the provision that it is an attempt of
+	Template  string `json:"template"`            // the template that it was rendered from
+	Attempt   int    `json:"attempt,omitempty"`   // of the provision, from 1
 	// Epoch is the machine's at the claim. Everything of this run has a higher one.
 	Epoch int64 `json:"epoch,omitempty"`
 	// Actions are the template's, rendered.
@@ -33,16 +33,16 @@ type WorkflowSpec struct {
 
 // ImageRef is an image as a workflow uses it: by digest, so that a later import does not change a run.
 type ImageRef struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // of the Image record
 	ImageSpec
 }
 
 // Seed is cloud-init's NoCloud data, without what is known only at the grant.
 type Seed struct {
-	Hostname    string   `json:"hostname,omitempty"`
-	SSHKeys     []string `json:"sshKeys,omitempty"`
-	UserData    string   `json:"userData,omitempty"`
-	NetworkData string   `json:"networkData,omitempty"`
+	Hostname    string   `json:"hostname,omitempty"`    // of the installed system
+	SSHKeys     []string `json:"sshKeys,omitempty"`     // lines of authorized_keys
+	UserData    string   `json:"userData,omitempty"`    // cloud-init user-data
+	NetworkData string   `json:"networkData,omitempty"` // cloud-init network-config, version 2
 }
 
 // The boot steps: the steps of a run besides its actions, each with a deadline.
@@ -91,8 +91,8 @@ type WorkflowStatus struct {
 	// Resets counts how often the agent was lost during the run and the machine had to boot again.
 	Resets  int       `json:"resets,omitempty"`
 	Failure *Failure  `json:"failure,omitempty"`
-	Started time.Time `json:"started,omitzero"`
-	Ended   time.Time `json:"ended,omitzero"`
+	Started time.Time `json:"started,omitzero"` // at the claim
+	Ended   time.Time `json:"ended,omitzero"`   // when it succeeded, failed or was cancelled
 }
 
 // StepState is the state of a step.
@@ -118,11 +118,11 @@ type Step struct {
 	Failures int `json:"failures,omitempty"`
 	// Timeout bounds one attempt; Elapsed is how much of it is used, as of the last checkpoint.
 	Timeout Duration  `json:"timeout"`
-	Elapsed Duration  `json:"elapsed,omitempty"`
-	Started time.Time `json:"started,omitzero"` // of the first attempt, for people
-	Ended   time.Time `json:"ended,omitzero"`
-	Cause   string    `json:"cause,omitempty"` // why the last failed attempt failed
-	Note    string    `json:"note,omitempty"`  // what it waits for, or its last message
+	Elapsed Duration  `json:"elapsed,omitempty"` // of the current attempt
+	Started time.Time `json:"started,omitzero"`  // of the first attempt, for people
+	Ended   time.Time `json:"ended,omitzero"`    // of the last attempt
+	Cause   string    `json:"cause,omitempty"`   // why the last failed attempt failed
+	Note    string    `json:"note,omitempty"`    // what it waits for, or its last message
 }
 
 // FailureType is the cause of a failure. Only a failure of the machine is retried on another machine.
@@ -140,8 +140,8 @@ const (
 // Failure is why a run or a provision failed.
 type Failure struct {
 	Type  FailureType `json:"type"`
-	Step  string      `json:"step,omitempty"`
-	Cause string      `json:"cause"`
+	Step  string      `json:"step,omitempty"` // the step that failed
+	Cause string      `json:"cause"`          // for people
 }
 
 // Validate checks a workflow by itself. Only Trivet writes workflows.

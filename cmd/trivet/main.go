@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 	"github.com/trivet-project/trivet/internal/cli"
 )
@@ -19,9 +21,14 @@ func main() {
 		osinit.Main(runInstaller)
 	}
 	env := cli.Env{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version}
+	os.Exit(cli.Execute(untilSignal(), rootCommand(env)))
+}
+
+// rootCommand returns the trivet command with everything below it.
+func rootCommand(env cli.Env) *cobra.Command {
 	root := cli.Root(env)
 	root.AddCommand(serverCommand(), agentCommand(), demoCommand(), labCommand())
-	os.Exit(cli.Execute(untilSignal(), root))
+	return root
 }
 
 // untilSignal returns a context that ends with the first SIGINT or SIGTERM. A second signal exits the program at once.

@@ -1,0 +1,13 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/trivet-project/trivet/internal/cli"
+	"github.com/trivet-project/trivet/internal/docsgen"
+)
+
+// The page of the commands is what they are.
+func TestReferenceCLI(t *testing.T) {
+	docsgen.Check(t, "../../docs/reference/cli.md", docsgen.CLI(rootCommand(cli.Env{})))
+}
