@@ -56,7 +56,7 @@ func (r *tree) isPath(name string) bool {
 // has finds a file or folder by its path, from the root or from any folder: "rank.go" is found as
 // internal/reconcile/rank.go.
 func (r *tree) has(name string) bool {
-	name = strings.TrimSuffix(name, "/")
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "/..."), "/")
 	depth := strings.Count(name, "/") + 1
 	return slices.ContainsFunc(r.files, func(f string) bool {
 		parts := strings.Split(f, "/")
