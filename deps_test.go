@@ -58,7 +58,10 @@ var layers = []layer{
 		{"cmd/trivet"},
 	}},
 	{"tests", [][]string{
-		{"internal/reconcile/reconciletest", "internal/storetest", "internal/lab/vm/vmtest", "test/tftpclient"},
+		{
+			"internal/docsgen", "internal/reconcile/reconciletest", "internal/storetest", "internal/lab/vm/vmtest",
+			"test/tftpclient",
+		},
 		{"internal/testhead", "test/faultfs", "test/e2e/debimage"},
 		{
 			"test/bench", "test/cluster", "test/demo", "test/e2e", "test/e2e/debimage/build", "test/gotest", "test/head",
