@@ -62,7 +62,7 @@ func TestBadFiles(t *testing.T) {
 		{"long texts behind aliases", "a: &a " + long("x", 1<<20) + "\nb: [" + long("*a,", 5000) + "]\n", []string{"too large"}},
 		{"an alias of itself", "kind: Machine\nname: x\nlabels: &a {x: *a}\n", []string{"apply.yaml:3"}},
 		{"long name with a long list", long("k", 1<<20) + ":\n" + long(" - x\n", 90_000), []string{"too large or nested too deep"}},
-		{"100 MB in a field", "kind: Machine\nname: x\nspec: {serial: " + long("x", 100<<20) + "}\n", []string{"too large", "over 16777216 bytes"}},
+		{"100 MB in a field", "kind: Machine\nname: x\nspec: {serial: " + long("x", 100<<20) + "}\n", []string{"too large", "more than 16777216 bytes"}},
 		{"2 MB in a field", "kind: Machine\nname: x\nspec: {serial: " + long("x", 2<<20) + "}\n", []string{"apply.yaml:3", "serial"}},
 		{"deep lists", "a: " + long("[", 100_000), []string{"apply.yaml:1", "too deep"}},
 		{"deep objects", "a: " + long("{a: ", 100_000), []string{"apply.yaml:1", "too deep"}},
@@ -78,7 +78,7 @@ func TestBadFiles(t *testing.T) {
 		{"texts that loop", action("{{range 1000000000}}x{{end}}"), []string{"apply.yaml:3", "ranges over"}},
 		{"texts that call themselves", action(`{{define "a"}}{{template "a"}}{{end}}{{template "a"}}`), []string{"only plain texts"}},
 		{"a variable that is not there", action("{{.Machine.Nope}}"), []string{"apply.yaml:3", "uses .Machine.Nope, which does not exist"}},
-		{"a parameter that is not declared", action("{{.Params.nope}}"), []string{"no parameter of the template"}},
+		{"a parameter that is not declared", action("{{.Params.nope}}"), []string{"not a parameter of the template"}},
 		{"a function that is not there", action("{{exec .Machine.Name}}"), []string{"exec"}},
 		{"half a template", action("{{if .Machine.Name}}"), []string{"apply.yaml:3", "unexpected EOF"}},
 	} {

@@ -90,7 +90,7 @@ func TestJoinRefused(t *testing.T) {
 		go func() { _ = server.ServeTLS(l, "", "") }() // until it is closed
 		n.Advertise, _, _ = net.SplitHostPort(l.Addr().String())
 		n.Start("--join", h0.API(), "--token", good)
-		n.expectRefusal("another program answers there", "--advertise")
+		n.expectRefusal("the address is served by another program", "--advertise")
 	})
 	t.Run("no URL", func(t *testing.T) {
 		n := newHead(t, "the new head")
