@@ -31,7 +31,7 @@ func TestHeadWithAnotherClock(t *testing.T) {
 
 	h.boot(wrong, joining)
 	h.mustPrint(`new head's clock is (9m5\ds|10m\ds) ahead of that of head0`)
-	h.mustPrint(`set both clocks, best by NTP.* the token is still good`)
+	h.mustPrint(`set both clocks, best by NTP.* the token is still valid`)
 	h.mustEnd()
 
 	h.boot(0, joining)
