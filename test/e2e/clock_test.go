@@ -133,7 +133,7 @@ func (h *clockHead) mustBeMember(problem string) {
 func (h *clockHead) mustServe(off time.Duration, way string, lost *head) {
 	h.c.Helper()
 	h.boot(off, "")
-	h.mustBeMember(`its clock is (9m5\ds|10m\ds) ` + way + `; set it by NTP`)
+	h.mustBeMember(`its clock is (9m5\ds|10m\ds) ` + way + `; synchronize it by NTP`)
 	lost.kill()
 	h.c.endpoints = clockURL // operators use no other head
 	near := h.await("near", nearLimit)
