@@ -176,7 +176,7 @@ type climber struct {
 	done     bool
 }
 
-// climb offers both servers each rate by turns, until a server cannot follow.
+// climb offers both servers each rate alternately, until a server cannot follow.
 func climb(us, them *climber, from, to, step int) error {
 	if us.answered == 0 {
 		for range 3 { // warms up; every client is known by its address then
@@ -227,7 +227,7 @@ var (
 	gotLine  = regexp.MustCompile(`received packets: (\d+)`)
 )
 
-// offer begins a rate of DORAs for a while, and gives how many were begun and how many ended by an ACK.
+// offer begins a rate of DORAs for dhcpPeriod, and returns how many were begun and how many ended with an ACK.
 func (c *climber) offer(rate int) (begun, acked float64, err error) {
 	before, err := c.server.CPU()
 	if err != nil {

@@ -58,16 +58,16 @@ func (b *bench) http() error {
 		row.what = fmt.Sprintf("%s, %s, %d at once", f.what, size(f.bytes), f.at)
 		b.report.add(row)
 	}
-	b.report.command(fmt.Sprintf("wrk -t 2 -c AT-ONCE -d 2s URL # %d times by turns; the median", httpRounds))
+	b.report.command(fmt.Sprintf("wrk -t 2 -c AT-ONCE -d 2s URL # %d times alternately; the median", httpRounds))
 	return nil
 }
 
-// wrk reads a URL of each side by turns.
+// wrk reads a URL of each side alternately.
 func (b *bench) wrk(at int, ours, peer string) (row, error) {
 	read := func(url string) func() (float64, error) {
 		return func() (float64, error) { return b.wrkOnce(at, url) }
 	}
-	r, err := byTurns(httpRounds, read(ours), read(peer))
+	r, err := alternately(httpRounds, read(ours), read(peer))
 	r.unit, r.by, r.bound = "MB/s", "nginx", atLeastPeer(0.9)
 	return r, err
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // storm kills the head that leads, to which a third of the agents are connected, and follows these to the others.
-// Half of all agents are at work then, the others wait for some. A head that judges silence by itself alone, or too
-// soon, would hold those at work for lost.
+// Half of all agents are at work then, the others wait for some. A head that judges silence alone, or too soon,
+// would declare those at work lost.
 type storm struct {
 	*fleet
 	b       *bench
@@ -154,7 +154,7 @@ func (st *storm) counters() (l Counters, err error) {
 	return l, err
 }
 
-// followed gives when agents last connected since st.at, in seconds after it: those that were on the head that was
+// followed returns when agents last connected since st.at, in seconds after it: those that were on the head that was
 // killed, and others.
 func (st *storm) followed(l Counters) (victims, others []float64) {
 	was, last := map[string]string{}, map[string]time.Time{}

@@ -13,7 +13,7 @@ const (
 )
 
 // workflows gives every agent a run of five actions that do nothing, all at once, on a site of one head and on one of
-// three, by turns. Nothing is left out: each provision is created through the API, claims its machine, makes its
+// three alternately. Nothing is left out: each provision is created through the API, claims its machine, makes its
 // workflow, is granted, reported and settled, each step a transaction that is on the disks of a majority before the
 // next.
 func (b *bench) workflows() error {

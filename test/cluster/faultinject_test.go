@@ -23,7 +23,7 @@ var (
 	waits    = size{writers: 1, watchers: 1, late: 1}
 )
 
-// faultEnv tells a program that is built with faults which one it has.
+// faultEnv names the environment variable that selects the fault of a program that is built with faults.
 const faultEnv = "TRIVET_FAULT"
 
 // injected are the faults, one for each guarantee, and what exposes it.

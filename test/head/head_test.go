@@ -1,5 +1,5 @@
 // Package head_test tests one head under bad conditions: the real program, on a loopback address, with bad input, bad
-// disks, bad clocks and signals. After each of them the head must still serve, or have said why it cannot.
+// disks, bad clocks and signals. After each of them the head must still serve, or have reported why it cannot.
 package head_test
 
 import (

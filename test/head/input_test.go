@@ -261,7 +261,7 @@ func TestBadBootHTTP(t *testing.T) {
 		{"token of none", "POST /phone-home/tb1~x", "Content-Length: 0\r\n", 401},
 		{"method of none", "BREW " + program, "", 405},
 		{"method that is no token", "G@T " + program, "", 400},
-		{"no metadata for strangers", "GET /latest/user-data", "", 404},
+		{"no metadata for unknown clients", "GET /latest/user-data", "", 404},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			status, body := rawHTTP(t, at, c.line+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+c.header+"\r\n")

@@ -40,7 +40,7 @@ func (h *head) label() string {
 }
 
 // A head on a slow disk logs that, serves reads and boots as before, and writes slowly. When a write exceeds its time
-// limit, the client is told that the outcome is unknown, and why; no operator is needed when the disk is fast again.
+// limit, the error reports that the outcome is unknown, and why; no operator is needed when the disk is fast again.
 func TestSlowDisk(t *testing.T) {
 	disk := faultfs.New(t)
 	h := startHead(t, filepath.Join(disk.Dir(), "data"))
