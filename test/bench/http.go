@@ -67,7 +67,7 @@ func (b *bench) wrk(at int, ours, peer string) (row, error) {
 	read := func(url string) func() (float64, error) {
 		return func() (float64, error) { return b.wrkOnce(at, url) }
 	}
-	r, err := alternately(httpRounds, read(ours), read(peer))
+	r, err := alternate(httpRounds, read(ours), read(peer))
 	r.unit, r.by, r.bound = "MB/s", "nginx", atLeastPeer(0.9)
 	return r, err
 }

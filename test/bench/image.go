@@ -45,7 +45,7 @@ func (b *bench) image() error {
 				return float64(raw) / 1e6 / time.Since(began).Seconds(), err
 			}
 		}
-		r, err := alternately(imageRounds, rate(b.writeImage), rate(b.zstdDD))
+		r, err := alternate(imageRounds, rate(b.writeImage), rate(b.zstdDD))
 		if err != nil {
 			return err
 		}

@@ -176,8 +176,8 @@ func alone(n int, measure func() (float64, error)) (float64, error) {
 	return median(all), nil
 }
 
-// alternately measures both sides n times after one another, in changing order, and compares round with round.
-func alternately(n int, ours, peer func() (float64, error)) (row, error) {
+// alternate measures both sides n times after one another, in changing order, and compares round with round.
+func alternate(n int, ours, peer func() (float64, error)) (row, error) {
 	var us, them, ratios []float64
 	for i := range n {
 		var a, b float64

@@ -62,7 +62,7 @@ func (b *bench) tftpRow(block, window int) error {
 	r := row{}
 	var err error
 	if window == 1 {
-		r, err = alternately(tftpRounds, get(ours), get(other))
+		r, err = alternate(tftpRounds, get(ours), get(other))
 		r.by, r.bound = "dnsmasq", atLeastPeer(1)
 	} else {
 		r.ours, err = alone(tftpRounds, get(ours))
