@@ -93,13 +93,16 @@ func (b *bench) startNginx(root string) (*program, error) {
 	config := fmt.Sprintf(`daemon off; worker_processes auto; pid %s/nginx.pid; error_log stderr warn; user root;
 events { worker_connections 1024; }
 http {
-  sendfile on; sendfile_max_chunk 4m; tcp_nopush on; access_log off; keepalive_requests 1000000; default_type application/octet-stream;
-  client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
+  sendfile on; sendfile_max_chunk 4m; tcp_nopush on; access_log off; keepalive_requests 1000000;
+  default_type application/octet-stream;
+  client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s;
+  scgi_temp_path %[1]s;
   server { listen %[2]s:80; root %[3]s; }
 }
 `, b.dir, other.address, root)
 	path := filepath.Join(b.dir, "nginx.conf")
-	if err := errors.Join(os.MkdirAll(root, 0o755), os.Chmod(b.dir, 0o755), os.WriteFile(path, []byte(config), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(root, 0o755), os.Chmod(b.dir, 0o755),
+		os.WriteFile(path, []byte(config), 0o600)); err != nil {
 		return nil, err
 	}
 	p, err := b.start(other, "nginx", "-c", path)

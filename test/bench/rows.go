@@ -94,7 +94,8 @@ func (r *report) missed() error {
 	for _, s := range r.sections {
 		for _, v := range s.rows {
 			if v.bound.holds != nil && !v.bound.holds(v) {
-				errs = append(errs, fmt.Errorf("missed: %s: %s: %s, must be %s", s.title, v.what, v.figures(), v.bound.text))
+				errs = append(errs, fmt.Errorf("missed: %s: %s: %s, must be %s", s.title, v.what, v.figures(),
+					v.bound.text))
 			}
 		}
 	}

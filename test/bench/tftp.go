@@ -24,7 +24,8 @@ func (b *bench) tftp() error {
 	root := filepath.Join(b.dir, "tftp")
 	content := make([]byte, tftpBytes)
 	rand.Read(content)
-	if err := errors.Join(os.MkdirAll(root, 0o755), os.Chmod(b.dir, 0o755), os.WriteFile(filepath.Join(root, tftpFile), content, 0o644),
+	if err := errors.Join(os.MkdirAll(root, 0o755), os.Chmod(b.dir, 0o755),
+		os.WriteFile(filepath.Join(root, tftpFile), content, 0o644),
 		os.WriteFile(filepath.Join(root, "undionly.kpxe"), content, 0o644)); err != nil { // a head wants both
 		return err
 	}
@@ -33,8 +34,8 @@ func (b *bench) tftp() error {
 		return err
 	}
 	defer h.close()
-	dnsmasq, err := b.start(other, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--enable-tftp",
-		"--tftp-root="+root, "--user=root", "--pid-file=", "--log-facility=-")
+	dnsmasq, err := b.start(other, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0",
+		"--enable-tftp", "--tftp-root="+root, "--user=root", "--pid-file=", "--log-facility=-")
 	if err != nil {
 		return err
 	}
@@ -49,7 +50,8 @@ func (b *bench) tftp() error {
 			}
 		}
 	}
-	b.report.note("dnsmasq has no windowsize (RFC 7440): those lines have no peer. The client is Trivet's own, for both.")
+	b.report.note("dnsmasq has no windowsize (RFC 7440): those lines have no peer. " +
+		"The client is Trivet's own, for both.")
 	return nil
 }
 

@@ -43,9 +43,9 @@ func (b *bench) workflows() error {
 	r.add(row{what: "head's memory for a connected agent, 1 head", unit: "KB", ours: one.memory[0]})
 	u, err := one.usage()
 	r.add(row{what: "head's resident memory at the end, 1 head", unit: "MB", ours: float64(u.sum()) / 1e6})
-	r.note("Agents, client and all heads run on the same computer, and take their part of its cores: three heads do three times the " +
-		"work of one on them. Tinkerbell v0.25.0 was measured once on 2 such cores, apart from this run: 12.9 workflows/s at best, 1 to " +
-		"3 s between two actions, 1.1 GB.")
+	r.note("Agents, client and all heads run on the same computer, and take their part of its cores: three heads " +
+		"do three times the work of one on them. Tinkerbell v0.25.0 was measured once on 2 such cores, apart from " +
+		"this run: 12.9 workflows/s at best, 1 to 3 s between two actions, 1.1 GB.")
 	return err
 }
 

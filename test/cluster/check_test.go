@@ -18,7 +18,8 @@ func sound() *History {
 		return map[string]stepReport{"wipe": {state, try}}
 	}
 	run := func(revision, epoch, acked int64, state string, steps map[string]stepReport) change {
-		return change{Revision: revision, Type: "put", Kind: "Workflow", Name: "p-1", State: state, Machine: "m", Epoch: epoch, Acked: acked, Steps: steps}
+		return change{Revision: revision, Type: "put", Kind: "Workflow", Name: "p-1", State: state, Machine: "m",
+			Epoch: epoch, Acked: acked, Steps: steps}
 	}
 	machine := func(revision, epoch int64) change {
 		return change{Revision: revision, Type: "put", Kind: "Machine", Name: "m", Epoch: epoch}
@@ -31,15 +32,18 @@ func sound() *History {
 	}
 	h := &History{
 		Ops: []op{
-			{Client: 0, Do: "write", Key: "key0", Value: "a", Revision: 11, Call: 1 * ms, Return: 2 * ms, Outcome: done},
+			{Client: 0, Do: "write", Key: "key0", Value: "a", Revision: 11, Call: 1 * ms, Return: 2 * ms,
+				Outcome: done},
 			{Client: 0, Do: "write", Key: "key0", Value: "lost", Call: 3 * ms, Return: 4 * ms, Outcome: unknown},
 			{Client: 1, Do: "read", Key: "key0", Was: "a", Call: 3 * ms, Return: 4 * ms, Outcome: done},
-			{Client: 1, Do: "swap", Key: "key0", Was: "a", Value: "b", Revision: 12, Call: 5 * ms, Return: 8 * ms, Outcome: done},
+			{Client: 1, Do: "swap", Key: "key0", Was: "a", Value: "b", Revision: 12, Call: 5 * ms, Return: 8 * ms,
+				Outcome: done},
 			{Client: 0, Do: "swap", Key: "key0", Was: "a", Value: "c", Call: 5 * ms, Return: 8 * ms, Outcome: refused},
 			{Client: 2, Do: "write", Key: "key0", Value: "d", Call: 9 * ms, Return: 10 * ms, Outcome: unknown},
 			{Client: 1, Do: "read", Key: "key0", Was: "d", Call: 11 * ms, Return: 12 * ms, Outcome: done},
 			{Client: final, Do: "read", Key: "key0", Was: "d", Call: 20 * ms, Return: 21 * ms, Outcome: done},
-			{Client: 2, Do: "create", Key: "made", Value: "x", Revision: 14, Call: 13 * ms, Return: 14 * ms, Outcome: done},
+			{Client: 2, Do: "create", Key: "made", Value: "x", Revision: 14, Call: 13 * ms, Return: 14 * ms,
+				Outcome: done},
 		},
 		Final: map[string]string{"key0": "d", "made": "x"},
 		Whole: []change{
@@ -51,7 +55,10 @@ func sound() *History {
 			run(18, 2, 2, "running", step("done", 1)),
 			run(19, 2, 3, "succeeded", step("done", 1)), owner(19, "p", "succeeded"),
 		},
-		Leases: []lease{{MAC: "mac1", Address: "10.99.128.1"}, {MAC: "mac1", Address: "10.99.128.1"}, {MAC: "mac2", Address: "10.99.128.2"}},
+		Leases: []lease{
+			{MAC: "mac1", Address: "10.99.128.1"}, {MAC: "mac1", Address: "10.99.128.1"},
+			{MAC: "mac2", Address: "10.99.128.2"},
+		},
 		Waits: []wait{
 			{Name: "p", Call: ms, Return: 900 * ms, State: "succeeded"},
 			{Name: "late", Deadline: 10 * time.Second, Call: ms, Return: 11 * time.Second, State: "failed"},
@@ -95,7 +102,8 @@ func TestEveryViolationIsFound(t *testing.T) {
 		h.Feeds["watcher"] = slices.Clone(h.Whole)
 	}
 	workflow := func(revision, epoch, acked int64, state trivet.StepState, try int) change {
-		return change{Revision: revision, Type: "put", Kind: "Workflow", Name: "p-1", State: "failed", Machine: "m", Epoch: epoch, Acked: acked,
+		return change{Revision: revision, Type: "put", Kind: "Workflow", Name: "p-1", State: "failed", Machine: "m",
+			Epoch: epoch, Acked: acked,
 			Steps: map[string]stepReport{"wipe": {state, try}}}
 	}
 	again := func(h *History, e ...journal.Entry) { h.Ledgers["m"] = append(h.Ledgers["m"], e...) }
@@ -103,10 +111,11 @@ func TestEveryViolationIsFound(t *testing.T) {
 		want error
 		seed func(h *History)
 	}{
-		"the end has an older value": {ErrWriteLost, func(h *History) { h.Ops[7].Was = "b"; h.Ops[6].Was = "b"; h.Ops[5].Outcome = done }},
-		"a swap is undone":           {ErrWriteLost, func(h *History) { h.Ops[6].Was, h.Ops[7].Was = "a", "a" }},
-		"two swaps of one value":     {ErrWriteLost, func(h *History) { h.Ops[4].Outcome = done }},
-		"what was made is gone":      {ErrWriteLost, func(h *History) { delete(h.Final, "made") }},
+		"the end has an older value": {ErrWriteLost,
+			func(h *History) { h.Ops[7].Was = "b"; h.Ops[6].Was = "b"; h.Ops[5].Outcome = done }},
+		"a swap is undone":       {ErrWriteLost, func(h *History) { h.Ops[6].Was, h.Ops[7].Was = "a", "a" }},
+		"two swaps of one value": {ErrWriteLost, func(h *History) { h.Ops[4].Outcome = done }},
+		"what was made is gone":  {ErrWriteLost, func(h *History) { delete(h.Final, "made") }},
 		"a write comes back": {ErrWriteTwice, func(h *History) {
 			whole(h, change{Revision: 20, Type: "put", Kind: "Template", Name: "key0", Value: "a"})
 		}},
@@ -115,11 +124,13 @@ func TestEveryViolationIsFound(t *testing.T) {
 		"a read goes back": {ErrStaleRead, func(h *History) {
 			h.Ops = append(h.Ops, op{Do: "read", Key: "key0", Was: "b", Call: 13 * ms, Return: 14 * ms, Outcome: done})
 		}},
-		"a watch leaves one out": {ErrWatchSkipped, func(h *History) { h.Feeds["watcher"] = slices.Delete(h.Feeds["watcher"], 5, 6) }},
+		"a watch leaves one out": {ErrWatchSkipped,
+			func(h *History) { h.Feeds["watcher"] = slices.Delete(h.Feeds["watcher"], 5, 6) }},
 		"a watch ends early":     {ErrWatchSkipped, func(h *History) { h.Feeds["watcher"] = h.Feeds["watcher"][:9] }},
 		"a watch starts again":   {ErrWatchSkipped, func(h *History) { h.Feeds["watcher"][3] = change{Type: "reset"} }},
 		"no watch knows a write": {ErrWatchSkipped, func(h *History) { h.Ops[3].Revision = 99 }},
-		"a watch repeats one":    {ErrWatchRepeated, func(h *History) { h.Feeds["watcher"] = slices.Insert(h.Feeds["watcher"], 4, h.Whole[3]) }},
+		"a watch repeats one": {ErrWatchRepeated,
+			func(h *History) { h.Feeds["watcher"] = slices.Insert(h.Feeds["watcher"], 4, h.Whole[3]) }},
 		"a watch changes the order": {ErrWatchReordered, func(h *History) {
 			f := h.Feeds["watcher"]
 			f[1], f[2] = f[2], f[1]
@@ -140,16 +151,20 @@ func TestEveryViolationIsFound(t *testing.T) {
 			h.Whole = slices.Insert(h.Whole, 7, w, end)
 			whole(h)
 		}},
-		"a done action runs by record": {ErrActionTwice, func(h *History) { whole(h, workflow(20, 2, 3, "running", 2)) }},
+		"a done action runs by record": {ErrActionTwice,
+			func(h *History) { whole(h, workflow(20, 2, 3, "running", 2)) }},
 		"an acknowledged action begins again": {ErrActionTwice, func(h *History) {
-			again(h, journal.Entry{Epoch: 2, Report: &trivet.Report{Seq: 4, Action: "wipe", Attempt: 2, State: "running"}})
+			again(h, journal.Entry{Epoch: 2, Report: &trivet.Report{
+				Seq: 4, Action: "wipe", Attempt: 2, State: "running",
+			}})
 		}},
 		"and under a later epoch": {ErrActionTwice, func(h *History) {
 			again(h, journal.Entry{Epoch: 3, Workflow: "uid"},
 				journal.Entry{Epoch: 3, Report: &trivet.Report{Seq: 1, Action: "wipe", Attempt: 2, State: "running"}})
 		}},
 		"a report of an old epoch is taken": {ErrOldEpoch, func(h *History) {
-			whole(h, change{Revision: 20, Type: "put", Kind: "Machine", Name: "m", Epoch: 3}, workflow(21, 2, 4, "done", 1))
+			whole(h, change{Revision: 20, Type: "put", Kind: "Machine", Name: "m", Epoch: 3},
+				workflow(21, 2, 4, "done", 1))
 		}},
 		"an epoch falls": {ErrOldEpoch, func(h *History) {
 			whole(h, change{Revision: 20, Type: "put", Kind: "Machine", Name: "m", Epoch: 1})

@@ -61,7 +61,8 @@ func (l *load) write(id int) {
 	}
 	for n := 0; !l.over(); n++ {
 		at := dice.IntN(len(clients))
-		o := op{Client: id, Do: "write", Key: keyName(dice.IntN(keys)), Value: fmt.Sprintf("w%d.%d", id, n), Head: l.site.heads[at].port}
+		o := op{Client: id, Do: "write", Key: keyName(dice.IntN(keys)), Value: fmt.Sprintf("w%d.%d", id, n),
+			Head: l.site.heads[at].port}
 		switch d := dice.IntN(20); {
 		case d < 6:
 			o.Do, o.Value = "read", ""

@@ -84,7 +84,12 @@ func TestPowerCut(t *testing.T) {
 	}{
 		"bytes and size": {func(d disk) { d.write("a", "old", 0); d.sync("a"); d.write("a", "NEW and more", 0) },
 			"a=NEW and more", "a=old"},
-		"synced bytes stay": {func(d disk) { d.write("a", "old", 0); d.write("a", "NEW", 0); d.sync("a"); d.write("b", "x", 0) },
+		"synced bytes stay": {func(d disk) {
+			d.write("a", "old", 0)
+			d.write("a", "NEW", 0)
+			d.sync("a")
+			d.write("b", "x", 0)
+		},
 			"a=NEW b=x", "a=NEW"},
 		"many layers": {func(d disk) {
 			d.write("a", "0123456789", 0)
@@ -166,7 +171,8 @@ func TestPowerCutKeepsSome(t *testing.T) {
 		d.write("a", "0000", 0)
 		d.sync("a")
 	}
-	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, []string{"a=0000", "a=1000", "a=1200", "a=1230", "a=1234"}) {
+	want := []string{"a=0000", "a=1000", "a=1200", "a=1230", "a=1234"}
+	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
 		t.Errorf("left were %v", got)
 	}
 }
@@ -255,7 +261,8 @@ func TestCopyElsewhere(t *testing.T) {
 	d := disk{t, faultfs.New(t)}
 	d.write("a", "old", 0)
 	d.sync("a")
-	other := exec.Command("sh", "-c", "mount --make-rprivate / && exec 3<"+d.path("a")+" && echo held && cat && cat <&3")
+	other := exec.Command("sh", "-c",
+		"mount --make-rprivate / && exec 3<"+d.path("a")+" && echo held && cat && cat <&3")
 	other.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	in, err := other.StdinPipe()
 	d.ok(err)

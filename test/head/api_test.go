@@ -54,29 +54,45 @@ func TestBadAPI(t *testing.T) {
 		{"a list", "POST", "/v1/machines", "[]", 422, []string{"must be an object"}},
 		{"deep lists", "POST", "/v1/machines", strings.Repeat("[", 500_000), 422, []string{"nested too deep"}},
 		{"deep objects", "POST", "/v1/machines", strings.Repeat(`{"a":`, 150_000), 422, []string{"nested too deep"}},
-		{"deep patch", "PATCH", "/v1/machines/m1", strings.Repeat(`{"spec":`, 100_000), 422, []string{"merge patch", "depth"}},
+		{"deep patch", "PATCH", "/v1/machines/m1", strings.Repeat(`{"spec":`, 100_000), 422,
+			[]string{"merge patch", "depth"}},
 		{"deep arguments", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":` +
 			strings.Repeat(`{"a":`, 50) + `1` + strings.Repeat("}", 50) + `}]}}`, 422, []string{"nested too deep"}},
-		{"long name of a property", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":{"` +
-			strings.Repeat("k", 400_000) + `":[` + strings.Repeat(`"",`, 200_000) + `""]}}]}}`, 422, []string{"too deep"}},
+		{"long name of a property", "POST", "/v1/templates",
+			`{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":{"` +
+				strings.Repeat("k", 400_000) + `":[` + strings.Repeat(`"",`, 200_000) + `""]}}]}}`, 422,
+			[]string{"too deep"}},
 		{"long name in a patch", "PATCH", "/v1/machines/m1", `{"spec":{"` + strings.Repeat("k", 400_000) + `":[` +
 			strings.Repeat(`"",`, 200_000) + `""]}}`, 422, []string{"too deep"}},
 		{"wrong types", "POST", "/v1/machines", `{"kind":1,"name":["x"],"labels":"y","spec":[]}`, 422,
-			[]string{"kind must be a text", "name must be a text", "labels must be an object", "spec must be an object"}},
-		{"unknown fields", "POST", "/v1/machines", machine(`{"nicks":[]}`), 422, []string{"spec.nicks is not known", "did you mean nics"}},
-		{"50000 unknown fields", "POST", "/v1/machines", machine("{" + manyFields + `"z":0}`), 422, []string{"spec.f0 is not known"}},
-		{"one unknown field as long as a book", "POST", "/v1/machines", machine(`{"` + strings.Repeat("é", 400_000) + `":0}`), 422, []string{"too deep"}},
-		{"a number as long as a book", "POST", "/v1/provisions", `{"name":"x","generation":` + strings.Repeat("9", 900_000) + `}`, 422, []string{"generation"}},
-		{"a text as long as a book", "POST", "/v1/machines", machine(`{"arch":"` + strings.Repeat("x", 900_000) + `"}`), 422, []string{"arch"}},
-		{"a MAC as long as a book", "POST", "/v1/machines", machine(`{"nics":[{"mac":"` + strings.Repeat("x", 900_000) + `"}]}`), 422, []string{"MAC"}},
-		{"an address as long as a book", "POST", "/v1/networks", `{"name":"x","spec":{"cidr":"` + strings.Repeat("1", 900_000) + `"}}`, 422, []string{"spec.cidr"}},
-		{"a duration of ages", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","timeout":"99999999h"}]}}`, 422, []string{"timeout"}},
-		{"a record of 600 KB", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":{"a":["` +
-			strings.Repeat(strings.Repeat("y", 60_000)+`","`, 10) + `"]}}]}}`, 413, []string{"at most 524288"}},
+			[]string{"kind must be a text", "name must be a text", "labels must be an object",
+				"spec must be an object"}},
+		{"unknown fields", "POST", "/v1/machines", machine(`{"nicks":[]}`), 422,
+			[]string{"spec.nicks is not known", "did you mean nics"}},
+		{"50000 unknown fields", "POST", "/v1/machines", machine("{" + manyFields + `"z":0}`), 422,
+			[]string{"spec.f0 is not known"}},
+		{"one unknown field as long as a book", "POST", "/v1/machines",
+			machine(`{"` + strings.Repeat("é", 400_000) + `":0}`), 422, []string{"too deep"}},
+		{"a number as long as a book", "POST", "/v1/provisions",
+			`{"name":"x","generation":` + strings.Repeat("9", 900_000) + `}`, 422, []string{"generation"}},
+		{"a text as long as a book", "POST", "/v1/machines",
+			machine(`{"arch":"` + strings.Repeat("x", 900_000) + `"}`), 422, []string{"arch"}},
+		{"a MAC as long as a book", "POST", "/v1/machines",
+			machine(`{"nics":[{"mac":"` + strings.Repeat("x", 900_000) + `"}]}`), 422, []string{"MAC"}},
+		{"an address as long as a book", "POST", "/v1/networks",
+			`{"name":"x","spec":{"cidr":"` + strings.Repeat("1", 900_000) + `"}}`, 422, []string{"spec.cidr"}},
+		{"a duration of ages", "POST", "/v1/templates",
+			`{"name":"x","spec":{"actions":[{"name":"a","use":"noop","timeout":"99999999h"}]}}`, 422,
+			[]string{"timeout"}},
+		{"a record of 600 KB", "POST", "/v1/templates",
+			`{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":{"a":["` +
+				strings.Repeat(strings.Repeat("y", 60_000)+`","`, 10) + `"]}}]}}`, 413, []string{"at most 524288"}},
 		{"twice", "POST", "/v1/machines", `{"name":"x","name":"y"}`, 422, []string{"name appears twice"}},
-		{"twice in a patch", "PATCH", "/v1/machines/m1", `{"spec":{"arch":"amd64","arch":"arm64"}}`, 422, []string{"spec.arch appears twice"}},
+		{"twice in a patch", "PATCH", "/v1/machines/m1", `{"spec":{"arch":"amd64","arch":"arm64"}}`, 422,
+			[]string{"spec.arch appears twice"}},
 		{"patch that is no object", "PATCH", "/v1/machines/m1", `[1]`, 422, []string{"merge patch"}},
-		{"patch of the status", "PATCH", "/v1/machines/m1", `{"status":{"state":"active"}}`, 422, []string{"written by Trivet only"}},
+		{"patch of the status", "PATCH", "/v1/machines/m1", `{"status":{"state":"active"}}`, 422,
+			[]string{"written by Trivet only"}},
 		{"NUL in a name", "POST", "/v1/machines", `{"name":"a\u0000b"}`, 422, []string{"name"}},
 		{"no UTF-8 in a name", "POST", "/v1/machines", "{\"name\":\"a\xff\xfeb\"}", 422, []string{"name"}},
 		{"half a surrogate", "POST", "/v1/machines", `{"name":"a\ud800"}`, 422, []string{"name"}},
@@ -90,17 +106,20 @@ func TestBadAPI(t *testing.T) {
 		{"path for a blob", "GET", "/v1/blobs/..%2f..%2fkeys%2fca.pem", "", 422, []string{"digest"}},
 		{"path for an upload", "PATCH", "/v1/uploads/..%2f..%2fkeys%2fca.pem?offset=0", "x", 404, nil},
 		{"selector of letters", "GET", "/v1/machines?labels=%00", "", 422, []string{"key=value"}},
-		{"selector as long as a book", "GET", "/v1/machines?labels=" + strings.Repeat("a%3Db,", 1000), "", 422, []string{"at most 32"}},
+		{"selector as long as a book", "GET", "/v1/machines?labels=" + strings.Repeat("a%3Db,", 1000), "", 422,
+			[]string{"at most 32"}},
 		{"selector of no field", "GET", "/v1/machines?fields=spec.nope%3D1", "", 422, []string{"nope"}},
 		{"limit below nothing", "GET", "/v1/machines?limit=-1", "", 422, []string{"limit"}},
 		{"limit without limit", "GET", "/v1/machines?limit=99999999999999999999", "", 422, []string{"limit"}},
 		{"revision of letters", "GET", "/v1/watch?from=x", "", 422, []string{"from"}},
 		{"revision of the future", "GET", "/v1/watch?from=9000000000000000000", "", 410, []string{"compacted"}},
 		{"watch of no kind", "GET", "/v1/watch?kinds=nope", "", 422, []string{"nope"}},
-		{"URL as long as a book", "GET", "/v1/machines?x=" + strings.Repeat("x", 20_000), "", 413, []string{"at most 8192"}},
+		{"URL as long as a book", "GET", "/v1/machines?x=" + strings.Repeat("x", 20_000), "", 413,
+			[]string{"at most 8192"}},
 		{"no such place", "GET", "/v1/nope", "", 404, []string{"openapi.json"}},
 		{"agent that is none", "POST", "/agent/v1/hello", `{"key":"AAAA"}`, 422, []string{"key"}},
-		{"agent's JSON too deep", "POST", "/agent/v1/sync", strings.Repeat(`{"reports":[`, 50_000), 422, []string{"sync"}},
+		{"agent's JSON too deep", "POST", "/agent/v1/sync", strings.Repeat(`{"reports":[`, 50_000), 422,
+			[]string{"sync"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			req := h.request(t.Context(), c.method, c.path, strings.NewReader(c.body))
@@ -117,7 +136,8 @@ func TestBadAPI(t *testing.T) {
 		})
 	}
 	for _, c := range []struct{ what, token string }{
-		{"no token", ""}, {"half a token", "Bearer trivet_"}, {"another's token", "Bearer trivet_" + strings.Repeat("a", 16) + "_" + strings.Repeat("b", 52)},
+		{"no token", ""}, {"half a token", "Bearer trivet_"},
+		{"another's token", "Bearer trivet_" + strings.Repeat("a", 16) + "_" + strings.Repeat("b", 52)},
 		{"a password", "Basic YWRtaW46YWRtaW4="}, {"a book", "Bearer " + strings.Repeat("x", 20_000)},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -139,7 +159,8 @@ func TestBadAPI(t *testing.T) {
 		}
 	})
 	t.Run("no TLS", func(t *testing.T) {
-		if status, text := rawHTTP(t, h.Address+":7480", "GET /v1/machines HTTP/1.1\r\nHost: x\r\n\r\n"); status != 400 || !strings.Contains(text, "HTTPS") {
+		status, text := rawHTTP(t, h.Address+":7480", "GET /v1/machines HTTP/1.1\r\nHost: x\r\n\r\n")
+		if status != 400 || !strings.Contains(text, "HTTPS") {
 			t.Errorf("%d: %s", status, text)
 		}
 	})
@@ -192,7 +213,8 @@ func TestSlowClients(t *testing.T) {
 		{plain("7480"), ""}, {plain("7480"), "\x16\x03\x01\x02"}, // a handshake that does not go on
 		{secure, ""}, {secure, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: "},
 		{secure, "POST /agent/v1/hello HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"},
-		{secure, "POST /v1/machines HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + h.Credential().Token + "\r\nContent-Length: 1000\r\n\r\n{"},
+		{secure, "POST /v1/machines HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + h.Credential().Token +
+			"\r\nContent-Length: 1000\r\n\r\n{"},
 	} {
 		for range 50 {
 			conn, err := c.dial()

@@ -87,7 +87,8 @@ func TestBadDHCP(t *testing.T) {
 	h := newHead(t)
 	conn := dialUDP(t, h.Address+":7067")
 	mac, _ := net.ParseMAC(knownMAC)
-	good, err := dhcpv4.NewDiscovery(mac, dhcpv4.WithRelay(net.IPv4(127, 0, 0, 1)), dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient")))
+	good, err := dhcpv4.NewDiscovery(mac, dhcpv4.WithRelay(net.IPv4(127, 0, 0, 1)),
+		dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,8 @@ func TestBadDHCP(t *testing.T) {
 	}
 	const options = 240
 	bad := [][]byte{
-		{}, {1}, make([]byte, 240), make([]byte, 65507), bytes.Repeat([]byte{0xff}, 2048), bytes.Repeat([]byte{1}, 1500),
+		{}, {1}, make([]byte, 240), make([]byte, 65507), bytes.Repeat([]byte{0xff}, 2048),
+		bytes.Repeat([]byte{1}, 1500),
 		changed(0, 2), changed(0, 255), // an answer, nonsense
 		changed(2, 0), changed(2, 255), changed(3, 255), // no address, a huge one, hops
 		changed(12, 255, 255, 255, 255), changed(24, 224, 0, 0, 1), // from everywhere, by a relay that is many
@@ -191,8 +193,10 @@ func TestBadTFTP(t *testing.T) {
 	t.Run("options", func(t *testing.T) {
 		conn := dialUDP(t, h.Address+":7069")
 		for _, o := range [][]string{
-			{"blksize", "99999999999999999999"}, {"blksize", "-1"}, {"blksize", "0"}, {"blksize"}, {"windowsize", "65536"}, {"timeout", "1e9"},
-			{"tsize", strings.Repeat("9", 1000)}, {strings.Repeat("x", 5000), strings.Repeat("y", 5000)}, {"", "", "", ""},
+			{"blksize", "99999999999999999999"}, {"blksize", "-1"}, {"blksize", "0"}, {"blksize"},
+			{"windowsize", "65536"}, {"timeout", "1e9"},
+			{"tsize", strings.Repeat("9", 1000)}, {strings.Repeat("x", 5000), strings.Repeat("y", 5000)},
+			{"", "", "", ""},
 			strings.Split(strings.Repeat("blksize,512,", 400), ","),
 		} {
 			if _, err := conn.Write(read(testhead.BootFile, "octet", o...)); err != nil {
@@ -274,7 +278,8 @@ func TestBadBootHTTP(t *testing.T) {
 		})
 	}
 	for what, text := range map[string]string{
-		"no HTTP": "hello\r\n\r\n", "TLS": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "HTTP/9": "GET / HTTP/9.9\r\n\r\n", "no Host": "GET / HTTP/1.1\r\n\r\n",
+		"no HTTP": "hello\r\n\r\n", "TLS": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+		"HTTP/9": "GET / HTTP/9.9\r\n\r\n", "no Host": "GET / HTTP/1.1\r\n\r\n",
 	} {
 		t.Run(what, func(t *testing.T) {
 			if status, body := rawHTTP(t, at, text+"\r\n\r\n"); status < 400 || status > 505 {

@@ -152,7 +152,8 @@ func TestPowerCut(t *testing.T) {
 		h = startHead(t, h.Dir)
 		got, err := strconv.ParseInt(h.label(), 10, 64)
 		if err != nil || got < acknowledged.Load() || got > last {
-			t.Errorf("round %d: write %d was acknowledged and %d begun, and %q is there", round, acknowledged.Load(), last, h.label())
+			t.Errorf("round %d: write %d was acknowledged and %d begun, and %q is there",
+				round, acknowledged.Load(), last, h.label())
 		}
 		acknowledged.Store(got)
 		h.mustHave(imported)
@@ -201,7 +202,8 @@ func (h *head) mustHave(digest string) {
 	}
 	defer resp.Body.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, resp.Body); err != nil || resp.StatusCode != http.StatusOK || fmt.Sprintf("sha256:%x", sum.Sum(nil)) != digest {
+	_, err = io.Copy(sum, resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || fmt.Sprintf("sha256:%x", sum.Sum(nil)) != digest {
 		h.Errorf("blob %s: %s, %v; it has %x", digest, resp.Status, err, sum.Sum(nil))
 	}
 }

@@ -14,7 +14,8 @@ func (h *head) killAfterFile(args []string, files ...string) {
 	h.Helper()
 	for _, file := range files {
 		h.Start(args...)
-		for late := time.Now().Add(testhead.Timeout); ; time.Sleep(time.Millisecond) { // the kill must follow the file closely
+		// the kill must follow the file closely
+		for late := time.Now().Add(testhead.Timeout); ; time.Sleep(time.Millisecond) {
 			if found, err := filepath.Glob(filepath.Join(h.Dir, file)); err == nil && len(found) > 0 {
 				break
 			}
@@ -29,7 +30,10 @@ func (h *head) killAfterFile(args []string, files ...string) {
 // A first start that is killed at any point is completed by the next one.
 func TestFirstStartIsKilled(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"keys", "head.json", "store/etcd/member/snap", "store/etcd/member/snap/db", "store/etcd/member/wal", "store/etcd/member/wal/*.wal", "blobs"} {
+	for _, file := range []string{
+		"keys", "head.json", "store/etcd/member/snap", "store/etcd/member/snap/db", "store/etcd/member/wal",
+		"store/etcd/member/wal/*.wal", "blobs",
+	} {
 		t.Run(file, func(t *testing.T) {
 			h := newHead(t, "head0")
 			h.killAfterFile(nil, file)
@@ -47,7 +51,8 @@ func TestJoinIsKilled(t *testing.T) {
 	l := newLedger(t, h0.client(h0))
 	n := newHead(t, "head1")
 	args := []string{"--join", h0.API(), "--token", h0.token()}
-	n.killAfterFile(args, "join-*", "keys", "peer.pem", "head.json", "store/etcd", "store/etcd/member/snap/db", "store/etcd/member/wal", "store/etcd/member/wal/*.wal")
+	n.killAfterFile(args, "join-*", "keys", "peer.pem", "head.json", "store/etcd", "store/etcd/member/snap/db",
+		"store/etcd/member/wal", "store/etcd/member/wal/*.wal")
 	n.Start(args...)
 	h0.Kill() // the head that it joins, too
 	h0.Up()

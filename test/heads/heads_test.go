@@ -116,12 +116,15 @@ const (
 
 func newLedger(t *testing.T, cl *client.Client) *ledger {
 	t.Helper()
-	n := &trivet.Network{Meta: trivet.Meta{Name: "lo"}, Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("127.0.0.0/8"),
-		Ranges: []trivet.Range{{From: netip.MustParseAddr("127.9.9.1"), To: netip.MustParseAddr("127.9.9.200")}}}}
+	n := &trivet.Network{Meta: trivet.Meta{Name: "lo"}, Spec: trivet.NetworkSpec{
+		CIDR:   netip.MustParsePrefix("127.0.0.0/8"),
+		Ranges: []trivet.Range{{From: netip.MustParseAddr("127.9.9.1"), To: netip.MustParseAddr("127.9.9.200")}},
+	}}
 	if _, err := client.Of[trivet.Network](cl).Create(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	m := &trivet.Machine{Meta: trivet.Meta{Name: machine}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: knownMAC}}}}
+	m := &trivet.Machine{Meta: trivet.Meta{Name: machine},
+		Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: knownMAC}}}}
 	if _, err := client.Of[trivet.Machine](cl).Create(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}

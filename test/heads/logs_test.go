@@ -18,15 +18,18 @@ func TestLogs(t *testing.T) {
 	h0.Up()
 	all := []*head{h0, h0.join("head1"), h0.join("head2")}
 	cl := h0.client(all...)
-	m := &trivet.Machine{Meta: trivet.Meta{Name: machine}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: knownMAC}}}}
+	m := &trivet.Machine{Meta: trivet.Meta{Name: machine},
+		Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: knownMAC}}}}
 	if _, err := client.Of[trivet.Machine](cl).Create(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	template := &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "one", Use: "noop"}}}}
+	template := &trivet.Template{Meta: trivet.Meta{Name: "t"},
+		Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "one", Use: "noop"}}}}
 	if _, err := client.Of[trivet.Template](cl).Create(t.Context(), template); err != nil {
 		t.Fatal(err)
 	}
-	provision := &trivet.Provision{Meta: trivet.Meta{Name: "p"}, Spec: trivet.ProvisionSpec{Template: "t", Machine: machine}}
+	provision := &trivet.Provision{Meta: trivet.Meta{Name: "p"},
+		Spec: trivet.ProvisionSpec{Template: "t", Machine: machine}}
 	if _, err := client.Of[trivet.Provision](cl).Create(t.Context(), provision); err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,8 @@ func TestRemoveAndRejoin(t *testing.T) {
 		h0.MustTrivet("head", "remove", "head4")
 		h0.MustTrivet("head", "remove", "head5")
 		r, err := h0.Trivet("head", "remove", "head0")
-		if err == nil || !strings.Contains(r.All, "no other full head is a member") || !strings.Contains(r.All, "trivet head token") {
+		if err == nil || !strings.Contains(r.All, "no other full head is a member") ||
+			!strings.Contains(r.All, "trivet head token") {
 			t.Errorf("%v: %s", err, r.All)
 		}
 		l.write()

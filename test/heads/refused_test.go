@@ -54,7 +54,9 @@ func TestJoinRefused(t *testing.T) {
 		api := h0.MustTrivet("token", "issue", "admin")
 		refused(t, pin+"."+api, "it is an API token", "trivet head token")
 	})
-	t.Run("role changed", func(t *testing.T) { refused(t, good+".witness", "it is for a voter", "pass the whole token") })
+	t.Run("role changed", func(t *testing.T) {
+		refused(t, good+".witness", "it is for a voter", "pass the whole token")
+	})
 	t.Run("a name", func(t *testing.T) {
 		n := newHead(t, "the new head")
 		n.Start("--join", h0.API(), "--token", good, "--name", "head0")
@@ -103,10 +105,14 @@ func TestJoinRefused(t *testing.T) {
 		change func(*membership.JoinRequest)
 		words  []string
 	}{
-		"too new":      {func(a *membership.JoinRequest) { a.Protocol, a.Version = 99, "v9.0.0" }, []string{`runs "v9.0.0", which speaks protocol 99`, "upgrade this cluster's heads first"}},
-		"too old":      {func(a *membership.JoinRequest) { a.Protocol = 0 }, []string{"with the version that this cluster's heads run"}},
-		"clock ahead":  {func(a *membership.JoinRequest) { a.Time = time.Now().Add(5 * time.Minute) }, []string{"5m0s ahead of that of head0", "NTP"}},
-		"clock behind": {func(a *membership.JoinRequest) { a.Time = time.Now().Add(-5 * time.Minute) }, []string{"5m0s behind that of head0", "NTP"}},
+		"too new": {func(a *membership.JoinRequest) { a.Protocol, a.Version = 99, "v9.0.0" },
+			[]string{`runs "v9.0.0", which speaks protocol 99`, "upgrade this cluster's heads first"}},
+		"too old": {func(a *membership.JoinRequest) { a.Protocol = 0 },
+			[]string{"with the version that this cluster's heads run"}},
+		"clock ahead": {func(a *membership.JoinRequest) { a.Time = time.Now().Add(5 * time.Minute) },
+			[]string{"5m0s ahead of that of head0", "NTP"}},
+		"clock behind": {func(a *membership.JoinRequest) { a.Time = time.Now().Add(-5 * time.Minute) },
+			[]string{"5m0s behind that of head0", "NTP"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			err := h0.rawAsk(t, good, c.change)
@@ -137,7 +143,9 @@ func (h *head) rawAsk(t *testing.T, text string, change func(*membership.JoinReq
 	cl := &http.Client{Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}}
 	defer cl.CloseIdleConnections()
 	csr := must(auth.PeerRequest(must(auth.PeerKey())(t)))(t)
-	ask := membership.JoinRequest{Token: token.Secret.Reveal(), ID: strings.Repeat("x", 20), Peer: "https://127.0.0.1:1", CSR: csr, Role: token.Role, Version: "v0", Protocol: peer.Protocol, Time: time.Now()}
+	ask := membership.JoinRequest{Token: token.Secret.Reveal(), ID: strings.Repeat("x", 20),
+		Peer: "https://127.0.0.1:1", CSR: csr, Role: token.Role, Version: "v0", Protocol: peer.Protocol,
+		Time: time.Now()}
 	change(&ask)
 	return peer.Call(t.Context(), cl, h.API(), "join", ask, &membership.JoinResponse{})
 }
@@ -196,12 +204,16 @@ func TestForeignCertificates(t *testing.T) {
 	h0.Up()
 	foreign := must(auth.Init(filepath.Join(t.TempDir(), "keys"), "foreign"))(t)
 	key := must(auth.PeerKey())(t)
-	text := must(foreign.CA.SignPeer(auth.Peer{Name: "head0", Role: auth.PeerHead}, must(auth.PeerRequest(key))(t), time.Now()))(t)
+	csr := must(auth.PeerRequest(key))(t)
+	text := must(foreign.CA.SignPeer(auth.Peer{Name: "head0", Role: auth.PeerHead}, csr, time.Now()))(t)
 	cert := must(tls.X509KeyPair(text, key))(t)
 	cl := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}}}
 	defer cl.CloseIdleConnections()
-	for _, path := range []string{"/raft", "/raft/stream/message/1", "/members", "/version", "/leases", "/downgrade", peer.Prefix + "ping", peer.Prefix + "certificate"} {
+	for _, path := range []string{
+		"/raft", "/raft/stream/message/1", "/members", "/version", "/leases", "/downgrade",
+		peer.Prefix + "ping", peer.Prefix + "certificate",
+	} {
 		resp, err := cl.Post(h0.API()+path, "application/json", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
