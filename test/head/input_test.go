@@ -22,7 +22,7 @@ import (
 // maxMemory is what a head with one machine may need at any time, in bytes, whatever it receives.
 const maxMemory = 400 << 20
 
-// peak is the most memory that the head has ever had.
+// peak returns the maximum resident memory of the head so far.
 func (h *head) peak() (bytes int) {
 	h.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.PID()))
@@ -106,7 +106,7 @@ func TestBadDHCP(t *testing.T) {
 		changed(12, 255, 255, 255, 255), changed(24, 224, 0, 0, 1), // from everywhere, by a relay that is many
 		changed(236, 0, 0, 0, 0),                           // no cookie
 		changed(options, 53, 255), changed(options, 53, 0), // a length beyond the end, and none
-		changed(options, 52, 1, 3), changed(options, 52, 1, 9), // options go on in file and sname, which hold none
+		changed(options, 52, 1, 3), changed(options, 52, 1, 9), // options continue in file and sname, which hold none
 		append(changed(options, 53, 1, 1), bytes.Repeat([]byte{55, 255}, 700)...),
 	}
 	for n := range packet {
@@ -118,7 +118,7 @@ func TestBadDHCP(t *testing.T) {
 		for range 1 + chance.IntN(8) {
 			b[chance.IntN(len(b))] = byte(chance.Uint32())
 		}
-		copy(b[28:], mac) // a machine of its own each would fill the network's range, which is not what is tested
+		copy(b[28:], mac) // one machine for each would fill the network's range, which is not what is tested
 		bad = append(bad, b)
 	}
 	for _, b := range bad {
@@ -129,66 +129,46 @@ func TestBadDHCP(t *testing.T) {
 	h.mustBeUnharmed()
 }
 
+// readRequest is a read request for a file.
+func readRequest(name, mode string, options ...string) []byte {
+	b := append([]byte{0, 1}, name+"\x00"+mode+"\x00"...)
+	for _, o := range options {
+		b = append(b, o+"\x00"...)
+	}
+	return b
+}
+
+var badTFTP = []struct {
+	what   string
+	packet []byte
+	words  string // of the ERROR that is answered; empty: nothing is
+}{
+	{"nothing", nil, ""},
+	{"one byte", []byte{0}, ""},
+	{"DATA without a transfer", []byte{0, 3, 0, 1, 'x'}, ""},
+	{"ACK without a transfer", []byte{0, 4, 0, 1}, ""},
+	{"ERROR without a transfer", []byte("\x00\x05\x00\x01x\x00"), ""},
+	{"operation 9", []byte("\x00\x09x\x00octet\x00"), ""},
+	{"operation 65535", bytes.Repeat([]byte{0xff}, 512), ""},
+	{"write", []byte("\x00\x02" + testhead.BootFile + "\x00octet\x00"), "read-only"},
+	{"no end of the name", []byte("\x00\x01" + testhead.BootFile), "file name is missing"},
+	{"no name", readRequest("", "octet"), "file name is missing"},
+	{"long name", readRequest(strings.Repeat("x", 9000), "octet"), "file name is missing or over"},
+	{"no mode", []byte("\x00\x01" + testhead.BootFile + "\x00"), "mode octet"},
+	{"text mode", readRequest(testhead.BootFile, "netascii"), "mode octet"},
+	{"path up", readRequest("../../../../etc/passwd", "octet"), "not found"},
+	{"path up, for Windows", readRequest(`..\..\etc\passwd`, "octet"), "not found"},
+	{"absolute path", readRequest("/etc/passwd", "octet"), "not found"},
+	{"path through a program", readRequest(testhead.BootFile+"/../../../etc/passwd", "octet"), "not found"},
+	{"no text", readRequest("\xff\xfe\xfd", "octet"), "not found"},
+	{"folder", readRequest(".", "octet"), "not found"},
+}
+
 // An invalid TFTP request, or one for a missing file, gets an error.
 func TestBadTFTP(t *testing.T) {
 	h := newHead(t)
-	read := func(name, mode string, options ...string) []byte {
-		b := append([]byte{0, 1}, name+"\x00"+mode+"\x00"...)
-		for _, o := range options {
-			b = append(b, o+"\x00"...)
-		}
-		return b
-	}
-	for _, c := range []struct {
-		what   string
-		packet []byte
-		words  string // of the ERROR that is answered; empty: nothing is
-	}{
-		{"nothing", nil, ""},
-		{"one byte", []byte{0}, ""},
-		{"DATA without a transfer", []byte{0, 3, 0, 1, 'x'}, ""},
-		{"ACK without a transfer", []byte{0, 4, 0, 1}, ""},
-		{"ERROR without a transfer", []byte("\x00\x05\x00\x01x\x00"), ""},
-		{"operation 9", []byte("\x00\x09x\x00octet\x00"), ""},
-		{"operation 65535", bytes.Repeat([]byte{0xff}, 512), ""},
-		{"write", []byte("\x00\x02" + testhead.BootFile + "\x00octet\x00"), "read-only"},
-		{"no end of the name", []byte("\x00\x01" + testhead.BootFile), "file name is missing"},
-		{"no name", read("", "octet"), "file name is missing"},
-		{"long name", read(strings.Repeat("x", 9000), "octet"), "file name is missing or over"},
-		{"no mode", []byte("\x00\x01" + testhead.BootFile + "\x00"), "mode octet"},
-		{"text mode", read(testhead.BootFile, "netascii"), "mode octet"},
-		{"path up", read("../../../../etc/passwd", "octet"), "not found"},
-		{"path up, for Windows", read(`..\..\etc\passwd`, "octet"), "not found"},
-		{"absolute path", read("/etc/passwd", "octet"), "not found"},
-		{"path through a program", read(testhead.BootFile+"/../../../etc/passwd", "octet"), "not found"},
-		{"no text", read("\xff\xfe\xfd", "octet"), "not found"},
-		{"folder", read(".", "octet"), "not found"},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			// From a wildcard, as the answer comes from another port.
-			conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(timeout))
-			to, _ := net.ResolveUDPAddr("udp4", h.Address+":7069")
-			if _, err := conn.WriteTo(c.packet, to); err != nil {
-				t.Fatal(err)
-			}
-			if c.words == "" {
-				return
-			}
-			answer := make([]byte, 2048)
-			n, _, err := conn.ReadFrom(answer)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.HasPrefix(answer[:n], []byte{0, 5}) {
-				t.Errorf("answered %q, want an ERROR", answer[:n])
-			}
-			mustAnswer(t, string(answer[:n]), c.words)
-		})
+	for _, c := range badTFTP {
+		t.Run(c.what, func(t *testing.T) { h.answersTFTP(t, c.packet, c.words) })
 	}
 	t.Run("options", func(t *testing.T) {
 		conn := dialUDP(t, h.Address+":7069")
@@ -199,7 +179,7 @@ func TestBadTFTP(t *testing.T) {
 			{"", "", "", ""},
 			strings.Split(strings.Repeat("blksize,512,", 400), ","),
 		} {
-			if _, err := conn.Write(read(testhead.BootFile, "octet", o...)); err != nil {
+			if _, err := conn.Write(readRequest(testhead.BootFile, "octet", o...)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -207,7 +187,35 @@ func TestBadTFTP(t *testing.T) {
 	h.mustBeUnharmed()
 }
 
-// rawHTTP sends bytes as they are and gives the answer's status and text.
+// answersTFTP sends a packet and wants an ERROR with these words; without words, none is waited for.
+func (h *head) answersTFTP(t *testing.T, packet []byte, words string) {
+	t.Helper()
+	// From a wildcard, as the answer comes from another port.
+	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(timeout))
+	to, _ := net.ResolveUDPAddr("udp4", h.Address+":7069")
+	if _, err := conn.WriteTo(packet, to); err != nil {
+		t.Fatal(err)
+	}
+	if words == "" {
+		return
+	}
+	answer := make([]byte, 2048)
+	n, _, err := conn.ReadFrom(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(answer[:n], []byte{0, 5}) {
+		t.Errorf("answered %q, want an ERROR", answer[:n])
+	}
+	mustAnswer(t, string(answer[:n]), words)
+}
+
+// rawHTTP sends bytes as they are and returns the answer's status and text.
 func rawHTTP(t *testing.T, at, text string) (int, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", at)
@@ -273,7 +281,7 @@ func TestBadBootHTTP(t *testing.T) {
 				t.Errorf("status %d, want %d: %.200q", status, c.status, body)
 			}
 			if strings.Contains(body, "root:") || strings.Contains(body, "BEGIN") {
-				t.Errorf("it gave a file away: %.200q", body)
+				t.Errorf("it disclosed a file: %.200q", body)
 			}
 		})
 	}
