@@ -31,20 +31,7 @@ func sound() *History {
 		return change{Revision: revision, Type: "put", Kind: "Template", Name: "key0", Value: value}
 	}
 	h := &History{
-		Ops: []op{
-			{Client: 0, Do: "write", Key: "key0", Value: "a", Revision: 11, Call: 1 * ms, Return: 2 * ms,
-				Outcome: done},
-			{Client: 0, Do: "write", Key: "key0", Value: "lost", Call: 3 * ms, Return: 4 * ms, Outcome: unknown},
-			{Client: 1, Do: "read", Key: "key0", Was: "a", Call: 3 * ms, Return: 4 * ms, Outcome: done},
-			{Client: 1, Do: "swap", Key: "key0", Was: "a", Value: "b", Revision: 12, Call: 5 * ms, Return: 8 * ms,
-				Outcome: done},
-			{Client: 0, Do: "swap", Key: "key0", Was: "a", Value: "c", Call: 5 * ms, Return: 8 * ms, Outcome: refused},
-			{Client: 2, Do: "write", Key: "key0", Value: "d", Call: 9 * ms, Return: 10 * ms, Outcome: unknown},
-			{Client: 1, Do: "read", Key: "key0", Was: "d", Call: 11 * ms, Return: 12 * ms, Outcome: done},
-			{Client: final, Do: "read", Key: "key0", Was: "d", Call: 20 * ms, Return: 21 * ms, Outcome: done},
-			{Client: 2, Do: "create", Key: "made", Value: "x", Revision: 14, Call: 13 * ms, Return: 14 * ms,
-				Outcome: done},
-		},
+		Ops:   soundOps(),
 		Final: map[string]string{"key0": "d", "made": "x"},
 		Whole: []change{
 			key(11, "a"), key(12, "b"), key(13, "d"),
@@ -74,6 +61,24 @@ func sound() *History {
 	}
 	h.Feeds["watcher"] = slices.Clone(h.Whole)
 	return h
+}
+
+// soundOps are its operations.
+func soundOps() []op {
+	return []op{
+		{Client: 0, Do: "write", Key: "key0", Value: "a", Revision: 11, Call: 1 * ms, Return: 2 * ms,
+			Outcome: done},
+		{Client: 0, Do: "write", Key: "key0", Value: "lost", Call: 3 * ms, Return: 4 * ms, Outcome: unknown},
+		{Client: 1, Do: "read", Key: "key0", Was: "a", Call: 3 * ms, Return: 4 * ms, Outcome: done},
+		{Client: 1, Do: "swap", Key: "key0", Was: "a", Value: "b", Revision: 12, Call: 5 * ms, Return: 8 * ms,
+			Outcome: done},
+		{Client: 0, Do: "swap", Key: "key0", Was: "a", Value: "c", Call: 5 * ms, Return: 8 * ms, Outcome: refused},
+		{Client: 2, Do: "write", Key: "key0", Value: "d", Call: 9 * ms, Return: 10 * ms, Outcome: unknown},
+		{Client: 1, Do: "read", Key: "key0", Was: "d", Call: 11 * ms, Return: 12 * ms, Outcome: done},
+		{Client: final, Do: "read", Key: "key0", Was: "d", Call: 20 * ms, Return: 21 * ms, Outcome: done},
+		{Client: 2, Do: "create", Key: "made", Value: "x", Revision: 14, Call: 13 * ms, Return: 14 * ms,
+			Outcome: done},
+	}
 }
 
 func TestNothingIsWrongWithASoundHistory(t *testing.T) {
@@ -204,7 +209,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 	}
 }
 
-// A deadline counts the time in which heads were away as long as it takes.
+// A deadline may fire later by the time in which heads were down.
 func TestADeadlineMayWaitForHeads(t *testing.T) {
 	h := sound()
 	h.Waits[1].Return = 60 * time.Second

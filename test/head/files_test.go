@@ -113,29 +113,7 @@ func TestBadImages(t *testing.T) {
 	raw := make([]byte, 64<<10) // what is wrong behind the first blocks is found when a machine writes it
 	rand.NewChaCha8([32]byte{}).Read(raw)
 	raw[510], raw[511] = 0x55, 0xaa
-	packed := map[string][]byte{}
-	var b bytes.Buffer
-	gz := gzip.NewWriter(&b)
-	_, _ = gz.Write(raw)
-	_ = gz.Close()
-	packed["gzip"] = bytes.Clone(b.Bytes())
-	b.Reset()
-	enc, err := zstd.NewWriter(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = enc.Write(raw)
-	_ = enc.Close()
-	packed["zstd"] = bytes.Clone(b.Bytes())
-	b.Reset()
-	x, err := xz.NewWriter(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = x.Write(raw)
-	_ = x.Close()
-	packed["xz"] = bytes.Clone(b.Bytes())
-
+	packed := packedImages(t, raw)
 	refuse := func(what, from string, words []string, flags ...string) {
 		t.Run(what, func(t *testing.T) {
 			h.mustFail(t, append([]string{"image", "import", from, "--name", "bad"}, flags...), words...)
@@ -161,7 +139,48 @@ func TestBadImages(t *testing.T) {
 		refuse("damaged "+kind, write(t, "a", damaged), []string{kind, "invalid"})
 		refuse("first bytes of "+kind, write(t, "a", whole[:7]), []string{kind})
 	}
-	closing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	closing := httptest.NewServer(cutDownload(raw))
+	defer closing.Close()
+	refuse("download that breaks off", closing.URL+"/a.raw", []string{closing.URL})
+	refuse("download that breaks off, again and again", closing.URL+"/ranges", []string{closing.URL})
+	refuse("404", closing.URL+"/gone", []string{"404"})
+	if left, err := os.ReadDir(filepath.Join(h.Dir, "blobs")); err != nil || len(left) > 1 {
+		t.Errorf("%v is left behind, %v", left, err)
+	}
+	h.mustBeUnharmed()
+}
+
+// packedImages returns an image in each compression.
+func packedImages(t *testing.T, raw []byte) map[string][]byte {
+	t.Helper()
+	packed := map[string][]byte{}
+	var b bytes.Buffer
+	gz := gzip.NewWriter(&b)
+	_, _ = gz.Write(raw)
+	_ = gz.Close()
+	packed["gzip"] = bytes.Clone(b.Bytes())
+	b.Reset()
+	enc, err := zstd.NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = enc.Write(raw)
+	_ = enc.Close()
+	packed["zstd"] = bytes.Clone(b.Bytes())
+	b.Reset()
+	x, err := xz.NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = x.Write(raw)
+	_ = x.Close()
+	packed["xz"] = bytes.Clone(b.Bytes())
+	return packed
+}
+
+// cutDownload serves the first half of an image, with ranges or without, or nothing.
+func cutDownload(raw []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/gone":
 			http.NotFound(w, r)
@@ -172,13 +191,5 @@ func TestBadImages(t *testing.T) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(raw)))
 		_, _ = w.Write(raw[:len(raw)/2])
 		panic(http.ErrAbortHandler) // cuts the connection
-	}))
-	defer closing.Close()
-	refuse("download that breaks off", closing.URL+"/a.raw", []string{closing.URL})
-	refuse("download that breaks off, again and again", closing.URL+"/ranges", []string{closing.URL})
-	refuse("404", closing.URL+"/gone", []string{"404"})
-	if left, err := os.ReadDir(filepath.Join(h.Dir, "blobs")); err != nil || len(left) > 1 {
-		t.Errorf("%v is left behind, %v", left, err)
 	}
-	h.mustBeUnharmed()
 }
