@@ -31,7 +31,7 @@ func TestHeadWithAnotherClock(t *testing.T) {
 
 	h.boot(wrong, joining)
 	h.mustPrint(`new head's clock is (9m5\ds|10m\ds) ahead of that of head0`)
-	h.mustPrint(`set both clocks, best by NTP.* the token is still good`)
+	h.mustPrint(`set both clocks, best by NTP.* the token is still valid`)
 	h.mustEnd()
 
 	h.boot(0, joining)
@@ -138,7 +138,7 @@ func (h *clockHead) mustBeMember(problem string) {
 func (h *clockHead) mustServe(off time.Duration, way string, lost *head) {
 	h.c.Helper()
 	h.boot(off, "")
-	h.mustBeMember(`its clock is (9m5\ds|10m\ds) ` + way + `; set it by NTP`)
+	h.mustBeMember(`its clock is (9m5\ds|10m\ds) ` + way + `; synchronize it by NTP`)
 	lost.kill()
 	h.c.endpoints = clockURL // operators use no other head
 	near := h.await("near", nearLimit)

@@ -87,8 +87,9 @@ var badRequests = []badRequest{
 		`{"name":"x","spec":{"actions":[{"name":"a","use":"noop","timeout":"99999999h"}]}}`, 422,
 		[]string{"timeout"}},
 	{"a record of 600 KB", "POST", "/v1/templates",
-		`{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":{"a":["` +
-			strings.Repeat(strings.Repeat("y", 60_000)+`","`, 10) + `"]}}]}}`, 413, []string{"at most 524288"}},
+		`{"name":"x","spec":{"actions":[{"name":"a","use":"command","with":{"args":["` +
+			strings.Repeat(strings.Repeat("y", 60_000)+`","`, 10) + `"]}}]}}`, 413,
+		[]string{"the maximum is 524288"}},
 	{"twice", "POST", "/v1/machines", `{"name":"x","name":"y"}`, 422, []string{"name appears twice"}},
 	{"twice in a patch", "PATCH", "/v1/machines/m1", `{"spec":{"arch":"amd64","arch":"arm64"}}`, 422,
 		[]string{"spec.arch appears twice"}},

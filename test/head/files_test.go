@@ -67,7 +67,7 @@ func TestBadFiles(t *testing.T) {
 		{"long name with a long list", long("k", 1<<20) + ":\n" + long(" - x\n", 90_000),
 			[]string{"too large or nested too deep"}},
 		{"100 MB in a field", "kind: Machine\nname: x\nspec: {serial: " + long("x", 100<<20) + "}\n",
-			[]string{"too large", "over 16777216 bytes"}},
+			[]string{"too large", "more than 16777216 bytes"}},
 		{"2 MB in a field", "kind: Machine\nname: x\nspec: {serial: " + long("x", 2<<20) + "}\n",
 			[]string{"apply.yaml:3", "serial"}},
 		{"deep lists", "a: " + long("[", 100_000), []string{"apply.yaml:1", "too deep"}},
@@ -86,7 +86,7 @@ func TestBadFiles(t *testing.T) {
 			[]string{"only plain texts"}},
 		{"a variable that is not there", action("{{.Machine.Nope}}"),
 			[]string{"apply.yaml:3", "uses .Machine.Nope, which does not exist"}},
-		{"a parameter that is not declared", action("{{.Params.nope}}"), []string{"no parameter of the template"}},
+		{"a parameter that is not declared", action("{{.Params.nope}}"), []string{"not a parameter of the template"}},
 		{"a function that is not there", action("{{exec .Machine.Name}}"), []string{"exec"}},
 		{"half a template", action("{{if .Machine.Name}}"), []string{"apply.yaml:3", "unexpected EOF"}},
 	} {

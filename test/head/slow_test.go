@@ -248,7 +248,7 @@ func TestStoreDiskErrors(t *testing.T) {
 			if err := h.tryLabel("lost"); err == nil {
 				t.Error("a write was acknowledged that the disk did not take")
 			}
-			h.ExpectFailure("the store's member ended", "input/output error", "hint:")
+			h.ExpectFailure("the store's member failed", "input/output error", "hint:")
 			launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("input/output error", "hint:")
 			disk.Set(faultfs.Faults{})
 			if err := disk.Cut(nil); err != nil {

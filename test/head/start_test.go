@@ -64,7 +64,7 @@ func TestInvalidAddresses(t *testing.T) {
 func TestSecondStart(t *testing.T) {
 	h := newHead(t)
 	second := launch(t, h.Dir, testhead.NewAddress())
-	second.ExpectFailure(fmt.Sprintf("process %d uses it", h.PID()), h.Dir, "--data-dir")
+	second.ExpectFailure(fmt.Sprintf("process %d is using it", h.PID()), h.Dir, "--data-dir")
 	h.mustServe()
 }
 
@@ -156,7 +156,7 @@ func TestForeignAndDamagedData(t *testing.T) {
 		if err := os.Chmod(path, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("seal.keys can be read by others", "chmod 600")
+		launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("seal.keys is readable by other users", "chmod 600")
 		if err := os.Chmod(path, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -99,7 +99,7 @@ func (h *head) refusesFlags(t *testing.T, good string) {
 		n := newHead(t, "the new head")
 		n.Advertise = otherProgram(t)
 		n.Start("--join", h.API(), "--token", good)
-		n.expectRefusal("another program answers there", "--advertise")
+		n.expectRefusal("the address is served by another program", "--advertise")
 	})
 	t.Run("no URL", func(t *testing.T) {
 		n := newHead(t, "the new head")
