@@ -159,18 +159,7 @@ func (b *bench) startKea(subnet map[string]any) (*program, error) {
 	if err := os.WriteFile(path, config, 0o600); err != nil {
 		return nil, err
 	}
-	p, err := b.start(other, "kea-dhcp4", "-c", path)
-	if err != nil {
-		return nil, err
-	}
-	return p, p.await(func() bool { return b.listens(other, "udp", 67) })
-}
-
-// listens reports whether a port has a listener on a side.
-func (b *bench) listens(s side, protocol string, port int) bool {
-	out, err := b.output(nil, "ip", "netns", "exec", s.namespace, "ss", "-Hln", "--"+protocol, "sport", "=",
-		fmt.Sprint(":", port))
-	return err == nil && out != ""
+	return b.startServer("udp", 67, "kea-dhcp4", "-c", path)
 }
 
 // climber is one server on its way up the rates.

@@ -105,11 +105,7 @@ http {
 		os.WriteFile(path, []byte(config), 0o600)); err != nil {
 		return nil, err
 	}
-	p, err := b.start(other, "nginx", "-c", path)
-	if err != nil {
-		return nil, err
-	}
-	return p, p.await(func() bool { return b.listens(other, "tcp", 80) })
+	return b.startServer("tcp", 80, "nginx", "-c", path)
 }
 
 // size is a number of bytes for people.

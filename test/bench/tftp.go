@@ -34,15 +34,12 @@ func (b *bench) tftp() error {
 		return err
 	}
 	defer h.close()
-	dnsmasq, err := b.start(other, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0",
+	dnsmasq, err := b.startServer("udp", 69, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0",
 		"--enable-tftp", "--tftp-root="+root, "--user=root", "--pid-file=", "--log-facility=-")
 	if err != nil {
 		return err
 	}
 	defer dnsmasq.stop()
-	if err := dnsmasq.await(func() bool { return b.listens(other, "udp", 69) }); err != nil {
-		return err
-	}
 	for _, block := range []int{512, 1468} {
 		for _, window := range []int{1, 4, 16, 64} {
 			if err := b.tftpRow(block, window); err != nil {

@@ -77,6 +77,15 @@ func (d disk) tree() string {
 	return strings.Join(all, " ")
 }
 
+// mustCutTo cuts the power, and wants this tree afterwards.
+func (d disk) mustCutTo(want string) {
+	d.Helper()
+	d.ok(d.Cut(nil))
+	if got := d.tree(); got != want {
+		d.Errorf("after the cut: %s, want %s", got, want)
+	}
+}
+
 // powerCuts are changes of a disk, and its tree before and after a power cut.
 var powerCuts = map[string]struct {
 	do           func(disk)
@@ -159,14 +168,8 @@ func TestPowerCut(t *testing.T) {
 			if got := d.tree(); got != tc.before {
 				t.Errorf("before the cut: %s, want %s", got, tc.before)
 			}
-			d.ok(d.Cut(nil))
-			if got := d.tree(); got != tc.want {
-				t.Errorf("after the cut: %s, want %s", got, tc.want)
-			}
-			d.ok(d.Cut(nil))
-			if got := d.tree(); got != tc.want {
-				t.Errorf("after a second cut: %s, want %s", got, tc.want)
-			}
+			d.mustCutTo(tc.want)
+			d.mustCutTo(tc.want) // a second cut changes nothing
 		})
 	}
 }
@@ -223,10 +226,7 @@ func TestErrors(t *testing.T) {
 		t.Error("a sync is well")
 	}
 	d.ok(f.Close())
-	d.ok(d.Cut(nil))
-	if got, want := d.tree(), "a=new x x/a=old"; got != want {
-		t.Errorf("after the cut: %s, want %s", got, want)
-	}
+	d.mustCutTo("a=new x x/a=old")
 }
 
 // A sync that a disk lies about makes nothing last.
@@ -237,10 +237,7 @@ func TestLie(t *testing.T) {
 	d.Set(faultfs.Faults{Lie: true})
 	d.write("a", "new", 0)
 	d.sync("a", ".")
-	d.ok(d.Cut(nil))
-	if got := d.tree(); got != "a=old" {
-		t.Errorf("after the cut: %s", got)
-	}
+	d.mustCutTo("a=old")
 }
 
 // What is delayed happens after the delay, or as soon as it is taken away.
@@ -265,10 +262,7 @@ func TestDelay(t *testing.T) {
 	}
 	d.Set(faultfs.Faults{})
 	<-done
-	d.ok(d.Cut(nil))
-	if got := d.tree(); got != "a=new" {
-		t.Errorf("after the cut: %s", got)
-	}
+	d.mustCutTo("a=new")
 }
 
 // A copy of the mount in another namespace holds nothing up, and is dead after a power cut.

@@ -43,8 +43,7 @@ func (h *head) label() string {
 // limit, the error reports that the outcome is unknown, and why; no operator is needed when the disk is fast again.
 func TestSlowDisk(t *testing.T) {
 	disk := faultfs.New(t)
-	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.Apply(site)
+	h := newHeadOn(t, disk.Dir())
 	disk.Set(faultfs.Faults{SyncDelay: 300 * time.Millisecond})
 	h.mustServe()
 	if err := h.tryLabel("slow"); err != nil || h.label() != "slow" {
@@ -94,8 +93,7 @@ func TestStartOnSlowDisk(t *testing.T) {
 		t.Skip("a start takes some ten syncs, each three seconds")
 	}
 	disk := faultfs.New(t)
-	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.Apply(site)
+	h := newHeadOn(t, disk.Dir())
 	h.mustServe()
 	h.Signal(syscall.SIGKILL)
 	<-h.Done()
@@ -136,8 +134,7 @@ func TestPowerCut(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.Apply(site)
+	h := newHeadOn(t, disk.Dir())
 	var acknowledged atomic.Int64
 	for round := range 6 {
 		imported := h.importImage(rng, fmt.Sprint("image", round))
@@ -211,8 +208,7 @@ func (h *head) mustHave(digest string) {
 // A disk that lies about syncs loses what was acknowledged: the tests above would see that.
 func TestLyingDisk(t *testing.T) {
 	disk := faultfs.New(t)
-	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.Apply(site)
+	h := newHeadOn(t, disk.Dir())
 	if err := h.tryLabel("1"); err != nil {
 		t.Fatal(err)
 	}
@@ -239,8 +235,7 @@ func TestStoreDiskErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := faultfs.New(t)
-			h := startHead(t, filepath.Join(disk.Dir(), "data"))
-			h.Apply(site)
+			h := newHeadOn(t, disk.Dir())
 			if err := h.tryLabel("before"); err != nil {
 				t.Fatal(err)
 			}
@@ -266,8 +261,7 @@ func TestStoreDiskErrors(t *testing.T) {
 // An image that the disk does not take is no image, and the head does its other work.
 func TestBlobDiskErrors(t *testing.T) {
 	disk := faultfs.New(t)
-	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.Apply(site)
+	h := newHeadOn(t, disk.Dir())
 	image := write(t, "a.raw", bytes.Repeat([]byte("x"), 1<<20))
 	for _, faults := range []faultfs.Faults{
 		{SyncError: syscall.EIO, Under: "data/blobs"}, {WriteError: syscall.EIO, Under: "data/blobs"},

@@ -46,9 +46,7 @@ func TestFirstStartIsKilled(t *testing.T) {
 // A join that is killed at any point, on either side, is completed later: there is one new head, and it is a member.
 func TestJoinIsKilled(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
-	l := newLedger(t, h0.client(h0))
+	h0, l := startWithLedger(t)
 	n := newHead(t, "head1")
 	args := []string{"--join", h0.API(), "--token", h0.token()}
 	n.killAfterFile(args, "join-*", "keys", "peer.pem", "head.json", "store/etcd", "store/etcd/member/snap/db",
@@ -70,8 +68,7 @@ func TestJoinIsKilled(t *testing.T) {
 // not.
 func TestJoinsAtOnce(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
+	h0 := startFirst(t)
 	a, b := newHead(t, "a"), newHead(t, "b")
 	a.Start("--join", h0.API(), "--token", h0.token())
 	b.Start("--join", h0.API(), "--token", h0.token())

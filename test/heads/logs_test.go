@@ -14,15 +14,10 @@ import (
 // printed.
 func TestLogs(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
+	h0 := startFirst(t)
 	all := []*head{h0, h0.join("head1"), h0.join("head2")}
 	cl := h0.client(all...)
-	m := &trivet.Machine{Meta: trivet.Meta{Name: machine},
-		Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: knownMAC}}}}
-	if _, err := client.Of[trivet.Machine](cl).Create(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	createMachine(t, cl)
 	template := &trivet.Template{Meta: trivet.Meta{Name: "t"},
 		Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "one", Use: "noop"}}}}
 	if _, err := client.Of[trivet.Template](cl).Create(t.Context(), template); err != nil {

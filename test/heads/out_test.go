@@ -20,9 +20,8 @@ type removal struct {
 // head, with the old data archived. A head that is replaced is removed when its successor joins.
 func TestRemoveAndRejoin(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
-	r := &removal{l: newLedger(t, h0.client(h0)), h0: h0}
+	h0, l := startWithLedger(t)
+	r := &removal{l: l, h0: h0}
 	r.h1, r.h2 = h0.join("head1"), h0.join("head2")
 	t.Run("removed while it runs", r.whileItRuns)
 	t.Run("rejoins", r.rejoins)
@@ -117,9 +116,7 @@ func (r *removal) notTheLast(t *testing.T) {
 // them does not notice.
 func TestLeaderIsRemoved(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
-	l := newLedger(t, h0.client(h0))
+	h0, l := startWithLedger(t)
 	h1 := h0.join("head1")
 	h2 := h0.join("head2")
 	l.cl = h0.client(h0, h1, h2)
@@ -142,9 +139,7 @@ func TestLeaderIsRemoved(t *testing.T) {
 // A copy of a head's data does not run beside the head.
 func TestCopyOfAHead(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
-	l := newLedger(t, h0.client(h0))
+	h0, l := startWithLedger(t)
 	h0.Stop()
 	duplicate := newHead(t, "the copy")
 	if out, err := exec.Command("cp", "-a", h0.Dir, duplicate.Dir).CombinedOutput(); err != nil {

@@ -20,8 +20,7 @@ import (
 // A join that is refused reports why and what to do, does not use up the token, and leaves no trace in the cluster.
 func TestJoinRefused(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
+	h0 := startFirst(t)
 	good := h0.token()
 	h0.refusesTokens(t, good)
 	h0.refusesFlags(t, good)
@@ -227,8 +226,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 // removed.
 func TestForeignCertificates(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
+	h0 := startFirst(t)
 	foreign := must(auth.Init(filepath.Join(t.TempDir(), "keys"), "foreign"))(t)
 	key := must(auth.PeerKey())(t)
 	csr := must(auth.PeerRequest(key))(t)

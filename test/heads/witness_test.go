@@ -22,9 +22,7 @@ import (
 // secret on its disk.
 func TestWitness(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
-	l := newLedger(t, h0.client(h0))
+	h0, l := startWithLedger(t)
 	secret := filepath.Join(t.TempDir(), "secret.yaml")
 	record := []byte("kind: Secret\nname: bmc\nspec: {data: {password: correct-horse-battery}}\n")
 	if err := os.WriteFile(secret, record, 0o600); err != nil {
