@@ -55,7 +55,7 @@ func (r *trio) leader() (at int) {
 	eventually(r, func() error {
 		for i, p := range r.heads {
 			var leads bool
-			if err := p.door.Call("Door.Leads", struct{}{}, &leads); err != nil || leads {
+			if err := p.door.Call("Door.IsLeader", struct{}{}, &leads); err != nil || leads {
 				at = i
 				return err
 			}

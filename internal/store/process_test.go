@@ -265,8 +265,8 @@ func (d *Door) Revision(_ struct{}, out *int64) error {
 }
 
 // Leads says whether the head's member is the leader.
-func (d *Door) Leads(_ struct{}, out *bool) error {
-	*out = d.member.Leads()
+func (d *Door) IsLeader(_ struct{}, out *bool) error {
+	*out = d.member.IsLeader()
 	return nil
 }
 
