@@ -17,19 +17,23 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// from makes a puller that asks these doors.
-func from(t testing.TB, s *Store, urls ...string) *Puller {
+// newTestPuller returns a puller that fetches from these heads.
+func newTestPuller(t testing.TB, s *Store, urls ...string) *Puller {
 	t.Helper()
 	p := NewPuller(s, PullConfig{
-		Locate:       func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) { return ref, urls, nil },
-		StallTimeout: 300 * time.Millisecond, Pause: time.Millisecond, Timeout: time.Millisecond,
+		Locate: at(urls...), StallTimeout: 300 * time.Millisecond, Pause: time.Millisecond, Timeout: time.Millisecond,
 	})
 	t.Cleanup(p.Close)
 	return p
 }
 
-// door serves a puller's blobs to readers, who know what they want.
-func (p *Puller) door(t testing.TB, ref trivet.BlobRef) (url string) {
+// at returns a PullConfig.Locate that finds every blob at these URLs.
+func at(urls ...string) func(context.Context, trivet.BlobRef) (trivet.BlobRef, []string, error) {
+	return func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) { return ref, urls, nil }
+}
+
+// startServer starts a server of the puller's blobs, which knows the reference of one.
+func (p *Puller) startServer(t testing.TB, ref trivet.BlobRef) (url string) {
 	t.Helper()
 	srv := httptest.NewServer(p.Handler(func(_ context.Context, d Digest) (trivet.BlobRef, error) {
 		if d.String() != ref.Digest {
@@ -58,7 +62,7 @@ func get(t testing.TB, url, ranges string) (status int, body []byte, err error) 
 }
 
 // came is how many good bytes a puller got.
-func came(t testing.TB, p *Puller) float64 {
+func pulledBytes(t testing.TB, p *Puller) float64 {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(p.cfg.Metrics.bytes)
@@ -69,24 +73,24 @@ func came(t testing.TB, p *Puller) float64 {
 
 func TestPull(t *testing.T) {
 	origin := open(t, Options{})
-	door := serve(t, origin, nil)
+	url := serve(t, origin, nil)
 	for _, size := range []int{0, 1, ChunkBytes, ChunkBytes + 1, 7*ChunkBytes + 3} {
 		s := open(t, Options{})
-		p := from(t, s, door)
+		p := newTestPuller(t, s, url)
 		ref := put(t, origin, noise(size))
 		d := digestOf(t, ref)
-		if n, here := p.Progress(d); n != 0 || here {
-			t.Errorf("%d bytes: %d are here before", size, n)
+		if n, complete := p.Progress(d); n != 0 || complete {
+			t.Errorf("%d bytes: %d are present before the pull", size, n)
 		}
 		must(t, p.Pull(t.Context(), ref))
 		must(t, s.Verify(t.Context(), d))
 		if got, err := s.Stat(d); err != nil || got != ref {
 			t.Errorf("%d bytes: %+v, %v", size, got, err)
 		}
-		if n, here := p.Progress(d); n != int64(size) || !here {
-			t.Errorf("%d bytes: %d are here", size, n)
+		if n, complete := p.Progress(d); n != int64(size) || !complete {
+			t.Errorf("%d bytes: %d are present", size, n)
 		}
-		if n := came(t, p); n != float64(size) {
+		if n := pulledBytes(t, p); n != float64(size) {
 			t.Errorf("%d bytes: %v are counted", size, n)
 		}
 		must(t, p.Pull(t.Context(), ref))
@@ -94,13 +98,13 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// Spoilt heads are each followed by a good one, which is asked for no more than is missing.
+// Each faulty head is followed by a good one, from which only what is missing is requested.
 func TestPullFailsOver(t *testing.T) {
 	const at = 2*ChunkBytes + 1000 // where a head fails: in the third chunk
 	origin := open(t, Options{})
 	content := noise(4*ChunkBytes + 3)
 	ref := put(t, origin, content)
-	vanish := func(w http.ResponseWriter, r *http.Request) { // as a process that is killed
+	vanish := func(w http.ResponseWriter, r *http.Request) { // like a process that is killed
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err == nil {
 			conn.Close()
@@ -108,29 +112,29 @@ func TestPullFailsOver(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}
 	for name, head := range map[string]func(http.Handler) http.Handler{
-		"truncated":  afterBytes(at, abort),
-		"vanishes":   afterBytes(at, vanish),
-		"slow":       afterBytes(at, stall),
-		"damaged":    always(corrupt(content, at)),
-		"short":      always(content[:at]),
-		"has it not": func(http.Handler) http.Handler { return http.NotFoundHandler() },
-		"huge table": hugeTable,
-		"not itself": otherTable(origin),
+		"truncated":   afterBytes(at, abort),
+		"killed":      afterBytes(at, vanish),
+		"stalls":      afterBytes(at, stall),
+		"damaged":     always(corrupt(content, at)),
+		"short":       always(content[:at]),
+		"not found":   notFound,
+		"huge table":  hugeTable,
+		"other table": otherTable(origin),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Options{})
-			p := from(t, s, serve(t, origin, head), serve(t, origin, nil))
+			p := newTestPuller(t, s, serve(t, origin, head), serve(t, origin, nil))
 			must(t, p.Pull(t.Context(), ref))
 			must(t, s.Verify(t.Context(), digestOf(t, ref)))
-			if n := came(t, p); n != float64(len(content)) {
-				t.Errorf("%v bytes were good, of %d", n, len(content))
+			if n := pulledBytes(t, p); n != float64(len(content)) {
+				t.Errorf("%v bytes were pulled, of %d", n, len(content))
 			}
 			empty(t, s)
 		})
 	}
 }
 
-// What no head gives ends with why, never as a blob, and goes on when one gives it.
+// A pull that no head can complete returns the reason, creates no blob, and resumes when a head has the blob.
 func TestPullGivesUp(t *testing.T) {
 	origin := open(t, Options{})
 	content := noise(3*ChunkBytes + 3)
@@ -140,24 +144,29 @@ func TestPullGivesUp(t *testing.T) {
 		head func(http.Handler) http.Handler
 		ref  trivet.BlobRef
 		err  error
-		got  int64 // kept for the next try
+		got  int64 // kept for the next attempt
 	}{
-		"not there":        {func(http.Handler) http.Handler { return http.NotFoundHandler() }, ref, trivet.ErrNotFound, 0},
-		"damaged":          {always(corrupt(content, ChunkBytes)), ref, trivet.ErrInvalid, ChunkBytes},
-		"breaks off":       {once(afterBytes(2*ChunkBytes+1, abort)), ref, trivet.ErrUnavailable, 2 * ChunkBytes},
-		"slow":             {func(http.Handler) http.Handler { return http.HandlerFunc(stall) }, ref, trivet.ErrUnavailable, 0},
-		"of another blob":  {always(noise(3*ChunkBytes + 4)), trivet.BlobRef{Digest: ref.Digest, Bytes: other.Bytes, Chunks: other.Chunks}, trivet.ErrInvalid, -1},
-		"too large":        {always(nil), trivet.BlobRef{Digest: ref.Digest, Bytes: 1 << 41, Chunks: ref.Chunks}, trivet.ErrInvalid, -1},
-		"without a table":  {always(content), trivet.BlobRef{Digest: ref.Digest, Bytes: ref.Bytes}, trivet.ErrInvalid, -1},
-		"that has no name": {always(content), trivet.BlobRef{Digest: "x"}, trivet.ErrInvalid, -1},
+		"not found": {notFound, ref, trivet.ErrNotFound, 0},
+		"damaged":   {always(corrupt(content, ChunkBytes)), ref, trivet.ErrInvalid, ChunkBytes},
+		"aborted":   {once(afterBytes(2*ChunkBytes+1, abort)), ref, trivet.ErrUnavailable, 2 * ChunkBytes},
+		"stalls":    {stalling, ref, trivet.ErrUnavailable, 0},
+		"of another blob": {always(noise(3*ChunkBytes + 4)),
+			trivet.BlobRef{Digest: ref.Digest, Bytes: other.Bytes, Chunks: other.Chunks}, trivet.ErrInvalid, -1},
+		"too large": {always(nil),
+			trivet.BlobRef{Digest: ref.Digest, Bytes: 1 << 41, Chunks: ref.Chunks}, trivet.ErrInvalid, -1},
+		"without a table": {always(content),
+			trivet.BlobRef{Digest: ref.Digest, Bytes: ref.Bytes}, trivet.ErrInvalid, -1},
+		"invalid digest": {always(content), trivet.BlobRef{Digest: "x"}, trivet.ErrInvalid, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Options{})
 			heads := []string{serve(t, origin, c.head)}
-			p := NewPuller(s, PullConfig{StallTimeout: 300 * time.Millisecond, Pause: time.Millisecond, Timeout: time.Millisecond,
+			p := NewPuller(s, PullConfig{
+				StallTimeout: 300 * time.Millisecond, Pause: time.Millisecond, Timeout: time.Millisecond,
 				Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
 					return ref, heads, nil
-				}})
+				},
+			})
 			defer p.Close()
 			if err := p.Pull(t.Context(), c.ref); !errors.Is(err, c.err) {
 				t.Fatalf("%v, not %v", err, c.err)
@@ -167,20 +176,20 @@ func TestPullGivesUp(t *testing.T) {
 				return
 			}
 			if s.Has(digestOf(t, ref)) {
-				t.Fatal("it is here")
+				t.Fatal("the store has the blob")
 			}
 			heads[0] = serve(t, origin, nil)
 			must(t, p.Pull(t.Context(), ref))
 			must(t, s.Verify(t.Context(), digestOf(t, ref)))
-			if n := came(t, p); n != float64(len(content)) && c.got > 0 {
-				t.Errorf("%v bytes came, of %d", n, len(content))
+			if n := pulledBytes(t, p); n != float64(len(content)) && c.got > 0 {
+				t.Errorf("%v bytes were pulled, of %d", n, len(content))
 			}
 			empty(t, s)
 		})
 	}
 }
 
-// once serves a content once; the head is ill then.
+// once serves the content once, and then responds that it is unavailable.
 func once(wrap func(http.Handler) http.Handler) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		var served atomic.Bool
@@ -195,27 +204,25 @@ func once(wrap func(http.Handler) http.Handler) func(http.Handler) http.Handler 
 	}
 }
 
-// Many want it at once and it comes once; who does not wait any more ends no pull.
+// Concurrent pulls of a blob fetch it once. A caller whose context ends does not stop the pull.
 func TestPullIsShared(t *testing.T) {
 	origin := open(t, Options{})
 	ref := put(t, origin, noise(3*ChunkBytes))
-	var asked atomic.Int32
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	door := serve(t, origin, func(next http.Handler) http.Handler {
+	var requests atomic.Int32
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	url := serve(t, origin, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !strings.HasSuffix(r.URL.Path, tableSuffix) {
-				asked.Add(1)
+				requests.Add(1)
 				close(begun)
-				<-goOn
+				<-proceed
 			}
 			next.ServeHTTP(w, r)
 		})
 	})
-	p := NewPuller(open(t, Options{}), PullConfig{Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
-		return ref, []string{door}, nil
-	}})
+	p := NewPuller(open(t, Options{}), PullConfig{Locate: at(url)})
 	defer p.Close()
-	short, leave := context.WithCancel(t.Context())
+	short, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -230,10 +237,10 @@ func TestPullIsShared(t *testing.T) {
 		}
 	})
 	<-begun
-	leave()
-	close(goOn)
+	cancel()
+	close(proceed)
 	all.Wait()
-	if n := asked.Load(); n != 1 {
-		t.Errorf("asked for %d times", n)
+	if n := requests.Load(); n != 1 {
+		t.Errorf("fetched %d times", n)
 	}
 }

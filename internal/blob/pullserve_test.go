@@ -14,10 +14,10 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// gate serves no more of a blob than the test lets through, whatever the range. Each chunk is waited for.
+// gate serves a blob chunk by chunk, as the test permits.
 type gate struct {
-	open  chan struct{} // one for each chunk
-	asked chan string   // ranges
+	open   chan struct{} // receives one value for each chunk
+	ranges chan string   // the requested ranges
 }
 
 func (g *gate) wrap(next http.Handler) http.Handler {
@@ -26,7 +26,7 @@ func (g *gate) wrap(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		g.asked <- r.Header.Get("Range")
+		g.ranges <- r.Header.Get("Range")
 		next.ServeHTTP(&gated{ResponseWriter: w, gate: g, r: r}, r)
 	})
 }
@@ -58,41 +58,42 @@ func (g *gated) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// A miss is served while it comes, and a range is fetched before what nobody waits for.
-func TestMissIsServedWhileItComes(t *testing.T) {
+// A missing blob is served while it is pulled, and a requested range is pulled before other chunks.
+func TestMissingBlobIsServedWhilePulled(t *testing.T) {
 	origin := open(t, Options{})
 	content := noise(6*ChunkBytes + 5)
 	ref := put(t, origin, content)
-	g := &gate{open: make(chan struct{}), asked: make(chan string, 100)}
+	g := &gate{open: make(chan struct{}), ranges: make(chan string, 100)}
 	s := open(t, Options{})
-	p := NewPuller(s, PullConfig{StallTimeout: time.Minute, Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
-		return ref, []string{serve(t, origin, g.wrap)}, nil
-	}})
+	p := NewPuller(s, PullConfig{StallTimeout: time.Minute, Locate: at(serve(t, origin, g.wrap))})
 	defer p.Close()
-	door := p.door(t, ref)
+	url := p.startServer(t, ref)
 	go func() { g.open <- struct{}{} }()
-	resp, err := http.Get(door)
+	resp, err := http.Get(url)
 	must(t, err)
 	defer resp.Body.Close()
-	first := make([]byte, ChunkBytes-8<<10) // net/http holds some back
-	if _, err := io.ReadFull(resp.Body, first); err != nil || !bytes.HasPrefix(content, first) || resp.ContentLength != ref.Bytes {
+	first := make([]byte, ChunkBytes-8<<10) // net/http buffers the rest
+	_, err = io.ReadFull(resp.Body, first)
+	if err != nil || !bytes.HasPrefix(content, first) || resp.ContentLength != ref.Bytes {
 		t.Fatalf("the first chunk, of %d bytes in all: %v", resp.ContentLength, err)
 	}
 	if s.Has(digestOf(t, ref)) {
-		t.Fatal("it is whole already")
+		t.Fatal("the blob is complete already")
 	}
-	if status, table, err := get(t, door+tableSuffix, ""); status != http.StatusOK || DigestOf(table).String() != ref.Chunks || err != nil {
+	status, table, err := get(t, url+tableSuffix, "")
+	if status != http.StatusOK || DigestOf(table).String() != ref.Chunks || err != nil {
 		t.Errorf("the table: %d, %v", status, err)
 	}
 	ranged := make(chan struct{})
 	go func() {
 		defer close(ranged)
-		status, body, err := get(t, door, fmt.Sprintf("bytes=%d-%d", 4*ChunkBytes+7, 4*ChunkBytes+9))
-		if status != http.StatusPartialContent || err != nil || !bytes.Equal(body, content[4*ChunkBytes+7:4*ChunkBytes+10]) {
+		status, body, err := get(t, url, fmt.Sprintf("bytes=%d-%d", 4*ChunkBytes+7, 4*ChunkBytes+9))
+		want := content[4*ChunkBytes+7 : 4*ChunkBytes+10]
+		if status != http.StatusPartialContent || err != nil || !bytes.Equal(body, want) {
 			t.Errorf("the range: %d, %v", status, err)
 		}
 	}()
-	<-g.asked
+	<-g.ranges
 	p.mu.Lock()
 	l := p.pulls[digestOf(t, ref)]
 	p.mu.Unlock()
@@ -101,12 +102,12 @@ func TestMissIsServedWhileItComes(t *testing.T) {
 		waits = slices.Contains(l.requested, 4)
 		l.mu.Unlock()
 	}
-	for at := ""; at == ""; { // a chunk that was on its way comes first, then a jump to the range
+	for from := ""; from == ""; { // the chunk in progress, then the requested range
 		select {
 		case g.open <- struct{}{}:
-		case at = <-g.asked:
-			if at != fmt.Sprintf("bytes=%d-", 4*ChunkBytes) {
-				t.Fatalf("asked for %q", at)
+		case from = <-g.ranges:
+			if from != fmt.Sprintf("bytes=%d-", 4*ChunkBytes) {
+				t.Fatalf("requested %q", from)
 			}
 		}
 	}
@@ -118,13 +119,14 @@ func TestMissIsServedWhileItComes(t *testing.T) {
 	}
 	must(t, p.Pull(t.Context(), ref))
 	must(t, s.Verify(t.Context(), digestOf(t, ref)))
-	if n := came(t, p); n != float64(len(content)) {
-		t.Errorf("%v bytes came, of %d", n, len(content))
+	if n := pulledBytes(t, p); n != float64(len(content)) {
+		t.Errorf("%v bytes were pulled, of %d", n, len(content))
 	}
 }
 
-// Who asks for what no head has is told so; who reads what cannot go on gets a short answer, not a wrong one.
-func TestMissThatFails(t *testing.T) {
+// A request for a blob that no head has is refused. A pull that fails later ends the response early, without wrong
+// data.
+func TestMissingBlobFails(t *testing.T) {
 	origin := open(t, Options{})
 	content := noise(3*ChunkBytes + 3)
 	ref := put(t, origin, content)
@@ -132,46 +134,47 @@ func TestMissThatFails(t *testing.T) {
 		head   func(http.Handler) http.Handler
 		status int
 	}{
-		"not there":  {func(http.Handler) http.Handler { return http.NotFoundHandler() }, http.StatusNotFound},
-		"ill":        {answer(http.StatusServiceUnavailable), http.StatusServiceUnavailable},
-		"damaged":    {always(corrupt(content, ChunkBytes+1)), 0},
-		"breaks off": {once(afterBytes(ChunkBytes+9, abort)), 0},
+		"not found":   {notFound, http.StatusNotFound},
+		"unavailable": {respond(http.StatusServiceUnavailable), http.StatusServiceUnavailable},
+		"damaged":     {always(corrupt(content, ChunkBytes+1)), 0},
+		"aborted":     {once(afterBytes(ChunkBytes+9, abort)), 0},
 	} {
 		s := open(t, Options{})
-		status, body, err := get(t, from(t, s, serve(t, origin, c.head)).door(t, ref), "")
-		if c.status != 0 && status != c.status || c.status == 0 && (err == nil || !bytes.HasPrefix(content, body) || len(body) > ChunkBytes) {
+		status, body, err := get(t, newTestPuller(t, s, serve(t, origin, c.head)).startServer(t, ref), "")
+		partial := err != nil && bytes.HasPrefix(content, body) && len(body) <= ChunkBytes
+		if c.status != 0 && status != c.status || c.status == 0 && !partial {
 			t.Errorf("%s: %d, %d bytes, %v", name, status, len(body), err)
 		}
 		if s.Has(digestOf(t, ref)) {
-			t.Errorf("%s: it is here", name)
+			t.Errorf("%s: the store has the blob", name)
 		}
 	}
 	s := open(t, Options{})
-	door := from(t, s, serve(t, origin, nil)).door(t, ref)
-	if status, _, err := get(t, strings.TrimSuffix(door, ref.Digest)+Digest{1}.String(), ""); status != http.StatusNotFound || err != nil {
-		t.Errorf("what nobody knows: %d, %v", status, err)
+	url := newTestPuller(t, s, serve(t, origin, nil)).startServer(t, ref)
+	unknown := strings.TrimSuffix(url, ref.Digest) + Digest{1}.String()
+	if status, _, err := get(t, unknown, ""); status != http.StatusNotFound || err != nil {
+		t.Errorf("an unknown blob: %d, %v", status, err)
 	}
-	if status, _, err := get(t, door+"x", ""); status != http.StatusBadRequest || err != nil {
-		t.Errorf("no digest: %d, %v", status, err)
+	if status, _, err := get(t, url+"x", ""); status != http.StatusBadRequest || err != nil {
+		t.Errorf("not a digest: %d, %v", status, err)
 	}
 }
 
-// A pull that waits for its turn behind others gets it at once when a reader comes, or somebody who waits.
+// A queued background pull starts at once when a reader requests the blob; an urgent pull is not queued.
 func TestReadersGoFirst(t *testing.T) {
 	origin := open(t, Options{})
-	hang := serve(t, origin, func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { stall(w, r) })
-	})
+	hang := serve(t, origin, stalling)
 	good := serve(t, origin, nil)
-	wanted, too := put(t, origin, noise(5)), put(t, origin, noise(6))
+	requested, urgent := put(t, origin, noise(5)), put(t, origin, noise(6))
 	located := make(chan string, 100)
-	p := NewPuller(open(t, Options{}), PullConfig{StallTimeout: time.Hour, Locate: func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
+	locate := func(_ context.Context, ref trivet.BlobRef) (trivet.BlobRef, []string, error) {
 		located <- ref.Digest
-		if ref == wanted || ref == too {
+		if ref == requested || ref == urgent {
 			return ref, []string{good}, nil
 		}
 		return ref, []string{hang}, nil
-	}})
+	}
+	p := NewPuller(open(t, Options{}), PullConfig{StallTimeout: time.Hour, Locate: locate})
 	defer p.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -180,11 +183,11 @@ func TestReadersGoFirst(t *testing.T) {
 		go p.Pull(ctx, ref)
 		<-located
 	}
-	waits := make(chan error)
-	go func() { waits <- p.Pull(ctx, wanted) }()
-	if status, body, err := get(t, p.door(t, wanted), ""); status != http.StatusOK || err != nil || len(body) != 5 {
+	pulled := make(chan error)
+	go func() { pulled <- p.Pull(ctx, requested) }()
+	if status, body, err := get(t, p.startServer(t, requested), ""); status != http.StatusOK || err != nil || len(body) != 5 {
 		t.Errorf("%d, %v", status, err)
 	}
-	must(t, <-waits)
-	must(t, p.PullUrgent(ctx, too))
+	must(t, <-pulled)
+	must(t, p.PullUrgent(ctx, urgent))
 }
