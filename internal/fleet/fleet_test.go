@@ -3,17 +3,16 @@ package fleet_test
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -27,18 +26,7 @@ type rack struct {
 
 func newRack(t *testing.T) *rack {
 	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	s := store.New(m.Client(), store.Options{})
-	tables := state.New(s)
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	r := &rack{t, fleet.New(tables, "head0", slog.New(slog.DiscardHandler))}
+	r := &rack{t, fleet.New(storetest.New(t, state.New), "head0")}
 	r.write(func(tx *store.Tx) error {
 		return errors.Join(
 			r.Machines.In(tx).Create(&trivet.Machine{

@@ -10,27 +10,11 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
-
-func newTables(t *testing.T) *state.Tables {
-	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	s := store.New(m.Client(), store.Options{})
-	tables := state.New(s)
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return tables
-}
 
 // probe is a controller whose keys each do one thing, once or until it succeeds.
 type probe struct {
@@ -93,7 +77,7 @@ func machine(name string) *trivet.Machine { return &trivet.Machine{Meta: trivet.
 // A controller can neither read nor write a kind that it has not declared: not in a transaction, where the error
 // cannot be ignored, and not by the tables that it is handed.
 func TestUndeclaredKindsAreRefused(t *testing.T) {
-	tables := newTables(t)
+	tables := storetest.New(t, state.New)
 	p := &probe{results: map[string][]error{}, done: make(chan struct{}, 1000), declared: reconcile.Declaration{
 		Name: "probe", Reads: []trivet.Kind{"Head"}, Writes: []trivet.Kind{"Machine"}, Watches: []trivet.Kind{"Machine"}, Workers: 1,
 	}}
@@ -154,7 +138,7 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 
 // A key is reconciled at the start, when a watched record changes, and again after a panic.
 func TestRun(t *testing.T) {
-	tables := newTables(t)
+	tables := storetest.New(t, state.New)
 	var panicked bool
 	p := &probe{results: map[string][]error{}, done: make(chan struct{}, 1000), declared: reconcile.Declaration{
 		Name: "probe", Reads: []trivet.Kind{"Head"}, Writes: []trivet.Kind{"Machine"}, Watches: []trivet.Kind{"Machine"}, Workers: 1,

@@ -4,35 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
-
-func newFleet(t *testing.T) *fleet.Fleet {
-	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	s := store.New(m.Client(), store.Options{})
-	f := fleet.New(state.New(s), "head0", slog.New(slog.DiscardHandler))
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return f
-}
 
 // setUp creates a machine with an address, a template that names an image, and a provision of all that.
 func setUp(ctx context.Context, f *fleet.Fleet, name string, n int) error {
@@ -55,7 +38,7 @@ func setUp(ctx context.Context, f *fleet.Fleet, name string, n int) error {
 }
 
 func TestDeclaration(t *testing.T) {
-	f := newFleet(t)
+	f := fleet.New(storetest.New(t, state.New), "head0")
 	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
 		name := fmt.Sprint("m", n)
 		if err := setUp(t.Context(), f, name, n); err != nil {
@@ -75,7 +58,7 @@ func TestDeclaration(t *testing.T) {
 // A provision without a machine is tried again when a machine becomes available, and not for other changes of
 // machines.
 func TestPendingProvision(t *testing.T) {
-	f := newFleet(t)
+	f := fleet.New(storetest.New(t, state.New), "head0")
 	c := New(f, f.Tables)
 	put := func(state trivet.MachineState, cordoned bool) {
 		t.Helper()
