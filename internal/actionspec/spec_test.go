@@ -118,7 +118,7 @@ func TestParseRefuses(t *testing.T) {
 		{"command", `{"args": ["a"], "script": "b"}`, "with.args or script is required"},
 		{"command", `{"args": [""]}`, "with.args[0] is required"},
 		{"command", `{"args": ["a"], "env": {"A=": "b"}}`, "with.env"},
-		{"command", `{"args": ["a"], "blame": "nobody"}`, "with.blame"},
+		{"command", `{"args": ["a"], "blame": "someone"}`, "with.blame"},
 		{"bootloader", `{"kind": "lilo"}`, "with.kind"},
 		{"container", `{}`, "with.image or ref is required"},
 		{"container", `{"ref": "a b"}`, "with.ref"},

@@ -16,7 +16,7 @@ import (
 )
 
 // goIPMI runs the BMC server of github.com/bougou/go-ipmi: another implementation of RMCP+ than ipmi_sim and ours,
-// with cipher suite 17, which ipmi_sim lacks, and with boot flags that can be looked at.
+// with cipher suite 17, which ipmi_sim lacks, and with boot flags that can be read.
 func goIPMI(suite types.CipherSuiteID) func(bmctest.TB, bmctest.Machine) bmc.Config {
 	return func(t bmctest.TB, m bmctest.Machine) bmc.Config {
 		t.Helper()

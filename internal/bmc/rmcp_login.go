@@ -26,7 +26,7 @@ const (
 )
 
 // errSuite: the BMC does not support this cipher suite.
-var errSuite = errors.New("the BMC does not take the cipher suite")
+var errSuite = errors.New("the BMC does not support the cipher suite")
 
 // login creates a session with the best suite that the BMC supports.
 func (s *rmcpSession) login(ctx context.Context, user, password string) error {

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the scripts in testdata")
 func facts(target boot.Target) boot.ScriptFacts {
 	digest := func(c string) trivet.BlobRef { return trivet.BlobRef{Digest: "sha256:" + strings.Repeat(c, 64)} }
 	return boot.ScriptFacts{
-		Target: target, Reason: "the test wants it", Machine: "m1", MAC: mac,
+		Target: target, Reason: "the test requires it", Machine: "m1", MAC: mac,
 		Heads: []string{"http://10.0.0.1:8080", "http://10.0.0.2:8080"},
 		API:   []string{"https://10.0.0.1:7443", "https://10.0.0.2:7443"},
 		CA:    "sha256:" + strings.Repeat("c", 64),
@@ -72,7 +72,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// commands are all that a script may hold, as iPXE would read them.
+// commands are all commands that a script may contain, as iPXE parses them.
 var commands = regexp.MustCompile(`^(#!ipxe|imgfree|goto again|exit 1|:(again|wrong|next|initrd|ready)|set head http\S+|sleep \d+|echo [^$|&#\\]*` +
 	`|iseq \$\{(buildarch|platform)\} (arm64|efi) (&& goto (wrong|next) \|\||\|\| goto wrong)` +
 	`|sanboot --no-describe --drive 0x80 \|\| echo no disk to boot` +
@@ -99,7 +99,7 @@ func FuzzScript(f *testing.F) {
 				t.Errorf("line %q of\n%s", line, script)
 			}
 			if rest := strings.NewReplacer("${buildarch}", "", "${platform}", "", "${head}/boot/", "").Replace(line); strings.Contains(rest, "${") {
-				t.Errorf("%q holds an expansion", line)
+				t.Errorf("%q contains an expansion", line)
 			}
 		}
 	})

@@ -174,10 +174,10 @@ func startKea(n *network) (stop func(), pid int) {
 	if err := os.WriteFile(path, config, 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	var said bytes.Buffer
+	var out bytes.Buffer
 	cmd := exec.Command("kea-dhcp4", "-c", path)
 	cmd.Env = append(os.Environ(), "KEA_PIDFILE_DIR="+dir, "KEA_LOCKFILE_DIR="+dir)
-	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		n.t.Fatalf("%v (apt-get install kea-dhcp4-server)", err)
@@ -188,7 +188,7 @@ func startKea(n *network) (stop func(), pid int) {
 	}
 	n.t.Cleanup(func() {
 		if n.t.Failed() {
-			n.t.Logf("Kea said %s", said.String())
+			n.t.Logf("Kea printed %s", out.String())
 		}
 	})
 	for range 100 {
@@ -198,7 +198,7 @@ func startKea(n *network) (stop func(), pid int) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	stop()
-	n.t.Fatalf("Kea does not listen: %s", said.String())
+	n.t.Fatalf("Kea does not listen: %s", out.String())
 	return nil, 0
 }
 

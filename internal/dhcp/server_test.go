@@ -15,7 +15,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// relayed is a client on loopback that plays its own relay.
+// relayed is a client on loopback that acts as its own relay.
 func relayed(t testing.TB, addr string) (net.PacketConn, ClientConfig) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp4", addr+":0")

@@ -208,7 +208,7 @@ func TestDeadlineCompares(t *testing.T) {
 
 // A head that holds an intent may be talking to the BMC while the intent changes or is dropped: it holds the next
 // intent too, unless it has released the BMC.
-func TestOneHeadTalksToABMC(t *testing.T) {
+func TestOneHeadControlsABMC(t *testing.T) {
 	r := newRack(t)
 	r.write(func(tx *store.Tx) error {
 		m, err := r.Machines.In(tx).Get("m1")

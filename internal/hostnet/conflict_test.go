@@ -78,7 +78,7 @@ func TestAddressOutsideTheNetworks(t *testing.T) {
 	}
 }
 
-// A program that sets the address while a head has it keeps it. The own address of the host, removed and added
+// A program that sets the address while a head has it keeps it. The host's own address, removed and added
 // again, stays.
 func TestAddressesChangeMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -141,7 +141,7 @@ func TestAnotherHostHasTheAddress(t *testing.T) {
 	until(t, "the head has the address", h.Held)
 }
 
-// A head that still answers until its kernel removes the address does not keep the next one from taking it.
+// A head that still answers until its kernel removes the address does not prevent the next one from taking it.
 func TestExpiringAddressIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	hosts := newHosts(t)

@@ -31,14 +31,15 @@ import (
 type Config struct {
 	Address   netip.Prefix // with its network's length
 	Interface string
-	Hold      Hold
+	WithLease WithLease
 	Log       *slog.Logger
 }
 
-// Hold waits for the lease of a name, which one host holds at a time, and calls do while this host holds it. do's
-// context ends, and held is false, a quarter of ttl before another host can hold the lease. Hold returns do's
+// WithLease waits for the lease of a name, which one host holds at a time, and calls do while this host holds it. do's
+// context ends, and held is false, a quarter of ttl before another host can hold the lease. It returns do's
 // error; one that is trivet.ErrFenced where the lease was lost.
-type Hold func(ctx context.Context, name string, ttl time.Duration, do func(ctx context.Context, held func() bool) error) error
+type WithLease func(ctx context.Context, name string, ttl time.Duration,
+	do func(ctx context.Context, held func() bool) error) error
 
 // VIP is an address that hosts share: a virtual IP address.
 type VIP struct {
@@ -50,7 +51,7 @@ type VIP struct {
 
 // New opens what it needs of the network namespace that it is called in: an Ethernet interface in the address's
 // network, and the privilege to change it. It refuses an address that this host has by other means; Run detects one
-// that another host has. Only Run needs Hold. Run or Close must follow.
+// that another host has. Only Run needs WithLease. Run or Close must follow.
 func New(c Config) (*VIP, error) {
 	v := &VIP{Config: c}
 	if err := v.open(); err != nil {

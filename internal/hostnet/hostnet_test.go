@@ -178,8 +178,8 @@ func TestStoppedProcess(t *testing.T) {
 	changes := b.monitor(t)
 	send(t, cmd, syscall.SIGCONT)
 	_ = cmd.Wait()
-	if said := changes(); strings.Contains(said, shared.Addr().String()) {
-		t.Errorf("the address was there again:\n%s", said)
+	if got := changes(); strings.Contains(got, shared.Addr().String()) {
+		t.Errorf("the address was there again:\n%s", got)
 	}
 }
 
@@ -198,7 +198,7 @@ func (b host) monitor(t *testing.T) (changes func() string) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it ends in no other way
 	seen := func(mark string) (text string) {
-		until(t, "the monitor sees "+mark, func() bool {
+		until(t, "the monitor receives "+mark, func() bool {
 			run(t, "ip -n %s address replace %s/32 dev lo", b, mark)
 			run(t, "ip -n %s address delete %s/32 dev lo", b, mark)
 			data, err := os.ReadFile(file.Name())
@@ -218,8 +218,8 @@ type head struct {
 	stop  func()
 }
 
-// holdBy returns the lease of a store as a Hold.
-func holdBy(s *store.Store) Hold {
+// leaseOf returns the leases of a store as a WithLease.
+func leaseOf(s *store.Store) WithLease {
 	return func(ctx context.Context, name string, ttl time.Duration, do func(context.Context, func() bool) error) error {
 		return s.WithLease(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
 	}
@@ -239,7 +239,7 @@ func newHeadWithLog(t *testing.T, b host, m *cluster.Member, log io.Writer) *hea
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	b.inside(t, func() (err error) {
-		h.VIP, err = New(Config{Address: shared, Interface: "eth0", Hold: holdBy(h.store), Log: slog.New(slog.NewTextHandler(log, nil))})
+		h.VIP, err = New(Config{Address: shared, Interface: "eth0", WithLease: leaseOf(h.store), Log: slog.New(slog.NewTextHandler(log, nil))})
 		if err != nil {
 			return err
 		}
@@ -262,8 +262,8 @@ func newHeadWithLog(t *testing.T, b host, m *cluster.Member, log io.Writer) *hea
 	return h
 }
 
-// who returns the host that answers at the shared address, as seen from the client.
-func who(t *testing.T, client host) (name string) {
+// answering returns the host that answers at the shared address, as seen from the client.
+func answering(t *testing.T, client host) (name string) {
 	client.inside(t, func() error {
 		conn, err := net.DialTimeout("tcp", shared.Addr().String()+":80", time.Second)
 		if err != nil {
@@ -285,7 +285,7 @@ func TestFailover(t *testing.T) {
 	client := hosts[2]
 	m := storetest.Member(t)
 	first := newHead(t, hosts[0], m)
-	until(t, "the first head answers", func() bool { return who(t, client) == string(hosts[0]) })
+	until(t, "the first head answers", func() bool { return answering(t, client) == string(hosts[0]) })
 	second := newHead(t, hosts[1], m)
 	if second.Held() || hosts[1].has(t) {
 		t.Error("two heads have the address")
@@ -300,7 +300,7 @@ func TestFailover(t *testing.T) {
 		t.Error("two heads have the address")
 	}
 	t.Logf("moved after %s", time.Since(at).Round(time.Millisecond))
-	until(t, "the second head answers", func() bool { return who(t, client) == string(hosts[1]) })
+	until(t, "the second head answers", func() bool { return answering(t, client) == string(hosts[1]) })
 
 	first.stop()
 	third := newHead(t, hosts[0], m)
@@ -308,7 +308,7 @@ func TestFailover(t *testing.T) {
 	if hosts[1].has(t) {
 		t.Error("a head that has ended has the address")
 	}
-	until(t, "the third head answers", func() bool { return who(t, client) == string(hosts[0]) && third.Held() })
+	until(t, "the third head answers", func() bool { return answering(t, client) == string(hosts[0]) && third.Held() })
 }
 
 func TestBadAddresses(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action/block"
 )
 
-// BenchmarkWrite puts a zstd image on a disk, by turns by Write and by 'zstd -dc | dd bs=4M conv=fsync', and reports
+// BenchmarkWrite writes a zstd image to a disk, alternately by Write and by 'zstd -dc | dd bs=4M conv=fsync', and reports
 // the best rate of each in MiB of the raw image a second. The image is an ext4 file system with this computer's
 // /usr/lib.
 func BenchmarkWrite(b *testing.B) {

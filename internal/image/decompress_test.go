@@ -27,7 +27,7 @@ func TestDecompress(t *testing.T) {
 			continue
 		}
 		if got := compressionOf(packed); got != c.compression {
-			t.Errorf("%s is taken for %q", c.compression, got)
+			t.Errorf("%s is detected as %q", c.compression, got)
 		}
 		twice := append(bytes.Clone(packed), packed...)
 		if got, err := unpack(c.compression, twice); err != nil || !bytes.Equal(got, append(bytes.Clone(content), content...)) {
@@ -67,7 +67,7 @@ func TestDecompressRefuses(t *testing.T) {
 	}
 }
 
-// A broken connection is not the image's fault, wherever it breaks.
+// An error of the source is not reported as one of the image, at any offset.
 func TestDecompressKeepsTheSourcesError(t *testing.T) {
 	broken := errors.New("cable pulled")
 	for _, compression := range []string{None, Zstd, Gzip, XZ} {

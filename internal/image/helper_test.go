@@ -38,7 +38,7 @@ func disk() []byte {
 	return b
 }
 
-// pack compresses by the usual program, so that what others make is what is read.
+// pack compresses by the usual program, so that tests read what users create.
 func pack(t testing.TB, compression string, content []byte, flags ...string) []byte {
 	t.Helper()
 	if compression == None {
@@ -79,7 +79,7 @@ func archive(t testing.TB, names ...string) []byte {
 	return b.Bytes()
 }
 
-// used is a file of some size that is full of other things.
+// used is a file of some size that is full of other data.
 func used(t testing.TB, size int) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "disk")
@@ -87,12 +87,12 @@ func used(t testing.TB, size int) (path string) {
 	return path
 }
 
-// loop creates a block device of a file. It wants root.
+// loop creates a block device of a file. It requires root.
 func loop(t testing.TB, path string) (node string) {
 	t.Helper()
 	out, err := exec.Command("losetup", "--find", "--show", path).CombinedOutput()
 	if err != nil {
-		t.Fatalf("losetup (wants root, and apt-get install mount): %v: %s", err, out)
+		t.Fatalf("losetup (requires root, and apt-get install mount): %v: %s", err, out)
 	}
 	node = strings.TrimSpace(string(out))
 	t.Cleanup(func() {

@@ -15,7 +15,7 @@ import (
 
 func inspectBytes(b []byte) (Info, error) { return Inspect(bytes.NewReader(b), int64(len(b))) }
 
-// made runs a program on a new file of some size and returns what it made of it.
+// made runs a program on a new file of some size and returns the file.
 func made(t *testing.T, size int64, input string, program ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "made")
@@ -45,7 +45,7 @@ func TestInspect(t *testing.T) {
 		"gpt":          {gpt, Info{"", Raw, size(gpt), "gpt", nil}},
 		"gpt zstd":     {pack(t, Zstd, gpt, "--stream-size=67108864"), Info{Zstd, Raw, size(gpt), "gpt", nil}},
 		"gpt zstd x 2": {append(pack(t, Zstd, gpt, "--stream-size=67108864"), pack(t, Zstd, gpt, "--stream-size=67108864", "--no-check")...), Info{Zstd, Raw, 2 * size(gpt), "gpt", nil}},
-		"not told":     {pack(t, Zstd, gpt), Info{Zstd, Raw, 0, "gpt", nil}},
+		"size unset":   {pack(t, Zstd, gpt), Info{Zstd, Raw, 0, "gpt", nil}},
 		"mbr gzip":     {pack(t, Gzip, mbr), Info{Gzip, Raw, 0, "mbr", nil}},
 		"ext4 xz":      {pack(t, XZ, ext4), Info{XZ, Raw, 0, "ext", nil}},
 		"unknown":      {noise(1000), Info{"", Raw, 1000, "", nil}},

@@ -67,7 +67,7 @@ const (
 	isoMagic = "CD001"
 )
 
-// refuse recognises what is no image of ours by the first bytes of its decompressed content.
+// refuse recognises unsupported images by the first bytes of their decompressed content.
 func refuse(head []byte) error {
 	for _, f := range foreign {
 		if len(head) >= f.at && bytes.HasPrefix(head[f.at:], []byte(f.magic)) {

@@ -1,4 +1,4 @@
-// Package ipam chooses addresses. It is pure: the caller reports which addresses are taken, and records the choice.
+// Package ipam chooses addresses. It is pure: the caller knows which addresses are taken, and records the choice.
 package ipam
 
 import (

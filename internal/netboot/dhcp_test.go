@@ -44,7 +44,7 @@ func show(r *dhcp.Reply) string {
 	return b.String()
 }
 
-// What each kind of client is told, for people to read in testdata/answers.
+// The answer to each kind of client, for people to read in testdata/answers.
 func TestAnswers(t *testing.T) {
 	r := newFixture(t)
 	r.write(t, func(tx *store.Tx) error {
@@ -153,7 +153,7 @@ func TestFixedAddressIsRecordedLater(t *testing.T) {
 	}
 }
 
-// An address that is fixed for one machine is nobody else's, though it lies in a range and its machine never asked
+// An address that is fixed for one machine is assigned to no other, even if it is in a range and its machine never asked
 // for it.
 func TestFixedAddressIsReserved(t *testing.T) {
 	r := newFixture(t)
@@ -179,7 +179,7 @@ func TestUnknownMachineRenewsWithoutWrite(t *testing.T) {
 	a, err := r.Addresses.Get(ack.Address.String())
 	must(t, err)
 	if left := time.Until(a.Status.Until); a.Spec.Machine != "" || left < 119*time.Minute || left > 2*time.Hour {
-		t.Errorf("%+v is promised for %s", a.Spec, left)
+		t.Errorf("%+v is leased for %s", a.Spec, left)
 	}
 	renew := func() *dhcp.Reply {
 		q := packet(t, dhcp.Request, unknownMAC, dhcpv4.WithClientIP(ack.Address.AsSlice()))
@@ -202,7 +202,7 @@ func TestUnknownMachineRenewsWithoutWrite(t *testing.T) {
 	a, err = r.Addresses.Get(ack.Address.String())
 	must(t, err)
 	if left := time.Until(a.Status.Until); left < 119*time.Minute {
-		t.Errorf("promised for %s", left)
+		t.Errorf("leased for %s", left)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestReleaseAndReclaim(t *testing.T) {
 	}
 	late := packet(t, dhcp.Request, unknownMAC, addrOption(50, first.Address))
 	if got := r.ServeDHCP(t.Context(), late); got == nil || got.Type != dhcp.Nak {
-		t.Errorf("the first one comes back: %s", show(got))
+		t.Errorf("the first one returns: %s", show(got))
 	}
 }
 
@@ -275,7 +275,7 @@ func TestUnknownMachineIsEnrolled(t *testing.T) {
 	}
 }
 
-// Machines that boot together get an address each, and each has its record when it is acknowledged.
+// Machines that boot together get different addresses, each with a record before it is acknowledged.
 func TestManyAtOnce(t *testing.T) {
 	r := newFixture(t)
 	r.write(t, func(tx *store.Tx) error {
@@ -309,7 +309,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// A head that lost its store goes on for the machines that it knows.
+// A head that lost its store still serves the machines that it knows.
 func TestWithoutQuorum(t *testing.T) {
 	r := newFixture(t)
 	ack := r.dora(t, knownMAC, uefiPXE...)
@@ -323,9 +323,9 @@ func TestWithoutQuorum(t *testing.T) {
 	}
 	again := r.dora(t, unknownMAC, uefiPXE...)
 	if again == nil || again.Type != dhcp.Ack || again.Address != unknown.Address {
-		t.Errorf("a unknown within its promise: %s", show(again))
+		t.Errorf("an unknown machine within its lease: %s", show(again))
 	}
 	if other := r.dora(t, "52:54:00:00:00:98", uefiPXE...); other != nil {
-		t.Errorf("an address that could not be written was given: %s", show(other))
+		t.Errorf("an address that could not be written was assigned: %s", show(other))
 	}
 }

@@ -37,7 +37,7 @@ func (r *fixture) until(t testing.TB, serve func(ctx context.Context) error) {
 	})
 }
 
-// serve runs the door's servers on loopback until the test ends.
+// serve runs the listeners of the server on loopback until the test ends.
 func (r *fixture) serve(t testing.TB) (dhcpAt, tftpAt netip.AddrPort, url string) {
 	t.Helper()
 	d, err := dhcp.Listen(dhcp.Config{Handler: r.Server, Address: netip.MustParseAddrPort("127.0.0.1:0")})
@@ -58,7 +58,7 @@ func (r *fixture) serve(t testing.TB) (dhcpAt, tftpAt netip.AddrPort, url string
 	return d.Addrs()[0], conn.LocalAddr().(*net.UDPAddr).AddrPort(), "http://" + l.Addr().String()
 }
 
-// machineConn is a client's socket, which plays its own relay.
+// machineConn is a client's socket, which acts as its own relay.
 func machineConn(t testing.TB, mac string, options ...dhcp.Option) (net.PacketConn, dhcp.ClientConfig) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -104,7 +104,7 @@ func TestBootOverTheWire(t *testing.T) {
 	onDisk, err := os.ReadFile(filepath.Join(netboot.DefaultIPXEDir, lease.BootFile))
 	must(t, err)
 	if !bytes.Equal(program.Bytes(), onDisk) {
-		t.Errorf("TFTP gave %d bytes, the file has %d", program.Len(), len(onDisk))
+		t.Errorf("TFTP sent %d bytes, the file has %d", program.Len(), len(onDisk))
 	}
 
 	r.stepsAfter(t, 1)
@@ -141,7 +141,7 @@ func fetch(t testing.TB, url string) string {
 	return body(t, resp)
 }
 
-// A machine that goes away in the middle of its initramfs has not got it.
+// A machine that disconnects in the middle of its initramfs has not received it.
 func TestIncompleteInitrdIsNoProgress(t *testing.T) {
 	r := newFixture(t)
 	r.open(t, netboot.Config{Blobs: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -159,7 +159,7 @@ func TestIncompleteInitrdIsNoProgress(t *testing.T) {
 	_, err = io.CopyN(io.Discard, resp.Body, 1<<20)
 	must(t, err)
 	resp.Body.Close()
-	if got := r.stepsAfter(t, 1); len(got) != 0 { // told by the blob handler's end
+	if got := r.stepsAfter(t, 1); len(got) != 0 { // reported at the end of the blob handler
 		t.Errorf("seen: %q", got)
 	}
 }
@@ -184,7 +184,7 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 	if got := fetch(t, url+"/ipxe/snponly.efi"); !strings.HasPrefix(got, "MZ") {
-		t.Error("HTTP boot gives no EFI program")
+		t.Error("HTTP boot serves no EFI program")
 	}
 	if got := fetch(t, url+"/livez"); got != "ok\n" {
 		t.Errorf("livez: %q", got)

@@ -13,7 +13,7 @@ import (
 // Choice is a machine, or the reason why there is none.
 type Choice struct {
 	Machine string
-	// Why says, where Machine is empty, what the operator has to change.
+	// Why is set if Machine is empty: what the operator has to change.
 	Why string
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// probe is a controller whose keys each do one thing, once or until it succeeds.
+// probe is a controller whose keys each run one function, once or until it succeeds.
 type probe struct {
 	declared reconcile.Declaration
 	do       map[string]func(ctx context.Context) error
@@ -47,7 +47,7 @@ func (p *probe) Reconcile(ctx context.Context, key string) (after time.Duration,
 	if do == nil {
 		do = func(context.Context) error { return nil }
 	}
-	defer func() { // before the engine, which makes an error of a panic
+	defer func() { // before the runner, which converts a panic to an error
 		v := recover()
 		if v != nil {
 			err, _ = v.(error)
@@ -75,7 +75,7 @@ func (p *probe) result(key string) error {
 func machine(name string) *trivet.Machine { return &trivet.Machine{Meta: trivet.Meta{Name: name}} }
 
 // A controller can neither read nor write a kind that it has not declared: not in a transaction, where the error
-// cannot be ignored, and not by the tables that it is handed.
+// cannot be ignored, and not by the tables that it is given.
 func TestUndeclaredKindsAreRefused(t *testing.T) {
 	tables := storetest.New(t, state.New)
 	p := &probe{results: map[string][]error{}, done: make(chan struct{}, 1000), declared: reconcile.Declaration{

@@ -84,7 +84,7 @@ func (s *Server) runVIP(ctx, stop context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(stop, cancel)()
-	s.vip.Hold = func(ctx context.Context, name string, ttl time.Duration,
+	s.vip.WithLease = func(ctx context.Context, name string, ttl time.Duration,
 		do func(context.Context, func() bool) error) error {
 		return s.store.WithLease(ctx, name, ttl,
 			func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })

@@ -17,7 +17,7 @@ import (
 const benchFile = 16 << 20
 
 // BenchmarkGet reads one file with the same client from this server and from dnsmasq, each a process of its own on
-// loopback. dnsmasq 2.90 has no windowsize, so those lines have no peer.
+// loopback. dnsmasq 2.90 has no windowsize, so those lines have no counterpart.
 func BenchmarkGet(b *testing.B) {
 	ours, dnsmasq := startBoth(b)
 	for _, block := range []int{512, 1468, 8192} {

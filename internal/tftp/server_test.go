@@ -46,7 +46,7 @@ func TestStrayPacketsAreIgnored(t *testing.T) {
 		p.send(server.addr, []byte(b))
 	}
 	p.send(server.addr, request{name: "f"}.append(nil))
-	if got := p.block(); got != 1 { // the first packet to come back
+	if got := p.block(); got != 1 { // the first packet that is returned
 		t.Fatalf("got block %d", got)
 	}
 	if got := count(m.dropped.WithLabelValues("not_a_request")); got != float64(len(stray)) {

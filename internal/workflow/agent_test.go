@@ -71,7 +71,7 @@ func TestAgentsAreFenced(t *testing.T) {
 	}
 }
 
-func TestWhatAnAgentGets(t *testing.T) {
+func TestGrantedRun(t *testing.T) {
 	m := &trivet.Machine{Status: trivet.MachineStatus{Epoch: 2, State: trivet.MachineProvisioning}}
 	for name, c := range map[string]struct {
 		state   trivet.WorkflowState

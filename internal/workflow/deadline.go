@@ -116,7 +116,7 @@ func (r *Run) expired(step *trivet.Step, limit time.Duration) string {
 	case trivet.StepKernel:
 		return fmt.Sprintf("the machine has its boot script but did not fetch kernel and initramfs within %s", limit)
 	case trivet.StepHello:
-		return fmt.Sprintf("the installer was fetched but its agent did not say hello within %s: see the machine's console", limit)
+		return fmt.Sprintf("the installer was fetched but its agent sent no hello within %s: see the machine's console", limit)
 	default:
 		return fmt.Sprintf("the installed system did not phone home within %s: see the machine's console", limit)
 	}

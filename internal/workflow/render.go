@@ -73,7 +73,7 @@ func parameters(t *trivet.Template, given map[string]string) (map[string]string,
 	return params, errors.Join(errs...)
 }
 
-// eachText rebuilds the actions with every text of their arguments replaced by what replace makes of it.
+// eachText rebuilds the actions with every text of their arguments replaced by the result of replace.
 func eachText(t *trivet.Template, replace func(field, text string) (string, error)) ([]trivet.Action, error) {
 	actions := make([]trivet.Action, len(t.Spec.Actions))
 	var errs []error
@@ -152,7 +152,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// plain returns a template's error as it reads after the field's name.
+// plain returns a template's error in the form that follows a field's name.
 func plain(field string, err error) string {
 	for _, own := range []error{errTooLong, errTooMuch} {
 		if errors.Is(err, own) {

@@ -76,7 +76,7 @@ func TestCheckRefuses(t *testing.T) {
 	} {
 		err := workflow.Check(recipe(text))
 		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "spec.actions[0].with") {
-			t.Errorf("%.40q: %v; want it to say %q and where", text, err, want)
+			t.Errorf("%.40q: %v; want %q and the field", text, err, want)
 		}
 	}
 }
@@ -108,11 +108,11 @@ func TestRenderRefuses(t *testing.T) {
 	}
 	long := workflow.Data{Params: map[string]string{"image": strings.Repeat("x", workflow.MaxText)}}
 	if _, err := workflow.Render(recipe("{{.Params.image}}{{.Params.image}}"), long); err == nil || !strings.Contains(err.Error(), "grows beyond") {
-		t.Errorf("a text without end: %v", err)
+		t.Errorf("a text that grows without bound: %v", err)
 	}
 }
 
-// A text that would take terabytes, or years, is refused before it has taken much.
+// A text that would take terabytes, or years, is refused before it has used much.
 func TestRenderIsBounded(t *testing.T) {
 	grow := strings.Repeat("{{$x = print $x $x}}", 60)
 	loop := strings.Repeat(`{{$y = eq $x "y"}}`, 3000)
@@ -133,7 +133,7 @@ func TestRenderIsBounded(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := workflow.Render(tpl, wide); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "bytes of work") {
-			t.Errorf("%s: %.200v; want too much work", name, err)
+			t.Errorf("%s: %.200v; want the limit of work", name, err)
 		}
 	}
 	if _, err := workflow.Render(recipe(`{{printf "%999999s" "x"}}`), data); err == nil || !strings.Contains(err.Error(), "write %s, %q or %%") {

@@ -63,7 +63,7 @@ func (b *bench) granted() *trivet.Run {
 	return run
 }
 
-// picture is the run on one line: state, then each step's state by one letter.
+// picture is the run on one line: state, then one letter for each step's state.
 func (b *bench) picture() string {
 	letters := map[trivet.StepState]string{"": ".", "running": "R", "done": "D", "failed": "F", "skipped": "s"}
 	s := string(b.w.Status.State) + " "
@@ -115,7 +115,7 @@ func TestReportsAreAppliedOnce(t *testing.T) {
 	happened := len(b.r.Events)
 	b.must(b.r.Apply(batch))
 	if len(b.r.Events) != happened || b.w.Status.Acked != 2 {
-		t.Errorf("the second time something happened: %v, acked %d", b.r.Events[happened:], b.w.Status.Acked)
+		t.Errorf("the second time changed something: %v, acked %d", b.r.Events[happened:], b.w.Status.Acked)
 	}
 	for name, bad := range map[string]trivet.Report{
 		"a gap":             {Seq: 4, Action: "image", State: trivet.StepDone},
@@ -147,7 +147,7 @@ func TestAttemptsAreUsedUp(t *testing.T) {
 	}
 }
 
-func TestAResetGoesOnWhereTheLastReportLeftIt(t *testing.T) {
+func TestAResetResumesAfterTheLastReport(t *testing.T) {
 	b := start(t, workflow.Machine{})
 	b.r.ReachBootStep(trivet.StepKernel)
 	b.grant()

@@ -14,7 +14,7 @@ func twoDisks(t *testing.T) *bench {
 	return newBench(t, Files{map[string]string{"/dev/vda": sparse(t, 128<<20), "/dev/vdb": sparse(t, 64<<20)}}, "")
 }
 
-// wantOn fails unless the last action wrote to a disk and said so.
+// wantOn fails unless the last action wrote to a disk and logged it.
 func (b *bench) wantOn(name, reason string) {
 	b.t.Helper()
 	path := b.env.Host.(Files).Paths[name]

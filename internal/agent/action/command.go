@@ -25,7 +25,7 @@ func (e *Env) command(ctx context.Context, at *Attempt, s *actionspec.Command) e
 	})
 }
 
-// inside makes a program run in the installed system as if that had booted: with its own /run, and the installer's
+// inside runs a program in the installed system as if that had booted: with its own /run, and the installer's
 // devices and name servers.
 func inside(root *Root, box sandbox.Spec) sandbox.Spec {
 	box.Root = root.Dir

@@ -24,8 +24,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// toolImage is a container image of two layers around the tests' program. The second layer takes something of the
-// first away.
+// toolImage is a container image of two layers around the tests' program. The second layer removes something
+// of the first.
 func toolImage(t testing.TB) v1.Image {
 	t.Helper()
 	prog, err := tool()
@@ -71,11 +71,11 @@ func toolLayout(t testing.TB) []byte {
 	return files(t, list...)
 }
 
-func (b *bench) wantSaid(lines ...string) {
+func (b *bench) wantOutput(lines ...string) {
 	b.t.Helper()
 	for _, line := range lines {
 		if !strings.Contains("\n"+b.log.String(), "\n"+line+"\n") {
-			b.t.Errorf("it did not say %q, but:\n%s", line, b.log.String())
+			b.t.Errorf("no line %q in the output:\n%s", line, b.log.String())
 		}
 	}
 }
@@ -85,18 +85,18 @@ func TestContainerOfAnImage(t *testing.T) {
 	b.add("tool", "oci", "zstd", pack(t, toolLayout(t)))
 	with := func(with map[string]any) map[string]any { with["image"] = "tool"; return with }
 	b.do("container", with(map[string]any{}))
-	b.wantSaid("args default", "pid 1 uid 1000 gid 1001 dir /old host m1", "env COLOUR=red", "env FROM=image",
+	b.wantOutput("args default", "pid 1 uid 1000 gid 1001 dir /old host m1", "env COLOUR=red", "env FROM=image",
 		"/ bin dev etc lib old proc sys usr", "/dev fd full null ptmx pts random shm stderr stdin stdout tty urandom zero")
 	b.do("container", with(map[string]any{"args": []any{"x", "y"}, "env": map[string]any{"COLOUR": "blue"}, "mount": "/target",
 		"devices": true}))
-	b.wantSaid("args x y", "env COLOUR=blue", "/target away bin boot etc lost+found tmp vmlinuz")
+	b.wantOutput("args x y", "env COLOUR=blue", "/target away bin boot etc lost+found tmp vmlinuz")
 	b.do("container", with(map[string]any{"command": []any{"/bin/tool", "only"}}))
-	b.wantSaid("args only")
+	b.wantOutput("args only")
 	b.fail("container", with(map[string]any{"args": []any{"exit", "3"}}), trivet.FaultConfiguration, false, "exit status 3: about to fail")
 	b.fail("container", with(map[string]any{"command": []any{"/gone"}}), trivet.FaultConfiguration, true, "/gone")
 	left, err := os.ReadDir(b.env.Dir)
 	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestContainerOfARegistry(t *testing.T) {
 		{"ref": secure.Listener.Addr().String() + "/tools/tool@" + digest.String(), "ca": ca},
 	} {
 		b.do("container", with)
-		b.wantSaid("args default")
+		b.wantOutput("args default")
 	}
 	host := plain.Listener.Addr().String()
 	b.fail("container", map[string]any{"ref": host + "/tools/none:1", "plainHTTP": true}, trivet.FaultConfiguration, true, "not found")

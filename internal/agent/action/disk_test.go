@@ -85,13 +85,13 @@ func TestFormat(t *testing.T) {
 		got := block.Probe(d)
 		must(t, d.Close())
 		if got.Type != fs || got.Label != "LABEL" || !strings.Contains(strings.ReplaceAll(b.note, "-", ""), strings.ToLower(strings.ReplaceAll(got.UUID, "-", ""))) {
-			t.Errorf("%s: made %+v, note %q", fs, got, b.note)
+			t.Errorf("%s: created %+v, note %q", fs, got, b.note)
 		}
 	}
 	node, release, err := block.Attach(b.disk, 3)
 	must(t, err)
 	defer func() { must(t, release()) }()
-	out, err := exec.Command("swaplabel", node).CombinedOutput() // another's opinion
+	out, err := exec.Command("swaplabel", node).CombinedOutput() // checked by another program
 	if err != nil || !strings.Contains(string(out), "LABEL") {
 		t.Errorf("swaplabel (apt-get install util-linux): %v: %s", err, out)
 	}
@@ -142,7 +142,7 @@ func TestWipe(t *testing.T) {
 	}
 }
 
-func TestADiskThatIsNotThere(t *testing.T) {
+func TestDiskNotFound(t *testing.T) {
 	for _, b := range []*bench{onFile(t, 1<<20), newBench(t, &Machine{Dir: t.TempDir()}, "")} {
 		b.fail("wipe", map[string]any{"disk": "/dev/trivet-none"}, trivet.FaultMachine, true, "no disk matches the hints")
 		b.fail("wipe", map[string]any{"disk": map[string]any{"serial": "none"}}, trivet.FaultMachine, true, "no disk matches the hints {serial: none}")
@@ -194,7 +194,7 @@ func TestAnImageGrowsIntoItsDisk(t *testing.T) {
 	if p := table.Find(2); p == nil || table.Bytes(*p) < 90<<20 {
 		t.Errorf("partition 2: %+v", p)
 	}
-	b.in(0, func(dir string) { // found by itself
+	b.in(0, func(dir string) { // found without a number
 		var fs unix.Statfs_t
 		must(t, unix.Statfs(dir, &fs))
 		if got, err := os.ReadFile(dir + "/etc/os-release"); err != nil || string(got) != "ID=test\n" {
@@ -209,7 +209,7 @@ func TestAnImageGrowsIntoItsDisk(t *testing.T) {
 	}
 }
 
-func TestImagesThatGoWrong(t *testing.T) {
+func TestImageFailures(t *testing.T) {
 	raw := make([]byte, 2<<20)
 	r := rand.NewChaCha8([32]byte{})
 	r.Read(raw)

@@ -24,7 +24,7 @@ const (
 // localTypes are the file systems that are mounted for an action: those that a boot loader or package manager needs.
 var localTypes = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "auto"}
 
-// parseFstab returns what there is to mount, outer directories first.
+// parseFstab returns the entries to mount, outer directories first.
 func parseFstab(b []byte) []fstabEntry {
 	var out []fstabEntry
 	for line := range bytes.Lines(b) {
@@ -47,7 +47,7 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\134`, `\`).Replace(s)
 }
 
-// volume is a partition that may be meant.
+// volume is a partition that an entry may name.
 type volume struct {
 	disk   string
 	number int

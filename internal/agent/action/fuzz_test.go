@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whatever an image has as its fstab: few entries, of local types, at paths below the root, outer ones first.
+// Any fstab of an image yields few entries, of local types, at paths below the root, outer ones first.
 func FuzzParseFstab(f *testing.F) {
 	for _, text := range []string{
 		"# /etc/fstab\nUUID=1234-ABCD /boot/efi vfat umask=0077 0 1\nLABEL=\"boot\" /boot ext4 defaults 0 2\n",

@@ -104,7 +104,7 @@ func (e *Env) growFS(ctx context.Context, at *Attempt, path string, partition in
 	defer func() { err = errors.Join(err, release()) }()
 	err = e.run(ctx, at, trivet.FaultImage, sandbox.Spec{Args: []string{"e2fsck", "-f", "-y", node}})
 	var exit *sandbox.ExitError
-	if err != nil && (!errors.As(err, &exit) || exit.Code > 2 || exit.Signal != 0) { // 1 and 2: it mended something
+	if err != nil && (!errors.As(err, &exit) || exit.Code > 2 || exit.Signal != 0) { // 1 and 2: errors were corrected
 		return err
 	}
 	return e.run(ctx, at, trivet.FaultMachine, sandbox.Spec{Args: []string{"resize2fs", node}})

@@ -127,7 +127,7 @@ func TestFile(t *testing.T) {
 				t.Errorf("%s: mode %v", name, fi.Mode())
 			}
 		})
-		b.fail("file", b.on(map[string]any{"path": "/x", "owner": "nobody:nobody"}), trivet.FaultConfiguration, true, `no user "nobody"`)
+		b.fail("file", b.on(map[string]any{"path": "/x", "owner": "absent:absent"}), trivet.FaultConfiguration, true, `no user "absent"`)
 		b.fail("file", b.on(map[string]any{"path": "/etc"}), trivet.FaultConfiguration, true, "/etc")
 		b.fail("file", b.on(map[string]any{"path": "/etc/motd/x"}), trivet.FaultConfiguration, true, "not a directory")
 	}
@@ -150,14 +150,14 @@ func TestCommand(t *testing.T) {
 	})
 	b.do("command", map[string]any{"in": "installer", "script": "test -e /etc/os-release && echo here && exit 0"})
 	if b.log.String() != "here\n" {
-		t.Errorf("said %q", b.log.String())
+		t.Errorf("output %q", b.log.String())
 	}
 	b.fail("command", b.on(map[string]any{"args": []any{"tool", "exit", "7"}}), trivet.FaultConfiguration, false, "exit status 7: about to fail")
 	b.fail("command", b.on(map[string]any{"args": []any{"tool", "exit", "7"}, "blame": "machine"}), trivet.FaultMachine, false, "exit status 7")
 	b.fail("command", b.on(map[string]any{"args": []any{"none"}}), trivet.FaultConfiguration, true, "none")
-	b.do("bootloader", nil) // this system's shell only shows what it is called with
+	b.do("bootloader", nil) // this system's shell only prints its arguments
 	if out := b.log.String(); !strings.Contains(out, "env FIRMWARE=bios\n") || !strings.Contains(out, "env DISK="+b.disk+"\n") {
-		t.Errorf("said:\n%s", out)
+		t.Errorf("output:\n%s", out)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestACommandThatHangsIsKilled(t *testing.T) {
 	wantNothingLeft(t, b.env.Host.(*Machine).Dir)
 }
 
-// What an agent that was killed has left mounted does not stop the next.
+// What a killed agent left mounted does not stop the next one.
 func TestLeftMountsAreSwept(t *testing.T) {
 	b := installed(t)
 	path, err := b.env.Host.Disk(trivet.DiskHints{Path: b.disk})

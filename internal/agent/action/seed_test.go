@@ -102,6 +102,6 @@ func TestCloudInitReadsTheSeed(t *testing.T) {
 	path, err := b.env.Host.Disk(trivet.DiskHints{})
 	must(t, err)
 	if _, err := os.Lstat(filepath.Join(path+".root", "var/lib/cloud/seed/nocloud/network-config")); !os.IsNotExist(err) {
-		t.Errorf("a network nobody gave: %v", err)
+		t.Errorf("without a network: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ func TestARunEndsInItsReboot(t *testing.T) {
 		if got := runAgent(t, config(h, d)); got != action.EndReboot {
 			t.Errorf("ended with %q", got)
 		}
-		h.wantSeen(t, "1 b/1 running", "2 b/1 done", "3 c/1 running", "4 c/1 done", "5 reboot/1 running", "6 reboot/1 done")
+		h.wantReports(t, "1 b/1 running", "2 b/1 done", "3 c/1 running", "4 c/1 done", "5 reboot/1 running", "6 reboot/1 done")
 		if d.runs["a"] != 0 || d.runs["b"] != 1 {
 			t.Errorf("ran %v", d.runs)
 		}
@@ -54,10 +54,10 @@ func TestNothingIsLostBeforeItIsAcknowledged(t *testing.T) {
 		if d.runs["b"] != 1 {
 			t.Fatal("the run did not continue while no head answered")
 		}
-		h.wantSeen(t)
+		h.wantReports(t)
 		h.change(func() { h.down = nil })
 		<-ended
-		h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 b/1 running", "4 b/1 done", "5 reboot/1 running", "6 reboot/1 done")
+		h.wantReports(t, "1 a/1 running", "2 a/1 done", "3 b/1 running", "4 b/1 done", "5 reboot/1 running", "6 reboot/1 done")
 		if ending != action.EndReboot || h.logs["w/b/1"] != "written during an outage\n" {
 			t.Errorf("ended with %q, log %q", ending, h.logs["w/b/1"])
 		}
@@ -88,7 +88,7 @@ func TestLogsArriveBeforeTheReportOfTheEnd(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		<-ended
-		h.wantSeen(t, "1 a/1 running", "2 a/1 done")
+		h.wantReports(t, "1 a/1 running", "2 a/1 done")
 		if atEnd != "first last" {
 			t.Errorf("when the end was reported the log was %q", atEnd)
 		}
@@ -135,7 +135,7 @@ func TestAttemptsBackOffAndEnd(t *testing.T) {
 				go func() { defer close(ended); Run(ctx, config(h, d)) }()
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				h.wantSeen(t, c.want...)
+				h.wantReports(t, c.want...)
 				if d.runs["never"] != 0 {
 					t.Error("the next action ran")
 				}
@@ -145,7 +145,7 @@ func TestAttemptsBackOffAndEnd(t *testing.T) {
 					}
 				}
 				if got := d.last["a"].Sub(began); got != c.waits && c.want != nil {
-					t.Errorf("the last try began after %s, want %s", got, c.waits)
+					t.Errorf("the last attempt began after %s, want %s", got, c.waits)
 				}
 				cancel()
 				<-ended
@@ -181,9 +181,9 @@ func TestAFencedAgentStopsAtOnce(t *testing.T) {
 				cancel()
 				<-ended
 				if died.IsZero() || died.Sub(fenced) > h.interval.D() {
-					t.Errorf("the action died %s after the fence", died.Sub(fenced))
+					t.Errorf("the action ended %s after the fence", died.Sub(fenced))
 				}
-				h.wantSeen(t, "1 a/1 running")
+				h.wantReports(t, "1 a/1 running")
 				if d.runs["b"] != 0 {
 					t.Error("the next action ran")
 				}
@@ -204,7 +204,7 @@ func TestAnActionThatDoesNotEndCausesAReboot(t *testing.T) {
 		if got := runAgent(t, config(h, d)); got != action.EndReboot {
 			t.Errorf("ended with %q", got)
 		}
-		h.wantSeen(t, "1 a/1 running", "2 a/1 failed")
+		h.wantReports(t, "1 a/1 running", "2 a/1 failed")
 		if r := h.last[1]; !r.Final || r.Fault != trivet.FaultMachine {
 			t.Errorf("reported %+v", r)
 		}
@@ -252,7 +252,7 @@ func TestAnIdleAgentWaitsForWorkAndOrders(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		h.wantSeen(t, "1 a/1 running", "2 a/1 done")
+		h.wantReports(t, "1 a/1 running", "2 a/1 done")
 		h.change(func() { h.order = trivet.OrderBoot })
 		if got := <-ended; got != action.EndBoot {
 			t.Errorf("ended with %q", got)
@@ -302,7 +302,7 @@ func TestTheEndOfTheContextKillsTheAction(t *testing.T) {
 		c := config(h, d)
 		c.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 		if _, err := Run(ctx, c); err == nil || !dead {
-			t.Errorf("error %v, action dead: %v", err, dead)
+			t.Errorf("error %v, action ended: %v", err, dead)
 		}
 	})
 }

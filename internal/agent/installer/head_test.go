@@ -24,7 +24,7 @@ type head struct {
 	down     error         // while set, no head answers
 	stale    *trivet.Grant // while set, the answer to a sync, of a stale head
 	heads    []string
-	seen     []string // accepted reports, "seq action/try state"
+	reports  []string // accepted reports, "seq action/attempt state"
 	last     []trivet.Report
 	syncs    []trivet.Sync
 	logs     map[string]string
@@ -91,7 +91,7 @@ func (h *head) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) 
 			return trivet.Grant{}, fmt.Errorf("%w: report %d after %d", trivet.ErrInvalid, r.Seq, h.acked)
 		}
 		h.acked++
-		h.seen = append(h.seen, fmt.Sprintf("%d %s/%d %s", r.Seq, r.Action, r.Attempt, r.State))
+		h.reports = append(h.reports, fmt.Sprintf("%d %s/%d %s", r.Seq, r.Action, r.Attempt, r.State))
 		h.last = append(h.last, r)
 		if h.onReport != nil {
 			h.onReport(r)
@@ -128,12 +128,12 @@ func (h *head) Logs(_ context.Context, workflow, action string, try int, offset 
 	return nil
 }
 
-func (h *head) wantSeen(t *testing.T, want ...string) {
+func (h *head) wantReports(t *testing.T, want ...string) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !slices.Equal(h.seen, want) {
-		t.Errorf("reports:\n%s\nwant:\n%s", strings.Join(h.seen, "\n"), strings.Join(want, "\n"))
+	if !slices.Equal(h.reports, want) {
+		t.Errorf("reports:\n%s\nwant:\n%s", strings.Join(h.reports, "\n"), strings.Join(want, "\n"))
 	}
 }
 

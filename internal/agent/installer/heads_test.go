@@ -12,7 +12,7 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action"
 )
 
-// A head that has not seen another one's grant cannot end the run, whatever it answers.
+// A head that has not read another head's grant cannot end the run, whatever it answers.
 func TestAStaleHeadDoesNotEndARun(t *testing.T) {
 	for name, stale := range map[string]trivet.Grant{
 		"no run":       {Machine: "m", Epoch: 1},
@@ -34,7 +34,7 @@ func TestAStaleHeadDoesNotEndARun(t *testing.T) {
 				if got := runAgent(t, config(h, d)); got != action.EndReboot {
 					t.Errorf("ended with %q", got)
 				}
-				h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 reboot/1 running", "4 reboot/1 done")
+				h.wantReports(t, "1 a/1 running", "2 a/1 done", "3 reboot/1 running", "4 reboot/1 done")
 				if d.runs["old"] != 0 || d.runs["a"] != 1 {
 					t.Errorf("ran %v", d.runs)
 				}
@@ -92,7 +92,7 @@ func TestAnAgentOfAnotherHistoryReboots(t *testing.T) {
 func TestTheHeadsAreSaved(t *testing.T) {
 	dir := t.TempDir()
 	if got := LoadHeads(dir); got != nil {
-		t.Errorf("from nowhere: %v", got)
+		t.Errorf("without a saved state: %v", got)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), act("b"), reboot), &doer{}

@@ -50,7 +50,7 @@ func LoadKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// LoadHeads returns the API URLs of the heads that the last agent of this boot had received, if any. The [Client] uses
+// LoadHeads returns the API URLs of the heads that the previous agent of this boot received, if any. The [Client] uses
 // them besides those of the kernel's command line, since heads join and leave while a machine runs.
 func LoadHeads(dir string) (urls []string) {
 	b, err := os.ReadFile(filepath.Join(dir, headsFile))

@@ -49,7 +49,7 @@ func TestARestartedAgentContinuesWithoutAHead(t *testing.T) {
 		c.State = dir
 		path := filepath.Join(dir, "journal")
 		crash(t, c, path, time.Minute)
-		h.wantSeen(t)
+		h.wantReports(t)
 
 		// The next process of the same boot has a used token, and no head for an hour.
 		c.Token = "used"
@@ -64,7 +64,7 @@ func TestARestartedAgentContinuesWithoutAHead(t *testing.T) {
 		if got := runAgent(t, c); got != action.EndReboot {
 			t.Errorf("ended with %q", got)
 		}
-		h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 b/1 running", "4 b/1 failed", "5 b/2 running", "6 b/2 done",
+		h.wantReports(t, "1 a/1 running", "2 a/1 done", "3 b/1 running", "4 b/1 failed", "5 b/2 running", "6 b/2 done",
 			"7 c/1 running", "8 c/1 done", "9 reboot/1 running", "10 reboot/1 done")
 		if d.runs["a"] != 1 || d.runs["b"] != 2 || d.runs["c"] != 1 {
 			t.Errorf("ran %v", d.runs)
@@ -85,7 +85,7 @@ func TestTheStateOfAnotherBootIsNotResumed(t *testing.T) {
 		path := filepath.Join(dir, "journal")
 		crash(t, c, path, time.Minute)
 		d.do = nil
-		h.change(func() { h.epoch, h.acked, h.seen = 2, 0, nil })
+		h.change(func() { h.epoch, h.acked, h.reports = 2, 0, nil })
 		c.BootID = "next boot"
 		j, err := journal.Open(path)
 		if err != nil {
@@ -94,7 +94,7 @@ func TestTheStateOfAnotherBootIsNotResumed(t *testing.T) {
 		defer j.Close()
 		c.Journal = j
 		runAgent(t, c)
-		h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 reboot/1 running", "4 reboot/1 done")
+		h.wantReports(t, "1 a/1 running", "2 a/1 done", "3 reboot/1 running", "4 reboot/1 done")
 	})
 }
 

@@ -111,7 +111,7 @@ func TestAMachineWithoutSysfs(t *testing.T) {
 	}
 }
 
-// This very machine has at least a processor and memory.
+// The machine that runs the test has at least a processor and memory.
 func TestReadThisMachine(t *testing.T) {
 	got := Read(t.Context(), os.DirFS("/"))
 	if got.Cores == 0 || got.MemoryMB == 0 {

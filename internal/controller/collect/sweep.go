@@ -54,7 +54,7 @@ func (c *Controller) oldLogs(ctx context.Context, now time.Time) error {
 	return errors.Join(failed...)
 }
 
-// hasRun reports whether this head's copy has a run, or cannot tell.
+// hasRun reports whether this head's copy has a run, or cannot be read.
 func (c *Controller) hasRun(name string) bool {
 	_, err := c.tables.Workflows.GetShared(name)
 	return !errors.Is(err, trivet.ErrNotFound)

@@ -14,7 +14,7 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// member makes every head a member.
+// member sets the state of every head to member.
 type member struct{ tables *state.Tables }
 
 func (m member) Reconcile(ctx context.Context, head string) (after time.Duration, err error) {

@@ -40,7 +40,7 @@ const (
 	intentRest = 5 * time.Second
 )
 
-// Config is what the controller stands on.
+// Config is what the controller needs.
 type Config struct {
 	Fleet  Fleet
 	Tables *state.Tables

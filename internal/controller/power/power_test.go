@@ -116,7 +116,7 @@ func plain(s *trivet.Secret, key string) (string, error) { return s.Spec.Data[ke
 // powered is a machine with a BMC.
 type powered struct{ box *bmctest.Box }
 
-// newPowered makes one whose record has an intent. One of that name is replaced.
+// newPowered creates one whose record has an intent. One of that name is replaced.
 func newPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIntent) powered {
 	t.Helper()
 	box := bmctest.NewBox()
@@ -140,11 +140,11 @@ func putPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIn
 	}
 }
 
-// mustGet checks the commands that the machine got.
+// mustGet checks the commands that the machine received.
 func (p powered) mustGet(t *testing.T, want string) {
 	t.Helper()
 	if got := strings.Join(p.box.Log(), ", "); got != want {
-		t.Errorf("the machine got %q, want %q", got, want)
+		t.Errorf("the machine received %q, want %q", got, want)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestWrittenIsRead(t *testing.T) {
 		if p := got.Find(2); got.Offset(*p)%align != 0 || got.Bytes(*p) != 11<<20 || got.Find(9) != nil {
 			t.Errorf("partition 2: %+v", p)
 		}
-		// The backup stands in for a damaged primary, and writing mends that.
+		// The backup replaces a damaged primary, and writing repairs that.
 		disk[sector+100] ^= 1
 		clear(disk[sector : sector+8])
 		got = must[*Table](t)(Read(disk, int64(len(disk)), sector))
@@ -103,7 +103,7 @@ func TestPlanRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// Other people's tools must agree.
+// Other programs must read the same.
 func TestToolsAgree(t *testing.T) {
 	for _, tool := range []string{"sgdisk", "sfdisk"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -129,7 +129,7 @@ func TestToolsAgree(t *testing.T) {
 	for _, p := range table.Parts {
 		for _, word := range []string{strings.Fields(p.Name)[0], strings.ToUpper(p.ID.String()), strings.ToUpper(p.Type.String())} {
 			if !strings.Contains(string(out), word) {
-				t.Errorf("%s is missing from what sfdisk says:\n%s", word, out)
+				t.Errorf("%s is missing from the output of sfdisk:\n%s", word, out)
 			}
 		}
 	}

@@ -18,8 +18,8 @@ import (
 const (
 	headerBytes = 92
 	entryBytes  = 128
-	minEntries  = 128  // so many are written; the standard wants room for 16 KiB
-	maxEntries  = 1024 // so many are read
+	minEntries  = 128  // the number that is written; the standard requires room for 16 KiB
+	maxEntries  = 1024 // the most that are read
 	nameUnits   = 36   // UTF-16 code units of a partition's name
 	align       = 1 << 20
 )
@@ -233,8 +233,8 @@ func (t *Table) header(own, other, entriesAt int64, raw []byte) []byte {
 	return h
 }
 
-// protect creates the partition table of an MBR one entry that covers the disk. A hybrid MBR is not
-// changed: firmware may need it.
+// protect sets the partition table of an MBR to one entry that covers the disk. A hybrid MBR is not changed:
+// firmware may need it.
 func protect(mbr []byte, blocks int64) {
 	entries := mbr[446:510]
 	isMBR := mbr[510] == 0x55 && mbr[511] == 0xaa

@@ -22,7 +22,7 @@ const (
 // layer unpacks into a tree that contains the layers below.
 type layer struct {
 	tree *rootfs.Root
-	made map[string]bool // by this layer: its own whiteouts do not hit them
+	made map[string]bool // by this layer: its own whiteouts do not apply to them
 }
 
 func (l layer) entry(h *tar.Header, content io.Reader) error {

@@ -74,7 +74,7 @@ func unpack(t *testing.T, layers ...[]byte) string {
 	return root
 }
 
-// list shows a tree: names, and what files hold.
+// list returns a tree as text: names, and the content of files.
 func list(t *testing.T, root string) string {
 	t.Helper()
 	var out []string
@@ -169,7 +169,7 @@ func TestMetadata(t *testing.T) {
 	var st unix.Stat_t
 	must(t, unix.Lstat(root+"/ping", &st))
 	if st.Mode&0o7777 != 0o4755 || st.Uid != 7 || st.Gid != 8 {
-		t.Errorf("ping: mode %o, owner %d:%d (wants root)", st.Mode, st.Uid, st.Gid)
+		t.Errorf("ping: mode %o, owner %d:%d (requires root)", st.Mode, st.Uid, st.Gid)
 	}
 	b := make([]byte, 10)
 	if n, err := unix.Getxattr(root+"/ping", "user.note", b); err != nil || string(b[:n]) != "hello" {
@@ -224,11 +224,11 @@ func TestProcessOf(t *testing.T) {
 		t.Errorf("nothing to run: %v", err)
 	}
 	if _, err := ProcessOf(of(v1.Config{Cmd: []string{"c"}, User: "none"}), root, nil, nil); !errors.Is(err, trivet.ErrInvalid) {
-		t.Errorf("a user that is not there: %v", err)
+		t.Errorf("a user that does not exist: %v", err)
 	}
 }
 
-// Whatever an archive holds, nothing is written outside its directory.
+// No archive can write outside its directory.
 func FuzzUntar(f *testing.F) {
 	f.Add(archive(f, file("a", "1"), dir("d"), link("l", "/../.."), file("l/x", "2")), true)
 	f.Add(archive(f, file("../../x", "1"), file("d/.wh..wh..opq", ""), file(".wh.d", "")), false)

@@ -53,7 +53,7 @@ func TestFilesStayInTheTree(t *testing.T) {
 		"/../../x":                "x",
 		"/etc/alias":              "etc/alias", // a link at the name itself is replaced
 		"/etc/../etc/./dots/file": "etc/dots/file",
-		"/dangling/file":          "nowhere/at/all/file", // a link that leads nowhere leads somewhere then
+		"/dangling/file":          "nowhere/at/all/file", // the target of a dangling link is created
 	} {
 		if err := r.WriteFile(name, []byte("hello"), Meta{0o640, -1, -1}); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -73,12 +73,12 @@ func TestFilesStayInTheTree(t *testing.T) {
 	}
 	for _, name := range []string{"/away", "/up/secret", "/etc/out/secret"} {
 		if b, err := r.ReadFile(name, 100); err == nil {
-			t.Errorf("%s gave %q", name, b)
+			t.Errorf("%s returned %q", name, b)
 		}
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*", ".*trivet-new"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("left: %v", left)
 	}
 }
 
@@ -138,10 +138,10 @@ func TestAccounts(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, gid, err)
 		}
 	}
-	if _, _, err := r.User("nobody"); err == nil {
-		t.Error("a user that is not there")
+	if _, _, err := r.User("absent"); err == nil {
+		t.Error("a user that does not exist")
 	}
-	if _, err := r.Group("nobody"); err == nil {
-		t.Error("a group that is not there")
+	if _, err := r.Group("absent"); err == nil {
+		t.Error("a group that does not exist")
 	}
 }

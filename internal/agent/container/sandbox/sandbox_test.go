@@ -40,7 +40,7 @@ func small(t *testing.T) Spec {
 	return Spec{Root: root, Mounts: append([]Mount{Bind("/usr", "/usr")}, System(false)...)}
 }
 
-func TestAProgramSeesItsOwnRoot(t *testing.T) {
+func TestProgramHasItsOwnRoot(t *testing.T) {
 	s := small(t)
 	s.Hostname = "sand"
 	s.Mounts = append(s.Mounts, Mount{Source: "/nowhere", Target: "/nowhere", Optional: true}, Bind("/etc/hostname", "/run/x/name"))
@@ -60,7 +60,7 @@ func TestAProgramSeesItsOwnRoot(t *testing.T) {
 	}
 }
 
-func TestWithoutARootOnlyMountsAreItsOwn(t *testing.T) {
+func TestWithoutARootOnlyMountsAreSeparate(t *testing.T) {
 	dir := t.TempDir()
 	s := Spec{Dir: dir, Mounts: []Mount{
 		{Source: "proc", Target: "/proc", Type: "proc"}, {Source: "t", Target: dir, Type: "tmpfs"},
@@ -107,7 +107,7 @@ func TestExitErrors(t *testing.T) {
 	}
 }
 
-// TestCancelKillsAll: nothing that the program started outlives it, not even what left its session.
+// TestCancelKillsAll: no process that the program started outlives it, not even one of another session.
 func TestCancelKillsAll(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -133,7 +133,7 @@ func TestCancelKillsAll(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	if n, err := f.Read(make([]byte, 1)); n != 0 || err == nil { // its end closed the pipe
-		t.Errorf("the grandchild writes on: %d, %v", n, err)
+		t.Errorf("the grandchild still writes: %d, %v", n, err)
 	}
 }
 

@@ -53,8 +53,8 @@ func TestGenericKernel(t *testing.T) {
 	rack.WaitOff(m)
 }
 
-// TestAgentCrash shows that a crash of the agent, in whatever goroutine, is not one of the machine: the agent is
-// started again, knows why, and after the third time the machine reboots.
+// TestAgentCrash shows that a crash of the agent, in any goroutine, does not crash the machine: the agent is started
+// again with the reason, and after the third time the machine reboots.
 func TestAgentCrash(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-crash")
 	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")

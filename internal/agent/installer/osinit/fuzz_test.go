@@ -2,7 +2,7 @@ package osinit
 
 import "testing"
 
-// What the kernel hands over is read without harm, whatever it is.
+// Every text of the kernel is parsed without a panic.
 func FuzzKernelTexts(f *testing.F) {
 	f.Add("trivet.url=https://a:1,https://b:1 quiet trivet.mac=\"x y\"", "add@/devices/x\x00ACTION=add\x00MODALIAS=pci:v1\x00")
 	f.Add("", "libudev\x00\xfe\xed\xca\xfe")

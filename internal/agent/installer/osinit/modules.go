@@ -9,7 +9,7 @@ import (
 type Modules struct {
 	files   map[string]string   // name -> path below /lib/modules/VERSION
 	deps    map[string][]string // name -> names, to be loaded from last to first
-	soft    map[string][]string // name -> names or aliases that are loaded before it where they can be
+	soft    map[string][]string // name -> names or aliases that are loaded before it if possible
 	builtin map[string]bool
 	exact   map[string][]string      // alias without wildcards -> names
 	globs   map[string][]moduleAlias // bus, which is what comes before ':' -> patterns
