@@ -47,7 +47,8 @@ type ipmiBMC struct {
 func openIPMI(ctx context.Context, cfg Config) (Client, error) {
 	if len(cfg.User) > maxIPMIUser || len(cfg.Password) > maxIPMIPassword {
 		return nil, fail("log in to", cfg, "use a shorter user or password", fmt.Errorf(
-			"%w: IPMI accepts at most %d bytes as user and %d as password", trivet.ErrInvalid, maxIPMIUser, maxIPMIPassword))
+			"%w: IPMI accepts at most %d bytes as user and %d as password", trivet.ErrInvalid, maxIPMIUser,
+			maxIPMIPassword))
 	}
 	address, err := resolveIPMI(ctx, cfg.Address)
 	if err != nil {

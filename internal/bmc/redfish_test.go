@@ -174,7 +174,8 @@ func TestRedfishAddresses(t *testing.T) {
 		t.Errorf("plain http: %v", err)
 	}
 	cfg.Address = host
-	if _, err := bmc.Open(t.Context(), cfg); !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "spec.bmc.insecure") {
+	if _, err := bmc.Open(t.Context(), cfg); !errors.Is(err, trivet.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "spec.bmc.insecure") {
 		t.Errorf("a certificate that cannot be verified: %v", err)
 	}
 }

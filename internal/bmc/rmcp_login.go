@@ -60,7 +60,8 @@ func (s *rmcpSession) openSession(ctx context.Context, r *rakp) error {
 			return errPacket
 		}
 		if got[16] != r.suite.login || got[24] != r.suite.integrity || got[32] != encryptionAES {
-			return fmt.Errorf("suite %d: %w: %w: it chose other algorithms", r.suite.id, trivet.ErrUnavailable, errSuite)
+			return fmt.Errorf("suite %d: %w: %w: it chose other algorithms", r.suite.id, trivet.ErrUnavailable,
+				errSuite)
 		}
 		r.bmc = binary.LittleEndian.Uint32(got[8:])
 		return nil

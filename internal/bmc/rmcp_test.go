@@ -80,7 +80,8 @@ func (f *fakeBMC) step(p packet) (kind byte, answer []byte) {
 		if i < 0 {
 			return payloadOpenResponse, []byte{b[0], 0x11}
 		}
-		*r = rakp{suite: suites[i], key: []byte(fakePassword), console: binary.LittleEndian.Uint32(b[4:]), bmc: 7, guid: make([]byte, 16)}
+		*r = rakp{suite: suites[i], key: []byte(fakePassword), console: binary.LittleEndian.Uint32(b[4:]), bmc: 7,
+			guid: make([]byte, 16)}
 		return payloadOpenResponse, slices.Concat([]byte{b[0], 0, 3, 0}, b[4:8], le32(r.bmc), b[8:32])
 	case payloadRAKP1:
 		r.consoleRandom, r.bmcRandom = bytes.Clone(b[8:24]), make([]byte, 16)
@@ -106,7 +107,8 @@ func (f *fakeBMC) command(b []byte) []byte {
 
 func (f *fakeBMC) respond(m message, data []byte) []byte {
 	f.sent++
-	return f.keys.seal(packet{kind: payloadIPMI, session: f.login.console, sequence: f.sent, payload: response(m, data)})
+	return f.keys.seal(packet{kind: payloadIPMI, session: f.login.console, sequence: f.sent,
+		payload: response(m, data)})
 }
 
 // response writes what parseResponse reads.
@@ -129,7 +131,8 @@ func readPower(ctx context.Context, f *fakeBMC) (State, error) {
 func TestRMCPChoosesTheBestSuite(t *testing.T) {
 	for _, offered := range [][]int{{3, 17}, {17}, {3}} {
 		f := &fakeBMC{suites: offered}
-		if state, err := readPower(t.Context(), f); err != nil || state != Off || f.login.suite.id != slices.Max(offered) {
+		if state, err := readPower(t.Context(), f); err != nil || state != Off ||
+			f.login.suite.id != slices.Max(offered) {
 			t.Errorf("%v: suite %d, %q, %v", offered, f.login.suite.id, state, err)
 		}
 	}
@@ -185,7 +188,8 @@ func TestRMCPForgedAnswers(t *testing.T) {
 			return (*sessionKeys)(nil).seal(packet{kind: payloadIPMI, payload: response(m, on)})
 		},
 		"no proof, right session": func(f *fakeBMC, m message, _ []byte) []byte {
-			return (*sessionKeys)(nil).seal(packet{kind: payloadIPMI, session: f.login.console, sequence: 99, payload: response(m, on)})
+			return (*sessionKeys)(nil).seal(packet{kind: payloadIPMI, session: f.login.console, sequence: 99,
+				payload: response(m, on)})
 		},
 		"IPMI 1.5": func(_ *fakeBMC, m message, _ []byte) []byte {
 			b := response(m, on)
@@ -216,13 +220,19 @@ func TestRMCPForgedAnswers(t *testing.T) {
 			return f.respond(m, on)
 		},
 		"another command": func(f *fakeBMC, m message, _ []byte) []byte { m.command++; return f.respond(m, on) },
-		"another session": func(f *fakeBMC, m message, _ []byte) []byte { g := *f; g.login.console++; return g.respond(m, on) },
+		"another session": func(f *fakeBMC, m message, _ []byte) []byte {
+			g := *f
+			g.login.console++
+			return g.respond(m, on)
+		},
 		"encrypted, 1 block": func(f *fakeBMC, _ message, _ []byte) []byte {
 			return sealRaw(f.keys, sealed, f.login.console, make([]byte, 16))
 		},
-		"nothing in it": func(f *fakeBMC, _ message, _ []byte) []byte { return sealRaw(f.keys, sealed, f.login.console, nil) },
-		"cut":           func(_ *fakeBMC, _ message, answer []byte) []byte { return answer[:20] },
-		"header only":   func(_ *fakeBMC, _ message, answer []byte) []byte { return answer[:4] },
+		"nothing in it": func(f *fakeBMC, _ message, _ []byte) []byte {
+			return sealRaw(f.keys, sealed, f.login.console, nil)
+		},
+		"cut":         func(_ *fakeBMC, _ message, answer []byte) []byte { return answer[:20] },
+		"header only": func(_ *fakeBMC, _ message, answer []byte) []byte { return answer[:4] },
 	}
 	for name, change := range forge {
 		t.Run(name, func(t *testing.T) {
@@ -320,7 +330,8 @@ func FuzzRMCP(f *testing.F) {
 			case !inside:
 				return [][]byte{b}
 			case bmc.keys != nil && n > 2:
-				return [][]byte{bmc.keys.seal(packet{kind: payloadIPMI, session: bmc.login.console, sequence: bmc.sent, payload: b})}
+				return [][]byte{bmc.keys.seal(packet{kind: payloadIPMI, session: bmc.login.console, sequence: bmc.sent,
+					payload: b})}
 			}
 			return [][]byte{(*sessionKeys)(nil).seal(packet{kind: p[5], payload: b})}
 		}

@@ -34,9 +34,10 @@ func newRack(t *testing.T) *rack {
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable},
 			}),
 			r.MACs.In(tx).Create(&trivet.MAC{Meta: trivet.Meta{Name: mac}, Spec: trivet.MACSpec{Machine: "m1"}}),
-			r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
-				{Name: "work", Use: "noop"}, {Name: "reboot", Use: "reboot"},
-			}}}),
+			r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+				Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+					{Name: "work", Use: "noop"}, {Name: "reboot", Use: "reboot"},
+				}}}),
 		)
 	})
 	return r
@@ -85,7 +86,8 @@ func (r *rack) machine() *trivet.Machine {
 }
 
 func (r *rack) hello(key string, epoch int64) error {
-	_, err := r.Hello(r.Context(), &trivet.Hello{MAC: mac, Key: key, BootID: "boot-" + key}, auth.BootToken{Machine: "m1", MAC: mac, Epoch: epoch})
+	_, err := r.Hello(r.Context(), &trivet.Hello{MAC: mac, Key: key, BootID: "boot-" + key},
+		auth.BootToken{Machine: "m1", MAC: mac, Epoch: epoch})
 	return err
 }
 
@@ -122,7 +124,8 @@ func TestInstallFromClaimToPhoneHome(t *testing.T) {
 		t.Fatalf("after the hello: %+v", m.Status)
 	}
 	r.must(r.report(m.Status.Epoch, "k1",
-		trivet.Report{Seq: 1, Action: "work", Attempt: 1, State: trivet.StepDone}, trivet.Report{Seq: 2, Action: "reboot", Attempt: 1, State: trivet.StepDone}))
+		trivet.Report{Seq: 1, Action: "work", Attempt: 1, State: trivet.StepDone},
+		trivet.Report{Seq: 2, Action: "reboot", Attempt: 1, State: trivet.StepDone}))
 	r.must(r.PhoneHome(t.Context(), auth.BootToken{Machine: "m1", Epoch: m.Status.Epoch}))
 	r.must(r.PhoneHome(t.Context(), auth.BootToken{Machine: "m1", Epoch: m.Status.Epoch}))
 	if m = r.machine(); m.Status.State != trivet.MachineActive {
@@ -170,7 +173,8 @@ func TestUnknownMachinesEnrol(t *testing.T) {
 	name, err := r.Hello(t.Context(), hello, auth.BootToken{Machine: fleet.EnrolledName(other), MAC: other})
 	r.must(err)
 	m, err := r.Machines.Get(name)
-	if err != nil || m.Status.State != trivet.MachineDiscovered || !m.HasMAC(other) || m.Status.Inventory.Serial != "S1" {
+	if err != nil || m.Status.State != trivet.MachineDiscovered || !m.HasMAC(other) ||
+		m.Status.Inventory.Serial != "S1" {
 		t.Errorf("enrolled %s: %+v, %v", name, m, err)
 	}
 	r.must(r.Accept(t.Context(), name))
@@ -201,7 +205,8 @@ func TestDeadlineCompares(t *testing.T) {
 	if m.Status.State != trivet.MachineQuarantined || !strings.Contains(m.Status.Reason, "no DHCP request") {
 		t.Errorf("a machine that never boots: %+v", m.Status)
 	}
-	if p, _ := r.Provisions.Get("p"); p.Status.State != trivet.ProvisionFailed || p.Status.Failure.Type != trivet.FaultMachine {
+	if p, _ := r.Provisions.Get("p"); p.Status.State != trivet.ProvisionFailed ||
+		p.Status.Failure.Type != trivet.FaultMachine {
 		t.Errorf("its provision: %+v", p.Status)
 	}
 }
@@ -249,7 +254,8 @@ func TestReleaseStopsAgent(t *testing.T) {
 	r.provision("p")
 	r.must(r.hello("k1", 0))
 	r.release("p")
-	if err := r.report(1, "k1", trivet.Report{Seq: 1, Action: "work", State: trivet.StepDone}); !errors.Is(err, trivet.ErrFenced) {
+	if err := r.report(1, "k1", trivet.Report{Seq: 1, Action: "work",
+		State: trivet.StepDone}); !errors.Is(err, trivet.ErrFenced) {
 		t.Errorf("a report after the release: %v, want fenced", err)
 	}
 	if m := r.machine(); m.Status.State != trivet.MachineAvailable || m.Status.Provision != "" {
@@ -272,11 +278,13 @@ func TestProvisionIsCreatedAgain(t *testing.T) {
 func TestRenderErrorFailsAtClaim(t *testing.T) {
 	r := newRack(t)
 	r.write(func(tx *store.Tx) error {
-		return r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "bad"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
-			{Name: "a", Use: "image", With: map[string]any{"image": "nope"}}}}})
+		return r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "bad"},
+			Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+				{Name: "a", Use: "image", With: map[string]any{"image": "nope"}}}}})
 	})
 	r.write(func(tx *store.Tx) error {
-		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: "p"}, Spec: trivet.ProvisionSpec{Template: "bad", Machine: "m1"}})
+		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: "p"},
+			Spec: trivet.ProvisionSpec{Template: "bad", Machine: "m1"}})
 	})
 	r.must(r.Claim(t.Context(), "p"))
 	p, _ := r.Provisions.Get("p")

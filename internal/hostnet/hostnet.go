@@ -98,7 +98,8 @@ func (v *VIP) explain(err error) error {
 		return err
 	}
 	return &trivet.Error{Op: "share address", Name: v.Address.String(), Err: err,
-		Hint: "give --vip ADDRESS/LENGTH of a network of --vip-interface, and run as root or with CAP_NET_ADMIN and CAP_NET_RAW"}
+		Hint: "give --vip ADDRESS/LENGTH of a network of --vip-interface, and run as root or " +
+			"with CAP_NET_ADMIN and CAP_NET_RAW"}
 }
 
 // Check reports whether an address can be shared on any host.
@@ -106,7 +107,8 @@ func Check(p netip.Prefix) error {
 	a := p.Addr()
 	reserved := p.Bits() < 31 && (a == p.Masked().Addr() || a == last(p))
 	if !p.IsValid() || !a.Is4() || !a.IsGlobalUnicast() || p.Bits() < 8 || reserved {
-		return fmt.Errorf("%w: %s is not a host's IPv4 address with its network's length, such as 10.0.0.9/24", trivet.ErrInvalid, p)
+		return fmt.Errorf("%w: %s is not a host's IPv4 address with its network's length, such as 10.0.0.9/24",
+			trivet.ErrInvalid, p)
 	}
 	return nil
 }
@@ -126,7 +128,8 @@ func (v *VIP) Held() bool { return v.held.Load() }
 func (v *VIP) Close() {
 	if v.netlink != nil {
 		if err := v.drop(); err != nil && !errors.Is(err, trivet.ErrNotFound) && v.Held() {
-			v.Log.Error("the shared address could not be removed; it expires within a second", "address", v.Address, "error", err)
+			v.Log.Error("the shared address could not be removed; it expires within a second", "address", v.Address,
+				"error", err)
 		}
 		v.netlink.Close()
 	}

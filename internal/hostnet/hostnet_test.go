@@ -220,7 +220,8 @@ type head struct {
 
 // leaseOf returns the leases of a store as a WithLease.
 func leaseOf(s *store.Store) WithLease {
-	return func(ctx context.Context, name string, ttl time.Duration, do func(context.Context, func() bool) error) error {
+	return func(ctx context.Context, name string, ttl time.Duration,
+		do func(context.Context, func() bool) error) error {
 		return s.WithLease(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
 	}
 }
@@ -239,7 +240,8 @@ func newHeadWithLog(t *testing.T, b host, m *cluster.Member, log io.Writer) *hea
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	b.inside(t, func() (err error) {
-		h.VIP, err = New(Config{Address: shared, Interface: "eth0", WithLease: leaseOf(h.store), Log: slog.New(slog.NewTextHandler(log, nil))})
+		h.VIP, err = New(Config{Address: shared, Interface: "eth0", WithLease: leaseOf(h.store),
+			Log: slog.New(slog.NewTextHandler(log, nil))})
 		if err != nil {
 			return err
 		}
@@ -314,10 +316,12 @@ func TestFailover(t *testing.T) {
 func TestBadAddresses(t *testing.T) {
 	for text, valid := range map[string]bool{
 		"10.0.0.9/24": true, "10.0.0.9/32": true, "10.0.0.0/24": false, "10.0.0.255/24": false, "10.0.3.255/22": false,
-		"10.0.0.255/22": true, "10.0.0.0/31": true, "255.255.255.255/32": false, "127.0.0.1/8": false, "224.0.0.1/24": false,
-		"fe80::1/64": false, "0.0.0.0/0": false, "2001:db8::1/64": false,
+		"10.0.0.255/22": true, "10.0.0.0/31": true, "255.255.255.255/32": false, "127.0.0.1/8": false,
+		"224.0.0.1/24": false,
+		"fe80::1/64":   false, "0.0.0.0/0": false, "2001:db8::1/64": false,
 	} {
-		if err := Check(netip.MustParsePrefix(text)); (err == nil) != valid || err != nil && !errors.Is(err, trivet.ErrInvalid) {
+		if err := Check(netip.MustParsePrefix(text)); (err == nil) != valid || err != nil &&
+			!errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -325,7 +329,8 @@ func TestBadAddresses(t *testing.T) {
 	if !errors.Is(err, trivet.ErrNotFound) || !strings.Contains(err.Error(), "--vip-interface") {
 		t.Error(err)
 	}
-	_, err = New(Config{Address: netip.MustParsePrefix("10.98.0.9/24"), Interface: "lo", Log: slog.New(slog.DiscardHandler)})
+	_, err = New(Config{Address: netip.MustParsePrefix("10.98.0.9/24"), Interface: "lo",
+		Log: slog.New(slog.DiscardHandler)})
 	if !errors.Is(err, trivet.ErrInvalid) {
 		t.Error(err)
 	}

@@ -30,7 +30,8 @@ func TestDecompress(t *testing.T) {
 			t.Errorf("%s is detected as %q", c.compression, got)
 		}
 		twice := append(bytes.Clone(packed), packed...)
-		if got, err := unpack(c.compression, twice); err != nil || !bytes.Equal(got, append(bytes.Clone(content), content...)) {
+		if got, err := unpack(c.compression, twice); err != nil ||
+			!bytes.Equal(got, append(bytes.Clone(content), content...)) {
 			t.Errorf("%s %v, two in a row: %d bytes, %v", c.compression, c.flags, len(got), err)
 		}
 	}
@@ -41,11 +42,12 @@ func TestDecompressRefuses(t *testing.T) {
 	for _, compression := range []string{Zstd, Gzip, XZ} {
 		packed := pack(t, compression, content)
 		for name, bad := range map[string][]byte{
-			"nothing":  nil,
-			"header":   packed[:5],
-			"cut off":  packed[:len(packed)/2],
-			"end":      packed[:len(packed)-1],
-			"damaged":  append(append(bytes.Clone(packed[:len(packed)/2]), packed[len(packed)/2]^0xff), packed[len(packed)/2+1:]...),
+			"nothing": nil,
+			"header":  packed[:5],
+			"cut off": packed[:len(packed)/2],
+			"end":     packed[:len(packed)-1],
+			"damaged": append(append(bytes.Clone(packed[:len(packed)/2]), packed[len(packed)/2]^0xff),
+				packed[len(packed)/2+1:]...),
 			"trailing": append(bytes.Clone(packed), "what is this?"...),
 			"other":    content,
 		} {

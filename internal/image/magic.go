@@ -71,7 +71,8 @@ const (
 func refuse(head []byte) error {
 	for _, f := range foreign {
 		if len(head) >= f.at && bytes.HasPrefix(head[f.at:], []byte(f.magic)) {
-			return &trivet.Error{Op: "read image", Err: fmt.Errorf("%w: it is %s", trivet.ErrInvalid, f.what), Hint: f.hint}
+			return &trivet.Error{Op: "read image", Err: fmt.Errorf("%w: it is %s", trivet.ErrInvalid, f.what),
+				Hint: f.hint}
 		}
 	}
 	if len(head) > isoAt && bytes.HasPrefix(head[isoAt:], []byte(isoMagic)) {

@@ -43,8 +43,8 @@ const (
 //
 // Before anything is written, an image is refused that is still compressed or of another format ([trivet.ErrInvalid]),
 // or that is known to be larger than the target ([unix.ENOSPC]); an image that turns out to be larger is the latter as
-// well, and one of another length than o.RawBytes the former. Errors of src and dst are returned unchanged. ctx is checked
-// between reads and writes.
+// well, and one of another length than o.RawBytes the former. Errors of src and dst are returned unchanged. ctx is
+// checked between reads and writes.
 func Write(ctx context.Context, dst Target, src io.Reader, o Options) (Result, error) {
 	if o.RawBytes > dst.Size() {
 		return Result{}, tooSmall(o.RawBytes, dst)
@@ -79,7 +79,8 @@ func tooSmall(size int64, dst Target) error {
 }
 
 // fill reads pieces until src ends, or writing has stopped.
-func fill(ctx context.Context, src io.Reader, free <-chan []byte, full chan<- []byte, stopped <-chan struct{}) (size int64, err error) {
+func fill(ctx context.Context, src io.Reader, free <-chan []byte, full chan<- []byte,
+	stopped <-chan struct{}) (size int64, err error) {
 	for {
 		var b []byte
 		select {

@@ -98,18 +98,23 @@ func TestWriteRefuses(t *testing.T) {
 		want    error
 		written bool // something may be
 	}{
-		"known to be too large": {iotest.ErrReader(broken), memory{b: make([]byte, 5<<20)}, 10 << 20, unix.ENOSPC, false},
-		"too large":             {src(), memory{b: make([]byte, 9<<20)}, 0, unix.ENOSPC, true},
-		"zeros beyond the end":  {bytes.NewReader(make([]byte, 10<<20)), memory{b: make([]byte, 9<<20)}, 0, unix.ENOSPC, true},
-		"shorter than stated":   {src(), memory{b: make([]byte, room)}, 11 << 20, trivet.ErrInvalid, true},
-		"longer than stated":    {src(), memory{b: make([]byte, room)}, 9 << 20, trivet.ErrInvalid, true},
-		"empty":                 {bytes.NewReader(nil), memory{b: make([]byte, room)}, 0, trivet.ErrInvalid, false},
-		"compressed":            {bytes.NewReader(pack(t, Zstd, content)), memory{b: make([]byte, room)}, 0, trivet.ErrInvalid, false},
-		"qcow2":                 {bytes.NewReader([]byte("QFI\xfb etc")), memory{b: make([]byte, room)}, 0, trivet.ErrInvalid, false},
-		"broken off":            {io.MultiReader(src(), iotest.ErrReader(broken)), memory{b: make([]byte, room)}, 0, broken, true},
-		"disk fails":            {src(), memory{b: make([]byte, room), write: bad, after: 5 << 20}, 0, bad, true},
-		"zeroing fails":         {bytes.NewReader(disk()), memory{b: make([]byte, room), zero: bad}, 0, bad, true},
-		"sync fails":            {src(), memory{b: make([]byte, room), sync: bad}, 0, bad, true},
+		"known to be too large": {iotest.ErrReader(broken), memory{b: make([]byte, 5<<20)}, 10 << 20, unix.ENOSPC,
+			false},
+		"too large": {src(), memory{b: make([]byte, 9<<20)}, 0, unix.ENOSPC, true},
+		"zeros beyond the end": {bytes.NewReader(make([]byte, 10<<20)), memory{b: make([]byte, 9<<20)}, 0, unix.ENOSPC,
+			true},
+		"shorter than stated": {src(), memory{b: make([]byte, room)}, 11 << 20, trivet.ErrInvalid, true},
+		"longer than stated":  {src(), memory{b: make([]byte, room)}, 9 << 20, trivet.ErrInvalid, true},
+		"empty":               {bytes.NewReader(nil), memory{b: make([]byte, room)}, 0, trivet.ErrInvalid, false},
+		"compressed": {bytes.NewReader(pack(t, Zstd, content)), memory{b: make([]byte, room)}, 0,
+			trivet.ErrInvalid, false},
+		"qcow2": {bytes.NewReader([]byte("QFI\xfb etc")), memory{b: make([]byte, room)}, 0, trivet.ErrInvalid,
+			false},
+		"broken off": {io.MultiReader(src(), iotest.ErrReader(broken)), memory{b: make([]byte, room)}, 0, broken,
+			true},
+		"disk fails":    {src(), memory{b: make([]byte, room), write: bad, after: 5 << 20}, 0, bad, true},
+		"zeroing fails": {bytes.NewReader(disk()), memory{b: make([]byte, room), zero: bad}, 0, bad, true},
+		"sync fails":    {src(), memory{b: make([]byte, room), sync: bad}, 0, bad, true},
 	} {
 		if _, err := Write(t.Context(), &c.dst, c.src, Options{RawBytes: c.raw}); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
@@ -140,10 +145,12 @@ func TestWriteEnds(t *testing.T) {
 			cancel(stop)
 		}
 	}}
-	if _, err := Write(ctx, &memory{b: make([]byte, 1<<30)}, iotest.OneByteReader(src), Options{}); !errors.Is(err, stop) || n != 100 {
+	if _, err := Write(ctx, &memory{b: make([]byte, 1<<30)}, iotest.OneByteReader(src),
+		Options{}); !errors.Is(err, stop) || n != 100 {
 		t.Errorf("after %d reads: %v", n, err)
 	}
-	if _, err := Write(t.Context(), &memory{b: make([]byte, 9<<20)}, endless{}, Options{}); !errors.Is(err, unix.ENOSPC) {
+	if _, err := Write(t.Context(), &memory{b: make([]byte, 9<<20)}, endless{},
+		Options{}); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("an endless image: %v", err)
 	}
 }
@@ -161,7 +168,8 @@ func TestWriteAgain(t *testing.T) {
 	content := disk()
 	path := used(t, room)
 	d := open(t, path)
-	_, err := Write(t.Context(), d, io.MultiReader(bytes.NewReader(noise(9<<20)), iotest.ErrReader(io.ErrNoProgress)), Options{})
+	_, err := Write(t.Context(), d, io.MultiReader(bytes.NewReader(noise(9<<20)), iotest.ErrReader(io.ErrNoProgress)),
+		Options{})
 	if !errors.Is(err, io.ErrNoProgress) {
 		t.Fatal(err)
 	}

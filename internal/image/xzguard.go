@@ -22,7 +22,8 @@ type xzGuard struct {
 
 var (
 	errXZ     = errors.New("it is damaged")
-	errXZSize = fmt.Errorf("it needs more than %d MiB of memory; compress it by 'xz -9' or 'zstd -19' at most", maxWindow>>20)
+	errXZSize = fmt.Errorf("it needs more than %d MiB of memory; compress it by 'xz -9' or 'zstd -19' at most",
+		maxWindow>>20)
 )
 
 func newXZGuard(in *bufio.Reader) *xzGuard {

@@ -29,7 +29,8 @@ func span(from, to, use string) trivet.Range {
 func none(netip.Addr) bool { return false }
 
 func TestTheUseChoosesTheRange(t *testing.T) {
-	n := network("10.0.0.0/24", span("10.0.0.10", "10.0.0.19", ipam.Known), span("10.0.0.20", "10.0.0.29", ipam.Discovery))
+	n := network("10.0.0.0/24", span("10.0.0.10", "10.0.0.19", ipam.Known),
+		span("10.0.0.20", "10.0.0.29", ipam.Discovery))
 	for use, want := range map[string]trivet.Range{ipam.Known: n.Spec.Ranges[0], ipam.Discovery: n.Spec.Ranges[1]} {
 		got, err := ipam.Pick(ipam.Request{Network: n, Use: use, MAC: "52:54:00:00:00:01", Hint: ip("10.0.0.99")}, none)
 		if err != nil || got.Less(want.From) || want.To.Less(got) {

@@ -51,7 +51,8 @@ func newSite(t *testing.T, c netboot.Config) *site {
 var start = time.Now()
 
 // receive passes one packet, some time after the start, to the heads, and returns what each answers.
-func (s *site) receive(t *testing.T, after time.Duration, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) (answers [2]*dhcp.Reply) {
+func (s *site) receive(t *testing.T, after time.Duration, kind dhcp.Type, mac string,
+	how ...dhcpv4.Modifier) (answers [2]*dhcp.Reply) {
 	t.Helper()
 	for i, h := range s.heads {
 		q := packet(t, kind, mac, how...)
@@ -264,10 +265,12 @@ func TestAddressesOfHeadsAreReserved(t *testing.T) {
 func TestBootFilesFromTheSharedAddress(t *testing.T) {
 	s := newSite(t, netboot.Config{VIP: netip.MustParsePrefix("10.0.0.9/24")})
 	mac := macOf(0)
-	if o := s.receive(t, 0, dhcp.Discover, mac, biosPXE...)[0]; o.NextServer != ip("10.0.0.9") || o.Server != s.heads[0].addr {
+	if o := s.receive(t, 0, dhcp.Discover, mac, biosPXE...)[0]; o.NextServer != ip("10.0.0.9") ||
+		o.Server != s.heads[0].addr {
 		t.Error(show(o))
 	}
-	if o := s.receive(t, time.Hour, dhcp.Discover, mac, ipxe...)[0]; o.BootFile != "http://10.0.0.9:8080"+scriptOf(mac) {
+	if o := s.receive(t, time.Hour, dhcp.Discover, mac, ipxe...)[0]; o.BootFile != "http://10.0.0.9:8080"+
+		scriptOf(mac) {
 		t.Error(show(o))
 	}
 	relayed := dhcpv4.WithGatewayIP([]byte{10, 1, 0, 254})
@@ -277,7 +280,8 @@ func TestBootFilesFromTheSharedAddress(t *testing.T) {
 		n.Spec.Ranges = []trivet.Range{span("10.1.0.100", "10.1.0.199", "")}
 		return s.Networks.In(tx).Create(n)
 	})
-	if o := s.receive(t, 90*time.Minute, dhcp.Discover, mac, with(biosPXE, relayed)...)[0]; o.NextServer != ip("10.0.0.9") {
+	if o := s.receive(t, 90*time.Minute, dhcp.Discover, mac,
+		with(biosPXE, relayed)...)[0]; o.NextServer != ip("10.0.0.9") {
 		t.Errorf("by a relay: %s", show(o))
 	}
 	s.heads[0].writable.Store(false)

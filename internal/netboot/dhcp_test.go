@@ -64,14 +64,15 @@ func TestAnswers(t *testing.T) {
 	})
 	on := func(q *dhcp.Packet, local string) *dhcp.Packet { q.Local = ip(local); return q }
 	for name, q := range map[string]*dhcp.Packet{
-		"bios":             packet(t, dhcp.Discover, knownMAC, biosPXE...),
-		"uefi":             packet(t, dhcp.Discover, knownMAC, uefiPXE...),
-		"uefi-http":        packet(t, dhcp.Discover, knownMAC, uefiHTTP...),
-		"ipxe":             packet(t, dhcp.Discover, knownMAC, ipxe...),
-		"system":           packet(t, dhcp.Discover, knownMAC, system...),
-		"fixed":            packet(t, dhcp.Discover, fixedMAC, uefiPXE...),
-		"unknown":          packet(t, dhcp.Discover, unknownMAC, uefiPXE...),
-		"inform":           packet(t, dhcp.Inform, knownMAC, with(uefiPXE, dhcpv4.WithClientIP([]byte{10, 0, 0, 9}))...),
+		"bios":      packet(t, dhcp.Discover, knownMAC, biosPXE...),
+		"uefi":      packet(t, dhcp.Discover, knownMAC, uefiPXE...),
+		"uefi-http": packet(t, dhcp.Discover, knownMAC, uefiHTTP...),
+		"ipxe":      packet(t, dhcp.Discover, knownMAC, ipxe...),
+		"system":    packet(t, dhcp.Discover, knownMAC, system...),
+		"fixed":     packet(t, dhcp.Discover, fixedMAC, uefiPXE...),
+		"unknown":   packet(t, dhcp.Discover, unknownMAC, uefiPXE...),
+		"inform": packet(t, dhcp.Inform, knownMAC,
+			with(uefiPXE, dhcpv4.WithClientIP([]byte{10, 0, 0, 9}))...),
 		"proxy":            on(packet(t, dhcp.Discover, unknownMAC, uefiPXE...), "10.1.0.1"),
 		"proxy-http":       on(packet(t, dhcp.Discover, knownMAC, uefiHTTP...), "10.1.0.1"),
 		"proxy-ipxe":       on(packet(t, dhcp.Discover, knownMAC, ipxe...), "10.1.0.1"),
@@ -86,8 +87,9 @@ func TestAnswers(t *testing.T) {
 		"wrong-address":    packet(t, dhcp.Request, knownMAC, wanted("192.168.1.9")),
 		"wrong-range":      packet(t, dhcp.Request, knownMAC, wanted("10.0.0.160")),
 		"wrong-than-fixed": packet(t, dhcp.Request, fixedMAC, wanted("10.0.0.120")),
-		"relayed":          packet(t, dhcp.Discover, knownMAC, with(uefiPXE, dhcpv4.WithGatewayIP([]byte{10, 4, 0, 254}))...),
-		"multicast-mac":    packet(t, dhcp.Discover, "53:54:00:00:00:01", uefiPXE...),
+		"relayed": packet(t, dhcp.Discover, knownMAC,
+			with(uefiPXE, dhcpv4.WithGatewayIP([]byte{10, 4, 0, 254}))...),
+		"multicast-mac": packet(t, dhcp.Discover, "53:54:00:00:00:01", uefiPXE...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, file := show(r.ServeDHCP(t.Context(), q)), filepath.Join("testdata", "answers", name+".txt")
@@ -153,8 +155,8 @@ func TestFixedAddressIsRecordedLater(t *testing.T) {
 	}
 }
 
-// An address that is fixed for one machine is assigned to no other, even if it is in a range and its machine never asked
-// for it.
+// An address that is fixed for one machine is assigned to no other, even if it is in a range and its machine never
+// asked for it.
 func TestFixedAddressIsReserved(t *testing.T) {
 	r := newFixture(t)
 	const fixed = "10.0.0.120"
@@ -165,7 +167,8 @@ func TestFixedAddressIsReserved(t *testing.T) {
 	if offer == nil || offer.Address.String() == fixed {
 		t.Fatal(show(offer))
 	}
-	if ack := r.ServeDHCP(t.Context(), packet(t, dhcp.Request, knownMAC, with(uefiPXE, wanted(fixed), server("10.0.0.1"))...)); ack != nil && ack.Type != dhcp.Nak {
+	if ack := r.ServeDHCP(t.Context(), packet(t, dhcp.Request, knownMAC,
+		with(uefiPXE, wanted(fixed), server("10.0.0.1"))...)); ack != nil && ack.Type != dhcp.Nak {
 		t.Error(show(ack))
 	}
 }
@@ -219,7 +222,8 @@ func TestReleaseAndReclaim(t *testing.T) {
 	if got := r.ServeDHCP(t.Context(), packet(t, dhcp.Discover, other)); got != nil {
 		t.Errorf("the range is full, but %s", show(got))
 	}
-	r.ServeDHCP(t.Context(), packet(t, dhcp.Release, other, dhcpv4.WithClientIP(first.Address.AsSlice()))) // not its own
+	// not its own
+	r.ServeDHCP(t.Context(), packet(t, dhcp.Release, other, dhcpv4.WithClientIP(first.Address.AsSlice())))
 	if a, err := r.Addresses.Get(first.Address.String()); err != nil || !time.Now().Before(a.Status.Until) {
 		t.Errorf("released by another: %+v, %v", a, err)
 	}
@@ -315,7 +319,8 @@ func TestWithoutQuorum(t *testing.T) {
 	ack := r.dora(t, knownMAC, uefiPXE...)
 	unknown := r.dora(t, unknownMAC, uefiPXE...)
 	r.member.Close()
-	if again := r.dora(t, knownMAC, uefiPXE...); again == nil || again.Type != dhcp.Ack || again.Address != ack.Address {
+	if again := r.dora(t, knownMAC, uefiPXE...); again == nil || again.Type != dhcp.Ack ||
+		again.Address != ack.Address {
 		t.Errorf("a known machine: %s", show(again))
 	}
 	if fixed := r.dora(t, fixedMAC, uefiPXE...); fixed == nil || fixed.Type != dhcp.Ack {

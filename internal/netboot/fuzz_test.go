@@ -49,8 +49,10 @@ func FuzzServeDHCP(f *testing.F) {
 // Whatever path is requested, the status is one that the server defines, and never an internal error.
 func FuzzServeHTTP(f *testing.F) {
 	r := newFixture(f)
-	for _, path := range []string{"/boot/script/52-54-00-00-00-01", "/latest/meta-data/public-keys/0/openssh-key", "/latest/user-data",
-		"/ipxe/snponly.efi", "/phone-home/tb1~x", "/boot/initrd/a/b", "/blob/sha256:00", "/livez", "/../..", "//", "/ipxe/\x00"} {
+	for _, path := range []string{"/boot/script/52-54-00-00-00-01", "/latest/meta-data/public-keys/0/openssh-key",
+		"/latest/user-data",
+		"/ipxe/snponly.efi", "/phone-home/tb1~x", "/boot/initrd/a/b", "/blob/sha256:00", "/livez", "/../..", "//",
+		"/ipxe/\x00"} {
 		f.Add("GET", path)
 		f.Add("POST", path)
 	}

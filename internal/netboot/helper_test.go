@@ -82,7 +82,8 @@ func (r *fixture) server(t testing.TB, c netboot.Config) *netboot.Server {
 	t.Helper()
 	c.Tables, c.Keys, c.CA, c.Head, c.Port = r.Tables, r.keys, "sha256:ca", cmp.Or(c.Head, "head0"), 8080
 	c.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	c.Leases = addressing.New(addressing.Config{Tables: r.Tables, Shared: c.VIP.Addr(), Quorum: c.Quorum, Logger: c.Logger})
+	c.Leases = addressing.New(addressing.Config{Tables: r.Tables, Shared: c.VIP.Addr(), Quorum: c.Quorum,
+		Logger: c.Logger})
 	c.StepReached = func(_ context.Context, machine, step string, _ int64) error { return r.note(machine + " " + step) }
 	c.PhoneHome = func(_ context.Context, token auth.BootToken) error {
 		r.mu.Lock()
@@ -151,7 +152,8 @@ func lan() *trivet.Network {
 		CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: ip("10.0.0.254"),
 		DNS: []netip.Addr{ip("10.0.0.53")}, NTP: []netip.Addr{ip("10.0.0.123")},
 		Domain: "example.org", MTU: 1400, Lease: trivet.Duration(time.Hour),
-		Ranges: []trivet.Range{span("10.0.0.100", "10.0.0.149", "known"), span("10.0.0.150", "10.0.0.199", "discovery")},
+		Ranges: []trivet.Range{span("10.0.0.100", "10.0.0.149", "known"),
+			span("10.0.0.150", "10.0.0.199", "discovery")},
 	}}
 }
 

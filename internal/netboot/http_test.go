@@ -62,7 +62,8 @@ func (r *fixture) withPlatform(t testing.TB) {
 func (r *fixture) run(t testing.TB, state trivet.WorkflowState, done ...string) {
 	t.Helper()
 	w := &trivet.Workflow{Meta: trivet.Meta{Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1", Seed: trivet.Seed{
-		Hostname: "web1", SSHKeys: []string{"ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two"}, UserData: "#cloud-config\n"}}}
+		Hostname: "web1", SSHKeys: []string{"ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two"},
+		UserData: "#cloud-config\n"}}}
 	w.Status.State = state
 	for _, step := range trivet.BootSteps {
 		s := trivet.Step{Name: step}
@@ -88,7 +89,8 @@ func TestScriptCarriesAToken(t *testing.T) {
 	r.run(t, trivet.WorkflowBooting)
 	script := body(t, r.ask("GET", scriptOf(knownMAC), "10.0.0.77"))
 	for _, want := range []string{"installer", " trivet.url=https://10.0.0.1:7443,https://10.0.0.2:7443 ",
-		" trivet.ca=sha256:ca ", " trivet.machine=m1 ", "set head http://10.0.0.2:8080\n", "${head}/boot/kernel/52-54-00-00-00-01/sha256:aaaa"} {
+		" trivet.ca=sha256:ca ", " trivet.machine=m1 ", "set head http://10.0.0.2:8080\n",
+		"${head}/boot/kernel/52-54-00-00-00-01/sha256:aaaa"} {
 		if !strings.Contains(script, want) {
 			t.Errorf("no %q in\n%s", want, script)
 		}
@@ -107,8 +109,9 @@ func TestScriptFollowsTheMachine(t *testing.T) {
 	r := newFixture(t)
 	r.withPlatform(t)
 	for state, want := range map[trivet.WorkflowState]string{
-		trivet.WorkflowBooting: "): installer,", trivet.WorkflowRunning: "): installer,", trivet.WorkflowStarting: "): disk,",
-		trivet.WorkflowFailed: "): wait,",
+		trivet.WorkflowBooting: "): installer,", trivet.WorkflowRunning: "): installer,",
+		trivet.WorkflowStarting: "): disk,",
+		trivet.WorkflowFailed:   "): wait,",
 	} {
 		r.run(t, state)
 		if script := body(t, r.ask("GET", scriptOf(knownMAC), "10.0.0.77")); !strings.Contains(script, want) {

@@ -110,7 +110,8 @@ func newSwitch(t *testing.T) (*vm.Network, []*namespace) {
 	t.Cleanup(func() { _ = lab.Close() })
 	var namespaces []*namespace
 	for i := range 2 {
-		namespaces = append(namespaces, newNamespace(t, lab.Name(), fmt.Sprintf("head%d", i), fmt.Sprintf("10.0.0.%d/24 brd +", i+1)))
+		namespaces = append(namespaces, newNamespace(t, lab.Name(), fmt.Sprintf("head%d", i),
+			fmt.Sprintf("10.0.0.%d/24 brd +", i+1)))
 	}
 	return lab, namespaces
 }

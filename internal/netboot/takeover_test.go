@@ -59,7 +59,8 @@ func TestClientsSurviveALostHead(t *testing.T) {
 			lines := bufio.NewScanner(stderr)
 			got := ""
 			for lines.Scan() && got == "" {
-				if t.Log(lines.Text()); strings.Contains(lines.Text(), " of 10.0.0.") && regexp.MustCompile("^(udhcpc: lease|bound|DHCPACK)").MatchString(lines.Text()) {
+				if t.Log(lines.Text()); strings.Contains(lines.Text(), " of 10.0.0.") &&
+					regexp.MustCompile("^(udhcpc: lease|bound|DHCPACK)").MatchString(lines.Text()) {
 					got = regexp.MustCompile(`10\.0\.0\.1[5-9]\d`).FindString(lines.Text())
 				}
 			}
@@ -91,7 +92,8 @@ func TestFirmwareSurvivesALostHead(t *testing.T) {
 			defer stop()
 			mac, err := net.ParseMAC(knownMAC)
 			must(t, err)
-			m, err := vm.NewMachine(ctx, lab, vm.Config{Name: "m1", MAC: mac, Firmware: firmware, Dir: t.TempDir(), MemoryMB: 512})
+			m, err := vm.NewMachine(ctx, lab, vm.Config{Name: "m1", MAC: mac, Firmware: firmware, Dir: t.TempDir(),
+				MemoryMB: 512})
 			must(t, err)
 			defer m.Close()
 			m.SetBoot(vm.BootNetwork)
@@ -142,7 +144,8 @@ func TestCutCable(t *testing.T) {
 	defer stop()
 	mac, err := net.ParseMAC(knownMAC)
 	must(t, err)
-	m, err := vm.NewMachine(ctx, lab, vm.Config{Name: "m1", MAC: mac, Firmware: vm.BIOS, Dir: t.TempDir(), MemoryMB: 512})
+	m, err := vm.NewMachine(ctx, lab, vm.Config{Name: "m1", MAC: mac, Firmware: vm.BIOS, Dir: t.TempDir(),
+		MemoryMB: 512})
 	must(t, err)
 	defer m.Close()
 	m.SetBoot(vm.BootNetwork)

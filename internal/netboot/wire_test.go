@@ -109,7 +109,8 @@ func TestBootOverTheWire(t *testing.T) {
 
 	r.stepsAfter(t, 1)
 	r.run(t, trivet.WorkflowBooting, trivet.StepPowerOn, trivet.StepDHCP)
-	conn, loaded := machineConn(t, knownMAC, dhcp.Text(dhcp.OptClass, "PXEClient"), dhcp.Text(dhcp.OptUserClass, "iPXE"))
+	conn, loaded := machineConn(t, knownMAC, dhcp.Text(dhcp.OptClass, "PXEClient"),
+		dhcp.Text(dhcp.OptUserClass, "iPXE"))
 	again, err := dhcp.Exchange(t.Context(), conn, net.UDPAddrFromAddrPort(dhcpAt), loaded)
 	must(t, err)
 	if again.Address != lease.Address || again.BootFile != "http://127.0.0.1:8080/boot/script/52-54-00-00-00-01" {
@@ -170,7 +171,8 @@ func TestHostileNames(t *testing.T) {
 	for _, name := range []string{"../../etc/passwd", "/etc/passwd", "..", "", ".", "ipxe.iso",
 		"undionly.kpxe/../../../etc/passwd", "undionly.kpxe\xff", strings.Repeat("a", 255)} {
 		var got bytes.Buffer
-		if _, err := tftpclient.Get(t.Context(), tftpAt, name, &got, tftpclient.Options{}); err == nil || got.Len() > 0 {
+		if _, err := tftpclient.Get(t.Context(), tftpAt, name, &got, tftpclient.Options{}); err == nil ||
+			got.Len() > 0 {
 			t.Errorf("TFTP of %q: %d bytes, %v", name, got.Len(), err)
 		}
 	}

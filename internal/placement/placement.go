@@ -17,8 +17,8 @@ type Choice struct {
 	Why string
 }
 
-// Pick chooses one of the machines for a provision: the named one, or, of those with the selector's labels, the first by name that
-// is available and not in avoid.
+// Pick chooses one of the machines for a provision: the named one, or, of those with the selector's labels, the first
+// by name that is available and not in avoid.
 func Pick(machines []*trivet.Machine, spec *trivet.ProvisionSpec, avoid []string) Choice {
 	reasons := map[string]int{}
 	best := ""

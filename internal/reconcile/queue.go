@@ -24,8 +24,9 @@ type Queue struct {
 // NewQueue returns an empty queue.
 func NewQueue() *Queue {
 	return &Queue{
-		waiting: map[string]bool{}, running: map[string]bool{}, delayed: map[string]*delay{}, failures: map[string]int{},
-		wake: make(chan struct{}, 1),
+		waiting: map[string]bool{}, running: map[string]bool{}, delayed: map[string]*delay{},
+		failures: map[string]int{},
+		wake:     make(chan struct{}, 1),
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 )
 
 // work runs a queue while the test's function runs, and waits until it is idle.
-func work(t *testing.T, q *reconcile.Queue, workers int, do func(context.Context, string) (time.Duration, error), test func()) {
+func work(t *testing.T, q *reconcile.Queue, workers int,
+	do func(context.Context, string) (time.Duration, error), test func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { q.Run(ctx, workers, slog.New(slog.DiscardHandler), do) })

@@ -79,7 +79,8 @@ func machine(name string) *trivet.Machine { return &trivet.Machine{Meta: trivet.
 func TestUndeclaredKindsAreRefused(t *testing.T) {
 	tables := storetest.New(t, state.New)
 	p := &probe{results: map[string][]error{}, done: make(chan struct{}, 1000), declared: reconcile.Declaration{
-		Name: "probe", Reads: []trivet.Kind{"Head"}, Writes: []trivet.Kind{"Machine"}, Watches: []trivet.Kind{"Machine"}, Workers: 1,
+		Name: "probe", Reads: []trivet.Kind{"Head"}, Writes: []trivet.Kind{"Machine"},
+		Watches: []trivet.Kind{"Machine"}, Workers: 1,
 	}}
 	limited := tables.Within(p.declared.Scope())
 	update := func(do func(tx *store.Tx) error) func(context.Context) error {
@@ -102,8 +103,10 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 		"write": update(func(tx *store.Tx) error {
 			return tables.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: "site"}})
 		}),
-		"write of read": update(func(tx *store.Tx) error { return tables.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: "h"}}) }),
-		"delete":        update(func(tx *store.Tx) error { return tables.Accounts.In(tx).Delete("a") }),
+		"write of read": update(func(tx *store.Tx) error {
+			return tables.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: "h"}})
+		}),
+		"delete": update(func(tx *store.Tx) error { return tables.Accounts.In(tx).Delete("a") }),
 		"ignored read": update(func(tx *store.Tx) error {
 			_, _ = tables.Sites.In(tx).Get("site")
 			return tables.Machines.In(tx).Put(machine("m2"))
@@ -111,12 +114,16 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 		"list in a transaction": update(func(tx *store.Tx) error { tables.Accounts.In(tx).List(); return nil }),
 		"local read":            func(context.Context) error { _, err := limited.Sites.GetShared("site"); return err },
 		"local list":            func(context.Context) error { limited.Accounts.List(); return nil },
-		"local index":           func(context.Context) error { limited.Workflows.ListBy(state.ByMachine, "m1"); return nil },
+		"local index": func(context.Context) error {
+			limited.Workflows.ListBy(state.ByMachine, "m1")
+			return nil
+		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := reconcile.Run(ctx, reconcile.Config{Store: tables.Store, Log: slog.New(slog.DiscardHandler)}, p); err != nil {
+		if err := reconcile.Run(ctx, reconcile.Config{Store: tables.Store, Log: slog.New(slog.DiscardHandler)},
+			p); err != nil {
 			t.Error(err)
 		}
 	})
@@ -127,7 +134,8 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 	running.Wait()
 	for key := range p.do {
 		err := p.result(key)
-		if declared := strings.HasPrefix(key, "declared"); declared != (err == nil) || !declared && !errors.Is(err, store.ErrScope) {
+		if declared := strings.HasPrefix(key, "declared"); declared != (err == nil) || !declared &&
+			!errors.Is(err, store.ErrScope) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
@@ -141,7 +149,8 @@ func TestRun(t *testing.T) {
 	tables := storetest.New(t, state.New)
 	var panicked bool
 	p := &probe{results: map[string][]error{}, done: make(chan struct{}, 1000), declared: reconcile.Declaration{
-		Name: "probe", Reads: []trivet.Kind{"Head"}, Writes: []trivet.Kind{"Machine"}, Watches: []trivet.Kind{"Machine"}, Workers: 1,
+		Name: "probe", Reads: []trivet.Kind{"Head"}, Writes: []trivet.Kind{"Machine"},
+		Watches: []trivet.Kind{"Machine"}, Workers: 1,
 	}}
 	p.do = map[string]func(context.Context) error{"first": func(context.Context) error {
 		if !panicked {
@@ -158,7 +167,8 @@ func TestRun(t *testing.T) {
 	<-p.done
 	<-p.done
 	_, err := tables.Store.Update(ctx, func(tx *store.Tx) error {
-		return errors.Join(tables.Machines.In(tx).Put(machine("m1")), tables.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: "site"}}))
+		return errors.Join(tables.Machines.In(tx).Put(machine("m1")),
+			tables.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: "site"}}))
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -166,7 +166,8 @@ func get(ctx context.Context, server netip.AddrPort, name string, w io.Writer, o
 }
 
 // getWithin reads a file by a client that waits so long for a packet.
-func getWithin(ctx context.Context, server netip.AddrPort, name string, w io.Writer, o Options, wait time.Duration) (int64, error) {
+func getWithin(ctx context.Context, server netip.AddrPort, name string, w io.Writer, o Options,
+	wait time.Duration) (int64, error) {
 	return tftpclient.Client{Options: tftpclient.Options(o), Wait: wait}.Get(ctx, server, name, w)
 }
 

@@ -66,7 +66,8 @@ func functions(b *budget) template.FuncMap {
 	}
 }
 
-// equal reports whether v is one of the others. Lists cannot be compared; text/template converts that panic to an error.
+// equal reports whether v is one of the others. Lists cannot be compared; text/template converts that panic to an
+// error.
 func (b *budget) equal(v any, others ...any) (bool, error) {
 	for _, o := range others {
 		if s, ok := o.(string); ok {

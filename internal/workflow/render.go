@@ -62,12 +62,14 @@ func parameters(t *trivet.Template, given map[string]string) (map[string]string,
 		case p.Default != nil:
 			params[p.Name] = *p.Default
 		default:
-			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + p.Name, Problem: "is missing; the template requires it"})
+			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + p.Name,
+				Problem: "is missing; the template requires it"})
 		}
 	}
 	for name := range given {
 		if _, ok := params[name]; !ok && len(errs) == 0 {
-			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + name, Problem: "is not a parameter of template " + t.Name})
+			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + name,
+				Problem: "is not a parameter of template " + t.Name})
 		}
 	}
 	return params, errors.Join(errs...)

@@ -173,7 +173,8 @@ func (b *bench) fail(use string, with map[string]any, fault trivet.FailureType, 
 	err := b.try(b.t.Context(), use, with)
 	var f *Failure
 	if !errors.As(err, &f) || f.Fault != fault || f.Final != final || !strings.Contains(err.Error(), text) {
-		b.t.Errorf("%s %v: %v (%+v)\nwant a failure of the %s, final %v, with %q\n%s", use, with, err, f, fault, final, text, b.log.String())
+		b.t.Errorf("%s %v: %v (%+v)\nwant a failure of the %s, final %v, with %q\n%s", use, with, err, f, fault, final,
+			text, b.log.String())
 	}
 }
 

@@ -33,12 +33,15 @@ func parseFstab(b []byte) []fstabEntry {
 			continue
 		}
 		dir, options := unescape(f[1]), strings.Split(f[3], ",")
-		if !strings.HasPrefix(dir, "/") || dir == "/" || !slices.Contains(localTypes, f[2]) || slices.Contains(options, "noauto") {
+		if !strings.HasPrefix(dir, "/") || dir == "/" || !slices.Contains(localTypes, f[2]) ||
+			slices.Contains(options, "noauto") {
 			continue
 		}
 		out = append(out, fstabEntry{unescape(strings.ReplaceAll(f[0], `"`, "")), dir})
 	}
-	slices.SortStableFunc(out, func(a, b fstabEntry) int { return strings.Count(a.dir, "/") - strings.Count(b.dir, "/") })
+	slices.SortStableFunc(out, func(a, b fstabEntry) int {
+		return strings.Count(a.dir, "/") - strings.Count(b.dir, "/")
+	})
 	return out
 }
 

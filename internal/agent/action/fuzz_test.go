@@ -23,11 +23,14 @@ func FuzzParseFstab(f *testing.F) {
 			t.Errorf("%d entries", len(entries))
 		}
 		for _, e := range entries {
-			if !strings.HasPrefix(e.dir, "/") || e.dir == "/" || strings.ContainsAny(e.source, `"`) || e.source == "" && !strings.Contains(string(text), `"`) {
+			if !strings.HasPrefix(e.dir, "/") || e.dir == "/" || strings.ContainsAny(e.source, `"`) || e.source == "" &&
+				!strings.Contains(string(text), `"`) {
 				t.Errorf("%+v", e)
 			}
 		}
-		if !slices.IsSortedFunc(entries, func(a, b fstabEntry) int { return strings.Count(a.dir, "/") - strings.Count(b.dir, "/") }) {
+		if !slices.IsSortedFunc(entries, func(a, b fstabEntry) int {
+			return strings.Count(a.dir, "/") - strings.Count(b.dir, "/")
+		}) {
 			t.Errorf("an inner one comes before an outer one: %v", entries)
 		}
 	})

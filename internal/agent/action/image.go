@@ -30,7 +30,8 @@ func (e *Env) image(ctx context.Context, at *Attempt, s *actionspec.Image) error
 }
 
 // writeImage streams the image to the disk. It returns the number of the partition that grew, or 0.
-func (e *Env) writeImage(ctx context.Context, at *Attempt, img trivet.ImageRef, path string, s *actionspec.Image) (grown int, err error) {
+func (e *Env) writeImage(ctx context.Context, at *Attempt, img trivet.ImageRef, path string,
+	s *actionspec.Image) (grown int, err error) {
 	d, err := block.OpenPart(path, s.Partition)
 	if err != nil {
 		return 0, err

@@ -63,7 +63,8 @@ func seedFiles(run *trivet.Run) ([]seedFile, error) {
 		return nil, finalf(trivet.FaultConfiguration, "render the seed: %w", err)
 	}
 	// user-data last: cloud-init ignores a seed without it, and thereby an incomplete one.
-	return []seedFile{{"meta-data", metaJSON}, {"vendor-data", vendor}, {"network-config", network}, {"user-data", user}}, nil
+	return []seedFile{{"meta-data", metaJSON}, {"vendor-data", vendor}, {"network-config", network},
+		{"user-data", user}}, nil
 }
 
 func hostname(run *trivet.Run) string {

@@ -34,7 +34,8 @@ type head struct {
 }
 
 func newHead(actions ...trivet.Action) *head {
-	h := &head{epoch: 1, logs: map[string]string{}, woken: make(chan struct{}), interval: trivet.Duration(10 * time.Second)}
+	h := &head{epoch: 1, logs: map[string]string{}, woken: make(chan struct{}),
+		interval: trivet.Duration(10 * time.Second)}
 	if len(actions) > 0 {
 		h.run = &trivet.Run{Workflow: "w", UID: "uid", Spec: trivet.WorkflowSpec{Actions: actions}}
 	}
@@ -50,7 +51,8 @@ func (h *head) change(f func()) {
 }
 
 func (h *head) grant() trivet.Grant {
-	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Interval: h.interval, Blobs: []string{"http://head/blobs"}, Order: h.order,
+	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Interval: h.interval,
+		Blobs: []string{"http://head/blobs"}, Order: h.order,
 		Heads: h.heads}
 	h.order = ""
 	return g
@@ -136,6 +138,9 @@ func (h *head) wantReports(t *testing.T, want ...string) {
 		t.Errorf("reports:\n%s\nwant:\n%s", strings.Join(h.reports, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// actionFuncs are the functions of actions by name.
+type actionFuncs map[string]func(context.Context, *action.Attempt) error
 
 // doer runs named functions as actions and counts them.
 type doer struct {

@@ -48,7 +48,8 @@ type stream struct {
 }
 
 func newLogs(client Client) *logs {
-	return &logs{client: client, known: make(chan struct{}), wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	return &logs{client: client, known: make(chan struct{}), wake: make(chan struct{}, 1),
+		urgent: make(chan struct{}, 1)}
 }
 
 // open opens the log of an attempt.
@@ -200,7 +201,8 @@ func (s *stream) cut() bool {
 		return true
 	}
 	if s.dropped > 0 {
-		s.piece = fmt.Appendf(nil, "\n[trivet: %d bytes of output were dropped here: no head received them in time]\n", s.dropped)
+		s.piece = fmt.Appendf(nil, "\n[trivet: %d bytes of output were dropped here: no head received them in time]\n",
+			s.dropped)
 		s.logs.bytes += len(s.piece)
 		s.dropped = 0
 		return true

@@ -108,7 +108,8 @@ func (a *agent) resume() bool {
 	last := a.Journal.Last()
 	if err := json.Unmarshal(b, &s); err != nil || s.BootID != a.BootID || s.Grant.Run == nil ||
 		last.Epoch != s.Grant.Epoch || last.Boot != a.BootID {
-		a.Log.Warn("the saved state does not match the journal or this boot", "boot", s.BootID, "epoch", s.Grant.Epoch, "journal", last.Epoch)
+		a.Log.Warn("the saved state does not match the journal or this boot", "boot", s.BootID, "epoch", s.Grant.Epoch,
+			"journal", last.Epoch)
 		return false
 	}
 	a.learn(s.Grant)

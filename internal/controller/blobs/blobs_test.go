@@ -29,7 +29,8 @@ func (r *replica) Ensure(_ context.Context, digest string) (bool, error) {
 func (r *replica) Missing() []trivet.BlobRef { return r.missing }
 
 func ref(digit string) trivet.BlobRef {
-	return trivet.BlobRef{Digest: "sha256:" + strings.Repeat(digit, 64), Bytes: 1, Chunks: "sha256:" + strings.Repeat("0", 64)}
+	return trivet.BlobRef{Digest: "sha256:" + strings.Repeat(digit, 64), Bytes: 1,
+		Chunks: "sha256:" + strings.Repeat("0", 64)}
 }
 
 func TestDeclaration(t *testing.T) {
@@ -53,10 +54,12 @@ func TestBlobsThatRecordsReferTo(t *testing.T) {
 		want []string
 	}{
 		{"a new image", func(tx *store.Tx) error {
-			return tables.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "i"}, Spec: trivet.ImageSpec{Format: "raw", Blob: ref("1")}})
+			return tables.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "i"},
+				Spec: trivet.ImageSpec{Format: "raw", Blob: ref("1")}})
 		}, []string{ref("1").Digest}},
 		{"a status", func(tx *store.Tx) error {
-			return tables.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: "w"}, Spec: trivet.WorkflowSpec{Machine: "m"}})
+			return tables.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: "w"},
+				Spec: trivet.WorkflowSpec{Machine: "m"}})
 		}, nil},
 		{"a head", func(tx *store.Tx) error {
 			return tables.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: "head1"}})
@@ -76,7 +79,8 @@ func TestBlobsThatRecordsReferTo(t *testing.T) {
 	}
 	for _, referenced := range []bool{true, false} {
 		r.referenced = referenced
-		if after, err := c.Reconcile(t.Context(), ref("1").Digest); err != nil || (after == checkInterval) != referenced || len(r.fetched) == 0 {
+		if after, err := c.Reconcile(t.Context(), ref("1").Digest); err != nil ||
+			(after == checkInterval) != referenced || len(r.fetched) == 0 {
 			t.Errorf("referenced: %t: again after %s, %v", referenced, after, err)
 		}
 	}

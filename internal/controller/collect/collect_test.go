@@ -29,7 +29,8 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	}
 	t.Cleanup(func() { logs.Close() })
 	now := time.Now()
-	for name, age := range map[string]time.Duration{"kept": 1000 * time.Hour, "gone": 2 * time.Hour, "gone-just-now": time.Minute, "kept-by-other-head": 2 * time.Hour} {
+	for name, age := range map[string]time.Duration{"kept": 1000 * time.Hour, "gone": 2 * time.Hour,
+		"gone-just-now": time.Minute, "kept-by-other-head": 2 * time.Hour} {
 		if err := logs.Append(name, "a", 1, 0, []byte("text")); err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +42,8 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	}
 	for name, tables := range map[string]*state.Tables{"kept": f.Tables, "kept-by-other-head": far} {
 		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
-			return tables.Workflows.In(tx).Create(&trivet.Workflow{Meta: trivet.Meta{Name: name}, Spec: trivet.WorkflowSpec{Machine: "m1"}})
+			return tables.Workflows.In(tx).Create(&trivet.Workflow{Meta: trivet.Meta{Name: name},
+				Spec: trivet.WorkflowSpec{Machine: "m1"}})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -60,8 +62,11 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	}
 	left("gone-just-now", "kept", "kept-by-other-head")
 
-	_, err = far.Store.Update(t.Context(), func(tx *store.Tx) error { return far.Workflows.In(tx).Delete("kept-by-other-head") })
-	if err := errors.Join(err, f.Store.Sync(t.Context())); err != nil { // a copy that is behind removes it by a later sweep
+	_, err = far.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return far.Workflows.In(tx).Delete("kept-by-other-head")
+	})
+	// a copy that is behind removes it by a later sweep
+	if err := errors.Join(err, f.Store.Sync(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.sweep(t.Context(), keyLogs, now); err != nil {

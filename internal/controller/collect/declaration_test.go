@@ -27,10 +27,12 @@ func TestDeclaration(t *testing.T) {
 		run, address, old := fmt.Sprint("p-", n), fmt.Sprint("10.0.0.", n), time.Now().Add(-30*24*time.Hour)
 		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 			return errors.Join(
-				f.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: run}, Spec: trivet.WorkflowSpec{Machine: "m", Provision: "p"},
+				f.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: run},
+					Spec:   trivet.WorkflowSpec{Machine: "m", Provision: "p"},
 					Status: trivet.WorkflowStatus{State: trivet.WorkflowFailed, Ended: old}}),
 				f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: address},
-					Spec: trivet.AddressSpec{Network: "net", MAC: "52:54:00:00:00:01"}, Status: trivet.AddressStatus{Until: old}}),
+					Spec:   trivet.AddressSpec{Network: "net", MAC: "52:54:00:00:00:01"},
+					Status: trivet.AddressStatus{Until: old}}),
 			)
 		})
 		if err != nil {

@@ -22,7 +22,9 @@ func (c *Controller) runs(ctx context.Context, now time.Time) error {
 		if m, err := c.tables.Machines.Get(w.Spec.Machine); err == nil && m.Status.Workflow == w.Name {
 			continue
 		}
-		if err := c.delete(ctx, func(tx *store.Tx) error { return c.tables.Workflows.In(tx).Delete(w.Name) }); err != nil {
+		if err := c.delete(ctx, func(tx *store.Tx) error {
+			return c.tables.Workflows.In(tx).Delete(w.Name)
+		}); err != nil {
 			return err
 		}
 	}

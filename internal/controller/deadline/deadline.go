@@ -118,7 +118,8 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 }
 
 // unexpired checks whether the agent is silent, saves how much of the wait is used, and returns when to check again.
-func (c *Controller) unexpired(ctx context.Context, w *trivet.Workflow, t *timer, used, limit time.Duration) (time.Duration, error) {
+func (c *Controller) unexpired(ctx context.Context, w *trivet.Workflow, t *timer, used,
+	limit time.Duration) (time.Duration, error) {
 	silence, err := c.checkSilence(ctx, w, t.wait)
 	if err != nil {
 		return 0, err

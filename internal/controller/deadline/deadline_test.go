@@ -23,16 +23,20 @@ func claim(ctx context.Context, f *fleet.Fleet, name string) error {
 		return errors.Join(
 			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
 				Limits: limits, Actions: []trivet.Action{{Name: "work", Use: "noop"}}}}),
-			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:00:01"}}},
+			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name},
+				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:00:01"}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),
-			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name}, Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
+			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name},
+				Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
 		)
 	})
 	return errors.Join(err, f.Claim(ctx, name))
 }
 
 func newController(f *fleet.Fleet) *Controller {
-	return New(Config{Fleet: f, Presence: presence.New(), Tables: f.Tables, Rank: func(string) int { return 0 }, Quorum: func() bool { return true }})
+	return New(Config{Fleet: f, Presence: presence.New(), Tables: f.Tables, Rank: func(string) int {
+		return 0
+	}, Quorum: func() bool { return true }})
 }
 
 // advance lets time pass in which the wait could have ended.

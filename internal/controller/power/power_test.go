@@ -128,12 +128,15 @@ func putPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIn
 	t.Helper()
 	cfg := bmctest.Redfish(t, m)
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
-		secret := &trivet.Secret{Meta: trivet.Meta{Name: name}, Spec: trivet.SecretSpec{Data: map[string]string{"user": cfg.User, "password": cfg.Password}}}
+		secret := &trivet.Secret{Meta: trivet.Meta{Name: name},
+			Spec: trivet.SecretSpec{Data: map[string]string{"user": cfg.User, "password": cfg.Password}}}
 		if err := f.Secrets.In(tx).Put(secret); err != nil {
 			return err
 		}
-		return f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name}, Status: trivet.MachineStatus{Intent: &intent},
-			Spec: trivet.MachineSpec{BMC: &trivet.BMC{Protocol: cfg.Protocol, Address: cfg.Address, Secret: name, Insecure: true}}})
+		return f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name},
+			Status: trivet.MachineStatus{Intent: &intent},
+			Spec: trivet.MachineSpec{BMC: &trivet.BMC{Protocol: cfg.Protocol, Address: cfg.Address, Secret: name,
+				Insecure: true}}})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -20,18 +20,23 @@ import (
 // setUp creates a machine with an address, a template that names an image, and a provision of all that.
 func setUp(ctx context.Context, f *fleet.Fleet, name string, n int) error {
 	mac := fmt.Sprintf("52:54:00:00:00:%02x", n)
-	image := trivet.ImageSpec{Format: "raw", Blob: trivet.BlobRef{Digest: "sha256:" + strings.Repeat("0", 64), Bytes: 1, Chunks: "sha256:" + strings.Repeat("0", 64)}}
+	image := trivet.ImageSpec{Format: "raw", Blob: trivet.BlobRef{Digest: "sha256:" + strings.Repeat("0", 64), Bytes: 1,
+		Chunks: "sha256:" + strings.Repeat("0", 64)}}
 	_, err := f.Store.Update(ctx, func(tx *store.Tx) error {
 		return errors.Join(
-			f.Networks.In(tx).Put(&trivet.Network{Meta: trivet.Meta{Name: "net"}, Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.0.0/24")}}),
+			f.Networks.In(tx).Put(&trivet.Network{Meta: trivet.Meta{Name: "net"},
+				Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.0.0/24")}}),
 			f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: fmt.Sprint("10.0.0.", n+1)},
 				Spec: trivet.AddressSpec{Network: "net", MAC: mac, Machine: name}}),
 			f.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "os"}, Spec: image}),
-			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
-				{Name: "image", Use: "image", With: map[string]any{"image": "os"}}}}}),
-			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}},
+			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+				Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+					{Name: "image", Use: "image", With: map[string]any{"image": "os"}}}}}),
+			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name},
+				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),
-			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name}, Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
+			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name},
+				Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
 		)
 	})
 	return err
@@ -63,7 +68,8 @@ func TestPendingProvision(t *testing.T) {
 	put := func(state trivet.MachineState, cordoned bool) {
 		t.Helper()
 		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
-			return f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: "m1"}, Spec: trivet.MachineSpec{Cordoned: cordoned},
+			return f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: "m1"},
+				Spec:   trivet.MachineSpec{Cordoned: cordoned},
 				Status: trivet.MachineStatus{State: state}})
 		})
 		if err != nil {
@@ -71,7 +77,8 @@ func TestPendingProvision(t *testing.T) {
 		}
 	}
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
-		return f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: "p"}, Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
+		return f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: "p"},
+			Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -107,12 +107,14 @@ func readAt(disk io.ReaderAt, size, sector, block int64) (*Table, error) {
 	if crc32.ChecksumIEEE(h[:headerSize]) != sum || int64(le.Uint64(h[24:])) != block {
 		return nil, fmt.Errorf("%w: the header is damaged", ErrNone)
 	}
-	t := &Table{Sector: sector, Size: size, ID: GUID(h[56:72]), entries: int64(le.Uint32(h[80:])), backup: int64(le.Uint64(h[32:]))}
+	t := &Table{Sector: sector, Size: size, ID: GUID(h[56:72]), entries: int64(le.Uint32(h[80:])),
+		backup: int64(le.Uint64(h[32:]))}
 	if block != 1 {
 		t.backup = block
 	}
 	at := int64(le.Uint64(h[72:]))
-	if bytes := le.Uint32(h[84:]); bytes != entryBytes || t.entries < 1 || t.entries > maxEntries || at < 2 || at >= t.blocks() {
+	if bytes := le.Uint32(h[84:]); bytes != entryBytes || t.entries < 1 || t.entries > maxEntries || at < 2 ||
+		at >= t.blocks() {
 		return nil, fmt.Errorf("%w: %d entries of %d bytes at block %d", ErrNone, t.entries, bytes, at)
 	}
 	raw := make([]byte, t.entries*entryBytes)
@@ -151,7 +153,8 @@ func (t *Table) check() error {
 	next := int64(2)
 	for _, p := range byPlace {
 		if p.First < 2 || p.Last < p.First || p.Last >= t.blocks() {
-			return fmt.Errorf("%w: partition %d reaches from block %d to %d of %d", ErrNone, p.Number, p.First, p.Last, t.blocks())
+			return fmt.Errorf("%w: partition %d reaches from block %d to %d of %d", ErrNone, p.Number, p.First, p.Last,
+				t.blocks())
 		}
 		if p.First < next {
 			return fmt.Errorf("%w: partition %d overlaps another", ErrNone, p.Number)

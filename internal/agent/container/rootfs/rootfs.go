@@ -34,7 +34,8 @@ func (r *Root) Close() error { return r.dir.Close() }
 
 // OpenFile is os.OpenFile inside the tree; it does not create directories.
 func (r *Root) OpenFile(name string, flags int, mode fs.FileMode) (*os.File, error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC),
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	if flags&(os.O_CREATE|unix.O_TMPFILE) != 0 {
 		how.Mode = uint64(mode.Perm())
 	}
@@ -153,7 +154,8 @@ func (r *Root) create(name string) (*os.File, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	fd, err := unix.Openat(int(dir.Fd()), path.Base(name), unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	fd, err := unix.Openat(int(dir.Fd()), path.Base(name), unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+		0o644)
 	if err != nil {
 		return nil, &fs.PathError{Op: "create", Path: name, Err: err}
 	}
@@ -222,7 +224,8 @@ func write(dir *os.File, name string, data []byte, m Meta) (err error) {
 	if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+		0o600)
 	if err != nil {
 		return err
 	}

@@ -28,8 +28,9 @@ func tree(t *testing.T) (string, *Root) {
 		}
 	}
 	for name, to := range map[string]string{
-		"lib": "/usr/lib", "up": "../../../..", "away": "/../../secret", "etc/alias": "passwd", "dangling": "/nowhere/at/all",
-		"etc/out": outer,
+		"lib": "/usr/lib", "up": "../../../..", "away": "/../../secret", "etc/alias": "passwd",
+		"dangling": "/nowhere/at/all",
+		"etc/out":  outer,
 	} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -84,7 +85,8 @@ func TestFilesStayInTheTree(t *testing.T) {
 
 func TestTouchFollowsLinks(t *testing.T) {
 	dir, r := tree(t)
-	for name, want := range map[string]string{"/dangling": "nowhere/at/all", "/new/file": "new/file", "/etc/passwd": "etc/passwd"} {
+	for name, want := range map[string]string{"/dangling": "nowhere/at/all", "/new/file": "new/file",
+		"/etc/passwd": "etc/passwd"} {
 		f, err := r.Touch(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -128,7 +130,8 @@ func TestReadFileIsBounded(t *testing.T) {
 
 func TestAccounts(t *testing.T) {
 	_, r := tree(t)
-	for name, want := range map[string][2]int{"root": {0, 0}, "admin": {1000, 1001}, "1000": {1000, 1001}, "77": {77, 0}} {
+	for name, want := range map[string][2]int{"root": {0, 0}, "admin": {1000, 1001}, "1000": {1000, 1001},
+		"77": {77, 0}} {
 		if uid, gid, err := r.User(name); err != nil || uid != want[0] || gid != want[1] {
 			t.Errorf("%s: %d:%d, %v", name, uid, gid, err)
 		}

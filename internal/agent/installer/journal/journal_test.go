@@ -106,7 +106,8 @@ func TestAnIncompleteLineEndsTheJournal(t *testing.T) {
 		}
 	}
 	// The next line replaces the incomplete one.
-	must(t, os.WriteFile(path, append(append([]byte{}, whole[:end-3]...), make([]byte, len(whole)-int(end)+3)...), 0o600))
+	must(t, os.WriteFile(path, append(append([]byte{}, whole[:end-3]...), make([]byte, len(whole)-int(end)+3)...),
+		0o600))
 	j = open(t, path)
 	must(t, j.Report(report("b", trivet.StepRunning)))
 	must(t, j.Close())

@@ -9,7 +9,8 @@ import (
 	"github.com/trivet-project/trivet/internal/platform"
 )
 
-const args = "console=ttyS0 loglevel=6 panic=30 BOOTIF=01-52-54-00-00-00-01 trivet.url=https://10.0.0.1:1,https://10.0.0.2:1 "
+const args = "console=ttyS0 loglevel=6 panic=30 BOOTIF=01-52-54-00-00-00-01 " +
+	"trivet.url=https://10.0.0.1:1,https://10.0.0.2:1 "
 
 // boot starts a machine whose agent performs some steps.
 func boot(t *testing.T, rack *vmtest.Rack, r *platform.Result, c vm.Config, more string) *vm.Machine {

@@ -66,7 +66,8 @@ func (l *loader) load(name string) error {
 func (l *loader) loadNow(name string) error {
 	for _, soft := range l.index.soft[name] {
 		for _, module := range l.index.Match(soft) {
-			_ = l.insert(module) // another driver may support the device; often the processor lacks what this one requires
+			// another driver may support the device; often the processor lacks what this one requires
+			_ = l.insert(module)
 		}
 	}
 	return l.insert(name)

@@ -25,8 +25,9 @@ type moduleAlias struct {
 // are skipped: one missing driver is better than no boot.
 func ParseModules(dep, softdep, alias, builtin string) *Modules {
 	m := &Modules{
-		files: map[string]string{}, deps: map[string][]string{}, soft: map[string][]string{}, builtin: map[string]bool{},
-		exact: map[string][]string{}, globs: map[string][]moduleAlias{},
+		files: map[string]string{}, deps: map[string][]string{}, soft: map[string][]string{},
+		builtin: map[string]bool{},
+		exact:   map[string][]string{}, globs: map[string][]moduleAlias{},
 	}
 	for line := range strings.Lines(dep) {
 		file, needs, ok := strings.Cut(strings.TrimSpace(line), ":")
