@@ -61,7 +61,7 @@ type Progress struct {
 	Unit   string `json:"unit,omitempty"`  // "bytes"
 }
 
-// Order tells an agent what to do besides its run.
+// Order is an instruction to an agent besides its run.
 type Order string
 
 // The orders.
@@ -99,8 +99,6 @@ type Run struct {
 	Done     []string       `json:"done,omitempty"`
 	Attempts map[string]int `json:"attempts,omitempty"`
 	// PhoneHomes are the URLs, one at each head, that the installed system calls at its first boot until one answers.
-	// PhoneHome is the first, for agents of version 0.1.
-	PhoneHome  string   `json:"phoneHome,omitempty"`
 	PhoneHomes []string `json:"phoneHomes,omitempty"`
 	// Network is the boot port's network as the installed system needs it.
 	Network *RunNetwork `json:"network,omitempty"`

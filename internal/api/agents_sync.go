@@ -105,9 +105,7 @@ func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
 		return g
 	}
 	if g.Run = h.Fleet.GrantedRun(m); g.Run != nil && len(g.Blobs) > 0 {
-		if g.Run.PhoneHomes = h.phoneHomes(m, g.Blobs); len(g.Run.PhoneHomes) > 0 {
-			g.Run.PhoneHome = g.Run.PhoneHomes[0]
-		}
+		g.Run.PhoneHomes = h.phoneHomes(m, g.Blobs)
 	}
 	return g
 }

@@ -78,15 +78,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// A head of version 0.1 gives one URL.
-func TestPhoneHomeOfOneHead(t *testing.T) {
-	one, err := phoneHome(&trivet.Run{PhoneHome: "http://a/b"}, cloudState)
-	must(t, err)
-	all, err := phoneHome(&trivet.Run{PhoneHome: "http://a/b", PhoneHomes: []string{"http://a/b"}}, cloudState)
-	must(t, err)
-	if string(one) != string(all) {
-		t.Errorf("%s\n%s", one, all)
-	}
+func TestPhoneHomeWithoutURLs(t *testing.T) {
 	if none, err := phoneHome(&trivet.Run{}, cloudState); none != nil || err != nil {
 		t.Errorf("%s, %v", none, err)
 	}
