@@ -19,7 +19,7 @@ type frame struct {
 	data  []byte
 }
 
-// frameReader reads server-sent events.
+// frameReader parses server-sent events.
 type frameReader struct{ lines *bufio.Reader }
 
 func newFrameReader(r io.Reader) *frameReader { return &frameReader{bufio.NewReaderSize(r, 64<<10)} }

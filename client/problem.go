@@ -73,8 +73,8 @@ func isHeadFault(err error) bool {
 	return errors.Is(p, trivet.ErrUnavailable) || errors.Is(p, trivet.ErrUnknown) || p.Code == trivet.CodeInternal
 }
 
-// isUndone reports whether a failed request cannot have been carried out: it was not sent, or the head says so. A
-// timeout does not tell.
+// isUndone reports whether a failed request cannot have been carried out: it was not sent, or the head reported so.
+// After a timeout that is unknown.
 func isUndone(err error) bool {
 	var p *trivet.Problem
 	var u *unsent

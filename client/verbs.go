@@ -85,8 +85,8 @@ func (c *Client) IssueReplace(ctx context.Context, old string, life time.Duratio
 	return c.issueJoin(ctx, trivet.JoinTokenRequest{Replace: old, Lifetime: trivet.Duration(life)})
 }
 
-func (c *Client) issueJoin(ctx context.Context, ask trivet.JoinTokenRequest) (token string, expires time.Time, err error) {
-	body, err := json.Marshal(ask)
+func (c *Client) issueJoin(ctx context.Context, req trivet.JoinTokenRequest) (token string, expires time.Time, err error) {
+	body, err := json.Marshal(req)
 	if err != nil {
 		return "", time.Time{}, err
 	}

@@ -121,7 +121,7 @@ func (w *watch) send(e Event) error {
 	return nil
 }
 
-// connect follows one head until it fails or times out.
+// connect watches at one head until it fails or times out.
 func (w *watch) connect(ctx context.Context) error {
 	w.progress, w.seen = false, 0
 	caller := ctx
@@ -180,7 +180,7 @@ func (w *watch) query() map[string][]string {
 	return q
 }
 
-// isDuplicate says whether an event was told already, by a connection that broke in the middle of its revision. With
+// isDuplicate reports whether an event was sent before, over a connection that broke in the middle of its revision. With
 // the first event of a later revision, all events of the previous one were sent.
 func (w *watch) isDuplicate(revision int64) bool {
 	if revision > w.at {
@@ -194,7 +194,7 @@ func (w *watch) isDuplicate(revision int64) bool {
 	return false
 }
 
-// handle tells one frame to the loop.
+// handle processes one frame.
 func (w *watch) handle(f frame) error {
 	w.c.session.advance(f.id)
 	if w.from > 0 {
