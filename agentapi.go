@@ -66,8 +66,9 @@ type Order string
 
 // The orders.
 const (
-	OrderNone Order = ""     // continue; when idle, wait and sync again
-	OrderStop Order = "stop" // the run was taken from this agent: stop at once, report nothing more of it, wait for work
+	OrderNone Order = "" // continue; when idle, wait and sync again
+	// the run was taken from this agent: stop at once, report nothing more of it, wait for work
+	OrderStop Order = "stop"
 	OrderBoot Order = "boot" // nothing to do here: boot the local disk
 	OrderOff  Order = "off"  // nothing to do here: power off
 )

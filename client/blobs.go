@@ -80,7 +80,8 @@ func (u *uploader) finish(ctx context.Context) (ref trivet.BlobRef, err error) {
 			return ref, err
 		}
 		var up trivet.Upload
-		if getErr := u.request(ctx, call{method: http.MethodGet, path: u.path}, &up); getErr == nil && up.Copied > copied {
+		getErr := u.request(ctx, call{method: http.MethodGet, path: u.path}, &up)
+		if getErr == nil && up.Copied > copied {
 			copied, lost, pause = up.Copied, time.Now(), 100*time.Millisecond
 		}
 		if time.Since(lost) > uploadTimeout {

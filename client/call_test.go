@@ -27,8 +27,14 @@ func TestAnyHeadServes(t *testing.T) {
 		answer(w, machine("m1", "u"))
 	})
 	var asked counter
-	unready := c.head(func(w http.ResponseWriter, r *http.Request) { asked.add(r.URL.Path); refuse(w, trivet.ErrUnavailable) })
-	foreign := newCluster(t).head(func(w http.ResponseWriter, r *http.Request) { t.Error("a foreign server was sent the token") })
+	unready := c.head(func(w http.ResponseWriter, r *http.Request) {
+		asked.add(r.URL.Path)
+		refuse(w,
+			trivet.ErrUnavailable)
+	})
+	foreign := newCluster(t).head(func(http.ResponseWriter, *http.Request) {
+		t.Error("a foreign server was sent the token")
+	})
 	cl := c.client(-1, closedPort(t), unready.URL, foreign.URL, good.URL)
 	for range 3 {
 		m, err := client.Of[trivet.Machine](cl).Get(t.Context(), "m1")
@@ -55,7 +61,8 @@ func TestNoHeadServes(t *testing.T) {
 		t.Errorf("foreign servers only: %v", err)
 	}
 	_, err = client.Of[trivet.Machine](c.client(-1, foreign.URL, closedPort(t))).Get(t.Context(), "m1")
-	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnauthenticated) || !strings.Contains(err.Error(), foreign.URL) {
+	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnauthenticated) ||
+		!strings.Contains(err.Error(), foreign.URL) {
 		t.Errorf("a foreign server and no listener: %v", err)
 	}
 	lossy := c.head(func(http.ResponseWriter, *http.Request) { drop() })
@@ -152,7 +159,8 @@ func TestPatchWithLostResponse(t *testing.T) {
 	if _, err := machines.Patch(t.Context(), "m1", []byte(`{}`), 0); err != nil || len(patches.all()) != 6 {
 		t.Errorf("of any revision: %v after %d attempts", err, len(patches.all())-4)
 	}
-	if _, err = machines.Once().Patch(t.Context(), "m1", []byte(`{}`), 0); !errors.Is(err, trivet.ErrUnknown) || len(patches.all()) != 7 {
+	if _, err = machines.Once().Patch(t.Context(), "m1", []byte(`{}`), 0); !errors.Is(err, trivet.ErrUnknown) ||
+		len(patches.all()) != 7 {
 		t.Errorf("once: %v after %d attempts", err, len(patches.all())-6)
 	}
 }
@@ -204,7 +212,8 @@ func TestMachineVerbWithLostResponse(t *testing.T) {
 			cl := c.client(time.Minute, closedPort(t), h.URL)
 			err := verb(cl)
 			var detailed *trivet.Error
-			if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrConflict) || !errors.As(err, &detailed) || detailed.Hint == "" {
+			if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrConflict) || !errors.As(err, &detailed) ||
+				detailed.Hint == "" {
 				t.Errorf("its response is lost: %v", err)
 			}
 			if n := len(sent.all()); n != 1 {
@@ -230,7 +239,8 @@ func TestListGathersPages(t *testing.T) {
 		}
 		answer(w, map[string]any{"items": []any{machine("m2", "")}, "revision": 40})
 	})
-	list, revision, err := client.Of[trivet.Machine](c.client(-1, h.URL)).List(t.Context(), client.ListOptions{Labels: "a=b", Page: 1})
+	list, revision, err := client.Of[trivet.Machine](c.client(-1, h.URL)).List(t.Context(),
+		client.ListOptions{Labels: "a=b", Page: 1})
 	if err != nil || revision != 40 || len(list) != 2 || list[1].Name != "m2" {
 		t.Fatal(list, revision, err)
 	}
@@ -253,7 +263,8 @@ func TestModifySendsOnlyWhatChanged(t *testing.T) {
 				return
 			}
 		}
-		answer(w, map[string]any{"kind": "Machine", "name": "m1", "revision": 7, "spec": map[string]any{"rack": "r1", "newer": 1}})
+		answer(w, map[string]any{"kind": "Machine", "name": "m1", "revision": 7,
+			"spec": map[string]any{"rack": "r1", "newer": 1}})
 	})
 	_, err := client.Of[trivet.Machine](c.client(-1, h.URL)).Modify(t.Context(), "m1", func(m *trivet.Machine) error {
 		m.Spec.Cordoned, m.Spec.Rack = true, ""
@@ -285,8 +296,10 @@ func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	pin := newCluster(t).keys.CA.Pin()
 	for _, cfg := range []client.Config{
-		{Trust: pin}, {Endpoints: []string{"http://h:1"}, Trust: pin}, {Endpoints: []string{"https://h/path"}, Trust: pin},
-		{Endpoints: []string{"https://u:p@h"}, Trust: pin}, {Endpoints: []string{"h"}}, {Endpoints: []string{"h"}, Trust: "x"},
+		{Trust: pin}, {Endpoints: []string{"http://h:1"}, Trust: pin},
+		{Endpoints: []string{"https://h/path"}, Trust: pin},
+		{Endpoints: []string{"https://u:p@h"}, Trust: pin}, {Endpoints: []string{"h"}},
+		{Endpoints: []string{"h"}, Trust: "x"},
 	} {
 		if _, err := client.New(cfg); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("%+v: %v", cfg, err)

@@ -16,9 +16,9 @@ const DefaultRetryTimeout = 15 * time.Second
 // failFastTimeout is how long a client that fails fast retries at heads that respond: longer than an election takes.
 const failFastTimeout = 4 * time.Second
 
-// Bounds of one attempt. A head whose cable was cut sends no reset, so each wait needs a timeout. While another head may
-// serve a call, this one has less time to begin its response: for a write, somewhat more than a healthy head needs to
-// fail it.
+// Bounds of one attempt. A head whose cable was cut sends no reset, so each wait needs a timeout. While another head
+// may serve a call, this one has less time to begin its response: for a write, somewhat more than a healthy head needs
+// to fail it.
 const (
 	dialTimeout          = 2 * time.Second
 	tlsTimeout           = 3 * time.Second

@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// If a head's clock is years ahead, a client that verifies by the CA's certificate gets a hint about the clocks; one that
-// verifies by the pin does not depend on a clock.
+// If a head's clock is years ahead, a client that verifies by the CA's certificate gets a hint about the clocks; one
+// that verifies by the pin does not depend on a clock.
 func TestClocksApart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -32,7 +32,8 @@ func TestClocksApart(t *testing.T) {
 			continue
 		}
 		var detailed *trivet.Error
-		if !errors.Is(err, trivet.ErrUnauthenticated) || !errors.As(err, &detailed) || !strings.Contains(detailed.Hint, "clock") {
+		if !errors.Is(err, trivet.ErrUnauthenticated) || !errors.As(err, &detailed) ||
+			!strings.Contains(detailed.Hint, "clock") {
 			t.Errorf("by the certificate: %v; want a hint about the clocks", err)
 		}
 	}

@@ -73,7 +73,8 @@ func healthOf(c *client.Client, url string) client.HeadHealth {
 	return all[i]
 }
 
-// A failed head is replaced within the call, whatever the failure, is not tried by the next one, and its state has the cause.
+// A failed head is replaced within the call, whatever the failure, is not tried by the next one, and its state has the
+// cause.
 func TestFailedHeadIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -98,7 +99,8 @@ func TestFailedHeadIsReplacedAtOnce(t *testing.T) {
 			if h.State != client.HeadDown || h.Cause == nil || h.Requests != 1 || h.Failures != 1 || !h.Configured {
 				t.Errorf("%+v", h)
 			}
-			if h := healthOf(cl, good.URL); h.State != client.HeadUp || h.Cause != nil || h.Requests != 6 || h.Failures != 0 {
+			if h := healthOf(cl, good.URL); h.State != client.HeadUp || h.Cause != nil || h.Requests != 6 ||
+				h.Failures != 0 {
 				t.Errorf("%+v", h)
 			}
 		})
@@ -197,7 +199,8 @@ func TestNoLeaderEndsSoonForPeople(t *testing.T) {
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable))
 	})
-	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), FailFast: true, RetryTimeout: time.Hour})
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), FailFast: true,
+		RetryTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +213,8 @@ func TestNoLeaderEndsSoonForPeople(t *testing.T) {
 	}
 }
 
-// With every head down, a call with FailFast returns the cause of each at once; another one waits for the first head that returns.
+// With every head down, a call with FailFast returns the cause of each at once; another one waits for the first head
+// that returns.
 func TestAllHeadsAreDown(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -222,7 +226,8 @@ func TestAllHeadsAreDown(t *testing.T) {
 	}
 	defer cl.Close()
 	_, err = client.Of[trivet.Machine](cl).Get(t.Context(), "m1")
-	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), a) || !strings.Contains(err.Error(), b) {
+	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), a) ||
+		!strings.Contains(err.Error(), b) {
 		t.Errorf("fails fast: %v", err)
 	}
 	for _, err = range cl.Watch(t.Context(), client.WatchOptions{}) {
@@ -239,7 +244,9 @@ func TestAllHeadsAreDown(t *testing.T) {
 	for healthOf(waiting, b).Failures == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	c.headAt(strings.TrimPrefix(b, "https://"), func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
+	c.headAt(strings.TrimPrefix(b, "https://"), func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, machine("m1", ""))
+	})
 	if err := <-got; err != nil {
 		t.Errorf("waiting: %v", err)
 	}
@@ -291,7 +298,8 @@ func TestRevisionIsSentToEveryHead(t *testing.T) {
 		}
 		answer(w, machine("m1", ""))
 	})
-	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), Fresh: true, RetryTimeout: -1})
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), Fresh: true,
+		RetryTimeout: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +337,8 @@ func TestFreshOrStale(t *testing.T) {
 		}
 	}
 	for _, hasQuorum := range []bool{true, false} {
-		cfg := client.Config{Endpoints: []string{c.head(serve(false)).URL, c.head(serve(hasQuorum)).URL}, Trust: c.keys.CA.Pin(), Fresh: true, RetryTimeout: -1}
+		cfg := client.Config{Endpoints: []string{c.head(serve(false)).URL, c.head(serve(hasQuorum)).URL},
+			Trust: c.keys.CA.Pin(), Fresh: true, RetryTimeout: -1}
 		cl, err := client.New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -339,7 +348,8 @@ func TestFreshOrStale(t *testing.T) {
 		}
 		cl.Close()
 	}
-	if got, want := asked.all(), []string{trivet.RevisionLatest, trivet.RevisionLatest, trivet.RevisionLatest, trivet.RevisionLatest, ""}; !slices.Equal(got, want) {
+	if got, want := asked.all(), []string{trivet.RevisionLatest, trivet.RevisionLatest, trivet.RevisionLatest,
+		trivet.RevisionLatest, ""}; !slices.Equal(got, want) {
 		t.Errorf("asked %q; want %q", got, want)
 	}
 }
@@ -366,7 +376,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{
-		"trivet_client_head_up " + good.URL: 1, "trivet_client_head_up " + bad: 0, "trivet_client_requests_total " + good.URL: 1,
+		"trivet_client_head_up " + good.URL: 1, "trivet_client_head_up " + bad: 0, "trivet_client_requests_total " +
+			good.URL: 1,
 		"trivet_client_failures_total " + good.URL: 0, "trivet_client_failures_total " + bad: 1,
 	} {
 		if got[name] != want {

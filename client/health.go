@@ -41,7 +41,8 @@ var headLabel = []string{"head"}
 var (
 	headUp       = prometheus.NewDesc("trivet_client_head_up", "Whether a head serves this client.", headLabel, nil)
 	headRequests = prometheus.NewDesc("trivet_client_requests_total", "Requests sent to a head.", headLabel, nil)
-	headFailures = prometheus.NewDesc("trivet_client_failures_total", "Requests that a head did not serve.", headLabel, nil)
+	headFailures = prometheus.NewDesc("trivet_client_failures_total",
+		"Requests that a head did not serve.", headLabel, nil)
 )
 
 // Describe implements [prometheus.Collector].

@@ -70,7 +70,8 @@ type logReader struct {
 func (l *logReader) run(ctx context.Context) error {
 	begun := false
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		resp, _, err := l.c.send(ctx, call{method: http.MethodGet, path: l.path, query: l.query, timeout: -1, retry: begun})
+		cl := call{method: http.MethodGet, path: l.path, query: l.query, timeout: -1, retry: begun}
+		resp, _, err := l.c.send(ctx, cl)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,8 @@ func (d *dated) Unwrap() error { return d.Problem }
 
 // foreign returns a Problem for a response that no head wrote, such as a balancer's.
 func foreign(status int, text string) *trivet.Problem {
-	p := &trivet.Problem{Code: trivet.CodeInternal, Message: "response " + http.StatusText(status) + ": " + firstLine(text)}
+	message := "response " + http.StatusText(status) + ": " + firstLine(text)
+	p := &trivet.Problem{Code: trivet.CodeInternal, Message: message}
 	switch status {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests,
 		http.StatusUnauthorized, http.StatusForbidden: // not about the caller: no head received the request

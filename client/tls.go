@@ -83,7 +83,8 @@ func verifyPinned(chain []*x509.Certificate, pin string) error {
 // noWitness returns an error for the certificate of a witness, which serves raft only.
 func noWitness(cert *x509.Certificate) error {
 	if slices.Contains(cert.Subject.OrganizationalUnit, trivet.RoleWitness) {
-		return fmt.Errorf("server's certificate: %w: it is that of %s, a witness", trivet.ErrUnauthenticated, cert.Subject.CommonName)
+		return fmt.Errorf("server's certificate: %w: it is that of %s, a witness", trivet.ErrUnauthenticated,
+			cert.Subject.CommonName)
 	}
 	return nil
 }

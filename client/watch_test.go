@@ -86,7 +86,8 @@ func TestWatch(t *testing.T) {
 			h := c.head(script(t, &asked, tc.connections...))
 			want := strings.Fields(tc.events)
 			var events []string
-			for e, err := range client.Of[trivet.Machine](c.client(-1, h.URL)).Watch(t.Context(), client.WatchOptions{From: tc.from}) {
+			for e, err := range client.Of[trivet.Machine](c.client(-1, h.URL)).Watch(t.Context(),
+				client.WatchOptions{From: tc.from}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -133,7 +134,8 @@ func TestWatchWaitsForHeadsBesideForeignServer(t *testing.T) {
 		play(w, r)
 	})
 	foreign := newCluster(t).head(nil)
-	for e, err := range client.Of[trivet.Machine](c.client(-1, foreign.URL, h.URL)).Watch(t.Context(), client.WatchOptions{From: 4}) {
+	for e, err := range client.Of[trivet.Machine](c.client(-1, foreign.URL, h.URL)).Watch(t.Context(),
+		client.WatchOptions{From: 4}) {
 		if err != nil || e.Name != "m1" {
 			t.Errorf("%+v, %v", e, err)
 		}

@@ -61,8 +61,8 @@ func (h *Handler) applySync(ctx context.Context, name, key string, s *trivet.Syn
 	return m, nil
 }
 
-// machineOf reads the machine of an agent that has this epoch. A head that knows only an older one is behind: its response would
-// be an order to drop a run that was granted.
+// machineOf reads the machine of an agent that has this epoch. A head that knows only an older one is behind: its
+// response would be an order to drop a run that was granted.
 func (h *Handler) machineOf(ctx context.Context, name string, epoch int64) (*trivet.Machine, error) {
 	m, err := h.Fleet.Machines.GetShared(name)
 	if err != nil || workflow.CheckEpoch(m, epoch) == nil {

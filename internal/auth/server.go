@@ -17,7 +17,6 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-
 // Server certificates are short-lived and begin in the past, for clients whose clock is behind. The total is less
 // than the 825 days that some clients accept.
 const (
