@@ -113,7 +113,7 @@ func (g *group) close() error {
 	return errors.Join(err, os.Remove(g.dir))
 }
 
-// starve gives a head a tenth of a processor.
+// starve limits a head to a tenth of a processor.
 func starve(_ context.Context, t *trial) (string, func() error, error) {
 	h := t.any()
 	g, err := newGroup("cpu", h)

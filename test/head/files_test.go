@@ -118,7 +118,7 @@ func TestBadImages(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			h.mustFail(t, append([]string{"image", "import", from, "--name", "bad"}, flags...), words...)
 			if out, err := h.Trivet("get", "image", "bad"); err == nil {
-				t.Errorf("a record is there: %s", out)
+				t.Errorf("a record exists: %s", out)
 			}
 		})
 	}

@@ -82,7 +82,7 @@ func dialUDP(t *testing.T, at string) net.Conn {
 	return conn
 }
 
-// Datagrams that are no DHCP, or lie about themselves, change nothing.
+// Datagrams that are not DHCP, or state a wrong length, change nothing.
 func TestBadDHCP(t *testing.T) {
 	h := newHead(t)
 	conn := dialUDP(t, h.Address+":7067")

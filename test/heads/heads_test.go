@@ -1,6 +1,6 @@
 // Package heads_test tests several heads under failure: each is the real program on a loopback address of its own.
-// They join, die and return, with wrong tokens, copied data and foreign certificates. What was acknowledged must
-// still exist, and a refusal must say what to do.
+// They join, are killed and return, with wrong tokens, copied data and foreign certificates. What was acknowledged must
+// still exist, and a refusal must state what to do.
 package heads_test
 
 import (

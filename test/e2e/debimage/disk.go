@@ -102,7 +102,7 @@ func makeBIOSBoot(ctx context.Context, disk, dir string) error {
 	const (
 		start       = biosMB << 20 / sector
 		kernelAt    = 0x5c        // in boot.img: sector of core.img
-		checkAt     = 0x66        // in boot.img: a jump for floppies that is to be taken out
+		checkAt     = 0x66        // in boot.img: a jump for floppies that is to be removed
 		codeEnd     = 0x1b8       // of boot.img: disk signature and partition table follow
 		blocklistAt = sector - 12 // in core.img: first sector, and number of sectors, of its rest
 	)
