@@ -46,7 +46,7 @@ func newDisk(file, at string) (*disk, error) {
 
 func (d *disk) close() { _ = unix.Unmount(d.at, unix.MNT_DETACH) }
 
-// fill leaves nothing free. undo makes room again.
+// fill uses all free space; undo frees it.
 func (d *disk) fill() (undo func() error, err error) {
 	f, err := os.Create(filepath.Join(d.at, "fill"))
 	if err != nil {

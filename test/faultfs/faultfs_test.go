@@ -174,7 +174,7 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// What a power cut leaves of unsynced changes is, by chance, each of their beginnings.
+// A power cut keeps a random number of the unsynced changes, the first ones.
 func TestPowerCutKeepsSome(t *testing.T) {
 	d := disk{t, faultfs.New(t)}
 	d.write("a", "0000", 0)

@@ -108,7 +108,7 @@ func (f *FS) rememberPath(path string, size int64) error {
 	return f.rememberTail(file, size)
 }
 
-// settle makes a file's changes last.
+// settle records that a file's changes are synced.
 func (f *FS) settle(in inode) {
 	delete(f.dirty, in)
 	if file := f.files[in]; file != nil {

@@ -81,7 +81,7 @@ func size(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// fill leaves nothing free, and returns the file that uses it.
+// fill uses all free space, and returns the file that uses it.
 func fill(t *testing.T, dir string) string {
 	t.Helper()
 	rest, err := os.OpenFile(filepath.Join(dir, "rest"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

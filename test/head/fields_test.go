@@ -312,7 +312,7 @@ func walk(t reflect.Type, v any, do func(object map[string]any)) {
 	}
 }
 
-// expectMarks wants every mark, and every record that had one.
+// expectMarks expects every mark, and every record that had one.
 func (h *head) expectMarks(marks map[string][]string) {
 	h.Helper()
 	h.raw(func(c *clientv3.Client) {

@@ -20,7 +20,7 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// mustFail wants an operator command that fails with status 1, writes these texts, and uses little memory.
+// mustFail expects an operator command that fails with status 1, writes these texts, and uses little memory.
 func (h *head) mustFail(t *testing.T, args []string, words ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)

@@ -42,7 +42,7 @@ func (h *head) peak() (bytes int) {
 	return 0
 }
 
-// mustBeUnharmed wants a head that still serves, within its memory and without an error in its log.
+// mustBeUnharmed expects a head that still serves, within its memory and without an error in its log.
 func (h *head) mustBeUnharmed() {
 	h.Helper()
 	h.mustServe()
@@ -56,7 +56,7 @@ func (h *head) mustBeUnharmed() {
 	}
 }
 
-// mustAnswer wants all of these words in an answer, which must be short.
+// mustAnswer expects all of these words in an answer, which must be short.
 func mustAnswer(t *testing.T, answer string, words ...string) {
 	t.Helper()
 	for _, word := range words {

@@ -34,7 +34,7 @@ func (h *head) rawAPI() *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// request makes one as the administrator.
+// request returns a request of the administrator.
 func (h *head) request(ctx context.Context, method, path string, body io.Reader) *http.Request {
 	h.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "https://"+h.Address+":7480"+path, body)
@@ -186,7 +186,7 @@ func (c *command) awaitOutput(text string) {
 	}
 }
 
-// mustStop wants a command that ends by Ctrl-C with status 130 and has written these texts.
+// mustStop expects a command that ends by Ctrl-C with status 130 and has written these texts.
 func (c *command) mustStop(texts ...string) {
 	c.Helper()
 	c.Signal(syscall.SIGINT)
