@@ -123,5 +123,6 @@ func firstAddr(i *net.Interface) (netip.Addr, error) {
 			return p.Addr(), nil
 		}
 	}
-	return netip.Addr{}, errors.Join(err, fmt.Errorf("dhcp: interface %s has no address: %w", i.Name, trivet.ErrInvalid))
+	return netip.Addr{}, errors.Join(err, fmt.Errorf("dhcp: interface %s has no address: %w", i.Name,
+		trivet.ErrInvalid))
 }

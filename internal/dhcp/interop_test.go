@@ -83,7 +83,8 @@ func TestDhclient(t *testing.T) {
 	s, requests := serveInterface(t, fixed)
 	dir := t.TempDir()
 	leases := filepath.Join(dir, "leases")
-	n.client("dhclient -1 -v -sf /bin/true -cf /dev/null -lf " + leases + " -pf " + filepath.Join(dir, "pid") + " client")
+	n.client("dhclient -1 -v -sf /bin/true -cf /dev/null -lf " + leases + " -pf " + filepath.Join(dir, "pid") +
+		" client")
 	t.Cleanup(func() { n.client("dhclient -x -sf /bin/true -pf " + filepath.Join(dir, "pid") + " client") })
 	text, err := os.ReadFile(leases)
 	if err != nil {
@@ -135,7 +136,8 @@ func TestRelay(t *testing.T) {
 	n.start(behind, udhcpc).until("bound ip=10.99.0.50/24")
 	s.answered(t, map[answer]int{{Offer, toRelay}: 1, {Ack, toRelay}: 1})
 	r := <-requests
-	if circuit, ok := r.RelayOption(RelayCircuitID); r.Relay().String() != "10.98.0.1" || !ok || string(circuit) != "inner" ||
+	if circuit, ok := r.RelayOption(RelayCircuitID); r.Relay().String() != "10.98.0.1" || !ok ||
+		string(circuit) != "inner" ||
 		r.Link() != r.Relay() {
 		t.Fatalf("request %+v, circuit %q", r, circuit)
 	}
@@ -229,7 +231,8 @@ func TestProxyPort(t *testing.T) {
 			return nil, err
 		}
 		defer conn.Close()
-		if _, err := conn.Write(clientPacket(t, Request, field(atCiaddr, "10.99.0.60"), Text(OptClass, "PXEClient"))); err != nil {
+		if _, err := conn.Write(clientPacket(t, Request, field(atCiaddr, "10.99.0.60"),
+			Text(OptClass, "PXEClient"))); err != nil {
 			return nil, err
 		}
 		b := make([]byte, maxReceive)

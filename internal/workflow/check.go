@@ -52,7 +52,8 @@ const MaxSource = 64 << 10
 // templates that call templates. What its functions produce is charged to left.
 func parseText(field, text string, left *budget) (*template.Template, error) {
 	if len(text) > MaxSource {
-		return nil, &trivet.FieldError{Field: field, Problem: fmt.Sprintf("has %d bytes; at most %d", len(text), MaxSource)}
+		return nil, &trivet.FieldError{Field: field, Problem: fmt.Sprintf("has %d bytes; at most %d", len(text),
+			MaxSource)}
 	}
 	t, err := template.New(field).Option("missingkey=error").Funcs(functions(left)).Parse(text)
 	if err != nil {
@@ -69,7 +70,8 @@ func parseText(field, text string, left *budget) (*template.Template, error) {
 		switch n := n.(type) {
 		case *parse.IdentifierNode:
 			if !callable[n.Ident] {
-				problem = fmt.Sprintf("calls %s, which is unknown; use one of %s", n.Ident, strings.Join(slices.Sorted(maps.Keys(callable)), ", "))
+				problem = fmt.Sprintf("calls %s, which is unknown; use one of %s", n.Ident,
+					strings.Join(slices.Sorted(maps.Keys(callable)), ", "))
 			}
 		case *parse.TemplateNode:
 			problem = "calls a template; only plain texts are supported"
@@ -161,7 +163,8 @@ func lookUp(path []string, declared map[string]bool) string {
 			}
 			t = t.Elem()
 		default:
-			return fmt.Sprintf("uses .%s, but .%s is a text", strings.Join(path[:i+1], "."), strings.Join(path[:i], "."))
+			return fmt.Sprintf("uses .%s, but .%s is a text", strings.Join(path[:i+1], "."),
+				strings.Join(path[:i], "."))
 		}
 	}
 	return ""
