@@ -32,8 +32,8 @@ type Exchange struct {
 	AgentTimeout func() time.Duration
 }
 
-// Register adds the endpoint by which other full heads request this head's heartbeats. A witness hears no agents, and must
-// not learn of machines.
+// Register adds the endpoint by which other full heads request this head's heartbeats. A witness serves no agents and
+// must not read about machines.
 func (e *Exchange) Register(s *peer.Server) {
 	s.Register(peer.Endpoint{Path: path, Access: peer.FullMember, Handle: e.serve})
 }

@@ -23,7 +23,7 @@ type allMembers struct{}
 func (allMembers) VerifyMember(string) error             { return nil }
 func (allMembers) VerifyNotRemoved(string, string) error { return nil }
 
-// Full heads get the heartbeats. A witness, which may know nothing of machines, does not.
+// Full heads get the heartbeats. A witness does not: it must not read about machines.
 func TestExchangeAccess(t *testing.T) {
 	keys, err := auth.Init(filepath.Join(t.TempDir(), "keys"), "c1")
 	if err != nil {
