@@ -75,7 +75,7 @@ func (l *leaderless) since(next <-chan struct{}) time.Time {
 }
 
 // transferLeadership makes another member the leader if this one is, and reports whether this one can stop
-// gracefully. Each voter is asked in turn, for as long as an election takes.
+// gracefully. It tries one voter after the other, each for as long as an election takes.
 func (m *Member) transferLeadership() bool {
 	if !m.IsLeader() {
 		return true

@@ -48,8 +48,9 @@ func (c slogCore) Sync() error { return nil }
 // Events that etcd reports only in its log.
 const (
 	msgStopped   = "server error" // it was removed; waitStopped reports it
-	msgHeartbeat = "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk"
-	msgSlowDisk  = "slow fdatasync"
+	msgHeartbeat = "leader failed to send out heartbeat on time; took too long, " +
+		"leader is overloaded likely from slow disk"
+	msgSlowDisk = "slow fdatasync"
 )
 
 func (c slogCore) handle(message string, fields []zapcore.Field) {

@@ -20,7 +20,7 @@ type Tracker struct {
 	last    map[string]heartbeat // guarded by mu; by machine
 	peers   map[string]time.Time // guarded by mu; by head: until when it has reported
 	period  time.Duration        // guarded by mu; how often peers report
-	awaited map[string]heartbeat // guarded by mu; by machine: an epoch that was never heard, and the time of the first query
+	awaited map[string]heartbeat // guarded by mu; by machine: an epoch never heard, and the time of the first query
 }
 
 type heartbeat struct {
