@@ -135,7 +135,7 @@ func do(req *http.Request, limit int64) ([]byte, error) {
 	return body, err
 }
 
-// phoneHomeOf reads where the installed system shall phone home, from the seed on its disk. An agent of version 0.1
+// phoneHomeOf reads where the installed system must phone home, from the seed on its disk. An agent of version 0.1
 // seeds cloud-init's own phone_home.
 func phoneHomeOf(root string) (urls []string, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "var/lib/cloud/seed/nocloud/vendor-data"))
