@@ -66,7 +66,9 @@ var muted = map[string]string{
 	"Running http and grpc server on single port. This is not recommended for production.": "",
 	"simple token is not cryptographically signed":                                         "",
 
+	// The stop of the listener.
 	"setting up serving from embedded etcd failed.": "use of closed network connection",
+
 	// A learner is promoted by retrying.
 	"rejecting promote learner: learner is not ready": "",
 	"Validation on configuration change failed":       "can only promote a learner",

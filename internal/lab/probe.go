@@ -80,7 +80,7 @@ func (w *writer) lost(ctx context.Context) (bool, error) {
 	return n < w.acked, err
 }
 
-// booter fetches a boot script repeatedly, from each head in turn, like a booting machine.
+// booter fetches a boot script repeatedly, from one head after the other, like a booting machine.
 type booter struct {
 	urls []string
 	mu   sync.Mutex

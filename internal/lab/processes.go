@@ -187,7 +187,7 @@ func (n *headProcess) start(ctx context.Context, env ...string) error {
 	})
 }
 
-// serves reports whether the boot listener, which is started last, answers.
+// serves reports whether the boot listener, which is started last, responds.
 func (n *headProcess) serves(ctx context.Context) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.host+":7481/livez", nil)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
-// Testbed is QEMU machines with BMCs in a network namespace, to try a head with.
+// Testbed is QEMU machines with BMCs in a network namespace, for manual tests of a head.
 type Testbed struct {
 	Dir              string // disks, consoles and the machines' records
 	Name             string // of the namespace

@@ -81,7 +81,7 @@ func (t *Tracker) ReportedUntil(head string) time.Time {
 	return t.peers[head]
 }
 
-// Merge adds what a peer answered to a request sent at the time asked.
+// Merge adds what a peer reported in response to a request sent at the time asked.
 func (t *Tracker) Merge(head string, asked time.Time, heartbeats []Heartbeat) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package state gives typed views of the records in the store, one table for each kind, with the indexes that find
+// Package state provides typed views of the records in the store, one table for each kind, with the indexes that find
 // records without a scan.
 package state
 
