@@ -24,12 +24,12 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/replica"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 func must[T any](v T, err error) func(testing.TB) T {
@@ -68,15 +68,7 @@ type head struct {
 func newSite(t testing.TB, n int) *site {
 	t.Helper()
 	s := &site{t: t, keys: must(auth.Init(filepath.Join(t.TempDir(), "keys"), "c1"))(t)}
-	member := must(cluster.Start(t.Context(),
-		cluster.Config{Dir: t.TempDir(), Name: "head0", Logger: slog.New(slog.DiscardHandler)}))(t)
-	t.Cleanup(func() { member.Close() })
-	st := store.New(member.Client(), store.Options{})
-	s.tables = state.New(st)
-	if err := st.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(st.Close)
+	s.tables = storetest.New(t, state.New)
 	for i := range n {
 		s.join(fmt.Sprintf("head%d", i))
 	}

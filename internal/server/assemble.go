@@ -27,7 +27,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Logger: s.cfg.Log,
 		Metrics: s.metrics})
 	tables, tracker := state.New(s.store), presence.New()
-	s.fleet = fleet.New(tables, name, s.cfg.Log)
+	s.fleet = fleet.New(tables, name)
 	s.fleet.AgentUp = tracker.Up
 	s.records = membership.NewRecords(tables, name)
 	s.monitor = peer.NewMonitor(s.local.Client(), s.records.Others, s.cfg.Log)

@@ -84,7 +84,7 @@ func runVIP(ctx, stop context.Context, vip *hostnet.VIP, leases *store.Store) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(stop, cancel)()
-	vip.Hold = func(ctx context.Context, name string, ttl time.Duration,
+	vip.WithLease = func(ctx context.Context, name string, ttl time.Duration,
 		do func(context.Context, func() bool) error) error {
 		return leases.WithLease(ctx, name, ttl,
 			func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })

@@ -10,7 +10,7 @@ import (
 )
 
 // phoneHomeScript is the vendor-data: a boot hook that cloud-init runs at every boot. (Its own phone_home has one URL,
-// and one try at the first boot; a user's phone_home replaces the vendor's.)
+// and one attempt at the first boot; a user's phone_home replaces the vendor's.)
 //
 //go:embed phonehome.py
 var phoneHomeScript string
@@ -25,18 +25,14 @@ var cloudState = state{"/run/cloud-init/result.json", "/var/lib/cloud/instance/t
 
 // phoneHome returns the vendor-data that makes the installed system phone home; nil if the run has no URLs.
 func phoneHome(run *trivet.Run, s state) ([]byte, error) {
-	urls := run.PhoneHomes
-	if len(urls) == 0 && run.PhoneHome != "" { // by a head of version 0.1
-		urls = []string{run.PhoneHome}
-	}
-	if len(urls) == 0 {
+	if len(run.PhoneHomes) == 0 {
 		return nil, nil
 	}
 	var head strings.Builder
 	for _, v := range []struct {
 		name  string
 		value any
-	}{{"URLS", urls}, {"RESULT", s.result}, {"DONE", s.done}} {
+	}{{"URLS", run.PhoneHomes}, {"RESULT", s.result}, {"DONE", s.done}} {
 		text, err := json.Marshal(v.value) // which Python reads as well
 		if err != nil {
 			return nil, err
