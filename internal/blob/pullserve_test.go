@@ -185,7 +185,8 @@ func TestReadersGoFirst(t *testing.T) {
 	}
 	pulled := make(chan error)
 	go func() { pulled <- p.Pull(ctx, requested) }()
-	if status, body, err := get(t, p.startServer(t, requested), ""); status != http.StatusOK || err != nil || len(body) != 5 {
+	status, body, err := get(t, p.startServer(t, requested), "")
+	if status != http.StatusOK || err != nil || len(body) != 5 {
 		t.Errorf("%d, %v", status, err)
 	}
 	must(t, <-pulled)

@@ -87,7 +87,7 @@ func TestPutRefuses(t *testing.T) {
 		"ends early": {io.MultiReader(bytes.NewReader(content), iotest.ErrReader(io.ErrUnexpectedEOF)),
 			trivet.BlobRef{}, io.ErrUnexpectedEOF},
 		"too large":          {bytes.NewReader(content), trivet.BlobRef{Digest: good.Digest}, trivet.ErrTooLarge},
-		"not a digest":       {bytes.NewReader(content), trivet.BlobRef{Digest: "sha256:../../passwd"}, trivet.ErrInvalid},
+		"not a digest":       {bytes.NewReader(content), trivet.BlobRef{Digest: "sha256:../passwd"}, trivet.ErrInvalid},
 		"declared too large": {bytes.NewReader(content), trivet.BlobRef{Bytes: 2 << 40}, trivet.ErrTooLarge},
 		"negative":           {bytes.NewReader(content), trivet.BlobRef{Bytes: -1}, trivet.ErrInvalid},
 	} {

@@ -57,10 +57,11 @@ func TestFullDiskRefusesWrites(t *testing.T) {
 	var terr *trivet.Error
 	_, err := kv.Put(t.Context(), "k", "w")
 	if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &terr) || !strings.Contains(terr.Hint, dir) {
-		t.Errorf("on a full disk: %v; want a hint at the folder", err)
+		t.Errorf("on a full disk: %v; want a hint with the directory", err)
 	}
 	write := kv.Txn(t.Context()).Then(clientv3.OpGet("k"), clientv3.OpPut("k", "w"))
-	if _, err := write.Commit(); !errors.Is(err, trivet.ErrUnavailable) || !errors.Is(m.CheckSpace(), trivet.ErrUnavailable) {
+	_, err = write.Commit()
+	if !errors.Is(err, trivet.ErrUnavailable) || !errors.Is(m.CheckSpace(), trivet.ErrUnavailable) {
 		t.Errorf("a transaction on a full disk: %v", err)
 	}
 	read, err := kv.Txn(t.Context()).Then(clientv3.OpGet("k")).Commit()
@@ -107,7 +108,7 @@ func TestFullDisk(t *testing.T) {
 	if err := m.WaitLeader(t.Context()); m.HasLeader() || !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("the failed member serves: %v", err)
 	}
-	m.Close() // must return, although some goroutines of etcd never will
+	m.Close() // must return, although some goroutines of etcd never end
 }
 
 // A damaged file makes the start fail instead of hang.

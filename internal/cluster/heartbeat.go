@@ -42,7 +42,8 @@ func (h *heartbeatMonitor) late(apart time.Duration) {
 		return
 	}
 	h.warned = now
-	h.log.Warn("the store's leader sends heartbeats late; if they are later than the limit, another head is elected and writes wait",
+	h.log.Warn("the store's leader sends heartbeats late; if they are later than the limit, another head is "+
+		"elected and writes wait",
 		"delay", apart, "limit", h.election, "count", h.count,
 		"hint", fmt.Sprintf("give this head more CPU or its data directory a faster disk, "+
 			"or start all heads with --heartbeat %v; a failed leader is then detected later", 2*h.interval))

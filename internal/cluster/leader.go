@@ -39,7 +39,7 @@ func (m *Member) WaitLeader(ctx context.Context) error {
 }
 
 // Term waits for a leader, for writers. It returns a channel that is closed when the next leader is elected: requests
-// that the former leader has not answered by then may never be answered. It waits for an election; once the cluster
+// without a response from the former leader by then may never have one. It waits for an election; once the cluster
 // has had no leader for longer than several elections, it returns ErrUnavailable at once.
 func (m *Member) Term(ctx context.Context) (over <-chan struct{}, err error) {
 	over = m.etcd.Server.LeaderChangedNotify()
@@ -75,7 +75,7 @@ func (l *leaderless) since(next <-chan struct{}) time.Time {
 }
 
 // transferLeadership makes another member the leader if this one is, and reports whether this one can stop
-// gracefully. Each voter is asked in turn, for as long as an election takes.
+// gracefully. It tries one voter after the other, each for as long as an election takes.
 func (m *Member) transferLeadership() bool {
 	if !m.IsLeader() {
 		return true

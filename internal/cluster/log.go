@@ -48,8 +48,9 @@ func (c slogCore) Sync() error { return nil }
 // Events that etcd reports only in its log.
 const (
 	msgStopped   = "server error" // it was removed; waitStopped reports it
-	msgHeartbeat = "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk"
-	msgSlowDisk  = "slow fdatasync"
+	msgHeartbeat = "leader failed to send out heartbeat on time; took too long, " +
+		"leader is overloaded likely from slow disk"
+	msgSlowDisk = "slow fdatasync"
 )
 
 func (c slogCore) handle(message string, fields []zapcore.Field) {
@@ -64,7 +65,10 @@ var muted = map[string]string{
 	// Listeners that this package does not open.
 	"Running http and grpc server on single port. This is not recommended for production.": "",
 	"simple token is not cryptographically signed":                                         "",
-	"setting up serving from embedded etcd failed.":                                        "use of closed network connection",
+
+	// The stop of the listener.
+	"setting up serving from embedded etcd failed.": "use of closed network connection",
+
 	// A learner is promoted by retrying.
 	"rejecting promote learner: learner is not ready": "",
 	"Validation on configuration change failed":       "can only promote a learner",

@@ -32,10 +32,12 @@ func TestEtcdLogLevels(t *testing.T) {
 		{"rejecting promote learner: learner is not ready", nil, ""},
 		{"Validation on configuration change failed", notLearner, ""},
 		{"Validation on configuration change failed", errors.New("membership: ID exists"), "ERROR"},
-		{"failed to update storage version", errors.New("cannot detect storage schema version: missing term information"), ""},
+		{"failed to update storage version",
+			errors.New("cannot detect storage schema version: missing term information"), ""},
 		{"failed to update storage version", errors.New("downgrades are not supported"), "ERROR"},
 		{"failed to publish local member to cluster through raft", errors.New("etcdserver: too many requests"), ""},
-		{"failed to publish local member to cluster through raft", errors.New("etcdserver: request timed out"), "ERROR"},
+		{"failed to publish local member to cluster through raft",
+			errors.New("etcdserver: request timed out"), "ERROR"},
 		{"setting up serving from embedded etcd failed.", errors.New("accept: use of closed network connection"), ""},
 		{"setting up serving from embedded etcd failed.", nil, "ERROR"},
 		{msgStopped, errors.New("the member has been permanently removed from the cluster"), ""},
@@ -63,14 +65,16 @@ func TestEtcdLogWhileClosing(t *testing.T) {
 func TestLateHeartbeatsAreReported(t *testing.T) {
 	late := func(log *zap.Logger, by time.Duration) {
 		for range 2 { // members
-			log.Warn(msgHeartbeat, zap.Duration("expected-duration", 100*time.Millisecond), zap.Duration("exceeded-duration", by))
+			log.Warn(msgHeartbeat, zap.Duration("expected-duration", 100*time.Millisecond),
+				zap.Duration("exceeded-duration", by))
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		log, out := newTestLog(nil)
 		warned := func(want int) {
 			t.Helper()
-			if n := strings.Count(out.String(), "--heartbeat 100ms"); n != want || n != strings.Count(out.String(), "\n") {
+			text := out.String()
+			if n := strings.Count(text, "--heartbeat 100ms"); n != want || n != strings.Count(text, "\n") {
 				t.Errorf("%d warnings, want %d: %s", n, want, out)
 			}
 		}

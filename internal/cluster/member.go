@@ -105,7 +105,8 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{lock: lock, election: cfg.Election, fatal: newFatal(), failed: make(chan error, 1), closing: make(chan struct{})}
+	m := &Member{lock: lock, election: cfg.Election, fatal: newFatal(), failed: make(chan error, 1),
+		closing: make(chan struct{})}
 	if err := m.open(ctx, cfg); err != nil {
 		m.Close()
 		return nil, explain(cfg, err)

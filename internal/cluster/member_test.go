@@ -51,7 +51,7 @@ func TestSecondStartIsRefused(t *testing.T) {
 	}
 }
 
-func TestALongPath(t *testing.T) {
+func TestLongPath(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() + "/" + strings.Repeat("long/", 30)
 	if m := start(t, dir); !m.HasLeader() {

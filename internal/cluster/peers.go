@@ -42,7 +42,7 @@ func ParseID(text string) (uint64, error) {
 }
 
 // PeerHandler serves the other members, and responds with 503 once the member stops. Its caller must authenticate
-// members, and must not refuse them with 403 or 410, which etcd takes to mean that the member was removed.
+// members, and must not refuse them with 403 or 410, which etcd interprets as the removal of the member.
 func (m *Member) PeerHandler() http.Handler {
 	h := etcdhttp.NewPeerHandler(m.etcd.GetLogger(), m.etcd.Server)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func (m *Member) IsLearner() bool { return m.etcd.Server.IsLearner() }
 // Revision returns the store's revision that this member's own copy has reached.
 func (m *Member) Revision() int64 { return m.etcd.Server.KV().Rev() }
 
-// setURLTimeout bounds one try to change this member's address. While an earlier change is not applied, the store
+// setURLTimeout bounds one attempt to change this member's address. While an earlier change is not applied, the store
 // drops it without a response.
 const setURLTimeout = 7 * time.Second
 

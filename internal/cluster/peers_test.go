@@ -26,35 +26,37 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 )
 
-// site is where the members of a cluster are, with the keys of all, and what they say.
+// site is the members of a cluster, with their keys and their log.
 type site struct {
 	*testing.T
 	dir  string
 	keys *auth.Keys
 	all  []*node
-	said said
+	log  logLines
 }
 
-// said are lines of a log.
-type said struct {
+// logLines is the lines of a log.
+type logLines struct {
 	mu    sync.Mutex
 	lines []string // guarded by mu
 }
 
-func (s *said) Write(line []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lines = append(s.lines, string(line))
+func (l *logLines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, string(line))
 	return len(line), nil
 }
 
-func (s *said) errors() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.lines), func(line string) bool { return !strings.Contains(line, "level=ERROR") })
+func (l *logLines) errors() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.lines), func(line string) bool {
+		return !strings.Contains(line, "level=ERROR")
+	})
 }
 
-// node is a member with a listener, as a head has them.
+// node is a member with a listener, as in a head.
 type node struct {
 	*cluster.Member
 	cfg     cluster.Config
@@ -72,7 +74,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// node makes a listener for a member that does not run yet, and the files by which it calls others.
+// node creates the listener of a member that does not run yet, and the files for its calls to others.
 func (s *site) node(name string) *node {
 	s.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,17 +83,19 @@ func (s *site) node(name string) *node {
 	}
 	dir := filepath.Join(s.dir, name)
 	n := &node{cfg: cluster.Config{
-		Logger: slog.New(slog.NewTextHandler(&s.said, nil)).With("member", name),
+		Logger: slog.New(slog.NewTextHandler(&s.log, nil)).With("member", name),
 		Dir:    dir, Name: name, URL: "https://" + l.Addr().String(),
-		TLS: cluster.PeerTLS{Cert: dir + "/peer.pem", Key: dir + "/peer-key.pem", CA: filepath.Join(s.dir, "keys/ca.pem")},
+		TLS: cluster.PeerTLS{Cert: dir + "/peer.pem", Key: dir + "/peer-key.pem",
+			CA: filepath.Join(s.dir, "keys/ca.pem")},
 	}}
 	key := must(auth.PeerKey())(s.T)
 	csr := must(auth.PeerRequest(key))(s.T)
 	cert, err := s.keys.CA.SignPeer(auth.Peer{Name: name, Role: auth.PeerHead}, csr, time.Now())
-	if err := errors.Join(err, os.Mkdir(dir, 0o700), os.WriteFile(n.cfg.TLS.Cert, cert, 0o600), os.WriteFile(n.cfg.TLS.Key, key, 0o600)); err != nil {
+	if err := errors.Join(err, os.Mkdir(dir, 0o700), os.WriteFile(n.cfg.TLS.Cert, cert, 0o600),
+		os.WriteFile(n.cfg.TLS.Key, key, 0o600)); err != nil {
 		s.Fatal(err)
 	}
-	n.server = &http.Server{Handler: s.guarded(n), ErrorLog: log.New(io.Discard, "", 0),
+	n.server = &http.Server{Handler: s.authenticated(n), ErrorLog: log.New(io.Discard, "", 0),
 		TLSConfig: s.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now).TLS()}
 	go func() { _ = n.server.ServeTLS(l, "", "") }() // until it is closed
 	s.Cleanup(func() { n.server.Close() })
@@ -99,15 +103,15 @@ func (s *site) node(name string) *node {
 	return n
 }
 
-// guarded lets members of the cluster in, as a head does.
-func (s *site) guarded(n *node) http.Handler {
+// authenticated returns a handler that serves members of the cluster only, as a head does.
+func (s *site) authenticated(n *node) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m := n.running.Load()
 		switch _, err := s.keys.CA.PeerOf(r.TLS, time.Now()); {
 		case err != nil || !cluster.IsPeerPath(r.URL.Path):
-			http.Error(w, "not for you", http.StatusUnauthorized)
+			http.Error(w, "members only", http.StatusUnauthorized)
 		case m == nil:
-			http.Error(w, "not yet", http.StatusServiceUnavailable)
+			http.Error(w, "starting", http.StatusServiceUnavailable)
 		default:
 			m.PeerHandler().ServeHTTP(w, r)
 		}
@@ -126,7 +130,7 @@ func (s *site) run(n *node) {
 	n.running.Store(m)
 }
 
-// eventually tries until it works.
+// eventually retries until try succeeds.
 func (s *site) eventually(what string, try func(ctx context.Context) error) {
 	s.Helper()
 	var err error
@@ -152,22 +156,22 @@ func (s *site) join(first *node, name string) *node {
 	})
 	s.run(n)
 	s.eventually("promote "+name, func(ctx context.Context) error { return first.Promote(ctx, id) })
-	s.eventually("await the promotion", func(context.Context) error {
+	s.eventually("wait for the promotion", func(context.Context) error {
 		if n.IsLearner() {
-			return errors.New("still learning")
+			return errors.New("still a learner")
 		}
 		return nil
 	})
 	return n
 }
 
-// three makes a cluster of one grow to three.
+// three starts a single member and adds two.
 func three(t *testing.T) (*site, []*node) {
 	t.Helper()
 	s := newSite(t)
 	first := s.node("head0")
 	url := first.cfg.URL
-	first.cfg.URL = "" // alone, it is reached by nobody
+	first.cfg.URL = "" // a single member needs none
 	s.run(first)
 	s.eventually("a leader", first.WaitLeader)
 	if _, err := first.Client().Put(t.Context(), "k", "v"); err != nil {
@@ -179,11 +183,11 @@ func three(t *testing.T) (*site, []*node) {
 	return s, []*node{first, s.join(first, "head1"), s.join(first, "head2")}
 }
 
-func TestOneGrowsToThree(t *testing.T) {
+func TestGrowToThree(t *testing.T) {
 	t.Parallel()
 	s, m := three(t)
-	if said := s.said.errors(); len(said) > 0 {
-		t.Errorf("growing, they said: %q", said)
+	if errs := s.log.errors(); len(errs) > 0 {
+		t.Errorf("logged errors: %q", errs)
 	}
 	if m[0].ClusterID() != m[1].ClusterID() || m[0].ID() == m[1].ID() {
 		t.Errorf("clusters %s and %s, members %x and %x", m[0].ClusterID(), m[1].ClusterID(), m[0].ID(), m[1].ID())
@@ -195,12 +199,12 @@ func TestOneGrowsToThree(t *testing.T) {
 	}
 	got, err := m[2].Client().Get(t.Context(), "k", clientv3.WithSerializable())
 	if err != nil || len(got.Kvs) != 1 {
-		t.Errorf("what was written before it joined: %v, %v", got, err)
+		t.Errorf("a key written before the member joined: %v, %v", got, err)
 	}
 	if _, _, err := m[1].Add(t.Context(), m[2].cfg.URL); !errors.Is(err, trivet.ErrExists) {
 		t.Errorf("adding a member again: %v", err)
 	}
-	for _, n := range m { // whoever restarts is back, and the others go on meanwhile
+	for _, n := range m { // each member restarts while the others serve writes
 		n.Close()
 		s.eventually("write while one is down", func(ctx context.Context) error {
 			for _, other := range m {
@@ -212,14 +216,14 @@ func TestOneGrowsToThree(t *testing.T) {
 			return nil
 		})
 		s.run(n)
-		s.eventually("write by who came back", func(ctx context.Context) error {
+		s.eventually("write by the restarted member", func(ctx context.Context) error {
 			_, err := n.Client().Put(ctx, "back", n.cfg.Name)
 			return err
 		})
 	}
 }
 
-func TestARemovedMemberIsOut(t *testing.T) {
+func TestRemovedMemberStops(t *testing.T) {
 	t.Parallel()
 	s, m := three(t)
 	gone := m[2].ID()
@@ -230,10 +234,10 @@ func TestARemovedMemberIsOut(t *testing.T) {
 	select {
 	case err := <-m[2].Failed():
 		if !errors.Is(err, cluster.ErrRemoved) {
-			t.Errorf("it says: %v", err)
+			t.Errorf("the error is %v", err)
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("the removed member goes on")
+		t.Error("the removed member did not stop")
 	}
 	if n := len(m[0].Peers()); n != 2 {
 		t.Errorf("%d members are left", n)
@@ -243,66 +247,67 @@ func TestARemovedMemberIsOut(t *testing.T) {
 	}
 }
 
-// A leader that is closed hands over: the others do not miss it, and the next one is there when it has ended.
-func TestALeaderHandsOver(t *testing.T) {
+// A leader that is closed transfers its leadership first: when it has stopped, another member is the leader.
+func TestLeaderTransfersLeadership(t *testing.T) {
 	t.Parallel()
 	s, m := three(t)
-	leads := func(n *node) bool { return n.IsLeader() }
-	first := m[slices.IndexFunc(m, leads)]
+	isLeader := func(n *node) bool { return n.IsLeader() }
+	first := m[slices.IndexFunc(m, isLeader)]
 	over, err := first.Term(t.Context())
 	first.Close()
-	if said := s.said.errors(); err != nil || len(said) > 0 {
-		t.Errorf("%v; closing, they said: %q", err, said)
+	if errs := s.log.errors(); err != nil || len(errs) > 0 {
+		t.Errorf("%v; logged errors: %q", err, errs)
 	}
 	<-over
-	if first.IsLeader() || !slices.ContainsFunc(m, leads) {
-		t.Error("nobody has taken over")
+	if first.IsLeader() || !slices.ContainsFunc(m, isLeader) {
+		t.Error("no other member is the leader")
 	}
 }
 
-// Where there is no quorum, who wants to write waits for as long as elections take, once; then it is told at once.
-func TestNobodyWaitsLongForAQuorum(t *testing.T) {
+// Without a quorum, the first Term waits for as long as elections take; later ones return an error at once.
+func TestTermWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	_, m := three(t)
 	m[0].Close()
 	m[1].Close()
 	for m[2].HasLeader() {
-		time.Sleep(10 * time.Millisecond) // the loss is told to nobody
+		time.Sleep(10 * time.Millisecond) // the loss of the leader has no notification
 	}
 	if _, err := m[2].Term(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
-		t.Errorf("the first one: %v", err)
+		t.Errorf("the first call: %v", err)
 	}
 	began := time.Now()
 	for range 1000 {
 		if _, err := m[2].Term(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
-			t.Fatalf("a later one: %v", err)
+			t.Fatalf("a later call: %v", err)
 		}
 	}
 	if took := time.Since(began); took > time.Minute {
-		t.Errorf("a thousand later ones took %v", took)
+		t.Errorf("1000 later calls took %v", took)
 	}
 }
 
-func TestStrangersAreNoMembers(t *testing.T) {
+func TestUnknownClientsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	first := s.node("head0")
 	s.run(first)
 	s.eventually("a leader", first.WaitLeader)
-	plain := &http.Client{Transport: &http.Transport{TLSClientConfig: must(client.TLSConfig(s.keys.CA.Pin()))(t), ForceAttemptHTTP2: true}}
+	cfg := must(client.TLSConfig(s.keys.CA.Pin()))(t)
+	plain := &http.Client{Transport: &http.Transport{TLSClientConfig: cfg, ForceAttemptHTTP2: true}}
 	resp, err := plain.Get(first.cfg.URL + "/members")
 	if err != nil {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("somebody without a certificate: %s", resp.Status)
+		t.Errorf("a client without a certificate: %s", resp.Status)
 	}
 	other := newSite(t).node("head1") // of another cluster, with another CA
 	other.cfg.Join = []cluster.Peer{{Name: "head0", URL: first.cfg.URL}, {URL: other.cfg.URL}}
 	if m, err := cluster.Open(t.Context(), other.cfg); err == nil {
 		m.Close()
-		t.Error("a member of another cluster got in")
+		t.Error("a member of another cluster was accepted")
 	}
 }
 
@@ -316,16 +321,17 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-func TestWithoutQuorumReadsGoOn(t *testing.T) {
+func TestReadsWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	_, m := three(t)
-	if resp := <-m[2].Client().Watch(t.Context(), "k", clientv3.WithRev(1)); resp.Err() != nil || len(resp.Events) != 1 {
+	resp := <-m[2].Client().Watch(t.Context(), "k", clientv3.WithRev(1))
+	if resp.Err() != nil || len(resp.Events) != 1 {
 		t.Fatalf("watch: %+v", resp)
 	}
 	m[0].Close()
 	m[1].Close()
 	for m[2].HasLeader() {
-		time.Sleep(10 * time.Millisecond) // the loss is told to nobody
+		time.Sleep(10 * time.Millisecond) // the loss of the leader has no notification
 	}
 	got, err := m[2].Client().Get(t.Context(), "k", clientv3.WithSerializable())
 	if err != nil || len(got.Kvs) != 1 {
@@ -334,7 +340,7 @@ func TestWithoutQuorumReadsGoOn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := m[2].WaitLeader(ctx); !errors.Is(err, trivet.ErrUnavailable) {
-		t.Errorf("awaiting a leader: %v", err)
+		t.Errorf("waiting for a leader: %v", err)
 	}
 	closed := make(chan struct{})
 	go func() { m[2].Close(); close(closed) }()

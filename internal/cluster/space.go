@@ -43,14 +43,16 @@ func (s *space) check() error {
 		return nil
 	}
 	return &trivet.Error{Op: "write",
-		Err:  fmt.Errorf("%w: the disk is full: %d MiB free, %d MiB needed", trivet.ErrUnavailable, free>>20, s.reserve>>20),
+		Err: fmt.Errorf("%w: the disk is full: %d MiB free, %d MiB needed", trivet.ErrUnavailable, free>>20,
+			s.reserve>>20),
 		Hint: "free some space on the file system of " + s.dir + "; writes then resume, reads and netboot still work"}
 }
 
 // CheckStartSpace returns ENOSPC if the file system of a directory has too little free space to start a member.
 func CheckStartSpace(dir string) error {
 	if err := checkStartSpace(dir); err != nil {
-		return &trivet.Error{Op: "start member", Name: dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err), Hint: hint(err)}
+		return &trivet.Error{Op: "start member", Name: dir, Hint: hint(err),
+			Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
 	}
 	return nil
 }
@@ -74,7 +76,8 @@ func freeIn(dir string) (int64, error) {
 
 func (s *space) logChange(short bool, free int64) {
 	if short {
-		s.log.Error("the disk is full: writes are refused until there is space", "dir", s.dir, "free", free, "needed", s.reserve)
+		s.log.Error("the disk is full: writes are refused until there is space", "dir", s.dir, "free", free,
+			"needed", s.reserve)
 		return
 	}
 	s.log.Info("the disk has space again: writes are accepted", "dir", s.dir, "free", free)

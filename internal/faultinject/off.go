@@ -8,7 +8,7 @@ package faultinject
 // The bugs.
 const (
 	WriteLost      = false // an unanswered write is acknowledged
-	StaleRead      = false // a linearizable read does not ask a quorum
+	StaleRead      = false // a linearizable read does not need a quorum
 	WatchSkipped   = false // a watch skips the first of several changes
 	WatchRepeated  = false // a watch resumes one revision too early
 	WatchReordered = false // a watch swaps the first two of several changes

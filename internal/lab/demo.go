@@ -81,7 +81,8 @@ func (d *Demo) validate() error {
 	case d.Heads < 1 || d.Heads > 9:
 		return &trivet.FieldError{Field: "--heads", Problem: fmt.Sprintf("is %d; must be 1 to 9", d.Heads)}
 	case d.Kill && d.Heads < 3:
-		return &trivet.FieldError{Field: "--kill", Problem: "requires --heads 3 or more: with fewer, a killed head leaves no majority"}
+		return &trivet.FieldError{Field: "--kill",
+			Problem: "requires --heads 3 or more: with fewer, a killed head leaves no majority"}
 	case d.Kill && d.Machines < totalKills:
 		return &trivet.FieldError{Field: "--kill",
 			Problem: fmt.Sprintf("requires --machines %d or more, so that some install during each kill", totalKills)}
@@ -195,7 +196,8 @@ func startHead(ctx context.Context, d *Demo) (*head, error) {
 		return nil, err
 	}
 	s, err := server.New(ctx, server.Config{
-		Dir: filepath.Join(d.Dir, "head0"), Name: "head0", Version: d.Version, API: cmp.Or(d.api, "127.0.0.1:0"), Boot: "127.0.0.1:0",
+		Dir: filepath.Join(d.Dir, "head0"), Name: "head0", Version: d.Version,
+		API: cmp.Or(d.api, "127.0.0.1:0"), Boot: "127.0.0.1:0",
 		DHCPAddress: "127.0.0.1:0", Advertise: []string{"127.0.0.1"}, IPXEDir: programs, Log: d.Log,
 	})
 	if err != nil {
@@ -210,7 +212,8 @@ func startHead(ctx context.Context, d *Demo) (*head, error) {
 	file, err := client.ReadFile(server.AdminFile(filepath.Join(d.Dir, "head0")))
 	if err == nil {
 		c, _ := file.Pick("")
-		h.client, err = client.New(client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token, UserAgent: "trivet-demo"})
+		h.client, err = client.New(client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token,
+			UserAgent: "trivet-demo"})
 	}
 	if err != nil {
 		h.close()
@@ -259,24 +262,27 @@ func prepare(ctx context.Context, c *client.Client, slow bool) error {
 		return err
 	}
 	meta := func(name string) trivet.Meta { return trivet.Meta{Name: name} }
-	_, errPlatform := client.Of[trivet.Platform](c).Create(ctx, &trivet.Platform{Meta: meta("demo"), Spec: trivet.PlatformSpec{
-		Arch: "amd64", Version: "simulated", Kernel: kernel, Initrd: initrd}})
+	_, errPlatform := client.Of[trivet.Platform](c).Create(ctx, &trivet.Platform{Meta: meta("demo"),
+		Spec: trivet.PlatformSpec{Arch: "amd64", Version: "simulated", Kernel: kernel, Initrd: initrd}})
 	_, errImage := client.Of[trivet.Image](c).Create(ctx, &trivet.Image{Meta: meta("demo"), Spec: trivet.ImageSpec{
 		Blob: image, Format: "raw", Compression: "zstd", RawBytes: int64(len(raw))}})
 	errSite := setSite(ctx, c, trivet.SiteSpec{Platform: "demo", Accept: true})
-	_, errNetwork := client.Of[trivet.Network](c).Create(ctx, &trivet.Network{Meta: meta("loopback"), Spec: trivet.NetworkSpec{
+	networks := client.Of[trivet.Network](c)
+	_, errNetwork := networks.Create(ctx, &trivet.Network{Meta: meta("loopback"), Spec: trivet.NetworkSpec{
 		CIDR:   netip.MustParsePrefix("127.0.0.0/8"),
 		Ranges: []trivet.Range{{From: netip.MustParseAddr("127.77.0.1"), To: netip.MustParseAddr("127.77.255.254")}}}})
 	rest := map[string]any{"sleep": "0s"}
 	if slow {
 		rest["sleep"] = "1s"
 	}
-	_, errTemplate := client.Of[trivet.Template](c).Create(ctx, &trivet.Template{Meta: meta("demo"), Spec: trivet.TemplateSpec{
+	templates := client.Of[trivet.Template](c)
+	_, errTemplate := templates.Create(ctx, &trivet.Template{Meta: meta("demo"), Spec: trivet.TemplateSpec{
 		Description: "wipe, write an image, seed cloud-init, reboot",
 		Actions: []trivet.Action{
 			{Name: "wipe", Use: "wipe", Retries: 1},
 			{Name: "image", Use: "image", With: map[string]any{"image": "demo"}, Retries: 2},
-			{Name: "motd", Use: "file", With: map[string]any{"path": "/etc/motd", "content": "installed by {{.Provision.Name}}\n"}},
+			{Name: "motd", Use: "file", With: map[string]any{"path": "/etc/motd",
+				"content": "installed by {{.Provision.Name}}\n"}},
 			{Name: "rest", Use: "noop", With: rest},
 			{Name: "seed", Use: "seed"},
 			{Name: "reboot", Use: "reboot"},

@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// What cannot work is refused before anything is started.
-func TestDemoIsRefused(t *testing.T) {
+// Invalid options are refused before anything is started.
+func TestDemoRefusesInvalidOptions(t *testing.T) {
 	t.Parallel()
 	used := t.TempDir()
 	if err := os.Mkdir(filepath.Join(used, "head0"), 0o700); err != nil {
@@ -20,7 +20,7 @@ func TestDemoIsRefused(t *testing.T) {
 	}
 	for _, c := range []struct {
 		demo Demo
-		says string
+		want string
 	}{
 		{Demo{Machines: 1, Heads: 1, Dir: used}, used + " contains an earlier demo; use an empty directory"},
 		{Demo{Machines: 1, Heads: 3, Dir: used}, used + " contains an earlier demo; use an empty directory"},
@@ -30,23 +30,24 @@ func TestDemoIsRefused(t *testing.T) {
 	} {
 		c.demo.Timeout = time.Minute
 		_, err := c.demo.Run(t.Context())
-		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("it says %v, want %q", err, c.says)
+		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("the error is %v, want %q", err, c.want)
 		}
 	}
 }
 
-// Who waits for heads sees which one is started, but not where only the summary is asked for.
-func TestDemoTellsWhatItDoes(t *testing.T) {
+// The start of each head is printed, except with JSON, which prints only the summary.
+func TestDemoPrintsStarts(t *testing.T) {
 	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
-		var said strings.Builder
-		d := &Demo{Machines: 1, Heads: 3, Program: "/bin/false", Dir: t.TempDir(), Timeout: time.Second, JSON: asJSON, Err: &said}
+		var printed strings.Builder
+		d := &Demo{Machines: 1, Heads: 3, Program: "/bin/false", Dir: t.TempDir(), Timeout: time.Second,
+			JSON: asJSON, Err: &printed}
 		if _, err := d.Run(t.Context()); err == nil {
-			t.Fatal("heads that end at once make no demo")
+			t.Fatal("the demo succeeded though its heads exited")
 		}
-		if want := "starting head 1 of 3\n"; asJSON == (said.String() == want) {
-			t.Errorf("JSON %v: it says %q", asJSON, said.String())
+		if want := "starting head 1 of 3\n"; asJSON == (printed.String() == want) {
+			t.Errorf("JSON %v: printed %q", asJSON, printed.String())
 		}
 	}
 }

@@ -47,11 +47,12 @@ func (s *site) must(err error) {
 	}
 }
 
-// limits makes every boot step's deadline short, with one try.
+// limits sets a short deadline for every boot step, without retries.
 func (s *site) limits(timeout time.Duration) {
 	s.Helper()
 	_, err := client.Of[trivet.Site](s.client).Modify(s.Context(), trivet.SiteName, func(site *trivet.Site) error {
-		site.Spec.Limits, site.Spec.AgentTimeout, site.Spec.Resets = map[string]trivet.Limit{}, trivet.Duration(5*time.Second), 1
+		site.Spec.Limits, site.Spec.Resets = map[string]trivet.Limit{}, 1
+		site.Spec.AgentTimeout = trivet.Duration(5 * time.Second)
 		for _, step := range trivet.BootSteps {
 			site.Spec.Limits[step] = trivet.Limit{Timeout: trivet.Duration(timeout), Retries: new(0)}
 		}
@@ -67,10 +68,11 @@ func (s *site) template(name string, actions ...trivet.Action) {
 	s.must(err)
 }
 
-// machine records a machine and asks for it to be installed.
+// machine creates the records of a machine and its provision.
 func (s *site) machine(name, template string) *Machine {
 	s.Helper()
-	m := &Machine{Name: name, MAC: macOf(len(name)), Dir: s.demo.Dir, DHCP: []string{s.dhcp}, Log: s.demo.Log, Up: func() {}}
+	m := &Machine{Name: name, MAC: macOf(len(name)), Dir: s.demo.Dir, DHCP: []string{s.dhcp}, Log: s.demo.Log,
+		Up: func() {}}
 	_, err := client.Of[trivet.Machine](s.client).Create(s.Context(), &trivet.Machine{
 		Meta: trivet.Meta{Name: name}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: m.MAC}}}})
 	s.must(err)
@@ -94,18 +96,19 @@ func (s *site) power(m *Machine) (off func()) {
 	}
 }
 
-// until waits for a workflow to be so.
-func (s *site) until(name string, so func(*trivet.Workflow) bool) *trivet.Workflow {
+// until waits until a workflow fulfills a condition.
+func (s *site) until(name string, condition func(*trivet.Workflow) bool) *trivet.Workflow {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
 	defer cancel()
-	for e, err := range s.client.Watch(ctx, client.WatchOptions{Kinds: []trivet.Kind{"Workflow"}, Names: []string{name}}) {
+	opts := client.WatchOptions{Kinds: []trivet.Kind{"Workflow"}, Names: []string{name}}
+	for e, err := range s.client.Watch(ctx, opts) {
 		s.must(err)
-		if w, ok := e.Record.(*trivet.Workflow); ok && so(w) {
+		if w, ok := e.Record.(*trivet.Workflow); ok && condition(w) {
 			return w
 		}
 	}
-	s.Fatalf("workflow %s never came to be so", name)
+	s.Fatalf("workflow %s does not fulfill the condition", name)
 	return nil
 }
 
@@ -114,7 +117,8 @@ func (s *site) mustFail(name string, fault trivet.FailureType, step, cause strin
 	w := s.until(name+"-1", func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
 	f := w.Status.Failure
 	if f == nil || f.Type != fault || f.Step != step || !strings.Contains(f.Cause, cause) {
-		s.Errorf("%s ended %s with %+v; want a %s failure of %s that says %q", name, w.Status.State, f, fault, step, cause)
+		s.Errorf("%s ended %s with %+v; want a %s failure of %s with cause %q", name, w.Status.State, f, fault, step,
+			cause)
 	}
 	p, err := client.Of[trivet.Provision](s.client).Get(s.Context(), name)
 	if err != nil || p.Status.State != trivet.ProvisionFailed || !strings.Contains(p.Status.Reason, cause) {
@@ -133,7 +137,8 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	d := &Demo{
-		Machines: 5, Heads: 1, Timeout: 2 * time.Minute, JSON: true, Dir: t.TempDir(), Out: &out, Log: slog.New(slog.DiscardHandler),
+		Machines: 5, Heads: 1, Timeout: 2 * time.Minute, JSON: true, Dir: t.TempDir(), Out: &out,
+		Log:     slog.New(slog.DiscardHandler),
 		History: filepath.Join(t.TempDir(), "history.jsonl"),
 	}
 	s, err := d.Run(t.Context())
@@ -156,11 +161,11 @@ func TestDemo(t *testing.T) {
 		}
 	}
 	if len(up) != 5 {
-		t.Errorf("by the history %d came up, want 5", len(up))
+		t.Errorf("%d provisions succeeded in the history, want 5", len(up))
 	}
 }
 
-func TestAMachineThatNeverBoots(t *testing.T) {
+func TestMachineNeverBoots(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.limits(2 * time.Second)
@@ -168,7 +173,7 @@ func TestAMachineThatNeverBoots(t *testing.T) {
 	s.mustFail("never", trivet.FaultMachine, trivet.StepDHCP, "no DHCP request")
 }
 
-func TestADeadlineFiresAfterARestart(t *testing.T) {
+func TestDeadlineFiresAfterRestart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.limits(4 * time.Second)
@@ -179,20 +184,22 @@ func TestADeadlineFiresAfterARestart(t *testing.T) {
 	s.mustFail("never", trivet.FaultMachine, trivet.StepDHCP, "no DHCP request")
 }
 
-func TestAnActionThatHangs(t *testing.T) {
+func TestActionHangs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.template("hang", trivet.Action{
-		Name: "hang", Use: "noop", With: map[string]any{"sleep": "1h"}, Timeout: trivet.Duration(time.Second), Retries: 1})
+		Name: "hang", Use: "noop", With: map[string]any{"sleep": "1h"}, Retries: 1,
+		Timeout: trivet.Duration(time.Second)})
 	defer s.power(s.machine("hangs", "hang"))()
 	s.mustFail("hangs", trivet.FaultMachine, "hang", "timed out after 1s")
 }
 
-func TestAnAgentThatFallsSilent(t *testing.T) {
+func TestSilentAgent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.limits(5 * time.Second)
-	s.template("long", trivet.Action{Name: "long", Use: "noop", With: map[string]any{"sleep": "1h"}, Timeout: trivet.Duration(2 * time.Hour)})
+	s.template("long", trivet.Action{Name: "long", Use: "noop", With: map[string]any{"sleep": "1h"},
+		Timeout: trivet.Duration(2 * time.Hour)})
 	off := s.power(s.machine("silent", "long"))
 	s.until("silent-1", running("long"))
 	off() // in its first action
@@ -201,7 +208,7 @@ func TestAnAgentThatFallsSilent(t *testing.T) {
 	s.mustFail("silent", trivet.FaultMachine, trivet.StepDHCP, "silent")
 }
 
-func TestAResetInTheMiddleGoesOn(t *testing.T) {
+func TestResetDuringWorkflow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.template("slow",
@@ -222,7 +229,7 @@ func TestAResetInTheMiddleGoesOn(t *testing.T) {
 	}
 }
 
-func TestAHeadThatIsAwayStopsNobody(t *testing.T) {
+func TestAgentOutlivesHeadRestart(t *testing.T) {
 	s := newSite(t)
 	s.template("slow", trivet.Action{Name: "slow", Use: "noop", With: map[string]any{"sleep": "2s"}},
 		trivet.Action{Name: "seed", Use: "seed"}, trivet.Action{Name: "last", Use: "noop"})
@@ -238,14 +245,14 @@ func TestAHeadThatIsAwayStopsNobody(t *testing.T) {
 	}
 }
 
-// startAt starts the head again where its agents know it.
+// startAt starts the head again at the same address.
 func (s *site) startAt(api string) {
 	s.Helper()
 	s.demo.api = strings.TrimPrefix(api, "https://")
 	s.start()
 }
 
-func TestASecondStartAndTakenPorts(t *testing.T) {
+func TestSecondStartAndUsedPorts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	_, err := startHead(t.Context(), s.demo)
@@ -253,10 +260,10 @@ func TestASecondStartAndTakenPorts(t *testing.T) {
 		t.Errorf("a second head on the same data: %v", err)
 	}
 	_, err = server.New(t.Context(), server.Config{
-		Dir: t.TempDir(), Name: "head0", API: strings.TrimPrefix(s.client.Endpoints()[0], "https://"), Boot: "127.0.0.1:0",
-		Log: s.demo.Log,
+		Dir: t.TempDir(), Name: "head0", API: strings.TrimPrefix(s.client.Endpoints()[0], "https://"),
+		Boot: "127.0.0.1:0", Log: s.demo.Log,
 	})
 	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "--api") {
-		t.Errorf("a port that is taken: %v; want the flag named", err)
+		t.Errorf("a port in use: %v; want the flag named", err)
 	}
 }

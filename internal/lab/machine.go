@@ -103,7 +103,7 @@ func (m *Machine) boot(ctx context.Context) error {
 		}
 		return m.runAgent(ctx, osinit.ParseCmdline(script.args))
 	}
-	_ = wait.Sleep(ctx, time.Second) // the script says wait
+	_ = wait.Sleep(ctx, time.Second) // as the script does
 	return nil
 }
 
@@ -114,7 +114,8 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 		return err
 	}
 	clock := &installer.Clock{}
-	c, err := client.New(client.Config{Endpoints: args.List("trivet.url"), Trust: args["trivet.ca"], UserAgent: "trivet-lab"})
+	c, err := client.New(client.Config{Endpoints: args.List("trivet.url"), Trust: args["trivet.ca"],
+		UserAgent: "trivet-lab"})
 	if err != nil {
 		return err
 	}
@@ -125,14 +126,16 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 	}
 	defer j.Close()
 	work := &action.Env{
-		Host: action.Files{Paths: map[string]string{"/dev/vda": m.disk()}}, Dir: m.Dir, Firmware: "bios", Fetch: (&blob.Fetcher{}).Fetch,
+		Host: action.Files{Paths: map[string]string{"/dev/vda": m.disk()}}, Dir: m.Dir, Firmware: "bios",
+		Fetch: (&blob.Fetcher{}).Fetch,
 	}
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
 	ending, err := installer.Run(ctx, installer.Config{
-		Client: c.AgentAPI(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: m.MAC, Token: args["trivet.token"],
-		Key: base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey)), BootID: bootID(), Version: "lab",
+		Client: c.AgentAPI(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: m.MAC,
+		Token: args["trivet.token"],
+		Key:   base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey)), BootID: bootID(), Version: "lab",
 		Inventory: m.inventory(), Journal: j, Clock: clock, Log: m.Log.With("machine", m.Name),
 	})
 	if err == nil && ending == action.EndOff {
@@ -143,8 +146,10 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 
 func (m *Machine) inventory() trivet.Inventory {
 	return trivet.Inventory{
-		Arch: "amd64", Vendor: "Trivet", Product: "simulated machine", Serial: "LAB-" + m.Name, Firmware: "bios", Cores: 1, MemoryMB: 64,
-		Disks: []trivet.Disk{{Name: "/dev/vda", Bytes: DiskBytes}}, NICs: []trivet.NICInfo{{Name: "eth0", MAC: m.MAC, Link: true}},
+		Arch: "amd64", Vendor: "Trivet", Product: "simulated machine", Serial: "LAB-" + m.Name,
+		Firmware: "bios", Cores: 1, MemoryMB: 64,
+		Disks: []trivet.Disk{{Name: "/dev/vda", Bytes: DiskBytes}},
+		NICs:  []trivet.NICInfo{{Name: "eth0", MAC: m.MAC, Link: true}},
 	}
 }
 

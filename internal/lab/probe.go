@@ -45,7 +45,8 @@ func (w *writer) write(ctx context.Context, n int) {
 	w.begun = began
 	w.mu.Unlock()
 	for {
-		_, err := client.Of[trivet.Machine](w.client).Patch(ctx, w.record, fmt.Appendf(nil, `{"labels":{%q:"%d"}}`, countLabel, n), 0)
+		patch := fmt.Appendf(nil, `{"labels":{%q:"%d"}}`, countLabel, n)
+		_, err := client.Of[trivet.Machine](w.client).Patch(ctx, w.record, patch, 0)
 		if err == nil {
 			break
 		}
@@ -79,7 +80,7 @@ func (w *writer) lost(ctx context.Context) (bool, error) {
 	return n < w.acked, err
 }
 
-// booter fetches a boot script repeatedly, from each head in turn, like a booting machine.
+// booter fetches a boot script repeatedly, from one head after the other, like a booting machine.
 type booter struct {
 	urls []string
 	mu   sync.Mutex
@@ -87,7 +88,8 @@ type booter struct {
 }
 
 func (b *booter) run(ctx context.Context) error {
-	c := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}} // a new connection each time, like a machine
+	// Each request has a new connection, as that of a machine.
+	c := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for i := 0; ctx.Err() == nil; i++ {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.urls[i%len(b.urls)], nil)
 		if err != nil {

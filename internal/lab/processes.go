@@ -42,7 +42,8 @@ type headProcess struct {
 
 // startHeads starts the heads, each of which joins the first, and returns when all are members.
 func startHeads(ctx context.Context, d *Demo) (*headProcesses, error) {
-	s := &headProcesses{demo: d, programs: filepath.Join(d.Dir, "ipxe"), subnet: fmt.Sprintf("127.%d.%d.", 64+rand.IntN(60), rand.IntN(256))}
+	s := &headProcesses{demo: d, programs: filepath.Join(d.Dir, "ipxe"),
+		subnet: fmt.Sprintf("127.%d.%d.", 64+rand.IntN(60), rand.IntN(256))}
 	err := simulatedPrograms(s.programs)
 	for i := 0; i < d.Heads && err == nil; i++ {
 		n := &headProcess{site: s, name: fmt.Sprint("head", i), host: s.subnet + fmt.Sprint(i+1)}
@@ -110,7 +111,8 @@ func (s *headProcesses) leader(ctx context.Context) *headProcess {
 		return nil
 	}
 	for _, n := range s.all {
-		if slices.ContainsFunc(cluster.Heads, func(h trivet.HeadView) bool { return h.State == "leader" && h.Name == n.name }) {
+		leads := func(h trivet.HeadView) bool { return h.State == "leader" && h.Name == n.name }
+		if slices.ContainsFunc(cluster.Heads, leads) {
 			return n
 		}
 	}
@@ -150,7 +152,8 @@ func (n *headProcess) start(ctx context.Context, env ...string) error {
 		return err
 	}
 	defer logFile.Close()
-	args := []string{"server", "--data-dir", filepath.Join(d.Dir, n.name), "--advertise", n.host, "--api", n.host + ":7480",
+	args := []string{"server", "--data-dir", filepath.Join(d.Dir, n.name), "--advertise", n.host,
+		"--api", n.host + ":7480",
 		"--boot", n.host + ":7481", "--tftp", "", "--dhcp-listen", n.host + ":7067", "--ipxe", n.site.programs}
 	if n != n.site.all[0] {
 		args = append(args, "--join", "https://"+n.site.all[0].host+":7480")
@@ -162,7 +165,8 @@ func (n *headProcess) start(ctx context.Context, env ...string) error {
 		}
 	}
 	cmd := exec.Command(program, args...)
-	cmd.Env = append(append(os.Environ(), "TRIVET_JOIN_TOKEN="), env...) // a token in the environment is of another cluster
+	// A token in the environment is of another cluster.
+	cmd.Env = append(append(os.Environ(), "TRIVET_JOIN_TOKEN="), env...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -183,7 +187,7 @@ func (n *headProcess) start(ctx context.Context, env ...string) error {
 	})
 }
 
-// serves reports whether the boot listener, which is started last, answers.
+// serves reports whether the boot listener, which is started last, responds.
 func (n *headProcess) serves(ctx context.Context) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.host+":7481/livez", nil)
 	if err != nil {

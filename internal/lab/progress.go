@@ -44,7 +44,8 @@ type tracker struct {
 }
 
 func newTracker(d *Demo, c *client.Client, names []string) (*tracker, error) {
-	b := &tracker{demo: d, client: c, names: names, states: map[string]string{}, steps: map[string]string{}, failed: map[string]bool{}}
+	b := &tracker{demo: d, client: c, names: names, states: map[string]string{},
+		steps: map[string]string{}, failed: map[string]bool{}}
 	if d.History == "" {
 		return b, nil
 	}
@@ -65,7 +66,8 @@ func (b *tracker) close() error {
 
 // watch returns when every provision has ended, or with the context.
 func (b *tracker) watch(ctx context.Context) error {
-	for e, err := range b.client.Watch(ctx, client.WatchOptions{Kinds: []trivet.Kind{"Provision", "Workflow", "Event"}}) {
+	opts := client.WatchOptions{Kinds: []trivet.Kind{"Provision", "Workflow", "Event"}}
+	for e, err := range b.client.Watch(ctx, opts) {
 		if err != nil {
 			return b.timeoutError(ctx, err)
 		}
@@ -187,7 +189,8 @@ func (b *tracker) draw(last bool) {
 	if b.lines > 0 {
 		fmt.Fprintf(&out, "\x1b[%dA", b.lines)
 	}
-	steps := []string{"dhcp", "boot-script", "kernel", "hello", "wipe", "image", "motd", "rest", "seed", "reboot", "first-boot"}
+	steps := []string{"dhcp", "boot-script", "kernel", "hello", "wipe", "image", "motd", "rest", "seed",
+		"reboot", "first-boot"}
 	for _, step := range steps {
 		fmt.Fprintf(&out, "\x1b[K%12s %s\n", step, bar(at[step]))
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
 
-// Testbed is QEMU machines with BMCs in a network namespace, to try a head with.
+// Testbed is QEMU machines with BMCs in a network namespace, for manual tests of a head.
 type Testbed struct {
 	Dir              string // disks, consoles and the machines' records
 	Name             string // of the namespace
@@ -62,14 +62,17 @@ func (r *Testbed) Run(ctx context.Context) (err error) {
 		own := nth(address, byte(11+i))
 		fmt.Fprintf(&records, machineRecord, m.Name, sim.Config.User, sim.Config.Password, m.Name, firmware, m.MAC, own,
 			sim.Config.Address, m.Name)
-		fmt.Fprintf(r.Out, "%s: %s, MAC %s, address %s, BMC %s, console %s\n", m.Name, firmware, m.MAC, own, sim.Config.Address,
+		fmt.Fprintf(r.Out, "%s: %s, MAC %s, address %s, BMC %s, console %s\n", m.Name, firmware, m.MAC, own,
+			sim.Config.Address,
 			filepath.Join(m.Dir, "serial.log"))
 	}
 	path := filepath.Join(r.Dir, "machines.yaml")
 	if err := os.WriteFile(path, []byte(strings.TrimPrefix(records.String(), "---\n")), 0o600); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.Out, "The records are in %s. Start a head with:\n  ip netns exec %s trivet server --data-dir DIR --dhcp lab0\n", path, r.Name)
+	fmt.Fprintf(r.Out, "The records are in %s. Start a head with:\n"+
+		"  ip netns exec %s trivet server --data-dir DIR --dhcp lab0\n",
+		path, r.Name)
 	<-ctx.Done()
 	return nil
 }
@@ -106,12 +109,14 @@ func nth(p netip.Prefix, n byte) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-func (r *Testbed) addMachine(ctx context.Context, network *vm.Network, i int, firmware vm.Firmware) (*vm.Machine, error) {
+func (r *Testbed) addMachine(ctx context.Context, network *vm.Network, i int,
+	firmware vm.Firmware) (*vm.Machine, error) {
 	name := fmt.Sprintf("lab%d", i+1)
 	mac := net.HardwareAddr{0x52, 0x54, 0, 0x77, 1, byte(i + 1)}
 	return vm.NewMachine(ctx, network, vm.Config{
-		Name: name, MAC: mac, Firmware: firmware, Dir: filepath.Join(r.Dir, name), MemoryMB: r.MemoryMB, Serial: "LAB-" + name,
-		Disks: []vm.Disk{{Path: filepath.Join(r.Dir, name+".disk"), SizeMB: r.DiskMB}},
+		Name: name, MAC: mac, Firmware: firmware, Dir: filepath.Join(r.Dir, name), MemoryMB: r.MemoryMB,
+		Serial: "LAB-" + name,
+		Disks:  []vm.Disk{{Path: filepath.Join(r.Dir, name+".disk"), SizeMB: r.DiskMB}},
 	})
 }
 

@@ -126,7 +126,7 @@ func (l *Local) certify(ctx context.Context) error {
 	return nil
 }
 
-// signCertificate makes a full head's key and certificate.
+// signCertificate creates a full head's key and certificate.
 func (l *Local) signCertificate(context.Context) error {
 	key, csr, err := newPeerKey()
 	if err != nil {

@@ -36,10 +36,10 @@ func TestCertificateRotates(t *testing.T) {
 		seen := map[string]bool{}
 		for day := range 365 {
 			if day == 119 { // for two days nothing can be written
-				move(t, dir, dir+"-gone")
+				move(t, dir, dir+"-moved")
 			}
 			if day == 121 {
-				move(t, dir+"-gone", dir)
+				move(t, dir+"-moved", dir)
 			}
 			time.Sleep(24 * time.Hour)
 			synctest.Wait()

@@ -134,7 +134,8 @@ func (r *Records) joined(req *JoinRequest) (*trivet.Head, error) {
 			return nil, errToken(hintNewToken, trivet.ErrForbidden, "%s joined by it, and was removed since", h.Name)
 		case h.Status.Peer != req.Peer:
 			return nil, errToken("start it with the --api and --advertise that it had, or use a token of "+
-				"'trivet head replace "+h.Name+"'", trivet.ErrExists, "%s joined by it as %s, not as %s", h.Name, h.Status.Peer, req.Peer)
+				"'trivet head replace "+h.Name+"'", trivet.ErrExists, "%s joined by it as %s, not as %s",
+				h.Name, h.Status.Peer, req.Peer)
 		default:
 			return h, nil
 		}

@@ -32,12 +32,12 @@ func (s *site) joiner(id string) *joiner {
 	cert := must(auth.SelfSigned(key))(s.t)
 	server := &http.Server{TLSConfig: auth.ListenTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return cert, nil
-	}),
-		ErrorLog: log.New(io.Discard, "", 0)}
+	}), ErrorLog: log.New(io.Discard, "", 0)}
 	go server.ServeTLS(l, "", "") // until it is closed
 	s.t.Cleanup(func() { server.Close() })
 	return &joiner{s, Token{Pin: s.keys.CA.Pin(), Secret: secret, Role: trivet.RoleVoter}, JoinRequest{
-		Role: trivet.RoleVoter, ID: id + "-0123456789abcdef", Peer: "https://" + l.Addr().String(), CSR: must(auth.PeerRequest(key))(s.t)}}
+		Role: trivet.RoleVoter, ID: id + "-0123456789abcdef", Peer: "https://" + l.Addr().String(),
+		CSR: must(auth.PeerRequest(key))(s.t)}}
 }
 
 // join sends one request to the first head.
@@ -79,7 +79,7 @@ func TestRemovedWhileJoining(t *testing.T) {
 	}
 	s.members.onAdd = nil
 	if resp, err := next.join(); err != nil || resp.Member != cluster.FormatID(s.members.Peers()[0].ID) {
-		t.Errorf("the next one does not join: %v", err)
+		t.Errorf("the next head does not join: %v", err)
 	}
 }
 

@@ -27,7 +27,7 @@ const (
 	// reads and boots meanwhile.
 	firstRegisterTimeout = time.Minute
 	registerTimeout      = 15 * time.Second
-	// registerRetryInterval is the time between two tries.
+	// registerRetryInterval is the time between two attempts.
 	registerRetryInterval = 5 * time.Second
 	// saveInterval is how often the members are saved.
 	saveInterval = 3 * time.Second

@@ -72,7 +72,7 @@ func (r *Records) setPeer(ctx context.Context, name, peer string) error {
 // renewTimeout bounds one request to renew a certificate.
 const renewTimeout = 10 * time.Second
 
-// requestCertificate makes a new key and requests its certificate from the full heads.
+// requestCertificate creates a new key and requests its certificate from the full heads.
 func (l *Local) requestCertificate(ctx context.Context) error {
 	key, csr, err := newPeerKey()
 	if err != nil {

@@ -17,8 +17,7 @@ func TestWitnessRenews(t *testing.T) {
 	s := newSite(t, 2)
 	const old, api = "https://10.0.0.9:7480", "https://head1.example:7480"
 	s.record("witness", trivet.RoleWitness, func(rec *trivet.Head) {
-		rec.Status.State,
-			rec.Status.Peer = trivet.HeadMember, old
+		rec.Status.State, rec.Status.Peer = trivet.HeadMember, old
 	})
 	s.record("head1", trivet.RoleVoter, func(rec *trivet.Head) { rec.Status.API = []string{api} })
 	s.record("gone", trivet.RoleVoter, func(rec *trivet.Head) {

@@ -15,7 +15,7 @@ func TestPendingReason(t *testing.T) {
 		reason, want string
 	}{
 		{joining, false, "conflict: it has caught up", "joining: it has caught up"},
-		{joining, false, "unavailable: it has not answered yet", "joining: it has not answered yet"},
+		{joining, false, "unavailable: it has not responded yet", "joining: it has not responded yet"},
 		{joining, false, "promote member 1: unavailable: request timed out",
 			"promote member 1: unavailable: request timed out"},
 		{joining, true, "conflict: it has no quorum", "conflict: it has no quorum"},

@@ -14,7 +14,7 @@ import (
 const witnessInterval = time.Second
 
 // RunWitness does what a full head does by its record: it reports where the other members reach it, and saves them.
-// While it knows no leader it asks the other heads whether it was removed, as it would not learn that from the store,
+// While it knows no leader it queries the other heads whether it was removed, as it would not learn that from the store,
 // and returns the error of a removed head. ready returns why this head cannot write.
 func (l *Local) RunWitness(ctx context.Context, ready func(context.Context) error) error {
 	tick := time.NewTicker(witnessInterval)

@@ -97,7 +97,7 @@ func TestMonitor(t *testing.T) {
 			t.Error(err)
 		}
 	default:
-		t.Error("it does not notice that it was removed")
+		t.Error("the monitor does not report the removal")
 	}
 }
 
@@ -121,7 +121,7 @@ func TestMonitorHealthySince(t *testing.T) {
 		{"knows no leader", func() { h.info.Leader = "" }, false},
 		{"knows it again", func() {}, true},
 		{"restarted", func() { healthy.Started = started.Add(time.Second); h.info = healthy }, false},
-		{"runs on", func() {}, true},
+		{"responds again", func() {}, true},
 	} {
 		h.info = healthy
 		tc.change()

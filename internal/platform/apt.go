@@ -20,7 +20,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// packages gives the .deb files to build from: those that the options name, or apt's.
+// packages returns the .deb files to build from: those of the options, or those of apt.
 func (b *builder) packages(ctx context.Context) ([]Package, error) {
 	if len(b.Debs) > 0 {
 		var all []Package
@@ -47,7 +47,7 @@ func (b *builder) packages(ctx context.Context) ([]Package, error) {
 
 var debName = regexp.MustCompile(`^([a-z0-9][a-z0-9+.-]*)_([^_]+)_[a-z0-9]+\.deb$`)
 
-// localPackage describes a .deb by its name, which Debian makes of package, version and architecture.
+// localPackage describes a .deb by its file name, which consists of package, version and architecture.
 func localPackage(path string) (Package, error) {
 	sum, err := digestFile(path)
 	if err != nil {
@@ -81,7 +81,7 @@ var kernelDepends = regexp.MustCompile(`(?m)^\s+(?:Pre)?Depends: (linux-image-[a
 // kernelPackage follows a meta-package (linux-image-amd64) to the package that holds the kernel.
 func (b *builder) kernelPackage(ctx context.Context) (string, error) {
 	name := b.Kernel
-	for range 3 { // linux-image-generic-style chains are two long
+	for range 3 { // chains such as that of linux-image-generic have two links
 		out, err := b.apt(ctx, "apt-cache", "depends", "--important", name)
 		if err != nil {
 			return "", err
@@ -97,7 +97,7 @@ func (b *builder) kernelPackage(ctx context.Context) (string, error) {
 
 var libDepends = regexp.MustCompile(`(?m)^\s+(?:Pre)?Depends: (lib[a-z0-9.+-]+)$`)
 
-// libraryPackages lists the packages that hold the programs' libraries: the lib* packages that theirs depend on.
+// libraryPackages returns the packages that hold the programs' libraries: the lib* packages that theirs depend on.
 func (b *builder) libraryPackages(ctx context.Context) ([]string, error) {
 	out, err := b.apt(ctx, "apt-cache", append([]string{"depends", "--important"}, programPackages()...)...)
 	if err != nil {
@@ -114,17 +114,18 @@ func (b *builder) libraryPackages(ctx context.Context) ([]string, error) {
 // uriLine is one line of apt-get download --print-uris.
 var uriLine = regexp.MustCompile(`(?m)^'[^']+' (\S+\.deb) \d+ SHA256:([0-9a-f]{64})$`)
 
-// download gets packages by apt, which checks the archive's signature, into the cache. Those that are there already are
-// known by their digest.
+// download downloads packages into the cache by apt, which verifies the archive's signature. A package that the cache
+// has is recognized by its digest.
 func (b *builder) download(ctx context.Context, names []string) ([]Package, error) {
-	b.say("find packages")
+	b.report("find packages")
 	out, err := b.apt(ctx, "apt-get", append([]string{"download", "--print-uris"}, names...)...)
 	if err != nil {
 		return nil, err
 	}
 	lines := uriLine.FindAllSubmatch(out, -1)
 	if len(lines) != len(names) {
-		return nil, fmt.Errorf("%w: apt knows %d of the packages %s", trivet.ErrUnavailable, len(lines), strings.Join(names, " "))
+		return nil, fmt.Errorf("%w: apt has %d of the packages %s", trivet.ErrUnavailable, len(lines),
+			strings.Join(names, " "))
 	}
 	dir := filepath.Join(b.CacheDir, "debs")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -144,14 +145,14 @@ func (b *builder) download(ctx context.Context, names []string) ([]Package, erro
 func (b *builder) downloadOne(ctx context.Context, dir, file, digest string) (Package, error) {
 	m := debName.FindStringSubmatch(file)
 	if m == nil {
-		return Package{}, fmt.Errorf("%w: apt names a package %q", trivet.ErrInvalid, file)
+		return Package{}, fmt.Errorf("%w: apt reports a package file %q", trivet.ErrInvalid, file)
 	}
 	name, path := m[1], filepath.Join(dir, file)
 	if p, err := localPackage(path); err == nil && p.SHA256 == digest {
 		return p, nil
 	}
-	b.say("download %s", file)
-	tmp, err := os.MkdirTemp(dir, "get-*") // two builds may download at once
+	b.report("download %s", file)
+	tmp, err := os.MkdirTemp(dir, "get-*") // two builds may download concurrently
 	if err != nil {
 		return Package{}, err
 	}
@@ -173,7 +174,7 @@ func (b *builder) apt(ctx context.Context, program string, args ...string) ([]by
 	return b.aptIn(ctx, "", program, args...)
 }
 
-// aptIn runs one of apt's programs in a folder. They print in the C locale; their own words say best what is wrong.
+// aptIn runs one of apt's programs in a directory, in the C locale. Its error includes the program's message.
 func (b *builder) aptIn(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
 	common := []string{"-o", "APT::Architecture=" + b.Arch, "-o", "APT::Sandbox::User=root", "-q"}
 	cmd := exec.CommandContext(ctx, program, append(common, args...)...)
@@ -186,12 +187,14 @@ func (b *builder) aptIn(ctx context.Context, dir, program string, args ...string
 	case err == nil:
 		return out, nil
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("%w: %s is missing; on a host without apt give the packages as files", trivet.ErrUnavailable, program)
+		return nil, fmt.Errorf("%w: %s is missing; on a host without apt, pass the packages as files",
+			trivet.ErrUnavailable, program)
 	}
-	return nil, fmt.Errorf("%w: %s: %s (is `apt-get update` needed?)", trivet.ErrUnavailable, cmd, lastError(&stderr, err))
+	return nil, fmt.Errorf("%w: %s: %s (is `apt-get update` needed?)", trivet.ErrUnavailable, cmd,
+		lastError(&stderr, err))
 }
 
-// lastError is the last line that apt marks as an error.
+// lastError returns the last line that apt marks as an error.
 func lastError(stderr *bytes.Buffer, err error) string {
 	last := err.Error()
 	for s := bufio.NewScanner(stderr); s.Scan(); {

@@ -2,12 +2,12 @@ package platform
 
 import "debug/elf"
 
-// Modules are the drivers that the installer OS gets, as glob patterns below /lib/modules/VERSION/kernel; one that
-// ends in a slash means everything below. What they depend on comes along. A kernel that lacks some is fine: they are
-// then built in, or not for its machines.
+// Modules are the drivers of the installer OS, as glob patterns below /lib/modules/VERSION/kernel; a pattern that ends
+// in a slash matches everything below. Their dependencies are included. A kernel need not have all of them: a driver
+// may be built in, or not exist for its machines.
 //
-// In: what a server boots from, stores on and is told about by, and what the actions mount. Out: sound, graphics,
-// radio, infiniband, multipath SANs (fibre channel), and network cards of before about 2005.
+// Included are the drivers for network boot, storage, sensors and management of servers, and for what actions mount.
+// Excluded are sound, graphics, radio, InfiniBand, multipath SANs (Fibre Channel), and network cards from before 2005.
 var Modules = []string{
 	// Network cards, with their PHYs.
 	"drivers/net/ethernet/amazon/", "drivers/net/ethernet/amd/", "drivers/net/ethernet/aquantia/",
@@ -21,9 +21,9 @@ var Modules = []string{
 	"drivers/net/hyperv/", "drivers/net/mdio/", "drivers/net/phy/", "drivers/net/virtio_net.ko",
 	"drivers/net/vmxnet3/", "drivers/net/xen-netfront.ko", "drivers/net/usb/cdc_ether.ko",
 	"drivers/net/usb/ax88179_178a.ko", "drivers/net/usb/r8152.ko",
-	// Networks above them.
+	// Virtual networks above them.
 	"drivers/net/bonding/", "drivers/net/veth.ko", "net/8021q/", "net/bridge/bridge.ko",
-	// Disks and what they hang on.
+	// Disks and their controllers.
 	"drivers/ata/ahci.ko", "drivers/ata/ata_generic.ko", "drivers/ata/ata_piix.ko", "drivers/ata/sata_*.ko",
 	"drivers/block/loop.ko", "drivers/block/virtio_blk.ko", "drivers/block/xen-blkfront.ko",
 	"drivers/message/fusion/", "drivers/mmc/core/mmc_block.ko", "drivers/mmc/host/sdhci-*.ko", "drivers/nvme/host/",
@@ -42,7 +42,7 @@ var Modules = []string{
 	"drivers/char/hw_random/", "drivers/char/virtio_console.ko", "drivers/hv/", "drivers/virtio/",
 }
 
-// Programs are what built-in actions call in the installer OS, by package.
+// Programs are the programs of the installer OS that built-in actions call, by package.
 var Programs = []PackagePrograms{
 	{"e2fsprogs", []string{"sbin/mke2fs", "sbin/e2fsck", "sbin/resize2fs", "sbin/tune2fs"}},
 	{"dosfstools", []string{"sbin/mkfs.fat"}},
@@ -55,7 +55,7 @@ type PackagePrograms struct {
 	Paths   []string
 }
 
-// links are other names of programs, and of the agent: the kernel asks /sbin/modprobe for drivers (see
+// links are other names of programs, and of the agent: the kernel calls /sbin/modprobe to load drivers (see
 // agent/installer/osinit).
 var links = map[string]string{
 	"sbin/mkfs.ext2": "mke2fs", "sbin/mkfs.ext3": "mke2fs", "sbin/mkfs.ext4": "mke2fs",
@@ -63,7 +63,7 @@ var links = map[string]string{
 	"bin/trivet": "../init", "usr/bin": "../bin", "usr/sbin": "../sbin",
 }
 
-// arch is what differs between architectures.
+// arch describes an architecture.
 type arch struct {
 	elf     elf.Machine
 	triplet string // of Debian's library folders

@@ -19,18 +19,18 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// A tree is the folder of an unpacked package. Symbolic links in it are relative and stay inside.
+// A tree is the directory of an unpacked package. Its symbolic links are relative and stay inside it.
 type tree string
 
-// maxUnpacked bounds what a package may unpack to. Debian's kernels come to 0.4 GiB.
+// maxUnpacked bounds the size of an unpacked package. Debian's kernels have 0.4 GiB.
 const maxUnpacked = 4 << 30
 
-// unpack unpacks all packages into the cache, or finds them there by their digest.
+// unpack unpacks all packages into the cache. One that the cache has is recognized by its digest.
 func (b *builder) unpack(ctx context.Context, packages []Package) error {
 	for _, p := range packages {
 		dir := filepath.Join(b.CacheDir, "unpacked", p.Name+"-"+p.SHA256[:16])
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			b.say("unpack %s", filepath.Base(p.path))
+			b.report("unpack %s", filepath.Base(p.path))
 			if err := unpackDeb(ctx, p.path, dir); err != nil {
 				return fmt.Errorf("unpack %s: %w", p.path, err)
 			}
@@ -40,7 +40,7 @@ func (b *builder) unpack(ctx context.Context, packages []Package) error {
 	return nil
 }
 
-// unpackDeb unpacks a package's files into dir, which is there only once it is complete.
+// unpackDeb unpacks a package's files into dir, which exists only once it is complete.
 func unpackDeb(ctx context.Context, debPath, dir string) error {
 	f, err := os.Open(debPath)
 	if err != nil {
@@ -64,18 +64,18 @@ func unpackDeb(ctx context.Context, debPath, dir string) error {
 		return err
 	}
 	if err := os.Rename(tmp, dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err // it exists if another build was faster
+		return err // another build may have created it
 	}
 	return nil
 }
 
-// debData finds the data.tar of a .deb, which is an ar archive (deb(5)), and decompresses it.
+// debData returns the decompressed data.tar of a .deb, which is an ar archive (deb(5)).
 func debData(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
 	magic := make([]byte, 8)
 	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != "!<arch>\n" {
 		return nil, fmt.Errorf("%w: not a Debian package", trivet.ErrInvalid)
 	}
-	for range 16 { // a package has three members; signed ones a few more
+	for range 16 { // a package has three members; a signed one a few more
 		name, size, err := arHeader(r)
 		if err != nil {
 			return nil, err
@@ -84,25 +84,25 @@ func debData(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
 			return decompress(ctx, path.Ext(name), io.LimitReader(r, size))
 		}
 		if _, err := io.CopyN(io.Discard, r, size+size%2); err != nil {
-			return nil, fmt.Errorf("%w: package ends in the middle of %s", trivet.ErrInvalid, name)
+			return nil, fmt.Errorf("%w: the package is truncated in %s", trivet.ErrInvalid, name)
 		}
 	}
-	return nil, fmt.Errorf("%w: package has no data.tar", trivet.ErrInvalid)
+	return nil, fmt.Errorf("%w: the package has no data.tar", trivet.ErrInvalid)
 }
 
 func arHeader(r io.Reader) (name string, size int64, err error) {
 	h := make([]byte, 60)
 	if _, err := io.ReadFull(r, h); err != nil {
-		return "", 0, fmt.Errorf("%w: package has no data.tar", trivet.ErrInvalid)
+		return "", 0, fmt.Errorf("%w: the package has no data.tar", trivet.ErrInvalid)
 	}
 	size, err = strconv.ParseInt(strings.TrimSpace(string(h[48:58])), 10, 64)
 	if err != nil || size < 0 || string(h[58:]) != "`\n" {
-		return "", 0, fmt.Errorf("%w: package has a broken member header", trivet.ErrInvalid)
+		return "", 0, fmt.Errorf("%w: the package has an invalid member header", trivet.ErrInvalid)
 	}
 	return strings.TrimRight(string(h[:16]), " /"), size, nil
 }
 
-// decompress reads what a file name's extension says. Kernel modules come in the same forms as packages.
+// decompress decompresses by the extension of the file name. Kernel modules use the same formats as packages.
 func decompress(ctx context.Context, ext string, r io.Reader) (io.ReadCloser, error) {
 	switch ext {
 	case ".xz":
@@ -125,7 +125,7 @@ func decompress(ctx context.Context, ext string, r io.Reader) (io.ReadCloser, er
 	return nil, fmt.Errorf("%w: unknown compression %q", trivet.ErrInvalid, ext)
 }
 
-// untar writes files, folders and symbolic links below dir. Owners, devices and set-id bits do not matter here.
+// untar writes files, directories and symbolic links below dir. It ignores owners, devices and set-ID bits.
 func untar(ctx context.Context, r io.Reader, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -144,10 +144,10 @@ func untar(ctx context.Context, r io.Reader, dir string) error {
 		if err != nil {
 			return fmt.Errorf("%w: read data.tar: %w", trivet.ErrInvalid, err)
 		}
-		if left -= h.Size; left < 0 { // a sparse file is larger than what of it is in the archive
-			return fmt.Errorf("%w: the package unpacks to more than %d bytes", trivet.ErrTooLarge, int64(maxUnpacked))
+		if left -= h.Size; left < 0 { // a sparse file is larger than its data in the archive
+			return fmt.Errorf("%w: the unpacked package exceeds %d bytes", trivet.ErrTooLarge, int64(maxUnpacked))
 		}
-		if name := strings.TrimPrefix(path.Clean("/"+h.Name), "/"); name != "" && wanted(name) {
+		if name := strings.TrimPrefix(path.Clean("/"+h.Name), "/"); name != "" && needed(name) {
 			if err := untarOne(root, name, h, t); err != nil {
 				return err
 			}
@@ -155,8 +155,8 @@ func untar(ctx context.Context, r io.Reader, dir string) error {
 	}
 }
 
-// wanted says whether a file can be of use: documentation cannot, and is a third of some packages.
-func wanted(name string) bool {
+// needed reports whether a file is unpacked. Documentation, a third of some packages, is not.
+func needed(name string) bool {
 	for _, dir := range []string{"usr/share/doc/", "usr/share/man/", "usr/share/locale/", "usr/lib/debug/"} {
 		if strings.HasPrefix(name, dir) {
 			return false
@@ -191,7 +191,7 @@ func untarOne(root *os.Root, name string, h *tar.Header, content io.Reader) erro
 	return nil
 }
 
-// relative makes an absolute link's target relative to the link, so that it stays in the tree wherever that is.
+// relative returns an absolute link's target relative to the link, so that it stays inside the tree.
 func relative(name, target string) string {
 	if !path.IsAbs(target) {
 		return target
@@ -209,8 +209,8 @@ func (t tree) read(name string) ([]byte, error) {
 	return root.ReadFile(name)
 }
 
-// glob finds paths in the tree.
+// glob returns the paths in the tree that match a pattern.
 func (t tree) glob(pattern string) []string {
-	names, _ := fs.Glob(os.DirFS(string(t)), pattern) // the patterns are ours, and good
+	names, _ := fs.Glob(os.DirFS(string(t)), pattern) // the patterns are constants and valid
 	return names
 }

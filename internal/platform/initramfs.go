@@ -12,13 +12,13 @@ import (
 	"github.com/u-root/u-root/pkg/cpio"
 )
 
-// files are what an initramfs will hold, by path without a leading slash. Folders above a file come by themselves.
+// files is the content of an initramfs, by path without a leading slash. The parents of a file are added with it.
 type files map[string]cpio.Record
 
 func (f files) put(r cpio.Record) {
 	f[r.Name] = r
 	if dir := path.Dir(r.Name); dir != "." {
-		f.folder(dir)
+		f.directory(dir)
 	}
 }
 
@@ -28,7 +28,7 @@ func (f files) add(name string, mode uint64, data []byte) {
 func (f files) link(name, target string) { f.put(cpio.Symlink(name, target)) }
 func (f files) has(name string) bool     { _, ok := f[name]; return ok }
 
-func (f files) folder(name string) {
+func (f files) directory(name string) {
 	if !f.has(name) {
 		f.put(cpio.Directory(name, 0o755))
 	}
@@ -38,8 +38,8 @@ func (f files) device(name string, perm, major, minor uint64) {
 	f.put(cpio.CharDev(name, perm, major, minor))
 }
 
-// writeTo writes the compressed archive and returns its size before compression. The order is by path, so that a folder
-// comes before what is in it; times, owners and inode numbers are fixed: equal files give equal bytes.
+// writeTo writes the compressed archive and returns its size before compression. Entries are sorted by path, so a
+// directory comes before its content; times, owners and inode numbers are fixed, so equal files produce equal bytes.
 func (f files) writeTo(ctx context.Context, w io.Writer, compression string) (int64, error) {
 	z, err := compressor(w, compression)
 	if err != nil {
@@ -62,14 +62,15 @@ func (f files) writeTo(ctx context.Context, w io.Writer, compression string) (in
 
 func compressor(w io.Writer, compression string) (io.WriteCloser, error) {
 	if compression == "zstd" {
-		// The kernel reads one frame, of a window up to 128 MiB. One goroutine: the bytes must not depend on the host.
+		// The kernel reads one frame, with a window of up to 128 MiB. One goroutine: the result must not depend on the
+		// host.
 		return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
 			zstd.WithWindowSize(16<<20))
 	}
 	return gzip.NewWriterLevel(w, gzip.BestCompression)
 }
 
-// counter counts what is written, and stops it when the context ends.
+// counter counts the bytes written, and returns an error when the context ends.
 type counter struct {
 	w   io.Writer
 	n   int64

@@ -10,20 +10,21 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// kernel is a kernel found in an unpacked package.
+// kernel is a kernel in an unpacked package.
 type kernel struct {
 	tree    tree
 	version string
-	image   string // path of the file here
-	modules string // folder in the tree
+	image   string // path of the file on this host
+	modules string // directory in the tree
 }
 
-// findKernel finds the one kernel among the packages.
+// findKernel returns the only kernel of the packages.
 func findKernel(trees []tree) (*kernel, error) {
 	var found []*kernel
 	for _, t := range trees {
 		for _, image := range t.glob("boot/vmlinuz-*") {
-			k := &kernel{tree: t, version: strings.TrimPrefix(image, "boot/vmlinuz-"), image: filepath.Join(string(t), image)}
+			k := &kernel{tree: t, version: strings.TrimPrefix(image, "boot/vmlinuz-"),
+				image: filepath.Join(string(t), image)}
 			for _, dir := range []string{"lib/modules", "usr/lib/modules"} { // merged /usr: the latter
 				if len(t.glob(path.Join(dir, k.version, "kernel"))) > 0 {
 					k.modules = path.Join(dir, k.version)
@@ -33,12 +34,13 @@ func findKernel(trees []tree) (*kernel, error) {
 		}
 	}
 	if len(found) != 1 || found[0].modules == "" {
-		return nil, fmt.Errorf("%w: the packages hold %d kernels; want one with its modules", trivet.ErrInvalid, len(found))
+		return nil, fmt.Errorf("%w: the packages contain %d kernels; want one, with its modules", trivet.ErrInvalid,
+			len(found))
 	}
 	return found[0], nil
 }
 
-// compression is the best one that the kernel reads initramfs in.
+// compression returns the best compression that the kernel supports for an initramfs.
 func (k *kernel) compression() string {
 	config, err := k.tree.read("boot/config-" + k.version)
 	if err == nil && bytes.Contains(config, []byte("\nCONFIG_RD_ZSTD=y\n")) {

@@ -10,20 +10,20 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// maxModule bounds a module's file; the largest of Debian's has 8 MiB.
+// maxModule bounds the size of a module; Debian's largest has 8 MiB.
 const maxModule = 64 << 20
 
-// module is a driver and what its .modinfo section says.
+// module is a driver and its .modinfo section.
 type module struct {
-	name     string   // with _ for -, as the kernel has it
+	name     string   // with _ for -, as in the kernel
 	path     string   // below /lib/modules/VERSION, uncompressed: kernel/fs/ext4/ext4.ko
-	file     string   // here
+	file     string   // path on this host
 	depends  []string // names
-	softdeps []string // names or aliases to be loaded before, if there are any
-	aliases  []string // patterns of the devices it drives, and names that the kernel asks for
+	softdeps []string // names or aliases of modules to load before, if they exist
+	aliases  []string // patterns of its devices, and names that the kernel requests
 }
 
-// moduleName writes a name as the kernel does.
+// moduleName returns a name in the form of the kernel.
 func moduleName(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 // parse reads the .modinfo section: NUL-terminated key=value pairs.
@@ -49,7 +49,7 @@ func (m *module) parseInfo(info string) {
 	for pair := range strings.SplitSeq(info, "\x00") {
 		key, value, _ := strings.Cut(pair, "=")
 		if strings.ContainsAny(value, "\n\r") {
-			continue // would break the indexes, which are made of lines
+			continue // not representable in the indexes, which consist of lines
 		}
 		switch key {
 		case "depends":
@@ -71,7 +71,7 @@ func (m *module) parseInfo(info string) {
 	}
 }
 
-// matches says whether a pattern means this module. See [Modules].
+// matches reports whether a pattern matches this module. See [Modules].
 func (m *module) matches(patterns []string) bool {
 	name := strings.TrimPrefix(m.path, "kernel/")
 	for _, p := range patterns {

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// addModules adds the chosen drivers, what they need, and the indexes that agent/installer/osinit finds them by, in
-// depmod's formats.
+// addModules adds the selected drivers, their dependencies, and the indexes for agent/installer/osinit, in the formats
+// of depmod. It returns the number of drivers.
 func (b *builder) addModules(k *kernel) (int, error) {
 	all, err := readModules(filepath.Join(string(k.tree), k.modules))
 	if err != nil {
 		return 0, err
 	}
-	chosen := all.choose(append(slices.Clone(Modules), b.Modules...))
+	chosen := all.selectModules(append(slices.Clone(Modules), b.Modules...))
 	dir := "lib/modules/" + k.version + "/"
 	for _, m := range chosen {
 		data, err := m.read()
@@ -39,10 +39,10 @@ func (b *builder) addModules(k *kernel) (int, error) {
 	return len(chosen), nil
 }
 
-// modules are all of a kernel, by name.
+// modules is all modules of a kernel, by name.
 type modules map[string]*module
 
-// readModules reads what every module below dir says of itself.
+// readModules reads the .modinfo of every module below dir.
 func readModules(dir string) (modules, error) {
 	all := modules{}
 	err := filepath.WalkDir(dir, func(file string, d os.DirEntry, err error) error {
@@ -74,7 +74,7 @@ func readModule(dir, file string) (*module, error) {
 	return m, m.parse(bytes.NewReader(data))
 }
 
-// read gives the module as the kernel loads it; some distributions keep modules compressed.
+// read returns the decompressed module; some distributions compress modules.
 func (m *module) read() ([]byte, error) {
 	f, err := os.Open(m.file)
 	if err != nil {
@@ -89,28 +89,28 @@ func (m *module) read() ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, maxModule))
 }
 
-// choose gives the modules that patterns match and all that those need, sorted by path.
-func (all modules) choose(patterns []string) []*module {
+// selectModules returns the modules that match the patterns and their dependencies, sorted by path.
+func (all modules) selectModules(patterns []string) []*module {
 	chosen := map[string]*module{}
-	var take func(m *module)
-	take = func(m *module) {
+	var add func(m *module)
+	add = func(m *module) {
 		if m == nil || chosen[m.name] != nil {
 			return
 		}
 		chosen[m.name] = m
 		for _, name := range m.depends {
-			take(all[name])
+			add(all[name])
 		}
 		for _, name := range m.softdeps {
-			take(all[moduleName(name)])
+			add(all[moduleName(name)])
 			for _, other := range all.byAlias(name) {
-				take(other)
+				add(other)
 			}
 		}
 	}
 	for _, m := range all {
 		if m.matches(patterns) {
-			take(m)
+			add(m)
 		}
 	}
 	return sorted(chosen)
@@ -135,8 +135,8 @@ func (all modules) byAlias(alias string) []*module {
 	return sorted(found)
 }
 
-// needs lists a module's dependencies with theirs, each after those that need it: the last is loaded first.
-func (all modules) needs(m *module) []string {
+// dependencies returns all dependencies of a module, each after the modules that need it: the last is loaded first.
+func (all modules) dependencies(m *module) []string {
 	var order []string
 	seen := map[string]bool{m.name: true}
 	var visit func(m *module)
@@ -154,11 +154,11 @@ func (all modules) needs(m *module) []string {
 	return order
 }
 
-// depFile is modules.dep(5).
+// depFile returns the content of modules.dep(5).
 func (all modules) depFile(chosen []*module) []byte {
 	var b bytes.Buffer
 	for _, m := range chosen {
-		fmt.Fprintln(&b, strings.TrimSpace(m.path+": "+strings.Join(all.needs(m), " ")))
+		fmt.Fprintln(&b, strings.TrimSpace(m.path+": "+strings.Join(all.dependencies(m), " ")))
 	}
 	return b.Bytes()
 }

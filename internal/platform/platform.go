@@ -1,9 +1,9 @@
 // Package platform builds the installer OS: a Debian kernel, and an initramfs with the drivers that machines need, a
 // few programs that actions call (mkfs) and the trivet binary as /init. Everything but that binary comes from Debian
-// packages, so that nothing of the building host leaks in, and equal inputs give equal bytes.
+// packages, so the result does not depend on the build host, and equal inputs produce equal bytes.
 //
-// The pipeline, one file a step: apt finds and downloads the packages, deb unpacks them, modules picks drivers with all
-// they need, programs picks programs with their libraries, skeleton adds the rest, initramfs writes it all.
+// The pipeline, one file per step: apt finds and downloads the packages, deb unpacks them, modules selects drivers with
+// their dependencies, programs selects programs with their libraries, skeleton adds the rest, initramfs writes it.
 package platform
 
 import (
@@ -21,40 +21,40 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// The kernel packages that are known to work. Cloud is small and knows virtual machines only.
+// Kernel packages that are tested. The cloud kernel is small and supports virtual machines only.
 const (
 	KernelGeneric = "linux-image-amd64"
 	KernelCloud   = "linux-image-cloud-amd64"
 )
 
-// Options say what to build. Only Binary and Out must be given.
+// Options configure a build. Binary and Out are required.
 type Options struct {
 	// Arch is "amd64" (the default) or "arm64".
 	Arch string
-	// Kernel is the name of a Debian kernel package; a meta-package is followed. Default: linux-image-ARCH.
+	// Kernel is the name of a Debian kernel package or of its meta-package. Default: linux-image-ARCH.
 	Kernel string
-	// Debs are files of Debian packages to use in place of apt's: a kernel, and those that hold the programs of
-	// [Programs], their libraries and ca-certificates.
+	// Debs are files of Debian packages to use instead of apt's: a kernel, those with the programs of [Programs] and
+	// their libraries, and ca-certificates.
 	Debs []string
-	// Firmware names Debian packages whose /lib/firmware is included (firmware-bnx2x). Needs their archive in apt's
+	// Firmware names Debian packages whose /lib/firmware is included (firmware-bnx2x). Their archive must be in apt's
 	// sources.
 	Firmware []string
 	// Modules are glob patterns below /lib/modules/VERSION/kernel that are added to [Modules].
 	Modules []string
-	// Extra are more files: path in the installer OS -> path here.
+	// Extra are more files: path in the installer OS to path on this host.
 	Extra map[string]string
 	// Binary is the trivet binary, statically linked for Arch.
 	Binary string
-	// Out is the folder that vmlinuz and initrd.img are written to.
+	// Out is the directory that vmlinuz and initrd.img are written to.
 	Out string
-	// CacheDir keeps downloaded and unpacked packages. Default: trivet/platform in the user's cache folder.
+	// CacheDir keeps downloaded and unpacked packages. Default: trivet/platform in the user's cache directory.
 	CacheDir string
-	// Progress, if set, is told what is being done, a line a step.
+	// Progress, if set, is called with one line for each step.
 	Progress func(line string)
 	Logger   *slog.Logger
 }
 
-// Result says what was built.
+// Result describes what was built.
 type Result struct {
 	Arch          string
 	KernelVersion string // "6.1.0-56-cloud-amd64"
@@ -62,7 +62,7 @@ type Result struct {
 	Initrd        File
 	Compression   string // of the initramfs: "zstd" or "gzip"
 	Unpacked      int64  // bytes of the initramfs in memory
-	Modules       int    // how many drivers it has
+	Modules       int    // number of drivers
 	Packages      []Package
 }
 
@@ -81,8 +81,8 @@ type Package struct {
 	path    string
 }
 
-// Build makes the platform. Errors are trivet.ErrInvalid where the options, the binary or a package are at fault, and
-// trivet.ErrUnavailable where packages are not to be had.
+// Build builds the platform. Errors are trivet.ErrInvalid if the options, the binary or a package are invalid, and
+// trivet.ErrUnavailable if packages cannot be downloaded.
 func Build(ctx context.Context, o Options) (*Result, error) {
 	b, err := newBuilder(o)
 	if err != nil {
@@ -99,7 +99,7 @@ type builder struct {
 	Options
 	machine   arch
 	trees     []tree // the unpacked packages
-	files     files  // what the initramfs will hold
+	files     files  // of the initramfs
 	libraries map[string]bool
 }
 
@@ -107,10 +107,10 @@ func newBuilder(o Options) (*builder, error) {
 	o.Arch = cmp.Or(o.Arch, "amd64")
 	machine, known := arches[o.Arch]
 	if !known {
-		return nil, fmt.Errorf("%w: no architecture %q; there are amd64 and arm64", trivet.ErrInvalid, o.Arch)
+		return nil, fmt.Errorf("%w: unknown architecture %q; use amd64 or arm64", trivet.ErrInvalid, o.Arch)
 	}
 	if o.Binary == "" || o.Out == "" {
-		return nil, fmt.Errorf("%w: binary and output folder must be given", trivet.ErrInvalid)
+		return nil, fmt.Errorf("%w: binary and output directory are required", trivet.ErrInvalid)
 	}
 	o.Kernel = cmp.Or(o.Kernel, "linux-image-"+o.Arch)
 	if o.CacheDir == "" {
@@ -141,7 +141,7 @@ func (b *builder) build(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.say("collect drivers of %s, programs and certificates", k.version)
+	b.report("collect drivers of %s, programs and certificates", k.version)
 	modules, err := b.addModules(k)
 	if err != nil {
 		return nil, err
@@ -151,12 +151,13 @@ func (b *builder) build(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 	}
-	r := &Result{Arch: b.Arch, KernelVersion: k.version, Packages: packages, Modules: modules, Compression: k.compression()}
+	r := &Result{Arch: b.Arch, KernelVersion: k.version, Packages: packages, Modules: modules,
+		Compression: k.compression()}
 	return r, b.write(ctx, k, r)
 }
 
 func (b *builder) write(ctx context.Context, k *kernel, r *Result) error {
-	b.say("write kernel and initramfs")
+	b.report("write kernel and initramfs")
 	if err := os.MkdirAll(b.Out, 0o755); err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func (b *builder) write(ctx context.Context, k *kernel, r *Result) error {
 	return err
 }
 
-// writeFile writes a file under a temporary name, so that no half file is ever seen under its own.
+// writeFile writes a file under a temporary name and renames it, so that the file is always complete.
 func writeFile(path string, fill func(io.Writer) error) (File, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -199,7 +200,8 @@ func writeFile(path string, fill func(io.Writer) error) (File, error) {
 	return out, os.Rename(f.Name(), path)
 }
 
-func (b *builder) say(format string, args ...any) {
+// report reports the progress of the build.
+func (b *builder) report(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	b.Logger.Debug("platform: " + line)
 	if b.Progress != nil {

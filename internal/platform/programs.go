@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// checkBinary refuses a trivet binary that cannot run in the installer OS: it has no dynamic linker for others'
-// libraries.
+// checkBinary refuses a trivet binary that cannot run in the installer OS: it must be static and for the right
+// architecture.
 func checkBinary(file string, machine arch) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -21,7 +21,7 @@ func checkBinary(file string, machine arch) error {
 	defer f.Close()
 	e, err := elf.NewFile(f)
 	if err != nil {
-		return fmt.Errorf("%w: %s is no ELF program: %w", trivet.ErrInvalid, file, err)
+		return fmt.Errorf("%w: %s is not an ELF program: %w", trivet.ErrInvalid, file, err)
 	}
 	if e.Machine != machine.elf {
 		return fmt.Errorf("%w: %s is for %s, not %s", trivet.ErrInvalid, file, e.Machine, machine.elf)
@@ -61,8 +61,8 @@ func (b *builder) addProgram(pkg, name string) error {
 	return b.addLibraries(name, data)
 }
 
-// addLibraries adds what an ELF file needs to run, and what that needs. Libraries go to /lib under the name they are
-// asked for by; the dynamic linker looks there last.
+// addLibraries adds the dynamic linker and the libraries of an ELF file, recursively. Libraries are added to /lib by
+// their soname; the dynamic linker searches there last.
 func (b *builder) addLibraries(name string, data []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
@@ -97,11 +97,12 @@ func (b *builder) addLibrary(name, soname string) error {
 		return nil
 	}
 	b.libraries[soname] = true
-	var places []string
-	for _, dir := range []string{"lib/" + b.machine.triplet, "usr/lib/" + b.machine.triplet, "lib", "usr/lib", "lib64"} {
-		places = append(places, path.Join(dir, soname))
+	var paths []string
+	triplet := b.machine.triplet
+	for _, dir := range []string{"lib/" + triplet, "usr/lib/" + triplet, "lib", "usr/lib", "lib64"} {
+		paths = append(paths, path.Join(dir, soname))
 	}
-	data, err := b.find(places...)
+	data, err := b.find(paths...)
 	if err != nil {
 		return fmt.Errorf("library: %w", err)
 	}
@@ -109,7 +110,7 @@ func (b *builder) addLibrary(name, soname string) error {
 	return b.addLibraries(name, data)
 }
 
-// find reads the first of these files that a package has.
+// find returns the content of the first of these files that a package has.
 func (b *builder) find(names ...string) ([]byte, error) {
 	for _, name := range names {
 		for _, t := range b.trees {

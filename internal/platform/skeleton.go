@@ -11,22 +11,22 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// folders are those that must be there, empty, for mounts and for programs.
-var folders = []string{"dev", "etc", "mnt", "proc", "root", "run", "sys", "tmp", "var/lib", "var/log"}
+// directories are empty directories for mounts and for programs.
+var directories = []string{"dev", "etc", "mnt", "proc", "root", "run", "sys", "tmp", "var/lib", "var/log"}
 
-// etc is the little that programs read.
+// etc is the configuration that programs read.
 var etc = map[string]string{
-	"etc/passwd":        "root:x:0:0:root:/root:/bin/false\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+	"etc/passwd":        "root:x:0:0:root:/root:/bin/false\nnobody:x:65534:65534::/:/bin/false\n",
 	"etc/group":         "root:x:0:\nnogroup:x:65534:\n",
 	"etc/hosts":         "127.0.0.1 localhost\n::1 localhost\n",
 	"etc/nsswitch.conf": "hosts: files dns\n",
 	"etc/os-release":    "ID=trivet\nNAME=Trivet\nPRETTY_NAME=\"Trivet installer OS\"\n",
 }
 
-// addSkeleton adds folders, the two device nodes that a program has before /dev is mounted, /etc and CA certificates.
+// addSkeleton adds directories, the two device nodes that are needed before /dev is mounted, /etc and CA certificates.
 func (b *builder) addSkeleton() error {
-	for _, dir := range folders {
-		b.files.folder(dir)
+	for _, dir := range directories {
+		b.files.directory(dir)
 	}
 	b.files.device("dev/console", 0o600, 5, 1)
 	b.files.device("dev/null", 0o666, 1, 3)
@@ -36,7 +36,7 @@ func (b *builder) addSkeleton() error {
 	return b.addCertificates()
 }
 
-// addCertificates adds Mozilla's CAs in one file, as update-ca-certificates makes it on an installed system.
+// addCertificates adds Mozilla's CAs in one file, as update-ca-certificates does.
 func (b *builder) addCertificates() error {
 	var all bytes.Buffer
 	for _, t := range b.trees {
@@ -56,14 +56,14 @@ func (b *builder) addCertificates() error {
 	return nil
 }
 
-// addFirmware adds /lib/firmware of the packages that were named for it.
+// addFirmware adds /lib/firmware of the packages, if the options name packages with firmware.
 func (b *builder) addFirmware() error {
 	if len(b.Firmware) == 0 {
 		return nil
 	}
 	for _, t := range b.trees {
 		for _, dir := range []string{"lib/firmware", "usr/lib/firmware"} {
-			if err := b.addFolder(filepath.Join(string(t), dir), "lib/firmware"); err != nil {
+			if err := b.addDirectory(filepath.Join(string(t), dir), "lib/firmware"); err != nil {
 				return err
 			}
 		}
@@ -71,8 +71,9 @@ func (b *builder) addFirmware() error {
 	return nil
 }
 
-// addFolder adds all files below a folder that may be missing. Links are followed: firmware has many, all inside.
-func (b *builder) addFolder(dir, to string) error {
+// addDirectory adds all files below a directory that may not exist. It follows links inside it, which firmware has many
+// of.
+func (b *builder) addDirectory(dir, to string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return nil
 	}
@@ -93,16 +94,16 @@ func (b *builder) addFolder(dir, to string) error {
 		if err == nil {
 			b.files.add(path.Join(to, filepath.ToSlash(rel)), 0o644, data)
 		}
-		return nil // a dangling link, or one to a folder
+		return nil // a dangling link, or a link to a directory
 	})
 }
 
-// addExtra adds the caller's files, executable where they are here.
+// addExtra adds the caller's files. A file that is executable on this host is executable there.
 func (b *builder) addExtra() error {
 	for name, file := range b.Extra {
 		clean := strings.TrimPrefix(path.Clean("/"+name), "/")
 		if clean == "" || clean == "init" {
-			return fmt.Errorf("%w: %q cannot be an extra file's path", trivet.ErrInvalid, name)
+			return fmt.Errorf("%w: %q cannot be the path of an extra file", trivet.ErrInvalid, name)
 		}
 		if err := b.addHostFile(clean, file); err != nil {
 			return err

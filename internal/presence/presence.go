@@ -20,7 +20,7 @@ type Tracker struct {
 	last    map[string]heartbeat // guarded by mu; by machine
 	peers   map[string]time.Time // guarded by mu; by head: until when it has reported
 	period  time.Duration        // guarded by mu; how often peers report
-	awaited map[string]heartbeat // guarded by mu; by machine: an epoch that was never heard, and the time of the first query
+	awaited map[string]heartbeat // guarded by mu; by machine: an epoch never heard, and the time of the first query
 }
 
 type heartbeat struct {
@@ -81,7 +81,7 @@ func (t *Tracker) ReportedUntil(head string) time.Time {
 	return t.peers[head]
 }
 
-// Merge adds what a peer answered to a request sent at the time asked.
+// Merge adds what a peer reported in response to a request sent at the time asked.
 func (t *Tracker) Merge(head string, asked time.Time, heartbeats []Heartbeat) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -24,7 +24,7 @@ func mustBeSilent(t *testing.T, p *presence.Tracker, want time.Duration) {
 	}
 }
 
-// A head that never heard an agent does not judge it silent while another one hears it.
+// An agent is not silent for a head that never received its heartbeats while another head receives them.
 func TestSilenceIsJudgedJointly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := presence.New(), presence.New()
@@ -42,8 +42,8 @@ func TestSilenceIsJudgedJointly(t *testing.T) {
 	})
 }
 
-// Heartbeats are passed on: a head learns from a second one what a third heard that it cannot reach.
-func TestHeartbeatsArePassedOn(t *testing.T) {
+// Heartbeats are forwarded: a head gets those of a head that it cannot reach from a third one.
+func TestHeartbeatsAreForwarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, c := presence.New(), presence.New(), presence.New()
 		a.SetPeers([]string{"b", "c"}, period)
@@ -67,7 +67,7 @@ func TestAgentsOfLostHeadGetFullTimeout(t *testing.T) {
 		a.SetPeers([]string{"b"}, period)
 		time.Sleep(time.Hour)
 		exchange(t, a, b, "b")
-		b.Record("m1", 1, nil) // and dies
+		b.Record("m1", 1, nil) // then b fails
 		time.Sleep(2 * period)
 		mustBeSilent(t, a, 0)
 		time.Sleep(45 * time.Second)
@@ -80,7 +80,7 @@ func TestAgentsOfLostHeadGetFullTimeout(t *testing.T) {
 	})
 }
 
-// A heartbeat of another epoch does not count, and an older one changes nothing.
+// A heartbeat of another epoch is ignored, and so is an older one.
 func TestHeartbeatOfOtherEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := presence.New()

@@ -19,8 +19,8 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
-// Two heads hold what is acknowledged, all hold what a record refers to, and a head that loses its folder gets it
-// again.
+// Two heads hold an acknowledged blob, all hold a blob that a record refers to, and a head that loses its directory
+// pulls it again.
 func TestBlobsOnThreeHeads(t *testing.T) {
 	s := newSite(t, 3)
 	data := noise(3*blob.ChunkBytes + 5)
@@ -35,7 +35,7 @@ func TestBlobsOnThreeHeads(t *testing.T) {
 		t.Errorf("another head finds %+v", got)
 	}
 	if most := s.heads[0].blobs.Replicated(t.Context(), ref); most != ref.Bytes {
-		t.Errorf("%d of %d bytes are elsewhere", most, ref.Bytes)
+		t.Errorf("%d of %d bytes are on other heads", most, ref.Bytes)
 	}
 	s.image(ref)
 	for _, h := range s.heads {
@@ -61,8 +61,9 @@ func TestBlobsOnThreeHeads(t *testing.T) {
 	if _, err := lost.blobs.Ensure(t.Context(), ref.Digest); err != nil || !lost.holds(ref) {
 		t.Fatal(err)
 	}
-	if missing, came := lost.metric("trivet_blobs_missing"), lost.metric("trivet_blob_pulled_bytes_total"); missing != 0 || came != float64(len(data)) {
-		t.Errorf("%v are missing, %v bytes came", missing, came)
+	missing, pulled := lost.metric("trivet_blobs_missing"), lost.metric("trivet_blob_pulled_bytes_total")
+	if missing != 0 || pulled != float64(len(data)) {
+		t.Errorf("%v are missing, %v bytes were pulled", missing, pulled)
 	}
 }
 
@@ -88,7 +89,7 @@ func TestBootServesMissingBlob(t *testing.T) {
 		t.Error(referenced, err)
 	}
 	if n := s.heads[2].metric("trivet_blob_pulled_bytes_total"); n != float64(len(data)) {
-		t.Errorf("%v bytes came, of %d", n, len(data))
+		t.Errorf("%v bytes were pulled, of %d", n, len(data))
 	}
 }
 
@@ -107,7 +108,7 @@ func get(t testing.TB, url, ranges string) (int, []byte) {
 // removed.
 func TestSecureNeedsSecondHead(t *testing.T) {
 	for name, recover := range map[string]func(s *site){
-		"one comes back": func(s *site) { s.heads[2].start() },
+		"one restarts": func(s *site) { s.heads[2].start() },
 		"all are removed": func(s *site) {
 			for _, h := range s.heads[1:] {
 				s.record(h.name, "", func(rec *trivet.Head) { rec.Status.State = trivet.HeadRemoved })
@@ -143,12 +144,10 @@ func TestSecureNeedsSecondHead(t *testing.T) {
 func TestSecureAlone(t *testing.T) {
 	s := newSite(t, 1)
 	s.record("head1", trivet.RoleWitness, func(rec *trivet.Head) {
-		rec.Status.State,
-			rec.Status.Peer = trivet.HeadMember, "https://127.0.0.1:1"
+		rec.Status.State, rec.Status.Peer = trivet.HeadMember, "https://127.0.0.1:1"
 	})
 	s.record("head2", trivet.RoleVoter, func(rec *trivet.Head) {
-		rec.Status.State,
-			rec.Status.Peer = trivet.HeadJoining, "https://127.0.0.1:1"
+		rec.Status.State, rec.Status.Peer = trivet.HeadJoining, "https://127.0.0.1:1"
 	})
 	if err := s.heads[0].blobs.Secure(t.Context(), s.heads[0].put(noise(100))); err != nil {
 		t.Error(err)
@@ -201,7 +200,9 @@ func hang(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body) // without it net/http does not notice that the client closes
 	<-r.Context().Done()
 }
+
 func fail(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
+
 func flood(w http.ResponseWriter, _ *http.Request) {
 	for range 64 {
 		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
@@ -252,7 +253,7 @@ func TestBlobAccess(t *testing.T) {
 		client.CloseIdleConnections()
 	}
 	if !s.heads[0].holds(ref) {
-		t.Error("the blob is gone")
+		t.Error("the blob was deleted")
 	}
 }
 

@@ -42,7 +42,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// site is one cluster's records and keys, shared by heads that have a folder of blobs and a TLS server each.
+// site is one cluster's records and keys, shared by heads that have a directory of blobs and a TLS server each.
 type site struct {
 	t      testing.TB
 	tables *state.Tables
@@ -133,21 +133,19 @@ func (h *head) start() {
 	h.reg = prometheus.NewRegistry()
 	h.blobs = replica.NewBlobs(replica.BlobConfig{Self: h.name, Store: h.store, Tables: h.site.tables,
 		Root: &h.site.keys.CA.Root,
-		Cert: func() (*tls.Certificate, error) {
-			return h.cert,
-				nil
-		}, Log: slog.New(slog.DiscardHandler), Metrics: h.reg,
-		StallTimeout: 200 * time.Millisecond})
+		Cert: func() (*tls.Certificate, error) { return h.cert, nil },
+		Log:  slog.New(slog.DiscardHandler), Metrics: h.reg, StallTimeout: 200 * time.Millisecond})
 	h.boot = httptest.NewServer(h.blobs.BootHandler())
 	l := must(net.Listen("tcp", h.addr))(t)
 	h.addr = l.Addr().String()
 	server := peer.NewServer(peer.Config{Root: &h.site.keys.CA.Root,
-		Info: func() peer.Info { return peer.Info{Head: h.name} },
-		Membership: &membership.Verifier{Records: membership.NewRecords(h.site.tables,
-			h.name)}, Log: slog.New(slog.DiscardHandler)})
+		Info:       func() peer.Info { return peer.Info{Head: h.name} },
+		Membership: &membership.Verifier{Records: membership.NewRecords(h.site.tables, h.name)},
+		Log:        slog.New(slog.DiscardHandler)})
 	h.blobs.Register(server)
 	h.logs.Register(server)
-	h.http = &http.Server{TLSConfig: auth.ListenTLS(h.site.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now).GetCertificate),
+	serving := h.site.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now)
+	h.http = &http.Server{TLSConfig: auth.ListenTLS(serving.GetCertificate),
 		ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if wrap := h.wrap.Load(); wrap != nil {
 				(*wrap)(server).ServeHTTP(w, r)

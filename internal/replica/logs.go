@@ -58,7 +58,7 @@ func (l *Logs) View(run *trivet.Workflow) *LogView {
 }
 
 // Refresh finds out which text there is: on this head, and on the others if they were not queried for a while, or if
-// latest asks for all that was acknowledged by now.
+// latest requests all that was acknowledged by now.
 func (v *LogView) Refresh(ctx context.Context, latest bool) error {
 	if v.latest = latest; latest || time.Since(v.queried) >= LogPollInterval {
 		// An agent sends one piece after the other: the pieces before one that was found earlier are on some head by

@@ -25,7 +25,7 @@ func (s *site) newLogs(h *head) *replica.Logs {
 	return &replica.Logs{Self: h.name, Store: own, Tables: s.tables, Client: c}
 }
 
-func (h *head) wrote(offset int64, text string) {
+func (h *head) appendLog(offset int64, text string) {
 	h.site.t.Helper()
 	if err := h.logs.Store.Append("w", "a", 1, offset, []byte(text)); err != nil {
 		h.site.t.Fatal(err)
@@ -63,20 +63,20 @@ var logged = &trivet.Workflow{Meta: trivet.Meta{Name: "w"},
 func TestLogGaps(t *testing.T) {
 	s := newSite(t, 3)
 	v := s.heads[0].logs.View(logged)
-	s.heads[0].wrote(0, "one ")
+	s.heads[0].appendLog(0, "one ")
 	refresh(t, v, false)
-	s.heads[0].wrote(8, "three ")
+	s.heads[0].appendLog(8, "three ")
 	refresh(t, v, false)
 	if got := readAll(t, v); got != "one " {
-		t.Errorf("with a piece on its way to another head: %q", got)
+		t.Errorf("with a piece that was sent to another head: %q", got)
 	}
-	s.heads[1].wrote(4, "two ")
+	s.heads[1].appendLog(4, "two ")
 	refresh(t, v, true)
 	if got := readAll(t, v); got != "one two three " || v.Unreachable() != nil {
 		t.Errorf("%q, unreachable are %v", got, v.Unreachable())
 	}
-	s.heads[2].wrote(20, "five")
-	s.heads[2].wrote(0, "one ")
+	s.heads[2].appendLog(20, "five")
+	s.heads[2].appendLog(0, "one ")
 	refresh(t, v, true)
 	if got := readAll(t, v); got != "one two three ......five" {
 		t.Errorf("with a piece that no head has: %q", got)
@@ -107,8 +107,10 @@ func TestLogsWithFaultyHeads(t *testing.T) {
 		"hangs":  {hang, true},
 		"fails":  {fail, true},
 		"floods": {flood, true},
-		"has invalid parts": {faulty(`[{"action":"../a","attempt":1,"bytes":9},{"action":"b","attempt":1,"bytes":9},{"action":"a","attempt":0,"bytes":9},
-			{"action":"a","attempt":1,"bytes":-9},{"action":"a","attempt":1,"bytes":99999999999}]`, []byte("never")), false},
+		"has invalid parts": {faulty(`[{"action":"../a","attempt":1,"bytes":9},
+			{"action":"b","attempt":1,"bytes":9},{"action":"a","attempt":0,"bytes":9},
+			{"action":"a","attempt":1,"bytes":-9},
+			{"action":"a","attempt":1,"bytes":99999999999}]`, []byte("never")), false},
 		"responds with too much":       {faulty(huge, bytes.Repeat([]byte("x"), replica.LogChunkBytes+1)), true},
 		"responds with no text":        {faulty(huge, 7), true},
 		"has less than what it claims": {faulty(huge, []byte{}), false},
@@ -117,8 +119,8 @@ func TestLogsWithFaultyHeads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, 3)
-			s.heads[0].wrote(0, "one ")
-			s.heads[2].wrote(4, "two")
+			s.heads[0].appendLog(0, "one ")
+			s.heads[2].appendLog(4, "two")
 			s.heads[1].inject(func(http.Handler) http.Handler { return c.handler })
 			v := s.heads[0].logs.View(logged)
 			refresh(t, v, true)
@@ -126,8 +128,8 @@ func TestLogsWithFaultyHeads(t *testing.T) {
 			if got != "one two" {
 				t.Errorf("%.100q", got)
 			}
-			if unreachable := fmt.Sprint(v.Unreachable()); unreachable != map[bool]string{true: "[head1]",
-				false: "[]"}[c.unreachable] {
+			want := map[bool]string{true: "[head1]", false: "[]"}[c.unreachable]
+			if unreachable := fmt.Sprint(v.Unreachable()); unreachable != want {
 				t.Errorf("unreachable are %s", unreachable)
 			}
 		})
@@ -137,7 +139,7 @@ func TestLogsWithFaultyHeads(t *testing.T) {
 // Only members that are full heads can read logs, and only logs.
 func TestLogAccess(t *testing.T) {
 	s := newSite(t, 2)
-	s.heads[0].wrote(0, "text")
+	s.heads[0].appendLog(0, "text")
 	s.record("head8", trivet.RoleWitness, func(rec *trivet.Head) { rec.Status.State = trivet.HeadMember })
 	post := func(cert *tls.Certificate, path, body string) int {
 		c := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,

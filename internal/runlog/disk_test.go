@@ -10,7 +10,7 @@ import (
 	"github.com/trivet-project/trivet/test/faultfs"
 )
 
-// What Append took is there after a power cut; what the disk did not take is an error.
+// Appended data survives a power cut; if the disk fails, Append returns an error.
 func TestDiskThatLosesPower(t *testing.T) {
 	disk := faultfs.New(t)
 	s, err := runlog.Open(filepath.Join(disk.Dir(), "logs"))

@@ -55,8 +55,8 @@ func Open(dir string) (*Store, error) {
 func (s *Store) Close() error { return s.root.Close() }
 
 // Append writes a piece at its offset and syncs it to stable storage. Bytes beyond MaxBytes are dropped.
-func (s *Store) Append(workflow, action string, try int, offset int64, piece []byte) error {
-	name, err := fileName(workflow, action, try)
+func (s *Store) Append(workflow, action string, attempt int, offset int64, piece []byte) error {
+	name, err := fileName(workflow, action, attempt)
 	if err != nil {
 		return err
 	}
@@ -135,8 +135,8 @@ func (s *Store) Parts(workflow string) ([]Part, error) {
 	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	var parts []Part
 	for _, info := range infos {
-		if action, try, ok := parseName(info.Name()); ok {
-			parts = append(parts, Part{Action: action, Attempt: try, Bytes: info.Size()})
+		if action, attempt, ok := parseName(info.Name()); ok {
+			parts = append(parts, Part{Action: action, Attempt: attempt, Bytes: info.Size()})
 		}
 	}
 	return parts, nil
@@ -144,8 +144,8 @@ func (s *Store) Parts(workflow string) ([]Part, error) {
 
 // Read reads one part from an offset into p and returns the number of bytes, which is less than len(p) at the end.
 // Zeros are holes.
-func (s *Store) Read(workflow, action string, try int, offset int64, p []byte) (int, error) {
-	name, err := fileName(workflow, action, try)
+func (s *Store) Read(workflow, action string, attempt int, offset int64, p []byte) (int, error) {
+	name, err := fileName(workflow, action, attempt)
 	if err != nil {
 		return 0, err
 	}
@@ -217,28 +217,28 @@ func (s *Store) Remove(workflow string) error {
 	return s.root.RemoveAll(workflow)
 }
 
-func fileName(workflow, action string, try int) (string, error) {
+func fileName(workflow, action string, attempt int) (string, error) {
 	if err := errors.Join(trivet.ValidateName(workflow), trivet.ValidateName(action)); err != nil {
 		return "", err
 	}
-	if try < 1 || try > MaxAttempt {
+	if attempt < 1 || attempt > MaxAttempt {
 		return "", &trivet.FieldError{Field: "attempt", Problem: fmt.Sprintf("must be 1 to %d", MaxAttempt)}
 	}
-	return path.Join(workflow, fmt.Sprintf("%s.%d.log", action, try)), nil
+	return path.Join(workflow, fmt.Sprintf("%s.%d.log", action, attempt)), nil
 }
 
 // parseName is the inverse of fileName. ok is false for any other name.
-func parseName(name string) (action string, try int, ok bool) {
+func parseName(name string) (action string, attempt int, ok bool) {
 	base := strings.TrimSuffix(name, ".log")
 	dot := strings.LastIndexByte(base, '.')
 	if dot < 0 {
 		return "", 0, false
 	}
 	action = base[:dot]
-	try, err := strconv.Atoi(base[dot+1:])
+	attempt, err := strconv.Atoi(base[dot+1:])
 	if err != nil {
 		return "", 0, false
 	}
-	made, err := fileName("any", action, try)
-	return action, try, err == nil && made == "any/"+name
+	built, err := fileName("any", action, attempt)
+	return action, attempt, err == nil && built == "any/"+name
 }

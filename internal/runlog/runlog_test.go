@@ -18,7 +18,7 @@ func open(t *testing.T) *runlog.Store {
 	return s
 }
 
-func TestPiecesComeTwiceAndLate(t *testing.T) {
+func TestRepeatedAndLatePieces(t *testing.T) {
 	s := open(t)
 	for _, p := range []struct {
 		at   int64
@@ -34,7 +34,7 @@ func TestPiecesComeTwiceAndLate(t *testing.T) {
 		t.Errorf("got %q, %v", got[:n], err)
 	}
 	if n, err := s.Read("w", "image", 1, 13, got); n != 0 || err != nil {
-		t.Errorf("at its end: %d, %v", n, err)
+		t.Errorf("at the end: %d, %v", n, err)
 	}
 	parts, err := s.Parts("w")
 	if err != nil || fmt.Sprint(parts) != "[{image 1 13}]" {
@@ -42,7 +42,7 @@ func TestPiecesComeTwiceAndLate(t *testing.T) {
 	}
 }
 
-func TestBadNamesStayOutside(t *testing.T) {
+func TestInvalidNames(t *testing.T) {
 	s := open(t)
 	for _, bad := range []string{"../x", "", "a/b", "..", "/etc"} {
 		if err := s.Append(bad, "a", 1, 0, []byte("x")); !errors.Is(err, trivet.ErrInvalid) {
@@ -56,7 +56,7 @@ func TestBadNamesStayOutside(t *testing.T) {
 		}
 	}
 	if _, err := s.Read("w", "none", 1, 0, nil); !errors.Is(err, trivet.ErrNotFound) {
-		t.Errorf("a log that is not there: %v", err)
+		t.Errorf("a log that does not exist: %v", err)
 	}
 	for _, offset := range []int64{-1, runlog.MaxBytes + 1} {
 		if _, err := s.Read("w", "a", 1, offset, nil); !errors.Is(err, trivet.ErrInvalid) {
@@ -65,7 +65,7 @@ func TestBadNamesStayOutside(t *testing.T) {
 	}
 }
 
-func TestALogIsBounded(t *testing.T) {
+func TestLogIsBounded(t *testing.T) {
 	s := open(t)
 	if err := s.Append("w", "a", 1, runlog.MaxBytes-2, []byte("abcd")); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,8 @@ func TestOnlyAPIURLsArePrinted(t *testing.T) {
 	good := []string{"https://10.0.0.1:7480", "https://[fd00::1]:7480", "https://head-0.example.com:443"}
 	bad := []string{"https://10.0.0.1:7480\x1b[2J", "https://x:1;reboot", "https://$(reboot):1",
 		"http://10.0.0.1:7480", "https://10.0.0.1",
-		"https://a@b:1", "https://b:1/x", "https://b:1?x", "https://[fe80::1%25x]:1", "https://b:1\n", "--new-cluster", ""}
+		"https://a@b:1", "https://b:1/x", "https://b:1?x", "https://[fe80::1%25x]:1", "https://b:1\n",
+		"--new-cluster", ""}
 	text, err := json.Marshal(foundCluster{Cluster: "c\x1b", Head: "h\x1b", API: slices.Concat(bad, good)})
 	if err != nil {
 		t.Fatal(err)

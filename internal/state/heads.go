@@ -21,7 +21,7 @@ func (t *Tables) PeerURLs(self string) map[string]string {
 }
 
 // HeadURLs returns where a machine reaches the heads: their APIs, and their boot servers, which serve blobs. Those in
-// the machine's own network come first. Without a machine the order is any.
+// the machine's own network come first. Without a machine the order is undefined.
 func (t *Tables) HeadURLs(m *trivet.Machine) (api, boot []string) {
 	for h := range t.Heads.AllShared() {
 		if h.Serves() {

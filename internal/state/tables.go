@@ -1,4 +1,4 @@
-// Package state gives typed views of the records in the store, one table for each kind, with the indexes that find
+// Package state provides typed views of the records in the store, one table for each kind, with the indexes that find
 // records without a scan.
 package state
 
@@ -54,22 +54,22 @@ func newTables(s *store.Store) *Tables {
 		Machines: store.NewTable(s,
 			store.Index[trivet.Machine]{Name: ByMAC, Keys: macs},
 			store.Index[trivet.Machine]{Name: ByAddress, Keys: fixedAddresses},
-			store.Index[trivet.Machine]{Name: ByState, Keys: func(m *trivet.Machine) []string { return []string{string(m.Status.State)} }},
+			by(ByState, func(m *trivet.Machine) string { return string(m.Status.State) }),
 		),
 		Workflows: store.NewTable(s,
-			store.Index[trivet.Workflow]{Name: ByMachine, Keys: func(w *trivet.Workflow) []string { return []string{w.Spec.Machine} }},
-			store.Index[trivet.Workflow]{Name: ByProvision, Keys: func(w *trivet.Workflow) []string { return []string{w.Spec.Provision} }},
+			by(ByMachine, func(w *trivet.Workflow) string { return w.Spec.Machine }),
+			by(ByProvision, func(w *trivet.Workflow) string { return w.Spec.Provision }),
 		),
 		Provisions: store.NewTable(s,
-			store.Index[trivet.Provision]{Name: ByState, Keys: func(p *trivet.Provision) []string { return []string{string(p.Status.State)} }},
+			by(ByState, func(p *trivet.Provision) string { return string(p.Status.State) }),
 		),
 		Templates: store.NewTable[trivet.Template](s),
 		Images:    store.NewTable[trivet.Image](s),
 		Platforms: store.NewTable[trivet.Platform](s),
 		Networks:  store.NewTable[trivet.Network](s),
 		Addresses: store.NewTable(s,
-			store.Index[trivet.Address]{Name: ByMAC, Keys: func(a *trivet.Address) []string { return []string{a.Spec.MAC} }},
-			store.Index[trivet.Address]{Name: ByNetwork, Keys: func(a *trivet.Address) []string { return []string{a.Spec.Network} }},
+			by(ByMAC, func(a *trivet.Address) string { return a.Spec.MAC }),
+			by(ByNetwork, func(a *trivet.Address) string { return a.Spec.Network }),
 		),
 		MACs:     store.NewTable[trivet.MAC](s),
 		Sites:    store.NewTable[trivet.Site](s),
@@ -78,7 +78,7 @@ func newTables(s *store.Store) *Tables {
 		Tokens:   store.NewTable[trivet.Token](s),
 		Accounts: store.NewTable[trivet.Account](s),
 		Events: store.NewTable(s,
-			store.Index[trivet.Event]{Name: BySubject, Keys: func(e *trivet.Event) []string { return []string{e.Spec.Subject} }},
+			by(BySubject, func(e *trivet.Event) string { return e.Spec.Subject }),
 		),
 	}
 }
@@ -104,6 +104,11 @@ func (t *Tables) Within(s *store.Scope) *Tables {
 		Accounts:   t.Accounts.Within(s),
 		Events:     t.Events.Within(s),
 	}
+}
+
+// by returns an index of records by one key.
+func by[T any](name string, key func(*T) string) store.Index[T] {
+	return store.Index[T]{Name: name, Keys: func(r *T) []string { return []string{key(r)} }}
 }
 
 func macs(m *trivet.Machine) (all []string) {

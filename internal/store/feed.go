@@ -12,8 +12,8 @@ import (
 	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// The feed is one goroutine that makes snapshots: from a list at the start, then from one watch of all keys. Nothing
-// else makes them, and readers never block it.
+// The feed is one goroutine that creates snapshots: from a list at the start, then from one watch of all keys. Nothing
+// else creates them, and readers never block it.
 
 // errGap: the watch skipped a revision. Since it is a watch of all keys, every revision has an event.
 var errGap = errors.New("the watch skipped a revision")
@@ -97,7 +97,7 @@ func (s *Store) follow(ctx context.Context) error {
 	return errors.New("the watch was closed")
 }
 
-// apply makes the next snapshot from the events of whole revisions. Events that are already in the snapshot are
+// apply creates the next snapshot from the events of whole revisions. Events that are already in the snapshot are
 // ignored.
 func (s *Store) apply(events []*clientv3.Event) error {
 	next := s.snapshot().next()
@@ -146,7 +146,7 @@ func (s *Store) publish(next *snapshot, changes []*Event) {
 	s.pending.reached(next.rev)
 }
 
-// reload makes a snapshot from a list when the watch cannot be resumed. The changes in between are lost: waiters for
+// reload creates a snapshot from a list when the watch cannot be resumed. The changes in between are lost: waiters for
 // the outcome of a transaction and watchers get an error.
 func (s *Store) reload(ctx context.Context) error {
 	next, err := s.load(ctx)

@@ -6,7 +6,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Register makes the store know a kind for code that is generic over the kinds. A kind that has a table is known
+// Register registers a kind for code that is generic over the kinds. A kind that has a table is known
 // already. All kinds are registered before the store is started.
 func (s *Store) Register(kind trivet.KindInfo) {
 	part := kindPart(kind.Kind)

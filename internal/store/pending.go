@@ -19,7 +19,7 @@ type waiter struct {
 	done chan struct{}
 }
 
-// outcome is what the feed knows of a transaction.
+// outcome is the state of a transaction in the feed.
 type outcome struct {
 	rev    int64         // at which it was committed; 0: not seen in the feed
 	seen   chan struct{} // closed when it is seen in the feed
@@ -39,7 +39,7 @@ func (p *pending) end(id string) {
 	delete(p.txs, id)
 }
 
-// outcome returns what the feed knows of a transaction so far.
+// outcome returns the state of a transaction in the feed.
 func (p *pending) outcome(id string) outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()

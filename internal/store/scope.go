@@ -27,7 +27,7 @@ func NewScope(owner string, reads, writes []trivet.Kind) *Scope {
 type scopeKey struct{}
 
 // WithScope returns a context whose transactions fail with [ErrScope] when they read or write a record of another
-// kind, whatever the function makes of the error that it gets.
+// kind, whether or not the function returns the error.
 func WithScope(ctx context.Context, s *Scope) context.Context {
 	return context.WithValue(ctx, scopeKey{}, s)
 }

@@ -24,7 +24,7 @@ func newSnapshot(rev int64) *snapshot {
 	return &snapshot{rev: rev, tree: btree.New(degree, func(a, b item) bool { return a.path < b.path })}
 }
 
-// next returns a copy that can be changed until it is published. Only one goroutine makes snapshots.
+// next returns a copy that can be changed until it is published. Only one goroutine creates snapshots.
 func (s *snapshot) next() *snapshot { return &snapshot{rev: s.rev, tree: s.tree.Clone()} }
 
 // put and del change an unpublished snapshot and return the replaced entry.

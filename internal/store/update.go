@@ -77,7 +77,7 @@ var errRerun = errors.New("run again")
 const (
 	hintLeader = "writes need a majority of the heads: check which are up with: trivet head list; " +
 		"on a single head, see its log"
-	hintQuorum = "the store did not answer in time: it has no quorum or a slow disk; see the head's log"
+	hintQuorum = "the store did not respond in time: it has no quorum or a slow disk; see the head's log"
 )
 
 // unavailable wraps an error after which it is known that nothing was written.
@@ -151,7 +151,7 @@ func behind(err error) error {
 		Err: fmt.Errorf("%w: committed, but this head's copy is behind: %w", trivet.ErrUnknown, err)}
 }
 
-// failed handles an attempt without an answer.
+// failed handles an attempt without a response.
 func (s *Store) failed(ctx context.Context, err error, id string, guard int64) (int64, error) {
 	if refused, why := refusal(err); refused {
 		return 0, why

@@ -1,5 +1,5 @@
-// Package storetest runs stores for tests: real ones, each on a single-member cluster in the test's process. A member
-// of its own for each test takes about 0.1 s and lets tests run in parallel.
+// Package storetest runs real stores for tests, each on a single-member cluster in the process of the test. A separate
+// member for each test takes about 0.1 s and allows tests to run in parallel.
 package storetest
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// Heartbeat makes a member that is alone its own leader quickly.
+// Heartbeat is the interval with which a single member becomes the leader quickly.
 const Heartbeat = cluster.MinHeartbeat
 
-// Member runs a member on a temporary folder until the test ends.
+// Member runs a member in a temporary directory until the test ends.
 func Member(t testing.TB) *cluster.Member {
 	t.Helper()
 	return MemberWith(t, cluster.Config{})
@@ -46,13 +46,13 @@ func New[T any](t testing.TB, tables func(*store.Store) T) T {
 func On[T any](t testing.TB, m *cluster.Member, opts store.Options, tables func(*store.Store) T) T {
 	t.Helper()
 	s := store.New(m.Client(), opts)
-	made := tables(s)
+	created := tables(s)
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return made
+	return created
 }
 
-// NoTables is for a store without tables, such as one that is used for its leases only.
+// NoTables is the argument for a store without tables, such as one that is used for its leases only.
 func NoTables(s *store.Store) *store.Store { return s }

@@ -12,7 +12,7 @@ import (
 	"github.com/trivet-project/trivet/test/tftpclient"
 )
 
-// Lease asks a head on loopback for the address of a machine, as iPXE does behind a relay.
+// Lease requests the address of a machine from a head on loopback, as iPXE does behind a relay.
 func (h *Head) Lease(mac string) (*dhcp.Lease, error) {
 	hardware, err := net.ParseMAC(mac)
 	if err != nil {
@@ -41,7 +41,8 @@ func (h *Head) MustBoot(mac string) (script string) {
 		h.Errorf("%s: DHCP: %v, %v", h.Name, lease, err)
 	}
 	var file bytes.Buffer
-	n, err := tftpclient.Get(h.Context(), netip.MustParseAddrPort(h.Address+":7069"), BootFile, &file, tftpclient.Options{})
+	server := netip.MustParseAddrPort(h.Address + ":7069")
+	n, err := tftpclient.Get(h.Context(), server, BootFile, &file, tftpclient.Options{})
 	if err != nil || n != int64(BootFileRepeat*len(BootFile)) {
 		h.Errorf("%s: TFTP: %d bytes, %v", h.Name, n, err)
 	}

@@ -59,7 +59,8 @@ func (h *Head) BootURL() string { return "http://" + h.Address + ":7481" }
 func (h *Head) Start(flags ...string) {
 	h.Helper()
 	h.StartIn("", append([]string{"--advertise", cmp.Or(h.Advertise, h.Address), "--api", h.Address + ":7480",
-		"--boot", h.Address + ":7481", "--tftp", h.Address + ":7069", "--dhcp-listen", h.Address + ":7067"}, flags...)...)
+		"--boot", h.Address + ":7481", "--tftp", h.Address + ":7069",
+		"--dhcp-listen", h.Address + ":7067"}, flags...)...)
 }
 
 // StartIn starts the head in a network namespace with these flags only.
@@ -77,7 +78,8 @@ func (h *Head) StartIn(namespace string, flags ...string) {
 func WriteBootFiles(dir string) error {
 	err := os.MkdirAll(dir, 0o755)
 	for _, name := range []string{BootFile, "ipxe.efi", "snponly.efi"} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte(name), BootFileRepeat), 0o644))
+		content := bytes.Repeat([]byte(name), BootFileRepeat)
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), content, 0o644))
 	}
 	return err
 }
@@ -146,7 +148,7 @@ func (h *Head) AwaitExit() int {
 	return h.ExitCode()
 }
 
-// ExpectFailure wants a head that ends with status 1 and has logged all of these texts.
+// ExpectFailure expects the head to exit with status 1 and has logged all of these texts.
 func (h *Head) ExpectFailure(texts ...string) {
 	h.Helper()
 	if status := h.AwaitExit(); status != 1 {
@@ -172,7 +174,7 @@ func (h *Head) Await(what string, try func() error) {
 // AdminFile is the file of the administrator's credential.
 func (h *Head) AdminFile() string { return cmp.Or(h.Admin, AdminFile(h.Dir)) }
 
-// Credential returns the administrator's.
+// Credential returns the administrator's credential.
 func (h *Head) Credential() client.Context {
 	h.Helper()
 	c, err := Admin(h.AdminFile())

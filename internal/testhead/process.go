@@ -143,5 +143,6 @@ func (p *Process) CPU() (time.Duration, error) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	user, errUser := strconv.Atoi(string(fields[11]))
 	system, errSystem := strconv.Atoi(string(fields[12]))
-	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(errUser, errSystem) // proc(5): USER_HZ is 100
+	const tick = 10 * time.Millisecond // proc(5): USER_HZ is 100
+	return time.Duration(user+system) * tick, errors.Join(errUser, errSystem)
 }

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// Firmware is what a machine boots by.
+// Firmware is the firmware of a machine.
 type Firmware string
 
 // The kinds of firmware.
@@ -21,7 +21,7 @@ const (
 	UEFIHTTP Firmware = "uefi-http" // OVMF, its own HTTP boot client
 )
 
-// BootDevice is what firmware can boot from.
+// BootDevice is a kind of device that firmware boots from.
 type BootDevice string
 
 // The boot devices.
@@ -32,7 +32,7 @@ const (
 
 const ovmf = "/usr/share/OVMF"
 
-// makeVars makes a machine's own copy of OVMF's variables.
+// makeVars creates a machine's copy of OVMF's variables.
 func (f Firmware) makeVars(path string) error {
 	if f == BIOS {
 		return nil
@@ -53,9 +53,8 @@ func (f Firmware) makeVars(path string) error {
 	return errors.Join(err, out.Close())
 }
 
-// args are QEMU's arguments. QEMU must not read the host's configuration, nor have any device that is not named here.
-// An older processor than QEMU's best costs a fifth less time to emulate; without graphics SeaBIOS talks on the
-// serial port.
+// args returns QEMU's arguments. QEMU must not read the host's configuration, nor have a device that is not listed
+// here. Emulating an older processor takes a fifth less time; without graphics SeaBIOS uses the serial port.
 func (m *Machine) args() []string {
 	args := []string{
 		"-name", m.Name, "-nodefaults", "-no-user-config", "-display", "none",
@@ -96,7 +95,8 @@ func (m *Machine) firmwareArgs() []string {
 	return args
 }
 
-// networkArgs gives the card a ROM for BIOS only: OVMF has a driver of its own, and boots by it as real firmware does.
+// networkArgs returns the arguments of the network card. It has a ROM for BIOS only: OVMF has its own driver, as real
+// firmware does.
 func (m *Machine) networkArgs() []string {
 	device := cmp.Or(m.NIC, "virtio-net-pci") + ",netdev=net0,mac=" + m.MAC.String() + m.bootIndex(BootNetwork, 0)
 	if m.Firmware != BIOS {
@@ -109,7 +109,7 @@ func (m *Machine) networkArgs() []string {
 	return []string{"-netdev", port + ",id=net0", "-device", device}
 }
 
-// bootIndex is the place of a device in the boot order; a device without one is not booted from.
+// bootIndex returns the index of a device in the boot order; the firmware does not boot from a device without one.
 func (m *Machine) bootIndex(d BootDevice, nth int) string {
 	if i := slices.Index(m.boot, d); i >= 0 {
 		return ",bootindex=" + strconv.Itoa(1+100*i+nth)
@@ -117,14 +117,15 @@ func (m *Machine) bootIndex(d BootDevice, nth int) string {
 	return ""
 }
 
-// diskArgs trades the host's durability for speed: a machine's crash loses nothing that it wrote, the host's may.
+// diskArgs returns the arguments of a disk. Writes survive a crash of the machine, but not of the host, for speed.
 func (m *Machine) diskArgs(i int, d Disk) []string {
 	id, format := "disk"+strconv.Itoa(i), "raw"
 	if d.Base != "" {
 		format = "qcow2"
 	}
 	device := map[string]string{
-		"": "virtio-blk-pci", "virtio": "virtio-blk-pci", "nvme": "nvme", "scsi": "scsi-hd,bus=scsi0.0", "sata": "ide-hd",
+		"": "virtio-blk-pci", "virtio": "virtio-blk-pci", "nvme": "nvme", "scsi": "scsi-hd,bus=scsi0.0",
+		"sata": "ide-hd",
 	}[d.Bus]
 	serial := cmp.Or(d.Serial, m.Name+"-"+strconv.Itoa(i))
 	device += ",drive=" + id + ",serial=" + serial + m.bootIndex(BootDisk, i)

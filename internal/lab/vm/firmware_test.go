@@ -14,11 +14,12 @@ import (
 	"github.com/trivet-project/trivet/test/e2e/debimage"
 )
 
-// The scripts that make a machine start the installer OS, or its own disk. On UEFI an iPXE that fails gives the turn to the
-// next entry of the firmware's boot order (one that succeeds opens the firmware's menu); on BIOS it starts the disk.
+// The scripts that start the installer OS, or boot from the disk. On UEFI, if iPXE fails, the firmware tries the next
+// entry of its boot order (if iPXE succeeds, the firmware opens its menu); on BIOS iPXE boots from the disk.
 var (
 	install = []string{
-		"kernel " + vmtest.URL + "/vmlinuz initrd=initrd.img console=ttyS0 loglevel=5 panic=30 BOOTIF=${netX/mac} test.after=reboot",
+		"kernel " + vmtest.URL + "/vmlinuz initrd=initrd.img console=ttyS0 loglevel=5 panic=30 " +
+			"BOOTIF=${netX/mac} test.after=reboot",
 		"initrd " + vmtest.URL + "/initrd.img",
 		"boot",
 	}
@@ -29,8 +30,8 @@ var (
 	}
 )
 
-// TestFirmware shows how real firmware boots: the network is tried first at power-on, after a reboot of the installer OS,
-// after a reset and after a power cycle; the script decides whether the installer or the disk's own system starts.
+// Real firmware tries the network first at power-on, after a reboot of the installer OS, after a reset and after a
+// power cycle; the script decides whether the installer OS or the system on the disk starts.
 func TestFirmware(t *testing.T) {
 	dir := t.TempDir()
 	vmtest.Platform(t, dir, platform.KernelCloud, "../../agent/installer/osinit/testdata/agent")
@@ -40,13 +41,15 @@ func TestFirmware(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		firmware vm.Firmware
-		install  []string // what one netboot fetches
-		local    []string // what it fetches to be told to start its disk
+		install  []string // the requests of a boot of the installer OS
+		local    []string // the requests of a boot from the disk
 	}{
 		{vm.BIOS, []string{"/boot.ipxe", "/vmlinuz", "/initrd.img"}, []string{"/boot.ipxe"}},
-		// iPXE comes by TFTP. When its script says no, the firmware tries HTTP boot before the disk.
-		{vm.UEFIPXE, []string{"/boot.ipxe", "/vmlinuz", "/initrd.img"}, []string{"/boot.ipxe", "/snponly.efi", "/boot.ipxe"}},
-		{vm.UEFIHTTP, []string{"/snponly.efi", "/boot.ipxe", "/vmlinuz", "/initrd.img"}, []string{"/snponly.efi", "/boot.ipxe"}},
+		// iPXE is loaded by TFTP. If its script fails, the firmware tries HTTP boot before the disk.
+		{vm.UEFIPXE, []string{"/boot.ipxe", "/vmlinuz", "/initrd.img"},
+			[]string{"/boot.ipxe", "/snponly.efi", "/boot.ipxe"}},
+		{vm.UEFIHTTP, []string{"/snponly.efi", "/boot.ipxe", "/vmlinuz", "/initrd.img"},
+			[]string{"/snponly.efi", "/boot.ipxe"}},
 	} {
 		t.Run(string(tc.firmware), func(t *testing.T) {
 			rack := vmtest.NewRack(t, "vm-"+string(tc.firmware))
@@ -69,9 +72,10 @@ func TestFirmware(t *testing.T) {
 			if err := m.PowerOn(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			rack.Expect(m, `AGENT .* mac=52:54:00:00:00:01 addr=10\.77\.0\.\d+/24 gw=10\.77\.0\.1 dns=\[10\.77\.0\.1\] domain=lab\.test`)
+			rack.Expect(m, `AGENT .* mac=52:54:00:00:00:01 addr=10\.77\.0\.\d+/24 gw=10\.77\.0\.1 `+
+				`dns=\[10\.77\.0\.1\] domain=lab\.test`)
 			check("power-on to agent", tc.install)
-			rack.Script(local...) // the installer OS reboots by itself
+			rack.Script(local...) // the installer OS reboots
 			rack.Expect(m, `Welcome to GRUB!`)
 			check("reboot to disk", tc.local)
 			if err := m.Reset(t.Context()); err != nil {
@@ -90,7 +94,7 @@ func TestFirmware(t *testing.T) {
 	}
 }
 
-// TestPower shows that power is a state, not a toggle, and that a machine's own power-off is seen.
+// Power is a state, not a toggle, and a machine's own power-off is detected.
 func TestPower(t *testing.T) {
 	rack := vmtest.NewRack(t, "vm-power")
 	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "../../agent/installer/osinit/testdata/agent")
@@ -109,7 +113,7 @@ func TestPower(t *testing.T) {
 	rack.Expect(m, `AGENT `)
 	rack.WaitOff(m)
 	if m.Running() {
-		t.Error("runs after it powered itself off")
+		t.Error("running after its own power-off")
 	}
 	m.SetBoot(vm.BootDisk)
 	if err := m.PowerOn(t.Context()); err != nil {
@@ -118,9 +122,9 @@ func TestPower(t *testing.T) {
 	m.PowerOff()
 	m.PowerOff()
 	if m.Running() {
-		t.Error("runs after power off")
+		t.Error("running after power-off")
 	}
 	if slices.Contains(rack.Requests(), "/boot.ipxe") {
-		t.Error("a machine that starts a kernel by itself asked for a boot script")
+		t.Error("a machine with a kernel requested a boot script")
 	}
 }

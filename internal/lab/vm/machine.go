@@ -14,22 +14,22 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Config says what a machine is made of.
+// Config configures a machine.
 type Config struct {
 	Name     string
 	MAC      net.HardwareAddr
 	Firmware Firmware
-	Dir      string // its folder: serial console, NVRAM
+	Dir      string // the directory for the serial console and the NVRAM
 	MemoryMB int    // 0: 1024
 	CPUs     int    // 0: 1
-	UUID     string // in SMBIOS; empty: all zero
+	UUID     string // in SMBIOS; empty: zero
 	Serial   string // number in SMBIOS
 	NIC      string // QEMU's model; empty: virtio-net-pci. BIOS needs its iPXE ROM: e1000e has one too
 	Disks    []Disk
-	// Frames is one of a pair of datagram sockets that carry the card's frames, one a datagram; nil: the card has a
-	// port of the network's switch. Whoever has the other one is the cable, and sees, holds and loses what passes.
+	// Frames is one end of a pair of datagram sockets that carry the card's frames, one per datagram; nil: the card is
+	// connected to a port of the network's switch. The other end is the cable, which may delay and drop frames.
 	Frames *os.File
-	// Kernel, Initrd and Append boot a kernel at once, without firmware's own boot.
+	// Kernel, Initrd and Append boot a kernel directly.
 	Kernel, Initrd, Append string
 	// Args are more arguments for QEMU, such as those that connect a BMC.
 	Args []string
@@ -38,44 +38,44 @@ type Config struct {
 // Disk is a disk in a file.
 type Disk struct {
 	Path   string
-	SizeMB int    // it is made with this size if Path is missing; 0: it must exist
-	Base   string // if set, a raw image that stays as it is; Path then is a qcow2 file of what differs
+	SizeMB int    // the size with which it is created if Path does not exist; 0: it must exist
+	Base   string // if set, a raw image that is not modified; Path is a qcow2 file of the differences
 	Serial string // as the machine sees it
 	Bus    string // "virtio" (the default), "nvme", "scsi" or "sata"
 }
 
-// Machine is a machine that is plugged in. It is off at first.
+// Machine is a machine that is connected to the network. It is off at first.
 type Machine struct {
 	Config
 	Console *Serial
 	net     *Network
-	tap     string // the port; empty: it has a Cable
+	tap     string // of the port; empty: it has Frames
 
-	mu sync.Mutex
-	// guards following
-	proc *process // nil, or ended: it is off
+	mu   sync.Mutex
+	proc *process // guarded by mu, as all below; nil, or ended: it is off
 	mon  *qmp
 	boot []BootDevice
 }
 
-// NewMachine plugs in a machine and makes its disks and NVRAM. It tries the network first at each boot, then its disks.
+// NewMachine connects a machine and creates its disks and NVRAM. At each boot it tries the network first, then its
+// disks.
 func NewMachine(ctx context.Context, n *Network, c Config) (*Machine, error) {
 	if !nameForm.MatchString(c.Name) || len(c.MAC) != 6 || c.Dir == "" {
-		return nil, fmt.Errorf("lab machine %q: %w: name, MAC and folder must be given", c.Name, trivet.ErrInvalid)
+		return nil, fmt.Errorf("lab machine %q: %w: name, MAC and directory are required", c.Name, trivet.ErrInvalid)
 	}
 	m := &Machine{Config: c, net: n, boot: []BootDevice{BootNetwork, BootDisk}}
-	if err := m.make(ctx); err != nil {
+	if err := m.create(ctx); err != nil {
 		return nil, fmt.Errorf("lab machine %s: %w", c.Name, err)
 	}
 	return m, nil
 }
 
-func (m *Machine) make(ctx context.Context) error {
+func (m *Machine) create(ctx context.Context) error {
 	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
 		return err
 	}
 	for _, d := range m.Disks {
-		if err := d.make(ctx); err != nil {
+		if err := d.create(ctx); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func (m *Machine) make(ctx context.Context) error {
 
 func (m *Machine) varsPath() string { return filepath.Join(m.Dir, "efivars.fd") }
 
-func (d Disk) make(ctx context.Context) error {
+func (d Disk) create(ctx context.Context) error {
 	if _, err := os.Stat(d.Path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -104,7 +104,7 @@ func (d Disk) make(ctx context.Context) error {
 			args = append(args, strconv.Itoa(d.SizeMB)+"M")
 		}
 		if out, err := exec.CommandContext(ctx, "qemu-img", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("make disk %s: %w: %s", d.Path, err, out)
+			return fmt.Errorf("create disk %s: %w: %s", d.Path, err, out)
 		}
 		return nil
 	}
@@ -118,14 +118,14 @@ func (d Disk) make(ctx context.Context) error {
 	return errors.Join(f.Truncate(int64(d.SizeMB)<<20), f.Close())
 }
 
-// SetBoot says in which order the firmware tries its devices, from the next power-on. Those not named are not tried.
+// SetBoot sets the boot order of the firmware from the next power-on. It does not try other devices.
 func (m *Machine) SetBoot(order ...BootDevice) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.boot = order
 }
 
-// Running says whether the machine has power. One that powered itself off has not.
+// Running reports whether the machine is on. One that powered itself off is not.
 func (m *Machine) Running() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,7 +134,7 @@ func (m *Machine) Running() bool {
 
 func (m *Machine) running() bool { return m.proc != nil && m.proc.running() }
 
-// PowerOn starts the machine; if it runs, nothing happens. ctx bounds the start, not the machine's life.
+// PowerOn starts the machine if it is off. ctx bounds the start only.
 func (m *Machine) PowerOn(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +147,7 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	}
 	defer theirs.Close()
 	cmd := exec.Command("qemu-system-x86_64", m.args()...)
-	cmd.Stdout, cmd.Stderr = m.Console, m.Console // QEMU's own complaints belong to the story
+	cmd.Stdout, cmd.Stderr = m.Console, m.Console // with QEMU's own errors
 	cmd.ExtraFiles = []*os.File{theirs}           // fd 3
 	if m.Frames != nil {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, m.Frames) // fd 4
@@ -157,7 +157,7 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 		mon.close()
 		return fmt.Errorf("power on %s: %w; try %s", m.Name, err, Packages)
 	}
-	if err := mon.greet(ctx); err != nil {
+	if err := mon.negotiate(ctx); err != nil {
 		proc.kill()
 		mon.close()
 		return fmt.Errorf("power on %s: %w", m.Name, err)
@@ -167,7 +167,7 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	return nil
 }
 
-// PowerOff takes the power away at once, as a BMC or a pulled plug does; if the machine is off, nothing happens.
+// PowerOff turns the machine off immediately, as a BMC does, if it is on.
 func (m *Machine) PowerOff() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,31 +183,31 @@ func (m *Machine) powerOff() {
 	m.proc, m.mon = nil, nil
 }
 
-// Reset restarts a running machine at once, as its reset button does.
+// Reset restarts a running machine immediately, as its reset button does.
 func (m *Machine) Reset(ctx context.Context) error { return m.command(ctx, "reset", "system_reset") }
 
-// Pause lets the machine stand still, its clocks too, until Resume: nothing that it waits for runs out.
+// Pause stops the machine with its clocks until Resume, so that none of its timeouts expires.
 func (m *Machine) Pause(ctx context.Context) error { return m.command(ctx, "pause", "stop") }
 
-// Resume lets a machine that stands still go on.
+// Resume continues a paused machine.
 func (m *Machine) Resume(ctx context.Context) error { return m.command(ctx, "resume", "cont") }
 
-// PressPowerButton presses the power button shortly; the operating system decides what follows.
+// PressPowerButton presses the power button shortly; the operating system decides what to do.
 func (m *Machine) PressPowerButton(ctx context.Context) error {
 	return m.command(ctx, "press power", "system_powerdown")
 }
 
-func (m *Machine) command(ctx context.Context, what, command string) error {
+func (m *Machine) command(ctx context.Context, op, command string) error {
 	m.mu.Lock()
 	mon, on := m.mon, m.running()
 	m.mu.Unlock()
 	if !on {
-		return fmt.Errorf("%s %s: %w", what, m.Name, errOff)
+		return fmt.Errorf("%s %s: %w", op, m.Name, errOff)
 	}
 	return mon.run(ctx, command, nil, nil)
 }
 
-// WaitOff waits until the machine has no power.
+// WaitOff waits until the machine is off.
 func (m *Machine) WaitOff(ctx context.Context) error {
 	m.mu.Lock()
 	proc := m.proc

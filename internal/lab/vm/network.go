@@ -1,5 +1,5 @@
-// Package vm runs QEMU machines with real firmware in a network namespace of their own, as a stand-in for a rack: a
-// switch (a bridge), machines with power, reset, disks and a serial console. It needs root and Debian's packages
+// Package vm runs QEMU machines with real firmware in a separate network namespace, to simulate a rack: a switch (a
+// bridge), and machines with power, reset, disks and a serial console. It requires root and Debian's packages
 // [Packages].
 package vm
 
@@ -22,23 +22,22 @@ import (
 // Packages is the command that installs what this package runs.
 const Packages = "apt-get install qemu-system-x86 qemu-utils ovmf ipxe-qemu iproute2"
 
-// Network is a namespace with a bridge, to which machines are plugged in and which the host has an address on.
+// Network is a namespace with a bridge that machines are connected to, and an address for the host.
 type Network struct {
 	name   string
 	router *advertiser
 
-	mu sync.Mutex
-	// guards following
-	taps int
+	mu   sync.Mutex
+	taps int // guarded by mu; number of ports
 }
 
-// bridge is the switch's name inside the namespace.
+// bridge is the name of the switch in the namespace.
 const bridge = "lab0"
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
-// NewNetwork makes a namespace of that name; one that a dead process left is replaced. The bridge gets the address. The
-// namespace has no way out: nothing that machines do there is seen on the host's networks.
+// NewNetwork creates a namespace, and replaces one of the same name that an earlier process left. The bridge gets the
+// address. The namespace is isolated from the host's networks.
 func NewNetwork(ctx context.Context, name string, address netip.Prefix) (*Network, error) {
 	if !nameForm.MatchString(name) || !address.IsValid() {
 		return nil, fmt.Errorf("lab network %q with %s: %w", name, address, trivet.ErrInvalid)
@@ -62,7 +61,7 @@ func NewNetwork(ctx context.Context, name string, address netip.Prefix) (*Networ
 		}
 	}
 	if err := ip(ctx, "-n", name, "address", "add", "fe80::1/64", "dev", bridge, "nodad"); err != nil {
-		return n, nil // a host without IPv6: machines boot later, but they do
+		return n, nil // a host without IPv6: machines boot more slowly
 	}
 	if err := n.Do(n.advertise); err != nil {
 		_ = n.Close()
@@ -80,10 +79,10 @@ func (n *Network) advertise() (err error) {
 
 func (n *Network) path() string { return "/run/netns/" + n.name }
 
-// Name is the namespace's, for `ip netns exec NAME`.
+// Name returns the name of the namespace, for `ip netns exec NAME`.
 func (n *Network) Name() string { return n.name }
 
-// Close removes the namespace and all in it. Its machines must be closed before.
+// Close removes the namespace. Its machines must be closed before.
 func (n *Network) Close() error {
 	if n.router != nil {
 		n.router.close()
@@ -94,12 +93,13 @@ func (n *Network) Close() error {
 	return nil
 }
 
-// Do runs a function on a thread inside the namespace: sockets that it opens, and processes that it starts, belong
-// there and stay there. What it starts on other goroutines does not.
+// Do runs a function on a thread in the namespace: sockets that it opens, and processes that it starts, belong to the
+// namespace. Other goroutines that it starts do not run in it.
 func (n *Network) Do(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and no other one gets into the namespace
+		// Never unlocked: the thread ends with the goroutine, so that no other goroutine runs in the namespace.
+		runtime.LockOSThread()
 		if err := n.enter(); err != nil {
 			done <- err
 			return
@@ -122,7 +122,7 @@ func (n *Network) enter() error {
 	return nil
 }
 
-// addPort makes a port on the switch and returns the name of its tap device.
+// addPort creates a port of the switch and returns the name of its tap device.
 func (n *Network) addPort(ctx context.Context) (tap string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -133,7 +133,7 @@ func (n *Network) addPort(ctx context.Context) (tap string, err error) {
 		{"-n", n.name, "link", "set", tap, "master", bridge, "up"},
 	} {
 		if err := ip(ctx, args...); err != nil {
-			return "", fmt.Errorf("plug in a machine: %w", err)
+			return "", fmt.Errorf("connect a machine: %w", err)
 		}
 	}
 	return tap, nil

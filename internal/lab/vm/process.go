@@ -6,14 +6,14 @@ import (
 	"syscall"
 )
 
-// process is a program that dies with this process, even if that is killed.
+// process is a program that is killed when this process ends, even by SIGKILL.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and was waited for
+	done chan struct{} // closed when it has ended
 	err  error         // of the wait; set before done is closed
 }
 
-// start starts a command. The kernel ties its life to the thread that started it, so that thread is kept until its end.
+// start starts a command. The kernel kills it when the thread that started it ends, so that thread is kept.
 func start(n *Network, cmd *exec.Cmd) (*process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -41,7 +41,7 @@ func start(n *Network, cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// Start starts a program in the network; it dies with this process, even if that is killed. stop ends it and waits.
+// Start starts a program in the network. It is killed when this process ends. stop kills it and waits.
 func Start(n *Network, cmd *exec.Cmd) (stop func(), err error) {
 	p, err := start(n, cmd)
 	if err != nil {
@@ -50,7 +50,7 @@ func Start(n *Network, cmd *exec.Cmd) (stop func(), err error) {
 	return p.kill, nil
 }
 
-// running says whether it has not ended.
+// running reports whether the process has not ended.
 func (p *process) running() bool {
 	select {
 	case <-p.done:
@@ -60,8 +60,8 @@ func (p *process) running() bool {
 	}
 }
 
-// kill ends it and waits for its end.
+// kill kills the process and waits for its end.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // an error means that it has ended
+	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.done
 }

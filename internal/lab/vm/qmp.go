@@ -13,34 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// qmp is a client of QEMU's monitor (its docs/interop/qmp-spec). Commands are sent one at a time; events are dropped.
+// qmp is a client of QEMU's monitor (docs/interop/qmp-spec of QEMU). It sends one command at a time and ignores events.
 type qmp struct {
-	mu sync.Mutex
-	// guards following
-	conn  net.Conn
+	mu    sync.Mutex
+	conn  net.Conn // guarded by mu, as all below
 	lines *bufio.Scanner
 }
 
-// qmpPair makes the two ends of a monitor: one for us, one for QEMU to inherit.
+// qmpPair creates the two ends of a monitor: a client, and a file for QEMU to inherit.
 func qmpPair() (*qmp, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make monitor: %w", err)
+		return nil, nil, fmt.Errorf("create monitor: %w", err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "qmp"), os.NewFile(uintptr(fds[1]), "qmp")
 	conn, err := net.FileConn(ours)
 	ours.Close()
 	if err != nil {
 		theirs.Close()
-		return nil, nil, fmt.Errorf("make monitor: %w", err)
+		return nil, nil, fmt.Errorf("create monitor: %w", err)
 	}
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(nil, 1<<20)
 	return &qmp{conn: conn, lines: lines}, theirs, nil
 }
 
-// greet ends the negotiation that a monitor begins with.
-func (q *qmp) greet(ctx context.Context) error { return q.run(ctx, "qmp_capabilities", nil, nil) }
+// negotiate completes the negotiation of capabilities that a monitor begins with.
+func (q *qmp) negotiate(ctx context.Context) error { return q.run(ctx, "qmp_capabilities", nil, nil) }
 
 type qmpReply struct {
 	Return json.RawMessage `json:"return"`
@@ -50,7 +49,7 @@ type qmpReply struct {
 	} `json:"error"`
 }
 
-// run sends a command and decodes its answer into result, which may be nil.
+// run sends a command and decodes its response into result, which may be nil.
 func (q *qmp) run(ctx context.Context, command string, args, result any) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,9 +74,9 @@ func (q *qmp) run(ctx context.Context, command string, args, result any) error {
 			return json.Unmarshal(reply.Return, result)
 		case reply.Return != nil:
 			return nil
-		} // else the greeting, or an event
+		} // otherwise the banner, or an event
 	}
-	return fmt.Errorf("monitor: %s: no answer: %w", command, errOff)
+	return fmt.Errorf("monitor: %s: no response: %w", command, errOff)
 }
 
 func (q *qmp) close() { _ = q.conn.Close() }

@@ -8,23 +8,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routerAdvert is the emptiest router advertisement (RFC 4861, 4.2): no prefix, no router (lifetime 0), no DHCPv6. The
-// kernel fills in the checksum.
+// routerAdvert is a minimal router advertisement (RFC 4861, 4.2): no prefix, no router (lifetime 0), no DHCPv6. The
+// kernel adds the checksum.
 var routerAdvert = []byte{134, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-// Addresses of all hosts and all routers of a link, and the hop limit without which these messages are dropped.
+// The addresses of all hosts and all routers of a link.
 var (
 	allHosts   = [16]byte{0: 0xff, 1: 0x02, 15: 1}
 	allRouters = [16]byte{0: 0xff, 1: 0x02, 15: 2}
 )
 
+// neighbourHops is the required hop limit of these messages.
 const neighbourHops = 255
 
-// routerSolicitation is the message type that asks for an advertisement.
+// routerSolicitation is the type of a message that requests an advertisement.
 const routerSolicitation = 133
 
-// advertiser answers router solicitations. iPXE waits for an answer before it fetches anything, 13 s if there is
-// none: a real network that has IPv6 answers too.
+// advertiser responds to router solicitations, as a real network with IPv6 does. Without a response, iPXE waits 13 s
+// before its first request.
 type advertiser struct {
 	conn *os.File
 	done chan struct{}
@@ -59,7 +60,7 @@ func newAdvertiser() (*advertiser, error) {
 	return a, nil
 }
 
-// run answers until the socket is closed.
+// run responds until the socket is closed.
 func (a *advertiser) run() {
 	defer close(a.done)
 	buf := make([]byte, 1500)
@@ -74,13 +75,15 @@ func (a *advertiser) run() {
 	}
 }
 
-// send tells all hosts; an error (the bridge has no address yet) is as good as a lost packet: the host asks again.
+// send sends an advertisement to all hosts. An error (the bridge has no address yet) is like a lost packet: the host
+// retries.
 func (a *advertiser) send() {
 	raw, err := a.conn.SyscallConn()
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { _ = unix.Sendto(int(fd), routerAdvert, 0, &unix.SockaddrInet6{Addr: allHosts}) })
+	to := &unix.SockaddrInet6{Addr: allHosts}
+	_ = raw.Control(func(fd uintptr) { _ = unix.Sendto(int(fd), routerAdvert, 0, to) })
 }
 
 func (a *advertiser) close() {

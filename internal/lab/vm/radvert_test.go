@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Routers of several networks advertise at once.
+// Routers of several networks advertise concurrently.
 func TestSeveralAdvertisers(t *testing.T) {
 	var sends sync.WaitGroup
 	for _, name := range []string{"vm-radvert-a", "vm-radvert-b"} {
@@ -15,7 +15,7 @@ func TestSeveralAdvertisers(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = n.Close() })
-		if n.router != nil { // else a host without IPv6
+		if n.router != nil { // nil on a host without IPv6
 			sends.Go(n.router.send)
 		}
 	}

@@ -12,12 +12,11 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Serial is a machine's serial console: kept in a file, and searched as it comes. It goes on over power cycles.
+// Serial is a machine's serial console: it is written to a file and searched. It continues over power cycles.
 type Serial struct {
-	mu sync.Mutex
-	// guards following
-	file    *os.File
-	text    string        // what no Expect has consumed; escape sequences of terminals are taken out
+	mu      sync.Mutex
+	file    *os.File      // guarded by mu, as all below
+	text    string        // not consumed by Expect yet; without terminal escape sequences
 	last    string        // the newest maxRecent bytes, for errors
 	changed chan struct{} // closed and replaced when text grows
 }
@@ -35,10 +34,10 @@ func newSerial(path string) (*Serial, error) {
 	return &Serial{file: f, changed: make(chan struct{})}, nil
 }
 
-// escapes are terminal control sequences, of which firmware is full. Text that is cut inside of one is not made whole.
+// escapes matches terminal control sequences, which firmware writes. One that is split over two writes is not matched.
 var escapes = regexp.MustCompile("\x1b\\[[0-9;?]*[a-zA-Z]|\x1b[()][A-Z0-9]|\x1b[=>c78]|[\x00\r]")
 
-// Write takes what the machine prints.
+// Write adds output of the machine.
 func (s *Serial) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +52,8 @@ func (s *Serial) Write(p []byte) (int, error) {
 
 func keepEnd(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// Expect waits for text that matches, after what earlier calls consumed, and returns the match with its groups. The
-// error tells the end of what the machine printed.
+// Expect waits for a match in the text that earlier calls have not consumed, and returns it with its groups. The error
+// has the last output of the machine.
 func (s *Serial) Expect(ctx context.Context, re *regexp.Regexp) ([]string, error) {
 	for {
 		s.mu.Lock()
@@ -70,12 +69,13 @@ func (s *Serial) Expect(ctx context.Context, re *regexp.Regexp) ([]string, error
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("console never said %q: %w; its last words:\n%s", re, ctx.Err(), strings.TrimSpace(last))
+			return nil, fmt.Errorf("no %q on the console: %w; last output:\n%s", re, ctx.Err(),
+				strings.TrimSpace(last))
 		}
 	}
 }
 
-// Skip consumes all that was printed until now.
+// Skip consumes all output so far.
 func (s *Serial) Skip() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

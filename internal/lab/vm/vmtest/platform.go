@@ -9,10 +9,10 @@ import (
 	"github.com/trivet-project/trivet/internal/platform"
 )
 
-// Platform builds an installer OS whose /init is the main package at a path (relative to the test's folder), into dir.
+// Platform builds an installer OS into dir. Its /init is the main package at a path relative to the test's directory.
 func Platform(t *testing.T, dir, kernel, main string) *platform.Result {
 	t.Helper()
-	full(t)
+	skipShort(t)
 	binary := filepath.Join(t.TempDir(), "init")
 	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, main)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=amd64")

@@ -1,5 +1,5 @@
-// Package vmtest gives tests a lab network with the servers that machines boot from: dnsmasq for DHCP and TFTP, net/http for
-// the rest. They are what Trivet's own servers are held against.
+// Package vmtest provides tests with a lab network and the servers that machines boot from: dnsmasq for DHCP and TFTP,
+// and net/http for the rest. They are the reference for Trivet's own servers.
 package vmtest
 
 import (
@@ -24,29 +24,29 @@ import (
 // Packages is the command that installs what this package runs.
 const Packages = vm.Packages + " dnsmasq-base ipxe"
 
-// The rack's addresses: its servers', and of what machines get.
+// The address of the servers of a rack, and the URL of its HTTP server.
 const (
 	Address = "10.77.0.1"
 	URL     = "http://" + Address + ":8080"
 )
 
-// Rack is a network with its servers, all of which end with the test.
+// Rack is a network with its servers, which stop at the end of the test.
 type Rack struct {
 	Net *vm.Network
 	Dir string // files in it are served by HTTP and TFTP
 	t   *testing.T
 
-	mu sync.Mutex
-	// guards following
-	script   string
+	mu       sync.Mutex
+	script   string // guarded by mu, as all below
 	requests []string
 	handlers map[string]http.HandlerFunc
 }
 
-// NewRack starts one under a name of its own. It fails the test, with the command that helps, where packages are missing.
+// NewRack starts a rack under a unique name. If packages are missing, it fails the test with the command that installs
+// them.
 func NewRack(t *testing.T, name string) *Rack {
 	t.Helper()
-	full(t)
+	skipShort(t)
 	for _, program := range []string{"dnsmasq", "qemu-system-x86_64", "qemu-img", "ip"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatalf("%v; run: %s", err, Packages)
@@ -54,7 +54,7 @@ func NewRack(t *testing.T, name string) *Rack {
 	}
 	n, err := vm.NewNetwork(t.Context(), name, netip.MustParsePrefix(Address+"/24"))
 	if err != nil {
-		t.Fatalf("%v (needs root)", err)
+		t.Fatalf("%v (requires root)", err)
 	}
 	t.Cleanup(func() {
 		if err := n.Close(); err != nil {
@@ -70,15 +70,15 @@ func NewRack(t *testing.T, name string) *Rack {
 	return r
 }
 
-// full leaves a test that boots machines to the full run: make test.
-func full(t *testing.T) {
+// skipShort skips a test that boots machines in short mode.
+func skipShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots machines: not in a short run")
 	}
 }
 
-// Serve gives a file a name on the servers.
+// Serve adds a file to the servers under a name.
 func (r *Rack) Serve(name, file string) {
 	r.t.Helper()
 	data, err := os.ReadFile(file)
@@ -90,21 +90,21 @@ func (r *Rack) Serve(name, file string) {
 	}
 }
 
-// Script sets what iPXE gets from now on.
+// Script sets the boot script.
 func (r *Rack) Script(lines ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.script = "#!ipxe\n" + strings.Join(lines, "\n") + "\n"
 }
 
-// Handle answers a path in place of a file.
+// Handle sets the handler of a path.
 func (r *Rack) Handle(path string, h http.HandlerFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.handlers[path] = h
 }
 
-// Requests gives the paths that were asked for by HTTP since the last call, in order.
+// Requests returns the paths of the HTTP requests since the last call, in order.
 func (r *Rack) Requests() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *Rack) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case handler != nil:
 		handler(w, req)
 	case req.URL.Path == "/boot.ipxe":
-		_, _ = io.WriteString(w, script) // a client that went away asks again
+		_, _ = io.WriteString(w, script) // a client that has gone retries
 	default:
 		http.FileServer(http.Dir(r.Dir)).ServeHTTP(w, req)
 	}
@@ -151,13 +151,17 @@ func (r *Rack) startHTTP() {
 	})
 }
 
-// dnsmasqArgs give firmware iPXE, and iPXE its script.
+// dnsmasqArgs returns the arguments by which dnsmasq serves iPXE to firmware, and the script to iPXE.
 func (r *Rack) dnsmasqArgs() []string {
 	return []string{
-		"--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=lab0", "--bind-interfaces", "--log-facility=-",
-		"--dhcp-range=10.77.0.100,10.77.0.200,2m", "--dhcp-leasefile=" + filepath.Join(r.t.TempDir(), "leases"), "--pid-file=",
-		"--no-ping", "--domain=lab.test", "--dhcp-option=6," + Address, "--enable-tftp", "--tftp-root=" + r.Dir, "--user=root",
-		"--dhcp-userclass=set:ipxe,iPXE", "--dhcp-vendorclass=set:http,HTTPClient", "--dhcp-match=set:efi,option:client-arch,7",
+		"--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=lab0", "--bind-interfaces",
+		"--log-facility=-",
+		"--dhcp-range=10.77.0.100,10.77.0.200,2m", "--dhcp-leasefile=" + filepath.Join(r.t.TempDir(), "leases"),
+		"--pid-file=",
+		"--no-ping", "--domain=lab.test", "--dhcp-option=6," + Address, "--enable-tftp", "--tftp-root=" + r.Dir,
+		"--user=root",
+		"--dhcp-userclass=set:ipxe,iPXE", "--dhcp-vendorclass=set:http,HTTPClient",
+		"--dhcp-match=set:efi,option:client-arch,7",
 		"--dhcp-option-force=tag:http,60,HTTPClient",
 		"--dhcp-boot=tag:ipxe," + URL + "/boot.ipxe",
 		"--dhcp-boot=tag:!ipxe,tag:http," + URL + "/snponly.efi",
@@ -179,7 +183,7 @@ func (r *Rack) startDNSMasq() {
 	r.t.Cleanup(stop)
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if strings.Contains(lines.Text(), "TFTP root is") { // its last word before it serves
+		if strings.Contains(lines.Text(), "TFTP root is") { // its last line before it serves
 			go func() { _, _ = io.Copy(io.Discard, out) }() // until it ends
 			return
 		}
@@ -187,7 +191,7 @@ func (r *Rack) startDNSMasq() {
 	r.t.Fatal("dnsmasq did not start")
 }
 
-// Machine adds a machine to the rack. Its console is shown when the test fails.
+// Machine adds a machine to the rack. Its console is logged if the test fails.
 func (r *Rack) Machine(c vm.Config) *vm.Machine {
 	r.t.Helper()
 	c.Dir = filepath.Join(r.t.TempDir(), c.Name)
@@ -203,22 +207,22 @@ func (r *Rack) Machine(c vm.Config) *vm.Machine {
 			r.t.Error(err)
 		}
 		if log, err := os.ReadFile(filepath.Join(c.Dir, "serial.log")); err == nil && r.t.Failed() {
-			r.t.Logf("console of %s, its end:\n%s", c.Name, log[max(0, len(log)-8<<10):])
+			r.t.Logf("end of the console of %s:\n%s", c.Name, log[max(0, len(log)-8<<10):])
 		}
 	})
 	return m
 }
 
-// MAC is a machine's, where its test does not say.
+// MAC is the default MAC of a machine.
 var MAC = net.HardwareAddr{0x52, 0x54, 0, 0, 0, 1}
 
-// hang is when a machine that says nothing is given up. It is no measure of speed.
-const hang = 4 * time.Minute
+// timeout bounds the wait for a machine. It is long enough for a slow host.
+const timeout = 4 * time.Minute
 
 // Expect waits for the console to match and returns the match and its groups.
 func (r *Rack) Expect(m *vm.Machine, re string) []string {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), hang)
+	ctx, cancel := context.WithTimeout(r.t.Context(), timeout)
 	defer cancel()
 	match, err := m.Console.Expect(ctx, regexp.MustCompile(re))
 	if err != nil {
@@ -227,10 +231,10 @@ func (r *Rack) Expect(m *vm.Machine, re string) []string {
 	return match
 }
 
-// WaitOff waits until the machine has no power.
+// WaitOff waits until the machine is off.
 func (r *Rack) WaitOff(m *vm.Machine) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), hang)
+	ctx, cancel := context.WithTimeout(r.t.Context(), timeout)
 	defer cancel()
 	if err := m.WaitOff(ctx); err != nil {
 		r.t.Fatal(err)
