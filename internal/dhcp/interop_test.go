@@ -2,6 +2,7 @@ package dhcp
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -178,6 +179,20 @@ func TestAcquire(t *testing.T) {
 	}
 	s.stop()
 	s.answered(t, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1, {Ack, toUnicast}: 2})
+}
+
+// A server broadcasts its NAK of a renewal.
+func TestExtendIsRefused(t *testing.T) {
+	n := newNetwork(t)
+	serveInterface(t, func(_ context.Context, r *Packet) *Reply { return &Reply{Type: Nak, Server: r.Local} })
+	n.client("ip addr add 10.99.0.50/24 dev client")
+	lease := &Lease{Address: netip.MustParsePrefix("10.99.0.50/24"), Server: testServer}
+	_, err := inNamespace(n.pid, func() (*Lease, error) {
+		return Extend(t.Context(), "client", ClientConfig{Timeout: time.Second, Attempts: 1}, lease)
+	})
+	if !errors.Is(err, ErrRefused) {
+		t.Fatalf("error %v", err)
+	}
 }
 
 // inNamespace calls f in the network namespace of a process.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,6 +66,23 @@ func TestNakIsReported(t *testing.T) {
 	if _, err := Exchange(t.Context(), conn, server, c); !errors.Is(err, ErrRefused) ||
 		!strings.Contains(err.Error(), "taken") {
 		t.Fatalf("error %v", err)
+	}
+}
+
+// A client that asks for its old address again requests the one that it is offered.
+func TestOfferedAddressIsRequested(t *testing.T) {
+	var requested []string
+	_, server := loopback(t, HandlerFunc(func(ctx context.Context, r *Packet) *Reply {
+		requested = append(requested, r.RequestedIP().String())
+		return fixed(ctx, r)
+	}))
+	conn, c := relayed(t, "127.3.0.9")
+	c.Options = []Option{Addrs(OptRequestedIP, netip.MustParseAddr("10.99.0.77"))}
+	if _, err := Exchange(t.Context(), conn, server, c); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"10.99.0.77", "10.99.0.50"}; !slices.Equal(requested, want) {
+		t.Fatalf("requested %v, want %v", requested, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // Check reports at apply what would fail at the claim: texts that do not parse, unknown names, undeclared parameters,
@@ -153,7 +154,7 @@ func lookUp(path []string, declared map[string]bool) string {
 		case reflect.Struct:
 			f, ok := t.FieldByName(name)
 			if !ok {
-				return fmt.Sprintf("uses .%s, which does not exist", strings.Join(path[:i+1], "."))
+				return fmt.Sprintf("uses .%s, which does not exist%s", strings.Join(path[:i+1], "."), suggest(name, t))
 			}
 			t = f.Type
 		case reflect.Map:
@@ -167,4 +168,13 @@ func lookUp(path []string, declared map[string]bool) string {
 		}
 	}
 	return ""
+}
+
+// suggest returns the field of a struct that a name may have meant, or all of them.
+func suggest(name string, t reflect.Type) string {
+	known := map[string]bool{}
+	for _, f := range reflect.VisibleFields(t) {
+		known[f.Name] = true
+	}
+	return apitypes.Suggest(name, known)
 }
