@@ -61,13 +61,14 @@ type Progress struct {
 	Unit   string `json:"unit,omitempty"`  // "bytes"
 }
 
-// Order tells an agent what to do besides its run.
+// Order is an instruction to an agent besides its run.
 type Order string
 
 // The orders.
 const (
-	OrderNone Order = ""     // continue; when idle, wait and sync again
-	OrderStop Order = "stop" // the run was taken from this agent: stop at once, report nothing more of it, wait for work
+	OrderNone Order = "" // continue; when idle, wait and sync again
+	// the run was taken from this agent: stop at once, report nothing more of it, wait for work
+	OrderStop Order = "stop"
 	OrderBoot Order = "boot" // nothing to do here: boot the local disk
 	OrderOff  Order = "off"  // nothing to do here: power off
 )
@@ -99,8 +100,6 @@ type Run struct {
 	Done     []string       `json:"done,omitempty"`
 	Attempts map[string]int `json:"attempts,omitempty"`
 	// PhoneHomes are the URLs, one at each head, that the installed system calls at its first boot until one answers.
-	// PhoneHome is the first, for agents of version 0.1.
-	PhoneHome  string   `json:"phoneHome,omitempty"`
 	PhoneHomes []string `json:"phoneHomes,omitempty"`
 	// Network is the boot port's network as the installed system needs it.
 	Network *RunNetwork `json:"network,omitempty"`

@@ -20,7 +20,7 @@ const MediaMergePatch = "application/merge-patch+json"
 // Headers of requests and responses.
 const (
 	// HeaderIdempotencyKey is 32 hex digits chosen by the creator of a record. It becomes the record's UID, so that a
-	// creator that lost the response can tell its own record from another one of the same name.
+	// creator that lost the response can distinguish its own record from another one of the same name.
 	HeaderIdempotencyKey = "Idempotency-Key"
 	// HeaderRequestID identifies one request in logs and responses.
 	HeaderRequestID = "X-Request-Id"

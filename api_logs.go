@@ -9,8 +9,8 @@ type LogPiece struct {
 	Offset int64  `json:"offset"`
 	Next   int64  `json:"next"`
 	Text   string `json:"text"`
-	// Missing lists the heads that are unreachable from here on, in a piece without text whose action is [LogMark]: what
-	// only they have is left out. An empty list means that all are reachable again.
+	// Missing lists the heads that are unreachable from here on, in a piece without text whose action is [LogMark]:
+	// what only they have is left out. An empty list means that all are reachable again.
 	Missing []string `json:"missing,omitempty"`
 }
 

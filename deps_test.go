@@ -13,15 +13,15 @@ import (
 
 const module = "github.com/trivet-project/trivet"
 
-// A layer is a row of the table in docs/architecture.md. Its ranks are ordered from the bottom up: the packages of one rank
-// do not import each other.
+// A layer is a row of the table in docs/architecture.md. Its ranks are ordered from the bottom up: the packages of one
+// rank do not import each other.
 type layer struct {
 	name  string
 	ranks [][]string
 }
 
-// layers is the allow-list of packages, from the bottom up. A package imports packages of lower ranks only, and one that is
-// not listed fails. Tests may import what they like.
+// layers is the allow-list of packages, from the bottom up. A package imports packages of lower ranks only, and one
+// that is not listed fails. Tests may import what they like.
 var layers = []layer{
 	{"public", [][]string{{"."}, {"client"}}},
 	{"mechanisms", [][]string{
@@ -64,7 +64,8 @@ var layers = []layer{
 		},
 		{"internal/testhead", "test/faultfs", "test/e2e/debimage"},
 		{
-			"test/bench", "test/cluster", "test/demo", "test/e2e", "test/e2e/debimage/build", "test/gotest", "test/head",
+			"test/bench", "test/cluster", "test/demo", "test/e2e", "test/e2e/debimage/build", "test/gotest",
+			"test/head",
 			"test/heads", "test/newrecord",
 		},
 	}},
@@ -77,8 +78,10 @@ var only = []struct {
 	why  string
 }{
 	{"go.etcd.io/", []string{"internal/store", "internal/cluster"}, "etcd stays behind the store"},
-	{module + "/internal/lab", []string{"internal/lab", "cmd/trivet", "test"}, "what is simulated is out of reach of production code"},
-	{module + "/internal/bmc/bmctest", []string{"internal/lab", "test"}, "what is simulated is out of reach of production code"},
+	{module + "/internal/lab", []string{"internal/lab", "cmd/trivet", "test"},
+		"what is simulated is out of reach of production code"},
+	{module + "/internal/bmc/bmctest", []string{"internal/lab", "test"},
+		"what is simulated is out of reach of production code"},
 }
 
 // never lists imports that a package must not have although the layers allow them.
@@ -88,9 +91,11 @@ var never = []struct {
 }{
 	{[]string{"."}, []string{"net", "net/http", "os", "os/exec"}, "the nouns do no I/O"},
 	{layerNamed("rules").packages(), []string{"net", "net/http", "os", "os/exec"}, "rules do no I/O"},
-	{layerNamed("machine").packages(), append(layerNamed("state").imports(), module+"/internal/store", module+"/internal/cluster"),
+	{layerNamed("machine").packages(), append(layerNamed("state").imports(), module+"/internal/store",
+		module+"/internal/cluster"),
 		"a program in the machine holds no state of the cluster"},
-	{[]string{"internal/cli"}, []string{module + "/internal/store", module + "/internal/cluster", module + "/internal/fleet"},
+	{[]string{"internal/cli"}, []string{module + "/internal/store", module + "/internal/cluster",
+		module + "/internal/fleet"},
 		"the operator's commands use the API"},
 }
 

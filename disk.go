@@ -93,7 +93,8 @@ func (h DiskHints) Validate(field string) error {
 }
 
 func (p *problems) devicePath(field, dev string) {
-	if dev != "" && (!strings.HasPrefix(dev, "/dev/") || path.Clean(dev) != dev || strings.ContainsAny(dev, " \t\n\x00")) {
+	if dev != "" && (!strings.HasPrefix(dev, "/dev/") || path.Clean(dev) != dev ||
+		strings.ContainsAny(dev, " \t\n\x00")) {
 		p.add(field, "%q is not a device; write /dev/sda or /dev/disk/by-id/...", dev)
 	}
 }

@@ -26,8 +26,8 @@ var (
 	ErrCompacted = errors.New("revision compacted")
 	// ErrUnauthenticated: the caller has no valid credentials.
 	ErrUnauthenticated = errors.New("unauthenticated")
-	// ErrClockSkew is an ErrUnauthenticated: the agent's clock is too far from the head's. The agent reads the time from
-	// the response's Date header, keeps the difference, and sends the request again.
+	// ErrClockSkew is an ErrUnauthenticated: the agent's clock is too far from the head's. The agent reads the time
+	// from the response's Date header, keeps the difference, and sends the request again.
 	ErrClockSkew = fmt.Errorf("%w: the agent's clock is off", ErrUnauthenticated)
 	// ErrForbidden: the caller may not do this.
 	ErrForbidden = errors.New("forbidden")

@@ -81,7 +81,8 @@ func (l *Platform) Validate() error {
 	l.Spec.Kernel.validate(&p, "spec.kernel")
 	l.Spec.Initrd.validate(&p, "spec.initrd")
 	for i, arg := range l.Spec.Args {
-		if arg == "" || slices.ContainsFunc([]rune(arg), func(r rune) bool { return r <= ' ' || r == '"' || r == '\\' }) {
+		if arg == "" || slices.ContainsFunc([]rune(arg),
+			func(r rune) bool { return r <= ' ' || r == '"' || r == '\\' }) {
 			p.add(fmt.Sprintf("spec.args[%d]", i), "must be one word without quotes")
 		}
 	}

@@ -77,7 +77,8 @@ func LookupKind(name string) (KindInfo, error) {
 		for _, k := range Kinds {
 			names = append(names, k.Plural)
 		}
-		return KindInfo{}, fmt.Errorf("%w: unknown kind %q; the kinds are %s", ErrInvalid, name, strings.Join(names, ", "))
+		return KindInfo{}, fmt.Errorf("%w: unknown kind %q; the kinds are %s", ErrInvalid, name,
+			strings.Join(names, ", "))
 	}
 	return Kinds[i], nil
 }

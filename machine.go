@@ -85,8 +85,8 @@ type MachineStatus struct {
 	Power string `json:"power,omitempty"`
 	// Intent is the pending command to the BMC; removed once the BMC's state shows its effect.
 	Intent *PowerIntent `json:"intent,omitempty"`
-	// PowerHead is the head that held an intent which was removed, until it confirms that it no longer talks to the BMC.
-	// It holds the next intent, too.
+	// PowerHead is the head that held an intent which was removed, until it confirms that it no longer talks to the
+	// BMC. It holds the next intent, too.
 	PowerHead string `json:"powerHead,omitempty"`
 	// Events counts all events of this machine so far (see [Event]).
 	Events int64 `json:"events,omitempty"`

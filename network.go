@@ -22,7 +22,8 @@ type NetworkSpec struct {
 	MTU     int          `json:"mtu,omitempty"`    // of the machines' ports; 0 means not announced
 	// Ranges are leased to machines without a fixed address.
 	Ranges []Range `json:"ranges,omitempty"`
-	// DHCP is "server" (the default), "proxy" (another server leases addresses, Trivet adds only what to boot) or "off".
+	// DHCP is "server" (the default), "proxy" (another server leases addresses, Trivet adds only what to boot) or
+	// "off".
 	DHCP string `json:"dhcp,omitempty"`
 	// Unknown is how a machine without a record is handled: "enrol" (the default), "ignore" (no response) or
 	// "address-only" (it gets an address and is not enrolled).

@@ -73,7 +73,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		{Name: "a", Use: "noop"}, {Name: "a", Use: "magic", Retries: -1}, {Name: "hello", Use: "noop"},
 	}}}
 	err := tpl.Validate()
-	for _, want := range []string{"spec.actions[1].name", "spec.actions[1].use", "spec.actions[1].retries", "spec.actions[2].name"} {
+	for _, want := range []string{"spec.actions[1].name", "spec.actions[1].use", "spec.actions[1].retries",
+		"spec.actions[2].name"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}

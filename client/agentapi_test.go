@@ -11,7 +11,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// An agent that turns to another head leaves no connection behind: of thousands, that would be thousands.
+// An agent that moves to another head closes its old connection: a head would keep thousands of idle ones.
 func TestAnAgentHasOneConnection(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -32,12 +32,12 @@ func TestAnAgentHasOneConnection(t *testing.T) {
 	})
 	c.conns = nil
 	second := c.head(func(w http.ResponseWriter, _ *http.Request) { answer(w, trivet.Grant{Machine: "m1"}) })
-	door := c.client(0, first.URL, second.URL).AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
-	if _, err := door.Hello(t.Context(), trivet.Hello{Machine: "m1"}); err != nil {
+	agent := c.client(0, first.URL, second.URL).AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
+	if _, err := agent.Hello(t.Context(), trivet.Hello{Machine: "m1"}); err != nil {
 		t.Fatal(err)
 	}
 	tired.Store(true)
-	if _, err := door.Sync(t.Context(), trivet.Sync{Machine: "m1", Reports: []trivet.Report{{Seq: 1}}}); err != nil {
+	if _, err := agent.Sync(t.Context(), trivet.Sync{Machine: "m1", Reports: []trivet.Report{{Seq: 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -47,15 +47,16 @@ func TestAnAgentHasOneConnection(t *testing.T) {
 	}
 }
 
-// Only a head can refuse an agent. Where a head's address went to another box, or its certificate is over, the run goes on.
-func TestStrangersRefuseNoAgent(t *testing.T) {
+// Only a head can refuse an agent. If a head's address was reassigned, or its certificate has expired, the run
+// continues.
+func TestForeignServerCannotRefuseAgent(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	stranger := newCluster(t).head(func(http.ResponseWriter, *http.Request) {})
+	foreign := newCluster(t).head(func(http.ResponseWriter, *http.Request) {})
 	head := c.head(func(w http.ResponseWriter, _ *http.Request) { refuse(w, trivet.ErrUnauthenticated) })
-	for url, want := range map[string]error{stranger.URL: trivet.ErrUnavailable, head.URL: trivet.ErrUnauthenticated} {
-		door := c.client(0, url).AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
-		_, err := door.Sync(t.Context(), trivet.Sync{Machine: "m1"})
+	for url, want := range map[string]error{foreign.URL: trivet.ErrUnavailable, head.URL: trivet.ErrUnauthenticated} {
+		agent := c.client(0, url).AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
+		_, err := agent.Sync(t.Context(), trivet.Sync{Machine: "m1"})
 		if !errors.Is(err, want) || errors.Is(err, trivet.ErrUnauthenticated) != (want == trivet.ErrUnauthenticated) {
 			t.Errorf("%v, want %v", err, want)
 		}

@@ -15,16 +15,16 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// PutOptions are what is known of content before it is sent.
+// PutOptions describe content before it is sent.
 type PutOptions struct {
-	Digest string // "sha256:..."; empty: not known
-	Bytes  int64  // 0: not known
-	// Progress, if set, is told how many bytes a head has taken.
+	Digest string // "sha256:..."; empty: unknown
+	Bytes  int64  // 0: unknown
+	// Progress, if set, is called with the number of bytes sent.
 	Progress func(sent int64)
 }
 
-// The patience of an upload: the longest wait between its tries, how long a head may stay away or hold on to a
-// connection that is dead, how long it may take to sync what it got, and the wait between tries to give up.
+// Bounds of an upload: the longest wait between attempts, how long a head may be unreachable or hold a dead
+// connection, how long it may take to sync what it received, and the wait between attempts to abort.
 const (
 	uploadPause   = 5 * time.Second
 	uploadTimeout = 2 * time.Minute
@@ -32,8 +32,8 @@ const (
 	abortPause    = 50 * time.Millisecond
 )
 
-// PutBlob stores content and gives the reference to it. A connection that breaks is made anew and goes on where the
-// head is. When that head is lost, or the content cannot be read again from where it must go on, it fails.
+// PutBlob stores content and returns the reference to it. After a broken connection it reconnects and continues at the
+// head's offset. It fails when that head is lost, or when the content cannot be read again from that offset.
 func (c *Client) PutBlob(ctx context.Context, content io.ReadSeeker, o PutOptions) (trivet.BlobRef, error) {
 	u := &uploader{c: c, content: content, options: o}
 	ref, err := u.run(ctx)
@@ -47,15 +47,15 @@ type uploader struct {
 	c       *Client
 	content io.ReadSeeker
 	options PutOptions
-	head    string // that has the upload
+	head    string // the head that has the upload
 	path    string
 }
 
 func (u *uploader) run(ctx context.Context) (ref trivet.BlobRef, err error) {
-	there, err := u.begin(ctx)
-	if err != nil || there != nil {
-		if there != nil {
-			ref = *there
+	existing, err := u.begin(ctx)
+	if err != nil || existing != nil {
+		if existing != nil {
+			ref = *existing
 		}
 		return ref, err
 	}
@@ -66,7 +66,7 @@ func (u *uploader) run(ctx context.Context) (ref trivet.BlobRef, err error) {
 	return u.finish(ctx)
 }
 
-// finish makes the upload a blob, and waits until a second head holds it, as long as that goes on.
+// finish makes the upload a blob, and waits until a second head holds it, while its copy makes progress.
 func (u *uploader) finish(ctx context.Context) (ref trivet.BlobRef, err error) {
 	body, err := u.announced()
 	if err != nil {
@@ -75,12 +75,13 @@ func (u *uploader) finish(ctx context.Context) (ref trivet.BlobRef, err error) {
 	finish := call{method: http.MethodPost, path: u.path + "/finish", body: body, timeout: finishTimeout}
 	copied, lost := int64(0), time.Now()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, uploadPause) {
-		err := u.ask(ctx, finish, &ref)
+		err := u.request(ctx, finish, &ref)
 		if err == nil || ctx.Err() != nil || !isHeadFault(err) {
 			return ref, err
 		}
 		var up trivet.Upload
-		if asked := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); asked == nil && up.Copied > copied {
+		getErr := u.request(ctx, call{method: http.MethodGet, path: u.path}, &up)
+		if getErr == nil && up.Copied > copied {
 			copied, lost, pause = up.Copied, time.Now(), 100*time.Millisecond
 		}
 		if time.Since(lost) > uploadTimeout {
@@ -96,8 +97,8 @@ func (u *uploader) announced() ([]byte, error) {
 	return json.Marshal(trivet.BlobRef{Digest: u.options.Digest, Bytes: u.options.Bytes})
 }
 
-// begin opens the upload at whichever head serves; everything else goes to that one.
-func (u *uploader) begin(ctx context.Context) (there *trivet.BlobRef, err error) {
+// begin opens the upload at the first head that serves; all other requests go to that head.
+func (u *uploader) begin(ctx context.Context) (existing *trivet.BlobRef, err error) {
 	body, err := u.announced()
 	if err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func (u *uploader) begin(ctx context.Context) (there *trivet.BlobRef, err error)
 	return up.Blob, nil
 }
 
-// send appends until the head has everything. It gives up when the head stays away for too long.
+// send appends until the head has everything. It fails when the head is unreachable for uploadTimeout.
 func (u *uploader) send(ctx context.Context) error {
 	offset, pause, lost := int64(0), 100*time.Millisecond, time.Time{}
 	for {
@@ -123,8 +124,7 @@ func (u *uploader) send(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		var p *trivet.Problem
-		if errors.Is(err, errContent) || ctx.Err() != nil || errors.As(err, &p) && !isHeadFault(err) && !errors.Is(err, trivet.ErrConflict) {
+		if ctx.Err() != nil || isUploadRefused(err) {
 			return err
 		}
 		if next > offset || lost.IsZero() {
@@ -138,23 +138,29 @@ func (u *uploader) send(ctx context.Context) error {
 		}
 		pause = min(2*pause, uploadPause)
 		var up trivet.Upload
-		if askErr := u.ask(ctx, call{method: http.MethodGet, path: u.path}, &up); askErr == nil {
+		if getErr := u.request(ctx, call{method: http.MethodGet, path: u.path}, &up); getErr == nil {
 			offset = up.Offset
-		} else if errors.Is(askErr, trivet.ErrNotFound) {
-			return err // why the head has given it up, such as that its disk is full
+		} else if errors.Is(getErr, trivet.ErrNotFound) {
+			return err // why the head aborted it, such as a full disk
 		}
 	}
+}
+
+// isUploadRefused reports whether a retry at the same head cannot help.
+func isUploadRefused(err error) bool {
+	var p *trivet.Problem
+	return errors.Is(err, errContent) || errors.As(err, &p) && !isHeadFault(err) && !errors.Is(err, trivet.ErrConflict)
 }
 
 // errContent is a failure of the content, not of the head.
 var errContent = errors.New("read content")
 
-// append sends everything from offset on.
+// append sends the content from offset to its end.
 func (u *uploader) append(ctx context.Context, offset int64) (next int64, err error) {
 	if _, err := u.content.Seek(offset, io.SeekStart); err != nil {
 		return offset, fmt.Errorf("%w: %w", errContent, err)
 	}
-	body := &counted{r: u.content, tell: u.options.Progress}
+	body := &countingReader{r: u.content, progress: u.options.Progress}
 	body.n.Store(offset)
 	q := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, u.head+u.path+"?"+q.Encode(), body)
@@ -176,8 +182,8 @@ func (u *uploader) append(ctx context.Context, offset int64) (next int64, err er
 	return body.n.Load(), resp.Body.Close()
 }
 
-// ask speaks to the head that has the upload.
-func (u *uploader) ask(ctx context.Context, cl call, out any) error {
+// request sends a call to the head that has the upload.
+func (u *uploader) request(ctx context.Context, cl call, out any) error {
 	resp, err := u.c.try(ctx, u.head, cl)
 	if err != nil {
 		return err
@@ -186,8 +192,8 @@ func (u *uploader) ask(ctx context.Context, cl call, out any) error {
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-// abort gives the upload up, once the head has seen that the last piece was cut off. One that it cannot reach is
-// given up by the head itself, in time.
+// abort aborts the upload, once the head has noticed that the last append was cut off. If the head is unreachable, it
+// aborts the upload itself after a timeout.
 func (u *uploader) abort(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 	defer cancel()
@@ -202,20 +208,20 @@ func (u *uploader) abort(ctx context.Context) {
 	}
 }
 
-// counted tells how much was read, and keeps the reader's own error apart from the connection's. The transport may
-// still be reading when it has given up.
-type counted struct {
-	r    io.Reader
-	n    atomic.Int64
-	tell func(int64)
-	err  atomic.Pointer[error]
+// countingReader reports how much was read, and keeps the reader's own error apart from the connection's. The transport
+// may still be reading after the request has failed.
+type countingReader struct {
+	r        io.Reader
+	n        atomic.Int64
+	progress func(int64)
+	err      atomic.Pointer[error]
 }
 
-func (c *counted) Read(b []byte) (int, error) {
+func (c *countingReader) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
 	at := c.n.Add(int64(n))
-	if c.tell != nil && n > 0 {
-		c.tell(at)
+	if c.progress != nil && n > 0 {
+		c.progress(at)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		c.err.Store(&err)
@@ -223,7 +229,7 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Blobs lists the blobs of the head that answers.
+// Blobs lists the blobs of the head that responds.
 func (c *Client) Blobs(ctx context.Context) (refs []trivet.BlobRef, err error) {
 	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/blobs"}, &refs)
 	return refs, err

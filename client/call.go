@@ -14,30 +14,30 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// call is one request, to be sent to heads until one serves it.
+// call is one request, which is sent to heads until one serves it.
 type call struct {
 	method string
 	path   string
 	query  url.Values
 	header http.Header
 	body   []byte
-	// once: it must not be sent again when it may have been carried out.
+	// once: it must not be sent again if it may have been carried out.
 	once bool
-	// timeout bounds one try; 0 means tryTimeout, below 0 that the answer is a stream.
+	// timeout bounds one attempt; 0 means tryTimeout, and below 0 the response is a stream.
 	timeout time.Duration
-	// begin bounds the wait for the answer's first byte in one try; 0: as timeout.
+	// begin bounds the wait for the first byte of the response in one attempt; 0 means timeout.
 	begin time.Duration
-	// spread lets a call that is in no hurry wait up to so long, by chance, before another head takes the place of one
-	// that served until now: it is one of many who lost the same head.
+	// spread is the maximum of a random wait before the call moves from a head that served until now to another one,
+	// since many clients lost the same head.
 	spread time.Duration
-	// retry: it waits for a head also where the client fails fast.
+	// retry: it waits for a head even if the client fails fast.
 	retry bool
-	// sign adds a proof to each try; nil: the account's token.
+	// sign signs each attempt; nil: the account's token is sent.
 	sign func(req *http.Request, body []byte)
 }
 
-// json sends a call and reads the answer into out, unless that is nil. inDoubt says that an earlier try may have been
-// carried out, its answer lost.
+// json sends a call and reads the response into out, unless that is nil. inDoubt reports that an earlier attempt may
+// have been carried out and its response lost.
 func (c *Client) json(ctx context.Context, cl call, out any) (inDoubt bool, err error) {
 	resp, inDoubt, err := c.send(ctx, cl)
 	if err != nil {
@@ -48,45 +48,45 @@ func (c *Client) json(ctx context.Context, cl call, out any) (inDoubt bool, err 
 		return inDoubt, nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return inDoubt, fmt.Errorf("%s %s: answer: %w", cl.method, cl.path, err)
+		return inDoubt, fmt.Errorf("%s %s: response: %w", cl.method, cl.path, err)
 	}
 	return inDoubt, nil
 }
 
-// tries is what became of a call so far.
-type tries struct {
+// attempts is the outcome of the attempts of a call so far.
+type attempts struct {
 	call
-	inDoubt  bool    // one of them may have been carried out
-	failures []error // of the last round
-	unauthenticated,
-	answers int // of the last round: who could not prove that they belong to the cluster, and who did and could not serve
-	complete bool // nobody was left out of the last round
+	inDoubt         bool    // one of them may have been carried out
+	failures        []error // of the last round
+	unauthenticated int     // of the last round: servers that did not prove that they belong to the cluster
+	problems        int     // of the last round: heads that responded that they cannot serve
+	complete        bool    // the last round included every head
 }
 
 // errNoHead: no head could be reached.
 var errNoHead = errors.New("no head can be reached")
 
-// send goes round the heads until one serves the call or patience ends. The answer's body must be closed.
+// send tries the heads in rounds until one serves the call or the timeout ends. The response's body must be closed.
 func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoubt bool, err error) {
 	began := time.Now()
-	t := &tries{call: cl}
-	hasty := c.failFast && !t.retry
+	t := &attempts{call: cl}
+	failFast := c.failFast && !t.retry
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		up := c.heads.awaitUp()
-		patience := max(c.retryTimeout, 0)
-		if hasty && !t.inDoubt {
-			patience = min(patience, failFastTimeout)
+		timeout := max(c.retryTimeout, 0)
+		if failFast && !t.inDoubt {
+			timeout = min(timeout, failFastTimeout)
 		}
-		last := time.Since(began)+pause > patience
+		last := time.Since(began)+pause > timeout
 		resp, err := c.round(ctx, t, last)
 		if resp != nil || err != nil {
 			return resp, t.inDoubt, err
 		}
-		if t.answers > 0 && t.method == http.MethodGet && c.session.acceptStale() {
+		if t.problems > 0 && t.method == http.MethodGet && c.session.acceptStale() {
 			continue
 		}
-		failFast := hasty && t.answers == 0 && !t.inDoubt
-		if last || t.complete && (failFast || t.unauthenticated == len(t.failures)) {
+		unreachable := failFast && t.problems == 0 && !t.inDoubt
+		if last || t.complete && (unreachable || t.unauthenticated == len(t.failures)) {
 			return nil, t.inDoubt, t.noHead()
 		}
 		if err := wait(ctx, jitter(pause), up); err != nil {
@@ -95,11 +95,11 @@ func (c *Client) send(ctx context.Context, cl call) (resp *http.Response, inDoub
 	}
 }
 
-// round asks the heads once. Those that are down are left to their monitors while there are others, but for the last
-// round: a connection that broke is worth another try before them. Those that nobody has reached yet are asked when
-// all are down. It gives neither answer nor error where it is worth going round again.
-func (c *Client) round(ctx context.Context, t *tries, last bool) (*http.Response, error) {
-	t.failures, t.unauthenticated, t.answers = nil, 0, 0
+// round tries each head once. Heads that are down are left to their monitors while there are others, except in the last
+// round: another attempt after a broken connection has precedence. Learned heads that were never reached are tried when
+// all others are down. It returns neither a response nor an error if another round may succeed.
+func (c *Client) round(ctx context.Context, t *attempts, last bool) (*http.Response, error) {
+	t.failures, t.unauthenticated, t.problems = nil, 0, 0
 	likely, down, far := c.heads.round()
 	resp, err := c.each(ctx, t, likely)
 	t.complete = len(likely) == 0
@@ -112,13 +112,13 @@ func (c *Client) round(ctx context.Context, t *tries, last bool) (*http.Response
 	return resp, err
 }
 
-func (c *Client) each(ctx context.Context, t *tries, urls []string) (*http.Response, error) {
+func (c *Client) each(ctx context.Context, t *attempts, urls []string) (*http.Response, error) {
 	for i, url := range urls {
 		t.begin = 0
 		if i+1 < len(urls) && t.timeout <= 0 {
 			t.begin = t.responseTimeout()
 		}
-		if c.heads.isChange(url) { // a head need not hold a second connection of each of thousands
+		if c.heads.isChange(url) { // a head must not hold idle connections of thousands of agents
 			c.http.CloseIdleConnections()
 		}
 		resp, err := c.try(ctx, url, t.call)
@@ -144,15 +144,15 @@ func (c *Client) each(ctx context.Context, t *tries, urls []string) (*http.Respo
 	return nil, nil
 }
 
-// responseTimeout is how long one of several heads may take to begin its answer.
-func (t *tries) responseTimeout() time.Duration {
+// responseTimeout bounds the wait of one of several heads for the first byte of the response.
+func (t *attempts) responseTimeout() time.Duration {
 	if t.method == http.MethodGet {
-		return readAnswer
+		return readResponseTimeout
 	}
-	return writeAnswer
+	return writeResponseTimeout
 }
 
-// note tells the set of a failure. A caller that goes away says nothing about the head; one whose time is up may do.
+// note records a failure of a head. A cancelled context is no failure of the head; an expired deadline may be one.
 func (c *Client) note(ctx context.Context, url string, err error) (wasUp bool) {
 	var p *trivet.Problem
 	switch {
@@ -164,19 +164,19 @@ func (c *Client) note(ctx context.Context, url string, err error) (wasUp bool) {
 	return c.heads.failed(url, stateAfter(err), err)
 }
 
-func (t *tries) failed(url string, err error) {
+func (t *attempts) failed(url string, err error) {
 	t.failures = append(t.failures, fmt.Errorf("%s: %w", url, err))
 	var p *trivet.Problem
 	switch {
 	case isNotOfCluster(err):
 		t.unauthenticated++
 	case errors.As(err, &p):
-		t.answers++
+		t.problems++
 	}
 }
 
-// err says of a call that was given up whether it may have been carried out.
-func (t *tries) err(cause error) error {
+// err returns the error of a call that has failed: ErrUnknown if it may have been carried out.
+func (t *attempts) err(cause error) error {
 	outcome := trivet.ErrUnavailable
 	if t.inDoubt && t.method != http.MethodGet {
 		outcome = trivet.ErrUnknown
@@ -184,8 +184,8 @@ func (t *tries) err(cause error) error {
 	return fmt.Errorf("%s %s: %w: %w", t.method, t.path, outcome, causes{cause})
 }
 
-// causes are why a call was given up. That one head was unavailable for sure does not make the call undone, and that
-// one is not of the cluster says nothing of who asks.
+// causes are the reasons why a call has failed. They match neither ErrUnavailable, since another head may have carried
+// out the call, nor ErrUnauthenticated, since that is about a server and not about the caller.
 type causes struct{ error }
 
 func (c causes) Is(target error) bool {
@@ -193,23 +193,23 @@ func (c causes) Is(target error) bool {
 }
 func (c causes) As(target any) bool { return errors.As(c.error, target) }
 
-func (t *tries) noHead() error {
+func (t *attempts) noHead() error {
 	cause := errors.Join(t.failures...)
 	switch {
 	case t.unauthenticated == len(t.failures) && !t.inDoubt:
 		hint := "check the pin of the CA in the config file"
 		var invalid x509.CertificateInvalidError
 		if errors.As(cause, &invalid) && invalid.Reason == x509.Expired {
-			hint = "check the clock of this computer and the head's: here it is " + time.Now().UTC().Format(time.RFC3339)
+			hint = "check the clocks of this computer and the head: here it is " + time.Now().UTC().Format(time.RFC3339)
 		}
 		return &trivet.Error{Op: "connect", Hint: hint, Err: fmt.Errorf("%w: %w", trivet.ErrUnauthenticated, cause)}
-	case t.answers == 0:
+	case t.problems == 0:
 		return t.err(fmt.Errorf("%w: %w", errNoHead, cause))
 	}
 	return t.err(fmt.Errorf("no head served it: %w", cause))
 }
 
-// wait waits for d, for a head that comes up, or for the end of ctx.
+// wait waits for d, until a head comes up, or until ctx ends.
 func wait(ctx context.Context, d time.Duration, up <-chan struct{}) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

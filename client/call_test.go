@@ -27,9 +27,15 @@ func TestAnyHeadServes(t *testing.T) {
 		answer(w, machine("m1", "u"))
 	})
 	var asked counter
-	sick := c.head(func(w http.ResponseWriter, r *http.Request) { asked.add(r.URL.Path); refuse(w, trivet.ErrUnavailable) })
-	stranger := newCluster(t).head(func(w http.ResponseWriter, r *http.Request) { t.Error("a stranger was sent the token") })
-	cl := c.client(-1, closedPort(t), sick.URL, stranger.URL, good.URL)
+	unready := c.head(func(w http.ResponseWriter, r *http.Request) {
+		asked.add(r.URL.Path)
+		refuse(w,
+			trivet.ErrUnavailable)
+	})
+	foreign := newCluster(t).head(func(http.ResponseWriter, *http.Request) {
+		t.Error("a foreign server was sent the token")
+	})
+	cl := c.client(-1, closedPort(t), unready.URL, foreign.URL, good.URL)
 	for range 3 {
 		m, err := client.Of[trivet.Machine](cl).Get(t.Context(), "m1")
 		if err != nil || m.Name != "m1" {
@@ -38,7 +44,7 @@ func TestAnyHeadServes(t *testing.T) {
 	}
 	calls := slices.DeleteFunc(asked.all(), func(path string) bool { return path == "/readyz" }) // its monitor's
 	if len(calls) != 1 {
-		t.Errorf("the sick head was asked %d times; the one that serves must be asked first", len(calls))
+		t.Errorf("the unready head was asked %d times; the one that serves must be asked first", len(calls))
 	}
 }
 
@@ -47,32 +53,33 @@ func TestNoHeadServes(t *testing.T) {
 	c := newCluster(t)
 	_, err := client.Of[trivet.Machine](c.client(-1, closedPort(t))).Get(t.Context(), "m1")
 	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("no listener: %v", err)
 	}
-	stranger := newCluster(t).head(func(http.ResponseWriter, *http.Request) {})
-	_, err = client.Of[trivet.Machine](c.client(time.Hour, stranger.URL)).Get(t.Context(), "m1")
+	foreign := newCluster(t).head(func(http.ResponseWriter, *http.Request) {})
+	_, err = client.Of[trivet.Machine](c.client(time.Hour, foreign.URL)).Get(t.Context(), "m1")
 	if !errors.Is(err, trivet.ErrUnauthenticated) {
-		t.Errorf("strangers only: %v", err)
+		t.Errorf("foreign servers only: %v", err)
 	}
-	_, err = client.Of[trivet.Machine](c.client(-1, stranger.URL, closedPort(t))).Get(t.Context(), "m1")
-	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnauthenticated) || !strings.Contains(err.Error(), stranger.URL) {
-		t.Errorf("a stranger, and nobody listens: %v", err)
+	_, err = client.Of[trivet.Machine](c.client(-1, foreign.URL, closedPort(t))).Get(t.Context(), "m1")
+	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnauthenticated) ||
+		!strings.Contains(err.Error(), foreign.URL) {
+		t.Errorf("a foreign server and no listener: %v", err)
 	}
 	lossy := c.head(func(http.ResponseWriter, *http.Request) { drop() })
-	_, err = client.Of[trivet.Machine](c.client(-1, stranger.URL, lossy.URL)).Patch(t.Context(), "m1", []byte(`{}`), 0)
+	_, err = client.Of[trivet.Machine](c.client(-1, foreign.URL, lossy.URL)).Patch(t.Context(), "m1", []byte(`{}`), 0)
 	if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrUnauthenticated) {
-		t.Errorf("a stranger, and no answer: %v", err)
+		t.Errorf("a foreign server and no response: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cut := c.head(func(http.ResponseWriter, *http.Request) { cancel(); drop() })
 	_, err = client.Of[trivet.Machine](c.client(time.Hour, cut.URL)).Patch(ctx, "m1", []byte(`{}`), 0)
 	if !errors.Is(err, trivet.ErrUnknown) {
-		t.Errorf("sent, never answered, given up: %v", err)
+		t.Errorf("sent, no response, timed out: %v", err)
 	}
 }
 
-// A head that dies with the answer leaves the caller in no doubt whose record is there.
-func TestCreateWhoseAnswerIsLost(t *testing.T) {
+// If a head fails before it responds, the caller still finds out whether the stored record is its own.
+func TestCreateWithLostResponse(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	for _, mine := range []bool{true, false} {
@@ -95,12 +102,12 @@ func TestCreateWhoseAnswerIsLost(t *testing.T) {
 			t.Errorf("mine %v: %v, %v", mine, m, err)
 		}
 		if keys := posts.all(); len(keys) != 2 || keys[0] != keys[1] || len(keys[0]) != 32 {
-			t.Errorf("keys of the tries: %v", keys)
+			t.Errorf("keys of the attempts: %v", keys)
 		}
 	}
 }
 
-func TestDeleteWhoseAnswerIsLost(t *testing.T) {
+func TestDeleteWithLostResponse(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var deletes counter
@@ -112,15 +119,15 @@ func TestDeleteWhoseAnswerIsLost(t *testing.T) {
 	})
 	machines := client.Of[trivet.Machine](c.client(time.Minute, h.URL))
 	if err := machines.Delete(t.Context(), "m1"); err != nil {
-		t.Errorf("after a lost answer: %v", err)
+		t.Errorf("after a lost response: %v", err)
 	}
 	if err := machines.Delete(t.Context(), "m1"); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("plain: %v", err)
 	}
 }
 
-// A change that may have been made before somebody else's is neither refused nor made again.
-func TestAChangeWhoseAnswerIsLost(t *testing.T) {
+// A change that may have been made before another client's is neither rejected nor made again.
+func TestPatchWithLostResponse(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var patches counter
@@ -142,23 +149,24 @@ func TestAChangeWhoseAnswerIsLost(t *testing.T) {
 	hold := func(m *trivet.Machine) error { m.Spec.Cordoned = true; return nil }
 	made.Store(true)
 	if m, err := machines.Modify(t.Context(), "m1", hold); err != nil || !m.Spec.Cordoned || len(patches.all()) != 2 {
-		t.Errorf("that was made: %v after %d tries", err, len(patches.all()))
+		t.Errorf("that was made: %v after %d attempts", err, len(patches.all()))
 	}
 	made.Store(false)
 	_, err := machines.Modify(t.Context(), "m1", hold)
 	if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrConflict) || len(patches.all()) != 4 {
-		t.Errorf("of one revision: %v after %d tries", err, len(patches.all())-2)
+		t.Errorf("of one revision: %v after %d attempts", err, len(patches.all())-2)
 	}
 	if _, err := machines.Patch(t.Context(), "m1", []byte(`{}`), 0); err != nil || len(patches.all()) != 6 {
-		t.Errorf("of any revision: %v after %d tries", err, len(patches.all())-4)
+		t.Errorf("of any revision: %v after %d attempts", err, len(patches.all())-4)
 	}
-	if _, err = machines.Once().Patch(t.Context(), "m1", []byte(`{}`), 0); !errors.Is(err, trivet.ErrUnknown) || len(patches.all()) != 7 {
-		t.Errorf("once: %v after %d tries", err, len(patches.all())-6)
+	if _, err = machines.Once().Patch(t.Context(), "m1", []byte(`{}`), 0); !errors.Is(err, trivet.ErrUnknown) ||
+		len(patches.all()) != 7 {
+		t.Errorf("once: %v after %d attempts", err, len(patches.all())-6)
 	}
 }
 
-// Whoever wants no change to be made twice has none sent twice.
-func TestOnceHoldsForEveryChange(t *testing.T) {
+// With Once, no write is sent twice.
+func TestOnceAppliesToEveryWrite(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var changes counter
@@ -182,8 +190,8 @@ func TestOnceHoldsForEveryChange(t *testing.T) {
 	}
 }
 
-// A verb that may have been carried out is not said again: somebody else may have said the opposite since.
-func TestAMachineVerbWhoseAnswerIsLost(t *testing.T) {
+// A verb that may have been carried out is not retried: another client may have requested the opposite since.
+func TestMachineVerbWithLostResponse(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	for name, verb := range map[string]func(*client.Client) error{
@@ -191,26 +199,27 @@ func TestAMachineVerbWhoseAnswerIsLost(t *testing.T) {
 		"quarantine": func(cl *client.Client) error { return cl.Quarantine(t.Context(), "m1", "noise") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var said counter
+			var sent counter
 			h := c.head(func(w http.ResponseWriter, r *http.Request) {
 				switch {
 				case r.Method != http.MethodPost:
-				case said.add(r.URL.Path) == 1:
+				case sent.add(r.URL.Path) == 1:
 					drop()
-				case len(said.all()) == 2:
+				case len(sent.all()) == 2:
 					refuse(w, trivet.ErrConflict)
 				}
 			})
 			cl := c.client(time.Minute, closedPort(t), h.URL)
 			err := verb(cl)
-			var told *trivet.Error
-			if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrConflict) || !errors.As(err, &told) || told.Hint == "" {
-				t.Errorf("its answer is lost: %v", err)
+			var detailed *trivet.Error
+			if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrConflict) || !errors.As(err, &detailed) ||
+				detailed.Hint == "" {
+				t.Errorf("its response is lost: %v", err)
 			}
-			if n := len(said.all()); n != 1 {
-				t.Errorf("it was said %d times", n)
+			if n := len(sent.all()); n != 1 {
+				t.Errorf("it was sent %d times", n)
 			}
-			said.add("")
+			sent.add("")
 			if err := verb(cl); err != nil {
 				t.Errorf("nothing is lost: %v", err)
 			}
@@ -230,7 +239,8 @@ func TestListGathersPages(t *testing.T) {
 		}
 		answer(w, map[string]any{"items": []any{machine("m2", "")}, "revision": 40})
 	})
-	list, revision, err := client.Of[trivet.Machine](c.client(-1, h.URL)).List(t.Context(), client.ListOptions{Labels: "a=b", Page: 1})
+	list, revision, err := client.Of[trivet.Machine](c.client(-1, h.URL)).List(t.Context(),
+		client.ListOptions{Labels: "a=b", Page: 1})
 	if err != nil || revision != 40 || len(list) != 2 || list[1].Name != "m2" {
 		t.Fatal(list, revision, err)
 	}
@@ -239,7 +249,7 @@ func TestListGathersPages(t *testing.T) {
 	}
 }
 
-// What the program does not know is not in the patch, so it is not lost.
+// Properties that the program does not know are not in the patch, so they are not lost.
 func TestModifySendsOnlyWhatChanged(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -253,7 +263,8 @@ func TestModifySendsOnlyWhatChanged(t *testing.T) {
 				return
 			}
 		}
-		answer(w, map[string]any{"kind": "Machine", "name": "m1", "revision": 7, "spec": map[string]any{"rack": "r1", "newer": 1}})
+		answer(w, map[string]any{"kind": "Machine", "name": "m1", "revision": 7,
+			"spec": map[string]any{"rack": "r1", "newer": 1}})
 	})
 	_, err := client.Of[trivet.Machine](c.client(-1, h.URL)).Modify(t.Context(), "m1", func(m *trivet.Machine) error {
 		m.Spec.Cordoned, m.Spec.Rack = true, ""
@@ -285,8 +296,10 @@ func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	pin := newCluster(t).keys.CA.Pin()
 	for _, cfg := range []client.Config{
-		{Trust: pin}, {Endpoints: []string{"http://h:1"}, Trust: pin}, {Endpoints: []string{"https://h/path"}, Trust: pin},
-		{Endpoints: []string{"https://u:p@h"}, Trust: pin}, {Endpoints: []string{"h"}}, {Endpoints: []string{"h"}, Trust: "x"},
+		{Trust: pin}, {Endpoints: []string{"http://h:1"}, Trust: pin},
+		{Endpoints: []string{"https://h/path"}, Trust: pin},
+		{Endpoints: []string{"https://u:p@h"}, Trust: pin}, {Endpoints: []string{"h"}},
+		{Endpoints: []string{"h"}, Trust: "x"},
 	} {
 		if _, err := client.New(cfg); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("%+v: %v", cfg, err)

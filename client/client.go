@@ -10,54 +10,53 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// DefaultRetryTimeout is how long a call goes on trying while no head can serve it.
+// DefaultRetryTimeout is how long a call is retried while no head can serve it.
 const DefaultRetryTimeout = 15 * time.Second
 
-// failFastTimeout is the patience of a client that fails fast with heads that answer: longer than they take to find a
-// leader.
+// failFastTimeout is how long a client that fails fast retries at heads that respond: longer than an election takes.
 const failFastTimeout = 4 * time.Second
 
-// Bounds of one try. A head whose cable was cut sends no reset, so silence must count. While another head may serve a
-// call, this one has less time to begin its answer: a write somewhat longer than a head that lives needs to give it
-// up.
+// Bounds of one attempt. A head whose cable was cut sends no reset, so each wait needs a timeout. While another head
+// may serve a call, this one has less time to begin its response: for a write, somewhat more than a healthy head needs
+// to fail it.
 const (
-	dialTimeout  = 2 * time.Second
-	shakeTimeout = 3 * time.Second
-	probeTimeout = 3 * time.Second
-	tryTimeout   = 10 * time.Second
-	readAnswer   = 3 * time.Second
-	writeAnswer  = 6 * time.Second
-	pingAfter    = 10 * time.Second
-	pingTimeout  = 5 * time.Second
-	watchSilence = 12 * time.Second // two beats of a feed and a little
+	dialTimeout          = 2 * time.Second
+	tlsTimeout           = 3 * time.Second
+	probeTimeout         = 3 * time.Second
+	tryTimeout           = 10 * time.Second
+	readResponseTimeout  = 3 * time.Second
+	writeResponseTimeout = 6 * time.Second
+	pingAfter            = 10 * time.Second
+	pingTimeout          = 5 * time.Second
+	watchSilence         = 12 * time.Second // two heartbeats of a watch and a little
 )
 
-// Config says which cluster to speak to, and as whom.
+// Config selects the cluster and the account.
 type Config struct {
 	// Endpoints are the URLs of heads, "https://10.0.0.5:7480", or of a balancer; one is enough, all are better. They
-	// are asked in this order, and before the heads that the client learns from the cluster's answers: these may not be
-	// reachable from here, so they are used once they have answered a probe, or when no endpoint answers any more.
+	// are tried in this order, and before the heads that the client learns from responses: those may not be reachable
+	// from here, so they are used once they have responded to a probe, or when no endpoint responds.
 	Endpoints []string
 	// Trust is the pin of the cluster's CA ("sha256:...") or a CA's certificate in PEM. See client.TLSConfig.
 	Trust string
 	// Token is the account's API token; agents have none.
 	Token string
-	// RetryTimeout bounds how long a call goes on trying; 0 means DefaultPatience, below 0 each head once.
+	// RetryTimeout bounds how long a call is retried; 0 means DefaultRetryTimeout, below 0 each head is tried once.
 	RetryTimeout time.Duration
-	// FailFast ends a call at once, with the cause of each head, where none can be reached and nothing is in doubt, and
-	// after a few seconds where heads answer that they cannot serve it: for people, who wait. Otherwise the call's
-	// patience is spent on that, too.
+	// FailFast is for interactive programs. A call fails at once, with the cause of each head, if none can be reached
+	// and nothing is in doubt, and after a few seconds if heads respond that they cannot serve it. Otherwise it is
+	// retried until RetryTimeout.
 	FailFast bool
-	// Fresh makes the first call see all that was acknowledged before it, by whomever: for programs that run one after
-	// the other, and balancers. Where no head can tell, the answer may be old nevertheless; see [Client.Stale]. Later
-	// calls see all that this client has seen, always.
+	// Fresh makes the first call read everything that was acknowledged before it to any client: for programs that run
+	// one after the other, and balancers. If no head can verify that, the response may be stale; see [Client.Stale].
+	// Later calls always read at least what this client has read or written.
 	Fresh bool
 	// UserAgent names the program in the heads' logs.
 	UserAgent string
 }
 
-// Client speaks to a cluster. It is safe for concurrent use. A head that fails is replaced at once and looked after
-// until it is back (see [Client.Health]), so a client is to be closed.
+// Client is a client of one cluster. It is safe for concurrent use. If a head fails, another one is used at once, and
+// the failed head is probed until it is back (see [Client.Health]), so a client must be closed.
 type Client struct {
 	heads        *heads
 	session      *session
@@ -68,7 +67,7 @@ type Client struct {
 	failFast     bool
 }
 
-// New makes a client. It does not connect.
+// New returns a client. It does not connect.
 func New(cfg Config) (*Client, error) {
 	urls, err := parseEndpoints(cfg.Endpoints)
 	if err != nil {
@@ -85,7 +84,7 @@ func New(cfg Config) (*Client, error) {
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}).DialContext,
 		TLSClientConfig:       tlsConfig,
-		TLSHandshakeTimeout:   shakeTimeout,
+		TLSHandshakeTimeout:   tlsTimeout,
 		ForceAttemptHTTP2:     true,
 		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		MaxIdleConnsPerHost:   4,
@@ -97,7 +96,7 @@ func New(cfg Config) (*Client, error) {
 		token: cfg.Token, agent: cfg.UserAgent, retryTimeout: cfg.RetryTimeout, failFast: cfg.FailFast,
 	}
 	c.session.fresh.Store(cfg.Fresh)
-	// A redirect would carry the token to wherever it points.
+	// A redirect would send the token to another server.
 	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
@@ -107,20 +106,20 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends what looks after heads that have failed, and drops idle connections. No call must follow.
+// Close stops the monitors of failed heads and closes idle connections. The client must not be used afterwards.
 func (c *Client) Close() {
 	c.heads.close()
 	c.http.CloseIdleConnections()
 }
 
-// Endpoints gives the URLs of heads as they are known now: those of the configuration, then those that were learned.
+// Endpoints returns the known URLs of heads: those of the configuration, then those that were learned.
 func (c *Client) Endpoints() []string { return c.heads.all() }
 
-// Learn takes the cluster's own list of its heads, as every answer carries it: a program that kept one need not wait
-// for the first. The configured endpoints stay, and an empty or unreadable list changes nothing: a client never
-// forgets the last heads it knew.
+// Learn sets the cluster's list of its heads, as every response carries it, so that a program that stored one need not
+// wait for the first response. The configured endpoints stay, and an empty or invalid list changes nothing: a client
+// always keeps the last heads that it knew.
 func (c *Client) Learn(endpoints []string) { c.heads.learn(strings.Join(endpoints, ",")) }
 
-// Stale says that the last answer may be older than what was acknowledged before it, since its head could not ask the
-// others.
+// Stale reports whether the last response may be older than what was acknowledged before it, since its head could not
+// reach the others.
 func (c *Client) Stale() bool { return c.session.stale.Load() }

@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// A head whose clock is years ahead is told as that to a client that goes by a CA's certificate; one that goes by the pin has
-// no need of a clock.
+// If a head's clock is years ahead, a client that verifies by the CA's certificate gets a hint about the clocks; one
+// that verifies by the pin does not depend on a clock.
 func TestClocksApart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -31,9 +31,10 @@ func TestClocksApart(t *testing.T) {
 			}
 			continue
 		}
-		var said *trivet.Error
-		if !errors.Is(err, trivet.ErrUnauthenticated) || !errors.As(err, &said) || !strings.Contains(said.Hint, "clock") {
-			t.Errorf("by the certificate: %v; want a hint at the clocks", err)
+		var detailed *trivet.Error
+		if !errors.Is(err, trivet.ErrUnauthenticated) || !errors.As(err, &detailed) ||
+			!strings.Contains(detailed.Hint, "clock") {
+			t.Errorf("by the certificate: %v; want a hint about the clocks", err)
 		}
 	}
 }

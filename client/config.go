@@ -16,8 +16,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// File is the configuration file: which clusters there are and which one is meant. A head writes one of the same form
-// for its own administrator.
+// File is the configuration file: the known clusters and the current one. A head writes one of the same form for its
+// own administrator.
 type File struct {
 	Current  string             `yaml:"current,omitempty"`
 	Contexts map[string]Context `yaml:"contexts"`
@@ -30,13 +30,13 @@ type Context struct {
 	Token     string   `yaml:"token"`
 }
 
-// AdminFile is where a head keeps its administrator's credential for people on that head.
+// AdminFile is where a head stores its administrator's credential for users on that head.
 const AdminFile = "/var/lib/trivet/admin.yaml"
 
 // maxFile bounds a configuration file, in bytes.
 const maxFile = 1 << 20
 
-// FilePath is $TRIVET_CONFIG, or trivet/config.yaml in the user's configuration directory.
+// FilePath returns $TRIVET_CONFIG, or trivet/config.yaml in the user's configuration directory.
 func FilePath() (string, error) {
 	if path := os.Getenv("TRIVET_CONFIG"); path != "" {
 		return path, nil
@@ -87,7 +87,7 @@ func (f *File) Write(path string) error {
 	return nil
 }
 
-// Name gives a name, or that of the current context, or of the only one.
+// Name returns the given name; if it is empty, the current context's, or that of the only one.
 func (f *File) Name(name string) string {
 	name = cmp.Or(name, f.Current)
 	if name == "" && len(f.Contexts) == 1 {
@@ -97,7 +97,7 @@ func (f *File) Name(name string) string {
 	return name
 }
 
-// Pick gives the context that Name means.
+// Pick returns the context that Name selects.
 func (f *File) Pick(name string) (Context, error) {
 	name = f.Name(name)
 	c, ok := f.Contexts[name]
@@ -107,9 +107,9 @@ func (f *File) Pick(name string) (Context, error) {
 	return c, nil
 }
 
-// Environment gives the configuration that this program was started in: a context of the config file, or of AdminFile
-// where there is no config file, changed by TRIVET_ENDPOINTS (with commas between), TRIVET_TRUST and TRIVET_TOKEN.
-// context is the name of a context; empty means TRIVET_CONTEXT or the file's current one.
+// Environment returns the configuration of this program's environment: a context of the config file, or of AdminFile if
+// there is no config file, overridden by TRIVET_ENDPOINTS (comma-separated), TRIVET_TRUST and TRIVET_TOKEN. context is
+// the name of a context; empty means TRIVET_CONTEXT or the file's current one.
 func Environment(context string) (Config, error) {
 	endpoints, trust, token := os.Getenv("TRIVET_ENDPOINTS"), os.Getenv("TRIVET_TRUST"), os.Getenv("TRIVET_TOKEN")
 	var c Context

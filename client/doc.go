@@ -1,4 +1,4 @@
-// Package client is Trivet's Go SDK: it speaks to any head of a cluster and goes on at another one when that head is
+// Package client is Trivet's Go SDK: it uses any head of a cluster, and continues at another one when that head is
 // gone.
 //
 //	c, err := client.New(client.Config{Endpoints: []string{"https://10.0.0.5:7480"}, Trust: pin, Token: token})
@@ -6,6 +6,6 @@
 //	m, err := machines.Get(ctx, "m1")
 //	for e, err := range machines.Watch(ctx, client.WatchOptions{}) { ... }
 //
-// Errors carry the sentinels of package trivet, as they were at the head. A call that was sent and not answered is
-// repeated where that is safe, which it is for everything but the issue of a token.
+// Errors wrap the sentinels of package trivet, as they did at the head. A call whose response was lost is retried if
+// that is safe, which it is for every call except those that issue a token or change a machine's state.
 package client

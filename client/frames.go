@@ -19,7 +19,7 @@ type frame struct {
 	data  []byte
 }
 
-// frameReader reads server-sent events.
+// frameReader parses server-sent events.
 type frameReader struct{ lines *bufio.Reader }
 
 func newFrameReader(r io.Reader) *frameReader { return &frameReader{bufio.NewReaderSize(r, 64<<10)} }
@@ -58,7 +58,8 @@ func (r *frameReader) line(limit int) ([]byte, error) {
 	for {
 		part, err := r.lines.ReadSlice('\n')
 		if len(line)+len(part) > limit+2 {
-			return nil, fmt.Errorf("read watch: %w: an event has over %d bytes", trivet.ErrTooLarge, trivet.MaxWatchEvent)
+			return nil, fmt.Errorf("read watch: %w: an event has over %d bytes", trivet.ErrTooLarge,
+				trivet.MaxWatchEvent)
 		}
 		line = append(line, part...)
 		if errors.Is(err, bufio.ErrBufferFull) {

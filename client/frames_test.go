@@ -39,7 +39,7 @@ func TestFramesCross(t *testing.T) {
 	}
 }
 
-// inPieces gives less than was asked for, so that frames are cut everywhere.
+// inPieces returns less than requested, so that frames are cut everywhere.
 type inPieces struct{ r io.Reader }
 
 func (o inPieces) Read(b []byte) (int, error) { return o.r.Read(b[:min(len(b), 4093)]) }

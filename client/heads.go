@@ -51,10 +51,10 @@ type heads struct {
 	probes sync.WaitGroup
 
 	mu       sync.Mutex
-	list     []*head       // guarded by mu, as all that follows; those that were given first
-	learned  string        // what was learned last
-	spread   string        // whose ranks they have; empty: the order of the list counts
-	last     string        // the URL that was asked last
+	list     []*head       // guarded by mu, as all that follows; the configured ones first
+	learned  string        // the list that was learned last
+	spread   string        // the client's name, by which they are ranked; empty: in the order of the list
+	last     string        // the URL that was tried last
 	upSignal chan struct{} // closed when one comes up
 	closed   bool
 }
@@ -81,7 +81,7 @@ func (hs *heads) spreadBy(name string) {
 	}
 }
 
-// isChange says whether another head is asked than before, by one of many clients who spread.
+// isChange reports whether url is another head than the last one, for one of many clients that spread.
 func (hs *heads) isChange(url string) bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -212,17 +212,17 @@ func (hs *heads) awaitUp() <-chan struct{} {
 }
 
 // learn sets the cluster's list of its heads. A head that is not in it is removed unless it was configured.
-func (hs *heads) learn(told string) {
+func (hs *heads) learn(list string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if told == hs.learned || told == "" {
+	if list == hs.learned || list == "" {
 		return
 	}
-	urls, err := parseEndpoints(strings.Split(told, ","))
+	urls, err := parseEndpoints(strings.Split(list, ","))
 	if err != nil {
 		return
 	}
-	hs.learned = told
+	hs.learned = list
 	hs.list = slices.DeleteFunc(hs.list, func(h *head) bool {
 		gone := !h.configured && !slices.Contains(urls, h.url)
 		if gone && h.monitor != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// mute is a head whose process is stopped: the kernel takes connections, and nobody answers.
+// mute is a head whose process is stopped: the kernel accepts connections, and nothing responds.
 func mute(t *testing.T) string { return tcpHead(t, func(net.Conn) {}) }
 
 // resetter is a head that resets every connection.
@@ -50,7 +50,7 @@ func tcpHead(t *testing.T, serve func(net.Conn)) string {
 	return "https://" + l.Addr().String()
 }
 
-// stuck serves until it is told to fall silent, with the connections that it has.
+// stuck serves until silent is closed; then its open connections get no response.
 func (c *cluster) stuck(serve http.HandlerFunc) (s server, silent chan struct{}) {
 	silent = make(chan struct{})
 	return c.head(func(w http.ResponseWriter, r *http.Request) {
@@ -73,14 +73,15 @@ func healthOf(c *client.Client, url string) client.HeadHealth {
 	return all[i]
 }
 
-// A head that fails in whatever way is replaced within the call, is not asked by the next one, and its state has the cause.
-func TestAFailedHeadIsReplacedAtOnce(t *testing.T) {
+// A failed head is replaced within the call, whatever the failure, is not tried by the next one, and its state has the
+// cause.
+func TestFailedHeadIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
 	for name, bad := range map[string]string{
-		"stopped": mute(t), "reset": resetter(t), "not there": closedPort(t), "a stranger": newCluster(t).head(nil).URL,
-		"cuts every answer": c.head(func(http.ResponseWriter, *http.Request) { drop() }).URL,
+		"stopped": mute(t), "reset": resetter(t), "no listener": closedPort(t), "foreign": newCluster(t).head(nil).URL,
+		"cuts every response": c.head(func(http.ResponseWriter, *http.Request) { drop() }).URL,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,15 +99,16 @@ func TestAFailedHeadIsReplacedAtOnce(t *testing.T) {
 			if h.State != client.HeadDown || h.Cause == nil || h.Requests != 1 || h.Failures != 1 || !h.Configured {
 				t.Errorf("%+v", h)
 			}
-			if h := healthOf(cl, good.URL); h.State != client.HeadUp || h.Cause != nil || h.Requests != 6 || h.Failures != 0 {
+			if h := healthOf(cl, good.URL); h.State != client.HeadUp || h.Cause != nil || h.Requests != 6 ||
+				h.Failures != 0 {
 				t.Errorf("%+v", h)
 			}
 		})
 	}
 }
 
-// A head that is stopped in the middle of a call costs that call seconds and the next ones nothing.
-func TestAHeadThatFallsSilent(t *testing.T) {
+// A head that is stopped during a call delays that call by seconds and later ones not at all.
+func TestHeadStopsResponding(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var first counter
@@ -131,9 +133,9 @@ func TestAHeadThatFallsSilent(t *testing.T) {
 	}
 }
 
-// What a silent head was asked it may have done: a call that is not to be repeated is not, and nobody is told that nothing
-// happened.
-func TestASilentHeadLeavesAWriteInDoubt(t *testing.T) {
+// A head that does not respond may have carried out the request: a call that must not be repeated is not, and the error
+// does not say that it failed.
+func TestSilentHeadLeavesWriteInDoubt(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	bad, silent := c.stuck(nil)
@@ -161,8 +163,8 @@ func TestASilentHeadLeavesAWriteInDoubt(t *testing.T) {
 	}
 }
 
-// A balancer's "bad gateway" may stand for a head that died with the answer.
-func TestABadGatewayLeavesAWriteInDoubt(t *testing.T) {
+// A balancer's "bad gateway" may mean that a head failed before it responded.
+func TestBadGatewayLeavesWriteInDoubt(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	lb := c.head(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway) })
@@ -172,8 +174,8 @@ func TestABadGatewayLeavesAWriteInDoubt(t *testing.T) {
 	}
 }
 
-// A caller's own short patience must not keep all its calls at a head that is silent.
-func TestAHurriedCallerLeavesASilentHead(t *testing.T) {
+// A caller's own short deadlines must not keep all its calls at a silent head.
+func TestShortDeadlinesLeaveSilentHead(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	good := c.head(func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
@@ -190,14 +192,15 @@ func TestAHurriedCallerLeavesASilentHead(t *testing.T) {
 	}
 }
 
-// Heads that answer that they cannot write are asked again for a few seconds only where a person waits, not for a call's patience.
+// Heads that respond that they cannot write are retried for a few seconds only with FailFast, not until RetryTimeout.
 func TestNoLeaderEndsSoonForPeople(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable))
 	})
-	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), FailFast: true, RetryTimeout: time.Hour})
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), FailFast: true,
+		RetryTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +213,8 @@ func TestNoLeaderEndsSoonForPeople(t *testing.T) {
 	}
 }
 
-// With every head down, a person gets the cause of each at once; a program waits for the first that comes back.
+// With every head down, a call with FailFast returns the cause of each at once; another one waits for the first head
+// that returns.
 func TestAllHeadsAreDown(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -222,7 +226,8 @@ func TestAllHeadsAreDown(t *testing.T) {
 	}
 	defer cl.Close()
 	_, err = client.Of[trivet.Machine](cl).Get(t.Context(), "m1")
-	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), a) || !strings.Contains(err.Error(), b) {
+	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), a) ||
+		!strings.Contains(err.Error(), b) {
 		t.Errorf("fails fast: %v", err)
 	}
 	for _, err = range cl.Watch(t.Context(), client.WatchOptions{}) {
@@ -230,18 +235,20 @@ func TestAllHeadsAreDown(t *testing.T) {
 	if !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("a watch that has not begun: %v", err)
 	}
-	patient := c.client(time.Hour, a, b)
+	waiting := c.client(time.Hour, a, b)
 	got := make(chan error)
 	go func() {
-		_, err := client.Of[trivet.Machine](patient).Get(t.Context(), "m1")
+		_, err := client.Of[trivet.Machine](waiting).Get(t.Context(), "m1")
 		got <- err
 	}()
-	for healthOf(patient, b).Failures == 0 {
+	for healthOf(waiting, b).Failures == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	c.headAt(strings.TrimPrefix(b, "https://"), func(w http.ResponseWriter, r *http.Request) { answer(w, machine("m1", "")) })
+	c.headAt(strings.TrimPrefix(b, "https://"), func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, machine("m1", ""))
+	})
 	if err := <-got; err != nil {
-		t.Errorf("patient: %v", err)
+		t.Errorf("waiting: %v", err)
 	}
 }
 
@@ -276,27 +283,28 @@ func TestHeadsAreLearnedFromAnswers(t *testing.T) {
 	}
 }
 
-// The revision that a client has seen goes along to every head, until the cluster is of another history.
-func TestARevisionGoesAlong(t *testing.T) {
+// The revision that a client has seen is sent to every head, until the cluster has another history.
+func TestRevisionIsSentToEveryHead(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var asked counter
-	told := []string{"7", "5", "9", "3", "4"} // 5: as if another answer had been faster; 3: less than was asked for
+	revisions := []string{"7", "5", "9", "3", "4"} // 5: as if another response had been faster; 3: less than requested
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
 		n := asked.add(r.Header.Get(trivet.HeaderRevision))
-		w.Header().Set(trivet.HeaderRevision, told[n-1])
+		w.Header().Set(trivet.HeaderRevision, revisions[n-1])
 		if n == 2 {
 			refuse(w, trivet.ErrUnavailable)
 			return
 		}
 		answer(w, machine("m1", ""))
 	})
-	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), Fresh: true, RetryTimeout: -1})
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), Fresh: true,
+		RetryTimeout: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	for range told {
+	for range revisions {
 		_, _ = client.Of[trivet.Machine](cl).Get(t.Context(), "m1") // the second fails
 	}
 	if got, want := asked.all(), []string{trivet.RevisionLatest, "7", "7", "9", "3"}; !slices.Equal(got, want) {
@@ -304,12 +312,12 @@ func TestARevisionGoesAlong(t *testing.T) {
 	}
 }
 
-// Who wants the latest asks every head for it, and then makes do with what one knows, and knows that.
-func TestTheLatestOrWhatThereIs(t *testing.T) {
+// A client with Fresh requests the latest revision from every head, and then accepts a stale response and reports that.
+func TestFreshOrStale(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var asked counter
-	serve := func(canTell bool) http.HandlerFunc {
+	serve := func(hasQuorum bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/readyz" {
 				refuse(w, trivet.ErrUnavailable)
@@ -317,7 +325,7 @@ func TestTheLatestOrWhatThereIs(t *testing.T) {
 			}
 			asked.add(r.Header.Get(trivet.HeaderRevision))
 			switch {
-			case canTell:
+			case hasQuorum:
 			case r.Header.Get(trivet.HeaderRevision) == trivet.RevisionLatest:
 				refuse(w, trivet.ErrUnavailable)
 				return
@@ -328,18 +336,20 @@ func TestTheLatestOrWhatThereIs(t *testing.T) {
 			answer(w, machine("m1", ""))
 		}
 	}
-	for _, canTell := range []bool{true, false} {
-		cfg := client.Config{Endpoints: []string{c.head(serve(false)).URL, c.head(serve(canTell)).URL}, Trust: c.keys.CA.Pin(), Fresh: true, RetryTimeout: -1}
+	for _, hasQuorum := range []bool{true, false} {
+		cfg := client.Config{Endpoints: []string{c.head(serve(false)).URL, c.head(serve(hasQuorum)).URL},
+			Trust: c.keys.CA.Pin(), Fresh: true, RetryTimeout: -1}
 		cl, err := client.New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.Of[trivet.Machine](cl).Get(t.Context(), "m1"); err != nil || cl.Stale() == canTell {
-			t.Errorf("one of them can tell %v: stale %v, %v", canTell, cl.Stale(), err)
+		if _, err := client.Of[trivet.Machine](cl).Get(t.Context(), "m1"); err != nil || cl.Stale() == hasQuorum {
+			t.Errorf("one of them has a quorum %v: stale %v, %v", hasQuorum, cl.Stale(), err)
 		}
 		cl.Close()
 	}
-	if got, want := asked.all(), []string{trivet.RevisionLatest, trivet.RevisionLatest, trivet.RevisionLatest, trivet.RevisionLatest, ""}; !slices.Equal(got, want) {
+	if got, want := asked.all(), []string{trivet.RevisionLatest, trivet.RevisionLatest, trivet.RevisionLatest,
+		trivet.RevisionLatest, ""}; !slices.Equal(got, want) {
 		t.Errorf("asked %q; want %q", got, want)
 	}
 }
@@ -366,7 +376,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{
-		"trivet_client_head_up " + good.URL: 1, "trivet_client_head_up " + bad: 0, "trivet_client_requests_total " + good.URL: 1,
+		"trivet_client_head_up " + good.URL: 1, "trivet_client_head_up " + bad: 0, "trivet_client_requests_total " +
+			good.URL: 1,
 		"trivet_client_failures_total " + good.URL: 0, "trivet_client_failures_total " + bad: 1,
 	} {
 		if got[name] != want {

@@ -36,15 +36,18 @@ func (c *Client) Collector() prometheus.Collector { return collector{c} }
 
 type collector struct{ c *Client }
 
+var headLabel = []string{"head"}
+
 var (
-	headUp       = prometheus.NewDesc("trivet_client_head_up", "Whether a head serves this client.", []string{"head"}, nil)
-	headTries    = prometheus.NewDesc("trivet_client_requests_total", "Requests sent to a head.", []string{"head"}, nil)
-	headFailures = prometheus.NewDesc("trivet_client_failures_total", "Requests that a head did not serve.", []string{"head"}, nil)
+	headUp       = prometheus.NewDesc("trivet_client_head_up", "Whether a head serves this client.", headLabel, nil)
+	headRequests = prometheus.NewDesc("trivet_client_requests_total", "Requests sent to a head.", headLabel, nil)
+	headFailures = prometheus.NewDesc("trivet_client_failures_total",
+		"Requests that a head did not serve.", headLabel, nil)
 )
 
 // Describe implements [prometheus.Collector].
 func (collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{headUp, headTries, headFailures} {
+	for _, d := range []*prometheus.Desc{headUp, headRequests, headFailures} {
 		to <- d
 	}
 }
@@ -57,7 +60,7 @@ func (m collector) Collect(to chan<- prometheus.Metric) {
 			up = 1
 		}
 		to <- prometheus.MustNewConstMetric(headUp, prometheus.GaugeValue, up, h.URL)
-		to <- prometheus.MustNewConstMetric(headTries, prometheus.CounterValue, float64(h.Requests), h.URL)
+		to <- prometheus.MustNewConstMetric(headRequests, prometheus.CounterValue, float64(h.Requests), h.URL)
 		to <- prometheus.MustNewConstMetric(headFailures, prometheus.CounterValue, float64(h.Failures), h.URL)
 	}
 }

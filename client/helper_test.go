@@ -17,12 +17,12 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// cluster makes heads under one CA.
+// cluster creates heads under one CA.
 type cluster struct {
 	t     *testing.T
 	keys  *auth.Keys
 	now   func() time.Time               // the heads' clock
-	conns func(net.Conn, http.ConnState) // is told of the heads' connections; may be nil
+	conns func(net.Conn, http.ConnState) // called for the heads' connections; may be nil
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -64,9 +64,10 @@ func (c *cluster) headAt(addr string, h http.HandlerFunc) server {
 	return server{"https://" + l.Addr().String()}
 }
 
-func (c *cluster) client(patience time.Duration, endpoints ...string) *client.Client {
+func (c *cluster) client(retryTimeout time.Duration, endpoints ...string) *client.Client {
 	c.t.Helper()
-	cl, err := client.New(client.Config{Endpoints: endpoints, Trust: c.keys.CA.Pin(), Token: "token", RetryTimeout: patience})
+	cl, err := client.New(client.Config{Endpoints: endpoints, Trust: c.keys.CA.Pin(), Token: "token",
+		RetryTimeout: retryTimeout})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func (c *cluster) client(patience time.Duration, endpoints ...string) *client.Cl
 	return cl
 }
 
-// closedPort is an address that nobody listens on.
+// closedPort returns an address without a listener.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,10 +98,10 @@ func machine(name, uid string) *trivet.Machine {
 	return &trivet.Machine{Meta: trivet.Meta{Kind: "Machine", Name: name, UID: uid, Revision: 7}}
 }
 
-// drop cuts the connection without an answer.
+// drop cuts the connection without a response.
 func drop() { panic(http.ErrAbortHandler) }
 
-// counter counts what comes from several requests.
+// counter collects values of several requests.
 type counter struct {
 	mu   sync.Mutex
 	list []string // guarded by mu

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The SDK stands alone: other programs can use everything that it exports. A package that imports no internal package, and
-// whose own imports in this module do not either, can mention no internal type.
+// Other programs can use everything that the SDK exports: a package that imports no internal package, directly or
+// through this module's other packages, exports no internal type.
 func TestSDKImportsNoInternalPackage(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{".", ".."} {

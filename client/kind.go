@@ -194,7 +194,8 @@ func (k Kind) write(ctx context.Context, name string, cl call) (trivet.Record, e
 	inDoubt, err := k.c.json(ctx, cl, &data)
 	if inDoubt && errors.Is(err, trivet.ErrConflict) {
 		return nil, &trivet.Error{Op: "update", Kind: k.Info.Kind, Name: name, Hint: "read it again",
-			Err: fmt.Errorf("%w: an earlier attempt, whose response was lost, may have made the change: %v", trivet.ErrUnknown, err)}
+			Err: fmt.Errorf("%w: an earlier attempt, whose response was lost, may have made the change: %v",
+				trivet.ErrUnknown, err)}
 	}
 	if err != nil {
 		return nil, err
@@ -214,7 +215,8 @@ func (k Kind) Delete(ctx context.Context, name string) error {
 	if err := trivet.ValidateName(name); err != nil {
 		return err
 	}
-	inDoubt, err := k.c.json(ctx, call{method: http.MethodDelete, path: k.path(name), query: k.query(), once: k.once}, nil)
+	cl := call{method: http.MethodDelete, path: k.path(name), query: k.query(), once: k.once}
+	inDoubt, err := k.c.json(ctx, cl, nil)
 	if inDoubt && errors.Is(err, trivet.ErrNotFound) {
 		return nil // an earlier attempt deleted it and its response was lost
 	}

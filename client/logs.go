@@ -36,8 +36,10 @@ func (c *Client) Logs(ctx context.Context, workflow string, o LogOptions) iter.S
 			yield(trivet.LogPiece{}, err)
 			return
 		}
-		l := &logReader{c: c, path: "/v1/workflows/" + url.PathEscape(workflow) + "/logs", query: url.Values{}, told: map[logPart]int64{},
-			missing: o.Missing, yield: yield}
+		l := &logReader{
+			c: c, path: "/v1/workflows/" + url.PathEscape(workflow) + "/logs", query: url.Values{},
+			sent: map[logPart]int64{}, missing: o.Missing, yield: yield,
+		}
 		if o.Action != "" {
 			l.query.Set("action", o.Action)
 		}
@@ -59,7 +61,7 @@ type logReader struct {
 	c     *Client
 	path  string
 	query url.Values
-	told  map[logPart]int64 // up to which offset
+	sent  map[logPart]int64 // the offset up to which a part was sent
 	yield func(trivet.LogPiece, error) bool
 
 	missing func([]string)
@@ -68,7 +70,8 @@ type logReader struct {
 func (l *logReader) run(ctx context.Context) error {
 	begun := false
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		resp, _, err := l.c.send(ctx, call{method: http.MethodGet, path: l.path, query: l.query, timeout: -1, retry: begun})
+		cl := call{method: http.MethodGet, path: l.path, query: l.query, timeout: -1, retry: begun}
+		resp, _, err := l.c.send(ctx, cl)
 		if err != nil {
 			return err
 		}
@@ -102,7 +105,7 @@ func (l *logReader) read(body io.Reader) error {
 		if l.trim(&p) {
 			continue
 		}
-		l.told[logPart{p.Action, p.Attempt}] = p.Next
+		l.sent[logPart{p.Action, p.Attempt}] = p.Next
 		if !l.yield(p, nil) {
 			return errStopped
 		}
@@ -113,14 +116,14 @@ func (l *logReader) read(body io.Reader) error {
 	return io.ErrUnexpectedEOF
 }
 
-// trim takes what was told already off a piece, and says whether nothing is left of it.
+// trim removes from a piece what was sent already, and reports whether nothing is left of it.
 func (l *logReader) trim(p *trivet.LogPiece) bool {
-	told := l.told[logPart{p.Action, p.Attempt}]
-	if p.Next <= told {
+	sent := l.sent[logPart{p.Action, p.Attempt}]
+	if p.Next <= sent {
 		return true
 	}
-	if p.Offset < told && p.Next-p.Offset == int64(len(p.Text)) { // else it has holes: better twice than not at all
-		p.Text, p.Offset = p.Text[told-p.Offset:], told
+	if p.Offset < sent && p.Next-p.Offset == int64(len(p.Text)) { // else it has holes: sent again rather than lost
+		p.Text, p.Offset = p.Text[sent-p.Offset:], sent
 	}
 	return p.Text == ""
 }

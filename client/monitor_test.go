@@ -17,12 +17,12 @@ import (
 
 var errAway = errors.New("away")
 
-// site is heads that are asked by monitors only.
+// site is a set of heads that only monitors probe.
 type site struct {
 	began time.Time
 	mu    sync.Mutex
 	away  map[string]bool            // guarded by mu
-	asked map[string][]time.Duration // guarded by mu; since the site was made
+	asked map[string][]time.Duration // guarded by mu; since the site was created
 }
 
 func newSite() *site {
@@ -56,7 +56,7 @@ func firstOf(hs *heads) string {
 	return append(likely, down...)[0]
 }
 
-// A head that failed has one monitor, whose delay doubles up to a bound, however many calls fail.
+// A failed head has one monitor, whose delay doubles up to a bound, however many calls fail.
 func TestOneMonitorWithADoublingDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
@@ -80,24 +80,24 @@ func TestOneMonitorWithADoublingDelay(t *testing.T) {
 			t.Errorf("probes: %v", asked)
 		}
 		if firstOf(hs) != "b" {
-			t.Error("a head that is down is asked first")
+			t.Error("a head that is down is tried first")
 		}
 		s.set("a", false)
 		time.Sleep(2 * monitorMax)
 		synctest.Wait()
 		n := len(s.probes("a"))
 		if firstOf(hs) != "a" {
-			t.Error("a head that is back has not its place again")
+			t.Error("a head that is back does not have its rank again")
 		}
 		time.Sleep(time.Hour)
 		if len(s.probes("a")) != n {
-			t.Error("a head that is up is still asked")
+			t.Error("a head that is up is still probed")
 		}
 	})
 }
 
-// A call that waits is woken by the monitor that finds a head.
-func TestAHeadThatComesUpIsTold(t *testing.T) {
+// A waiting call is woken by the monitor that reaches a head.
+func TestWaitingCallIsWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
 		hs := newHeads([]string{"a"}, s.probe)
@@ -109,7 +109,7 @@ func TestAHeadThatComesUpIsTold(t *testing.T) {
 	})
 }
 
-// Close ends every monitor, also one that is asking.
+// Close stops every monitor, even during a probe.
 func TestCloseEndsMonitors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asks atomic.Bool
@@ -125,12 +125,12 @@ func TestCloseEndsMonitors(t *testing.T) {
 		hs.failed("a", HeadDown, errAway)
 		time.Sleep(time.Hour)
 		if !asks.Load() {
-			t.Error("no monitor asked")
+			t.Error("no monitor sent a probe")
 		}
 	})
 }
 
-// Many clients spread evenly, those that lose a head spread over all others, and return when it does.
+// Many clients spread evenly; those that lose a head spread over all others, and return when it is back.
 func TestClientsSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 900
@@ -142,7 +142,7 @@ func TestClientsSpread(t *testing.T) {
 			defer hs.close()
 			hs.spreadBy(fmt.Sprintf("machine-%d", i))
 			if firstOf(hs) != urls[0] {
-				t.Fatal("heads that nobody has reached are not asked in the order given")
+				t.Fatal("heads that were never reached are not tried in the configured order")
 			}
 			hs.served(urls[0], true)
 			all = append(all, hs)
@@ -180,12 +180,12 @@ func TestClientsSpread(t *testing.T) {
 		synctest.Wait()
 		after, _ := where()
 		if !slices.Equal(before, after) {
-			t.Error("they are not where they were")
+			t.Error("they did not return to their heads")
 		}
 	})
 }
 
-// What was given is asked first; what was learned once it has answered a probe, or when nothing else is left.
+// Configured heads are tried first; learned ones once they responded to a probe, or when no other is left.
 func TestLearnedHeadsAreAdditional(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
@@ -227,14 +227,14 @@ func TestLearnedHeadsAreAdditional(t *testing.T) {
 			n := len(s.probes(u))
 			time.Sleep(time.Minute)
 			if len(s.probes(u)) != n {
-				t.Errorf("%s is asked, though it is forgotten", u)
+				t.Errorf("%s is probed, though it was removed", u)
 			}
 		}
 	})
 }
 
-// A head that serves reads only keeps its place behind those that take writes.
-func TestAHeadThatServesReadsOnly(t *testing.T) {
+// A head that serves only reads stays ranked behind those that accept writes.
+func TestReadOnlyHeadIsTriedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite()
 		hs := newHeads([]string{"a", "b"}, s.probe)
@@ -242,11 +242,11 @@ func TestAHeadThatServesReadsOnly(t *testing.T) {
 		hs.failed("a", HeadUnready, errAway)
 		hs.served("a", false)
 		if firstOf(hs) != "b" {
-			t.Error("it is asked first")
+			t.Error("it is tried first")
 		}
 		hs.served("a", true)
 		if firstOf(hs) != "a" {
-			t.Error("it took a write and is not asked first")
+			t.Error("it accepted a write and is not tried first")
 		}
 	})
 }

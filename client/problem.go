@@ -42,7 +42,8 @@ func (d *dated) Unwrap() error { return d.Problem }
 
 // foreign returns a Problem for a response that no head wrote, such as a balancer's.
 func foreign(status int, text string) *trivet.Problem {
-	p := &trivet.Problem{Code: trivet.CodeInternal, Message: "response " + http.StatusText(status) + ": " + firstLine(text)}
+	message := "response " + http.StatusText(status) + ": " + firstLine(text)
+	p := &trivet.Problem{Code: trivet.CodeInternal, Message: message}
 	switch status {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests,
 		http.StatusUnauthorized, http.StatusForbidden: // not about the caller: no head received the request
@@ -73,8 +74,8 @@ func isHeadFault(err error) bool {
 	return errors.Is(p, trivet.ErrUnavailable) || errors.Is(p, trivet.ErrUnknown) || p.Code == trivet.CodeInternal
 }
 
-// isUndone reports whether a failed request cannot have been carried out: it was not sent, or the head says so. A
-// timeout does not tell.
+// isUndone reports whether a failed request cannot have been carried out: it was not sent, or the head reported so.
+// After a timeout that is unknown.
 func isUndone(err error) bool {
 	var p *trivet.Problem
 	var u *unsent

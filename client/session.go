@@ -16,7 +16,7 @@ type session struct {
 	stale    atomic.Bool
 }
 
-// setRevision tells with a request what was seen, and gives it.
+// setRevision adds the last seen revision to a request, and returns it.
 func (s *session) setRevision(req *http.Request) (seen int64) {
 	seen = s.revision.Load()
 	switch {
@@ -28,27 +28,27 @@ func (s *session) setRevision(req *http.Request) (seen int64) {
 	return seen
 }
 
-// learn updates the session from a response. One that is older than requested, and served all the same, is of another
+// learn updates the session from a response. One that is older than requested, but was served, is of another
 // history: the cluster was restored.
 func (s *session) learn(resp *http.Response, asked int64) {
-	told, err := strconv.ParseInt(resp.Header.Get(trivet.HeaderRevision), 10, 64)
-	if err != nil || told < 1 {
+	got, err := strconv.ParseInt(resp.Header.Get(trivet.HeaderRevision), 10, 64)
+	if err != nil || got < 1 {
 		return
 	}
 	s.stale.Store(resp.Header.Get(trivet.HeaderStale) == "true")
-	if told < asked && resp.StatusCode < http.StatusInternalServerError {
-		s.revision.CompareAndSwap(asked, told)
+	if got < asked && resp.StatusCode < http.StatusInternalServerError {
+		s.revision.CompareAndSwap(asked, got)
 		return
 	}
-	s.advance(told)
+	s.advance(got)
 }
 
-// acceptStale makes do with what heads know that cannot ask the others. It says whether that is news.
+// acceptStale accepts responses of heads that cannot reach the others. It reports whether that is a change.
 func (s *session) acceptStale() bool {
 	return s.revision.Load() == 0 && s.fresh.Swap(false)
 }
 
-// advance notes a revision that was told.
+// advance records a revision that was received.
 func (s *session) advance(revision int64) {
 	for seen := s.revision.Load(); seen < revision; seen = s.revision.Load() {
 		if s.revision.CompareAndSwap(seen, revision) {

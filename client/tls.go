@@ -23,8 +23,8 @@ import (
 // With a pin, the server's chain must include the CA's certificate, and its own certificate must verify under that as
 // a server's for [trivet.ServerName]; the dialled address is not compared, since only heads have such a certificate.
 // The client's clock is not used either, as a machine's clock may be years off before its first contact. This costs
-// no security: a server's private key exists only in the memory of a head that holds the CA's key too, so whoever
-// could steal the key of an expired certificate could issue a new one as well.
+// no security: a server's private key exists only in the memory of a head that holds the CA's key too, so an attacker
+// that stole the key of an expired certificate could issue a new one as well.
 //
 // In both cases, a witness's certificate is refused, whatever names it has.
 func TLSConfig(trust string) (*tls.Config, error) {
@@ -80,10 +80,11 @@ func verifyPinned(chain []*x509.Certificate, pin string) error {
 		"that terminates TLS: then use its CA in PEM)", trivet.ErrUnauthenticated, pin)
 }
 
-// noWitness refuses the certificate of a witness, which is a server's too, for raft only.
+// noWitness returns an error for the certificate of a witness, which serves raft only.
 func noWitness(cert *x509.Certificate) error {
 	if slices.Contains(cert.Subject.OrganizationalUnit, trivet.RoleWitness) {
-		return fmt.Errorf("server's certificate: %w: it is that of %s, a witness", trivet.ErrUnauthenticated, cert.Subject.CommonName)
+		return fmt.Errorf("server's certificate: %w: it is that of %s, a witness", trivet.ErrUnauthenticated,
+			cert.Subject.CommonName)
 	}
 	return nil
 }

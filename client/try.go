@@ -24,10 +24,10 @@ func (c *Client) try(ctx context.Context, head string, cl call) (*http.Response,
 	ctx, cancel := context.WithCancelCause(ctx)
 	// The response of a stream begins at once, though it may never end.
 	whole := cmp.Or(max(cl.timeout, 0), tryTimeout)
-	patience := time.AfterFunc(cmp.Or(cl.begin, whole), func() { cancel(errSilent) })
+	timer := time.AfterFunc(cmp.Or(cl.begin, whole), func() { cancel(errSilent) })
 	resp, err := c.request(ctx, head, cl)
 	if err == nil {
-		patience.Reset(whole)
+		timer.Reset(whole)
 	}
 	if err == nil && resp.StatusCode >= 300 {
 		err = readProblem(resp)
@@ -36,11 +36,11 @@ func (c *Client) try(ctx context.Context, head string, cl call) (*http.Response,
 		err = readWhole(resp)
 	}
 	if err != nil {
-		patience.Stop()
+		timer.Stop()
 		cancel(nil)
 		return nil, err
 	}
-	patience.Stop()
+	timer.Stop()
 	resp.Body = &closeBoth{resp.Body, cancel}
 	return resp, nil
 }
@@ -129,13 +129,13 @@ func stateAfter(err error) HeadState {
 	return HeadDown
 }
 
-// isNotOfCluster says whether the head could not prove that it belongs to the cluster.
+// isNotOfCluster reports whether the server did not prove that it belongs to the cluster.
 func isNotOfCluster(err error) bool {
 	var bad *tls.CertificateVerificationError
 	return errors.As(err, &bad) || errors.Is(err, trivet.ErrUnauthenticated)
 }
 
-// sleep waits for d or the end of ctx.
+// sleep waits for d or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

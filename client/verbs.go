@@ -70,23 +70,30 @@ func (c *Client) Progress(ctx context.Context, machine string) (p *trivet.Progre
 	if err := trivet.ValidateName(machine); err != nil {
 		return nil, err
 	}
-	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/machines/" + url.PathEscape(machine) + "/progress"}, &p)
+	path := "/v1/machines/" + url.PathEscape(machine) + "/progress"
+	_, err = c.json(ctx, call{method: http.MethodGet, path: path}, &p)
 	return p, err
 }
 
 // IssueJoin creates a token that lets one head join the cluster in a role, "voter" or "witness"; 0 means the default
 // lifetime of the cluster. It is returned only once.
-func (c *Client) IssueJoin(ctx context.Context, role string, life time.Duration) (token string, expires time.Time, err error) {
+func (c *Client) IssueJoin(
+	ctx context.Context, role string, life time.Duration,
+) (token string, expires time.Time, err error) {
 	return c.issueJoin(ctx, trivet.JoinTokenRequest{Role: role, Lifetime: trivet.Duration(life)})
 }
 
 // IssueReplace is IssueJoin for a head that replaces another one, which is then removed, in its role.
-func (c *Client) IssueReplace(ctx context.Context, old string, life time.Duration) (token string, expires time.Time, err error) {
+func (c *Client) IssueReplace(
+	ctx context.Context, old string, life time.Duration,
+) (token string, expires time.Time, err error) {
 	return c.issueJoin(ctx, trivet.JoinTokenRequest{Replace: old, Lifetime: trivet.Duration(life)})
 }
 
-func (c *Client) issueJoin(ctx context.Context, ask trivet.JoinTokenRequest) (token string, expires time.Time, err error) {
-	body, err := json.Marshal(ask)
+func (c *Client) issueJoin(
+	ctx context.Context, req trivet.JoinTokenRequest,
+) (token string, expires time.Time, err error) {
+	body, err := json.Marshal(req)
 	if err != nil {
 		return "", time.Time{}, err
 	}

@@ -121,7 +121,7 @@ func (w *watch) send(e Event) error {
 	return nil
 }
 
-// connect follows one head until it fails or times out.
+// connect watches at one head until it fails or times out.
 func (w *watch) connect(ctx context.Context) error {
 	w.progress, w.seen = false, 0
 	caller := ctx
@@ -129,7 +129,8 @@ func (w *watch) connect(ctx context.Context) error {
 	defer cancel(nil)
 	silence := time.AfterFunc(watchSilence, func() { cancel(errSilent) })
 	defer silence.Stop()
-	resp, _, err := w.c.send(ctx, call{method: http.MethodGet, path: "/v1/watch", query: w.query(), timeout: -1, retry: w.connected})
+	cl := call{method: http.MethodGet, path: "/v1/watch", query: w.query(), timeout: -1, retry: w.connected}
+	resp, _, err := w.c.send(ctx, cl)
 	if err != nil {
 		return err
 	}
@@ -180,8 +181,8 @@ func (w *watch) query() map[string][]string {
 	return q
 }
 
-// isDuplicate says whether an event was told already, by a connection that broke in the middle of its revision. With
-// the first event of a later revision, all events of the previous one were sent.
+// isDuplicate reports whether an event was sent before, over a connection that broke in the middle of its revision.
+// With the first event of a later revision, all events of the previous one were sent.
 func (w *watch) isDuplicate(revision int64) bool {
 	if revision > w.at {
 		w.from, w.at, w.count, w.seen = max(w.from, w.at), revision, 0, 0
@@ -194,7 +195,7 @@ func (w *watch) isDuplicate(revision int64) bool {
 	return false
 }
 
-// handle tells one frame to the loop.
+// handle processes one frame.
 func (w *watch) handle(f frame) error {
 	w.c.session.advance(f.id)
 	if w.from > 0 {

@@ -57,17 +57,17 @@ func parseFrame(t *testing.T, text string) []byte {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		from        int64
-		connections []string
-		told, asked string
+		from          int64
+		connections   []string
+		events, asked string
 	}{
-		"goes on where a head was lost": {
+		"continues after a lost head": {
 			0, []string{"put@3:m1 synced@5 put@6:m2 bookmark@9 cut", "delete@11:m1 drain@11", "put@12:m3"},
 			"put:m1 synced put:m2 delete:m1 put:m3", " 9 11"},
 		"lost in the middle of a transaction": {
 			4, []string{"put@5:m1 put@6:m2 cut", "put@6:m2 put@6:m3 cut", "put@6:m2 put@6:m3 put@6:m4 put@7:m5"},
 			"put:m1 put:m2 put:m3 put:m4 put:m5", "4 5 5"},
-		"lost in the beginning": {
+		"lost before synced": {
 			0, []string{"put@3:m1 cut", "put@3:m1 synced@5"},
 			"put:m1 reset put:m1 synced", " "},
 		"compacted": {
@@ -84,18 +84,19 @@ func TestWatch(t *testing.T) {
 			c := newCluster(t)
 			var asked counter
 			h := c.head(script(t, &asked, tc.connections...))
-			want := strings.Fields(tc.told)
-			var told []string
-			for e, err := range client.Of[trivet.Machine](c.client(-1, h.URL)).Watch(t.Context(), client.WatchOptions{From: tc.from}) {
+			want := strings.Fields(tc.events)
+			var events []string
+			for e, err := range client.Of[trivet.Machine](c.client(-1, h.URL)).Watch(t.Context(),
+				client.WatchOptions{From: tc.from}) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				told = append(told, strings.TrimSuffix(string(e.Type)+":"+e.Name, ":"))
-				if len(told) == len(want) {
+				events = append(events, strings.TrimSuffix(string(e.Type)+":"+e.Name, ":"))
+				if len(events) == len(want) {
 					break
 				}
 			}
-			if diff := cmp.Diff(want, told); diff != "" {
+			if diff := cmp.Diff(want, events); diff != "" {
 				t.Error(diff)
 			}
 			if got := strings.Join(asked.all(), " "); got != tc.asked {
@@ -105,7 +106,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-func TestWatchEndsWhereTryingAgainCannotHelp(t *testing.T) {
+func TestWatchEndsIfRetryCannotHelp(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	h := c.head(func(w http.ResponseWriter, r *http.Request) { refuse(w, trivet.ErrForbidden) })
@@ -120,8 +121,8 @@ func TestWatchEndsWhereTryingAgainCannotHelp(t *testing.T) {
 	}
 }
 
-// An endpoint that is not the cluster's, such as one whose address went to another, says nothing of heads that are away.
-func TestWatchWaitsForItsHeadsBesideAStranger(t *testing.T) {
+// An endpoint that is not of the cluster, such as a reassigned address, does not end a watch whose heads are down.
+func TestWatchWaitsForHeadsBesideForeignServer(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var asked counter
@@ -132,8 +133,9 @@ func TestWatchWaitsForItsHeadsBesideAStranger(t *testing.T) {
 		}
 		play(w, r)
 	})
-	stranger := newCluster(t).head(nil)
-	for e, err := range client.Of[trivet.Machine](c.client(-1, stranger.URL, h.URL)).Watch(t.Context(), client.WatchOptions{From: 4}) {
+	foreign := newCluster(t).head(nil)
+	for e, err := range client.Of[trivet.Machine](c.client(-1, foreign.URL, h.URL)).Watch(t.Context(),
+		client.WatchOptions{From: 4}) {
 		if err != nil || e.Name != "m1" {
 			t.Errorf("%+v, %v", e, err)
 		}
@@ -141,8 +143,8 @@ func TestWatchWaitsForItsHeadsBesideAStranger(t *testing.T) {
 	}
 }
 
-// That the time of a watch is up says nothing about the head that served it.
-func TestWatchWhoseTimeIsUp(t *testing.T) {
+// The deadline of a watch is no failure of the head that served it.
+func TestWatchDeadline(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var asked counter
@@ -166,8 +168,8 @@ func TestWatchWhoseTimeIsUp(t *testing.T) {
 	}
 }
 
-// A loop that ends its context and then itself is told nothing more.
-func TestWatchWhoseLoopEndsItsContext(t *testing.T) {
+// A loop that cancels its context and then breaks receives nothing more.
+func TestWatchContextEndsInLoop(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var asked counter

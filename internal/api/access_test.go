@@ -14,11 +14,12 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-func TestWhoMayDoWhat(t *testing.T) {
+func TestAuthorization(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
-	tokens := map[string]string{"admin": h.admin, "operator": h.account("op", "operator"), "viewer": h.account("vi", "viewer"),
-		"nobody": "", "garbage": "trivet_x", "stranger": strings.Replace(h.admin, h.admin[len(h.admin)-4:], "aaaa", 1)}
+	tokens := map[string]string{"admin": h.admin, "operator": h.account("op", "operator"),
+		"viewer":   h.account("vi", "viewer"),
+		"no token": "", "garbage": "trivet_x", "unknown": strings.Replace(h.admin, h.admin[len(h.admin)-4:], "aaaa", 1)}
 	const table = `
 		GET  /v1/machines        200 200 200 401 401 401
 		POST /v1/machines        422 422 403 401 401 401
@@ -38,7 +39,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		POST /agent/v1/sync      422 422 422 422 422 422`
 	for line := range strings.Lines(strings.TrimSpace(table)) {
 		f := strings.Fields(line)
-		for i, who := range []string{"admin", "operator", "viewer", "nobody", "garbage", "stranger"} {
+		for i, who := range []string{"admin", "operator", "viewer", "no token", "garbage", "unknown"} {
 			body := ""
 			if f[0] == "POST" && !strings.Contains(f[1], "blobs") {
 				body = "{}"
@@ -58,11 +59,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 		}
 	}
 	if !strings.Contains(log, `"account":"op"`) || !strings.Contains(log, "a token was refused") {
-		t.Error("the log does not say who asked")
+		t.Error("the log does not name the account")
 	}
 }
 
-func TestNothingWithoutTLS(t *testing.T) {
+func TestPlainHTTPIsRefused(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -79,18 +80,19 @@ func TestNothingWithoutTLS(t *testing.T) {
 	}
 }
 
-func TestTokenLife(t *testing.T) {
+func TestTokenLifecycle(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	admin := h.client(h.admin)
 	ctx := t.Context()
-	if _, err := admin.IssueToken(ctx, "nobody", time.Time{}); !errors.Is(err, trivet.ErrNotFound) {
-		t.Errorf("token of no account: %v", err)
+	if _, err := admin.IssueToken(ctx, "missing", time.Time{}); !errors.Is(err, trivet.ErrNotFound) {
+		t.Errorf("token of a missing account: %v", err)
 	}
 	if _, err := admin.IssueToken(ctx, "root", time.Now().Add(-time.Hour)); !errors.Is(err, trivet.ErrInvalid) {
-		t.Errorf("token of the past: %v", err)
+		t.Errorf("token that expired in the past: %v", err)
 	}
-	if _, err := client.Of[trivet.Account](admin).Create(ctx, &trivet.Account{Meta: trivet.Meta{Name: "alice"}, Spec: trivet.AccountSpec{Role: "viewer"}}); err != nil {
+	if _, err := client.Of[trivet.Account](admin).Create(ctx, &trivet.Account{Meta: trivet.Meta{Name: "alice"},
+		Spec: trivet.AccountSpec{Role: "viewer"}}); err != nil {
 		t.Fatal(err)
 	}
 	token, err := admin.IssueToken(ctx, "alice", time.Now().Add(time.Hour))
@@ -122,7 +124,8 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 	admin := h.client(h.admin)
 	secrets := client.Of[trivet.Secret](admin)
 	ctx := t.Context()
-	s := &trivet.Secret{Meta: trivet.Meta{Name: "bmc"}, Spec: trivet.SecretSpec{Data: map[string]string{"user": "root", "password": "hunter2"}}}
+	s := &trivet.Secret{Meta: trivet.Meta{Name: "bmc"},
+		Spec: trivet.SecretSpec{Data: map[string]string{"user": "root", "password": "hunter2"}}}
 	made, err := secrets.Create(ctx, s)
 	if err != nil {
 		t.Fatal(err)
@@ -143,19 +146,23 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, err := h.fleet.Secrets.Get("bmc")
-	if err != nil || now.Spec.Data["password"] != stored.Spec.Data["password"] || now.Spec.Data["user"] == stored.Spec.Data["user"] {
+	if err != nil || now.Spec.Data["password"] != stored.Spec.Data["password"] ||
+		now.Spec.Data["user"] == stored.Spec.Data["user"] {
 		t.Errorf("%+v, %v", now, err)
 	}
-	if _, err := secrets.Patch(ctx, "bmc", []byte(`{"spec":{"data":{"password":"better","user":null}}}`), 0); err != nil {
+	if _, err := secrets.Patch(ctx, "bmc", []byte(`{"spec":{"data":{"password":"better","user":null}}}`),
+		0); err != nil {
 		t.Fatal(err)
 	}
-	if now, err = h.fleet.Secrets.Get("bmc"); err != nil || !strings.HasPrefix(now.Spec.Data["password"], "sealed:v1:") || len(now.Spec.Data) != 1 {
+	if now, err = h.fleet.Secrets.Get("bmc"); err != nil || !strings.HasPrefix(now.Spec.Data["password"],
+		"sealed:v1:") || len(now.Spec.Data) != 1 {
 		t.Errorf("after a patch: %+v, %v", now, err)
 	}
 	for _, moved := range []string{stored.Spec.Data["password"], "sealed:hidden"} {
-		s := &trivet.Secret{Meta: trivet.Meta{Name: "other"}, Spec: trivet.SecretSpec{Data: map[string]string{"password": moved}}}
+		s := &trivet.Secret{Meta: trivet.Meta{Name: "other"},
+			Spec: trivet.SecretSpec{Data: map[string]string{"password": moved}}}
 		if _, err := secrets.Create(ctx, s); !errors.Is(err, trivet.ErrInvalid) {
-			t.Errorf("a sealed value was taken elsewhere: %v", err)
+			t.Errorf("a sealed value was moved to another secret: %v", err)
 		}
 	}
 	if strings.Contains(h.log.String(), "hunter2") {
@@ -163,8 +170,8 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 	}
 }
 
-// A panic, a request without end and one that is cut are one request's trouble only.
-func TestOneRequestsTrouble(t *testing.T) {
+// A panic, an endless request and one that is cut off affect that request only.
+func TestFailureOfOneRequest(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -178,7 +185,7 @@ func TestOneRequestsTrouble(t *testing.T) {
 		}
 	}
 	if body.n > 16<<20 {
-		t.Errorf("%d bytes of an endless body were taken", body.n)
+		t.Errorf("%d bytes of an endless body were read", body.n)
 	}
 	if status, _ := h.ask(h.admin, "GET", "/livez", ""); status != 200 {
 		t.Errorf("status %d", status)

@@ -23,12 +23,14 @@ func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 	if next == nil {
 		return h.Fleet.Release(c.tx, old)
 	}
-	if old != nil && old.Status.State != "" && old.Status.State != trivet.ProvisionPending && !reflect.DeepEqual(old.Spec, next.Spec) {
+	if old != nil && old.Status.State != "" && old.Status.State != trivet.ProvisionPending &&
+		!reflect.DeepEqual(old.Spec, next.Spec) {
 		return &trivet.Error{Op: "update", Kind: "Provision", Name: next.Name, Hint: "delete it and create it again",
 			Err: fmt.Errorf("%w: it has started (%s), so its spec is constant", trivet.ErrConflict, old.Status.State)}
 	}
 	if _, err := h.Fleet.Templates.In(c.tx).Get(next.Spec.Template); errors.Is(err, trivet.ErrNotFound) {
-		return &trivet.FieldError{Field: "spec.template", Problem: "names template " + next.Spec.Template + ", which does not exist"}
+		return &trivet.FieldError{Field: "spec.template", Problem: "names template " + next.Spec.Template +
+			", which does not exist"}
 	} else if err != nil {
 		return err
 	}
@@ -40,8 +42,9 @@ func (h *Handler) admitNetwork(c *change, old, next *trivet.Network) error {
 	if next == nil {
 		for _, a := range h.Fleet.Addresses.ListBy("network", old.Name) {
 			if a.Spec.Machine != "" {
-				return &trivet.Error{Op: "delete", Kind: "Network", Name: old.Name, Hint: "delete the machines that have addresses in it first",
-					Err: fmt.Errorf("%w: machine %s has %s", trivet.ErrConflict, a.Spec.Machine, a.Name)}
+				return &trivet.Error{Op: "delete", Kind: "Network", Name: old.Name,
+					Hint: "delete the machines that have addresses in it first",
+					Err:  fmt.Errorf("%w: machine %s has %s", trivet.ErrConflict, a.Spec.Machine, a.Name)}
 			}
 		}
 		return nil
@@ -50,7 +53,8 @@ func (h *Handler) admitNetwork(c *change, old, next *trivet.Network) error {
 		// Read within the transaction, so that the commit fails if one of them has changed.
 		other, err := h.Fleet.Networks.In(c.tx).Get(n.Name)
 		if err == nil && other.Name != next.Name && other.Spec.CIDR.Overlaps(next.Spec.CIDR) {
-			return &trivet.FieldError{Field: "spec.cidr", Problem: fmt.Sprintf("%s overlaps %s of network %s", next.Spec.CIDR, other.Spec.CIDR, other.Name)}
+			return &trivet.FieldError{Field: "spec.cidr", Problem: fmt.Sprintf("%s overlaps %s of network %s",
+				next.Spec.CIDR, other.Spec.CIDR, other.Name)}
 		}
 	}
 	return nil
@@ -68,7 +72,8 @@ func (h *Handler) admitPlatform(c *change, _, next *trivet.Platform) error {
 	if next == nil {
 		return nil
 	}
-	return errors.Join(h.hasBlob(c.ctx, "spec.kernel", next.Spec.Kernel), h.hasBlob(c.ctx, "spec.initrd", next.Spec.Initrd))
+	return errors.Join(h.hasBlob(c.ctx, "spec.kernel", next.Spec.Kernel),
+		h.hasBlob(c.ctx, "spec.initrd", next.Spec.Initrd))
 }
 
 // admitSite requires that the platform exists.
@@ -78,7 +83,8 @@ func (h *Handler) admitSite(c *change, _, next *trivet.Site) error {
 	}
 	_, err := h.Fleet.Platforms.In(c.tx).Get(next.Spec.Platform)
 	if errors.Is(err, trivet.ErrNotFound) {
-		return &trivet.FieldError{Field: "spec.platform", Problem: "names platform " + next.Spec.Platform + ", which does not exist"}
+		return &trivet.FieldError{Field: "spec.platform", Problem: "names platform " + next.Spec.Platform +
+			", which does not exist"}
 	}
 	return err
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// The agent API. An agent signs every request with the key that its hello registered. The hello carries the token of the boot
-// script, and is signed to prove that the agent has the key.
+// The agent API. An agent signs every request with the key that its hello registered. The hello carries the token of
+// the boot script, and is signed to prove that the agent has the key.
 
 // maxSkew is how far an agent's clock may be off.
 const maxSkew = 2 * time.Minute
@@ -26,13 +26,17 @@ const agentPath = "/agent/"
 
 func (h *Handler) agentRoutes() {
 	grant := reflect.TypeFor[trivet.Grant]()
-	h.add(route{method: "POST", path: "/agent/v1/hello", summary: "Register an agent: spends its boot token, registers its key",
-		in: reflect.TypeFor[trivet.Hello](), out: grant, serve: h.agentHello})
-	h.add(route{method: "POST", path: "/agent/v1/sync", summary: "An agent's reports and heartbeat; an idle agent waits for a run",
-		in: reflect.TypeFor[trivet.Sync](), out: grant, serve: h.agentSync})
+	h.add(route{method: "POST", path: "/agent/v1/hello",
+		summary: "Register an agent: spends its boot token, registers its key",
+		in:      reflect.TypeFor[trivet.Hello](), out: grant, serve: h.agentHello})
+	h.add(route{method: "POST", path: "/agent/v1/sync",
+		summary: "An agent's reports and heartbeat; an idle agent waits for a run",
+		in:      reflect.TypeFor[trivet.Sync](), out: grant, serve: h.agentSync})
 	h.add(route{method: "POST", path: "/agent/v1/logs", summary: "Append to the log of an action",
-		query: []string{"workflow: its name", "action: its name", "attempt: from 1", "offset: where the piece begins, in bytes"},
-		media: "application/octet-stream", in: reflect.TypeFor[[]byte](), status: http.StatusNoContent, serve: h.agentLogs})
+		query: []string{"workflow: its name", "action: its name", "attempt: from 1",
+			"offset: where the piece begins, in bytes"},
+		media: "application/octet-stream", in: reflect.TypeFor[[]byte](), status: http.StatusNoContent,
+		serve: h.agentLogs})
 }
 
 func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -107,7 +111,7 @@ func (h *Handler) agent(r *http.Request, body []byte, machine string) (*trivet.M
 	err := h.verify(r, body, machine)
 	if errors.Is(err, trivet.ErrUnauthenticated) && !errors.Is(err, trivet.ErrClockSkew) {
 		if err := h.fresh(r.Context()); err != nil {
-			return nil, err // not known now; an agent does not stop for that
+			return nil, err // unknown for now: an agent does not stop for that
 		}
 		err = h.verify(r, body, machine)
 	}

@@ -21,14 +21,14 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// hands do actions as a test says, and count them.
-type hands struct {
+// executor runs actions as a test defines them, and counts them.
+type executor struct {
 	mu   sync.Mutex
 	runs map[string]int // guarded by mu
 	do   map[string]func(ctx context.Context) error
 }
 
-func (h *hands) Do(ctx context.Context, at *action.Attempt) error {
+func (h *executor) Do(ctx context.Context, at *action.Attempt) error {
 	h.mu.Lock()
 	if h.runs == nil {
 		h.runs = map[string]int{}
@@ -41,7 +41,7 @@ func (h *hands) Do(ctx context.Context, at *action.Attempt) error {
 	return nil
 }
 
-func (h *hands) ran() map[string]int {
+func (h *executor) ran() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := map[string]int{}
@@ -51,8 +51,8 @@ func (h *hands) ran() map[string]int {
 	return out
 }
 
-// live is a real agent of machine m1 that knows these heads, until ctx ends.
-func (a *agent) live(ctx context.Context, h *hands, epoch int64, urls ...string) (ended <-chan action.Ending) {
+// live runs a real agent of machine m1 that knows these heads, until ctx ends.
+func (a *agent) live(ctx context.Context, h *executor, epoch int64, urls ...string) (ended <-chan action.Ending) {
 	a.t.Helper()
 	token := must(a.keys.SignBoot(auth.BootToken{Purpose: auth.PurposeBoot, Machine: "m1", MAC: agentMAC, Epoch: epoch,
 		Expires: time.Now().Add(time.Hour)}))(a.t)
@@ -65,7 +65,8 @@ func (a *agent) live(ctx context.Context, h *hands, epoch int64, urls ...string)
 	var running sync.WaitGroup
 	running.Go(func() {
 		ending, _ := installer.Run(ctx, installer.Config{ // its error is that ctx has ended
-			Client: c.AgentAPI(sign, clock.Learn), Do: h.Do, Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID, Clock: clock,
+			Client: c.AgentAPI(sign, clock.Learn), Do: h.Do, Machine: "m1", MAC: agentMAC, Token: token,
+			BootID: a.bootID, Clock: clock,
 			Key: base64.StdEncoding.EncodeToString(a.key.Public().(ed25519.PublicKey)),
 		})
 		end <- ending
@@ -74,12 +75,13 @@ func (a *agent) live(ctx context.Context, h *hands, epoch int64, urls ...string)
 	return end
 }
 
-// quick lets agents beat often.
+// quick sets a short agent timeout, for frequent heartbeats.
 func (h *head) quick() {
-	put(h, h.fleet.Sites, &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Spec: trivet.SiteSpec{AgentTimeout: trivet.Duration(5 * time.Second)}})
+	put(h, h.fleet.Sites, &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+		Spec: trivet.SiteSpec{AgentTimeout: trivet.Duration(5 * time.Second)}})
 }
 
-// await returns when the workflow is so.
+// await returns once the workflow is in a state.
 func (h *head) await(what string, is func(*trivet.Workflow) bool) trivet.WorkflowStatus {
 	h.t.Helper()
 	feed := h.fleet.Store.Watch(0, "Workflow")
@@ -96,7 +98,7 @@ func (h *head) await(what string, is func(*trivet.Workflow) bool) trivet.Workflo
 	}
 }
 
-// faulty serves the address of a head that is away: it takes connections and does to them what a fault does.
+// faulty listens at the address of a stopped head, and applies a fault to each connection.
 func (h *head) faulty(do func(net.Conn)) (heal func()) {
 	h.t.Helper()
 	l := must(net.Listen("tcp", strings.TrimPrefix(h.url, "https://")))(h.t)
@@ -123,9 +125,9 @@ func (h *head) faulty(do func(net.Conn)) (heal func()) {
 	}
 }
 
-// Heads go away in every way while an agent works, one after the other and all at once. It goes on by itself, does nothing
-// twice, and each of its reports counts once.
-func TestAnAgentOutlivesItsHeads(t *testing.T) {
+// Heads fail in every way while an agent works, one after the other and all at once. The agent continues, runs no
+// action twice, and each of its reports is applied once.
+func TestAgentSurvivesHeadFailures(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits for heads that are silent")
@@ -150,7 +152,7 @@ func TestAnAgentOutlivesItsHeads(t *testing.T) {
 		}
 		return heal
 	}
-	h := &hands{do: map[string]func(context.Context) error{}}
+	h := &executor{do: map[string]func(context.Context) error{}}
 	var actions []trivet.Action
 	want := map[string]int{}
 	for _, name := range []string{"first-mute", "second-reset", "third-away", "all", "alone", "last"} {
@@ -164,7 +166,7 @@ func TestAnAgentOutlivesItsHeads(t *testing.T) {
 			if do != nil {
 				heal = heads[i].faulty(do)
 			}
-			err := sleepUntil(ctx, func() bool { return a.status().Acked > int64(2*i) }) // the report of this action's beginning
+			err := sleepUntil(ctx, func() bool { return a.status().Acked > int64(2*i) }) // this action's first report
 			heal()
 			return err
 		}
@@ -172,23 +174,24 @@ func TestAnAgentOutlivesItsHeads(t *testing.T) {
 	h.do["first-mute"], h.do["second-reset"], h.do["third-away"] = oneDown(0, mute), oneDown(1, reset), oneDown(2, nil)
 	var heal []func()
 	h.do["all"] = func(ctx context.Context) error { heal = allDown(); return nil }
-	h.do["alone"] = func(ctx context.Context) error { // "all" has ended, and nobody knows
+	h.do["alone"] = func(ctx context.Context) error { // "all" has ended, and no head has its report
 		if st := a.status(); st.Step("all").State == trivet.StepDone {
-			t.Errorf("with all heads down somebody knows: %+v", st)
+			t.Errorf("with all heads down the report was stored: %+v", st)
 		}
 		for _, heal := range heal {
 			heal()
 		}
 		return nil
 	}
-	put(a.head, a.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: actions}})
+	put(a.head, a.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Name: "t"},
+		Spec: trivet.TemplateSpec{Actions: actions}})
 	a.claim()
 	ctx, stop := context.WithCancel(t.Context())
 	a.live(ctx, h, 0, urls...)
 	st := a.await("done", func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
 	stop()
 	if diff := cmp.Diff(want, h.ran()); diff != "" {
-		t.Errorf("what ran:\n%s", diff)
+		t.Errorf("actions that ran:\n%s", diff)
 	}
 	if st.State != trivet.WorkflowSucceeded || st.Acked != int64(2*len(actions)) {
 		t.Errorf("%+v", st)
@@ -200,9 +203,9 @@ func TestAnAgentOutlivesItsHeads(t *testing.T) {
 	}
 }
 
-// Two agents claim one machine at two heads: the one with the newer epoch does the work, the older one stops in the middle and
-// nothing that it says counts.
-func TestTheNewerOfTwoAgentsWins(t *testing.T) {
+// Two agents register for one machine at two heads: the one with the newer epoch does the work, the older one stops
+// during its action and its reports are refused.
+func TestNewerOfTwoAgentsWins(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	a.quick()
@@ -211,7 +214,7 @@ func TestTheNewerOfTwoAgentsWins(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	began, stopped := make(chan struct{}), make(chan struct{})
-	old := &hands{do: map[string]func(context.Context) error{"one": func(ctx context.Context) error {
+	old := &executor{do: map[string]func(context.Context) error{"one": func(ctx context.Context) error {
 		close(began)
 		<-ctx.Done()
 		close(stopped)
@@ -222,15 +225,15 @@ func TestTheNewerOfTwoAgentsWins(t *testing.T) {
 	first := a.await("begun", func(w *trivet.Workflow) bool { return w.Status.Acked == 1 })
 
 	newer := b.agent("boot-2")
-	young := &hands{}
-	newer.live(ctx, young, first.Epoch, b.url)
+	newerWork := &executor{}
+	newer.live(ctx, newerWork, first.Epoch, b.url)
 	last := b.await("done", func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
 	<-stopped
 	if diff := cmp.Diff(map[string]int{"one": 1}, old.ran()); diff != "" {
-		t.Errorf("the older agent did:\n%s", diff)
+		t.Errorf("the older agent ran:\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]int{"one": 1, "two": 1}, young.ran()); diff != "" {
-		t.Errorf("the newer agent did:\n%s", diff)
+	if diff := cmp.Diff(map[string]int{"one": 1, "two": 1}, newerWork.ran()); diff != "" {
+		t.Errorf("the newer agent ran:\n%s", diff)
 	}
 	if last.State != trivet.WorkflowSucceeded || last.Epoch <= first.Epoch {
 		t.Errorf("%+v", last)
@@ -250,7 +253,7 @@ func sleepUntil(ctx context.Context, is func() bool) error {
 	for !is() {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("in vain: %w", context.Cause(ctx))
+			return fmt.Errorf("timed out: %w", context.Cause(ctx))
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -61,8 +61,8 @@ func (h *Handler) applySync(ctx context.Context, name, key string, s *trivet.Syn
 	return m, nil
 }
 
-// machineOf reads the machine of an agent that has this epoch. A head that knows only an older one is behind: its response would
-// be an order to drop a run that was granted.
+// machineOf reads the machine of an agent that has this epoch. A head that knows only an older one is behind: its
+// response would be an order to drop a run that was granted.
 func (h *Handler) machineOf(ctx context.Context, name string, epoch int64) (*trivet.Machine, error) {
 	m, err := h.Fleet.Machines.GetShared(name)
 	if err != nil || workflow.CheckEpoch(m, epoch) == nil {
@@ -105,9 +105,7 @@ func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
 		return g
 	}
 	if g.Run = h.Fleet.GrantedRun(m); g.Run != nil && len(g.Blobs) > 0 {
-		if g.Run.PhoneHomes = h.phoneHomes(m, g.Blobs); len(g.Run.PhoneHomes) > 0 {
-			g.Run.PhoneHome = g.Run.PhoneHomes[0]
-		}
+		g.Run.PhoneHomes = h.phoneHomes(m, g.Blobs)
 	}
 	return g
 }

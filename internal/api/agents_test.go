@@ -21,7 +21,7 @@ import (
 
 const agentMAC = "52:54:00:00:00:01"
 
-// agent speaks as the agent of machine m1 does.
+// agent sends the requests of machine m1's agent.
 type agent struct {
 	*head
 	key    ed25519.PrivateKey
@@ -29,7 +29,7 @@ type agent struct {
 	skew   time.Duration
 }
 
-// newAgent makes a head with a machine and a template, and the machine's agent, which has not said a word.
+// newAgent creates a head with a machine and a template, and the machine's agent, which has sent no request yet.
 func newAgent(t *testing.T) *agent {
 	h := newHead(t)
 	put(h, h.fleet.Machines, &trivet.Machine{
@@ -50,7 +50,7 @@ func (h *head) agent(bootID string) *agent {
 	return &agent{head: h, key: key, bootID: bootID}
 }
 
-// request makes a signed request.
+// request returns a signed request.
 func (a *agent) request(ctx context.Context, path string, in any) *http.Request {
 	a.t.Helper()
 	body := must(json.Marshal(in))(a.t)
@@ -59,15 +59,15 @@ func (a *agent) request(ctx context.Context, path string, in any) *http.Request 
 	return req
 }
 
-// awaitHeard returns when the head has heard the agent's progress.
+// awaitHeard returns once the head has received the agent's progress.
 func (a *agent) awaitHeard() {
 	for a.presence.Progress("m1") == nil {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// say sends a signed request, and gives the answer or the error that the status means.
-func (a *agent) say(path string, in any) (*trivet.Grant, error) {
+// send sends a signed request, and returns the response, or an error with the status.
+func (a *agent) send(path string, in any) (*trivet.Grant, error) {
 	a.t.Helper()
 	resp := must(a.http().Do(a.request(a.t.Context(), path, in)))(a.t)
 	defer resp.Body.Close()
@@ -83,13 +83,13 @@ func (a *agent) hello(epoch int64) (*trivet.Grant, error) {
 	a.t.Helper()
 	token := must(a.keys.SignBoot(auth.BootToken{Purpose: auth.PurposeBoot, Machine: "m1", MAC: agentMAC, Epoch: epoch,
 		Expires: time.Now().Add(time.Hour)}))(a.t)
-	return a.say("/agent/v1/hello", &trivet.Hello{Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID,
+	return a.send("/agent/v1/hello", &trivet.Hello{Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID,
 		Key: base64.StdEncoding.EncodeToString(a.key.Public().(ed25519.PublicKey))})
 }
 
 func (a *agent) sync(epoch int64, wait time.Duration, reports ...trivet.Report) (*trivet.Grant, error) {
 	a.t.Helper()
-	return a.say("/agent/v1/sync", &trivet.Sync{Machine: "m1", Epoch: epoch, BootID: a.bootID, Reports: reports,
+	return a.send("/agent/v1/sync", &trivet.Sync{Machine: "m1", Epoch: epoch, BootID: a.bootID, Reports: reports,
 		Wait: trivet.Duration(wait)})
 }
 
@@ -110,8 +110,8 @@ func refusedFor(err error, word string) bool {
 	return err != nil && strings.Contains(err.Error(), word)
 }
 
-// An agent that waits for work gets it in the answer to the very request that waited when its machine was claimed.
-func TestWaitingAgentIsGivenItsRun(t *testing.T) {
+// An agent that waits for work gets it in the response to the pending request when its machine is claimed.
+func TestWaitingAgentGetsItsRun(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	go func() { _ = a.handler.Run(t.Context()) }() // ends with the test
@@ -123,7 +123,7 @@ func TestWaitingAgentIsGivenItsRun(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		got, err = a.say("/agent/v1/sync", &trivet.Sync{Machine: "m1", BootID: a.bootID, Wait: trivet.MaxWait,
+		got, err = a.send("/agent/v1/sync", &trivet.Sync{Machine: "m1", BootID: a.bootID, Wait: trivet.MaxWait,
 			Progress: &trivet.Progress{Action: "waiting"}})
 		done <- err
 	}()
@@ -134,8 +134,8 @@ func TestWaitingAgentIsGivenItsRun(t *testing.T) {
 	}
 }
 
-// An agent that goes away while it waits is no failure of the head's.
-func TestAgentGoesAway(t *testing.T) {
+// An agent that disconnects while it waits is no failure of the head.
+func TestWaitingAgentDisconnects(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	go func() { _ = a.handler.Run(t.Context()) }() // ends with the test
@@ -143,7 +143,8 @@ func TestAgentGoesAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	req := a.request(ctx, "/agent/v1/sync", &trivet.Sync{Machine: "m1", Epoch: 1, BootID: a.bootID, Wait: trivet.MaxWait,
+	req := a.request(ctx, "/agent/v1/sync", &trivet.Sync{Machine: "m1", Epoch: 1, BootID: a.bootID,
+		Wait:     trivet.MaxWait,
 		Progress: &trivet.Progress{Action: "waiting"}})
 	done := make(chan error, 1)
 	go func() {
@@ -155,14 +156,15 @@ func TestAgentGoesAway(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	for range 2000 { // the head hears of it a little later
+	for range 2000 { // the head notices it a little later
 		_, got := a.ask(a.admin, "GET", "/metrics", "")
-		if text := fmt.Sprint(got["text"]); strings.Contains(text, `trivet_api_requests_total{route="POST /agent/v1/sync"`) {
+		if text := fmt.Sprint(got["text"]); strings.Contains(text,
+			`trivet_api_requests_total{route="POST /agent/v1/sync"`) {
 			if !strings.Contains(text, `route="POST /agent/v1/sync",status="499"} 1`) {
 				t.Errorf("counted as something else:\n%s", text)
 			}
-			if said := a.log.String(); strings.Contains(said, "ERROR") {
-				t.Errorf("it says\n%s", said)
+			if text := a.log.String(); strings.Contains(text, "ERROR") {
+				t.Errorf("the log has an error:\n%s", text)
 			}
 			return
 		}
@@ -171,8 +173,8 @@ func TestAgentGoesAway(t *testing.T) {
 	t.Error("the request does not end")
 }
 
-// Reports count once, in their order, under their epoch, and from the agent that was granted it.
-func TestReportsCountOnce(t *testing.T) {
+// Reports are applied once, in order, under their epoch, and from the agent that was granted it.
+func TestReportsAreAppliedOnce(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	a.claim()
@@ -181,7 +183,7 @@ func TestReportsCountOnce(t *testing.T) {
 		t.Fatalf("hello: %+v, %v", g, err)
 	}
 	if again, err := a.hello(0); err != nil || again.Epoch != g.Epoch || again.Run == nil {
-		t.Errorf("the answer was lost and hello is said again: %+v, %v", again, err)
+		t.Errorf("the response was lost and hello is sent again: %+v, %v", again, err)
 	}
 	one := trivet.Report{Seq: 1, Action: "one", Attempt: 1, State: trivet.StepDone}
 	for range 2 {
@@ -201,7 +203,8 @@ func TestReportsCountOnce(t *testing.T) {
 	if now := a.fleet.Store.Revision(); now != written {
 		t.Errorf("%d writes for nothing new", now-written)
 	}
-	if _, err := a.sync(g.Epoch-1, 0, trivet.Report{Seq: 2, Action: "two", Attempt: 1, State: trivet.StepDone}); !refusedFor(err, "fenced") {
+	if _, err := a.sync(g.Epoch-1, 0, trivet.Report{Seq: 2, Action: "two", Attempt: 1,
+		State: trivet.StepDone}); !refusedFor(err, "fenced") {
 		t.Errorf("reports of an older epoch: %v", err)
 	}
 	if st := a.status(); st.Acked != 1 || st.State != trivet.WorkflowRunning {
@@ -209,8 +212,8 @@ func TestReportsCountOnce(t *testing.T) {
 	}
 }
 
-// A machine that boots again has a new agent; what the old one says from then on is refused.
-func TestAnAgentThatWasReplacedIsRefused(t *testing.T) {
+// A machine that boots again has a new agent; requests of the old one are then refused.
+func TestReplacedAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	a.claim()
@@ -226,7 +229,8 @@ func TestAnAgentThatWasReplacedIsRefused(t *testing.T) {
 	if err != nil || g.Run == nil || g.Epoch != old.Epoch+1 {
 		t.Fatalf("%+v, %v", g, err)
 	}
-	if _, err := a.sync(old.Epoch, 0, trivet.Report{Seq: 1, Action: "one", Attempt: 1, State: trivet.StepDone}); !refusedFor(err, "401") {
+	if _, err := a.sync(old.Epoch, 0, trivet.Report{Seq: 1, Action: "one", Attempt: 1,
+		State: trivet.StepDone}); !refusedFor(err, "401") {
 		t.Errorf("the old agent: %v", err)
 	}
 	if st := a.status(); st.Acked != 0 || st.Epoch != g.Epoch {
@@ -234,11 +238,11 @@ func TestAnAgentThatWasReplacedIsRefused(t *testing.T) {
 	}
 }
 
-func TestAgentsProveThemselves(t *testing.T) {
+func TestAgentAuthentication(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	if _, err := a.sync(0, 0); !refusedFor(err, "401") {
-		t.Errorf("an agent that never said hello: %v", err)
+		t.Errorf("an agent that never sent a hello: %v", err)
 	}
 	if _, err := a.hello(0); err != nil {
 		t.Fatal(err)
@@ -257,8 +261,8 @@ func TestAgentsProveThemselves(t *testing.T) {
 	}
 }
 
-// An active machine whose agent boots by an old script is told to boot its disk, and is granted nothing.
-func TestActiveMachineIsToldToBootItsDisk(t *testing.T) {
+// An active machine whose agent boots by an old script is ordered to boot its disk, and is granted nothing.
+func TestActiveMachineIsOrderedToBootItsDisk(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	_, err := a.fleet.Store.Update(t.Context(), func(tx *store.Tx) error {
@@ -281,8 +285,8 @@ func TestActiveMachineIsToldToBootItsDisk(t *testing.T) {
 	}
 }
 
-// So is one whose run is done but for its first boot, by the script of a head that had not heard of the last report yet.
-func TestMachineAtItsFirstBootIsToldToBootItsDisk(t *testing.T) {
+// So is one whose run has only its first boot left, by the script of a head that had not yet received the last report.
+func TestMachineAtFirstBootIsOrderedToBootItsDisk(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	a.claim()

@@ -4,7 +4,7 @@
 //
 // Path of a request: serve.go bounds, counts and logs it; routes.go finds its operation and authorizes the caller
 // (caller.go); records.go reads, write.go writes, with the kind's admission (admission.go, machine.go, secret.go);
-// network.go, ...); watch.go follows. openapi.go tells all of it to programs.
+// network.go, ...); watch.go sends changes. openapi.go documents the routes.
 package api
 
 import (
@@ -45,7 +45,7 @@ type Config struct {
 	Ready func(ctx context.Context) error
 	// Cluster returns the state of the control plane as this head sees it.
 	Cluster func() trivet.Cluster
-	// CheckTemplate says what is wrong with a template's texts.
+	// CheckTemplate returns an error if a template's texts are invalid.
 	CheckTemplate func(*trivet.Template) error
 	Now           func() time.Time // nil: time.Now
 }
@@ -60,7 +60,7 @@ type Handler struct {
 	refusals refusals
 	watches  chan struct{} // holds one for each open feed
 	waiting  waiting
-	// freshening holds one for each who asks the cluster what is the latest
+	// freshening holds one for each request that reads the latest revision from the cluster
 	freshening chan struct{}
 	admission  map[trivet.Kind]admission
 	stopping   context.Context // ended when watches must move to other heads

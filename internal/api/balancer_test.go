@@ -16,7 +16,7 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// balancer is a plain L4 balancer: each connection goes to the next head, without any idea of who it is from.
+// balancer is a plain L4 balancer: each connection goes to the next head, whichever client it is from.
 type balancer struct {
 	url   string
 	heads []*head
@@ -64,7 +64,7 @@ func (b *balancer) keep(conns ...net.Conn) {
 	b.open = append(b.open, conns...)
 }
 
-// cut breaks all connections, so that everybody is at another head next.
+// cut breaks all connections, so that every client reconnects to another head.
 func (b *balancer) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,8 +74,8 @@ func (b *balancer) cut() {
 	b.open = nil
 }
 
-// A program and an agent that know nothing but a balancer, and learn heads that they cannot reach, read what they wrote, miss
-// nothing of a watch and do each action once, though their connections break all the time.
+// A program and an agent that know only a balancer, and learn heads that they cannot reach, read their own writes, miss
+// nothing of a watch and run each action once, though their connections break again and again.
 func TestThroughABalancer(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
@@ -83,7 +83,8 @@ func TestThroughABalancer(t *testing.T) {
 	b := newBalancer(t, a.head, a.twin())
 	for i := range 2 { // TEST-NET-1: nothing answers there
 		name := fmt.Sprintf("head%d", i)
-		put(a.head, a.fleet.Heads, &trivet.Head{Meta: trivet.Meta{Name: name}, Status: trivet.HeadStatus{API: []string{fmt.Sprintf("https://192.0.2.%d:7480", i)}}})
+		put(a.head, a.fleet.Heads, &trivet.Head{Meta: trivet.Meta{Name: name},
+			Status: trivet.HeadStatus{API: []string{fmt.Sprintf("https://192.0.2.%d:7480", i)}}})
 	}
 	cl := must(client.New(client.Config{Endpoints: []string{b.url}, Trust: a.keys.CA.Pin(), Token: a.admin}))(t)
 	t.Cleanup(cl.Close)
@@ -110,7 +111,8 @@ func TestThroughABalancer(t *testing.T) {
 	for i := range n {
 		name := fmt.Sprintf("account-%02d", i)
 		want = append(want, name)
-		if _, err := accounts.Create(t.Context(), &trivet.Account{Meta: trivet.Meta{Name: name}, Spec: trivet.AccountSpec{Role: "viewer"}}); err != nil {
+		if _, err := accounts.Create(t.Context(), &trivet.Account{Meta: trivet.Meta{Name: name},
+			Spec: trivet.AccountSpec{Role: "viewer"}}); err != nil {
 			t.Fatal(err)
 		}
 		b.cut()
@@ -126,7 +128,7 @@ func TestThroughABalancer(t *testing.T) {
 		t.Errorf("it knows %v", cl.Endpoints())
 	}
 
-	h := &hands{do: map[string]func(context.Context) error{}}
+	h := &executor{do: map[string]func(context.Context) error{}}
 	cut := func(context.Context) error { b.cut(); return nil }
 	h.do["one"], h.do["two"] = cut, cut
 	a.claim()
@@ -134,7 +136,8 @@ func TestThroughABalancer(t *testing.T) {
 	a.live(ctx, h, 0, b.url)
 	st := a.await("done", func(w *trivet.Workflow) bool { return w.Status.State.Ended() })
 	stop()
-	if diff := cmp.Diff(map[string]int{"one": 1, "two": 1}, h.ran()); diff != "" || st.State != trivet.WorkflowSucceeded || st.Acked != 4 {
+	if diff := cmp.Diff(map[string]int{"one": 1, "two": 1}, h.ran()); diff != "" ||
+		st.State != trivet.WorkflowSucceeded || st.Acked != 4 {
 		t.Errorf("%+v, ran\n%s", st, diff)
 	}
 }

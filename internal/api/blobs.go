@@ -31,14 +31,16 @@ func (h *Handler) blobRoutes() {
 	add(read, "GET", "/v1/blobs", "List the blobs of this head", h.listBlobs)
 	read.out, read.outputs = reflect.TypeFor[string](), "application/octet-stream"
 	add(read, "GET", "/v1/blobs/{digest}", "Read a blob, with ranges", h.getBlob)
-	write.out, write.in, write.media, write.status = ref, reflect.TypeFor[string](), "application/octet-stream", http.StatusCreated
+	write.out, write.in, write.media, write.status = ref, reflect.TypeFor[string](), "application/octet-stream",
+		http.StatusCreated
 	write.query = []string{"digest: what the content must be, sha256:..."}
 	add(write, "POST", "/v1/blobs", "Store a blob in one stream", h.putBlob)
 	write.query, write.out, write.in, write.media = nil, upload, ref, ""
 	add(write, "POST", "/v1/uploads", "Begin an upload", h.beginUpload)
 	write.in, write.status = nil, 0
 	add(write, "GET", "/v1/uploads/{id}", "Progress of an upload", h.getUpload)
-	write.in, write.media, write.query = reflect.TypeFor[string](), "application/octet-stream", []string{"offset: how far the upload is"}
+	write.in, write.media, write.query = reflect.TypeFor[string](), "application/octet-stream",
+		[]string{"offset: how far the upload is"}
 	add(write, "PATCH", "/v1/uploads/{id}", "Append to an upload", h.appendUpload)
 	write.in, write.media, write.query, write.out = ref, "", nil, ref
 	add(write, "POST", "/v1/uploads/{id}/finish", "Make an upload a blob", h.finishUpload)
@@ -123,7 +125,8 @@ func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller)
 
 func (h *Handler) getUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	if ref, err := h.Blobs.Finished(r.PathValue("id")); err == nil {
-		return respond(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: ref.Bytes, Blob: &ref, Copied: h.Copies.Replicated(r.Context(), ref)})
+		return respond(w, http.StatusOK, trivet.Upload{ID: r.PathValue("id"), Offset: ref.Bytes, Blob: &ref,
+			Copied: h.Copies.Replicated(r.Context(), ref)})
 	}
 	offset, err := h.Blobs.Offset(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -191,14 +194,15 @@ func (h *Handler) hasBlob(ctx context.Context, field string, ref trivet.BlobRef)
 	if err != nil {
 		return &trivet.FieldError{Field: field + ".digest", Problem: err.Error()}
 	}
-	there, err := h.Copies.Find(ctx, d)
+	stored, err := h.Copies.Find(ctx, d)
 	switch {
 	case errors.Is(err, trivet.ErrNotFound):
 		return &trivet.FieldError{Field: field + ".digest", Problem: ref.Digest + " is on no head; upload it first"}
 	case err != nil:
 		return err
-	case ref.Bytes != there.Bytes || ref.Chunks != "" && ref.Chunks != there.Chunks:
-		return &trivet.FieldError{Field: field, Problem: fmt.Sprintf("differs from the stored blob: bytes %d, chunks %s", there.Bytes, there.Chunks)}
+	case ref.Bytes != stored.Bytes || ref.Chunks != "" && ref.Chunks != stored.Chunks:
+		problem := fmt.Sprintf("differs from the stored blob: bytes %d, chunks %s", stored.Bytes, stored.Chunks)
+		return &trivet.FieldError{Field: field, Problem: problem}
 	}
 	return nil
 }

@@ -63,7 +63,8 @@ func (h *Handler) checkToken(plain string) (*caller, error) {
 		return nil, err
 	}
 	if now := h.Now(); !t.Spec.Expires.IsZero() && !now.Before(t.Spec.Expires) {
-		return nil, fmt.Errorf("API token %s: %w: expired at %s; it is %s by this head's clock", id, trivet.ErrUnauthenticated,
+		return nil, fmt.Errorf("API token %s: %w: expired at %s; it is %s by this head's clock", id,
+			trivet.ErrUnauthenticated,
 			t.Spec.Expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	a, err := h.Fleet.Accounts.Get(t.Spec.Account)
@@ -95,6 +96,7 @@ func (s *refusals) note(h *Handler, r *http.Request, err error) {
 	n := s.count[host]
 	s.mu.Unlock()
 	if n&(n-1) == 0 {
-		h.Log.Warn("a token was refused", "from", host, "times", n, "error", err, "request", cmp.Or(requestID(r.Context()), "-"))
+		h.Log.Warn("a token was refused", "from", host, "times", n, "error", err, "request",
+			cmp.Or(requestID(r.Context()), "-"))
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 func digestOf(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
 
-// Content may be in use by a record that this head has not heard of: without a quorum nothing is deleted.
+// Content may be in use by a record that this head does not have yet: without a quorum nothing is deleted.
 func TestNoBlobIsDeletedWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
@@ -30,7 +30,8 @@ func TestNoBlobIsDeletedWithoutAQuorum(t *testing.T) {
 	h.member.Close()
 	h.isCutOff.Store(true)
 	status, got := h.ask(h.admin, "DELETE", "/v1/blobs/"+ref.Digest, "")
-	if text := fmt.Sprint(got); status != http.StatusServiceUnavailable || !strings.Contains(text, "delete blob "+ref.Digest) || !strings.Contains(text, "quorum") {
+	if text := fmt.Sprint(got); status != http.StatusServiceUnavailable ||
+		!strings.Contains(text, "delete blob "+ref.Digest) || !strings.Contains(text, "quorum") {
 		t.Errorf("%d %v", status, got)
 	}
 	if status, _ := h.ask(h.admin, "GET", "/v1/blobs/"+ref.Digest, ""); status != http.StatusOK {
@@ -45,16 +46,20 @@ func TestBlobs(t *testing.T) {
 	ctx := t.Context()
 	data := bytes.Repeat([]byte("trivet "), 1<<20) // 7 MiB
 	var sent int64
-	ref, err := admin.PutBlob(ctx, bytes.NewReader(data), client.PutOptions{Bytes: int64(len(data)), Progress: func(n int64) { sent = n }})
-	if err != nil || ref.Digest != digestOf(data) || ref.Bytes != int64(len(data)) || ref.Chunks == "" || sent != ref.Bytes {
+	ref, err := admin.PutBlob(ctx, bytes.NewReader(data),
+		client.PutOptions{Bytes: int64(len(data)), Progress: func(n int64) { sent = n }})
+	if err != nil || ref.Digest != digestOf(data) || ref.Bytes != int64(len(data)) || ref.Chunks == "" ||
+		sent != ref.Bytes {
 		t.Fatalf("%+v, %v, %d sent", ref, err, sent)
 	}
 	sent = -1
-	again, err := admin.PutBlob(ctx, bytes.NewReader(data), client.PutOptions{Digest: ref.Digest, Progress: func(n int64) { sent = n }})
+	again, err := admin.PutBlob(ctx, bytes.NewReader(data),
+		client.PutOptions{Digest: ref.Digest, Progress: func(n int64) { sent = n }})
 	if err != nil || again != ref || sent != -1 {
-		t.Errorf("content that is there was sent again: %+v, %v", again, err)
+		t.Errorf("existing content was sent again: %+v, %v", again, err)
 	}
-	if _, err := admin.PutBlob(ctx, strings.NewReader("x"), client.PutOptions{Digest: digestOf([]byte("y"))}); !errors.Is(err, trivet.ErrInvalid) {
+	if _, err := admin.PutBlob(ctx, strings.NewReader("x"),
+		client.PutOptions{Digest: digestOf([]byte("y"))}); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("wrong digest: %v", err)
 	}
 	resp := h.do(h.admin, "GET", "/v1/blobs/"+ref.Digest, "", "Range: bytes=7-13")
@@ -73,7 +78,8 @@ func TestBlobs(t *testing.T) {
 	if _, err := client.Of[trivet.Image](admin).Create(ctx, image); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.DeleteBlob(ctx, ref.Digest); !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "image i") {
+	if err := admin.DeleteBlob(ctx, ref.Digest); !errors.Is(err, trivet.ErrConflict) ||
+		!strings.Contains(err.Error(), "image i") {
 		t.Errorf("an image's blob: %v", err)
 	}
 	if err := client.Of[trivet.Image](admin).Delete(ctx, "i"); err != nil {
@@ -87,7 +93,7 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
-// A connection that breaks in the middle goes on where the head is, and what arrives is what was sent.
+// After a broken connection an upload continues at the head's offset, and the stored content is what was sent.
 func TestUploadIsResumed(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
@@ -125,7 +131,7 @@ func (w *watched) Seek(offset int64, whence int) (int64, error) {
 	return w.Reader.Seek(offset, whence)
 }
 
-// A source that breaks is no head's fault.
+// A failure of the source is no failure of a head.
 func TestUploadOfABrokenSource(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
@@ -144,7 +150,8 @@ func TestLogsAreFollowedToTheEnd(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	run := &trivet.Workflow{Meta: trivet.Meta{Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1",
-		Actions: []trivet.Action{{Name: "wipe", Use: "noop"}, {Name: "image", Use: "noop"}}}, Status: trivet.WorkflowStatus{State: trivet.WorkflowRunning}}
+		Actions: []trivet.Action{{Name: "wipe", Use: "noop"}, {Name: "image", Use: "noop"}}},
+		Status: trivet.WorkflowStatus{State: trivet.WorkflowRunning}}
 	put(h, h.fleet.Workflows, run)
 	write := func(action string, try int, offset int64, text string) {
 		if err := h.logs.Append("w1", action, try, offset, []byte(text)); err != nil {
@@ -188,7 +195,7 @@ func TestLogsAreFollowedToTheEnd(t *testing.T) {
 	}
 }
 
-// The document names every route, and everything that it refers to is in it.
+// The document has every route, and every schema that it refers to.
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
@@ -213,7 +220,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// What docs/ publishes is what heads serve. UPDATE=1 writes it.
+// The document in docs/ is the one that heads serve. UPDATE=1 writes it.
 func TestOpenAPIIsPublished(t *testing.T) {
 	t.Parallel()
 	const path = "../../docs/openapi.json"
@@ -229,7 +236,7 @@ func TestOpenAPIIsPublished(t *testing.T) {
 	}
 	published, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(published, served.Bytes()) {
-		t.Errorf("%s is not what is served (%v); write it by: UPDATE=1 go test -run %s ./internal/api", path, err, t.Name())
+		t.Errorf("%s is out of date (%v); update it with: UPDATE=1 go test -run %s ./internal/api", path, err, t.Name())
 	}
 }
 
@@ -238,7 +245,8 @@ func TestMetricsCountRequests(t *testing.T) {
 	h := newHead(t)
 	h.ask(h.admin, "GET", "/v1/machines", "")
 	_, got := h.ask(h.admin, "GET", "/metrics", "")
-	if text := fmt.Sprint(got["text"]); !strings.Contains(text, `trivet_api_requests_total{route="GET /v1/machines",status="200"} 1`) {
+	if text := fmt.Sprint(got["text"]); !strings.Contains(text,
+		`trivet_api_requests_total{route="GET /v1/machines",status="200"} 1`) {
 		t.Errorf("%.500s", text)
 	}
 }

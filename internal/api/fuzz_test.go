@@ -8,9 +8,10 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Whatever stands in a query, it is a selector or an ErrInvalid, and a selector can be asked of any record.
+// Any query is either a selector or an ErrInvalid, and a selector can be applied to any record.
 func FuzzSelector(f *testing.F) {
-	for _, text := range []string{"rack=r1,env!=test", "a=", "=a", ",", "a!=b!=c", "spec.nics.mac=52:54:00:00:00:01", "spec.nics[0].mac=x", "\x00=\xff"} {
+	for _, text := range []string{"rack=r1,env!=test", "a=", "=a", ",", "a!=b!=c", "spec.nics.mac=52:54:00:00:00:01",
+		"spec.nics[0].mac=x", "\x00=\xff"} {
 		f.Add(text, text)
 	}
 	f.Fuzz(func(t *testing.T, labels, fields string) {
@@ -27,7 +28,7 @@ func FuzzSelector(f *testing.F) {
 	})
 }
 
-// Whatever position a list or watch is to go on from, it is one or an ErrInvalid.
+// Any position from which a list or watch is to continue is either valid or an ErrInvalid.
 func FuzzPosition(f *testing.F) {
 	f.Add(position{7, "m1"}.String(), "kinds=machines&from=7")
 	f.Add("e30", "names=,a,&labels=a%3Db")
@@ -42,6 +43,6 @@ func FuzzPosition(f *testing.F) {
 		}
 		r := httptest.NewRequest("GET", "/v1/watch", nil)
 		r.URL.RawQuery = query
-		_, _, _ = parseWatch(r) // an unknown kind is told as such
+		_, _, _ = parseWatch(r) // an unknown kind has its own error
 	})
 }

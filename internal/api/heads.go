@@ -21,14 +21,18 @@ const (
 
 // headRoutes serve the membership of heads. The record of a head is written by Trivet only.
 func (h *Handler) headRoutes() {
-	h.add(route{method: "GET", path: "/v1/cluster", verb: auth.Read, kind: "Head", summary: "State of the heads as this one sees it",
-		out: reflect.TypeFor[trivet.Cluster](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	h.add(route{method: "GET", path: "/v1/cluster", verb: auth.Read, kind: "Head",
+		summary: "State of the heads as this one sees it",
+		out:     reflect.TypeFor[trivet.Cluster](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return respond(w, http.StatusOK, h.Cluster())
 		}})
-	h.add(route{method: "POST", path: "/v1/heads/token", verb: auth.Reveal, kind: "Head", summary: "Issue a token that lets one head join; it is returned only once",
-		in: reflect.TypeFor[trivet.JoinTokenRequest](), out: reflect.TypeFor[trivet.JoinTokenResponse](), status: http.StatusCreated, serve: h.issueJoin})
-	h.add(route{method: "POST", path: "/v1/heads/{name}/remove", verb: auth.Write, kind: "Head", summary: "Remove a head from the cluster",
-		status: http.StatusNoContent, serve: h.removeHead})
+	h.add(route{method: "POST", path: "/v1/heads/token", verb: auth.Reveal, kind: "Head",
+		summary: "Issue a token that lets one head join; it is returned only once",
+		in:      reflect.TypeFor[trivet.JoinTokenRequest](), out: reflect.TypeFor[trivet.JoinTokenResponse](),
+		status: http.StatusCreated, serve: h.issueJoin})
+	h.add(route{method: "POST", path: "/v1/heads/{name}/remove", verb: auth.Write, kind: "Head",
+		summary: "Remove a head from the cluster",
+		status:  http.StatusNoContent, serve: h.removeHead})
 }
 
 func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) error {
@@ -36,44 +40,47 @@ func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	ask := trivet.JoinTokenRequest{Lifetime: joinLifetime}
-	if err := apitypes.DecodeStrict(body, &ask); err != nil {
+	req := trivet.JoinTokenRequest{Lifetime: joinLifetime}
+	if err := apitypes.DecodeStrict(body, &req); err != nil {
 		return err
 	}
-	if ask.Lifetime == 0 {
-		ask.Lifetime = joinLifetime
+	if req.Lifetime == 0 {
+		req.Lifetime = joinLifetime
 	}
-	if ask.Lifetime < 0 || ask.Lifetime > maxJoinLifetime {
-		return &trivet.FieldError{Field: "lifetime", Problem: fmt.Sprintf("is %s; more than 0 and at most %s", ask.Lifetime, maxJoinLifetime)}
+	if req.Lifetime < 0 || req.Lifetime > maxJoinLifetime {
+		problem := fmt.Sprintf("is %s; more than 0 and at most %s", req.Lifetime, maxJoinLifetime)
+		return &trivet.FieldError{Field: "lifetime", Problem: problem}
 	}
-	if ask.Role, err = h.joinRole(ask); err != nil {
+	if req.Role, err = h.joinRole(req); err != nil {
 		return err
 	}
-	expires := h.Now().Add(ask.Lifetime.D())
-	secret, err := h.Heads.IssueToken(r.Context(), ask.Role, ask.Replace, expires)
+	expires := h.Now().Add(req.Lifetime.D())
+	secret, err := h.Heads.IssueToken(r.Context(), req.Role, req.Replace, expires)
 	if err != nil {
 		return err
 	}
-	text := apitypes.JoinText(h.Keys.CA.Pin(), secret.Reveal(), ask.Role)
+	text := apitypes.JoinText(h.Keys.CA.Pin(), secret.Reveal(), req.Role)
 	return respond(w, http.StatusCreated, trivet.JoinTokenResponse{Token: text, Expires: expires})
 }
 
 // joinRole returns the role of a join token. A head that replaces another one has that one's role.
-func (h *Handler) joinRole(ask trivet.JoinTokenRequest) (string, error) {
-	if ask.Replace == "" {
-		return cmp.Or(ask.Role, trivet.RoleVoter), nil
+func (h *Handler) joinRole(req trivet.JoinTokenRequest) (string, error) {
+	if req.Replace == "" {
+		return cmp.Or(req.Role, trivet.RoleVoter), nil
 	}
-	old, err := h.Fleet.Heads.Get(ask.Replace)
+	old, err := h.Fleet.Heads.Get(req.Replace)
 	if err != nil {
 		return "", err
 	}
 	role := cmp.Or(old.Spec.Role, trivet.RoleVoter)
 	switch {
 	case old.Status.State == trivet.HeadRemoved:
-		return "", &trivet.Error{Op: "replace", Kind: "Head", Name: old.Name, Err: fmt.Errorf("%w: it is removed already", trivet.ErrConflict),
+		return "", &trivet.Error{Op: "replace", Kind: "Head", Name: old.Name,
+			Err:  fmt.Errorf("%w: it is removed already", trivet.ErrConflict),
 			Hint: "let another one join: trivet head token"}
-	case ask.Role != "" && ask.Role != role:
-		return "", &trivet.FieldError{Field: "role", Problem: fmt.Sprintf("is %s, and %s is a %s", ask.Role, old.Name, role)}
+	case req.Role != "" && req.Role != role:
+		problem := fmt.Sprintf("is %s, and %s is a %s", req.Role, old.Name, role)
+		return "", &trivet.FieldError{Field: "role", Problem: problem}
 	}
 	return role, nil
 }
@@ -90,12 +97,12 @@ func (h *Handler) removeHead(w http.ResponseWriter, r *http.Request, _ *caller) 
 // undone.
 func enoughLeft(c trivet.Cluster, name string) error {
 	var left, down []string
-	counts := false
+	isVoter := false
 	for _, v := range c.Heads {
 		switch {
 		case !slices.Contains([]string{"leader", string(trivet.HeadMember), "down"}, v.State):
 		case v.Name == name:
-			counts = true
+			isVoter = true
 		default:
 			left = append(left, v.Name)
 			if v.State == "down" {
@@ -103,10 +110,11 @@ func enoughLeft(c trivet.Cluster, name string) error {
 			}
 		}
 	}
-	if !counts || len(down) == 0 || 2*len(down) < len(left) {
+	if !isVoter || len(down) == 0 || 2*len(down) < len(left) {
 		return nil
 	}
 	return &trivet.Error{Op: "remove", Kind: "Head", Name: name,
-		Err:  fmt.Errorf("%w: most of the remaining voters are down: %s of %s", trivet.ErrConflict, strings.Join(down, ", "), strings.Join(left, ", ")),
+		Err: fmt.Errorf("%w: most of the remaining voters are down: %s of %s", trivet.ErrConflict,
+			strings.Join(down, ", "), strings.Join(left, ", ")),
 		Hint: "start " + down[0] + ", or remove that one instead"}
 }

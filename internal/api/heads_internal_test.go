@@ -8,7 +8,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// No head is taken out where most of the others are down; one that is down may be.
+// No head is removed while most of the others are down; one that is down itself may be.
 func TestEnoughHeadsAreLeft(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

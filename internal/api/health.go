@@ -14,25 +14,30 @@ import (
 func (h *Handler) healthRoutes() {
 	h.Version.Go = runtime.Version()
 	shown := promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{Registry: h.Metrics})
-	h.add(route{method: "GET", path: "/livez", summary: "Liveness of this head", outputs: "text/plain", out: reflect.TypeFor[string](),
-		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error { return say(w, "ok\n") }})
-	h.add(route{method: "GET", path: "/readyz", summary: "Readiness of this head for writes", outputs: "text/plain", out: reflect.TypeFor[string](),
+	h.add(route{method: "GET", path: "/livez", summary: "Liveness of this head", outputs: "text/plain",
+		out:   reflect.TypeFor[string](),
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error { return respondText(w, "ok\n") }})
+	h.add(route{method: "GET", path: "/readyz", summary: "Readiness of this head for writes", outputs: "text/plain",
+		out: reflect.TypeFor[string](),
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			if err := h.Ready(r.Context()); err != nil {
 				return err
 			}
-			return say(w, "ready\n")
+			return respondText(w, "ready\n")
 		}})
-	h.add(route{method: "GET", path: "/v1/version", summary: "Version of this head", out: reflect.TypeFor[trivet.Version](),
+	h.add(route{method: "GET", path: "/v1/version", summary: "Version of this head",
+		out: reflect.TypeFor[trivet.Version](),
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return respond(w, http.StatusOK, h.Version)
 		}})
-	h.add(route{method: "GET", path: "/metrics", verb: auth.Read, kind: "Head", summary: "Metrics for Prometheus", outputs: "text/plain",
-		out: reflect.TypeFor[string](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	h.add(route{method: "GET", path: "/metrics", verb: auth.Read, kind: "Head", summary: "Metrics for Prometheus",
+		outputs: "text/plain",
+		out:     reflect.TypeFor[string](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			shown.ServeHTTP(w, r)
 			return nil
 		}})
-	h.add(route{method: "GET", path: "/openapi.json", verb: auth.Read, kind: "Head", summary: "This document", out: reflect.TypeFor[any](),
+	h.add(route{method: "GET", path: "/openapi.json", verb: auth.Read, kind: "Head", summary: "This document",
+		out: reflect.TypeFor[any](),
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			w.Header().Set("Content-Type", "application/json")
 			_, err := w.Write(h.docJSON)
@@ -40,7 +45,7 @@ func (h *Handler) healthRoutes() {
 		}})
 }
 
-func say(w http.ResponseWriter, text string) error {
+func respondText(w http.ResponseWriter, text string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, err := w.Write([]byte(text))
 	return err

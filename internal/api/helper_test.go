@@ -57,7 +57,7 @@ type head struct {
 	admin    string // token
 	member   *cluster.Member
 
-	isCutOff atomic.Bool // it says that it is not ready
+	isCutOff atomic.Bool // it reports that it is not ready
 }
 
 func newHead(t *testing.T) *head {
@@ -68,7 +68,7 @@ func newHead(t *testing.T) *head {
 	return h
 }
 
-// twin is another head of the cluster, with a copy and an API of its own.
+// twin returns another head of the cluster, with its own copy of the store and its own API.
 func (h *head) twin() *head {
 	h.t.Helper()
 	h.twins++
@@ -81,21 +81,26 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	t.Helper()
 	dir, reg := t.TempDir(), prometheus.NewRegistry()
 	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
-	h.fleet, h.presence = fleet.New(storetest.On(t, member, store.Options{Head: name}, state.New), name), presence.New()
+	h.fleet, h.presence = fleet.New(storetest.On(t, member, store.Options{Head: name}, state.New), name),
+		presence.New()
 	h.fleet.AgentUp = h.presence.Up
 	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
 	t.Cleanup(func() { h.blobs.Close() })
-	h.copies = replica.NewBlobs(replica.BlobConfig{Self: name, Store: h.blobs, Tables: h.fleet.Tables, Log: slog.New(slog.DiscardHandler)})
+	h.copies = replica.NewBlobs(replica.BlobConfig{Self: name, Store: h.blobs, Tables: h.fleet.Tables,
+		Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(h.copies.Close)
 	h.logs = must(runlog.Open(filepath.Join(dir, "logs")))(t)
 	t.Cleanup(func() { h.logs.Close() })
-	logs := &replica.Logs{Self: name, Store: h.logs, Tables: h.fleet.Tables, Client: peer.NewClient(h.certify(), func() *auth.Root { return &keys.CA.Root }, nil)}
+	logs := &replica.Logs{Self: name, Store: h.logs, Tables: h.fleet.Tables,
+		Client: peer.NewClient(h.certify(), func() *auth.Root { return &keys.CA.Root }, nil)}
 	t.Cleanup(logs.Client.Close)
 	records := membership.NewRecords(h.fleet.Tables, name)
-	h.peers = peer.NewServer(peer.Config{Root: &keys.CA.Root, Membership: &membership.Verifier{Records: records}, Log: slog.New(slog.DiscardHandler)})
+	h.peers = peer.NewServer(peer.Config{Root: &keys.CA.Root, Membership: &membership.Verifier{Records: records},
+		Log: slog.New(slog.DiscardHandler)})
 	logs.Register(h.peers)
 	h.handler = must(api.New(api.Config{
-		Fleet: h.fleet, Heads: records, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies, Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
+		Fleet: h.fleet, Heads: records, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies,
+		Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
 		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: trivet.Version{Version: "v0", Head: name},
 		Ready: func(context.Context) error {
@@ -111,16 +116,17 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 
 func (h *head) listen() { h.serve("127.0.0.1:0") }
 
-// listenAgain serves where the head was before.
+// listenAgain serves at the head's previous address.
 func (h *head) listenAgain() { h.serve(strings.TrimPrefix(h.url, "https://")) }
 
 func (h *head) serve(addr string) {
 	l := must(net.Listen("tcp", addr))(h.t)
 	h.url = "https://" + l.Addr().String()
-	doors := http.NewServeMux()
-	doors.Handle("/", h.handler)
-	doors.Handle(peer.Prefix, h.peers)
-	s := &http.Server{Handler: doors, TLSConfig: h.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} }, time.Now).TLS(),
+	mux := http.NewServeMux()
+	mux.Handle("/", h.handler)
+	mux.Handle(peer.Prefix, h.peers)
+	s := &http.Server{Handler: mux, TLSConfig: h.keys.CA.ServerCert(func() []string { return []string{"127.0.0.1"} },
+		time.Now).TLS(),
 		MaxHeaderBytes: api.MaxHeader, ErrorLog: log.New(io.Discard, "", 0)}
 	h.server = s
 	done := make(chan struct{})
@@ -131,7 +137,7 @@ func (h *head) serve(addr string) {
 	h.t.Cleanup(func() { s.Close(); <-done })
 }
 
-// certify makes the certificate of a member.
+// certify returns a certificate of a member.
 func (h *head) certify() auth.CertFunc {
 	key := must(auth.PeerKey())(h.t)
 	who := auth.Peer{Name: h.name, Role: auth.PeerHead}
@@ -140,22 +146,24 @@ func (h *head) certify() auth.CertFunc {
 	return func() (*tls.Certificate, error) { return &pair, nil }
 }
 
-// introduce tells the other heads where this one is.
+// introduce writes this head's record, so that the others know its address.
 func (h *head) introduce() {
 	h.t.Helper()
 	put(h, h.fleet.Heads, &trivet.Head{Meta: trivet.Meta{Name: h.name}, Spec: trivet.HeadSpec{Role: trivet.RoleVoter},
 		Status: trivet.HeadStatus{State: trivet.HeadMember, Peer: h.url}})
 }
 
-// account makes an account and a token for it.
+// account creates an account and a token for it.
 func (h *head) account(name, role string) (token string) {
 	h.t.Helper()
 	id, plain, hash := auth.NewToken()
 	_, err := h.fleet.Store.Update(h.t.Context(), func(tx *store.Tx) error {
-		if err := h.fleet.Accounts.In(tx).Put(&trivet.Account{Meta: trivet.Meta{Name: name}, Spec: trivet.AccountSpec{Role: trivet.AccountRole(role)}}); err != nil {
+		if err := h.fleet.Accounts.In(tx).Put(&trivet.Account{Meta: trivet.Meta{Name: name},
+			Spec: trivet.AccountSpec{Role: trivet.AccountRole(role)}}); err != nil {
 			return err
 		}
-		return h.fleet.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: id}, Spec: trivet.TokenSpec{Account: name, Hash: hash}})
+		return h.fleet.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: id},
+			Spec: trivet.TokenSpec{Account: name, Hash: hash}})
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -165,7 +173,8 @@ func (h *head) account(name, role string) (token string) {
 
 func (h *head) client(token string) *client.Client {
 	h.t.Helper()
-	c := must(client.New(client.Config{Endpoints: []string{h.url}, Trust: h.keys.CA.Pin(), Token: token, RetryTimeout: -1}))(h.t)
+	c := must(client.New(client.Config{Endpoints: []string{h.url}, Trust: h.keys.CA.Pin(), Token: token,
+		RetryTimeout: -1}))(h.t)
 	h.t.Cleanup(c.Close)
 	return c
 }
@@ -173,12 +182,13 @@ func (h *head) client(token string) *client.Client {
 // put writes a record as Trivet does.
 func put[T any](h *head, table *store.Table[T], v *T) {
 	h.t.Helper()
-	if _, err := h.fleet.Store.Update(h.t.Context(), func(tx *store.Tx) error { return table.In(tx).Put(v) }); err != nil {
+	if _, err := h.fleet.Store.Update(h.t.Context(),
+		func(tx *store.Tx) error { return table.In(tx).Put(v) }); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// ask sends a request as curl would, and gives status and body. headers are "Name: value".
+// ask sends a request as curl would, and returns status and body. headers are "Name: value".
 func (h *head) ask(token, method, path, body string, headers ...string) (int, map[string]any) {
 	h.t.Helper()
 	resp := h.do(token, method, path, body, headers...)
@@ -205,7 +215,8 @@ func (h *head) do(token, method, path, body string, headers ...string) *http.Res
 }
 
 func (h *head) http() *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: must(client.TLSConfig(h.keys.CA.Pin()))(h.t), ForceAttemptHTTP2: true}}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: must(client.TLSConfig(h.keys.CA.Pin()))(h.t),
+		ForceAttemptHTTP2: true}}
 }
 
 func must[T any](v T, err error) func(*testing.T) T {

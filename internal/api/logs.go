@@ -41,7 +41,9 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 	}
 	defer leave()
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	f := &logFeed{view: h.Logs.View(run), w: w, run: run, action: r.URL.Query().Get("action"), told: map[runlog.Part]int64{}}
+	f := &logFeed{
+		view: h.Logs.View(run), w: w, run: run, action: r.URL.Query().Get("action"), sent: map[runlog.Part]int64{},
+	}
 	follow := r.URL.Query().Get("follow") != ""
 	ended := make(chan struct{})
 	if follow {
@@ -55,7 +57,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 	}
 	for {
 		grew, last := h.Logs.Store.Changed(), isClosed(ended) // before reading: what was written until then is read
-		if err := f.tell(r.Context(), last); err != nil {
+		if err := f.send(r.Context(), last); err != nil {
 			return nil // the response has begun, so it can only be cut off
 		}
 		if last {
@@ -108,12 +110,12 @@ type logFeed struct {
 	w      http.ResponseWriter
 	run    *trivet.Workflow
 	action string                // only this one; empty: all
-	told   map[runlog.Part]int64 // offset sent so far, by action and attempt
+	sent   map[runlog.Part]int64 // offset sent so far, by action and attempt
 	silent []string              // the unreachable heads that the client knows of
 }
 
-// tell sends what is new. The last call sends all that was acknowledged, as far as heads are reachable.
-func (f *logFeed) tell(ctx context.Context, last bool) error {
+// send sends what is new. The last call sends all that was acknowledged, as far as heads are reachable.
+func (f *logFeed) send(ctx context.Context, last bool) error {
 	if err := f.view.Refresh(ctx, last); err != nil {
 		return err
 	}
@@ -126,7 +128,7 @@ func (f *logFeed) tell(ctx context.Context, last bool) error {
 	})
 	for _, p := range parts {
 		key := runlog.Part{Action: p.Action, Attempt: p.Attempt}
-		if f.action != "" && p.Action != f.action || p.Bytes <= f.told[key] {
+		if f.action != "" && p.Action != f.action || p.Bytes <= f.sent[key] {
 			continue
 		}
 		if err := f.part(ctx, key); err != nil {
@@ -152,7 +154,7 @@ func (f *logFeed) place(action string) int {
 
 // part sends the rest of one part in pieces.
 func (f *logFeed) part(ctx context.Context, p runlog.Part) error {
-	at, buf := f.told[p], make([]byte, replica.LogChunkBytes)
+	at, buf := f.sent[p], make([]byte, replica.LogChunkBytes)
 	pieces := &pieceWriter{feed: f, part: p, at: at}
 	for {
 		n, err := f.view.Read(ctx, p, at, buf)
@@ -167,7 +169,7 @@ func (f *logFeed) part(ctx context.Context, p runlog.Part) error {
 			return err
 		}
 	}
-	f.told[p] = at
+	f.sent[p] = at
 	return pieces.flush(at)
 }
 
@@ -181,8 +183,8 @@ func (f *logFeed) line(p trivet.LogPiece) error {
 	return err
 }
 
-// pieceWriter cuts a log between characters. Holes are left out of the text, so a piece's offsets tell where it is
-// from, not how long it is.
+// pieceWriter splits a log between characters. Holes are left out of the text, so a piece's offsets are its place in
+// the log and not its length.
 type pieceWriter struct {
 	feed *logFeed
 	part runlog.Part
@@ -209,7 +211,8 @@ func (w *pieceWriter) flush(next int64) error {
 	if w.text.Len() == 0 {
 		return nil
 	}
-	p := trivet.LogPiece{Action: w.part.Action, Attempt: w.part.Attempt, Offset: w.at, Next: next, Text: w.text.String()}
+	p := trivet.LogPiece{Action: w.part.Action, Attempt: w.part.Attempt, Offset: w.at, Next: next,
+		Text: w.text.String()}
 	w.at = next
 	w.text.Reset()
 	return w.feed.line(p)

@@ -17,11 +17,12 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// wrote sends a piece of what action "one" wrote to this head, as its agent does.
+// wrote sends a piece of the log of action "one" to a head, as the agent does.
 func (a *agent) wrote(h *head, offset int, text string) {
 	a.t.Helper()
 	q := url.Values{"workflow": {"p-1"}, "action": {"one"}, "attempt": {"1"}, "offset": {fmt.Sprint(offset)}}
-	req := must(http.NewRequestWithContext(a.t.Context(), "POST", h.url+"/agent/v1/logs?"+q.Encode(), strings.NewReader(text)))(a.t)
+	req := must(http.NewRequestWithContext(a.t.Context(), "POST", h.url+"/agent/v1/logs?"+q.Encode(),
+		strings.NewReader(text)))(a.t)
 	auth.SignRequest(req, []byte(text), "m1", a.key, h.handler.Now())
 	resp := must(h.http().Do(req))(a.t)
 	defer resp.Body.Close()
@@ -30,7 +31,7 @@ func (a *agent) wrote(h *head, offset int, text string) {
 	}
 }
 
-// logsAt gives what a head tells of the log, and which heads it says it could not ask.
+// logsAt returns the log as a head serves it, and the heads that it reports as unreachable.
 func (h *head) logsAt() (text string, missing [][]string) {
 	h.t.Helper()
 	o := client.LogOptions{Missing: func(heads []string) { missing = append(missing, heads) }}
@@ -43,7 +44,7 @@ func (h *head) logsAt() (text string, missing [][]string) {
 	return text, missing
 }
 
-// newRun makes three heads that know each other, and an agent at work.
+// newRun creates three heads that know each other, and an agent with a run.
 func newRun(t *testing.T) (*agent, []*head) {
 	a := newAgent(t)
 	all := []*head{a.head, a.twin(), a.twin()}
@@ -62,7 +63,8 @@ func newRun(t *testing.T) (*agent, []*head) {
 	return a, all
 }
 
-// An agent that changes heads leaves a part of its log at each. Every head tells all of it, and which heads it cannot ask.
+// An agent that changes heads leaves a part of its log at each. Every head serves all of it, and reports unreachable
+// heads.
 func TestLogsOfSeveralHeads(t *testing.T) {
 	t.Parallel()
 	a, all := newRun(t)
@@ -73,10 +75,11 @@ func TestLogsOfSeveralHeads(t *testing.T) {
 		a.wrote(all[[]int{0, 1, 0, 2}[i]], offset, piece)
 		offset += len(piece)
 	}
-	a.wrote(all[2], len(pieces[0]), long) // the answer was lost, and it was sent again
+	a.wrote(all[2], len(pieces[0]), long) // the response was lost, and it was sent again
 	for _, h := range all {
 		if text, missing := h.logsAt(); text != want || missing != nil {
-			t.Errorf("%s tells %d bytes of %d: %.100q, and %v are missing", h.name, len(text), len(want), text, missing)
+			t.Errorf("%s serves %d bytes of %d: %.100q, and %v are missing", h.name, len(text), len(want), text,
+				missing)
 		}
 	}
 
@@ -84,17 +87,18 @@ func TestLogsOfSeveralHeads(t *testing.T) {
 	want = strings.Join([]string{pieces[1], pieces[3]}, "")
 	for _, h := range all[1:] {
 		if text, missing := h.logsAt(); text != want || fmt.Sprint(missing) != "[[head0]]" {
-			t.Errorf("%s, without head0, tells %d bytes of %d: %.100q, and %v are missing", h.name, len(text), len(want), text, missing)
+			t.Errorf("%s, without head0, serves %d bytes of %d: %.100q, and %v are missing", h.name, len(text),
+				len(want), text, missing)
 		}
 	}
-	heal := all[0].faulty(func(net.Conn) {}) // it takes connections and does nothing
+	heal := all[0].faulty(func(net.Conn) {}) // it accepts connections and does nothing
 	if text, missing := all[1].logsAt(); text != want || fmt.Sprint(missing) != "[[head0]]" {
 		t.Errorf("with a silent head0: %d bytes of %d: %.100q, and %v are missing", len(text), len(want), text, missing)
 	}
 	heal()
 }
 
-// Who follows a log at any head is told what comes at all of them, in its order and once.
+// A client that follows a log at one head receives the pieces of all heads, in order and once.
 func TestLogsOfSeveralHeadsAreFollowed(t *testing.T) {
 	t.Parallel()
 	a, all := newRun(t)
@@ -111,24 +115,24 @@ func TestLogsOfSeveralHeadsAreFollowed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var following sync.WaitGroup
-	told := make(chan int, len(all)*(pieces+1))
+	received := make(chan int, len(all)*(pieces+1))
 	for i, h := range all {
 		c := h.client(h.admin)
 		following.Go(func() {
-			defer func() { told <- i }()
+			defer func() { received <- i }()
 			for p, err := range c.Logs(ctx, "p-1", client.LogOptions{Follow: true}) {
 				if err != nil {
 					t.Errorf("%s: %v", h.name, err)
 					return
 				}
 				got[i] += p.Text
-				told <- i
+				received <- i
 			}
 		})
 	}
 	var begun []int
 	for len(begun) < len(all) { // all follow
-		if i := <-told; !slices.Contains(begun, i) {
+		if i := <-received; !slices.Contains(begun, i) {
 			begun = append(begun, i)
 		}
 	}

@@ -20,7 +20,8 @@ func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 		}
 	}
 	if old == nil {
-		next.Status = trivet.MachineStatus{State: trivet.MachineAvailable} // a machine that a person creates is accepted
+		// a machine that a person creates is accepted
+		next.Status = trivet.MachineStatus{State: trivet.MachineAvailable}
 	}
 	if err := h.moveMACs(c, old, next); err != nil {
 		return err
@@ -41,8 +42,10 @@ func (h *Handler) moveMACs(c *change, old, next *trivet.Machine) error {
 			switch {
 			case err == nil && holder.Spec.Machine != next.Name:
 				return &trivet.Error{Op: "hold MAC", Kind: "Machine", Name: next.Name,
-					Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the MAC out of it", holder.Spec.Machine),
-					Err:  fmt.Errorf("%w: spec.nics[%d].mac %s belongs to machine %s", trivet.ErrExists, i, nic.MAC, holder.Spec.Machine)}
+					Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the MAC out of it",
+						holder.Spec.Machine),
+					Err: fmt.Errorf("%w: spec.nics[%d].mac %s belongs to machine %s", trivet.ErrExists, i, nic.MAC,
+						holder.Spec.Machine)}
 			case errors.Is(err, trivet.ErrNotFound):
 				err = macs.Put(mac)
 			}
@@ -89,8 +92,9 @@ func (h *Handler) moveAddresses(c *change, old, next *trivet.Machine) error {
 func (h *Handler) mayDeleteMachine(c *change, m *trivet.Machine) error {
 	if p := m.Status.Provision; p != "" {
 		if _, err := h.Fleet.Provisions.In(c.tx).Get(p); err == nil {
-			return &trivet.Error{Op: "delete", Kind: "Machine", Name: m.Name, Hint: "delete that first: trivet delete provision " + p,
-				Err: fmt.Errorf("%w: provision %s has it", trivet.ErrConflict, p)}
+			return &trivet.Error{Op: "delete", Kind: "Machine", Name: m.Name,
+				Hint: "delete that first: trivet delete provision " + p,
+				Err:  fmt.Errorf("%w: provision %s has it", trivet.ErrConflict, p)}
 		}
 	}
 	if m.Status.Workflow == "" {
@@ -103,20 +107,25 @@ func (h *Handler) mayDeleteMachine(c *change, m *trivet.Machine) error {
 	if err != nil {
 		return err
 	}
-	return &trivet.Error{Op: "delete", Kind: "Machine", Name: m.Name, Hint: "delete its provision, or quarantine it, to cancel the run",
-		Err: fmt.Errorf("%w: workflow %s is %s on it", trivet.ErrConflict, w.Name, w.Status.State)}
+	return &trivet.Error{Op: "delete", Kind: "Machine", Name: m.Name,
+		Hint: "delete its provision, or quarantine it, to cancel the run",
+		Err:  fmt.Errorf("%w: workflow %s is %s on it", trivet.ErrConflict, w.Name, w.Status.State)}
 }
 
 // machineRoutes are the operations on machines besides their records.
 func (h *Handler) machineRoutes() {
-	h.add(route{method: "POST", path: "/v1/machines/{name}/accept", verb: auth.Write, kind: "Machine", status: http.StatusNoContent,
+	h.add(route{method: "POST", path: "/v1/machines/{name}/accept", verb: auth.Write, kind: "Machine",
+		status:  http.StatusNoContent,
 		summary: "Make a discovered or quarantined machine available",
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return done(w, h.Fleet.Accept(r.Context(), r.PathValue("name")))
 		}})
-	h.add(route{method: "POST", path: "/v1/machines/{name}/quarantine", verb: auth.Write, kind: "Machine", status: http.StatusNoContent,
-		summary: "Exclude a machine from placement; a run on it is cancelled", in: reflect.TypeFor[trivet.QuarantineRequest](), serve: h.quarantine})
-	h.add(route{method: "GET", path: "/v1/machines/{name}/progress", verb: auth.Read, kind: "Machine", out: reflect.TypeFor[trivet.Progress](),
+	h.add(route{method: "POST", path: "/v1/machines/{name}/quarantine", verb: auth.Write, kind: "Machine",
+		status:  http.StatusNoContent,
+		summary: "Exclude a machine from placement; a run on it is cancelled",
+		in:      reflect.TypeFor[trivet.QuarantineRequest](), serve: h.quarantine})
+	h.add(route{method: "GET", path: "/v1/machines/{name}/progress", verb: auth.Read, kind: "Machine",
+		out:     reflect.TypeFor[trivet.Progress](),
 		summary: "Last progress of the running action that its agent reported to this head; null if there is none",
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return respond(w, http.StatusOK, h.Presence.Progress(r.PathValue("name")))

@@ -33,21 +33,25 @@ func (h *Handler) document(rt route) {
 		Method: rt.method, Path: strings.ReplaceAll(rt.path, "...", ""), Summary: rt.summary,
 		OperationID: operationID(rt), Tags: []string{tag(rt.path)},
 		Responses: map[string]*huma.Response{
-			"default": {Description: "Failure", Content: content("application/json", h.schema(reflect.TypeFor[trivet.Problem]()))},
+			"default": {Description: "Failure", Content: content("application/json",
+				h.schema(reflect.TypeFor[trivet.Problem]()))},
 		},
 	}
 	if rt.verb != "" {
 		op.Security = []map[string][]string{{"token": {}}}
 	}
 	for _, m := range inPath.FindAllStringSubmatch(rt.path, -1) {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}})
+		op.Parameters = append(op.Parameters, &huma.Param{Name: m[1], In: "path", Required: true,
+			Schema: &huma.Schema{Type: huma.TypeString}})
 	}
 	for _, q := range rt.query {
 		name, what, _ := strings.Cut(q, ": ")
-		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Description: what, Schema: &huma.Schema{Type: huma.TypeString}})
+		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Description: what,
+			Schema: &huma.Schema{Type: huma.TypeString}})
 	}
 	if rt.in != nil {
-		op.RequestBody = &huma.RequestBody{Required: true, Content: content(cmp.Or(rt.media, "application/json"), h.schema(rt.in))}
+		op.RequestBody = &huma.RequestBody{Required: true, Content: content(cmp.Or(rt.media, "application/json"),
+			h.schema(rt.in))}
 	}
 	ok := &huma.Response{Description: "Success"}
 	switch {
@@ -78,11 +82,13 @@ func (h *Handler) schema(t reflect.Type) *huma.Schema {
 
 // listSchema returns the schema of a page of records.
 func (h *Handler) listSchema(t reflect.Type) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeObject, Required: []string{"items", "revision"}, Properties: map[string]*huma.Schema{
-		"items":    {Type: huma.TypeArray, Items: h.schema(t)},
-		"revision": {Type: huma.TypeInteger, Format: "int64", Description: "a watch from here misses nothing that the pages did not show"},
-		"continue": {Type: huma.TypeString, Description: "parameter for the next page; absent on the last"},
-	}}
+	return &huma.Schema{Type: huma.TypeObject, Required: []string{"items", "revision"},
+		Properties: map[string]*huma.Schema{
+			"items": {Type: huma.TypeArray, Items: h.schema(t)},
+			"revision": {Type: huma.TypeInteger, Format: "int64",
+				Description: "a watch from here misses nothing that the pages did not show"},
+			"continue": {Type: huma.TypeString, Description: "parameter for the next page; absent on the last"},
+		}}
 }
 
 func tag(path string) string {
@@ -91,6 +97,6 @@ func tag(path string) string {
 }
 
 func operationID(rt route) string {
-	id := strings.ToLower(rt.method) + strings.NewReplacer("/v1/", "-", "/", "-", "{", "", "}", "", "...", "", ".", "-").Replace(rt.path)
-	return strings.Trim(id, "-")
+	replacer := strings.NewReplacer("/v1/", "-", "/", "-", "{", "", "}", "", "...", "", ".", "-")
+	return strings.Trim(strings.ToLower(rt.method)+replacer.Replace(rt.path), "-")
 }

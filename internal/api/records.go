@@ -41,7 +41,8 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 	if err != nil {
 		return err
 	}
-	if _, err := h.catchUp(r.Context(), at.Revision); err != nil { // an earlier page came from a head that is ahead of this one
+	// an earlier page came from a head that is ahead of this one
+	if _, err := h.catchUp(r.Context(), at.Revision); err != nil {
 		return err
 	}
 	page := trivet.List{Items: []json.RawMessage{}, Revision: at.Revision}

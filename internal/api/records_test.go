@@ -19,53 +19,58 @@ const (
 	macC = "52:54:00:00:00:0c"
 )
 
-func TestRecordLife(t *testing.T) {
+func TestRecordLifecycle(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	machines := client.Of[trivet.Machine](h.client(h.admin))
 	ctx := t.Context()
 
-	made, err := machines.Create(ctx, machine("m1", macA))
+	created, err := machines.Create(ctx, machine("m1", macA))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.Generation != 1 || len(made.UID) != 32 || made.Revision == 0 || made.Status.State != trivet.MachineAvailable {
-		t.Errorf("made: %+v", made)
+	if created.Generation != 1 || len(created.UID) != 32 || created.Revision == 0 ||
+		created.Status.State != trivet.MachineAvailable {
+		t.Errorf("created: %+v", created)
 	}
 	if _, err := machines.Create(ctx, machine("m1", macB)); !errors.Is(err, trivet.ErrExists) {
 		t.Errorf("created twice: %v", err)
 	}
-	made.Spec.Rack, made.Status.State = "r1", "active"
-	now, err := machines.Update(ctx, made)
-	if err != nil || now.Generation != 2 || now.Spec.Rack != "r1" || now.Status.State != trivet.MachineAvailable || now.UID != made.UID {
+	created.Spec.Rack, created.Status.State = "r1", "active"
+	now, err := machines.Update(ctx, created)
+	if err != nil || now.Generation != 2 || now.Spec.Rack != "r1" || now.Status.State != trivet.MachineAvailable ||
+		now.UID != created.UID {
 		t.Errorf("updated: %+v, %v", now, err)
 	}
-	if again, err := machines.Update(ctx, made); err != nil || again.Revision != now.Revision {
+	if again, err := machines.Update(ctx, created); err != nil || again.Revision != now.Revision {
 		t.Errorf("the same update again must change nothing: %+v, %v", again, err)
 	}
-	made.Spec.Rack = "r2"
-	if _, err := machines.Update(ctx, made); !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "generation 1, it is 2 now") {
-		t.Errorf("update of what was changed meanwhile: %v", err)
+	created.Spec.Rack = "r2"
+	if _, err := machines.Update(ctx, created); !errors.Is(err, trivet.ErrConflict) ||
+		!strings.Contains(err.Error(), "generation 1, it is 2 now") {
+		t.Errorf("update of a changed record: %v", err)
 	}
 	patched, err := machines.Patch(ctx, "m1", []byte(`{"labels":{"row":"7"},"spec":{"rack":null}}`), now.Revision)
-	if err != nil || patched.Generation != 3 || patched.Spec.Rack != "" || patched.Labels["row"] != "7" || len(patched.Spec.NICs) != 1 {
+	if err != nil || patched.Generation != 3 || patched.Spec.Rack != "" || patched.Labels["row"] != "7" ||
+		len(patched.Spec.NICs) != 1 {
 		t.Errorf("patched: %+v, %v", patched, err)
 	}
-	if _, err := machines.Patch(ctx, "m1", []byte(`{"spec":{"rack":"r3"}}`), now.Revision); !errors.Is(err, trivet.ErrConflict) {
+	if _, err := machines.Patch(ctx, "m1", []byte(`{"spec":{"rack":"r3"}}`), now.Revision); !errors.Is(err,
+		trivet.ErrConflict) {
 		t.Errorf("patch of an old revision: %v", err)
 	}
 	if err := machines.Delete(ctx, "m1"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := machines.Get(ctx, "m1"); !errors.Is(err, trivet.ErrNotFound) {
-		t.Errorf("get of what was deleted: %v", err)
+		t.Errorf("get of a deleted record: %v", err)
 	}
 	if _, err := machines.Create(ctx, machine("m2", macA)); err != nil {
 		t.Errorf("the MAC of a deleted machine is free: %v", err)
 	}
 }
 
-// Status churn never refuses a person's edit, and a person never overwrites it.
+// Changes of status never reject a user's edit, and a user's edit never overwrites status.
 func TestStatusChurn(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
@@ -101,10 +106,11 @@ func TestTwoMachinesCannotHaveOneMAC(t *testing.T) {
 	if _, err := machines.Update(ctx, machine("m2", macC, macA)); !errors.Is(err, trivet.ErrExists) {
 		t.Errorf("update: %v", err)
 	}
-	if _, err := machines.Update(ctx, machine("m1", macA)); err != nil { // gives B back
+	if _, err := machines.Update(ctx, machine("m1", macA)); err != nil { // releases B
 		t.Fatal(err)
 	}
-	if _, err := machines.Patch(ctx, "m2", []byte(`{"spec":{"nics":[{"mac":"`+macB+`"}]}}`), 0); err != nil { // takes B, gives C back
+	// takes B, releases C
+	if _, err := machines.Patch(ctx, "m2", []byte(`{"spec":{"nics":[{"mac":"`+macB+`"}]}}`), 0); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
@@ -116,8 +122,8 @@ func TestTwoMachinesCannotHaveOneMAC(t *testing.T) {
 	}
 }
 
-// Fields that neither this head nor the writer knows stay where they are.
-func TestUnknownFieldsStay(t *testing.T) {
+// Fields that neither this head nor the writer knows are kept.
+func TestUnknownFieldsAreKept(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	if _, err := h.fleet.Store.Update(t.Context(), putRaw("Machine", "m1",
@@ -125,7 +131,8 @@ func TestUnknownFieldsStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	machines := client.Of[trivet.Machine](h.client(h.admin))
-	if _, err := machines.Modify(t.Context(), "m1", func(m *trivet.Machine) error { m.Spec.Rack = "r1"; return nil }); err != nil {
+	if _, err := machines.Modify(t.Context(), "m1",
+		func(m *trivet.Machine) error { m.Spec.Rack = "r1"; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	m, err := machines.Get(t.Context(), "m1")
@@ -139,11 +146,14 @@ func TestUnknownFieldsStay(t *testing.T) {
 	_, got := h.ask(h.admin, "GET", "/v1/machines/m1", "")
 	spec := got["spec"].(map[string]any)
 	nic := spec["nics"].([]any)[0].(map[string]any)
-	if spec["color"] != "red" || nic["vlan"] != 7.0 || got["status"].(map[string]any)["mood"] != "good" || spec["rack"] != "r1" || spec["cordoned"] != true {
+	if spec["color"] != "red" || nic["vlan"] != 7.0 || got["status"].(map[string]any)["mood"] != "good" ||
+		spec["rack"] != "r1" || spec["cordoned"] != true {
 		t.Errorf("%v", got)
 	}
-	status, _ := h.ask(h.admin, "PATCH", "/v1/machines/m1", `{"spec":{"shape":"round"}}`, "Content-Type: application/merge-patch+json")
-	if _, got = h.ask(h.admin, "GET", "/v1/machines/m1", ""); status != 200 || got["spec"].(map[string]any)["shape"] != "round" {
+	status, _ := h.ask(h.admin, "PATCH", "/v1/machines/m1", `{"spec":{"shape":"round"}}`,
+		"Content-Type: application/merge-patch+json")
+	if _, got = h.ask(h.admin, "GET", "/v1/machines/m1", ""); status != 200 ||
+		got["spec"].(map[string]any)["shape"] != "round" {
 		t.Errorf("a newer program's field was dropped: %d %v", status, got)
 	}
 }
@@ -162,12 +172,13 @@ func TestListSelectsAndPages(t *testing.T) {
 		o    client.ListOptions
 		want string
 	}{
-		"all in pages":      {client.ListOptions{Page: 7}, "25 m00 m24"},
-		"labels":            {client.ListOptions{Labels: "odd=true", Page: 5}, "12 m01 m23"},
-		"not label":         {client.ListOptions{Labels: "odd!=true"}, "13 m00 m24"},
-		"absent label":      {client.ListOptions{Labels: "none!=x"}, "25 m00 m24"},
-		"field":             {client.ListOptions{Fields: "spec.rack=r1", Page: 1}, "10 m10 m19"},
-		"field and label":   {client.ListOptions{Fields: "spec.rack!=r1,spec.rack!=r2", Labels: "odd=true"}, "5 m01 m09"},
+		"all in pages": {client.ListOptions{Page: 7}, "25 m00 m24"},
+		"labels":       {client.ListOptions{Labels: "odd=true", Page: 5}, "12 m01 m23"},
+		"not label":    {client.ListOptions{Labels: "odd!=true"}, "13 m00 m24"},
+		"absent label": {client.ListOptions{Labels: "none!=x"}, "25 m00 m24"},
+		"field":        {client.ListOptions{Fields: "spec.rack=r1", Page: 1}, "10 m10 m19"},
+		"field and label": {client.ListOptions{Fields: "spec.rack!=r1,spec.rack!=r2", Labels: "odd=true"},
+			"5 m01 m09"},
 		"field in a list":   {client.ListOptions{Fields: "spec.nics.mac=52:54:00:00:01:05"}, "1 m05 m05"},
 		"field of a map":    {client.ListOptions{Fields: "labels.odd=true,name=m03"}, "1 m03 m03"},
 		"field not there":   {client.ListOptions{Fields: "status.inventory.vendor="}, "25 m00 m24"},
@@ -179,7 +190,8 @@ func TestListSelectsAndPages(t *testing.T) {
 		if len(list) > 0 {
 			got += " " + list[0].Name + " " + list[len(list)-1].Name
 		}
-		if err != nil || got != tc.want || revision == 0 || !slices.IsSortedFunc(list, func(a, b *trivet.Machine) int { return strings.Compare(a.Name, b.Name) }) {
+		if err != nil || got != tc.want || revision == 0 ||
+			!slices.IsSortedFunc(list, func(a, b *trivet.Machine) int { return strings.Compare(a.Name, b.Name) }) {
 			t.Errorf("%s: %s at %d, %v; want %s", name, got, revision, err, tc.want)
 		}
 	}
@@ -223,18 +235,21 @@ func TestBadRequests(t *testing.T) {
 		{"GET", "/v1/watch?kinds=nonsense", "", 422, "unknown kind"},
 		{"GET", "/v1/machines?labels=a%3D" + strings.Repeat("x", 9<<10), "", 413, "at most 8192"},
 		{"POST", "/v1/templates", `{"name":"t","spec":{"actions":[{"name":"a","use":"file","with":{"content":"{{.Nope}}"}}]}}`, 422, "uses .Nope"},
-		{"POST", "/v1/provisions", `{"name":"p","spec":{"template":"none","machine":"m1"}}`, 422, "names template none"},
-		{"POST", "/v1/images", `{"name":"i","spec":{"format":"raw","blob":{"digest":"sha256:` + strings.Repeat("a", 64) + `","bytes":1}}}`, 422, "upload it first"},
+		{"POST", "/v1/provisions", `{"name":"p","spec":{"template":"none","machine":"m1"}}`, 422,
+			"names template none"},
+		{"POST", "/v1/images", `{"name":"i","spec":{"format":"raw","blob":{"digest":"sha256:` +
+			strings.Repeat("a", 64) + `","bytes":1}}}`, 422, "upload it first"},
 		{"POST", "/v1/tokens", `{}`, 403, "written by Trivet only"},
 	} {
 		status, got := h.ask(h.admin, tc.method, tc.path, tc.body, "Content-Type: application/merge-patch+json")
 		text := fmt.Sprint(got)
 		if status != tc.status || !strings.Contains(text, tc.want) || got["requestID"] == "" {
-			t.Errorf("%s %.80s %.60s: %d %.300s; want %d %q", tc.method, tc.path, tc.body, status, text, tc.status, tc.want)
+			t.Errorf("%s %.80s %.60s: %d %.300s; want %d %q", tc.method, tc.path, tc.body, status, text, tc.status,
+				tc.want)
 		}
 	}
 	if n := len(h.fleet.Machines.List()); n != 0 {
-		t.Errorf("%d machines came to be", n)
+		t.Errorf("%d machines were created", n)
 	}
 }
 

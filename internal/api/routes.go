@@ -24,7 +24,7 @@ type route struct {
 	in, out reflect.Type // bodies; nil: none
 	media   string       // of in where it is not JSON
 	outputs string       // media type of out where it is not JSON
-	schema  *huma.Schema // of the answer, instead of out
+	schema  *huma.Schema // of the response, instead of out
 	status  int          // of success; 0 means 200
 	serve   func(w http.ResponseWriter, r *http.Request, c *caller) error
 }
@@ -70,11 +70,13 @@ func (h *Handler) routes() {
 		h.recordRoutes(info)
 	}
 	h.add(route{method: "GET", path: "/v1/watch", verb: auth.Read, summary: "Follow records as server-sent events",
-		query: []string{"kinds: kinds to follow, with commas between", "names: names to follow", "labels: label selector",
-			"from: revision after which to begin; none begins with what is there"},
+		query: []string{"kinds: kinds to follow, separated by commas", "names: names to follow",
+			"labels: label selector",
+			"from: revision after which to begin; none begins with the current state"},
 		out: reflect.TypeFor[any](), outputs: "text/event-stream", serve: h.watch})
-	h.add(route{method: "GET", path: "/v1/whoami", verb: auth.Read, kind: "Account", summary: "Who the token belongs to",
-		out: reflect.TypeFor[trivet.Whoami](), serve: whoami})
+	h.add(route{method: "GET", path: "/v1/whoami", verb: auth.Read, kind: "Account",
+		summary: "Who the token belongs to",
+		out:     reflect.TypeFor[trivet.Whoami](), serve: whoami})
 	h.tokenRoutes()
 	h.headRoutes()
 	h.machineRoutes()
@@ -87,30 +89,36 @@ func (h *Handler) routes() {
 
 func (h *Handler) recordRoutes(info trivet.KindInfo) {
 	plural, one, t := "/v1/"+info.Plural, "/v1/"+info.Plural+"/{name}", reflect.TypeOf(info.New())
-	bind := func(f func(http.ResponseWriter, *http.Request, *caller, trivet.KindInfo) error) func(http.ResponseWriter, *http.Request, *caller) error {
+	type recordHandler = func(http.ResponseWriter, *http.Request, *caller, trivet.KindInfo) error
+	bind := func(f recordHandler) func(http.ResponseWriter, *http.Request, *caller) error {
 		return func(w http.ResponseWriter, r *http.Request, c *caller) error { return f(w, r, c, info) }
 	}
 	h.add(route{method: "GET", path: plural, verb: auth.Read, kind: info.Kind, summary: "List " + info.Plural,
-		query: []string{"labels: key=value and key!=value, with commas between", "fields: the same over the record's JSON, status.state=available",
+		query: []string{"labels: key=value and key!=value, separated by commas",
+			"fields: the same over the record's JSON, status.state=available",
 			"limit: records a page", "continue: the last page's continue"},
 		schema: h.listSchema(t), serve: bind(h.list)})
-	h.add(route{method: "GET", path: one, verb: auth.Read, kind: info.Kind, summary: "Read one of " + info.Plural, out: t, serve: bind(h.get)})
+	h.add(route{method: "GET", path: one, verb: auth.Read, kind: info.Kind, summary: "Read one of " + info.Plural,
+		out: t, serve: bind(h.get)})
 	if info.ReadOnly {
 		return
 	}
-	h.add(route{method: "POST", path: plural, verb: auth.Write, kind: info.Kind, summary: "Create one of " + info.Plural,
-		in: t, out: t, status: http.StatusCreated, serve: bind(h.create)})
+	h.add(route{method: "POST", path: plural, verb: auth.Write, kind: info.Kind,
+		summary: "Create one of " + info.Plural,
+		in:      t, out: t, status: http.StatusCreated, serve: bind(h.create)})
 	h.add(route{method: "PUT", path: one, verb: auth.Write, kind: info.Kind, summary: "Replace labels and spec",
 		in: t, out: t, serve: bind(h.replace)})
-	h.add(route{method: "PATCH", path: one, verb: auth.Write, kind: info.Kind, summary: "Change labels and spec by a merge patch",
-		in: reflect.TypeFor[map[string]any](), media: trivet.MediaMergePatch, out: t, serve: bind(h.patch)})
+	h.add(route{method: "PATCH", path: one, verb: auth.Write, kind: info.Kind,
+		summary: "Change labels and spec by a merge patch",
+		in:      reflect.TypeFor[map[string]any](), media: trivet.MediaMergePatch, out: t, serve: bind(h.patch)})
 	h.add(route{method: "DELETE", path: one, verb: auth.Write, kind: info.Kind, summary: "Delete one of " + info.Plural,
 		status: http.StatusNoContent, serve: bind(h.delete)})
 }
 
 // noSuchRoute returns the error of a request that matches no route.
 func noSuchRoute(r *http.Request) error {
-	e := &trivet.Error{Op: r.Method + " " + r.URL.Path, Err: trivet.ErrNotFound, Hint: "see /openapi.json for the routes"}
+	e := &trivet.Error{Op: r.Method + " " + r.URL.Path, Err: trivet.ErrNotFound,
+		Hint: "see /openapi.json for the routes"}
 	rest, ok := strings.CutPrefix(r.URL.Path, "/v1/")
 	if !ok {
 		return e

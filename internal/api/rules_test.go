@@ -22,12 +22,14 @@ func TestMachineWithARunCannotBeDeleted(t *testing.T) {
 	w := &trivet.Workflow{Meta: trivet.Meta{Name: "p-1"}, Spec: trivet.WorkflowSpec{Machine: "m1", Provision: "p"},
 		Status: trivet.WorkflowStatus{State: trivet.WorkflowRunning}}
 	put(h, h.fleet.Workflows, w)
-	put(h, h.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Name: "p"}, Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"},
+	put(h, h.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Name: "p"},
+		Spec:   trivet.ProvisionSpec{Template: "t", Machine: "m1"},
 		Status: trivet.ProvisionStatus{State: trivet.ProvisionRunning, Machine: "m1", Workflow: "p-1"}})
-	if err := machines.Delete(ctx, "m1"); !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "trivet delete provision p") {
+	if err := machines.Delete(ctx, "m1"); !errors.Is(err, trivet.ErrConflict) ||
+		!strings.Contains(err.Error(), "trivet delete provision p") {
 		t.Errorf("with a provision: %v", err)
 	}
-	if err := client.Of[trivet.Provision](admin).Delete(ctx, "p"); err != nil { // gives the machine back
+	if err := client.Of[trivet.Provision](admin).Delete(ctx, "p"); err != nil { // releases the machine
 		t.Fatal(err)
 	}
 	got, err := machines.Get(ctx, "m1")
@@ -42,13 +44,15 @@ func TestMachineWithARunCannotBeDeleted(t *testing.T) {
 	}
 }
 
-func TestProvisionThatHasBegunIsConstant(t *testing.T) {
+func TestStartedProvisionIsConstant(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	ctx := t.Context()
 	provisions := client.Of[trivet.Provision](h.client(h.admin))
-	put(h, h.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}})
-	p, err := provisions.Create(ctx, &trivet.Provision{Meta: trivet.Meta{Name: "p"}, Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
+	put(h, h.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Name: "t"},
+		Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}})
+	p, err := provisions.Create(ctx, &trivet.Provision{Meta: trivet.Meta{Name: "p"},
+		Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +80,10 @@ func TestNetworksDoNotOverlap(t *testing.T) {
 	for _, tc := range []struct {
 		name, cidr string
 		ok         bool
-	}{{"a", "10.0.0.0/24", true}, {"b", "10.0.1.0/24", true}, {"c", "10.0.0.0/16", false}, {"d", "10.0.1.128/25", false}, {"e", "10.1.0.0/16", true}} {
-		_, err := networks.Create(t.Context(), &trivet.Network{Meta: trivet.Meta{Name: tc.name}, Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix(tc.cidr)}})
+	}{{"a", "10.0.0.0/24", true}, {"b", "10.0.1.0/24", true}, {"c", "10.0.0.0/16", false},
+		{"d", "10.0.1.128/25", false}, {"e", "10.1.0.0/16", true}} {
+		_, err := networks.Create(t.Context(), &trivet.Network{Meta: trivet.Meta{Name: tc.name},
+			Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix(tc.cidr)}})
 		if (err == nil) != tc.ok || err != nil && !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("%s %s: %v", tc.name, tc.cidr, err)
 		}

@@ -39,7 +39,8 @@ func (h *Handler) sealed(at auth.FieldRef, value, stored string) (string, error)
 	case stored != "" && (value == mask || value == stored):
 		return stored, nil
 	case strings.HasPrefix(value, trivet.Sealed):
-		return "", &trivet.FieldError{Field: "spec.data." + at.Field, Problem: "is the mask of a hidden value; write the value itself"}
+		return "", &trivet.FieldError{Field: "spec.data." + at.Field,
+			Problem: "is the mask of a hidden value; write the value itself"}
 	case stored != "":
 		if was, err := h.Keys.Sealer.Open(at, stored); err == nil && was.Reveal() == value {
 			return stored, nil

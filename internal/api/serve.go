@@ -28,7 +28,7 @@ const (
 
 type requestKey struct{}
 
-// request is what is known of a request while it is served.
+// request is the context of a request while it is served.
 type request struct {
 	id      string
 	route   string // its pattern, for metrics
@@ -100,7 +100,8 @@ func (h *Handler) logRequest(r *http.Request, q *request, rec *recorder, took ti
 	switch {
 	case rec.status >= 500 && !errors.Is(err, trivet.ErrUnavailable):
 		level = slog.LevelError
-	case rec.status == statusGone || rec.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead || rec.quiet):
+	case rec.status == statusGone || rec.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead ||
+		rec.quiet):
 		level = slog.LevelDebug
 	}
 	if !h.Log.Enabled(r.Context(), level) {

@@ -17,8 +17,8 @@ import (
 const (
 	// reachTime bounds the wait of a head that is behind. It is milliseconds behind, or cut off.
 	reachTime = time.Second
-	// maxFresh bounds how many at a time ask the cluster what is the latest, since they are not all known to be
-	// friends.
+	// maxFresh bounds the concurrent reads of the latest revision from the cluster, since unauthenticated requests
+	// cause them, too.
 	maxFresh = 64
 )
 
@@ -48,7 +48,7 @@ func (h *Handler) reach(w *recorder, r *http.Request) error {
 
 // catchUp waits until this head's copy has a revision. It reports false if the whole cluster has not reached it:
 // it is then of another history, from before a restore.
-func (h *Handler) catchUp(ctx context.Context, revision int64) (there bool, err error) {
+func (h *Handler) catchUp(ctx context.Context, revision int64) (reached bool, err error) {
 	if revision <= h.Fleet.Store.Revision() {
 		return true, nil
 	}
@@ -58,7 +58,8 @@ func (h *Handler) catchUp(ctx context.Context, revision int64) (there bool, err 
 		return true, nil
 	}
 	if err := h.fresh(ctx); err != nil {
-		return false, fmt.Errorf("revision %d: %w: this head is at %d: %w", revision, trivet.ErrUnavailable, h.Fleet.Store.Revision(), err)
+		return false, fmt.Errorf("revision %d: %w: this head is at %d: %w", revision, trivet.ErrUnavailable,
+			h.Fleet.Store.Revision(), err)
 	}
 	return revision <= h.Fleet.Store.Revision(), nil
 }
@@ -72,7 +73,7 @@ func (h *Handler) fresh(ctx context.Context) error {
 		defer func() { <-h.freshening }()
 		return h.Fleet.Store.Sync(ctx)
 	case <-ctx.Done():
-		return fmt.Errorf("read afresh: %w: %w", trivet.ErrUnavailable, ctx.Err())
+		return fmt.Errorf("read the latest revision: %w: %w", trivet.ErrUnavailable, ctx.Err())
 	}
 }
 

@@ -8,13 +8,14 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// The SDK carries the revision by itself.
-func TestAClientThatMovesReadsItsOwnWrites(t *testing.T) {
+// The SDK sends the revision by itself.
+func TestClientReadsItsWritesAtAnotherHead(t *testing.T) {
 	t.Parallel()
 	a := newHead(t)
 	b := a.twin()
 	for i := range 50 {
-		c := must(client.New(client.Config{Endpoints: []string{a.url, b.url}, Trust: a.keys.CA.Pin(), Token: a.admin}))(t)
+		c := must(client.New(client.Config{Endpoints: []string{a.url, b.url}, Trust: a.keys.CA.Pin(),
+			Token: a.admin}))(t)
 		machines := client.Of[trivet.Machine](c)
 		name := fmt.Sprintf("m%d", i)
 		if _, err := machines.Create(t.Context(), machine(name)); err != nil {

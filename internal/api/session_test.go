@@ -14,8 +14,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Who wrote at one head and carries the answer's revision reads it at another one at once.
-func TestWhatWasWrittenAtOneHeadIsReadAtAnother(t *testing.T) {
+// A client that writes at one head and sends the response's revision reads its write at another one at once.
+func TestReadAfterWriteAtAnotherHead(t *testing.T) {
 	t.Parallel()
 	a := newHead(t)
 	b := a.twin()
@@ -25,16 +25,18 @@ func TestWhatWasWrittenAtOneHeadIsReadAtAnother(t *testing.T) {
 		resp.Body.Close()
 		seen := trivet.HeaderRevision + ": " + resp.Header.Get(trivet.HeaderRevision)
 		if status, got := b.ask(b.admin, "GET", "/v1/machines/"+name, "", seen); status != http.StatusOK {
-			t.Fatalf("%s, carrying %q: %d %v", name, seen, status, got)
+			t.Fatalf("%s, sending %q: %d %v", name, seen, status, got)
 		}
-		if status, got := b.ask(b.admin, "GET", "/v1/machines/"+name, "", trivet.HeaderRevision+": "+trivet.RevisionLatest); status != http.StatusOK {
-			t.Fatalf("%s, asking for the latest: %d %v", name, status, got)
+		if status, got := b.ask(b.admin, "GET", "/v1/machines/"+name, "",
+			trivet.HeaderRevision+": "+trivet.RevisionLatest); status != http.StatusOK {
+			t.Fatalf("%s, requesting the latest: %d %v", name, status, got)
 		}
 	}
 }
 
-// A head that has not what the reader has seen waits for it, in a record, in a list that goes on and in a watch.
-func TestAHeadThatIsBehindWaits(t *testing.T) {
+// A head that does not have the revision that the client has seen waits for it, for a record and for a list's next
+// page.
+func TestHeadBehindWaits(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	at := func(ahead int64) string { return strconv.FormatInt(h.fleet.Store.Revision()+ahead, 10) }
@@ -49,19 +51,19 @@ func TestAHeadThatIsBehindWaits(t *testing.T) {
 		"list": func() (int, map[string]any) { return h.ask(h.admin, "GET", page(), "") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			type answer struct {
+			type response struct {
 				status int
 				body   map[string]any
 			}
-			got := make(chan answer)
+			got := make(chan response)
 			go func() {
 				status, body := ask()
-				got <- answer{status, body}
+				got <- response{status, body}
 			}()
 			select {
 			case early := <-got:
 				t.Fatalf("it did not wait: %+v", early)
-			case <-time.After(50 * time.Millisecond): // it has come, most likely, and waits
+			case <-time.After(50 * time.Millisecond): // most likely it has arrived and waits
 			}
 			put(h, h.fleet.Machines, machine(name))
 			if a := <-got; a.status != http.StatusOK {
@@ -73,8 +75,9 @@ func TestAHeadThatIsBehindWaits(t *testing.T) {
 	}
 }
 
-// Without a leader a head answers what it knows, says that it may be old, and does not call it the latest.
-func TestAHeadWithoutALeaderMarksItsAnswers(t *testing.T) {
+// Without a leader a head serves its copy and marks the response as stale; it refuses a request for the latest
+// revision.
+func TestHeadWithoutLeaderMarksResponsesStale(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	get := func(want string) *http.Response {
@@ -82,7 +85,8 @@ func TestAHeadWithoutALeaderMarksItsAnswers(t *testing.T) {
 		resp.Body.Close()
 		return resp
 	}
-	if resp := get(trivet.RevisionLatest); resp.StatusCode != http.StatusOK || resp.Header.Get(trivet.HeaderStale) != "" {
+	if resp := get(trivet.RevisionLatest); resp.StatusCode != http.StatusOK ||
+		resp.Header.Get(trivet.HeaderStale) != "" {
 		t.Errorf("with a leader: %d, stale %q", resp.StatusCode, resp.Header.Get(trivet.HeaderStale))
 	}
 	h.member.Close()
@@ -91,18 +95,20 @@ func TestAHeadWithoutALeaderMarksItsAnswers(t *testing.T) {
 		t.Errorf("the latest: %d", resp.StatusCode)
 	}
 	if resp := get("1"); resp.StatusCode != http.StatusOK || resp.Header.Get(trivet.HeaderStale) != "true" {
-		t.Errorf("what it knows: %d, stale %q", resp.StatusCode, resp.Header.Get(trivet.HeaderStale))
+		t.Errorf("an old revision: %d, stale %q", resp.StatusCode, resp.Header.Get(trivet.HeaderStale))
 	}
 }
 
-// A revision that the cluster never had is of another history: the answer says so by its own, which its reader then carries.
-func TestARevisionOfAnotherHistory(t *testing.T) {
+// A revision that the cluster never had is of another history: the response has a lower one, which the client then
+// sends.
+func TestRevisionOfAnotherHistory(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	now := h.fleet.Store.Revision()
 	resp := h.do(h.admin, "GET", "/v1/machines", "", fmt.Sprintf("%s: %d", trivet.HeaderRevision, now+1000))
 	resp.Body.Close()
-	if got := resp.Header.Get(trivet.HeaderRevision); resp.StatusCode != http.StatusOK || got != strconv.FormatInt(now, 10) {
+	if got := resp.Header.Get(trivet.HeaderRevision); resp.StatusCode != http.StatusOK ||
+		got != strconv.FormatInt(now, 10) {
 		t.Errorf("%d, revision %q; want %d", resp.StatusCode, got, now)
 	}
 	if status, got := h.ask(h.admin, "GET", "/v1/machines", "", trivet.HeaderRevision+": yesterday"); status != 422 {
@@ -110,8 +116,8 @@ func TestARevisionOfAnotherHistory(t *testing.T) {
 	}
 }
 
-// A token that one head has just issued is good at all of them.
-func TestATokenIsGoodAtAllHeads(t *testing.T) {
+// A token that one head has just issued is valid at all of them.
+func TestTokenIsValidAtAllHeads(t *testing.T) {
 	t.Parallel()
 	a := newHead(t)
 	b := a.twin()
@@ -126,14 +132,15 @@ func TestATokenIsGoodAtAllHeads(t *testing.T) {
 	}
 }
 
-// Callers learn all heads that serve, refusals none.
+// Authenticated callers learn all heads that serve, others none.
 func TestCallersLearnTheHeads(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	for name, rec := range map[string]trivet.Head{
 		"head0": {Status: trivet.HeadStatus{API: []string{h.url}}},
 		"head1": {Status: trivet.HeadStatus{API: []string{"https://10.0.0.2:7480"}}},
-		"gone":  {Spec: trivet.HeadSpec{Remove: true}, Status: trivet.HeadStatus{API: []string{"https://10.0.0.3:7480"}}},
+		"gone": {Spec: trivet.HeadSpec{Remove: true},
+			Status: trivet.HeadStatus{API: []string{"https://10.0.0.3:7480"}}},
 	} {
 		rec.Name, rec.Kind = name, "Head"
 		put(h, h.fleet.Heads, &rec)
@@ -148,11 +155,11 @@ func TestCallersLearnTheHeads(t *testing.T) {
 	}
 }
 
-// A feed whose head is cut off from the others ends, as it hears no news and another head may.
-func TestAFeedOfAHeadThatIsCutOffEnds(t *testing.T) {
+// A watch at a head that is cut off from the others ends: the head receives no changes, and another one may.
+func TestWatchAtCutOffHeadEnds(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("waits for quiet beats")
+		t.Skip("waits for heartbeats")
 	}
 	h := newHead(t)
 	resp := h.do(h.admin, "GET", "/v1/watch?kinds=machines", "")

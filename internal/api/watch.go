@@ -33,7 +33,7 @@ type watchFilter struct {
 	sel   selector
 }
 
-func (f *watchFilter) takes(r trivet.Record) bool {
+func (f *watchFilter) matches(r trivet.Record) bool {
 	return r != nil && (f.names == nil || f.names[r.Header().Name]) && f.sel.matches(r)
 }
 
@@ -51,10 +51,11 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, c *caller) error
 		return err
 	}
 	defer leave()
-	if there, err := h.catchUp(r.Context(), from); err != nil {
+	if reached, err := h.catchUp(r.Context(), from); err != nil {
 		return err
-	} else if !there {
-		return fmt.Errorf("watch from revision %d: %w: the cluster is at %d", from, trivet.ErrCompacted, h.Fleet.Store.Revision())
+	} else if !reached {
+		return fmt.Errorf("watch from revision %d: %w: the cluster is at %d", from, trivet.ErrCompacted,
+			h.Fleet.Store.Revision())
 	}
 	f := &feed{h: h, w: w, out: http.NewResponseController(w), filter: filter}
 	f.watcher = h.Fleet.Store.Watch(max(from, 0), filter.kinds...)
@@ -142,7 +143,8 @@ func (f *feed) open() {
 
 // flush sends what is buffered, to a client that reads.
 func (f *feed) flush() error {
-	if err := f.out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := f.out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	_, err := f.w.Write(f.buf)
@@ -166,7 +168,7 @@ func (f *feed) state() error {
 			records, _ := f.h.Fleet.Store.List(kind, after, maxPage)
 			for _, raw := range records {
 				after = raw.Name()
-				if !f.filter.takes(raw.Record()) {
+				if !f.filter.matches(raw.Record()) {
 					continue
 				}
 				if err := f.frame(trivet.WatchPut, 0, shown(kind, raw.JSON())); err != nil {
@@ -189,8 +191,8 @@ func (f *feed) run(ctx context.Context) error {
 	defer stop()
 	defer context.AfterFunc(f.h.stopping, stop)()
 	for ended := false; !ended; {
-		beat, cancel := context.WithTimeout(ctx, f.timeout())
-		events, err := f.watcher.Next(beat)
+		wait, cancel := context.WithTimeout(ctx, f.timeout())
+		events, err := f.watcher.Next(wait)
 		cancel()
 		ended = ctx.Err() != nil
 		switch {
@@ -238,10 +240,10 @@ func (f *feed) timeout() time.Duration {
 
 // event sends one change. A record that no longer matches is deleted for this client.
 func (f *feed) event(e *store.Event) error {
-	if now := e.Record(); f.filter.takes(now) {
+	if now := e.Record(); f.filter.matches(now) {
 		return f.frame(trivet.WatchPut, e.Revision, shown(e.Kind, e.JSON()))
 	}
-	if !f.filter.takes(e.Old()) {
+	if !f.filter.matches(e.Old()) {
 		return nil
 	}
 	data, err := json.Marshal(trivet.DeletedRecord{Kind: e.Kind, Name: e.Name})
@@ -262,7 +264,7 @@ func (f *feed) fail(err error) error {
 	return nil
 }
 
-// end tells the client to continue at another head.
+// end ends the watch; the client continues at another head.
 func (f *feed) end() error {
 	if !f.opened {
 		return fmt.Errorf("watch: %w: this head is about to stop", trivet.ErrUnavailable)

@@ -17,8 +17,9 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// follow gives events as "type kind/name" until n have come.
-func follow(t *testing.T, c *client.Client, o client.WatchOptions, n int, between func(i int)) (told []string, last client.Event) {
+// follow returns the first n events as "type kind/name".
+func follow(t *testing.T, c *client.Client, o client.WatchOptions, n int, between func(i int)) (got []string,
+	last client.Event) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -30,15 +31,15 @@ func follow(t *testing.T, c *client.Client, o client.WatchOptions, n int, betwee
 		if e.Name != "" {
 			text += " " + strings.ToLower(string(e.Kind)) + "/" + e.Name
 		}
-		told, last = append(told, text), e
+		got, last = append(got, text), e
 		if between != nil {
-			between(len(told))
+			between(len(got))
 		}
-		if len(told) == n {
+		if len(got) == n {
 			break
 		}
 	}
-	return told, last
+	return got, last
 }
 
 func TestWatchFollowsFromTheCurrentState(t *testing.T) {
@@ -49,7 +50,7 @@ func TestWatchFollowsFromTheCurrentState(t *testing.T) {
 	old := machine("m1", macA)
 	old.Labels = map[string]string{"rack": "r1"}
 	put(h, h.fleet.Machines, old)
-	put(h, h.fleet.Machines, machine("m2", macB)) // has not the label
+	put(h, h.fleet.Machines, machine("m2", macB)) // does not have the label
 	change := func(i int) {
 		if i != 2 {
 			return
@@ -57,21 +58,22 @@ func TestWatchFollowsFromTheCurrentState(t *testing.T) {
 		other := machine("m3", macC)
 		other.Labels = map[string]string{"rack": "r1"}
 		_, err := machines.Create(t.Context(), other)
-		_, err2 := machines.Patch(t.Context(), "m1", []byte(`{"labels":{"rack":"r2"}}`), 0)   // leaves the selection
-		_, err3 := machines.Patch(t.Context(), "m2", []byte(`{"labels":{"rack":"r1"}}`), 0)   // enters it
-		_, err4 := machines.Patch(t.Context(), "m1", []byte(`{"spec":{"cordoned":true}}`), 0) // is not in it
+		_, err2 := machines.Patch(t.Context(), "m1", []byte(`{"labels":{"rack":"r2"}}`), 0)   // no longer matches
+		_, err3 := machines.Patch(t.Context(), "m2", []byte(`{"labels":{"rack":"r1"}}`), 0)   // matches now
+		_, err4 := machines.Patch(t.Context(), "m1", []byte(`{"spec":{"cordoned":true}}`), 0) // does not match
 		if err := errors.Join(err, err2, err3, err4, machines.Delete(t.Context(), "m3")); err != nil {
 			t.Error(err)
 		}
 	}
-	told, last := follow(t, admin, client.WatchOptions{Kinds: []trivet.Kind{"Machine"}, Labels: "rack=r1"}, 6, change)
-	want := []string{"put machine/m1", "synced", "put machine/m3", "delete machine/m1", "put machine/m2", "delete machine/m3"}
-	if diff := cmp.Diff(want, told); diff != "" {
+	got, last := follow(t, admin, client.WatchOptions{Kinds: []trivet.Kind{"Machine"}, Labels: "rack=r1"}, 6, change)
+	want := []string{"put machine/m1", "synced", "put machine/m3", "delete machine/m1", "put machine/m2",
+		"delete machine/m3"}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	put(h, h.fleet.Machines, machine("m4"))
-	told, _ = follow(t, admin, client.WatchOptions{From: last.Revision}, 1, nil)
-	if diff := cmp.Diff([]string{"put machine/m4"}, told); diff != "" {
+	got, _ = follow(t, admin, client.WatchOptions{From: last.Revision}, 1, nil)
+	if diff := cmp.Diff([]string{"put machine/m4"}, got); diff != "" {
 		t.Errorf("resumed after %d:\n%s", last.Revision, diff)
 	}
 }
@@ -80,7 +82,8 @@ func TestWatchHidesSecrets(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	admin := h.client(h.admin)
-	secret := &trivet.Secret{Meta: trivet.Meta{Name: "bmc"}, Spec: trivet.SecretSpec{Data: map[string]string{"password": "hunter2"}}}
+	secret := &trivet.Secret{Meta: trivet.Meta{Name: "bmc"},
+		Spec: trivet.SecretSpec{Data: map[string]string{"password": "hunter2"}}}
 	if _, err := client.Of[trivet.Secret](admin).Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +100,7 @@ func TestWatchHidesSecrets(t *testing.T) {
 	}
 }
 
-// A head that stops tells its feeds to go on elsewhere, and takes no new ones.
+// A head that stops ends its watches so that they continue at another head, and accepts no new ones.
 func TestWatchIsDrained(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
@@ -115,11 +118,11 @@ func TestWatchIsDrained(t *testing.T) {
 		t.Errorf("after the drain: %v", err)
 	}
 	if status, _ := h.ask(h.admin, "GET", "/v1/watch", ""); status != http.StatusServiceUnavailable {
-		t.Errorf("a new feed: %d", status)
+		t.Errorf("a new watch: %d", status)
 	}
 }
 
-// cue is a client that does something as soon as it has read a first piece.
+// cue is a client that calls do when it has read the first part of the response.
 type cue struct {
 	*httptest.ResponseRecorder
 	do func()
@@ -127,8 +130,9 @@ type cue struct {
 
 func (c *cue) Flush() { c.do() }
 
-// A head that stops in the middle of news sends its client on from what that was told, and not from what is left to tell.
-func TestADrainedWatchGoesOnAfterWhatWasTold(t *testing.T) {
+// A head that stops while it sends events drains its watch at the revision of the last event sent, not of one still
+// pending.
+func TestDrainedWatchContinuesAfterLastEventSent(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	start := h.fleet.Store.Revision()
@@ -146,43 +150,46 @@ func TestADrainedWatchGoesOnAfterWhatWasTold(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := httptest.NewRequestWithContext(ctx, "GET", fmt.Sprintf("https://head0/v1/watch?kinds=machines&from=%d", start), nil)
+	r := httptest.NewRequestWithContext(ctx, "GET", fmt.Sprintf("https://head0/v1/watch?kinds=machines&from=%d", start),
+		nil)
 	r.Header.Set("Authorization", "Bearer "+h.admin)
 	w := &cue{httptest.NewRecorder(), func() {
 		h.handler.Drain()
-		cancel() // as the drain does, but by now
+		cancel() // as the drain does, but now
 	}}
 	h.handler.ServeHTTP(w, r)
-	told, last := 0, frame{}
+	got, last := 0, frame{}
 	for frames := newFrameReader(w.Body); last.Event != trivet.WatchDrain; {
 		f, err := frames.Next()
 		if err != nil {
-			t.Fatalf("after %d events: %v", told, err)
+			t.Fatalf("after %d events: %v", got, err)
 		}
 		if last = f; f.Event == trivet.WatchPut {
-			told++
+			got++
 		}
 	}
-	left, _ := h.fleet.Store.Watch(last.ID, "Machine").Next(ctx) // ctx has ended: what is there, or nothing
-	if told == 0 || told+len(left) != n {
-		t.Errorf("%d of %d were told before the drain at %d, after which there are %d", told, n, last.ID, len(left))
+	left, _ := h.fleet.Store.Watch(last.ID, "Machine").Next(ctx) // ctx has ended: what is pending, or nothing
+	if got == 0 || got+len(left) != n {
+		t.Errorf("%d of %d were sent before the drain at %d, after which there are %d", got, n, last.ID, len(left))
 	}
 }
 
-// A revision of another history (a restored backup) and one that is compacted begin anew.
-func TestWatchFromARevisionThatIsNotThere(t *testing.T) {
+// A watch from a revision of another history (a restored backup), or from a compacted one, starts again.
+func TestWatchFromMissingRevision(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
-	if status, got := h.ask(h.admin, "GET", fmt.Sprintf("/v1/watch?from=%d", h.fleet.Store.Revision()+1000), ""); status != 410 {
+	if status, got := h.ask(h.admin, "GET", fmt.Sprintf("/v1/watch?from=%d", h.fleet.Store.Revision()+1000),
+		""); status != 410 {
 		t.Errorf("ahead of the cluster: %d %v", status, got)
 	}
-	told, _ := follow(t, h.client(h.admin), client.WatchOptions{Kinds: []trivet.Kind{"Machine"}, From: h.fleet.Store.Revision() + 1000}, 2, nil)
-	if diff := cmp.Diff([]string{"reset", "synced"}, told); diff != "" {
+	got, _ := follow(t, h.client(h.admin), client.WatchOptions{Kinds: []trivet.Kind{"Machine"},
+		From: h.fleet.Store.Revision() + 1000}, 2, nil)
+	if diff := cmp.Diff([]string{"reset", "synced"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// Many writers, one slow beginning: every change is told, in order.
+// Many writes while a watch begins: every change is sent, in order.
 func TestWatchMissesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)

@@ -36,7 +36,8 @@ type writer struct {
 var errDryRun = errors.New("dry run")
 
 func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) (*writer, error) {
-	wr := &writer{ctx: r.Context(), h: h, c: c, info: info, name: r.PathValue("name"), dryRun: r.URL.Query().Get("dryRun") != ""}
+	wr := &writer{ctx: r.Context(), h: h, c: c, info: info, name: r.PathValue("name"),
+		dryRun: r.URL.Query().Get("dryRun") != ""}
 	if match := r.Header.Get("If-Match"); match != "" {
 		var err error
 		if wr.revision, err = strconv.ParseInt(strings.Trim(match, `"`), 10, 64); err != nil || wr.revision < 1 {
@@ -53,21 +54,21 @@ func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, i
 	return wr, err
 }
 
-// update runs the transaction of a request and returns the record after it, or as it would be in a dry run.
+// update runs the transaction of a request and returns the record after it, or as it preview be in a dry run.
 func (wr *writer) update(r *http.Request, do func(tx *store.Tx) error) (json.RawMessage, error) {
-	var would json.RawMessage
+	var preview json.RawMessage
 	_, err := wr.h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
 		if err := do(tx); err != nil || !wr.dryRun {
 			return err
 		}
 		var err error
-		if would, _, err = tx.Raw(wr.info.Kind, wr.name); err != nil && !errors.Is(err, trivet.ErrNotFound) {
+		if preview, _, err = tx.Raw(wr.info.Kind, wr.name); err != nil && !errors.Is(err, trivet.ErrNotFound) {
 			return err
 		}
 		return errDryRun
 	})
 	if errors.Is(err, errDryRun) {
-		return shown(wr.info.Kind, would), nil
+		return shown(wr.info.Kind, preview), nil
 	}
 	if err != nil {
 		return nil, wr.named(err)
@@ -81,8 +82,8 @@ func (wr *writer) update(r *http.Request, do func(tx *store.Tx) error) (json.Raw
 
 // named adds the record to an error that does not name one.
 func (wr *writer) named(err error) error {
-	var said *trivet.Error
-	if errors.As(err, &said) || wr.name == "" {
+	var detailed *trivet.Error
+	if errors.As(err, &detailed) || wr.name == "" {
 		return err
 	}
 	return &trivet.Error{Op: "write", Kind: wr.info.Kind, Name: wr.name, Err: err}
@@ -96,13 +97,15 @@ func (wr *writer) read() (trivet.Record, error) {
 	}
 	head := rec.Header()
 	if head.Kind != "" && head.Kind != wr.info.Kind {
-		return nil, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("is %s; this URL is for %s records", head.Kind, wr.info.Kind)}
+		return nil, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("is %s; this URL is for %s records",
+			head.Kind, wr.info.Kind)}
 	}
 	if wr.name == "" {
 		wr.name = head.Name
 	}
 	if head.Name != wr.name && head.Name != "" {
-		return nil, &trivet.FieldError{Field: "name", Problem: fmt.Sprintf("is %q, in the URL %q; a record cannot be renamed", head.Name, wr.name)}
+		return nil, &trivet.FieldError{Field: "name",
+			Problem: fmt.Sprintf("is %q, in the URL %q; a record cannot be renamed", head.Name, wr.name)}
 	}
 	if status := reflect.ValueOf(rec).Elem().FieldByName("Status"); status.IsValid() {
 		status.SetZero()
@@ -119,9 +122,11 @@ func checkLabels(labels map[string]string) error {
 	for key, value := range labels {
 		switch {
 		case !labelForm.MatchString(key) || len(key) > 128:
-			errs = append(errs, &trivet.FieldError{Field: "labels", Problem: fmt.Sprintf("%.40q: use letters, digits and - _ . / inside", key)})
+			errs = append(errs, &trivet.FieldError{Field: "labels",
+				Problem: fmt.Sprintf("%.40q: use letters, digits and - _ . / inside", key)})
 		case strings.ContainsAny(value, ",=\n\r") || len(value) > 256:
-			errs = append(errs, &trivet.FieldError{Field: "labels." + key, Problem: "must have at most 256 bytes, without comma, = and line breaks"})
+			errs = append(errs, &trivet.FieldError{Field: "labels." + key,
+				Problem: "must have at most 256 bytes, without comma, = and line breaks"})
 		}
 	}
 	if len(labels) > 64 {
@@ -146,7 +151,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 	if key := r.Header.Get(trivet.HeaderIdempotencyKey); keyForm.MatchString(key) {
 		rec.Header().UID = key
 	}
-	made, err := wr.update(r, func(tx *store.Tx) error {
+	created, err := wr.update(r, func(tx *store.Tx) error {
 		next, err := clone(rec) // the function may run again
 		if err != nil {
 			return err
@@ -159,11 +164,11 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 	if err != nil {
 		return err
 	}
-	return respond(w, http.StatusCreated, made)
+	return respond(w, http.StatusCreated, created)
 }
 
 // replace sets labels and spec. Changes of status do not conflict with it: it compares the generation that
-// the request's record has, if any. If nothing would change, it succeeds, so a request may be repeated.
+// the request's record has, if any. If nothing preview change, it succeeds, so a request may be repeated.
 func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
 	wr, err := h.newWriter(w, r, c, info)
 	if err != nil {
@@ -186,7 +191,8 @@ func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, inf
 		if same(old, next) {
 			return nil
 		}
-		if err := h.admit(&change{ctx: r.Context(), caller: c, tx: tx, info: info, old: old, new: next}); err != nil || same(old, next) {
+		if err := h.admit(&change{ctx: r.Context(), caller: c, tx: tx, info: info, old: old, new: next}); err != nil ||
+			same(old, next) {
 			return err
 		}
 		if err := wr.matches(old, rec.Header().Generation); err != nil {
@@ -205,11 +211,14 @@ func (wr *writer) matches(old trivet.Record, generation int64) error {
 	is := old.Header()
 	switch {
 	case generation != 0 && generation != is.Generation:
-		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.name, Hint: "read it again and make your change there",
-			Err: fmt.Errorf("%w: you changed generation %d, it is %d now", trivet.ErrConflict, generation, is.Generation)}
+		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.name,
+			Hint: "read it again and make your change there",
+			Err: fmt.Errorf("%w: you changed generation %d, it is %d now", trivet.ErrConflict, generation,
+				is.Generation)}
 	case wr.revision != 0 && wr.revision != is.Revision:
-		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.name, Hint: "read it again and make your change there",
-			Err: fmt.Errorf("%w: you changed revision %d, it is %d now", trivet.ErrConflict, wr.revision, is.Revision)}
+		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.name,
+			Hint: "read it again and make your change there",
+			Err:  fmt.Errorf("%w: you changed revision %d, it is %d now", trivet.ErrConflict, wr.revision, is.Revision)}
 	}
 	return nil
 }
@@ -352,5 +361,6 @@ func specOf(r trivet.Record) reflect.Value { return reflect.ValueOf(r).Elem().Fi
 // same reports whether two records have the same labels and spec.
 func same(a, b trivet.Record) bool {
 	x, y := a.Header().Labels, b.Header().Labels
-	return (len(x) == 0 && len(y) == 0 || reflect.DeepEqual(x, y)) && reflect.DeepEqual(specOf(a).Interface(), specOf(b).Interface())
+	return (len(x) == 0 && len(y) == 0 || reflect.DeepEqual(x, y)) &&
+		reflect.DeepEqual(specOf(a).Interface(), specOf(b).Interface())
 }

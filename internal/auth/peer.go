@@ -31,7 +31,7 @@ type Peer struct {
 	Name string
 	Role PeerRole
 	// Host is the address or name of a witness. Its certificate is also a server certificate, for that address and
-	// never for [HeadName], so that clients reject it. A full head issues its own server certificate.
+	// never for [trivet.ServerName], so that clients reject it. A full head issues its own server certificate.
 	Host string
 }
 
@@ -112,10 +112,10 @@ func (c *CA) SignPeer(p Peer, csrPEM []byte, now time.Time) ([]byte, error) {
 	return c.signPeer(p, csr.PublicKey, withinCA(now))
 }
 
-// ValidateWitnessHost refuses what no witness may have in its certificate: [HeadName], however it is written, and
+// ValidateWitnessHost refuses what no witness may have in its certificate: [trivet.ServerName], however it is written, and
 // names for several.
 func ValidateWitnessHost(host string) error {
-	if strings.Contains(host, "*") || strings.EqualFold(strings.TrimRight(host, "."), HeadName) {
+	if strings.Contains(host, "*") || strings.EqualFold(strings.TrimRight(host, "."), trivet.ServerName) {
 		return fmt.Errorf("%w: %.300q is not a valid address of a witness: it could be any head", trivet.ErrInvalid, host)
 	}
 	return nil

@@ -89,7 +89,7 @@ func TestNoWitnessIsNamedAsAHead(t *testing.T) {
 	csr := peerRequest(t)
 	for host, good := range map[string]bool{
 		"10.0.0.9": true, "fd00::9": true, "witness.example": true, "witness.trivet.internal": true,
-		auth.HeadName: false, "HEAD.Trivet.Internal": false, auth.HeadName + ".": false, auth.HeadName + "..": false,
+		trivet.ServerName: false, "HEAD.Trivet.Internal": false, trivet.ServerName + ".": false, trivet.ServerName + "..": false,
 		"*.trivet.internal": false, "*": false,
 	} {
 		_, err := keys.CA.SignPeer(auth.Peer{Name: "w", Role: auth.PeerWitness, Host: host}, csr, time.Now())

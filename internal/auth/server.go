@@ -17,9 +17,6 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// HeadName is [trivet.ServerName].
-const HeadName = trivet.ServerName
-
 // Server certificates are short-lived and begin in the past, for clients whose clock is behind. The total is less
 // than the 825 days that some clients accept.
 const (
@@ -86,7 +83,7 @@ func (s *ServerCert) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 }
 
 func normalNames(names []string) []string {
-	names = append([]string{HeadName}, names...)
+	names = append([]string{trivet.ServerName}, names...)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -113,7 +110,7 @@ func (c *CA) issueServer(names []string, now time.Time) (*tls.Certificate, error
 func serverTemplate(names []string, now time.Time) *x509.Certificate {
 	t := &x509.Certificate{
 		SerialNumber:          newSerial(),
-		Subject:               pkix.Name{Organization: []string{"Trivet"}, CommonName: HeadName},
+		Subject:               pkix.Name{Organization: []string{"Trivet"}, CommonName: trivet.ServerName},
 		NotBefore:             now.Add(-serverPast),
 		NotAfter:              now.Add(serverLife),
 		KeyUsage:              x509.KeyUsageDigitalSignature,

@@ -93,7 +93,7 @@ func forge(t *testing.T, ca *CA, signer *CA, change func(*x509.Certificate)) *tl
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := serverTemplate([]string{HeadName}, day)
+	template := serverTemplate([]string{trivet.ServerName}, day)
 	change(template)
 	der, err := x509.CreateCertificate(rand.Reader, template, signer.cert, key.Public(), signer.key)
 	if err != nil {
@@ -127,7 +127,7 @@ func TestClientWithCARefusesAWitness(t *testing.T) {
 	ca := newKeys(t, "c1").CA
 	for role, want := range map[PeerRole]error{"": nil, PeerWitness: trivet.ErrUnauthenticated} {
 		client := clientTLS(t, string(ca.PEM()))
-		client.ServerName, client.Time = HeadName, fixed(day)
+		client.ServerName, client.Time = trivet.ServerName, fixed(day)
 		server := forge(t, ca, ca, func(c *x509.Certificate) { c.Subject.OrganizationalUnit = []string{string(role)} })
 		if err := dial(t, server, client); !errors.Is(err, want) {
 			t.Errorf("role %q: %v; want %v", role, err, want)
@@ -244,7 +244,7 @@ func TestCurlAcceptsTheCA(t *testing.T) {
 
 func notACA(t *testing.T) []byte {
 	t.Helper()
-	cert, err := newKeys(t, "c1").CA.issueServer([]string{HeadName}, day)
+	cert, err := newKeys(t, "c1").CA.issueServer([]string{trivet.ServerName}, day)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,10 +135,10 @@ func (h *head) playAgent(ctx context.Context, machine, failing string) error {
 	if err != nil {
 		return err
 	}
-	door := c.AgentAPI(func(req *http.Request, body []byte, machine string) {
+	agent := c.AgentAPI(func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, private, time.Now())
 	}, func(time.Time) {})
-	g, err := door.Hello(ctx, trivet.Hello{Machine: machine, MAC: m.Spec.NICs[0].MAC, Token: token,
+	g, err := agent.Hello(ctx, trivet.Hello{Machine: machine, MAC: m.Spec.NICs[0].MAC, Token: token,
 		Key: base64.StdEncoding.EncodeToString(public), BootID: "boot-" + machine})
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (h *head) playAgent(ctx context.Context, machine, failing string) error {
 	if g.Run == nil {
 		return fmt.Errorf("no run was granted: %+v", g)
 	}
-	return doRun(ctx, door, machine, g, failing)
+	return doRun(ctx, agent, machine, g, failing)
 }
 
 func awaitClaim(ctx context.Context, c *client.Client, machine string) (*trivet.Machine, error) {
@@ -162,34 +162,34 @@ func awaitClaim(ctx context.Context, c *client.Client, machine string) (*trivet.
 }
 
 // doRun reports every action as done with a line of log, or one as failed, and phones home.
-func doRun(ctx context.Context, door *client.AgentAPI, machine string, g trivet.Grant, failing string) error {
+func doRun(ctx context.Context, agent *client.AgentAPI, machine string, g trivet.Grant, failing string) error {
 	sync := trivet.Sync{Machine: machine, Epoch: g.Epoch, BootID: "boot-" + machine}
-	say := func(r trivet.Report) error {
+	report := func(r trivet.Report) error {
 		r.Seq, r.Attempt = g.Acked+1, 1
 		sync.Reports = []trivet.Report{r}
-		next, err := door.Sync(ctx, sync)
+		next, err := agent.Sync(ctx, sync)
 		g.Acked = next.Acked
 		return err
 	}
 	for _, a := range g.Run.Spec.Actions {
-		if err := say(trivet.Report{Action: a.Name, State: trivet.StepRunning}); err != nil {
+		if err := report(trivet.Report{Action: a.Name, State: trivet.StepRunning}); err != nil {
 			return err
 		}
-		if err := door.Logs(ctx, g.Run.Workflow, a.Name, 1, 0, []byte("doing "+a.Name+"\n")); err != nil {
+		if err := agent.Logs(ctx, g.Run.Workflow, a.Name, 1, 0, []byte("doing "+a.Name+"\n")); err != nil {
 			return err
 		}
 		if a.Name == failing {
-			err := say(trivet.Report{Action: a.Name, State: trivet.StepFailed, Cause: "the disk is on fire", Fault: trivet.FaultMachine, Final: true})
+			err := report(trivet.Report{Action: a.Name, State: trivet.StepFailed, Cause: "the disk is on fire", Fault: trivet.FaultMachine, Final: true})
 			if errors.Is(err, trivet.ErrFenced) { // the run has failed, the machine is no longer this agent's
 				return nil
 			}
 			return err
 		}
-		if err := say(trivet.Report{Action: a.Name, State: trivet.StepDone, Note: "well done"}); err != nil {
+		if err := report(trivet.Report{Action: a.Name, State: trivet.StepDone, Note: "well done"}); err != nil {
 			return err
 		}
 	}
-	resp, err := http.Post(g.Run.PhoneHome, "", nil)
+	resp, err := http.Post(g.Run.PhoneHomes[0], "", nil)
 	if err != nil {
 		return err
 	}

@@ -135,19 +135,13 @@ func do(req *http.Request, limit int64) ([]byte, error) {
 	return body, err
 }
 
-// phoneHomeOf reads where the installed system shall phone home, from the seed on its disk. An agent of version 0.1
-// seeds cloud-init's own phone_home.
+// phoneHomeOf reads from the seed on the disk the URLs that the installed system calls at its first boot.
 func phoneHomeOf(root string) (urls []string, err error) {
 	text, err := os.ReadFile(filepath.Join(root, "var/lib/cloud/seed/nocloud/vendor-data"))
 	if err != nil {
 		return nil, err
 	}
-	var own struct {
-		PhoneHome struct{ URL string } `json:"phone_home"`
-	}
-	if rest, ok := strings.CutPrefix(string(text), "#cloud-config\n"); ok && json.Unmarshal([]byte(rest), &own) == nil {
-		return []string{own.PhoneHome.URL}, nil
-	}
+
 	_, list, _ := strings.Cut(string(text), "\nURLS = ")
 	list, _, _ = strings.Cut(list, "\n")
 	if err := json.Unmarshal([]byte(list), &urls); err != nil || len(urls) == 0 {

@@ -29,7 +29,7 @@ func TestWitnessRenews(t *testing.T) {
 		peer string
 		want error
 	}{
-		{"https://" + auth.HeadName + ":1", trivet.ErrInvalid},
+		{"https://" + trivet.ServerName + ":1", trivet.ErrInvalid},
 		{"https://HEAD.trivet.internal.:1", trivet.ErrInvalid},
 		{"https://*.trivet.internal:1", trivet.ErrInvalid},
 		{"https://" + s.heads[1].addr, trivet.ErrExists},
@@ -58,7 +58,7 @@ func TestWitnessWithNameOfAllHeads(t *testing.T) {
 	s := newSite(t, 1)
 	secret := must(s.records.IssueToken(t.Context(), trivet.RoleWitness, "", time.Now().Add(time.Hour)))(t)
 	token := Token{Pin: s.keys.CA.Pin(), Secret: secret, Role: trivet.RoleWitness}
-	req := JoinRequest{Role: token.Role, ID: "0123456789abcdef", Peer: "https://" + auth.HeadName + ":7480",
+	req := JoinRequest{Role: token.Role, ID: "0123456789abcdef", Peer: "https://" + trivet.ServerName + ":7480",
 		CSR: must(auth.PeerRequest(must(auth.PeerKey())(t)))(t)}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
