@@ -261,7 +261,7 @@ func TestRMCPForgedAnswers(t *testing.T) {
 	}
 }
 
-// sealRaw authenticates a payload as it stands, without encrypting it.
+// sealRaw authenticates a payload without encrypting it.
 func sealRaw(k *sessionKeys, flags byte, session uint32, payload []byte) []byte {
 	b := slices.Concat(rmcpHeader, []byte{formatRMCPPlus, flags}, le32(session), le32(99),
 		[]byte{byte(len(payload)), 0}, payload, []byte{0, 7})

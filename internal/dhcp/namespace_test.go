@@ -22,7 +22,7 @@ type network struct {
 	pid string // a process in the client's namespace
 }
 
-// newNetwork moves the test's goroutine into the server's namespace, for good: its thread ends with it. Sockets
+// newNetwork moves the test's goroutine into the server's namespace, permanently: its thread ends with it. Sockets
 // must be opened by this goroutine; they work from any.
 func newNetwork(t testing.TB) *network {
 	t.Helper()
@@ -51,7 +51,7 @@ func hold(t testing.TB) string {
 	return fmt.Sprint(cmd.Process.Pid)
 }
 
-// connect makes a pair of interfaces, one here with an address, the other in the process's namespace.
+// connect creates a pair of interfaces, one here with an address, the other in the process's namespace.
 func (n *network) connect(here, addr, pid, there string) {
 	n.t.Helper()
 	n.run("ip link add " + here + " type veth peer name " + there + " netns " + pid)

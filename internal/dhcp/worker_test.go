@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Handler that waits delays no other packet while there is a free worker, and then only until one is free.
+// A Handler that waits delays no other packet while a worker is free, and otherwise only until one is.
 func TestYield(t *testing.T) {
 	waiting, release := make(chan struct{}), make(chan struct{})
 	s := start(t, Config{Address: netip.MustParseAddrPort("127.0.0.1:0"), Workers: 3,

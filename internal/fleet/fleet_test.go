@@ -211,7 +211,7 @@ func TestDeadlineCompares(t *testing.T) {
 	}
 }
 
-// A head that holds an intent may be talking to the BMC while the intent changes or is dropped: it holds the next
+// A head that holds an intent may be using the BMC while the intent changes or is dropped: it holds the next
 // intent too, unless it has released the BMC.
 func TestOneHeadControlsABMC(t *testing.T) {
 	r := newRack(t)

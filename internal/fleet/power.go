@@ -19,7 +19,7 @@ func (f *Fleet) setIntent(t *transition, want string) {
 	st.PowerHead = ""
 }
 
-// dropIntent deletes the machine's intent. The head that holds it may be talking to the BMC at this moment.
+// dropIntent deletes the machine's intent. The head that holds it may be sending to the BMC at this moment.
 func (t *transition) dropIntent() {
 	st := &t.machine.Status
 	if st.Intent != nil && st.Intent.Head != "" {
@@ -28,7 +28,7 @@ func (t *transition) dropIntent() {
 	st.Intent = nil
 }
 
-// ReleaseBMC records that this head does not talk to the machine's BMC.
+// ReleaseBMC records that this head does not use the machine's BMC.
 func (f *Fleet) ReleaseBMC(ctx context.Context, machine string) error {
 	return f.onMachine(ctx, "release BMC", machine, func(t *transition) error {
 		if t.machine.Status.PowerHead != f.head {
@@ -39,7 +39,7 @@ func (f *Fleet) ReleaseBMC(ctx context.Context, machine string) error {
 	})
 }
 
-// AcquireIntent makes this head the one that talks to the machine's BMC for a duration, and returns the intent as it
+// AcquireIntent makes this head the one that uses the machine's BMC for a duration, and returns the intent as it
 // is held then. It is empty where the record no longer has that intent, or another head has acquired it since.
 func (f *Fleet) AcquireIntent(ctx context.Context, machine string, intent trivet.PowerIntent,
 	hold time.Duration) (held trivet.PowerIntent, err error) {
@@ -56,7 +56,7 @@ func (f *Fleet) AcquireIntent(ctx context.Context, machine string, intent trivet
 	return held, err
 }
 
-// RecordPower records the power state that the BMC reports. A cycle whose machine is off is half done: the next head
+// RecordPower records the power state that the BMC reports. A cycle whose machine is off is incomplete: the next head
 // that acquires the intent only powers on. Every other intent is done.
 func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.PowerIntent, power string) error {
 	return f.onIntent(ctx, machine, intent, func(t *transition) {

@@ -117,7 +117,7 @@ func (f *Fleet) saveEvents(t *transition) error {
 	return nil
 }
 
-// raiseEpoch gives the machine an epoch that no agent has: an agent with an older one is refused.
+// raiseEpoch assigns the machine an epoch that no agent has: an agent with an older one is refused.
 func (t *transition) raiseEpoch() {
 	st := &t.machine.Status
 	st.Epoch++

@@ -53,7 +53,7 @@ func (v *VIP) survey() (h survey, err error) {
 	}
 	all, err := v.netlink.AddrList(nil, netlink.FAMILY_V4)
 	// the addresses changed meanwhile
-	for tries := 0; errors.Is(err, netlink.ErrDumpInterrupted) && tries < 5; tries++ {
+	for attempt := 0; errors.Is(err, netlink.ErrDumpInterrupted) && attempt < 5; attempt++ {
 		all, err = v.netlink.AddrList(nil, netlink.FAMILY_V4)
 	}
 	if err != nil {

@@ -76,7 +76,7 @@ func TestAddressOutsideTheNetworks(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	run(t, "ip -n %s address add 10.98.0.9/32 dev eth0 valid_lft 1 preferred_lft 0", b) // a process of ours was killed
+	run(t, "ip -n %s address add 10.98.0.9/32 dev eth0 valid_lft 1 preferred_lft 0", b) // a killed process left it
 	if err := b.refused(t, "10.98.0.9/24"); err != nil || b.has(t) {
 		t.Errorf("the address that a killed process has left: %v", err)
 	}

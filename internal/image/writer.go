@@ -13,11 +13,11 @@ type writer struct {
 	progress func(int64)
 	flush    *flusher
 
-	at   int64 // of the next piece
-	hole int64 // zeros that end at at and are not yet on the target
-	done Result
-	err  error
-	cant bool // the target makes zeros by its own command
+	at     int64 // of the next piece
+	hole   int64 // zeros that end at at and are not yet on the target
+	done   Result
+	err    error
+	noZero bool // the target has no command for zeros
 }
 
 const (
@@ -100,7 +100,7 @@ func (w *writer) fillHole() error {
 	if n == 0 {
 		return nil
 	}
-	if !w.cant {
+	if !w.noZero {
 		err := w.dst.Zero(off, n)
 		if err == nil {
 			w.done.Zeros += n
@@ -109,7 +109,7 @@ func (w *writer) fillHole() error {
 		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTTY) {
 			return err
 		}
-		w.cant = true
+		w.noZero = true
 	}
 	for ; n > 0; n -= grain { // holes are whole grains
 		if _, err := w.dst.WriteAt(zeros[:], off); err != nil {

@@ -21,7 +21,7 @@ const (
 	maxClientWait = 3 * time.Second        // by the secs field, until every head answers the client
 	copyInterval  = 250 * time.Millisecond // equal packets that are closer are copies, by two relays or interfaces
 	deferralTTL   = time.Minute            // after which an equal packet is not a retransmit
-	suspectTTL    = 30 * time.Second       // for which a head that did not answer a client is passed over
+	suspectTTL    = 30 * time.Second       // for which a head that did not answer a client is skipped
 	maxDeferrals  = 64 << 10
 )
 
@@ -128,7 +128,7 @@ func (d *deferrals) sweep(now time.Time) {
 	}
 }
 
-// forget forgets a client: it was answered.
+// forget removes a client that was answered.
 func (d *deferrals) forget(mac string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -121,7 +121,7 @@ func TestRetransmitIsAnswered(t *testing.T) {
 	if offers[1] == nil || offers[1].Address != offers[0].Address || offers[1].Server != s.heads[1].addr {
 		t.Fatalf("%s and %s", show(offers[0]), show(offers[1]))
 	}
-	// The head that left it without an answer is passed over for a while, on this network.
+	// The head that did not answer it is skipped for a while, on this network.
 	other := "52:54:00:00:08:01"
 	for n := 1; int(dhcp.LoadHash([]byte{0x52, 0x54, 0, 0, 8, byte(n)}))%2 != 0; n++ {
 		other = fmt.Sprintf("52:54:00:00:08:%02x", n+1)
@@ -130,14 +130,14 @@ func TestRetransmitIsAnswered(t *testing.T) {
 		t.Error("the next client waited as well")
 	}
 	if s.receive(t, time.Hour, dhcp.Discover, mac)[1] != nil {
-		t.Error("an hour later it is still doubted, or the client's packet is taken for a repetition")
+		t.Error("an hour later it is still suspected, or the client's packet counts as a repetition")
 	}
 }
 
 func TestSecsField(t *testing.T) {
 	s := newSite(t, netboot.Config{})
 	if s.receive(t, 0, dhcp.Discover, macOf(0), secs(2))[1] != nil {
-		t.Error("2 s are not long")
+		t.Error("2 s are too short")
 	}
 	if s.receive(t, 0, dhcp.Discover, macOf(0), secs(4))[1] == nil {
 		t.Error("a client that has waited for 4 s was left to the other head")

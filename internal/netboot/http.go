@@ -35,7 +35,7 @@ func (s *Server) routes() *http.ServeMux {
 // ServeHTTP serves the plain HTTP requests of machines.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn := http.NewResponseController(w)
-	_ = conn.SetWriteDeadline(time.Now().Add(answerTime)) // blobs get more as they go on
+	_ = conn.SetWriteDeadline(time.Now().Add(answerTime)) // extended for blobs as they progress
 	if r.ContentLength != 0 {
 		// also of a body that no handler reads: net/http reads the rest
 		_ = conn.SetReadDeadline(time.Now().Add(bodyTime))

@@ -141,7 +141,7 @@ func TestScriptIsRefused(t *testing.T) {
 		{scriptOf(unknownMAC), own, http.StatusOK},
 		{scriptOf(knownMAC), own, http.StatusForbidden}, // a neighbour's
 		{scriptOf(unknownMAC), "192.0.2.1", http.StatusOK},
-		{scriptOf("52:54:00:00:00:98"), "192.0.2.1", http.StatusNotFound}, // from no network of ours
+		{scriptOf("52:54:00:00:00:98"), "192.0.2.1", http.StatusNotFound}, // from an unknown network
 	} {
 		if resp := r.ask("GET", c.path, c.peer); resp.StatusCode != c.status {
 			t.Errorf("%.60s from %s: %s %s; want %d", c.path, c.peer, resp.Status, body(t, resp), c.status)

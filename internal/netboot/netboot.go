@@ -1,5 +1,5 @@
 // Package netboot serves machines while they boot: DHCP, TFTP, and plain HTTP with boot scripts, kernels and
-// metadata. It answers from this head's local copy of the store, so that it goes on without a quorum.
+// metadata. It answers from this head's local copy of the store, so that it works without a quorum.
 //
 // A DHCP packet becomes facts by an index of MACs (dhcp.go, lookup.go), boot.Decide decides on them, and the
 // decision becomes a reply (dhcp_reply.go). Which address the client gets is decided and recorded by

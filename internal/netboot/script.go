@@ -29,7 +29,7 @@ func (s *Server) serveScript(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, fmt.Errorf("boot script for %s: %w", mac, err))
 		return
 	}
-	w.Header().Set("Cache-Control", "no-store") // it holds a token
+	w.Header().Set("Cache-Control", "no-store") // it contains a token
 	writeText(w, text)
 }
 
@@ -71,7 +71,7 @@ func (s *Server) token(h host) (string, error) {
 	return s.Keys.SignBoot(t)
 }
 
-// checkPeer refuses a machine the script of another, which holds a token. It stops a machine that uses the address
+// checkPeer refuses a machine the script of another, which contains a token. It stops a machine that uses the address
 // of its lease, not one that forges an address (docs/security.md).
 func (s *Server) checkPeer(h host, r *http.Request) error {
 	a := s.Leases.Leased(peerOf(r))

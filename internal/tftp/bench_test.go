@@ -76,11 +76,11 @@ func startBoth(b *testing.B) (ours, dnsmasq netip.AddrPort) {
 	if err := os.WriteFile(filepath.Join(dir, "f"), pattern(benchFile), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	return startOurs(b, dir), startDnsmasq(b, dir)
+	return startServer(b, dir), startDnsmasq(b, dir)
 }
 
-// startOurs serves dir from a process of its own, this test binary again.
-func startOurs(b *testing.B, dir string) netip.AddrPort {
+// startServer serves dir from a process of its own, this test binary again.
+func startServer(b *testing.B, dir string) netip.AddrPort {
 	b.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestServeForBenchmark$", "-test.timeout=0")
 	cmd.Env = append(os.Environ(), "TFTP_BENCHMARK_DIR="+dir)

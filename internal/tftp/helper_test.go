@@ -20,7 +20,7 @@ import (
 	"github.com/trivet-project/trivet/test/tftpclient"
 )
 
-// pattern makes a file whose every block differs.
+// pattern creates a file whose blocks all differ.
 func pattern(n int) []byte {
 	b := make([]byte, 0, n+sha256.Size)
 	for i := 0; len(b) < n; i++ {

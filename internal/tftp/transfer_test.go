@@ -158,7 +158,7 @@ func TestRepeatedAcksOfWindow(t *testing.T) {
 	p.ack(4) // just after a repetition these are echoes of it
 	p.ack(4)
 	p.ack(6)      // a gap after 6
-	expect(7, 10) // goes on from there
+	expect(7, 10) // continues from there
 	p.ack(6)      // for 9 and 10, of the window before
 	p.ack(10)
 	expect(11, 14)

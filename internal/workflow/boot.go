@@ -24,7 +24,7 @@ func (r *Run) ReachBootStep(step string) bool {
 	return true
 }
 
-// restarted handles a machine that fetches its boot script during a run: it has lost its agent, whatever that had
+// restarted handles a machine that fetches its boot script during a run: it has lost its agent, whatever that one
 // reported.
 func (r *Run) restarted(step string) bool {
 	if r.loseAgent("the machine was reset during the run") {

@@ -68,7 +68,7 @@ func (r *Run) retryBoot(step *trivet.Step, m Machine) Remedy {
 }
 
 // DeclareLost records that the agent which holds the run is lost. The machine boots again, by a power cycle where
-// there is a BMC, and the run goes on after its last acknowledged report.
+// there is a BMC, and the run continues after its last acknowledged report.
 func (r *Run) DeclareLost(m Machine, cause string) Remedy {
 	if r.Status.State != trivet.WorkflowRunning || r.Status.Current() == nil {
 		return Remedy{}
@@ -85,7 +85,7 @@ func (r *Run) DeclareLost(m Machine, cause string) Remedy {
 }
 
 // loseAgent sends a run that lost its agent back to the boot steps, or fails it when that happened too often. It
-// reports whether the run goes on.
+// reports whether the run continues.
 func (r *Run) loseAgent(cause string) bool {
 	step := r.nextAction()
 	if step == nil {

@@ -27,7 +27,7 @@ func (r *Run) Grant(epoch int64) bool {
 }
 
 // AgentReturned records a sync of the agent that holds the run. Where the agent was declared lost and no other one
-// has replaced it, it goes on with the run. It reports whether that is so.
+// has replaced it, it continues the run. It reports whether that is so.
 func (r *Run) AgentReturned() bool {
 	if r.Status.State != trivet.WorkflowBooting || r.Status.Epoch == 0 {
 		return false
@@ -36,7 +36,7 @@ func (r *Run) AgentReturned() bool {
 	r.end(r.Status.Step(trivet.StepHello), trivet.StepDone)
 	r.Status.State = trivet.WorkflowRunning
 	next := r.nextAction()
-	r.event(trivet.ReasonAgentReturned, next.Name, "the agent is back and goes on")
+	r.event(trivet.ReasonAgentReturned, next.Name, "the agent has returned and continues")
 	r.begin(next.Name, "")
 	return true
 }

@@ -59,8 +59,9 @@ func TestRender(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"{{.Machine.Nmae}}":                 "uses .Machine.Nmae, which does not exist; did you mean Name?",
-		"{{.Machine.Disk}}":                 "which does not exist; the known ones are Arch, Labels, MACs, Name, Product,",
+		"{{.Machine.Nmae}}": "uses .Machine.Nmae, which does not exist; did you mean Name?",
+		"{{.Machine.Disk}}": "which does not exist; the known ones are " +
+			"Arch, Labels, MACs, Name, Product,",
 		"{{.Params.nope}}":                  ".Params.nope, which is not a parameter",
 		"{{.Machine.Name.Length}}":          ".Machine.Name is a text",
 		"{{if .Nope}}x{{end}}":              "uses .Nope",

@@ -18,7 +18,7 @@ var phoneHomeScript string
 // state names the files that the script reads and writes.
 type state struct {
 	result string // written by each boot, when its last stage has ended
-	done   string // ours, of one instance: it has phoned home
+	done   string // created once the instance has phoned home
 }
 
 var cloudState = state{"/run/cloud-init/result.json", "/var/lib/cloud/instance/trivet-phoned-home"}

@@ -45,7 +45,7 @@ type seedFile struct {
 	data []byte
 }
 
-// seedFiles are what cloud-init's NoCloud source reads (22.4 wants meta-data and user-data to be there). They are
+// seedFiles are what cloud-init's NoCloud source reads (22.4 requires meta-data and user-data). They are
 // JSON, which is YAML without quoting rules.
 func seedFiles(run *trivet.Run) ([]seedFile, error) {
 	meta := map[string]any{"instance-id": run.UID, "local-hostname": hostname(run)}

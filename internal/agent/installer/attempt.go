@@ -67,7 +67,7 @@ func timedOut(err error, timeout trivet.Duration) error {
 	return &action.Failure{Fault: f.Fault, Err: fmt.Errorf("timed out after %s: %w", timeout, f.Err)}
 }
 
-// call runs the action and turns a panic into a failed attempt.
+// call runs the action and converts a panic to a failed attempt.
 func (t *attempt) call(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

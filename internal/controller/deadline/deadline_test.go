@@ -67,7 +67,7 @@ func TestDeclaration(t *testing.T) {
 	})
 }
 
-// How much of a wait is used is saved, and another head goes on from there.
+// The used time of a wait is saved, and another head continues from there.
 func TestWaitIsSaved(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
 	if err := claim(t.Context(), f, "m1"); err != nil {

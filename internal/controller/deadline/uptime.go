@@ -40,7 +40,7 @@ func (u *uptime) run(ctx context.Context) {
 	}
 }
 
-// now returns the time counted so far, and whether counting goes on.
+// now returns the time counted so far, and whether it is still counting.
 func (u *uptime) now() (time.Duration, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

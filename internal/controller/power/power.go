@@ -34,7 +34,7 @@ var Declaration = reconcile.Declaration{
 	Ranked:  true,
 }
 
-// A head that talks to a BMC holds the machine's intent for intentHold at a time. Another head acquires it intentRest
+// A head that uses a BMC holds the machine's intent for intentHold at a time. Another head acquires it intentRest
 // after that: a BMC cannot refuse the last command of a head that died or was cut off.
 const (
 	intentHold = 20 * time.Second

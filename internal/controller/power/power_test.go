@@ -42,7 +42,7 @@ func TestPowerWithClockSkew(t *testing.T) {
 	}
 }
 
-// An intent ends where the desired state changes meanwhile, and the same head goes on with the new intent.
+// An intent ends where the desired state changes meanwhile, and the same head continues with the new intent.
 func TestPowerFollowsDesiredState(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
 	c := newController(f)
@@ -70,7 +70,7 @@ func TestPowerFollowsDesiredState(t *testing.T) {
 	mustReconcile(t, c, "m", false)
 	mustChange(t, f, "m", func(s *trivet.MachineStatus) {
 		if s.PowerHead != "" {
-			t.Error("a head that is done still holds the BMC")
+			t.Error("a head that has finished still holds the BMC")
 		}
 	})
 }

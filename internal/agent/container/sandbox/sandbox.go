@@ -68,7 +68,7 @@ const (
 	errorFD   = 4                // the child writes here why it could not start the program
 )
 
-// pipeDelay is how long output is still read when the program is dead.
+// pipeDelay is how long output is still read after the program has ended.
 const pipeDelay = 5 * time.Second
 
 // Run runs the program to its end. Errors are *ExitError, *StartError or, when ctx ended it, ctx's cause.
@@ -91,15 +91,9 @@ func Run(ctx context.Context, s Spec) error {
 	}
 	defer errRead.Close()
 
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = []string{childName}
-	cmd.Env = []string{}
-	cmd.Stdout, cmd.Stderr = s.Stdout, s.Stderr
+	cmd := childCommand(ctx, s)
 	cmd.ExtraFiles = []*os.File{specRead, errWrite}
-	cmd.WaitDelay = pipeDelay
-	cmd.SysProcAttr = attributes(s)
-
-	// The child dies with the thread that started it, so that thread must exist as long.
+	// The child is killed when the thread that started it ends, so that thread must exist as long.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err = cmd.Start()
@@ -122,6 +116,17 @@ func Run(ctx context.Context, s Spec) error {
 	return exitError(cmd.ProcessState, err)
 }
 
+// childCommand returns the command that starts this binary again as the child.
+func childCommand(ctx context.Context, s Spec) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = []string{childName}
+	cmd.Env = []string{}
+	cmd.Stdout, cmd.Stderr = s.Stdout, s.Stderr
+	cmd.WaitDelay = pipeDelay
+	cmd.SysProcAttr = attributes(s)
+	return cmd
+}
+
 // attributes makes the child the first process of new namespaces. Without root it gets a user namespace in which it
 // is root.
 func attributes(s Spec) *syscall.SysProcAttr {
@@ -142,7 +147,7 @@ func attributes(s Spec) *syscall.SysProcAttr {
 }
 
 // exitError converts the exit of the program to the error that Run returns. A process that is killed with its
-// namespace is not waited for by name, so the first process's end is all there is to know.
+// namespace is not waited for by name, so only the first process's end is known.
 func exitError(state *os.ProcessState, err error) error {
 	if state == nil {
 		return &StartError{"wait", err}
