@@ -105,7 +105,7 @@ func (h *Handler) recordRoutes(info trivet.KindInfo) {
 	}
 	h.add(route{method: "POST", path: plural, verb: auth.Write, kind: info.Kind,
 		summary: "Create one of " + info.Plural,
-		in: t, out: t, status: http.StatusCreated, serve: bind(h.create)})
+		in:      t, out: t, status: http.StatusCreated, serve: bind(h.create)})
 	h.add(route{method: "PUT", path: one, verb: auth.Write, kind: info.Kind, summary: "Replace labels and spec",
 		in: t, out: t, serve: bind(h.replace)})
 	h.add(route{method: "PATCH", path: one, verb: auth.Write, kind: info.Kind,
