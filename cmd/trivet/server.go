@@ -57,8 +57,8 @@ func serverCommand() *cobra.Command {
 	f.StringVar(&cfg.TFTP, "tftp", server.DefaultTFTP, `listen address of TFTP; "" disables it`)
 	f.StringSliceVar(&cfg.DHCPInterfaces, "dhcp", nil, "interfaces on which DHCP is served")
 	f.StringVar(&cfg.DHCPAddress, "dhcp-listen", "", "listen address of DHCP for relays only, such as 10.0.0.5:67")
-	f.StringVar(&cfg.VIP, "vip", "", "virtual address shared by the heads, such as 10.0.0.9/24; an unused address of this head's network, "+
-		"the same for all heads")
+	f.StringVar(&cfg.VIP, "vip", "", "virtual address shared by the heads, such as 10.0.0.9/24; "+
+		"an unused address of this head's network, the same for all heads")
 	f.StringVar(&cfg.VIPInterface, "vip-interface", "",
 		"interface of the virtual address (default: the interface of --dhcp)")
 	f.StringSliceVar(&cfg.Advertise, "advertise", nil,
@@ -67,12 +67,14 @@ func serverCommand() *cobra.Command {
 	f.StringVar(&cfg.JoinToken, "token", os.Getenv("TRIVET_JOIN_TOKEN"),
 		"join token from trivet head token (preferred: environment variable TRIVET_JOIN_TOKEN)")
 	f.Lookup("token").DefValue = ""
-	f.BoolVar(&cfg.Rejoin, "rejoin", false, "join as a new head even if the data directory is not empty; existing data is moved to DATA-DIR/aside")
+	f.BoolVar(&cfg.Rejoin, "rejoin", false, "join as a new head even if the data directory is not empty; "+
+		"existing data is moved to DATA-DIR/aside")
 	f.BoolVar(&cfg.NewCluster, "new-cluster", false,
 		"create a new cluster even if another one answers on a network of --dhcp")
-	f.DurationVar(&cfg.Drain, "drain", 0, "how long to serve requests after SIGTERM while reporting not ready, for load balancers")
-	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "heartbeat interval of the store; increase it for slow disks or links; must be the same on "+
-		"all heads (default 50ms: a failed leader is detected after 0.3 to 0.6 s)")
+	f.DurationVar(&cfg.Drain, "drain", 0,
+		"how long to serve requests after SIGTERM while reporting not ready, for load balancers")
+	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "heartbeat interval of the store; increase it for slow disks or links; "+
+		"must be the same on all heads (default 50ms: a failed leader is detected after 0.3 to 0.6 s)")
 	f.StringVar(&cfg.IPXEDir, "ipxe", "", "directory with the iPXE programs (default: that of Debian's package ipxe)")
 	f.StringVar(&level, "log-level", "info", "log level: debug, info, warn or error")
 	f.StringVar(&format, "log-format", "text", "log format: text or json")

@@ -36,18 +36,19 @@ func ChooseDisk(disks []trivet.Disk, h trivet.DiskHints, avoid ...string) (trive
 	case h.IsZero():
 		return slices.MinFunc(matching, compareDisks), nil
 	case len(matching) > 1:
-		return trivet.Disk{}, fmt.Errorf("%w the hints %s: %s; add hints to spec.disk of the machine until one disk matches, "+
-			"such as its serial", ErrAmbiguousDisk, h, describeDisks(matching))
+		return trivet.Disk{}, fmt.Errorf("%w the hints %s: %s; add hints to spec.disk of the "+
+			"machine until one disk matches, such as its serial", ErrAmbiguousDisk, h, describeDisks(matching))
 	}
 	return matching[0], nil
 }
 
 func noDisk(disks []trivet.Disk, h trivet.DiskHints) error {
 	if h.IsZero() {
-		return fmt.Errorf("%w: none is writable, not removable and not on USB; the machine has %s; set spec.disk of the machine "+
-			"to the path or serial of one of them", ErrNoDisk, describeDisks(disks))
+		return fmt.Errorf("%w: none is writable, not removable and not on USB; the machine has "+
+			"%s; set spec.disk of the machine to the path or serial of one of them", ErrNoDisk, describeDisks(disks))
 	}
-	return fmt.Errorf("%w the hints %s; the machine has %s; set spec.disk of the machine to hints that match one of them",
+	return fmt.Errorf("%w the hints %s; the machine has %s; set spec.disk of the machine "+
+		"to hints that match one of them",
 		ErrNoDisk, h, describeDisks(disks))
 }
 

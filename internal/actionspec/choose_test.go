@@ -12,7 +12,8 @@ import (
 var server = []trivet.Disk{
 	{Name: "/dev/nvme0n1", Bytes: 960e9, Model: "FAST 960", Serial: "N2", WWN: "eui.0025385b21404321",
 		Location: "pci-0000:02:00.0-nvme-1", Bus: "nvme"},
-	{Name: "/dev/nvme1n1", Bytes: 960e9, Model: "FAST 960", Serial: "N1", Location: "pci-0000:01:00.0-nvme-1", Bus: "nvme"},
+	{Name: "/dev/nvme1n1", Bytes: 960e9, Model: "FAST 960", Serial: "N1", Location: "pci-0000:01:00.0-nvme-1",
+		Bus: "nvme"},
 	{Name: "/dev/sda", Bytes: 4e12, Model: "SPINNER", Serial: "WD-1234", WWN: "0x50014ee2b5f0a1b2", HCTL: "0:0:1:0",
 		Location: "pci-0000:00:1f.2-ata-1", Bus: "ata", Rotational: true},
 	{Name: "/dev/sdb", Bytes: 16e9, Serial: "STICK", Bus: "usb", Removable: true},
@@ -70,12 +71,16 @@ func TestHintsThatMatchNoneOrSeveralListTheDisks(t *testing.T) {
 		err   error
 		want  []string
 	}{
-		{server, trivet.DiskHints{Model: "FAST"}, ErrAmbiguousDisk, []string{"{model: FAST}", "/dev/nvme0n1 (960GB, FAST 960, " +
-			"serial N2, wwn eui.0025385b21404321, pci-0000:02:00.0-nvme-1)", "/dev/nvme1n1 (", "add hints to spec.disk"}},
+		{server, trivet.DiskHints{Model: "FAST"}, ErrAmbiguousDisk,
+			[]string{"{model: FAST}", "/dev/nvme0n1 (960GB, FAST 960, " +
+				"serial N2, wwn eui.0025385b21404321, pci-0000:02:00.0-nvme-1)", "/dev/nvme1n1 (",
+				"add hints to spec.disk"}},
 		{server, trivet.DiskHints{MinSize: 900e9}, ErrAmbiguousDisk, []string{"{minSize: 900GB}", "/dev/sda ("}},
-		{server, trivet.DiskHints{MaxSize: 100e9}, ErrNoDisk, []string{"{maxSize: 100GB}", "/dev/sdd (1000MB, serial RO, read-only)"}},
+		{server, trivet.DiskHints{MaxSize: 100e9}, ErrNoDisk,
+			[]string{"{maxSize: 100GB}", "/dev/sdd (1000MB, serial RO, read-only)"}},
 		{server, trivet.DiskHints{Serial: "RO"}, ErrNoDisk, []string{"{serial: RO}"}},
-		{server, trivet.DiskHints{Serial: "X"}, ErrNoDisk, []string{"/dev/sda (4000GB, SPINNER, serial WD-1234", "set spec.disk"}},
+		{server, trivet.DiskHints{Serial: "X"}, ErrNoDisk, []string{"/dev/sda (4000GB, SPINNER, serial WD-1234",
+			"set spec.disk"}},
 		{server, trivet.DiskHints{Path: "/dev/sda1"}, ErrNoDisk, nil},
 		{server, trivet.DiskHints{Path: "/dev/disk/by-id/ata-SPINNER_WD-1234-part1"}, ErrNoDisk, nil},
 		{server, trivet.DiskHints{Path: "/dev/disk/by-id/wwn-0x50014ee2b5f0a1b2-part1"}, ErrNoDisk, nil},
@@ -83,7 +88,8 @@ func TestHintsThatMatchNoneOrSeveralListTheDisks(t *testing.T) {
 		{server, trivet.DiskHints{Path: "/dev/disk/by-path/"}, ErrNoDisk, nil},
 		{server, trivet.DiskHints{WWN: "0x"}, ErrNoDisk, nil},
 		{server, trivet.DiskHints{Serial: "WD-1234", Rotational: new(bool)}, ErrNoDisk, []string{"rotational: false"}},
-		{server[3:6], trivet.DiskHints{}, ErrNoDisk, []string{"not removable and not on USB", "/dev/sdb (16GB, serial STICK, usb, removable)"}},
+		{server[3:6], trivet.DiskHints{}, ErrNoDisk, []string{"not removable and not on USB",
+			"/dev/sdb (16GB, serial STICK, usb, removable)"}},
 		{server[3:4], trivet.DiskHints{MinSize: 1e9}, ErrNoDisk, nil},
 		{nil, trivet.DiskHints{}, ErrNoDisk, []string{"no disks"}},
 		{nil, trivet.DiskHints{Rotational: &yes}, ErrNoDisk, []string{"no disks"}},

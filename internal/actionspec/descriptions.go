@@ -21,15 +21,17 @@ var descriptions = map[string]string{
 
 	"wipe":      "Erases a disk.",
 	"wipe.disk": "As for other actions, or `all` for every writable disk.",
-	"wipe.mode": "`quick` erases the ends of the disk and of its partitions, which hold all signatures of file systems, RAIDs " +
-		"and partition tables. `discard` makes the disk discard its content first. `zero` writes every byte.",
+	"wipe.mode": "`quick` erases the ends of the disk and of its partitions, which hold all " +
+		"signatures of file systems, RAIDs and partition tables. `discard` makes the disk discard its content " +
+		"first. `zero` writes every byte.",
 
 	"partition": "Writes a GUID partition table. A disk that has the wanted table already is not changed.",
-	"partition.partitions": "The partitions in their order. Everything on the disk is lost, unless its table is the wanted " +
-		"one already.",
+	"partition.partitions": "The partitions in their order. Everything on the disk is lost, " +
+		"unless its table is the wanted one already.",
 	"partitions.name": "At most 36 characters; Linux shows it as PARTLABEL.",
 	"partitions.size": "`512MiB`, `20GiB`, or `rest` for the space that the others leave.",
-	"partitions.type": "`efi`, `bios`, `root`, `linux`, `swap`, `home`, `xboot`, `lvm`, `raid` or a GUID. Default: `linux`.",
+	"partitions.type": "`efi`, `bios`, `root`, `linux`, `swap`, `home`, `xboot`, `lvm`, " +
+		"`raid` or a GUID. Default: `linux`.",
 	"partitions.uuid": "The partition's GUID. Default: derived from the run.",
 
 	"format":           "Creates a file system.",
@@ -41,46 +43,50 @@ var descriptions = map[string]string{
 	"image":           "Writes an image of format raw to a disk or partition.",
 	"image.image":     "Name of an Image record of format raw.",
 	"image.partition": "Number of the partition, from 1. Default: the whole disk.",
-	"image.grow": "Extends the partition table to the end of the disk, and the last partition and its file system (ext4) " +
-		"with it.",
+	"image.grow": "Extends the partition table to the end of the disk, and the last " +
+		"partition and its file system (ext4) with it.",
 
 	"archive":       "Unpacks an image of format tar into the installed system.",
 	"archive.image": "Name of an Image record of format tar.",
 	"archive.path":  "Directory in the installed system; created if it does not exist.",
 
 	"file": "Writes a file into the installed system, atomically.",
-	"file.path": "Path in the installed system. Missing directories are created; symbolic links are resolved inside the " +
-		"installed system.",
+	"file.path": "Path in the installed system. Missing directories are created; symbolic " +
+		"links are resolved inside the installed system.",
 	"file.content": "The content as text.",
 	"file.base64":  "The content as base64, instead of content. Without either the file is empty.",
 	"file.mode":    "Permissions, octal, in quotes.",
 	"file.owner":   "`user:group`, by names of the installed system or by numbers.",
 
-	"command":        "Runs a program as root. Its output is the action's log. Its processes are killed when the action ends.",
+	"command": "Runs a program as root. Its output is the action's log. Its processes " +
+		"are killed when the action ends.",
 	"command.args":   "The program and its arguments. Either args or script is required.",
 	"command.script": "A script for `/bin/sh -e`, instead of args.",
-	"command.in": "`root` runs it in the installed system, with /dev, /proc, /sys and /run of the installer; `installer` in " +
-		"the installer.",
+	"command.in": "`root` runs it in the installed system, with /dev, /proc, /sys and /run of " +
+		"the installer; `installer` in the installer.",
 
-	"seed": "Writes cloud-init's NoCloud seed into the installed system: host name, SSH keys, user data and network of the " +
-		"run, and the URLs for its phone-home. The first boot then needs no head.",
+	"seed": "Writes cloud-init's NoCloud seed into the installed system: host name, SSH " +
+		"keys, user data and network of the run, and the URLs for its phone-home. The first boot then needs no head.",
 	"seed.path": "Directory of the seed in the installed system.",
 
 	"bootloader":          "Makes the installed system bootable, by its own boot loader's programs.",
 	"bootloader.kind":     "`grub` runs grub-install and grub-mkconfig of the installed system; `none` does nothing.",
 	"bootloader.firmware": "`bios` or `uefi`. Default: the firmware that this machine booted with.",
 
-	"container": "Runs an OCI image in its own namespaces, as root of the machine, until its process ends. The image is " +
-		"unpacked in the installer's memory.",
-	"container.image":     "Name of an Image record of format oci. Either image or ref is required.",
-	"container.ref":       "An image in a registry, `registry.example:5000/tool:1.2` or with `@sha256:...`, instead of image.",
+	"container": "Runs an OCI image in its own namespaces, as root of the machine, until " +
+		"its process ends. The image is unpacked in the installer's memory.",
+	"container.image": "Name of an Image record of format oci. Either image or ref is required.",
+	"container.ref": "An image in a registry, `registry.example:5000/tool:1.2` or with " +
+		"`@sha256:...`, instead of image.",
 	"container.plainHTTP": "Accesses the registry without TLS.",
 	"container.ca":        "The registry's certificate authority, PEM.",
 	"container.command":   "Replaces the image's entry point.",
 	"container.args":      "Replaces the image's arguments.",
-	"container.devices":   "Mounts the machine's /dev. Without it there are only null, zero, random and similar devices.",
-	"container.mount":     "Where the installed system's root file system is mounted, `/target`. Default: it is not mounted.",
-	"container.net":       "`host` or `none`.",
+	"container.devices": "Mounts the machine's /dev. Without it there are only null, " +
+		"zero, random and similar devices.",
+	"container.mount": "Where the installed system's root file system is mounted, " +
+		"`/target`. Default: it is not mounted.",
+	"container.net": "`host` or `none`.",
 
 	"kexec":         "Starts the installed system's kernel without the firmware, when all reports are acknowledged.",
 	"kexec.kernel":  "Path in the installed system. Default: /vmlinuz or /boot/vmlinuz.",

@@ -101,7 +101,8 @@ func (e *PartitionEntry) check(p *problems, field string) {
 		p.add(field+".size", "%v", err)
 	}
 	if !guidForm.MatchString(e.TypeGUID()) || e.TypeGUID() == zeroGUID {
-		p.add(field+".type", "%q is not a partition type; write efi, bios, root, linux, swap, home, xboot, lvm, raid or a GUID", e.Type)
+		p.add(field+".type", "%q is not a partition type; write efi, bios, root, linux, swap, "+
+			"home, xboot, lvm, raid or a GUID", e.Type)
 	}
 	if e.UUID != "" && !guidForm.MatchString(e.UUID) {
 		p.add(field+".uuid", "%q is not a GUID", e.UUID)

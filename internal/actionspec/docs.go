@@ -18,8 +18,9 @@ type Doc struct {
 
 // Arg describes one argument of an action.
 type Arg struct {
-	Name        string
-	Type        string // "text", "number", "boolean", "duration", "size", "list of texts", "map of texts", "object", ...
+	Name string
+	// "text", "number", "boolean", "duration", "size", "list of texts", "map of texts", "object", ...
+	Type        string
 	Required    bool
 	Default     string // as it is written in a template; empty: none
 	Description string

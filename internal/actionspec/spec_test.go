@@ -39,11 +39,14 @@ func TestParse(t *testing.T) {
 		want      Spec
 	}{
 		{"wipe", `{}`, &Wipe{Mode: "quick"}},
-		{"wipe", `{"disk": "all", "mode": "discard"}`, &Wipe{Disk: Disk{trivet.DiskHints{Path: "all"}}, Mode: "discard"}},
+		{"wipe", `{"disk": "all", "mode": "discard"}`, &Wipe{Disk: Disk{trivet.DiskHints{Path: "all"}},
+			Mode: "discard"}},
 		{"wipe", `{"disk": {"serial": "X", "minSize": "400GB", "rotational": "true"}}`,
 			&Wipe{Disk: Disk{trivet.DiskHints{Serial: "X", MinSize: 400e9, Rotational: &rotational}}, Mode: "quick"}},
-		{"partition", `{"disk": {"serial": "X"}, "partitions": [{"name": "root", "size": "rest"}, {"size": "512MiB", "type": "efi"}]}`,
-			&Partition{Disk: Disk{trivet.DiskHints{Serial: "X"}}, Partitions: []PartitionEntry{{Name: "root", Size: "rest"}, {Size: "512MiB", Type: "efi"}}}},
+		{"partition", `{"disk": {"serial": "X"}, "partitions": [` +
+			`{"name": "root", "size": "rest"}, {"size": "512MiB", "type": "efi"}]}`,
+			&Partition{Disk: Disk{trivet.DiskHints{Serial: "X"}},
+				Partitions: []PartitionEntry{{Name: "root", Size: "rest"}, {Size: "512MiB", Type: "efi"}}}},
 		{"format", `{"disk": "/dev/vda", "partition": 2, "fs": "ext4", "label": "root", "options": ["-m", 0]}`,
 			&Format{Target: Target(root), FS: "ext4", Label: "root", Options: []string{"-m", "0"}}},
 		{"format", `{"disk": "/dev/vda", "partition": "2", "fs": "swap"}`, &Format{Target: Target(root), FS: "swap"}},
@@ -54,7 +57,8 @@ func TestParse(t *testing.T) {
 		{"file", `{"path": "/k", "base64": "aGk=", "mode": "0600", "owner": "admin"}`,
 			&File{Path: "/k", Base64: "aGk=", Mode: 0o600, Owner: Owner{"admin", "admin"}}},
 		{"command", `{"disk": "/dev/vda", "partition": 2, "args": ["ls", "-l"], "env": {"A": "b", "N": 1}}`,
-			&Command{Root: root, Args: []string{"ls", "-l"}, Env: map[string]string{"A": "b", "N": "1"}, In: "root", Blame: "configuration"}},
+			&Command{Root: root, Args: []string{"ls", "-l"}, Env: map[string]string{"A": "b", "N": "1"}, In: "root",
+				Blame: "configuration"}},
 		{"seed", `{}`, &Seed{Path: "/var/lib/cloud/seed/nocloud"}},
 		{"bootloader", `{"firmware": "uefi"}`, &Bootloader{Kind: "grub", Firmware: "uefi"}},
 		{"container", `{"ref": "registry:5000/tool@sha256:00", "mount": "/target", "blame": "machine"}`,
@@ -88,7 +92,8 @@ func TestParseRefuses(t *testing.T) {
 		{"wipe", `{"disk": ["/dev/sda"]}`, "with.disk must be keys and values"},
 		{"wipe", `{"disk": {"seriel": "X"}}`, "with.disk.seriel is not known; did you mean serial?"},
 		{"wipe", `{"disk": {"minSize": "big"}}`, "with.disk.minSize is not valid"},
-		{"wipe", `{"disk": {"minSize": "2TB", "maxSize": "1TB"}}`, "with.disk.minSize 2TB is greater than maxSize, 1TB"},
+		{"wipe", `{"disk": {"minSize": "2TB", "maxSize": "1TB"}}`,
+			"with.disk.minSize 2TB is greater than maxSize, 1TB"},
 		{"wipe", `{"disk": {"hctl": "1"}}`, "with.disk.hctl"},
 		{"image", `{"imaeg": "x"}`, "with.imaeg is not known; did you mean image?"},
 		{"partition", `{}`, "with.partitions is required"},
@@ -96,7 +101,8 @@ func TestParseRefuses(t *testing.T) {
 		{"partition", `{"partitions": "all"}`, "with.partitions must be a list"},
 		{"partition", `{"partitions": [1]}`, "with.partitions[0] must be keys and values"},
 		{"partition", `{"partitions": [{"size": "rest"}, {"size": "rest"}]}`, "2 partitions have size rest"},
-		{"partition", `{"partitions": [{"size": "10"}, {"sice": "1GiB"}]}`, "with.partitions[1].sice is not known; did you mean size?"},
+		{"partition", `{"partitions": [{"size": "10"}, {"sice": "1GiB"}]}`,
+			"with.partitions[1].sice is not known; did you mean size?"},
 		{"partition", `{"partitions": [{"size": "1 GB", "type": "ntfs", "uuid": "x"}]}`, "with.partitions[0].uuid"},
 		{"format", `{"fs": "zfs"}`, "with.fs"},
 		{"format", `{"fs": "vfat", "label": "much-too-long"}`, "with.label has 13 bytes; at most 11"},
@@ -118,7 +124,7 @@ func TestParseRefuses(t *testing.T) {
 		{"command", `{"args": ["a"], "script": "b"}`, "with.args or script is required"},
 		{"command", `{"args": [""]}`, "with.args[0] is required"},
 		{"command", `{"args": ["a"], "env": {"A=": "b"}}`, "with.env"},
-		{"command", `{"args": ["a"], "blame": "nobody"}`, "with.blame"},
+		{"command", `{"args": ["a"], "blame": "someone"}`, "with.blame"},
 		{"bootloader", `{"kind": "lilo"}`, "with.kind"},
 		{"container", `{}`, "with.image or ref is required"},
 		{"container", `{"ref": "a b"}`, "with.ref"},
@@ -142,20 +148,25 @@ func TestTemplatesAreCheckedWhereValuesAreKnown(t *testing.T) {
 		{"command", `{"script": "{{.Params.script}}"}`, ""},
 		{"partition", `{"partitions": [{"size": "{{.Params.size}}"}, {"size": "rest"}]}`, ""},
 		{"format", `{"fs": "{{.Params.fs}}", "label": "long-for-vfat"}`, ""},
-		{"file", `{"disc": "{{.Params.disk}}", "path": "/etc/motd"}`, "spec.actions[3].with.disc is not known; did you mean disk?"},
+		{"file", `{"disc": "{{.Params.disk}}", "path": "/etc/motd"}`,
+			"spec.actions[3].with.disc is not known; did you mean disk?"},
 		{"image", `{"imaeg": "{{.Params.image}}"}`, "spec.actions[3].with.imaeg is not known; did you mean image?"},
 		{"image", `{"imaeg": "{{.Params.image}}"}`, "spec.actions[3].with.image is required"},
-		{"image", `{"image": "{{.Params.image}}", "partition": 5000}`, "spec.actions[3].with.partition is 5000; 1 to 1024"},
+		{"image", `{"image": "{{.Params.image}}", "partition": 5000}`,
+			"spec.actions[3].with.partition is 5000; 1 to 1024"},
 		{"file", `{"path": "etc", "content": "{{.Params.x}}"}`, "spec.actions[3].with.path"},
-		{"partition", `{"partitions": [{"size": "{{.Params.size}}", "type": "ntfs"}]}`, "spec.actions[3].with.partitions[0].type"},
+		{"partition", `{"partitions": [{"size": "{{.Params.size}}", "type": "ntfs"}]}`,
+			"spec.actions[3].with.partitions[0].type"},
 	} {
 		err := Check("spec.actions[3]", from(t, c.use, c.with))
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" &&
+			(!errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s %s: %v\nwant: %s", c.use, c.with, err, c.want)
 		}
 	}
 	rendered := from(t, "image", `{"image": "../x"}`)
-	if err := CheckRendered("spec.actions[0]", rendered); err == nil || !strings.Contains(err.Error(), "spec.actions[0].with.image") {
+	if err := CheckRendered("spec.actions[0]", rendered); err == nil ||
+		!strings.Contains(err.Error(), "spec.actions[0].with.image") {
 		t.Error(err)
 	}
 }
@@ -201,7 +212,8 @@ func TestImages(t *testing.T) {
 			t.Errorf("%s: %v", a.Use, got)
 		}
 	}
-	for _, a := range []trivet.Action{from(t, "container", `{"ref": "x"}`), from(t, "reboot", `{}`), from(t, "image", `{}`)} {
+	for _, a := range []trivet.Action{from(t, "container", `{"ref": "x"}`), from(t, "reboot", `{}`),
+		from(t, "image", `{}`)} {
 		if got := Images(a); got != nil {
 			t.Errorf("%s: %v", a.Use, got)
 		}

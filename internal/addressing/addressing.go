@@ -86,7 +86,7 @@ func (r *Request) yield() {
 	}
 }
 
-// use is the use of the ranges that the port may have an address from.
+// use returns the use of the ranges that the port may have an address from.
 func (r *Request) use() string {
 	if r.Machine == nil {
 		return ipam.Discovery
@@ -94,7 +94,7 @@ func (r *Request) use() string {
 	return ipam.Known
 }
 
-// fixed is the address that the operator gave the port, if it is one of this network.
+// fixed returns the address that the operator assigned to the port, if it is in this network.
 func (r *Request) fixed() netip.Addr {
 	if r.Machine == nil {
 		return netip.Addr{}

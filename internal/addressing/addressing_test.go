@@ -36,7 +36,8 @@ func newFixture(t *testing.T, c addressing.Config) *fixture {
 		return errors.Join(
 			f.Tables.Networks.In(tx).Create(&trivet.Network{Meta: trivet.Meta{Name: "lan"}, Spec: trivet.NetworkSpec{
 				CIDR: netip.MustParsePrefix("10.0.0.0/24"), Lease: trivet.Duration(time.Hour),
-				Ranges: []trivet.Range{span("10.0.0.100", "10.0.0.101", "known"), span("10.0.0.150", "10.0.0.169", "discovery")},
+				Ranges: []trivet.Range{span("10.0.0.100", "10.0.0.101", "known"),
+					span("10.0.0.150", "10.0.0.169", "discovery")},
 			}}),
 			f.Machines.In(tx).Create(machine("m1", trivet.NIC{MAC: knownMAC})),
 			f.Machines.In(tx).Create(machine("m2", trivet.NIC{MAC: fixedMAC, Address: ip("10.0.0.20")})),

@@ -36,7 +36,8 @@ func (l *Leases) Bind(ctx context.Context, r *Request, a netip.Addr) (time.Durat
 	}
 	record, err := l.Addresses.GetShared(a.String())
 	switch {
-	case err == nil && record.Spec.MAC == r.MAC && record.Spec.Network == r.Network.Record.Name && !record.Status.Declined:
+	case err == nil && record.Spec.MAC == r.MAC && record.Spec.Network == r.Network.Record.Name &&
+		!record.Status.Declined:
 		return l.renew(ctx, r, a, record)
 	case !ipam.Fits(r.Network.Record, r.use(), a) || l.reserved(r, a):
 		return 0, fmt.Errorf("%w: it is not free in the ranges of network %s", ErrRefused, r.Network.Record.Name)

@@ -32,7 +32,8 @@ func (l *Leases) writeBinding(ctx context.Context, b binding) error {
 	}
 	err := l.write(ctx, r, b.address)
 	if errors.Is(err, ErrRefused) {
-		l.warn("another client has the address of a machine", "machine", r.Machine.Name, "address", b.address, "error", err)
+		l.warn("another client has the address of a machine", "machine", r.Machine.Name, "address", b.address,
+			"error", err)
 	}
 	return err
 }

@@ -112,8 +112,8 @@ func (c *CA) SignPeer(p Peer, csrPEM []byte, now time.Time) ([]byte, error) {
 	return c.signPeer(p, csr.PublicKey, withinCA(now))
 }
 
-// ValidateWitnessHost returns an error for names that no witness may have in its certificate: [trivet.ServerName], however it is written,
-// and names for several.
+// ValidateWitnessHost returns an error for names that no witness may have in its certificate: [trivet.ServerName],
+// however it is written, and wildcards.
 func ValidateWitnessHost(host string) error {
 	if strings.Contains(host, "*") || strings.EqualFold(strings.TrimRight(host, "."), trivet.ServerName) {
 		return fmt.Errorf("%w: %.300q is not a valid address of a witness: it could be any head", trivet.ErrInvalid,

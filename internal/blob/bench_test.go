@@ -20,9 +20,9 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// BenchmarkServe reads the same files with the same client from this package's handler and from nginx, each a process of
-// its own on loopback: a small program, iPXE, an initramfs, an image. They take turns, so that what else the computer does
-// hits both; the lower quartiles of the rounds' times are compared. ratio is trivet's throughput by nginx's.
+// BenchmarkServe downloads the same files with the same client from this package's handler and from nginx, each in a
+// separate process on loopback: a small program, iPXE, an initramfs, an image. Rounds alternate, so that other load
+// affects both; the lower quartiles of the rounds' times are compared. ratio is trivet's throughput divided by nginx's.
 func BenchmarkServe(b *testing.B) {
 	sizes := []int64{64 << 10, 1 << 20, 32 << 20, 1 << 30}
 	dir := b.TempDir()
@@ -33,23 +33,24 @@ func BenchmarkServe(b *testing.B) {
 	for _, size := range sizes {
 		refs[size], err = s.Put(b.Context(), io.LimitReader(zeros{}, size), trivet.BlobRef{})
 		must(b, err)
-		must(b, os.Chmod(s.path(digestOf(b, refs[size])), 0o644)) // nginx's workers are nobody
+		must(b, os.Chmod(s.path(digestOf(b, refs[size])), 0o644)) // nginx's workers run as another user
 	}
 	must(b, s.Close())
-	nginx, ours := startNginx(b, dir), startOurs(b, dir)
+	nginx, trivet := startNginx(b, dir), startTrivet(b, dir)
 	for _, size := range sizes {
 		d := digestOf(b, refs[size])
-		urls := map[string]string{"nginx": nginx + "/" + d.hex(), "trivet": ours + "/blob/" + d.String()}
+		urls := map[string]string{"nginx": nginx + "/" + d.hex(), "trivet": trivet + "/blob/" + d.String()}
 		for _, clients := range []int{1, 16} {
 			if size > 32<<20 && clients > 1 {
 				continue
 			}
-			b.Run(fmt.Sprintf("bytes=%d/clients=%d", size, clients), func(b *testing.B) { benchBoth(b, urls, size, clients) })
+			name := fmt.Sprintf("bytes=%d/clients=%d", size, clients)
+			b.Run(name, func(b *testing.B) { benchBoth(b, urls, size, clients) })
 		}
 	}
 }
 
-// benchBoth does a round of downloads from each, in turn.
+// benchBoth downloads from both, in alternating rounds.
 func benchBoth(b *testing.B, urls map[string]string, size int64, clients int) {
 	tr := &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}
 	defer tr.CloseIdleConnections()
@@ -92,7 +93,7 @@ func download(client *http.Client, url string, size int64, times int) error {
 	return nil
 }
 
-// onlyWriter and onlyReader hide that io.Discard and bodies copy by themselves, in small pieces.
+// onlyWriter and onlyReader hide WriteTo and ReadFrom, which copy in small pieces.
 type (
 	onlyWriter struct{ io.Writer }
 	onlyReader struct{ io.Reader }
@@ -102,13 +103,13 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// startOurs serves a store from a process of its own, this test binary again.
-func startOurs(b *testing.B, dir string) (url string) {
+// startTrivet serves a store from a separate process of this test binary.
+func startTrivet(b *testing.B, dir string) (url string) {
 	b.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestServeForBenchmark$", "-test.timeout=0")
 	cmd.Env = append(os.Environ(), "BLOB_BENCHMARK_DIR="+dir)
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe() // its end is the child's end
+	stdin, err := cmd.StdinPipe() // the process ends when it is closed
 	must(b, err)
 	stdout, err := cmd.StdoutPipe()
 	must(b, err)
@@ -119,7 +120,7 @@ func startOurs(b *testing.B, dir string) (url string) {
 	return url
 }
 
-// TestServeForBenchmark is that process; without its folder it is a test that a folder's blob is served.
+// TestServeForBenchmark is that process. Without the directory it tests that a blob is served.
 func TestServeForBenchmark(t *testing.T) {
 	dir := os.Getenv("BLOB_BENCHMARK_DIR")
 	if dir == "" {
@@ -142,7 +143,7 @@ func TestServeForBenchmark(t *testing.T) {
 	must(t, srv.Close())
 }
 
-// startNginx serves a folder with the settings that nginx's manual has for large files.
+// startNginx serves a directory with the settings that nginx's manual recommends for large files.
 func startNginx(b *testing.B, dir string) (url string) {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // nginx cannot choose a free port by itself
@@ -151,11 +152,13 @@ func startNginx(b *testing.B, dir string) (url string) {
 	must(b, l.Close())
 	work := b.TempDir()
 	conf := filepath.Join(work, "nginx.conf")
-	must(b, os.WriteFile(conf, []byte(fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log stderr crit; worker_processes auto; user root;
+	must(b, os.WriteFile(conf, []byte(fmt.Sprintf(`daemon off; pid %[1]s/pid; error_log stderr crit;
+worker_processes auto; user root;
 events { worker_connections 1024; }
 http {
   access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000;
-  client_body_temp_path %[1]s/1; proxy_temp_path %[1]s/2; fastcgi_temp_path %[1]s/3; uwsgi_temp_path %[1]s/4; scgi_temp_path %[1]s/5;
+  client_body_temp_path %[1]s/1; proxy_temp_path %[1]s/2; fastcgi_temp_path %[1]s/3;
+  uwsgi_temp_path %[1]s/4; scgi_temp_path %[1]s/5;
   server { listen %[2]s; root %[3]s; }
 }`, work, addr, dir)), 0o600))
 	cmd := exec.Command("nginx", "-p", work, "-c", conf)
@@ -174,11 +177,11 @@ http {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	b.Fatal("nginx does not answer")
+	b.Fatal("nginx does not respond")
 	return ""
 }
 
-// BenchmarkPut takes 256 MiB in, to stable storage; sha256sum reads the same, for what one digest costs.
+// BenchmarkPut stores 256 MiB on stable storage; sha256sum of the same data shows the cost of one digest.
 func BenchmarkPut(b *testing.B) {
 	const size = 256 << 20
 	b.Run("by=sha256sum", func(b *testing.B) {
@@ -203,7 +206,7 @@ func BenchmarkPut(b *testing.B) {
 	})
 }
 
-// BenchmarkFetch reads 256 MiB over loopback, with every chunk and the whole verified, and without.
+// BenchmarkFetch reads 256 MiB over loopback, with and without verification.
 func BenchmarkFetch(b *testing.B) {
 	const size = 256 << 20
 	s := open(b, Options{})

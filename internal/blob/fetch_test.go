@@ -16,10 +16,10 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// quick is a fetcher that does not wait long.
+// quick is a fetcher with short pauses.
 var quick = &Fetcher{StallTimeout: 10 * time.Second, Pause: time.Millisecond}
 
-// fetch reads all and closes.
+// all fetches a whole blob.
 func (f *Fetcher) all(t testing.TB, ref trivet.BlobRef, urls ...string) ([]byte, error) {
 	t.Helper()
 	r, err := f.Fetch(t.Context(), urls, ref)
@@ -33,19 +33,19 @@ func (f *Fetcher) all(t testing.TB, ref trivet.BlobRef, urls ...string) ([]byte,
 
 func TestFetch(t *testing.T) {
 	s := open(t, Options{})
-	door := serve(t, s, nil)
+	url := serve(t, s, nil)
 	for _, size := range []int{0, 1, ChunkBytes, ChunkBytes + 1, 7*ChunkBytes + 3} {
 		content := noise(size)
 		ref := put(t, s, content)
 		for _, r := range []trivet.BlobRef{ref, {Digest: ref.Digest, Bytes: ref.Bytes}} {
-			if got, err := quick.all(t, r, door); err != nil || !bytes.Equal(got, content) {
+			if got, err := quick.all(t, r, url); err != nil || !bytes.Equal(got, content) {
 				t.Errorf("%d bytes: %d, %v", size, len(got), err)
 			}
 		}
 	}
 }
 
-// Spoilt heads are each followed by a good one: the reader notices nothing but asks that one from the last good chunk.
+// Each faulty head is followed by a good one, which the reader requests from the last valid chunk on, without an error.
 func TestFetchFailsOver(t *testing.T) {
 	const at = 2*ChunkBytes + 1000 // where a head fails: in the third chunk
 	s := open(t, Options{})
@@ -53,27 +53,27 @@ func TestFetchFailsOver(t *testing.T) {
 	ref := put(t, s, content)
 	for name, c := range map[string]struct {
 		head func(http.Handler) http.Handler
-		from string // the range that the good head is asked for
+		from string // the range that is requested from the good head
 	}{
-		"breaks off":         {afterBytes(at, abort), "bytes=8388608-"},
-		"stalls":             {afterBytes(at, stall), "bytes=8388608-"},
-		"lies":               {always(corrupt(content, at)), "bytes=8388608-"},
-		"has another size":   {always(content[:at]), ""},
-		"has more":           {always(append(bytes.Clone(content), 0)), ""},
-		"has it not":         {func(http.Handler) http.Handler { return http.NotFoundHandler() }, ""},
-		"is ill":             {answer(http.StatusServiceUnavailable), ""},
-		"stalls at once":     {func(http.Handler) http.Handler { return http.HandlerFunc(stall) }, ""},
-		"wrong range":        {func(next http.Handler) http.Handler { return dropRange(next, 1) }, ""},
-		"huge table":         {hugeTable, ""},
-		"table of another":   {otherTable(s), ""},
-		"redirects for ever": {func(http.Handler) http.Handler { return http.HandlerFunc(loop) }, ""},
+		"aborts":            {afterBytes(at, abort), "bytes=8388608-"},
+		"stalls":            {afterBytes(at, stall), "bytes=8388608-"},
+		"damaged":           {always(corrupt(content, at)), "bytes=8388608-"},
+		"other size":        {always(content[:at]), ""},
+		"longer":            {always(append(bytes.Clone(content), 0)), ""},
+		"not found":         {notFound, ""},
+		"unavailable":       {respond(http.StatusServiceUnavailable), ""},
+		"stalls at once":    {stalling, ""},
+		"wrong range":       {func(next http.Handler) http.Handler { return dropRange(next, 1) }, ""},
+		"huge table":        {hugeTable, ""},
+		"other table":       {otherTable(s), ""},
+		"redirects forever": {func(http.Handler) http.Handler { return http.HandlerFunc(loop) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked atomic.Value
+			var requested atomic.Value
 			good := serve(t, s, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if !strings.HasSuffix(r.URL.Path, tableSuffix) {
-						asked.Store(r.Header.Get("Range"))
+						requested.Store(r.Header.Get("Range"))
 					}
 					next.ServeHTTP(w, r)
 				})
@@ -83,31 +83,31 @@ func TestFetchFailsOver(t *testing.T) {
 			if err != nil || !bytes.Equal(got, content) {
 				t.Fatalf("%d bytes, %v", len(got), err)
 			}
-			if from := asked.Load(); from != c.from {
-				t.Errorf("the good head was asked for %q, not %q", from, c.from)
+			if from := requested.Load(); from != c.from {
+				t.Errorf("requested %q from the good head, want %q", from, c.from)
 			}
 		})
 	}
 }
 
-// What time does not mend ends, and nothing that is wrong was handed on.
+// Permanent errors end a fetch, and no wrong data is returned.
 func TestFetchGivesUp(t *testing.T) {
 	s := open(t, Options{})
 	content := noise(2*ChunkBytes + 3)
 	ref := put(t, s, content)
 	whole := trivet.BlobRef{Digest: ref.Digest, Bytes: ref.Bytes}
-	lie := always(corrupt(content, 2*ChunkBytes+1))
+	damaged := always(corrupt(content, 2*ChunkBytes+1))
 	for name, c := range map[string]struct {
 		head func(http.Handler) http.Handler
 		ref  trivet.BlobRef
 		err  error
-		good []byte // may be handed on
+		good []byte // may be returned
 	}{
-		"not there":      {func(http.Handler) http.Handler { return http.NotFoundHandler() }, ref, trivet.ErrNotFound, nil},
-		"forbidden":      {answer(http.StatusForbidden), ref, trivet.ErrForbidden, nil},
-		"chunk is wrong": {lie, ref, trivet.ErrInvalid, content[:2*ChunkBytes]},
-		"whole is wrong": {lie, whole, trivet.ErrInvalid, corrupt(content, 2*ChunkBytes+1)},
-		"huge table":     {hugeTable, ref, trivet.ErrInvalid, nil},
+		"not found":    {notFound, ref, trivet.ErrNotFound, nil},
+		"forbidden":    {respond(http.StatusForbidden), ref, trivet.ErrForbidden, nil},
+		"wrong chunk":  {damaged, ref, trivet.ErrInvalid, content[:2*ChunkBytes]},
+		"wrong digest": {damaged, whole, trivet.ErrInvalid, corrupt(content, 2*ChunkBytes+1)},
+		"huge table":   {hugeTable, ref, trivet.ErrInvalid, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := quick.all(t, c.ref, serve(t, s, c.head))
@@ -122,7 +122,8 @@ func TestFetchGivesUp(t *testing.T) {
 		"too large":  {Digest: ref.Digest, Bytes: maxFetch + 1},
 		"negative":   {Digest: ref.Digest, Bytes: -1},
 	} {
-		if _, err := quick.Fetch(t.Context(), []string{"http://127.0.0.1:1"}, bad); !errors.Is(err, trivet.ErrInvalid) {
+		_, err := quick.Fetch(t.Context(), []string{"http://127.0.0.1:1"}, bad)
+		if !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -131,31 +132,31 @@ func TestFetchGivesUp(t *testing.T) {
 	}
 }
 
-// A server that knows no ranges sends the beginning again, which is skipped.
+// A server without support for ranges sends the beginning again, which is skipped.
 func TestFetchWithoutRanges(t *testing.T) {
 	s := open(t, Options{})
 	content := noise(3*ChunkBytes + 3)
 	ref := put(t, s, content)
 	var n atomic.Int32
-	door := serve(t, s, func(next http.Handler) http.Handler {
-		breaks := afterBytes(2*ChunkBytes+9, abort)(next)
+	url := serve(t, s, func(next http.Handler) http.Handler {
+		aborts := afterBytes(2*ChunkBytes+9, abort)(next)
 		return dropRange(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if n.Add(1) == 2 { // the first is the table
-				breaks.ServeHTTP(w, r)
+				aborts.ServeHTTP(w, r)
 				return
 			}
 			next.ServeHTTP(w, r)
 		}), 0)
 	})
-	if got, err := quick.all(t, ref, door); err != nil || !bytes.Equal(got, content) || n.Load() != 3 {
+	if got, err := quick.all(t, ref, url); err != nil || !bytes.Equal(got, content) || n.Load() != 3 {
 		t.Errorf("%d bytes by %d requests, %v", len(got), n.Load(), err)
 	}
 }
 
-// The one head there is dies in the middle and comes back at the same address.
-func TestFetchOutlivesARestart(t *testing.T) {
+// A fetch resumes when the only head restarts at the same address.
+func TestFetchResumesAfterRestart(t *testing.T) {
 	s := open(t, Options{})
-	content := noise(20*ChunkBytes + 3) // more than the buffers of reader and sockets take
+	content := noise(20*ChunkBytes + 3) // more than the buffers of reader and sockets hold
 	ref := put(t, s, content)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -183,12 +184,12 @@ func TestFetchOutlivesARestart(t *testing.T) {
 func TestFetchEndsWithItsContext(t *testing.T) {
 	ref := refOf([]byte("x"))
 	stop := errors.New("action cancelled")
-	for name, door := range map[string]string{
-		"hangs":       serve(t, open(t, Options{}), func(http.Handler) http.Handler { return http.HandlerFunc(stall) }),
+	for name, url := range map[string]string{
+		"hangs":       serve(t, open(t, Options{}), stalling),
 		"unreachable": "http://127.0.0.1:1",
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		r, err := quick.Fetch(ctx, []string{door}, ref)
+		r, err := quick.Fetch(ctx, []string{url}, ref)
 		must(t, err)
 		time.AfterFunc(50*time.Millisecond, func() { cancel(stop) })
 		if _, err := io.ReadAll(r); !errors.Is(err, stop) {
@@ -211,7 +212,7 @@ func TestFetchClosedEarly(t *testing.T) {
 	}
 }
 
-// afterBytes lets a content through up to a byte and then does something. Tables are whole.
+// afterBytes serves the first n bytes of the content, and then calls a handler. Tables are served complete.
 func afterBytes(n int64, then http.HandlerFunc) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -240,7 +241,7 @@ func (c *cutter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// always serves one content under every name, with good tables.
+// always serves one content for every blob, with the right tables.
 func always(content []byte) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -259,18 +260,22 @@ func corrupt(content []byte, at int) []byte {
 	return out
 }
 
-func answer(status int) func(http.Handler) http.Handler {
+func respond(status int) func(http.Handler) http.Handler {
 	return func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 	}
 }
 
+func notFound(http.Handler) http.Handler { return http.NotFoundHandler() }
+
+func stalling(http.Handler) http.Handler { return http.HandlerFunc(stall) }
+
 func abort(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// stall lasts until the client hangs up.
+// stall blocks until the client closes the connection.
 func stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// dropRange hides the range, and answers as if another had been asked for if shift is not 0.
+// dropRange removes the requested range, or replaces it by another one if shift is not 0.
 func dropRange(next http.Handler, shift int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del("Range")
@@ -296,7 +301,7 @@ func hugeTable(next http.Handler) http.Handler {
 	})
 }
 
-// otherTable gives a good table, of another content.
+// otherTable serves the chunk table of another content.
 func otherTable(s *Store) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,10 +13,10 @@ func FuzzParseDigest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		d, err := ParseDigest(s)
 		if err == nil && d.String() != s {
-			t.Errorf("%q was read as %v", s, d)
+			t.Errorf("%q was parsed as %v", s, d)
 		}
 		if err != nil && d != (Digest{}) {
-			t.Errorf("%q: a digest and an error", s)
+			t.Errorf("%q: both a digest and an error", s)
 		}
 	})
 }
@@ -38,7 +38,7 @@ func FuzzParseTable(f *testing.F) {
 		}
 		for i := int64(0); err == nil && i < chunksOf(size); i++ {
 			if table.check(i, []byte("other")) == nil {
-				t.Errorf("chunk %d is anything", i)
+				t.Errorf("chunk %d matches wrong content", i)
 			}
 		}
 	})

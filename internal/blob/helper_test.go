@@ -28,7 +28,7 @@ func open(t testing.TB, opts Options) *Store {
 	return s
 }
 
-// noise is content that does not repeat, the same for the same size.
+// noise returns content that does not repeat, the same for the same size.
 func noise(size int) []byte {
 	b := make([]byte, size)
 	seed := rand.NewChaCha8([32]byte{byte(size)})
@@ -50,7 +50,7 @@ func digestOf(t testing.TB, ref trivet.BlobRef) Digest {
 	return d
 }
 
-// empty fails if anything is left of what came in by half.
+// empty fails if a file of an incomplete blob is left.
 func empty(t testing.TB, s *Store) {
 	t.Helper()
 	entries, err := os.ReadDir(s.dir)
@@ -65,8 +65,8 @@ func empty(t testing.TB, s *Store) {
 	}
 }
 
-// serve is a head's blob door; wrap may spoil it.
-func serve(t testing.TB, s *Store, wrap func(http.Handler) http.Handler) (door string) {
+// serve runs a head's blob server; wrap may inject faults.
+func serve(t testing.TB, s *Store, wrap func(http.Handler) http.Handler) (url string) {
 	t.Helper()
 	h := s.Handler()
 	if wrap != nil {
@@ -77,7 +77,7 @@ func serve(t testing.TB, s *Store, wrap func(http.Handler) http.Handler) (door s
 	return srv.URL
 }
 
-// refOf has the digests by other means than the package's own.
+// refOf computes a reference without the code under test.
 func refOf(content []byte) trivet.BlobRef {
 	var table []byte
 	for rest := content; len(rest) > 0; rest = rest[min(len(rest), ChunkBytes):] {

@@ -57,7 +57,8 @@ func (p *part) readFrom(ctx context.Context, r io.Reader) error {
 }
 
 // fill reads pieces until r ends, or writing has stopped.
-func fill(ctx context.Context, r io.Reader, limit int64, free <-chan []byte, full chan<- []byte, stopped <-chan struct{}) error {
+func fill(ctx context.Context, r io.Reader, limit int64, free <-chan []byte, full chan<- []byte,
+	stopped <-chan struct{}) error {
 	for {
 		var b []byte
 		select {

@@ -13,8 +13,8 @@ func TestServe(t *testing.T) {
 	s := open(t, Options{})
 	content := noise(ChunkBytes + 10)
 	ref := put(t, s, content)
-	door := serve(t, s, nil) + "/blob"
-	url := door + "/" + ref.Digest
+	base := serve(t, s, nil) + "/blob"
+	url := base + "/" + ref.Digest
 	table, err := os.ReadFile(s.path(digestOf(t, ref)) + tableSuffix)
 	must(t, err)
 	for name, c := range map[string]struct {
@@ -31,11 +31,11 @@ func TestServe(t *testing.T) {
 		"known":            {"GET", url, "If-None-Match", `"` + ref.Digest + `"`, 304, nil},
 		"table":            {"GET", url + ".chunks", "", "", 200, table},
 		"table, not known": {"GET", url + ".chunks", "If-None-Match", `"` + ref.Digest + `"`, 200, table},
-		"other":            {"GET", door + "/" + refOf(nil).Digest, "", "", 404, nil},
-		"other's table":    {"GET", door + "/" + refOf(nil).Digest + ".chunks", "", "", 404, nil},
-		"up":               {"GET", door + "/sha256:%2e%2e%2f%2e%2e%2ftmp", "", "", 400, nil},
+		"other":            {"GET", base + "/" + refOf(nil).Digest, "", "", 404, nil},
+		"other's table":    {"GET", base + "/" + refOf(nil).Digest + ".chunks", "", "", 404, nil},
+		"up":               {"GET", base + "/sha256:%2e%2e%2f%2e%2e%2ftmp", "", "", 400, nil},
 		"null":             {"GET", url + "%00", "", "", 400, nil},
-		"directory":        {"GET", door + "/", "", "", 400, nil},
+		"directory":        {"GET", base + "/", "", "", 400, nil},
 		"write":            {"PUT", url, "", "", 405, nil},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), c.method, c.url, nil)
@@ -56,7 +56,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: ETag %q, Cache-Control %q", name, resp.Header.Get("ETag"), resp.Header.Get("Cache-Control"))
 		}
 		if c.method == "HEAD" && resp.ContentLength != ref.Bytes {
-			t.Errorf("HEAD says %d bytes", resp.ContentLength)
+			t.Errorf("HEAD: %d bytes", resp.ContentLength)
 		}
 	}
 }

@@ -68,7 +68,8 @@ func (s *Store) flock() (err error) {
 		return err
 	}
 	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return errors.Join(fmt.Errorf("%w: %s is in use by another process", trivet.ErrUnavailable, s.dir), s.lock.Close())
+		return errors.Join(fmt.Errorf("%w: %s is in use by another process", trivet.ErrUnavailable, s.dir),
+			s.lock.Close())
 	}
 	return nil
 }

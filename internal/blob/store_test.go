@@ -21,7 +21,8 @@ import (
 func TestPut(t *testing.T) {
 	s := open(t, Options{})
 	all := map[Digest]trivet.BlobRef{}
-	for _, size := range []int{0, 1, 1<<20 - 1, 1 << 20, ChunkBytes - 1, ChunkBytes, ChunkBytes + 1, 3*ChunkBytes + 12345} {
+	sizes := []int{0, 1, 1<<20 - 1, 1 << 20, ChunkBytes - 1, ChunkBytes, ChunkBytes + 1, 3*ChunkBytes + 12345}
+	for _, size := range sizes {
 		content := noise(size)
 		want := refOf(content)
 		ref, err := s.Put(t.Context(), bytes.NewReader(content), trivet.BlobRef{})
@@ -48,7 +49,8 @@ func TestPut(t *testing.T) {
 	}
 	listed, err := s.List()
 	must(t, err)
-	if len(listed) != len(all) || !slices.IsSortedFunc(listed, func(a, b trivet.BlobRef) int { return strings.Compare(a.Digest, b.Digest) }) {
+	byDigest := func(a, b trivet.BlobRef) int { return strings.Compare(a.Digest, b.Digest) }
+	if len(listed) != len(all) || !slices.IsSortedFunc(listed, byDigest) {
 		t.Errorf("list: %v", listed)
 	}
 	for _, ref := range listed {
@@ -77,42 +79,44 @@ func TestPutRefuses(t *testing.T) {
 		want trivet.BlobRef
 		err  error
 	}{
-		"wrong digest":      {bytes.NewReader(content), trivet.BlobRef{Digest: other.Digest}, trivet.ErrInvalid},
-		"wrong table":       {bytes.NewReader(content), trivet.BlobRef{Chunks: other.Chunks}, trivet.ErrInvalid},
-		"truncated":         {bytes.NewReader(content[:ChunkBytes]), trivet.BlobRef{Bytes: good.Bytes}, trivet.ErrInvalid},
-		"too long":          {bytes.NewReader(content), trivet.BlobRef{Bytes: ChunkBytes}, trivet.ErrInvalid},
-		"broken":            {io.MultiReader(bytes.NewReader(content), iotest.ErrReader(broken)), trivet.BlobRef{}, broken},
-		"broken off":        {io.MultiReader(bytes.NewReader(content), iotest.ErrReader(io.ErrUnexpectedEOF)), trivet.BlobRef{}, io.ErrUnexpectedEOF},
-		"over any bound":    {bytes.NewReader(content), trivet.BlobRef{Digest: good.Digest}, trivet.ErrTooLarge},
-		"not a digest":      {bytes.NewReader(content), trivet.BlobRef{Digest: "sha256:../../../etc/passwd"}, trivet.ErrInvalid},
-		"endless announced": {bytes.NewReader(content), trivet.BlobRef{Bytes: 2 << 40}, trivet.ErrTooLarge},
-		"negative":          {bytes.NewReader(content), trivet.BlobRef{Bytes: -1}, trivet.ErrInvalid},
+		"wrong digest": {bytes.NewReader(content), trivet.BlobRef{Digest: other.Digest}, trivet.ErrInvalid},
+		"wrong table":  {bytes.NewReader(content), trivet.BlobRef{Chunks: other.Chunks}, trivet.ErrInvalid},
+		"truncated":    {bytes.NewReader(content[:ChunkBytes]), trivet.BlobRef{Bytes: good.Bytes}, trivet.ErrInvalid},
+		"too long":     {bytes.NewReader(content), trivet.BlobRef{Bytes: ChunkBytes}, trivet.ErrInvalid},
+		"read error":   {io.MultiReader(bytes.NewReader(content), iotest.ErrReader(broken)), trivet.BlobRef{}, broken},
+		"ends early": {io.MultiReader(bytes.NewReader(content), iotest.ErrReader(io.ErrUnexpectedEOF)),
+			trivet.BlobRef{}, io.ErrUnexpectedEOF},
+		"too large":          {bytes.NewReader(content), trivet.BlobRef{Digest: good.Digest}, trivet.ErrTooLarge},
+		"not a digest":       {bytes.NewReader(content), trivet.BlobRef{Digest: "sha256:../../passwd"}, trivet.ErrInvalid},
+		"declared too large": {bytes.NewReader(content), trivet.BlobRef{Bytes: 2 << 40}, trivet.ErrTooLarge},
+		"negative":           {bytes.NewReader(content), trivet.BlobRef{Bytes: -1}, trivet.ErrInvalid},
 	} {
 		s := open(t, Options{MaxBytes: 1 << 40})
-		if name == "over any bound" {
+		if name == "too large" {
 			s.opts.MaxBytes = int64(len(content)) - 1
 		}
 		if _, err := s.Put(t.Context(), c.r, c.want); !errors.Is(err, c.err) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if all, err := s.List(); err != nil || len(all) > 0 {
-			t.Errorf("%s: became a blob: %v, %v", name, all, err)
+			t.Errorf("%s: the store has %v, %v", name, all, err)
 		}
 		empty(t, s)
 	}
 }
 
-// Of content that is longer than announced, no more is read than shows it.
+// Put reads at most one byte more than the declared length.
 func TestPutStopsReading(t *testing.T) {
 	s := open(t, Options{})
-	if _, err := s.Put(t.Context(), readFunc(func(p []byte) (int, error) { return len(p), nil }), trivet.BlobRef{Bytes: 5}); !errors.Is(err, trivet.ErrInvalid) {
+	endless := readFunc(func(p []byte) (int, error) { return len(p), nil })
+	if _, err := s.Put(t.Context(), endless, trivet.BlobRef{Bytes: 5}); !errors.Is(err, trivet.ErrInvalid) {
 		t.Error(err)
 	}
 	empty(t, s)
 }
 
-// A blob that is there is there with its table, whoever puts and deletes it meanwhile.
-func TestPutAndDeleteAtOnce(t *testing.T) {
+// A blob exists with its table or not at all, whatever puts and deletes run concurrently.
+func TestConcurrentPutAndDelete(t *testing.T) {
 	s := open(t, Options{})
 	content := noise(1000)
 	ref := refOf(content)
@@ -161,28 +165,29 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A small file system of its own fills up.
+// Writes to a full file system are refused, and leave nothing.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m", "trivet-blob", dir).CombinedOutput(); err != nil {
-		t.Fatalf("mount (wants root, and apt-get install mount): %v: %s", err, out)
+	mount := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m", "trivet-blob", dir)
+	if out, err := mount.CombinedOutput(); err != nil {
+		t.Fatalf("mount (requires root, and apt-get install mount): %v: %s", err, out)
 	}
 	t.Cleanup(func() { must(t, exec.Command("umount", dir).Run()) })
 	s, err := Open(dir, Options{})
 	must(t, err)
 	defer s.Close()
-	check := func(how string, err error) {
+	check := func(name string, err error) {
 		var e *trivet.Error
 		if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &e) || !strings.Contains(e.Hint, "free space") {
-			t.Errorf("%s: %v", how, err)
+			t.Errorf("%s: %v", name, err)
 		}
 		empty(t, s)
 	}
 	big := noise(12 << 20)
 	_, err = s.Put(t.Context(), bytes.NewReader(big), trivet.BlobRef{})
-	check("not announced", err)
-	_, err = s.Put(t.Context(), iotest.ErrReader(errors.New("read in spite of it")), trivet.BlobRef{Bytes: 12 << 20})
-	check("announced", err)
+	check("unknown length", err)
+	_, err = s.Put(t.Context(), iotest.ErrReader(errors.New("it was read")), trivet.BlobRef{Bytes: 12 << 20})
+	check("known length", err)
 	id, err := s.Begin()
 	must(t, err)
 	_, err = s.Append(t.Context(), id, 0, bytes.NewReader(big))
@@ -193,7 +198,7 @@ func TestFullDisk(t *testing.T) {
 	put(t, s, noise(2<<20))
 }
 
-func TestOpenTidiesAndHolds(t *testing.T) {
+func TestOpenRemovesTemporaryFiles(t *testing.T) {
 	s := open(t, Options{})
 	ref := put(t, s, noise(100))
 	dir := s.dir
@@ -221,13 +226,13 @@ func TestVerify(t *testing.T) {
 	for _, c := range []struct {
 		path string
 		at   int64
-		says string
+		want string
 	}{
 		{s.path(d), ChunkBytes + 1, fmt.Sprintf("in the %d bytes at %d", ChunkBytes, ChunkBytes)},
 		{s.path(d) + tableSuffix, 60, "its chunk table is damaged"},
 	} {
 		flip(t, c.path, c.at)
-		expectDamage(t, s, d, c.says)
+		expectDamage(t, s, d, c.want)
 		flip(t, c.path, c.at)
 		must(t, s.Verify(t.Context(), d))
 	}
@@ -238,9 +243,9 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-func expectDamage(t *testing.T, s *Store, d Digest, says string) {
+func expectDamage(t *testing.T, s *Store, d Digest, want string) {
 	t.Helper()
-	if err := s.Verify(t.Context(), d); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), says) {
-		t.Errorf("verify says %v, not %q", err, says)
+	if err := s.Verify(t.Context(), d); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		t.Errorf("verify: %v, want %q", err, want)
 	}
 }

@@ -88,7 +88,7 @@ func (s *Store) Append(ctx context.Context, id string, offset int64, r io.Reader
 }
 
 // Finish turns an upload into a blob. It returns [trivet.ErrInvalid] if the content does not match the non-empty
-// fields of want; the upload then stays only if it is too short and can be resumed. A client that lost the answer may
+// fields of want; the upload then stays only if it is too short and can be resumed. A client that lost the response may
 // call it again within the store's UploadTimeout.
 func (s *Store) Finish(ctx context.Context, id string, want trivet.BlobRef) (ref trivet.BlobRef, err error) {
 	if ref, err := s.Finished(id); err == nil {
@@ -143,7 +143,8 @@ func (s *Store) use(ctx context.Context, op, id string, f func(*upload) error) e
 	closed := s.closed
 	s.mu.Unlock()
 	if u == nil {
-		return &trivet.Error{Op: op + " upload", Name: id, Err: trivet.ErrNotFound, Hint: "it was finished or has expired"}
+		return &trivet.Error{Op: op + " upload", Name: id, Err: trivet.ErrNotFound,
+			Hint: "it was finished or has expired"}
 	}
 	if closed || !u.mu.TryLock() {
 		return &trivet.Error{Op: op + " upload", Name: id, Err: fmt.Errorf("%w: it is in use", trivet.ErrConflict)}

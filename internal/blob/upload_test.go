@@ -13,7 +13,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-func TestUploadGoesOn(t *testing.T) {
+func TestUploadResumes(t *testing.T) {
 	s := open(t, Options{})
 	content := noise(2*ChunkBytes + 99)
 	want := refOf(content)
@@ -31,7 +31,8 @@ func TestUploadGoesOn(t *testing.T) {
 			t.Fatalf("offset %d: %v", at, err)
 		}
 	}
-	if next, err := s.Append(t.Context(), id, 0, bytes.NewReader(content)); !errors.Is(err, trivet.ErrConflict) || next != at {
+	next, err := s.Append(t.Context(), id, 0, bytes.NewReader(content))
+	if !errors.Is(err, trivet.ErrConflict) || next != at {
 		t.Errorf("from the beginning: %d, %v", next, err)
 	}
 	_, err = s.Append(t.Context(), id, at, bytes.NewReader(content[at:]))
@@ -45,37 +46,37 @@ func TestUploadGoesOn(t *testing.T) {
 		}
 	}
 	if _, err := s.Finish(t.Context(), id, refOf([]byte("x"))); !errors.Is(err, trivet.ErrInvalid) {
-		t.Errorf("finished again, as something else: %v", err)
+		t.Errorf("finished again with another reference: %v", err)
 	}
 	must(t, s.Verify(t.Context(), digestOf(t, want)))
 	empty(t, s)
 }
 
-// One connection at a time.
+// An upload accepts one Append at a time.
 func TestUploadInUse(t *testing.T) {
 	s := open(t, Options{})
 	id, err := s.Begin()
 	must(t, err)
-	slow, cable := io.Pipe()
+	r, w := io.Pipe()
 	ended := make(chan error)
 	go func() {
-		_, err := s.Append(t.Context(), id, 0, slow)
+		_, err := s.Append(t.Context(), id, 0, r)
 		ended <- err
 	}()
-	_, err = cable.Write([]byte("first")) // returns when it is read: the Append has begun
+	_, err = w.Write([]byte("first")) // returns when it is read: the Append has begun
 	must(t, err)
 	if _, err = s.Append(t.Context(), id, 0, bytes.NewReader([]byte("second"))); !errors.Is(err, trivet.ErrConflict) {
 		t.Error(err)
 	}
-	cable.Close()
+	w.Close()
 	must(t, <-ended)
 	if ref, err := s.Finish(t.Context(), id, trivet.BlobRef{}); err != nil || ref != refOf([]byte("first")) {
 		t.Errorf("%+v, %v", ref, err)
 	}
 }
 
-// What was appended before a crash of the head need not be sent again.
-func TestUploadOutlivesARestart(t *testing.T) {
+// An upload resumes after a restart of the head where the last Append ended.
+func TestUploadResumesAfterRestart(t *testing.T) {
 	content := noise(ChunkBytes + 1000)
 	dir := t.TempDir()
 	s, err := Open(dir, Options{})
@@ -100,12 +101,12 @@ func TestUploadOutlivesARestart(t *testing.T) {
 	empty(t, s)
 }
 
-// Who has lost the answer may ask again after a crash of the head, wherever that cut the finish off, for some time.
+// A client that lost the response may repeat Finish for some time, even after a crash at any point of the first call.
 func TestFinishAgain(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{UploadTimeout: time.Hour})
 	must(t, err)
-	again := func() {
+	reopen := func() {
 		must(t, s.Close())
 		s, err = Open(dir, Options{UploadTimeout: time.Hour})
 		must(t, err)
@@ -115,35 +116,35 @@ func TestFinishAgain(t *testing.T) {
 	content := noise(100)
 	_, err = s.Append(t.Context(), id, 0, bytes.NewReader(content[:50]))
 	must(t, err)
-	must(t, s.recordDone(id, refOf(content).Digest)) // and then it was killed
-	again()
+	must(t, s.recordDone(id, refOf(content).Digest)) // a crash follows
+	reopen()
 	if _, err := s.Finished(id); !errors.Is(err, trivet.ErrNotFound) {
-		t.Errorf("finished before its end: %v", err)
+		t.Errorf("finished before it is complete: %v", err)
 	}
 	_, err = s.Append(t.Context(), id, 50, bytes.NewReader(content[50:]))
 	must(t, err)
 	_, err = s.Finish(t.Context(), id, trivet.BlobRef{})
 	must(t, err)
-	again()
+	reopen()
 	if ref, err := s.Finish(t.Context(), id, trivet.BlobRef{}); err != nil || ref != refOf(content) {
 		t.Errorf("%+v, %v", ref, err)
 	}
-	for name, text := range map[string]string{"torn": "sha256:0", "of another": Digest{1}.String()} {
+	for name, text := range map[string]string{"truncated": "sha256:0", "of another blob": Digest{1}.String()} {
 		must(t, os.WriteFile(s.donePath(id), []byte(text), 0o600))
 		if _, err := s.Finish(t.Context(), id, trivet.BlobRef{}); !errors.Is(err, trivet.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	long := time.Now().Add(-2 * time.Hour)
-	must(t, os.Chtimes(s.donePath(id), long, long))
-	again()
+	expired := time.Now().Add(-2 * time.Hour)
+	must(t, os.Chtimes(s.donePath(id), expired, expired))
+	reopen()
 	if _, err := os.Stat(s.donePath(id)); !os.IsNotExist(err) {
-		t.Errorf("remembered for ever: %v", err)
+		t.Errorf("an expired record was kept: %v", err)
 	}
 	must(t, s.Close())
 }
 
-// An upload that is too short can go on; one that is wrong is gone.
+// An upload that is too short can be continued; one with other content is removed.
 func TestFinishRefuses(t *testing.T) {
 	s := open(t, Options{})
 	id, err := s.Begin()
@@ -154,13 +155,13 @@ func TestFinishRefuses(t *testing.T) {
 		t.Errorf("too short: %v", err)
 	}
 	if at, err := s.Append(t.Context(), id, 10, bytes.NewReader(make([]byte, 1))); err != nil || at != 11 {
-		t.Errorf("goes on to %d: %v", at, err)
+		t.Errorf("continued to %d: %v", at, err)
 	}
 	if _, err := s.Finish(t.Context(), id, refOf(noise(11))); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("wrong: %v", err)
 	}
 	if _, err := s.Offset(t.Context(), id); !errors.Is(err, trivet.ErrNotFound) {
-		t.Errorf("still there: %v", err)
+		t.Errorf("not removed: %v", err)
 	}
 	empty(t, s)
 }
@@ -180,10 +181,10 @@ func TestUploadsAreBounded(t *testing.T) {
 		must(t, err)
 		time.Sleep(40 * time.Second)
 		if at, err := s.Offset(t.Context(), first); err != nil || at != 5 {
-			t.Errorf("an upload that went on: %d, %v", at, err)
+			t.Errorf("an active upload: %d, %v", at, err)
 		}
 		if _, err := s.Offset(t.Context(), second); !errors.Is(err, trivet.ErrNotFound) {
-			t.Errorf("an upload that stood still: %v", err)
+			t.Errorf("an idle upload: %v", err)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -22,7 +22,8 @@ func TestConfigDoesNotShowThePassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := b.String() + string(j); strings.Contains(text, "hunter2") || !strings.Contains(text, "ipmi://root@10.0.0.9") {
+	if text := b.String() + string(j); strings.Contains(text, "hunter2") ||
+		!strings.Contains(text, "ipmi://root@10.0.0.9") {
 		t.Error(text)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
 )
 
-// Every implementation keeps the contract of bmc.Client: IPMI against two BMC programs, Redfish against a simulated
+// Every implementation satisfies the contract of bmc.Client: IPMI against two BMC programs, Redfish against a simulated
 // one.
 func TestConformance(t *testing.T) {
 	for protocol, start := range map[string]func(bmctest.TB, bmctest.Machine) bmc.Config{
@@ -114,12 +114,12 @@ func choosesNextBoot(t *testing.T, cfg bmc.Config, box *bmctest.Box) {
 }
 
 func wrongPassword(t *testing.T, cfg bmc.Config, box *bmctest.Box) {
-	for name, spoil := range map[string]func(*bmc.Config){
+	for name, corrupt := range map[string]func(*bmc.Config){
 		"password": func(c *bmc.Config) { c.Password = "hunter2" },
 		"user":     func(c *bmc.Config) { c.User = "nobody" },
 	} {
 		bad := cfg
-		spoil(&bad)
+		corrupt(&bad)
 		_, err := bmc.Open(t.Context(), bad)
 		if !errors.Is(err, trivet.ErrUnauthenticated) {
 			t.Fatalf("wrong %s: %v; want ErrUnauthenticated", name, err)

@@ -16,7 +16,7 @@ import (
 )
 
 // goIPMI runs the BMC server of github.com/bougou/go-ipmi: another implementation of RMCP+ than ipmi_sim and ours,
-// with cipher suite 17, which ipmi_sim lacks, and with boot flags that can be looked at.
+// with cipher suite 17, which ipmi_sim lacks, and with boot flags that can be read.
 func goIPMI(suite types.CipherSuiteID) func(bmctest.TB, bmctest.Machine) bmc.Config {
 	return func(t bmctest.TB, m bmctest.Machine) bmc.Config {
 		t.Helper()
@@ -24,12 +24,14 @@ func goIPMI(suite types.CipherSuiteID) func(bmctest.TB, bmctest.Machine) bmc.Con
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := bmc.Config{Protocol: bmc.IPMI, Address: conn.LocalAddr().String(), User: "trivet", Password: rand.Text()[:20], UEFI: true}
+		cfg := bmc.Config{Protocol: bmc.IPMI, Address: conn.LocalAddr().String(), User: "trivet",
+			Password: rand.Text()[:20], UEFI: true}
 		b := gobmc.New(gobmc.DeviceInfo{IPMIVersion: 0x20}, [16]byte{7}, &chassis{HAL: mock.New(), machine: m})
 		err = b.Users.Upsert(2, func(u *gobmc.User) error {
 			u.Name, u.Enabled, u.Password20 = cfg.User, true, true
 			copy(u.Password[:], cfg.Password)
-			u.ChannelAccess = map[uint8]gobmc.UserChannelAccess{1: {MaxPrivilege: gobmc.PrivilegeLevelOperator, Enabled: true}}
+			u.ChannelAccess = map[uint8]gobmc.UserChannelAccess{1: {MaxPrivilege: gobmc.PrivilegeLevelOperator,
+				Enabled: true}}
 			return nil
 		})
 		if err != nil {
@@ -77,7 +79,8 @@ func (c control) SetPower(_ context.Context, on bool) error {
 
 func (c control) SetBootFlags(_ context.Context, flags *types.BootOptionParam_BootFlags) error {
 	device := map[types.BootDeviceSelector]bmc.Device{
-		types.BootDeviceSelectorForcePXE: bmc.Network, types.BootDeviceSelectorForceHardDrive: bmc.Disk}[flags.BootDeviceSelector]
+		types.BootDeviceSelectorForcePXE:       bmc.Network,
+		types.BootDeviceSelectorForceHardDrive: bmc.Disk}[flags.BootDeviceSelector]
 	if !flags.BootFlagsValid || flags.Persist || flags.BIOSBootType != types.BIOSBootTypeEFI {
 		device += " with wrong flags"
 	}

@@ -47,7 +47,8 @@ type ipmiBMC struct {
 func openIPMI(ctx context.Context, cfg Config) (Client, error) {
 	if len(cfg.User) > maxIPMIUser || len(cfg.Password) > maxIPMIPassword {
 		return nil, fail("log in to", cfg, "use a shorter user or password", fmt.Errorf(
-			"%w: IPMI takes at most %d bytes as user and %d as password", trivet.ErrInvalid, maxIPMIUser, maxIPMIPassword))
+			"%w: IPMI accepts at most %d bytes as user and %d as password", trivet.ErrInvalid, maxIPMIUser,
+			maxIPMIPassword))
 	}
 	address, err := resolveIPMI(ctx, cfg.Address)
 	if err != nil {
@@ -82,7 +83,7 @@ func resolveIPMI(ctx context.Context, address string) (netip.AddrPort, error) {
 }
 
 func (b *ipmiBMC) Power(ctx context.Context) (state State, err error) {
-	err = b.do(ctx, "ask power of", func(ctx context.Context, s *rmcpSession) error {
+	err = b.do(ctx, "read power of", func(ctx context.Context, s *rmcpSession) error {
 		state, err = power(ctx, s)
 		return err
 	})
@@ -143,7 +144,7 @@ func (b *ipmiBMC) SetNextBoot(ctx context.Context, device Device) error {
 func (b *ipmiBMC) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), rmcpTry)
+	ctx, cancel := context.WithTimeout(context.Background(), rmcpTimeout)
 	defer cancel()
 	b.drop(ctx)
 }

@@ -54,7 +54,7 @@ func TestIPMIRefusesBadConfigs(t *testing.T) {
 		"no address":    {bmc.Config{}, trivet.ErrInvalid},
 		"bad port":      {bmc.Config{Address: "127.0.0.1:http"}, trivet.ErrInvalid},
 		"a URL":         {bmc.Config{Address: "https://127.0.0.1"}, trivet.ErrInvalid},
-		"nobody there":  {bmc.Config{Address: "127.0.0.1:1"}, trivet.ErrUnavailable},
+		"no BMC there":  {bmc.Config{Address: "127.0.0.1:1"}, trivet.ErrUnavailable},
 	} {
 		c.cfg.Protocol = bmc.IPMI
 		if _, err := bmc.Open(t.Context(), c.cfg); !errors.Is(err, c.want) {

@@ -57,7 +57,8 @@ func (b *redfishBMC) open(ctx context.Context) error {
 		return err
 	}
 	if len(systems.Members) != 1 {
-		return fmt.Errorf("%w: the BMC has %d systems%s; select one by spec.bmc.address: https://HOST/redfish/v1/Systems/ID",
+		return fmt.Errorf("%w: the BMC has %d systems%s; select one by spec.bmc.address: "+
+			"https://HOST/redfish/v1/Systems/ID",
 			trivet.ErrInvalid, len(systems.Members), systems.list())
 	}
 	b.system = systems.Members[0].ID
@@ -195,7 +196,8 @@ func pick(allowed, want []string) (string, error) {
 			return w, nil
 		}
 	}
-	return "", fmt.Errorf("%w: the BMC offers only %.200q, not %s", trivet.ErrInvalid, allowed, strings.Join(want, " or "))
+	return "", fmt.Errorf("%w: the BMC offers only %.200q, not %s", trivet.ErrInvalid, allowed,
+		strings.Join(want, " or "))
 }
 
 // redfishHint returns the hint for an error.

@@ -15,7 +15,7 @@ import (
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
 )
 
-// around runs the simulated service behind a filter that may answer in its place.
+// around runs the simulated service behind a filter that may answer instead.
 func around(t *testing.T, box *bmctest.Box, filter func(http.ResponseWriter, *http.Request) bool) (
 	bmc.Config, *bmctest.Service) {
 	t.Helper()
@@ -81,7 +81,7 @@ func TestRedfishWithoutSessionsSendsThePassword(t *testing.T) {
 	}
 }
 
-// The token of a session must not leave the BMC, whatever its answers say.
+// The token of a session must not leave the BMC, whatever it answers.
 func TestRedfishStaysAtItsService(t *testing.T) {
 	stolen := 0
 	thief := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func TestRedfishStaysAtItsService(t *testing.T) {
 	for name, filter := range map[string]func(http.ResponseWriter, *http.Request) bool{
 		"redirect to another host": redirect(thief.URL + bmctest.SystemPath),
 		"redirect out of Redfish":  redirect("/admin"),
-		"redirect in a circle":     redirect(bmctest.SystemPath),
+		"redirect in a loop":       redirect(bmctest.SystemPath),
 		"link to another host":     member(thief.URL + bmctest.SystemPath),
 		"link without a scheme":    member("//" + strings.TrimPrefix(thief.URL, "https://") + "/redfish/v1/"),
 		"link upwards":             member("/redfish/v1/../../admin"),
@@ -137,7 +137,7 @@ func TestRedfishStaysAtItsService(t *testing.T) {
 	})
 	check(t, open(t, cfg), bmc.Off)
 	if followed != 1 {
-		t.Error("the redirect to the same service was not asked for")
+		t.Error("the redirect to the same service was not followed")
 	}
 }
 
@@ -174,8 +174,9 @@ func TestRedfishAddresses(t *testing.T) {
 		t.Errorf("plain http: %v", err)
 	}
 	cfg.Address = host
-	if _, err := bmc.Open(t.Context(), cfg); !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "spec.bmc.insecure") {
-		t.Errorf("a certificate that nobody can check: %v", err)
+	if _, err := bmc.Open(t.Context(), cfg); !errors.Is(err, trivet.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "spec.bmc.insecure") {
+		t.Errorf("a certificate that cannot be verified: %v", err)
 	}
 }
 
@@ -217,7 +218,7 @@ func TestRedfishOddAnswers(t *testing.T) {
 			cfg, _ := around(t, box, c.filter)
 			err := open(t, cfg).SetPower(t.Context(), bmc.On)
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || len(err.Error()) > 1000 {
-				t.Errorf("%v; want %v saying %q", err, c.want, c.says)
+				t.Errorf("%v; want %v with %q", err, c.want, c.says)
 			}
 			log(t, box)
 		})

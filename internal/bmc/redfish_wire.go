@@ -61,7 +61,8 @@ func newRedfishWire(cfg Config) (w *redfishWire, system string, err error) {
 		return nil, "", fmt.Errorf("%w: address %.100q has no host, or more than host and path",
 			trivet.ErrInvalid, u.Redacted())
 	case u.Scheme != "https" && (u.Scheme != "http" || !cfg.Insecure):
-		return nil, "", fmt.Errorf("%w: address %.100q: only https keeps the password secret", trivet.ErrInvalid, cfg.Address)
+		return nil, "", fmt.Errorf("%w: address %.100q: only https keeps the password secret", trivet.ErrInvalid,
+			cfg.Address)
 	}
 	if strings.Trim(u.Path, "/") != "" && u.Path != redfishRoot {
 		if system, err = checkPath(u.Path); err != nil {
@@ -95,7 +96,8 @@ func (w *redfishWire) checkRedirect(req *http.Request, via []*http.Request) erro
 // checkPath checks a link of the service: it must be a clean path within Redfish.
 func checkPath(link string) (string, error) {
 	u, err := url.Parse(link)
-	if err != nil || len(link) > maxRedfishPathLen || u.IsAbs() || u.Host != "" || u.RawQuery != "" || u.Fragment != "" ||
+	if err != nil || len(link) > maxRedfishPathLen || u.IsAbs() || u.Host != "" || u.RawQuery != "" ||
+		u.Fragment != "" ||
 		!strings.HasPrefix(u.Path, "/redfish/") || path.Clean(u.Path) != strings.TrimSuffix(u.Path, "/") {
 		return "", fmt.Errorf("%w: %.100q is not a path of a Redfish service", trivet.ErrInvalid, link)
 	}
@@ -123,7 +125,8 @@ func (w *redfishWire) call(ctx context.Context, method, link, etag string, in, o
 	case err != nil && out != nil:
 		return answer{}, sendError(method, link, err)
 	case len(body) > maxRedfishBody:
-		return answer{}, fmt.Errorf("%s %s: %w: the response has over %d bytes", method, link, trivet.ErrTooLarge, maxRedfishBody)
+		return answer{}, fmt.Errorf("%s %s: %w: the response has over %d bytes", method, link, trivet.ErrTooLarge,
+			maxRedfishBody)
 	}
 	if out != nil {
 		if err := json.Unmarshal(body, out); err != nil {

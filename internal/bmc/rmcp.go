@@ -14,8 +14,8 @@ import (
 
 // Timeout of an answer before the command is sent again, and the number of attempts.
 const (
-	rmcpTry   = time.Second
-	rmcpTries = 4
+	rmcpTimeout  = time.Second
+	rmcpAttempts = 4
 )
 
 // errNoAnswer: no valid packet was received in time.
@@ -95,8 +95,8 @@ func (s *rmcpSession) exchange(ctx context.Context, send func() []byte, take fun
 	stop := context.AfterFunc(ctx, func() { s.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var last error
-	for range rmcpTries {
-		s.conn.SetReadDeadline(time.Now().Add(rmcpTry))
+	for range rmcpAttempts {
+		s.conn.SetReadDeadline(time.Now().Add(rmcpTimeout))
 		if ctx.Err() != nil { // checked after the deadline was set, which AfterFunc sets too
 			break
 		}

@@ -26,7 +26,7 @@ const (
 )
 
 // errSuite: the BMC does not support this cipher suite.
-var errSuite = errors.New("the BMC does not take the cipher suite")
+var errSuite = errors.New("the BMC does not support the cipher suite")
 
 // login creates a session with the best suite that the BMC supports.
 func (s *rmcpSession) login(ctx context.Context, user, password string) error {
@@ -60,7 +60,8 @@ func (s *rmcpSession) openSession(ctx context.Context, r *rakp) error {
 			return errPacket
 		}
 		if got[16] != r.suite.login || got[24] != r.suite.integrity || got[32] != encryptionAES {
-			return fmt.Errorf("suite %d: %w: %w: it chose other algorithms", r.suite.id, trivet.ErrUnavailable, errSuite)
+			return fmt.Errorf("suite %d: %w: %w: it chose other algorithms", r.suite.id, trivet.ErrUnavailable,
+				errSuite)
 		}
 		r.bmc = binary.LittleEndian.Uint32(got[8:])
 		return nil

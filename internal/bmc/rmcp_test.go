@@ -19,8 +19,8 @@ import (
 // packets in place of its answers. A read without a packet times out at once.
 type fakeBMC struct {
 	net.Conn
-	suites []int
-	spoil  func(n int, packet []byte) [][]byte // n counts answers; nil: none is spoiled
+	suites  []int
+	corrupt func(n int, packet []byte) [][]byte // n counts answers; nil: none is changed
 
 	login    rakp
 	keys     *sessionKeys
@@ -50,8 +50,8 @@ func (f *fakeBMC) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	packets := [][]byte{answer}
-	if f.spoil != nil {
-		packets = f.spoil(f.answers, answer)
+	if f.corrupt != nil {
+		packets = f.corrupt(f.answers, answer)
 	}
 	f.answers++
 	f.queue = append(f.queue, packets...)
@@ -80,7 +80,8 @@ func (f *fakeBMC) step(p packet) (kind byte, answer []byte) {
 		if i < 0 {
 			return payloadOpenResponse, []byte{b[0], 0x11}
 		}
-		*r = rakp{suite: suites[i], key: []byte(fakePassword), console: binary.LittleEndian.Uint32(b[4:]), bmc: 7, guid: make([]byte, 16)}
+		*r = rakp{suite: suites[i], key: []byte(fakePassword), console: binary.LittleEndian.Uint32(b[4:]), bmc: 7,
+			guid: make([]byte, 16)}
 		return payloadOpenResponse, slices.Concat([]byte{b[0], 0, 3, 0}, b[4:8], le32(r.bmc), b[8:32])
 	case payloadRAKP1:
 		r.consoleRandom, r.bmcRandom = bytes.Clone(b[8:24]), make([]byte, 16)
@@ -106,7 +107,8 @@ func (f *fakeBMC) command(b []byte) []byte {
 
 func (f *fakeBMC) respond(m message, data []byte) []byte {
 	f.sent++
-	return f.keys.seal(packet{kind: payloadIPMI, session: f.login.console, sequence: f.sent, payload: response(m, data)})
+	return f.keys.seal(packet{kind: payloadIPMI, session: f.login.console, sequence: f.sent,
+		payload: response(m, data)})
 }
 
 // response writes what parseResponse reads.
@@ -117,8 +119,8 @@ func response(m message, data []byte) []byte {
 	return append(b, checksum(b[3:]))
 }
 
-// ask logs in to f and asks for the power.
-func ask(ctx context.Context, f *fakeBMC) (State, error) {
+// readPower logs in to f and reads the power.
+func readPower(ctx context.Context, f *fakeBMC) (State, error) {
 	s := &rmcpSession{conn: f}
 	if err := s.login(ctx, fakeUser, fakePassword); err != nil {
 		return "", err
@@ -126,37 +128,38 @@ func ask(ctx context.Context, f *fakeBMC) (State, error) {
 	return power(ctx, s)
 }
 
-func TestRMCPTakesTheBestSuite(t *testing.T) {
+func TestRMCPChoosesTheBestSuite(t *testing.T) {
 	for _, offered := range [][]int{{3, 17}, {17}, {3}} {
 		f := &fakeBMC{suites: offered}
-		if state, err := ask(t.Context(), f); err != nil || state != Off || f.login.suite.id != slices.Max(offered) {
+		if state, err := readPower(t.Context(), f); err != nil || state != Off ||
+			f.login.suite.id != slices.Max(offered) {
 			t.Errorf("%v: suite %d, %q, %v", offered, f.login.suite.id, state, err)
 		}
 	}
-	if _, err := ask(t.Context(), &fakeBMC{}); !errors.Is(err, trivet.ErrUnavailable) {
+	if _, err := readPower(t.Context(), &fakeBMC{}); !errors.Is(err, trivet.ErrUnavailable) {
 		t.Errorf("no suite in common: %v", err)
 	}
 }
 
-// Whatever bit of whatever answer is changed on the way: the head sees the true state or an error, never another
-// state. Where the true answer comes behind the changed one, it gets the true state in the session, and never
+// Whatever bit of an answer is changed in transit: the head reads the true state or an error, never another
+// state. If the true answer follows the changed one, the head reads the true state in the session, and never
 // hangs.
-func TestRMCPBelievesOnlyTheBMC(t *testing.T) {
+func TestRMCPAcceptsOnlyTheBMC(t *testing.T) {
 	const steps = 4 // open session, RAKP 2, RAKP 4, chassis status
 	for step := range steps {
 		size := 0
-		f := &fakeBMC{suites: []int{17}, spoil: func(n int, p []byte) [][]byte {
+		f := &fakeBMC{suites: []int{17}, corrupt: func(n int, p []byte) [][]byte {
 			if n == step {
 				size = len(p)
 			}
 			return [][]byte{p}
 		}}
-		if _, err := ask(t.Context(), f); err != nil {
+		if _, err := readPower(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 		for i := range size * 8 {
 			for _, then := range []bool{false, true} {
-				f := &fakeBMC{suites: []int{17}, spoil: func(n int, p []byte) [][]byte {
+				f := &fakeBMC{suites: []int{17}, corrupt: func(n int, p []byte) [][]byte {
 					if n != step {
 						return [][]byte{p}
 					}
@@ -167,16 +170,16 @@ func TestRMCPBelievesOnlyTheBMC(t *testing.T) {
 					}
 					return [][]byte{changed}
 				}}
-				state, err := ask(t.Context(), f)
+				state, err := readPower(t.Context(), f)
 				if err == nil && state != Off || err != nil && then && step == steps-1 {
-					t.Errorf("step %d, bit %d, true answer behind it: %v: %q, %v", step, i, then, state, err)
+					t.Errorf("step %d, bit %d, true answer after it: %v: %q, %v", step, i, then, state, err)
 				}
 			}
 		}
 	}
 }
 
-// What anybody can send without the password is passed over: what was found wanting in another client.
+// Packets that can be sent without the password are ignored: those that another client accepts.
 func TestRMCPForgedAnswers(t *testing.T) {
 	on := []byte{0, 1, 0, 0}
 	const sealed = flagEncrypted | flagAuthenticated
@@ -185,7 +188,8 @@ func TestRMCPForgedAnswers(t *testing.T) {
 			return (*sessionKeys)(nil).seal(packet{kind: payloadIPMI, payload: response(m, on)})
 		},
 		"no proof, right session": func(f *fakeBMC, m message, _ []byte) []byte {
-			return (*sessionKeys)(nil).seal(packet{kind: payloadIPMI, session: f.login.console, sequence: 99, payload: response(m, on)})
+			return (*sessionKeys)(nil).seal(packet{kind: payloadIPMI, session: f.login.console, sequence: 99,
+				payload: response(m, on)})
 		},
 		"IPMI 1.5": func(_ *fakeBMC, m message, _ []byte) []byte {
 			b := response(m, on)
@@ -204,11 +208,11 @@ func TestRMCPForgedAnswers(t *testing.T) {
 			}
 			return b
 		},
-		"proven, but in the clear": func(f *fakeBMC, m message, _ []byte) []byte {
+		"authenticated, but not encrypted": func(f *fakeBMC, m message, _ []byte) []byte {
 			return sealRaw(f.keys, flagAuthenticated, f.login.console, response(m, on))
 		},
 		"replayed": func(f *fakeBMC, m message, _ []byte) []byte {
-			f.sent = 0 // as if the BMC had said so before
+			f.sent = 0 // as if the BMC had sent it before
 			return f.respond(m, on)
 		},
 		"of another request": func(f *fakeBMC, m message, _ []byte) []byte {
@@ -216,18 +220,24 @@ func TestRMCPForgedAnswers(t *testing.T) {
 			return f.respond(m, on)
 		},
 		"another command": func(f *fakeBMC, m message, _ []byte) []byte { m.command++; return f.respond(m, on) },
-		"another session": func(f *fakeBMC, m message, _ []byte) []byte { g := *f; g.login.console++; return g.respond(m, on) },
+		"another session": func(f *fakeBMC, m message, _ []byte) []byte {
+			g := *f
+			g.login.console++
+			return g.respond(m, on)
+		},
 		"encrypted, 1 block": func(f *fakeBMC, _ message, _ []byte) []byte {
 			return sealRaw(f.keys, sealed, f.login.console, make([]byte, 16))
 		},
-		"nothing in it": func(f *fakeBMC, _ message, _ []byte) []byte { return sealRaw(f.keys, sealed, f.login.console, nil) },
-		"cut":           func(_ *fakeBMC, _ message, answer []byte) []byte { return answer[:20] },
-		"header only":   func(_ *fakeBMC, _ message, answer []byte) []byte { return answer[:4] },
+		"nothing in it": func(f *fakeBMC, _ message, _ []byte) []byte {
+			return sealRaw(f.keys, sealed, f.login.console, nil)
+		},
+		"cut":         func(_ *fakeBMC, _ message, answer []byte) []byte { return answer[:20] },
+		"header only": func(_ *fakeBMC, _ message, answer []byte) []byte { return answer[:4] },
 	}
 	for name, change := range forge {
 		t.Run(name, func(t *testing.T) {
 			f := &fakeBMC{suites: []int{17}}
-			f.spoil = func(n int, p []byte) [][]byte {
+			f.corrupt = func(n int, p []byte) [][]byte {
 				if n < 4 {
 					return [][]byte{p}
 				}
@@ -244,8 +254,8 @@ func TestRMCPForgedAnswers(t *testing.T) {
 			if state, err := power(t.Context(), s); !errors.Is(err, errNoAnswer) {
 				t.Errorf("believed: %q, %v", state, err)
 			}
-			if n := len(f.requests); n != 1+rmcpTries {
-				t.Errorf("%d requests; want one and %d tries", n, rmcpTries)
+			if n := len(f.requests); n != 1+rmcpAttempts {
+				t.Errorf("%d requests; want one and %d attempts", n, rmcpAttempts)
 			}
 		})
 	}
@@ -258,10 +268,10 @@ func sealRaw(k *sessionKeys, flags byte, session uint32, payload []byte) []byte 
 	return append(b, k.authCode(b[len(rmcpHeader):])...)
 }
 
-// The BMC proves that it knows the password, in RAKP 2 and again in RAKP 4.
+// The BMC proves that it has the password, in RAKP 2 and again in RAKP 4.
 func TestRMCPLoginNeedsTheProof(t *testing.T) {
 	for step := 1; step <= 2; step++ {
-		f := &fakeBMC{suites: []int{17}, spoil: func(n int, p []byte) [][]byte {
+		f := &fakeBMC{suites: []int{17}, corrupt: func(n int, p []byte) [][]byte {
 			if n >= step {
 				p[len(p)-1] ^= 1
 			}
@@ -274,16 +284,16 @@ func TestRMCPLoginNeedsTheProof(t *testing.T) {
 	}
 }
 
-// A service in front of the BMC must not talk us down to weaker algorithms.
+// A service in front of the BMC must not downgrade the session to weaker algorithms.
 func TestRMCPRefusesDowngrade(t *testing.T) {
 	for _, at := range []int{16, 24, 32} {
-		f := &fakeBMC{suites: []int{17, 3}, spoil: func(n int, p []byte) [][]byte {
+		f := &fakeBMC{suites: []int{17, 3}, corrupt: func(n int, p []byte) [][]byte {
 			if len(p) == 16+36 {
 				p[16+at] = 0 // none
 			}
 			return [][]byte{p}
 		}}
-		if state, err := ask(t.Context(), f); !errors.Is(err, errSuite) {
+		if state, err := readPower(t.Context(), f); !errors.Is(err, errSuite) {
 			t.Errorf("algorithm at %d set to none: %q, %v", at, state, err)
 		}
 	}
@@ -291,19 +301,19 @@ func TestRMCPRefusesDowngrade(t *testing.T) {
 
 func TestRMCPLosesPackets(t *testing.T) {
 	lost := 0
-	f := &fakeBMC{suites: []int{17}, spoil: func(n int, p []byte) [][]byte {
-		if n%rmcpTries != rmcpTries-1 { // all but the last try of each step
+	f := &fakeBMC{suites: []int{17}, corrupt: func(n int, p []byte) [][]byte {
+		if n%rmcpAttempts != rmcpAttempts-1 { // all but the last attempt of each step
 			lost++
 			return nil
 		}
 		return [][]byte{p}
 	}}
-	if state, err := ask(t.Context(), f); err != nil || state != Off || lost != 4*(rmcpTries-1) {
+	if state, err := readPower(t.Context(), f); err != nil || state != Off || lost != 4*(rmcpAttempts-1) {
 		t.Errorf("%q, %v, lost %d", state, err, lost)
 	}
 }
 
-// Whatever a BMC that knows the password answers, in the login and in the session, the head survives it.
+// No answer of a BMC that has the password makes the head panic, in the login or in the session.
 func FuzzRMCP(f *testing.F) {
 	for step := range 5 {
 		f.Add(step, []byte{}, true)
@@ -313,14 +323,15 @@ func FuzzRMCP(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, step int, b []byte, inside bool) {
 		bmc := &fakeBMC{suites: []int{17, 3}}
-		bmc.spoil = func(n int, p []byte) [][]byte {
+		bmc.corrupt = func(n int, p []byte) [][]byte {
 			switch {
 			case n != step:
 				return [][]byte{p}
 			case !inside:
 				return [][]byte{b}
 			case bmc.keys != nil && n > 2:
-				return [][]byte{bmc.keys.seal(packet{kind: payloadIPMI, session: bmc.login.console, sequence: bmc.sent, payload: b})}
+				return [][]byte{bmc.keys.seal(packet{kind: payloadIPMI, session: bmc.login.console, sequence: bmc.sent,
+					payload: b})}
 			}
 			return [][]byte{(*sessionKeys)(nil).seal(packet{kind: p[5], payload: b})}
 		}

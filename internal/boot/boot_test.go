@@ -57,7 +57,8 @@ func TestDecide(t *testing.T) {
 		"unknown":       {client: bios, unknown: true, want: tftp(boot.Serve, "undionly.kpxe")},
 		"unknown, waits": {client: bios, unknown: true, network: network("", "address-only"),
 			want: tftp(boot.Serve, "undionly.kpxe")},
-		"ignored":        {client: bios, unknown: true, network: network("", "ignore"), want: boot.Decision{Mode: boot.Silent}},
+		"ignored": {client: bios, unknown: true, network: network("", "ignore"),
+			want: boot.Decision{Mode: boot.Silent}},
 		"known, ignore":  {client: bios, network: network("", "ignore"), want: tftp(boot.Serve, "undionly.kpxe")},
 		"off":            {client: bios, network: network("off", ""), want: boot.Decision{Mode: boot.Silent}},
 		"proxy":          {client: uefi, network: network("proxy", ""), want: tftp(boot.ProxyOnly, "snponly.efi")},
@@ -71,8 +72,9 @@ func TestDecide(t *testing.T) {
 			if c.network == nil {
 				c.network = network("", "")
 			}
-			got := boot.Decide(boot.Facts{MAC: mac, Client: c.client, Network: c.network, Known: !c.unknown, Proxy: c.proxy,
-				Head: head, URL: "http://10.0.0.1:8080"})
+			got := boot.Decide(boot.Facts{MAC: mac, Client: c.client, Network: c.network, Known: !c.unknown,
+				Proxy: c.proxy,
+				Head:  head, URL: "http://10.0.0.1:8080"})
 			if silent := got.Mode == boot.Silent; silent != (got.Reason != "") {
 				t.Errorf("silent %v, because %q", silent, got.Reason)
 			}
@@ -126,7 +128,8 @@ func TestChoose(t *testing.T) {
 		{trivet.MachineQuarantined, run(trivet.WorkflowFailed), boot.Wait},
 	} {
 		m := &trivet.Machine{Status: trivet.MachineStatus{State: c.state}}
-		f := boot.MachineFacts{Machine: m, Workflow: c.run, WantsAgent: c.run != nil && workflow.WantsAgent(&c.run.Status)}
+		f := boot.MachineFacts{Machine: m, Workflow: c.run, WantsAgent: c.run != nil &&
+			workflow.WantsAgent(&c.run.Status)}
 		if got, why := boot.Choose(f); got != c.want || why == "" {
 			t.Errorf("%s, %v: %s because %q, want %s", c.state, c.run, got, why, c.want)
 		}

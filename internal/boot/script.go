@@ -72,7 +72,8 @@ func (f *ScriptFacts) check() string {
 	case f.Platform == nil:
 		return "the site has no platform; build one with 'trivet platform build'"
 	}
-	words := append([]string{f.Machine, f.CA, f.Token, f.Platform.Spec.Kernel.Digest, f.Platform.Spec.Initrd.Digest}, f.API...)
+	words := append([]string{f.Machine, f.CA, f.Token, f.Platform.Spec.Kernel.Digest, f.Platform.Spec.Initrd.Digest},
+		f.API...)
 	if i := slices.IndexFunc(words, func(w string) bool { return !isWord(w) }); i >= 0 || len(f.API) == 0 {
 		return "a value for the script is missing, or holds a character that iPXE scripts cannot"
 	}
@@ -132,7 +133,8 @@ func (s *script) installer() {
 
 // fetch returns the command that fetches a file from a head.
 func (s *script) fetch(name, head, path string, blob trivet.BlobRef) string {
-	return fmt.Sprintf("imgfetch --name %s --timeout %d %s%s%s/%s", name, fetchMillis, head, path, hyphens(s.facts.MAC), blob.Digest)
+	return fmt.Sprintf("imgfetch --name %s --timeout %d %s%s%s/%s", name, fetchMillis, head, path, hyphens(s.facts.MAC),
+		blob.Digest)
 }
 
 // again fetches the script again after a while, from all heads, forever: the deadlines of the run end it, and a
@@ -142,7 +144,8 @@ func (s *script) again(secs int) {
 	s.echo(fmt.Sprintf("retry in %d seconds", secs))
 	s.line("sleep", fmt.Sprint(secs))
 	for _, head := range s.facts.Heads {
-		fmt.Fprintf(&s.text, "chain --replace --autofree --timeout %d %s%s || ", fetchMillis, head, ScriptPath(s.facts.MAC))
+		fmt.Fprintf(&s.text, "chain --replace --autofree --timeout %d %s%s || ", fetchMillis, head,
+			ScriptPath(s.facts.MAC))
 	}
 	s.line("goto again")
 }

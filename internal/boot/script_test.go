@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the scripts in testdata")
 func facts(target boot.Target) boot.ScriptFacts {
 	digest := func(c string) trivet.BlobRef { return trivet.BlobRef{Digest: "sha256:" + strings.Repeat(c, 64)} }
 	return boot.ScriptFacts{
-		Target: target, Reason: "the test wants it", Machine: "m1", MAC: mac,
+		Target: target, Reason: "the test requires it", Machine: "m1", MAC: mac,
 		Heads: []string{"http://10.0.0.1:8080", "http://10.0.0.2:8080"},
 		API:   []string{"https://10.0.0.1:7443", "https://10.0.0.2:7443"},
 		CA:    "sha256:" + strings.Repeat("c", 64),
@@ -49,10 +49,13 @@ func TestScripts(t *testing.T) {
 			f.Args = []string{strings.Repeat("a", 1900)}
 		}),
 		"hostile-argument": change(facts(boot.Installer), func(f *boot.ScriptFacts) {
-			f.Args = []string{"ok=1", "a b", "${net0/mac}", "||", "#x", "x\ny", `x\`, `"x`, "café", "trivet.url=https://evil"}
+			f.Args = []string{"ok=1", "a b", "${net0/mac}", "||", "#x", "x\ny", `x\`, `"x`, "café",
+				"trivet.url=https://evil"}
 		}),
 		"hostile-machine": change(facts(boot.Installer), func(f *boot.ScriptFacts) { f.Machine = "m1\nreboot" }),
-		"hostile-reason":  change(facts(boot.Wait), func(f *boot.ScriptFacts) { f.Reason = "a\n${b} || reboot && c \\ # \x00 é" }),
+		"hostile-reason": change(facts(boot.Wait), func(f *boot.ScriptFacts) {
+			f.Reason = "a\n${b} || reboot && c \\ # \x00 é"
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, file := boot.Script(f), filepath.Join("testdata", name+".ipxe")
@@ -72,8 +75,9 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// commands are all that a script may hold, as iPXE would read them.
-var commands = regexp.MustCompile(`^(#!ipxe|imgfree|goto again|exit 1|:(again|wrong|next|initrd|ready)|set head http\S+|sleep \d+|echo [^$|&#\\]*` +
+// commands are all commands that a script may contain, as iPXE parses them.
+var commands = regexp.MustCompile(`^(#!ipxe|imgfree|goto again|exit 1|:(again|wrong|next|initrd|ready)` +
+	`|set head http\S+|sleep \d+|echo [^$|&#\\]*` +
 	`|iseq \$\{(buildarch|platform)\} (arm64|efi) (&& goto (wrong|next) \|\||\|\| goto wrong)` +
 	`|sanboot --no-describe --drive 0x80 \|\| echo no disk to boot` +
 	`|imgfetch --name vmlinuz --timeout \d+ \$\{head\}/boot/\S+ && goto initrd \|\|` +
@@ -87,7 +91,8 @@ func FuzzScript(f *testing.F) {
 	f.Fuzz(func(t *testing.T, target, machine, mac, head, api, ca, token, digest, arg, reason, journal string) {
 		blob := trivet.BlobRef{Digest: digest}
 		script := boot.Script(boot.ScriptFacts{
-			Target: boot.Target(target), Reason: reason, Machine: machine, MAC: mac, Heads: []string{head, "http://10.0.0.1"}, API: []string{api},
+			Target: boot.Target(target), Reason: reason, Machine: machine, MAC: mac,
+			Heads: []string{head, "http://10.0.0.1"}, API: []string{api},
 			CA: ca, Token: token, Journal: journal, Args: []string{arg, "last"},
 			Platform: &trivet.Platform{Meta: trivet.Meta{Name: machine}, Spec: trivet.PlatformSpec{
 				Arch: arg, Kernel: blob, Initrd: blob, Args: []string{reason},
@@ -98,8 +103,9 @@ func FuzzScript(f *testing.F) {
 			if !commands.MatchString(line) {
 				t.Errorf("line %q of\n%s", line, script)
 			}
-			if rest := strings.NewReplacer("${buildarch}", "", "${platform}", "", "${head}/boot/", "").Replace(line); strings.Contains(rest, "${") {
-				t.Errorf("%q holds an expansion", line)
+			if rest := strings.NewReplacer("${buildarch}", "", "${platform}", "", "${head}/boot/",
+				"").Replace(line); strings.Contains(rest, "${") {
+				t.Errorf("%q contains an expansion", line)
 			}
 		}
 	})

@@ -98,8 +98,7 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 	_, err = client.Of[trivet.Provision](cl).Create(cmd.Context(), p)
 	if errors.Is(err, trivet.ErrExists) {
 		return &trivet.Error{Op: "create", Kind: "Provision", Name: name, Err: trivet.ErrExists,
-			Hint: fmt.Sprintf("watch it with: trivet provision %s --watch; or delete it with: trivet delete provision %s",
-				name, name)}
+			Hint: "watch it with: trivet provision " + name + " --watch; or delete it with: trivet delete provision " + name}
 	}
 	if err != nil {
 		return a.interrupted(cmd.Context(), err,

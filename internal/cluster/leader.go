@@ -16,8 +16,8 @@ func (m *Member) HasLeader() bool { return m.fatal.Err() == nil && m.etcd.Server
 // Leader returns the ID of the leader, or 0 if there is none.
 func (m *Member) Leader() uint64 { return uint64(m.etcd.Server.Leader()) }
 
-// Leads reports whether this member is the leader, as far as it knows.
-func (m *Member) Leads() bool { return m.HasLeader() && m.Leader() == m.ID() }
+// IsLeader reports whether this member is the leader, as far as it knows.
+func (m *Member) IsLeader() bool { return m.HasLeader() && m.Leader() == m.ID() }
 
 // WaitLeader returns as soon as the cluster has a leader, or ErrUnavailable when ctx ends.
 func (m *Member) WaitLeader(ctx context.Context) error {
@@ -77,7 +77,7 @@ func (l *leaderless) since(next <-chan struct{}) time.Time {
 // transferLeadership makes another member the leader if this one is, and reports whether this one can stop
 // gracefully. Each voter is asked in turn, for as long as an election takes.
 func (m *Member) transferLeadership() bool {
-	if !m.Leads() {
+	if !m.IsLeader() {
 		return true
 	}
 	others := slices.DeleteFunc(m.Peers(), func(p Peer) bool { return p.ID == m.ID() || p.Learner })
@@ -85,7 +85,7 @@ func (m *Member) transferLeadership() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), m.election)
 		err := m.etcd.Server.MoveLeader(ctx, m.ID(), p.ID)
 		cancel()
-		if err == nil || !m.Leads() {
+		if err == nil || !m.IsLeader() {
 			return true
 		}
 	}

@@ -247,7 +247,7 @@ func TestARemovedMemberIsOut(t *testing.T) {
 func TestALeaderHandsOver(t *testing.T) {
 	t.Parallel()
 	s, m := three(t)
-	leads := func(n *node) bool { return n.Leads() }
+	leads := func(n *node) bool { return n.IsLeader() }
 	first := m[slices.IndexFunc(m, leads)]
 	over, err := first.Term(t.Context())
 	first.Close()
@@ -255,7 +255,7 @@ func TestALeaderHandsOver(t *testing.T) {
 		t.Errorf("%v; closing, they said: %q", err, said)
 	}
 	<-over
-	if first.Leads() || !slices.ContainsFunc(m, leads) {
+	if first.IsLeader() || !slices.ContainsFunc(m, leads) {
 		t.Error("nobody has taken over")
 	}
 }

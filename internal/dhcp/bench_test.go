@@ -52,7 +52,8 @@ func (n *network) climb(b *testing.B, name string, pid int) {
 		ourLoss, generatorLoss := lost(n.run(udpCounters)), lost(n.client(udpCounters))
 		begun, acked := n.perfdhcp(rate, benchTime)
 		ourLoss, generatorLoss = lost(n.run(udpCounters))-ourLoss, lost(n.client(udpCounters))-generatorLoss
-		b.Logf("%-6s offered %5d/s: answered %5.0f/s, unanswered %6.3f %%; lost at the server's socket %d, at the generator's %d",
+		b.Logf("%-6s offered %5d/s: answered %5.0f/s, unanswered %6.3f %%; lost at the server's "+
+			"socket %d, at the generator's %d",
 			name, rate, acked/benchTime.Seconds(), 100*(1-acked/begun), ourLoss, generatorLoss)
 		all += acked
 		if begun-acked-float64(generatorLoss) < 0.002*begun && begun > 0.95*float64(rate)*benchTime.Seconds() {
@@ -102,7 +103,8 @@ var (
 func (n *network) perfdhcp(rate int, d time.Duration) (begun, acked float64) {
 	n.t.Helper()
 	cmd := exec.Command("nsenter", "-n", "-t", n.pid, "perfdhcp", "-4", "-l", "10.99.255.1", "-r", strconv.Itoa(rate),
-		"-R", strconv.Itoa(benchClients), "-p", strconv.Itoa(int(d.Seconds())), "-W", "500000", "-g", "multi", "10.99.0.1")
+		"-R", strconv.Itoa(benchClients), "-p", strconv.Itoa(int(d.Seconds())), "-W", "500000", "-g", "multi",
+		"10.99.0.1")
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 0 && cmd.ProcessState.ExitCode() != 3 {
 		n.t.Fatalf("perfdhcp: %v: %s (apt-get install kea-admin)", err, out)
@@ -156,15 +158,18 @@ func startKea(n *network) (stop func(), pid int) {
 		hosts = append(hosts, object{"hw-address": net.HardwareAddr(mac).String(), "ip-address": addr.String()})
 	}
 	config, err := json.Marshal(object{"Dhcp4": object{
-		"interfaces-config":            object{"interfaces": []string{"server"}, "dhcp-socket-type": "udp"},
-		"lease-database":               object{"type": "memfile", "persist": true, "name": filepath.Join(dir, "leases.csv")},
+		"interfaces-config": object{"interfaces": []string{"server"}, "dhcp-socket-type": "udp"},
+		"lease-database": object{"type": "memfile", "persist": true,
+			"name": filepath.Join(dir, "leases.csv")},
 		"host-reservation-identifiers": []string{"hw-address"},
 		"valid-lifetime":               3600,
-		"loggers":                      []object{{"name": "kea-dhcp4", "severity": "ERROR", "output_options": []object{{"output": "stderr"}}}},
+		"loggers": []object{{"name": "kea-dhcp4", "severity": "ERROR",
+			"output_options": []object{{"output": "stderr"}}}},
 		"subnet4": []object{{
 			"id": 1, "subnet": "10.99.0.0/16", "reservations": hosts,
 			"reservations-in-subnet": true, "reservations-out-of-pool": true,
-			"option-data": []object{{"name": "routers", "data": "10.99.0.1"}, {"name": "domain-name-servers", "data": "10.99.0.1"}},
+			"option-data": []object{{"name": "routers", "data": "10.99.0.1"},
+				{"name": "domain-name-servers", "data": "10.99.0.1"}},
 		}},
 	}})
 	if err != nil {
@@ -174,10 +179,10 @@ func startKea(n *network) (stop func(), pid int) {
 	if err := os.WriteFile(path, config, 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	var said bytes.Buffer
+	var out bytes.Buffer
 	cmd := exec.Command("kea-dhcp4", "-c", path)
 	cmd.Env = append(os.Environ(), "KEA_PIDFILE_DIR="+dir, "KEA_LOCKFILE_DIR="+dir)
-	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		n.t.Fatalf("%v (apt-get install kea-dhcp4-server)", err)
@@ -188,7 +193,7 @@ func startKea(n *network) (stop func(), pid int) {
 	}
 	n.t.Cleanup(func() {
 		if n.t.Failed() {
-			n.t.Logf("Kea said %s", said.String())
+			n.t.Logf("Kea printed %s", out.String())
 		}
 	})
 	for range 100 {
@@ -198,7 +203,7 @@ func startKea(n *network) (stop func(), pid int) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	stop()
-	n.t.Fatalf("Kea does not listen: %s", said.String())
+	n.t.Fatalf("Kea does not listen: %s", out.String())
 	return nil, 0
 }
 

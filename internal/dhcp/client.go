@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -22,7 +23,8 @@ type ClientConfig struct {
 	// Relay, if set, is the address of conn: the client acts as its own relay there. Answers come to conn's port
 	// (RFC 8357), so that clients need neither privilege nor an interface.
 	Relay netip.Addr
-	// Options are sent in each packet: class, architecture, user class, UUID.
+	// Options are sent in each packet: class, architecture, user class, UUID. A requested address is sent until one is
+	// offered.
 	Options []Option
 	// Timeout is the time before the first retransmission, which doubles; 0 means 1 s. Attempts are the packets of
 	// one type that are sent; 0 means 5.
@@ -170,8 +172,14 @@ func (x *exchange) packet(t Type, extra []Option) []byte {
 	w.put(OptType, []byte{byte(t)})
 	w.put(OptMaxSize, binary.BigEndian.AppendUint16(nil, maxMax))
 	w.put(OptRequestList, requestList)
-	for _, o := range append(extra, x.Options...) {
+	for _, o := range extra {
 		w.put(o.Code, o.Value)
+	}
+	for _, o := range x.Options {
+		// A second option of a code would extend the first (RFC 3396).
+		if !slices.ContainsFunc(extra, func(e Option) bool { return e.Code == o.Code }) {
+			w.put(o.Code, o.Value)
+		}
 	}
 	if x.Relay.IsValid() {
 		w.b[3] = 1 // hops

@@ -56,7 +56,6 @@ const (
 	OptHostName       = 12
 	OptDomainName     = 15
 	OptMTU            = 26
-	OptBroadcast      = 28
 	OptNTP            = 42
 	OptVendor         = 43
 	OptRequestedIP    = 50
@@ -67,8 +66,6 @@ const (
 	OptRequestList    = 55
 	OptMessage        = 56
 	OptMaxSize        = 57
-	OptRenew          = 58
-	OptRebind         = 59
 	OptClass          = 60
 	OptClientID       = 61
 	OptTFTPServer     = 66
@@ -78,7 +75,6 @@ const (
 	OptArch           = 93  // RFC 4578
 	OptUUID           = 97  // RFC 4578
 	OptSubnetSelect   = 118 // RFC 3011
-	OptDomainSearch   = 119 // RFC 3397
 	OptClasslessRoute = 121 // RFC 3442
 	OptIPXE           = 175 // iPXE's encapsulated options
 )

@@ -29,9 +29,6 @@ func (c Class) String() string {
 	return ""
 }
 
-// VendorClass returns the whole option 60, "PXEClient:Arch:00007:UNDI:003016".
-func (r *Packet) VendorClass() string { return text(r.Option(OptClass)) }
-
 // Class returns the class of the client.
 func (r *Packet) Class() Class {
 	switch v := string(r.Option(OptClass)); {

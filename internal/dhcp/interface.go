@@ -34,7 +34,8 @@ func Extend(ctx context.Context, name string, c ClientConfig, lease *Lease) (*Le
 	if err := c.interfaceMAC(name); err != nil {
 		return nil, err
 	}
-	socket, err := listen(name, netip.AddrPortFrom(lease.Address.Addr(), ClientPort))
+	// Not bound to the lease's address: it would not receive a NAK, which is a broadcast.
+	socket, err := listen(name, netip.AddrPortFrom(netip.IPv4Unspecified(), ClientPort))
 	if err != nil {
 		return nil, fmt.Errorf("dhcp: %w", err)
 	}
@@ -122,5 +123,6 @@ func firstAddr(i *net.Interface) (netip.Addr, error) {
 			return p.Addr(), nil
 		}
 	}
-	return netip.Addr{}, errors.Join(err, fmt.Errorf("dhcp: interface %s has no address: %w", i.Name, trivet.ErrInvalid))
+	return netip.Addr{}, errors.Join(err, fmt.Errorf("dhcp: interface %s has no address: %w", i.Name,
+		trivet.ErrInvalid))
 }

@@ -2,6 +2,7 @@ package dhcp
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -82,7 +83,8 @@ func TestDhclient(t *testing.T) {
 	s, requests := serveInterface(t, fixed)
 	dir := t.TempDir()
 	leases := filepath.Join(dir, "leases")
-	n.client("dhclient -1 -v -sf /bin/true -cf /dev/null -lf " + leases + " -pf " + filepath.Join(dir, "pid") + " client")
+	n.client("dhclient -1 -v -sf /bin/true -cf /dev/null -lf " + leases + " -pf " + filepath.Join(dir, "pid") +
+		" client")
 	t.Cleanup(func() { n.client("dhclient -x -sf /bin/true -pf " + filepath.Join(dir, "pid") + " client") })
 	text, err := os.ReadFile(leases)
 	if err != nil {
@@ -134,7 +136,8 @@ func TestRelay(t *testing.T) {
 	n.start(behind, udhcpc).until("bound ip=10.99.0.50/24")
 	s.answered(t, map[answer]int{{Offer, toRelay}: 1, {Ack, toRelay}: 1})
 	r := <-requests
-	if circuit, ok := r.RelayOption(RelayCircuitID); r.Relay().String() != "10.98.0.1" || !ok || string(circuit) != "inner" ||
+	if circuit, ok := r.RelayOption(RelayCircuitID); r.Relay().String() != "10.98.0.1" || !ok ||
+		string(circuit) != "inner" ||
 		r.Link() != r.Relay() {
 		t.Fatalf("request %+v, circuit %q", r, circuit)
 	}
@@ -178,6 +181,20 @@ func TestAcquire(t *testing.T) {
 	s.answered(t, map[answer]int{{Offer, toFrame}: 1, {Ack, toFrame}: 1, {Ack, toUnicast}: 2})
 }
 
+// A server broadcasts its NAK of a renewal.
+func TestExtendIsRefused(t *testing.T) {
+	n := newNetwork(t)
+	serveInterface(t, func(_ context.Context, r *Packet) *Reply { return &Reply{Type: Nak, Server: r.Local} })
+	n.client("ip addr add 10.99.0.50/24 dev client")
+	lease := &Lease{Address: netip.MustParsePrefix("10.99.0.50/24"), Server: testServer}
+	_, err := inNamespace(n.pid, func() (*Lease, error) {
+		return Extend(t.Context(), "client", ClientConfig{Timeout: time.Second, Attempts: 1}, lease)
+	})
+	if !errors.Is(err, ErrRefused) {
+		t.Fatalf("error %v", err)
+	}
+}
+
 // inNamespace calls f in the network namespace of a process.
 func inNamespace[T any](pid string, f func() (T, error)) (v T, err error) {
 	done := make(chan struct{})
@@ -214,7 +231,8 @@ func TestProxyPort(t *testing.T) {
 			return nil, err
 		}
 		defer conn.Close()
-		if _, err := conn.Write(clientPacket(t, Request, field(atCiaddr, "10.99.0.60"), Text(OptClass, "PXEClient"))); err != nil {
+		if _, err := conn.Write(clientPacket(t, Request, field(atCiaddr, "10.99.0.60"),
+			Text(OptClass, "PXEClient"))); err != nil {
 			return nil, err
 		}
 		b := make([]byte, maxReceive)

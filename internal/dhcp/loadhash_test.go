@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The table is the one that Kea's high availability hashes with, so that both agree on who answers whom.
-func TestLoadTableIsKeas(t *testing.T) {
+// The table is the one of Kea's high availability, so that both choose the same server.
+func TestLoadTableMatchesKea(t *testing.T) {
 	found, err := filepath.Glob("/usr/lib/*/kea/hooks/libdhcp_ha.so")
 	if err != nil || len(found) == 0 {
 		t.Fatalf("Kea is missing (apt-get install kea-dhcp4-server): %v", err)
@@ -22,7 +22,7 @@ func TestLoadTableIsKeas(t *testing.T) {
 	}
 }
 
-// Worked by hand from RFC 3074's code: begin with the length, take the bytes from the last to the first.
+// Computed from RFC 3074's code: start with the length, process the bytes from the last to the first.
 func TestLoadHash(t *testing.T) {
 	for id, want := range map[string]byte{"": 0, "\x00": 175, "\x01": 251, "\x01\x02": 170} {
 		if got := LoadHash([]byte(id)); got != want {
@@ -38,7 +38,7 @@ func TestLoadHash(t *testing.T) {
 	}
 }
 
-// The identifier counts before the hardware address.
+// The identifier takes precedence over the hardware address.
 func TestRequestLoadHash(t *testing.T) {
 	if r := request(t, Discover, nil); r.LoadHash() != LoadHash(testMAC) {
 		t.Fatal("not the hardware address's")

@@ -41,20 +41,24 @@ func newMetrics() *Metrics {
 	counter := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Name: "trivet_dhcp_" + name, Help: help}
 	}
-	received := prometheus.NewCounterVec(counter("received_packets_total", "Valid DHCP packets received, by message type."), []string{"type"})
-	answers := prometheus.NewCounterVec(counter("replies_total", "DHCP replies sent, by message type and path to the client."),
+	received := prometheus.NewCounterVec(counter("received_packets_total",
+		"Valid DHCP packets received, by message type."), []string{"type"})
+	answers := prometheus.NewCounterVec(counter("replies_total",
+		"DHCP replies sent, by message type and path to the client."),
 		[]string{"type", "path"})
 	m := &Metrics{
 		received: make(map[Type]prometheus.Counter),
 		answers:  make(map[answer]prometheus.Counter),
-		dropped: prometheus.NewCounterVec(counter("dropped_packets_total", "DHCP packets that were not answered, by reason."),
+		dropped: prometheus.NewCounterVec(counter("dropped_packets_total",
+			"DHCP packets that were not answered, by reason."),
 			[]string{"reason"}),
 		missed: prometheus.NewCounter(counter("receive_overflows_total",
 			"DHCP packets that the kernel dropped because the receive buffer was full.")),
 		left: prometheus.NewCounter(counter("omitted_options_total",
 			"DHCP options that exceeded the maximum message size of a client.")),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "trivet_dhcp_reply_duration_seconds",
-			Help: "Time from the receipt of a DHCP packet to the sending of its reply.", Buckets: prometheus.ExponentialBuckets(20e-6, 4, 10)}),
+			Help:    "Time from the receipt of a DHCP packet to the sending of its reply.",
+			Buckets: prometheus.ExponentialBuckets(20e-6, 4, 10)}),
 	}
 	for _, t := range []Type{Discover, Request, Decline, Release, Inform} {
 		m.received[t] = received.WithLabelValues(strings.ToLower(t.String()))

@@ -36,7 +36,7 @@ func newNetwork(t testing.TB) *network {
 	return n
 }
 
-// hold starts a process in another new namespace and gives its number.
+// hold starts a process in another new namespace and returns its process ID.
 func hold(t testing.TB) string {
 	t.Helper()
 	cmd := exec.Command("sleep", "infinity")
@@ -82,7 +82,7 @@ type program struct {
 	t     testing.TB
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
-	said  []string
+	read  []string
 }
 
 // start begins a program in the namespace of a process.
@@ -115,11 +115,11 @@ func (p *program) until(text string) string {
 	p.t.Helper()
 	defer time.AfterFunc(20*time.Second, func() { p.cmd.Process.Kill() }).Stop()
 	for p.lines.Scan() {
-		p.said = append(p.said, p.lines.Text())
+		p.read = append(p.read, p.lines.Text())
 		if strings.Contains(p.lines.Text(), text) {
 			return p.lines.Text()
 		}
 	}
-	p.t.Fatalf("%q was never said, but\n%s", text, strings.Join(p.said, "\n"))
+	p.t.Fatalf("no line with %q in\n%s", text, strings.Join(p.read, "\n"))
 	return ""
 }

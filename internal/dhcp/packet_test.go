@@ -18,13 +18,15 @@ func TestFirmwareRequest(t *testing.T) {
 	id := []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 	r := request(t, Discover, nil, Text(OptClass, "PXEClient:Arch:00007:UNDI:003000"),
 		Option{OptArch, []byte{0, 7, 0, 16}}, Option{OptUUID, id})
-	if r.Class() != PXEClient || r.IPXE() || !slices.Equal(r.Archs(), []iana.Arch{iana.EFI_X86_64, iana.EFI_X86_64_HTTP}) {
+	if r.Class() != PXEClient || r.IPXE() || !slices.Equal(r.Archs(),
+		[]iana.Arch{iana.EFI_X86_64, iana.EFI_X86_64_HTTP}) {
 		t.Fatalf("class %v, archs %v", r.Class(), r.Archs())
 	}
 	if uuid, ok := r.UUID(); !ok || !bytes.Equal(uuid[:], id[1:]) {
 		t.Fatalf("UUID %x", uuid)
 	}
-	if r.MAC().String() != testMAC.String() || r.Phase() != NoPhase || r.Broadcast() || !r.Wants(OptBootFile) || r.Wants(OptMTU+1) {
+	if r.MAC().String() != testMAC.String() || r.Phase() != NoPhase || r.Broadcast() || !r.Wants(OptBootFile) ||
+		r.Wants(OptMTU+1) {
 		t.Fatalf("request %+v", r)
 	}
 	if h := request(t, Discover, nil, Text(OptClass, "HTTPClient:Arch:00016:UNDI:003000")); h.Class() != HTTPClient {
@@ -72,11 +74,13 @@ func TestLink(t *testing.T) {
 		r    *Packet
 		want string
 	}{
-		"ours":          {request(t, Discover, nil), "10.99.0.1"},
-		"client's":      {request(t, Request, field(atCiaddr, "10.2.0.7")), "10.2.0.7"},
-		"relay's":       {request(t, Discover, relay), "10.1.0.1"},
-		"subnet option": {request(t, Discover, relay, Addrs(OptSubnetSelect, netip.MustParseAddr("10.3.0.0"))), "10.3.0.0"},
-		"link option":   {request(t, Discover, relay, Option{OptRelay, []byte{1, 1, 'x', 5, 4, 10, 4, 0, 0}}), "10.4.0.0"},
+		"ours":     {request(t, Discover, nil), "10.99.0.1"},
+		"client's": {request(t, Request, field(atCiaddr, "10.2.0.7")), "10.2.0.7"},
+		"relay's":  {request(t, Discover, relay), "10.1.0.1"},
+		"subnet option": {request(t, Discover, relay, Addrs(OptSubnetSelect, netip.MustParseAddr("10.3.0.0"))),
+			"10.3.0.0"},
+		"link option": {request(t, Discover, relay, Option{OptRelay, []byte{1, 1, 'x', 5, 4, 10, 4, 0, 0}}),
+			"10.4.0.0"},
 	} {
 		if c.r.Local = testServer; c.r.Link().String() != c.want {
 			t.Errorf("%s: %s, want %s", name, c.r.Link(), c.want)
@@ -141,9 +145,12 @@ func TestTextIsPrintable(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(clientPacket(f, Discover, nil, Text(OptClass, "PXEClient"), Option{OptArch, []byte{0, 7}}))
-	f.Add(clientPacket(f, Request, field(atGiaddr, "10.1.0.1"), Option{OptRelay, []byte{1, 1, 'x', 19, 0, 11, 4, 1, 2, 3, 4}}))
+	f.Add(clientPacket(f, Request, field(atGiaddr, "10.1.0.1"),
+		Option{OptRelay, []byte{1, 1, 'x', 19, 0, 11, 4, 1, 2, 3, 4}}))
 	f.Add(clientPacket(f, Inform, field(atCiaddr, "10.1.0.1"), Option{OptIPXE, []byte{19, 1, 1, 36, 1}}))
-	f.Add(clientPacket(f, Discover, func(b []byte) { copy(b[atFile:], "\x0c\x04host\xff") }, Option{OptOverload, []byte{1}}))
+	f.Add(clientPacket(f, Discover, func(b []byte) {
+		copy(b[atFile:], "\x0c\x04host\xff")
+	}, Option{OptOverload, []byte{1}}))
 	f.Add(clientPacket(f, Discover, nil, Text(OptUserClass, "\x03foo\x04iPXE"), Option{OptUUID, make([]byte, 17)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := parse(b)

@@ -57,8 +57,9 @@ func TestOffer(t *testing.T) {
 
 func TestNakHasNoAddress(t *testing.T) {
 	r := request(t, Request, field(atGiaddr, "10.1.0.1"), Option{OptClientID, []byte{0, 1}})
-	reply := &Reply{Type: Nak, Server: testServer, Address: testAddr, Lease: time.Hour, BootFile: "f", NextServer: testServer,
-		Options: []Option{Text(OptMessage, "wrong network")}}
+	reply := &Reply{Type: Nak, Server: testServer, Address: testAddr, Lease: time.Hour, BootFile: "f",
+		NextServer: testServer,
+		Options:    []Option{Text(OptMessage, "wrong network")}}
 	p, _ := encode(t, reply, r)
 	if !p.YourIPAddr.IsUnspecified() || !p.ServerIPAddr.IsUnspecified() || p.BootFileName != "" || !p.IsBroadcast() ||
 		len(p.Options) != 4 || p.Message() != "wrong network" || len(p.Options[OptClientID]) != 2 {
@@ -87,10 +88,12 @@ func TestServerIDOverride(t *testing.T) {
 func TestMaximumMessageSize(t *testing.T) {
 	r := request(t, Discover, nil, Option{OptClientID, bytes.Repeat([]byte{7}, 100)})
 	delete(r.packet.Options, OptMaxSize)
-	reply := &Reply{Type: Offer, Server: testServer, Address: testAddr, BootFile: "http://[::1]/" + strings.Repeat("x", 130)}
+	reply := &Reply{Type: Offer, Server: testServer, Address: testAddr,
+		BootFile: "http://[::1]/" + strings.Repeat("x", 130)}
 	reply.Add(SubnetMask(testNet), Text(OptDomainName, strings.Repeat("d", 90)), Addrs(OptRouter, testServer))
 	p, left := encode(t, reply, r)
-	if left != 1 || len(p.Router()) != 1 || p.SubnetMask() == nil || len(p.Options[OptClientID]) != 100 || p.BootFileName != "" ||
+	if left != 1 || len(p.Router()) != 1 || p.SubnetMask() == nil || len(p.Options[OptClientID]) != 100 ||
+		p.BootFileName != "" ||
 		p.BootFileNameOption() != reply.BootFile {
 		t.Fatalf("%d left out: %s", left, p.Summary())
 	}
@@ -125,17 +128,23 @@ func TestRoutes(t *testing.T) {
 		port  uint16
 		want  string
 	}{
-		"relay":             {request(t, Discover, field(atGiaddr, "10.1.0.1")), ack, 67, "relay 10.1.0.1:67"},
-		"relay's port":      {request(t, Discover, field(atGiaddr, "10.1.0.1"), relayPort), ack, 67, "relay 10.1.0.1:40000"},
-		"nak by relay":      {request(t, Request, field(atGiaddr, "10.1.0.1")), &Reply{Type: Nak}, 67, "relay 10.1.0.1:67"},
-		"nak":               {request(t, Request, field(atCiaddr, "10.1.0.9")), &Reply{Type: Nak}, 67, "broadcast 255.255.255.255:68"},
-		"renewal":           {request(t, Request, field(atCiaddr, "10.1.0.9")), ack, 67, "unicast 10.1.0.9:68"},
-		"broadcast flag":    {request(t, Request, func(b []byte) { b[atFlags] = 0x80 }), ack, 67, "broadcast 255.255.255.255:68"},
-		"new client":        {request(t, Request, nil), ack, 67, "frame 10.99.0.50:68"},
-		"proxy's offer":     {request(t, Discover, nil), &Reply{Type: Offer}, 67, "broadcast 255.255.255.255:68"},
-		"long MAC":          {request(t, Request, mac), ack, 67, "broadcast 255.255.255.255:68"},
-		"boot server":       {request(t, Request, field(atCiaddr, "10.1.0.9")), &Reply{Type: Ack}, 4011, "unicast 10.1.0.1:40000"},
-		"boot server relay": {request(t, Request, field(atGiaddr, "10.1.0.1")), &Reply{Type: Ack}, 4011, "relay 10.1.0.1:67"},
+		"relay": {request(t, Discover, field(atGiaddr, "10.1.0.1")), ack, 67, "relay 10.1.0.1:67"},
+		"relay's port": {request(t, Discover, field(atGiaddr, "10.1.0.1"), relayPort), ack, 67,
+			"relay 10.1.0.1:40000"},
+		"nak by relay": {request(t, Request, field(atGiaddr, "10.1.0.1")), &Reply{Type: Nak}, 67,
+			"relay 10.1.0.1:67"},
+		"nak": {request(t, Request, field(atCiaddr, "10.1.0.9")), &Reply{Type: Nak}, 67,
+			"broadcast 255.255.255.255:68"},
+		"renewal": {request(t, Request, field(atCiaddr, "10.1.0.9")), ack, 67, "unicast 10.1.0.9:68"},
+		"broadcast flag": {request(t, Request, func(b []byte) { b[atFlags] = 0x80 }), ack, 67,
+			"broadcast 255.255.255.255:68"},
+		"new client":    {request(t, Request, nil), ack, 67, "frame 10.99.0.50:68"},
+		"proxy's offer": {request(t, Discover, nil), &Reply{Type: Offer}, 67, "broadcast 255.255.255.255:68"},
+		"long MAC":      {request(t, Request, mac), ack, 67, "broadcast 255.255.255.255:68"},
+		"boot server": {request(t, Request, field(atCiaddr, "10.1.0.9")), &Reply{Type: Ack}, 4011,
+			"unicast 10.1.0.1:40000"},
+		"boot server relay": {request(t, Request, field(atGiaddr, "10.1.0.1")), &Reply{Type: Ack}, 4011,
+			"relay 10.1.0.1:67"},
 	} {
 		c.r.From, c.r.Port = from, c.port
 		if way, to := c.reply.route(c.r); string(way)+" "+to.String() != c.want {

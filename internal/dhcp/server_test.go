@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,7 +16,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// relayed is a client on loopback that plays its own relay.
+// relayed is a client on loopback that acts as its own relay.
 func relayed(t testing.TB, addr string) (net.PacketConn, ClientConfig) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp4", addr+":0")
@@ -42,7 +43,8 @@ func TestExchangeByRelayOnLoopback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lease.Address.String() != "10.99.0.50/24" || lease.Server.String() != "127.0.0.1" || lease.BootFile != "boot.efi" ||
+	if lease.Address.String() != "10.99.0.50/24" || lease.Server.String() != "127.0.0.1" ||
+		lease.BootFile != "boot.efi" ||
 		lease.Time != time.Hour || lease.Domain != "lab" || len(lease.Routers) != 1 || lease.Routers[0] != testServer {
 		t.Fatalf("lease %+v", lease)
 	}
@@ -61,8 +63,26 @@ func TestNakIsReported(t *testing.T) {
 		return &Reply{Type: Nak, Server: r.Local, Options: []Option{Text(OptMessage, "taken")}}
 	}))
 	conn, c := relayed(t, "127.3.0.8")
-	if _, err := Exchange(t.Context(), conn, server, c); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "taken") {
+	if _, err := Exchange(t.Context(), conn, server, c); !errors.Is(err, ErrRefused) ||
+		!strings.Contains(err.Error(), "taken") {
 		t.Fatalf("error %v", err)
+	}
+}
+
+// A client that asks for its old address again requests the one that it is offered.
+func TestOfferedAddressIsRequested(t *testing.T) {
+	var requested []string
+	_, server := loopback(t, HandlerFunc(func(ctx context.Context, r *Packet) *Reply {
+		requested = append(requested, r.RequestedIP().String())
+		return fixed(ctx, r)
+	}))
+	conn, c := relayed(t, "127.3.0.9")
+	c.Options = []Option{Addrs(OptRequestedIP, netip.MustParseAddr("10.99.0.77"))}
+	if _, err := Exchange(t.Context(), conn, server, c); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"10.99.0.77", "10.99.0.50"}; !slices.Equal(requested, want) {
+		t.Fatalf("requested %v, want %v", requested, want)
 	}
 }
 
@@ -183,7 +203,10 @@ func TestBadReplyIsNotSent(t *testing.T) {
 	}))
 	conn, _ := relayed(t, "127.3.0.14")
 	for xid := range byte(2) {
-		b := clientPacket(t, Discover, func(b []byte) { b[7] = xid; putAddr(b[atGiaddr:], netip.MustParseAddr("127.3.0.14")) },
+		b := clientPacket(t, Discover, func(b []byte) {
+			b[7] = xid
+			putAddr(b[atGiaddr:], netip.MustParseAddr("127.3.0.14"))
+		},
 			Option{OptRelay, []byte{RelaySourcePort, 0}})
 		if _, err := conn.WriteTo(b, server); err != nil {
 			t.Fatal(err)

@@ -12,10 +12,11 @@ import (
 // actions writes the page of all built-in actions.
 func actions() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Actions\n\nThe built-in actions of a template, in the order of an ordinary install. `use` names one,\n"+
-		"`with` has its arguments: they are checked when the template is applied. Texts may hold Go templates over\n"+
-		"`.Machine`, `.Provision`, `.Network` and `.Params`. Every action also has `name`, `timeout` (default %s), `retries` and `backoff`: see\n"+
-		"[Template](records.md#template).\n\n", trivet.DefaultActionTimeout)
+	fmt.Fprintf(&b, "# Actions\n\nThe built-in actions of a template, in the order of an "+
+		"ordinary install. `use` names one,\n`with` has its arguments: they are checked when the template is "+
+		"applied. Texts may hold Go templates over\n`.Machine`, `.Provision`, `.Network` and `.Params`. Every action "+
+		"also has `name`, `timeout` (default %s), `retries` and `backoff`: see\n[Template](records.md#template).\n\n",
+		trivet.DefaultActionTimeout)
 	for _, a := range actionspec.Actions() {
 		fmt.Fprintf(&b, "- [`%s`](#%s)\n", a.Name, a.Name)
 	}

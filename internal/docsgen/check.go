@@ -24,7 +24,7 @@ func Check(t testing.TB, path, page string) {
 		t.Fatalf("%v; write it with: make docs", err)
 	}
 	if line, was, is := difference(string(committed), page); line > 0 {
-		t.Errorf("%s:%d is not what the code says; write it again with: make docs\n committed: %s\n generated: %s",
+		t.Errorf("%s:%d does not match the code; update it with: make docs\n committed: %s\n generated: %s",
 			path, line, was, is)
 	}
 }

@@ -29,7 +29,7 @@ func contents(b *strings.Builder, c *cobra.Command, depth int) {
 	}
 }
 
-// visible are the commands below c that help shows. The shells' own pages of completion stay out: they are cobra's.
+// visible are the commands below c that help shows. The pages of shell completion are left out: they are cobra's.
 func visible(c *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && sub.Name() != "help" && c.Name() != "completion" {

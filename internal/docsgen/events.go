@@ -9,9 +9,9 @@ import (
 // events writes the page of all reasons of events.
 func events(src *source) (string, error) {
 	var b strings.Builder
-	b.WriteString("# Events\n\nEvery transition of a machine and its run is recorded as an [Event](records.md#event), in the\n" +
-		"transaction that caused it. `trivet why MACHINE` and `trivet get events` show them. `spec.reason` is one\n" +
-		"of these; its message is for people.\n\n" +
+	b.WriteString("# Events\n\nEvery transition of a machine and its run is recorded as an " +
+		"[Event](records.md#event), in the\ntransaction that caused it. `trivet why MACHINE` and `trivet get events` " +
+		"show them. `spec.reason` is one\nof these; its message is for people.\n\n" +
 		"| Reason | Meaning |\n|---|---|\n")
 	reasons := reasonsOf(src)
 	if len(reasons) == 0 {

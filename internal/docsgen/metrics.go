@@ -25,14 +25,16 @@ func metrics(root string) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nA head serves its metrics for Prometheus at `/metrics` of the API. Those of package `client`\n" +
-		"are of programs that register `Client.Collector`.\n\n| Metric | Type | Labels | Description | Package |\n|---|---|---|---|---|\n")
+	b.WriteString("# Metrics\n\nA head serves its metrics for Prometheus at `/metrics` of the " +
+		"API. Those of package `client`\nare of programs that register `Client.Collector`.\n\n| Metric | Type | " +
+		"Labels | Description | Package |\n|---|---|---|---|---|\n")
 	for _, m := range all {
 		labels := make([]string, len(m.labels))
 		for i, l := range m.labels {
 			labels[i] = code(l)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | `%s` |\n", m.name, m.kind, strings.Join(labels, ", "), text(m.help), m.place)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | `%s` |\n", m.name, m.kind, strings.Join(labels, ", "), text(m.help),
+			m.place)
 	}
 	return b.String(), nil
 }

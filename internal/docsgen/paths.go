@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// tree is the repository as far as pages speak of it.
+// tree is the repository as far as pages refer to it.
 type tree struct {
 	files []string          // below its root
 	tests map[string]string // the test, benchmark and fuzz functions of a folder: "|TestA|TestB|"

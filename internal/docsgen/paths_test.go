@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Every file, folder and test that a page names is there.
+// Every file, folder and test that a page names exists.
 func TestPagesNameWhatIsThere(t *testing.T) {
 	r := readTree(t)
 	for _, f := range r.files {
@@ -65,15 +65,17 @@ func TestPathsOfPages(t *testing.T) {
 		tests: map[string]string{"internal/a": "|TestJoinAt|TestJoinWhere|FuzzIt"},
 	}
 	for text, want := range map[string][]string{
-		"`internal/a`, `internal/a/rank.go`, `rank.go`, `a/*.go`, `rank{,_test}.go`, [x](heads.md), [y](../README.md#z)": nil,
+		"`internal/a`, `internal/a/rank.go`, `rank.go`, `a/*.go`, `rank{,_test}.go`, " +
+			"[x](heads.md), [y](../README.md#z)": nil,
 		"`internal/b/rank.go`": {"internal/b/rank.go"},
 		"`turn.go`":            {"turn.go"},
 		"[x](other.md)":        {"the link to docs/other.md"},
 		"`/etc/x.yaml`, `admin.yaml --x`, `a.b`, `.md`, `*.md`":                 nil,
 		"`go test -run 'TestJoin(Where\\|At)' ./internal/a`":                    nil,
 		"`go test -run FuzzIt ./internal/a`, `go test -run Where ./internal/a`": nil,
-		"`go test -run TestNone ./internal/a`":                                  {"the test TestNone of: go test -run TestNone ./internal/a"},
-		"`go test ./internal/b`":                                                {"./internal/b"},
+		"`go test -run TestNone ./internal/a`": {"the test TestNone of: go test " +
+			"-run TestNone ./internal/a"},
+		"`go test ./internal/b`": {"./internal/b"},
 	} {
 		if got := r.wrong("docs/page.md", text); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", text, got, want)

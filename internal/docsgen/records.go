@@ -15,15 +15,17 @@ import (
 func records(src *source) string {
 	var b strings.Builder
 	b.WriteString("# Records\n\nEvery record of the store: YAML for people, JSON on the wire. " +
-		"`spec` is written by people, `status` by\nTrivet. A kind that is read-only is written by Trivet alone. The roles are the lowest that may read or write.\n\n")
+		"`spec` is written by people, `status` by\nTrivet. A kind that is read-only is written by Trivet alone. The " +
+		"roles are the lowest that may read or write.\n\n")
 	b.WriteString("| Kind | In commands and URLs | Short | Scope | Read by | Written by |\n|---|---|---|---|---|---|\n")
 	for _, k := range trivet.Kinds {
 		fmt.Fprintf(&b, "| [%s](#%s) | `%s` | %s | %s | %s | %s |\n", k.Kind, strings.ToLower(string(k.Kind)), k.Plural,
 			code(k.Short), k.Scope, k.Reader, writer(k))
 	}
 	b.WriteString("\nTypes: `duration` is written `90s` or `1h30m`, `size` `400GB` or `1TiB`; `time` is RFC 3339;\n" +
-		"`list of X` and `map of X` are JSON arrays and objects; `a[].b` is a field of each element of the list `a`, `a.*.b` of each value of the map `a`.\n\n" +
-		"## Fields of every record\n\n" + src.withBounds(text(src.types["Meta"])) + "\n\n")
+		"`list of X` and `map of X` are JSON arrays and objects; `a[].b` is a field of each element of the list `a`, " +
+		"`a.*.b` of each value of the map `a`.\n\n## Fields of every record\n\n" +
+		src.withBounds(text(src.types["Meta"])) + "\n\n")
 	t := table{src: src}
 	t.fields("", reflect.TypeFor[trivet.Meta]())
 	b.WriteString(t.String())
@@ -155,7 +157,8 @@ func typeName(t reflect.Type) string {
 	case t == reflect.TypeFor[trivet.Duration]():
 		return "duration"
 	case isText(t):
-		return cmp.Or(map[string]string{"Addr": "IP address", "Prefix": "subnet", "ByteSize": "size"}[t.Name()], "string")
+		return cmp.Or(map[string]string{"Addr": "IP address", "Prefix": "subnet", "ByteSize": "size"}[t.Name()],
+			"string")
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -31,7 +31,8 @@ func (f *Fleet) PhoneHome(ctx context.Context, token auth.BootToken) error {
 		case faultinject.RunStuck:
 			return errUnchanged
 		case !t.run.PhoneHome():
-			return fmt.Errorf("%w: the run is %s and does not wait for its first boot", trivet.ErrConflict, t.workflow.Status.State)
+			return fmt.Errorf("%w: the run is %s and does not wait for its first boot", trivet.ErrConflict,
+				t.workflow.Status.State)
 		}
 		return nil
 	})

@@ -19,7 +19,7 @@ import (
 const agentUpWithin = 30 * time.Second
 
 // Claim claims a machine for a pending provision and creates its workflow. Where no machine fits, or the template
-// cannot be rendered, the provision says why.
+// cannot be rendered, the provision's status contains the reason.
 func (f *Fleet) Claim(ctx context.Context, provision string) error {
 	p, err := f.Provisions.Get(provision)
 	if err != nil || p.Status.State != "" && p.Status.State != trivet.ProvisionPending {

@@ -56,7 +56,8 @@ func (f *Fleet) finishProvision(t *transition) error {
 		p.Status.Reason = "cancelled"
 	}
 	if s.Failure != nil {
-		p.Status.Reason = fmt.Sprintf("%s failed on %s (%s): %s", s.Failure.Step, t.machine.Name, s.Failure.Type, s.Failure.Cause)
+		p.Status.Reason = fmt.Sprintf("%s failed on %s (%s): %s", s.Failure.Step, t.machine.Name, s.Failure.Type,
+			s.Failure.Cause)
 	}
 	return f.Provisions.In(t.tx).Put(p)
 }

@@ -6,7 +6,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/trivet-project/trivet/internal/state"
@@ -20,13 +19,12 @@ type Fleet struct {
 	// AgentUp reports whether the agent of an epoch was heard within a duration. Where it is nil, no agent is up.
 	AgentUp func(machine string, epoch int64, within time.Duration) bool
 	head    string // the head that writes, for events
-	log     *slog.Logger
 	now     func() time.Time
 }
 
 // New returns the fleet of a store. head is the name of the head that acts.
-func New(tables *state.Tables, head string, log *slog.Logger) *Fleet {
-	return &Fleet{Tables: tables, head: head, log: log, now: time.Now}
+func New(tables *state.Tables, head string) *Fleet {
+	return &Fleet{Tables: tables, head: head, now: time.Now}
 }
 
 // Within returns the fleet with local reads limited to a scope. Transactions are limited by their context.

@@ -3,17 +3,16 @@ package fleet_test
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -27,18 +26,7 @@ type rack struct {
 
 func newRack(t *testing.T) *rack {
 	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	s := store.New(m.Client(), store.Options{})
-	tables := state.New(s)
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	r := &rack{t, fleet.New(tables, "head0", slog.New(slog.DiscardHandler))}
+	r := &rack{t, fleet.New(storetest.New(t, state.New), "head0")}
 	r.write(func(tx *store.Tx) error {
 		return errors.Join(
 			r.Machines.In(tx).Create(&trivet.Machine{
@@ -46,9 +34,10 @@ func newRack(t *testing.T) *rack {
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable},
 			}),
 			r.MACs.In(tx).Create(&trivet.MAC{Meta: trivet.Meta{Name: mac}, Spec: trivet.MACSpec{Machine: "m1"}}),
-			r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
-				{Name: "work", Use: "noop"}, {Name: "reboot", Use: "reboot"},
-			}}}),
+			r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+				Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+					{Name: "work", Use: "noop"}, {Name: "reboot", Use: "reboot"},
+				}}}),
 		)
 	})
 	return r
@@ -97,7 +86,8 @@ func (r *rack) machine() *trivet.Machine {
 }
 
 func (r *rack) hello(key string, epoch int64) error {
-	_, err := r.Hello(r.Context(), &trivet.Hello{MAC: mac, Key: key, BootID: "boot-" + key}, auth.BootToken{Machine: "m1", MAC: mac, Epoch: epoch})
+	_, err := r.Hello(r.Context(), &trivet.Hello{MAC: mac, Key: key, BootID: "boot-" + key},
+		auth.BootToken{Machine: "m1", MAC: mac, Epoch: epoch})
 	return err
 }
 
@@ -134,7 +124,8 @@ func TestInstallFromClaimToPhoneHome(t *testing.T) {
 		t.Fatalf("after the hello: %+v", m.Status)
 	}
 	r.must(r.report(m.Status.Epoch, "k1",
-		trivet.Report{Seq: 1, Action: "work", Attempt: 1, State: trivet.StepDone}, trivet.Report{Seq: 2, Action: "reboot", Attempt: 1, State: trivet.StepDone}))
+		trivet.Report{Seq: 1, Action: "work", Attempt: 1, State: trivet.StepDone},
+		trivet.Report{Seq: 2, Action: "reboot", Attempt: 1, State: trivet.StepDone}))
 	r.must(r.PhoneHome(t.Context(), auth.BootToken{Machine: "m1", Epoch: m.Status.Epoch}))
 	r.must(r.PhoneHome(t.Context(), auth.BootToken{Machine: "m1", Epoch: m.Status.Epoch}))
 	if m = r.machine(); m.Status.State != trivet.MachineActive {
@@ -182,7 +173,8 @@ func TestUnknownMachinesEnrol(t *testing.T) {
 	name, err := r.Hello(t.Context(), hello, auth.BootToken{Machine: fleet.EnrolledName(other), MAC: other})
 	r.must(err)
 	m, err := r.Machines.Get(name)
-	if err != nil || m.Status.State != trivet.MachineDiscovered || !m.HasMAC(other) || m.Status.Inventory.Serial != "S1" {
+	if err != nil || m.Status.State != trivet.MachineDiscovered || !m.HasMAC(other) ||
+		m.Status.Inventory.Serial != "S1" {
 		t.Errorf("enrolled %s: %+v, %v", name, m, err)
 	}
 	r.must(r.Accept(t.Context(), name))
@@ -213,14 +205,15 @@ func TestDeadlineCompares(t *testing.T) {
 	if m.Status.State != trivet.MachineQuarantined || !strings.Contains(m.Status.Reason, "no DHCP request") {
 		t.Errorf("a machine that never boots: %+v", m.Status)
 	}
-	if p, _ := r.Provisions.Get("p"); p.Status.State != trivet.ProvisionFailed || p.Status.Failure.Type != trivet.FaultMachine {
+	if p, _ := r.Provisions.Get("p"); p.Status.State != trivet.ProvisionFailed ||
+		p.Status.Failure.Type != trivet.FaultMachine {
 		t.Errorf("its provision: %+v", p.Status)
 	}
 }
 
 // A head that holds an intent may be talking to the BMC while the intent changes or is dropped: it holds the next
 // intent too, unless it has released the BMC.
-func TestOneHeadTalksToABMC(t *testing.T) {
+func TestOneHeadControlsABMC(t *testing.T) {
 	r := newRack(t)
 	r.write(func(tx *store.Tx) error {
 		m, err := r.Machines.In(tx).Get("m1")
@@ -261,7 +254,8 @@ func TestReleaseStopsAgent(t *testing.T) {
 	r.provision("p")
 	r.must(r.hello("k1", 0))
 	r.release("p")
-	if err := r.report(1, "k1", trivet.Report{Seq: 1, Action: "work", State: trivet.StepDone}); !errors.Is(err, trivet.ErrFenced) {
+	if err := r.report(1, "k1", trivet.Report{Seq: 1, Action: "work",
+		State: trivet.StepDone}); !errors.Is(err, trivet.ErrFenced) {
 		t.Errorf("a report after the release: %v, want fenced", err)
 	}
 	if m := r.machine(); m.Status.State != trivet.MachineAvailable || m.Status.Provision != "" {
@@ -284,11 +278,13 @@ func TestProvisionIsCreatedAgain(t *testing.T) {
 func TestRenderErrorFailsAtClaim(t *testing.T) {
 	r := newRack(t)
 	r.write(func(tx *store.Tx) error {
-		return r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "bad"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
-			{Name: "a", Use: "image", With: map[string]any{"image": "nope"}}}}})
+		return r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "bad"},
+			Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+				{Name: "a", Use: "image", With: map[string]any{"image": "nope"}}}}})
 	})
 	r.write(func(tx *store.Tx) error {
-		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: "p"}, Spec: trivet.ProvisionSpec{Template: "bad", Machine: "m1"}})
+		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: "p"},
+			Spec: trivet.ProvisionSpec{Template: "bad", Machine: "m1"}})
 	})
 	r.must(r.Claim(t.Context(), "p"))
 	p, _ := r.Provisions.Get("p")

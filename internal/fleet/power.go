@@ -13,7 +13,8 @@ func (f *Fleet) setIntent(t *transition, want string) {
 	t.dropIntent()
 	st := &t.machine.Status
 	st.Intent = &trivet.PowerIntent{
-		Want: want, Boot: workflow.BootDevice(t.workflow), Until: f.now().Add(workflow.IntentTimeout), Head: st.PowerHead,
+		Want: want, Boot: workflow.BootDevice(t.workflow), Until: f.now().Add(workflow.IntentTimeout),
+		Head: st.PowerHead,
 	}
 	st.PowerHead = ""
 }
@@ -40,7 +41,8 @@ func (f *Fleet) ReleaseBMC(ctx context.Context, machine string) error {
 
 // AcquireIntent makes this head the one that talks to the machine's BMC for a duration, and returns the intent as it
 // is held then. It is empty where the record no longer has that intent, or another head has acquired it since.
-func (f *Fleet) AcquireIntent(ctx context.Context, machine string, intent trivet.PowerIntent, hold time.Duration) (held trivet.PowerIntent, err error) {
+func (f *Fleet) AcquireIntent(ctx context.Context, machine string, intent trivet.PowerIntent,
+	hold time.Duration) (held trivet.PowerIntent, err error) {
 	err = f.onMachine(ctx, "acquire power intent", machine, func(t *transition) error {
 		held = trivet.PowerIntent{}
 		now := t.machine.Status.Intent

@@ -74,17 +74,20 @@ func (f *Fleet) images(tx *store.Tx, actions []trivet.Action) ([]trivet.ImageRef
 
 // data returns what the template's texts can use.
 func (f *Fleet) data(m *trivet.Machine, p *trivet.Provision) workflow.Data {
-	d := workflow.Data{Params: p.Spec.Parameters, Provision: workflow.ProvisionData{Name: p.Name, Hostname: hostname(m, p)}}
+	d := workflow.Data{Params: p.Spec.Parameters, Provision: workflow.ProvisionData{Name: p.Name,
+		Hostname: hostname(m, p)}}
 	d.Machine = workflow.MachineData{Name: m.Name, Arch: m.Spec.Arch, Rack: m.Spec.Rack, Labels: m.Labels}
 	for _, nic := range m.Spec.NICs {
 		d.Machine.MACs = append(d.Machine.MACs, nic.MAC)
 	}
 	if inv := m.Status.Inventory; inv != nil {
-		d.Machine.Vendor, d.Machine.Product, d.Machine.Serial, d.Machine.UUID = inv.Vendor, inv.Product, inv.Serial, inv.UUID
+		d.Machine.Vendor, d.Machine.Product, d.Machine.Serial, d.Machine.UUID = inv.Vendor, inv.Product, inv.Serial,
+			inv.UUID
 	}
 	if n := f.network(m); n != nil {
 		address, _, _ := strings.Cut(n.Address, "/")
-		d.Network = workflow.NetworkData{Address: address, CIDR: n.Address, Gateway: n.Gateway, Domain: n.Domain, DNS: n.DNS}
+		d.Network = workflow.NetworkData{Address: address, CIDR: n.Address, Gateway: n.Gateway, Domain: n.Domain,
+			DNS: n.DNS}
 	}
 	return d
 }

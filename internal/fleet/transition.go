@@ -105,8 +105,9 @@ func (f *Fleet) saveEvents(t *transition) error {
 		record := &trivet.Event{
 			Meta: trivet.Meta{Kind: "Event", Name: trivet.EventName(t.machine.Name, st.Events)},
 			Spec: trivet.EventSpec{
-				Subject: "machine/" + t.machine.Name, Seq: st.Events, Time: f.now(), Reason: e.Reason, Message: e.Message,
-				Step: e.Step, Epoch: st.Epoch, Warning: e.Warning, Head: f.head, Workflow: st.Workflow,
+				Subject: "machine/" + t.machine.Name, Seq: st.Events, Time: f.now(), Reason: e.Reason,
+				Message: e.Message,
+				Step:    e.Step, Epoch: st.Epoch, Warning: e.Warning, Head: f.head, Workflow: st.Workflow,
 			},
 		}
 		if err := f.Events.In(t.tx).Put(record); err != nil {

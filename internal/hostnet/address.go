@@ -16,7 +16,8 @@ import (
 func (v *VIP) link() (netlink.Link, error) {
 	link, err := v.netlink.LinkByName(v.Interface)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		err = v.refuse(trivet.ErrNotFound, "give --vip-interface an interface of this host", "interface %q", v.Interface)
+		err = v.refuse(trivet.ErrNotFound, "give --vip-interface an interface of this host", "interface %q",
+			v.Interface)
 	}
 	return link, err
 }
@@ -51,7 +52,8 @@ func (v *VIP) survey() (h survey, err error) {
 		return h, err
 	}
 	all, err := v.netlink.AddrList(nil, netlink.FAMILY_V4)
-	for tries := 0; errors.Is(err, netlink.ErrDumpInterrupted) && tries < 5; tries++ { // the addresses changed meanwhile
+	// the addresses changed meanwhile
+	for tries := 0; errors.Is(err, netlink.ErrDumpInterrupted) && tries < 5; tries++ {
 		all, err = v.netlink.AddrList(nil, netlink.FAMILY_V4)
 	}
 	if err != nil {
@@ -96,11 +98,13 @@ func (v *VIP) check() (survey, error) {
 			continue
 		}
 		if Check(netip.PrefixFrom(v.Address.Addr(), n.Bits())) != nil { // with the length 32
-			return h, v.refuse(trivet.ErrInvalid, "give --vip a host's address", "it is the network or broadcast address of %s", n)
+			return h, v.refuse(trivet.ErrInvalid, "give --vip a host's address",
+				"it is the network or broadcast address of %s", n)
 		}
 		return h, nil
 	}
-	return h, v.refuse(trivet.ErrInvalid, "give --vip a free address of one of these with its length, or another --vip-interface",
+	return h, v.refuse(trivet.ErrInvalid, "give --vip a free address of one of these with its "+
+		"length, or another --vip-interface",
 		"interface %s is not in this network; it is in %v", v.Interface, h.networks)
 }
 

@@ -23,7 +23,8 @@ func (b host) state(t *testing.T) string {
 func (b host) refused(t *testing.T, address string) (err error) {
 	b.inside(t, func() error {
 		var v *VIP
-		if v, err = New(Config{Address: netip.MustParsePrefix(address), Interface: "eth0", Log: slog.New(slog.DiscardHandler)}); err == nil {
+		if v, err = New(Config{Address: netip.MustParsePrefix(address), Interface: "eth0",
+			Log: slog.New(slog.DiscardHandler)}); err == nil {
 			v.Close()
 		}
 		return nil
@@ -42,10 +43,12 @@ func TestOwnAddressesAreKept(t *testing.T) {
 	before := b.state(t)
 	for address, where := range map[string]string{
 		"10.98.0.1/24": "10.98.0.1/24 on eth0", "10.98.0.1/32": "10.98.0.1/24 on eth0",
-		"10.98.0.7/24": "10.98.0.7/32 on other0", "10.98.0.7/32": "10.98.0.7/32 on other0", "10.98.0.8/24": "10.98.0.8/24 on eth0",
+		"10.98.0.7/24": "10.98.0.7/32 on other0", "10.98.0.7/32": "10.98.0.7/32 on other0",
+		"10.98.0.8/24": "10.98.0.8/24 on eth0",
 	} {
 		err := b.refused(t, address)
-		if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), where) || !strings.Contains(err.Error(), "give --vip") {
+		if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), where) ||
+			!strings.Contains(err.Error(), "give --vip") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -63,7 +66,8 @@ func TestAddressOutsideTheNetworks(t *testing.T) {
 	b := newHosts(t)[0]
 	for _, address := range []string{"10.97.0.9/24", "10.97.0.9/32", "10.98.0.9/25", "10.98.0.9/16",
 		"10.98.0.255/24", "10.98.0.0/24", "10.98.0.255/32", "10.98.0.0/32"} {
-		if err := b.refused(t, address); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "give --vip") {
+		if err := b.refused(t, address); !errors.Is(err, trivet.ErrInvalid) ||
+			!strings.Contains(err.Error(), "give --vip") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -78,13 +82,14 @@ func TestAddressOutsideTheNetworks(t *testing.T) {
 	}
 }
 
-// A program that sets the address while a head has it keeps it. The own address of the host, removed and added
+// A program that sets the address while a head has it keeps it. The host's own address, removed and added
 // again, stays.
 func TestAddressesChangeMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newHosts(t)[0]
 	m := storetest.Member(t)
-	for _, set := range []string{"replace 10.98.0.9/32 dev eth0 valid_lft forever preferred_lft forever", "add 10.98.0.9/24 dev eth0"} {
+	for _, set := range []string{"replace 10.98.0.9/32 dev eth0 valid_lft forever preferred_lft forever",
+		"add 10.98.0.9/24 dev eth0"} {
 		h := newHead(t, b, m)
 		until(t, "the head has the address", h.Held)
 		run(t, "ip -n %s address %s", b, set)
@@ -141,7 +146,7 @@ func TestAnotherHostHasTheAddress(t *testing.T) {
 	until(t, "the head has the address", h.Held)
 }
 
-// A head that still answers until its kernel removes the address does not keep the next one from taking it.
+// A head that still answers until its kernel removes the address does not prevent the next one from taking it.
 func TestExpiringAddressIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	hosts := newHosts(t)
@@ -179,7 +184,8 @@ func TestClaim(t *testing.T) {
 func FuzzClaim(f *testing.F) {
 	f.Add(packet(arpReply, net.HardwareAddr{2, 0, 0, 0, 0, 1}, shared.Addr(), shared.Addr()))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if mac := claim(b, shared.Addr()); mac != nil && !bytes.Contains(b, append(mac[:6:6], shared.Addr().AsSlice()...)) {
+		if mac := claim(b, shared.Addr()); mac != nil &&
+			!bytes.Contains(b, append(mac[:6:6], shared.Addr().AsSlice()...)) {
 			t.Errorf("%x claims for %s", b, mac)
 		}
 	})

@@ -31,14 +31,15 @@ import (
 type Config struct {
 	Address   netip.Prefix // with its network's length
 	Interface string
-	Hold      Hold
+	WithLease WithLease
 	Log       *slog.Logger
 }
 
-// Hold waits for the lease of a name, which one host holds at a time, and calls do while this host holds it. do's
-// context ends, and held is false, a quarter of ttl before another host can hold the lease. Hold returns do's
+// WithLease waits for the lease of a name, which one host holds at a time, and calls do while this host holds it. do's
+// context ends, and held is false, a quarter of ttl before another host can hold the lease. It returns do's
 // error; one that is trivet.ErrFenced where the lease was lost.
-type Hold func(ctx context.Context, name string, ttl time.Duration, do func(ctx context.Context, held func() bool) error) error
+type WithLease func(ctx context.Context, name string, ttl time.Duration,
+	do func(ctx context.Context, held func() bool) error) error
 
 // VIP is an address that hosts share: a virtual IP address.
 type VIP struct {
@@ -50,7 +51,7 @@ type VIP struct {
 
 // New opens what it needs of the network namespace that it is called in: an Ethernet interface in the address's
 // network, and the privilege to change it. It refuses an address that this host has by other means; Run detects one
-// that another host has. Only Run needs Hold. Run or Close must follow.
+// that another host has. Only Run needs WithLease. Run or Close must follow.
 func New(c Config) (*VIP, error) {
 	v := &VIP{Config: c}
 	if err := v.open(); err != nil {
@@ -97,7 +98,8 @@ func (v *VIP) explain(err error) error {
 		return err
 	}
 	return &trivet.Error{Op: "share address", Name: v.Address.String(), Err: err,
-		Hint: "give --vip ADDRESS/LENGTH of a network of --vip-interface, and run as root or with CAP_NET_ADMIN and CAP_NET_RAW"}
+		Hint: "give --vip ADDRESS/LENGTH of a network of --vip-interface, and run as root or " +
+			"with CAP_NET_ADMIN and CAP_NET_RAW"}
 }
 
 // Check reports whether an address can be shared on any host.
@@ -105,7 +107,8 @@ func Check(p netip.Prefix) error {
 	a := p.Addr()
 	reserved := p.Bits() < 31 && (a == p.Masked().Addr() || a == last(p))
 	if !p.IsValid() || !a.Is4() || !a.IsGlobalUnicast() || p.Bits() < 8 || reserved {
-		return fmt.Errorf("%w: %s is not a host's IPv4 address with its network's length, such as 10.0.0.9/24", trivet.ErrInvalid, p)
+		return fmt.Errorf("%w: %s is not a host's IPv4 address with its network's length, such as 10.0.0.9/24",
+			trivet.ErrInvalid, p)
 	}
 	return nil
 }
@@ -125,7 +128,8 @@ func (v *VIP) Held() bool { return v.held.Load() }
 func (v *VIP) Close() {
 	if v.netlink != nil {
 		if err := v.drop(); err != nil && !errors.Is(err, trivet.ErrNotFound) && v.Held() {
-			v.Log.Error("the shared address could not be removed; it expires within a second", "address", v.Address, "error", err)
+			v.Log.Error("the shared address could not be removed; it expires within a second", "address", v.Address,
+				"error", err)
 		}
 		v.netlink.Close()
 	}

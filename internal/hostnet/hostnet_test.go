@@ -178,8 +178,8 @@ func TestStoppedProcess(t *testing.T) {
 	changes := b.monitor(t)
 	send(t, cmd, syscall.SIGCONT)
 	_ = cmd.Wait()
-	if said := changes(); strings.Contains(said, shared.Addr().String()) {
-		t.Errorf("the address was there again:\n%s", said)
+	if got := changes(); strings.Contains(got, shared.Addr().String()) {
+		t.Errorf("the address was there again:\n%s", got)
 	}
 }
 
@@ -198,7 +198,7 @@ func (b host) monitor(t *testing.T) (changes func() string) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it ends in no other way
 	seen := func(mark string) (text string) {
-		until(t, "the monitor sees "+mark, func() bool {
+		until(t, "the monitor receives "+mark, func() bool {
 			run(t, "ip -n %s address replace %s/32 dev lo", b, mark)
 			run(t, "ip -n %s address delete %s/32 dev lo", b, mark)
 			data, err := os.ReadFile(file.Name())
@@ -218,9 +218,10 @@ type head struct {
 	stop  func()
 }
 
-// holdBy returns the lease of a store as a Hold.
-func holdBy(s *store.Store) Hold {
-	return func(ctx context.Context, name string, ttl time.Duration, do func(context.Context, func() bool) error) error {
+// leaseOf returns the leases of a store as a WithLease.
+func leaseOf(s *store.Store) WithLease {
+	return func(ctx context.Context, name string, ttl time.Duration,
+		do func(context.Context, func() bool) error) error {
 		return s.WithLease(ctx, name, ttl, func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
 	}
 }
@@ -239,7 +240,8 @@ func newHeadWithLog(t *testing.T, b host, m *cluster.Member, log io.Writer) *hea
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	b.inside(t, func() (err error) {
-		h.VIP, err = New(Config{Address: shared, Interface: "eth0", Hold: holdBy(h.store), Log: slog.New(slog.NewTextHandler(log, nil))})
+		h.VIP, err = New(Config{Address: shared, Interface: "eth0", WithLease: leaseOf(h.store),
+			Log: slog.New(slog.NewTextHandler(log, nil))})
 		if err != nil {
 			return err
 		}
@@ -262,8 +264,8 @@ func newHeadWithLog(t *testing.T, b host, m *cluster.Member, log io.Writer) *hea
 	return h
 }
 
-// who returns the host that answers at the shared address, as seen from the client.
-func who(t *testing.T, client host) (name string) {
+// answering returns the host that answers at the shared address, as seen from the client.
+func answering(t *testing.T, client host) (name string) {
 	client.inside(t, func() error {
 		conn, err := net.DialTimeout("tcp", shared.Addr().String()+":80", time.Second)
 		if err != nil {
@@ -285,7 +287,7 @@ func TestFailover(t *testing.T) {
 	client := hosts[2]
 	m := storetest.Member(t)
 	first := newHead(t, hosts[0], m)
-	until(t, "the first head answers", func() bool { return who(t, client) == string(hosts[0]) })
+	until(t, "the first head answers", func() bool { return answering(t, client) == string(hosts[0]) })
 	second := newHead(t, hosts[1], m)
 	if second.Held() || hosts[1].has(t) {
 		t.Error("two heads have the address")
@@ -300,7 +302,7 @@ func TestFailover(t *testing.T) {
 		t.Error("two heads have the address")
 	}
 	t.Logf("moved after %s", time.Since(at).Round(time.Millisecond))
-	until(t, "the second head answers", func() bool { return who(t, client) == string(hosts[1]) })
+	until(t, "the second head answers", func() bool { return answering(t, client) == string(hosts[1]) })
 
 	first.stop()
 	third := newHead(t, hosts[0], m)
@@ -308,16 +310,18 @@ func TestFailover(t *testing.T) {
 	if hosts[1].has(t) {
 		t.Error("a head that has ended has the address")
 	}
-	until(t, "the third head answers", func() bool { return who(t, client) == string(hosts[0]) && third.Held() })
+	until(t, "the third head answers", func() bool { return answering(t, client) == string(hosts[0]) && third.Held() })
 }
 
 func TestBadAddresses(t *testing.T) {
 	for text, valid := range map[string]bool{
 		"10.0.0.9/24": true, "10.0.0.9/32": true, "10.0.0.0/24": false, "10.0.0.255/24": false, "10.0.3.255/22": false,
-		"10.0.0.255/22": true, "10.0.0.0/31": true, "255.255.255.255/32": false, "127.0.0.1/8": false, "224.0.0.1/24": false,
-		"fe80::1/64": false, "0.0.0.0/0": false, "2001:db8::1/64": false,
+		"10.0.0.255/22": true, "10.0.0.0/31": true, "255.255.255.255/32": false, "127.0.0.1/8": false,
+		"224.0.0.1/24": false,
+		"fe80::1/64":   false, "0.0.0.0/0": false, "2001:db8::1/64": false,
 	} {
-		if err := Check(netip.MustParsePrefix(text)); (err == nil) != valid || err != nil && !errors.Is(err, trivet.ErrInvalid) {
+		if err := Check(netip.MustParsePrefix(text)); (err == nil) != valid || err != nil &&
+			!errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -325,7 +329,8 @@ func TestBadAddresses(t *testing.T) {
 	if !errors.Is(err, trivet.ErrNotFound) || !strings.Contains(err.Error(), "--vip-interface") {
 		t.Error(err)
 	}
-	_, err = New(Config{Address: netip.MustParsePrefix("10.98.0.9/24"), Interface: "lo", Log: slog.New(slog.DiscardHandler)})
+	_, err = New(Config{Address: netip.MustParsePrefix("10.98.0.9/24"), Interface: "lo",
+		Log: slog.New(slog.DiscardHandler)})
 	if !errors.Is(err, trivet.ErrInvalid) {
 		t.Error(err)
 	}

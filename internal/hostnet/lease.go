@@ -26,10 +26,10 @@ const (
 // returns.
 func (v *VIP) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := v.Hold(ctx, v.lease(), ttl, v.take)
+		err := v.WithLease(ctx, v.lease(), ttl, v.take)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, trivet.ErrFenced) {
 			v.Log.Error("cannot take the shared address", "address", v.Address, "interface", v.Interface, "error", err)
-			_ = wait.Sleep(ctx, 5*time.Second) // other hosts try meanwhile
+			_ = wait.Sleep(ctx, 5*time.Second) // other hosts may take it meanwhile
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action/block"
 )
 
-// BenchmarkWrite puts a zstd image on a disk, by turns by Write and by 'zstd -dc | dd bs=4M conv=fsync', and reports
-// the best rate of each in MiB of the raw image a second. The image is an ext4 file system with this computer's
+// BenchmarkWrite writes a zstd image to a disk, alternately by Write and by 'zstd -dc | dd bs=4M conv=fsync', and
+// reports the best rate of each in MiB of the raw image a second. The image is an ext4 file system with this computer's
 // /usr/lib.
 func BenchmarkWrite(b *testing.B) {
 	packed, size := usrLib(b)
@@ -44,7 +44,9 @@ func race(b *testing.B, packed, target string, size int64) {
 	}
 	for range b.N {
 		for range 3 {
-			dd = min(dd, took(func() { shell(b, "zstd -dcq "+packed+" | dd bs=4M conv=fsync,notrunc status=none of="+target) }))
+			dd = min(dd, took(func() {
+				shell(b, "zstd -dcq "+packed+" | dd bs=4M conv=fsync,notrunc status=none of="+target)
+			}))
 			write = min(write, took(func() { writeOnce(b, packed, target, size) }))
 		}
 	}

@@ -18,8 +18,8 @@ import (
 // more.
 const maxWindow = 128 << 20
 
-// Decompress returns the content of a stream. What src fails with comes out as it is; content that is cut off or
-// damaged is [trivet.ErrInvalid]. The reader must be closed; that does not close src. Zstd decodes on several
+// Decompress returns the content of a stream. Errors of src are returned unchanged; truncated or damaged
+// content is [trivet.ErrInvalid]. The reader must be closed; that does not close src. Zstd decodes on several
 // processors.
 func Decompress(src io.Reader, compression string) (io.ReadCloser, error) {
 	d := &decoder{src: &origin{r: src}, compression: compression, end: func() {}}
@@ -44,7 +44,7 @@ func (d *decoder) open() (err error) {
 		d.r = d.src
 		return nil
 	case Zstd:
-		if _, err := in.Peek(1); err != nil { // else nothing would be an image of no bytes
+		if _, err := in.Peek(1); err != nil { // otherwise an empty file would be an empty image
 			return err
 		}
 		z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(0))
@@ -87,7 +87,7 @@ func (d *decoder) why(err error) error {
 	return fmt.Errorf("decompress %s: %w: %w", d.compression, trivet.ErrInvalid, err)
 }
 
-// origin remembers what the source failed with. A decoder may read it ahead, by another goroutine.
+// origin keeps the error of the source. A decoder may read ahead, in another goroutine.
 type origin struct {
 	r   io.Reader
 	mu  sync.Mutex

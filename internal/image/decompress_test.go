@@ -27,10 +27,11 @@ func TestDecompress(t *testing.T) {
 			continue
 		}
 		if got := compressionOf(packed); got != c.compression {
-			t.Errorf("%s is taken for %q", c.compression, got)
+			t.Errorf("%s is detected as %q", c.compression, got)
 		}
 		twice := append(bytes.Clone(packed), packed...)
-		if got, err := unpack(c.compression, twice); err != nil || !bytes.Equal(got, append(bytes.Clone(content), content...)) {
+		if got, err := unpack(c.compression, twice); err != nil ||
+			!bytes.Equal(got, append(bytes.Clone(content), content...)) {
 			t.Errorf("%s %v, two in a row: %d bytes, %v", c.compression, c.flags, len(got), err)
 		}
 	}
@@ -41,11 +42,12 @@ func TestDecompressRefuses(t *testing.T) {
 	for _, compression := range []string{Zstd, Gzip, XZ} {
 		packed := pack(t, compression, content)
 		for name, bad := range map[string][]byte{
-			"nothing":  nil,
-			"header":   packed[:5],
-			"cut off":  packed[:len(packed)/2],
-			"end":      packed[:len(packed)-1],
-			"damaged":  append(append(bytes.Clone(packed[:len(packed)/2]), packed[len(packed)/2]^0xff), packed[len(packed)/2+1:]...),
+			"nothing": nil,
+			"header":  packed[:5],
+			"cut off": packed[:len(packed)/2],
+			"end":     packed[:len(packed)-1],
+			"damaged": append(append(bytes.Clone(packed[:len(packed)/2]), packed[len(packed)/2]^0xff),
+				packed[len(packed)/2+1:]...),
 			"trailing": append(bytes.Clone(packed), "what is this?"...),
 			"other":    content,
 		} {
@@ -67,7 +69,7 @@ func TestDecompressRefuses(t *testing.T) {
 	}
 }
 
-// A broken connection is not the image's fault, wherever it breaks.
+// An error of the source is not reported as one of the image, at any offset.
 func TestDecompressKeepsTheSourcesError(t *testing.T) {
 	broken := errors.New("cable pulled")
 	for _, compression := range []string{None, Zstd, Gzip, XZ} {

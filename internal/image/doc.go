@@ -4,6 +4,6 @@
 // to a disk. Archives are unpacked by the agent's action, which has file trees of its own. Virtual machines' formats
 // (qcow2 and such) are refused with the command that converts them.
 //
-// Whatever is wrong with an image is [trivet.ErrInvalid]; errors of what it is read from or written to stay as they
-// are, so that callers can attribute the failure.
+// Every defect of an image is [trivet.ErrInvalid]; errors of its source and target are returned unchanged, so that
+// callers can attribute the failure.
 package image

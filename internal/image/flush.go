@@ -1,9 +1,9 @@
 package image
 
-// flusher creates the target write out while more comes in: otherwise it would all lie in memory until the end, and an
-// interrupted machine would have got nothing of it.
+// flusher flushes the target while more is written: otherwise everything would stay in memory until the end, and a
+// machine that is interrupted would have nothing on its disk.
 type flusher struct {
-	due   chan struct{} // has room for one
+	due   chan struct{} // capacity 1
 	ended chan struct{}
 	since int64 // bytes written since the last request
 	err   error // of the goroutine; to be read after ended
@@ -25,7 +25,7 @@ func newFlusher(dst Target) *flusher {
 	return f
 }
 
-// wrote counts; a flush that is due while another runs and a third waits is left out.
+// wrote counts written bytes. A flush that is due while one runs and another waits is left out.
 func (f *flusher) wrote(n int64) {
 	if f.since += n; f.since < flushEvery {
 		return

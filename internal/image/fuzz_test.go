@@ -32,7 +32,7 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// FuzzXZGuard: what the guard lets through is what came in, and files of the real program pass whole.
+// FuzzXZGuard: the guard passes its input unchanged, and accepts files of the real program.
 func FuzzXZGuard(f *testing.F) {
 	f.Add(pack(f, XZ, noise(1000)))
 	f.Add(pack(f, XZ, disk()[:200<<10], "--block-size=70000", "--check=crc32"))
@@ -40,7 +40,7 @@ func FuzzXZGuard(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := io.ReadAll(newXZGuard(bufio.NewReader(bytes.NewReader(b))))
 		if !bytes.HasPrefix(b, got) || err == nil && len(got) != len(b) {
-			t.Errorf("%d of %d bytes came through: %v", len(got), len(b), err)
+			t.Errorf("%d of %d bytes were passed: %v", len(got), len(b), err)
 		}
 	})
 }

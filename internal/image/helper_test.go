@@ -32,13 +32,14 @@ func noise(size int) []byte {
 // grains.
 func disk() []byte {
 	b := make([]byte, 23<<20+5120)
-	for _, r := range [][2]int{{0, 3000}, {3<<20 - 1, 3<<20 + 1}, {4 << 20, 5 << 20}, {15 << 20, 17<<20 + 77}, {23<<20 + 100, 23<<20 + 200}} {
+	for _, r := range [][2]int{{0, 3000}, {3<<20 - 1, 3<<20 + 1}, {4 << 20, 5 << 20}, {15 << 20, 17<<20 + 77},
+		{23<<20 + 100, 23<<20 + 200}} {
 		copy(b[r[0]:r[1]], noise(r[1]-r[0]))
 	}
 	return b
 }
 
-// pack compresses by the usual program, so that what others make is what is read.
+// pack compresses by the usual program, so that tests read what users create.
 func pack(t testing.TB, compression string, content []byte, flags ...string) []byte {
 	t.Helper()
 	if compression == None {
@@ -79,7 +80,7 @@ func archive(t testing.TB, names ...string) []byte {
 	return b.Bytes()
 }
 
-// used is a file of some size that is full of other things.
+// used is a file of some size that is full of other data.
 func used(t testing.TB, size int) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "disk")
@@ -87,12 +88,12 @@ func used(t testing.TB, size int) (path string) {
 	return path
 }
 
-// loop creates a block device of a file. It wants root.
+// loop creates a block device of a file. It requires root.
 func loop(t testing.TB, path string) (node string) {
 	t.Helper()
 	out, err := exec.Command("losetup", "--find", "--show", path).CombinedOutput()
 	if err != nil {
-		t.Fatalf("losetup (wants root, and apt-get install mount): %v: %s", err, out)
+		t.Fatalf("losetup (requires root, and apt-get install mount): %v: %s", err, out)
 	}
 	node = strings.TrimSpace(string(out))
 	t.Cleanup(func() {

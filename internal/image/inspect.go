@@ -13,7 +13,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Info is what Inspect finds out.
+// Info is the result of Inspect.
 type Info struct {
 	Compression string
 	Format      string
@@ -25,8 +25,8 @@ type Info struct {
 // headBytes are read of the content: enough for a partition table of any kind and the file systems' first blocks.
 const headBytes = 128 << 10
 
-// Inspect reports how a file is compressed and what it contains. What is no image of a kind that
-// can be installed is [trivet.ErrInvalid], with a hint where there is a way to make it one.
+// Inspect reports how a file is compressed and what it contains. A file that cannot be installed
+// is [trivet.ErrInvalid], with a hint if it can be converted.
 func Inspect(r io.ReaderAt, size int64) (Info, error) {
 	info, err := inspect(r, size)
 	if err != nil {
@@ -109,7 +109,7 @@ func tarFormat(open func() (io.ReadCloser, error)) (string, error) {
 		switch {
 		case errors.Is(err, tar.ErrHeader):
 			return "", fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the end, of it or of what is looked at
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the end of the archive or of the search
 			return Tar, nil
 		case err != nil:
 			return "", err

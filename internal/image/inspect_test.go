@@ -15,7 +15,7 @@ import (
 
 func inspectBytes(b []byte) (Info, error) { return Inspect(bytes.NewReader(b), int64(len(b))) }
 
-// made runs a program on a new file of some size and returns what it made of it.
+// made runs a program on a new file of some size and returns the file.
 func made(t *testing.T, size int64, input string, program ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "made")
@@ -33,7 +33,8 @@ func made(t *testing.T, size int64, input string, program ...string) []byte {
 }
 
 func TestInspect(t *testing.T) {
-	gpt := made(t, 64<<20, "label: gpt\nsize=8MiB, type=uefi, name=\"EFI\"\ntype=linux, name=\"root\"\n", "sfdisk", "-q")
+	gpt := made(t, 64<<20, "label: gpt\nsize=8MiB, type=uefi, name=\"EFI\"\ntype=linux, name=\"root\"\n", "sfdisk",
+		"-q")
 	mbr := made(t, 64<<20, "label: dos\nsize=8MiB, type=83\n", "sfdisk", "-q")
 	ext4 := made(t, 8<<20, "", "mkfs.ext4", "-q")
 	layout := archive(t, "blobs/", "blobs/sha256/", "blobs/sha256/x", "index.json", "oci-layout")
@@ -42,23 +43,27 @@ func TestInspect(t *testing.T) {
 		file []byte
 		want Info
 	}{
-		"gpt":          {gpt, Info{"", Raw, size(gpt), "gpt", nil}},
-		"gpt zstd":     {pack(t, Zstd, gpt, "--stream-size=67108864"), Info{Zstd, Raw, size(gpt), "gpt", nil}},
-		"gpt zstd x 2": {append(pack(t, Zstd, gpt, "--stream-size=67108864"), pack(t, Zstd, gpt, "--stream-size=67108864", "--no-check")...), Info{Zstd, Raw, 2 * size(gpt), "gpt", nil}},
-		"not told":     {pack(t, Zstd, gpt), Info{Zstd, Raw, 0, "gpt", nil}},
-		"mbr gzip":     {pack(t, Gzip, mbr), Info{Gzip, Raw, 0, "mbr", nil}},
-		"ext4 xz":      {pack(t, XZ, ext4), Info{XZ, Raw, 0, "ext", nil}},
-		"unknown":      {noise(1000), Info{"", Raw, 1000, "", nil}},
-		"tar":          {archive(t, "./", "./etc/passwd"), Info{"", Tar, size(archive(t, "./", "./etc/passwd")), "", nil}},
-		"tar gzip":     {pack(t, Gzip, archive(t, "index.html", "blobs/x")), Info{Gzip, Tar, 0, "", nil}},
-		"no layout":    {archive(t, "blobs/x", "index.json"), Info{"", Tar, size(archive(t, "blobs/x", "index.json")), "", nil}},
-		"oci":          {layout, Info{"", OCI, size(layout), "", nil}},
-		"oci zstd":     {pack(t, Zstd, layout), Info{Zstd, OCI, 0, "", nil}},
+		"gpt":      {gpt, Info{"", Raw, size(gpt), "gpt", nil}},
+		"gpt zstd": {pack(t, Zstd, gpt, "--stream-size=67108864"), Info{Zstd, Raw, size(gpt), "gpt", nil}},
+		"gpt zstd x 2": {append(pack(t, Zstd, gpt, "--stream-size=67108864"),
+			pack(t, Zstd, gpt, "--stream-size=67108864", "--no-check")...), Info{Zstd, Raw, 2 * size(gpt), "gpt", nil}},
+		"size unset": {pack(t, Zstd, gpt), Info{Zstd, Raw, 0, "gpt", nil}},
+		"mbr gzip":   {pack(t, Gzip, mbr), Info{Gzip, Raw, 0, "mbr", nil}},
+		"ext4 xz":    {pack(t, XZ, ext4), Info{XZ, Raw, 0, "ext", nil}},
+		"unknown":    {noise(1000), Info{"", Raw, 1000, "", nil}},
+		"tar": {archive(t, "./", "./etc/passwd"), Info{"", Tar, size(archive(t, "./", "./etc/passwd")), "",
+			nil}},
+		"tar gzip": {pack(t, Gzip, archive(t, "index.html", "blobs/x")), Info{Gzip, Tar, 0, "", nil}},
+		"no layout": {archive(t, "blobs/x", "index.json"), Info{"", Tar, size(archive(t, "blobs/x", "index.json")), "",
+			nil}},
+		"oci":      {layout, Info{"", OCI, size(layout), "", nil}},
+		"oci zstd": {pack(t, Zstd, layout), Info{Zstd, OCI, 0, "", nil}},
 	} {
 		got, err := inspectBytes(c.file)
 		parts := got.Parts
 		got.Parts = nil
-		if err != nil || got.Compression != c.want.Compression || got.Format != c.want.Format || got.RawBytes != c.want.RawBytes || got.Content != c.want.Content {
+		if err != nil || got.Compression != c.want.Compression || got.Format != c.want.Format ||
+			got.RawBytes != c.want.RawBytes || got.Content != c.want.Content {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
 		want := map[string][]Part{
@@ -103,7 +108,8 @@ func TestInspectRefuses(t *testing.T) {
 		"zstd cut off":     {zst[:len(zst)-9], "cut off"},
 		"zstd header only": {zst[:6], "cut off"},
 	} {
-		if _, err := inspectBytes(c.file); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
+		if _, err := inspectBytes(c.file); !errors.Is(err, trivet.ErrInvalid) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -67,11 +67,12 @@ const (
 	isoMagic = "CD001"
 )
 
-// refuse recognises what is no image of ours by the first bytes of its decompressed content.
+// refuse recognises unsupported images by the first bytes of their decompressed content.
 func refuse(head []byte) error {
 	for _, f := range foreign {
 		if len(head) >= f.at && bytes.HasPrefix(head[f.at:], []byte(f.magic)) {
-			return &trivet.Error{Op: "read image", Err: fmt.Errorf("%w: it is %s", trivet.ErrInvalid, f.what), Hint: f.hint}
+			return &trivet.Error{Op: "read image", Err: fmt.Errorf("%w: it is %s", trivet.ErrInvalid, f.what),
+				Hint: f.hint}
 		}
 	}
 	if len(head) > isoAt && bytes.HasPrefix(head[isoAt:], []byte(isoMagic)) {

@@ -51,7 +51,8 @@ func gptOf(head []byte, sector int) (parts []Part, ok bool) {
 		return nil, false
 	}
 	h := head[sector:]
-	first, count, size := binary.LittleEndian.Uint64(h[72:]), binary.LittleEndian.Uint32(h[80:]), binary.LittleEndian.Uint32(h[84:])
+	first, count, size := binary.LittleEndian.Uint64(h[72:]), binary.LittleEndian.Uint32(h[80:]),
+		binary.LittleEndian.Uint32(h[84:])
 	if first > headBytes || size < 128 || size > 4096 {
 		return nil, true
 	}
@@ -65,7 +66,8 @@ func gptOf(head []byte, sector int) (parts []Part, ok bool) {
 		if bytes.Equal(e[:16], make([]byte, 16)) || to < from || to > 1<<50 {
 			continue
 		}
-		parts = append(parts, Part{Number: i + 1, Bytes: int64(to-from+1) * int64(sector), Type: typeOf(e[:16]), Name: nameOf(e[56:])})
+		parts = append(parts, Part{Number: i + 1, Bytes: int64(to-from+1) * int64(sector), Type: typeOf(e[:16]),
+			Name: nameOf(e[56:])})
 	}
 	return parts, true
 }

@@ -30,21 +30,21 @@ type Options struct {
 // Result describes what was written.
 type Result struct {
 	Bytes int64 // of the image
-	Zeros int64 // of these, that the target made zero by its own means
+	Zeros int64 // of these, zeroed by the target's own command
 }
 
 const (
 	pieceBytes = 4 << 20 // read and written in one go
-	pieces     = 4       // on the way at a time
+	pieces     = 4       // in transit at a time
 )
 
-// Write puts a raw image on a target, from its beginning, and on stable storage. Zeros in the image are zeros on the
-// target, whatever was there, but are not sent to it where it can make them itself.
+// Write writes a raw image to the beginning of a target and flushes it. Zeros in the image are zeros on the target,
+// whatever it held before, but are not sent to a target that can zero ranges itself.
 //
 // Before anything is written, an image is refused that is still compressed or of another format ([trivet.ErrInvalid]),
 // or that is known to be larger than the target ([unix.ENOSPC]); an image that turns out to be larger is the latter as
-// well, and one of another length than o.RawBytes the former. Errors of src and dst stay as they are. ctx is looked at
-// between reads and writes.
+// well, and one of another length than o.RawBytes the former. Errors of src and dst are returned unchanged. ctx is
+// checked between reads and writes.
 func Write(ctx context.Context, dst Target, src io.Reader, o Options) (Result, error) {
 	if o.RawBytes > dst.Size() {
 		return Result{}, tooSmall(o.RawBytes, dst)
@@ -79,7 +79,8 @@ func tooSmall(size int64, dst Target) error {
 }
 
 // fill reads pieces until src ends, or writing has stopped.
-func fill(ctx context.Context, src io.Reader, free <-chan []byte, full chan<- []byte, stopped <-chan struct{}) (size int64, err error) {
+func fill(ctx context.Context, src io.Reader, free <-chan []byte, full chan<- []byte,
+	stopped <-chan struct{}) (size int64, err error) {
 	for {
 		var b []byte
 		select {
@@ -102,14 +103,14 @@ func fill(ctx context.Context, src io.Reader, free <-chan []byte, full chan<- []
 			}
 		}
 		size += int64(n)
-		full <- b[:n] // has room for all there are
+		full <- b[:n] // has capacity for all pieces
 		if err == io.EOF {
 			return size, nil
 		}
 	}
 }
 
-// check refuses what is no raw image before it is written.
+// check refuses content that is not a raw image before it is written.
 func check(head []byte) error {
 	if len(head) == 0 {
 		return fmt.Errorf("%w: the image is empty", trivet.ErrInvalid)

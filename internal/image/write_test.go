@@ -43,7 +43,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// memory is a target whose failures are told.
+// memory is a target whose failures are set by the test.
 type memory struct {
 	b       []byte
 	zero    error
@@ -76,7 +76,7 @@ func (m *memory) WriteAt(p []byte, off int64) (int, error) {
 	return copy(m.b[off:], p), nil
 }
 
-func TestWriteWhereZerosCannotBeMade(t *testing.T) {
+func TestWriteWithoutZeroCommand(t *testing.T) {
 	content := disk()
 	for _, errno := range []error{unix.EOPNOTSUPP, unix.EINVAL} {
 		m := &memory{b: bytes.Repeat([]byte{1}, room), zero: errno}
@@ -88,7 +88,7 @@ func TestWriteWhereZerosCannotBeMade(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
-	broken, bad := errors.New("cable pulled"), errors.New("the disk is dying")
+	broken, bad := errors.New("cable pulled"), errors.New("the disk is failing")
 	content := noise(10 << 20)
 	src := func() io.Reader { return bytes.NewReader(content) }
 	for name, c := range map[string]struct {
@@ -98,18 +98,23 @@ func TestWriteRefuses(t *testing.T) {
 		want    error
 		written bool // something may be
 	}{
-		"known to be too large": {iotest.ErrReader(broken), memory{b: make([]byte, 5<<20)}, 10 << 20, unix.ENOSPC, false},
-		"too large":             {src(), memory{b: make([]byte, 9<<20)}, 0, unix.ENOSPC, true},
-		"zeros beyond the end":  {bytes.NewReader(make([]byte, 10<<20)), memory{b: make([]byte, 9<<20)}, 0, unix.ENOSPC, true},
-		"shorter than said":     {src(), memory{b: make([]byte, room)}, 11 << 20, trivet.ErrInvalid, true},
-		"longer than said":      {src(), memory{b: make([]byte, room)}, 9 << 20, trivet.ErrInvalid, true},
-		"empty":                 {bytes.NewReader(nil), memory{b: make([]byte, room)}, 0, trivet.ErrInvalid, false},
-		"compressed":            {bytes.NewReader(pack(t, Zstd, content)), memory{b: make([]byte, room)}, 0, trivet.ErrInvalid, false},
-		"qcow2":                 {bytes.NewReader([]byte("QFI\xfb etc")), memory{b: make([]byte, room)}, 0, trivet.ErrInvalid, false},
-		"broken off":            {io.MultiReader(src(), iotest.ErrReader(broken)), memory{b: make([]byte, room)}, 0, broken, true},
-		"disk fails":            {src(), memory{b: make([]byte, room), write: bad, after: 5 << 20}, 0, bad, true},
-		"zeroing fails":         {bytes.NewReader(disk()), memory{b: make([]byte, room), zero: bad}, 0, bad, true},
-		"sync fails":            {src(), memory{b: make([]byte, room), sync: bad}, 0, bad, true},
+		"known to be too large": {iotest.ErrReader(broken), memory{b: make([]byte, 5<<20)}, 10 << 20, unix.ENOSPC,
+			false},
+		"too large": {src(), memory{b: make([]byte, 9<<20)}, 0, unix.ENOSPC, true},
+		"zeros beyond the end": {bytes.NewReader(make([]byte, 10<<20)), memory{b: make([]byte, 9<<20)}, 0, unix.ENOSPC,
+			true},
+		"shorter than stated": {src(), memory{b: make([]byte, room)}, 11 << 20, trivet.ErrInvalid, true},
+		"longer than stated":  {src(), memory{b: make([]byte, room)}, 9 << 20, trivet.ErrInvalid, true},
+		"empty":               {bytes.NewReader(nil), memory{b: make([]byte, room)}, 0, trivet.ErrInvalid, false},
+		"compressed": {bytes.NewReader(pack(t, Zstd, content)), memory{b: make([]byte, room)}, 0,
+			trivet.ErrInvalid, false},
+		"qcow2": {bytes.NewReader([]byte("QFI\xfb etc")), memory{b: make([]byte, room)}, 0, trivet.ErrInvalid,
+			false},
+		"broken off": {io.MultiReader(src(), iotest.ErrReader(broken)), memory{b: make([]byte, room)}, 0, broken,
+			true},
+		"disk fails":    {src(), memory{b: make([]byte, room), write: bad, after: 5 << 20}, 0, bad, true},
+		"zeroing fails": {bytes.NewReader(disk()), memory{b: make([]byte, room), zero: bad}, 0, bad, true},
+		"sync fails":    {src(), memory{b: make([]byte, room), sync: bad}, 0, bad, true},
 	} {
 		if _, err := Write(t.Context(), &c.dst, c.src, Options{RawBytes: c.raw}); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
@@ -120,7 +125,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// endless never ends by itself, and is not read when writing has ended.
+// endless never ends by itself, and is not read after writing has ended.
 type endless struct{ read func() }
 
 func (e endless) Read(p []byte) (int, error) {
@@ -140,15 +145,17 @@ func TestWriteEnds(t *testing.T) {
 			cancel(stop)
 		}
 	}}
-	if _, err := Write(ctx, &memory{b: make([]byte, 1<<30)}, iotest.OneByteReader(src), Options{}); !errors.Is(err, stop) || n != 100 {
+	if _, err := Write(ctx, &memory{b: make([]byte, 1<<30)}, iotest.OneByteReader(src),
+		Options{}); !errors.Is(err, stop) || n != 100 {
 		t.Errorf("after %d reads: %v", n, err)
 	}
-	if _, err := Write(t.Context(), &memory{b: make([]byte, 9<<20)}, endless{}, Options{}); !errors.Is(err, unix.ENOSPC) {
+	if _, err := Write(t.Context(), &memory{b: make([]byte, 9<<20)}, endless{},
+		Options{}); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("an endless image: %v", err)
 	}
 }
 
-func TestWriteFlushesOnTheWay(t *testing.T) {
+func TestWriteFlushesPeriodically(t *testing.T) {
 	m := &memory{b: make([]byte, 3*flushEvery)}
 	_, err := Write(t.Context(), m, io.LimitReader(endless{}, 3*flushEvery), Options{})
 	if err != nil || m.syncs < 2 {
@@ -156,12 +163,13 @@ func TestWriteFlushesOnTheWay(t *testing.T) {
 	}
 }
 
-// What a failed attempt has left does not show through the next one.
+// The data of a failed attempt does not appear in the next one.
 func TestWriteAgain(t *testing.T) {
 	content := disk()
 	path := used(t, room)
 	d := open(t, path)
-	_, err := Write(t.Context(), d, io.MultiReader(bytes.NewReader(noise(9<<20)), iotest.ErrReader(io.ErrNoProgress)), Options{})
+	_, err := Write(t.Context(), d, io.MultiReader(bytes.NewReader(noise(9<<20)), iotest.ErrReader(io.ErrNoProgress)),
+		Options{})
 	if !errors.Is(err, io.ErrNoProgress) {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writer puts pieces on the target, one after the other.
+// writer writes pieces to the target, one after the other.
 type writer struct {
 	dst      Target
 	progress func(int64)
@@ -17,12 +17,12 @@ type writer struct {
 	hole int64 // zeros that end at at and are not yet on the target
 	done Result
 	err  error
-	cant bool // make zeros by means of its own
+	cant bool // the target makes zeros by its own command
 }
 
 const (
 	grain   = 1 << 20   // zeros are looked for in blocks of this size
-	maxHole = 256 << 20 // made in one call, which nothing interrupts
+	maxHole = 256 << 20 // zeroed in one call, which cannot be interrupted
 )
 
 var zeros [grain]byte
@@ -31,7 +31,7 @@ func newWriter(dst Target, progress func(int64)) *writer {
 	return &writer{dst: dst, progress: progress}
 }
 
-// run writes until there are no more pieces or one fails, then puts everything on stable storage.
+// run writes until there are no more pieces or one fails, then flushes the target.
 func (w *writer) run(full <-chan []byte, free chan<- []byte) {
 	w.flush = newFlusher(w.dst)
 	for b := range full {
@@ -52,7 +52,7 @@ func (w *writer) run(full <-chan []byte, free chan<- []byte) {
 	}
 }
 
-// piece writes what is not zero of b, in runs as long as they can be.
+// piece writes the data of b that is not zero, in runs as long as possible.
 func (w *writer) piece(b []byte) error {
 	if w.at+int64(len(b)) > w.dst.Size() {
 		return tooSmall(w.at+int64(len(b)), w.dst)

@@ -14,15 +14,16 @@ import (
 type xzGuard struct {
 	in    *bufio.Reader
 	part  func() (int64, error) // parses the next part and returns its length
-	left  int64                 // of the part before
+	left  int64                 // of the previous part
 	check int64                 // bytes of a block's check in this stream
 	size  int64                 // of the block's data so far
-	count uint64                // numbers to come in the index
+	count uint64                // numbers that remain in the index
 }
 
 var (
 	errXZ     = errors.New("it is damaged")
-	errXZSize = fmt.Errorf("it needs more than %d MiB of memory; compress it by 'xz -9' or 'zstd -19' at most", maxWindow>>20)
+	errXZSize = fmt.Errorf("it needs more than %d MiB of memory; compress it by 'xz -9' or 'zstd -19' at most",
+		maxWindow>>20)
 )
 
 func newXZGuard(in *bufio.Reader) *xzGuard {
@@ -47,7 +48,7 @@ func (g *xzGuard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// peek returns the next n bytes; that there are fewer is no proper end.
+// peek returns the next n bytes; fewer are an unexpected end.
 func (g *xzGuard) peek(n int) ([]byte, error) {
 	b, err := g.in.Peek(n)
 	if err == io.EOF {

@@ -9,7 +9,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// maxFrames bounds how many frames and blocks are looked at for a file's size.
+// maxFrames bounds how many frames and blocks are read for a file's size.
 const maxFrames = 1 << 20
 
 // zstdSize adds up the content sizes in a file's frame headers (RFC 8878, section 3.1.1); 0 if one has none.

@@ -1,4 +1,4 @@
-// Package ipam chooses addresses. It is pure: the caller reports which addresses are taken, and records the choice.
+// Package ipam chooses addresses. It is pure: the caller knows which addresses are taken, and records the choice.
 package ipam
 
 import (
@@ -42,7 +42,8 @@ const probes = 32
 func Pick(r Request, taken func(netip.Addr) bool) (netip.Addr, error) {
 	p := newPlan(r.Network, r.Use)
 	if p.size == 0 {
-		return netip.Addr{}, fmt.Errorf("%w: network %s has no range for %s machines", trivet.ErrInvalid, r.Network.Name, r.Use)
+		return netip.Addr{}, fmt.Errorf("%w: network %s has no range for %s machines", trivet.ErrInvalid,
+			r.Network.Name, r.Use)
 	}
 	free := func(a netip.Addr) bool { return p.usable(a) && !taken(a) }
 	if p.has(r.Hint) && free(r.Hint) {
@@ -59,7 +60,8 @@ func Pick(r Request, taken func(netip.Addr) bool) (netip.Addr, error) {
 			return a, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("%w for %s machines in network %s: all of %s are taken", ErrFull, r.Use, r.Network.Name, p)
+	return netip.Addr{}, fmt.Errorf("%w for %s machines in network %s: all of %s are taken", ErrFull, r.Use,
+		r.Network.Name, p)
 }
 
 // Fits reports whether an address may be assigned to a machine of this use.

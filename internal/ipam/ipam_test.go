@@ -29,7 +29,8 @@ func span(from, to, use string) trivet.Range {
 func none(netip.Addr) bool { return false }
 
 func TestTheUseChoosesTheRange(t *testing.T) {
-	n := network("10.0.0.0/24", span("10.0.0.10", "10.0.0.19", ipam.Known), span("10.0.0.20", "10.0.0.29", ipam.Discovery))
+	n := network("10.0.0.0/24", span("10.0.0.10", "10.0.0.19", ipam.Known),
+		span("10.0.0.20", "10.0.0.29", ipam.Discovery))
 	for use, want := range map[string]trivet.Range{ipam.Known: n.Spec.Ranges[0], ipam.Discovery: n.Spec.Ranges[1]} {
 		got, err := ipam.Pick(ipam.Request{Network: n, Use: use, MAC: "52:54:00:00:00:01", Hint: ip("10.0.0.99")}, none)
 		if err != nil || got.Less(want.From) || want.To.Less(got) {
@@ -50,7 +51,7 @@ func TestAFullRangeIsNamed(t *testing.T) {
 	}
 }
 
-func TestServersAndEdgesAreNeverGiven(t *testing.T) {
+func TestServersAndEdgesAreNeverPicked(t *testing.T) {
 	n := network("10.0.0.0/29", span("10.0.0.0", "10.0.0.7", ""))
 	n.Spec.Gateway, n.Spec.DNS, n.Spec.NTP = ip("10.0.0.1"), []netip.Addr{ip("10.0.0.2")}, []netip.Addr{ip("10.0.0.3")}
 	given := map[netip.Addr]bool{}
@@ -64,7 +65,7 @@ func TestServersAndEdgesAreNeverGiven(t *testing.T) {
 	}
 	for _, want := range []string{"10.0.0.4", "10.0.0.5", "10.0.0.6"} {
 		if !given[ip(want)] {
-			t.Errorf("%s was not given: %v", want, given)
+			t.Errorf("%s was not picked: %v", want, given)
 		}
 	}
 	if _, err := ipam.Pick(ipam.Request{Network: n, Use: ipam.Known}, taken); !errors.Is(err, ipam.ErrFull) {
@@ -97,7 +98,7 @@ func TestReclaimTakesTheOldest(t *testing.T) {
 		lease("10.0.0.13", 9*time.Hour, func(a *trivet.Address) { a.Spec.Fixed = true }),
 		lease("10.0.0.14", 9*time.Hour, func(a *trivet.Address) { a.Spec.Network = "other" }),
 		lease("10.0.0.20", 9*time.Hour, nil), // not in the range
-		lease("10.0.0.15", -time.Hour, nil),  // still promised
+		lease("10.0.0.15", -time.Hour, nil),  // still leased
 		lease("10.0.0.16", 0, func(a *trivet.Address) { a.Status.Until = time.Time{} }),
 	}
 	if got := ipam.Reclaim(n, ipam.Known, all, now); got == nil || got.Name != "10.0.0.11" {
@@ -128,9 +129,9 @@ func genNetwork(t *rapid.T) *trivet.Network {
 	return n
 }
 
-// Every address that is given is allowed, free and the same for whoever asks; all that are free are given before
-// the ranges are called full.
-func TestPickGivesAllAndOnlyWhatIsFree(t *testing.T) {
+// Every address that is picked is allowed, free and the same on every head; all free ones are picked before ErrFull
+// is returned.
+func TestPickReturnsEveryFreeAddress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := genNetwork(t)
 		use := rapid.SampledFrom([]string{ipam.Known, ipam.Discovery}).Draw(t, "use")
@@ -147,7 +148,7 @@ func TestPickGivesAllAndOnlyWhatIsFree(t *testing.T) {
 			a, err := ipam.Pick(r, taken)
 			if err != nil {
 				if len(given) != len(allowed) {
-					t.Fatalf("%v, but %d of %d were given", err, len(given), len(allowed))
+					t.Fatalf("%v, but %d of %d were picked", err, len(given), len(allowed))
 				}
 				return
 			}
@@ -159,15 +160,15 @@ func TestPickGivesAllAndOnlyWhatIsFree(t *testing.T) {
 				t.Fatalf("hint %s was free, picked %s", a, again)
 			}
 			if given[a] || !slices.Contains(allowed, a) {
-				t.Fatalf("%s was given before or is not allowed", a)
+				t.Fatalf("%s was picked before or is not allowed", a)
 			}
 			given[a] = true
 		}
 	})
 }
 
-// The cost at reasonable fill does not grow with how many are taken: it is counted in questions asked.
-func TestFewQuestionsAtNineTenthsFull(t *testing.T) {
+// The cost at a usual fill level does not grow with the number of taken addresses: it is counted in lookups.
+func TestFewLookupsAtNineTenthsFull(t *testing.T) {
 	n := network("10.0.0.0/16", span("10.0.1.0", "10.0.255.0", ""))
 	full := 0.9 * float64(254*256)
 	given := map[netip.Addr]bool{}
@@ -181,7 +182,7 @@ func TestFewQuestionsAtNineTenthsFull(t *testing.T) {
 		given[a] = true
 	}
 	if each := float64(questions) / full; each > 5 {
-		t.Errorf("%.1f questions for each address", each)
+		t.Errorf("%.1f lookups for each address", each)
 	}
 }
 

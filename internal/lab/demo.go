@@ -85,15 +85,17 @@ func (d *Demo) validate() error {
 	case d.Kill && d.Machines < totalKills:
 		return &trivet.FieldError{Field: "--kill",
 			Problem: fmt.Sprintf("requires --machines %d or more, so that some install during each kill", totalKills)}
-	case d.Dir != "" && fileExists(filepath.Join(d.Dir, "head0")):
-		return &trivet.FieldError{Field: "--dir", Problem: fmt.Sprintf("%s contains an earlier demo; use an empty directory", d.Dir)}
+	case d.dirUsed():
+		return &trivet.FieldError{Field: "--dir",
+			Problem: fmt.Sprintf("%s contains an earlier demo; use an empty directory", d.Dir)}
 	}
 	return nil
 }
 
-func fileExists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+// dirUsed reports whether the directory has the data of an earlier demo.
+func (d *Demo) dirUsed() bool {
+	_, err := os.Stat(filepath.Join(d.Dir, "head0"))
+	return d.Dir != "" && err == nil
 }
 
 // status prints a message about a step that takes a while.

@@ -22,6 +22,7 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 func must[T any](v T, err error) func(testing.TB) T {
@@ -37,16 +38,8 @@ func must[T any](v T, err error) func(testing.TB) T {
 // newRecords returns the records of a real store that holds these heads.
 func newRecords(t testing.TB, heads ...*trivet.Head) *Records {
 	t.Helper()
-	member := must(cluster.Start(t.Context(),
-		cluster.Config{Dir: t.TempDir(), Name: "head0", Logger: slog.New(slog.DiscardHandler)}))(t)
-	t.Cleanup(member.Close)
-	s := store.New(member.Client(), store.Options{})
-	r := NewRecords(state.New(s), "head0")
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	_, err := s.Update(t.Context(), func(tx *store.Tx) (err error) {
+	r := NewRecords(storetest.New(t, state.New), "head0")
+	_, err := r.Store.Update(t.Context(), func(tx *store.Tx) (err error) {
 		for _, h := range heads {
 			err = errors.Join(err, r.Heads.In(tx).Create(h))
 		}

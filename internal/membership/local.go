@@ -20,8 +20,8 @@ func (l *Local) Witness() bool {
 	return l.data.witness() || l.joining && l.token.Role == trivet.RoleWitness
 }
 
-// Joining reports whether this is the start by which the head joins, or that is to complete the join.
-func (l *Local) Joining() bool { return l.joining || l.data.joined() && !l.data.Started }
+// IsJoining reports whether this is the start by which the head joins, or that is to complete the join.
+func (l *Local) IsJoining() bool { return l.joining || l.data.joined() && !l.data.Started }
 
 // FirstStart reports whether no start of this head has completed yet.
 func (l *Local) FirstStart() bool { return !l.data.Started }

@@ -28,7 +28,7 @@ func (m *learnerMembers) Peers() []cluster.Peer {
 func (m *learnerMembers) Remove(context.Context, uint64) error {
 	return errors.New("no member is to be removed")
 }
-func (m *learnerMembers) Leads() bool { return true }
+func (m *learnerMembers) IsLeader() bool { return true }
 func (m *learnerMembers) Promote(context.Context, uint64) error {
 	if m.notReady == nil {
 		m.promoted++
@@ -187,7 +187,7 @@ type removableMembers struct {
 	peers []cluster.Peer
 }
 
-func (m *removableMembers) Leads() bool           { return true }
+func (m *removableMembers) IsLeader() bool        { return true }
 func (m *removableMembers) Peers() []cluster.Peer { return m.peers }
 func (m *removableMembers) Remove(_ context.Context, id uint64) error {
 	m.peers = slices.DeleteFunc(m.peers, func(p cluster.Peer) bool { return p.ID == id })

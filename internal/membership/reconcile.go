@@ -15,7 +15,7 @@ type StoreMembers interface {
 	Peers() []cluster.Peer
 	Promote(ctx context.Context, id uint64) error
 	Remove(ctx context.Context, id uint64) error
-	Leads() bool
+	IsLeader() bool
 }
 
 // Reconciler promotes heads that joined to voters, and removes those whose removal was requested. Both may run more
@@ -83,7 +83,7 @@ func (c *Reconciler) clearReason(ctx context.Context, name string) error {
 // setReason writes why a head is not a member yet, or not removed yet. Only the leader's head does, as others may get
 // another error.
 func (c *Reconciler) setReason(ctx context.Context, name string, reason error) error {
-	if !c.Members.Leads() {
+	if !c.Members.IsLeader() {
 		return nil
 	}
 	return c.Records.Update(ctx, name, func(rec *trivet.Head) bool {

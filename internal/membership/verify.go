@@ -62,7 +62,7 @@ func (l *Local) verify(ctx context.Context) error {
 		switch {
 		case err == nil || verified:
 			return err
-		case !l.Joining():
+		case !l.IsJoining():
 			l.cfg.Log.Warn("no other member responds to verify the membership of this head; "+
 				"without a quorum it serves reads and boots only",
 				"error", err)

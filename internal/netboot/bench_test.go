@@ -44,7 +44,7 @@ func newBenchFixture(b *testing.B) *fixture {
 	return r
 }
 
-// The door's part of stored reservations: an operation is one packet, DISCOVER and REQUEST by turns.
+// The server's part of stored reservations: an operation is one packet, DISCOVER and REQUEST alternately.
 func BenchmarkReservation(b *testing.B) {
 	r := newBenchFixture(b)
 	local := netip.MustParseAddr("10.8.0.1")
@@ -66,7 +66,7 @@ func BenchmarkReservation(b *testing.B) {
 	}
 }
 
-// The door's part of dynamic ranges: an operation is one new client's whole exchange, with its record written
+// The server's part of dynamic ranges: an operation is one new client's whole exchange, with its record written
 // durably. Many clients come at once, as the store's writes share its fsync.
 func BenchmarkNewClient(b *testing.B) {
 	r := newBenchFixture(b)

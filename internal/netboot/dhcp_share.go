@@ -55,7 +55,8 @@ func (s *Server) owner(c *client) string {
 
 // up reports whether a head is believed to answer clients of this one's network.
 func (s *Server) up(name string, c *client) bool {
-	return name == s.Head || s.Live != nil && s.Live(name) && !s.deferred.suspected(name, c.lease.Network.Record.Name, c.Received)
+	return name == s.Head || s.Live != nil && s.Live(name) && !s.deferred.suspected(name, c.lease.Network.Record.Name,
+		c.Received)
 }
 
 // answersFor reports whether this head answers a packet whose owner is given.

@@ -16,7 +16,7 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// site is two heads over one store that hear the same packets. What each believes of the other can be set.
+// site is two heads over one store that receive the same packets. What each believes of the other can be set.
 type site struct {
 	*fixture
 	heads []*siteHead
@@ -50,8 +50,9 @@ func newSite(t *testing.T, c netboot.Config) *site {
 // start is when the tests' first packets come.
 var start = time.Now()
 
-// receive gives one packet, some time after the start, to the heads, and tells what each answers.
-func (s *site) receive(t *testing.T, after time.Duration, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) (answers [2]*dhcp.Reply) {
+// receive passes one packet, some time after the start, to the heads, and returns what each answers.
+func (s *site) receive(t *testing.T, after time.Duration, kind dhcp.Type, mac string,
+	how ...dhcpv4.Modifier) (answers [2]*dhcp.Reply) {
 	t.Helper()
 	for i, h := range s.heads {
 		q := packet(t, kind, mac, how...)
@@ -71,7 +72,7 @@ func macOf(head int) string {
 	}
 }
 
-// took is the DHCPREQUEST for an offer.
+// accept is the DHCPREQUEST for an offer.
 func accepting(offer *dhcp.Reply, how ...dhcpv4.Modifier) []dhcpv4.Modifier {
 	return with(how, addrOption(50, offer.Address), addrOption(54, offer.Server))
 }
@@ -181,7 +182,7 @@ func TestClientsOfADeadHeadAreShared(t *testing.T) {
 	}
 }
 
-// A renewal goes to the head that gave the address; when that is dead, the client rebinds by broadcast.
+// A renewal goes to the head that assigned the address; when that is dead, the client rebinds by broadcast.
 func TestRebinding(t *testing.T) {
 	s := newSite(t, netboot.Config{})
 	offer := s.receive(t, 0, dhcp.Discover, macOf(0))[0]
@@ -202,7 +203,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// Who has an address from elsewhere does not ask again for a boot file.
+// A client that has an address from elsewhere does not ask again for a boot file.
 func TestProxiesAllAnswer(t *testing.T) {
 	s := newSite(t, netboot.Config{})
 	s.write(t, func(tx *store.Tx) error {
@@ -222,7 +223,7 @@ func TestProxiesAllAnswer(t *testing.T) {
 	}
 }
 
-// A head without a quorum answers those who have an address, and leaves the others to heads that have one.
+// A head without a quorum answers clients that have an address, and leaves the others to heads with a quorum.
 func TestNoNewLeaseWithoutQuorum(t *testing.T) {
 	s := newSite(t, netboot.Config{})
 	for i := range s.heads {
@@ -237,7 +238,7 @@ func TestNoNewLeaseWithoutQuorum(t *testing.T) {
 		}
 	}
 	if offer := s.receive(t, 0, dhcp.Discover, unknownMAC)[0]; offer != nil {
-		t.Errorf("a unknown: %s", show(offer))
+		t.Errorf("an unknown machine: %s", show(offer))
 	}
 	if s.receive(t, 0, dhcp.Discover, fixedMAC)[0] == nil {
 		t.Error("a fixed address is not offered")
@@ -264,10 +265,12 @@ func TestAddressesOfHeadsAreReserved(t *testing.T) {
 func TestBootFilesFromTheSharedAddress(t *testing.T) {
 	s := newSite(t, netboot.Config{VIP: netip.MustParsePrefix("10.0.0.9/24")})
 	mac := macOf(0)
-	if o := s.receive(t, 0, dhcp.Discover, mac, biosPXE...)[0]; o.NextServer != ip("10.0.0.9") || o.Server != s.heads[0].addr {
+	if o := s.receive(t, 0, dhcp.Discover, mac, biosPXE...)[0]; o.NextServer != ip("10.0.0.9") ||
+		o.Server != s.heads[0].addr {
 		t.Error(show(o))
 	}
-	if o := s.receive(t, time.Hour, dhcp.Discover, mac, ipxe...)[0]; o.BootFile != "http://10.0.0.9:8080"+scriptOf(mac) {
+	if o := s.receive(t, time.Hour, dhcp.Discover, mac, ipxe...)[0]; o.BootFile != "http://10.0.0.9:8080"+
+		scriptOf(mac) {
 		t.Error(show(o))
 	}
 	relayed := dhcpv4.WithGatewayIP([]byte{10, 1, 0, 254})
@@ -277,7 +280,8 @@ func TestBootFilesFromTheSharedAddress(t *testing.T) {
 		n.Spec.Ranges = []trivet.Range{span("10.1.0.100", "10.1.0.199", "")}
 		return s.Networks.In(tx).Create(n)
 	})
-	if o := s.receive(t, 90*time.Minute, dhcp.Discover, mac, with(biosPXE, relayed)...)[0]; o.NextServer != ip("10.0.0.9") {
+	if o := s.receive(t, 90*time.Minute, dhcp.Discover, mac,
+		with(biosPXE, relayed)...)[0]; o.NextServer != ip("10.0.0.9") {
 		t.Errorf("by a relay: %s", show(o))
 	}
 	s.heads[0].writable.Store(false)

@@ -44,7 +44,7 @@ func show(r *dhcp.Reply) string {
 	return b.String()
 }
 
-// What each kind of client is told, for people to read in testdata/answers.
+// The answer to each kind of client, for people to read in testdata/answers.
 func TestAnswers(t *testing.T) {
 	r := newFixture(t)
 	r.write(t, func(tx *store.Tx) error {
@@ -64,14 +64,15 @@ func TestAnswers(t *testing.T) {
 	})
 	on := func(q *dhcp.Packet, local string) *dhcp.Packet { q.Local = ip(local); return q }
 	for name, q := range map[string]*dhcp.Packet{
-		"bios":             packet(t, dhcp.Discover, knownMAC, biosPXE...),
-		"uefi":             packet(t, dhcp.Discover, knownMAC, uefiPXE...),
-		"uefi-http":        packet(t, dhcp.Discover, knownMAC, uefiHTTP...),
-		"ipxe":             packet(t, dhcp.Discover, knownMAC, ipxe...),
-		"system":           packet(t, dhcp.Discover, knownMAC, system...),
-		"fixed":            packet(t, dhcp.Discover, fixedMAC, uefiPXE...),
-		"unknown":          packet(t, dhcp.Discover, unknownMAC, uefiPXE...),
-		"inform":           packet(t, dhcp.Inform, knownMAC, with(uefiPXE, dhcpv4.WithClientIP([]byte{10, 0, 0, 9}))...),
+		"bios":      packet(t, dhcp.Discover, knownMAC, biosPXE...),
+		"uefi":      packet(t, dhcp.Discover, knownMAC, uefiPXE...),
+		"uefi-http": packet(t, dhcp.Discover, knownMAC, uefiHTTP...),
+		"ipxe":      packet(t, dhcp.Discover, knownMAC, ipxe...),
+		"system":    packet(t, dhcp.Discover, knownMAC, system...),
+		"fixed":     packet(t, dhcp.Discover, fixedMAC, uefiPXE...),
+		"unknown":   packet(t, dhcp.Discover, unknownMAC, uefiPXE...),
+		"inform": packet(t, dhcp.Inform, knownMAC,
+			with(uefiPXE, dhcpv4.WithClientIP([]byte{10, 0, 0, 9}))...),
 		"proxy":            on(packet(t, dhcp.Discover, unknownMAC, uefiPXE...), "10.1.0.1"),
 		"proxy-http":       on(packet(t, dhcp.Discover, knownMAC, uefiHTTP...), "10.1.0.1"),
 		"proxy-ipxe":       on(packet(t, dhcp.Discover, knownMAC, ipxe...), "10.1.0.1"),
@@ -86,8 +87,9 @@ func TestAnswers(t *testing.T) {
 		"wrong-address":    packet(t, dhcp.Request, knownMAC, wanted("192.168.1.9")),
 		"wrong-range":      packet(t, dhcp.Request, knownMAC, wanted("10.0.0.160")),
 		"wrong-than-fixed": packet(t, dhcp.Request, fixedMAC, wanted("10.0.0.120")),
-		"relayed":          packet(t, dhcp.Discover, knownMAC, with(uefiPXE, dhcpv4.WithGatewayIP([]byte{10, 4, 0, 254}))...),
-		"multicast-mac":    packet(t, dhcp.Discover, "53:54:00:00:00:01", uefiPXE...),
+		"relayed": packet(t, dhcp.Discover, knownMAC,
+			with(uefiPXE, dhcpv4.WithGatewayIP([]byte{10, 4, 0, 254}))...),
+		"multicast-mac": packet(t, dhcp.Discover, "53:54:00:00:00:01", uefiPXE...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, file := show(r.ServeDHCP(t.Context(), q)), filepath.Join("testdata", "answers", name+".txt")
@@ -153,8 +155,8 @@ func TestFixedAddressIsRecordedLater(t *testing.T) {
 	}
 }
 
-// An address that is fixed for one machine is nobody else's, though it lies in a range and its machine never asked
-// for it.
+// An address that is fixed for one machine is assigned to no other, even if it is in a range and its machine never
+// asked for it.
 func TestFixedAddressIsReserved(t *testing.T) {
 	r := newFixture(t)
 	const fixed = "10.0.0.120"
@@ -165,7 +167,8 @@ func TestFixedAddressIsReserved(t *testing.T) {
 	if offer == nil || offer.Address.String() == fixed {
 		t.Fatal(show(offer))
 	}
-	if ack := r.ServeDHCP(t.Context(), packet(t, dhcp.Request, knownMAC, with(uefiPXE, wanted(fixed), server("10.0.0.1"))...)); ack != nil && ack.Type != dhcp.Nak {
+	if ack := r.ServeDHCP(t.Context(), packet(t, dhcp.Request, knownMAC,
+		with(uefiPXE, wanted(fixed), server("10.0.0.1"))...)); ack != nil && ack.Type != dhcp.Nak {
 		t.Error(show(ack))
 	}
 }
@@ -179,7 +182,7 @@ func TestUnknownMachineRenewsWithoutWrite(t *testing.T) {
 	a, err := r.Addresses.Get(ack.Address.String())
 	must(t, err)
 	if left := time.Until(a.Status.Until); a.Spec.Machine != "" || left < 119*time.Minute || left > 2*time.Hour {
-		t.Errorf("%+v is promised for %s", a.Spec, left)
+		t.Errorf("%+v is leased for %s", a.Spec, left)
 	}
 	renew := func() *dhcp.Reply {
 		q := packet(t, dhcp.Request, unknownMAC, dhcpv4.WithClientIP(ack.Address.AsSlice()))
@@ -202,7 +205,7 @@ func TestUnknownMachineRenewsWithoutWrite(t *testing.T) {
 	a, err = r.Addresses.Get(ack.Address.String())
 	must(t, err)
 	if left := time.Until(a.Status.Until); left < 119*time.Minute {
-		t.Errorf("promised for %s", left)
+		t.Errorf("leased for %s", left)
 	}
 }
 
@@ -219,7 +222,8 @@ func TestReleaseAndReclaim(t *testing.T) {
 	if got := r.ServeDHCP(t.Context(), packet(t, dhcp.Discover, other)); got != nil {
 		t.Errorf("the range is full, but %s", show(got))
 	}
-	r.ServeDHCP(t.Context(), packet(t, dhcp.Release, other, dhcpv4.WithClientIP(first.Address.AsSlice()))) // not its own
+	// not its own
+	r.ServeDHCP(t.Context(), packet(t, dhcp.Release, other, dhcpv4.WithClientIP(first.Address.AsSlice())))
 	if a, err := r.Addresses.Get(first.Address.String()); err != nil || !time.Now().Before(a.Status.Until) {
 		t.Errorf("released by another: %+v, %v", a, err)
 	}
@@ -235,7 +239,7 @@ func TestReleaseAndReclaim(t *testing.T) {
 	}
 	late := packet(t, dhcp.Request, unknownMAC, addrOption(50, first.Address))
 	if got := r.ServeDHCP(t.Context(), late); got == nil || got.Type != dhcp.Nak {
-		t.Errorf("the first one comes back: %s", show(got))
+		t.Errorf("the first one returns: %s", show(got))
 	}
 }
 
@@ -275,7 +279,7 @@ func TestUnknownMachineIsEnrolled(t *testing.T) {
 	}
 }
 
-// Machines that boot together get an address each, and each has its record when it is acknowledged.
+// Machines that boot together get different addresses, each with a record before it is acknowledged.
 func TestManyAtOnce(t *testing.T) {
 	r := newFixture(t)
 	r.write(t, func(tx *store.Tx) error {
@@ -309,13 +313,14 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// A head that lost its store goes on for the machines that it knows.
+// A head that lost its store still serves the machines that it knows.
 func TestWithoutQuorum(t *testing.T) {
 	r := newFixture(t)
 	ack := r.dora(t, knownMAC, uefiPXE...)
 	unknown := r.dora(t, unknownMAC, uefiPXE...)
 	r.member.Close()
-	if again := r.dora(t, knownMAC, uefiPXE...); again == nil || again.Type != dhcp.Ack || again.Address != ack.Address {
+	if again := r.dora(t, knownMAC, uefiPXE...); again == nil || again.Type != dhcp.Ack ||
+		again.Address != ack.Address {
 		t.Errorf("a known machine: %s", show(again))
 	}
 	if fixed := r.dora(t, fixedMAC, uefiPXE...); fixed == nil || fixed.Type != dhcp.Ack {
@@ -323,9 +328,9 @@ func TestWithoutQuorum(t *testing.T) {
 	}
 	again := r.dora(t, unknownMAC, uefiPXE...)
 	if again == nil || again.Type != dhcp.Ack || again.Address != unknown.Address {
-		t.Errorf("a unknown within its promise: %s", show(again))
+		t.Errorf("an unknown machine within its lease: %s", show(again))
 	}
 	if other := r.dora(t, "52:54:00:00:00:98", uefiPXE...); other != nil {
-		t.Errorf("an address that could not be written was given: %s", show(other))
+		t.Errorf("an address that could not be written was assigned: %s", show(other))
 	}
 }

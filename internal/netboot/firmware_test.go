@@ -41,7 +41,7 @@ func bootSector() []byte {
 	return sector
 }
 
-// Real firmware finds its way: to the installer's files, and to the disk once it is active.
+// Real firmware boots the installer, and the disk once the machine is active.
 func TestFirmware(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots three machines")
@@ -99,14 +99,14 @@ func bootBy(t *testing.T, network *vm.Network, firmware vm.Firmware) {
 	}
 }
 
-// sighted waits for a sighting.
+// awaitStep waits until a boot reaches a step.
 func (r *fixture) awaitStep(t *testing.T, ctx context.Context, what string) {
 	t.Helper()
 	for {
 		select {
 		case <-r.reports:
 		case <-ctx.Done():
-			t.Fatalf("no %s; seen %q", what, r.steps)
+			t.Fatalf("no %s; reached %q", what, r.steps)
 		}
 		r.mu.Lock()
 		found := slices.Contains(r.steps, what)
@@ -117,7 +117,7 @@ func (r *fixture) awaitStep(t *testing.T, ctx context.Context, what string) {
 	}
 }
 
-// serveLab runs the door's servers in the lab's network, on the ports that firmware asks.
+// serveLab runs the listeners of the server in the lab's network, on the ports that firmware asks.
 func (r *fixture) serveLab(t *testing.T, network *vm.Network) {
 	t.Helper()
 	must(t, network.Do(func() error {

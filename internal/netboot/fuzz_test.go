@@ -12,7 +12,7 @@ import (
 	"github.com/trivet-project/trivet/internal/dhcp"
 )
 
-// Whatever a client sends, an address that it gets is one of the network's, and nobody else's.
+// Whatever a client sends, an address that it gets is one of the network's, and no other client's.
 func FuzzServeDHCP(f *testing.F) {
 	r := newFixture(f)
 	for _, how := range [][]dhcpv4.Modifier{biosPXE, uefiPXE, uefiHTTP, ipxe, system} {
@@ -41,16 +41,18 @@ func FuzzServeDHCP(f *testing.F) {
 		}
 		a, err := r.Addresses.Get(reply.Address.String())
 		if err == nil && a.Spec.MAC != q.MAC().String() && reply.Type == dhcp.Ack {
-			t.Errorf("gave %s to %s; it is %s's", reply.Address, q.MAC(), a.Spec.MAC)
+			t.Errorf("assigned %s to %s; it is %s's", reply.Address, q.MAC(), a.Spec.MAC)
 		}
 	})
 }
 
-// Whatever path is asked for, the answer is one that the door has, and never an error of its own.
+// Whatever path is requested, the status is one that the server defines, and never an internal error.
 func FuzzServeHTTP(f *testing.F) {
 	r := newFixture(f)
-	for _, path := range []string{"/boot/script/52-54-00-00-00-01", "/latest/meta-data/public-keys/0/openssh-key", "/latest/user-data",
-		"/ipxe/snponly.efi", "/phone-home/tb1~x", "/boot/initrd/a/b", "/blob/sha256:00", "/livez", "/../..", "//", "/ipxe/\x00"} {
+	for _, path := range []string{"/boot/script/52-54-00-00-00-01", "/latest/meta-data/public-keys/0/openssh-key",
+		"/latest/user-data",
+		"/ipxe/snponly.efi", "/phone-home/tb1~x", "/boot/initrd/a/b", "/blob/sha256:00", "/livez", "/../..", "//",
+		"/ipxe/\x00"} {
 		f.Add("GET", path)
 		f.Add("POST", path)
 	}

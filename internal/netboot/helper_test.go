@@ -71,18 +71,19 @@ func newFixture(t testing.TB) *fixture {
 	return r
 }
 
-// open makes the door and runs it until the test ends.
+// open creates the server and runs it until the test ends.
 func (r *fixture) open(t testing.TB, c netboot.Config) {
 	t.Helper()
 	r.Server = r.server(t, c)
 }
 
-// door makes one more and runs it until the test ends. It is head0's unless it is said whose.
+// server creates another server and runs it until the test ends. Its head is head0 by default.
 func (r *fixture) server(t testing.TB, c netboot.Config) *netboot.Server {
 	t.Helper()
 	c.Tables, c.Keys, c.CA, c.Head, c.Port = r.Tables, r.keys, "sha256:ca", cmp.Or(c.Head, "head0"), 8080
 	c.Logger = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	c.Leases = addressing.New(addressing.Config{Tables: r.Tables, Shared: c.VIP.Addr(), Quorum: c.Quorum, Logger: c.Logger})
+	c.Leases = addressing.New(addressing.Config{Tables: r.Tables, Shared: c.VIP.Addr(), Quorum: c.Quorum,
+		Logger: c.Logger})
 	c.StepReached = func(_ context.Context, machine, step string, _ int64) error { return r.note(machine + " " + step) }
 	c.PhoneHome = func(_ context.Context, token auth.BootToken) error {
 		r.mu.Lock()
@@ -108,14 +109,14 @@ func (r *fixture) note(what string) error {
 	return r.refuse
 }
 
-// sightings waits for n of them and gives all so far.
+// stepsAfter waits for n more boot steps and returns all so far.
 func (r *fixture) stepsAfter(t testing.TB, n int) []string {
 	t.Helper()
 	for range n {
 		select {
 		case <-r.reports:
 		case <-time.After(10 * time.Second):
-			t.Fatalf("no sighting more; so far %q", r.steps)
+			t.Fatalf("no further step; so far %q", r.steps)
 		}
 	}
 	r.mu.Lock()
@@ -151,7 +152,8 @@ func lan() *trivet.Network {
 		CIDR: netip.MustParsePrefix("10.0.0.0/24"), Gateway: ip("10.0.0.254"),
 		DNS: []netip.Addr{ip("10.0.0.53")}, NTP: []netip.Addr{ip("10.0.0.123")},
 		Domain: "example.org", MTU: 1400, Lease: trivet.Duration(time.Hour),
-		Ranges: []trivet.Range{span("10.0.0.100", "10.0.0.149", "known"), span("10.0.0.150", "10.0.0.199", "discovery")},
+		Ranges: []trivet.Range{span("10.0.0.100", "10.0.0.149", "known"),
+			span("10.0.0.150", "10.0.0.199", "discovery")},
 	}}
 }
 
@@ -164,7 +166,7 @@ func machine(name string, nics ...trivet.NIC) *trivet.Machine {
 		Status: trivet.MachineStatus{State: trivet.MachineAvailable}}
 }
 
-// packet is a client's message as it came in by a head's interface.
+// packet is a client's message as it was received on a head's interface.
 func packet(t testing.TB, kind dhcp.Type, mac string, how ...dhcpv4.Modifier) *dhcp.Packet {
 	t.Helper()
 	r, err := dhcp.ParsePacket(raw(t, kind, mac, how...))
@@ -197,7 +199,7 @@ func addrOption(code uint8, a netip.Addr) dhcpv4.Modifier { return option(code, 
 
 func ip(addr string) netip.Addr { return netip.MustParseAddr(addr) }
 
-// Clients, as their packets tell.
+// Clients, by the options of their packets.
 var (
 	biosPXE  = []dhcpv4.Modifier{option(60, "PXEClient:Arch:00000:UNDI:002001"), option(93, "\x00\x00")}
 	uefiPXE  = []dhcpv4.Modifier{option(60, "PXEClient:Arch:00007:UNDI:003016"), option(93, "\x00\x07")}
@@ -221,7 +223,7 @@ func (r *fixture) dora(t testing.TB, mac string, how ...dhcpv4.Modifier) *dhcp.R
 	return r.take(t, mac, offer, how...)
 }
 
-// take asks for what was offered.
+// take requests what was offered.
 func (r *fixture) take(t testing.TB, mac string, offer *dhcp.Reply, how ...dhcpv4.Modifier) *dhcp.Reply {
 	t.Helper()
 	how = with(how, addrOption(50, offer.Address), addrOption(54, offer.Server))

@@ -37,7 +37,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn := http.NewResponseController(w)
 	_ = conn.SetWriteDeadline(time.Now().Add(answerTime)) // blobs get more as they go on
 	if r.ContentLength != 0 {
-		_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // also of a body that no handler reads: net/http reads the rest
+		// also of a body that no handler reads: net/http reads the rest
+		_ = conn.SetReadDeadline(time.Now().Add(bodyTime))
 	}
 	s.mux.ServeHTTP(w, r)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// ask sends a request to the door as from a peer.
+// ask sends a request to the server as from a peer.
 func (r *fixture) ask(method, path, peer string) *http.Response {
 	q := httptest.NewRequest(method, "http://10.0.0.1:8080"+path, nil)
 	q.RemoteAddr = peer + ":4711"
@@ -36,7 +36,7 @@ func body(t testing.TB, resp *http.Response) string {
 	return string(b)
 }
 
-// withPlatform gives the site something to boot, and the heads URLs.
+// withPlatform gives the site a platform, and the heads URLs.
 func (r *fixture) withPlatform(t testing.TB) {
 	t.Helper()
 	blob := func(c string) trivet.BlobRef { return trivet.BlobRef{Digest: "sha256:" + strings.Repeat(c, 64)} }
@@ -58,11 +58,12 @@ func (r *fixture) withPlatform(t testing.TB) {
 	})
 }
 
-// run gives m1 a run in a state, with the first steps of its boot done.
+// run starts a run of m1 in a state, with the first steps of its boot done.
 func (r *fixture) run(t testing.TB, state trivet.WorkflowState, done ...string) {
 	t.Helper()
 	w := &trivet.Workflow{Meta: trivet.Meta{Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1", Seed: trivet.Seed{
-		Hostname: "web1", SSHKeys: []string{"ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two"}, UserData: "#cloud-config\n"}}}
+		Hostname: "web1", SSHKeys: []string{"ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two"},
+		UserData: "#cloud-config\n"}}}
 	w.Status.State = state
 	for _, step := range trivet.BootSteps {
 		s := trivet.Step{Name: step}
@@ -88,7 +89,8 @@ func TestScriptCarriesAToken(t *testing.T) {
 	r.run(t, trivet.WorkflowBooting)
 	script := body(t, r.ask("GET", scriptOf(knownMAC), "10.0.0.77"))
 	for _, want := range []string{"installer", " trivet.url=https://10.0.0.1:7443,https://10.0.0.2:7443 ",
-		" trivet.ca=sha256:ca ", " trivet.machine=m1 ", "set head http://10.0.0.2:8080\n", "${head}/boot/kernel/52-54-00-00-00-01/sha256:aaaa"} {
+		" trivet.ca=sha256:ca ", " trivet.machine=m1 ", "set head http://10.0.0.2:8080\n",
+		"${head}/boot/kernel/52-54-00-00-00-01/sha256:aaaa"} {
 		if !strings.Contains(script, want) {
 			t.Errorf("no %q in\n%s", want, script)
 		}
@@ -107,8 +109,9 @@ func TestScriptFollowsTheMachine(t *testing.T) {
 	r := newFixture(t)
 	r.withPlatform(t)
 	for state, want := range map[trivet.WorkflowState]string{
-		trivet.WorkflowBooting: "): installer,", trivet.WorkflowRunning: "): installer,", trivet.WorkflowStarting: "): disk,",
-		trivet.WorkflowFailed: "): wait,",
+		trivet.WorkflowBooting: "): installer,", trivet.WorkflowRunning: "): installer,",
+		trivet.WorkflowStarting: "): disk,",
+		trivet.WorkflowFailed:   "): wait,",
 	} {
 		r.run(t, state)
 		if script := body(t, r.ask("GET", scriptOf(knownMAC), "10.0.0.77")); !strings.Contains(script, want) {
@@ -118,7 +121,7 @@ func TestScriptFollowsTheMachine(t *testing.T) {
 	unknown := body(t, r.ask("GET", scriptOf(unknownMAC), "10.0.0.77"))
 	for _, want := range []string{"trivet.machine=m-525400000099 ", "~m-525400000099~525400000099~0~"} {
 		if !strings.Contains(unknown, want) {
-			t.Errorf("a unknown does not enrol itself: no %q in\n%s", want, unknown)
+			t.Errorf("an unknown machine does not enrol itself: no %q in\n%s", want, unknown)
 		}
 	}
 }
@@ -149,7 +152,7 @@ func TestScriptIsRefused(t *testing.T) {
 	}
 }
 
-// A boot is seen at each step once, whoever repeats it, and after it only when it says something new.
+// Each step of a boot is reported once, even if it is repeated, and later only if it is new information.
 func TestBootProgress(t *testing.T) {
 	r := newFixture(t)
 	r.withPlatform(t)
@@ -229,7 +232,7 @@ func TestMetadata(t *testing.T) {
 	}
 	unknown := r.dora(t, unknownMAC).Address.String()
 	if resp := r.ask("GET", "/latest/meta-data/hostname", unknown); resp.StatusCode != http.StatusNotFound {
-		t.Errorf("a unknown: %s", resp.Status)
+		t.Errorf("an unknown machine: %s", resp.Status)
 	}
 }
 
@@ -263,7 +266,7 @@ func TestPhoneHome(t *testing.T) {
 		}
 	}
 	if len(r.homed) != 3 || r.homed[0].Machine != "m1" || r.homed[0].Epoch != 7 {
-		t.Errorf("told of %+v", r.homed)
+		t.Errorf("reported %+v", r.homed)
 	}
 	if resp := r.ask("GET", good, "10.0.0.77"); resp.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %s", resp.Status)
@@ -280,7 +283,7 @@ func TestScriptWithoutQuorum(t *testing.T) {
 	}
 }
 
-// What a peer's address is does not matter to its parsing.
+// Every form of a peer's address is parsed.
 func TestPeerIsIPv4InIPv6(t *testing.T) {
 	r := newFixture(t)
 	r.run(t, trivet.WorkflowStarting)

@@ -15,7 +15,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return prometheus.CounterOpts{Name: "trivet_netboot_" + name, Help: help}
 	}
 	m := &metrics{
-		scripts: prometheus.NewCounterVec(opts("scripts_total", "Boot scripts served, by boot target."), []string{"target"}),
+		scripts: prometheus.NewCounterVec(opts("scripts_total", "Boot scripts served, by boot target."),
+			[]string{"target"}),
 		unoffered: prometheus.NewCounter(opts("unoffered_requests_total",
 			"DHCPDISCOVER packets that no address could be offered for.")),
 		takeovers: prometheus.NewCounter(opts("takeovers_total", "DHCP packets answered in place of another head.")),

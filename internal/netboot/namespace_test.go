@@ -19,7 +19,7 @@ import (
 	"github.com/trivet-project/trivet/internal/tftp"
 )
 
-// box is a head's place in a network: a namespace with a cable to the switch.
+// namespace is a head's network namespace with a cable to the switch.
 type namespace struct{ network, name string }
 
 func newNamespace(t *testing.T, network, name, addr string) *namespace {
@@ -48,7 +48,7 @@ func ipCommand(t *testing.T, line string) {
 	}
 }
 
-// cut takes the cable out: nobody hears that the head is gone.
+// cut disconnects the cable: no other host is notified that the head is gone.
 func (b *namespace) cut(t *testing.T) {
 	ipCommand(t, "-n "+b.network+" link set "+strings.TrimPrefix(b.name, b.network+"-")+" nomaster")
 }
@@ -72,8 +72,8 @@ func (b *namespace) inside(t *testing.T, do func() error) {
 	must(t, <-done)
 }
 
-// serveIn runs a door's servers there, on the ports that firmware asks, until the test ends. answer is the door, or
-// something before it.
+// serveIn runs the listeners of a server there, on the ports that firmware uses, until the test ends. answer is the
+// server, or a handler in front of it.
 func (s *site) serveIn(t *testing.T, b *namespace, d *netboot.Server, answer dhcp.Handler) {
 	t.Helper()
 	b.inside(t, func() error {
@@ -100,7 +100,7 @@ func (s *site) serveIn(t *testing.T, b *namespace, d *netboot.Server, answer dhc
 	})
 }
 
-// newSwitch is a network with two places for heads.
+// newSwitch returns a network with namespaces for two heads.
 func newSwitch(t *testing.T) (*vm.Network, []*namespace) {
 	t.Helper()
 	lab, err := vm.NewNetwork(t.Context(), "netboot-cut", netip.MustParsePrefix("10.0.0.250/24"))
@@ -110,7 +110,8 @@ func newSwitch(t *testing.T) (*vm.Network, []*namespace) {
 	t.Cleanup(func() { _ = lab.Close() })
 	var namespaces []*namespace
 	for i := range 2 {
-		namespaces = append(namespaces, newNamespace(t, lab.Name(), fmt.Sprintf("head%d", i), fmt.Sprintf("10.0.0.%d/24 brd +", i+1)))
+		namespaces = append(namespaces, newNamespace(t, lab.Name(), fmt.Sprintf("head%d", i),
+			fmt.Sprintf("10.0.0.%d/24 brd +", i+1)))
 	}
 	return lab, namespaces
 }

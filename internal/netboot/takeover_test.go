@@ -20,8 +20,8 @@ import (
 	"github.com/trivet-project/trivet/internal/netboot"
 )
 
-// serveUntilRequest serves two doors. The head whose offer is taken loses its cable at that moment, and the other
-// does not know.
+// serveUntilRequest runs two servers. The head whose offer is accepted loses its cable at that moment, and the other
+// is not notified.
 func (s *site) serveUntilRequest(t *testing.T, namespaces []*namespace) (cut *atomic.Bool) {
 	t.Helper()
 	cut = &atomic.Bool{}
@@ -53,13 +53,14 @@ func TestClientsSurviveALostHead(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", client.name}, args...)...)
-			said, err := cmd.StderrPipe()
+			stderr, err := cmd.StderrPipe()
 			must(t, err)
 			must(t, cmd.Start())
-			lines := bufio.NewScanner(said)
+			lines := bufio.NewScanner(stderr)
 			got := ""
 			for lines.Scan() && got == "" {
-				if t.Log(lines.Text()); strings.Contains(lines.Text(), " of 10.0.0.") && regexp.MustCompile("^(udhcpc: lease|bound|DHCPACK)").MatchString(lines.Text()) {
+				if t.Log(lines.Text()); strings.Contains(lines.Text(), " of 10.0.0.") &&
+					regexp.MustCompile("^(udhcpc: lease|bound|DHCPACK)").MatchString(lines.Text()) {
 					got = regexp.MustCompile(`10\.0\.0\.1[5-9]\d`).FindString(lines.Text())
 				}
 			}
@@ -75,7 +76,7 @@ func TestClientsSurviveALostHead(t *testing.T) {
 	}
 }
 
-// Real firmware, which heeds acknowledgements of the server that it chose only, boots though that one is gone.
+// Real firmware, which accepts acknowledgements only of the server that it chose, boots although that one is gone.
 func TestFirmwareSurvivesALostHead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots machines")
@@ -91,7 +92,8 @@ func TestFirmwareSurvivesALostHead(t *testing.T) {
 			defer stop()
 			mac, err := net.ParseMAC(knownMAC)
 			must(t, err)
-			m, err := vm.NewMachine(ctx, lab, vm.Config{Name: "m1", MAC: mac, Firmware: firmware, Dir: t.TempDir(), MemoryMB: 512})
+			m, err := vm.NewMachine(ctx, lab, vm.Config{Name: "m1", MAC: mac, Firmware: firmware, Dir: t.TempDir(),
+				MemoryMB: 512})
 			must(t, err)
 			defer m.Close()
 			m.SetBoot(vm.BootNetwork)
@@ -104,8 +106,8 @@ func TestFirmwareSurvivesALostHead(t *testing.T) {
 	}
 }
 
-// A cable is cut while real iPXE fetches the kernel: it fetches all from the other head, however slowly that gives
-// it, and asks the first one no more.
+// A cable is cut while real iPXE fetches the kernel: it fetches all from the other head, however slow that is, and
+// does not ask the first one again.
 func TestCutCable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a machine")
@@ -122,7 +124,7 @@ func TestCutCable(t *testing.T) {
 			must(t, http.NewResponseController(w).Flush())
 			namespaces[local[len(local)-1]-'1'].cut(t)
 		}
-		for range 8 { // longer than the script's patience, but never silent for as long
+		for range 8 { // longer than the script's timeout, but never silent for as long
 			_, _ = w.Write(make([]byte, 1<<18))
 			_ = http.NewResponseController(w).Flush()
 			select {
@@ -142,7 +144,8 @@ func TestCutCable(t *testing.T) {
 	defer stop()
 	mac, err := net.ParseMAC(knownMAC)
 	must(t, err)
-	m, err := vm.NewMachine(ctx, lab, vm.Config{Name: "m1", MAC: mac, Firmware: vm.BIOS, Dir: t.TempDir(), MemoryMB: 512})
+	m, err := vm.NewMachine(ctx, lab, vm.Config{Name: "m1", MAC: mac, Firmware: vm.BIOS, Dir: t.TempDir(),
+		MemoryMB: 512})
 	must(t, err)
 	defer m.Close()
 	m.SetBoot(vm.BootNetwork)

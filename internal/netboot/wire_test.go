@@ -37,7 +37,7 @@ func (r *fixture) until(t testing.TB, serve func(ctx context.Context) error) {
 	})
 }
 
-// serve runs the door's servers on loopback until the test ends.
+// serve runs the listeners of the server on loopback until the test ends.
 func (r *fixture) serve(t testing.TB) (dhcpAt, tftpAt netip.AddrPort, url string) {
 	t.Helper()
 	d, err := dhcp.Listen(dhcp.Config{Handler: r.Server, Address: netip.MustParseAddrPort("127.0.0.1:0")})
@@ -58,7 +58,7 @@ func (r *fixture) serve(t testing.TB) (dhcpAt, tftpAt netip.AddrPort, url string
 	return d.Addrs()[0], conn.LocalAddr().(*net.UDPAddr).AddrPort(), "http://" + l.Addr().String()
 }
 
-// machineConn is a client's socket, which plays its own relay.
+// machineConn is a client's socket, which acts as its own relay.
 func machineConn(t testing.TB, mac string, options ...dhcp.Option) (net.PacketConn, dhcp.ClientConfig) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -104,12 +104,13 @@ func TestBootOverTheWire(t *testing.T) {
 	onDisk, err := os.ReadFile(filepath.Join(netboot.DefaultIPXEDir, lease.BootFile))
 	must(t, err)
 	if !bytes.Equal(program.Bytes(), onDisk) {
-		t.Errorf("TFTP gave %d bytes, the file has %d", program.Len(), len(onDisk))
+		t.Errorf("TFTP sent %d bytes, the file has %d", program.Len(), len(onDisk))
 	}
 
 	r.stepsAfter(t, 1)
 	r.run(t, trivet.WorkflowBooting, trivet.StepPowerOn, trivet.StepDHCP)
-	conn, loaded := machineConn(t, knownMAC, dhcp.Text(dhcp.OptClass, "PXEClient"), dhcp.Text(dhcp.OptUserClass, "iPXE"))
+	conn, loaded := machineConn(t, knownMAC, dhcp.Text(dhcp.OptClass, "PXEClient"),
+		dhcp.Text(dhcp.OptUserClass, "iPXE"))
 	again, err := dhcp.Exchange(t.Context(), conn, net.UDPAddrFromAddrPort(dhcpAt), loaded)
 	must(t, err)
 	if again.Address != lease.Address || again.BootFile != "http://127.0.0.1:8080/boot/script/52-54-00-00-00-01" {
@@ -141,7 +142,7 @@ func fetch(t testing.TB, url string) string {
 	return body(t, resp)
 }
 
-// A machine that goes away in the middle of its initramfs has not got it.
+// A machine that disconnects in the middle of its initramfs has not received it.
 func TestIncompleteInitrdIsNoProgress(t *testing.T) {
 	r := newFixture(t)
 	r.open(t, netboot.Config{Blobs: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -159,7 +160,7 @@ func TestIncompleteInitrdIsNoProgress(t *testing.T) {
 	_, err = io.CopyN(io.Discard, resp.Body, 1<<20)
 	must(t, err)
 	resp.Body.Close()
-	if got := r.stepsAfter(t, 1); len(got) != 0 { // told by the blob handler's end
+	if got := r.stepsAfter(t, 1); len(got) != 0 { // reported at the end of the blob handler
 		t.Errorf("seen: %q", got)
 	}
 }
@@ -170,7 +171,8 @@ func TestHostileNames(t *testing.T) {
 	for _, name := range []string{"../../etc/passwd", "/etc/passwd", "..", "", ".", "ipxe.iso",
 		"undionly.kpxe/../../../etc/passwd", "undionly.kpxe\xff", strings.Repeat("a", 255)} {
 		var got bytes.Buffer
-		if _, err := tftpclient.Get(t.Context(), tftpAt, name, &got, tftpclient.Options{}); err == nil || got.Len() > 0 {
+		if _, err := tftpclient.Get(t.Context(), tftpAt, name, &got, tftpclient.Options{}); err == nil ||
+			got.Len() > 0 {
 			t.Errorf("TFTP of %q: %d bytes, %v", name, got.Len(), err)
 		}
 	}
@@ -184,7 +186,7 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 	if got := fetch(t, url+"/ipxe/snponly.efi"); !strings.HasPrefix(got, "MZ") {
-		t.Error("HTTP boot gives no EFI program")
+		t.Error("HTTP boot serves no EFI program")
 	}
 	if got := fetch(t, url+"/livez"); got != "ok\n" {
 		t.Errorf("livez: %q", got)

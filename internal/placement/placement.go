@@ -13,12 +13,12 @@ import (
 // Choice is a machine, or the reason why there is none.
 type Choice struct {
 	Machine string
-	// Why says, where Machine is empty, what the operator has to change.
+	// Why is set if Machine is empty: what the operator has to change.
 	Why string
 }
 
-// Pick chooses one of the machines for a provision: the named one, or, of those with the selector's labels, the first by name that
-// is available and not in avoid.
+// Pick chooses one of the machines for a provision: the named one, or, of those with the selector's labels, the first
+// by name that is available and not in avoid.
 func Pick(machines []*trivet.Machine, spec *trivet.ProvisionSpec, avoid []string) Choice {
 	reasons := map[string]int{}
 	best := ""

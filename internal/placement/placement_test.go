@@ -33,8 +33,9 @@ func TestPick(t *testing.T) {
 		"the named one":      {trivet.ProvisionSpec{Machine: "b"}, nil, placement.Choice{Machine: "b"}},
 		"none is free": {trivet.ProvisionSpec{Selector: r2}, nil,
 			placement.Choice{Why: "no machine is free: 1 active, 1 discovered but not accepted"}},
-		"the named one is held": {trivet.ProvisionSpec{Machine: "a0"}, nil, placement.Choice{Why: "no machine is free: 1 cordoned"}},
-		"no such machine":       {trivet.ProvisionSpec{Machine: "z"}, nil, placement.Choice{Why: "there is no machine z"}},
+		"the named one is cordoned": {trivet.ProvisionSpec{Machine: "a0"}, nil,
+			placement.Choice{Why: "no machine is free: 1 cordoned"}},
+		"no such machine": {trivet.ProvisionSpec{Machine: "z"}, nil, placement.Choice{Why: "there is no machine z"}},
 		"no such labels": {trivet.ProvisionSpec{Selector: map[string]string{"x": "y", "a": "b"}}, nil,
 			placement.Choice{Why: "no machine has the labels a=b,x=y"}},
 	} {

@@ -24,8 +24,9 @@ type Queue struct {
 // NewQueue returns an empty queue.
 func NewQueue() *Queue {
 	return &Queue{
-		waiting: map[string]bool{}, running: map[string]bool{}, delayed: map[string]*delay{}, failures: map[string]int{},
-		wake: make(chan struct{}, 1),
+		waiting: map[string]bool{}, running: map[string]bool{}, delayed: map[string]*delay{},
+		failures: map[string]int{},
+		wake:     make(chan struct{}, 1),
 	}
 }
 
@@ -98,8 +99,7 @@ func (q *Queue) signal() {
 	}
 }
 
-// Work processes one key. It reads all state afresh and returns the delay after which the key is queued again; 0:
-// not.
+// Work processes one key. It reads all state again and returns the delay after which the key is queued again, or 0.
 type Work func(ctx context.Context, key string) (after time.Duration, err error)
 
 // Run processes keys with a number of workers until ctx ends, and returns when they are idle. The queue cannot be

@@ -15,8 +15,9 @@ import (
 	"github.com/trivet-project/trivet/internal/reconcile"
 )
 
-// work runs a queue until the test's function ends, and waits for its end.
-func work(t *testing.T, q *reconcile.Queue, workers int, do func(context.Context, string) (time.Duration, error), test func()) {
+// work runs a queue while the test's function runs, and waits until it is idle.
+func work(t *testing.T, q *reconcile.Queue, workers int,
+	do func(context.Context, string) (time.Duration, error), test func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { q.Run(ctx, workers, slog.New(slog.DiscardHandler), do) })
@@ -28,10 +29,10 @@ func work(t *testing.T, q *reconcile.Queue, workers int, do func(context.Context
 func TestQueueKeysCoalesce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q, turns, go1 := reconcile.NewQueue(), atomic.Int64{}, make(chan struct{})
+		q, runs, release := reconcile.NewQueue(), atomic.Int64{}, make(chan struct{})
 		do := func(context.Context, string) (time.Duration, error) {
-			turns.Add(1)
-			<-go1
+			runs.Add(1)
+			<-release
 			return 0, nil
 		}
 		for range 3 {
@@ -39,36 +40,36 @@ func TestQueueKeysCoalesce(t *testing.T) {
 		}
 		work(t, q, 4, do, func() {
 			synctest.Wait()
-			if n := turns.Load(); n != 1 {
-				t.Errorf("%d turns of a key that was added thrice, want 1", n)
+			if n := runs.Load(); n != 1 {
+				t.Errorf("%d runs of a key that was added three times, want 1", n)
 			}
 			for range 3 {
 				q.Add("a")
 			}
 			synctest.Wait()
-			if n := turns.Load(); n != 1 {
-				t.Errorf("%d turns while one runs, want 1", n)
+			if n := runs.Load(); n != 1 {
+				t.Errorf("%d runs while one runs, want 1", n)
 			}
-			close(go1)
+			close(release)
 			synctest.Wait()
-			if n := turns.Load(); n != 2 {
-				t.Errorf("%d turns after it was added during one, want 2", n)
+			if n := runs.Load(); n != 2 {
+				t.Errorf("%d runs after it was added during one, want 2", n)
 			}
 		})
 	})
 }
 
-func TestQueueKeyHasOneTurnAtATime(t *testing.T) {
+func TestQueueKeyRunsOnceAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q, running, turns := reconcile.NewQueue(), sync.Map{}, atomic.Int64{}
+		q, running, runs := reconcile.NewQueue(), sync.Map{}, atomic.Int64{}
 		do := func(_ context.Context, key string) (time.Duration, error) {
 			if _, twice := running.LoadOrStore(key, true); twice {
-				t.Errorf("%s has two turns at once", key)
+				t.Errorf("%s runs twice at once", key)
 			}
 			time.Sleep(time.Second)
 			running.Delete(key)
-			turns.Add(1)
+			runs.Add(1)
 			return 0, nil
 		}
 		work(t, q, 8, do, func() {
@@ -78,22 +79,22 @@ func TestQueueKeyHasOneTurnAtATime(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		})
-		// Four keys, wanted all through four seconds: four turns each, and one for what was added in the last.
-		if n := turns.Load(); n < 16 || n > 20 {
-			t.Errorf("%d turns", n)
+		// Four keys, added throughout four seconds: four runs each, and one for what was added during the last.
+		if n := runs.Load(); n < 16 || n > 20 {
+			t.Errorf("%d runs", n)
 		}
 	})
 }
 
-func TestQueueComesBackLaterEachTime(t *testing.T) {
+func TestQueueBacksOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var turns []time.Duration // since the one before
+		var runs []time.Duration // since the previous one
 		last := time.Now()
 		q := reconcile.NewQueue()
 		do := func(context.Context, string) (time.Duration, error) {
-			turns, last = append(turns, time.Since(last)), time.Now()
-			switch len(turns) {
+			runs, last = append(runs, time.Since(last)), time.Now()
+			switch len(runs) {
 			case 13: // at last
 				return 7 * time.Second, nil
 			case 15:
@@ -103,17 +104,17 @@ func TestQueueComesBackLaterEachTime(t *testing.T) {
 		}
 		q.Add("a")
 		work(t, q, 1, do, func() { time.Sleep(time.Hour) })
-		if len(turns) != 15 {
-			t.Fatalf("%d turns, want 15: %v", len(turns), turns)
+		if len(runs) != 15 {
+			t.Fatalf("%d runs, want 15: %v", len(runs), runs)
 		}
-		for i, wait := range turns[1:13] {
+		for i, wait := range runs[1:13] {
 			about := min(100*time.Millisecond<<i, 30*time.Second)
 			if wait < about/2 || wait >= about*3/2 {
-				t.Errorf("after failure %d it came after %s, want about %s", i+1, wait, about)
+				t.Errorf("after failure %d it ran after %s, want about %s", i+1, wait, about)
 			}
 		}
-		if turns[13] != 7*time.Second || turns[14] >= 150*time.Millisecond {
-			t.Errorf("after a success it came after %s, want 7s; then after %s, want about 100ms", turns[13], turns[14])
+		if runs[13] != 7*time.Second || runs[14] >= 150*time.Millisecond {
+			t.Errorf("after a success it ran after %s, want 7s; then after %s, want about 100ms", runs[13], runs[14])
 		}
 	})
 }
@@ -134,18 +135,18 @@ func TestQueueAddedKeyDoesNotWait(t *testing.T) {
 			time.Sleep(90 * time.Second)
 		})
 		if want := []time.Duration{0, time.Second, 61 * time.Second}; !slices.Equal(at, want) {
-			t.Errorf("turns at %v, want %v", at, want)
+			t.Errorf("runs at %v, want %v", at, want)
 		}
 	})
 }
 
-// The turn that runs is the last; keys that are ready or come later have none.
+// Keys that are running are the last; keys that are ready or added later do not run.
 func TestQueueStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q, turns := reconcile.NewQueue(), atomic.Int64{}
+		q, runs := reconcile.NewQueue(), atomic.Int64{}
 		do := func(ctx context.Context, _ string) (time.Duration, error) {
-			turns.Add(1)
+			runs.Add(1)
 			<-ctx.Done()
 			return time.Second, ctx.Err()
 		}
@@ -155,8 +156,8 @@ func TestQueueStops(t *testing.T) {
 		work(t, q, 2, do, synctest.Wait)
 		q.Add("late")
 		time.Sleep(time.Hour)
-		if n := turns.Load(); n != 2 {
-			t.Errorf("%d turns, want the 2 that ran", n)
+		if n := runs.Load(); n != 2 {
+			t.Errorf("%d runs, want the 2 that ran", n)
 		}
 	})
 }

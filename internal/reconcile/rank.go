@@ -3,8 +3,7 @@ package reconcile
 import "hash/fnv"
 
 // Ranking orders the heads for each key, so that they do not all process it at once: rendezvous hashing. It only
-// saves work. What is right is decided by compare, and a head that does not process its key in time is followed by
-// the next.
+// saves work. Correctness rests on compare, and when a head does not process its key in time, the next one does.
 type Ranking struct {
 	Self string
 	// Others returns the other heads that run controllers. The values are not used.

@@ -1,10 +1,10 @@
 // Package reconcile runs controllers: a work queue of keys per controller, fed by the change feed, with retries and
 // backoff.
 //
-// A controller gets a key, reads all state afresh and does the next thing. It may run twice at once, on one head or
+// A controller gets a key, reads all state again and takes the next step. It may run twice at once, on one head or
 // on two: what it writes is decided by compare. Controllers meet only in records. Each declares the kinds that it
-// reads and writes, and is held to that: its transactions run within this scope, and so do its reads of the tables
-// that it is handed.
+// reads and writes, and is limited to them: its transactions run within this scope, as do its reads of the tables
+// that it is given.
 package reconcile
 
 import (
@@ -20,19 +20,19 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// Controller brings what it is about into its desired state, one key at a time.
+// Controller brings its records to their desired state, one key at a time.
 type Controller interface {
 	Declaration() Declaration
 	// Keys returns all keys. They are queued at the start, and when the change feed was interrupted.
 	Keys() []string
 	// Affected returns the keys that a change of a watched kind concerns.
 	Affected(e *store.Event) []string
-	// Reconcile processes a key, which may be of something that is gone. It returns the delay after which the key is
-	// queued again; 0: not. After an error the key is retried with backoff.
+	// Reconcile processes a key, whose record may be deleted. It returns the delay after which the key is queued again,
+	// or 0. After an error the key is retried with backoff.
 	Reconcile(ctx context.Context, key string) (after time.Duration, err error)
 }
 
-// Background is a controller that has work to do besides its keys. Run ends when ctx does.
+// Background is a controller that also runs in the background. Run ends when ctx does.
 type Background interface {
 	Run(ctx context.Context)
 }
@@ -126,7 +126,7 @@ func (r *runner) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// feed queues all keys, and then what changes affect. It ends when the feed no longer reaches back.
+// feed queues all keys, and then those that changes affect. It ends when the change feed was interrupted.
 func (r *runner) feed(ctx context.Context) (err error) {
 	defer recovered(&err)
 	watch := r.Store.Watch(0, r.declared.Watches...)
@@ -169,7 +169,7 @@ func (r *runner) process(ctx context.Context, key string) (after time.Duration, 
 	return r.controller.Reconcile(store.WithScope(ctx, r.scope), key)
 }
 
-// recovered makes an error of a panic.
+// recovered converts a panic to an error.
 func recovered(err *error) {
 	switch v := recover().(type) {
 	case nil:

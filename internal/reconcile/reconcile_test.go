@@ -10,29 +10,13 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-func newTables(t *testing.T) *state.Tables {
-	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	s := store.New(m.Client(), store.Options{})
-	tables := state.New(s)
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return tables
-}
-
-// probe is a controller whose keys each do one thing, once or until it succeeds.
+// probe is a controller whose keys each run one function, once or until it succeeds.
 type probe struct {
 	declared reconcile.Declaration
 	do       map[string]func(ctx context.Context) error
@@ -63,7 +47,7 @@ func (p *probe) Reconcile(ctx context.Context, key string) (after time.Duration,
 	if do == nil {
 		do = func(context.Context) error { return nil }
 	}
-	defer func() { // before the engine, which makes an error of a panic
+	defer func() { // before the runner, which converts a panic to an error
 		v := recover()
 		if v != nil {
 			err, _ = v.(error)
@@ -91,11 +75,12 @@ func (p *probe) result(key string) error {
 func machine(name string) *trivet.Machine { return &trivet.Machine{Meta: trivet.Meta{Name: name}} }
 
 // A controller can neither read nor write a kind that it has not declared: not in a transaction, where the error
-// cannot be ignored, and not by the tables that it is handed.
+// cannot be ignored, and not by the tables that it is given.
 func TestUndeclaredKindsAreRefused(t *testing.T) {
-	tables := newTables(t)
+	tables := storetest.New(t, state.New)
 	p := &probe{results: map[string][]error{}, done: make(chan struct{}, 1000), declared: reconcile.Declaration{
-		Name: "probe", Reads: []trivet.Kind{"Head"}, Writes: []trivet.Kind{"Machine"}, Watches: []trivet.Kind{"Machine"}, Workers: 1,
+		Name: "probe", Reads: []trivet.Kind{"Head"}, Writes: []trivet.Kind{"Machine"},
+		Watches: []trivet.Kind{"Machine"}, Workers: 1,
 	}}
 	limited := tables.Within(p.declared.Scope())
 	update := func(do func(tx *store.Tx) error) func(context.Context) error {
@@ -118,8 +103,10 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 		"write": update(func(tx *store.Tx) error {
 			return tables.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: "site"}})
 		}),
-		"write of read": update(func(tx *store.Tx) error { return tables.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: "h"}}) }),
-		"delete":        update(func(tx *store.Tx) error { return tables.Accounts.In(tx).Delete("a") }),
+		"write of read": update(func(tx *store.Tx) error {
+			return tables.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: "h"}})
+		}),
+		"delete": update(func(tx *store.Tx) error { return tables.Accounts.In(tx).Delete("a") }),
 		"ignored read": update(func(tx *store.Tx) error {
 			_, _ = tables.Sites.In(tx).Get("site")
 			return tables.Machines.In(tx).Put(machine("m2"))
@@ -127,12 +114,16 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 		"list in a transaction": update(func(tx *store.Tx) error { tables.Accounts.In(tx).List(); return nil }),
 		"local read":            func(context.Context) error { _, err := limited.Sites.GetShared("site"); return err },
 		"local list":            func(context.Context) error { limited.Accounts.List(); return nil },
-		"local index":           func(context.Context) error { limited.Workflows.ListBy(state.ByMachine, "m1"); return nil },
+		"local index": func(context.Context) error {
+			limited.Workflows.ListBy(state.ByMachine, "m1")
+			return nil
+		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := reconcile.Run(ctx, reconcile.Config{Store: tables.Store, Log: slog.New(slog.DiscardHandler)}, p); err != nil {
+		if err := reconcile.Run(ctx, reconcile.Config{Store: tables.Store, Log: slog.New(slog.DiscardHandler)},
+			p); err != nil {
 			t.Error(err)
 		}
 	})
@@ -143,7 +134,8 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 	running.Wait()
 	for key := range p.do {
 		err := p.result(key)
-		if declared := strings.HasPrefix(key, "declared"); declared != (err == nil) || !declared && !errors.Is(err, store.ErrScope) {
+		if declared := strings.HasPrefix(key, "declared"); declared != (err == nil) || !declared &&
+			!errors.Is(err, store.ErrScope) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
@@ -154,10 +146,11 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 
 // A key is reconciled at the start, when a watched record changes, and again after a panic.
 func TestRun(t *testing.T) {
-	tables := newTables(t)
+	tables := storetest.New(t, state.New)
 	var panicked bool
 	p := &probe{results: map[string][]error{}, done: make(chan struct{}, 1000), declared: reconcile.Declaration{
-		Name: "probe", Reads: []trivet.Kind{"Head"}, Writes: []trivet.Kind{"Machine"}, Watches: []trivet.Kind{"Machine"}, Workers: 1,
+		Name: "probe", Reads: []trivet.Kind{"Head"}, Writes: []trivet.Kind{"Machine"},
+		Watches: []trivet.Kind{"Machine"}, Workers: 1,
 	}}
 	p.do = map[string]func(context.Context) error{"first": func(context.Context) error {
 		if !panicked {
@@ -174,7 +167,8 @@ func TestRun(t *testing.T) {
 	<-p.done
 	<-p.done
 	_, err := tables.Store.Update(ctx, func(tx *store.Tx) error {
-		return errors.Join(tables.Machines.In(tx).Put(machine("m1")), tables.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: "site"}}))
+		return errors.Join(tables.Machines.In(tx).Put(machine("m1")),
+			tables.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: "site"}}))
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,14 +27,14 @@ func (s *Server) openStore(ctx context.Context) error {
 	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Logger: s.cfg.Log,
 		Metrics: s.metrics})
 	tables, tracker := state.New(s.store), presence.New()
-	s.fleet = fleet.New(tables, name, s.cfg.Log)
+	s.fleet = fleet.New(tables, name)
 	s.fleet.AgentUp = tracker.Up
 	s.records = membership.NewRecords(tables, name)
 	s.monitor = peer.NewMonitor(s.local.Client(), s.records.Others, s.cfg.Log)
 	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(), AgentTimeout: s.fleet.AgentTimeout,
 		Peers: func() map[string]string { return tables.PeerURLs(name) }}
 	s.registration = &membership.Registration{Local: s.local, Records: s.records, Member: s.member,
-		Writable: s.writable}
+		Writable: func() error { return writable(s.member) }}
 	return s.store.Start(ctx)
 }
 
@@ -82,7 +82,8 @@ func (s *Server) assemble(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	probe := &probeHandler{next: s.netboot, answer: foundCluster{s.local.Root().Cluster(), s.local.Name(), s.APIURLs()}}
+	probe := &probeHandler{next: s.netboot,
+		response: foundCluster{s.local.Root().Cluster(), s.local.Name(), s.APIURLs()}}
 	return s.listeners.listenBoot(&s.cfg, s.netboot.OpenTFTP, probe, s.metrics)
 }
 
@@ -113,8 +114,6 @@ func (s *Server) assembleWitness() error {
 	s.router.set(&s.router.api, healthHandler(s.ready))
 	return nil
 }
-
-func (s *Server) register(ctx context.Context) error { return s.registration.Register(ctx) }
 
 func checkTemplate(t *trivet.Template) error { return workflow.Check(t) }
 

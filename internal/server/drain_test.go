@@ -18,14 +18,13 @@ func TestRequestsDuringDrain(t *testing.T) {
 	for range 200 {
 		rt := &router{}
 		var served, refused atomic.Int32
-		rt.set(&rt.api, http.HandlerFunc(func(w http.ResponseWriter,
-			_ *http.Request) {
+		rt.set(&rt.api, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			served.Add(1)
 			w.WriteHeader(http.StatusOK)
 		}))
-		var asking sync.WaitGroup
+		var clients sync.WaitGroup
 		for range 8 {
-			asking.Go(func() {
+			clients.Go(func() {
 				w := httptest.NewRecorder()
 				rt.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://head/v1/machines", nil))
 				if w.Code == http.StatusServiceUnavailable {
@@ -35,7 +34,7 @@ func TestRequestsDuringDrain(t *testing.T) {
 		}
 		rt.drain(t.Context())
 		before := served.Load()
-		asking.Wait()
+		clients.Wait()
 		if after := served.Load(); after != before || after+refused.Load() != 8 {
 			t.Fatalf("served %d, after the drain %d, refused %d", before, after, refused.Load())
 		}
@@ -60,9 +59,9 @@ func TestDrainTimeout(t *testing.T) {
 // A long request to the API does not shorten the time of a machine's download when a head stops: the boot server
 // refuses new downloads at once, and lets this one end.
 func TestDownloadsDrainBesideAPI(t *testing.T) {
-	s, asked, answer := &Server{router: &router{}}, make(chan struct{}), make(chan struct{})
-	s.router.set(&s.router.api, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(asked); <-answer }))
-	api := httptest.NewTLSServer(s.router)
+	rt, received, answer := &router{}, make(chan struct{}), make(chan struct{})
+	rt.set(&rt.api, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(received); <-answer }))
+	api := httptest.NewTLSServer(rt)
 	defer api.Close()
 	replied := make(chan error, 1)
 	go func() {
@@ -85,12 +84,12 @@ func TestDownloadsDrainBesideAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	<-asked
+	<-received
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	drained := make(chan error, 1)
-	go func() { drained <- s.drain(ctx, boot.Config) }()
+	go func() { drained <- drain(ctx, rt, boot.Config) }()
 	addr := strings.TrimPrefix(boot.URL, "http://")
 	for late := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		conn, err := net.Dial("tcp", addr)

@@ -14,15 +14,16 @@ import (
 	"github.com/trivet-project/trivet/internal/dhcp"
 )
 
-// foundCluster is the answer of a head to another one that probes, by DHCPINFORM on a network that it is to serve, for an existing
-// cluster. It is in option 43 under a vendor class of our own, which machines ignore.
+// foundCluster is the response of a head to a probe: before another head creates a cluster, it probes the networks that
+// it will serve for an existing one, by DHCPINFORM. The response is in option 43 under a vendor class of our own, which
+// machines ignore.
 type foundCluster struct {
 	Cluster string   `json:"cluster"`
 	Head    string   `json:"head"`
 	API     []string `json:"api"`
 }
 
-// probeClass is the vendor class of the probe and of its answer.
+// probeClass is the vendor class of the probe and of its response.
 const probeClass = "trivet.head"
 
 const (
@@ -37,7 +38,7 @@ func (c *Config) findCluster(ctx context.Context) error {
 	}
 	results := make(chan *foundCluster, len(c.DHCPInterfaces))
 	for _, name := range c.DHCPInterfaces {
-		go func() { results <- c.probe(ctx, name) }() // ends within the time of its tries
+		go func() { results <- c.probe(ctx, name) }() // ends after its attempts
 	}
 	for range c.DHCPInterfaces {
 		if f := <-results; f != nil {
@@ -47,9 +48,11 @@ func (c *Config) findCluster(ctx context.Context) error {
 	return nil
 }
 
-// probe sends a probe to one network. One that cannot be sent has no answer: the cause shows when DHCP is served there.
+// probe sends a probe to one network. One that cannot be sent has no response: serving DHCP there returns
+// the cause.
 func (c *Config) probe(ctx context.Context, name string) (f *foundCluster) {
-	cfg := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, probeClass)}, Timeout: probeTimeout, Attempts: probeAttempts}
+	cfg := dhcp.ClientConfig{Options: []dhcp.Option{dhcp.Text(dhcp.OptClass, probeClass)},
+		Timeout: probeTimeout, Attempts: probeAttempts}
 	err := dhcp.Inquire(ctx, name, cfg, func(l *dhcp.Lease) bool {
 		if string(l.Options[dhcp.OptClass]) != probeClass {
 			return false
@@ -71,7 +74,8 @@ func (f *foundCluster) err() error {
 		join = strings.Join(f.API, ",")
 	}
 	return &trivet.Error{Op: "create a cluster",
-		Err: fmt.Errorf("%w: cluster %.40q serves this network already, with %.40q at %q", trivet.ErrExists, f.Cluster, f.Head, f.API),
+		Err: fmt.Errorf("%w: cluster %.40q serves this network already, with %.40q at %q",
+			trivet.ErrExists, f.Cluster, f.Head, f.API),
 		Hint: fmt.Sprintf("to join it: get a token by 'trivet head token' there, and add --join %s --token TOKEN; "+
 			"to create another cluster: add --new-cluster", join)}
 }
@@ -79,7 +83,7 @@ func (f *foundCluster) err() error {
 // apiURL matches what may appear in a command that a person is to run: any program on the network may answer.
 var apiURL = regexp.MustCompile(`^https://([0-9A-Za-z.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$`)
 
-// parseFound parses an answer, without what is not the URL of an API.
+// parseFound parses a response. It drops each URL that is not that of an API.
 func parseFound(text []byte) (*foundCluster, error) {
 	var f foundCluster
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -94,15 +98,15 @@ const maxOption = 255
 
 // probeHandler answers probes, and passes all other requests on.
 type probeHandler struct {
-	next   dhcp.Handler
-	answer foundCluster
+	next     dhcp.Handler
+	response foundCluster
 }
 
 func (h *probeHandler) ServeDHCP(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
 	if r.Type() != dhcp.Inform || string(r.Option(dhcp.OptClass)) != probeClass {
 		return h.next.ServeDHCP(ctx, r)
 	}
-	f := h.answer
+	f := h.response
 	text, err := json.Marshal(f)
 	if len(text) > maxOption {
 		f.API = f.API[:1]

@@ -22,8 +22,7 @@ func TestRemovedMemberIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	rt := &router{log: slog.New(slog.DiscardHandler), root: func() *auth.Root { return &keys.CA.Root }}
-	rt.set(&rt.members, http.HandlerFunc(func(w http.ResponseWriter,
-		_ *http.Request) {
+	rt.set(&rt.members, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	post := func(name string, role auth.PeerRole) int {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/hostnet"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -29,7 +30,9 @@ func (s *Server) Run(ctx context.Context) error {
 		return g.Wait()
 	}
 	s.runHead(ctx, g)
-	g.Go(func() error { s.runVIP(ctx, stop); return nil })
+	if s.vip != nil {
+		g.Go(func() error { runVIP(ctx, stop, s.vip, s.store); return nil })
+	}
 	log.Info("ready", "api", s.APIURLs(), "boot", s.BootURLs())
 	return g.Wait()
 }
@@ -71,25 +74,22 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 		s.api.Drain()
 		timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
-		return s.drain(timeout, bootServer)
+		return drain(timeout, s.router, bootServer)
 	})
 }
 
 // runVIP acquires the shared address when it is free, and holds it until ctx ends or stop does: another head holds it
 // while this one still serves.
-func (s *Server) runVIP(ctx, stop context.Context) {
-	if s.vip == nil {
-		return
-	}
+func runVIP(ctx, stop context.Context, vip *hostnet.VIP, leases *store.Store) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(stop, cancel)()
-	s.vip.Hold = func(ctx context.Context, name string, ttl time.Duration,
+	vip.WithLease = func(ctx context.Context, name string, ttl time.Duration,
 		do func(context.Context, func() bool) error) error {
-		return s.store.WithLease(ctx, name, ttl,
+		return leases.WithLease(ctx, name, ttl,
 			func(ctx context.Context, l *store.Lease) error { return do(ctx, l.Held) })
 	}
-	s.vip.Run(ctx)
+	vip.Run(ctx)
 }
 
 // untilDrained returns a context that ends a while after ctx. The head still serves meanwhile, and is not ready, so
@@ -113,10 +113,10 @@ func (s *Server) untilDrained(ctx context.Context) (context.Context, context.Can
 
 // drain lets the requests of the API and the downloads of machines end side by side, so that neither shortens the
 // other's time. It aborts downloads that outlast ctx. Both servers refuse new requests.
-func (s *Server) drain(ctx context.Context, bootServer *http.Server) error {
+func drain(ctx context.Context, api *router, bootServer *http.Server) error {
 	var requests sync.WaitGroup
 	defer requests.Wait()
-	requests.Go(func() { s.router.drain(ctx) })
+	requests.Go(func() { api.drain(ctx) })
 	return shutdown(ctx, bootServer)
 }
 

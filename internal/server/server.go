@@ -77,7 +77,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := s.start(ctx); err != nil {
 		s.Close()
-		if ctx.Err() != nil && s.local != nil && s.local.Joining() {
+		if ctx.Err() != nil && s.local != nil && s.local.IsJoining() {
 			err = fmt.Errorf("%w: %w", ErrNotJoined, err)
 		}
 		return nil, err
@@ -94,7 +94,10 @@ func (s *Server) start(ctx context.Context) error {
 	case s.local.Witness():
 		return s.assembleWitness()
 	}
-	return runSteps(ctx, s.openStore, s.openFiles, s.assemble, s.register)
+	if err := runSteps(ctx, s.openStore, s.openFiles, s.assemble); err != nil {
+		return err
+	}
+	return s.registration.Register(ctx)
 }
 
 // runSteps runs steps until one fails.
@@ -185,15 +188,15 @@ func (s *Server) ready(context.Context) error {
 	case s.stopping.Load():
 		return fmt.Errorf("%w: this head is stopping", trivet.ErrUnavailable)
 	}
-	return s.writable()
+	return writable(s.member)
 }
 
-// writable returns why this head cannot serve writes.
-func (s *Server) writable() error {
-	if !s.member.HasLeader() {
+// writable returns why a head with this member cannot serve writes.
+func writable(m *cluster.Member) error {
+	if !m.HasLeader() {
 		return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)
 	}
-	return s.member.CheckSpace()
+	return m.CheckSpace()
 }
 
 // APIURLs and BootURLs return where this head is reached.

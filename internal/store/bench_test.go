@@ -17,7 +17,9 @@ func BenchmarkUpdate(b *testing.B) {
 		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
 			h := open(b, storetest.Member(b).Client(), store.Options{})
 			for i := range callers {
-				h.must(b, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine(fmt.Sprint("m", i), "r1")) })
+				h.must(b, func(tx *store.Tx) error {
+					return h.machines.In(tx).Create(machine(fmt.Sprint("m", i), "r1"))
+				})
 			}
 			var next atomic.Int64
 			var wg sync.WaitGroup
@@ -69,8 +71,11 @@ func BenchmarkRead(b *testing.B) {
 	const n = 10_000
 	h := filled(b, n)
 	for name, read := range map[string]func(i int) bool{
-		"get":    func(i int) bool { m, err := h.machines.Get(fmt.Sprint("m", i)); return err == nil && m != nil },
-		"peek":   func(i int) bool { m, err := h.machines.GetShared(fmt.Sprint("m", i)); return err == nil && m != nil },
+		"get": func(i int) bool { m, err := h.machines.Get(fmt.Sprint("m", i)); return err == nil && m != nil },
+		"shared": func(i int) bool {
+			m, err := h.machines.GetShared(fmt.Sprint("m", i))
+			return err == nil && m != nil
+		},
 		"by":     func(i int) bool { return len(h.machines.ListBy("mac", mac(i))) == 1 },
 		"peekby": func(i int) bool { return len(h.machines.SharedBy("mac", mac(i))) == 1 },
 	} {

@@ -9,10 +9,10 @@
 // with its ModRevision; one etcd transaction compares them all and writes. If a compare fails, the function runs
 // again on a newer snapshot. Three rules make this safe:
 //
-//   - Every write carries the transaction's ID, either in the records it puts or, if it only deletes, in a separate key. The
-//     feed sees all IDs, so it knows which transactions were committed.
-//   - Every transaction compares the guard, a key of this head. When an outcome is unknown, the guard is written: from then
-//     on the transaction is either in the feed, or can never be committed (see resolve).
+//   - Every write carries the transaction's ID, either in the records it puts or, if it only deletes, in a separate
+//     key. The feed sees all IDs, so it knows which transactions were committed.
+//   - Every transaction compares the guard, a key of this head. When an outcome is unknown, the guard is written: from
+//     then on the transaction is either in the feed, or can never be committed (see resolve).
 //   - An error of the function is returned only after a quorum confirmed what the function had read (see confirm).
 //
 // The files, in the order of the pipeline: key and entry (the format in etcd), snapshot, feed (etcd to snapshot),

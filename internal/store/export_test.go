@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Seed switches a bug on, before the store is started.
+// Seed enables a bug, before the store is started.
 func (s *Store) Seed(bug string) {
 	switch bug {
 	case "noCompare":
@@ -19,8 +19,8 @@ func (s *Store) Seed(bug string) {
 	}
 }
 
-// loseSome leaves out the first changes of records after some others: two, since one alone may be of a write that nobody was
-// told of.
+// loseSome drops two changes of records after some others. One would not be enough: it may be of a write that was not
+// acknowledged.
 func loseSome() func(*clientv3.Event) bool {
 	const others, most = 30, 2
 	var lost []int64
@@ -37,12 +37,12 @@ func loseSome() func(*clientv3.Event) bool {
 	}
 }
 
-// Held says how many events the history holds, and about how many bytes.
+// Held returns how many events the history holds, and their approximate size in bytes.
 func (s *Store) Held() (events, bytes int) {
 	s.history.mu.Lock()
 	defer s.history.mu.Unlock()
 	return len(s.history.events), s.history.bytes
 }
 
-// What it may hold at most.
+// The limits of the history.
 const HistoryEvents, HistoryBytes = historyEvents, historyBytes

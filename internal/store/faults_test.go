@@ -11,43 +11,43 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// faults is a line to a member on which calls, answers and watches are lost: some by chance, all while it is cut. Calls that
+// faults is a link to a member that loses calls, responses and watches: some by chance, all while it is cut. Calls that
 // were lost may still arrive later.
 type faults struct {
-	to     *clientv3.Client
-	arrive sync.WaitGroup // calls that arrive later
+	to      *clientv3.Client
+	pending sync.WaitGroup // calls that arrive later
 
 	mu      sync.Mutex
-	rand    *rand.Rand      // guarded by mu, like all that follow
+	rand    *rand.Rand      // guarded by mu, as all below
 	percent int             // of calls that are lost
-	healed  chan struct{}   // closed when a cut line is healed; nil: it is not cut
+	healed  chan struct{}   // closed when a cut link is healed; nil: it is not cut
 	held    chan struct{}   // closed when the next call may arrive; nil: it is not held
-	silent  int             // calls that arrive, and whose answers are lost
-	skip    int64           // a revision that the next watch which has it leaves out
-	watches []chan struct{} // closed when the watch may tell what it has
+	silent  int             // calls that arrive, and whose responses are lost
+	skip    int64           // a revision that the next watch omits
+	watches []chan struct{} // closed when the watch may deliver responses
 }
 
-var errLost = errors.New("the answer was lost")
+var errLost = errors.New("the response was lost")
 
 func newFaults(to *clientv3.Client, seed uint64) *faults {
 	return &faults{to: to, rand: rand.New(rand.NewPCG(seed, 0))}
 }
 
-// client speaks over the line.
+// client returns a client that uses the link.
 func (f *faults) client() *clientv3.Client {
 	c := clientv3.NewCtxClient(context.Background())
 	c.KV, c.Watcher = faultyKV{f.to.KV, f}, faultyWatcher{f.to.Watcher, f}
 	return c
 }
 
-// lose makes so many of a hundred calls fail, one way or another.
+// lose makes a percentage of the calls fail.
 func (f *faults) lose(percent int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.percent = percent
 }
 
-// cut makes calls wait, and watches end, until the line is healed.
+// cut makes calls wait, and watches end, until the link is healed.
 func (f *faults) cut(cut bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,17 +59,17 @@ func (f *faults) cut(cut bool) {
 	}
 }
 
-// hold makes the next call fail at once, and arrive only when it is let go.
-func (f *faults) hold() (letGo func()) {
+// hold makes the next call fail at once, and arrive when it is released.
+func (f *faults) hold() (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	held := make(chan struct{})
 	f.held = held
-	return func() { close(held); f.arrive.Wait() }
+	return func() { close(held); f.pending.Wait() }
 }
 
-// loseAnswers loses those of the next calls.
-func (f *faults) loseAnswers(n int) {
+// loseResponses loses the responses of the next n calls.
+func (f *faults) loseResponses(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.silent = n
@@ -83,8 +83,8 @@ func (f *faults) takeHeld() chan struct{} {
 	return held
 }
 
-// stall makes the watches that there are say nothing until they are let go.
-func (f *faults) stall() (letGo func()) {
+// stall stops the delivery of all current watches until they are released.
+func (f *faults) stall() (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	stalled := make(chan struct{})
@@ -94,7 +94,7 @@ func (f *faults) stall() (letGo func()) {
 	return func() { close(stalled) }
 }
 
-// newWatch gives the number of a watch.
+// newWatch registers a watch and returns its number.
 func (f *faults) newWatch() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,8 +102,8 @@ func (f *faults) newWatch() int {
 	return len(f.watches) - 1
 }
 
-// mayTell returns when a watch is not stalled.
-func (f *faults) mayTell(ctx context.Context, watch int) {
+// waitStalled returns when a watch is not stalled.
+func (f *faults) waitStalled(ctx context.Context, watch int) {
 	f.mu.Lock()
 	stalled := f.watches[watch]
 	f.mu.Unlock()
@@ -115,56 +115,58 @@ func (f *faults) mayTell(ctx context.Context, watch int) {
 	}
 }
 
-// omit makes a watch leave out a revision, once.
+// omit makes a watch omit a revision, once.
 func (f *faults) omit(rev int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.skip = rev
 }
 
-// carry gives what a watch tells of a response.
-func (f *faults) carry(events []*clientv3.Event) []*clientv3.Event {
+// filter returns the events of a response without the omitted revision.
+func (f *faults) filter(events []*clientv3.Event) []*clientv3.Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := len(events)
-	events = slices.DeleteFunc(slices.Clone(events), func(ev *clientv3.Event) bool { return ev.Kv.ModRevision == f.skip })
+	omitted := func(ev *clientv3.Event) bool { return ev.Kv.ModRevision == f.skip }
+	events = slices.DeleteFunc(slices.Clone(events), omitted)
 	if len(events) < all {
 		f.skip = 0
 	}
 	return events
 }
 
-// What becomes of a call.
+// The outcomes of a call.
 const (
 	passes = iota
 	lostCall
-	lostAnswer
-	lateCall // it arrives when nobody waits for it any more
+	lostResponse
+	lateCall // it arrives after its caller has given up
 )
 
-// fate says what becomes of the next call.
-func (f *faults) fate() int {
+// outcome chooses the outcome of the next call.
+func (f *faults) outcome() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.silent > 0:
 		f.silent--
-		return lostAnswer
+		return lostResponse
 	case f.rand.IntN(100) < f.percent:
 		return lostCall + f.rand.IntN(3)
 	}
 	return passes
 }
 
-// breaks says whether a watch ends now: by chance less often than a call is lost, since it carries what all calls do.
+// breaks reports whether a watch ends now. That is rarer than the loss of a call, since a watch has the changes of all
+// calls.
 func (f *faults) breaks() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.healed != nil || f.rand.IntN(400) < f.percent
 }
 
-// passable returns when the line is not cut.
-func (f *faults) passable(ctx context.Context) error {
+// waitHealed returns when the link is not cut.
+func (f *faults) waitHealed(ctx context.Context) error {
 	f.mu.Lock()
 	healed := f.healed
 	f.mu.Unlock()
@@ -177,19 +179,19 @@ func (f *faults) passable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// call makes one call over the line.
+// call makes one call over the link.
 func call[T any](ctx context.Context, f *faults, do func(context.Context) (T, error)) (none T, _ error) {
-	if err := f.passable(ctx); err != nil {
+	if err := f.waitHealed(ctx); err != nil {
 		return none, err
 	}
 	if held := f.takeHeld(); held != nil {
 		late(ctx, f, held, do)
 		return none, errLost
 	}
-	switch f.fate() {
+	switch f.outcome() {
 	case passes:
 		return do(ctx)
-	case lostAnswer:
+	case lostResponse:
 		_, _ = do(ctx)
 	case lateCall:
 		soon := make(chan struct{})
@@ -201,7 +203,7 @@ func call[T any](ctx context.Context, f *faults, do func(context.Context) (T, er
 
 // late makes a call when it may arrive.
 func late[T any](ctx context.Context, f *faults, may <-chan struct{}, do func(context.Context) (T, error)) {
-	f.arrive.Go(func() {
+	f.pending.Go(func() {
 		<-may
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
@@ -215,11 +217,15 @@ type faultyKV struct {
 }
 
 func (k faultyKV) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	return call(ctx, k.f, func(ctx context.Context) (*clientv3.PutResponse, error) { return k.KV.Put(ctx, key, val, opts...) })
+	return call(ctx, k.f, func(ctx context.Context) (*clientv3.PutResponse, error) {
+		return k.KV.Put(ctx, key, val, opts...)
+	})
 }
 
 func (k faultyKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return call(ctx, k.f, func(ctx context.Context) (*clientv3.GetResponse, error) { return k.KV.Get(ctx, key, opts...) })
+	return call(ctx, k.f, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return k.KV.Get(ctx, key, opts...)
+	})
 }
 
 func (k faultyKV) Txn(ctx context.Context) clientv3.Txn { return &faultyTxn{ctx: ctx, k: k} }
@@ -247,7 +253,7 @@ type faultyWatcher struct {
 	f *faults
 }
 
-// Watch is closed where a response is lost.
+// Watch returns a channel that is closed when a response is lost.
 func (w faultyWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	ctx, cancel := context.WithCancel(ctx)
 	number := w.f.newWatch()
@@ -255,15 +261,15 @@ func (w faultyWatcher) Watch(ctx context.Context, key string, opts ...clientv3.O
 	go func() { // ends with ctx
 		defer close(to)
 		defer cancel()
-		if w.f.passable(ctx) != nil {
+		if w.f.waitHealed(ctx) != nil {
 			return
 		}
 		for resp := range w.Watcher.Watch(ctx, key, opts...) {
 			if w.f.breaks() {
 				return
 			}
-			w.f.mayTell(ctx, number)
-			resp.Events = w.f.carry(resp.Events)
+			w.f.waitStalled(ctx, number)
+			resp.Events = w.f.filter(resp.Events)
 			select {
 			case to <- resp:
 			case <-ctx.Done():

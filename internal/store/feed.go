@@ -24,7 +24,8 @@ const listPage = 1000
 func (s *Store) load(ctx context.Context) (*snapshot, error) {
 	next := newSnapshot(0)
 	from, opts := prefix, []clientv3.OpOption{
-		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(listPage), clientv3.WithSerializable(),
+		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(listPage),
+		clientv3.WithSerializable(),
 	}
 	for {
 		page, err := s.client.Get(ctx, from, opts...)

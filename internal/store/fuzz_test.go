@@ -10,7 +10,8 @@ import (
 // A record's key is read as what it was made of, is never one of the store's own, and a foreign key is no record.
 func FuzzKeys(f *testing.F) {
 	for _, seed := range [][2]string{
-		{"Machine", "m1"}, {"Address", "10.0.0.7"}, {"Address", "fd00::7"}, {"-guard", "head0"}, {"", ""}, {"a/b", "c"}, {"Machine", "a/b"},
+		{"Machine", "m1"}, {"Address", "10.0.0.7"}, {"Address", "fd00::7"}, {"-guard", "head0"}, {"", ""}, {"a/b", "c"},
+		{"Machine", "a/b"},
 		{"Machine", "\x00"}, {"Machine", "../x"},
 	} {
 		f.Add(seed[0], seed[1])
@@ -28,7 +29,8 @@ func FuzzKeys(f *testing.F) {
 		}
 		// What is under one key of an index is under no other.
 		one, other := indexPrefix("k", "i", kind), indexPrefix("k", "i", name)
-		if kind != name && !strings.ContainsAny(kind+name, "\x00\uFFFD") && (strings.HasPrefix(one, other) || strings.HasPrefix(other, one)) {
+		prefixes := strings.HasPrefix(one, other) || strings.HasPrefix(other, one)
+		if kind != name && !strings.ContainsAny(kind+name, "\x00\uFFFD") && prefixes {
 			t.Errorf("index keys %q and %q are mixed up", kind, name)
 		}
 	})

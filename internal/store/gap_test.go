@@ -12,11 +12,11 @@ import (
 )
 
 var (
-	heartbeat = flag.Duration("heartbeat", 0, "raft's, for BenchmarkWriteGap; 0: the default")
-	election  = flag.Duration("election", 0, "raft's, for BenchmarkWriteGap; 0: the default")
+	heartbeat = flag.Duration("heartbeat", 0, "of raft, for BenchmarkWriteGap; 0: the default")
+	election  = flag.Duration("election", 0, "of raft, for BenchmarkWriteGap; 0: the default")
 )
 
-// trio are three heads as processes.
+// trio is three heads, each a process.
 type trio struct {
 	testing.TB
 	cfgs  []HeadConfig
@@ -31,41 +31,41 @@ func newTrio(t testing.TB, c HeadConfig) *trio {
 		t.Cleanup(func() { r.heads[at].kill(t) })
 	}
 	for at := range r.cfgs {
-		r.arrived(at)
+		r.waitSynced(at)
 	}
 	return r
 }
 
-// start runs a head, and waits until it has everything.
+// start runs a head, and waits until its copy is current.
 func (r *trio) start(at int) {
 	r.Helper()
 	r.heads[at] = run(r, r.cfgs[at])
-	r.arrived(at)
+	r.waitSynced(at)
 }
 
-func (r *trio) arrived(at int) {
+func (r *trio) waitSynced(at int) {
 	r.Helper()
 	var rev int64
-	eventually(r, func() error { return r.heads[at].door.Call("Door.Revision", struct{}{}, &rev) })
+	eventually(r, func() error { return r.heads[at].rpc.Call("Head.Revision", struct{}{}, &rev) })
 }
 
-// leader gives the place of the one that leads.
+// leader returns the index of the leader.
 func (r *trio) leader() (at int) {
 	r.Helper()
 	eventually(r, func() error {
 		for i, p := range r.heads {
-			var leads bool
-			if err := p.door.Call("Door.Leads", struct{}{}, &leads); err != nil || leads {
+			var isLeader bool
+			if err := p.rpc.Call("Head.IsLeader", struct{}{}, &isLeader); err != nil || isLeader {
 				at = i
 				return err
 			}
 		}
-		return errors.New("nobody leads")
+		return errors.New("no leader")
 	})
 	return at
 }
 
-// writer writes to a head, again and again, one write every 20 ms where that is fast enough.
+// writer writes to a head repeatedly, at most every 20 ms.
 type writer struct {
 	head *process
 	key  string
@@ -84,9 +84,9 @@ func (w *writer) run(stop <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		var out Seen
+		var out Result
 		began := time.Now()
-		err := w.head.door.Call("Door.Do", Op{Do: "write", Key: w.key, ID: fmt.Sprint(n)}, &out)
+		err := w.head.rpc.Call("Head.Do", Op{Do: "write", Key: w.key, ID: fmt.Sprint(n)}, &out)
 		w.mu.Lock()
 		if err == nil && out.Failed == "" {
 			w.acks = append(w.acks, time.Now())
@@ -97,14 +97,14 @@ func (w *writer) run(stop <-chan struct{}) {
 	}
 }
 
-// acked says how often it was.
+// acked returns the number of acknowledged writes.
 func (w *writer) acked() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.acks)
 }
 
-// gap is the longest time between two acknowledged writes.
+// gap returns the longest time between two acknowledged writes.
 func (w *writer) gap() (longest time.Duration) {
 	for i, at := range w.acks[1:] {
 		longest = max(longest, at.Sub(w.acks[i]))
@@ -112,17 +112,18 @@ func (w *writer) gap() (longest time.Duration) {
 	return longest
 }
 
-// without ends the leader while writers write to the others, until all of them go on, and gives the gap of each.
-func (r *trio) without(leader int, end func(p *process)) (gaps []time.Duration) {
+// without stops the leader while writers write to the others, until all writes succeed again. It returns the gap of
+// each writer.
+func (r *trio) without(leader int, stop func(p *process)) (gaps []time.Duration) {
 	r.Helper()
 	var writers []*writer
 	var working sync.WaitGroup
-	stop := make(chan struct{})
+	done := make(chan struct{})
 	for at, p := range r.heads {
 		if at != leader {
 			w := &writer{head: p, key: fmt.Sprint("w", at)}
 			writers = append(writers, w)
-			working.Go(func() { w.run(stop) })
+			working.Go(func() { w.run(done) })
 		}
 	}
 	more := func() {
@@ -137,50 +138,53 @@ func (r *trio) without(leader int, end func(p *process)) (gaps []time.Duration) 
 		}
 	}
 	more()
-	end(r.heads[leader])
+	stop(r.heads[leader])
 	more()
-	close(stop)
+	close(done)
 	working.Wait()
 	for _, w := range writers {
 		gaps = append(gaps, w.gap())
 		if len(w.errs) > 0 {
-			r.Errorf("writes that failed: %q", w.errs)
+			r.Errorf("failed writes: %q", w.errs)
 		}
 	}
 	return gaps
 }
 
-// What a leader takes along when it goes is written by the next one.
-func TestNoWriteIsLostWithItsLeader(t *testing.T) {
+// A write that the leader did not complete before it stopped is completed by the next leader.
+func TestNoWriteFailsWithItsLeader(t *testing.T) {
 	if testing.Short() {
-		t.Skip("grows a cluster, which takes ten seconds")
+		t.Skip("starts a cluster of three, which takes ten seconds")
 	}
 	r := newTrio(t, HeadConfig{})
 	at := r.leader()
 	t.Log(r.without(at, func(p *process) { p.kill(t) }))
 	r.start(at)
 	at = r.leader()
-	t.Log(r.without(at, func(p *process) { p.end(t) }))
+	t.Log(r.without(at, func(p *process) { p.stop(t) }))
 }
 
-// BenchmarkWriteGap measures for how long nobody's writes are acknowledged when the leader goes, b.N times.
+// BenchmarkWriteGap measures for how long no write is acknowledged after the leader stops, b.N times.
 func BenchmarkWriteGap(b *testing.B) {
 	for _, c := range []struct {
-		name      string
-		end, back func(r *trio, at int)
+		name        string
+		stop, start func(r *trio, at int)
 	}{
 		{"killed", func(r *trio, at int) { r.heads[at].kill(r) }, (*trio).start},
 		{"halted", func(r *trio, at int) { _ = r.heads[at].cmd.Process.Signal(syscall.SIGSTOP) },
-			func(r *trio, at int) { _ = r.heads[at].cmd.Process.Signal(syscall.SIGCONT); r.arrived(at) }},
-		{"closed", func(r *trio, at int) { r.heads[at].end(r) }, (*trio).start},
+			func(r *trio, at int) {
+				_ = r.heads[at].cmd.Process.Signal(syscall.SIGCONT)
+				r.waitSynced(at)
+			}},
+		{"closed", func(r *trio, at int) { r.heads[at].stop(r) }, (*trio).start},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			r := newTrio(b, HeadConfig{Heartbeat: *heartbeat, Election: *election})
 			var gaps []time.Duration
 			for b.Loop() {
 				at := r.leader()
-				gaps = append(gaps, r.without(at, func(*process) { c.end(r, at) })...)
-				c.back(r, at)
+				gaps = append(gaps, r.without(at, func(*process) { c.stop(r, at) })...)
+				c.start(r, at)
 			}
 			slices.Sort(gaps)
 			for _, p := range []int{50, 99, 100} {

@@ -13,30 +13,30 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// history is what a test's operations and consumers saw, while heads were killed and lines lost what they carried.
+// history is the operations of a test and what its consumers received, while heads are killed and links lose messages.
 type history struct {
 	t     *testing.T
 	seed  uint64
 	cfgs  []HeadConfig
 	began time.Time
-	stop  chan struct{} // closed when the workers shall end
+	stop  chan struct{} // closed when the workers must stop
 
 	mu      sync.Mutex
-	heads   []*process // guarded by mu, like all that follow; nil: killed
+	heads   []*process // guarded by mu, as all below; nil: killed
 	starts  uint64
 	ops     []porcupine.Operation
 	acked   int           // of ops
 	more    chan struct{} // closed at the next operation
-	broken  []error       // what no head may ever say
+	broken  []error       // errors that no head may return
 	streams [][]Change    // by consumer
 }
 
 const (
 	keys    = 4
-	forEver = 1 << 62
+	forever = 1 << 62
 )
 
-// worker does operations on any heads until it is told to stop.
+// worker runs operations on random heads until it is stopped.
 func (h *history) worker(id int) {
 	dice := rand.New(rand.NewPCG(h.seed, uint64(id)))
 	for n := 0; ; n++ {
@@ -58,25 +58,26 @@ func (h *history) worker(id int) {
 	}
 }
 
-// do does an operation on a head, or on the next one that lives, and writes down what came of it.
+// do runs an operation on a head, or on the next one that runs, and records the result.
 func (h *history) do(client int, op Op, at int) {
-	head := h.alive(at)
-	var out Seen
+	head := h.running(at)
+	var out Result
 	call := time.Since(h.began).Nanoseconds()
-	err := head.door.Call("Door.Do", op, &out)
-	done := porcupine.Operation{ClientId: client, Input: op, Call: call, Output: out, Return: time.Since(h.began).Nanoseconds()}
+	err := head.rpc.Call("Head.Do", op, &out)
+	done := porcupine.Operation{ClientId: client, Input: op, Call: call, Output: out,
+		Return: time.Since(h.began).Nanoseconds()}
 	if err == nil && out.Failed != "" {
 		time.Sleep(10 * time.Millisecond) // without a quorum it fails at once
 	}
-	var said rpc.ServerError
+	var serverErr rpc.ServerError
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case errors.Is(err, rpc.ErrShutdown): // it was not sent
-	case errors.As(err, &said):
+	case errors.As(err, &serverErr):
 		h.broken = append(h.broken, err)
 	case err != nil || out.Unknown:
-		done.Output, done.Return = Seen{Unknown: true}, forEver
+		done.Output, done.Return = Result{Unknown: true}, forever
 		if op.Do != "read" {
 			h.ops = append(h.ops, done)
 		}
@@ -88,8 +89,8 @@ func (h *history) do(client int, op Op, at int) {
 	h.more = make(chan struct{})
 }
 
-// alive gives the head at a place, or the next one that lives.
-func (h *history) alive(at int) *process {
+// running returns the head at an index, or the next one that runs.
+func (h *history) running(at int) *process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.heads {
@@ -100,7 +101,7 @@ func (h *history) alive(at int) *process {
 	panic("all heads were killed")
 }
 
-// acks waits until so many more operations are acknowledged.
+// acks waits until n more operations are acknowledged.
 func (h *history) acks(n int) {
 	h.t.Helper()
 	deadline := time.After(time.Minute)
@@ -122,7 +123,7 @@ func (h *history) acks(n int) {
 	}
 }
 
-// start runs a head, kill ends it.
+// start starts a head, kill kills it.
 func (h *history) start(at int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,20 +143,20 @@ func (h *history) kill(at int) {
 	}
 }
 
-// consume follows all changes after a revision until it has everything up to the one that end gives, on whichever heads live.
+// consume follows all changes after a revision, on random heads, up to the revision that is sent to end.
 func (h *history) consume(id int, from int64, end <-chan int64) {
 	dice := rand.New(rand.NewPCG(h.seed, 100+uint64(id)))
-	at, last := 0, int64(forEver)
+	at, last := 0, int64(forever)
 	for from < last && h.t.Context().Err() == nil {
 		if dice.IntN(20) == 0 {
 			at = dice.IntN(len(h.cfgs))
 		}
 		var out Changes
-		err := h.alive(at).door.Call("Door.Next", From{fmt.Sprint("c", id), from}, &out)
-		var said rpc.ServerError
+		err := h.running(at).rpc.Call("Head.Next", From{fmt.Sprint("c", id), from}, &out)
+		var serverErr rpc.ServerError
 		h.mu.Lock()
 		switch {
-		case errors.As(err, &said):
+		case errors.As(err, &serverErr):
 			h.broken = append(h.broken, err)
 		case err == nil:
 			from = out.Revision
@@ -167,14 +168,14 @@ func (h *history) consume(id int, from int64, end <-chan int64) {
 			end = nil
 		default:
 		}
-		if errors.As(err, &said) {
+		if errors.As(err, &serverErr) {
 			return
 		}
 	}
 }
 
-// record makes a history: it starts heads and workers, lets faults happen, and ends when all consumers have seen everything:
-// one that comes when all is over, too.
+// record records a history: it starts heads and workers, injects faults, and returns when all consumers have all
+// changes, including one that starts at the end.
 func record(t *testing.T, seed uint64, cfgs []HeadConfig, faults func(*history)) *history {
 	t.Helper()
 	const workers, consumers = 6, 2
@@ -211,15 +212,15 @@ func record(t *testing.T, seed uint64, cfgs []HeadConfig, faults func(*history))
 	return h
 }
 
-// revision asks a head for its own, once it has all that was written.
+// revision returns the revision of a head after a sync.
 func (h *history) revision(at int) (rev int64) {
 	h.t.Helper()
-	eventually(h.t, func() error { return h.alive(at).door.Call("Door.Revision", struct{}{}, &rev) })
+	eventually(h.t, func() error { return h.running(at).rpc.Call("Head.Revision", struct{}{}, &rev) })
 	return rev
 }
 
-// verdict says what is wrong with the history.
-func (h *history) verdict() error {
+// check returns what is wrong with the history.
+func (h *history) check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	wrong := slices.Clone(h.broken[:min(len(h.broken), 5)])
@@ -234,7 +235,7 @@ func (h *history) verdict() error {
 	return errors.Join(wrong...)
 }
 
-// register is what a key's operations must look like.
+// register is the model of a key.
 var register = porcupine.Model{
 	Partition: func(ops []porcupine.Operation) (parts [][]porcupine.Operation) {
 		byKey := map[string][]porcupine.Operation{}
@@ -249,12 +250,12 @@ var register = porcupine.Model{
 	},
 	Init: func() any { return Value{} },
 	Step: func(state, input, output any) (bool, any) {
-		was, op, out := state.(Value), input.(Op), output.(Seen)
+		was, op, out := state.(Value), input.(Op), output.(Result)
 		return out.Unknown || out.Value == was, after(was, op)
 	},
 }
 
-// after is what stands under a key after an operation.
+// after returns the value of a key after an operation.
 func after(was Value, op Op) Value {
 	switch op.Do {
 	case "write":
@@ -265,14 +266,14 @@ func after(was Value, op Op) Value {
 	return was
 }
 
-// complete checks that a consumer saw each change once, in order, and among them all that were acknowledged.
+// complete checks that a consumer received each change once, in order, and every acknowledged one.
 func (h *history) complete(stream []Change) error {
 	now, changed := map[string]Value{}, map[int64]bool{}
 	last := Change{}
 	for _, c := range stream {
 		was := now[c.Key]
 		if c.Revision < last.Revision || c.Revision == last.Revision && c.Key <= last.Key {
-			return fmt.Errorf("%v came after %v", c, last)
+			return fmt.Errorf("%v was received after %v", c, last)
 		}
 		if c.Value == was || c.Value != (Value{}) && c.Count != was.Count+1 {
 			return fmt.Errorf("%v follows %v", c, was)
@@ -280,7 +281,7 @@ func (h *history) complete(stream []Change) error {
 		now[c.Key], last, changed[c.Revision] = c.Value, c, true
 	}
 	for _, op := range h.ops {
-		in, out := op.Input.(Op), op.Output.(Seen)
+		in, out := op.Input.(Op), op.Output.(Result)
 		if !out.Unknown && after(out.Value, in) != out.Value && !changed[out.Revision] {
 			return fmt.Errorf("%v was acknowledged at %d, and is not among %d changes", in, out.Revision, len(stream))
 		}

@@ -41,7 +41,8 @@ type holder struct {
 // and do's context ends three quarters of ttl after the last acknowledged renewal, before another holder can acquire
 // the lease. It returns do's error, which is also an ErrFenced if the lease was lost, or ErrUnavailable if ctx ends
 // while waiting.
-func (s *Store) WithLease(ctx context.Context, name string, ttl time.Duration, do func(context.Context, *Lease) error) error {
+func (s *Store) WithLease(ctx context.Context, name string, ttl time.Duration,
+	do func(context.Context, *Lease) error) error {
 	l := &Lease{store: s, name: name, uid: rand.Text(), ttl: ttl}
 	if err := trivet.ValidateName(name); err != nil || ttl <= 0 {
 		return l.fail("hold", errors.Join(trivet.ErrInvalid, err))

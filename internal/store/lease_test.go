@@ -15,13 +15,14 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// twoHeads are two stores over one member.
+// twoHeads returns two stores over one member.
 func twoHeads(t *testing.T) (*cluster.Member, []*head) {
 	m := storetest.Member(t)
-	return m, []*head{open(t, m.Client(), store.Options{Head: "head0"}), open(t, m.Client(), store.Options{Head: "head1"})}
+	return m, []*head{open(t, m.Client(), store.Options{Head: "head0"}),
+		open(t, m.Client(), store.Options{Head: "head1"})}
 }
 
-// Each of many gets its turn, one at a time, as soon as the one before lets go: no lease expires in this test's time.
+// Many acquire the lease, one at a time, as soon as the previous holder releases it: no lease expires during this test.
 func TestLeaseHasOneHolder(t *testing.T) {
 	t.Parallel()
 	_, heads := twoHeads(t)
@@ -38,7 +39,7 @@ func TestLeaseHasOneHolder(t *testing.T) {
 					holders++
 					fences = append(fences, l.Fence())
 					mu.Unlock()
-					h.must(t, func(tx *store.Tx) error { // others want the lease meanwhile
+					h.must(t, func(tx *store.Tx) error { // others wait for the lease meanwhile
 						if err := h.machines.In(tx).Put(machine("m1", "")); err != nil {
 							return err
 						}
@@ -47,7 +48,7 @@ func TestLeaseHasOneHolder(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					if holders--; holders != 0 {
-						t.Errorf("%d more hold the lease", holders)
+						t.Errorf("%d others hold the lease", holders)
 					}
 					return nil
 				})
@@ -63,19 +64,19 @@ func TestLeaseHasOneHolder(t *testing.T) {
 	}
 	for i := 1; i < len(fences); i++ {
 		if fences[i] <= fences[i-1] {
-			t.Errorf("the fence fell: %v", fences)
+			t.Errorf("the fence decreased: %v", fences)
 		}
 	}
 }
 
-// A holder that beats keeps its lease for longer than its time, and its error is Hold's.
-func TestLeaseIsKeptByBeats(t *testing.T) {
+// A holder that renews keeps its lease for longer than its TTL, and WithLease returns its error.
+func TestLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	m, heads := twoHeads(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	mine := errors.New("mine")
-	const ttl, beats = 2 * time.Second, 5
+	const ttl, renewals = 2 * time.Second, 5
 	err := heads[0].WithLease(t.Context(), "x", ttl, func(held context.Context, l *store.Lease) error {
 		var other sync.WaitGroup
 		other.Go(func() {
@@ -93,9 +94,9 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 		defer cancel()
 		seen := 0
 		for resp := range m.Client().Watch(held, "/trivet/-renew/x", clientv3.WithRev(1)) {
-			if seen += len(resp.Events); seen > beats {
+			if seen += len(resp.Events); seen > renewals {
 				if !l.Held() && held.Err() == nil {
-					t.Error("it is kept, and not held")
+					t.Error("it is renewed but not held")
 				}
 				return mine
 			}
@@ -108,22 +109,23 @@ func TestLeaseIsKeptByBeats(t *testing.T) {
 	for _, of := range []string{"-lease/", "-renew/"} {
 		left, err := m.Client().Get(t.Context(), "/trivet/"+of, clientv3.WithPrefix())
 		if err != nil || left.Count > 0 {
-			t.Errorf("left of the lease: %v, %v", left.Kvs, err)
+			t.Errorf("keys left: %v, %v", left.Kvs, err)
 		}
 	}
 }
 
-// A holder whose beats do not arrive is replaced. It is told so first; what it writes under the lease later is refused.
+// A holder whose renewals do not arrive is replaced. Its context ends before, and its later writes under the lease are
+// refused.
 func TestReplacedHolderIsFenced(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
-	line := newFaults(m.Client(), 1)
-	h1, cut := open(t, m.Client(), store.Options{Head: "head1"}), open(t, line.client(), store.Options{Head: "head0"})
+	link := newFaults(m.Client(), 1)
+	h1, cut := open(t, m.Client(), store.Options{Head: "head1"}), open(t, link.client(), store.Options{Head: "head0"})
 	err := cut.WithLease(t.Context(), "x", 400*time.Millisecond, func(held context.Context, old *store.Lease) error {
-		line.cut(true)
+		link.cut(true)
 		err := h1.WithLease(t.Context(), "x", time.Hour, func(_ context.Context, l *store.Lease) error {
 			if !errors.Is(context.Cause(held), trivet.ErrFenced) {
-				t.Errorf("the old holder was told %v before it was replaced", context.Cause(held))
+				t.Errorf("the cause of the old holder's context is %v", context.Cause(held))
 			}
 			if !l.Held() || old.Held() {
 				t.Errorf("the new holder holds it: %v; the old one: %v", l.Held(), old.Held())
@@ -131,7 +133,7 @@ func TestReplacedHolderIsFenced(t *testing.T) {
 			if l.Fence() <= old.Fence() {
 				t.Errorf("the fence is %d after %d", l.Fence(), old.Fence())
 			}
-			line.cut(false)
+			link.cut(false)
 			_, err := cut.Update(t.Context(), func(tx *store.Tx) error {
 				if err := old.Check(tx); err != nil {
 					return err
@@ -157,7 +159,7 @@ func TestReplacedHolderIsFenced(t *testing.T) {
 }
 
 // The lease may be lost between the check and the commit: the commit compares it.
-func TestCommitComparesTheLease(t *testing.T) {
+func TestCommitComparesLease(t *testing.T) {
 	t.Parallel()
 	m, heads := twoHeads(t)
 	h := heads[0]
@@ -167,7 +169,7 @@ func TestCommitComparesTheLease(t *testing.T) {
 			if err := l.Check(tx); err != nil {
 				return err
 			}
-			if runs++; runs == 1 { // what another head that took the lease would do
+			if runs++; runs == 1 { // as another head that acquires the lease would
 				if _, err := m.Client().Put(ctx, "/trivet/-lease/x", `{}`); err != nil {
 					return err
 				}
@@ -181,10 +183,10 @@ func TestCommitComparesTheLease(t *testing.T) {
 	}
 }
 
-func TestLeaseRefusesWhatCannotBe(t *testing.T) {
+func TestInvalidLeases(t *testing.T) {
 	t.Parallel()
 	_, heads := twoHeads(t)
-	do := func(context.Context, *store.Lease) error { t.Error("it was held"); return nil }
+	do := func(context.Context, *store.Lease) error { t.Error("the lease was held"); return nil }
 	if err := heads[0].WithLease(t.Context(), "../x", time.Hour, do); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("a path for a name: %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// add makes a machine, of which a rack holds at most five.
+// add creates a machine in a rack, which holds at most five.
 func (h *head) add(tx *store.Tx, name, rack string) error {
 	if err := h.machines.In(tx).Put(machine(name, rack)); err != nil {
 		return err
@@ -19,7 +19,7 @@ func (h *head) add(tx *store.Tx, name, rack string) error {
 	return h.machines.In(tx).Limit("rack", rack, 5)
 }
 
-func TestLimitHoldsAgainstConcurrentTransactions(t *testing.T) {
+func TestLimitWithConcurrentTransactions(t *testing.T) {
 	t.Parallel()
 	_, heads := twoHeads(t)
 	var fit atomic.Int64
@@ -45,7 +45,7 @@ func TestLimitHoldsAgainstConcurrentTransactions(t *testing.T) {
 func TestLimitCountsOwnWrites(t *testing.T) {
 	t.Parallel()
 	h := open(t, storetest.Member(t).Client(), store.Options{})
-	h.must(t, func(tx *store.Tx) error { // five, also where they are counted over and over
+	h.must(t, func(tx *store.Tx) error { // the limit is checked after each of the five
 		for i := range 5 {
 			if err := h.add(tx, fmt.Sprint("m", i), "r1"); err != nil {
 				return err
@@ -57,19 +57,21 @@ func TestLimitCountsOwnWrites(t *testing.T) {
 		do   func(tx *store.Tx) error
 		want error
 	}{
-		"one more":                   {func(tx *store.Tx) error { return h.add(tx, "m5", "r1") }, store.ErrLimit},
-		"another rack":               {func(tx *store.Tx) error { return h.add(tx, "m5", "r2") }, nil},
-		"one that counts already":    {func(tx *store.Tx) error { return h.add(tx, "m1", "r1") }, nil},
-		"a change of rack":           {func(tx *store.Tx) error { return h.add(tx, "m5", "r1") }, store.ErrLimit},
-		"one in the place of other":  {func(tx *store.Tx) error { return errors.Join(h.machines.In(tx).Delete("m0"), h.add(tx, "m6", "r1")) }, nil},
-		"a rack that begins like it": {func(tx *store.Tx) error { return h.add(tx, "m7", "r11") }, nil},
+		"one more":                    {func(tx *store.Tx) error { return h.add(tx, "m5", "r1") }, store.ErrLimit},
+		"another rack":                {func(tx *store.Tx) error { return h.add(tx, "m5", "r2") }, nil},
+		"one that is counted already": {func(tx *store.Tx) error { return h.add(tx, "m1", "r1") }, nil},
+		"a change of rack":            {func(tx *store.Tx) error { return h.add(tx, "m5", "r1") }, store.ErrLimit},
+		"a replacement": {func(tx *store.Tx) error {
+			return errors.Join(h.machines.In(tx).Delete("m0"), h.add(tx, "m6", "r1"))
+		}, nil},
+		"a rack with the same prefix": {func(tx *store.Tx) error { return h.add(tx, "m7", "r11") }, nil},
 	} {
 		before := h.machines.Len()
 		if _, err := h.Update(t.Context(), c.do); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 		if c.want != nil && h.machines.Len() != before {
-			t.Errorf("%s: refused, and written", name)
+			t.Errorf("%s: refused but written", name)
 		}
 	}
 	if n := len(h.machines.ListBy("rack", "r1")); n != 5 {

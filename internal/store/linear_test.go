@@ -9,7 +9,7 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 )
 
-// replay gives the seed of this run.
+// replay returns the seed of this run and logs how to replay it.
 func replay(t *testing.T) uint64 {
 	t.Helper()
 	s := *seed
@@ -20,24 +20,24 @@ func replay(t *testing.T) uint64 {
 	return s
 }
 
-// one is a head alone on a bad line.
+// one returns the configuration of a single head with a faulty link.
 func one(t *testing.T, bug string) []HeadConfig {
-	return []HeadConfig{bad(HeadConfig{Name: "head0", Dir: t.TempDir(), Bug: bug})}
+	return []HeadConfig{faulty(HeadConfig{Name: "head0", Dir: t.TempDir(), Bug: bug})}
 }
 
-// bad puts a head on a bad line to its own member.
-func bad(c HeadConfig) HeadConfig {
-	c.Percent, c.Try, c.Timeout = 10, 500*time.Millisecond, 2*time.Second
+// faulty gives a head a faulty link to its own member.
+func faulty(c HeadConfig) HeadConfig {
+	c.Percent, c.AttemptTimeout, c.Timeout = 10, 500*time.Millisecond, 2*time.Second
 	return c
 }
 
-// three are heads of one cluster that was one head first, each like c.
+// three returns the configurations of three heads of one cluster, each like c.
 func three(t testing.TB, c HeadConfig) []HeadConfig {
 	t.Helper()
 	var heads []HeadConfig
 	var first node
 	for i := range 3 {
-		// An address of 127.0.0.0/8 that hardly anybody else has: the port is used again when the head was killed.
+		// A random loopback address: the port is used again after the head was killed.
 		c.Name, c.Dir = fmt.Sprint("head", i), t.TempDir()
 		c.Listen = fmt.Sprintf("127.%d.%d.%d:7480", 64+rand.IntN(64), rand.IntN(256), 1+rand.IntN(254))
 		var id uint64
@@ -60,7 +60,7 @@ func three(t testing.TB, c HeadConfig) []HeadConfig {
 	return heads
 }
 
-// eventually tries until it works.
+// eventually retries until try succeeds.
 func eventually(t testing.TB, try func() error) {
 	t.Helper()
 	var err error
@@ -73,20 +73,20 @@ func eventually(t testing.TB, try func() error) {
 	t.Fatal(err)
 }
 
-func TestLostAnswersAreLinearizable(t *testing.T) {
+func TestLostResponsesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	h := record(t, replay(t), one(t, ""), func(h *history) { h.acks(400) })
-	if err := h.verdict(); err != nil {
+	if err := h.check(); err != nil {
 		t.Error(err)
 	}
 }
 
-// Heads die by kill -9 and come back, one by one and two at once, while lines lose what they carry.
+// Heads are killed by SIGKILL and restarted, one by one and two at once, while links lose messages.
 func TestKilledHeadsAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	h := record(t, replay(t), three(t, bad(HeadConfig{})), func(h *history) {
+	h := record(t, replay(t), three(t, faulty(HeadConfig{})), func(h *history) {
 		for at := range h.cfgs {
 			h.acks(100)
 			h.kill(at)
@@ -101,21 +101,21 @@ func TestKilledHeadsAreLinearizable(t *testing.T) {
 		h.start(1)
 		h.acks(100)
 	})
-	if err := h.verdict(); err != nil {
+	if err := h.check(); err != nil {
 		t.Error(err)
 	}
 }
 
-// The test above has to find what it is for.
-func TestSeededBugsAreFound(t *testing.T) {
+// The tests above must detect these bugs.
+func TestSeededBugsAreDetected(t *testing.T) {
 	t.Parallel()
 	for bug, acks := range map[string]int{"noCompare": 60, "forgetID": 300, "lose": 60} {
 		t.Run(bug, func(t *testing.T) {
 			t.Parallel()
 			h := record(t, replay(t), one(t, bug), func(h *history) { h.acks(acks) })
-			err := h.verdict()
+			err := h.check()
 			if err == nil {
-				t.Error("the bug was not found")
+				t.Error("the bug was not detected")
 			}
 			t.Log(err)
 		})

@@ -15,21 +15,26 @@ type metrics struct {
 func newMetrics(to prometheus.Registerer) *metrics {
 	m := &metrics{
 		updates: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "trivet_store_update_duration_seconds", Help: "Duration of transactions, including reruns, by result.",
+			Name:    "trivet_store_update_duration_seconds",
+			Help:    "Duration of transactions, including reruns, by result.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
 		}, []string{"result"}),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "trivet_store_copy_lag_seconds", Help: "Time from the answer to a commit until the local copy has it.",
+			Name:    "trivet_store_copy_lag_seconds",
+			Help:    "Time from the response to a commit until the local copy has it.",
 			Buckets: prometheus.ExponentialBuckets(0.00005, 2, 18),
 		}),
 		reruns: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "trivet_store_conflicts_total", Help: "Transactions rerun because a record that they read was changed.",
+			Name: "trivet_store_conflicts_total",
+			Help: "Transactions rerun because a record that they read was changed.",
 		}),
 		unknowns: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "trivet_store_unknown_outcomes_total", Help: "Commit attempts without an answer, whose outcome had to be resolved.",
+			Name: "trivet_store_unknown_outcomes_total",
+			Help: "Commit attempts without a response, whose outcome had to be resolved.",
 		}),
 		reloads: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "trivet_store_reloads_total", Help: "Reloads of the local copy because the watch could not be resumed.",
+			Name: "trivet_store_reloads_total",
+			Help: "Reloads of the local copy because the watch could not be resumed.",
 		}),
 	}
 	if to != nil {

@@ -24,10 +24,10 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// The heads of the history test are processes of their own, so that they can be killed at any point: this test binary, run
+// The heads of the history test are separate processes, so that they can be killed at any point: this test binary, run
 // again, serves a member and its store over its standard input and output.
 
-var seed = flag.Uint64("seed", 0, "replay the history test of a seed; 0: another one each time")
+var seed = flag.Uint64("seed", 0, "seed of the history test to replay; 0: a random one")
 
 const headEnv = "TRIVET_STORE_TEST_HEAD"
 
@@ -42,16 +42,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// HeadConfig is how such a head is run.
+// HeadConfig configures such a head.
 type HeadConfig struct {
 	Name, Dir string
-	Listen    string // where the other members reach this one; empty where it is alone
+	Listen    string // where the other members reach this one; empty for a single member
 	Seed      uint64 // of its faults
 	Percent   int    // of calls to etcd and of watch responses that are lost
 	Bug       string
 
-	Heartbeat, Election time.Duration // as in cluster.Config
-	Try, Timeout        time.Duration // as in store.Options
+	Heartbeat, Election     time.Duration // as in cluster.Config
+	AttemptTimeout, Timeout time.Duration // as in store.Options
 }
 
 func (c HeadConfig) url() string {
@@ -61,22 +61,23 @@ func (c HeadConfig) url() string {
 	return "http://" + c.Listen
 }
 
-// node is a member that the others reach over HTTP.
+// node is a member that other members reach over HTTP.
 type node struct {
 	*cluster.Member
 	server *http.Server
 }
 
-// open runs a head's member. Where others reach it, it is served from before it starts until after its end.
+// open runs a head's member. Its server starts before the member and stops after it.
 func (c HeadConfig) open(join []cluster.Peer) (n node, err error) {
 	var peers atomic.Pointer[http.Handler]
-	n.server = &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := func(w http.ResponseWriter, r *http.Request) {
 		if h := peers.Load(); h != nil {
 			(*h).ServeHTTP(w, r)
 			return
 		}
-		http.Error(w, "it starts", http.StatusServiceUnavailable)
-	})}
+		http.Error(w, "starting", http.StatusServiceUnavailable)
+	}
+	n.server = &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(handler)}
 	if c.Listen != "" {
 		l, err := net.Listen("tcp", c.Listen)
 		if err != nil {
@@ -109,22 +110,23 @@ func serveHead(cfg string) error {
 		return err
 	}
 	defer m.close()
-	line := newFaults(m.Client(), c.Seed)
-	h := newHead(line.client(), store.Options{
-		Head: c.Name, Term: m.Term, AttemptTimeout: c.Try, Timeout: c.Timeout,
+	link := newFaults(m.Client(), c.Seed)
+	h := newHead(link.client(), store.Options{
+		Head: c.Name, Term: m.Term, AttemptTimeout: c.AttemptTimeout, Timeout: c.Timeout,
 	})
 	h.Seed(c.Bug)
 	if err := h.Start(context.Background()); err != nil {
 		return err
 	}
 	defer h.Close()
-	line.lose(c.Percent)
-	door := rpc.NewServer()
-	if err := door.Register(&Door{head: h, member: m.Member, watchers: map[string]*store.Watcher{}}); err != nil {
+	link.lose(c.Percent)
+	server := rpc.NewServer()
+	if err := server.RegisterName("Head", &Service{head: h, member: m.Member,
+		watchers: map[string]*store.Watcher{}}); err != nil {
 		return err
 	}
-	door.ServeConn(pipe{os.Stdin, os.Stdout})
-	line.arrive.Wait()
+	server.ServeConn(pipe{os.Stdin, os.Stdout})
+	link.pending.Wait()
 	return nil
 }
 
@@ -133,33 +135,33 @@ type pipe struct {
 	io.Writer
 }
 
-// Door is what a head does for the test.
-type Door struct {
+// Service is what a head serves to the test.
+type Service struct {
 	head     *head
 	member   *cluster.Member
 	mu       sync.Mutex
 	watchers map[string]*store.Watcher // guarded by mu
 }
 
-// Value is what stands under a key: how often it was written, and by which operation last. Zero: nothing.
+// Value is the value of a key: how often it was written, and by which operation last. Zero: the key does not exist.
 type Value struct {
 	Count int64
 	Last  string
 }
 
-// Op is one operation on a key: "write" counts it up, "delete" removes it, "read" reads it.
+// Op is one operation on a key: "write" increments its count, "delete" removes it, "read" reads it.
 type Op struct{ Do, Key, ID string }
 
-// Seen is an operation's result: the value that it found, and the revision from which on its own can be read.
-type Seen struct {
+// Result is the result of an operation: the value before it, and the revision at which its own can be read.
+type Result struct {
 	Value
 	Revision int64
-	Failed   string // "": it was done
-	Unknown  bool   // it may have been done
+	Failed   string // empty: the operation succeeded
+	Unknown  bool   // the operation may have been committed
 }
 
-// Do does an operation.
-func (d *Door) Do(op Op, out *Seen) error {
+// Do runs an operation.
+func (d *Service) Do(op Op, out *Result) error {
 	rev, err := d.head.Update(context.Background(), func(tx *store.Tx) (err error) {
 		out.Value, err = d.do(tx, op)
 		return err
@@ -178,15 +180,15 @@ func (d *Door) Do(op Op, out *Seen) error {
 	return nil
 }
 
-// do does an operation on a key's two records, which are always the same.
-func (d *Door) do(tx *store.Tx, op Op) (Value, error) {
+// do runs an operation on a key's two records, which must always be equal.
+func (d *Service) do(tx *store.Tx, op Op) (Value, error) {
 	t := d.head.machines.In(tx)
 	was, err := valueOf(t.Get(op.Key))
 	if err != nil {
 		return was, err
 	}
 	if twin, err := valueOf(t.Get(op.Key + "-twin")); err != nil || twin != was {
-		return was, fmt.Errorf("%s is %v and its twin %v, %w", op.Key, was, twin, err)
+		return was, fmt.Errorf("%s is %v, and its twin is %v, %w", op.Key, was, twin, err)
 	}
 	for _, name := range []string{op.Key, op.Key + "-twin"} {
 		switch {
@@ -211,13 +213,13 @@ func valueOf(m *trivet.Machine, err error) (Value, error) {
 	return Value{m.Status.Epoch, m.Spec.Rack}, nil
 }
 
-// From is where a consumer wants to go on.
+// From is where a consumer resumes.
 type From struct {
 	Consumer string
 	Revision int64
 }
 
-// Changes is what happened since, and where to go on next.
+// Changes are the changes since, and the revision at which to resume.
 type Changes struct {
 	Events   []Change
 	Revision int64
@@ -230,9 +232,9 @@ type Change struct {
 	Value
 }
 
-// Next gives a consumer the next changes, or none after a while. It goes on with the watcher it has if that is where the
-// consumer is.
-func (d *Door) Next(from From, out *Changes) error {
+// Next returns the next changes to a consumer, or none after a timeout. It reuses the consumer's watcher if that is at
+// the same revision.
+func (d *Service) Next(from From, out *Changes) error {
 	d.mu.Lock()
 	w := d.watchers[from.Consumer]
 	if w == nil || w.Revision() != from.Revision {
@@ -257,23 +259,23 @@ func (d *Door) Next(from From, out *Changes) error {
 	return nil
 }
 
-// Revision gives the head's, once it has all that was written by now.
-func (d *Door) Revision(_ struct{}, out *int64) error {
+// Revision returns the head's revision after a sync.
+func (d *Service) Revision(_ struct{}, out *int64) error {
 	err := d.head.Sync(context.Background())
 	*out = d.head.Revision()
 	return err
 }
 
-// Leads says whether the head's member is the leader.
-func (d *Door) Leads(_ struct{}, out *bool) error {
-	*out = d.member.Leads()
+// IsLeader reports whether the head's member is the leader.
+func (d *Service) IsLeader(_ struct{}, out *bool) error {
+	*out = d.member.IsLeader()
 	return nil
 }
 
-// process is a head in a process of its own.
+// process is a head in a separate process.
 type process struct {
 	cmd    *exec.Cmd
-	door   *rpc.Client
+	rpc    *rpc.Client
 	stderr bytes.Buffer
 }
 
@@ -292,34 +294,34 @@ func run(t testing.TB, c HeadConfig) *process {
 	if err := errors.Join(errIn, errOut, p.cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
-	p.door = rpc.NewClient(struct {
+	p.rpc = rpc.NewClient(struct {
 		io.Reader
 		io.WriteCloser
 	}{out, in})
 	return p
 }
 
-// kill ends it at once. Calls that it has not answered may have been done.
+// kill kills the process. Calls without a response may have been executed.
 func (p *process) kill(t testing.TB) {
 	t.Helper()
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
-	_ = p.door.Close() // not before: what was sent would seem not to be
-	p.quiet(t)
+	_ = p.rpc.Close() // not before: requests that were sent would appear as not sent
+	p.checkOutput(t)
 }
 
-// end ends it in order.
-func (p *process) end(t testing.TB) {
+// stop stops the process gracefully.
+func (p *process) stop(t testing.TB) {
 	t.Helper()
-	_ = p.door.Close()
+	_ = p.rpc.Close()
 	_ = p.cmd.Wait()
-	p.quiet(t)
+	p.checkOutput(t)
 }
 
-// quiet: it had nothing to say: no panic, no data race.
-func (p *process) quiet(t testing.TB) {
+// checkOutput fails the test if the process wrote errors: a panic, or a data race.
+func (p *process) checkOutput(t testing.TB) {
 	t.Helper()
 	if p.stderr.Len() > 0 {
-		t.Errorf("a head said:\n%s", p.stderr.Bytes())
+		t.Errorf("output of a head:\n%s", p.stderr.Bytes())
 	}
 }

@@ -64,10 +64,11 @@ func (tx *Tx) stored(op string, info *kindInfo, name string, rev int64) (*entry,
 }
 
 // fillHeader sets the header fields that the store controls. The creator of a record may choose its UID, by which it
-// recognizes its own record if the answer to the creation was lost.
+// recognizes its own record if the response to the creation was lost.
 func (tx *Tx) fillHeader(h *trivet.Meta, old *entry) error {
 	if old == nil {
-		h.UID, h.Created, h.Generation = cmp.Or(h.UID, rand.Text()), tx.store.opts.Now().UTC().Truncate(time.Millisecond), 1
+		h.UID, h.Generation = cmp.Or(h.UID, rand.Text()), 1
+		h.Created = tx.store.opts.Now().UTC().Truncate(time.Millisecond)
 		return nil
 	}
 	if old.err != nil {

@@ -50,7 +50,8 @@ func (s *Store) List(kind trivet.Kind, after string, limit int) (records []Raw, 
 func (tx *Tx) info(op string, kind trivet.Kind, name string) (*kindInfo, error) {
 	info := tx.store.kinds[kindPart(kind)]
 	if info == nil {
-		return nil, &trivet.Error{Op: op, Kind: kind, Name: name, Err: fmt.Errorf("%w: unknown kind", trivet.ErrInvalid)}
+		return nil, &trivet.Error{Op: op, Kind: kind, Name: name,
+			Err: fmt.Errorf("%w: unknown kind", trivet.ErrInvalid)}
 	}
 	return info, nil
 }

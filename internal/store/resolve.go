@@ -11,7 +11,7 @@ import (
 	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// An attempt that was not answered may have been committed, may be committed later, or never. The guard decides: a
+// An attempt without a response may have been committed, may be committed later, or never. The guard decides: a
 // key of this head that every transaction compares with the revision it had in its snapshot. Once the guard has
 // another revision, an attempt in flight can no longer be committed, and one that was committed is in the feed before
 // the guard's change. So when the copy has a newer guard than the attempt read, the copy knows the outcome. With a
@@ -41,7 +41,8 @@ func (s *Store) resolve(ctx context.Context, cause error, id string, guard int64
 		}
 		return o.rev, nil
 	case o.missed:
-		return 0, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: the change feed skipped revisions: %w", trivet.ErrUnknown, cause)}
+		return 0, &trivet.Error{Op: "update",
+			Err: fmt.Errorf("%w: the change feed skipped revisions: %w", trivet.ErrUnknown, cause)}
 	}
 	return 0, errRerun
 }

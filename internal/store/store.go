@@ -25,7 +25,7 @@ type Options struct {
 	// Metrics is where the store's metrics are registered; nil: nowhere.
 	Metrics prometheus.Registerer
 	// Term returns as soon as there is a leader, with a channel that is closed when the next leader is elected:
-	// answers of the former one are no longer waited for. An error is an ErrUnavailable: there is no leader, and
+	// responses of the former one are no longer awaited. An error is an ErrUnavailable: there is no leader, and
 	// nothing was sent. nil: there always is a leader.
 	Term func(context.Context) (over <-chan struct{}, err error)
 	// Now is the clock of Created; nil: time.Now.
@@ -142,7 +142,7 @@ func (s *Store) sync(ctx context.Context) error {
 // retryDelay is the delay before a failed call is retried.
 const retryDelay = 20 * time.Millisecond
 
-// attempt makes a call when there is a leader. It waits for the answer until there is another leader, and for
+// attempt makes a call when there is a leader. It waits for the response until there is another leader, and for
 // Options.AttemptTimeout at most.
 func (s *Store) attempt(ctx context.Context, call func(context.Context) error) error {
 	over, err := s.opts.Term(ctx)

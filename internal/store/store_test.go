@@ -33,7 +33,9 @@ func open(t testing.TB, client *clientv3.Client, opts store.Options) *head {
 func newHead(client *clientv3.Client, opts store.Options) *head {
 	s := store.New(client, opts)
 	return &head{Store: s, machines: store.NewTable(s,
-		store.Index[trivet.Machine]{Name: "rack", Keys: func(m *trivet.Machine) []string { return []string{m.Spec.Rack} }},
+		store.Index[trivet.Machine]{Name: "rack", Keys: func(m *trivet.Machine) []string {
+			return []string{m.Spec.Rack}
+		}},
 		store.Index[trivet.Machine]{Name: "mac", Keys: func(m *trivet.Machine) (macs []string) {
 			for _, n := range m.Spec.NICs {
 				macs = append(macs, n.MAC)
@@ -56,7 +58,7 @@ func (h *head) must(t testing.TB, do func(tx *store.Tx) error) int64 {
 	return rev
 }
 
-func TestWritesAreReadAtOnce(t *testing.T) {
+func TestWritesAreReadImmediately(t *testing.T) {
 	t.Parallel()
 	h := open(t, storetest.Member(t).Client(), store.Options{})
 	rev := h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "r1")) })
@@ -77,7 +79,7 @@ func TestWritesAreReadAtOnce(t *testing.T) {
 		t.Errorf("by index: %+v", found)
 	}
 	if m.Spec.Rack != "r1" {
-		t.Error("what was read before has changed")
+		t.Error("a record that was read before has changed")
 	}
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Delete("m1") })
 	if _, err := h.machines.Get("m1"); !errors.Is(err, trivet.ErrNotFound) {
@@ -88,18 +90,19 @@ func TestWritesAreReadAtOnce(t *testing.T) {
 	}
 }
 
-func TestErrorsAreToldApart(t *testing.T) {
+func TestErrorKinds(t *testing.T) {
 	t.Parallel()
 	h := open(t, storetest.Member(t).Client(), store.Options{})
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
 	mine := errors.New("mine")
+	m := h.machines
 	for name, c := range map[string]struct {
 		do   func(tx *store.Tx) error
 		want error
 	}{
-		"exists":    {func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) }, trivet.ErrExists},
-		"not found": {func(tx *store.Tx) error { return h.machines.In(tx).Delete("m2") }, trivet.ErrNotFound},
-		"invalid":   {func(tx *store.Tx) error { return h.machines.In(tx).Put(machine("../m", "")) }, trivet.ErrInvalid},
+		"exists":    {func(tx *store.Tx) error { return m.In(tx).Create(machine("m1", "")) }, trivet.ErrExists},
+		"not found": {func(tx *store.Tx) error { return m.In(tx).Delete("m2") }, trivet.ErrNotFound},
+		"invalid":   {func(tx *store.Tx) error { return m.In(tx).Put(machine("../m", "")) }, trivet.ErrInvalid},
 		"its own":   {func(*store.Tx) error { return mine }, mine},
 		"too many": {func(tx *store.Tx) error {
 			for i := range store.MaxOps + 1 {
@@ -119,7 +122,7 @@ func TestErrorsAreToldApart(t *testing.T) {
 	}
 }
 
-func TestConcurrentWritersLoseNothing(t *testing.T) {
+func TestConcurrentWritersLoseNoUpdate(t *testing.T) {
 	t.Parallel()
 	h := open(t, storetest.Member(t).Client(), store.Options{})
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
@@ -144,7 +147,7 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 	}
 	wg.Wait()
 	if m, err := h.machines.Get("m1"); err != nil || m.Status.Epoch != writers*each || m.Generation != 1 {
-		t.Errorf("counted to %+v, %v; want %d", m, err, writers*each)
+		t.Errorf("%+v, %v; want epoch %d", m, err, writers*each)
 	}
 }
 

@@ -34,7 +34,8 @@ func NewTable[T any, P interface {
 		copy: func(r trivet.Record) trivet.Record { return P(deepCopy((*T)(r.(P)))) },
 	}
 	for _, ix := range indexes {
-		info.indexes = append(info.indexes, index{ix.Name, func(r trivet.Record) []string { return ix.Keys((*T)(r.(P))) }})
+		keys := func(r trivet.Record) []string { return ix.Keys((*T)(r.(P))) }
+		info.indexes = append(info.indexes, index{ix.Name, keys})
 	}
 	if s.started || s.kinds[info.part] != nil {
 		panic("store: table of " + string(kind) + " added twice or after the start")

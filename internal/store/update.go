@@ -34,7 +34,8 @@ func (s *Store) Update(ctx context.Context, fn func(tx *Tx) error) (int64, error
 
 func resultOf(err error) string {
 	for _, known := range []error{
-		trivet.ErrUnknown, trivet.ErrUnavailable, trivet.ErrConflict, trivet.ErrFenced, trivet.ErrNotFound, trivet.ErrExists,
+		trivet.ErrUnknown, trivet.ErrUnavailable, trivet.ErrConflict, trivet.ErrFenced, trivet.ErrNotFound,
+		trivet.ErrExists,
 	} {
 		if errors.Is(err, known) {
 			return known.Error()
@@ -74,7 +75,8 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error
 var errRerun = errors.New("run again")
 
 const (
-	hintLeader = "writes need a majority of the heads: check which are up with: trivet head list; on a single head, see its log"
+	hintLeader = "writes need a majority of the heads: check which are up with: trivet head list; " +
+		"on a single head, see its log"
 	hintQuorum = "the store did not answer in time: it has no quorum or a slow disk; see the head's log"
 )
 
@@ -145,7 +147,8 @@ func (s *Store) late(resp *clientv3.TxnResponse, err error) (int64, error) {
 }
 
 func behind(err error) error {
-	return &trivet.Error{Op: "update", Err: fmt.Errorf("%w: committed, but this head's copy is behind: %w", trivet.ErrUnknown, err)}
+	return &trivet.Error{Op: "update",
+		Err: fmt.Errorf("%w: committed, but this head's copy is behind: %w", trivet.ErrUnknown, err)}
 }
 
 // failed handles an attempt without an answer.
@@ -170,9 +173,11 @@ func refusal(err error) (bool, error) {
 	case errors.Is(err, trivet.ErrUnavailable): // no leader or no disk space: nothing was sent
 		return true, err
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return true, &trivet.Error{Op: "update", Err: unavailable(err), Hint: "the store is over its quota; reads and netboot still work; delete records"}
+		return true, &trivet.Error{Op: "update", Err: unavailable(err),
+			Hint: "the store is over its quota; reads and netboot still work; delete records"}
 	case errors.Is(err, rpctypes.ErrTooManyRequests):
-		return true, &trivet.Error{Op: "update", Err: unavailable(err), Hint: "the store is overloaded; try again"}
+		return true, &trivet.Error{Op: "update", Err: unavailable(err),
+			Hint: "the store is overloaded; try again"}
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps):
 		return true, &trivet.Error{Op: "update", Err: fmt.Errorf("%w: %w", trivet.ErrTooLarge, err)}
 	}
@@ -182,7 +187,8 @@ func refusal(err error) (bool, error) {
 // operations converts a transaction to etcd's compares and operations.
 func (s *Store) operations(tx *Tx, id string, guard int64) (ifs []clientv3.Cmp, thens []clientv3.Op, err error) {
 	if len(tx.reads) > MaxOps || len(tx.order) > MaxOps {
-		return nil, nil, tooLarge("a transaction of %d reads and %d writes; the maximum is %d", len(tx.reads), len(tx.order), MaxOps)
+		return nil, nil, tooLarge("a transaction of %d reads and %d writes; the maximum is %d",
+			len(tx.reads), len(tx.order), MaxOps)
 	}
 	if !s.defects.noCompare {
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(s.guardKey()), "=", guard))

@@ -16,77 +16,79 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// A write that was lost on its way is given up before the function is run again: when it arrives at last it does nothing.
-func TestLateWriteIsShutOut(t *testing.T) {
+// A write that was delayed in the network is fenced before the function runs again: when it arrives, it has no effect.
+func TestLateWriteIsFenced(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
-	line := newFaults(m.Client(), 1)
-	h := open(t, line.client(), store.Options{})
-	letGo := line.hold()
-	runs, changed := 0, errors.New("changed my mind")
+	link := newFaults(m.Client(), 1)
+	h := open(t, link.client(), store.Options{})
+	release := link.hold()
+	runs, changed := 0, errors.New("changed")
 	_, err := h.Update(t.Context(), func(tx *store.Tx) error {
 		if runs++; runs > 1 {
 			return changed
 		}
 		return h.machines.In(tx).Create(machine("m1", ""))
 	})
-	letGo()
+	release()
 	if !errors.Is(err, changed) || runs != 2 {
 		t.Errorf("%v after %d runs", err, runs)
 	}
 	if err := h.Sync(t.Context()); err != nil || h.machines.Len() != 0 {
-		t.Errorf("the lost write made %d machines, %v", h.machines.Len(), err)
+		t.Errorf("the late write created %d machines, %v", h.machines.Len(), err)
 	}
 }
 
-// What is told to the caller is what is known of the write.
+// The error of a write states what is known of its outcome.
 func TestUnknownIsNotUnavailable(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
-	line := newFaults(m.Client(), 1)
+	link := newFaults(m.Client(), 1)
 	var leaderless error
-	h := open(t, line.client(), store.Options{
+	h := open(t, link.client(), store.Options{
 		AttemptTimeout: 50 * time.Millisecond, Timeout: 200 * time.Millisecond,
 		Term: func(context.Context) (<-chan struct{}, error) { return nil, leaderless },
 	})
 	create := func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) }
-	line.cut(true)
-	if _, err := h.Update(t.Context(), create); !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrUnavailable) {
-		t.Errorf("sent, and never answered: %v", err)
+	link.cut(true)
+	_, err := h.Update(t.Context(), create)
+	if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("sent, without a response: %v", err)
 	}
 	mine := errors.New("mine")
-	_, err := h.Update(t.Context(), func(tx *store.Tx) error { _, _ = h.machines.In(tx).Get("m1"); return mine })
+	_, err = h.Update(t.Context(), func(tx *store.Tx) error { _, _ = h.machines.In(tx).Get("m1"); return mine })
 	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, mine) || !strings.Contains(err.Error(), "mine") {
 		t.Errorf("an error that no quorum confirmed: %v", err)
 	}
 	leaderless = fmt.Errorf("%w: no leader", trivet.ErrUnavailable)
-	if _, err := h.Update(t.Context(), create); !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
-		t.Errorf("not sent, for want of a leader: %v", err)
+	_, err = h.Update(t.Context(), create)
+	if !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
+		t.Errorf("not sent, without a leader: %v", err)
 	}
 	if err := h.Sync(t.Context()); !errors.Is(err, trivet.ErrUnavailable) {
-		t.Errorf("a fresh read without a leader: %v", err)
+		t.Errorf("a sync without a leader: %v", err)
 	}
 	leaderless = nil
-	line.cut(false)
+	link.cut(false)
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Put(machine("m1", "")) })
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := h.Update(ended, create); !errors.Is(err, trivet.ErrUnavailable) {
-		t.Errorf("the caller's time was over: %v", err)
+		t.Errorf("after the end of the caller's context: %v", err)
 	}
 }
 
-// The outcome of a write that one leader did not answer is resolved with the next one, whatever the timeout.
-func TestTheNextLeaderIsAsked(t *testing.T) {
+// The outcome of a write without a response from one leader is resolved with the next one, whatever the timeout.
+func TestNextLeaderResolvesOutcome(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
-	line := newFaults(m.Client(), 1)
+	link := newFaults(m.Client(), 1)
 	terms := make(chan chan struct{})
-	h := open(t, line.client(), store.Options{
+	h := open(t, link.client(), store.Options{
 		AttemptTimeout: time.Minute, Timeout: time.Minute,
 		Term: func(context.Context) (<-chan struct{}, error) { return <-terms, nil },
 	})
-	line.cut(true)
+	link.cut(true)
 	done := make(chan error)
 	go func() {
 		_, err := h.Update(t.Context(), func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
@@ -98,22 +100,22 @@ func TestTheNextLeaderIsAsked(t *testing.T) {
 	select {
 	case terms <- second: // to resolve the outcome
 	case <-time.After(30 * time.Second):
-		t.Fatal("the first leader is waited for")
+		t.Fatal("the store still waits for the first leader")
 	}
-	line.cut(false)
+	link.cut(false)
 	terms <- second // to write again
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }
 
-// Without an answer, but with a store that serves, the outcome is resolved.
-func TestLostAnswerIsLearned(t *testing.T) {
+// If a response is lost and the store is available, the outcome is resolved.
+func TestLostResponseIsResolved(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
-	line := newFaults(m.Client(), 1)
-	h := open(t, line.client(), store.Options{})
-	line.loseAnswers(1)
+	link := newFaults(m.Client(), 1)
+	h := open(t, link.client(), store.Options{})
+	link.loseResponses(1)
 	runs := 0
 	rev := h.must(t, func(tx *store.Tx) error {
 		runs++
@@ -122,14 +124,14 @@ func TestLostAnswerIsLearned(t *testing.T) {
 	if got, err := h.machines.Get("m1"); err != nil || got.Revision != rev || runs != 1 {
 		t.Errorf("%+v, %v after %d runs, committed at %d", got, err, runs, rev)
 	}
-	line.loseAnswers(1)
+	link.loseResponses(1)
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Delete("m1") })
 	if h.machines.Len() != 0 {
 		t.Error("the deletion was lost")
 	}
 }
 
-// slowKV answers no transaction in time, and lets no other write through.
+// slowKV returns the response of no transaction, and blocks all other writes.
 type slowKV struct{ clientv3.KV }
 
 func (k slowKV) Txn(ctx context.Context) clientv3.Txn { return slowTxn{k.KV.Txn(ctx)} }
@@ -149,9 +151,9 @@ func (t slowTxn) Commit() (*clientv3.TxnResponse, error) {
 	return nil, errors.Join(errLost, err)
 }
 
-// A write that is in the feed is known, whatever else the store does not answer: a slow disk makes no outcome unknown that
-// came within the caller's time.
-func TestLateAnswerIsSeen(t *testing.T) {
+// A write that is in the feed is known to be committed, whatever else has no response: a slow disk does not make an
+// outcome unknown that arrives within the caller's deadline.
+func TestLateResponseIsSeen(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
 	slow := clientv3.NewCtxClient(t.Context())
@@ -173,16 +175,16 @@ func TestFullStore(t *testing.T) {
 		big.Status.Reason = strings.Repeat(fmt.Sprint(i%10), 400<<10)
 		_, err = h.Update(t.Context(), func(tx *store.Tx) error { return h.machines.In(tx).Put(big) })
 	}
-	var said *trivet.Error
-	if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &said) || !strings.Contains(said.Hint, "quota") {
+	var e *trivet.Error
+	if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &e) || !strings.Contains(e.Hint, "quota") {
 		t.Errorf("a full store: %v", err)
 	}
 	if _, err := h.machines.Get("m1"); err != nil {
-		t.Errorf("what is there cannot be read: %v", err)
+		t.Errorf("an existing record cannot be read: %v", err)
 	}
 }
 
-// An index that a table does not have is a mistake of the program, which an empty answer would hide.
+// An index that a table does not have is a defect of the program, which an empty result would hide.
 func TestUnknownIndexPanics(t *testing.T) {
 	t.Parallel()
 	h := open(t, storetest.Member(t).Client(), store.Options{})

@@ -13,13 +13,13 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// put writes a machine, and gives the revision of that.
+// put writes a machine and returns the revision of the write.
 func (h *head) put(t testing.TB, name, rack string) int64 {
 	t.Helper()
 	return h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Put(machine(name, rack)) })
 }
 
-// next gives so many events, as "name@revision", with "-" before those of deletions.
+// next returns n events as "name@revision", with the prefix "-" for deletions.
 func next(t *testing.T, w *store.Watcher, n int) (got []string) {
 	t.Helper()
 	for len(got) < n {
@@ -38,7 +38,7 @@ func next(t *testing.T, w *store.Watcher, n int) (got []string) {
 	return got
 }
 
-// same compares events with those that are wanted.
+// same compares events with the expected ones.
 func same(t *testing.T, got []string, want ...string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -48,7 +48,7 @@ func same(t *testing.T, got []string, want ...string) {
 
 func at(sign, name string, rev int64) string { return fmt.Sprint(sign, name, "@", rev) }
 
-func TestWatchGoesOnFromARevision(t *testing.T) {
+func TestWatchResumesFromRevision(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
 	h := open(t, m.Client(), store.Options{})
@@ -59,11 +59,11 @@ func TestWatchGoesOnFromARevision(t *testing.T) {
 	w := h.Watch(one)
 	same(t, next(t, w, 3), at("", "m1", two), at("", "m2", three), at("-", "m1", four))
 	if w.Revision() != four {
-		t.Errorf("it is at %d, want %d", w.Revision(), four)
+		t.Errorf("the watch is at %d, want %d", w.Revision(), four)
 	}
 	same(t, next(t, h.Watch(two), 2), at("", "m2", three), at("-", "m1", four))
 
-	// A head that was started since knows of none of that, and has etcd tell it.
+	// A head that was started later does not have these events and reads them from etcd.
 	later := open(t, m.Client(), store.Options{})
 	w = later.Watch(one)
 	five := h.put(t, "m3", "")
@@ -71,7 +71,7 @@ func TestWatchGoesOnFromARevision(t *testing.T) {
 	same(t, next(t, now, 1), at("", "m3", five))
 }
 
-func TestEventsTellBeforeAndAfter(t *testing.T) {
+func TestEventsHaveOldAndNewRecord(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
 	h := open(t, m.Client(), store.Options{})
@@ -107,7 +107,8 @@ func TestWatchOfAKind(t *testing.T) {
 	h := heads[0]
 	all, machines, images := h.Watch(0), h.Watch(0, "Machine"), h.Watch(0, "Image")
 	one := h.put(t, "m1", "")
-	err := h.WithLease(t.Context(), "x", 1<<40, func(context.Context, *store.Lease) error { // the store's own keys are nobody's
+	// A lease is an internal key, without watchers.
+	err := h.WithLease(t.Context(), "x", 1<<40, func(context.Context, *store.Lease) error {
 		_, err := m.Client().Put(t.Context(), "/trivet/image/i1", `{"kind":"Image"}`)
 		return err
 	})
@@ -123,15 +124,16 @@ func TestWatchOfAKind(t *testing.T) {
 	same(t, next(t, machines, 2), at("", "m1", one), at("", "m2", two))
 	same(t, next(t, images, 1), at("", "i1", image.Revision()))
 
-	// A watch moves on while nothing that it wants happens.
+	// A watch advances though no event matches.
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if events, err := images.Next(ended); len(events) > 0 || !errors.Is(err, context.Canceled) || images.Revision() < two {
-		t.Errorf("%v, %v; it is at %d, want %d", events, err, images.Revision(), two)
+	events, err := images.Next(ended)
+	if len(events) > 0 || !errors.Is(err, context.Canceled) || images.Revision() < two {
+		t.Errorf("%v, %v; the watch is at %d, want %d", events, err, images.Revision(), two)
 	}
 }
 
-func TestCompactionIsTold(t *testing.T) {
+func TestCompactionIsReported(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
 	h := open(t, m.Client(), store.Options{})
@@ -140,7 +142,7 @@ func TestCompactionIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if same(t, next(t, h.Watch(one), 1), at("", "m1", two)); t.Failed() {
-		t.Error("a head that still holds the events can tell them")
+		t.Error("the head has these events in its history")
 	}
 	later := open(t, m.Client(), store.Options{})
 	if events, err := later.Watch(one - 1).Next(t.Context()); !errors.Is(err, trivet.ErrCompacted) {
@@ -148,31 +150,31 @@ func TestCompactionIsTold(t *testing.T) {
 	}
 	list, rev := later.List("Machine", "", 0)
 	if len(list) != 1 || list[0].Revision() != two {
-		t.Errorf("a list gives %v", list)
+		t.Errorf("list: %v", list)
 	}
 	three := h.put(t, "m2", "")
 	same(t, next(t, later.Watch(rev), 1), at("", "m2", three))
 }
 
-// A head whose line was cut for so long that etcd forgot what happened lists everything anew, and tells its consumers.
-func TestFeedOutlivesCompaction(t *testing.T) {
+// A head whose link was cut until etcd compacted the changes reloads the copy and reports the gap to its watchers.
+func TestFeedReloadsAfterCompaction(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
-	line := newFaults(m.Client(), 1)
-	behind, h := open(t, line.client(), store.Options{Head: "head1"}), open(t, m.Client(), store.Options{Head: "head0"})
+	link := newFaults(m.Client(), 1)
+	behind, h := open(t, link.client(), store.Options{Head: "head1"}), open(t, m.Client(), store.Options{Head: "head0"})
 	h.put(t, "m0", "")
 	if err := behind.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w := behind.Watch(0)
-	line.cut(true)
+	link.cut(true)
 	h.put(t, "m1", "r1")
 	h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Delete("m0") })
 	last := h.put(t, "m1", "r2")
 	if _, err := m.Client().Compact(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	line.cut(false)
+	link.cut(false)
 	if err := behind.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -184,15 +186,15 @@ func TestFeedOutlivesCompaction(t *testing.T) {
 	}
 }
 
-// A watch that leaves out a revision is noticed: the copy is listed anew, and no consumer misses anything.
-func TestGapIsNoticed(t *testing.T) {
+// A watch that omits a revision is detected: the watch restarts, and no watcher misses an event.
+func TestGapIsDetected(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
-	line := newFaults(m.Client(), 1)
-	behind, h := open(t, line.client(), store.Options{Head: "head1"}), open(t, m.Client(), store.Options{Head: "head0"})
+	link := newFaults(m.Client(), 1)
+	behind, h := open(t, link.client(), store.Options{Head: "head1"}), open(t, m.Client(), store.Options{Head: "head0"})
 	w := behind.Watch(0)
 	one := h.put(t, "m1", "")
-	line.omit(one + 1)
+	link.omit(one + 1)
 	two, three := h.put(t, "m2", ""), h.put(t, "m3", "")
 	same(t, next(t, w, 3), at("", "m1", one), at("", "m2", two), at("", "m3", three))
 	if err := behind.Sync(t.Context()); err != nil || behind.machines.Len() != 3 {
@@ -200,7 +202,7 @@ func TestGapIsNoticed(t *testing.T) {
 	}
 }
 
-// A consumer that does not read holds up nobody and costs nothing; when it reads, it gets everything in whole revisions.
+// A watcher that does not read blocks nothing and uses no memory. When it reads, it gets all events in whole revisions.
 func TestSlowConsumer(t *testing.T) {
 	t.Parallel()
 	h := open(t, storetest.Member(t).Client(), store.Options{})
@@ -228,7 +230,7 @@ func TestSlowConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if events[0].Revision <= last {
-			t.Fatalf("revision %d was given in two parts", last)
+			t.Fatalf("revision %d was split", last)
 		}
 		for _, e := range events {
 			now := e.Record().(*trivet.Machine).Status.Epoch
@@ -241,40 +243,40 @@ func TestSlowConsumer(t *testing.T) {
 	}
 }
 
-// What the copy does not have yet is not told: whoever gets an event reads what it was about.
+// A watcher receives an event only when the copy has the change.
 func TestEventsAreReadable(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
-	line := newFaults(m.Client(), 1)
+	link := newFaults(m.Client(), 1)
 	h := open(t, m.Client(), store.Options{Head: "head0"})
 	from := h.put(t, "m1", "r1")
-	behind := open(t, line.client(), store.Options{Head: "head1"})
+	behind := open(t, link.client(), store.Options{Head: "head1"})
 	h.put(t, "m1", "r2")
-	if err := behind.Sync(t.Context()); err != nil { // its own watch is there
+	if err := behind.Sync(t.Context()); err != nil { // its own watch is open
 		t.Fatal(err)
 	}
-	letGo := line.stall()
+	release := link.stall()
 	last := h.put(t, "m1", "r3")
-	told := make(chan error)
+	delivered := make(chan error)
 	go func() {
-		for w := behind.Watch(from); w.Revision() < last; { // from before the start of this head: etcd tells it
+		for w := behind.Watch(from); w.Revision() < last; { // from before the start of this head: read from etcd
 			if _, err := w.Next(t.Context()); err != nil {
-				told <- err
+				delivered <- err
 				return
 			}
 		}
 		if m, err := behind.machines.Get("m1"); err != nil || m.Revision < last {
-			told <- fmt.Errorf("an event of %d, and the copy has %+v, %w", last, m, err)
+			delivered <- fmt.Errorf("an event of %d, and the copy has %+v, %w", last, m, err)
 		}
-		close(told)
+		close(delivered)
 	}()
 	select {
-	case err := <-told:
-		letGo()
-		t.Errorf("told before the copy had it: %v", err)
+	case err := <-delivered:
+		release()
+		t.Errorf("delivered before the copy has the change: %v", err)
 	case <-time.After(200 * time.Millisecond):
-		letGo()
-		if err := <-told; err != nil {
+		release()
+		if err := <-delivered; err != nil {
 			t.Error(err)
 		}
 	}

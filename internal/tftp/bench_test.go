@@ -17,7 +17,7 @@ import (
 const benchFile = 16 << 20
 
 // BenchmarkGet reads one file with the same client from this server and from dnsmasq, each a process of its own on
-// loopback. dnsmasq 2.90 has no windowsize, so those lines have no peer.
+// loopback. dnsmasq 2.90 has no windowsize, so those lines have no counterpart.
 func BenchmarkGet(b *testing.B) {
 	ours, dnsmasq := startBoth(b)
 	for _, block := range []int{512, 1468, 8192} {
@@ -25,7 +25,8 @@ func BenchmarkGet(b *testing.B) {
 			o := Options{BlockSize: block, Window: window}
 			if window == 1 {
 				o.Window = 0
-				b.Run(fmt.Sprintf("block=%d/window=1/server=dnsmasq", block), func(b *testing.B) { benchGet(b, dnsmasq, o) })
+				b.Run(fmt.Sprintf("block=%d/window=1/server=dnsmasq", block),
+					func(b *testing.B) { benchGet(b, dnsmasq, o) })
 			}
 			b.Run(fmt.Sprintf("block=%d/window=%d/server=trivet", block, window), func(b *testing.B) {
 				benchGet(b, ours, o)
@@ -156,7 +157,8 @@ func startDnsmasq(b *testing.B, dir string) netip.AddrPort {
 		cmd.Wait()
 	})
 	for range 100 {
-		if _, err := getWithin(b.Context(), addr, "f", io.Discard, Options{BlockSize: 8192}, 50*time.Millisecond); err == nil {
+		if _, err := getWithin(b.Context(), addr, "f", io.Discard, Options{BlockSize: 8192},
+			50*time.Millisecond); err == nil {
 			return addr
 		}
 	}

@@ -70,7 +70,7 @@ func serve(t testing.TB, s *Server, listen string) running {
 	return r
 }
 
-// peer is a client that a test plays packet by packet.
+// peer is a client that a test controls packet by packet.
 type peer struct {
 	t    testing.TB
 	conn *net.UDPConn
@@ -101,12 +101,12 @@ func (p *peer) ack(n int) {
 	p.send(p.tid, b)
 }
 
-// recv gives the next packet.
+// recv returns the next packet.
 func (p *peer) recv() []byte {
 	p.t.Helper()
 	b, ok := p.recvWithin(10 * time.Second)
 	if !ok {
-		p.t.Fatal("no packet came")
+		p.t.Fatal("no packet received")
 	}
 	return b
 }
@@ -122,7 +122,7 @@ func (p *peer) recvWithin(d time.Duration) ([]byte, bool) {
 	return b[:n], true
 }
 
-// block expects DATA and gives its number.
+// block expects DATA and returns its number.
 func (p *peer) block() int {
 	p.t.Helper()
 	b := p.recv()
@@ -166,7 +166,8 @@ func get(ctx context.Context, server netip.AddrPort, name string, w io.Writer, o
 }
 
 // getWithin reads a file by a client that waits so long for a packet.
-func getWithin(ctx context.Context, server netip.AddrPort, name string, w io.Writer, o Options, wait time.Duration) (int64, error) {
+func getWithin(ctx context.Context, server netip.AddrPort, name string, w io.Writer, o Options,
+	wait time.Duration) (int64, error) {
 	return tftpclient.Client{Options: tftpclient.Options(o), Wait: wait}.Get(ctx, server, name, w)
 }
 

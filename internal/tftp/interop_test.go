@@ -35,18 +35,18 @@ func TestRealClients(t *testing.T) {
 			Options{BlockSize: 1468, WantSize: true, Size: 300_001}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := filepath.Join(t.TempDir(), "f")
+			file := filepath.Join(t.TempDir(), "f")
 			args := strings.Split(c.command, " ")
 			for i := range args {
-				args[i] = strings.NewReplacer("PORT", port, "OUT", out, "_", " ").Replace(args[i])
+				args[i] = strings.NewReplacer("PORT", port, "OUT", file, "_", " ").Replace(args[i])
 			}
-			said, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+			out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 			if err != nil {
-				t.Fatalf("%v: %s (apt-get install tftp-hpa atftp curl busybox)", err, said)
+				t.Fatalf("%v: %s (apt-get install tftp-hpa atftp curl busybox)", err, out)
 			}
-			got, err := os.ReadFile(out)
+			got, err := os.ReadFile(file)
 			if err != nil || !bytes.Equal(got, want) {
-				t.Fatalf("got %d bytes, %v; it said %s", len(got), err, said)
+				t.Fatalf("got %d bytes, %v; it printed %s", len(got), err, out)
 			}
 			r := <-server.results
 			if r.Err != nil || r.Options != c.want {
@@ -56,7 +56,7 @@ func TestRealClients(t *testing.T) {
 	}
 }
 
-// The real client tells what it was refused by its exit code.
+// The real client reports by its exit code why it was refused.
 func TestRealClientIsRefused(t *testing.T) {
 	server := serve(t, &Server{Open: files(nil)}, "127.0.0.1:0")
 	for args, want := range map[string]int{"-o-": 68, "-T/dev/null": 69} { // not found, permission
@@ -75,13 +75,13 @@ func TestBlockFitsMTU(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestBlockFitsMTU$", "-test.v")
 		cmd.Env = append(os.Environ(), "TFTP_OWN_NETWORK=1")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-		if said, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(said, []byte("--- PASS")) {
-			t.Fatalf("%v (needs root): %s", err, said)
+		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS")) {
+			t.Fatalf("%v (needs root): %s", err, out)
 		}
 		return
 	}
-	if said, err := exec.Command("ip", "link", "set", "lo", "mtu", "1500", "up").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s (apt-get install iproute2)", err, said)
+	if out, err := exec.Command("ip", "link", "set", "lo", "mtu", "1500", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s (apt-get install iproute2)", err, out)
 	}
 	for listen, want := range map[string]int{"127.0.0.1:0": 1468, "[::1]:0": 1448} {
 		server := serve(t, &Server{Open: files(map[string][]byte{"f": pattern(100_000)})}, listen)

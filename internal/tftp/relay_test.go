@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// fate of a packet on a bad line.
-type fate int
+// delivery of a packet on a bad line.
+type delivery int
 
 const (
-	pass fate = iota
+	pass delivery = iota
 	drop
 	double
 )
 
-// line is a bad line between one client and a server: judge says what becomes of the n-th packet (from 0) each way.
+// line is a bad line between one client and a server: judge returns the delivery of the n-th packet (from 0) each way.
 type line struct {
-	addr        netip.AddrPort // what the client takes for the server
+	addr        netip.AddrPort // the server's address for the client
 	front, back *net.UDPConn
-	judge       func(toServer bool, n int) fate
+	judge       func(toServer bool, n int) delivery
 	done        sync.WaitGroup
 
 	mu             sync.Mutex // guards following
 	client, server netip.AddrPort
 }
 
-func newLine(t *testing.T, server netip.AddrPort, judge func(toServer bool, n int) fate) *line {
+func newLine(t *testing.T, server netip.AddrPort, judge func(toServer bool, n int) delivery) *line {
 	t.Helper()
 	listen := func() *net.UDPConn {
 		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -71,14 +71,14 @@ func (l *line) carry(in, out *net.UDPConn, toServer bool) {
 			l.server = from // the transfer's own port from now on
 		}
 		l.mu.Unlock()
-		for range map[fate]int{pass: 1, double: 2}[l.judge(toServer, n)] {
+		for range map[delivery]int{pass: 1, double: 2}[l.judge(toServer, n)] {
 			_, _ = out.WriteToUDPAddrPort(b[:size], to)
 		}
 	}
 }
 
-// Each single packet of a transfer is lost, and each doubled, both ways: the file arrives all the same, and no more
-// is sent again than one window per fault. A lost request makes the client ask again, from the same port.
+// Each single packet of a transfer is lost, and each doubled, both ways: the file still arrives, and no more than one
+// window per fault is sent again. A lost request makes the client ask again, from the same port.
 func TestEverySingleFault(t *testing.T) {
 	const blocks = 9
 	want := pattern(512*blocks - 100)
@@ -87,9 +87,9 @@ func TestEverySingleFault(t *testing.T) {
 			"127.0.0.1:0")
 		for _, toServer := range []bool{true, false} {
 			for nth := range blocks + 2 {
-				for _, f := range []fate{drop, double} {
-					name := fmt.Sprintf("%+v, packet %d, to server %t, fate %d", o, nth, toServer, f)
-					l := newLine(t, server.addr, func(to bool, n int) fate {
+				for _, f := range []delivery{drop, double} {
+					name := fmt.Sprintf("%+v, packet %d, to server %t, delivery %d", o, nth, toServer, f)
+					l := newLine(t, server.addr, func(to bool, n int) delivery {
 						if to == toServer && n == nth {
 							return f
 						}
@@ -117,7 +117,7 @@ func TestLossyLine(t *testing.T) {
 	server := serve(t, &Server{Open: files(map[string][]byte{"f": want}), Timeout: 10 * time.Millisecond},
 		"127.0.0.1:0")
 	for _, window := range []int{1, 8, 64} {
-		l := newLine(t, server.addr, func(_ bool, n int) fate {
+		l := newLine(t, server.addr, func(_ bool, n int) delivery {
 			if n%7 == 6 {
 				return drop
 			}

@@ -178,7 +178,8 @@ func refuse(conn *net.UDPConn, code Code, reason error) error {
 func (s *Server) report(r Result) {
 	if s.Logger != nil {
 		s.Logger.Debug("transfer ended", "peer", r.Peer, "name", r.Name, "size", r.Size, "acked", r.Acked,
-			"resent", r.Resent, "block", r.Options.block(), "window", r.Options.window(), "elapsed", r.Elapsed, "error", r.Err)
+			"resent", r.Resent, "block", r.Options.block(), "window", r.Options.window(), "elapsed", r.Elapsed,
+			"error", r.Err)
 	}
 	if s.Done != nil {
 		s.Done(r)

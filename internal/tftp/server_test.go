@@ -46,7 +46,7 @@ func TestStrayPacketsAreIgnored(t *testing.T) {
 		p.send(server.addr, []byte(b))
 	}
 	p.send(server.addr, request{name: "f"}.append(nil))
-	if got := p.block(); got != 1 { // the first packet to come back
+	if got := p.block(); got != 1 { // the first packet that is returned
 		t.Fatalf("got block %d", got)
 	}
 	if got := count(m.dropped.WithLabelValues("not_a_request")); got != float64(len(stray)) {
@@ -66,7 +66,8 @@ func TestLimits(t *testing.T) {
 	peers[1].send(server.addr, ask)
 	peers[1].block()
 	peers[2].send(server.addr, ask) // one too many
-	for end := time.Now().Add(10 * time.Second); count(m.dropped.WithLabelValues("limit")) < 1; time.Sleep(time.Millisecond) {
+	refused := m.dropped.WithLabelValues("limit")
+	for end := time.Now().Add(10 * time.Second); count(refused) < 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) { // the third request must be handled while the other transfers run
 			t.Fatal("the third request was not dropped")
 		}

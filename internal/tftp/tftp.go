@@ -34,7 +34,8 @@ const (
 	CodeAccess     Code = 2
 	CodeIllegal    Code = 4
 	CodeUnknownTID Code = 5
-	CodeOption     Code = 8 // the options are refused; firmware sends it to end a transfer that it started for the size only
+	// the options are refused; firmware sends it to end a transfer that it started for the size only
+	CodeOption Code = 8
 )
 
 // PeerError is an ERROR packet of the peer.

@@ -104,7 +104,7 @@ func TestOpenErrors(t *testing.T) {
 	_, err = read("fire")
 	asClientError(t, err, CodeUndefined)
 	if want := "server error"; !bytes.Contains([]byte(err.Error()), []byte(want)) {
-		t.Fatalf("the peer learned %v", err)
+		t.Fatalf("the peer received %v", err)
 	}
 	_, err = read("short")
 	asClientError(t, err, CodeUndefined)
@@ -186,7 +186,7 @@ func TestPeerTimesOut(t *testing.T) {
 	}
 }
 
-// A client that closes its port after the last block has it; its ACK was lost.
+// A client that closes its port after the last block has the file; its ACK was lost.
 func TestLastAckLost(t *testing.T) {
 	server := serve(t, &Server{Open: files(map[string][]byte{"f": pattern(100)}), Timeout: 2 * time.Millisecond},
 		"127.0.0.1:0")

@@ -26,7 +26,8 @@ func DecideSync(m *trivet.Machine, w *trivet.Workflow, s *trivet.Sync) (SyncWrit
 	booting := st.State == trivet.WorkflowBooting
 	switch {
 	case n > 0 && s.Epoch != m.Status.Epoch:
-		return WriteNothing, fmt.Errorf("%w: the reports are of epoch %d, the machine's is %d", trivet.ErrFenced, s.Epoch, m.Status.Epoch)
+		return WriteNothing, fmt.Errorf("%w: the reports are of epoch %d, the machine's is %d", trivet.ErrFenced,
+			s.Epoch, m.Status.Epoch)
 	case n > 0 && s.Reports[n-1].Seq > st.Acked, s.Epoch != 0 && st.Epoch == s.Epoch && booting:
 		return WriteReports, nil
 	case n == 0 && booting && st.Epoch == 0 && s.Epoch <= w.Spec.Epoch: // idle since before the claim
@@ -68,7 +69,8 @@ func CheckHello(m *trivet.Machine, h *trivet.Hello, epoch int64) (repeated bool,
 // acknowledged already, of a run that has ended, change nothing.
 func CheckReports(m *trivet.Machine, w *trivet.Workflow, s *trivet.Sync) (repeated bool, err error) {
 	if m.Status.Epoch != s.Epoch || m.Status.BootID != s.BootID {
-		return false, fmt.Errorf("%w: the agent has epoch %d, the machine %d", trivet.ErrFenced, s.Epoch, m.Status.Epoch)
+		return false, fmt.Errorf("%w: the agent has epoch %d, the machine %d", trivet.ErrFenced, s.Epoch,
+			m.Status.Epoch)
 	}
 	if w == nil || w.Status.Epoch != s.Epoch {
 		return false, fmt.Errorf("%w: no run is granted under epoch %d", trivet.ErrFenced, s.Epoch)

@@ -13,7 +13,8 @@ func (r *Run) ReachBootStep(step string) bool {
 	if r.Status.State == trivet.WorkflowRunning && step == trivet.StepScript && current != nil {
 		return r.restarted(step)
 	}
-	if r.Status.State != trivet.WorkflowBooting || current == nil || !isBefore(current.Name, step) && current.Name != step {
+	if r.Status.State != trivet.WorkflowBooting || current == nil || !isBefore(current.Name, step) &&
+		current.Name != step {
 		return false
 	}
 	r.closeBefore(step, trivet.StepDone)

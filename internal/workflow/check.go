@@ -12,6 +12,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
 // Check reports at apply what would fail at the claim: texts that do not parse, unknown names, undeclared parameters,
@@ -51,7 +52,8 @@ const MaxSource = 64 << 10
 // templates that call templates. What its functions produce is charged to left.
 func parseText(field, text string, left *budget) (*template.Template, error) {
 	if len(text) > MaxSource {
-		return nil, &trivet.FieldError{Field: field, Problem: fmt.Sprintf("has %d bytes; at most %d", len(text), MaxSource)}
+		return nil, &trivet.FieldError{Field: field, Problem: fmt.Sprintf("has %d bytes; at most %d", len(text),
+			MaxSource)}
 	}
 	t, err := template.New(field).Option("missingkey=error").Funcs(functions(left)).Parse(text)
 	if err != nil {
@@ -68,7 +70,8 @@ func parseText(field, text string, left *budget) (*template.Template, error) {
 		switch n := n.(type) {
 		case *parse.IdentifierNode:
 			if !callable[n.Ident] {
-				problem = fmt.Sprintf("calls %s, which is unknown; use one of %s", n.Ident, strings.Join(slices.Sorted(maps.Keys(callable)), ", "))
+				problem = fmt.Sprintf("calls %s, which is unknown; use one of %s", n.Ident,
+					strings.Join(slices.Sorted(maps.Keys(callable)), ", "))
 			}
 		case *parse.TemplateNode:
 			problem = "calls a template; only plain texts are supported"
@@ -151,7 +154,7 @@ func lookUp(path []string, declared map[string]bool) string {
 		case reflect.Struct:
 			f, ok := t.FieldByName(name)
 			if !ok {
-				return fmt.Sprintf("uses .%s, which does not exist", strings.Join(path[:i+1], "."))
+				return fmt.Sprintf("uses .%s, which does not exist%s", strings.Join(path[:i+1], "."), suggest(name, t))
 			}
 			t = f.Type
 		case reflect.Map:
@@ -160,8 +163,18 @@ func lookUp(path []string, declared map[string]bool) string {
 			}
 			t = t.Elem()
 		default:
-			return fmt.Sprintf("uses .%s, but .%s is a text", strings.Join(path[:i+1], "."), strings.Join(path[:i], "."))
+			return fmt.Sprintf("uses .%s, but .%s is a text", strings.Join(path[:i+1], "."),
+				strings.Join(path[:i], "."))
 		}
 	}
 	return ""
+}
+
+// suggest returns the field of a struct that a name may have meant, or all of them.
+func suggest(name string, t reflect.Type) string {
+	known := map[string]bool{}
+	for _, f := range reflect.VisibleFields(t) {
+		known[f.Name] = true
+	}
+	return apitypes.Suggest(name, known)
 }

@@ -38,7 +38,8 @@ func (r *Run) Expire(m Machine) Remedy {
 		return Remedy{}
 	}
 	if !trivet.IsBootStep(step.Name) {
-		return r.DeclareLost(m, fmt.Sprintf("the agent did not end attempt %d of %s within %s and a grace period of a minute", step.Attempt, step.Name, step.Timeout))
+		return r.DeclareLost(m, fmt.Sprintf("the agent did not end attempt %d of %s within %s "+
+			"and a grace period of a minute", step.Attempt, step.Name, step.Timeout))
 	}
 	cause := r.expired(step, limit)
 	if step.Attempt >= step.MaxAttempts {
@@ -106,7 +107,8 @@ func (r *Run) expired(step *trivet.Step, limit time.Duration) string {
 	case trivet.StepPowerOn:
 		return fmt.Sprintf("the BMC did not report the machine on within %s", limit)
 	case trivet.StepDHCP:
-		cause := fmt.Sprintf("no DHCP request from the machine within %s: check power, cable, and that it boots from the network", limit)
+		cause := fmt.Sprintf("no DHCP request from the machine within %s: check power, cable, and "+
+			"that it boots from the network", limit)
 		if lost := r.nextAction(); lost != nil && lost.Cause != "" {
 			cause = fmt.Sprintf("%s during %s, and then %s", lost.Cause, lost.Name, cause)
 		}
@@ -116,7 +118,8 @@ func (r *Run) expired(step *trivet.Step, limit time.Duration) string {
 	case trivet.StepKernel:
 		return fmt.Sprintf("the machine has its boot script but did not fetch kernel and initramfs within %s", limit)
 	case trivet.StepHello:
-		return fmt.Sprintf("the installer was fetched but its agent did not say hello within %s: see the machine's console", limit)
+		return fmt.Sprintf("the installer was fetched but its agent sent no hello within %s: see the machine's console",
+			limit)
 	default:
 		return fmt.Sprintf("the installed system did not phone home within %s: see the machine's console", limit)
 	}

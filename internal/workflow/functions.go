@@ -23,7 +23,7 @@ var errTooMuch = fmt.Errorf("%w: the template's texts need more than %d bytes of
 // budget is what is left of MaxWork. nil is for texts that are only parsed.
 type budget struct{ left int }
 
-// spend is asked before something is made.
+// spend is called before a text is created.
 func (b *budget) spend(n int) error {
 	const call = 16 // what a call costs by itself
 	if b.left -= n + call; b.left < 0 {
@@ -66,7 +66,8 @@ func functions(b *budget) template.FuncMap {
 	}
 }
 
-// equal says whether v is one of the others. Lists cannot be compared; text/template makes an error of that panic.
+// equal reports whether v is one of the others. Lists cannot be compared; text/template converts that panic to an
+// error.
 func (b *budget) equal(v any, others ...any) (bool, error) {
 	for _, o := range others {
 		if s, ok := o.(string); ok {

@@ -62,18 +62,20 @@ func parameters(t *trivet.Template, given map[string]string) (map[string]string,
 		case p.Default != nil:
 			params[p.Name] = *p.Default
 		default:
-			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + p.Name, Problem: "is missing; the template requires it"})
+			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + p.Name,
+				Problem: "is missing; the template requires it"})
 		}
 	}
 	for name := range given {
 		if _, ok := params[name]; !ok && len(errs) == 0 {
-			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + name, Problem: "is not a parameter of template " + t.Name})
+			errs = append(errs, &trivet.FieldError{Field: "spec.parameters." + name,
+				Problem: "is not a parameter of template " + t.Name})
 		}
 	}
 	return params, errors.Join(errs...)
 }
 
-// eachText rebuilds the actions with every text of their arguments replaced by what replace makes of it.
+// eachText rebuilds the actions with every text of their arguments replaced by the result of replace.
 func eachText(t *trivet.Template, replace func(field, text string) (string, error)) ([]trivet.Action, error) {
 	actions := make([]trivet.Action, len(t.Spec.Actions))
 	var errs []error
@@ -152,7 +154,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// plain returns a template's error as it reads after the field's name.
+// plain returns a template's error in the form that follows a field's name.
 func plain(field string, err error) string {
 	for _, own := range []error{errTooLong, errTooMuch} {
 		if errors.Is(err, own) {

@@ -59,7 +59,8 @@ func TestRender(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"{{.Machine.Nmae}}":                 "uses .Machine.Nmae, which does not exist",
+		"{{.Machine.Nmae}}":                 "uses .Machine.Nmae, which does not exist; did you mean Name?",
+		"{{.Machine.Disk}}":                 "which does not exist; the known ones are Arch, Labels, MACs, Name, Product,",
 		"{{.Params.nope}}":                  ".Params.nope, which is not a parameter",
 		"{{.Machine.Name.Length}}":          ".Machine.Name is a text",
 		"{{if .Nope}}x{{end}}":              "uses .Nope",
@@ -75,8 +76,9 @@ func TestCheckRefuses(t *testing.T) {
 		strings.Repeat("x", workflow.MaxSource) + "{{.Machine.Name}}":               "at most",
 	} {
 		err := workflow.Check(recipe(text))
-		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "spec.actions[0].with") {
-			t.Errorf("%.40q: %v; want it to say %q and where", text, err, want)
+		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "spec.actions[0].with") {
+			t.Errorf("%.40q: %v; want %q and the field", text, err, want)
 		}
 	}
 }
@@ -84,35 +86,41 @@ func TestCheckRefuses(t *testing.T) {
 // The arguments of actions are checked as well, with the path of the field.
 func TestCheckRefusesUnknownArguments(t *testing.T) {
 	tpl := recipe("plain")
-	tpl.Spec.Actions = append(tpl.Spec.Actions, trivet.Action{Name: "b", Use: "image", With: map[string]any{"imaeg": "x"}})
+	tpl.Spec.Actions = append(tpl.Spec.Actions, trivet.Action{Name: "b", Use: "image",
+		With: map[string]any{"imaeg": "x"}})
 	err := workflow.Check(tpl)
-	if want := "spec.actions[1].with.imaeg is not known; did you mean image?"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "spec.actions[1].with.imaeg is not known; did you mean image?"; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("%v; want %q", err, want)
 	}
 	rendered := []trivet.Action{{Name: "a", Use: "image", With: map[string]any{"image": "a b"}}}
-	if err := workflow.CheckRendered(rendered); err == nil || !strings.Contains(err.Error(), "spec.actions[0].with.image") {
+	if err := workflow.CheckRendered(rendered); err == nil ||
+		!strings.Contains(err.Error(), "spec.actions[0].with.image") {
 		t.Error(err)
 	}
 }
 
 func TestRenderRefuses(t *testing.T) {
-	if _, err := workflow.Render(recipe("x"), workflow.Data{}); err == nil || !strings.Contains(err.Error(), "spec.parameters.image is missing") {
+	if _, err := workflow.Render(recipe("x"), workflow.Data{}); err == nil ||
+		!strings.Contains(err.Error(), "spec.parameters.image is missing") {
 		t.Errorf("a missing parameter: %v", err)
 	}
 	more := workflow.Data{Params: map[string]string{"image": "x", "typo": "y"}}
-	if _, err := workflow.Render(recipe("x"), more); err == nil || !strings.Contains(err.Error(), "spec.parameters.typo") {
+	if _, err := workflow.Render(recipe("x"), more); err == nil ||
+		!strings.Contains(err.Error(), "spec.parameters.typo") {
 		t.Errorf("an unknown parameter: %v", err)
 	}
 	if _, err := workflow.Render(recipe("{{.Machine.Labels.nope}}"), data); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("a missing label: %v", err)
 	}
 	long := workflow.Data{Params: map[string]string{"image": strings.Repeat("x", workflow.MaxText)}}
-	if _, err := workflow.Render(recipe("{{.Params.image}}{{.Params.image}}"), long); err == nil || !strings.Contains(err.Error(), "grows beyond") {
-		t.Errorf("a text without end: %v", err)
+	if _, err := workflow.Render(recipe("{{.Params.image}}{{.Params.image}}"), long); err == nil ||
+		!strings.Contains(err.Error(), "grows beyond") {
+		t.Errorf("a text that grows without bound: %v", err)
 	}
 }
 
-// A text that would take terabytes, or years, is refused before it has taken much.
+// A text that would take terabytes, or years, is refused before it has used much.
 func TestRenderIsBounded(t *testing.T) {
 	grow := strings.Repeat("{{$x = print $x $x}}", 60)
 	loop := strings.Repeat(`{{$y = eq $x "y"}}`, 3000)
@@ -124,25 +132,30 @@ func TestRenderIsBounded(t *testing.T) {
 	wide.Params = map[string]string{"image": strings.Repeat("x", workflow.MaxText)}
 	wide.Machine.MACs = slices.Repeat([]string{"aa"}, 64)
 	for name, tpl := range map[string]*trivet.Template{
-		"a text that doubles":  recipe(`{{$x := "aaaa"}}` + grow),
-		"in loops":             recipe(`{{$x := .Params.image}}{{$y := false}}{{range .Machine.MACs}}{{range $.Machine.MACs}}` + loop + `{{end}}{{end}}`),
-		"many texts":           many,
-		"joined by long texts": recipe(`{{$x := .Params.image}}{{$y := ""}}{{range .Machine.MACs}}{{$y = join $x $.Machine.MACs}}{{end}}`),
+		"a text that doubles": recipe(`{{$x := "aaaa"}}` + grow),
+		"in loops": recipe(`{{$x := .Params.image}}{{$y := false}}{{range .Machine.MACs}}` +
+			`{{range $.Machine.MACs}}` + loop + `{{end}}{{end}}`),
+		"many texts": many,
+		"joined by long texts": recipe(`{{$x := .Params.image}}{{$y := ""}}` +
+			`{{range .Machine.MACs}}{{$y = join $x $.Machine.MACs}}{{end}}`),
 	} {
 		if err := workflow.Check(tpl); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := workflow.Render(tpl, wide); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "bytes of work") {
-			t.Errorf("%s: %.200v; want too much work", name, err)
+		if _, err := workflow.Render(tpl, wide); !errors.Is(err, trivet.ErrInvalid) ||
+			!strings.Contains(err.Error(), "bytes of work") {
+			t.Errorf("%s: %.200v; want the limit of work", name, err)
 		}
 	}
-	if _, err := workflow.Render(recipe(`{{printf "%999999s" "x"}}`), data); err == nil || !strings.Contains(err.Error(), "write %s, %q or %%") {
+	if _, err := workflow.Render(recipe(`{{printf "%999999s" "x"}}`), data); err == nil ||
+		!strings.Contains(err.Error(), "write %s, %q or %%") {
 		t.Errorf("a wide number: %v", err)
 	}
 }
 
 func FuzzCheckedTextsRender(f *testing.F) {
-	for _, seed := range []string{"{{.Machine.Name}}", "{{range .Machine.MACs}}{{.}}{{end}}", "{{with .Params}}{{.image}}{{end}}", "{{",
+	for _, seed := range []string{"{{.Machine.Name}}", "{{range .Machine.MACs}}{{.}}{{end}}",
+		"{{with .Params}}{{.image}}{{end}}", "{{",
 		`{{$x := printf "%s%q%%" .Params.fs "y"}}{{if eq $x "y" .Params.image}}{{(index .Machine.MACs 0)}}{{end}}`} {
 		f.Add(seed)
 	}

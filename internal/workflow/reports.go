@@ -32,7 +32,8 @@ func (r *Run) apply(report *trivet.Report) error {
 	}
 	step := r.nextAction()
 	if step == nil || step.Name != report.Action {
-		return fmt.Errorf("%w: report %d is of action %q, which is not the next one", trivet.ErrInvalid, report.Seq, report.Action)
+		return fmt.Errorf("%w: report %d is of action %q, which is not the next one", trivet.ErrInvalid, report.Seq,
+			report.Action)
 	}
 	step.Attempt = max(step.Attempt, min(report.Attempt, step.MaxAttempts))
 	if step.Started.IsZero() {

@@ -125,13 +125,13 @@ func (r *Run) nextAction() *trivet.Step {
 	return nil
 }
 
-// succeed ends the run well.
+// succeed ends the run successfully.
 func (r *Run) succeed() {
 	r.Status.State, r.Status.Ended = trivet.WorkflowSucceeded, r.Now
 	r.event(trivet.ReasonSucceeded, "", "all %d steps are done", len(r.Status.Steps))
 }
 
-// fail ends the run badly at a step.
+// fail ends the run at a step that failed.
 func (r *Run) fail(s *trivet.Step, fault trivet.FailureType, cause string) {
 	s.Cause = cause
 	r.end(s, trivet.StepFailed)

@@ -13,9 +13,11 @@ import (
 
 // install is a run of two actions and a reboot.
 func install() *trivet.Workflow {
-	return &trivet.Workflow{Meta: trivet.Meta{Name: "w"}, Spec: trivet.WorkflowSpec{Machine: "m1", Actions: []trivet.Action{
-		{Name: "wipe", Use: "wipe", Retries: 1}, {Name: "image", Use: "image", Retries: 2}, {Name: "reboot", Use: "reboot"},
-	}}}
+	return &trivet.Workflow{Meta: trivet.Meta{Name: "w"}, Spec: trivet.WorkflowSpec{Machine: "m1",
+		Actions: []trivet.Action{
+			{Name: "wipe", Use: "wipe", Retries: 1}, {Name: "image", Use: "image", Retries: 2},
+			{Name: "reboot", Use: "reboot"},
+		}}}
 }
 
 type bench struct {
@@ -63,7 +65,7 @@ func (b *bench) granted() *trivet.Run {
 	return run
 }
 
-// picture is the run on one line: state, then each step's state by one letter.
+// picture is the run on one line: state, then one letter for each step's state.
 func (b *bench) picture() string {
 	letters := map[trivet.StepState]string{"": ".", "running": "R", "done": "D", "failed": "F", "skipped": "s"}
 	s := string(b.w.Status.State) + " "
@@ -85,7 +87,8 @@ func TestAnInstall(t *testing.T) {
 	b.want("booting R........")
 	b.r.PowerSet()
 	b.want("booting DR.......")
-	for _, step := range []string{trivet.StepDHCP, trivet.StepDHCP, trivet.StepScript, trivet.StepDHCP, trivet.StepKernel} {
+	for _, step := range []string{trivet.StepDHCP, trivet.StepDHCP, trivet.StepScript, trivet.StepDHCP,
+		trivet.StepKernel} {
 		b.r.ReachBootStep(step)
 	}
 	b.want("booting DDDDR....")
@@ -109,13 +112,14 @@ func TestReportsAreAppliedOnce(t *testing.T) {
 	b := start(t, workflow.Machine{AgentUp: true})
 	b.grant()
 	batch := []trivet.Report{
-		{Seq: 1, Action: "wipe", Attempt: 1, State: trivet.StepRunning}, {Seq: 2, Action: "wipe", Attempt: 1, State: trivet.StepDone},
+		{Seq: 1, Action: "wipe", Attempt: 1, State: trivet.StepRunning},
+		{Seq: 2, Action: "wipe", Attempt: 1, State: trivet.StepDone},
 	}
 	b.must(b.r.Apply(batch))
 	happened := len(b.r.Events)
 	b.must(b.r.Apply(batch))
 	if len(b.r.Events) != happened || b.w.Status.Acked != 2 {
-		t.Errorf("the second time something happened: %v, acked %d", b.r.Events[happened:], b.w.Status.Acked)
+		t.Errorf("the second time changed something: %v, acked %d", b.r.Events[happened:], b.w.Status.Acked)
 	}
 	for name, bad := range map[string]trivet.Report{
 		"a gap":             {Seq: 4, Action: "image", State: trivet.StepDone},
@@ -147,7 +151,7 @@ func TestAttemptsAreUsedUp(t *testing.T) {
 	}
 }
 
-func TestAResetGoesOnWhereTheLastReportLeftIt(t *testing.T) {
+func TestAResetResumesAfterTheLastReport(t *testing.T) {
 	b := start(t, workflow.Machine{})
 	b.r.ReachBootStep(trivet.StepKernel)
 	b.grant()
@@ -174,7 +178,8 @@ func TestAResetGoesOnWhereTheLastReportLeftIt(t *testing.T) {
 
 func TestARebootInTheMiddle(t *testing.T) {
 	b := start(t, workflow.Machine{AgentUp: true})
-	b.w.Spec.Actions = []trivet.Action{{Name: "flash", Use: "command"}, {Name: "again", Use: "reboot"}, {Name: "check", Use: "noop"}}
+	b.w.Spec.Actions = []trivet.Action{{Name: "flash", Use: "command"}, {Name: "again", Use: "reboot"},
+		{Name: "check", Use: "noop"}}
 	b.r.Start(workflow.Machine{AgentUp: true})
 	b.grant()
 	b.must(b.report("flash", 1, trivet.StepDone))
@@ -201,10 +206,14 @@ func TestDeadlines(t *testing.T) {
 	}{
 		"the BMC never answers": {workflow.Machine{Power: true}, func(*bench) {}, 3, "BMC", trivet.FaultMachine},
 		"never boots, no BMC":   {workflow.Machine{}, func(*bench) {}, 2, "no DHCP request", trivet.FaultMachine},
-		"no script":             {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepDHCP) }, 2, "did not fetch its boot script", trivet.FaultNetwork},
-		"no kernel":             {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepScript) }, 2, "did not fetch kernel", trivet.FaultNetwork},
-		"no hello":              {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepKernel) }, 2, "say hello", trivet.FaultMachine},
-		"an action hangs":       {workflow.Machine{}, func(b *bench) { b.grant() }, 3, "did not end attempt 1 of wipe", trivet.FaultMachine},
+		"no script": {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepDHCP) }, 2,
+			"did not fetch its boot script", trivet.FaultNetwork},
+		"no kernel": {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepScript) }, 2,
+			"did not fetch kernel", trivet.FaultNetwork},
+		"no hello": {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepKernel) }, 2, "no hello",
+			trivet.FaultMachine},
+		"an action hangs": {workflow.Machine{}, func(b *bench) { b.grant() }, 3, "did not end attempt 1 of wipe",
+			trivet.FaultMachine},
 		"no first boot": {workflow.Machine{}, func(b *bench) {
 			b.grant()
 			for _, a := range []string{"wipe", "image", "reboot"} {
@@ -231,7 +240,8 @@ func TestALostAgent(t *testing.T) {
 	withPower := workflow.Machine{Power: true}
 	b := start(t, withPower)
 	b.grant()
-	if got := b.r.DeclareLost(withPower, "silent for 45s"); got != (workflow.Remedy{RaiseEpoch: true, PowerCycle: true}) {
+	if got := b.r.DeclareLost(withPower, "silent for 45s"); got != (workflow.Remedy{RaiseEpoch: true,
+		PowerCycle: true}) {
 		t.Errorf("remedy with power: %+v", got)
 	}
 	if b.r.AgentReturned() {

@@ -98,7 +98,8 @@ func (b both) Close() error                { return errors.Join(b.ReadCloser.Clo
 // Start starts agents.
 func (c *AgentPool) Start(h StartRequest, _ *struct{}) error {
 	for i, m := range h.Machines {
-		heads := slices.Concat(h.Endpoints[i%len(h.Endpoints):], h.Endpoints[:i%len(h.Endpoints)]) // first the one that it boots from
+		// first the one that it boots from
+		heads := slices.Concat(h.Endpoints[i%len(h.Endpoints):], h.Endpoints[:i%len(h.Endpoints)])
 		cl, err := client.New(client.Config{Endpoints: heads, Trust: h.Trust, UserAgent: "trivet-bench"})
 		if err != nil {
 			return err
@@ -149,7 +150,8 @@ func (c *AgentPool) runAgent(cl *client.Client, m BootedMachine) {
 		return
 	}
 	_, _ = installer.Run(c.ctx, installer.Config{ // ends with ctx
-		Client: &watchedHead{Client: cl.AgentAPI(sign, clock.Learn), pool: c, machine: m.Machine}, Do: c.action(), Machine: m.Machine, MAC: m.MAC,
+		Client: &watchedHead{Client: cl.AgentAPI(sign, clock.Learn), pool: c, machine: m.Machine}, Do: c.action(),
+		Machine: m.Machine, MAC: m.MAC,
 		Token: m.Token, BootID: m.Machine, Version: "bench", Key: base64.StdEncoding.EncodeToString(public),
 		Clock: clock, Log: slog.New(slog.DiscardHandler),
 	})

@@ -90,7 +90,8 @@ func (b *bench) stored(h *head, us *climber) error {
 	if err != nil {
 		return err
 	}
-	b.report.note("Of %.0f acknowledgements, each to another client, %d addresses are in the store.", us.answered, len(list))
+	b.report.note("Of %.0f acknowledgements, each to another client, %d addresses are in the store.", us.answered,
+		len(list))
 	return nil
 }
 
@@ -105,10 +106,13 @@ func nth(s side, i int) netip.Addr {
 }
 
 func (b *bench) network(h *head, ranges ...trivet.Range) error {
-	_, err := client.Of[trivet.Network](h.client).Create(b.ctx, &trivet.Network{Meta: trivet.Meta{Name: "bench"}, Spec: trivet.NetworkSpec{
-		CIDR: netip.MustParsePrefix(ours.subnet), Gateway: netip.MustParseAddr(ours.address),
-		DNS: []netip.Addr{netip.MustParseAddr(ours.address)}, Ranges: ranges, Lease: trivet.Duration(time.Hour),
-	}})
+	_, err := client.Of[trivet.Network](h.client).Create(b.ctx, &trivet.Network{
+		Meta: trivet.Meta{Name: "bench"},
+		Spec: trivet.NetworkSpec{
+			CIDR: netip.MustParsePrefix(ours.subnet), Gateway: netip.MustParseAddr(ours.address),
+			DNS: []netip.Addr{netip.MustParseAddr(ours.address)}, Ranges: ranges, Lease: trivet.Duration(time.Hour),
+		},
+	})
 	return err
 }
 
@@ -133,14 +137,20 @@ func (b *bench) reserve(h *head) error {
 func (b *bench) startKea(subnet map[string]any) (*program, error) {
 	type object = map[string]any
 	subnet["id"], subnet["subnet"] = 1, other.subnet
-	subnet["option-data"] = []object{{"name": "routers", "data": other.address}, {"name": "domain-name-servers", "data": other.address}}
+	subnet["option-data"] = []object{
+		{"name": "routers", "data": other.address}, {"name": "domain-name-servers", "data": other.address},
+	}
 	config, err := json.Marshal(object{"Dhcp4": object{
-		"interfaces-config":            object{"interfaces": []string{"eth0"}, "dhcp-socket-type": "udp"},
-		"lease-database":               object{"type": "memfile", "persist": true, "name": filepath.Join(b.dir, "leases.csv")},
+		"interfaces-config": object{"interfaces": []string{"eth0"}, "dhcp-socket-type": "udp"},
+		"lease-database": object{
+			"type": "memfile", "persist": true, "name": filepath.Join(b.dir, "leases.csv"),
+		},
 		"host-reservation-identifiers": []string{"hw-address"},
 		"valid-lifetime":               3600,
-		"loggers":                      []object{{"name": "kea-dhcp4", "severity": "ERROR", "output_options": []object{{"output": "stderr"}}}},
-		"subnet4":                      []object{subnet},
+		"loggers": []object{{
+			"name": "kea-dhcp4", "severity": "ERROR", "output_options": []object{{"output": "stderr"}},
+		}},
+		"subnet4": []object{subnet},
 	}})
 	if err != nil {
 		return nil, err
@@ -149,17 +159,7 @@ func (b *bench) startKea(subnet map[string]any) (*program, error) {
 	if err := os.WriteFile(path, config, 0o600); err != nil {
 		return nil, err
 	}
-	p, err := b.start(other, "kea-dhcp4", "-c", path)
-	if err != nil {
-		return nil, err
-	}
-	return p, p.await(func() bool { return b.listens(other, "udp", 67) })
-}
-
-// listens reports whether a port has a listener on a side.
-func (b *bench) listens(s side, protocol string, port int) bool {
-	out, err := b.output(nil, "ip", "netns", "exec", s.namespace, "ss", "-Hln", "--"+protocol, "sport", "=", fmt.Sprint(":", port))
-	return err == nil && out != ""
+	return b.startServer("udp", 67, "kea-dhcp4", "-c", path)
 }
 
 // climber is one server on its way up the rates.
@@ -176,7 +176,7 @@ type climber struct {
 	done     bool
 }
 
-// climb offers both servers each rate by turns, until a server cannot follow.
+// climb offers both servers each rate alternately, until a server cannot follow.
 func climb(us, them *climber, from, to, step int) error {
 	if us.answered == 0 {
 		for range 3 { // warms up; every client is known by its address then
@@ -219,7 +219,8 @@ func (c *climber) judge(rate int, begun, acked []float64) {
 		c.best = max(c.best, perSecond)
 	}
 	c.done = median(dropped) > 0.1
-	fmt.Printf("  %-6s offered %5d/s: answered %5.0f/s, unanswered %.3f %%\n", c.side.namespace[6:], rate, perSecond, 100*median(dropped))
+	fmt.Printf("  %-6s offered %5d/s: answered %5.0f/s, unanswered %.3f %%\n", c.side.namespace[6:], rate, perSecond,
+		100*median(dropped))
 }
 
 var (
@@ -227,7 +228,7 @@ var (
 	gotLine  = regexp.MustCompile(`received packets: (\d+)`)
 )
 
-// offer begins a rate of DORAs for a while, and gives how many were begun and how many ended by an ACK.
+// offer begins a rate of DORAs for dhcpPeriod, and returns how many were begun and how many ended with an ACK.
 func (c *climber) offer(rate int) (begun, acked float64, err error) {
 	before, err := c.server.CPU()
 	if err != nil {
@@ -238,9 +239,9 @@ func (c *climber) offer(rate int) (begun, acked float64, err error) {
 	if c.clients == 0 { // it counts the address up from where it begins
 		who = []string{"-R", "10000000", "-b", fmt.Sprintf("mac=00:0c:%02x:00:00:00", c.runs)}
 	}
-	args := append([]string{"-4", "-l", c.side.client, "-r", strconv.Itoa(rate), "-p", strconv.Itoa(int(dhcpPeriod.Seconds())),
-		"-W", "500000", "-g", "multi"}, who...)
-	args = append(args, c.side.address)
+	args := []string{"-4", "-l", c.side.client, "-r", strconv.Itoa(rate),
+		"-p", strconv.Itoa(int(dhcpPeriod.Seconds())), "-W", "500000", "-g", "multi"}
+	args = append(append(args, who...), c.side.address)
 	out, err := c.b.output([]int{3}, "perfdhcp", args...)
 	if err != nil {
 		return 0, 0, err
@@ -264,7 +265,8 @@ func (r *report) climbed(us, them *climber, must bound) {
 		who = "-R 10000000 -b mac=00:0c:RUN:00:00:00"
 	}
 	r.command("perfdhcp -4 -l CLIENT -r RATE -p 4 -W 500000 -g multi " + who + " SERVER")
-	r.add(row{what: "highest rate with < 0.1 % unanswered", unit: "DORA/s", ours: us.best, peer: them.best, by: "Kea", bound: must})
+	r.add(row{what: "highest rate with < 0.1 % unanswered", unit: "DORA/s", ours: us.best, peer: them.best, by: "Kea",
+		bound: must})
 	r.add(row{what: "most answered", unit: "DORA/s", ours: us.most, peer: them.most, by: "Kea", bound: must})
 	each := func(c *climber) float64 { return float64(c.cpu.Microseconds()) / c.answered }
 	r.add(row{what: "processor time for one", unit: "µs", ours: each(us), peer: each(them), by: "Kea"})

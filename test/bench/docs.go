@@ -16,12 +16,14 @@ func (r *report) describe(b *bench) {
 		r.about = append(r.about, "- "+what+": "+strings.TrimSpace(string(out)))
 	}
 	r.about = append(r.about, "- Date: "+time.Now().UTC().Format("2006-01-02 15:04 MST"))
-	add("Computer", `lscpu | sed -n 's/^Model name: *//p' | head -1; nproc | sed 's/$/ cores/'; free -m | awk '/^Mem/{print $2 " MB"}'`)
+	add("Computer", `lscpu | sed -n 's/^Model name: *//p' | head -1; nproc | sed 's/$/ cores/'; `+
+		`free -m | awk '/^Mem/{print $2 " MB"}'`)
 	add("Kernel", "uname -sr")
 	add("Load average before the run", "cut -d' ' -f1-3 /proc/loadavg")
 	add("Trivet", b.binary+" --version")
 	r.about = append(r.about, "- Go: "+runtime.Version())
-	add("Debian packages", "dpkg-query -W -f='${Package} ${Version}\\n' kea-dhcp4-server kea-admin nginx-light wrk dnsmasq-base zstd coreutils")
+	add("Debian packages", "dpkg-query -W -f='${Package} ${Version}\\n' kea-dhcp4-server kea-admin nginx-light wrk "+
+		"dnsmasq-base zstd coreutils")
 	for i, line := range r.about {
 		r.about[i] = strings.ReplaceAll(line, "\n", ", ")
 	}

@@ -34,7 +34,8 @@ func (s *site) writeMachines(first, n int) (*fleet, error) {
 	}
 	return f, f.each(f.names, func(ctx context.Context, i int) error {
 		_, err := client.Of[trivet.Machine](f.client).Create(ctx, &trivet.Machine{
-			Meta: trivet.Meta{Name: f.names[i]}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: benchMAC(first + i)}}},
+			Meta: trivet.Meta{Name: f.names[i]},
+			Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: benchMAC(first + i)}}},
 		})
 		return err
 	})
@@ -59,7 +60,9 @@ func (f *fleet) boot() error {
 	req := StartRequest{Endpoints: f.admin.Endpoints, Trust: f.admin.Trust}
 	for i, name := range f.names {
 		mac := benchMAC(f.first + i)
-		token, err := keys.SignBoot(auth.BootToken{Purpose: auth.PurposeBoot, Machine: name, MAC: mac, Expires: time.Now().Add(time.Hour)})
+		token, err := keys.SignBoot(auth.BootToken{
+			Purpose: auth.PurposeBoot, Machine: name, MAC: mac, Expires: time.Now().Add(time.Hour),
+		})
 		if err != nil {
 			return err
 		}

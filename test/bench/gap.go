@@ -70,14 +70,15 @@ func (b *bench) gaps(s *site, writers []*writer, kills []kill) error {
 		}
 	}
 	r := b.report
-	r.add(row{what: fmt.Sprintf("%d kills of the leader, %d writers: no write acknowledged, p50", len(kills), len(writers)), unit: "ms",
+	what := fmt.Sprintf("%d kills of the leader, %d writers: no write acknowledged, p50", len(kills), len(writers))
+	r.add(row{what: what, unit: "ms",
 		ours: ms(quantile(all, 0.5)), bound: under(800)})
 	r.add(row{what: "p99", unit: "ms", ours: ms(quantile(all, 0.99))})
 	r.add(row{what: "longest", unit: "ms", ours: ms(slices.Max(all)), bound: under(2000)})
 	r.add(row{what: "p50 of the writer whose own head was killed", unit: "ms", ours: ms(quantile(own, 0.5))})
-	r.note("From the last write that was acknowledged before a kill -9 of the head that leads to the first one after it, as a program with " +
-		"the SDK sees it. Without a kill there are some 10 ms between two: a pause of 5 ms and a write that is on two disks. No " +
-		"acknowledged write was lost.")
+	r.note("From the last write that was acknowledged before a kill -9 of the head that leads to the first one " +
+		"after it, as a program with the SDK sees it. Without a kill there are some 10 ms between two: a pause of " +
+		"5 ms and a write that is on two disks. No acknowledged write was lost.")
 	return nil
 }
 

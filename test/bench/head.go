@@ -26,7 +26,8 @@ const (
 func (b *bench) startHead(dir string, flags ...string) (h *head, took time.Duration, err error) {
 	h = &head{dir: dir}
 	began := time.Now()
-	h.program, err = b.start(ours, b.binary, append([]string{"server", "--data-dir", dir, "--log-level", "warn"}, flags...)...)
+	args := append([]string{"server", "--data-dir", dir, "--log-level", "warn"}, flags...)
+	h.program, err = b.start(ours, b.binary, args...)
 	if err != nil {
 		return nil, 0, err
 	}

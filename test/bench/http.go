@@ -58,16 +58,16 @@ func (b *bench) http() error {
 		row.what = fmt.Sprintf("%s, %s, %d at once", f.what, size(f.bytes), f.at)
 		b.report.add(row)
 	}
-	b.report.command(fmt.Sprintf("wrk -t 2 -c AT-ONCE -d 2s URL # %d times by turns; the median", httpRounds))
+	b.report.command(fmt.Sprintf("wrk -t 2 -c AT-ONCE -d 2s URL # %d times alternately; the median", httpRounds))
 	return nil
 }
 
-// wrk reads a URL of each side by turns.
+// wrk reads a URL of each side alternately.
 func (b *bench) wrk(at int, ours, peer string) (row, error) {
 	read := func(url string) func() (float64, error) {
 		return func() (float64, error) { return b.wrkOnce(at, url) }
 	}
-	r, err := byTurns(httpRounds, read(ours), read(peer))
+	r, err := alternate(httpRounds, read(ours), read(peer))
 	r.unit, r.by, r.bound = "MB/s", "nginx", atLeastPeer(0.9)
 	return r, err
 }
@@ -93,20 +93,19 @@ func (b *bench) startNginx(root string) (*program, error) {
 	config := fmt.Sprintf(`daemon off; worker_processes auto; pid %s/nginx.pid; error_log stderr warn; user root;
 events { worker_connections 1024; }
 http {
-  sendfile on; sendfile_max_chunk 4m; tcp_nopush on; access_log off; keepalive_requests 1000000; default_type application/octet-stream;
-  client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
+  sendfile on; sendfile_max_chunk 4m; tcp_nopush on; access_log off; keepalive_requests 1000000;
+  default_type application/octet-stream;
+  client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s;
+  scgi_temp_path %[1]s;
   server { listen %[2]s:80; root %[3]s; }
 }
 `, b.dir, other.address, root)
 	path := filepath.Join(b.dir, "nginx.conf")
-	if err := errors.Join(os.MkdirAll(root, 0o755), os.Chmod(b.dir, 0o755), os.WriteFile(path, []byte(config), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(root, 0o755), os.Chmod(b.dir, 0o755),
+		os.WriteFile(path, []byte(config), 0o600)); err != nil {
 		return nil, err
 	}
-	p, err := b.start(other, "nginx", "-c", path)
-	if err != nil {
-		return nil, err
-	}
-	return p, p.await(func() bool { return b.listens(other, "tcp", 80) })
+	return b.startServer("tcp", 80, "nginx", "-c", path)
 }
 
 // size is a number of bytes for people.

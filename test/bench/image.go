@@ -45,7 +45,7 @@ func (b *bench) image() error {
 				return float64(raw) / 1e6 / time.Since(began).Seconds(), err
 			}
 		}
-		r, err := byTurns(imageRounds, rate(b.writeImage), rate(b.zstdDD))
+		r, err := alternate(imageRounds, rate(b.writeImage), rate(b.zstdDD))
 		if err != nil {
 			return err
 		}
@@ -53,14 +53,16 @@ func (b *bench) image() error {
 		b.report.add(r)
 	}
 	b.report.command(`zstd -dcq image.zst | dd bs=4M conv=fsync,notrunc of=DISK`)
-	b.report.note("The raw image has %d MB. Both sides end with a sync. Trivet skips what is zero, where the disk says that it is zero already after a discard.", raw/1e6)
+	b.report.note("The raw image has %d MB. Both sides end with a sync. Trivet skips what is zero, where the disk "+
+		"says that it is zero already after a discard.", raw/1e6)
 	return nil
 }
 
 func (b *bench) makeImage(packed string) (raw int64, err error) {
 	path := strings.TrimSuffix(packed, ".zst")
 	script := fmt.Sprintf(`set -e; from=/usr/lib/x86_64-linux-gnu; [ -d $from ] || from=/usr/lib
-		mkfs.ext4 -q -d $from %s $(( $(du -sm $from | cut -f1) * 3 / 2 + 200 ))M; zstd -q -T0 -o %s %[1]s`, path, packed)
+		mkfs.ext4 -q -d $from %s $(( $(du -sm $from | cut -f1) * 3 / 2 + 200 ))M
+		zstd -q -T0 -o %s %[1]s`, path, packed)
 	if _, err := b.output(nil, "sh", "-c", script); err != nil {
 		return 0, err
 	}

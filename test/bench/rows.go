@@ -94,7 +94,8 @@ func (r *report) missed() error {
 	for _, s := range r.sections {
 		for _, v := range s.rows {
 			if v.bound.holds != nil && !v.bound.holds(v) {
-				errs = append(errs, fmt.Errorf("missed: %s: %s: %s, must be %s", s.title, v.what, v.figures(), v.bound.text))
+				errs = append(errs, fmt.Errorf("missed: %s: %s: %s, must be %s", s.title, v.what, v.figures(),
+					v.bound.text))
 			}
 		}
 	}
@@ -176,8 +177,8 @@ func alone(n int, measure func() (float64, error)) (float64, error) {
 	return median(all), nil
 }
 
-// byTurns measures both sides n times after one another, in changing order, and compares round with round.
-func byTurns(n int, ours, peer func() (float64, error)) (row, error) {
+// alternate measures both sides n times after one another, in changing order, and compares round with round.
+func alternate(n int, ours, peer func() (float64, error)) (row, error) {
 	var us, them, ratios []float64
 	for i := range n {
 		var a, b float64

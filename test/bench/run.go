@@ -55,6 +55,26 @@ func (b *bench) startWith(s side, env []string, name string, args ...string) (*p
 	return &program{p, log.Name()}, nil
 }
 
+// startServer starts a server on the other side, and waits until it listens on a port.
+func (b *bench) startServer(protocol string, port int, name string, args ...string) (*program, error) {
+	p, err := b.start(other, name, args...)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.await(func() bool { return b.listens(other, protocol, port) }); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// listens reports whether a port has a listener on a side.
+func (b *bench) listens(s side, protocol string, port int) bool {
+	out, err := b.output(nil, "ip", "netns", "exec", s.namespace, "ss", "-Hln", "--"+protocol, "sport", "=",
+		fmt.Sprint(":", port))
+	return err == nil && out != ""
+}
+
 // shown is a command line as a reader would type it.
 func (b *bench) shown(name string, args ...string) string {
 	text := strings.Join(append([]string{filepath.Base(name)}, args...), " ")

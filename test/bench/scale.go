@@ -44,10 +44,13 @@ func (b *bench) one() error {
 	r.add(row{what: fmt.Sprintf("%d agents connected", onOne), unit: "/s", ours: onOne / booted.Seconds()})
 	r.add(row{what: "the head's processor time for one", unit: "ms", ours: ms(connected.cpu-written.cpu) / onOne})
 	r.add(row{what: "one workflow on each", unit: "workflows/s", ours: rate})
-	r.add(row{what: "memory for a machine's records", unit: "KB", ours: float64(written.sum()-empty.sum()) / 1e3 / onOne})
-	r.add(row{what: "memory for a connected agent", unit: "KB", ours: float64(connected.sum()-written.sum()) / 1e3 / onOne})
+	r.add(row{what: "memory for a machine's records", unit: "KB",
+		ours: float64(written.sum()-empty.sum()) / 1e3 / onOne})
+	r.add(row{what: "memory for a connected agent", unit: "KB",
+		ours: float64(connected.sum()-written.sum()) / 1e3 / onOne})
 	r.add(row{what: "resident memory with all of them", unit: "MB", ours: float64(connected.sum()) / 1e6})
-	r.add(row{what: "processor while all wait for work", unit: "% of a core", ours: 100 * (after.cpu - before.cpu).Seconds() / idleTime.Seconds()})
+	r.add(row{what: "processor while all wait for work", unit: "% of a core",
+		ours: 100 * (after.cpu - before.cpu).Seconds() / idleTime.Seconds()})
 	return errors.Join(errEmpty, errWritten, errConnected, errBefore, errAfter)
 }
 

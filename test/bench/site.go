@@ -118,7 +118,9 @@ func (s *site) await(what string, so func() bool) error {
 func (s *site) whole() error {
 	return s.await("all heads are members", func() bool {
 		c, err := s.client.Cluster(s.b.ctx)
-		return err == nil && !slices.ContainsFunc(c.Heads, func(h trivet.HeadView) bool { return h.State != "member" && h.State != "leader" })
+		return err == nil && !slices.ContainsFunc(c.Heads, func(h trivet.HeadView) bool {
+			return h.State != "member" && h.State != "leader"
+		})
 	})
 }
 
@@ -130,7 +132,8 @@ func (s *site) leader() (leader *member, err error) {
 			return false
 		}
 		for _, m := range s.heads {
-			if slices.ContainsFunc(c.Heads, func(h trivet.HeadView) bool { return h.Name == m.name && h.State == "leader" }) {
+			leads := func(h trivet.HeadView) bool { return h.Name == m.name && h.State == "leader" }
+			if slices.ContainsFunc(c.Heads, leads) {
 				leader = m
 			}
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 // storm kills the head that leads, to which a third of the agents are connected, and follows these to the others.
-// Half of all agents are at work then, the others wait for some. A head that judges silence by itself alone, or too
-// soon, would hold those at work for lost.
+// Half of all agents are at work then, the others wait for some. A head that judges silence alone, or too soon,
+// would declare those at work lost.
 type storm struct {
 	*fleet
 	b       *bench
@@ -87,8 +87,10 @@ func (st *storm) gather(s *site) (err error) {
 	r.add(row{what: "agents connected, and granted their first epoch", unit: "/s", ours: each / booted.Seconds()})
 	r.add(row{what: "the heads' processor time for one", unit: "ms", ours: ms(u.cpu-written.cpu) / each})
 	r.add(row{what: "the agents' processor time for one", unit: "ms", ours: ms(cpu) / each})
-	r.add(row{what: "each head's memory for a machine's records", unit: "KB", ours: float64(written.sum()-empty.sum()) / 3e3 / each})
-	r.add(row{what: "its head's memory for a connected agent", unit: "KB", ours: float64(u.sum()-written.sum()) / 1e3 / each})
+	r.add(row{what: "each head's memory for a machine's records", unit: "KB",
+		ours: float64(written.sum()-empty.sum()) / 3e3 / each})
+	r.add(row{what: "its head's memory for a connected agent", unit: "KB",
+		ours: float64(u.sum()-written.sum()) / 1e3 / each})
 	r.add(row{what: "an agent's memory, in its process of many", unit: "KB", ours: float64(agents) / 1e3 / each})
 	r.add(row{what: "resident memory of the largest head", unit: "MB", ours: float64(slices.Max(u.memory)) / 1e6})
 	return errors.Join(errHeads, errAgents, errCPU)
@@ -110,7 +112,8 @@ func (st *storm) rest() error {
 	after, errAfter := st.usage()
 	st.b.report.add(row{what: "the heads' processor while half of the agents work and half wait", unit: "% of a core",
 		ours: 100 * (after.cpu - before.cpu).Seconds() / (2 * idleTime).Seconds()})
-	st.b.report.add(row{what: "resident memory of the largest head then", unit: "MB", ours: float64(slices.Max(after.memory)) / 1e6})
+	st.b.report.add(row{what: "resident memory of the largest head then", unit: "MB",
+		ours: float64(slices.Max(after.memory)) / 1e6})
 	return errors.Join(errBefore, errAfter)
 }
 
@@ -125,7 +128,8 @@ func (st *storm) kill() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := st.until("all are on other heads", func(l Counters) bool { return l.On[st.killed.host] == 0 }); err != nil {
+	gone := func(l Counters) bool { return l.On[st.killed.host] == 0 }
+	if err := st.until("all are on other heads", gone); err != nil {
 		return err
 	}
 	after, err := st.usage()
@@ -141,8 +145,10 @@ func (st *storm) kill() (err error) {
 	r.add(row{what: "agents that were connected to the head that is killed", ours: float64(len(victims))})
 	r.add(row{what: "of these back on another head, half", unit: "s", ours: quantile(victims, 0.5)})
 	r.add(row{what: "99 %", unit: "s", ours: quantile(victims, 0.99)})
-	r.add(row{what: "all", unit: "s", ours: slices.Max(victims), bound: under(trivet.DefaultAgentTimeout.D().Seconds())})
-	r.add(row{what: "most within a second", unit: "/s", ours: float64(peak(victims)), bound: under(0.4 * float64(len(victims)))})
+	r.add(row{what: "all", unit: "s", ours: slices.Max(victims),
+		bound: under(trivet.DefaultAgentTimeout.D().Seconds())})
+	r.add(row{what: "most within a second", unit: "/s", ours: float64(peak(victims)),
+		bound: under(0.4 * float64(len(victims)))})
 	r.add(row{what: "agents of other heads that connected again", ours: float64(len(others))})
 	r.add(row{what: "the other heads' processor meanwhile", unit: "% of a core",
 		ours: 100 * (after.cpu - before.cpu).Seconds() / slices.Max(victims)})
@@ -154,7 +160,7 @@ func (st *storm) counters() (l Counters, err error) {
 	return l, err
 }
 
-// followed gives when agents last connected since st.at, in seconds after it: those that were on the head that was
+// followed returns when agents last connected since st.at, in seconds after it: those that were on the head that was
 // killed, and others.
 func (st *storm) followed(l Counters) (victims, others []float64) {
 	was, last := map[string]string{}, map[string]time.Time{}
@@ -239,7 +245,8 @@ func (st *storm) goOn() error {
 	if err := st.awaitSuccess(st.working); err != nil {
 		return err
 	}
-	st.b.report.add(row{what: "the runs under way have ended, all with success, after", unit: "s", ours: time.Since(began).Seconds()})
+	st.b.report.add(row{what: "the runs under way have ended, all with success, after", unit: "s",
+		ours: time.Since(began).Seconds()})
 	return nil
 }
 
@@ -250,7 +257,8 @@ func (st *storm) comeBack() error {
 		return err
 	}
 	third := st.n * 3 / 10
-	if err := st.until("the agents of the head are back", func(l Counters) bool { return l.On[st.killed.host] >= third }); err != nil {
+	back := func(l Counters) bool { return l.On[st.killed.host] >= third }
+	if err := st.until("the agents of the head are back", back); err != nil {
 		return err
 	}
 	counters, err := st.counters()
@@ -258,7 +266,8 @@ func (st *storm) comeBack() error {
 		return err
 	}
 	_, times := st.followed(counters)
-	st.b.report.add(row{what: "the head started again: nine tenths of its agents are back after", unit: "s", ours: slices.Max(times)})
+	st.b.report.add(row{what: "the head started again: nine tenths of its agents are back after", unit: "s",
+		ours: slices.Max(times)})
 	st.b.report.add(row{what: "most within a second", unit: "/s", ours: float64(peak(times))})
 	return nil
 }

@@ -24,7 +24,8 @@ func (b *bench) tftp() error {
 	root := filepath.Join(b.dir, "tftp")
 	content := make([]byte, tftpBytes)
 	rand.Read(content)
-	if err := errors.Join(os.MkdirAll(root, 0o755), os.Chmod(b.dir, 0o755), os.WriteFile(filepath.Join(root, tftpFile), content, 0o644),
+	if err := errors.Join(os.MkdirAll(root, 0o755), os.Chmod(b.dir, 0o755),
+		os.WriteFile(filepath.Join(root, tftpFile), content, 0o644),
 		os.WriteFile(filepath.Join(root, "undionly.kpxe"), content, 0o644)); err != nil { // a head wants both
 		return err
 	}
@@ -33,15 +34,12 @@ func (b *bench) tftp() error {
 		return err
 	}
 	defer h.close()
-	dnsmasq, err := b.start(other, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--enable-tftp",
-		"--tftp-root="+root, "--user=root", "--pid-file=", "--log-facility=-")
+	dnsmasq, err := b.startServer("udp", 69, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0",
+		"--enable-tftp", "--tftp-root="+root, "--user=root", "--pid-file=", "--log-facility=-")
 	if err != nil {
 		return err
 	}
 	defer dnsmasq.stop()
-	if err := dnsmasq.await(func() bool { return b.listens(other, "udp", 69) }); err != nil {
-		return err
-	}
 	for _, block := range []int{512, 1468} {
 		for _, window := range []int{1, 4, 16, 64} {
 			if err := b.tftpRow(block, window); err != nil {
@@ -49,7 +47,8 @@ func (b *bench) tftp() error {
 			}
 		}
 	}
-	b.report.note("dnsmasq has no windowsize (RFC 7440): those lines have no peer. The client is Trivet's own, for both.")
+	b.report.note("dnsmasq has no windowsize (RFC 7440): those lines have no peer. " +
+		"The client is Trivet's own, for both.")
 	return nil
 }
 
@@ -62,7 +61,7 @@ func (b *bench) tftpRow(block, window int) error {
 	r := row{}
 	var err error
 	if window == 1 {
-		r, err = byTurns(tftpRounds, get(ours), get(other))
+		r, err = alternate(tftpRounds, get(ours), get(other))
 		r.by, r.bound = "dnsmasq", atLeastPeer(1)
 	} else {
 		r.ours, err = alone(tftpRounds, get(ours))

@@ -13,7 +13,7 @@ const (
 )
 
 // workflows gives every agent a run of five actions that do nothing, all at once, on a site of one head and on one of
-// three, by turns. Nothing is left out: each provision is created through the API, claims its machine, makes its
+// three alternately. Nothing is left out: each provision is created through the API, claims its machine, makes its
 // workflow, is granted, reported and settled, each step a transaction that is on the disks of a majority before the
 // next.
 func (b *bench) workflows() error {
@@ -43,9 +43,9 @@ func (b *bench) workflows() error {
 	r.add(row{what: "head's memory for a connected agent, 1 head", unit: "KB", ours: one.memory[0]})
 	u, err := one.usage()
 	r.add(row{what: "head's resident memory at the end, 1 head", unit: "MB", ours: float64(u.sum()) / 1e6})
-	r.note("Agents, client and all heads run on the same computer, and take their part of its cores: three heads do three times the " +
-		"work of one on them. Tinkerbell v0.25.0 was measured once on 2 such cores, apart from this run: 12.9 workflows/s at best, 1 to " +
-		"3 s between two actions, 1.1 GB.")
+	r.note("Agents, client and all heads run on the same computer, and take their part of its cores: three heads " +
+		"do three times the work of one on them. Tinkerbell v0.25.0 was measured once on 2 such cores, apart from " +
+		"this run: 12.9 workflows/s at best, 1 to 3 s between two actions, 1.1 GB.")
 	return err
 }
 

@@ -5,12 +5,14 @@ func (h *History) checkLeases(r *report) {
 	byAddress, byMAC := map[string]lease{}, map[string]lease{}
 	for _, l := range h.Leases {
 		if first, ok := byAddress[l.Address]; ok && first.MAC != l.MAC {
-			r.add(ErrAddressTwice, "%s was given to %s by %s and to %s by %s", l.Address, first.MAC, first.Head, l.MAC, l.Head)
+			r.add(ErrAddressTwice, "%s was given to %s by %s and to %s by %s",
+				l.Address, first.MAC, first.Head, l.MAC, l.Head)
 		} else if !ok {
 			byAddress[l.Address] = l
 		}
 		if first, ok := byMAC[l.MAC]; ok && first.Address != l.Address {
-			r.add(ErrAddressChanged, "%s got %s from %s at %s, and %s from %s at %s", l.MAC, first.Address, first.Head, first.Return, l.Address, l.Head, l.Return)
+			r.add(ErrAddressChanged, "%s got %s from %s at %s, and %s from %s at %s",
+				l.MAC, first.Address, first.Head, first.Return, l.Address, l.Head, l.Return)
 		}
 		byMAC[l.MAC] = l
 	}
@@ -20,7 +22,8 @@ func (h *History) checkLeases(r *report) {
 			continue
 		}
 		if was := holders[c.Name]; was != "" && c.Machine != "" && c.Machine != was {
-			r.add(ErrAddressTwice, "by its record %s passed from %s to %s at revision %d", c.Name, was, c.Machine, c.Revision)
+			r.add(ErrAddressTwice, "by its record %s passed from %s to %s at revision %d",
+				c.Name, was, c.Machine, c.Revision)
 		}
 		holders[c.Name] = c.Machine
 	}

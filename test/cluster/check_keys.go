@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -67,10 +68,12 @@ func (h *History) checkKey(r *report, key string, ops []op) {
 	}
 	writes := slices.DeleteFunc(slices.Clone(ops), func(o op) bool { return o.Do == "read" && o.Client != final })
 	if explain(writes) == porcupine.Illegal {
-		r.add(ErrWriteLost, "no order explains %d writes of %s and the value at the end; the first that breaks it: %s", len(writes), key, blame(writes))
+		r.add(ErrWriteLost, "no order explains %d writes of %s and the value at the end; the first that breaks it: %s",
+			len(writes), key, blame(writes))
 		return
 	}
-	r.add(ErrStaleRead, "no order explains what %d operations on %s observed; the first that breaks it: %s", len(ops), key, blame(ops))
+	r.add(ErrStaleRead, "no order explains what %d operations on %s observed; the first that breaks it: %s",
+		len(ops), key, blame(ops))
 }
 
 // blame finds the earliest operation without whose like, and all after it, the rest could be explained.
@@ -142,7 +145,9 @@ func pruned(ops []op) (out []op) {
 func explain(ops []op) porcupine.CheckResult {
 	var history []porcupine.Operation
 	for i, o := range ops {
-		history = append(history, porcupine.Operation{ClientId: i, Input: o, Call: int64(o.Call), Output: o.Outcome, Return: int64(o.Return)})
+		history = append(history, porcupine.Operation{
+			ClientId: i, Input: o, Call: int64(o.Call), Output: o.Outcome, Return: int64(o.Return),
+		})
 	}
 	return porcupine.CheckOperationsTimeout(register, history, 30*time.Second)
 }
@@ -171,5 +176,6 @@ func describe(o op) string {
 	if o.Value != "" {
 		text += " to " + o.Value
 	}
-	return text + " at " + o.Head + " from " + o.Call.Round(time.Millisecond).String() + " to " + o.Return.Round(time.Millisecond).String() + " (" + o.Outcome + ")"
+	from, to := o.Call.Round(time.Millisecond), o.Return.Round(time.Millisecond)
+	return fmt.Sprintf("%s at %s from %s to %s (%s)", text, o.Head, from, to, o.Outcome)
 }

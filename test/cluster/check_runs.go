@@ -43,7 +43,8 @@ func (h *History) troubled(from, to time.Duration) (sum time.Duration) {
 
 // checkRecords checks all states of the records that there have been, one transaction after the other.
 func (h *History) checkRecords(r *report) {
-	now := records{report: r, workflows: map[string]change{}, provisions: map[string]change{}, machines: map[string]change{}}
+	type byName = map[string]change
+	now := records{report: r, workflows: byName{}, provisions: byName{}, machines: byName{}}
 	for i := 0; i < len(h.Whole); {
 		end := i
 		for end < len(h.Whole) && h.Whole[end].Revision == h.Whole[i].Revision {
@@ -72,7 +73,8 @@ func (s *records) apply(changes []change) {
 		if c.Kind == "Machine" {
 			epochs[c.Name] = s.machines[c.Name].Epoch
 			if c.Type == "put" && c.Epoch < epochs[c.Name] {
-				s.report.add(ErrOldEpoch, "%s fell from epoch %d to %d at revision %d", c.Name, epochs[c.Name], c.Epoch, c.Revision)
+				s.report.add(ErrOldEpoch, "%s fell from epoch %d to %d at revision %d",
+					c.Name, epochs[c.Name], c.Epoch, c.Revision)
 			}
 		}
 	}
@@ -86,7 +88,10 @@ func (s *records) apply(changes []change) {
 		}
 	}
 	for _, c := range changes {
-		into := map[string]map[string]change{"Workflow": s.workflows, "Provision": s.provisions, "Machine": s.machines}[c.Kind]
+		kinds := map[string]map[string]change{
+			"Workflow": s.workflows, "Provision": s.provisions, "Machine": s.machines,
+		}
+		into := kinds[c.Kind]
 		if into == nil {
 			continue
 		}
@@ -100,12 +105,14 @@ func (s *records) apply(changes []change) {
 // checkSteps checks what a transaction did to a workflow, under the epoch that its machine had before.
 func (s *records) checkSteps(was, is change, epoch int64) {
 	if is.Epoch == was.Epoch && is.Acked > was.Acked && is.Epoch != epoch {
-		s.report.add(ErrOldEpoch, "a report to %s under epoch %d was accepted at revision %d; the machine's was %d", is.Name, is.Epoch, is.Revision, epoch)
+		s.report.add(ErrOldEpoch, "a report to %s under epoch %d was accepted at revision %d; the machine's was %d",
+			is.Name, is.Epoch, is.Revision, epoch)
 	}
 	for name, step := range was.Steps {
 		next := is.Steps[name]
 		if step.State == trivet.StepDone && (next.State != trivet.StepDone || next.Try != step.Try) {
-			s.report.add(ErrActionTwice, "%s of %s was done at try %d, and at revision %d it is %s at try %d", name, is.Name, step.Try, is.Revision, next.State, next.Try)
+			s.report.add(ErrActionTwice, "%s of %s was done at try %d, and at revision %d it is %s at try %d",
+				name, is.Name, step.Try, is.Revision, next.State, next.Try)
 		}
 	}
 }

@@ -27,7 +27,8 @@ func (h *History) checkFeeds(r *report) {
 	}
 	for _, o := range h.Ops {
 		if o.Outcome == done && o.Revision > 0 && !written[fmt.Sprint(o.Revision, o.Key, o.Value)] {
-			r.add(ErrWatchSkipped, "the last watch does not know %s, acknowledged at revision %d", describe(o), o.Revision)
+			r.add(ErrWatchSkipped, "the last watch does not know %s, acknowledged at revision %d",
+				describe(o), o.Revision)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Feeds)) {

@@ -125,7 +125,8 @@ func keep(t *testing.T, s *site) {
 // Heads are killed one by one, the leader too, are stopped, cut off, have a long link, and are all killed at once,
 // under load.
 func TestFaultsUnderLoad(t *testing.T) {
-	injectAll(t, three(t), "kill the leader", "kill", "stop the leader", "cut off the leader", "delay frames", "kill all at once")
+	injectAll(t, three(t), "kill the leader", "kill", "stop the leader", "cut off the leader", "delay frames",
+		"kill all at once")
 }
 
 // Each kind of fault that any site can have is injected once.

@@ -54,8 +54,9 @@ var kinds = []kind{
 // synced, where clocks can be set.
 var (
 	smallDisk  = []kind{{"slow disk", 1, 8 * time.Second, slowDisk}, {"full disk", 1, 6 * time.Second, fullDisk}}
-	lossyDisks = []kind{{"cut the power of a head", 4, time.Second, cutPower}, {"cut the power of all", 4, time.Second, cutAllPower}}
-	ownClocks  = []kind{{"set a clock", 4, 8 * time.Second, setClock}}
+	lossyDisks = []kind{{"cut the power of a head", 4, time.Second, cutPower},
+		{"cut the power of all", 4, time.Second, cutAllPower}}
+	ownClocks = []kind{{"set a clock", 4, 8 * time.Second, setClock}}
 )
 
 // named finds a kind.

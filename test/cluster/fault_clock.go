@@ -68,7 +68,8 @@ func clockOverlay(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("time.Now of this Go version does not contain %q: adapt readsClock", readsClock)
 	}
 	changed := filepath.Join(dir, "time.go")
-	err = os.WriteFile(changed, bytes.Replace(now, []byte(readsClock), []byte(readsClock+"\tsec += Ahead.Load()\n"), 1), 0o600)
+	now = bytes.Replace(now, []byte(readsClock), []byte(readsClock+"\tsec += Ahead.Load()\n"), 1)
+	err = os.WriteFile(changed, now, 0o600)
 	own, errOwn := filepath.Abs("testdata/clock")
 	program, errProgram := filepath.Abs("../../cmd/trivet")
 	text, errText := json.Marshal(map[string]any{"Replace": map[string]string{
@@ -116,7 +117,8 @@ func (h *head) turnClock(ctx context.Context, ahead time.Duration) error {
 		resp.Body.Close()
 		date, err := http.ParseTime(resp.Header.Get("Date"))
 		if off := time.Until(date) - ahead; err == nil && off.Abs() > 5*time.Second {
-			err = fmt.Errorf("%s has a clock that is off by %s, not by %s: is its program built for that?", h.port, time.Until(date), ahead)
+			err = fmt.Errorf("%s has a clock that is off by %s, not by %s: is its program built for that?",
+				h.port, time.Until(date), ahead)
 		}
 		return err
 	})

@@ -87,7 +87,8 @@ type group struct{ dir string }
 
 // newGroup makes one of a controller ("cpu", "blkio") and puts a head's process into it.
 func newGroup(controller string, h *head) (*group, error) {
-	g := &group{filepath.Join("/sys/fs/cgroup", controller, fmt.Sprint("trivet-cluster-", h.port, "-", uint64(h.site.history.Seed)))}
+	name := fmt.Sprint("trivet-cluster-", h.port, "-", uint64(h.site.history.Seed))
+	g := &group{filepath.Join("/sys/fs/cgroup", controller, name)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.run == nil {
@@ -155,7 +156,8 @@ func (t *trial) unpowered(heads ...*head) (string, func() error, error) {
 	}
 	for _, h := range heads {
 		if h.lossy == nil {
-			return what, undo, fmt.Errorf("%s has no disk that loses anything: this needs a round of power cuts", h.port)
+			err = fmt.Errorf("%s has no disk that loses anything: this needs a round of power cuts", h.port)
+			return what, undo, err
 		}
 		err = errors.Join(err, h.lossy.Cut(keep))
 	}

@@ -23,7 +23,7 @@ var (
 	waits    = size{writers: 1, watchers: 1, late: 1}
 )
 
-// faultEnv tells a program that is built with faults which one it has.
+// faultEnv names the environment variable that selects the fault of a program that is built with faults.
 const faultEnv = "TRIVET_FAULT"
 
 // injected are the faults, one for each guarantee, and what exposes it.
@@ -38,13 +38,15 @@ var injected = []struct {
 	soak           bool // in make soak only
 }{
 	{"WriteLost", ErrWriteLost, 3, many, []kind{named("kill the leader")}, 0, settled, true},
-	{"StaleRead", ErrStaleRead, 3, many, []kind{{name: "cut off a follower", hold: 2 * time.Second, begin: cutFollower}}, 0, settled, true},
+	{"StaleRead", ErrStaleRead, 3, many,
+		[]kind{{name: "cut off a follower", hold: 2 * time.Second, begin: cutFollower}}, 0, settled, true},
 	{"WatchSkipped", ErrWatchSkipped, 1, programs, nil, 2 * time.Second, settled, false},
 	{"WatchRepeated", ErrWatchRepeated, 1, programs, []kind{named("kill")}, 0, settled, true},
 	{"WatchReordered", ErrWatchReordered, 1, programs, nil, 2 * time.Second, settled, true},
 	{"AddressTwice", ErrAddressTwice, 1, clients, nil, 2 * time.Second, settled, false},
 	{"MachineTwice", ErrMachineTwice, 1, runs, nil, 2 * time.Second, time.Second, false},
-	{"ActionTwice", ErrActionTwice, 1, runs, slices.Repeat([]kind{named("reset a machine")}, 5), 0, 2 * time.Second, true},
+	{"ActionTwice", ErrActionTwice, 1, runs, slices.Repeat([]kind{named("reset a machine")}, 5), 0,
+		2 * time.Second, true},
 	{"RunStuck", ErrRunStuck, 1, runs, nil, time.Second, 5 * time.Second, true},
 	{"OldEpoch", ErrOldEpoch, 1, runs, nil, 5 * time.Second, time.Second, true},
 	{"DeadlineEarly", ErrDeadlineEarly, 1, waits, nil, 8 * time.Second, time.Second, false},

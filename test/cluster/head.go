@@ -35,8 +35,9 @@ func (h *head) api() string { return testhead.APIURL(h.address.String()) }
 
 // start runs the head. The first time it joins by a token, unless it is the first of all.
 func (h *head) start(token string) error {
-	args := []string{h.site.program, "server", "--data-dir", h.data, "--advertise", h.address.String(), "--ipxe", h.site.path("ipxe"),
-		"--api", h.address.String() + ":7480", "--boot", h.address.String() + ":7481", "--tftp", h.address.String() + ":69",
+	args := []string{h.site.program, "server", "--data-dir", h.data, "--advertise", h.address.String(),
+		"--ipxe", h.site.path("ipxe"), "--api", h.address.String() + ":7480",
+		"--boot", h.address.String() + ":7481", "--tftp", h.address.String() + ":69",
 		"--dhcp-listen", h.address.String() + ":67"}
 	if token != "" {
 		args = append(args, "--join", strings.Join(h.site.endpoints(), ","))

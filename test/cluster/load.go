@@ -132,13 +132,16 @@ func (l *load) prepare(ctx context.Context, n size) error {
 		return trivet.Action{Name: name, Use: "noop", With: map[string]any{"sleep": sleep}}
 	}
 	for _, r := range []trivet.Record{
-		&trivet.Platform{Meta: meta("sim"), Spec: trivet.PlatformSpec{Arch: "amd64", Version: "simulated", Kernel: kernel, Initrd: kernel}},
-		&trivet.Image{Meta: meta("sim"), Spec: trivet.ImageSpec{Blob: image, Format: "raw", Compression: "zstd", RawBytes: int64(len(raw))}},
+		&trivet.Platform{Meta: meta("sim"), Spec: trivet.PlatformSpec{Arch: "amd64", Version: "simulated",
+			Kernel: kernel, Initrd: kernel}},
+		&trivet.Image{Meta: meta("sim"), Spec: trivet.ImageSpec{Blob: image, Format: "raw", Compression: "zstd",
+			RawBytes: int64(len(raw))}},
 		&trivet.Network{Meta: meta("site"), Spec: trivet.NetworkSpec{
 			CIDR: subnet, Unknown: "address-only", Ranges: []trivet.Range{{From: host(128, 1), To: host(159, 254)}}}},
 		&trivet.Template{Meta: meta("install"), Spec: trivet.TemplateSpec{Actions: []trivet.Action{
 			{Name: "wipe", Use: "wipe", Retries: 1},
-			{Name: "image", Use: "image", With: map[string]any{"image": "sim"}, Retries: 5, Backoff: trivet.Duration(time.Second)},
+			{Name: "image", Use: "image", With: map[string]any{"image": "sim"}, Retries: 5,
+				Backoff: trivet.Duration(time.Second)},
 			noop("think", "300ms"),
 			{Name: "motd", Use: "file", With: map[string]any{"path": "/etc/motd", "content": "{{.Provision.Name}}\n"}},
 			noop("more", "300ms"),
@@ -176,7 +179,8 @@ func (l *load) make(ctx context.Context, r trivet.Record) error {
 
 func (l *load) prepareMachines(ctx context.Context, n size) error {
 	named := func(name string, mac string, labels map[string]string) error {
-		return l.make(ctx, &trivet.Machine{Meta: trivet.Meta{Name: name, Labels: labels}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}}})
+		return l.make(ctx, &trivet.Machine{Meta: trivet.Meta{Name: name, Labels: labels},
+			Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}}})
 	}
 	var errs []error
 	for i := range n.racks * n.machines {

@@ -17,7 +17,8 @@ func (l *load) requestAddress(ctx context.Context, mac string) (*dhcp.Lease, err
 	got, err := requestLease(ctx, mac, operator, l.site.addresses())
 	if err == nil {
 		l.history.note(func(h *History) {
-			h.Leases = append(h.Leases, lease{mac, got.Address.Addr().String(), got.Server.String(), call, l.history.now()})
+			h.Leases = append(h.Leases, lease{mac, got.Address.Addr().String(), got.Server.String(), call,
+				l.history.now()})
 		})
 	}
 	return got, err

@@ -62,7 +62,8 @@ func (l *load) late(loop int) {
 
 // run creates a provision, follows it to its end, and returns its machine. What has begun is completed: there are
 // more machines than loops, so that no loop waits for long.
-func (l *load) run(p *trivet.Provision, deadline time.Duration, observe func(*trivet.Provision), free func(machine string)) {
+func (l *load) run(p *trivet.Provision, deadline time.Duration, observe func(*trivet.Provision),
+	free func(machine string)) {
 	records := client.Of[trivet.Provision](l.sdk)
 	w := wait{Name: p.Name, Deadline: deadline, Call: l.history.now()}
 	if !l.retry(func() error { return l.make(l.ctx, p) }) {

@@ -27,7 +27,8 @@ func (l *load) follow(name string) {
 		l.history.note(func(h *History) { h.Feeds[name] = append(h.Feeds[name], x) })
 	})
 	if err != nil && l.feeding.Err() == nil {
-		l.history.note(func(h *History) { h.Feeds[name] = append(h.Feeds[name], change{Type: "error", Name: err.Error()}) })
+		failed := change{Type: "error", Name: err.Error()}
+		l.history.note(func(h *History) { h.Feeds[name] = append(h.Feeds[name], failed) })
 	}
 }
 
@@ -47,7 +48,8 @@ func watchAll(ctx context.Context, c *client.Client, from int64, emit func(chang
 
 // changeOf keeps of an event what is checked.
 func changeOf(e client.Event) change {
-	x := change{Revision: e.Revision, Type: string(e.Type), Kind: string(e.Kind), Name: e.Name, Sum: crc32.ChecksumIEEE(e.Raw)}
+	x := change{Revision: e.Revision, Type: string(e.Type), Kind: string(e.Kind), Name: e.Name,
+		Sum: crc32.ChecksumIEEE(e.Raw)}
 	switch r := e.Record.(type) {
 	case *trivet.Template:
 		x.Value = r.Labels["v"]

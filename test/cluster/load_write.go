@@ -16,8 +16,8 @@ import (
 const (
 	keys     = 4
 	pulseKey = "pulse"
-	// A try is given up after this long; it may happen all the same.
-	opPatience = 6 * time.Second
+	// A request is abandoned after this long; its write may still be committed.
+	opTimeout = 6 * time.Second
 )
 
 func keyName(i int) string { return fmt.Sprint("key", i) }
@@ -61,7 +61,8 @@ func (l *load) write(id int) {
 	}
 	for n := 0; !l.over(); n++ {
 		at := dice.IntN(len(clients))
-		o := op{Client: id, Do: "write", Key: keyName(dice.IntN(keys)), Value: fmt.Sprintf("w%d.%d", id, n), Head: l.site.heads[at].port}
+		o := op{Client: id, Do: "write", Key: keyName(dice.IntN(keys)), Value: fmt.Sprintf("w%d.%d", id, n),
+			Head: l.site.heads[at].port}
 		switch d := dice.IntN(20); {
 		case d < 6:
 			o.Do, o.Value = "read", ""
@@ -77,7 +78,7 @@ func (l *load) write(id int) {
 
 // do does one operation and writes down what came of it.
 func (l *load) do(records client.Records[trivet.Template, *trivet.Template], o op) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), opPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), opTimeout)
 	defer cancel()
 	swapAt := int64(0)
 	if o.Do == "swap" { // what it wants to replace may be old: the compare decides

@@ -39,8 +39,10 @@ type entry struct {
 
 func newEntry(h *History, wrong []error) entry {
 	e := entry{
-		Date: time.Now().UTC().Format("2006-01-02 15:04"), Seed: h.Seed, Version: h.Version, Seconds: int(h.Took.Seconds()), Faults: map[string]int{},
-		Operations: len(h.Ops), Changes: len(h.Whole) * len(h.Feeds), Leases: len(h.Leases), Boots: len(h.Boots), Assisted: len(h.Assisted),
+		Date: time.Now().UTC().Format("2006-01-02 15:04"), Seed: h.Seed, Version: h.Version,
+		Seconds: int(h.Took.Seconds()), Faults: map[string]int{},
+		Operations: len(h.Ops), Changes: len(h.Whole) * len(h.Feeds), Leases: len(h.Leases), Boots: len(h.Boots),
+		Assisted: len(h.Assisted),
 	}
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
 		e.Load, _, _ = strings.Cut(string(text), " ")
@@ -75,15 +77,16 @@ func newEntry(h *History, wrong []error) entry {
 
 const pageHead = `# Chaos runs
 
-Three heads as processes in network namespaces of their own, under load, with random faults: ` + "`make chaos DURATION=20m`" + `
-adds to this page. Rounds of three sorts alternate: all faults, with clocks that jump by minutes and a small disk that is slow or
-full; all faults, and power cuts after which a head's disk has lost what was not synced; kills only. (The first twenty rounds had
-no power cuts, long links and clocks.) A round is replayed, as far as timing allows, by
-` + "`CHAOS_SEED=<seed> make chaos DURATION=150s`" + `. A write gap is the longest time without an acknowledged write that a program with the
-SDK saw around a kill -9 of the leader, the head's return included; a boot gap the longest time in which a known machine did not get
-from DHCP to its script, around any fault. Machines here have no BMC: one that has not booted after 15 s, mostly because a head
-whose copy was behind directed it to its disk, is powered on again as an operator would; such runs are called assisted. The
-causes of violations are in the [track record](track-record.md).
+Three heads as processes in network namespaces of their own, under load, with random faults:
+` + "`make chaos DURATION=20m`" + ` adds to this page. Rounds of three sorts alternate: all faults, with clocks that
+jump by minutes and a small disk that is slow or full; all faults, and power cuts after which a head's disk has lost
+what was not synced; kills only. (The first twenty rounds had no power cuts, long links and clocks.) A round is
+replayed, as far as timing allows, by ` + "`CHAOS_SEED=<seed> make chaos DURATION=150s`" + `. A write gap is the
+longest time without an acknowledged write that a program with the SDK saw around a kill -9 of the leader, the head's
+return included; a boot gap the longest time in which a known machine did not get from DHCP to its script, around any
+fault. Machines here have no BMC: one that has not booted after 15 s, mostly because a head whose copy was behind
+directed it to its disk, is powered on again as an operator would; such runs are called assisted. The causes of
+violations are in the [track record](track-record.md).
 
 `
 
@@ -139,7 +142,8 @@ func inAll(entries []entry) string {
 	faults, bad := map[string]int{}, 0
 	var write, boot gaps
 	for _, e := range entries {
-		sum.Seconds, sum.Kills, sum.Operations, sum.Acked = sum.Seconds+e.Seconds, sum.Kills+e.Kills, sum.Operations+e.Operations, sum.Acked+e.Acked
+		sum.Seconds, sum.Kills = sum.Seconds+e.Seconds, sum.Kills+e.Kills
+		sum.Operations, sum.Acked = sum.Operations+e.Operations, sum.Acked+e.Acked
 		sum.Changes, sum.Leases, sum.Boots = sum.Changes+e.Changes, sum.Leases+e.Leases, sum.Boots+e.Boots
 		sum.Workflows, sum.Assisted = sum.Workflows+e.Workflows, sum.Assisted+e.Assisted
 		for kind, n := range e.Faults {
@@ -151,7 +155,8 @@ func inAll(entries []entry) string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "| In all | |\n|---|---|\n| Rounds, time | %d, %s |\n", len(entries), time.Duration(sum.Seconds)*time.Second)
+	fmt.Fprintf(&b, "| In all | |\n|---|---|\n| Rounds, time | %d, %s |\n",
+		len(entries), time.Duration(sum.Seconds)*time.Second)
 	for _, g := range guarantees {
 		fmt.Fprintf(&b, "| Rounds with: %s | %d |\n", g, roundsOf(g, entries))
 	}
@@ -159,8 +164,10 @@ func inAll(entries []entry) string {
 	for _, kind := range slices.Sorted(maps.Keys(faults)) {
 		fmt.Fprintf(&b, "| Fault: %s | %d |\n", kind, faults[kind])
 	}
-	fmt.Fprintf(&b, "| Operations, acknowledged | %d, %d |\n| Changes reported by watches | %d |\n", sum.Operations, sum.Acked, sum.Changes)
-	fmt.Fprintf(&b, "| Addresses acknowledged, boots | %d, %d |\n| Workflows, assisted | %d, %d |\n", sum.Leases, sum.Boots, sum.Workflows, sum.Assisted)
+	fmt.Fprintf(&b, "| Operations, acknowledged | %d, %d |\n| Changes reported by watches | %d |\n",
+		sum.Operations, sum.Acked, sum.Changes)
+	fmt.Fprintf(&b, "| Addresses acknowledged, boots | %d, %d |\n| Workflows, assisted | %d, %d |\n",
+		sum.Leases, sum.Boots, sum.Workflows, sum.Assisted)
 	fmt.Fprintf(&b, "| Write gap at a kill of the leader | %s |\n| Boot gap at any fault | %s |\n", write, boot)
 	return b.String()
 }

@@ -62,7 +62,8 @@ func (s *site) growTo(ctx context.Context, n int) error {
 
 func (s *site) grow(ctx context.Context) error {
 	n := len(s.heads)
-	h := &head{site: s, port: fmt.Sprint("h", n), address: netip.AddrFrom4([4]byte{10, 99, 0, byte(11 + n)}), data: s.path(fmt.Sprint("data", n))}
+	h := &head{site: s, port: fmt.Sprint("h", n), address: netip.AddrFrom4([4]byte{10, 99, 0, byte(11 + n)}),
+		data: s.path(fmt.Sprint("data", n))}
 	if err := s.fabric.plug(h.port, h.address); err != nil {
 		return err
 	}
@@ -136,7 +137,8 @@ func (s *site) client(wait time.Duration, heads ...*head) (*client.Client, error
 	for _, h := range heads {
 		urls = append(urls, h.api())
 	}
-	return client.New(client.Config{Endpoints: urls, Trust: s.trust, Token: s.token, RetryTimeout: wait, UserAgent: "trivet-chaos"})
+	return client.New(client.Config{Endpoints: urls, Trust: s.trust, Token: s.token, RetryTimeout: wait,
+		UserAgent: "trivet-chaos"})
 }
 
 func (s *site) endpoints() (urls []string) {

@@ -64,8 +64,10 @@ func (h *History) summary() string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %s: %d operations (%d acknowledged, %d refused, %d unknown), %d changes to each of %d watches, %d leases, %d boots, %d workflows (%d assisted)\n",
-		h.Seed, h.Took.Round(time.Second), len(h.Ops), outcomes[done], outcomes[refused], outcomes[unknown], len(h.Whole), len(h.Feeds),
+	fmt.Fprintf(&b, "seed %d, %s: %d operations (%d acknowledged, %d refused, %d unknown), %d changes to each of "+
+		"%d watches, %d leases, %d boots, %d workflows (%d assisted)\n",
+		h.Seed, h.Took.Round(time.Second), len(h.Ops), outcomes[done], outcomes[refused], outcomes[unknown],
+		len(h.Whole), len(h.Feeds),
 		len(h.Leases), len(h.Boots), runs, len(h.Assisted))
 	write, boot := h.gapsBy()
 	for _, kind := range slices.Sorted(maps.Keys(write)) {

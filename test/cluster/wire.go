@@ -25,7 +25,8 @@ func (f *fabric) delay(port string, late time.Duration) (undo func() error, err 
 		return errors.Join(ip("link", "delete", near), ip("link", "set", port, "arp", "on", "master", switchName))
 	}
 	err = errors.Join(
-		ip("link", "add", far, "arp", "off", "type", "veth", "peer", "name", near), // this host answers nothing that it receives there
+		// this host answers nothing that it receives there
+		ip("link", "add", far, "arp", "off", "type", "veth", "peer", "name", near),
 		ip("link", "set", port, "nomaster", "arp", "off"),
 		ip("link", "set", far, "up"), ip("link", "set", near, "master", switchName, "up"))
 	if err != nil {

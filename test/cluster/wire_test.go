@@ -53,7 +53,8 @@ func (f *fabric) fetch(t *testing.T, port string) time.Duration {
 		}
 	}()
 	began := time.Now()
-	cmd := testhead.Command(port, "timeout", "30", "bash", "-c", fmt.Sprintf("sha256sum </dev/tcp/%s/%d", operator, l.Addr().(*net.TCPAddr).Port))
+	cmd := testhead.Command(port, "timeout", "30", "bash", "-c",
+		fmt.Sprintf("sha256sum </dev/tcp/%s/%d", operator, l.Addr().(*net.TCPAddr).Port))
 	out, err := cmd.CombinedOutput()
 	want := sha256.New()
 	_, _ = want.Write(data)

@@ -16,7 +16,8 @@ import (
 func TestHeadsAreKilled(t *testing.T) {
 	t.Parallel()
 	history := filepath.Join(t.TempDir(), "history.jsonl")
-	r, err := testhead.CLI(t.Context(), testhead.Command("", testhead.Program(t), "demo", "--heads", "3", "--machines", "24",
+	r, err := testhead.CLI(t.Context(), testhead.Command("", testhead.Program(t), "demo", "--heads", "3",
+		"--machines", "24",
 		"--kill", "random", "--json", "--timeout", "5m", "--history", history), "")
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func TestHeadWithAnotherClock(t *testing.T) {
 
 	h.boot(wrong, joining)
 	h.mustPrint(`new head's clock is (9m5\ds|10m\ds) ahead of that of head0`)
-	h.mustPrint(`set both clocks, best by NTP.* the token is still good`)
+	h.mustPrint(`set both clocks, best by NTP.* the token is still valid`)
 	h.mustEnd()
 
 	h.boot(0, joining)
@@ -68,7 +68,8 @@ type clockHead struct {
 func newClockHead(c *cluster) *clockHead {
 	c.Helper()
 	c.apply(networkYAML)
-	c.apply(fmt.Sprintf("kind: Machine\nname: clock\nspec:\n  nics: [{mac: %q, address: %s}]\n", clockMAC, clockAddress))
+	c.apply(fmt.Sprintf("kind: Machine\nname: clock\nspec:\n  nics: [{mac: %q, address: %s}]\n", clockMAC,
+		clockAddress))
 	r := vmtest.Platform(c.T, c.T.TempDir(), platform.KernelCloud, "./testdata/head")
 	mac, err := net.ParseMAC(clockMAC)
 	if err != nil {
@@ -92,10 +93,13 @@ func (c *cluster) programDisk() string {
 	c.Helper()
 	files, disk := c.TempDir(), c.path("clock.disk")
 	program, err := os.ReadFile(c.binary)
-	if err := errors.Join(err, os.WriteFile(files+"/trivet", program, 0o755), os.CopyFS(files+"/ipxe", os.DirFS("/usr/lib/ipxe"))); err != nil {
+	err = errors.Join(err, os.WriteFile(files+"/trivet", program, 0o755),
+		os.CopyFS(files+"/ipxe", os.DirFS("/usr/lib/ipxe")))
+	if err != nil {
 		c.Fatalf("%v; try apt-get install ipxe", err)
 	}
-	if out, err := exec.CommandContext(c.Context(), "mkfs.ext4", "-q", "-d", files, disk, "1G").CombinedOutput(); err != nil {
+	mkfs := exec.CommandContext(c.Context(), "mkfs.ext4", "-q", "-d", files, disk, "1G")
+	if out, err := mkfs.CombinedOutput(); err != nil {
 		c.Fatalf("%v: %s; try apt-get install e2fsprogs", err, out)
 	}
 	return disk
@@ -105,7 +109,8 @@ func (c *cluster) programDisk() string {
 func (h *clockHead) boot(ahead time.Duration, more string) {
 	h.c.Helper()
 	h.Args = []string{"-rtc", "base=" + time.Now().Add(ahead).UTC().Format("2006-01-02T15:04:05")}
-	h.Append = `console=ttyS0 loglevel=5 panic=20 head="server --data-dir /mnt/data --ipxe /mnt/ipxe --dhcp eth0 ` + more + `"`
+	h.Append = `console=ttyS0 loglevel=5 panic=20 head="server --data-dir /mnt/data --ipxe /mnt/ipxe --dhcp eth0 ` +
+		more + `"`
 	h.powerOn()
 }
 
@@ -133,7 +138,7 @@ func (h *clockHead) mustBeMember(problem string) {
 func (h *clockHead) mustServe(off time.Duration, way string, lost *head) {
 	h.c.Helper()
 	h.boot(off, "")
-	h.mustBeMember(`its clock is (9m5\ds|10m\ds) ` + way + `; set it by NTP`)
+	h.mustBeMember(`its clock is (9m5\ds|10m\ds) ` + way + `; synchronize it by NTP`)
 	lost.kill()
 	h.c.endpoints = clockURL // operators use no other head
 	near := h.await("near", nearLimit)
@@ -227,7 +232,8 @@ func (h *clockHead) mustGuide(a *awaited) {
 		h.c.Fatalf("boot script: %v: %s", err, script)
 	}
 	arg := func(key string) string {
-		return strings.TrimPrefix(regexp.MustCompile(`trivet\.`+key+`=\S+`).FindString(string(script)), "trivet."+key+"=")
+		return strings.TrimPrefix(regexp.MustCompile(`trivet\.`+key+`=\S+`).FindString(string(script)),
+			"trivet."+key+"=")
 	}
 	// It keeps its state in /run: here a /run of its own, in the mount namespace that ip makes for it.
 	cmd := h.c.command("sh", "-c", `mount -t tmpfs tmpfs /run && exec "$0" "$@"`, h.c.binary, "agent",

@@ -68,7 +68,9 @@ func TestUnknownMachineEnrolsAndRunsAContainer(t *testing.T) {
 	if !strings.Contains(logs, "CONTAINER pid=1 disk=4294967296") {
 		t.Errorf("the container's log is %q", logs)
 	}
-	for _, want := range []string{"disk /dev/vdb: the smallest fixed disk", "disk /dev/vda: selected by {minSize: 1GiB}"} {
+	for _, want := range []string{
+		"disk /dev/vdb: the smallest fixed disk", "disk /dev/vda: selected by {minSize: 1GiB}",
+	} {
 		if !strings.Contains(logs, want) {
 			t.Errorf("the log has no %q: %q", want, logs)
 		}

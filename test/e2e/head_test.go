@@ -38,7 +38,8 @@ func (h *head) mustStart(more ...string) {
 
 // start runs the head, with more flags for this time, and waits until it accepts writes.
 func (h *head) start(more ...string) (err error) {
-	cmd := testhead.Command(h.net.Name(), h.s.binary, slices.Concat([]string{"server", "--data-dir", h.s.path(h.name)}, h.flags, more)...)
+	cmd := testhead.Command(h.net.Name(), h.s.binary,
+		slices.Concat([]string{"server", "--data-dir", h.s.path(h.name)}, h.flags, more)...)
 	cmd.Stdout, cmd.Stderr = h.log, h.log
 	if h.process, err = testhead.Start(cmd); err != nil {
 		return err

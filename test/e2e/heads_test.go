@@ -116,5 +116,6 @@ func (c *cluster) kill(h *head) (undo func() error, err error) {
 // cut disconnects the head's cable: nothing passes in either direction.
 func (c *cluster) cut(h *head) (undo func() error, err error) {
 	link := []string{"-n", c.net.Name(), "link", "set", c.port(h)}
-	return func() error { return errors.Join(c.tryIP(append(link, "up")...), h.ready()) }, c.tryIP(append(link, "down")...)
+	return func() error { return errors.Join(c.tryIP(append(link, "up")...), h.ready()) },
+		c.tryIP(append(link, "down")...)
 }

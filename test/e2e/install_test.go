@@ -27,7 +27,8 @@ users:
 // provision requests the installation of the machine. The command ends when the system is up, or has failed.
 func (b *box) provision() (done <-chan error) {
 	b.s.Helper()
-	if _, err := b.s.command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", b.s.path("key")).Output(); err != nil {
+	keygen := b.s.command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", b.s.path("key"))
+	if _, err := keygen.Output(); err != nil {
 		b.s.Fatalf("%v; try apt-get install openssh-client", err)
 	}
 	public, err := os.ReadFile(b.s.path("key.pub"))
@@ -40,7 +41,8 @@ func (b *box) provision() (done <-chan error) {
 	}
 	end := make(chan error, 1)
 	go func() {
-		_, err := b.s.try("provision", b.name, "--template", "debian", "--machine", b.name, "--hostname", "host-"+b.name,
+		_, err := b.s.try("provision", b.name, "--template", "debian", "--machine", b.name, "--hostname",
+			"host-"+b.name,
 			"--user-data", b.s.path("user-data"), "--ssh-key", b.s.path("key.pub"))
 		end <- err
 	}()
@@ -135,7 +137,8 @@ func TestUEFIPXEInstallWithReset(t *testing.T) {
 	}
 	b.mustComeUp(done)
 	b.mustRunOnce()
-	if why := s.trivet("why", "uefi1"); !strings.Contains(why, "AgentLost") && !strings.Contains(why, "reset in the middle") {
+	if why := s.trivet("why", "uefi1"); !strings.Contains(why, "AgentLost") &&
+		!strings.Contains(why, "reset in the middle") {
 		t.Errorf("trivet why does not show the reset:\n%s", why)
 	}
 	b.mustIgnore(stale)

@@ -52,7 +52,9 @@ spec:
 	far := s.network("e2e-relay-far", "10.78.0.1")
 	s.connect("cable", s.net, far, "10.77.0.2/24")
 	s.ip("-n", s.net.Name(), "route", "add", "10.78.0.0/24", "via", "10.77.0.2")
-	if out, err := exec.CommandContext(s.Context(), "ip", "netns", "exec", far.Name(), "sysctl", "-qw", "net.ipv4.ip_forward=1").CombinedOutput(); err != nil {
+	forward := exec.CommandContext(s.Context(), "ip", "netns", "exec", far.Name(), "sysctl", "-qw",
+		"net.ipv4.ip_forward=1")
+	if out, err := forward.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	s.dnsmasq(far, "--dhcp-relay=10.78.0.1,"+headAddress)
@@ -63,7 +65,8 @@ spec:
 		b.PowerOff()
 	}
 	for _, a := range strings.Fields(s.trivet("get", "addresses", "-o", "name")) {
-		if ip, err := netip.ParseAddr(strings.TrimPrefix(a, "address/")); err != nil || !netip.MustParsePrefix("10.78.0.0/24").Contains(ip) {
+		ip, err := netip.ParseAddr(strings.TrimPrefix(a, "address/"))
+		if err != nil || !netip.MustParsePrefix("10.78.0.0/24").Contains(ip) {
 			t.Errorf("a machine of the far network got %s", a)
 		}
 	}
@@ -100,8 +103,9 @@ func (s *site) tryIP(args ...string) error {
 // dnsmasq runs another DHCP server, or a relay, on a network's host.
 func (s *site) dnsmasq(n *vm.Network, args ...string) {
 	s.Helper()
-	cmd := testhead.Command(n.Name(), "dnsmasq", append([]string{"--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--pid-file=", "--user=root",
-		"--no-ping", "--log-facility=-", "--dhcp-leasefile=" + filepath.Join(s.T.TempDir(), "leases")}, args...)...)
+	cmd := testhead.Command(n.Name(), "dnsmasq",
+		append([]string{"--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--pid-file=", "--user=root",
+			"--no-ping", "--log-facility=-", "--dhcp-leasefile=" + filepath.Join(s.T.TempDir(), "leases")}, args...)...)
 	cmd.Stdout, cmd.Stderr = s.head.log, s.head.log
 	p, err := testhead.Start(cmd)
 	if err != nil {

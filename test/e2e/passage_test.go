@@ -53,9 +53,11 @@ func newPassage(c *cluster) *passage {
 		{"between OFFER and REQUEST", trivet.StepScript, p.offers, p.kill, p.acknowledges},
 		{"during TFTP", trivet.StepScript, p.sendsProgram, p.kill, p.askedForProgram},
 		{"during the kernel's fetch", trivet.StepKernel, p.sends(kernel, 1<<20), p.kill, p.asked(kernel)},
-		{"during the kernel's fetch, by a cut cable", trivet.StepKernel, p.sends(kernel, 1<<20), p.cut, p.asked(kernel)},
+		{"during the kernel's fetch, by a cut cable", trivet.StepKernel, p.sends(kernel, 1<<20), p.cut,
+			p.asked(kernel)},
 		{"during the image's write", "image", p.sends(image, 16<<20), p.kill, p.asked(image)},
-		{"after the last reboot, before phone-home", trivet.StepFirstBoot, p.asked(phoneHome), p.kill, p.asked(phoneHome)},
+		{"after the last reboot, before phone-home", trivet.StepFirstBoot, p.asked(phoneHome), p.kill,
+			p.asked(phoneHome)},
 	}
 	c.Cleanup(p.returns.Wait) // after the end of the cable, which may start another
 	p.cable = layCable(p.T, c.net, p.observe)
@@ -110,7 +112,8 @@ func (p *passage) loseHead(at point, h *head) {
 // mustBeAt checks the current step of the run, once former reports have been written.
 func (p *passage) mustBeAt(at point) {
 	var step string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && p.Context().Err() == nil; time.Sleep(100 * time.Millisecond) {
+	deadline := time.Now().Add(30 * time.Second)
+	for ; time.Now().Before(deadline) && p.Context().Err() == nil; time.Sleep(100 * time.Millisecond) {
 		w := p.workflow()
 		if current := w.Status.Current(); current != nil {
 			if step = current.Name; step == at.step {
@@ -143,7 +146,8 @@ func (p *passage) mustBeThrough() {
 
 // note counts the bytes of the file that was requested from each head.
 func (p *passage) note(f *frame) {
-	if f.receiver != nil && f.tcp && (bytes.HasPrefix(f.payload, []byte("GET ")) || bytes.HasPrefix(f.payload, []byte("POST "))) {
+	isRequest := bytes.HasPrefix(f.payload, []byte("GET ")) || bytes.HasPrefix(f.payload, []byte("POST "))
+	if f.receiver != nil && f.tcp && isRequest {
 		line, _, _ := strings.Cut(string(f.payload), "\r\n")
 		if last := p.fetches[f.receiver]; last == nil || last.request != line {
 			p.fetches[f.receiver] = &transit{request: line}
@@ -190,7 +194,8 @@ func (p *passage) answers(f *frame, kind dhcpv4.MessageType) *head {
 		return nil
 	}
 	if id := m.ServerIdentifier(); p.lost != nil && id.String() != p.lost.address {
-		p.Errorf("%s acknowledges an offer of %s, not of %s: the machine started again", p.port(f.sender), id, p.lost.address)
+		p.Errorf("%s acknowledges an offer of %s, not of %s: the machine started again", p.port(f.sender), id,
+			p.lost.address)
 	}
 	return f.sender
 }

@@ -131,7 +131,8 @@ func (r *reader) operate(commands string) string {
 func (r *reader) await(re, command string) {
 	match := regexp.MustCompile(re)
 	for r.Context().Err() == nil {
-		if out, err := r.try(r.shell[0], append(slices.Clip(r.shell[1:]), "-ec", command)...); err == nil && match.MatchString(out) {
+		out, err := r.try(r.shell[0], append(slices.Clip(r.shell[1:]), "-ec", command)...)
+		if err == nil && match.MatchString(out) {
 			return
 		}
 		time.Sleep(300 * time.Millisecond)

@@ -173,7 +173,8 @@ func preparedPlatform(t *testing.T) string {
 		if platformDir, errPlatform = os.MkdirTemp("", "trivet-e2e-platform-"); errPlatform != nil {
 			return
 		}
-		cmd := exec.CommandContext(ctx, testhead.Program(t), "platform", "build", "--kernel", "linux-image-cloud-amd64", "--out", platformDir)
+		cmd := exec.CommandContext(ctx, testhead.Program(t), "platform", "build", "--kernel",
+			"linux-image-cloud-amd64", "--out", platformDir)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			errPlatform = fmt.Errorf("platform build: %w\n%s", err, out)
 		}

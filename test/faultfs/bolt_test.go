@@ -83,11 +83,11 @@ func check(db *bolt.DB) (n uint64, err error) {
 }
 
 // etcd's backend, whose file is mapped and written by pwrite at once, is killed and loses power again and again: it
-// has all that it had promised, and is sound.
+// has all that it had acknowledged, and is consistent.
 func TestBolt(t *testing.T) {
 	f := faultfs.New(t)
 	rng := rand.New(rand.NewPCG(2, 2))
-	var promised uint64
+	var acked uint64
 	for round := range 6 {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), boltEnv+"="+filepath.Join(f.Dir(), "db"))
@@ -102,10 +102,10 @@ func TestBolt(t *testing.T) {
 		lines := bufio.NewScanner(out)
 		for first := true; lines.Scan(); first = false {
 			n, err := strconv.ParseUint(lines.Text(), 10, 64)
-			if err != nil || n < promised {
-				t.Errorf("round %d: %q after %d values were promised", round, lines.Text(), promised)
+			if err != nil || n < acked {
+				t.Errorf("round %d: %q after %d values were acknowledged", round, lines.Text(), acked)
 			}
-			if promised = max(promised, n); !first && rng.IntN(60) == 0 {
+			if acked = max(acked, n); !first && rng.IntN(60) == 0 {
 				_ = cmd.Process.Kill()
 			}
 		}
@@ -122,7 +122,7 @@ func TestBolt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if promised < 50 {
-		t.Errorf("only %d values", promised)
+	if acked < 50 {
+		t.Errorf("only %d values", acked)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/trivet-project/trivet/test/faultfs"
 )
 
-// A disk for who makes some changes: a word each.
+// disk is a file system that loses what was not synced, with a method for each change.
 type disk struct {
 	*testing.T
 	*faultfs.FS
@@ -34,7 +34,7 @@ func (d disk) ok(err error) {
 
 func (d disk) path(name string) string { return filepath.Join(d.Dir(), name) }
 
-// write makes or changes a file from an offset on, which makes nothing last.
+// write creates or changes a file from an offset on, without a sync.
 func (d disk) write(name, text string, off int64) {
 	d.Helper()
 	f, err := os.OpenFile(d.path(name), os.O_RDWR|os.O_CREATE, 0o600)
@@ -57,7 +57,7 @@ func (d disk) remove(name string)       { d.Helper(); d.ok(os.Remove(d.path(name
 func (d disk) mkdir(name string)        { d.Helper(); d.ok(os.Mkdir(d.path(name), 0o700)) }
 func (d disk) truncate(n string, s int) { d.Helper(); d.ok(os.Truncate(d.path(n), int64(s))) }
 
-// tree is all that is there: "name" or "name=content".
+// tree returns all files and folders: "name" or "name=content".
 func (d disk) tree() string {
 	d.Helper()
 	var all []string
@@ -77,81 +77,104 @@ func (d disk) tree() string {
 	return strings.Join(all, " ")
 }
 
+// mustCutTo cuts the power, and wants this tree afterwards.
+func (d disk) mustCutTo(want string) {
+	d.Helper()
+	d.ok(d.Cut(nil))
+	if got := d.tree(); got != want {
+		d.Errorf("after the cut: %s, want %s", got, want)
+	}
+}
+
+// powerCuts are changes of a disk, and its tree before and after a power cut.
+var powerCuts = map[string]struct {
+	do           func(disk)
+	before, want string
+}{
+	"bytes and size": {func(d disk) {
+		d.write("a", "old", 0)
+		d.sync("a")
+		d.write("a", "NEW and more", 0)
+	}, "a=NEW and more", "a=old"},
+	"synced bytes stay": {func(d disk) {
+		d.write("a", "old", 0)
+		d.write("a", "NEW", 0)
+		d.sync("a")
+		d.write("b", "x", 0)
+	}, "a=NEW b=x", "a=NEW"},
+	"many layers": {func(d disk) {
+		d.write("a", "0123456789", 0)
+		d.sync("a")
+		d.write("a", "abc", 4)
+		d.write("a", "AB", 3)
+		d.truncate("a", 4)
+		d.write("a", "z", 8)
+	}, "a=012A0000z", "a=0123456789"},
+	"emptied at opening": {func(d disk) {
+		d.write("a", "old", 0)
+		d.sync("a")
+		d.ok(os.WriteFile(d.path("a"), []byte("x"), 0o600))
+	}, "a=x", "a=old"},
+	"a rename over a file": {func(d disk) {
+		d.write("a", "old", 0)
+		d.sync("a")
+		d.write("a.new", "new", 0)
+		d.sync("a.new")
+		d.rename("a.new", "a")
+	}, "a=new", "a=old a.new=new"},
+	"a rename, the folder synced": {func(d disk) {
+		d.write("a", "old", 0)
+		d.sync("a")
+		d.write("a.new", "new", 0)
+		d.rename("a.new", "a")
+		d.sync(".")
+	}, "a=new", "a="}, // the name is kept, the bytes are not
+	"removed": {func(d disk) {
+		d.write("a", "old", 0)
+		d.sync("a")
+		d.remove("a")
+		d.mkdir("a")
+		d.mkdir("a/b")
+	}, "a a/b", "a=old"},
+	"removed, synced": {func(d disk) {
+		d.write("a", "old", 0)
+		d.sync("a")
+		d.remove("a")
+		d.sync(".")
+	}, "", ""},
+	"a folder within a folder": {func(d disk) {
+		d.mkdir("a")
+		d.mkdir("a/b")
+		d.write("a/b/c", "x", 0)
+		d.write("a/d", "x", 0)
+		d.sync("a/b/c")
+		d.rename("a/b", "b")
+		d.write("b/e", "x", 0)
+	}, "a a/d=x b b/c=x b/e=x", "a a/b a/b/c=x a/d="},
+	"a folder removed": {func(d disk) {
+		d.mkdir("a")
+		d.write("a/b", "x", 0)
+		d.sync("a/b")
+		d.remove("a/b")
+		d.remove("a")
+	}, "", "a a/b=x"},
+}
+
 func TestPowerCut(t *testing.T) {
-	for name, tc := range map[string]struct {
-		do           func(disk)
-		before, want string
-	}{
-		"bytes and size": {func(d disk) { d.write("a", "old", 0); d.sync("a"); d.write("a", "NEW and more", 0) },
-			"a=NEW and more", "a=old"},
-		"synced bytes stay": {func(d disk) { d.write("a", "old", 0); d.write("a", "NEW", 0); d.sync("a"); d.write("b", "x", 0) },
-			"a=NEW b=x", "a=NEW"},
-		"many layers": {func(d disk) {
-			d.write("a", "0123456789", 0)
-			d.sync("a")
-			d.write("a", "abc", 4)
-			d.write("a", "AB", 3)
-			d.truncate("a", 4)
-			d.write("a", "z", 8)
-		}, "a=012A0000z", "a=0123456789"},
-		"emptied at opening": {func(d disk) {
-			d.write("a", "old", 0)
-			d.sync("a")
-			d.ok(os.WriteFile(d.path("a"), []byte("x"), 0o600))
-		}, "a=x", "a=old"},
-		"a rename over a file": {func(d disk) {
-			d.write("a", "old", 0)
-			d.sync("a")
-			d.write("a.new", "new", 0)
-			d.sync("a.new")
-			d.rename("a.new", "a")
-		}, "a=new", "a=old a.new=new"},
-		"a rename, the folder synced": {func(d disk) {
-			d.write("a", "old", 0)
-			d.sync("a")
-			d.write("a.new", "new", 0)
-			d.rename("a.new", "a")
-			d.sync(".")
-		}, "a=new", "a="}, // the name lasts, the bytes do not
-		"removed": {func(d disk) { d.write("a", "old", 0); d.sync("a"); d.remove("a"); d.mkdir("a"); d.mkdir("a/b") },
-			"a a/b", "a=old"},
-		"removed, synced": {func(d disk) { d.write("a", "old", 0); d.sync("a"); d.remove("a"); d.sync(".") }, "", ""},
-		"a folder within a folder": {func(d disk) {
-			d.mkdir("a")
-			d.mkdir("a/b")
-			d.write("a/b/c", "x", 0)
-			d.write("a/d", "x", 0)
-			d.sync("a/b/c")
-			d.rename("a/b", "b")
-			d.write("b/e", "x", 0)
-		}, "a a/d=x b b/c=x b/e=x", "a a/b a/b/c=x a/d="},
-		"a folder removed": {func(d disk) {
-			d.mkdir("a")
-			d.write("a/b", "x", 0)
-			d.sync("a/b")
-			d.remove("a/b")
-			d.remove("a")
-		}, "", "a a/b=x"},
-	} {
+	for name, tc := range powerCuts {
 		t.Run(name, func(t *testing.T) {
 			d := disk{t, faultfs.New(t)}
 			tc.do(d)
 			if got := d.tree(); got != tc.before {
 				t.Errorf("before the cut: %s, want %s", got, tc.before)
 			}
-			d.ok(d.Cut(nil))
-			if got := d.tree(); got != tc.want {
-				t.Errorf("after the cut: %s, want %s", got, tc.want)
-			}
-			d.ok(d.Cut(nil))
-			if got := d.tree(); got != tc.want {
-				t.Errorf("after a second cut: %s, want %s", got, tc.want)
-			}
+			d.mustCutTo(tc.want)
+			d.mustCutTo(tc.want) // a second cut changes nothing
 		})
 	}
 }
 
-// What a power cut leaves of unsynced changes is, by luck, each of their beginnings.
+// What a power cut leaves of unsynced changes is, by chance, each of their beginnings.
 func TestPowerCutKeepsSome(t *testing.T) {
 	d := disk{t, faultfs.New(t)}
 	d.write("a", "0000", 0)
@@ -166,7 +189,8 @@ func TestPowerCutKeepsSome(t *testing.T) {
 		d.write("a", "0000", 0)
 		d.sync("a")
 	}
-	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, []string{"a=0000", "a=1000", "a=1200", "a=1230", "a=1234"}) {
+	want := []string{"a=0000", "a=1000", "a=1200", "a=1230", "a=1234"}
+	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
 		t.Errorf("left were %v", got)
 	}
 }
@@ -202,10 +226,7 @@ func TestErrors(t *testing.T) {
 		t.Error("a sync is well")
 	}
 	d.ok(f.Close())
-	d.ok(d.Cut(nil))
-	if got, want := d.tree(), "a=new x x/a=old"; got != want {
-		t.Errorf("after the cut: %s, want %s", got, want)
-	}
+	d.mustCutTo("a=new x x/a=old")
 }
 
 // A sync that a disk lies about makes nothing last.
@@ -216,10 +237,7 @@ func TestLie(t *testing.T) {
 	d.Set(faultfs.Faults{Lie: true})
 	d.write("a", "new", 0)
 	d.sync("a", ".")
-	d.ok(d.Cut(nil))
-	if got := d.tree(); got != "a=old" {
-		t.Errorf("after the cut: %s", got)
-	}
+	d.mustCutTo("a=old")
 }
 
 // What is delayed happens after the delay, or as soon as it is taken away.
@@ -244,10 +262,7 @@ func TestDelay(t *testing.T) {
 	}
 	d.Set(faultfs.Faults{})
 	<-done
-	d.ok(d.Cut(nil))
-	if got := d.tree(); got != "a=new" {
-		t.Errorf("after the cut: %s", got)
-	}
+	d.mustCutTo("a=new")
 }
 
 // A copy of the mount in another namespace holds nothing up, and is dead after a power cut.
@@ -255,7 +270,8 @@ func TestCopyElsewhere(t *testing.T) {
 	d := disk{t, faultfs.New(t)}
 	d.write("a", "old", 0)
 	d.sync("a")
-	other := exec.Command("sh", "-c", "mount --make-rprivate / && exec 3<"+d.path("a")+" && echo held && cat && cat <&3")
+	other := exec.Command("sh", "-c",
+		"mount --make-rprivate / && exec 3<"+d.path("a")+" && echo held && cat && cat <&3")
 	other.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	in, err := other.StdinPipe()
 	d.ok(err)

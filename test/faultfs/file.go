@@ -104,6 +104,8 @@ func (n *node) Setattr(ctx context.Context, h fs.FileHandle, in *fuse.SetAttrIn,
 }
 
 // CopyFileRange leaves copying to reads and writes.
-func (*node) CopyFileRange(context.Context, fs.FileHandle, uint64, *fs.Inode, fs.FileHandle, uint64, uint64, uint64) (uint32, syscall.Errno) {
+func (*node) CopyFileRange(
+	context.Context, fs.FileHandle, uint64, *fs.Inode, fs.FileHandle, uint64, uint64, uint64,
+) (uint32, syscall.Errno) {
 	return 0, syscall.EOPNOTSUPP
 }

@@ -55,8 +55,8 @@ func (f *FS) mount() error {
 }
 
 // unmount ends the disk, also where another mount namespace has a copy of the mount (as ip netns exec makes), and
-// calls that wait there. Nobody of this namespace may use it; a process that was killed may need a moment to let it
-// go.
+// calls that wait there. No process of this namespace may use it; one that was killed may need a moment to release
+// it.
 func (f *FS) unmount() error {
 	err := syscall.Unmount(f.mountpoint, 0)
 	for wait := 5 * time.Millisecond; errors.Is(err, syscall.EBUSY) && wait < time.Second; wait *= 2 {

@@ -45,7 +45,9 @@ func (n *node) Fsync(ctx context.Context, _ fs.FileHandle, _ uint32) syscall.Err
 	return n.sync(ctx)
 }
 
-func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+func (n *node) Create(
+	ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut,
+) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
 	child, made, _, errno := n.LoopbackNode.Create(ctx, name, flags|syscall.O_EXCL, mode, out)
@@ -68,7 +70,9 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 	return n.add(name, func() (*fs.Inode, syscall.Errno) { return n.LoopbackNode.Mkdir(ctx, name, mode, out) })
 }
 
-func (n *node) Mknod(ctx context.Context, name string, mode, dev uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+func (n *node) Mknod(
+	ctx context.Context, name string, mode, dev uint32, out *fuse.EntryOut,
+) (*fs.Inode, syscall.Errno) {
 	return n.add(name, func() (*fs.Inode, syscall.Errno) { return n.LoopbackNode.Mknod(ctx, name, mode, dev, out) })
 }
 
@@ -76,12 +80,16 @@ func (n *node) Symlink(ctx context.Context, target, name string, out *fuse.Entry
 	return n.add(name, func() (*fs.Inode, syscall.Errno) { return n.LoopbackNode.Symlink(ctx, target, name, out) })
 }
 
-func (n *node) Link(ctx context.Context, target fs.InodeEmbedder, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+func (n *node) Link(
+	ctx context.Context, target fs.InodeEmbedder, name string, out *fuse.EntryOut,
+) (*fs.Inode, syscall.Errno) {
 	return n.add(name, func() (*fs.Inode, syscall.Errno) { return n.LoopbackNode.Link(ctx, target, name, out) })
 }
 
 // Tmpfile has no name that could be lost; programs do without where there is none.
-func (*node) Tmpfile(context.Context, uint32, uint32, *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+func (*node) Tmpfile(
+	context.Context, uint32, uint32, *fuse.EntryOut,
+) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	return nil, nil, 0, syscall.EOPNOTSUPP
 }
 
@@ -126,7 +134,9 @@ func (n *node) remove(name string) syscall.Errno {
 	return 0
 }
 
-func (n *node) Rename(_ context.Context, name string, parent fs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
+func (n *node) Rename(
+	_ context.Context, name string, parent fs.InodeEmbedder, newName string, flags uint32,
+) syscall.Errno {
 	if flags&^unix.RENAME_NOREPLACE != 0 {
 		return syscall.EINVAL
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// zeros gives n bytes, none of which the sender must hold.
+// zeros returns n bytes between two texts; the sender does not hold them in memory.
 func zeros(n int64, around ...string) io.Reader {
 	return io.MultiReader(strings.NewReader(around[0]), io.LimitReader(repeated('x'), n), strings.NewReader(around[1]))
 }
@@ -30,78 +30,106 @@ func (c repeated) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Whatever a request to the API contains, the answer says what is wrong with it and is short.
+// badRequest is a request to the API that is refused, and words of the answer.
+type badRequest struct {
+	what, method, path, body string
+	status                   int
+	words                    []string
+}
+
+func machineJSON(spec string) string { return `{"kind":"Machine","name":"x","spec":` + spec + `}` }
+
+// manyFields returns 50000 unknown fields of an object, each with a comma.
+func manyFields() string {
+	var b strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&b, `"f%d":0,`, i)
+	}
+	return b.String()
+}
+
+var badRequests = []badRequest{
+	{"nothing", "POST", "/v1/machines", "", 422, []string{"not JSON"}},
+	{"no JSON", "POST", "/v1/machines", "kind: Machine", 422, []string{"not JSON", "at byte"}},
+	{"half an object", "POST", "/v1/machines", `{"kind":"Machine",`, 422, []string{"not JSON", "unexpected EOF"}},
+	{"two objects", "POST", "/v1/machines", "{}{}", 422, []string{"more than one"}},
+	{"a list", "POST", "/v1/machines", "[]", 422, []string{"must be an object"}},
+	{"deep lists", "POST", "/v1/machines", strings.Repeat("[", 500_000), 422, []string{"nested too deep"}},
+	{"deep objects", "POST", "/v1/machines", strings.Repeat(`{"a":`, 150_000), 422, []string{"nested too deep"}},
+	{"deep patch", "PATCH", "/v1/machines/m1", strings.Repeat(`{"spec":`, 100_000), 422,
+		[]string{"merge patch", "depth"}},
+	{"deep arguments", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":` +
+		strings.Repeat(`{"a":`, 50) + `1` + strings.Repeat("}", 50) + `}]}}`, 422, []string{"nested too deep"}},
+	{"long name of a property", "POST", "/v1/templates",
+		`{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":{"` +
+			strings.Repeat("k", 400_000) + `":[` + strings.Repeat(`"",`, 200_000) + `""]}}]}}`, 422,
+		[]string{"too deep"}},
+	{"long name in a patch", "PATCH", "/v1/machines/m1", `{"spec":{"` + strings.Repeat("k", 400_000) + `":[` +
+		strings.Repeat(`"",`, 200_000) + `""]}}`, 422, []string{"too deep"}},
+	{"wrong types", "POST", "/v1/machines", `{"kind":1,"name":["x"],"labels":"y","spec":[]}`, 422,
+		[]string{"kind must be a text", "name must be a text", "labels must be an object",
+			"spec must be an object"}},
+	{"unknown fields", "POST", "/v1/machines", machineJSON(`{"nicks":[]}`), 422,
+		[]string{"spec.nicks is not known", "did you mean nics"}},
+	{"50000 unknown fields", "POST", "/v1/machines", machineJSON("{" + manyFields() + `"z":0}`), 422,
+		[]string{"spec.f0 is not known"}},
+	{"one unknown field as long as a book", "POST", "/v1/machines",
+		machineJSON(`{"` + strings.Repeat("é", 400_000) + `":0}`), 422, []string{"too deep"}},
+	{"a number as long as a book", "POST", "/v1/provisions",
+		`{"name":"x","generation":` + strings.Repeat("9", 900_000) + `}`, 422, []string{"generation"}},
+	{"a text as long as a book", "POST", "/v1/machines",
+		machineJSON(`{"arch":"` + strings.Repeat("x", 900_000) + `"}`), 422, []string{"arch"}},
+	{"a MAC as long as a book", "POST", "/v1/machines",
+		machineJSON(`{"nics":[{"mac":"` + strings.Repeat("x", 900_000) + `"}]}`), 422, []string{"MAC"}},
+	{"an address as long as a book", "POST", "/v1/networks",
+		`{"name":"x","spec":{"cidr":"` + strings.Repeat("1", 900_000) + `"}}`, 422, []string{"spec.cidr"}},
+	{"a duration of ages", "POST", "/v1/templates",
+		`{"name":"x","spec":{"actions":[{"name":"a","use":"noop","timeout":"99999999h"}]}}`, 422,
+		[]string{"timeout"}},
+	{"a record of 600 KB", "POST", "/v1/templates",
+		`{"name":"x","spec":{"actions":[{"name":"a","use":"command","with":{"args":["` +
+			strings.Repeat(strings.Repeat("y", 60_000)+`","`, 10) + `"]}}]}}`, 413,
+		[]string{"the maximum is 524288"}},
+	{"twice", "POST", "/v1/machines", `{"name":"x","name":"y"}`, 422, []string{"name appears twice"}},
+	{"twice in a patch", "PATCH", "/v1/machines/m1", `{"spec":{"arch":"amd64","arch":"arm64"}}`, 422,
+		[]string{"spec.arch appears twice"}},
+	{"patch that is no object", "PATCH", "/v1/machines/m1", `[1]`, 422, []string{"merge patch"}},
+	{"patch of the status", "PATCH", "/v1/machines/m1", `{"status":{"state":"active"}}`, 422,
+		[]string{"written by Trivet only"}},
+	{"NUL in a name", "POST", "/v1/machines", `{"name":"a\u0000b"}`, 422, []string{"name"}},
+	{"no UTF-8 in a name", "POST", "/v1/machines", "{\"name\":\"a\xff\xfeb\"}", 422, []string{"name"}},
+	{"half a surrogate", "POST", "/v1/machines", `{"name":"a\ud800"}`, 422, []string{"name"}},
+	{"path in a name", "POST", "/v1/machines", `{"name":"../../etc/passwd"}`, 422, []string{"name"}},
+	{"path in the URL", "GET", "/v1/machines/..%2f..%2fetc%2fpasswd", "", 404, nil},
+	{"path in the URL, written", "PUT", "/v1/machines/..%2f..%2fetc", machineJSON("{}"), 422, []string{"name"}},
+	{"NUL in the URL", "DELETE", "/v1/machines/%00", "", 422, []string{"name"}},
+	{"no UTF-8 in the URL", "GET", "/v1/machines/%ff%fe", "", 404, nil},
+	{"no UTF-8 in a label", "PATCH", "/v1/machines/m1", "{\"labels\":{\"a\xff\":\"b\"}}", 422, []string{"labels"}},
+	{"path for logs", "GET", "/v1/workflows/..%2f..%2f/logs", "", 404, nil},
+	{"path for a blob", "GET", "/v1/blobs/..%2f..%2fkeys%2fca.pem", "", 422, []string{"digest"}},
+	{"path for an upload", "PATCH", "/v1/uploads/..%2f..%2fkeys%2fca.pem?offset=0", "x", 404, nil},
+	{"selector of letters", "GET", "/v1/machines?labels=%00", "", 422, []string{"key=value"}},
+	{"selector as long as a book", "GET", "/v1/machines?labels=" + strings.Repeat("a%3Db,", 1000), "", 422,
+		[]string{"at most 32"}},
+	{"selector of no field", "GET", "/v1/machines?fields=spec.nope%3D1", "", 422, []string{"nope"}},
+	{"limit below nothing", "GET", "/v1/machines?limit=-1", "", 422, []string{"limit"}},
+	{"limit without limit", "GET", "/v1/machines?limit=99999999999999999999", "", 422, []string{"limit"}},
+	{"revision of letters", "GET", "/v1/watch?from=x", "", 422, []string{"from"}},
+	{"revision of the future", "GET", "/v1/watch?from=9000000000000000000", "", 410, []string{"compacted"}},
+	{"watch of no kind", "GET", "/v1/watch?kinds=nope", "", 422, []string{"nope"}},
+	{"URL as long as a book", "GET", "/v1/machines?x=" + strings.Repeat("x", 20_000), "", 413,
+		[]string{"at most 8192"}},
+	{"no such place", "GET", "/v1/nope", "", 404, []string{"openapi.json"}},
+	{"agent that is none", "POST", "/agent/v1/hello", `{"key":"AAAA"}`, 422, []string{"key"}},
+	{"agent's JSON too deep", "POST", "/agent/v1/sync", strings.Repeat(`{"reports":[`, 50_000), 422,
+		[]string{"sync"}},
+}
+
+// Whatever a request to the API contains, the answer states what is wrong with it and is short.
 func TestBadAPI(t *testing.T) {
 	h := newHead(t)
 	api := h.rawAPI()
-	machine := func(spec string) string { return `{"kind":"Machine","name":"x","spec":` + spec + `}` }
-	manyFields := func() string {
-		var b strings.Builder
-		for i := range 50_000 {
-			fmt.Fprintf(&b, `"f%d":0,`, i)
-		}
-		return b.String()
-	}()
-	for _, c := range []struct {
-		what, method, path, body string
-		status                   int
-		words                    []string
-	}{
-		{"nothing", "POST", "/v1/machines", "", 422, []string{"not JSON"}},
-		{"no JSON", "POST", "/v1/machines", "kind: Machine", 422, []string{"not JSON", "at byte"}},
-		{"half an object", "POST", "/v1/machines", `{"kind":"Machine",`, 422, []string{"not JSON", "unexpected EOF"}},
-		{"two objects", "POST", "/v1/machines", "{}{}", 422, []string{"more than one"}},
-		{"a list", "POST", "/v1/machines", "[]", 422, []string{"must be an object"}},
-		{"deep lists", "POST", "/v1/machines", strings.Repeat("[", 500_000), 422, []string{"nested too deep"}},
-		{"deep objects", "POST", "/v1/machines", strings.Repeat(`{"a":`, 150_000), 422, []string{"nested too deep"}},
-		{"deep patch", "PATCH", "/v1/machines/m1", strings.Repeat(`{"spec":`, 100_000), 422, []string{"merge patch", "depth"}},
-		{"deep arguments", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":` +
-			strings.Repeat(`{"a":`, 50) + `1` + strings.Repeat("}", 50) + `}]}}`, 422, []string{"nested too deep"}},
-		{"long name of a property", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":{"` +
-			strings.Repeat("k", 400_000) + `":[` + strings.Repeat(`"",`, 200_000) + `""]}}]}}`, 422, []string{"too deep"}},
-		{"long name in a patch", "PATCH", "/v1/machines/m1", `{"spec":{"` + strings.Repeat("k", 400_000) + `":[` +
-			strings.Repeat(`"",`, 200_000) + `""]}}`, 422, []string{"too deep"}},
-		{"wrong types", "POST", "/v1/machines", `{"kind":1,"name":["x"],"labels":"y","spec":[]}`, 422,
-			[]string{"kind must be a text", "name must be a text", "labels must be an object", "spec must be an object"}},
-		{"unknown fields", "POST", "/v1/machines", machine(`{"nicks":[]}`), 422, []string{"spec.nicks is not known", "did you mean nics"}},
-		{"50000 unknown fields", "POST", "/v1/machines", machine("{" + manyFields + `"z":0}`), 422, []string{"spec.f0 is not known"}},
-		{"one unknown field as long as a book", "POST", "/v1/machines", machine(`{"` + strings.Repeat("é", 400_000) + `":0}`), 422, []string{"too deep"}},
-		{"a number as long as a book", "POST", "/v1/provisions", `{"name":"x","generation":` + strings.Repeat("9", 900_000) + `}`, 422, []string{"generation"}},
-		{"a text as long as a book", "POST", "/v1/machines", machine(`{"arch":"` + strings.Repeat("x", 900_000) + `"}`), 422, []string{"arch"}},
-		{"a MAC as long as a book", "POST", "/v1/machines", machine(`{"nics":[{"mac":"` + strings.Repeat("x", 900_000) + `"}]}`), 422, []string{"MAC"}},
-		{"an address as long as a book", "POST", "/v1/networks", `{"name":"x","spec":{"cidr":"` + strings.Repeat("1", 900_000) + `"}}`, 422, []string{"spec.cidr"}},
-		{"a duration of ages", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","timeout":"99999999h"}]}}`, 422, []string{"timeout"}},
-		{"a record of 600 KB", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":{"a":["` +
-			strings.Repeat(strings.Repeat("y", 60_000)+`","`, 10) + `"]}}]}}`, 413, []string{"at most 524288"}},
-		{"twice", "POST", "/v1/machines", `{"name":"x","name":"y"}`, 422, []string{"name appears twice"}},
-		{"twice in a patch", "PATCH", "/v1/machines/m1", `{"spec":{"arch":"amd64","arch":"arm64"}}`, 422, []string{"spec.arch appears twice"}},
-		{"patch that is no object", "PATCH", "/v1/machines/m1", `[1]`, 422, []string{"merge patch"}},
-		{"patch of the status", "PATCH", "/v1/machines/m1", `{"status":{"state":"active"}}`, 422, []string{"written by Trivet only"}},
-		{"NUL in a name", "POST", "/v1/machines", `{"name":"a\u0000b"}`, 422, []string{"name"}},
-		{"no UTF-8 in a name", "POST", "/v1/machines", "{\"name\":\"a\xff\xfeb\"}", 422, []string{"name"}},
-		{"half a surrogate", "POST", "/v1/machines", `{"name":"a\ud800"}`, 422, []string{"name"}},
-		{"path in a name", "POST", "/v1/machines", `{"name":"../../etc/passwd"}`, 422, []string{"name"}},
-		{"path in the URL", "GET", "/v1/machines/..%2f..%2fetc%2fpasswd", "", 404, nil},
-		{"path in the URL, written", "PUT", "/v1/machines/..%2f..%2fetc", machine("{}"), 422, []string{"name"}},
-		{"NUL in the URL", "DELETE", "/v1/machines/%00", "", 422, []string{"name"}},
-		{"no UTF-8 in the URL", "GET", "/v1/machines/%ff%fe", "", 404, nil},
-		{"no UTF-8 in a label", "PATCH", "/v1/machines/m1", "{\"labels\":{\"a\xff\":\"b\"}}", 422, []string{"labels"}},
-		{"path for logs", "GET", "/v1/workflows/..%2f..%2f/logs", "", 404, nil},
-		{"path for a blob", "GET", "/v1/blobs/..%2f..%2fkeys%2fca.pem", "", 422, []string{"digest"}},
-		{"path for an upload", "PATCH", "/v1/uploads/..%2f..%2fkeys%2fca.pem?offset=0", "x", 404, nil},
-		{"selector of letters", "GET", "/v1/machines?labels=%00", "", 422, []string{"key=value"}},
-		{"selector as long as a book", "GET", "/v1/machines?labels=" + strings.Repeat("a%3Db,", 1000), "", 422, []string{"at most 32"}},
-		{"selector of no field", "GET", "/v1/machines?fields=spec.nope%3D1", "", 422, []string{"nope"}},
-		{"limit below nothing", "GET", "/v1/machines?limit=-1", "", 422, []string{"limit"}},
-		{"limit without limit", "GET", "/v1/machines?limit=99999999999999999999", "", 422, []string{"limit"}},
-		{"revision of letters", "GET", "/v1/watch?from=x", "", 422, []string{"from"}},
-		{"revision of the future", "GET", "/v1/watch?from=9000000000000000000", "", 410, []string{"compacted"}},
-		{"watch of no kind", "GET", "/v1/watch?kinds=nope", "", 422, []string{"nope"}},
-		{"URL as long as a book", "GET", "/v1/machines?x=" + strings.Repeat("x", 20_000), "", 413, []string{"at most 8192"}},
-		{"no such place", "GET", "/v1/nope", "", 404, []string{"openapi.json"}},
-		{"agent that is none", "POST", "/agent/v1/hello", `{"key":"AAAA"}`, 422, []string{"key"}},
-		{"agent's JSON too deep", "POST", "/agent/v1/sync", strings.Repeat(`{"reports":[`, 50_000), 422, []string{"sync"}},
-	} {
+	for _, c := range badRequests {
 		t.Run(c.what, func(t *testing.T) {
 			req := h.request(t.Context(), c.method, c.path, strings.NewReader(c.body))
 			if c.method == "PATCH" {
@@ -116,16 +144,7 @@ func TestBadAPI(t *testing.T) {
 			h.mustRefuseRequest(t, api, req, 413, "over 1048576 bytes")
 		})
 	}
-	for _, c := range []struct{ what, token string }{
-		{"no token", ""}, {"half a token", "Bearer trivet_"}, {"another's token", "Bearer trivet_" + strings.Repeat("a", 16) + "_" + strings.Repeat("b", 52)},
-		{"a password", "Basic YWRtaW46YWRtaW4="}, {"a book", "Bearer " + strings.Repeat("x", 20_000)},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			req := h.request(t.Context(), "GET", "/v1/machines", nil)
-			req.Header.Set("Authorization", c.token)
-			h.mustRefuseRequest(t, api, req, 401, "unauthenticated")
-		})
-	}
+	h.refusesCredentials(t, api)
 	t.Run("huge header", func(t *testing.T) {
 		req := h.request(t.Context(), "GET", "/v1/machines", nil)
 		req.Header.Set("X-Long", strings.Repeat("x", 1<<20))
@@ -139,11 +158,28 @@ func TestBadAPI(t *testing.T) {
 		}
 	})
 	t.Run("no TLS", func(t *testing.T) {
-		if status, text := rawHTTP(t, h.Address+":7480", "GET /v1/machines HTTP/1.1\r\nHost: x\r\n\r\n"); status != 400 || !strings.Contains(text, "HTTPS") {
+		status, text := rawHTTP(t, h.Address+":7480", "GET /v1/machines HTTP/1.1\r\nHost: x\r\n\r\n")
+		if status != 400 || !strings.Contains(text, "HTTPS") {
 			t.Errorf("%d: %s", status, text)
 		}
 	})
 	h.mustBeUnharmed()
+}
+
+// refusesCredentials sends requests without a valid token.
+func (h *head) refusesCredentials(t *testing.T, api *http.Client) {
+	t.Helper()
+	for _, c := range []struct{ what, token string }{
+		{"no token", ""}, {"half a token", "Bearer trivet_"},
+		{"another's token", "Bearer trivet_" + strings.Repeat("a", 16) + "_" + strings.Repeat("b", 52)},
+		{"a password", "Basic YWRtaW46YWRtaW4="}, {"a book", "Bearer " + strings.Repeat("x", 20_000)},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			req := h.request(t.Context(), "GET", "/v1/machines", nil)
+			req.Header.Set("Authorization", c.token)
+			h.mustRefuseRequest(t, api, req, 401, "unauthenticated")
+		})
+	}
 }
 
 func (h *head) mustRefuseRequest(t *testing.T, c *http.Client, req *http.Request, status int, words ...string) {
@@ -189,10 +225,11 @@ func TestSlowClients(t *testing.T) {
 	}{
 		{plain("7481"), ""}, {plain("7481"), "GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: "},
 		{plain("7481"), "POST /phone-home/x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx"},
-		{plain("7480"), ""}, {plain("7480"), "\x16\x03\x01\x02"}, // a handshake that does not go on
+		{plain("7480"), ""}, {plain("7480"), "\x16\x03\x01\x02"}, // a handshake that does not continue
 		{secure, ""}, {secure, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: "},
 		{secure, "POST /agent/v1/hello HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"},
-		{secure, "POST /v1/machines HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + h.Credential().Token + "\r\nContent-Length: 1000\r\n\r\n{"},
+		{secure, "POST /v1/machines HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + h.Credential().Token +
+			"\r\nContent-Length: 1000\r\n\r\n{"},
 	} {
 		for range 50 {
 			conn, err := c.dial()

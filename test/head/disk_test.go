@@ -30,7 +30,8 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("exit status %d on a full disk, want 0", status)
 	}
 	fill(t, disk) // its store's next log, prepared and not used, went with it
-	launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("8 MiB needed to start", "the disk is full; free some space, then restart the head")
+	launch(t, h.Dir, testhead.NewAddress()).
+		ExpectFailure("8 MiB needed to start", "the disk is full; free some space, then restart the head")
 	if err := os.Truncate(rest, size(t, rest)-100<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,8 @@ func TestFullDisk(t *testing.T) {
 func (h *head) mustRefuseWrites(disk string) {
 	h.Helper()
 	_, err := client.Of[trivet.Machine](h.Client(-1)).Patch(h.Context(), "m1", []byte(`{"labels":{"full":"yes"}}`), 0)
-	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "the disk is full") || !strings.Contains(err.Error(), disk) {
+	if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), "the disk is full") ||
+		!strings.Contains(err.Error(), disk) {
 		h.Errorf("a write on a full disk: %v", err)
 	}
 }

@@ -181,14 +181,18 @@ func (h *head) edit(label string) {
 	}
 	h.Apply(strings.ReplaceAll(file, "sleep: 2s", "sleep: 3s"))
 	h.Apply(file)
-	for _, record := range []string{"network/lo", "machine/idle", "template/install", "site/site", "account/robot", "image/system"} { // read, and written
+	// read, and written
+	for _, record := range []string{
+		"network/lo", "machine/idle", "template/install", "site/site", "account/robot", "image/system",
+	} {
 		kind, name, _ := strings.Cut(record, "/")
 		var doc map[string]any
 		if err := json.Unmarshal([]byte(h.MustTrivet("get", kind, name, "-o", "json")), &doc); err != nil {
 			h.Fatal(err)
 		}
 		// A person may have meant something by an unknown field.
-		if r, err := h.TrivetStdin(yaml(h, doc), "apply", "-f", "-"); err == nil || !strings.Contains(r.All, "later is not known") {
+		r, err := h.TrivetStdin(yaml(h, doc), "apply", "-f", "-")
+		if err == nil || !strings.Contains(r.All, "later is not known") {
 			h.Errorf("unknown fields are accepted from a file: %v\n%s", err, r.All)
 		}
 		without(doc)

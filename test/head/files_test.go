@@ -57,13 +57,19 @@ func TestBadFiles(t *testing.T) {
 		what, text string
 		words      []string
 	}{
-		{"aliases that grow", "kind: Machine\nname: x\nlabels:\n  a: &a [x,x,x,x,x,x,x,x,x,x]\n  b: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n" +
-			"  c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n  d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n  e: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\n", []string{"apply.yaml:", "too large or nested too deep"}},
-		{"long texts behind aliases", "a: &a " + long("x", 1<<20) + "\nb: [" + long("*a,", 5000) + "]\n", []string{"too large"}},
+		{"aliases that grow", "kind: Machine\nname: x\nlabels:\n" +
+			"  a: &a [x,x,x,x,x,x,x,x,x,x]\n  b: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n" +
+			"  c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n  d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
+			"  e: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\n", []string{"apply.yaml:", "too large or nested too deep"}},
+		{"long texts behind aliases", "a: &a " + long("x", 1<<20) + "\nb: [" + long("*a,", 5000) + "]\n",
+			[]string{"too large"}},
 		{"an alias of itself", "kind: Machine\nname: x\nlabels: &a {x: *a}\n", []string{"apply.yaml:3"}},
-		{"long name with a long list", long("k", 1<<20) + ":\n" + long(" - x\n", 90_000), []string{"too large or nested too deep"}},
-		{"100 MB in a field", "kind: Machine\nname: x\nspec: {serial: " + long("x", 100<<20) + "}\n", []string{"too large", "over 16777216 bytes"}},
-		{"2 MB in a field", "kind: Machine\nname: x\nspec: {serial: " + long("x", 2<<20) + "}\n", []string{"apply.yaml:3", "serial"}},
+		{"long name with a long list", long("k", 1<<20) + ":\n" + long(" - x\n", 90_000),
+			[]string{"too large or nested too deep"}},
+		{"100 MB in a field", "kind: Machine\nname: x\nspec: {serial: " + long("x", 100<<20) + "}\n",
+			[]string{"too large", "more than 16777216 bytes"}},
+		{"2 MB in a field", "kind: Machine\nname: x\nspec: {serial: " + long("x", 2<<20) + "}\n",
+			[]string{"apply.yaml:3", "serial"}},
 		{"deep lists", "a: " + long("[", 100_000), []string{"apply.yaml:1", "too deep"}},
 		{"deep objects", "a: " + long("{a: ", 100_000), []string{"apply.yaml:1", "too deep"}},
 		{"deep lines", long("- ", 100_000) + "x", []string{"apply.yaml:1", "too deep"}},
@@ -76,9 +82,11 @@ func TestBadFiles(t *testing.T) {
 		{"nothing", "", []string{"no record"}},
 		{"a number as a name", "kind: Machine\nname: 7\n", []string{"apply.yaml:2", "put it in quotes"}},
 		{"texts that loop", action("{{range 1000000000}}x{{end}}"), []string{"apply.yaml:3", "ranges over"}},
-		{"texts that call themselves", action(`{{define "a"}}{{template "a"}}{{end}}{{template "a"}}`), []string{"only plain texts"}},
-		{"a variable that is not there", action("{{.Machine.Nope}}"), []string{"apply.yaml:3", "uses .Machine.Nope, which does not exist"}},
-		{"a parameter that is not declared", action("{{.Params.nope}}"), []string{"no parameter of the template"}},
+		{"texts that call themselves", action(`{{define "a"}}{{template "a"}}{{end}}{{template "a"}}`),
+			[]string{"only plain texts"}},
+		{"a variable that is not there", action("{{.Machine.Nope}}"),
+			[]string{"apply.yaml:3", "uses .Machine.Nope, which does not exist"}},
+		{"a parameter that is not declared", action("{{.Params.nope}}"), []string{"not a parameter of the template"}},
 		{"a function that is not there", action("{{exec .Machine.Name}}"), []string{"exec"}},
 		{"half a template", action("{{if .Machine.Name}}"), []string{"apply.yaml:3", "unexpected EOF"}},
 	} {
@@ -94,7 +102,8 @@ func TestGrowingTemplate(t *testing.T) {
 	h := newHead(t)
 	text := `{{$x := "0123456789"}}` + strings.Repeat(`{{$x = print $x $x}}`, 40) + `{{$x}}`
 	h.Apply("kind: Template\nname: big\nspec: {actions: [{name: a, use: command, with: {args: ['" + text + "']}}]}\n")
-	h.mustFail(t, []string{"provision", "p", "--template", "big", "--machine", "m1"}, "p failed", "more than 4194304 bytes of work")
+	h.mustFail(t, []string{"provision", "p", "--template", "big", "--machine", "m1"}, "p failed",
+		"more than 4194304 bytes of work")
 	h.mustBeUnharmed()
 }
 
@@ -104,6 +113,46 @@ func TestBadImages(t *testing.T) {
 	raw := make([]byte, 64<<10) // what is wrong behind the first blocks is found when a machine writes it
 	rand.NewChaCha8([32]byte{}).Read(raw)
 	raw[510], raw[511] = 0x55, 0xaa
+	packed := packedImages(t, raw)
+	refuse := func(what, from string, words []string, flags ...string) {
+		t.Run(what, func(t *testing.T) {
+			h.mustFail(t, append([]string{"image", "import", from, "--name", "bad"}, flags...), words...)
+			if out, err := h.Trivet("get", "image", "bad"); err == nil {
+				t.Errorf("a record is there: %s", out)
+			}
+		})
+	}
+	refuse("empty", write(t, "a.raw", nil), []string{"a.raw", "it is empty"})
+	refuse("no such file", filepath.Join(t.TempDir(), "gone"), []string{"no such file"})
+	refuse("folder", t.TempDir(), []string{"not a regular file"})
+	refuse("wrong digest", write(t, "a.raw", raw), []string{"invalid", "digest"},
+		"--digest", "sha256:"+strings.Repeat("0", 64))
+	refuse("no digest", write(t, "a.raw", raw), []string{"digest"}, "--digest", "md5:0")
+	refuse("qcow2", write(t, "a.qcow2", append([]byte("QFI\xfb"), raw...)),
+		[]string{"a qcow2 image", "qemu-img convert"})
+	for kind, whole := range packed {
+		refuse("half of a "+kind, write(t, "a", whole[:len(whole)/2]), []string{kind, "cut off"})
+		damaged := bytes.Clone(whole)
+		for i := len(damaged) / 3; i < len(damaged)*2/3; i++ {
+			damaged[i] ^= 0x5a
+		}
+		refuse("damaged "+kind, write(t, "a", damaged), []string{kind, "invalid"})
+		refuse("first bytes of "+kind, write(t, "a", whole[:7]), []string{kind})
+	}
+	closing := httptest.NewServer(cutDownload(raw))
+	defer closing.Close()
+	refuse("download that breaks off", closing.URL+"/a.raw", []string{closing.URL})
+	refuse("download that breaks off, again and again", closing.URL+"/ranges", []string{closing.URL})
+	refuse("404", closing.URL+"/gone", []string{"404"})
+	if left, err := os.ReadDir(filepath.Join(h.Dir, "blobs")); err != nil || len(left) > 1 {
+		t.Errorf("%v is left behind, %v", left, err)
+	}
+	h.mustBeUnharmed()
+}
+
+// packedImages returns an image in each compression.
+func packedImages(t *testing.T, raw []byte) map[string][]byte {
+	t.Helper()
 	packed := map[string][]byte{}
 	var b bytes.Buffer
 	gz := gzip.NewWriter(&b)
@@ -126,31 +175,12 @@ func TestBadImages(t *testing.T) {
 	_, _ = x.Write(raw)
 	_ = x.Close()
 	packed["xz"] = bytes.Clone(b.Bytes())
+	return packed
+}
 
-	refuse := func(what, from string, words []string, flags ...string) {
-		t.Run(what, func(t *testing.T) {
-			h.mustFail(t, append([]string{"image", "import", from, "--name", "bad"}, flags...), words...)
-			if out, err := h.Trivet("get", "image", "bad"); err == nil {
-				t.Errorf("a record is there: %s", out)
-			}
-		})
-	}
-	refuse("empty", write(t, "a.raw", nil), []string{"a.raw", "it is empty"})
-	refuse("no such file", filepath.Join(t.TempDir(), "gone"), []string{"no such file"})
-	refuse("folder", t.TempDir(), []string{"not a regular file"})
-	refuse("wrong digest", write(t, "a.raw", raw), []string{"invalid", "digest"}, "--digest", "sha256:"+strings.Repeat("0", 64))
-	refuse("no digest", write(t, "a.raw", raw), []string{"digest"}, "--digest", "md5:0")
-	refuse("qcow2", write(t, "a.qcow2", append([]byte("QFI\xfb"), raw...)), []string{"a qcow2 image", "qemu-img convert"})
-	for kind, whole := range packed {
-		refuse("half of a "+kind, write(t, "a", whole[:len(whole)/2]), []string{kind, "cut off"})
-		damaged := bytes.Clone(whole)
-		for i := len(damaged) / 3; i < len(damaged)*2/3; i++ {
-			damaged[i] ^= 0x5a
-		}
-		refuse("damaged "+kind, write(t, "a", damaged), []string{kind, "invalid"})
-		refuse("first bytes of "+kind, write(t, "a", whole[:7]), []string{kind})
-	}
-	closing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// cutDownload serves the first half of an image, with ranges or without, or nothing.
+func cutDownload(raw []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/gone":
 			http.NotFound(w, r)
@@ -161,13 +191,5 @@ func TestBadImages(t *testing.T) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(raw)))
 		_, _ = w.Write(raw[:len(raw)/2])
 		panic(http.ErrAbortHandler) // cuts the connection
-	}))
-	defer closing.Close()
-	refuse("download that breaks off", closing.URL+"/a.raw", []string{closing.URL})
-	refuse("download that breaks off, again and again", closing.URL+"/ranges", []string{closing.URL})
-	refuse("404", closing.URL+"/gone", []string{"404"})
-	if left, err := os.ReadDir(filepath.Join(h.Dir, "blobs")); err != nil || len(left) > 1 {
-		t.Errorf("%v is left behind, %v", left, err)
 	}
-	h.mustBeUnharmed()
 }

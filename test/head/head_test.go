@@ -1,5 +1,5 @@
 // Package head_test tests one head under bad conditions: the real program, on a loopback address, with bad input, bad
-// disks, bad clocks and signals. After each of them the head must still serve, or have said why it cannot.
+// disks, bad clocks and signals. After each of them the head must still serve, or have reported why it cannot.
 package head_test
 
 import (
@@ -24,7 +24,13 @@ var fixedTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // newHead starts a head on a new folder, which knows one machine, and waits until it is ready.
 func newHead(t *testing.T) *head {
 	t.Helper()
-	h := startHead(t, filepath.Join(t.TempDir(), "data"))
+	return newHeadOn(t, t.TempDir())
+}
+
+// newHeadOn does so on a disk.
+func newHeadOn(t *testing.T, disk string) *head {
+	t.Helper()
+	h := startHead(t, filepath.Join(disk, "data"))
 	h.Apply(site)
 	return h
 }

@@ -22,7 +22,7 @@ import (
 // maxMemory is what a head with one machine may need at any time, in bytes, whatever it receives.
 const maxMemory = 400 << 20
 
-// peak is the most memory that the head has ever had.
+// peak returns the maximum resident memory of the head so far.
 func (h *head) peak() (bytes int) {
 	h.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.PID()))
@@ -87,7 +87,8 @@ func TestBadDHCP(t *testing.T) {
 	h := newHead(t)
 	conn := dialUDP(t, h.Address+":7067")
 	mac, _ := net.ParseMAC(knownMAC)
-	good, err := dhcpv4.NewDiscovery(mac, dhcpv4.WithRelay(net.IPv4(127, 0, 0, 1)), dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient")))
+	good, err := dhcpv4.NewDiscovery(mac, dhcpv4.WithRelay(net.IPv4(127, 0, 0, 1)),
+		dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,13 +99,14 @@ func TestBadDHCP(t *testing.T) {
 	}
 	const options = 240
 	bad := [][]byte{
-		{}, {1}, make([]byte, 240), make([]byte, 65507), bytes.Repeat([]byte{0xff}, 2048), bytes.Repeat([]byte{1}, 1500),
+		{}, {1}, make([]byte, 240), make([]byte, 65507), bytes.Repeat([]byte{0xff}, 2048),
+		bytes.Repeat([]byte{1}, 1500),
 		changed(0, 2), changed(0, 255), // an answer, nonsense
 		changed(2, 0), changed(2, 255), changed(3, 255), // no address, a huge one, hops
 		changed(12, 255, 255, 255, 255), changed(24, 224, 0, 0, 1), // from everywhere, by a relay that is many
 		changed(236, 0, 0, 0, 0),                           // no cookie
 		changed(options, 53, 255), changed(options, 53, 0), // a length beyond the end, and none
-		changed(options, 52, 1, 3), changed(options, 52, 1, 9), // options go on in file and sname, which hold none
+		changed(options, 52, 1, 3), changed(options, 52, 1, 9), // options continue in file and sname, which hold none
 		append(changed(options, 53, 1, 1), bytes.Repeat([]byte{55, 255}, 700)...),
 	}
 	for n := range packet {
@@ -116,7 +118,7 @@ func TestBadDHCP(t *testing.T) {
 		for range 1 + chance.IntN(8) {
 			b[chance.IntN(len(b))] = byte(chance.Uint32())
 		}
-		copy(b[28:], mac) // a machine of its own each would fill the network's range, which is not what is tested
+		copy(b[28:], mac) // one machine for each would fill the network's range, which is not what is tested
 		bad = append(bad, b)
 	}
 	for _, b := range bad {
@@ -127,75 +129,57 @@ func TestBadDHCP(t *testing.T) {
 	h.mustBeUnharmed()
 }
 
+// readRequest is a read request for a file.
+func readRequest(name, mode string, options ...string) []byte {
+	b := append([]byte{0, 1}, name+"\x00"+mode+"\x00"...)
+	for _, o := range options {
+		b = append(b, o+"\x00"...)
+	}
+	return b
+}
+
+var badTFTP = []struct {
+	what   string
+	packet []byte
+	words  string // of the ERROR that is answered; empty: nothing is
+}{
+	{"nothing", nil, ""},
+	{"one byte", []byte{0}, ""},
+	{"DATA without a transfer", []byte{0, 3, 0, 1, 'x'}, ""},
+	{"ACK without a transfer", []byte{0, 4, 0, 1}, ""},
+	{"ERROR without a transfer", []byte("\x00\x05\x00\x01x\x00"), ""},
+	{"operation 9", []byte("\x00\x09x\x00octet\x00"), ""},
+	{"operation 65535", bytes.Repeat([]byte{0xff}, 512), ""},
+	{"write", []byte("\x00\x02" + testhead.BootFile + "\x00octet\x00"), "read-only"},
+	{"no end of the name", []byte("\x00\x01" + testhead.BootFile), "file name is missing"},
+	{"no name", readRequest("", "octet"), "file name is missing"},
+	{"long name", readRequest(strings.Repeat("x", 9000), "octet"), "file name is missing or over"},
+	{"no mode", []byte("\x00\x01" + testhead.BootFile + "\x00"), "mode octet"},
+	{"text mode", readRequest(testhead.BootFile, "netascii"), "mode octet"},
+	{"path up", readRequest("../../../../etc/passwd", "octet"), "not found"},
+	{"path up, for Windows", readRequest(`..\..\etc\passwd`, "octet"), "not found"},
+	{"absolute path", readRequest("/etc/passwd", "octet"), "not found"},
+	{"path through a program", readRequest(testhead.BootFile+"/../../../etc/passwd", "octet"), "not found"},
+	{"no text", readRequest("\xff\xfe\xfd", "octet"), "not found"},
+	{"folder", readRequest(".", "octet"), "not found"},
+}
+
 // An invalid TFTP request, or one for a missing file, gets an error.
 func TestBadTFTP(t *testing.T) {
 	h := newHead(t)
-	read := func(name, mode string, options ...string) []byte {
-		b := append([]byte{0, 1}, name+"\x00"+mode+"\x00"...)
-		for _, o := range options {
-			b = append(b, o+"\x00"...)
-		}
-		return b
-	}
-	for _, c := range []struct {
-		what   string
-		packet []byte
-		words  string // of the ERROR that is answered; empty: nothing is
-	}{
-		{"nothing", nil, ""},
-		{"one byte", []byte{0}, ""},
-		{"DATA without a transfer", []byte{0, 3, 0, 1, 'x'}, ""},
-		{"ACK without a transfer", []byte{0, 4, 0, 1}, ""},
-		{"ERROR without a transfer", []byte("\x00\x05\x00\x01x\x00"), ""},
-		{"operation 9", []byte("\x00\x09x\x00octet\x00"), ""},
-		{"operation 65535", bytes.Repeat([]byte{0xff}, 512), ""},
-		{"write", []byte("\x00\x02" + testhead.BootFile + "\x00octet\x00"), "read-only"},
-		{"no end of the name", []byte("\x00\x01" + testhead.BootFile), "file name is missing"},
-		{"no name", read("", "octet"), "file name is missing"},
-		{"long name", read(strings.Repeat("x", 9000), "octet"), "file name is missing or over"},
-		{"no mode", []byte("\x00\x01" + testhead.BootFile + "\x00"), "mode octet"},
-		{"text mode", read(testhead.BootFile, "netascii"), "mode octet"},
-		{"path up", read("../../../../etc/passwd", "octet"), "not found"},
-		{"path up, for Windows", read(`..\..\etc\passwd`, "octet"), "not found"},
-		{"absolute path", read("/etc/passwd", "octet"), "not found"},
-		{"path through a program", read(testhead.BootFile+"/../../../etc/passwd", "octet"), "not found"},
-		{"no text", read("\xff\xfe\xfd", "octet"), "not found"},
-		{"folder", read(".", "octet"), "not found"},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			// From a wildcard, as the answer comes from another port.
-			conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(timeout))
-			to, _ := net.ResolveUDPAddr("udp4", h.Address+":7069")
-			if _, err := conn.WriteTo(c.packet, to); err != nil {
-				t.Fatal(err)
-			}
-			if c.words == "" {
-				return
-			}
-			answer := make([]byte, 2048)
-			n, _, err := conn.ReadFrom(answer)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.HasPrefix(answer[:n], []byte{0, 5}) {
-				t.Errorf("answered %q, want an ERROR", answer[:n])
-			}
-			mustAnswer(t, string(answer[:n]), c.words)
-		})
+	for _, c := range badTFTP {
+		t.Run(c.what, func(t *testing.T) { h.answersTFTP(t, c.packet, c.words) })
 	}
 	t.Run("options", func(t *testing.T) {
 		conn := dialUDP(t, h.Address+":7069")
 		for _, o := range [][]string{
-			{"blksize", "99999999999999999999"}, {"blksize", "-1"}, {"blksize", "0"}, {"blksize"}, {"windowsize", "65536"}, {"timeout", "1e9"},
-			{"tsize", strings.Repeat("9", 1000)}, {strings.Repeat("x", 5000), strings.Repeat("y", 5000)}, {"", "", "", ""},
+			{"blksize", "99999999999999999999"}, {"blksize", "-1"}, {"blksize", "0"}, {"blksize"},
+			{"windowsize", "65536"}, {"timeout", "1e9"},
+			{"tsize", strings.Repeat("9", 1000)}, {strings.Repeat("x", 5000), strings.Repeat("y", 5000)},
+			{"", "", "", ""},
 			strings.Split(strings.Repeat("blksize,512,", 400), ","),
 		} {
-			if _, err := conn.Write(read(testhead.BootFile, "octet", o...)); err != nil {
+			if _, err := conn.Write(readRequest(testhead.BootFile, "octet", o...)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -203,7 +187,35 @@ func TestBadTFTP(t *testing.T) {
 	h.mustBeUnharmed()
 }
 
-// rawHTTP sends bytes as they are and gives the answer's status and text.
+// answersTFTP sends a packet and wants an ERROR with these words; without words, none is waited for.
+func (h *head) answersTFTP(t *testing.T, packet []byte, words string) {
+	t.Helper()
+	// From a wildcard, as the answer comes from another port.
+	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(timeout))
+	to, _ := net.ResolveUDPAddr("udp4", h.Address+":7069")
+	if _, err := conn.WriteTo(packet, to); err != nil {
+		t.Fatal(err)
+	}
+	if words == "" {
+		return
+	}
+	answer := make([]byte, 2048)
+	n, _, err := conn.ReadFrom(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(answer[:n], []byte{0, 5}) {
+		t.Errorf("answered %q, want an ERROR", answer[:n])
+	}
+	mustAnswer(t, string(answer[:n]), words)
+}
+
+// rawHTTP sends bytes as they are and returns the answer's status and text.
 func rawHTTP(t *testing.T, at, text string) (int, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", at)
@@ -261,7 +273,7 @@ func TestBadBootHTTP(t *testing.T) {
 		{"token of none", "POST /phone-home/tb1~x", "Content-Length: 0\r\n", 401},
 		{"method of none", "BREW " + program, "", 405},
 		{"method that is no token", "G@T " + program, "", 400},
-		{"no metadata for strangers", "GET /latest/user-data", "", 404},
+		{"no metadata for unknown clients", "GET /latest/user-data", "", 404},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			status, body := rawHTTP(t, at, c.line+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+c.header+"\r\n")
@@ -269,12 +281,13 @@ func TestBadBootHTTP(t *testing.T) {
 				t.Errorf("status %d, want %d: %.200q", status, c.status, body)
 			}
 			if strings.Contains(body, "root:") || strings.Contains(body, "BEGIN") {
-				t.Errorf("it gave a file away: %.200q", body)
+				t.Errorf("it disclosed a file: %.200q", body)
 			}
 		})
 	}
 	for what, text := range map[string]string{
-		"no HTTP": "hello\r\n\r\n", "TLS": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "HTTP/9": "GET / HTTP/9.9\r\n\r\n", "no Host": "GET / HTTP/1.1\r\n\r\n",
+		"no HTTP": "hello\r\n\r\n", "TLS": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+		"HTTP/9": "GET / HTTP/9.9\r\n\r\n", "no Host": "GET / HTTP/1.1\r\n\r\n",
 	} {
 		t.Run(what, func(t *testing.T) {
 			if status, body := rawHTTP(t, at, text+"\r\n\r\n"); status < 400 || status > 505 {

@@ -28,7 +28,8 @@ func (h *head) rawAPI() *http.Client {
 		h.Fatal(err)
 	}
 	cfg.NextProtos = []string{"http/1.1"}
-	transport := &http.Transport{TLSClientConfig: cfg, ExpectContinueTimeout: timeout, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
+	transport := &http.Transport{TLSClientConfig: cfg, ExpectContinueTimeout: timeout,
+		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	h.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }

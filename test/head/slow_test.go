@@ -40,11 +40,10 @@ func (h *head) label() string {
 }
 
 // A head on a slow disk logs that, serves reads and boots as before, and writes slowly. When a write exceeds its time
-// limit, the client is told that the outcome is unknown, and why; no operator is needed when the disk is fast again.
+// limit, the error reports that the outcome is unknown, and why; no operator is needed when the disk is fast again.
 func TestSlowDisk(t *testing.T) {
 	disk := faultfs.New(t)
-	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.Apply(site)
+	h := newHeadOn(t, disk.Dir())
 	disk.Set(faultfs.Faults{SyncDelay: 300 * time.Millisecond})
 	h.mustServe()
 	if err := h.tryLabel("slow"); err != nil || h.label() != "slow" {
@@ -94,8 +93,7 @@ func TestStartOnSlowDisk(t *testing.T) {
 		t.Skip("a start takes some ten syncs, each three seconds")
 	}
 	disk := faultfs.New(t)
-	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.Apply(site)
+	h := newHeadOn(t, disk.Dir())
 	h.mustServe()
 	h.Signal(syscall.SIGKILL)
 	<-h.Done()
@@ -136,8 +134,7 @@ func TestPowerCut(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.Apply(site)
+	h := newHeadOn(t, disk.Dir())
 	var acknowledged atomic.Int64
 	for round := range 6 {
 		imported := h.importImage(rng, fmt.Sprint("image", round))
@@ -152,7 +149,8 @@ func TestPowerCut(t *testing.T) {
 		h = startHead(t, h.Dir)
 		got, err := strconv.ParseInt(h.label(), 10, 64)
 		if err != nil || got < acknowledged.Load() || got > last {
-			t.Errorf("round %d: write %d was acknowledged and %d begun, and %q is there", round, acknowledged.Load(), last, h.label())
+			t.Errorf("round %d: write %d was acknowledged and %d begun, and %q is there",
+				round, acknowledged.Load(), last, h.label())
 		}
 		acknowledged.Store(got)
 		h.mustHave(imported)
@@ -201,7 +199,8 @@ func (h *head) mustHave(digest string) {
 	}
 	defer resp.Body.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, resp.Body); err != nil || resp.StatusCode != http.StatusOK || fmt.Sprintf("sha256:%x", sum.Sum(nil)) != digest {
+	_, err = io.Copy(sum, resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || fmt.Sprintf("sha256:%x", sum.Sum(nil)) != digest {
 		h.Errorf("blob %s: %s, %v; it has %x", digest, resp.Status, err, sum.Sum(nil))
 	}
 }
@@ -209,8 +208,7 @@ func (h *head) mustHave(digest string) {
 // A disk that lies about syncs loses what was acknowledged: the tests above would see that.
 func TestLyingDisk(t *testing.T) {
 	disk := faultfs.New(t)
-	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.Apply(site)
+	h := newHeadOn(t, disk.Dir())
 	if err := h.tryLabel("1"); err != nil {
 		t.Fatal(err)
 	}
@@ -237,8 +235,7 @@ func TestStoreDiskErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := faultfs.New(t)
-			h := startHead(t, filepath.Join(disk.Dir(), "data"))
-			h.Apply(site)
+			h := newHeadOn(t, disk.Dir())
 			if err := h.tryLabel("before"); err != nil {
 				t.Fatal(err)
 			}
@@ -246,7 +243,7 @@ func TestStoreDiskErrors(t *testing.T) {
 			if err := h.tryLabel("lost"); err == nil {
 				t.Error("a write was acknowledged that the disk did not take")
 			}
-			h.ExpectFailure("the store's member ended", "input/output error", "hint:")
+			h.ExpectFailure("the store's member failed", "input/output error", "hint:")
 			launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("input/output error", "hint:")
 			disk.Set(faultfs.Faults{})
 			if err := disk.Cut(nil); err != nil {
@@ -264,8 +261,7 @@ func TestStoreDiskErrors(t *testing.T) {
 // An image that the disk does not take is no image, and the head does its other work.
 func TestBlobDiskErrors(t *testing.T) {
 	disk := faultfs.New(t)
-	h := startHead(t, filepath.Join(disk.Dir(), "data"))
-	h.Apply(site)
+	h := newHeadOn(t, disk.Dir())
 	image := write(t, "a.raw", bytes.Repeat([]byte("x"), 1<<20))
 	for _, faults := range []faultfs.Faults{
 		{SyncError: syscall.EIO, Under: "data/blobs"}, {WriteError: syscall.EIO, Under: "data/blobs"},

@@ -19,7 +19,8 @@ import (
 // A port that another program uses is named, with the flag that sets it.
 func TestPortsTaken(t *testing.T) {
 	for _, port := range []struct{ flag, network, number string }{
-		{"--api", "tcp", "7480"}, {"--boot", "tcp", "7481"}, {"--tftp", "udp", "7069"}, {"--dhcp-listen", "udp", "7067"},
+		{"--api", "tcp", "7480"}, {"--boot", "tcp", "7481"}, {"--tftp", "udp", "7069"},
+		{"--dhcp-listen", "udp", "7067"},
 	} {
 		t.Run(port.flag, func(t *testing.T) {
 			host := testhead.NewAddress()
@@ -38,7 +39,8 @@ func TestPortsTaken(t *testing.T) {
 				}
 				defer c.Close()
 			}
-			launch(t, t.TempDir(), host).ExpectFailure(at, "address already in use", "hint:", "choose another with "+port.flag+"\n")
+			launch(t, t.TempDir(), host).ExpectFailure(at, "address already in use", "hint:",
+				"choose another with "+port.flag+"\n")
 		})
 	}
 }
@@ -53,7 +55,8 @@ func TestInvalidAddresses(t *testing.T) {
 		}
 	}
 	t.Run("interface", func(t *testing.T) {
-		launch(t, t.TempDir(), testhead.NewAddress(), "--dhcp", "nope0", "--dhcp-listen", "").ExpectFailure("nope0", "--dhcp")
+		launch(t, t.TempDir(), testhead.NewAddress(), "--dhcp", "nope0", "--dhcp-listen", "").
+			ExpectFailure("nope0", "--dhcp")
 	})
 }
 
@@ -61,7 +64,7 @@ func TestInvalidAddresses(t *testing.T) {
 func TestSecondStart(t *testing.T) {
 	h := newHead(t)
 	second := launch(t, h.Dir, testhead.NewAddress())
-	second.ExpectFailure(fmt.Sprintf("process %d uses it", h.PID()), h.Dir, "--data-dir")
+	second.ExpectFailure(fmt.Sprintf("process %d is using it", h.PID()), h.Dir, "--data-dir")
 	h.mustServe()
 }
 
@@ -79,7 +82,8 @@ func TestDataFolder(t *testing.T) {
 	})
 	t.Run("read-only", func(t *testing.T) {
 		dir := mount(t, "size=1m,ro")
-		launch(t, dir, testhead.NewAddress()).ExpectFailure("open data folder "+dir, "read-only file system", "--data-dir")
+		launch(t, dir, testhead.NewAddress()).
+			ExpectFailure("open data folder "+dir, "read-only file system", "--data-dir")
 	})
 	t.Run("nothing", func(t *testing.T) {
 		launch(t, "", testhead.NewAddress()).ExpectFailure("data-dir is missing")
@@ -119,9 +123,11 @@ func TestForeignAndDamagedData(t *testing.T) {
 		content    []byte // nil: removed; "damaged": its first bytes are
 		words      []string
 	}{
-		{"of a newer version", "head.json", newer, []string{"version v9.0.0 wrote it in format 9", "run that version of trivet"}},
+		{"of a newer version", "head.json", newer,
+			[]string{"version v9.0.0 wrote it in format 9", "run that version of trivet"}},
 		{"damaged head.json", "head.json", []byte("{"), []string{"head.json is damaged", "backup"}},
-		{"damaged log", "store/etcd/member/wal/0000000000000000-0000000000000000.wal", []byte("damaged"), []string{"damaged", "backup"}},
+		{"damaged log", "store/etcd/member/wal/0000000000000000-0000000000000000.wal", []byte("damaged"),
+			[]string{"damaged", "backup"}},
 		{"damaged pages", "store/etcd/member/snap/db", []byte("damaged"), []string{"damaged", "backup"}},
 		{"no CA", "keys/ca.pem", nil, []string{"keys/ca.pem", "backup"}},
 		{"damaged CA", "keys/ca.pem", []byte("x"), []string{"keys", "no certificate in PEM"}},
@@ -142,14 +148,15 @@ func TestForeignAndDamagedData(t *testing.T) {
 		})
 	}
 	t.Run("of another head", func(t *testing.T) {
-		launch(t, h.Dir, testhead.NewAddress(), "--name", "head7").ExpectFailure("it is of head head0, not of head7", "--name")
+		launch(t, h.Dir, testhead.NewAddress(), "--name", "head7").
+			ExpectFailure("it is of head head0, not of head7", "--name")
 	})
 	t.Run("secrets that others can read", func(t *testing.T) {
 		path := filepath.Join(h.Dir, "keys/seal.keys")
 		if err := os.Chmod(path, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("seal.keys can be read by others", "chmod 600")
+		launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("seal.keys is readable by other users", "chmod 600")
 		if err := os.Chmod(path, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -19,8 +19,7 @@ import (
 // all heads fetch it, and a head that lost its folder fetches it again. Meanwhile each of them serves it to machines.
 func TestBlobs(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
+	h0 := startFirst(t)
 	all := []*head{h0, h0.join("head1"), h0.join("head2")}
 	data := make([]byte, 40<<20)
 	rand.NewChaCha8([32]byte{1}).Read(data)

@@ -14,7 +14,8 @@ func (h *head) killAfterFile(args []string, files ...string) {
 	h.Helper()
 	for _, file := range files {
 		h.Start(args...)
-		for late := time.Now().Add(testhead.Timeout); ; time.Sleep(time.Millisecond) { // the kill must follow the file closely
+		// the kill must follow the file closely
+		for late := time.Now().Add(testhead.Timeout); ; time.Sleep(time.Millisecond) {
 			if found, err := filepath.Glob(filepath.Join(h.Dir, file)); err == nil && len(found) > 0 {
 				break
 			}
@@ -29,7 +30,10 @@ func (h *head) killAfterFile(args []string, files ...string) {
 // A first start that is killed at any point is completed by the next one.
 func TestFirstStartIsKilled(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"keys", "head.json", "store/etcd/member/snap", "store/etcd/member/snap/db", "store/etcd/member/wal", "store/etcd/member/wal/*.wal", "blobs"} {
+	for _, file := range []string{
+		"keys", "head.json", "store/etcd/member/snap", "store/etcd/member/snap/db", "store/etcd/member/wal",
+		"store/etcd/member/wal/*.wal", "blobs",
+	} {
 		t.Run(file, func(t *testing.T) {
 			h := newHead(t, "head0")
 			h.killAfterFile(nil, file)
@@ -42,12 +46,11 @@ func TestFirstStartIsKilled(t *testing.T) {
 // A join that is killed at any point, on either side, is completed later: there is one new head, and it is a member.
 func TestJoinIsKilled(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
-	l := newLedger(t, h0.client(h0))
+	h0, l := startWithLedger(t)
 	n := newHead(t, "head1")
 	args := []string{"--join", h0.API(), "--token", h0.token()}
-	n.killAfterFile(args, "join-*", "keys", "peer.pem", "head.json", "store/etcd", "store/etcd/member/snap/db", "store/etcd/member/wal", "store/etcd/member/wal/*.wal")
+	n.killAfterFile(args, "join-*", "keys", "peer.pem", "head.json", "store/etcd", "store/etcd/member/snap/db",
+		"store/etcd/member/wal", "store/etcd/member/wal/*.wal")
 	n.Start(args...)
 	h0.Kill() // the head that it joins, too
 	h0.Up()
@@ -65,8 +68,7 @@ func TestJoinIsKilled(t *testing.T) {
 // not.
 func TestJoinsAtOnce(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
+	h0 := startFirst(t)
 	a, b := newHead(t, "a"), newHead(t, "b")
 	a.Start("--join", h0.API(), "--token", h0.token())
 	b.Start("--join", h0.API(), "--token", h0.token())

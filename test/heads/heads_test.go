@@ -27,6 +27,21 @@ func newHead(t *testing.T, name string) *head {
 	return &head{testhead.NewHead(t, name)}
 }
 
+// startFirst starts the first head of a cluster.
+func startFirst(t *testing.T) *head {
+	t.Helper()
+	h := newHead(t, "head0")
+	h.Up()
+	return h
+}
+
+// startWithLedger starts the first head of a cluster, and a ledger there.
+func startWithLedger(t *testing.T) (*head, *ledger) {
+	t.Helper()
+	h := startFirst(t)
+	return h, newLedger(t, h.client(h))
+}
+
 // expectRefusal wants a head that ends with status 1, these texts in its log, and a hint.
 func (h *head) expectRefusal(texts ...string) {
 	h.Helper()
@@ -116,16 +131,24 @@ const (
 
 func newLedger(t *testing.T, cl *client.Client) *ledger {
 	t.Helper()
-	n := &trivet.Network{Meta: trivet.Meta{Name: "lo"}, Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("127.0.0.0/8"),
-		Ranges: []trivet.Range{{From: netip.MustParseAddr("127.9.9.1"), To: netip.MustParseAddr("127.9.9.200")}}}}
+	n := &trivet.Network{Meta: trivet.Meta{Name: "lo"}, Spec: trivet.NetworkSpec{
+		CIDR:   netip.MustParsePrefix("127.0.0.0/8"),
+		Ranges: []trivet.Range{{From: netip.MustParseAddr("127.9.9.1"), To: netip.MustParseAddr("127.9.9.200")}},
+	}}
 	if _, err := client.Of[trivet.Network](cl).Create(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	m := &trivet.Machine{Meta: trivet.Meta{Name: machine}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: knownMAC}}}}
+	createMachine(t, cl)
+	return &ledger{T: t, cl: cl}
+}
+
+func createMachine(t *testing.T, cl *client.Client) {
+	t.Helper()
+	m := &trivet.Machine{Meta: trivet.Meta{Name: machine},
+		Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: knownMAC}}}}
 	if _, err := client.Of[trivet.Machine](cl).Create(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	return &ledger{T: t, cl: cl}
 }
 
 // write must succeed.

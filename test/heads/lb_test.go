@@ -57,7 +57,8 @@ func TestRollingRestartBehindHAProxy(t *testing.T) {
 	defer p.mu.Unlock()
 	t.Logf("%d requests, %d retries", p.done, p.retries)
 	if len(p.failed) > 0 || p.done < 100 {
-		t.Errorf("of %d requests %d failed:\n%s", p.done, len(p.failed), strings.Join(p.failed[:min(10, len(p.failed))], "\n"))
+		t.Errorf("of %d requests %d failed:\n%s", p.done, len(p.failed),
+			strings.Join(p.failed[:min(10, len(p.failed))], "\n"))
 	}
 }
 
@@ -94,7 +95,10 @@ func (h *head) program(lb string) *program {
 	c := h.Credential()
 	tls := must(client.TLSConfig(c.Trust))(h.T)
 	p := &program{base: "https://" + lb + ":7480", token: c.Token,
-		http: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}}}
+		http: &http.Client{
+			Timeout:   20 * time.Second,
+			Transport: &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true},
+		}}
 	h.Await("a request by the balancer", func() error { return p.do(h.Context(), "GET", "/v1/machines", "") })
 	return p
 }
@@ -121,7 +125,8 @@ func (p *program) do(ctx context.Context, method, path, body string) error {
 // writes creates records, each once.
 func (p *program) writes(ctx context.Context, of int) {
 	for i := 0; ctx.Err() == nil; i++ {
-		p.record(ctx, p.do(ctx, "POST", "/v1/machines", fmt.Sprintf(`{"kind":"Machine","name":"m%d-%d","spec":{"cordoned":true}}`, of, i)))
+		p.record(ctx, p.do(ctx, "POST", "/v1/machines",
+			fmt.Sprintf(`{"kind":"Machine","name":"m%d-%d","spec":{"cordoned":true}}`, of, i)))
 		time.Sleep(10 * time.Millisecond)
 	}
 }

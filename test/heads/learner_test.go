@@ -11,8 +11,7 @@ import (
 // stays up.
 func TestLearnerMustStayUp(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
+	h0 := startFirst(t)
 	n := newHead(t, "head1")
 	n.Up("--join", h0.API(), "--token", h0.token())
 	heads := client.Of[trivet.Head](h0.client(h0))

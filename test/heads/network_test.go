@@ -23,7 +23,8 @@ func TestNetworkHasACluster(t *testing.T) {
 	start(first, one) // there is no cluster
 	first.AwaitReady()
 	start(second, two)
-	second.expectRefusal("serves this network already", "https://10.99.0.1:7480", "--join https://10.99.0.1:7480 --token TOKEN", "--new-cluster")
+	second.expectRefusal("serves this network already", "https://10.99.0.1:7480",
+		"--join https://10.99.0.1:7480 --token TOKEN", "--new-cluster")
 	if _, err := os.Stat(second.Dir + "/keys"); err == nil {
 		t.Error("it has made keys")
 	}
@@ -46,7 +47,8 @@ func twoNamespaces(t *testing.T) (one, two string) {
 		"netns add " + one, "netns add " + two,
 		"-n " + one + " link add boot0 type veth peer name boot0 netns " + two,
 		"-n " + one + " addr add 10.99.0.1/24 dev boot0", "-n " + two + " addr add 10.99.0.2/24 dev boot0",
-		"-n " + one + " link set lo up", "-n " + two + " link set lo up", "-n " + one + " link set boot0 up", "-n " + two + " link set boot0 up",
+		"-n " + one + " link set lo up", "-n " + two + " link set lo up", "-n " + one + " link set boot0 up",
+		"-n " + two + " link set boot0 up",
 	} {
 		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %v: %s (apt-get install iproute2)", args, err, out)

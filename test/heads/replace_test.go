@@ -12,9 +12,7 @@ import (
 // is a member: the witness is never alone.
 func TestBothAreReplaced(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
-	l := newLedger(t, h0.client(h0))
+	h0, l := startWithLedger(t)
 	h1 := h0.join("head1")
 	h0.join("head2", "token", "--witness")
 	l.write()
@@ -53,9 +51,7 @@ func TestBothAreReplaced(t *testing.T) {
 // The successor of a dead head may use its address.
 func TestReplacedAtItsAddress(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
-	l := newLedger(t, h0.client(h0))
+	h0, l := startWithLedger(t)
 	h1 := h0.join("head1")
 	h0.join("head2")
 	h1.Kill()

@@ -12,9 +12,7 @@ import (
 // boots; all killed at once return with all that was acknowledged.
 func TestThreeHeads(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
-	l := newLedger(t, h0.client(h0))
+	h0, l := startWithLedger(t)
 	l.write()
 	h1 := h0.join("head1")
 	h2 := h0.join("head2")

@@ -22,11 +22,10 @@ import (
 // secret on its disk.
 func TestWitness(t *testing.T) {
 	t.Parallel()
-	h0 := newHead(t, "head0")
-	h0.Up()
-	l := newLedger(t, h0.client(h0))
+	h0, l := startWithLedger(t)
 	secret := filepath.Join(t.TempDir(), "secret.yaml")
-	if err := os.WriteFile(secret, []byte("kind: Secret\nname: bmc\nspec: {data: {password: correct-horse-battery}}\n"), 0o600); err != nil {
+	record := []byte("kind: Secret\nname: bmc\nspec: {data: {password: correct-horse-battery}}\n")
+	if err := os.WriteFile(secret, record, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h0.MustTrivet("apply", "-f", secret)
@@ -70,8 +69,10 @@ func TestWitness(t *testing.T) {
 func (h *head) servesNothing(t *testing.T) {
 	cl := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer cl.CloseIdleConnections()
-	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/v1/machines": 404, "/v1/version": 404, "/metrics": 404,
-		"/peer/v1/join": 404, "/peer/v1/certificate": 404, "/agent/v1/hello": 404} {
+	for path, want := range map[string]int{
+		"/livez": 200, "/readyz": 200, "/v1/machines": 404, "/v1/version": 404, "/metrics": 404,
+		"/peer/v1/join": 404, "/peer/v1/certificate": 404, "/agent/v1/hello": 404,
+	} {
 		resp, err := cl.Get(h.API() + path)
 		if err != nil {
 			t.Fatal(err)
@@ -123,11 +124,15 @@ func (h *head) holdsNone(t *testing.T, admin *head) {
 func (h *head) renews(t *testing.T, admin *head, l *ledger) {
 	keys := must(auth.Load(filepath.Join(admin.Dir, "keys")))(t)
 	file := filepath.Join(h.Dir, "peer.pem")
-	for what, signed := range map[string]time.Time{"to be renewed in 5 s": time.Now().Add(5*time.Second - 60*24*time.Hour), "expired": time.Now().Add(-200 * 24 * time.Hour)} {
+	for what, signed := range map[string]time.Time{
+		"to be renewed in 5 s": time.Now().Add(5*time.Second - 60*24*time.Hour),
+		"expired":              time.Now().Add(-200 * 24 * time.Hour),
+	} {
 		h.Stop()
 		key := must(auth.PeerKey())(t)
 		csr := must(auth.PeerRequest(key))(t)
-		cert := must(keys.CA.SignPeer(auth.Peer{Name: "head2", Role: auth.PeerWitness, Host: h.Address}, csr, signed))(t)
+		cert := must(keys.CA.SignPeer(auth.Peer{Name: "head2", Role: auth.PeerWitness, Host: h.Address}, csr,
+			signed))(t)
 		if err := os.WriteFile(file, append(cert, key...), 0o600); err != nil {
 			t.Fatal(err)
 		}

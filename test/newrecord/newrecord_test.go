@@ -1,5 +1,5 @@
-// Package newrecord_test performs the steps of docs/contributing/new-record.md: it builds trivet with the kind of that page,
-// starts a head, and uses the kind.
+// Package newrecord_test performs the steps of docs/contributing/new-record.md: it builds trivet with the kind of that
+// page, starts a head, and uses the kind.
 package newrecord_test
 
 import (
@@ -32,7 +32,8 @@ func TestNewRecord(t *testing.T) {
 	blocks := codeBlocks(t)
 	goBlocks, yamlBlocks, console := blocks["go"], blocks["yaml"], blocks["console"]
 	if len(goBlocks) != 2 || len(yamlBlocks) != 2 || len(console) != 1 {
-		t.Fatalf("the page has %d go, %d yaml and %d console blocks; want 2, 2 and 1", len(goBlocks), len(yamlBlocks), len(console))
+		t.Fatalf("the page has %d go, %d yaml and %d console blocks; want 2, 2 and 1",
+			len(goBlocks), len(yamlBlocks), len(console))
 	}
 	h := startHead(t, build(t, goBlocks[0], goBlocks[1]))
 	write(t, filepath.Join(h.dir, "rack.yaml"), yamlBlocks[0])
@@ -159,7 +160,8 @@ func (h *head) connect() {
 	if h.context, err = f.Pick(""); err != nil {
 		h.Fatal(err)
 	}
-	h.client, err = client.New(client.Config{Endpoints: h.context.Endpoints, Trust: h.context.Trust, Token: h.context.Token})
+	h.client, err = client.New(client.Config{Endpoints: h.context.Endpoints, Trust: h.context.Trust,
+		Token: h.context.Token})
 	if err != nil {
 		h.Fatal(err)
 	}

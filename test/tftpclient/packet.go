@@ -129,5 +129,6 @@ func (e *Error) Error() string { return fmt.Sprintf("server error: %s (code %d)"
 
 // Is maps the code to the errors of the root package.
 func (e *Error) Is(target error) bool {
-	return e.Code == codeNotFound && target == trivet.ErrNotFound || e.Code == codeAccess && target == trivet.ErrForbidden
+	return e.Code == codeNotFound && target == trivet.ErrNotFound ||
+		e.Code == codeAccess && target == trivet.ErrForbidden
 }

@@ -22,7 +22,8 @@ func imageOf(run *trivet.Run, name, format string) (trivet.ImageRef, error) {
 	}
 	img := run.Spec.Images[i]
 	if img.Format != format {
-		return img, finalf(trivet.FaultConfiguration, "image %s is of format %s; this action requires %s", name, img.Format, format)
+		return img, finalf(trivet.FaultConfiguration, "image %s is of format %s; this action requires %s", name,
+			img.Format, format)
 	}
 	return img, nil
 }

@@ -14,8 +14,10 @@ import (
 // the path that firmware boots from by default: entries in the firmware's memory are lost too easily, and netboot
 // precedes them anyway.
 const grubScript = `
-install=$(command -v grub-install || command -v grub2-install) || { echo "grub-install is not installed there" >&2; exit 3; }
-config=$(command -v grub-mkconfig || command -v grub2-mkconfig) || { echo "grub-mkconfig is not installed there" >&2; exit 3; }
+install=$(command -v grub-install || command -v grub2-install) || \
+	{ echo "grub-install is not installed there" >&2; exit 3; }
+config=$(command -v grub-mkconfig || command -v grub2-mkconfig) || \
+	{ echo "grub-mkconfig is not installed there" >&2; exit 3; }
 case "$FIRMWARE" in
 uefi) "$install" --target="$TARGET" --efi-directory=/boot/efi --removable --no-nvram ;;
 bios) "$install" --target=i386-pc "$DISK" ;;

@@ -14,7 +14,7 @@ func twoDisks(t *testing.T) *bench {
 	return newBench(t, Files{map[string]string{"/dev/vda": sparse(t, 128<<20), "/dev/vdb": sparse(t, 64<<20)}}, "")
 }
 
-// wantOn fails unless the last action wrote to a disk and said so.
+// wantOn fails unless the last action wrote to a disk and logged it.
 func (b *bench) wantOn(name, reason string) {
 	b.t.Helper()
 	path := b.env.Host.(Files).Paths[name]
@@ -66,9 +66,11 @@ func TestHintsAreResolvedOncePerRun(t *testing.T) {
 func TestHintsThatDoNotSelectOneDiskFailAndListTheDisks(t *testing.T) {
 	b := twoDisks(t)
 	b.run.Spec.Disk = trivet.DiskHints{MaxSize: 1 << 40}
-	b.fail("wipe", nil, trivet.FaultConfiguration, true, "several disks match the hints {maxSize: 1TiB}: /dev/vda (134MB)")
+	b.fail("wipe", nil, trivet.FaultConfiguration, true,
+		"several disks match the hints {maxSize: 1TiB}: /dev/vda (134MB)")
 	b.run.Spec.Disk = trivet.DiskHints{MinSize: 1 << 40}
-	b.fail("wipe", nil, trivet.FaultMachine, true, "no disk matches the hints {minSize: 1TiB}; the machine has /dev/vda (134MB)")
+	b.fail("wipe", nil, trivet.FaultMachine, true,
+		"no disk matches the hints {minSize: 1TiB}; the machine has /dev/vda (134MB)")
 	b.env.Host = Files{}
 	b.run.Spec.Disk = trivet.DiskHints{}
 	b.fail("wipe", nil, trivet.FaultMachine, true, "no disk matches: none is writable")

@@ -25,12 +25,13 @@ func (e *Env) command(ctx context.Context, at *Attempt, s *actionspec.Command) e
 	})
 }
 
-// inside makes a program run in the installed system as if that had booted: with its own /run, and the installer's
+// inside runs a program in the installed system as if that had booted: with its own /run, and the installer's
 // devices and name servers.
 func inside(root *Root, box sandbox.Spec) sandbox.Spec {
 	box.Root = root.Dir
 	box.Mounts = append(sandbox.System(true),
-		sandbox.Mount{Source: "run", Target: "/run", Type: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Data: "mode=755"},
+		sandbox.Mount{Source: "run", Target: "/run", Type: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV,
+			Data: "mode=755"},
 		resolvers(),
 	)
 	return box
@@ -47,7 +48,8 @@ func resolvers() sandbox.Mount {
 func environment(at *Attempt, defaults []string, env map[string]string) []string {
 	out := append([]string{
 		"HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", installerPath,
-		"TRIVET_MACHINE=" + at.Run.Spec.Machine, "TRIVET_WORKFLOW=" + at.Run.Workflow, "TRIVET_ACTION=" + at.Action.Name,
+		"TRIVET_MACHINE=" + at.Run.Spec.Machine, "TRIVET_WORKFLOW=" + at.Run.Workflow,
+		"TRIVET_ACTION=" + at.Action.Name,
 	}, defaults...)
 	for name, value := range env {
 		out = append(out, name+"="+value)

@@ -24,19 +24,23 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// toolImage is a container image of two layers around the tests' program. The second layer takes something of the
-// first away.
+// toolImage is a container image of two layers around the tests' program. The second layer removes something
+// of the first.
 func toolImage(t testing.TB) v1.Image {
 	t.Helper()
 	prog, err := tool()
 	must(t, err)
 	img := empty.Image
 	for _, content := range [][]byte{
-		files(t, [2]string{"bin/tool", string(prog)}, [2]string{"gone", "x"}, [2]string{"old/a", "x"}, [2]string{"old/b", "x"},
+		files(t, [2]string{"bin/tool", string(prog)}, [2]string{"gone", "x"}, [2]string{"old/a", "x"},
+			[2]string{"old/b", "x"},
 			[2]string{"etc/passwd", "admin:x:1000:1001::/:/bin/sh\n"}, [2]string{"lib", "->usr/lib"}),
-		files(t, [2]string{".wh.gone", ""}, [2]string{"old/.wh..wh..opq", ""}, [2]string{"old/c", "x"}, [2]string{"lib/new", "x"}),
+		files(t, [2]string{".wh.gone", ""}, [2]string{"old/.wh..wh..opq", ""}, [2]string{"old/c", "x"},
+			[2]string{"lib/new", "x"}),
 	} {
-		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil })
+		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(content)), nil
+		})
 		must(t, err)
 		img, err = mutate.AppendLayers(img, layer)
 		must(t, err)
@@ -45,7 +49,8 @@ func toolImage(t testing.TB) v1.Image {
 	must(t, err)
 	file = file.DeepCopy()
 	file.OS, file.Architecture = "linux", runtime.GOARCH
-	file.Config = v1.Config{Entrypoint: []string{"/bin/tool"}, Cmd: []string{"default"}, Env: []string{"FROM=image", "COLOUR=red"},
+	file.Config = v1.Config{Entrypoint: []string{"/bin/tool"}, Cmd: []string{"default"},
+		Env:        []string{"FROM=image", "COLOUR=red"},
 		WorkingDir: "/old", User: "admin"}
 	img, err = mutate.ConfigFile(img, file)
 	must(t, err)
@@ -71,11 +76,11 @@ func toolLayout(t testing.TB) []byte {
 	return files(t, list...)
 }
 
-func (b *bench) wantSaid(lines ...string) {
+func (b *bench) wantOutput(lines ...string) {
 	b.t.Helper()
 	for _, line := range lines {
 		if !strings.Contains("\n"+b.log.String(), "\n"+line+"\n") {
-			b.t.Errorf("it did not say %q, but:\n%s", line, b.log.String())
+			b.t.Errorf("no line %q in the output:\n%s", line, b.log.String())
 		}
 	}
 }
@@ -85,18 +90,21 @@ func TestContainerOfAnImage(t *testing.T) {
 	b.add("tool", "oci", "zstd", pack(t, toolLayout(t)))
 	with := func(with map[string]any) map[string]any { with["image"] = "tool"; return with }
 	b.do("container", with(map[string]any{}))
-	b.wantSaid("args default", "pid 1 uid 1000 gid 1001 dir /old host m1", "env COLOUR=red", "env FROM=image",
-		"/ bin dev etc lib old proc sys usr", "/dev fd full null ptmx pts random shm stderr stdin stdout tty urandom zero")
-	b.do("container", with(map[string]any{"args": []any{"x", "y"}, "env": map[string]any{"COLOUR": "blue"}, "mount": "/target",
+	b.wantOutput("args default", "pid 1 uid 1000 gid 1001 dir /old host m1", "env COLOUR=red", "env FROM=image",
+		"/ bin dev etc lib old proc sys usr", "/dev fd full null ptmx pts random shm "+
+			"stderr stdin stdout tty urandom zero")
+	b.do("container", with(map[string]any{"args": []any{"x", "y"}, "env": map[string]any{"COLOUR": "blue"},
+		"mount":   "/target",
 		"devices": true}))
-	b.wantSaid("args x y", "env COLOUR=blue", "/target away bin boot etc lost+found tmp vmlinuz")
+	b.wantOutput("args x y", "env COLOUR=blue", "/target away bin boot etc lost+found tmp vmlinuz")
 	b.do("container", with(map[string]any{"command": []any{"/bin/tool", "only"}}))
-	b.wantSaid("args only")
-	b.fail("container", with(map[string]any{"args": []any{"exit", "3"}}), trivet.FaultConfiguration, false, "exit status 3: about to fail")
+	b.wantOutput("args only")
+	b.fail("container", with(map[string]any{"args": []any{"exit", "3"}}), trivet.FaultConfiguration, false,
+		"exit status 3: about to fail")
 	b.fail("container", with(map[string]any{"command": []any{"/gone"}}), trivet.FaultConfiguration, true, "/gone")
 	left, err := os.ReadDir(b.env.Dir)
 	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
@@ -131,15 +139,19 @@ func TestContainerOfARegistry(t *testing.T) {
 		{"ref": secure.Listener.Addr().String() + "/tools/tool@" + digest.String(), "ca": ca},
 	} {
 		b.do("container", with)
-		b.wantSaid("args default")
+		b.wantOutput("args default")
 	}
 	host := plain.Listener.Addr().String()
-	b.fail("container", map[string]any{"ref": host + "/tools/none:1", "plainHTTP": true}, trivet.FaultConfiguration, true, "not found")
-	b.fail("container", map[string]any{"ref": host + "/UPPER", "plainHTTP": true}, trivet.FaultConfiguration, true, "invalid")
+	b.fail("container", map[string]any{"ref": host + "/tools/none:1", "plainHTTP": true}, trivet.FaultConfiguration,
+		true, "not found")
+	b.fail("container", map[string]any{"ref": host + "/UPPER", "plainHTTP": true}, trivet.FaultConfiguration, true,
+		"invalid")
 	b.fail("container", map[string]any{"ref": "a/b", "ca": "no certificate"}, trivet.FaultConfiguration, true, "CA")
-	b.fail("container", map[string]any{"ref": secure.Listener.Addr().String() + "/tools/tool:1"}, trivet.FaultNetwork, false, "certificate")
+	b.fail("container", map[string]any{"ref": secure.Listener.Addr().String() + "/tools/tool:1"}, trivet.FaultNetwork,
+		false, "certificate")
 	plain.Close()
-	b.fail("container", map[string]any{"ref": host + "/tools/tool:1", "plainHTTP": true}, trivet.FaultNetwork, false, "refused")
+	b.fail("container", map[string]any{"ref": host + "/tools/tool:1", "plainHTTP": true}, trivet.FaultNetwork, false,
+		"refused")
 }
 
 func TestInvalidContainers(t *testing.T) {
@@ -147,9 +159,11 @@ func TestInvalidContainers(t *testing.T) {
 	b.add("empty", "oci", "", files(t, [2]string{"index.json", "{}"}))
 	b.add("junk", "oci", "", files(t, [2]string{"index.json", "junk"}))
 	good := toolLayout(t)
-	bad := bytes.Replace(good, []byte(`"/bin/tool"`), []byte(`"/bin/fool"`), 1) // the configuration no longer has its digest
+	// the configuration no longer has its digest
+	bad := bytes.Replace(good, []byte(`"/bin/tool"`), []byte(`"/bin/fool"`), 1)
 	b.add("bad", "oci", "", bad)
-	for name, text := range map[string]string{"empty": "no image for linux", "junk": "OCI layout", "bad": "configuration has the digest"} {
+	for name, text := range map[string]string{"empty": "no image for linux", "junk": "OCI layout",
+		"bad": "configuration has the digest"} {
 		b.fail("container", map[string]any{"image": name}, trivet.FaultImage, true, text)
 	}
 }

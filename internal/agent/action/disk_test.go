@@ -84,14 +84,15 @@ func TestFormat(t *testing.T) {
 		must(t, err)
 		got := block.Probe(d)
 		must(t, d.Close())
-		if got.Type != fs || got.Label != "LABEL" || !strings.Contains(strings.ReplaceAll(b.note, "-", ""), strings.ToLower(strings.ReplaceAll(got.UUID, "-", ""))) {
-			t.Errorf("%s: made %+v, note %q", fs, got, b.note)
+		if got.Type != fs || got.Label != "LABEL" || !strings.Contains(strings.ReplaceAll(b.note, "-", ""),
+			strings.ToLower(strings.ReplaceAll(got.UUID, "-", ""))) {
+			t.Errorf("%s: created %+v, note %q", fs, got, b.note)
 		}
 	}
 	node, release, err := block.Attach(b.disk, 3)
 	must(t, err)
 	defer func() { must(t, release()) }()
-	out, err := exec.Command("swaplabel", node).CombinedOutput() // another's opinion
+	out, err := exec.Command("swaplabel", node).CombinedOutput() // checked by another program
 	if err != nil || !strings.Contains(string(out), "LABEL") {
 		t.Errorf("swaplabel (apt-get install util-linux): %v: %s", err, out)
 	}
@@ -104,7 +105,8 @@ func TestFormat(t *testing.T) {
 
 func TestPartitionsThatDoNotFit(t *testing.T) {
 	b := onFile(t, 32<<20)
-	b.fail("partition", b.on(map[string]any{"partitions": []any{map[string]any{"size": "1GiB"}}}), trivet.FaultMachine, true, "does not fit")
+	b.fail("partition", b.on(map[string]any{"partitions": []any{map[string]any{"size": "1GiB"}}}), trivet.FaultMachine,
+		true, "does not fit")
 }
 
 func TestWipe(t *testing.T) {
@@ -142,10 +144,12 @@ func TestWipe(t *testing.T) {
 	}
 }
 
-func TestADiskThatIsNotThere(t *testing.T) {
+func TestDiskNotFound(t *testing.T) {
 	for _, b := range []*bench{onFile(t, 1<<20), newBench(t, &Machine{Dir: t.TempDir()}, "")} {
-		b.fail("wipe", map[string]any{"disk": "/dev/trivet-none"}, trivet.FaultMachine, true, "no disk matches the hints")
-		b.fail("wipe", map[string]any{"disk": map[string]any{"serial": "none"}}, trivet.FaultMachine, true, "no disk matches the hints {serial: none}")
+		b.fail("wipe", map[string]any{"disk": "/dev/trivet-none"}, trivet.FaultMachine, true,
+			"no disk matches the hints")
+		b.fail("wipe", map[string]any{"disk": map[string]any{"serial": "none"}}, trivet.FaultMachine, true,
+			"no disk matches the hints {serial: none}")
 	}
 	b := onFile(t, 1<<20)
 	b.fail("image", map[string]any{"image": "none"}, trivet.FaultConfiguration, true, `no image "none"`)
@@ -194,7 +198,7 @@ func TestAnImageGrowsIntoItsDisk(t *testing.T) {
 	if p := table.Find(2); p == nil || table.Bytes(*p) < 90<<20 {
 		t.Errorf("partition 2: %+v", p)
 	}
-	b.in(0, func(dir string) { // found by itself
+	b.in(0, func(dir string) { // found without a number
 		var fs unix.Statfs_t
 		must(t, unix.Statfs(dir, &fs))
 		if got, err := os.ReadFile(dir + "/etc/os-release"); err != nil || string(got) != "ID=test\n" {
@@ -209,7 +213,7 @@ func TestAnImageGrowsIntoItsDisk(t *testing.T) {
 	}
 }
 
-func TestImagesThatGoWrong(t *testing.T) {
+func TestImageFailures(t *testing.T) {
 	raw := make([]byte, 2<<20)
 	r := rand.NewChaCha8([32]byte{})
 	r.Read(raw)
@@ -217,7 +221,8 @@ func TestImagesThatGoWrong(t *testing.T) {
 	b.add("large", "raw", "", raw)
 	b.fail("image", b.on(map[string]any{"image": "large"}), trivet.FaultMachine, true, "does not fit")
 	b.run.Spec.Images[0].RawBytes = int64(len(raw))
-	b.fail("image", b.on(map[string]any{"image": "large"}), trivet.FaultMachine, true, "has 2097152 bytes and does not fit")
+	b.fail("image", b.on(map[string]any{"image": "large"}), trivet.FaultMachine, true,
+		"has 2097152 bytes and does not fit")
 	b.add("torn", "raw", "zstd", pack(t, raw[:500000])[:300000])
 	b.fail("image", b.on(map[string]any{"image": "torn"}), trivet.FaultImage, true, "torn")
 	b.add("junk", "raw", "gzip", raw[:1000])
@@ -229,6 +234,8 @@ func TestImagesThatGoWrong(t *testing.T) {
 	b.run.Spec.Images[0].RawBytes = 0
 	b.fail("image", b.on(map[string]any{"image": "large"}), trivet.FaultNetwork, false, "fetch image large")
 	b.add("small", "raw", "", raw[:1000])
-	b.fail("image", b.on(map[string]any{"image": "small", "partition": 3}), trivet.FaultConfiguration, true, "no such partition")
-	b.fail("image", b.on(map[string]any{"image": "small", "grow": true}), trivet.FaultConfiguration, true, "no GUID partition table")
+	b.fail("image", b.on(map[string]any{"image": "small", "partition": 3}), trivet.FaultConfiguration, true,
+		"no such partition")
+	b.fail("image", b.on(map[string]any{"image": "small", "grow": true}), trivet.FaultConfiguration, true,
+		"no GUID partition table")
 }

@@ -99,7 +99,7 @@ func (e *Env) do(ctx context.Context, at *Attempt, s actionspec.Spec) error {
 	case *actionspec.Noop:
 		return noop(ctx, s)
 	}
-	return nil // reboot and poweroff are what the agent does when all is reported
+	return nil // reboot and poweroff are what the agent does when everything is reported
 }
 
 // classify returns err as a [Failure], whose type follows from its cause.

@@ -46,12 +46,12 @@ func newBench(t testing.TB, host Host, disk string) *bench {
 	return b
 }
 
-// onLoop is a machine whose disk is a real block device of a size. It wants root.
+// onLoop is a machine whose disk is a real block device of a size. It requires root.
 func onLoop(t testing.TB, size int64) *bench {
 	t.Helper()
 	out, err := exec.Command("losetup", "--find", "--show", "--partscan", sparse(t, size)).CombinedOutput()
 	if err != nil {
-		t.Fatalf("losetup (wants root, and apt-get install mount): %v: %s", err, out)
+		t.Fatalf("losetup (requires root, and apt-get install mount): %v: %s", err, out)
 	}
 	node := strings.TrimSpace(string(out))
 	host := &Machine{Dir: t.TempDir()}
@@ -119,7 +119,7 @@ func (b *bench) try(ctx context.Context, use string, with map[string]any) error 
 	})
 }
 
-// locked is the bench's log, which says when something is written.
+// locked is the bench's log, which signals each write.
 type locked struct{ b *bench }
 
 func (l *locked) Write(p []byte) (int, error) {
@@ -132,7 +132,7 @@ func (l *locked) Write(p []byte) (int, error) {
 	return l.b.log.Write(p)
 }
 
-// killed is an attempt whose time is up once it has said something.
+// killed is an attempt that is cancelled once it has written output.
 func (b *bench) killed(use string, with map[string]any) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -173,11 +173,12 @@ func (b *bench) fail(use string, with map[string]any, fault trivet.FailureType, 
 	err := b.try(b.t.Context(), use, with)
 	var f *Failure
 	if !errors.As(err, &f) || f.Fault != fault || f.Final != final || !strings.Contains(err.Error(), text) {
-		b.t.Errorf("%s %v: %v (%+v)\nwant a failure of the %s, final %v, with %q\n%s", use, with, err, f, fault, final, text, b.log.String())
+		b.t.Errorf("%s %v: %v (%+v)\nwant a failure of the %s, final %v, with %q\n%s", use, with, err, f, fault, final,
+			text, b.log.String())
 	}
 }
 
-// in looks at the installed system.
+// in opens the installed system.
 func (b *bench) in(partition int, f func(dir string)) {
 	b.t.Helper()
 	path, err := b.env.Host.Disk(trivet.DiskHints{Path: b.disk})

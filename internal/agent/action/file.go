@@ -24,7 +24,8 @@ func (e *Env) file(ctx context.Context, at *Attempt, s *actionspec.File) error {
 		if err != nil {
 			return finalf(trivet.FaultConfiguration, "write %s: %w", s.Path, err)
 		}
-		if err := tree.WriteFile(s.Path, s.Bytes(), rootfs.Meta{Mode: uint32(s.Mode), UID: own(uid), GID: own(gid)}); err != nil {
+		if err := tree.WriteFile(s.Path, s.Bytes(), rootfs.Meta{Mode: uint32(s.Mode), UID: own(uid),
+			GID: own(gid)}); err != nil {
 			return fmt.Errorf("write into the installed system: %w", err)
 		}
 		return nil

@@ -24,7 +24,7 @@ const (
 // localTypes are the file systems that are mounted for an action: those that a boot loader or package manager needs.
 var localTypes = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "auto"}
 
-// parseFstab returns what there is to mount, outer directories first.
+// parseFstab returns the entries to mount, outer directories first.
 func parseFstab(b []byte) []fstabEntry {
 	var out []fstabEntry
 	for line := range bytes.Lines(b) {
@@ -33,12 +33,15 @@ func parseFstab(b []byte) []fstabEntry {
 			continue
 		}
 		dir, options := unescape(f[1]), strings.Split(f[3], ",")
-		if !strings.HasPrefix(dir, "/") || dir == "/" || !slices.Contains(localTypes, f[2]) || slices.Contains(options, "noauto") {
+		if !strings.HasPrefix(dir, "/") || dir == "/" || !slices.Contains(localTypes, f[2]) ||
+			slices.Contains(options, "noauto") {
 			continue
 		}
 		out = append(out, fstabEntry{unescape(strings.ReplaceAll(f[0], `"`, "")), dir})
 	}
-	slices.SortStableFunc(out, func(a, b fstabEntry) int { return strings.Count(a.dir, "/") - strings.Count(b.dir, "/") })
+	slices.SortStableFunc(out, func(a, b fstabEntry) int {
+		return strings.Count(a.dir, "/") - strings.Count(b.dir, "/")
+	})
 	return out
 }
 
@@ -47,7 +50,7 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\134`, `\`).Replace(s)
 }
 
-// volume is a partition that may be meant.
+// volume is a partition that an entry may name.
 type volume struct {
 	disk   string
 	number int

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whatever an image has as its fstab: few entries, of local types, at paths below the root, outer ones first.
+// Any fstab of an image yields few entries, of local types, at paths below the root, outer ones first.
 func FuzzParseFstab(f *testing.F) {
 	for _, text := range []string{
 		"# /etc/fstab\nUUID=1234-ABCD /boot/efi vfat umask=0077 0 1\nLABEL=\"boot\" /boot ext4 defaults 0 2\n",
@@ -23,11 +23,14 @@ func FuzzParseFstab(f *testing.F) {
 			t.Errorf("%d entries", len(entries))
 		}
 		for _, e := range entries {
-			if !strings.HasPrefix(e.dir, "/") || e.dir == "/" || strings.ContainsAny(e.source, `"`) || e.source == "" && !strings.Contains(string(text), `"`) {
+			if !strings.HasPrefix(e.dir, "/") || e.dir == "/" || strings.ContainsAny(e.source, `"`) || e.source == "" &&
+				!strings.Contains(string(text), `"`) {
 				t.Errorf("%+v", e)
 			}
 		}
-		if !slices.IsSortedFunc(entries, func(a, b fstabEntry) int { return strings.Count(a.dir, "/") - strings.Count(b.dir, "/") }) {
+		if !slices.IsSortedFunc(entries, func(a, b fstabEntry) int {
+			return strings.Count(a.dir, "/") - strings.Count(b.dir, "/")
+		}) {
 			t.Errorf("an inner one comes before an outer one: %v", entries)
 		}
 	})

@@ -30,7 +30,8 @@ func (e *Env) image(ctx context.Context, at *Attempt, s *actionspec.Image) error
 }
 
 // writeImage streams the image to the disk. It returns the number of the partition that grew, or 0.
-func (e *Env) writeImage(ctx context.Context, at *Attempt, img trivet.ImageRef, path string, s *actionspec.Image) (grown int, err error) {
+func (e *Env) writeImage(ctx context.Context, at *Attempt, img trivet.ImageRef, path string,
+	s *actionspec.Image) (grown int, err error) {
 	d, err := block.OpenPart(path, s.Partition)
 	if err != nil {
 		return 0, err
@@ -104,7 +105,7 @@ func (e *Env) growFS(ctx context.Context, at *Attempt, path string, partition in
 	defer func() { err = errors.Join(err, release()) }()
 	err = e.run(ctx, at, trivet.FaultImage, sandbox.Spec{Args: []string{"e2fsck", "-f", "-y", node}})
 	var exit *sandbox.ExitError
-	if err != nil && (!errors.As(err, &exit) || exit.Code > 2 || exit.Signal != 0) { // 1 and 2: it mended something
+	if err != nil && (!errors.As(err, &exit) || exit.Code > 2 || exit.Signal != 0) { // 1 and 2: errors were corrected
 		return err
 	}
 	return e.run(ctx, at, trivet.FaultMachine, sandbox.Spec{Args: []string{"resize2fs", node}})

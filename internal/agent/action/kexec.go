@@ -13,7 +13,7 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 )
 
-// kexec loads the installed system's kernel. It is started when all is reported.
+// kexec loads the installed system's kernel. It is started when everything is reported.
 func (e *Env) kexec(ctx context.Context, at *Attempt, s *actionspec.Kexec) error {
 	return e.inRoot(ctx, at, s.Root, func(root *Root) error {
 		tree, err := rootfs.Open(root.Dir)

@@ -34,7 +34,7 @@ func bytesOf(path string) int64 {
 	return 0
 }
 
-// Disks are all files.
+// Disks returns all files.
 func (f Files) Disks() ([]string, error) { return slices.Sorted(maps.Values(f.Paths)), nil }
 
 // RootOf returns the directory that represents the system installed on a disk.

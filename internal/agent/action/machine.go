@@ -95,7 +95,8 @@ func (m *Machine) choose(disk string, volumes []volume, partition int) (volume, 
 			return volume{}, fmt.Errorf("%s has %w: %d", disk, block.ErrNoPartition, partition)
 		}
 		if volumes[i].fs.Type == "" {
-			return volume{}, finalf(trivet.FaultConfiguration, "partition %d of %s has no supported file system", partition, disk)
+			return volume{}, finalf(trivet.FaultConfiguration, "partition %d of %s has no supported file system",
+				partition, disk)
 		}
 		return volumes[i], nil
 	}
@@ -109,7 +110,8 @@ func (m *Machine) choose(disk string, volumes []volume, partition int) (volume, 
 		}
 	}
 	return volume{}, finalf(trivet.FaultConfiguration,
-		"%s has %d file systems that could be a root file system, and none contains a system; set partition", disk, len(candidates))
+		"%s has %d file systems that could be a root file system, and none contains a system; set partition", disk,
+		len(candidates))
 }
 
 // holdsSystem reports whether an operating system is installed on a volume.

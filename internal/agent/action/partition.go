@@ -41,7 +41,8 @@ func (e *Env) partition(ctx context.Context, at *Attempt, s *actionspec.Partitio
 		return fmt.Errorf("partition %s: %w", path, err)
 	}
 	for _, p := range table.Parts {
-		fmt.Fprintf(at.Log, "%s partition %d %q: %d MiB, PARTUUID=%s\n", path, p.Number, p.Name, table.Bytes(p)>>20, p.ID)
+		fmt.Fprintf(at.Log, "%s partition %d %q: %d MiB, PARTUUID=%s\n", path, p.Number, p.Name, table.Bytes(p)>>20,
+			p.ID)
 	}
 	at.Note(fmt.Sprintf("%d partitions on %s", len(table.Parts), path))
 	return reread(ctx, d)

@@ -10,7 +10,7 @@ import (
 )
 
 // phoneHomeScript is the vendor-data: a boot hook that cloud-init runs at every boot. (Its own phone_home has one URL,
-// and one try at the first boot; a user's phone_home replaces the vendor's.)
+// and one attempt at the first boot; a user's phone_home replaces the vendor's.)
 //
 //go:embed phonehome.py
 var phoneHomeScript string

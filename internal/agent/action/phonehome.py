@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Tells Trivet's heads that this system is up, which ends its installation. Any head will do; it is told once.
+# Reports to a Trivet head that this system is up, which ends its installation. It reports once, to any head.
 import os
 import sys
 import syslog
@@ -11,7 +11,7 @@ import urllib.request
 
 
 def leave():
-    """Goes on in the background, without cloud-init's pipes: the boot does not wait."""
+    """Continues in the background, without cloud-init's pipes: the boot does not wait."""
     if os.fork() > 0:
         sys.exit(0)
     os.setsid()
@@ -20,8 +20,8 @@ def leave():
         os.dup2(null, fd)
 
 
-def tell(url):
-    """Says whether a head has taken note."""
+def report(url):
+    """Returns whether a head accepted the report."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         direct.open(urllib.request.Request(url, data=b"", method="POST"), timeout=5).read(1024)
@@ -35,10 +35,10 @@ def main():
     if os.path.exists(DONE):
         return
     leave()
-    while not os.path.exists(RESULT):  # up is what has passed cloud-init's last stage
+    while not os.path.exists(RESULT):  # the system is up after cloud-init's last stage
         time.sleep(0.5)
     pause, end = 1, time.monotonic() + 24 * 3600
-    while not any(tell(url) for url in URLS):
+    while not any(report(url) for url in URLS):
         if time.monotonic() > end:
             return
         time.sleep(pause)

@@ -37,7 +37,8 @@ func TestPhoneHome(t *testing.T) {
 	}
 	dead := httptest.NewServer(nil)
 	dead.Close()
-	run := &trivet.Run{PhoneHomes: []string{dead.URL + "/phone-home/a", serve(503) + "/phone-home/b", serve(200) + "/phone-home/c"}}
+	run := &trivet.Run{PhoneHomes: []string{dead.URL + "/phone-home/a", serve(503) + "/phone-home/b",
+		serve(200) + "/phone-home/c"}}
 	s := state{result: filepath.Join(dir, "result.json"), done: filepath.Join(dir, "done")}
 	vendor, err := phoneHome(run, s)
 	must(t, err)

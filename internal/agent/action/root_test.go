@@ -44,7 +44,8 @@ func system(t testing.TB) []byte {
 		[2]string{"etc/os-release", "ID=test\n"},
 		[2]string{"etc/passwd", "root:x:0:0::/root:/bin/sh\nadmin:x:1000:1000::/home:/bin/sh\n"},
 		[2]string{"etc/group", "root:x:0:\nadmin:x:1000:\n"},
-		[2]string{"etc/fstab", "# root\nLABEL=root / ext4 defaults 0 1\nPARTLABEL=boot /boot ext4 ro 0 2\nUUID=none /data ext4 nofail 0 2\nLABEL=sw none swap sw 0 0\n"},
+		[2]string{"etc/fstab", "# root\nLABEL=root / ext4 defaults 0 1\nPARTLABEL=boot /boot ext4 ro 0 2\nUUID=none " +
+			"/data ext4 nofail 0 2\nLABEL=sw none swap sw 0 0\n"},
 		[2]string{"etc/resolv.conf", "->../run/resolve/stub.conf"},
 		[2]string{"bin/sh", string(prog)},
 		[2]string{"bin/tool", string(prog)},
@@ -90,19 +91,23 @@ func TestTheInstalledSystemIsFoundAndMountedWhole(t *testing.T) {
 	if !strings.HasPrefix(cmdline, "root=UUID=") || !strings.Contains(cmdline, " ro") {
 		t.Errorf("command line %q", cmdline)
 	}
-	b.fail("kexec", b.on(map[string]any{"kernel": "/boot/none"}), trivet.FaultConfiguration, true, "kernel of the installed system")
-	b.fail("bootloader", b.on(map[string]any{"firmware": "uefi"}), trivet.FaultConfiguration, true, "no EFI system partition")
+	b.fail("kexec", b.on(map[string]any{"kernel": "/boot/none"}), trivet.FaultConfiguration, true,
+		"kernel of the installed system")
+	b.fail("bootloader", b.on(map[string]any{"firmware": "uefi"}), trivet.FaultConfiguration, true,
+		"no EFI system partition")
 	b.do("bootloader", map[string]any{"kind": "none"})
 }
 
 func TestARootThatCannotBeFound(t *testing.T) {
 	b := onLoop(t, 64<<20)
 	b.fail("file", b.on(map[string]any{"path": "/x"}), trivet.FaultConfiguration, true, "set partition")
-	b.do("partition", map[string]any{"partitions": []any{map[string]any{"size": "20MiB"}, map[string]any{"size": "rest"}}})
+	b.do("partition", map[string]any{"partitions": []any{map[string]any{"size": "20MiB"},
+		map[string]any{"size": "rest"}}})
 	b.do("format", map[string]any{"partition": 1, "fs": "ext4"})
 	b.do("format", map[string]any{"partition": 2, "fs": "ext4"})
 	b.fail("file", b.on(map[string]any{"path": "/x"}), trivet.FaultConfiguration, true, "2 file systems that could be")
-	b.fail("file", b.on(map[string]any{"path": "/x", "partition": 3}), trivet.FaultConfiguration, true, "no such partition")
+	b.fail("file", b.on(map[string]any{"path": "/x", "partition": 3}), trivet.FaultConfiguration, true,
+		"no such partition")
 	b.do("format", map[string]any{"partition": 2, "fs": "swap"})
 	b.do("file", map[string]any{"path": "/x"}) // now there is one
 	b.fail("file", b.on(map[string]any{"path": "/x", "partition": 2}), trivet.FaultMachine, false, "mount")
@@ -127,7 +132,8 @@ func TestFile(t *testing.T) {
 				t.Errorf("%s: mode %v", name, fi.Mode())
 			}
 		})
-		b.fail("file", b.on(map[string]any{"path": "/x", "owner": "nobody:nobody"}), trivet.FaultConfiguration, true, `no user "nobody"`)
+		b.fail("file", b.on(map[string]any{"path": "/x", "owner": "absent:absent"}), trivet.FaultConfiguration, true,
+			`no user "absent"`)
 		b.fail("file", b.on(map[string]any{"path": "/etc"}), trivet.FaultConfiguration, true, "/etc")
 		b.fail("file", b.on(map[string]any{"path": "/etc/motd/x"}), trivet.FaultConfiguration, true, "not a directory")
 	}
@@ -137,7 +143,8 @@ func TestCommand(t *testing.T) {
 	b := installed(t)
 	b.do("command", map[string]any{"args": []any{"tool", "a b", "c"}, "env": map[string]any{"COLOUR": "green"}})
 	out := b.log.String()
-	for _, want := range []string{"args a b c\n", "pid 1 uid 0", "env COLOUR=green\n", "env TRIVET_MACHINE=m1\n", " loop-control "} {
+	for _, want := range []string{"args a b c\n", "pid 1 uid 0", "env COLOUR=green\n", "env TRIVET_MACHINE=m1\n",
+		" loop-control "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
@@ -150,14 +157,17 @@ func TestCommand(t *testing.T) {
 	})
 	b.do("command", map[string]any{"in": "installer", "script": "test -e /etc/os-release && echo here && exit 0"})
 	if b.log.String() != "here\n" {
-		t.Errorf("said %q", b.log.String())
+		t.Errorf("output %q", b.log.String())
 	}
-	b.fail("command", b.on(map[string]any{"args": []any{"tool", "exit", "7"}}), trivet.FaultConfiguration, false, "exit status 7: about to fail")
-	b.fail("command", b.on(map[string]any{"args": []any{"tool", "exit", "7"}, "blame": "machine"}), trivet.FaultMachine, false, "exit status 7")
+	b.fail("command", b.on(map[string]any{"args": []any{"tool", "exit", "7"}}), trivet.FaultConfiguration, false,
+		"exit status 7: about to fail")
+	b.fail("command", b.on(map[string]any{"args": []any{"tool", "exit", "7"}, "blame": "machine"}), trivet.FaultMachine,
+		false, "exit status 7")
 	b.fail("command", b.on(map[string]any{"args": []any{"none"}}), trivet.FaultConfiguration, true, "none")
-	b.do("bootloader", nil) // this system's shell only shows what it is called with
-	if out := b.log.String(); !strings.Contains(out, "env FIRMWARE=bios\n") || !strings.Contains(out, "env DISK="+b.disk+"\n") {
-		t.Errorf("said:\n%s", out)
+	b.do("bootloader", nil) // this system's shell only prints its arguments
+	if out := b.log.String(); !strings.Contains(out, "env FIRMWARE=bios\n") ||
+		!strings.Contains(out, "env DISK="+b.disk+"\n") {
+		t.Errorf("output:\n%s", out)
 	}
 }
 
@@ -167,7 +177,7 @@ func TestACommandThatHangsIsKilled(t *testing.T) {
 	wantNothingLeft(t, b.env.Host.(*Machine).Dir)
 }
 
-// What an agent that was killed has left mounted does not stop the next.
+// What a killed agent left mounted does not stop the next one.
 func TestLeftMountsAreSwept(t *testing.T) {
 	b := installed(t)
 	path, err := b.env.Host.Disk(trivet.DiskHints{Path: b.disk})
@@ -190,7 +200,8 @@ func TestArchiveStaysInside(t *testing.T) {
 		[2]string{".wh.kept", "an archive is no layer"},
 	))
 	b.do("archive", map[string]any{"image": "bad", "path": "/srv/files"})
-	for name, want := range map[string]string{"srv/trivet-escaped": "x", "srv/files/up": "y", "srv/files/.wh.kept": "an archive is no layer"} {
+	for name, want := range map[string]string{"srv/trivet-escaped": "x", "srv/files/up": "y",
+		"srv/files/.wh.kept": "an archive is no layer"} {
 		if got, err := os.ReadFile(filepath.Join(path+".root", name)); err != nil || string(got) != want {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}

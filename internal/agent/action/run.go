@@ -16,8 +16,8 @@ import (
 // installerPath is where the installer's and most systems' programs are.
 const installerPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// run runs a program with its output in the action's log. Another exit status than 0 is the fault given; a program
-// that is not there is the configuration's.
+// run runs a program with its output in the action's log. An exit status other than 0 is a failure of the given type; a
+// missing program is a failure of the configuration.
 func (e *Env) run(ctx context.Context, at *Attempt, blame trivet.FailureType, s sandbox.Spec) error {
 	last := &lastLine{to: at.Log}
 	s.Stdout, s.Stderr = last, last
@@ -43,7 +43,7 @@ type lastLine struct {
 	to io.Writer
 
 	mu   sync.Mutex // guards following
-	line []byte     // the last whole one
+	line []byte     // the last complete one
 	part []byte     // after it
 }
 

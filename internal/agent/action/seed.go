@@ -46,7 +46,7 @@ type seedFile struct {
 }
 
 // seedFiles are what cloud-init's NoCloud source reads (22.4 wants meta-data and user-data to be there). They are
-// JSON, which is YAML that needs no thought about quotes.
+// JSON, which is YAML without quoting rules.
 func seedFiles(run *trivet.Run) ([]seedFile, error) {
 	meta := map[string]any{"instance-id": run.UID, "local-hostname": hostname(run)}
 	if keys := run.Spec.Seed.SSHKeys; len(keys) > 0 {
@@ -60,10 +60,11 @@ func seedFiles(run *trivet.Run) ([]seedFile, error) {
 	vendor, errVendor := phoneHome(run, cloudState)
 	network, errNetwork := networkConfig(run)
 	if err := errors.Join(err, errVendor, errNetwork); err != nil {
-		return nil, finalf(trivet.FaultConfiguration, "make the seed: %w", err)
+		return nil, finalf(trivet.FaultConfiguration, "render the seed: %w", err)
 	}
 	// user-data last: cloud-init ignores a seed without it, and thereby an incomplete one.
-	return []seedFile{{"meta-data", metaJSON}, {"vendor-data", vendor}, {"network-config", network}, {"user-data", user}}, nil
+	return []seedFile{{"meta-data", metaJSON}, {"vendor-data", vendor}, {"network-config", network},
+		{"user-data", user}}, nil
 }
 
 func hostname(run *trivet.Run) string {

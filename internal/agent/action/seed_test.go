@@ -45,7 +45,8 @@ func TestCloudInitReadsTheSeed(t *testing.T) {
 	}{
 		"all": {trivet.Run{
 			UID: "run-1", PhoneHomes: []string{"http://10.0.0.1:7481/phone-home/x?y=1&z=2"},
-			Spec: trivet.WorkflowSpec{Machine: "m1", Seed: trivet.Seed{Hostname: "web-1", SSHKeys: keys, UserData: "#!/bin/sh\necho hi\n"}},
+			Spec: trivet.WorkflowSpec{Machine: "m1", Seed: trivet.Seed{Hostname: "web-1", SSHKeys: keys,
+				UserData: "#!/bin/sh\necho hi\n"}},
 			Network: &trivet.RunNetwork{MAC: "52:54:00:00:00:01", Address: "10.0.0.7/24", Gateway: "10.0.0.1",
 				DNS: []string{"10.0.0.1", "10.0.0.2"}, Domain: "lab.test", MTU: 9000},
 		}, `{
@@ -55,7 +56,9 @@ func TestCloudInitReadsTheSeed(t *testing.T) {
   "ssh-ed25519 AAAA me@there",
   "ssh-rsa BBBB \"quoted\""
  ],
- "net": "[Address]\nAddress=10.0.0.7/24\n\n[Link]\nMTUBytes=9000\n\n[Match]\nMACAddress=52:54:00:00:00:01\nName=boot\n\n[Network]\nDHCP=no\nDNS=10.0.0.1 10.0.0.2\nDomains=lab.test\n\n[Route]\nDestination=0.0.0.0/0\n\nGateway=10.0.0.1\n\n",
+ "net": "[Address]\nAddress=10.0.0.7/24\n\n[Link]\nMTUBytes=9000\n\n` +
+			`[Match]\nMACAddress=52:54:00:00:00:01\nName=boot\n\n[Network]\nDHCP=no` +
+			`\nDNS=10.0.0.1 10.0.0.2\nDomains=lab.test\n\n[Route]\nDestination=0.0.0.0/0\n\nGateway=10.0.0.1\n\n",
  "ok": true,
  "user": "#!/bin/sh\necho hi\n",
  "vendor": [
@@ -64,7 +67,8 @@ func TestCloudInitReadsTheSeed(t *testing.T) {
 }
 `},
 		"little": {trivet.Run{
-			UID: "run-2", Spec: trivet.WorkflowSpec{Machine: "0123"}, Network: &trivet.RunNetwork{MAC: "52:54:00:00:00:01"},
+			UID: "run-2", Spec: trivet.WorkflowSpec{Machine: "0123"},
+			Network: &trivet.RunNetwork{MAC: "52:54:00:00:00:01"},
 		}, `{
  "host": "0123",
  "id": "run-2",
@@ -101,7 +105,8 @@ func TestCloudInitReadsTheSeed(t *testing.T) {
 	b.do("seed", nil)
 	path, err := b.env.Host.Disk(trivet.DiskHints{})
 	must(t, err)
-	if _, err := os.Lstat(filepath.Join(path+".root", "var/lib/cloud/seed/nocloud/network-config")); !os.IsNotExist(err) {
-		t.Errorf("a network nobody gave: %v", err)
+	if _, err := os.Lstat(filepath.Join(path+".root",
+		"var/lib/cloud/seed/nocloud/network-config")); !os.IsNotExist(err) {
+		t.Errorf("without a network: %v", err)
 	}
 }

@@ -54,18 +54,19 @@ type Config struct {
 
 // Timeouts and pauses of the agent.
 const (
-	coalesce          = 20 * time.Millisecond // reports wait this long for others, to share a sync
-	backoffMin        = 250 * time.Millisecond
-	backoffMax        = 8 * time.Second
-	syncTimeout       = 15 * time.Second // beyond what the head was allowed to wait
-	defaultInterval   = 10 * time.Second
-	killTimeout       = 30 * time.Second // for a cancelled action to end
-	refusedPause      = 15 * time.Second // before the machine reboots for another token
-	refusedMax        = 3                // consecutive refusals, without a run, before it does
-	behindMax         = 30               // consecutive answers of an old epoch, without a run, before the machine reboots
-	idlePause         = time.Second      // between syncs that a head answers at once, without work
-	logTimeout        = 5 * time.Second  // for the last logs, before memory is lost
-	logsBeforeTimeout = time.Second      // for logs, before the report that their action has ended
+	coalesce        = 20 * time.Millisecond // reports wait this long for others, to share a sync
+	backoffMin      = 250 * time.Millisecond
+	backoffMax      = 8 * time.Second
+	syncTimeout     = 15 * time.Second // beyond what the head was allowed to wait
+	defaultInterval = 10 * time.Second
+	killTimeout     = 30 * time.Second // for a cancelled action to end
+	refusedPause    = 15 * time.Second // before the machine reboots for another token
+	refusedMax      = 3                // consecutive refusals, without a run, before it does
+	// consecutive answers of an old epoch, without a run, before the machine reboots
+	behindMax         = 30
+	idlePause         = time.Second     // between syncs that a head answers at once, without work
+	logTimeout        = 5 * time.Second // for the last logs, before memory is lost
+	logsBeforeTimeout = time.Second     // for logs, before the report that their action has ended
 )
 
 type agent struct {

@@ -21,7 +21,8 @@ func TestARunEndsInItsReboot(t *testing.T) {
 		if got := runAgent(t, config(h, d)); got != action.EndReboot {
 			t.Errorf("ended with %q", got)
 		}
-		h.wantSeen(t, "1 b/1 running", "2 b/1 done", "3 c/1 running", "4 c/1 done", "5 reboot/1 running", "6 reboot/1 done")
+		h.wantReports(t, "1 b/1 running", "2 b/1 done", "3 c/1 running", "4 c/1 done", "5 reboot/1 running",
+			"6 reboot/1 done")
 		if d.runs["a"] != 0 || d.runs["b"] != 1 {
 			t.Errorf("ran %v", d.runs)
 		}
@@ -34,7 +35,7 @@ func TestARunEndsInItsReboot(t *testing.T) {
 func TestNothingIsLostBeforeItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), act("b"), reboot), &doer{}
-		d.do = map[string]func(context.Context, *action.Attempt) error{
+		d.do = actionFuncs{
 			"a": func(context.Context, *action.Attempt) error { h.change(func() { h.down = errDown }); return nil },
 			"b": func(ctx context.Context, at *action.Attempt) error {
 				fmt.Fprintln(at.Log, "written during an outage")
@@ -54,10 +55,11 @@ func TestNothingIsLostBeforeItIsAcknowledged(t *testing.T) {
 		if d.runs["b"] != 1 {
 			t.Fatal("the run did not continue while no head answered")
 		}
-		h.wantSeen(t)
+		h.wantReports(t)
 		h.change(func() { h.down = nil })
 		<-ended
-		h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 b/1 running", "4 b/1 done", "5 reboot/1 running", "6 reboot/1 done")
+		h.wantReports(t, "1 a/1 running", "2 a/1 done", "3 b/1 running", "4 b/1 done", "5 reboot/1 running",
+			"6 reboot/1 done")
 		if ending != action.EndReboot || h.logs["w/b/1"] != "written during an outage\n" {
 			t.Errorf("ended with %q, log %q", ending, h.logs["w/b/1"])
 		}
@@ -68,7 +70,7 @@ func TestNothingIsLostBeforeItIsAcknowledged(t *testing.T) {
 func TestLogsArriveBeforeTheReportOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a")), &doer{}
-		d.do = map[string]func(context.Context, *action.Attempt) error{
+		d.do = actionFuncs{
 			"a": func(_ context.Context, at *action.Attempt) error {
 				fmt.Fprint(at.Log, "first ")
 				time.Sleep(time.Second) // they are sent
@@ -88,7 +90,7 @@ func TestLogsArriveBeforeTheReportOfTheEnd(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		<-ended
-		h.wantSeen(t, "1 a/1 running", "2 a/1 done")
+		h.wantReports(t, "1 a/1 running", "2 a/1 done")
 		if atEnd != "first last" {
 			t.Errorf("when the end was reported the log was %q", atEnd)
 		}
@@ -104,7 +106,8 @@ func TestAttemptsBackOffAndEnd(t *testing.T) {
 		fault         trivet.FailureType
 		waits         time.Duration
 	}{
-		"all used": {2, 0, fail, []string{"1 a/1 running", "2 a/1 failed", "3 a/2 running", "4 a/2 failed", "5 a/3 running", "6 a/3 failed"},
+		"all used": {2, 0, fail, []string{"1 a/1 running", "2 a/1 failed", "3 a/2 running", "4 a/2 failed",
+			"5 a/3 running", "6 a/3 failed"},
 			trivet.FaultMachine, 3 * time.Minute},
 		"some used by others": {2, 1, fail, []string{"1 a/2 running", "2 a/2 failed", "3 a/3 running", "4 a/3 failed"},
 			trivet.FaultMachine, 2 * time.Minute},
@@ -124,8 +127,9 @@ func TestAttemptsBackOffAndEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := act("a")
-				a.Retries, a.Backoff, a.Timeout = c.retries, trivet.Duration(time.Minute), trivet.Duration(5*time.Minute)
-				h, d := newHead(a, act("never")), &doer{do: map[string]func(context.Context, *action.Attempt) error{"a": c.do}}
+				a.Retries, a.Backoff, a.Timeout = c.retries, trivet.Duration(time.Minute),
+					trivet.Duration(5*time.Minute)
+				h, d := newHead(a, act("never")), &doer{do: actionFuncs{"a": c.do}}
 				if c.used > 0 {
 					h.run.Attempts = map[string]int{"a": c.used}
 				}
@@ -135,7 +139,7 @@ func TestAttemptsBackOffAndEnd(t *testing.T) {
 				go func() { defer close(ended); Run(ctx, config(h, d)) }()
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				h.wantSeen(t, c.want...)
+				h.wantReports(t, c.want...)
 				if d.runs["never"] != 0 {
 					t.Error("the next action ran")
 				}
@@ -145,7 +149,7 @@ func TestAttemptsBackOffAndEnd(t *testing.T) {
 					}
 				}
 				if got := d.last["a"].Sub(began); got != c.waits && c.want != nil {
-					t.Errorf("the last try began after %s, want %s", got, c.waits)
+					t.Errorf("the last attempt began after %s, want %s", got, c.waits)
 				}
 				cancel()
 				<-ended
@@ -166,7 +170,7 @@ func TestAFencedAgentStopsAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHead(act("a"), act("b")), &doer{}
 				var died time.Time
-				d.do = map[string]func(context.Context, *action.Attempt) error{"a": func(ctx context.Context, _ *action.Attempt) error {
+				d.do = actionFuncs{"a": func(ctx context.Context, _ *action.Attempt) error {
 					<-ctx.Done()
 					died = time.Now()
 					return ctx.Err()
@@ -181,9 +185,9 @@ func TestAFencedAgentStopsAtOnce(t *testing.T) {
 				cancel()
 				<-ended
 				if died.IsZero() || died.Sub(fenced) > h.interval.D() {
-					t.Errorf("the action died %s after the fence", died.Sub(fenced))
+					t.Errorf("the action ended %s after the fence", died.Sub(fenced))
 				}
-				h.wantSeen(t, "1 a/1 running")
+				h.wantReports(t, "1 a/1 running")
 				if d.runs["b"] != 0 {
 					t.Error("the next action ran")
 				}
@@ -198,13 +202,13 @@ func TestAnActionThatDoesNotEndCausesAReboot(t *testing.T) {
 		a.Timeout, a.Retries = trivet.Duration(time.Minute), 5
 		forever := make(chan struct{})
 		defer close(forever)
-		h, d := newHead(a), &doer{do: map[string]func(context.Context, *action.Attempt) error{
+		h, d := newHead(a), &doer{do: actionFuncs{
 			"a": func(context.Context, *action.Attempt) error { <-forever; return nil },
 		}}
 		if got := runAgent(t, config(h, d)); got != action.EndReboot {
 			t.Errorf("ended with %q", got)
 		}
-		h.wantSeen(t, "1 a/1 running", "2 a/1 failed")
+		h.wantReports(t, "1 a/1 running", "2 a/1 failed")
 		if r := h.last[1]; !r.Final || r.Fault != trivet.FaultMachine {
 			t.Errorf("reported %+v", r)
 		}
@@ -247,12 +251,13 @@ func TestAnIdleAgentWaitsForWorkAndOrders(t *testing.T) {
 			t.Errorf("%d syncs in an hour of waiting, want about %d", n, time.Hour/trivet.MaxWait.D())
 		}
 		h.change(func() {
-			h.epoch, h.run = 2, &trivet.Run{Workflow: "w", Spec: trivet.WorkflowSpec{Actions: []trivet.Action{act("a")}}}
+			h.epoch, h.run = 2, &trivet.Run{Workflow: "w",
+				Spec: trivet.WorkflowSpec{Actions: []trivet.Action{act("a")}}}
 		})
 		synctest.Wait()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		h.wantSeen(t, "1 a/1 running", "2 a/1 done")
+		h.wantReports(t, "1 a/1 running", "2 a/1 done")
 		h.change(func() { h.order = trivet.OrderBoot })
 		if got := <-ended; got != action.EndBoot {
 			t.Errorf("ended with %q", got)
@@ -263,7 +268,7 @@ func TestAnIdleAgentWaitsForWorkAndOrders(t *testing.T) {
 func TestSyncsAndProgressWhileAnActionRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), reboot), &doer{}
-		d.do = map[string]func(context.Context, *action.Attempt) error{"a": func(_ context.Context, at *action.Attempt) error {
+		d.do = actionFuncs{"a": func(_ context.Context, at *action.Attempt) error {
 			if !slices.Equal(at.Blobs(), []string{"http://head/blobs"}) {
 				return fmt.Errorf("blobs at %v", at.Blobs())
 			}
@@ -294,7 +299,7 @@ func TestTheEndOfTheContextKillsTheAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a")), &doer{}
 		dead := false
-		d.do = map[string]func(context.Context, *action.Attempt) error{
+		d.do = actionFuncs{
 			"a": func(ctx context.Context, _ *action.Attempt) error { <-ctx.Done(); dead = true; return ctx.Err() },
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -302,7 +307,7 @@ func TestTheEndOfTheContextKillsTheAction(t *testing.T) {
 		c := config(h, d)
 		c.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 		if _, err := Run(ctx, c); err == nil || !dead {
-			t.Errorf("error %v, action dead: %v", err, dead)
+			t.Errorf("error %v, action ended: %v", err, dead)
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkRun is one agent with five actions that do nothing and a reboot: what the agent itself costs. The time of
-// one boundary between two actions is reported apart.
+// one boundary between two actions is reported separately.
 func BenchmarkRun(b *testing.B) {
 	for name, path := range map[string]string{"memory": "", "journal": filepath.Join(b.TempDir(), "journal")} {
 		b.Run(name, func(b *testing.B) {

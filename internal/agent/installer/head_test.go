@@ -24,7 +24,7 @@ type head struct {
 	down     error         // while set, no head answers
 	stale    *trivet.Grant // while set, the answer to a sync, of a stale head
 	heads    []string
-	seen     []string // accepted reports, "seq action/try state"
+	reports  []string // accepted reports, "seq action/attempt state"
 	last     []trivet.Report
 	syncs    []trivet.Sync
 	logs     map[string]string
@@ -34,7 +34,8 @@ type head struct {
 }
 
 func newHead(actions ...trivet.Action) *head {
-	h := &head{epoch: 1, logs: map[string]string{}, woken: make(chan struct{}), interval: trivet.Duration(10 * time.Second)}
+	h := &head{epoch: 1, logs: map[string]string{}, woken: make(chan struct{}),
+		interval: trivet.Duration(10 * time.Second)}
 	if len(actions) > 0 {
 		h.run = &trivet.Run{Workflow: "w", UID: "uid", Spec: trivet.WorkflowSpec{Actions: actions}}
 	}
@@ -50,7 +51,8 @@ func (h *head) change(f func()) {
 }
 
 func (h *head) grant() trivet.Grant {
-	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Interval: h.interval, Blobs: []string{"http://head/blobs"}, Order: h.order,
+	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Interval: h.interval,
+		Blobs: []string{"http://head/blobs"}, Order: h.order,
 		Heads: h.heads}
 	h.order = ""
 	return g
@@ -91,7 +93,7 @@ func (h *head) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) 
 			return trivet.Grant{}, fmt.Errorf("%w: report %d after %d", trivet.ErrInvalid, r.Seq, h.acked)
 		}
 		h.acked++
-		h.seen = append(h.seen, fmt.Sprintf("%d %s/%d %s", r.Seq, r.Action, r.Attempt, r.State))
+		h.reports = append(h.reports, fmt.Sprintf("%d %s/%d %s", r.Seq, r.Action, r.Attempt, r.State))
 		h.last = append(h.last, r)
 		if h.onReport != nil {
 			h.onReport(r)
@@ -128,14 +130,17 @@ func (h *head) Logs(_ context.Context, workflow, action string, try int, offset 
 	return nil
 }
 
-func (h *head) wantSeen(t *testing.T, want ...string) {
+func (h *head) wantReports(t *testing.T, want ...string) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !slices.Equal(h.seen, want) {
-		t.Errorf("reports:\n%s\nwant:\n%s", strings.Join(h.seen, "\n"), strings.Join(want, "\n"))
+	if !slices.Equal(h.reports, want) {
+		t.Errorf("reports:\n%s\nwant:\n%s", strings.Join(h.reports, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// actionFuncs are the functions of actions by name.
+type actionFuncs map[string]func(context.Context, *action.Attempt) error
 
 // doer runs named functions as actions and counts them.
 type doer struct {

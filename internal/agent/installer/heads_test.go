@@ -12,19 +12,20 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/action"
 )
 
-// A head that has not seen another one's grant cannot end the run, whatever it answers.
+// A head that has not read another head's grant cannot end the run, whatever it answers.
 func TestAStaleHeadDoesNotEndARun(t *testing.T) {
 	for name, stale := range map[string]trivet.Grant{
-		"no run":       {Machine: "m", Epoch: 1},
-		"an older run": {Machine: "m", Epoch: 1, Run: &trivet.Run{Workflow: "old", Spec: trivet.WorkflowSpec{Actions: []trivet.Action{act("old")}}}},
-		"an order":     {Machine: "m", Epoch: 1, Order: trivet.OrderStop},
-		"to boot":      {Machine: "m", Epoch: 1, Order: trivet.OrderBoot},
+		"no run": {Machine: "m", Epoch: 1},
+		"an older run": {Machine: "m", Epoch: 1, Run: &trivet.Run{Workflow: "old",
+			Spec: trivet.WorkflowSpec{Actions: []trivet.Action{act("old")}}}},
+		"an order": {Machine: "m", Epoch: 1, Order: trivet.OrderStop},
+		"to boot":  {Machine: "m", Epoch: 1, Order: trivet.OrderBoot},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHead(act("a"), reboot), &doer{}
 				h.epoch = 2
-				d.do = map[string]func(context.Context, *action.Attempt) error{"a": func(ctx context.Context, _ *action.Attempt) error {
+				d.do = actionFuncs{"a": func(ctx context.Context, _ *action.Attempt) error {
 					time.Sleep(time.Minute)
 					h.change(func() { h.stale = &stale })
 					time.Sleep(2 * time.Minute)
@@ -34,7 +35,7 @@ func TestAStaleHeadDoesNotEndARun(t *testing.T) {
 				if got := runAgent(t, config(h, d)); got != action.EndReboot {
 					t.Errorf("ended with %q", got)
 				}
-				h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 reboot/1 running", "4 reboot/1 done")
+				h.wantReports(t, "1 a/1 running", "2 a/1 done", "3 reboot/1 running", "4 reboot/1 done")
 				if d.runs["old"] != 0 || d.runs["a"] != 1 {
 					t.Errorf("ran %v", d.runs)
 				}
@@ -48,7 +49,7 @@ func TestADroppedRunIsNotGrantedByAHeadThatIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), reboot), &doer{}
 		first := h.run
-		d.do = map[string]func(context.Context, *action.Attempt) error{"a": func(ctx context.Context, at *action.Attempt) error {
+		d.do = actionFuncs{"a": func(ctx context.Context, at *action.Attempt) error {
 			if at.Run == first {
 				<-ctx.Done()
 				h.change(func() { h.down, h.stale = nil, &trivet.Grant{Machine: "m", Epoch: 1, Run: first} })
@@ -76,7 +77,7 @@ func TestAnAgentOfAnotherHistoryReboots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a")), &doer{}
 		h.epoch = 5
-		d.do = map[string]func(context.Context, *action.Attempt) error{"a": func(ctx context.Context, _ *action.Attempt) error {
+		d.do = actionFuncs{"a": func(ctx context.Context, _ *action.Attempt) error {
 			h.change(func() { h.down = fmt.Errorf("sync: %w", trivet.ErrFenced) })
 			<-ctx.Done()
 			h.change(func() { h.down, h.stale = nil, &trivet.Grant{Machine: "m", Epoch: 3, Run: h.run} })
@@ -92,7 +93,7 @@ func TestAnAgentOfAnotherHistoryReboots(t *testing.T) {
 func TestTheHeadsAreSaved(t *testing.T) {
 	dir := t.TempDir()
 	if got := LoadHeads(dir); got != nil {
-		t.Errorf("from nowhere: %v", got)
+		t.Errorf("without a saved state: %v", got)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), act("b"), reboot), &doer{}
@@ -108,7 +109,7 @@ func TestTheHeadsAreSaved(t *testing.T) {
 				return nil
 			}
 		}
-		d.do = map[string]func(context.Context, *action.Attempt) error{"a": answer(heads), "b": answer(nil)}
+		d.do = actionFuncs{"a": answer(heads), "b": answer(nil)}
 		c := config(h, d)
 		c.State = dir
 		runAgent(t, c)

@@ -39,5 +39,6 @@ func (a *agent) hello(ctx context.Context) (action.Ending, error) {
 
 // isRefusal reports whether a head refused this agent, because it is unknown or replaced.
 func isRefusal(err error) bool {
-	return errors.Is(err, trivet.ErrUnauthenticated) || errors.Is(err, trivet.ErrForbidden) || errors.Is(err, trivet.ErrFenced)
+	return errors.Is(err, trivet.ErrUnauthenticated) || errors.Is(err, trivet.ErrForbidden) ||
+		errors.Is(err, trivet.ErrFenced)
 }

@@ -25,7 +25,7 @@ type logs struct {
 	client Client
 	known  chan struct{} // closed when a head has answered; before, the heads may not know this agent
 	wake   chan struct{} // capacity 1: there is something to send
-	hurry  chan struct{} // capacity 1: flush waits for the last piece
+	urgent chan struct{} // capacity 1: flush waits for the last piece
 
 	mu      sync.Mutex // guards following, and the streams' fields
 	streams []*stream  // oldest first; the first one is being sent
@@ -48,7 +48,8 @@ type stream struct {
 }
 
 func newLogs(client Client) *logs {
-	return &logs{client: client, known: make(chan struct{}), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	return &logs{client: client, known: make(chan struct{}), wake: make(chan struct{}, 1),
+		urgent: make(chan struct{}, 1)}
 }
 
 // open opens the log of an attempt.
@@ -149,7 +150,7 @@ func (l *logs) idle(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-l.hurry:
+	case <-l.urgent:
 		return nil
 	case <-l.wake:
 	}
@@ -158,7 +159,7 @@ func (l *logs) idle(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-l.hurry:
+	case <-l.urgent:
 	case <-linger.C:
 	}
 	return nil
@@ -200,7 +201,8 @@ func (s *stream) cut() bool {
 		return true
 	}
 	if s.dropped > 0 {
-		s.piece = fmt.Appendf(nil, "\n[trivet: %d bytes of output were dropped here: no head received them in time]\n", s.dropped)
+		s.piece = fmt.Appendf(nil, "\n[trivet: %d bytes of output were dropped here: no head received them in time]\n",
+			s.dropped)
 		s.logs.bytes += len(s.piece)
 		s.dropped = 0
 		return true
@@ -238,7 +240,7 @@ func (l *logs) flush(ctx context.Context) error {
 	if isEmpty {
 		return nil
 	}
-	signal(l.hurry)
+	signal(l.urgent)
 	select {
 	case <-c:
 		return nil

@@ -78,7 +78,8 @@ func TestAnOutageDropsTheOldestOutput(t *testing.T) {
 		got := h.logs["w/a/1"]
 		if len(got) > logBuffer+1000 || len(got) < logBuffer/2 || !strings.HasSuffix(got, "the last line\n") ||
 			strings.Count(got, "were dropped here") != 1 {
-			t.Errorf("%d bytes, %d marks, end %q", len(got), strings.Count(got, "were dropped here"), got[max(0, len(got)-200):])
+			t.Errorf("%d bytes, %d marks, end %q", len(got), strings.Count(got, "were dropped here"),
+				got[max(0, len(got)-200):])
 		}
 	})
 }

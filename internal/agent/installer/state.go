@@ -50,7 +50,7 @@ func LoadKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// LoadHeads returns the API URLs of the heads that the last agent of this boot had received, if any. The [Client] uses
+// LoadHeads returns the API URLs of the heads that the previous agent of this boot received, if any. The [Client] uses
 // them besides those of the kernel's command line, since heads join and leave while a machine runs.
 func LoadHeads(dir string) (urls []string) {
 	b, err := os.ReadFile(filepath.Join(dir, headsFile))
@@ -108,7 +108,8 @@ func (a *agent) resume() bool {
 	last := a.Journal.Last()
 	if err := json.Unmarshal(b, &s); err != nil || s.BootID != a.BootID || s.Grant.Run == nil ||
 		last.Epoch != s.Grant.Epoch || last.Boot != a.BootID {
-		a.Log.Warn("the saved state does not match the journal or this boot", "boot", s.BootID, "epoch", s.Grant.Epoch, "journal", last.Epoch)
+		a.Log.Warn("the saved state does not match the journal or this boot", "boot", s.BootID, "epoch", s.Grant.Epoch,
+			"journal", last.Epoch)
 		return false
 	}
 	a.learn(s.Grant)

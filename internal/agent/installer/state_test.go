@@ -36,7 +36,7 @@ func TestARestartedAgentContinuesWithoutAHead(t *testing.T) {
 		b.Retries = 1
 		h, d := newHead(act("a"), b, act("c"), reboot), &doer{}
 		hang := true
-		d.do = map[string]func(context.Context, *action.Attempt) error{
+		d.do = actionFuncs{
 			"a": func(context.Context, *action.Attempt) error { h.change(func() { h.down = errDown }); return nil },
 			"b": func(ctx context.Context, _ *action.Attempt) error {
 				if hang {
@@ -49,7 +49,7 @@ func TestARestartedAgentContinuesWithoutAHead(t *testing.T) {
 		c.State = dir
 		path := filepath.Join(dir, "journal")
 		crash(t, c, path, time.Minute)
-		h.wantSeen(t)
+		h.wantReports(t)
 
 		// The next process of the same boot has a used token, and no head for an hour.
 		c.Token = "used"
@@ -64,7 +64,7 @@ func TestARestartedAgentContinuesWithoutAHead(t *testing.T) {
 		if got := runAgent(t, c); got != action.EndReboot {
 			t.Errorf("ended with %q", got)
 		}
-		h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 b/1 running", "4 b/1 failed", "5 b/2 running", "6 b/2 done",
+		h.wantReports(t, "1 a/1 running", "2 a/1 done", "3 b/1 running", "4 b/1 failed", "5 b/2 running", "6 b/2 done",
 			"7 c/1 running", "8 c/1 done", "9 reboot/1 running", "10 reboot/1 done")
 		if d.runs["a"] != 1 || d.runs["b"] != 2 || d.runs["c"] != 1 {
 			t.Errorf("ran %v", d.runs)
@@ -76,7 +76,7 @@ func TestTheStateOfAnotherBootIsNotResumed(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHead(act("a"), reboot), &doer{}
-		d.do = map[string]func(context.Context, *action.Attempt) error{"a": func(ctx context.Context, _ *action.Attempt) error {
+		d.do = actionFuncs{"a": func(ctx context.Context, _ *action.Attempt) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}}
@@ -85,7 +85,7 @@ func TestTheStateOfAnotherBootIsNotResumed(t *testing.T) {
 		path := filepath.Join(dir, "journal")
 		crash(t, c, path, time.Minute)
 		d.do = nil
-		h.change(func() { h.epoch, h.acked, h.seen = 2, 0, nil })
+		h.change(func() { h.epoch, h.acked, h.reports = 2, 0, nil })
 		c.BootID = "next boot"
 		j, err := journal.Open(path)
 		if err != nil {
@@ -94,7 +94,7 @@ func TestTheStateOfAnotherBootIsNotResumed(t *testing.T) {
 		defer j.Close()
 		c.Journal = j
 		runAgent(t, c)
-		h.wantSeen(t, "1 a/1 running", "2 a/1 done", "3 reboot/1 running", "4 reboot/1 done")
+		h.wantReports(t, "1 a/1 running", "2 a/1 done", "3 reboot/1 running", "4 reboot/1 done")
 	})
 }
 
@@ -102,9 +102,11 @@ func TestTheStateOfAnotherBootIsNotResumed(t *testing.T) {
 func TestPast(t *testing.T) {
 	a, b := act("a"), act("b")
 	b.Retries = 1
-	run := &trivet.Run{Spec: trivet.WorkflowSpec{Actions: []trivet.Action{a, b, reboot}}, Done: []string{"a"}, Attempts: map[string]int{"b": 1}}
+	run := &trivet.Run{Spec: trivet.WorkflowSpec{Actions: []trivet.Action{a, b, reboot}}, Done: []string{"a"},
+		Attempts: map[string]int{"b": 1}}
 	of := func(reports ...trivet.Report) past {
-		entries := []journal.Entry{{Epoch: 1}, {Epoch: 1, Report: &trivet.Report{Action: "old", State: trivet.StepDone}}, {Epoch: 2}}
+		entries := []journal.Entry{{Epoch: 1}, {Epoch: 1,
+			Report: &trivet.Report{Action: "old", State: trivet.StepDone}}, {Epoch: 2}}
 		for _, r := range reports {
 			entries = append(entries, journal.Entry{Epoch: 2, Report: &r})
 		}
@@ -113,13 +115,16 @@ func TestPast(t *testing.T) {
 	if p := of(); !p.done["a"] || p.done["old"] || p.attempts["b"] != 1 || p.interrupted != nil || p.over != nil {
 		t.Errorf("nothing done yet: %+v", p)
 	}
-	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepRunning}); p.interrupted == nil || p.attempts["b"] != 2 {
+	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepRunning}); p.interrupted == nil ||
+		p.attempts["b"] != 2 {
 		t.Errorf("incomplete: %+v", p)
 	}
-	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepFailed}); p.over == nil || p.over.ending != action.EndNone {
+	if p := of(trivet.Report{Action: "b", Attempt: 2, State: trivet.StepFailed}); p.over == nil ||
+		p.over.ending != action.EndNone {
 		t.Errorf("failed for good: %+v", p)
 	}
-	if p := of(trivet.Report{Action: "reboot", Attempt: 1, State: trivet.StepDone}); p.over == nil || p.over.ending != action.EndReboot {
+	if p := of(trivet.Report{Action: "reboot", Attempt: 1, State: trivet.StepDone}); p.over == nil ||
+		p.over.ending != action.EndReboot {
 		t.Errorf("about to reboot: %+v", p)
 	}
 }

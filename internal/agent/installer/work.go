@@ -76,7 +76,8 @@ func (w *work) isOver() bool {
 // do runs the actions in their order. It stops without further reports when the work is cancelled.
 func (w *work) do() outcome {
 	if t := w.past.interrupted; t != nil {
-		t.State, t.Cause, t.Fault = trivet.StepFailed, "the agent was restarted during the attempt", trivet.FaultControlPlane
+		t.State, t.Cause, t.Fault = trivet.StepFailed, "the agent was restarted during the attempt",
+			trivet.FaultControlPlane
 		w.report(*t)
 	}
 	if w.past.over != nil {
@@ -133,7 +134,8 @@ func (w *work) attempt(act *trivet.Action, try int) (stuck bool, err error) {
 		return stuck, context.Cause(w.ctx)
 	}
 	if errJournal := w.report(at.end(err, time.Since(began))); errJournal != nil {
-		w.agent.Log.Error("cannot write a report to the journal; it is in memory only", "action", act.Name, "error", errJournal)
+		w.agent.Log.Error("cannot write a report to the journal; it is in memory only", "action", act.Name,
+			"error", errJournal)
 	}
 	w.progress.Store(nil)
 	return stuck, err

@@ -77,7 +77,7 @@ func memory(root fs.FS) (mb int64) {
 	return mb
 }
 
-// nics are the ports that are hardware.
+// nics returns the ports that are hardware.
 func nics(root fs.FS) []trivet.NICInfo {
 	var out []trivet.NICInfo
 	entries, _ := fs.ReadDir(root, "sys/class/net")

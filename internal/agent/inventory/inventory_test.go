@@ -66,7 +66,8 @@ func box() fstest.MapFS {
 	} {
 		linkDisk(m, name, dir)
 	}
-	m["sys/class/net/eth0/device/driver"] = &fstest.MapFile{Data: []byte("../../../bus/pci/drivers/ixgbe"), Mode: fs.ModeSymlink}
+	m["sys/class/net/eth0/device/driver"] = &fstest.MapFile{Data: []byte("../../../bus/pci/drivers/ixgbe"),
+		Mode: fs.ModeSymlink}
 	return m
 }
 
@@ -84,12 +85,14 @@ func linkDisk(m fstest.MapFS, name, device string) {
 func TestRead(t *testing.T) {
 	got := Read(t.Context(), box())
 	want := trivet.Inventory{
-		Arch: runtime.GOARCH, Vendor: "Acme", Product: "R1", Serial: "SN1", UUID: "4c4c4544-0000-2010-8020-80c04f000000",
+		Arch: runtime.GOARCH, Vendor: "Acme", Product: "R1", Serial: "SN1",
+		UUID:     "4c4c4544-0000-2010-8020-80c04f000000",
 		Firmware: "uefi", CPU: "Fast CPU", Cores: 2, MemoryMB: 8192,
 		Disks: []trivet.Disk{
 			{Name: "/dev/nvme0n1", Bytes: 512 << 20, Serial: "S4X", WWN: "eui.0025385b21404321",
 				Location: "pci-0000:01:00.0-nvme-1", Bus: "nvme"},
-			{Name: "/dev/sda", Bytes: 1 << 30, Model: "SPINNER", Serial: "WD-1234", WWN: "0x50014ee2b5f0a1b2", HCTL: "2:0:0:0",
+			{Name: "/dev/sda", Bytes: 1 << 30, Model: "SPINNER", Serial: "WD-1234", WWN: "0x50014ee2b5f0a1b2",
+				HCTL:     "2:0:0:0",
 				Location: "pci-0000:00:1f.2-ata-1", Bus: "ata", Rotational: true},
 			{Name: "/dev/sdb", Bytes: 512 << 10, HCTL: "6:0:0:0", Bus: "usb", Removable: true},
 			{Name: "/dev/vda", Bytes: 256 << 20, Serial: "disk-0", Location: "pci-0000:00:05.0", Bus: "virtio"},
@@ -111,7 +114,7 @@ func TestAMachineWithoutSysfs(t *testing.T) {
 	}
 }
 
-// This very machine has at least a processor and memory.
+// The machine that runs the test has at least a processor and memory.
 func TestReadThisMachine(t *testing.T) {
 	got := Read(t.Context(), os.DirFS("/"))
 	if got.Cores == 0 || got.MemoryMB == 0 {

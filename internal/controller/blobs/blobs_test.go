@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // replica records what is fetched.
@@ -29,27 +29,12 @@ func (r *replica) Ensure(_ context.Context, digest string) (bool, error) {
 func (r *replica) Missing() []trivet.BlobRef { return r.missing }
 
 func ref(digit string) trivet.BlobRef {
-	return trivet.BlobRef{Digest: "sha256:" + strings.Repeat(digit, 64), Bytes: 1, Chunks: "sha256:" + strings.Repeat("0", 64)}
-}
-
-func newTables(t *testing.T) *state.Tables {
-	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	s := store.New(m.Client(), store.Options{})
-	tables := state.New(s)
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return tables
+	return trivet.BlobRef{Digest: "sha256:" + strings.Repeat(digit, 64), Bytes: 1,
+		Chunks: "sha256:" + strings.Repeat("0", 64)}
 }
 
 func TestDeclaration(t *testing.T) {
-	tables := newTables(t)
+	tables := storetest.New(t, state.New)
 	reconciletest.Exact(t, Declaration, func(_ context.Context, scope *store.Scope, _ int) error {
 		New(&replica{}, tables.Within(scope)).Keys()
 		return nil
@@ -59,7 +44,7 @@ func TestDeclaration(t *testing.T) {
 // A blob is fetched when a record begins to refer to it, when a head appears that may hold it, and checked again for
 // as long as a record refers to it.
 func TestBlobsThatRecordsReferTo(t *testing.T) {
-	tables := newTables(t)
+	tables := storetest.New(t, state.New)
 	r := &replica{referenced: true, missing: []trivet.BlobRef{ref("9")}}
 	c := New(r, tables)
 	watch := tables.Store.Watch(0, Declaration.Watches...)
@@ -69,10 +54,12 @@ func TestBlobsThatRecordsReferTo(t *testing.T) {
 		want []string
 	}{
 		{"a new image", func(tx *store.Tx) error {
-			return tables.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "i"}, Spec: trivet.ImageSpec{Format: "raw", Blob: ref("1")}})
+			return tables.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "i"},
+				Spec: trivet.ImageSpec{Format: "raw", Blob: ref("1")}})
 		}, []string{ref("1").Digest}},
 		{"a status", func(tx *store.Tx) error {
-			return tables.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: "w"}, Spec: trivet.WorkflowSpec{Machine: "m"}})
+			return tables.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: "w"},
+				Spec: trivet.WorkflowSpec{Machine: "m"}})
 		}, nil},
 		{"a head", func(tx *store.Tx) error {
 			return tables.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: "head1"}})
@@ -92,7 +79,8 @@ func TestBlobsThatRecordsReferTo(t *testing.T) {
 	}
 	for _, referenced := range []bool{true, false} {
 		r.referenced = referenced
-		if after, err := c.Reconcile(t.Context(), ref("1").Digest); err != nil || (after == checkInterval) != referenced || len(r.fetched) == 0 {
+		if after, err := c.Reconcile(t.Context(), ref("1").Digest); err != nil ||
+			(after == checkInterval) != referenced || len(r.fetched) == 0 {
 			t.Errorf("referenced: %t: again after %s, %v", referenced, after, err)
 		}
 	}

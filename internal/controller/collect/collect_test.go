@@ -2,7 +2,6 @@ package collect
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,31 +9,19 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 // Each head removes its logs of runs that are gone, whichever head deleted the run. Logs of existing runs stay, so do
 // those that were just written, and all of them while no quorum answers.
 func TestLogsOfRunsThatAreGone(t *testing.T) {
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	newStore := func() *store.Store {
-		s := store.New(m.Client(), store.Options{})
-		t.Cleanup(s.Close)
-		return s
-	}
-	s, other := newStore(), newStore()
-	f, far := fleet.New(state.New(s), "head0", slog.New(slog.DiscardHandler)), state.New(other)
-	if err := errors.Join(s.Start(t.Context()), other.Start(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	m := storetest.Member(t)
+	f := fleet.New(storetest.On(t, m, store.Options{}, state.New), "head0")
+	far := storetest.On(t, m, store.Options{}, state.New)
 	dir := t.TempDir()
 	logs, err := runlog.Open(dir)
 	if err != nil {
@@ -42,7 +29,8 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	}
 	t.Cleanup(func() { logs.Close() })
 	now := time.Now()
-	for name, age := range map[string]time.Duration{"kept": 1000 * time.Hour, "gone": 2 * time.Hour, "gone-just-now": time.Minute, "kept-by-other-head": 2 * time.Hour} {
+	for name, age := range map[string]time.Duration{"kept": 1000 * time.Hour, "gone": 2 * time.Hour,
+		"gone-just-now": time.Minute, "kept-by-other-head": 2 * time.Hour} {
 		if err := logs.Append(name, "a", 1, 0, []byte("text")); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +42,8 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	}
 	for name, tables := range map[string]*state.Tables{"kept": f.Tables, "kept-by-other-head": far} {
 		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
-			return tables.Workflows.In(tx).Create(&trivet.Workflow{Meta: trivet.Meta{Name: name}, Spec: trivet.WorkflowSpec{Machine: "m1"}})
+			return tables.Workflows.In(tx).Create(&trivet.Workflow{Meta: trivet.Meta{Name: name},
+				Spec: trivet.WorkflowSpec{Machine: "m1"}})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -73,8 +62,11 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	}
 	left("gone-just-now", "kept", "kept-by-other-head")
 
-	_, err = other.Update(t.Context(), func(tx *store.Tx) error { return far.Workflows.In(tx).Delete("kept-by-other-head") })
-	if err := errors.Join(err, s.Sync(t.Context())); err != nil { // a copy that is behind removes it by a later sweep
+	_, err = far.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return far.Workflows.In(tx).Delete("kept-by-other-head")
+	})
+	// a copy that is behind removes it by a later sweep
+	if err := errors.Join(err, f.Store.Sync(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.sweep(t.Context(), keyLogs, now); err != nil {

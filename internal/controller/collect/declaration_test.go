@@ -4,40 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
 func TestDeclaration(t *testing.T) {
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	logs, err := runlog.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(m.Close)
-	s := store.New(m.Client(), store.Options{})
-	f := fleet.New(state.New(s), "head0", slog.New(slog.DiscardHandler))
-	logs, err := runlog.Open(t.TempDir())
-	if err := errors.Join(err, s.Start(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close(); logs.Close() })
+	t.Cleanup(func() { logs.Close() })
 	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
 		run, address, old := fmt.Sprint("p-", n), fmt.Sprint("10.0.0.", n), time.Now().Add(-30*24*time.Hour)
-		_, err := s.Update(t.Context(), func(tx *store.Tx) error {
+		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 			return errors.Join(
-				f.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: run}, Spec: trivet.WorkflowSpec{Machine: "m", Provision: "p"},
+				f.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: run},
+					Spec:   trivet.WorkflowSpec{Machine: "m", Provision: "p"},
 					Status: trivet.WorkflowStatus{State: trivet.WorkflowFailed, Ended: old}}),
 				f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: address},
-					Spec: trivet.AddressSpec{Network: "net", MAC: "52:54:00:00:00:01"}, Status: trivet.AddressStatus{Until: old}}),
+					Spec:   trivet.AddressSpec{Network: "net", MAC: "52:54:00:00:00:01"},
+					Status: trivet.AddressStatus{Until: old}}),
 			)
 		})
 		if err != nil {

@@ -22,7 +22,9 @@ func (c *Controller) runs(ctx context.Context, now time.Time) error {
 		if m, err := c.tables.Machines.Get(w.Spec.Machine); err == nil && m.Status.Workflow == w.Name {
 			continue
 		}
-		if err := c.delete(ctx, func(tx *store.Tx) error { return c.tables.Workflows.In(tx).Delete(w.Name) }); err != nil {
+		if err := c.delete(ctx, func(tx *store.Tx) error {
+			return c.tables.Workflows.In(tx).Delete(w.Name)
+		}); err != nil {
 			return err
 		}
 	}
@@ -54,7 +56,7 @@ func (c *Controller) oldLogs(ctx context.Context, now time.Time) error {
 	return errors.Join(failed...)
 }
 
-// hasRun reports whether this head's copy has a run, or cannot tell.
+// hasRun reports whether this head's copy has a run, or cannot be read.
 func (c *Controller) hasRun(name string) bool {
 	_, err := c.tables.Workflows.GetShared(name)
 	return !errors.Is(err, trivet.ErrNotFound)

@@ -38,7 +38,7 @@ var Declaration = reconcile.Declaration{
 	Workers: 2,
 }
 
-// Config is what the controller stands on.
+// Config is what the controller needs.
 type Config struct {
 	Fleet    Fleet
 	Presence Presence
@@ -50,7 +50,7 @@ type Config struct {
 }
 
 // Controller implements [reconcile.Controller]. Its keys are names of workflows. It counts the time of each wait in
-// which the wait could have ended, on top of what the record says was used before. So a deadline expires after the
+// which the wait could have ended, in addition to what the record contains. So a deadline expires after the
 // death of any head, and never because heads were down or a clock jumped.
 type Controller struct {
 	Config
@@ -69,7 +69,7 @@ type timer struct {
 	wait  workflow.Wait
 	base  time.Duration // used before this head began to count
 	since time.Duration // of the uptime
-	saved time.Duration // what the record says
+	saved time.Duration // as in the record
 }
 
 // maxUnsaved is how much of a wait may be lost when all heads die at once.
@@ -117,8 +117,9 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	return c.unexpired(ctx, w, t, used, limit)
 }
 
-// unexpired checks whether the agent is silent, saves how much of the wait is used, and returns when to look again.
-func (c *Controller) unexpired(ctx context.Context, w *trivet.Workflow, t *timer, used, limit time.Duration) (time.Duration, error) {
+// unexpired checks whether the agent is silent, saves how much of the wait is used, and returns when to check again.
+func (c *Controller) unexpired(ctx context.Context, w *trivet.Workflow, t *timer, used,
+	limit time.Duration) (time.Duration, error) {
 	silence, err := c.checkSilence(ctx, w, t.wait)
 	if err != nil {
 		return 0, err
@@ -135,7 +136,7 @@ func (c *Controller) unexpired(ctx context.Context, w *trivet.Workflow, t *timer
 	return min(silence, limit-used, unsaved-(used-t.saved)), nil
 }
 
-// checkSilence declares the agent that holds the run lost where it is silent for too long, and returns when to look
+// checkSilence declares the agent that holds the run lost where it is silent for too long, and returns when to check
 // again.
 func (c *Controller) checkSilence(ctx context.Context, w *trivet.Workflow, wait workflow.Wait) (time.Duration, error) {
 	const never = 24 * time.Hour
@@ -151,8 +152,8 @@ func (c *Controller) checkSilence(ctx context.Context, w *trivet.Workflow, wait 
 	return time.Second, c.Fleet.DeclareLost(ctx, w.Spec.Machine, wait, w.Status.Epoch, cause)
 }
 
-// timerOf returns the timer of a wait. A head that finds a wait half through has just started: it leaves agents time
-// to find it.
+// timerOf returns the timer of a wait. A head that finds a partly used wait has just started: it leaves agents time to
+// find it.
 func (c *Controller) timerOf(wait workflow.Wait, used, limit, now time.Duration) *timer {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,34 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/presence"
 	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
-
-func newFleet(t *testing.T) *fleet.Fleet {
-	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	s := store.New(m.Client(), store.Options{})
-	f := fleet.New(state.New(s), "head0", slog.New(slog.DiscardHandler))
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return f
-}
 
 // claim creates a machine without a BMC, and starts a run on it that has one attempt for each step.
 func claim(ctx context.Context, f *fleet.Fleet, name string) error {
@@ -40,16 +23,20 @@ func claim(ctx context.Context, f *fleet.Fleet, name string) error {
 		return errors.Join(
 			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
 				Limits: limits, Actions: []trivet.Action{{Name: "work", Use: "noop"}}}}),
-			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:00:01"}}},
+			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name},
+				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:00:01"}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),
-			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name}, Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
+			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name},
+				Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
 		)
 	})
 	return errors.Join(err, f.Claim(ctx, name))
 }
 
 func newController(f *fleet.Fleet) *Controller {
-	return New(Config{Fleet: f, Presence: presence.New(), Tables: f.Tables, Rank: func(string) int { return 0 }, Quorum: func() bool { return true }})
+	return New(Config{Fleet: f, Presence: presence.New(), Tables: f.Tables, Rank: func(string) int {
+		return 0
+	}, Quorum: func() bool { return true }})
 }
 
 // advance lets time pass in which the wait could have ended.
@@ -60,7 +47,7 @@ func (c *Controller) advance(d time.Duration) {
 }
 
 func TestDeclaration(t *testing.T) {
-	f := newFleet(t)
+	f := fleet.New(storetest.New(t, state.New), "head0")
 	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
 		name := fmt.Sprint("m", n)
 		if err := claim(t.Context(), f, name); err != nil {
@@ -82,7 +69,7 @@ func TestDeclaration(t *testing.T) {
 
 // How much of a wait is used is saved, and another head goes on from there.
 func TestWaitIsSaved(t *testing.T) {
-	f := newFleet(t)
+	f := fleet.New(storetest.New(t, state.New), "head0")
 	if err := claim(t.Context(), f, "m1"); err != nil {
 		t.Fatal(err)
 	}

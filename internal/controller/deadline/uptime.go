@@ -47,8 +47,8 @@ func (u *uptime) now() (time.Duration, bool) {
 	return u.sum + u.countable(time.Since(u.last)), u.counting
 }
 
-// countable returns what counts of the time since the last sample: no more than there should be between two, since a
-// process that was stopped heard no agent. mu is held.
+// countable returns the counted part of the time since the last sample: at most the interval of samples, since a
+// process that was stopped received nothing. mu is held.
 func (u *uptime) countable(since time.Duration) time.Duration {
 	if !u.counting {
 		return 0

@@ -24,14 +24,14 @@ func TestUptime(t *testing.T) {
 			look(d)
 			now, _ := u.now()
 			if got := now - before; got < least || got > most {
-				t.Errorf("%s: of %s there count %s, want %s to %s", what, d, got, least, most)
+				t.Errorf("%s: of %s, %s are counted, want %s to %s", what, d, got, least, most)
 			}
 		}
 		counts("all is well", time.Minute, time.Minute, time.Minute)
 		led = false
-		counts("without a leader", 15*time.Minute, 0, sampleInterval) // it is noticed at a look
+		counts("without a leader", 15*time.Minute, 0, sampleInterval) // detected at a sample
 		led = true
-		counts("agents come back", settleTime-sampleInterval, 0, 0)
+		counts("agents return", settleTime-sampleInterval, 0, 0)
 		counts("all is well again", time.Minute, time.Minute-2*sampleInterval, time.Minute)
 		led = false
 		look(3 * time.Second)
@@ -44,6 +44,6 @@ func TestUptime(t *testing.T) {
 		if got := now - before; got > 2*sampleInterval {
 			t.Errorf("a process that was stopped for an hour counts %s of it", got)
 		}
-		counts("agents come back", settleTime-sampleInterval, 0, 0)
+		counts("agents return", settleTime-sampleInterval, 0, 0)
 	})
 }

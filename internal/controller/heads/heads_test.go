@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// member makes every head a member.
+// member sets the state of every head to member.
 type member struct{ tables *state.Tables }
 
 func (m member) Reconcile(ctx context.Context, head string) (after time.Duration, err error) {
@@ -30,20 +30,10 @@ func (m member) Reconcile(ctx context.Context, head string) (after time.Duration
 }
 
 func TestDeclaration(t *testing.T) {
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	s := store.New(m.Client(), store.Options{})
-	tables := state.New(s)
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	tables := storetest.New(t, state.New)
 	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
 		name := fmt.Sprint("head", n)
-		_, err := s.Update(t.Context(), func(tx *store.Tx) error {
+		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
 			return tables.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: name}})
 		})
 		c := New(member{tables}, tables.Within(scope))

@@ -8,16 +8,20 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
 func TestDeclaration(t *testing.T) {
-	f := newFleet(t)
+	f := fleet.New(storetest.New(t, state.New), "head0")
 	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
 		name := fmt.Sprint("m", n)
-		newPowered(t, f, name, trivet.PowerIntent{Want: "on", Boot: "network", Until: time.Now().Add(workflow.IntentTimeout)})
+		newPowered(t, f, name, trivet.PowerIntent{Want: "on", Boot: "network",
+			Until: time.Now().Add(workflow.IntentTimeout)})
 		w := &trivet.Workflow{Meta: trivet.Meta{Name: name + "-1"}, Spec: trivet.WorkflowSpec{Machine: name}}
 		(&workflow.Run{Spec: &w.Spec, Status: &w.Status}).Start(workflow.Machine{Power: true})
 		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {

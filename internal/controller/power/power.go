@@ -17,7 +17,8 @@ import (
 
 // Fleet is the transitions of a power intent.
 type Fleet interface {
-	AcquireIntent(ctx context.Context, machine string, intent trivet.PowerIntent, hold time.Duration) (trivet.PowerIntent, error)
+	AcquireIntent(ctx context.Context, machine string, intent trivet.PowerIntent,
+		hold time.Duration) (trivet.PowerIntent, error)
 	RecordPower(ctx context.Context, machine string, intent trivet.PowerIntent, power string) error
 	RecordPowerFailure(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error
 	ReleaseBMC(ctx context.Context, machine string) error
@@ -40,7 +41,7 @@ const (
 	intentRest = 5 * time.Second
 )
 
-// Config is what the controller stands on.
+// Config is what the controller needs.
 type Config struct {
 	Fleet  Fleet
 	Tables *state.Tables

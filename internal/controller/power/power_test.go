@@ -2,7 +2,6 @@ package power
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -10,17 +9,17 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/bmc"
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
 // What another head wrote is timed by this head's monotonic clock: the other clock may be minutes off. A new intent
 // is carried out at once; one that another head holds is left to that head for as long as it may send, and no longer.
 func TestPowerWithClockSkew(t *testing.T) {
-	f := newFleet(t)
+	f := fleet.New(storetest.New(t, state.New), "head0")
 	for _, off := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
 		t.Run(fmt.Sprint("by ", off), func(t *testing.T) {
 			there := time.Now().Add(off)
@@ -45,7 +44,7 @@ func TestPowerWithClockSkew(t *testing.T) {
 
 // An intent ends where the desired state changes meanwhile, and the same head goes on with the new intent.
 func TestPowerFollowsDesiredState(t *testing.T) {
-	f := newFleet(t)
+	f := fleet.New(storetest.New(t, state.New), "head0")
 	c := newController(f)
 	box := &changing{Box: bmctest.NewBox(), off: func() {
 		mustChange(t, f, "m", func(s *trivet.MachineStatus) {
@@ -117,7 +116,7 @@ func plain(s *trivet.Secret, key string) (string, error) { return s.Spec.Data[ke
 // powered is a machine with a BMC.
 type powered struct{ box *bmctest.Box }
 
-// newPowered makes one whose record has an intent. One of that name is replaced.
+// newPowered creates one whose record has an intent. One of that name is replaced.
 func newPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIntent) powered {
 	t.Helper()
 	box := bmctest.NewBox()
@@ -129,43 +128,29 @@ func putPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIn
 	t.Helper()
 	cfg := bmctest.Redfish(t, m)
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
-		secret := &trivet.Secret{Meta: trivet.Meta{Name: name}, Spec: trivet.SecretSpec{Data: map[string]string{"user": cfg.User, "password": cfg.Password}}}
+		secret := &trivet.Secret{Meta: trivet.Meta{Name: name},
+			Spec: trivet.SecretSpec{Data: map[string]string{"user": cfg.User, "password": cfg.Password}}}
 		if err := f.Secrets.In(tx).Put(secret); err != nil {
 			return err
 		}
-		return f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name}, Status: trivet.MachineStatus{Intent: &intent},
-			Spec: trivet.MachineSpec{BMC: &trivet.BMC{Protocol: cfg.Protocol, Address: cfg.Address, Secret: name, Insecure: true}}})
+		return f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name},
+			Status: trivet.MachineStatus{Intent: &intent},
+			Spec: trivet.MachineSpec{BMC: &trivet.BMC{Protocol: cfg.Protocol, Address: cfg.Address, Secret: name,
+				Insecure: true}}})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// mustGet checks the commands that the machine got.
+// mustGet checks the commands that the machine received.
 func (p powered) mustGet(t *testing.T, want string) {
 	t.Helper()
 	if got := strings.Join(p.box.Log(), ", "); got != want {
-		t.Errorf("the machine got %q, want %q", got, want)
+		t.Errorf("the machine received %q, want %q", got, want)
 	}
 }
 
 func newController(f *fleet.Fleet) *Controller {
 	return New(Config{Fleet: f, Tables: f.Tables, Head: f.Self(), Unseal: plain})
-}
-
-// newFleet returns a fleet over a real store.
-func newFleet(t *testing.T) *fleet.Fleet {
-	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	s := store.New(m.Client(), store.Options{})
-	f := fleet.New(state.New(s), "head0", slog.New(slog.DiscardHandler))
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return f
 }

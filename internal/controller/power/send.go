@@ -46,7 +46,8 @@ func (c *Controller) open(ctx context.Context, m *trivet.Machine) (bmc.Client, e
 		return nil, err
 	}
 	return bmc.Open(ctx, bmc.Config{
-		Protocol: m.Spec.BMC.Protocol, Address: m.Spec.BMC.Address, User: user, Password: password, Insecure: m.Spec.BMC.Insecure,
-		UEFI: m.Status.Inventory != nil && m.Status.Inventory.Firmware == "uefi",
+		Protocol: m.Spec.BMC.Protocol, Address: m.Spec.BMC.Address, User: user, Password: password,
+		Insecure: m.Spec.BMC.Insecure,
+		UEFI:     m.Status.Inventory != nil && m.Status.Inventory.Firmware == "uefi",
 	})
 }

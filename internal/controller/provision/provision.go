@@ -55,7 +55,8 @@ func (c *Controller) Affected(e *store.Event) []string {
 	if !ok || now.Status.State != trivet.MachineAvailable || now.Spec.Cordoned {
 		return nil
 	}
-	if was, ok := e.Old().(*trivet.Machine); ok && was.Status.State == now.Status.State && was.Generation == now.Generation {
+	if was, ok := e.Old().(*trivet.Machine); ok && was.Status.State == now.Status.State &&
+		was.Generation == now.Generation {
 		return nil
 	}
 	var names []string

@@ -4,58 +4,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
 )
-
-func newFleet(t *testing.T) *fleet.Fleet {
-	t.Helper()
-	m, err := cluster.Start(t.Context(), cluster.Config{Dir: t.TempDir(), Name: "head0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	s := store.New(m.Client(), store.Options{})
-	f := fleet.New(state.New(s), "head0", slog.New(slog.DiscardHandler))
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return f
-}
 
 // setUp creates a machine with an address, a template that names an image, and a provision of all that.
 func setUp(ctx context.Context, f *fleet.Fleet, name string, n int) error {
 	mac := fmt.Sprintf("52:54:00:00:00:%02x", n)
-	image := trivet.ImageSpec{Format: "raw", Blob: trivet.BlobRef{Digest: "sha256:" + strings.Repeat("0", 64), Bytes: 1, Chunks: "sha256:" + strings.Repeat("0", 64)}}
+	image := trivet.ImageSpec{Format: "raw", Blob: trivet.BlobRef{Digest: "sha256:" + strings.Repeat("0", 64), Bytes: 1,
+		Chunks: "sha256:" + strings.Repeat("0", 64)}}
 	_, err := f.Store.Update(ctx, func(tx *store.Tx) error {
 		return errors.Join(
-			f.Networks.In(tx).Put(&trivet.Network{Meta: trivet.Meta{Name: "net"}, Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.0.0/24")}}),
+			f.Networks.In(tx).Put(&trivet.Network{Meta: trivet.Meta{Name: "net"},
+				Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.0.0/24")}}),
 			f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: fmt.Sprint("10.0.0.", n+1)},
 				Spec: trivet.AddressSpec{Network: "net", MAC: mac, Machine: name}}),
 			f.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "os"}, Spec: image}),
-			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
-				{Name: "image", Use: "image", With: map[string]any{"image": "os"}}}}}),
-			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}},
+			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+				Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+					{Name: "image", Use: "image", With: map[string]any{"image": "os"}}}}}),
+			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name},
+				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),
-			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name}, Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
+			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name},
+				Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
 		)
 	})
 	return err
 }
 
 func TestDeclaration(t *testing.T) {
-	f := newFleet(t)
+	f := fleet.New(storetest.New(t, state.New), "head0")
 	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
 		name := fmt.Sprint("m", n)
 		if err := setUp(t.Context(), f, name, n); err != nil {
@@ -75,12 +63,13 @@ func TestDeclaration(t *testing.T) {
 // A provision without a machine is tried again when a machine becomes available, and not for other changes of
 // machines.
 func TestPendingProvision(t *testing.T) {
-	f := newFleet(t)
+	f := fleet.New(storetest.New(t, state.New), "head0")
 	c := New(f, f.Tables)
 	put := func(state trivet.MachineState, cordoned bool) {
 		t.Helper()
 		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
-			return f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: "m1"}, Spec: trivet.MachineSpec{Cordoned: cordoned},
+			return f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: "m1"},
+				Spec:   trivet.MachineSpec{Cordoned: cordoned},
 				Status: trivet.MachineStatus{State: state}})
 		})
 		if err != nil {
@@ -88,7 +77,8 @@ func TestPendingProvision(t *testing.T) {
 		}
 	}
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
-		return f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: "p"}, Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
+		return f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: "p"},
+			Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
 	})
 	if err != nil {
 		t.Fatal(err)

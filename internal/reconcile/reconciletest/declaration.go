@@ -12,8 +12,8 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// Scenario makes a controller do all that it can do, over tables within a scope. It fails where the controller does.
-// n is another number in each call, for the names of records.
+// Scenario makes a controller do everything it can, over tables within a scope. It fails where the controller does.
+// n differs in each call, for the names of records.
 type Scenario func(ctx context.Context, scope *store.Scope, n int) error
 
 // Exact checks that a controller works within its declaration, and fails without any of the kinds in it: a kind that

@@ -20,7 +20,8 @@ import (
 )
 
 // Packages is the command that installs what this package runs. It also needs root, for mmdebstrap.
-const Packages = "apt-get install mmdebstrap e2fsprogs dosfstools mtools gdisk grub-common grub-pc-bin grub-efi-amd64-bin"
+const Packages = "apt-get install mmdebstrap e2fsprogs dosfstools mtools gdisk grub-common grub-pc-bin " +
+	"grub-efi-amd64-bin"
 
 // Image is a finished image.
 type Image struct {

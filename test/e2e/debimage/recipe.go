@@ -42,7 +42,8 @@ var config = []configFile{
 	{"etc/machine-id", ""},
 	{"etc/fstab", "LABEL=root / ext4 errors=remount-ro 0 1\n"},
 	{"etc/cloud/cloud.cfg.d/90_datasource.cfg", "datasource_list: [NoCloud, None]\n"},
-	{"etc/cloud/cloud.cfg.d/91_test.cfg", "ssh_genkeytypes: [ed25519]\napt: {preserve_sources_list: true}\nlocale: false\n"},
+	{"etc/cloud/cloud.cfg.d/91_test.cfg",
+		"ssh_genkeytypes: [ed25519]\napt: {preserve_sources_list: true}\nlocale: false\n"},
 	{"boot/grub/grub.cfg", `set timeout=0
 linux /vmlinuz root=LABEL=root ro console=tty0 console=ttyS0,115200 loglevel=5
 initrd /initrd.img

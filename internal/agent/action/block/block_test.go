@@ -34,12 +34,12 @@ func file(t *testing.T, size int64) string {
 	return path
 }
 
-// loop creates a real block device of a file. It wants root.
+// loop creates a real block device of a file. It requires root.
 func loop(t *testing.T, path string) string {
 	t.Helper()
 	out, err := exec.Command("losetup", "--find", "--show", "--partscan", path).CombinedOutput()
 	if err != nil {
-		t.Fatalf("losetup (wants root, and apt-get install mount): %v: %s", err, out)
+		t.Fatalf("losetup (requires root, and apt-get install mount): %v: %s", err, out)
 	}
 	node := strings.TrimSpace(string(out))
 	t.Cleanup(func() {
@@ -62,7 +62,7 @@ func table(t *testing.T, d *Device) {
 	must(t, d.Reread(t.Context()))
 }
 
-// What holds for a file holds for a real device.
+// Files and real devices behave the same.
 func TestDevice(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) string{
 		"file": func(t *testing.T) string { return file(t, 32<<20) },
@@ -109,13 +109,13 @@ func TestDevice(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := OpenPart(path, 3); !errors.Is(err, ErrNoPartition) && !errors.Is(err, ErrInUse) {
-				t.Errorf("a partition that is not there: %v", err)
+				t.Errorf("a partition that does not exist: %v", err)
 			}
 		})
 	}
 }
 
-// Programs get a node for a partition of whatever kind of disk.
+// Programs get a node for a partition of every kind of disk.
 func TestAttach(t *testing.T) {
 	for name, path := range map[string]string{"file": file(t, 32<<20), "node": loop(t, file(t, 32<<20))} {
 		d, err := Open(path)
@@ -137,7 +137,7 @@ func TestAttach(t *testing.T) {
 		whole, err := Open(path)
 		must(t, err)
 		if got, err := whole.Table(); err != nil || len(got.Parts) != 2 {
-			t.Errorf("%s: the table was hit: %v", name, err)
+			t.Errorf("%s: the table was overwritten: %v", name, err)
 		}
 		must(t, whole.Close())
 	}
@@ -162,7 +162,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-func TestProbeKnowsWhatMkfsMakes(t *testing.T) {
+func TestProbeFindsFileSystems(t *testing.T) {
 	const id = "8a3f1c5e-0f8b-4d55-9c6e-0f2f0b8e8d11"
 	for fsType, c := range map[string]struct {
 		args []string

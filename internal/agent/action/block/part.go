@@ -18,7 +18,7 @@ var ErrNoPartition = errors.New("no such partition")
 // Part is a partition of a disk, as the kernel has it, or else the disk's table.
 type Part struct {
 	Number int
-	Node   string // empty where the kernel made none
+	Node   string // empty if the kernel has none
 	Offset int64
 	Size   int64
 }

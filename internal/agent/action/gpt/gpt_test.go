@@ -32,7 +32,8 @@ var linux = mustGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
 
 func wants() []Want {
 	return []Want{
-		{Name: "boot loader", Type: mustGUID("21686148-6449-6e6f-744e-656564454649"), ID: DeriveGUID("1"), Bytes: 1 << 20},
+		{Name: "boot loader", Type: mustGUID("21686148-6449-6e6f-744e-656564454649"), ID: DeriveGUID("1"),
+			Bytes: 1 << 20},
 		{Name: "EFI", Type: EFISystem, ID: DeriveGUID("2"), Bytes: 10<<20 + 1},
 		{Name: "root äöü", Type: mustGUID("4f68bce3-e8cd-4db1-96e7-fbcaf984b709"), ID: DeriveGUID("3")},
 		{Name: "swap", Type: mustGUID("0657fd6d-a4ab-43c4-84e5-0933c84b4f4f"), ID: DeriveGUID("4"), Bytes: 4 << 20},
@@ -60,7 +61,7 @@ func TestWrittenIsRead(t *testing.T) {
 		if p := got.Find(2); got.Offset(*p)%align != 0 || got.Bytes(*p) != 11<<20 || got.Find(9) != nil {
 			t.Errorf("partition 2: %+v", p)
 		}
-		// The backup stands in for a damaged primary, and writing mends that.
+		// The backup replaces a damaged primary, and writing repairs that.
 		disk[sector+100] ^= 1
 		clear(disk[sector : sector+8])
 		got = must[*Table](t)(Read(disk, int64(len(disk)), sector))
@@ -103,7 +104,7 @@ func TestPlanRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// Other people's tools must agree.
+// Other programs must read the same.
 func TestToolsAgree(t *testing.T) {
 	for _, tool := range []string{"sgdisk", "sfdisk"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -127,16 +128,19 @@ func TestToolsAgree(t *testing.T) {
 	}
 	out = must[[]byte](t)(exec.Command("sfdisk", "--dump", path).Output())
 	for _, p := range table.Parts {
-		for _, word := range []string{strings.Fields(p.Name)[0], strings.ToUpper(p.ID.String()), strings.ToUpper(p.Type.String())} {
+		for _, word := range []string{strings.Fields(p.Name)[0], strings.ToUpper(p.ID.String()),
+			strings.ToUpper(p.Type.String())} {
 			if !strings.Contains(string(out), word) {
-				t.Errorf("%s is missing from what sfdisk says:\n%s", word, out)
+				t.Errorf("%s is missing from the output of sfdisk:\n%s", word, out)
 			}
 		}
 	}
 	// What another tool has written is read.
-	must[[]byte](t)(exec.Command("sgdisk", "--clear", "--new=1:0:+8M", "--typecode=1:ef00", "--change-name=1:ESP", path).CombinedOutput())
+	must[[]byte](t)(exec.Command("sgdisk", "--clear", "--new=1:0:+8M", "--typecode=1:ef00", "--change-name=1:ESP",
+		path).CombinedOutput())
 	got := must[*Table](t)(Read(f, size, 512))
-	if len(got.Parts) != 1 || got.Parts[0].Name != "ESP" || got.Parts[0].Type != EFISystem || got.Bytes(got.Parts[0]) != 8<<20 {
+	if len(got.Parts) != 1 || got.Parts[0].Name != "ESP" || got.Parts[0].Type != EFISystem ||
+		got.Bytes(got.Parts[0]) != 8<<20 {
 		t.Errorf("read %+v", got.Parts)
 	}
 }

@@ -33,7 +33,8 @@ func Plan(id GUID, size, sector int64, wants []Want) (*Table, error) {
 		if blocks <= 0 || next+blocks > end {
 			return nil, fmt.Errorf("partition %d (%s) does not fit: the disk has %d MiB", i+1, w.Name, size>>20)
 		}
-		t.Parts = append(t.Parts, Part{Number: i + 1, Type: w.Type, ID: w.ID, Name: w.Name, First: next, Last: next + blocks - 1})
+		t.Parts = append(t.Parts, Part{Number: i + 1, Type: w.Type, ID: w.ID, Name: w.Name, First: next,
+			Last: next + blocks - 1})
 		next += blocks
 	}
 	return t, nil

@@ -18,8 +18,8 @@ import (
 const (
 	headerBytes = 92
 	entryBytes  = 128
-	minEntries  = 128  // so many are written; the standard wants room for 16 KiB
-	maxEntries  = 1024 // so many are read
+	minEntries  = 128  // the number that is written; the standard requires room for 16 KiB
+	maxEntries  = 1024 // the most that are read
 	nameUnits   = 36   // UTF-16 code units of a partition's name
 	align       = 1 << 20
 )
@@ -107,12 +107,14 @@ func readAt(disk io.ReaderAt, size, sector, block int64) (*Table, error) {
 	if crc32.ChecksumIEEE(h[:headerSize]) != sum || int64(le.Uint64(h[24:])) != block {
 		return nil, fmt.Errorf("%w: the header is damaged", ErrNone)
 	}
-	t := &Table{Sector: sector, Size: size, ID: GUID(h[56:72]), entries: int64(le.Uint32(h[80:])), backup: int64(le.Uint64(h[32:]))}
+	t := &Table{Sector: sector, Size: size, ID: GUID(h[56:72]), entries: int64(le.Uint32(h[80:])),
+		backup: int64(le.Uint64(h[32:]))}
 	if block != 1 {
 		t.backup = block
 	}
 	at := int64(le.Uint64(h[72:]))
-	if bytes := le.Uint32(h[84:]); bytes != entryBytes || t.entries < 1 || t.entries > maxEntries || at < 2 || at >= t.blocks() {
+	if bytes := le.Uint32(h[84:]); bytes != entryBytes || t.entries < 1 || t.entries > maxEntries || at < 2 ||
+		at >= t.blocks() {
 		return nil, fmt.Errorf("%w: %d entries of %d bytes at block %d", ErrNone, t.entries, bytes, at)
 	}
 	raw := make([]byte, t.entries*entryBytes)
@@ -151,7 +153,8 @@ func (t *Table) check() error {
 	next := int64(2)
 	for _, p := range byPlace {
 		if p.First < 2 || p.Last < p.First || p.Last >= t.blocks() {
-			return fmt.Errorf("%w: partition %d reaches from block %d to %d of %d", ErrNone, p.Number, p.First, p.Last, t.blocks())
+			return fmt.Errorf("%w: partition %d reaches from block %d to %d of %d", ErrNone, p.Number, p.First, p.Last,
+				t.blocks())
 		}
 		if p.First < next {
 			return fmt.Errorf("%w: partition %d overlaps another", ErrNone, p.Number)
@@ -233,8 +236,8 @@ func (t *Table) header(own, other, entriesAt int64, raw []byte) []byte {
 	return h
 }
 
-// protect creates the partition table of an MBR one entry that covers the disk. A hybrid MBR is not
-// changed: firmware may need it.
+// protect sets the partition table of an MBR to one entry that covers the disk. A hybrid MBR is not changed:
+// firmware may need it.
 func protect(mbr []byte, blocks int64) {
 	entries := mbr[446:510]
 	isMBR := mbr[510] == 0x55 && mbr[511] == 0xaa

@@ -22,7 +22,7 @@ const (
 // layer unpacks into a tree that contains the layers below.
 type layer struct {
 	tree *rootfs.Root
-	made map[string]bool // by this layer: its own whiteouts do not hit them
+	made map[string]bool // by this layer: its own whiteouts do not apply to them
 }
 
 func (l layer) entry(h *tar.Header, content io.Reader) error {
@@ -135,7 +135,8 @@ func (e entry) link(to string) error {
 
 // node creates a device or pipe. Without root there are no devices; a container gets its own /dev anyway.
 func (e entry) node(h *tar.Header) error {
-	kind := map[byte]uint32{tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK, tar.TypeFifo: unix.S_IFIFO}[h.Typeflag]
+	kind := map[byte]uint32{tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK,
+		tar.TypeFifo: unix.S_IFIFO}[h.Typeflag]
 	err := unix.Mknodat(e.dir, e.name, kind|0o600, int(unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor))))
 	if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
 		return nil
@@ -151,7 +152,8 @@ func (e entry) finish(h *tar.Header) error {
 			return err
 		}
 	}
-	if h.Typeflag == tar.TypeSymlink || h.Typeflag == tar.TypeLink || !isRoot && h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir {
+	if h.Typeflag == tar.TypeSymlink || h.Typeflag == tar.TypeLink || !isRoot && h.Typeflag != tar.TypeReg &&
+		h.Typeflag != tar.TypeDir {
 		return nil
 	}
 	fd, err := unix.Openat(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

@@ -19,7 +19,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// platform is what images of several platforms are asked for.
+// platform is the one that is selected in images of several platforms.
 var platform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 
 // Registry configures the connection to a registry.
@@ -75,7 +75,7 @@ func kindOf(err error) error {
 	return trivet.ErrUnavailable
 }
 
-// maxIndexes bounds how deep indexes in a layout may name others.
+// maxIndexes bounds how deep indexes of a layout may be nested.
 const maxIndexes = 4
 
 // Layout returns the image for this machine's platform in a directory with an OCI layout. An image that names no

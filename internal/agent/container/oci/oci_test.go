@@ -74,7 +74,7 @@ func unpack(t *testing.T, layers ...[]byte) string {
 	return root
 }
 
-// list shows a tree: names, and what files hold.
+// list returns a tree as text: names, and the content of files.
 func list(t *testing.T, root string) string {
 	t.Helper()
 	var out []string
@@ -114,25 +114,31 @@ func TestLayersAreStacked(t *testing.T) {
 			[][]byte{archive(t, dir("d"), file("d/x", "1")), archive(t, dir("d"), file("d/y", "2"))}, "d/ d/x=1 d/y=2",
 		},
 		"whiteouts": {
-			[][]byte{archive(t, file("a", "1"), file("d/x", "1"), file("d/sub/y", "1")), archive(t, file(".wh.a", ""), file("d/.wh.sub", ""))},
+			[][]byte{archive(t, file("a", "1"), file("d/x", "1"), file("d/sub/y", "1")),
+				archive(t, file(".wh.a", ""), file("d/.wh.sub", ""))},
 			"d/ d/x=1",
 		},
 		"an opaque directory": {
-			[][]byte{archive(t, file("d/x", "1"), file("d/sub/y", "1")), archive(t, file("d/new", "2"), file("d/.wh..wh..opq", ""), file("d/later", "2"))},
+			[][]byte{archive(t, file("d/x", "1"), file("d/sub/y", "1")),
+				archive(t, file("d/new", "2"), file("d/.wh..wh..opq", ""), file("d/later", "2"))},
 			"d/ d/later=2 d/new=2",
 		},
 		"whiteouts of nothing": {
-			[][]byte{archive(t, file(".wh.none", ""), file("d/.wh..", ""), file("e/.wh...", ""), file(".wh.", ""))}, "d/ e/",
+			[][]byte{archive(t, file(".wh.none", ""), file("d/.wh..", ""), file("e/.wh...", ""), file(".wh.", ""))},
+			"d/ e/",
 		},
 		"hard links": {
-			[][]byte{archive(t, file("a", "1"), tar.Header{Typeflag: tar.TypeLink, Name: "d/b", Linkname: "/a"})}, "a=1 d/ d/b=1",
+			[][]byte{archive(t, file("a", "1"), tar.Header{Typeflag: tar.TypeLink, Name: "d/b", Linkname: "/a"})},
+			"a=1 d/ d/b=1",
 		},
 		"links on the way": {
-			[][]byte{archive(t, dir("usr/lib"), link("lib", "usr/lib")), archive(t, file("lib/x", "1"), file("/abs/../up", "2"))},
+			[][]byte{archive(t, dir("usr/lib"), link("lib", "usr/lib")),
+				archive(t, file("lib/x", "1"), file("/abs/../up", "2"))},
 			"lib->usr/lib up=2 usr/ usr/lib/ usr/lib/x=1",
 		},
 		"links out": {
-			[][]byte{archive(t, link("out", "/../../.."), link("etc", "/etc")), archive(t, file("out/x", "1"), file("etc/y", "1"))}, "",
+			[][]byte{archive(t, link("out", "/../../.."), link("etc", "/etc")),
+				archive(t, file("out/x", "1"), file("etc/y", "1"))}, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +175,7 @@ func TestMetadata(t *testing.T) {
 	var st unix.Stat_t
 	must(t, unix.Lstat(root+"/ping", &st))
 	if st.Mode&0o7777 != 0o4755 || st.Uid != 7 || st.Gid != 8 {
-		t.Errorf("ping: mode %o, owner %d:%d (wants root)", st.Mode, st.Uid, st.Gid)
+		t.Errorf("ping: mode %o, owner %d:%d (requires root)", st.Mode, st.Uid, st.Gid)
 	}
 	b := make([]byte, 10)
 	if n, err := unix.Getxattr(root+"/ping", "user.note", b); err != nil || string(b[:n]) != "hello" {
@@ -186,14 +192,16 @@ func TestMetadata(t *testing.T) {
 }
 
 func TestUnpackRefuses(t *testing.T) {
-	img, err := mutate.AppendLayers(empty.Image, static.NewLayer([]byte(strings.Repeat("junk", 1000)), types.OCIUncompressedLayer))
+	img, err := mutate.AppendLayers(empty.Image, static.NewLayer([]byte(strings.Repeat("junk", 1000)),
+		types.OCIUncompressedLayer))
 	must(t, err)
 	if err := Unpack(t.Context(), img, t.TempDir(), func(int64) {}); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("junk: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	good, err := mutate.AppendLayers(empty.Image, static.NewLayer(archive(t, file("a", "1")), types.OCIUncompressedLayer))
+	good, err := mutate.AppendLayers(empty.Image, static.NewLayer(archive(t, file("a", "1")),
+		types.OCIUncompressedLayer))
 	must(t, err)
 	if err := Unpack(ctx, good, t.TempDir(), func(int64) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
@@ -207,12 +215,14 @@ func TestProcessOf(t *testing.T) {
 		must(t, err)
 		return img
 	}
-	whole := v1.Config{Entrypoint: []string{"e"}, Cmd: []string{"c"}, User: "app:ops", Env: []string{"A=1"}, WorkingDir: "/w"}
+	whole := v1.Config{Entrypoint: []string{"e"}, Cmd: []string{"c"}, User: "app:ops", Env: []string{"A=1"},
+		WorkingDir: "/w"}
 	for _, c := range []struct {
 		command, args []string
 		want          string
 	}{
-		{nil, nil, "e c"}, {nil, []string{"x"}, "e x"}, {[]string{"n"}, nil, "n"}, {[]string{"n"}, []string{"x"}, "n x"},
+		{nil, nil, "e c"}, {nil, []string{"x"}, "e x"}, {[]string{"n"}, nil, "n"},
+		{[]string{"n"}, []string{"x"}, "n x"},
 	} {
 		p, err := ProcessOf(of(whole), root, c.command, c.args)
 		must(t, err)
@@ -223,12 +233,13 @@ func TestProcessOf(t *testing.T) {
 	if _, err := ProcessOf(of(v1.Config{}), root, nil, nil); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("nothing to run: %v", err)
 	}
-	if _, err := ProcessOf(of(v1.Config{Cmd: []string{"c"}, User: "none"}), root, nil, nil); !errors.Is(err, trivet.ErrInvalid) {
-		t.Errorf("a user that is not there: %v", err)
+	if _, err := ProcessOf(of(v1.Config{Cmd: []string{"c"}, User: "none"}), root, nil,
+		nil); !errors.Is(err, trivet.ErrInvalid) {
+		t.Errorf("a user that does not exist: %v", err)
 	}
 }
 
-// Whatever an archive holds, nothing is written outside its directory.
+// No archive can write outside its directory.
 func FuzzUntar(f *testing.F) {
 	f.Add(archive(f, file("a", "1"), dir("d"), link("l", "/../.."), file("l/x", "2")), true)
 	f.Add(archive(f, file("../../x", "1"), file("d/.wh..wh..opq", ""), file(".wh.d", "")), false)

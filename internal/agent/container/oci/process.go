@@ -10,7 +10,7 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 )
 
-// Process is what an image wants to be run.
+// Process is the process that an image specifies.
 type Process struct {
 	Args []string
 	Env  []string

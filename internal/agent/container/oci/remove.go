@@ -12,7 +12,7 @@ import (
 
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// remove removes a name and all below it.
+// remove removes a name and everything below it.
 func remove(dir *os.File, name string) error {
 	if name == "" || name == "." || name == ".." {
 		return nil
@@ -20,7 +20,7 @@ func remove(dir *os.File, name string) error {
 	return removeAt(int(dir.Fd()), name)
 }
 
-// removeAt follows no links. A name that is not there is fine.
+// removeAt follows no links. A name that does not exist is no error.
 func removeAt(dir int, name string) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -40,7 +40,7 @@ func removeAt(dir int, name string) error {
 	return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
 }
 
-// clearDir removes all that layers below put into a directory.
+// clearDir removes everything that layers below put into a directory.
 func clearDir(dir *os.File, name string, made map[string]bool) error {
 	open, err := openDir(int(dir.Fd()), ".")
 	if err != nil {

@@ -81,7 +81,7 @@ func unpackLayer(ctx context.Context, l v1.Layer, tree *rootfs.Root, progress fu
 	return nil
 }
 
-// counter reports how much was read and stops when its context ends.
+// counter reports the bytes read and stops when its context ends.
 type counter struct {
 	ctx      context.Context
 	r        io.Reader
@@ -98,7 +98,7 @@ func (c *counter) Read(b []byte) (int, error) {
 }
 
 // Untar unpacks an archive that is not a layer: whiteout names are ordinary files. It goes into a
-// directory of the tree at dir, which is made, and no link of the tree or the archive leads out of that tree.
+// directory of the tree at dir, which is created, and no link of the tree or the archive leads out of that tree.
 func Untar(r io.Reader, dir, into string) error {
 	tree, err := rootfs.Open(dir)
 	if err != nil {

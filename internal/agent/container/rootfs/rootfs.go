@@ -29,12 +29,13 @@ func Open(dir string) (*Root, error) {
 	return &Root{f}, nil
 }
 
-// Close returns the tree back.
+// Close closes the tree.
 func (r *Root) Close() error { return r.dir.Close() }
 
-// OpenFile is os.OpenFile inside the tree; it does not make directories.
+// OpenFile is os.OpenFile inside the tree; it does not create directories.
 func (r *Root) OpenFile(name string, flags int, mode fs.FileMode) (*os.File, error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC),
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	if flags&(os.O_CREATE|unix.O_TMPFILE) != 0 {
 		how.Mode = uint64(mode.Perm())
 	}
@@ -153,14 +154,15 @@ func (r *Root) create(name string) (*os.File, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	fd, err := unix.Openat(int(dir.Fd()), path.Base(name), unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	fd, err := unix.Openat(int(dir.Fd()), path.Base(name), unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+		0o644)
 	if err != nil {
 		return nil, &fs.PathError{Op: "create", Path: name, Err: err}
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Symlink creates a link to whatever name; there must be nothing of that name yet.
+// Symlink creates a link to any name. It fails if its own name exists.
 func (r *Root) Symlink(to, name string) error {
 	dir, err := r.Dir(path.Dir(path.Clean("/"+name)), 0o755)
 	if err != nil {
@@ -173,7 +175,7 @@ func (r *Root) Symlink(to, name string) error {
 	return nil
 }
 
-// Remove removes a file or link; that there is none is fine.
+// Remove removes a file or link, if it exists.
 func (r *Root) Remove(name string) error {
 	name = path.Clean("/" + name)
 	dir, err := r.OpenFile(path.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -222,7 +224,8 @@ func write(dir *os.File, name string, data []byte, m Meta) (err error) {
 	if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+		0o600)
 	if err != nil {
 		return err
 	}

@@ -28,8 +28,9 @@ func tree(t *testing.T) (string, *Root) {
 		}
 	}
 	for name, to := range map[string]string{
-		"lib": "/usr/lib", "up": "../../../..", "away": "/../../secret", "etc/alias": "passwd", "dangling": "/nowhere/at/all",
-		"etc/out": outer,
+		"lib": "/usr/lib", "up": "../../../..", "away": "/../../secret", "etc/alias": "passwd",
+		"dangling": "/nowhere/at/all",
+		"etc/out":  outer,
 	} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -53,7 +54,7 @@ func TestFilesStayInTheTree(t *testing.T) {
 		"/../../x":                "x",
 		"/etc/alias":              "etc/alias", // a link at the name itself is replaced
 		"/etc/../etc/./dots/file": "etc/dots/file",
-		"/dangling/file":          "nowhere/at/all/file", // a link that leads nowhere leads somewhere then
+		"/dangling/file":          "nowhere/at/all/file", // the target of a dangling link is created
 	} {
 		if err := r.WriteFile(name, []byte("hello"), Meta{0o640, -1, -1}); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -73,18 +74,19 @@ func TestFilesStayInTheTree(t *testing.T) {
 	}
 	for _, name := range []string{"/away", "/up/secret", "/etc/out/secret"} {
 		if b, err := r.ReadFile(name, 100); err == nil {
-			t.Errorf("%s gave %q", name, b)
+			t.Errorf("%s returned %q", name, b)
 		}
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*", ".*trivet-new"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("left: %v", left)
 	}
 }
 
 func TestTouchFollowsLinks(t *testing.T) {
 	dir, r := tree(t)
-	for name, want := range map[string]string{"/dangling": "nowhere/at/all", "/new/file": "new/file", "/etc/passwd": "etc/passwd"} {
+	for name, want := range map[string]string{"/dangling": "nowhere/at/all", "/new/file": "new/file",
+		"/etc/passwd": "etc/passwd"} {
 		f, err := r.Touch(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -128,7 +130,8 @@ func TestReadFileIsBounded(t *testing.T) {
 
 func TestAccounts(t *testing.T) {
 	_, r := tree(t)
-	for name, want := range map[string][2]int{"root": {0, 0}, "admin": {1000, 1001}, "1000": {1000, 1001}, "77": {77, 0}} {
+	for name, want := range map[string][2]int{"root": {0, 0}, "admin": {1000, 1001}, "1000": {1000, 1001},
+		"77": {77, 0}} {
 		if uid, gid, err := r.User(name); err != nil || uid != want[0] || gid != want[1] {
 			t.Errorf("%s: %d:%d, %v", name, uid, gid, err)
 		}
@@ -138,10 +141,10 @@ func TestAccounts(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, gid, err)
 		}
 	}
-	if _, _, err := r.User("nobody"); err == nil {
-		t.Error("a user that is not there")
+	if _, _, err := r.User("absent"); err == nil {
+		t.Error("a user that does not exist")
 	}
-	if _, err := r.Group("nobody"); err == nil {
-		t.Error("a group that is not there")
+	if _, err := r.Group("absent"); err == nil {
+		t.Error("a group that does not exist")
 	}
 }

@@ -55,7 +55,8 @@ func become() (step string, err error) {
 		return "change to " + s.Dir, err
 	}
 	if s.UID != 0 || s.GID != 0 {
-		if err := errors.Join(syscall.Setgroups([]int{s.GID}), syscall.Setgid(s.GID), syscall.Setuid(s.UID)); err != nil {
+		if err := errors.Join(syscall.Setgroups([]int{s.GID}), syscall.Setgid(s.GID),
+			syscall.Setuid(s.UID)); err != nil {
 			return fmt.Sprintf("become user %d:%d", s.UID, s.GID), err
 		}
 	}
@@ -75,7 +76,8 @@ func enter(s Spec) (step string, err error) {
 	dir := s.Root
 	if dir == "" {
 		dir = "/"
-	} else if err := unix.Mount(dir, dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil { // only a mount can become the root
+	} else if err := unix.Mount(dir, dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		// only a mount can become the root
 		return "mount the root " + dir, err
 	}
 	root, err := rootfs.Open(dir)

@@ -39,7 +39,8 @@ func System(devices bool) []Mount {
 	}
 	mounts = append(mounts,
 		Mount{Source: "dev", Target: "/dev", Type: "tmpfs", Flags: unix.MS_NOSUID, Data: "mode=755,size=64k"},
-		Mount{Source: "shm", Target: "/dev/shm", Type: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV, Data: "mode=1777"},
+		Mount{Source: "shm", Target: "/dev/shm", Type: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV,
+			Data: "mode=1777"},
 		Mount{Source: "devpts", Target: "/dev/pts", Type: "devpts", Flags: unix.MS_NOSUID | unix.MS_NOEXEC,
 			Data: "newinstance,ptmxmode=0666,mode=0620"},
 	)

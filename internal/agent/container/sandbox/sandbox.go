@@ -39,7 +39,7 @@ type Spec struct {
 	Stderr io.Writer `json:"-"`
 }
 
-// ExitError means that the program ran and ended badly.
+// ExitError means that the program ran and failed.
 type ExitError struct {
 	Code   int            // 0 when a signal ended it
 	Signal syscall.Signal // 0 if it exited
@@ -55,7 +55,7 @@ func (e *ExitError) Error() string {
 // StartError means that the program was not started: it does not exist, or the sandbox could not be created.
 type StartError struct {
 	Step string // what failed: "mount /proc"
-	Err  error  // a syscall.Errno where there is one
+	Err  error  // a syscall.Errno if there is one
 }
 
 func (e *StartError) Error() string { return fmt.Sprintf("%s: %v", e.Step, e.Err) }
@@ -122,8 +122,8 @@ func Run(ctx context.Context, s Spec) error {
 	return exitError(cmd.ProcessState, err)
 }
 
-// attributes creates the child the first process of new namespaces. Without root it gets a user namespace in which it
-// is.
+// attributes makes the child the first process of new namespaces. Without root it gets a user namespace in which it
+// is root.
 func attributes(s Spec) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
@@ -153,7 +153,7 @@ func exitError(state *os.ProcessState, err error) error {
 		return &ExitError{Signal: status.Signal()}
 	case state.ExitCode() != 0:
 		return &ExitError{Code: state.ExitCode()}
-	case errors.Is(err, exec.ErrWaitDelay): // ended well; what it left behind held its output open and was killed
+	case errors.Is(err, exec.ErrWaitDelay): // exited with 0; what it left running held its output open and was killed
 		return nil
 	}
 	return err

@@ -29,7 +29,8 @@ func run(t *testing.T, ctx context.Context, s Spec, script string) (string, erro
 func small(t *testing.T) Spec {
 	t.Helper()
 	root := t.TempDir()
-	for name, to := range map[string]string{"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "run": "/../../../../tmp"} {
+	for name, to := range map[string]string{"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64",
+		"run": "/../../../../tmp"} {
 		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -40,15 +41,18 @@ func small(t *testing.T) Spec {
 	return Spec{Root: root, Mounts: append([]Mount{Bind("/usr", "/usr")}, System(false)...)}
 }
 
-func TestAProgramSeesItsOwnRoot(t *testing.T) {
+func TestProgramHasItsOwnRoot(t *testing.T) {
 	s := small(t)
 	s.Hostname = "sand"
-	s.Mounts = append(s.Mounts, Mount{Source: "/nowhere", Target: "/nowhere", Optional: true}, Bind("/etc/hostname", "/run/x/name"))
-	out, err := run(t, t.Context(), s, `echo $$; hostname; ls /; ls /dev; cat /proc/1/comm; [ -e /tmp/x/name ] && echo link stays inside; echo to stderr >&2`)
+	s.Mounts = append(s.Mounts, Mount{Source: "/nowhere", Target: "/nowhere", Optional: true},
+		Bind("/etc/hostname", "/run/x/name"))
+	out, err := run(t, t.Context(), s, `echo $$; hostname; ls /; ls /dev; cat /proc/1/comm; `+
+		`[ -e /tmp/x/name ] && echo link stays inside; echo to stderr >&2`)
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	want := "1\nsand\nbin\ndev\nlib\nlib64\nproc\nrun\nsys\ntmp\nusr\nfd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero\nsh\nlink stays inside\nto stderr\n"
+	want := "1\nsand\nbin\ndev\nlib\nlib64\nproc\nrun\nsys\ntmp\nusr\nfd\nfull\nnull\nptmx\n" +
+		"pts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero\nsh\nlink stays inside\nto stderr\n"
 	if out != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out, want)
 	}
@@ -60,7 +64,7 @@ func TestAProgramSeesItsOwnRoot(t *testing.T) {
 	}
 }
 
-func TestWithoutARootOnlyMountsAreItsOwn(t *testing.T) {
+func TestWithoutARootOnlyMountsAreSeparate(t *testing.T) {
 	dir := t.TempDir()
 	s := Spec{Dir: dir, Mounts: []Mount{
 		{Source: "proc", Target: "/proc", Type: "proc"}, {Source: "t", Target: dir, Type: "tmpfs"},
@@ -88,7 +92,8 @@ func TestExitErrors(t *testing.T) {
 	if err := Run(t.Context(), Spec{}); !errors.As(err, &start) {
 		t.Errorf("nothing to run: %v", err)
 	}
-	if err := Run(t.Context(), Spec{Args: []string{"no-such-program"}}); !errors.As(err, &start) || start.Step != "find the program" {
+	if err := Run(t.Context(), Spec{Args: []string{"no-such-program"}}); !errors.As(err, &start) ||
+		start.Step != "find the program" {
 		t.Errorf("no such program: %v", err)
 	}
 	text := filepath.Join(t.TempDir(), "text")
@@ -101,13 +106,14 @@ func TestExitErrors(t *testing.T) {
 	if err := Run(t.Context(), Spec{Args: []string{"x"}, Root: "/no/such/dir"}); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("no such root: %v", err)
 	}
-	if err := Run(t.Context(), Spec{Args: []string{"x"}, Mounts: []Mount{Bind("/no/such", "/mnt")}}); !errors.As(err, &start) ||
+	if err := Run(t.Context(), Spec{Args: []string{"x"},
+		Mounts: []Mount{Bind("/no/such", "/mnt")}}); !errors.As(err, &start) ||
 		start.Step != "mount /mnt" {
 		t.Errorf("no such source: %v", err)
 	}
 }
 
-// TestCancelKillsAll: nothing that the program started outlives it, not even what left its session.
+// TestCancelKillsAll: no process that the program started outlives it, not even one of another session.
 func TestCancelKillsAll(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -117,7 +123,8 @@ func TestCancelKillsAll(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := run(t, ctx, Spec{}, `trap "" TERM INT HUP; setsid sh -c 'exec 3>`+pipe+`; trap "" TERM; echo up >&3; sleep 1000' & sleep 1000`)
+		_, err := run(t, ctx, Spec{}, `trap "" TERM INT HUP; setsid sh -c 'exec 3>`+pipe+
+			`; trap "" TERM; echo up >&3; sleep 1000' & sleep 1000`)
 		ended <- err
 	}()
 	f, err := os.Open(pipe) // waits for the grandchild to open it for writing
@@ -133,7 +140,7 @@ func TestCancelKillsAll(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	if n, err := f.Read(make([]byte, 1)); n != 0 || err == nil { // its end closed the pipe
-		t.Errorf("the grandchild writes on: %d, %v", n, err)
+		t.Errorf("the grandchild still writes: %d, %v", n, err)
 	}
 }
 

@@ -106,7 +106,8 @@ func TestAnIncompleteLineEndsTheJournal(t *testing.T) {
 		}
 	}
 	// The next line replaces the incomplete one.
-	must(t, os.WriteFile(path, append(append([]byte{}, whole[:end-3]...), make([]byte, len(whole)-int(end)+3)...), 0o600))
+	must(t, os.WriteFile(path, append(append([]byte{}, whole[:end-3]...), make([]byte, len(whole)-int(end)+3)...),
+		0o600))
 	j = open(t, path)
 	must(t, j.Report(report("b", trivet.StepRunning)))
 	must(t, j.Close())
@@ -192,7 +193,7 @@ func TestACrashDuringCompactionKeepsTheOldHalf(t *testing.T) {
 	must(t, j.Close())
 	changed, err := os.ReadFile(path)
 	must(t, err)
-	copy(changed[other:other+int64(headerBytes)], old[other:]) // the header is written last: it had not come
+	copy(changed[other:other+int64(headerBytes)], old[other:]) // the header is written last: it was not reached
 	must(t, os.WriteFile(path, changed, 0o600))
 	if got := seqs(open(t, path).Unacked()); got != "1:a/1/done" {
 		t.Errorf("got %q", got)
@@ -217,7 +218,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Error("a journal was opened twice")
 	}
 	if _, err := Open("/dev/trivet-no-such-device"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a device that is not there: %v", err)
+		t.Errorf("a device that does not exist: %v", err)
 	}
 }
 

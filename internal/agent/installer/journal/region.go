@@ -96,7 +96,7 @@ func (r *region) measure() (int64, error) {
 		}
 	}
 	if size < minBytes {
-		return 0, fmt.Errorf("has %d bytes; a journal wants %d", size, minBytes)
+		return 0, fmt.Errorf("has %d bytes; a journal needs %d", size, minBytes)
 	}
 	return min(size, DefaultBytes), nil
 }
@@ -117,7 +117,7 @@ func (r *region) readHalves() (bodies [2][]byte, foreign bool, err error) {
 	return bodies, foreign, nil
 }
 
-// append writes one line after the last one. A line that fails is written over by the next.
+// append writes one line after the last one. A line that fails is overwritten by the next.
 func (r *region) append(e Entry, sync bool) error {
 	line, chain, err := encode(e, r.chain)
 	if err != nil {

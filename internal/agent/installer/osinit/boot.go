@@ -130,7 +130,8 @@ func end(after After, c *console) {
 	}
 	unix.Sync()
 	how := map[After]int{
-		Reboot: unix.LINUX_REBOOT_CMD_RESTART, PowerOff: unix.LINUX_REBOOT_CMD_POWER_OFF, Kexec: unix.LINUX_REBOOT_CMD_KEXEC,
+		Reboot: unix.LINUX_REBOOT_CMD_RESTART, PowerOff: unix.LINUX_REBOOT_CMD_POWER_OFF,
+		Kexec: unix.LINUX_REBOOT_CMD_KEXEC,
 	}
 	err := unix.Reboot(how[after])
 	if c != nil {

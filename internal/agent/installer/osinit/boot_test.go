@@ -9,7 +9,8 @@ import (
 	"github.com/trivet-project/trivet/internal/platform"
 )
 
-const args = "console=ttyS0 loglevel=6 panic=30 BOOTIF=01-52-54-00-00-00-01 trivet.url=https://10.0.0.1:1,https://10.0.0.2:1 "
+const args = "console=ttyS0 loglevel=6 panic=30 BOOTIF=01-52-54-00-00-00-01 " +
+	"trivet.url=https://10.0.0.1:1,https://10.0.0.2:1 "
 
 // boot starts a machine whose agent performs some steps.
 func boot(t *testing.T, rack *vmtest.Rack, r *platform.Result, c vm.Config, more string) *vm.Machine {
@@ -53,8 +54,8 @@ func TestGenericKernel(t *testing.T) {
 	rack.WaitOff(m)
 }
 
-// TestAgentCrash shows that a crash of the agent, in whatever goroutine, is not one of the machine: the agent is
-// started again, knows why, and after the third time the machine reboots.
+// TestAgentCrash shows that a crash of the agent, in any goroutine, does not crash the machine: the agent is started
+// again with the reason, and after the third time the machine reboots.
 func TestAgentCrash(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-crash")
 	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")

@@ -43,7 +43,8 @@ func (h *hotplug) run(ctx context.Context) error {
 
 // listenUevents opens a socket for the kernel's device events, with a buffer for those of a large machine.
 func listenUevents() (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		return nil, fmt.Errorf("listen for devices: %w", err)
 	}

@@ -61,12 +61,13 @@ func (l *loader) load(name string) error {
 	return once()
 }
 
-// loadNow relies on dependencies having no loops, which depmod refuses and the kernel could not load. Soft ones may
-// have, in theory: they are loaded outside of the once.
+// loadNow relies on dependencies having no loops, which depmod refuses and the kernel could not load. Soft dependencies
+// may have loops: they are loaded outside of the once.
 func (l *loader) loadNow(name string) error {
 	for _, soft := range l.index.soft[name] {
 		for _, module := range l.index.Match(soft) {
-			_ = l.insert(module) // another one may do the same; often the processor lacks what this one requires
+			// another driver may support the device; often the processor lacks what this one requires
+			_ = l.insert(module)
 		}
 	}
 	return l.insert(name)

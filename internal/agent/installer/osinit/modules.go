@@ -9,7 +9,7 @@ import (
 type Modules struct {
 	files   map[string]string   // name -> path below /lib/modules/VERSION
 	deps    map[string][]string // name -> names, to be loaded from last to first
-	soft    map[string][]string // name -> names or aliases that are loaded before it where they can be
+	soft    map[string][]string // name -> names or aliases that are loaded before it if possible
 	builtin map[string]bool
 	exact   map[string][]string      // alias without wildcards -> names
 	globs   map[string][]moduleAlias // bus, which is what comes before ':' -> patterns
@@ -25,8 +25,9 @@ type moduleAlias struct {
 // are skipped: one missing driver is better than no boot.
 func ParseModules(dep, softdep, alias, builtin string) *Modules {
 	m := &Modules{
-		files: map[string]string{}, deps: map[string][]string{}, soft: map[string][]string{}, builtin: map[string]bool{},
-		exact: map[string][]string{}, globs: map[string][]moduleAlias{},
+		files: map[string]string{}, deps: map[string][]string{}, soft: map[string][]string{},
+		builtin: map[string]bool{},
+		exact:   map[string][]string{}, globs: map[string][]moduleAlias{},
 	}
 	for line := range strings.Lines(dep) {
 		file, needs, ok := strings.Cut(strings.TrimSpace(line), ":")

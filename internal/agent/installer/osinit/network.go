@@ -141,7 +141,8 @@ func (p *port) applyRoutes() error {
 		list = []Route{{Gateway: p.Gateway}}
 	}
 	for _, r := range list {
-		route := &netlink.Route{LinkIndex: p.link.Attrs().Index, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}
+		route := &netlink.Route{LinkIndex: p.link.Attrs().Index,
+			Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}
 		if r.To.IsValid() {
 			route.Dst = &net.IPNet{IP: r.To.Addr().AsSlice(), Mask: net.CIDRMask(r.To.Bits(), 32)}
 		}

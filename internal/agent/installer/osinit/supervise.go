@@ -25,7 +25,8 @@ func (c *console) supervise(env Env) (After, error) {
 			return Reboot, fmt.Errorf("agent ended with %s, for the %dth time", how, env.Restarts)
 		}
 		env.LastOutput = output + how
-		c.printf("agent ended with %s; starting it again (%d of %d) in %s", how, env.Restarts, maxRestarts, restartPause)
+		c.printf("agent ended with %s; starting it again (%d of %d) in %s", how, env.Restarts, maxRestarts,
+			restartPause)
 		time.Sleep(restartPause)
 	}
 }

@@ -1,4 +1,4 @@
-// Tool is the one program of the tests' containers and installed systems: static, and a bit of everything.
+// Tool is the only program in the tests' containers and installed systems: static, with several commands.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// show says where the program finds itself.
+// show prints the program's environment.
 func show() {
 	dir, _ := os.Getwd()
 	host, _ := os.Hostname()

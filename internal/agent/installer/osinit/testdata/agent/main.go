@@ -23,7 +23,8 @@ func main() {
 }
 
 func run(ctx context.Context, env osinit.Env) (osinit.After, error) {
-	fmt.Printf("AGENT boot=%s if=%s mac=%s addr=%s gw=%s dns=%v domain=%s restarts=%d url=%v\n", env.BootID, env.Interface,
+	fmt.Printf("AGENT boot=%s if=%s mac=%s addr=%s gw=%s dns=%v domain=%s restarts=%d url=%v\n", env.BootID,
+		env.Interface,
 		env.MAC, env.Lease.Address, env.Lease.Gateway, env.Lease.DNS, env.Lease.Domain, env.Restarts,
 		env.Cmdline.List("trivet.url"))
 	if env.LastOutput != "" {
