@@ -9,7 +9,8 @@ UNIT     = $(shell $(GO) list ./... | grep -v /test/)
 GOTEST   = TRIVET=$(CURDIR)/$(BIN) bin/gotest
 DURATION ?= 20m
 
-# The program, go vet and the tests are compiled alike, so that each package is compiled once. Only -race compiles all again.
+# The program, go vet and the tests are compiled with the same flags, so that each package is compiled once. Only -race
+# compiles all again.
 export CGO_ENABLED := 0
 export GOFLAGS := $(GOFLAGS) -trimpath
 RACE := CGO_ENABLED=1 -race
@@ -54,7 +55,7 @@ check: lint bin/gotest ## quick: lint and unit tests, under two minutes
 test: deps build lint bin/gotest ## everything a change must pass: unit tests with -race, heads, faults, real machines
 	$(GOTEST) $(UNITS) $(HEADS) $(FAULTS) $(REAL)
 
-soak: deps build lint bin/gotest ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md and docs/chaos.md
+soak: deps build lint bin/gotest ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md
 	TRIVET_SOAK=1 CHAOS_DURATION=$(DURATION) CHAOS_RECORD=$(CURDIR)/docs/chaos.md \
 		$(GOTEST) -record docs/soak.md $(UNITS) $(HEADS) -- -timeout 0 ./test/cluster $(REAL)
 

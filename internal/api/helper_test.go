@@ -81,7 +81,8 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	t.Helper()
 	dir, reg := t.TempDir(), prometheus.NewRegistry()
 	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
-	h.fleet, h.presence = fleet.New(storetest.On(t, member, store.Options{Head: name}, state.New), name), presence.New()
+	h.fleet, h.presence = fleet.New(storetest.On(t, member, store.Options{Head: name}, state.New), name),
+		presence.New()
 	h.fleet.AgentUp = h.presence.Up
 	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
 	t.Cleanup(func() { h.blobs.Close() })

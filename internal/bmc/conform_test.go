@@ -94,7 +94,7 @@ func waitsForState(t *testing.T, cfg bmc.Config, box *bmctest.Box) {
 	log(t, box, "on")
 
 	box.Slow(1 << 30)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	if err := c.SetPower(ctx, bmc.Off); !errors.Is(err, trivet.ErrUnknown) {
 		t.Errorf("a machine that stays on: %v; want ErrUnknown", err)

@@ -15,6 +15,12 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
+// declared returns the context that the heads controller gets: its transactions fail where they read or write a record
+// other than a head.
+func declared(t *testing.T) context.Context {
+	return store.WithScope(t.Context(), store.NewScope("heads", nil, []trivet.Kind{"Head"}))
+}
+
 // learnerMembers is a membership with one learner.
 type learnerMembers struct {
 	id       uint64
@@ -94,7 +100,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := c.Reconcile(t.Context(), name)
+		again, err := c.Reconcile(declared(t), name)
 		if err != nil || tc.state == trivet.HeadRemoved && again != steadyInterval ||
 			slices.Equal(members.removed, []uint64{7}) != tc.want {
 			t.Errorf("%s: removed %v; again in %s, %v", tc.name, members.removed, again, err)
@@ -137,7 +143,7 @@ func TestPromote(t *testing.T) {
 			Lag: peer.MaxLag}
 		tc.change(&status)
 		statuses["head1"] = status
-		again, err := c.Reconcile(t.Context(), "head1")
+		again, err := c.Reconcile(declared(t), "head1")
 		if err != nil {
 			t.Fatalf("%s: %v", tc.reason, err)
 		}
@@ -169,8 +175,8 @@ func TestMemberHasNoReason(t *testing.T) {
 			Reason: "promote member: request timed out"}})
 	c := Reconciler{r, &learnerMembers{id: 7}, func() map[string]peer.Status { return nil }}
 	for _, do := range []func() error{
-		func() error { _, err := c.Reconcile(t.Context(), "head1"); return err },
-		func() error { return c.setReason(t.Context(), "head1", trivet.ErrUnavailable) },
+		func() error { _, err := c.Reconcile(declared(t), "head1"); return err },
+		func() error { return c.setReason(declared(t), "head1", trivet.ErrUnavailable) },
 	} {
 		if err := do(); err != nil {
 			t.Fatal(err)
@@ -207,7 +213,7 @@ func TestLastFullHeadIsKept(t *testing.T) {
 	c := Reconciler{r, members, nil}
 	check := func(members int, state trivet.HeadState, reason string) {
 		t.Helper()
-		if _, err := c.Reconcile(t.Context(), "head0"); err != nil {
+		if _, err := c.Reconcile(declared(t), "head0"); err != nil {
 			t.Fatal(err)
 		}
 		rec, err := r.Heads.Get("head0")

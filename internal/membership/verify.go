@@ -94,10 +94,11 @@ func (l *Local) verifyOnce(ctx context.Context) (final bool, err error) {
 		err error
 	}
 	results := make(chan result, len(others))
+	req := VerifyRequest{Member: l.data.Member} // not read by the goroutines, which may outlast this call
 	for _, p := range others {
 		go func() { // ends with ctx, at the latest
 			var r result
-			r.err = l.client.Call(ctx, p.URL, verifyPath, VerifyRequest{Member: l.data.Member}, &r.VerifyResponse)
+			r.err = l.client.Call(ctx, p.URL, verifyPath, req, &r.VerifyResponse)
 			results <- r
 		}()
 	}

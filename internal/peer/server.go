@@ -21,7 +21,7 @@ type Access int
 const (
 	AnyHead         Access = iota // a head or witness, also one that was removed
 	Member                        // a head or witness that is a member
-	FullMember                    // a head that is a member: witnesses have neither blobs nor logs
+	FullMember                    // a head that is a member, not a witness
 	ExpiredMember                 // Member, whose certificate may have expired while it was down
 	Unauthenticated               // any client
 )
@@ -145,7 +145,7 @@ func (s *Server) authorize(r *http.Request, access Access) (p auth.Peer, err err
 		return p, err
 	}
 	if access == FullMember && p.Role != auth.PeerHead {
-		return p, fmt.Errorf("%w: a %s has neither blobs nor logs", trivet.ErrForbidden, p.Role)
+		return p, fmt.Errorf("%w: %s is a %s, and only full heads have access", trivet.ErrForbidden, p.Name, p.Role)
 	}
 	return p, nil
 }

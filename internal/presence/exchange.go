@@ -32,9 +32,10 @@ type Exchange struct {
 	AgentTimeout func() time.Duration
 }
 
-// Register adds the endpoint by which other heads request this head's heartbeats.
+// Register adds the endpoint by which other full heads request this head's heartbeats. A witness hears no agents, and must
+// not learn of machines.
 func (e *Exchange) Register(s *peer.Server) {
-	s.Register(peer.Endpoint{Path: path, Access: peer.Member, Handle: e.serve})
+	s.Register(peer.Endpoint{Path: path, Access: peer.FullMember, Handle: e.serve})
 }
 
 func (e *Exchange) serve(_ *http.Request, _ auth.Peer, body []byte) (any, error) {

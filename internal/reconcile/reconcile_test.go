@@ -112,6 +112,7 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 			return tables.Machines.In(tx).Put(machine("m2"))
 		}),
 		"list in a transaction": update(func(tx *store.Tx) error { tables.Accounts.In(tx).List(); return nil }),
+		"raw read":              update(func(tx *store.Tx) error { _, _, err := tx.Raw("Site", "site"); return err }),
 		"local read":            func(context.Context) error { _, err := limited.Sites.GetShared("site"); return err },
 		"local list":            func(context.Context) error { limited.Accounts.List(); return nil },
 		"local index": func(context.Context) error {

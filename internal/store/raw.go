@@ -62,6 +62,9 @@ func (tx *Tx) Raw(kind trivet.Kind, name string) (doc []byte, revision int64, er
 	if err != nil {
 		return nil, 0, err
 	}
+	if err := tx.checkRead(info); err != nil {
+		return nil, 0, tx.fail("get", info, name, err)
+	}
 	key := recordKey(info.part, name)
 	e := tx.read(key)
 	switch w := tx.writes[key]; {

@@ -95,7 +95,7 @@ func (b *bench) stored(h *head, us *climber) error {
 	return nil
 }
 
-// benchMAC is the address of perfdhcp's i-th client, nth the i-th address that a side gives out.
+// benchMAC is the address of perfdhcp's i-th client, nth the i-th address that a side assigns.
 func benchMAC(i int) string {
 	return fmt.Sprintf("00:0c:01:%02x:%02x:%02x", (0x020304+i)>>16, (0x020304+i)>>8&255, (0x020304+i)&255)
 }
@@ -258,7 +258,7 @@ func (c *climber) offer(rate int) (begun, acked float64, err error) {
 	return begun, acked, nil
 }
 
-// climbed writes down how far both came.
+// climbed adds the rates that both reached.
 func (r *report) climbed(us, them *climber, must bound) {
 	who := "-R " + strconv.Itoa(us.clients)
 	if us.clients == 0 {

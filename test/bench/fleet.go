@@ -128,7 +128,7 @@ func (f *fleet) close() {
 	}
 }
 
-// template writes one whose actions do nothing, or wait.
+// template creates a template whose actions do nothing, or wait.
 func (s *site) template(name string, actions ...string) error {
 	t := &trivet.Template{Meta: trivet.Meta{Name: name}}
 	for _, a := range actions {
@@ -138,7 +138,7 @@ func (s *site) template(name string, actions ...string) error {
 	return err
 }
 
-// provision gives machines a run each, and does not wait.
+// provision starts a run on each machine, and does not wait.
 func (f *fleet) provision(template string, names []string) error {
 	return f.each(names, func(ctx context.Context, i int) error {
 		_, err := client.Of[trivet.Provision](f.client).Create(ctx, &trivet.Provision{
@@ -148,8 +148,8 @@ func (f *fleet) provision(template string, names []string) error {
 	})
 }
 
-// provisionAll gives each machine a run, and returns how many succeeded per second: from the first provision that is
-// written until the last is seen to have succeeded.
+// provisionAll starts a run on each machine, and returns how many succeeded per second: from the first provision that
+// is written until the last is observed to have succeeded.
 func (f *fleet) provisionAll(template string, names []string) (perSecond float64, err error) {
 	began := time.Now()
 	var g errgroup.Group

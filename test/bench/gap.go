@@ -20,7 +20,7 @@ const (
 )
 
 // gap kills the head that leads, again and again, while programs write without a pause through the SDK, and measures
-// for how long each of them had no write acknowledged. Each of the three asks another head first, so one of them had
+// for how long each of them had no write acknowledged. Each of the three uses another head first, so one of them had
 // its own head killed.
 func (b *bench) gap() error {
 	s, err := b.startSite("gap", threeHosts)
@@ -114,7 +114,7 @@ func (s *site) write(writers []*writer, n int) error {
 	for _, w := range writers {
 		want[w] = w.count() + n
 	}
-	return s.await("writes go on", func() bool {
+	return s.await("writes continue", func() bool {
 		return !slices.ContainsFunc(writers, func(w *writer) bool { return w.count() < want[w] })
 	})
 }
@@ -122,7 +122,7 @@ func (s *site) write(writers []*writer, n int) error {
 // writer counts up in a record, as fast as it is answered.
 type writer struct {
 	client *client.Client
-	first  *member // the head that it asks first
+	first  *member // the head that it uses first
 	record string
 
 	mu   sync.Mutex

@@ -74,7 +74,7 @@ func (b *bench) wrk(at int, ours, peer string) (row, error) {
 
 var transfer = regexp.MustCompile(`Transfer/sec:\s+([\d.]+)([KMG])B`)
 
-// wrkOnce gives the rate in MB/s.
+// wrkOnce returns the rate in MB/s.
 func (b *bench) wrkOnce(at int, url string) (float64, error) {
 	out, err := b.output(nil, "wrk", "-t", "2", "-c", strconv.Itoa(at), "-d", "2s", "--timeout", "30s", url)
 	if err != nil {

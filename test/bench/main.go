@@ -1,10 +1,10 @@
 // Command bench measures a head, as the real program, beside the tools that its users have today: the same client,
-// the same network, turn by turn, so that whatever else the computer does hits both. scripts/bench makes the network
+// the same network, alternately, so that the other load of the computer affects both. scripts/bench makes the network
 // namespaces and runs it in the client's.
 //
 // Each subject is a file: idle.go, dhcp.go, http.go, tftp.go, image.go, workflows.go, gap.go, storm.go, scale.go.
 // Subjects with agents have heads in a site (site.go), machines in a fleet (fleet.go), and their agents in a process
-// of their own (agentpool.go). What was measured is rows (rows.go), which are printed, held against their bounds and
+// of their own (agentpool.go). What was measured is rows (rows.go), which are printed, compared with their bounds and
 // written into docs/benchmarks.md (docs.go).
 package main
 
@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// subjects in the order of a run: those of make bench, then those of make scale. What writes images comes last, as it
-// leaves the disk something to do afterwards.
+// subjects in the order of a run: those of make bench, then those of make scale. Writing images comes last, as the disk
+// is busy for a while afterwards.
 var subjects = []subject{
 	{"idle", "An idle head", (*bench).idle, false},
 	{"workflows", "Workflows", (*bench).workflows, false},

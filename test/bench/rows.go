@@ -145,7 +145,7 @@ func (s *section) table() string {
 	return out.String()
 }
 
-// number has three digits that say something.
+// number has three significant digits.
 func number(v float64) string {
 	switch {
 	case v >= 100 || v == 0:

@@ -9,7 +9,7 @@ import (
 // onOne is how many agents scale connects to one head.
 const onOne = 2000
 
-// one connects many agents to one head, gives each a workflow, and measures what they cost when they wait.
+// one connects many agents to one head, starts a workflow on each, and measures what they cost when they wait.
 func (b *bench) one() error {
 	s, err := b.startSite("scale", oneHost)
 	if err != nil {
@@ -54,5 +54,5 @@ func (b *bench) one() error {
 	return errors.Join(errEmpty, errWritten, errConnected, errBefore, errAfter)
 }
 
-// many connects as many as are asked for to three heads, and kills one of these.
+// many connects as many as are requested to three heads, and kills one of these.
 func (b *bench) many() error { return b.stormOf(b.agents, true) }

@@ -29,7 +29,7 @@ const stormAgents = 3000
 
 func (b *bench) storm() error { return b.stormOf(stormAgents, false) }
 
-// stormOf has n agents; whole: the head that was killed comes back.
+// stormOf has n agents; whole: the head that was killed is started again.
 func (b *bench) stormOf(n int, whole bool) error {
 	s, err := b.startSite("storm", threeHosts)
 	if err != nil {
@@ -96,7 +96,7 @@ func (st *storm) gather(s *site) (err error) {
 	return errors.Join(errHeads, errAgents, errCPU)
 }
 
-// work gives half of the machines a run that does not end.
+// work starts a run that does not end on half of the machines.
 func (st *storm) work() error {
 	if err := st.provision("held", st.working); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (st *storm) work() error {
 
 // rest measures what the heads use when nothing changes.
 func (st *storm) rest() error {
-	time.Sleep(idleTime) // what was written comes to rest
+	time.Sleep(idleTime) // until all that was written is applied
 	before, errBefore := st.usage()
 	time.Sleep(2 * idleTime)
 	after, errAfter := st.usage()
@@ -231,7 +231,7 @@ func (st *storm) judge() error {
 	return nil
 }
 
-// goOn lets the runs end, and gives the waiting agents one: an agent is connected when it can receive a run.
+// goOn lets the runs end, and starts one on each waiting agent: an agent is connected when it can receive a run.
 func (st *storm) goOn() error {
 	rate, err := st.provisionAll("short", st.idle)
 	if err != nil {

@@ -12,9 +12,9 @@ const (
 	noops          = 5
 )
 
-// workflows gives every agent a run of five actions that do nothing, all at once, on a site of one head and on one of
-// three alternately. Nothing is left out: each provision is created through the API, claims its machine, makes its
-// workflow, is granted, reported and settled, each step a transaction that is on the disks of a majority before the
+// workflows starts on every agent a run of five actions that do nothing, all at once, alternately on a site of one head
+// and on one of three. Nothing is left out: each provision is created through the API, claims its machine, creates its
+// workflow, is granted, reported and completed, each step a transaction that is on the disks of a majority before the
 // next.
 func (b *bench) workflows() error {
 	one, err := b.workflowSite("one", oneHost)

@@ -49,7 +49,7 @@ func withClock(t *testing.T) string {
 	return path
 }
 
-// play is one round.
+// play runs one round.
 func play(t *testing.T, seed uint64, faults time.Duration, clocked func() string) {
 	t.Logf("replay with: CHAOS_SEED=%d make chaos DURATION=%s", seed, faults)
 	m := mixOf(seed)

@@ -76,7 +76,7 @@ func (h *History) checkKey(r *report, key string, ops []op) {
 		len(ops), key, blame(ops))
 }
 
-// blame finds the earliest operation without whose like, and all after it, the rest could be explained.
+// blame returns the first operation, by its end, that the operations before it do not explain.
 func blame(ops []op) string {
 	slices.SortFunc(ops, func(a, b op) int { return int(a.Return - b.Return) })
 	lo, hi := 0, len(ops) // ops[:lo] can be explained, ops[:hi] cannot

@@ -125,7 +125,7 @@ var violations = map[string]struct {
 	"a swap is undone":       {ErrWriteLost, func(h *History) { h.Ops[6].Was, h.Ops[7].Was = "a", "a" }},
 	"two swaps of one value": {ErrWriteLost, func(h *History) { h.Ops[4].Outcome = done }},
 	"what was made is gone":  {ErrWriteLost, func(h *History) { delete(h.Final, "made") }},
-	"a write comes back": {ErrWriteTwice, func(h *History) {
+	"a write returns": {ErrWriteTwice, func(h *History) {
 		whole(h, change{Revision: 20, Type: "put", Kind: "Template", Name: "key0", Value: "a"})
 	}},
 	"a refused write is seen":          {ErrRefusedDone, func(h *History) { h.Ops[6].Was = "c" }},
@@ -171,14 +171,14 @@ var violations = map[string]struct {
 		again(h, journal.Entry{Epoch: 3, Workflow: "uid"},
 			journal.Entry{Epoch: 3, Report: &trivet.Report{Seq: 1, Action: "wipe", Attempt: 2, State: "running"}})
 	}},
-	"a report of an old epoch is taken": {ErrOldEpoch, func(h *History) {
+	"a report of an old epoch is accepted": {ErrOldEpoch, func(h *History) {
 		whole(h, change{Revision: 20, Type: "put", Kind: "Machine", Name: "m", Epoch: 3},
 			workflow(21, 2, 4, "done", 1))
 	}},
 	"an epoch falls": {ErrOldEpoch, func(h *History) {
 		whole(h, change{Revision: 20, Type: "put", Kind: "Machine", Name: "m", Epoch: 1})
 	}},
-	"an old agent goes on": {ErrOldEpoch, func(h *History) {
+	"an old agent continues": {ErrOldEpoch, func(h *History) {
 		again(h, journal.Entry{Epoch: 3, Workflow: "uid"},
 			journal.Entry{Epoch: 2, Report: &trivet.Report{Seq: 4, Action: "image", Attempt: 1, State: "done"}})
 	}},

@@ -43,7 +43,7 @@ func newFabric() (*fabric, error) {
 	return f, nil
 }
 
-// plug makes a port with an address.
+// plug creates a port with an address.
 func (f *fabric) plug(name string, address netip.Addr) error {
 	for _, args := range []string{
 		"netns add " + name,

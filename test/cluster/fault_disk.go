@@ -46,7 +46,7 @@ func newDisk(file, at string) (*disk, error) {
 
 func (d *disk) close() { _ = unix.Unmount(d.at, unix.MNT_DETACH) }
 
-// fill leaves nothing free. undo makes room again.
+// fill uses all free space; undo frees it.
 func (d *disk) fill() (undo func() error, err error) {
 	f, err := os.Create(filepath.Join(d.at, "fill"))
 	if err != nil {
@@ -113,7 +113,7 @@ func (g *group) close() error {
 	return errors.Join(err, os.Remove(g.dir))
 }
 
-// starve gives a head a tenth of a processor.
+// starve limits a head to a tenth of a processor.
 func starve(_ context.Context, t *trial) (string, func() error, error) {
 	h := t.any()
 	g, err := newGroup("cpu", h)

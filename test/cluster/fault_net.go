@@ -65,7 +65,7 @@ func loseFrames(_ context.Context, t *trial) (string, func() error, error) {
 	return fmt.Sprintf("%s %d%%", h.port, percent), t.fabric.heal, t.fabric.lose(h.port, percent)
 }
 
-// delayFrames makes a head's link a long one.
+// delayFrames adds latency to a head's link.
 func delayFrames(_ context.Context, t *trial) (string, func() error, error) {
 	h, late := t.any(), time.Duration(5+t.dice.IntN(95))*time.Millisecond
 	undo, err := t.fabric.delay(h.port, late)

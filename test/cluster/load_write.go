@@ -76,7 +76,7 @@ func (l *load) write(id int) {
 	}
 }
 
-// do does one operation and writes down what came of it.
+// do performs one operation and records its outcome.
 func (l *load) do(records client.Records[trivet.Template, *trivet.Template], o op) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), opTimeout)
 	defer cancel()

@@ -29,7 +29,7 @@ type entry struct {
 	Boots      int            `json:"boots"`
 	Workflows  int            `json:"workflows"`
 	Assisted   int            `json:"assisted"`
-	// Load is the computer's load average at the end: gaps of a busy one say little.
+	// Load is the computer's load average at the end: gaps of a busy one are not significant.
 	Load string `json:"load"`
 	// In milliseconds: a write gap for each kill of the leader, a boot gap for each fault.
 	WriteGaps  []int64  `json:"writeGaps"`

@@ -68,7 +68,7 @@ func openLink(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// carry brings frames from one end to the other until one is closed.
+// carry copies frames from one end to the other until one is closed.
 func carry(from, to *os.File, late time.Duration) {
 	type frame struct {
 		due  time.Time

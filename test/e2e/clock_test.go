@@ -21,7 +21,7 @@ import (
 )
 
 // A head whose clock is ten minutes off is not admitted, and its token remains valid. A member that returns with such
-// a clock is reported and serves all the same: with one of the others dead nothing is written without it, an agent
+// a clock is reported and still serves: with one of the others dead nothing is written without it, an agent
 // that knows no other head runs, and no deadline fires early by its clock, or never.
 func TestHeadWithAnotherClock(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ type clockHead struct {
 	runs int // requested
 }
 
-// newClockHead plugs in a machine whose disk has the program under test. It gets its address from the other heads.
+// newClockHead adds a machine whose disk has the program under test. It gets its address from the other heads.
 func newClockHead(c *cluster) *clockHead {
 	c.Helper()
 	c.apply(networkYAML)
@@ -114,7 +114,7 @@ func (h *clockHead) boot(ahead time.Duration, more string) {
 	h.powerOn()
 }
 
-// mustEnd waits until the machine went off.
+// mustEnd waits until the machine is off.
 func (h *clockHead) mustEnd() {
 	h.c.Helper()
 	ctx, cancel := context.WithTimeout(h.c.Context(), time.Minute)

@@ -43,7 +43,7 @@ type FS struct {
 	dirty   map[inode][]write // not synced, oldest first
 	files   map[inode]*os.File
 	renames []rename // of names, not synced, oldest first
-	removed int      // how many things were ever put into the trash
+	removed int      // how many files were ever moved to the trash
 	syncs   int
 }
 
@@ -78,7 +78,7 @@ func (f *FS) Set(faults Faults) {
 	f.changed = make(chan struct{})
 }
 
-// Syncs is how many syncs of files and folders were asked for so far.
+// Syncs returns how many syncs of files and folders were requested so far.
 func (f *FS) Syncs() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,7 +124,7 @@ func (f *FS) before(path string, delay func(Faults) (time.Duration, syscall.Errn
 	}
 	wait, errno := delay(faults)
 	if wait > 0 {
-		// A signal to who waits does not end this: a disk does not answer EINTR.
+		// A signal to the caller does not end this: a disk does not answer EINTR.
 		select {
 		case <-time.After(wait):
 		case <-changed:

@@ -174,7 +174,7 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// What a power cut leaves of unsynced changes is, by chance, each of their beginnings.
+// A power cut keeps a random number of the unsynced changes, the first ones.
 func TestPowerCutKeepsSome(t *testing.T) {
 	d := disk{t, faultfs.New(t)}
 	d.write("a", "0000", 0)
@@ -229,7 +229,7 @@ func TestErrors(t *testing.T) {
 	d.mustCutTo("a=new x x/a=old")
 }
 
-// A sync that a disk lies about makes nothing last.
+// A sync that a disk only acknowledges keeps nothing.
 func TestLie(t *testing.T) {
 	d := disk{t, faultfs.New(t)}
 	d.write("a", "old", 0)
@@ -240,7 +240,7 @@ func TestLie(t *testing.T) {
 	d.mustCutTo("a=old")
 }
 
-// What is delayed happens after the delay, or as soon as it is taken away.
+// What is delayed is done after the delay, or as soon as the delay is removed.
 func TestDelay(t *testing.T) {
 	d := disk{t, faultfs.New(t)}
 	d.write("a", "old", 0)
@@ -265,7 +265,7 @@ func TestDelay(t *testing.T) {
 	d.mustCutTo("a=new")
 }
 
-// A copy of the mount in another namespace holds nothing up, and is dead after a power cut.
+// A copy of the mount in another namespace delays nothing, and fails after a power cut.
 func TestCopyElsewhere(t *testing.T) {
 	d := disk{t, faultfs.New(t)}
 	d.write("a", "old", 0)
@@ -283,7 +283,7 @@ func TestCopyElsewhere(t *testing.T) {
 	d.ok(d.Cut(nil))
 	d.ok(in.Close())
 	if rest, _ := io.ReadAll(out); len(rest) > 0 || other.Wait() == nil {
-		t.Errorf("who has a copy reads %q", rest)
+		t.Errorf("the copy reads %q", rest)
 	}
 	if got := d.tree(); got != "a=old" {
 		t.Errorf("after the cut: %s", got)

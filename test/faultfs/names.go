@@ -116,7 +116,7 @@ func (n *node) added(name string) syscall.Errno {
 func (n *node) Unlink(_ context.Context, name string) syscall.Errno { return n.remove(name) }
 func (n *node) Rmdir(_ context.Context, name string) syscall.Errno  { return n.remove(name) }
 
-// remove puts a thing aside, until its removal lasts.
+// remove moves a file or folder to the trash, until its removal is synced.
 func (n *node) remove(name string) syscall.Errno {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inode names a file or folder of the backing folder, whatever its path is. It is not given away again while we hold
+// inode names a file or folder of the backing folder, whatever its path is. It is not reused while we hold
 // it open.
 type inode struct{ dev, ino uint64 }
 
@@ -108,7 +108,7 @@ func (f *FS) rememberPath(path string, size int64) error {
 	return f.rememberTail(file, size)
 }
 
-// settle makes a file's changes last.
+// settle records that a file's changes are synced.
 func (f *FS) settle(in inode) {
 	delete(f.dirty, in)
 	if file := f.files[in]; file != nil {
@@ -132,7 +132,7 @@ func (f *FS) settleNames(folders []inode) (err error) {
 	return err
 }
 
-// undo takes back what would be lost, the latest first.
+// undo reverts what would be lost, the latest first.
 func (f *FS) undo(rng *rand.Rand) (err error) {
 	keep := func(n int) int {
 		if rng == nil {
@@ -165,7 +165,7 @@ func (r rename) undo() (err error) {
 	return err
 }
 
-// forget empties the memory of what is not synced: all that is there lasts.
+// forget clears the list of what is not synced: the present state is kept.
 func (f *FS) forget() {
 	for _, file := range f.files {
 		_ = file.Close()

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// long is how long a test takes that is worth a line.
+// long is how long a test must take to get a line.
 const long = 5 * time.Second
 
 const module = "github.com/trivet-project/trivet"

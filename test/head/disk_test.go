@@ -14,7 +14,7 @@ import (
 )
 
 // A head whose disk is full refuses writes for that reason, and serves reads and boots, also after a restart. With
-// room again it accepts writes by itself.
+// free space it accepts writes again without a restart.
 func TestFullDisk(t *testing.T) {
 	disk := mount(t, "size=500m")
 	h := startHead(t, filepath.Join(disk, "data"))
@@ -29,7 +29,7 @@ func TestFullDisk(t *testing.T) {
 	if status := h.AwaitExit(); status != 0 {
 		t.Errorf("exit status %d on a full disk, want 0", status)
 	}
-	fill(t, disk) // its store's next log, prepared and not used, went with it
+	fill(t, disk) // the store's next log, prepared and not used, was removed too
 	launch(t, h.Dir, testhead.NewAddress()).
 		ExpectFailure("8 MiB needed to start", "the disk is full; free some space, then restart the head")
 	if err := os.Truncate(rest, size(t, rest)-100<<20); err != nil {
@@ -81,7 +81,7 @@ func size(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// fill leaves nothing free, and returns the file that uses it.
+// fill uses all free space, and returns the file that uses it.
 func fill(t *testing.T, dir string) string {
 	t.Helper()
 	rest, err := os.OpenFile(filepath.Join(dir, "rest"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -27,7 +27,7 @@ import (
 )
 
 // Every object of every record has a field of a later version, while a head, its controllers, an agent and commands
-// read the records, change them and write them. All of these fields are there in the end.
+// read the records, change them and write them. All of these fields still exist in the end.
 func TestLaterFields(t *testing.T) {
 	h := newHead(t)
 	h.createInstallSite()
@@ -312,7 +312,7 @@ func walk(t reflect.Type, v any, do func(object map[string]any)) {
 	}
 }
 
-// expectMarks wants every mark, and every record that had one.
+// expectMarks expects every mark, and every record that had one.
 func (h *head) expectMarks(marks map[string][]string) {
 	h.Helper()
 	h.raw(func(c *clientv3.Client) {

@@ -20,7 +20,7 @@ import (
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
-// mustFail wants an operator command that fails with status 1, writes these texts, and uses little memory.
+// mustFail expects an operator command that fails with status 1, writes these texts, and uses little memory.
 func (h *head) mustFail(t *testing.T, args []string, words ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
@@ -118,7 +118,7 @@ func TestBadImages(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			h.mustFail(t, append([]string{"image", "import", from, "--name", "bad"}, flags...), words...)
 			if out, err := h.Trivet("get", "image", "bad"); err == nil {
-				t.Errorf("a record is there: %s", out)
+				t.Errorf("a record exists: %s", out)
 			}
 		})
 	}

@@ -68,7 +68,7 @@ func launch(t *testing.T, dir, address string, flags ...string) *head {
 	return h
 }
 
-// mustServe wants reads, writes and boots.
+// mustServe expects reads, writes and boots.
 func (h *head) mustServe() {
 	h.Helper()
 	h.mustRead()
@@ -79,7 +79,7 @@ func (h *head) mustServe() {
 	}
 }
 
-// mustRead wants the list of machines.
+// mustRead expects the list of machines.
 func (h *head) mustRead() {
 	h.Helper()
 	list, _, err := client.Of[trivet.Machine](h.Client(-1)).List(h.Context(), client.ListOptions{})
@@ -88,7 +88,7 @@ func (h *head) mustRead() {
 	}
 }
 
-// mustBoot wants what the known machine boots by.
+// mustBoot expects what the known machine boots by.
 func (h *head) mustBoot() {
 	h.Helper()
 	h.MustBoot(knownMAC)

@@ -42,7 +42,7 @@ func (h *head) peak() (bytes int) {
 	return 0
 }
 
-// mustBeUnharmed wants a head that still serves, within its memory and without an error in its log.
+// mustBeUnharmed expects a head that still serves, within its memory and without an error in its log.
 func (h *head) mustBeUnharmed() {
 	h.Helper()
 	h.mustServe()
@@ -56,7 +56,7 @@ func (h *head) mustBeUnharmed() {
 	}
 }
 
-// mustAnswer wants all of these words in an answer, which must be short.
+// mustAnswer expects all of these words in an answer, which must be short.
 func mustAnswer(t *testing.T, answer string, words ...string) {
 	t.Helper()
 	for _, word := range words {
@@ -82,7 +82,7 @@ func dialUDP(t *testing.T, at string) net.Conn {
 	return conn
 }
 
-// Datagrams that are no DHCP, or lie about themselves, change nothing.
+// Datagrams that are not DHCP, or state a wrong length, change nothing.
 func TestBadDHCP(t *testing.T) {
 	h := newHead(t)
 	conn := dialUDP(t, h.Address+":7067")

@@ -34,7 +34,7 @@ func (h *head) rawAPI() *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// request makes one as the administrator.
+// request returns a request of the administrator.
 func (h *head) request(ctx context.Context, method, path string, body io.Reader) *http.Request {
 	h.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "https://"+h.Address+":7480"+path, body)
@@ -77,7 +77,7 @@ func (h *head) openUpload() *slowUpload {
 	began := make(chan struct{})
 	ctx := httptrace.WithClientTrace(h.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(began) }})
 	req := h.request(ctx, "POST", "/v1/blobs", read)
-	req.Header.Set("Expect", "100-continue") // the head says so when it begins to read
+	req.Header.Set("Expect", "100-continue") // the head answers 100 when it begins to read
 	u := &slowUpload{body: write, status: make(chan string, 1)}
 	c := h.rawAPI()
 	go func() {
@@ -122,7 +122,7 @@ func TestTerm(t *testing.T) {
 	startHead(t, h.Dir).mustServe()
 }
 
-// A second signal ends a head that still waits for a request, at once and not with 0. That is as if its power was cut.
+// A second signal ends a head that still waits for a request, immediately and not with 0, as if its power was cut.
 func TestSecondSignal(t *testing.T) {
 	for _, second := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(second.String(), func(t *testing.T) {
@@ -186,7 +186,7 @@ func (c *command) awaitOutput(text string) {
 	}
 }
 
-// mustStop wants a command that ends by Ctrl-C with status 130 and has written these texts.
+// mustStop expects a command that ends by Ctrl-C with status 130 and has written these texts.
 func (c *command) mustStop(texts ...string) {
 	c.Helper()
 	c.Signal(syscall.SIGINT)
@@ -226,7 +226,7 @@ func TestCtrlC(t *testing.T) {
 		<-from.stalled
 		c.mustStop("image disk is unchanged", "run the command again")
 		if out, err := h.Trivet("get", "image", "disk"); err == nil {
-			t.Errorf("half an image is there: %s", out)
+			t.Errorf("half an image exists: %s", out)
 		}
 		if left, err := filepath.Glob(filepath.Join(h.Dir, "blobs", "*.upload")); err != nil || len(left) > 0 {
 			t.Errorf("%v is left behind, %v", left, err)
@@ -235,7 +235,7 @@ func TestCtrlC(t *testing.T) {
 	h.mustServe()
 }
 
-// stalledServer gives the first part of a disk, and then nothing.
+// stalledServer sends the first part of a disk, and then nothing.
 type stalled struct {
 	*httptest.Server
 	stalled chan struct{}
@@ -253,7 +253,7 @@ func stalledServer(t *testing.T) *stalled {
 		}
 		w.Header().Set("Accept-Ranges", "bytes")
 		w.Header().Set("Content-Length", fmt.Sprint(len(disk)))
-		_, _ = w.Write(disk[:len(disk)/2]) // a client that went away is what is tested
+		_, _ = w.Write(disk[:len(disk)/2]) // the client may have disconnected: that is tested
 		_ = http.NewResponseController(w).Flush()
 		once()
 		<-r.Context().Done()

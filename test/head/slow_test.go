@@ -128,7 +128,7 @@ func (h *head) mustServeUntil(word string) {
 	}
 }
 
-// What was acknowledged is there after power cuts, whatever else of the unsynced writes is: all of it, none, or some.
+// What was acknowledged exists after power cuts, whatever else of the unsynced writes is: all of it, none, or some.
 func TestPowerCut(t *testing.T) {
 	disk := faultfs.New(t)
 	seed := uint64(time.Now().UnixNano())
@@ -149,7 +149,7 @@ func TestPowerCut(t *testing.T) {
 		h = startHead(t, h.Dir)
 		got, err := strconv.ParseInt(h.label(), 10, 64)
 		if err != nil || got < acknowledged.Load() || got > last {
-			t.Errorf("round %d: write %d was acknowledged and %d begun, and %q is there",
+			t.Errorf("round %d: write %d was acknowledged and %d begun, and the label is %q",
 				round, acknowledged.Load(), last, h.label())
 		}
 		acknowledged.Store(got)
@@ -159,7 +159,7 @@ func TestPowerCut(t *testing.T) {
 }
 
 // writeUntilKilled writes numbers, each after the one before was acknowledged, and kills the head after some. It
-// gives the number that was begun last.
+// returns the number that was begun last.
 func (h *head) writeUntilKilled(acknowledged *atomic.Int64, after int64) (last int64) {
 	enough := acknowledged.Load() + after
 	for last = acknowledged.Load() + 1; ; last++ {
@@ -174,7 +174,7 @@ func (h *head) writeUntilKilled(acknowledged *atomic.Int64, after int64) (last i
 	}
 }
 
-// importImage imports some megabytes, and gives their digest.
+// importImage imports some megabytes, and returns their digest.
 func (h *head) importImage(rng *rand.Rand, name string) string {
 	h.Helper()
 	content := make([]byte, 1<<20+rng.IntN(8<<20))
@@ -241,7 +241,7 @@ func TestStoreDiskErrors(t *testing.T) {
 			}
 			disk.Set(faults)
 			if err := h.tryLabel("lost"); err == nil {
-				t.Error("a write was acknowledged that the disk did not take")
+				t.Error("a write was acknowledged that the disk did not accept")
 			}
 			h.ExpectFailure("the store's member failed", "input/output error", "hint:")
 			launch(t, h.Dir, testhead.NewAddress()).ExpectFailure("input/output error", "hint:")
@@ -258,7 +258,7 @@ func TestStoreDiskErrors(t *testing.T) {
 	}
 }
 
-// An image that the disk does not take is no image, and the head does its other work.
+// An image that the disk does not accept is not stored, and the head does its other work.
 func TestBlobDiskErrors(t *testing.T) {
 	disk := faultfs.New(t)
 	h := newHeadOn(t, disk.Dir())

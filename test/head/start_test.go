@@ -90,7 +90,7 @@ func TestDataFolder(t *testing.T) {
 	})
 }
 
-// mount gives a small file system of its own.
+// mount mounts a small file system.
 func mount(t *testing.T, options string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -183,7 +183,7 @@ func spoil(t *testing.T, path string, whole, content []byte) {
 	}
 }
 
-// A head that reports ready has completed its first start: its administrator's file is there.
+// A head that reports ready has completed its first start: its administrator's file exists.
 func TestReadyIsTheEndOfAStart(t *testing.T) {
 	h := launch(t, filepath.Join(t.TempDir(), "data"), testhead.NewAddress())
 	probe := &http.Client{Timeout: timeout, Transport: &http.Transport{

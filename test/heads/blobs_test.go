@@ -78,7 +78,7 @@ func TestBlobs(t *testing.T) {
 
 func digestOf(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
 
-// createImage makes a record of a blob, at another head than it was sent to.
+// createImage creates the record of a blob at another head than the one that received the blob.
 func (h *head) createImage(at *head, name string, ref trivet.BlobRef) {
 	h.Helper()
 	i := &trivet.Image{Meta: trivet.Meta{Name: name}, Spec: trivet.ImageSpec{Format: "raw", Blob: ref}}
@@ -95,7 +95,7 @@ func (h *head) holds(ref trivet.BlobRef) bool {
 	return err == nil && errTable == nil && digestOf(data) == ref.Digest && digestOf(table) == ref.Chunks
 }
 
-// mustServeBlob wants a blob from the head's boot server at once, and on its disk in the end.
+// mustServeBlob expects a blob from the head's boot server at once, and on its disk in the end.
 func (h *head) mustServeBlob(ref trivet.BlobRef, data []byte) {
 	h.Helper()
 	h.Await("its boot server serves the blob", func() error { // it may not know the record yet

@@ -93,7 +93,7 @@ func TestJoinsAtOnce(t *testing.T) {
 	h0.expectHeads("head0", "head1", "head2", "head3")
 }
 
-// expectHeads wants exactly these heads, removed ones included.
+// expectHeads expects exactly these heads, removed ones included.
 func (h *head) expectHeads(want ...string) {
 	h.Helper()
 	v, err := h.view()

@@ -1,6 +1,6 @@
 // Package heads_test tests several heads under failure: each is the real program on a loopback address of its own.
-// They join, die and return, with wrong tokens, copied data and foreign certificates. What was acknowledged must
-// still exist, and a refusal must say what to do.
+// They join, are killed and return, with wrong tokens, copied data and foreign certificates. What was acknowledged must
+// still exist, and a refusal must state what to do.
 package heads_test
 
 import (
@@ -42,7 +42,7 @@ func startWithLedger(t *testing.T) (*head, *ledger) {
 	return h, newLedger(t, h.client(h))
 }
 
-// expectRefusal wants a head that ends with status 1, these texts in its log, and a hint.
+// expectRefusal expects a head that ends with status 1, these texts in its log, and a hint.
 func (h *head) expectRefusal(texts ...string) {
 	h.Helper()
 	h.ExpectFailure(append(texts, "hint:")...)
@@ -163,7 +163,7 @@ func (l *ledger) write() {
 	}
 }
 
-// read wants all writes.
+// read expects all writes.
 func (l *ledger) read(cl *client.Client) {
 	l.Helper()
 	m, err := client.Of[trivet.Machine](cl).Get(l.Context(), machine)

@@ -136,7 +136,7 @@ func TestLeaderIsRemoved(t *testing.T) {
 	l.read(h0.client(h2))
 }
 
-// A copy of a head's data does not run beside the head.
+// A copy of a head's data does not run at the same time as the head.
 func TestCopyOfAHead(t *testing.T) {
 	t.Parallel()
 	h0, l := startWithLedger(t)

@@ -48,7 +48,7 @@ func TestBothAreReplaced(t *testing.T) {
 	l.read(h0.client(second))
 }
 
-// The successor of a dead head may use its address.
+// The successor of a failed head may use its address.
 func TestReplacedAtItsAddress(t *testing.T) {
 	t.Parallel()
 	h0, l := startWithLedger(t)

@@ -58,7 +58,7 @@ func TestThreeHeads(t *testing.T) {
 	}
 }
 
-// readsWithoutQuorum wants a head that answers reads from its copy, and refuses a write before it has proposed it to
+// readsWithoutQuorum expects a head that answers reads from its copy, and refuses a write before it has proposed it to
 // any member.
 func (l *ledger) readsWithoutQuorum(admin, h *head) {
 	h.Helper()

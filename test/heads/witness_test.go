@@ -18,7 +18,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// Two heads and a witness continue when any one of the three dies. The witness votes, serves nothing, and has no
+// Two heads and a witness continue when any one of the three is killed. The witness votes, serves nothing, and has no
 // secret on its disk.
 func TestWitness(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func (h *head) holdsNone(t *testing.T, admin *head) {
 	}
 }
 
-// renews gives the witness a certificate that is about to be renewed, or that expired long ago, and wants it to get a
+// renews sets the witness a certificate that is about to be renewed, or that expired long ago, and wants it to get a
 // new one, with a new key, without a restart.
 func (h *head) renews(t *testing.T, admin *head, l *ledger) {
 	keys := must(auth.Load(filepath.Join(admin.Dir, "keys")))(t)

@@ -168,7 +168,7 @@ func (h *head) connect() {
 	h.Cleanup(h.client.Close)
 }
 
-// session runs the commands of a console block, and compares their output. "..." in it stands for anything.
+// session runs the commands of a console block, and compares their output. "..." in it matches any text.
 func (h *head) session(console string) {
 	h.Helper()
 	for part := range strings.SplitSeq(strings.TrimPrefix(console, "$ "), "\n$ ") {

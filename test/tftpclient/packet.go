@@ -35,11 +35,11 @@ const (
 	maxPacket    = 65468 // RFC 2348, with the header
 )
 
-// Options are what the client asks for. The zero value is plain RFC 1350.
+// Options are what the client requests. The zero value is plain RFC 1350.
 type Options struct {
-	BlockSize int           // bytes of data in a packet (RFC 2348); 0 is not asked for, which means 512
-	Window    int           // packets of a window (RFC 7440); 0 is not asked for
-	Timeout   time.Duration // of the server, whole seconds (RFC 2349); 0 is not asked for
+	BlockSize int           // bytes of data in a packet (RFC 2348); 0 is not requested, which means 512
+	Window    int           // packets of a window (RFC 7440); 0 is not requested
+	Timeout   time.Duration // of the server, whole seconds (RFC 2349); 0 is not requested
 	WantSize  bool          // ask for the file's size (RFC 2349)
 	Size      int64         // not sent
 }

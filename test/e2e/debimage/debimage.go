@@ -58,7 +58,7 @@ func Build(ctx context.Context, progress func(string)) (Image, error) {
 	return img, nil
 }
 
-// build makes the image in dir: a folder with the system, the disk's partitions around it, the compressed disk.
+// build writes the image into dir: a folder with the system, the disk's partitions around it, the compressed disk.
 func build(ctx context.Context, dir string, progress func(string)) error {
 	root, disk := filepath.Join(dir, "root"), filepath.Join(dir, "disk.raw")
 	progress("mmdebstrap: a minute")

@@ -41,7 +41,7 @@ func makeTable(ctx context.Context, disk string) error {
 	return run(ctx, "sgdisk", append(append([]string{"--set-alignment=2048"}, partitions...), disk)...)
 }
 
-// makeRoot makes the file system in its place on the disk and fills it from the folder.
+// makeRoot creates the file system in its place on the disk and fills it from the folder.
 func makeRoot(ctx context.Context, disk, root string) error {
 	return run(ctx, "mkfs.ext4", "-q", "-F", "-L", "root", "-U", rootUUID, "-d", root, "-m", "1",
 		"-E", fmt.Sprintf("offset=%d,root_owner=0:0", rootMB<<20), disk, strconv.Itoa(rootSizeMB)+"M")
@@ -102,7 +102,7 @@ func makeBIOSBoot(ctx context.Context, disk, dir string) error {
 	const (
 		start       = biosMB << 20 / sector
 		kernelAt    = 0x5c        // in boot.img: sector of core.img
-		checkAt     = 0x66        // in boot.img: a jump for floppies that is to be taken out
+		checkAt     = 0x66        // in boot.img: a jump for floppies that is to be removed
 		codeEnd     = 0x1b8       // of boot.img: disk signature and partition table follow
 		blocklistAt = sector - 12 // in core.img: first sector, and number of sectors, of its rest
 	)

@@ -61,7 +61,7 @@ func writeConfig(root string) error {
 			return err
 		}
 	}
-	// Keys and names that mmdebstrap took from the host or that each machine makes itself.
+	// Keys and names that mmdebstrap copied from the host or that each machine generates.
 	for _, pattern := range []string{"etc/ssh/ssh_host_*", "etc/resolv.conf", "var/lib/dbus/machine-id"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {

@@ -36,3 +36,12 @@ func TestLeaseOf(t *testing.T) {
 		}
 	}
 }
+
+// The address of the older lease is removed with the next valid one, so it must be known then.
+func TestInvalidRenewalKeepsTheLease(t *testing.T) {
+	first := &dhcp.Lease{Address: netip.MustParsePrefix("10.0.0.9/24")}
+	p := &port{lease: first, Lease: Lease{Address: first.Address}}
+	if err := p.apply(&dhcp.Lease{}); err == nil || p.lease != first || p.Address != first.Address {
+		t.Errorf("lease %+v of %s, error %v", p.lease, p.Address, err)
+	}
+}

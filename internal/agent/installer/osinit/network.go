@@ -96,12 +96,12 @@ func acquire(ctx context.Context, l link, printf func(string, ...any)) (*port, e
 	if err != nil {
 		return nil, fmt.Errorf("port %s: %w", l.name, err)
 	}
-	p := &port{link: nl}
-	p.lease, err = dhcp.Acquire(ctx, l.name, clientConfig())
+	lease, err := dhcp.Acquire(ctx, l.name, clientConfig())
 	if err != nil {
 		return nil, fmt.Errorf("DHCP on %s: %w", l.name, err)
 	}
-	return p, p.apply()
+	p := &port{link: nl}
+	return p, p.apply(lease)
 }
 
 // clientConfig is how the installer asks for a lease.
@@ -110,13 +110,15 @@ func clientConfig(more ...dhcp.Option) dhcp.ClientConfig {
 	return dhcp.ClientConfig{Options: options, Timeout: dhcpTimeout, Attempts: 1 + dhcpRetries}
 }
 
-// apply configures the port by its lease and removes the address of an older one.
-func (p *port) apply() error {
-	before := p.Lease
-	var err error
-	if p.Lease, err = leaseOf(p.lease); err != nil {
+// apply configures the port by a lease and removes the address of an older one, which it keeps if the lease is not
+// valid.
+func (p *port) apply(lease *dhcp.Lease) error {
+	checked, err := leaseOf(lease)
+	if err != nil {
 		return err
 	}
+	before := p.Lease
+	p.lease, p.Lease = lease, checked
 	if before.Address.IsValid() && before.Address != p.Address {
 		if old, err := netlink.ParseAddr(before.Address.String()); err == nil {
 			_ = netlink.AddrDel(p.link, old) // and its routes
@@ -202,6 +204,5 @@ func (p *port) renew(ctx context.Context) error {
 			return err
 		}
 	}
-	p.lease = lease
-	return p.apply()
+	return p.apply(lease)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// This file is laid over the program for tests: its clock is as many seconds ahead as a file says at the moment.
+// This file is an overlay of the program for tests: its clock is as many seconds ahead as a file says at the moment.
 func init() {
 	follow := func() {
 		text, _ := os.ReadFile(os.Getenv("TRIVET_TEST_CLOCK"))

@@ -1,0 +1,71 @@
+package presence_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/peer"
+	"github.com/trivet-project/trivet/internal/presence"
+)
+
+// allMembers is a membership that every head belongs to.
+type allMembers struct{}
+
+func (allMembers) VerifyMember(string) error             { return nil }
+func (allMembers) VerifyNotRemoved(string, string) error { return nil }
+
+// Full heads get the heartbeats. A witness, which may know nothing of machines, does not.
+func TestExchangeAccess(t *testing.T) {
+	keys, err := auth.Init(filepath.Join(t.TempDir(), "keys"), "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracker := presence.New()
+	tracker.Record("m1", 1, nil)
+	s := peer.NewServer(peer.Config{Root: &keys.CA.Root, Membership: allMembers{}, Log: slog.New(slog.DiscardHandler)})
+	(&presence.Exchange{Tracker: tracker}).Register(s)
+	for _, tc := range []struct {
+		role   auth.PeerRole
+		status int
+	}{{auth.PeerHead, http.StatusOK}, {auth.PeerWitness, http.StatusForbidden}} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, peer.Prefix+"presence",
+			strings.NewReader(`{"within":"1h"}`))
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificate(t, keys, tc.role)}}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code != tc.status || strings.Contains(w.Body.String(), "m1") != (tc.status == http.StatusOK) {
+			t.Errorf("a %s: %d, want %d: %s", tc.role, w.Code, tc.status, w.Body)
+		}
+	}
+}
+
+func certificate(t *testing.T, keys *auth.Keys, role auth.PeerRole) *x509.Certificate {
+	t.Helper()
+	key, err := auth.PeerKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	csr, err := auth.PeerRequest(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := keys.CA.SignPeer(auth.Peer{Name: "head1", Role: role, Host: "10.0.0.1"}, csr, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
