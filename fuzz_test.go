@@ -6,7 +6,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// A duration that is read is not negative, and is the same once written and read again.
+// A parsed duration is not negative, and is the same after a round trip.
 func FuzzDuration(f *testing.F) {
 	for _, text := range []string{"90s", "1h30m", "", "-1s", "0", "1e9h", "2562047h47m16.854775807s", ".5ms"} {
 		f.Add(text)
@@ -22,7 +22,7 @@ func FuzzDuration(f *testing.F) {
 	})
 }
 
-// A name that is taken is no path, and a MAC address has one form.
+// An accepted name is not a path, and a MAC address has one canonical form.
 func FuzzNames(f *testing.F) {
 	for _, text := range []string{"m1", "..", "a/b", "a\x00", "52-54-00-AB-CD-EF", "10.0.0.7", "fe80::1", "a~b"} {
 		f.Add(text)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// grep gives the first line of a file that holds one of the words.
+// grep returns the first line of a file that contains one of the words.
 func grep(t *testing.T, file string, words ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -9,7 +9,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-func TestEveryKindMakesItself(t *testing.T) {
+func TestEveryKindCreatesItself(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range trivet.Kinds {
 		r := k.New()

@@ -36,13 +36,13 @@ func (c *Client) Collector() prometheus.Collector { return collector{c} }
 
 type collector struct{ c *Client }
 
-var headLabel = []string{"head"}
-
 var (
-	headUp       = prometheus.NewDesc("trivet_client_head_up", "Whether a head serves this client.", headLabel, nil)
-	headRequests = prometheus.NewDesc("trivet_client_requests_total", "Requests sent to a head.", headLabel, nil)
+	headUp = prometheus.NewDesc("trivet_client_head_up",
+		"Whether a head serves this client.", []string{"head"}, nil)
+	headRequests = prometheus.NewDesc("trivet_client_requests_total",
+		"Requests sent to a head.", []string{"head"}, nil)
 	headFailures = prometheus.NewDesc("trivet_client_failures_total",
-		"Requests that a head did not serve.", headLabel, nil)
+		"Requests that a head did not serve.", []string{"head"}, nil)
 )
 
 // Describe implements [prometheus.Collector].

@@ -76,8 +76,8 @@ func verifyPinned(chain []*x509.Certificate, pin string) error {
 		}
 		return noWitness(chain[0])
 	}
-	return fmt.Errorf("%w: the server does not belong to the cluster of %s (wrong address, another cluster, or a balancer "+
-		"that terminates TLS: then use its CA in PEM)", trivet.ErrUnauthenticated, pin)
+	return fmt.Errorf("%w: the server does not belong to the cluster of %s (wrong address, another cluster, or a "+
+		"balancer that terminates TLS: then use its CA in PEM)", trivet.ErrUnauthenticated, pin)
 }
 
 // noWitness returns an error for the certificate of a witness, which serves raft only.

@@ -14,13 +14,15 @@ func agentCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "agent",
 		Short: "Run the agent in this machine",
-		Long: "Run the agent in this machine, as the installer OS does: it proves itself with a boot token, reports what is in the\n" +
-			"machine and runs its workflow. The installer OS starts it automatically.",
-		Example: "  trivet agent --url https://10.0.0.5:7480 --ca sha256:... --token tb1~... --machine m1 --mac 52:54:00:12:34:56",
-		Args:    cobra.NoArgs,
+		Long: "Run the agent in this machine, as the installer OS does: it proves itself with a boot token,\n" +
+			"reports what is in the machine and runs its workflow. The installer OS starts it automatically.",
+		Example: "  trivet agent --url https://10.0.0.5:7480 --ca sha256:... --token tb1~... \\\n" +
+			"    --machine m1 --mac 52:54:00:12:34:56",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			env := osinit.Env{BootID: args.bootID, MAC: args.mac, Cmdline: osinit.Cmdline{
-				"trivet.url": args.url, "trivet.ca": args.ca, "trivet.token": args.token, "trivet.machine": args.machine,
+				"trivet.url": args.url, "trivet.ca": args.ca, "trivet.token": args.token,
+				"trivet.machine": args.machine,
 				"trivet.journal": args.journal,
 			}}
 			after, err := runInstaller(cmd.Context(), env)

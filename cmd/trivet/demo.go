@@ -20,8 +20,8 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Run heads and simulated machines on this computer",
-		Long: "Run a whole site on this computer: heads, and simulated machines that use DHCP and HTTP on loopback and run a\n" +
-			"workflow with files as disks. It requires neither root nor additional packages.",
+		Long: "Run a whole site on this computer: heads, and simulated machines that use DHCP and HTTP on\n" +
+			"loopback and run a workflow with files as disks. It requires neither root nor additional packages.",
 		Example: "  trivet demo --machines 50\n  trivet demo --machines 50 --json --history history.jsonl\n" +
 			"  trivet demo --heads 3 --machines 100 --kill random",
 		Args: cobra.NoArgs,

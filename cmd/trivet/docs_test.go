@@ -7,7 +7,7 @@ import (
 	"github.com/trivet-project/trivet/internal/docsgen"
 )
 
-// The page of the commands is what they are.
+// The reference page matches the commands.
 func TestReferenceCLI(t *testing.T) {
 	docsgen.Check(t, "../../docs/reference/cli.md", docsgen.CLI(rootCommand(cli.Env{})))
 }

@@ -58,7 +58,8 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*in
 		return nil, err
 	}
 	clock := &installer.Clock{}
-	heads, err := agentClient(installer.LoadHeads(stateDir), env.Cmdline.List("trivet.url"), env.Cmdline["trivet.ca"], key, clock)
+	urls, trust := env.Cmdline.List("trivet.url"), env.Cmdline["trivet.ca"]
+	heads, err := agentClient(installer.LoadHeads(stateDir), urls, trust, key, clock)
 	if err != nil {
 		return nil, err
 	}
@@ -74,14 +75,17 @@ func installerConfig(ctx context.Context, env osinit.Env, log *slog.Logger) (*in
 		Firmware: inv.Firmware, Fetch: (&blob.Fetcher{}).Fetch, LoadKernel: action.KexecLoad,
 	}
 	return &installer.Config{
-		Client: heads, Do: work.Do, Machine: env.Cmdline["trivet.machine"], MAC: bootMAC(env), Token: env.Cmdline["trivet.token"],
-		Key: publicKey(key), BootID: env.BootID, Version: version, Inventory: inv,
+		Client: heads, Do: work.Do, Machine: env.Cmdline["trivet.machine"], MAC: bootMAC(env),
+		Token: env.Cmdline["trivet.token"],
+		Key:   publicKey(key), BootID: env.BootID, Version: version, Inventory: inv,
 		Journal: j, State: stateDir, Clock: clock, Log: log,
 	}, nil
 }
 
 // agentClient returns a client of the heads that signs requests with the agent's key.
-func agentClient(known, urls []string, trust string, key ed25519.PrivateKey, clock *installer.Clock) (*client.AgentAPI, error) {
+func agentClient(
+	known, urls []string, trust string, key ed25519.PrivateKey, clock *installer.Clock,
+) (*client.AgentAPI, error) {
 	c, err := client.New(client.Config{Endpoints: urls, Trust: trust, UserAgent: "trivet-agent/" + version})
 	if err != nil {
 		return nil, err

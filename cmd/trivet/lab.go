@@ -11,9 +11,10 @@ func labCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lab",
 		Short: "Run QEMU machines with BMCs in a network namespace, to try a head with",
-		Long: "Run QEMU machines with real firmware, empty disks, IPMI BMCs and serial consoles, on a bridge in a separate network\n" +
-			"namespace. Start a head in that namespace to serve them. Requires root and the Debian packages qemu-system-x86,\n" +
-			"qemu-utils, ovmf, ipxe-qemu and openipmi. Runs until Ctrl-C; disks and console logs are kept in --dir.",
+		Long: "Run QEMU machines with real firmware, empty disks, IPMI BMCs and serial consoles, on a bridge in a\n" +
+			"separate network namespace. Start a head in that namespace to serve them. Requires root and the\n" +
+			"Debian packages qemu-system-x86, qemu-utils, ovmf, ipxe-qemu and openipmi. Runs until Ctrl-C;\n" +
+			"disks and console logs are kept in --dir.",
 		Example: "  trivet lab --dir lab --firmware bios,uefi-http\n" +
 			"  ip netns exec trivet-lab trivet server --data-dir lab/head0 --dhcp lab0    # in another terminal\n" +
 			"  TRIVET_CONFIG=lab/head0/admin.yaml ip netns exec trivet-lab trivet apply -f lab/machines.yaml",

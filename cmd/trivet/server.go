@@ -20,8 +20,8 @@ func serverCommand() *cobra.Command {
 		Use:   "server",
 		Short: "Run a head",
 		Long: "Run a head: the store, the API and the boot services.\n\n" +
-			"The first start creates the cluster, its CA and an administrator, whose credentials are in DATA-DIR/admin.yaml.\n" +
-			"A head that joins a cluster creates its own credentials.",
+			"The first start creates the cluster, its CA and an administrator, whose credentials are in\n" +
+			"DATA-DIR/admin.yaml. A head that joins a cluster creates its own credentials.",
 		Example: "  # serve DHCP on eth1; the API and boot services on all addresses\n" +
 			"  trivet server --data-dir /var/lib/trivet --dhcp eth1\n\n" +
 			"  # without DHCP: another DHCP server directs machines to this head\n" +
@@ -57,18 +57,24 @@ func serverCommand() *cobra.Command {
 	f.StringVar(&cfg.TFTP, "tftp", server.DefaultTFTP, `listen address of TFTP; "" disables it`)
 	f.StringSliceVar(&cfg.DHCPInterfaces, "dhcp", nil, "interfaces on which DHCP is served")
 	f.StringVar(&cfg.DHCPAddress, "dhcp-listen", "", "listen address of DHCP for relays only, such as 10.0.0.5:67")
-	f.StringVar(&cfg.VIP, "vip", "", "virtual address shared by the heads, such as 10.0.0.9/24; an unused address of this head's network, "+
-		"the same for all heads")
-	f.StringVar(&cfg.VIPInterface, "vip-interface", "", "interface of the virtual address (default: the interface of --dhcp)")
-	f.StringSliceVar(&cfg.Advertise, "advertise", nil, "addresses or names at which machines and clients reach this head")
+	f.StringVar(&cfg.VIP, "vip", "", "virtual address shared by the heads, such as 10.0.0.9/24; "+
+		"an unused address of this head's network, the same for all heads")
+	f.StringVar(&cfg.VIPInterface, "vip-interface", "",
+		"interface of the virtual address (default: the interface of --dhcp)")
+	f.StringSliceVar(&cfg.Advertise, "advertise", nil,
+		"addresses or names at which machines and clients reach this head")
 	f.StringSliceVar(&cfg.Join, "join", nil, "API URLs of the cluster to join at the first start")
-	f.StringVar(&cfg.JoinToken, "token", os.Getenv("TRIVET_JOIN_TOKEN"), "join token from trivet head token (preferred: environment variable TRIVET_JOIN_TOKEN)")
+	f.StringVar(&cfg.JoinToken, "token", os.Getenv("TRIVET_JOIN_TOKEN"),
+		"join token from trivet head token (preferred: environment variable TRIVET_JOIN_TOKEN)")
 	f.Lookup("token").DefValue = ""
-	f.BoolVar(&cfg.Rejoin, "rejoin", false, "join as a new head even if the data directory is not empty; existing data is moved to DATA-DIR/aside")
-	f.BoolVar(&cfg.NewCluster, "new-cluster", false, "create a new cluster even if another one answers on a network of --dhcp")
-	f.DurationVar(&cfg.Drain, "drain", 0, "how long to serve requests after SIGTERM while reporting not ready, for load balancers")
-	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "heartbeat interval of the store; increase it for slow disks or links; must be the same on "+
-		"all heads (default 50ms: a failed leader is detected after 0.3 to 0.6 s)")
+	f.BoolVar(&cfg.Rejoin, "rejoin", false, "join as a new head even if the data directory is not empty; "+
+		"existing data is moved to DATA-DIR/aside")
+	f.BoolVar(&cfg.NewCluster, "new-cluster", false,
+		"create a new cluster even if another one answers on a network of --dhcp")
+	f.DurationVar(&cfg.Drain, "drain", 0,
+		"how long to serve requests after SIGTERM while reporting not ready, for load balancers")
+	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "heartbeat interval of the store; increase it for slow disks or links; "+
+		"must be the same on all heads (default 50ms: a failed leader is detected after 0.3 to 0.6 s)")
 	f.StringVar(&cfg.IPXEDir, "ipxe", "", "directory with the iPXE programs (default: that of Debian's package ipxe)")
 	f.StringVar(&level, "log-level", "info", "log level: debug, info, warn or error")
 	f.StringVar(&format, "log-format", "text", "log format: text or json")

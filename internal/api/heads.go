@@ -23,7 +23,8 @@ const (
 func (h *Handler) headRoutes() {
 	h.add(route{method: "GET", path: "/v1/cluster", verb: auth.Read, kind: "Head",
 		summary: "State of the heads as this one sees it",
-		out:     reflect.TypeFor[trivet.Cluster](), serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+		out:     reflect.TypeFor[trivet.Cluster](),
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return respond(w, http.StatusOK, h.Cluster())
 		}})
 	h.add(route{method: "POST", path: "/v1/heads/token", verb: auth.Reveal, kind: "Head",

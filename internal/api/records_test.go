@@ -127,7 +127,8 @@ func TestUnknownFieldsAreKept(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	if _, err := h.fleet.Store.Update(t.Context(), putRaw("Machine", "m1",
-		`{"kind":"Machine","name":"m1","spec":{"nics":[{"mac":"`+macA+`","vlan":7}],"color":"red"},"status":{"mood":"good"}}`)); err != nil {
+		`{"kind":"Machine","name":"m1","spec":{"nics":[{"mac":"`+macA+`","vlan":7}],"color":"red"},`+
+			`"status":{"mood":"good"}}`)); err != nil {
 		t.Fatal(err)
 	}
 	machines := client.Of[trivet.Machine](h.client(h.admin))

@@ -8,8 +8,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// ApplyMergePatch returns a JSON document changed by a merge patch (RFC 7386): properties of the patch replace those of the
-// document, null removes them, lists are replaced as a whole. See [trivet.MergePatch] for the way back.
+// ApplyMergePatch returns a JSON document changed by a merge patch (RFC 7386): properties of the patch replace those of
+// the document, null removes them, lists are replaced as a whole. See [trivet.MergePatch] for the inverse.
 func ApplyMergePatch(document, patch []byte) ([]byte, error) {
 	change, err := Parse(patch)
 	if err != nil {

@@ -25,8 +25,8 @@ var statuses = map[string]int{
 	trivet.CodeInternal: http.StatusInternalServerError,
 }
 
-// NewProblem returns err as the API sends it, with the HTTP status. Of an error that wraps none of the sentinels, the client
-// learns only that it occurred.
+// NewProblem returns err as the API sends it, with the HTTP status. Of an error that wraps none of the sentinels, the
+// client learns only that it occurred.
 func NewProblem(err error) (status int, p *trivet.Problem) {
 	var received *trivet.Problem
 	if errors.As(err, &received) {
@@ -55,7 +55,8 @@ func statusOf(code string) int {
 	return http.StatusInternalServerError
 }
 
-// maxFields bounds the wrong fields that a response lists, and maxBrief any text in it, in bytes: it often quotes input.
+// maxFields bounds the wrong fields that a response lists, and maxBrief any text in it, in bytes: it often quotes
+// input.
 const (
 	maxFields = 32
 	maxBrief  = 2048

@@ -12,14 +12,16 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Every sentinel is at the client what it was at the head.
+// Every sentinel reaches the client as the same sentinel.
 func TestProblemKeepsTheSentinel(t *testing.T) {
 	for err, status := range map[error]int{
-		trivet.ErrNotFound: 404, trivet.ErrExists: 409, trivet.ErrInvalid: 422, trivet.ErrConflict: 409, trivet.ErrFenced: 409,
+		trivet.ErrNotFound: 404, trivet.ErrExists: 409, trivet.ErrInvalid: 422, trivet.ErrConflict: 409,
+		trivet.ErrFenced:  409,
 		trivet.ErrUnknown: 504, trivet.ErrUnavailable: 503, trivet.ErrCompacted: 410, trivet.ErrUnauthenticated: 401,
 		trivet.ErrForbidden: 403, trivet.ErrTooLarge: 413, trivet.ErrClockSkew: 401,
 	} {
-		wrapped := &trivet.Error{Op: "create", Kind: "Machine", Name: "m1", Hint: "look", Err: fmt.Errorf("%w: cause", err)}
+		wrapped := &trivet.Error{Op: "create", Kind: "Machine", Name: "m1", Hint: "look",
+			Err: fmt.Errorf("%w: cause", err)}
 		got, p := cross(t, wrapped)
 		if got != status || !errors.Is(p, err) || p.Error() != wrapped.Error() || p.Hint != "look" {
 			t.Errorf("%v: status %d, %v, hint %q", err, got, p, p.Hint)
@@ -47,7 +49,7 @@ func TestProblemKeepsTheFields(t *testing.T) {
 	}
 }
 
-// What is not meant for a client does not reach one.
+// Internal errors are hidden from clients.
 func TestProblemHidesWhatIsInternal(t *testing.T) {
 	status, p := cross(t, errors.New("open /secret/path: broken"))
 	if status != http.StatusInternalServerError || p.Message != "internal error" {

@@ -10,8 +10,8 @@ import (
 
 var known sync.Map // reflect.Type to map[string]reflect.StructField
 
-// Properties returns the JSON properties of a struct, including those of embedded structs. The fields' Index is from the
-// struct itself.
+// Properties returns the JSON properties of a struct, including those of embedded structs. The fields' Index is from
+// the struct itself.
 func Properties(t reflect.Type) map[string]reflect.StructField {
 	if there, ok := known.Load(t); ok {
 		return there.(map[string]reflect.StructField)

@@ -111,8 +111,8 @@ func Join(path, key string) string {
 	return path + "." + key
 }
 
-// Check compares a result of Parse with the type that it will be decoded into, and returns every property that is unknown
-// or has the wrong type.
+// Check compares a result of Parse with the type that it will be decoded into, and returns every property that is
+// unknown or has the wrong type.
 func Check(v any, t reflect.Type) error {
 	var c checker
 	c.check("", v, t)

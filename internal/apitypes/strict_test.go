@@ -51,7 +51,7 @@ func TestParseBoundsDepth(t *testing.T) {
 	}
 }
 
-// Whatever DecodeStrict takes, json.Unmarshal reads the same, and nothing that was written is lost.
+// Whatever DecodeStrict accepts, json.Unmarshal decodes to the same, and no written property is lost.
 func FuzzDecodeStrict(f *testing.F) {
 	f.Add(`{"kind":"Machine","name":"m","spec":{"nics":[{"mac":"52:54:00:00:00:01","address":"10.0.0.1"}],"cordoned":true}}`)
 	f.Add(`{"status":{"power":"on","inventory":{"cores":3,"disks":[{"bytes":1e3}]},"activated":"2026-01-01T00:00:00Z"}}`)
@@ -70,7 +70,7 @@ func FuzzDecodeStrict(f *testing.F) {
 	})
 }
 
-// The examples of RFC 7386, appendix A, as far as the patch is an object.
+// The examples of RFC 7386, appendix A, whose patch is an object.
 func TestMergePatch(t *testing.T) {
 	const table = `
 {"a":"b"}          {"a":"c"}                  {"a":"c"}
@@ -99,7 +99,7 @@ func TestMergePatch(t *testing.T) {
 	}
 }
 
-// One long name with a long list below it is refused, before the paths of the list's values are their product.
+// One long name with a long list below it is refused before the paths of the values need their product of memory.
 func TestLongNames(t *testing.T) {
 	text := `{"` + strings.Repeat("k", 400_000) + `":[` + strings.Repeat(`"",`, 200_000) + `""]}`
 	_, err := Parse([]byte(text))

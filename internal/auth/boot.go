@@ -70,7 +70,8 @@ func (k *Keys) VerifyBoot(purpose Purpose, text string, now time.Time) (BootToke
 	case t.Purpose != purpose:
 		return BootToken{}, bootError(fmt.Sprintf("issued for %q, not for %q", t.Purpose, purpose))
 	case !now.Before(t.Expires):
-		return BootToken{}, bootError(fmt.Sprintf("of machine %s expired at %s; it is %s by this head's clock (boot the machine again)",
+		return BootToken{}, bootError(fmt.Sprintf(
+			"of machine %s expired at %s; it is %s by this head's clock (boot the machine again)",
 			t.Machine, t.Expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)))
 	}
 	return t, nil
@@ -92,7 +93,8 @@ func (t BootToken) body() (string, error) {
 		return "", &trivet.FieldError{Field: "purpose", Problem: fmt.Sprintf("%q is unknown", t.Purpose)}
 	}
 	if mac, err := trivet.CanonicalMAC(t.MAC); err != nil || mac != t.MAC {
-		return "", &trivet.FieldError{Field: "mac", Problem: fmt.Sprintf("%q is not a MAC address in canonical form", t.MAC)}
+		problem := fmt.Sprintf("%q is not a MAC address in canonical form", t.MAC)
+		return "", &trivet.FieldError{Field: "mac", Problem: problem}
 	}
 	if t.Epoch < 0 {
 		return "", &trivet.FieldError{Field: "epoch", Problem: "is negative"}

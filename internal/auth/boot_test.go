@@ -13,7 +13,8 @@ import (
 )
 
 func bootToken() BootToken {
-	return BootToken{Purpose: PurposeBoot, Machine: "rack-7.m1", MAC: "52:54:00:12:34:56", Epoch: 7, Expires: day.Add(time.Hour).Local()}
+	return BootToken{Purpose: PurposeBoot, Machine: "rack-7.m1", MAC: "52:54:00:12:34:56", Epoch: 7,
+		Expires: day.Add(time.Hour).Local()}
 }
 
 func TestBootToken(t *testing.T) {
@@ -29,17 +30,22 @@ func TestBootToken(t *testing.T) {
 	if diff := cmp.Diff(bootToken(), got); diff != "" {
 		t.Error(diff)
 	}
-	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:") != "" || len(text) > 200 {
+	if strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:") != "" ||
+		len(text) > 200 {
 		t.Errorf("not fit for a URL or command line: %q", text)
 	}
 	refused := map[string]func() (BootToken, error){
-		"another door":     func() (BootToken, error) { return keys.VerifyBoot(PurposeMetadata, text, day) },
-		"expired":          func() (BootToken, error) { return keys.VerifyBoot(PurposeBoot, text, day.Add(time.Hour)) },
-		"another cluster":  func() (BootToken, error) { return newKeys(t, "c1").VerifyBoot(PurposeBoot, text, day) },
-		"empty":            func() (BootToken, error) { return keys.VerifyBoot(PurposeBoot, "", day) },
-		"signature cut":    func() (BootToken, error) { return keys.VerifyBoot(PurposeBoot, text[:len(text)-1], day) },
-		"signature only":   func() (BootToken, error) { return keys.VerifyBoot(PurposeBoot, "~"+keys.bootMAC(""), day) },
-		"signed, not ours": func() (BootToken, error) { return keys.VerifyBoot(PurposeBoot, "tb1~x~"+keys.bootMAC("tb1~x"), day) },
+		"another purpose": func() (BootToken, error) { return keys.VerifyBoot(PurposeMetadata, text, day) },
+		"expired":         func() (BootToken, error) { return keys.VerifyBoot(PurposeBoot, text, day.Add(time.Hour)) },
+		"another cluster": func() (BootToken, error) { return newKeys(t, "c1").VerifyBoot(PurposeBoot, text, day) },
+		"empty":           func() (BootToken, error) { return keys.VerifyBoot(PurposeBoot, "", day) },
+		"signature cut":   func() (BootToken, error) { return keys.VerifyBoot(PurposeBoot, text[:len(text)-1], day) },
+		"signature only": func() (BootToken, error) {
+			return keys.VerifyBoot(PurposeBoot, "~"+keys.bootMAC(""), day)
+		},
+		"signed, not ours": func() (BootToken, error) {
+			return keys.VerifyBoot(PurposeBoot, "tb1~x~"+keys.bootMAC("tb1~x"), day)
+		},
 	}
 	for name, verify := range refused {
 		if _, err := verify(); !errors.Is(err, trivet.ErrUnauthenticated) {

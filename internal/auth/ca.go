@@ -127,7 +127,8 @@ func parseCACert(certPEM []byte) (*x509.Certificate, error) {
 		return nil, fmt.Errorf("%w: certificate: %w", trivet.ErrInvalid, err)
 	}
 	if !cert.BasicConstraintsValid || !cert.IsCA {
-		return nil, fmt.Errorf("%w: the certificate of %q is not a CA certificate", trivet.ErrInvalid, cert.Subject.CommonName)
+		return nil, fmt.Errorf("%w: the certificate of %q is not a CA certificate", trivet.ErrInvalid,
+			cert.Subject.CommonName)
 	}
 	return cert, nil
 }

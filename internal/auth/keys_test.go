@@ -39,7 +39,8 @@ func TestKeysSurviveTheDisk(t *testing.T) {
 	if loaded.CA.Cluster() != "c1" || loaded.CA.Pin() != made.CA.Pin() {
 		t.Errorf("loaded cluster %q, pin %s", loaded.CA.Cluster(), loaded.CA.Pin())
 	}
-	for name, want := range map[string]fs.FileMode{".": 0o700, fileCACert: 0o644, fileCAKey: 0o600, fileBoot: 0o600, fileSeal: 0o600} {
+	for name, want := range map[string]fs.FileMode{".": 0o700, fileCACert: 0o644, fileCAKey: 0o600, fileBoot: 0o600,
+		fileSeal: 0o600} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: mode %v, err %v; want %v", name, info.Mode().Perm(), err, want)
 		}
@@ -63,7 +64,7 @@ func TestInitRefusesASecondStart(t *testing.T) {
 	}
 }
 
-func TestInstallGivesAnotherHeadTheSameKeys(t *testing.T) {
+func TestInstallCopiesTheKeys(t *testing.T) {
 	a := newKeys(t, "c1")
 	b, err := Install(filepath.Join(t.TempDir(), "keys"), a.Bundle())
 	if err != nil {
@@ -73,7 +74,8 @@ func TestInstallGivesAnotherHeadTheSameKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.Sealer.Open(FieldRef{Kind: "Secret", Name: "bmc"}, sealed); err != nil || got.Reveal() != "hunter2" {
+	if got, err := b.Sealer.Open(FieldRef{Kind: "Secret", Name: "bmc"}, sealed); err != nil ||
+		got.Reveal() != "hunter2" {
 		t.Errorf("opened by the other head: %q, %v", got.Reveal(), err)
 	}
 }
@@ -84,9 +86,11 @@ func TestLoadRefuses(t *testing.T) {
 		spoil func(dir string) error
 		want  error
 	}{
-		"nothing there":        {func(dir string) error { return os.RemoveAll(dir) }, trivet.ErrNotFound},
-		"a file missing":       {func(dir string) error { return os.Remove(filepath.Join(dir, fileBoot)) }, trivet.ErrNotFound},
-		"key others can read":  {func(dir string) error { return os.Chmod(filepath.Join(dir, fileCAKey), 0o644) }, trivet.ErrInvalid},
+		"no keys": {func(dir string) error { return os.RemoveAll(dir) }, trivet.ErrNotFound},
+		"a file missing": {func(dir string) error { return os.Remove(filepath.Join(dir, fileBoot)) },
+			trivet.ErrNotFound},
+		"key others can read": {func(dir string) error { return os.Chmod(filepath.Join(dir, fileCAKey), 0o644) },
+			trivet.ErrInvalid},
 		"another CA's key":     {writeKey(fileCAKey, other[fileCAKey]), trivet.ErrInvalid},
 		"truncated CA":         {writeKey(fileCACert, other[fileCACert][:100]), trivet.ErrInvalid},
 		"short boot key":       {writeKey(fileBoot, []byte("abcd\n")), trivet.ErrInvalid},

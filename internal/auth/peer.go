@@ -112,11 +112,12 @@ func (c *CA) SignPeer(p Peer, csrPEM []byte, now time.Time) ([]byte, error) {
 	return c.signPeer(p, csr.PublicKey, withinCA(now))
 }
 
-// ValidateWitnessHost refuses what no witness may have in its certificate: [trivet.ServerName], however it is written, and
-// names for several.
+// ValidateWitnessHost returns an error for names that no witness may have in its certificate: [trivet.ServerName],
+// however it is written, and wildcards.
 func ValidateWitnessHost(host string) error {
 	if strings.Contains(host, "*") || strings.EqualFold(strings.TrimRight(host, "."), trivet.ServerName) {
-		return fmt.Errorf("%w: %.300q is not a valid address of a witness: it could be any head", trivet.ErrInvalid, host)
+		return fmt.Errorf("%w: %.300q is not a valid address of a witness: it could be any head", trivet.ErrInvalid,
+			host)
 	}
 	return nil
 }
@@ -126,8 +127,9 @@ func (c *CA) signPeer(p Peer, key crypto.PublicKey, now time.Time) ([]byte, erro
 		return nil, fmt.Errorf("sign certificate of %s: %w", p.Name, err)
 	}
 	t := &x509.Certificate{
-		SerialNumber:          newSerial(),
-		Subject:               pkix.Name{Organization: []string{"Trivet"}, OrganizationalUnit: []string{string(p.Role)}, CommonName: p.Name},
+		SerialNumber: newSerial(),
+		Subject: pkix.Name{Organization: []string{"Trivet"}, OrganizationalUnit: []string{string(p.Role)},
+			CommonName: p.Name},
 		NotBefore:             now.Add(-serverPast),
 		NotAfter:              now.Add(peerLife),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
@@ -152,8 +154,9 @@ func (r *Root) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 		return Peer{}, fmt.Errorf("%w: no member certificate", trivet.ErrUnauthenticated)
 	}
 	cert := cs.PeerCertificates[0]
-	_, err := cert.Verify(x509.VerifyOptions{Roots: r.pool(), Intermediates: x509.NewCertPool(), CurrentTime: withinCA(now),
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_, err := cert.Verify(x509.VerifyOptions{Roots: r.pool(), Intermediates: x509.NewCertPool(),
+		CurrentTime: withinCA(now),
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
 		return Peer{}, fmt.Errorf("%w: not a member of this cluster: %w", trivet.ErrUnauthenticated, err)
 	}
@@ -165,8 +168,8 @@ func (r *Root) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 	return Peer{}, fmt.Errorf("%w: %s is not a member", trivet.ErrUnauthenticated, cert.Subject)
 }
 
-// ExpiredPeerOf is PeerOf for a member whose certificate may have ended, as it was away for so long. Whoever asks it
-// must know that the member is one still.
+// ExpiredPeerOf is PeerOf for a member whose certificate may have expired while it was down. The caller must verify
+// that it is still a member.
 func (r *Root) ExpiredPeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 	if cs != nil && len(cs.PeerCertificates) > 0 && now.After(cs.PeerCertificates[0].NotAfter) {
 		now = cs.PeerCertificates[0].NotAfter

@@ -40,7 +40,8 @@ func peerState(t *testing.T, ca *auth.CA, p auth.Peer) *tls.ConnectionState {
 	return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
 }
 
-// Only a member of this cluster is one: no other cluster's, no server's certificate, nobody without one, none that is over.
+// Only a certificate of a member of this cluster is accepted: not another cluster's, not a server's, not an expired
+// one, and not a connection without one.
 func TestPeerOf(t *testing.T) {
 	keys, err := auth.Init(t.TempDir()+"/a", "c1")
 	if err != nil {
@@ -68,20 +69,21 @@ func TestPeerOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, state := range map[string]*tls.ConnectionState{
-		"nobody": nil, "no certificate": {}, "a server": {PeerCertificates: []*x509.Certificate{server.Leaf}},
+		"no TLS": nil, "no certificate": {}, "a server": {PeerCertificates: []*x509.Certificate{server.Leaf}},
 		"another role": peerState(t, keys.CA, auth.Peer{Name: "x", Role: "admin"}),
 	} {
 		if got, err := keys.CA.PeerOf(state, now); !errors.Is(err, trivet.ErrUnauthenticated) {
 			t.Errorf("%s: %v, %v", what, got, err)
 		}
 	}
-	if _, err := keys.CA.SignPeer(auth.Peer{Name: "x", Role: auth.PeerHead}, []byte("nonsense"), now); !errors.Is(err, trivet.ErrInvalid) {
+	_, err = keys.CA.SignPeer(auth.Peer{Name: "x", Role: auth.PeerHead}, []byte("nonsense"), now)
+	if !errors.Is(err, trivet.ErrInvalid) {
 		t.Error(err)
 	}
 }
 
-// No witness gets a certificate for the name by which pinned clients know a head, however that is written.
-func TestNoWitnessIsNamedAsAHead(t *testing.T) {
+// No witness gets a certificate for the name that pinned clients verify, in any spelling.
+func TestWitnessCannotHaveServerName(t *testing.T) {
 	keys, err := auth.Init(t.TempDir()+"/a", "c1")
 	if err != nil {
 		t.Fatal(err)
@@ -89,8 +91,9 @@ func TestNoWitnessIsNamedAsAHead(t *testing.T) {
 	csr := peerRequest(t)
 	for host, good := range map[string]bool{
 		"10.0.0.9": true, "fd00::9": true, "witness.example": true, "witness.trivet.internal": true,
-		trivet.ServerName: false, "HEAD.Trivet.Internal": false, trivet.ServerName + ".": false, trivet.ServerName + "..": false,
-		"*.trivet.internal": false, "*": false,
+		trivet.ServerName: false, "HEAD.Trivet.Internal": false, trivet.ServerName + ".": false,
+		trivet.ServerName + "..": false,
+		"*.trivet.internal":      false, "*": false,
 	} {
 		_, err := keys.CA.SignPeer(auth.Peer{Name: "w", Role: auth.PeerWitness, Host: host}, csr, time.Now())
 		if good && err != nil || !good && !errors.Is(err, trivet.ErrInvalid) {

@@ -30,7 +30,8 @@ func SelfSigned(keyPEM []byte) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &x509.Certificate{SerialNumber: newSerial(), Subject: pkix.Name{CommonName: "joining head"}, NotBefore: caNotBefore, NotAfter: caNotAfter}
+	t := &x509.Certificate{SerialNumber: newSerial(), Subject: pkix.Name{CommonName: "joining head"},
+		NotBefore: caNotBefore, NotAfter: caNotAfter}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("member key: %w: %w", trivet.ErrInvalid, err)
@@ -38,7 +39,7 @@ func SelfSigned(keyPEM []byte) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// DialBackTLS wants the holder of the key that a request is for at the other end, whatever its certificate says.
+// DialBackTLS requires that the server has the private key of a certificate request, whatever its certificate contains.
 func DialBackTLS(csrPEM []byte) (*tls.Config, error) {
 	csr, err := parsePeerRequest(csrPEM)
 	if err != nil {

@@ -23,7 +23,8 @@ func Redact(text string) string {
 }
 
 // secretWords are words in the names of headers and query parameters whose values are hidden.
-var secretWords = []string{"token", "secret", "password", "passwd", "signature", "credential", "authorization", "cookie",
+var secretWords = []string{"token", "secret", "password", "passwd", "signature", "credential", "authorization",
+	"cookie",
 	"api-key", "apikey", "x-amz-security"}
 
 func isSecretName(name string) bool {

@@ -23,14 +23,14 @@ const AgentScheme = "Trivet-Agent"
 // are uploaded in pieces of at most this size.
 const MaxSignedBody = 1 << 20
 
-// Agent is who signed a request.
+// Agent is the signer of a request.
 type Agent struct {
 	Machine string
 	Key     string    // fingerprint of its key
 	Time    time.Time // by the agent's clock, whole milliseconds
 }
 
-// Fingerprint names an agent's key for logs and headers: 64 bits of its hash. It identifies, it does not prove.
+// Fingerprint names an agent's key for logs and headers: 64 bits of its hash. It is an identifier, not a proof.
 func Fingerprint(key ed25519.PublicKey) string {
 	sum := sha256.Sum256(key)
 	return hex.EncodeToString(sum[:8])
@@ -38,8 +38,8 @@ func Fingerprint(key ed25519.PublicKey) string {
 
 // SignRequest adds the agent's proof to a request with this body. now is the head's time as the agent knows it.
 //
-// The signature covers method, path and query, body, machine and time, and stands on its own above TLS, so that a
-// balancer may end TLS. It does not cover the host (every head is as good) nor other headers.
+// The signature covers method, path and query, body, machine and time, and does not depend on TLS, so that a
+// balancer may terminate TLS. It does not cover the host (any head is valid) nor other headers.
 func SignRequest(req *http.Request, body []byte, machine string, key ed25519.PrivateKey, now time.Time) {
 	var nonce [12]byte
 	rand.Read(nonce[:])
@@ -53,11 +53,11 @@ func SignRequest(req *http.Request, body []byte, machine string, key ed25519.Pri
 	req.Header.Set("Authorization", p.String())
 }
 
-// VerifyRequest checks the proof of a request whose body has been read. lookup gives the key that is registered for a
+// VerifyRequest checks the proof of a request whose body has been read. lookup returns the key that is registered for a
 // machine. It fails with [trivet.ErrUnauthenticated], [trivet.ErrClockSkew], [trivet.ErrTooLarge] or lookup's error.
 //
 // A request that is replayed within maxSkew is accepted again. That is harmless by design: hellos, reports and log
-// pieces are idempotent and bound to an epoch, so a copy says what has been said. maxSkew only bounds how old a copy
+// pieces are idempotent and bound to an epoch, so a copy has no effect. maxSkew only bounds how old a copy
 // can be.
 func VerifyRequest(r *http.Request, body []byte, lookup func(machine string) (ed25519.PublicKey, error),
 	now time.Time, maxSkew time.Duration) (Agent, error) {
@@ -77,7 +77,8 @@ func VerifyRequest(r *http.Request, body []byte, lookup func(machine string) (ed
 		return Agent{}, fmt.Errorf("agent's request: key of machine %s: %w", p.machine, err)
 	}
 	if len(key) != ed25519.PublicKeySize || Fingerprint(key) != p.key {
-		return Agent{}, agentError(fmt.Sprintf("key %s is not the one registered for machine %s (its agent was replaced)",
+		return Agent{}, agentError(fmt.Sprintf(
+			"key %s is not the one registered for machine %s (its agent was replaced)",
 			p.key, p.machine))
 	}
 	if !ed25519.Verify(key, p.signed(r, body), p.sig) {
@@ -85,7 +86,8 @@ func VerifyRequest(r *http.Request, body []byte, lookup func(machine string) (ed
 	}
 	at := time.UnixMilli(p.millis)
 	if skew := now.Sub(at).Abs(); skew > maxSkew {
-		return Agent{}, fmt.Errorf("agent's request: machine %s: %w by %s; at most %s", p.machine, trivet.ErrClockSkew, skew, maxSkew)
+		return Agent{}, fmt.Errorf("agent's request: machine %s: %w by %s; at most %s", p.machine, trivet.ErrClockSkew,
+			skew, maxSkew)
 	}
 	return Agent{Machine: p.machine, Key: p.key, Time: at}, nil
 }
@@ -111,7 +113,7 @@ func (p proof) signed(r *http.Request, body []byte) []byte {
 		p.machine, strconv.FormatInt(p.millis, 10), p.nonce}, "\n"))
 }
 
-// target is path and query as they stand in the request line, for the sender as for the receiver.
+// target is path and query as in the request line, for the sender and the receiver alike.
 func target(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		return r.RequestURI
@@ -141,7 +143,8 @@ func parseProof(header string) (proof, error) {
 	p := proof{machine: f[0], key: f[1], millis: millis, nonce: f[3], sig: sig}
 	_, errNonce := base64.RawURLEncoding.Strict().DecodeString(p.nonce)
 	err := errors.Join(trivet.ValidateName(p.machine), errTime, errSig, errNonce)
-	if err != nil || len(p.key) != 16 || len(p.nonce) != 16 || len(sig) != ed25519.SignatureSize || p.String() != header {
+	if err != nil || len(p.key) != 16 || len(p.nonce) != 16 || len(sig) != ed25519.SignatureSize ||
+		p.String() != header {
 		return proof{}, agentError("malformed header")
 	}
 	return p, nil

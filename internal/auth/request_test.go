@@ -30,7 +30,7 @@ func signed(t testing.TB, target, body string) *http.Request {
 	return r
 }
 
-// The whole way over HTTP, with a path that has two spellings.
+// A signed request over HTTP, with a path that has two spellings.
 func TestAgentRequestOverHTTP(t *testing.T) {
 	type result struct {
 		agent Agent
@@ -78,26 +78,35 @@ func TestAgentRequestTampering(t *testing.T) {
 		change func(*http.Request, *[]byte)
 		want   error
 	}{
-		"nothing":          {func(*http.Request, *[]byte) {}, nil},
-		"host":             {func(r *http.Request, _ *[]byte) { r.Host = "another.head" }, nil},
-		"method":           {func(r *http.Request, _ *[]byte) { r.Method = "DELETE" }, trivet.ErrUnauthenticated},
-		"path":             {func(r *http.Request, _ *[]byte) { r.RequestURI = "/agents/m2/sync?epoch=7" }, trivet.ErrUnauthenticated},
-		"query":            {func(r *http.Request, _ *[]byte) { r.RequestURI = "/agents/m1/sync?epoch=8" }, trivet.ErrUnauthenticated},
-		"body":             {func(_ *http.Request, b *[]byte) { *b = []byte("Report") }, trivet.ErrUnauthenticated},
-		"body too large":   {func(_ *http.Request, b *[]byte) { *b = make([]byte, MaxSignedBody+1) }, trivet.ErrTooLarge},
-		"machine":          {header("machine=m1", "machine=m2"), trivet.ErrNotFound},
-		"machine's form":   {header("machine=m1", "machine=../m1"), trivet.ErrUnauthenticated},
-		"key":              {header("key="+Fingerprint(agentKey.Public().(ed25519.PublicKey)), "key=0123456789abcdef"), trivet.ErrUnauthenticated},
-		"time":             {header("time=19", "time=18"), trivet.ErrUnauthenticated},
-		"time's form":      {header("time=", "time=0"), trivet.ErrUnauthenticated},
-		"nonce":            {header("nonce=", "nonce=AAAA"), trivet.ErrUnauthenticated},
-		"sig":              {header("sig=", "sig=A"), trivet.ErrUnauthenticated},
-		"version":          {header("v=1", "v=2"), trivet.ErrUnauthenticated},
-		"one more field":   {header("v=1,", "v=1,x=y,"), trivet.ErrUnauthenticated},
-		"no header":        {func(r *http.Request, _ *[]byte) { r.Header.Del("Authorization") }, trivet.ErrUnauthenticated},
-		"a second header":  {func(r *http.Request, _ *[]byte) { r.Header.Add("Authorization", "Bearer x") }, trivet.ErrUnauthenticated},
-		"signed in 1970":   {func(r *http.Request, b *[]byte) { SignRequest(r, *b, "m1", agentKey, time.Unix(0, 0)) }, trivet.ErrClockSkew},
-		"signed in future": {func(r *http.Request, b *[]byte) { SignRequest(r, *b, "m1", agentKey, day.Add(3*time.Minute)) }, trivet.ErrClockSkew},
+		"nothing": {func(*http.Request, *[]byte) {}, nil},
+		"host":    {func(r *http.Request, _ *[]byte) { r.Host = "another.head" }, nil},
+		"method":  {func(r *http.Request, _ *[]byte) { r.Method = "DELETE" }, trivet.ErrUnauthenticated},
+		"path": {func(r *http.Request, _ *[]byte) { r.RequestURI = "/agents/m2/sync?epoch=7" },
+			trivet.ErrUnauthenticated},
+		"query": {func(r *http.Request, _ *[]byte) { r.RequestURI = "/agents/m1/sync?epoch=8" },
+			trivet.ErrUnauthenticated},
+		"body": {func(_ *http.Request, b *[]byte) { *b = []byte("Report") }, trivet.ErrUnauthenticated},
+		"body too large": {func(_ *http.Request, b *[]byte) { *b = make([]byte, MaxSignedBody+1) },
+			trivet.ErrTooLarge},
+		"machine":        {header("machine=m1", "machine=m2"), trivet.ErrNotFound},
+		"machine's form": {header("machine=m1", "machine=../m1"), trivet.ErrUnauthenticated},
+		"key": {header("key="+Fingerprint(agentKey.Public().(ed25519.PublicKey)), "key=0123456789abcdef"),
+			trivet.ErrUnauthenticated},
+		"time":           {header("time=19", "time=18"), trivet.ErrUnauthenticated},
+		"time's form":    {header("time=", "time=0"), trivet.ErrUnauthenticated},
+		"nonce":          {header("nonce=", "nonce=AAAA"), trivet.ErrUnauthenticated},
+		"sig":            {header("sig=", "sig=A"), trivet.ErrUnauthenticated},
+		"version":        {header("v=1", "v=2"), trivet.ErrUnauthenticated},
+		"one more field": {header("v=1,", "v=1,x=y,"), trivet.ErrUnauthenticated},
+		"no header": {func(r *http.Request, _ *[]byte) { r.Header.Del("Authorization") },
+			trivet.ErrUnauthenticated},
+		"a second header": {func(r *http.Request, _ *[]byte) { r.Header.Add("Authorization", "Bearer x") },
+			trivet.ErrUnauthenticated},
+		"signed in 1970": {func(r *http.Request, b *[]byte) { SignRequest(r, *b, "m1", agentKey, time.Unix(0, 0)) },
+			trivet.ErrClockSkew},
+		"signed in future": {func(r *http.Request, b *[]byte) {
+			SignRequest(r, *b, "m1", agentKey, day.Add(3*time.Minute))
+		}, trivet.ErrClockSkew},
 	}
 	for name, c := range cases {
 		r, b := signed(t, target, body), []byte(body)

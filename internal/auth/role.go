@@ -24,7 +24,8 @@ func Allow(role trivet.AccountRole, verb Verb, kind trivet.Kind) error {
 	if allowed(role, verb, kind) {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w to role %q (ask an admin, or use another token)", verb, kind, trivet.ErrForbidden, role)
+	return fmt.Errorf("%s %s: %w to role %q (ask an admin, or use another token)", verb, kind, trivet.ErrForbidden,
+		role)
 }
 
 func allowed(role trivet.AccountRole, verb Verb, kind trivet.Kind) bool {

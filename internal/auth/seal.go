@@ -20,8 +20,8 @@ const MaxSealed = 8 << 10
 
 const sealPrefix = trivet.Sealed + "v1:"
 
-// FieldRef is the field that a sealed secret stands in. It opens nowhere else, so nobody who may write records can
-// move a secret to a field that shows it.
+// FieldRef is the field that holds a sealed secret. The secret can be opened for that field only, so a user who may
+// write records cannot move it to a field that is shown.
 type FieldRef struct {
 	Kind  trivet.Kind
 	Name  string

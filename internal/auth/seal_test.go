@@ -40,7 +40,8 @@ func TestSealedOpensOnlyInItsPlace(t *testing.T) {
 	if got, err := s.Open(bmcPassword, text); err != nil || got.Reveal() != "hunter2" {
 		t.Fatalf("Open: %q, %v", got.Reveal(), err)
 	}
-	for _, at := range []FieldRef{{"Token", "bmc", "spec.password"}, {"Secret", "bmc2", "spec.password"}, {"Secret", "bmc", "status"},
+	for _, at := range []FieldRef{{"Token", "bmc", "spec.password"}, {"Secret", "bmc2", "spec.password"},
+		{"Secret", "bmc", "status"},
 		{"Secretb", "mc", "spec.password"}, {}} {
 		if _, err := s.Open(at, text); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("opened in %s: %v", at, err)
@@ -142,7 +143,8 @@ func TestSecretDoesNotShow(t *testing.T) {
 		}
 	}
 	var out login
-	if err := json.Unmarshal([]byte(`{"User":"root","Password":"hunter2"}`), &out); err != nil || out.Password.Reveal() != "hunter2" {
+	if err := json.Unmarshal([]byte(`{"User":"root","Password":"hunter2"}`), &out); err != nil ||
+		out.Password.Reveal() != "hunter2" {
 		t.Errorf("read from JSON: %q, %v", out.Password.Reveal(), err)
 	}
 }
@@ -157,7 +159,8 @@ func TestRedact(t *testing.T) {
 	agent := signed(t, "/x", "").Header.Get("Authorization")
 	secrets := []string{plain.Reveal()[len("trivet_")+idLen+1:], boot[strings.LastIndexByte(boot, '~')+1:],
 		agent[strings.Index(agent, "sig=")+4:], "hunter2"}
-	u, err := url.Parse("https://root:hunter2@h/boot/" + boot + "/x?token=hunter2&a=b&X-Amz-Signature=hunter2&%zz=hunter2&t=" + plain.Reveal())
+	u, err := url.Parse("https://root:hunter2@h/boot/" + boot +
+		"/x?token=hunter2&a=b&X-Amz-Signature=hunter2&%zz=hunter2&t=" + plain.Reveal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +180,8 @@ func TestRedact(t *testing.T) {
 		}
 	}
 	all := strings.Join(texts, "\n")
-	for _, keep := range []string{"console=ttyS0", "trivet.head=10.0.0.1", "tb1~boot~rack-7.m1~525400123456~7~", id, "a=b", "text/html",
+	for _, keep := range []string{"console=ttyS0", "trivet.head=10.0.0.1", "tb1~boot~rack-7.m1~525400123456~7~", id,
+		"a=b", "text/html",
 		"root:", "machine=m1", "Bearer "} {
 		if !strings.Contains(all, keep) {
 			t.Errorf("%q lost in %s", keep, all)

@@ -22,14 +22,14 @@ import (
 	"github.com/trivet-project/trivet/client"
 )
 
-// day is far from the machine's clock, so that no test leans on it.
+// day is far from the machine's clock, so that no test depends on that clock.
 var day = time.Date(2031, 5, 1, 0, 0, 0, 0, time.UTC)
 
 func fixed(t time.Time) func() time.Time { return func() time.Time { return t } }
 
 func names(n ...string) func() []string { return func() []string { return n } }
 
-// dial runs one handshake over loopback and gives the client's error.
+// dial runs one handshake over loopback and returns the client's error.
 func dial(t *testing.T, server, client *tls.Config) error {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", server)
@@ -74,7 +74,7 @@ func TestPinnedClientTrustsOnlyItsCluster(t *testing.T) {
 	}
 }
 
-// A machine's clock may be anywhere before its first contact, and the head's as well.
+// The clock of a machine may have any time before its first contact, and so may the head's.
 func TestPinnedClientNeedsNoClock(t *testing.T) {
 	ca := newKeys(t, "c1").CA
 	for _, now := range []time.Time{time.Unix(0, 0), day, time.Date(2150, 1, 1, 0, 0, 0, 0, time.UTC)} {
@@ -108,9 +108,12 @@ func TestPinnedClientRefusesForgedChains(t *testing.T) {
 	none := func(*x509.Certificate) {}
 	cases := map[string]*tls.Config{
 		"signed by another CA, ours sent along": forge(t, ca, other, none),
-		"not for a head":                        forge(t, ca, ca, func(c *x509.Certificate) { c.DNSNames = []string{"witness.trivet.internal"} }),
-		"not a server's":                        forge(t, ca, ca, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }),
-		"a witness's":                           forge(t, ca, ca, func(c *x509.Certificate) { c.Subject.OrganizationalUnit = []string{string(PeerWitness)} }),
+		"not for a head": forge(t, ca, ca,
+			func(c *x509.Certificate) { c.DNSNames = []string{"witness.trivet.internal"} }),
+		"not a server's": forge(t, ca, ca,
+			func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }),
+		"a witness's": forge(t, ca, ca,
+			func(c *x509.Certificate) { c.Subject.OrganizationalUnit = []string{string(PeerWitness)} }),
 	}
 	for name, server := range cases {
 		if err := dial(t, server, clientTLS(t, ca.Pin())); !errors.Is(err, trivet.ErrUnauthenticated) {
@@ -122,7 +125,7 @@ func TestPinnedClientRefusesForgedChains(t *testing.T) {
 	}
 }
 
-// A witness has a server's certificate for its address; who wants a head does not take it for one there.
+// A witness has a server certificate for its address; a client that expects a head does not accept it.
 func TestClientWithCARefusesAWitness(t *testing.T) {
 	ca := newKeys(t, "c1").CA
 	for role, want := range map[PeerRole]error{"": nil, PeerWitness: trivet.ErrUnauthenticated} {
@@ -176,7 +179,7 @@ func TestServerCertIsRenewed(t *testing.T) {
 	first := get()
 	now = now.Add(serverRenew - time.Second)
 	if get() != first {
-		t.Error("issued anew before its time")
+		t.Error("reissued too early")
 	}
 	now = now.Add(time.Second)
 	second := get()
@@ -185,12 +188,13 @@ func TestServerCertIsRenewed(t *testing.T) {
 	}
 	san = []string{"10.0.0.2", "2001:db8::1", "10.0.0.2", "h.example"}
 	third := get()
-	if len(third.IPAddresses) != 2 || !third.IPAddresses[0].Equal(net.IPv4(10, 0, 0, 2)) || !slices.Contains(third.DNSNames, "h.example") {
+	if len(third.IPAddresses) != 2 || !third.IPAddresses[0].Equal(net.IPv4(10, 0, 0, 2)) ||
+		!slices.Contains(third.DNSNames, "h.example") {
 		t.Errorf("names after a change: %v %v", third.IPAddresses, third.DNSNames)
 	}
 	now = now.Add(-10 * year)
 	if fourth := get(); fourth == third || fourth.NotBefore.After(now) {
-		t.Error("not issued anew after the clock went back")
+		t.Error("not reissued after the clock went back")
 	}
 	if life := third.NotAfter.Sub(third.NotBefore); life > 825*24*time.Hour {
 		t.Errorf("whole life %s is over what clients accept", life)
@@ -205,7 +209,7 @@ func TestServerCertIsRenewed(t *testing.T) {
 	}
 }
 
-// The CA is meant for other programs, too.
+// Other programs can use the CA, too.
 func TestCurlAcceptsTheCA(t *testing.T) {
 	curl, err := exec.LookPath("curl")
 	if err != nil {
@@ -234,7 +238,8 @@ func TestCurlAcceptsTheCA(t *testing.T) {
 	if err := os.WriteFile(file, ca.PEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(curl, "-sS", "--http1.1", "--noproxy", "*", "--cacert", file, "https://"+l.Addr().String()).CombinedOutput()
+	out, err := exec.Command(curl, "-sS", "--http1.1", "--noproxy", "*", "--cacert", file,
+		"https://"+l.Addr().String()).CombinedOutput()
 	if err != nil || string(out) != "ok" {
 		t.Errorf("curl: %v: %s", err, out)
 	}

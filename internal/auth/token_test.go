@@ -8,7 +8,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-func TestTokenIsProvenByItsWholeText(t *testing.T) {
+func TestTokenIsVerifiedByItsWholeText(t *testing.T) {
 	id, plain, hash := NewToken()
 	text := plain.Reveal()
 	if got, err := ParseToken(text); err != nil || got != id {
@@ -75,7 +75,7 @@ func TestRoles(t *testing.T) {
 		viewer   read   Site    yes
 		viewer   write  Machine no
 		viewer   reveal Secret  no
-		nobody   read   Machine no
+		none     read   Machine no
 		admin    grant  Machine no`
 	for line := range strings.Lines(strings.TrimSpace(table)) {
 		f := strings.Fields(line)

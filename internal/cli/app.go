@@ -43,8 +43,8 @@ func Root(env Env) *cobra.Command {
 		Use:   "trivet",
 		Short: "Bare-metal control plane: netboot, install and manage machines",
 		Long: "Trivet netboots and installs machines, and keeps working when any part of itself fails.\n\n" +
-			"The cluster is taken from the config file (written by trivet login), from TRIVET_ENDPOINTS, TRIVET_TRUST and\n" +
-			"TRIVET_TOKEN, or, as root on a head, from the head's own credentials.",
+			"The cluster is taken from the config file (written by trivet login), from TRIVET_ENDPOINTS,\n" +
+			"TRIVET_TRUST and TRIVET_TOKEN, or, as root on a head, from the head's own credentials.",
 		SilenceErrors: true, SilenceUsage: true,
 		Version: env.Version,
 	}
@@ -115,7 +115,8 @@ func setGroups(c *cobra.Command) {
 		if len(near) == 0 {
 			return fmt.Errorf("unknown command %q for %q; see %s --help", args[0], c.CommandPath(), c.CommandPath())
 		}
-		return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(), strings.Join(near, " or "))
+		return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], c.CommandPath(),
+			strings.Join(near, " or "))
 	}
 }
 

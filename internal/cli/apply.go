@@ -18,8 +18,8 @@ func (a *app) apply() *cobra.Command {
 		Use:   "apply -f FILE",
 		Short: "Create or update records from files",
 		Long: "Create or update records from files.\n\n" +
-			"All files are validated before anything is sent; errors are shown with their line. A record with a generation is\n" +
-			"rejected if it has been changed since that generation.",
+			"All files are validated before anything is sent; errors are shown with their line. A record with a\n" +
+			"generation is rejected if it has been changed since that generation.",
 		Example: "  trivet apply -f site.yaml\n" +
 			"  trivet apply -f machines/ --dry-run\n" +
 			"  trivet get machine m1 -o yaml | sed s/r1/r2/ | trivet apply -f -",

@@ -31,10 +31,12 @@ var kindColumns = map[trivet.Kind]columns{
 		return []string{string(p.Status.State), p.Status.Machine, p.Spec.Template, p.Status.Workflow, p.Status.Reason}
 	}, "STATE", "MACHINE", "TEMPLATE", "WORKFLOW", "REASON"),
 	"Workflow": columnsOf(func(w *trivet.Workflow) []string {
-		return []string{string(w.Status.State), w.Spec.Machine, currentStep(w), stepsDone(w), failureText(w.Status.Failure)}
+		return []string{string(w.Status.State), w.Spec.Machine, currentStep(w), stepsDone(w),
+			failureText(w.Status.Failure)}
 	}, "STATE", "MACHINE", "STEP", "DONE", "FAILURE"),
 	"Image": columnsOf(func(i *trivet.Image) []string {
-		return []string{i.Spec.Format, i.Spec.Compression, bytesText(i.Spec.Blob.Bytes), shortDigest(i.Spec.Blob.Digest)}
+		return []string{i.Spec.Format, i.Spec.Compression, bytesText(i.Spec.Blob.Bytes),
+			shortDigest(i.Spec.Blob.Digest)}
 	}, "FORMAT", "COMPRESSION", "SIZE", "DIGEST"),
 	"Platform": columnsOf(func(p *trivet.Platform) []string {
 		return []string{p.Spec.Arch, p.Spec.Version, bytesText(p.Spec.Kernel.Bytes + p.Spec.Initrd.Bytes)}
@@ -48,7 +50,8 @@ var kindColumns = map[trivet.Kind]columns{
 	"MAC":  columnsOf(func(m *trivet.MAC) []string { return []string{m.Spec.Machine} }, "MACHINE"),
 	"Site": columnsOf(func(s *trivet.Site) []string { return []string{s.Spec.Platform} }, "PLATFORM"),
 	"Head": columnsOf(func(h *trivet.Head) []string {
-		return []string{orDefault(h.Spec.Role, trivet.RoleVoter), string(h.Status.State), h.Status.Version, strings.Join(h.Status.API, " ")}
+		return []string{orDefault(h.Spec.Role, trivet.RoleVoter), string(h.Status.State), h.Status.Version,
+			strings.Join(h.Status.API, " ")}
 	}, "ROLE", "STATE", "VERSION", "API"),
 	"Secret":  columnsOf(func(s *trivet.Secret) []string { return []string{strconv.Itoa(len(s.Spec.Data))} }, "KEYS"),
 	"Token":   columnsOf(func(t *trivet.Token) []string { return []string{t.Spec.Account} }, "ACCOUNT"),

@@ -9,7 +9,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Every kind has a table, also of an empty record; a kind without columns of its own gets the default ones.
+// Every kind has a table, even of an empty record; a kind without columns of its own has the default ones.
 func TestEveryKindHasColumns(t *testing.T) {
 	for _, info := range trivet.Kinds {
 		for name, c := range map[string]columns{"own": columnsFor(info), "default": defaultColumns(info)} {

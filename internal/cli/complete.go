@@ -14,7 +14,9 @@ import (
 const completeTimeout = 2 * time.Second
 
 // completeRecords completes a kind and then names of it.
-func (a *app) completeRecords(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *app) completeRecords(
+	cmd *cobra.Command, args []string, _ string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		var kinds []cobra.Completion
 		for _, k := range trivet.Kinds {

@@ -45,7 +45,8 @@ func (a *app) delete() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringArrayVarP(&files, "file", "f", nil, "file, directory or - for standard input, with the records to delete; can be repeated")
+	c.Flags().StringArrayVarP(&files, "file", "f", nil,
+		"file, directory or - for standard input, with the records to delete; can be repeated")
 	c.Flags().BoolVar(&ignore, "ignore-not-found", false, "treat missing records as deleted")
 	return c
 }
@@ -70,7 +71,8 @@ func (a *app) targets(args, files []string) ([]target, error) {
 		return list, nil
 	}
 	if len(args) < 2 {
-		return nil, fmt.Errorf("%w: a kind and at least one name are required, such as: trivet delete machine m1", trivet.ErrInvalid)
+		return nil, fmt.Errorf("%w: a kind and at least one name are required, such as: trivet delete machine m1",
+			trivet.ErrInvalid)
 	}
 	info, err := trivet.LookupKind(args[0])
 	if err != nil {

@@ -44,7 +44,8 @@ func (a *app) watchProvision(ctx context.Context, cl *client.Client, name string
 		return ExitError(1)
 	}
 	s := last.provision.Status
-	fmt.Fprintf(a.Out, "provision %s succeeded on machine %s in %s\n", name, s.Machine, durationText(s.Ended.Sub(s.Started)))
+	fmt.Fprintf(a.Out, "provision %s succeeded on machine %s in %s\n", name, s.Machine,
+		durationText(s.Ended.Sub(s.Started)))
 	return nil
 }
 

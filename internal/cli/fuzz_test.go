@@ -8,7 +8,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Whatever a file holds, reading it ends in records that are JSON again, or in an error that is the file's.
+// Any file results in records that are valid JSON, or in an ErrInvalid.
 func FuzzReadManifest(f *testing.F) {
 	f.Add([]byte("kind: Machine\nname: m1\nspec:\n  nics:\n    - mac: 52:54:00:00:00:01\n"))
 	f.Add([]byte("kind: Template\nname: t\nspec: {actions: [{name: a, use: noop, timeout: 5m, with: {a: 1.5e3, b: ~, c: |\n  x\n}}]}\n---\n# no more\n"))

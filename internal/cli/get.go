@@ -15,11 +15,14 @@ func (a *app) get() *cobra.Command {
 	var options client.ListOptions
 	var follow bool
 	c := &cobra.Command{
-		Use:     "get KIND [NAME...]",
-		Short:   "Show records",
-		Long:    "Show records.\n\n" + kindsHelp(),
-		Example: "  trivet get machines\n  trivet get m -l rack=r1 --field status.state=available\n  trivet get machine m1 -o yaml\n  trivet get workflows -w",
-		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeRecords,
+		Use:   "get KIND [NAME...]",
+		Short: "Show records",
+		Long:  "Show records.\n\n" + kindsHelp(),
+		Example: "  trivet get machines\n" +
+			"  trivet get m -l rack=r1 --field status.state=available\n" +
+			"  trivet get machine m1 -o yaml\n" +
+			"  trivet get workflows -w",
+		Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, err := a.kind(args[0])
 			if err != nil {
@@ -47,7 +50,9 @@ func selectFlags(c *cobra.Command, o *client.ListOptions) {
 }
 
 // read returns the named records, or all that match the options.
-func read(cmd *cobra.Command, kind client.Kind, names []string, o client.ListOptions) ([]trivet.Record, []json.RawMessage, error) {
+func read(
+	cmd *cobra.Command, kind client.Kind, names []string, o client.ListOptions,
+) ([]trivet.Record, []json.RawMessage, error) {
 	var raw []json.RawMessage
 	var err error
 	if len(names) == 0 {

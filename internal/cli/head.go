@@ -30,8 +30,9 @@ func (a *app) headList() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the heads, as seen by the head that answers",
-		Long: "List the heads, as seen by the head that answers. The state of a head is leader (of the store, which has no other\n" +
-			"meaning), member, joining, down, removing or removed. LAST HEARD is the time since the last answer of the head.",
+		Long: "List the heads, as seen by the head that answers. The state of a head is leader (of the store,\n" +
+			"which has no other meaning), member, joining, down, removing or removed. LAST HEARD is the time\n" +
+			"since the last answer of the head.",
 		Example: "  trivet head list\n  trivet head list --all -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,11 +73,13 @@ func (a *app) showHeads(view trivet.Cluster, all bool) error {
 		return nil
 	}
 	if !view.Quorum {
-		fmt.Fprintf(a.Err, "trivet: warning: %s sees no leader: writes fail until a majority of the heads is up\n", view.Head)
+		fmt.Fprintf(a.Err, "trivet: warning: %s sees no leader: writes fail until a majority of the heads is up\n",
+			view.Head)
 	}
 	rows := [][]string{{"NAME", "ROLE", "STATE", "LAST HEARD", "VERSION", "ADDRESS", "PROBLEM"}}
 	for _, h := range view.Heads {
-		rows = append(rows, []string{h.Name, h.Role, h.State, lastHeard(h), printable(h.Version), printable(h.Peer), printable(h.Problem)})
+		rows = append(rows, []string{h.Name, h.Role, h.State, lastHeard(h), printable(h.Version), printable(h.Peer),
+			printable(h.Problem)})
 	}
 	return align(a.Out, rows)
 }
@@ -86,7 +89,8 @@ func isRemoved(h trivet.HeadView) bool { return h.State == string(trivet.HeadRem
 // byNumber compares names in natural order: head4 before head10.
 func byNumber(a, b string) int {
 	const digits = "0123456789"
-	return cmp.Or(cmp.Compare(strings.TrimRight(a, digits), strings.TrimRight(b, digits)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	prefix := cmp.Compare(strings.TrimRight(a, digits), strings.TrimRight(b, digits))
+	return cmp.Or(prefix, cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
 func lastHeard(h trivet.HeadView) string {
@@ -105,10 +109,10 @@ func (a *app) headToken() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Create a join token for a new head; it is shown only once",
-		Long: "Create a join token for a new head, and print the command to run there. The token works once. Keep it secret until\n" +
-			"it is used or has expired: it admits a head to the cluster.\n\n" +
-			"A witness votes, but serves nothing and holds no keys. Two heads and a witness keep working when any one of the three\n" +
-			"fails. Two heads without a witness cannot write when either is down.",
+		Long: "Create a join token for a new head, and print the command to run there. The token works once. Keep\n" +
+			"it secret until it is used or has expired: it admits a head to the cluster.\n\n" +
+			"A witness votes, but serves nothing and holds no keys. Two heads and a witness keep working when\n" +
+			"any one of the three fails. Two heads without a witness cannot write when either is down.",
 		Example: "  trivet head token\n  trivet head token --witness --ttl 10m\n  trivet head token -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -116,10 +120,11 @@ func (a *app) headToken() *cobra.Command {
 			if witness {
 				role = trivet.RoleWitness
 			}
-			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, view trivet.Cluster) (string, time.Time, error) {
+			issue := func(ctx context.Context, cl *client.Client, view trivet.Cluster) (string, time.Time, error) {
 				a.warnTwoHeads(view)
 				return cl.IssueJoin(ctx, role, ttl)
-			})
+			}
+			return a.showToken(cmd.Context(), issue)
 		},
 	}
 	c.Flags().BoolVar(&witness, "witness", false, "for a witness, which votes but serves nothing")
@@ -131,8 +136,8 @@ func (a *app) headToken() *cobra.Command {
 func (a *app) warnTwoHeads(view trivet.Cluster) {
 	heads := slices.DeleteFunc(slices.Clone(view.Heads), isRemoved)
 	if len(heads) == 1 {
-		fmt.Fprintln(a.Err, "trivet: warning: two heads are less available than one: writes fail when either is down. Add a third head or a\n"+
-			"witness soon: trivet head token --witness")
+		fmt.Fprintln(a.Err, "trivet: warning: two heads are less available than one: writes fail when either is down. "+
+			"Add a third head or a\nwitness soon: trivet head token --witness")
 	}
 }
 
@@ -175,7 +180,8 @@ func noSuchHead(err error, op, name string) error {
 	if !errors.Is(err, trivet.ErrNotFound) {
 		return err
 	}
-	return &trivet.Error{Op: op, Kind: "Head", Name: name, Err: trivet.ErrNotFound, Hint: "list the heads with: trivet head list"}
+	return &trivet.Error{Op: op, Kind: "Head", Name: name, Err: trivet.ErrNotFound,
+		Hint: "list the heads with: trivet head list"}
 }
 
 func (a *app) headReplace() *cobra.Command {
@@ -183,16 +189,17 @@ func (a *app) headReplace() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replace OLD",
 		Short: "Create a join token for a head that replaces another one",
-		Long: "Create a join token for a head that replaces another one, which need not be running. When the new head joins, it gets\n" +
-			"the role of the old one, which is permanently removed. Nothing changes before. The only full head cannot be replaced:\n" +
-			"add another head first.",
+		Long: "Create a join token for a head that replaces another one, which need not be running. When the new\n" +
+			"head joins, it gets the role of the old one, which is permanently removed. Nothing changes before.\n" +
+			"The only full head cannot be replaced: add another head first.",
 		Example: "  trivet head replace head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.showToken(cmd.Context(), func(ctx context.Context, cl *client.Client, _ trivet.Cluster) (string, time.Time, error) {
+			issue := func(ctx context.Context, cl *client.Client, _ trivet.Cluster) (string, time.Time, error) {
 				token, expires, err := cl.IssueReplace(ctx, args[0], ttl)
 				return token, expires, noSuchHead(err, "replace", args[0])
-			})
+			}
+			return a.showToken(cmd.Context(), issue)
 		},
 	}
 	a.tokenFlags(c, &ttl)
@@ -203,8 +210,9 @@ func (a *app) headRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Permanently remove a head from the cluster",
-		Long: "Permanently remove a head from the cluster; it need not be running. Its name is not reused. Its data directory is not\n" +
-			"deleted, but the head cannot rejoin with it. The command waits until the head is removed.",
+		Long: "Permanently remove a head from the cluster; it need not be running. Its name is not reused. Its\n" +
+			"data directory is not deleted, but the head cannot rejoin with it. The command waits until the\n" +
+			"head is removed.",
 		Example: "  trivet head remove head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {

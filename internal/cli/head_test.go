@@ -90,8 +90,8 @@ func (h *head) client() (*client.Client, error) {
 	return client.New(client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token})
 }
 
-// maskedCommand is cmp of a command's output with a file, once what differs from run to run is masked. Lines of a step that is
-// begun are left out: whether a watcher sees them before the step has ended is chance.
+// maskedCommand compares a command's output with a file, after masking what differs between runs. Lines of a step
+// that is begun are left out: whether a watcher sees them before the step has ended is chance.
 func maskedCommand(ts *testscript.TestScript, _ bool, args []string) {
 	got, want := maskText(ts.ReadFile(args[0])), ts.ReadFile(args[1])
 	if got != want {
@@ -99,7 +99,7 @@ func maskedCommand(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// agentCommand plays the agent of a machine: agent MACHINE [FAILING-ACTION].
+// agentCommand acts as the agent of a machine: agent MACHINE [FAILING-ACTION].
 func agentCommand(ts *testscript.TestScript, _ bool, args []string) {
 	h := ts.Value(headKey{}).(*head)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -111,7 +111,7 @@ func agentCommand(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(h.playAgent(ctx, args[0], failing))
 }
 
-// playAgent waits until a run is claimed for the machine, and does it.
+// playAgent waits until a run is claimed for the machine, and carries it out.
 func (h *head) playAgent(ctx context.Context, machine, failing string) error {
 	c, err := h.client()
 	if err != nil {
@@ -179,7 +179,8 @@ func doRun(ctx context.Context, agent *client.AgentAPI, machine string, g trivet
 			return err
 		}
 		if a.Name == failing {
-			err := report(trivet.Report{Action: a.Name, State: trivet.StepFailed, Cause: "the disk is on fire", Fault: trivet.FaultMachine, Final: true})
+			err := report(trivet.Report{Action: a.Name, State: trivet.StepFailed, Cause: "the disk is on fire",
+				Fault: trivet.FaultMachine, Final: true})
 			if errors.Is(err, trivet.ErrFenced) { // the run has failed, the machine is no longer this agent's
 				return nil
 			}

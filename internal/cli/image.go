@@ -40,8 +40,9 @@ func (a *app) imageImport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE|URL --name NAME",
 		Short: "Import an operating system image",
-		Long: "Import an operating system image: a raw disk (convert qcow2 first), a tar archive of a file tree or an OCI layout,\n" +
-			"uncompressed or compressed with zstd, gzip or xz. An interrupted transfer is resumed.",
+		Long: "Import an operating system image: a raw disk (convert qcow2 first), a tar archive of a file tree\n" +
+			"or an OCI layout, uncompressed or compressed with zstd, gzip or xz. An interrupted transfer is\n" +
+			"resumed.",
 		Example: "  trivet image import debian-12.raw.zst --name debian-12\n" +
 			"  trivet image import https://images.example/d12.tar.xz --name d12 --digest sha256:...",
 		Args: cobra.ExactArgs(1),
@@ -51,14 +52,16 @@ func (a *app) imageImport() *cobra.Command {
 				return err
 			}
 			err = a.importImage(cmd.Context(), cl, args[0], &f)
-			return a.interrupted(cmd.Context(), err, "interrupted; image %s is unchanged; to import it, run the command again", f.name)
+			return a.interrupted(cmd.Context(), err,
+				"interrupted; image %s is unchanged; to import it, run the command again", f.name)
 		},
 	}
 	c.Flags().StringVar(&f.name, "name", "", "name of the image record")
 	c.Flags().StringVar(&f.digest, "digest", "", "expected digest of the file, sha256:...")
 	c.Flags().StringVar(&f.format, "format", "", "raw, tar or oci (default: detected from the file)")
 	c.Flags().StringVar(&f.arch, "arch", "", "amd64 or arm64 (default: any)")
-	c.Flags().BoolVar(&f.replace, "replace", false, "replace the image of this name; running workflows keep the old one")
+	c.Flags().BoolVar(&f.replace, "replace", false,
+		"replace the image of this name; running workflows keep the old one")
 	c.MarkFlagRequired("name")
 	return c
 }

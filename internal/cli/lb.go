@@ -17,8 +17,8 @@ import (
 func (a *app) lb() *cobra.Command {
 	c := &cobra.Command{
 		Use: "lb", Short: "Print a load balancer configuration",
-		Long: "Print a load balancer configuration. Trivet does not need a load balancer: clients, agents and boot scripts use all\n" +
-			"heads. Use one if your site requires it, or to have a single address.",
+		Long: "Print a load balancer configuration. Trivet does not need a load balancer: clients, agents and\n" +
+			"boot scripts use all heads. Use one if your site requires it, or to have a single address.",
 	}
 	c.AddCommand(a.haproxy())
 	return c
@@ -29,9 +29,10 @@ func (a *app) haproxy() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "haproxy",
 		Short: "Print an HAProxy configuration for the current heads",
-		Long: "Print an HAProxy 2.x configuration for the current heads; print it again when heads join or leave. TLS is passed\n" +
-			"through, so clients and agents verify the cluster's own CA. No sticky sessions are needed. Run the heads with\n" +
-			"--drain 3s, so that HAProxy stops sending requests to a head before it stops.",
+		Long: "Print an HAProxy 2.x configuration for the current heads; print it again when heads join or leave.\n" +
+			"TLS is passed through, so clients and agents verify the cluster's own CA. No sticky sessions are\n" +
+			"needed. Run the heads with --drain 3s, so that HAProxy stops sending requests to a head before it\n" +
+			"stops.",
 		Example: "  trivet lb haproxy > /etc/haproxy/haproxy.cfg && systemctl reload haproxy",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

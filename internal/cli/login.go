@@ -24,10 +24,11 @@ func (a *app) login() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "login --endpoint URL --trust PIN",
 		Short: "Save a cluster and a token in the config file",
-		Long: "Save a cluster and a token in the config file. The token is read from TRIVET_TOKEN or standard input, never from the\n" +
-			"command line, where other users could see it. It is verified before it is saved.\n\n" +
-			"The given endpoints are tried first, in order, then the other heads of the cluster, which are saved too. Run\n" +
-			"trivet context --refresh to add heads that joined later.",
+		Long: "Save a cluster and a token in the config file. The token is read from TRIVET_TOKEN or standard\n" +
+			"input, never from the command line, where other users could see it. It is verified before it is\n" +
+			"saved.\n\n" +
+			"The given endpoints are tried first, in order, then the other heads of the cluster, which are\n" +
+			"saved too. Run trivet context --refresh to add heads that joined later.",
 		Example: "  trivet token issue alice | trivet login --endpoint https://10.0.0.5:7480 --trust sha256:...",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +54,8 @@ func (a *app) login() *cobra.Command {
 		},
 	}
 	c.Flags().StringArrayVar(&endpoints, "endpoint", nil, "URL of a head; can be repeated")
-	c.Flags().StringVar(&trust, "trust", "", "pin of the cluster's CA (sha256:...), or a file with its certificate in PEM")
+	c.Flags().StringVar(&trust, "trust", "",
+		"pin of the cluster's CA (sha256:...), or a file with its certificate in PEM")
 	c.Flags().StringVar(&name, "name", "default", "name of the context in the config file")
 	c.MarkFlagRequired("endpoint")
 	c.MarkFlagRequired("trust")
@@ -63,7 +65,8 @@ func (a *app) login() *cobra.Command {
 // verify checks a token with its cluster, and adds the cluster's other heads to the endpoints.
 func (a *app) verify(ctx context.Context, entry *client.Context) (trivet.Whoami, error) {
 	cl, err := client.New(client.Config{
-		Endpoints: entry.Endpoints, Trust: entry.Trust, Token: entry.Token, FailFast: true, Fresh: true, UserAgent: "trivet/" + a.Version,
+		Endpoints: entry.Endpoints, Trust: entry.Trust, Token: entry.Token, FailFast: true, Fresh: true,
+		UserAgent: "trivet/" + a.Version,
 	})
 	if err != nil {
 		return trivet.Whoami{}, err
@@ -165,7 +168,8 @@ func (a *app) refresh(ctx context.Context, path string, f *client.File, name str
 		return err
 	}
 	f.Contexts[name] = entry
-	fmt.Fprintf(a.Out, "context %s has %d endpoints, %d of them new\n", name, len(entry.Endpoints), len(entry.Endpoints)-before)
+	fmt.Fprintf(a.Out, "context %s has %d endpoints, %d of them new\n", name, len(entry.Endpoints),
+		len(entry.Endpoints)-before)
 	return f.Write(path)
 }
 

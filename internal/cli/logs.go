@@ -87,7 +87,8 @@ func (a *app) warnMissing(heads []string) {
 		fmt.Fprintln(a.Err, "trivet: all heads are reachable again; run the command again for the complete logs")
 		return
 	}
-	fmt.Fprintf(a.Err, "trivet: warning: cannot reach %s; logs that only they have are missing\n", printable(strings.Join(heads, ", ")))
+	fmt.Fprintf(a.Err, "trivet: warning: cannot reach %s; logs that only they have are missing\n",
+		printable(strings.Join(heads, ", ")))
 }
 
 // withoutControls removes control characters except newlines and tabs.

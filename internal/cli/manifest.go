@@ -151,7 +151,8 @@ func kindOf(kind string) (trivet.KindInfo, error) {
 		case string(info.Kind) != kind:
 			known[string(info.Kind)] = true
 		case info.ReadOnly:
-			return info, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("%s records are read-only: only Trivet writes them", kind)}
+			return info, &trivet.FieldError{Field: "kind",
+				Problem: fmt.Sprintf("%s records are read-only: only Trivet writes them", kind)}
 		default:
 			return info, nil
 		}
@@ -159,5 +160,6 @@ func kindOf(kind string) (trivet.KindInfo, error) {
 	if kind == "" {
 		return trivet.KindInfo{}, &trivet.FieldError{Field: "kind", Problem: "is required, such as kind: Machine"}
 	}
-	return trivet.KindInfo{}, &trivet.FieldError{Field: "kind", Problem: fmt.Sprintf("%q is unknown%s", kind, apitypes.Suggest(kind, known))}
+	return trivet.KindInfo{}, &trivet.FieldError{Field: "kind",
+		Problem: fmt.Sprintf("%q is unknown%s", kind, apitypes.Suggest(kind, known))}
 }

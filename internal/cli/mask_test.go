@@ -14,7 +14,7 @@ var masks = []struct {
 	{regexp.MustCompile(`(?m)^.*: attempt \d+/\d+, deadline .*\n`), ""},
 }
 
-// maskText puts a word in the place of what differs from run to run.
+// maskText replaces what differs between runs with placeholders.
 func maskText(s string) string {
 	for _, m := range masks {
 		s = m.form.ReplaceAllString(s, m.with)

@@ -41,7 +41,8 @@ func (a *app) platformBuild() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.Out, "built kernel %s for %s with %d modules: kernel %s, initramfs %s\n", r.KernelVersion, r.Arch, r.Modules,
+			fmt.Fprintf(a.Out, "built kernel %s for %s with %d modules: kernel %s, initramfs %s\n", r.KernelVersion,
+				r.Arch, r.Modules,
 				bytesText(r.Kernel.Bytes), bytesText(r.Initrd.Bytes))
 			return nil
 		},
@@ -51,7 +52,8 @@ func (a *app) platformBuild() *cobra.Command {
 	c.Flags().StringVar(&o.Kernel, "kernel", "", "Debian kernel package (default linux-image-ARCH)")
 	c.Flags().StringArrayVar(&o.Debs, "deb", nil, "use this .deb file instead of packages from apt; can be repeated")
 	c.Flags().StringArrayVar(&o.Firmware, "firmware", nil, "Debian firmware package to include; can be repeated")
-	c.Flags().StringArrayVar(&o.Modules, "module", nil, "glob of additional modules, relative to the kernel's module directory; can be repeated")
+	c.Flags().StringArrayVar(&o.Modules, "module", nil,
+		"glob of additional modules, relative to the kernel's module directory; can be repeated")
 	c.Flags().StringToStringVar(&o.Extra, "extra", nil, "additional files: path in the installer OS=local path")
 	c.Flags().StringVar(&o.Binary, "binary", "", "static trivet binary for that architecture (default: this program)")
 	c.MarkFlagRequired("out")
@@ -63,9 +65,10 @@ func (a *app) platformImport() *cobra.Command {
 	var args []string
 	var makeDefault bool
 	c := &cobra.Command{
-		Use:     "import DIR --name NAME",
-		Short:   "Import a kernel and an initramfs as a platform",
-		Long:    "Import vmlinuz and initrd.img from a directory, and create or update the platform record that machines netboot.",
+		Use:   "import DIR --name NAME",
+		Short: "Import a kernel and an initramfs as a platform",
+		Long: "Import vmlinuz and initrd.img from a directory, and create or update the platform record that\n" +
+			"machines netboot.",
 		Example: "  trivet platform import platform/ --name debian-12 --default",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
@@ -109,7 +112,8 @@ func (a *app) importPlatform(ctx context.Context, cl *client.Client, dir string,
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "platform/%s imported: kernel %s, initramfs %s\n", p.Name, bytesText(p.Spec.Kernel.Bytes), bytesText(p.Spec.Initrd.Bytes))
+	fmt.Fprintf(a.Out, "platform/%s imported: kernel %s, initramfs %s\n", p.Name, bytesText(p.Spec.Kernel.Bytes),
+		bytesText(p.Spec.Initrd.Bytes))
 	return nil
 }
 

@@ -25,7 +25,8 @@ func (a *app) outputForms(c *cobra.Command, forms ...string) {
 		if slices.Contains(forms, a.output) {
 			return nil
 		}
-		return fmt.Errorf("%w: unknown output format %s; the formats are %s and %s", trivet.ErrInvalid, a.output, all, last)
+		return fmt.Errorf("%w: unknown output format %s; the formats are %s and %s", trivet.ErrInvalid, a.output, all,
+			last)
 	})
 }
 

@@ -26,9 +26,9 @@ func (a *app) provision() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "provision NAME",
 		Short: "Install a machine from a template and watch the progress",
-		Long: "Install a machine from a template and watch the progress: each step with its time, deadline and attempts.\n" +
-			"The exit status is 0 when the installed system has reported, or 1 if the provision failed. Ctrl-C stops watching;\n" +
-			"the provision continues.",
+		Long: "Install a machine from a template and watch the progress: each step with its time, deadline and\n" +
+			"attempts. The exit status is 0 when the installed system has reported, or 1 if the provision\n" +
+			"failed. Ctrl-C stops watching; the provision continues.",
 		Example: "  trivet provision web1 --template debian --machine m1 --ssh-key ~/.ssh/id_ed25519.pub\n" +
 			"  trivet provision web2 --template debian --selector rack=r1 --param disk=/dev/sda --hostname web2\n" +
 			"  trivet provision web1 --watch     # watch an existing provision",
@@ -51,11 +51,13 @@ func (a *app) provision() *cobra.Command {
 	}
 	c.Flags().StringVar(&f.template, "template", "", "name of the template")
 	c.Flags().StringVar(&f.machine, "machine", "", "name of the machine")
-	c.Flags().StringToStringVarP(&f.selector, "selector", "l", nil, "labels of the machine, such as rack=r1,disk=ssd; any available one is used")
+	c.Flags().StringToStringVarP(&f.selector, "selector", "l", nil,
+		"labels of the machine, such as rack=r1,disk=ssd; any available one is used")
 	c.Flags().StringToStringVar(&f.params, "param", nil, "template parameters, name=value")
 	c.Flags().StringToStringVar(&f.labels, "label", nil, "labels of the provision")
 	c.Flags().StringVar(&f.hostname, "hostname", "", "host name of the installed system (default: the machine's name)")
-	c.Flags().StringArrayVar(&f.sshKeys, "ssh-key", nil, "file with public SSH keys, as in authorized_keys; can be repeated")
+	c.Flags().StringArrayVar(&f.sshKeys, "ssh-key", nil,
+		"file with public SSH keys, as in authorized_keys; can be repeated")
 	c.Flags().StringVar(&f.userData, "user-data", "", "file with cloud-init user-data")
 	c.Flags().StringVar(&f.networkData, "network-data", "", "file with cloud-init network-config, version 2")
 	c.Flags().BoolVar(&f.noWait, "no-wait", false, "create the provision and exit")
@@ -96,10 +98,11 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 	_, err = client.Of[trivet.Provision](cl).Create(cmd.Context(), p)
 	if errors.Is(err, trivet.ErrExists) {
 		return &trivet.Error{Op: "create", Kind: "Provision", Name: name, Err: trivet.ErrExists,
-			Hint: fmt.Sprintf("watch it with: trivet provision %s --watch; or delete it with: trivet delete provision %s", name, name)}
+			Hint: "watch it with: trivet provision " + name + " --watch; or delete it with: trivet delete provision " + name}
 	}
 	if err != nil {
-		return a.interrupted(cmd.Context(), err, "interrupted; check whether the provision was created: trivet get provision %s", name)
+		return a.interrupted(cmd.Context(), err,
+			"interrupted; check whether the provision was created: trivet get provision %s", name)
 	}
 	fmt.Fprintf(a.Out, "provision/%s created\n", name)
 	return nil

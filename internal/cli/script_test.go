@@ -19,7 +19,8 @@ func TestMain(m *testing.M) {
 }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/offline", Setup: offline, UpdateScripts: os.Getenv("UPDATE") != ""})
+	testscript.Run(t, testscript.Params{Dir: "testdata/offline", Setup: offline,
+		UpdateScripts: os.Getenv("UPDATE") != ""})
 }
 
 // offline gives a script a home without a cluster.

@@ -93,7 +93,8 @@ func (s *urlSource) get(from, to int64) (*http.Response, error) {
 	resp.Body.Close()
 	err = fmt.Errorf("%s: %w: HTTP status %s", s.url, trivet.ErrUnavailable, resp.Status)
 	if want == http.StatusPartialContent && resp.StatusCode == http.StatusOK {
-		err = fmt.Errorf("%s: %w: the server does not support ranges, or the content has changed; download it and import the file",
+		err = fmt.Errorf(
+			"%s: %w: the server does not support ranges, or the content has changed; download it and import the file",
 			s.url, trivet.ErrInvalid)
 	}
 	return nil, err

@@ -11,7 +11,8 @@ import (
 func stepRows(w *trivet.Workflow) [][]string {
 	rows := [][]string{{"STEP", "STATE", "ATTEMPT", "TIME", "DEADLINE", "MESSAGE"}}
 	for _, s := range w.Status.Steps {
-		rows = append(rows, []string{s.Name, stepState(s), attemptText(s), stepTime(s), s.Timeout.String(), noteText(s)})
+		rows = append(rows, []string{s.Name, stepState(s), attemptText(s), stepTime(s), s.Timeout.String(),
+			noteText(s)})
 	}
 	return rows
 }

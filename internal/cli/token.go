@@ -40,8 +40,8 @@ func (a *app) token() *cobra.Command {
 	revoke := &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Revoke an API token",
-		Long: "Revoke an API token. Its ID is the name in trivet get tokens, and the part of the token between trivet_ and the\n" +
-			"next underscore.",
+		Long: "Revoke an API token. Its ID is the name in trivet get tokens, and the part of the token between\n" +
+			"trivet_ and the next underscore.",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("tokens"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, err := a.kind("tokens")

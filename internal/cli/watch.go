@@ -39,7 +39,7 @@ func (a *app) watch() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&options.Labels, "selector", "l", "", "label selector, such as rack=r1,env!=test")
-	c.Flags().Int64Var(&options.From, "from", 0, "print the changes after this revision, instead of the current records first")
+	c.Flags().Int64Var(&options.From, "from", 0, "print only the changes after this revision")
 	a.outputFlag(c)
 	return c
 }
@@ -111,7 +111,9 @@ func (a *app) follow(ctx context.Context, kind client.Kind, names []string, o cl
 			first = append(first, e.Record)
 		case e.Type == client.Synced:
 			synced = true
-			slices.SortFunc(first, func(x, y trivet.Record) int { return strings.Compare(x.Header().Name, y.Header().Name) })
+			slices.SortFunc(first, func(x, y trivet.Record) int {
+				return strings.Compare(x.Header().Name, y.Header().Name)
+			})
 			if err := table(a.Out, kind.Info, first); err != nil {
 				return err
 			}

@@ -19,8 +19,8 @@ func (a *app) why() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why MACHINE",
 		Short: "Explain the state of a machine",
-		Long: "Explain the state of a machine: its last failure with the cause, the steps of its workflow, and all events in order:\n" +
-			"DHCP, boot files, agent, actions, failures and remedies.",
+		Long: "Explain the state of a machine: its last failure with the cause, the steps of its workflow, and\n" +
+			"all events in order: DHCP, boot files, agent, actions, failures and remedies.",
 		Example: "  trivet why m1\n  trivet why m1 --all",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,7 +77,8 @@ func (a *app) printWorkflow(w *trivet.Workflow) error {
 	}
 	fmt.Fprintln(a.Out)
 	if f := w.Status.Failure; f != nil {
-		fmt.Fprintf(a.Out, "\nFailed step: %s (failure type: %s)\n  %s\n", cmp.Or(f.Step, "none"), f.Type, printable(f.Cause))
+		fmt.Fprintf(a.Out, "\nFailed step: %s (failure type: %s)\n  %s\n", cmp.Or(f.Step, "none"), f.Type,
+			printable(f.Cause))
 	}
 	fmt.Fprintln(a.Out)
 	return align(a.Out, stepRows(w))
@@ -108,7 +109,8 @@ func (a *app) printEvents(events []*trivet.Event) error {
 		if e.Spec.Warning {
 			reason = "! " + reason
 		}
-		rows = append(rows, []string{e.Spec.Time.UTC().Format("2006-01-02 15:04:05.000"), strconv.FormatInt(e.Spec.Epoch, 10),
+		rows = append(rows, []string{e.Spec.Time.UTC().Format("2006-01-02 15:04:05.000"),
+			strconv.FormatInt(e.Spec.Epoch, 10),
 			cmp.Or(e.Spec.Step, "-"), reason, printable(e.Spec.Message)})
 	}
 	return align(a.Out, rows)
