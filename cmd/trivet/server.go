@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/trivet-project/trivet/internal/cli"
 	"github.com/trivet-project/trivet/internal/server"
@@ -33,25 +35,35 @@ func serverCommand() *cobra.Command {
 			if cfg.Log, err = newLogger(level, format); err != nil {
 				return err
 			}
-			tuneGC()
-			s, err := server.New(cmd.Context(), cfg)
-			switch {
-			case errors.Is(err, server.ErrNotJoined): // a script must not continue as if it had joined
-				cfg.Log.Info("not joined yet; restart with the same token", "error", err)
-				return cli.ExitError(130)
-			case cmd.Context().Err() != nil && err != nil: // stopped by a signal during the start
-				cfg.Log.Info("stopped before it was ready", "error", err)
-				return nil
-			case err != nil:
-				return err
-			}
-			defer s.Close()
-			return s.Run(cmd.Context())
+			return runServer(cmd.Context(), cfg)
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&cfg.Dir, "data-dir", server.DefaultDir, "data directory")
-	f.StringVar(&cfg.Name, "name", "", "name of the head, set at the first start (default "+server.DefaultName+")")
+	networkFlags(c.Flags(), &cfg)
+	clusterFlags(c.Flags(), &cfg)
+	c.Flags().StringVar(&level, "log-level", "info", "log level: debug, info, warn or error")
+	c.Flags().StringVar(&format, "log-format", "text", "log format: text or json")
+	return c
+}
+
+func runServer(ctx context.Context, cfg server.Config) error {
+	tuneGC()
+	s, err := server.New(ctx, cfg)
+	switch {
+	case errors.Is(err, server.ErrNotJoined): // a script must not continue as if it had joined
+		cfg.Log.Info("not joined yet; restart with the same token", "error", err)
+		return cli.ExitError(130)
+	case ctx.Err() != nil && err != nil: // stopped by a signal during the start
+		cfg.Log.Info("stopped before it was ready", "error", err)
+		return nil
+	case err != nil:
+		return err
+	}
+	defer s.Close()
+	return s.Run(ctx)
+}
+
+// networkFlags are the flags of where a head serves machines and clients.
+func networkFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.API, "api", server.DefaultAPI, "listen address of the API, over TLS")
 	f.StringVar(&cfg.Boot, "boot", server.DefaultBoot, "listen address of the boot services, over HTTP")
 	f.StringVar(&cfg.TFTP, "tftp", server.DefaultTFTP, `listen address of TFTP; "" disables it`)
@@ -63,6 +75,13 @@ func serverCommand() *cobra.Command {
 		"interface of the virtual address (default: the interface of --dhcp)")
 	f.StringSliceVar(&cfg.Advertise, "advertise", nil,
 		"addresses or names at which machines and clients reach this head")
+	f.StringVar(&cfg.IPXEDir, "ipxe", "", "directory with the iPXE programs (default: that of Debian's package ipxe)")
+}
+
+// clusterFlags are the flags of a head's data and of its place in the cluster.
+func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
+	f.StringVar(&cfg.Dir, "data-dir", server.DefaultDir, "data directory")
+	f.StringVar(&cfg.Name, "name", "", "name of the head, set at the first start (default "+server.DefaultName+")")
 	f.StringSliceVar(&cfg.Join, "join", nil, "API URLs of the cluster to join at the first start")
 	f.StringVar(&cfg.JoinToken, "token", os.Getenv("TRIVET_JOIN_TOKEN"),
 		"join token from trivet head token (preferred: environment variable TRIVET_JOIN_TOKEN)")
@@ -75,10 +94,6 @@ func serverCommand() *cobra.Command {
 		"how long to serve requests after SIGTERM while reporting not ready, for load balancers")
 	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "heartbeat interval of the store; increase it for slow disks or links; "+
 		"must be the same on all heads (default 50ms: a failed leader is detected after 0.3 to 0.6 s)")
-	f.StringVar(&cfg.IPXEDir, "ipxe", "", "directory with the iPXE programs (default: that of Debian's package ipxe)")
-	f.StringVar(&level, "log-level", "info", "log level: debug, info, warn or error")
-	f.StringVar(&format, "log-format", "text", "log format: text or json")
-	return c
 }
 
 // tuneGC halves the frequency of garbage collection, unless GOGC is set: it saves a tenth of the CPU time for about
