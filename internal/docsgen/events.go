@@ -15,7 +15,7 @@ func events(src *source) (string, error) {
 		"| Reason | Meaning |\n|---|---|\n")
 	reasons := reasonsOf(src)
 	if len(reasons) == 0 {
-		return "", fmt.Errorf("the root package has no constants Reason...")
+		return "", fmt.Errorf("the root package has no constants whose names begin with Reason")
 	}
 	for _, r := range reasons {
 		_, doc, ok := strings.Cut(r.doc, ": ")
