@@ -16,7 +16,7 @@ import (
 )
 
 // The agent API. An agent signs every request with the key that its hello registered. The hello carries the token of
-// the boot script, and is signed to prove that the agent has the key.
+// the boot script; it may be signed as well, which proves that the agent has the key.
 
 // maxSkew is how far an agent's clock may be off.
 const maxSkew = 2 * time.Minute

@@ -54,7 +54,7 @@ func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, i
 	return wr, err
 }
 
-// update runs the transaction of a request and returns the record after it, or as it preview be in a dry run.
+// update runs the transaction of a request and returns the record after it, or as it would be in a dry run.
 func (wr *writer) update(r *http.Request, do func(tx *store.Tx) error) (json.RawMessage, error) {
 	var preview json.RawMessage
 	_, err := wr.h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
@@ -168,7 +168,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 }
 
 // replace sets labels and spec. Changes of status do not conflict with it: it compares the generation that
-// the request's record has, if any. If nothing preview change, it succeeds, so a request may be repeated.
+// the request's record has, if any. If nothing would change, it succeeds, so a request may be repeated.
 func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
 	wr, err := h.newWriter(w, r, c, info)
 	if err != nil {
