@@ -10,14 +10,14 @@ import (
 // tree is the repository as far as pages refer to it.
 type tree struct {
 	files []string          // below its root
-	tests map[string]string // the test, benchmark and fuzz functions of a folder: "|TestA|TestB|"
+	tests map[string]string // the test, benchmark and fuzz functions of a directory: "|TestA|TestB|"
 }
 
 var (
 	inCode    = regexp.MustCompile("`([^`\n]+)`")
 	linkTo    = regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`)
 	fileLike  = regexp.MustCompile(`^[\w.*-]+(/[\w.*-]+)*/?$`)
-	bareNames = []string{".go", ".md"} // the ends of file names that are looked up without their folder
+	bareNames = []string{".go", ".md"} // the ends of file names that are looked up without their directory
 )
 
 // wrong returns what a page names that the repository does not have.
@@ -41,19 +41,19 @@ func (r *tree) wrong(page, content string) (missing []string) {
 	return missing
 }
 
-// isPath reports whether a text can only be meant as a path of the repository: it begins with one of its folders, or it
-// is a file name by its end.
+// isPath reports whether a text can only be meant as a path of the repository: it begins with one of its directories,
+// or it is a file name by its end.
 func (r *tree) isPath(name string) bool {
 	if !fileLike.MatchString(name) {
 		return false
 	}
 	top, _, below := strings.Cut(name, "/")
-	folder := func(f string) bool { return strings.HasPrefix(f, top+"/") }
-	return below && slices.ContainsFunc(r.files, folder) ||
+	directory := func(f string) bool { return strings.HasPrefix(f, top+"/") }
+	return below && slices.ContainsFunc(r.files, directory) ||
 		slices.Contains(bareNames, path.Ext(name)) && strings.Trim(name, "*.") != path.Ext(name)[1:]
 }
 
-// has finds a file or folder by its path, from the root or from any folder: "rank.go" is found as
+// has finds a file or directory by its path, from the root or from any directory: "rank.go" is found as
 // internal/reconcile/rank.go.
 func (r *tree) has(name string) bool {
 	name = strings.TrimSuffix(strings.TrimSuffix(name, "/..."), "/")
@@ -87,7 +87,7 @@ func alternatives(name string) []string {
 	return all
 }
 
-// wrongTests returns the folders of a go test command that are not there, and the tests that are in none of them.
+// wrongTests returns the directories of a go test command that are not there, and the tests that are in none of them.
 func (r *tree) wrongTests(command string) (missing []string) {
 	fields := strings.Fields(command)
 	var names, there string

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Every file, folder and test that a page names exists.
+// Every file, directory and test that a page names exists.
 func TestPagesNameWhatIsThere(t *testing.T) {
 	r := readTree(t)
 	for _, f := range r.files {

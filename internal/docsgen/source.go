@@ -29,7 +29,7 @@ type named struct {
 	name, value, doc string
 }
 
-// parsePackage reads the files of one folder, without its tests.
+// parsePackage reads the files of one directory, without its tests.
 func parsePackage(dir string) (*source, error) {
 	files, err := parseFiles(dir)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // asideTime is the format of the time in the names of what is moved aside.
 const asideTime = "20060102T150405.000Z"
 
-// moveDataAside moves what an earlier head left in the folder to aside/NAME-TIME in it. Nothing is deleted. Blobs
+// moveDataAside moves what an earlier head left in the directory to aside/NAME-TIME in it. Nothing is deleted. Blobs
 // that the same cluster can use stay. If it is interrupted, the next start continues.
 func (l *Local) moveDataAside(root *auth.Root) error {
 	keep := []string{"aside", "lost+found"}
@@ -43,7 +43,7 @@ func (l *Local) moveDataAside(root *auth.Root) error {
 		}
 	}
 	if to != "" {
-		l.cfg.Log.Info("moved the old data aside", "head", l.cfg.Name, "folder", to)
+		l.cfg.Log.Info("moved the old data aside", "head", l.cfg.Name, "directory", to)
 	}
 	return nil
 }
@@ -87,6 +87,6 @@ func (l *Local) moveStoreAside(dir string) error {
 	if err != nil {
 		return &trivet.Error{Op: "move aside", Name: dir, Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
 	}
-	l.cfg.Log.Info("the first start was interrupted; moved its store aside", "folder", to)
+	l.cfg.Log.Info("the first start was interrupted; moved its store aside", "directory", to)
 	return nil
 }

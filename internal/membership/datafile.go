@@ -16,7 +16,7 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 )
 
-// dataFormat is the format of the data folder. It is raised when an older version of this program could no longer
+// dataFormat is the format of the data directory. It is raised when an older version of this program could no longer
 // read it.
 const dataFormat = 3
 
@@ -38,7 +38,7 @@ type dataFile struct {
 	Started bool `json:"started,omitempty"`
 }
 
-// exists reports whether the file was read or written, unlike that of a new folder.
+// exists reports whether the file was read or written, unlike that of a new directory.
 func (d *dataFile) exists() bool { return d.Format != 0 }
 
 func (d *dataFile) witness() bool { return d.Role == trivet.RoleWitness }
@@ -51,12 +51,12 @@ const maxDataFile = 64 << 10
 
 func dataPath(dir string) string { return filepath.Join(dir, "head.json") }
 
-// openDir makes sure that this process can use the data folder, and reads its file.
+// openDir makes sure that this process can use the data directory, and reads its file.
 func openDir(dir, version string) (d dataFile, err error) {
 	if err := writable(dir); err != nil {
-		return d, &trivet.Error{Op: "open data folder", Name: dir,
+		return d, &trivet.Error{Op: "open data directory", Name: dir,
 			Err:  fmt.Errorf("%w: %w", trivet.ErrUnavailable, err),
-			Hint: "pass a folder that this user can write by --data-dir"}
+			Hint: "pass a directory that this user can write by --data-dir"}
 	}
 	if err := cluster.CheckNotRunning(filepath.Join(dir, "store")); err != nil {
 		// before any other error, for a second process
@@ -67,7 +67,7 @@ func openDir(dir, version string) (d dataFile, err error) {
 	}
 	d, err = readData(dataPath(dir))
 	if err != nil {
-		return d, &trivet.Error{Op: "open data folder", Name: dir, Err: err,
+		return d, &trivet.Error{Op: "open data directory", Name: dir, Err: err,
 			Hint: "restore a backup of " + dataPath(dir)}
 	}
 	if d.exists() && d.Format != dataFormat {
@@ -76,18 +76,18 @@ func openDir(dir, version string) (d dataFile, err error) {
 	return d, nil
 }
 
-// errFormat is the error of a data folder of another format.
+// errFormat is the error of a data directory of another format.
 func errFormat(dir string, d *dataFile, version string) error {
 	hint := "run that version of trivet, or a newer one"
 	if d.Format < dataFormat {
-		hint = "run that version of trivet, or pass an empty folder by --data-dir"
+		hint = "run that version of trivet, or pass an empty directory by --data-dir"
 	}
-	return &trivet.Error{Op: "open data folder", Name: dir, Hint: hint,
+	return &trivet.Error{Op: "open data directory", Name: dir, Hint: hint,
 		Err: fmt.Errorf("%w: version %s wrote it in format %d; this is %s, which reads format %d",
 			trivet.ErrInvalid, d.Version, d.Format, version, dataFormat)}
 }
 
-// writable returns why a folder cannot be written. It creates one that does not exist.
+// writable returns why a directory cannot be written. It creates one that does not exist.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -1,5 +1,5 @@
 // Package membership is how heads become members of a cluster and leave it: both sides of join, replace, remove and
-// renew, and the identity of this head in its data folder.
+// renew, and the identity of this head in its data directory.
 //
 // A head that joins goes through these files: join_local.go decides whether a start joins and stores what it gets,
 // join_client.go sends the [JoinRequest] to a head of the cluster, join_server.go answers it there, by checks

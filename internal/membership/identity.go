@@ -23,7 +23,7 @@ import (
 
 // Config is how this head becomes a member.
 type Config struct {
-	// Dir is the data folder.
+	// Dir is the data directory.
 	Dir string
 	// Name is the name of a cluster's first head; empty: DefaultName.
 	Name    string
@@ -52,7 +52,7 @@ type Addresses struct {
 	Names []string     // hosts for the certificate of the API's port
 }
 
-// Local is the identity of this head: its data folder, its keys and certificates, and its member of the store.
+// Local is the identity of this head: its data directory, its keys and certificates, and its member of the store.
 type Local struct {
 	cfg  Config
 	addr Addresses
@@ -73,7 +73,7 @@ type Local struct {
 	data dataFile // guarded by mu once the head runs
 }
 
-// Open opens the data folder and decides whether this start joins a cluster.
+// Open opens the data directory and decides whether this start joins a cluster.
 func Open(cfg Config) (*Local, error) {
 	data, err := openDir(cfg.Dir, cfg.Version)
 	if err != nil {
@@ -88,15 +88,15 @@ func Open(cfg Config) (*Local, error) {
 	return l, l.planJoin()
 }
 
-// checkName checks the configured name against that in the data folder.
+// checkName checks the configured name against that in the data directory.
 func (l *Local) checkName() error {
 	name := cmp.Or(l.cfg.Name, l.data.Name, DefaultName)
 	switch {
 	case !l.data.exists() && len(l.cfg.Join) > 0 && l.cfg.Name != "":
 		return &trivet.FieldError{Field: "--name", Problem: "cannot be used with --join: the cluster names its heads"}
 	case l.data.exists() && name != l.data.Name:
-		return &trivet.Error{Op: "open data folder", Name: l.cfg.Dir,
-			Hint: "omit --name, or pass another folder by --data-dir",
+		return &trivet.Error{Op: "open data directory", Name: l.cfg.Dir,
+			Hint: "omit --name, or pass another directory by --data-dir",
 			Err:  fmt.Errorf("%w: it is of head %s, not of %s", trivet.ErrConflict, l.data.Name, name)}
 	}
 	l.cfg.Name = name
@@ -144,7 +144,7 @@ func (l *Local) loadKeys(context.Context) (err error) {
 		l.keys, err = auth.Load(dir)
 	}
 	if errors.Is(err, trivet.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		err = &trivet.Error{Op: "open keys", Name: dir, Err: err, Hint: "restore a backup of the folder"}
+		err = &trivet.Error{Op: "open keys", Name: dir, Err: err, Hint: "restore a backup of the directory"}
 	}
 	return err
 }

@@ -20,8 +20,8 @@ import (
 // joinTimeout bounds a join: another head may be joining.
 const joinTimeout = 5 * time.Minute
 
-// hintEmptyFolder is the hint where the data folder is that of another head.
-const hintEmptyFolder = "pass an empty folder by --data-dir, or move the old data aside by --rejoin"
+// hintEmptyDirectory is the hint where the data directory is that of another head.
+const hintEmptyDirectory = "pass an empty directory by --data-dir, or move the old data aside by --rejoin"
 
 // planJoin decides whether this start joins a cluster, and refuses a start that would mix two. Existing data takes
 // precedence over --join, which may stay in the command of every start.
@@ -43,13 +43,13 @@ func (l *Local) planJoin() (err error) {
 		return l.checkUnlocked()
 	case !l.data.exists():
 		return &trivet.Error{Op: "join", Name: l.cfg.Dir,
-			Err:  fmt.Errorf("%w: the folder holds the store of another head", trivet.ErrConflict),
-			Hint: hintEmptyFolder}
+			Err:  fmt.Errorf("%w: the directory holds the store of another head", trivet.ErrConflict),
+			Hint: hintEmptyDirectory}
 	}
 	root, err := readRoot(l.path("keys"))
 	if err == nil && root.Pin() != l.token.Pin {
-		return &trivet.Error{Op: "join", Name: l.cfg.Dir, Hint: hintEmptyFolder,
-			Err: fmt.Errorf("%w: the folder is of %s in cluster %s, and the token is for another cluster",
+		return &trivet.Error{Op: "join", Name: l.cfg.Dir, Hint: hintEmptyDirectory,
+			Err: fmt.Errorf("%w: the directory is of %s in cluster %s, and the token is for another cluster",
 				trivet.ErrConflict, l.data.Name, root.Cluster())}
 	}
 	l.unusedToken = true
@@ -76,7 +76,7 @@ func (l *Local) checkNoToken() error {
 			"and TRIVET_JOIN_TOKEN"}
 }
 
-// checkUnlocked makes sure that no other process uses the folder whose data may be moved aside.
+// checkUnlocked makes sure that no other process uses the directory whose data may be moved aside.
 func (l *Local) checkUnlocked() error {
 	f, err := os.Open(l.path("store/lock"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +87,7 @@ func (l *Local) checkUnlocked() error {
 	}
 	defer f.Close()
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return &trivet.Error{Op: "lock data folder", Name: l.cfg.Dir, Hint: "stop it first",
+		return &trivet.Error{Op: "lock data directory", Name: l.cfg.Dir, Hint: "stop it first",
 			Err: fmt.Errorf("%w: another process uses it", trivet.ErrUnavailable)}
 	}
 	return nil
@@ -158,8 +158,8 @@ func (l *Local) installKeys(resp *JoinResponse) (err error) {
 		l.keys, err = auth.Install(dir, resp.Keys)
 	}
 	if err == nil && l.keys.CA.Pin() != l.token.Pin {
-		err = &trivet.Error{Op: "join", Name: dir, Hint: hintEmptyFolder,
-			Err: fmt.Errorf("%w: the folder has the keys of cluster %s", trivet.ErrConflict, l.keys.CA.Cluster())}
+		err = &trivet.Error{Op: "join", Name: dir, Hint: hintEmptyDirectory,
+			Err: fmt.Errorf("%w: the directory has the keys of cluster %s", trivet.ErrConflict, l.keys.CA.Cluster())}
 	}
 	return err
 }

@@ -65,7 +65,7 @@ func (l *Local) MemberConfig() (cluster.Config, error) {
 	if dir := l.path("store/etcd"); l.data.Started && !fileExists(dir) { // an empty one would be that of a new cluster
 		return cluster.Config{}, &trivet.Error{Op: "open store", Name: dir,
 			Err: fmt.Errorf("%w: it existed before", trivet.ErrNotFound),
-			Hint: "restore a backup of the folder, or let this head join as a new one: " +
+			Hint: "restore a backup of the directory, or let this head join as a new one: " +
 				"--rejoin --join URL --token TOKEN"}
 	}
 	cfg := cluster.Config{Dir: l.path("store"), Name: l.data.Name, Token: l.Root().Cluster(), Logger: l.cfg.Log,
@@ -79,7 +79,7 @@ func (l *Local) MemberConfig() (cluster.Config, error) {
 // SetMember sets the member that runs.
 func (l *Local) SetMember(m *cluster.Member) { l.member.Store(m) }
 
-// SaveStarted records in the data folder that a start has completed, and where the others reach this head.
+// SaveStarted records in the data directory that a start has completed, and where the others reach this head.
 func (l *Local) SaveStarted() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *Local) SaveStarted() error {
 	return nil
 }
 
-// SaveMembers records in the data folder the members that the next start verifies its membership with.
+// SaveMembers records in the data directory the members that the next start verifies its membership with.
 func (l *Local) SaveMembers() error {
 	m := l.member.Load()
 	if !m.HasLeader() {

@@ -12,7 +12,7 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// Registration writes this head's record, and keeps what it knows of the cluster in its data folder.
+// Registration writes this head's record, and keeps what it knows of the cluster in its data directory.
 type Registration struct {
 	Local    *Local
 	Records  *Records

@@ -66,7 +66,7 @@ var links = map[string]string{
 // arch describes an architecture.
 type arch struct {
 	elf     elf.Machine
-	triplet string // of Debian's library folders
+	triplet string // of Debian's library directories
 }
 
 var arches = map[string]arch{

@@ -35,7 +35,7 @@ type BlobConfig struct {
 }
 
 // Blobs keeps blobs on several heads. No record says which head holds what: heads query each other, so a head that
-// lost its folder does not count as a holder. Every full head must hold what records refer to.
+// lost its directory does not count as a holder. Every full head must hold what records refer to.
 type Blobs struct {
 	BlobConfig
 	client *http.Client

@@ -17,7 +17,7 @@ import (
 
 // Config is the configuration of one head.
 type Config struct {
-	// Dir is the data folder: store, keys, blobs, logs.
+	// Dir is the data directory: store, keys, blobs, logs.
 	Dir string
 	// Name is the name of a cluster's first head, set at its first start; empty: DefaultName.
 	Name    string
@@ -148,7 +148,7 @@ func (c *Config) reachable(nets []net.Addr) []string {
 	return slices.Compact(out)
 }
 
-// path returns the path of a file or folder in the data folder.
+// path returns the path of a file or directory in the data directory.
 func (c *Config) path(name string) string { return filepath.Join(c.Dir, name) }
 
 // certNames returns the names in the certificate of the API's port.

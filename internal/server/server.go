@@ -119,7 +119,7 @@ func (s *Server) openLocal(context.Context) (err error) {
 	return err
 }
 
-// openVIP prepares to share the address with the other heads. It fails before anything is written to the data folder
+// openVIP prepares to share the address with the other heads. It fails before anything is written to the data directory
 // or requested from other heads. A witness shares none.
 func (s *Server) openVIP(context.Context) (err error) {
 	if s.cfg.VIP != "" && !s.local.Witness() {

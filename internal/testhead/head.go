@@ -22,7 +22,7 @@ import (
 type Head struct {
 	*testing.T
 	Name      string // its expected name
-	Dir       string // its data folder
+	Dir       string // its data directory
 	Address   string
 	Advertise string // the address that others are given; empty: Address
 	Admin     string // the administrator's file; empty: the one in Dir
@@ -43,7 +43,7 @@ func NewAddress() string {
 	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>8%128, pid%256, 1+addresses.Add(1)%254)
 }
 
-// NewHead returns a head that has not started yet, on an address and a data folder of its own.
+// NewHead returns a head that has not started yet, on an address and a data directory of its own.
 func NewHead(t *testing.T, name string) *Head {
 	t.Helper()
 	return &Head{T: t, Name: name, Dir: filepath.Join(t.TempDir(), "data"), Address: NewAddress()}

@@ -49,7 +49,7 @@ func Ready(apiURL string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// AdminFile is the file of the administrator's credential that the first head writes into its data folder.
+// AdminFile is the file of the administrator's credential that the first head writes into its data directory.
 func AdminFile(dataDir string) string { return filepath.Join(dataDir, "admin.yaml") }
 
 // Admin reads an administrator's file.

@@ -107,7 +107,7 @@ func startServer(b *testing.B, dir string) netip.AddrPort {
 	return netip.MustParseAddrPort(addr)
 }
 
-// TestServeForBenchmark is that process; without its folder it is a test that a folder's file is served.
+// TestServeForBenchmark is that process; without its directory it is a test that a directory's file is served.
 func TestServeForBenchmark(t *testing.T) {
 	dir := os.Getenv("TFTP_BENCHMARK_DIR")
 	root := dir

@@ -21,7 +21,7 @@ const (
 	bootURL = "http://10.16.0.1:7481"
 )
 
-// startHead runs `trivet server` on our side, on a new data folder or an existing one, and returns when it is ready,
+// startHead runs `trivet server` on our side, on a new data directory or an existing one, and returns when it is ready,
 // and after what time.
 func (b *bench) startHead(dir string, flags ...string) (h *head, took time.Duration, err error) {
 	h = &head{dir: dir}
@@ -48,7 +48,7 @@ func (b *bench) startHead(dir string, flags ...string) (h *head, took time.Durat
 	return h, took, nil
 }
 
-// adminOf is what a client needs to be the administrator of the head with this data folder. A head may be ready
+// adminOf is what a client needs to be the administrator of the head with this data directory. A head may be ready
 // before it has written that.
 func adminOf(p *program, dir string) (cfg client.Config, err error) {
 	if errAwait := p.await(func() bool { cfg, err = readAdmin(dir); return err == nil }); errAwait != nil {

@@ -88,7 +88,7 @@ func (b *bench) wrkOnce(at int, url string) (float64, error) {
 	return rate * map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[m[2]] / 1e6, err
 }
 
-// startNginx serves a folder, as many processes as there are cores.
+// startNginx serves a directory, as many processes as there are cores.
 func (b *bench) startNginx(root string) (*program, error) {
 	config := fmt.Sprintf(`daemon off; worker_processes auto; pid %s/nginx.pid; error_log stderr warn; user root;
 events { worker_connections 1024; }

@@ -8,7 +8,7 @@ import (
 // idleTime is what a head gets to come to rest before its memory is read.
 const idleTime = 10 * time.Second
 
-// idle starts a head on an empty folder and on its own, and measures what it uses without requests.
+// idle starts a head on an empty directory and on its own, and measures what it uses without requests.
 func (b *bench) idle() error {
 	const rounds = 5
 	var first, again, memory []float64
@@ -34,8 +34,8 @@ func (b *bench) idle() error {
 		}
 		h.close()
 	}
-	b.report.add(row{what: "exec to /readyz, empty folder", unit: "s", ours: median(first), bound: under(2)})
-	b.report.add(row{what: "exec to /readyz, own folder", unit: "s", ours: median(again), bound: under(2)})
+	b.report.add(row{what: "exec to /readyz, empty directory", unit: "s", ours: median(first), bound: under(2)})
+	b.report.add(row{what: "exec to /readyz, own directory", unit: "s", ours: median(again), bound: under(2)})
 	b.report.add(row{what: "resident memory after 10 s", unit: "MB", ours: median(memory), bound: under(100)})
 	return nil
 }

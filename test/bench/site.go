@@ -36,7 +36,7 @@ var (
 	threeHosts = []string{"10.16.3.1", "10.16.3.2", "10.16.3.3"}
 )
 
-// startSite starts a head at each address, on new data folders, and returns when all of them are members.
+// startSite starts a head at each address, on new data directories, and returns when all of them are members.
 func (b *bench) startSite(name string, hosts []string) (s *site, err error) {
 	s = &site{b: b, dir: filepath.Join(b.dir, name)}
 	for i, host := range hosts {
@@ -92,7 +92,7 @@ func (s *site) login(i int) (*client.Client, error) {
 	return client.New(cfg)
 }
 
-// start runs a head on its folder, and returns when it is ready.
+// start runs a head on its directory, and returns when it is ready.
 func (s *site) start(m *member, env ...string) (err error) {
 	args := []string{"server", "--data-dir", m.dir, "--log-level", "warn", "--tftp", "",
 		"--advertise", m.host, "--api", m.host + ":7480", "--boot", m.host + ":7481"}

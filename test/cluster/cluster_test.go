@@ -101,7 +101,7 @@ func (tr *trial) end(t *testing.T) []error {
 	return wrong
 }
 
-// keep saves the history and the logs of a run in the folder CHAOS_KEEP.
+// keep saves the history and the logs of a run in the directory CHAOS_KEEP.
 func keep(t *testing.T, s *site) {
 	dir := os.Getenv("CHAOS_KEEP")
 	if dir == "" {

@@ -8,7 +8,7 @@
 // finds violations.
 //
 // CHAOS_SEED sets the seed, which is printed and also decides what kind of round it is; CHAOS_ONLY names the faults to
-// inject ("kill two,slow disk"); logs and history are kept in the folder CHAOS_KEEP.
+// inject ("kill two,slow disk"); logs and history are kept in the directory CHAOS_KEEP.
 //
 // A run passes through the files in this order: inside (namespaces of the test's own), fabric and wire (the switch,
 // and long links), head and site (the heads), load_* (what runs meanwhile), fault_* (the faults), history (what was

@@ -53,7 +53,7 @@ func build(ctx context.Context, path, version string, flags ...string) error {
 	return nil
 }
 
-// clockOverlay writes the file for go build's -overlay, and what it refers to, into a folder.
+// clockOverlay writes the file for go build's -overlay, and what it refers to, into a directory.
 func clockOverlay(ctx context.Context, dir string) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {

@@ -26,7 +26,7 @@ type disk struct {
 	device string // MAJOR:MINOR
 }
 
-// newDisk mounts one at a folder.
+// newDisk mounts one at a directory.
 func newDisk(file, at string) (*disk, error) {
 	f, err := os.Create(file)
 	if err != nil {

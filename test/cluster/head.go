@@ -18,13 +18,13 @@ import (
 	"github.com/trivet-project/trivet/test/faultfs"
 )
 
-// head is one head: a port on the switch, a data folder, and a process while it runs.
+// head is one head: a port on the switch, a data directory, and a process while it runs.
 type head struct {
 	site    *site
 	port    string // "h0"
 	address netip.Addr
 	data    string
-	lossy   *faultfs.FS // what data is on; nil: an ordinary folder
+	lossy   *faultfs.FS // what data is on; nil: an ordinary directory
 
 	mu   sync.Mutex
 	run  *headProcess // guarded by mu; nil: none

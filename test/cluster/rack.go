@@ -22,8 +22,8 @@ import (
 // A rack is simulated machines at a port of their own: this program again. Each line of its standard input powers a
 // machine on, after an off where it was on ("on NAME MAC"), or off ("off NAME").
 
-// rackEnv names the environment variable that makes a process a rack. It holds the folder and the address of the rack,
-// and the addresses of the heads, with spaces between.
+// rackEnv names the environment variable that makes a process a rack. It holds the directory and the address of the
+// rack, and the addresses of the heads, with spaces between.
 const rackEnv = "TRIVET_CLUSTER_TEST_RACK"
 
 // isRack reports whether this process is a rack, which then calls runRack.

@@ -12,7 +12,7 @@ import (
 // head is one head, as the real program on a host of its own or on the switch's.
 type head struct {
 	s       *site
-	name    string // of its data folder
+	name    string // of its data directory
 	address string
 	net     *vm.Network // its host
 	flags   []string

@@ -17,7 +17,7 @@ import (
 )
 
 // The README's first real installation works as it is written: its commands are read from its text and run in order,
-// in a folder that has what the checkout has for them. The machine is powered on by IPMI. As the text suggests, the
+// in a directory that has what the checkout has for them. The machine is powered on by IPMI. As the text suggests, the
 // head is killed by kill -9 while the image is written, and started again: no action is done again.
 func TestREADME(t *testing.T) {
 	t.Parallel()

@@ -164,7 +164,7 @@ func preparedDebian(t *testing.T) debimage.Image {
 	return debian
 }
 
-// preparedPlatform returns a folder with the installer OS, which is built once for all tests.
+// preparedPlatform returns a directory with the installer OS, which is built once for all tests.
 func preparedPlatform(t *testing.T) string {
 	t.Helper()
 	platformOnce.Do(func() {

@@ -1,8 +1,8 @@
-// Package faultfs is a disk that fails as disks do, for tests: a file system (FUSE, so Linux and root) over a folder,
-// that syncs slowly, or with errors, and that loses at a power cut what was not synced.
+// Package faultfs is a disk that fails as disks do, for tests: a file system (FUSE, so Linux and root) over a
+// directory, that syncs slowly, or with errors, and that loses at a power cut what was not synced.
 //
 // What lasts is what ext4 and XFS guarantee, and no more: a file's bytes and size since its last fsync or fdatasync are
-// lost; so are creates, renames and removals in a folder, until the folder or a file in it is synced.
+// lost; so are creates, renames and removals in a directory, until the directory or a file in it is synced.
 //
 // A process that maps files of it, as a head does, must be another one than the file system's: Go's scheduler cannot
 // run while it waits for a page that it has to deliver itself. Plain reads and writes are safe.
@@ -28,7 +28,7 @@ type Faults struct {
 	SyncDelay, WriteDelay time.Duration // each waits this long, or until the next Set
 	SyncError, WriteError syscall.Errno // each fails with this, having done nothing; allocation counts as a write
 	Lie                   bool          // syncs succeed without making anything durable
-	Under                 string        // only what is under this folder or file, as "data/store"; empty: all
+	Under                 string        // only what is under this directory or file, as "data/store"; empty: all
 }
 
 // FS is a mounted file system.
@@ -37,7 +37,7 @@ type FS struct {
 	server              *fuse.Server
 	connection          string // the kernel's number of it
 
-	mu      sync.Mutex // guards what follows, and all changes of the folder
+	mu      sync.Mutex // guards what follows, and all changes of the directory
 	faults  Faults
 	changed chan struct{}     // closed and replaced by Set
 	dirty   map[inode][]write // not synced, oldest first
@@ -47,14 +47,14 @@ type FS struct {
 	syncs   int
 }
 
-// The backing folder holds the files, and those that were removed but would be back after a power cut.
+// The backing directory holds the files, and those that were removed but would be back after a power cut.
 const (
 	filesDir = "files"
 	trashDir = "trash"
 )
 
-// Mount makes a disk at an existing folder, with its files in backing, which is made where it is not there. Two disks
-// need two folders.
+// Mount makes a disk at an existing directory, with its files in backing, which is made where it is not there. Two
+// disks need two directories.
 func Mount(backing, mountpoint string) (*FS, error) {
 	f := &FS{backing: backing, mountpoint: mountpoint, changed: make(chan struct{})}
 	f.forget()
@@ -78,7 +78,7 @@ func (f *FS) Set(faults Faults) {
 	f.changed = make(chan struct{})
 }
 
-// Syncs returns how many syncs of files and folders were requested so far.
+// Syncs returns how many syncs of files and directories were requested so far.
 func (f *FS) Syncs() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,7 +102,7 @@ func (f *FS) Cut(rng *rand.Rand) error {
 	return f.mount()
 }
 
-// Close removes the mount; the files stay in the backing folder. Who used the disk must have ended.
+// Close removes the mount; the files stay in the backing directory. Who used the disk must have ended.
 func (f *FS) Close() error {
 	f.Set(Faults{})
 	if err := f.unmount(); err != nil {
@@ -141,8 +141,8 @@ func (f *FS) concerns(faults Faults, path string) bool {
 func onWrite(f Faults) (time.Duration, syscall.Errno) { return f.WriteDelay, f.WriteError }
 func onSync(f Faults) (time.Duration, syscall.Errno)  { return f.SyncDelay, f.SyncError }
 
-// sync makes last what was done to a file or folder and, as file systems do, the names in its folder and above.
-func (f *FS) sync(_ context.Context, path string, in inode, folders []inode) syscall.Errno {
+// sync makes last what was done to a file or directory and, as file systems do, the names in its directory and above.
+func (f *FS) sync(_ context.Context, path string, in inode, directories []inode) syscall.Errno {
 	f.mu.Lock()
 	f.syncs++
 	f.mu.Unlock()
@@ -155,5 +155,5 @@ func (f *FS) sync(_ context.Context, path string, in inode, folders []inode) sys
 		return 0
 	}
 	f.settle(in)
-	return fs.ToErrno(f.settleNames(folders))
+	return fs.ToErrno(f.settleNames(directories))
 }

@@ -57,7 +57,7 @@ func (d disk) remove(name string)       { d.Helper(); d.ok(os.Remove(d.path(name
 func (d disk) mkdir(name string)        { d.Helper(); d.ok(os.Mkdir(d.path(name), 0o700)) }
 func (d disk) truncate(n string, s int) { d.Helper(); d.ok(os.Truncate(d.path(n), int64(s))) }
 
-// tree returns all files and folders: "name" or "name=content".
+// tree returns all files and directories: "name" or "name=content".
 func (d disk) tree() string {
 	d.Helper()
 	var all []string
@@ -122,7 +122,7 @@ var powerCuts = map[string]struct {
 		d.sync("a.new")
 		d.rename("a.new", "a")
 	}, "a=new", "a=old a.new=new"},
-	"a rename, the folder synced": {func(d disk) {
+	"a rename, the directory synced": {func(d disk) {
 		d.write("a", "old", 0)
 		d.sync("a")
 		d.write("a.new", "new", 0)
@@ -142,7 +142,7 @@ var powerCuts = map[string]struct {
 		d.remove("a")
 		d.sync(".")
 	}, "", ""},
-	"a folder within a folder": {func(d disk) {
+	"a directory within a directory": {func(d disk) {
 		d.mkdir("a")
 		d.mkdir("a/b")
 		d.write("a/b/c", "x", 0)
@@ -151,7 +151,7 @@ var powerCuts = map[string]struct {
 		d.rename("a/b", "b")
 		d.write("b/e", "x", 0)
 	}, "a a/d=x b b/c=x b/e=x", "a a/b a/b/c=x a/d="},
-	"a folder removed": {func(d disk) {
+	"a directory removed": {func(d disk) {
 		d.mkdir("a")
 		d.write("a/b", "x", 0)
 		d.sync("a/b")

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// node is a file or folder.
+// node is a file or directory.
 type node struct {
 	*fs.LoopbackNode
 	fs *FS
@@ -24,23 +24,23 @@ func (n *node) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbe
 
 func (n *node) path() string { return filepath.Join(n.RootData.Path, n.Path(n.Root())) }
 
-// sync makes a file or folder last.
+// sync makes a file or directory last.
 func (n *node) sync(ctx context.Context) syscall.Errno {
 	path := n.path()
 	in, err := inodeOf(path)
 	if err != nil {
 		return fs.ToErrno(err)
 	}
-	var folders []inode
+	var directories []inode
 	for dir := path; len(dir) >= len(n.RootData.Path); dir = filepath.Dir(dir) {
-		if folder, err := inodeOf(dir); err == nil {
-			folders = append(folders, folder)
+		if directory, err := inodeOf(dir); err == nil {
+			directories = append(directories, directory)
 		}
 	}
-	return n.fs.sync(ctx, path, in, folders)
+	return n.fs.sync(ctx, path, in, directories)
 }
 
-// Fsync is that of a folder, or of a file without a handle.
+// Fsync is that of a directory, or of a file without a handle.
 func (n *node) Fsync(ctx context.Context, _ fs.FileHandle, _ uint32) syscall.Errno {
 	return n.sync(ctx)
 }
@@ -116,7 +116,7 @@ func (n *node) added(name string) syscall.Errno {
 func (n *node) Unlink(_ context.Context, name string) syscall.Errno { return n.remove(name) }
 func (n *node) Rmdir(_ context.Context, name string) syscall.Errno  { return n.remove(name) }
 
-// remove moves a file or folder to the trash, until its removal is synced.
+// remove moves a file or directory to the trash, until its removal is synced.
 func (n *node) remove(name string) syscall.Errno {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
@@ -179,7 +179,7 @@ func (f *FS) rename(r *rename, flags uint32) (err error) {
 	return nil
 }
 
-// discard moves what is at a place into the trash, and returns its path there. A folder must be empty.
+// discard moves what is at a place into the trash, and returns its path there. A directory must be empty.
 func (f *FS) discard(at place) (string, error) {
 	if list, err := os.ReadDir(at.path()); err == nil && len(list) > 0 {
 		return "", syscall.ENOTEMPTY
@@ -189,13 +189,13 @@ func (f *FS) discard(at place) (string, error) {
 	return trash, unix.Renameat(at.dir.fd, at.name, unix.AT_FDCWD, trash)
 }
 
-// dirHandle is an open folder.
+// dirHandle is an open directory.
 type dirHandle struct {
 	stream
 	node *node
 }
 
-// stream is what the loopback's open folder can do.
+// stream is what the loopback's open directory can do.
 type stream interface {
 	fs.FileReaddirenter
 	fs.FileSeekdirer

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inode names a file or folder of the backing folder, whatever its path is. It is not reused while we hold
+// inode names a file or directory of the backing directory, whatever its path is. It is not reused while we hold
 // it open.
 type inode struct{ dev, ino uint64 }
 
@@ -36,27 +36,27 @@ type rename struct {
 	trash    string // path of what was at to
 }
 
-// place is a name in an open folder.
+// place is a name in an open directory.
 type place struct {
-	dir  *folder
+	dir  *directory
 	name string
 }
 
-type folder struct {
+type directory struct {
 	fd int
 	in inode
 }
 
-func openDir(path string) (*folder, error) {
+func openDir(path string) (*directory, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	in, err := inodeOf(path)
-	return &folder{fd, in}, err
+	return &directory{fd, in}, err
 }
 
-func (d *folder) close() error { return unix.Close(d.fd) }
+func (d *directory) close() error { return unix.Close(d.fd) }
 
 func (p place) path() string { return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir.fd, p.name) }
 
@@ -68,8 +68,8 @@ func (r rename) close() {
 	}
 }
 
-func (r rename) isIn(folders []inode) bool {
-	return slices.Contains(folders, r.to.dir.in) || r.from.dir != nil && slices.Contains(folders, r.from.dir.in)
+func (r rename) isIn(directories []inode) bool {
+	return slices.Contains(directories, r.to.dir.in) || r.from.dir != nil && slices.Contains(directories, r.from.dir.in)
 }
 
 // remember notes what a write of n bytes at off will replace; the lock is held.
@@ -117,10 +117,10 @@ func (f *FS) settle(in inode) {
 	}
 }
 
-// settleNames makes changes of names in folders last.
-func (f *FS) settleNames(folders []inode) (err error) {
+// settleNames makes changes of names in directories last.
+func (f *FS) settleNames(directories []inode) (err error) {
 	f.renames = slices.DeleteFunc(f.renames, func(r rename) bool {
-		if !r.isIn(folders) {
+		if !r.isIn(directories) {
 			return false
 		}
 		if r.trash != "" {

@@ -21,7 +21,7 @@ type head struct{ *testhead.Head }
 
 var fixedTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newHead starts a head on a new folder, which knows one machine, and waits until it is ready.
+// newHead starts a head on a new directory, which knows one machine, and waits until it is ready.
 func newHead(t *testing.T) *head {
 	t.Helper()
 	return newHeadOn(t, t.TempDir())
@@ -52,7 +52,7 @@ spec:
 `
 )
 
-// startHead starts a head on a folder and waits until it is ready.
+// startHead starts a head on a directory and waits until it is ready.
 func startHead(t *testing.T, dir string) *head {
 	t.Helper()
 	h := launch(t, dir, testhead.NewAddress())

@@ -161,7 +161,7 @@ var badTFTP = []struct {
 	{"absolute path", readRequest("/etc/passwd", "octet"), "not found"},
 	{"path through a program", readRequest(testhead.BootFile+"/../../../etc/passwd", "octet"), "not found"},
 	{"no text", readRequest("\xff\xfe\xfd", "octet"), "not found"},
-	{"folder", readRequest(".", "octet"), "not found"},
+	{"directory", readRequest(".", "octet"), "not found"},
 }
 
 // An invalid TFTP request, or one for a missing file, gets an error.
@@ -248,7 +248,7 @@ func TestBadBootHTTP(t *testing.T) {
 		status     int
 	}{
 		{"path up", "GET /../../../etc/passwd", "", 307}, // to /etc/passwd of the server, which does not exist,
-		{"path up below a folder", "GET /ipxe/../../../etc/passwd", "", 307},
+		{"path up below a directory", "GET /ipxe/../../../etc/passwd", "", 307},
 		{"coded path up", "GET /ipxe/..%2f..%2f..%2fetc%2fpasswd", "", 404},
 		{"twice coded path up", "GET /ipxe/%252e%252e%252fetc%252fpasswd", "", 404},
 		{"path up for a blob", "GET /blob/..%2f..%2fkeys%2fca.pem", "", 400},

@@ -60,7 +60,7 @@ func TestInvalidAddresses(t *testing.T) {
 	})
 }
 
-// A second head on the same folder names the process that uses it, and does not disturb the first.
+// A second head on the same directory names the process that uses it, and does not disturb the first.
 func TestSecondStart(t *testing.T) {
 	h := newHead(t)
 	second := launch(t, h.Dir, testhead.NewAddress())
@@ -68,14 +68,15 @@ func TestSecondStart(t *testing.T) {
 	h.mustServe()
 }
 
-// A data folder that cannot be used is reported before anything is written there.
-func TestDataFolder(t *testing.T) {
+// A data directory that cannot be used is reported before anything is written there.
+func TestDataDirectory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("a file", func(t *testing.T) {
-		launch(t, file, testhead.NewAddress()).ExpectFailure("open data folder "+file, "not a directory", "--data-dir")
+		launch(t, file, testhead.NewAddress()).
+			ExpectFailure("open data directory "+file, "not a directory", "--data-dir")
 	})
 	t.Run("below a file", func(t *testing.T) {
 		launch(t, file+"/data", testhead.NewAddress()).ExpectFailure("not a directory", "--data-dir")
@@ -83,7 +84,7 @@ func TestDataFolder(t *testing.T) {
 	t.Run("read-only", func(t *testing.T) {
 		dir := mount(t, "size=1m,ro")
 		launch(t, dir, testhead.NewAddress()).
-			ExpectFailure("open data folder "+dir, "read-only file system", "--data-dir")
+			ExpectFailure("open data directory "+dir, "read-only file system", "--data-dir")
 	})
 	t.Run("nothing", func(t *testing.T) {
 		launch(t, "", testhead.NewAddress()).ExpectFailure("data-dir is missing")
@@ -109,7 +110,7 @@ func mount(t *testing.T, options string) string {
 	return dir
 }
 
-// A folder of another head, of a newer version, or with damaged or missing files is reported as what it is, and left
+// A directory of another head, of a newer version, or with damaged or missing files is reported as what it is, and left
 // unchanged: with the file restored, the head starts.
 func TestForeignAndDamagedData(t *testing.T) {
 	h := newHead(t)

@@ -16,7 +16,8 @@ import (
 )
 
 // A blob that is imported at one head is held by a second one before it is acknowledged. When a record refers to it,
-// all heads fetch it, and a head that lost its folder fetches it again. Meanwhile each of them serves it to machines.
+// all heads fetch it, and a head that lost its directory fetches it again. Meanwhile each of them serves it to
+// machines.
 func TestBlobs(t *testing.T) {
 	t.Parallel()
 	h0 := startFirst(t)

@@ -176,7 +176,7 @@ func (h *head) rawJoin(t *testing.T, text string, change func(*membership.JoinRe
 	return peer.Call(t.Context(), cl, h.API(), "join", req, &membership.JoinResponse{})
 }
 
-// A folder with data is used as it is, or refused, never overwritten; --rejoin archives the data.
+// A directory with data is used as it is, or refused, never overwritten; --rejoin archives the data.
 func TestJoinOntoData(t *testing.T) {
 	t.Parallel()
 	h0, other := newHead(t, "head0"), newHead(t, "head0 of another cluster")

@@ -87,7 +87,7 @@ func (h *head) servesNothing(t *testing.T) {
 	}
 }
 
-// holdsNone searches the data folder for the cluster's keys, the secret in the store and the administrator's token.
+// holdsNone searches the data directory for the cluster's keys, the secret in the store and the administrator's token.
 func (h *head) holdsNone(t *testing.T, admin *head) {
 	h.Stop()
 	defer h.Up()

@@ -29,7 +29,7 @@ type Image struct {
 	Zstd string // the same, compressed
 }
 
-// Build returns the image, built now or earlier. The cache is trivet-test in the user's cache folder. It calls
+// Build returns the image, built now or earlier. The cache is trivet-test in the user's cache directory. It calls
 // progress with a line for each step.
 func Build(ctx context.Context, progress func(string)) (Image, error) {
 	base, err := os.UserCacheDir()
@@ -58,7 +58,7 @@ func Build(ctx context.Context, progress func(string)) (Image, error) {
 	return img, nil
 }
 
-// build writes the image into dir: a folder with the system, the disk's partitions around it, the compressed disk.
+// build writes the image into dir: a directory with the system, the disk's partitions around it, the compressed disk.
 func build(ctx context.Context, dir string, progress func(string)) error {
 	root, disk := filepath.Join(dir, "root"), filepath.Join(dir, "disk.raw")
 	progress("mmdebstrap: a minute")

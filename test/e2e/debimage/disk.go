@@ -41,7 +41,7 @@ func makeTable(ctx context.Context, disk string) error {
 	return run(ctx, "sgdisk", append(append([]string{"--set-alignment=2048"}, partitions...), disk)...)
 }
 
-// makeRoot creates the file system in its place on the disk and fills it from the folder.
+// makeRoot creates the file system in its place on the disk and fills it from the directory.
 func makeRoot(ctx context.Context, disk, root string) error {
 	return run(ctx, "mkfs.ext4", "-q", "-F", "-L", "root", "-U", rootUUID, "-d", root, "-m", "1",
 		"-E", fmt.Sprintf("offset=%d,root_owner=0:0", rootMB<<20), disk, strconv.Itoa(rootSizeMB)+"M")
@@ -54,7 +54,7 @@ var (
 	efiModules  = []string{"part_gpt", "ext2", "normal", "linux", "test", "echo"}
 )
 
-// grubPrefix is grub.cfg's folder: on the third partition of whatever disk GRUB was started from.
+// grubPrefix is grub.cfg's directory: on the third partition of whatever disk GRUB was started from.
 const grubPrefix = "(,gpt3)/boot/grub"
 
 func grubImage(ctx context.Context, format, out string, modules []string) error {

@@ -89,7 +89,7 @@ func nameOf(file string) string { return normal(strings.TrimSuffix(path.Base(fil
 // normal writes a name as the kernel does.
 func normal(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// safePath reports whether a path stays below its folder.
+// safePath reports whether a path stays below its directory.
 func safePath(p string) bool {
 	return p != "" && !path.IsAbs(p) && path.Clean(p) == p && !strings.HasPrefix(p, "../")
 }
