@@ -1,6 +1,7 @@
 package vm_test
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -52,6 +53,9 @@ func TestFirmware(t *testing.T) {
 			[]string{"/snponly.efi", "/boot.ipxe"}},
 	} {
 		t.Run(string(tc.firmware), func(t *testing.T) {
+			if tc.firmware != vm.BIOS && os.Getenv("TRIVET_SOAK") == "" {
+				t.Skip("runs in make soak; internal/netboot and test/e2e boot by this firmware in make test")
+			}
 			rack := vmtest.NewRack(t, "vm-"+string(tc.firmware))
 			rack.Serve("vmlinuz", filepath.Join(dir, "vmlinuz"))
 			rack.Serve("initrd.img", filepath.Join(dir, "initrd.img"))
