@@ -6,6 +6,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 GO      ?= go
 BIN     := bin/trivet
 UNIT     = $(shell $(GO) list ./... | grep -v /test/)
+WHOLE    = $(shell $(GO) list ./test/... | grep -vE '/test/(cluster|e2e)')
 GOTEST   = TRIVET=$(CURDIR)/$(BIN) bin/gotest
 DURATION ?= 20m
 
@@ -17,7 +18,7 @@ RACE := CGO_ENABLED=1 -race
 
 # The groups of tests: one run of go test each. Packages of the second group own their addresses and namespaces.
 UNITS  = -- $(RACE) -timeout 30m -p 3 -parallel 4 $(UNIT)
-HEADS  = -- -timeout 30m -p 2 -parallel 4 ./test/head ./test/heads ./test/demo ./test/faultfs
+HEADS  = -- -timeout 30m -p 2 -parallel 4 $(WHOLE)
 FAULTS = -- -timeout 60m ./test/cluster
 REAL   = -- -timeout 60m -parallel 2 ./test/e2e/...
 
