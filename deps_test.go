@@ -59,8 +59,8 @@ var layers = []layer{
 	}},
 	{"tests", [][]string{
 		{
-			"internal/docsgen", "internal/reconcile/reconciletest", "internal/storetest", "internal/lab/vm/vmtest",
-			"test/tftpclient",
+			"internal/auth/authtest", "internal/docsgen", "internal/reconcile/reconciletest", "internal/storetest",
+			"internal/lab/vm/vmtest", "test/tftpclient",
 		},
 		{"internal/testhead", "test/faultfs", "test/e2e/debimage"},
 		{

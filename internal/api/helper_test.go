@@ -24,6 +24,7 @@ import (
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/api"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/auth/authtest"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
@@ -139,11 +140,8 @@ func (h *head) serve(addr string) {
 
 // certify returns a certificate of a member.
 func (h *head) certify() auth.CertFunc {
-	key := must(auth.PeerKey())(h.t)
-	who := auth.Peer{Name: h.name, Role: auth.PeerHead}
-	cert := must(h.keys.CA.SignPeer(who, must(auth.PeerRequest(key))(h.t), time.Now()))(h.t)
-	pair := must(tls.X509KeyPair(cert, key))(h.t)
-	return func() (*tls.Certificate, error) { return &pair, nil }
+	cert := authtest.PeerCert(h.t, h.keys, auth.Peer{Name: h.name, Role: auth.PeerHead}, time.Now())
+	return func() (*tls.Certificate, error) { return cert, nil }
 }
 
 // introduce writes this head's record, so that the others know its address.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/auth/authtest"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/state"
@@ -96,9 +97,7 @@ func (s *site) addHead(name string) {
 }
 
 func (s *site) certify(p auth.Peer) *tls.Certificate {
-	key := must(auth.PeerKey())(s.t)
-	cert := must(s.keys.CA.SignPeer(p, must(auth.PeerRequest(key))(s.t), time.Now()))(s.t)
-	return new(must(tls.X509KeyPair(cert, key))(s.t))
+	return authtest.PeerCert(s.t, s.keys, p, time.Now())
 }
 
 // client calls heads as the member that has a certificate.

@@ -3,7 +3,6 @@ package peer
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/auth/authtest"
 )
 
 // fakeMembership has these members; all other heads are removed.
@@ -57,7 +57,7 @@ func TestAccess(t *testing.T) {
 	past := now.AddDate(-10, 0, 0)
 	certificate := func(k *auth.Keys, name string, role auth.PeerRole, at time.Time) []*x509.Certificate {
 		t.Helper()
-		return []*x509.Certificate{newCertificate(t, k, auth.Peer{Name: name, Role: role, Host: "10.0.0.1"}, at)}
+		return []*x509.Certificate{authtest.PeerCert(t, k, auth.Peer{Name: name, Role: role, Host: "10.0.0.1"}, at).Leaf}
 	}
 	const open, anonymous, refused = http.StatusOK, http.StatusUnauthorized, http.StatusForbidden
 	for name, tc := range map[string]struct {
@@ -102,36 +102,14 @@ func TestAccessWithoutRecords(t *testing.T) {
 	s := NewServer(Config{Root: &keys.CA.Root, Info: func() Info { return Info{Head: "head2"} },
 		Log: slog.New(slog.DiscardHandler)})
 	s.Register(Endpoint{Path: "test", Access: Member})
-	cert := newCertificate(t, keys, auth.Peer{Name: "head1", Role: auth.PeerHead}, time.Now())
+	cert := authtest.PeerCert(t, keys, auth.Peer{Name: "head1", Role: auth.PeerHead}, time.Now())
 	for path, want := range map[string]int{pingPath: http.StatusOK, "test": http.StatusForbidden} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Prefix+path, strings.NewReader("{}"))
-		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		if w.Code != want {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
 		}
 	}
-}
-
-func newCertificate(t *testing.T, keys *auth.Keys, p auth.Peer, at time.Time) *x509.Certificate {
-	t.Helper()
-	key, err := auth.PeerKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	csr, err := auth.PeerRequest(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := keys.CA.SignPeer(p, csr, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, _ := pem.Decode(text)
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
 }

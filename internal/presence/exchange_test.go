@@ -3,7 +3,6 @@ package presence_test
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/auth/authtest"
 	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/presence"
 )
@@ -39,33 +39,12 @@ func TestExchangeAccess(t *testing.T) {
 	}{{auth.PeerHead, http.StatusOK}, {auth.PeerWitness, http.StatusForbidden}} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, peer.Prefix+"presence",
 			strings.NewReader(`{"within":"1h"}`))
-		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificate(t, keys, tc.role)}}
+		cert := authtest.PeerCert(t, keys, auth.Peer{Name: "head1", Role: tc.role, Host: "10.0.0.1"}, time.Now())
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		if w.Code != tc.status || strings.Contains(w.Body.String(), "m1") != (tc.status == http.StatusOK) {
 			t.Errorf("a %s: %d, want %d: %s", tc.role, w.Code, tc.status, w.Body)
 		}
 	}
-}
-
-func certificate(t *testing.T, keys *auth.Keys, role auth.PeerRole) *x509.Certificate {
-	t.Helper()
-	key, err := auth.PeerKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	csr, err := auth.PeerRequest(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := keys.CA.SignPeer(auth.Peer{Name: "head1", Role: role, Host: "10.0.0.1"}, csr, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, _ := pem.Decode(text)
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/auth/authtest"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/peer"
@@ -90,9 +91,7 @@ func (s *site) join(name string) *head {
 }
 
 func (s *site) certify(p auth.Peer) *tls.Certificate {
-	key := must(auth.PeerKey())(s.t)
-	cert := must(s.keys.CA.SignPeer(p, must(auth.PeerRequest(key))(s.t), time.Now()))(s.t)
-	return new(must(tls.X509KeyPair(cert, key))(s.t))
+	return authtest.PeerCert(s.t, s.keys, p, time.Now())
 }
 
 func (s *site) record(name, role string, change func(*trivet.Head)) {

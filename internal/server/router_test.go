@@ -3,7 +3,6 @@ package server
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/auth/authtest"
 )
 
 // Raft messages of a member are served until it is removed, though its certificate is valid for longer. No response
@@ -27,25 +27,9 @@ func TestRemovedMemberIsRefused(t *testing.T) {
 	}))
 	post := func(name string, role auth.PeerRole) int {
 		t.Helper()
-		key, err := auth.PeerKey()
-		if err != nil {
-			t.Fatal(err)
-		}
-		csr, err := auth.PeerRequest(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := keys.CA.SignPeer(auth.Peer{Name: name, Role: role, Host: "10.0.0.1"}, csr, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		block, _ := pem.Decode(text)
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cert := authtest.PeerCert(t, keys, auth.Peer{Name: name, Role: role, Host: "10.0.0.1"}, time.Now())
 		r := httptest.NewRequestWithContext(t.Context(), "POST", "/raft", nil)
-		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}
 		w := httptest.NewRecorder()
 		rt.ServeHTTP(w, r)
 		return w.Code
