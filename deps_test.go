@@ -89,7 +89,7 @@ var never = []struct {
 	who, what []string
 	why       string
 }{
-	{[]string{"."}, []string{"net", "net/http", "os", "os/exec"}, "the nouns do no I/O"},
+	{[]string{"."}, []string{"net", "net/http", "os", "os/exec"}, "the records do no I/O"},
 	{layerNamed("rules").packages(), []string{"net", "net/http", "os", "os/exec"}, "rules do no I/O"},
 	{layerNamed("machine").packages(), append(layerNamed("state").imports(), module+"/internal/store",
 		module+"/internal/cluster"),
