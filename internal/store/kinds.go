@@ -16,10 +16,12 @@ func (s *Store) Register(kind trivet.KindInfo) {
 	if s.started {
 		panic("store: kind " + string(kind.Kind) + " is registered after the start")
 	}
-	s.kinds[part] = &kindInfo{
+	info := &kindInfo{
 		kind: kind.Kind, part: part, typ: reflect.TypeOf(kind.New()).Elem(),
 		new: kind.New, copy: func(r trivet.Record) trivet.Record { return deepCopy(r) },
 	}
+	info.addReferences()
+	s.kinds[part] = info
 }
 
 // Record returns a copy of a record as the transaction sees it, or ErrNotFound. See [View.Get].

@@ -26,6 +26,7 @@ func (tx *Tx) put(op string, info *kindInfo, rec trivet.Record) error {
 	if err := tx.fillHeader(h, old); err != nil {
 		return tx.fail(op, info, h.Name, err)
 	}
+	tx.fillUIDs(info, rec)
 	doc, err := encode(info, rec, old)
 	if err != nil {
 		return tx.fail(op, info, h.Name, err)
