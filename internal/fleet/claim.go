@@ -12,6 +12,7 @@ import (
 	"github.com/trivet-project/trivet/internal/placement"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
 )
 
 // agentUpWithin is how recent the last heartbeat of an idle agent must be for a claim to rely on the agent instead of
@@ -65,8 +66,8 @@ func (f *Fleet) claim(t *transition, provision string) error {
 	if p.Status.State != "" && p.Status.State != trivet.ProvisionPending {
 		return errUnchanged
 	}
-	if (m.Status.State != trivet.MachineAvailable || m.Spec.Cordoned) && !faultinject.MachineTwice {
-		return fmt.Errorf("%w: the machine is %s", trivet.ErrConflict, m.Status.State)
+	if err := claimable(m); err != nil {
+		return err
 	}
 	w, limits, err := f.render(t, p)
 	if err != nil {
@@ -87,6 +88,18 @@ func (f *Fleet) claim(t *transition, provision string) error {
 	return f.Provisions.In(t.tx).Put(p)
 }
 
+// claimable changes the state of a machine that may be claimed.
+func claimable(m *trivet.Machine) error {
+	switch {
+	case faultinject.MachineTwice:
+		m.Status.State = trivet.MachineClaimed
+		return nil
+	case m.Spec.Cordoned:
+		return fmt.Errorf("%w: the machine is cordoned", trivet.ErrConflict)
+	}
+	return workflow.Change(&m.Status, workflow.Claim)
+}
+
 // startRun starts a run on the machine that is claimed for it.
 func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]trivet.Limit) {
 	m := t.machine
@@ -94,7 +107,7 @@ func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]tr
 	rules := t.ruleMachine()
 	rules.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch, agentUpWithin)
 	t.run.Start(rules, limits, t.site.Limits)
-	m.Status.State, m.Status.Reason = trivet.MachineClaimed, ""
+	m.Status.Reason = ""
 	if rules.Power && !rules.AgentUp {
 		f.setIntent(t, "cycle")
 	}
