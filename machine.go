@@ -55,14 +55,15 @@ type BMC struct {
 // MachineState is the state of a machine.
 type MachineState string
 
-// The states of a machine. Placement claims available machines only.
+// The states of a machine. Placement claims available machines only, and no machine that was installed becomes
+// available while its system may still run (internal/workflow has the rules).
 const (
 	MachineDiscovered   MachineState = "discovered"   // enrolled itself; not accepted yet
-	MachineAvailable    MachineState = "available"    // may be claimed
+	MachineAvailable    MachineState = "available"    // may be claimed: what is on its disks may be overwritten
 	MachineClaimed      MachineState = "claimed"      // has a workflow; has not booted for it yet
 	MachineProvisioning MachineState = "provisioning" // its agent was granted the run
 	MachineActive       MachineState = "active"       // runs its installed system
-	MachineReleasing    MachineState = "releasing"    // no longer claimed; being cleaned up
+	MachineReleasing    MachineState = "releasing"    // no longer claimed; its former system may still run
 	MachineQuarantined  MachineState = "quarantined"  // excluded from placement; see Reason
 )
 
@@ -70,6 +71,8 @@ const (
 type MachineStatus struct {
 	State  MachineState `json:"state,omitempty"`
 	Reason string       `json:"reason,omitempty"` // why it is in its state
+	// Former is the state that a quarantined machine returns to when it is accepted.
+	Former MachineState `json:"former,omitempty"`
 	// Workflow is the machine's current or last run, Provision the request that it serves. Both are empty when
 	// unclaimed.
 	Workflow  string `json:"workflow,omitempty"`

@@ -103,7 +103,7 @@ func GrantedRun(m *trivet.Machine, w *trivet.Workflow) *trivet.Run {
 // HelloOrder returns what an agent without a run must do. On a machine whose system is installed it boots the disk:
 // it was started by the boot script of a head that did not know yet, a moment after the last report.
 func HelloOrder(m *trivet.Machine, w *trivet.Workflow) (order trivet.Order, cause string) {
-	if m.Status.State == trivet.MachineActive || w != nil && w.Status.State == trivet.WorkflowStarting {
+	if StateOf(&m.Status) == trivet.MachineActive || w != nil && w.Status.State == trivet.WorkflowStarting {
 		return trivet.OrderBoot, "the machine is installed and has nothing else to do here"
 	}
 	return trivet.OrderNone, ""
