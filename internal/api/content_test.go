@@ -154,7 +154,8 @@ func TestLogsAreFollowedToTheEnd(t *testing.T) {
 		Status: trivet.WorkflowStatus{State: trivet.WorkflowRunning}}
 	put(h, h.fleet.Workflows, run)
 	write := func(action string, try int, offset int64, text string) {
-		if err := h.logs.Append("w1", trivet.LogKey{Action: action, Epoch: 1, Attempt: try}, offset, []byte(text)); err != nil {
+		key := trivet.LogKey{Action: action, Epoch: 1, Attempt: try}
+		if err := h.logs.Append("w1", key, offset, []byte(text)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -20,7 +20,8 @@ import (
 // wrote sends a piece of the log of action "one" to a head, as the agent does.
 func (a *agent) wrote(h *head, epoch, offset int, text string) {
 	a.t.Helper()
-	q := url.Values{"workflow": {"p-1"}, "action": {"one"}, "epoch": {fmt.Sprint(epoch)}, "attempt": {"1"}, "offset": {fmt.Sprint(offset)}}
+	q := url.Values{"workflow": {"p-1"}, "action": {"one"}, "epoch": {fmt.Sprint(epoch)}, "attempt": {"1"},
+		"offset": {fmt.Sprint(offset)}}
 	req := must(http.NewRequestWithContext(a.t.Context(), "POST", h.url+"/agent/v1/logs?"+q.Encode(),
 		strings.NewReader(text)))(a.t)
 	auth.SignRequest(req, []byte(text), "m1", a.key, h.handler.Now())

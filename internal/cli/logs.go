@@ -18,8 +18,8 @@ func (a *app) logs() *cobra.Command {
 		Use:   "logs WORKFLOW|MACHINE",
 		Short: "Print the logs of a workflow's actions",
 		Long: "Print the logs of a workflow's actions. The name of a machine means its current or last workflow.\n\n" +
-			"Of an action that was repeated because the machine was reset or its agent was lost, the logs of the last epoch\n" +
-			"are printed; --all prints those of earlier ones, too.",
+			"Of an action that was repeated because the machine was reset or its agent was lost, the logs of the last\n" +
+			"epoch are printed; --all prints those of earlier ones, too.",
 		Example: "  trivet logs web1-1\n  trivet logs m1 -f\n  trivet logs m1 --action write-image",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("workflows"),
 		RunE: func(cmd *cobra.Command, args []string) error {

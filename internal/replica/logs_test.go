@@ -171,7 +171,8 @@ func TestLogAccess(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`{"workflow":"w","action":"../a","epoch":1,"attempt":1}`,
-		`{"workflow":"w","action":"a","epoch":1,"attempt":0}`, `{"workflow":"w","action":"a","epoch":1,"attempt":1,"offset":-1}`,
+		`{"workflow":"w","action":"a","epoch":1,"attempt":0}`, `{"workflow":"w","action":"a","attempt":1}`,
+		`{"workflow":"w","action":"a","epoch":1,"attempt":1,"offset":-1}`,
 		`{"workflow":"w","action":"a","epoch":1,"attempt":1,"offset":9223372036854775807}`} {
 		if status := post(s.heads[1].cert, "read", bad); status < 400 || status >= 500 {
 			t.Errorf("%s: %d", bad, status)
