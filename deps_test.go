@@ -25,7 +25,7 @@ type layer struct {
 var layers = []layer{
 	{"public", [][]string{{"."}, {"client"}}},
 	{"mechanisms", [][]string{
-		{"internal/apitypes", "internal/faultinject", "internal/wait"},
+		{"internal/apitypes", "internal/faultinject", "internal/limit", "internal/wait"},
 		{
 			"internal/auth", "internal/blob", "internal/bmc", "internal/cluster", "internal/dhcp", "internal/hostnet",
 			"internal/image", "internal/platform", "internal/runlog", "internal/store", "internal/tftp",
@@ -89,7 +89,7 @@ var never = []struct {
 	who, what []string
 	why       string
 }{
-	{[]string{"."}, []string{"net", "net/http", "os", "os/exec"}, "the nouns do no I/O"},
+	{[]string{"."}, []string{"net", "net/http", "os", "os/exec"}, "the records do no I/O"},
 	{layerNamed("rules").packages(), []string{"net", "net/http", "os", "os/exec"}, "rules do no I/O"},
 	{layerNamed("machine").packages(), append(layerNamed("state").imports(), module+"/internal/store",
 		module+"/internal/cluster"),

@@ -61,6 +61,10 @@ const (
 	ReasonAvailable = "Available"
 	// ReasonAgentIdle: an agent registered, and there is no run for it.
 	ReasonAgentIdle = "AgentIdle"
+	// ReasonHelloRefused: a second agent sent a hello in one boot. Another host may have used the boot script.
+	ReasonHelloRefused = "HelloRefused"
+	// ReasonUnexpectedBoot: the boot script was fetched while the agent was at work.
+	ReasonUnexpectedBoot = "UnexpectedBoot"
 	// ReasonPoweredOn: the BMC powered the machine on.
 	ReasonPoweredOn = "PoweredOn"
 	// ReasonPowerFailed: a power request could not be carried out in time.

@@ -91,6 +91,9 @@ type MachineStatus struct {
 	// PowerHead is the head that held an intent which was removed, until it confirms that it no longer talks to the
 	// BMC. It holds the next intent, too.
 	PowerHead string `json:"powerHead,omitempty"`
+	// Warned has, by the reason of a warning about a boot, the epoch under which it was recorded last. It is recorded
+	// once per epoch, however often its cause is repeated.
+	Warned map[string]int64 `json:"warned,omitempty"`
 	// Events counts all events of this machine so far (see [Event]).
 	Events int64 `json:"events,omitempty"`
 	// Activated is the time of the installed system's first phone-home.

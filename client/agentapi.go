@@ -48,7 +48,7 @@ const (
 // Hello uses the boot token and registers the agent's key.
 func (a *AgentAPI) Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, error) {
 	a.c.heads.spreadBy(cmp.Or(h.Machine, h.MAC))
-	return a.call(ctx, call{path: "/agent/v1/hello"}, h, "")
+	return a.call(ctx, call{path: "/agent/v1/hello"}, h, h.Machine)
 }
 
 // Sync sends reports and a heartbeat, and waits for work.

@@ -15,8 +15,8 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// The agent API. An agent signs every request with the key that its hello registered. The hello carries the token of
-// the boot script; it may be signed as well, which proves that the agent has the key.
+// The agent API. An agent signs every request with the key that its hello registers. The hello carries the token of the
+// boot script; its signature proves that the agent has the key.
 
 // maxSkew is how far an agent's clock may be off.
 const maxSkew = 2 * time.Minute
@@ -55,11 +55,9 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if hello.BootID == "" || len(hello.BootID) > 128 {
 		return &trivet.FieldError{Field: "bootID", Problem: "is missing or too long"}
 	}
-	if r.Header.Get("Authorization") != "" { // the signature proves that the agent has the key
-		own := func(string) (ed25519.PublicKey, error) { return key, nil }
-		if _, err := auth.VerifyRequest(r, body, own, h.Now(), maxSkew); err != nil {
-			return err
-		}
+	own := func(string) (ed25519.PublicKey, error) { return key, nil }
+	if _, err := auth.VerifyRequest(r, body, own, h.Now(), maxSkew); err != nil {
+		return err
 	}
 	token, err := h.Keys.VerifyBoot(auth.PurposeBoot, hello.Token, h.Now())
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 func EnrolledName(mac string) string { return "m-" + strings.ReplaceAll(mac, ":", "") }
 
 // Hello spends a boot token, registers the agent's key and grants the machine's run, if there is one, under a new
-// epoch. A hello that is sent again after a lost response changes nothing. An unknown machine is enrolled.
+// epoch. A hello that is sent again after a lost response changes nothing. An unknown machine is enrolled. While the
+// agent that holds the run is heard, another one must ask again: a machine that was reset has no such agent.
 func (f *Fleet) Hello(ctx context.Context, h *trivet.Hello, token auth.BootToken) (machine string, err error) {
 	if h.MAC != token.MAC {
 		return "", fmt.Errorf("hello of %s: %w: its boot token is for %s", h.MAC, trivet.ErrUnauthenticated, token.MAC)
@@ -27,7 +28,11 @@ func (f *Fleet) Hello(ctx context.Context, h *trivet.Hello, token auth.BootToken
 	} else if err := f.enrol(ctx, machine, h); err != nil {
 		return "", err
 	}
-	return machine, f.onMachine(ctx, "hello", machine, func(t *transition) error { return f.hello(t, h, token.Epoch) })
+	err = f.onMachine(ctx, "hello", machine, func(t *transition) error { return f.hello(t, h, token.Epoch) })
+	if errors.Is(err, trivet.ErrFenced) || errors.Is(err, errAgentAtWork) {
+		err = errors.Join(err, f.warnOfHello(ctx, machine))
+	}
+	return machine, err
 }
 
 func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
@@ -38,6 +43,9 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	}
 	if repeated {
 		return errUnchanged
+	}
+	if f.isAgentAtWork(t) {
+		return errAgentAtWork
 	}
 	m.Status.Epoch++
 	m.Status.AgentKey, m.Status.BootID, m.Status.Inventory = h.Key, h.BootID, &h.Inventory

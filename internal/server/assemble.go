@@ -28,7 +28,7 @@ func (s *Server) openStore(ctx context.Context) error {
 		Metrics: s.metrics})
 	tables, tracker := state.New(s.store), presence.New()
 	s.fleet = fleet.New(tables, name)
-	s.fleet.AgentUp = tracker.Up
+	s.fleet.AgentUp, s.fleet.AgentSilence = tracker.Up, tracker.Silence
 	s.records = membership.NewRecords(tables, name)
 	s.monitor = peer.NewMonitor(s.local.Client(), s.records.Others, s.cfg.Log)
 	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(), AgentTimeout: s.fleet.AgentTimeout,

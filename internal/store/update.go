@@ -57,6 +57,9 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error
 		}
 		tx := s.begin(s.snapshot())
 		err := tx.run(ctx, fn)
+		if err == nil {
+			tx.writeListKeys()
+		}
 		var rev int64
 		if err != nil || len(tx.order) == 0 {
 			rev, err = s.confirm(ctx, tx, err)

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/trivet-project/trivet"
 )
@@ -108,6 +109,10 @@ func HelloOrder(m *trivet.Machine, w *trivet.Workflow) (order trivet.Order, caus
 	}
 	return trivet.OrderNone, ""
 }
+
+// ResetSilence returns how long an agent must be silent until a boot script or a hello of its machine is believed:
+// longer than two heartbeats of an agent at work, and shorter than what declares it lost.
+func ResetSilence(agentTimeout time.Duration) time.Duration { return agentTimeout * 5 / 8 }
 
 // HeartbeatInterval returns how often agents must sync: several times within the timeout after which they are
 // declared lost.

@@ -24,8 +24,20 @@ var Declaration = reconcile.Declaration{
 	Reads:   []trivet.Kind{"Template", "Image", "Network", "Address", "Site"},
 	Writes:  []trivet.Kind{"Provision", "Machine", "Workflow", "Event"},
 	Watches: []trivet.Kind{"Provision", "Machine"},
+	Input:   input,
 	Workers: 4,
 	Ranked:  true,
+}
+
+// input is the state of a provision or machine.
+func input(r trivet.Record) any {
+	switch r := r.(type) {
+	case *trivet.Provision:
+		return r.Status.State
+	case *trivet.Machine:
+		return r.Status.State
+	}
+	return nil
 }
 
 // pendingInterval is how often a pending provision is tried, besides when a machine becomes available.
