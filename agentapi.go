@@ -7,7 +7,8 @@ import "time"
 //
 //	POST /agent/v1/hello  Hello -> Grant   uses the token of the boot script and registers the key
 //	POST /agent/v1/sync   Sync  -> Grant   reports, heartbeat and waiting for work, all in one
-//	POST /agent/v1/logs?workflow=W&action=A&attempt=N&offset=B   raw bytes; a repeated offset changes nothing
+//	POST /agent/v1/logs?workflow=W&action=A&epoch=E&attempt=N&offset=B   raw bytes; a repeated offset
+//	     changes nothing
 
 // Hello is an agent's first request after it booted.
 type Hello struct {
