@@ -89,6 +89,12 @@ const (
 	ReasonSucceeded = "Succeeded"
 	// ReasonFailed: the run failed; the message says why.
 	ReasonFailed = "Failed"
+	// ReasonStoreFilling: of the quota of a head's store, more than 70 % is in use.
+	ReasonStoreFilling = "StoreFilling"
+	// ReasonStoreFull: more than 90 % is in use; only deletions and small changes are accepted.
+	ReasonStoreFull = "StoreFull"
+	// ReasonStoreNormal: less than 70 % is in use again.
+	ReasonStoreNormal = "StoreNormal"
 	// ReasonCancelled: the run was cancelled.
 	ReasonCancelled = "Cancelled"
 )

@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/maintenance"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/peer"
@@ -24,8 +25,8 @@ import (
 
 func (s *Server) openStore(ctx context.Context) error {
 	name := s.local.Name()
-	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Logger: s.cfg.Log,
-		Metrics: s.metrics})
+	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Admit: s.member.Admit,
+		Logger: s.cfg.Log, Metrics: s.metrics})
 	tables, tracker := state.New(s.store), presence.New()
 	s.fleet = fleet.New(tables, name)
 	s.fleet.AgentUp, s.fleet.AgentSilence = tracker.Up, tracker.Silence
@@ -35,6 +36,8 @@ func (s *Server) openStore(ctx context.Context) error {
 		Peers: func() map[string]string { return tables.PeerURLs(name) }}
 	s.registration = &membership.Registration{Local: s.local, Records: s.records, Member: s.member,
 		Writable: func() error { return writable(s.member) }}
+	s.keeper = maintenance.New(maintenance.Config{Head: name, Member: s.member, Tables: tables,
+		Others: s.records.Others, Statuses: s.monitor.Statuses, Log: s.cfg.Log.With("part", "store")})
 	return s.store.Start(ctx)
 }
 
