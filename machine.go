@@ -46,10 +46,25 @@ type NIC struct {
 
 // BMC is the address of a machine's management controller, and the credentials for it.
 type BMC struct {
-	Protocol string `json:"protocol"`           // "ipmi" or "redfish"
-	Address  string `json:"address"`            // host, host:port or https URL
-	Secret   string `json:"secret"`             // the Secret with keys user and password
-	Insecure bool   `json:"insecure,omitempty"` // accept any certificate of a Redfish BMC
+	Protocol string `json:"protocol"` // "ipmi" or "redfish"
+	Address  string `json:"address"`  // host, host:port or https URL
+	// Secret is the Secret with keys user and password. It names the addresses that it may be sent to.
+	Secret string `json:"secret"`
+}
+
+// Host returns the host of the BMC's address: a name or an address; empty if it has none.
+func (b *BMC) Host() string {
+	address := b.Address
+	if _, rest, isURL := strings.Cut(address, "://"); isURL {
+		address, _, _ = strings.Cut(rest, "/")
+	}
+	if to, err := netip.ParseAddrPort(address); err == nil {
+		return to.Addr().String()
+	}
+	if strings.Count(address, ":") == 1 { // a name and a port
+		address, _, _ = strings.Cut(address, ":")
+	}
+	return strings.Trim(address, "[]")
 }
 
 // MachineState is the state of a machine.
@@ -198,7 +213,9 @@ func (m *Machine) Validate() error {
 	p.max("spec.kernelArgs", len(m.Spec.KernelArgs), 32)
 	if b := m.Spec.BMC; b != nil {
 		p.oneOf("spec.bmc.protocol", b.Protocol, "ipmi", "redfish")
-		p.need("spec.bmc.address", b.Address)
+		if p.need("spec.bmc.address", b.Address); b.Address != "" && b.Host() == "" {
+			p.add("spec.bmc.address", "%.100q has no host; write host, host:port or an https URL", b.Address)
+		}
 		p.need("spec.bmc.secret", b.Secret)
 	}
 	return p.err()
