@@ -48,6 +48,10 @@ type Config struct {
 	VIP, VIPInterface string
 	// Heartbeat is the interval of the store's heartbeats; 0: cluster's default. All heads have the same.
 	Heartbeat time.Duration
+	// PerAddress bounds the connections of an address that is not recognised, 0: DefaultPerAddress. Shared are the
+	// addresses of load balancers and gateways, which many callers have: they have no such bound.
+	PerAddress int
+	Shared     []netip.Prefix
 	// IPXEDir has iPXE's programs; empty: Debian's.
 	IPXEDir string
 	Log     *slog.Logger
@@ -77,6 +81,8 @@ func (c *Config) validate() error {
 	case c.NewCluster && len(c.Join) > 0:
 		return &trivet.FieldError{Field: "--new-cluster",
 			Problem: "creates a cluster, --join joins one; pass one of them"}
+	case c.PerAddress < 0:
+		return &trivet.FieldError{Field: "--connections-per-address", Problem: "must be above 0"}
 	case c.Heartbeat != 0 && (c.Heartbeat < cluster.MinHeartbeat || c.Heartbeat > cluster.MaxHeartbeat):
 		return &trivet.FieldError{Field: "--heartbeat",
 			Problem: fmt.Sprintf("must be between %v and %v", cluster.MinHeartbeat, cluster.MaxHeartbeat)}
