@@ -9,12 +9,11 @@ import (
 	"strconv"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/auth"
 )
 
 func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	w.(*recorder).quiet = true
-	body, err := readBody(w, r, auth.MaxSignedBody)
+	agent, body, err := h.agent(w, r)
 	if err != nil {
 		return err
 	}
@@ -23,7 +22,7 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	if _, err := h.agent(r, body, run.Spec.Machine); err != nil {
+	if _, err := h.machineOfAgent(agent, run.Spec.Machine); err != nil {
 		return err
 	}
 	if run.Spec.Action(q.Get("action")) == nil {

@@ -36,7 +36,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 	if err != nil {
 		return err
 	}
-	leave, err := h.enterWatch()
+	leave, err := h.enterWatch(r)
 	if err != nil {
 		return err
 	}

@@ -163,7 +163,7 @@ func (h *Handler) machineRoutes() {
 }
 
 func (h *Handler) quarantine(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	body, err := readBody(w, r, 64<<10)
+	body, err := h.readBody(w, r, 64<<10)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,9 @@ type Limits struct {
 
 	// Class returns the class of an address; nil: all are Anyone. It must be fast.
 	Class func(netip.Addr) Class
+
+	// Exceeded is called when an address asked for more than there is; optional. It must be fast.
+	Exceeded func(netip.Addr)
 }
 
 // Set counts what callers hold open. It is safe for concurrent use.
@@ -59,6 +62,9 @@ func (s *Set) Enter(addr netip.Addr, evict func()) *Entry {
 	s.mu.Unlock()
 	if victim != nil {
 		victim.evict()
+	}
+	if (victim != nil || !ok) && s.limits.Exceeded != nil {
+		s.limits.Exceeded(addr)
 	}
 	if !ok {
 		return nil

@@ -31,6 +31,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	s.fleet = fleet.New(tables, name)
 	s.fleet.AgentUp, s.fleet.AgentSilence = tracker.Up, tracker.Silence
 	s.records = membership.NewRecords(tables, name)
+	s.heads = state.NewView(s.store, tables.Heads, addressesOf)
 	s.monitor = peer.NewMonitor(s.local.Client(), s.records.Others, s.cfg.Log)
 	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(), AgentTimeout: s.fleet.AgentTimeout,
 		Peers: func() map[string]string { return tables.PeerURLs(name) }}
@@ -87,7 +88,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	}
 	probe := &probeHandler{next: s.netboot,
 		response: foundCluster{s.local.Root().Cluster(), s.local.Name(), s.APIURLs()}}
-	return s.listeners.listenBoot(&s.cfg, s.netboot.OpenTFTP, probe, s.metrics)
+	return s.listeners.listenBoot(&s.cfg, s.limits.tftp, s.netboot.OpenTFTP, probe, s.metrics)
 }
 
 // peerServer returns the server of the endpoints for other heads.

@@ -24,6 +24,7 @@ import (
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/hostnet"
 	"github.com/trivet-project/trivet/internal/maintenance"
+	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/peer"
@@ -39,6 +40,7 @@ type Server struct {
 	hosts     []string // where this head is reached
 	metrics   *prometheus.Registry
 	listeners listeners
+	limits    ports
 	router    *router
 	apiHTTP   *http.Server
 	apiDone   chan error
@@ -53,6 +55,7 @@ type Server struct {
 	registration *membership.Registration
 	keeper       *maintenance.Keeper
 	monitor      *peer.Monitor
+	heads        *headAddresses
 	exchange     *presence.Exchange
 	blobStore    *blob.Store
 	blobs        *replica.Blobs
@@ -89,7 +92,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context) error {
-	err := runSteps(ctx, s.openLocal, s.openVIP, s.listen, s.serveAPI, s.establish, s.openMember)
+	err := runSteps(ctx, s.openLimits, s.openLocal, s.openVIP, s.listen, s.serveAPI, s.establish, s.openMember)
 	switch {
 	case err != nil:
 		return err
@@ -138,16 +141,22 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	return s.listeners.listen(ctx, &s.cfg, s.local.Witness())
 }
 
+// maxStreams bounds the requests of one connection: those of a balancer that ends TLS are of many callers.
+const maxStreams = 250
+
 // serveAPI serves the API's port from here on: a head that joins must respond, and the member needs what others send.
 func (s *Server) serveAPI(context.Context) error {
 	s.router = &router{log: s.cfg.Log, root: s.local.Root}
 	s.apiHTTP = &http.Server{
-		Handler: s.router, TLSConfig: auth.ListenTLS(s.local.ServingCertificate), MaxHeaderBytes: api.MaxHeader,
+		Handler: limit.Handler(s.router), TLSConfig: auth.ListenTLS(s.local.ServingCertificate), MaxHeaderBytes: api.MaxHeader,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ErrorLog: debugLog(s.cfg.Log),
-		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return peer.WithConnTime(ctx) },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return limit.Context(peer.WithConnTime(ctx), c)
+		},
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
 	s.apiDone = make(chan error, 1)
-	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(s.listeners.api, "", "")) }() // until Close
+	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(limit.Listen(s.listeners.api, s.limits.api), "", "")) }() // until Close
 	return nil
 }
 
