@@ -25,7 +25,7 @@ type layer struct {
 var layers = []layer{
 	{"public", [][]string{{"."}, {"client"}}},
 	{"mechanisms", [][]string{
-		{"internal/apitypes", "internal/faultinject", "internal/wait"},
+		{"internal/apitypes", "internal/faultinject", "internal/limit", "internal/wait"},
 		{
 			"internal/auth", "internal/blob", "internal/bmc", "internal/cluster", "internal/dhcp", "internal/hostnet",
 			"internal/image", "internal/platform", "internal/runlog", "internal/store", "internal/tftp",
@@ -46,7 +46,7 @@ var layers = []layer{
 	}},
 	{"state", [][]string{{"internal/peer", "internal/reconcile", "internal/state"}}},
 	{"domain", [][]string{{"internal/addressing"}, {"internal/fleet"}}},
-	{"cluster", [][]string{{"internal/membership", "internal/presence", "internal/replica"}}},
+	{"cluster", [][]string{{"internal/maintenance", "internal/membership", "internal/presence", "internal/replica"}}},
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",
 		"internal/controller/deadline", "internal/controller/heads", "internal/controller/power",

@@ -105,7 +105,7 @@ func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
 		return g
 	}
 	if g.Run = h.Fleet.GrantedRun(m); g.Run != nil && len(g.Blobs) > 0 {
-		g.Run.PhoneHomes = h.phoneHomes(m, g.Blobs)
+		g.Run.PhoneHomes = h.phoneHomes(m, g.Run.UID, g.Blobs)
 	}
 	return g
 }
@@ -114,13 +114,13 @@ func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
 const phoneHomeTimeout = 30 * 24 * time.Hour
 
 // phoneHomes returns the URLs, at the heads' boot servers, that the installed system phones home to.
-func (h *Handler) phoneHomes(m *trivet.Machine, heads []string) (urls []string) {
+func (h *Handler) phoneHomes(m *trivet.Machine, run string, heads []string) (urls []string) {
 	if len(m.Spec.NICs) == 0 {
 		return nil
 	}
 	token, err := h.Keys.SignBoot(auth.BootToken{
 		Purpose: auth.PurposePhoneHome, Machine: m.Name, MAC: m.Spec.NICs[0].MAC, Epoch: m.Status.Epoch,
-		Expires: h.Now().Add(phoneHomeTimeout),
+		Run: run, Expires: h.Now().Add(phoneHomeTimeout),
 	})
 	if err != nil {
 		h.Log.Error("cannot sign a phone-home token", "machine", m.Name, "error", err)

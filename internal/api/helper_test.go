@@ -84,7 +84,7 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
 	h.fleet, h.presence = fleet.New(storetest.On(t, member, store.Options{Head: name}, state.New), name),
 		presence.New()
-	h.fleet.AgentUp = h.presence.Up
+	h.fleet.AgentUp, h.fleet.AgentSilence = h.presence.Up, h.presence.Silence
 	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
 	t.Cleanup(func() { h.blobs.Close() })
 	h.copies = replica.NewBlobs(replica.BlobConfig{Self: name, Store: h.blobs, Tables: h.fleet.Tables,

@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"reflect"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/state"
-	"github.com/trivet-project/trivet/internal/store"
 )
 
 // admitMachine keeps each MAC with one machine, by records named after the MACs. What a deleted machine has is deleted
@@ -23,62 +22,37 @@ func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 		// a machine that a person creates is accepted
 		next.Status = trivet.MachineStatus{State: trivet.MachineAvailable}
 	}
+	if err := h.checkBMC(c, old, next); err != nil {
+		return err
+	}
 	if err := h.reserveMACs(c.tx, old, next); err != nil || old == nil {
 		return err
 	}
 	return h.releasePorts(c.tx, old, next)
 }
 
-// reserveMACs reserves the MACs of new ports.
-func (h *Handler) reserveMACs(tx *store.Tx, old, next *trivet.Machine) error {
-	macs := h.Fleet.MACs.In(tx)
-	for i, nic := range next.Spec.NICs {
-		if old != nil && old.HasMAC(nic.MAC) {
-			continue
-		}
-		holder, err := macs.Get(nic.MAC)
-		switch {
-		case errors.Is(err, trivet.ErrNotFound) || err == nil && !h.holds(tx, holder):
-			err = macs.Put(&trivet.MAC{Meta: trivet.Meta{Kind: "MAC", Name: nic.MAC},
-				Spec: trivet.MACSpec{Machine: next.Name, MachineUID: next.UID}})
-		case err == nil && holder.Spec.MachineUID != next.UID:
-			return &trivet.Error{Op: "hold MAC", Kind: "Machine", Name: next.Name,
-				Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the MAC out of it",
-					holder.Spec.Machine),
-				Err: fmt.Errorf("%w: spec.nics[%d].mac %s belongs to machine %s", trivet.ErrExists, i, nic.MAC,
-					holder.Spec.Machine)}
-		}
-		if err != nil {
-			return err
-		}
+// checkBMC refuses a BMC to whose address its secret may not be sent. A name is resolved when the secret is used, and
+// checked then.
+func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
+	if next.Spec.BMC == nil || old != nil && old.Spec.BMC != nil && *old.Spec.BMC == *next.Spec.BMC {
+		return nil
 	}
-	return nil
-}
-
-// holds reports whether the machine of a MAC's record exists.
-func (h *Handler) holds(tx *store.Tx, mac *trivet.MAC) bool {
-	m, err := h.Fleet.Machines.In(tx).Get(mac.Spec.Machine)
-	return !errors.Is(err, trivet.ErrNotFound) && (err != nil || m.UID == mac.Spec.MachineUID)
-}
-
-// releasePorts releases the MACs and addresses of removed ports, so that they can be assigned again.
-func (h *Handler) releasePorts(tx *store.Tx, old, next *trivet.Machine) error {
-	addresses := h.Fleet.Addresses.In(tx)
-	for _, nic := range old.Spec.NICs {
-		if next.HasMAC(nic.MAC) {
-			continue
-		}
-		if err := h.Fleet.MACs.In(tx).Delete(nic.MAC); err != nil && !errors.Is(err, trivet.ErrNotFound) {
-			return err
-		}
-		for _, a := range h.Fleet.Addresses.ListBy(state.ByMAC, nic.MAC) {
-			if now, err := addresses.Get(a.Name); err != nil || now.Spec.MAC != nic.MAC {
-				continue
-			}
-			if err := addresses.Delete(a.Name); err != nil {
-				return err
-			}
-		}
+	b := next.Spec.BMC
+	secret, err := h.Fleet.Secrets.In(c.tx).Get(b.Secret)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return &trivet.FieldError{Field: "spec.bmc.secret", Problem: fmt.Sprintf(
+			"names secret %q, which does not exist; an admin creates it, with the BMC's address in spec.addresses",
+			b.Secret)}
+	}
+	if err != nil {
+		return err
+	}
+	addr, err := netip.ParseAddr(b.Host())
+	isName := err != nil
+	if len(secret.Spec.Addresses) == 0 || !isName && !secret.Spec.Allows(addr) {
+		return &trivet.FieldError{Field: "spec.bmc.address", Problem: fmt.Sprintf(
+			"%s is not among the addresses that secret %s may be sent to; an admin adds it to its spec.addresses",
+			b.Host(), b.Secret)}
 	}
 	return nil
 }
@@ -87,7 +61,7 @@ func (h *Handler) releasePorts(tx *store.Tx, old, next *trivet.Machine) error {
 func (h *Handler) machineRoutes() {
 	h.add(route{method: "POST", path: "/v1/machines/{name}/accept", verb: auth.Write, kind: "Machine",
 		status:  http.StatusNoContent,
-		summary: "Make a discovered or quarantined machine available",
+		summary: "Make a discovered or releasing machine available; return a quarantined one to its former state",
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return done(w, h.Fleet.Accept(r.Context(), r.PathValue("name")))
 		}})
@@ -104,7 +78,7 @@ func (h *Handler) machineRoutes() {
 }
 
 func (h *Handler) quarantine(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	body, err := readBody(w, r, 64<<10)
+	body, err := h.readBody(w, r, 64<<10)
 	if err != nil {
 		return err
 	}

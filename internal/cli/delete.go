@@ -16,9 +16,12 @@ func (a *app) delete() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delete KIND NAME...",
 		Short: "Delete records",
-		Long: "Delete records. Deleting a provision cancels its workflow and releases its machine. A record that others\n" +
-			"refer to is not deleted: a platform in use, the secret of a BMC, the template of a provision that has not\n" +
-			"ended. --force deletes it, and prints which records refer to nothing then.",
+		Long: "Delete records.\n\n" +
+			"Deleting a provision cancels its workflow and releases its machine. An installed system is powered off by\n" +
+			"its BMC, and then the machine is available. Without a BMC it is available once it has booted the installer,\n" +
+			"or after trivet accept.\n\n" +
+			"A record that others refer to is not deleted: a platform in use, the secret of a BMC, the template of a\n" +
+			"provision that has not ended. --force deletes it, and prints which records refer to nothing then.",
 		Example: "  trivet delete provision web1\n  trivet delete -f site.yaml --ignore-not-found",
 		Args:    cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -48,6 +48,23 @@ func (tx *Tx) read(key string) *entry {
 	return e
 }
 
+// growth returns how many records the transaction adds, and by how many bytes it makes all records together larger.
+// The store's own keys, such as leases, do not count.
+func (tx *Tx) growth() (added int, bytes int64) {
+	for key, w := range tx.writes {
+		if part, _, _ := splitKey(key); tx.store.kinds[part] == nil {
+			continue
+		}
+		if old := tx.snap.get(key); old != nil {
+			added, bytes = added-1, bytes-int64(len(old.doc))
+		}
+		if w.doc != nil {
+			added, bytes = added+1, bytes+int64(len(w.doc))
+		}
+	}
+	return added, bytes
+}
+
 func (tx *Tx) write(key string, w *write) {
 	if _, written := tx.writes[key]; !written {
 		tx.order = append(tx.order, key)

@@ -122,6 +122,9 @@ func (s *Store) commit(ctx context.Context, tx *Tx, id string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := s.opts.Admit(tx.growth()); err != nil {
+		return 0, err
+	}
 	var resp *clientv3.TxnResponse
 	err = s.attempt(ctx, func(ctx context.Context) (err error) {
 		resp, err = s.client.Txn(ctx).If(ifs...).Then(thens...).Commit()
@@ -175,9 +178,6 @@ func refusal(err error) (bool, error) {
 	switch {
 	case errors.Is(err, trivet.ErrUnavailable): // no leader or no disk space: nothing was sent
 		return true, err
-	case errors.Is(err, rpctypes.ErrNoSpace):
-		return true, &trivet.Error{Op: "update", Err: unavailable(err),
-			Hint: "the store is over its quota; reads and netboot still work; delete records"}
 	case errors.Is(err, rpctypes.ErrTooManyRequests):
 		return true, &trivet.Error{Op: "update", Err: unavailable(err),
 			Hint: "the store is overloaded; try again"}

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/trivet-project/trivet"
 )
@@ -103,11 +104,15 @@ func GrantedRun(m *trivet.Machine, w *trivet.Workflow) *trivet.Run {
 // HelloOrder returns what an agent without a run must do. On a machine whose system is installed it boots the disk:
 // it was started by the boot script of a head that did not know yet, a moment after the last report.
 func HelloOrder(m *trivet.Machine, w *trivet.Workflow) (order trivet.Order, cause string) {
-	if m.Status.State == trivet.MachineActive || w != nil && w.Status.State == trivet.WorkflowStarting {
+	if StateOf(&m.Status) == trivet.MachineActive || w != nil && w.Status.State == trivet.WorkflowStarting {
 		return trivet.OrderBoot, "the machine is installed and has nothing else to do here"
 	}
 	return trivet.OrderNone, ""
 }
+
+// ResetSilence returns how long an agent must be silent until a boot script or a hello of its machine is believed:
+// longer than two heartbeats of an agent at work, and shorter than what declares it lost.
+func ResetSilence(agentTimeout time.Duration) time.Duration { return agentTimeout * 5 / 8 }
 
 // HeartbeatInterval returns how often agents must sync: several times within the timeout after which they are
 // declared lost.

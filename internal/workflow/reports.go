@@ -56,6 +56,9 @@ func (r *Run) apply(report *trivet.Report) error {
 func (r *Run) actionDone(step *trivet.Step, report *trivet.Report) {
 	r.end(step, trivet.StepDone)
 	step.Elapsed, step.Note, step.Cause = report.Elapsed, report.Note, ""
+	if r.Spec.Action(step.Name).Use == "seed" {
+		r.Status.SeedEpoch = r.Status.Epoch
+	}
 	r.event(trivet.ReasonActionDone, step.Name, "%s", joinNote("done in "+report.Elapsed.String(), report.Note))
 	next := r.nextAction()
 	switch {

@@ -35,7 +35,14 @@ var Declaration = reconcile.Declaration{
 	Reads:   []trivet.Kind{"Site"},
 	Writes:  []trivet.Kind{"Workflow", "Machine", "Provision", "Event"},
 	Watches: []trivet.Kind{"Workflow"},
+	Input:   input,
 	Workers: 2,
+}
+
+// input is what a run waits for.
+func input(r trivet.Record) any {
+	wait, _, _ := workflow.CurrentWait(r.(*trivet.Workflow))
+	return wait
 }
 
 // Config is what the controller needs.
