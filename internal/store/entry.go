@@ -19,6 +19,9 @@ type kindInfo struct {
 	copy    func(trivet.Record) trivet.Record
 	indexes []index
 	refs    []trivet.Reference
+
+	since       trivet.Release
+	fieldsSince map[string]trivet.Release
 }
 
 type index struct {

@@ -10,7 +10,8 @@ import (
 // already. All kinds are registered before the store is started.
 func (s *Store) Register(kind trivet.KindInfo) {
 	part := kindPart(kind.Kind)
-	if s.kinds[part] != nil {
+	if known := s.kinds[part]; known != nil {
+		known.since, known.fieldsSince = kind.Since, kind.FieldsSince
 		return
 	}
 	if s.started {
@@ -19,6 +20,7 @@ func (s *Store) Register(kind trivet.KindInfo) {
 	info := &kindInfo{
 		kind: kind.Kind, part: part, typ: reflect.TypeOf(kind.New()).Elem(),
 		new: kind.New, copy: func(r trivet.Record) trivet.Record { return deepCopy(r) },
+		since: kind.Since, fieldsSince: kind.FieldsSince,
 	}
 	info.addReferences()
 	s.kinds[part] = info

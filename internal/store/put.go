@@ -102,6 +102,9 @@ func (tx *Tx) putDoc(op string, info *kindInfo, name string, doc []byte, rec tri
 		return tx.fail(op, info, name, fmt.Errorf("%w: its JSON has %d bytes; the maximum is %d",
 			trivet.ErrTooLarge, len(doc), trivet.MaxRecord))
 	}
+	if err := tx.checkRelease(info, doc); err != nil {
+		return tx.fail(op, info, name, err)
+	}
 	tx.write(recordKey(info.part, name), &write{doc: doc, rec: rec})
 	return nil
 }
