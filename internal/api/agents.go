@@ -40,6 +40,9 @@ func (h *Handler) agentRoutes() {
 }
 
 func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	if err := h.Presence.Listening(); err != nil {
+		return fmt.Errorf("hello: %w", err)
+	}
 	body, err := readBody(w, r, auth.MaxSignedBody)
 	if err != nil {
 		return err
@@ -84,6 +87,9 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 
 func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	w.(*recorder).quiet = true
+	if err := h.Presence.Listening(); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
 	body, err := readBody(w, r, auth.MaxSignedBody)
 	if err != nil {
 		return err

@@ -51,6 +51,7 @@ type Server struct {
 	records      *membership.Records
 	registration *membership.Registration
 	monitor      *peer.Monitor
+	clock        *presence.Clock
 	exchange     *presence.Exchange
 	blobStore    *blob.Store
 	blobs        *replica.Blobs
