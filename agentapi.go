@@ -29,8 +29,8 @@ type Sync struct {
 	Reports []Report `json:"reports,omitempty"` // all that are not yet acknowledged, in order
 	// Progress of the running action. It is shown, and not stored.
 	Progress *Progress `json:"progress,omitempty"`
-	// Wait is how long the head may delay its response (at most MaxWait) until there is work or an order. Only an idle
-	// agent waits.
+	// Wait is how long the head may delay its response (at most MaxWait, and half of the time after which a silent
+	// agent is lost) until there is work or an order. Only an idle agent waits.
 	Wait Duration `json:"wait,omitempty"`
 }
 

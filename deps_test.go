@@ -32,7 +32,7 @@ var layers = []layer{
 		},
 	}},
 	{"rules", [][]string{
-		{"internal/actionspec", "internal/boot", "internal/ipam", "internal/placement"},
+		{"internal/actionspec", "internal/boot", "internal/ipam", "internal/placement", "internal/uptime"},
 		{"internal/workflow"},
 	}},
 	{"machine", [][]string{

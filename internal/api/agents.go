@@ -38,6 +38,9 @@ func (h *Handler) agentRoutes() {
 }
 
 func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	if err := h.Presence.Listening(); err != nil {
+		return fmt.Errorf("hello: %w", err)
+	}
 	if err := h.reachForUnknown(w.(*recorder), r); err != nil {
 		return err
 	}
@@ -83,6 +86,9 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 
 func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	w.(*recorder).quiet = true
+	if err := h.Presence.Listening(); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
 	agent, body, err := h.agent(w, r)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/faultinject"
@@ -14,10 +13,6 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
-
-// agentUpWithin is how recent the last heartbeat of an idle agent must be for a claim to rely on the agent instead of
-// on a boot.
-const agentUpWithin = 30 * time.Second
 
 // Claim claims a machine for a pending provision and creates its workflow. Where no machine fits, or the template
 // cannot be rendered, the provision's status contains the reason. It fails with ErrConflict where the chosen machine
@@ -130,7 +125,7 @@ func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]tr
 	m := t.machine
 	t.setRun(w, f.now())
 	rules := t.ruleMachine()
-	rules.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch, agentUpWithin)
+	rules.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch)
 	t.run.Start(rules, limits, t.site.Limits)
 	m.Status.Reason = ""
 	if rules.Power && !rules.AgentUp {

@@ -27,13 +27,14 @@ func (s *Server) openStore(ctx context.Context) error {
 	name := s.local.Name()
 	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Admit: s.member.Admit,
 		Logger: s.cfg.Log, Metrics: s.metrics})
-	tables, tracker := state.New(s.store), presence.New()
-	s.fleet = fleet.New(tables, name)
+	tables := state.New(s.store)
+	s.fleet, s.clock = fleet.New(tables, name), presence.NewClock(s.member.HasLeader)
+	tracker := presence.New(s.clock, s.fleet.AgentTimeout)
 	s.fleet.AgentUp, s.fleet.AgentSilence = tracker.Up, tracker.Silence
 	s.records = membership.NewRecords(tables, name)
 	s.heads = state.NewView(s.store, tables.Heads, addressesOf)
 	s.monitor = peer.NewMonitor(s.local.Client(), s.records.Others, s.cfg.Log)
-	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(), AgentTimeout: s.fleet.AgentTimeout,
+	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(),
 		Peers: func() map[string]string { return tables.PeerURLs(name) }}
 	s.registration = &membership.Registration{Local: s.local, Records: s.records, Member: s.member,
 		Writable: func() error { return writable(s.member) }}

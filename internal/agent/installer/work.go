@@ -113,7 +113,7 @@ func (w *work) action(act *trivet.Action) (stuck bool, err error) {
 		if errors.As(err, &f) && f.Final || try > act.Retries {
 			return false, err
 		}
-		if err := wait.Sleep(w.ctx, act.Backoff.D()*time.Duration(try)); err != nil {
+		if err := wait.Sleep(w.ctx, act.BackoffAfter(try).D()); err != nil {
 			return false, err
 		}
 	}
