@@ -56,7 +56,7 @@ func TestWitnessRenews(t *testing.T) {
 func TestWitnessWithNameOfAllHeads(t *testing.T) {
 	s := newSite(t, 1)
 	secret := must(s.records.IssueToken(t.Context(), trivet.RoleWitness, "", time.Now().Add(time.Hour)))(t)
-	token := Token{Pin: s.keys.CA.Pin(), Secret: secret, Role: trivet.RoleWitness}
+	token := Token{Trust: s.keys.CA.Trust(), Secret: secret, Role: trivet.RoleWitness}
 	req := JoinRequest{Role: token.Role, ID: "0123456789abcdef", Peer: "https://" + trivet.ServerName + ":7480",
 		CSR: must(auth.PeerRequest(must(auth.PeerKey())(t)))(t)}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/peer"
@@ -24,8 +25,9 @@ import (
 
 func (s *Server) openStore(ctx context.Context) error {
 	name := s.local.Name()
-	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Logger: s.cfg.Log,
-		Metrics: s.metrics})
+	s.store = store.New(s.member.Client(), store.Options{Head: name, Cipher: keyring.NewCipher(s.local.Keys().Store),
+		Term: s.member.Term, Logger: s.cfg.Log, Metrics: s.metrics})
+	s.local.SetRefused(s.store.Refused)
 	tables, tracker := state.New(s.store), presence.New()
 	s.fleet = fleet.New(tables, name)
 	s.fleet.AgentUp = tracker.Up
@@ -74,7 +76,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.netboot, err = netboot.New(netboot.Config{
 		Tables: s.fleet.Tables, Leases: s.leases, Head: s.local.Name(), Live: s.monitor.Live,
 		Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
-		Keys: s.local.Keys(), CA: s.local.Root().Pin(), Blobs: s.blobs.BootHandler(),
+		Keys: s.local.Keys(), CA: s.local.Root().Trust(), Blobs: s.blobs.BootHandler(),
 		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir,
 		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,

@@ -203,8 +203,8 @@ func writable(m *cluster.Member) error {
 func (s *Server) APIURLs() []string  { return urls("https", s.hosts, s.listeners.api) }
 func (s *Server) BootURLs() []string { return urls("http", s.hosts, s.listeners.boot) }
 
-// Pin returns the pin of the cluster's CA, by which clients recognize the cluster.
-func (s *Server) Pin() string { return s.local.Root().Pin() }
+// Trust returns the pins of the cluster's CAs, by which clients recognize the cluster.
+func (s *Server) Trust() string { return s.local.Root().Trust() }
 
 // DHCPAddr returns the address of the DHCP listener; not valid where there is none.
 func (s *Server) DHCPAddr() netip.AddrPort { return s.listeners.dhcpAddr() }
