@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/trivet-project/trivet"
@@ -68,7 +69,7 @@ func (s *Server) assemble(context.Context) (err error) {
 		return err
 	}
 	s.router.set(&s.router.api, s.api)
-	s.router.setRemoved(s.records.Removed)
+	s.router.setSender(s.verifySender)
 	s.router.set(&s.router.peers, s.peerServer(logs))
 	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.vip().Addr(),
 		Quorum: s.member.HasLeader,
@@ -100,6 +101,15 @@ func (s *Server) peerServer(logs *replica.Logs) http.Handler {
 	return p
 }
 
+// verifySender verifies the sender of a raft message: it is a member, which was not removed, and the message is in its
+// name.
+func (s *Server) verifySender(p auth.Peer, r *http.Request) error {
+	if s.records != nil && s.records.Removed(p.Name) {
+		return fmt.Errorf("%w: %s was removed from this cluster", trivet.ErrUnauthenticated, p.Name)
+	}
+	return s.member.VerifySender(r, p.Name)
+}
+
 func (s *Server) membershipServer(records *membership.Records) *membership.Server {
 	return membership.NewServer(membership.ServerConfig{
 		Info: s.local.Info, Members: s.member, Records: records, Keys: s.local.Keys(), Log: s.cfg.Log})
@@ -110,7 +120,8 @@ func (s *Server) assembleWitness() error {
 	if len(s.cfg.DHCPInterfaces) > 0 || s.cfg.DHCPAddress != "" {
 		s.cfg.Log.Warn("a witness serves no DHCP; ignoring --dhcp and --dhcp-listen")
 	}
-	p := peer.NewServer(peer.Config{Root: s.local.Root(), Info: s.local.Info, Log: s.cfg.Log})
+	p := peer.NewServer(peer.Config{Root: s.local.Root(), Info: s.local.Info, Log: s.cfg.Log,
+		Membership: &membership.WitnessVerifier{Members: s.member}})
 	s.membershipServer(nil).Register(p)
 	s.router.set(&s.router.peers, p)
 	s.router.set(&s.router.api, healthHandler(s.ready))

@@ -171,6 +171,7 @@ func (s *Server) openMember(ctx context.Context) error {
 	}
 	s.local.SetMember(s.member)
 	s.metrics.MustRegister(leaderGauge(s.member))
+	s.router.setSender(func(p auth.Peer, r *http.Request) error { return s.member.VerifySender(r, p.Name) })
 	s.router.set(&s.router.members, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
