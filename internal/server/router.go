@@ -23,6 +23,7 @@ import (
 type router struct {
 	log     *slog.Logger
 	root    func() *auth.Root // returns nil before it is known
+	links   *peer.Links
 	members atomic.Pointer[http.Handler]
 	peers   atomic.Pointer[http.Handler]
 	api     atomic.Pointer[http.Handler]
@@ -72,6 +73,7 @@ func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
+	t.links.Add(r, p.Name)
 	pass(&t.members, w, r)
 }
 

@@ -140,11 +140,14 @@ func (s *Server) listen(ctx context.Context) (err error) {
 
 // serveAPI serves the API's port from here on: a head that joins must respond, and the member needs what others send.
 func (s *Server) serveAPI(context.Context) error {
-	s.router = &router{log: s.cfg.Log, root: s.local.Root}
+	s.router = &router{log: s.cfg.Log, root: s.local.Root, links: peer.NewLinks(s.memberURLs, s.cfg.Log)}
 	s.apiHTTP = &http.Server{
 		Handler: s.router, TLSConfig: auth.ListenTLS(s.local.ServingCertificate), MaxHeaderBytes: api.MaxHeader,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ErrorLog: debugLog(s.cfg.Log),
-		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return peer.WithConnTime(ctx) },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return peer.WithConn(peer.WithConnTime(ctx), c)
+		},
+		ConnState: s.router.links.ConnState,
 	}
 	s.apiDone = make(chan error, 1)
 	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(s.listeners.api, "", "")) }() // until Close
@@ -156,6 +159,15 @@ func (s *Server) establish(ctx context.Context) error {
 		Peer: s.APIURLs()[0], API: s.APIURLs(), Boot: s.BootURLs(),
 		DHCP: s.cfg.dhcpAddresses(s.hosts), Names: s.cfg.certNames(s.hosts),
 	})
+}
+
+// memberURLs returns where the members of the store are reached, by the names of their heads.
+func (s *Server) memberURLs() map[string]string {
+	urls := map[string]string{}
+	for _, p := range s.member.Peers() {
+		urls[p.Name] = p.URL
+	}
+	return urls
 }
 
 // leaderTimeout is how long a start waits for a leader before it serves what needs none.
