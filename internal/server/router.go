@@ -24,6 +24,7 @@ import (
 type router struct {
 	log     *slog.Logger
 	root    func() *auth.Root // returns nil before it is known
+	links   *peer.Links
 	members atomic.Pointer[http.Handler]
 	peers   atomic.Pointer[http.Handler]
 	api     atomic.Pointer[http.Handler]
@@ -75,6 +76,7 @@ func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	limit.Of(r.Context()).Recognise()
+	t.links.Add(r, p.Name)
 	pass(&t.members, w, r)
 }
 
