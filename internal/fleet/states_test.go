@@ -151,7 +151,11 @@ func (s *subject) do(command string) error {
 	case "expire":
 		return s.expire()
 	case "phone-home":
-		return s.PhoneHome(ctx, auth.BootToken{Machine: s.name, Epoch: m.Status.Epoch})
+		token := auth.BootToken{Machine: s.name, Epoch: m.Status.Epoch}
+		if w, err := s.Workflows.Get(m.Status.Workflow); err == nil {
+			token.Run = w.UID
+		}
+		return s.PhoneHome(ctx, token)
 	case "off":
 		return s.powerOff(m)
 	}

@@ -3,6 +3,7 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -62,7 +63,7 @@ func changed(t *testing.T, s trivet.MachineStatus, c Command) string {
 	if err == nil {
 		return stateText(s)
 	}
-	if s != was || !errors.Is(err, trivet.ErrConflict) {
+	if !reflect.DeepEqual(s, was) || !errors.Is(err, trivet.ErrConflict) {
 		t.Errorf("%s of a machine that is %s: %+v, %v", c, stateText(was), s, err)
 	}
 	return "-"
