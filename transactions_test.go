@@ -42,7 +42,8 @@ var (
 		"internal/state.Tables.", "internal/state.WriteQueue."}
 	effects = []string{"net.", "net/http.", "os.", "os/exec.", "time.Sleep", "client.", "internal/peer.",
 		"internal/replica.", "internal/blob.Store", "internal/runlog.", "internal/presence.Tracker"}
-	harmless = []string{"internal/store.Table.In", "net/http.Request.", "net/http.Header.", "net.ParseIP"}
+	harmless = []string{"internal/store.Table.In", "net/http.Request.", "net/http.Header.", "net.ParseIP",
+		"net.JoinHostPort", "net.SplitHostPort"}
 )
 
 func TestTransactions(t *testing.T) {

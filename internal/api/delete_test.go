@@ -245,6 +245,9 @@ func TestConditionalChanges(t *testing.T) {
 		})
 	}
 	all.Wait()
+	if err := h.fleet.Store.Sync(t.Context()); err != nil { // the last write may be the twin's
+		t.Fatal(err)
+	}
 	m, err := h.fleet.Machines.Get("m1")
 	if err != nil || m.Spec.Rack != fmt.Sprint(writers*increments) {
 		t.Errorf("after %d increments: %s, %v", writers*increments, m.Spec.Rack, err)

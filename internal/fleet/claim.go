@@ -96,6 +96,9 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision) error {
 	} else if err != nil {
 		return err
 	}
+	if err := workflow.CheckSize(w); err != nil {
+		return err
+	}
 	m.Status.Provision, m.Status.Workflow = p.Name, w.Name
 	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s", p.Name, p.Spec.Template)
 	st := &p.Status
