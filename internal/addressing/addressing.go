@@ -40,6 +40,7 @@ type Leases struct {
 	networks *state.View[trivet.Network, *networkIndex]
 	heads    *state.View[trivet.Head, map[netip.Addr]struct{}]
 	offered  *offered
+	heard    *heard
 	deferred *state.WriteQueue[binding]
 	metrics  *metrics
 	warnings rate.Sometimes
@@ -51,7 +52,7 @@ func New(c Config) *Leases {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Leases{
-		Config: c, log: c.Logger, offered: newOffered(), metrics: newMetrics(c.Registry),
+		Config: c, log: c.Logger, offered: newOffered(), heard: newHeard(), metrics: newMetrics(c.Registry),
 		networks: state.NewView(c.Store, c.Networks, newNetworkIndex),
 		heads:    state.NewView(c.Store, c.Heads, headAddresses),
 		warnings: rate.Sometimes{Interval: time.Second},

@@ -59,6 +59,9 @@ func (l *Leases) Network(a netip.Addr) *Network {
 	return nil
 }
 
+// assigns reports whether Trivet assigns the network's addresses.
+func (n *Network) assigns() bool { return n.Record.Spec.DHCP == "" || n.Record.Spec.DHCP == "server" }
+
 // fullFor is how long a network that was found full is not searched again.
 const fullFor = 2 * time.Second
 

@@ -30,6 +30,7 @@ func (s *Server) ServeDHCP(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
 	c := &client{Packet: r, host: s.host(r.MAC().String()), server: r.Local}
 	c.lease = addressing.Request{MAC: c.mac, Machine: c.machine, Network: s.Leases.Network(r.Link()),
 		Hint: r.RequestedIP(), Server: r.Local, Wait: r}
+	s.overhear(c)
 	c.decision = boot.Decide(s.facts(c))
 	if c.decision.Mode == boot.Silent {
 		s.log.Debug("dhcp: no answer", "mac", c.mac, "type", r.Type(), "reason", c.decision.Reason)
@@ -54,6 +55,19 @@ func (s *Server) ServeDHCP(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
 		s.Leases.Release(ctx, &c.lease, c.ClientIP())
 	}
 	return nil
+}
+
+// overhear notes the address that a port requests from another server: its boot script is for that address.
+func (s *Server) overhear(c *client) {
+	if n := c.lease.Network; n == nil || n.Record.Spec.DHCP != "proxy" || c.Type() != dhcp.Request ||
+		c.Port == dhcp.ProxyPort {
+		return
+	}
+	a := c.ClientIP()
+	if !a.IsValid() {
+		a = c.RequestedIP()
+	}
+	s.Leases.Heard(c.mac, a)
 }
 
 func (s *Server) facts(c *client) boot.Facts {

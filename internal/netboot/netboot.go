@@ -62,6 +62,9 @@ type Config struct {
 	Registry prometheus.Registerer // nothing is registered if nil
 }
 
+// maxRefreshes bounds how often per second a host that does not have its address may make this head read the store.
+const maxRefreshes = 20
+
 // Server answers machines. Its methods ServeDHCP, OpenTFTP and ServeHTTP are for the listeners of the caller; Run
 // records the boot progress that they report.
 type Server struct {
@@ -75,6 +78,7 @@ type Server struct {
 	metrics    *metrics
 	mux        *http.ServeMux
 	warnings   rate.Sometimes
+	refreshes  *rate.Limiter // of the local copy, for hosts that may be refused
 }
 
 // New returns a Server. It fails with [trivet.ErrNotFound] where iPXE's programs are missing.
@@ -94,6 +98,7 @@ func New(c Config) (*Server, error) {
 		options:    state.NewView(c.Store, c.Networks, allOptions),
 		responders: state.NewView(c.Store, c.Heads, newResponders),
 		warnings:   rate.Sometimes{Interval: time.Second},
+		refreshes:  rate.NewLimiter(maxRefreshes, maxRefreshes),
 	}
 	s.progress = state.NewWriteQueue(s.writeProgress, s.dropProgress)
 	s.mux = s.routes()
