@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 )
 
@@ -18,7 +19,7 @@ const EventsPerSubject = 256
 
 // EventSpec describes the change.
 type EventSpec struct {
-	Subject  string    `json:"subject"`            // "machine/m1"
+	Subject  string    `json:"subject"`            // "machine/m1" or "network/lan"
 	Seq      int64     `json:"seq"`                // from 1, increasing by one per subject
 	Time     time.Time `json:"time"`               // of the head that wrote it
 	Reason   string    `json:"reason"`             // for programs: one of the Reason constants
@@ -33,6 +34,13 @@ type EventSpec struct {
 // EventName returns the name of a machine's event number seq.
 func EventName(machine string, seq int64) string {
 	return fmt.Sprintf("machine.%s.%d", machine, seq%EventsPerSubject)
+}
+
+// ServerEventName returns the name of the event about a DHCP server that is not a head, in a network. A network keeps
+// 16 of them.
+func ServerEventName(network string, server netip.Addr) string {
+	octets := server.AsSlice()
+	return fmt.Sprintf("network.%s.%d", network, octets[len(octets)-1]%16)
 }
 
 // Validate checks an event by itself.
@@ -63,6 +71,8 @@ const (
 	ReasonHelloRefused = "HelloRefused"
 	// ReasonUnexpectedBoot: the boot script was fetched while the agent was at work.
 	ReasonUnexpectedBoot = "UnexpectedBoot"
+	// ReasonForeignDHCP: a machine accepted the offer of a DHCP server that is not a head.
+	ReasonForeignDHCP = "ForeignDHCPServer"
 	// ReasonPoweredOn: the BMC powered the machine on.
 	ReasonPoweredOn = "PoweredOn"
 	// ReasonPowerFailed: a power request could not be carried out in time.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/ipam"
 	"github.com/trivet-project/trivet/internal/state"
 )
 
@@ -27,7 +26,7 @@ func (l *Leases) Holder(a netip.Addr) (mac string) {
 // Leased returns the record by which a port has an address now; nil if there is none.
 func (l *Leases) Leased(a netip.Addr) *trivet.Address {
 	r, err := l.Addresses.GetShared(a.String())
-	if err != nil || r.Status.Declined || ipam.Expired(r, time.Now()) {
+	if err != nil || r.Status.Declined || l.Expired(r) {
 		return nil
 	}
 	return r

@@ -40,7 +40,7 @@ func (h *Handler) agentRoutes() {
 }
 
 func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	body, err := readBody(w, r, auth.MaxSignedBody)
+	body, err := readBody(w, r, trivet.MaxHello)
 	if err != nil {
 		return err
 	}

@@ -147,7 +147,7 @@ func TestScriptIsRefused(t *testing.T) {
 		{scriptOf(unknownMAC), own, http.StatusOK},
 		{scriptOf(knownMAC), own, http.StatusForbidden}, // a neighbour's
 		{scriptOf(fixedMAC), "10.0.0.20", http.StatusOK},
-		{scriptOf(knownMAC), "10.0.0.77", http.StatusForbidden},   // which nobody has
+		{scriptOf(knownMAC), "10.0.0.77", http.StatusForbidden},   // which no one has
 		{scriptOf(knownMAC), "10.0.0.20", http.StatusForbidden},   // fixed for another machine
 		{scriptOf(unknownMAC), "192.0.2.1", http.StatusForbidden}, // from an unknown network
 		{scriptOf(unknownMAC), "127.0.0.1", http.StatusForbidden}, // a program on this head, such as a load balancer

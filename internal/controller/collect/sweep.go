@@ -65,12 +65,12 @@ func (c *Controller) hasRun(name string) bool {
 // leases deletes expired leases.
 func (c *Controller) leases(ctx context.Context, now time.Time) error {
 	for _, a := range c.tables.Addresses.List() {
-		if !expired(a, now) {
+		if !c.isOld(a, now) {
 			continue
 		}
 		err := c.delete(ctx, func(tx *store.Tx) error {
 			a, err := c.tables.Addresses.In(tx).Get(a.Name)
-			if err != nil || !expired(a, now) {
+			if err != nil || !c.isOld(a, now) {
 				return err
 			}
 			return c.tables.Addresses.In(tx).Delete(a.Name)
@@ -82,7 +82,7 @@ func (c *Controller) leases(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// expired reports whether a lease has expired. A known machine's address stays its own.
-func expired(a *trivet.Address, now time.Time) bool {
-	return !a.Spec.Fixed && a.Spec.Machine == "" && !a.Status.Until.IsZero() && now.Sub(a.Status.Until) > keepLease
+// isOld reports whether a lease expired long ago. A known machine's address stays its own.
+func (c *Controller) isOld(a *trivet.Address, now time.Time) bool {
+	return a.Spec.Machine == "" && c.expired(a) && now.Sub(a.Status.Until) > keepLease
 }
