@@ -7,7 +7,8 @@ import "time"
 //
 //	POST /agent/v1/hello  Hello -> Grant   uses the token of the boot script and registers the key
 //	POST /agent/v1/sync   Sync  -> Grant   reports, heartbeat and waiting for work, all in one
-//	POST /agent/v1/logs?workflow=W&action=A&attempt=N&offset=B   raw bytes; a repeated offset changes nothing
+//	POST /agent/v1/logs?workflow=W&action=A&epoch=E&attempt=N&offset=B   raw bytes; a repeated offset
+//	     changes nothing
 
 // Hello is an agent's first request after it booted.
 type Hello struct {
@@ -28,8 +29,8 @@ type Sync struct {
 	Reports []Report `json:"reports,omitempty"` // all that are not yet acknowledged, in order
 	// Progress of the running action. It is shown, and not stored.
 	Progress *Progress `json:"progress,omitempty"`
-	// Wait is how long the head may delay its response (at most MaxWait) until there is work or an order. Only an idle
-	// agent waits.
+	// Wait is how long the head may delay its response (at most MaxWait, and half of the time after which a silent
+	// agent is lost) until there is work or an order. Only an idle agent waits.
 	Wait Duration `json:"wait,omitempty"`
 }
 

@@ -32,8 +32,9 @@ func (a *app) haproxy() *cobra.Command {
 		Long: "Print an HAProxy 2.x configuration for the current heads; print it again when heads join or leave.\n" +
 			"TLS is passed through, so clients and agents verify the cluster's own CA. No sticky sessions are\n" +
 			"needed. Run the heads with --drain 3s, so that HAProxy stops sending requests to a head before it\n" +
-			"stops. It serves the API only: machines that boot must reach the heads directly, because a boot\n" +
-			"script is for the source address that is leased to the machine.",
+			"stops, and with --shared-addresses ADDRESS, the address of HAProxy: it is not one client.\n" +
+			"It serves the API only: machines that boot must reach the heads directly, because a boot script is\n" +
+			"for the source address that is leased to the machine.",
 		Example: "  trivet lb haproxy > /etc/haproxy/haproxy.cfg && systemctl reload haproxy",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -93,16 +93,15 @@ func (f *Fleet) networkOf(mac string) string {
 	return ""
 }
 
-// makeRoom forgets a machine if there are as many as may wait to be accepted. Heads that enrol machines at the same
-// time may exceed the number by one each.
+// makeRoom forgets a machine if there are as many as may wait to be accepted.
 func (f *Fleet) makeRoom(tx *store.Tx, most int) error {
-	waiting := slices.Clone(f.Machines.SharedBy(state.ByState, string(trivet.MachineDiscovered)))
+	waiting := f.Machines.In(tx).ListBy(state.ByDiscovered, string(trivet.MachineDiscovered))
 	if len(waiting) < most {
 		return nil
 	}
 	slices.SortFunc(waiting, func(a, b *trivet.Machine) int { return a.Created.Compare(b.Created) })
 	for _, old := range waiting {
-		if f.AgentUp != nil && f.AgentUp(old.Name, old.Status.Epoch, forgetAfter) {
+		if f.AgentSilence != nil && f.AgentSilence(old.Name, old.Status.Epoch) < forgetAfter {
 			continue
 		}
 		m, err := f.Machines.In(tx).Get(old.Name)

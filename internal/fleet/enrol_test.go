@@ -22,7 +22,12 @@ func TestForgedEnrolments(t *testing.T) {
 			Spec: trivet.SiteSpec{Discovered: 3}})
 	})
 	heard := map[string]bool{}
-	r.AgentUp = func(machine string, _ int64, _ time.Duration) bool { return heard[machine] }
+	r.AgentSilence = func(machine string, _ int64) time.Duration {
+		if heard[machine] {
+			return 0
+		}
+		return time.Hour
+	}
 	enrol := func(i int) (string, error) {
 		mac := fmt.Sprintf("52:54:00:00:66:%02x", i)
 		return r.Hello(t.Context(), &trivet.Hello{MAC: mac, Key: "k", BootID: "b"},

@@ -44,20 +44,22 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	}
 	m.Status.Epoch++
 	m.Status.AgentKey, m.Status.BootID, m.Status.Inventory = h.Key, h.BootID, &h.Inventory
-	if !f.grant(t) {
-		t.event(trivet.ReasonAgentIdle, "an agent is up under epoch %d; there is no run for it", m.Status.Epoch)
+	granted, err := t.grant()
+	if err != nil || granted {
+		return err
 	}
+	t.event(trivet.ReasonAgentIdle, "an agent is up under epoch %d; there is no run for it", m.Status.Epoch)
+	t.clear("an agent is up")
 	return nil
 }
 
 // grant grants the run to the agent that has just been registered.
-func (f *Fleet) grant(t *transition) bool {
+func (t *transition) grant() (granted bool, err error) {
 	if t.run == nil || !t.run.Grant(t.machine.Status.Epoch) {
-		return false
+		return false, nil
 	}
-	t.machine.Status.State = trivet.MachineProvisioning
 	t.dropIntent()
-	return true
+	return true, workflow.Change(&t.machine.Status, workflow.Grant)
 }
 
 // GrantIdle grants the run to the idle agent of a machine that was claimed while the agent waited.
@@ -70,9 +72,10 @@ func (f *Fleet) GrantIdle(ctx context.Context, machine, key string) error {
 			return errUnchanged
 		}
 		t.machine.Status.Epoch++
-		if !f.grant(t) {
+		granted, err := t.grant()
+		if err == nil && !granted {
 			return errUnchanged
 		}
-		return nil
+		return err
 	})
 }

@@ -83,6 +83,9 @@ func (r *Run) actionFailed(step *trivet.Step, report *trivet.Report) {
 		return
 	}
 	r.warn(trivet.ReasonActionFailed, step.Name, "attempt %d of %d: %s", step.Attempt, step.MaxAttempts, step.Cause)
+	if delay := r.Spec.Action(step.Name).BackoffAfter(step.Attempt); delay > 0 {
+		step.Note = fmt.Sprintf("waits %s before attempt %d", delay, step.Attempt+1)
+	}
 }
 
 // finishActions ends the agent's part of the run.
