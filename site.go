@@ -21,6 +21,9 @@ type SiteSpec struct {
 	Platform string `json:"platform,omitempty"`
 	// Accept makes machines that enrol themselves available at once instead of discovered.
 	Accept bool `json:"accept,omitempty"`
+	// Discovered is how many machines that enrolled themselves may wait for acceptance; 0 means DefaultDiscovered. At
+	// the limit, each new one replaces the oldest one that is silent.
+	Discovered int `json:"discovered,omitempty"`
 	// Limits overrides the deadlines and retries of the boot steps.
 	Limits map[string]Limit `json:"limits,omitempty"`
 	// AgentTimeout is how long an agent may be silent before it is declared lost; 0 means DefaultAgentTimeout.
@@ -41,6 +44,7 @@ type SiteStatus struct {
 const (
 	DefaultAgentTimeout = Duration(45 * time.Second)
 	DefaultResets       = 3
+	DefaultDiscovered   = 2000
 )
 
 // DefaultLimits are the boot steps' bounds where neither template nor site says otherwise. They fit slow server
@@ -117,6 +121,9 @@ func (s *Site) Validate() error {
 	validateLimits(&p, "spec.limits", s.Spec.Limits)
 	if s.Spec.AgentTimeout != 0 && s.Spec.AgentTimeout < Duration(5*time.Second) {
 		p.add("spec.agentTimeout", "is %s; at least 5s", s.Spec.AgentTimeout)
+	}
+	if s.Spec.Discovered < 0 {
+		p.add("spec.discovered", "is %d; at least 1, or 0 for the default", s.Spec.Discovered)
 	}
 	if s.Spec.Resets < 0 || s.Spec.Resets > MaxRetries {
 		p.add("spec.resets", "is %d; 0 to %d", s.Spec.Resets, MaxRetries)

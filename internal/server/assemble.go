@@ -84,7 +84,7 @@ func (s *Server) assemble(context.Context) (err error) {
 		Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
 		Keys: s.local.Keys(), CA: s.local.Root().Trust(), Blobs: s.blobs.BootHandler(),
 		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir,
-		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome,
+		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome, ForeignServer: s.fleet.ReportForeignServer,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
 	if err != nil {

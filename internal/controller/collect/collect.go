@@ -53,12 +53,16 @@ const (
 
 // Controller implements [reconcile.Controller]. Each of its keys is one sweep.
 type Controller struct {
-	tables *state.Tables
-	logs   Logs
+	tables  *state.Tables
+	logs    Logs
+	expired func(*trivet.Address) bool
 }
 
-// New returns the controller.
-func New(tables *state.Tables, logs Logs) *Controller { return &Controller{tables, logs} }
+// New returns the controller. expired reports whether the lease of an address has ended: the wall clock of one head
+// does not decide that.
+func New(tables *state.Tables, logs Logs, expired func(*trivet.Address) bool) *Controller {
+	return &Controller{tables, logs, expired}
+}
 
 // Declaration implements [reconcile.Controller].
 func (c *Controller) Declaration() reconcile.Declaration { return Declaration }

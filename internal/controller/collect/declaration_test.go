@@ -33,7 +33,7 @@ func TestDeclaration(t *testing.T) {
 					Status: trivet.WorkflowStatus{State: trivet.WorkflowFailed, Ended: old}}),
 				f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: address},
 					Spec:   trivet.AddressSpec{Network: "net", MAC: "52:54:00:00:00:01"},
-					Status: trivet.AddressStatus{Until: old}}),
+					Status: trivet.AddressStatus{Until: old, Lasts: trivet.Duration(time.Hour)}}),
 				f.MACs.In(tx).Put(&trivet.MAC{Meta: trivet.Meta{Name: mac},
 					Spec: trivet.MACSpec{Machine: "m", MachineUID: "gone"}}),
 				f.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: name("t")},
@@ -45,7 +45,7 @@ func TestDeclaration(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		c := New(f.Tables.Within(scope), logs)
+		c := New(f.Tables.Within(scope), logs, func(*trivet.Address) bool { return true })
 		for _, key := range c.Keys() {
 			if _, err := c.Reconcile(ctx, key); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
