@@ -111,6 +111,7 @@ type Run struct {
 
 // RunNetwork configures the port that the machine booted from.
 type RunNetwork struct {
+	Name    string   `json:"name,omitempty"` // of the Network record
 	MAC     string   `json:"mac"`
 	Address string   `json:"address,omitempty"` // CIDR notation; empty: use DHCP
 	Gateway string   `json:"gateway,omitempty"`

@@ -9,7 +9,8 @@ import (
 // Network is a subnet from which machines boot.
 type Network struct {
 	Meta
-	Spec NetworkSpec `json:"spec"`
+	Spec   NetworkSpec  `json:"spec"`
+	Status SharedStatus `json:"status,omitzero"`
 }
 
 // NetworkSpec configures a subnet.

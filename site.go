@@ -38,6 +38,8 @@ type SiteStatus struct {
 	HeadNames int `json:"headNames,omitempty"`
 	// Release is the lowest release of the heads. What a later one added is refused. It never decreases.
 	Release Release `json:"release,omitempty"`
+	// PowerFailures are machines that their BMCs did not power on.
+	PowerFailures *SharedFailures `json:"powerFailures,omitempty"`
 }
 
 // Defaults of a site.

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -22,9 +24,12 @@ type Fleet struct {
 	AgentUp func(machine string, epoch int64) bool
 	// AgentSilence returns for how long no head has heard the agent of an epoch. Where it is nil, every agent is silent.
 	AgentSilence func(machine string, epoch int64) time.Duration
-	enrolments   *enrolments
-	head         string // the head that writes, for events
-	now          func() time.Time
+	// Propose returns the address that DHCP will give to a machine which has none; nil where it has one, or where its
+	// network is not known. Where Propose is nil, none is assigned at a claim.
+	Propose    func(*trivet.Machine) (*addressing.Proposal, error)
+	enrolments *enrolments
+	head       string // the head that writes, for events
+	now        func() time.Time
 }
 
 // New returns the fleet of a store. head is the name of the head that acts.

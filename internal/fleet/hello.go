@@ -44,6 +44,9 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	}
 	m.Status.Epoch++
 	m.Status.AgentKey, m.Status.BootID, m.Status.Inventory = h.Key, h.BootID, &h.Inventory
+	if err := f.succeeded(t, "Site", "Network", "Platform"); err != nil {
+		return err
+	}
 	granted, err := t.grant()
 	if err != nil || granted {
 		return err

@@ -80,7 +80,6 @@ func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.P
 func (f *Fleet) RecordPowerFailure(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error {
 	return f.onIntent(ctx, machine, intent, func(t *transition) {
 		t.machine.Status.Intent = nil
-		t.explainRelease()
 		t.events = append(t.events, workflow.Event{
 			Reason: trivet.ReasonPowerFailed, Step: trivet.StepPowerOn, Message: cause.Error(), Warning: true,
 		})
