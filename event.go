@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -18,7 +19,10 @@ const EventsPerSubject = 256
 
 // EventSpec describes the change.
 type EventSpec struct {
-	Subject  string    `json:"subject"`            // "machine/m1"
+	Subject string `json:"subject"` // "machine/m1"
+	// SubjectUID is the subject's: the event is not of a later one of that name.
+	SubjectUID string `json:"subjectUID"`
+
 	Seq      int64     `json:"seq"`                // from 1, increasing by one per subject
 	Time     time.Time `json:"time"`               // of the head that wrote it
 	Reason   string    `json:"reason"`             // for programs: one of the Reason constants
@@ -30,9 +34,9 @@ type EventSpec struct {
 	Head     string    `json:"head,omitempty"`     // that wrote it
 }
 
-// EventName returns the name of a machine's event number seq.
-func EventName(machine string, seq int64) string {
-	return fmt.Sprintf("machine.%s.%d", machine, seq%EventsPerSubject)
+// EventName returns the name of event number seq of the machine with a UID.
+func EventName(uid string, seq int64) string {
+	return fmt.Sprintf("machine.%s.%d", strings.ToLower(uid), seq%EventsPerSubject)
 }
 
 // Validate checks an event by itself.
@@ -40,6 +44,7 @@ func (e *Event) Validate() error {
 	var p problems
 	p.name(e.Name)
 	p.need("spec.subject", e.Spec.Subject)
+	p.need("spec.subjectUID", e.Spec.SubjectUID)
 	p.need("spec.reason", e.Spec.Reason)
 	p.bytes("spec.message", e.Spec.Message, 4<<10)
 	return p.err()
@@ -49,16 +54,22 @@ func (e *Event) Validate() error {
 const (
 	// ReasonEnrolled: an unknown machine enrolled itself.
 	ReasonEnrolled = "Enrolled"
-	// ReasonAccepted: a discovered or quarantined machine was made available by an operator.
+	// ReasonAccepted: an operator accepted a discovered, quarantined or releasing machine.
 	ReasonAccepted = "Accepted"
 	// ReasonQuarantined: the machine is kept out of placement; the message says why.
 	ReasonQuarantined = "Quarantined"
 	// ReasonClaimed: a provision claimed the machine.
 	ReasonClaimed = "Claimed"
-	// ReasonReleased: the provision was deleted; the machine is available again.
+	// ReasonReleased: the provision was deleted; the machine is no longer its.
 	ReasonReleased = "Released"
+	// ReasonAvailable: the former system of a released machine does not run any more; the machine may be claimed.
+	ReasonAvailable = "Available"
 	// ReasonAgentIdle: an agent registered, and there is no run for it.
 	ReasonAgentIdle = "AgentIdle"
+	// ReasonHelloRefused: a second agent sent a hello in one boot. Another host may have used the boot script.
+	ReasonHelloRefused = "HelloRefused"
+	// ReasonUnexpectedBoot: the boot script was fetched while the agent was at work.
+	ReasonUnexpectedBoot = "UnexpectedBoot"
 	// ReasonPoweredOn: the BMC powered the machine on.
 	ReasonPoweredOn = "PoweredOn"
 	// ReasonPowerFailed: a power request could not be carried out in time.
@@ -83,6 +94,12 @@ const (
 	ReasonSucceeded = "Succeeded"
 	// ReasonFailed: the run failed; the message says why.
 	ReasonFailed = "Failed"
+	// ReasonStoreFilling: of the quota of a head's store, more than 70 % is in use.
+	ReasonStoreFilling = "StoreFilling"
+	// ReasonStoreFull: more than 90 % is in use; only deletions and small changes are accepted.
+	ReasonStoreFull = "StoreFull"
+	// ReasonStoreNormal: less than 70 % is in use again.
+	ReasonStoreNormal = "StoreNormal"
 	// ReasonCancelled: the run was cancelled.
 	ReasonCancelled = "Cancelled"
 )

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/limit"
 )
 
 // caller is the authenticated account of a request.
@@ -34,7 +35,7 @@ func (h *Handler) authenticate(r *http.Request) (*caller, error) {
 	}
 	c, err := h.checkToken(plain)
 	if errors.Is(err, trivet.ErrNotFound) { // another head may have issued it just now
-		if err := h.fresh(r.Context()); err != nil {
+		if err := h.freshForUnknown(r); err != nil {
 			return nil, err
 		}
 		c, err = h.checkToken(plain)
@@ -45,6 +46,9 @@ func (h *Handler) authenticate(r *http.Request) (*caller, error) {
 	if errors.Is(err, trivet.ErrUnauthenticated) {
 		h.metrics.refused.Inc()
 		h.refusals.note(h, r, err)
+	}
+	if err == nil {
+		limit.Of(r.Context()).Recognise()
 	}
 	return c, err
 }
@@ -70,6 +74,10 @@ func (h *Handler) checkToken(plain string) (*caller, error) {
 	a, err := h.Fleet.Accounts.Get(t.Spec.Account)
 	if err != nil {
 		return nil, err
+	}
+	if a.UID != t.Spec.AccountUID {
+		return nil, &trivet.Error{Op: "get", Kind: "Account", Name: a.Name,
+			Err: fmt.Errorf("%w: the token is of a deleted account of that name", trivet.ErrNotFound)}
 	}
 	return &caller{account: a.Name, role: a.Spec.Role, token: t}, nil
 }

@@ -148,7 +148,7 @@ func TestRedact(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := signed(t, "/x", "").Header.Get("Authorization")
-	secrets := []string{plain.Reveal()[len("trivet_")+idLen+1:], boot[strings.LastIndexByte(boot, '~')+1:],
+	secrets := []string{plain.Reveal()[len("trivet_")+idLen+1:], boot[strings.LastIndexAny(boot, "~.")+1:],
 		agent[strings.Index(agent, "sig=")+4:], "hunter2"}
 	u, err := url.Parse("https://root:hunter2@h/boot/" + boot +
 		"/x?token=hunter2&a=b&X-Amz-Signature=hunter2&%zz=hunter2&t=" + plain.Reveal())

@@ -14,6 +14,7 @@ import (
 	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
@@ -23,6 +24,7 @@ import (
 type router struct {
 	log     *slog.Logger
 	root    func() *auth.Root // returns nil before it is known
+	links   *peer.Links
 	members atomic.Pointer[http.Handler]
 	peers   atomic.Pointer[http.Handler]
 	api     atomic.Pointer[http.Handler]
@@ -73,6 +75,8 @@ func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
+	limit.Of(r.Context()).Recognise()
+	t.links.Add(r, p.Name)
 	pass(&t.members, w, r)
 }
 

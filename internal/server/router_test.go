@@ -13,6 +13,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/auth/authtest"
+	"github.com/trivet-project/trivet/internal/peer"
 )
 
 // Raft messages of a member are served until it is removed, though its certificate is valid for longer. No response
@@ -22,7 +23,8 @@ func TestRemovedMemberIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt := &router{log: slog.New(slog.DiscardHandler), root: func() *auth.Root { return &keys.CA.Root }}
+	rt := &router{log: slog.New(slog.DiscardHandler), root: func() *auth.Root { return &keys.CA.Root },
+		links: peer.NewLinks(nil, slog.New(slog.DiscardHandler))}
 	rt.set(&rt.members, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	}))

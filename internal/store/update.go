@@ -58,6 +58,9 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error
 		}
 		tx := s.begin(s.snapshot())
 		err := tx.run(ctx, fn)
+		if err == nil {
+			tx.writeListKeys()
+		}
 		var rev int64
 		if err != nil || len(tx.order) == 0 {
 			rev, err = s.confirm(ctx, tx, err)
@@ -120,6 +123,9 @@ func (s *Store) commit(ctx context.Context, tx *Tx, id txID) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := s.opts.Admit(tx.growth()); err != nil {
+		return 0, err
+	}
 	var resp *clientv3.TxnResponse
 	err = s.attempt(ctx, func(ctx context.Context) (err error) {
 		resp, err = s.client.Txn(ctx).If(ifs...).Then(thens...).Commit()
@@ -173,9 +179,6 @@ func refusal(err error) (bool, error) {
 	switch {
 	case errors.Is(err, trivet.ErrUnavailable): // no leader or no disk space: nothing was sent
 		return true, err
-	case errors.Is(err, rpctypes.ErrNoSpace):
-		return true, &trivet.Error{Op: "update", Err: unavailable(err),
-			Hint: "the store is over its quota; reads and netboot still work; delete records"}
 	case errors.Is(err, rpctypes.ErrTooManyRequests):
 		return true, &trivet.Error{Op: "update", Err: unavailable(err),
 			Hint: "the store is overloaded; try again"}
@@ -187,14 +190,14 @@ func refusal(err error) (bool, error) {
 
 // operations converts a transaction to etcd's compares and operations.
 func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, thens []clientv3.Op, err error) {
+	for _, key := range tx.order {
+		if _, read := tx.reads[key]; !read && tx.writes[key].doc != nil && isBound(key) {
+			tx.read(key)
+		}
+	}
 	if len(tx.reads) > MaxOps || len(tx.order) > MaxOps {
 		return nil, nil, tooLarge("a transaction of %d reads and %d writes; the maximum is %d",
 			len(tx.reads), len(tx.order), MaxOps)
-	}
-	for _, key := range tx.order {
-		if _, read := tx.reads[key]; !read && tx.writes[key].doc != nil { // the value is bound to what it replaces
-			tx.read(key)
-		}
 	}
 	if !s.defects.noCompare {
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(s.guardKey()), "=", guard))

@@ -39,11 +39,21 @@ var errNoKey = fmt.Errorf("%w: %w", ErrRefused, keyring.ErrKey)
 const hintRefused = "see what the other heads have: trivet head list; if only this one's copy is damaged, replace " +
 	"the head; else delete the record and create it again"
 
+// isBound reports whether the values of a key are bound to what they replace. Three kinds of internal keys, which hold
+// nothing, are not: they are written without a compare.
+func isBound(key string) bool {
+	for _, part := range []string{guardPart, idPart, listPart} {
+		if strings.HasPrefix(key, prefix+part) {
+			return false
+		}
+	}
+	return true
+}
+
 // place is where a value is valid. A key that is written without a compare has one place.
 func (s *Store) place(key string, created, version int64) []byte {
 	data := make([]byte, 16, 16+len(key))
-	compared := !strings.HasPrefix(key, prefix+guardPart) && !strings.HasPrefix(key, prefix+idPart)
-	if compared && !s.defects.noCompare {
+	if isBound(key) && !s.defects.noCompare {
 		if version == 1 {
 			created = 0 // not known when the value was written
 		}
