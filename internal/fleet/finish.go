@@ -14,6 +14,7 @@ func (f *Fleet) finish(t *transition) error {
 	switch s.State {
 	case trivet.WorkflowSucceeded:
 		m.Status.State, m.Status.Reason, m.Status.Activated = trivet.MachineActive, "", f.now()
+		t.dropIntent() // it is up without
 	case trivet.WorkflowFailed:
 		t.raiseEpoch()
 		t.makeAvailable()

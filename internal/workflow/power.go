@@ -6,8 +6,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// IntentTimeout is how long a head may act on a power intent after it has read it. A command that was sent by then
-// may take effect a little later.
+// IntentTimeout is how long heads may act on a power intent after it was written. A command that was sent by then may
+// take effect a little later.
 const IntentTimeout = 90 * time.Second
 
 // SameIntent reports whether two are one intent, whichever head holds it.
@@ -19,4 +19,13 @@ func BootDevice(w *trivet.Workflow) string {
 		return "network"
 	}
 	return "disk"
+}
+
+// AwaitsPower reports whether a run waits for its machine to be powered on or power-cycled; w is nil where there is none.
+func AwaitsPower(w *trivet.Workflow) bool {
+	if w == nil || w.Status.State.Ended() {
+		return false
+	}
+	step := w.Status.Current()
+	return step != nil && (step.Name == trivet.StepPowerOn || step.Name == trivet.StepFirstBoot)
 }
