@@ -27,6 +27,8 @@ type SiteSpec struct {
 	AgentTimeout Duration `json:"agentTimeout,omitempty"`
 	// Resets is how often a machine may lose its agent in one run; 0 means DefaultResets.
 	Resets int `json:"resets,omitempty"`
+	// TokenLifetime is how long an API token is valid unless its request says otherwise; 0 means DefaultTokenLifetime.
+	TokenLifetime Duration `json:"tokenLifetime,omitempty"`
 }
 
 // SiteStatus is the state of the site that Trivet keeps.
@@ -39,6 +41,8 @@ type SiteStatus struct {
 const (
 	DefaultAgentTimeout = Duration(45 * time.Second)
 	DefaultResets       = 3
+	// DefaultTokenLifetime is 90 days.
+	DefaultTokenLifetime = Duration(90 * 24 * time.Hour)
 )
 
 // DefaultLimits are the boot steps' bounds where neither template nor site says otherwise. They fit slow server
@@ -114,6 +118,9 @@ func (s *Site) Validate() error {
 	validateLimits(&p, "spec.limits", s.Spec.Limits)
 	if s.Spec.AgentTimeout != 0 && s.Spec.AgentTimeout < Duration(5*time.Second) {
 		p.add("spec.agentTimeout", "is %s; at least 5s", s.Spec.AgentTimeout)
+	}
+	if l := s.Spec.TokenLifetime; l < 0 || l > 0 && l < Duration(time.Minute) {
+		p.add("spec.tokenLifetime", "is %s; at least 1m", l)
 	}
 	if s.Spec.Resets < 0 || s.Spec.Resets > MaxRetries {
 		p.add("spec.resets", "is %d; 0 to %d", s.Spec.Resets, MaxRetries)

@@ -58,6 +58,7 @@ type Handler struct {
 	docJSON  []byte
 	metrics  *metrics
 	refusals refusals
+	audits   auditLimit
 	watches  chan struct{} // holds one for each open feed
 	waiting  waiting
 	// freshening holds one for each request that reads the latest revision from the cluster

@@ -48,6 +48,8 @@ type Config struct {
 	VIP, VIPInterface string
 	// Heartbeat is the interval of the store's heartbeats; 0: cluster's default. All heads have the same.
 	Heartbeat time.Duration
+	// Audit is the file to which the audit log is appended as lines of JSON, or AuditSyslog; empty: none.
+	Audit string
 	// IPXEDir has iPXE's programs; empty: Debian's.
 	IPXEDir string
 	Log     *slog.Logger

@@ -18,6 +18,9 @@ const (
 	BySubject   = "subject"   // events by subject
 )
 
+// AuditStream is the stream of cold data with the audit log: a [trivet.Audit] each.
+const AuditStream = "audit"
+
 // Tables are the typed views of the store's records.
 type Tables struct {
 	Store      *store.Store

@@ -1,5 +1,5 @@
 // Package collect deletes what is no longer referenced: runs of provisions that are gone, logs of runs that are gone,
-// and expired leases.
+// expired leases and tokens, and old entries of the audit log.
 package collect
 
 import (
@@ -25,7 +25,7 @@ type Logs interface {
 var Declaration = reconcile.Declaration{
 	Name:    "collect",
 	Reads:   []trivet.Kind{"Provision", "Machine"},
-	Writes:  []trivet.Kind{"Workflow", "Address"},
+	Writes:  []trivet.Kind{"Workflow", "Address", "Token"},
 	Workers: 1,
 }
 
@@ -35,8 +35,13 @@ const (
 	// keepLease is how long an expired lease stays, so that its machine gets the same address again.
 	keepLease = 24 * time.Hour
 	// keepLog is how long a log stays after it was last written to, whether its run is known or not.
-	keepLog  = time.Hour
-	interval = 10 * time.Minute
+	keepLog = time.Hour
+	// keepToken is how long an expired token stays: a head that joins by one may repeat its request, and clocks differ.
+	keepToken = 24 * time.Hour
+	// keepAudit and maxAudit are how long entries of the audit log stay, and how many.
+	keepAudit = 365 * 24 * time.Hour
+	maxAudit  = 100_000
+	interval  = 10 * time.Minute
 )
 
 // The keys.
@@ -44,6 +49,8 @@ const (
 	keyRuns   = "runs"
 	keyLogs   = "logs"
 	keyLeases = "leases"
+	keyAudit  = "audit"
+	keyTokens = "tokens"
 )
 
 // Controller implements [reconcile.Controller]. Each of its keys is one sweep.
@@ -59,7 +66,9 @@ func New(tables *state.Tables, logs Logs) *Controller { return &Controller{table
 func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 
 // Keys implements [reconcile.Controller].
-func (c *Controller) Keys() []string { return []string{keyRuns, keyLogs, keyLeases} }
+func (c *Controller) Keys() []string {
+	return []string{keyRuns, keyLogs, keyLeases, keyAudit, keyTokens}
+}
 
 // Affected implements [reconcile.Controller]. Sweeps are periodic.
 func (c *Controller) Affected(*store.Event) []string { return nil }
@@ -77,6 +86,10 @@ func (c *Controller) sweep(ctx context.Context, key string, now time.Time) error
 		return c.oldLogs(ctx, now)
 	case keyLeases:
 		return c.leases(ctx, now)
+	case keyAudit:
+		return c.tables.Store.TrimCold(ctx, state.AuditStream, maxAudit, now.Add(-keepAudit))
+	case keyTokens:
+		return c.tokens(ctx, now)
 	}
 	return fmt.Errorf("%w: there is no sweep %q", trivet.ErrInvalid, key)
 }

@@ -24,7 +24,8 @@ func TestDeclaration(t *testing.T) {
 	}
 	t.Cleanup(func() { logs.Close() })
 	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
-		run, address, old := fmt.Sprint("p-", n), fmt.Sprint("10.0.0.", n), time.Now().Add(-30*24*time.Hour)
+		run, address, token := fmt.Sprint("p-", n), fmt.Sprint("10.0.0.", n), fmt.Sprint("t", n)
+		old := time.Now().Add(-30 * 24 * time.Hour)
 		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 			return errors.Join(
 				f.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: run},
@@ -33,6 +34,8 @@ func TestDeclaration(t *testing.T) {
 				f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: address},
 					Spec:   trivet.AddressSpec{Network: "net", MAC: "52:54:00:00:00:01"},
 					Status: trivet.AddressStatus{Until: old}}),
+				f.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: token},
+					Spec: trivet.TokenSpec{Account: "a", Hash: "h", Expires: old}}),
 			)
 		})
 		if err != nil {
@@ -46,8 +49,10 @@ func TestDeclaration(t *testing.T) {
 		}
 		_, noRun := f.Workflows.Get(run)
 		_, noAddress := f.Addresses.Get(address)
-		if !errors.Is(noRun, trivet.ErrNotFound) || !errors.Is(noAddress, trivet.ErrNotFound) {
-			return fmt.Errorf("not collected: %w, %w", noRun, noAddress)
+		_, noToken := f.Tokens.Get(token)
+		if !errors.Is(noRun, trivet.ErrNotFound) || !errors.Is(noAddress, trivet.ErrNotFound) ||
+			!errors.Is(noToken, trivet.ErrNotFound) {
+			return fmt.Errorf("not collected: %w, %w, %w", noRun, noAddress, noToken)
 		}
 		return nil
 	})
