@@ -70,14 +70,15 @@ func (b *BMC) Host() string {
 // MachineState is the state of a machine.
 type MachineState string
 
-// The states of a machine. Placement claims available machines only.
+// The states of a machine. Placement claims available machines only, and no machine that was installed becomes
+// available while its system may still run (internal/workflow has the rules).
 const (
 	MachineDiscovered   MachineState = "discovered"   // enrolled itself; not accepted yet
-	MachineAvailable    MachineState = "available"    // may be claimed
+	MachineAvailable    MachineState = "available"    // may be claimed: what is on its disks may be overwritten
 	MachineClaimed      MachineState = "claimed"      // has a workflow; has not booted for it yet
 	MachineProvisioning MachineState = "provisioning" // its agent was granted the run
 	MachineActive       MachineState = "active"       // runs its installed system
-	MachineReleasing    MachineState = "releasing"    // no longer claimed; being cleaned up
+	MachineReleasing    MachineState = "releasing"    // no longer claimed; its former system may still run
 	MachineQuarantined  MachineState = "quarantined"  // excluded from placement; see Reason
 )
 
@@ -85,6 +86,8 @@ const (
 type MachineStatus struct {
 	State  MachineState `json:"state,omitempty"`
 	Reason string       `json:"reason,omitempty"` // why it is in its state
+	// Former is the state that a quarantined machine returns to when it is accepted.
+	Former MachineState `json:"former,omitempty"`
 	// Workflow is the machine's current or last run, Provision the request that it serves. Both are empty when
 	// unclaimed.
 	Workflow  string `json:"workflow,omitempty"`
@@ -103,6 +106,9 @@ type MachineStatus struct {
 	// PowerHead is the head that held an intent which was removed, until it confirms that it no longer talks to the
 	// BMC. It holds the next intent, too.
 	PowerHead string `json:"powerHead,omitempty"`
+	// Warned has, by the reason of a warning about a boot, the epoch under which it was recorded last. It is recorded
+	// once per epoch, however often its cause is repeated.
+	Warned map[string]int64 `json:"warned,omitempty"`
 	// Events counts all events of this machine so far (see [Event]).
 	Events int64 `json:"events,omitempty"`
 	// Activated is the time of the installed system's first phone-home.

@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cli"
+	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/server"
 )
 
@@ -75,6 +77,10 @@ func networkFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"interface of the virtual address (default: the interface of --dhcp)")
 	f.StringSliceVar(&cfg.Advertise, "advertise", nil,
 		"addresses or names at which machines and clients reach this head")
+	f.IntVar(&cfg.PerAddress, "connections-per-address", server.DefaultPerAddress,
+		"connections that one unauthenticated address may have at a port")
+	f.Var(&prefixes{&cfg.Shared}, "shared-addresses", "addresses and networks of load balancers and NAT gateways, "+
+		"which many callers share: they have no limit of one address")
 	f.StringVar(&cfg.IPXEDir, "ipxe", "", "directory with the iPXE programs (default: that of Debian's package ipxe)")
 }
 
@@ -96,6 +102,8 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"how long to serve requests after SIGTERM while reporting not ready, for load balancers")
 	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "heartbeat interval of the store; increase it for slow disks or links; "+
 		"must be the same on all heads (default 50ms: a failed leader is detected after 0.3 to 0.6 s)")
+	f.TextVar(&cfg.StoreQuota, "store-quota", trivet.ByteSize(cluster.DefaultQuota),
+		"how much of the store may be in use; the same on all heads; writes that make it larger are refused from 90 % on")
 }
 
 // tuneGC halves the frequency of garbage collection, unless GOGC is set: it saves a tenth of the CPU time for about

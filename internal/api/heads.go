@@ -37,7 +37,7 @@ func (h *Handler) headRoutes() {
 }
 
 func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	body, err := readBody(w, r, 64<<10)
+	body, err := h.readBody(w, r, 64<<10)
 	if err != nil {
 		return err
 	}

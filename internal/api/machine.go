@@ -146,7 +146,7 @@ func (h *Handler) mayDeleteMachine(c *change, m *trivet.Machine) error {
 func (h *Handler) machineRoutes() {
 	h.add(route{method: "POST", path: "/v1/machines/{name}/accept", verb: auth.Write, kind: "Machine",
 		status:  http.StatusNoContent,
-		summary: "Make a discovered or quarantined machine available",
+		summary: "Make a discovered or releasing machine available; return a quarantined one to its former state",
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return done(w, h.Fleet.Accept(r.Context(), r.PathValue("name")))
 		}})
@@ -163,7 +163,7 @@ func (h *Handler) machineRoutes() {
 }
 
 func (h *Handler) quarantine(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	body, err := readBody(w, r, 64<<10)
+	body, err := h.readBody(w, r, 64<<10)
 	if err != nil {
 		return err
 	}

@@ -62,6 +62,9 @@ func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.P
 	return f.onIntent(ctx, machine, intent, func(t *transition) {
 		st := &t.machine.Status
 		st.Power = power
+		if power == "off" {
+			t.clear("its BMC reports it off")
+		}
 		if power == "off" && intent.Want == "cycle" {
 			st.Intent.Off = true
 			return
@@ -94,6 +97,7 @@ func (f *Fleet) DropIntent(ctx context.Context, machine string, intent trivet.Po
 
 // failPower records why the machine could not be powered on.
 func (t *transition) failPower(cause error) {
+	t.explainRelease()
 	t.events = append(t.events, workflow.Event{
 		Reason: trivet.ReasonPowerFailed, Step: trivet.StepPowerOn, Message: cause.Error(), Warning: true,
 	})
@@ -106,13 +110,14 @@ func (t *transition) failPower(cause error) {
 
 // expirePower decides again about a machine whose intent is too old.
 func (f *Fleet) expirePower(t *transition, intent trivet.PowerIntent) {
-	if !workflow.AwaitsPower(t.workflow) {
+	want := workflow.WantedPower(&t.machine.Status, t.workflow)
+	if want == "" {
 		t.event(trivet.ReasonPowerExpired, "dropped an old request to power %s: nothing waits for it", intent.Want)
 		return
 	}
-	t.event(trivet.ReasonPowerExpired, "replaced an old request to power %s: %s still waits", intent.Want,
-		t.workflow.Name)
-	f.setIntent(t, "cycle")
+	f.setIntent(t, want)
+	t.event(trivet.ReasonPowerExpired, "replaced an old request to power %s: the machine still needs power %s",
+		intent.Want, want)
 }
 
 // onIntent runs a transition under an intent that this head holds. It fails with ErrFenced where that is no longer

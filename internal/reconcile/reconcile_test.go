@@ -111,10 +111,13 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 			_, _ = tables.Sites.In(tx).Get("site")
 			return tables.Machines.In(tx).Put(machine("m2"))
 		}),
-		"list in a transaction": update(func(tx *store.Tx) error { tables.Accounts.In(tx).List(); return nil }),
-		"raw read":              update(func(tx *store.Tx) error { _, _, err := tx.Raw("Site", "site"); return err }),
-		"local read":            func(context.Context) error { _, err := limited.Sites.GetShared("site"); return err },
-		"local list":            func(context.Context) error { limited.Accounts.List(); return nil },
+		"list in a transaction": update(func(tx *store.Tx) error {
+			tables.Networks.In(tx).ListBy(state.ByCIDR, "10.0.0.0/8")
+			return nil
+		}),
+		"raw read":   update(func(tx *store.Tx) error { _, _, err := tx.Raw("Site", "site"); return err }),
+		"local read": func(context.Context) error { _, err := limited.Sites.GetShared("site"); return err },
+		"local list": func(context.Context) error { limited.Accounts.List(); return nil },
 		"local index": func(context.Context) error {
 			limited.Workflows.ListBy(state.ByMachine, "m1")
 			return nil

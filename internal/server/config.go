@@ -50,6 +50,12 @@ type Config struct {
 	Heartbeat time.Duration
 	// Audit is the file to which the audit log is appended as lines of JSON, or AuditSyslog; empty: none.
 	Audit string
+	// StoreQuota is how many bytes of the store may be in use; 0: cluster's default. All heads have the same.
+	StoreQuota trivet.ByteSize
+	// PerAddress bounds the connections of an address that is not recognised, 0: DefaultPerAddress. Shared are the
+	// addresses of load balancers and gateways, which many callers have: they have no such bound.
+	PerAddress int
+	Shared     []netip.Prefix
 	// IPXEDir has iPXE's programs; empty: Debian's.
 	IPXEDir string
 	Log     *slog.Logger
@@ -63,6 +69,9 @@ const (
 	DefaultTFTP = ":69"
 	DefaultName = membership.DefaultName
 )
+
+// minQuota is the minimum of Config.StoreQuota.
+const minQuota = 16 << 20
 
 // drainTimeout bounds the requests that run when the head stops.
 const drainTimeout = 5 * time.Second
@@ -79,6 +88,10 @@ func (c *Config) validate() error {
 	case c.NewCluster && len(c.Join) > 0:
 		return &trivet.FieldError{Field: "--new-cluster",
 			Problem: "creates a cluster, --join joins one; pass one of them"}
+	case c.StoreQuota != 0 && c.StoreQuota < minQuota:
+		return &trivet.FieldError{Field: "--store-quota", Problem: "must be at least 16MiB"}
+	case c.PerAddress < 0:
+		return &trivet.FieldError{Field: "--connections-per-address", Problem: "must be above 0"}
 	case c.Heartbeat != 0 && (c.Heartbeat < cluster.MinHeartbeat || c.Heartbeat > cluster.MaxHeartbeat):
 		return &trivet.FieldError{Field: "--heartbeat",
 			Problem: fmt.Sprintf("must be between %v and %v", cluster.MinHeartbeat, cluster.MaxHeartbeat)}

@@ -14,6 +14,7 @@ import (
 	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
@@ -72,6 +73,7 @@ func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
+	limit.Of(r.Context()).Recognise()
 	pass(&t.members, w, r)
 }
 

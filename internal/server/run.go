@@ -12,6 +12,7 @@ import (
 
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/hostnet"
+	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -55,7 +56,7 @@ func (s *Server) awaitFailure(ctx context.Context) error {
 // runHead runs what only a full head has.
 func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	bootServer := s.netboot.HTTPServer()
-	g.Go(func() error { return served(bootServer.Serve(s.listeners.boot)) })
+	g.Go(func() error { return served(bootServer.Serve(limit.Listen(s.listeners.boot, s.limits.boot))) })
 	g.Go(func() error { return s.listeners.serveUDP(ctx) })
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })
@@ -66,6 +67,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	}
 	g.Go(func() error { s.exchange.Run(ctx); return nil })
 	g.Go(func() error { s.registration.Run(ctx); return nil })
+	g.Go(func() error { s.keeper.Run(ctx); return nil })
 	g.Go(func() error {
 		if err := s.monitor.Run(ctx); err != nil {
 			return s.local.ErrRemoved()

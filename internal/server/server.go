@@ -23,6 +23,8 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/hostnet"
+	"github.com/trivet-project/trivet/internal/limit"
+	"github.com/trivet-project/trivet/internal/maintenance"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/peer"
@@ -38,6 +40,7 @@ type Server struct {
 	hosts     []string // where this head is reached
 	metrics   *prometheus.Registry
 	listeners listeners
+	limits    ports
 	router    *router
 	apiHTTP   *http.Server
 	apiDone   chan error
@@ -50,7 +53,10 @@ type Server struct {
 	fleet        *fleet.Fleet
 	records      *membership.Records
 	registration *membership.Registration
+	keeper       *maintenance.Keeper
 	monitor      *peer.Monitor
+	heads        *headAddresses
+	clock        *presence.Clock
 	exchange     *presence.Exchange
 	blobStore    *blob.Store
 	blobs        *replica.Blobs
@@ -87,7 +93,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context) error {
-	err := runSteps(ctx, s.openLocal, s.openVIP, s.listen, s.serveAPI, s.establish, s.openMember)
+	err := runSteps(ctx, s.openLimits, s.openLocal, s.openVIP, s.listen, s.serveAPI, s.establish, s.openMember)
 	switch {
 	case err != nil:
 		return err
@@ -136,16 +142,22 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	return s.listeners.listen(ctx, &s.cfg, s.local.Witness())
 }
 
+// maxStreams bounds the requests of one connection: those of a balancer that ends TLS are of many callers.
+const maxStreams = 250
+
 // serveAPI serves the API's port from here on: a head that joins must respond, and the member needs what others send.
 func (s *Server) serveAPI(context.Context) error {
 	s.router = &router{log: s.cfg.Log, root: s.local.Root}
 	s.apiHTTP = &http.Server{
-		Handler: s.router, TLSConfig: auth.ListenTLS(s.local.ServingCertificate), MaxHeaderBytes: api.MaxHeader,
+		Handler: limit.Handler(s.router), TLSConfig: auth.ListenTLS(s.local.ServingCertificate), MaxHeaderBytes: api.MaxHeader,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ErrorLog: debugLog(s.cfg.Log),
-		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return peer.WithConnTime(ctx) },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return limit.Context(peer.WithConnTime(ctx), c)
+		},
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
 	s.apiDone = make(chan error, 1)
-	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(s.listeners.api, "", "")) }() // until Close
+	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(limit.Listen(s.listeners.api, s.limits.api), "", "")) }() // until Close
 	return nil
 }
 
@@ -165,12 +177,12 @@ func (s *Server) openMember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg.Heartbeat = s.cfg.Heartbeat
+	cfg.Heartbeat, cfg.QuotaBytes = s.cfg.Heartbeat, int64(s.cfg.StoreQuota)
 	if s.member, err = cluster.Open(ctx, cfg); err != nil {
 		return err
 	}
 	s.local.SetMember(s.member)
-	s.metrics.MustRegister(leaderGauge(s.member))
+	s.metrics.MustRegister(leaderGauge(s.member), usageCollector{s.member})
 	s.router.set(&s.router.members, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
@@ -188,7 +200,10 @@ func (s *Server) ready(context.Context) error {
 	case s.stopping.Load():
 		return fmt.Errorf("%w: this head is stopping", trivet.ErrUnavailable)
 	}
-	return writable(s.member)
+	if err := writable(s.member); err != nil {
+		return err
+	}
+	return s.member.CheckQuota()
 }
 
 // writable returns why a head with this member cannot serve writes.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
@@ -49,10 +50,15 @@ func (s *Store) Cold(ctx context.Context, stream, after string, limit int) ([]Co
 	}
 	var entries []ColdEntry
 	for _, kv := range page.Kvs {
-		doc, _ := cutID(kv.Value)
-		entries = append(entries, ColdEntry{ID: strings.TrimPrefix(string(kv.Key), coldKey(stream, "")), Doc: doc})
+		entries = append(entries, readCold(stream, kv))
 	}
 	return entries, nil
+}
+
+// readCold reads a stored entry.
+func readCold(stream string, kv *mvccpb.KeyValue) ColdEntry {
+	doc, _ := cutID(kv.Value)
+	return ColdEntry{ID: strings.TrimPrefix(string(kv.Key), coldKey(stream, "")), Doc: doc}
 }
 
 // coldKeys reads the range of a stream after an entry.
@@ -128,8 +134,7 @@ func (s *Store) FollowCold(ctx context.Context, stream string, after int64, do f
 	if after == 0 {
 		after = s.Revision()
 	}
-	of := coldKey(stream, "")
-	for resp := range s.client.Watch(ctx, of, clientv3.WithPrefix(), clientv3.WithRev(after+1)) {
+	for resp := range s.client.Watch(ctx, coldKey(stream, ""), clientv3.WithPrefix(), clientv3.WithRev(after+1)) {
 		if resp.CompactRevision != 0 {
 			return 0, &trivet.Error{Op: "follow " + stream, Err: trivet.ErrCompacted}
 		}
@@ -138,8 +143,7 @@ func (s *Store) FollowCold(ctx context.Context, stream string, after int64, do f
 		}
 		for _, ev := range resp.Events {
 			if ev.Type != clientv3.EventTypeDelete {
-				doc, _ := cutID(ev.Kv.Value)
-				do(ColdEntry{ID: strings.TrimPrefix(string(ev.Kv.Key), of), Doc: doc})
+				do(readCold(stream, ev.Kv))
 			}
 			after = ev.Kv.ModRevision
 		}

@@ -13,6 +13,11 @@ const IntentTimeout = 90 * time.Second
 // SameIntent reports whether two are one intent, whichever head holds it.
 func SameIntent(a, b trivet.PowerIntent) bool { return a.Want == b.Want && a.Until.Equal(b.Until) }
 
+// PowerQueued reports whether the machine waits until a head uses its BMC. That is not the machine's fault.
+func PowerQueued(m *trivet.Machine) bool {
+	return m.Spec.BMC != nil && m.Status.Intent != nil && m.Status.Intent.Held.IsZero()
+}
+
 // BootDevice returns what a machine with this run must boot from; w is nil where it has none.
 func BootDevice(w *trivet.Workflow) string {
 	if w != nil && WantsAgent(&w.Status) {
@@ -21,11 +26,18 @@ func BootDevice(w *trivet.Workflow) string {
 	return "disk"
 }
 
-// AwaitsPower reports whether a run waits for its machine to be powered on or power-cycled; w is nil where there is none.
-func AwaitsPower(w *trivet.Workflow) bool {
-	if w == nil || w.Status.State.Ended() {
-		return false
+// WantedPower returns the power request that a machine needs by what is recorded of it and of its run, which is nil where
+// it has none: "cycle" for a run that waits for a boot, "off" for a former system that may still run, or "".
+func WantedPower(s *trivet.MachineStatus, w *trivet.Workflow) string {
+	if w != nil && !w.Status.State.Ended() {
+		step := w.Status.Current()
+		if step != nil && (step.Name == trivet.StepPowerOn || step.Name == trivet.StepFirstBoot) {
+			return "cycle"
+		}
+		return ""
 	}
-	step := w.Status.Current()
-	return step != nil && (step.Name == trivet.StepPowerOn || step.Name == trivet.StepFirstBoot)
+	if StateOf(s) == trivet.MachineReleasing {
+		return "off"
+	}
+	return ""
 }

@@ -111,14 +111,18 @@ func TestSecretIsCheckedWhenUsed(t *testing.T) {
 // waits for the machine, decided again.
 func TestOldIntentIsDecidedAgain(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
-	for name, waits := range map[string]bool{"waits": true, "idle": false} {
+	for name, want := range map[string]string{"waits": "cycle", "releasing": "off", "idle": ""} {
+		waits := want != ""
 		for _, seen := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ", seen ", seen), func(t *testing.T) {
 				c := newController(f)
 				old := trivet.PowerIntent{Want: "cycle", Boot: "network", Until: time.Now().Add(time.Hour)}
 				m := newPowered(t, f, "m", old)
-				if waits {
+				switch want {
+				case "cycle":
 					mustStartRun(t, f, "m")
+				case "off":
+					mustChange(t, f, "m", func(s *trivet.MachineStatus) { s.State = trivet.MachineReleasing })
 				}
 				if seen {
 					c.note("m", old, time.Now().Add(-2*workflow.IntentTimeout))
@@ -127,7 +131,8 @@ func TestOldIntentIsDecidedAgain(t *testing.T) {
 				mustReconcile(t, c, "m", false)
 				m.mustGet(t, "")
 				now, err := f.Machines.Get("m")
-				if err != nil || (now.Status.Intent != nil) != waits || waits && now.Status.Intent.Until.Equal(old.Until) {
+				if err != nil || (now.Status.Intent != nil) != waits || waits &&
+					(now.Status.Intent.Until.Equal(old.Until) || now.Status.Intent.Want != want) {
 					t.Fatalf("the intent is %+v, %v", now.Status.Intent, err)
 				}
 				if e, err := f.Events.Get(trivet.EventName("m", now.Status.Events)); err != nil ||
@@ -142,11 +147,7 @@ func TestOldIntentIsDecidedAgain(t *testing.T) {
 					c.Affected(e)
 				}
 				mustReconcile(t, c, "m", false)
-				if waits {
-					m.mustGet(t, "boot network, on")
-				} else {
-					m.mustGet(t, "")
-				}
+				m.mustGet(t, map[string]string{"cycle": "boot network, on"}[want]) // it is off
 			})
 		}
 	}

@@ -82,7 +82,7 @@ func (c *Controller) Affected(e *store.Event) []string {
 func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Duration, err error) {
 	err = c.fleet.Claim(ctx, name)
 	if errors.Is(err, trivet.ErrConflict) {
-		return time.Millisecond, nil // another provision claimed the machine: choose again
+		return time.Millisecond, nil // the machine was claimed or deleted: choose again
 	}
 	if err != nil {
 		return 0, err
