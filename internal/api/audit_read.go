@@ -83,14 +83,12 @@ func (h *Handler) listAudit(w http.ResponseWriter, r *http.Request, _ *caller) e
 			return err
 		}
 		for _, cold := range entries {
-			var e trivet.Audit
-			if after = cold.ID; json.Unmarshal(cold.Doc, &e) != nil {
-				continue
-			}
+			after = cold.ID
 			if !filter.since.IsZero() && cold.ID > store.ColdSince(filter.since) {
 				return respond(w, http.StatusOK, page)
 			}
-			if e.ID = cold.ID; !filter.matches(&e) {
+			e, err := readAudit(cold)
+			if err == nil && !filter.matches(&e) {
 				continue
 			}
 			if page.Items = append(page.Items, e); len(page.Items) == limit {
@@ -104,4 +102,18 @@ func (h *Handler) listAudit(w http.ResponseWriter, r *http.Request, _ *caller) e
 	}
 	page.Continue = after
 	return respond(w, http.StatusOK, page)
+}
+
+// readAudit returns an entry. One that cannot be read is shown as such.
+func readAudit(cold store.ColdEntry) (trivet.Audit, error) {
+	var e trivet.Audit
+	err := cold.Err
+	if err == nil {
+		err = json.Unmarshal(cold.Doc, &e)
+	}
+	if err != nil {
+		e = trivet.Audit{Result: trivet.CodeOf(err), Error: err.Error()}
+	}
+	e.ID = cold.ID
+	return e, err
 }

@@ -83,8 +83,8 @@ func TestAudit(t *testing.T) {
 	want := []string{
 		"op create Machine/m1 ok  mac/52:54:00:00:00:0a",
 		"op update Machine/m1 ok labels,spec.rack",
-		"op quarantine Machine/m1 ok status.events,status.reason,status.state",
-		"op accept Machine/m1 ok status.events,status.reason,status.state",
+		"op quarantine Machine/m1 ok status.events,status.former,status.reason,status.state",
+		"op accept Machine/m1 ok status.events,status.former,status.reason,status.state",
 		"op delete Machine/m1 ok  mac/52:54:00:00:00:0a",
 		"root create Secret/bmc ok",
 		"root update Secret/bmc ok spec.addresses,spec.data.password",

@@ -331,7 +331,7 @@ func TestActiveMachineIsNotPowerCycled(t *testing.T) {
 		m.Status.Intent = &trivet.PowerIntent{Want: "cycle", Boot: "disk", Until: time.Now()}
 		return r.Machines.In(tx).Put(m)
 	})
-	r.must(r.PhoneHome(t.Context(), auth.BootToken{Machine: "m1", Epoch: epoch}))
+	r.must(r.phoneHome(epoch))
 	if m := r.machine(); m.Status.State != trivet.MachineActive || m.Status.Intent != nil {
 		t.Errorf("the machine is %s with the request %+v", m.Status.State, m.Status.Intent)
 	}

@@ -21,14 +21,18 @@ const AuditSyslog = "syslog"
 // auditLine returns an entry of the audit log as a line of JSON.
 func auditLine(cold store.ColdEntry) ([]byte, error) {
 	var e trivet.Audit
-	if err := json.Unmarshal(cold.Doc, &e); err != nil {
-		return nil, fmt.Errorf("entry %s of the audit log: %w", cold.ID, err)
+	err := cold.Err
+	if err == nil {
+		err = json.Unmarshal(cold.Doc, &e)
+	}
+	if err != nil {
+		return nil, err
 	}
 	e.ID = cold.ID
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false)
-	err := enc.Encode(e)
+	err = enc.Encode(e)
 	return line.Bytes(), err
 }
 

@@ -183,6 +183,7 @@ func (s *Server) openMember(ctx context.Context) error {
 	}
 	s.local.SetMember(s.member)
 	s.metrics.MustRegister(leaderGauge(s.member), usageCollector{s.member})
+	s.router.setSender(func(p auth.Peer, r *http.Request) error { return s.member.VerifySender(r, p.Name) })
 	s.router.set(&s.router.members, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
@@ -218,8 +219,8 @@ func writable(m *cluster.Member) error {
 func (s *Server) APIURLs() []string  { return urls("https", s.hosts, s.listeners.api) }
 func (s *Server) BootURLs() []string { return urls("http", s.hosts, s.listeners.boot) }
 
-// Pin returns the pin of the cluster's CA, by which clients recognize the cluster.
-func (s *Server) Pin() string { return s.local.Root().Pin() }
+// Trust returns the pins of the cluster's CAs, by which clients recognize the cluster.
+func (s *Server) Trust() string { return s.local.Root().Trust() }
 
 // DHCPAddr returns the address of the DHCP listener; not valid where there is none.
 func (s *Server) DHCPAddr() netip.AddrPort { return s.listeners.dhcpAddr() }

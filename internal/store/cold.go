@@ -25,6 +25,7 @@ const coldPrefix = "/trivet-cold/"
 type ColdEntry struct {
 	ID  string // its place: newer entries have lesser IDs
 	Doc []byte // JSON
+	Err error  // ErrRefused: it was forged, replayed or damaged
 }
 
 func coldKey(stream, id string) string { return coldPrefix + stream + "/" + id }
@@ -50,15 +51,15 @@ func (s *Store) Cold(ctx context.Context, stream, after string, limit int) ([]Co
 	}
 	var entries []ColdEntry
 	for _, kv := range page.Kvs {
-		entries = append(entries, readCold(stream, kv))
+		entries = append(entries, s.readCold(stream, kv))
 	}
 	return entries, nil
 }
 
 // readCold reads a stored entry.
-func readCold(stream string, kv *mvccpb.KeyValue) ColdEntry {
-	doc, _ := cutID(kv.Value)
-	return ColdEntry{ID: strings.TrimPrefix(string(kv.Key), coldKey(stream, "")), Doc: doc}
+func (s *Store) readCold(stream string, kv *mvccpb.KeyValue) ColdEntry {
+	v, err := s.open(string(kv.Key), kv)
+	return ColdEntry{ID: strings.TrimPrefix(string(kv.Key), coldKey(stream, "")), Doc: v.doc, Err: err}
 }
 
 // coldKeys reads the range of a stream after an entry.
@@ -143,7 +144,7 @@ func (s *Store) FollowCold(ctx context.Context, stream string, after int64, do f
 		}
 		for _, ev := range resp.Events {
 			if ev.Type != clientv3.EventTypeDelete {
-				do(readCold(stream, ev.Kv))
+				do(s.readCold(stream, ev.Kv))
 			}
 			after = ev.Kv.ModRevision
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/storetest"
 )
@@ -169,5 +171,36 @@ func TestFollowCold(t *testing.T) {
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// An entry that no head of the cluster wrote, or that was moved to another place, is shown as refused.
+func TestForgedColdEntry(t *testing.T) {
+	t.Parallel()
+	m := storetest.Member(t)
+	h := open(t, m.Client(), store.Options{Head: "head0"})
+	h.must(t, func(tx *store.Tx) error {
+		tx.Append("log", []byte(entry(1)))
+		return nil
+	})
+	got, err := m.Client().Get(t.Context(), "/trivet-cold/log/", clientv3.WithPrefix())
+	if err != nil || len(got.Kvs) != 1 {
+		t.Fatalf("%d keys, %v", len(got.Kvs), err)
+	}
+	for key, value := range map[string]string{
+		"/trivet-cold/log/0-forged": entry(2), "/trivet-cold/log/0-moved": string(got.Kvs[0].Value),
+	} {
+		if _, err := m.Client().Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := h.Cold(t.Context(), "log", "", 10)
+	if err != nil || len(entries) != 3 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	for i, e := range entries {
+		if refused := errors.Is(e.Err, store.ErrRefused); refused != (i < 2) || refused != (e.Doc == nil) {
+			t.Errorf("entry %s: %q, %v", e.ID, e.Doc, e.Err)
+		}
 	}
 }
