@@ -14,6 +14,7 @@ func (f *Fleet) finish(t *transition) error {
 	var err error
 	if s.State == trivet.WorkflowSucceeded {
 		m.Status.Reason, m.Status.Activated = "", f.now()
+		t.dropIntent() // it is up without
 		err = errors.Join(workflow.Change(&m.Status, workflow.Activate), f.succeeded(t, "Image"))
 	} else {
 		err = f.vacate(t)
