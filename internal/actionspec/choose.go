@@ -14,6 +14,8 @@ import (
 var (
 	// ErrNoDisk means that no disk of the machine matches.
 	ErrNoDisk = errors.New("no disk matches")
+	// ErrHints means that the hints match none of the disks that the machine has. It is an ErrNoDisk.
+	ErrHints = fmt.Errorf("%w the hints", ErrNoDisk)
 	// ErrAmbiguousDisk means that several disks match.
 	ErrAmbiguousDisk = errors.New("several disks match")
 )
@@ -47,9 +49,12 @@ func noDisk(disks []trivet.Disk, h trivet.DiskHints) error {
 		return fmt.Errorf("%w: none is writable, not removable and not on USB; the machine has "+
 			"%s; set spec.disk of the machine to the path or serial of one of them", ErrNoDisk, describeDisks(disks))
 	}
-	return fmt.Errorf("%w the hints %s; the machine has %s; set spec.disk of the machine "+
-		"to hints that match one of them",
-		ErrNoDisk, h, describeDisks(disks))
+	none := ErrHints
+	if len(disks) == 0 {
+		none = fmt.Errorf("%w the hints", ErrNoDisk) // whatever they are
+	}
+	return fmt.Errorf("%w %s; the machine has %s; set spec.disk of the machine to hints that match one of them",
+		none, h, describeDisks(disks))
 }
 
 func compareDisks(a, b trivet.Disk) int {

@@ -49,6 +49,7 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	}
 	m.Status.Epoch++
 	m.Status.AgentKey, m.Status.BootID, m.Status.Inventory = h.Key, h.BootID, &h.Inventory
+	m.Status.Power = "on"
 	granted, err := t.grant()
 	if err != nil || granted {
 		return err

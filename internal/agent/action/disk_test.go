@@ -146,9 +146,9 @@ func TestWipe(t *testing.T) {
 
 func TestDiskNotFound(t *testing.T) {
 	for _, b := range []*bench{onFile(t, 1<<20), newBench(t, &Machine{Dir: t.TempDir()}, "")} {
-		b.fail("wipe", map[string]any{"disk": "/dev/trivet-none"}, trivet.FaultMachine, true,
+		b.fail("wipe", map[string]any{"disk": "/dev/trivet-none"}, trivet.FaultConfiguration, true,
 			"no disk matches the hints")
-		b.fail("wipe", map[string]any{"disk": map[string]any{"serial": "none"}}, trivet.FaultMachine, true,
+		b.fail("wipe", map[string]any{"disk": map[string]any{"serial": "none"}}, trivet.FaultConfiguration, true,
 			"no disk matches the hints {serial: none}")
 	}
 	b := onFile(t, 1<<20)
