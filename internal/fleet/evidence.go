@@ -11,7 +11,7 @@ import (
 )
 
 // What machines share keeps the machines that failed with it, in its own status, until one succeeds: one record
-// tells a broken platform from a broken machine, without a search among runs. It is read and written by the
+// distinguishes a broken platform from a broken machine, without a search among runs. It is read and written by the
 // transaction that ends the run, so that of two failures at the same time one sees the other.
 
 // shared is a record that machines share, within a transaction.
