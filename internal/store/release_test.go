@@ -24,7 +24,7 @@ func (*Shelf) Validate() error { return nil }
 
 func TestLaterReleaseIsRefusedUntilAllHeadsHaveIt(t *testing.T) {
 	t.Parallel()
-	s := store.New(storetest.Member(t).Client(), store.Options{})
+	s := store.New(storetest.Member(t).Client(), store.Options{Cipher: storetest.Cipher()})
 	sites := store.NewTable[trivet.Site](s)
 	s.Register(trivet.KindInfo{Kind: "Rack", Since: "0.10", New: func() trivet.Record { return &Rack{} }})
 	s.Register(trivet.KindInfo{Kind: "Shelf", FieldsSince: map[string]trivet.Release{"spec.depth": "0.10"},
