@@ -135,7 +135,7 @@ func TestOldIntentIsDecidedAgain(t *testing.T) {
 					(now.Status.Intent.Until.Equal(old.Until) || now.Status.Intent.Want != want) {
 					t.Fatalf("the intent is %+v, %v", now.Status.Intent, err)
 				}
-				if e, err := f.Events.Get(trivet.EventName("m", now.Status.Events)); err != nil ||
+				if e, err := f.Events.Get(trivet.EventName(now.UID, now.Status.Events)); err != nil ||
 					e.Spec.Reason != trivet.ReasonPowerExpired {
 					t.Errorf("the last event is %+v, %v", e, err)
 				}
@@ -193,7 +193,7 @@ func TestFailingBMCIsTheCause(t *testing.T) {
 	if err != nil || m.Status.Intent != nil {
 		t.Fatalf("%+v, %v", m.Status.Intent, err)
 	}
-	if e, err := f.Events.Get(trivet.EventName("m", m.Status.Events)); err != nil ||
+	if e, err := f.Events.Get(trivet.EventName(m.UID, m.Status.Events)); err != nil ||
 		e.Spec.Reason != trivet.ReasonPowerFailed || !strings.Contains(e.Spec.Message, "127.0.0.1:1") {
 		t.Errorf("the last event is %+v, %v", e, err)
 	}
