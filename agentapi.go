@@ -34,6 +34,9 @@ type Sync struct {
 	Wait Duration `json:"wait,omitempty"`
 }
 
+// MaxHello bounds a hello, in bytes: it comes from machines that no one knows.
+const MaxHello = 64 << 10
+
 // MaxWait bounds Sync.Wait, MaxReports the reports in one Sync.
 const (
 	MaxWait    = Duration(30 * time.Second)

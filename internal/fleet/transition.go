@@ -91,7 +91,9 @@ func (f *Fleet) save(t *transition) error {
 			return err
 		}
 	}
-	t.explainRelease()
+	if t.machine.Status.State == trivet.MachineReleasing { // its power intent may have changed
+		t.explainRelease()
+	}
 	if err := f.saveEvents(t); err != nil {
 		return err
 	}
