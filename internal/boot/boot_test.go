@@ -134,6 +134,10 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s, %v: %s because %q, want %s", c.state, c.run, got, why, c.want)
 		}
 	}
+	quarantined := trivet.MachineStatus{State: trivet.MachineQuarantined, Former: trivet.MachineActive}
+	if got, _ := boot.Choose(boot.MachineFacts{Machine: &trivet.Machine{Status: quarantined}}); got != boot.LocalDisk {
+		t.Errorf("a machine that was active before its quarantine: %s", got)
+	}
 	for policy, want := range map[string]boot.Target{
 		"": boot.Installer, "enrol": boot.Installer, "address-only": boot.Wait, "ignore": boot.None,
 	} {

@@ -54,26 +54,33 @@ func (f *Fleet) sharedOf(t *transition, kind trivet.Kind) (all []*shared, err er
 	}
 	switch kind {
 	case "Site":
-		add(sharedRecord(f.Sites.In(t.tx), trivet.SiteName, func(r *trivet.Site) **trivet.SharedFailures {
-			return &r.Status.PowerFailures
-		}))
+		add(sharedRecord(f.Sites.In(t.tx), trivet.SiteName, powerFailures))
 	case "Network":
-		add(sharedRecord(f.Networks.In(t.tx), f.networkName(t.machine), func(r *trivet.Network) **trivet.SharedFailures {
-			return &r.Status.Failures
-		}))
+		add(sharedRecord(f.Networks.In(t.tx), f.networkName(t.machine), networkFailures))
 	case "Platform":
-		add(sharedRecord(f.Platforms.In(t.tx), platformName(t.machine, t.site),
-			func(r *trivet.Platform) **trivet.SharedFailures { return &r.Status.Failures }))
+		add(sharedRecord(f.Platforms.In(t.tx), platformName(t.machine, t.site), platformFailures))
 	case "Image":
-		if t.workflow == nil {
-			return nil, nil
-		}
-		for i := range t.workflow.Spec.Images {
-			add(sharedRecord(f.Images.In(t.tx), t.workflow.Spec.Images[i].Name,
-				func(r *trivet.Image) **trivet.SharedFailures { return &r.Status.Failures }))
+		for _, name := range imagesOf(t.workflow) {
+			add(sharedRecord(f.Images.In(t.tx), name, imageFailures))
 		}
 	}
 	return all, err
+}
+
+func powerFailures(r *trivet.Site) **trivet.SharedFailures        { return &r.Status.PowerFailures }
+func networkFailures(r *trivet.Network) **trivet.SharedFailures   { return &r.Status.Failures }
+func platformFailures(r *trivet.Platform) **trivet.SharedFailures { return &r.Status.Failures }
+func imageFailures(r *trivet.Image) **trivet.SharedFailures       { return &r.Status.Failures }
+
+// imagesOf returns the names of the images of a run; none where there is no run.
+func imagesOf(w *trivet.Workflow) (names []string) {
+	if w == nil {
+		return nil
+	}
+	for i := range w.Spec.Images {
+		names = append(names, w.Spec.Images[i].Name)
+	}
+	return names
 }
 
 // weigh adds the failure of the machine's run to what the machine shares with others. Where several machines have
@@ -139,12 +146,12 @@ func (f *Fleet) avoided() func(*trivet.Machine) string {
 	platforms, networks := map[string]string{}, map[string]string{}
 	for p := range f.Platforms.AllShared() {
 		if why := workflow.AtFault("platform "+p.Name, p.Status.Failures, p.Generation); why != "" {
-			platforms[p.Name] = why
+			platforms[p.Name] = "not used, as " + why
 		}
 	}
 	for n := range f.Networks.AllShared() {
 		if why := workflow.AtFault("network "+n.Name, n.Status.Failures, n.Generation); why != "" {
-			networks[n.Name] = why
+			networks[n.Name] = "not used, as " + why
 		}
 	}
 	if len(platforms) == 0 && len(networks) == 0 {

@@ -22,7 +22,8 @@ type Fleet struct {
 	*state.Tables
 	// AgentUp reports whether the agent of an epoch is not lost. Where it is nil, no agent is up.
 	AgentUp func(machine string, epoch int64) bool
-	// AgentSilence returns for how long no head has heard the agent of an epoch. Where it is nil, every agent is silent.
+	// AgentSilence returns for how long no head has heard the agent of an epoch. Where it is nil, every agent is
+	// silent.
 	AgentSilence func(machine string, epoch int64) time.Duration
 	// Propose returns the address that DHCP will give to a machine which has none; nil where it has one, or where its
 	// network is not known. Where Propose is nil, none is assigned at a claim.

@@ -16,7 +16,8 @@ func (r *rack) addNetwork(name, prefix string) {
 	r.write(func(tx *store.Tx) error {
 		return r.Networks.In(tx).Create(&trivet.Network{Meta: trivet.Meta{Name: name}, Spec: trivet.NetworkSpec{
 			CIDR: netip.MustParsePrefix(prefix + "0/24"), Gateway: netip.MustParseAddr(prefix + "1"),
-			Ranges: []trivet.Range{{From: netip.MustParseAddr(prefix + "10"), To: netip.MustParseAddr(prefix + "99")}}}})
+			Ranges: []trivet.Range{
+				{From: netip.MustParseAddr(prefix + "10"), To: netip.MustParseAddr(prefix + "99")}}}})
 	})
 }
 
@@ -55,7 +56,8 @@ func TestAddressAtTheClaim(t *testing.T) {
 	p, err := r.Provisions.Get("q")
 	r.must(err)
 	if p.Status.State != trivet.ProvisionFailed || p.Status.Failure.Type != trivet.FaultConfiguration ||
-		!strings.Contains(p.Status.Reason, "template t: spec.actions[0].with.content uses .Network.Name, which is empty") {
+		!strings.Contains(p.Status.Reason,
+			"template t: spec.actions[0].with.content uses .Network.Name, which is empty") {
 		t.Errorf("a machine in one of two networks: %+v", p.Status)
 	}
 }

@@ -97,7 +97,6 @@ func (f *Fleet) DropIntent(ctx context.Context, machine string, intent trivet.Po
 
 // failPower records why the machine could not be powered on.
 func (t *transition) failPower(cause error) {
-	t.explainRelease()
 	t.events = append(t.events, workflow.Event{
 		Reason: trivet.ReasonPowerFailed, Step: trivet.StepPowerOn, Message: cause.Error(), Warning: true,
 	})

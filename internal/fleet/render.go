@@ -88,8 +88,9 @@ func templateData(m *trivet.Machine, p *trivet.Provision, n *trivet.RunNetwork) 
 	}
 	if n != nil {
 		address, _, _ := strings.Cut(n.Address, "/")
-		d.Network = workflow.NetworkData{Name: n.Name, Address: address, CIDR: n.Address, Gateway: n.Gateway, Domain: n.Domain,
-			DNS: n.DNS}
+		d.Network = workflow.NetworkData{Name: n.Name, Address: address, CIDR: n.Address, Gateway: n.Gateway,
+			Domain: n.Domain,
+			DNS:    n.DNS}
 	}
 	return d
 }

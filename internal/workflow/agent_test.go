@@ -111,4 +111,8 @@ func TestGrantedRun(t *testing.T) {
 	if order, cause := workflow.HelloOrder(m, nil); order != trivet.OrderBoot || cause == "" {
 		t.Errorf("an active machine: %q, %q", order, cause)
 	}
+	m.Status.State, m.Status.Former = trivet.MachineQuarantined, trivet.MachineActive
+	if order, _ := workflow.HelloOrder(m, nil); order != trivet.OrderBoot {
+		t.Errorf("one that was active before its quarantine: %q", order)
+	}
 }

@@ -13,8 +13,8 @@ import (
 type emptyError struct{ field string }
 
 func (e emptyError) Error() string {
-	return fmt.Sprintf("uses %s, which is empty for this machine: boot it once, or set spec.nics[].address, and complete "+
-		"its network; or write {{if %s}} or {{default}} where it may be empty", e.field, e.field)
+	return fmt.Sprintf("uses %s, which is empty for this machine: boot it once, or set spec.nics[].address, and "+
+		"complete its network; or write {{if %s}} or {{default}} where it may be empty", e.field, e.field)
 }
 
 // require makes a text fail where it writes a fact of the network, or passes it to a function, while that is empty.

@@ -105,7 +105,8 @@ func failing(ctx context.Context, f *fleet.Fleet, name, step string) error {
 				Spec: trivet.ImageSpec{Format: "raw", Blob: blob}}),
 			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
 				Limits: limits, Actions: []trivet.Action{
-					{Name: "image", Use: "image", With: map[string]any{"image": name}}, {Name: "boot", Use: "reboot"}}}}),
+					{Name: "image", Use: "image", With: map[string]any{"image": name}},
+					{Name: "boot", Use: "reboot"}}}}),
 			f.MACs.In(tx).Put(&trivet.MAC{Meta: trivet.Meta{Name: mac}, Spec: trivet.MACSpec{Machine: name}}),
 			f.Machines.In(tx).Put(m),
 			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name},
