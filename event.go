@@ -82,6 +82,8 @@ const (
 	ReasonForeignDHCP = "ForeignDHCPServer"
 	// ReasonPoweredOn: the BMC powered the machine on.
 	ReasonPoweredOn = "PoweredOn"
+	// ReasonPowerExpired: a power request was too old to be carried out, and was decided again.
+	ReasonPowerExpired = "PowerExpired"
 	// ReasonPowerFailed: a power request could not be carried out in time.
 	ReasonPowerFailed = "PowerFailed"
 	// ReasonBootStepReached: the machine reached a boot step.

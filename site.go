@@ -30,14 +30,16 @@ type SiteSpec struct {
 	AgentTimeout Duration `json:"agentTimeout,omitempty"`
 	// Resets is how often a machine may lose its agent in one run; 0 means DefaultResets.
 	Resets int `json:"resets,omitempty"`
+	// TokenLifetime is how long an API token is valid unless its request says otherwise; 0 means DefaultTokenLifetime.
+	TokenLifetime Duration `json:"tokenLifetime,omitempty"`
 }
 
 // SiteStatus is the state of the site that Trivet keeps.
 type SiteStatus struct {
 	// HeadNames counts the names assigned to heads: head0, head1, ... None is assigned twice.
 	HeadNames int `json:"headNames,omitempty"`
-	// Release is the lowest release of the heads. What a later one added is refused. It never decreases.
-	Release Release `json:"release,omitempty"`
+	// ClusterVersion is the lowest release of the heads. What a later one added is refused. It never decreases.
+	ClusterVersion Release `json:"clusterVersion,omitempty"`
 	// PowerFailures are machines that their BMCs did not power on.
 	PowerFailures *SharedFailures `json:"powerFailures,omitempty"`
 }
@@ -47,6 +49,8 @@ const (
 	DefaultAgentTimeout = Duration(45 * time.Second)
 	DefaultResets       = 3
 	DefaultDiscovered   = 2000
+	// DefaultTokenLifetime is 90 days.
+	DefaultTokenLifetime = Duration(90 * 24 * time.Hour)
 )
 
 // DefaultLimits are the boot steps' bounds where neither template nor site says otherwise. They fit slow server
@@ -126,6 +130,9 @@ func (s *Site) Validate() error {
 	}
 	if s.Spec.Discovered < 0 {
 		p.add("spec.discovered", "is %d; at least 1, or 0 for the default", s.Spec.Discovered)
+	}
+	if l := s.Spec.TokenLifetime; l < 0 || l > 0 && l < Duration(time.Minute) {
+		p.add("spec.tokenLifetime", "is %s; at least 1m", l)
 	}
 	if s.Spec.Resets < 0 || s.Spec.Resets > MaxRetries {
 		p.add("spec.resets", "is %d; 0 to %d", s.Spec.Resets, MaxRetries)

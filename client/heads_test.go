@@ -147,7 +147,10 @@ func TestSilentHeadLeavesWriteInDoubt(t *testing.T) {
 		refuse(w, trivet.ErrUnavailable)
 	})
 	for name, call := range map[string]func(*client.Client) error{
-		"once": func(cl *client.Client) error { _, err := cl.IssueToken(t.Context(), "a", time.Time{}); return err },
+		"once": func(cl *client.Client) error {
+			_, err := cl.IssueToken(t.Context(), trivet.TokenRequest{Account: "a"})
+			return err
+		},
 		"idempotent": func(cl *client.Client) error {
 			_, err := client.Of[trivet.Machine](cl).Patch(t.Context(), "m", []byte(`{}`), 0)
 			return err
@@ -168,7 +171,7 @@ func TestBadGatewayLeavesWriteInDoubt(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	lb := c.head(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	_, err := c.client(-1, lb.URL).IssueToken(t.Context(), "a", time.Time{})
+	_, err := c.client(-1, lb.URL).IssueToken(t.Context(), trivet.TokenRequest{Account: "a"})
 	if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrUnavailable) {
 		t.Error(err)
 	}
@@ -386,5 +389,37 @@ func TestMetrics(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s is %v; want %v", name, got[name], want)
 		}
+	}
+}
+
+// A head that cannot serve does not have what Fresh requests, whatever revision it sends: the next head is requested
+// for it, too.
+func TestFreshAfterRefusal(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	refusing := c.head(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(trivet.HeaderRevision, "7")
+		w.Header().Set(trivet.HeaderStale, "true")
+		refuse(w, trivet.ErrUnavailable)
+	})
+	var asked counter
+	good := c.head(func(w http.ResponseWriter, r *http.Request) {
+		asked.add(r.Header.Get(trivet.HeaderRevision))
+		w.Header().Set(trivet.HeaderRevision, "9")
+		answer(w, machine("m1", "u"))
+	})
+	cl, err := client.New(client.Config{Endpoints: []string{refusing.URL, good.URL}, Trust: c.keys.CA.Trust(), Fresh: true,
+		RetryTimeout: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	for range 2 {
+		if _, err := client.Of[trivet.Machine](cl).Get(t.Context(), "m1"); err != nil || cl.Stale() {
+			t.Errorf("stale %t, %v", cl.Stale(), err)
+		}
+	}
+	if got := asked.all(); !slices.Equal(got, []string{trivet.RevisionLatest, "9"}) {
+		t.Errorf("the head that serves was asked for %q", got)
 	}
 }

@@ -59,6 +59,7 @@ type Handler struct {
 	docJSON  []byte
 	metrics  *metrics
 	refusals refusals
+	audits   auditLimit
 	watches  *limit.Pool // of open feeds
 	bodies   bodies
 	waiting  waiting
@@ -66,6 +67,7 @@ type Handler struct {
 	freshening chan struct{}
 	// unknownFresh counts those of callers that are not recognised.
 	unknownFresh *limit.Pool
+	confirmed    confirmed
 	admission    map[trivet.Kind]admission
 	stopping     context.Context // ended when watches must move to other heads
 	drain        <-chan struct{} // of stopping

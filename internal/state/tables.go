@@ -25,6 +25,9 @@ const (
 	ByJoin       = "join"      // heads by the request by which they joined; compared
 )
 
+// AuditStream is the stream of cold data with the audit log: a [trivet.Audit] each.
+const AuditStream = "audit"
+
 // IsMember is the key of index ByMember.
 const IsMember = "yes"
 
