@@ -28,7 +28,7 @@ type Config struct {
 	// Proxy makes the server also listen on port 4011, where PXE firmware asks a proxy for its boot file.
 	Proxy bool
 
-	Workers int          // goroutines per socket, of which all but one may wait; 0 means 256
+	Workers int          // goroutines per socket, of which all but one may wait; 0 means 1024
 	Logger  *slog.Logger // nothing is logged if nil
 	Metrics *Metrics     // not registered if nil
 }
@@ -50,7 +50,7 @@ func Listen(c Config) (*Server, error) {
 		c.Metrics = newMetrics()
 	}
 	if c.Workers <= 0 {
-		c.Workers = 256
+		c.Workers = 1024
 	}
 	s := &Server{Config: c}
 	// Without the privilege, clients without an address are answered by broadcast.

@@ -25,7 +25,7 @@ const (
 	enrolRate, enrolBurst = 5, 256 // per second, from one network to one head
 	// forgetAfter is how long the agent of a machine must be silent until the machine may be forgotten.
 	forgetAfter = 2 * time.Minute
-	// maxForgotten bounds the events and addresses that are deleted with a machine.
+	// maxForgotten bounds the events that are deleted with a machine.
 	maxForgotten = 40
 )
 
@@ -118,24 +118,22 @@ func (f *Fleet) makeRoom(tx *store.Tx, most int) error {
 	return errEnrolFull
 }
 
-// forget deletes a machine that was never accepted, and what refers to it.
+// forget deletes a machine that was never accepted, its MACs, so that it can enrol again, and its events. The sweep of
+// leases deletes its addresses.
 func (f *Fleet) forget(tx *store.Tx, m *trivet.Machine) error {
 	errs := []error{f.Machines.In(tx).Delete(m.Name)}
-	left := maxForgotten
 	for _, nic := range m.Spec.NICs {
 		errs = append(errs, f.MACs.In(tx).Delete(nic.MAC))
-		for _, a := range f.Addresses.SharedBy(state.ByMAC, nic.MAC) {
-			if left--; left > 0 {
-				errs = append(errs, f.Addresses.In(tx).Delete(a.Name))
-			}
+	}
+	for seq := range min(m.Status.Events, maxForgotten) {
+		errs = append(errs, f.Events.In(tx).Delete(trivet.EventName(m.UID, seq+1)))
+	}
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, trivet.ErrNotFound) {
+			return err
 		}
 	}
-	for _, e := range f.Events.SharedBy(state.BySubject, "machine/"+m.Name) {
-		if left--; left > 0 {
-			errs = append(errs, f.Events.In(tx).Delete(e.Name))
-		}
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func newMachine(name string, h *trivet.Hello, accept bool) *trivet.Machine {

@@ -28,6 +28,10 @@ func (s *ForeignServer) message() string {
 // ReportForeignServer records a DHCP server that is not a head, as an event of the network and of the machine.
 func (f *Fleet) ReportForeignServer(ctx context.Context, s ForeignServer) error {
 	err := f.update(ctx, func(tx *store.Tx) error {
+		network, err := f.Networks.In(tx).Get(s.Network)
+		if err != nil {
+			return err
+		}
 		name := trivet.ServerEventName(s.Network, s.Server)
 		record, err := f.Events.In(tx).Get(name)
 		if errors.Is(err, trivet.ErrNotFound) {
@@ -36,8 +40,9 @@ func (f *Fleet) ReportForeignServer(ctx context.Context, s ForeignServer) error 
 		if err != nil {
 			return err
 		}
-		record.Spec = trivet.EventSpec{Subject: "network/" + s.Network, Seq: record.Spec.Seq + 1, Time: f.now(),
-			Reason: trivet.ReasonForeignDHCP, Message: s.message(), Warning: true, Head: f.head}
+		record.Spec = trivet.EventSpec{Subject: "network/" + s.Network, SubjectUID: network.UID,
+			Seq: record.Spec.Seq + 1, Time: f.now(), Reason: trivet.ReasonForeignDHCP, Message: s.message(),
+			Warning: true, Head: f.head}
 		return f.Events.In(tx).Put(record)
 	})
 	if err != nil || s.Machine == "" {

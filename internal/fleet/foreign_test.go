@@ -8,11 +8,16 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 // A DHCP server that is not a head is an event of its network and of the machine, with its address.
 func TestForeignServerIsAnEvent(t *testing.T) {
 	r := newRack(t)
+	r.write(func(tx *store.Tx) error {
+		return r.Networks.In(tx).Create(&trivet.Network{Meta: trivet.Meta{Name: "lan"},
+			Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.1.0/24")}})
+	})
 	for i := range 20 {
 		server := netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})
 		r.must(r.ReportForeignServer(t.Context(), fleet.ForeignServer{Network: "lan", Server: server, MAC: mac,
