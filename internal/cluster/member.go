@@ -43,7 +43,7 @@ type Config struct {
 	Retention time.Duration
 	// QuotaBytes is how many bytes of the store may be in use; 0 means DefaultQuota. See Usage.
 	QuotaBytes int64
-	// Reserve is how many bytes of the file system must be free for writes; 0 means DefaultReserve, negative means
+	// Reserve is how many bytes of the file system writes leave for the member; 0 means DefaultReserve, negative means
 	// none.
 	Reserve int64
 	// Heartbeat is the interval of the leader's heartbeats. Election is how long the others miss them before one of
@@ -120,6 +120,8 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	}
 	m.running.Go(m.waitStopped)
 	m.running.Go(func() { m.watchDisk(cfg.Dir, cfg.Logger) })
+	m.space.reserve.keep()
+	m.running.Go(func() { m.space.reserve.watch(m.closing) })
 	return m, nil
 }
 
@@ -128,6 +130,8 @@ func (m *Member) open(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	m.space = &space{dir: cfg.Dir, reserve: newReserve(cfg.Dir, cfg.Reserve), log: cfg.Logger}
+	m.space.reserve.remove()
 	if m.socket, err = socketDir(cfg.Dir); err != nil {
 		return err
 	}
@@ -138,7 +142,6 @@ func (m *Member) open(ctx context.Context, cfg Config) error {
 	if m.etcd, err = m.startEtcd(ctx, c); err != nil {
 		return err
 	}
-	m.space = &space{dir: cfg.Dir, reserve: cmp.Or(cfg.Reserve, DefaultReserve), log: cfg.Logger}
 	m.client = v3client.New(m.etcd.Server)
 	m.client.KV = spaceKV{m.client.KV, m.space}
 	return nil

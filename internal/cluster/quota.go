@@ -95,7 +95,7 @@ func (m *Member) Compact(ctx context.Context, revision int64) error {
 // Defragment makes the file of this member's store as small as its content. Meanwhile this member has no part in
 // writes, so a leader transfers its leadership before.
 func (m *Member) Defragment() error {
-	need := m.Usage().Used + m.space.reserve
+	need := m.Usage().Used + m.space.reserve.size
 	if free, err := freeIn(m.space.dir); err != nil || free < need {
 		return fmt.Errorf("%w: defragmentation needs %d MiB, and %d MiB are free: %w", trivet.ErrUnavailable,
 			need>>20, free>>20, err)
