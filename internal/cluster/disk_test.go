@@ -120,8 +120,9 @@ func TestDamagedFiles(t *testing.T) {
 		damage(t, filepath.Join(dir, file))
 		var terr *trivet.Error
 		m, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Name: "head0"})
-		if !errors.As(err, &terr) || !strings.Contains(terr.Hint, "damaged") {
-			t.Errorf("%s: %v, %v; want a hint that it is damaged", file, m, err)
+		if !errors.As(err, &terr) || !strings.Contains(terr.Hint, "damaged") ||
+			!strings.Contains(terr.Hint, "head replace") {
+			t.Errorf("%s: %v, %v; want a hint that it is damaged, and how to replace the head", file, m, err)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/pkg/v3/featuregate"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 
@@ -82,6 +83,7 @@ type Member struct {
 	election      time.Duration
 	leaderless    leaderless
 	defragmenting atomic.Bool
+	acknowledged  atomic.Uint64
 }
 
 // Start runs the member in cfg.Dir, which it creates if the directory is empty, and returns when it serves writes or
@@ -120,6 +122,7 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	}
 	m.running.Go(m.waitStopped)
 	m.running.Go(func() { m.watchDisk(cfg.Dir, cfg.Logger) })
+	m.running.Go(m.watchData)
 	m.space.reserve.keep()
 	m.running.Go(func() { m.space.reserve.watch(m.closing) })
 	return m, nil
@@ -203,6 +206,11 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	// Raft keeps this many entries in memory. A start replays those since the last snapshot: while more than 5000 are
 	// left, etcd refuses its own first write and retries it without delay.
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 2500
+	// A member compares its data with that of the others when it starts, and the leader that of all after compactions.
+	features := "InitialCorruptCheck=true,CompactHashCheck=true"
+	if err := c.ServerFeatureGate.(featuregate.MutableFeatureGate).Set(features); err != nil {
+		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+	}
 	c.MaxRequestBytes = 2 << 20
 	c.WarningApplyDuration = 2 * time.Second // watchDisk reports slow disks
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(slogCore{
@@ -315,7 +323,11 @@ func hint(err error) string {
 		return "another program uses this address"
 	case strings.Contains(text, "crc mismatch"), strings.Contains(text, "invalid database"),
 		strings.Contains(text, errFatal.Error()+": panic"):
-		return "the store's files are damaged; restore the data directory from a backup"
+		return "the store's files are damaged; " + HintReplace
+	case strings.Contains(text, "found data inconsistency with peers"), errors.Is(err, errDamaged):
+		return "the store's files differ from those of the other heads; " + HintReplace
+	case strings.Contains(text, "is out of range [lastIndex"):
+		return "the store's files are older than what this head has acknowledged; " + HintReplace
 	}
 	return ""
 }

@@ -108,15 +108,18 @@ func (m *Member) Defragment() error {
 	return m.etcd.Server.Defragment()
 }
 
-// ClearNoSpace ends etcd's alarm for a full store, which a quota of etcd has raised and nothing else ends.
-func (m *Member) ClearNoSpace(ctx context.Context) error {
+// ClearAlarms ends the alarms of etcd that nothing else ends, and until which it refuses writes: for a full store,
+// which a quota of etcd has raised, and for members whose data differs from that of the majority, which stop by themselves.
+// An alarm for the data of all members stays, as it is not known which of them are right.
+func (m *Member) ClearAlarms(ctx context.Context) error {
 	for _, a := range m.etcd.Server.Alarms() {
-		if a.GetAlarm() != etcdserverpb.AlarmType_NOSPACE {
+		damaged := a.GetAlarm() == etcdserverpb.AlarmType_CORRUPT
+		if damaged && (a.GetMemberID() == 0 || a.GetMemberID() == m.ID()) {
 			continue
 		}
 		alarm := &clientv3.AlarmMember{MemberID: a.GetMemberID(), Alarm: a.GetAlarm()}
 		if _, err := m.client.AlarmDisarm(ctx, alarm); err != nil {
-			return fmt.Errorf("%w: clear the alarm of a full store: %w", trivet.ErrUnavailable, err)
+			return fmt.Errorf("%w: clear an alarm of the store: %w", trivet.ErrUnavailable, err)
 		}
 	}
 	return nil
