@@ -25,14 +25,14 @@ type layer struct {
 var layers = []layer{
 	{"public", [][]string{{"."}, {"client"}}},
 	{"mechanisms", [][]string{
-		{"internal/apitypes", "internal/faultinject", "internal/wait"},
+		{"internal/apitypes", "internal/faultinject", "internal/keyring", "internal/limit", "internal/wait"},
 		{
 			"internal/auth", "internal/blob", "internal/bmc", "internal/cluster", "internal/dhcp", "internal/hostnet",
 			"internal/image", "internal/platform", "internal/runlog", "internal/store", "internal/tftp",
 		},
 	}},
 	{"rules", [][]string{
-		{"internal/actionspec", "internal/boot", "internal/ipam", "internal/placement"},
+		{"internal/actionspec", "internal/boot", "internal/ipam", "internal/placement", "internal/uptime"},
 		{"internal/workflow"},
 	}},
 	{"machine", [][]string{
@@ -89,7 +89,7 @@ var never = []struct {
 	who, what []string
 	why       string
 }{
-	{[]string{"."}, []string{"net", "net/http", "os", "os/exec"}, "the nouns do no I/O"},
+	{[]string{"."}, []string{"net", "net/http", "os", "os/exec"}, "the records do no I/O"},
 	{layerNamed("rules").packages(), []string{"net", "net/http", "os", "os/exec"}, "rules do no I/O"},
 	{layerNamed("machine").packages(), append(layerNamed("state").imports(), module+"/internal/store",
 		module+"/internal/cluster"),

@@ -78,6 +78,10 @@ func networkFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"interface of the virtual address (default: the interface of --dhcp)")
 	f.StringSliceVar(&cfg.Advertise, "advertise", nil,
 		"addresses or names at which machines and clients reach this head")
+	f.IntVar(&cfg.PerAddress, "connections-per-address", server.DefaultPerAddress,
+		"connections that one unauthenticated address may have at a port")
+	f.Var(&prefixes{&cfg.Shared}, "shared-addresses", "addresses and networks of load balancers and NAT gateways, "+
+		"which many callers share: they have no limit of one address")
 	f.StringVar(&cfg.IPXEDir, "ipxe", "", "directory with the iPXE programs (default: that of Debian's package ipxe)")
 }
 

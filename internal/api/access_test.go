@@ -36,7 +36,7 @@ func TestAuthorization(t *testing.T) {
 		GET  /livez              200 200 200 200 200 200
 		GET  /readyz             200 200 200 200 200 200
 		GET  /v1/version         200 200 200 200 200 200
-		POST /agent/v1/sync      422 422 422 422 422 422`
+		POST /agent/v1/sync      401 401 401 401 401 401`
 	for line := range strings.Lines(strings.TrimSpace(table)) {
 		f := strings.Fields(line)
 		for i, who := range []string{"admin", "operator", "viewer", "no token", "garbage", "unknown"} {

@@ -12,17 +12,15 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// The agent API. An agent signs every request with the key that its hello registered. The hello carries the token of
-// the boot script; it may be signed as well, which proves that the agent has the key.
+// The agent API. An agent signs every request with the key that its hello registers. The hello carries the token of the
+// boot script; its signature proves that the agent has the key.
 
 // maxSkew is how far an agent's clock may be off.
 const maxSkew = 2 * time.Minute
-
-// agentPath is the prefix of the agent API.
-const agentPath = "/agent/"
 
 func (h *Handler) agentRoutes() {
 	grant := reflect.TypeFor[trivet.Grant]()
@@ -33,14 +31,20 @@ func (h *Handler) agentRoutes() {
 		summary: "An agent's reports and heartbeat; an idle agent waits for a run",
 		in:      reflect.TypeFor[trivet.Sync](), out: grant, serve: h.agentSync})
 	h.add(route{method: "POST", path: "/agent/v1/logs", summary: "Append to the log of an action",
-		query: []string{"workflow: its name", "action: its name", "attempt: from 1",
+		query: []string{"workflow: its name", "action: its name", "epoch: of the agent's run", "attempt: from 1",
 			"offset: where the piece begins, in bytes"},
 		media: "application/octet-stream", in: reflect.TypeFor[[]byte](), status: http.StatusNoContent,
 		serve: h.agentLogs})
 }
 
 func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	body, err := readBody(w, r, auth.MaxSignedBody)
+	if err := h.Presence.Listening(); err != nil {
+		return fmt.Errorf("hello: %w", err)
+	}
+	if err := h.reachForUnknown(w.(*recorder), r); err != nil {
+		return err
+	}
+	body, err := h.readBody(w, r, auth.MaxSignedBody)
 	if err != nil {
 		return err
 	}
@@ -55,11 +59,9 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if hello.BootID == "" || len(hello.BootID) > 128 {
 		return &trivet.FieldError{Field: "bootID", Problem: "is missing or too long"}
 	}
-	if r.Header.Get("Authorization") != "" { // the signature proves that the agent has the key
-		own := func(string) (ed25519.PublicKey, error) { return key, nil }
-		if _, err := auth.VerifyRequest(r, body, own, h.Now(), maxSkew); err != nil {
-			return err
-		}
+	own := func(string) (ed25519.PublicKey, error) { return key, nil }
+	if _, err := auth.VerifyRequest(r, body, own, h.Now(), maxSkew); err != nil {
+		return err
 	}
 	token, err := h.Keys.VerifyBoot(auth.PurposeBoot, hello.Token, h.Now())
 	if err != nil {
@@ -84,7 +86,10 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 
 func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	w.(*recorder).quiet = true
-	body, err := readBody(w, r, auth.MaxSignedBody)
+	if err := h.Presence.Listening(); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	agent, body, err := h.agent(w, r)
 	if err != nil {
 		return err
 	}
@@ -95,7 +100,7 @@ func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if len(s.Reports) > trivet.MaxReports {
 		return fmt.Errorf("sync: %w: %d reports; at most %d", trivet.ErrTooLarge, len(s.Reports), trivet.MaxReports)
 	}
-	m, err := h.agent(r, body, s.Machine)
+	m, err := h.machineOfAgent(agent, s.Machine)
 	if err != nil {
 		return err
 	}
@@ -106,34 +111,47 @@ func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) e
 	return respond(w, http.StatusOK, g)
 }
 
-// agent authenticates a request. A key that this head does not know may be one that another head has just registered.
-func (h *Handler) agent(r *http.Request, body []byte, machine string) (*trivet.Machine, error) {
-	err := h.verify(r, body, machine)
+// agent authenticates a request, and then reads its body. A key that this head does not know may be one that another
+// head has just registered.
+func (h *Handler) agent(w http.ResponseWriter, r *http.Request) (agent auth.Agent, body []byte, err error) {
+	agent, err = h.verify(r)
 	if errors.Is(err, trivet.ErrUnauthenticated) && !errors.Is(err, trivet.ErrClockSkew) {
-		if err := h.fresh(r.Context()); err != nil {
-			return nil, err // unknown for now: an agent does not stop for that
+		if err := h.freshForUnknown(r); err != nil {
+			return agent, nil, err // unknown for now: an agent does not stop for that
 		}
-		err = h.verify(r, body, machine)
+		agent, err = h.verify(r)
 	}
 	if err != nil {
-		return nil, err
+		return agent, nil, err
 	}
-	about(r.Context()).account = "machine/" + machine
-	return h.Fleet.Machines.GetShared(machine)
+	limit.Of(r.Context()).Recognise()
+	about(r.Context()).account = "machine/" + agent.Machine
+	if err := h.reach(w.(*recorder), r); err != nil {
+		return agent, nil, err
+	}
+	if body, err = h.readBody(w, r, auth.MaxSignedBody); err != nil {
+		return agent, nil, err
+	}
+	return agent, body, agent.VerifyBody(body)
 }
 
-func (h *Handler) verify(r *http.Request, body []byte, machine string) error {
-	agent, err := auth.VerifyRequest(r, body, func(name string) (ed25519.PublicKey, error) {
+// verify verifies the header of an agent's request.
+func (h *Handler) verify(r *http.Request) (auth.Agent, error) {
+	return auth.VerifyHeader(r, func(name string) (ed25519.PublicKey, error) {
 		m, err := h.Fleet.Machines.GetShared(name)
 		if err != nil || m.Status.AgentKey == "" {
 			return nil, fmt.Errorf("machine %s: %w: no agent is registered", name, trivet.ErrUnauthenticated)
 		}
 		return publicKey(m.Status.AgentKey)
 	}, h.Now(), maxSkew)
-	if err == nil && agent.Machine != machine {
-		return fmt.Errorf("%w: the agent of %s cannot report for %s", trivet.ErrForbidden, agent.Machine, machine)
+}
+
+// machineOfAgent returns the machine that a request is about, which must be the agent's.
+func (h *Handler) machineOfAgent(agent auth.Agent, machine string) (*trivet.Machine, error) {
+	if agent.Machine != machine {
+		return nil, fmt.Errorf("%w: the agent of %s cannot report for %s", trivet.ErrForbidden, agent.Machine, machine)
 	}
-	return err
+	return h.Fleet.Machines.GetShared(machine)
 }
 
 func publicKey(text string) (ed25519.PublicKey, error) {

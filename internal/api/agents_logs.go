@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/auth"
 )
 
 func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	w.(*recorder).quiet = true
-	body, err := readBody(w, r, auth.MaxSignedBody)
+	agent, body, err := h.agent(w, r)
 	if err != nil {
 		return err
 	}
@@ -22,22 +22,35 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	if _, err := h.agent(r, body, run.Spec.Machine); err != nil {
+	if _, err := h.machineOfAgent(agent, run.Spec.Machine); err != nil {
 		return err
 	}
 	if run.Spec.Action(q.Get("action")) == nil {
 		return fmt.Errorf("log of %s: %w: it has no action %q", run.Name, trivet.ErrInvalid, q.Get("action"))
 	}
-	attempt, err1 := strconv.Atoi(q.Get("attempt"))
-	offset, err2 := strconv.ParseInt(q.Get("offset"), 10, 64)
-	if err := errors.Join(err1, err2); err != nil {
+	key, offset, err := logPlace(q)
+	if err != nil {
 		return fmt.Errorf("log of %s: %w: %w", run.Name, trivet.ErrInvalid, err)
 	}
-	if err := h.Logs.Store.Append(run.Name, q.Get("action"), attempt, offset, body); err != nil {
+	if _, err := h.machineOf(r.Context(), run.Spec.Machine, key.Epoch); err != nil {
+		return err
+	}
+	if key.Epoch <= run.Spec.Epoch {
+		return fmt.Errorf("log of %s: %w: it has no epoch %d", run.Name, trivet.ErrInvalid, key.Epoch)
+	}
+	if err := h.Logs.Store.Append(run.Name, key, offset, body); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// logPlace returns where a piece of a log belongs.
+func logPlace(q url.Values) (key trivet.LogKey, offset int64, err error) {
+	epoch, err1 := strconv.ParseInt(q.Get("epoch"), 10, 64)
+	attempt, err2 := strconv.Atoi(q.Get("attempt"))
+	offset, err3 := strconv.ParseInt(q.Get("offset"), 10, 64)
+	return trivet.LogKey{Action: q.Get("action"), Epoch: epoch, Attempt: attempt}, offset, errors.Join(err1, err2, err3)
 }
 
 // runOf returns the workflow whose log is sent. Another head may have just created it.

@@ -20,6 +20,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/presence"
 	"github.com/trivet-project/trivet/internal/replica"
@@ -58,24 +59,28 @@ type Handler struct {
 	docJSON  []byte
 	metrics  *metrics
 	refusals refusals
-	watches  chan struct{} // holds one for each open feed
+	watches  *limit.Pool // of open feeds
+	bodies   bodies
 	waiting  waiting
 	// freshening holds one for each request that reads the latest revision from the cluster
 	freshening chan struct{}
-	admission  map[trivet.Kind]admission
-	stopping   context.Context // ended when watches must move to other heads
-	drain      <-chan struct{} // of stopping
-	stop       context.CancelFunc
+	// unknownFresh counts those of callers that are not recognised.
+	unknownFresh *limit.Pool
+	admission    map[trivet.Kind]admission
+	stopping     context.Context // ended when watches must move to other heads
+	drain        <-chan struct{} // of stopping
+	stop         context.CancelFunc
 }
 
-// maxWatches bounds the watches and followed logs of one head.
-const maxWatches = 4096
+// maxWatches and maxAddressWatches bound the watches and followed logs of one head, in total and for one address.
+const maxWatches, maxAddressWatches = 4096, 1024
 
 // New returns the handler. It must be served over TLS, with http.Server.MaxHeaderBytes set to [MaxHeader].
 func New(cfg Config) (*Handler, error) {
 	h := &Handler{
 		Config: cfg, mux: http.NewServeMux(), doc: newDocument(cfg.Version.Version), metrics: newMetrics(cfg.Metrics),
-		watches: make(chan struct{}, maxWatches), freshening: make(chan struct{}, maxFresh),
+		watches: limit.NewPool(maxWatches, maxAddressWatches), freshening: make(chan struct{}, maxFresh), bodies: newBodies(),
+		unknownFresh: limit.NewPool(maxUnknownFresh, maxAddressFresh),
 	}
 	h.stopping, h.stop = context.WithCancel(context.Background())
 	h.drain = h.stopping.Done()

@@ -85,8 +85,8 @@ func (h *Handler) putBlob(w http.ResponseWriter, r *http.Request, _ *caller) err
 	return respond(w, http.StatusCreated, ref)
 }
 
-func readRef(w http.ResponseWriter, r *http.Request) (ref trivet.BlobRef, err error) {
-	body, err := readBody(w, r, 64<<10)
+func (h *Handler) readRef(w http.ResponseWriter, r *http.Request) (ref trivet.BlobRef, err error) {
+	body, err := h.readBody(w, r, 64<<10)
 	if err == nil {
 		err = apitypes.DecodeStrict(body, &ref)
 	}
@@ -98,7 +98,7 @@ const existingTimeout = 6 * time.Second
 
 // beginUpload creates an upload, unless the announced content exists.
 func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	announced, err := readRef(w, r)
+	announced, err := h.readRef(w, r)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (h *Handler) appendUpload(w http.ResponseWriter, r *http.Request, _ *caller
 }
 
 func (h *Handler) finishUpload(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	announced, err := readRef(w, r)
+	announced, err := h.readRef(w, r)
 	if err != nil {
 		return err
 	}

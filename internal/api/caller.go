@@ -12,6 +12,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/limit"
 )
 
 // caller is the authenticated account of a request.
@@ -34,7 +35,7 @@ func (h *Handler) authenticate(r *http.Request) (*caller, error) {
 	}
 	c, err := h.checkToken(plain)
 	if errors.Is(err, trivet.ErrNotFound) { // another head may have issued it just now
-		if err := h.fresh(r.Context()); err != nil {
+		if err := h.freshForUnknown(r); err != nil {
 			return nil, err
 		}
 		c, err = h.checkToken(plain)
@@ -45,6 +46,9 @@ func (h *Handler) authenticate(r *http.Request) (*caller, error) {
 	if errors.Is(err, trivet.ErrUnauthenticated) {
 		h.metrics.refused.Inc()
 		h.refusals.note(h, r, err)
+	}
+	if err == nil {
+		limit.Of(r.Context()).Recognise()
 	}
 	return c, err
 }

@@ -2,13 +2,10 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
-	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
 )
 
@@ -39,18 +36,4 @@ func fail(w http.ResponseWriter, r *http.Request, err error) int {
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 	return status
-}
-
-// readBody reads a request's body of at most limit bytes.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var over *http.MaxBytesError
-	if errors.As(err, &over) {
-		return nil, fmt.Errorf("read request: %w: over %d bytes", trivet.ErrTooLarge, limit)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read request: %w: %w", trivet.ErrInvalid, err)
-	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the response may take longer
-	return data, nil
 }

@@ -42,11 +42,6 @@ func (h *Handler) add(rt route) {
 // serveRoute serves a route to a caller whose role allows it.
 func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, rt route, q *request) error {
 	if rt.verb == "" {
-		if strings.HasPrefix(rt.path, agentPath) {
-			if err := h.reach(w.(*recorder), r); err != nil {
-				return err
-			}
-		}
 		return rt.serve(w, r, nil)
 	}
 	c, err := h.authenticate(r)

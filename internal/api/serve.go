@@ -33,6 +33,15 @@ type request struct {
 	id      string
 	route   string // its pattern, for metrics
 	account string
+	// giveBack gives back the space for the body.
+	giveBack func()
+}
+
+// end releases what was taken for the request.
+func (q *request) end() {
+	if q.giveBack != nil {
+		q.giveBack()
+	}
 }
 
 func about(ctx context.Context) *request {
@@ -63,6 +72,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	limitBody(w, r)
 	rec := &recorder{ResponseWriter: w}
+	defer q.end()
 	err := h.serve(rec, r)
 	switch {
 	case err == nil || rec.began:

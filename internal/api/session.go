@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/limit"
 )
 
 // No head keeps a session. To read what it has read or written at another head, a client sends the revision of
@@ -17,9 +18,10 @@ import (
 const (
 	// reachTime bounds the wait of a head that is behind. It is milliseconds behind, or cut off.
 	reachTime = time.Second
-	// maxFresh bounds the concurrent reads of the latest revision from the cluster, since unauthenticated requests
-	// cause them, too.
+	// maxFresh bounds the concurrent reads of the latest revision from the cluster.
 	maxFresh = 64
+	// maxUnknownFresh and maxAddressFresh bound those of callers that are not recognised, in total and of one address.
+	maxUnknownFresh, maxAddressFresh = maxFresh / 2, 8
 )
 
 // reach waits until this head has the revision that a request asks for, and adds its own to the response.
@@ -75,6 +77,26 @@ func (h *Handler) fresh(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("read the latest revision: %w: %w", trivet.ErrUnavailable, ctx.Err())
 	}
+}
+
+// reachForUnknown is reach for a caller that is not recognised.
+func (h *Handler) reachForUnknown(w *recorder, r *http.Request) error {
+	return h.asUnknown(r, func() error { return h.reach(w, r) })
+}
+
+// freshForUnknown is fresh for one: its credential may be newer than this head's copy.
+func (h *Handler) freshForUnknown(r *http.Request) error {
+	return h.asUnknown(r, func() error { return h.fresh(r.Context()) })
+}
+
+// asUnknown calls a function that may wait for the cluster, for few callers that are not recognised at the same time.
+func (h *Handler) asUnknown(r *http.Request, do func() error) error {
+	giveBack := h.unknownFresh.Take(limit.Of(r.Context()).Address(), 1)
+	if giveBack == nil {
+		return fmt.Errorf("%w: too many requests of callers that this head does not know", trivet.ErrUnavailable)
+	}
+	defer giveBack()
+	return do()
 }
 
 // setHeads adds the URLs of all heads to the response for an authenticated caller.

@@ -10,16 +10,13 @@ import (
 // connection whose cable was cut must not hold an upload until TCP gives up.
 const stall = 20 * time.Second
 
-// bodyTime bounds the time to receive any other request's body.
-const bodyTime = 30 * time.Second
-
 // limitBody bounds how long a request body may hold a connection, also where it is not read: the server reads what is
 // left of it. Handlers that need longer set a deadline of their own.
 func limitBody(w http.ResponseWriter, r *http.Request) {
 	conn := http.NewResponseController(w)
 	_ = conn.SetWriteDeadline(time.Time{}) // one of an earlier request on this connection
 	if r.ContentLength != 0 {
-		_ = conn.SetReadDeadline(time.Now().Add(bodyTime))
+		_ = conn.SetReadDeadline(time.Now().Add(unknownBodyTime))
 	}
 }
 

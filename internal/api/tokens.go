@@ -26,7 +26,7 @@ func (h *Handler) tokenRoutes() {
 }
 
 func (h *Handler) issueToken(w http.ResponseWriter, r *http.Request, _ *caller) error {
-	body, err := readBody(w, r, 64<<10)
+	body, err := h.readBody(w, r, 64<<10)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, c *caller) error
 	if err := filter.authorize(c.role); err != nil {
 		return err
 	}
-	leave, err := h.enterWatch()
+	leave, err := h.enterWatch(r)
 	if err != nil {
 		return err
 	}

@@ -2,25 +2,26 @@ package api
 
 import (
 	"fmt"
+	"net/http"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/limit"
 )
 
 // enterWatch counts a watch or followed log, and returns the function that ends it.
-func (h *Handler) enterWatch() (leave func(), err error) {
+func (h *Handler) enterWatch(r *http.Request) (leave func(), err error) {
 	select {
 	case <-h.drain:
 		return nil, fmt.Errorf("watch: %w: this head is about to stop", trivet.ErrUnavailable)
 	default:
 	}
-	select {
-	case h.watches <- struct{}{}:
-		h.metrics.watches.Inc()
-		return func() {
-			h.metrics.watches.Dec()
-			<-h.watches
-		}, nil
-	default:
-		return nil, fmt.Errorf("watch: %w: %d watches are open at this head", trivet.ErrUnavailable, maxWatches)
+	giveBack := h.watches.Take(limit.Of(r.Context()).Address(), 1)
+	if giveBack == nil {
+		return nil, fmt.Errorf("watch: %w: too many watches are open at this head", trivet.ErrUnavailable)
 	}
+	h.metrics.watches.Inc()
+	return func() {
+		h.metrics.watches.Dec()
+		giveBack()
+	}, nil
 }

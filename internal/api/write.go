@@ -50,7 +50,7 @@ func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, i
 		}
 	}
 	var err error
-	wr.body, err = readBody(w, r, maxRecordBody)
+	wr.body, err = h.readBody(w, r, maxRecordBody)
 	return wr, err
 }
 

@@ -95,9 +95,11 @@ func TestAgentRequestTampering(t *testing.T) {
 		"time":           {header("time=19", "time=18"), trivet.ErrUnauthenticated},
 		"time's form":    {header("time=", "time=0"), trivet.ErrUnauthenticated},
 		"nonce":          {header("nonce=", "nonce=AAAA"), trivet.ErrUnauthenticated},
+		"digest":         {header("body=", "body=A"), trivet.ErrUnauthenticated},
+		"another digest": {header("body="+bodyDigest([]byte(body)), "body="+bodyDigest(nil)), trivet.ErrUnauthenticated},
 		"sig":            {header("sig=", "sig=A"), trivet.ErrUnauthenticated},
-		"version":        {header("v=1", "v=2"), trivet.ErrUnauthenticated},
-		"one more field": {header("v=1,", "v=1,x=y,"), trivet.ErrUnauthenticated},
+		"version":        {header("v=2", "v=1"), trivet.ErrUnauthenticated},
+		"one more field": {header("v=2,", "v=2,x=y,"), trivet.ErrUnauthenticated},
 		"no header": {func(r *http.Request, _ *[]byte) { r.Header.Del("Authorization") },
 			trivet.ErrUnauthenticated},
 		"a second header": {func(r *http.Request, _ *[]byte) { r.Header.Add("Authorization", "Bearer x") },
@@ -122,7 +124,7 @@ func TestAgentRequestTampering(t *testing.T) {
 
 func FuzzParseProof(f *testing.F) {
 	f.Add(signed(f, "/x", "").Header.Get("Authorization"))
-	f.Add("Trivet-Agent v=1,machine=,key=,time=,nonce=,sig=")
+	f.Add("Trivet-Agent v=2,machine=,key=,time=,nonce=,body=,sig=")
 	f.Fuzz(func(t *testing.T, header string) {
 		p, err := parseProof(header)
 		if err != nil {

@@ -41,7 +41,7 @@ func TestHead(t *testing.T) {
 			e.Setenv("TRIVET_CONFIG", h.admin)
 			e.Setenv("ENDPOINT", h.server.APIURLs()[0])
 			e.Setenv("LOCALHOST", strings.Replace(h.server.APIURLs()[0], "127.0.0.1", "localhost", 1))
-			e.Setenv("PIN", h.server.Pin())
+			e.Setenv("PIN", h.server.Trust())
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"agent": agentCommand, "masked": maskedCommand},
@@ -175,7 +175,8 @@ func doRun(ctx context.Context, agent *client.AgentAPI, machine string, g trivet
 		if err := report(trivet.Report{Action: a.Name, State: trivet.StepRunning}); err != nil {
 			return err
 		}
-		if err := agent.Logs(ctx, g.Run.Workflow, a.Name, 1, 0, []byte("doing "+a.Name+"\n")); err != nil {
+		if err := agent.Logs(ctx, g.Run.Workflow, trivet.LogKey{Action: a.Name, Epoch: g.Epoch, Attempt: 1}, 0,
+			[]byte("doing "+a.Name+"\n")); err != nil {
 			return err
 		}
 		if a.Name == failing {

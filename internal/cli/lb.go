@@ -32,7 +32,7 @@ func (a *app) haproxy() *cobra.Command {
 		Long: "Print an HAProxy 2.x configuration for the current heads; print it again when heads join or leave.\n" +
 			"TLS is passed through, so clients and agents verify the cluster's own CA. No sticky sessions are\n" +
 			"needed. Run the heads with --drain 3s, so that HAProxy stops sending requests to a head before it\n" +
-			"stops.",
+			"stops, and with --shared-addresses ADDRESS, the address of HAProxy: it is not one client.",
 		Example: "  trivet lb haproxy > /etc/haproxy/haproxy.cfg && systemctl reload haproxy",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

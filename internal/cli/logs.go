@@ -15,9 +15,11 @@ import (
 func (a *app) logs() *cobra.Command {
 	var options client.LogOptions
 	c := &cobra.Command{
-		Use:     "logs WORKFLOW|MACHINE",
-		Short:   "Print the logs of a workflow's actions",
-		Long:    "Print the logs of a workflow's actions. The name of a machine means its current or last workflow.",
+		Use:   "logs WORKFLOW|MACHINE",
+		Short: "Print the logs of a workflow's actions",
+		Long: "Print the logs of a workflow's actions. The name of a machine means its current or last workflow.\n\n" +
+			"Of an action that was repeated because the machine was reset or its agent was lost, the logs of the last\n" +
+			"epoch are printed; --all prints those of earlier ones, too.",
 		Example: "  trivet logs web1-1\n  trivet logs m1 -f\n  trivet logs m1 --action write-image",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("workflows"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,6 +35,7 @@ func (a *app) logs() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVarP(&options.Follow, "follow", "f", false, "follow the logs until the workflow has ended")
+	c.Flags().BoolVar(&options.All, "all", false, "print also the logs of earlier epochs")
 	c.Flags().StringVar(&options.Action, "action", "", "print the logs of this action only")
 	return c
 }
@@ -64,11 +67,11 @@ func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string,
 		if err != nil {
 			return err
 		}
-		if p.Action != last.Action || p.Attempt != last.Attempt {
+		if p.LogKey != last.LogKey {
 			if !lineStart {
 				fmt.Fprintln(a.Out)
 			}
-			fmt.Fprintf(a.Out, "==> %s, attempt %d <==\n", p.Action, p.Attempt)
+			fmt.Fprintf(a.Out, "==> %s, epoch %d, attempt %d <==\n", p.Action, p.Epoch, p.Attempt)
 		}
 		if _, err := fmt.Fprint(a.Out, withoutControls(p.Text)); err != nil {
 			return err

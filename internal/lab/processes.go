@@ -152,7 +152,7 @@ func (n *headProcess) start(ctx context.Context, env ...string) error {
 		return err
 	}
 	defer logFile.Close()
-	args := []string{"server", "--data-dir", filepath.Join(d.Dir, n.name), "--advertise", n.host,
+	args := []string{"server", "--shared-addresses", "127.0.0.0/8", "--data-dir", filepath.Join(d.Dir, n.name), "--advertise", n.host,
 		"--api", n.host + ":7480",
 		"--boot", n.host + ":7481", "--tftp", "", "--dhcp-listen", n.host + ":7067", "--ipxe", n.site.programs}
 	if n != n.site.all[0] {

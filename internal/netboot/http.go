@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/limit"
 )
 
 // routes are all requests of the boot server. Any host on the boot network may send them, so that none changes a
@@ -56,7 +57,8 @@ const (
 // of requests whose answer takes longer.
 func (s *Server) HTTPServer() *http.Server {
 	return &http.Server{
-		Handler:           s,
+		Handler:           limit.Handler(s),
+		ConnContext:       limit.Context,
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,

@@ -31,6 +31,12 @@ func (s *Server) host(mac string) host {
 	return h
 }
 
+// Known reports whether a machine that this head knows has an address.
+func (s *Server) Known(a netip.Addr) bool {
+	mac := s.Leases.Holder(a)
+	return mac != "" && len(s.Machines.SharedBy(state.ByMAC, mac)) > 0
+}
+
 // name is the machine's, or the one that it will enrol under.
 func (h host) name() string {
 	if h.machine != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/limit"
 )
 
 // Access is the set of callers that may use an endpoint.
@@ -38,6 +39,9 @@ type Endpoint struct {
 // DefaultMaxBody bounds the body of a request, in bytes.
 const DefaultMaxBody = 64 << 10
 
+// maxUnknown bounds the bodies of all unauthenticated callers together, in bytes; one address has an eighth of it.
+const maxUnknown = 8 << 20
+
 // bodyTimeout bounds the time that a caller may take to send a request's body: callers may be unauthenticated.
 const bodyTimeout = 5 * time.Second
 
@@ -61,12 +65,13 @@ type Config struct {
 // Server serves the endpoints for other heads. Endpoints are registered before it serves.
 type Server struct {
 	Config
-	mux *http.ServeMux
+	mux     *http.ServeMux
+	unknown *limit.Pool // bytes of bodies of unauthenticated callers
 }
 
 // NewServer returns a server that responds to pings.
 func NewServer(cfg Config) *Server {
-	s := &Server{Config: cfg, mux: http.NewServeMux()}
+	s := &Server{Config: cfg, mux: http.NewServeMux(), unknown: limit.NewPool(maxUnknown, maxUnknown/8)}
 	s.Register(Endpoint{Path: pingPath, Access: AnyHead, Handle: s.ping})
 	return s
 }
@@ -114,6 +119,13 @@ func (s *Server) handle(e *Endpoint, w http.ResponseWriter, r *http.Request) (an
 	if err != nil {
 		return nil, err
 	}
+	if e.Access == Unauthenticated {
+		giveBack := s.unknown.Take(limit.Of(r.Context()).Address(), e.MaxBody)
+		if giveBack == nil {
+			return nil, fmt.Errorf("%w: too many requests of callers that this head does not know", trivet.ErrUnavailable)
+		}
+		defer giveBack()
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, e.MaxBody))
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
@@ -134,6 +146,9 @@ func (s *Server) authorize(r *http.Request, access Access) (p auth.Peer, err err
 		p, err = s.Root.ExpiredPeerOf(r.TLS, ConnTime(r))
 	default:
 		p, err = s.Root.PeerOf(r.TLS, ConnTime(r))
+	}
+	if err == nil {
+		limit.Of(r.Context()).Recognise()
 	}
 	if err != nil || access == AnyHead {
 		return p, err

@@ -50,6 +50,10 @@ type Config struct {
 	Heartbeat time.Duration
 	// StoreQuota is how many bytes of the store may be in use; 0: cluster's default. All heads have the same.
 	StoreQuota trivet.ByteSize
+	// PerAddress bounds the connections of an address that is not recognised, 0: DefaultPerAddress. Shared are the
+	// addresses of load balancers and gateways, which many callers have: they have no such bound.
+	PerAddress int
+	Shared     []netip.Prefix
 	// IPXEDir has iPXE's programs; empty: Debian's.
 	IPXEDir string
 	Log     *slog.Logger
@@ -84,6 +88,8 @@ func (c *Config) validate() error {
 			Problem: "creates a cluster, --join joins one; pass one of them"}
 	case c.StoreQuota != 0 && c.StoreQuota < minQuota:
 		return &trivet.FieldError{Field: "--store-quota", Problem: "must be at least 16MiB"}
+	case c.PerAddress < 0:
+		return &trivet.FieldError{Field: "--connections-per-address", Problem: "must be above 0"}
 	case c.Heartbeat != 0 && (c.Heartbeat < cluster.MinHeartbeat || c.Heartbeat > cluster.MaxHeartbeat):
 		return &trivet.FieldError{Field: "--heartbeat",
 			Problem: fmt.Sprintf("must be between %v and %v", cluster.MinHeartbeat, cluster.MaxHeartbeat)}

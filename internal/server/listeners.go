@@ -16,6 +16,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/dhcp"
+	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/tftp"
 )
 
@@ -56,10 +57,11 @@ func (l *listeners) listen(ctx context.Context, cfg *Config, witness bool) (err 
 type tftpOpener = func(ctx context.Context, name string, peer netip.AddrPort) (tftp.File, int64, error)
 
 // listenBoot creates the servers for TFTP and DHCP.
-func (l *listeners) listenBoot(cfg *Config, open tftpOpener, handler dhcp.Handler,
+func (l *listeners) listenBoot(cfg *Config, limits *limit.Set, open tftpOpener, handler dhcp.Handler,
 	reg prometheus.Registerer) (err error) {
 	if l.tftp != nil {
-		l.tftpServer = &tftp.Server{Open: open, Logger: cfg.Log.With("part", "tftp"), Metrics: tftp.NewMetrics(reg)}
+		l.tftpServer = &tftp.Server{Open: open, Logger: cfg.Log.With("part", "tftp"), Metrics: tftp.NewMetrics(reg),
+			Limits: limits}
 	}
 	if len(cfg.DHCPInterfaces) == 0 && cfg.DHCPAddress == "" {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/auth/authtest"
 	"github.com/trivet-project/trivet/internal/peer"
@@ -39,7 +40,12 @@ func TestRemovedMemberIsRefused(t *testing.T) {
 	if got := post("head2", auth.PeerWitness); got != http.StatusNoContent { // a witness has no records
 		t.Errorf("without records: %d", got)
 	}
-	rt.setRemoved(func(name string) bool { return name == "head2" })
+	rt.setSender(func(p auth.Peer, _ *http.Request) error {
+		if p.Name == "head2" {
+			return trivet.ErrUnauthenticated
+		}
+		return nil
+	})
 	for name, want := range map[string]int{"head1": http.StatusNoContent, "head2": http.StatusUnauthorized} {
 		for _, role := range []auth.PeerRole{auth.PeerHead, auth.PeerWitness} {
 			if got := post(name, role); got != want {

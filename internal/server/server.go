@@ -23,6 +23,7 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/hostnet"
+	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/maintenance"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/netboot"
@@ -39,6 +40,7 @@ type Server struct {
 	hosts     []string // where this head is reached
 	metrics   *prometheus.Registry
 	listeners listeners
+	limits    ports
 	router    *router
 	apiHTTP   *http.Server
 	apiDone   chan error
@@ -53,6 +55,8 @@ type Server struct {
 	registration *membership.Registration
 	keeper       *maintenance.Keeper
 	monitor      *peer.Monitor
+	heads        *headAddresses
+	clock        *presence.Clock
 	exchange     *presence.Exchange
 	blobStore    *blob.Store
 	blobs        *replica.Blobs
@@ -89,7 +93,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func (s *Server) start(ctx context.Context) error {
-	err := runSteps(ctx, s.openLocal, s.openVIP, s.listen, s.serveAPI, s.establish, s.openMember)
+	err := runSteps(ctx, s.openLimits, s.openLocal, s.openVIP, s.listen, s.serveAPI, s.establish, s.openMember)
 	switch {
 	case err != nil:
 		return err
@@ -138,19 +142,23 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	return s.listeners.listen(ctx, &s.cfg, s.local.Witness())
 }
 
+// maxStreams bounds the requests of one connection: those of a balancer that ends TLS are of many callers.
+const maxStreams = 250
+
 // serveAPI serves the API's port from here on: a head that joins must respond, and the member needs what others send.
 func (s *Server) serveAPI(context.Context) error {
 	s.router = &router{log: s.cfg.Log, root: s.local.Root, links: peer.NewLinks(s.memberURLs, s.cfg.Log)}
 	s.apiHTTP = &http.Server{
-		Handler: s.router, TLSConfig: auth.ListenTLS(s.local.ServingCertificate), MaxHeaderBytes: api.MaxHeader,
+		Handler: limit.Handler(s.router), TLSConfig: auth.ListenTLS(s.local.ServingCertificate), MaxHeaderBytes: api.MaxHeader,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ErrorLog: debugLog(s.cfg.Log),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return peer.WithConn(peer.WithConnTime(ctx), c)
+			return limit.Context(peer.WithConn(peer.WithConnTime(ctx), c), c)
 		},
 		ConnState: s.router.links.ConnState,
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
 	s.apiDone = make(chan error, 1)
-	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(s.listeners.api, "", "")) }() // until Close
+	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(limit.Listen(s.listeners.api, s.limits.api), "", "")) }() // until Close
 	return nil
 }
 
@@ -185,6 +193,7 @@ func (s *Server) openMember(ctx context.Context) error {
 	}
 	s.local.SetMember(s.member)
 	s.metrics.MustRegister(leaderGauge(s.member), usageCollector{s.member})
+	s.router.setSender(func(p auth.Peer, r *http.Request) error { return s.member.VerifySender(r, p.Name) })
 	s.router.set(&s.router.members, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
@@ -220,8 +229,8 @@ func writable(m *cluster.Member) error {
 func (s *Server) APIURLs() []string  { return urls("https", s.hosts, s.listeners.api) }
 func (s *Server) BootURLs() []string { return urls("http", s.hosts, s.listeners.boot) }
 
-// Pin returns the pin of the cluster's CA, by which clients recognize the cluster.
-func (s *Server) Pin() string { return s.local.Root().Pin() }
+// Trust returns the pins of the cluster's CAs, by which clients recognize the cluster.
+func (s *Server) Trust() string { return s.local.Root().Trust() }
 
 // DHCPAddr returns the address of the DHCP listener; not valid where there is none.
 func (s *Server) DHCPAddr() netip.AddrPort { return s.listeners.dhcpAddr() }

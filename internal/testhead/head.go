@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -24,8 +25,9 @@ type Head struct {
 	Name      string // its expected name
 	Dir       string // its data directory
 	Address   string
-	Advertise string // the address that others are given; empty: Address
-	Admin     string // the administrator's file; empty: the one in Dir
+	Advertise string   // the address that others are given; empty: Address
+	Admin     string   // the administrator's file; empty: the one in Dir
+	Prefix    []string // a command that the program is started by, such as prlimit with its flags; optional
 	*Process
 }
 
@@ -71,7 +73,8 @@ func (h *Head) StartIn(namespace string, flags ...string) {
 		h.Fatal(err)
 	}
 	args := append([]string{"server", "--data-dir", h.Dir, "--ipxe", ipxe}, flags...)
-	h.RunCommand(Command(namespace, Program(h.T), args...))
+	line := append(append(slices.Clone(h.Prefix), Program(h.T)), args...)
+	h.RunCommand(Command(namespace, line[0], line[1:]...))
 }
 
 // WriteBootFiles writes the files that a head serves to firmware.

@@ -67,6 +67,8 @@ func outcome(err error) string {
 		return "ended_by_client" // firmware does so when it only asked for the size
 	case errors.Is(err, trivet.ErrInvalid), code == CodeAccess:
 		return "refused"
+	case errors.Is(err, errReplaced):
+		return "replaced"
 	case code == CodeNotFound:
 		return "not_found"
 	case errors.Is(err, errTimeout):

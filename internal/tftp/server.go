@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/limit"
 )
 
 var errStopped = errors.New("server is stopping")
@@ -35,10 +36,11 @@ type Server struct {
 	Logger  *slog.Logger // nothing is logged if nil
 	Metrics *Metrics     // not registered if nil
 
-	MaxTransfers int           // at once; 0 means 1024. Further requests are dropped: the peer retransmits.
-	MaxPerHost   int           // at once to one address; 0 means 16
-	Timeout      time.Duration // before a first retransmission, unless the peer asked for another; 0 means 1 s
-	Retries      int           // retransmissions of one window before giving up; 0 means 5
+	// Limits bound the concurrent transfers; nil: those of an ordinary server. A request above them is dropped: the
+	// peer retransmits.
+	Limits  *limit.Set
+	Timeout time.Duration // before a first retransmission, unless the peer asked for another; 0 means 1 s
+	Retries int           // retransmissions of one window before giving up; 0 means 5
 }
 
 // Result is how a transfer ended.
@@ -86,7 +88,7 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 	defer transfers.Wait()
 	defer cancel()
 
-	admitted := newAdmission(orDefault(s.MaxTransfers, 1024), orDefault(s.MaxPerHost, 16))
+	running := newAdmission(s.Limits)
 	in, control := make([]byte, maxRequest), make([]byte, 128)
 	for {
 		n, oobn, _, peer, err := conn.ReadMsgUDPAddrPort(in, control)
@@ -102,31 +104,31 @@ func (s *Server) Serve(ctx context.Context, conn *net.UDPConn) error {
 			continue
 		}
 		peer = netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
-		s.receive(ctx, in[:n], local, peer, admitted, &transfers)
+		s.receive(ctx, in[:n], local, peer, running, &transfers)
 	}
 }
 
 // receive starts the transfer that a packet requests, or refuses or drops it.
 func (s *Server) receive(ctx context.Context, b []byte, local netip.Addr, peer netip.AddrPort,
-	admitted *admission, transfers *sync.WaitGroup) {
+	running *admission, transfers *sync.WaitGroup) {
 	if op := operation(b); op != opRead && op != opWrite {
 		s.Metrics.drop("not_a_request") // ERROR and stray packets are never answered
 		return
 	}
-	leave, reason := admitted.enter(peer)
-	if leave == nil {
+	admitted, reason := running.enter(ctx, peer)
+	if admitted == nil {
 		s.Metrics.drop(reason)
 		return
 	}
 	r, err := parseRequest(b)
 	transfers.Go(func() {
-		defer leave()
-		s.answer(ctx, r, err, local, peer)
+		defer admitted.leave()
+		s.answer(admitted, r, err, local, peer)
 	})
 }
 
 // answer handles one request to its end. bad is the error of a request that is not valid.
-func (s *Server) answer(ctx context.Context, r request, bad error, local netip.Addr, peer netip.AddrPort) {
+func (s *Server) answer(a *admitted, r request, bad error, local netip.Addr, peer netip.AddrPort) {
 	result := Result{Peer: peer, Name: r.name, Size: -1}
 	start := time.Now()
 	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)),
@@ -145,7 +147,7 @@ func (s *Server) answer(ctx context.Context, r request, bad error, local netip.A
 	case r.write:
 		result.Err = refuse(conn, CodeAccess, fmt.Errorf("this server is read-only: %w", trivet.ErrForbidden))
 	default:
-		s.send(ctx, conn, r, &result)
+		s.send(a, conn, r, &result)
 	}
 	result.Elapsed = time.Since(start)
 	s.Metrics.end(result)
@@ -153,8 +155,8 @@ func (s *Server) answer(ctx context.Context, r request, bad error, local netip.A
 }
 
 // send opens the file and transfers it, filling in the result.
-func (s *Server) send(ctx context.Context, conn *net.UDPConn, r request, result *Result) {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxDuration, errors.New("transfer took too long"))
+func (s *Server) send(a *admitted, conn *net.UDPConn, r request, result *Result) {
+	ctx, cancel := context.WithTimeoutCause(a.ctx, maxDuration, errors.New("transfer took too long"))
 	defer cancel()
 	file, size, err := s.Open(ctx, r.name, result.Peer)
 	if err != nil {
@@ -167,6 +169,7 @@ func (s *Server) send(ctx context.Context, conn *net.UDPConn, r request, result 
 	result.Size, result.Options = size, r.options.agree(size, blockForMTU(conn))
 	t := newTransfer(conn, file, result, orDefault(s.Timeout, time.Second), orDefault(s.Retries, 5))
 	defer t.free()
+	t.answered = a.entry.Recognise
 	result.Err = t.run(ctx)
 }
 

@@ -38,8 +38,9 @@ type transfer struct {
 	due   time.Time // when to send again
 	armed time.Time // conn's read deadline; never after due while reading. Setting it for each packet is too expensive.
 
-	repeat repeat
-	in     [headerSize + maxMessage]byte
+	answered func() // the peer acknowledged a first packet
+	repeat   repeat
+	in       [headerSize + maxMessage]byte
 }
 
 func newTransfer(conn *net.UDPConn, file File, result *Result, timeout time.Duration, retries int) *transfer {
@@ -78,7 +79,7 @@ func (t *transfer) run(ctx context.Context) error {
 		}
 		if err != nil {
 			var peer *PeerError
-			if !errors.As(err, &peer) {
+			if !errors.As(err, &peer) && !errors.Is(err, errReplaced) { // one that was replaced may ask again
 				code, message := failure(err)
 				_, _ = t.conn.Write(appendError(nil, code, message))
 			}
@@ -169,6 +170,9 @@ func (t *transfer) acked(wire uint16) bool {
 	case block == before:
 		// Either an old one, or the window's first block was lost.
 		return t.result.Options.window() > 1 && t.repeat.accept()
+	}
+	if t.result.Acked == 0 && t.answered != nil {
+		t.answered()
 	}
 	if block < t.sent {
 		t.repeat.resent() // the peer detected a gap: the rest is sent again (RFC 7440)
