@@ -134,7 +134,7 @@ func (m *Member) open(ctx context.Context, cfg Config) error {
 		return err
 	}
 	m.space = &space{dir: cfg.Dir, reserve: newReserve(cfg.Dir, cfg.Reserve), log: cfg.Logger}
-	m.space.reserve.remove()
+	_ = os.Remove(filepath.Join(cfg.Dir, reserveName)) // of the last start
 	if m.socket, err = socketDir(cfg.Dir); err != nil {
 		return err
 	}

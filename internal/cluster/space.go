@@ -31,11 +31,10 @@ type space struct {
 // check returns an error if less than the reserve is left. It is called before each write; statfs(2) takes a
 // microsecond.
 func (s *space) check() error {
-	free, err := freeIn(s.dir)
+	free, need, err := s.reserve.left()
 	if err != nil {
 		return err
 	}
-	need := s.reserve.size - s.reserve.held.Load()
 	short := free < need
 	if s.short.Swap(short) != short {
 		s.logChange(short, free, need)
