@@ -75,8 +75,8 @@ func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	t.links.Add(r, p.Name)
 	limit.Of(r.Context()).Recognise()
+	t.links.Add(r, p.Name)
 	pass(&t.members, w, r)
 }
 

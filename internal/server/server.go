@@ -149,16 +149,18 @@ const maxStreams = 250
 func (s *Server) serveAPI(context.Context) error {
 	s.router = &router{log: s.cfg.Log, root: s.local.Root, links: peer.NewLinks(s.memberURLs, s.cfg.Log)}
 	s.apiHTTP = &http.Server{
-		Handler: limit.Handler(s.router), TLSConfig: auth.ListenTLS(s.local.ServingCertificate), MaxHeaderBytes: api.MaxHeader,
+		Handler: limit.Handler(s.router), TLSConfig: auth.ListenTLS(s.local.ServingCertificate),
+		MaxHeaderBytes:    api.MaxHeader,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ErrorLog: debugLog(s.cfg.Log),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return limit.Context(peer.WithConn(peer.WithConnTime(ctx), c), c)
 		},
-		ConnState: s.router.links.ConnState,
 		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ConnState: s.router.links.ConnState,
 	}
 	s.apiDone = make(chan error, 1)
-	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(limit.Listen(s.listeners.api, s.limits.api), "", "")) }() // until Close
+	bounded := limit.Listen(s.listeners.api, s.limits.api)
+	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(bounded, "", "")) }() // until Close
 	return nil
 }
 

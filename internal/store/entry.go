@@ -22,12 +22,17 @@ type kindInfo struct {
 	new     func() trivet.Record
 	copy    func(trivet.Record) trivet.Record
 	indexes []index
+	refs    []trivet.Reference
+
+	since       trivet.Release
+	fieldsSince map[string]trivet.Release
 }
 
 type index struct {
 	name     string
 	keys     func(trivet.Record) []string
 	compared bool
+	to       trivet.Kind // of an index of references: what they refer to
 }
 
 // entry is one etcd key at one revision. It is immutable once it is in a snapshot.
