@@ -49,6 +49,7 @@ func serverCommand() *cobra.Command {
 
 func runServer(ctx context.Context, cfg server.Config) error {
 	tuneGC()
+	raiseFileLimit()
 	s, err := server.New(ctx, cfg)
 	switch {
 	case errors.Is(err, server.ErrNotJoined): // a script must not continue as if it had joined

@@ -1,10 +1,10 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -111,31 +111,81 @@ func TestFullDisk(t *testing.T) {
 	m.Close() // must return, although some goroutines of etcd never end
 }
 
-// A damaged file makes the start fail instead of hang.
+// A damaged file makes the start fail instead of hang, with a hint that does not lose what was acknowledged.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	start(t, dir).Close()
 	for _, file := range []string{"etcd/member/snap/db", "etcd/member/wal/0000000000000000-0000000000000000.wal"} {
-		path := filepath.Join(dir, file)
-		whole, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		damaged := slices.Clone(whole)
-		for i := range damaged[:16<<10] {
-			damaged[i] ^= 0x5a
-		}
-		if err := os.WriteFile(path, damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		dir := t.TempDir() // stays locked
+		start(t, dir).Close()
+		damage(t, filepath.Join(dir, file))
 		var terr *trivet.Error
 		m, err := cluster.Start(t.Context(), cluster.Config{Dir: dir, Name: "head0"})
-		if !errors.As(err, &terr) || !strings.Contains(terr.Hint, "damaged") {
-			t.Errorf("%s: %v, %v; want a hint that it is damaged", file, m, err)
-		}
-		if err := os.WriteFile(path, whole, 0o600); err != nil {
-			t.Fatal(err)
+		if !errors.As(err, &terr) || !strings.Contains(terr.Hint, "damaged") ||
+			!strings.Contains(terr.Hint, "head replace") {
+			t.Errorf("%s: %v, %v; want a hint that it is damaged, and how to replace the head", file, m, err)
 		}
 	}
+}
+
+// damage changes the beginning of a file.
+func damage(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	text := make([]byte, 16<<10)
+	_, err = f.ReadAt(text, 0)
+	for i := range text {
+		text[i] ^= 0x5a
+	}
+	if _, failed := f.WriteAt(text, 0); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+}
+
+// A disk that others fill at once, while the other members write, does not end the member: the reserve is real. It is
+// taken again when there is space.
+func TestFullDiskOfFollower(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first := s.node("head0")
+	url := first.cfg.URL
+	first.cfg.URL = ""
+	s.run(first)
+	s.eventually("a leader", first.WaitLeader)
+	s.eventually("its address", func(ctx context.Context) error { return first.SetURL(ctx, url) })
+	small := s.node("head1")
+	small.cfg.Dir = smallDisk(t, "400m")
+	s.joinNode(first, small)
+	rest := fill(t, small.cfg.Dir)
+	value := strings.Repeat("x", 256<<10)
+	for range 160 { // more than the database has left in its pages
+		s.eventually("write by the other", func(ctx context.Context) error {
+			_, err := first.Client().Put(ctx, "big", value)
+			return err
+		})
+	}
+	s.eventually("have what the other wrote", func(context.Context) error {
+		select {
+		case err := <-small.Failed():
+			t.Fatalf("the member with the full disk ended: %v", err)
+		default:
+		}
+		if small.Revision() < first.Revision() {
+			return errors.New("behind")
+		}
+		return nil
+	})
+	if err := small.CheckSpace(); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("its own writes are accepted: %v", err)
+	}
+	if err := os.Remove(rest); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("take the reserve again", func(context.Context) error {
+		_, err := os.Stat(filepath.Join(small.cfg.Dir, "reserve"))
+		return errors.Join(err, small.CheckSpace())
+	})
 }

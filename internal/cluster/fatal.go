@@ -26,14 +26,20 @@ func newFatal() *fatal { return &fatal{done: make(chan struct{})} }
 
 // OnWrite is called by zap after it has logged a fatal error or a panic.
 func (f *fatal) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
+	err := fmt.Errorf("%w: %s", errFatal, e.Message)
+	if cause := errorIn(fields); cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	f.fail(err)
+	runtime.Goexit()
+}
+
+// fail records the first error.
+func (f *fatal) fail(err error) {
 	f.once.Do(func() {
-		f.err = fmt.Errorf("%w: %s", errFatal, e.Message)
-		if err := errorIn(fields); err != nil {
-			f.err = fmt.Errorf("%w: %w", f.err, err)
-		}
+		f.err = err
 		close(f.done)
 	})
-	runtime.Goexit()
 }
 
 // Err returns the first error, or nil.

@@ -18,6 +18,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/pkg/v3/featuregate"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 
@@ -43,7 +44,7 @@ type Config struct {
 	Retention time.Duration
 	// QuotaBytes is how many bytes of the store may be in use; 0 means DefaultQuota. See Usage.
 	QuotaBytes int64
-	// Reserve is how many bytes of the file system must be free for writes; 0 means DefaultReserve, negative means
+	// Reserve is how many bytes of the file system writes leave for the member; 0 means DefaultReserve, negative means
 	// none.
 	Reserve int64
 	// Heartbeat is the interval of the leader's heartbeats. Election is how long the others miss them before one of
@@ -82,6 +83,7 @@ type Member struct {
 	election      time.Duration
 	leaderless    leaderless
 	defragmenting atomic.Bool
+	acknowledged  atomic.Uint64
 }
 
 // Start runs the member in cfg.Dir, which it creates if the directory is empty, and returns when it serves writes or
@@ -120,6 +122,9 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	}
 	m.running.Go(m.waitStopped)
 	m.running.Go(func() { m.watchDisk(cfg.Dir, cfg.Logger) })
+	m.running.Go(m.watchData)
+	m.space.reserve.keep()
+	m.running.Go(func() { m.space.reserve.watch(m.closing) })
 	return m, nil
 }
 
@@ -128,6 +133,8 @@ func (m *Member) open(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	m.space = &space{dir: cfg.Dir, reserve: newReserve(cfg.Dir, cfg.Reserve), log: cfg.Logger}
+	_ = os.Remove(filepath.Join(cfg.Dir, reserveName)) // of the last start
 	if m.socket, err = socketDir(cfg.Dir); err != nil {
 		return err
 	}
@@ -138,7 +145,6 @@ func (m *Member) open(ctx context.Context, cfg Config) error {
 	if m.etcd, err = m.startEtcd(ctx, c); err != nil {
 		return err
 	}
-	m.space = &space{dir: cfg.Dir, reserve: cmp.Or(cfg.Reserve, DefaultReserve), log: cfg.Logger}
 	m.client = v3client.New(m.etcd.Server)
 	m.client.KV = spaceKV{m.client.KV, m.space}
 	return nil
@@ -200,6 +206,11 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	// Raft keeps this many entries in memory. A start replays those since the last snapshot: while more than 5000 are
 	// left, etcd refuses its own first write and retries it without delay.
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 2500
+	// A member compares its data with that of the others when it starts, and the leader that of all after compactions.
+	features := "InitialCorruptCheck=true,CompactHashCheck=true"
+	if err := c.ServerFeatureGate.(featuregate.MutableFeatureGate).Set(features); err != nil {
+		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
+	}
 	c.MaxRequestBytes = 2 << 20
 	c.WarningApplyDuration = 2 * time.Second // watchDisk reports slow disks
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(slogCore{
@@ -312,7 +323,11 @@ func hint(err error) string {
 		return "another program uses this address"
 	case strings.Contains(text, "crc mismatch"), strings.Contains(text, "invalid database"),
 		strings.Contains(text, errFatal.Error()+": panic"):
-		return "the store's files are damaged; restore the data directory from a backup"
+		return "the store's files are damaged; " + HintReplace
+	case strings.Contains(text, "found data inconsistency with peers"), errors.Is(err, errDamaged):
+		return "the store's files differ from those of the other heads; " + HintReplace
+	case strings.Contains(text, "is out of range [lastIndex"):
+		return "the store's files are older than what this head has acknowledged; " + HintReplace
 	}
 	return ""
 }

@@ -149,6 +149,13 @@ func (s *site) eventually(what string, try func(ctx context.Context) error) {
 func (s *site) join(first *node, name string) *node {
 	s.Helper()
 	n := s.node(name)
+	s.joinNode(first, n)
+	return n
+}
+
+func (s *site) joinNode(first, n *node) {
+	s.Helper()
+	name := n.cfg.Name
 	var id uint64
 	s.eventually("add "+name, func(ctx context.Context) (err error) {
 		id, n.cfg.Join, err = first.Add(ctx, n.cfg.URL)
@@ -162,7 +169,6 @@ func (s *site) join(first *node, name string) *node {
 		}
 		return nil
 	})
-	return n
 }
 
 // three starts a single member and adds two.

@@ -95,7 +95,7 @@ func (m *Member) Compact(ctx context.Context, revision int64) error {
 // Defragment makes the file of this member's store as small as its content. Meanwhile this member has no part in
 // writes, so a leader transfers its leadership before.
 func (m *Member) Defragment() error {
-	need := m.Usage().Used + m.space.reserve
+	need := m.Usage().Used + m.space.reserve.size
 	if free, err := freeIn(m.space.dir); err != nil || free < need {
 		return fmt.Errorf("%w: defragmentation needs %d MiB, and %d MiB are free: %w", trivet.ErrUnavailable,
 			need>>20, free>>20, err)
@@ -108,15 +108,18 @@ func (m *Member) Defragment() error {
 	return m.etcd.Server.Defragment()
 }
 
-// ClearNoSpace ends etcd's alarm for a full store, which a quota of etcd has raised and nothing else ends.
-func (m *Member) ClearNoSpace(ctx context.Context) error {
+// ClearAlarms ends the alarms of etcd that nothing else ends, and until which it refuses writes: for a full store,
+// which a quota of etcd has raised, and for members whose data differs from that of the majority, which stop by themselves.
+// An alarm for the data of all members stays, as it is not known which of them are right.
+func (m *Member) ClearAlarms(ctx context.Context) error {
 	for _, a := range m.etcd.Server.Alarms() {
-		if a.GetAlarm() != etcdserverpb.AlarmType_NOSPACE {
+		damaged := a.GetAlarm() == etcdserverpb.AlarmType_CORRUPT
+		if damaged && (a.GetMemberID() == 0 || a.GetMemberID() == m.ID()) {
 			continue
 		}
 		alarm := &clientv3.AlarmMember{MemberID: a.GetMemberID(), Alarm: a.GetAlarm()}
 		if _, err := m.client.AlarmDisarm(ctx, alarm); err != nil {
-			return fmt.Errorf("%w: clear the alarm of a full store: %w", trivet.ErrUnavailable, err)
+			return fmt.Errorf("%w: clear an alarm of the store: %w", trivet.ErrUnavailable, err)
 		}
 	}
 	return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// DefaultReserve is how many bytes of the file system must be free for writes: the next segment of the log (64 MiB),
-// and as much for database pages. etcd does not survive a full disk, so writes are refused when less is free. Reads
-// still work, and writes resume as soon as there is space.
+// DefaultReserve is how many bytes of the file system writes leave for the member: etcd does not survive a full disk,
+// and it writes what the other members send, too. Writes are refused when less is left. Reads still work, and writes
+// resume as soon as there is space.
 const DefaultReserve = 128 << 20
 
 // startReserve is how many bytes a member needs to start: it writes some pages before the first request.
@@ -23,28 +23,27 @@ const startReserve = 8 << 20
 // space checks the free space of a member's file system.
 type space struct {
 	dir     string
-	reserve int64
+	reserve *reserve
 	log     *slog.Logger
 	short   atomic.Bool // as last logged
 }
 
-// check returns an error if less than the reserve is free. It is called before each write; statfs(2) takes a
+// check returns an error if less than the reserve is left. It is called before each write; statfs(2) takes a
 // microsecond.
 func (s *space) check() error {
-	free, err := freeIn(s.dir)
+	free, need, err := s.reserve.left()
 	if err != nil {
 		return err
 	}
-	short := free < s.reserve
+	short := free < need
 	if s.short.Swap(short) != short {
-		s.logChange(short, free)
+		s.logChange(short, free, need)
 	}
 	if !short {
 		return nil
 	}
 	return &trivet.Error{Op: "write",
-		Err: fmt.Errorf("%w: the disk is full: %d MiB free, %d MiB needed", trivet.ErrUnavailable, free>>20,
-			s.reserve>>20),
+		Err:  fmt.Errorf("%w: the disk is full: %d MiB free, %d MiB needed", trivet.ErrUnavailable, free>>20, need>>20),
 		Hint: "free some space on the file system of " + s.dir + "; writes then resume, reads and netboot still work"}
 }
 
@@ -59,6 +58,7 @@ func CheckStartSpace(dir string) error {
 
 func checkStartSpace(dir string) error {
 	free, err := freeIn(dir)
+	free += reserveHeld(dir)
 	if err == nil && free < startReserve {
 		err = fmt.Errorf("%d MiB free in %s, %d MiB needed to start: %w", free>>20, dir, startReserve>>20, unix.ENOSPC)
 	}
@@ -74,10 +74,10 @@ func freeIn(dir string) (int64, error) {
 	return int64(fs.Bavail) * fs.Bsize, nil
 }
 
-func (s *space) logChange(short bool, free int64) {
+func (s *space) logChange(short bool, free, need int64) {
 	if short {
 		s.log.Error("the disk is full: writes are refused until there is space", "dir", s.dir, "free", free,
-			"needed", s.reserve)
+			"needed", need)
 		return
 	}
 	s.log.Info("the disk has space again: writes are accepted", "dir", s.dir, "free", free)

@@ -23,7 +23,7 @@ type Member interface {
 	Usage() cluster.Usage
 	Compact(ctx context.Context, revision int64) error
 	Defragment() error
-	ClearNoSpace(ctx context.Context) error
+	ClearAlarms(ctx context.Context) error
 }
 
 // Config is what a Keeper needs.
@@ -90,7 +90,7 @@ func (k *Keeper) check(ctx context.Context) error {
 	now := k.Tables.Store.Revision()
 	level, compact := decide(k.Member.Usage(), k.last, now)
 	k.last = now
-	if err := k.Member.ClearNoSpace(step); err != nil {
+	if err := k.Member.ClearAlarms(step); err != nil {
 		return err
 	}
 	if compact > 0 {

@@ -23,6 +23,11 @@ func TestFullStoreRecovers(t *testing.T) {
 	t.Parallel()
 	m := storetest.MemberWith(t, cluster.Config{QuotaBytes: 20 << 20})
 	tables := storetest.On(t, m, store.Options{Head: "head0", Admit: m.Admit}, state.New)
+	if _, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return tables.Heads.In(tx).Create(&trivet.Head{Meta: trivet.Meta{Name: "head0"}})
+	}); err != nil {
+		t.Fatal(err)
+	}
 	names, err := fill(t.Context(), m, tables)
 	if err == nil || m.CheckQuota() == nil {
 		t.Fatalf("%d records do not fill the store: %+v", len(names), m.Usage())

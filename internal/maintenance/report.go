@@ -34,7 +34,14 @@ func (k *Keeper) report(ctx context.Context, now level) error {
 		Subject: "head/" + k.Head, Seq: 1, Time: time.Now(), Reason: r.reason, Warning: now > normal, Head: k.Head,
 		Message: fmt.Sprintf("%s (%d of %d MiB in use)", r.message, u.Used>>20, u.Quota>>20),
 	}}
-	_, err := k.Tables.Store.Update(ctx, func(tx *store.Tx) error { return k.Tables.Events.In(tx).Put(event) })
+	_, err := k.Tables.Store.Update(ctx, func(tx *store.Tx) error {
+		head, err := k.Tables.Heads.In(tx).Get(k.Head)
+		if err != nil {
+			return err
+		}
+		event.Spec.SubjectUID = head.UID
+		return k.Tables.Events.In(tx).Put(event)
+	})
 	if err == nil {
 		k.level = now
 	}

@@ -53,7 +53,7 @@ func (l *Local) Info() peer.Info {
 		info.Member = l.data.Member
 		return info
 	}
-	info.Member, info.Revision = cluster.FormatID(m.ID()), m.Revision()
+	info.Member, info.Revision, info.Index = cluster.FormatID(m.ID()), m.Revision(), m.Acknowledged()
 	if refused := l.refused.Load(); refused != nil {
 		info.Refused = (*refused)()
 	}
@@ -67,9 +67,8 @@ func (l *Local) Info() peer.Info {
 func (l *Local) MemberConfig() (cluster.Config, error) {
 	if dir := l.path("store/etcd"); l.data.Started && !fileExists(dir) { // an empty one would be that of a new cluster
 		return cluster.Config{}, &trivet.Error{Op: "open store", Name: dir,
-			Err: fmt.Errorf("%w: it existed before", trivet.ErrNotFound),
-			Hint: "restore a backup of the directory, or let this head join as a new one: " +
-				"--rejoin --join URL --token TOKEN"}
+			Err:  fmt.Errorf("%w: it existed before", trivet.ErrNotFound),
+			Hint: cluster.HintReplace}
 	}
 	cfg := cluster.Config{Dir: l.path("store"), Name: l.data.Name, Token: l.Root().Cluster(), Logger: l.cfg.Log,
 		TLS: l.certs.peerTLS()}

@@ -25,7 +25,10 @@ type ServerConfig struct {
 	Members Members
 	Records *Records   // nil on a witness
 	Keys    *auth.Keys // nil on a witness
-	Log     *slog.Logger
+	// Acknowledged returns the index of the last entry of the log that a member is known to have written. nil on a
+	// witness.
+	Acknowledged func(head, member string) uint64
+	Log          *slog.Logger
 }
 
 // Server serves the requests of heads that join, that verify their membership, or whose certificate expires.

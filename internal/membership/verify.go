@@ -27,6 +27,7 @@ type VerifyResponse struct {
 	Head   string         `json:"head"`
 	Leader string         `json:"leader,omitempty"` // empty: it knows none
 	Peers  []cluster.Peer `json:"peers"`
+	Index  uint64         `json:"index,omitempty"` // of an entry of the log that the caller's member has acknowledged
 }
 
 // verify responds with all members, with ErrForbidden to a head that was removed, and with ErrUnavailable to one that
@@ -44,7 +45,11 @@ func (s *Server) verify(_ *http.Request, from auth.Peer, body []byte) (any, erro
 		return nil, err
 	}
 	self := s.Info()
-	return VerifyResponse{Head: self.Head, Leader: self.Leader, Peers: s.Members.Peers()}, nil
+	resp := VerifyResponse{Head: self.Head, Leader: self.Leader, Peers: s.Members.Peers()}
+	if s.Acknowledged != nil {
+		resp.Index = s.Acknowledged(from.Name, req.Member)
+	}
+	return resp, nil
 }
 
 const (
@@ -91,6 +96,10 @@ func (l *Local) verifyOnce(ctx context.Context) (final bool, err error) {
 	if len(others) == 0 {
 		return true, nil
 	}
+	index, err := cluster.LastIndex(l.path("store"))
+	if err != nil {
+		return true, &trivet.Error{Op: "open store", Name: l.path("store"), Err: err, Hint: cluster.HintReplace}
+	}
 	type result struct {
 		VerifyResponse
 		err error
@@ -110,6 +119,8 @@ func (l *Local) verifyOnce(ctx context.Context) (final bool, err error) {
 		switch {
 		case errors.Is(r.err, trivet.ErrForbidden):
 			return true, l.ErrRemoved()
+		case r.err == nil && r.Index > index:
+			return true, l.errOldLog(r.Head, r.Index, index)
 		case r.err != nil:
 			last = r.err
 		case r.Leader == "":
@@ -119,6 +130,14 @@ func (l *Local) verifyOnce(ctx context.Context) (final bool, err error) {
 		}
 	}
 	return false, fmt.Errorf("%w: no other member responds: %w", trivet.ErrUnavailable, last)
+}
+
+// errOldLog is the error of a head whose log ends before what it has acknowledged to another head: it was put back from
+// a copy. Its member would vote for a log without these entries.
+func (l *Local) errOldLog(head string, acknowledged, index uint64) error {
+	return &trivet.Error{Op: "open store", Name: l.path("store"), Hint: cluster.HintReplace,
+		Err: fmt.Errorf("%w: it is older data: its log ends at entry %d, and this head has acknowledged entry %d to %s",
+			trivet.ErrConflict, index, acknowledged, head)}
 }
 
 // adoptPeers stores the members that another head knows, if this one is among them. A member needs all of them for

@@ -55,6 +55,17 @@ func (m *Monitor) Statuses() map[string]Status {
 	return maps.Clone(m.statuses)
 }
 
+// Acknowledged returns the index of the last entry of the log that a member is known to have written, by what its head
+// reported. It returns 0 where the head reported none, or another member.
+func (m *Monitor) Acknowledged(head, member string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.statuses[head]; s.Member == member {
+		return s.Index
+	}
+	return 0
+}
+
 // Live reports whether a head responded to its last ping, a moment ago, and had a quorum then.
 func (m *Monitor) Live(head string) bool {
 	m.mu.Lock()
@@ -114,6 +125,9 @@ func (m *Monitor) ping(ctx context.Context, name, url string, revision int64) {
 		return
 	}
 	s := newStatus(last, info, sent, received, revision)
+	if s.Member == last.Member {
+		s.Index = max(s.Index, last.Index) // a member that starts has none yet
+	}
 	if s.Skew != 0 && last.Skew == 0 {
 		m.log.Warn("the clock of another head differs from this head's; synchronize both by NTP",
 			"head", name, "ahead", s.Skew.Round(time.Second))

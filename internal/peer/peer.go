@@ -28,6 +28,7 @@ type Info struct {
 	Time     time.Time `json:"time"`               // by its clock
 	Started  time.Time `json:"started,omitzero"`   // its process
 	Revision int64     `json:"revision,omitempty"` // revision of the store that its own copy has reached
+	Index    uint64    `json:"index,omitempty"`    // of an entry of the log that its member has written
 	Leader   string    `json:"leader,omitempty"`   // ID of the member that it knows as the leader; empty: none
 	Refused  int       `json:"refused,omitempty"`  // values in its copy of the store that do not authenticate
 }

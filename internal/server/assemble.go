@@ -118,8 +118,12 @@ func (s *Server) verifySender(p auth.Peer, r *http.Request) error {
 }
 
 func (s *Server) membershipServer(records *membership.Records) *membership.Server {
-	return membership.NewServer(membership.ServerConfig{
-		Info: s.local.Info, Members: s.member, Records: records, Keys: s.local.Keys(), Log: s.cfg.Log})
+	cfg := membership.ServerConfig{
+		Info: s.local.Info, Members: s.member, Records: records, Keys: s.local.Keys(), Log: s.cfg.Log}
+	if s.monitor != nil {
+		cfg.Acknowledged = s.monitor.Acknowledged
+	}
+	return membership.NewServer(cfg)
 }
 
 // assembleWitness wires what a witness serves besides the store's members: pings, and its health.

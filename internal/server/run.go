@@ -53,7 +53,7 @@ func (s *Server) awaitFailure(ctx context.Context) error {
 			return s.local.ErrRemoved()
 		}
 		err = fmt.Errorf("the store's member failed: %w", err)
-		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) {
+		if errors.Is(err, syscall.ENOSPC) {
 			s.serveReads(ctx, err)
 		}
 		return err

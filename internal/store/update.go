@@ -179,6 +179,10 @@ func refusal(err error) (bool, error) {
 	switch {
 	case errors.Is(err, trivet.ErrUnavailable): // no leader or no disk space: nothing was sent
 		return true, err
+	case errors.Is(err, rpctypes.ErrCorrupt):
+		return true, &trivet.Error{Op: "update", Err: unavailable(err),
+			Hint: "the data of the heads differs: see their logs; a head that reports so is replaced by " +
+				"'trivet head replace'; if none does, restore all heads from a backup"}
 	case errors.Is(err, rpctypes.ErrTooManyRequests):
 		return true, &trivet.Error{Op: "update", Err: unavailable(err),
 			Hint: "the store is overloaded; try again"}
