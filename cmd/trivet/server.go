@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"runtime/pprof"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -58,8 +59,14 @@ func runServer(ctx context.Context, cfg server.Config) error {
 	case err != nil:
 		return err
 	}
-	defer s.Close()
-	return s.Run(ctx)
+	err = s.Run(ctx)
+	if !errors.Is(err, server.ErrStuck) {
+		err = errors.Join(err, s.Close())
+	}
+	if errors.Is(err, server.ErrStuck) { // for a report of the error; the program exits without it
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+	}
+	return err
 }
 
 // networkFlags are the flags of where a head serves machines and clients.
