@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"runtime/debug"
 	"runtime/pprof"
@@ -33,7 +31,7 @@ func serverCommand() *cobra.Command {
 			"  trivet server --dhcp eth1 --join https://10.0.0.5:7480 --token sha256:...",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if cfg.Log, err = newLogger(level, format); err != nil {
+			if cfg.Log, err = newLogger(os.Stderr, level, format); err != nil {
 				return err
 			}
 			return runServer(cmd.Context(), cfg)
@@ -113,19 +111,4 @@ func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}
-}
-
-func newLogger(level, format string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level is %q; must be debug, info, warn or error", level)
-	}
-	opts := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(os.Stderr, opts)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, opts)), nil
-	}
-	return nil, fmt.Errorf("--log-format is %q; must be text or json", format)
 }
