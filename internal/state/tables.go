@@ -16,6 +16,7 @@ const (
 	ByProvision = "provision" // workflows by provision
 	ByNetwork   = "network"   // addresses by network
 	BySubject   = "subject"   // events by subject
+	ByBlob      = "blob"      // images, platforms and workflows by the digests of the blobs that they refer to
 )
 
 // Tables are the typed views of the store's records.
@@ -59,13 +60,14 @@ func newTables(s *store.Store) *Tables {
 		Workflows: store.NewTable(s,
 			by(ByMachine, func(w *trivet.Workflow) string { return w.Spec.Machine }),
 			by(ByProvision, func(w *trivet.Workflow) string { return w.Spec.Provision }),
+			store.Index[trivet.Workflow]{Name: ByBlob, Keys: digestsOf[*trivet.Workflow]},
 		),
 		Provisions: store.NewTable(s,
 			by(ByState, func(p *trivet.Provision) string { return string(p.Status.State) }),
 		),
 		Templates: store.NewTable[trivet.Template](s),
-		Images:    store.NewTable[trivet.Image](s),
-		Platforms: store.NewTable[trivet.Platform](s),
+		Images:    store.NewTable(s, store.Index[trivet.Image]{Name: ByBlob, Keys: digestsOf[*trivet.Image]}),
+		Platforms: store.NewTable(s, store.Index[trivet.Platform]{Name: ByBlob, Keys: digestsOf[*trivet.Platform]}),
 		Networks:  store.NewTable[trivet.Network](s),
 		Addresses: store.NewTable(s,
 			by(ByMAC, func(a *trivet.Address) string { return a.Spec.MAC }),

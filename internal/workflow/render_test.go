@@ -17,7 +17,7 @@ func recipe(text string) *trivet.Template {
 	return &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
 		Parameters: []trivet.Parameter{{Name: "image"}, {Name: "fs", Default: &def}},
 		Actions: []trivet.Action{{Name: "a", Use: "container", With: map[string]any{
-			"ref": "tool", "ca": text, "args": []any{text, 7.0}, "devices": true,
+			"ref": "tool@sha256:" + strings.Repeat("0", 64), "ca": text, "args": []any{text, 7.0}, "devices": true,
 		}}},
 	}}
 }

@@ -32,7 +32,7 @@ func (e *Env) container(ctx context.Context, at *Attempt, s *actionspec.Containe
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
-	if err := oci.Unpack(ctx, img, root, func(n int64) { at.Progress(n, 0, "bytes") }); err != nil {
+	if err := oci.Unpack(ctx, img, root, memorySpace(), func(n int64) { at.Progress(n, 0, "bytes") }); err != nil {
 		return imageFault(ctx, err)
 	}
 	p, err := oci.ProcessOf(img, root, s.Command, s.Args)
@@ -75,7 +75,7 @@ func (e *Env) containerImage(ctx context.Context, at *Attempt, s *actionspec.Con
 	if err := os.Mkdir(layout, 0o700); err != nil {
 		return nil, err
 	}
-	if err := e.unpackImage(ctx, at, s.Image, "oci", layout, ""); err != nil {
+	if err := e.unpackImage(ctx, at, s.Image, "oci", layout, "", memorySpace()); err != nil {
 		return nil, err
 	}
 	img, err := oci.Layout(layout)
@@ -85,6 +85,12 @@ func (e *Env) containerImage(ctx context.Context, at *Attempt, s *actionspec.Con
 	return img, nil
 }
 
+// memorySpace returns the space for an image in the installer's memory: half of what is available, as its layout and
+// its files may be there at the same time.
+func memorySpace() oci.Space {
+	return oci.Space{Bytes: availableMemory() / 2, Entries: oci.MaxEntries}
+}
+
 // imageFault returns the failure of an image that could not be read: of the image, the network or the machine.
 func imageFault(ctx context.Context, err error) error {
 	switch {
@@ -92,8 +98,8 @@ func imageFault(ctx context.Context, err error) error {
 		return Fault(trivet.FaultNetwork, err)
 	case errors.Is(err, trivet.ErrInvalid), errors.Is(err, trivet.ErrTooLarge):
 		return &Failure{Fault: trivet.FaultImage, Final: true, Err: err}
-	case errors.Is(err, unix.ENOSPC):
-		return failf(trivet.FaultMachine, "%w (the image is unpacked in the installer's memory)", err)
+	case errors.Is(err, unix.ENOSPC): // other machines would fail alike
+		return finalf(trivet.FaultImage, "%w (the image is unpacked in the installer's memory)", err)
 	}
 	return Fault(trivet.FaultNetwork, fmt.Errorf("image: %w", err))
 }
