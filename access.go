@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,18 @@ type Secret struct {
 // SecretSpec holds the values by key; each is "sealed:v1:..." once it is stored.
 type SecretSpec struct {
 	Data map[string]string `json:"data"` // values by key
+	// Addresses are the subnets, such as "10.0.8.0/24", of the hosts that the values may be sent to; empty means none.
+	// A machine's record can name any secret and any address, so this list decides.
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	// Insecure permits sending the values to a host whose certificate cannot be verified, or without TLS. Factory
+	// certificates of BMCs cannot be verified; a host in between can then read the values.
+	Insecure bool `json:"insecure,omitempty"`
+}
+
+// Allows reports whether the values may be sent to an address.
+func (s *SecretSpec) Allows(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	return slices.ContainsFunc(s.Addresses, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // Sealed is the prefix of every sealed value.
@@ -77,6 +90,14 @@ func (s *Secret) Validate() error {
 	var p problems
 	p.name(s.Name)
 	p.max("spec.data", len(s.Spec.Data), 32)
+	p.max("spec.addresses", len(s.Spec.Addresses), 256)
+	for i, a := range s.Spec.Addresses {
+		if field := fmt.Sprintf("spec.addresses[%d]", i); !a.IsValid() {
+			p.add(field, "is not a subnet; write 10.0.8.0/24, or 10.0.8.9/32 for one host")
+		} else if a != a.Masked() {
+			p.add(field, "%s has bits set after its prefix; write %s", a, a.Masked())
+		}
+	}
 	for key, value := range s.Spec.Data {
 		if !wordForm.MatchString(key) {
 			p.add(fmt.Sprintf("spec.data[%q]", key), "is not a valid key: use letters, digits, - and _")

@@ -2,20 +2,21 @@ package trivet
 
 import "time"
 
-// The API of agents, as JSON over HTTPS. An agent authenticates its hello by the token of its boot script, and later
-// requests by a signature of the key that the hello registered (internal/auth). Heads ignore unknown fields.
+// The API of agents, as JSON over HTTPS. An agent signs each request with its key (internal/auth). Its hello registers
+// the key, and is authorized by the token of its boot script. Heads ignore unknown fields.
 //
 //	POST /agent/v1/hello  Hello -> Grant   uses the token of the boot script and registers the key
 //	POST /agent/v1/sync   Sync  -> Grant   reports, heartbeat and waiting for work, all in one
-//	POST /agent/v1/logs?workflow=W&action=A&attempt=N&offset=B   raw bytes; a repeated offset changes nothing
+//	POST /agent/v1/logs?workflow=W&action=A&epoch=E&attempt=N&offset=B   raw bytes; a repeated offset
+//	     changes nothing
 
 // Hello is an agent's first request after it booted.
 type Hello struct {
-	Machine   string    `json:"machine,omitempty"` // empty: unknown, to be enrolled
-	MAC       string    `json:"mac"`               // of the port it booted from
-	Token     string    `json:"token"`             // from the kernel command line
-	Key       string    `json:"key"`               // Ed25519 public key, base64
-	BootID    string    `json:"bootID"`            // random, one per boot
+	Machine   string    `json:"machine"` // the name in the boot script
+	MAC       string    `json:"mac"`     // of the port it booted from
+	Token     string    `json:"token"`   // from the kernel command line
+	Key       string    `json:"key"`     // Ed25519 public key, base64
+	BootID    string    `json:"bootID"`  // random, one per boot
 	Version   string    `json:"version,omitempty"`
 	Inventory Inventory `json:"inventory"`
 }
@@ -28,8 +29,8 @@ type Sync struct {
 	Reports []Report `json:"reports,omitempty"` // all that are not yet acknowledged, in order
 	// Progress of the running action. It is shown, and not stored.
 	Progress *Progress `json:"progress,omitempty"`
-	// Wait is how long the head may delay its response (at most MaxWait) until there is work or an order. Only an idle
-	// agent waits.
+	// Wait is how long the head may delay its response (at most MaxWait, and half of the time after which a silent
+	// agent is lost) until there is work or an order. Only an idle agent waits.
 	Wait Duration `json:"wait,omitempty"`
 }
 

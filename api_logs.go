@@ -1,10 +1,17 @@
 package trivet
 
+// LogKey identifies one attempt of one action within a run. An action that an agent began under one epoch and another
+// agent repeats under a later one has a log for each.
+type LogKey struct {
+	Action  string `json:"action"`
+	Epoch   int64  `json:"epoch"` // under which the agent held the run
+	Attempt int    `json:"attempt"`
+}
+
 // LogPiece is a part of the log of one attempt of one action. Logs are sent as one JSON object per line. A piece
 // without an action marks the end, to distinguish it from a broken connection.
 type LogPiece struct {
-	Action  string `json:"action"`
-	Attempt int    `json:"attempt"`
+	LogKey
 	// Offset is where the text begins in the log, Next where it ends, in bytes.
 	Offset int64  `json:"offset"`
 	Next   int64  `json:"next"`

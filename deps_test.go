@@ -32,7 +32,7 @@ var layers = []layer{
 		},
 	}},
 	{"rules", [][]string{
-		{"internal/actionspec", "internal/boot", "internal/ipam", "internal/placement"},
+		{"internal/actionspec", "internal/boot", "internal/ipam", "internal/placement", "internal/uptime"},
 		{"internal/workflow"},
 	}},
 	{"machine", [][]string{
@@ -46,7 +46,7 @@ var layers = []layer{
 	}},
 	{"state", [][]string{{"internal/peer", "internal/reconcile", "internal/state"}}},
 	{"domain", [][]string{{"internal/addressing"}, {"internal/fleet"}}},
-	{"cluster", [][]string{{"internal/membership", "internal/presence", "internal/replica"}}},
+	{"cluster", [][]string{{"internal/maintenance", "internal/membership", "internal/presence", "internal/replica"}}},
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",
 		"internal/controller/deadline", "internal/controller/heads", "internal/controller/power",
@@ -89,7 +89,7 @@ var never = []struct {
 	who, what []string
 	why       string
 }{
-	{[]string{"."}, []string{"net", "net/http", "os", "os/exec"}, "the nouns do no I/O"},
+	{[]string{"."}, []string{"net", "net/http", "os", "os/exec"}, "the records do no I/O"},
 	{layerNamed("rules").packages(), []string{"net", "net/http", "os", "os/exec"}, "rules do no I/O"},
 	{layerNamed("machine").packages(), append(layerNamed("state").imports(), module+"/internal/store",
 		module+"/internal/cluster"),

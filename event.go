@@ -49,16 +49,22 @@ func (e *Event) Validate() error {
 const (
 	// ReasonEnrolled: an unknown machine enrolled itself.
 	ReasonEnrolled = "Enrolled"
-	// ReasonAccepted: a discovered or quarantined machine was made available by an operator.
+	// ReasonAccepted: an operator accepted a discovered, quarantined or releasing machine.
 	ReasonAccepted = "Accepted"
 	// ReasonQuarantined: the machine is kept out of placement; the message says why.
 	ReasonQuarantined = "Quarantined"
 	// ReasonClaimed: a provision claimed the machine.
 	ReasonClaimed = "Claimed"
-	// ReasonReleased: the provision was deleted; the machine is available again.
+	// ReasonReleased: the provision was deleted; the machine is no longer its.
 	ReasonReleased = "Released"
+	// ReasonAvailable: the former system of a released machine does not run any more; the machine may be claimed.
+	ReasonAvailable = "Available"
 	// ReasonAgentIdle: an agent registered, and there is no run for it.
 	ReasonAgentIdle = "AgentIdle"
+	// ReasonHelloRefused: a second agent sent a hello in one boot. Another host may have used the boot script.
+	ReasonHelloRefused = "HelloRefused"
+	// ReasonUnexpectedBoot: the boot script was fetched while the agent was at work.
+	ReasonUnexpectedBoot = "UnexpectedBoot"
 	// ReasonPoweredOn: the BMC powered the machine on.
 	ReasonPoweredOn = "PoweredOn"
 	// ReasonPowerFailed: a power request could not be carried out in time.
@@ -83,6 +89,12 @@ const (
 	ReasonSucceeded = "Succeeded"
 	// ReasonFailed: the run failed; the message says why.
 	ReasonFailed = "Failed"
+	// ReasonStoreFilling: of the quota of a head's store, more than 70 % is in use.
+	ReasonStoreFilling = "StoreFilling"
+	// ReasonStoreFull: more than 90 % is in use; only deletions and small changes are accepted.
+	ReasonStoreFull = "StoreFull"
+	// ReasonStoreNormal: less than 70 % is in use again.
+	ReasonStoreNormal = "StoreNormal"
 	// ReasonCancelled: the run was cancelled.
 	ReasonCancelled = "Cancelled"
 )

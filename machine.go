@@ -46,23 +46,39 @@ type NIC struct {
 
 // BMC is the address of a machine's management controller, and the credentials for it.
 type BMC struct {
-	Protocol string `json:"protocol"`           // "ipmi" or "redfish"
-	Address  string `json:"address"`            // host, host:port or https URL
-	Secret   string `json:"secret"`             // the Secret with keys user and password
-	Insecure bool   `json:"insecure,omitempty"` // accept any certificate of a Redfish BMC
+	Protocol string `json:"protocol"` // "ipmi" or "redfish"
+	Address  string `json:"address"`  // host, host:port or https URL
+	// Secret is the Secret with keys user and password. It names the addresses that it may be sent to.
+	Secret string `json:"secret"`
+}
+
+// Host returns the host of the BMC's address: a name or an address; empty if it has none.
+func (b *BMC) Host() string {
+	address := b.Address
+	if _, rest, isURL := strings.Cut(address, "://"); isURL {
+		address, _, _ = strings.Cut(rest, "/")
+	}
+	if to, err := netip.ParseAddrPort(address); err == nil {
+		return to.Addr().String()
+	}
+	if strings.Count(address, ":") == 1 { // a name and a port
+		address, _, _ = strings.Cut(address, ":")
+	}
+	return strings.Trim(address, "[]")
 }
 
 // MachineState is the state of a machine.
 type MachineState string
 
-// The states of a machine. Placement claims available machines only.
+// The states of a machine. Placement claims available machines only, and no machine that was installed becomes
+// available while its system may still run (internal/workflow has the rules).
 const (
 	MachineDiscovered   MachineState = "discovered"   // enrolled itself; not accepted yet
-	MachineAvailable    MachineState = "available"    // may be claimed
+	MachineAvailable    MachineState = "available"    // may be claimed: what is on its disks may be overwritten
 	MachineClaimed      MachineState = "claimed"      // has a workflow; has not booted for it yet
 	MachineProvisioning MachineState = "provisioning" // its agent was granted the run
 	MachineActive       MachineState = "active"       // runs its installed system
-	MachineReleasing    MachineState = "releasing"    // no longer claimed; being cleaned up
+	MachineReleasing    MachineState = "releasing"    // no longer claimed; its former system may still run
 	MachineQuarantined  MachineState = "quarantined"  // excluded from placement; see Reason
 )
 
@@ -70,6 +86,8 @@ const (
 type MachineStatus struct {
 	State  MachineState `json:"state,omitempty"`
 	Reason string       `json:"reason,omitempty"` // why it is in its state
+	// Former is the state that a quarantined machine returns to when it is accepted.
+	Former MachineState `json:"former,omitempty"`
 	// Workflow is the machine's current or last run, Provision the request that it serves. Both are empty when
 	// unclaimed.
 	Workflow  string `json:"workflow,omitempty"`
@@ -88,6 +106,9 @@ type MachineStatus struct {
 	// PowerHead is the head that held an intent which was removed, until it confirms that it no longer talks to the
 	// BMC. It holds the next intent, too.
 	PowerHead string `json:"powerHead,omitempty"`
+	// Warned has, by the reason of a warning about a boot, the epoch under which it was recorded last. It is recorded
+	// once per epoch, however often its cause is repeated.
+	Warned map[string]int64 `json:"warned,omitempty"`
 	// Events counts all events of this machine so far (see [Event]).
 	Events int64 `json:"events,omitempty"`
 	// Activated is the time of the installed system's first phone-home.
@@ -192,7 +213,9 @@ func (m *Machine) Validate() error {
 	p.max("spec.kernelArgs", len(m.Spec.KernelArgs), 32)
 	if b := m.Spec.BMC; b != nil {
 		p.oneOf("spec.bmc.protocol", b.Protocol, "ipmi", "redfish")
-		p.need("spec.bmc.address", b.Address)
+		if p.need("spec.bmc.address", b.Address); b.Address != "" && b.Host() == "" {
+			p.add("spec.bmc.address", "%.100q has no host; write host, host:port or an https URL", b.Address)
+		}
 		p.need("spec.bmc.secret", b.Secret)
 	}
 	return p.err()

@@ -52,6 +52,9 @@ type Action struct {
 	Backoff Duration `json:"backoff,omitempty"` // delay before the first retry
 }
 
+// BackoffAfter returns the delay after a failed attempt.
+func (a *Action) BackoffAfter(attempt int) Duration { return a.Backoff * Duration(attempt) }
+
 // ActionUses are the built-in actions, in the order of an ordinary install.
 var ActionUses = []string{
 	"wipe", "partition", "format", "image", "archive", "file", "command", "seed", "bootloader", "container", "kexec",

@@ -86,6 +86,8 @@ type WorkflowStatus struct {
 	Epoch int64 `json:"epoch,omitempty"`
 	// Acked is the sequence number of the last report accepted in Epoch.
 	Acked int64 `json:"acked,omitempty"`
+	// SeedEpoch is the epoch under which the seed was written: only its phone-home ends the run.
+	SeedEpoch int64 `json:"seedEpoch,omitempty"`
 	// Steps are the boot steps and the actions in their order.
 	Steps []Step `json:"steps,omitempty"`
 	// Resets counts how often the agent was lost during the run and the machine had to boot again.

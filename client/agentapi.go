@@ -48,7 +48,7 @@ const (
 // Hello uses the boot token and registers the agent's key.
 func (a *AgentAPI) Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, error) {
 	a.c.heads.spreadBy(cmp.Or(h.Machine, h.MAC))
-	return a.call(ctx, call{path: "/agent/v1/hello"}, h, "")
+	return a.call(ctx, call{path: "/agent/v1/hello"}, h, h.Machine)
 }
 
 // Sync sends reports and a heartbeat, and waits for work.
@@ -80,11 +80,11 @@ func (a *AgentAPI) call(ctx context.Context, cl call, what any, machine string) 
 }
 
 // Logs appends a piece to the log of one attempt of an action.
-func (a *AgentAPI) Logs(ctx context.Context, workflow, action string, attempt int, offset int64, piece []byte) error {
+func (a *AgentAPI) Logs(ctx context.Context, workflow string, key trivet.LogKey, offset int64, piece []byte) error {
 	cl := call{path: "/agent/v1/logs", body: piece, header: http.Header{"Content-Type": {"application/octet-stream"}}}
 	cl.query = url.Values{
-		"workflow": {workflow}, "action": {action},
-		"attempt": {strconv.Itoa(attempt)}, "offset": {strconv.FormatInt(offset, 10)},
+		"workflow": {workflow}, "action": {key.Action}, "epoch": {strconv.FormatInt(key.Epoch, 10)},
+		"attempt": {strconv.Itoa(key.Attempt)}, "offset": {strconv.FormatInt(offset, 10)},
 	}
 	return a.post(ctx, cl, a.machine.Load().(string), nil)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,5 +61,25 @@ func TestForeignServerCannotRefuseAgent(t *testing.T) {
 		if !errors.Is(err, want) || errors.Is(err, trivet.ErrUnauthenticated) != (want == trivet.ErrUnauthenticated) {
 			t.Errorf("%v, want %v", err, want)
 		}
+	}
+}
+
+// Every request of an agent is signed in the machine's name, its hello too.
+func TestHelloIsSigned(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	head := c.head(func(w http.ResponseWriter, _ *http.Request) { answer(w, trivet.Grant{Machine: "m1"}) })
+	var signed []string
+	agent := c.client(0, head.URL).AgentAPI(func(req *http.Request, _ []byte, machine string) {
+		signed = append(signed, req.URL.Path+" "+machine)
+	}, func(time.Time) {})
+	if _, err := agent.Hello(t.Context(), trivet.Hello{Machine: "m1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agent.Sync(t.Context(), trivet.Sync{Machine: "m1"}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"/agent/v1/hello m1", "/agent/v1/sync m1"}; !slices.Equal(signed, want) {
+		t.Errorf("signed %q, want %q", signed, want)
 	}
 }

@@ -18,6 +18,8 @@ import (
 // LogOptions select what to read of a workflow's logs.
 type LogOptions struct {
 	Action string // empty: all
+	// All includes what was repeated after a machine was reset: the logs of earlier epochs.
+	All bool
 	// Follow continues until the workflow has ended.
 	Follow bool
 	// Missing is called with the heads that are unreachable, whose part of the logs is left out, and
@@ -38,10 +40,13 @@ func (c *Client) Logs(ctx context.Context, workflow string, o LogOptions) iter.S
 		}
 		l := &logReader{
 			c: c, path: "/v1/workflows/" + url.PathEscape(workflow) + "/logs", query: url.Values{},
-			sent: map[logPart]int64{}, missing: o.Missing, yield: yield,
+			sent: map[trivet.LogKey]int64{}, missing: o.Missing, yield: yield,
 		}
 		if o.Action != "" {
 			l.query.Set("action", o.Action)
+		}
+		if o.All {
+			l.query.Set("all", "1")
 		}
 		if o.Follow {
 			l.query.Set("follow", "1")
@@ -52,16 +57,11 @@ func (c *Client) Logs(ctx context.Context, workflow string, o LogOptions) iter.S
 	}
 }
 
-type logPart struct {
-	action  string
-	attempt int
-}
-
 type logReader struct {
 	c     *Client
 	path  string
 	query url.Values
-	sent  map[logPart]int64 // the offset up to which a part was sent
+	sent  map[trivet.LogKey]int64 // the offset up to which a part was sent
 	yield func(trivet.LogPiece, error) bool
 
 	missing func([]string)
@@ -105,7 +105,7 @@ func (l *logReader) read(body io.Reader) error {
 		if l.trim(&p) {
 			continue
 		}
-		l.sent[logPart{p.Action, p.Attempt}] = p.Next
+		l.sent[p.LogKey] = p.Next
 		if !l.yield(p, nil) {
 			return errStopped
 		}
@@ -118,7 +118,7 @@ func (l *logReader) read(body io.Reader) error {
 
 // trim removes from a piece what was sent already, and reports whether nothing is left of it.
 func (l *logReader) trim(p *trivet.LogPiece) bool {
-	sent := l.sent[logPart{p.Action, p.Attempt}]
+	sent := l.sent[p.LogKey]
 	if p.Next <= sent {
 		return true
 	}

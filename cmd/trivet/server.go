@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cli"
+	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/server"
 )
 
@@ -103,6 +105,8 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"how long to serve requests after SIGTERM while reporting not ready, for load balancers")
 	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "heartbeat interval of the store; increase it for slow disks or links; "+
 		"must be the same on all heads (default 50ms: a failed leader is detected after 0.3 to 0.6 s)")
+	f.TextVar(&cfg.StoreQuota, "store-quota", trivet.ByteSize(cluster.DefaultQuota),
+		"how much of the store may be in use; the same on all heads; writes that make it larger are refused from 90 % on")
 }
 
 // tuneGC halves the frequency of garbage collection, unless GOGC is set: it saves a tenth of the CPU time for about

@@ -6,6 +6,9 @@ import (
 	"reflect"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/ipam"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 // The admissions of the kinds. Each is called within the transaction.
@@ -49,12 +52,27 @@ func (h *Handler) admitNetwork(c *change, old, next *trivet.Network) error {
 		}
 		return nil
 	}
-	for _, n := range h.Fleet.Networks.List() {
-		// Read within the transaction, so that the commit fails if one of them has changed.
-		other, err := h.Fleet.Networks.In(c.tx).Get(n.Name)
-		if err == nil && other.Name != next.Name && other.Spec.CIDR.Overlaps(next.Spec.CIDR) {
-			return &trivet.FieldError{Field: "spec.cidr", Problem: fmt.Sprintf("%s overlaps %s of network %s",
-				next.Spec.CIDR, other.Spec.CIDR, other.Name)}
+	if old != nil && old.Spec.CIDR == next.Spec.CIDR {
+		return nil
+	}
+	if other := h.overlapping(c.tx, next); other != nil {
+		return &trivet.FieldError{Field: "spec.cidr", Problem: fmt.Sprintf("%s overlaps %s of network %s",
+			next.Spec.CIDR, other.Spec.CIDR, other.Name)}
+	}
+	return nil
+}
+
+// overlapping returns another network whose subnet overlaps: it is within this one, or one of those that enclose it.
+// The transaction compares these lists, not all networks.
+func (h *Handler) overlapping(tx *store.Tx, n *trivet.Network) *trivet.Network {
+	networks := h.Fleet.Networks.In(tx)
+	found := networks.ListBy(state.ByEnclosing, n.Spec.CIDR.String())
+	for _, p := range ipam.Enclosing(n.Spec.CIDR) {
+		found = append(found, networks.ListBy(state.ByCIDR, p.String())...)
+	}
+	for _, other := range found {
+		if other.Name != n.Name {
+			return other
 		}
 	}
 	return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// The agent API. An agent signs every request with the key that its hello registered. The hello carries the token of
-// the boot script; it may be signed as well, which proves that the agent has the key.
+// The agent API. An agent signs every request with the key that its hello registers. The hello carries the token of the
+// boot script; its signature proves that the agent has the key.
 
 // maxSkew is how far an agent's clock may be off.
 const maxSkew = 2 * time.Minute
@@ -31,13 +31,16 @@ func (h *Handler) agentRoutes() {
 		summary: "An agent's reports and heartbeat; an idle agent waits for a run",
 		in:      reflect.TypeFor[trivet.Sync](), out: grant, serve: h.agentSync})
 	h.add(route{method: "POST", path: "/agent/v1/logs", summary: "Append to the log of an action",
-		query: []string{"workflow: its name", "action: its name", "attempt: from 1",
+		query: []string{"workflow: its name", "action: its name", "epoch: of the agent's run", "attempt: from 1",
 			"offset: where the piece begins, in bytes"},
 		media: "application/octet-stream", in: reflect.TypeFor[[]byte](), status: http.StatusNoContent,
 		serve: h.agentLogs})
 }
 
 func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	if err := h.Presence.Listening(); err != nil {
+		return fmt.Errorf("hello: %w", err)
+	}
 	if err := h.reachForUnknown(w.(*recorder), r); err != nil {
 		return err
 	}
@@ -56,11 +59,9 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if hello.BootID == "" || len(hello.BootID) > 128 {
 		return &trivet.FieldError{Field: "bootID", Problem: "is missing or too long"}
 	}
-	if r.Header.Get("Authorization") != "" { // the signature proves that the agent has the key
-		own := func(string) (ed25519.PublicKey, error) { return key, nil }
-		if _, err := auth.VerifyRequest(r, body, own, h.Now(), maxSkew); err != nil {
-			return err
-		}
+	own := func(string) (ed25519.PublicKey, error) { return key, nil }
+	if _, err := auth.VerifyRequest(r, body, own, h.Now(), maxSkew); err != nil {
+		return err
 	}
 	token, err := h.Keys.VerifyBoot(auth.PurposeBoot, hello.Token, h.Now())
 	if err != nil {
@@ -85,6 +86,9 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 
 func (h *Handler) agentSync(w http.ResponseWriter, r *http.Request, _ *caller) error {
 	w.(*recorder).quiet = true
+	if err := h.Presence.Listening(); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
 	agent, body, err := h.agent(w, r)
 	if err != nil {
 		return err

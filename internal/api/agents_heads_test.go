@@ -259,3 +259,85 @@ func sleepUntil(ctx context.Context, is func() bool) error {
 	}
 	return nil
 }
+
+// A head without a quorum refuses agents after a heartbeat, also one that waits for work there.
+func TestHeadWithoutQuorumRefusesAgents(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	a.quick()
+	go func() { _ = a.handler.Run(t.Context()) }() // ends with the test
+	if g, err := a.hello(0); err != nil || g.Run != nil {
+		t.Fatalf("hello: %+v, %v", g, err)
+	}
+	a.isCutOff.Store(true)
+	for what, send := range map[string]func() (*trivet.Grant, error){
+		"an agent that waits for work": func() (*trivet.Grant, error) { return a.sync(1, trivet.MaxWait.D()) },
+		"a hello":                      func() (*trivet.Grant, error) { return a.hello(0) },
+	} {
+		err := sleepUntil(t.Context(), func() bool {
+			_, err := send()
+			return refusedFor(err, "503") && refusedFor(err, "no quorum")
+		})
+		if err != nil {
+			t.Errorf("%s is served: %v", what, err)
+		}
+	}
+	a.isCutOff.Store(false)
+	if _, err := a.sync(1, 0); err != nil {
+		t.Errorf("with a quorum again: %v", err)
+	}
+}
+
+// An agent at work leaves a head that has no quorum.
+func TestAgentLeavesHeadWithoutQuorum(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	a.quick()
+	heads := []*head{a.head, a.twin()}
+	served := func(h *head, path string) bool {
+		return strings.Contains(h.log.String(), fmt.Sprintf(`"url":%q,"status":200`, path))
+	}
+	h := &executor{do: map[string]func(context.Context) error{"one": func(ctx context.Context) error {
+		if served(heads[1], "/agent/v1/hello") {
+			heads[0], heads[1] = heads[1], heads[0]
+		}
+		heads[0].isCutOff.Store(true)
+		return sleepUntil(ctx, func() bool { return served(heads[1], "/agent/v1/sync") })
+	}}}
+	a.claim()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	a.live(ctx, h, 0, heads[0].url, heads[1].url)
+	if st := a.await("done", func(w *trivet.Workflow) bool { return w.Status.State.Ended() }); st.State !=
+		trivet.WorkflowSucceeded || st.Resets != 0 {
+		t.Errorf("%+v", st)
+	}
+	if !strings.Contains(heads[0].log.String(), "no quorum") {
+		t.Errorf("the head that was cut off refused no agent:\n%s", heads[0].log)
+	}
+}
+
+// A head that claims a machine whose idle agent another head heard relies on that agent: it has not been silent.
+func TestClaimByHeadThatDidNotHearTheAgent(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	other := a.twin()
+	if g, err := a.hello(0); err != nil || g.Run != nil {
+		t.Fatalf("hello: %+v, %v", g, err)
+	}
+	put(a.head, a.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Name: "p"},
+		Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
+	if err := other.fleet.Store.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.fleet.Claim(t.Context(), "p"); err != nil {
+		t.Fatal(err)
+	}
+	w := must(other.fleet.Workflows.Get("p-1"))(t)
+	if step := w.Status.Current(); step.Name != trivet.StepHello {
+		t.Errorf("the run begins with %s", step.Name)
+	}
+	if g, err := a.sync(1, time.Second); err != nil || g.Run == nil {
+		t.Errorf("the idle agent gets %+v, %v", g, err)
+	}
+}

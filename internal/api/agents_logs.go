@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/trivet-project/trivet"
@@ -27,16 +28,29 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if run.Spec.Action(q.Get("action")) == nil {
 		return fmt.Errorf("log of %s: %w: it has no action %q", run.Name, trivet.ErrInvalid, q.Get("action"))
 	}
-	attempt, err1 := strconv.Atoi(q.Get("attempt"))
-	offset, err2 := strconv.ParseInt(q.Get("offset"), 10, 64)
-	if err := errors.Join(err1, err2); err != nil {
+	key, offset, err := logPlace(q)
+	if err != nil {
 		return fmt.Errorf("log of %s: %w: %w", run.Name, trivet.ErrInvalid, err)
 	}
-	if err := h.Logs.Store.Append(run.Name, q.Get("action"), attempt, offset, body); err != nil {
+	if _, err := h.machineOf(r.Context(), run.Spec.Machine, key.Epoch); err != nil {
+		return err
+	}
+	if key.Epoch <= run.Spec.Epoch {
+		return fmt.Errorf("log of %s: %w: it has no epoch %d", run.Name, trivet.ErrInvalid, key.Epoch)
+	}
+	if err := h.Logs.Store.Append(run.Name, key, offset, body); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// logPlace returns where a piece of a log belongs.
+func logPlace(q url.Values) (key trivet.LogKey, offset int64, err error) {
+	epoch, err1 := strconv.ParseInt(q.Get("epoch"), 10, 64)
+	attempt, err2 := strconv.Atoi(q.Get("attempt"))
+	offset, err3 := strconv.ParseInt(q.Get("offset"), 10, 64)
+	return trivet.LogKey{Action: q.Get("action"), Epoch: epoch, Attempt: attempt}, offset, errors.Join(err1, err2, err3)
 }
 
 // runOf returns the workflow whose log is sent. Another head may have just created it.

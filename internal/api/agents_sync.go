@@ -13,9 +13,17 @@ import (
 // sync applies what an agent reports. For an idle agent it delays the response until there is a run, or its wait ends.
 func (h *Handler) sync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (*trivet.Grant, error) {
 	key := m.Status.AgentKey
-	until := h.Now().Add(min(s.Wait, trivet.MaxWait).D())
+	m, err := h.machineOf(ctx, m.Name, s.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	h.Presence.Record(m.Name, m.Status.Epoch, s.Progress)
+	until := h.Now().Add(workflow.IdleWait(s.Wait, trivet.Duration(h.Fleet.AgentTimeout())).D())
 	for {
 		changed := h.waiting.on(m.Name) // before the read, so that no change is missed in between
+		if err := h.Presence.Listening(); err != nil {
+			return nil, fmt.Errorf("sync: %w", err)
+		}
 		m, err := h.applySync(ctx, m.Name, key, s)
 		if err != nil {
 			return nil, err
@@ -49,7 +57,6 @@ func (h *Handler) applySync(ctx context.Context, name, key string, s *trivet.Syn
 		if err := workflow.CheckKey(m, key); err != nil {
 			return nil, fmt.Errorf("sync: %w", err)
 		}
-		h.Presence.Record(m.Name, m.Status.Epoch, s.Progress)
 		wrote, err := h.writeSync(ctx, m, s)
 		if err != nil {
 			return nil, err
@@ -105,7 +112,7 @@ func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
 		return g
 	}
 	if g.Run = h.Fleet.GrantedRun(m); g.Run != nil && len(g.Blobs) > 0 {
-		g.Run.PhoneHomes = h.phoneHomes(m, g.Blobs)
+		g.Run.PhoneHomes = h.phoneHomes(m, g.Run.UID, g.Blobs)
 	}
 	return g
 }
@@ -114,13 +121,13 @@ func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
 const phoneHomeTimeout = 30 * 24 * time.Hour
 
 // phoneHomes returns the URLs, at the heads' boot servers, that the installed system phones home to.
-func (h *Handler) phoneHomes(m *trivet.Machine, heads []string) (urls []string) {
+func (h *Handler) phoneHomes(m *trivet.Machine, run string, heads []string) (urls []string) {
 	if len(m.Spec.NICs) == 0 {
 		return nil
 	}
 	token, err := h.Keys.SignBoot(auth.BootToken{
 		Purpose: auth.PurposePhoneHome, Machine: m.Name, MAC: m.Spec.NICs[0].MAC, Epoch: m.Status.Epoch,
-		Expires: h.Now().Add(phoneHomeTimeout),
+		Run: run, Expires: h.Now().Add(phoneHomeTimeout),
 	})
 	if err != nil {
 		h.Log.Error("cannot sign a phone-home token", "machine", m.Name, "error", err)

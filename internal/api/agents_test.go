@@ -81,10 +81,15 @@ func (a *agent) send(path string, in any) (*trivet.Grant, error) {
 
 func (a *agent) hello(epoch int64) (*trivet.Grant, error) {
 	a.t.Helper()
+	return a.send("/agent/v1/hello", a.helloOf(epoch))
+}
+
+func (a *agent) helloOf(epoch int64) *trivet.Hello {
+	a.t.Helper()
 	token := must(a.keys.SignBoot(auth.BootToken{Purpose: auth.PurposeBoot, Machine: "m1", MAC: agentMAC, Epoch: epoch,
 		Expires: time.Now().Add(time.Hour)}))(a.t)
-	return a.send("/agent/v1/hello", &trivet.Hello{Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID,
-		Key: base64.StdEncoding.EncodeToString(a.key.Public().(ed25519.PublicKey))})
+	return &trivet.Hello{Machine: "m1", MAC: agentMAC, Token: token, BootID: a.bootID,
+		Key: base64.StdEncoding.EncodeToString(a.key.Public().(ed25519.PublicKey))}
 }
 
 func (a *agent) sync(epoch int64, wait time.Duration, reports ...trivet.Report) (*trivet.Grant, error) {
@@ -217,6 +222,7 @@ func TestReplacedAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	a.claim()
+	a.fleet.AgentSilence = nil
 	old, err := a.hello(0)
 	if err != nil {
 		t.Fatal(err)
@@ -258,6 +264,28 @@ func TestAgentAuthentication(t *testing.T) {
 	a.skew = 0
 	if _, err := a.sync(0, 0); err != nil {
 		t.Error(err)
+	}
+}
+
+// A hello is signed by the key that it registers: a public key that was seen elsewhere is of no use.
+func TestUnsignedHelloIsRefused(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	other := a.head.agent("boot-1")
+	for name, sign := range map[string]func(r *http.Request, body []byte){
+		"none":        func(*http.Request, []byte) {},
+		"another key": func(r *http.Request, body []byte) { auth.SignRequest(r, body, "m1", other.key, time.Now()) },
+	} {
+		body := must(json.Marshal(a.helloOf(0)))(t)
+		req := must(http.NewRequestWithContext(t.Context(), "POST", a.url+"/agent/v1/hello",
+			bytes.NewReader(body)))(t)
+		sign(req, body)
+		resp := must(a.http().Do(req))(t)
+		resp.Body.Close()
+		if m := must(a.fleet.Machines.Get("m1"))(t); resp.StatusCode != http.StatusUnauthorized ||
+			m.Status.AgentKey != "" {
+			t.Errorf("signature %s: %s, %+v", name, resp.Status, m.Status)
+		}
 	}
 }
 

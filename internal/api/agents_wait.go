@@ -3,6 +3,9 @@ package api
 import (
 	"context"
 	"sync"
+	"time"
+
+	"github.com/trivet-project/trivet/internal/uptime"
 )
 
 // waiting wakes the idle agents whose machine has changed, so that a claim reaches them at once without polling.
@@ -46,6 +49,9 @@ func (w *waiting) wakeAll() {
 
 // Run wakes agents until ctx ends.
 func (h *Handler) Run(ctx context.Context) error {
+	var refusing sync.WaitGroup
+	defer refusing.Wait()
+	refusing.Go(func() { h.wakeRefused(ctx) })
 	for ctx.Err() == nil {
 		if err := h.wakeChanged(ctx); ctx.Err() == nil {
 			h.Log.Warn("the change feed was interrupted; waking all waiting agents", "error", err)
@@ -64,6 +70,22 @@ func (h *Handler) wakeChanged(ctx context.Context) error {
 		}
 		for _, e := range events {
 			h.waiting.wake(e.Name)
+		}
+	}
+}
+
+// wakeRefused wakes all waiting agents while they must use another head.
+func (h *Handler) wakeRefused(ctx context.Context) {
+	tick := time.NewTicker(uptime.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if h.Presence.Listening() != nil {
+			h.waiting.wakeAll()
 		}
 	}
 }

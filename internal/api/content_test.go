@@ -154,7 +154,8 @@ func TestLogsAreFollowedToTheEnd(t *testing.T) {
 		Status: trivet.WorkflowStatus{State: trivet.WorkflowRunning}}
 	put(h, h.fleet.Workflows, run)
 	write := func(action string, try int, offset int64, text string) {
-		if err := h.logs.Append("w1", action, try, offset, []byte(text)); err != nil {
+		key := trivet.LogKey{Action: action, Epoch: 1, Attempt: try}
+		if err := h.logs.Append("w1", key, offset, []byte(text)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -191,6 +192,36 @@ func TestLogsAreFollowedToTheEnd(t *testing.T) {
 	for _, err := range h.client(h.admin).Logs(t.Context(), "none", client.LogOptions{}) {
 		if !errors.Is(err, trivet.ErrNotFound) {
 			t.Errorf("no such run: %v", err)
+		}
+	}
+}
+
+// An action that is repeated after a reset of the machine begins its log again. The log of the earlier epoch is kept
+// as it was, and printed on request.
+func TestLogsOfARepeatedAttempt(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	a.claim()
+	for i, text := range []string{"one: written by the first agent\n", "two: by the second\n"} {
+		booted := a.head.agent(fmt.Sprint("boot-", i))
+		if _, err := booted.hello(int64(i)); err != nil {
+			t.Fatal(err)
+		}
+		booted.wrote(a.head, i+1, 0, text)
+	}
+	for _, tc := range []struct {
+		all  bool
+		want string
+	}{{false, "2 two: by the second\n"}, {true, "1 one: written by the first agent\n2 two: by the second\n"}} {
+		var got strings.Builder
+		for p, err := range a.head.client(a.head.admin).Logs(t.Context(), "p-1", client.LogOptions{All: tc.all}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&got, "%d %s", p.Epoch, p.Text)
+		}
+		if got.String() != tc.want {
+			t.Errorf("all: %t: got\n%swant\n%s", tc.all, got.String(), tc.want)
 		}
 	}
 }

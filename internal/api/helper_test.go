@@ -58,7 +58,7 @@ type head struct {
 	admin    string // token
 	member   *cluster.Member
 
-	isCutOff atomic.Bool // it reports that it is not ready
+	isCutOff atomic.Bool // it has no leader
 }
 
 func newHead(t *testing.T) *head {
@@ -82,9 +82,9 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	t.Helper()
 	dir, reg := t.TempDir(), prometheus.NewRegistry()
 	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
-	h.fleet, h.presence = fleet.New(storetest.On(t, member, store.Options{Head: name}, state.New), name),
-		presence.New()
-	h.fleet.AgentUp = h.presence.Up
+	h.fleet = fleet.New(storetest.On(t, member, store.Options{Head: name}, state.New), name)
+	h.presence = presence.New(presence.NewClock(func() bool { return !h.isCutOff.Load() }), h.fleet.AgentTimeout)
+	h.fleet.AgentUp, h.fleet.AgentSilence = h.presence.Up, h.presence.Silence
 	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
 	t.Cleanup(func() { h.blobs.Close() })
 	h.copies = replica.NewBlobs(replica.BlobConfig{Self: name, Store: h.blobs, Tables: h.fleet.Tables,

@@ -22,8 +22,9 @@ import (
 func (h *Handler) logRoutes() {
 	h.add(route{method: "GET", path: "/v1/workflows/{name}/logs", verb: auth.Read, kind: "Workflow",
 		summary: "Read the logs of a workflow's actions, one JSON object per line; one without an action is the end",
-		query:   []string{"action: of this action only", "follow: 1 goes on until the workflow has ended"},
-		out:     reflect.TypeFor[trivet.LogPiece](), outputs: "application/x-ndjson", serve: h.logs})
+		query: []string{"action: of this action only", "follow: 1 goes on until the workflow has ended",
+			"all: 1 includes what was repeated after a reset of the machine, which is the logs of earlier epochs"},
+		out: reflect.TypeFor[trivet.LogPiece](), outputs: "application/x-ndjson", serve: h.logs})
 }
 
 // maxPiece bounds the text of one piece, in bytes.
@@ -42,7 +43,8 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, c *caller) error 
 	defer leave()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	f := &logFeed{
-		view: h.Logs.View(run), w: w, run: run, action: r.URL.Query().Get("action"), sent: map[runlog.Part]int64{},
+		view: h.Logs.View(run), w: w, run: run, action: r.URL.Query().Get("action"),
+		all: r.URL.Query().Get("all") != "", sent: map[trivet.LogKey]int64{},
 	}
 	follow := r.URL.Query().Get("follow") != ""
 	ended := make(chan struct{})
@@ -112,9 +114,10 @@ type logFeed struct {
 	view   *replica.LogView
 	w      http.ResponseWriter
 	run    *trivet.Workflow
-	action string                // only this one; empty: all
-	sent   map[runlog.Part]int64 // offset sent so far, by action and attempt
-	silent []string              // the unreachable heads that the client knows of
+	action string                  // only this one; empty: all
+	all    bool                    // also of earlier epochs
+	sent   map[trivet.LogKey]int64 // offset sent so far
+	silent []string                // the unreachable heads that the client knows of
 }
 
 // send sends what is new. The last call sends all that was acknowledged, as far as heads are reachable.
@@ -125,20 +128,31 @@ func (f *logFeed) send(ctx context.Context, last bool) error {
 	if err := f.mark(); err != nil {
 		return err
 	}
-	parts := f.view.Parts()
-	slices.SortFunc(parts, func(a, b runlog.Part) int {
-		return cmp.Or(f.place(a.Action)-f.place(b.Action), a.Attempt-b.Attempt)
-	})
-	for _, p := range parts {
-		key := runlog.Part{Action: p.Action, Attempt: p.Attempt}
-		if f.action != "" && p.Action != f.action || p.Bytes <= f.sent[key] {
+	for _, p := range f.parts() {
+		if p.Bytes <= f.sent[p.LogKey] {
 			continue
 		}
-		if err := f.part(ctx, key); err != nil {
+		if err := f.part(ctx, p.LogKey); err != nil {
 			return err
 		}
 	}
 	return f.mark() // a head may have become unreachable during the read
+}
+
+// parts returns the parts that the client asks for, in order.
+func (f *logFeed) parts() []runlog.Part {
+	parts := f.view.Parts()
+	latest := map[string]int64{} // epoch by action
+	for _, p := range parts {
+		latest[p.Action] = max(latest[p.Action], p.Epoch)
+	}
+	parts = slices.DeleteFunc(parts, func(p runlog.Part) bool {
+		return f.action != "" && p.Action != f.action || !f.all && p.Epoch < latest[p.Action]
+	})
+	slices.SortFunc(parts, func(a, b runlog.Part) int {
+		return cmp.Or(f.place(a.Action)-f.place(b.Action), cmp.Compare(a.Epoch, b.Epoch), a.Attempt-b.Attempt)
+	})
+	return parts
 }
 
 // mark sends the list of unreachable heads when it has changed.
@@ -148,7 +162,7 @@ func (f *logFeed) mark() error {
 		return nil
 	}
 	f.silent = silent
-	return f.line(trivet.LogPiece{Action: trivet.LogMark, Missing: silent})
+	return f.line(trivet.LogPiece{LogKey: trivet.LogKey{Action: trivet.LogMark}, Missing: silent})
 }
 
 func (f *logFeed) place(action string) int {
@@ -156,11 +170,11 @@ func (f *logFeed) place(action string) int {
 }
 
 // part sends the rest of one part in pieces.
-func (f *logFeed) part(ctx context.Context, p runlog.Part) error {
-	at, buf := f.sent[p], make([]byte, replica.LogChunkBytes)
-	pieces := &pieceWriter{feed: f, part: p, at: at}
+func (f *logFeed) part(ctx context.Context, key trivet.LogKey) error {
+	at, buf := f.sent[key], make([]byte, replica.LogChunkBytes)
+	pieces := &pieceWriter{feed: f, key: key, at: at}
 	for {
-		n, err := f.view.Read(ctx, p, at, buf)
+		n, err := f.view.Read(ctx, key, at, buf)
 		if err != nil {
 			return err
 		}
@@ -172,7 +186,7 @@ func (f *logFeed) part(ctx context.Context, p runlog.Part) error {
 			return err
 		}
 	}
-	f.sent[p] = at
+	f.sent[key] = at
 	return pieces.flush(at)
 }
 
@@ -190,7 +204,7 @@ func (f *logFeed) line(p trivet.LogPiece) error {
 // the log and not its length.
 type pieceWriter struct {
 	feed *logFeed
-	part runlog.Part
+	key  trivet.LogKey
 	at   int64
 	text bytes.Buffer
 }
@@ -214,8 +228,7 @@ func (w *pieceWriter) flush(next int64) error {
 	if w.text.Len() == 0 {
 		return nil
 	}
-	p := trivet.LogPiece{Action: w.part.Action, Attempt: w.part.Attempt, Offset: w.at, Next: next,
-		Text: w.text.String()}
+	p := trivet.LogPiece{LogKey: w.key, Offset: w.at, Next: next, Text: w.text.String()}
 	w.at = next
 	w.text.Reset()
 	return w.feed.line(p)

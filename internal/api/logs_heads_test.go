@@ -18,9 +18,10 @@ import (
 )
 
 // wrote sends a piece of the log of action "one" to a head, as the agent does.
-func (a *agent) wrote(h *head, offset int, text string) {
+func (a *agent) wrote(h *head, epoch, offset int, text string) {
 	a.t.Helper()
-	q := url.Values{"workflow": {"p-1"}, "action": {"one"}, "attempt": {"1"}, "offset": {fmt.Sprint(offset)}}
+	q := url.Values{"workflow": {"p-1"}, "action": {"one"}, "epoch": {fmt.Sprint(epoch)}, "attempt": {"1"},
+		"offset": {fmt.Sprint(offset)}}
 	req := must(http.NewRequestWithContext(a.t.Context(), "POST", h.url+"/agent/v1/logs?"+q.Encode(),
 		strings.NewReader(text)))(a.t)
 	auth.SignRequest(req, []byte(text), "m1", a.key, h.handler.Now())
@@ -72,10 +73,10 @@ func TestLogsOfSeveralHeads(t *testing.T) {
 	pieces := []string{"at the first\n", long, "at the first again\n", "and at the last\n"}
 	offset, want := 0, strings.Join(pieces, "")
 	for i, piece := range pieces {
-		a.wrote(all[[]int{0, 1, 0, 2}[i]], offset, piece)
+		a.wrote(all[[]int{0, 1, 0, 2}[i]], 1, offset, piece)
 		offset += len(piece)
 	}
-	a.wrote(all[2], len(pieces[0]), long) // the response was lost, and it was sent again
+	a.wrote(all[2], 1, len(pieces[0]), long) // the response was lost, and it was sent again
 	for _, h := range all {
 		if text, missing := h.logsAt(); text != want || missing != nil {
 			t.Errorf("%s serves %d bytes of %d: %.100q, and %v are missing", h.name, len(text), len(want), text,
@@ -108,7 +109,7 @@ func TestLogsOfSeveralHeadsAreFollowed(t *testing.T) {
 		fmt.Fprintf(&want, "piece %02d\n", i)
 	}
 	write := func(i int) { // each at another head than the one before
-		a.wrote(all[i%3], 9*i, fmt.Sprintf("piece %02d\n", i))
+		a.wrote(all[i%3], 1, 9*i, fmt.Sprintf("piece %02d\n", i))
 	}
 	write(0)
 	got := make([]string, len(all))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"reflect"
 
 	"github.com/trivet-project/trivet"
@@ -23,10 +24,39 @@ func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 		// a machine that a person creates is accepted
 		next.Status = trivet.MachineStatus{State: trivet.MachineAvailable}
 	}
+	if err := h.checkBMC(c, old, next); err != nil {
+		return err
+	}
 	if err := h.moveMACs(c, old, next); err != nil {
 		return err
 	}
 	return h.moveAddresses(c, old, next)
+}
+
+// checkBMC refuses a BMC to whose address its secret may not be sent. A name is resolved when the secret is used, and
+// checked then.
+func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
+	if next == nil || next.Spec.BMC == nil || old != nil && old.Spec.BMC != nil && *old.Spec.BMC == *next.Spec.BMC {
+		return nil
+	}
+	b := next.Spec.BMC
+	secret, err := h.Fleet.Secrets.In(c.tx).Get(b.Secret)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return &trivet.FieldError{Field: "spec.bmc.secret", Problem: fmt.Sprintf(
+			"names secret %q, which does not exist; an admin creates it, with the BMC's address in spec.addresses",
+			b.Secret)}
+	}
+	if err != nil {
+		return err
+	}
+	addr, err := netip.ParseAddr(b.Host())
+	isName := err != nil
+	if len(secret.Spec.Addresses) == 0 || !isName && !secret.Spec.Allows(addr) {
+		return &trivet.FieldError{Field: "spec.bmc.address", Problem: fmt.Sprintf(
+			"%s is not among the addresses that secret %s may be sent to; an admin adds it to its spec.addresses",
+			b.Host(), b.Secret)}
+	}
+	return nil
 }
 
 // moveMACs reserves the new MACs and releases the removed ones.
@@ -116,7 +146,7 @@ func (h *Handler) mayDeleteMachine(c *change, m *trivet.Machine) error {
 func (h *Handler) machineRoutes() {
 	h.add(route{method: "POST", path: "/v1/machines/{name}/accept", verb: auth.Write, kind: "Machine",
 		status:  http.StatusNoContent,
-		summary: "Make a discovered or quarantined machine available",
+		summary: "Make a discovered or releasing machine available; return a quarantined one to its former state",
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return done(w, h.Fleet.Accept(r.Context(), r.PathValue("name")))
 		}})

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -31,18 +32,21 @@ type BootToken struct {
 	Machine string    // name of its record
 	MAC     string    // in the form of [trivet.CanonicalMAC]
 	Epoch   int64     // not negative
+	Run     string    // UID of the run that it belongs to; empty for one that belongs to none
 	Expires time.Time // whole seconds; compared with the clocks of heads only
 }
 
 // bootPrefix carries the version of the form:
 //
-//	tb1~<purpose>~<machine>~<mac, bare hex>~<epoch>~<expires, unix seconds>~<HMAC-SHA256, base64url>
+//	tb1~<purpose>~<machine>~<mac, bare hex>~<epoch>~<run>~<expires, unix seconds>~<HMAC-SHA256, base64url>
 //
 // No character needs escaping in URLs, iPXE scripts, kernel command lines and shells. Machine names may contain
 // '-', '.' and ':', but not '~'.
 const bootPrefix = "tb1"
 
-const maxBootToken = 400
+const maxBootToken = 480
+
+var runForm = regexp.MustCompile(`^[-A-Za-z0-9]{0,64}$`)
 
 // SignBoot returns the text of a boot token, or [trivet.ErrInvalid] if a field is invalid.
 func (k *Keys) SignBoot(t BootToken) (string, error) {
@@ -99,24 +103,27 @@ func (t BootToken) body() (string, error) {
 	if t.Epoch < 0 {
 		return "", &trivet.FieldError{Field: "epoch", Problem: "is negative"}
 	}
+	if !runForm.MatchString(t.Run) {
+		return "", &trivet.FieldError{Field: "run", Problem: fmt.Sprintf("%q is not a UID", t.Run)}
+	}
 	return strings.Join([]string{bootPrefix, string(t.Purpose), t.Machine, strings.ReplaceAll(t.MAC, ":", ""),
-		strconv.FormatInt(t.Epoch, 10), strconv.FormatInt(t.Expires.Unix(), 10)}, "~"), nil
+		strconv.FormatInt(t.Epoch, 10), t.Run, strconv.FormatInt(t.Expires.Unix(), 10)}, "~"), nil
 }
 
 // parseBoot is the inverse of body. It rejects any other text.
 func parseBoot(body string) (BootToken, error) {
 	f := strings.Split(body, "~")
-	if len(f) != 6 || f[0] != bootPrefix {
+	if len(f) != 7 || f[0] != bootPrefix {
 		return BootToken{}, bootError("malformed")
 	}
 	mac, errMAC := hex.DecodeString(f[3])
 	epoch, errEpoch := strconv.ParseInt(f[4], 10, 64)
-	expires, errExpires := strconv.ParseInt(f[5], 10, 64)
+	expires, errExpires := strconv.ParseInt(f[6], 10, 64)
 	if errMAC != nil || errEpoch != nil || errExpires != nil {
 		return BootToken{}, bootError("malformed")
 	}
 	t := BootToken{Purpose: Purpose(f[1]), Machine: f[2], MAC: net.HardwareAddr(mac).String(), Epoch: epoch,
-		Expires: time.Unix(expires, 0)}
+		Run: f[5], Expires: time.Unix(expires, 0)}
 	if again, err := t.body(); err != nil || again != body {
 		return BootToken{}, bootError("malformed")
 	}

@@ -14,7 +14,7 @@ import (
 
 func bootToken() BootToken {
 	return BootToken{Purpose: PurposeBoot, Machine: "rack-7.m1", MAC: "52:54:00:12:34:56", Epoch: 7,
-		Expires: day.Add(time.Hour).Local()}
+		Run: "7GHJ2KQ3X4Y5Z6A7B2C3D4E5F6", Expires: day.Add(time.Hour).Local()}
 }
 
 func TestBootToken(t *testing.T) {

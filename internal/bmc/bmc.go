@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -66,6 +67,9 @@ type Config struct {
 	Address  string
 	User     string
 	Password string `json:"-"`
+	// Allows reports whether the password may be sent to an address. It is asked for each address that is connected
+	// to, so a name must resolve to allowed ones. nil: to none.
+	Allows func(netip.Addr) bool `json:"-"`
 	// Insecure accepts any certificate, and an http URL. Factory certificates of BMCs cannot be verified; with
 	// Insecure, a host between head and BMC can read the password.
 	Insecure bool
@@ -94,6 +98,19 @@ func Open(ctx context.Context, cfg Config) (Client, error) {
 	}
 	return nil, fail("log in to", cfg, "use ipmi or redfish",
 		fmt.Errorf("%w: protocol %q", trivet.ErrInvalid, cfg.Protocol))
+}
+
+// errAddress: the password must not be sent to the address.
+var errAddress = fmt.Errorf("%w: its secret may not be sent to this address", trivet.ErrForbidden)
+
+const hintAddress = "an admin adds the BMC's address to spec.addresses of its secret"
+
+// check returns an error unless the password may be sent to an address.
+func (c Config) check(a netip.Addr) error {
+	if c.Allows != nil && c.Allows(a) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", a, errAddress)
 }
 
 func checkState(want State) error {

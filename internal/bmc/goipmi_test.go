@@ -3,6 +3,7 @@ package bmc_test
 import (
 	"context"
 	"crypto/rand"
+	"net/netip"
 
 	gobmc "github.com/bougou/go-ipmi/pkg/bmc"
 	"github.com/bougou/go-ipmi/pkg/hal"
@@ -25,7 +26,7 @@ func goIPMI(suite types.CipherSuiteID) func(bmctest.TB, bmctest.Machine) bmc.Con
 			t.Fatal(err)
 		}
 		cfg := bmc.Config{Protocol: bmc.IPMI, Address: conn.LocalAddr().String(), User: "trivet",
-			Password: rand.Text()[:20], UEFI: true}
+			Password: rand.Text()[:20], UEFI: true, Allows: netip.Addr.IsLoopback}
 		b := gobmc.New(gobmc.DeviceInfo{IPMIVersion: 0x20}, [16]byte{7}, &chassis{HAL: mock.New(), machine: m})
 		err = b.Users.Upsert(2, func(u *gobmc.User) error {
 			u.Name, u.Enabled, u.Password20 = cfg.User, true, true

@@ -50,8 +50,11 @@ func openIPMI(ctx context.Context, cfg Config) (Client, error) {
 			"%w: IPMI accepts at most %d bytes as user and %d as password", trivet.ErrInvalid, maxIPMIUser,
 			maxIPMIPassword))
 	}
-	address, err := resolveIPMI(ctx, cfg.Address)
-	if err != nil {
+	address, err := resolveIPMI(ctx, cfg)
+	switch {
+	case errors.Is(err, errAddress):
+		return nil, fail("log in to", cfg, hintAddress, err)
+	case err != nil:
 		return nil, fail("log in to", cfg, "check spec.bmc.address and the head's DNS", err)
 	}
 	b := &ipmiBMC{cfg: cfg, address: address}
@@ -63,7 +66,9 @@ func openIPMI(ctx context.Context, cfg Config) (Client, error) {
 	return b, nil
 }
 
-func resolveIPMI(ctx context.Context, address string) (netip.AddrPort, error) {
+// resolveIPMI returns the first address of the BMC that its password may be sent to.
+func resolveIPMI(ctx context.Context, cfg Config) (netip.AddrPort, error) {
+	address := cfg.Address
 	host, port := address, "623"
 	if h, p, err := net.SplitHostPort(address); err == nil {
 		host, port = h, p
@@ -72,14 +77,19 @@ func resolveIPMI(ctx context.Context, address string) (netip.AddrPort, error) {
 	if err != nil || host == "" {
 		return netip.AddrPort{}, fmt.Errorf("%w: address %.100q; want host or host:port", trivet.ErrInvalid, address)
 	}
-	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
-		return netip.AddrPortFrom(ip, uint16(n)), nil
-	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", strings.Trim(host, "[]"))
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
 	}
-	return netip.AddrPortFrom(ips[0].Unmap(), uint16(n)), nil
+	var refused []error
+	for _, ip := range ips {
+		if err := cfg.check(ip.Unmap()); err != nil {
+			refused = append(refused, err)
+			continue
+		}
+		return netip.AddrPortFrom(ip.Unmap(), uint16(n)), nil
+	}
+	return netip.AddrPort{}, errors.Join(refused...)
 }
 
 func (b *ipmiBMC) Power(ctx context.Context) (state State, err error) {

@@ -203,12 +203,15 @@ func pick(allowed, want []string) (string, error) {
 // redfishHint returns the hint for an error.
 func redfishHint(err error) string {
 	switch {
+	case errors.Is(err, errAddress):
+		return hintAddress
 	case errors.Is(err, trivet.ErrUnauthenticated):
 		return "check user and password in its secret"
 	case errors.Is(err, trivet.ErrForbidden):
 		return "give the BMC's user the role Operator or Administrator"
 	case errors.Is(err, errCertificate):
-		return "set spec.bmc.insecure: true, or give the BMC a certificate that this head trusts"
+		return "give the BMC a certificate that this head trusts, or set spec.insecure of its secret (only an " +
+			"admin may)"
 	case errors.Is(err, trivet.ErrUnavailable):
 		return "check that the address answers and Redfish is enabled in the BMC"
 	}

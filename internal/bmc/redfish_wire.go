@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -74,12 +77,24 @@ func newRedfishWire(cfg Config) (w *redfishWire, system string, err error) {
 		CheckRedirect: w.checkRedirect,
 		Transport: &http.Transport{
 			Proxy:                  nil, // a BMC's password is not sent through a proxy
+			DialContext:            cfg.dialer().DialContext,
 			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: cfg.Insecure},
 			MaxResponseHeaderBytes: maxRedfishHeader,
 			MaxConnsPerHost:        1,
 		},
 	}
 	return w, system, nil
+}
+
+// dialer connects to addresses that the password may be sent to, whatever name they have.
+func (c Config) dialer() *net.Dialer {
+	return &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		return c.check(to.Addr())
+	}}
 }
 
 // checkRedirect follows a few redirects of reads within the service (a missing slash), and no others: another host
@@ -198,6 +213,9 @@ func sendError(method, link string, err error) error {
 	var cert *tls.CertificateVerificationError
 	if errors.As(err, &cert) {
 		return fmt.Errorf("%w: %w: %w", trivet.ErrUnavailable, errCertificate, cert.Err)
+	}
+	if errors.Is(err, errAddress) {
+		return err
 	}
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -32,6 +32,9 @@ func Choose(f MachineFacts) (target Target, reason string) {
 	case trivet.MachineActive:
 		return LocalDisk, "it is active"
 	case trivet.MachineQuarantined:
+		if m.Status.Former == trivet.MachineActive {
+			return LocalDisk, "it is quarantined, and was active before"
+		}
 		return Wait, "it is quarantined: " + m.Status.Reason
 	case trivet.MachineClaimed, trivet.MachineProvisioning:
 		switch {

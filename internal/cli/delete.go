@@ -13,9 +13,12 @@ func (a *app) delete() *cobra.Command {
 	var files []string
 	var ignore bool
 	c := &cobra.Command{
-		Use:     "delete KIND NAME...",
-		Short:   "Delete records",
-		Long:    "Delete records. Deleting a provision cancels its workflow and releases its machine.",
+		Use:   "delete KIND NAME...",
+		Short: "Delete records",
+		Long: "Delete records.\n\n" +
+			"Deleting a provision cancels its workflow and releases its machine. An installed system is powered off by\n" +
+			"its BMC, and then the machine is available. Without a BMC it is available once it has booted the installer,\n" +
+			"or after trivet accept.",
 		Example: "  trivet delete provision web1\n  trivet delete -f site.yaml --ignore-not-found",
 		Args:    cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {

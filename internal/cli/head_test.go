@@ -175,7 +175,8 @@ func doRun(ctx context.Context, agent *client.AgentAPI, machine string, g trivet
 		if err := report(trivet.Report{Action: a.Name, State: trivet.StepRunning}); err != nil {
 			return err
 		}
-		if err := agent.Logs(ctx, g.Run.Workflow, a.Name, 1, 0, []byte("doing "+a.Name+"\n")); err != nil {
+		if err := agent.Logs(ctx, g.Run.Workflow, trivet.LogKey{Action: a.Name, Epoch: g.Epoch, Attempt: 1}, 0,
+			[]byte("doing "+a.Name+"\n")); err != nil {
 			return err
 		}
 		if a.Name == failing {

@@ -19,8 +19,10 @@ func (a *app) logs() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "logs WORKFLOW|MACHINE",
 		Short: "Print the logs of a workflow's actions",
-		Long: "Print the logs of a workflow's actions. The name of a machine means its current or last workflow.\n" +
-			"Control characters are printed escaped, because the text is the machine's.",
+		Long: "Print the logs of a workflow's actions. The name of a machine means its current or last workflow.\n\n" +
+			"Of an action that was repeated because the machine was reset or its agent was lost, the logs of the last\n" +
+			"epoch are printed; --all prints those of earlier ones, too.\n\n" +
+			"Control characters are printed escaped: the text is the machine's.",
 		Example: "  trivet logs web1-1\n  trivet logs m1 -f\n  trivet logs m1 --action write-image",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("workflows"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,6 +38,7 @@ func (a *app) logs() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVarP(&options.Follow, "follow", "f", false, "follow the logs until the workflow has ended")
+	c.Flags().BoolVar(&options.All, "all", false, "print also the logs of earlier epochs")
 	c.Flags().StringVar(&options.Action, "action", "", "print the logs of this action only")
 	c.Flags().BoolVar(&raw, "raw", false, "print the text as the machine sent it, with control characters")
 	return c
@@ -72,11 +75,11 @@ func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string,
 		if err != nil {
 			return err
 		}
-		if p.Action != last.Action || p.Attempt != last.Attempt {
+		if p.LogKey != last.LogKey {
 			if !lineStart {
 				fmt.Fprintln(a.Out)
 			}
-			fmt.Fprintf(a.Out, "==> %s, attempt %d <==\n", p.Action, p.Attempt)
+			fmt.Fprintf(a.Out, "==> %s, epoch %d, attempt %d <==\n", p.Action, p.Epoch, p.Attempt)
 		}
 		text := p.Text
 		if !raw {

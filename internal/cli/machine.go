@@ -8,8 +8,11 @@ import (
 
 func (a *app) accept() *cobra.Command {
 	return &cobra.Command{
-		Use:     "accept MACHINE...",
-		Short:   "Make discovered or quarantined machines available",
+		Use:   "accept MACHINE...",
+		Short: "Make machines available, or end their quarantine",
+		Long: "Make machines available, or end their quarantine.\n\n" +
+			"A discovered machine becomes available: what is on its disks may be overwritten. So does a releasing\n" +
+			"one, whose former system may still run. A quarantined machine returns to its former state.",
 		Example: "  trivet accept m-525400123456",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,8 +34,11 @@ func (a *app) accept() *cobra.Command {
 func (a *app) quarantine() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use:     "quarantine MACHINE --reason TEXT",
-		Short:   "Quarantine a machine: cancel its workflow and place no provision on it",
+		Use:   "quarantine MACHINE --reason TEXT",
+		Short: "Quarantine a machine: cancel its workflow and place no provision on it",
+		Long: "Quarantine a machine: cancel its workflow and place no provision on it.\n\n" +
+			"An installed system continues and keeps its provision. trivet accept returns the machine to its former\n" +
+			"state.",
 		Example: "  trivet quarantine m1 --reason 'disk makes noises'",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {

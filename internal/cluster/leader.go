@@ -43,7 +43,10 @@ func (m *Member) WaitLeader(ctx context.Context) error {
 // has had no leader for longer than several elections, it returns ErrUnavailable at once.
 func (m *Member) Term(ctx context.Context) (over <-chan struct{}, err error) {
 	over = m.etcd.Server.LeaderChangedNotify()
-	if m.HasLeader() {
+	switch {
+	case m.defragmenting.Load():
+		return nil, fmt.Errorf("%w: this member is being defragmented", trivet.ErrUnavailable)
+	case m.HasLeader():
 		return over, nil
 	}
 	ctx, cancel := context.WithDeadline(ctx, m.leaderless.since(over).Add(m.electionLimit()))

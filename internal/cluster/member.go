@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -40,7 +41,7 @@ type Config struct {
 	TLS PeerTLS
 	// Retention is how long old revisions are kept, for watches that resume; 0 means an hour.
 	Retention time.Duration
-	// QuotaBytes bounds the store on disk; 0 means 8 GiB.
+	// QuotaBytes is how many bytes of the store may be in use; 0 means DefaultQuota. See Usage.
 	QuotaBytes int64
 	// Reserve is how many bytes of the file system must be free for writes; 0 means DefaultReserve, negative means
 	// none.
@@ -59,12 +60,17 @@ const (
 	MaxHeartbeat = 5 * time.Second
 )
 
+// startDefragment is how many MiB the store's file must become smaller by for it to be defragmented at the start. A
+// witness is defragmented only then.
+const startDefragment = 1024
+
 // Member is a running member.
 type Member struct {
 	etcd    *embed.Etcd
 	client  *clientv3.Client
 	lock    *os.File
 	space   *space
+	quota   int64
 	socket  string // directory of the sockets
 	aborted bool   // the start was given up while etcd goroutines ran
 	fatal   *fatal
@@ -73,8 +79,9 @@ type Member struct {
 	running sync.WaitGroup
 	once    sync.Once
 
-	election   time.Duration
-	leaderless leaderless
+	election      time.Duration
+	leaderless    leaderless
+	defragmenting atomic.Bool
 }
 
 // Start runs the member in cfg.Dir, which it creates if the directory is empty, and returns when it serves writes or
@@ -105,8 +112,8 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{lock: lock, election: cfg.Election, fatal: newFatal(), failed: make(chan error, 1),
-		closing: make(chan struct{})}
+	m := &Member{lock: lock, quota: cmp.Or(cfg.QuotaBytes, DefaultQuota), election: cfg.Election,
+		fatal: newFatal(), failed: make(chan error, 1), closing: make(chan struct{})}
 	if err := m.open(ctx, cfg); err != nil {
 		m.Close()
 		return nil, explain(cfg, err)
@@ -187,7 +194,8 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	// No client listener: the store is used in-process only.
 	c.ListenClientUrls, c.AdvertiseClientUrls, c.EnableGRPCGateway = nil, nil, false
 	c.AutoCompactionMode, c.AutoCompactionRetention = "periodic", cmp.Or(cfg.Retention, time.Hour).String()
-	c.QuotaBackendBytes = cmp.Or(cfg.QuotaBytes, 8<<30)
+	c.QuotaBackendBytes = -1 // none: see Usage
+	c.BootstrapDefragThresholdMegabytes = startDefragment
 	c.TickMs, c.ElectionMs = uint(cfg.Heartbeat.Milliseconds()), uint(cfg.Election.Milliseconds())
 	// Raft keeps this many entries in memory. A start replays those since the last snapshot: while more than 5000 are
 	// left, etcd refuses its own first write and retries it without delay.

@@ -5,38 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/placement"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// agentUpWithin is how recent the last heartbeat of an idle agent must be for a claim to rely on the agent instead of
-// on a boot.
-const agentUpWithin = 30 * time.Second
-
 // Claim claims a machine for a pending provision and creates its workflow. Where no machine fits, or the template
-// cannot be rendered, the provision's status contains the reason.
+// cannot be rendered, the provision's status contains the reason. It fails with ErrConflict where the chosen machine
+// was claimed or deleted meanwhile: the caller chooses again.
 func (f *Fleet) Claim(ctx context.Context, provision string) error {
 	p, err := f.Provisions.Get(provision)
-	if err != nil || p.Status.State != "" && p.Status.State != trivet.ProvisionPending {
+	if err != nil || !isPending(p) {
 		return nil
 	}
 	choice := f.pick(&p.Spec)
 	if choice.Machine == "" {
 		return f.setPending(ctx, provision, choice.Why)
 	}
-	err = f.onMachine(ctx, "claim", choice.Machine, func(t *transition) error { return f.claim(t, provision) })
-	switch {
-	case errors.Is(err, trivet.ErrConflict): // the machine was claimed meanwhile; the caller chooses again
-		return err
-	case errors.Is(err, trivet.ErrInvalid), errors.Is(err, trivet.ErrNotFound), errors.Is(err, trivet.ErrTooLarge):
-		return f.reject(ctx, provision, err)
+	err = f.update(ctx, func(tx *store.Tx) error { return f.claimOrReject(tx, choice.Machine, provision) })
+	if err != nil {
+		return &trivet.Error{Op: "claim", Kind: "Machine", Name: choice.Machine, Err: err}
 	}
-	return err
+	return nil
+}
+
+func isPending(p *trivet.Provision) bool {
+	return p.Status.State == "" || p.Status.State == trivet.ProvisionPending
 }
 
 // pick chooses the machine that is named, or one of the available ones. It reads all others only to report why none
@@ -56,26 +54,48 @@ func (f *Fleet) pick(spec *trivet.ProvisionSpec) placement.Choice {
 	return placement.Pick(slices.Collect(f.Machines.AllShared()), spec, nil)
 }
 
-func (f *Fleet) claim(t *transition, provision string) error {
-	m := t.machine
-	p, err := f.Provisions.In(t.tx).Get(provision)
+// claimOrReject claims the machine, or ends a provision that no machine could serve.
+func (f *Fleet) claimOrReject(tx *store.Tx, machine, provision string) error {
+	p, err := f.Provisions.In(tx).Get(provision)
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && !isPending(p) {
+		return errUnchanged
+	}
 	if err != nil {
 		return err
 	}
-	if p.Status.State != "" && p.Status.State != trivet.ProvisionPending {
-		return errUnchanged
+	t, err := f.load(tx, machine)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return fmt.Errorf("%w: the machine was deleted", trivet.ErrConflict)
 	}
-	if (m.Status.State != trivet.MachineAvailable || m.Spec.Cordoned) && !faultinject.MachineTwice {
-		return fmt.Errorf("%w: the machine is %s", trivet.ErrConflict, m.Status.State)
+	if err != nil {
+		return err
+	}
+	err = f.claim(t, p)
+	if errors.Is(err, trivet.ErrInvalid) || errors.Is(err, trivet.ErrNotFound) || errors.Is(err, trivet.ErrTooLarge) {
+		return f.reject(tx, provision, err)
+	}
+	if err != nil {
+		return err
+	}
+	return f.save(t)
+}
+
+// claim starts a run of the provision on the machine.
+func (f *Fleet) claim(t *transition, p *trivet.Provision) error {
+	m := t.machine
+	if err := claimable(m); err != nil {
+		return err
 	}
 	w, limits, err := f.render(t, p)
 	if err != nil {
 		return err
 	}
-	if _, err := f.Workflows.In(t.tx).Get(w.Name); err == nil {
-		return fmt.Errorf("%w: workflow %s exists already", trivet.ErrConflict, w.Name)
-	}
 	f.startRun(t, w, limits)
+	if err := f.Workflows.In(t.tx).Create(w); errors.Is(err, trivet.ErrExists) {
+		return fmt.Errorf("%w: workflow %s exists already", trivet.ErrConflict, w.Name)
+	} else if err != nil {
+		return err
+	}
 	m.Status.Provision, m.Status.Workflow = p.Name, w.Name
 	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s", p.Name, p.Spec.Template)
 	st := &p.Status
@@ -87,14 +107,26 @@ func (f *Fleet) claim(t *transition, provision string) error {
 	return f.Provisions.In(t.tx).Put(p)
 }
 
+// claimable changes the state of a machine that may be claimed.
+func claimable(m *trivet.Machine) error {
+	switch {
+	case faultinject.MachineTwice:
+		m.Status.State = trivet.MachineClaimed
+		return nil
+	case m.Spec.Cordoned:
+		return fmt.Errorf("%w: the machine is cordoned", trivet.ErrConflict)
+	}
+	return workflow.Change(&m.Status, workflow.Claim)
+}
+
 // startRun starts a run on the machine that is claimed for it.
 func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]trivet.Limit) {
 	m := t.machine
 	t.setRun(w, f.now())
 	rules := t.ruleMachine()
-	rules.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch, agentUpWithin)
+	rules.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch)
 	t.run.Start(rules, limits, t.site.Limits)
-	m.Status.State, m.Status.Reason = trivet.MachineClaimed, ""
+	m.Status.Reason = ""
 	if rules.Power && !rules.AgentUp {
 		f.setIntent(t, "cycle")
 	}
@@ -102,32 +134,26 @@ func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]tr
 
 // setPending writes into a provision what it waits for.
 func (f *Fleet) setPending(ctx context.Context, provision, why string) error {
-	return f.onPending(ctx, provision, func(p *trivet.Provision) bool {
-		same := p.Status.State == trivet.ProvisionPending && p.Status.Reason == why
+	return f.update(ctx, func(tx *store.Tx) error {
+		p, err := f.Provisions.In(tx).Get(provision)
+		if errors.Is(err, trivet.ErrNotFound) || err == nil && !isPending(p) {
+			return errUnchanged
+		}
+		if err != nil {
+			return err
+		}
 		p.Status.State, p.Status.Reason = trivet.ProvisionPending, why
-		return !same
+		return f.Provisions.In(tx).Put(p)
 	})
 }
 
 // reject ends a provision that no machine could serve.
-func (f *Fleet) reject(ctx context.Context, provision string, cause error) error {
-	return f.onPending(ctx, provision, func(p *trivet.Provision) bool {
-		p.Status.State, p.Status.Reason, p.Status.Ended = trivet.ProvisionFailed, cause.Error(), f.now()
-		p.Status.Failure = &trivet.Failure{Type: trivet.FaultConfiguration, Cause: cause.Error()}
-		return true
-	})
-}
-
-// onPending changes a provision that has no machine yet.
-func (f *Fleet) onPending(ctx context.Context, name string, do func(*trivet.Provision) (changed bool)) error {
-	return f.update(ctx, func(tx *store.Tx) error {
-		p, err := f.Provisions.In(tx).Get(name)
-		if err != nil {
-			return err
-		}
-		if p.Status.State != "" && p.Status.State != trivet.ProvisionPending || !do(p) {
-			return errUnchanged
-		}
-		return f.Provisions.In(tx).Put(p)
-	})
+func (f *Fleet) reject(tx *store.Tx, provision string, cause error) error {
+	p, err := f.Provisions.In(tx).Get(provision)
+	if err != nil {
+		return err
+	}
+	p.Status.State, p.Status.Reason, p.Status.Ended = trivet.ProvisionFailed, cause.Error(), f.now()
+	p.Status.Failure = &trivet.Failure{Type: trivet.FaultConfiguration, Cause: cause.Error()}
+	return f.Provisions.In(tx).Put(p)
 }

@@ -11,32 +11,23 @@ import (
 // finish applies the end of a run to its machine and its provision.
 func (f *Fleet) finish(t *transition) error {
 	m, s := t.machine, &t.workflow.Status
-	switch s.State {
-	case trivet.WorkflowSucceeded:
-		m.Status.State, m.Status.Reason, m.Status.Activated = trivet.MachineActive, "", f.now()
-	case trivet.WorkflowFailed:
-		t.raiseEpoch()
-		t.makeAvailable()
-		if s.Failure.Type == trivet.FaultMachine {
-			t.quarantine(fmt.Sprintf("%s of %s: %s", s.Failure.Step, t.workflow.Name, s.Failure.Cause))
-		}
-	default:
-		t.raiseEpoch()
-		t.makeAvailable()
+	var err error
+	if s.State == trivet.WorkflowSucceeded {
+		m.Status.Reason, m.Status.Activated = "", f.now()
+		err = workflow.Change(&m.Status, workflow.Activate)
+	} else {
+		err = f.vacate(t)
 	}
-	return f.finishProvision(t)
+	if err == nil && s.Failure != nil && s.Failure.Type == trivet.FaultMachine {
+		err = t.quarantine(fmt.Sprintf("%s of %s: %s", s.Failure.Step, t.workflow.Name, s.Failure.Cause))
+	}
+	return errors.Join(err, f.finishProvision(t))
 }
 
-// makeAvailable returns the machine to placement.
-func (t *transition) makeAvailable() {
-	st := &t.machine.Status
-	st.State, st.Reason, st.Provision = trivet.MachineAvailable, "", ""
-	t.dropIntent()
-}
-
-func (t *transition) quarantine(reason string) {
-	t.machine.Status.State, t.machine.Status.Reason = trivet.MachineQuarantined, reason
+func (t *transition) quarantine(reason string) error {
+	t.machine.Status.Reason = reason
 	t.events = append(t.events, workflow.Event{Reason: trivet.ReasonQuarantined, Message: reason, Warning: true})
+	return workflow.Change(&t.machine.Status, workflow.Quarantine)
 }
 
 // finishProvision writes into the provision, where it still exists, how its run ended.

@@ -16,10 +16,12 @@ import (
 // ones.
 type Fleet struct {
 	*state.Tables
-	// AgentUp reports whether the agent of an epoch was heard within a duration. Where it is nil, no agent is up.
-	AgentUp func(machine string, epoch int64, within time.Duration) bool
-	head    string // the head that writes, for events
-	now     func() time.Time
+	// AgentUp reports whether the agent of an epoch is not lost. Where it is nil, no agent is up.
+	AgentUp func(machine string, epoch int64) bool
+	// AgentSilence returns for how long no head has heard the agent of an epoch. Where it is nil, every agent is silent.
+	AgentSilence func(machine string, epoch int64) time.Duration
+	head         string // the head that writes, for events
+	now          func() time.Time
 }
 
 // New returns the fleet of a store. head is the name of the head that acts.

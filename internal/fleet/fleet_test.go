@@ -36,7 +36,7 @@ func newRack(t *testing.T) *rack {
 			r.MACs.In(tx).Create(&trivet.MAC{Meta: trivet.Meta{Name: mac}, Spec: trivet.MACSpec{Machine: "m1"}}),
 			r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "t"},
 				Spec: trivet.TemplateSpec{Actions: []trivet.Action{
-					{Name: "work", Use: "noop"}, {Name: "reboot", Use: "reboot"},
+					{Name: "work", Use: "seed"}, {Name: "reboot", Use: "reboot"},
 				}}}),
 		)
 	})
@@ -95,6 +95,13 @@ func (r *rack) report(epoch int64, key string, reports ...trivet.Report) error {
 	return r.Report(r.Context(), &trivet.Sync{Machine: "m1", Epoch: epoch, BootID: "boot-" + key, Reports: reports})
 }
 
+// phoneHome sends the token of the machine's run that a seed written under an epoch has.
+func (r *rack) phoneHome(epoch int64) error {
+	w, err := r.Workflows.Get(r.machine().Status.Workflow)
+	r.must(err)
+	return r.PhoneHome(r.Context(), auth.BootToken{Machine: "m1", Epoch: epoch, Run: w.UID})
+}
+
 // reasons are the machine's events in their order.
 func (r *rack) reasons() string {
 	events := map[int64]string{}
@@ -126,8 +133,8 @@ func TestInstallFromClaimToPhoneHome(t *testing.T) {
 	r.must(r.report(m.Status.Epoch, "k1",
 		trivet.Report{Seq: 1, Action: "work", Attempt: 1, State: trivet.StepDone},
 		trivet.Report{Seq: 2, Action: "reboot", Attempt: 1, State: trivet.StepDone}))
-	r.must(r.PhoneHome(t.Context(), auth.BootToken{Machine: "m1", Epoch: m.Status.Epoch}))
-	r.must(r.PhoneHome(t.Context(), auth.BootToken{Machine: "m1", Epoch: m.Status.Epoch}))
+	r.must(r.phoneHome(m.Status.Epoch))
+	r.must(r.phoneHome(m.Status.Epoch))
 	if m = r.machine(); m.Status.State != trivet.MachineActive {
 		t.Errorf("at the end: %+v", m.Status)
 	}

@@ -16,7 +16,8 @@ import (
 func EnrolledName(mac string) string { return "m-" + strings.ReplaceAll(mac, ":", "") }
 
 // Hello spends a boot token, registers the agent's key and grants the machine's run, if there is one, under a new
-// epoch. A hello that is sent again after a lost response changes nothing. An unknown machine is enrolled.
+// epoch. A hello that is sent again after a lost response changes nothing. An unknown machine is enrolled. While the
+// agent that holds the run is heard, another one must ask again: a machine that was reset has no such agent.
 func (f *Fleet) Hello(ctx context.Context, h *trivet.Hello, token auth.BootToken) (machine string, err error) {
 	if h.MAC != token.MAC {
 		return "", fmt.Errorf("hello of %s: %w: its boot token is for %s", h.MAC, trivet.ErrUnauthenticated, token.MAC)
@@ -27,7 +28,11 @@ func (f *Fleet) Hello(ctx context.Context, h *trivet.Hello, token auth.BootToken
 	} else if err := f.enrol(ctx, machine, h); err != nil {
 		return "", err
 	}
-	return machine, f.onMachine(ctx, "hello", machine, func(t *transition) error { return f.hello(t, h, token.Epoch) })
+	err = f.onMachine(ctx, "hello", machine, func(t *transition) error { return f.hello(t, h, token.Epoch) })
+	if errors.Is(err, trivet.ErrFenced) || errors.Is(err, errAgentAtWork) {
+		err = errors.Join(err, f.warnOfHello(ctx, machine))
+	}
+	return machine, err
 }
 
 func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
@@ -39,22 +44,27 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	if repeated {
 		return errUnchanged
 	}
+	if f.isAgentAtWork(t) {
+		return errAgentAtWork
+	}
 	m.Status.Epoch++
 	m.Status.AgentKey, m.Status.BootID, m.Status.Inventory = h.Key, h.BootID, &h.Inventory
-	if !f.grant(t) {
-		t.event(trivet.ReasonAgentIdle, "an agent is up under epoch %d; there is no run for it", m.Status.Epoch)
+	granted, err := t.grant()
+	if err != nil || granted {
+		return err
 	}
+	t.event(trivet.ReasonAgentIdle, "an agent is up under epoch %d; there is no run for it", m.Status.Epoch)
+	t.clear("an agent is up")
 	return nil
 }
 
 // grant grants the run to the agent that has just been registered.
-func (f *Fleet) grant(t *transition) bool {
+func (t *transition) grant() (granted bool, err error) {
 	if t.run == nil || !t.run.Grant(t.machine.Status.Epoch) {
-		return false
+		return false, nil
 	}
-	t.machine.Status.State = trivet.MachineProvisioning
 	t.dropIntent()
-	return true
+	return true, workflow.Change(&t.machine.Status, workflow.Grant)
 }
 
 // GrantIdle grants the run to the idle agent of a machine that was claimed while the agent waited.
@@ -67,10 +77,11 @@ func (f *Fleet) GrantIdle(ctx context.Context, machine, key string) error {
 			return errUnchanged
 		}
 		t.machine.Status.Epoch++
-		if !f.grant(t) {
+		granted, err := t.grant()
+		if err == nil && !granted {
 			return errUnchanged
 		}
-		return nil
+		return err
 	})
 }
 

@@ -62,6 +62,9 @@ func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.P
 	return f.onIntent(ctx, machine, intent, func(t *transition) {
 		st := &t.machine.Status
 		st.Power = power
+		if power == "off" {
+			t.clear("its BMC reports it off")
+		}
 		if power == "off" && intent.Want == "cycle" {
 			st.Intent.Off = true
 			return
@@ -77,6 +80,7 @@ func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.P
 func (f *Fleet) RecordPowerFailure(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error {
 	return f.onIntent(ctx, machine, intent, func(t *transition) {
 		t.machine.Status.Intent = nil
+		t.explainRelease()
 		t.events = append(t.events, workflow.Event{
 			Reason: trivet.ReasonPowerFailed, Step: trivet.StepPowerOn, Message: cause.Error(), Warning: true,
 		})

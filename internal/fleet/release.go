@@ -3,45 +3,55 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// Accept makes a discovered or quarantined machine available.
+// Accept makes a discovered machine available, and one whose former system may still run. A quarantined machine
+// returns to its former state.
 func (f *Fleet) Accept(ctx context.Context, machine string) error {
 	return f.onMachine(ctx, "accept", machine, func(t *transition) error {
-		switch t.machine.Status.State {
-		case trivet.MachineAvailable:
+		st := &t.machine.Status
+		was := st.State
+		if err := workflow.Change(st, workflow.Accept); err != nil {
+			return err
+		}
+		if was == st.State {
 			return errUnchanged
-		case trivet.MachineDiscovered, trivet.MachineQuarantined, "":
-			t.makeAvailable()
-			t.event(trivet.ReasonAccepted, "accepted by the operator")
-			return nil
-		default:
-			return fmt.Errorf("%w: the machine is %s", trivet.ErrConflict, t.machine.Status.State)
 		}
-	})
-}
-
-// Quarantine keeps a machine out of placement, for a reason. A run on it is cancelled.
-func (f *Fleet) Quarantine(ctx context.Context, machine, reason string) error {
-	return f.onMachine(ctx, "quarantine", machine, func(t *transition) error {
-		if t.active && t.run != nil {
-			t.run.Cancel("the machine was quarantined: " + reason)
-			if err := f.finish(t); err != nil {
-				return err
-			}
-			t.active = false
-		}
-		t.quarantine(reason)
+		t.explainRelease()
+		t.event(trivet.ReasonAccepted, "accepted by the operator; it was %s and is %s", was, st.State)
 		return nil
 	})
 }
 
-// Release makes the machine of a provision that is being deleted available: its run is cancelled, its agent refused.
-// It is part of the transaction that deletes the provision.
+// Quarantine keeps a machine out of placement, for a reason. A run on it is cancelled; an installed system goes on.
+func (f *Fleet) Quarantine(ctx context.Context, machine, reason string) error {
+	return f.onMachine(ctx, "quarantine", machine, func(t *transition) error {
+		if err := f.cancel(t, "the machine was quarantined: "+reason); err != nil {
+			return err
+		}
+		return t.quarantine(reason)
+	})
+}
+
+// cancel ends the machine's run, where it has one.
+func (f *Fleet) cancel(t *transition, why string) error {
+	if t.active {
+		t.run.Cancel(why)
+		t.active = false
+		return f.finish(t)
+	}
+	if workflow.HasRun(&t.machine.Status) { // whose record is gone
+		return f.vacate(t)
+	}
+	return nil
+}
+
+// Release takes the machine from a provision that is being deleted: its run is cancelled, its agent refused, and an
+// installed system is powered off. It is part of the transaction that deletes the provision.
 func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	if p.Status.Machine == "" {
 		return nil
@@ -53,13 +63,53 @@ func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	if err != nil {
 		return err
 	}
-	if t.active && t.run != nil {
+	if t.active {
 		t.run.Cancel("the provision was deleted")
 		t.events, t.active = append(t.events, t.run.Events...), false
 		t.run.Events = nil
 	}
-	t.raiseEpoch()
-	t.makeAvailable()
 	t.event(trivet.ReasonReleased, "provision %s was deleted", p.Name)
+	if err := f.vacate(t); err != nil {
+		return err
+	}
 	return f.save(t)
+}
+
+// vacate takes the machine from its provision and its agent. One that has booted its disk is powered off first.
+func (f *Fleet) vacate(t *transition) error {
+	st := &t.machine.Status
+	st.Provision = ""
+	t.raiseEpoch()
+	t.dropIntent()
+	if err := workflow.Change(st, workflow.Vacate(st, t.workflow)); err != nil {
+		return err
+	}
+	if workflow.StateOf(st) == trivet.MachineReleasing && t.machine.Spec.BMC != nil {
+		f.setIntent(t, "off")
+	}
+	t.explainRelease()
+	return nil
+}
+
+// clear makes a releasing machine available: nothing but an agent runs on it.
+func (t *transition) clear(why string) {
+	if workflow.Change(&t.machine.Status, workflow.Clear) != nil {
+		return
+	}
+	t.explainRelease()
+	t.event(trivet.ReasonAvailable, "its former system does not run any more: %s", why)
+}
+
+// explainRelease sets the reason of a state that is not a quarantine.
+func (t *transition) explainRelease() {
+	st := &t.machine.Status
+	switch {
+	case st.State == trivet.MachineQuarantined:
+	case st.State != trivet.MachineReleasing:
+		st.Reason = ""
+	case st.Intent != nil:
+		st.Reason = "its former system may still run: waits for its BMC to power it off"
+	default:
+		st.Reason = "its former system may still run: boot it from the network, or run: trivet accept " + t.machine.Name
+	}
 }

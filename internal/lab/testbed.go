@@ -60,7 +60,7 @@ func (r *Testbed) Run(ctx context.Context) (err error) {
 		}
 		defer func() { _ = sim.Stop() }()
 		own := nth(address, byte(11+i))
-		fmt.Fprintf(&records, machineRecord, m.Name, sim.Config.User, sim.Config.Password, m.Name, firmware, m.MAC, own,
+		fmt.Fprintf(&records, machineRecord, m.Name, sim.Config.User, sim.Config.Password, address.Addr(), m.Name, firmware, m.MAC, own,
 			sim.Config.Address, m.Name)
 		fmt.Fprintf(r.Out, "%s: %s, MAC %s, address %s, BMC %s, console %s\n", m.Name, firmware, m.MAC, own,
 			sim.Config.Address,
@@ -91,6 +91,7 @@ kind: Secret
 name: bmc-%s
 spec:
   data: {user: %q, password: %q}
+  addresses: [%s/32]
 ---
 kind: Machine
 name: %s

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -60,7 +61,7 @@ func (r *Records) Join(ctx context.Context, req *JoinRequest) (head *trivet.Head
 			return err
 		}
 		if t.Spec.Used == req.ID {
-			head, err = r.joined(req)
+			head, err = r.joined(tx, req)
 			return errors.Join(err, errUnchanged)
 		}
 		head, err = r.createHead(tx, t, req)
@@ -126,10 +127,12 @@ func errToken(hint string, kind error, format string, args ...any) error {
 }
 
 // joined finds the head that joined by this request.
-func (r *Records) joined(req *JoinRequest) (*trivet.Head, error) {
-	for _, h := range r.Heads.List() {
+func (r *Records) joined(tx *store.Tx, req *JoinRequest) (*trivet.Head, error) {
+	for _, listed := range r.Heads.In(tx).ListBy(state.ByJoin, req.ID) {
+		h, err := r.Heads.In(tx).Get(listed.Name)
 		switch {
-		case h.Status.Join != req.ID:
+		case err != nil:
+			return nil, err
 		case h.Spec.Remove || h.Status.State == trivet.HeadRemoved:
 			return nil, errToken(hintNewToken, trivet.ErrForbidden, "%s joined by it, and was removed since", h.Name)
 		case h.Status.Peer != req.Peer:

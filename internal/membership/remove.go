@@ -6,6 +6,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -33,8 +34,8 @@ func (r *Records) removable(tx *store.Tx, name string) (*trivet.Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	for listed := range heads.AllShared() {
-		if listed.Name == name || listed.Status.State == trivet.HeadRemoved { // which is final
+	for _, listed := range heads.ListBy(state.ByMember, state.IsMember) {
+		if listed.Name == name {
 			continue
 		}
 		other, err := heads.Get(listed.Name)

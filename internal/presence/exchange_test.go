@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/auth/authtest"
 	"github.com/trivet-project/trivet/internal/peer"
@@ -29,7 +30,7 @@ func TestExchangeAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracker := presence.New()
+	tracker := presence.New(presence.NewClock(func() bool { return true }), trivet.DefaultAgentTimeout.D)
 	tracker.Record("m1", 1, nil)
 	s := peer.NewServer(peer.Config{Root: &keys.CA.Root, Membership: allMembers{}, Log: slog.New(slog.DiscardHandler)})
 	(&presence.Exchange{Tracker: tracker}).Register(s)

@@ -3,30 +3,32 @@
 package presence
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/uptime"
+	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// Tracker knows when each agent was last heard, by the monotonic clock. After a start no agent has been heard, and
+// Tracker knows when each agent was last heard, by this head's clock. After a start no agent has been heard, and
 // silence is counted from the first query.
 //
-// An agent talks to any head. So silence is counted only up to the time until which all other heads have reported
-// what they heard; and, where one of these was lost, only from the time of its loss, since its agents need time to
-// find another head.
+// An agent talks to any head. So silence is judged by what all heads heard: see [uptime.Silence].
 type Tracker struct {
+	clock   *Clock
+	timeout func() time.Duration
 	mu      sync.Mutex
-	last    map[string]heartbeat // guarded by mu; by machine
-	peers   map[string]time.Time // guarded by mu; by head: until when it has reported
-	period  time.Duration        // guarded by mu; how often peers report
-	awaited map[string]heartbeat // guarded by mu; by machine: an epoch never heard, and the time of the first query
+	last    map[string]heartbeat     // guarded by mu; by machine
+	peers   map[string]time.Duration // guarded by mu; by head: until when it has reported
+	awaited map[string]heartbeat     // guarded by mu; by machine: an epoch never heard, and the time of the first query
 }
 
 type heartbeat struct {
 	epoch    int64
-	at       time.Time
-	learned  time.Time // when this head learned of it
+	at       time.Duration // by the clock
+	learned  time.Time     // when this head learned of it
 	progress *trivet.Progress
 }
 
@@ -38,59 +40,71 @@ type Heartbeat struct {
 	Progress *trivet.Progress `json:"progress,omitempty"`
 }
 
-// New returns a tracker without heartbeats.
-func New() *Tracker {
-	return &Tracker{last: map[string]heartbeat{}, peers: map[string]time.Time{}, awaited: map[string]heartbeat{}}
+// New returns a tracker without heartbeats. timeout returns the silence from which on an agent is lost.
+func New(clock *Clock, timeout func() time.Duration) *Tracker {
+	return &Tracker{clock: clock, timeout: timeout, last: map[string]heartbeat{}, peers: map[string]time.Duration{},
+		awaited: map[string]heartbeat{}}
+}
+
+// Listening returns nil while agents may use this head. One that has had no leader for longer than a heartbeat may be
+// cut off from the other heads, which would declare its agents lost: agents must find another head.
+func (t *Tracker) Listening() error {
+	since, c := workflow.HeartbeatInterval(trivet.Duration(t.timeout())), t.clock.Read()
+	if c.Leaderless() <= since.D() {
+		return nil
+	}
+	return fmt.Errorf("%w: this head has had no quorum for %s", trivet.ErrUnavailable,
+		c.Leaderless().Round(time.Second))
 }
 
 // Record records a heartbeat of the agent that holds this epoch of the machine.
 func (t *Tracker) Record(machine string, epoch int64, progress *trivet.Progress) {
+	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
-	t.record(machine, heartbeat{epoch: epoch, at: now, learned: now, progress: progress})
+	t.record(machine, heartbeat{epoch: epoch, at: now, learned: time.Now(), progress: progress})
 }
 
 func (t *Tracker) record(machine string, h heartbeat) {
-	if old, ok := t.last[machine]; !ok || old.epoch < h.epoch || old.epoch == h.epoch && old.at.Before(h.at) {
+	if old, ok := t.last[machine]; !ok || old.epoch < h.epoch || old.epoch == h.epoch && old.at <= h.at {
 		t.last[machine] = h
 	}
 }
 
-// SetPeers sets the other heads that agents talk to, and how often they report. A new one counts as having reported
-// until now.
-func (t *Tracker) SetPeers(heads []string, period time.Duration) {
+func (t *Tracker) now() time.Duration {
+	c := t.clock.Read()
+	return c.Counted()
+}
+
+// period is how often heads exchange heartbeats: several times within the timeout.
+func (t *Tracker) period() time.Duration { return t.timeout() / 8 }
+
+// setPeers sets the other heads that agents talk to. A new one counts as having reported until now.
+func (t *Tracker) setPeers(urls map[string]string) {
+	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.period = period
-	peers := map[string]time.Time{}
-	for _, name := range heads {
+	peers := map[string]time.Duration{}
+	for name := range urls {
 		until, ok := t.peers[name]
 		if !ok {
-			until = time.Now()
+			until = now
 		}
 		peers[name] = until
 	}
 	t.peers = peers
 }
 
-// ReportedUntil returns the time until which a peer has reported what it heard.
-func (t *Tracker) ReportedUntil(head string) time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.peers[head]
-}
-
-// Merge adds what a peer reported in response to a request sent at the time asked.
-func (t *Tracker) Merge(head string, asked time.Time, heartbeats []Heartbeat) {
+// merge adds what a peer reported in response to a request that was sent at the time asked.
+func (t *Tracker) merge(head string, asked time.Duration, heartbeats []Heartbeat) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	for _, h := range heartbeats {
-		at := asked.Add(-time.Duration(max(h.Age, 0)) * time.Millisecond)
+		at := asked - time.Duration(max(h.Age, 0))*time.Millisecond
 		t.record(h.Machine, heartbeat{epoch: h.Epoch, at: at, learned: now, progress: h.Progress})
 	}
-	if until, ok := t.peers[head]; ok && until.Before(asked) {
+	if until, ok := t.peers[head]; ok && until < asked {
 		t.peers[head] = asked
 	}
 }
@@ -98,19 +112,20 @@ func (t *Tracker) Merge(head string, asked time.Time, heartbeats []Heartbeat) {
 // keep is how long a heartbeat is of use.
 const keep = time.Hour
 
-// Recent returns the heartbeats that this head learned of within a duration, to report to a peer. It drops those that
+// recent returns the heartbeats that this head learned of within a duration, to report to a peer. It drops those that
 // are too old to be of use.
-func (t *Tracker) Recent(within time.Duration) []Heartbeat {
+func (t *Tracker) recent(within time.Duration) []Heartbeat {
+	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for machine, h := range t.awaited {
-		if time.Since(h.at) > keep {
+		if now-h.at > keep {
 			delete(t.awaited, machine)
 		}
 	}
 	recent := []Heartbeat{}
 	for machine, h := range t.last {
-		switch age := time.Since(h.at); {
+		switch age := now - h.at; {
 		case age > keep:
 			delete(t.last, machine)
 		case time.Since(h.learned) <= within:
@@ -123,46 +138,33 @@ func (t *Tracker) Recent(within time.Duration) []Heartbeat {
 // Silence returns for how long it is known that no head heard the agent of this epoch. For an epoch that was never
 // heard it counts from the first query, since another head may have just granted it.
 func (t *Tracker) Silence(machine string, epoch int64) time.Duration {
+	now, lostAfter := t.now(), 2*t.period()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h, ok := t.last[machine]
 	if !ok || h.epoch != epoch {
-		h = t.await(machine, epoch)
+		h = t.await(machine, epoch, now)
 	}
-	from, until := h.at, time.Now()
-	for _, reported := range t.peers {
-		if lost := reported.Add(2 * t.period); time.Now().Before(lost) {
-			until = earlier(until, reported)
-		} else if from.Before(lost) {
-			from = lost
-		}
+	reported := make([]time.Duration, 0, len(t.peers))
+	for _, until := range t.peers {
+		reported = append(reported, until)
 	}
-	return max(0, until.Sub(from))
+	return uptime.Silence(h.at, now, reported, lostAfter)
 }
 
 // await returns the time of the first query about an epoch. t.mu is held.
-func (t *Tracker) await(machine string, epoch int64) heartbeat {
+func (t *Tracker) await(machine string, epoch int64, now time.Duration) heartbeat {
 	h, ok := t.awaited[machine]
 	if !ok || h.epoch != epoch {
-		h = heartbeat{epoch: epoch, at: time.Now()}
+		h = heartbeat{epoch: epoch, at: now}
 		t.awaited[machine] = h
 	}
 	return h
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-// Up reports whether the agent of this epoch was heard within a duration.
-func (t *Tracker) Up(machine string, epoch int64, within time.Duration) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	h, ok := t.last[machine]
-	return ok && h.epoch == epoch && time.Since(h.at) < within
+// Up reports whether the agent of this epoch is not lost, as far as this head knows: silence is all that proves it.
+func (t *Tracker) Up(machine string, epoch int64) bool {
+	return t.Silence(machine, epoch) < t.timeout()
 }
 
 // Progress returns how far the machine's running action was at the last heartbeat; nil where that is not known.

@@ -9,7 +9,8 @@ import (
 )
 
 // Queue is a work queue of keys. A key that is added again while it waits is processed once; a key is never processed
-// by two workers at once; a key that failed is retried with backoff.
+// by two workers at once. A key that failed is retried with backoff, also when it is added meanwhile: what a failing
+// key writes would otherwise add it again at once. [Queue.Forget] ends the backoff.
 type Queue struct {
 	mu       sync.Mutex
 	ready    []string          // guarded by mu
@@ -30,12 +31,24 @@ func NewQueue() *Queue {
 	}
 }
 
-// Add queues a key.
+// Add queues a key. One that failed waits until its backoff has passed.
 func (q *Queue) Add(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.add(key)
+	if !q.backsOff(key) {
+		q.add(key)
+	}
 }
+
+// Forget resets the backoff of a key.
+func (q *Queue) Forget(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.failures, key)
+}
+
+// backsOff reports whether a key waits for its next attempt after a failure. mu is held.
+func (q *Queue) backsOff(key string) bool { return q.failures[key] > 0 && q.delayed[key] != nil }
 
 func (q *Queue) add(key string) {
 	if d := q.delayed[key]; d != nil {
@@ -54,13 +67,14 @@ func (q *Queue) add(key string) {
 	q.signal()
 }
 
-// AddAfter queues a key after a delay, unless it is queued earlier.
+// AddAfter queues a key after a delay, unless it is queued earlier. One that failed waits until its backoff has
+// passed.
 func (q *Queue) AddAfter(key string, d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if _, runs := q.running[key]; runs {
 		q.running[key] = true
-	} else if !q.waiting[key] {
+	} else if !q.waiting[key] && !q.backsOff(key) {
 		q.addAfter(key, d)
 	}
 }
@@ -124,7 +138,7 @@ func (q *Queue) work(ctx context.Context, log *slog.Logger, do Work) {
 			after = q.backoff(key)
 			log.Warn("reconcile failed; will retry", "key", key, "after", after, "error", err)
 		} else {
-			q.forget(key)
+			q.Forget(key)
 		}
 		q.done(key, after)
 	}
@@ -165,7 +179,7 @@ func (q *Queue) done(key string, after time.Duration) {
 	defer q.mu.Unlock()
 	added := q.running[key]
 	delete(q.running, key)
-	if added {
+	if added && q.failures[key] == 0 {
 		q.add(key)
 	} else if after > 0 {
 		q.addAfter(key, after)
@@ -183,13 +197,6 @@ func (q *Queue) backoff(key string) time.Duration {
 	q.failures[key]++
 	d := min(minBackoff<<min(q.failures[key]-1, 10), maxBackoff)
 	return d/2 + rand.N(d)
-}
-
-// forget resets the backoff of a key.
-func (q *Queue) forget(key string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.failures, key)
 }
 
 func (q *Queue) close() {

@@ -161,3 +161,40 @@ func TestQueueStops(t *testing.T) {
 		}
 	})
 }
+
+// A failing key that is added again and again, as by its own writes, is retried with backoff all the same, until it
+// is forgotten.
+func TestQueueAddedKeyKeepsItsBackoff(t *testing.T) {
+	t.Parallel()
+	for name, add := range map[string]func(*reconcile.Queue){
+		"added":       func(q *reconcile.Queue) { q.Add("a") },
+		"added later": func(q *reconcile.Queue) { q.AddAfter("a", time.Millisecond) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, runs := reconcile.NewQueue(), atomic.Int64{}
+			do := func(context.Context, string) (time.Duration, error) {
+				if runs.Add(1) < 1000 {
+					add(q) // its own write
+				}
+				return 0, errors.New("refused")
+			}
+			q.Add("a")
+			work(t, q, 1, do, func() {
+				for range 60_000 {
+					add(q)
+					time.Sleep(time.Millisecond)
+				}
+				before := runs.Load()
+				if before < 8 || before > 13 { // after 0.1 s, 0.2 s, 0.4 s, ... 30 s
+					t.Errorf("%s: %d runs in a minute, want about 10", name, before)
+				}
+				q.Forget("a")
+				add(q)
+				time.Sleep(time.Second)
+				if n := runs.Load() - before; n < 3 || n > 5 {
+					t.Errorf("%s: %d runs in the second after it was forgotten, want about 4", name, n)
+				}
+			})
+		})
+	}
+}

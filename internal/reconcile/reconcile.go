@@ -44,6 +44,10 @@ type Declaration struct {
 	Reads, Writes []trivet.Kind
 	// Watches are those of these kinds whose changes it gets.
 	Watches []trivet.Kind
+	// Input returns what the controller acts on in a record besides its spec, as a value that can be compared by ==. A
+	// change of it, or of the spec, ends the backoff of the keys that it affects; other changes do not, such as those
+	// that the controller itself writes. nil: it acts on specs only.
+	Input func(trivet.Record) any
 	// Workers is how many keys are processed at once.
 	Workers int
 	// Ranked controllers process a key first on the head that ranks first for it, and later on the others. It only
@@ -143,11 +147,25 @@ func (r *runner) feed(ctx context.Context) (err error) {
 			return err
 		}
 		for _, e := range events {
+			changed := r.declared.inputChanged(e.Old(), e.Record())
 			for _, key := range r.controller.Affected(e) {
+				if changed {
+					r.queue.Forget(key)
+				}
 				r.add(key)
 			}
 		}
 	}
+}
+
+// inputChanged reports whether a change is one that the controller acts on, so that an attempt which failed before it
+// says nothing about the next. A nil record does not exist.
+func (d Declaration) inputChanged(was, is trivet.Record) bool {
+	if was == nil || is == nil {
+		return true
+	}
+	w, i := was.Header(), is.Header()
+	return w.UID != i.UID || w.Generation != i.Generation || d.Input != nil && d.Input(was) != d.Input(is)
 }
 
 // add queues a key: at once, or later where other heads go first.

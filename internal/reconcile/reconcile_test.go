@@ -111,10 +111,13 @@ func TestUndeclaredKindsAreRefused(t *testing.T) {
 			_, _ = tables.Sites.In(tx).Get("site")
 			return tables.Machines.In(tx).Put(machine("m2"))
 		}),
-		"list in a transaction": update(func(tx *store.Tx) error { tables.Accounts.In(tx).List(); return nil }),
-		"raw read":              update(func(tx *store.Tx) error { _, _, err := tx.Raw("Site", "site"); return err }),
-		"local read":            func(context.Context) error { _, err := limited.Sites.GetShared("site"); return err },
-		"local list":            func(context.Context) error { limited.Accounts.List(); return nil },
+		"list in a transaction": update(func(tx *store.Tx) error {
+			tables.Networks.In(tx).ListBy(state.ByCIDR, "10.0.0.0/8")
+			return nil
+		}),
+		"raw read":   update(func(tx *store.Tx) error { _, _, err := tx.Raw("Site", "site"); return err }),
+		"local read": func(context.Context) error { _, err := limited.Sites.GetShared("site"); return err },
+		"local list": func(context.Context) error { limited.Accounts.List(); return nil },
 		"local index": func(context.Context) error {
 			limited.Workflows.ListBy(state.ByMachine, "m1")
 			return nil
@@ -191,5 +194,76 @@ func TestDeclarationsAreValidated(t *testing.T) {
 		if err := reconcile.Run(t.Context(), reconcile.Config{}, &probe{declared: d}); err == nil {
 			t.Errorf("%+v is accepted", d)
 		}
+	}
+}
+
+// A controller that fails after it wrote the status of its record is retried with backoff, while others write it, too,
+// and at once when the record's spec changes or what the controller declares as its input.
+func TestOwnWritesDoNotEndBackoff(t *testing.T) {
+	tables := storetest.New(t, state.New)
+	write := func(name string, change func(*trivet.Machine)) error {
+		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
+			m, err := tables.Machines.In(tx).Get(name)
+			if errors.Is(err, trivet.ErrNotFound) {
+				m, err = machine(name), nil
+			}
+			if err != nil {
+				return err
+			}
+			change(m)
+			return tables.Machines.In(tx).Put(m)
+		})
+		return err
+	}
+	p := &probe{results: map[string][]error{}, done: make(chan struct{}, 10_000), declared: reconcile.Declaration{
+		Name: "probe", Writes: []trivet.Kind{"Machine"}, Watches: []trivet.Kind{"Machine"}, Workers: 1,
+		Input: func(r trivet.Record) any { return r.(*trivet.Machine).Status.Power },
+	}}
+	p.do = map[string]func(context.Context) error{"m1": func(context.Context) error {
+		return errors.Join(errors.New("no answer"), write("m1", func(m *trivet.Machine) { m.Status.Events++ }))
+	}}
+	var running sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	running.Go(func() {
+		_ = reconcile.Run(ctx, reconcile.Config{Store: tables.Store, Log: slog.New(slog.DiscardHandler)}, p)
+	})
+	for range 4 {
+		<-p.done
+	}
+	const writes = 200
+	for range writes {
+		if err := write("m1", func(m *trivet.Machine) { m.Status.Epoch++ }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := p.count("m1"); n > writes/4 {
+		t.Errorf("a key that fails ran %d times during %d writes of its status", n, writes)
+	}
+	for what, change := range map[string]func(*trivet.Machine){
+		"spec": func(m *trivet.Machine) { m.Spec.Rack += "x" }, "input": func(m *trivet.Machine) { m.Status.Power += "x" },
+	} {
+		p.drain()
+		for range 20 { // with backoff, these runs alone would take minutes
+			if err := write("m1", change); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			<-p.done
+		}
+	}
+	cancel()
+	running.Wait()
+}
+
+// count returns how often a key was reconciled.
+func (p *probe) count(key string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.results[key])
+}
+
+// drain forgets the results that were not waited for.
+func (p *probe) drain() {
+	for len(p.done) > 0 {
+		<-p.done
 	}
 }

@@ -37,17 +37,17 @@ const (
 type LogView struct {
 	logs    *Logs
 	run     *trivet.Workflow
-	own     map[runlog.Part]int64 // by action and attempt: size
-	heads   map[string]*remoteLog // by head
-	queried time.Time             // when the other heads were queried last
-	settled map[runlog.Part]int64 // sizes up to which all acknowledged text has been found since
-	latest  bool                  // settled covers everything
+	own     map[trivet.LogKey]int64 // sizes
+	heads   map[string]*remoteLog   // by head
+	queried time.Time               // when the other heads were queried last
+	settled map[trivet.LogKey]int64 // sizes up to which all acknowledged text has been found since
+	latest  bool                    // settled covers everything
 }
 
 // remoteLog is what another head has.
 type remoteLog struct {
 	url        string
-	parts      map[runlog.Part]int64
+	parts      map[trivet.LogKey]int64
 	err        error // why it cannot be read
 	retryAfter time.Time
 }
@@ -106,22 +106,22 @@ func (h *remoteLog) setError(err error) {
 }
 
 // valid returns the sizes of the parts that the run can have.
-func (v *LogView) valid(parts []runlog.Part) map[runlog.Part]int64 {
-	sizes := map[runlog.Part]int64{}
+func (v *LogView) valid(parts []runlog.Part) map[trivet.LogKey]int64 {
+	sizes := map[trivet.LogKey]int64{}
 	for _, p := range parts {
-		if v.run.Spec.Action(p.Action) != nil && p.Attempt > 0 && p.Attempt <= runlog.MaxAttempt && p.Bytes > 0 &&
-			p.Bytes <= runlog.MaxBytes {
-			sizes[runlog.Part{Action: p.Action, Attempt: p.Attempt}] = p.Bytes
+		if v.run.Spec.Action(p.Action) != nil && runlog.CheckKey(p.LogKey) == nil && p.Epoch > v.run.Spec.Epoch &&
+			p.Bytes > 0 && p.Bytes <= runlog.MaxBytes {
+			sizes[p.LogKey] = p.Bytes
 		}
 	}
 	return sizes
 }
 
 // sizes returns the size of each part on the head that has most of it.
-func (v *LogView) sizes() map[runlog.Part]int64 {
+func (v *LogView) sizes() map[trivet.LogKey]int64 {
 	sizes := maps.Clone(v.own)
 	if sizes == nil {
-		sizes = map[runlog.Part]int64{}
+		sizes = map[trivet.LogKey]int64{}
 	}
 	for _, h := range v.heads {
 		for p, n := range h.parts {
@@ -134,7 +134,7 @@ func (v *LogView) sizes() map[runlog.Part]int64 {
 // Parts returns the parts that any head has, in no order.
 func (v *LogView) Parts() (parts []runlog.Part) {
 	for p, n := range v.sizes() {
-		parts = append(parts, runlog.Part{Action: p.Action, Attempt: p.Attempt, Bytes: n})
+		parts = append(parts, runlog.Part{LogKey: p, Bytes: n})
 	}
 	return parts
 }

@@ -9,19 +9,17 @@ import (
 	"slices"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/runlog"
 )
 
 // Read fills buf, of at most LogChunkBytes, with a part's bytes from an offset and returns their number, which is 0
 // at the end of what can be read yet. A zero byte is a gap that no reachable head can fill; a gap that may still be
 // filled is an end.
-func (v *LogView) Read(ctx context.Context, p runlog.Part, offset int64, buf []byte) (int, error) {
-	n, err := v.logs.Store.Read(v.run.Name, p.Action, p.Attempt, offset, buf)
+func (v *LogView) Read(ctx context.Context, key trivet.LogKey, offset int64, buf []byte) (int, error) {
+	n, err := v.logs.Store.Read(v.run.Name, key, offset, buf)
 	if err != nil && !errors.Is(err, trivet.ErrNotFound) {
 		return 0, err
 	}
 	clear(buf[n:])
-	key := runlog.Part{Action: p.Action, Attempt: p.Attempt}
 	for _, name := range slices.Sorted(maps.Keys(v.heads)) {
 		h := v.heads[name]
 		has := min(max(0, h.parts[key]-offset), int64(len(buf)))
@@ -34,7 +32,7 @@ func (v *LogView) Read(ctx context.Context, p runlog.Part, offset int64, buf []b
 }
 
 // untilOpenGap returns the length of the text before its first gap that may still be filled.
-func (v *LogView) untilOpenGap(key runlog.Part, offset int64, text []byte) int {
+func (v *LogView) untilOpenGap(key trivet.LogKey, offset int64, text []byte) int {
 	from := len(text)
 	if !v.latest && len(v.heads) > 0 {
 		from = int(min(max(0, v.settled[key]-offset), int64(len(text))))
@@ -57,11 +55,11 @@ func fillGaps(buf, text []byte) int {
 }
 
 // readFrom returns what another head has at an offset.
-func (v *LogView) readFrom(ctx context.Context, h *remoteLog, p runlog.Part, offset int64) []byte {
+func (v *LogView) readFrom(ctx context.Context, h *remoteLog, key trivet.LogKey, offset int64) []byte {
 	ctx, cancel := context.WithTimeout(ctx, logReadTimeout)
 	defer cancel()
 	var resp logResponse
-	req := logRequest{Workflow: v.run.Name, Action: p.Action, Attempt: p.Attempt, Offset: offset}
+	req := logRequest{Workflow: v.run.Name, LogKey: key, Offset: offset}
 	err := v.logs.Client.Call(ctx, h.url, readPath, req, &resp)
 	if err == nil && len(resp.Text) > LogChunkBytes {
 		err = fmt.Errorf("log of %s: %w: %d bytes at once", v.run.Name, trivet.ErrInvalid, len(resp.Text))

@@ -21,9 +21,8 @@ type (
 	// logRequest names a run, or an offset in the log of one attempt of one of its actions.
 	logRequest struct {
 		Workflow string `json:"workflow"`
-		Action   string `json:"action,omitempty"`
-		Attempt  int    `json:"attempt,omitempty"`
-		Offset   int64  `json:"offset,omitempty"`
+		trivet.LogKey
+		Offset int64 `json:"offset,omitempty"`
 	}
 	// logResponse is the text from an offset.
 	logResponse struct {
@@ -52,7 +51,7 @@ func (l *Logs) serveParts(req *logRequest) (any, error) { return l.Store.Parts(r
 
 func (l *Logs) serveRead(req *logRequest) (any, error) {
 	text := make([]byte, LogChunkBytes)
-	n, err := l.Store.Read(req.Workflow, req.Action, req.Attempt, req.Offset, text)
+	n, err := l.Store.Read(req.Workflow, req.LogKey, req.Offset, text)
 	if errors.Is(err, trivet.ErrNotFound) { // it was just removed
 		err = nil
 	}

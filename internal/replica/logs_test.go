@@ -27,7 +27,7 @@ func (s *site) newLogs(h *head) *replica.Logs {
 
 func (h *head) appendLog(offset int64, text string) {
 	h.site.t.Helper()
-	if err := h.logs.Store.Append("w", "a", 1, offset, []byte(text)); err != nil {
+	if err := h.logs.Store.Append("w", loggedKey, offset, []byte(text)); err != nil {
 		h.site.t.Fatal(err)
 	}
 }
@@ -38,7 +38,7 @@ func readAll(t *testing.T, v *replica.LogView) string {
 	var text []byte
 	buf := make([]byte, replica.LogChunkBytes)
 	for {
-		n, err := v.Read(t.Context(), runlog.Part{Action: "a", Attempt: 1}, int64(len(text)), buf)
+		n, err := v.Read(t.Context(), loggedKey, int64(len(text)), buf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,6 +55,8 @@ func refresh(t *testing.T, v *replica.LogView, latest bool) {
 		t.Fatal(err)
 	}
 }
+
+var loggedKey = trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1}
 
 var logged = &trivet.Workflow{Meta: trivet.Meta{Name: "w"},
 	Spec: trivet.WorkflowSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}}
@@ -99,7 +101,7 @@ func TestLogsWithFaultyHeads(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"text": text})
 		}
 	}
-	huge := fmt.Sprintf(`[{"action":"a","attempt":1,"bytes":%d}]`, runlog.MaxBytes)
+	huge := fmt.Sprintf(`[{"action":"a","epoch":1,"attempt":1,"bytes":%d}]`, runlog.MaxBytes)
 	for name, c := range map[string]struct {
 		handler     http.HandlerFunc
 		unreachable bool
@@ -107,14 +109,14 @@ func TestLogsWithFaultyHeads(t *testing.T) {
 		"hangs":  {hang, true},
 		"fails":  {fail, true},
 		"floods": {flood, true},
-		"has invalid parts": {faulty(`[{"action":"../a","attempt":1,"bytes":9},
-			{"action":"b","attempt":1,"bytes":9},{"action":"a","attempt":0,"bytes":9},
-			{"action":"a","attempt":1,"bytes":-9},
-			{"action":"a","attempt":1,"bytes":99999999999}]`, []byte("never")), false},
+		"has invalid parts": {faulty(`[{"action":"../a","epoch":1,"attempt":1,"bytes":9},
+			{"action":"b","epoch":1,"attempt":1,"bytes":9},{"action":"a","epoch":1,"attempt":0,"bytes":9},
+			{"action":"a","epoch":1,"attempt":1,"bytes":-9},
+			{"action":"a","epoch":1,"attempt":1,"bytes":99999999999}]`, []byte("never")), false},
 		"responds with too much":       {faulty(huge, bytes.Repeat([]byte("x"), replica.LogChunkBytes+1)), true},
 		"responds with no text":        {faulty(huge, 7), true},
 		"has less than what it claims": {faulty(huge, []byte{}), false},
-		"has other text":               {faulty(`[{"action":"a","attempt":1,"bytes":3}]`, []byte("xxx")), false},
+		"has other text":               {faulty(`[{"action":"a","epoch":1,"attempt":1,"bytes":3}]`, []byte("xxx")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,7 +153,7 @@ func TestLogAccess(t *testing.T) {
 		return resp.StatusCode
 	}
 	witness := s.certify(auth.Peer{Name: "head8", Role: auth.PeerWitness, Host: "127.0.0.1"})
-	good := `{"workflow":"w","action":"a","attempt":1}`
+	good := `{"workflow":"w","action":"a","epoch":1,"attempt":1}`
 	for _, path := range []string{"parts", "read"} {
 		for name, cert := range map[string]*tls.Certificate{"no certificate": {}, "a witness": witness} {
 			if status := post(cert, path, good); status != http.StatusForbidden && status != http.StatusUnauthorized {
@@ -161,16 +163,17 @@ func TestLogAccess(t *testing.T) {
 		if status := post(s.heads[1].cert, path, good); status != http.StatusOK {
 			t.Errorf("%s: a member: %d", path, status)
 		}
-		for _, bad := range []string{``, `[]`, `{"workflow":"../w","action":"a","attempt":1}`,
-			`{"workflow":"","action":"a","attempt":1}`} {
+		for _, bad := range []string{``, `[]`, `{"workflow":"../w","action":"a","epoch":1,"attempt":1}`,
+			`{"workflow":"","action":"a","epoch":1,"attempt":1}`} {
 			if status := post(s.heads[1].cert, path, bad); status < 400 || status >= 500 {
 				t.Errorf("%s: %s: %d", path, bad, status)
 			}
 		}
 	}
-	for _, bad := range []string{`{"workflow":"w","action":"../a","attempt":1}`,
-		`{"workflow":"w","action":"a","attempt":0}`, `{"workflow":"w","action":"a","attempt":1,"offset":-1}`,
-		`{"workflow":"w","action":"a","attempt":1,"offset":9223372036854775807}`} {
+	for _, bad := range []string{`{"workflow":"w","action":"../a","epoch":1,"attempt":1}`,
+		`{"workflow":"w","action":"a","epoch":1,"attempt":0}`, `{"workflow":"w","action":"a","attempt":1}`,
+		`{"workflow":"w","action":"a","epoch":1,"attempt":1,"offset":-1}`,
+		`{"workflow":"w","action":"a","epoch":1,"attempt":1,"offset":9223372036854775807}`} {
 		if status := post(s.heads[1].cert, "read", bad); status < 400 || status >= 500 {
 			t.Errorf("%s: %d", bad, status)
 		}

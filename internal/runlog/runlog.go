@@ -1,6 +1,6 @@
-// Package runlog keeps the output of workflow actions as files on one head: <workflow>/<action>.<attempt>.log. An
-// agent sends pieces with their offset, so a duplicate changes nothing, and pieces that were sent to another head
-// leave a hole of zeros.
+// Package runlog keeps the output of workflow actions as files on one head: <workflow>/<action>.<epoch>.<attempt>.log.
+// An agent sends pieces with their offset, so a duplicate changes nothing, and pieces that were sent to another head
+// leave a hole of zeros. Two agents never write to one file: each has an epoch of its own.
 package runlog
 
 import (
@@ -34,9 +34,8 @@ type Store struct {
 
 // Part is the log of one attempt of one action.
 type Part struct {
-	Action  string `json:"action"`
-	Attempt int    `json:"attempt"`
-	Bytes   int64  `json:"bytes"` // end of the last piece
+	trivet.LogKey
+	Bytes int64 `json:"bytes"` // end of the last piece
 }
 
 // Open opens or creates the directory.
@@ -55,8 +54,8 @@ func Open(dir string) (*Store, error) {
 func (s *Store) Close() error { return s.root.Close() }
 
 // Append writes a piece at its offset and syncs it to stable storage. Bytes beyond MaxBytes are dropped.
-func (s *Store) Append(workflow, action string, attempt int, offset int64, piece []byte) error {
-	name, err := fileName(workflow, action, attempt)
+func (s *Store) Append(workflow string, key trivet.LogKey, offset int64, piece []byte) error {
+	name, err := fileName(workflow, key)
 	if err != nil {
 		return err
 	}
@@ -135,8 +134,8 @@ func (s *Store) Parts(workflow string) ([]Part, error) {
 	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
 	var parts []Part
 	for _, info := range infos {
-		if action, attempt, ok := parseName(info.Name()); ok {
-			parts = append(parts, Part{Action: action, Attempt: attempt, Bytes: info.Size()})
+		if key, ok := parseName(info.Name()); ok {
+			parts = append(parts, Part{key, info.Size()})
 		}
 	}
 	return parts, nil
@@ -144,8 +143,8 @@ func (s *Store) Parts(workflow string) ([]Part, error) {
 
 // Read reads one part from an offset into p and returns the number of bytes, which is less than len(p) at the end.
 // Zeros are holes.
-func (s *Store) Read(workflow, action string, attempt int, offset int64, p []byte) (int, error) {
-	name, err := fileName(workflow, action, attempt)
+func (s *Store) Read(workflow string, key trivet.LogKey, offset int64, p []byte) (int, error) {
+	name, err := fileName(workflow, key)
 	if err != nil {
 		return 0, err
 	}
@@ -217,28 +216,42 @@ func (s *Store) Remove(workflow string) error {
 	return s.root.RemoveAll(workflow)
 }
 
-func fileName(workflow, action string, attempt int) (string, error) {
-	if err := errors.Join(trivet.ValidateName(workflow), trivet.ValidateName(action)); err != nil {
+func fileName(workflow string, key trivet.LogKey) (string, error) {
+	if err := errors.Join(trivet.ValidateName(workflow), CheckKey(key)); err != nil {
 		return "", err
 	}
-	if attempt < 1 || attempt > MaxAttempt {
-		return "", &trivet.FieldError{Field: "attempt", Problem: fmt.Sprintf("must be 1 to %d", MaxAttempt)}
+	return path.Join(workflow, fmt.Sprintf("%s.%d.%d.log", key.Action, key.Epoch, key.Attempt)), nil
+}
+
+// CheckKey reports what is wrong with a key.
+func CheckKey(key trivet.LogKey) error {
+	if key.Attempt < 1 || key.Attempt > MaxAttempt {
+		return &trivet.FieldError{Field: "attempt", Problem: fmt.Sprintf("must be 1 to %d", MaxAttempt)}
 	}
-	return path.Join(workflow, fmt.Sprintf("%s.%d.log", action, attempt)), nil
+	if key.Epoch < 1 {
+		return &trivet.FieldError{Field: "epoch", Problem: "must be at least 1"}
+	}
+	return trivet.ValidateName(key.Action)
 }
 
 // parseName is the inverse of fileName. ok is false for any other name.
-func parseName(name string) (action string, attempt int, ok bool) {
-	base := strings.TrimSuffix(name, ".log")
-	dot := strings.LastIndexByte(base, '.')
+func parseName(name string) (key trivet.LogKey, ok bool) {
+	base, attempt := cutNumber(strings.TrimSuffix(name, ".log"))
+	action, epoch := cutNumber(base)
+	key = trivet.LogKey{Action: action, Epoch: epoch, Attempt: int(attempt)}
+	built, err := fileName("any", key)
+	return key, err == nil && built == "any/"+name
+}
+
+// cutNumber splits a name at its last dot; the number is 0 where there is none.
+func cutNumber(name string) (base string, number int64) {
+	dot := strings.LastIndexByte(name, '.')
 	if dot < 0 {
-		return "", 0, false
+		return "", 0
 	}
-	action = base[:dot]
-	attempt, err := strconv.Atoi(base[dot+1:])
+	number, err := strconv.ParseInt(name[dot+1:], 10, 64)
 	if err != nil {
-		return "", 0, false
+		return "", 0
 	}
-	built, err := fileName("any", action, attempt)
-	return action, attempt, err == nil && built == "any/"+name
+	return name[:dot], number
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/maintenance"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/peer"
@@ -24,18 +25,21 @@ import (
 
 func (s *Server) openStore(ctx context.Context) error {
 	name := s.local.Name()
-	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Logger: s.cfg.Log,
-		Metrics: s.metrics})
-	tables, tracker := state.New(s.store), presence.New()
-	s.fleet = fleet.New(tables, name)
-	s.fleet.AgentUp = tracker.Up
+	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Admit: s.member.Admit,
+		Logger: s.cfg.Log, Metrics: s.metrics})
+	tables := state.New(s.store)
+	s.fleet, s.clock = fleet.New(tables, name), presence.NewClock(s.member.HasLeader)
+	tracker := presence.New(s.clock, s.fleet.AgentTimeout)
+	s.fleet.AgentUp, s.fleet.AgentSilence = tracker.Up, tracker.Silence
 	s.records = membership.NewRecords(tables, name)
 	s.heads = state.NewView(s.store, tables.Heads, addressesOf)
 	s.monitor = peer.NewMonitor(s.local.Client(), s.records.Others, s.cfg.Log)
-	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(), AgentTimeout: s.fleet.AgentTimeout,
+	s.exchange = &presence.Exchange{Tracker: tracker, Client: s.local.Client(),
 		Peers: func() map[string]string { return tables.PeerURLs(name) }}
 	s.registration = &membership.Registration{Local: s.local, Records: s.records, Member: s.member,
 		Writable: func() error { return writable(s.member) }}
+	s.keeper = maintenance.New(maintenance.Config{Head: name, Member: s.member, Tables: tables,
+		Others: s.records.Others, Statuses: s.monitor.Statuses, Log: s.cfg.Log.With("part", "store")})
 	return s.store.Start(ctx)
 }
 

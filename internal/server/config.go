@@ -48,6 +48,8 @@ type Config struct {
 	VIP, VIPInterface string
 	// Heartbeat is the interval of the store's heartbeats; 0: cluster's default. All heads have the same.
 	Heartbeat time.Duration
+	// StoreQuota is how many bytes of the store may be in use; 0: cluster's default. All heads have the same.
+	StoreQuota trivet.ByteSize
 	// PerAddress bounds the connections of an address that is not recognised, 0: DefaultPerAddress. Shared are the
 	// addresses of load balancers and gateways, which many callers have: they have no such bound.
 	PerAddress int
@@ -66,6 +68,9 @@ const (
 	DefaultName = membership.DefaultName
 )
 
+// minQuota is the minimum of Config.StoreQuota.
+const minQuota = 16 << 20
+
 // drainTimeout bounds the requests that run when the head stops.
 const drainTimeout = 5 * time.Second
 
@@ -81,6 +86,8 @@ func (c *Config) validate() error {
 	case c.NewCluster && len(c.Join) > 0:
 		return &trivet.FieldError{Field: "--new-cluster",
 			Problem: "creates a cluster, --join joins one; pass one of them"}
+	case c.StoreQuota != 0 && c.StoreQuota < minQuota:
+		return &trivet.FieldError{Field: "--store-quota", Problem: "must be at least 16MiB"}
 	case c.PerAddress < 0:
 		return &trivet.FieldError{Field: "--connections-per-address", Problem: "must be above 0"}
 	case c.Heartbeat != 0 && (c.Heartbeat < cluster.MinHeartbeat || c.Heartbeat > cluster.MaxHeartbeat):

@@ -26,8 +26,8 @@ func (s *Server) runControllers(ctx context.Context) error {
 	return reconcile.Run(ctx, reconcile.Config{Store: s.store, Rank: ranking.Rank, Log: s.cfg.Log},
 		provision.New(s.fleet.Within(provision.Declaration.Scope()), within(provision.Declaration)),
 		deadline.New(deadline.Config{
-			Fleet: s.fleet.Within(deadline.Declaration.Scope()), Presence: s.exchange.Tracker,
-			Tables: within(deadline.Declaration), Rank: ranking.Rank, Quorum: s.member.HasLeader,
+			Fleet: s.fleet.Within(deadline.Declaration.Scope()), Presence: s.exchange.Tracker, Clock: s.clock,
+			Tables: within(deadline.Declaration), Rank: ranking.Rank,
 		}),
 		power.New(power.Config{
 			Fleet: s.fleet.Within(power.Declaration.Scope()), Tables: within(power.Declaration),

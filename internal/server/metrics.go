@@ -18,3 +18,24 @@ func leaderGauge(m *cluster.Member) prometheus.Collector {
 		return 0
 	})
 }
+
+// The metrics of the size of this head's store.
+var (
+	fileBytes  = prometheus.NewDesc("trivet_store_file_bytes", "Size of the file of this head's store.", nil, nil)
+	usedBytes  = prometheus.NewDesc("trivet_store_used_bytes", "Part of the store's quota that is in use.", nil, nil)
+	quotaBytes = prometheus.NewDesc("trivet_store_quota_bytes",
+		"Quota of the store. From 70 % on there is an event; from 90 % on only deletions and small changes are accepted.",
+		nil, nil)
+)
+
+// usageCollector collects them.
+type usageCollector struct{ member *cluster.Member }
+
+func (c usageCollector) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, to) }
+
+func (c usageCollector) Collect(to chan<- prometheus.Metric) {
+	u := c.member.Usage()
+	to <- prometheus.MustNewConstMetric(fileBytes, prometheus.GaugeValue, float64(u.File))
+	to <- prometheus.MustNewConstMetric(usedBytes, prometheus.GaugeValue, float64(u.Used))
+	to <- prometheus.MustNewConstMetric(quotaBytes, prometheus.GaugeValue, float64(u.Quota))
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/hostnet"
 	"github.com/trivet-project/trivet/internal/limit"
+	"github.com/trivet-project/trivet/internal/maintenance"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/peer"
@@ -52,8 +53,10 @@ type Server struct {
 	fleet        *fleet.Fleet
 	records      *membership.Records
 	registration *membership.Registration
+	keeper       *maintenance.Keeper
 	monitor      *peer.Monitor
 	heads        *headAddresses
+	clock        *presence.Clock
 	exchange     *presence.Exchange
 	blobStore    *blob.Store
 	blobs        *replica.Blobs
@@ -174,12 +177,12 @@ func (s *Server) openMember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg.Heartbeat = s.cfg.Heartbeat
+	cfg.Heartbeat, cfg.QuotaBytes = s.cfg.Heartbeat, int64(s.cfg.StoreQuota)
 	if s.member, err = cluster.Open(ctx, cfg); err != nil {
 		return err
 	}
 	s.local.SetMember(s.member)
-	s.metrics.MustRegister(leaderGauge(s.member))
+	s.metrics.MustRegister(leaderGauge(s.member), usageCollector{s.member})
 	s.router.set(&s.router.members, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
@@ -197,7 +200,10 @@ func (s *Server) ready(context.Context) error {
 	case s.stopping.Load():
 		return fmt.Errorf("%w: this head is stopping", trivet.ErrUnavailable)
 	}
-	return writable(s.member)
+	if err := writable(s.member); err != nil {
+		return err
+	}
+	return s.member.CheckQuota()
 }
 
 // writable returns why a head with this member cannot serve writes.

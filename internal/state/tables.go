@@ -4,6 +4,7 @@ package state
 
 import (
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/ipam"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -17,7 +18,14 @@ const (
 	ByNetwork   = "network"   // addresses by network
 	BySubject   = "subject"   // events by subject
 	ByBlob      = "blob"      // images, platforms and workflows by the digests of the blobs that they refer to
+	ByCIDR      = "cidr"      // networks by subnet; compared
+	ByEnclosing = "enclosing" // networks by each subnet that contains theirs; compared
+	ByMember    = "member"    // heads that are not removed, under IsMember; compared
+	ByJoin      = "join"      // heads by the request by which they joined; compared
 )
+
+// IsMember is the key of index ByMember.
+const IsMember = "yes"
 
 // Tables are the typed views of the store's records.
 type Tables struct {
@@ -68,14 +76,20 @@ func newTables(s *store.Store) *Tables {
 		Templates: store.NewTable[trivet.Template](s),
 		Images:    store.NewTable(s, store.Index[trivet.Image]{Name: ByBlob, Keys: digestsOf[*trivet.Image]}),
 		Platforms: store.NewTable(s, store.Index[trivet.Platform]{Name: ByBlob, Keys: digestsOf[*trivet.Platform]}),
-		Networks:  store.NewTable[trivet.Network](s),
+		Networks: store.NewTable(s,
+			store.Index[trivet.Network]{Name: ByCIDR, Keys: cidr, Compared: true},
+			store.Index[trivet.Network]{Name: ByEnclosing, Keys: enclosing, Compared: true},
+		),
 		Addresses: store.NewTable(s,
 			by(ByMAC, func(a *trivet.Address) string { return a.Spec.MAC }),
 			by(ByNetwork, func(a *trivet.Address) string { return a.Spec.Network }),
 		),
-		MACs:     store.NewTable[trivet.MAC](s),
-		Sites:    store.NewTable[trivet.Site](s),
-		Heads:    store.NewTable[trivet.Head](s),
+		MACs:  store.NewTable[trivet.MAC](s),
+		Sites: store.NewTable[trivet.Site](s),
+		Heads: store.NewTable(s,
+			store.Index[trivet.Head]{Name: ByMember, Keys: isMember, Compared: true},
+			store.Index[trivet.Head]{Name: ByJoin, Keys: joinedBy, Compared: true},
+		),
 		Secrets:  store.NewTable[trivet.Secret](s),
 		Tokens:   store.NewTable[trivet.Token](s),
 		Accounts: store.NewTable[trivet.Account](s),
@@ -127,4 +141,27 @@ func fixedAddresses(m *trivet.Machine) (all []string) {
 		}
 	}
 	return all
+}
+
+func cidr(n *trivet.Network) []string { return []string{n.Spec.CIDR.String()} }
+
+func enclosing(n *trivet.Network) (all []string) {
+	for _, p := range ipam.Enclosing(n.Spec.CIDR) {
+		all = append(all, p.String())
+	}
+	return all
+}
+
+func isMember(h *trivet.Head) []string {
+	if h.Status.State == trivet.HeadRemoved {
+		return nil
+	}
+	return []string{IsMember}
+}
+
+func joinedBy(h *trivet.Head) []string {
+	if h.Status.Join == "" {
+		return nil
+	}
+	return []string{h.Status.Join}
 }

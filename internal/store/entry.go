@@ -21,8 +21,9 @@ type kindInfo struct {
 }
 
 type index struct {
-	name string
-	keys func(trivet.Record) []string
+	name     string
+	keys     func(trivet.Record) []string
+	compared bool
 }
 
 // entry is one etcd key at one revision. It is immutable once it is in a snapshot.

@@ -13,7 +13,7 @@ const (
 	idPart    = "-tx/"    // and a head's name: the ID of a transaction that puts nothing else
 	leasePart = "-lease"  // and a lease's name: its holder; the only internal kind with events
 	renewPart = "-renew"  // and a lease's name: rewritten by its holder
-	limitPart = "-limit"  // and an index and its key: written by each transaction that checks the limit
+	listPart  = "-list"   // and an index and its key: written by each transaction that adds to the list
 )
 
 func recordKey(kind, name string) string { return prefix + kind + "/" + name }

@@ -28,6 +28,9 @@ type Options struct {
 	// responses of the former one are no longer awaited. An error is an ErrUnavailable: there is no leader, and
 	// nothing was sent. nil: there always is a leader.
 	Term func(context.Context) (over <-chan struct{}, err error)
+	// Admit returns an error, after which nothing was written, if a transaction that adds records, or makes all records
+	// together larger by some bytes, does not fit into the store. nil: all fit.
+	Admit func(added int, growth int64) error
 	// Now is the clock of Created; nil: time.Now.
 	Now func() time.Time
 	// AttemptTimeout bounds one attempt of a transaction; 0: 1 s. Timeout bounds all attempts if the caller's context
@@ -61,6 +64,9 @@ func New(client *clientv3.Client, opts Options) *Store {
 	}
 	if opts.Term == nil {
 		opts.Term = func(context.Context) (<-chan struct{}, error) { return nil, nil }
+	}
+	if opts.Admit == nil {
+		opts.Admit = func(int, int64) error { return nil }
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now

@@ -35,7 +35,7 @@ func newHead(client *clientv3.Client, opts store.Options) *head {
 	return &head{Store: s, machines: store.NewTable(s,
 		store.Index[trivet.Machine]{Name: "rack", Keys: func(m *trivet.Machine) []string {
 			return []string{m.Spec.Rack}
-		}},
+		}, Compared: true},
 		store.Index[trivet.Machine]{Name: "mac", Keys: func(m *trivet.Machine) (macs []string) {
 			for _, n := range m.Spec.NICs {
 				macs = append(macs, n.MAC)

@@ -20,6 +20,8 @@ type Table[T any] struct {
 type Index[T any] struct {
 	Name string
 	Keys func(*T) []string // pure; must not modify the record
+	// Compared: transactions may decide on its lists (see [View.ListBy]). Each list that has records costs a key.
+	Compared bool
 }
 
 // NewTable adds a table to a store. All tables are added before the store is started.
@@ -35,7 +37,7 @@ func NewTable[T any, P interface {
 	}
 	for _, ix := range indexes {
 		keys := func(r trivet.Record) []string { return ix.Keys((*T)(r.(P))) }
-		info.indexes = append(info.indexes, index{ix.Name, keys})
+		info.indexes = append(info.indexes, index{ix.Name, keys, ix.Compared})
 	}
 	if s.started || s.kinds[info.part] != nil {
 		panic("store: table of " + string(kind) + " added twice or after the start")

@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"iter"
 
 	"github.com/trivet-project/trivet"
 )
@@ -49,6 +48,23 @@ func (tx *Tx) read(key string) *entry {
 	return e
 }
 
+// growth returns how many records the transaction adds, and by how many bytes it makes all records together larger.
+// The store's own keys, such as leases, do not count.
+func (tx *Tx) growth() (added int, bytes int64) {
+	for key, w := range tx.writes {
+		if part, _, _ := splitKey(key); tx.store.kinds[part] == nil {
+			continue
+		}
+		if old := tx.snap.get(key); old != nil {
+			added, bytes = added-1, bytes-int64(len(old.doc))
+		}
+		if w.doc != nil {
+			added, bytes = added+1, bytes+int64(len(w.doc))
+		}
+	}
+	return added, bytes
+}
+
 func (tx *Tx) write(key string, w *write) {
 	if _, written := tx.writes[key]; !written {
 		tx.order = append(tx.order, key)
@@ -86,9 +102,8 @@ func (tx *Tx) fail(op string, info *kindInfo, name string, err error) error {
 // In returns the table as seen by a transaction.
 func (t *Table[T]) In(tx *Tx) View[T] { return View[T]{tx, t.info} }
 
-// View is a table within a transaction. Decisions must rest on Get: the commit compares each record that it returned
-// or found absent. The lists are of the same snapshot, without the transaction's own writes, and are not compared:
-// call Get for the records that matter. A limit over many records has a key of its own (see [View.Limit]).
+// View is a table within a transaction. The commit compares each record that Get returned or found absent, and each
+// list that ListBy returned: these are what a decision may rest on.
 type View[T any] struct {
 	tx   *Tx
 	info *kindInfo
@@ -101,21 +116,6 @@ func (t View[T]) Get(name string) (*T, error) {
 		return nil, err
 	}
 	return any(rec).(*T), nil
-}
-
-// List returns copies of all records of the snapshot, in order of name.
-func (t View[T]) List() []*T { return copies(t.AllShared()) }
-
-// AllShared yields all shared records of the snapshot, in order of name.
-func (t View[T]) AllShared() iter.Seq[*T] {
-	_ = t.tx.checkRead(t.info) // fails the transaction
-	return all[T](t.tx.snap, t.info)
-}
-
-// ListBy returns copies of the records of the snapshot that have a key in an index, in order of name.
-func (t View[T]) ListBy(index, key string) []*T {
-	_ = t.tx.checkRead(t.info) // fails the transaction
-	return copies(by[T](t.tx.snap, t.info, index, key))
 }
 
 // Put creates or replaces a record. It sets the record's UID, Created and Generation, which increases with each

@@ -57,6 +57,9 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error
 		}
 		tx := s.begin(s.snapshot())
 		err := tx.run(ctx, fn)
+		if err == nil {
+			tx.writeListKeys()
+		}
 		var rev int64
 		if err != nil || len(tx.order) == 0 {
 			rev, err = s.confirm(ctx, tx, err)
@@ -119,6 +122,9 @@ func (s *Store) commit(ctx context.Context, tx *Tx, id string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := s.opts.Admit(tx.growth()); err != nil {
+		return 0, err
+	}
 	var resp *clientv3.TxnResponse
 	err = s.attempt(ctx, func(ctx context.Context) (err error) {
 		resp, err = s.client.Txn(ctx).If(ifs...).Then(thens...).Commit()
@@ -172,9 +178,6 @@ func refusal(err error) (bool, error) {
 	switch {
 	case errors.Is(err, trivet.ErrUnavailable): // no leader or no disk space: nothing was sent
 		return true, err
-	case errors.Is(err, rpctypes.ErrNoSpace):
-		return true, &trivet.Error{Op: "update", Err: unavailable(err),
-			Hint: "the store is over its quota; reads and netboot still work; delete records"}
 	case errors.Is(err, rpctypes.ErrTooManyRequests):
 		return true, &trivet.Error{Op: "update", Err: unavailable(err),
 			Hint: "the store is overloaded; try again"}

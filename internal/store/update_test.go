@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/storetest"
 )
@@ -162,25 +161,6 @@ func TestLateResponseIsSeen(t *testing.T) {
 	rev := h.must(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine("m1", "")) })
 	if got, err := h.machines.Get("m1"); err != nil || got.Revision != rev {
 		t.Errorf("%+v, %v, committed at %d", got, err, rev)
-	}
-}
-
-func TestFullStore(t *testing.T) {
-	t.Parallel()
-	var err error
-	h := open(t, storetest.MemberWith(t, cluster.Config{QuotaBytes: 2 << 20}).Client(), store.Options{})
-	big := machine("m1", "")
-	for i := 0; err == nil; i++ {
-		big.Labels = map[string]string{"x": strings.Repeat(fmt.Sprint(i%10), 60)}
-		big.Status.Reason = strings.Repeat(fmt.Sprint(i%10), 400<<10)
-		_, err = h.Update(t.Context(), func(tx *store.Tx) error { return h.machines.In(tx).Put(big) })
-	}
-	var e *trivet.Error
-	if !errors.Is(err, trivet.ErrUnavailable) || !errors.As(err, &e) || !strings.Contains(e.Hint, "quota") {
-		t.Errorf("a full store: %v", err)
-	}
-	if _, err := h.machines.Get("m1"); err != nil {
-		t.Errorf("an existing record cannot be read: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/trivet-project/trivet"
 )
@@ -84,6 +85,22 @@ func AwaitsAgent(w *trivet.Workflow) bool {
 	return w != nil && w.Status.State == trivet.WorkflowBooting && w.Status.Epoch == 0
 }
 
+// AwaitedAgent returns the epoch of the agent that the run depends on now: the one that holds it, or the idle one that
+// was up at the claim; false where there is none.
+func AwaitedAgent(m *trivet.Machine, w *trivet.Workflow) (epoch int64, ok bool) {
+	if awaitsIdle(&w.Status) {
+		return m.Status.Epoch, true
+	}
+	return w.Status.Epoch, w.Status.State == trivet.WorkflowRunning
+}
+
+// awaitsIdle reports whether the run waits for the agent that was up at the claim: nothing was booted for it.
+func awaitsIdle(s *trivet.WorkflowStatus) bool {
+	step, kernel := s.Current(), s.Step(trivet.StepKernel)
+	return s.State == trivet.WorkflowBooting && step != nil && step.Name == trivet.StepHello &&
+		kernel != nil && kernel.State == trivet.StepSkipped
+}
+
 // Acked returns the sequence number up to which reports under the machine's epoch are acknowledged.
 func Acked(m *trivet.Machine, w *trivet.Workflow) int64 {
 	if w == nil || w.Status.Epoch != m.Status.Epoch {
@@ -103,12 +120,22 @@ func GrantedRun(m *trivet.Machine, w *trivet.Workflow) *trivet.Run {
 // HelloOrder returns what an agent without a run must do. On a machine whose system is installed it boots the disk:
 // it was started by the boot script of a head that did not know yet, a moment after the last report.
 func HelloOrder(m *trivet.Machine, w *trivet.Workflow) (order trivet.Order, cause string) {
-	if m.Status.State == trivet.MachineActive || w != nil && w.Status.State == trivet.WorkflowStarting {
+	if StateOf(&m.Status) == trivet.MachineActive || w != nil && w.Status.State == trivet.WorkflowStarting {
 		return trivet.OrderBoot, "the machine is installed and has nothing else to do here"
 	}
 	return trivet.OrderNone, ""
 }
 
-// HeartbeatInterval returns how often agents must sync: several times within the timeout after which they are
+// ResetSilence returns how long an agent must be silent until a boot script or a hello of its machine is believed:
+// longer than two heartbeats of an agent at work, and shorter than what declares it lost.
+func ResetSilence(agentTimeout time.Duration) time.Duration { return agentTimeout * 5 / 8 }
+
+// HeartbeatInterval returns how often agents at work must sync: several times within the timeout after which they are
 // declared lost.
 func HeartbeatInterval(agentTimeout trivet.Duration) trivet.Duration { return agentTimeout / 4 }
+
+// IdleWait returns how long an idle agent may wait for work in one sync. It is judged by the same timeout as one at
+// work, and syncs less often.
+func IdleWait(asked, agentTimeout trivet.Duration) trivet.Duration {
+	return min(asked, trivet.MaxWait, agentTimeout/2)
+}

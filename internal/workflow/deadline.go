@@ -14,34 +14,16 @@ type Remedy struct {
 	PowerCycle bool
 }
 
-// ActionGrace is how long after an action's timeout its agent may report that it was stopped, before the heads act.
-const ActionGrace = time.Minute
-
-// Deadline returns how long this attempt of the running step may take, as the heads count it; false when no step
-// runs.
-func Deadline(s *trivet.WorkflowStatus) (step *trivet.Step, limit time.Duration, ok bool) {
-	step = s.Current()
-	if step == nil || s.State.Ended() {
-		return nil, 0, false
-	}
-	limit = step.Timeout.D()
-	if !trivet.IsBootStep(step.Name) {
-		limit += ActionGrace
-	}
-	return step, limit, true
-}
-
 // Expire records that the running step exceeded its deadline.
 func (r *Run) Expire(m Machine) Remedy {
-	step, limit, ok := Deadline(r.Status)
-	if !ok {
+	step := r.Status.Current()
+	switch {
+	case step == nil || r.Status.State.Ended():
 		return Remedy{}
+	case !trivet.IsBootStep(step.Name):
+		return r.DeclareLost(m, r.overdue(step))
 	}
-	if !trivet.IsBootStep(step.Name) {
-		return r.DeclareLost(m, fmt.Sprintf("the agent did not end attempt %d of %s within %s "+
-			"and a grace period of a minute", step.Attempt, step.Name, step.Timeout))
-	}
-	cause := r.expired(step, limit)
+	cause := r.expired(step, step.Timeout.D())
 	if step.Attempt >= step.MaxAttempts {
 		r.fail(step, bootFault(step.Name), cause)
 		return Remedy{RaiseEpoch: true}
@@ -67,13 +49,16 @@ func (r *Run) retryBoot(step *trivet.Step, m Machine) Remedy {
 	return Remedy{RaiseEpoch: true, PowerCycle: true}
 }
 
-// DeclareLost records that the agent which holds the run is lost. The machine boots again, by a power cycle where
-// there is a BMC, and the run continues after its last acknowledged report.
+// DeclareLost records that the awaited agent is lost. The machine boots again, by a power cycle where there is a BMC,
+// and the run continues after its last acknowledged report.
 func (r *Run) DeclareLost(m Machine, cause string) Remedy {
-	if r.Status.State != trivet.WorkflowRunning || r.Status.Current() == nil {
+	switch {
+	case awaitsIdle(r.Status):
+		r.warn(trivet.ReasonAgentLost, trivet.StepHello, "%s; the machine boots again", cause)
+		r.expectBoot(cause)
+	case r.Status.State != trivet.WorkflowRunning || r.Status.Current() == nil:
 		return Remedy{}
-	}
-	if !r.loseAgent(cause) {
+	case !r.loseAgent(cause):
 		return Remedy{RaiseEpoch: true}
 	}
 	if !m.Power { // nothing is done to the machine, so its agent may return under its epoch
@@ -100,6 +85,16 @@ func (r *Run) loseAgent(cause string) bool {
 	r.warn(trivet.ReasonAgentLost, step.Name, "%s (%d of %d)", cause, r.Status.Resets, r.MaxResets)
 	r.expectBoot(cause)
 	return true
+}
+
+// overdue says what the agent did not report.
+func (r *Run) overdue(step *trivet.Step) string {
+	what := fmt.Sprintf("end attempt %d of", step.Attempt)
+	if backsOff(step) {
+		what = fmt.Sprintf("begin attempt %d of", step.Attempt+1)
+	}
+	return fmt.Sprintf("the agent did not %s %s within %s and a grace period of a minute", what, step.Name,
+		trivet.Duration(limitOf(r.Spec, step)-ActionGrace))
 }
 
 func (r *Run) expired(step *trivet.Step, limit time.Duration) string {

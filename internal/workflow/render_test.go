@@ -69,6 +69,7 @@ func TestCheckRefuses(t *testing.T) {
 			"Arch, Labels, MACs, Name, Product,",
 		"{{.Params.nope}}":                                                           ".Params.nope, which is not a parameter",
 		"{{.Machine.Name.Length}}":                                                   ".Machine.Name is a text",
+		"{{.Secrets.bmc.password}}":                                                  "uses .Secrets, which does not exist",
 		"{{if .Nope}}x{{end}}":                                                       "uses .Nope",
 		"{{range 1000000000}}{{end}}":                                                "ranges over something that is not a field",
 		`{{range (len "xxxxxxxx")}}{{end}}`:                                          "ranges over something",

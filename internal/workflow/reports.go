@@ -56,6 +56,9 @@ func (r *Run) apply(report *trivet.Report) error {
 func (r *Run) actionDone(step *trivet.Step, report *trivet.Report) {
 	r.end(step, trivet.StepDone)
 	step.Elapsed, step.Note, step.Cause = report.Elapsed, report.Note, ""
+	if r.Spec.Action(step.Name).Use == "seed" {
+		r.Status.SeedEpoch = r.Status.Epoch
+	}
 	r.event(trivet.ReasonActionDone, step.Name, "%s", joinNote("done in "+report.Elapsed.String(), report.Note))
 	next := r.nextAction()
 	switch {
@@ -80,6 +83,9 @@ func (r *Run) actionFailed(step *trivet.Step, report *trivet.Report) {
 		return
 	}
 	r.warn(trivet.ReasonActionFailed, step.Name, "attempt %d of %d: %s", step.Attempt, step.MaxAttempts, step.Cause)
+	if delay := r.Spec.Action(step.Name).BackoffAfter(step.Attempt); delay > 0 {
+		step.Note = fmt.Sprintf("waits %s before attempt %d", delay, step.Attempt+1)
+	}
 }
 
 // finishActions ends the agent's part of the run.

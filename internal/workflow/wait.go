@@ -6,21 +6,43 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Wait identifies one attempt of one step, so that a deadline which is noticed late affects nothing else.
+// Wait identifies what a run waits for, so that a deadline which is noticed late affects nothing else. Each accepted
+// report begins another one.
 type Wait struct {
 	Workflow string
 	UID      string
 	Step     string
 	Attempt  int
 	Resets   int
+	Acked    int64
 }
 
 // CurrentWait returns what a run waits for now and how long it may take, as the heads count it; false where it waits
 // for nothing.
 func CurrentWait(w *trivet.Workflow) (wait Wait, limit time.Duration, ok bool) {
-	step, limit, ok := Deadline(&w.Status)
-	if !ok {
+	s := &w.Status
+	step := s.Current()
+	if step == nil || s.State.Ended() {
 		return Wait{}, 0, false
 	}
-	return Wait{w.Name, w.UID, step.Name, step.Attempt, w.Status.Resets}, limit, true
+	return Wait{w.Name, w.UID, step.Name, step.Attempt, s.Resets, s.Acked}, limitOf(&w.Spec, step), true
 }
+
+// ActionGrace is how long after an action's timeout its agent may report that it was stopped, or after a backoff that
+// the next attempt begins, before the heads act.
+const ActionGrace = time.Minute
+
+// limitOf returns how long the running step may take: a boot step its timeout; an action that of one attempt, or the
+// backoff before the next one.
+func limitOf(spec *trivet.WorkflowSpec, step *trivet.Step) time.Duration {
+	switch {
+	case trivet.IsBootStep(step.Name):
+		return step.Timeout.D()
+	case backsOff(step):
+		return spec.Action(step.Name).BackoffAfter(step.Attempt).D() + ActionGrace
+	}
+	return step.Timeout.D() + ActionGrace
+}
+
+// backsOff reports whether the last attempt of an action failed and the next one has not begun.
+func backsOff(step *trivet.Step) bool { return step.Attempt > 0 && step.Failures >= step.Attempt }

@@ -206,8 +206,8 @@ func (d *watchedHead) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, 
 	return d.Client.Sync(d.watched(ctx), req)
 }
 
-func (d *watchedHead) Logs(ctx context.Context, workflow, action string, try int, offset int64, data []byte) error {
-	return d.Client.Logs(d.watched(ctx), workflow, action, try, offset, data)
+func (d *watchedHead) Logs(ctx context.Context, workflow string, key trivet.LogKey, offset int64, data []byte) error {
+	return d.Client.Logs(d.watched(ctx), workflow, key, offset, data)
 }
 
 func (d *watchedHead) watched(ctx context.Context) context.Context {

@@ -24,6 +24,8 @@ func TestMain(m *testing.M) {
 		if err = runRack(); err == nil {
 			status = 0
 		}
+	case isHostile():
+		err = runHostile()
 	case !isInside():
 		status, err = goInside()
 	default:

@@ -63,6 +63,13 @@ func (f *fabric) plug(name string, address netip.Addr) error {
 	return nil
 }
 
+// has reports whether there is a port of a name.
+func (f *fabric) has(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.ports, name)
+}
+
 // unplug removes all ports and the switch.
 func (f *fabric) unplug() {
 	f.mu.Lock()

@@ -48,6 +48,9 @@ var kinds = []kind{
 	{"starve a head", 1, 8 * time.Second, starve},
 	{"reset a machine", 3, 0, resetMachine},
 	{"stop a rack", 1, 10 * time.Second, stopRack},
+	{"cut a head off the heads", 1, 12 * time.Second, cutFromHeads},
+	{"cut all heads off each other", 1, 12 * time.Second, cutHeads},
+	{"hostile clients", 1, 10 * time.Second, hostileClients},
 }
 
 // Kinds that only some sites can have: where the last head has a small file system, where disks lose what was not
@@ -114,6 +117,16 @@ func (t *trial) wroteSince(then time.Duration) (err error) {
 	t.history.note(func(h *History) {
 		if writes := h.writes(); len(writes) == 0 || writes[len(writes)-1] < then {
 			err = errors.New("no write is acknowledged")
+		}
+	})
+	return err
+}
+
+// bootedSince returns an error unless a known machine got its boot script since a time.
+func (t *trial) bootedSince(then time.Duration) (err error) {
+	t.history.note(func(h *History) {
+		if len(h.Boots) == 0 || h.Boots[len(h.Boots)-1] < then {
+			err = errors.New("no machine has booted")
 		}
 	})
 	return err

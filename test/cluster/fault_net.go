@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -45,6 +46,23 @@ func (t *trial) ports(but *head) (all []string) {
 		}
 	}
 	return all
+}
+
+// cutFromHeads cuts a head off the other heads. Machines and programs still reach it.
+func cutFromHeads(_ context.Context, t *trial) (string, func() error, error) {
+	h := t.any()
+	others := t.ports(h)
+	return h.port, t.fabric.heal,
+		errors.Join(t.fabric.block(others, []string{h.port}), t.fabric.block([]string{h.port}, others))
+}
+
+// cutHeads cuts all heads off each other. Machines and programs reach them all, and none has a quorum.
+func cutHeads(_ context.Context, t *trial) (string, func() error, error) {
+	var err error
+	for _, h := range t.heads {
+		err = errors.Join(err, t.fabric.block([]string{h.port}, t.ports(h)))
+	}
+	return "all", t.fabric.heal, err
 }
 
 // cutWithRack leaves a head alone with some machines.

@@ -45,14 +45,14 @@ func TestLogs(t *testing.T) {
 		return strings.TrimSpace(r.Stdout), r.All
 	}
 	for _, h := range all {
-		if _, got := logs(h); got != "==> one, attempt 1 <==\none\ntwo\nthree\n" {
+		if _, got := logs(h); got != "==> one, epoch 1, attempt 1 <==\none\ntwo\nthree\n" {
 			t.Errorf("at %s:\n%q", h.Name, got)
 		}
 	}
 	all[1].Kill()
 	for _, h := range []*head{h0, all[2]} {
 		text, got := logs(h)
-		if text != "==> one, attempt 1 <==\none\nthree" ||
+		if text != "==> one, epoch 1, attempt 1 <==\none\nthree" ||
 			!strings.Contains(got, "trivet: warning: cannot reach head1") {
 			t.Errorf("at %s, without head1:\n%s", h.Name, got)
 		}
@@ -66,7 +66,7 @@ func (h *head) writeLog(file string) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		h.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "one.1.log"), []byte(file), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "one.1.1.log"), []byte(file), 0o600); err != nil {
 		h.Fatal(err)
 	}
 }

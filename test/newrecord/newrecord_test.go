@@ -35,7 +35,9 @@ func TestNewRecord(t *testing.T) {
 		t.Fatalf("the page has %d go, %d yaml and %d console blocks; want 2, 2 and 1",
 			len(goBlocks), len(yamlBlocks), len(console))
 	}
-	h := startHead(t, build(t, goBlocks[0], goBlocks[1]))
+	dir := sources(t, goBlocks[0], goBlocks[1])
+	reference(t, dir)
+	h := startHead(t, build(t, dir))
 	write(t, filepath.Join(h.dir, "rack.yaml"), yamlBlocks[0])
 	write(t, filepath.Join(h.dir, "bad.yaml"), yamlBlocks[1])
 	watched := h.watch()
@@ -61,36 +63,70 @@ func codeBlocks(t *testing.T) map[string][]string {
 	return blocks
 }
 
-// build builds trivet with the kind's file and its registration, by an overlay over the sources.
-func build(t *testing.T, file, registration string) (binary string) {
+// sources copies the program's sources and adds the kind's file and its registration.
+func sources(t *testing.T, file, registration string) (dir string) {
 	t.Helper()
-	dir := t.TempDir()
-	sources, err := filepath.Abs(root)
+	dir = t.TempDir()
+	for _, part := range []string{"client", "cmd", "internal", "docs/reference"} {
+		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(root, part))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := filepath.Glob(root + "/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	kinds, err := os.ReadFile(filepath.Join(sources, "kinds.go"))
+	for _, name := range append(files, root+"/go.mod", root+"/go.sum") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, filepath.Base(name)), string(text))
+	}
+	kinds, err := os.ReadFile(filepath.Join(dir, "kinds.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const list = "var Kinds = []KindInfo{\n"
 	write(t, filepath.Join(dir, "rack.go"), file)
 	write(t, filepath.Join(dir, "kinds.go"), strings.Replace(string(kinds), list, list+registration, 1))
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
-		filepath.Join(sources, "rack.go"):  filepath.Join(dir, "rack.go"),
-		filepath.Join(sources, "kinds.go"): filepath.Join(dir, "kinds.go"),
-	}})
+	return dir
+}
+
+// build builds trivet from a directory of sources.
+func build(t *testing.T, sources string) (binary string) {
+	t.Helper()
+	binary = filepath.Join(t.TempDir(), "trivet")
+	goCommand(t, sources, "build", "-o", binary, "./cmd/trivet")
+	return binary
+}
+
+// reference writes the reference of records, as make docs does, and checks that it has the kind.
+func reference(t *testing.T, sources string) {
+	t.Helper()
+	t.Setenv("UPDATE", "1")
+	goCommand(t, sources, "test", "-count", "1", "-run", "^TestReferenceRecords$", "./internal/docsgen")
+	page, err := os.ReadFile(filepath.Join(sources, "docs/reference/records.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "overlay.json"), string(overlay))
-	binary = filepath.Join(dir, "trivet")
-	cmd := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, "./cmd/trivet")
-	cmd.Dir = sources
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	for _, want := range []string{
+		"| [Rack](#rack) | `racks` | `r` | cluster | viewer | operator |",
+		"| `spec.row` | string | Where the cabinet is. |",
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the reference of records lacks %q", want)
+		}
 	}
-	return binary
+}
+
+func goCommand(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", args[0], err, out)
+	}
 }
 
 func write(t *testing.T, path, text string) {

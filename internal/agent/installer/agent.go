@@ -26,7 +26,7 @@ type Client interface {
 	// Sync may take req.Wait longer than a round trip.
 	Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error)
 	// Logs appends to the log of an attempt; a repeated offset changes nothing.
-	Logs(ctx context.Context, workflow, action string, try int, offset int64, data []byte) error
+	Logs(ctx context.Context, workflow string, key trivet.LogKey, offset int64, data []byte) error
 }
 
 // Config configures an agent. Client, Do and BootID are required.

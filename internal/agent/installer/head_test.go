@@ -116,13 +116,13 @@ func (h *head) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) 
 	return g, nil
 }
 
-func (h *head) Logs(_ context.Context, workflow, action string, try int, offset int64, data []byte) error {
+func (h *head) Logs(_ context.Context, workflow string, of trivet.LogKey, offset int64, data []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.down != nil {
 		return h.down
 	}
-	key := fmt.Sprintf("%s/%s/%d", workflow, action, try)
+	key := fmt.Sprintf("%s/%s/%d", workflow, of.Action, of.Attempt)
 	if offset != int64(len(h.logs[key])) {
 		return fmt.Errorf("%w: offset %d of %d", trivet.ErrConflict, offset, len(h.logs[key]))
 	}

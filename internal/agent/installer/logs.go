@@ -37,8 +37,7 @@ type logs struct {
 type stream struct {
 	logs     *logs
 	workflow string
-	action   string
-	try      int
+	key      trivet.LogKey
 
 	offset  int64  // of piece, in the log at the heads
 	piece   []byte // being sent; it may have arrived, so it does not change
@@ -53,10 +52,10 @@ func newLogs(client Client) *logs {
 }
 
 // open opens the log of an attempt.
-func (l *logs) open(workflow, action string, try int) *stream {
+func (l *logs) open(workflow string, key trivet.LogKey) *stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := &stream{logs: l, workflow: workflow, action: action, try: try}
+	s := &stream{logs: l, workflow: workflow, key: key}
 	l.streams = append(l.streams, s)
 	return s
 }
@@ -129,7 +128,7 @@ func (l *logs) ship(ctx context.Context) {
 			continue
 		}
 		tryCtx, cancel := context.WithTimeout(ctx, syncTimeout)
-		err := l.client.Logs(tryCtx, s.workflow, s.action, s.try, s.offset, s.piece)
+		err := l.client.Logs(tryCtx, s.workflow, s.key, s.offset, s.piece)
 		cancel()
 		switch {
 		case err == nil:

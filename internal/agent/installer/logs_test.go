@@ -27,7 +27,7 @@ func TestLogsArriveWholeAndInOrder(t *testing.T) {
 		l, end := shipping(t, h)
 		defer end()
 		var want strings.Builder
-		s := l.open("w", "a", 1)
+		s := l.open("w", trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1})
 		for i := range 20000 {
 			line := fmt.Sprintf("line %d\n", i)
 			want.WriteString(line)
@@ -60,7 +60,7 @@ func TestAnOutageDropsTheOldestOutput(t *testing.T) {
 		l, end := shipping(t, h)
 		defer end()
 		synctest.Wait()
-		s := l.open("w", "a", 1)
+		s := l.open("w", trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1})
 		line := strings.Repeat("x", 99) + "\n"
 		for range 5 * logBuffer / len(line) {
 			s.Write([]byte(line))
@@ -90,7 +90,7 @@ func TestARefusedLogIsDropped(t *testing.T) {
 		h.down = fmt.Errorf("logs: %w", trivet.ErrNotFound)
 		l, end := shipping(t, h)
 		defer end()
-		l.open("w", "a", 1).Write([]byte("output"))
+		l.open("w", trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1}).Write([]byte("output"))
 		if err := l.flush(t.Context()); err != nil || l.bytes != 0 {
 			t.Errorf("%d bytes, error %v", l.bytes, err)
 		}
@@ -103,7 +103,7 @@ func TestFlushIsBounded(t *testing.T) {
 		h.down = errDown
 		l, end := shipping(t, h)
 		defer end()
-		l.open("w", "a", 1).Write([]byte("output"))
+		l.open("w", trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1}).Write([]byte("output"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := l.flush(ctx); err == nil {
@@ -120,7 +120,7 @@ func TestLogsWaitForTheFirstAnswer(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go l.ship(ctx)
-		l.open("w", "a", 1).Write([]byte("output"))
+		l.open("w", trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1}).Write([]byte("output"))
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if len(h.logs) > 0 {

@@ -15,6 +15,7 @@ import (
 type work struct {
 	agent  *agent
 	run    *trivet.Run
+	epoch  int64 // under which the run was granted
 	past   past
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -52,7 +53,7 @@ func progressOf(run *trivet.Run) past {
 }
 
 func (a *agent) newWork(run *trivet.Run, p past) *work {
-	w := &work{agent: a, run: run, past: p, reported: make(chan struct{}, 1), over: make(chan struct{})}
+	w := &work{agent: a, run: run, epoch: a.epoch, past: p, reported: make(chan struct{}, 1), over: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -112,7 +113,7 @@ func (w *work) action(act *trivet.Action) (stuck bool, err error) {
 		if errors.As(err, &f) && f.Final || try > act.Retries {
 			return false, err
 		}
-		if err := wait.Sleep(w.ctx, act.Backoff.D()*time.Duration(try)); err != nil {
+		if err := wait.Sleep(w.ctx, act.BackoffAfter(try).D()); err != nil {
 			return false, err
 		}
 	}
@@ -121,7 +122,7 @@ func (w *work) action(act *trivet.Action) (stuck bool, err error) {
 // attempt runs the action once, between two reports. The first is on stable storage before the action changes
 // anything.
 func (w *work) attempt(act *trivet.Action, try int) (stuck bool, err error) {
-	log := w.agent.logs.open(w.run.Workflow, act.Name, try)
+	log := w.agent.logs.open(w.run.Workflow, trivet.LogKey{Action: act.Name, Epoch: w.epoch, Attempt: try})
 	defer log.Close()
 	begin := trivet.Report{Action: act.Name, Attempt: try, State: trivet.StepRunning}
 	at := &attempt{work: w, act: act, log: log, number: try, report: begin}

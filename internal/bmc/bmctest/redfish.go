@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -199,7 +200,7 @@ func Serve(t TB, h http.Handler) bmc.Config {
 			t.Fatal(err)
 		}
 	})
-	cfg := bmc.Config{Protocol: bmc.Redfish, Address: l.Addr().String(), Insecure: true}
+	cfg := bmc.Config{Protocol: bmc.Redfish, Address: l.Addr().String(), Allows: netip.Addr.IsLoopback, Insecure: true}
 	if s, ok := h.(*Service); ok {
 		cfg.User, cfg.Password = s.User, s.Password
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,6 +87,7 @@ func StartIPMI(m Machine, opts Options) (*IPMI, error) {
 		Address:  fmt.Sprintf("%s:%d", opts.Address, opts.Port),
 		User:     "trivet",
 		Password: opts.Password,
+		Allows:   func(netip.Addr) bool { return true },
 	}}
 	if err := s.start(m, opts); err != nil {
 		os.RemoveAll(dir)

@@ -25,7 +25,16 @@ var Declaration = reconcile.Declaration{
 	Name:    "blobs",
 	Reads:   []trivet.Kind{"Image", "Platform", "Workflow", "Head"},
 	Watches: []trivet.Kind{"Image", "Platform", "Workflow", "Head"},
+	Input:   input,
 	Workers: 2,
+}
+
+// input is when a head was started last: it may hold what is missing here.
+func input(r trivet.Record) any {
+	if h, ok := r.(*trivet.Head); ok {
+		return h.Status.Started.UnixNano()
+	}
+	return nil
 }
 
 // checkInterval is how often a head checks that it holds a blob.

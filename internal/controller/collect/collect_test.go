@@ -31,10 +31,10 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	now := time.Now()
 	for name, age := range map[string]time.Duration{"kept": 1000 * time.Hour, "gone": 2 * time.Hour,
 		"gone-just-now": time.Minute, "kept-by-other-head": 2 * time.Hour} {
-		if err := logs.Append(name, "a", 1, 0, []byte("text")); err != nil {
+		if err := logs.Append(name, trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1}, 0, []byte("text")); err != nil {
 			t.Fatal(err)
 		}
-		for _, path := range []string{filepath.Join(name, "a.1.log"), name} {
+		for _, path := range []string{filepath.Join(name, "a.1.1.log"), name} {
 			if err := os.Chtimes(filepath.Join(dir, path), now.Add(-age), now.Add(-age)); err != nil {
 				t.Fatal(err)
 			}

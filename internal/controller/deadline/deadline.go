@@ -13,6 +13,7 @@ import (
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/uptime"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -29,46 +30,55 @@ type Presence interface {
 	Silence(machine string, epoch int64) time.Duration
 }
 
+// Clock counts the time in which agents can be heard.
+type Clock interface {
+	Read() uptime.Clock
+}
+
 // Declaration is what the controller reads and writes.
 var Declaration = reconcile.Declaration{
 	Name:    "deadline",
 	Reads:   []trivet.Kind{"Site"},
 	Writes:  []trivet.Kind{"Workflow", "Machine", "Provision", "Event"},
 	Watches: []trivet.Kind{"Workflow"},
+	Input:   input,
 	Workers: 2,
+}
+
+// input is what a run waits for.
+func input(r trivet.Record) any {
+	wait, _, _ := workflow.CurrentWait(r.(*trivet.Workflow))
+	return wait
 }
 
 // Config is what the controller needs.
 type Config struct {
 	Fleet    Fleet
 	Presence Presence
+	Clock    Clock
 	Tables   *state.Tables
 	// Rank returns how many heads go before this one for a workflow.
 	Rank func(workflow string) int
-	// Quorum reports whether writes can be served.
-	Quorum func() bool
 }
 
-// Controller implements [reconcile.Controller]. Its keys are names of workflows. It counts the time of each wait in
-// which the wait could have ended, in addition to what the record contains. So a deadline expires after the
-// death of any head, and never because heads were down or a clock jumped.
+// Controller implements [reconcile.Controller]. Its keys are names of workflows. It counts the time of each wait by
+// the head's clock, in addition to what the record contains. So a deadline expires after the death of any head, and
+// never because heads were down or a clock jumped.
 type Controller struct {
 	Config
-	uptime *uptime
 	mu     sync.Mutex
 	timers map[string]*timer // guarded by mu; by workflow
 }
 
 // New returns the controller.
 func New(cfg Config) *Controller {
-	return &Controller{Config: cfg, uptime: newUptime(cfg.Quorum), timers: map[string]*timer{}}
+	return &Controller{Config: cfg, timers: map[string]*timer{}}
 }
 
 // timer counts one wait.
 type timer struct {
+	uptime.Timer
 	wait  workflow.Wait
-	base  time.Duration // used before this head began to count
-	since time.Duration // of the uptime
 	saved time.Duration // as in the record
 }
 
@@ -83,9 +93,6 @@ func (c *Controller) Keys() []string { return c.Tables.Workflows.Names() }
 
 // Affected implements [reconcile.Controller].
 func (c *Controller) Affected(e *store.Event) []string { return []string{e.Name} }
-
-// Run implements [reconcile.Background].
-func (c *Controller) Run(ctx context.Context) { c.uptime.run(ctx) }
 
 // Reconcile implements [reconcile.Controller].
 func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Duration, err error) {
@@ -102,28 +109,41 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 		c.forget(name)
 		return 0, nil
 	}
-	now, counting := c.uptime.now()
-	if !counting {
-		return sampleInterval, nil
+	clock := c.Clock.Read()
+	if !clock.Counting() {
+		return uptime.Interval, nil
 	}
-	t := c.timerOf(wait, w.Status.Current().Elapsed.D(), limit, now)
-	used := t.base + now - t.since
+	m, err := c.Tables.Machines.GetShared(w.Spec.Machine)
+	if err != nil { // its deletion ends the run
+		return 0, nil
+	}
+	queued := trivet.IsBootStep(wait.Step) && workflow.PowerQueued(m)
+	t := c.timerOf(wait, w.Status.Current().Elapsed.D(), limit, clock.Counted())
+	used := t.Advance(clock.Counted(), queued)
 	if faultinject.DeadlineEarly {
 		used *= 2
 	}
 	if used >= limit {
 		return time.Second, c.Fleet.Expire(ctx, w.Spec.Machine, wait)
 	}
-	return c.unexpired(ctx, w, t, used, limit)
-}
-
-// unexpired checks whether the agent is silent, saves how much of the wait is used, and returns when to check again.
-func (c *Controller) unexpired(ctx context.Context, w *trivet.Workflow, t *timer, used,
-	limit time.Duration) (time.Duration, error) {
-	silence, err := c.checkSilence(ctx, w, t.wait)
+	silence, err := c.checkSilence(ctx, m, w, wait)
 	if err != nil {
 		return 0, err
 	}
+	if queued {
+		silence = min(silence, queuedInterval)
+	}
+	checkpoint, err := c.checkpoint(ctx, w, t, used, limit)
+	return min(silence, limit-used, checkpoint), err
+}
+
+// queuedInterval is how often a wait is checked that is queued for a BMC.
+const queuedInterval = 5 * time.Second
+
+// checkpoint saves how much of the wait is used where that is much more than the record has, and returns when to do it
+// next.
+func (c *Controller) checkpoint(ctx context.Context, w *trivet.Workflow, t *timer, used,
+	limit time.Duration) (after time.Duration, err error) {
 	t.saved = max(t.saved, w.Status.Current().Elapsed.D()) // another head may have saved it
 	unsaved := min(maxUnsaved, limit/4+time.Second)
 	unsaved += unsaved / 4 * time.Duration(c.Rank(w.Name))
@@ -133,23 +153,25 @@ func (c *Controller) unexpired(ctx context.Context, w *trivet.Workflow, t *timer
 		}
 		t.saved = used
 	}
-	return min(silence, limit-used, unsaved-(used-t.saved)), nil
+	return unsaved - (used - t.saved), nil
 }
 
-// checkSilence declares the agent that holds the run lost where it is silent for too long, and returns when to check
-// again.
-func (c *Controller) checkSilence(ctx context.Context, w *trivet.Workflow, wait workflow.Wait) (time.Duration, error) {
-	const never = 24 * time.Hour
-	if w.Status.State != trivet.WorkflowRunning {
+// checkSilence declares the agent that the run depends on lost where it is silent for too long, and returns when to
+// check again.
+func (c *Controller) checkSilence(ctx context.Context, m *trivet.Machine, w *trivet.Workflow,
+	wait workflow.Wait) (after time.Duration, err error) {
+	epoch, ok := workflow.AwaitedAgent(m, w)
+	if !ok {
+		const never = 24 * time.Hour
 		return never, nil
 	}
 	timeout := c.Fleet.AgentTimeout()
-	silent := c.Presence.Silence(w.Spec.Machine, w.Status.Epoch)
+	silent := c.Presence.Silence(w.Spec.Machine, epoch)
 	if silent < timeout {
 		return timeout - silent + time.Millisecond, nil
 	}
 	cause := fmt.Sprintf("the agent was silent for %s", silent.Round(time.Second))
-	return time.Second, c.Fleet.DeclareLost(ctx, w.Spec.Machine, wait, w.Status.Epoch, cause)
+	return time.Second, c.Fleet.DeclareLost(ctx, w.Spec.Machine, wait, epoch, cause)
 }
 
 // timerOf returns the timer of a wait. A head that finds a partly used wait has just started: it leaves agents time to
@@ -159,7 +181,8 @@ func (c *Controller) timerOf(wait workflow.Wait, used, limit, now time.Duration)
 	defer c.mu.Unlock()
 	t, ok := c.timers[wait.Workflow]
 	if !ok || t.wait != wait {
-		t = &timer{wait: wait, base: min(used, limit-min(limit/4, settleTime)), since: now, saved: used}
+		base := min(used, limit-min(limit/4, uptime.MaxSettle))
+		t = &timer{Timer: uptime.StartTimer(base, now), wait: wait, saved: used}
 		c.timers[wait.Workflow] = t
 	}
 	return t

@@ -9,11 +9,12 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/fleet"
-	"github.com/trivet-project/trivet/internal/presence"
 	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/storetest"
+	"github.com/trivet-project/trivet/internal/uptime"
+	"github.com/trivet-project/trivet/internal/workflow"
 )
 
 // claim creates a machine without a BMC, and starts a run on it that has one attempt for each step.
@@ -33,17 +34,45 @@ func claim(ctx context.Context, f *fleet.Fleet, name string) error {
 	return errors.Join(err, f.Claim(ctx, name))
 }
 
-func newController(f *fleet.Fleet) *Controller {
-	return New(Config{Fleet: f, Presence: presence.New(), Tables: f.Tables, Rank: func(string) int {
-		return 0
-	}, Quorum: func() bool { return true }})
+// head is one head's controller, whose time passes as the test says.
+type head struct {
+	*Controller
+	now   time.Time
+	clock uptime.Clock
+	agent time.Duration // when its agent was last heard
 }
 
+func newHead(f *fleet.Fleet) *head {
+	h := &head{now: time.Unix(1, 0)}
+	h.clock.Advance(h.now, true)
+	h.Controller = New(Config{Fleet: f, Presence: h, Clock: h, Tables: f.Tables, Rank: func(string) int { return 0 }})
+	return h
+}
+
+// Read implements [Clock].
+func (h *head) Read() uptime.Clock { return h.clock }
+
+// Silence implements [Presence].
+func (h *head) Silence(string, int64) time.Duration { return h.clock.Counted() - h.agent }
+
 // advance lets time pass in which the wait could have ended.
-func (c *Controller) advance(d time.Duration) {
-	c.uptime.mu.Lock()
-	defer c.uptime.mu.Unlock()
-	c.uptime.sum += d
+func (h *head) advance(d time.Duration) {
+	for range d / uptime.Interval {
+		h.now = h.now.Add(uptime.Interval)
+		h.clock.Advance(h.now, true)
+	}
+}
+
+// attend reconciles a run while time passes, as its agent sends heartbeats.
+func (h *head) attend(t *testing.T, run string, d time.Duration) {
+	t.Helper()
+	for range d / (10 * time.Second) {
+		h.advance(10 * time.Second)
+		h.agent = h.clock.Counted()
+		if _, err := h.Reconcile(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestDeclaration(t *testing.T) {
@@ -53,7 +82,7 @@ func TestDeclaration(t *testing.T) {
 		if err := claim(t.Context(), f, name); err != nil {
 			return err
 		}
-		c := newController(f.Within(scope))
+		c := newHead(f.Within(scope))
 		for _, d := range []time.Duration{0, 40 * time.Second, 40 * time.Second} {
 			c.advance(d)
 			if _, err := c.Reconcile(ctx, name+"-1"); err != nil {
@@ -73,13 +102,13 @@ func TestWaitIsSaved(t *testing.T) {
 	if err := claim(t.Context(), f, "m1"); err != nil {
 		t.Fatal(err)
 	}
-	reconcile := func(c *Controller) {
+	reconcile := func(c *head) {
 		t.Helper()
 		if _, err := c.Reconcile(t.Context(), "m1-1"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	first := newController(f)
+	first := newHead(f)
 	reconcile(first)
 	first.advance(40 * time.Second)
 	reconcile(first)
@@ -87,11 +116,136 @@ func TestWaitIsSaved(t *testing.T) {
 	if err != nil || w.Status.Current().Elapsed.D() < 40*time.Second {
 		t.Fatalf("%+v, %v", w.Status.Current(), err)
 	}
-	second := newController(f)
+	second := newHead(f)
 	reconcile(second)
 	second.advance(25 * time.Second)
 	reconcile(second)
 	if w, err := f.Workflows.Get("m1-1"); err != nil || w.Status.State != trivet.WorkflowFailed {
 		t.Errorf("after 65 s of a minute the run is %s, %v", w.Status.State, err)
+	}
+}
+
+// create writes a machine, and a provision of it by a template of one action.
+func create(t *testing.T, f *fleet.Fleet, m *trivet.Machine, a trivet.Action) {
+	t.Helper()
+	m.Name, m.Status.State, m.Spec.NICs = "m1", trivet.MachineAvailable, []trivet.NIC{{MAC: "52:54:00:00:00:01"}}
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return errors.Join(
+			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+				Spec: trivet.TemplateSpec{Actions: []trivet.Action{a}}}),
+			f.Machines.In(tx).Put(m),
+			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: "p"},
+				Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}}),
+		)
+	})
+	if err := errors.Join(err, f.Claim(t.Context(), "p")); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := f.Provisions.Get("p"); err != nil || p.Status.State != trivet.ProvisionRunning {
+		t.Fatalf("the provision is %+v, %v", p, err)
+	}
+}
+
+// bmc is a machine's, which no test uses.
+func bmc() *trivet.BMC { return &trivet.BMC{Protocol: "ipmi", Address: "10.0.0.9", Secret: "bmc"} }
+
+// An agent that waits between two attempts is not lost, however long the backoff is. One that does not go on after
+// it is.
+func TestBackoffIsNotALostAgent(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	f.AgentUp = func(string, int64) bool { return true }
+	create(t, f, &trivet.Machine{Status: trivet.MachineStatus{Epoch: 1, AgentKey: "key"}}, trivet.Action{
+		Name: "work", Use: "noop", Timeout: trivet.Duration(time.Minute), Retries: 2,
+		Backoff: trivet.Duration(5 * time.Minute)})
+	if err := f.GrantIdle(t.Context(), "m1", "key"); err != nil {
+		t.Fatal(err)
+	}
+	h, seq := newHead(f), int64(0)
+	report := func(attempt int, state trivet.StepState) {
+		t.Helper()
+		seq++
+		m, err := f.Machines.Get("m1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Report(t.Context(), &trivet.Sync{Machine: "m1", Epoch: m.Status.Epoch, Reports: []trivet.Report{
+			{Seq: seq, Action: "work", Attempt: attempt, State: state, Cause: "it broke"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(what string, want trivet.WorkflowState, resets int) {
+		t.Helper()
+		w, err := f.Workflows.Get("p-1")
+		if err != nil || w.Status.State != want || w.Status.Resets != resets {
+			t.Fatalf("%s the run is %s after %d resets, %v", what, w.Status.State, w.Status.Resets, err)
+		}
+	}
+	report(1, trivet.StepRunning)
+	h.attend(t, "p-1", 110*time.Second)
+	report(1, trivet.StepFailed)
+	h.attend(t, "p-1", 5*time.Minute+50*time.Second)
+	expect("after the first backoff", trivet.WorkflowRunning, 0)
+	report(2, trivet.StepRunning)
+	h.attend(t, "p-1", 110*time.Second)
+	report(2, trivet.StepFailed)
+	h.attend(t, "p-1", 10*time.Minute+50*time.Second)
+	expect("after the second backoff", trivet.WorkflowRunning, 0)
+	h.attend(t, "p-1", 20*time.Second)
+	expect("of an agent that does not go on,", trivet.WorkflowBooting, 1)
+}
+
+// A machine whose power command is queued is not late; once a head sends it, its time counts.
+func TestQueueIsNotLate(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	create(t, f, &trivet.Machine{Spec: trivet.MachineSpec{BMC: bmc()}},
+		trivet.Action{Name: "work", Use: "noop"})
+	h := newHead(f)
+	attempt := func() int {
+		t.Helper()
+		w, err := f.Workflows.Get("p-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.Status.Current().Attempt
+	}
+	h.attend(t, "p-1", time.Hour)
+	if got := attempt(); got != 1 {
+		t.Fatalf("attempt %d of a power-on that no head has tried", got)
+	}
+	m, err := f.Machines.Get("m1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.AcquireIntent(t.Context(), "m1", *m.Status.Intent, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	h.attend(t, "p-1", trivet.DefaultLimits[trivet.StepPowerOn].Timeout.D()+20*time.Second)
+	if got := attempt(); got != 2 {
+		t.Errorf("attempt %d after a power-on that did not end", got)
+	}
+}
+
+// An idle agent that does not fetch its run is lost as soon as it is silent for too long, not at the deadline of the
+// step.
+func TestIdleAgentIsLost(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	f.AgentUp = func(string, int64) bool { return true }
+	create(t, f, &trivet.Machine{Spec: trivet.MachineSpec{BMC: bmc()},
+		Status: trivet.MachineStatus{Epoch: 1, AgentKey: "key"}}, trivet.Action{Name: "work", Use: "noop"})
+	h := newHead(f)
+	h.attend(t, "p-1", time.Minute)
+	w, err := f.Workflows.Get("p-1")
+	if err != nil || w.Status.Current().Name != trivet.StepHello {
+		t.Fatalf("%+v, %v", w.Status.Current(), err)
+	}
+	h.advance(f.AgentTimeout())
+	if _, err := h.Reconcile(t.Context(), "p-1"); err != nil {
+		t.Fatal(err)
+	}
+	w, err = f.Workflows.Get("p-1")
+	m, errMachine := f.Machines.Get("m1")
+	if err := errors.Join(err, errMachine); err != nil || w.Status.Current().Name != trivet.StepDHCP ||
+		!workflow.PowerQueued(m) || m.Status.Epoch != 2 {
+		t.Errorf("%+v, %+v, %v", w.Status.Current(), m.Status, err)
 	}
 }

@@ -21,6 +21,7 @@ var Declaration = reconcile.Declaration{
 	Name:    "heads",
 	Writes:  []trivet.Kind{"Head"},
 	Watches: []trivet.Kind{"Head"},
+	Input:   func(r trivet.Record) any { return r.(*trivet.Head).Status.State },
 	Workers: 1,
 }
 

@@ -30,8 +30,21 @@ var Declaration = reconcile.Declaration{
 	Reads:   []trivet.Kind{"Secret", "Site"},
 	Writes:  []trivet.Kind{"Machine", "Workflow", "Event"},
 	Watches: []trivet.Kind{"Machine"},
+	Input:   input,
 	Workers: 16,
 	Ranked:  true,
+}
+
+// input is a machine's intent, whichever head holds it.
+func input(r trivet.Record) any {
+	type intent struct {
+		want  string
+		until int64
+	}
+	if m := r.(*trivet.Machine); m.Status.Intent != nil {
+		return intent{m.Status.Intent.Want, m.Status.Intent.Until.UnixNano()}
+	}
+	return nil
 }
 
 // A head that uses a BMC holds the machine's intent for intentHold at a time. Another head acquires it intentRest

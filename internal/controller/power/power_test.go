@@ -1,7 +1,9 @@
 package power
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +77,30 @@ func TestPowerFollowsDesiredState(t *testing.T) {
 	})
 }
 
+// The password is not sent where its secret does not say so, also if that changed after the machine was written.
+func TestSecretIsCheckedWhenUsed(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	c := newController(f)
+	m := newPowered(t, f, "m", trivet.PowerIntent{Want: "on", Boot: "network",
+		Until: time.Now().Add(workflow.IntentTimeout)})
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		s, err := f.Secrets.In(tx).Get("m")
+		if err != nil {
+			return err
+		}
+		s.Spec.Addresses = []netip.Prefix{netip.MustParsePrefix("10.0.8.0/24")}
+		return f.Secrets.In(tx).Put(s)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Reconcile(t.Context(), "m")
+	if !errors.Is(err, trivet.ErrForbidden) || !strings.Contains(err.Error(), "spec.addresses") {
+		t.Errorf("%v", err)
+	}
+	m.mustGet(t, "")
+}
+
 // changing is a machine whose desired state changes while it is powered off.
 type changing struct {
 	*bmctest.Box
@@ -129,14 +155,14 @@ func putPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIn
 	cfg := bmctest.Redfish(t, m)
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 		secret := &trivet.Secret{Meta: trivet.Meta{Name: name},
-			Spec: trivet.SecretSpec{Data: map[string]string{"user": cfg.User, "password": cfg.Password}}}
+			Spec: trivet.SecretSpec{Data: map[string]string{"user": cfg.User, "password": cfg.Password},
+				Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Insecure: true}}
 		if err := f.Secrets.In(tx).Put(secret); err != nil {
 			return err
 		}
 		return f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name},
 			Status: trivet.MachineStatus{Intent: &intent},
-			Spec: trivet.MachineSpec{BMC: &trivet.BMC{Protocol: cfg.Protocol, Address: cfg.Address, Secret: name,
-				Insecure: true}}})
+			Spec:   trivet.MachineSpec{BMC: &trivet.BMC{Protocol: cfg.Protocol, Address: cfg.Address, Secret: name}}})
 	})
 	if err != nil {
 		t.Fatal(err)

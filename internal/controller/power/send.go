@@ -47,7 +47,7 @@ func (c *Controller) open(ctx context.Context, m *trivet.Machine) (bmc.Client, e
 	}
 	return bmc.Open(ctx, bmc.Config{
 		Protocol: m.Spec.BMC.Protocol, Address: m.Spec.BMC.Address, User: user, Password: password,
-		Insecure: m.Spec.BMC.Insecure,
-		UEFI:     m.Status.Inventory != nil && m.Status.Inventory.Firmware == "uefi",
+		Allows: secret.Spec.Allows, Insecure: secret.Spec.Insecure,
+		UEFI: m.Status.Inventory != nil && m.Status.Inventory.Firmware == "uefi",
 	})
 }

@@ -24,8 +24,20 @@ var Declaration = reconcile.Declaration{
 	Reads:   []trivet.Kind{"Template", "Image", "Network", "Address", "Site"},
 	Writes:  []trivet.Kind{"Provision", "Machine", "Workflow", "Event"},
 	Watches: []trivet.Kind{"Provision", "Machine"},
+	Input:   input,
 	Workers: 4,
 	Ranked:  true,
+}
+
+// input is the state of a provision or machine.
+func input(r trivet.Record) any {
+	switch r := r.(type) {
+	case *trivet.Provision:
+		return r.Status.State
+	case *trivet.Machine:
+		return r.Status.State
+	}
+	return nil
 }
 
 // pendingInterval is how often a pending provision is tried, besides when a machine becomes available.
@@ -70,7 +82,7 @@ func (c *Controller) Affected(e *store.Event) []string {
 func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Duration, err error) {
 	err = c.fleet.Claim(ctx, name)
 	if errors.Is(err, trivet.ErrConflict) {
-		return time.Millisecond, nil // another provision claimed the machine: choose again
+		return time.Millisecond, nil // the machine was claimed or deleted: choose again
 	}
 	if err != nil {
 		return 0, err

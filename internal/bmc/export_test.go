@@ -1,0 +1,4 @@
+package bmc
+
+// DropConnections closes the idle connections of a Redfish client.
+func DropConnections(c Client) { c.(*redfishBMC).wire.close() }

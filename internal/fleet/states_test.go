@@ -1,0 +1,249 @@
+package fleet_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
+)
+
+// outcomes is the state of a machine after every command in every state. "-" means that the command was refused or
+// that there was nothing to do, "q:STATE" a quarantine with a former state. The commands are: trivet accept and
+// quarantine, a provision by selector, the machine boots the installer, the provision is deleted, all attempts of
+// the running step expire, the installed system phones home, the BMC reports that it powered the machine off.
+const outcomes = `
+             accept      quarantine    claim    boot          delete       expire       phone-home  off
+discovered   available   q:discovered  -        -             -            -            -           -
+available    -           q:available   claimed  -             -            -            -           -
+claimed      -           q:available   -        provisioning  available    q:available  -           -
+provisioning -           q:available   -        -             available    q:available  -           -
+starting     -           q:releasing   -        -             releasing    releasing    active      -
+active       -           q:active      -        -             releasing    -            -           -
+releasing    available   q:releasing   -        available     -            -            -           available
+q:discovered available   -             -        -             -            -            -           -
+q:available  available   -             -        -             -            -            -           -
+q:failed     available   -             -        -             -            -            -           -
+q:active     active      -             -        -             q:releasing  -            -           -
+q:releasing  releasing   -             -        q:available   -            -            -           q:available
+`
+
+// Each state is reached by the commands that lead to it.
+var states = []struct{ name, path string }{
+	{"discovered", ""}, {"available", "accept"}, {"claimed", "accept claim"}, {"provisioning", "accept claim boot"},
+	{"starting", "accept claim boot report"}, {"active", "accept claim boot report phone-home"},
+	{"releasing", "accept claim boot report phone-home delete"}, {"q:discovered", "quarantine"},
+	{"q:available", "accept quarantine"}, {"q:failed", "accept claim expire"},
+	{"q:active", "accept claim boot report phone-home quarantine"},
+	{"q:releasing", "accept claim boot report phone-home quarantine delete"},
+}
+
+func TestEveryCommandInEveryState(t *testing.T) {
+	commands := strings.Fields(strings.Split(outcomes, "\n")[1])
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\t%s", strings.Join(commands, "\t"))
+	r := newRack(t)
+	number := 0
+	for _, state := range states {
+		fmt.Fprintf(w, "\n%s", state.name)
+		for _, command := range commands {
+			number++
+			m := r.newMachine(number)
+			for _, step := range strings.Fields(state.path) {
+				if err := m.do(step); err != nil {
+					t.Fatalf("%s: %s: %v", state.name, step, err)
+				}
+			}
+			before := m.state()
+			err := m.do(command)
+			if after := m.state(); after == before {
+				after = "-"
+				fmt.Fprint(w, "\t"+after)
+			} else {
+				fmt.Fprint(w, "\t"+after)
+			}
+			if err != nil && m.state() != before {
+				t.Errorf("%s of a machine that was %s: %v, but it is %s", command, state.name, err, m.state())
+			}
+			m.check(state.name + ": " + command)
+		}
+	}
+	w.Flush()
+	if strings.Join(strings.Fields(out.String()), " ") != strings.Join(strings.Fields(outcomes), " ") {
+		t.Errorf("got\n%s\nwant%s", out.String(), outcomes)
+	}
+}
+
+// subject is one machine under test. Its provision selects it by a label.
+type subject struct {
+	*rack
+	name, mac, provision string
+	runs                 bool // a system that a run installed may run on it, and the operator did not accept that
+}
+
+func (r *rack) newMachine(n int) *subject {
+	s := &subject{rack: r, name: fmt.Sprint("s", n), mac: fmt.Sprintf("52:54:00:00:01:%02x", n),
+		provision: fmt.Sprint("p", n)}
+	r.write(func(tx *store.Tx) error {
+		return errors.Join(
+			r.Machines.In(tx).Create(&trivet.Machine{
+				Meta: trivet.Meta{Name: s.name, Labels: map[string]string{"n": s.name}},
+				Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: s.mac}},
+					BMC: &trivet.BMC{Protocol: "ipmi", Address: "10.0.0.9", Secret: "bmc"}},
+				Status: trivet.MachineStatus{State: trivet.MachineDiscovered},
+			}),
+			r.MACs.In(tx).Create(&trivet.MAC{Meta: trivet.Meta{Name: s.mac}, Spec: trivet.MACSpec{Machine: s.name}}),
+		)
+	})
+	return s
+}
+
+func (s *subject) get() *trivet.Machine {
+	s.Helper()
+	m, err := s.Machines.Get(s.name)
+	s.must(err)
+	return m
+}
+
+func (s *subject) state() string {
+	st := s.get().Status
+	if st.State == trivet.MachineQuarantined {
+		return "q:" + string(st.Former)
+	}
+	w, err := s.Workflows.Get(st.Workflow)
+	if err == nil && w.Status.State == trivet.WorkflowStarting {
+		return "starting"
+	}
+	return string(st.State)
+}
+
+func (s *subject) do(command string) error {
+	ctx, m := s.Context(), s.get()
+	switch command {
+	case "accept":
+		err := s.Accept(ctx, s.name)
+		s.runs = s.runs && m.Status.State != trivet.MachineReleasing
+		return err
+	case "quarantine":
+		return s.Quarantine(ctx, s.name, "noise")
+	case "claim":
+		return s.claim()
+	case "boot":
+		_, err := s.Hello(ctx, &trivet.Hello{MAC: s.mac, Key: "k", BootID: fmt.Sprint("b", m.Status.Epoch)},
+			auth.BootToken{Machine: s.name, MAC: s.mac, Epoch: m.Status.Epoch})
+		if workflow.StateOf(&m.Status) == trivet.MachineReleasing {
+			s.runs = false
+		}
+		return err
+	case "report":
+		s.runs = true
+		return s.Report(ctx, &trivet.Sync{Machine: s.name, Epoch: m.Status.Epoch, BootID: m.Status.BootID,
+			Reports: []trivet.Report{{Seq: 1, Action: "work", Attempt: 1, State: trivet.StepDone},
+				{Seq: 2, Action: "reboot", Attempt: 1, State: trivet.StepDone}}})
+	case "delete":
+		return s.deleteProvision()
+	case "expire":
+		return s.expire()
+	case "phone-home":
+		token := auth.BootToken{Machine: s.name, Epoch: m.Status.Epoch}
+		if w, err := s.Workflows.Get(m.Status.Workflow); err == nil {
+			token.Run = w.UID
+		}
+		return s.PhoneHome(ctx, token)
+	case "off":
+		return s.powerOff(m)
+	}
+	return errors.ErrUnsupported
+}
+
+// claim creates a provision that selects the machine by its label, beside the one that has it.
+func (s *subject) claim() error {
+	name := s.provision
+	if _, err := s.Provisions.Get(name); err == nil {
+		name += "-again"
+	}
+	s.write(func(tx *store.Tx) error {
+		return s.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: name},
+			Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"n": s.name}}})
+	})
+	return s.Claim(s.Context(), name)
+}
+
+func (s *subject) deleteProvision() error {
+	_, err := s.Store.Update(s.Context(), func(tx *store.Tx) error {
+		p, err := s.Provisions.In(tx).Get(s.provision)
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.Release(tx, p), s.Provisions.In(tx).Delete(s.provision))
+	})
+	return err
+}
+
+// expire lets every attempt of the running step exceed its deadline; of an action, until its agent was lost too often.
+func (s *subject) expire() error {
+	for range 100 {
+		w, err := s.Workflows.Get(s.get().Status.Workflow)
+		if err != nil {
+			return err
+		}
+		wait, _, ok := workflow.CurrentWait(w)
+		if !ok {
+			return nil
+		}
+		if err := s.Expire(s.Context(), s.name, wait); err != nil {
+			return err
+		}
+	}
+	return errors.New("the run never ends")
+}
+
+// powerOff carries out the power intent as the BMC's head does, where it is to power off.
+func (s *subject) powerOff(m *trivet.Machine) error {
+	if m.Status.Intent == nil || m.Status.Intent.Want != "off" {
+		return trivet.ErrConflict
+	}
+	held, err := s.AcquireIntent(s.Context(), s.name, *m.Status.Intent, 0)
+	if err != nil {
+		return err
+	}
+	s.runs = false
+	return s.RecordPower(s.Context(), s.name, held, "off")
+}
+
+// check verifies that no machine is available while its system may run, and that a provision which succeeded has its
+// machine.
+func (s *subject) check(after string) {
+	s.Helper()
+	m := s.get()
+	if s.runs && (m.Status.State == trivet.MachineAvailable || m.Status.State == trivet.MachineClaimed) {
+		s.Errorf("after %s: the machine is %s, and its system runs", after, m.Status.State)
+	}
+	p, err := s.Provisions.Get(s.provision)
+	if err == nil && p.Status.State == trivet.ProvisionSucceeded &&
+		(workflow.StateOf(&m.Status) != trivet.MachineActive || m.Status.Provision != p.Name) {
+		s.Errorf("after %s: the provision succeeded, but the machine is %s for %q", after, m.Status.State,
+			m.Status.Provision)
+	}
+}
+
+// A machine that was quarantined while it was active is active again when it is accepted, and no selector matches it.
+func TestAcceptRestoresAnActiveMachine(t *testing.T) {
+	r := newRack(t)
+	m := r.newMachine(1)
+	for _, command := range strings.Fields("accept claim boot report phone-home quarantine accept claim") {
+		r.must(m.do(command))
+	}
+	if st := m.get().Status; st.State != trivet.MachineActive || st.Provision != m.provision || st.Former != "" {
+		t.Errorf("the machine: %+v", st)
+	}
+	if p, err := r.Provisions.Get(m.provision + "-again"); err != nil || p.Status.State != trivet.ProvisionPending {
+		t.Errorf("the next provision: %+v, %v", p.Status, err)
+	}
+}

@@ -1,0 +1,128 @@
+package workflow
+
+import (
+	"fmt"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Command changes the state of a machine.
+type Command string
+
+// The commands.
+const (
+	// Accept is the operator's: a discovered machine may be claimed, a quarantined one returns to its former state,
+	// and what a releasing one still runs does not matter.
+	Accept Command = "accept"
+	// Quarantine keeps the machine out of placement. Its run has ended before.
+	Quarantine Command = "quarantine"
+	// Claim gives the machine to a provision.
+	Claim Command = "claim"
+	// Grant gives the run to the machine's agent.
+	Grant Command = "grant"
+	// Activate ends a run successfully.
+	Activate Command = "activate"
+	// Abandon ends a run whose machine did not boot its disk.
+	Abandon Command = "abandon"
+	// Release gives up a machine that has booted its disk: what it booted may still run.
+	Release Command = "release"
+	// Clear records that nothing is running on the machine but an agent: the BMC reports it off, or an agent is up.
+	Clear Command = "clear"
+)
+
+// next is the new state by command and state. A command that is not listed for a state is refused. A quarantined
+// machine has a former state, which Release and Clear change and Accept restores (see Change).
+var next = map[Command]map[trivet.MachineState]trivet.MachineState{
+	Accept: {
+		trivet.MachineDiscovered: trivet.MachineAvailable,
+		trivet.MachineAvailable:  trivet.MachineAvailable,
+		trivet.MachineReleasing:  trivet.MachineAvailable,
+	},
+	Quarantine: {
+		trivet.MachineDiscovered:  trivet.MachineQuarantined,
+		trivet.MachineAvailable:   trivet.MachineQuarantined,
+		trivet.MachineActive:      trivet.MachineQuarantined,
+		trivet.MachineReleasing:   trivet.MachineQuarantined,
+		trivet.MachineQuarantined: trivet.MachineQuarantined,
+	},
+	Claim: {trivet.MachineAvailable: trivet.MachineClaimed},
+	Grant: {
+		trivet.MachineClaimed:      trivet.MachineProvisioning,
+		trivet.MachineProvisioning: trivet.MachineProvisioning,
+	},
+	Activate: {trivet.MachineProvisioning: trivet.MachineActive},
+	Abandon: {
+		trivet.MachineClaimed:      trivet.MachineAvailable,
+		trivet.MachineProvisioning: trivet.MachineAvailable,
+	},
+	Release: {
+		trivet.MachineDiscovered:   trivet.MachineDiscovered,
+		trivet.MachineAvailable:    trivet.MachineAvailable,
+		trivet.MachineProvisioning: trivet.MachineReleasing,
+		trivet.MachineActive:       trivet.MachineReleasing,
+		trivet.MachineReleasing:    trivet.MachineReleasing,
+	},
+	Clear: {trivet.MachineReleasing: trivet.MachineAvailable},
+}
+
+// Change applies a command to the state of a machine, or fails with ErrConflict and changes nothing. It is the only
+// place that decides about states, and it never makes a machine available that may run a system: only Clear and
+// Accept do, and Accept only at the operator's request.
+func Change(s *trivet.MachineStatus, c Command) error {
+	at := &s.State
+	if s.State == trivet.MachineQuarantined && (c == Release || c == Clear) {
+		at = &s.Former
+	}
+	to, ok := next[c][*at]
+	if c == Accept && s.State == trivet.MachineQuarantined {
+		to, ok = restored(s.Former), true
+	}
+	if !ok {
+		return fmt.Errorf("%w: the machine is %s", trivet.ErrConflict, s.State)
+	}
+	switch {
+	case to != trivet.MachineQuarantined && at == &s.State:
+		s.Former = ""
+	case s.State != trivet.MachineQuarantined:
+		s.Former = s.State
+	}
+	*at = to
+	return nil
+}
+
+// restored returns the state of a quarantined machine after it was accepted.
+func restored(former trivet.MachineState) trivet.MachineState {
+	switch former {
+	case trivet.MachineActive, trivet.MachineReleasing:
+		return former
+	default: // accepted is what a discovered machine is, too
+		return trivet.MachineAvailable
+	}
+}
+
+// Vacate returns the command that takes a machine from its provision. w is its run; nil where it has none.
+func Vacate(s *trivet.MachineStatus, w *trivet.Workflow) Command {
+	if HasRun(s) && (w == nil || !bootedDisk(&w.Status)) {
+		return Abandon
+	}
+	return Release
+}
+
+// bootedDisk reports whether the machine left the installer for what the run installed.
+func bootedDisk(s *trivet.WorkflowStatus) bool {
+	step := s.Step(trivet.StepFirstBoot)
+	return step != nil && step.Attempt > 0
+}
+
+// HasRun reports whether the machine is claimed for a run that has not ended.
+func HasRun(s *trivet.MachineStatus) bool {
+	return s.State == trivet.MachineClaimed || s.State == trivet.MachineProvisioning
+}
+
+// StateOf returns the state of a machine without its quarantine: what it has, or may have, to run.
+func StateOf(s *trivet.MachineStatus) trivet.MachineState {
+	if s.State == trivet.MachineQuarantined {
+		return s.Former
+	}
+	return s.State
+}

@@ -1,0 +1,79 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/trivet-project/trivet"
+)
+
+// transitions is every command in every state. "-" is a refusal, "q:STATE" a quarantine with a former state.
+const transitions = `
+                accept      quarantine    claim    grant         activate  abandon    release       clear
+discovered      available   q:discovered  -        -             -         -          discovered    -
+available       available   q:available   claimed  -             -         -          available     -
+claimed         -           -             -        provisioning  -         available  -             -
+provisioning    -           -             -        provisioning  active    available  releasing     -
+active          -           q:active      -        -             -         -          releasing     -
+releasing       available   q:releasing   -        -             -         -          releasing     available
+q:discovered    available   q:discovered  -        -             -         -          q:discovered  -
+q:available     available   q:available   -        -             -         -          q:available   -
+q:active        active      q:active      -        -             -         -          q:releasing   -
+q:releasing     releasing   q:releasing   -        -             -         -          q:releasing   q:available
+`
+
+func TestEveryCommandInEveryState(t *testing.T) {
+	commands := []Command{Accept, Quarantine, Claim, Grant, Activate, Abandon, Release, Clear}
+	states := []trivet.MachineState{trivet.MachineDiscovered, trivet.MachineAvailable, trivet.MachineClaimed,
+		trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing}
+	var rows []trivet.MachineStatus
+	for _, s := range states {
+		rows = append(rows, trivet.MachineStatus{State: s})
+	}
+	for _, s := range states {
+		if s != trivet.MachineClaimed && s != trivet.MachineProvisioning { // Quarantine refuses these
+			rows = append(rows, trivet.MachineStatus{State: trivet.MachineQuarantined, Former: s})
+		}
+	}
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.TabIndent)
+	for _, c := range commands {
+		fmt.Fprintf(w, "\t%s", c)
+	}
+	for _, row := range rows {
+		fmt.Fprintf(w, "\n%s", stateText(row))
+		for _, c := range commands {
+			fmt.Fprintf(w, "\t%s", changed(t, row, c))
+		}
+	}
+	w.Flush()
+	if got, want := words(out.String()), words(transitions); got != want {
+		t.Errorf("got\n%s\nwant%s", out.String(), transitions)
+	}
+}
+
+// changed returns the state after a command, or "-". A refused command must change nothing.
+func changed(t *testing.T, s trivet.MachineStatus, c Command) string {
+	was := s
+	err := Change(&s, c)
+	if err == nil {
+		return stateText(s)
+	}
+	if !reflect.DeepEqual(s, was) || !errors.Is(err, trivet.ErrConflict) {
+		t.Errorf("%s of a machine that is %s: %+v, %v", c, stateText(was), s, err)
+	}
+	return "-"
+}
+
+func stateText(s trivet.MachineStatus) string {
+	if s.State == trivet.MachineQuarantined {
+		return "q:" + string(s.Former)
+	}
+	return string(s.State)
+}
+
+func words(s string) string { return strings.Join(strings.Fields(s), " ") }
