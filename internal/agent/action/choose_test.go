@@ -69,9 +69,9 @@ func TestHintsThatDoNotSelectOneDiskFailAndListTheDisks(t *testing.T) {
 	b.fail("wipe", nil, trivet.FaultConfiguration, true,
 		"several disks match the hints {maxSize: 1TiB}: /dev/vda (134MB)")
 	b.run.Spec.Disk = trivet.DiskHints{MinSize: 1 << 40}
-	b.fail("wipe", nil, trivet.FaultMachine, true,
+	b.fail("wipe", nil, trivet.FaultConfiguration, true,
 		"no disk matches the hints {minSize: 1TiB}; the machine has /dev/vda (134MB)")
 	b.env.Host = Files{}
 	b.run.Spec.Disk = trivet.DiskHints{}
-	b.fail("wipe", nil, trivet.FaultMachine, true, "no disk matches: none is writable")
+	b.fail("wipe", nil, trivet.FaultMachine, true, "the machine has no disk")
 }

@@ -98,8 +98,8 @@ func imageFault(ctx context.Context, err error) error {
 		return Fault(trivet.FaultNetwork, err)
 	case errors.Is(err, trivet.ErrInvalid), errors.Is(err, trivet.ErrTooLarge):
 		return &Failure{Fault: trivet.FaultImage, Final: true, Err: err}
-	case errors.Is(err, unix.ENOSPC): // other machines would fail alike
-		return finalf(trivet.FaultImage, "%w (the image is unpacked in the installer's memory)", err)
+	case errors.Is(err, unix.ENOSPC):
+		return failf(trivet.FaultConfiguration, "%w (the image is unpacked in the installer's memory)", err)
 	}
 	return Fault(trivet.FaultNetwork, fmt.Errorf("image: %w", err))
 }

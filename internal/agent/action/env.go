@@ -109,7 +109,7 @@ func classify(err error) error {
 		return err
 	case errors.Is(err, actionspec.ErrNoDisk):
 		return &Failure{Fault: trivet.FaultMachine, Final: true, Err: err}
-	case errors.Is(err, actionspec.ErrAmbiguousDisk):
+	case errors.Is(err, actionspec.ErrNoMatch), errors.Is(err, actionspec.ErrAmbiguousDisk):
 		return &Failure{Fault: trivet.FaultConfiguration, Final: true, Err: err}
 	case errors.Is(err, block.ErrNoPartition), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR),
 		errors.Is(err, unix.ELOOP), errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENAMETOOLONG):
