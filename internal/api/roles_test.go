@@ -81,6 +81,7 @@ const routeAccess = `
 	operator  /v1/uploads                        POST
 	operator  /v1/uploads/{id}                   DELETE GET PATCH
 	operator  /v1/uploads/{id}/finish            POST
+	admin     /v1/audit                          GET
 	admin     /v1/accounts                       POST
 	admin     /v1/accounts/{name}                DELETE PATCH PUT
 	admin     /v1/heads/token                    POST

@@ -22,6 +22,8 @@ type Options struct {
 	Reserve       int64         // bytes of the file system to leave free
 	MaxUploads    int           // open at the same time; 0: 64
 	UploadTimeout time.Duration // removes an idle upload; 0: 24 hours
+	// Damaged is called when a blob's file turns out to be damaged while it is served; nil: nothing is.
+	Damaged func(Digest, error)
 }
 
 // Store is a directory of blobs. One process at a time may use it.
@@ -31,8 +33,9 @@ type Store struct {
 	lock    *os.File   // locks out other processes
 	names   sync.Mutex // held while the files of a blob are renamed or removed
 	mu      sync.Mutex
-	uploads map[string]*upload // guarded by mu
-	closed  bool               // guarded by mu
+	uploads map[string]*upload  // guarded by mu
+	closed  bool                // guarded by mu
+	checked map[Digest]*checked // guarded by mu
 }
 
 // The directory has <hex> and <hex>.chunks of each blob; of incomplete ones <id>.put (removed at the next start),
@@ -49,7 +52,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, 1<<40)
 	opts.MaxUploads = cmp.Or(opts.MaxUploads, 64)
 	opts.UploadTimeout = cmp.Or(opts.UploadTimeout, 24*time.Hour)
-	s := &Store{dir: dir, opts: opts, uploads: map[string]*upload{}}
+	s := &Store{dir: dir, opts: opts, uploads: map[string]*upload{}, checked: map[Digest]*checked{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open blobs: %w", err)
 	}

@@ -19,4 +19,5 @@ const (
 	OldEpoch       = false // a machine that is released starts again at epoch 0
 	DeadlineEarly  = false // elapsed time is counted twice
 	DeadlineNever  = false // elapsed time is not counted
+	WitnessForges  = false // a witness proposes writes of its own
 )

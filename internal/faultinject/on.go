@@ -20,4 +20,5 @@ var (
 	OldEpoch       = bug == "OldEpoch"
 	DeadlineEarly  = bug == "DeadlineEarly"
 	DeadlineNever  = bug == "DeadlineNever"
+	WitnessForges  = bug == "WitnessForges"
 )

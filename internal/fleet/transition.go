@@ -91,6 +91,7 @@ func (f *Fleet) save(t *transition) error {
 			return err
 		}
 	}
+	t.explainRelease()
 	if err := f.saveEvents(t); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/maintenance"
@@ -49,7 +50,7 @@ func (s *Server) openStore(ctx context.Context) error {
 func (s *Server) openFiles(context.Context) (err error) {
 	// Blobs stop growing before they use the space that the store needs.
 	if s.blobStore, err = blob.Open(s.cfg.path("blobs"),
-		blob.Options{Reserve: 2 * cluster.DefaultReserve}); err != nil {
+		blob.Options{Reserve: 2 * cluster.DefaultReserve, Damaged: s.damagedBlob()}); err != nil {
 		return err
 	}
 	s.blobs = replica.NewBlobs(replica.BlobConfig{Self: s.local.Name(), Store: s.blobStore, Tables: s.fleet.Tables,
@@ -79,12 +80,13 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.vip().Addr(),
 		Quorum: s.member.HasLeader,
 		Logger: s.cfg.Log.With("part", "addressing"), Registry: s.metrics})
+	s.fleet.Propose = s.leases.Propose
 	s.netboot, err = netboot.New(netboot.Config{
 		Tables: s.fleet.Tables, Leases: s.leases, Head: s.local.Name(), Live: s.monitor.Live,
 		Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
 		Keys: s.local.Keys(), CA: s.local.Root().Trust(), Blobs: s.blobs.BootHandler(),
 		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir,
-		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome,
+		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome, ForeignServer: s.fleet.ReportForeignServer,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
 	if err != nil {
@@ -130,6 +132,9 @@ func (s *Server) assembleWitness() error {
 	s.membershipServer(nil).Register(p)
 	s.router.set(&s.router.peers, p)
 	s.router.set(&s.router.api, healthHandler(s.ready))
+	if faultinject.WitnessForges {
+		go s.forge(context.Background())
+	}
 	return nil
 }
 

@@ -1,0 +1,134 @@
+package blob
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// What is served is verified: each chunk before it is sent, and again when it was not verified for a while. So a chunk
+// that many machines fetch is hashed once and sent without a copy. The response that meets a damaged chunk ends there,
+// so that its client tries another head, and the blob becomes an interrupted pull: its good chunks are kept, and the
+// others are fetched from another head.
+
+const (
+	// checkLife is how long a verified chunk is served without being verified again.
+	checkLife = 10 * time.Minute
+	// maxChecked bounds the blobs whose verified chunks are remembered.
+	maxChecked = 1024
+)
+
+// checked is the chunks of a blob that were verified.
+type checked struct {
+	begun time.Time
+	mu    sync.Mutex
+	ok    []bool // by chunk; guarded by mu, which is held while a chunk is verified: its other readers wait
+}
+
+// checkedOf returns what is known of a blob.
+func (s *Store) checkedOf(d Digest, size int64) *checked {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.checked[d]
+	if c == nil || time.Since(c.begun) > checkLife || int64(len(c.ok)) != chunksOf(size) {
+		if len(s.checked) >= maxChecked {
+			clear(s.checked)
+		}
+		c = &checked{begun: time.Now(), ok: make([]bool, chunksOf(size))}
+		s.checked[d] = c
+	}
+	return c
+}
+
+// checkChunk verifies a chunk of a blob by the blob's chunk table.
+func (s *Store) checkChunk(c *checked, d Digest, f *os.File, i int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ok[i] {
+		return nil
+	}
+	table, err := s.table(d)
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, i*ChunkBytes, ChunkBytes)); err != nil {
+		return s.fault("read", d, err)
+	}
+	if len(table) != len(c.ok)*sha256.Size || !bytes.Equal(table[i*sha256.Size:][:sha256.Size], sum.Sum(nil)) {
+		return &trivet.Error{Op: "serve blob", Name: d.String(),
+			Err:  fmt.Errorf("%w: damaged in the %d bytes at %d", trivet.ErrInvalid, ChunkBytes, i*ChunkBytes),
+			Hint: "it is fetched from another head; if none holds it, import it again"}
+	}
+	c.ok[i] = true
+	return nil
+}
+
+// setDamaged makes a blob an interrupted pull.
+func (s *Store) setDamaged(d Digest, cause error) {
+	s.names.Lock()
+	defer s.names.Unlock()
+	s.mu.Lock()
+	delete(s.checked, d)
+	s.mu.Unlock()
+	now := time.Now()
+	if err := os.Rename(s.path(d), s.path(d)+pullSuffix); err != nil {
+		return // another response was first
+	}
+	_ = os.Chtimes(s.path(d)+pullSuffix, now, now) // an old one would be removed at the next start
+	if s.opts.Damaged != nil {
+		s.opts.Damaged(d, cause)
+	}
+}
+
+// checkedWriter sends a blob's file to a client, each chunk after it was verified. [http.ServeContent] calls ReadFrom.
+type checkedWriter struct {
+	http.ResponseWriter
+	store  *Store
+	digest Digest
+	file   *os.File
+	known  *checked
+}
+
+// ReadFrom sends the next bytes of the file.
+func (w *checkedWriter) ReadFrom(r io.Reader) (sent int64, err error) {
+	limited, ok := r.(*io.LimitedReader)
+	if !ok || limited.R != io.Reader(w.file) {
+		return 0, errors.New("not the blob's file")
+	}
+	at, err := w.file.Seek(0, io.SeekCurrent)
+	for err == nil && limited.N > 0 {
+		i := at / ChunkBytes
+		if err = w.store.checkChunk(w.known, w.digest, w.file, i); err != nil {
+			break
+		}
+		n, failed := io.Copy(w.ResponseWriter, &io.LimitedReader{R: w.file, N: min(limited.N, (i+1)*ChunkBytes-at)})
+		if failed == nil && n == 0 {
+			failed = io.ErrUnexpectedEOF
+		}
+		sent, at, limited.N, err = sent+n, at+n, limited.N-n, failed
+	}
+	if errors.Is(err, trivet.ErrInvalid) {
+		w.store.setDamaged(w.digest, err)
+	}
+	if err != nil { // what is below may note how the response ended
+		_, _ = io.Copy(w.ResponseWriter, failing{err})
+	}
+	return sent, err
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *checkedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// failing is a reader that fails.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
