@@ -32,7 +32,9 @@ const (
 	HeaderRevision = "Trivet-Revision"
 	// HeaderHeads of a response lists the API URLs of all heads, separated by commas.
 	HeaderHeads = "Trivet-Heads"
-	// HeaderStale is "true" in a response of a head without quorum: it may be older than the last acknowledged write.
+	// HeaderStale is "true" in a response to a read where the head could not confirm by a quorum that its copy is
+	// current: it may lack what was acknowledged. A response without it has all that was acknowledged two seconds before
+	// it.
 	HeaderStale = "Trivet-Stale"
 )
 

@@ -38,8 +38,8 @@ type SiteSpec struct {
 type SiteStatus struct {
 	// HeadNames counts the names assigned to heads: head0, head1, ... None is assigned twice.
 	HeadNames int `json:"headNames,omitempty"`
-	// Release is the lowest release of the heads. What a later one added is refused. It never decreases.
-	Release Release `json:"release,omitempty"`
+	// ClusterVersion is the lowest release of the heads. What a later one added is refused. It never decreases.
+	ClusterVersion Release `json:"clusterVersion,omitempty"`
 	// PowerFailures are machines that their BMCs did not power on.
 	PowerFailures *SharedFailures `json:"powerFailures,omitempty"`
 }

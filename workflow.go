@@ -109,6 +109,8 @@ const (
 	StepDone    StepState = "done"    // acknowledged; it never runs again in this workflow
 	StepFailed  StepState = "failed"  // its attempts are used up
 	StepSkipped StepState = "skipped" // not needed
+	// StepCancelled: the run was cancelled during the step.
+	StepCancelled StepState = "cancelled"
 )
 
 // Step is the progress of a boot step or an action. Elapsed is a measured duration, never the difference of two
@@ -123,8 +125,8 @@ type Step struct {
 	// Timeout bounds one attempt; Elapsed is how much of it is used, as of the last checkpoint.
 	Timeout Duration  `json:"timeout"`
 	Elapsed Duration  `json:"elapsed,omitempty"` // of the current attempt
-	Started time.Time `json:"started,omitzero"`  // of the first attempt, for people
-	Ended   time.Time `json:"ended,omitzero"`    // of the last attempt
+	Started time.Time `json:"started,omitzero"`  // of the current or last attempt, for people
+	Ended   time.Time `json:"ended,omitzero"`    // of the last attempt; zero while the step runs
 	Cause   string    `json:"cause,omitempty"`   // why the last failed attempt failed
 	Note    string    `json:"note,omitempty"`    // what it waits for, or its last message
 }

@@ -23,8 +23,9 @@ type AgentAPI struct {
 	// sign adds the agent's signature, by its estimate of the heads' time.
 	sign func(req *http.Request, body []byte, machine string)
 	// learn is called with a head's time.
-	learn   func(head time.Time)
-	machine atomic.Value // string; as the heads call it
+	learn    func(head time.Time)
+	machine  atomic.Value // string; as the heads call it
+	interval atomic.Int64 // time.Duration; between heartbeats, as the heads request it; 0: unknown
 }
 
 // AgentAPI returns the agent API. sign and learn are the agent's: see auth.SignRequest.
@@ -54,11 +55,16 @@ func (a *AgentAPI) Hello(ctx context.Context, h trivet.Hello) (trivet.Grant, err
 // Sync sends reports and a heartbeat, and waits for work.
 func (a *AgentAPI) Sync(ctx context.Context, s trivet.Sync) (trivet.Grant, error) {
 	a.c.heads.spreadBy(s.Machine)
-	cl := call{path: "/agent/v1/sync", spread: idleSpread}
+	cl := call{path: "/agent/v1/sync", spread: idleSpread, begin: writeResponseTimeout}
+	if interval := time.Duration(a.interval.Load()); interval > 0 { // an agent must find another head within a few
+		cl.spread = min(cl.spread, interval)
+		cl.begin = min(cl.begin, max(2*interval, time.Second))
+	}
 	if len(s.Reports) > 0 {
-		cl.spread = reportSpread
+		cl.spread = min(cl.spread, reportSpread)
 	}
 	if s.Wait > 0 {
+		cl.begin += s.Wait.D()
 		cl.timeout = tryTimeout + s.Wait.D()
 	}
 	return a.call(ctx, cl, s, s.Machine)
@@ -75,6 +81,7 @@ func (a *AgentAPI) call(ctx context.Context, cl call, what any, machine string) 
 		return trivet.Grant{}, err
 	}
 	a.machine.Store(g.Machine)
+	a.interval.Store(int64(g.Interval))
 	a.c.Learn(g.Heads)
 	return g, nil
 }

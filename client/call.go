@@ -25,7 +25,8 @@ type call struct {
 	once bool
 	// timeout bounds one attempt; 0 means tryTimeout, and below 0 the response is a stream.
 	timeout time.Duration
-	// begin bounds the wait for the first byte of the response in one attempt; 0 means timeout.
+	// begin bounds the wait for the first byte of the response while another head may serve the call; 0: see
+	// responseTimeout.
 	begin time.Duration
 	// spread is the maximum of a random wait before the call moves from a head that served until now to another one,
 	// since many clients lost the same head.
@@ -114,14 +115,15 @@ func (c *Client) round(ctx context.Context, t *attempts, last bool) (*http.Respo
 
 func (c *Client) each(ctx context.Context, t *attempts, urls []string) (*http.Response, error) {
 	for i, url := range urls {
-		t.begin = 0
-		if i+1 < len(urls) && t.timeout <= 0 {
-			t.begin = t.responseTimeout()
+		cl := t.call
+		cl.begin = 0
+		if i+1 < len(urls) {
+			cl.begin = t.responseTimeout()
 		}
 		if c.heads.isChange(url) { // a head must not hold idle connections of thousands of agents
 			c.http.CloseIdleConnections()
 		}
-		resp, err := c.try(ctx, url, t.call)
+		resp, err := c.try(ctx, url, cl)
 		if err == nil || ctx.Err() == nil && !isHeadFault(err) {
 			c.heads.served(url, t.method != http.MethodGet && err == nil)
 			return resp, err
@@ -144,9 +146,12 @@ func (c *Client) each(ctx context.Context, t *attempts, urls []string) (*http.Re
 	return nil, nil
 }
 
-// responseTimeout bounds the wait of one of several heads for the first byte of the response.
+// responseTimeout bounds the wait of one of several heads for the first byte of the response; 0: no bound of its own.
 func (t *attempts) responseTimeout() time.Duration {
-	if t.method == http.MethodGet {
+	switch {
+	case t.begin > 0 || t.timeout > 0:
+		return t.begin
+	case t.method == http.MethodGet:
 		return readResponseTimeout
 	}
 	return writeResponseTimeout

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -304,5 +305,45 @@ func TestConfigIsChecked(t *testing.T) {
 		if _, err := client.New(cfg); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
+	}
+}
+
+// A head that was stopped accepts connections and does not respond: it is left as soon as a probe shows that. A head
+// at work responds to the probe, and has the full time for a write.
+func TestStoppedHeadIsLeftEarly(t *testing.T) {
+	t.Parallel()
+	c, end := newCluster(t), make(chan struct{})
+	var received counter
+	stopped := c.head(func(_ http.ResponseWriter, r *http.Request) {
+		received.add(r.URL.Path)
+		<-end
+	})
+	t.Cleanup(func() { close(end) }) // before the heads are closed
+	var before []string
+	good := c.head(func(w http.ResponseWriter, _ *http.Request) {
+		before = received.all()
+		answer(w, machine("m1", "u"))
+	})
+	patch := func(urls ...string) error {
+		_, err := client.Of[trivet.Machine](c.client(-1, urls...)).Patch(t.Context(), "m1", []byte(`{}`), 0)
+		return err
+	}
+	if err := patch(stopped.URL, good.URL); err != nil || !slices.Equal(before, []string{"/v1/machines/m1", "/readyz"}) {
+		t.Errorf("before the next head was tried, the one that was stopped received %v: %v", before, err)
+	}
+	probed, once := make(chan struct{}), sync.Once{}
+	working := c.head(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			defer once.Do(func() { close(probed) })
+			refuse(w, trivet.ErrUnavailable)
+			return
+		}
+		<-probed
+		time.Sleep(100 * time.Millisecond) // the client has received the response to its probe
+		answer(w, machine("m1", "u"))
+	})
+	before = nil
+	if err := patch(working.URL, good.URL); err != nil || before != nil {
+		t.Errorf("a head at work was left: %v", err)
 	}
 }

@@ -23,6 +23,8 @@ const (
 	dialTimeout          = 2 * time.Second
 	tlsTimeout           = 3 * time.Second
 	probeTimeout         = 3 * time.Second
+	probeAfter           = time.Second // of waiting for a response: see probeStopped
+	workingProbeTimeout  = time.Second // for a head at work to respond to that probe
 	tryTimeout           = 10 * time.Second
 	readResponseTimeout  = 3 * time.Second
 	writeResponseTimeout = 6 * time.Second

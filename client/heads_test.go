@@ -391,3 +391,35 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 }
+
+// A head that cannot serve does not have what Fresh requests, whatever revision it sends: the next head is requested
+// for it, too.
+func TestFreshAfterRefusal(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	refusing := c.head(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(trivet.HeaderRevision, "7")
+		w.Header().Set(trivet.HeaderStale, "true")
+		refuse(w, trivet.ErrUnavailable)
+	})
+	var asked counter
+	good := c.head(func(w http.ResponseWriter, r *http.Request) {
+		asked.add(r.Header.Get(trivet.HeaderRevision))
+		w.Header().Set(trivet.HeaderRevision, "9")
+		answer(w, machine("m1", "u"))
+	})
+	cl, err := client.New(client.Config{Endpoints: []string{refusing.URL, good.URL}, Trust: c.keys.CA.Trust(), Fresh: true,
+		RetryTimeout: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	for range 2 {
+		if _, err := client.Of[trivet.Machine](cl).Get(t.Context(), "m1"); err != nil || cl.Stale() {
+			t.Errorf("stale %t, %v", cl.Stale(), err)
+		}
+	}
+	if got := asked.all(); !slices.Equal(got, []string{trivet.RevisionLatest, "9"}) {
+		t.Errorf("the head that serves was asked for %q", got)
+	}
+}

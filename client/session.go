@@ -28,15 +28,15 @@ func (s *session) setRevision(req *http.Request) (seen int64) {
 	return seen
 }
 
-// learn updates the session from a response. One that is older than requested, but was served, is of another
-// history: the cluster was restored.
+// learn updates the session from a response that was served. One that is older than requested is of another history:
+// the cluster was restored.
 func (s *session) learn(resp *http.Response, asked int64) {
 	got, err := strconv.ParseInt(resp.Header.Get(trivet.HeaderRevision), 10, 64)
-	if err != nil || got < 1 {
-		return
+	if err != nil || got < 1 || resp.StatusCode >= http.StatusInternalServerError {
+		return // a head that could not serve did not reach what was asked for
 	}
 	s.stale.Store(resp.Header.Get(trivet.HeaderStale) == "true")
-	if got < asked && resp.StatusCode < http.StatusInternalServerError {
+	if got < asked {
 		s.revision.CompareAndSwap(asked, got)
 		return
 	}

@@ -25,7 +25,9 @@ func (c *Client) try(ctx context.Context, head string, cl call) (*http.Response,
 	// The response of a stream begins at once, though it may never end.
 	whole := cmp.Or(max(cl.timeout, 0), tryTimeout)
 	timer := time.AfterFunc(cmp.Or(cl.begin, whole), func() { cancel(errSilent) })
+	endProbe := c.probeStopped(ctx, head, cl.begin, cancel)
 	resp, err := c.request(ctx, head, cl)
+	endProbe()
 	if err == nil {
 		timer.Reset(whole)
 	}
@@ -43,6 +45,26 @@ func (c *Client) try(ctx context.Context, head string, cl call) (*http.Response,
 	timer.Stop()
 	resp.Body = &closeBoth{resp.Body, cancel}
 	return resp, nil
+}
+
+// probeStopped cancels an attempt at a head that has not responded after a moment and does not respond to a probe either:
+// it was stopped, or its cable cut. A head at work responds. It does so only while another head may serve the call, and
+// not for agents, which are many. The returned function ends it.
+func (c *Client) probeStopped(ctx context.Context, head string, begin time.Duration,
+	cancel context.CancelCauseFunc) (end func()) {
+	if begin <= probeAfter || c.token == "" {
+		return func() {}
+	}
+	attempt, stop := context.WithCancel(ctx)
+	timer := time.AfterFunc(probeAfter, func() {
+		ctx, done := context.WithTimeout(attempt, workingProbeTimeout)
+		defer done()
+		var p *trivet.Problem
+		if err := c.heads.probe(ctx, head); err != nil && !errors.As(err, &p) && attempt.Err() == nil {
+			cancel(errSilent)
+		}
+	})
+	return func() { timer.Stop(); stop() }
 }
 
 // readWhole reads the response into memory: if the head fails while sending it, another one is tried.

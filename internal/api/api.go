@@ -67,6 +67,7 @@ type Handler struct {
 	freshening chan struct{}
 	// unknownFresh counts those of callers that are not recognised.
 	unknownFresh *limit.Pool
+	confirmed    confirmed
 	admission    map[trivet.Kind]admission
 	stopping     context.Context // ended when watches must move to other heads
 	drain        <-chan struct{} // of stopping

@@ -20,8 +20,41 @@ func newDocument(version string) *huma.OpenAPI {
 			Description: "The API of every head. Every error is a Problem, whose code is the kind of error."},
 		Components: &huma.Components{
 			Schemas:         huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+			Parameters:      map[string]*huma.Param{trivet.HeaderRevision: requestRevision()},
+			Headers:         responseHeaders(),
 			SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}},
 		},
+	}
+}
+
+func requestRevision() *huma.Param {
+	return &huma.Param{Name: trivet.HeaderRevision, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+		Description: "The highest revision that the client received: it reads what it has read and written, at any head. " +
+			trivet.RevisionLatest + ": everything that was acknowledged before the request. A head that cannot reach it " +
+			"responds 503, without a revision."}
+}
+
+func responseHeaders() map[string]*huma.Header {
+	text := func(description string) *huma.Header {
+		return &huma.Header{Description: description, Schema: &huma.Schema{Type: huma.TypeString}}
+	}
+	return map[string]*huma.Header{
+		trivet.HeaderRevision: text("A revision that the response is not older than. One that is lower than requested " +
+			"is of another history: the cluster was restored."),
+		trivet.HeaderStale: text("\"true\" in a response to a read where the head could not confirm by a quorum that " +
+			"its copy is current. A response without it has all that was acknowledged two seconds before it."),
+		trivet.HeaderHeads: text("The API URLs of all heads, separated by commas."),
+	}
+}
+
+// documentHeaders adds the headers of a route that reads or writes records.
+func documentHeaders(op *huma.Operation, ok *huma.Response) {
+	op.Parameters = append(op.Parameters, &huma.Param{Ref: "#/components/parameters/" + trivet.HeaderRevision})
+	ok.Headers = map[string]*huma.Header{}
+	for _, name := range []string{trivet.HeaderRevision, trivet.HeaderStale, trivet.HeaderHeads} {
+		if name != trivet.HeaderStale || op.Method == http.MethodGet {
+			ok.Headers[name] = &huma.Header{Ref: "#/components/headers/" + name}
+		}
 	}
 }
 
@@ -59,6 +92,9 @@ func (h *Handler) document(rt route) {
 		ok.Content = content("application/json", rt.schema)
 	case rt.out != nil:
 		ok.Content = content(cmp.Or(rt.outputs, "application/json"), h.schema(rt.out))
+	}
+	if rt.verb != "" {
+		documentHeaders(op, ok)
 	}
 	op.Responses[strconv.Itoa(cmp.Or(rt.status, http.StatusOK))] = ok
 	h.doc.AddOperation(op)

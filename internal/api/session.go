@@ -3,10 +3,14 @@ package api
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/limit"
@@ -22,13 +26,30 @@ const (
 	maxFresh = 64
 	// maxUnknownFresh and maxAddressFresh bound those of callers that are not recognised, in total and of one address.
 	maxUnknownFresh, maxAddressFresh = maxFresh / 2, 8
+	// maxAge is how old a response may be that is not marked as stale.
+	maxAge = 2 * time.Second
 )
 
-// reach waits until this head has the revision that a request asks for, and adds its own to the response.
+// reach waits until this head has the revision that a request asks for, and adds its own to the response. A response
+// to a request that fails here has none: it does not have what the client asked for.
 func (h *Handler) reach(w *recorder, r *http.Request) error {
+	if err := h.reachRevision(r); err != nil {
+		return err
+	}
+	if r.Method == http.MethodGet {
+		h.confirm(r.Context())
+	}
 	w.head = func() {
 		w.Header().Set(trivet.HeaderRevision, strconv.FormatInt(h.Fleet.Store.Revision(), 10))
+		if r.Method == http.MethodGet && h.confirmed.age() > maxAge {
+			w.Header().Set(trivet.HeaderStale, "true")
+		}
 	}
+	return nil
+}
+
+// reachRevision waits until this head has the revision that a request asks for.
+func (h *Handler) reachRevision(r *http.Request) error {
 	switch want := r.Header.Get(trivet.HeaderRevision); want {
 	case "":
 	case trivet.RevisionLatest:
@@ -42,10 +63,52 @@ func (h *Handler) reach(w *recorder, r *http.Request) error {
 			return err
 		}
 	}
-	if r.Method == http.MethodGet && h.Ready(r.Context()) != nil && h.fresh(r.Context()) != nil {
-		w.Header().Set(trivet.HeaderStale, "true")
-	}
 	return nil
+}
+
+// confirmed knows when this head's copy was last confirmed by a quorum. A head is behind without noticing: after it
+// was stopped, or cut off, it has a leader before it has what the others wrote meanwhile.
+type confirmed struct {
+	at    atomic.Pointer[time.Time] // the copy has all that was acknowledged before; nil: never
+	calls singleflight.Group
+}
+
+// age returns how old the copy may be, by the monotonic clock.
+func (c *confirmed) age() time.Duration {
+	if at := c.at.Load(); at != nil {
+		return time.Since(*at)
+	}
+	return math.MaxInt64
+}
+
+func (c *confirmed) set(at time.Time) {
+	for old := c.at.Load(); old == nil || old.Before(at); old = c.at.Load() {
+		if c.at.CompareAndSwap(old, &at) {
+			return
+		}
+	}
+}
+
+// confirm confirms that this head's copy is current, unless that was done a moment ago. All requests share one call.
+func (h *Handler) confirm(ctx context.Context) {
+	if h.confirmed.age() < maxAge/2 {
+		return
+	}
+	_, _, _ = h.confirmed.calls.Do("", func() (any, error) { // its failure shows in the age
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reachTime)
+		defer cancel()
+		return nil, h.syncStore(ctx)
+	})
+}
+
+// syncStore waits until this head's copy has all that was acknowledged before the call.
+func (h *Handler) syncStore(ctx context.Context) error {
+	began := time.Now()
+	err := h.Fleet.Store.Sync(ctx)
+	if err == nil {
+		h.confirmed.set(began)
+	}
+	return err
 }
 
 // catchUp waits until this head's copy has a revision. It reports false if the whole cluster has not reached it:
@@ -73,7 +136,7 @@ func (h *Handler) fresh(ctx context.Context) error {
 	select {
 	case h.freshening <- struct{}{}:
 		defer func() { <-h.freshening }()
-		return h.Fleet.Store.Sync(ctx)
+		return h.syncStore(ctx)
 	case <-ctx.Done():
 		return fmt.Errorf("read the latest revision: %w: %w", trivet.ErrUnavailable, ctx.Err())
 	}

@@ -63,6 +63,8 @@ func stepLine(s trivet.Step) string {
 		return fmt.Sprintf("%s: failed after %s%s", s.Name, times(max(s.Attempt, 1)), suffix(cmp.Or(s.Cause, s.Note)))
 	case trivet.StepSkipped:
 		return s.Name + ": skipped" + suffix(s.Note)
+	case trivet.StepCancelled:
+		return s.Name + ": cancelled after " + stepTime(s)
 	}
 	return ""
 }

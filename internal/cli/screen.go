@@ -28,7 +28,7 @@ func newScreen(out io.Writer, width int) *screen { return &screen{out: out, widt
 
 var marks = map[trivet.StepState]string{
 	trivet.StepRunning: "\x1b[36m>\x1b[0m", trivet.StepDone: "\x1b[32m+\x1b[0m", trivet.StepFailed: "\x1b[31mx\x1b[0m",
-	trivet.StepSkipped: "-", trivet.StepWaiting: " ",
+	trivet.StepSkipped: "-", trivet.StepWaiting: " ", trivet.StepCancelled: "-",
 }
 
 func (s *screen) show(p provisionState) {

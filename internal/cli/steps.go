@@ -35,12 +35,13 @@ func stepTime(s trivet.Step) string {
 	switch {
 	case s.State == trivet.StepWaiting, s.State == trivet.StepSkipped:
 		return "-"
-	case !s.Ended.IsZero() && !s.Started.IsZero():
-		return durationText(s.Ended.Sub(s.Started))
-	case s.Attempt == 1 && !s.Started.IsZero(): // by the local clock, if plausible
+	case s.State == trivet.StepRunning: // by the local clock, if plausible
 		if since := time.Since(s.Started); since > s.Elapsed.D() && since < s.Timeout.D() {
 			return durationText(since)
 		}
+	case !trivet.IsBootStep(s.Name) && s.State == trivet.StepDone: // as the agent measured it
+	case !s.Ended.IsZero() && !s.Started.IsZero():
+		return durationText(s.Ended.Sub(s.Started))
 	}
 	return durationText(s.Elapsed.D())
 }

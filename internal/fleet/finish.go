@@ -3,6 +3,7 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/workflow"
@@ -13,8 +14,9 @@ func (f *Fleet) finish(t *transition) error {
 	m, s := t.machine, &t.workflow.Status
 	var err error
 	if s.State == trivet.WorkflowSucceeded {
-		m.Status.Reason, m.Status.Activated = "", f.now()
+		m.Status.Reason = ""
 		t.dropIntent() // it is up without
+		t.recordEnd(f.now())
 		err = errors.Join(workflow.Change(&m.Status, workflow.Activate), f.succeeded(t, "Image"))
 	} else {
 		err = f.vacate(t)
@@ -26,6 +28,17 @@ func (f *Fleet) finish(t *transition) error {
 		err = t.quarantine(fmt.Sprintf("%s of %s: %s", s.Failure.Step, t.workflow.Name, s.Failure.Cause))
 	}
 	return errors.Join(err, f.finishProvision(t))
+}
+
+// recordEnd records what a run that succeeded leaves: a machine that is off, or an installed system that is up.
+func (t *transition) recordEnd(now time.Time) {
+	m, step := t.machine, t.workflow.Status.Step(trivet.StepFirstBoot)
+	switch {
+	case workflow.PoweredOff(t.workflow):
+		m.Status.Power, m.Status.Reason = "off", "powered off at the end of workflow "+t.workflow.Name
+	case step != nil && step.State == trivet.StepDone:
+		m.Status.Power, m.Status.Activated = "on", now
+	}
 }
 
 func (t *transition) quarantine(reason string) error {

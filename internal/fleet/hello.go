@@ -44,6 +44,7 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	}
 	m.Status.Epoch++
 	m.Status.AgentKey, m.Status.BootID, m.Status.Inventory = h.Key, h.BootID, &h.Inventory
+	m.Status.Power = "on"
 	if err := f.succeeded(t, "Site", "Network", "Platform"); err != nil {
 		return err
 	}

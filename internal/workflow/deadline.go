@@ -36,7 +36,7 @@ func (r *Run) Expire(m Machine) Remedy {
 
 // retryBoot starts another attempt, by a power cycle where there is a BMC.
 func (r *Run) retryBoot(step *trivet.Step, m Machine) Remedy {
-	step.Elapsed = 0
+	r.restart(step)
 	if !m.Power {
 		step.Note = "power-cycle the machine by hand: no BMC is configured"
 		return Remedy{}

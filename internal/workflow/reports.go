@@ -39,14 +39,12 @@ func (r *Run) apply(report *trivet.Report) error {
 			report.Action)
 	}
 	step.Attempt = max(step.Attempt, min(report.Attempt, step.MaxAttempts))
-	if step.Started.IsZero() {
-		step.Started = r.Now
-	}
 	report.Note = clip(report.Note, MaxNote)
-	step.Elapsed, step.Note = 0, report.Note
+	step.Note = report.Note
 	switch report.State {
 	case trivet.StepRunning:
 		step.State = trivet.StepRunning
+		r.restart(step)
 	case trivet.StepDone:
 		r.actionDone(step, report)
 	case trivet.StepFailed:
@@ -78,6 +76,7 @@ func (r *Run) actionDone(step *trivet.Step, report *trivet.Report) {
 
 func (r *Run) actionFailed(step *trivet.Step, report *trivet.Report) {
 	step.State, step.Cause, step.Failures = trivet.StepRunning, causeOf(report), step.Attempt
+	step.Elapsed = report.Elapsed
 	if report.Final || step.Attempt >= step.MaxAttempts {
 		fault := report.Fault
 		if fault == "" {
@@ -87,6 +86,7 @@ func (r *Run) actionFailed(step *trivet.Step, report *trivet.Report) {
 		return
 	}
 	r.warn(trivet.ReasonActionFailed, step.Name, "attempt %d of %d: %s", step.Attempt, step.MaxAttempts, step.Cause)
+	r.restart(step)
 	if delay := r.Spec.Action(step.Name).BackoffAfter(step.Attempt); delay > 0 {
 		step.Note = fmt.Sprintf("waits %s before attempt %d", delay, step.Attempt+1)
 	}

@@ -1,6 +1,8 @@
 package workflow
 
 import (
+	"time"
+
 	"github.com/trivet-project/trivet"
 )
 
@@ -39,6 +41,12 @@ func endsInBoot(spec *trivet.WorkflowSpec) bool {
 	return use == "reboot" || use == "kexec"
 }
 
+// PoweredOff reports whether a run that succeeded left its machine powered off.
+func PoweredOff(w *trivet.Workflow) bool {
+	n := len(w.Spec.Actions)
+	return w.Status.State == trivet.WorkflowSucceeded && n > 0 && w.Spec.Actions[n-1].Use == "poweroff"
+}
+
 // losesMemory reports whether the agent is gone after this action and, if actions remain, must boot and register
 // again.
 func losesMemory(a *trivet.Action) bool {
@@ -71,13 +79,14 @@ func actionStep(a *trivet.Action) trivet.Step {
 // begin makes a step the running one, in its first or next attempt.
 func (r *Run) begin(name, note string) *trivet.Step {
 	s := r.Status.Step(name)
-	s.State, s.Elapsed, s.Note = trivet.StepRunning, 0, note
+	s.State, s.Note = trivet.StepRunning, note
 	s.Attempt = max(s.Attempt, 1)
-	if s.Started.IsZero() {
-		s.Started = r.Now
-	}
+	r.restart(s)
 	return s
 }
+
+// restart sets the time of a running step to that of an attempt that begins, or of the backoff before it.
+func (r *Run) restart(s *trivet.Step) { s.Elapsed, s.Started, s.Ended = 0, r.Now, time.Time{} }
 
 // end closes a step.
 func (r *Run) end(s *trivet.Step, state trivet.StepState) {
@@ -146,7 +155,7 @@ func (r *Run) Cancel(why string) {
 		return
 	}
 	if s := r.Status.Current(); s != nil {
-		r.end(s, trivet.StepSkipped)
+		r.end(s, trivet.StepCancelled)
 	}
 	r.Status.State, r.Status.Ended = trivet.WorkflowCancelled, r.Now
 	r.event(trivet.ReasonCancelled, "", "%s", why)
