@@ -26,7 +26,7 @@ func demoCommand() *cobra.Command {
 			"  trivet demo --heads 3 --machines 100 --kill random",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if d.Log, err = newLogger(level, "text"); err != nil {
+			if d.Log, err = newLogger(os.Stderr, level, "text"); err != nil {
 				return err
 			}
 			if d.Kill = kill == "random"; !d.Kill && kill != "" {

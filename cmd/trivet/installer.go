@@ -25,7 +25,7 @@ const stateDir = "/run/trivet"
 
 // runInstaller is the agent in the installer OS, configured by the kernel's command line.
 func runInstaller(ctx context.Context, env osinit.Env) (osinit.After, error) {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: redact}))
 	if env.LastOutput != "" {
 		log.Warn("the previous agent of this boot failed", "restarts", env.Restarts, "output", env.LastOutput)
 	}

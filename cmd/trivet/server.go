@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"runtime/debug"
+	"runtime/pprof"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -34,7 +33,7 @@ func serverCommand() *cobra.Command {
 			"  trivet server --dhcp eth1 --join https://10.0.0.5:7480 --token sha256:...",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if cfg.Log, err = newLogger(level, format); err != nil {
+			if cfg.Log, err = newLogger(os.Stderr, level, format); err != nil {
 				return err
 			}
 			return runServer(cmd.Context(), cfg)
@@ -61,8 +60,14 @@ func runServer(ctx context.Context, cfg server.Config) error {
 	case err != nil:
 		return err
 	}
-	defer s.Close()
-	return s.Run(ctx)
+	err = s.Run(ctx)
+	if !errors.Is(err, server.ErrStuck) {
+		err = errors.Join(err, s.Close())
+	}
+	if errors.Is(err, server.ErrStuck) { // for a report of the error; the program exits without it
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+	}
+	return err
 }
 
 // networkFlags are the flags of where a head serves machines and clients.
@@ -113,19 +118,4 @@ func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}
-}
-
-func newLogger(level, format string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level is %q; must be debug, info, warn or error", level)
-	}
-	opts := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(os.Stderr, opts)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, opts)), nil
-	}
-	return nil, fmt.Errorf("--log-format is %q; must be text or json", format)
 }

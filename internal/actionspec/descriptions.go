@@ -76,8 +76,8 @@ var descriptions = map[string]string{
 	"container": "Runs an OCI image in its own namespaces, as root of the machine, until " +
 		"its process ends. The image is unpacked in the installer's memory.",
 	"container.image": "Name of an Image record of format oci. Either image or ref is required.",
-	"container.ref": "An image in a registry, `registry.example:5000/tool:1.2` or with " +
-		"`@sha256:...`, instead of image.",
+	"container.ref": "An image in a registry, `registry.example:5000/tool@sha256:...`, instead of " +
+		"image. The digest is required.",
 	"container.plainHTTP": "Accesses the registry without TLS.",
 	"container.ca":        "The registry's certificate authority, PEM.",
 	"container.command":   "Replaces the image's entry point.",

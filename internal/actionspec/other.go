@@ -1,7 +1,7 @@
 package actionspec
 
 import (
-	"strings"
+	"regexp"
 
 	"github.com/trivet-project/trivet"
 )
@@ -22,6 +22,9 @@ type Container struct {
 	Blame trivet.FailureType `with:"blame"`
 }
 
+// refForm matches an image reference with a digest: what runs as root is what the author of the template saw.
+var refForm = regexp.MustCompile(`^[^\s@\x00]+@sha256:[0-9a-f]{64}$`)
+
 // The networks of a container.
 const (
 	NetHost = "host"
@@ -37,8 +40,9 @@ func (c *Container) check(p *problems) {
 		p.recordName("image", c.Image)
 	}
 	p.bytes("ref", c.Ref, 512)
-	if strings.ContainsAny(c.Ref, " \t\n\x00") {
-		p.add("ref", "%q is not an image reference", c.Ref)
+	if c.Ref != "" && !refForm.MatchString(c.Ref) {
+		p.add("ref", "%q is not an image reference with a digest, such as registry.example/tool@sha256:...; "+
+			"a tag may mean another image tomorrow", c.Ref)
 	}
 	p.bytes("ca", c.CA, 64<<10)
 	checkWords(p, "command", c.Command)

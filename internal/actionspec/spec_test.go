@@ -61,8 +61,8 @@ func TestParse(t *testing.T) {
 				Blame: "configuration"}},
 		{"seed", `{}`, &Seed{Path: "/var/lib/cloud/seed/nocloud"}},
 		{"bootloader", `{"firmware": "uefi"}`, &Bootloader{Kind: "grub", Firmware: "uefi"}},
-		{"container", `{"ref": "registry:5000/tool@sha256:00", "mount": "/target", "blame": "machine"}`,
-			&Container{Ref: "registry:5000/tool@sha256:00", Mount: "/target", Net: "host", Blame: "machine"}},
+		{"container", `{"ref": "registry:5000/tool@sha256:` + zeros + `", "mount": "/target", "blame": "machine"}`,
+			&Container{Ref: "registry:5000/tool@sha256:" + zeros, Mount: "/target", Net: "host", Blame: "machine"}},
 		{"kexec", `{}`, &Kexec{}},
 		{"reboot", `null`, &Reboot{}},
 		{"poweroff", `{}`, &Poweroff{}},
@@ -128,7 +128,10 @@ func TestParseRefuses(t *testing.T) {
 		{"bootloader", `{"kind": "lilo"}`, "with.kind"},
 		{"container", `{}`, "with.image or ref is required"},
 		{"container", `{"ref": "a b"}`, "with.ref"},
-		{"container", `{"ref": "a", "mount": "/"}`, "with.mount"},
+		{"container", `{"ref": "registry/tool:1.2"}`, "with a digest"},
+		{"container", `{"ref": "registry/tool@sha256:00"}`, "with a digest"},
+		{"container", `{"ref": "registry/a b@sha256:` + zeros + `"}`, "with a digest"},
+		{"container", `{"ref": "a@sha256:` + zeros + `", "mount": "/"}`, "with.mount"},
 		{"kexec", `{"initrd": "/boot/i"}`, "with.kernel is required"},
 		{"kexec", `{"cmdline": "a\nb"}`, "with.cmdline"},
 	} {
@@ -212,7 +215,7 @@ func TestImages(t *testing.T) {
 			t.Errorf("%s: %v", a.Use, got)
 		}
 	}
-	for _, a := range []trivet.Action{from(t, "container", `{"ref": "x"}`), from(t, "reboot", `{}`),
+	for _, a := range []trivet.Action{from(t, "container", `{"ref": "x@sha256:`+zeros+`"}`), from(t, "reboot", `{}`),
 		from(t, "image", `{}`)} {
 		if got := Images(a); got != nil {
 			t.Errorf("%s: %v", a.Use, got)
@@ -238,3 +241,6 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// zeros are the digits of a digest.
+const zeros = "0000000000000000000000000000000000000000000000000000000000000000"

@@ -42,14 +42,14 @@ func (b bodies) take(r *http.Request, n int64) error {
 	return nil
 }
 
-// readBody reads a request's body of at most max bytes. It is called once for a request.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, max int64) ([]byte, error) {
+// readBody reads a request's body of at most so many bytes. It is called once for a request.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	size := r.ContentLength
 	if size < 0 { // not known yet
-		size = max
+		size = most
 	}
-	if size > max {
-		return nil, fmt.Errorf("read request: %w: over %d bytes", trivet.ErrTooLarge, max)
+	if size > most {
+		return nil, fmt.Errorf("read request: %w: over %d bytes", trivet.ErrTooLarge, most)
 	}
 	if err := h.bodies.take(r, size); err != nil {
 		return nil, err
@@ -62,10 +62,10 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, max int64) ([
 	if r.ContentLength > 0 {
 		data.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
-	_, err := data.ReadFrom(http.MaxBytesReader(w, r.Body, max))
+	_, err := data.ReadFrom(http.MaxBytesReader(w, r.Body, most))
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
-		return nil, fmt.Errorf("read request: %w: over %d bytes", trivet.ErrTooLarge, max)
+		return nil, fmt.Errorf("read request: %w: over %d bytes", trivet.ErrTooLarge, most)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read request: %w: %w", trivet.ErrInvalid, err)

@@ -82,6 +82,19 @@ func (h *Handler) checkToken(plain string) (*caller, error) {
 	return &caller{account: a.Name, role: a.Spec.Role, token: t}, nil
 }
 
+// current returns an error if a caller's token or role is not what it was when it was authenticated. It is for requests
+// that go on.
+func (h *Handler) current(c *caller) error {
+	t, err := h.Fleet.Tokens.GetShared(c.token.Name)
+	if err != nil || t.Spec.Hash != c.token.Spec.Hash || !t.Spec.Expires.IsZero() && !h.Now().Before(t.Spec.Expires) {
+		return fmt.Errorf("API token %s: %w: it was revoked or expired", c.token.Name, trivet.ErrUnauthenticated)
+	}
+	if a, err := h.Fleet.Accounts.GetShared(c.account); err != nil || a.Spec.Role != c.role {
+		return fmt.Errorf("account %s: %w: it was deleted or has another role", c.account, trivet.ErrUnauthenticated)
+	}
+	return nil
+}
+
 // refusals bounds the log of refused tokens: each address is logged at its first failure and then at every doubling.
 // No one is locked out, since behind a balancer all callers have one address, and 256 random bits need no lockout.
 type refusals struct {

@@ -30,7 +30,7 @@ func (h *Handler) logRoutes() {
 // maxPiece bounds the text of one piece, in bytes.
 const maxPiece = 32 << 10
 
-func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error {
+func (h *Handler) logs(w http.ResponseWriter, r *http.Request, c *caller) error {
 	workflow := r.PathValue("name")
 	run, err := h.Fleet.Workflows.GetShared(workflow)
 	if err != nil {
@@ -59,6 +59,9 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, _ *caller) error 
 	}
 	for {
 		grew, last := h.Logs.Store.Changed(), isClosed(ended) // before reading: what was written until then is read
+		if h.current(c) != nil {
+			return nil // the client learns why when it continues
+		}
 		if err := f.send(r.Context(), last); err != nil {
 			return nil // the response has begun, so it can only be cut off
 		}

@@ -57,7 +57,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, c *caller) error
 		return fmt.Errorf("watch from revision %d: %w: the cluster is at %d", from, trivet.ErrCompacted,
 			h.Fleet.Store.Revision())
 	}
-	f := &feed{h: h, w: w, out: http.NewResponseController(w), filter: filter}
+	f := &feed{h: h, c: c, w: w, out: http.NewResponseController(w), filter: filter}
 	f.watcher = h.Fleet.Store.Watch(max(from, 0), filter.kinds...)
 	if from == 0 {
 		f.open()
@@ -82,6 +82,9 @@ func (f *watchFilter) authorize(role trivet.AccountRole) error {
 		if auth.Allow(role, auth.Read, info.Kind) == nil {
 			f.kinds = append(f.kinds, info.Kind)
 		}
+	}
+	if f.kinds == nil { // for the store that would be all
+		return fmt.Errorf("watch: %w to role %q", trivet.ErrForbidden, role)
 	}
 	return nil
 }
@@ -126,6 +129,7 @@ func parseWatch(r *http.Request) (f *watchFilter, from int64, err error) {
 // feed is one open watch.
 type feed struct {
 	h       *Handler
+	c       *caller
 	w       http.ResponseWriter
 	out     *http.ResponseController
 	filter  *watchFilter
@@ -195,6 +199,9 @@ func (f *feed) run(ctx context.Context) error {
 		events, err := f.watcher.Next(wait)
 		cancel()
 		ended = ctx.Err() != nil
+		if refused := f.h.current(f.c); refused != nil && f.opened {
+			return f.fail(refused)
+		}
 		switch {
 		case len(events) > 0: // sent in any case: the watcher, from where the client continues, is past them
 		case ended:

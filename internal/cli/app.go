@@ -24,7 +24,9 @@ type Env struct {
 
 // app is the state that all commands share.
 type app struct {
-	Env
+	Env                    // Out and Err escape what is written
+	screen  io.Writer      // Out as it is, for control sequences and raw logs
+	status  io.Writer      // Err as it is
 	client  *client.Client // the last one created; nil: none
 	context string         // name of a context in the config file
 	output  string         // table, json, yaml or name
@@ -35,10 +37,16 @@ type ExitError int
 
 func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
+func newApp(env Env) *app {
+	a := &app{Env: env, screen: env.Out, status: env.Err}
+	a.Out, a.Err = escaper{env.Out}, escaper{env.Err}
+	return a
+}
+
 // Root returns the trivet command with the operator commands. The program adds the server, agent, demo and lab
 // commands.
 func Root(env Env) *cobra.Command {
-	a := &app{Env: env}
+	a := newApp(env)
 	root := &cobra.Command{
 		Use:   "trivet",
 		Short: "Bare-metal control plane: netboot, install and manage machines",
@@ -48,9 +56,9 @@ func Root(env Env) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 		Version: env.Version,
 	}
-	root.SetIn(env.In)
-	root.SetOut(env.Out)
-	root.SetErr(env.Err)
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
 	root.PersistentFlags().StringVar(&a.context, "context", "", "context of the config file to use")
 	root.AddGroup(&cobra.Group{ID: "machines", Title: "Machine commands:"},
 		&cobra.Group{ID: "records", Title: "Record commands:"}, &cobra.Group{ID: "cluster", Title: "Cluster commands:"})
@@ -183,7 +191,7 @@ func (a *app) kind(name string) (client.Kind, error) {
 
 // terminal reports whether the output is a terminal, and its width.
 func (a *app) terminal() (width int, ok bool) {
-	f, isFile := a.Out.(*os.File)
+	f, isFile := a.screen.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) {
 		return 0, false
 	}

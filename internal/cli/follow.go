@@ -59,7 +59,7 @@ func (a *app) printFailure(p provisionState) {
 
 func (a *app) view() view {
 	if width, ok := a.terminal(); ok {
-		return newScreen(a.Out, width)
+		return newScreen(a.screen, width)
 	}
 	return &lines{out: a.Out, shown: map[string]string{}}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,12 +15,14 @@ import (
 
 func (a *app) logs() *cobra.Command {
 	var options client.LogOptions
+	var raw bool
 	c := &cobra.Command{
 		Use:   "logs WORKFLOW|MACHINE",
 		Short: "Print the logs of a workflow's actions",
 		Long: "Print the logs of a workflow's actions. The name of a machine means its current or last workflow.\n\n" +
 			"Of an action that was repeated because the machine was reset or its agent was lost, the logs of the last\n" +
-			"epoch are printed; --all prints those of earlier ones, too.",
+			"epoch are printed; --all prints those of earlier ones, too.\n\n" +
+			"Control characters are printed escaped: the text is the machine's.",
 		Example: "  trivet logs web1-1\n  trivet logs m1 -f\n  trivet logs m1 --action write-image",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("workflows"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,12 +34,13 @@ func (a *app) logs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printLogs(cmd.Context(), cl, workflow, options)
+			return a.printLogs(cmd.Context(), cl, workflow, options, raw)
 		},
 	}
 	c.Flags().BoolVarP(&options.Follow, "follow", "f", false, "follow the logs until the workflow has ended")
 	c.Flags().BoolVar(&options.All, "all", false, "print also the logs of earlier epochs")
 	c.Flags().StringVar(&options.Action, "action", "", "print the logs of this action only")
+	c.Flags().BoolVar(&raw, "raw", false, "print the text as the machine sent it, with control characters")
 	return c
 }
 
@@ -59,9 +63,13 @@ func workflowOf(ctx context.Context, cl *client.Client, name string) (string, er
 }
 
 // printLogs prints the logs with a heading for each attempt of each action.
-func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string, o client.LogOptions) error {
+func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string, o client.LogOptions, raw bool) error {
 	var last trivet.LogPiece
 	lineStart := true
+	out := a.Out
+	if raw {
+		out = a.screen
+	}
 	o.Missing = a.warnMissing
 	for p, err := range cl.Logs(ctx, workflow, o) {
 		if err != nil {
@@ -73,7 +81,11 @@ func (a *app) printLogs(ctx context.Context, cl *client.Client, workflow string,
 			}
 			fmt.Fprintf(a.Out, "==> %s, epoch %d, attempt %d <==\n", p.Action, p.Epoch, p.Attempt)
 		}
-		if _, err := fmt.Fprint(a.Out, withoutControls(p.Text)); err != nil {
+		text := p.Text
+		if !raw {
+			text = strings.ReplaceAll(text, "\r\n", "\n")
+		}
+		if _, err := io.WriteString(out, text); err != nil {
 			return err
 		}
 		last, lineStart = p, strings.HasSuffix(p.Text, "\n")
@@ -92,22 +104,4 @@ func (a *app) warnMissing(heads []string) {
 	}
 	fmt.Fprintf(a.Err, "trivet: warning: cannot reach %s; logs that only they have are missing\n",
 		printable(strings.Join(heads, ", ")))
-}
-
-// withoutControls removes control characters except newlines and tabs.
-func withoutControls(s string) string {
-	var b strings.Builder
-	for line := range strings.SplitAfterSeq(s, "\n") {
-		text, ended := strings.CutSuffix(line, "\n")
-		for i, cell := range strings.Split(strings.TrimSuffix(text, "\r"), "\t") {
-			if i > 0 {
-				b.WriteByte('\t')
-			}
-			b.WriteString(printable(cell))
-		}
-		if ended {
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
 }

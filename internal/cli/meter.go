@@ -24,7 +24,7 @@ type transfer struct {
 
 func (a *app) transfer(name string, total int64) *transfer {
 	_, live := a.terminal()
-	return &transfer{out: a.Err, live: live, name: name, total: total}
+	return &transfer{out: a.status, live: live, name: name, total: total}
 }
 
 // Intervals of updates on a terminal and of lines.
@@ -61,7 +61,7 @@ func (m *transfer) print(now time.Time) {
 	if elapsed := now.Sub(m.began).Seconds(); elapsed > 0 {
 		rate = float64(m.done-m.start) / elapsed
 	}
-	text := m.name + "  " + progressText(m.done, m.total, rate, "bytes")
+	text := printable(m.name) + "  " + progressText(m.done, m.total, rate, "bytes")
 	if m.live {
 		fmt.Fprintf(m.out, "\r\x1b[K%s", text)
 		return

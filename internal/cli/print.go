@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -102,16 +103,6 @@ func align(w io.Writer, rows [][]string) error {
 	return nil
 }
 
-// printable replaces control characters, so that text of machines and people cannot control the terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, s)
-}
-
 // showValue prints a value that is not a record as JSON, or as YAML if that is selected.
 func (a *app) showValue(v any) error {
 	raw, err := json.Marshal(v)
@@ -143,7 +134,7 @@ func showYAML(w io.Writer, raw []json.RawMessage) error {
 		if i > 0 {
 			fmt.Fprintln(w, "---")
 		}
-		text, err := yaml.JSONToYAML(r)
+		text, err := yamlOf(r)
 		if err != nil {
 			return err
 		}
@@ -152,6 +143,20 @@ func showYAML(w io.Writer, raw []json.RawMessage) error {
 		}
 	}
 	return nil
+}
+
+// yamlOf converts JSON to YAML, in the same order. A text with control characters is quoted: it is printed escaped.
+func yamlOf(text json.RawMessage) ([]byte, error) {
+	var v any
+	if err := yaml.UnmarshalWithOptions(text, &v, yaml.UseOrderedMap()); err != nil {
+		return nil, err
+	}
+	return yaml.MarshalWithOptions(v, yaml.CustomMarshaler(func(s string) ([]byte, error) {
+		if strings.ContainsFunc(s, func(r rune) bool { return isControl(r) && r != '\n' }) {
+			return []byte(strconv.Quote(s)), nil
+		}
+		return yaml.Marshal(s)
+	}))
 }
 
 // bytesText formats a size in binary units.

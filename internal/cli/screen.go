@@ -33,11 +33,11 @@ var marks = map[trivet.StepState]string{
 
 func (s *screen) show(p provisionState) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", p.provision.Name, headline(p))
+	fmt.Fprintf(&b, "%s: %s\n", printable(p.provision.Name), printable(headline(p)))
 	n := 1
 	if p.workflow != nil {
 		for _, step := range p.workflow.Status.Steps {
-			fmt.Fprintf(&b, "  %s %s\n", marks[step.State], s.fit(s.line(step, p)))
+			fmt.Fprintf(&b, "  %s %s\n", marks[step.State], s.fit(printable(s.line(step, p))))
 			n++
 		}
 	}

@@ -135,7 +135,7 @@ func (v *evaluator) metric(call *ast.CallExpr) (m metric) {
 	}
 	m = v.options(call.Args[0])
 	if strings.HasSuffix(call.Fun.(*ast.SelectorExpr).Sel.Name, "Vec") {
-		m.labels = v.texts(call.Args[1])
+		m.labels = append(m.labels, v.texts(call.Args[1])...)
 	}
 	return m
 }
@@ -157,6 +157,10 @@ func (v *evaluator) options(e ast.Expr) (m metric) {
 			m.name = v.text(kv.Value)
 		case "Help":
 			m.help = v.text(kv.Value)
+		case "ConstLabels":
+			for _, label := range kv.Value.(*ast.CompositeLit).Elts {
+				m.labels = append(m.labels, v.text(label.(*ast.KeyValueExpr).Key))
+			}
 		}
 	}
 	return m

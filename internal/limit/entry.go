@@ -42,16 +42,6 @@ func (e *Entry) Recognise() {
 	e.caller.known++
 }
 
-// Recognised reports whether the caller was recognised.
-func (e *Entry) Recognised() bool {
-	if e == nil {
-		return false
-	}
-	e.set.mu.Lock()
-	defer e.set.mu.Unlock()
-	return e.known
-}
-
 // Begin notes that a request is served. It returns false, and End must not follow, if an unknown caller has too many
 // requests at the same time.
 func (e *Entry) Begin() bool {

@@ -90,7 +90,7 @@ func TestRecognised(t *testing.T) {
 	known.Recognise()
 	second := out.entry(s, "second", honest)
 	second.Recognise()
-	if !known.Recognised() || second.Recognised() {
+	if !known.known || second.known {
 		t.Error("one entry of the address may be recognised, and is not")
 	}
 	for i := range 3 {
@@ -118,7 +118,7 @@ func TestClasses(t *testing.T) {
 	}
 	peer := out.entry(s, "peer", netip.MustParseAddr("::ffff:10.0.0.9"))
 	out.want(t)
-	if !peer.Recognised() || peer.Address().IsValid() == false {
+	if !peer.known || !peer.Address().IsValid() {
 		t.Error("the trusted address is not recognised")
 	}
 	if e := out.entry(s, "5", honest); e.Address().IsValid() {
@@ -192,7 +192,7 @@ func TestNumbersAddUp(t *testing.T) {
 			}
 			known := 0
 			for e := range open {
-				if e.Recognised() {
+				if e.known {
 					known++
 				}
 			}

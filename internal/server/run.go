@@ -18,8 +18,8 @@ import (
 	"github.com/trivet-project/trivet/internal/wait"
 )
 
-// Run serves until ctx ends or a part fails, and then lets requests end in order.
-func (s *Server) Run(ctx context.Context) error {
+// run serves until ctx ends or a part fails.
+func (s *Server) run(ctx context.Context) error {
 	stop := ctx
 	ctx, cancel := s.untilDrained(ctx)
 	defer cancel()
@@ -144,8 +144,8 @@ func drain(ctx context.Context, api *router, bootServer *http.Server) error {
 	return shutdown(ctx, bootServer)
 }
 
-// Close releases what New has opened. Run must have returned.
-func (s *Server) Close() {
+// close releases what New has opened.
+func (s *Server) close() {
 	if s.blobs != nil {
 		s.blobs.Close()
 	}

@@ -82,7 +82,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s.metrics.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := s.start(ctx); err != nil {
-		s.Close()
+		s.close()
 		if ctx.Err() != nil && s.local != nil && s.local.IsJoining() {
 			err = fmt.Errorf("%w: %w", ErrNotJoined, err)
 		}

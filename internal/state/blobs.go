@@ -2,6 +2,7 @@ package state
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/trivet-project/trivet"
 )
@@ -59,12 +60,33 @@ func (t *Tables) BlobUses() iter.Seq[BlobUse] {
 	}
 }
 
-// BlobUse finds a record that refers to a blob.
+// BlobUse finds a record that refers to a blob. Unauthenticated clients cause it: its cost is that of an index.
 func (t *Tables) BlobUse(digest string) (BlobUse, bool) {
-	for u := range t.BlobUses() {
-		if u.Ref.Digest == digest {
-			return u, true
+	if use, ok := firstUse(t.Images.SharedBy(ByBlob, digest), digest); ok {
+		return use, true
+	}
+	if use, ok := firstUse(t.Platforms.SharedBy(ByBlob, digest), digest); ok {
+		return use, true
+	}
+	return firstUse(t.Workflows.SharedBy(ByBlob, digest), digest)
+}
+
+func firstUse[R trivet.Record](records []R, digest string) (BlobUse, bool) {
+	for _, r := range records {
+		for _, ref := range BlobsOf(r) {
+			if ref.Digest == digest {
+				return BlobUse{ref, trivet.KindOf(r), r.Header().Name}, true
+			}
 		}
 	}
 	return BlobUse{}, false
+}
+
+func digestsOf[R trivet.Record](r R) (all []string) {
+	for _, ref := range BlobsOf(r) {
+		if !slices.Contains(all, ref.Digest) {
+			all = append(all, ref.Digest)
+		}
+	}
+	return all
 }

@@ -19,6 +19,7 @@ const (
 	ByProvision  = "provision" // workflows by provision
 	ByNetwork    = "network"   // addresses by network
 	BySubject    = "subject"   // events by subject
+	ByBlob       = "blob"      // images, platforms and workflows by the digests of their blobs
 	ByCIDR       = "cidr"      // networks by subnet; compared
 	ByEnclosing  = "enclosing" // networks by each subnet that contains theirs; compared
 	ByMember     = "member"    // heads that are not removed, under IsMember; compared
@@ -73,13 +74,14 @@ func newTables(s *store.Store) *Tables {
 		Workflows: store.NewTable(s,
 			by(ByMachine, func(w *trivet.Workflow) string { return w.Spec.Machine }),
 			by(ByProvision, func(w *trivet.Workflow) string { return w.Spec.Provision }),
+			store.Index[trivet.Workflow]{Name: ByBlob, Keys: digestsOf[*trivet.Workflow]},
 		),
 		Provisions: store.NewTable(s,
 			by(ByState, func(p *trivet.Provision) string { return string(p.Status.State) }),
 		),
 		Templates: store.NewTable[trivet.Template](s),
-		Images:    store.NewTable[trivet.Image](s),
-		Platforms: store.NewTable[trivet.Platform](s),
+		Images:    store.NewTable(s, store.Index[trivet.Image]{Name: ByBlob, Keys: digestsOf[*trivet.Image]}),
+		Platforms: store.NewTable(s, store.Index[trivet.Platform]{Name: ByBlob, Keys: digestsOf[*trivet.Platform]}),
 		Networks: store.NewTable(s,
 			store.Index[trivet.Network]{Name: ByCIDR, Keys: cidr, Compared: true},
 			store.Index[trivet.Network]{Name: ByEnclosing, Keys: enclosing, Compared: true},

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,8 +63,8 @@ func eachAction(actions []trivet.Action, check func(field string, a trivet.Actio
 // MaxSource bounds one text of a template, in bytes.
 const MaxSource = 64 << 10
 
-// parseText reads one text and refuses what could loop: ranges over numbers, ranges in ranges in ranges, and
-// templates that call templates. What its functions produce is charged to left.
+// parseText reads one text and refuses what could loop: ranges over anything but data, ranges in ranges in ranges, and
+// templates that call templates. What its ranges and functions do is charged to left.
 func parseText(field, text string, left *budget) (*template.Template, error) {
 	if len(text) > MaxSource {
 		return nil, &trivet.FieldError{Field: field, Problem: fmt.Sprintf("has %d bytes; at most %d", len(text),
@@ -79,32 +80,37 @@ func parseText(field, text string, left *budget) (*template.Template, error) {
 	if len(t.Templates()) > 1 {
 		return nil, &trivet.FieldError{Field: field, Problem: "defines a template; only plain texts are supported"}
 	}
-	var problem string
-	walk(t.Root, 0, func(n parse.Node, depth int) {
-		switch n := n.(type) {
-		case *parse.IdentifierNode:
-			if !callable[n.Ident] {
-				problem = fmt.Sprintf("calls %s, which is unknown; use one of %s", n.Ident,
-					strings.Join(slices.Sorted(maps.Keys(callable)), ", "))
-			}
-		case *parse.TemplateNode:
-			problem = "calls a template; only plain texts are supported"
-		case *parse.RangeNode:
-			if depth > 2 {
-				problem = "has a range in a range in a range"
-			}
-			if len(n.Pipe.Cmds) != 1 || len(n.Pipe.Cmds[0].Args) != 1 || !isField(n.Pipe.Cmds[0].Args[0]) {
-				problem = "ranges over something that is not a field such as .Machine.MACs"
-			}
-		}
-	})
-	if problem != "" {
+	if problem := constructs(t.Root); problem != "" {
 		return nil, &trivet.FieldError{Field: field, Problem: problem}
 	}
+	walk(t.Root, 0, func(n parse.Node, _ int) {
+		if r, ok := n.(*parse.RangeNode); ok {
+			chargeRange(t, r)
+		}
+	})
 	return t, nil
 }
 
-func isField(n parse.Node) bool { return n.Type() == parse.NodeField || n.Type() == parse.NodeVariable }
+// constructs returns the problem of a text that uses what is not supported; empty: none.
+func constructs(root parse.Node) (problem string) {
+	vars := variablesOf(root)
+	walk(root, 0, func(n parse.Node, depth int) {
+		found := ""
+		switch n := n.(type) {
+		case *parse.IdentifierNode:
+			if !callable[n.Ident] {
+				found = fmt.Sprintf("calls %s, which is unknown; use one of %s", n.Ident,
+					strings.Join(slices.Sorted(maps.Keys(callable)), ", "))
+			}
+		case *parse.TemplateNode:
+			found = "calls a template; only plain texts are supported"
+		case *parse.RangeNode:
+			found = rangeProblem(n, depth, vars)
+		}
+		problem = cmp.Or(problem, found)
+	})
+	return problem
+}
 
 // walk visits every node; depth counts the ranges and withs around it, itself included.
 func walk(n parse.Node, depth int, visit func(parse.Node, int)) {

@@ -26,7 +26,7 @@ type budget struct{ left int }
 // spend is called before a text is created.
 func (b *budget) spend(n int) error {
 	const call = 16 // what a call costs by itself
-	if b.left -= n + call; b.left < 0 {
+	if b.left -= min(n, MaxWork) + call; b.left < 0 {
 		return errTooMuch
 	}
 	return nil
@@ -63,6 +63,7 @@ func functions(b *budget) template.FuncMap {
 		"ne":     func(v, other any) (bool, error) { same, err := b.equal(v, other); return !same, err },
 		"print":  b.join,
 		"printf": b.format,
+		each:     b.each,
 	}
 }
 

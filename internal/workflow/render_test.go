@@ -2,9 +2,11 @@ package workflow_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/workflow"
@@ -15,7 +17,7 @@ func recipe(text string) *trivet.Template {
 	return &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
 		Parameters: []trivet.Parameter{{Name: "image"}, {Name: "fs", Default: &def}},
 		Actions: []trivet.Action{{Name: "a", Use: "container", With: map[string]any{
-			"ref": "tool", "ca": text, "args": []any{text, 7.0}, "devices": true,
+			"ref": "tool@sha256:" + strings.Repeat("0", 64), "ca": text, "args": []any{text, 7.0}, "devices": true,
 		}}},
 	}}
 }
@@ -27,17 +29,20 @@ var data = workflow.Data{
 
 func TestRender(t *testing.T) {
 	for text, want := range map[string]string{
-		"plain":                                  "plain",
-		"{{.Machine.Name}}-{{.Params.image}}":    "m1-debian",
-		"{{.Params.fs}}":                         "ext4",
-		`{{join "," .Machine.MACs}}`:             "aa,bb",
-		"{{range .Machine.MACs}}<{{.}}>{{end}}":  "<aa><bb>",
-		"{{.Machine.Labels.rack | upper}}":       "R1",
-		`{{default "x" .Network.Domain}}`:        "x",
-		`{{printf "%s=%q" .Machine.Name "x"}}`:   `m1="x"`,
-		`{{print .Machine.Name "-" .Params.fs}}`: "m1-ext4",
-		`{{if eq .Params.fs "xfs" "ext4"}}y{{end}}{{if ne .Params.fs "ext4"}}n{{end}}`: "y",
-		`{{if eq (len .Machine.MACs) 2}}{{index .Machine.MACs 1}}{{end}}`:              "bb",
+		"plain":                                 "plain",
+		"{{.Machine.Name}}-{{.Params.image}}":   "m1-debian",
+		"{{.Params.fs}}":                        "ext4",
+		`{{join "," .Machine.MACs}}`:            "aa,bb",
+		"{{range .Machine.MACs}}<{{.}}>{{end}}": "<aa><bb>",
+		"{{$m := .Machine.MACs}}{{range $i, $x := $m}}{{$i}}{{$x}}{{break}}{{end}}":            "0aa",
+		"{{range $k, $v := .Machine.Labels}}{{$k}}={{$v}}{{end}}":                              "rack=r1",
+		"{{range $.Machine.MACs}}{{else}}none{{end}}{{range .Network.DNS}}{{else}}none{{end}}": "none",
+		"{{.Machine.Labels.rack | upper}}":                                                     "R1",
+		`{{default "x" .Network.Domain}}`:                                                      "x",
+		`{{printf "%s=%q" .Machine.Name "x"}}`:                                                 `m1="x"`,
+		`{{print .Machine.Name "-" .Params.fs}}`:                                               "m1-ext4",
+		`{{if eq .Params.fs "xfs" "ext4"}}y{{end}}{{if ne .Params.fs "ext4"}}n{{end}}`:         "y",
+		`{{if eq (len .Machine.MACs) 2}}{{index .Machine.MACs 1}}{{end}}`:                      "bb",
 	} {
 		tpl := recipe(text)
 		if err := workflow.Check(tpl); err != nil {
@@ -62,19 +67,31 @@ func TestCheckRefuses(t *testing.T) {
 		"{{.Machine.Nmae}}": "uses .Machine.Nmae, which does not exist; did you mean Name?",
 		"{{.Machine.Disk}}": "which does not exist; the known ones are " +
 			"Arch, Labels, MACs, Name, Product,",
-		"{{.Params.nope}}":                  ".Params.nope, which is not a parameter",
-		"{{.Machine.Name.Length}}":          ".Machine.Name is a text",
-		"{{if .Nope}}x{{end}}":              "uses .Nope",
-		"{{range 1000000000}}{{end}}":       "ranges over something that is not a field",
-		`{{range (len "xxxxxxxx")}}{{end}}`: "ranges over something",
-		"{{define \"x\"}}{{end}}":           "defines a template",
-		"{{template \"x\"}}":                "calls a template",
-		"{{":                                "unclosed action",
-		"{{nofunc 1}}":                      "nofunc",
-		`{{html "x"}}`:                      "calls html, which is unknown; use one of and, default,",
-		`{{(println "x").y}}`:               "calls println, which is unknown",
-		strings.Repeat("{{range .Machine.MACs}}", 3) + strings.Repeat("{{end}}", 3): "range in a range in a range",
-		strings.Repeat("x", workflow.MaxSource) + "{{.Machine.Name}}":               "at most",
+		"{{.Params.nope}}":                                                           ".Params.nope, which is not a parameter",
+		"{{.Machine.Name.Length}}":                                                   ".Machine.Name is a text",
+		"{{.Secrets.bmc.password}}":                                                  "uses .Secrets, which does not exist",
+		"{{if .Nope}}x{{end}}":                                                       "uses .Nope",
+		"{{range 1000000000}}{{end}}":                                                "ranges over something that is not a field",
+		`{{range (len "xxxxxxxx")}}{{end}}`:                                          "ranges over something",
+		"{{range len .Machine.MACs}}{{end}}":                                         "ranges over something",
+		"{{$n := 9000000000000000000}}{{range $n}}{{end}}":                           "ranges over something",
+		"{{$n := .Machine.MACs}}{{$n = 9000000000000000000}}{{range $n}}{{end}}":     "ranges over something",
+		"{{$n := 9}}{{$m := $n}}{{range $m}}{{end}}":                                 "ranges over something",
+		"{{$n := len .Machine.MACs}}{{range $n}}{{end}}":                             "ranges over something",
+		"{{range $i, $m := .Machine.MACs}}{{range $i}}{{end}}{{end}}":                "ranges over something",
+		"{{with 9000000000000000000}}{{range .}}{{end}}{{end}}":                      "ranges over something",
+		"{{with $n := 9000000000000000000}}{{range $n}}{{end}}{{end}}":               "ranges over something",
+		"{{if $n := 9000000000000000000}}{{range $n}}{{end}}{{end}}":                 "ranges over something",
+		"{{range $n := .Machine.MACs}}{{else}}{{$n := 9}}{{range $n}}{{end}}{{end}}": "ranges over something",
+		"{{each 1 .Machine.MACs}}":                                                   "calls each, which is unknown",
+		"{{define \"x\"}}{{end}}":                                                    "defines a template",
+		"{{template \"x\"}}":                                                         "calls a template",
+		"{{":                                                                         "unclosed action",
+		"{{nofunc 1}}":                                                               "nofunc",
+		`{{html "x"}}`:                                                               "calls html, which is unknown; use one of and, default,",
+		`{{(println "x").y}}`:                                                        "calls println, which is unknown",
+		strings.Repeat("{{range .Machine.MACs}}", 3) + strings.Repeat("{{end}}", 3):  "range in a range in a range",
+		strings.Repeat("x", workflow.MaxSource) + "{{.Machine.Name}}":                "at most",
 	} {
 		err := workflow.Check(recipe(text))
 		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), want) ||
@@ -136,6 +153,8 @@ func TestRenderIsBounded(t *testing.T) {
 		"a text that doubles": recipe(`{{$x := "aaaa"}}` + grow),
 		"in loops": recipe(`{{$x := .Params.image}}{{$y := false}}{{range .Machine.MACs}}` +
 			`{{range $.Machine.MACs}}` + loop + `{{end}}{{end}}`),
+		"a loop of nodes without functions": recipe(`{{range .Machine.MACs}}{{range $.Machine.MACs}}` +
+			strings.Repeat("{{if .}}{{end}}", 2000) + `{{end}}{{end}}`),
 		"many texts": many,
 		"joined by long texts": recipe(`{{$x := .Params.image}}{{$y := ""}}` +
 			`{{range .Machine.MACs}}{{$y = join $x $.Machine.MACs}}{{end}}`),
@@ -154,15 +173,34 @@ func TestRenderIsBounded(t *testing.T) {
 	}
 }
 
+// A text that was stored before its check knew better ends, too: it is refused when it is rendered.
+func TestNumbersAreNotRangedOver(t *testing.T) {
+	for _, text := range []string{"{{range .Params.image}}{{end}}", "{{with .Machine}}{{range .Name}}{{end}}{{end}}",
+		"{{range .Machine}}{{end}}", "{{range $.Machine.Labels.rack}}{{end}}"} {
+		if _, err := workflow.Render(recipe(text), data); !errors.Is(err, trivet.ErrInvalid) ||
+			!strings.Contains(err.Error(), "cannot range over a") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// fuzzTime bounds one execution of the fuzz target: a text that renders for longer stops a worker of every head.
+const fuzzTime = 5 * time.Second
+
 func FuzzCheckedTextsRender(f *testing.F) {
 	for _, seed := range []string{"{{.Machine.Name}}", "{{range .Machine.MACs}}{{.}}{{end}}",
-		"{{with .Params}}{{.image}}{{end}}", "{{",
+		"{{with .Params}}{{.image}}{{end}}", "{{", "{{$n := 9000000000000000000}}{{range $n}}{{end}}",
+		"{{range $i, $m := .Machine.MACs}}{{range $k, $v := $.Machine.Labels}}{{$i}}{{$k}}{{continue}}{{end}}{{end}}",
 		`{{$x := printf "%s%q%%" .Params.fs "y"}}{{if eq $x "y" .Params.image}}{{(index .Machine.MACs 0)}}{{end}}`} {
 		f.Add(seed)
 	}
+	wide := data
+	wide.Machine.MACs = slices.Repeat([]string{"52:54:00:00:00:01"}, 64)
 	f.Fuzz(func(_ *testing.T, text string) {
+		late := time.AfterFunc(fuzzTime, func() { panic(fmt.Sprintf("still renders: %q", text)) })
+		defer late.Stop()
 		if tpl := recipe(text); workflow.Check(tpl) == nil {
-			_, _ = workflow.Render(tpl, data) // ends, without a panic
+			_, _ = workflow.Render(tpl, wide) // ends, without a panic
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -178,4 +179,70 @@ func TestKnownConnectionStays(t *testing.T) {
 	whoami()
 	h.mustServe()
 	h.mustBeUnharmed()
+}
+
+// No credential is in the log of a head at the level debug, whatever request it was sent in, and wherever in it.
+func TestNoCredentialIsLogged(t *testing.T) {
+	h := &head{testhead.NewHead(t, "head0")}
+	h.Up("--log-level", "debug")
+	h.Apply(site)
+	h.createInstallSite()
+	m := h.powerOn("m2", "52:54:00:77:00:02")
+	h.MustTrivet("provision", "m2", "--template", "install", "--machine", "m2", "--no-wait")
+	script := h.MustBoot("52:54:00:77:00:02")
+	m.awaitSuccess()
+	credentials := map[string]string{
+		"the administrator's token": h.Credential().Token, "a viewer's token": h.MustTrivet("token", "issue", "robot"),
+		"a join token": h.MustTrivet("head", "token"), "a password": "calvin",
+		"a boot token": regexp.MustCompile(`tb1~[^\s]+`).FindString(script),
+	}
+	api := h.rawAPI()
+	for what, text := range credentials {
+		if text == "" {
+			t.Fatalf("there is no %s", what)
+		}
+		for _, url := range []string{h.API(), h.BootURL()} {
+			for _, path := range []string{"/v1/machines/", "/agent/v1/sync?x=", "/phone-home/", "/x/", "/v1/machines?token=",
+				"/v1/machines?fields=", "/boot/script/", "/peer/v1/join?x="} {
+				for _, method := range []string{"GET", "POST"} {
+					h.sendCredential(t, api, method, url+path, text)
+				}
+			}
+		}
+	}
+	log := h.Log.String()
+	for what, text := range credentials {
+		secret := text[max(0, len(text)-24):]
+		if at := strings.Index(log, secret); at >= 0 {
+			t.Errorf("the log has %s: %.300s", what, log[max(0, at-200):])
+		}
+	}
+	if !strings.Contains(log, "level=DEBUG") {
+		t.Error("nothing was logged at level debug")
+	}
+}
+
+// sendCredential sends a credential in the path or query, a header and the body of a request. Whatever is answered.
+func (h *head) sendCredential(t *testing.T, c *http.Client, method, url, text string) {
+	t.Helper()
+	body := strings.NewReader(fmt.Sprintf(`{"name": %q, %q: 1}`, text, text))
+	if strings.Contains(text, "calvin") { // a password is known by where it is
+		url, body = strings.TrimSuffix(url, "/"), strings.NewReader(`{"name":"x","spec":{"data":{"password":"calvin",}}}`)
+	} else {
+		url += text
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text, "calvin") {
+		req.Header.Set("Authorization", "Bearer "+text)
+		req.Header.Set("X-Request-ID", text)
+		req.Header.Set("User-Agent", text)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
 }

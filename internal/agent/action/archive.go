@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/trivet-project/trivet/internal/actionspec"
+	"github.com/trivet-project/trivet/internal/agent/container/oci"
 )
 
 func (e *Env) archive(ctx context.Context, at *Attempt, s *actionspec.Archive) error {
@@ -11,7 +12,7 @@ func (e *Env) archive(ctx context.Context, at *Attempt, s *actionspec.Archive) e
 		return err
 	}
 	return e.inRoot(ctx, at, s.Root, func(root *Root) error {
-		err := e.unpackImage(ctx, at, s.Image, "tar", root.Dir, s.Path)
+		err := e.unpackImage(ctx, at, s.Image, "tar", root.Dir, s.Path, oci.OnDisk)
 		if err == nil {
 			at.Note("unpacked into " + s.Path)
 		}

@@ -105,7 +105,8 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 // unpackImage unpacks an image that is a tar into a directory below root. Links on the way stay inside it.
-func (e *Env) unpackImage(ctx context.Context, at *Attempt, name, format, root, path string) (err error) {
+func (e *Env) unpackImage(ctx context.Context, at *Attempt, name, format, root, path string,
+	space oci.Space) (err error) {
 	img, err := imageOf(at.Run, name, format)
 	if err != nil {
 		return err
@@ -115,7 +116,7 @@ func (e *Env) unpackImage(ctx context.Context, at *Attempt, name, format, root, 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := oci.Untar(s, root, path); err != nil {
+	if err := oci.Untar(s, root, path, space); err != nil {
 		return s.fault(ctx, err)
 	}
 	return s.fault(ctx, s.drain())

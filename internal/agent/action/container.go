@@ -32,7 +32,7 @@ func (e *Env) container(ctx context.Context, at *Attempt, s *actionspec.Containe
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
-	if err := oci.Unpack(ctx, img, root, func(n int64) { at.Progress(n, 0, "bytes") }); err != nil {
+	if err := oci.Unpack(ctx, img, root, memorySpace(), func(n int64) { at.Progress(n, 0, "bytes") }); err != nil {
 		return imageFault(ctx, err)
 	}
 	p, err := oci.ProcessOf(img, root, s.Command, s.Args)
@@ -75,7 +75,7 @@ func (e *Env) containerImage(ctx context.Context, at *Attempt, s *actionspec.Con
 	if err := os.Mkdir(layout, 0o700); err != nil {
 		return nil, err
 	}
-	if err := e.unpackImage(ctx, at, s.Image, "oci", layout, ""); err != nil {
+	if err := e.unpackImage(ctx, at, s.Image, "oci", layout, "", memorySpace()); err != nil {
 		return nil, err
 	}
 	img, err := oci.Layout(layout)
@@ -83,6 +83,12 @@ func (e *Env) containerImage(ctx context.Context, at *Attempt, s *actionspec.Con
 		return nil, finalf(trivet.FaultImage, "%w", err)
 	}
 	return img, nil
+}
+
+// memorySpace returns the space for an image in the installer's memory: half of what is available, as its layout and
+// its files may be there at the same time.
+func memorySpace() oci.Space {
+	return oci.Space{Bytes: availableMemory() / 2, Entries: oci.MaxEntries}
 }
 
 // imageFault returns the failure of an image that could not be read: of the image, the network or the machine.

@@ -133,24 +133,25 @@ func TestContainerOfARegistry(t *testing.T) {
 	}
 	digest, err := img.Digest()
 	must(t, err)
+	at := "@" + digest.String()
 	b := onFile(t, 1<<20)
 	for _, with := range []map[string]any{
-		{"ref": plain.Listener.Addr().String() + "/tools/tool:1", "plainHTTP": true},
-		{"ref": secure.Listener.Addr().String() + "/tools/tool@" + digest.String(), "ca": ca},
+		{"ref": plain.Listener.Addr().String() + "/tools/tool" + at, "plainHTTP": true},
+		{"ref": secure.Listener.Addr().String() + "/tools/tool" + at, "ca": ca},
 	} {
 		b.do("container", with)
 		b.wantOutput("args default")
 	}
 	host := plain.Listener.Addr().String()
-	b.fail("container", map[string]any{"ref": host + "/tools/none:1", "plainHTTP": true}, trivet.FaultConfiguration,
+	b.fail("container", map[string]any{"ref": host + "/tools/none" + at, "plainHTTP": true}, trivet.FaultConfiguration,
 		true, "not found")
-	b.fail("container", map[string]any{"ref": host + "/UPPER", "plainHTTP": true}, trivet.FaultConfiguration, true,
+	b.fail("container", map[string]any{"ref": host + "/UPPER" + at, "plainHTTP": true}, trivet.FaultConfiguration, true,
 		"invalid")
-	b.fail("container", map[string]any{"ref": "a/b", "ca": "no certificate"}, trivet.FaultConfiguration, true, "CA")
-	b.fail("container", map[string]any{"ref": secure.Listener.Addr().String() + "/tools/tool:1"}, trivet.FaultNetwork,
+	b.fail("container", map[string]any{"ref": "a/b" + at, "ca": "no certificate"}, trivet.FaultConfiguration, true, "CA")
+	b.fail("container", map[string]any{"ref": secure.Listener.Addr().String() + "/tools/tool" + at}, trivet.FaultNetwork,
 		false, "certificate")
 	plain.Close()
-	b.fail("container", map[string]any{"ref": host + "/tools/tool:1", "plainHTTP": true}, trivet.FaultNetwork, false,
+	b.fail("container", map[string]any{"ref": host + "/tools/tool" + at, "plainHTTP": true}, trivet.FaultNetwork, false,
 		"refused")
 }
 

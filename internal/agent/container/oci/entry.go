@@ -21,8 +21,9 @@ const (
 
 // layer unpacks into a tree that contains the layers below.
 type layer struct {
-	tree *rootfs.Root
-	made map[string]bool // by this layer: its own whiteouts do not apply to them
+	tree  *rootfs.Root
+	space *Space
+	made  map[string]bool // by this layer: its own whiteouts do not apply to them
 }
 
 func (l layer) entry(h *tar.Header, content io.Reader) error {
@@ -42,13 +43,14 @@ func (l layer) entry(h *tar.Header, content io.Reader) error {
 	for above := name; above != "/"; above = path.Dir(above) {
 		l.made[above] = true
 	}
-	return entry{int(dir.Fd()), base, l.tree, "/"}.unpack(h, content)
+	return entry{int(dir.Fd()), base, l.tree, l.space, "/"}.unpack(h, content)
 }
 
 // plain unpacks an archive's entries below a directory of a tree.
 type plain struct {
-	tree *rootfs.Root
-	into string
+	tree  *rootfs.Root
+	space *Space
+	into  string
 }
 
 func (p plain) entry(h *tar.Header, content io.Reader) error {
@@ -58,15 +60,16 @@ func (p plain) entry(h *tar.Header, content io.Reader) error {
 		return err
 	}
 	defer dir.Close()
-	return entry{int(dir.Fd()), path.Base(name), p.tree, p.into}.unpack(h, content)
+	return entry{int(dir.Fd()), path.Base(name), p.tree, p.space, p.into}.unpack(h, content)
 }
 
 // entry is a name in an open directory.
 type entry struct {
-	dir  int
-	name string
-	tree *rootfs.Root
-	top  string // what names in the archive are relative to
+	dir   int
+	name  string
+	tree  *rootfs.Root
+	space *Space
+	top   string // what names in the archive are relative to
 }
 
 func (e entry) unpack(h *tar.Header, content io.Reader) error {
@@ -94,7 +97,7 @@ func (e entry) make(h *tar.Header, content io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
 		return unix.Mkdirat(e.dir, e.name, 0o700)
-	case tar.TypeReg:
+	case tar.TypeReg, tar.TypeGNUSparse:
 		return e.write(content)
 	case tar.TypeSymlink:
 		return unix.Symlinkat(h.Linkname, e.dir, e.name)
@@ -118,8 +121,7 @@ func (e entry) write(content io.Reader) (err error) {
 	}
 	f := os.NewFile(uintptr(fd), e.name)
 	defer func() { err = errors.Join(err, f.Close()) }()
-	_, err = io.Copy(f, content)
-	return err
+	return e.space.copy(f, content)
 }
 
 // link creates a hard link to a file of the tree, which is looked up inside it.

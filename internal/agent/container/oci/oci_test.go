@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -70,7 +71,7 @@ func unpack(t *testing.T, layers ...[]byte) string {
 		must(t, err)
 	}
 	root := t.TempDir()
-	must(t, Unpack(t.Context(), img, root, func(int64) {}))
+	must(t, Unpack(t.Context(), img, root, OnDisk, func(int64) {}))
 	return root
 }
 
@@ -152,7 +153,7 @@ func TestLayersAreStacked(t *testing.T) {
 				outer := t.TempDir()
 				root := outer + "/root"
 				must(t, os.Mkdir(root, 0o755))
-				_ = Unpack(t.Context(), img, root, func(int64) {})
+				_ = Unpack(t.Context(), img, root, OnDisk, func(int64) {})
 				if names, _ := filepath.Glob(outer + "/*"); !slices.Equal(names, []string{root}) {
 					t.Errorf("written outside: %v", names)
 				}
@@ -195,7 +196,7 @@ func TestUnpackRefuses(t *testing.T) {
 	img, err := mutate.AppendLayers(empty.Image, static.NewLayer([]byte(strings.Repeat("junk", 1000)),
 		types.OCIUncompressedLayer))
 	must(t, err)
-	if err := Unpack(t.Context(), img, t.TempDir(), func(int64) {}); !errors.Is(err, trivet.ErrInvalid) {
+	if err := Unpack(t.Context(), img, t.TempDir(), OnDisk, func(int64) {}); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("junk: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -203,7 +204,7 @@ func TestUnpackRefuses(t *testing.T) {
 	good, err := mutate.AppendLayers(empty.Image, static.NewLayer(archive(t, file("a", "1")),
 		types.OCIUncompressedLayer))
 	must(t, err)
-	if err := Unpack(ctx, good, t.TempDir(), func(int64) {}); !errors.Is(err, context.Canceled) {
+	if err := Unpack(ctx, good, t.TempDir(), OnDisk, func(int64) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -239,6 +240,9 @@ func TestProcessOf(t *testing.T) {
 	}
 }
 
+// small is the space of the fuzz target: what it finds needs no more.
+var small = Space{Bytes: 16 << 20, Entries: 1000}
+
 // No archive can write outside its directory.
 func FuzzUntar(f *testing.F) {
 	f.Add(archive(f, file("a", "1"), dir("d"), link("l", "/../.."), file("l/x", "2")), true)
@@ -253,9 +257,9 @@ func FuzzUntar(f *testing.F) {
 			if err != nil {
 				return
 			}
-			_ = Unpack(t.Context(), img, root, func(int64) {})
+			_ = Unpack(t.Context(), img, root, small, func(int64) {})
 		} else {
-			_ = Untar(bytes.NewReader(b), root, "/into")
+			_ = Untar(bytes.NewReader(b), root, "/into", small)
 		}
 		for _, dir := range []string{outer, outer + "/a"} {
 			if names, _ := os.ReadDir(dir); len(names) != 1 {
@@ -264,3 +268,70 @@ func FuzzUntar(f *testing.F) {
 		}
 	})
 }
+
+// An image that unpacks to more than there is space for is refused before it has used much more: by the bytes of its
+// files, by holes of sparse files, by their number, over all layers together.
+func TestBombs(t *testing.T) {
+	many := make([]tar.Header, 0, 2000)
+	for i := range 2000 {
+		many = append(many, dir(fmt.Sprint("d", i)))
+	}
+	half := archive(t, file("a", strings.Repeat("x", 600<<10)))
+	for name, c := range map[string]struct {
+		layers [][]byte
+		space  Space
+	}{
+		"bytes":      {[][]byte{archive(t, file("a", strings.Repeat("x", 2<<20)))}, Space{1 << 20, 100}},
+		"two layers": {[][]byte{half, half}, Space{1 << 20, 100}},
+		"files":      {[][]byte{archive(t, many...)}, Space{1 << 30, 1000}},
+		"inodes":     {[][]byte{archive(t, many...)}, Space{1 << 20, 1 << 20}},
+		"holes":      {[][]byte{sparse}, Space{1 << 20, 100}},
+	} {
+		img := empty.Image
+		for _, l := range c.layers {
+			var err error
+			img, err = mutate.AppendLayers(img, static.NewLayer(l, types.OCIUncompressedLayer))
+			must(t, err)
+		}
+		root := t.TempDir()
+		if err := Unpack(t.Context(), img, root, c.space, func(int64) {}); !errors.Is(err, ErrBomb) {
+			t.Errorf("%s: %v", name, err)
+		}
+		var used int64
+		must(t, filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			info, err := d.Info()
+			used += info.Size()
+			return err
+		}))
+		if used > c.space.Bytes+1 {
+			t.Errorf("%s: %d bytes are used", name, used)
+		}
+	}
+}
+
+// sparse is an archive of one file of 4 GiB without data, as GNU tar writes it.
+var sparse = func() []byte {
+	b := make([]byte, 3*512) // a header, and the archive's end
+	octal := func(at, digits int, n int64) { copy(b[at:], fmt.Sprintf("%0*o\x00", digits, n)) }
+	copy(b, "a")
+	octal(100, 7, 0o644)
+	octal(108, 7, 0)
+	octal(116, 7, 0)
+	octal(124, 11, 0) // bytes of data
+	octal(136, 11, 0)
+	b[156] = tar.TypeGNUSparse
+	copy(b[257:], "ustar  \x00")
+	octal(386, 11, 4<<30) // the only part: of no bytes, at the end
+	octal(398, 11, 0)
+	octal(483, 11, 4<<30) // the size of the file
+	copy(b[148:], "        ")
+	sum := int64(0)
+	for _, c := range b[:512] {
+		sum += int64(c)
+	}
+	octal(148, 6, sum)
+	return b
+}()

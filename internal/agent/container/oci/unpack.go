@@ -15,15 +15,15 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/container/rootfs"
 )
 
-// Bounds of an image.
-const (
-	maxLayers  = 256
-	maxEntries = 2 << 20
-)
+// maxLayers bounds an image.
+const maxLayers = 256
+
+// MaxEntries is a limit of files for images and archives of any use.
+const MaxEntries = 2 << 20
 
 // Unpack unpacks an image's layers in their order into a directory, which must be empty. A layer's content is checked
-// against the digest that the image's configuration has for it.
-func Unpack(ctx context.Context, img v1.Image, dir string, progress func(done int64)) error {
+// against the digest that the image's configuration has for it. It fails with [ErrBomb] above the space.
+func Unpack(ctx context.Context, img v1.Image, dir string, space Space, progress func(done int64)) error {
 	manifest, err := img.Manifest()
 	if err != nil {
 		return fmt.Errorf("%w: manifest of the image: %w", trivet.ErrInvalid, err)
@@ -49,7 +49,7 @@ func Unpack(ctx context.Context, img v1.Image, dir string, progress func(done in
 	defer tree.Close()
 	var done int64
 	for i, l := range layers {
-		err := unpackLayer(ctx, l, tree, func(n int64) { done += n; progress(done) })
+		err := unpackLayer(ctx, l, tree, &space, func(n int64) { done += n; progress(done) })
 		if err != nil {
 			return fmt.Errorf("unpack layer %d of %d: %w", i+1, len(layers), err)
 		}
@@ -57,7 +57,8 @@ func Unpack(ctx context.Context, img v1.Image, dir string, progress func(done in
 	return nil
 }
 
-func unpackLayer(ctx context.Context, l v1.Layer, tree *rootfs.Root, progress func(int64)) (err error) {
+func unpackLayer(ctx context.Context, l v1.Layer, tree *rootfs.Root, space *Space,
+	progress func(int64)) (err error) {
 	want, err := l.DiffID()
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func unpackLayer(ctx context.Context, l v1.Layer, tree *rootfs.Root, progress fu
 	defer r.Close()
 	sum := sha256.New()
 	counted := &counter{ctx: ctx, r: io.TeeReader(r, sum), progress: progress}
-	if err := untar(counted, layer{tree, map[string]bool{}}); err != nil {
+	if err := untar(counted, layer{tree, space, map[string]bool{}}, space); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, counted); err != nil { // what follows the archive's end is part of the digest
@@ -98,14 +99,15 @@ func (c *counter) Read(b []byte) (int, error) {
 }
 
 // Untar unpacks an archive that is not a layer: whiteout names are ordinary files. It goes into a
-// directory of the tree at dir, which is created, and no link of the tree or the archive leads out of that tree.
-func Untar(r io.Reader, dir, into string) error {
+// directory of the tree at dir, which is created, and no link of the tree or the archive leads out of that tree. It
+// fails with [ErrBomb] above the space.
+func Untar(r io.Reader, dir, into string, space Space) error {
 	tree, err := rootfs.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer tree.Close()
-	return untar(r, plain{tree, into})
+	return untar(r, plain{tree, &space, into}, &space)
 }
 
 // target applies one entry of an archive.
@@ -113,9 +115,9 @@ type target interface {
 	entry(h *tar.Header, content io.Reader) error
 }
 
-func untar(r io.Reader, to target) error {
+func untar(r io.Reader, to target, space *Space) error {
 	t := tar.NewReader(r)
-	for n := 0; ; n++ {
+	for {
 		h, err := t.Next()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -124,8 +126,9 @@ func untar(r io.Reader, to target) error {
 			return fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 		case err != nil:
 			return err
-		case n >= maxEntries:
-			return fmt.Errorf("%w: it has more than %d files", trivet.ErrTooLarge, maxEntries)
+		}
+		if err := space.take(1, entryBytes); err != nil {
+			return err
 		}
 		if err := to.entry(h, t); err != nil {
 			return fmt.Errorf("%s: %w", h.Name, err)
