@@ -44,9 +44,11 @@ type Token struct {
 
 // TokenSpec is the account of a token and its expiry.
 type TokenSpec struct {
-	Account string    `json:"account,omitempty"` // the account that it authenticates
-	Hash    string    `json:"hash"`              // SHA-256 of the secret part
-	Expires time.Time `json:"expires,omitzero"`  // zero: never
+	Account string `json:"account,omitempty"` // the account that it authenticates
+	// AccountUID is the account's: the token is not of a later one of that name.
+	AccountUID string    `json:"accountUID,omitempty"`
+	Hash       string    `json:"hash"`             // SHA-256 of the secret part
+	Expires    time.Time `json:"expires,omitzero"` // zero: never
 	// Join is the role of the one head that may join by the token, which has no account then; Used is the ID of the
 	// request that used it.
 	Join string `json:"join,omitempty"`

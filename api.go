@@ -58,6 +58,19 @@ type Version struct {
 	Head    string `json:"head,omitempty"`
 }
 
+// Deletion is the result of a deletion.
+type Deletion struct {
+	// Orphaned are the references that the deletion left without a target, since it was forced.
+	Orphaned []Orphan `json:"orphaned"`
+}
+
+// Orphan is a reference to a record that does not exist.
+type Orphan struct {
+	Kind  Kind   `json:"kind"` // of the record that has it
+	Name  string `json:"name"`
+	Field string `json:"field"` // in that record
+}
+
 // QuarantineRequest gives the reason for a machine's quarantine.
 type QuarantineRequest struct {
 	Reason string `json:"reason"`

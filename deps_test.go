@@ -25,7 +25,7 @@ type layer struct {
 var layers = []layer{
 	{"public", [][]string{{"."}, {"client"}}},
 	{"mechanisms", [][]string{
-		{"internal/apitypes", "internal/faultinject", "internal/limit", "internal/wait"},
+		{"internal/apitypes", "internal/faultinject", "internal/keyring", "internal/limit", "internal/wait"},
 		{
 			"internal/auth", "internal/blob", "internal/bmc", "internal/cluster", "internal/dhcp", "internal/hostnet",
 			"internal/image", "internal/platform", "internal/runlog", "internal/store", "internal/tftp",

@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -18,7 +19,10 @@ const EventsPerSubject = 256
 
 // EventSpec describes the change.
 type EventSpec struct {
-	Subject  string    `json:"subject"`            // "machine/m1"
+	Subject string `json:"subject"` // "machine/m1"
+	// SubjectUID is the subject's: the event is not of a later one of that name.
+	SubjectUID string `json:"subjectUID"`
+
 	Seq      int64     `json:"seq"`                // from 1, increasing by one per subject
 	Time     time.Time `json:"time"`               // of the head that wrote it
 	Reason   string    `json:"reason"`             // for programs: one of the Reason constants
@@ -30,9 +34,9 @@ type EventSpec struct {
 	Head     string    `json:"head,omitempty"`     // that wrote it
 }
 
-// EventName returns the name of a machine's event number seq.
-func EventName(machine string, seq int64) string {
-	return fmt.Sprintf("machine.%s.%d", machine, seq%EventsPerSubject)
+// EventName returns the name of event number seq of the machine with a UID.
+func EventName(uid string, seq int64) string {
+	return fmt.Sprintf("machine.%s.%d", strings.ToLower(uid), seq%EventsPerSubject)
 }
 
 // Validate checks an event by itself.
@@ -40,6 +44,7 @@ func (e *Event) Validate() error {
 	var p problems
 	p.name(e.Name)
 	p.need("spec.subject", e.Spec.Subject)
+	p.need("spec.subjectUID", e.Spec.SubjectUID)
 	p.need("spec.reason", e.Spec.Reason)
 	p.bytes("spec.message", e.Spec.Message, 4<<10)
 	return p.err()

@@ -163,7 +163,8 @@ type MAC struct {
 
 // MACSpec is the owner of the MAC.
 type MACSpec struct {
-	Machine string `json:"machine"` // the machine that has the port
+	Machine    string `json:"machine"`              // the machine that has the port
+	MachineUID string `json:"machineUID,omitempty"` // of that machine
 }
 
 // CanonicalMAC returns the canonical form of a MAC: lower case with colons. It accepts 48-bit Ethernet unicast

@@ -52,9 +52,10 @@ type Address struct {
 
 // AddressSpec is the owner of the address.
 type AddressSpec struct {
-	Network string `json:"network"`           // the Network record
-	MAC     string `json:"mac,omitempty"`     // the port that has it
-	Machine string `json:"machine,omitempty"` // empty for the lease of an unknown machine
+	Network    string `json:"network"`              // the Network record
+	MAC        string `json:"mac,omitempty"`        // the port that has it
+	Machine    string `json:"machine,omitempty"`    // empty for the lease of an unknown machine
+	MachineUID string `json:"machineUID,omitempty"` // of that machine
 	// Fixed addresses are never reclaimed.
 	Fixed bool `json:"fixed,omitempty"`
 }

@@ -42,14 +42,15 @@ const (
 
 // ProvisionStatus is the progress of the request.
 type ProvisionStatus struct {
-	State    ProvisionState `json:"state,omitempty"`
-	Reason   string         `json:"reason,omitempty"`   // why it is pending or failed
-	Machine  string         `json:"machine,omitempty"`  // the machine of the newest attempt
-	Workflow string         `json:"workflow,omitempty"` // of the latest attempt
-	Attempts int            `json:"attempts,omitempty"` // workflows created so far
-	Failure  *Failure       `json:"failure,omitempty"`
-	Started  time.Time      `json:"started,omitzero"` // when the first machine was claimed
-	Ended    time.Time      `json:"ended,omitzero"`   // when it succeeded or failed
+	State      ProvisionState `json:"state,omitempty"`
+	Reason     string         `json:"reason,omitempty"`     // why it is pending or failed
+	Machine    string         `json:"machine,omitempty"`    // the machine of the newest attempt
+	MachineUID string         `json:"machineUID,omitempty"` // of that machine
+	Workflow   string         `json:"workflow,omitempty"`   // of the latest attempt
+	Attempts   int            `json:"attempts,omitempty"`   // workflows created so far
+	Failure    *Failure       `json:"failure,omitempty"`
+	Started    time.Time      `json:"started,omitzero"` // when the first machine was claimed
+	Ended      time.Time      `json:"ended,omitzero"`   // when it succeeded or failed
 }
 
 // Ended reports whether the state is final.

@@ -33,6 +33,8 @@ type SiteSpec struct {
 type SiteStatus struct {
 	// HeadNames counts the names assigned to heads: head0, head1, ... None is assigned twice.
 	HeadNames int `json:"headNames,omitempty"`
+	// Release is the lowest release of the heads. What a later one added is refused. It never decreases.
+	Release Release `json:"release,omitempty"`
 }
 
 // Defaults of a site.
@@ -92,6 +94,7 @@ type HeadStatus struct {
 	// Replaces is the head that it replaced when it joined.
 	Replaces string    `json:"replaces,omitempty"`
 	Version  string    `json:"version,omitempty"` // of the program
+	Release  Release   `json:"release,omitempty"` // of the program: what it understands
 	API      []string  `json:"api,omitempty"`     // https://host:port
 	Boot     []string  `json:"boot,omitempty"`    // http://host:port
 	Started  time.Time `json:"started,omitzero"`  // last start of its process

@@ -15,10 +15,12 @@ type Workflow struct {
 
 // WorkflowSpec is the rendered template.
 type WorkflowSpec struct {
-	Machine   string `json:"machine"`             // the machine that it runs on
-	Provision string `json:"provision,omitempty"` // the provision that it is an attempt of
-	Template  string `json:"template"`            // the template that it was rendered from
-	Attempt   int    `json:"attempt,omitempty"`   // of the provision, from 1
+	Machine      string `json:"machine"`                // the machine that it runs on
+	MachineUID   string `json:"machineUID,omitempty"`   // of that machine
+	Provision    string `json:"provision,omitempty"`    // the provision that it is an attempt of
+	ProvisionUID string `json:"provisionUID,omitempty"` // of that provision
+	Template     string `json:"template"`               // the template that it was rendered from
+	Attempt      int    `json:"attempt,omitempty"`      // of the provision, from 1
 	// Epoch is the machine's at the claim. Everything of this run has a higher one.
 	Epoch int64 `json:"epoch,omitempty"`
 	// Actions are the template's, rendered.

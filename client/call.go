@@ -45,7 +45,7 @@ func (c *Client) json(ctx context.Context, cl call, out any) (inDoubt bool, err 
 		return inDoubt, err
 	}
 	defer resp.Body.Close()
-	if out == nil {
+	if out == nil || resp.StatusCode == http.StatusNoContent {
 		return inDoubt, nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {

@@ -295,7 +295,7 @@ func TestHeadsAreNeverForgotten(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
-	pin := newCluster(t).keys.CA.Pin()
+	pin := newCluster(t).keys.CA.Trust()
 	for _, cfg := range []client.Config{
 		{Trust: pin}, {Endpoints: []string{"http://h:1"}, Trust: pin},
 		{Endpoints: []string{"https://h/path"}, Trust: pin},

@@ -39,7 +39,8 @@ type Config struct {
 	// are tried in this order, and before the heads that the client learns from responses: those may not be reachable
 	// from here, so they are used once they have responded to a probe, or when no endpoint responds.
 	Endpoints []string
-	// Trust is the pin of the cluster's CA ("sha256:...") or a CA's certificate in PEM. See client.TLSConfig.
+	// Trust is the pins of the cluster's CAs ("sha256:...", separated by commas) or CAs' certificates in PEM. See
+	// client.TLSConfig.
 	Trust string
 	// Token is the account's API token; agents have none.
 	Token string

@@ -18,7 +18,7 @@ func TestClocksApart(t *testing.T) {
 	c := newCluster(t)
 	c.now = func() time.Time { return time.Now().AddDate(3, 0, 0) }
 	h := c.head(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"account":"a"}`)) })
-	for _, trust := range []string{string(c.keys.CA.PEM()), c.keys.CA.Pin()} {
+	for _, trust := range []string{string(c.keys.CA.PEM()), c.keys.CA.Trust()} {
 		cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: trust, RetryTimeout: -1})
 		if err != nil {
 			t.Fatal(err)

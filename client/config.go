@@ -26,7 +26,7 @@ type File struct {
 // Context is one cluster, as one account.
 type Context struct {
 	Endpoints []string `yaml:"endpoints"`
-	Trust     string   `yaml:"trust"` // pin or PEM; see [Config]
+	Trust     string   `yaml:"trust"` // pins or PEM; see [Config]
 	Token     string   `yaml:"token"`
 }
 

@@ -199,7 +199,7 @@ func TestNoLeaderEndsSoonForPeople(t *testing.T) {
 	h := c.head(func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable))
 	})
-	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), FailFast: true,
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Trust(), FailFast: true,
 		RetryTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestAllHeadsAreDown(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := resetter(t), closedPort(t)
-	cfg := client.Config{Endpoints: []string{a, b}, Trust: c.keys.CA.Pin(), FailFast: true, RetryTimeout: time.Hour}
+	cfg := client.Config{Endpoints: []string{a, b}, Trust: c.keys.CA.Trust(), FailFast: true, RetryTimeout: time.Hour}
 	cl, err := client.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +301,7 @@ func TestRevisionIsSentToEveryHead(t *testing.T) {
 		}
 		answer(w, machine("m1", ""))
 	})
-	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Pin(), Fresh: true,
+	cl, err := client.New(client.Config{Endpoints: []string{h.URL}, Trust: c.keys.CA.Trust(), Fresh: true,
 		RetryTimeout: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -341,7 +341,7 @@ func TestFreshOrStale(t *testing.T) {
 	}
 	for _, hasQuorum := range []bool{true, false} {
 		cfg := client.Config{Endpoints: []string{c.head(serve(false)).URL, c.head(serve(hasQuorum)).URL},
-			Trust: c.keys.CA.Pin(), Fresh: true, RetryTimeout: -1}
+			Trust: c.keys.CA.Trust(), Fresh: true, RetryTimeout: -1}
 		cl, err := client.New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -405,7 +405,7 @@ func TestFreshAfterRefusal(t *testing.T) {
 		w.Header().Set(trivet.HeaderRevision, "9")
 		answer(w, machine("m1", "u"))
 	})
-	cl, err := client.New(client.Config{Endpoints: []string{refusing.URL, good.URL}, Trust: c.keys.CA.Pin(), Fresh: true,
+	cl, err := client.New(client.Config{Endpoints: []string{refusing.URL, good.URL}, Trust: c.keys.CA.Trust(), Fresh: true,
 		RetryTimeout: -1})
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ type Kind struct {
 	c      *Client
 	dryRun bool
 	once   bool
+	force  bool
 }
 
 // Kind returns the records of a kind.
@@ -39,6 +40,12 @@ func (k Kind) DryRun(on bool) Kind {
 // client wrote in between.
 func (k Kind) Once(on bool) Kind {
 	k.once = on
+	return k
+}
+
+// Force returns the same records, whose deletion leaves references that prevent it without a target.
+func (k Kind) Force(on bool) Kind {
+	k.force = on
 	return k
 }
 
@@ -204,21 +211,32 @@ func (k Kind) write(ctx context.Context, name string, cl call) (trivet.Record, e
 }
 
 func (k Kind) query() url.Values {
+	q := url.Values{}
 	if k.dryRun {
-		return url.Values{"dryRun": {"1"}}
+		q.Set("dryRun", "1")
 	}
-	return nil
+	if k.force {
+		q.Set("force", "1")
+	}
+	return q
 }
 
-// Delete deletes a record.
+// Delete deletes a record. It fails with ErrConflict while others refer to it.
 func (k Kind) Delete(ctx context.Context, name string) error {
-	if err := trivet.ValidateName(name); err != nil {
-		return err
-	}
-	cl := call{method: http.MethodDelete, path: k.path(name), query: k.query(), once: k.once}
-	inDoubt, err := k.c.json(ctx, cl, nil)
-	if inDoubt && errors.Is(err, trivet.ErrNotFound) {
-		return nil // an earlier attempt deleted it and its response was lost
-	}
+	_, err := k.Remove(ctx, name)
 	return err
+}
+
+// Remove is Delete, and returns the references that a forced deletion left without a target.
+func (k Kind) Remove(ctx context.Context, name string) (*trivet.Deletion, error) {
+	if err := trivet.ValidateName(name); err != nil {
+		return nil, err
+	}
+	result := &trivet.Deletion{}
+	cl := call{method: http.MethodDelete, path: k.path(name), query: k.query(), once: k.once}
+	inDoubt, err := k.c.json(ctx, cl, result)
+	if inDoubt && errors.Is(err, trivet.ErrNotFound) {
+		return result, nil // an earlier attempt deleted it and its response was lost
+	}
+	return result, err
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// TLSConfig returns a configuration that trusts one CA and no other. trust is either the CA's pin, "sha256:" and the
-// SHA-256 of its certificate, or its certificate in PEM.
+// TLSConfig returns a configuration that trusts the CAs of one cluster and no others: one, or two while the CA is
+// replaced. trust is either their pins, separated by commas, each "sha256:" and the SHA-256 of a certificate, or the
+// certificates in PEM.
 //
 // With PEM, everything is verified as usual: the server's name is the address that was dialled, and the certificate
 // must be valid now. That also works with a balancer that terminates TLS under a CA of its own.
@@ -30,19 +31,24 @@ import (
 func TLSConfig(trust string) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if strings.HasPrefix(trust, "sha256:") {
-		if err := ValidatePin(trust); err != nil {
-			return nil, err
+		pins := strings.Split(trust, ",")
+		for _, pin := range pins {
+			if err := ValidatePin(pin); err != nil {
+				return nil, err
+			}
 		}
 		cfg.InsecureSkipVerify = true // VerifyConnection verifies instead, also for resumed sessions
-		cfg.VerifyConnection = func(cs tls.ConnectionState) error { return verifyPinned(cs.PeerCertificates, trust) }
+		cfg.VerifyConnection = func(cs tls.ConnectionState) error { return verifyPinned(cs.PeerCertificates, pins) }
 		return cfg, nil
 	}
-	ca, err := parseCA(trust)
+	cas, err := parseCAs(trust)
 	if err != nil {
-		return nil, fmt.Errorf("trust of the cluster: neither a pin (sha256:...) nor a CA: %w", err)
+		return nil, fmt.Errorf("trust of the cluster: neither pins (sha256:...) nor a CA: %w", err)
 	}
 	cfg.RootCAs = x509.NewCertPool()
-	cfg.RootCAs.AddCert(ca)
+	for _, ca := range cas {
+		cfg.RootCAs.AddCert(ca)
+	}
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error { return noWitness(cs.PeerCertificates[0]) }
 	return cfg, nil
 }
@@ -57,9 +63,9 @@ func ValidatePin(pin string) error {
 	return nil
 }
 
-func verifyPinned(chain []*x509.Certificate, pin string) error {
+func verifyPinned(chain []*x509.Certificate, pins []string) error {
 	for _, ca := range chain {
-		if sum := sha256.Sum256(ca.Raw); "sha256:"+hex.EncodeToString(sum[:]) != pin {
+		if sum := sha256.Sum256(ca.Raw); !slices.Contains(pins, "sha256:"+hex.EncodeToString(sum[:])) {
 			continue
 		}
 		roots := x509.NewCertPool()
@@ -77,7 +83,7 @@ func verifyPinned(chain []*x509.Certificate, pin string) error {
 		return noWitness(chain[0])
 	}
 	return fmt.Errorf("%w: the server does not belong to the cluster of %s (wrong address, another cluster, or a "+
-		"balancer that terminates TLS: then use its CA in PEM)", trivet.ErrUnauthenticated, pin)
+		"balancer that terminates TLS: then use its CA in PEM)", trivet.ErrUnauthenticated, strings.Join(pins, ","))
 }
 
 // noWitness returns an error for the certificate of a witness, which serves raft only.
@@ -94,17 +100,23 @@ func midLife(cert *x509.Certificate) time.Time {
 	return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) / 2)
 }
 
-func parseCA(text string) (*x509.Certificate, error) {
-	block, _ := pem.Decode([]byte(text))
-	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, fmt.Errorf("%w: no certificate in PEM", trivet.ErrInvalid)
+func parseCAs(text string) (cas []*x509.Certificate, err error) {
+	for rest := []byte(text); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil && len(cas) > 0 {
+			return cas, nil
+		}
+		if block == nil || block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("%w: no certificate in PEM", trivet.ErrInvalid)
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%w: certificate: %w", trivet.ErrInvalid, err)
+		}
+		if !cert.BasicConstraintsValid || !cert.IsCA {
+			return nil, fmt.Errorf("%w: the certificate of %q is not a CA's", trivet.ErrInvalid,
+				cert.Subject.CommonName)
+		}
+		cas = append(cas, cert)
 	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%w: certificate: %w", trivet.ErrInvalid, err)
-	}
-	if !cert.BasicConstraintsValid || !cert.IsCA {
-		return nil, fmt.Errorf("%w: the certificate of %q is not a CA's", trivet.ErrInvalid, cert.Subject.CommonName)
-	}
-	return cert, nil
 }

@@ -12,10 +12,10 @@ import (
 
 // Errors of [ChooseDisk].
 var (
-	// ErrNoDisk means that no disk of the machine matches.
-	ErrNoDisk = errors.New("no disk matches")
-	// ErrHints means that the hints match none of the disks that the machine has. It is an ErrNoDisk.
-	ErrHints = fmt.Errorf("%w the hints", ErrNoDisk)
+	// ErrNoDisk means that the machine has no disk at all.
+	ErrNoDisk = errors.New("the machine has no disk")
+	// ErrNoMatch means that no disk of the machine matches.
+	ErrNoMatch = errors.New("no disk matches")
 	// ErrAmbiguousDisk means that several disks match.
 	ErrAmbiguousDisk = errors.New("several disks match")
 )
@@ -45,16 +45,16 @@ func ChooseDisk(disks []trivet.Disk, h trivet.DiskHints, avoid ...string) (trive
 }
 
 func noDisk(disks []trivet.Disk, h trivet.DiskHints) error {
-	if h.IsZero() {
+	switch {
+	case len(disks) == 0:
+		return fmt.Errorf("%w: the installer found none", ErrNoDisk)
+	case h.IsZero():
 		return fmt.Errorf("%w: none is writable, not removable and not on USB; the machine has "+
-			"%s; set spec.disk of the machine to the path or serial of one of them", ErrNoDisk, describeDisks(disks))
+			"%s; set spec.disk of the machine to the path or serial of one of them", ErrNoMatch, describeDisks(disks))
 	}
-	none := ErrHints
-	if len(disks) == 0 {
-		none = fmt.Errorf("%w the hints", ErrNoDisk) // whatever they are
-	}
-	return fmt.Errorf("%w %s; the machine has %s; set spec.disk of the machine to hints that match one of them",
-		none, h, describeDisks(disks))
+	return fmt.Errorf("%w the hints %s; the machine has %s; set spec.disk of the machine "+
+		"to hints that match one of them",
+		ErrNoMatch, h, describeDisks(disks))
 }
 
 func compareDisks(a, b trivet.Disk) int {

@@ -82,7 +82,10 @@ func TestBindWritesTheRecord(t *testing.T) {
 	known, unknown := f.bind(t, knownMAC), f.bind(t, unknownMAC)
 	a, err := f.Addresses.Get(known.String())
 	must(t, err)
-	if a.Spec != (trivet.AddressSpec{Network: "lan", MAC: knownMAC, Machine: "m1"}) || !a.Status.Until.IsZero() {
+	m, err := f.Machines.Get("m1")
+	must(t, err)
+	want := trivet.AddressSpec{Network: "lan", MAC: knownMAC, Machine: "m1", MachineUID: m.UID}
+	if a.Spec != want || !a.Status.Until.IsZero() {
 		t.Errorf("known machine: %+v", a)
 	}
 	a, err = f.Addresses.Get(unknown.String())

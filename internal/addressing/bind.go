@@ -106,7 +106,8 @@ func (r *Request) assign(record *trivet.Address, a netip.Addr) {
 	record.Spec = trivet.AddressSpec{Network: r.Network.Record.Name, MAC: r.MAC}
 	record.Status = trivet.AddressStatus{}
 	if r.owns(a) {
-		record.Spec.Machine, record.Spec.Fixed = r.Machine.Name, r.fixed() == a
+		record.Spec.Machine, record.Spec.MachineUID = r.Machine.Name, r.Machine.UID
+		record.Spec.Fixed = r.fixed() == a
 	} else {
 		record.Status.Until = time.Now().Add(2 * r.Network.Lease).Truncate(time.Second)
 	}

@@ -18,7 +18,7 @@ type binding struct {
 // bindLater queues the write of the address's record, unless the record is as it must be.
 func (l *Leases) bindLater(r *Request, a netip.Addr) {
 	record, err := l.Addresses.GetShared(a.String())
-	if err == nil && record.Spec.MAC == r.MAC && record.Spec.Machine == r.Machine.Name &&
+	if err == nil && record.Spec.MAC == r.MAC && record.Spec.MachineUID == r.Machine.UID &&
 		record.Spec.Fixed == r.fixed().IsValid() {
 		return
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 
 	"github.com/trivet-project/trivet"
@@ -11,7 +10,7 @@ import (
 // change is one write of one record within its transaction.
 type change struct {
 	*caller
-	ctx  context.Context // of the request
+	held heldBlobs
 	tx   *store.Tx
 	info trivet.KindInfo
 	// old is the stored record, nil at a creation; new is what it will be, nil at a deletion.
@@ -48,7 +47,7 @@ func typedAdmission[P trivet.Record](admit func(c *change, old, next P) error) a
 // admit validates a record by itself and by its kind's admission.
 func (h *Handler) admit(c *change) error {
 	if c.new != nil {
-		if err := c.new.Validate(); err != nil {
+		if err := errors.Join(c.new.Validate(), c.admitReferences()); err != nil {
 			return c.named(err)
 		}
 	}

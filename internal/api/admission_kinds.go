@@ -20,8 +20,8 @@ func (h *Handler) admitTemplate(_ *change, _, next *trivet.Template) error {
 	return h.CheckTemplate(next)
 }
 
-// admitProvision requires that the template exists, keeps the spec constant once the provision has started, and
-// releases the machine when the provision is deleted.
+// admitProvision keeps the spec constant once the provision has started, and releases the machine when the provision
+// is deleted.
 func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 	if next == nil {
 		return h.Fleet.Release(c.tx, old)
@@ -31,28 +31,12 @@ func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 		return &trivet.Error{Op: "update", Kind: "Provision", Name: next.Name, Hint: "delete it and create it again",
 			Err: fmt.Errorf("%w: it has started (%s), so its spec is constant", trivet.ErrConflict, old.Status.State)}
 	}
-	if _, err := h.Fleet.Templates.In(c.tx).Get(next.Spec.Template); errors.Is(err, trivet.ErrNotFound) {
-		return &trivet.FieldError{Field: "spec.template", Problem: "names template " + next.Spec.Template +
-			", which does not exist"}
-	} else if err != nil {
-		return err
-	}
 	return nil
 }
 
 // admitNetwork refuses overlapping subnets: a machine's address would be in two.
 func (h *Handler) admitNetwork(c *change, old, next *trivet.Network) error {
-	if next == nil {
-		for _, a := range h.Fleet.Addresses.ListBy("network", old.Name) {
-			if a.Spec.Machine != "" {
-				return &trivet.Error{Op: "delete", Kind: "Network", Name: old.Name,
-					Hint: "delete the machines that have addresses in it first",
-					Err:  fmt.Errorf("%w: machine %s has %s", trivet.ErrConflict, a.Spec.Machine, a.Name)}
-			}
-		}
-		return nil
-	}
-	if old != nil && old.Spec.CIDR == next.Spec.CIDR {
+	if next == nil || old != nil && old.Spec.CIDR == next.Spec.CIDR {
 		return nil
 	}
 	if other := h.overlapping(c.tx, next); other != nil {
@@ -79,32 +63,28 @@ func (h *Handler) overlapping(tx *store.Tx, n *trivet.Network) *trivet.Network {
 }
 
 // admitImage requires that a head holds the content.
-func (h *Handler) admitImage(c *change, old, next *trivet.Image) error {
-	if next == nil || old != nil && old.Spec.Blob == next.Spec.Blob {
+func (h *Handler) admitImage(c *change, _, next *trivet.Image) error {
+	if next == nil {
 		return nil
 	}
-	return h.hasBlob(c.ctx, "spec.blob", next.Spec.Blob)
+	return c.needBlob("spec.blob", next.Spec.Blob)
 }
 
+// admitPlatform requires that a head holds the content.
 func (h *Handler) admitPlatform(c *change, _, next *trivet.Platform) error {
 	if next == nil {
 		return nil
 	}
-	return errors.Join(h.hasBlob(c.ctx, "spec.kernel", next.Spec.Kernel),
-		h.hasBlob(c.ctx, "spec.initrd", next.Spec.Initrd))
+	return errors.Join(c.needBlob("spec.kernel", next.Spec.Kernel), c.needBlob("spec.initrd", next.Spec.Initrd))
 }
 
-// admitSite requires that the platform exists.
-func (h *Handler) admitSite(c *change, _, next *trivet.Site) error {
-	if next == nil || next.Spec.Platform == "" {
+// admitSite keeps the site's only record: without it the names of removed heads would be assigned again.
+func (h *Handler) admitSite(_ *change, _, next *trivet.Site) error {
+	if next != nil {
 		return nil
 	}
-	_, err := h.Fleet.Platforms.In(c.tx).Get(next.Spec.Platform)
-	if errors.Is(err, trivet.ErrNotFound) {
-		return &trivet.FieldError{Field: "spec.platform", Problem: "names platform " + next.Spec.Platform +
-			", which does not exist"}
-	}
-	return err
+	return &trivet.Error{Op: "delete", Kind: "Site", Name: trivet.SiteName, Hint: "change its spec instead",
+		Err: fmt.Errorf("%w: a cluster has one site", trivet.ErrConflict)}
 }
 
 // admitAccount keeps callers from locking themselves out.

@@ -75,6 +75,10 @@ func (h *Handler) checkToken(plain string) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.UID != t.Spec.AccountUID {
+		return nil, &trivet.Error{Op: "get", Kind: "Account", Name: a.Name,
+			Err: fmt.Errorf("%w: the token is of a deleted account of that name", trivet.ErrNotFound)}
+	}
 	return &caller{account: a.Name, role: a.Spec.Role, token: t}, nil
 }
 

@@ -60,7 +60,7 @@ func (h *Handler) issueJoin(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if err != nil {
 		return err
 	}
-	text := apitypes.JoinText(h.Keys.CA.Pin(), secret.Reveal(), req.Role)
+	text := apitypes.JoinText(h.Keys.CA.Trust(), secret.Reveal(), req.Role)
 	return respond(w, http.StatusCreated, trivet.JoinTokenResponse{Token: text, Expires: expires})
 }
 

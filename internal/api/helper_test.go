@@ -171,7 +171,7 @@ func (h *head) account(name, role string) (token string) {
 
 func (h *head) client(token string) *client.Client {
 	h.t.Helper()
-	c := must(client.New(client.Config{Endpoints: []string{h.url}, Trust: h.keys.CA.Pin(), Token: token,
+	c := must(client.New(client.Config{Endpoints: []string{h.url}, Trust: h.keys.CA.Trust(), Token: token,
 		RetryTimeout: -1}))(h.t)
 	h.t.Cleanup(c.Close)
 	return c
@@ -213,7 +213,7 @@ func (h *head) do(token, method, path, body string, headers ...string) *http.Res
 }
 
 func (h *head) http() *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: must(client.TLSConfig(h.keys.CA.Pin()))(h.t),
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: must(client.TLSConfig(h.keys.CA.Trust()))(h.t),
 		ForceAttemptHTTP2: true}}
 }
 

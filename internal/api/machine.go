@@ -12,13 +12,11 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
-// admitMachine keeps each MAC with one machine, by records named after the MACs, and refuses to delete a machine with
-// a run.
+// admitMachine keeps each MAC with one machine, by records named after the MACs. What a deleted machine has is deleted
+// with it, by reference.
 func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 	if next == nil {
-		if err := h.mayDeleteMachine(c, old); err != nil {
-			return err
-		}
+		return nil
 	}
 	if old == nil {
 		// a machine that a person creates is accepted
@@ -27,16 +25,16 @@ func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 	if err := h.checkBMC(c, old, next); err != nil {
 		return err
 	}
-	if err := h.moveMACs(c, old, next); err != nil {
+	if err := h.reserveMACs(c.tx, old, next); err != nil || old == nil {
 		return err
 	}
-	return h.moveAddresses(c, old, next)
+	return h.releasePorts(c.tx, old, next)
 }
 
 // checkBMC refuses a BMC to whose address its secret may not be sent. A name is resolved when the secret is used, and
 // checked then.
 func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
-	if next == nil || next.Spec.BMC == nil || old != nil && old.Spec.BMC != nil && *old.Spec.BMC == *next.Spec.BMC {
+	if next.Spec.BMC == nil || old != nil && old.Spec.BMC != nil && *old.Spec.BMC == *next.Spec.BMC {
 		return nil
 	}
 	b := next.Spec.BMC
@@ -57,89 +55,6 @@ func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
 			b.Host(), b.Secret)}
 	}
 	return nil
-}
-
-// moveMACs reserves the new MACs and releases the removed ones.
-func (h *Handler) moveMACs(c *change, old, next *trivet.Machine) error {
-	macs := h.Fleet.MACs.In(c.tx)
-	if next != nil {
-		for i, nic := range next.Spec.NICs {
-			if old != nil && old.HasMAC(nic.MAC) {
-				continue
-			}
-			mac := &trivet.MAC{Meta: trivet.Meta{Kind: "MAC", Name: nic.MAC}, Spec: trivet.MACSpec{Machine: next.Name}}
-			holder, err := macs.Get(nic.MAC)
-			switch {
-			case err == nil && holder.Spec.Machine != next.Name:
-				return &trivet.Error{Op: "hold MAC", Kind: "Machine", Name: next.Name,
-					Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the MAC out of it",
-						holder.Spec.Machine),
-					Err: fmt.Errorf("%w: spec.nics[%d].mac %s belongs to machine %s", trivet.ErrExists, i, nic.MAC,
-						holder.Spec.Machine)}
-			case errors.Is(err, trivet.ErrNotFound):
-				err = macs.Put(mac)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	if old != nil {
-		for _, nic := range old.Spec.NICs {
-			if next != nil && next.HasMAC(nic.MAC) {
-				continue
-			}
-			if err := macs.Delete(nic.MAC); err != nil && !errors.Is(err, trivet.ErrNotFound) {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// moveAddresses releases the addresses of removed ports, so that they can be assigned again.
-func (h *Handler) moveAddresses(c *change, old, next *trivet.Machine) error {
-	if old == nil {
-		return nil
-	}
-	addresses := h.Fleet.Addresses.In(c.tx)
-	for _, nic := range old.Spec.NICs {
-		if next != nil && next.HasMAC(nic.MAC) {
-			continue
-		}
-		for _, a := range h.Fleet.Addresses.ListBy("mac", nic.MAC) {
-			if now, err := addresses.Get(a.Name); err != nil || now.Spec.MAC != nic.MAC {
-				continue
-			}
-			if err := addresses.Delete(a.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (h *Handler) mayDeleteMachine(c *change, m *trivet.Machine) error {
-	if p := m.Status.Provision; p != "" {
-		if _, err := h.Fleet.Provisions.In(c.tx).Get(p); err == nil {
-			return &trivet.Error{Op: "delete", Kind: "Machine", Name: m.Name,
-				Hint: "delete that first: trivet delete provision " + p,
-				Err:  fmt.Errorf("%w: provision %s has it", trivet.ErrConflict, p)}
-		}
-	}
-	if m.Status.Workflow == "" {
-		return nil
-	}
-	w, err := h.Fleet.Workflows.In(c.tx).Get(m.Status.Workflow)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && w.Status.State.Ended() {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return &trivet.Error{Op: "delete", Kind: "Machine", Name: m.Name,
-		Hint: "delete its provision, or quarantine it, to cancel the run",
-		Err:  fmt.Errorf("%w: workflow %s is %s on it", trivet.ErrConflict, w.Name, w.Status.State)}
 }
 
 // machineRoutes are the operations on machines besides their records.

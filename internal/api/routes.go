@@ -107,7 +107,8 @@ func (h *Handler) recordRoutes(info trivet.KindInfo) {
 		summary: "Change labels and spec by a merge patch",
 		in:      reflect.TypeFor[map[string]any](), media: trivet.MediaMergePatch, out: t, serve: bind(h.patch)})
 	h.add(route{method: "DELETE", path: one, verb: auth.Write, kind: info.Kind, summary: "Delete one of " + info.Plural,
-		status: http.StatusNoContent, serve: bind(h.delete)})
+		query: []string{"force: leave references that prevent the deletion without a target"},
+		out:   reflect.TypeFor[trivet.Deletion](), serve: bind(h.delete)})
 }
 
 // noSuchRoute returns the error of a request that matches no route.

@@ -1,7 +1,7 @@
 package api
 
 import (
-	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,13 +21,14 @@ const maxRecordBody = 1 << 20
 
 // writer is a request that writes a record.
 type writer struct {
-	ctx    context.Context
 	h      *Handler
 	c      *caller
 	info   trivet.KindInfo
 	name   string
 	body   []byte
 	dryRun bool
+	held   heldBlobs
+	force  bool // a deletion may leave references without a target
 	// revision is what If-Match asks for; 0: nothing.
 	revision int64
 }
@@ -36,8 +37,8 @@ type writer struct {
 var errDryRun = errors.New("dry run")
 
 func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) (*writer, error) {
-	wr := &writer{ctx: r.Context(), h: h, c: c, info: info, name: r.PathValue("name"),
-		dryRun: r.URL.Query().Get("dryRun") != ""}
+	wr := &writer{held: heldBlobs{}, h: h, c: c, info: info, name: r.PathValue("name"),
+		dryRun: r.URL.Query().Get("dryRun") != "", force: r.URL.Query().Get("force") != ""}
 	if match := r.Header.Get("If-Match"); match != "" {
 		var err error
 		if wr.revision, err = strconv.ParseInt(strings.Trim(match, `"`), 10, 64); err != nil || wr.revision < 1 {
@@ -57,15 +58,18 @@ func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, i
 // update runs the transaction of a request and returns the record after it, or as it would be in a dry run.
 func (wr *writer) update(r *http.Request, do func(tx *store.Tx) error) (json.RawMessage, error) {
 	var preview json.RawMessage
-	_, err := wr.h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
-		if err := do(tx); err != nil || !wr.dryRun {
-			return err
-		}
-		var err error
-		if preview, _, err = tx.Raw(wr.info.Kind, wr.name); err != nil && !errors.Is(err, trivet.ErrNotFound) {
-			return err
-		}
-		return errDryRun
+	err := wr.h.findBlobs(r.Context(), wr.held, func() error {
+		_, err := wr.h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
+			if err := do(tx); err != nil || !wr.dryRun {
+				return err
+			}
+			var err error
+			if preview, _, err = tx.Raw(wr.info.Kind, wr.name); err != nil && !errors.Is(err, trivet.ErrNotFound) {
+				return err
+			}
+			return errDryRun
+		})
+		return err
 	})
 	if errors.Is(err, errDryRun) {
 		return shown(wr.info.Kind, preview), nil
@@ -147,7 +151,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 	if err != nil {
 		return err
 	}
-	rec.Header().UID = ""
+	rec.Header().UID = rand.Text()
 	if key := r.Header.Get(trivet.HeaderIdempotencyKey); keyForm.MatchString(key) {
 		rec.Header().UID = key
 	}
@@ -156,7 +160,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 		if err != nil {
 			return err
 		}
-		if err := h.admit(&change{ctx: r.Context(), caller: c, tx: tx, info: info, new: next}); err != nil {
+		if err := h.admit(&change{held: wr.held, caller: c, tx: tx, info: info, new: next}); err != nil {
 			return err
 		}
 		return tx.CreateRecord(next)
@@ -168,7 +172,8 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *caller, info
 }
 
 // replace sets labels and spec. Changes of status do not conflict with it: it compares the generation that
-// the request's record has, if any. If nothing would change, it succeeds, so a request may be repeated.
+// the request's record has, if any. If nothing would change, it succeeds whatever the generation, so a request may be
+// repeated. If-Match is strict.
 func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
 	wr, err := h.newWriter(w, r, c, info)
 	if err != nil {
@@ -188,10 +193,10 @@ func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, inf
 			return err
 		}
 		keepStatus(next, old)
-		if same(old, next) {
-			return nil
+		if err := wr.matches(old, 0); err != nil || same(old, next) {
+			return err
 		}
-		if err := h.admit(&change{ctx: r.Context(), caller: c, tx: tx, info: info, old: old, new: next}); err != nil ||
+		if err := h.admit(&change{held: wr.held, caller: c, tx: tx, info: info, old: old, new: next}); err != nil ||
 			same(old, next) {
 			return err
 		}
@@ -262,15 +267,18 @@ func checkPatch(patch []byte) error {
 }
 
 func (wr *writer) applyPatch(tx *store.Tx) error {
+	old, err := tx.Record(wr.info.Kind, wr.name)
+	if err != nil {
+		return err
+	}
+	if err := wr.matches(old, 0); err != nil { // also where the patch changes nothing
+		return err
+	}
 	stored, _, err := tx.Raw(wr.info.Kind, wr.name)
 	if err != nil {
 		return err
 	}
 	patched, err := apitypes.ApplyMergePatch(stored, wr.body)
-	if err != nil {
-		return err
-	}
-	old, err := tx.Record(wr.info.Kind, wr.name)
 	if err != nil {
 		return err
 	}
@@ -289,7 +297,7 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	if err := wr.h.admit(&change{ctx: wr.ctx, caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil {
+	if err := wr.h.admit(&change{held: wr.held, caller: wr.c, tx: tx, info: wr.info, old: old, new: next}); err != nil {
 		return err
 	}
 	admitted, err := trivet.MergePatch(before, next) // what the admission changed, such as sealed values
@@ -302,38 +310,7 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if apitypes.Equal(stored, patched) {
 		return nil
 	}
-	if err := wr.matches(old, 0); err != nil {
-		return err
-	}
 	return tx.PutRaw(wr.info.Kind, wr.name, patched)
-}
-
-func (h *Handler) delete(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
-	wr, err := h.newWriter(w, r, c, info)
-	if err != nil {
-		return err
-	}
-	_, err = h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
-		old, err := tx.Record(info.Kind, wr.name)
-		if err != nil {
-			return err
-		}
-		if err := wr.matches(old, 0); err != nil {
-			return err
-		}
-		if err := h.admit(&change{ctx: r.Context(), caller: c, tx: tx, info: info, old: old}); err != nil {
-			return err
-		}
-		if wr.dryRun {
-			return errDryRun
-		}
-		return tx.Delete(info.Kind, wr.name)
-	})
-	if err != nil && !errors.Is(err, errDryRun) {
-		return wr.named(err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
 }
 
 // clone copies a record through its JSON, which also normalizes empty lists as the store does.

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/keyring"
 )
 
 // Purpose is the endpoint that a boot token is valid for.
@@ -38,7 +38,7 @@ type BootToken struct {
 
 // bootPrefix carries the version of the form:
 //
-//	tb1~<purpose>~<machine>~<mac, bare hex>~<epoch>~<run>~<expires, unix seconds>~<HMAC-SHA256, base64url>
+//	tb1~<purpose>~<machine>~<mac, bare hex>~<epoch>~<run>~<expires, unix seconds>~<key ID>.<HMAC-SHA256, base64url>
 //
 // No character needs escaping in URLs, iPXE scripts, kernel command lines and shells. Machine names may contain
 // '-', '.' and ':', but not '~'.
@@ -54,7 +54,7 @@ func (k *Keys) SignBoot(t BootToken) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("sign boot token: %w", err)
 	}
-	return body + "~" + k.bootMAC(body), nil
+	return body + "~" + bootMAC(k.boot.First(), body), nil
 }
 
 // VerifyBoot verifies the text of a boot token for a purpose, or returns [trivet.ErrUnauthenticated].
@@ -64,7 +64,7 @@ func (k *Keys) VerifyBoot(purpose Purpose, text string, now time.Time) (BootToke
 		return BootToken{}, bootError("malformed")
 	}
 	// The signature covers the received text, so each token has one text and nothing unauthenticated is parsed.
-	if !hmac.Equal([]byte(text[cut+1:]), []byte(k.bootMAC(text[:cut]))) {
+	if !k.signedBoot(text[:cut], text[cut+1:]) {
 		return BootToken{}, bootError("not signed by this cluster")
 	}
 	t, err := parseBoot(text[:cut])
@@ -81,10 +81,20 @@ func (k *Keys) VerifyBoot(purpose Purpose, text string, now time.Time) (BootToke
 	return t, nil
 }
 
-func (k *Keys) bootMAC(body string) string {
-	mac := hmac.New(sha256.New, k.boot)
-	mac.Write([]byte(body))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+// bootMAC returns the signature of a token: the ID of the key, and the HMAC.
+func bootMAC(key *keyring.Key, body string) string {
+	return key.ID().String() + "." + base64.RawURLEncoding.EncodeToString(key.MAC(body))
+}
+
+// signedBoot reports whether one of the boot keys has signed a token.
+func (k *Keys) signedBoot(body, signature string) bool {
+	digits, _, _ := strings.Cut(signature, ".")
+	id, err := keyring.ParseID(digits)
+	if err != nil {
+		return false
+	}
+	key, ok := k.boot.Get(id)
+	return ok && hmac.Equal([]byte(signature), []byte(bootMAC(key, body)))
 }
 
 func (t BootToken) body() (string, error) {

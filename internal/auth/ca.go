@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -12,6 +13,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,30 +36,57 @@ type CA struct {
 	key crypto.Signer
 }
 
-// Root is a CA's certificate, which authenticates the cluster's members. It is public, and all that a witness has of
-// the CA.
+// Root is the certificates of the cluster's CAs, which authenticate its members: one, or two while the CA is replaced,
+// of which the first signs. It is public, and all that a witness has of the CAs.
 type Root struct {
-	cert *x509.Certificate
-	pem  []byte
+	certs []*x509.Certificate
+	pem   []byte
 }
 
-// PEM returns the CA's certificate in PEM. It is public.
+// PEM returns the certificates in PEM. They are public.
 func (r *Root) PEM() []byte { return r.pem }
 
-// Pin returns the pin of the CA's certificate: "sha256:" and the hex SHA-256 of its DER. It is public, but must be
-// sent to machines and people over a trusted channel.
-func (r *Root) Pin() string { return pinOf(r.cert) }
-
-// Cluster returns the ID of the CA's cluster.
-func (r *Root) Cluster() string { return strings.TrimPrefix(r.cert.Subject.CommonName, caNamePrefix) }
-
-// ParseRoot parses a CA's certificate, in PEM.
-func ParseRoot(certPEM []byte) (*Root, error) {
-	cert, err := parseCACert(certPEM)
-	if err != nil {
-		return nil, err
+// Trust returns the pins of the certificates, separated by commas: each "sha256:" and the hex SHA-256 of the DER. They
+// are public, but must be sent to machines and people over a trusted channel.
+func (r *Root) Trust() string {
+	var pins []string
+	for _, cert := range r.certs {
+		pins = append(pins, pinOf(cert))
 	}
-	return &Root{cert: cert, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})}, nil
+	return strings.Join(pins, ",")
+}
+
+// Matches reports whether one of the certificates has one of the pins, separated by commas.
+func (r *Root) Matches(trust string) bool {
+	pins := strings.Split(trust, ",")
+	return slices.ContainsFunc(r.certs, func(c *x509.Certificate) bool { return slices.Contains(pins, pinOf(c)) })
+}
+
+// Cluster returns the ID of the cluster.
+func (r *Root) Cluster() string {
+	return strings.TrimPrefix(r.certs[0].Subject.CommonName, caNamePrefix)
+}
+
+// maxCAs bounds the CAs of a cluster.
+const maxCAs = 2
+
+// ParseRoot parses the certificates of a cluster's CAs, in PEM.
+func ParseRoot(certPEM []byte) (*Root, error) {
+	r := &Root{}
+	for rest := certPEM; len(r.certs) == 0 || len(bytes.TrimSpace(rest)) > 0; {
+		var block *pem.Block
+		block, rest = pem.Decode(rest)
+		cert, err := parseCACert(block)
+		if err != nil {
+			return nil, err
+		}
+		r.certs = append(r.certs, cert)
+		r.pem = append(r.pem, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})...)
+		if len(r.certs) > maxCAs || cert.Subject.CommonName != r.certs[0].Subject.CommonName {
+			return nil, fmt.Errorf("%w: more than %d CAs, or CAs of several clusters", trivet.ErrInvalid, maxCAs)
+		}
+	}
+	return r, nil
 }
 
 func pinOf(cert *x509.Certificate) string {
@@ -110,15 +139,14 @@ func parseCA(certPEM, keyPEM []byte) (*CA, error) {
 		return nil, fmt.Errorf("%w: %s: %w", trivet.ErrInvalid, fileCAKey, err)
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok || !key.PublicKey.Equal(root.cert.PublicKey) {
-		return nil, fmt.Errorf("%w: %s is not the key of %s", trivet.ErrInvalid, fileCAKey, fileCACert)
+	if !ok || !key.PublicKey.Equal(root.certs[0].PublicKey) {
+		return nil, fmt.Errorf("%w: %s is not the key of the first CA in %s", trivet.ErrInvalid, fileCAKey, fileCACert)
 	}
 	return &CA{Root: *root, key: key}, nil
 }
 
-// parseCACert parses the first certificate of certPEM, which must be a CA's.
-func parseCACert(certPEM []byte) (*x509.Certificate, error) {
-	block, _ := pem.Decode(certPEM)
+// parseCACert parses a certificate, which must be a CA's.
+func parseCACert(block *pem.Block) (*x509.Certificate, error) {
 	if block == nil || block.Type != "CERTIFICATE" {
 		return nil, fmt.Errorf("%w: no certificate in PEM", trivet.ErrInvalid)
 	}

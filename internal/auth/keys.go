@@ -2,8 +2,6 @@ package auth
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,15 +12,19 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/keyring"
 )
 
 // The files of a key directory. All but the CA's certificate are secret: mode 0600 in a directory of mode 0700.
 const (
 	fileCACert = "ca.pem"
 	fileCAKey  = "ca-key.pem"
-	fileBoot   = "boot.key"  // 32 bytes in hex
-	fileSeal   = "seal.keys" // one key of 32 bytes in hex a line; the first seals, all open
+	fileBoot   = "boot.keys"  // keyrings, see internal/keyring
+	fileSeal   = "seal.keys"  // of secrets
+	fileStore  = "store.keys" // of the values of the store
 )
+
+var keyFiles = []string{fileCACert, fileCAKey, fileBoot, fileSeal, fileStore}
 
 // maxKeyFile bounds each file of a key directory, in bytes.
 const maxKeyFile = 64 << 10
@@ -31,7 +33,9 @@ const maxKeyFile = 64 << 10
 type Keys struct {
 	CA     *CA
 	Sealer *Sealer
-	boot   []byte
+	Store  keyring.Ring // of the values of the store
+	boot   keyring.Ring
+	seal   keyring.Ring
 	bundle Bundle
 }
 
@@ -48,8 +52,9 @@ func Init(dir, cluster string) (*Keys, error) {
 	return Install(dir, Bundle{
 		fileCACert: ca,
 		fileCAKey:  caKey,
-		fileBoot:   newHexKey(),
-		fileSeal:   newHexKey(),
+		fileBoot:   keyring.Of(keyring.New()).Text(),
+		fileSeal:   keyring.Of(keyring.New()).Text(),
+		fileStore:  keyring.Of(keyring.New()).Text(),
 	})
 }
 
@@ -69,7 +74,7 @@ func Install(dir string, b Bundle) (*Keys, error) {
 // other users can read a secret file.
 func Load(dir string) (*Keys, error) {
 	b := Bundle{}
-	for _, name := range []string{fileCACert, fileCAKey, fileBoot, fileSeal} {
+	for _, name := range keyFiles {
 		data, err := readKeyFile(filepath.Join(dir, name), name != fileCACert)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("load keys: %w: %w", trivet.ErrNotFound, err)
@@ -100,20 +105,14 @@ func parseKeys(b Bundle) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	boot, err := parseHexKeys(b[fileBoot])
-	if err != nil || len(boot) != 1 {
-		return nil, fmt.Errorf("%w: %s must contain one key of 64 hex digits", trivet.ErrInvalid, fileBoot)
+	k := &Keys{CA: ca, bundle: Bundle{}}
+	for name, ring := range map[string]*keyring.Ring{fileBoot: &k.boot, fileSeal: &k.seal, fileStore: &k.Store} {
+		if *ring, err = keyring.Parse(b[name]); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
 	}
-	seal, err := parseHexKeys(b[fileSeal])
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s must contain keys of 64 hex digits, one per line", trivet.ErrInvalid, fileSeal)
-	}
-	sealer, err := NewSealer(seal...)
-	if err != nil {
-		return nil, err
-	}
-	k := &Keys{CA: ca, Sealer: sealer, boot: boot[0], bundle: Bundle{}}
-	for _, name := range []string{fileCACert, fileCAKey, fileBoot, fileSeal} {
+	k.Sealer = NewSealer(k.seal)
+	for _, name := range keyFiles {
 		k.bundle[name] = bytes.Clone(b[name])
 	}
 	return k, nil
@@ -174,27 +173,6 @@ func syncDir(dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
-
-func newHexKey() []byte {
-	key := make([]byte, keySize)
-	rand.Read(key) // never fails: crypto/rand aborts the program instead
-	return []byte(hex.EncodeToString(key) + "\n")
-}
-
-func parseHexKeys(text []byte) ([][]byte, error) {
-	var keys [][]byte
-	for line := range bytes.Lines(text) {
-		key, err := hex.DecodeString(string(bytes.TrimSpace(line)))
-		if err != nil || len(key) != keySize {
-			return nil, trivet.ErrInvalid
-		}
-		keys = append(keys, key)
-	}
-	return keys, nil
-}
-
-// keySize is the size of the boot and sealing keys in bytes.
-const keySize = 32
 
 // year is a year without a leap day, for lifetimes.
 const year = 365 * 24 * time.Hour

@@ -36,11 +36,11 @@ func TestKeysSurviveTheDisk(t *testing.T) {
 	if diff := cmp.Diff(made.Bundle(), loaded.Bundle()); diff != "" {
 		t.Error(diff)
 	}
-	if loaded.CA.Cluster() != "c1" || loaded.CA.Pin() != made.CA.Pin() {
-		t.Errorf("loaded cluster %q, pin %s", loaded.CA.Cluster(), loaded.CA.Pin())
+	if loaded.CA.Cluster() != "c1" || loaded.CA.Trust() != made.CA.Trust() {
+		t.Errorf("loaded cluster %q, pin %s", loaded.CA.Cluster(), loaded.CA.Trust())
 	}
 	for name, want := range map[string]fs.FileMode{".": 0o700, fileCACert: 0o644, fileCAKey: 0o600, fileBoot: 0o600,
-		fileSeal: 0o600} {
+		fileSeal: 0o600, fileStore: 0o600} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: mode %v, err %v; want %v", name, info.Mode().Perm(), err, want)
 		}
@@ -59,7 +59,7 @@ func TestInitRefusesASecondStart(t *testing.T) {
 	if _, err := Init(dir, "c2"); !errors.Is(err, trivet.ErrExists) {
 		t.Errorf("second Init: %v; want ErrExists", err)
 	}
-	if again, err := Load(dir); err != nil || again.CA.Pin() != first.CA.Pin() {
+	if again, err := Load(dir); err != nil || again.CA.Trust() != first.CA.Trust() {
 		t.Errorf("first keys after the second Init: %v", err)
 	}
 }
@@ -91,15 +91,18 @@ func TestLoadRefuses(t *testing.T) {
 			trivet.ErrNotFound},
 		"key others can read": {func(dir string) error { return os.Chmod(filepath.Join(dir, fileCAKey), 0o644) },
 			trivet.ErrInvalid},
-		"another CA's key":     {writeKey(fileCAKey, other[fileCAKey]), trivet.ErrInvalid},
-		"truncated CA":         {writeKey(fileCACert, other[fileCACert][:100]), trivet.ErrInvalid},
-		"short boot key":       {writeKey(fileBoot, []byte("abcd\n")), trivet.ErrInvalid},
-		"two boot keys":        {writeKey(fileBoot, bytes.Repeat(other[fileBoot], 2)), trivet.ErrInvalid},
-		"no sealing key":       {writeKey(fileSeal, nil), trivet.ErrInvalid},
-		"huge sealing key":     {writeKey(fileSeal, make([]byte, 1<<20)), trivet.ErrTooLarge},
-		"CA that is not a CA":  {writeKey(fileCACert, []byte(notACA(t))), trivet.ErrInvalid},
-		"private key as a CA":  {writeKey(fileCACert, other[fileCAKey]), trivet.ErrInvalid},
-		"certificate as a key": {writeKey(fileCAKey, other[fileCACert]), trivet.ErrInvalid},
+		"another CA's key":      {writeKey(fileCAKey, other[fileCAKey]), trivet.ErrInvalid},
+		"truncated CA":          {writeKey(fileCACert, other[fileCACert][:100]), trivet.ErrInvalid},
+		"short boot key":        {writeKey(fileBoot, []byte("abcd\n")), trivet.ErrInvalid},
+		"a boot key twice":      {writeKey(fileBoot, bytes.Repeat(other[fileBoot], 2)), trivet.ErrInvalid},
+		"three CAs":             {writeKey(fileCACert, bytes.Repeat(other[fileCACert], 3)), trivet.ErrInvalid},
+		"a changed sealing key": {changeDigit(fileSeal), trivet.ErrInvalid},
+		"a changed store key":   {changeDigit(fileStore), trivet.ErrInvalid},
+		"no sealing key":        {writeKey(fileSeal, nil), trivet.ErrInvalid},
+		"huge sealing key":      {writeKey(fileSeal, make([]byte, 1<<20)), trivet.ErrTooLarge},
+		"CA that is not a CA":   {writeKey(fileCACert, []byte(notACA(t))), trivet.ErrInvalid},
+		"private key as a CA":   {writeKey(fileCACert, other[fileCAKey]), trivet.ErrInvalid},
+		"certificate as a key":  {writeKey(fileCAKey, other[fileCACert]), trivet.ErrInvalid},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -114,6 +117,18 @@ func TestLoadRefuses(t *testing.T) {
 				t.Errorf("Load: %v; want %v", err, c.want)
 			}
 		})
+	}
+}
+
+// changeDigit changes one digit of a key, and not its ID.
+func changeDigit(name string) func(string) error {
+	return func(dir string) error {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		text[20] = '0' + (text[20]-'0'+1)%10
+		return os.WriteFile(filepath.Join(dir, name), text, 0o600)
 	}
 }
 

@@ -140,7 +140,7 @@ func (c *CA) signPeer(p Peer, key crypto.PublicKey, now time.Time) ([]byte, erro
 		t.ExtKeyUsage = append(t.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 		addNames(t, p.Host)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, t, c.cert, key, c.key)
+	der, err := x509.CreateCertificate(rand.Reader, t, c.certs[0], key, c.key)
 	if err != nil {
 		return nil, fmt.Errorf("sign certificate of %s: %w", p.Name, err)
 	}
@@ -179,6 +179,8 @@ func (r *Root) ExpiredPeerOf(cs *tls.ConnectionState, now time.Time) (Peer, erro
 
 func (r *Root) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
-	pool.AddCert(r.cert)
+	for _, cert := range r.certs {
+		pool.AddCert(cert)
+	}
 	return pool
 }

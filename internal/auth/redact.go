@@ -10,7 +10,7 @@ import (
 // The formats of Trivet's credentials.
 var (
 	tokenForm = regexp.MustCompile(`\b(trivet_[a-z2-7]{16})_[a-z2-7]{52}\b`)
-	bootForm  = regexp.MustCompile(`\b(tb1(?:~[^~\s]*){6}~)[-_A-Za-z0-9]+`)
+	bootForm  = regexp.MustCompile(`\b(tb1(?:~[^~\s]*){6}~)[-_.A-Za-z0-9]+`)
 	agentForm = regexp.MustCompile(`\b(Trivet-Agent v=2,[^\s]*sig=)[-_A-Za-z0-9]+`)
 )
 

@@ -1,18 +1,14 @@
 package auth
 
 import (
-	"crypto/cipher"
-	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 
-	"golang.org/x/crypto/chacha20poly1305"
-
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/keyring"
 )
 
 // MaxSealed bounds a secret in bytes, so that its sealed text fits into a [trivet.Secret].
@@ -28,68 +24,41 @@ type FieldRef struct {
 	Field string // path in the JSON, "spec.password"
 }
 
-// Sealer encrypts secrets for the store, which is copied to every head, witness and backup (XChaCha20-Poly1305,
-// random nonce). Its text is "sealed:v1:<key's id>:<base64url of nonce and ciphertext>". It is safe for concurrent use.
-type Sealer struct {
-	first string
-	keys  map[string]cipher.AEAD // by id
-}
+// Sealer encrypts secrets once more than the store does, for the places where records are decrypted: the memory of
+// heads, the API, exports. Its text is "sealed:v1:" and the base64url of what [keyring.Cipher] returns. It is safe for
+// concurrent use.
+type Sealer struct{ cipher *keyring.Cipher }
 
-// NewSealer returns a Sealer with keys of 32 bytes: the first one seals, all open. To rotate a key, add the new one
-// on every head, then make it the first on every head, then seal all secrets again, then remove the old one.
-func NewSealer(keys ...[]byte) (*Sealer, error) {
-	s := &Sealer{keys: map[string]cipher.AEAD{}}
-	for _, key := range keys {
-		aead, err := chacha20poly1305.NewX(key)
-		if err != nil {
-			return nil, fmt.Errorf("sealing key: %w: %w", trivet.ErrInvalid, err)
-		}
-		sum := sha256.Sum256(append([]byte("trivet sealing key id\n"), key...))
-		id := hex.EncodeToString(sum[:4])
-		if s.first == "" {
-			s.first = id
-		}
-		s.keys[id] = aead
-	}
-	if s.first == "" {
-		return nil, fmt.Errorf("sealing key: %w: none given", trivet.ErrInvalid)
-	}
-	return s, nil
-}
+// NewSealer returns a Sealer with the keys of a ring. To rotate a key, add the new one on every head, then make it the
+// first on every head, then seal all secrets again, then remove the old one.
+func NewSealer(keys keyring.Ring) *Sealer { return &Sealer{keyring.NewCipher(keys)} }
 
 // Seal encrypts a secret for one field.
 func (s *Sealer) Seal(at FieldRef, secret Secret) (string, error) {
 	if len(secret) > MaxSealed {
 		return "", fmt.Errorf("seal %s: %w: %d bytes; at most %d", at, trivet.ErrTooLarge, len(secret), MaxSealed)
 	}
-	aead := s.keys[s.first]
-	nonce := make([]byte, aead.NonceSize(), aead.NonceSize()+len(secret)+aead.Overhead())
-	rand.Read(nonce)
-	box := aead.Seal(nonce, nonce, []byte(secret), at.bytes())
-	return sealPrefix + s.first + ":" + base64.RawURLEncoding.EncodeToString(box), nil
+	return sealPrefix + base64.RawURLEncoding.EncodeToString(s.cipher.Seal([]byte(secret), at.bytes())), nil
 }
 
 // Open decrypts a secret that was sealed for this field, or returns [trivet.ErrInvalid].
 func (s *Sealer) Open(at FieldRef, text string) (Secret, error) {
-	rest, ok := strings.CutPrefix(text, sealPrefix)
-	id, coded, ok2 := strings.Cut(rest, ":")
-	if !ok || !ok2 {
+	coded, ok := strings.CutPrefix(text, sealPrefix)
+	if !ok {
 		return "", fmt.Errorf("open %s: %w: not a sealed secret", at, trivet.ErrInvalid)
 	}
-	if len(coded) > base64.RawURLEncoding.EncodedLen(MaxSealed+64) {
+	if len(coded) > base64.RawURLEncoding.EncodedLen(MaxSealed+keyring.Overhead) {
 		return "", fmt.Errorf("open %s: %w", at, trivet.ErrTooLarge)
 	}
-	aead, ok := s.keys[id]
-	if !ok {
-		return "", fmt.Errorf("open %s: %w: sealed with key %.16q, which this head does not have",
-			at, trivet.ErrInvalid, id)
-	}
 	box, err := base64.RawURLEncoding.Strict().DecodeString(coded)
-	if err != nil || len(box) < aead.NonceSize() {
+	if err != nil {
 		return "", fmt.Errorf("open %s: %w: damaged", at, trivet.ErrInvalid)
 	}
-	plain, err := aead.Open(nil, box[:aead.NonceSize()], box[aead.NonceSize():], at.bytes())
-	if err != nil {
+	plain, id, err := s.cipher.Open(box, at.bytes())
+	switch {
+	case errors.Is(err, keyring.ErrKey):
+		return "", fmt.Errorf("open %s: %w: key %s: %w", at, trivet.ErrInvalid, id, err)
+	case err != nil:
 		return "", fmt.Errorf("open %s: %w: damaged, or sealed for another field (enter the secret again)",
 			at, trivet.ErrInvalid)
 	}

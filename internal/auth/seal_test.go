@@ -14,25 +14,15 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/keyring"
 )
 
 var bmcPassword = FieldRef{Kind: "Secret", Name: "bmc", Field: "spec.password"}
 
-func sealer(t testing.TB, keys ...byte) *Sealer {
-	t.Helper()
-	var all [][]byte
-	for _, k := range keys {
-		all = append(all, bytes.Repeat([]byte{k}, keySize))
-	}
-	s, err := NewSealer(all...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
+func sealer(keys ...keyring.Key) *Sealer { return NewSealer(keyring.Of(keys[0], keys[1:]...)) }
 
 func TestSealedOpensOnlyInItsPlace(t *testing.T) {
-	s := sealer(t, 1)
+	s := sealer(keyring.New())
 	text, err := s.Seal(bmcPassword, "hunter2")
 	if err != nil {
 		t.Fatal(err)
@@ -67,11 +57,12 @@ func TestSealedOpensOnlyInItsPlace(t *testing.T) {
 }
 
 func TestSealingKeyRotation(t *testing.T) {
-	old, err := sealer(t, 1).Seal(bmcPassword, "hunter2")
+	one, two := keyring.New(), keyring.New()
+	old, err := sealer(one).Seal(bmcPassword, "hunter2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	given, turned, done := sealer(t, 1, 2), sealer(t, 2, 1), sealer(t, 2)
+	given, turned, done := sealer(one, two), sealer(two, one), sealer(two)
 	fresh, err := turned.Seal(bmcPassword, "hunter2")
 	if err != nil {
 		t.Fatal(err)
@@ -94,13 +85,13 @@ func TestSealingKeyRotation(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	s := sealer(f, 1)
+	s := sealer(keyring.New())
 	good, err := s.Seal(bmcPassword, "hunter2")
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add("sealed:v1::")
+	f.Add("sealed:v1:")
 	f.Add(good[:30])
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := s.Open(bmcPassword, text)
@@ -157,7 +148,7 @@ func TestRedact(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := signed(t, "/x", "").Header.Get("Authorization")
-	secrets := []string{plain.Reveal()[len("trivet_")+idLen+1:], boot[strings.LastIndexByte(boot, '~')+1:],
+	secrets := []string{plain.Reveal()[len("trivet_")+idLen+1:], boot[strings.LastIndexAny(boot, "~.")+1:],
 		agent[strings.Index(agent, "sig=")+4:], "hunter2"}
 	u, err := url.Parse("https://root:hunter2@h/boot/" + boot +
 		"/x?token=hunter2&a=b&X-Amz-Signature=hunter2&%zz=hunter2&t=" + plain.Reveal())

@@ -96,7 +96,7 @@ func (c *CA) issueServer(names []string, now time.Time) (*tls.Certificate, error
 	if err != nil {
 		return nil, fmt.Errorf("issue server certificate: %w", err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, serverTemplate(names, now), c.cert, key.Public(), c.key)
+	der, err := x509.CreateCertificate(rand.Reader, serverTemplate(names, now), c.certs[0], key.Public(), c.key)
 	if err != nil {
 		return nil, fmt.Errorf("issue server certificate for %q: %w", names, err)
 	}
@@ -104,7 +104,7 @@ func (c *CA) issueServer(names []string, now time.Time) (*tls.Certificate, error
 	if err != nil {
 		return nil, fmt.Errorf("issue server certificate for %q: %w", names, err)
 	}
-	return &tls.Certificate{Certificate: [][]byte{der, c.cert.Raw}, PrivateKey: key, Leaf: leaf}, nil
+	return &tls.Certificate{Certificate: [][]byte{der, c.certs[0].Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
 func serverTemplate(names []string, now time.Time) *x509.Certificate {

@@ -66,10 +66,10 @@ func clientTLS(t *testing.T, trust string) *tls.Config {
 func TestPinnedClientTrustsOnlyItsCluster(t *testing.T) {
 	ours, theirs := newKeys(t, "c1").CA, newKeys(t, "c1").CA
 	server := ours.ServerCert(names("10.0.0.1"), fixed(day)).TLS()
-	if err := dial(t, server, clientTLS(t, ours.Pin())); err != nil {
+	if err := dial(t, server, clientTLS(t, ours.Trust())); err != nil {
 		t.Errorf("our pin: %v", err)
 	}
-	if err := dial(t, server, clientTLS(t, theirs.Pin())); !errors.Is(err, trivet.ErrUnauthenticated) {
+	if err := dial(t, server, clientTLS(t, theirs.Trust())); !errors.Is(err, trivet.ErrUnauthenticated) {
 		t.Errorf("another cluster's pin: %v; want ErrUnauthenticated", err)
 	}
 }
@@ -78,7 +78,7 @@ func TestPinnedClientTrustsOnlyItsCluster(t *testing.T) {
 func TestPinnedClientNeedsNoClock(t *testing.T) {
 	ca := newKeys(t, "c1").CA
 	for _, now := range []time.Time{time.Unix(0, 0), day, time.Date(2150, 1, 1, 0, 0, 0, 0, time.UTC)} {
-		client := clientTLS(t, ca.Pin())
+		client := clientTLS(t, ca.Trust())
 		client.Time = fixed(time.Unix(0, 0))
 		if err := dial(t, ca.ServerCert(names(), fixed(now)).TLS(), client); err != nil {
 			t.Errorf("head's clock at %s: %v", now, err)
@@ -95,11 +95,11 @@ func forge(t *testing.T, ca *CA, signer *CA, change func(*x509.Certificate)) *tl
 	}
 	template := serverTemplate([]string{trivet.ServerName}, day)
 	change(template)
-	der, err := x509.CreateCertificate(rand.Reader, template, signer.cert, key.Public(), signer.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, signer.certs[0], key.Public(), signer.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain := [][]byte{der, ca.cert.Raw}
+	chain := [][]byte{der, ca.certs[0].Raw}
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}}
 }
 
@@ -116,11 +116,11 @@ func TestPinnedClientRefusesForgedChains(t *testing.T) {
 			func(c *x509.Certificate) { c.Subject.OrganizationalUnit = []string{string(PeerWitness)} }),
 	}
 	for name, server := range cases {
-		if err := dial(t, server, clientTLS(t, ca.Pin())); !errors.Is(err, trivet.ErrUnauthenticated) {
+		if err := dial(t, server, clientTLS(t, ca.Trust())); !errors.Is(err, trivet.ErrUnauthenticated) {
 			t.Errorf("%s: %v; want ErrUnauthenticated", name, err)
 		}
 	}
-	if err := dial(t, forge(t, ca, ca, none), clientTLS(t, ca.Pin())); err != nil {
+	if err := dial(t, forge(t, ca, ca, none), clientTLS(t, ca.Trust())); err != nil {
 		t.Errorf("forge without a change must pass, else the cases prove nothing: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,14 +12,16 @@ import (
 
 func (a *app) delete() *cobra.Command {
 	var files []string
-	var ignore bool
+	var ignore, force bool
 	c := &cobra.Command{
 		Use:   "delete KIND NAME...",
 		Short: "Delete records",
 		Long: "Delete records.\n\n" +
 			"Deleting a provision cancels its workflow and releases its machine. An installed system is powered off by\n" +
 			"its BMC, and then the machine is available. Without a BMC it is available once it has booted the installer,\n" +
-			"or after trivet accept.",
+			"or after trivet accept.\n\n" +
+			"A record that others refer to is not deleted: a platform in use, the secret of a BMC, the template of a\n" +
+			"provision that has not ended. --force deletes it, and prints which records refer to nothing then.",
 		Example: "  trivet delete provision web1\n  trivet delete -f site.yaml --ignore-not-found",
 		Args:    cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -32,10 +35,11 @@ func (a *app) delete() *cobra.Command {
 			}
 			failed := false
 			for _, t := range targets {
-				err := cl.Kind(t.info).Delete(cmd.Context(), t.name)
+				result, err := cl.Kind(t.info).Force(force).Remove(cmd.Context(), t.name)
 				switch {
 				case err == nil:
 					fmt.Fprintf(a.Out, "%s deleted\n", title(t.info, t.name))
+					a.printOrphans(result)
 				case ignore && errors.Is(err, trivet.ErrNotFound):
 				default:
 					failed = true
@@ -51,7 +55,15 @@ func (a *app) delete() *cobra.Command {
 	c.Flags().StringArrayVarP(&files, "file", "f", nil,
 		"file, directory or - for standard input, with the records to delete; can be repeated")
 	c.Flags().BoolVar(&ignore, "ignore-not-found", false, "treat missing records as deleted")
+	c.Flags().BoolVar(&force, "force", false, "delete records that others refer to, and print which do")
 	return c
+}
+
+// printOrphans prints the references that a forced deletion left without a target.
+func (a *app) printOrphans(d *trivet.Deletion) {
+	for _, o := range d.Orphaned {
+		fmt.Fprintf(a.Out, "  %s %s still refers to it (%s)\n", strings.ToLower(string(o.Kind)), o.Name, o.Field)
+	}
 }
 
 type target struct {

@@ -40,14 +40,14 @@ func (a *app) describe() *cobra.Command {
 
 // describeMore prints the run and the events of a record.
 func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Record) error {
-	machine, workflow := "", ""
+	machine, workflow := "", "" // UID, name
 	switch r := r.(type) {
 	case *trivet.Machine:
-		machine, workflow = r.Name, r.Status.Workflow
+		machine, workflow = r.UID, r.Status.Workflow
 	case *trivet.Provision:
-		machine, workflow = r.Status.Machine, r.Status.Workflow
+		machine, workflow = r.Status.MachineUID, r.Status.Workflow
 	case *trivet.Workflow:
-		machine, workflow = r.Spec.Machine, r.Name
+		machine, workflow = r.Spec.MachineUID, r.Name
 	default:
 		return nil
 	}
@@ -62,7 +62,7 @@ func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Reco
 	if machine == "" {
 		return nil
 	}
-	events, err := eventsOf(ctx, cl, "machine/"+machine)
+	events, err := eventsOf(ctx, cl, machine)
 	if err != nil {
 		return err
 	}

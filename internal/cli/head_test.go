@@ -41,7 +41,7 @@ func TestHead(t *testing.T) {
 			e.Setenv("TRIVET_CONFIG", h.admin)
 			e.Setenv("ENDPOINT", h.server.APIURLs()[0])
 			e.Setenv("LOCALHOST", strings.Replace(h.server.APIURLs()[0], "127.0.0.1", "localhost", 1))
-			e.Setenv("PIN", h.server.Pin())
+			e.Setenv("PIN", h.server.Trust())
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"agent": agentCommand, "masked": maskedCommand},

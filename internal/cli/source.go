@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // source is content to import: a file or a URL.
@@ -64,8 +66,26 @@ func openURL(ctx context.Context, url string) (source, int64, error) {
 	return s, s.size, nil
 }
 
-// get requests a range; a negative to means up to the end.
-func (s *urlSource) get(from, to int64) (*http.Response, error) {
+// A request for a URL is sent this often, with this pause before the second attempt; the later ones double.
+const (
+	downloadAttempts = 5
+	downloadPause    = 500 * time.Millisecond
+)
+
+// errNoResponse: the name of the server was not found, it was not reached, or it is overloaded.
+var errNoResponse = errors.New("no response")
+
+// get requests a range; a negative to means up to the end. It retries where there is no response.
+func (s *urlSource) get(from, to int64) (resp *http.Response, err error) {
+	noResponse := func(err error) bool { return errors.Is(err, errNoResponse) }
+	err = wait.Retry(s.ctx, downloadAttempts, downloadPause, noResponse, func() error {
+		resp, err = s.getOnce(from, to)
+		return err
+	})
+	return resp, err
+}
+
+func (s *urlSource) getOnce(from, to int64) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.url, nil)
 	if err != nil {
 		return nil, err
@@ -85,12 +105,15 @@ func (s *urlSource) get(from, to int64) (*http.Response, error) {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w: %w", trivet.ErrUnavailable, errNoResponse, err)
 	}
 	if resp.StatusCode == want {
 		return resp, nil
 	}
 	resp.Body.Close()
+	if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
+		return nil, fmt.Errorf("%s: %w: %w: HTTP status %s", s.url, trivet.ErrUnavailable, errNoResponse, resp.Status)
+	}
 	err = fmt.Errorf("%s: %w: HTTP status %s", s.url, trivet.ErrUnavailable, resp.Status)
 	if want == http.StatusPartialContent && resp.StatusCode == http.StatusOK {
 		err = fmt.Errorf(

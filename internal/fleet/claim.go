@@ -96,10 +96,14 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision) error {
 	} else if err != nil {
 		return err
 	}
+	if err := workflow.CheckSize(w); err != nil {
+		return err
+	}
 	m.Status.Provision, m.Status.Workflow = p.Name, w.Name
 	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s", p.Name, p.Spec.Template)
 	st := &p.Status
-	st.State, st.Reason, st.Machine, st.Workflow = trivet.ProvisionRunning, "", m.Name, w.Name
+	st.State, st.Reason, st.Workflow = trivet.ProvisionRunning, "", w.Name
+	st.Machine, st.MachineUID = m.Name, m.UID
 	st.Attempts++
 	if st.Started.IsZero() {
 		st.Started = f.now()

@@ -46,7 +46,8 @@ func (t *transition) quarantine(reason string) error {
 // finishProvision writes into the provision, where it still exists, how its run ended.
 func (f *Fleet) finishProvision(t *transition) error {
 	p, err := f.Provisions.In(t.tx).Get(t.workflow.Spec.Provision)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && p.Status.Workflow != t.workflow.Name {
+	if errors.Is(err, trivet.ErrNotFound) || err == nil &&
+		(p.UID != t.workflow.Spec.ProvisionUID || p.Status.Workflow != t.workflow.Name) {
 		return nil
 	}
 	if err != nil {

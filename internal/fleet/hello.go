@@ -92,17 +92,22 @@ func (f *Fleet) enrol(ctx context.Context, name string, h *trivet.Hello) error {
 		if _, err := f.MACs.In(tx).Get(h.MAC); !errors.Is(err, trivet.ErrNotFound) {
 			return errors.Join(err, errUnchanged)
 		}
-		mac := &trivet.MAC{Meta: trivet.Meta{Kind: "MAC", Name: h.MAC}, Spec: trivet.MACSpec{Machine: name}}
+		m := newMachine(name, h, f.siteIn(tx).Accept)
+		if err := f.Machines.In(tx).Create(m); err != nil { // it gets its UID
+			return err
+		}
+		mac := &trivet.MAC{Meta: trivet.Meta{Kind: "MAC", Name: h.MAC},
+			Spec: trivet.MACSpec{Machine: name, MachineUID: m.UID}}
 		if err := f.MACs.In(tx).Create(mac); err != nil {
 			return err
 		}
-		t := &transition{tx: tx, machine: newMachine(name, h, f.siteIn(tx).Accept)}
+		t := &transition{tx: tx, machine: m}
 		t.event(trivet.ReasonEnrolled, "an unknown machine enrolled itself: %s %s, serial %s",
 			h.Inventory.Vendor, h.Inventory.Product, h.Inventory.Serial)
 		if err := f.saveEvents(t); err != nil {
 			return err
 		}
-		return f.Machines.In(tx).Create(t.machine)
+		return f.Machines.In(tx).Put(m)
 	})
 	if err != nil {
 		return &trivet.Error{Op: "enrol", Kind: "Machine", Name: name, Err: err}

@@ -57,7 +57,8 @@ func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 		return nil
 	}
 	t, err := f.load(tx, p.Status.Machine)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && t.machine.Status.Provision != p.Name {
+	if errors.Is(err, trivet.ErrNotFound) ||
+		err == nil && (t.machine.UID != p.Status.MachineUID || t.machine.Status.Provision != p.Name) {
 		return nil
 	}
 	if err != nil {

@@ -33,7 +33,7 @@ func (f *Fleet) render(t *transition, p *trivet.Provision) (*trivet.Workflow, ma
 	return &trivet.Workflow{
 		Meta: trivet.Meta{Kind: "Workflow", Name: f.workflowName(p), Labels: p.Labels},
 		Spec: trivet.WorkflowSpec{
-			Machine: t.machine.Name, Provision: p.Name, Template: template.Name, Attempt: p.Status.Attempts + 1,
+			Machine: t.machine.Name, MachineUID: t.machine.UID, Provision: p.Name, ProvisionUID: p.UID, Template: template.Name, Attempt: p.Status.Attempts + 1,
 			Epoch: t.machine.Status.Epoch, Actions: actions, Images: images, Disk: t.machine.Spec.Disk,
 			Seed: trivet.Seed{
 				Hostname: hostname(t.machine, p), SSHKeys: p.Spec.SSHKeys, UserData: p.Spec.UserData,

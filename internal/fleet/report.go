@@ -2,15 +2,27 @@ package fleet
 
 import (
 	"context"
+	"errors"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// Report applies an agent's reports under its epoch. Without reports it records that an agent which was declared lost
-// has returned.
+// Report applies an agent's reports under its epoch: all of them, or the first ones where a transaction does not hold
+// the events of all. The agent sends those again that were not acknowledged. Without reports it records that an agent
+// which was declared lost has returned.
 func (f *Fleet) Report(ctx context.Context, s *trivet.Sync) error {
+	for most := len(s.Reports); ; most /= 2 {
+		err := f.report(ctx, s, most)
+		if most <= 1 || !errors.Is(err, trivet.ErrTooLarge) {
+			return err
+		}
+	}
+}
+
+// report applies at most so many reports that are not acknowledged yet.
+func (f *Fleet) report(ctx context.Context, s *trivet.Sync, most int) error {
 	return f.onMachine(ctx, "report", s.Machine, func(t *transition) error {
 		repeated, err := workflow.CheckReports(t.machine, t.workflow, s)
 		if err != nil {
@@ -20,7 +32,7 @@ func (f *Fleet) Report(ctx context.Context, s *trivet.Sync) error {
 			return errUnchanged
 		}
 		acked, returned := t.workflow.Status.Acked, t.run.AgentReturned()
-		if err := t.run.Apply(s.Reports); err != nil {
+		if err := t.run.Apply(s.Reports, most); err != nil {
 			return err
 		}
 		if !returned && acked == t.workflow.Status.Acked {

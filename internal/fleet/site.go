@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -9,10 +10,15 @@ import (
 
 // AgentTimeout returns how long an agent may be silent before it is declared lost.
 func (f *Fleet) AgentTimeout() time.Duration {
-	if site, err := f.Sites.GetShared(trivet.SiteName); err == nil && site.Spec.AgentTimeout != 0 {
-		return site.Spec.AgentTimeout.D()
+	site, err := f.Sites.GetShared(trivet.SiteName)
+	if err != nil { // a site without the record has the defaults
+		return agentTimeout(trivet.SiteSpec{})
 	}
-	return trivet.DefaultAgentTimeout.D()
+	return agentTimeout(site.Spec)
+}
+
+func agentTimeout(s trivet.SiteSpec) time.Duration {
+	return cmp.Or(s.AgentTimeout, trivet.DefaultAgentTimeout).D()
 }
 
 func (f *Fleet) siteIn(tx *store.Tx) trivet.SiteSpec {

@@ -62,7 +62,7 @@ func (f *Fleet) load(tx *store.Tx, machine string) (*transition, error) {
 		return t, nil
 	}
 	w, err := f.Workflows.In(tx).Get(m.Status.Workflow)
-	if errors.Is(err, trivet.ErrNotFound) {
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && w.Spec.MachineUID != m.UID {
 		return t, nil
 	}
 	if err != nil {
@@ -103,11 +103,10 @@ func (f *Fleet) saveEvents(t *transition) error {
 	for _, e := range t.events {
 		st.Events++
 		record := &trivet.Event{
-			Meta: trivet.Meta{Kind: "Event", Name: trivet.EventName(t.machine.Name, st.Events)},
+			Meta: trivet.Meta{Kind: "Event", Name: trivet.EventName(t.machine.UID, st.Events)},
 			Spec: trivet.EventSpec{
-				Subject: "machine/" + t.machine.Name, Seq: st.Events, Time: f.now(), Reason: e.Reason,
-				Message: e.Message,
-				Step:    e.Step, Epoch: st.Epoch, Warning: e.Warning, Head: f.head, Workflow: st.Workflow,
+				Subject: "machine/" + t.machine.Name, SubjectUID: t.machine.UID, Seq: st.Events, Time: f.now(),
+				Reason: e.Reason, Message: e.Message, Step: e.Step, Epoch: st.Epoch, Warning: e.Warning, Head: f.head, Workflow: st.Workflow,
 			},
 		}
 		if err := f.Events.In(t.tx).Put(record); err != nil {

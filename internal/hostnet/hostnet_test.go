@@ -233,7 +233,7 @@ func newHead(t *testing.T, b host, m *cluster.Member) *head {
 
 func newHeadWithLog(t *testing.T, b host, m *cluster.Member, log io.Writer) *head {
 	t.Helper()
-	h := &head{store: store.New(m.Client(), store.Options{})}
+	h := &head{store: store.New(m.Client(), store.Options{Cipher: storetest.Cipher()})}
 	if err := h.store.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (r *Registration) createAdmin(ctx context.Context) error {
 
 func (r *Registration) writeToken(token string) error {
 	file := client.File{Current: adminContext, Contexts: map[string]client.Context{
-		adminContext: {Endpoints: r.endpoints(), Trust: r.Local.Root().Pin(), Token: token},
+		adminContext: {Endpoints: r.endpoints(), Trust: r.Local.Root().Trust(), Token: token},
 	}}
 	return file.Write(AdminFile(r.Local.cfg.Dir))
 }

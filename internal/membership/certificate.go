@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -119,7 +120,11 @@ func (l *Local) certify(ctx context.Context) error {
 	if l.certs.due().After(time.Now()) && l.data.URL == l.addr.Peer {
 		return nil
 	}
-	if err := l.requestCertificate(ctx); err != nil {
+	err := l.requestCertificate(ctx)
+	if errors.Is(err, trivet.ErrForbidden) && l.data.URL != l.addr.Peer {
+		return err // it was started with an address that it never had; one that was removed learns that next
+	}
+	if err != nil {
 		// it is retried later; other heads may reach this one all the same
 		l.cfg.Log.Warn("the certificate of this witness is not renewed", "error", err)
 	}

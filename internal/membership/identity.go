@@ -68,6 +68,7 @@ type Local struct {
 	client  *peer.Client
 	started time.Time
 	member  atomic.Pointer[cluster.Member] // nil until it runs
+	refused atomic.Pointer[func() int]     // values that its copy of the store refuses; nil on a witness
 
 	mu   sync.Mutex
 	data dataFile // guarded by mu once the head runs

@@ -33,7 +33,7 @@ const hintUnreachable = "check --join; the token is still valid"
 // SendJoin sends the request to the heads at these URLs, one after the other, until one accepts it, ctx ends, or one
 // refuses it with an error that is final.
 func SendJoin(ctx context.Context, urls []string, t Token, req JoinRequest, log *slog.Logger) (*JoinResponse, error) {
-	trust, err := sdk.TLSConfig(t.Pin)
+	trust, err := sdk.TLSConfig(t.Trust)
 	if err != nil {
 		return nil, err
 	}

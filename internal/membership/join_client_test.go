@@ -29,7 +29,7 @@ func TestJoinUnreachable(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 95*time.Second)
 		defer cancel()
 		var logged bytes.Buffer
-		_, err := SendJoin(ctx, []string{l.Addr().String()}, Token{Pin: somePin}, JoinRequest{},
+		_, err := SendJoin(ctx, []string{l.Addr().String()}, Token{Trust: somePin}, JoinRequest{},
 			slog.New(slog.NewTextHandler(&logged, nil)))
 		if !errors.Is(err, trivet.ErrUnavailable) || !strings.Contains(err.Error(), hintUnreachable) {
 			t.Errorf("the error is %v", err)
@@ -62,7 +62,7 @@ func TestJoinAtWrongPort(t *testing.T) {
 	}()
 	for name, addr := range map[string]string{"HTTP": plain.Listener.Addr().String(),
 		"something else": other.Addr().String()} {
-		_, err := SendJoin(t.Context(), []string{addr}, Token{Pin: somePin}, JoinRequest{},
+		_, err := SendJoin(t.Context(), []string{addr}, Token{Trust: somePin}, JoinRequest{},
 			slog.New(slog.DiscardHandler))
 		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), "does not speak TLS") ||
 			!strings.Contains(err.Error(), "7480") {

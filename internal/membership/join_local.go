@@ -47,7 +47,7 @@ func (l *Local) planJoin() (err error) {
 			Hint: hintEmptyDirectory}
 	}
 	root, err := readRoot(l.path("keys"))
-	if err == nil && root.Pin() != l.token.Pin {
+	if err == nil && !root.Matches(l.token.Trust) {
 		return &trivet.Error{Op: "join", Name: l.cfg.Dir, Hint: hintEmptyDirectory,
 			Err: fmt.Errorf("%w: the directory is of %s in cluster %s, and the token is for another cluster",
 				trivet.ErrConflict, l.data.Name, root.Cluster())}
@@ -123,7 +123,7 @@ func (l *Local) install(resp *JoinResponse, key []byte) error {
 	switch {
 	case err != nil:
 		return err
-	case root.Pin() != l.token.Pin || resp.Role != l.token.Role || trivet.ValidateName(resp.Name) != nil:
+	case !root.Matches(l.token.Trust) || resp.Role != l.token.Role || trivet.ValidateName(resp.Name) != nil:
 		return fmt.Errorf("join: %w: the response for %.60q as %.20q does not match the token", trivet.ErrInvalid,
 			resp.Name, resp.Role)
 	}
@@ -157,7 +157,7 @@ func (l *Local) installKeys(resp *JoinResponse) (err error) {
 	if errors.Is(err, trivet.ErrNotFound) {
 		l.keys, err = auth.Install(dir, resp.Keys)
 	}
-	if err == nil && l.keys.CA.Pin() != l.token.Pin {
+	if err == nil && !l.keys.CA.Matches(l.token.Trust) {
 		err = &trivet.Error{Op: "join", Name: dir, Hint: hintEmptyDirectory,
 			Err: fmt.Errorf("%w: the directory has the keys of cluster %s", trivet.ErrConflict, l.keys.CA.Cluster())}
 	}

@@ -35,7 +35,7 @@ func (s *site) joiner(id string) *joiner {
 	}), ErrorLog: log.New(io.Discard, "", 0)}
 	go server.ServeTLS(l, "", "") // until it is closed
 	s.t.Cleanup(func() { server.Close() })
-	return &joiner{s, Token{Pin: s.keys.CA.Pin(), Secret: secret, Role: trivet.RoleVoter}, JoinRequest{
+	return &joiner{s, Token{Trust: s.keys.CA.Trust(), Secret: secret, Role: trivet.RoleVoter}, JoinRequest{
 		Role: trivet.RoleVoter, ID: id + "-0123456789abcdef", Peer: "https://" + l.Addr().String(),
 		CSR: must(auth.PeerRequest(key))(s.t)}}
 }

@@ -54,6 +54,9 @@ func (l *Local) Info() peer.Info {
 		return info
 	}
 	info.Member, info.Revision = cluster.FormatID(m.ID()), m.Revision()
+	if refused := l.refused.Load(); refused != nil {
+		info.Refused = (*refused)()
+	}
 	if id := m.Leader(); id != 0 {
 		info.Leader = cluster.FormatID(id)
 	}
@@ -78,6 +81,9 @@ func (l *Local) MemberConfig() (cluster.Config, error) {
 
 // SetMember sets the member that runs.
 func (l *Local) SetMember(m *cluster.Member) { l.member.Store(m) }
+
+// SetRefused sets what returns how many values of the store this head refuses.
+func (l *Local) SetRefused(count func() int) { l.refused.Store(&count) }
 
 // SaveStarted records in the data directory that a start has completed, and where the others reach this head.
 func (l *Local) SaveStarted() error {

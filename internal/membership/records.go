@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -101,6 +102,39 @@ func (v *Verifier) VerifyNotRemoved(head, member string) error {
 		return nil
 	}
 	return errRemoved(head)
+}
+
+// VerifyListed returns nil for a head that may have a list of the store's members: one that has a record and is not
+// removed. The record of one that joins may be missing in a copy that lags.
+func (v *Verifier) VerifyListed(head, member string) error {
+	if _, err := v.Records.Heads.GetShared(head); errors.Is(err, trivet.ErrNotFound) {
+		return errUnknownHead(head)
+	} else if err != nil {
+		return err
+	}
+	return v.VerifyNotRemoved(head, member)
+}
+
+// WitnessVerifier verifies members by the store's members only: a witness has no records. Its refusals are not final,
+// as its copy may lag.
+type WitnessVerifier struct {
+	Members interface{ Peers() []cluster.Peer }
+}
+
+// VerifyMember returns nil for a member, or while a member that has not started yet may be it.
+func (v *WitnessVerifier) VerifyMember(head string) error {
+	if !slices.ContainsFunc(v.Members.Peers(), func(p cluster.Peer) bool { return p.Name == head || p.Name == "" }) {
+		return errUnknownHead(head)
+	}
+	return nil
+}
+
+// VerifyNotRemoved does the same.
+func (v *WitnessVerifier) VerifyNotRemoved(head, _ string) error { return v.VerifyMember(head) }
+
+// errUnknownHead is the error of a head that is not known as a member; it may be retried.
+func errUnknownHead(head string) error {
+	return fmt.Errorf("verify membership: %w: %.60q is not known as a member here", trivet.ErrUnavailable, head)
 }
 
 func hasMember(peers []cluster.Peer, member string) bool {

@@ -62,6 +62,9 @@ func (r *Registration) register(ctx context.Context) error {
 	if err := r.writeRecord(ctx); err != nil {
 		return fmt.Errorf("register head: %w", err)
 	}
+	if err := r.Records.RaiseRelease(ctx); err != nil {
+		return fmt.Errorf("release of the site: %w", err)
+	}
 	if err := r.writeAdminFile(ctx); errors.Is(err, trivet.ErrInvalid) {
 		return &trivet.Error{Op: "read the administrator's file", Err: err,
 			Hint: "remove it; the next start creates another one"}
@@ -79,10 +82,11 @@ func (r *Registration) writeRecord(ctx context.Context) error {
 		if errors.Is(err, trivet.ErrNotFound) {
 			h, err = &trivet.Head{Meta: trivet.Meta{Name: l.Name()}, Spec: trivet.HeadSpec{Role: trivet.RoleVoter}}, nil
 		}
-		if err != nil {
+		if err := errors.Join(err, r.Records.checkRelease(tx, l.Name(), trivet.CurrentRelease)); err != nil {
 			return err
 		}
 		st := &h.Status
+		st.Release = trivet.CurrentRelease
 		st.Version, st.API, st.Boot, st.Peer, st.DHCP = l.cfg.Version, l.addr.API, l.addr.Boot, l.addr.Peer, l.addr.DHCP
 		st.Started, st.Member = l.started, cluster.FormatID(r.Member.ID())
 		if st.State == "" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 // renewPath is the endpoint by which a witness renews its certificate.
@@ -28,7 +29,8 @@ type RenewResponse struct {
 }
 
 // renew signs the certificate of a witness, also of one whose certificate expired while it was down, unless it was
-// removed.
+// removed. It is for the address by which the witness joined, and no other: the certificate of a head that was taken
+// over must not become that of another one.
 func (s *Server) renew(r *http.Request, from auth.Peer, body []byte) (any, error) {
 	var req RenewRequest
 	if err := json.Unmarshal(body, &req); err != nil {
@@ -41,32 +43,55 @@ func (s *Server) renew(r *http.Request, from auth.Peer, body []byte) (any, error
 		return nil, err
 	}
 	from.Host = hostOf(req.Peer)
+	if err := s.Records.setPeer(r.Context(), from.Name, req.Peer); err != nil {
+		return nil, err
+	}
 	cert, err := s.Keys.CA.SignPeer(from, req.CSR, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return RenewResponse{cert}, s.Records.setPeer(r.Context(), from.Name, req.Peer)
+	return RenewResponse{cert}, nil
 }
 
-// setPeer records the URL where a witness is reached. It refuses that of another head.
+// setPeer records the URL where a witness is reached: at another port, but not at another host. It reads the record by
+// the quorum, so that a head that has not seen the removal of the witness yet renews nothing.
 func (r *Records) setPeer(ctx context.Context, name, peer string) error {
-	if h, err := r.Heads.GetShared(name); err == nil && h.Status.Peer == peer {
-		return nil
-	}
+	return r.update(ctx, func(tx *store.Tx) error {
+		h, err := r.Heads.In(tx).Get(name)
+		switch {
+		case err != nil:
+			return err
+		case h.Spec.Role != trivet.RoleWitness || h.Spec.Remove || h.Status.State == trivet.HeadRemoved:
+			return fmt.Errorf("renew: %w: %s is not a witness of this cluster, or is being removed",
+				trivet.ErrForbidden, name)
+		case hostName(h.Status.Peer) != hostName(peer):
+			return &trivet.Error{Op: "renew", Kind: "Head", Name: name,
+				Err: fmt.Errorf("%w: it joined as %s, and its certificate is for that address only, not for %.300s",
+					trivet.ErrForbidden, h.Status.Peer, peer),
+				Hint: "start it with the --advertise that it had, or let it join again: trivet head replace " + name}
+		case h.Status.Peer == peer:
+			return nil
+		}
+		if err := r.unusedAddress(name, peer); err != nil {
+			return err
+		}
+		h.Status.Peer = peer
+		return r.Heads.In(tx).Put(h)
+	})
+}
+
+// unusedAddress refuses the address of another head.
+func (r *Records) unusedAddress(name, peer string) error {
 	for h := range r.Heads.AllShared() {
 		same := func(url string) bool { return hostPort(url) == hostPort(peer) }
 		urls := slices.Concat(h.Status.API, []string{h.Status.Peer})
 		if h.Name != name && h.Status.State != trivet.HeadRemoved && slices.ContainsFunc(urls, same) {
 			return &trivet.Error{Op: "renew", Err: fmt.Errorf("%w: %s is reached at %.300s", trivet.ErrExists, h.Name,
 				peer),
-				Hint: "set another address of the witness by --advertise and --api"}
+				Hint: "set another port of the witness by --api"}
 		}
 	}
-	return r.Update(ctx, name, func(h *trivet.Head) bool {
-		changed := h.Status.Peer != peer
-		h.Status.Peer = peer
-		return changed
-	})
+	return nil
 }
 
 // renewTimeout bounds one request to renew a certificate.

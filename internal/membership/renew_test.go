@@ -9,46 +9,80 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/cluster"
 )
 
-// A witness gets a certificate for its own address, never for that of another head or for the name of all. An address
-// that is refused is not recorded either.
+// A witness gets a certificate for the address by which it joined only, and none once its removal was requested. An
+// address that is refused is not recorded either.
 func TestWitnessRenews(t *testing.T) {
 	s := newSite(t, 2)
-	const old, api = "https://10.0.0.9:7480", "https://head1.example:7480"
+	const old, api = "https://10.0.0.9:7480", "https://10.0.0.9:7482"
 	s.record("witness", trivet.RoleWitness, func(rec *trivet.Head) {
 		rec.Status.State, rec.Status.Peer = trivet.HeadMember, old
 	})
 	s.record("head1", trivet.RoleVoter, func(rec *trivet.Head) { rec.Status.API = []string{api} })
-	s.record("gone", trivet.RoleVoter, func(rec *trivet.Head) {
-		rec.Status.State, rec.Status.Peer = trivet.HeadRemoved, "https://10.0.0.8:7480"
-	})
 	cert := s.certify(auth.Peer{Name: "witness", Role: auth.PeerWitness, Host: "10.0.0.9"})
-	for _, tc := range []struct {
-		peer string
-		want error
-	}{
-		{"https://" + trivet.ServerName + ":1", trivet.ErrInvalid},
-		{"https://HEAD.trivet.internal.:1", trivet.ErrInvalid},
-		{"https://*.trivet.internal:1", trivet.ErrInvalid},
-		{"https://" + s.heads[1].addr, trivet.ErrExists},
-		{"https://" + s.heads[1].addr + "/", trivet.ErrExists},
-		{api, trivet.ErrExists},
-		{"https://HEAD1.example.:7480", trivet.ErrExists},
-		{old, nil},
-		{"https://10.0.0.8:7480", nil},
-		{"https://10.0.0.10:7480", nil},
-	} {
+	renew := func(peer string, want error) {
+		t.Helper()
 		before := must(s.records.Heads.Get("witness"))(t).Status.Peer
-		req := RenewRequest{CSR: must(auth.PeerRequest(must(auth.PeerKey())(t)))(t), Peer: tc.peer}
+		req := RenewRequest{CSR: must(auth.PeerRequest(must(auth.PeerKey())(t)))(t), Peer: peer}
 		err := s.renew(cert, req)
 		after := must(s.records.Heads.Get("witness"))(t).Status.Peer
-		if tc.want == nil {
-			before = tc.peer
+		if want == nil {
+			before = peer
 		}
-		if !errors.Is(err, tc.want) || after != before {
-			t.Errorf("%s: %v, want %v; its record has %s", tc.peer, err, tc.want, after)
+		if !errors.Is(err, want) || after != before {
+			t.Errorf("%s: %v, want %v; its record has %s", peer, err, want, after)
 		}
+	}
+	for _, peer := range []string{"https://" + trivet.ServerName + ":1", "https://HEAD.trivet.internal.:1",
+		"https://*.trivet.internal:1", "https://" + s.heads[1].addr, "https://10.0.0.10:7480",
+		"https://head1.example:7480"} {
+		renew(peer, trivet.ErrForbidden)
+	}
+	renew(api, trivet.ErrExists)
+	renew(old, nil)
+	renew("https://[::ffff:10.0.0.9]:7480", nil)
+	renew("https://10.0.0.9:7481", nil)
+	s.record("witness", trivet.RoleWitness, func(rec *trivet.Head) { rec.Spec.Remove = true })
+	renew("https://10.0.0.9:7481", trivet.ErrForbidden)
+	s.record("full", trivet.RoleVoter, func(rec *trivet.Head) { rec.Status.Peer = old })
+	cert = s.certify(auth.Peer{Name: "full", Role: auth.PeerWitness, Host: "10.0.0.9"})
+	if err := s.renew(cert, RenewRequest{Peer: old}); !errors.Is(err, trivet.ErrForbidden) {
+		t.Errorf("a witness by its certificate, and not by its record: %v", err)
+	}
+}
+
+// A valid certificate alone gets no list of the members: from a full head it needs a record, from a witness the name of
+// a member.
+func TestListOfMembersNeedsARecord(t *testing.T) {
+	s := newSite(t, 1)
+	s.members.all = []cluster.Peer{{ID: 1, Name: "head0", URL: "https://" + s.heads[0].addr}}
+	list := func(name string) error {
+		var resp VerifyResponse
+		cert := s.certify(auth.Peer{Name: name, Role: auth.PeerWitness, Host: "10.0.0.9"})
+		err := s.client(cert).Call(t.Context(), "https://"+s.heads[0].addr, verifyPath, VerifyRequest{}, &resp)
+		if err != nil && len(resp.Peers) > 0 {
+			t.Errorf("%s got %v", name, resp.Peers)
+		}
+		return err
+	}
+	if err := list("unknown"); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("a head without a record: %v", err)
+	}
+	if err := list("head0"); err != nil {
+		t.Error(err)
+	}
+	s.record("head0", "", func(rec *trivet.Head) { rec.Status.State = trivet.HeadRemoved })
+	if err := list("head0"); !errors.Is(err, trivet.ErrForbidden) {
+		t.Errorf("a removed head: %v", err)
+	}
+	witness := &WitnessVerifier{&s.members}
+	if err := witness.VerifyMember("unknown"); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("a witness: %v", err)
+	}
+	if err := witness.VerifyMember("head0"); err != nil {
+		t.Errorf("a witness: %v", err)
 	}
 }
 
@@ -56,7 +90,7 @@ func TestWitnessRenews(t *testing.T) {
 func TestWitnessWithNameOfAllHeads(t *testing.T) {
 	s := newSite(t, 1)
 	secret := must(s.records.IssueToken(t.Context(), trivet.RoleWitness, "", time.Now().Add(time.Hour)))(t)
-	token := Token{Pin: s.keys.CA.Pin(), Secret: secret, Role: trivet.RoleWitness}
+	token := Token{Trust: s.keys.CA.Trust(), Secret: secret, Role: trivet.RoleWitness}
 	req := JoinRequest{Role: token.Role, ID: "0123456789abcdef", Peer: "https://" + trivet.ServerName + ":7480",
 		CSR: must(auth.PeerRequest(must(auth.PeerKey())(t)))(t)}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -12,7 +12,7 @@ import (
 // Token is what an operator carries from a head to a new one: the identity of the cluster, and the right to join it
 // once in a role.
 type Token struct {
-	Pin    string      // of the cluster's CA
+	Trust  string      // pins of the cluster's CAs
 	ID     string      // of the token's record
 	Secret auth.Secret // the token itself
 	Role   string
@@ -25,9 +25,9 @@ func ParseToken(text string) (t Token, err error) {
 	if rest, ok := strings.CutSuffix(text, "."+trivet.RoleWitness); ok {
 		text, t.Role = rest, trivet.RoleWitness
 	}
-	pin, secret, ok := strings.Cut(text, ".")
-	t.Pin, t.Secret = pin, auth.Secret(secret)
-	if ok && sdk.ValidatePin(pin) == nil {
+	trust, secret, ok := strings.Cut(text, ".")
+	t.Trust, t.Secret = trust, auth.Secret(secret)
+	if _, invalid := sdk.TLSConfig(trust); ok && invalid == nil && strings.HasPrefix(trust, "sha256:") {
 		t.ID, err = auth.ParseToken(secret)
 	}
 	if t.ID == "" || err != nil {

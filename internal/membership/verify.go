@@ -29,17 +29,19 @@ type VerifyResponse struct {
 	Peers  []cluster.Peer `json:"peers"`
 }
 
-// verify responds with all members, or with ErrForbidden to a head that was removed.
+// verify responds with all members, with ErrForbidden to a head that was removed, and with ErrUnavailable to one that
+// is not known.
 func (s *Server) verify(_ *http.Request, from auth.Peer, body []byte) (any, error) {
 	var req VerifyRequest
 	if err := json.Unmarshal(body, &req); err != nil {
 		return nil, fmt.Errorf("verify: %w: %w", trivet.ErrInvalid, err)
 	}
+	err := (&WitnessVerifier{s.Members}).VerifyMember(from.Name)
 	if s.Records != nil {
-		v := Verifier{s.Records, s.Members}
-		if err := v.VerifyNotRemoved(from.Name, req.Member); err != nil {
-			return nil, err
-		}
+		err = (&Verifier{s.Records, s.Members}).VerifyListed(from.Name, req.Member)
+	}
+	if err != nil {
+		return nil, err
 	}
 	self := s.Info()
 	return VerifyResponse{Head: self.Head, Leader: self.Leader, Peers: s.Members.Peers()}, nil

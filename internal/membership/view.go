@@ -1,6 +1,8 @@
 package membership
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
@@ -32,6 +34,7 @@ func (v *View) Cluster() trivet.Cluster {
 		leads := self.Leader != "" && h.Status.Member == self.Leader
 		if h.Name == self.Head {
 			view.LastHeard = new(trivet.Duration)
+			view.Problem = cmp.Or(refusedProblem(self.Refused), view.Problem)
 		} else if status, ok := statuses[h.Name]; ok {
 			addStatus(&view, status, now)
 		}
@@ -70,12 +73,21 @@ func pendingReason(h *trivet.Head) string {
 	return h.Status.Reason
 }
 
+// refusedProblem is the problem of a head that refuses values of the store.
+func refusedProblem(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("refuses %d values of the store, which do not authenticate: see its log", n)
+}
+
 // addStatus adds the status of another head.
 func addStatus(v *trivet.HeadView, s peer.Status, now time.Time) {
 	if !s.LastHeard.IsZero() {
 		age := trivet.Duration(now.Sub(s.LastHeard).Round(time.Second))
 		v.LastHeard, v.Version = &age, s.Version
 	}
+	v.Problem = cmp.Or(refusedProblem(s.Refused), v.Problem)
 	switch {
 	case s.Err != nil:
 		v.Problem = "does not respond: " + s.Err.Error()

@@ -124,7 +124,10 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 	}
 	a, err := r.Addresses.Get(ack.Address.String())
 	must(t, err)
-	if a.Spec != (trivet.AddressSpec{Network: "lan", MAC: knownMAC, Machine: "m1"}) || !a.Status.Until.IsZero() {
+	m, err := r.Machines.Get("m1")
+	must(t, err)
+	want := trivet.AddressSpec{Network: "lan", MAC: knownMAC, Machine: "m1", MachineUID: m.UID}
+	if a.Spec != want || !a.Status.Until.IsZero() {
 		t.Errorf("%+v", a)
 	}
 	before := r.Store.Revision()

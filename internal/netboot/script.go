@@ -75,7 +75,7 @@ func (s *Server) token(h host) (string, error) {
 // of its lease, not one that forges an address (docs/security.md).
 func (s *Server) checkPeer(h host, r *http.Request) error {
 	a := s.Leases.Leased(peerOf(r))
-	if a == nil || a.Spec.MAC == h.mac || a.Spec.Machine != "" && h.machine != nil && a.Spec.Machine == h.machine.Name {
+	if a == nil || a.Spec.MAC == h.mac || a.Spec.Machine != "" && h.machine != nil && a.Spec.MachineUID == h.machine.UID {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is the address of %s", trivet.ErrForbidden, a.Name, a.Spec.MAC)

@@ -29,11 +29,15 @@ func NewClient(cert auth.CertFunc, root func() *auth.Root, info func() Info) *Cl
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		cfg := root().PeerTLS(cert)
 		cfg.NextProtos = []string{"h2"}
-		return (&tls.Dialer{Config: cfg}).DialContext(ctx, network, addr)
+		return (&tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: cfg}).DialContext(ctx, network, addr)
 	}
-	t := &http.Transport{DialTLSContext: dial, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
+	t := &http.Transport{DialTLSContext: dial, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: silence}}
 	return &Client{&http.Client{Transport: t}, info}
 }
+
+// dialTimeout bounds the connection to another head.
+const dialTimeout = 2 * time.Second
 
 // Call sends a request to an endpoint of the head at a URL and decodes its response.
 func (c *Client) Call(ctx context.Context, url, path string, in, out any) error {

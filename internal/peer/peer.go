@@ -29,6 +29,7 @@ type Info struct {
 	Started  time.Time `json:"started,omitzero"`   // its process
 	Revision int64     `json:"revision,omitempty"` // revision of the store that its own copy has reached
 	Leader   string    `json:"leader,omitempty"`   // ID of the member that it knows as the leader; empty: none
+	Refused  int       `json:"refused,omitempty"`  // values in its copy of the store that do not authenticate
 }
 
 // Retryable reports whether a request that failed with this error may succeed later.

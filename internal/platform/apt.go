@@ -16,8 +16,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // packages returns the .deb files to build from: those of the options, or those of apt.
@@ -142,6 +144,17 @@ func (b *builder) download(ctx context.Context, names []string) ([]Package, erro
 	return all, nil
 }
 
+// A download is tried this often, with this pause before the second attempt; the later ones double.
+const (
+	downloadAttempts = 5
+	downloadPause    = time.Second
+)
+
+// transientMessage matches the messages of apt where another attempt may succeed: of name lookups and connections.
+var transientMessage = regexp.MustCompile(`(?i)resolv|connect|timed out|timeout|temporar|reset by peer| 50[0234] `)
+
+func isTransient(err error) bool { return transientMessage.MatchString(err.Error()) }
+
 func (b *builder) downloadOne(ctx context.Context, dir, file, digest string) (Package, error) {
 	m := debName.FindStringSubmatch(file)
 	if m == nil {
@@ -157,7 +170,11 @@ func (b *builder) downloadOne(ctx context.Context, dir, file, digest string) (Pa
 		return Package{}, err
 	}
 	defer os.RemoveAll(tmp)
-	if _, err := b.aptIn(ctx, tmp, "apt-get", "download", name); err != nil {
+	err = wait.Retry(ctx, downloadAttempts, downloadPause, isTransient, func() error {
+		_, err := b.aptIn(ctx, tmp, "apt-get", "download", name)
+		return err
+	})
+	if err != nil {
 		return Package{}, err
 	}
 	if err := os.Rename(filepath.Join(tmp, file), path); err != nil {

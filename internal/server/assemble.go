@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/trivet-project/trivet"
@@ -11,6 +12,7 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/maintenance"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/netboot"
@@ -25,8 +27,9 @@ import (
 
 func (s *Server) openStore(ctx context.Context) error {
 	name := s.local.Name()
-	s.store = store.New(s.member.Client(), store.Options{Head: name, Term: s.member.Term, Admit: s.member.Admit,
-		Logger: s.cfg.Log, Metrics: s.metrics})
+	s.store = store.New(s.member.Client(), store.Options{Head: name, Cipher: keyring.NewCipher(s.local.Keys().Store),
+		Term: s.member.Term, Admit: s.member.Admit, Logger: s.cfg.Log, Metrics: s.metrics})
+	s.local.SetRefused(s.store.Refused)
 	tables := state.New(s.store)
 	s.fleet, s.clock = fleet.New(tables, name), presence.NewClock(s.member.HasLeader)
 	tracker := presence.New(s.clock, s.fleet.AgentTimeout)
@@ -71,7 +74,7 @@ func (s *Server) assemble(context.Context) (err error) {
 		return err
 	}
 	s.router.set(&s.router.api, s.api)
-	s.router.setRemoved(s.records.Removed)
+	s.router.setSender(s.verifySender)
 	s.router.set(&s.router.peers, s.peerServer(logs))
 	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.vip().Addr(),
 		Quorum: s.member.HasLeader,
@@ -79,7 +82,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.netboot, err = netboot.New(netboot.Config{
 		Tables: s.fleet.Tables, Leases: s.leases, Head: s.local.Name(), Live: s.monitor.Live,
 		Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
-		Keys: s.local.Keys(), CA: s.local.Root().Pin(), Blobs: s.blobs.BootHandler(),
+		Keys: s.local.Keys(), CA: s.local.Root().Trust(), Blobs: s.blobs.BootHandler(),
 		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir,
 		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
@@ -103,6 +106,15 @@ func (s *Server) peerServer(logs *replica.Logs) http.Handler {
 	return p
 }
 
+// verifySender verifies the sender of a raft message: it is a member, which was not removed, and the message is in its
+// name.
+func (s *Server) verifySender(p auth.Peer, r *http.Request) error {
+	if s.records != nil && s.records.Removed(p.Name) {
+		return fmt.Errorf("%w: %s was removed from this cluster", trivet.ErrUnauthenticated, p.Name)
+	}
+	return s.member.VerifySender(r, p.Name)
+}
+
 func (s *Server) membershipServer(records *membership.Records) *membership.Server {
 	return membership.NewServer(membership.ServerConfig{
 		Info: s.local.Info, Members: s.member, Records: records, Keys: s.local.Keys(), Log: s.cfg.Log})
@@ -113,7 +125,8 @@ func (s *Server) assembleWitness() error {
 	if len(s.cfg.DHCPInterfaces) > 0 || s.cfg.DHCPAddress != "" {
 		s.cfg.Log.Warn("a witness serves no DHCP; ignoring --dhcp and --dhcp-listen")
 	}
-	p := peer.NewServer(peer.Config{Root: s.local.Root(), Info: s.local.Info, Log: s.cfg.Log})
+	p := peer.NewServer(peer.Config{Root: s.local.Root(), Info: s.local.Info, Log: s.cfg.Log,
+		Membership: &membership.WitnessVerifier{Members: s.member}})
 	s.membershipServer(nil).Register(p)
 	s.router.set(&s.router.peers, p)
 	s.router.set(&s.router.api, healthHandler(s.ready))

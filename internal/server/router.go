@@ -24,11 +24,13 @@ import (
 type router struct {
 	log     *slog.Logger
 	root    func() *auth.Root // returns nil before it is known
+	links   *peer.Links
 	members atomic.Pointer[http.Handler]
 	peers   atomic.Pointer[http.Handler]
 	api     atomic.Pointer[http.Handler]
-	removed atomic.Pointer[func(head string) bool] // reports whether a head was removed; nil: this head has no records
-	closing atomic.Bool                            // clients are to use another connection for the next request
+	// sender verifies the sender of a raft message, by its certificate and the message; nil: not known yet.
+	sender  atomic.Pointer[func(p auth.Peer, r *http.Request) error]
+	closing atomic.Bool // clients are to use another connection for the next request
 
 	mu      sync.Mutex
 	serving int           // requests of clients; guarded by mu
@@ -65,8 +67,8 @@ func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p, err := root.PeerOf(r.TLS, peer.ConnTime(r))
-	if removed := t.removed.Load(); err == nil && removed != nil && (*removed)(p.Name) {
-		err = fmt.Errorf("%w: %s was removed from this cluster", trivet.ErrUnauthenticated, p.Name)
+	if sender := t.sender.Load(); err == nil && sender != nil {
+		err = (*sender)(p, r)
 	}
 	if err != nil {
 		t.log.Debug("refused a request of a member", "from", r.RemoteAddr, "error", err)
@@ -74,6 +76,7 @@ func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	limit.Of(r.Context()).Recognise()
+	t.links.Add(r, p.Name)
 	pass(&t.members, w, r)
 }
 
@@ -96,7 +99,7 @@ func refuse(w http.ResponseWriter, err error) {
 
 func (t *router) set(which *atomic.Pointer[http.Handler], h http.Handler) { which.Store(&h) }
 
-func (t *router) setRemoved(removed func(head string) bool) { t.removed.Store(&removed) }
+func (t *router) setSender(verify func(auth.Peer, *http.Request) error) { t.sender.Store(&verify) }
 
 // enter reports whether a request may be served. exit must follow.
 func (t *router) enter() bool {

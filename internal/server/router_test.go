@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/auth/authtest"
+	"github.com/trivet-project/trivet/internal/peer"
 )
 
 // Raft messages of a member are served until it is removed, though its certificate is valid for longer. No response
@@ -21,7 +23,8 @@ func TestRemovedMemberIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt := &router{log: slog.New(slog.DiscardHandler), root: func() *auth.Root { return &keys.CA.Root }}
+	rt := &router{log: slog.New(slog.DiscardHandler), root: func() *auth.Root { return &keys.CA.Root },
+		links: peer.NewLinks(nil, slog.New(slog.DiscardHandler))}
 	rt.set(&rt.members, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
@@ -37,7 +40,12 @@ func TestRemovedMemberIsRefused(t *testing.T) {
 	if got := post("head2", auth.PeerWitness); got != http.StatusNoContent { // a witness has no records
 		t.Errorf("without records: %d", got)
 	}
-	rt.setRemoved(func(name string) bool { return name == "head2" })
+	rt.setSender(func(p auth.Peer, _ *http.Request) error {
+		if p.Name == "head2" {
+			return trivet.ErrUnauthenticated
+		}
+		return nil
+	})
 	for name, want := range map[string]int{"head1": http.StatusNoContent, "head2": http.StatusUnauthorized} {
 		for _, role := range []auth.PeerRole{auth.PeerHead, auth.PeerWitness} {
 			if got := post(name, role); got != want {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 	"github.com/trivet-project/trivet/internal/hostnet"
 	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Run serves until ctx ends or a part fails, and then lets requests end in order.
@@ -24,6 +26,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.awaitFailure(ctx) })
 	g.Go(func() error { s.local.RotateCertificate(ctx); return nil })
+	g.Go(func() error { s.router.links.Run(ctx); return nil })
 	log := s.cfg.Log.With("head", s.local.Name(), "cluster", s.local.Root().Cluster())
 	if s.local.Witness() {
 		g.Go(func() error { return s.local.RunWitness(ctx, s.ready) })
@@ -49,7 +52,23 @@ func (s *Server) awaitFailure(ctx context.Context) error {
 		if errors.Is(err, cluster.ErrRemoved) {
 			return s.local.ErrRemoved()
 		}
-		return fmt.Errorf("the store's member failed: %w", err)
+		err = fmt.Errorf("the store's member failed: %w", err)
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) {
+			s.serveReads(ctx, err)
+		}
+		return err
+	}
+}
+
+// restartInterval is how often a head whose member has failed checks whether another start would succeed.
+const restartInterval = time.Second
+
+// serveReads serves reads and boots from the copy of the records while this head's member cannot run for lack of
+// space. It returns when there is space, so that the head is started again.
+func (s *Server) serveReads(ctx context.Context, cause error) {
+	s.cfg.Log.Error("the store's member failed; this head serves reads and boots, and ends when there is space again",
+		"error", cause)
+	for wait.Sleep(ctx, restartInterval) == nil && cluster.CheckStartSpace(s.cfg.Dir) != nil {
 	}
 }
 

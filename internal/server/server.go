@@ -147,17 +147,20 @@ const maxStreams = 250
 
 // serveAPI serves the API's port from here on: a head that joins must respond, and the member needs what others send.
 func (s *Server) serveAPI(context.Context) error {
-	s.router = &router{log: s.cfg.Log, root: s.local.Root}
+	s.router = &router{log: s.cfg.Log, root: s.local.Root, links: peer.NewLinks(s.memberURLs, s.cfg.Log)}
 	s.apiHTTP = &http.Server{
-		Handler: limit.Handler(s.router), TLSConfig: auth.ListenTLS(s.local.ServingCertificate), MaxHeaderBytes: api.MaxHeader,
+		Handler: limit.Handler(s.router), TLSConfig: auth.ListenTLS(s.local.ServingCertificate),
+		MaxHeaderBytes:    api.MaxHeader,
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ErrorLog: debugLog(s.cfg.Log),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return limit.Context(peer.WithConnTime(ctx), c)
+			return limit.Context(peer.WithConn(peer.WithConnTime(ctx), c), c)
 		},
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ConnState: s.router.links.ConnState,
 	}
 	s.apiDone = make(chan error, 1)
-	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(limit.Listen(s.listeners.api, s.limits.api), "", "")) }() // until Close
+	bounded := limit.Listen(s.listeners.api, s.limits.api)
+	go func() { s.apiDone <- served(s.apiHTTP.ServeTLS(bounded, "", "")) }() // until Close
 	return nil
 }
 
@@ -166,6 +169,15 @@ func (s *Server) establish(ctx context.Context) error {
 		Peer: s.APIURLs()[0], API: s.APIURLs(), Boot: s.BootURLs(),
 		DHCP: s.cfg.dhcpAddresses(s.hosts), Names: s.cfg.certNames(s.hosts),
 	})
+}
+
+// memberURLs returns where the members of the store are reached, by the names of their heads.
+func (s *Server) memberURLs() map[string]string {
+	urls := map[string]string{}
+	for _, p := range s.member.Peers() {
+		urls[p.Name] = p.URL
+	}
+	return urls
 }
 
 // leaderTimeout is how long a start waits for a leader before it serves what needs none.
@@ -183,6 +195,7 @@ func (s *Server) openMember(ctx context.Context) error {
 	}
 	s.local.SetMember(s.member)
 	s.metrics.MustRegister(leaderGauge(s.member), usageCollector{s.member})
+	s.router.setSender(func(p auth.Peer, r *http.Request) error { return s.member.VerifySender(r, p.Name) })
 	s.router.set(&s.router.members, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
@@ -218,8 +231,8 @@ func writable(m *cluster.Member) error {
 func (s *Server) APIURLs() []string  { return urls("https", s.hosts, s.listeners.api) }
 func (s *Server) BootURLs() []string { return urls("http", s.hosts, s.listeners.boot) }
 
-// Pin returns the pin of the cluster's CA, by which clients recognize the cluster.
-func (s *Server) Pin() string { return s.local.Root().Pin() }
+// Trust returns the pins of the cluster's CAs, by which clients recognize the cluster.
+func (s *Server) Trust() string { return s.local.Root().Trust() }
 
 // DHCPAddr returns the address of the DHCP listener; not valid where there is none.
 func (s *Server) DHCPAddr() netip.AddrPort { return s.listeners.dhcpAddr() }

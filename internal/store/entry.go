@@ -3,11 +3,15 @@ package store
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/keyring"
 )
 
 // kindInfo describes a kind of record to the store.
@@ -18,12 +22,17 @@ type kindInfo struct {
 	new     func() trivet.Record
 	copy    func(trivet.Record) trivet.Record
 	indexes []index
+	refs    []trivet.Reference
+
+	since       trivet.Release
+	fieldsSince map[string]trivet.Release
 }
 
 type index struct {
 	name     string
 	keys     func(trivet.Record) []string
 	compared bool
+	to       trivet.Kind // of an index of references: what they refer to
 }
 
 // entry is one etcd key at one revision. It is immutable once it is in a snapshot.
@@ -31,67 +40,39 @@ type entry struct {
 	key, kind, name string
 	info            *kindInfo // nil for kinds without a table
 	rev             int64     // ModRevision
-	doc             []byte    // the record's JSON as stored, without the transaction's ID
-	tx              string    // the ID of the transaction that wrote it
+	created         int64     // CreateRevision
+	version         int64     // number of writes since it was created
+	doc             []byte    // the record's JSON as stored; nil if the value was refused
+	tx              txID      // of the transaction that wrote it
+	sealed          keyring.ID
 	rec             trivet.Record
 	unknown         bool // doc has fields that rec does not have
 	err             error
 }
 
-// The ID is the last field of the stored JSON, so that it is found without parsing.
-const (
-	idSize   = 26 // crypto/rand.Text
-	txBefore = `,"tx":"`
-	txAfter  = `"}`
-)
-
-// withID returns the stored value: the record's JSON with the transaction's ID.
-func withID(doc []byte, id string) string {
-	var b bytes.Buffer
-	b.Grow(len(doc) + len(txBefore) + len(id) + len(txAfter))
-	b.Write(doc[:len(doc)-1])
-	b.WriteString(txBefore)
-	b.WriteString(id)
-	b.WriteString(txAfter)
-	return b.String()
-}
-
-// cutID splits a stored value into the record's JSON and the transaction's ID.
-func cutID(value []byte) (doc []byte, id string) {
-	const tail = len(txBefore) + idSize + len(txAfter)
-	at := len(value) - tail
-	if at > 0 && string(value[at:at+len(txBefore)]) == txBefore && bytes.HasSuffix(value, []byte(txAfter)) {
-		doc = make([]byte, at+1)
-		copy(doc, value[:at])
-		doc[at] = '}'
-		return doc, string(value[at+len(txBefore) : at+len(txBefore)+idSize])
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(value, &fields) != nil || fields["tx"] == nil {
-		return value, ""
-	}
-	_ = json.Unmarshal(fields["tx"], &id)
-	delete(fields, "tx")
-	doc, _ = json.Marshal(fields)
-	return doc, id
-}
-
-// newEntry decodes a stored value. A value that cannot be decoded stays in the copy; reading it returns the error.
-func newEntry(info *kindInfo, key, kind, name string, value []byte, rev int64) *entry {
-	e := &entry{key: key, kind: kind, name: name, info: info, rev: rev}
-	e.doc, e.tx = cutID(value)
-	if info == nil {
+// newEntry reads a stored value. One that cannot be decoded stays in the copy; reading it returns the error. Of one that
+// does not authenticate nothing is used but its revisions.
+func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
+	e := &entry{key: key, kind: kind, name: name, info: s.kinds[kind],
+		rev: kv.ModRevision, created: kv.CreateRevision, version: kv.Version}
+	v, err := s.open(key, kv)
+	e.doc, e.tx, e.sealed, e.err = v.doc, v.tx, v.key, err
+	if err != nil || e.info == nil {
 		return e
 	}
-	e.rec, e.unknown, e.err = decode(info, e.doc)
+	e.rec, e.unknown, e.err = decode(e.info, e.doc)
 	if e.err != nil {
 		e.rec = nil
 		return e
 	}
 	h := e.rec.Header()
-	h.Kind, h.Name, h.Revision = info.kind, name, rev
+	h.Kind, h.Name, h.Revision = e.info.kind, e.name, e.rev
 	return e
 }
+
+// refused reports whether the value did not authenticate. For readers and watchers it is as if there were no record;
+// transactions that read it fail.
+func (e *entry) refused() bool { return errors.Is(e.err, ErrRefused) }
 
 // decode reads a record's JSON and reports whether it has fields that the Go type does not have.
 func decode(info *kindInfo, doc []byte) (rec trivet.Record, unknown bool, err error) {
@@ -125,12 +106,24 @@ func (e *entry) record() trivet.Record {
 	return e.rec
 }
 
-// typed returns the shared record, or the error that decoding it returned.
+// typed returns the shared record, or the error that reading it returned.
 func (e *entry) typed() (trivet.Record, error) {
 	if e.err != nil {
-		return nil, &trivet.Error{Op: "read", Kind: e.info.kind, Name: e.name, Err: e.err}
+		return nil, e.fail("read")
 	}
 	return e.rec, nil
+}
+
+// fail returns the error of an entry that cannot be read.
+func (e *entry) fail(op string) error {
+	err := &trivet.Error{Op: op, Kind: trivet.Kind(e.kind), Name: e.name, Err: e.err}
+	if e.info != nil {
+		err.Kind = e.info.kind
+	}
+	if e.refused() {
+		err.Hint = hintRefused
+	}
+	return err
 }
 
 // indexPaths yields the paths of the record in the snapshot, besides its key.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
@@ -23,6 +24,7 @@ const listPage = 1000
 // load lists the store from this member, with or without a leader.
 func (s *Store) load(ctx context.Context) (*snapshot, error) {
 	next := newSnapshot(0)
+	s.refusals.reset()
 	from, opts := prefix, []clientv3.OpOption{
 		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(listPage),
 		clientv3.WithSerializable(),
@@ -37,25 +39,27 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 			opts = append(opts, clientv3.WithRev(next.rev))
 		}
 		for _, kv := range page.Kvs {
-			if e := s.read(string(kv.Key), kv.Value, kv.ModRevision); e != nil {
+			if e := s.read(kv); e != nil {
 				next.put(e)
+				s.refusals.note(e)
 			}
 		}
 		if !page.More {
-			return next, nil
+			return next, s.checkKeys(next)
 		}
 		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
 	}
 }
 
 // read returns the entry of a key, or nil if the key is not under the store's prefix.
-func (s *Store) read(key string, value []byte, rev int64) *entry {
+func (s *Store) read(kv *mvccpb.KeyValue) *entry {
+	key := string(kv.Key)
 	kind, name, ok := splitKey(key)
 	if !ok {
 		return nil
 	}
-	e := newEntry(s.kinds[kind], key, kind, name, value, rev)
-	if e.err != nil {
+	e := s.newEntry(key, kind, name, kv)
+	if e.err != nil && !e.refused() {
 		s.log.Error("cannot decode a stored record", "key", key, "error", e.err)
 	}
 	return e
@@ -130,8 +134,11 @@ func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
 	key := string(ev.Kv.Key)
 	if ev.Type == clientv3.EventTypeDelete {
 		was = next.del(key)
-	} else if is = s.read(key, ev.Kv.Value, ev.Kv.ModRevision); is != nil {
+		s.refusals.forget(was)
+	} else if is = s.read(ev.Kv); is != nil {
 		was = next.put(is)
+		s.refusals.forget(was)
+		s.refusals.note(is)
 	}
 	if is != nil {
 		s.pending.committed(is.tx, is.rev)

@@ -10,16 +10,20 @@ import (
 // already. All kinds are registered before the store is started.
 func (s *Store) Register(kind trivet.KindInfo) {
 	part := kindPart(kind.Kind)
-	if s.kinds[part] != nil {
+	if known := s.kinds[part]; known != nil {
+		known.since, known.fieldsSince = kind.Since, kind.FieldsSince
 		return
 	}
 	if s.started {
 		panic("store: kind " + string(kind.Kind) + " is registered after the start")
 	}
-	s.kinds[part] = &kindInfo{
+	info := &kindInfo{
 		kind: kind.Kind, part: part, typ: reflect.TypeOf(kind.New()).Elem(),
 		new: kind.New, copy: func(r trivet.Record) trivet.Record { return deepCopy(r) },
+		since: kind.Since, fieldsSince: kind.FieldsSince,
 	}
+	info.addReferences()
+	s.kinds[part] = info
 }
 
 // Record returns a copy of a record as the transaction sees it, or ErrNotFound. See [View.Get].

@@ -28,16 +28,27 @@ func (t View[T]) ListBy(index, key string) (list []*T) {
 
 // compared returns the index of a name. It panics if a transaction must not decide on its lists.
 func (info *kindInfo) compared(name string) index {
+	ix := info.index(name)
+	if !ix.compared {
+		panic(fmt.Sprintf("store: index %s of %s is not compared", name, info.kind))
+	}
+	return ix
+}
+
+// index panics if there is none of that name: an empty result would hide the mistake.
+func (info *kindInfo) index(name string) index {
 	at := slices.IndexFunc(info.indexes, func(ix index) bool { return ix.name == name })
-	if at < 0 || !info.indexes[at].compared {
-		panic(fmt.Sprintf("store: %s has no index %s that is compared", info.kind, name))
+	if at < 0 {
+		panic(fmt.Sprintf("store: %s has no index %s", info.kind, name))
 	}
 	return info.indexes[at]
 }
 
-// list returns the shared records of a list as the transaction sees it, and reads its key.
+// list returns the shared records of a list as the transaction sees it, in order of name, and reads its key.
 func (tx *Tx) list(info *kindInfo, ix index, key string) []trivet.Record {
-	tx.read(listKey(info, ix, key))
+	if ix.compared {
+		tx.read(listKey(info, ix, key))
+	}
 	all := slices.Collect(tx.members(info, ix, key))
 	slices.SortFunc(all, func(a, b trivet.Record) int { return strings.Compare(a.Header().Name, b.Header().Name) })
 	return all
@@ -79,6 +90,9 @@ func (tx *Tx) writeListKeys() {
 func (tx *Tx) writeListKeysOf(info *kindInfo, ix index, was, is []string) {
 	for _, key := range is {
 		if !slices.Contains(was, key) {
+			if ix.to != "" { // a deletion of the target that is committed before is noticed
+				tx.read(recordKey(kindPart(ix.to), key))
+			}
 			tx.write(listKey(info, ix, key), &write{doc: []byte(`{"kind":"list"}`)})
 		}
 	}

@@ -10,6 +10,8 @@ type metrics struct {
 	reruns   prometheus.Counter
 	unknowns prometheus.Counter
 	reloads  prometheus.Counter
+	refusals prometheus.Counter
+	refused  prometheus.Gauge
 }
 
 func newMetrics(to prometheus.Registerer) *metrics {
@@ -37,8 +39,16 @@ func newMetrics(to prometheus.Registerer) *metrics {
 			Help: "Reloads of the local copy because the watch could not be resumed.",
 		}),
 	}
+	m.refusals = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "trivet_store_refusals_total",
+		Help: "Values that did not authenticate when this head read them: forged, replayed or damaged.",
+	})
+	m.refused = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "trivet_store_refused_values",
+		Help: "Values in this head's copy that do not authenticate.",
+	})
 	if to != nil {
-		to.MustRegister(m.updates, m.lag, m.reruns, m.unknowns, m.reloads)
+		to.MustRegister(m.updates, m.lag, m.reruns, m.unknowns, m.reloads, m.refusals, m.refused)
 	}
 	return m
 }

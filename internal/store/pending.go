@@ -9,9 +9,9 @@ import (
 // pending holds the waiters for the feed: for a revision, or for the outcome of a transaction.
 type pending struct {
 	mu      sync.Mutex
-	rev     int64               // guarded by mu, as all below
-	waiters []waiter            // for revisions above rev
-	txs     map[string]*outcome // transactions in progress
+	rev     int64             // guarded by mu, as all below
+	waiters []waiter          // for revisions above rev
+	txs     map[txID]*outcome // transactions in progress
 }
 
 type waiter struct {
@@ -27,27 +27,27 @@ type outcome struct {
 }
 
 // begin registers a transaction's ID with the feed, until end.
-func (p *pending) begin(id string) {
+func (p *pending) begin(id txID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.txs[id] = &outcome{seen: make(chan struct{})}
 }
 
-func (p *pending) end(id string) {
+func (p *pending) end(id txID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.txs, id)
 }
 
 // outcome returns the state of a transaction in the feed.
-func (p *pending) outcome(id string) outcome {
+func (p *pending) outcome(id txID) outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return *p.txs[id]
 }
 
 // committed records that the feed has a transaction.
-func (p *pending) committed(id string, rev int64) {
+func (p *pending) committed(id txID, rev int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o := p.txs[id]; o != nil && o.rev == 0 {

@@ -26,6 +26,7 @@ func (tx *Tx) put(op string, info *kindInfo, rec trivet.Record) error {
 	if err := tx.fillHeader(h, old); err != nil {
 		return tx.fail(op, info, h.Name, err)
 	}
+	tx.fillUIDs(info, rec)
 	doc, err := encode(info, rec, old)
 	if err != nil {
 		return tx.fail(op, info, h.Name, err)
@@ -100,6 +101,9 @@ func (tx *Tx) putDoc(op string, info *kindInfo, name string, doc []byte, rec tri
 	if len(doc) > trivet.MaxRecord {
 		return tx.fail(op, info, name, fmt.Errorf("%w: its JSON has %d bytes; the maximum is %d",
 			trivet.ErrTooLarge, len(doc), trivet.MaxRecord))
+	}
+	if err := tx.checkRelease(info, doc); err != nil {
+		return tx.fail(op, info, name, err)
 	}
 	tx.write(recordKey(info.part, name), &write{doc: doc, rec: rec})
 	return nil

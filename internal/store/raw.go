@@ -31,15 +31,21 @@ func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {
 	if e == nil {
 		return Raw{}, &trivet.Error{Op: "get", Kind: kind, Name: name, Err: trivet.ErrNotFound}
 	}
+	if e.refused() {
+		return Raw{}, e.fail("get")
+	}
 	return Raw{e}, nil
 }
 
 // List returns the records of a kind in order of name, after a name, at most limit (0: all), at a revision from which
-// a watch can begin.
+// a watch can begin. Those that were refused are missing.
 func (s *Store) List(kind trivet.Kind, after string, limit int) (records []Raw, revision int64) {
 	snap := s.snapshot()
 	all := recordKey(kindPart(kind), "")
 	for e := range snap.under(all, all+after) {
+		if e.refused() {
+			continue
+		}
 		if records = append(records, Raw{e}); len(records) == limit {
 			break
 		}
@@ -70,6 +76,8 @@ func (tx *Tx) Raw(kind trivet.Kind, name string) (doc []byte, revision int64, er
 	switch w := tx.writes[key]; {
 	case w != nil && w.doc != nil:
 		return w.doc, tx.reads[key], nil
+	case w == nil && e != nil && e.refused():
+		return nil, 0, e.fail("get")
 	case w == nil && e != nil:
 		return e.doc, e.rev, nil
 	}

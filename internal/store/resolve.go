@@ -23,7 +23,7 @@ func (s *Store) guardKey() string { return prefix + guardPart + s.opts.Head }
 
 // resolve returns the outcome of an attempt: its revision, errRerun if it was not committed and never will be, or
 // ErrUnknown if ctx ends first or there is no leader.
-func (s *Store) resolve(ctx context.Context, cause error, id string, guard int64) (int64, error) {
+func (s *Store) resolve(ctx context.Context, cause error, id txID, guard int64) (int64, error) {
 	seen := s.pending.outcome(id).seen
 	for s.pending.outcome(id).rev == 0 && s.snapshot().revOf(s.guardKey()) == guard {
 		switch err := s.changeGuard(ctx, seen); {
@@ -54,7 +54,7 @@ func (s *Store) changeGuard(ctx context.Context, seen <-chan struct{}) error {
 		ctx, cancel := context.WithTimeout(context.Background(), s.opts.Timeout)
 		defer cancel()
 		return nil, s.attempt(ctx, func(ctx context.Context) error {
-			resp, err := s.client.Put(ctx, s.guardKey(), "{}")
+			resp, err := s.client.Put(ctx, s.guardKey(), s.seal(s.guardKey(), nil, []byte("{}"), txID{}))
 			if err != nil {
 				return err
 			}

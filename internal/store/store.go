@@ -14,13 +14,16 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Options configure a store.
 type Options struct {
 	// Head is the name of this head.
-	Head   string
+	Head string
+	// Cipher encrypts and authenticates the stored values.
+	Cipher *keyring.Cipher
 	Logger *slog.Logger
 	// Metrics is where the store's metrics are registered; nil: nowhere.
 	Metrics prometheus.Registerer
@@ -49,7 +52,9 @@ type Store struct {
 	pending pending
 	guards  singleflight.Group
 	metrics *metrics
-	defects defects
+	// refusals are the values that this head's copy refuses.
+	refusals refusals
+	defects  defects
 
 	started bool
 	stop    context.CancelFunc
@@ -73,12 +78,14 @@ func New(client *clientv3.Client, opts Options) *Store {
 	}
 	opts.AttemptTimeout = cmp.Or(opts.AttemptTimeout, time.Second)
 	opts.Timeout = cmp.Or(opts.Timeout, 5*time.Second)
-	return &Store{
+	s := &Store{
 		client: client, opts: opts, log: opts.Logger, kinds: map[string]*kindInfo{},
 		history: history{evicted: map[string]int64{}, waiting: map[*Watcher]struct{}{}},
-		pending: pending{txs: map[string]*outcome{}},
+		pending: pending{txs: map[txID]*outcome{}},
 		metrics: newMetrics(opts.Metrics), done: make(chan struct{}),
 	}
+	s.refusals = refusals{log: s.log, metrics: s.metrics}
+	return s
 }
 
 // Start loads the local copy from this head's member, with or without a leader, and follows the store from then on.

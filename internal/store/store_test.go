@@ -31,6 +31,9 @@ func open(t testing.TB, client *clientv3.Client, opts store.Options) *head {
 }
 
 func newHead(client *clientv3.Client, opts store.Options) *head {
+	if opts.Cipher == nil {
+		opts.Cipher = storetest.Cipher()
+	}
 	s := store.New(client, opts)
 	return &head{Store: s, machines: store.NewTable(s,
 		store.Index[trivet.Machine]{Name: "rack", Keys: func(m *trivet.Machine) []string {

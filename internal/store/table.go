@@ -37,8 +37,9 @@ func NewTable[T any, P interface {
 	}
 	for _, ix := range indexes {
 		keys := func(r trivet.Record) []string { return ix.Keys((*T)(r.(P))) }
-		info.indexes = append(info.indexes, index{ix.Name, keys, ix.Compared})
+		info.indexes = append(info.indexes, index{name: ix.Name, keys: keys, compared: ix.Compared})
 	}
+	info.addReferences()
 	if s.started || s.kinds[info.part] != nil {
 		panic("store: table of " + string(kind) + " added twice or after the start")
 	}
@@ -115,12 +116,8 @@ func all[T any](s *snapshot, info *kindInfo) iter.Seq[*T] {
 	return entries[T](s.under(recordKey(info.part, ""), ""))
 }
 
-// by panics if the table does not have the index: an empty result would hide the mistake.
 func by[T any](s *snapshot, info *kindInfo, name, key string) iter.Seq[*T] {
-	if !slices.ContainsFunc(info.indexes, func(ix index) bool { return ix.name == name }) {
-		panic("store: table of " + string(info.kind) + " has no index " + name)
-	}
-	return entries[T](s.under(indexPrefix(info.part, name, key), ""))
+	return entries[T](s.under(indexPrefix(info.part, info.index(name).name, key), ""))
 }
 
 // entries yields the records that can be decoded.

@@ -48,7 +48,8 @@ func resultOf(err error) string {
 }
 
 func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error) {
-	id := rand.Text()
+	var id txID
+	rand.Read(id[:])
 	s.pending.begin(id)
 	defer s.pending.end(id)
 	for run := 0; ; run++ {
@@ -116,7 +117,7 @@ func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error)
 }
 
 // commit attempts to commit the writes of fn.
-func (s *Store) commit(ctx context.Context, tx *Tx, id string) (int64, error) {
+func (s *Store) commit(ctx context.Context, tx *Tx, id txID) (int64, error) {
 	guard := tx.snap.revOf(s.guardKey())
 	ifs, thens, err := s.operations(tx, id, guard)
 	if err != nil {
@@ -158,7 +159,7 @@ func behind(err error) error {
 }
 
 // failed handles an attempt without a response.
-func (s *Store) failed(ctx context.Context, err error, id string, guard int64) (int64, error) {
+func (s *Store) failed(ctx context.Context, err error, id txID, guard int64) (int64, error) {
 	if refused, why := refusal(err); refused {
 		return 0, why
 	}
@@ -188,7 +189,12 @@ func refusal(err error) (bool, error) {
 }
 
 // operations converts a transaction to etcd's compares and operations.
-func (s *Store) operations(tx *Tx, id string, guard int64) (ifs []clientv3.Cmp, thens []clientv3.Op, err error) {
+func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, thens []clientv3.Op, err error) {
+	for _, key := range tx.order {
+		if _, read := tx.reads[key]; !read && tx.writes[key].doc != nil && isBound(key) {
+			tx.read(key)
+		}
+	}
 	if len(tx.reads) > MaxOps || len(tx.order) > MaxOps {
 		return nil, nil, tooLarge("a transaction of %d reads and %d writes; the maximum is %d",
 			len(tx.reads), len(tx.order), MaxOps)
@@ -202,14 +208,15 @@ func (s *Store) operations(tx *Tx, id string, guard int64) (ifs []clientv3.Cmp, 
 	size, puts := 0, 0
 	for _, key := range tx.order {
 		if w := tx.writes[key]; w.doc != nil {
-			value := withID(w.doc, id)
+			value := s.seal(key, tx.snap.get(key), w.doc, id)
 			thens, size, puts = append(thens, clientv3.OpPut(key, value)), size+len(key)+len(value), puts+1
 		} else {
 			thens = append(thens, clientv3.OpDelete(key))
 		}
 	}
 	if puts == 0 { // no record carries the ID
-		thens = append(thens, clientv3.OpPut(prefix+idPart+s.opts.Head, withID([]byte(`{"kind":"tx"}`), id)))
+		key := prefix + idPart + s.opts.Head
+		thens = append(thens, clientv3.OpPut(key, s.seal(key, nil, []byte(`{"kind":"tx"}`), id)))
 	}
 	if size > MaxBytes {
 		return nil, nil, tooLarge("a transaction of %d bytes; the maximum is %d", size, MaxBytes)

@@ -142,10 +142,10 @@ func (w *Watcher) replayed(from []*clientv3.Event) []*Event {
 		var was, is *entry
 		key := string(ev.Kv.Key)
 		if ev.PrevKv != nil {
-			was = w.store.read(key, ev.PrevKv.Value, ev.PrevKv.ModRevision)
+			was = w.store.read(ev.PrevKv)
 		}
 		if ev.Type != clientv3.EventTypeDelete {
-			is = w.store.read(key, ev.Kv.Value, ev.Kv.ModRevision)
+			is = w.store.read(ev.Kv)
 		}
 		if e := w.store.newEvent(key, was, is, ev.Kv.ModRevision); e != nil && w.wants(e.part) {
 			events = append(events, e)

@@ -109,7 +109,7 @@ func TestWatchOfAKind(t *testing.T) {
 	one := h.put(t, "m1", "")
 	// A lease is an internal key, without watchers.
 	err := h.WithLease(t.Context(), "x", 1<<40, func(context.Context, *store.Lease) error {
-		_, err := m.Client().Put(t.Context(), "/trivet/image/i1", `{"kind":"Image"}`)
+		_, err := m.Client().Put(t.Context(), "/trivet/image/i1", h.Sealed("/trivet/image/i1", `{"kind":"Image"}`))
 		return err
 	})
 	if err != nil {

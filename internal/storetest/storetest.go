@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -42,9 +43,24 @@ func New[T any](t testing.TB, tables func(*store.Store) T) T {
 	return On(t, Member(t), store.Options{}, tables)
 }
 
+// key is that of all stores of tests, also in several processes.
+const key = "ff502b4b 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
+// Cipher returns the cipher of stores that have no key of their own.
+func Cipher() *keyring.Cipher {
+	ring, err := keyring.Parse([]byte(key))
+	if err != nil {
+		panic(err)
+	}
+	return keyring.NewCipher(ring)
+}
+
 // On starts a store on a member, beside others if there are any, and returns its tables. The store ends with the test.
 func On[T any](t testing.TB, m *cluster.Member, opts store.Options, tables func(*store.Store) T) T {
 	t.Helper()
+	if opts.Cipher == nil {
+		opts.Cipher = Cipher()
+	}
 	s := store.New(m.Client(), opts)
 	created := tables(s)
 	if err := s.Start(t.Context()); err != nil {

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,6 +36,19 @@ func Check(t *trivet.Template) error {
 // CheckRendered validates the arguments of rendered actions, as the agent will.
 func CheckRendered(actions []trivet.Action) error {
 	return eachAction(actions, actionspec.CheckRendered)
+}
+
+// maxStatus is how much of a record the status of a run may need while it goes on, in bytes.
+const maxStatus = 160 << 10
+
+// CheckSize refuses a new workflow whose record could grow beyond the limit, so that reports would be refused.
+func CheckSize(w *trivet.Workflow) error {
+	text, err := json.Marshal(w)
+	if err == nil && len(text) > trivet.MaxRecord-maxStatus {
+		err = fmt.Errorf("%w: the rendered template has %d bytes; the maximum is %d", trivet.ErrTooLarge, len(text),
+			trivet.MaxRecord-maxStatus)
+	}
+	return err
 }
 
 func eachAction(actions []trivet.Action, check func(field string, a trivet.Action) error) error {

@@ -2,23 +2,26 @@ package workflow
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/trivet-project/trivet"
 )
 
-// Apply applies a batch of reports under the run's epoch. Reports that are acknowledged already change nothing, so a
-// batch may be sent again. After an error the caller must discard the changed status: a batch is applied whole or not
-// at all.
-func (r *Run) Apply(reports []trivet.Report) error {
+// Apply applies a batch of reports under the run's epoch, at most so many of them. Reports that are acknowledged
+// already change nothing, so a batch may be sent again. After an error the caller must discard the changed status.
+func (r *Run) Apply(reports []trivet.Report, most int) error {
 	for i := range reports {
-		report := &reports[i]
+		report := reports[i]
 		if report.Seq <= r.Status.Acked {
 			continue
+		}
+		if most--; most < 0 {
+			return nil
 		}
 		if report.Seq != r.Status.Acked+1 {
 			return fmt.Errorf("%w: report %d follows %d", trivet.ErrInvalid, report.Seq, r.Status.Acked)
 		}
-		if err := r.apply(report); err != nil {
+		if err := r.apply(&report); err != nil {
 			return err
 		}
 		r.Status.Acked = report.Seq
@@ -36,6 +39,7 @@ func (r *Run) apply(report *trivet.Report) error {
 			report.Action)
 	}
 	step.Attempt = max(step.Attempt, min(report.Attempt, step.MaxAttempts))
+	report.Note = clip(report.Note, MaxNote)
 	step.Note = report.Note
 	switch report.State {
 	case trivet.StepRunning:
@@ -71,7 +75,7 @@ func (r *Run) actionDone(step *trivet.Step, report *trivet.Report) {
 }
 
 func (r *Run) actionFailed(step *trivet.Step, report *trivet.Report) {
-	step.State, step.Cause, step.Failures = trivet.StepRunning, clip(report.Cause), step.Attempt
+	step.State, step.Cause, step.Failures = trivet.StepRunning, causeOf(report), step.Attempt
 	step.Elapsed = report.Elapsed
 	if report.Final || step.Attempt >= step.MaxAttempts {
 		fault := report.Fault
@@ -102,23 +106,30 @@ func (r *Run) finishActions() {
 func (r *Run) expectBoot(note string) {
 	r.Status.State = trivet.WorkflowBooting
 	if s := r.Status.Current(); s != nil {
-		s.State, s.Elapsed, s.Note = trivet.StepWaiting, 0, ""
+		setWaiting(s)
 	}
 	r.reopen(trivet.StepDHCP, trivet.StepHello)
 	r.begin(trivet.StepDHCP, note)
 }
 
-// MaxCause bounds what is stored of a cause, in bytes; the logs have the rest.
-const MaxCause = 1024
+// MaxCause and MaxNote bound what is stored of a report's texts, in bytes; the logs have the rest.
+const (
+	MaxCause = 1024
+	MaxNote  = 256
+)
 
-func clip(cause string) string {
-	if cause == "" {
+func causeOf(report *trivet.Report) string {
+	if report.Cause == "" {
 		return "no cause given"
 	}
-	if len(cause) > MaxCause {
-		return cause[:MaxCause] + "..."
+	return clip(report.Cause, MaxCause)
+}
+
+func clip(text string, limit int) string {
+	if len(text) > limit {
+		return strings.ToValidUTF8(text[:limit], "") + "..."
 	}
-	return cause
+	return text
 }
 
 func joinNote(what, note string) string {

@@ -45,7 +45,7 @@ func (b *bench) grant() {
 
 func (b *bench) report(action string, try int, state trivet.StepState) error {
 	b.seq++
-	return b.r.Apply([]trivet.Report{{Seq: b.seq, Action: action, Attempt: try, State: state, Cause: "it broke"}})
+	return b.r.Apply([]trivet.Report{{Seq: b.seq, Action: action, Attempt: try, State: state, Cause: "it broke"}}, 1)
 }
 
 func (b *bench) must(err error) {
@@ -115,9 +115,9 @@ func TestReportsAreAppliedOnce(t *testing.T) {
 		{Seq: 1, Action: "wipe", Attempt: 1, State: trivet.StepRunning},
 		{Seq: 2, Action: "wipe", Attempt: 1, State: trivet.StepDone},
 	}
-	b.must(b.r.Apply(batch))
+	b.must(b.r.Apply(batch, len(batch)))
 	happened := len(b.r.Events)
-	b.must(b.r.Apply(batch))
+	b.must(b.r.Apply(batch, len(batch)))
 	if len(b.r.Events) != happened || b.w.Status.Acked != 2 {
 		t.Errorf("the second time changed something: %v, acked %d", b.r.Events[happened:], b.w.Status.Acked)
 	}
@@ -128,7 +128,7 @@ func TestReportsAreAppliedOnce(t *testing.T) {
 		"an unknown action": {Seq: 3, Action: "nope", State: trivet.StepDone},
 		"a made-up state":   {Seq: 3, Action: "image", State: "splendid"},
 	} {
-		if err := b.r.Apply([]trivet.Report{bad}); !errors.Is(err, trivet.ErrInvalid) {
+		if err := b.r.Apply([]trivet.Report{bad}, 1); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("%s: %v, want invalid", name, err)
 		}
 	}

@@ -161,7 +161,7 @@ func (h *head) rawJoin(t *testing.T, text string, change func(*membership.JoinRe
 	if err != nil {
 		t.Fatal(err)
 	}
-	tls, err := client.TLSConfig(token.Pin)
+	tls, err := client.TLSConfig(token.Trust)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func (s *stream) fault(ctx context.Context, err error) error {
 	case errors.Is(err, trivet.ErrInvalid):
 		return finalf(trivet.FaultImage, "image %s: %w", s.name, err)
 	case errors.Is(err, unix.ENOSPC):
-		return finalf(trivet.FaultMachine, "image %s does not fit: %w", s.name, err)
+		return finalf(trivet.FaultConfiguration, "image %s does not fit: %w", s.name, err)
 	case isWrite(err):
 		return failf(trivet.FaultMachine, "image %s: %w", s.name, err)
 	}

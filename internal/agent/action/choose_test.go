@@ -73,5 +73,5 @@ func TestHintsThatDoNotSelectOneDiskFailAndListTheDisks(t *testing.T) {
 		"no disk matches the hints {minSize: 1TiB}; the machine has /dev/vda (134MB)")
 	b.env.Host = Files{}
 	b.run.Spec.Disk = trivet.DiskHints{}
-	b.fail("wipe", nil, trivet.FaultMachine, true, "no disk matches: none is writable")
+	b.fail("wipe", nil, trivet.FaultMachine, true, "the machine has no disk")
 }

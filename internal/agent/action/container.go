@@ -93,7 +93,7 @@ func imageFault(ctx context.Context, err error) error {
 	case errors.Is(err, trivet.ErrInvalid), errors.Is(err, trivet.ErrTooLarge):
 		return &Failure{Fault: trivet.FaultImage, Final: true, Err: err}
 	case errors.Is(err, unix.ENOSPC):
-		return failf(trivet.FaultMachine, "%w (the image is unpacked in the installer's memory)", err)
+		return failf(trivet.FaultConfiguration, "%w (the image is unpacked in the installer's memory)", err)
 	}
 	return Fault(trivet.FaultNetwork, fmt.Errorf("image: %w", err))
 }

@@ -105,8 +105,8 @@ func TestFormat(t *testing.T) {
 
 func TestPartitionsThatDoNotFit(t *testing.T) {
 	b := onFile(t, 32<<20)
-	b.fail("partition", b.on(map[string]any{"partitions": []any{map[string]any{"size": "1GiB"}}}), trivet.FaultMachine,
-		true, "does not fit")
+	large := map[string]any{"partitions": []any{map[string]any{"size": "1GiB"}}}
+	b.fail("partition", b.on(large), trivet.FaultConfiguration, true, "does not fit")
 }
 
 func TestWipe(t *testing.T) {
@@ -219,9 +219,9 @@ func TestImageFailures(t *testing.T) {
 	r.Read(raw)
 	b := onFile(t, 1<<20)
 	b.add("large", "raw", "", raw)
-	b.fail("image", b.on(map[string]any{"image": "large"}), trivet.FaultMachine, true, "does not fit")
+	b.fail("image", b.on(map[string]any{"image": "large"}), trivet.FaultConfiguration, true, "does not fit")
 	b.run.Spec.Images[0].RawBytes = int64(len(raw))
-	b.fail("image", b.on(map[string]any{"image": "large"}), trivet.FaultMachine, true,
+	b.fail("image", b.on(map[string]any{"image": "large"}), trivet.FaultConfiguration, true,
 		"has 2097152 bytes and does not fit")
 	b.add("torn", "raw", "zstd", pack(t, raw[:500000])[:300000])
 	b.fail("image", b.on(map[string]any{"image": "torn"}), trivet.FaultImage, true, "torn")

@@ -107,9 +107,9 @@ func classify(err error) error {
 	switch {
 	case err == nil || isFailure(err):
 		return err
-	case errors.Is(err, actionspec.ErrNoDisk) && !errors.Is(err, actionspec.ErrHints):
+	case errors.Is(err, actionspec.ErrNoDisk):
 		return &Failure{Fault: trivet.FaultMachine, Final: true, Err: err}
-	case errors.Is(err, actionspec.ErrHints), errors.Is(err, actionspec.ErrAmbiguousDisk):
+	case errors.Is(err, actionspec.ErrNoMatch), errors.Is(err, actionspec.ErrAmbiguousDisk):
 		return &Failure{Fault: trivet.FaultConfiguration, Final: true, Err: err}
 	case errors.Is(err, block.ErrNoPartition), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR),
 		errors.Is(err, unix.ELOOP), errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENAMETOOLONG):

@@ -46,7 +46,11 @@ func (e *Env) mkfs(ctx context.Context, at *Attempt, path string, s *actionspec.
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	args := append(append(mkfsArgs(s, id), s.Options...), node)
-	return e.run(ctx, at, trivet.FaultMachine, sandbox.Spec{Args: args})
+	fault := trivet.FaultMachine
+	if len(s.Options) > 0 { // which may be wrong
+		fault = trivet.FaultConfiguration
+	}
+	return e.run(ctx, at, fault, sandbox.Spec{Args: args})
 }
 
 // mkfsArgs returns the mkfs program of a file system and its arguments.

@@ -38,7 +38,7 @@ func (e *Env) writeImage(ctx context.Context, at *Attempt, img trivet.ImageRef, 
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	if img.RawBytes > d.Size() {
-		return 0, finalf(trivet.FaultMachine, "image %s has %d bytes and does not fit on %s, which has %d",
+		return 0, finalf(trivet.FaultConfiguration, "image %s has %d bytes and does not fit on %s, which has %d",
 			img.Name, img.RawBytes, d.Path(), d.Size())
 	}
 	began := time.Now()

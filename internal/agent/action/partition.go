@@ -22,8 +22,8 @@ func (e *Env) partition(ctx context.Context, at *Attempt, s *actionspec.Partitio
 	}
 	defer d.Close()
 	table, err := gpt.Plan(gpt.DeriveGUID(at.Run.UID, at.Action.Name, "disk"), d.Size(), d.Sector(), wants(at, s))
-	if err != nil { // the template does not fit on this disk; another machine's may be larger
-		return finalf(trivet.FaultMachine, "partition %s: %w", path, err)
+	if err != nil { // the template does not fit on this disk
+		return finalf(trivet.FaultConfiguration, "partition %s: %w", path, err)
 	}
 	if table.Matches(d) {
 		at.Note("the partitions exist already")

@@ -14,7 +14,7 @@ import (
 func makeSwap(d *block.Device, id gpt.GUID, label string) error {
 	page := int64(os.Getpagesize())
 	if d.Size() < 10*page {
-		return finalf(trivet.FaultMachine, "%s is too small for swap: %d bytes", d.Path(), d.Size())
+		return finalf(trivet.FaultConfiguration, "%s is too small for swap: %d bytes", d.Path(), d.Size())
 	}
 	h := make([]byte, page)
 	binary.LittleEndian.PutUint32(h[1024:], 1)

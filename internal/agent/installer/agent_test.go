@@ -158,6 +158,26 @@ func TestAttemptsBackOffAndEnd(t *testing.T) {
 	}
 }
 
+// A head that stores only the first reports of a request gets the others in the next, which does not wait for the
+// interval.
+func TestReportsThatAHeadDidNotTakeAreSentAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHead(act("a"), act("b"), act("c")), &doer{}
+		h.most = 2
+		d.do = actionFuncs{"c": func(ctx context.Context, _ *action.Attempt) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); Run(ctx, config(h, d)) }()
+		time.Sleep(h.interval.D() / 2)
+		h.wantReports(t, "1 a/1 running", "2 a/1 done", "3 b/1 running", "4 b/1 done", "5 c/1 running")
+		cancel()
+		<-ended
+	})
+}
+
 func TestAFencedAgentStopsAtOnce(t *testing.T) {
 	for name, fence := range map[string]func(h *head){
 		"order":        func(h *head) { h.order = trivet.OrderStop; h.epoch++; h.run = nil },

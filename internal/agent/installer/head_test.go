@@ -30,6 +30,7 @@ type head struct {
 	logs     map[string]string
 	woken    chan struct{} // closed at a change, to wake waiting calls
 	interval trivet.Duration
+	most     int                 // reports that it accepts of one request; 0: all
 	onReport func(trivet.Report) // called for each accepted report; may be nil
 }
 
@@ -85,9 +86,13 @@ func (h *head) Sync(ctx context.Context, req trivet.Sync) (trivet.Grant, error) 
 	if req.Epoch != h.epoch && len(req.Reports) > 0 {
 		return trivet.Grant{}, fmt.Errorf("sync: %w", trivet.ErrFenced)
 	}
+	first := h.acked
 	for _, r := range req.Reports {
 		if r.Seq <= h.acked {
 			continue
+		}
+		if h.most > 0 && h.acked == first+int64(h.most) {
+			break
 		}
 		if r.Seq != h.acked+1 {
 			return trivet.Grant{}, fmt.Errorf("%w: report %d after %d", trivet.ErrInvalid, r.Seq, h.acked)

@@ -50,6 +50,9 @@ func (a *agent) answered(ctx context.Context, req trivet.Sync, g trivet.Grant, b
 		return action.EndNone, wait.Sleep(ctx, wait.Jitter(2*idlePause))
 	}
 	a.pause.reset()
+	if n := len(req.Reports); a.work != nil && n > 0 && len(left) > 0 && left[0].Seq <= req.Reports[n-1].Seq {
+		signal(a.work.reported) // the head took the first ones: send the others now
+	}
 	return action.EndNone, nil
 }
 

@@ -1,5 +1,6 @@
 // Package collect deletes what is no longer referenced: runs of provisions that are gone, logs of runs that are gone,
-// and expired leases.
+// events of machines that are gone, expired leases, and what the deletion of a record has left. Each record is read
+// again in the transaction that deletes it, with what it refers to.
 package collect
 
 import (
@@ -24,8 +25,8 @@ type Logs interface {
 // Declaration is what the controller reads and writes.
 var Declaration = reconcile.Declaration{
 	Name:    "collect",
-	Reads:   []trivet.Kind{"Provision", "Machine"},
-	Writes:  []trivet.Kind{"Workflow", "Address"},
+	Reads:   []trivet.Kind{"Provision", "Machine", "Account"},
+	Writes:  []trivet.Kind{"Workflow", "Address", "MAC", "Token", "Event"},
 	Workers: 1,
 }
 
@@ -34,6 +35,8 @@ const (
 	keepRun = 7 * 24 * time.Hour
 	// keepLease is how long an expired lease stays, so that its machine gets the same address again.
 	keepLease = 24 * time.Hour
+	// keepEvent is how long an event stays after its machine is gone.
+	keepEvent = 7 * 24 * time.Hour
 	// keepLog is how long a log stays after it was last written to, whether its run is known or not.
 	keepLog  = time.Hour
 	interval = 10 * time.Minute
@@ -41,9 +44,11 @@ const (
 
 // The keys.
 const (
-	keyRuns   = "runs"
-	keyLogs   = "logs"
-	keyLeases = "leases"
+	keyRuns    = "runs"
+	keyLogs    = "logs"
+	keyLeases  = "leases"
+	keyEvents  = "events"
+	keyOrphans = "orphans"
 )
 
 // Controller implements [reconcile.Controller]. Each of its keys is one sweep.
@@ -59,7 +64,9 @@ func New(tables *state.Tables, logs Logs) *Controller { return &Controller{table
 func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 
 // Keys implements [reconcile.Controller].
-func (c *Controller) Keys() []string { return []string{keyRuns, keyLogs, keyLeases} }
+func (c *Controller) Keys() []string {
+	return []string{keyRuns, keyLogs, keyLeases, keyEvents, keyOrphans}
+}
 
 // Affected implements [reconcile.Controller]. Sweeps are periodic.
 func (c *Controller) Affected(*store.Event) []string { return nil }
@@ -77,14 +84,25 @@ func (c *Controller) sweep(ctx context.Context, key string, now time.Time) error
 		return c.oldLogs(ctx, now)
 	case keyLeases:
 		return c.leases(ctx, now)
+	case keyEvents:
+		return c.events(ctx, now)
+	case keyOrphans:
+		return c.orphans(ctx)
 	}
 	return fmt.Errorf("%w: there is no sweep %q", trivet.ErrInvalid, key)
 }
 
-// delete runs a transaction that deletes a record. One that is gone already is a success.
-func (c *Controller) delete(ctx context.Context, do func(tx *store.Tx) error) error {
-	if _, err := c.tables.Store.Update(ctx, do); err != nil && !errors.Is(err, trivet.ErrNotFound) {
-		return err
+// delete deletes a record if it is unused by what the transaction reads. One that is gone already is a success.
+func (c *Controller) delete(ctx context.Context, kind trivet.Kind, name string,
+	unused func(tx *store.Tx) (bool, error)) error {
+	_, err := c.tables.Store.Update(ctx, func(tx *store.Tx) error {
+		if ok, err := unused(tx); err != nil || !ok {
+			return err
+		}
+		return tx.Delete(kind, name)
+	})
+	if errors.Is(err, trivet.ErrNotFound) {
+		return nil
 	}
-	return nil
+	return err
 }

@@ -24,15 +24,22 @@ func TestDeclaration(t *testing.T) {
 	}
 	t.Cleanup(func() { logs.Close() })
 	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
-		run, address, old := fmt.Sprint("p-", n), fmt.Sprint("10.0.0.", n), time.Now().Add(-30*24*time.Hour)
+		name, old := func(of string) string { return fmt.Sprint(of, n) }, time.Now().Add(-30*24*time.Hour)
+		address, mac := fmt.Sprint("10.0.0.", n), fmt.Sprintf("52:54:00:00:00:%02x", n)
 		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 			return errors.Join(
-				f.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: run},
+				f.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: name("p-")},
 					Spec:   trivet.WorkflowSpec{Machine: "m", Provision: "p"},
 					Status: trivet.WorkflowStatus{State: trivet.WorkflowFailed, Ended: old}}),
 				f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: address},
 					Spec:   trivet.AddressSpec{Network: "net", MAC: "52:54:00:00:00:01"},
 					Status: trivet.AddressStatus{Until: old}}),
+				f.MACs.In(tx).Put(&trivet.MAC{Meta: trivet.Meta{Name: mac},
+					Spec: trivet.MACSpec{Machine: "m", MachineUID: "gone"}}),
+				f.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: name("t")},
+					Spec: trivet.TokenSpec{Account: "a", AccountUID: "gone", Hash: "x"}}),
+				f.Events.In(tx).Put(&trivet.Event{Meta: trivet.Meta{Name: name("e")},
+					Spec: trivet.EventSpec{Subject: "machine/m", SubjectUID: "gone", Time: old, Reason: "Claimed"}}),
 			)
 		})
 		if err != nil {
@@ -44,10 +51,11 @@ func TestDeclaration(t *testing.T) {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 		}
-		_, noRun := f.Workflows.Get(run)
-		_, noAddress := f.Addresses.Get(address)
-		if !errors.Is(noRun, trivet.ErrNotFound) || !errors.Is(noAddress, trivet.ErrNotFound) {
-			return fmt.Errorf("not collected: %w, %w", noRun, noAddress)
+		for kind, name := range map[trivet.Kind]string{"Workflow": name("p-"), "Address": address, "MAC": mac,
+			"Token": name("t"), "Event": name("e")} {
+			if _, err := f.Store.Get(kind, name); !errors.Is(err, trivet.ErrNotFound) {
+				return fmt.Errorf("%s %s was not collected: %w", kind, name, err)
+			}
 		}
 		return nil
 	})

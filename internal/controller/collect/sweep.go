@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -12,23 +13,38 @@ import (
 
 // runs deletes the ended runs of provisions that are gone.
 func (c *Controller) runs(ctx context.Context, now time.Time) error {
-	for _, w := range c.tables.Workflows.List() {
-		if !w.Status.State.Ended() || now.Sub(w.Status.Ended) < keepRun {
+	for w := range c.tables.Workflows.AllShared() {
+		if !old(w, now) || exists(c.tables.Provisions.GetShared, w.Spec.Provision, w.Spec.ProvisionUID) {
 			continue
 		}
-		if _, err := c.tables.Provisions.Get(w.Spec.Provision); !errors.Is(err, trivet.ErrNotFound) {
-			continue
-		}
-		if m, err := c.tables.Machines.Get(w.Spec.Machine); err == nil && m.Status.Workflow == w.Name {
-			continue
-		}
-		if err := c.delete(ctx, func(tx *store.Tx) error {
-			return c.tables.Workflows.In(tx).Delete(w.Name)
-		}); err != nil {
+		err := c.delete(ctx, "Workflow", w.Name, func(tx *store.Tx) (bool, error) {
+			w, err := c.tables.Workflows.In(tx).Get(w.Name)
+			if err != nil || !old(w, now) {
+				return false, err
+			}
+			m, err := c.tables.Machines.In(tx).Get(w.Spec.Machine)
+			current := err == nil && m.UID == w.Spec.MachineUID && m.Status.Workflow == w.Name
+			return !current && !exists(c.tables.Provisions.In(tx).Get, w.Spec.Provision, w.Spec.ProvisionUID), nil
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// old reports whether a run ended so long ago that it may be deleted.
+func old(w *trivet.Workflow, now time.Time) bool {
+	return w.Status.State.Ended() && now.Sub(w.Status.Ended) >= keepRun
+}
+
+// exists reports whether a record exists, by name and UID, or cannot be read.
+func exists[T any](get func(name string) (*T, error), name, uid string) bool {
+	r, err := get(name)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return false
+	}
+	return err != nil || any(r).(trivet.Record).Header().UID == uid
 }
 
 // oldLogs removes this head's logs of runs that are gone, whichever head deleted them. A log is created after its
@@ -62,18 +78,16 @@ func (c *Controller) hasRun(name string) bool {
 	return !errors.Is(err, trivet.ErrNotFound)
 }
 
-// leases deletes expired leases.
+// leases deletes expired leases, and the addresses of ports that their machine no longer has: one that was assigned
+// while the port was removed.
 func (c *Controller) leases(ctx context.Context, now time.Time) error {
-	for _, a := range c.tables.Addresses.List() {
-		if !expired(a, now) {
+	for a := range c.tables.Addresses.AllShared() {
+		if !expired(a, now) && ownedIn(c.tables.Machines.GetShared, a) {
 			continue
 		}
-		err := c.delete(ctx, func(tx *store.Tx) error {
+		err := c.delete(ctx, "Address", a.Name, func(tx *store.Tx) (bool, error) {
 			a, err := c.tables.Addresses.In(tx).Get(a.Name)
-			if err != nil || !expired(a, now) {
-				return err
-			}
-			return c.tables.Addresses.In(tx).Delete(a.Name)
+			return err == nil && (expired(a, now) || !ownedIn(c.tables.Machines.In(tx).Get, a)), err
 		})
 		if err != nil {
 			return err
@@ -85,4 +99,79 @@ func (c *Controller) leases(ctx context.Context, now time.Time) error {
 // expired reports whether a lease has expired. A known machine's address stays its own.
 func expired(a *trivet.Address, now time.Time) bool {
 	return !a.Spec.Fixed && a.Spec.Machine == "" && !a.Status.Until.IsZero() && now.Sub(a.Status.Until) > keepLease
+}
+
+// ownedIn reports whether the machine of an address has its port. It is true for a lease of no machine, and if the
+// machine cannot be read.
+func ownedIn(get func(name string) (*trivet.Machine, error), a *trivet.Address) bool {
+	if a.Spec.Machine == "" {
+		return true
+	}
+	m, err := get(a.Spec.Machine)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return false
+	}
+	return err != nil || m.UID == a.Spec.MachineUID && m.HasMAC(a.Spec.MAC)
+}
+
+// events deletes the old events of machines that are gone.
+func (c *Controller) events(ctx context.Context, now time.Time) error {
+	for e := range c.tables.Events.AllShared() {
+		machine, _ := strings.CutPrefix(e.Spec.Subject, "machine/")
+		if now.Sub(e.Spec.Time) < keepEvent || exists(c.tables.Machines.GetShared, machine, e.Spec.SubjectUID) {
+			continue
+		}
+		err := c.delete(ctx, "Event", e.Name, func(tx *store.Tx) (bool, error) {
+			return !exists(c.tables.Machines.In(tx).Get, machine, e.Spec.SubjectUID), nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orphans deletes what exists only with a record that is gone: what the record's deletion left, since there was too
+// much of it, or since it was created at the same moment.
+func (c *Controller) orphans(ctx context.Context) error {
+	for _, ref := range trivet.References {
+		if ref.OnDelete != trivet.DeletionCascades {
+			continue
+		}
+		records, _ := c.tables.Store.List(ref.From, "", 0)
+		for _, raw := range records {
+			rec := raw.Record()
+			if rec == nil || !slices.ContainsFunc(ref.Targets(rec), c.isGone(ref.To)) {
+				continue
+			}
+			if err := c.deleteOrphan(ctx, ref, raw.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// isGone reports whether this head's copy has no such record.
+func (c *Controller) isGone(kind trivet.Kind) func(trivet.Target) bool {
+	return func(t trivet.Target) bool {
+		raw, err := c.tables.Store.Get(kind, t.Name)
+		return errors.Is(err, trivet.ErrNotFound) || err == nil && raw.Record() != nil && !t.Is(raw.Record().Header())
+	}
+}
+
+func (c *Controller) deleteOrphan(ctx context.Context, ref trivet.Reference, name string) error {
+	return c.delete(ctx, ref.From, name, func(tx *store.Tx) (bool, error) {
+		rec, err := tx.Record(ref.From, name)
+		if err != nil {
+			return false, err
+		}
+		for _, t := range ref.Targets(rec) {
+			found, err := tx.Record(ref.To, t.Name)
+			if err == nil && t.Is(found.Header()) || err != nil && !errors.Is(err, trivet.ErrNotFound) {
+				return false, nil
+			}
+		}
+		return len(ref.Targets(rec)) > 0, nil
+	})
 }

@@ -1,4 +1,5 @@
-// Package heads promotes heads that have joined, and removes those that are to be removed.
+// Package heads promotes heads that have joined, removes those that are to be removed, and raises the release of the
+// site.
 package heads
 
 import (
@@ -19,7 +20,7 @@ type Membership interface {
 // Declaration is what the controller reads and writes.
 var Declaration = reconcile.Declaration{
 	Name:    "heads",
-	Writes:  []trivet.Kind{"Head"},
+	Writes:  []trivet.Kind{"Head", "Site"},
 	Watches: []trivet.Kind{"Head"},
 	Input:   func(r trivet.Record) any { return r.(*trivet.Head).Status.State },
 	Workers: 1,

@@ -14,7 +14,7 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// member sets the state of every head to member.
+// member sets the state of every head to member, and the release of the site.
 type member struct{ tables *state.Tables }
 
 func (m member) Reconcile(ctx context.Context, head string) (after time.Duration, err error) {
@@ -24,7 +24,8 @@ func (m member) Reconcile(ctx context.Context, head string) (after time.Duration
 			return err
 		}
 		h.Status.State = trivet.HeadMember
-		return m.tables.Heads.In(tx).Put(h)
+		site := &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Status: trivet.SiteStatus{Release: "0.3"}}
+		return errors.Join(m.tables.Heads.In(tx).Put(h), m.tables.Sites.In(tx).Put(site))
 	})
 	return time.Second, err
 }

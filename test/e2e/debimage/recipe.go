@@ -20,7 +20,7 @@ printf 'virtio_pci\nvirtio_blk\nvirtio_scsi\nsd_mod\nnvme\next4\n' > "$1/etc/ini
 func mmdebstrapArgs(root string) []string {
 	return []string{
 		"--mode=root", "--variant=minbase", "--include=" + strings.Join(packages, ","),
-		"--aptopt=APT::Install-Recommends false",
+		"--aptopt=APT::Install-Recommends false", "--aptopt=Acquire::Retries 5",
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
 		"--essential-hook=" + initramfsHook,

@@ -1,0 +1,111 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// maxCascade bounds the records that one deletion deletes. The sweep of what refers to deleted records deletes the
+// others, which are without effect.
+const maxCascade = 50
+
+// delete deletes a record by the rules of the references to it (see [trivet.References]).
+func (h *Handler) delete(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) error {
+	wr, err := h.newWriter(w, r, c, info)
+	if err != nil {
+		return err
+	}
+	var result trivet.Deletion
+	_, err = h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
+		old, err := tx.Record(info.Kind, wr.name)
+		if err != nil {
+			return err
+		}
+		if err := wr.matches(old, 0); err != nil {
+			return err
+		}
+		if err := h.admit(&change{caller: c, tx: tx, info: info, old: old}); err != nil {
+			return err
+		}
+		if result.Orphaned, err = h.deleteReferrers(tx, old, wr.force); err != nil {
+			return err
+		}
+		if wr.dryRun {
+			return errDryRun
+		}
+		return tx.Delete(info.Kind, wr.name)
+	})
+	if err != nil && !errors.Is(err, errDryRun) {
+		return wr.named(err)
+	}
+	return respond(w, http.StatusOK, result)
+}
+
+// deleteReferrers deletes what refers to a record and does not exist without it. It fails if a reference prevents the
+// deletion, and returns those that force leaves without a target.
+func (h *Handler) deleteReferrers(tx *store.Tx, old trivet.Record, force bool) (orphaned []trivet.Orphan, err error) {
+	orphaned = []trivet.Orphan{}
+	deleted := 0
+	var refused []store.Referrer
+	for _, r := range tx.Referrers(old) {
+		head := r.Record.Header()
+		switch {
+		case r.OnDelete == trivet.DeletionCascades:
+			if deleted++; deleted <= maxCascade {
+				err = errors.Join(err, tx.Delete(r.From, head.Name))
+			}
+		case r.OnDelete == trivet.DeletionForced && force:
+			orphaned = append(orphaned, trivet.Orphan{Kind: r.From, Name: head.Name, Field: r.Field})
+		default:
+			refused = append(refused, r)
+		}
+	}
+	if len(refused) > 0 {
+		return nil, errReferredTo(old, refused)
+	}
+	return orphaned, err
+}
+
+// errReferredTo is the error of a deletion that references prevent.
+func errReferredTo(old trivet.Record, by []store.Referrer) error {
+	first := by[0]
+	name := strings.ToLower(string(first.From)) + " " + first.Record.Header().Name
+	text := fmt.Sprintf("%s refers to it (%s)", name, first.Field)
+	if len(by) > 1 {
+		text += fmt.Sprintf(", and %d more", len(by)-1)
+	}
+	info, _ := trivet.LookupKind(string(first.From)) // the kinds of references exist
+	hint := "delete that first: trivet delete " + name
+	switch {
+	case first.OnDelete == trivet.DeletionForced:
+		hint = "change or delete that first, or leave it without: --force"
+	case info.ReadOnly:
+		hint = "wait until that has ended, or end it"
+	}
+	return &trivet.Error{Op: "delete", Kind: old.Header().Kind, Name: old.Header().Name, Hint: hint,
+		Err: fmt.Errorf("%w: %s", trivet.ErrConflict, text)}
+}
+
+// admitReferences requires that the records exist that a new or changed record must refer to. The store compares
+// that they do.
+func (c *change) admitReferences() error {
+	for _, ref := range trivet.ReferencesFrom(c.info.Kind) {
+		if !ref.Required {
+			continue
+		}
+		for _, t := range ref.Targets(c.new) {
+			if _, err := c.tx.Record(ref.To, t.Name); errors.Is(err, trivet.ErrNotFound) {
+				return &trivet.FieldError{Field: ref.Field, Problem: fmt.Sprintf("names %s %s, which does not exist",
+					strings.ToLower(string(ref.To)), t.Name)}
+			} else if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// reserveMACs reserves the MACs of new ports.
+func (h *Handler) reserveMACs(tx *store.Tx, old, next *trivet.Machine) error {
+	macs := h.Fleet.MACs.In(tx)
+	for i, nic := range next.Spec.NICs {
+		if old != nil && old.HasMAC(nic.MAC) {
+			continue
+		}
+		holder, err := macs.Get(nic.MAC)
+		switch {
+		case errors.Is(err, trivet.ErrNotFound) || err == nil && !h.holds(tx, holder):
+			err = macs.Put(&trivet.MAC{Meta: trivet.Meta{Kind: "MAC", Name: nic.MAC},
+				Spec: trivet.MACSpec{Machine: next.Name, MachineUID: next.UID}})
+		case err == nil && holder.Spec.MachineUID != next.UID:
+			return &trivet.Error{Op: "hold MAC", Kind: "Machine", Name: next.Name,
+				Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the MAC out of it",
+					holder.Spec.Machine),
+				Err: fmt.Errorf("%w: spec.nics[%d].mac %s belongs to machine %s", trivet.ErrExists, i, nic.MAC,
+					holder.Spec.Machine)}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holds reports whether the machine of a MAC's record exists.
+func (h *Handler) holds(tx *store.Tx, mac *trivet.MAC) bool {
+	m, err := h.Fleet.Machines.In(tx).Get(mac.Spec.Machine)
+	return !errors.Is(err, trivet.ErrNotFound) && (err != nil || m.UID == mac.Spec.MachineUID)
+}
+
+// releasePorts releases the MACs and addresses of removed ports, so that they can be assigned again.
+func (h *Handler) releasePorts(tx *store.Tx, old, next *trivet.Machine) error {
+	addresses := h.Fleet.Addresses.In(tx)
+	for _, nic := range old.Spec.NICs {
+		if next.HasMAC(nic.MAC) {
+			continue
+		}
+		if err := h.Fleet.MACs.In(tx).Delete(nic.MAC); err != nil && !errors.Is(err, trivet.ErrNotFound) {
+			return err
+		}
+		for _, a := range h.Fleet.Addresses.ListBy(state.ByMAC, nic.MAC) {
+			if now, err := addresses.Get(a.Name); err != nil || now.Spec.MAC != nic.MAC {
+				continue
+			}
+			if err := addresses.Delete(a.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

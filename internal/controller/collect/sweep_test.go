@@ -1,0 +1,108 @@
+package collect
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/storetest"
+)
+
+// A sweep decides on what its transaction compares: what changed since the head's copy was read is not deleted.
+func TestSweepsDecideInTheTransaction(t *testing.T) {
+	t.Parallel()
+	m := storetest.Member(t)
+	near := storetest.On(t, m, store.Options{Head: "head0"}, state.New)
+	far := storetest.On(t, m, store.Options{Head: "head1"}, state.New)
+	old := time.Now().Add(-30 * 24 * time.Hour)
+	write := func(tables *state.Tables, do func(tx *store.Tx) error) {
+		t.Helper()
+		if _, err := tables.Store.Update(t.Context(), do); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(state trivet.WorkflowState) *trivet.Workflow {
+		return &trivet.Workflow{Meta: trivet.Meta{Name: "p-1"}, Spec: trivet.WorkflowSpec{Machine: "m1", Provision: "p"},
+			Status: trivet.WorkflowStatus{State: state, Ended: old}}
+	}
+	write(near, func(tx *store.Tx) error { return near.Workflows.In(tx).Put(run(trivet.WorkflowFailed)) })
+
+	// another head starts a run of that name after this head's copy was read
+	reused := false
+	c := New(near, nil)
+	err := c.delete(t.Context(), "Workflow", "p-1", func(tx *store.Tx) (bool, error) {
+		w, err := near.Workflows.In(tx).Get("p-1")
+		if err != nil {
+			return false, err
+		}
+		if !reused {
+			reused = true
+			write(far, func(tx *store.Tx) error { return far.Workflows.In(tx).Put(run(trivet.WorkflowRunning)) })
+		}
+		return w.Status.State.Ended(), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err := near.Workflows.Get("p-1"); err != nil || w.Status.State != trivet.WorkflowRunning {
+		t.Errorf("the run was deleted: %+v, %v", w, err)
+	}
+}
+
+// A record that exists only with another one is deleted after it, and not while that exists.
+func TestOrphansAreDeleted(t *testing.T) {
+	t.Parallel()
+	tables := storetest.New(t, state.New)
+	_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return errors.Join(
+			tables.Accounts.In(tx).Put(&trivet.Account{Meta: trivet.Meta{Name: "alice"},
+				Spec: trivet.AccountSpec{Role: trivet.AccountViewer}}),
+			tables.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: "valid"},
+				Spec: trivet.TokenSpec{Account: "alice", Hash: "x"}}),
+			tables.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: "old"},
+				Spec: trivet.TokenSpec{Account: "alice", AccountUID: "an earlier one", Hash: "x"}}),
+			tables.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: "join"},
+				Spec: trivet.TokenSpec{Join: trivet.RoleVoter, Hash: "x"}}),
+		)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := New(tables, nil).sweep(t.Context(), keyOrphans, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if names := tables.Tokens.Names(); len(names) != 2 || names[0] != "join" || names[1] != "valid" {
+		t.Errorf("left: %v", names)
+	}
+}
+
+// The address of a port that was removed while it was assigned is deleted.
+func TestAddressesOfRemovedPorts(t *testing.T) {
+	t.Parallel()
+	const has, had = "52:54:00:00:00:01", "52:54:00:00:00:02"
+	tables := storetest.New(t, state.New)
+	address := func(name, mac string) *trivet.Address {
+		return &trivet.Address{Meta: trivet.Meta{Name: name},
+			Spec: trivet.AddressSpec{Network: "lan", MAC: mac, Machine: "m1", Fixed: true}}
+	}
+	_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return errors.Join(
+			tables.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: "m1"},
+				Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: has}}}}),
+			tables.Addresses.In(tx).Put(address("10.0.0.1", has)),
+			tables.Addresses.In(tx).Put(address("10.0.0.2", had)),
+		)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := New(tables, nil).sweep(t.Context(), keyLeases, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if names := tables.Addresses.Names(); len(names) != 1 || names[0] != "10.0.0.1" {
+		t.Errorf("left: %v", names)
+	}
+}

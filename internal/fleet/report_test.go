@@ -1,0 +1,47 @@
+package fleet_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// An agent without heads for long has more to report than one transaction holds. Each request stores the first ones
+// that fit, and acknowledges them.
+func TestManyReportsAtOnce(t *testing.T) {
+	r := newRack(t)
+	actions := make([]trivet.Action, trivet.MaxActions)
+	var reports []trivet.Report
+	for i := range actions {
+		name := fmt.Sprint("a", i)
+		actions[i] = trivet.Action{Name: name, Use: "noop", Retries: 1}
+		for attempt, state := range []trivet.StepState{trivet.StepFailed, trivet.StepDone} {
+			for _, s := range []trivet.StepState{trivet.StepRunning, state} {
+				reports = append(reports, trivet.Report{Seq: int64(len(reports) + 1), Action: name, State: s,
+					Attempt: attempt + 1, Cause: strings.Repeat("c", 9000), Note: strings.Repeat("n", 9000)})
+			}
+		}
+	}
+	r.write(func(tx *store.Tx) error {
+		return r.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+			Spec: trivet.TemplateSpec{Actions: actions}})
+	})
+	r.provision("p")
+	r.must(r.hello("k1", 0))
+	requests := 0
+	for acked := int64(0); acked < int64(len(reports)); requests++ {
+		r.must(r.report(1, "k1", reports[acked:]...))
+		w, err := r.Workflows.Get("p-1")
+		r.must(err)
+		if w.Status.Acked == acked {
+			t.Fatalf("after %d requests %d of %d reports are acknowledged, and no more", requests, acked, len(reports))
+		}
+		acked = w.Status.Acked
+	}
+	if m := r.machine(); m.Status.State != trivet.MachineActive || requests > 4 {
+		t.Errorf("after %d requests the machine is %s", requests, m.Status.State)
+	}
+}

@@ -1,0 +1,57 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// checkRelease refuses a record that not all heads understand: one of a kind, or with a field, that a later release
+// added than Site.status.release. The commit compares the site.
+func (tx *Tx) checkRelease(info *kindInfo, doc []byte) error {
+	if info.since == "" && len(info.fieldsSince) == 0 {
+		return nil
+	}
+	reached := tx.ClusterRelease()
+	if info.since.Compare(reached) > 0 {
+		return errRelease("records of kind "+string(info.kind), info.since, reached)
+	}
+	for _, path := range slices.Sorted(maps.Keys(info.fieldsSince)) {
+		if since := info.fieldsSince[path]; since.Compare(reached) > 0 && hasField(doc, path) {
+			return errRelease(path, since, reached)
+		}
+	}
+	return nil
+}
+
+// ClusterRelease returns the release that all heads have: what a later one added must not be used. The commit
+// compares it.
+func (tx *Tx) ClusterRelease() trivet.Release {
+	site, ok := tx.current("Site", trivet.SiteName).(*trivet.Site)
+	if !ok {
+		return ""
+	}
+	return site.Status.Release
+}
+
+func errRelease(what string, since, reached trivet.Release) error {
+	return &trivet.Error{Op: "put", Hint: "upgrade the other heads first: trivet head list",
+		Err: fmt.Errorf("%w: %s need release %s on all heads; the lowest has %q", trivet.ErrConflict, what, since,
+			reached)}
+}
+
+// hasField reports whether a record's JSON has a field, by its path.
+func hasField(doc []byte, path string) bool {
+	for name := range strings.SplitSeq(path, ".") {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(doc, &fields) != nil || fields[name] == nil {
+			return false
+		}
+		doc = fields[name]
+	}
+	return true
+}

@@ -1,0 +1,87 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/keyring"
+)
+
+// Every value is encrypted and authenticated with a key that full heads have and witnesses do not, so that a witness
+// can neither read a record nor write one. A value is valid in one place only: as write number N of one key since that
+// was created at a revision. A transaction compares the revision of each key that it puts, so it knows the place. So an
+// older value of the same key is refused, too, with one exception: after a deletion, the first value.
+//
+// The text that is encrypted is the transaction's ID, and the record's JSON.
+
+// txID is the ID of a transaction: random, unique.
+type txID [16]byte
+
+// value is what a stored value contains.
+type value struct {
+	doc []byte
+	tx  txID
+	key keyring.ID // it was sealed with
+}
+
+// ErrRefused means that a stored value was not written by a head of this cluster for this place: it was forged,
+// replayed, or changed on this head's disk.
+var ErrRefused = fmt.Errorf("%w: the stored value does not authenticate", trivet.ErrInvalid)
+
+// errNoKey is the ErrRefused of a value under a key that this head does not have.
+var errNoKey = fmt.Errorf("%w: %w", ErrRefused, keyring.ErrKey)
+
+const hintRefused = "see what the other heads have: trivet head list; if only this one's copy is damaged, replace " +
+	"the head; else delete the record and create it again"
+
+// isBound reports whether the values of a key are bound to what they replace. Three kinds of internal keys, which hold
+// nothing, are not: they are written without a compare.
+func isBound(key string) bool {
+	for _, part := range []string{guardPart, idPart, listPart} {
+		if strings.HasPrefix(key, prefix+part) {
+			return false
+		}
+	}
+	return true
+}
+
+// place is where a value is valid. A key that is written without a compare has one place.
+func (s *Store) place(key string, created, version int64) []byte {
+	data := make([]byte, 16, 16+len(key))
+	if isBound(key) && !s.defects.noCompare {
+		if version == 1 {
+			created = 0 // not known when the value was written
+		}
+		binary.BigEndian.PutUint64(data, uint64(created))
+		binary.BigEndian.PutUint64(data[8:], uint64(version))
+	}
+	return append(data, key...)
+}
+
+// seal returns the stored value of a key whose present entry is was; nil: it has none.
+func (s *Store) seal(key string, was *entry, doc []byte, id txID) string {
+	created, version := int64(0), int64(1)
+	if was != nil {
+		created, version = was.created, was.version+1
+	}
+	plain := make([]byte, 0, len(id)+len(doc))
+	plain = append(append(plain, id[:]...), doc...)
+	return string(s.opts.Cipher.Seal(plain, s.place(key, created, version)))
+}
+
+// open reads a stored value. Errors: ErrRefused, which is shared: there may be many.
+func (s *Store) open(key string, kv *mvccpb.KeyValue) (v value, err error) {
+	plain, id, err := s.opts.Cipher.Open(kv.Value, s.place(key, kv.CreateRevision, kv.Version))
+	switch {
+	case errors.Is(err, keyring.ErrKey):
+		return value{key: id}, errNoKey
+	case err != nil || len(plain) < len(v.tx):
+		return v, ErrRefused
+	}
+	return value{doc: plain[len(v.tx):], tx: txID(plain), key: id}, nil
+}

@@ -1,0 +1,188 @@
+package trivet
+
+import (
+	"slices"
+	"strings"
+)
+
+// Reference declares that the records of one kind refer to those of another. Deletion is by these rules only.
+type Reference struct {
+	From     Kind
+	Field    string // path in the JSON of From
+	To       Kind
+	OnDelete DeletionRule // of the record that it refers to
+	// Required references must name a record that exists when a client writes them.
+	Required bool
+	// Targets returns the records that a record refers to.
+	Targets func(Record) []Target
+}
+
+// DeletionRule is what happens to a reference when the record that it refers to is deleted.
+type DeletionRule string
+
+// The rules.
+const (
+	// DeletionRefused: the record is not deleted while another one refers to it.
+	DeletionRefused DeletionRule = "refused"
+	// DeletionForced: as DeletionRefused, unless the client forces it: then the reference has no target any more.
+	DeletionForced DeletionRule = "forced"
+	// DeletionCascades: the record that refers to it is deleted with it, or soon after it. It has the UID.
+	DeletionCascades DeletionRule = "cascades"
+	// DeletionIgnored: the reference stays. If it has the UID, it does not refer to a later record of that name.
+	DeletionIgnored DeletionRule = "ignored"
+)
+
+// Target is what a reference refers to.
+type Target struct {
+	Name string
+	// UID is where the record that refers holds the UID of its target; nil: it refers to any record of that name. An
+	// empty one is set when the record is written.
+	UID *string
+}
+
+// Is reports whether a record is the target.
+func (t Target) Is(record *Meta) bool {
+	return t.Name == record.Name && (t.UID == nil || *t.UID == record.UID)
+}
+
+// References are all references between records.
+var References = []Reference{
+	refer("spec.account", "Account", DeletionCascades, func(t *Token) []Target {
+		return target(t.Spec.Account, &t.Spec.AccountUID)
+	}),
+	refer("spec.replace", "Head", DeletionIgnored, func(t *Token) []Target { return target(t.Spec.Replace, nil) }),
+	refer("status.replaces", "Head", DeletionIgnored, func(h *Head) []Target {
+		return target(h.Status.Replaces, nil)
+	}),
+	required(refer("spec.platform", "Platform", DeletionForced, func(s *Site) []Target {
+		return target(s.Spec.Platform, nil)
+	})),
+	refer("spec.platform", "Platform", DeletionForced, func(m *Machine) []Target {
+		return target(m.Spec.Platform, nil)
+	}),
+	refer("spec.bmc.secret", "Secret", DeletionForced, bmcSecret),
+	refer("status.provision", "Provision", DeletionIgnored, func(m *Machine) []Target {
+		return target(m.Status.Provision, nil)
+	}),
+	refer("status.workflow", "Workflow", DeletionIgnored, func(m *Machine) []Target {
+		return target(m.Status.Workflow, nil)
+	}),
+	refer("spec.machine", "Machine", DeletionCascades, func(m *MAC) []Target {
+		return target(m.Spec.Machine, &m.Spec.MachineUID)
+	}),
+	refer("spec.machine", "Machine", DeletionCascades, func(a *Address) []Target {
+		return target(a.Spec.Machine, &a.Spec.MachineUID)
+	}),
+	refer("spec.network", "Network", DeletionForced, machinesNetwork),
+	refer("spec.actions.with.image", "Image", DeletionForced, templateImages),
+	required(refer("spec.template", "Template", DeletionForced, unfinishedTemplate)),
+	refer("spec.machine", "Machine", DeletionIgnored, func(p *Provision) []Target {
+		return target(p.Spec.Machine, nil)
+	}),
+	refer("status.machine", "Machine", DeletionRefused, heldMachine),
+	refer("status.workflow", "Workflow", DeletionIgnored, func(p *Provision) []Target {
+		return target(p.Status.Workflow, nil)
+	}),
+	refer("spec.machine", "Machine", DeletionRefused, func(w *Workflow) []Target {
+		if w.Status.State.Ended() { // its history
+			return nil
+		}
+		return target(w.Spec.Machine, &w.Spec.MachineUID)
+	}),
+	refer("spec.provision", "Provision", DeletionIgnored, func(w *Workflow) []Target {
+		return target(w.Spec.Provision, &w.Spec.ProvisionUID)
+	}),
+	refer("spec.template", "Template", DeletionIgnored, func(w *Workflow) []Target {
+		return target(w.Spec.Template, nil)
+	}),
+	refer("spec.images", "Image", DeletionForced, unfinishedImages),
+	refer("spec.subject", "Machine", DeletionIgnored, func(e *Event) []Target {
+		return target(strings.TrimPrefix(e.Spec.Subject, "machine/"), &e.Spec.SubjectUID)
+	}),
+	refer("spec.workflow", "Workflow", DeletionIgnored, func(e *Event) []Target {
+		return target(e.Spec.Workflow, nil)
+	}),
+}
+
+// refer declares a reference of the kind whose Go type is T.
+func refer[T any, P interface {
+	*T
+	Record
+}](field string, to Kind, rule DeletionRule, targets func(P) []Target) Reference {
+	return Reference{From: KindOf(P(new(T))), Field: field, To: to, OnDelete: rule,
+		Targets: func(r Record) []Target { return targets(r.(P)) }}
+}
+
+func required(r Reference) Reference {
+	r.Required = true
+	return r
+}
+
+func target(name string, uid *string) []Target {
+	if name == "" {
+		return nil
+	}
+	return []Target{{name, uid}}
+}
+
+func bmcSecret(m *Machine) []Target {
+	if m.Spec.BMC == nil {
+		return nil
+	}
+	return target(m.Spec.BMC.Secret, nil)
+}
+
+// machinesNetwork leaves out the leases of unknown machines, which expire.
+func machinesNetwork(a *Address) []Target {
+	if a.Spec.Machine == "" {
+		return nil
+	}
+	return target(a.Spec.Network, nil)
+}
+
+// templateImages returns the images that a template names. One that a provision's parameter names is known when the
+// machine is claimed.
+func templateImages(t *Template) (images []Target) {
+	for _, a := range t.Spec.Actions {
+		if name, ok := a.With["image"].(string); ok && ValidateName(name) == nil {
+			images = append(images, Target{Name: name})
+		}
+	}
+	return images
+}
+
+// unfinishedTemplate returns the template while the provision may still need it.
+func unfinishedTemplate(p *Provision) []Target {
+	if p.Status.State.Ended() {
+		return nil
+	}
+	return target(p.Spec.Template, nil)
+}
+
+// heldMachine returns the machine that the provision has: one that failed has none.
+func heldMachine(p *Provision) []Target {
+	if p.Status.State == ProvisionFailed {
+		return nil
+	}
+	return target(p.Status.Machine, &p.Status.MachineUID)
+}
+
+func unfinishedImages(w *Workflow) (images []Target) {
+	if w.Status.State.Ended() {
+		return nil
+	}
+	for _, i := range w.Spec.Images {
+		images = append(images, Target{Name: i.Name})
+	}
+	return images
+}
+
+// ReferencesFrom returns the references of a kind.
+func ReferencesFrom(kind Kind) []Reference {
+	return slices.DeleteFunc(slices.Clone(References), func(r Reference) bool { return r.From != kind })
+}
+
+// ReferencesTo returns the references to a kind.
+func ReferencesTo(kind Kind) []Reference {
+	return slices.DeleteFunc(slices.Clone(References), func(r Reference) bool { return r.To != kind })
+}
