@@ -24,7 +24,7 @@ type Clock struct {
 	led        bool
 }
 
-// Advance advances the clock to a time, by a monotonic clock. led is whether the store has a leader now.
+// Advance sets the time, by a monotonic clock, and whether the store has a leader now.
 func (c *Clock) Advance(now time.Time, led bool) {
 	var passed time.Duration
 	if !c.last.IsZero() {
@@ -74,8 +74,8 @@ func (t *Timer) Advance(at time.Duration, queued bool) (used time.Duration) {
 
 // Silence returns for how long it is known that no head heard an agent, which this one learned was last heard at
 // heard. All times are of this head's clock. reported is until when each of the other heads has reported what it
-// heard: silence counts only up to the earliest. One whose last report is older than lostAfter is lost, and the silence
-// counts from then, since its agents need time to find another head.
+// heard: silence counts only up to the earliest. A head that has not reported within lostAfter is lost, and the silence
+// counts from its loss, since its agents need time to find another head.
 func Silence(heard, now time.Duration, reported []time.Duration, lostAfter time.Duration) time.Duration {
 	until := now
 	for _, r := range reported {

@@ -106,7 +106,7 @@ func (r *Run) finishActions() {
 func (r *Run) expectBoot(note string) {
 	r.Status.State = trivet.WorkflowBooting
 	if s := r.Status.Current(); s != nil {
-		s.State, s.Elapsed, s.Note = trivet.StepWaiting, 0, ""
+		setWaiting(s)
 	}
 	r.reopen(trivet.StepDHCP, trivet.StepHello)
 	r.begin(trivet.StepDHCP, note)

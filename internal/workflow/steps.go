@@ -109,6 +109,11 @@ func (r *Run) closeBefore(name string, as trivet.StepState) {
 	}
 }
 
+// setWaiting sets a step back to one that has not begun; its attempts stay counted.
+func setWaiting(s *trivet.Step) {
+	s.State, s.Elapsed, s.Note, s.Started, s.Ended = trivet.StepWaiting, 0, "", time.Time{}, time.Time{}
+}
+
 // reopen sets the boot steps from first to last back to waiting; their attempts stay counted.
 func (r *Run) reopen(first, last string) {
 	within := false
@@ -116,7 +121,7 @@ func (r *Run) reopen(first, last string) {
 		s := &r.Status.Steps[i]
 		within = within || s.Name == first
 		if within {
-			s.State, s.Elapsed, s.Note = trivet.StepWaiting, 0, ""
+			setWaiting(s)
 		}
 		if s.Name == last {
 			return

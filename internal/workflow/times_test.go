@@ -32,7 +32,9 @@ func TestTimesOfSteps(t *testing.T) {
 	lost := pass()
 	b.r.DeclareLost(workflow.Machine{Power: true}, "silent for 45s")
 	expect(trivet.StepDHCP, lost, false)
+	fetched := pass()
 	b.r.ReachBootStep(trivet.StepKernel)
+	expect(trivet.StepScript, fetched, true) // not since it was reached for the lost agent
 	pass()
 	b.grant()
 	again := pass()

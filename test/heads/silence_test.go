@@ -55,7 +55,7 @@ func TestAgentIsNotLostWithItsHead(t *testing.T) {
 		return nil
 	})
 
-	used := slices.IndexFunc(all, func(h *head) bool { return h.Log.Contains("/agent/v1/hello") })
+	used := slices.IndexFunc(all, func(h *head) bool { return h.Log.Contains("/agent/v1/hello status=200") })
 	cutOff, others := all[used], slices.Delete(slices.Clone(all), used, used+1)
 	reconnect := cutOff.cut(others)
 	all[0].Await("the first action ends", func() error { return reached(run(), "two") })
