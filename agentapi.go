@@ -34,6 +34,9 @@ type Sync struct {
 	Wait Duration `json:"wait,omitempty"`
 }
 
+// MaxHello bounds a hello, in bytes: it comes from machines that no one knows.
+const MaxHello = 64 << 10
+
 // MaxWait bounds Sync.Wait, MaxReports the reports in one Sync.
 const (
 	MaxWait    = Duration(30 * time.Second)
@@ -108,6 +111,7 @@ type Run struct {
 
 // RunNetwork configures the port that the machine booted from.
 type RunNetwork struct {
+	Name    string   `json:"name,omitempty"` // of the Network record
 	MAC     string   `json:"mac"`
 	Address string   `json:"address,omitempty"` // CIDR notation; empty: use DHCP
 	Gateway string   `json:"gateway,omitempty"`

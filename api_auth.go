@@ -18,13 +18,15 @@ type Whoami struct {
 // TokenRequest asks for an API token of an account.
 type TokenRequest struct {
 	Account string    `json:"account"`
-	Expires time.Time `json:"expires,omitzero"` // zero: never
+	Expires time.Time `json:"expires,omitzero"` // zero: after the site's tokenLifetime
+	Never   bool      `json:"never,omitempty"`  // it does not expire
 }
 
 // TokenResponse is the only response that holds the token itself.
 type TokenResponse struct {
-	Name  string `json:"name"`
-	Token string `json:"token"`
+	Name    string    `json:"name"`
+	Token   string    `json:"token"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
 }
 
 // JoinTokenRequest asks for a token that lets one head join the cluster.

@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -19,7 +20,7 @@ const EventsPerSubject = 256
 
 // EventSpec describes the change.
 type EventSpec struct {
-	Subject string `json:"subject"` // "machine/m1"
+	Subject string `json:"subject"` // "machine/m1" or "network/lan"
 	// SubjectUID is the subject's: the event is not of a later one of that name.
 	SubjectUID string `json:"subjectUID"`
 
@@ -37,6 +38,13 @@ type EventSpec struct {
 // EventName returns the name of event number seq of the machine with a UID.
 func EventName(uid string, seq int64) string {
 	return fmt.Sprintf("machine.%s.%d", strings.ToLower(uid), seq%EventsPerSubject)
+}
+
+// ServerEventName returns the name of the event about a DHCP server that is not a head, in a network. A network keeps
+// 16 of them.
+func ServerEventName(network string, server netip.Addr) string {
+	octets := server.AsSlice()
+	return fmt.Sprintf("network.%s.%d", network, octets[len(octets)-1]%16)
 }
 
 // Validate checks an event by itself.
@@ -70,8 +78,12 @@ const (
 	ReasonHelloRefused = "HelloRefused"
 	// ReasonUnexpectedBoot: the boot script was fetched while the agent was at work.
 	ReasonUnexpectedBoot = "UnexpectedBoot"
+	// ReasonForeignDHCP: a machine accepted the offer of a DHCP server that is not a head.
+	ReasonForeignDHCP = "ForeignDHCPServer"
 	// ReasonPoweredOn: the BMC powered the machine on.
 	ReasonPoweredOn = "PoweredOn"
+	// ReasonPowerExpired: a power request was too old to be carried out, and was decided again.
+	ReasonPowerExpired = "PowerExpired"
 	// ReasonPowerFailed: a power request could not be carried out in time.
 	ReasonPowerFailed = "PowerFailed"
 	// ReasonBootStepReached: the machine reached a boot step.

@@ -9,7 +9,8 @@ import (
 // Image is an operating system's disk image or file tree.
 type Image struct {
 	Meta
-	Spec ImageSpec `json:"spec"`
+	Spec   ImageSpec    `json:"spec"`
+	Status SharedStatus `json:"status,omitzero"`
 }
 
 // ImageSpec refers to the image's content and its format.
@@ -33,7 +34,8 @@ type BlobRef struct {
 // Platform is a kernel and initramfs that machines netboot.
 type Platform struct {
 	Meta
-	Spec PlatformSpec `json:"spec"`
+	Spec   PlatformSpec `json:"spec"`
+	Status SharedStatus `json:"status,omitzero"`
 }
 
 // PlatformSpec refers to the files of a platform.

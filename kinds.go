@@ -18,8 +18,8 @@ type KindInfo struct {
 	Reader, Writer AccountRole
 	// New returns an empty record.
 	New func() Record
-	// Since is the release that added the kind, FieldsSince the releases that added fields since, by path ("spec.rack").
-	// Both are refused before all heads have that release.
+	// Since is the release that added the kind, FieldsSince the releases that added fields to it later, by path
+	// ("spec.rack"). Both are refused before all heads have that release.
 	Since       Release
 	FieldsSince map[string]Release
 }

@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -145,6 +146,28 @@ type Inventory struct {
 	NICs     []NICInfo `json:"nics,omitempty"`
 	BMC      string    `json:"bmc,omitempty"` // the BMC's address as the machine reports it
 }
+
+// Shorten drops disks, and then ports, from the ends of their lists until the inventory has at most so many bytes of
+// JSON: some machines have hundreds of disks.
+func (i *Inventory) Shorten(bytes int) {
+	for {
+		text, err := json.Marshal(i)
+		over := len(text) - bytes
+		switch {
+		case err != nil || over <= 0:
+			return
+		case len(i.Disks) > 0:
+			i.Disks = i.Disks[:shorter(len(i.Disks), over)]
+		case len(i.NICs) > 0:
+			i.NICs = i.NICs[:shorter(len(i.NICs), over)]
+		default:
+			return
+		}
+	}
+}
+
+// shorter returns how many of n entries stay if so many bytes must go. An entry has at most 500 bytes.
+func shorter(n, over int) int { return max(0, n-1-over/500) }
 
 // NICInfo is a network port of the inventory.
 type NICInfo struct {

@@ -9,7 +9,8 @@ import (
 // Network is a subnet from which machines boot.
 type Network struct {
 	Meta
-	Spec NetworkSpec `json:"spec"`
+	Spec   NetworkSpec  `json:"spec"`
+	Status SharedStatus `json:"status,omitzero"`
 }
 
 // NetworkSpec configures a subnet.
@@ -28,9 +29,15 @@ type NetworkSpec struct {
 	// Unknown is how a machine without a record is handled: "enrol" (the default), "ignore" (no response) or
 	// "address-only" (it gets an address and is not enrolled).
 	Unknown string `json:"unknown,omitempty"`
-	// Lease is the lease time of an address; 0 means DefaultLease.
+	// Lease is the lease time of an address; 0 means DefaultLease. Unknown machines get at most 10 minutes.
 	Lease Duration `json:"lease,omitempty"`
+	// NewClients is how many unknown machines may get an address per second from one head; 0 means DefaultNewClients. A
+	// few hundred more may do so at once.
+	NewClients int `json:"newClients,omitempty"`
 }
+
+// DefaultNewClients is the rate of new clients where a network does not set one.
+const DefaultNewClients = 20
 
 // DefaultLease is the lease time where a network does not set one.
 const DefaultLease = Duration(24 * time.Hour)
@@ -62,9 +69,13 @@ type AddressSpec struct {
 
 // AddressStatus is the state of the lease.
 type AddressStatus struct {
-	// Until is the end of the lease by the heads' clocks. It is written ahead in steps, so that most renewals need no
-	// write.
+	// Lasts is how long the lease lasts after this write; 0: it does not end. Each head counts it by its own monotonic
+	// clock, from when it observed the write. It is longer than the client's lease, so that most renewals need no write.
+	Lasts Duration `json:"lasts,omitempty"`
+	// Until is when it ends by the wall clock of the head that wrote it, for people to read.
 	Until time.Time `json:"until,omitzero"`
+	// Released is set when the client returned the address: any other may have it at once.
+	Released bool `json:"released,omitempty"`
 	// Declined is set when the machine found the address in use by another host.
 	Declined bool `json:"declined,omitempty"`
 }
@@ -100,6 +111,9 @@ func (n *Network) Validate() error {
 	p.bytes("spec.domain", s.Domain, 253)
 	if s.MTU != 0 && (s.MTU < 576 || s.MTU > 65535) {
 		p.add("spec.mtu", "is %d; 576 to 65535", s.MTU)
+	}
+	if s.NewClients < 0 {
+		p.add("spec.newClients", "is %d; at least 1, or 0 for the default", s.NewClients)
 	}
 	if s.Lease != 0 && s.Lease < Duration(time.Minute) {
 		p.add("spec.lease", "is %s; at least 1m", s.Lease)

@@ -21,26 +21,36 @@ type SiteSpec struct {
 	Platform string `json:"platform,omitempty"`
 	// Accept makes machines that enrol themselves available at once instead of discovered.
 	Accept bool `json:"accept,omitempty"`
+	// Discovered is how many machines that enrolled themselves may wait for acceptance; 0 means DefaultDiscovered. At
+	// the limit, each new one replaces the oldest one that is silent.
+	Discovered int `json:"discovered,omitempty"`
 	// Limits overrides the deadlines and retries of the boot steps.
 	Limits map[string]Limit `json:"limits,omitempty"`
 	// AgentTimeout is how long an agent may be silent before it is declared lost; 0 means DefaultAgentTimeout.
 	AgentTimeout Duration `json:"agentTimeout,omitempty"`
 	// Resets is how often a machine may lose its agent in one run; 0 means DefaultResets.
 	Resets int `json:"resets,omitempty"`
+	// TokenLifetime is how long an API token is valid unless its request says otherwise; 0 means DefaultTokenLifetime.
+	TokenLifetime Duration `json:"tokenLifetime,omitempty"`
 }
 
 // SiteStatus is the state of the site that Trivet keeps.
 type SiteStatus struct {
 	// HeadNames counts the names assigned to heads: head0, head1, ... None is assigned twice.
 	HeadNames int `json:"headNames,omitempty"`
-	// Release is the lowest release of the heads. What a later one added is refused. It never decreases.
-	Release Release `json:"release,omitempty"`
+	// ClusterVersion is the lowest release of the heads. What a later one added is refused. It never decreases.
+	ClusterVersion Release `json:"clusterVersion,omitempty"`
+	// PowerFailures are machines that their BMCs did not power on.
+	PowerFailures *SharedFailures `json:"powerFailures,omitempty"`
 }
 
 // Defaults of a site.
 const (
 	DefaultAgentTimeout = Duration(45 * time.Second)
 	DefaultResets       = 3
+	DefaultDiscovered   = 2000
+	// DefaultTokenLifetime is 90 days.
+	DefaultTokenLifetime = Duration(90 * 24 * time.Hour)
 )
 
 // DefaultLimits are the boot steps' bounds where neither template nor site says otherwise. They fit slow server
@@ -117,6 +127,12 @@ func (s *Site) Validate() error {
 	validateLimits(&p, "spec.limits", s.Spec.Limits)
 	if s.Spec.AgentTimeout != 0 && s.Spec.AgentTimeout < Duration(5*time.Second) {
 		p.add("spec.agentTimeout", "is %s; at least 5s", s.Spec.AgentTimeout)
+	}
+	if s.Spec.Discovered < 0 {
+		p.add("spec.discovered", "is %d; at least 1, or 0 for the default", s.Spec.Discovered)
+	}
+	if l := s.Spec.TokenLifetime; l < 0 || l > 0 && l < Duration(time.Minute) {
+		p.add("spec.tokenLifetime", "is %s; at least 1m", l)
 	}
 	if s.Spec.Resets < 0 || s.Spec.Resets > MaxRetries {
 		p.add("spec.resets", "is %d; 0 to %d", s.Spec.Resets, MaxRetries)

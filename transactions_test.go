@@ -33,6 +33,8 @@ var mayCall = map[string]string{
 	"internal/fleet.Fleet.network: internal/store.Table.ListBy": "it renders the address that the machine has now, " +
 		"as a later boot may show another one",
 	"internal/fleet.Fleet.network: internal/store.Table.Get": "as above",
+	"internal/fleet.Fleet.networkName: internal/store.Table.SharedBy": "it only finds the network whose record, which " +
+		"is compared, has the machine's failures",
 }
 
 // uncompared are the types whose methods read the local copy or begin another transaction, and the packages whose

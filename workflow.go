@@ -135,6 +135,7 @@ type FailureType string
 // The types of failure.
 const (
 	FaultMachine       FailureType = "machine"
+	FaultPlatform      FailureType = "platform"
 	FaultImage         FailureType = "image"
 	FaultNetwork       FailureType = "network"
 	FaultConfiguration FailureType = "configuration"

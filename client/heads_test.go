@@ -147,7 +147,10 @@ func TestSilentHeadLeavesWriteInDoubt(t *testing.T) {
 		refuse(w, trivet.ErrUnavailable)
 	})
 	for name, call := range map[string]func(*client.Client) error{
-		"once": func(cl *client.Client) error { _, err := cl.IssueToken(t.Context(), "a", time.Time{}); return err },
+		"once": func(cl *client.Client) error {
+			_, err := cl.IssueToken(t.Context(), trivet.TokenRequest{Account: "a"})
+			return err
+		},
 		"idempotent": func(cl *client.Client) error {
 			_, err := client.Of[trivet.Machine](cl).Patch(t.Context(), "m", []byte(`{}`), 0)
 			return err
@@ -168,7 +171,7 @@ func TestBadGatewayLeavesWriteInDoubt(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	lb := c.head(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	_, err := c.client(-1, lb.URL).IssueToken(t.Context(), "a", time.Time{})
+	_, err := c.client(-1, lb.URL).IssueToken(t.Context(), trivet.TokenRequest{Account: "a"})
 	if !errors.Is(err, trivet.ErrUnknown) || errors.Is(err, trivet.ErrUnavailable) {
 		t.Error(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -24,16 +25,15 @@ func (c *Client) Version(ctx context.Context) (v trivet.Version, err error) {
 	return v, err
 }
 
-// IssueToken creates an API token of an account; zero expires means never. It is returned only once. If the response
-// is lost it fails with ErrUnknown; a token that was created nevertheless is of no use.
-func (c *Client) IssueToken(ctx context.Context, account string, expires time.Time) (token string, err error) {
-	body, err := json.Marshal(trivet.TokenRequest{Account: account, Expires: expires})
+// IssueToken creates an API token of an account. It is returned only once. If the response is lost it fails with
+// ErrUnknown; a token that was created nevertheless is of no use.
+func (c *Client) IssueToken(ctx context.Context, req trivet.TokenRequest) (issued trivet.TokenResponse, err error) {
+	body, err := json.Marshal(req)
 	if err != nil {
-		return "", err
+		return issued, err
 	}
-	var issued trivet.TokenResponse
 	_, err = c.json(ctx, call{method: http.MethodPost, path: "/v1/tokens/issue", body: body, once: true}, &issued)
-	return issued.Token, err
+	return issued, err
 }
 
 // Accept makes a discovered or quarantined machine available. If the response is lost it fails with ErrUnknown and
@@ -100,6 +100,37 @@ func (c *Client) issueJoin(
 	var issued trivet.JoinTokenResponse
 	_, err = c.json(ctx, call{method: http.MethodPost, path: "/v1/heads/token", body: body, once: true}, &issued)
 	return issued.Token, issued.Expires, err
+}
+
+// AuditOptions select entries of the audit log.
+type AuditOptions struct {
+	Account string    // by this account
+	Kind    string    // about records of this kind, by any of its names
+	Name    string    // about the record of this name
+	Since   time.Time // not before this time; zero: from the beginning
+	Limit   int       // entries a page; 0: the head's default
+	// Continue is that of the last page; empty begins with the newest entry.
+	Continue string
+}
+
+// Audit returns a page of the audit log, the newest entry first. The account must be an admin's.
+func (c *Client) Audit(ctx context.Context, o AuditOptions) (page trivet.AuditList, err error) {
+	q := url.Values{}
+	for key, value := range map[string]string{
+		"account": o.Account, "kind": o.Kind, "name": o.Name, "continue": o.Continue,
+	} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	if !o.Since.IsZero() {
+		q.Set("since", o.Since.UTC().Format(time.RFC3339))
+	}
+	if o.Limit > 0 {
+		q.Set("limit", strconv.Itoa(o.Limit))
+	}
+	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/audit", query: q}, &page)
+	return page, err
 }
 
 // Cluster returns the state of the control plane as the first head that responds sees it.

@@ -9,11 +9,13 @@ package addressing
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
 	"github.com/trivet-project/trivet"
@@ -40,6 +42,9 @@ type Leases struct {
 	networks *state.View[trivet.Network, *networkIndex]
 	heads    *state.View[trivet.Head, map[netip.Addr]struct{}]
 	offered  *offered
+	heard    *heard
+	ages     *ages
+	limits   *limits
 	deferred *state.WriteQueue[binding]
 	metrics  *metrics
 	warnings rate.Sometimes
@@ -51,7 +56,8 @@ func New(c Config) *Leases {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Leases{
-		Config: c, log: c.Logger, offered: newOffered(), metrics: newMetrics(c.Registry),
+		Config: c, log: c.Logger, offered: newOffered(), heard: newHeard(), ages: newAges(), limits: newLimits(),
+		metrics:  newMetrics(c.Registry),
 		networks: state.NewView(c.Store, c.Networks, newNetworkIndex),
 		heads:    state.NewView(c.Store, c.Heads, headAddresses),
 		warnings: rate.Sometimes{Interval: time.Second},
@@ -63,8 +69,13 @@ func New(c Config) *Leases {
 	return l
 }
 
-// Run writes the records that follow a binding, until ctx ends.
-func (l *Leases) Run(ctx context.Context) error { return l.deferred.Run(ctx) }
+// Run counts the ages of leases, and writes the records that follow a binding, until ctx ends.
+func (l *Leases) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return l.followLeases(ctx) })
+	g.Go(func() error { return l.deferred.Run(ctx) })
+	return g.Wait()
+}
 
 // Request is a port that needs an address, or has one.
 type Request struct {
@@ -74,17 +85,17 @@ type Request struct {
 
 	Hint   netip.Addr // the address that the port asks for, if it asks for one
 	Server netip.Addr // this head's own address on the network; no port gets it
-	Wait   Waiter     // notified before a call waits for the store; may be nil
+	Port   string     // of the switch, as a relay names it (option 82); empty if none does
+	Wait   Waiter     // asked before a call waits for the store; may be nil
 }
 
-// Waiter is notified before a call waits for something else than memory.
-type Waiter interface{ Yield() }
+// Waiter is asked before a call waits for something else than memory. Where Yield is false, too many wait already.
+type Waiter interface{ Yield() bool }
 
-func (r *Request) yield() {
-	if r.Wait != nil {
-		r.Wait.Yield()
-	}
-}
+func (r *Request) yield() bool { return r.Wait == nil || r.Wait.Yield() }
+
+// errBusy: the client asks again, this head or another.
+var errBusy = fmt.Errorf("too many clients wait for the store: %w", trivet.ErrUnavailable)
 
 // use returns the use of the ranges that the port may have an address from.
 func (r *Request) use() string {

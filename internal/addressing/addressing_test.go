@@ -70,7 +70,11 @@ func (f *fixture) bind(t *testing.T, mac string) netip.Addr {
 	r := f.request(t, mac)
 	a, err := f.Offer(r)
 	must(t, err)
-	if lease, err := f.Bind(t.Context(), r, a); err != nil || lease != time.Hour {
+	want := time.Hour
+	if r.Machine == nil {
+		want = 10 * time.Minute
+	}
+	if lease, err := f.Bind(t.Context(), r, a); err != nil || lease != want {
 		t.Fatalf("bind %s to %s: %s, %v", a, mac, lease, err)
 	}
 	return a
@@ -85,13 +89,13 @@ func TestBindWritesTheRecord(t *testing.T) {
 	m, err := f.Machines.Get("m1")
 	must(t, err)
 	want := trivet.AddressSpec{Network: "lan", MAC: knownMAC, Machine: "m1", MachineUID: m.UID}
-	if a.Spec != want || !a.Status.Until.IsZero() {
+	if a.Spec != want || a.Status.Lasts != 0 {
 		t.Errorf("known machine: %+v", a)
 	}
 	a, err = f.Addresses.Get(unknown.String())
 	must(t, err)
-	if left := time.Until(a.Status.Until); a.Spec.Machine != "" || left < 119*time.Minute || left > 2*time.Hour {
-		t.Errorf("unknown machine: %+v, %s left", a.Spec, left)
+	if a.Spec.Machine != "" || a.Status.Lasts.D() != 20*time.Minute {
+		t.Errorf("unknown machine: %+v", a)
 	}
 	before := f.Store.Revision()
 	if again := f.bind(t, knownMAC); again != known {

@@ -18,8 +18,31 @@ import (
 // only each second renewal is a write, and no client has a longer lease than its record. A fixed address is
 // assigned by the machine's own record; the address's record follows (deferred.go).
 
-// minLease is the shortest lease that is acknowledged.
-const minLease = time.Minute
+const (
+	// minLease is the shortest lease that is acknowledged.
+	minLease = time.Minute
+	// discoveryLease bounds the leases that end: those of unknown machines. They are invented easily.
+	discoveryLease = 10 * time.Minute
+	// cutOffLease bounds what a head without a quorum acknowledges: the address may be another client's by now.
+	cutOffLease = 2 * time.Minute
+	// leaseGrace is how much later than a lease's end its address is taken: heads observe writes late.
+	leaseGrace = time.Minute
+)
+
+// LeaseTime returns the time of a new lease of an address.
+func (l *Leases) LeaseTime(r *Request, a netip.Addr) time.Duration {
+	lease := r.Network.Lease
+	if !r.owns(a) {
+		lease = min(lease, discoveryLease)
+	}
+	if !l.writable() {
+		lease = min(lease, cutOffLease)
+	}
+	return lease
+}
+
+// errLimited: too many unknown ports of one source got an address.
+var errLimited = fmt.Errorf("too many new clients: %w", trivet.ErrUnavailable)
 
 // ErrRefused: the port may not have the address, and must start over.
 var ErrRefused = errors.New("the address is not available to this client")
@@ -32,7 +55,7 @@ func (l *Leases) Bind(ctx context.Context, r *Request, a netip.Addr) (time.Durat
 			return 0, fmt.Errorf("%w: the machine's address is %s", ErrRefused, fixed)
 		}
 		l.bindLater(r, a)
-		return r.Network.Lease, nil
+		return l.LeaseTime(r, a), nil
 	}
 	record, err := l.Addresses.GetShared(a.String())
 	switch {
@@ -42,37 +65,52 @@ func (l *Leases) Bind(ctx context.Context, r *Request, a netip.Addr) (time.Durat
 	case !ipam.Fits(r.Network.Record, r.use(), a) || l.reserved(r, a):
 		return 0, fmt.Errorf("%w: it is not free in the ranges of network %s", ErrRefused, r.Network.Record.Name)
 	}
-	r.yield()
-	if err := l.write(ctx, r, a); err != nil {
+	if r.Machine == nil && !l.limits.allow(r.Network.Record.Name, r.Port, r.Network.newClients(), time.Now()) {
+		return 0, errLimited
+	}
+	if err := l.waitAndWrite(ctx, r, a); err != nil {
 		return 0, err
 	}
 	l.offered.remove(a, r.MAC)
-	return r.Network.Lease, nil
+	return l.LeaseTime(r, a), nil
 }
 
-// renew extends the lease of an address that the port has. It writes only what the record does not cover yet.
+// renew extends the lease of an address that the port has. It writes only what the record does not cover yet. A head
+// without a quorum acknowledges no more than what is left of the lease as it observed it.
 func (l *Leases) renew(ctx context.Context, r *Request, a netip.Addr, record *trivet.Address) (time.Duration, error) {
+	lease := l.LeaseTime(r, a)
 	if r.owns(a) {
 		l.bindLater(r, a) // the machine may have been unknown
-		return r.Network.Lease, nil
+		return lease, nil
 	}
-	left := time.Until(record.Status.Until)
-	if left >= r.Network.Lease && record.Spec.Machine == "" {
-		return r.Network.Lease, nil
+	left, exact := l.ages.left(record)
+	exact = exact && !record.Status.Released
+	if exact && left >= lease && record.Spec.Machine == "" {
+		return lease, nil
 	}
-	r.yield()
-	err := l.write(ctx, r, a)
+	err := errNoQuorum
+	if l.writable() {
+		err = l.waitAndWrite(ctx, r, a)
+	}
 	switch {
 	case err == nil:
-		return r.Network.Lease, nil
-	case left >= minLease && !errors.Is(err, ErrRefused):
-		return left, nil
+		return lease, nil
+	case exact && left >= minLease && !errors.Is(err, ErrRefused):
+		return min(left, cutOffLease), nil
 	}
 	return 0, err
 }
 
 // writeTimeout bounds how long a client waits for the store. The client asks again.
 const writeTimeout = 3 * time.Second
+
+// waitAndWrite writes while the client waits.
+func (l *Leases) waitAndWrite(ctx context.Context, r *Request, a netip.Addr) error {
+	if !r.yield() {
+		return errBusy
+	}
+	return l.write(ctx, r, a)
+}
 
 // write writes the record by which the port has the address, in one transaction. It fails with ErrRefused where
 // another port has it.
@@ -92,13 +130,32 @@ func (l *Leases) write(ctx context.Context, r *Request, a netip.Addr) error {
 			return err
 		case record.Spec.MAC == r.MAC && record.Status.Declined && !r.fixed().IsValid():
 			return fmt.Errorf("%w: another host was found to use it", ErrRefused)
-		case record.Spec.MAC != r.MAC && !ipam.Expired(record, time.Now()):
+		case record.Spec.MAC != r.MAC && !l.mayTake(tx, r, a, record):
 			return fmt.Errorf("%w: it is leased to %s", ErrRefused, record.Spec.MAC)
 		}
 		r.assign(record, a)
 		return addresses.Put(record)
 	})
+	l.observe(a.String())
 	return err
+}
+
+// mayTake reports whether a port may have the address of another: its lease has ended, or it is an unknown port's and
+// was offered to a known machine because no other was free.
+func (l *Leases) mayTake(tx *store.Tx, r *Request, a netip.Addr, record *trivet.Address) bool {
+	if l.Expired(record) {
+		return true
+	}
+	if r.Machine == nil || ipam.Kept(record) || record.Status.Declined || !l.offered.isTo(a, r.MAC, time.Now()) {
+		return false
+	}
+	_, err := l.MACs.In(tx).Get(record.Spec.MAC)
+	return errors.Is(err, trivet.ErrNotFound)
+}
+
+// lasting returns the status of a lease that ends.
+func lasting(d time.Duration) trivet.AddressStatus {
+	return trivet.AddressStatus{Lasts: trivet.Duration(d), Until: time.Now().Add(d).Truncate(time.Second)}
 }
 
 // assign fills in the record by which the port has the address.
@@ -109,6 +166,6 @@ func (r *Request) assign(record *trivet.Address, a netip.Addr) {
 		record.Spec.Machine, record.Spec.MachineUID = r.Machine.Name, r.Machine.UID
 		record.Spec.Fixed = r.fixed() == a
 	} else {
-		record.Status.Until = time.Now().Add(2 * r.Network.Lease).Truncate(time.Second)
+		record.Status = lasting(2 * min(r.Network.Lease, discoveryLease))
 	}
 }

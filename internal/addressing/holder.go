@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/ipam"
 	"github.com/trivet-project/trivet/internal/state"
 )
 
@@ -27,10 +26,48 @@ func (l *Leases) Holder(a netip.Addr) (mac string) {
 // Leased returns the record by which a port has an address now; nil if there is none.
 func (l *Leases) Leased(a netip.Addr) *trivet.Address {
 	r, err := l.Addresses.GetShared(a.String())
-	if err != nil || r.Status.Declined || ipam.Expired(r, time.Now()) {
+	if err != nil || r.Status.Declined || l.Expired(r) {
 		return nil
 	}
 	return r
+}
+
+// CheckHolder refuses a host that is not known to be this port: its address must be the one that the port has, or one
+// of the machine's other ports. machine is nil for an unknown port. The end of a lease does not matter as long as no
+// other port has the address. Where another server assigns the addresses, heads know those that they heard ports
+// request; where they heard none, any host of the network is taken for the port.
+func (l *Leases) CheckHolder(mac string, machine *trivet.Machine, a netip.Addr) error {
+	n := l.Network(a)
+	if n == nil {
+		return fmt.Errorf("%w: %s is in no network of this site", trivet.ErrForbidden, a)
+	}
+	record, err := l.Addresses.GetShared(a.String())
+	switch {
+	case hasFixed(machine, a) && l.Leased(a) == nil:
+		return nil // its record follows
+	case err == nil && !record.Status.Declined:
+		if record.Spec.MAC == mac || machine != nil && machine.HasMAC(record.Spec.MAC) {
+			return nil
+		}
+		return fmt.Errorf("%w: %s is the address of %s", trivet.ErrForbidden, a, record.Spec.MAC)
+	case n.assigns() || l.isHead(a):
+		return fmt.Errorf("%w: %s is not leased to %s", trivet.ErrForbidden, a, mac)
+	}
+	return l.heard.check(mac, a)
+}
+
+// hasFixed reports whether an address is fixed for one of the machine's ports.
+func hasFixed(m *trivet.Machine, a netip.Addr) bool {
+	return m != nil && slices.ContainsFunc(m.Spec.NICs, func(n trivet.NIC) bool { return n.Address == a })
+}
+
+// Heard notes that a port requested an address from another server.
+func (l *Leases) Heard(mac string, a netip.Addr) { l.heard.note(mac, a, time.Now()) }
+
+// isHead reports whether an address is a head's, or the one that they share: a proxy on a head has it.
+func (l *Leases) isHead(a netip.Addr) bool {
+	_, head := l.heads.Get()[a]
+	return head || a == l.Shared
 }
 
 // NetworkOf returns the network that a port has an address in; nil if it has none.
@@ -53,8 +90,12 @@ func (l *Leases) checkFixed(r *Request, a netip.Addr) error {
 
 // reserved reports whether an address of a range must not be assigned: it is fixed for a machine, or a head's.
 func (l *Leases) reserved(r *Request, a netip.Addr) bool {
-	_, head := l.heads.Get()[a]
-	return head || a == r.Server || a == l.Shared || first(l.Machines.SharedBy(state.ByAddress, a.String())) != nil
+	return l.isHead(a) || a == r.Server || first(l.Machines.SharedBy(state.ByAddress, a.String())) != nil
+}
+
+// Serves reports whether a host at an address may use the boot servers: it is in a network of this site, or on a head.
+func (l *Leases) Serves(a netip.Addr) bool {
+	return a.IsLoopback() || l.Network(a) != nil || l.isHead(a)
 }
 
 // headAddresses returns the addresses of all heads that serve machines.

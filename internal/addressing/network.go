@@ -1,6 +1,7 @@
 package addressing
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"sync"
@@ -58,6 +59,12 @@ func (l *Leases) Network(a netip.Addr) *Network {
 	}
 	return nil
 }
+
+// assigns reports whether Trivet assigns the network's addresses.
+func (n *Network) assigns() bool { return n.Record.Spec.DHCP == "" || n.Record.Spec.DHCP == "server" }
+
+// newClients returns how many unknown ports may get an address per second.
+func (n *Network) newClients() int { return cmp.Or(n.Record.Spec.NewClients, trivet.DefaultNewClients) }
 
 // fullFor is how long a network that was found full is not searched again.
 const fullFor = 2 * time.Second

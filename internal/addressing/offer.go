@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -41,14 +40,16 @@ func (l *Leases) Offer(r *Request) (netip.Addr, error) {
 		if errors.Is(err, ipam.ErrFull) {
 			return l.reclaim(r, now, err)
 		}
-		if err != nil || l.offered.add(a, r.MAC, now) {
+		if err != nil || l.offered.add(a, r.MAC, r.Machine != nil, now) {
 			return a, err
 		}
 	}
 }
 
 // Offered notes that another head offered an address to a port, so that this one offers it to no other.
-func (l *Leases) Offered(a netip.Addr, mac string) { l.offered.add(a, mac, time.Now()) }
+func (l *Leases) Offered(r *Request, a netip.Addr) {
+	l.offered.add(a, r.MAC, r.Machine != nil, time.Now())
+}
 
 // Withdraw forgets that an address was offered to a port: the port chose another.
 func (l *Leases) Withdraw(a netip.Addr, mac string) { l.offered.remove(a, mac) }
@@ -73,21 +74,41 @@ func (l *Leases) taken(r *Request, a netip.Addr, now time.Time) bool {
 	if err == nil && (record.Spec.MAC != r.MAC || record.Status.Declined) {
 		return true
 	}
-	return l.reserved(r, a) || l.offered.toOther(a, r.MAC, now)
+	return l.reserved(r, a) || l.offered.toOther(a, r.MAC, r.Machine != nil, now)
 }
 
-// reclaim offers the address whose lease ended first, when all are taken. It searches all of them, so that a
-// network where it found none is not searched again for a while.
+// reclaim offers the address whose lease ended first, when all are taken; to a known machine that of an unknown port
+// if none has ended. It searches all of them, so that a network where it found none is not searched again for a while.
 func (l *Leases) reclaim(r *Request, now time.Time, full error) (netip.Addr, error) {
-	r.yield()
-	record := ipam.Reclaim(r.Network.Record, r.use(), slices.Collect(l.Addresses.AllShared()), now)
+	if !r.yield() {
+		return netip.Addr{}, errBusy
+	}
+	record := ipam.Reclaim(r.Network.Record, r.use(), l.Addresses.SharedBy(state.ByNetwork, r.Network.Record.Name),
+		l.overdue(r))
 	if record == nil {
 		r.Network.setFull(r.use(), now)
 		return netip.Addr{}, full
 	}
 	a, err := netip.ParseAddr(record.Name)
-	if err == nil && !l.offered.add(a, r.MAC, now) {
+	if err == nil && !l.offered.add(a, r.MAC, r.Machine != nil, now) {
 		err = full // it was offered to another port meanwhile; the client asks again
 	}
 	return a, err
 }
+
+// overdue returns by how much the leases of other ports may be taken by this one.
+func (l *Leases) overdue(r *Request) func(*trivet.Address) time.Duration {
+	return func(record *trivet.Address) time.Duration {
+		left, _ := l.ages.left(record)
+		switch {
+		case l.Expired(record):
+			return maxOverdue - left // before any that has not ended
+		case r.Machine == nil || record.Status.Declined || first(l.Machines.SharedBy(state.ByMAC, record.Spec.MAC)) != nil:
+			return -1
+		}
+		return maxOverdue - min(left, maxOverdue)
+	}
+}
+
+// maxOverdue is more than any lease lasts.
+const maxOverdue = 100 * 365 * 24 * time.Hour

@@ -3,7 +3,6 @@ package addressing
 import (
 	"context"
 	"net/netip"
-	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/store"
@@ -15,7 +14,8 @@ func (l *Leases) Decline(ctx context.Context, r *Request, a netip.Addr) {
 		"network", r.Network.Record.Name)
 	l.metrics.declined.Inc()
 	l.change(ctx, r, a, func(record *trivet.Address) {
-		record.Status.Declined, record.Status.Until = true, time.Now().Add(2*r.Network.Lease).Truncate(time.Second)
+		record.Status = lasting(2 * r.Network.Lease)
+		record.Status.Declined = true
 	})
 }
 
@@ -23,7 +23,7 @@ func (l *Leases) Decline(ctx context.Context, r *Request, a netip.Addr) {
 // if it can.
 func (l *Leases) Release(ctx context.Context, r *Request, a netip.Addr) {
 	if r.Machine == nil {
-		l.change(ctx, r, a, func(record *trivet.Address) { record.Status.Until = time.Now().Truncate(time.Second) })
+		l.change(ctx, r, a, func(record *trivet.Address) { record.Status.Released = true })
 	}
 }
 
@@ -35,7 +35,9 @@ func (l *Leases) change(ctx context.Context, r *Request, a netip.Addr, apply fun
 	if !own(l.Addresses.GetShared(a.String())) {
 		return
 	}
-	r.yield()
+	if !r.yield() {
+		return // the lease ends by itself
+	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	_, err := l.Store.Update(ctx, func(tx *store.Tx) error {
@@ -46,6 +48,7 @@ func (l *Leases) change(ctx context.Context, r *Request, a netip.Addr, apply fun
 		apply(record)
 		return l.Addresses.In(tx).Put(record)
 	})
+	l.observe(a.String())
 	if err != nil {
 		l.warn("the change of an address was not written", "mac", r.MAC, "address", a, "error", err)
 	}

@@ -85,20 +85,26 @@ func TestTokenLifecycle(t *testing.T) {
 	h := newHead(t)
 	admin := h.client(h.admin)
 	ctx := t.Context()
-	if _, err := admin.IssueToken(ctx, "missing", time.Time{}); !errors.Is(err, trivet.ErrNotFound) {
+	if _, err := admin.IssueToken(ctx, trivet.TokenRequest{Account: "missing"}); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("token of a missing account: %v", err)
 	}
-	if _, err := admin.IssueToken(ctx, "root", time.Now().Add(-time.Hour)); !errors.Is(err, trivet.ErrInvalid) {
-		t.Errorf("token that expired in the past: %v", err)
+	for what, req := range map[string]trivet.TokenRequest{
+		"in the past":     {Account: "root", Expires: time.Now().Add(-time.Hour)},
+		"never, and soon": {Account: "root", Expires: time.Now().Add(time.Hour), Never: true},
+	} {
+		if _, err := admin.IssueToken(ctx, req); !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("token that expires %s: %v", what, err)
+		}
 	}
 	if _, err := client.Of[trivet.Account](admin).Create(ctx, &trivet.Account{Meta: trivet.Meta{Name: "alice"},
 		Spec: trivet.AccountSpec{Role: "viewer"}}); err != nil {
 		t.Fatal(err)
 	}
-	token, err := admin.IssueToken(ctx, "alice", time.Now().Add(time.Hour))
+	issued, err := admin.IssueToken(ctx, trivet.TokenRequest{Account: "alice"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	token := issued.Token
 	alice := h.client(token)
 	who, err := alice.Whoami(ctx)
 	if err != nil || who.Account != "alice" || who.Role != "viewer" || who.Expires.IsZero() {
@@ -115,6 +121,44 @@ func TestTokenLifecycle(t *testing.T) {
 	}
 	if err := client.Of[trivet.Account](admin).Delete(ctx, "root"); !errors.Is(err, trivet.ErrConflict) {
 		t.Errorf("an admin locks itself out: %v", err)
+	}
+}
+
+// A token expires after 90 days, after the site's time, or never where that is asked for.
+func TestTokensExpireByDefault(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	admin := h.client(h.admin)
+	lifetime := func(req trivet.TokenRequest) time.Duration {
+		t.Helper()
+		req.Account = "root"
+		issued, err := admin.IssueToken(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		who, err := h.client(issued.Token).Whoami(t.Context())
+		if err != nil || !who.Expires.Equal(issued.Expires) {
+			t.Errorf("issued until %s, whoami says %s, %v", issued.Expires, who.Expires, err)
+		}
+		if issued.Expires.IsZero() {
+			return 0
+		}
+		return time.Until(issued.Expires).Round(time.Hour)
+	}
+	const day = 24 * time.Hour
+	if got := lifetime(trivet.TokenRequest{}); got != 90*day {
+		t.Errorf("by default a token is valid for %s", got)
+	}
+	put(h, h.fleet.Sites, &trivet.Site{Meta: trivet.Meta{Name: "site"},
+		Spec: trivet.SiteSpec{TokenLifetime: trivet.Duration(7 * day)}})
+	if got := lifetime(trivet.TokenRequest{}); got != 7*day {
+		t.Errorf("by the site's setting a token is valid for %s", got)
+	}
+	if got := lifetime(trivet.TokenRequest{Expires: time.Now().Add(2 * day)}); got != 2*day {
+		t.Errorf("by request a token is valid for %s", got)
+	}
+	if got := lifetime(trivet.TokenRequest{Never: true}); got != 0 {
+		t.Errorf("a token that never expires is valid for %s", got)
 	}
 }
 

@@ -44,7 +44,7 @@ func (h *Handler) agentHello(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if err := h.reachForUnknown(w.(*recorder), r); err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r, auth.MaxSignedBody)
+	body, err := h.readBody(w, r, trivet.MaxHello)
 	if err != nil {
 		return err
 	}

@@ -289,6 +289,23 @@ func TestUnsignedHelloIsRefused(t *testing.T) {
 	}
 }
 
+// A hello is bounded: it comes from machines that no one knows.
+func TestLargeHelloIsRefused(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	hello := a.helloOf(0)
+	for range 2000 {
+		hello.Inventory.Disks = append(hello.Inventory.Disks, trivet.Disk{Name: "/dev/sda", Serial: "S"})
+	}
+	if _, err := a.send("/agent/v1/hello", hello); !refusedFor(err, "413") {
+		t.Errorf("with 2000 disks: %v", err)
+	}
+	hello.Inventory.Shorten(trivet.MaxHello - 4<<10)
+	if _, err := a.send("/agent/v1/hello", hello); err != nil || len(hello.Inventory.Disks) < 500 {
+		t.Errorf("with %d disks: %v", len(hello.Inventory.Disks), err)
+	}
+}
+
 // An active machine whose agent boots by an old script is ordered to boot its disk, and is granted nothing.
 func TestActiveMachineIsOrderedToBootItsDisk(t *testing.T) {
 	t.Parallel()

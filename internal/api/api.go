@@ -59,6 +59,7 @@ type Handler struct {
 	docJSON  []byte
 	metrics  *metrics
 	refusals refusals
+	audits   auditLimit
 	watches  *limit.Pool // of open feeds
 	bodies   bodies
 	waiting  waiting

@@ -34,7 +34,9 @@ func (h *Handler) blobRoutes() {
 	write.out, write.in, write.media, write.status = ref, reflect.TypeFor[string](), "application/octet-stream",
 		http.StatusCreated
 	write.query = []string{"digest: what the content must be, sha256:..."}
+	write.outside = true
 	add(write, "POST", "/v1/blobs", "Store a blob in one stream", h.putBlob)
+	write.outside = false
 	write.query, write.out, write.in, write.media = nil, upload, ref, ""
 	add(write, "POST", "/v1/uploads", "Begin an upload", h.beginUpload)
 	write.in, write.status = nil, 0
@@ -43,9 +45,11 @@ func (h *Handler) blobRoutes() {
 		[]string{"offset: how far the upload is"}
 	add(write, "PATCH", "/v1/uploads/{id}", "Append to an upload", h.appendUpload)
 	write.in, write.media, write.query, write.out = ref, "", nil, ref
+	write.outside = true
 	add(write, "POST", "/v1/uploads/{id}/finish", "Make an upload a blob", h.finishUpload)
-	write.in, write.out, write.status = nil, nil, http.StatusNoContent
+	write.in, write.out, write.status, write.outside = nil, nil, http.StatusNoContent, false
 	add(write, "DELETE", "/v1/uploads/{id}", "Abort an upload", h.abortUpload)
+	write.outside = true
 	add(write, "DELETE", "/v1/blobs/{digest}", "Delete a blob that no record refers to", h.deleteBlob)
 }
 

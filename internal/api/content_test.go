@@ -201,7 +201,7 @@ func TestLogsAreFollowedToTheEnd(t *testing.T) {
 func TestLogsOfARepeatedAttempt(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
-	a.fleet.AgentSilence = nil // the first agent is silent
+	a.head.fleet.AgentSilence = nil // the first agent is silent when the second boots
 	a.claim()
 	for i, text := range []string{"one: written by the first agent\n", "two: by the second\n"} {
 		booted := a.head.agent(fmt.Sprint("boot-", i))

@@ -26,6 +26,7 @@ type route struct {
 	outputs string       // media type of out where it is not JSON
 	schema  *huma.Schema // of the response, instead of out
 	status  int          // of success; 0 means 200
+	outside bool         // it changes what is not a record
 	serve   func(w http.ResponseWriter, r *http.Request, c *caller) error
 }
 
@@ -50,12 +51,17 @@ func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, rt route, q
 	}
 	q.account = c.account
 	if err := auth.Allow(c.role, rt.verb, rt.kind); err != nil {
+		h.auditRefused(r.Context(), h.newAudit(r, rt, c), err)
 		return err
 	}
 	h.setHeads(w)
 	if err := h.reach(w.(*recorder), r); err != nil {
 		return err
 	}
+	if rt.verb != auth.Read && rt.method != http.MethodGet {
+		return h.serveAudited(w, r, rt, c)
+	}
+	h.auditRead(r, rt, c)
 	return rt.serve(w, r, c)
 }
 
@@ -72,6 +78,7 @@ func (h *Handler) routes() {
 	h.add(route{method: "GET", path: "/v1/whoami", verb: auth.Read, kind: "Account",
 		summary: "Who the token belongs to",
 		out:     reflect.TypeFor[trivet.Whoami](), serve: whoami})
+	h.auditRoutes()
 	h.tokenRoutes()
 	h.headRoutes()
 	h.machineRoutes()

@@ -1,9 +1,12 @@
 package api
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/apitypes"
@@ -34,22 +37,46 @@ func (h *Handler) issueToken(w http.ResponseWriter, r *http.Request, _ *caller) 
 	if err := apitypes.DecodeStrict(body, &req); err != nil {
 		return err
 	}
-	if !req.Expires.IsZero() && !req.Expires.After(h.Now()) {
-		return &trivet.FieldError{Field: "expires", Problem: fmt.Sprintf("is in the past; the head's time is %s",
-			h.Now().UTC().Format("2006-01-02T15:04:05Z"))}
-	}
 	id, plain, hash := auth.NewToken()
+	var expires time.Time
 	_, err = h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
 		if _, err := h.Fleet.Accounts.In(tx).Get(req.Account); err != nil {
 			return err
 		}
+		site, err := h.Fleet.Sites.In(tx).Get(trivet.SiteName)
+		if errors.Is(err, trivet.ErrNotFound) {
+			site, err = &trivet.Site{}, nil
+		}
+		if err != nil {
+			return err
+		}
+		if expires, err = tokenExpiry(req, site.Spec.TokenLifetime, h.Now()); err != nil {
+			return err
+		}
 		return h.Fleet.Tokens.In(tx).Create(&trivet.Token{
 			Meta: trivet.Meta{Kind: "Token", Name: id}, Spec: trivet.TokenSpec{Account: req.Account, Hash: hash,
-				Expires: req.Expires},
+				Expires: expires},
 		})
 	})
 	if err != nil {
 		return err
 	}
-	return respond(w, http.StatusCreated, trivet.TokenResponse{Name: id, Token: plain.Reveal()})
+	return respond(w, http.StatusCreated, trivet.TokenResponse{Name: id, Token: plain.Reveal(), Expires: expires})
+}
+
+// tokenExpiry returns when a requested token expires; zero: never.
+func tokenExpiry(req trivet.TokenRequest, lifetime trivet.Duration, now time.Time) (time.Time, error) {
+	switch {
+	case req.Never && !req.Expires.IsZero():
+		return time.Time{}, &trivet.FieldError{Field: "never", Problem: "excludes expires; pass one of them"}
+	case req.Never:
+		return time.Time{}, nil
+	case req.Expires.IsZero():
+		lifetime = cmp.Or(lifetime, trivet.DefaultTokenLifetime)
+		return now.Add(lifetime.D()).UTC().Truncate(time.Second), nil
+	case !req.Expires.After(now):
+		return time.Time{}, &trivet.FieldError{Field: "expires", Problem: fmt.Sprintf(
+			"is in the past; the head's time is %s", now.UTC().Format(time.RFC3339))}
+	}
+	return req.Expires, nil
 }

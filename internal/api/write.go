@@ -282,15 +282,8 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	next := wr.info.New()
-	if err := json.Unmarshal(patched, next); err != nil {
-		return fmt.Errorf("merge patch: %w: %w", trivet.ErrInvalid, err)
-	}
-	head := next.Header()
-	if head.Name != wr.name || head.Kind != wr.info.Kind {
-		return &trivet.FieldError{Field: "name", Problem: "a record cannot be renamed"}
-	}
-	if err := checkLabels(head.Labels); err != nil {
+	next, err := wr.patched(patched)
+	if err != nil {
 		return err
 	}
 	before, err := json.Marshal(next)
@@ -311,6 +304,19 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 		return nil
 	}
 	return tx.PutRaw(wr.info.Kind, wr.name, patched)
+}
+
+// patched decodes the record that a patch results in.
+func (wr *writer) patched(doc []byte) (trivet.Record, error) {
+	next := wr.info.New()
+	if err := json.Unmarshal(doc, next); err != nil {
+		return nil, fmt.Errorf("merge patch: %w: %w", trivet.ErrInvalid, err)
+	}
+	head := next.Header()
+	if head.Name != wr.name || head.Kind != wr.info.Kind {
+		return nil, &trivet.FieldError{Field: "name", Problem: "a record cannot be renamed"}
+	}
+	return next, checkLabels(head.Labels)
 }
 
 // clone copies a record through its JSON, which also normalizes empty lists as the store does.

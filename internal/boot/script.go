@@ -147,6 +147,7 @@ func (s *script) again(secs int) {
 		fmt.Fprintf(&s.text, "chain --replace --autofree --timeout %d %s%s || ", fetchMillis, head,
 			ScriptPath(s.facts.MAC))
 	}
+	s.line("dhcp ||") // the address may be another machine's by now
 	s.line("goto again")
 }
 

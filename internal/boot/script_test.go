@@ -82,7 +82,7 @@ var commands = regexp.MustCompile(`^(#!ipxe|imgfree|goto again|exit 1|:(again|wr
 	`|sanboot --no-describe --drive 0x80 \|\| echo no disk to boot` +
 	`|imgfetch --name vmlinuz --timeout \d+ \$\{head\}/boot/\S+ && goto initrd \|\|` +
 	`|imgfetch --name initrd.img --timeout \d+ (\$\{head\}|http[^ $]+)/boot/\S+ && goto ready \|\|` +
-	`|(chain --replace --autofree --timeout \d+ http\S+ \|\| )*goto again` +
+	`|(chain --replace --autofree --timeout \d+ http\S+ \|\| )*dhcp \|\|` +
 	`|boot vmlinuz (?:[^ #]\S* )+\|\|)$`)
 
 func FuzzScript(f *testing.F) {

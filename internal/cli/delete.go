@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
 )
 
 func (a *app) delete() *cobra.Command {
@@ -17,11 +19,11 @@ func (a *app) delete() *cobra.Command {
 		Use:   "delete KIND NAME...",
 		Short: "Delete records",
 		Long: "Delete records.\n\n" +
-			"Deleting a provision cancels its workflow and releases its machine. An installed system is powered off by\n" +
-			"its BMC, and then the machine is available. Without a BMC it is available once it has booted the installer,\n" +
-			"or after trivet accept.\n\n" +
-			"A record that others refer to is not deleted: a platform in use, the secret of a BMC, the template of a\n" +
-			"provision that has not ended. --force deletes it, and prints which records refer to nothing then.",
+			"Deleting a provision cancels its workflow and releases its machine. An installed system is powered off\n" +
+			"by its BMC, and then the machine is available. Without a BMC it is available once it has booted the\n" +
+			"installer, or after trivet accept.\n\n" +
+			"A record that others refer to is not deleted: a platform in use, the secret of a BMC, the template of\n" +
+			"a provision that has not ended. --force deletes it, and prints which records refer to nothing then.",
 		Example: "  trivet delete provision web1\n  trivet delete -f site.yaml --ignore-not-found",
 		Args:    cobra.ArbitraryArgs, ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,23 +35,7 @@ func (a *app) delete() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			failed := false
-			for _, t := range targets {
-				result, err := cl.Kind(t.info).Force(force).Remove(cmd.Context(), t.name)
-				switch {
-				case err == nil:
-					fmt.Fprintf(a.Out, "%s deleted\n", title(t.info, t.name))
-					a.printOrphans(result)
-				case ignore && errors.Is(err, trivet.ErrNotFound):
-				default:
-					failed = true
-					printError(a.Err, err)
-				}
-			}
-			if failed {
-				return ExitError(1)
-			}
-			return nil
+			return a.deleteAll(cmd.Context(), cl, targets, force, ignore)
 		},
 	}
 	c.Flags().StringArrayVarP(&files, "file", "f", nil,
@@ -57,6 +43,27 @@ func (a *app) delete() *cobra.Command {
 	c.Flags().BoolVar(&ignore, "ignore-not-found", false, "treat missing records as deleted")
 	c.Flags().BoolVar(&force, "force", false, "delete records that others refer to, and print which do")
 	return c
+}
+
+// deleteAll deletes records, also after one that cannot be deleted.
+func (a *app) deleteAll(ctx context.Context, cl *client.Client, targets []target, force, ignore bool) error {
+	failed := false
+	for _, t := range targets {
+		result, err := cl.Kind(t.info).Force(force).Remove(ctx, t.name)
+		switch {
+		case err == nil:
+			fmt.Fprintf(a.Out, "%s deleted\n", title(t.info, t.name))
+			a.printOrphans(result)
+		case ignore && errors.Is(err, trivet.ErrNotFound):
+		default:
+			failed = true
+			printError(a.Err, err)
+		}
+	}
+	if failed {
+		return ExitError(1)
+	}
+	return nil
 }
 
 // printOrphans prints the references that a forced deletion left without a target.

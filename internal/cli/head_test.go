@@ -39,6 +39,7 @@ func TestHead(t *testing.T) {
 			e.Defer(h.close)
 			e.Values[headKey{}] = h
 			e.Setenv("TRIVET_CONFIG", h.admin)
+			e.Setenv("ADMIN", h.admin)
 			e.Setenv("ENDPOINT", h.server.APIURLs()[0])
 			e.Setenv("LOCALHOST", strings.Replace(h.server.APIURLs()[0], "127.0.0.1", "localhost", 1))
 			e.Setenv("PIN", h.server.Trust())

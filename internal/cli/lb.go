@@ -25,14 +25,16 @@ func (a *app) lb() *cobra.Command {
 }
 
 func (a *app) haproxy() *cobra.Command {
-	var ports struct{ API, Boot int }
+	var port int
 	c := &cobra.Command{
 		Use:   "haproxy",
 		Short: "Print an HAProxy configuration for the current heads",
 		Long: "Print an HAProxy 2.x configuration for the current heads; print it again when heads join or leave.\n" +
 			"TLS is passed through, so clients and agents verify the cluster's own CA. No sticky sessions are\n" +
 			"needed. Run the heads with --drain 3s, so that HAProxy stops sending requests to a head before it\n" +
-			"stops, and with --shared-addresses ADDRESS, the address of HAProxy: it is not one client.",
+			"stops, and with --shared-addresses ADDRESS, the address of HAProxy: it is not one client.\n" +
+			"It serves the API only: machines that boot must reach the heads directly, because a boot script is\n" +
+			"for the source address that is leased to the machine.",
 		Example: "  trivet lb haproxy > /etc/haproxy/haproxy.cfg && systemctl reload haproxy",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,11 +46,10 @@ func (a *app) haproxy() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeHAProxy(a.Out, heads, ports.API, ports.Boot)
+			return writeHAProxy(a.Out, heads, port)
 		},
 	}
-	c.Flags().IntVar(&ports.API, "api-port", 7480, "port on which HAProxy serves the API")
-	c.Flags().IntVar(&ports.Boot, "boot-port", 7481, "port on which HAProxy serves booting machines")
+	c.Flags().IntVar(&port, "api-port", 7480, "port on which HAProxy serves the API")
 	return c
 }
 
@@ -62,7 +63,7 @@ defaults
 
 frontend trivet-api
   mode tcp
-  bind :{{.APIPort}}
+  bind :{{.Port}}
   default_backend trivet-api
 
 backend trivet-api
@@ -74,39 +75,23 @@ backend trivet-api
 {{- range .API}}
   server {{.Name}} {{.Address}}
 {{- end}}
-
-frontend trivet-boot
-  mode http
-  bind :{{.BootPort}}
-  default_backend trivet-boot
-
-backend trivet-boot
-  mode http
-  balance roundrobin
-  option httpchk GET /livez
-  http-check expect status 200
-  default-server check inter 500ms fall 2 rise 2
-{{- range .Boot}}
-  server {{.Name}} {{.Address}}
-{{- end}}
 `))
 
 // upstream is one server of the load balancer.
 type upstream struct{ Name, Address string }
 
-func writeHAProxy(w io.Writer, heads []*trivet.Head, apiPort, bootPort int) error {
-	var api, boot []upstream
+func writeHAProxy(w io.Writer, heads []*trivet.Head, port int) error {
+	var api []upstream
 	for _, h := range heads {
-		if !h.Serves() {
-			continue
+		if h.Serves() {
+			api = append(api, upstreams(h.Name, h.Status.API)...)
 		}
-		api, boot = append(api, upstreams(h.Name, h.Status.API)...), append(boot, upstreams(h.Name, h.Status.Boot)...)
 	}
 	if len(api) == 0 {
 		return &trivet.Error{Op: "print configuration", Err: fmt.Errorf("%w: no serving head", trivet.ErrNotFound),
 			Hint: "check the heads with: trivet head list"}
 	}
-	return haproxy.Execute(w, map[string]any{"APIPort": apiPort, "BootPort": bootPort, "API": api, "Boot": boot})
+	return haproxy.Execute(w, map[string]any{"Port": port, "API": api})
 }
 
 // upstreams returns the servers of a head's URLs: the first one is named after the head, others have a number appended.

@@ -12,31 +12,33 @@ import (
 
 func (a *app) token() *cobra.Command {
 	c := &cobra.Command{Use: "token", Short: "Create and revoke API tokens"}
-	var ttl time.Duration
+	var ttl string
 	issue := &cobra.Command{
-		Use:     "issue ACCOUNT",
-		Short:   "Create an API token for an account; it is shown only once",
-		Long:    "Create an API token for an account; it is shown only once. Revoke it with trivet token revoke ID.",
+		Use:   "issue ACCOUNT",
+		Short: "Create an API token for an account; it is shown only once",
+		Long: "Create an API token for an account; it is shown only once. It expires after spec.tokenLifetime of the\n" +
+			"site, by default 90 days. Revoke it with trivet token revoke ID.",
 		Example: "  trivet token issue alice\n  trivet token issue ci --ttl 720h",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("accounts"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := tokenRequest(args[0], ttl)
+			if err != nil {
+				return err
+			}
 			cl, err := a.connect()
 			if err != nil {
 				return err
 			}
-			var expires time.Time
-			if ttl > 0 {
-				expires = time.Now().Add(ttl).UTC().Truncate(time.Second)
-			}
-			t, err := cl.IssueToken(cmd.Context(), args[0], expires)
+			t, err := cl.IssueToken(cmd.Context(), req)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(a.Out, t)
+			fmt.Fprintln(a.Out, t.Token)
+			fmt.Fprintf(a.Err, "token/%s %s\n", t.Name, expiryText(t.Expires))
 			return nil
 		},
 	}
-	issue.Flags().DurationVar(&ttl, "ttl", 0, "how long the token is valid, such as 720h (default: forever)")
+	issue.Flags().StringVar(&ttl, "ttl", "", `how long the token is valid, such as 720h, or "never"`)
 	revoke := &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Revoke an API token",
@@ -56,6 +58,50 @@ func (a *app) token() *cobra.Command {
 		},
 	}
 	c.AddCommand(issue, revoke)
+	return c
+}
+
+// tokenRequest returns the request for a token that is valid for ttl: a duration, never, or empty for the default.
+func tokenRequest(account, ttl string) (trivet.TokenRequest, error) {
+	req := trivet.TokenRequest{Account: account, Never: ttl == "never"}
+	if ttl == "" || req.Never {
+		return req, nil
+	}
+	d, err := time.ParseDuration(ttl)
+	if err != nil || d <= 0 {
+		return req, fmt.Errorf(`%w: --ttl is %q; write a duration such as 720h, or "never"`, trivet.ErrInvalid, ttl)
+	}
+	req.Expires = time.Now().Add(d).UTC().Truncate(time.Second)
+	return req, nil
+}
+
+func expiryText(at time.Time) string {
+	if at.IsZero() {
+		return "never expires"
+	}
+	return "expires at " + at.Local().Format(time.DateTime)
+}
+
+func (a *app) whoami() *cobra.Command {
+	c := &cobra.Command{
+		Use: "whoami", Short: "Show the account of the token in use, and when it expires", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := a.connect()
+			if err != nil {
+				return err
+			}
+			who, err := cl.Whoami(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.output != "table" {
+				return a.showValue(who)
+			}
+			fmt.Fprintf(a.Out, "account/%s (%s), token/%s %s\n", who.Account, who.Role, who.Token, expiryText(who.Expires))
+			return nil
+		},
+	}
+	a.outputForms(c, "table", "json", "yaml")
 	return c
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 // Handler returns the reply to a packet; nil is no reply. It decides from memory, without waiting. Where it must
-// wait, for a write to a store, it calls [Packet.Yield] first, and bounds the wait: a client retransmits after some
-// seconds. So it is called from several goroutines at once.
+// wait, for a write to a store, it calls [Packet.Yield] first, which may refuse, and bounds the wait: a client
+// retransmits after some seconds. So it is called from several goroutines at once.
 type Handler interface {
 	ServeDHCP(ctx context.Context, r *Packet) *Reply
 }

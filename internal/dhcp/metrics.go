@@ -12,6 +12,7 @@ const (
 	dropSilent    = "silent" // the Handler returned no reply
 	dropReply     = "reply"  // the Handler's reply was not valid
 	dropSend      = "send"
+	dropBusy      = "busy" // its Handler had to wait, and too many did; it is also counted as silent
 )
 
 // Metrics are the metrics of a Server.

@@ -30,13 +30,9 @@ type Packet struct {
 // fields are not set.
 func ParsePacket(b []byte) (*Packet, error) { return parse(b) }
 
-// Yield lets the server continue with other packets while the Handler waits. The Handler's own goroutine must call
-// it.
-func (r *Packet) Yield() {
-	if r.worker != nil {
-		r.worker.yield()
-	}
-}
+// Yield lets the server continue with other packets while the Handler waits. It is false where as many wait as may:
+// the Handler must not wait then, and return no reply. The Handler's own goroutine must call it.
+func (r *Packet) Yield() bool { return r.worker == nil || r.worker.yield() }
 
 // Type is never the zero value.
 func (r *Packet) Type() Type { return r.packet.MessageType() }

@@ -28,7 +28,7 @@ type Config struct {
 	// Proxy makes the server also listen on port 4011, where PXE firmware asks a proxy for its boot file.
 	Proxy bool
 
-	Workers int          // Handlers that may wait at once, per socket; 0 means 256
+	Workers int          // goroutines per socket, of which all but one may wait; 0 means 256
 	Logger  *slog.Logger // nothing is logged if nil
 	Metrics *Metrics     // not registered if nil
 }

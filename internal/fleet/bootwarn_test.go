@@ -80,3 +80,21 @@ func TestSecondHelloInOneBoot(t *testing.T) {
 		t.Errorf("events %s, want %s", got, want)
 	}
 }
+
+// A machine that was reset and boots faster than its agent counts as silent is believed at its next step.
+func TestResetIsBelievedAtTheNextStep(t *testing.T) {
+	r := newRack(t)
+	silence := 20 * time.Second
+	r.AgentSilence = func(string, int64) time.Duration { return silence }
+	r.provision("p")
+	r.must(r.hello("k1", 0))
+	r.must(r.ReachBootStep(t.Context(), "m1", trivet.StepScript, 1))
+	silence = 30 * time.Second
+	r.must(r.ReachBootStep(t.Context(), "m1", trivet.StepKernel, 1))
+	w, err := r.Workflows.Get("p-1")
+	r.must(err)
+	if step := w.Status.Current(); w.Status.State != trivet.WorkflowBooting || step.Name != trivet.StepHello {
+		t.Errorf("the run: %+v", w.Status)
+	}
+	r.must(r.hello("k2", 1))
+}

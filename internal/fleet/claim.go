@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/placement"
 	"github.com/trivet-project/trivet/internal/state"
@@ -26,7 +27,13 @@ func (f *Fleet) Claim(ctx context.Context, provision string) error {
 	if choice.Machine == "" {
 		return f.setPending(ctx, provision, choice.Why)
 	}
-	err = f.update(ctx, func(tx *store.Tx) error { return f.claimOrReject(tx, choice.Machine, provision) })
+	address, err := f.propose(choice.Machine)
+	if err != nil && !errors.Is(err, trivet.ErrUnavailable) {
+		return f.setPending(ctx, provision, err.Error())
+	}
+	if err == nil {
+		err = f.update(ctx, func(tx *store.Tx) error { return f.claimOrReject(tx, choice.Machine, provision, address) })
+	}
 	if err != nil {
 		return &trivet.Error{Op: "claim", Kind: "Machine", Name: choice.Machine, Err: err}
 	}
@@ -47,15 +54,16 @@ func (f *Fleet) pick(spec *trivet.ProvisionSpec) placement.Choice {
 		}
 		return placement.Pick(named, spec, nil)
 	}
+	avoid := f.avoided()
 	available := f.Machines.SharedBy(state.ByState, string(trivet.MachineAvailable))
-	if choice := placement.Pick(available, spec, nil); choice.Machine != "" {
+	if choice := placement.Pick(available, spec, avoid); choice.Machine != "" {
 		return choice
 	}
-	return placement.Pick(slices.Collect(f.Machines.AllShared()), spec, nil)
+	return placement.Pick(slices.Collect(f.Machines.AllShared()), spec, avoid)
 }
 
 // claimOrReject claims the machine, or ends a provision that no machine could serve.
-func (f *Fleet) claimOrReject(tx *store.Tx, machine, provision string) error {
+func (f *Fleet) claimOrReject(tx *store.Tx, machine, provision string, address *addressing.Proposal) error {
 	p, err := f.Provisions.In(tx).Get(provision)
 	if errors.Is(err, trivet.ErrNotFound) || err == nil && !isPending(p) {
 		return errUnchanged
@@ -70,7 +78,10 @@ func (f *Fleet) claimOrReject(tx *store.Tx, machine, provision string) error {
 	if err != nil {
 		return err
 	}
-	err = f.claim(t, p)
+	err = f.claim(t, p, address)
+	if errors.Is(err, errAtFault) {
+		return f.wait(tx, provision, err.Error())
+	}
 	if errors.Is(err, trivet.ErrInvalid) || errors.Is(err, trivet.ErrNotFound) || errors.Is(err, trivet.ErrTooLarge) {
 		return f.reject(tx, provision, err)
 	}
@@ -81,22 +92,26 @@ func (f *Fleet) claimOrReject(tx *store.Tx, machine, provision string) error {
 }
 
 // claim starts a run of the provision on the machine.
-func (f *Fleet) claim(t *transition, p *trivet.Provision) error {
+func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Proposal) error {
 	m := t.machine
 	if err := claimable(m); err != nil {
 		return err
 	}
-	w, limits, err := f.render(t, p)
+	network, err := f.networkFor(t, address)
+	if err != nil {
+		return err
+	}
+	w, limits, err := f.render(t, p, network)
 	if err != nil {
 		return err
 	}
 	f.startRun(t, w, limits)
+	if err := errors.Join(workflow.CheckSize(w), f.checkShared(t, p)); err != nil {
+		return err
+	}
 	if err := f.Workflows.In(t.tx).Create(w); errors.Is(err, trivet.ErrExists) {
 		return fmt.Errorf("%w: workflow %s exists already", trivet.ErrConflict, w.Name)
 	} else if err != nil {
-		return err
-	}
-	if err := workflow.CheckSize(w); err != nil {
 		return err
 	}
 	m.Status.Provision, m.Status.Workflow = p.Name, w.Name
@@ -109,6 +124,22 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision) error {
 		st.Started = f.now()
 	}
 	return f.Provisions.In(t.tx).Put(p)
+}
+
+// errAtFault: what the machine shares with others is at fault. The provision waits.
+var errAtFault = errors.New("no machine is used for a provision by selector")
+
+// checkShared refuses a provision by selector where what machines share is at fault. One that names its machine tries
+// it: that it succeeds is how others know that the fault is gone.
+func (f *Fleet) checkShared(t *transition, p *trivet.Provision) error {
+	if p.Spec.Machine != "" {
+		return nil
+	}
+	why, err := f.unusable(t)
+	if err == nil && why != "" {
+		err = fmt.Errorf("%s: %w until it is changed, or one that names a machine gets on with it", why, errAtFault)
+	}
+	return err
 }
 
 // claimable changes the state of a machine that may be claimed.
@@ -138,17 +169,19 @@ func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]tr
 
 // setPending writes into a provision what it waits for.
 func (f *Fleet) setPending(ctx context.Context, provision, why string) error {
-	return f.update(ctx, func(tx *store.Tx) error {
-		p, err := f.Provisions.In(tx).Get(provision)
-		if errors.Is(err, trivet.ErrNotFound) || err == nil && !isPending(p) {
-			return errUnchanged
-		}
-		if err != nil {
-			return err
-		}
-		p.Status.State, p.Status.Reason = trivet.ProvisionPending, why
-		return f.Provisions.In(tx).Put(p)
-	})
+	return f.update(ctx, func(tx *store.Tx) error { return f.wait(tx, provision, why) })
+}
+
+func (f *Fleet) wait(tx *store.Tx, provision, why string) error {
+	p, err := f.Provisions.In(tx).Get(provision)
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && !isPending(p) {
+		return errUnchanged
+	}
+	if err != nil {
+		return err
+	}
+	p.Status.State, p.Status.Reason = trivet.ProvisionPending, why
+	return f.Provisions.In(tx).Put(p)
 }
 
 // reject ends a provision that no machine could serve.

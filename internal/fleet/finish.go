@@ -14,9 +14,13 @@ func (f *Fleet) finish(t *transition) error {
 	var err error
 	if s.State == trivet.WorkflowSucceeded {
 		m.Status.Reason, m.Status.Activated = "", f.now()
-		err = workflow.Change(&m.Status, workflow.Activate)
+		t.dropIntent() // it is up without
+		err = errors.Join(workflow.Change(&m.Status, workflow.Activate), f.succeeded(t, "Image"))
 	} else {
 		err = f.vacate(t)
+	}
+	if err == nil && s.Failure != nil {
+		err = f.weigh(t)
 	}
 	if err == nil && s.Failure != nil && s.Failure.Type == trivet.FaultMachine {
 		err = t.quarantine(fmt.Sprintf("%s of %s: %s", s.Failure.Step, t.workflow.Name, s.Failure.Cause))

@@ -8,6 +8,10 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -20,13 +24,18 @@ type Fleet struct {
 	AgentUp func(machine string, epoch int64) bool
 	// AgentSilence returns for how long no head has heard the agent of an epoch. Where it is nil, every agent is silent.
 	AgentSilence func(machine string, epoch int64) time.Duration
-	head         string // the head that writes, for events
-	now          func() time.Time
+	// Propose returns the address that DHCP will give to a machine which has none; nil where it has one, or where its
+	// network is not known. Where Propose is nil, none is assigned at a claim.
+	Propose    func(*trivet.Machine) (*addressing.Proposal, error)
+	enrolments *enrolments
+	head       string // the head that writes, for events
+	now        func() time.Time
 }
 
 // New returns the fleet of a store. head is the name of the head that acts.
 func New(tables *state.Tables, head string) *Fleet {
-	return &Fleet{Tables: tables, head: head, now: time.Now}
+	return &Fleet{Tables: tables, enrolments: &enrolments{byNetwork: map[string]*rate.Limiter{}}, head: head,
+		now: time.Now}
 }
 
 // Within returns the fleet with local reads limited to a scope. Transactions are limited by their context.

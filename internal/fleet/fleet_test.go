@@ -312,3 +312,27 @@ func TestEventsAreARing(t *testing.T) {
 		t.Errorf("%d events are kept, want %d", n, trivet.EventsPerSubject)
 	}
 }
+
+// A machine whose installed system is up is not power-cycled by a request from before that.
+func TestActiveMachineIsNotPowerCycled(t *testing.T) {
+	r := newRack(t)
+	r.provision("p")
+	epoch := r.machine().Status.Epoch
+	r.must(r.hello("k1", epoch))
+	epoch = r.machine().Status.Epoch
+	r.must(r.report(epoch, "k1",
+		trivet.Report{Seq: 1, Action: "work", Attempt: 1, State: trivet.StepDone},
+		trivet.Report{Seq: 2, Action: "reboot", Attempt: 1, State: trivet.StepDone}))
+	r.write(func(tx *store.Tx) error { // its first boot took long
+		m, err := r.Machines.In(tx).Get("m1")
+		if err != nil {
+			return err
+		}
+		m.Status.Intent = &trivet.PowerIntent{Want: "cycle", Boot: "disk", Until: time.Now()}
+		return r.Machines.In(tx).Put(m)
+	})
+	r.must(r.phoneHome(epoch))
+	if m := r.machine(); m.Status.State != trivet.MachineActive || m.Status.Intent != nil {
+		t.Errorf("the machine is %s with the request %+v", m.Status.State, m.Status.Intent)
+	}
+}

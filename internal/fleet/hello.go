@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
-
-// EnrolledName returns the name of a machine that enrols itself.
-func EnrolledName(mac string) string { return "m-" + strings.ReplaceAll(mac, ":", "") }
 
 // Hello spends a boot token, registers the agent's key and grants the machine's run, if there is one, under a new
 // epoch. A hello that is sent again after a lost response changes nothing. An unknown machine is enrolled. While the
@@ -49,6 +44,9 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	}
 	m.Status.Epoch++
 	m.Status.AgentKey, m.Status.BootID, m.Status.Inventory = h.Key, h.BootID, &h.Inventory
+	if err := f.succeeded(t, "Site", "Network", "Platform"); err != nil {
+		return err
+	}
 	granted, err := t.grant()
 	if err != nil || granted {
 		return err
@@ -83,45 +81,4 @@ func (f *Fleet) GrantIdle(ctx context.Context, machine, key string) error {
 		}
 		return err
 	})
-}
-
-// enrol creates the records of a machine that was unknown, and of its MAC.
-func (f *Fleet) enrol(ctx context.Context, name string, h *trivet.Hello) error {
-	err := f.update(ctx, func(tx *store.Tx) error {
-		if _, err := f.MACs.In(tx).Get(h.MAC); !errors.Is(err, trivet.ErrNotFound) {
-			return errors.Join(err, errUnchanged)
-		}
-		m := newMachine(name, h, f.siteIn(tx).Accept)
-		if err := f.Machines.In(tx).Create(m); err != nil { // it gets its UID
-			return err
-		}
-		mac := &trivet.MAC{Meta: trivet.Meta{Kind: "MAC", Name: h.MAC},
-			Spec: trivet.MACSpec{Machine: name, MachineUID: m.UID}}
-		if err := f.MACs.In(tx).Create(mac); err != nil {
-			return err
-		}
-		t := &transition{tx: tx, machine: m}
-		t.event(trivet.ReasonEnrolled, "an unknown machine enrolled itself: %s %s, serial %s",
-			h.Inventory.Vendor, h.Inventory.Product, h.Inventory.Serial)
-		if err := f.saveEvents(t); err != nil {
-			return err
-		}
-		return f.Machines.In(tx).Put(m)
-	})
-	if err != nil {
-		return &trivet.Error{Op: "enrol", Kind: "Machine", Name: name, Err: err}
-	}
-	return nil
-}
-
-func newMachine(name string, h *trivet.Hello, accept bool) *trivet.Machine {
-	m := &trivet.Machine{
-		Meta:   trivet.Meta{Kind: "Machine", Name: name},
-		Spec:   trivet.MachineSpec{Arch: h.Inventory.Arch, NICs: []trivet.NIC{{MAC: h.MAC}}},
-		Status: trivet.MachineStatus{State: trivet.MachineDiscovered},
-	}
-	if accept {
-		m.Status.State = trivet.MachineAvailable
-	}
-	return m
 }

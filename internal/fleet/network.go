@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/state"
 )
 
@@ -21,8 +22,30 @@ func (f *Fleet) network(m *trivet.Machine) *trivet.RunNetwork {
 	return nil
 }
 
+// propose returns an address for a machine that has none, as far as its network is known.
+func (f *Fleet) propose(machine string) (*addressing.Proposal, error) {
+	m, err := f.Machines.GetShared(machine)
+	if err != nil || f.Propose == nil {
+		return nil, nil
+	}
+	return f.Propose(m)
+}
+
+// networkFor returns the network configuration of the machine's boot port. One that has no address is assigned the
+// proposed one. It is nil where the network is not known.
+func (f *Fleet) networkFor(t *transition, address *addressing.Proposal) (*trivet.RunNetwork, error) {
+	if n := f.network(t.machine); n != nil || address == nil {
+		return n, nil
+	}
+	record, n, err := address.Assign(t.tx)
+	if err != nil {
+		return nil, err
+	}
+	return runNetwork(n, record.Spec.MAC, record.Name), nil
+}
+
 func runNetwork(n *trivet.Network, mac, address string) *trivet.RunNetwork {
-	out := &trivet.RunNetwork{MAC: mac, Domain: n.Spec.Domain, MTU: n.Spec.MTU}
+	out := &trivet.RunNetwork{Name: n.Name, MAC: mac, Domain: n.Spec.Domain, MTU: n.Spec.MTU}
 	if ip, err := netip.ParseAddr(address); err == nil {
 		out.Address = netip.PrefixFrom(ip, n.Spec.CIDR.Bits()).String()
 	}

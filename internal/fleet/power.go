@@ -76,20 +76,48 @@ func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.P
 	})
 }
 
-// RecordPowerFailure records that an intent could not be carried out in time.
-func (f *Fleet) RecordPowerFailure(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error {
-	return f.onIntent(ctx, machine, intent, func(t *transition) {
-		t.machine.Status.Intent = nil
-		t.explainRelease()
-		t.events = append(t.events, workflow.Event{
-			Reason: trivet.ReasonPowerFailed, Step: trivet.StepPowerOn, Message: cause.Error(), Warning: true,
-		})
-		if t.workflow != nil && t.active {
-			if s := t.workflow.Status.Current(); s != nil {
-				s.Cause = cause.Error()
-			}
+// DropIntent drops an intent, unless it changed since it was read or another head acquired it: it could not be carried
+// out in time, for a cause, or it is too old to be carried out, where cause is nil. The latter is decided again from
+// what is recorded now.
+func (f *Fleet) DropIntent(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error {
+	return f.onMachine(ctx, "drop power intent", machine, func(t *transition) error {
+		now := t.machine.Status.Intent
+		if now == nil || !workflow.SameIntent(*now, intent) || now.Head != intent.Head || !now.Held.Equal(intent.Held) {
+			return errUnchanged
 		}
+		t.machine.Status.Intent = nil // no dropIntent: the head that held it has stopped
+		if cause == nil {
+			f.expirePower(t, intent)
+		} else {
+			t.failPower(cause)
+		}
+		return nil
 	})
+}
+
+// failPower records why the machine could not be powered on.
+func (t *transition) failPower(cause error) {
+	t.explainRelease()
+	t.events = append(t.events, workflow.Event{
+		Reason: trivet.ReasonPowerFailed, Step: trivet.StepPowerOn, Message: cause.Error(), Warning: true,
+	})
+	if t.workflow != nil && t.active {
+		if s := t.workflow.Status.Current(); s != nil {
+			s.Cause = cause.Error()
+		}
+	}
+}
+
+// expirePower decides again about a machine whose intent is too old.
+func (f *Fleet) expirePower(t *transition, intent trivet.PowerIntent) {
+	want := workflow.WantedPower(&t.machine.Status, t.workflow)
+	if want == "" {
+		t.event(trivet.ReasonPowerExpired, "dropped an old request to power %s: nothing waits for it", intent.Want)
+		return
+	}
+	f.setIntent(t, want)
+	t.event(trivet.ReasonPowerExpired, "replaced an old request to power %s: the machine still needs power %s",
+		intent.Want, want)
 }
 
 // onIntent runs a transition under an intent that this head holds. It fails with ErrFenced where that is no longer

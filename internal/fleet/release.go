@@ -21,7 +21,6 @@ func (f *Fleet) Accept(ctx context.Context, machine string) error {
 		if was == st.State {
 			return errUnchanged
 		}
-		t.explainRelease()
 		t.event(trivet.ReasonAccepted, "accepted by the operator; it was %s and is %s", was, st.State)
 		return nil
 	})
@@ -88,7 +87,6 @@ func (f *Fleet) vacate(t *transition) error {
 	if workflow.StateOf(st) == trivet.MachineReleasing && t.machine.Spec.BMC != nil {
 		f.setIntent(t, "off")
 	}
-	t.explainRelease()
 	return nil
 }
 
@@ -97,7 +95,6 @@ func (t *transition) clear(why string) {
 	if workflow.Change(&t.machine.Status, workflow.Clear) != nil {
 		return
 	}
-	t.explainRelease()
 	t.event(trivet.ReasonAvailable, "its former system does not run any more: %s", why)
 }
 

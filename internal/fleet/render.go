@@ -14,14 +14,15 @@ import (
 )
 
 // render returns the workflow: everything that the agent will need, by value or digest.
-func (f *Fleet) render(t *transition, p *trivet.Provision) (*trivet.Workflow, map[string]trivet.Limit, error) {
+func (f *Fleet) render(t *transition, p *trivet.Provision, network *trivet.RunNetwork) (*trivet.Workflow,
+	map[string]trivet.Limit, error) {
 	template, err := f.Templates.In(t.tx).Get(p.Spec.Template)
 	if err != nil {
 		return nil, nil, err
 	}
-	actions, err := workflow.Render(template, f.data(t.machine, p))
+	actions, err := workflow.Render(template, templateData(t.machine, p, network))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("template %s: %w", template.Name, err)
 	}
 	if err := workflow.CheckRendered(actions); err != nil {
 		return nil, nil, err
@@ -33,7 +34,8 @@ func (f *Fleet) render(t *transition, p *trivet.Provision) (*trivet.Workflow, ma
 	return &trivet.Workflow{
 		Meta: trivet.Meta{Kind: "Workflow", Name: f.workflowName(p), Labels: p.Labels},
 		Spec: trivet.WorkflowSpec{
-			Machine: t.machine.Name, MachineUID: t.machine.UID, Provision: p.Name, ProvisionUID: p.UID, Template: template.Name, Attempt: p.Status.Attempts + 1,
+			Machine: t.machine.Name, MachineUID: t.machine.UID, Provision: p.Name, ProvisionUID: p.UID,
+			Template: template.Name, Attempt: p.Status.Attempts + 1,
 			Epoch: t.machine.Status.Epoch, Actions: actions, Images: images, Disk: t.machine.Spec.Disk,
 			Seed: trivet.Seed{
 				Hostname: hostname(t.machine, p), SSHKeys: p.Spec.SSHKeys, UserData: p.Spec.UserData,
@@ -72,8 +74,8 @@ func (f *Fleet) images(tx *store.Tx, actions []trivet.Action) ([]trivet.ImageRef
 	return refs, nil
 }
 
-// data returns what the template's texts can use.
-func (f *Fleet) data(m *trivet.Machine, p *trivet.Provision) workflow.Data {
+// templateData returns what the template's texts can use. n is nil where the machine's network is not known.
+func templateData(m *trivet.Machine, p *trivet.Provision, n *trivet.RunNetwork) workflow.Data {
 	d := workflow.Data{Params: p.Spec.Parameters, Provision: workflow.ProvisionData{Name: p.Name,
 		Hostname: hostname(m, p)}}
 	d.Machine = workflow.MachineData{Name: m.Name, Arch: m.Spec.Arch, Rack: m.Spec.Rack, Labels: m.Labels}
@@ -84,9 +86,9 @@ func (f *Fleet) data(m *trivet.Machine, p *trivet.Provision) workflow.Data {
 		d.Machine.Vendor, d.Machine.Product, d.Machine.Serial, d.Machine.UUID = inv.Vendor, inv.Product, inv.Serial,
 			inv.UUID
 	}
-	if n := f.network(m); n != nil {
+	if n != nil {
 		address, _, _ := strings.Cut(n.Address, "/")
-		d.Network = workflow.NetworkData{Address: address, CIDR: n.Address, Gateway: n.Gateway, Domain: n.Domain,
+		d.Network = workflow.NetworkData{Name: n.Name, Address: address, CIDR: n.Address, Gateway: n.Gateway, Domain: n.Domain,
 			DNS: n.DNS}
 	}
 	return d

@@ -91,6 +91,7 @@ func (f *Fleet) save(t *transition) error {
 			return err
 		}
 	}
+	t.explainRelease()
 	if err := f.saveEvents(t); err != nil {
 		return err
 	}
@@ -106,7 +107,8 @@ func (f *Fleet) saveEvents(t *transition) error {
 			Meta: trivet.Meta{Kind: "Event", Name: trivet.EventName(t.machine.UID, st.Events)},
 			Spec: trivet.EventSpec{
 				Subject: "machine/" + t.machine.Name, SubjectUID: t.machine.UID, Seq: st.Events, Time: f.now(),
-				Reason: e.Reason, Message: e.Message, Step: e.Step, Epoch: st.Epoch, Warning: e.Warning, Head: f.head, Workflow: st.Workflow,
+				Reason: e.Reason, Message: e.Message, Step: e.Step, Epoch: st.Epoch, Warning: e.Warning, Head: f.head,
+				Workflow: st.Workflow,
 			},
 		}
 		if err := f.Events.In(t.tx).Put(record); err != nil {

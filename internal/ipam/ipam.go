@@ -76,25 +76,31 @@ func Assignable(n *trivet.Network, a netip.Addr) bool {
 }
 
 // Reclaim returns the address to reclaim when a network is full: of those that fit this use, the one whose lease
-// expired first; nil if none has expired. Addresses of machines and fixed ones are never reclaimed.
-func Reclaim(n *trivet.Network, use string, addresses []*trivet.Address, now time.Time) *trivet.Address {
+// ended first; nil if there is none. overdue returns since when a lease may be taken; negative: not yet. Addresses of
+// machines and fixed ones are never reclaimed.
+func Reclaim(n *trivet.Network, use string, addresses []*trivet.Address,
+	overdue func(*trivet.Address) time.Duration) *trivet.Address {
 	p := newPlan(n, use)
 	var oldest *trivet.Address
+	longest := time.Duration(-1)
 	for _, a := range addresses {
-		if !Expired(a, now) || oldest != nil && !a.Status.Until.Before(oldest.Status.Until) {
+		if a.Spec.Network != n.Name || Kept(a) {
 			continue
 		}
-		if ip, err := netip.ParseAddr(a.Name); err == nil && a.Spec.Network == n.Name && p.has(ip) && p.usable(ip) {
-			oldest = a
+		ip, err := netip.ParseAddr(a.Name)
+		if err != nil || !p.has(ip) || !p.usable(ip) {
+			continue
+		}
+		if since := overdue(a); since > longest {
+			oldest, longest = a, since
 		}
 	}
 	return oldest
 }
 
-// Expired reports whether the lease of an address has expired. Those of machines and fixed ones never expire.
-func Expired(a *trivet.Address, now time.Time) bool {
-	kept := a.Spec.Fixed || a.Spec.Machine != "" && !a.Status.Declined
-	return !kept && !a.Status.Until.IsZero() && !now.Before(a.Status.Until)
+// Kept reports whether the lease of an address does not end: a machine's, or a fixed one.
+func Kept(a *trivet.Address) bool {
+	return a.Spec.Fixed || a.Spec.Machine != "" && !a.Status.Declined || a.Status.Lasts == 0
 }
 
 // hash returns the first index to try and an odd step.

@@ -82,10 +82,10 @@ func TestServersAndEdgesAreNeverPicked(t *testing.T) {
 
 func TestReclaimTakesTheOldest(t *testing.T) {
 	n := network("10.0.0.0/24", span("10.0.0.10", "10.0.0.19", ""))
-	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	ended := map[string]time.Duration{}
 	lease := func(name string, ago time.Duration, change func(*trivet.Address)) *trivet.Address {
 		a := &trivet.Address{Meta: trivet.Meta{Name: name}, Spec: trivet.AddressSpec{Network: "n"}}
-		a.Status.Until = now.Add(-ago)
+		a.Status.Lasts, ended[name] = trivet.Duration(time.Hour), ago
 		if change != nil {
 			change(a)
 		}
@@ -99,12 +99,13 @@ func TestReclaimTakesTheOldest(t *testing.T) {
 		lease("10.0.0.14", 9*time.Hour, func(a *trivet.Address) { a.Spec.Network = "other" }),
 		lease("10.0.0.20", 9*time.Hour, nil), // not in the range
 		lease("10.0.0.15", -time.Hour, nil),  // still leased
-		lease("10.0.0.16", 0, func(a *trivet.Address) { a.Status.Until = time.Time{} }),
+		lease("10.0.0.16", 9*time.Hour, func(a *trivet.Address) { a.Status.Lasts = 0 }),
 	}
-	if got := ipam.Reclaim(n, ipam.Known, all, now); got == nil || got.Name != "10.0.0.11" {
+	overdue := func(a *trivet.Address) time.Duration { return ended[a.Name] }
+	if got := ipam.Reclaim(n, ipam.Known, all, overdue); got == nil || got.Name != "10.0.0.11" {
 		t.Errorf("got %v", got)
 	}
-	if got := ipam.Reclaim(n, ipam.Known, all[2:], now); got != nil {
+	if got := ipam.Reclaim(n, ipam.Known, all[2:], overdue); got != nil {
 		t.Errorf("got %v", got)
 	}
 }

@@ -120,7 +120,7 @@ func (d *Demo) install(ctx context.Context, on *demoSite) (Summary, error) {
 	if err == nil && d.Kill {
 		// The boot script of this machine is fetched all the time; for a machine that installs, a fetch would be a
 		// reset.
-		err = record(ctx, on.client, "probe", d.Machines)
+		err = record(ctx, on.client, "probe", trivet.NIC{MAC: macOf(d.Machines), Address: probeAddress})
 	}
 	if err != nil {
 		return Summary{}, fmt.Errorf("prepare the site: %w", err)
@@ -306,7 +306,7 @@ func createRecords(ctx context.Context, c *client.Client, names []string) error 
 	g.SetLimit(16)
 	for i, name := range names {
 		g.Go(func() error {
-			if err := record(ctx, c, name, i); err != nil {
+			if err := record(ctx, c, name, trivet.NIC{MAC: macOf(i)}); err != nil {
 				return err
 			}
 			_, err := client.Of[trivet.Provision](c).Create(ctx, &trivet.Provision{
@@ -317,11 +317,11 @@ func createRecords(ctx context.Context, c *client.Client, names []string) error 
 	return g.Wait()
 }
 
-// record creates the record of the i-th machine.
-func record(ctx context.Context, c *client.Client, name string, i int) error {
+// record creates the record of a machine.
+func record(ctx context.Context, c *client.Client, name string, nic trivet.NIC) error {
 	_, err := client.Of[trivet.Machine](c).Create(ctx, &trivet.Machine{
 		Meta: trivet.Meta{Name: name, Labels: map[string]string{"demo": "true"}},
-		Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: macOf(i)}}}})
+		Spec: trivet.MachineSpec{NICs: []trivet.NIC{nic}}})
 	return err
 }
 

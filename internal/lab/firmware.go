@@ -17,32 +17,38 @@ import (
 
 // The simulated firmware: the part of iPXE that Trivet's scripts use.
 
-// dhcpScriptURL requests an address as iPXE does, through a relay (RFC 8357), and returns the script's URL.
-func (m *Machine) dhcpScriptURL(ctx context.Context) (scriptURL string, err error) {
+// requestLease requests an address as iPXE does, through a relay (RFC 8357).
+func (m *Machine) requestLease(ctx context.Context) (lease *dhcp.Lease, err error) {
 	for _, address := range m.DHCP {
-		if scriptURL, err = m.dhcpRequest(ctx, address); err == nil || ctx.Err() != nil {
+		if lease, err = m.dhcpRequest(ctx, address); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
-	return scriptURL, err
+	return lease, err
 }
 
-func (m *Machine) dhcpRequest(ctx context.Context, address string) (scriptURL string, err error) {
+// clientAt returns a client that sends from an address: a boot script is for the holder of the machine's lease.
+func clientAt(a netip.Addr) *http.Client {
+	dialer := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, 0))}
+	return &http.Client{Timeout: http.DefaultClient.Timeout, Transport: &http.Transport{DialContext: dialer.DialContext}}
+}
+
+func (m *Machine) dhcpRequest(ctx context.Context, address string) (*dhcp.Lease, error) {
 	var lc net.ListenConfig
 	conn, err := lc.ListenPacket(ctx, "udp4", "127.0.0.1:0")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer conn.Close()
 	server, err := net.ResolveUDPAddr("udp4", address)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	mac, err := net.ParseMAC(m.MAC)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	lease, err := dhcp.Exchange(ctx, conn, server, dhcp.ClientConfig{
+	return dhcp.Exchange(ctx, conn, server, dhcp.ClientConfig{
 		MAC: mac, Relay: netip.MustParseAddr("127.0.0.1"),
 		Options: []dhcp.Option{
 			dhcp.Text(dhcp.OptClass, "PXEClient:Arch:00000:UNDI:002001"),
@@ -50,10 +56,6 @@ func (m *Machine) dhcpRequest(ctx context.Context, address string) (scriptURL st
 			{Code: dhcp.OptArch, Value: []byte{0, 0}},
 		},
 	})
-	if err != nil {
-		return "", err
-	}
-	return lease.BootFile, nil
 }
 
 type scriptKind int
@@ -71,8 +73,8 @@ type script struct {
 	args  string     // the kernel's command line
 }
 
-func fetchScript(ctx context.Context, url string) (script, error) {
-	text, err := get(ctx, url, 64<<10)
+func fetchScript(ctx context.Context, c *http.Client, url string) (script, error) {
+	text, err := get(ctx, c, url, 64<<10)
 	if err != nil {
 		return script{}, err
 	}
@@ -105,25 +107,25 @@ func parseScript(text string) script {
 }
 
 // fetchFile fetches a file from the first URL that works.
-func fetchFile(ctx context.Context, urls []string) (err error) {
+func fetchFile(ctx context.Context, c *http.Client, urls []string) (err error) {
 	for _, url := range urls {
-		if _, err = get(ctx, url, 64<<20); err == nil {
+		if _, err = get(ctx, c, url, 64<<20); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-func get(ctx context.Context, url string, limit int64) ([]byte, error) {
+func get(ctx context.Context, c *http.Client, url string, limit int64) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	return do(req, limit)
+	return do(c, req, limit)
 }
 
-func do(req *http.Request, limit int64) ([]byte, error) {
-	resp, err := http.DefaultClient.Do(req)
+func do(c *http.Client, req *http.Request, limit int64) ([]byte, error) {
+	resp, err := c.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +159,7 @@ func phoneHome(ctx context.Context, urls []string) (err error) {
 		if req, err = http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody); err != nil {
 			return err
 		}
-		if _, err = do(req, 64<<10); err == nil {
+		if _, err = do(http.DefaultClient, req, 64<<10); err == nil {
 			return nil
 		}
 	}

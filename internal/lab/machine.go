@@ -25,6 +25,7 @@ import (
 	"github.com/trivet-project/trivet/internal/agent/installer/osinit"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/dhcp"
 	"github.com/trivet-project/trivet/internal/wait"
 )
 
@@ -34,8 +35,8 @@ type Machine struct {
 	MAC  string
 	Dir  string   // its disks
 	DHCP []string // DHCP addresses of the heads, in the order to try
-	// ScriptURL, if set, returns the boot script's URL instead of a DHCP client on loopback.
-	ScriptURL func(ctx context.Context) (scriptURL string, err error)
+	// Lease, if set, gets the machine's lease instead of a DHCP client on loopback. The host must have its address.
+	Lease func(ctx context.Context) (*dhcp.Lease, error)
 	// Installer, if set, runs as the installer OS instead of this version's agent. The machine restarts when it
 	// returns.
 	Installer func(ctx context.Context, args string) error
@@ -77,15 +78,17 @@ func (m *Machine) makeDisks() error {
 
 // boot boots the machine and returns when it restarts, or when ctx ends.
 func (m *Machine) boot(ctx context.Context) error {
-	scriptURL := m.dhcpScriptURL
-	if m.ScriptURL != nil {
-		scriptURL = m.ScriptURL
+	request := m.requestLease
+	if m.Lease != nil {
+		request = m.Lease
 	}
-	url, err := scriptURL(ctx)
+	lease, err := request(ctx)
 	if err != nil {
 		return err
 	}
-	script, err := fetchScript(ctx, url)
+	from := clientAt(lease.Address.Addr())
+	defer from.CloseIdleConnections()
+	script, err := fetchScript(ctx, from, lease.BootFile)
 	if err != nil {
 		return err
 	}
@@ -94,7 +97,7 @@ func (m *Machine) boot(ctx context.Context) error {
 		return m.startSystem(ctx)
 	case bootAgent:
 		for _, file := range script.files {
-			if err := fetchFile(ctx, file); err != nil {
+			if err := fetchFile(ctx, from, file); err != nil {
 				return err
 			}
 		}

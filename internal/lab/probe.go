@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
@@ -80,6 +81,9 @@ func (w *writer) lost(ctx context.Context) (bool, error) {
 	return n < w.acked, err
 }
 
+// probeAddress is the address of the machine whose boot script is fetched all the time.
+var probeAddress = netip.MustParseAddr("127.76.0.1")
+
 // booter fetches a boot script repeatedly, from one head after the other, like a booting machine.
 type booter struct {
 	urls []string
@@ -89,7 +93,8 @@ type booter struct {
 
 func (b *booter) run(ctx context.Context) error {
 	// Each request has a new connection, as that of a machine.
-	c := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	c := clientAt(probeAddress)
+	c.Timeout, c.Transport.(*http.Transport).DisableKeepAlives = 5*time.Second, true
 	for i := 0; ctx.Err() == nil; i++ {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.urls[i%len(b.urls)], nil)
 		if err != nil {

@@ -55,7 +55,7 @@ func (c *Reconciler) Reconcile(ctx context.Context, name string) (again time.Dur
 	case rec.Status.Reason != "":
 		return steadyInterval, c.clearReason(ctx, name)
 	default:
-		return steadyInterval, errors.Join(c.updateWitness(ctx, rec), c.Records.RaiseRelease(ctx))
+		return steadyInterval, errors.Join(c.updateWitness(ctx, rec), c.Records.RaiseClusterVersion(ctx))
 	}
 	if errors.Is(err, trivet.ErrConflict) || errors.Is(err, trivet.ErrUnavailable) {
 		return pendingInterval, c.setReason(ctx, name, err)

@@ -62,8 +62,8 @@ func (r *Registration) register(ctx context.Context) error {
 	if err := r.writeRecord(ctx); err != nil {
 		return fmt.Errorf("register head: %w", err)
 	}
-	if err := r.Records.RaiseRelease(ctx); err != nil {
-		return fmt.Errorf("release of the site: %w", err)
+	if err := r.Records.RaiseClusterVersion(ctx); err != nil {
+		return fmt.Errorf("version of the cluster: %w", err)
 	}
 	if err := r.writeAdminFile(ctx); errors.Is(err, trivet.ErrInvalid) {
 		return &trivet.Error{Op: "read the administrator's file", Err: err,

@@ -10,9 +10,9 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// RaiseRelease raises the site's release to the lowest one of the heads that serve, which the transaction compares:
-// a head that joins with an older release meanwhile makes it run again, or reads the new one and is refused.
-func (r *Records) RaiseRelease(ctx context.Context) error {
+// RaiseClusterVersion raises the cluster's version to the lowest release of the full heads, which the transaction
+// compares: a head that starts with an older one meanwhile makes it run again, or reads the new one and is refused.
+func (r *Records) RaiseClusterVersion(ctx context.Context) error {
 	return r.update(ctx, func(tx *store.Tx) error {
 		lowest, err := r.lowestRelease(tx)
 		if err != nil {
@@ -22,10 +22,10 @@ func (r *Records) RaiseRelease(ctx context.Context) error {
 		if errors.Is(err, trivet.ErrNotFound) {
 			site, err = &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}}, nil
 		}
-		if err != nil || lowest.Compare(site.Status.Release) <= 0 {
+		if err != nil || lowest.Compare(site.Status.ClusterVersion) <= 0 {
 			return errors.Join(err, errUnchanged)
 		}
-		site.Status.Release = lowest
+		site.Status.ClusterVersion = lowest
 		return r.Sites.In(tx).Put(site)
 	})
 }
@@ -52,7 +52,7 @@ func (r *Records) lowestRelease(tx *store.Tx) (lowest trivet.Release, err error)
 
 // checkRelease refuses a head whose release is older than what the cluster has begun to use.
 func (r *Records) checkRelease(tx *store.Tx, head string, release trivet.Release) error {
-	if reached := tx.ClusterRelease(); release.Compare(reached) < 0 {
+	if reached := tx.ClusterVersion(); release.Compare(reached) < 0 {
 		return &trivet.Error{Op: "register", Kind: "Head", Name: head,
 			Hint: "install the release of the other heads, or a later one",
 			Err: fmt.Errorf("%w: this program is of release %s, and the cluster uses what release %s added",

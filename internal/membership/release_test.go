@@ -24,11 +24,11 @@ func TestReleaseOfTheCluster(t *testing.T) {
 	}
 	want := func(why string, want trivet.Release) {
 		t.Helper()
-		if err := r.RaiseRelease(t.Context()); err != nil {
+		if err := r.RaiseClusterVersion(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		site, err := r.Sites.Get(trivet.SiteName)
-		if err != nil && want != "" || err == nil && site.Status.Release != want {
+		if err != nil && want != "" || err == nil && site.Status.ClusterVersion != want {
 			t.Errorf("%s: %v, %v; want %q", why, site, err, want)
 		}
 	}

@@ -21,6 +21,7 @@ func newBenchFixture(b *testing.B) *fixture {
 	r.write(b, func(tx *store.Tx) error {
 		n := lan()
 		n.Name, n.Spec.CIDR = "big", netip.MustParsePrefix("10.8.0.0/16")
+		n.Spec.NewClients = 1e6
 		n.Spec.Gateway, n.Spec.Ranges = netip.Addr{}, []trivet.Range{span("10.8.128.0", "10.8.255.0", "")}
 		return r.Networks.In(tx).Create(n)
 	})

@@ -3,6 +3,7 @@ package netboot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
@@ -29,7 +30,8 @@ func (s *Server) ServeDHCP(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
 	}
 	c := &client{Packet: r, host: s.host(r.MAC().String()), server: r.Local}
 	c.lease = addressing.Request{MAC: c.mac, Machine: c.machine, Network: s.Leases.Network(r.Link()),
-		Hint: r.RequestedIP(), Server: r.Local, Wait: r}
+		Hint: r.RequestedIP(), Server: r.Local, Port: switchPort(r), Wait: r}
+	s.overhear(c)
 	c.decision = boot.Decide(s.facts(c))
 	if c.decision.Mode == boot.Silent {
 		s.log.Debug("dhcp: no answer", "mac", c.mac, "type", r.Type(), "reason", c.decision.Reason)
@@ -54,6 +56,29 @@ func (s *Server) ServeDHCP(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
 		s.Leases.Release(ctx, &c.lease, c.ClientIP())
 	}
 	return nil
+}
+
+// switchPort returns the port of the switch that a packet came from, as its relay names it.
+func switchPort(r *dhcp.Packet) string {
+	circuit, _ := r.RelayOption(dhcp.RelayCircuitID)
+	remote, _ := r.RelayOption(dhcp.RelayRemoteID)
+	if !r.Relay().IsValid() || len(circuit)+len(remote) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%x/%x", circuit, remote)
+}
+
+// overhear notes the address that a port requests from another server: its boot script is for that address.
+func (s *Server) overhear(c *client) {
+	if n := c.lease.Network; n == nil || n.Record.Spec.DHCP != "proxy" || c.Type() != dhcp.Request ||
+		c.Port == dhcp.ProxyPort {
+		return
+	}
+	a := c.ClientIP()
+	if !a.IsValid() {
+		a = c.RequestedIP()
+	}
+	s.Leases.Heard(c.mac, a)
 }
 
 func (s *Server) facts(c *client) boot.Facts {
@@ -108,7 +133,7 @@ func (s *Server) discover(c *client) *dhcp.Reply {
 		s.warn("dhcp: no address to offer", "mac", c.mac, "machine", c.name(), "error", err)
 		return nil
 	}
-	return s.reply(c, dhcp.Offer, a, c.lease.Network.Lease)
+	return s.reply(c, dhcp.Offer, a, s.Leases.LeaseTime(&c.lease, a))
 }
 
 // request answers DHCPREQUEST.
@@ -147,12 +172,15 @@ func (s *Server) requested(c *client) bool {
 	case id == c.Local:
 		return s.answersFor(c, s.Head)
 	case other == "" || c.decision.Mode == boot.ProxyOnly:
+		if c.decision.Mode == boot.Serve {
+			s.reportForeign(c, id)
+		}
 		s.Leases.Withdraw(c.RequestedIP(), c.mac) // the client chose another server
 		return false
 	case !s.up(other, c):
 		s.takeOver(c, other)
 	case !s.answersFor(c, other):
-		s.Leases.Offered(c.RequestedIP(), c.mac)
+		s.Leases.Offered(&c.lease, c.RequestedIP())
 		return false
 	}
 	c.server = id

@@ -23,8 +23,11 @@ func (s *Server) serveInitrd(w http.ResponseWriter, r *http.Request) {
 	p := pace(w)
 	s.Blobs.ServeHTTP(p, asBlob(r))
 	mac, err := trivet.CanonicalMAC(r.PathValue("mac"))
-	if err == nil && r.Method == http.MethodGet && p.complete() {
-		s.reached(s.host(mac), trivet.StepKernel)
+	if err != nil || r.Method != http.MethodGet || !p.complete() {
+		return
+	}
+	if h, err := s.bootingHost(mac, r); err == nil {
+		s.reached(h, trivet.StepKernel)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/dhcp"
+	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
@@ -90,6 +92,9 @@ func (r *fixture) server(t testing.TB, c netboot.Config) *netboot.Server {
 		defer r.mu.Unlock()
 		r.homed = append(r.homed, token)
 		return r.refuse
+	}
+	c.ForeignServer = func(_ context.Context, s fleet.ForeignServer) error {
+		return r.note(fmt.Sprintf("%s accepted %s of %s in %s", s.Machine, s.Address, s.Server, s.Network))
 	}
 	if c.Blobs == nil {
 		c.Blobs = http.NotFoundHandler()

@@ -16,18 +16,18 @@ import (
 )
 
 // routes are all requests of the boot server. Any host on the boot network may send them, so that none changes a
-// record but the phone-home, which carries a signed token.
+// record but the phone-home, which carries a signed token and may come from another network.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok\n") })
-	mux.HandleFunc("GET /ipxe/{file}", s.serveProgram)
-	mux.HandleFunc("GET /boot/script/{mac}", s.serveScript)
-	mux.HandleFunc("GET /boot/kernel/{mac}/{digest}", s.serveKernel)
-	mux.HandleFunc("GET /boot/initrd/{mac}/{digest}", s.serveInitrd)
-	mux.HandleFunc("GET /blob/{digest}", s.serveBlob)
+	mux.HandleFunc("GET /ipxe/{file}", s.served(s.serveProgram))
+	mux.HandleFunc("GET /boot/script/{mac}", s.served(s.serveScript))
+	mux.HandleFunc("GET /boot/kernel/{mac}/{digest}", s.served(s.serveKernel))
+	mux.HandleFunc("GET /boot/initrd/{mac}/{digest}", s.served(s.serveInitrd))
+	mux.HandleFunc("GET /blob/{digest}", s.served(s.serveBlob))
 	for _, version := range []string{"latest", "2009-04-04"} {
-		mux.HandleFunc("GET /"+version+"/meta-data/{path...}", s.serveMetadata)
-		mux.HandleFunc("GET /"+version+"/user-data", s.serveUserData)
+		mux.HandleFunc("GET /"+version+"/meta-data/{path...}", s.served(s.serveMetadata))
+		mux.HandleFunc("GET /"+version+"/user-data", s.served(s.serveUserData))
 	}
 	mux.HandleFunc("POST /phone-home/{token}", s.servePhoneHome)
 	return mux

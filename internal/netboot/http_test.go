@@ -29,6 +29,12 @@ func (r *fixture) ask(method, path, peer string) *http.Response {
 	return w.Result()
 }
 
+// leased returns the address of a port, which it gets if it has none.
+func (r *fixture) leased(t testing.TB, mac string) string {
+	t.Helper()
+	return r.dora(t, mac).Address.String()
+}
+
 func body(t testing.TB, resp *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(resp.Body)
@@ -87,7 +93,7 @@ func TestScriptCarriesAToken(t *testing.T) {
 	r := newFixture(t)
 	r.withPlatform(t)
 	r.run(t, trivet.WorkflowBooting)
-	script := body(t, r.ask("GET", scriptOf(knownMAC), "10.0.0.77"))
+	script := body(t, r.ask("GET", scriptOf(knownMAC), r.leased(t, knownMAC)))
 	for _, want := range []string{"installer", " trivet.url=https://10.0.0.1:7443,https://10.0.0.2:7443 ",
 		" trivet.ca=sha256:ca ", " trivet.machine=m1 ", "set head http://10.0.0.2:8080\n",
 		"${head}/boot/kernel/52-54-00-00-00-01/sha256:aaaa"} {
@@ -114,11 +120,11 @@ func TestScriptFollowsTheMachine(t *testing.T) {
 		trivet.WorkflowFailed:   "): wait,",
 	} {
 		r.run(t, state)
-		if script := body(t, r.ask("GET", scriptOf(knownMAC), "10.0.0.77")); !strings.Contains(script, want) {
+		if script := body(t, r.ask("GET", scriptOf(knownMAC), r.leased(t, knownMAC))); !strings.Contains(script, want) {
 			t.Errorf("%s: no %q in\n%s", state, want, script)
 		}
 	}
-	unknown := body(t, r.ask("GET", scriptOf(unknownMAC), "10.0.0.77"))
+	unknown := body(t, r.ask("GET", scriptOf(unknownMAC), r.leased(t, unknownMAC)))
 	for _, want := range []string{"trivet.machine=m-525400000099 ", "~m-525400000099~525400000099~0~"} {
 		if !strings.Contains(unknown, want) {
 			t.Errorf("an unknown machine does not enrol itself: no %q in\n%s", want, unknown)
@@ -140,8 +146,16 @@ func TestScriptIsRefused(t *testing.T) {
 		{"/boot/script/..%2f..%2fetc%2fpasswd", own, http.StatusBadRequest},
 		{scriptOf(unknownMAC), own, http.StatusOK},
 		{scriptOf(knownMAC), own, http.StatusForbidden}, // a neighbour's
-		{scriptOf(unknownMAC), "192.0.2.1", http.StatusOK},
-		{scriptOf("52:54:00:00:00:98"), "192.0.2.1", http.StatusNotFound}, // from an unknown network
+		{scriptOf(fixedMAC), "10.0.0.20", http.StatusOK},
+		{scriptOf(knownMAC), "10.0.0.77", http.StatusForbidden},   // which no one has
+		{scriptOf(knownMAC), "10.0.0.20", http.StatusForbidden},   // fixed for another machine
+		{scriptOf(unknownMAC), "192.0.2.1", http.StatusForbidden}, // from an unknown network
+		{scriptOf(unknownMAC), "127.0.0.1", http.StatusForbidden}, // a program on this head, such as a load balancer
+		{"/ipxe/snponly.efi", own, http.StatusOK},
+		{"/ipxe/snponly.efi", "192.0.2.1", http.StatusForbidden},
+		{"/blob/sha256:00", "192.0.2.1", http.StatusForbidden},
+		{"/latest/meta-data/", "192.0.2.1", http.StatusForbidden},
+		{"/livez", "192.0.2.1", http.StatusOK},
 	} {
 		if resp := r.ask("GET", c.path, c.peer); resp.StatusCode != c.status {
 			t.Errorf("%.60s from %s: %s %s; want %d", c.path, c.peer, resp.Status, body(t, resp), c.status)
@@ -149,6 +163,52 @@ func TestScriptIsRefused(t *testing.T) {
 	}
 	if resp := r.ask("POST", scriptOf(unknownMAC), own); resp.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %s", resp.Status)
+	}
+}
+
+// What a load balancer passes on has its address as the source: that is not taken for a machine's.
+func TestScriptThroughAProxy(t *testing.T) {
+	r := newFixture(t)
+	r.withPlatform(t)
+	q := httptest.NewRequest("GET", "http://10.0.0.1:8080"+scriptOf(knownMAC), nil)
+	q.RemoteAddr = r.leased(t, knownMAC) + ":4711"
+	q.Header.Set("X-Forwarded-For", "10.0.0.9")
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, q)
+	if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "directly") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// Where another server assigns the addresses, a port has the one that it was heard to request.
+func TestScriptInAProxyNetwork(t *testing.T) {
+	r := newFixture(t)
+	r.withPlatform(t)
+	r.write(t, func(tx *store.Tx) error {
+		n, err := r.Networks.In(tx).Get("lan")
+		must(t, err)
+		n.Spec.DHCP = "proxy"
+		return r.Networks.In(tx).Put(n)
+	})
+	get := func(mac, peer string) int { return r.ask("GET", scriptOf(mac), peer).StatusCode }
+	if got := get(knownMAC, "10.0.0.70"); got != http.StatusOK {
+		t.Errorf("a port that was not heard: %d", got)
+	}
+	r.ServeDHCP(t.Context(), packet(t, dhcp.Request, knownMAC, with(ipxe, wanted("10.0.0.70"),
+		server("10.0.0.53"))...))
+	for _, c := range []struct {
+		mac, peer string
+		status    int
+	}{
+		{knownMAC, "10.0.0.70", http.StatusOK},
+		{knownMAC, "10.0.0.71", http.StatusForbidden},  // a neighbour
+		{fixedMAC, "10.0.0.70", http.StatusForbidden},  // a neighbour's
+		{unknownMAC, "10.0.0.1", http.StatusForbidden}, // a proxy on a head
+		{unknownMAC, "10.0.0.71", http.StatusOK},
+	} {
+		if got := get(c.mac, c.peer); got != c.status {
+			t.Errorf("%s from %s: %d, want %d", c.mac, c.peer, got, c.status)
+		}
 	}
 }
 
@@ -171,15 +231,15 @@ func TestBootProgress(t *testing.T) {
 	}
 	r.ServeDHCP(t.Context(), packet(t, dhcp.Discover, knownMAC, uefiPXE...))
 	r.stepsAfter(t, 1)
-	r.ask("GET", scriptOf(knownMAC), "10.0.0.77")
+	r.ask("GET", scriptOf(knownMAC), r.leased(t, knownMAC))
 	r.stepsAfter(t, 1)
 	const initrd = "/boot/initrd/52-54-00-00-00-01/"
-	if resp := r.ask("GET", initrd+"sha256:missing", "10.0.0.77"); resp.StatusCode != http.StatusNotFound {
+	if resp := r.ask("GET", initrd+"sha256:missing", r.leased(t, knownMAC)); resp.StatusCode != http.StatusNotFound {
 		t.Error(resp.Status)
 	}
-	r.ask("HEAD", initrd+"sha256:b", "10.0.0.77")
-	r.ask("GET", "/boot/kernel/52-54-00-00-00-01/sha256:a", "10.0.0.77")
-	if got := body(t, r.ask("GET", initrd+"sha256%3Ab", "10.0.0.77")); got != "/blob/sha256:b" {
+	r.ask("HEAD", initrd+"sha256:b", r.leased(t, knownMAC))
+	r.ask("GET", "/boot/kernel/52-54-00-00-00-01/sha256:a", r.leased(t, knownMAC))
+	if got := body(t, r.ask("GET", initrd+"sha256%3Ab", r.leased(t, knownMAC))); got != "/blob/sha256:b" {
 		t.Errorf("the initramfs is %q", got)
 	}
 	if diff := cmp.Diff([]string{"m1 dhcp", "m1 boot-script", "m1 kernel"}, r.stepsAfter(t, 1)); diff != "" {
@@ -187,7 +247,7 @@ func TestBootProgress(t *testing.T) {
 	}
 	r.run(t, trivet.WorkflowRunning, trivet.BootSteps...)
 	r.ServeDHCP(t.Context(), packet(t, dhcp.Discover, knownMAC, uefiPXE...))
-	r.ask("GET", scriptOf(knownMAC), "10.0.0.77") // the machine was reset
+	r.ask("GET", scriptOf(knownMAC), r.leased(t, knownMAC)) // the machine was reset
 	if got := r.stepsAfter(t, 1); len(got) != 4 || got[3] != "m1 boot-script" {
 		t.Errorf("after a reset: %q", got)
 	}
@@ -277,8 +337,9 @@ func TestScriptWithoutQuorum(t *testing.T) {
 	r := newFixture(t)
 	r.withPlatform(t)
 	r.run(t, trivet.WorkflowBooting)
+	own := r.leased(t, knownMAC)
 	r.member.Close()
-	if script := body(t, r.ask("GET", scriptOf(knownMAC), "10.0.0.77")); !strings.Contains(script, "boot vmlinuz") {
+	if script := body(t, r.ask("GET", scriptOf(knownMAC), own)); !strings.Contains(script, "boot vmlinuz") {
 		t.Errorf("no installer in\n%s", script)
 	}
 }

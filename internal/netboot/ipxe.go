@@ -67,7 +67,10 @@ func (p programs) open(name string) (*os.File, int64, error) {
 }
 
 // OpenTFTP opens a boot file, as the Open of a [tftp.Server].
-func (s *Server) OpenTFTP(_ context.Context, name string, _ netip.AddrPort) (tftp.File, int64, error) {
+func (s *Server) OpenTFTP(_ context.Context, name string, peer netip.AddrPort) (tftp.File, int64, error) {
+	if a := peer.Addr().Unmap(); !s.Leases.Serves(a) {
+		return nil, 0, fmt.Errorf("%w: %s is in no network of this site", trivet.ErrForbidden, a)
+	}
 	f, size, err := s.programs.open(name)
 	if err != nil {
 		return nil, 0, err // not f: a nil *os.File in an interface is not nil

@@ -6,6 +6,7 @@ type metrics struct {
 	scripts   *prometheus.CounterVec
 	unoffered prometheus.Counter
 	takeovers prometheus.Counter
+	foreign   prometheus.Counter
 	dropped   prometheus.Counter
 }
 
@@ -20,11 +21,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		unoffered: prometheus.NewCounter(opts("unoffered_requests_total",
 			"DHCPDISCOVER packets that no address could be offered for.")),
 		takeovers: prometheus.NewCounter(opts("takeovers_total", "DHCP packets answered in place of another head.")),
+		foreign: prometheus.NewCounter(opts("foreign_servers_total", "DHCPREQUEST packets that accepted the offer of "+
+			"a server that is not a head, in networks whose addresses Trivet assigns.")),
 		dropped: prometheus.NewCounter(opts("dropped_writes_total",
 			"Deferred writes of boot progress that failed or did not fit the queue.")),
 	}
 	if r != nil {
-		r.MustRegister(m.scripts, m.unoffered, m.takeovers, m.dropped)
+		r.MustRegister(m.scripts, m.unoffered, m.takeovers, m.foreign, m.dropped)
 	}
 	return m
 }

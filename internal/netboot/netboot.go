@@ -20,16 +20,18 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/dhcp"
+	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/state"
 )
 
-// Config of a Server. Tables, Leases, Keys, Blobs, StepReached and PhoneHome must be set.
+// Config of a Server. Tables, Leases, Keys, Blobs, StepReached, ForeignServer and PhoneHome must be set.
 type Config struct {
 	*state.Tables
 	// Leases assigns addresses to DHCP clients.
@@ -55,12 +57,17 @@ type Config struct {
 	// StepReached records that a machine reached a boot step, in one transaction. epoch is the machine's as this
 	// head knew it then.
 	StepReached func(ctx context.Context, machine, step string, epoch int64) error
+	// ForeignServer records a DHCP server that is not a head.
+	ForeignServer func(ctx context.Context, s fleet.ForeignServer) error
 	// PhoneHome records that a machine's installed system is up. The token is verified.
 	PhoneHome func(ctx context.Context, token auth.BootToken) error
 
 	Logger   *slog.Logger          // nothing is logged if nil
 	Registry prometheus.Registerer // nothing is registered if nil
 }
+
+// maxRefreshes bounds how often per second a host that does not have its address may make this head read the store.
+const maxRefreshes = 20
 
 // Server answers machines. Its methods ServeDHCP, OpenTFTP and ServeHTTP are for the listeners of the caller; Run
 // records the boot progress that they report.
@@ -72,9 +79,12 @@ type Server struct {
 	responders *state.View[trivet.Head, responders]
 	deferred   *deferrals
 	progress   *state.WriteQueue[progress]
+	foreign    *foreignServers
+	reports    *state.WriteQueue[fleet.ForeignServer]
 	metrics    *metrics
 	mux        *http.ServeMux
 	warnings   rate.Sometimes
+	refreshes  *rate.Limiter // of the local copy, for hosts that may be refused
 }
 
 // New returns a Server. It fails with [trivet.ErrNotFound] where iPXE's programs are missing.
@@ -94,14 +104,21 @@ func New(c Config) (*Server, error) {
 		options:    state.NewView(c.Store, c.Networks, allOptions),
 		responders: state.NewView(c.Store, c.Heads, newResponders),
 		warnings:   rate.Sometimes{Interval: time.Second},
+		refreshes:  rate.NewLimiter(maxRefreshes, maxRefreshes),
 	}
 	s.progress = state.NewWriteQueue(s.writeProgress, s.dropProgress)
+	s.foreign, s.reports = newForeignServers(), state.NewWriteQueue(s.writeReport, s.dropReport)
 	s.mux = s.routes()
 	return s, nil
 }
 
-// Run records boot progress until ctx ends.
-func (s *Server) Run(ctx context.Context) error { return s.progress.Run(ctx) }
+// Run records boot progress and other DHCP servers until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.progress.Run(ctx) })
+	g.Go(func() error { return s.reports.Run(ctx) })
+	return g.Wait()
+}
 
 // writable reports whether this head has a quorum.
 func (s *Server) writable() bool { return s.Quorum == nil || s.Quorum() }

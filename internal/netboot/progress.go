@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/workflow"
 )
 
 // progress is a step that the boot of a machine reached. It may be lost: the next step of the boot implies it, and
@@ -35,7 +36,7 @@ func (s *Server) dropProgress(p progress, err error) {
 func isProgress(w *trivet.Workflow, step string) bool {
 	switch w.Status.State {
 	case trivet.WorkflowRunning:
-		return step == trivet.StepScript
+		return workflow.IsReset(step)
 	case trivet.WorkflowBooting:
 		s := w.Status.Step(step)
 		return s != nil && (s.State == trivet.StepWaiting || s.State == trivet.StepRunning)

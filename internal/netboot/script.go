@@ -34,8 +34,8 @@ func (s *Server) serveScript(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) script(mac string, r *http.Request) (string, error) {
-	h := s.host(mac)
-	if err := s.checkPeer(h, r); err != nil {
+	h, err := s.bootingHost(mac, r)
+	if err != nil {
 		return "", err
 	}
 	target, reason := boot.Choose(boot.MachineFacts{
@@ -51,7 +51,6 @@ func (s *Server) script(mac string, r *http.Request) (string, error) {
 	if target != boot.Installer {
 		return boot.Script(f), nil
 	}
-	var err error
 	if f.Token, err = s.token(h); err != nil {
 		return "", err
 	}
@@ -69,16 +68,6 @@ func (s *Server) token(h host) (string, error) {
 		t.Epoch = h.machine.Status.Epoch
 	}
 	return s.Keys.SignBoot(t)
-}
-
-// checkPeer refuses a machine the script of another, which contains a token. It stops a machine that uses the address
-// of its lease, not one that forges an address (docs/security.md).
-func (s *Server) checkPeer(h host, r *http.Request) error {
-	a := s.Leases.Leased(peerOf(r))
-	if a == nil || a.Spec.MAC == h.mac || a.Spec.Machine != "" && h.machine != nil && a.Spec.MachineUID == h.machine.UID {
-		return nil
-	}
-	return fmt.Errorf("%w: %s is the address of %s", trivet.ErrForbidden, a.Name, a.Spec.MAC)
 }
 
 // platform returns the platform that the machine netboots; nil if there is none.

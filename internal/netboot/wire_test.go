@@ -58,7 +58,7 @@ func (r *fixture) serve(t testing.TB) (dhcpAt, tftpAt netip.AddrPort, url string
 	return d.Addrs()[0], conn.LocalAddr().(*net.UDPAddr).AddrPort(), "http://" + l.Addr().String()
 }
 
-// machineConn is a client's socket, which acts as its own relay.
+// machineConn is a client's socket, which acts as its own relay. Its network's addresses are this host's.
 func machineConn(t testing.TB, mac string, options ...dhcp.Option) (net.PacketConn, dhcp.ClientConfig) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -67,7 +67,7 @@ func machineConn(t testing.TB, mac string, options ...dhcp.Option) (net.PacketCo
 	hw, err := net.ParseMAC(mac)
 	must(t, err)
 	return conn, dhcp.ClientConfig{MAC: hw, Relay: netip.MustParseAddr("127.0.0.1"),
-		Options: append(options, dhcp.Addrs(dhcp.OptSubnetSelect, head))}
+		Options: append(options, dhcp.Addrs(dhcp.OptSubnetSelect, ip("127.9.9.1")))}
 }
 
 // A whole boot over real sockets: firmware, iPXE, the script's files, the installer's own lease.
@@ -85,7 +85,10 @@ func TestBootOverTheWire(t *testing.T) {
 		p, err := r.Platforms.In(tx).Get("debian")
 		must(t, err)
 		p.Spec.Kernel, p.Spec.Initrd = kernelRef, initrdRef
-		return r.Platforms.In(tx).Put(p)
+		here := &trivet.Network{Meta: trivet.Meta{Name: "here"}, Spec: trivet.NetworkSpec{
+			CIDR:   netip.MustParsePrefix("127.9.9.0/24"),
+			Ranges: []trivet.Range{span("127.9.9.100", "127.9.9.199", "")}}}
+		return errors.Join(r.Platforms.In(tx).Put(p), r.Networks.In(tx).Create(here))
 	})
 	r.open(t, netboot.Config{Blobs: blobs.Handler()})
 	r.run(t, trivet.WorkflowBooting)
@@ -116,13 +119,14 @@ func TestBootOverTheWire(t *testing.T) {
 	if again.Address != lease.Address || again.BootFile != "http://127.0.0.1:8080/boot/script/52-54-00-00-00-01" {
 		t.Errorf("iPXE got %+v after %s", again, lease.Address)
 	}
-	script := fetch(t, url+scriptOf(knownMAC))
+	own := from(lease.Address.Addr())
+	script := fetch(t, own, url+scriptOf(knownMAC))
 	for path, want := range map[string][]byte{"/boot/kernel/": kernel, "/boot/initrd/": initrd} {
 		if !strings.Contains(script, "set head "+url+"\n") || !strings.Contains(script, "timeout 5000 ${head}"+path) {
 			t.Errorf("no %s at the head that was reached, %s, in\n%s", path, url, script)
 		}
 		digest := fmt.Sprintf("sha256:%x", sha256.Sum256(want))
-		if got := fetch(t, url+path+"52-54-00-00-00-01/"+digest); got != string(want) {
+		if got := fetch(t, own, url+path+"52-54-00-00-00-01/"+digest); got != string(want) {
 			t.Errorf("%s gave %d bytes, want %d", path, len(got), len(want))
 		}
 	}
@@ -131,9 +135,15 @@ func TestBootOverTheWire(t *testing.T) {
 	}
 }
 
-func fetch(t testing.TB, url string) string {
+// from is a client with an address of this host.
+func from(a netip.Addr) *http.Client {
+	dialer := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(a, 0))}
+	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+}
+
+func fetch(t testing.TB, c *http.Client, url string) string {
 	t.Helper()
-	resp, err := http.Get(url)
+	resp, err := c.Get(url)
 	must(t, err)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -185,10 +195,10 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("%s: %s", path, resp.Status)
 		}
 	}
-	if got := fetch(t, url+"/ipxe/snponly.efi"); !strings.HasPrefix(got, "MZ") {
+	if got := fetch(t, http.DefaultClient, url+"/ipxe/snponly.efi"); !strings.HasPrefix(got, "MZ") {
 		t.Error("HTTP boot serves no EFI program")
 	}
-	if got := fetch(t, url+"/livez"); got != "ok\n" {
+	if got := fetch(t, http.DefaultClient, url+"/livez"); got != "ok\n" {
 		t.Errorf("livez: %q", got)
 	}
 }

@@ -18,8 +18,8 @@ type Choice struct {
 }
 
 // Pick chooses one of the machines for a provision: the named one, or, of those with the selector's labels, the first
-// by name that is available and not in avoid.
-func Pick(machines []*trivet.Machine, spec *trivet.ProvisionSpec, avoid []string) Choice {
+// by name that is available. avoid returns why a machine must not be chosen now; empty where it may. It may be nil.
+func Pick(machines []*trivet.Machine, spec *trivet.ProvisionSpec, avoid func(*trivet.Machine) string) Choice {
 	reasons := map[string]int{}
 	best := ""
 	for _, m := range machines {
@@ -60,7 +60,7 @@ func matches(m *trivet.Machine, spec *trivet.ProvisionSpec) bool {
 }
 
 // unfit returns why a machine cannot be claimed; empty when it can.
-func unfit(m *trivet.Machine, avoid []string) string {
+func unfit(m *trivet.Machine, avoid func(*trivet.Machine) string) string {
 	switch {
 	case m.Spec.Cordoned:
 		return "cordoned"
@@ -68,10 +68,10 @@ func unfit(m *trivet.Machine, avoid []string) string {
 		return "discovered but not accepted"
 	case m.Status.State != trivet.MachineAvailable:
 		return string(m.Status.State)
-	case slices.Contains(avoid, m.Name):
-		return "failed this provision before"
 	case len(m.Spec.NICs) == 0:
 		return "without a MAC"
+	case avoid != nil:
+		return avoid(m)
 	default:
 		return ""
 	}

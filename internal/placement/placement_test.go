@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/trivet-project/trivet"
@@ -22,15 +23,25 @@ func TestPick(t *testing.T) {
 		machine("b", trivet.MachineAvailable, "r1"), machine("a", trivet.MachineAvailable, "r1"), held,
 		machine("c", trivet.MachineActive, "r2"), machine("d", trivet.MachineDiscovered, "r2"),
 	}
+	avoid := func(names string) func(*trivet.Machine) string {
+		return func(m *trivet.Machine) string {
+			if strings.Contains(names, m.Name) {
+				return "broken"
+			}
+			return ""
+		}
+	}
 	r1, r2 := map[string]string{"rack": "r1"}, map[string]string{"rack": "r2"}
 	for name, c := range map[string]struct {
 		spec  trivet.ProvisionSpec
-		avoid []string
+		avoid func(*trivet.Machine) string
 		want  placement.Choice
 	}{
 		"the first by name":  {trivet.ProvisionSpec{Selector: r1}, nil, placement.Choice{Machine: "a"}},
-		"not the failed one": {trivet.ProvisionSpec{Selector: r1}, []string{"a"}, placement.Choice{Machine: "b"}},
-		"the named one":      {trivet.ProvisionSpec{Machine: "b"}, nil, placement.Choice{Machine: "b"}},
+		"not an avoided one": {trivet.ProvisionSpec{Selector: r1}, avoid("a"), placement.Choice{Machine: "b"}},
+		"all are avoided": {trivet.ProvisionSpec{Selector: r1}, avoid("a b"),
+			placement.Choice{Why: "no machine is free: 2 broken, 1 cordoned"}},
+		"the named one": {trivet.ProvisionSpec{Machine: "b"}, nil, placement.Choice{Machine: "b"}},
 		"none is free": {trivet.ProvisionSpec{Selector: r2}, nil,
 			placement.Choice{Why: "no machine is free: 1 active, 1 discovered but not accepted"}},
 		"the named one is cordoned": {trivet.ProvisionSpec{Machine: "a0"}, nil,

@@ -10,24 +10,37 @@ import (
 
 // Queue is a work queue of keys. A key that is added again while it waits is processed once; a key is never processed
 // by two workers at once. A key that failed is retried with backoff, also when it is added meanwhile: what a failing
-// key writes would otherwise add it again at once. [Queue.Forget] ends the backoff.
+// key writes would otherwise add it again at once. [Queue.Forget] ends the backoff. Keys that failed use half of the
+// workers at most, so that many which fail slowly do not hold up the others.
 type Queue struct {
 	mu       sync.Mutex
-	ready    []string          // guarded by mu
-	waiting  map[string]bool   // guarded by mu; in ready
-	running  map[string]bool   // guarded by mu; true: added again meanwhile
-	delayed  map[string]*delay // guarded by mu
-	failures map[string]int    // guarded by mu; consecutive
-	closed   bool              // guarded by mu
+	ready    fifo              // guarded by mu, as all below
+	retries  fifo              // ready, too, and failed the last time
+	added    int               // keys that were made ready so far, for the order of both
+	waiting  map[string]bool   // in ready or retries
+	running  map[string]bool   // true: added again meanwhile
+	retrying map[string]bool   // running, from retries
+	most     int               // of retrying
+	delayed  map[string]*delay // by key
+	failures map[string]int    // consecutive
+	closed   bool
 	wake     chan struct{}
+}
+
+// fifo is keys in the order in which they were made ready.
+type fifo []item
+
+type item struct {
+	key string
+	seq int
 }
 
 // NewQueue returns an empty queue.
 func NewQueue() *Queue {
 	return &Queue{
 		waiting: map[string]bool{}, running: map[string]bool{}, delayed: map[string]*delay{},
-		failures: map[string]int{},
-		wake:     make(chan struct{}, 1),
+		failures: map[string]int{}, retrying: map[string]bool{},
+		wake: make(chan struct{}, 1),
 	}
 }
 
@@ -63,7 +76,12 @@ func (q *Queue) add(key string) {
 		return
 	}
 	q.waiting[key] = true
-	q.ready = append(q.ready, key)
+	list := &q.ready
+	if q.failures[key] > 0 {
+		list = &q.retries
+	}
+	q.added++
+	*list = append(*list, item{key, q.added})
 	q.signal()
 }
 
@@ -119,6 +137,9 @@ type Work func(ctx context.Context, key string) (after time.Duration, err error)
 // Run processes keys with a number of workers until ctx ends, and returns when they are idle. The queue cannot be
 // used again.
 func (q *Queue) Run(ctx context.Context, workers int, log *slog.Logger, do Work) {
+	q.mu.Lock()
+	q.most = max(1, workers/2)
+	q.mu.Unlock()
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() { q.work(ctx, log, do) })
@@ -161,17 +182,33 @@ func (q *Queue) get(ctx context.Context) (string, bool) {
 func (q *Queue) next() (string, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.ready) == 0 {
+	list := q.first()
+	if list == nil {
 		return "", false
 	}
-	key := q.ready[0]
-	q.ready = q.ready[1:]
+	key := (*list)[0].key
+	*list = (*list)[1:]
 	delete(q.waiting, key)
 	q.running[key] = false
-	if len(q.ready) > 0 {
+	if list == &q.retries {
+		q.retrying[key] = true
+	}
+	if q.first() != nil {
 		q.signal()
 	}
 	return key, true
+}
+
+// first returns the list with the key that is processed next; nil: none is. mu is held.
+func (q *Queue) first() *fifo {
+	retry := len(q.retries) > 0 && len(q.retrying) < q.most
+	switch {
+	case len(q.ready) > 0 && (!retry || q.ready[0].seq < q.retries[0].seq):
+		return &q.ready
+	case retry:
+		return &q.retries
+	}
+	return nil
 }
 
 func (q *Queue) done(key string, after time.Duration) {
@@ -179,6 +216,10 @@ func (q *Queue) done(key string, after time.Duration) {
 	defer q.mu.Unlock()
 	added := q.running[key]
 	delete(q.running, key)
+	delete(q.retrying, key)
+	if q.first() != nil {
+		q.signal() // a retry may have waited for this one
+	}
 	if added && q.failures[key] == 0 {
 		q.add(key)
 	} else if after > 0 {

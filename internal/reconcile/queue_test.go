@@ -198,3 +198,49 @@ func TestQueueAddedKeyKeepsItsBackoff(t *testing.T) {
 		})
 	}
 }
+
+// Hundreds of keys that take long and fail, as slow BMCs do, leave half of the workers to the others.
+func TestSlowFailuresDoNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const workers, slow, others = 8, 200, 500
+		q, added, longest := reconcile.NewQueue(), sync.Map{}, atomic.Int64{}
+		var done, failed atomic.Int64
+		do := func(_ context.Context, key string) (time.Duration, error) {
+			at, isOther := added.Load(key)
+			if !isOther {
+				time.Sleep(20 * time.Second)
+				failed.Add(1)
+				return 0, errors.New("no answer")
+			}
+			waited := time.Since(at.(time.Time))
+			longest.Store(max(longest.Load(), int64(waited)))
+			time.Sleep(time.Second)
+			done.Add(1)
+			return 0, nil
+		}
+		work(t, q, workers, do, func() {
+			for i := range slow {
+				q.Add(fmt.Sprint("slow", i))
+			}
+			time.Sleep(slow * 20 * time.Second / workers) // each has failed once
+			before := failed.Load()
+			for i := range others {
+				key := fmt.Sprint("other", i)
+				added.Store(key, time.Now())
+				q.Add(key)
+				time.Sleep(time.Second)
+			}
+			time.Sleep(time.Minute)
+			if failed.Load() == before {
+				t.Error("the slow ones are not retried any more")
+			}
+		})
+		if n := done.Load(); n != others {
+			t.Errorf("%d of %d others were processed", n, others)
+		}
+		if d := time.Duration(longest.Load()); d > time.Second {
+			t.Errorf("one waited for %s behind slow ones", d)
+		}
+	})
+}

@@ -95,12 +95,13 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.vip().Addr(),
 		Quorum: s.member.HasLeader,
 		Logger: s.cfg.Log.With("part", "addressing"), Registry: s.metrics})
+	s.fleet.Propose = s.leases.Propose
 	s.netboot, err = netboot.New(netboot.Config{
 		Tables: s.fleet.Tables, Leases: s.leases, Head: s.local.Name(), Live: s.monitor.Live,
 		Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
 		Keys: s.local.Keys(), CA: s.local.Root().Trust(), Blobs: s.blobs.BootHandler(),
 		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir,
-		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome,
+		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome, ForeignServer: s.fleet.ReportForeignServer,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
 	if err != nil {

@@ -48,6 +48,8 @@ type Config struct {
 	VIP, VIPInterface string
 	// Heartbeat is the interval of the store's heartbeats; 0: cluster's default. All heads have the same.
 	Heartbeat time.Duration
+	// Audit is the file to which the audit log is appended as lines of JSON, or AuditSyslog; empty: none.
+	Audit string
 	// StoreQuota is how many bytes of the store may be in use; 0: cluster's default. All heads have the same.
 	StoreQuota trivet.ByteSize
 	// PerAddress bounds the connections of an address that is not recognised, 0: DefaultPerAddress. Shared are the

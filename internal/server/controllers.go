@@ -33,7 +33,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 			Fleet: s.fleet.Within(power.Declaration.Scope()), Tables: within(power.Declaration),
 			Head: s.local.Name(), Unseal: unsealer(s.local.Keys()),
 		}),
-		collect.New(within(collect.Declaration), s.logs),
+		collect.New(within(collect.Declaration), s.logs, s.leases.Expired),
 		blobs.New(s.blobs, within(blobs.Declaration)),
 		headcontroller.New(heads, within(headcontroller.Declaration)),
 	)

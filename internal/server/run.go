@@ -81,6 +81,9 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return s.netboot.Run(ctx) })
 	g.Go(func() error { return s.leases.Run(ctx) })
 	g.Go(func() error { return s.runControllers(ctx) })
+	if s.cfg.Audit != "" {
+		g.Go(func() error { return s.exportAudit(ctx) })
+	}
 	g.Go(func() error { s.exchange.Run(ctx); return nil })
 	g.Go(func() error { s.registration.Run(ctx); return nil })
 	g.Go(func() error { s.keeper.Run(ctx); return nil })

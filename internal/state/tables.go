@@ -10,19 +10,24 @@ import (
 
 // The indexes of the tables.
 const (
-	ByMAC       = "mac"       // machines and addresses by MAC
-	ByAddress   = "address"   // machines by the fixed addresses of their ports
-	ByState     = "state"     // machines and provisions by state
-	ByMachine   = "machine"   // workflows by machine
-	ByProvision = "provision" // workflows by provision
-	ByNetwork   = "network"   // addresses by network
-	BySubject   = "subject"   // events by subject
-	ByCIDR      = "cidr"      // networks by subnet; compared
-	ByEnclosing = "enclosing" // networks by each subnet that contains theirs; compared
-	ByMember    = "member"    // heads that are not removed, under IsMember; compared
-	ByJoin      = "join"      // heads by the request by which they joined; compared
-	ByHead      = "head"      // tokens by the head whose credential they are; compared
+	ByMAC     = "mac"     // machines and addresses by MAC
+	ByAddress = "address" // machines by the fixed addresses of their ports
+	ByState   = "state"   // machines and provisions by state
+	// machines that wait to be accepted, under trivet.MachineDiscovered; compared
+	ByDiscovered = "discovered"
+	ByMachine    = "machine"   // workflows by machine
+	ByProvision  = "provision" // workflows by provision
+	ByNetwork    = "network"   // addresses by network
+	BySubject    = "subject"   // events by subject
+	ByCIDR       = "cidr"      // networks by subnet; compared
+	ByEnclosing  = "enclosing" // networks by each subnet that contains theirs; compared
+	ByMember     = "member"    // heads that are not removed, under IsMember; compared
+	ByJoin       = "join"      // heads by the request by which they joined; compared
+	ByHead       = "head"      // tokens by the head whose credential they are; compared
 )
+
+// AuditStream is the stream of cold data with the audit log: a [trivet.Audit] each.
+const AuditStream = "audit"
 
 // IsMember is the key of index ByMember.
 const IsMember = "yes"
@@ -64,6 +69,7 @@ func newTables(s *store.Store) *Tables {
 			store.Index[trivet.Machine]{Name: ByMAC, Keys: macs},
 			store.Index[trivet.Machine]{Name: ByAddress, Keys: fixedAddresses},
 			by(ByState, func(m *trivet.Machine) string { return string(m.Status.State) }),
+			store.Index[trivet.Machine]{Name: ByDiscovered, Keys: discovered, Compared: true},
 		),
 		Workflows: store.NewTable(s,
 			by(ByMachine, func(w *trivet.Workflow) string { return w.Spec.Machine }),
@@ -140,6 +146,13 @@ func fixedAddresses(m *trivet.Machine) (all []string) {
 		}
 	}
 	return all
+}
+
+func discovered(m *trivet.Machine) []string {
+	if m.Status.State != trivet.MachineDiscovered {
+		return nil
+	}
+	return []string{string(trivet.MachineDiscovered)}
 }
 
 func cidr(n *trivet.Network) []string { return []string{n.Spec.CIDR.String()} }

@@ -6,7 +6,7 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// The key of a record is /trivet/<kind in lower case>/<name>. A kind that begins with '-' is internal to the store.
+// Cold data has keys of its own (see cold.go). The key of a record is /trivet/<kind in lower case>/<name>. A kind that begins with '-' is internal to the store.
 const (
 	prefix    = "/trivet/"
 	guardPart = "-guard/" // and a head's name: see Store.resolve

@@ -11,12 +11,12 @@ import (
 )
 
 // checkRelease refuses a record that not all heads understand: one of a kind, or with a field, that a later release
-// added than Site.status.release. The commit compares the site.
+// added than Site.status.clusterVersion. The commit compares the site.
 func (tx *Tx) checkRelease(info *kindInfo, doc []byte) error {
 	if info.since == "" && len(info.fieldsSince) == 0 {
 		return nil
 	}
-	reached := tx.ClusterRelease()
+	reached := tx.ClusterVersion()
 	if info.since.Compare(reached) > 0 {
 		return errRelease("records of kind "+string(info.kind), info.since, reached)
 	}
@@ -28,14 +28,14 @@ func (tx *Tx) checkRelease(info *kindInfo, doc []byte) error {
 	return nil
 }
 
-// ClusterRelease returns the release that all heads have: what a later one added must not be used. The commit
+// ClusterVersion returns the release that all heads have: what a later one added must not be used. The commit
 // compares it.
-func (tx *Tx) ClusterRelease() trivet.Release {
+func (tx *Tx) ClusterVersion() trivet.Release {
 	site, ok := tx.current("Site", trivet.SiteName).(*trivet.Site)
 	if !ok {
 		return ""
 	}
-	return site.Status.Release
+	return site.Status.ClusterVersion
 }
 
 func errRelease(what string, since, reached trivet.Release) error {

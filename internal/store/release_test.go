@@ -52,7 +52,7 @@ func TestLaterReleaseIsRefusedUntilAllHeadsHaveIt(t *testing.T) {
 	for _, release := range []trivet.Release{"", "0.9"} {
 		if _, err := s.Update(t.Context(), func(tx *store.Tx) error {
 			return sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
-				Status: trivet.SiteStatus{Release: release}})
+				Status: trivet.SiteStatus{ClusterVersion: release}})
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestLaterReleaseIsRefusedUntilAllHeadsHaveIt(t *testing.T) {
 	}
 	if _, err := s.Update(t.Context(), func(tx *store.Tx) error {
 		return sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
-			Status: trivet.SiteStatus{Release: "0.10"}})
+			Status: trivet.SiteStatus{ClusterVersion: "0.10"}})
 	}); err != nil {
 		t.Fatal(err)
 	}

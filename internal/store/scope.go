@@ -63,6 +63,9 @@ func (t *Table[T]) checkRead() {
 func (tx *Tx) run(ctx context.Context, fn func(tx *Tx) error) error {
 	tx.scope, _ = ctx.Value(scopeKey{}).(*Scope)
 	err := fn(tx)
+	if err == nil {
+		err = tx.beforeCommit(ctx)
+	}
 	if tx.outOfScope != nil {
 		return tx.outOfScope
 	}

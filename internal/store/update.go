@@ -209,12 +209,15 @@ func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, th
 	for _, key := range tx.order {
 		if w := tx.writes[key]; w.doc != nil {
 			value := s.seal(key, tx.snap.get(key), w.doc, id)
-			thens, size, puts = append(thens, clientv3.OpPut(key, value)), size+len(key)+len(value), puts+1
+			thens, size = append(thens, clientv3.OpPut(key, value)), size+len(key)+len(value)
+			if !isCold(key) {
+				puts++
+			}
 		} else {
 			thens = append(thens, clientv3.OpDelete(key))
 		}
 	}
-	if puts == 0 { // no record carries the ID
+	if puts == 0 { // no record that the feed reads carries the ID
 		key := prefix + idPart + s.opts.Head
 		thens = append(thens, clientv3.OpPut(key, s.seal(key, nil, []byte(`{"kind":"tx"}`), id)))
 	}

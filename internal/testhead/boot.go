@@ -37,8 +37,10 @@ func (h *Head) Lease(mac string) (*dhcp.Lease, error) {
 // returns the script.
 func (h *Head) MustBoot(mac string) (script string) {
 	h.Helper()
-	if lease, err := h.Lease(mac); err != nil || !strings.Contains(lease.BootFile, "/boot/script/") {
+	lease, err := h.Lease(mac)
+	if err != nil || !strings.Contains(lease.BootFile, "/boot/script/") {
 		h.Errorf("%s: DHCP: %v, %v", h.Name, lease, err)
+		return ""
 	}
 	var file bytes.Buffer
 	server := netip.MustParseAddrPort(h.Address + ":7069")
@@ -46,7 +48,9 @@ func (h *Head) MustBoot(mac string) (script string) {
 	if err != nil || n != int64(BootFileRepeat*len(BootFile)) {
 		h.Errorf("%s: TFTP: %d bytes, %v", h.Name, n, err)
 	}
-	resp, err := http.Get(h.BootURL() + "/boot/script/" + mac)
+	dialer := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(lease.Address.Addr(), 0))}
+	from := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+	resp, err := from.Get(h.BootURL() + "/boot/script/" + mac)
 	if err != nil {
 		h.Errorf("%s: boot script: %v", h.Name, err)
 		return ""

@@ -10,7 +10,7 @@ import (
 // kernel. It reports whether anything changed; most calls change nothing.
 func (r *Run) ReachBootStep(step string) bool {
 	current := r.Status.Current()
-	if r.Status.State == trivet.WorkflowRunning && step == trivet.StepScript && current != nil {
+	if r.Status.State == trivet.WorkflowRunning && IsReset(step) && current != nil {
 		return r.restarted(step)
 	}
 	if r.Status.State != trivet.WorkflowBooting || current == nil || !isBefore(current.Name, step) &&
@@ -24,13 +24,15 @@ func (r *Run) ReachBootStep(step string) bool {
 	return true
 }
 
-// restarted handles a machine that fetches its boot script during a run: it has lost its agent, whatever that one
-// reported.
+// IsReset reports whether a machine that reaches this step during a run was reset. (An agent may ask for an address.)
+func IsReset(step string) bool { return step == trivet.StepScript || step == trivet.StepKernel }
+
+// restarted handles a machine that boots during a run: it has lost its agent, whatever that one reported.
 func (r *Run) restarted(step string) bool {
 	if r.loseAgent("the machine was reset during the run") {
 		r.closeBefore(step, trivet.StepDone)
 		r.end(r.Status.Step(step), trivet.StepDone)
-		r.begin(trivet.StepKernel, "")
+		r.begin(trivet.BootSteps[slices.Index(trivet.BootSteps, step)+1], "")
 	}
 	return true
 }

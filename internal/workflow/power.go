@@ -6,8 +6,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// IntentTimeout is how long a head may act on a power intent after it has read it. A command that was sent by then
-// may take effect a little later.
+// IntentTimeout is how long heads may act on a power intent after it was written. A command that was sent by then may
+// take effect a little later.
 const IntentTimeout = 90 * time.Second
 
 // SameIntent reports whether two are one intent, whichever head holds it.
@@ -24,4 +24,20 @@ func BootDevice(w *trivet.Workflow) string {
 		return "network"
 	}
 	return "disk"
+}
+
+// WantedPower returns the power request that a machine needs by what is recorded of it and of its run, which is nil where
+// it has none: "cycle" for a run that waits for a boot, "off" for a former system that may still run, or "".
+func WantedPower(s *trivet.MachineStatus, w *trivet.Workflow) string {
+	if w != nil && !w.Status.State.Ended() {
+		step := w.Status.Current()
+		if step != nil && (step.Name == trivet.StepPowerOn || step.Name == trivet.StepFirstBoot) {
+			return "cycle"
+		}
+		return ""
+	}
+	if StateOf(s) == trivet.MachineReleasing {
+		return "off"
+	}
+	return ""
 }

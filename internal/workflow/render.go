@@ -131,6 +131,7 @@ func renderText(field, text string, data Data, left *budget) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	require(parsed)
 	out := bounded{budget: left}
 	if err := parsed.Execute(&out, data); err != nil {
 		return "", &trivet.FieldError{Field: field, Problem: plain(field, err)}
@@ -160,6 +161,9 @@ func plain(field string, err error) string {
 		if errors.Is(err, own) {
 			return own.Error()
 		}
+	}
+	if empty, ok := asEmpty(err); ok {
+		return empty.Error()
 	}
 	text, ours := strings.CutPrefix(err.Error(), "template: "+field+":")
 	if !ours {

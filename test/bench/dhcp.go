@@ -111,6 +111,7 @@ func (b *bench) network(h *head, ranges ...trivet.Range) error {
 		Spec: trivet.NetworkSpec{
 			CIDR: netip.MustParsePrefix(ours.subnet), Gateway: netip.MustParseAddr(ours.address),
 			DNS: []netip.Addr{netip.MustParseAddr(ours.address)}, Ranges: ranges, Lease: trivet.Duration(time.Hour),
+			NewClients: 1e6,
 		},
 	})
 	return err

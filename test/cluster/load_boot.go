@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -39,20 +41,33 @@ func (l *load) lease(id int) {
 
 // bootPulse boots a known machine up to its script, again and again: the time without success is the boot gap.
 func (l *load) bootPulse() {
-	fetch := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * time.Second}
+	var own netip.Addr
 	for !l.over() {
-		if err := l.boot(fetch); err == nil {
+		if err := l.boot(&own); err == nil {
 			l.history.note(func(h *History) { h.Boots = append(h.Boots, l.history.now()) })
 		}
 		l.pause(100 * time.Millisecond)
 	}
+	if own.IsValid() {
+		_ = ip("address", "delete", own.String()+"/32", "dev", "lo")
+	}
 }
 
-func (l *load) boot(fetch *http.Client) error {
+// boot boots up to the script, from the leased address, which this host has as its own.
+func (l *load) boot(own *netip.Addr) error {
 	got, err := l.requestAddress(l.ctx, pulseMAC)
 	if err != nil {
 		return err
 	}
+	if a := got.Address.Addr(); *own != a {
+		if err := addAddress(a); err != nil {
+			return err
+		}
+		*own = a
+	}
+	dialer := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(*own, 0))}
+	fetch := &http.Client{Timeout: 2 * time.Second,
+		Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
 	resp, err := fetch.Get(got.BootFile)
 	if err != nil {
 		return err
@@ -64,3 +79,6 @@ func (l *load) boot(fetch *http.Client) error {
 	}
 	return err
 }
+
+// addAddress gives this host an address.
+func addAddress(a netip.Addr) error { return ip("address", "replace", a.String()+"/32", "dev", "lo") }

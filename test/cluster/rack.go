@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/trivet-project/trivet/internal/dhcp"
 	"github.com/trivet-project/trivet/internal/lab"
 	"github.com/trivet-project/trivet/internal/testhead"
 )
@@ -70,12 +71,12 @@ func powerOn(all *sync.WaitGroup, name, mac string, at netip.Addr, heads []netip
 	m := &lab.Machine{
 		Name: name, MAC: mac, Dir: strings.Fields(os.Getenv(rackEnv))[0], Up: func() {},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		ScriptURL: func(ctx context.Context) (string, error) {
+		Lease: func(ctx context.Context) (*dhcp.Lease, error) {
 			got, err := requestLease(ctx, mac, at, heads)
-			if err != nil {
-				return "", err
+			if err == nil {
+				err = addAddress(got.Address.Addr())
 			}
-			return got.BootFile, nil
+			return got, err
 		},
 	}
 	all.Go(func() {

@@ -178,6 +178,7 @@ spec:
 type awaited struct {
 	c         *cluster
 	name, mac string
+	runs      int           // its number
 	limit     time.Duration // of the wait for it
 	since     time.Time
 }
@@ -186,11 +187,16 @@ type awaited struct {
 func (h *clockHead) await(template string, limit time.Duration) *awaited {
 	h.c.Helper()
 	h.runs++
-	a := &awaited{h.c, fmt.Sprint(template, h.runs), fmt.Sprintf("52:54:00:77:01:%02x", h.runs), limit, time.Now()}
-	h.c.apply(fmt.Sprintf("kind: Machine\nname: %s\nspec:\n  nics: [{mac: %q}]\n", a.name, a.mac))
+	a := &awaited{h.c, fmt.Sprint(template, h.runs), fmt.Sprintf("52:54:00:77:01:%02x", h.runs), h.runs, limit,
+		time.Now()}
+	h.c.apply(fmt.Sprintf("kind: Machine\nname: %s\nspec:\n  nics: [{mac: %q, address: %s}]\n", a.name, a.mac,
+		a.address()))
 	h.c.trivet("provision", a.name, "--template", template, "--machine", a.name, "--no-wait")
 	return a
 }
+
+// address returns the machine's address, by which alone its boot script can be fetched.
+func (a *awaited) address() string { return "10.77.0." + fmt.Sprint(200+a.runs) }
 
 // run returns its record.
 func (a *awaited) run() (w trivet.Workflow) {
@@ -227,12 +233,9 @@ func (a *awaited) mustWait() {
 // mustGuide lets this head alone direct a real agent, outside of any machine.
 func (h *clockHead) mustGuide(a *awaited) {
 	h.c.Helper()
-	script, err := h.c.command("curl", "-sf", "http://"+clockAddress+":7481/boot/script/"+a.mac).CombinedOutput()
-	if err != nil {
-		h.c.Fatalf("boot script: %v: %s", err, script)
-	}
+	script := h.c.scriptFor(a.mac, a.address(), clockAddress)
 	arg := func(key string) string {
-		return strings.TrimPrefix(regexp.MustCompile(`trivet\.`+key+`=\S+`).FindString(string(script)),
+		return strings.TrimPrefix(regexp.MustCompile(`trivet\.`+key+`=\S+`).FindString(script),
 			"trivet."+key+"=")
 	}
 	// It keeps its state in /run: here a /run of its own, in the mount namespace that ip makes for it.

@@ -187,13 +187,38 @@ func soak(t *testing.T) {
 // awaitScript waits for the boot script of the machine's install and returns it.
 func (b *box) awaitScript() (script string) {
 	b.s.Helper()
-	url := "http://" + headAddress + ":7481/boot/script/" + b.MAC.String()
 	b.s.waitFor("a boot script of the install", 10*time.Minute, func() bool {
-		out, err := b.s.command("curl", "-sf", url).Output()
-		script = string(out)
-		return err == nil && strings.Contains(script, "trivet.token=")
+		script = ""
+		if a := b.address(); a != "" {
+			script = b.s.scriptFor(b.MAC.String(), a, headAddress)
+		}
+		return strings.Contains(script, "trivet.token=")
 	})
 	return script
+}
+
+// address returns the address that the machine has; empty if it has none yet.
+func (b *box) address() string {
+	out, err := b.s.try("get", "addresses", "--field", "spec.machine="+b.name, "-o", "name")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(strings.TrimSpace(out), "address/")
+}
+
+// scriptFor returns the boot script that a head has for the holder of an address, whose place this host takes for a
+// moment.
+func (s *site) scriptFor(mac, address, head string) string {
+	s.Helper()
+	own := []string{address + "/32", "dev", "lo"}
+	_ = s.command("ip", append([]string{"address", "replace"}, own...)...).Run()
+	defer func() { _ = s.command("ip", append([]string{"address", "delete"}, own...)...).Run() }()
+	out, err := s.command("curl", "-sf", "--interface", address,
+		"http://"+head+":7481/boot/script/"+mac).CombinedOutput()
+	if err != nil {
+		s.Logf("boot script of %s for %s: %v: %s", mac, address, err, out)
+	}
+	return string(out)
 }
 
 // mustIgnore boots the installer on the active machine by a stale script, wants nothing done, and the system up again.

@@ -295,11 +295,11 @@ func (h *head) roles() {
 		if _, err := accounts.Create(h.Context(), account); err != nil {
 			h.Fatal(err)
 		}
-		token, err := h.client.IssueToken(h.Context(), account.Name, time.Time{})
+		issued, err := h.client.IssueToken(h.Context(), trivet.TokenRequest{Account: account.Name})
 		if err != nil {
 			h.Fatal(err)
 		}
-		h.Setenv("TRIVET_TOKEN", token)
+		h.Setenv("TRIVET_TOKEN", issued.Token)
 		if out, err := h.trivet("get", "racks"); err != nil {
 			h.Errorf("get racks by a %s: %v\n%s", role, err, out)
 		}

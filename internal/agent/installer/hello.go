@@ -9,6 +9,9 @@ import (
 	"github.com/trivet-project/trivet/internal/wait"
 )
 
+// maxInventory leaves room in a hello for the token and the key.
+const maxInventory = trivet.MaxHello - 4<<10
+
 // hello authenticates the machine to a head and retries until one answers. If the token is refused, the machine
 // reboots for another one.
 func (a *agent) hello(ctx context.Context) (action.Ending, error) {
@@ -16,6 +19,7 @@ func (a *agent) hello(ctx context.Context) (action.Ending, error) {
 		Machine: a.Machine, MAC: a.MAC, Token: a.Token, Key: a.Key,
 		BootID: a.BootID, Version: a.Version, Inventory: a.Inventory,
 	}
+	h.Inventory.Shorten(maxInventory)
 	for {
 		tryCtx, cancel := context.WithTimeout(ctx, syncTimeout)
 		grant, err := a.Client.Hello(tryCtx, h)

@@ -1,6 +1,6 @@
 // Package collect deletes what is no longer referenced: runs of provisions that are gone, logs of runs that are gone,
-// events of machines that are gone, expired leases, and what the deletion of a record has left. Each record is read
-// again in the transaction that deletes it, with what it refers to.
+// events of machines that are gone, expired leases and tokens, old entries of the audit log, and what the deletion of a
+// record has left. Each record is read again in the transaction that deletes it, with what it refers to.
 package collect
 
 import (
@@ -38,8 +38,13 @@ const (
 	// keepEvent is how long an event stays after its machine is gone.
 	keepEvent = 7 * 24 * time.Hour
 	// keepLog is how long a log stays after it was last written to, whether its run is known or not.
-	keepLog  = time.Hour
-	interval = 10 * time.Minute
+	keepLog = time.Hour
+	// keepToken is how long an expired token stays: a head that joins by one may repeat its request, and clocks differ.
+	keepToken = 24 * time.Hour
+	// keepAudit and maxAudit are how long entries of the audit log stay, and how many.
+	keepAudit = 365 * 24 * time.Hour
+	maxAudit  = 100_000
+	interval  = 10 * time.Minute
 )
 
 // The keys.
@@ -49,23 +54,29 @@ const (
 	keyLeases  = "leases"
 	keyEvents  = "events"
 	keyOrphans = "orphans"
+	keyAudit   = "audit"
+	keyTokens  = "tokens"
 )
 
 // Controller implements [reconcile.Controller]. Each of its keys is one sweep.
 type Controller struct {
-	tables *state.Tables
-	logs   Logs
+	tables  *state.Tables
+	logs    Logs
+	expired func(*trivet.Address) bool
 }
 
-// New returns the controller.
-func New(tables *state.Tables, logs Logs) *Controller { return &Controller{tables, logs} }
+// New returns the controller. expired reports whether the lease of an address has ended: the wall clock of one head
+// does not decide that.
+func New(tables *state.Tables, logs Logs, expired func(*trivet.Address) bool) *Controller {
+	return &Controller{tables, logs, expired}
+}
 
 // Declaration implements [reconcile.Controller].
 func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 
 // Keys implements [reconcile.Controller].
 func (c *Controller) Keys() []string {
-	return []string{keyRuns, keyLogs, keyLeases, keyEvents, keyOrphans}
+	return []string{keyRuns, keyLogs, keyLeases, keyEvents, keyOrphans, keyAudit, keyTokens}
 }
 
 // Affected implements [reconcile.Controller]. Sweeps are periodic.
@@ -88,6 +99,10 @@ func (c *Controller) sweep(ctx context.Context, key string, now time.Time) error
 		return c.events(ctx, now)
 	case keyOrphans:
 		return c.orphans(ctx)
+	case keyAudit:
+		return c.tables.Store.TrimCold(ctx, state.AuditStream, maxAudit, now.Add(-keepAudit))
+	case keyTokens:
+		return c.tokens(ctx, now)
 	}
 	return fmt.Errorf("%w: there is no sweep %q", trivet.ErrInvalid, key)
 }

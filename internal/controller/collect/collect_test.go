@@ -49,7 +49,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := New(f.Tables, logs)
+	c := New(f.Tables, logs, func(*trivet.Address) bool { return true })
 	left := func(want ...string) {
 		t.Helper()
 		got, err := logs.Workflows()

@@ -33,11 +33,13 @@ func TestDeclaration(t *testing.T) {
 					Status: trivet.WorkflowStatus{State: trivet.WorkflowFailed, Ended: old}}),
 				f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: address},
 					Spec:   trivet.AddressSpec{Network: "net", MAC: "52:54:00:00:00:01"},
-					Status: trivet.AddressStatus{Until: old}}),
+					Status: trivet.AddressStatus{Until: old, Lasts: trivet.Duration(time.Hour)}}),
 				f.MACs.In(tx).Put(&trivet.MAC{Meta: trivet.Meta{Name: mac},
 					Spec: trivet.MACSpec{Machine: "m", MachineUID: "gone"}}),
 				f.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: name("t")},
 					Spec: trivet.TokenSpec{Account: "a", AccountUID: "gone", Hash: "x"}}),
+				f.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: name("old-t")},
+					Spec: trivet.TokenSpec{Join: trivet.RoleVoter, Hash: "x", Expires: old}}),
 				f.Events.In(tx).Put(&trivet.Event{Meta: trivet.Meta{Name: name("e")},
 					Spec: trivet.EventSpec{Subject: "machine/m", SubjectUID: "gone", Time: old, Reason: "Claimed"}}),
 			)
@@ -45,18 +47,24 @@ func TestDeclaration(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		c := New(f.Tables.Within(scope), logs)
+		c := New(f.Tables.Within(scope), logs, func(*trivet.Address) bool { return true })
 		for _, key := range c.Keys() {
 			if _, err := c.Reconcile(ctx, key); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 		}
-		for kind, name := range map[trivet.Kind]string{"Workflow": name("p-"), "Address": address, "MAC": mac,
-			"Token": name("t"), "Event": name("e")} {
-			if _, err := f.Store.Get(kind, name); !errors.Is(err, trivet.ErrNotFound) {
-				return fmt.Errorf("%s %s was not collected: %w", kind, name, err)
+		for what, left := range map[string]error{
+			"run": missing(f.Workflows.Get(name("p-"))), "address": missing(f.Addresses.Get(address)),
+			"MAC": missing(f.MACs.Get(mac)), "token": missing(f.Tokens.Get(name("t"))),
+			"expired token": missing(f.Tokens.Get(name("old-t"))), "event": missing(f.Events.Get(name("e"))),
+		} {
+			if !errors.Is(left, trivet.ErrNotFound) {
+				return fmt.Errorf("the %s was not collected: %w", what, left)
 			}
 		}
 		return nil
 	})
 }
+
+// missing returns the error of a Get.
+func missing[T any](_ *T, err error) error { return err }

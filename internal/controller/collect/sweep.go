@@ -82,12 +82,12 @@ func (c *Controller) hasRun(name string) bool {
 // while the port was removed.
 func (c *Controller) leases(ctx context.Context, now time.Time) error {
 	for a := range c.tables.Addresses.AllShared() {
-		if !expired(a, now) && ownedIn(c.tables.Machines.GetShared, a) {
+		if !c.isOld(a, now) && ownedIn(c.tables.Machines.GetShared, a) {
 			continue
 		}
 		err := c.delete(ctx, "Address", a.Name, func(tx *store.Tx) (bool, error) {
 			a, err := c.tables.Addresses.In(tx).Get(a.Name)
-			return err == nil && (expired(a, now) || !ownedIn(c.tables.Machines.In(tx).Get, a)), err
+			return err == nil && (c.isOld(a, now) || !ownedIn(c.tables.Machines.In(tx).Get, a)), err
 		})
 		if err != nil {
 			return err
@@ -96,9 +96,9 @@ func (c *Controller) leases(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// expired reports whether a lease has expired. A known machine's address stays its own.
-func expired(a *trivet.Address, now time.Time) bool {
-	return !a.Spec.Fixed && a.Spec.Machine == "" && !a.Status.Until.IsZero() && now.Sub(a.Status.Until) > keepLease
+// isOld reports whether a lease expired long ago. A known machine's address stays its own.
+func (c *Controller) isOld(a *trivet.Address, now time.Time) bool {
+	return a.Spec.Machine == "" && c.expired(a) && now.Sub(a.Status.Until) > keepLease
 }
 
 // ownedIn reports whether the machine of an address has its port. It is true for a lease of no machine, and if the

@@ -32,7 +32,7 @@ func TestSweepsDecideInTheTransaction(t *testing.T) {
 
 	// another head starts a run of that name after this head's copy was read
 	reused := false
-	c := New(near, nil)
+	c := New(near, nil, neverExpires)
 	err := c.delete(t.Context(), "Workflow", "p-1", func(tx *store.Tx) (bool, error) {
 		w, err := near.Workflows.In(tx).Get("p-1")
 		if err != nil {
@@ -71,7 +71,7 @@ func TestOrphansAreDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := New(tables, nil).sweep(t.Context(), keyOrphans, time.Now()); err != nil {
+	if err := New(tables, nil, neverExpires).sweep(t.Context(), keyOrphans, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if names := tables.Tokens.Names(); len(names) != 2 || names[0] != "join" || names[1] != "valid" {
@@ -99,10 +99,12 @@ func TestAddressesOfRemovedPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := New(tables, nil).sweep(t.Context(), keyLeases, time.Now()); err != nil {
+	if err := New(tables, nil, neverExpires).sweep(t.Context(), keyLeases, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if names := tables.Addresses.Names(); len(names) != 1 || names[0] != "10.0.0.1" {
 		t.Errorf("left: %v", names)
 	}
 }
+
+func neverExpires(*trivet.Address) bool { return false }

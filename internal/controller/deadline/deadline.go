@@ -38,8 +38,8 @@ type Clock interface {
 // Declaration is what the controller reads and writes.
 var Declaration = reconcile.Declaration{
 	Name:    "deadline",
-	Reads:   []trivet.Kind{"Site"},
-	Writes:  []trivet.Kind{"Workflow", "Machine", "Provision", "Event"},
+	Reads:   []trivet.Kind{"Address"},
+	Writes:  []trivet.Kind{"Workflow", "Machine", "Provision", "Event", "Site", "Network", "Platform", "Image"},
 	Watches: []trivet.Kind{"Workflow"},
 	Input:   input,
 	Workers: 2,

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
 	"github.com/trivet-project/trivet/internal/state"
@@ -75,22 +78,87 @@ func (h *head) attend(t *testing.T, run string, d time.Duration) {
 	}
 }
 
-func TestDeclaration(t *testing.T) {
-	f := fleet.New(storetest.New(t, state.New), "head0")
-	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
-		name := fmt.Sprint("m", n)
-		if err := claim(t.Context(), f, name); err != nil {
+// failing creates a machine, and starts a run on it that has reached the step, with one attempt for each step. Its
+// network, platform and image are its own.
+func failing(ctx context.Context, f *fleet.Fleet, name, step string) error {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	blob := trivet.BlobRef{Digest: digest, Bytes: 1, Chunks: digest}
+	limit, limits := trivet.Limit{Timeout: trivet.Duration(time.Minute), Retries: new(0)}, map[string]trivet.Limit{}
+	for _, s := range trivet.BootSteps {
+		limits[s] = limit
+	}
+	m := &trivet.Machine{Meta: trivet.Meta{Name: name}, Spec: trivet.MachineSpec{Platform: name,
+		NICs: []trivet.NIC{{MAC: mac}}}, Status: trivet.MachineStatus{State: trivet.MachineAvailable}}
+	if step == trivet.StepPowerOn {
+		m.Spec.BMC = &trivet.BMC{Protocol: "ipmi", Address: "10.0.0.9", Secret: "bmc"}
+	}
+	_, err := f.Store.Update(ctx, func(tx *store.Tx) error {
+		return errors.Join(
+			f.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}}),
+			f.Networks.In(tx).Put(&trivet.Network{Meta: trivet.Meta{Name: name},
+				Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.0.0/24")}}),
+			f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: "10.0.0.1"},
+				Spec: trivet.AddressSpec{Network: name, MAC: mac, Machine: name}}),
+			f.Platforms.In(tx).Put(&trivet.Platform{Meta: trivet.Meta{Name: name},
+				Spec: trivet.PlatformSpec{Arch: "amd64", Kernel: blob, Initrd: blob}}),
+			f.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: name},
+				Spec: trivet.ImageSpec{Format: "raw", Blob: blob}}),
+			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
+				Limits: limits, Actions: []trivet.Action{
+					{Name: "image", Use: "image", With: map[string]any{"image": name}}, {Name: "boot", Use: "reboot"}}}}),
+			f.MACs.In(tx).Put(&trivet.MAC{Meta: trivet.Meta{Name: mac}, Spec: trivet.MACSpec{Machine: name}}),
+			f.Machines.In(tx).Put(m),
+			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name},
+				Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
+		)
+	})
+	return errors.Join(err, f.Claim(ctx, name), reach(ctx, f, name, step))
+}
+
+const mac = "52:54:00:00:00:01"
+
+// reach lets the machine do what it does before a step.
+func reach(ctx context.Context, f *fleet.Fleet, name, step string) error {
+	switch step {
+	case trivet.StepPowerOn:
+		m, err := f.Machines.Get(name)
+		if err == nil {
+			_, err = f.AcquireIntent(ctx, name, *m.Status.Intent, time.Minute)
+		}
+		return err
+	case trivet.StepHello:
+		return f.ReachBootStep(ctx, name, trivet.StepKernel, 0)
+	case trivet.StepFirstBoot:
+		m := &trivet.Hello{MAC: mac, Key: "k", BootID: "b"}
+		if _, err := f.Hello(ctx, m, auth.BootToken{Machine: name, MAC: mac}); err != nil {
 			return err
 		}
-		c := newHead(f.Within(scope))
-		for _, d := range []time.Duration{0, 40 * time.Second, 40 * time.Second} {
-			c.advance(d)
-			if _, err := c.Reconcile(ctx, name+"-1"); err != nil {
+		return f.Report(ctx, &trivet.Sync{Machine: name, Epoch: 1, BootID: "b", Reports: []trivet.Report{
+			{Seq: 1, Action: "image", Attempt: 1, State: trivet.StepDone},
+			{Seq: 2, Action: "boot", Attempt: 1, State: trivet.StepDone}}})
+	}
+	return nil
+}
+
+func TestDeclaration(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	steps := []string{trivet.StepPowerOn, trivet.StepDHCP, trivet.StepHello, trivet.StepFirstBoot}
+	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
+		for _, step := range steps {
+			name := fmt.Sprint(step, n)
+			if err := failing(t.Context(), f, name, step); err != nil {
 				return err
 			}
-		}
-		if p, err := f.Provisions.Get(name); err != nil || p.Status.State != trivet.ProvisionFailed {
-			return fmt.Errorf("the provision is %+v: %w", p, err)
+			c := newHead(f.Within(scope))
+			for _, d := range []time.Duration{0, 40 * time.Second, 40 * time.Second} {
+				c.advance(d)
+				if _, err := c.Reconcile(ctx, name+"-1"); err != nil {
+					return err
+				}
+			}
+			if p, err := f.Provisions.Get(name); err != nil || p.Status.State != trivet.ProvisionFailed {
+				return fmt.Errorf("the provision is %+v: %w", p, err)
+			}
 		}
 		return nil
 	})

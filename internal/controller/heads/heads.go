@@ -1,5 +1,5 @@
-// Package heads promotes heads that have joined, removes those that are to be removed, and raises the release of the
-// site.
+// Package heads promotes heads that have joined, removes those that are to be removed, and raises the version of the
+// cluster.
 package heads
 
 import (

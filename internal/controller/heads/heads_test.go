@@ -15,7 +15,7 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// member sets the state of every head to member, and the release of the site.
+// member sets the state of every head to member, and the version of the cluster.
 type member struct{ tables *state.Tables }
 
 func (m member) Reconcile(ctx context.Context, head string) (after time.Duration, err error) {
@@ -25,7 +25,7 @@ func (m member) Reconcile(ctx context.Context, head string) (after time.Duration
 			return err
 		}
 		h.Status.State = trivet.HeadMember
-		site := &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Status: trivet.SiteStatus{Release: "0.3"}}
+		site := &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Status: trivet.SiteStatus{ClusterVersion: "0.3"}}
 		for _, t := range m.tables.Tokens.In(tx).ListBy(state.ByHead, head) { // as a removal does
 			err = errors.Join(err, m.tables.Tokens.In(tx).Delete(t.Name))
 		}

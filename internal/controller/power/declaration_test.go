@@ -20,8 +20,8 @@ func TestDeclaration(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
 	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
 		name := fmt.Sprint("m", n)
-		newPowered(t, f, name, trivet.PowerIntent{Want: "on", Boot: "network",
-			Until: time.Now().Add(workflow.IntentTimeout)})
+		intent := trivet.PowerIntent{Want: "on", Boot: "network", Until: time.Now().Add(workflow.IntentTimeout)}
+		newPowered(t, f, name, intent)
 		w := &trivet.Workflow{Meta: trivet.Meta{Name: name + "-1"}, Spec: trivet.WorkflowSpec{Machine: name}}
 		(&workflow.Run{Spec: &w.Spec, Status: &w.Status}).Start(workflow.Machine{Power: true})
 		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
@@ -35,7 +35,9 @@ func TestDeclaration(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if _, err := newController(f.Within(scope)).Reconcile(ctx, name); err != nil {
+		c := newController(f.Within(scope))
+		c.note(name, intent, time.Now())
+		if _, err := c.Reconcile(ctx, name); err != nil {
 			return err
 		}
 		if m, err := f.Machines.Get(name); err != nil || m.Status.Power != "on" || m.Status.Intent != nil {

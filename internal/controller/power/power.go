@@ -20,7 +20,8 @@ type Fleet interface {
 	AcquireIntent(ctx context.Context, machine string, intent trivet.PowerIntent,
 		hold time.Duration) (trivet.PowerIntent, error)
 	RecordPower(ctx context.Context, machine string, intent trivet.PowerIntent, power string) error
-	RecordPowerFailure(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error
+	// DropIntent drops one that failed for a cause, or that is too old to be carried out, where cause is nil.
+	DropIntent(ctx context.Context, machine string, intent trivet.PowerIntent, cause error) error
 	ReleaseBMC(ctx context.Context, machine string) error
 }
 
@@ -31,7 +32,7 @@ var Declaration = reconcile.Declaration{
 	Writes:  []trivet.Kind{"Machine", "Workflow", "Event"},
 	Watches: []trivet.Kind{"Machine"},
 	Input:   input,
-	Workers: 16,
+	Workers: 64, // each uses one BMC, for intentHold at most
 	Ranked:  true,
 }
 
@@ -73,11 +74,17 @@ type Controller struct {
 }
 
 // knownIntent is an intent as this head read it last. Clocks differ, so what another head wrote is timed from when
-// this one read it.
+// this one read it, by its monotonic clock.
 type knownIntent struct {
 	intent trivet.PowerIntent
-	since  time.Time // when the intent was first read
+	since  time.Time // when it was written; zero: before this head could see that, so it may be of any age
 	held   time.Time // when its hold was first read
+	failed error     // of this head's last attempt
+}
+
+// expired reports whether the intent is too old to be carried out: its machine may have changed since it was decided.
+func (k knownIntent) expired() bool {
+	return k.since.IsZero() || time.Since(k.since) >= workflow.IntentTimeout
 }
 
 // New returns the controller.
@@ -89,8 +96,16 @@ func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 // Keys implements [reconcile.Controller].
 func (c *Controller) Keys() []string { return c.Tables.Machines.Names() }
 
-// Affected implements [reconcile.Controller].
-func (c *Controller) Affected(e *store.Event) []string { return []string{e.Name} }
+// Affected implements [reconcile.Controller]. The age of an intent counts from here: one that this head did not see
+// being written, because it did not run or its change feed was interrupted, may be of any age.
+func (c *Controller) Affected(e *store.Event) []string {
+	was, _ := e.Old().(*trivet.Machine)
+	if is, _ := e.Record().(*trivet.Machine); is != nil && was != nil && is.Status.Intent != nil &&
+		(was.Status.Intent == nil || !workflow.SameIntent(*was.Status.Intent, *is.Status.Intent)) {
+		c.note(is.Name, *is.Status.Intent, time.Now())
+	}
+	return []string{e.Name}
+}
 
 // Reconcile implements [reconcile.Controller].
 func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Duration, err error) {
@@ -106,11 +121,14 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 		}
 		return 0, err
 	}
-	known := c.note(name, *m.Status.Intent)
+	known := c.note(name, *m.Status.Intent, time.Time{})
 	if holder := known.intent.Head; holder != "" && holder != c.Head {
 		if rest := intentHold + intentRest - time.Since(known.held); rest > 0 {
 			return rest, nil
 		}
+	}
+	if known.expired() {
+		return 0, c.Fleet.DropIntent(ctx, name, known.intent, known.failed)
 	}
 	return 0, c.execute(ctx, m, known)
 }
@@ -128,26 +146,41 @@ func (c *Controller) execute(ctx context.Context, m *trivet.Machine, known known
 	if errors.Is(err, trivet.ErrFenced) { // the intent has changed, which queues the machine again
 		return nil
 	}
-	if err == nil || time.Since(known.since) < workflow.IntentTimeout {
-		return err // an error is retried with backoff
+	if err != nil {
+		err = fmt.Errorf("BMC %s: %w", m.Spec.BMC.Address, err)
+		c.fail(m.Name, intent, err)
 	}
-	return c.Fleet.RecordPowerFailure(ctx, m.Name, intent, fmt.Errorf("BMC %s: %w", m.Spec.BMC.Address, err))
+	return err // an error is retried with backoff until the intent expires
 }
 
-// note records what the machine's intent is now.
-func (c *Controller) note(machine string, intent trivet.PowerIntent) knownIntent {
+// note records what the machine's intent is now, and returns what is known of it. written is when a new one was
+// written; zero: it is not known.
+func (c *Controller) note(machine string, intent trivet.PowerIntent, written time.Time) knownIntent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	k, ok := c.intents[machine]
 	if !ok || !workflow.SameIntent(k.intent, intent) {
-		k = knownIntent{since: now, held: now}
+		k = knownIntent{held: now}
 	} else if k.intent.Head != intent.Head || !k.intent.Held.Equal(intent.Held) {
 		k.held = now
+	}
+	if k.since.IsZero() {
+		k.since = written
 	}
 	k.intent = intent
 	c.intents[machine] = k
 	return k
+}
+
+// fail records the error of an attempt.
+func (c *Controller) fail(machine string, intent trivet.PowerIntent, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k, ok := c.intents[machine]; ok && workflow.SameIntent(k.intent, intent) {
+		k.failed = err
+		c.intents[machine] = k
+	}
 }
 
 func (c *Controller) forget(machine string) {

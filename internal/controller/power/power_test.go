@@ -28,11 +28,13 @@ func TestPowerWithClockSkew(t *testing.T) {
 			c := newController(f)
 			intent := trivet.PowerIntent{Want: "on", Boot: "network", Until: there.Add(workflow.IntentTimeout)}
 			fresh := newPowered(t, f, "fresh", intent)
+			c.note("fresh", intent, time.Now())
 			mustReconcile(t, c, "fresh", false)
 			fresh.mustGet(t, "boot network, on")
 
 			intent.Head, intent.Held = "head1", there.Add(intentHold)
 			held := newPowered(t, f, "held", intent)
+			c.note("held", intent, time.Now())
 			mustReconcile(t, c, "held", true)
 			held.mustGet(t, "")
 			k := c.intents["held"]
@@ -59,8 +61,10 @@ func TestPowerFollowsDesiredState(t *testing.T) {
 	intent := trivet.PowerIntent{Want: "cycle", Boot: "network", Until: time.Now().Add(workflow.IntentTimeout)}
 	m := powered{box.Box}
 	putPowered(t, f, "m", intent, box)
+	c.note("m", intent, time.Now())
 	mustReconcile(t, c, "m", false)
 	m.mustGet(t, "on, off")
+	mustChange(t, f, "m", func(s *trivet.MachineStatus) { c.note("m", *s.Intent, time.Now()) })
 	mustReconcile(t, c, "m", false)
 	m.mustGet(t, "") // it is off
 	mustChange(t, f, "m", func(s *trivet.MachineStatus) {
@@ -81,8 +85,9 @@ func TestPowerFollowsDesiredState(t *testing.T) {
 func TestSecretIsCheckedWhenUsed(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
 	c := newController(f)
-	m := newPowered(t, f, "m", trivet.PowerIntent{Want: "on", Boot: "network",
-		Until: time.Now().Add(workflow.IntentTimeout)})
+	intent := trivet.PowerIntent{Want: "on", Boot: "network", Until: time.Now().Add(workflow.IntentTimeout)}
+	m := newPowered(t, f, "m", intent)
+	c.note("m", intent, time.Now())
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 		s, err := f.Secrets.In(tx).Get("m")
 		if err != nil {
@@ -99,6 +104,99 @@ func TestSecretIsCheckedWhenUsed(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	m.mustGet(t, "")
+}
+
+// An intent that this head did not see being written, after a start or a restore, is not carried out, whatever its
+// times say: it may be of any age. Nor is one that no head could carry out in time. It is dropped, and where a run still
+// waits for the machine, decided again.
+func TestOldIntentIsDecidedAgain(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	for name, want := range map[string]string{"waits": "cycle", "releasing": "off", "idle": ""} {
+		waits := want != ""
+		for _, seen := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", seen ", seen), func(t *testing.T) {
+				c := newController(f)
+				old := trivet.PowerIntent{Want: "cycle", Boot: "network", Until: time.Now().Add(time.Hour)}
+				m := newPowered(t, f, "m", old)
+				switch want {
+				case "cycle":
+					mustStartRun(t, f, "m")
+				case "off":
+					mustChange(t, f, "m", func(s *trivet.MachineStatus) { s.State = trivet.MachineReleasing })
+				}
+				if seen {
+					c.note("m", old, time.Now().Add(-2*workflow.IntentTimeout))
+				}
+				watch := f.Store.Watch(0, "Machine")
+				mustReconcile(t, c, "m", false)
+				m.mustGet(t, "")
+				now, err := f.Machines.Get("m")
+				if err != nil || (now.Status.Intent != nil) != waits || waits &&
+					(now.Status.Intent.Until.Equal(old.Until) || now.Status.Intent.Want != want) {
+					t.Fatalf("the intent is %+v, %v", now.Status.Intent, err)
+				}
+				if e, err := f.Events.Get(trivet.EventName("m", now.Status.Events)); err != nil ||
+					e.Spec.Reason != trivet.ReasonPowerExpired {
+					t.Errorf("the last event is %+v, %v", e, err)
+				}
+				events, err := watch.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range events {
+					c.Affected(e)
+				}
+				mustReconcile(t, c, "m", false)
+				m.mustGet(t, map[string]string{"cycle": "boot network, on"}[want]) // it is off
+			})
+		}
+	}
+}
+
+// mustStartRun starts a run on a machine.
+func mustStartRun(t *testing.T, f *fleet.Fleet, machine string) {
+	t.Helper()
+	w := &trivet.Workflow{Meta: trivet.Meta{Name: machine + "-1"}, Spec: trivet.WorkflowSpec{Machine: machine}}
+	(&workflow.Run{Spec: &w.Spec, Status: &w.Status}).Start(workflow.Machine{Power: true})
+	if _, err := f.Store.Update(t.Context(), func(tx *store.Tx) error { return f.Workflows.In(tx).Put(w) }); err != nil {
+		t.Fatal(err)
+	}
+	mustChange(t, f, machine, func(s *trivet.MachineStatus) { s.Workflow = w.Name })
+}
+
+// A BMC that fails until the intent expires is the cause that people read.
+func TestFailingBMCIsTheCause(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	c := newController(f)
+	intent := trivet.PowerIntent{Want: "cycle", Boot: "network", Until: time.Now().Add(workflow.IntentTimeout)}
+	putPowered(t, f, "m", intent, bmctest.NewBox())
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		m, err := f.Machines.In(tx).Get("m")
+		if err != nil {
+			return err
+		}
+		m.Spec.BMC.Address = "127.0.0.1:1"
+		return f.Machines.In(tx).Put(m)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.note("m", intent, time.Now())
+	if _, err := c.Reconcile(t.Context(), "m"); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Fatalf("%v", err)
+	}
+	k := c.intents["m"]
+	k.since = k.since.Add(-workflow.IntentTimeout) // that much later
+	c.intents["m"] = k
+	mustReconcile(t, c, "m", false)
+	m, err := f.Machines.Get("m")
+	if err != nil || m.Status.Intent != nil {
+		t.Fatalf("%+v, %v", m.Status.Intent, err)
+	}
+	if e, err := f.Events.Get(trivet.EventName("m", m.Status.Events)); err != nil ||
+		e.Spec.Reason != trivet.ReasonPowerFailed || !strings.Contains(e.Spec.Message, "127.0.0.1:1") {
+		t.Errorf("the last event is %+v, %v", e, err)
+	}
 }
 
 // changing is a machine whose desired state changes while it is powered off.

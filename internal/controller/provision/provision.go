@@ -21,9 +21,9 @@ type Fleet interface {
 // Declaration is what the controller reads and writes.
 var Declaration = reconcile.Declaration{
 	Name:    "provision",
-	Reads:   []trivet.Kind{"Template", "Image", "Network", "Address", "Site"},
-	Writes:  []trivet.Kind{"Provision", "Machine", "Workflow", "Event"},
-	Watches: []trivet.Kind{"Provision", "Machine"},
+	Reads:   []trivet.Kind{"Template", "Image", "Platform", "Network", "Site"},
+	Writes:  []trivet.Kind{"Provision", "Machine", "Workflow", "Event", "Address"},
+	Watches: []trivet.Kind{"Provision", "Machine", "Platform", "Network", "Image"},
 	Input:   input,
 	Workers: 4,
 	Ranked:  true,
@@ -58,10 +58,14 @@ func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 // Keys implements [reconcile.Controller].
 func (c *Controller) Keys() []string { return c.tables.Provisions.Names() }
 
-// Affected implements [reconcile.Controller]: the provision, or all pending ones when a machine becomes available.
+// Affected implements [reconcile.Controller]: the provision, or all pending ones when a machine becomes available or
+// what machines share changes, which may have been at fault.
 func (c *Controller) Affected(e *store.Event) []string {
-	if e.Kind == "Provision" {
+	switch e.Kind {
+	case "Provision":
 		return []string{e.Name}
+	case "Platform", "Network", "Image":
+		return c.pending()
 	}
 	now, ok := e.Record().(*trivet.Machine)
 	if !ok || now.Status.State != trivet.MachineAvailable || now.Spec.Cordoned {
@@ -71,7 +75,10 @@ func (c *Controller) Affected(e *store.Event) []string {
 		was.Generation == now.Generation {
 		return nil
 	}
-	var names []string
+	return c.pending()
+}
+
+func (c *Controller) pending() (names []string) {
 	for _, p := range c.tables.Provisions.SharedBy(state.ByState, string(trivet.ProvisionPending)) {
 		names = append(names, p.Name)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
 	"github.com/trivet-project/trivet/internal/state"
@@ -17,7 +18,7 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// setUp creates a machine with an address, a template that names an image, and a provision of all that.
+// setUp creates a machine in the only network, a template that names an image, and a provision of all that.
 func setUp(ctx context.Context, f *fleet.Fleet, name string, n int) error {
 	mac := fmt.Sprintf("52:54:00:00:00:%02x", n)
 	image := trivet.ImageSpec{Format: "raw", Blob: trivet.BlobRef{Digest: "sha256:" + strings.Repeat("0", 64), Bytes: 1,
@@ -25,18 +26,17 @@ func setUp(ctx context.Context, f *fleet.Fleet, name string, n int) error {
 	_, err := f.Store.Update(ctx, func(tx *store.Tx) error {
 		return errors.Join(
 			f.Networks.In(tx).Put(&trivet.Network{Meta: trivet.Meta{Name: "net"},
-				Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.0.0/24")}}),
-			f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: fmt.Sprint("10.0.0.", n+1)},
-				Spec: trivet.AddressSpec{Network: "net", MAC: mac, Machine: name}}),
+				Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.0.0/24"), Ranges: []trivet.Range{
+					{From: netip.MustParseAddr("10.0.0.10"), To: netip.MustParseAddr("10.0.0.99")}}}}),
 			f.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "os"}, Spec: image}),
 			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"},
 				Spec: trivet.TemplateSpec{Actions: []trivet.Action{
 					{Name: "image", Use: "image", With: map[string]any{"image": "os"}}}}}),
-			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name},
+			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name, Labels: map[string]string{"n": name}},
 				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),
 			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name},
-				Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
+				Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"n": name}}}),
 		)
 	})
 	return err
@@ -44,6 +44,7 @@ func setUp(ctx context.Context, f *fleet.Fleet, name string, n int) error {
 
 func TestDeclaration(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
+	f.Propose = addressing.New(addressing.Config{Tables: f.Tables}).Propose
 	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
 		name := fmt.Sprint("m", n)
 		if err := setUp(t.Context(), f, name, n); err != nil {

@@ -100,8 +100,20 @@ func acquire(ctx context.Context, l link, printf func(string, ...any)) (*port, e
 	if err != nil {
 		return nil, fmt.Errorf("DHCP on %s: %w", l.name, err)
 	}
+	return configure(nl, lease)
+}
+
+// configure configures a port that has no address. A port that fails keeps none: another port may get the same one.
+func configure(nl netlink.Link, lease *dhcp.Lease) (*port, error) {
 	p := &port{link: nl}
-	return p, p.apply(lease)
+	err := p.apply(lease)
+	if err == nil {
+		return p, nil
+	}
+	if addr, parseErr := netlink.ParseAddr(p.Address.String()); parseErr == nil {
+		_ = netlink.AddrDel(nl, addr) // and its routes; it may not have been set
+	}
+	return nil, err
 }
 
 // clientConfig is how the installer asks for a lease.

@@ -1,0 +1,30 @@
+package collect
+
+import (
+	"context"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// tokens deletes API and join tokens that have expired.
+func (c *Controller) tokens(ctx context.Context, now time.Time) error {
+	for t := range c.tables.Tokens.AllShared() {
+		if !tokenExpired(t, now) {
+			continue
+		}
+		err := c.delete(ctx, "Token", t.Name, func(tx *store.Tx) (bool, error) {
+			t, err := c.tables.Tokens.In(tx).Get(t.Name)
+			return err == nil && tokenExpired(t, now), err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tokenExpired(t *trivet.Token, now time.Time) bool {
+	return !t.Spec.Expires.IsZero() && now.Sub(t.Spec.Expires) > keepToken
+}

@@ -1,0 +1,183 @@
+package fleet
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
+)
+
+// What machines share keeps the machines that failed with it, in its own status, until one succeeds: one record
+// tells a broken platform from a broken machine, without a search among runs. It is read and written by the
+// transaction that ends the run, so that of two failures at the same time one sees the other.
+
+// shared is a record that machines share, within a transaction.
+type shared struct {
+	kind       trivet.Kind
+	what       string // "platform p1"
+	generation int64
+	failures   **trivet.SharedFailures
+	put        func() error
+}
+
+// sharedRecord reads a shared record; it is nil where there is none.
+func sharedRecord[T any](table store.View[T], name string, failures func(*T) **trivet.SharedFailures) (*shared, error) {
+	if name == "" {
+		return nil, nil
+	}
+	rec, err := table.Get(name)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := any(rec).(trivet.Record)
+	kind := trivet.KindOf(r)
+	what := strings.ToLower(string(kind)) + " " + name
+	if kind == "Site" {
+		what = "the power of machines"
+	}
+	return &shared{kind: kind, what: what, generation: r.Header().Generation, failures: failures(rec),
+		put: func() error { return table.Put(rec) }}, nil
+}
+
+// sharedOf reads the records of a kind that the machine of a transition shares with others.
+func (f *Fleet) sharedOf(t *transition, kind trivet.Kind) (all []*shared, err error) {
+	add := func(s *shared, e error) {
+		if err = errors.Join(err, e); s != nil {
+			all = append(all, s)
+		}
+	}
+	switch kind {
+	case "Site":
+		add(sharedRecord(f.Sites.In(t.tx), trivet.SiteName, func(r *trivet.Site) **trivet.SharedFailures {
+			return &r.Status.PowerFailures
+		}))
+	case "Network":
+		add(sharedRecord(f.Networks.In(t.tx), f.networkName(t.machine), func(r *trivet.Network) **trivet.SharedFailures {
+			return &r.Status.Failures
+		}))
+	case "Platform":
+		add(sharedRecord(f.Platforms.In(t.tx), platformName(t.machine, t.site),
+			func(r *trivet.Platform) **trivet.SharedFailures { return &r.Status.Failures }))
+	case "Image":
+		if t.workflow == nil {
+			return nil, nil
+		}
+		for i := range t.workflow.Spec.Images {
+			add(sharedRecord(f.Images.In(t.tx), t.workflow.Spec.Images[i].Name,
+				func(r *trivet.Image) **trivet.SharedFailures { return &r.Status.Failures }))
+		}
+	}
+	return all, err
+}
+
+// weigh adds the failure of the machine's run to what the machine shares with others. Where several machines have
+// failed with it, and none succeeded, it is at fault.
+func (f *Fleet) weigh(t *transition) error {
+	failure := t.workflow.Status.Failure
+	kind := workflow.SharedBy(failure)
+	all, err := f.sharedOf(t, kind)
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		*s.failures = workflow.AddFailure(*s.failures, s.generation, t.machine.Name, failure, f.now())
+		if err := s.put(); err != nil {
+			return err
+		}
+		if why := workflow.AtFault(s.what, *s.failures, s.generation); why != "" {
+			workflow.Blame(failure, kind, why)
+		}
+	}
+	return nil
+}
+
+// succeeded forgets the failures with what the machine shares with others: it works.
+func (f *Fleet) succeeded(t *transition, kinds ...trivet.Kind) error {
+	for _, kind := range kinds {
+		all, err := f.sharedOf(t, kind)
+		if err != nil {
+			return err
+		}
+		for _, s := range all {
+			if *s.failures == nil {
+				continue
+			}
+			*s.failures = nil
+			if err := s.put(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unusable returns what the machine shares with others and is at fault, for a new run; empty where nothing is.
+func (f *Fleet) unusable(t *transition) (why string, err error) {
+	for _, kind := range []trivet.Kind{"Network", "Platform", "Image"} {
+		all, err := f.sharedOf(t, kind)
+		if err != nil {
+			return "", err
+		}
+		for _, s := range all {
+			if why := workflow.AtFault(s.what, *s.failures, s.generation); why != "" {
+				return why, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// avoided returns why a machine must not be claimed by a selector now, by what this head knows of platforms and
+// networks that are at fault; nil where none is.
+func (f *Fleet) avoided() func(*trivet.Machine) string {
+	platforms, networks := map[string]string{}, map[string]string{}
+	for p := range f.Platforms.AllShared() {
+		if why := workflow.AtFault("platform "+p.Name, p.Status.Failures, p.Generation); why != "" {
+			platforms[p.Name] = why
+		}
+	}
+	for n := range f.Networks.AllShared() {
+		if why := workflow.AtFault("network "+n.Name, n.Status.Failures, n.Generation); why != "" {
+			networks[n.Name] = why
+		}
+	}
+	if len(platforms) == 0 && len(networks) == 0 {
+		return nil
+	}
+	site := trivet.SiteSpec{}
+	if s, err := f.Sites.GetShared(trivet.SiteName); err == nil {
+		site = s.Spec
+	}
+	return func(m *trivet.Machine) string {
+		if why := platforms[platformName(m, site)]; why != "" {
+			return why
+		}
+		return networks[f.networkName(m)]
+	}
+}
+
+// platformName returns the platform that the machine netboots.
+func platformName(m *trivet.Machine, site trivet.SiteSpec) string {
+	if m.Spec.Platform != "" {
+		return m.Spec.Platform
+	}
+	return site.Platform
+}
+
+// networkName returns the network that the machine has an address in; empty where none is known.
+func (f *Fleet) networkName(m *trivet.Machine) string {
+	for _, nic := range m.Spec.NICs {
+		for _, a := range f.Addresses.SharedBy(state.ByMAC, nic.MAC) {
+			if !a.Status.Declined {
+				return a.Spec.Network
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,162 @@
+package fleet_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
+)
+
+// pool adds machines p1 to p9 of one platform and network to a rack.
+func (r *rack) pool() {
+	r.Helper()
+	digest := "sha256:" + strings.Repeat("0", 64)
+	blob := trivet.BlobRef{Digest: digest, Bytes: 1, Chunks: digest}
+	r.write(func(tx *store.Tx) error {
+		errs := []error{
+			r.Platforms.In(tx).Create(&trivet.Platform{Meta: trivet.Meta{Name: "linux"},
+				Spec: trivet.PlatformSpec{Arch: "amd64", Kernel: blob, Initrd: blob}}),
+			r.Networks.In(tx).Create(&trivet.Network{Meta: trivet.Meta{Name: "lan"},
+				Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.0.0/24")}}),
+			r.Sites.In(tx).Create(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+				Spec: trivet.SiteSpec{Platform: "linux"}}),
+		}
+		for i := 1; i <= 9; i++ {
+			name, mac := fmt.Sprint("p", i), fmt.Sprintf("52:54:00:00:03:%02x", i)
+			errs = append(errs,
+				r.Machines.In(tx).Create(&trivet.Machine{
+					Meta: trivet.Meta{Name: name, Labels: map[string]string{"pool": "p"}},
+					Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}},
+						BMC: &trivet.BMC{Protocol: "ipmi", Address: "10.0.0.9", Secret: "bmc"}},
+					Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),
+				r.MACs.In(tx).Create(&trivet.MAC{Meta: trivet.Meta{Name: mac}, Spec: trivet.MACSpec{Machine: name}}),
+				r.Addresses.In(tx).Create(&trivet.Address{Meta: trivet.Meta{Name: fmt.Sprint("10.0.0.", i)},
+					Spec: trivet.AddressSpec{Network: "lan", MAC: mac, Machine: name}}))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// failAt runs a provision until its machine has used up the attempts of a step, and returns how both ended.
+func (r *rack) failAt(name, step string) (m *trivet.Machine, p *trivet.Provision) {
+	r.Helper()
+	r.provisionOf(name, trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"pool": "p"}})
+	p, err := r.Provisions.Get(name)
+	r.must(err)
+	if p.Status.State == trivet.ProvisionPending {
+		return nil, p
+	}
+	for {
+		w, err := r.Workflows.Get(p.Status.Workflow)
+		r.must(err)
+		wait, _, ok := workflow.CurrentWait(w)
+		if !ok {
+			break
+		}
+		m, err = r.Machines.Get(p.Status.Machine)
+		r.must(err)
+		if before := map[string]string{trivet.StepDHCP: trivet.StepDHCP, trivet.StepHello: trivet.StepKernel}; step ==
+			trivet.StepHello && wait.Step != step {
+			r.must(r.ReachBootStep(r.Context(), m.Name, before[step], m.Status.Epoch))
+			continue
+		} else if step == trivet.StepDHCP && wait.Step == trivet.StepPowerOn {
+			held, err := r.AcquireIntent(r.Context(), m.Name, *m.Status.Intent, 0)
+			r.must(err)
+			r.must(r.RecordPower(r.Context(), m.Name, held, "on"))
+			continue
+		}
+		r.must(r.Expire(r.Context(), m.Name, wait))
+	}
+	m, err = r.Machines.Get(p.Status.Machine)
+	r.must(err)
+	p, err = r.Provisions.Get(name)
+	r.must(err)
+	return m, p
+}
+
+func (r *rack) provisionOf(name string, spec trivet.ProvisionSpec) {
+	r.Helper()
+	r.write(func(tx *store.Tx) error {
+		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: name}, Spec: spec})
+	})
+	r.must(r.Claim(r.Context(), name))
+}
+
+// What several machines share and fail with is at fault from the second failure on: one machine is quarantined, not
+// the pool. Provisions by selector wait, until a machine that is named succeeds or the record is changed.
+func TestSharedFailures(t *testing.T) {
+	for _, tc := range []struct {
+		step  string
+		fault trivet.FailureType
+		what  string
+		waits bool
+	}{
+		{trivet.StepHello, trivet.FaultPlatform, "platform linux is at fault: p1 and p2 failed at hello", true},
+		{trivet.StepDHCP, trivet.FaultNetwork, "network lan is at fault: p1 and p2 failed at dhcp", true},
+		{trivet.StepPowerOn, trivet.FaultNetwork, "the power of machines is at fault: p1 and p2 failed at power-on",
+			false},
+	} {
+		t.Run(tc.step, func(t *testing.T) {
+			r := newRack(t)
+			r.pool()
+			m, p := r.failAt("a", tc.step)
+			if m.Status.State != trivet.MachineQuarantined || p.Status.Failure.Type != trivet.FaultMachine {
+				t.Errorf("the first one: %+v, %+v", m.Status, p.Status.Failure)
+			}
+			m, p = r.failAt("b", tc.step)
+			if m.Name != "p2" || m.Status.State != trivet.MachineAvailable || p.Status.Failure.Type != tc.fault ||
+				!strings.Contains(p.Status.Reason, tc.what) {
+				t.Errorf("the second one: %+v, %+v", m.Status, p.Status)
+			}
+			m, p = r.failAt("c", tc.step)
+			if tc.waits {
+				r.wantPending(p, tc.what)
+				r.bootNamed("p3")
+				r.must(r.Claim(t.Context(), "c"))
+				if p, _ = r.Provisions.Get("c"); p.Status.State != trivet.ProvisionRunning {
+					t.Errorf("after another machine has succeeded: %+v", p.Status)
+				}
+			} else if m.Status.State != trivet.MachineAvailable || p.Status.Failure.Type != tc.fault {
+				t.Errorf("the third one: %+v, %+v", m.Status, p.Status)
+			}
+		})
+	}
+}
+
+func (r *rack) wantPending(p *trivet.Provision, what string) {
+	r.Helper()
+	if p.Status.State != trivet.ProvisionPending || !strings.Contains(p.Status.Reason, what) {
+		r.Errorf("a further provision: %+v", p.Status)
+	}
+}
+
+// bootNamed runs a provision that names its machine up to the agent's hello.
+func (r *rack) bootNamed(machine string) {
+	r.Helper()
+	r.provisionOf("named", trivet.ProvisionSpec{Template: "t", Machine: machine})
+	m, err := r.Machines.Get(machine)
+	r.must(err)
+	_, err = r.Hello(r.Context(), &trivet.Hello{MAC: m.Spec.NICs[0].MAC, Key: "k", BootID: "b"},
+		auth.BootToken{Machine: machine, MAC: m.Spec.NICs[0].MAC, Epoch: m.Status.Epoch})
+	r.must(err)
+}
+
+// A machine that fails where others succeed is at fault itself, again and again.
+func TestFailuresBesideSuccessAreTheMachines(t *testing.T) {
+	r := newRack(t)
+	r.pool()
+	for i, name := range []string{"a", "b", "c"} {
+		m, p := r.failAt(name, trivet.StepHello)
+		if m == nil || m.Status.State != trivet.MachineQuarantined || p.Status.Failure.Type != trivet.FaultMachine {
+			t.Fatalf("failure %d: %+v", i, p.Status)
+		}
+		r.bootNamed(fmt.Sprint("p", 9-i))
+		r.release("named")
+	}
+}

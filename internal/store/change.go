@@ -1,0 +1,57 @@
+package store
+
+import (
+	"context"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+type beforeCommitKey struct{}
+
+// BeforeCommit returns a context whose transactions call f at the end of their function, where that succeeded and
+// writes. f is part of the function: it may run several times, may write, and its error ends the transaction.
+func BeforeCommit(ctx context.Context, f func(tx *Tx) error) context.Context {
+	return context.WithValue(ctx, beforeCommitKey{}, f)
+}
+
+func (tx *Tx) beforeCommit(ctx context.Context) error {
+	f, ok := ctx.Value(beforeCommitKey{}).(func(*Tx) error)
+	if !ok || len(tx.order) == 0 {
+		return nil
+	}
+	return f(tx)
+}
+
+// Change is one record that a transaction writes.
+type Change struct {
+	Kind      trivet.Kind
+	Name, UID string
+	Old, New  []byte // JSON without revision; nil: it does not exist
+}
+
+// Changes returns the records that the transaction has written so far, in the order of the first write of each.
+func (tx *Tx) Changes() (changes []Change) {
+	for _, key := range tx.order {
+		part, name, ok := splitKey(key)
+		info := tx.store.kinds[part]
+		if !ok || info == nil {
+			continue
+		}
+		c, w := Change{Kind: info.kind, Name: name, New: tx.writes[key].doc}, tx.writes[key]
+		old := tx.snap.get(key)
+		if old != nil {
+			c.Old = old.doc
+		}
+		if rec := w.rec; rec != nil {
+			c.UID = rec.Header().UID
+		} else if was := old.record(); was != nil {
+			c.UID = was.Header().UID
+		}
+		changes = append(changes, c)
+	}
+	return changes
+}
+
+// isCold reports whether a key is that of an entry of a stream.
+func isCold(key string) bool { return strings.HasPrefix(key, coldPrefix) }
