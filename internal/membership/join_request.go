@@ -2,7 +2,6 @@ package membership
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -75,7 +74,7 @@ func hostOf(peer string) string {
 	return u.Hostname()
 }
 
-// hostPort returns the host and port of a URL in one form, however they are written.
+// hostPort returns the host and port of a URL in one form, for a comparison, however they are written.
 func hostPort(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -85,5 +84,5 @@ func hostPort(text string) string {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		host = addr.Unmap().String()
 	}
-	return net.JoinHostPort(host, u.Port())
+	return host + " " + u.Port()
 }
