@@ -65,6 +65,16 @@ func (s *Sealer) Open(at FieldRef, text string) (Secret, error) {
 	return Secret(plain), nil
 }
 
+// MissingKey returns the ID of the key of a sealed text, if this head does not have it.
+func (s *Sealer) MissingKey(text string) (id string, missing bool) {
+	coded, _ := strings.CutPrefix(text, sealPrefix)
+	box, err := base64.RawURLEncoding.Strict().DecodeString(coded)
+	if key, ok := keyring.IDOf(box); ok && err == nil && !s.cipher.Has(key) {
+		return key.String(), true
+	}
+	return "", false
+}
+
 func (p FieldRef) String() string { return fmt.Sprintf("%s %s %s", p.Kind, p.Name, p.Field) }
 
 // bytes is the additional data of the encryption: each part with its length, so that no two fields share it.

@@ -78,6 +78,9 @@ func TestSealingKeyRotation(t *testing.T) {
 		"old dropped, opens new":   {done, fresh, true},
 		"old dropped, opens old":   {done, old, false},
 	} {
+		if id, missing := c.s.MissingKey(c.text); missing == c.ok || missing && id != one.ID().String() {
+			t.Errorf("%s: key %q is missing: %v", name, id, missing)
+		}
 		if _, err := c.s.Open(bmcPassword, c.text); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -211,8 +211,9 @@ func (a *app) headRemove() *cobra.Command {
 		Use:   "remove NAME",
 		Short: "Permanently remove a head from the cluster",
 		Long: "Permanently remove a head from the cluster; it need not be running. Its name is not reused. Its\n" +
-			"data directory is not deleted, but the head cannot rejoin with it. The command waits until the\n" +
-			"head is removed.",
+			"data directory is not deleted, but the head cannot rejoin with it, and its credential is revoked.\n" +
+			"A full head had the keys of the cluster: wipe its data directory. The command waits until the head\n" +
+			"is removed.",
 		Example: "  trivet head remove head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -233,6 +234,16 @@ func (a *app) headRemove() *cobra.Command {
 	}
 }
 
+// printLeft prints what a removed head still has.
+func (a *app) printLeft(h *trivet.Head) {
+	if h.Spec.Role == trivet.RoleWitness {
+		return
+	}
+	fmt.Fprintf(a.Err, "its credential was revoked, and no other head accepts its certificate. It had the keys of the\n"+
+		"cluster (CA, boot, sealing and store keys): wipe its data directory. If someone else may have read that,\n"+
+		"replace the passwords of BMCs and other secrets, and the tokens of accounts.\n")
+}
+
 // waitRemoved waits until a head is removed, and prints what the removal waits for.
 func (a *app) waitRemoved(ctx context.Context, cl *client.Client, name string) error {
 	fmt.Fprintf(a.Err, "removing head %s\n", name)
@@ -251,6 +262,7 @@ func (a *app) waitRemoved(ctx context.Context, cl *client.Client, name string) e
 		}
 		if h.Status.State == trivet.HeadRemoved {
 			fmt.Fprintf(a.Out, "head/%s removed\n", name)
+			a.printLeft(h)
 			return nil
 		}
 		if r := h.Status.Reason; r != "" && r != reason {

@@ -16,8 +16,8 @@ func (f *Fleet) finish(t *transition) error {
 	if s.State == trivet.WorkflowSucceeded {
 		m.Status.Reason = ""
 		t.dropIntent() // it is up without
-		t.recordEnd(f.now())
 		err = errors.Join(workflow.Change(&m.Status, workflow.Activate), f.succeeded(t, "Image"))
+		t.recordEnd(f.now())
 	} else {
 		err = f.vacate(t)
 	}

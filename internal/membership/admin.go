@@ -9,6 +9,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -46,9 +47,13 @@ func (r *Registration) updateAdminFile() error {
 func (r *Registration) createAdmin(ctx context.Context) error {
 	id, plain, hash := auth.NewToken()
 	_, err := r.Records.Store.Update(ctx, func(tx *store.Tx) error {
+		h, err := r.Records.Heads.In(tx).Get(r.Local.Name())
+		if err != nil || h.Spec.Remove || h.Status.State == trivet.HeadRemoved {
+			return errors.Join(err, r.Local.ErrRemoved())
+		}
 		account := &trivet.Account{Meta: trivet.Meta{Name: adminAccount},
 			Spec: trivet.AccountSpec{Role: trivet.AccountAdmin}}
-		token := &trivet.Token{Meta: trivet.Meta{Name: id, Labels: map[string]string{"head": r.Local.Name()}},
+		token := &trivet.Token{Meta: trivet.Meta{Name: id, Labels: map[string]string{state.HeadLabel: r.Local.Name()}},
 			Spec: trivet.TokenSpec{Account: adminAccount, Hash: hash}}
 		return errors.Join(r.Records.Accounts.In(tx).Put(account), r.Records.Tokens.In(tx).Put(token))
 	})

@@ -2,7 +2,6 @@ package membership
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -75,20 +74,15 @@ func hostOf(peer string) string {
 	return u.Hostname()
 }
 
-// hostName returns the host of a URL in one form, however it is written.
-func hostName(text string) string {
-	host := strings.ToLower(strings.TrimRight(hostOf(text), "."))
-	if addr, err := netip.ParseAddr(host); err == nil {
-		return addr.Unmap().String()
-	}
-	return host
-}
-
-// hostPort returns the host and port of a URL in one form, however they are written.
+// hostPort returns the host and port of a URL in one form, for a comparison, however they are written.
 func hostPort(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
 		return text
 	}
-	return net.JoinHostPort(hostName(text), u.Port())
+	host := strings.ToLower(strings.TrimRight(u.Hostname(), "."))
+	if addr, err := netip.ParseAddr(host); err == nil {
+		host = addr.Unmap().String()
+	}
+	return host + " " + u.Port()
 }

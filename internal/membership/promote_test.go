@@ -18,7 +18,7 @@ import (
 // declared returns the context that the heads controller gets: its transactions fail where they read or write a record
 // other than a head.
 func declared(t *testing.T) context.Context {
-	return store.WithScope(t.Context(), store.NewScope("heads", nil, []trivet.Kind{"Head"}))
+	return store.WithScope(t.Context(), store.NewScope("heads", nil, []trivet.Kind{"Head", "Token"}))
 }
 
 // learnerMembers is a membership with one learner.

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/trivet-project/trivet"
@@ -73,7 +74,27 @@ func (c *Reconciler) remove(ctx context.Context, rec *trivet.Head) error {
 	if err := c.removeOrphans(ctx, rec); err != nil {
 		return err
 	}
-	return c.setState(ctx, rec.Name, trivet.HeadRemoved)
+	return c.Records.setRemoved(ctx, rec.Name)
+}
+
+// setRemoved records that a head was removed, and revokes the credential in its data directory.
+func (r *Records) setRemoved(ctx context.Context, name string) error {
+	return r.update(ctx, func(tx *store.Tx) error {
+		h, err := r.Heads.In(tx).Get(name)
+		if err != nil {
+			return err
+		}
+		for _, t := range r.Tokens.In(tx).ListBy(state.ByHead, name) {
+			if t.Spec.Account != adminAccount {
+				continue
+			}
+			if err := r.Tokens.In(tx).Delete(t.Name); err != nil && !errors.Is(err, trivet.ErrNotFound) {
+				return err
+			}
+		}
+		h.Status.State, h.Status.Reason = trivet.HeadRemoved, ""
+		return r.Heads.In(tx).Put(h)
+	})
 }
 
 // checkNotLast refuses to remove the last full voter from the store, whatever its record says: the store itself would

@@ -2,6 +2,8 @@ package membership
 
 import (
 	"errors"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -143,5 +146,32 @@ func TestConcurrentRemovals(t *testing.T) {
 		if (errs[0] == nil) == (errs[1] == nil) {
 			t.Fatalf("want one refused: %v", errs)
 		}
+	}
+}
+
+// A head that was removed has no credential any more, and gets no new one; those of others stay.
+func TestRemovalRevokesTheCredential(t *testing.T) {
+	t.Parallel()
+	r := &records{t, newRecords(t)}
+	r.putHeads()
+	r.write(func(tx *store.Tx) (err error) {
+		for name, labels := range map[string]map[string]string{
+			"one": {state.HeadLabel: "head0"}, "two": {state.HeadLabel: "head1"}, "three": nil,
+		} {
+			_, _, hash := auth.NewToken()
+			err = errors.Join(err, r.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: name, Labels: labels},
+				Spec: trivet.TokenSpec{Account: adminAccount, Hash: hash}}))
+		}
+		return err
+	})
+	r.must(r.Remove(t.Context(), "head1"))
+	r.must(r.setRemoved(t.Context(), "head1"))
+	if got := r.Tokens.Names(); !slices.Equal(got, []string{"one", "three"}) {
+		t.Errorf("the tokens are %q", got)
+	}
+	removed := &Registration{Records: r.Records, Local: &Local{data: dataFile{Name: "head1"}}}
+	removed.Local.root.Store(&must(auth.Init(filepath.Join(t.TempDir(), "keys"), "c1"))(t).CA.Root)
+	if err := removed.createAdmin(t.Context()); !errors.Is(err, trivet.ErrForbidden) || r.Tokens.Len() != 2 {
+		t.Errorf("%v; the tokens are %q", err, r.Tokens.Names())
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -44,7 +43,7 @@ func (s *Server) renew(r *http.Request, from auth.Peer, body []byte) (any, error
 		return nil, err
 	}
 	from.Host = hostOf(req.Peer)
-	if err := s.Records.setPeer(r.Context(), from.Name, req.Peer); err != nil {
+	if err := s.Records.verifyWitness(r.Context(), from.Name, req.Peer); err != nil {
 		return nil, err
 	}
 	cert, err := s.Keys.CA.SignPeer(from, req.CSR, time.Now())
@@ -54,10 +53,10 @@ func (s *Server) renew(r *http.Request, from auth.Peer, body []byte) (any, error
 	return RenewResponse{cert}, nil
 }
 
-// setPeer records the URL where a witness is reached: at another port, but not at another host. It reads the record by
-// the quorum, so that a head that has not seen the removal of the witness yet renews nothing.
-func (r *Records) setPeer(ctx context.Context, name, peer string) error {
-	return r.update(ctx, func(tx *store.Tx) error {
+// verifyWitness returns why a witness gets no certificate for a URL. It reads the record by the quorum, so that a head
+// that has not seen the removal of the witness yet renews nothing.
+func (r *Records) verifyWitness(ctx context.Context, name, peer string) error {
+	_, err := r.Store.Update(ctx, func(tx *store.Tx) error {
 		h, err := r.Heads.In(tx).Get(name)
 		switch {
 		case err != nil:
@@ -65,38 +64,16 @@ func (r *Records) setPeer(ctx context.Context, name, peer string) error {
 		case h.Spec.Role != trivet.RoleWitness || h.Spec.Remove || h.Status.State == trivet.HeadRemoved:
 			return fmt.Errorf("renew: %w: %s is not a witness of this cluster, or is being removed",
 				trivet.ErrForbidden, name)
-		case hostName(h.Status.Peer) != hostName(peer):
+		case hostPort(h.Status.Peer) != hostPort(peer):
 			return &trivet.Error{Op: "renew", Kind: "Head", Name: name,
 				Err: fmt.Errorf("%w: it joined as %s, and its certificate is for that address only, not for %.300s",
 					trivet.ErrForbidden, h.Status.Peer, peer),
-				Hint: "start it with the --advertise that it had, or let it join again: trivet head replace " + name}
-		case h.Status.Peer == peer:
-			return nil
+				Hint: "start it with the --advertise and --api that it had, or let it join again: trivet head replace " +
+					name}
 		}
-		if err := r.unusedAddress(tx, name, peer); err != nil {
-			return err
-		}
-		h.Status.Peer = peer
-		return r.Heads.In(tx).Put(h)
+		return nil
 	})
-}
-
-// unusedAddress refuses the address of another head.
-func (r *Records) unusedAddress(tx *store.Tx, name, peer string) error {
-	for _, listed := range r.Heads.In(tx).ListBy(state.ByMember, state.IsMember) {
-		h, err := r.Heads.In(tx).Get(listed.Name)
-		if err != nil {
-			return err
-		}
-		same := func(url string) bool { return hostPort(url) == hostPort(peer) }
-		urls := slices.Concat(h.Status.API, []string{h.Status.Peer})
-		if h.Name != name && slices.ContainsFunc(urls, same) {
-			return &trivet.Error{Op: "renew", Err: fmt.Errorf("%w: %s is reached at %.300s", trivet.ErrExists, h.Name,
-				peer),
-				Hint: "set another port of the witness by --api"}
-		}
-	}
-	return nil
+	return err
 }
 
 // renewTimeout bounds one request to renew a certificate.

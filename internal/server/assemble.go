@@ -47,6 +47,21 @@ func (s *Server) openStore(ctx context.Context) error {
 	return s.store.Start(ctx)
 }
 
+// checkSealingKey refuses to run with another sealing key than that of the secrets in the store.
+func (s *Server) checkSealingKey(context.Context) error {
+	for secret := range s.fleet.Secrets.AllShared() {
+		for _, text := range secret.Spec.Data {
+			if id, missing := s.local.Keys().Sealer.MissingKey(text); missing {
+				return &trivet.Error{Op: "open", Kind: "Secret", Name: secret.Name,
+					Err: fmt.Errorf("%w: it is sealed with key %s, which is not in keys/seal.keys", trivet.ErrInvalid, id),
+					Hint: "restore the file from a backup of the data directory, or let this head join again: " +
+						"--rejoin --join URL --token TOKEN"}
+			}
+		}
+	}
+	return nil
+}
+
 func (s *Server) openFiles(context.Context) (err error) {
 	// Blobs stop growing before they use the space that the store needs.
 	if s.blobStore, err = blob.Open(s.cfg.path("blobs"),

@@ -100,7 +100,7 @@ func (s *Server) start(ctx context.Context) error {
 	case s.local.Witness():
 		return s.assembleWitness()
 	}
-	if err := runSteps(ctx, s.openStore, s.openFiles, s.assemble); err != nil {
+	if err := runSteps(ctx, s.openStore, s.checkSealingKey, s.openFiles, s.assemble); err != nil {
 		return err
 	}
 	return s.registration.Register(ctx)

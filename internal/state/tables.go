@@ -24,6 +24,7 @@ const (
 	ByEnclosing  = "enclosing" // networks by each subnet that contains theirs; compared
 	ByMember     = "member"    // heads that are not removed, under IsMember; compared
 	ByJoin       = "join"      // heads by the request by which they joined; compared
+	ByHead       = "head"      // tokens by the head whose credential they are; compared
 )
 
 // AuditStream is the stream of cold data with the audit log: a [trivet.Audit] each.
@@ -97,7 +98,7 @@ func newTables(s *store.Store) *Tables {
 			store.Index[trivet.Head]{Name: ByJoin, Keys: joinedBy, Compared: true},
 		),
 		Secrets:  store.NewTable[trivet.Secret](s),
-		Tokens:   store.NewTable[trivet.Token](s),
+		Tokens:   store.NewTable(s, store.Index[trivet.Token]{Name: ByHead, Keys: ofHead, Compared: true}),
 		Accounts: store.NewTable[trivet.Account](s),
 		Events: store.NewTable(s,
 			by(BySubject, func(e *trivet.Event) string { return e.Spec.Subject }),
@@ -163,6 +164,16 @@ func enclosing(n *trivet.Network) (all []string) {
 		all = append(all, p.String())
 	}
 	return all
+}
+
+// HeadLabel is the label of the token of a head's own credential.
+const HeadLabel = "head"
+
+func ofHead(t *trivet.Token) []string {
+	if t.Labels[HeadLabel] == "" {
+		return nil
+	}
+	return []string{t.Labels[HeadLabel]}
 }
 
 func isMember(h *trivet.Head) []string {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
@@ -114,6 +115,7 @@ func mount(t *testing.T, options string) string {
 // unchanged: with the file restored, the head starts.
 func TestForeignAndDamagedData(t *testing.T) {
 	h := newHead(t)
+	h.Apply("kind: Secret\nname: bmc\nspec: {data: {password: hunter2}}\n")
 	h.Signal(syscall.SIGTERM)
 	if h.AwaitExit() != 0 {
 		t.Fatal("no orderly end")
@@ -162,6 +164,25 @@ func TestForeignAndDamagedData(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	for file, words := range map[string][]string{
+		"keys/seal.keys":  {"is sealed with key", "which is not in keys/seal.keys", "backup"},
+		"keys/store.keys": {"none authenticates with this head's key", "store.keys", "backup"},
+	} {
+		t.Run("another key in "+file, func(t *testing.T) {
+			path := filepath.Join(h.Dir, file)
+			own, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, keyring.Of(keyring.New()).Text(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			launch(t, h.Dir, testhead.NewAddress()).ExpectFailure(words...)
+			if err := os.WriteFile(path, own, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 	t.Run("put back", func(t *testing.T) { startHead(t, h.Dir).mustServe() })
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +26,10 @@ func (m member) Reconcile(ctx context.Context, head string) (after time.Duration
 		}
 		h.Status.State = trivet.HeadMember
 		site := &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}, Status: trivet.SiteStatus{ClusterVersion: "0.3"}}
-		return errors.Join(m.tables.Heads.In(tx).Put(h), m.tables.Sites.In(tx).Put(site))
+		for _, t := range m.tables.Tokens.In(tx).ListBy(state.ByHead, head) { // as a removal does
+			err = errors.Join(err, m.tables.Tokens.In(tx).Delete(t.Name))
+		}
+		return errors.Join(err, m.tables.Heads.In(tx).Put(h), m.tables.Sites.In(tx).Put(site))
 	})
 	return time.Second, err
 }
@@ -35,7 +39,10 @@ func TestDeclaration(t *testing.T) {
 	reconciletest.Exact(t, Declaration, func(ctx context.Context, scope *store.Scope, n int) error {
 		name := fmt.Sprint("head", n)
 		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
-			return tables.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: name}})
+			return errors.Join(tables.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: name}}),
+				tables.Tokens.In(tx).Put(&trivet.Token{
+					Meta: trivet.Meta{Name: fmt.Sprint("t", n), Labels: map[string]string{state.HeadLabel: name}},
+					Spec: trivet.TokenSpec{Account: "admin", Hash: "sha256:" + strings.Repeat("0", 64)}}))
 		})
 		c := New(member{tables}, tables.Within(scope))
 		for _, key := range c.Keys() {
