@@ -33,8 +33,6 @@ var mayCall = map[string]string{
 	"internal/fleet.Fleet.network: internal/store.Table.ListBy": "it renders the address that the machine has now, " +
 		"as a later boot may show another one",
 	"internal/fleet.Fleet.network: internal/store.Table.Get": "as above",
-	"internal/fleet.Fleet.forget: internal/store.Table.SharedBy": "what it misses refers to a UID that is gone, and is " +
-		"swept",
 	"internal/fleet.Fleet.networkName: internal/store.Table.SharedBy": "it only finds the network whose record, which " +
 		"is compared, has the machine's failures",
 }
