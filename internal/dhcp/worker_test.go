@@ -16,9 +16,11 @@ func TestYield(t *testing.T) {
 	s := start(t, Config{Address: netip.MustParseAddrPort("127.0.0.1:0"), Workers: 3,
 		Handler: HandlerFunc(func(ctx context.Context, r *Packet) *Reply {
 			if r.MAC()[0] == 0xee {
-				if !r.Yield() || !r.Yield() { // once is enough
-					refused.Add(1)
-					return nil
+				for range 2 { // once is enough
+					if !r.Yield() {
+						refused.Add(1)
+						return nil
+					}
 				}
 				waiting <- struct{}{}
 				<-release
