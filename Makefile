@@ -56,6 +56,7 @@ check: lint bin/gotest ## quick: lint and unit tests, under two minutes
 test: deps build lint bin/gotest ## everything a change must pass: unit tests with -race, heads, faults, real machines
 	$(GOTEST) $(UNITS) $(HEADS) $(FAULTS) $(REAL)
 
+soak: export GOFLAGS += -count=1
 soak: deps build lint bin/gotest ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md
 	TRIVET_SOAK=1 CHAOS_DURATION=$(DURATION) CHAOS_RECORD=$(CURDIR)/docs/chaos.md \
 		$(GOTEST) -record docs/soak.md $(UNITS) $(HEADS) -- -timeout 0 ./test/cluster $(REAL)

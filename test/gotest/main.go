@@ -30,7 +30,7 @@ const module = "github.com/trivet-project/trivet"
 func main() {
 	page := flag.String("record", "", "page to which the outcome is added")
 	flag.Parse()
-	r := &run{began: time.Now()}
+	r := &run{began: time.Now(), version: version()}
 	for _, group := range groups(flag.Args()) {
 		if err := r.group(group); err != nil {
 			fmt.Fprintln(os.Stderr, "gotest:", err)
@@ -66,6 +66,7 @@ func groups(args []string) (out [][]string) {
 // run is all groups of one command.
 type run struct {
 	began    time.Time
+	version  string // under test
 	packages []pkg
 	failed   bool
 }

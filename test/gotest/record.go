@@ -37,7 +37,7 @@ func (r *run) section() string {
 		outcome = "failed"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n## %s, %s: %s\n\n", time.Now().UTC().Format("2006-01-02 15:04"), version(), outcome)
+	fmt.Fprintf(&b, "\n## %s, %s: %s\n\n", time.Now().UTC().Format("2006-01-02 15:04"), r.version, outcome)
 	fmt.Fprintf(&b, "%s on %s, in %s.\n\n", runtime.Version(), machine(), time.Since(r.began).Round(time.Second))
 	b.WriteString("| Package | Tests | Time | Outcome |\n|---|---|---|---|\n")
 	for _, p := range r.packages {
