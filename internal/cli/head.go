@@ -253,6 +253,11 @@ func (a *app) waitRemoved(ctx context.Context, cl *client.Client, name string) e
 			fmt.Fprintf(a.Err, "the removal of head %s continues; to check it: trivet head list --all\n", name)
 			return ExitError(130)
 		}
+		if errors.Is(err, trivet.ErrUnauthenticated) { // the removal revokes the credential of the head
+			fmt.Fprintf(a.Out, "head/%s removed\n", name)
+			fmt.Fprintln(a.Err, "its credential, which this command used, was revoked with it: use the one of another head")
+			return nil
+		}
 		if err != nil {
 			return err
 		}

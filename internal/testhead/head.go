@@ -25,9 +25,11 @@ type Head struct {
 	Name      string // its expected name
 	Dir       string // its data directory
 	Address   string
-	Advertise string   // the address that others are given; empty: Address
-	Admin     string   // the administrator's file; empty: the one in Dir
-	Prefix    []string // a command that the program is started by, such as prlimit with its flags; optional
+	Advertise string // the address that others are given; empty: Address
+	Admin     string // the administrator's file; empty: the one in Dir
+	// ClientToken is the token of clients; empty: the administrator's.
+	ClientToken string
+	Prefix      []string // a command that the program is started by, such as prlimit with its flags; optional
 	*Process
 }
 
@@ -241,7 +243,8 @@ func (h *Head) Client(wait time.Duration, heads ...*Head) *client.Client {
 	for _, o := range heads {
 		c.Endpoints = append(c.Endpoints, o.API())
 	}
-	cl, err := client.New(client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: c.Token, RetryTimeout: wait})
+	cl, err := client.New(client.Config{Endpoints: c.Endpoints, Trust: c.Trust, Token: cmp.Or(h.ClientToken, c.Token),
+		RetryTimeout: wait})
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -16,12 +18,14 @@ import (
 	"sync"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/lab"
 	"github.com/trivet-project/trivet/internal/testhead"
 )
@@ -227,15 +231,56 @@ func without(v any) {
 	}
 }
 
+// storedRecords reads and writes the values of a store as a head does: sealed, and bound to their place.
+type storedRecords struct {
+	*clientv3.Client
+	cipher *keyring.Cipher
+}
+
+// place is where write number version of a key is valid. The revision of its creation is not known then.
+func place(kv *mvccpb.KeyValue, version int64) []byte {
+	data := make([]byte, 16)
+	if version > 1 {
+		binary.BigEndian.PutUint64(data, uint64(kv.CreateRevision))
+	}
+	binary.BigEndian.PutUint64(data[8:], uint64(version))
+	return append(data, kv.Key...)
+}
+
+const txIDBytes = 16 // the ID of the transaction is before the record's JSON
+
+func (s storedRecords) open(kv *mvccpb.KeyValue) (txID, doc []byte, err error) {
+	plain, _, err := s.cipher.Open(kv.Value, place(kv, kv.Version))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", kv.Key, err)
+	}
+	return plain[:txIDBytes], plain[txIDBytes:], nil
+}
+
+// replace writes the next value of a key.
+func (s storedRecords) replace(ctx context.Context, kv *mvccpb.KeyValue, txID, doc []byte) error {
+	box := s.cipher.Seal(slices.Concat(txID, doc), place(kv, kv.Version+1))
+	_, err := s.Put(ctx, string(kv.Key), string(box))
+	return err
+}
+
 // raw runs a function on the store of a head that is stopped.
-func (h *head) raw(do func(c *clientv3.Client)) {
+func (h *head) raw(do func(s storedRecords)) {
 	h.Helper()
 	m, err := cluster.Start(h.Context(), cluster.Config{Dir: filepath.Join(h.Dir, "store"), Name: "head0", Reserve: -1})
 	if err != nil {
 		h.Fatal(err)
 	}
 	defer m.Close()
-	do(m.Client())
+	text, err := os.ReadFile(filepath.Join(h.Dir, "keys", "store.keys"))
+	if err != nil {
+		h.Fatal(err)
+	}
+	keys, err := keyring.Parse(text)
+	if err != nil {
+		h.Fatal(err)
+	}
+	do(storedRecords{m.Client(), keyring.NewCipher(keys)})
 }
 
 const recordPrefix = "/trivet/"
@@ -245,15 +290,19 @@ const recordPrefix = "/trivet/"
 func (h *head) mark() map[string][]string {
 	h.Helper()
 	marks := map[string][]string{}
-	h.raw(func(c *clientv3.Client) {
+	h.raw(func(c storedRecords) {
 		for _, k := range trivet.Kinds {
 			got, err := c.Get(h.Context(), recordPrefix+strings.ToLower(string(k.Kind))+"/", clientv3.WithPrefix())
 			if err != nil {
 				h.Fatal(err)
 			}
 			for _, kv := range got.Kvs {
+				txID, text, err := c.open(kv)
+				if err != nil {
+					h.Fatal(err)
+				}
 				var doc map[string]any
-				if err := json.Unmarshal(kv.Value, &doc); err != nil {
+				if err := json.Unmarshal(text, &doc); err != nil {
 					h.Fatal(err)
 				}
 				key := string(kv.Key)
@@ -262,9 +311,9 @@ func (h *head) mark() map[string][]string {
 					object["later"] = []any{map[string]any{"of": value}}
 					marks[key] = append(marks[key], value)
 				})
-				text, err := json.Marshal(doc)
+				text, err = json.Marshal(doc)
 				if err == nil {
-					_, err = c.Put(h.Context(), key, string(text))
+					err = c.replace(h.Context(), kv, txID, text)
 				}
 				if err != nil {
 					h.Fatal(err)
@@ -315,7 +364,7 @@ func walk(t reflect.Type, v any, do func(object map[string]any)) {
 // expectMarks expects every mark, and every record that had one.
 func (h *head) expectMarks(marks map[string][]string) {
 	h.Helper()
-	h.raw(func(c *clientv3.Client) {
+	h.raw(func(c storedRecords) {
 		for key, values := range marks {
 			got, err := c.Get(h.Context(), key)
 			if err != nil {
@@ -325,9 +374,13 @@ func (h *head) expectMarks(marks map[string][]string) {
 				h.Errorf("%s is gone", key)
 				continue
 			}
+			_, text, err := c.open(got.Kvs[0])
+			if err != nil {
+				h.Error(err)
+			}
 			for _, v := range values {
-				if !strings.Contains(string(got.Kvs[0].Value), `"`+v+`"`) {
-					h.Errorf("%s is gone from %s", v, got.Kvs[0].Value)
+				if !strings.Contains(string(text), `"`+v+`"`) {
+					h.Errorf("%s is gone from %s", v, text)
 				}
 			}
 		}

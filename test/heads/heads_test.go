@@ -57,6 +57,12 @@ func (h *head) token(args ...string) string {
 	return h.MustTrivet(append([]string{"head"}, args...)...)
 }
 
+// issueToken gives the clients of this head a token of their own: the head's credential is revoked when it is removed.
+func (h *head) issueToken() {
+	h.Helper()
+	h.ClientToken = h.MustTrivet("token", "issue", "admin")
+}
+
 // join starts a head that joins this one's cluster and waits until it is a member.
 func (h *head) join(name string, args ...string) *head {
 	h.Helper()

@@ -119,6 +119,7 @@ func TestLeaderIsRemoved(t *testing.T) {
 	h0, l := startWithLedger(t)
 	h1 := h0.join("head1")
 	h2 := h0.join("head2")
+	h0.issueToken()
 	l.cl = h0.client(h0, h1, h2)
 	h0.Await("knows the others", func() error {
 		text, err := os.ReadFile(filepath.Join(h0.Dir, "admin.yaml"))

@@ -15,6 +15,8 @@ func TestBothAreReplaced(t *testing.T) {
 	h0, l := startWithLedger(t)
 	h1 := h0.join("head1")
 	h0.join("head2", "token", "--witness")
+	h0.issueToken()
+	l.cl = h0.client(h0)
 	l.write()
 	first, second := newHead(t, "the first"), newHead(t, "the second")
 	both := []string{"--join", h0.API() + "," + h1.API(), "--token"}

@@ -1,6 +1,7 @@
 package osinit
 
 import (
+	"errors"
 	"net/netip"
 	"runtime"
 	"testing"
@@ -16,9 +17,12 @@ func TestFailedPortHasNoAddress(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // the thread ends with the goroutine, and with it the network namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			t.Errorf("new network namespace: %v (run as root)", err)
+		runtime.LockOSThread() // the thread ends with the goroutine, and with it the namespaces
+		err := errors.Join(unix.Unshare(unix.CLONE_NEWNET|unix.CLONE_NEWNS),
+			unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			unix.Mount("tmpfs", "/etc", "tmpfs", 0, "")) // the installer writes /etc/resolv.conf
+		if err != nil {
+			t.Errorf("new namespaces: %v (run as root)", err)
 			return
 		}
 		link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "port0"}, PeerName: "switch0"}
