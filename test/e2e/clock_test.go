@@ -200,7 +200,7 @@ func (a *awaited) address() string { return "10.77.0." + fmt.Sprint(200+a.runs) 
 
 // run returns its record.
 func (a *awaited) run() (w trivet.Workflow) {
-	if out, err := a.c.try("get", "workflows", a.name+"-1", "-o", "json"); err == nil {
+	if out, err := a.c.output("get", "workflows", a.name+"-1", "-o", "json"); err == nil {
 		if err := json.Unmarshal([]byte(out), &w); err != nil {
 			a.c.Error(err)
 		}

@@ -106,12 +106,22 @@ func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 func (s *site) try(args ...string) (string, error) { return s.tryContext(s.Context(), args...) }
 
 func (s *site) tryContext(ctx context.Context, args ...string) (string, error) {
+	r, err := s.call(ctx, args...)
+	return r.All, err
+}
+
+// output returns the standard output of a command, without warnings.
+func (s *site) output(args ...string) (string, error) {
+	r, err := s.call(s.Context(), args...)
+	return r.Stdout, err
+}
+
+func (s *site) call(ctx context.Context, args ...string) (testhead.Result, error) {
 	cmd := s.command(s.binary, args...)
 	if s.endpoints != "" {
 		cmd.Env = append(os.Environ(), "TRIVET_ENDPOINTS="+s.endpoints)
 	}
-	r, err := testhead.CLI(ctx, cmd, s.path("data/admin.yaml"))
-	return r.All, err
+	return testhead.CLI(ctx, cmd, s.path("data/admin.yaml"))
 }
 
 func (s *site) trivet(args ...string) string {
