@@ -82,7 +82,7 @@ func (b *box) mustBeDiscovered() {
 	b.s.Helper()
 	b.name = "m-" + strings.ReplaceAll(b.MAC.String(), ":", "")
 	b.s.waitFor("the machine is discovered", 5*time.Minute, func() bool {
-		out, err := b.s.try("get", "machines", b.name, "-o", "json")
+		out, err := b.s.output("get", "machines", b.name, "-o", "json")
 		return err == nil && strings.Contains(out, `"discovered"`)
 	})
 }

@@ -75,7 +75,7 @@ func (c *cluster) joining() []string {
 func (c *cluster) awaitMember(name string) {
 	c.Helper()
 	c.waitFor(name+" is a member", time.Minute, func() bool {
-		out, err := c.try("get", "heads", name, "-o", "json")
+		out, err := c.output("get", "heads", name, "-o", "json")
 		return err == nil && strings.Contains(out, `"member"`)
 	})
 }

@@ -117,7 +117,7 @@ func (b *box) mustRunOnce() {
 func (b *box) imageIsBeingWritten() {
 	b.s.Helper()
 	b.s.waitFor("the image is being written", 15*time.Minute, func() bool {
-		out, err := b.s.try("get", "workflows", b.name+"-1", "-o", "json")
+		out, err := b.s.output("get", "workflows", b.name+"-1", "-o", "json")
 		return err == nil && regexp.MustCompile(`"name": *"image",\s*"state": *"running"`).MatchString(out)
 	})
 }

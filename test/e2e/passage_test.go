@@ -126,7 +126,7 @@ func (p *passage) mustBeAt(at point) {
 
 // workflow returns the machine's run; empty if there is none.
 func (p *passage) workflow() (w trivet.Workflow) {
-	if out, err := p.try("get", "workflows", p.box.name+"-1", "-o", "json"); err == nil {
+	if out, err := p.output("get", "workflows", p.box.name+"-1", "-o", "json"); err == nil {
 		if err := json.Unmarshal([]byte(out), &w); err != nil {
 			p.Error(err)
 		}
