@@ -38,6 +38,7 @@ type head struct {
 	cause      error // of its state; nil: none
 	rank       uint64
 	monitor    *time.Timer // nil: none
+	shared     *probe      // by calls that wait for a response; nil: none runs
 	delay      time.Duration
 	requests   uint64
 	failures   uint64

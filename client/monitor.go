@@ -79,6 +79,52 @@ func (hs *heads) check(h *head) {
 	monitor.Reset(jitter(h.delay))
 }
 
+// probe is one probe of a head, whose result several calls await.
+type probe struct {
+	done   chan struct{} // closed at its end
+	silent bool          // the head did not respond; valid when done is closed
+}
+
+// isSilent reports whether a head does not respond to a probe either, or false when ctx ends before that is known.
+// Calls that wait at the same time share one probe: a thousand of them do not add a thousand connections to a busy head.
+func (hs *heads) isSilent(ctx context.Context, url string) bool {
+	p := hs.sharedProbe(url)
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return p.silent && ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sharedProbe returns the probe of a head that runs, and begins one if there is none.
+func (hs *heads) sharedProbe(url string) *probe {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.find(url)
+	if h == nil || hs.closed {
+		return nil
+	}
+	if h.shared == nil {
+		p := &probe{done: make(chan struct{})}
+		h.shared = p
+		hs.probes.Go(func() {
+			ctx, cancel := context.WithTimeout(hs.ctx, workingProbeTimeout)
+			defer cancel()
+			err := hs.probe(ctx, url)
+			hs.mu.Lock()
+			h.shared = nil
+			hs.mu.Unlock()
+			p.silent = err != nil && stateAfter(err) == HeadDown
+			close(p.done)
+		})
+	}
+	return h.shared
+}
+
 func (hs *heads) close() {
 	hs.mu.Lock()
 	hs.closed = true

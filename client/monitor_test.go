@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/trivet-project/trivet"
 )
 
 var errAway = errors.New("away")
@@ -92,6 +94,64 @@ func TestOneMonitorWithADoublingDelay(t *testing.T) {
 		time.Sleep(time.Hour)
 		if len(s.probes("a")) != n {
 			t.Error("a head that is up is still probed")
+		}
+	})
+}
+
+// Calls that wait for a response share a probe of the head: each of its own would be a connection more for a head that
+// is busy already. A head that responds to it, were it by an error, keeps the calls; one that does not is left.
+func TestProbeOfWaitingCalls(t *testing.T) {
+	const calls = 1000
+	for _, test := range []struct {
+		name   string
+		result error
+		left   int
+	}{
+		{"ready", nil, 0},
+		{"busy", &trivet.Problem{Code: trivet.CodeInternal}, 0},
+		{"stopped", errSilent, calls},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var probes, left atomic.Int32
+			c := &Client{token: "token", heads: newHeads([]string{"a"}, func(context.Context, string) error {
+				probes.Add(1)
+				time.Sleep(probeTimeout / 2)
+				return test.result
+			})}
+			defer c.heads.close()
+			for range calls {
+				end := c.probeStopped(t.Context(), "a", time.Minute, func(error) { left.Add(1) })
+				defer end()
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if probes.Load() != 1 || int(left.Load()) != test.left {
+				t.Errorf("%s: %d probes, %d of %d calls left the head", test.name, probes.Load(), left.Load(), calls)
+			}
+		})
+	}
+}
+
+// A call that has its response does not probe, and one that ends leaves the probe to the others.
+func TestProbeOfCallThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var probes, left atomic.Int32
+		c := &Client{token: "token", heads: newHeads([]string{"a"}, func(context.Context, string) error {
+			probes.Add(1)
+			time.Sleep(probeTimeout / 2)
+			return errSilent
+		})}
+		defer c.heads.close()
+		leave := func(error) { left.Add(1) }
+		c.probeStopped(t.Context(), "a", time.Minute, leave)()
+		ends := c.probeStopped(t.Context(), "a", time.Minute, leave)
+		defer c.probeStopped(t.Context(), "a", time.Minute, leave)()
+		time.Sleep(probeAfter + probeTimeout/4)
+		ends()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if probes.Load() != 1 || left.Load() != 1 {
+			t.Errorf("%d probes, %d calls left the head", probes.Load(), left.Load())
 		}
 	})
 }

@@ -57,10 +57,7 @@ func (c *Client) probeStopped(ctx context.Context, head string, begin time.Durat
 	}
 	attempt, stop := context.WithCancel(ctx)
 	timer := time.AfterFunc(probeAfter, func() {
-		ctx, done := context.WithTimeout(attempt, workingProbeTimeout)
-		defer done()
-		var p *trivet.Problem
-		if err := c.heads.probe(ctx, head); err != nil && !errors.As(err, &p) && attempt.Err() == nil {
+		if c.heads.isSilent(attempt, head) {
 			cancel(errSilent)
 		}
 	})
