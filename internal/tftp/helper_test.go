@@ -168,7 +168,8 @@ func get(ctx context.Context, server netip.AddrPort, name string, w io.Writer, o
 // getWithin reads a file by a client that waits so long for a packet.
 func getWithin(ctx context.Context, server netip.AddrPort, name string, w io.Writer, o Options,
 	wait time.Duration) (int64, error) {
-	return tftpclient.Client{Options: tftpclient.Options(o), Wait: wait}.Get(ctx, server, name, w)
+	c := tftpclient.Client{Options: tftpclient.Options(o), Wait: wait, Retries: 200}
+	return c.Get(ctx, server, name, w)
 }
 
 // append writes a request as a client does.

@@ -4,6 +4,7 @@
 package tftpclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -17,9 +18,6 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// maxRetries is how often a packet is sent again.
-const maxRetries = 5
-
 // receiveBuffer holds the largest window of the server.
 const receiveBuffer = 512 << 10
 
@@ -27,6 +25,7 @@ const receiveBuffer = 512 << 10
 type Client struct {
 	Options Options
 	Wait    time.Duration // for a packet, before a retransmission; 0 means Options.Timeout, or 1 s
+	Retries int           // retransmissions of one packet before giving up; 0 means 5
 }
 
 // Get reads a file from the server (usually port 69) into w and returns the number of bytes written. A refusal is
@@ -60,6 +59,7 @@ type transfer struct {
 	asked  Options
 	agreed Options
 	wait   time.Duration
+	limit  int // of retries
 
 	out      []byte // the packet to send again
 	retries  int    // since the last progress
@@ -72,7 +72,7 @@ type transfer struct {
 }
 
 func newTransfer(c Client, conn *net.UDPConn, server netip.AddrPort, w io.Writer) *transfer {
-	t := &transfer{conn: conn, server: server, w: w, asked: c.Options, wait: c.Wait}
+	t := &transfer{conn: conn, server: server, w: w, asked: c.Options, wait: c.Wait, limit: cmp.Or(c.Retries, 5)}
 	if t.wait == 0 {
 		t.wait = c.Options.Timeout
 	}
@@ -143,7 +143,7 @@ func (t *transfer) isPeer(from netip.AddrPort) bool {
 }
 
 func (t *transfer) timedOut() error {
-	if t.retries++; t.retries > maxRetries {
+	if t.retries++; t.retries > t.limit {
 		return fmt.Errorf("no answer to %d packets: %w", t.retries, trivet.ErrUnavailable)
 	}
 	if t.received > t.acked {
