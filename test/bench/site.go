@@ -95,7 +95,7 @@ func (s *site) login(i int) (*client.Client, error) {
 // start runs a head on its directory, and returns when it is ready.
 func (s *site) start(m *member, env ...string) (err error) {
 	args := []string{"server", "--data-dir", m.dir, "--log-level", "warn", "--tftp", "",
-		"--shared-addresses", "127.0.0.0/8", // all agents and clients are on this host
+		"--shared-addresses", ours.client + "/32", // all agents and clients have this one
 		"--advertise", m.host, "--api", m.host + ":7480", "--boot", m.host + ":7481"}
 	if m != s.heads[0] {
 		args = append(args, "--join", testhead.APIURL(s.heads[0].host))
