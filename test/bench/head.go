@@ -26,7 +26,8 @@ const (
 func (b *bench) startHead(dir string, flags ...string) (h *head, took time.Duration, err error) {
 	h = &head{dir: dir}
 	began := time.Now()
-	args := append([]string{"server", "--data-dir", dir, "--log-level", "warn"}, flags...)
+	args := []string{"server", "--data-dir", dir, "--log-level", "warn", "--shared-addresses", ours.client + "/32"}
+	args = append(args, flags...)
 	h.program, err = b.start(ours, b.binary, args...)
 	if err != nil {
 		return nil, 0, err
