@@ -277,8 +277,12 @@ func TestMetricsCountRequests(t *testing.T) {
 	h := newHead(t)
 	h.ask(h.admin, "GET", "/v1/machines", "")
 	_, got := h.ask(h.admin, "GET", "/metrics", "")
-	if text := fmt.Sprint(got["text"]); !strings.Contains(text,
-		`trivet_api_requests_total{route="GET /v1/machines",status="200"} 1`) {
-		t.Errorf("%.500s", text)
+	text := fmt.Sprint(got["text"])
+	for _, want := range []string{`trivet_api_requests_total{route="GET /v1/machines",status="200"} 1`,
+		"\nprocess_open_fds ", "\ngo_goroutines ", "\netcd_server_leader_changes_seen_total ",
+		"\netcd_disk_wal_fsync_duration_seconds_bucket{"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %.500s", want, text)
+		}
 	}
 }

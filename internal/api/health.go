@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"runtime"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/trivet-project/trivet"
@@ -13,7 +14,9 @@ import (
 
 func (h *Handler) healthRoutes() {
 	h.Version.Go = runtime.Version()
-	shown := promhttp.HandlerFor(h.Metrics, promhttp.HandlerOpts{Registry: h.Metrics})
+	// etcd registers its metrics with the default registry, as those of the Go runtime and the process are.
+	all := prometheus.Gatherers{h.Metrics, prometheus.DefaultGatherer}
+	shown := promhttp.HandlerFor(all, promhttp.HandlerOpts{Registry: h.Metrics})
 	h.add(route{method: "GET", path: "/livez", summary: "Liveness of this head", outputs: "text/plain",
 		out:   reflect.TypeFor[string](),
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error { return respondText(w, "ok\n") }})

@@ -66,6 +66,9 @@ func (m *Member) Usage() Usage {
 	return Usage{File: b.Size(), Used: b.SizeInUse(), Quota: m.quota}
 }
 
+// FreeSpace returns the free space of the file system that the store is in, in bytes.
+func (m *Member) FreeSpace() (int64, error) { return freeIn(m.space.dir) }
+
 // Admit is [Usage.Admit] of this member's store.
 func (m *Member) Admit(added int, growth int64) error { return m.Usage().Admit(added, growth) }
 

@@ -33,6 +33,7 @@ type fifo []item
 type item struct {
 	key string
 	seq int
+	at  time.Time
 }
 
 // NewQueue returns an empty queue.
@@ -81,7 +82,7 @@ func (q *Queue) add(key string) {
 		list = &q.retries
 	}
 	q.added++
-	*list = append(*list, item{key, q.added})
+	*list = append(*list, item{key, q.added, time.Now()})
 	q.signal()
 }
 

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -77,8 +79,9 @@ func (d Declaration) Validate() error {
 type Config struct {
 	Store *store.Store
 	// Rank returns how many heads go before this one for a key; nil: none.
-	Rank func(key string) int
-	Log  *slog.Logger
+	Rank    func(key string) int
+	Log     *slog.Logger
+	Metrics prometheus.Registerer // nil: none
 }
 
 // rankDelay is how long a head leaves a key to each head that ranks before it.
@@ -92,12 +95,17 @@ func Run(ctx context.Context, cfg Config, controllers ...Controller) error {
 		}
 	}
 	var wg sync.WaitGroup
+	queues := collector{}
 	for _, c := range controllers {
 		r := newRunner(cfg, c)
+		queues[r.declared.Name] = r.queue
 		wg.Go(func() { r.run(ctx) })
 		if b, ok := c.(Background); ok {
 			wg.Go(func() { b.Run(ctx) })
 		}
+	}
+	if cfg.Metrics != nil {
+		cfg.Metrics.MustRegister(queues)
 	}
 	wg.Wait()
 	return nil

@@ -23,7 +23,8 @@ func (s *Server) runControllers(ctx context.Context) error {
 	}
 	heads := &membership.Reconciler{Records: s.records, Members: s.member, Statuses: s.monitor.Statuses}
 	within := func(d reconcile.Declaration) *state.Tables { return s.fleet.Tables.Within(d.Scope()) }
-	return reconcile.Run(ctx, reconcile.Config{Store: s.store, Rank: ranking.Rank, Log: s.cfg.Log},
+	return reconcile.Run(ctx, reconcile.Config{Store: s.store, Rank: ranking.Rank, Log: s.cfg.Log,
+		Metrics: s.metrics},
 		provision.New(s.fleet.Within(provision.Declaration.Scope()), within(provision.Declaration)),
 		deadline.New(deadline.Config{
 			Fleet: s.fleet.Within(deadline.Declaration.Scope()), Presence: s.exchange.Tracker, Clock: s.clock,

@@ -3,6 +3,7 @@ package server
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 )
@@ -33,6 +34,20 @@ func leaderGauge(m *cluster.Member) prometheus.Collector {
 	})
 }
 
+// expiryGauge returns the metric of when this head's certificate expires, which is renewed long before.
+func expiryGauge(cert auth.CertFunc) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "trivet_certificate_expiry_timestamp_seconds",
+		Help: "When the certificate of this head's member expires, in Unix time.",
+	}, func() float64 {
+		c, err := cert()
+		if err != nil {
+			return 0
+		}
+		return float64(c.Leaf.NotAfter.Unix())
+	})
+}
+
 // The metrics of the size of this head's store.
 var (
 	fileBytes  = prometheus.NewDesc("trivet_store_file_bytes", "Size of the file of this head's store.", nil, nil)
@@ -40,6 +55,9 @@ var (
 	quotaBytes = prometheus.NewDesc("trivet_store_quota_bytes",
 		"Quota of the store. From 70 % on there is an event; from 90 % on only deletions and small changes are accepted.",
 		nil, nil)
+	memberRevision = prometheus.NewDesc("trivet_store_revision", "Revision of this head's member of the store.", nil, nil)
+	freeBytes      = prometheus.NewDesc("trivet_disk_free_bytes",
+		"Free space of the file system that this head's store is in.", nil, nil)
 )
 
 // usageCollector collects them.
@@ -52,4 +70,8 @@ func (c usageCollector) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(fileBytes, prometheus.GaugeValue, float64(u.File))
 	to <- prometheus.MustNewConstMetric(usedBytes, prometheus.GaugeValue, float64(u.Used))
 	to <- prometheus.MustNewConstMetric(quotaBytes, prometheus.GaugeValue, float64(u.Quota))
+	to <- prometheus.MustNewConstMetric(memberRevision, prometheus.GaugeValue, float64(c.member.Revision()))
+	if free, err := c.member.FreeSpace(); err == nil {
+		to <- prometheus.MustNewConstMetric(freeBytes, prometheus.GaugeValue, float64(free))
+	}
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
@@ -79,8 +78,6 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, metrics: prometheus.NewRegistry()}
-	s.metrics.MustRegister(collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := s.start(ctx); err != nil {
 		s.close()
 		if ctx.Err() != nil && s.local != nil && s.local.IsJoining() {
@@ -194,7 +191,7 @@ func (s *Server) openMember(ctx context.Context) error {
 		return err
 	}
 	s.local.SetMember(s.member)
-	s.metrics.MustRegister(leaderGauge(s.member), usageCollector{s.member})
+	s.metrics.MustRegister(leaderGauge(s.member), usageCollector{s.member}, expiryGauge(s.local.Cert()))
 	s.router.setSender(func(p auth.Peer, r *http.Request) error { return s.member.VerifySender(r, p.Name) })
 	s.router.set(&s.router.members, s.member.PeerHandler())
 	wait, cancel := context.WithTimeout(ctx, leaderTimeout)

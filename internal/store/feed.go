@@ -25,6 +25,7 @@ const listPage = 1000
 func (s *Store) load(ctx context.Context) (*snapshot, error) {
 	next := newSnapshot(0)
 	s.refusals.reset()
+	s.metrics.sizes.reset()
 	from, opts := prefix, []clientv3.OpOption{
 		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(listPage),
 		clientv3.WithSerializable(),
@@ -42,6 +43,7 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 			if e := s.read(kv); e != nil {
 				next.put(e)
 				s.refusals.note(e)
+				s.metrics.sizes.add(e, 1)
 			}
 		}
 		if !page.More {
@@ -140,6 +142,7 @@ func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
 		s.refusals.forget(was)
 		s.refusals.note(is)
 	}
+	s.metrics.sizes.replace(was, is)
 	if is != nil {
 		s.pending.committed(is.tx, is.rev)
 	}
@@ -149,6 +152,7 @@ func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
 // publish makes a snapshot visible to readers, then to waiters and watchers.
 func (s *Store) publish(next *snapshot, changes []*Event) {
 	s.current.Store(next)
+	s.metrics.revision.Set(float64(next.rev))
 	s.history.add(next.rev, changes)
 	s.pending.reached(next.rev)
 }
@@ -165,6 +169,7 @@ func (s *Store) reload(ctx context.Context) error {
 	}
 	s.pending.markMissed()
 	s.current.Store(next)
+	s.metrics.revision.Set(float64(next.rev))
 	s.history.reset(next.rev)
 	s.pending.reached(next.rev)
 	s.metrics.reloads.Inc()

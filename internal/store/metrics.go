@@ -12,6 +12,8 @@ type metrics struct {
 	reloads  prometheus.Counter
 	refusals prometheus.Counter
 	refused  prometheus.Gauge
+	revision prometheus.Gauge
+	sizes    sizes
 }
 
 func newMetrics(to prometheus.Registerer) *metrics {
@@ -47,8 +49,14 @@ func newMetrics(to prometheus.Registerer) *metrics {
 		Name: "trivet_store_refused_values",
 		Help: "Values in this head's copy that do not authenticate.",
 	})
+	m.revision = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "trivet_store_copy_revision",
+		Help: "Revision of this head's copy, which is behind its member by trivet_store_revision minus this.",
+	})
+	m.sizes = newSizes()
 	if to != nil {
-		to.MustRegister(m.updates, m.lag, m.reruns, m.unknowns, m.reloads, m.refusals, m.refused)
+		to.MustRegister(m.updates, m.lag, m.reruns, m.unknowns, m.reloads, m.refusals, m.refused, m.revision,
+			m.sizes.records, m.sizes.bytes)
 	}
 	return m
 }

@@ -96,6 +96,7 @@ func (s *Store) Start(ctx context.Context) error {
 		return err
 	}
 	s.current.Store(first)
+	s.metrics.revision.Set(float64(first.rev))
 	s.history.reset(first.rev)
 	s.pending.reached(first.rev)
 	ctx, s.stop = context.WithCancel(context.Background())
