@@ -126,7 +126,7 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	if used >= limit {
 		return time.Second, c.Fleet.Expire(ctx, w.Spec.Machine, wait)
 	}
-	silence, err := c.checkSilence(ctx, m, w, wait)
+	silence, err := c.checkSilence(ctx, w, wait)
 	if err != nil {
 		return 0, err
 	}
@@ -158,9 +158,9 @@ func (c *Controller) checkpoint(ctx context.Context, w *trivet.Workflow, t *time
 
 // checkSilence declares the agent that the run depends on lost where it is silent for too long, and returns when to
 // check again.
-func (c *Controller) checkSilence(ctx context.Context, m *trivet.Machine, w *trivet.Workflow,
+func (c *Controller) checkSilence(ctx context.Context, w *trivet.Workflow,
 	wait workflow.Wait) (after time.Duration, err error) {
-	epoch, ok := workflow.AwaitedAgent(m, w)
+	epoch, ok := workflow.AwaitedAgent(w)
 	if !ok {
 		const never = 24 * time.Hour
 		return never, nil

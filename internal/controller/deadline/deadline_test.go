@@ -226,9 +226,6 @@ func TestBackoffIsNotALostAgent(t *testing.T) {
 	create(t, f, &trivet.Machine{Status: trivet.MachineStatus{Epoch: 1, AgentKey: "key"}}, trivet.Action{
 		Name: "work", Use: "noop", Timeout: trivet.Duration(time.Minute), Retries: 2,
 		Backoff: trivet.Duration(5 * time.Minute)})
-	if err := f.GrantIdle(t.Context(), "m1", "key"); err != nil {
-		t.Fatal(err)
-	}
 	h, seq := newHead(f), int64(0)
 	report := func(attempt int, state trivet.StepState) {
 		t.Helper()
@@ -294,8 +291,8 @@ func TestQueueIsNotLate(t *testing.T) {
 	}
 }
 
-// An idle agent that does not fetch its run is lost as soon as it is silent for too long, not at the deadline of the
-// step.
+// An idle agent that does not fetch the run which the claim granted it is lost as soon as it is silent for too long, not
+// at the deadline of the step.
 func TestIdleAgentIsLost(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
 	f.AgentUp = func(string, int64) bool { return true }
@@ -304,8 +301,8 @@ func TestIdleAgentIsLost(t *testing.T) {
 	h := newHead(f)
 	h.attend(t, "p-1", time.Minute)
 	w, err := f.Workflows.Get("p-1")
-	if err != nil || w.Status.Current().Name != trivet.StepHello {
-		t.Fatalf("%+v, %v", w.Status.Current(), err)
+	if err != nil || w.Status.Current().Name != "work" || w.Status.Epoch != 2 {
+		t.Fatalf("%+v, %v", w.Status, err)
 	}
 	h.advance(f.AgentTimeout())
 	if _, err := h.Reconcile(t.Context(), "p-1"); err != nil {
@@ -314,7 +311,39 @@ func TestIdleAgentIsLost(t *testing.T) {
 	w, err = f.Workflows.Get("p-1")
 	m, errMachine := f.Machines.Get("m1")
 	if err := errors.Join(err, errMachine); err != nil || w.Status.Current().Name != trivet.StepDHCP ||
-		!workflow.PowerQueued(m) || m.Status.Epoch != 2 {
+		!workflow.PowerQueued(m) || m.Status.Epoch != 3 || w.Status.Resets != 1 {
 		t.Errorf("%+v, %+v, %v", w.Status.Current(), m.Status, err)
+	}
+}
+
+// An agent that was lost before its grant reached it, in a machine without a BMC, is granted the run when it is back.
+func TestIdleAgentReturns(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	f.AgentUp = func(string, int64) bool { return true }
+	create(t, f, &trivet.Machine{Status: trivet.MachineStatus{Epoch: 1, AgentKey: "key"}},
+		trivet.Action{Name: "work", Use: "noop"})
+	h := newHead(f)
+	if _, err := h.Reconcile(t.Context(), "p-1"); err != nil {
+		t.Fatal(err)
+	}
+	h.advance(f.AgentTimeout())
+	if _, err := h.Reconcile(t.Context(), "p-1"); err != nil {
+		t.Fatal(err)
+	}
+	w, err := f.Workflows.Get("p-1")
+	m, errMachine := f.Machines.Get("m1")
+	if err := errors.Join(err, errMachine); err != nil || w.Status.State != trivet.WorkflowBooting {
+		t.Fatalf("%+v, %v", w, err)
+	}
+	what, err := workflow.DecideSync(m, w, &trivet.Sync{Machine: "m1"})
+	if err != nil || what != workflow.WriteGrant {
+		t.Fatalf("the agent's sync makes the head write %d, %v", what, err)
+	}
+	if err := f.GrantIdle(t.Context(), "m1", "key"); err != nil {
+		t.Fatal(err)
+	}
+	m, err = f.Machines.Get("m1")
+	if err != nil || f.GrantedRun(m) == nil || m.Status.Epoch != 3 {
+		t.Errorf("the agent is granted %+v under %d, %v", f.GrantedRun(m), m.Status.Epoch, err)
 	}
 }
