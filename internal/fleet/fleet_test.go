@@ -199,7 +199,6 @@ func TestDeadlineCompares(t *testing.T) {
 	if !ok || wait.Step != trivet.StepDHCP {
 		t.Fatalf("the run waits for %+v", wait)
 	}
-	r.must(r.Checkpoint(t.Context(), "m1", wait, trivet.Duration(time.Minute)))
 	r.must(r.Expire(t.Context(), "m1", wait))
 	r.must(r.Expire(t.Context(), "m1", wait)) // late: the run went on
 	w, _ = r.Workflows.Get("p-1")

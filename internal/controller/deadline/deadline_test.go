@@ -45,10 +45,16 @@ type head struct {
 	agent time.Duration // when its agent was last heard
 }
 
-func newHead(f *fleet.Fleet) *head {
+func newHead(f *fleet.Fleet) *head { return newHeadNamed(f, "head0") }
+
+func newHeadNamed(f *fleet.Fleet, name string) *head {
 	h := &head{now: time.Unix(1, 0)}
 	h.clock.Advance(h.now, true)
-	h.Controller = New(Config{Fleet: f, Presence: h, Clock: h, Tables: f.Tables, Rank: func(string) int { return 0 }})
+	h.Controller = New(Config{Fleet: f, Presence: h, Clock: h, Tables: f.Tables, Rank: func(string) int { return 0 },
+		Saved: state.NewCheckpoints(f.Store, name)})
+	if err := h.checkpoint(context.Background()); err != nil {
+		panic(err)
+	}
 	return h
 }
 
@@ -165,35 +171,6 @@ func TestDeclaration(t *testing.T) {
 	})
 }
 
-// The used time of a wait is saved, and another head continues from there.
-func TestWaitIsSaved(t *testing.T) {
-	f := fleet.New(storetest.New(t, state.New), "head0")
-	if err := claim(t.Context(), f, "m1"); err != nil {
-		t.Fatal(err)
-	}
-	reconcile := func(c *head) {
-		t.Helper()
-		if _, err := c.Reconcile(t.Context(), "m1-1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first := newHead(f)
-	reconcile(first)
-	first.advance(40 * time.Second)
-	reconcile(first)
-	w, err := f.Workflows.Get("m1-1")
-	if err != nil || w.Status.Current().Elapsed.D() < 40*time.Second {
-		t.Fatalf("%+v, %v", w.Status.Current(), err)
-	}
-	second := newHead(f)
-	reconcile(second)
-	second.advance(25 * time.Second)
-	reconcile(second)
-	if w, err := f.Workflows.Get("m1-1"); err != nil || w.Status.State != trivet.WorkflowFailed {
-		t.Errorf("after 65 s of a minute the run is %s, %v", w.Status.State, err)
-	}
-}
-
 // create writes a machine, and a provision of it by a template of one action.
 func create(t *testing.T, f *fleet.Fleet, m *trivet.Machine, a trivet.Action) {
 	t.Helper()
@@ -291,8 +268,8 @@ func TestQueueIsNotLate(t *testing.T) {
 	}
 }
 
-// An idle agent that does not fetch the run which the claim granted it is lost as soon as it is silent for too long, not
-// at the deadline of the step.
+// An idle agent that does not fetch the run which the claim granted it is lost as soon as it is silent for too long,
+// not at the deadline of the step.
 func TestIdleAgentIsLost(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
 	f.AgentUp = func(string, int64) bool { return true }
