@@ -109,9 +109,9 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 	if err := errors.Join(err, workflow.CheckSize(w), f.checkShared(t, p)); err != nil {
 		return err
 	}
-	if err := f.Workflows.In(t.tx).Create(w); errors.Is(err, trivet.ErrExists) {
+	if _, err := f.Workflows.In(t.tx).Get(w.Name); err == nil {
 		return fmt.Errorf("%w: workflow %s exists already", trivet.ErrConflict, w.Name)
-	} else if err != nil {
+	} else if !errors.Is(err, trivet.ErrNotFound) {
 		return err
 	}
 	m.Status.Provision, m.Status.Workflow = p.Name, w.Name

@@ -26,7 +26,12 @@ type rack struct {
 
 func newRack(t *testing.T) *rack {
 	t.Helper()
-	r := &rack{t, fleet.New(storetest.New(t, state.New), "head0")}
+	return rackOn(t, fleet.New(storetest.New(t, state.New), "head0"))
+}
+
+func rackOn(t *testing.T, f *fleet.Fleet) *rack {
+	t.Helper()
+	r := &rack{t, f}
 	r.write(func(tx *store.Tx) error {
 		return errors.Join(
 			r.Machines.In(tx).Create(&trivet.Machine{
@@ -86,7 +91,11 @@ func (r *rack) machine() *trivet.Machine {
 }
 
 func (r *rack) hello(key string, epoch int64) error {
-	_, err := r.Hello(r.Context(), &trivet.Hello{MAC: mac, Key: key, BootID: "boot-" + key},
+	return r.helloWith(key, epoch, trivet.Inventory{})
+}
+
+func (r *rack) helloWith(key string, epoch int64, inv trivet.Inventory) error {
+	_, err := r.Hello(r.Context(), &trivet.Hello{MAC: mac, Key: key, BootID: "boot-" + key, Inventory: inv},
 		auth.BootToken{Machine: "m1", MAC: mac, Epoch: epoch})
 	return err
 }

@@ -25,7 +25,7 @@ func NewCheckpoints(s *store.Store, head string) *Checkpoints {
 	return &Checkpoints{store: s, head: head}
 }
 
-// Load returns the checkpoints of all heads as one. A document that cannot be read counts for nothing.
+// Load returns the checkpoints of all heads as one. A document that cannot be read is ignored.
 func (c *Checkpoints) Load(ctx context.Context) (uptime.Checkpoint, error) {
 	documents, err := c.store.Documents(ctx, CheckpointDocument)
 	if err != nil {
