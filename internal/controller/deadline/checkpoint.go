@@ -72,7 +72,7 @@ func (c *Controller) exchange(saved uptime.Checkpoint, now time.Duration) uptime
 	return own
 }
 
-// credit returns how much of the wait counts that was saved. A head that learns it has just started, or was paused: it
+// credit returns how much of the wait counts that was saved. A head that takes it has just started, or was paused: it
 // leaves agents time to find it.
 func (t *timer) credit(saved uptime.Checkpoint) time.Duration {
 	return min(saved[t.id], t.limit-min(t.limit/4, uptime.MaxSettle))
