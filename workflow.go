@@ -122,9 +122,9 @@ type Step struct {
 	MaxAttempts int       `json:"maxAttempts"`       // allowed in all
 	// Failures counts the attempts that failed. One that ended because its agent was lost does not count.
 	Failures int `json:"failures,omitempty"`
-	// Timeout bounds one attempt; Elapsed is how much of it is used, as of the last checkpoint.
+	// Timeout bounds one attempt. The heads count how much of it is used while the step runs (see their checkpoints).
 	Timeout Duration  `json:"timeout"`
-	Elapsed Duration  `json:"elapsed,omitempty"` // of the current attempt
+	Elapsed Duration  `json:"elapsed,omitempty"` // of the last attempt, once the step has ended
 	Started time.Time `json:"started,omitzero"`  // of the current or last attempt, for people
 	Ended   time.Time `json:"ended,omitzero"`    // of the last attempt; zero while the step runs
 	Cause   string    `json:"cause,omitempty"`   // why the last failed attempt failed

@@ -134,8 +134,12 @@ func TestWaitingAgentGetsItsRun(t *testing.T) {
 	}()
 	a.awaitHeard()
 	a.claim()
+	claimed := a.fleet.Store.Revision()
 	if err := <-done; err != nil || got.Run == nil || got.Run.Workflow != "p-1" || got.Epoch != 2 {
 		t.Fatalf("%+v, %v", got, err)
+	}
+	if now := a.fleet.Store.Revision(); now != claimed { // the claim granted the run
+		t.Errorf("the agent's request wrote to the store: revision %d after %d", now, claimed)
 	}
 }
 

@@ -88,13 +88,17 @@ func (s *screen) line(step trivet.Step, p provisionState) string {
 	return text
 }
 
-// elapsed returns the elapsed time at the head's last checkpoint plus the local time since this attempt was first seen.
+// elapsed returns the time since the running step began, by the local clock if that is plausible, or else since it was
+// first shown.
 func (s *screen) elapsed(step trivet.Step) time.Duration {
-	key := fmt.Sprintf("%s/%d/%d", step.Name, step.Attempt, step.Elapsed)
+	key := fmt.Sprintf("%s/%d/%s", step.Name, step.Attempt, step.Started)
 	if key != s.step {
 		s.step, s.since = key, time.Now()
 	}
-	return step.Elapsed.D() + time.Since(s.since)
+	if since := time.Since(step.Started); isPlausible(step, since) {
+		return since
+	}
+	return time.Since(s.since)
 }
 
 // progress returns the progress and rate of the running action.

@@ -36,7 +36,7 @@ func stepTime(s trivet.Step) string {
 	case s.State == trivet.StepWaiting, s.State == trivet.StepSkipped:
 		return "-"
 	case s.State == trivet.StepRunning: // by the local clock, if plausible
-		if since := time.Since(s.Started); since > s.Elapsed.D() && since < s.Timeout.D() {
+		if since := time.Since(s.Started); isPlausible(s, since) {
 			return durationText(since)
 		}
 	case !trivet.IsBootStep(s.Name) && s.State == trivet.StepDone: // as the agent measured it
@@ -44,6 +44,11 @@ func stepTime(s trivet.Step) string {
 		return durationText(s.Ended.Sub(s.Started))
 	}
 	return durationText(s.Elapsed.D())
+}
+
+// isPlausible reports whether a running step may have begun so long ago, as the local clock has it.
+func isPlausible(s trivet.Step, since time.Duration) bool {
+	return since > s.Elapsed.D() && since < s.Timeout.D()
 }
 
 // durationText rounds a duration: to milliseconds below a second, to tenths below ten seconds, otherwise to seconds.

@@ -105,13 +105,13 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 	if err != nil {
 		return err
 	}
-	f.startRun(t, w, limits)
-	if err := errors.Join(workflow.CheckSize(w), f.checkShared(t, p)); err != nil {
+	err = f.startRun(t, w, limits)
+	if err := errors.Join(err, workflow.CheckSize(w), f.checkShared(t, p)); err != nil {
 		return err
 	}
-	if err := f.Workflows.In(t.tx).Create(w); errors.Is(err, trivet.ErrExists) {
+	if _, err := f.Workflows.In(t.tx).Get(w.Name); err == nil {
 		return fmt.Errorf("%w: workflow %s exists already", trivet.ErrConflict, w.Name)
-	} else if err != nil {
+	} else if !errors.Is(err, trivet.ErrNotFound) {
 		return err
 	}
 	m.Status.Provision, m.Status.Workflow = p.Name, w.Name
@@ -154,17 +154,24 @@ func claimable(m *trivet.Machine) error {
 	return workflow.Change(&m.Status, workflow.Claim)
 }
 
-// startRun starts a run on the machine that is claimed for it.
-func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]trivet.Limit) {
+// startRun starts a run on the machine that is claimed for it. The idle agent that is up in the machine is granted the
+// run under a new epoch, and reads it at its next sync.
+func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]trivet.Limit) error {
 	m := t.machine
 	t.setRun(w, f.now())
 	rules := t.ruleMachine()
 	rules.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch)
 	t.run.Start(rules, limits, t.site.Limits)
 	m.Status.Reason = ""
-	if rules.Power && !rules.AgentUp {
+	switch {
+	case rules.AgentUp:
+		m.Status.Epoch++
+		_, err := t.grant()
+		return err
+	case rules.Power:
 		f.setIntent(t, "cycle")
 	}
+	return nil
 }
 
 // setPending writes into a provision what it waits for.

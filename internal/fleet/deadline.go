@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 
-	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -19,15 +18,6 @@ func (f *Fleet) DeclareLost(ctx context.Context, machine string, wait workflow.W
 	return f.onWait(ctx, "declare agent lost", machine, wait, func(t *transition) {
 		if t.machine.Status.Epoch == epoch {
 			f.applyRemedy(t, t.run.DeclareLost(t.ruleMachine(), cause))
-		}
-	})
-}
-
-// Checkpoint records how much of a wait's time is used, so that a head which starts does not count from zero.
-func (f *Fleet) Checkpoint(ctx context.Context, machine string, wait workflow.Wait, elapsed trivet.Duration) error {
-	return f.onWait(ctx, "checkpoint", machine, wait, func(t *transition) {
-		if s := t.workflow.Status.Current(); s.Elapsed < elapsed {
-			s.Elapsed = elapsed
 		}
 	})
 }

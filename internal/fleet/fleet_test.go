@@ -26,7 +26,12 @@ type rack struct {
 
 func newRack(t *testing.T) *rack {
 	t.Helper()
-	r := &rack{t, fleet.New(storetest.New(t, state.New), "head0")}
+	return rackOn(t, fleet.New(storetest.New(t, state.New), "head0"))
+}
+
+func rackOn(t *testing.T, f *fleet.Fleet) *rack {
+	t.Helper()
+	r := &rack{t, f}
 	r.write(func(tx *store.Tx) error {
 		return errors.Join(
 			r.Machines.In(tx).Create(&trivet.Machine{
@@ -86,7 +91,11 @@ func (r *rack) machine() *trivet.Machine {
 }
 
 func (r *rack) hello(key string, epoch int64) error {
-	_, err := r.Hello(r.Context(), &trivet.Hello{MAC: mac, Key: key, BootID: "boot-" + key},
+	return r.helloWith(key, epoch, trivet.Inventory{})
+}
+
+func (r *rack) helloWith(key string, epoch int64, inv trivet.Inventory) error {
+	_, err := r.Hello(r.Context(), &trivet.Hello{MAC: mac, Key: key, BootID: "boot-" + key, Inventory: inv},
 		auth.BootToken{Machine: "m1", MAC: mac, Epoch: epoch})
 	return err
 }
@@ -199,7 +208,6 @@ func TestDeadlineCompares(t *testing.T) {
 	if !ok || wait.Step != trivet.StepDHCP {
 		t.Fatalf("the run waits for %+v", wait)
 	}
-	r.must(r.Checkpoint(t.Context(), "m1", wait, trivet.Duration(time.Minute)))
 	r.must(r.Expire(t.Context(), "m1", wait))
 	r.must(r.Expire(t.Context(), "m1", wait)) // late: the run went on
 	w, _ = r.Workflows.Get("p-1")

@@ -57,7 +57,7 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	return nil
 }
 
-// grant grants the run to the agent that has just been registered.
+// grant grants the run to the machine's agent, under the epoch that the machine has now.
 func (t *transition) grant() (granted bool, err error) {
 	if t.run == nil || !t.run.Grant(t.machine.Status.Epoch) {
 		return false, nil
@@ -66,7 +66,8 @@ func (t *transition) grant() (granted bool, err error) {
 	return true, workflow.Change(&t.machine.Status, workflow.Grant)
 }
 
-// GrantIdle grants the run to the idle agent of a machine that was claimed while the agent waited.
+// GrantIdle grants the run to the machine's idle agent, which was not heard when the machine was claimed, or was
+// declared lost before it had read its grant.
 func (f *Fleet) GrantIdle(ctx context.Context, machine, key string) error {
 	return f.onMachine(ctx, "grant run", machine, func(t *transition) error {
 		if err := workflow.CheckKey(t.machine, key); err != nil {

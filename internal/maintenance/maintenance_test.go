@@ -2,9 +2,10 @@ package maintenance_test
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func TestFullStoreRecovers(t *testing.T) {
 func fill(ctx context.Context, m *cluster.Member, tables *state.Tables) (names []string, err error) {
 	data := map[string]string{}
 	for i := range 8 {
-		data[fmt.Sprint("k", i)] = trivet.Sealed + strings.Repeat("x", 15<<10)
+		data[fmt.Sprint("k", i)] = trivet.Sealed + random(15<<10)
 	}
 	for len(names) < 1000 {
 		name := fmt.Sprint("big", len(names))
@@ -100,4 +101,11 @@ func eventReason(t *testing.T, tables *state.Tables, reason string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("no event %s", reason)
+}
+
+// random returns a text that does not compress.
+func random(n int) string {
+	text := make([]byte, n/2)
+	_, _ = rand.Read(text)
+	return hex.EncodeToString(text)
 }

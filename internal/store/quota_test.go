@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,7 +21,7 @@ func fillStore(t *testing.T, m *cluster.Member, s *store.Store,
 	t.Helper()
 	data := map[string]string{}
 	for i := range 8 {
-		data[fmt.Sprint("k", i)] = trivet.Sealed + strings.Repeat("x", 15<<10)
+		data[fmt.Sprint("k", i)] = trivet.Sealed + random(15<<10)
 	}
 	for refused == nil && len(names) < 1000 {
 		name := fmt.Sprint("big", len(names))
@@ -69,4 +71,11 @@ func TestFullStoreAcceptsDeletions(t *testing.T) {
 			t.Fatalf("a deletion from a full store: %v", err)
 		}
 	}
+}
+
+// random returns a text that does not compress.
+func random(n int) string {
+	text := make([]byte, n/2)
+	_, _ = rand.Read(text)
+	return hex.EncodeToString(text)
 }

@@ -213,7 +213,7 @@ func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, th
 	for _, key := range tx.order {
 		if w := tx.writes[key]; w.doc != nil {
 			value := s.seal(key, tx.snap.get(key), w.doc, id)
-			thens, size = append(thens, clientv3.OpPut(key, value)), size+len(key)+len(value)
+			thens, size = append(thens, clientv3.OpPut(key, value)), size+len(key)+max(len(value), len(w.doc))
 			if !isCold(key) {
 				puts++
 			}

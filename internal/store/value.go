@@ -17,7 +17,7 @@ import (
 // was created at a revision. A transaction compares the revision of each key that it puts, so it knows the place. So an
 // older value of the same key is refused, too, with one exception: after a deletion, the first value.
 //
-// The text that is encrypted is the transaction's ID, and the record's JSON.
+// The text that is encrypted is the transaction's ID, and the record's JSON, packed (see pack.go).
 
 // txID is the ID of a transaction: random, unique.
 type txID [16]byte
@@ -69,8 +69,8 @@ func (s *Store) seal(key string, was *entry, doc []byte, id txID) string {
 	if was != nil {
 		created, version = was.created, was.version+1
 	}
-	plain := make([]byte, 0, len(id)+len(doc))
-	plain = append(append(plain, id[:]...), doc...)
+	plain := make([]byte, 0, len(id)+maxPacked(doc))
+	plain = appendPacked(append(plain, id[:]...), doc)
 	return string(s.opts.Cipher.Seal(plain, s.place(key, created, version)))
 }
 
@@ -83,5 +83,9 @@ func (s *Store) open(key string, kv *mvccpb.KeyValue) (v value, err error) {
 	case err != nil || len(plain) < len(v.tx):
 		return v, ErrRefused
 	}
-	return value{doc: plain[len(v.tx):], tx: txID(plain), key: id}, nil
+	doc, err := unpack(plain[len(v.tx):])
+	if err != nil {
+		return v, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return value{doc: doc, tx: txID(plain), key: id}, nil
 }

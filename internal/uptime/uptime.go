@@ -72,6 +72,9 @@ func (t *Timer) Advance(at time.Duration, queued bool) (used time.Duration) {
 	return t.used
 }
 
+// Raise sets how much of the wait is used to at least what another head has counted.
+func (t *Timer) Raise(used time.Duration) { t.used = max(t.used, used) }
+
 // Silence returns for how long it is known that no head heard an agent, which this one learned was last heard at
 // heard. All times are of this head's clock. reported is until when each of the other heads has reported what it
 // heard: silence counts only up to the earliest. A head that has not reported within lostAfter is lost, and the silence

@@ -14,7 +14,7 @@ type SyncWrite int
 const (
 	WriteNothing SyncWrite = iota // a heartbeat
 	WriteReports                  // its reports; or that an agent which was declared lost has returned
-	WriteGrant                    // the idle agent is granted the run
+	WriteGrant                    // the idle agent, which was not heard at the claim or is lost since, is granted the run
 )
 
 // DecideSync returns what a sync of the machine's agent makes a head write. w is the machine's run; nil where it has
@@ -32,6 +32,8 @@ func DecideSync(m *trivet.Machine, w *trivet.Workflow, s *trivet.Sync) (SyncWrit
 	case n > 0 && s.Reports[n-1].Seq > st.Acked, s.Epoch != 0 && st.Epoch == s.Epoch && booting:
 		return WriteReports, nil
 	case n == 0 && booting && st.Epoch == 0 && s.Epoch <= w.Spec.Epoch: // idle since before the claim
+		return WriteGrant, nil
+	case n == 0 && booting && st.Epoch == m.Status.Epoch && s.Epoch < st.Epoch: // lost before the grant reached it
 		return WriteGrant, nil
 	}
 	return WriteNothing, nil
@@ -82,23 +84,12 @@ func CheckReports(m *trivet.Machine, w *trivet.Workflow, s *trivet.Sync) (repeat
 
 // AwaitsAgent reports whether the run may be granted to the machine's idle agent.
 func AwaitsAgent(w *trivet.Workflow) bool {
-	return w != nil && w.Status.State == trivet.WorkflowBooting && w.Status.Epoch == 0
+	return w != nil && w.Status.State == trivet.WorkflowBooting
 }
 
-// AwaitedAgent returns the epoch of the agent that the run depends on now: the one that holds it, or the idle one that
-// was up at the claim; false where there is none.
-func AwaitedAgent(m *trivet.Machine, w *trivet.Workflow) (epoch int64, ok bool) {
-	if awaitsIdle(&w.Status) {
-		return m.Status.Epoch, true
-	}
+// AwaitedAgent returns the epoch of the agent that holds the run; false where none does.
+func AwaitedAgent(w *trivet.Workflow) (epoch int64, ok bool) {
 	return w.Status.Epoch, w.Status.State == trivet.WorkflowRunning
-}
-
-// awaitsIdle reports whether the run waits for the agent that was up at the claim: nothing was booted for it.
-func awaitsIdle(s *trivet.WorkflowStatus) bool {
-	step, kernel := s.Current(), s.Step(trivet.StepKernel)
-	return s.State == trivet.WorkflowBooting && step != nil && step.Name == trivet.StepHello &&
-		kernel != nil && kernel.State == trivet.StepSkipped
 }
 
 // Acked returns the sequence number up to which reports under the machine's epoch are acknowledged.

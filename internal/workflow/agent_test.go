@@ -35,6 +35,8 @@ func TestDecideSync(t *testing.T) {
 		"an idle agent of a claim": {run(trivet.WorkflowBooting, 0), trivet.Sync{}, workflow.WriteGrant, false},
 		"an agent that held a run before": {run(trivet.WorkflowBooting, 0), trivet.Sync{Epoch: 1}, workflow.WriteGrant,
 			false},
+		"an agent that was lost before its grant reached it": {run(trivet.WorkflowBooting, 2), trivet.Sync{Epoch: 1},
+			workflow.WriteGrant, false},
 		"an agent that a remedy replaced": {run(trivet.WorkflowBooting, 0), trivet.Sync{Epoch: 2},
 			workflow.WriteNothing, false},
 		"an agent whose run waits to boot": {run(trivet.WorkflowStarting, 2), trivet.Sync{Epoch: 2},

@@ -53,9 +53,6 @@ func (r *Run) retryBoot(step *trivet.Step, m Machine) Remedy {
 // and the run continues after its last acknowledged report.
 func (r *Run) DeclareLost(m Machine, cause string) Remedy {
 	switch {
-	case awaitsIdle(r.Status):
-		r.warn(trivet.ReasonAgentLost, trivet.StepHello, "%s; the machine boots again", cause)
-		r.expectBoot(cause)
 	case r.Status.State != trivet.WorkflowRunning || r.Status.Current() == nil:
 		return Remedy{}
 	case !r.loseAgent(cause):

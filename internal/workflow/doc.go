@@ -25,7 +25,7 @@ type Event struct {
 type Machine struct {
 	// Power: its BMC can power it, so that remedies can cycle it.
 	Power bool
-	// AgentUp: an idle agent waits in it, so that no boot is needed.
+	// AgentUp: an idle agent waits in it, so that no boot is needed. It is granted the run at the claim.
 	AgentUp bool
 }
 

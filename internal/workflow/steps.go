@@ -18,9 +18,9 @@ func (r *Run) Start(m Machine, limits ...map[string]trivet.Limit) {
 	if endsInBoot(r.Spec) {
 		r.Status.Steps = append(r.Status.Steps, bootStep(trivet.StepFirstBoot, limits))
 	}
-	if m.AgentUp {
+	if m.AgentUp { // the caller grants it the run
 		r.closeBefore(trivet.StepHello, trivet.StepSkipped)
-		r.begin(trivet.StepHello, "waits for the agent that is up to fetch its run")
+		r.begin(trivet.StepHello, "")
 		return
 	}
 	if m.Power {

@@ -1,9 +1,12 @@
 package workflow
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/uptime"
 )
 
 // Wait identifies what a run waits for, so that a deadline which is noticed late affects nothing else. Each accepted
@@ -15,6 +18,12 @@ type Wait struct {
 	Attempt  int
 	Resets   int
 	Acked    int64
+}
+
+// ID returns the wait's identity in a checkpoint.
+func (w Wait) ID() uptime.WaitID {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %d %d %d", w.Workflow, w.UID, w.Step, w.Attempt, w.Resets, w.Acked))
+	return uptime.WaitID(sum[:])
 }
 
 // CurrentWait returns what a run waits for now and how long it may take, as the heads count it; false where it waits

@@ -52,7 +52,7 @@ func TestBackoffEnds(t *testing.T) {
 	}
 }
 
-// An idle agent that is lost before it has fetched its run costs a boot, and no attempt.
+// An agent that is lost before it has fetched its run is like one that is lost later.
 func TestLostIdleAgent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		m    workflow.Machine
@@ -62,20 +62,20 @@ func TestLostIdleAgent(t *testing.T) {
 		"without power": {workflow.Machine{AgentUp: true}, workflow.Remedy{}},
 	} {
 		b := start(t, tc.m)
-		b.want("booting ssssR....")
-		m := &trivet.Machine{Status: trivet.MachineStatus{Epoch: 7}}
-		if epoch, ok := workflow.AwaitedAgent(m, b.w); !ok || epoch != 7 {
+		b.grant()
+		b.want("running ssssDR...")
+		if epoch, ok := workflow.AwaitedAgent(b.w); !ok || epoch != b.epoch {
 			t.Errorf("%s: the run awaits epoch %d, %t", name, epoch, ok)
 		}
 		if got := b.r.DeclareLost(tc.m, "silent for 45s"); got != tc.want {
 			t.Errorf("%s: remedy %+v, want %+v", name, got, tc.want)
 		}
 		b.want("booting sR.......")
-		if _, ok := workflow.AwaitedAgent(m, b.w); ok || b.w.Status.Resets != 0 {
+		if _, ok := workflow.AwaitedAgent(b.w); ok || b.w.Status.Resets != 1 {
 			t.Errorf("%s: it awaits an agent: %t, %d resets", name, ok, b.w.Status.Resets)
 		}
 		b.r.ReachBootStep(trivet.StepKernel)
-		if _, ok := workflow.AwaitedAgent(m, b.w); ok {
+		if _, ok := workflow.AwaitedAgent(b.w); ok {
 			t.Errorf("%s: a machine that boots is judged by its former agent", name)
 		}
 	}

@@ -1,6 +1,7 @@
 // Package collect deletes what is no longer referenced: runs of provisions that are gone, logs of runs that are gone,
-// events of machines that are gone, expired leases and tokens, old entries of the audit log, and what the deletion of a
-// record has left. Each record is read again in the transaction that deletes it, with what it refers to.
+// events of machines that are gone, expired leases and tokens, old entries of the audit log, checkpoints of heads that
+// were removed, and what the deletion of a record has left. Each record is read again in the transaction that deletes
+// it, with what it refers to.
 package collect
 
 import (
@@ -25,7 +26,7 @@ type Logs interface {
 // Declaration is what the controller reads and writes.
 var Declaration = reconcile.Declaration{
 	Name:    "collect",
-	Reads:   []trivet.Kind{"Provision", "Machine", "Account"},
+	Reads:   []trivet.Kind{"Provision", "Machine", "Account", "Head"},
 	Writes:  []trivet.Kind{"Workflow", "Address", "MAC", "Token", "Event"},
 	Workers: 1,
 }
@@ -56,6 +57,7 @@ const (
 	keyOrphans = "orphans"
 	keyAudit   = "audit"
 	keyTokens  = "tokens"
+	keySaved   = "checkpoints"
 )
 
 // Controller implements [reconcile.Controller]. Each of its keys is one sweep.
@@ -76,7 +78,7 @@ func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 
 // Keys implements [reconcile.Controller].
 func (c *Controller) Keys() []string {
-	return []string{keyRuns, keyLogs, keyLeases, keyEvents, keyOrphans, keyAudit, keyTokens}
+	return []string{keyRuns, keyLogs, keyLeases, keyEvents, keyOrphans, keyAudit, keyTokens, keySaved}
 }
 
 // Affected implements [reconcile.Controller]. Sweeps are periodic.
@@ -103,6 +105,8 @@ func (c *Controller) sweep(ctx context.Context, key string, now time.Time) error
 		return c.tables.Store.TrimCold(ctx, state.AuditStream, maxAudit, now.Add(-keepAudit))
 	case keyTokens:
 		return c.tokens(ctx, now)
+	case keySaved:
+		return c.checkpoints(ctx)
 	}
 	return fmt.Errorf("%w: there is no sweep %q", trivet.ErrInvalid, key)
 }

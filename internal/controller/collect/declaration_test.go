@@ -14,6 +14,7 @@ import (
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/storetest"
+	"github.com/trivet-project/trivet/internal/uptime"
 )
 
 func TestDeclaration(t *testing.T) {
@@ -45,6 +46,10 @@ func TestDeclaration(t *testing.T) {
 			)
 		})
 		if err != nil {
+			return err
+		}
+		gone := state.NewCheckpoints(f.Store, name("gone-head-"))
+		if err := gone.Save(t.Context(), uptime.Checkpoint{{1}: time.Second}); err != nil {
 			return err
 		}
 		c := New(f.Tables.Within(scope), logs, func(*trivet.Address) bool { return true })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -20,7 +21,6 @@ import (
 // Fleet is the transitions of a wait. Each compares: a run that went on is left alone.
 type Fleet interface {
 	AgentTimeout() time.Duration
-	Checkpoint(ctx context.Context, machine string, wait workflow.Wait, elapsed trivet.Duration) error
 	Expire(ctx context.Context, machine string, wait workflow.Wait) error
 	DeclareLost(ctx context.Context, machine string, wait workflow.Wait, epoch int64, cause string) error
 }
@@ -28,6 +28,14 @@ type Fleet interface {
 // Presence knows how long agents are silent.
 type Presence interface {
 	Silence(machine string, epoch int64) time.Duration
+}
+
+// Checkpoints keep what the heads have counted.
+type Checkpoints interface {
+	// Load returns what all heads have saved.
+	Load(ctx context.Context) (uptime.Checkpoint, error)
+	// Save saves what this head has counted.
+	Save(ctx context.Context, c uptime.Checkpoint) error
 }
 
 // Clock counts the time in which agents can be heard.
@@ -56,18 +64,22 @@ type Config struct {
 	Fleet    Fleet
 	Presence Presence
 	Clock    Clock
+	Saved    Checkpoints
 	Tables   *state.Tables
+	Log      *slog.Logger
 	// Rank returns how many heads go before this one for a workflow.
 	Rank func(workflow string) int
 }
 
 // Controller implements [reconcile.Controller]. Its keys are names of workflows. It counts the time of each wait by
-// the head's clock, in addition to what the record contains. So a deadline expires after the death of any head, and
-// never because heads were down or a clock jumped.
+// the head's clock, as every head does, and goes on from what was saved of the wait (checkpoint.go). So a deadline
+// expires after the death of any head, and never because heads were down or a clock jumped.
 type Controller struct {
 	Config
 	mu     sync.Mutex
 	timers map[string]*timer // guarded by mu; by workflow
+	// saved is what the heads had saved when this one read it last; nil: it has not yet. Guarded by mu.
+	saved uptime.Checkpoint
 }
 
 // New returns the controller.
@@ -78,12 +90,11 @@ func New(cfg Config) *Controller {
 // timer counts one wait.
 type timer struct {
 	uptime.Timer
-	wait  workflow.Wait
-	saved time.Duration // as in the record
+	wait    workflow.Wait
+	id      uptime.WaitID
+	machine string
+	limit   time.Duration
 }
-
-// maxUnsaved is how much of a wait may be lost when all heads die at once.
-const maxUnsaved = 30 * time.Second
 
 // Declaration implements [reconcile.Controller].
 func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
@@ -110,57 +121,41 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 		return 0, nil
 	}
 	clock := c.Clock.Read()
-	if !clock.Counting() {
+	if !clock.Counting() || !c.loaded() {
 		return uptime.Interval, nil
 	}
 	m, err := c.Tables.Machines.GetShared(w.Spec.Machine)
 	if err != nil { // its deletion ends the run
 		return 0, nil
 	}
-	queued := trivet.IsBootStep(wait.Step) && workflow.PowerQueued(m)
-	t := c.timerOf(wait, w.Status.Current().Elapsed.D(), limit, clock.Counted())
-	used := t.Advance(clock.Counted(), queued)
+	queued := isQueued(wait, m)
+	used := c.count(w.Spec.Machine, wait, limit, clock.Counted(), queued)
 	if faultinject.DeadlineEarly {
 		used *= 2
 	}
 	if used >= limit {
 		return time.Second, c.Fleet.Expire(ctx, w.Spec.Machine, wait)
 	}
-	silence, err := c.checkSilence(ctx, m, w, wait)
-	if err != nil {
-		return 0, err
-	}
+	silence, err := c.checkSilence(ctx, w, wait)
 	if queued {
 		silence = min(silence, queuedInterval)
 	}
-	checkpoint, err := c.checkpoint(ctx, w, t, used, limit)
-	return min(silence, limit-used, checkpoint), err
+	return min(silence, limit-used), err
 }
 
 // queuedInterval is how often a wait is checked that is queued for a BMC.
 const queuedInterval = 5 * time.Second
 
-// checkpoint saves how much of the wait is used where that is much more than the record has, and returns when to do it
-// next.
-func (c *Controller) checkpoint(ctx context.Context, w *trivet.Workflow, t *timer, used,
-	limit time.Duration) (after time.Duration, err error) {
-	t.saved = max(t.saved, w.Status.Current().Elapsed.D()) // another head may have saved it
-	unsaved := min(maxUnsaved, limit/4+time.Second)
-	unsaved += unsaved / 4 * time.Duration(c.Rank(w.Name))
-	if used-t.saved >= unsaved {
-		if err := c.Fleet.Checkpoint(ctx, w.Spec.Machine, t.wait, trivet.Duration(used)); err != nil {
-			return 0, err
-		}
-		t.saved = used
-	}
-	return unsaved - (used - t.saved), nil
+// isQueued reports whether what a run waits for has not begun: its power command waits for a BMC.
+func isQueued(wait workflow.Wait, m *trivet.Machine) bool {
+	return trivet.IsBootStep(wait.Step) && workflow.PowerQueued(m)
 }
 
 // checkSilence declares the agent that the run depends on lost where it is silent for too long, and returns when to
 // check again.
-func (c *Controller) checkSilence(ctx context.Context, m *trivet.Machine, w *trivet.Workflow,
+func (c *Controller) checkSilence(ctx context.Context, w *trivet.Workflow,
 	wait workflow.Wait) (after time.Duration, err error) {
-	epoch, ok := workflow.AwaitedAgent(m, w)
+	epoch, ok := workflow.AwaitedAgent(w)
 	if !ok {
 		const never = 24 * time.Hour
 		return never, nil
@@ -174,18 +169,17 @@ func (c *Controller) checkSilence(ctx context.Context, m *trivet.Machine, w *tri
 	return time.Second, c.Fleet.DeclareLost(ctx, w.Spec.Machine, wait, epoch, cause)
 }
 
-// timerOf returns the timer of a wait. A head that finds a partly used wait has just started: it leaves agents time to
-// find it.
-func (c *Controller) timerOf(wait workflow.Wait, used, limit, now time.Duration) *timer {
+// count returns how much of a wait is used at a counted time.
+func (c *Controller) count(machine string, wait workflow.Wait, limit, now time.Duration, queued bool) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, ok := c.timers[wait.Workflow]
 	if !ok || t.wait != wait {
-		base := min(used, limit-min(limit/4, uptime.MaxSettle))
-		t = &timer{Timer: uptime.StartTimer(base, now), wait: wait, saved: used}
+		t = &timer{wait: wait, id: wait.ID(), machine: machine, limit: limit}
+		t.Timer = uptime.StartTimer(t.credit(c.saved), now)
 		c.timers[wait.Workflow] = t
 	}
-	return t
+	return t.Advance(now, queued)
 }
 
 func (c *Controller) forget(workflow string) {

@@ -45,10 +45,16 @@ type head struct {
 	agent time.Duration // when its agent was last heard
 }
 
-func newHead(f *fleet.Fleet) *head {
+func newHead(f *fleet.Fleet) *head { return newHeadNamed(f, "head0") }
+
+func newHeadNamed(f *fleet.Fleet, name string) *head {
 	h := &head{now: time.Unix(1, 0)}
 	h.clock.Advance(h.now, true)
-	h.Controller = New(Config{Fleet: f, Presence: h, Clock: h, Tables: f.Tables, Rank: func(string) int { return 0 }})
+	h.Controller = New(Config{Fleet: f, Presence: h, Clock: h, Tables: f.Tables, Rank: func(string) int { return 0 },
+		Saved: state.NewCheckpoints(f.Store, name)})
+	if err := h.checkpoint(context.Background()); err != nil {
+		panic(err)
+	}
 	return h
 }
 
@@ -165,35 +171,6 @@ func TestDeclaration(t *testing.T) {
 	})
 }
 
-// The used time of a wait is saved, and another head continues from there.
-func TestWaitIsSaved(t *testing.T) {
-	f := fleet.New(storetest.New(t, state.New), "head0")
-	if err := claim(t.Context(), f, "m1"); err != nil {
-		t.Fatal(err)
-	}
-	reconcile := func(c *head) {
-		t.Helper()
-		if _, err := c.Reconcile(t.Context(), "m1-1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first := newHead(f)
-	reconcile(first)
-	first.advance(40 * time.Second)
-	reconcile(first)
-	w, err := f.Workflows.Get("m1-1")
-	if err != nil || w.Status.Current().Elapsed.D() < 40*time.Second {
-		t.Fatalf("%+v, %v", w.Status.Current(), err)
-	}
-	second := newHead(f)
-	reconcile(second)
-	second.advance(25 * time.Second)
-	reconcile(second)
-	if w, err := f.Workflows.Get("m1-1"); err != nil || w.Status.State != trivet.WorkflowFailed {
-		t.Errorf("after 65 s of a minute the run is %s, %v", w.Status.State, err)
-	}
-}
-
 // create writes a machine, and a provision of it by a template of one action.
 func create(t *testing.T, f *fleet.Fleet, m *trivet.Machine, a trivet.Action) {
 	t.Helper()
@@ -226,9 +203,6 @@ func TestBackoffIsNotALostAgent(t *testing.T) {
 	create(t, f, &trivet.Machine{Status: trivet.MachineStatus{Epoch: 1, AgentKey: "key"}}, trivet.Action{
 		Name: "work", Use: "noop", Timeout: trivet.Duration(time.Minute), Retries: 2,
 		Backoff: trivet.Duration(5 * time.Minute)})
-	if err := f.GrantIdle(t.Context(), "m1", "key"); err != nil {
-		t.Fatal(err)
-	}
 	h, seq := newHead(f), int64(0)
 	report := func(attempt int, state trivet.StepState) {
 		t.Helper()
@@ -294,8 +268,8 @@ func TestQueueIsNotLate(t *testing.T) {
 	}
 }
 
-// An idle agent that does not fetch its run is lost as soon as it is silent for too long, not at the deadline of the
-// step.
+// An idle agent that does not fetch the run which the claim granted it is lost as soon as it is silent for too long,
+// not at the deadline of the step.
 func TestIdleAgentIsLost(t *testing.T) {
 	f := fleet.New(storetest.New(t, state.New), "head0")
 	f.AgentUp = func(string, int64) bool { return true }
@@ -304,8 +278,8 @@ func TestIdleAgentIsLost(t *testing.T) {
 	h := newHead(f)
 	h.attend(t, "p-1", time.Minute)
 	w, err := f.Workflows.Get("p-1")
-	if err != nil || w.Status.Current().Name != trivet.StepHello {
-		t.Fatalf("%+v, %v", w.Status.Current(), err)
+	if err != nil || w.Status.Current().Name != "work" || w.Status.Epoch != 2 {
+		t.Fatalf("%+v, %v", w.Status, err)
 	}
 	h.advance(f.AgentTimeout())
 	if _, err := h.Reconcile(t.Context(), "p-1"); err != nil {
@@ -314,7 +288,39 @@ func TestIdleAgentIsLost(t *testing.T) {
 	w, err = f.Workflows.Get("p-1")
 	m, errMachine := f.Machines.Get("m1")
 	if err := errors.Join(err, errMachine); err != nil || w.Status.Current().Name != trivet.StepDHCP ||
-		!workflow.PowerQueued(m) || m.Status.Epoch != 2 {
+		!workflow.PowerQueued(m) || m.Status.Epoch != 3 || w.Status.Resets != 1 {
 		t.Errorf("%+v, %+v, %v", w.Status.Current(), m.Status, err)
+	}
+}
+
+// An agent that was lost before its grant reached it, in a machine without a BMC, is granted the run when it is back.
+func TestIdleAgentReturns(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	f.AgentUp = func(string, int64) bool { return true }
+	create(t, f, &trivet.Machine{Status: trivet.MachineStatus{Epoch: 1, AgentKey: "key"}},
+		trivet.Action{Name: "work", Use: "noop"})
+	h := newHead(f)
+	if _, err := h.Reconcile(t.Context(), "p-1"); err != nil {
+		t.Fatal(err)
+	}
+	h.advance(f.AgentTimeout())
+	if _, err := h.Reconcile(t.Context(), "p-1"); err != nil {
+		t.Fatal(err)
+	}
+	w, err := f.Workflows.Get("p-1")
+	m, errMachine := f.Machines.Get("m1")
+	if err := errors.Join(err, errMachine); err != nil || w.Status.State != trivet.WorkflowBooting {
+		t.Fatalf("%+v, %v", w, err)
+	}
+	what, err := workflow.DecideSync(m, w, &trivet.Sync{Machine: "m1"})
+	if err != nil || what != workflow.WriteGrant {
+		t.Fatalf("the agent's sync makes the head write %d, %v", what, err)
+	}
+	if err := f.GrantIdle(t.Context(), "m1", "key"); err != nil {
+		t.Fatal(err)
+	}
+	m, err = f.Machines.Get("m1")
+	if err != nil || f.GrantedRun(m) == nil || m.Status.Epoch != 3 {
+		t.Errorf("the agent is granted %+v under %d, %v", f.GrantedRun(m), m.Status.Epoch, err)
 	}
 }
