@@ -1,0 +1,204 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Group commits small transactions that wait at the same time together: in one transaction of etcd, which costs one
+// entry of raft's log, one sync of the disk and one revision, for many as for one. Each of them is still decided by
+// itself: it is a nested transaction with its own compares, which fail for it alone, and with its own ID, by which its
+// outcome is looked up if there is no response. There is no delay: the first is sent at once, and those that come
+// meanwhile are the next group.
+type Group struct {
+	store *Store
+
+	mu sync.Mutex
+	// guards following
+	waiting []*grouped // in order of arrival; bounded
+	running bool       // a goroutine sends groups
+}
+
+// Bounds of a Group.
+const (
+	maxWaiting = 1024
+	// maxNested is etcd's limit: of the transactions in a group, and the compares or operations of any of them, together.
+	maxNested = 128
+)
+
+// grouped is a transaction that waits for its group, or for the response to it.
+type grouped struct {
+	ifs   []clientv3.Cmp
+	thens []clientv3.Op
+	done  chan response
+}
+
+// NewGroup returns a group of the store's transactions.
+func (s *Store) NewGroup() *Group { return &Group{store: s} }
+
+// Update is [Store.Update] in a transaction that others share. Its own reads decide whether it is committed; no other's
+// do. It also fails with ErrUnavailable when too many wait.
+func (g *Group) Update(ctx context.Context, fn func(tx *Tx) error) (int64, error) {
+	return g.store.updateBy(ctx, fn, g.send)
+}
+
+// send is the [sender] of transactions that wait for a group.
+func (g *Group) send(ctx context.Context, ifs []clientv3.Cmp, thens []clientv3.Op) (response, error) {
+	m := &grouped{ifs, thens, make(chan response, 1)}
+	if !g.add(m) {
+		return response{}, &trivet.Error{Op: "update", Hint: "the store is overloaded; try again",
+			Err: fmt.Errorf("%w: more than %d transactions wait", trivet.ErrUnavailable, maxWaiting)}
+	}
+	select {
+	case r := <-m.done:
+		return r, r.err
+	case <-ctx.Done():
+		if g.remove(m) {
+			return response{}, noQuorum("update", ctx.Err()) // it was not sent
+		}
+		return response{}, ctx.Err()
+	}
+}
+
+// add lets a transaction wait for the next group. It is false if too many do.
+func (g *Group) add(m *grouped) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) >= maxWaiting {
+		return false
+	}
+	g.waiting = append(g.waiting, m)
+	if !g.running {
+		g.running = true
+		go g.run()
+	}
+	return true
+}
+
+// remove takes back a transaction. It is false if it was sent.
+func (g *Group) remove(m *grouped) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, w := range g.waiting {
+		if w == m {
+			g.waiting = append(g.waiting[:i:i], g.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// run sends groups until no transaction waits.
+func (g *Group) run() {
+	for {
+		batch := g.next()
+		if len(batch) == 0 {
+			return
+		}
+		resp, err := g.commit(batch)
+		go g.respond(batch, resp, err) // when the copy has it; the next group does not wait for that
+	}
+}
+
+// next returns those of the waiting transactions that make the next group. If none waits, the sender ends.
+func (g *Group) next() []*grouped {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var b batch
+	var later []*grouped
+	for _, m := range g.waiting {
+		if !b.add(m) {
+			later = append(later, m)
+		}
+	}
+	g.waiting, g.running = later, len(b.members) > 0
+	return b.members
+}
+
+// commit sends a group.
+func (g *Group) commit(batch []*grouped) (resp *clientv3.TxnResponse, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), g.store.opts.Timeout)
+	defer cancel()
+	ops := make([]clientv3.Op, len(batch))
+	for i, m := range batch {
+		ops[i] = clientv3.OpTxn(m.ifs, m.thens, nil)
+	}
+	err = g.store.attempt(ctx, func(ctx context.Context) (err error) {
+		resp, err = g.store.client.Txn(ctx).Then(ops...).Commit()
+		return err
+	})
+	return resp, err
+}
+
+// respond gives each transaction of a group the response to its own part.
+func (g *Group) respond(batch []*grouped, resp *clientv3.TxnResponse, err error) {
+	r := response{at: time.Now(), err: err}
+	if err == nil {
+		r.revision = resp.Header.Revision
+		ctx, cancel := context.WithTimeout(context.Background(), g.store.opts.Timeout)
+		defer cancel()
+		_ = g.store.pending.wait(ctx, r.revision) // each waits on, if it must; so none is woken twice
+	}
+	for i, m := range batch {
+		r.committed = err == nil && resp.Responses[i].GetResponseTxn().GetSucceeded()
+		m.done <- r
+	}
+}
+
+// batch is a group that is being made. What one of its transactions writes no other one reads or writes: etcd evaluates
+// all compares before the first write, so that no decision of a group would see another's.
+type batch struct {
+	members       []*grouped
+	reads, writes map[string]bool
+	ops, bytes    int
+	widest        int // most compares or operations of one
+}
+
+// add adds a transaction, if the group has room and nothing in common with it.
+func (b *batch) add(m *grouped) bool {
+	bytes, widest := m.bytes(), max(b.widest, len(m.ifs), len(m.thens))
+	full := len(b.members)+1+widest > maxNested || b.ops+len(m.thens) > MaxOps || b.bytes+bytes > MaxBytes
+	if len(b.members) > 0 && (full || b.meets(m)) {
+		return false
+	}
+	if b.reads == nil {
+		b.reads, b.writes = map[string]bool{}, map[string]bool{}
+	}
+	for i := range m.ifs {
+		b.reads[string(m.ifs[i].KeyBytes())] = true
+	}
+	for i := range m.thens {
+		b.writes[string(m.thens[i].KeyBytes())] = true
+	}
+	b.members, b.ops, b.bytes, b.widest = append(b.members, m), b.ops+len(m.thens), b.bytes+bytes, widest
+	return true
+}
+
+// meets reports whether a transaction writes what the group reads or writes, or reads what the group writes.
+func (b *batch) meets(m *grouped) bool {
+	for i := range m.ifs {
+		if b.writes[string(m.ifs[i].KeyBytes())] {
+			return true
+		}
+	}
+	for i := range m.thens {
+		key := string(m.thens[i].KeyBytes())
+		if b.reads[key] || b.writes[key] {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *grouped) bytes() (n int) {
+	for i := range m.thens {
+		n += len(m.thens[i].KeyBytes()) + len(m.thens[i].ValueBytes())
+	}
+	return n
+}
