@@ -13,9 +13,9 @@ import (
 
 // Group commits small transactions that wait at the same time together: in one transaction of etcd, which costs one
 // entry of raft's log, one sync of the disk and one revision, for many as for one. Each of them is still decided by
-// itself: it is a nested transaction with its own compares, which fail for it alone, and with its own ID, by which its
-// outcome is looked up if there is no response. There is no delay: the first is sent at once, and those that come
-// meanwhile are the next group.
+// itself: where the compares of all do not hold, the group is sent again as nested transactions, each with its own
+// compares, which fail for it alone. Each has its own ID, by which its outcome is looked up if there is no response.
+// There is no delay: the first is sent at once, and those that come meanwhile are the next group.
 type Group struct {
 	store *Store
 
@@ -28,8 +28,8 @@ type Group struct {
 // Bounds of a Group.
 const (
 	maxWaiting = 1024
-	// maxNested is etcd's limit: of the transactions in a group, and the compares or operations of any of them, together.
-	maxNested = 128
+	// etcdOps is etcd's limit of the compares or operations of one transaction, with those of one that is nested in it.
+	etcdOps = 128
 )
 
 // grouped is a transaction that waits for its group, or for the response to it.
@@ -97,20 +97,20 @@ func (g *Group) remove(m *grouped) bool {
 // run sends groups until no transaction waits.
 func (g *Group) run() {
 	for {
-		batch := g.next()
-		if len(batch) == 0 {
+		b := g.next()
+		if len(b.members) == 0 {
 			return
 		}
-		resp, err := g.commit(batch)
-		go g.respond(batch, resp, err) // when the copy has it; the next group does not wait for that
+		committed, revision, err := g.commit(b)
+		go g.respond(b, committed, response{revision: revision, at: time.Now(), err: err})
 	}
 }
 
 // next returns those of the waiting transactions that make the next group. If none waits, the sender ends.
-func (g *Group) next() []*grouped {
+func (g *Group) next() *batch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var b batch
+	b := &batch{reads: map[string]int64{}, writes: map[string]bool{}}
 	var later []*grouped
 	for _, m := range g.waiting {
 		if !b.add(m) {
@@ -118,35 +118,38 @@ func (g *Group) next() []*grouped {
 		}
 	}
 	g.waiting, g.running = later, len(b.members) > 0
-	return b.members
+	return b
 }
 
-// commit sends a group.
-func (g *Group) commit(batch []*grouped) (resp *clientv3.TxnResponse, err error) {
+// commit sends a group, and returns which of its transactions were committed.
+func (g *Group) commit(b *batch) (committed func(i int) bool, revision int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.store.opts.Timeout)
 	defer cancel()
-	ops := make([]clientv3.Op, len(batch))
-	for i, m := range batch {
-		ops[i] = clientv3.OpTxn(m.ifs, m.thens, nil)
+	resp, err := g.store.send(ctx, b.ifs, b.thens)
+	if err != nil || resp.committed {
+		return func(int) bool { return true }, resp.revision, err
 	}
+	var each *clientv3.TxnResponse
 	err = g.store.attempt(ctx, func(ctx context.Context) (err error) {
-		resp, err = g.store.client.Txn(ctx).Then(ops...).Commit()
+		each, err = g.store.client.Txn(ctx).Then(b.nested()...).Commit()
 		return err
 	})
-	return resp, err
+	if err != nil {
+		return nil, 0, err
+	}
+	return func(i int) bool { return each.Responses[i].GetResponseTxn().GetSucceeded() }, each.Header.Revision, nil
 }
 
-// respond gives each transaction of a group the response to its own part.
-func (g *Group) respond(batch []*grouped, resp *clientv3.TxnResponse, err error) {
-	r := response{at: time.Now(), err: err}
-	if err == nil {
-		r.revision = resp.Header.Revision
+// respond gives each transaction of a group its response, when the copy has what was committed. The next group does not
+// wait for that.
+func (g *Group) respond(b *batch, committed func(i int) bool, r response) {
+	if r.err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), g.store.opts.Timeout)
 		defer cancel()
 		_ = g.store.pending.wait(ctx, r.revision) // each waits on, if it must; so none is woken twice
 	}
-	for i, m := range batch {
-		r.committed = err == nil && resp.Responses[i].GetResponseTxn().GetSucceeded()
+	for i, m := range b.members {
+		r.committed = r.err == nil && committed(i)
 		m.done <- r
 	}
 }
@@ -154,46 +157,66 @@ func (g *Group) respond(batch []*grouped, resp *clientv3.TxnResponse, err error)
 // batch is a group that is being made. What one of its transactions writes no other one reads or writes: etcd evaluates
 // all compares before the first write, so that no decision of a group would see another's.
 type batch struct {
-	members       []*grouped
-	reads, writes map[string]bool
-	ops, bytes    int
-	widest        int // most compares or operations of one
+	members []*grouped
+	ifs     []clientv3.Cmp // of all, each once
+	thens   []clientv3.Op  // of all
+	reads   map[string]int64
+	writes  map[string]bool
+	bytes   int
+	widest  int // most compares or operations of one
 }
 
-// add adds a transaction, if the group has room and nothing in common with it.
+// add adds a transaction, if the group has room and nothing in common with it but reads.
 func (b *batch) add(m *grouped) bool {
 	bytes, widest := m.bytes(), max(b.widest, len(m.ifs), len(m.thens))
-	full := len(b.members)+1+widest > maxNested || b.ops+len(m.thens) > MaxOps || b.bytes+bytes > MaxBytes
+	full := len(b.members)+1+widest > etcdOps || len(b.ifs)+len(m.ifs) > etcdOps ||
+		len(b.thens)+len(m.thens) > MaxOps || b.bytes+bytes > MaxBytes
 	if len(b.members) > 0 && (full || b.meets(m)) {
 		return false
 	}
-	if b.reads == nil {
-		b.reads, b.writes = map[string]bool{}, map[string]bool{}
-	}
 	for i := range m.ifs {
-		b.reads[string(m.ifs[i].KeyBytes())] = true
+		key := string(m.ifs[i].KeyBytes())
+		if _, compared := b.reads[key]; !compared {
+			b.reads[key] = expected(&m.ifs[i])
+			b.ifs = append(b.ifs, m.ifs[i])
+		}
 	}
 	for i := range m.thens {
 		b.writes[string(m.thens[i].KeyBytes())] = true
 	}
-	b.members, b.ops, b.bytes, b.widest = append(b.members, m), b.ops+len(m.thens), b.bytes+bytes, widest
+	b.members, b.thens = append(b.members, m), append(b.thens, m.thens...)
+	b.bytes, b.widest = b.bytes+bytes, widest
 	return true
 }
 
-// meets reports whether a transaction writes what the group reads or writes, or reads what the group writes.
+// meets reports whether a transaction writes what the group reads or writes, or reads what the group writes or has read
+// at another revision.
 func (b *batch) meets(m *grouped) bool {
 	for i := range m.ifs {
-		if b.writes[string(m.ifs[i].KeyBytes())] {
+		key := string(m.ifs[i].KeyBytes())
+		if revision, read := b.reads[key]; b.writes[key] || read && revision != expected(&m.ifs[i]) {
 			return true
 		}
 	}
 	for i := range m.thens {
 		key := string(m.thens[i].KeyBytes())
-		if b.reads[key] || b.writes[key] {
+		if _, read := b.reads[key]; read || b.writes[key] {
 			return true
 		}
 	}
 	return false
+}
+
+// expected returns the revision with which a transaction compares a key.
+func expected(c *clientv3.Cmp) int64 { return c.GetCompare().GetModRevision() }
+
+// nested returns each transaction of the group as one operation.
+func (b *batch) nested() []clientv3.Op {
+	ops := make([]clientv3.Op, len(b.members))
+	for i, m := range b.members {
+		ops[i] = clientv3.OpTxn(m.ifs, m.thens, nil)
+	}
+	return ops
 }
 
 func (m *grouped) bytes() (n int) {
