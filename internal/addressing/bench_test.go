@@ -16,8 +16,8 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// Every lease is an unknown client's first one: an offer, and a record that is written and synced. The processor time is
-// that of the whole process, with etcd.
+// Every lease is an unknown client's first one: an offer, and a record that is written and synced. The processor time
+// is that of the whole process, with etcd.
 func BenchmarkNewLeases(b *testing.B) {
 	for _, clients := range []int{1, 16, 64} {
 		b.Run(fmt.Sprint("clients=", clients), func(b *testing.B) { newLeases(b, clients) })
