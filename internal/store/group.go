@@ -193,14 +193,14 @@ func (b *batch) add(m *grouped) bool {
 // at another revision.
 func (b *batch) meets(m *grouped) bool {
 	for i := range m.ifs {
-		key := string(m.ifs[i].KeyBytes())
-		if revision, read := b.reads[key]; b.writes[key] || read && revision != expected(&m.ifs[i]) {
+		key := m.ifs[i].KeyBytes()
+		if revision, read := b.reads[string(key)]; b.writes[string(key)] || read && revision != expected(&m.ifs[i]) {
 			return true
 		}
 	}
 	for i := range m.thens {
-		key := string(m.thens[i].KeyBytes())
-		if _, read := b.reads[key]; read || b.writes[key] {
+		key := m.thens[i].KeyBytes()
+		if _, read := b.reads[string(key)]; read || b.writes[string(key)] {
 			return true
 		}
 	}
