@@ -40,8 +40,8 @@ var mayCall = map[string]string{
 // uncompared are the types whose methods read the local copy or begin another transaction, and the packages whose
 // functions have effects.
 var (
-	uncompared = []string{"internal/store.Table.", "internal/store.Store.", "internal/state.View.",
-		"internal/state.Tables.", "internal/state.WriteQueue."}
+	uncompared = []string{"internal/store.Table.", "internal/store.Store.", "internal/store.Group.",
+		"internal/state.View.", "internal/state.Tables.", "internal/state.WriteQueue."}
 	effects = []string{"net.", "net/http.", "os.", "os/exec.", "time.Sleep", "client.", "internal/peer.",
 		"internal/replica.", "internal/blob.Store", "internal/runlog.", "internal/presence.Tracker"}
 	harmless = []string{"internal/store.Table.In", "net/http.Request.", "net/http.Header.", "net.ParseIP",

@@ -16,11 +16,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/ipam"
 	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 // Config of Leases. Tables must be set.
@@ -45,6 +47,8 @@ type Leases struct {
 	heard    *heard
 	ages     *ages
 	limits   *limits
+	group    *store.Group
+	writes   singleflight.Group // by MAC and address
 	deferred *state.WriteQueue[binding]
 	metrics  *metrics
 	warnings rate.Sometimes
@@ -57,7 +61,7 @@ func New(c Config) *Leases {
 	}
 	l := &Leases{
 		Config: c, log: c.Logger, offered: newOffered(), heard: newHeard(), ages: newAges(), limits: newLimits(),
-		metrics:  newMetrics(c.Registry),
+		metrics: newMetrics(c.Registry), group: c.Store.NewGroup(),
 		networks: state.NewView(c.Store, c.Networks, newNetworkIndex),
 		heads:    state.NewView(c.Store, c.Heads, headAddresses),
 		warnings: rate.Sometimes{Interval: time.Second},

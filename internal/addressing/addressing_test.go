@@ -31,6 +31,12 @@ type fixture struct {
 func newFixture(t *testing.T, c addressing.Config) *fixture {
 	t.Helper()
 	c.Tables = storetest.New(t, state.New)
+	return fixtureOn(t, c)
+}
+
+// fixtureOn is newFixture over a store of the caller's.
+func fixtureOn(t *testing.T, c addressing.Config) *fixture {
+	t.Helper()
 	f := &fixture{c.Tables, addressing.New(c)}
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 		return errors.Join(

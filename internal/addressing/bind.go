@@ -112,15 +112,21 @@ func (l *Leases) waitAndWrite(ctx context.Context, r *Request, a netip.Addr) err
 	return l.write(ctx, r, a)
 }
 
-// write writes the record by which the port has the address, in one transaction. It fails with ErrRefused where
-// another port has it.
+// write writes the record by which the port has the address. It fails with ErrRefused where another port has it. Copies
+// of one request share the write.
 func (l *Leases) write(ctx context.Context, r *Request, a netip.Addr) error {
 	if faultinject.AddressTwice {
 		return nil
 	}
+	_, err, _ := l.writes.Do(r.MAC+" "+a.String(), func() (any, error) { return nil, l.commit(ctx, r, a) })
+	return err
+}
+
+// commit writes the record in one transaction, which it shares with those that other ports wait for.
+func (l *Leases) commit(ctx context.Context, r *Request, a netip.Addr) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	_, err := l.Store.Update(ctx, func(tx *store.Tx) error {
+	_, err := l.group.Update(ctx, func(tx *store.Tx) error {
 		addresses := l.Addresses.In(tx)
 		record, err := addresses.Get(a.String())
 		switch {

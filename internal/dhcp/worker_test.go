@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,4 +66,29 @@ func TestYield(t *testing.T) {
 	}
 	s.stop()
 	close(waiting)
+}
+
+// A worker that has answered after a wait reads again when another one waits: a burst makes no worker for each packet.
+func TestIdleWorkers(t *testing.T) {
+	workers, packets := map[*worker]bool{}, 0
+	var mu sync.Mutex
+	s := start(t, Config{Address: netip.MustParseAddrPort("127.0.0.1:0"),
+		Handler: HandlerFunc(func(ctx context.Context, r *Packet) *Reply {
+			r.Yield()
+			mu.Lock()
+			defer mu.Unlock()
+			workers[r.worker], packets = true, packets+1
+			return fixed(ctx, r)
+		})})
+	conn, c := relayed(t, "127.4.1.1")
+	for range 200 {
+		if _, err := Exchange(t.Context(), conn, net.UDPAddrFromAddrPort(s.Addrs()[0]), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(workers) > packets/2 {
+		t.Errorf("%d workers for %d packets, one after the other", len(workers), packets)
+	}
 }

@@ -125,15 +125,3 @@ func (e *entry) fail(op string) error {
 	}
 	return err
 }
-
-// indexPaths yields the paths of the record in the snapshot, besides its key.
-func (e *entry) indexPaths(yield func(string)) {
-	if e.rec == nil {
-		return
-	}
-	for _, ix := range e.info.indexes {
-		for _, key := range ix.keys(e.rec) {
-			yield(indexPath(e.kind, ix.name, key, e.name))
-		}
-	}
-}

@@ -49,3 +49,13 @@ func (s *Store) Held() (events, bytes int) {
 
 // The limits of the history.
 const HistoryEvents, HistoryBytes = historyEvents, historyBytes
+
+// MaxWaiting bounds the transactions that wait for a group.
+const MaxWaiting = maxWaiting
+
+// Waiting returns how many transactions wait for the next group.
+func (g *Group) Waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting)
+}

@@ -28,7 +28,7 @@ func FuzzKeys(f *testing.F) {
 			t.Errorf("%q is read as a key", kind)
 		}
 		// What is under one key of an index is under no other.
-		one, other := indexPrefix("k", "i", kind), indexPrefix("k", "i", name)
+		one, other := listPath("k", "i", kind), listPath("k", "i", name)
 		prefixes := strings.HasPrefix(one, other) || strings.HasPrefix(other, one)
 		if kind != name && !strings.ContainsAny(kind+name, "\x00\uFFFD") && prefixes {
 			t.Errorf("index keys %q and %q are mixed up", kind, name)

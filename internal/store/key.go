@@ -33,15 +33,14 @@ func splitKey(key string) (kind, name string, ok bool) {
 	return strings.Cut(rest, "/")
 }
 
-// indexPath returns the path of a record under one key of an index. No part contains NUL: kinds and index names are
-// constants, and NUL is replaced in keys.
-func indexPath(kind, index, key, name string) string {
-	return indexPrefix(kind, index, key) + name
-}
+// indexPath returns the path that leads from one key of an index to a record: that of the list, and the record's key.
+func indexPath(e *entry, ix index, key string) string { return listPath(e.kind, ix.name, key) + e.key }
 
-func indexPrefix(kind, index, key string) string {
+// listPath returns what the paths of one key of an index begin with. No part contains NUL: kinds and index names are
+// constants, and NUL is replaced in keys.
+func listPath(kind, index, key string) string {
 	if strings.IndexByte(key, 0) >= 0 {
 		key = strings.ReplaceAll(key, "\x00", "\uFFFD")
 	}
-	return "=" + kind + "\x00" + index + "\x00" + key + "\x00"
+	return kind + "\x00" + index + "\x00" + key + "\x00"
 }

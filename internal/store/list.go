@@ -57,7 +57,7 @@ func (tx *Tx) list(info *kindInfo, ix index, key string) []trivet.Record {
 // members yields the shared records of a list, including the transaction's writes so far.
 func (tx *Tx) members(info *kindInfo, ix index, key string) iter.Seq[trivet.Record] {
 	return func(yield func(trivet.Record) bool) {
-		for e := range tx.snap.under(indexPrefix(info.part, ix.name, key), "") {
+		for e := range tx.snap.listed(info, ix, key) {
 			if tx.writes[e.key] == nil && !yield(e.rec) {
 				return
 			}

@@ -2,53 +2,80 @@ package store
 
 import (
 	"iter"
+	"slices"
 	"strings"
 
 	"k8s.io/utils/third_party/forked/golang/btree"
+
+	"github.com/trivet-project/trivet"
 )
 
 // snapshot is everything in the store at one revision. It is immutable: a newer one shares most of its nodes.
 type snapshot struct {
-	rev  int64
-	tree *btree.BTree[item] // records by key, and by each of their index paths
+	rev   int64
+	tree  *btree.BTree[item]   // records by key
+	index *btree.BTree[string] // index paths, which lead to the keys: a record that changes keeps most of its paths
 }
 
 type item struct {
-	path  string
+	key   string
 	entry *entry
 }
 
 const degree = 16 // small nodes, since each revision copies those on its path
 
 func newSnapshot(rev int64) *snapshot {
-	return &snapshot{rev: rev, tree: btree.New(degree, func(a, b item) bool { return a.path < b.path })}
+	return &snapshot{rev: rev, tree: btree.New(degree, func(a, b item) bool { return a.key < b.key }),
+		index: btree.New(degree, func(a, b string) bool { return a < b })}
 }
 
 // next returns a copy that can be changed until it is published. Only one goroutine creates snapshots.
-func (s *snapshot) next() *snapshot { return &snapshot{rev: s.rev, tree: s.tree.Clone()} }
+func (s *snapshot) next() *snapshot {
+	return &snapshot{rev: s.rev, tree: s.tree.Clone(), index: s.index.Clone()}
+}
 
 // put and del change an unpublished snapshot and return the replaced entry.
 func (s *snapshot) put(e *entry) (old *entry) {
-	was, ok := s.tree.ReplaceOrInsert(item{e.key, e})
-	if ok {
-		was.entry.indexPaths(func(path string) { s.tree.Delete(item{path: path}) })
-	}
-	e.indexPaths(func(path string) { s.tree.ReplaceOrInsert(item{path, e}) })
+	was, _ := s.tree.ReplaceOrInsert(item{e.key, e})
+	s.reindex(e, was.entry.record(), e.rec)
 	return was.entry
 }
 
 func (s *snapshot) del(key string) (old *entry) {
-	was, ok := s.tree.Delete(item{path: key})
+	was, ok := s.tree.Delete(item{key: key})
 	if !ok {
 		return nil
 	}
-	was.entry.indexPaths(func(path string) { s.tree.Delete(item{path: path}) })
+	s.reindex(was.entry, was.entry.rec, nil)
 	return was.entry
+}
+
+// reindex changes the index paths of an entry from those of one version of its record to those of another.
+func (s *snapshot) reindex(e *entry, was, is trivet.Record) {
+	if e.info == nil {
+		return
+	}
+	for _, ix := range e.info.indexes {
+		before, after := ix.keysOf(was), ix.keysOf(is)
+		if slices.Equal(before, after) {
+			continue
+		}
+		for _, key := range before {
+			if !slices.Contains(after, key) {
+				s.index.Delete(indexPath(e, ix, key))
+			}
+		}
+		for _, key := range after {
+			if !slices.Contains(before, key) {
+				s.index.ReplaceOrInsert(indexPath(e, ix, key))
+			}
+		}
+	}
 }
 
 // get returns the entry of a key, or nil.
 func (s *snapshot) get(key string) *entry {
-	it, _ := s.tree.Get(item{path: key})
+	it, _ := s.tree.Get(item{key: key})
 	return it.entry
 }
 
@@ -60,14 +87,24 @@ func (s *snapshot) revOf(key string) int64 {
 	return 0
 }
 
-// under yields the entries whose path has a prefix and is greater than another path, in order.
+// under yields the entries whose key has a prefix and is greater than another key, in order.
 func (s *snapshot) under(prefix, after string) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		s.tree.AscendGreaterOrEqual(item{path: max(prefix, after)}, func(it item) bool {
-			if it.path == after {
+		s.tree.AscendGreaterOrEqual(item{key: max(prefix, after)}, func(it item) bool {
+			if it.key == after {
 				return true
 			}
-			return strings.HasPrefix(it.path, prefix) && yield(it.entry)
+			return strings.HasPrefix(it.key, prefix) && yield(it.entry)
+		})
+	}
+}
+
+// listed yields the entries that have a key in an index, in order of name.
+func (s *snapshot) listed(info *kindInfo, ix index, key string) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		list := listPath(info.part, ix.name, key)
+		s.index.AscendGreaterOrEqual(list, func(path string) bool {
+			return strings.HasPrefix(path, list) && yield(s.get(path[len(list):]))
 		})
 	}
 }

@@ -117,7 +117,7 @@ func all[T any](s *snapshot, info *kindInfo) iter.Seq[*T] {
 }
 
 func by[T any](s *snapshot, info *kindInfo, name, key string) iter.Seq[*T] {
-	return entries[T](s.under(indexPrefix(info.part, info.index(name).name, key), ""))
+	return entries[T](s.listed(info, info.index(name), key))
 }
 
 // entries yields the records that can be decoded.

@@ -24,10 +24,26 @@ import (
 // Errors: fn's own; ErrTooLarge; ErrUnavailable if nothing was written; ErrUnknown if the outcome could not be
 // resolved.
 func (s *Store) Update(ctx context.Context, fn func(tx *Tx) error) (int64, error) {
+	return s.updateBy(ctx, fn, s.send)
+}
+
+// sender sends the compares and operations of one transaction, and returns the response to it.
+type sender func(ctx context.Context, ifs []clientv3.Cmp, thens []clientv3.Op) (response, error)
+
+// response is etcd's response to one transaction.
+type response struct {
+	committed bool
+	revision  int64
+	at        time.Time
+	err       error
+}
+
+// updateBy is Update by a sender.
+func (s *Store) updateBy(ctx context.Context, fn func(tx *Tx) error, send sender) (int64, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	began := time.Now()
-	rev, err := s.update(ctx, fn)
+	rev, err := s.update(ctx, fn, send)
 	s.metrics.updates.WithLabelValues(resultOf(err)).Observe(time.Since(began).Seconds())
 	return rev, err
 }
@@ -47,7 +63,7 @@ func resultOf(err error) string {
 	return "ok"
 }
 
-func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error) {
+func (s *Store) update(ctx context.Context, fn func(tx *Tx) error, send sender) (int64, error) {
 	var id txID
 	rand.Read(id[:])
 	s.pending.begin(id)
@@ -65,7 +81,7 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error) (int64, error
 		if err != nil || len(tx.order) == 0 {
 			rev, err = s.confirm(ctx, tx, err)
 		} else {
-			rev, err = s.commit(ctx, tx, id)
+			rev, err = s.commit(ctx, tx, id, send)
 		}
 		if !errors.Is(err, errRerun) {
 			return rev, err
@@ -117,7 +133,7 @@ func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error)
 }
 
 // commit attempts to commit the writes of fn.
-func (s *Store) commit(ctx context.Context, tx *Tx, id txID) (int64, error) {
+func (s *Store) commit(ctx context.Context, tx *Tx, id txID, send sender) (int64, error) {
 	guard := tx.snap.revOf(s.guardKey())
 	ifs, thens, err := s.operations(tx, id, guard)
 	if err != nil {
@@ -126,28 +142,36 @@ func (s *Store) commit(ctx context.Context, tx *Tx, id txID) (int64, error) {
 	if err := s.opts.Admit(tx.growth()); err != nil {
 		return 0, err
 	}
+	resp, err := send(ctx, ifs, thens)
+	if err != nil {
+		return s.failed(ctx, err, id, guard)
+	}
+	if err := s.pending.wait(ctx, resp.revision); err != nil {
+		return s.late(resp, err)
+	}
+	s.metrics.lag.Observe(time.Since(resp.at).Seconds())
+	if !resp.committed {
+		return 0, errRerun
+	}
+	return resp.revision, nil
+}
+
+// send sends a transaction by itself.
+func (s *Store) send(ctx context.Context, ifs []clientv3.Cmp, thens []clientv3.Op) (response, error) {
 	var resp *clientv3.TxnResponse
-	err = s.attempt(ctx, func(ctx context.Context) (err error) {
+	err := s.attempt(ctx, func(ctx context.Context) (err error) {
 		resp, err = s.client.Txn(ctx).If(ifs...).Then(thens...).Commit()
 		return err
 	})
 	if err != nil {
-		return s.failed(ctx, err, id, guard)
+		return response{}, err
 	}
-	answered := time.Now()
-	if err := s.pending.wait(ctx, resp.Header.Revision); err != nil {
-		return s.late(resp, err)
-	}
-	s.metrics.lag.Observe(time.Since(answered).Seconds())
-	if !resp.Succeeded {
-		return 0, errRerun
-	}
-	return resp.Header.Revision, nil
+	return response{committed: resp.Succeeded, revision: resp.Header.Revision, at: time.Now()}, nil
 }
 
 // late returns the result of a commit whose revision the copy did not reach in time.
-func (s *Store) late(resp *clientv3.TxnResponse, err error) (int64, error) {
-	if !resp.Succeeded {
+func (s *Store) late(resp response, err error) (int64, error) {
+	if !resp.committed {
 		return 0, &trivet.Error{Op: "update", Err: unavailable(err)}
 	}
 	return 0, behind(err)
