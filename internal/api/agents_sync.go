@@ -29,6 +29,10 @@ func (h *Handler) sync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (
 			return nil, err
 		}
 		g := h.grantOf(m, s.Epoch)
+		if m.Status.AgentKey != key {
+			g.Order, g.Cause = trivet.OrderStop, "the run has ended with the last report"
+			return g, nil
+		}
 		left := until.Sub(h.Now())
 		if g.Run != nil || len(s.Reports) > 0 || left <= 0 {
 			return g, nil
@@ -63,6 +67,9 @@ func (h *Handler) applySync(ctx context.Context, name, key string, s *trivet.Syn
 		}
 		if !wrote {
 			break
+		}
+		if len(s.Reports) > 0 { // the last of them may have ended the run, and with it the agent's epoch and key
+			return h.Fleet.Machines.GetShared(name)
 		}
 	}
 	return m, nil

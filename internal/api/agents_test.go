@@ -221,6 +221,28 @@ func TestReportsAreAppliedOnce(t *testing.T) {
 	}
 }
 
+// The report that ends the run, and with it the agent's epoch and key, is accepted like any other.
+func TestLastFailingReportIsAccepted(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	a.claim()
+	g, err := a.hello(0)
+	if err != nil || g.Run == nil {
+		t.Fatalf("hello: %+v, %v", g, err)
+	}
+	failed := trivet.Report{Seq: 1, Action: "one", Attempt: 1, State: trivet.StepFailed, Final: true, Cause: "no disk"}
+	got, err := a.sync(g.Epoch, 0, failed)
+	if err != nil || got.Order != trivet.OrderStop || got.Run != nil || got.Epoch <= g.Epoch {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if st := a.status(); st.Acked != 1 || st.State != trivet.WorkflowFailed {
+		t.Errorf("%+v", st)
+	}
+	if _, err := a.sync(g.Epoch, 0); !refusedFor(err, "401") {
+		t.Errorf("a sync after it: %v", err)
+	}
+}
+
 // A machine that boots again has a new agent; requests of the old one are then refused.
 func TestReplacedAgentIsRefused(t *testing.T) {
 	t.Parallel()

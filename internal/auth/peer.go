@@ -30,8 +30,9 @@ const (
 type Peer struct {
 	Name string
 	Role PeerRole
-	// Host is the address or name of a witness. Its certificate is also a server certificate, for that address and
-	// never for [trivet.ServerName], so that clients reject it. A full head issues its own server certificate.
+	// Host is the address or name of a witness; empty for a full head. Its certificate is also a server certificate,
+	// for that address and never for [trivet.ServerName], so that clients reject it. A full head issues its own server
+	// certificate.
 	Host string
 }
 
@@ -162,10 +163,21 @@ func (r *Root) PeerOf(cs *tls.ConnectionState, now time.Time) (Peer, error) {
 	}
 	for _, role := range []PeerRole{PeerHead, PeerWitness} {
 		if slices.Equal(cert.Subject.OrganizationalUnit, []string{string(role)}) {
-			return Peer{Name: cert.Subject.CommonName, Role: role}, nil
+			return Peer{Name: cert.Subject.CommonName, Role: role, Host: hostOf(cert)}, nil
 		}
 	}
 	return Peer{}, fmt.Errorf("%w: %s is not a member", trivet.ErrUnauthenticated, cert.Subject)
+}
+
+// hostOf returns the address or name in a certificate; empty: there is none.
+func hostOf(cert *x509.Certificate) string {
+	switch {
+	case len(cert.IPAddresses) > 0:
+		return cert.IPAddresses[0].String()
+	case len(cert.DNSNames) > 0:
+		return cert.DNSNames[0]
+	}
+	return ""
 }
 
 // ExpiredPeerOf is PeerOf for a member whose certificate may have expired while it was down. The caller must verify

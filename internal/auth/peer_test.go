@@ -52,7 +52,7 @@ func TestPeerOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	for _, p := range []auth.Peer{{Name: "head1", Role: auth.PeerHead}, {Name: "w", Role: auth.PeerWitness}} {
+	for _, p := range []auth.Peer{{Name: "head1", Role: auth.PeerHead}, {Name: "w", Role: auth.PeerWitness, Host: "fd00::9"}} {
 		state := peerState(t, keys.CA, p)
 		if got, err := keys.CA.PeerOf(state, now); err != nil || got != p {
 			t.Errorf("%v is %v, %v", p, got, err)

@@ -35,6 +35,9 @@ type Config struct {
 	// URL is the https URL at which the other members reach this one, served by PeerHandler. Empty for a single
 	// member. It is used only if Dir is empty; see SetURL.
 	URL string
+	// FromURL makes calls to other members come from the address in URL, an IPv4 address of this host other than
+	// loopback, also if Dir is not empty. Without it the kernel chooses the address.
+	FromURL bool
 	// Join lists the members of the cluster that this one was added to, including this one; empty means a new
 	// cluster. It is used only if Dir is empty.
 	Join []Peer
@@ -208,6 +211,9 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 2500
 	// A member compares its data with that of the others when it starts, and the leader that of all after compactions.
 	features := "InitialCorruptCheck=true,CompactHashCheck=true"
+	if cfg.FromURL {
+		features += ",SetMemberLocalAddr=true"
+	}
 	if err := c.ServerFeatureGate.(featuregate.MutableFeatureGate).Set(features); err != nil {
 		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 	}

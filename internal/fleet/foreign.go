@@ -10,17 +10,22 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// ForeignServer is a DHCP server that is not a head, in a network whose addresses Trivet assigns, and a client that
-// accepted its offer.
+// ForeignServer is a DHCP server that is not a head, in a network whose addresses Trivet assigns: one that a client
+// accepted the offer of, or that answered a head.
 type ForeignServer struct {
-	Network string
-	Server  netip.Addr
-	MAC     string
-	Machine string // empty: unknown
-	Address netip.Addr
+	Network   string
+	Server    netip.Addr
+	ServerMAC string // the host that sent its answer to a head; empty: a client reported it
+	MAC       string // of the client
+	Machine   string // empty: unknown
+	Address   netip.Addr
 }
 
 func (s *ForeignServer) message() string {
+	if s.ServerMAC != "" {
+		return fmt.Sprintf("the DHCP server %s answers in this network, from the MAC %s, and is not a head: find and "+
+			"stop that server, or set spec.dhcp of network %s to proxy", s.Server, s.ServerMAC, s.Network)
+	}
 	return fmt.Sprintf("%s accepted the address %s from the DHCP server %s, which is not a head: find and stop that "+
 		"server, or set spec.dhcp of network %s to proxy", s.MAC, s.Address, s.Server, s.Network)
 }

@@ -98,6 +98,16 @@ func (e *Entry) Address() netip.Addr {
 	return e.key
 }
 
+// IsShared reports whether the address is that of many callers.
+func (e *Entry) IsShared() bool {
+	if e == nil {
+		return false
+	}
+	e.set.mu.Lock()
+	defer e.set.mu.Unlock()
+	return e.caller.shared
+}
+
 // stopWaiting excludes the entry from those that may be replaced. set.mu is held.
 func (e *Entry) stopWaiting() {
 	if e.place != nil {

@@ -121,7 +121,8 @@ func (l *Local) certify(ctx context.Context) error {
 		return nil
 	}
 	err := l.requestCertificate(ctx)
-	if errors.Is(err, trivet.ErrForbidden) && l.data.URL != l.addr.Peer {
+	refused := errors.Is(err, trivet.ErrForbidden) || errors.Is(err, trivet.ErrUnauthenticated)
+	if refused && l.data.URL != l.addr.Peer {
 		return err // it was started with an address that it never had; one that was removed learns that next
 	}
 	if err != nil {

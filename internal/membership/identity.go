@@ -83,6 +83,7 @@ func Open(cfg Config) (*Local, error) {
 	l := &Local{cfg: cfg, data: data, started: time.Now().UTC().Truncate(time.Second)}
 	l.certs.dir = cfg.Dir
 	l.client = peer.NewClient(l.certs.current, l.Root, l.Info)
+	l.client.CallFrom(l.source)
 	if err := l.checkName(); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -43,8 +44,9 @@ func SendJoin(ctx context.Context, urls []string, t Token, req JoinRequest, log 
 			return nil, err
 		}
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true},
-		Timeout: joinRequestTimeout}
+	client := &http.Client{Timeout: joinRequestTimeout, Transport: &http.Transport{
+		DialContext:     (&net.Dialer{LocalAddr: req.from}).DialContext,
+		TLSClientConfig: trust, ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
 	req.Token, req.Protocol = t.Secret.Reveal(), peer.Protocol
 	return retryJoin(ctx, log, func() (*JoinResponse, error) { return sendJoinOnce(ctx, client, urls, req) })

@@ -109,7 +109,8 @@ func (l *Local) join(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	req := JoinRequest{Role: l.token.Role, ID: id, Peer: l.addr.Peer, CSR: csr, Version: l.cfg.Version}
+	req := JoinRequest{Role: l.token.Role, ID: id, Peer: l.addr.Peer, CSR: csr, Version: l.cfg.Version,
+		from: l.source()}
 	resp, err := SendJoin(ctx, l.cfg.Join, l.token, req, l.cfg.Log)
 	if err != nil {
 		return fmt.Errorf("join: %w", err)

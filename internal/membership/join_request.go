@@ -2,6 +2,7 @@ package membership
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -26,7 +27,8 @@ type JoinRequest struct {
 	Protocol int       `json:"protocol"`
 	Time     time.Time `json:"time"` // by its clock
 
-	replaces string // the head that its token replaces
+	from     net.Addr // the address that it is sent from; nil: the kernel chooses
+	replaces string   // the head that its token replaces
 }
 
 // JoinResponse is all that a new head needs to start its member. Only voters get the keys.

@@ -25,6 +25,9 @@ func (s *Server) join(r *http.Request, _ auth.Peer, body []byte) (any, error) {
 	if req.replaces, err = s.checkToken(r.Context(), &req); err != nil {
 		return nil, err
 	}
+	if err := s.checkSource(r, &req); err != nil {
+		return nil, err
+	}
 	for _, check := range []func(context.Context, *JoinRequest) error{
 		s.checkProtocol, s.checkClock, s.checkAddress, s.checkReachable,
 	} {

@@ -72,6 +72,9 @@ func (l *Local) MemberConfig() (cluster.Config, error) {
 	}
 	cfg := cluster.Config{Dir: l.path("store"), Name: l.data.Name, Token: l.Root().Cluster(), Logger: l.cfg.Log,
 		TLS: l.certs.peerTLS()}
+	if l.source() != nil {
+		cfg.URL, cfg.FromURL = l.addr.Peer, true
+	}
 	if l.data.joined() && !l.data.Started {
 		cfg.URL, cfg.Join = l.data.URL, l.data.Peers
 	}

@@ -126,8 +126,12 @@ func TestRetransmitIsAnswered(t *testing.T) {
 	for n := 1; int(dhcp.LoadHash([]byte{0x52, 0x54, 0, 0, 8, byte(n)}))%2 != 0; n++ {
 		other = fmt.Sprintf("52:54:00:00:08:%02x", n+1)
 	}
-	if s.receive(t, 2*time.Second, dhcp.Discover, other)[1] == nil {
+	answers := s.receive(t, 2*time.Second, dhcp.Discover, other)
+	if answers[1] == nil {
 		t.Error("the next client waited as well")
+	}
+	if answers[0] == nil {
+		t.Error("the owner, which was suspected wrongly, left the client to others")
 	}
 	if s.receive(t, time.Hour, dhcp.Discover, mac)[1] != nil {
 		t.Error("an hour later it is still suspected, or the client's packet counts as a repetition")

@@ -2,6 +2,7 @@ package netboot_test
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/dhcp"
+	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -49,5 +51,46 @@ func TestForeignServer(t *testing.T) {
 	case <-r.reports:
 		t.Errorf("reported %q", r.steps)
 	default:
+	}
+}
+
+// A server that answers a head is reported once, unless it is a head; one by this head's own address is not it. A host
+// that answers by ever other addresses is bounded. One head searches in a network: the first of those that are up.
+func TestForeignServerAnswers(t *testing.T) {
+	r := newFixture(t)
+	r.write(t, func(tx *store.Tx) error {
+		for name, address := range map[string]string{"head0": "10.0.0.5", "head1": "10.0.0.2"} {
+			h := &trivet.Head{Meta: trivet.Meta{Name: name}, Status: trivet.HeadStatus{DHCP: []netip.Addr{ip(address)}}}
+			if err := r.Heads.In(tx).Put(h); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	up := true
+	s := r.server(t, netboot.Config{Head: "head1", VIP: netip.MustParsePrefix("10.0.0.9/24"),
+		Live: func(string) bool { return up }})
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 6}
+	for range 3 {
+		for _, server := range []string{"10.0.0.5", "10.0.0.9", "10.0.0.6", "10.0.0.2"} {
+			s.Answered("lan", dhcp.Answer{Server: ip(server), MAC: mac})
+		}
+	}
+	want := []string{"10.0.0.6 at 02:00:00:00:00:06 answers in lan", "10.0.0.2 at 02:00:00:00:00:06 answers in lan"}
+	if diff := cmp.Diff(want, r.stepsAfter(t, 2)); diff != "" {
+		t.Error(diff)
+	}
+	for i := range 50 {
+		s.Answered("lan", dhcp.Answer{Server: ip(fmt.Sprintf("10.0.7.%d", i)), MAC: mac})
+	}
+	if got := r.stepsAfter(t, 2); len(got) != 4 {
+		t.Errorf("reported %q", got)
+	}
+	if s.Searches("lan") {
+		t.Error("a head searches while the first one is up")
+	}
+	up = false
+	if !s.Searches("lan") || s.Searches("unknown") {
+		t.Error("no head searches while the first one is down, or one does where there is no network")
 	}
 }

@@ -94,6 +94,9 @@ func (r *fixture) server(t testing.TB, c netboot.Config) *netboot.Server {
 		return r.refuse
 	}
 	c.ForeignServer = func(_ context.Context, s fleet.ForeignServer) error {
+		if s.ServerMAC != "" {
+			return r.note(fmt.Sprintf("%s at %s answers in %s", s.Server, s.ServerMAC, s.Network))
+		}
 		return r.note(fmt.Sprintf("%s accepted %s of %s in %s", s.Machine, s.Address, s.Server, s.Network))
 	}
 	if c.Blobs == nil {

@@ -21,8 +21,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		unoffered: prometheus.NewCounter(opts("unoffered_requests_total",
 			"DHCPDISCOVER packets that no address could be offered for.")),
 		takeovers: prometheus.NewCounter(opts("takeovers_total", "DHCP packets answered in place of another head.")),
-		foreign: prometheus.NewCounter(opts("foreign_servers_total", "DHCPREQUEST packets that accepted the offer of "+
-			"a server that is not a head, in networks whose addresses Trivet assigns.")),
+		foreign: prometheus.NewCounter(opts("foreign_servers_total", "Answers of DHCP servers that are not heads, "+
+			"and DHCPREQUEST packets that accepted them, in networks whose addresses Trivet assigns.")),
 		dropped: prometheus.NewCounter(opts("dropped_writes_total",
 			"Deferred writes of boot progress that failed or did not fit the queue.")),
 	}

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -63,18 +64,23 @@ func TestAccess(t *testing.T) {
 	for name, tc := range map[string]struct {
 		chain []*x509.Certificate
 		want  [5]int // by Access
+		from  string // empty: its own address
 	}{
-		"no certificate": {nil, [5]int{anonymous, anonymous, anonymous, anonymous, open}},
+		"no certificate": {nil, [5]int{anonymous, anonymous, anonymous, anonymous, open}, ""},
 		"head of another cluster": {certificate(foreign, "head1", auth.PeerHead, now),
-			[5]int{anonymous, anonymous, anonymous, anonymous, open}},
-		"head":    {certificate(keys, "head1", auth.PeerHead, now), [5]int{open, open, open, open, open}},
-		"witness": {certificate(keys, "head2", auth.PeerWitness, now), [5]int{open, open, refused, open, open}},
+			[5]int{anonymous, anonymous, anonymous, anonymous, open}, ""},
+		"head":    {certificate(keys, "head1", auth.PeerHead, now), [5]int{open, open, open, open, open}, ""},
+		"witness": {certificate(keys, "head2", auth.PeerWitness, now), [5]int{open, open, refused, open, open}, ""},
+		"head at another address": {certificate(keys, "head1", auth.PeerHead, now),
+			[5]int{open, open, open, open, open}, "10.0.0.7:51234"},
+		"witness at another address": {certificate(keys, "head2", auth.PeerWitness, now),
+			[5]int{anonymous, anonymous, anonymous, anonymous, open}, "10.0.0.7:51234"},
 		"removed head": {certificate(keys, "head9", auth.PeerHead, now),
-			[5]int{open, refused, refused, refused, open}},
+			[5]int{open, refused, refused, refused, open}, ""},
 		"witness whose certificate expired": {certificate(keys, "head2", auth.PeerWitness, past),
-			[5]int{anonymous, anonymous, anonymous, open, open}},
+			[5]int{anonymous, anonymous, anonymous, open, open}, ""},
 		"removed witness whose certificate expired": {certificate(keys, "head9", auth.PeerWitness, past),
-			[5]int{anonymous, anonymous, anonymous, refused, open}},
+			[5]int{anonymous, anonymous, anonymous, refused, open}, ""},
 	} {
 		for access, want := range tc.want {
 			s := NewServer(Config{Root: &keys.CA.Root, Membership: fakeMembership{"head1": true, "head2": true},
@@ -83,7 +89,7 @@ func TestAccess(t *testing.T) {
 				Handle: func(*http.Request, auth.Peer, []byte) (any, error) { return struct{}{}, nil }})
 			body := &readBody{Reader: strings.NewReader("{}")}
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Prefix+"test", body)
-			r.TLS = &tls.ConnectionState{PeerCertificates: tc.chain}
+			r.TLS, r.RemoteAddr = &tls.ConnectionState{PeerCertificates: tc.chain}, cmp.Or(tc.from, "10.0.0.1:51234")
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, r)
 			if w.Code != want || body.read != (want == open) {

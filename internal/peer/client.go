@@ -21,20 +21,28 @@ import (
 type Client struct {
 	http *http.Client
 	info func() Info
+	from func() net.Addr
 }
 
 // NewClient returns a client. cert returns the member's certificate, root the cluster's CA; both are called for each
 // connection. info returns what this head reports of itself; nil: it sends no pings.
 func NewClient(cert auth.CertFunc, root func() *auth.Root, info func() Info) *Client {
+	c := &Client{info: info, from: func() net.Addr { return nil }}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		cfg := root().PeerTLS(cert)
 		cfg.NextProtos = []string{"h2"}
-		return (&tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: cfg}).DialContext(ctx, network, addr)
+		dialer := &net.Dialer{Timeout: dialTimeout, LocalAddr: c.from()}
+		return (&tls.Dialer{NetDialer: dialer, Config: cfg}).DialContext(ctx, network, addr)
 	}
 	t := &http.Transport{DialTLSContext: dial, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: silence}}
-	return &Client{&http.Client{Transport: t}, info}
+	c.http = &http.Client{Transport: t}
+	return c
 }
+
+// CallFrom sets what returns the address from which this client calls; nil: the kernel chooses. It is called before
+// the first call.
+func (c *Client) CallFrom(from func() net.Addr) { c.from = from }
 
 // dialTimeout bounds the connection to another head.
 const dialTimeout = 2 * time.Second

@@ -66,6 +66,7 @@ type Config struct {
 type Server struct {
 	Config
 	mux     *http.ServeMux
+	sources Sources
 	unknown *limit.Pool // bytes of bodies of unauthenticated callers
 }
 
@@ -146,6 +147,9 @@ func (s *Server) authorize(r *http.Request, access Access) (p auth.Peer, err err
 		p, err = s.Root.ExpiredPeerOf(r.TLS, ConnTime(r))
 	default:
 		p, err = s.Root.PeerOf(r.TLS, ConnTime(r))
+	}
+	if err == nil {
+		err = s.sources.Verify(r, p)
 	}
 	if err == nil {
 		limit.Of(r.Context()).Recognise()

@@ -40,7 +40,7 @@ func TestExchangeAccess(t *testing.T) {
 	}{{auth.PeerHead, http.StatusOK}, {auth.PeerWitness, http.StatusForbidden}} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, peer.Prefix+"presence",
 			strings.NewReader(`{"within":"1h"}`))
-		cert := authtest.PeerCert(t, keys, auth.Peer{Name: "head1", Role: tc.role, Host: "10.0.0.1"}, time.Now())
+		cert := authtest.PeerCert(t, keys, auth.Peer{Name: "head1", Role: tc.role, Host: "192.0.2.1"}, time.Now()) // httptest's
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)

@@ -25,6 +25,7 @@ type router struct {
 	log     *slog.Logger
 	root    func() *auth.Root // returns nil before it is known
 	links   *peer.Links
+	sources peer.Sources
 	members atomic.Pointer[http.Handler]
 	peers   atomic.Pointer[http.Handler]
 	api     atomic.Pointer[http.Handler]
@@ -57,8 +58,8 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	pass(&t.api, w, r)
 }
 
-// serveMember serves the store's members, until they are removed: a valid certificate alone would let its holder send
-// messages in the name of other members. All others get a 401: a member that got a 403 or 410 would conclude that it
+// serveMember serves the store's members, until they are removed, and witnesses from their own address only: a valid
+// certificate alone would let its holder send messages in the name of other members. All others get a 401: a member that got a 403 or 410 would conclude that it
 // was removed. One that was removed learns it from its ping.
 func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 	root := t.root()
@@ -67,6 +68,9 @@ func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p, err := root.PeerOf(r.TLS, peer.ConnTime(r))
+	if err == nil {
+		err = t.sources.Verify(r, p)
+	}
 	if sender := t.sender.Load(); err == nil && sender != nil {
 		err = (*sender)(p, r)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/trivet-project/trivet/internal/peer"
 )
 
-// Raft messages of a member are served until it is removed, though its certificate is valid for longer. No response
-// is one that raft takes for a removal.
+// Raft messages of a member are served until it is removed, though its certificate is valid for longer, and those of a
+// witness from its own address only. No response is one that raft takes for a removal.
 func TestRemovedMemberIsRefused(t *testing.T) {
 	keys, err := auth.Init(filepath.Join(t.TempDir(), "keys"), "c1")
 	if err != nil {
@@ -28,11 +28,12 @@ func TestRemovedMemberIsRefused(t *testing.T) {
 	rt.set(&rt.members, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
+	from := "10.0.0.1:51234"
 	post := func(name string, role auth.PeerRole) int {
 		t.Helper()
 		cert := authtest.PeerCert(t, keys, auth.Peer{Name: name, Role: role, Host: "10.0.0.1"}, time.Now())
 		r := httptest.NewRequestWithContext(t.Context(), "POST", "/raft", nil)
-		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}
+		r.TLS, r.RemoteAddr = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}, from
 		w := httptest.NewRecorder()
 		rt.ServeHTTP(w, r)
 		return w.Code
@@ -52,5 +53,12 @@ func TestRemovedMemberIsRefused(t *testing.T) {
 				t.Errorf("%s, a %s: %d, want %d", name, role, got, want)
 			}
 		}
+	}
+	from = "10.0.0.2:51234"
+	if got := post("head1", auth.PeerWitness); got != http.StatusUnauthorized {
+		t.Errorf("a witness at another address: %d", got)
+	}
+	if got := post("head1", auth.PeerHead); got != http.StatusNoContent {
+		t.Errorf("a full head at another address: %d", got)
 	}
 }

@@ -79,6 +79,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return s.listeners.serveUDP(ctx) })
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })
+	g.Go(func() error { s.netboot.SearchServers(ctx, s.cfg.DHCPInterfaces); return nil })
 	g.Go(func() error { return s.leases.Run(ctx) })
 	g.Go(func() error { return s.runControllers(ctx) })
 	if s.cfg.Audit != "" {
