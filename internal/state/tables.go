@@ -12,7 +12,8 @@ import (
 const (
 	ByMAC     = "mac"     // machines and addresses by MAC
 	ByAddress = "address" // machines by the fixed addresses of their ports
-	ByState   = "state"   // machines and provisions by state
+	ByLabel   = "label"   // machines by label, those that can be claimed apart from others: see Tables.FreeMachines
+	ByWaiting = "waiting" // provisions that wait, by what they wait for, and age: see Tables.NextWaiting
 	// machines that wait to be accepted, under trivet.MachineDiscovered; compared
 	ByDiscovered = "discovered"
 	ByMachine    = "machine"   // workflows by machine
@@ -69,7 +70,7 @@ func newTables(s *store.Store) *Tables {
 		Machines: store.NewTable(s,
 			store.Index[trivet.Machine]{Name: ByMAC, Keys: macs},
 			store.Index[trivet.Machine]{Name: ByAddress, Keys: fixedAddresses},
-			by(ByState, func(m *trivet.Machine) string { return string(m.Status.State) }),
+			store.Index[trivet.Machine]{Name: ByLabel, Keys: labelKeys},
 			store.Index[trivet.Machine]{Name: ByDiscovered, Keys: discovered, Compared: true},
 		),
 		Workflows: store.NewTable(s,
@@ -77,12 +78,10 @@ func newTables(s *store.Store) *Tables {
 			by(ByProvision, func(w *trivet.Workflow) string { return w.Spec.Provision }),
 			store.Index[trivet.Workflow]{Name: ByBlob, Keys: digestsOf[*trivet.Workflow]},
 		),
-		Provisions: store.NewTable(s,
-			by(ByState, func(p *trivet.Provision) string { return string(p.Status.State) }),
-		),
-		Templates: store.NewTable[trivet.Template](s),
-		Images:    store.NewTable(s, store.Index[trivet.Image]{Name: ByBlob, Keys: digestsOf[*trivet.Image]}),
-		Platforms: store.NewTable(s, store.Index[trivet.Platform]{Name: ByBlob, Keys: digestsOf[*trivet.Platform]}),
+		Provisions: store.NewTable(s, store.Index[trivet.Provision]{Name: ByWaiting, Keys: waitingKeys}),
+		Templates:  store.NewTable[trivet.Template](s),
+		Images:     store.NewTable(s, store.Index[trivet.Image]{Name: ByBlob, Keys: digestsOf[*trivet.Image]}),
+		Platforms:  store.NewTable(s, store.Index[trivet.Platform]{Name: ByBlob, Keys: digestsOf[*trivet.Platform]}),
 		Networks: store.NewTable(s,
 			store.Index[trivet.Network]{Name: ByCIDR, Keys: cidr, Compared: true},
 			store.Index[trivet.Network]{Name: ByEnclosing, Keys: enclosing, Compared: true},
