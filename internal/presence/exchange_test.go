@@ -39,7 +39,7 @@ func TestExchangeAccess(t *testing.T) {
 		status int
 	}{{auth.PeerHead, http.StatusOK}, {auth.PeerWitness, http.StatusForbidden}} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, peer.Prefix+"presence",
-			strings.NewReader(`{"within":"1h"}`))
+			strings.NewReader(`{"start":"","seq":0}`))
 		cert := authtest.PeerCert(t, keys, auth.Peer{Name: "head1", Role: tc.role, Host: "10.0.0.1"}, time.Now())
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}
 		w := httptest.NewRecorder()
