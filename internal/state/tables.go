@@ -68,14 +68,14 @@ func newTables(s *store.Store) *Tables {
 	return &Tables{
 		Store: s,
 		Machines: store.NewTable(s,
-			store.Index[trivet.Machine]{Name: ByMAC, Keys: macs},
+			store.Index[trivet.Machine]{Name: ByMAC, Keys: macs, Field: "spec.nics.mac"},
 			store.Index[trivet.Machine]{Name: ByAddress, Keys: fixedAddresses},
 			store.Index[trivet.Machine]{Name: ByLabel, Keys: labelKeys},
 			store.Index[trivet.Machine]{Name: ByDiscovered, Keys: discovered, Compared: true},
 		),
 		Workflows: store.NewTable(s,
-			by(ByMachine, func(w *trivet.Workflow) string { return w.Spec.Machine }),
-			by(ByProvision, func(w *trivet.Workflow) string { return w.Spec.Provision }),
+			by(ByMachine, "spec.machine", func(w *trivet.Workflow) string { return w.Spec.Machine }),
+			by(ByProvision, "spec.provision", func(w *trivet.Workflow) string { return w.Spec.Provision }),
 			store.Index[trivet.Workflow]{Name: ByBlob, Keys: digestsOf[*trivet.Workflow]},
 		),
 		Provisions: store.NewTable(s, store.Index[trivet.Provision]{Name: ByWaiting, Keys: waitingKeys}),
@@ -87,8 +87,8 @@ func newTables(s *store.Store) *Tables {
 			store.Index[trivet.Network]{Name: ByEnclosing, Keys: enclosing, Compared: true},
 		),
 		Addresses: store.NewTable(s,
-			by(ByMAC, func(a *trivet.Address) string { return a.Spec.MAC }),
-			by(ByNetwork, func(a *trivet.Address) string { return a.Spec.Network }),
+			by(ByMAC, "spec.mac", func(a *trivet.Address) string { return a.Spec.MAC }),
+			by(ByNetwork, "spec.network", func(a *trivet.Address) string { return a.Spec.Network }),
 		),
 		MACs:  store.NewTable[trivet.MAC](s),
 		Sites: store.NewTable[trivet.Site](s),
@@ -100,7 +100,7 @@ func newTables(s *store.Store) *Tables {
 		Tokens:   store.NewTable(s, store.Index[trivet.Token]{Name: ByHead, Keys: ofHead, Compared: true}),
 		Accounts: store.NewTable[trivet.Account](s),
 		Events: store.NewTable(s,
-			by(BySubject, func(e *trivet.Event) string { return e.Spec.Subject }),
+			by(BySubject, "spec.subject", func(e *trivet.Event) string { return e.Spec.Subject }),
 		),
 	}
 }
@@ -128,9 +128,9 @@ func (t *Tables) Within(s *store.Scope) *Tables {
 	}
 }
 
-// by returns an index of records by one key.
-func by[T any](name string, key func(*T) string) store.Index[T] {
-	return store.Index[T]{Name: name, Keys: func(r *T) []string { return []string{key(r)} }}
+// by returns an index of records by the value of a field.
+func by[T any](name, field string, key func(*T) string) store.Index[T] {
+	return store.Index[T]{Name: name, Field: field, Keys: func(r *T) []string { return []string{key(r)} }}
 }
 
 func macs(m *trivet.Machine) (all []string) {

@@ -40,9 +40,28 @@ func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {
 // List returns the records of a kind in order of name, after a name, at most limit (0: all), at a revision from which
 // a watch can begin. Those that were refused are missing.
 func (s *Store) List(kind trivet.Kind, after string, limit int) (records []Raw, revision int64) {
-	snap := s.snapshot()
 	all := recordKey(kindPart(kind), "")
-	for e := range snap.under(all, all+after) {
+	return s.page(all, all+after, limit)
+}
+
+// ListByField is as List, of the records whose field has a value. ok is false where no index has that field.
+func (s *Store) ListByField(kind trivet.Kind, field, value, after string, limit int) (records []Raw, revision int64,
+	ok bool) {
+	info := s.kinds[kindPart(kind)]
+	for _, ix := range info.indexes {
+		if ix.field == field {
+			all := indexPrefix(info.part, ix.name, value)
+			records, revision = s.page(all, all+after, limit)
+			return records, revision, true
+		}
+	}
+	return nil, 0, false
+}
+
+// page returns the records whose path has a prefix and is after another one, at most limit (0: all).
+func (s *Store) page(prefix, after string, limit int) (records []Raw, revision int64) {
+	snap := s.snapshot()
+	for e := range snap.under(prefix, after) {
 		if e.refused() {
 			continue
 		}
