@@ -49,3 +49,9 @@ func (s *Store) Held() (events, bytes int) {
 
 // The limits of the history.
 const HistoryEvents, HistoryBytes = historyEvents, historyBytes
+
+// LimitReplay sets the limits of replays.
+func (s *Store) LimitReplay(revisions int64, bytes int) { s.replay = replayLimit{revisions, bytes} }
+
+// Rewind makes the watch return what it returned after a revision.
+func (w *Watcher) Rewind(revision int64) { w.rev = revision }
