@@ -87,6 +87,19 @@ func (t *Table[T]) AllShared() iter.Seq[*T] {
 	return all[T](t.store.snapshot(), t.info)
 }
 
+// After yields the shared records after a name, at most limit, in order of name.
+func (t *Table[T]) After(name string, limit int) iter.Seq[*T] {
+	t.checkRead()
+	return func(yield func(*T) bool) {
+		prefix, n := recordKey(t.info.part, ""), 0
+		for v := range entries[T](t.store.snapshot().under(prefix, prefix+name)) {
+			if n++; n > limit || !yield(v) {
+				return
+			}
+		}
+	}
+}
+
 // Names returns the names of all records, in order.
 func (t *Table[T]) Names() (names []string) {
 	for r := range t.AllShared() {
