@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Heads exchange only what they learned since the last exchange. Each heartbeat that a head learns of gets the
+// Heads exchange only what they learned since the last exchange. Each heartbeat that a head gets has the
 // next number of that head; a peer asks for those after a number. After a restart of either head, the peer asks for all.
 
 // keep is how long a heartbeat is of use.

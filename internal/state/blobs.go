@@ -54,7 +54,7 @@ func (t *Tables) BlobUses() iter.Seq[BlobUse] {
 				return
 			}
 		}
-		for w := range t.Workflows.Under(ByBlob, "", store.Place{}) {
+		for w := range t.Workflows.Under(ByBlob, "", store.Position{}) {
 			if !of(w) {
 				return
 			}

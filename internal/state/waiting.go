@@ -64,7 +64,7 @@ func (t *Tables) labelled(class string, labels map[string]string) iter.Seq[*triv
 		after := ""
 		for list := lacking(nil, labels); list != ""; {
 			key := class + list + "=" + labels[list] + endLabel
-			m := first(t.Machines.Under(ByLabel, key, store.Place{Key: key, Name: after}))
+			m := first(t.Machines.Under(ByLabel, key, store.Position{Key: key, Name: after}))
 			if m == nil {
 				return
 			}
@@ -115,16 +115,16 @@ func age(p *trivet.Provision) string { return fmt.Sprintf("%020d", max(0, p.Crea
 // Waiting yields the shared provisions that wait for a machine and are after another one, by selector and age. after is
 // nil at the beginning.
 func (t *Tables) Waiting(after *trivet.Provision) iter.Seq[*trivet.Provision] {
-	place := store.Place{}
+	place := store.Position{}
 	if after != nil {
-		place = store.Place{Key: classOfProvision(after) + age(after), Name: after.Name}
+		place = store.Position{Key: classOfProvision(after) + age(after), Name: after.Name}
 	}
 	return t.Provisions.Under(ByWaiting, "", place)
 }
 
 // WaitingForFault yields the shared provisions that wait until what machines share is not at fault any more.
 func (t *Tables) WaitingForFault(what string) iter.Seq[*trivet.Provision] {
-	return t.Provisions.Under(ByWaiting, byFault+what+endSelector, store.Place{})
+	return t.Provisions.Under(ByWaiting, byFault+what+endSelector, store.Position{})
 }
 
 // NextWaiting returns the oldest provision that may use a machine, waits for one, and is younger than another; nil
@@ -141,7 +141,7 @@ func (t *Tables) NextWaiting(m *trivet.Machine, after *trivet.Provision) *trivet
 
 // classes calls do for each selector, of those that begin with some labels, whose further labels are all among rest.
 func (t *Tables) classes(begin string, rest []string, do func(class string)) {
-	if first(t.Provisions.Under(ByWaiting, begin, store.Place{})) == nil {
+	if first(t.Provisions.Under(ByWaiting, begin, store.Position{})) == nil {
 		return
 	}
 	do(begin + endSelector)
@@ -151,9 +151,9 @@ func (t *Tables) classes(begin string, rest []string, do func(class string)) {
 }
 
 func (t *Tables) nextOf(class string, m *trivet.Machine, after *trivet.Provision) *trivet.Provision {
-	place := store.Place{}
+	place := store.Position{}
 	if after != nil {
-		place = store.Place{Key: class + age(after), Name: after.Name}
+		place = store.Position{Key: class + age(after), Name: after.Name}
 	}
 	for p := range t.Provisions.Under(ByWaiting, class, place) {
 		if placement.Matches(m, &p.Spec) {

@@ -2,16 +2,16 @@ package store
 
 import "iter"
 
-// Place is the place of a record in an index: after it a scan continues. The zero Place is before all records.
-type Place struct{ Key, Name string }
+// Position is the place of a record in an index: after it a scan continues. The zero Position is before all records.
+type Position struct{ Key, Name string }
 
 // Under yields the shared records that have a key with this prefix in an index, and are after a place, in order of the
 // key and then of the name. It reads no more records than its caller takes. A record with several such keys is yielded
 // for each.
-func (t *Table[T]) Under(index, prefix string, after Place) iter.Seq[*T] {
+func (t *Table[T]) Under(index, prefix string, after Position) iter.Seq[*T] {
 	t.checkRead()
 	name, from := t.info.index(index).name, ""
-	if after != (Place{}) {
+	if after != (Position{}) {
 		from = indexPath(t.info.part, name, after.Key, after.Name)
 	}
 	all := indexPrefix(t.info.part, name, prefix)
