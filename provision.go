@@ -42,16 +42,24 @@ const (
 
 // ProvisionStatus is the progress of the request.
 type ProvisionStatus struct {
-	State      ProvisionState `json:"state,omitempty"`
-	Reason     string         `json:"reason,omitempty"`     // why it is pending or failed
-	Machine    string         `json:"machine,omitempty"`    // the machine of the newest attempt
-	MachineUID string         `json:"machineUID,omitempty"` // of that machine
-	Workflow   string         `json:"workflow,omitempty"`   // of the latest attempt
-	Attempts   int            `json:"attempts,omitempty"`   // workflows created so far
-	Failure    *Failure       `json:"failure,omitempty"`
-	Started    time.Time      `json:"started,omitzero"` // when the first machine was claimed
-	Ended      time.Time      `json:"ended,omitzero"`   // when it succeeded or failed
+	State  ProvisionState `json:"state,omitempty"`
+	Reason string         `json:"reason,omitempty"` // why it is pending or failed
+	// WaitsFor is what a pending provision waits for besides a machine: "image NAME", until that is not at fault.
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// WaitsGeneration is the provision's generation when it began to wait for that.
+	WaitsGeneration int64 `json:"waitsGeneration,omitempty"`
+
+	Machine    string    `json:"machine,omitempty"`    // the machine of the newest attempt
+	MachineUID string    `json:"machineUID,omitempty"` // of that machine
+	Workflow   string    `json:"workflow,omitempty"`   // of the latest attempt
+	Attempts   int       `json:"attempts,omitempty"`   // workflows created so far
+	Failure    *Failure  `json:"failure,omitempty"`
+	Started    time.Time `json:"started,omitzero"` // when the first machine was claimed
+	Ended      time.Time `json:"ended,omitzero"`   // when it succeeded or failed
 }
+
+// Waits reports whether no machine was claimed yet.
+func (s ProvisionState) Waits() bool { return s == "" || s == ProvisionPending }
 
 // Ended reports whether the state is final.
 func (s ProvisionState) Ended() bool { return s == ProvisionSucceeded || s == ProvisionFailed }

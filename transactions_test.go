@@ -49,7 +49,7 @@ var (
 )
 
 func TestTransactions(t *testing.T) {
-	g := loadCalls(t)
+	g := moduleCalls(t)
 	if len(g.roots) < 30 {
 		t.Fatalf("only %d functions of transactions were found: is it still *store.Tx that they take?", len(g.roots))
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 // Bounds of a page, in records.
@@ -47,7 +48,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 	}
 	page := trivet.List{Items: []json.RawMessage{}, Revision: at.Revision}
 	for {
-		records, revision := h.Fleet.Store.List(info.Kind, at.After, limit)
+		records, revision := h.candidates(info.Kind, sel, at.After, limit)
 		if page.Revision == 0 {
 			page.Revision = revision
 		}
@@ -66,6 +67,20 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 			return respond(w, http.StatusOK, page)
 		}
 	}
+}
+
+// candidates returns the records that a selector may match, after a name: by an index where it has a field of one, so that
+// a machine's events are found among those of all machines.
+func (h *Handler) candidates(kind trivet.Kind, sel selector, after string, limit int) ([]store.Raw, int64) {
+	for _, t := range sel.fields {
+		if t.not || t.value == "" {
+			continue
+		}
+		if records, revision, ok := h.Fleet.Store.ListByField(kind, t.key, t.value, after, limit); ok {
+			return records, revision
+		}
+	}
+	return h.Fleet.Store.List(kind, after, limit)
 }
 
 func pageSize(text string) (int, error) {

@@ -40,14 +40,14 @@ func (a *app) describe() *cobra.Command {
 
 // describeMore prints the run and the events of a record.
 func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Record) error {
-	machine, workflow := "", "" // UID, name
+	machine, uid, workflow := "", "", ""
 	switch r := r.(type) {
 	case *trivet.Machine:
-		machine, workflow = r.UID, r.Status.Workflow
+		machine, uid, workflow = r.Name, r.UID, r.Status.Workflow
 	case *trivet.Provision:
-		machine, workflow = r.Status.MachineUID, r.Status.Workflow
+		machine, uid, workflow = r.Status.Machine, r.Status.MachineUID, r.Status.Workflow
 	case *trivet.Workflow:
-		machine, workflow = r.Spec.MachineUID, r.Name
+		machine, uid, workflow = r.Spec.Machine, r.Spec.MachineUID, r.Name
 	default:
 		return nil
 	}
@@ -62,7 +62,7 @@ func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Reco
 	if machine == "" {
 		return nil
 	}
-	events, err := eventsOf(ctx, cl, machine)
+	events, err := eventsOf(ctx, cl, machine, uid)
 	if err != nil {
 		return err
 	}

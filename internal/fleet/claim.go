@@ -1,94 +1,154 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"iter"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/placement"
-	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// Claim claims a machine for a pending provision and creates its workflow. Where no machine fits, or the template
-// cannot be rendered, the provision's status contains the reason. It fails with ErrConflict where the chosen machine
-// was claimed or deleted meanwhile: the caller chooses again.
+// Claim claims a machine for a provision that waits for one, and creates its workflow. Where no machine fits, or the
+// template cannot be rendered, the provision's status contains the reason. Where an older provision waits for the chosen
+// machine, that one gets it, and Claim fails with ErrConflict, as it does where the machine was claimed or deleted
+// meanwhile: the caller chooses again.
 func (f *Fleet) Claim(ctx context.Context, provision string) error {
-	p, err := f.Provisions.Get(provision)
-	if err != nil || !isPending(p) {
+	p, err := f.Provisions.GetShared(provision)
+	if err != nil {
 		return nil
 	}
-	choice := f.pick(&p.Spec)
-	if choice.Machine == "" {
-		return f.setPending(ctx, provision, choice.Why)
+	_, err = f.consider(ctx, p)
+	return err
+}
+
+// consider claims a machine for a provision. why: there is none.
+func (f *Fleet) consider(ctx context.Context, p *trivet.Provision) (why string, err error) {
+	if !p.Status.State.Waits() {
+		return "", nil
 	}
-	address, err := f.propose(choice.Machine)
-	if err != nil && !errors.Is(err, trivet.ErrUnavailable) {
-		return f.setPending(ctx, provision, err.Error())
+	if p.Status.WaitsFor != "" {
+		return "", f.stopWaiting(ctx, p)
 	}
-	if err == nil {
-		err = f.update(ctx, func(tx *store.Tx) error { return f.claimOrReject(tx, choice.Machine, provision, address) })
+	m, why := f.choose(&p.Spec)
+	if m == nil {
+		return why, f.setPending(ctx, p, why)
 	}
-	if err != nil {
-		return &trivet.Error{Op: "claim", Kind: "Machine", Name: choice.Machine, Err: err}
+	return "", f.offer(ctx, m, p)
+}
+
+// Offer gives a machine that can be claimed to the oldest provision that waits for it.
+func (f *Fleet) Offer(ctx context.Context, machine string) error {
+	m, err := f.Machines.GetShared(machine)
+	if err != nil || !placement.Free(m) {
+		return nil
+	}
+	return f.offer(ctx, m, nil)
+}
+
+// offer offers a machine to the provisions that wait for it, the oldest first, until one has claimed it. chosen is the
+// provision that the machine was chosen for, after which it is not offered; nil: none.
+func (f *Fleet) offer(ctx context.Context, m *trivet.Machine, chosen *trivet.Provision) error {
+	fail := func(err error) error {
+		return &trivet.Error{Op: "claim", Kind: "Machine", Name: m.Name, Err: err}
+	}
+	address, err := f.propose(m.Name)
+	if errors.Is(err, trivet.ErrUnavailable) {
+		return fail(err)
+	}
+	avoided := f.avoided(m) != ""
+	for p := f.NextWaiting(m, nil); p != nil; p = f.NextWaiting(m, p) {
+		if avoided && p.Spec.Machine == "" {
+			continue
+		}
+		if err != nil {
+			return f.setPending(ctx, cmp.Or(chosen, p), err.Error())
+		}
+		claimed, err := f.claimFor(ctx, m.Name, p.Name, address)
+		switch isChosen := chosen != nil && p.Name == chosen.Name; {
+		case err != nil:
+			return fail(err)
+		case claimed && chosen != nil && !isChosen:
+			return fail(fmt.Errorf("%w: an older provision has claimed the machine", trivet.ErrConflict))
+		case claimed || isChosen:
+			return nil
+		}
 	}
 	return nil
 }
 
-func isPending(p *trivet.Provision) bool {
-	return p.Status.State == "" || p.Status.State == trivet.ProvisionPending
+// choose returns a machine that a provision may claim, or why there is none.
+func (f *Fleet) choose(spec *trivet.ProvisionSpec) (m *trivet.Machine, why string) {
+	if spec.Machine != "" {
+		named := func(yield func(*trivet.Machine) bool) {
+			if m, err := f.Machines.GetShared(spec.Machine); err == nil {
+				yield(m)
+			}
+		}
+		if m = placement.First(named, spec, nil); m == nil {
+			why = placement.Why(named, spec, nil)
+		}
+		return m, why
+	}
+	candidates := f.FreeMachines(spec.Selector)
+	if m = placement.First(candidates, spec, f.avoided); m != nil {
+		return m, ""
+	}
+	return nil, placement.Why(func(yield func(*trivet.Machine) bool) {
+		for _, list := range []iter.Seq[*trivet.Machine]{candidates, f.TakenMachines(spec.Selector)} {
+			for m := range list {
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}, spec, f.avoided)
 }
 
-// pick chooses the machine that is named, or one of the available ones. It reads all others only to report why none
-// fits.
-func (f *Fleet) pick(spec *trivet.ProvisionSpec) placement.Choice {
-	if spec.Machine != "" {
-		var named []*trivet.Machine
-		if m, err := f.Machines.GetShared(spec.Machine); err == nil {
-			named = append(named, m)
-		}
-		return placement.Pick(named, spec, nil)
-	}
-	avoid := f.avoided()
-	available := f.Machines.SharedBy(state.ByState, string(trivet.MachineAvailable))
-	if choice := placement.Pick(available, spec, avoid); choice.Machine != "" {
-		return choice
-	}
-	return placement.Pick(slices.Collect(f.Machines.AllShared()), spec, avoid)
+// claimFor claims a machine for a provision, or writes why it cannot. claimed: it has.
+func (f *Fleet) claimFor(ctx context.Context, machine, provision string,
+	address *addressing.Proposal) (claimed bool, err error) {
+	err = f.update(ctx, func(tx *store.Tx) error {
+		claimed, err = f.claimOrReject(tx, machine, provision, address)
+		return err
+	})
+	return claimed && err == nil, err
 }
 
 // claimOrReject claims the machine, or ends a provision that no machine could serve.
-func (f *Fleet) claimOrReject(tx *store.Tx, machine, provision string, address *addressing.Proposal) error {
+func (f *Fleet) claimOrReject(tx *store.Tx, machine, provision string,
+	address *addressing.Proposal) (claimed bool, err error) {
 	p, err := f.Provisions.In(tx).Get(provision)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && !isPending(p) {
-		return errUnchanged
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Status.State.Waits() {
+		return false, errUnchanged
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	t, err := f.load(tx, machine)
 	if errors.Is(err, trivet.ErrNotFound) {
-		return fmt.Errorf("%w: the machine was deleted", trivet.ErrConflict)
+		return false, fmt.Errorf("%w: the machine was deleted", trivet.ErrConflict)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	err = f.claim(t, p, address)
-	if errors.Is(err, errAtFault) {
-		return f.wait(tx, provision, err.Error())
+	if fault := (*faultError)(nil); errors.As(err, &fault) {
+		return false, f.wait(tx, provision, err.Error(), fault.waitsFor())
 	}
 	if errors.Is(err, trivet.ErrInvalid) || errors.Is(err, trivet.ErrNotFound) || errors.Is(err, trivet.ErrTooLarge) {
-		return f.reject(tx, provision, err)
+		return false, f.reject(tx, provision, err)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	return f.save(t)
+	return true, f.save(t)
 }
 
 // claim starts a run of the provision on the machine.
@@ -118,28 +178,13 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s", p.Name, p.Spec.Template)
 	st := &p.Status
 	st.State, st.Reason, st.Workflow = trivet.ProvisionRunning, "", w.Name
+	st.WaitsFor, st.WaitsGeneration = "", 0
 	st.Machine, st.MachineUID = m.Name, m.UID
 	st.Attempts++
 	if st.Started.IsZero() {
 		st.Started = f.now()
 	}
 	return f.Provisions.In(t.tx).Put(p)
-}
-
-// errAtFault: what the machine shares with others is at fault. The provision waits.
-var errAtFault = errors.New("no machine is used for a provision by selector")
-
-// checkShared refuses a provision by selector where what machines share is at fault. One that names its machine tries
-// it: that it succeeds is how others know that the fault is gone.
-func (f *Fleet) checkShared(t *transition, p *trivet.Provision) error {
-	if p.Spec.Machine != "" {
-		return nil
-	}
-	why, err := f.unusable(t)
-	if err == nil && why != "" {
-		err = fmt.Errorf("%s: %w until it is changed, or one that names a machine gets on with it", why, errAtFault)
-	}
-	return err
 }
 
 // claimable changes the state of a machine that may be claimed.
@@ -172,32 +217,4 @@ func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]tr
 		f.setIntent(t, "cycle")
 	}
 	return nil
-}
-
-// setPending writes into a provision what it waits for.
-func (f *Fleet) setPending(ctx context.Context, provision, why string) error {
-	return f.update(ctx, func(tx *store.Tx) error { return f.wait(tx, provision, why) })
-}
-
-func (f *Fleet) wait(tx *store.Tx, provision, why string) error {
-	p, err := f.Provisions.In(tx).Get(provision)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && !isPending(p) {
-		return errUnchanged
-	}
-	if err != nil {
-		return err
-	}
-	p.Status.State, p.Status.Reason = trivet.ProvisionPending, why
-	return f.Provisions.In(tx).Put(p)
-}
-
-// reject ends a provision that no machine could serve.
-func (f *Fleet) reject(tx *store.Tx, provision string, cause error) error {
-	p, err := f.Provisions.In(tx).Get(provision)
-	if err != nil {
-		return err
-	}
-	p.Status.State, p.Status.Reason, p.Status.Ended = trivet.ProvisionFailed, cause.Error(), f.now()
-	p.Status.Failure = &trivet.Failure{Type: trivet.FaultConfiguration, Cause: cause.Error()}
-	return f.Provisions.In(tx).Put(p)
 }

@@ -124,49 +124,40 @@ func (f *Fleet) succeeded(t *transition, kinds ...trivet.Kind) error {
 	return nil
 }
 
-// unusable returns what the machine shares with others and is at fault, for a new run; empty where nothing is.
-func (f *Fleet) unusable(t *transition) (why string, err error) {
+// unusable returns what the machine shares with others and is at fault, for a new run; nil where nothing is.
+func (f *Fleet) unusable(t *transition) (*faultError, error) {
 	for _, kind := range []trivet.Kind{"Network", "Platform", "Image"} {
 		all, err := f.sharedOf(t, kind)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		for _, s := range all {
 			if why := workflow.AtFault(s.what, *s.failures, s.generation); why != "" {
-				return why, nil
+				return &faultError{kind, s.what, why}, nil
 			}
 		}
 	}
-	return "", nil
+	return nil, nil
 }
 
-// avoided returns why a machine must not be claimed by a selector now, by what this head knows of platforms and
-// networks that are at fault; nil where none is.
-func (f *Fleet) avoided() func(*trivet.Machine) string {
-	platforms, networks := map[string]string{}, map[string]string{}
-	for p := range f.Platforms.AllShared() {
-		if why := workflow.AtFault("platform "+p.Name, p.Status.Failures, p.Generation); why != "" {
-			platforms[p.Name] = "not used, as " + why
-		}
-	}
-	for n := range f.Networks.AllShared() {
-		if why := workflow.AtFault("network "+n.Name, n.Status.Failures, n.Generation); why != "" {
-			networks[n.Name] = "not used, as " + why
-		}
-	}
-	if len(platforms) == 0 && len(networks) == 0 {
-		return nil
-	}
+// avoided returns why a machine must not be claimed by a selector now, by what this head knows of its platform and
+// network; empty where it may.
+func (f *Fleet) avoided(m *trivet.Machine) string {
 	site := trivet.SiteSpec{}
 	if s, err := f.Sites.GetShared(trivet.SiteName); err == nil {
 		site = s.Spec
 	}
-	return func(m *trivet.Machine) string {
-		if why := platforms[platformName(m, site)]; why != "" {
-			return why
-		}
-		return networks[f.networkName(m)]
+	why := ""
+	if p, err := f.Platforms.GetShared(platformName(m, site)); err == nil {
+		why = workflow.AtFault("platform "+p.Name, p.Status.Failures, p.Generation)
 	}
+	if n, err := f.Networks.GetShared(f.networkName(m)); err == nil && why == "" {
+		why = workflow.AtFault("network "+n.Name, n.Status.Failures, n.Generation)
+	}
+	if why != "" {
+		why = "not used, as " + why
+	}
+	return why
 }
 
 // platformName returns the platform that the machine netboots.

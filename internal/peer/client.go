@@ -70,7 +70,7 @@ func (c *Client) Ping(ctx context.Context, url string) (info Info, err error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// maxResponse bounds a response, in bytes. The longest is the heartbeats of all agents.
+// maxResponse bounds a response, in bytes.
 const maxResponse = 32 << 20
 
 // Call sends a request by an HTTP client to an endpoint of the head at a URL and decodes its response. It fails with

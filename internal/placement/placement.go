@@ -1,8 +1,9 @@
-// Package placement chooses a machine for a provision, or reports why none fits. It is pure.
+// Package placement decides which machines a provision may use, and reports why none fits. It is pure.
 package placement
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -10,44 +11,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Choice is a machine, or the reason why there is none.
-type Choice struct {
-	Machine string
-	// Why is set if Machine is empty: what the operator has to change.
-	Why string
-}
-
-// Pick chooses one of the machines for a provision: the named one, or, of those with the selector's labels, the first
-// by name that is available. avoid returns why a machine must not be chosen now; empty where it may. It may be nil.
-func Pick(machines []*trivet.Machine, spec *trivet.ProvisionSpec, avoid func(*trivet.Machine) string) Choice {
-	reasons := map[string]int{}
-	best := ""
-	for _, m := range machines {
-		if !matches(m, spec) {
-			continue
-		}
-		reason := unfit(m, avoid)
-		if reason != "" {
-			reasons[reason]++
-			continue
-		}
-		if best == "" || m.Name < best {
-			best = m.Name
-		}
-	}
-	switch {
-	case best != "":
-		return Choice{Machine: best}
-	case len(reasons) > 0:
-		return Choice{Why: "no machine is free: " + tally(reasons)}
-	case spec.Machine != "":
-		return Choice{Why: "there is no machine " + spec.Machine}
-	default:
-		return Choice{Why: "no machine has the labels " + labels(spec.Selector)}
-	}
-}
-
-func matches(m *trivet.Machine, spec *trivet.ProvisionSpec) bool {
+// Matches reports whether a machine is the one that a provision names, and has the labels of its selector.
+func Matches(m *trivet.Machine, spec *trivet.ProvisionSpec) bool {
 	if spec.Machine != "" && m.Name != spec.Machine {
 		return false
 	}
@@ -57,6 +22,49 @@ func matches(m *trivet.Machine, spec *trivet.ProvisionSpec) bool {
 		}
 	}
 	return true
+}
+
+// Free reports whether a machine can be claimed, as far as its record shows.
+func Free(m *trivet.Machine) bool { return unfit(m, nil) == "" }
+
+// First returns the first of the machines that a provision matches and that can be claimed; nil where none is. avoid
+// returns why a machine must not be chosen now; empty where it may. It may be nil.
+func First(machines iter.Seq[*trivet.Machine], spec *trivet.ProvisionSpec,
+	avoid func(*trivet.Machine) string) *trivet.Machine {
+	for m := range machines {
+		if Matches(m, spec) && unfit(m, avoid) == "" {
+			return m
+		}
+	}
+	return nil
+}
+
+// maxCounted is how many machines are read to report why none fits.
+const maxCounted = 256
+
+// Why reports why none of the machines fits a provision: what the operator has to change. Of many machines it reads
+// the first ones, and gives round numbers: the reason is stored in the record, which must not change with each
+// machine.
+func Why(machines iter.Seq[*trivet.Machine], spec *trivet.ProvisionSpec, avoid func(*trivet.Machine) string) string {
+	reasons, counted, all := map[string]int{}, 0, true
+	for m := range machines {
+		if counted == maxCounted {
+			all = false
+			break
+		}
+		if reason := unfit(m, avoid); Matches(m, spec) && reason != "" {
+			reasons[reason]++
+			counted++
+		}
+	}
+	switch {
+	case len(reasons) > 0:
+		return "no machine is free: " + tally(reasons, all)
+	case spec.Machine != "":
+		return "there is no machine " + spec.Machine
+	default:
+		return "no machine has the labels " + labels(spec.Selector)
+	}
 }
 
 // unfit returns why a machine cannot be claimed; empty when it can.
@@ -77,12 +85,26 @@ func unfit(m *trivet.Machine, avoid func(*trivet.Machine) string) string {
 	}
 }
 
-func tally(reasons map[string]int) string {
+// tally prints how many machines each reason holds for. all: no machine is left out.
+func tally(reasons map[string]int, all bool) string {
 	var parts []string
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		parts = append(parts, fmt.Sprintf("%d %s", reasons[reason], reason))
+		parts = append(parts, round(reasons[reason])+" "+reason)
+	}
+	if !all {
+		parts = append(parts, "and others")
 	}
 	return strings.Join(parts, ", ")
+}
+
+func round(n int) string {
+	switch {
+	case n > 100:
+		return "over 100"
+	case n > 10:
+		return "over 10"
+	}
+	return fmt.Sprint(n)
 }
 
 func labels(selector map[string]string) string {

@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,11 +17,13 @@ func machine(name string, state trivet.MachineState, rack string) *trivet.Machin
 	}
 }
 
-func TestPick(t *testing.T) {
+type choice struct{ Machine, Why string }
+
+func TestChoice(t *testing.T) {
 	held := machine("a0", trivet.MachineAvailable, "r1")
 	held.Spec.Cordoned = true
 	machines := []*trivet.Machine{
-		machine("b", trivet.MachineAvailable, "r1"), machine("a", trivet.MachineAvailable, "r1"), held,
+		machine("a", trivet.MachineAvailable, "r1"), held, machine("b", trivet.MachineAvailable, "r1"),
 		machine("c", trivet.MachineActive, "r2"), machine("d", trivet.MachineDiscovered, "r2"),
 	}
 	avoid := func(names string) func(*trivet.Machine) string {
@@ -35,23 +38,57 @@ func TestPick(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec  trivet.ProvisionSpec
 		avoid func(*trivet.Machine) string
-		want  placement.Choice
+		want  choice
 	}{
-		"the first by name":  {trivet.ProvisionSpec{Selector: r1}, nil, placement.Choice{Machine: "a"}},
-		"not an avoided one": {trivet.ProvisionSpec{Selector: r1}, avoid("a"), placement.Choice{Machine: "b"}},
+		"the first":          {trivet.ProvisionSpec{Selector: r1}, nil, choice{Machine: "a"}},
+		"not an avoided one": {trivet.ProvisionSpec{Selector: r1}, avoid("a"), choice{Machine: "b"}},
 		"all are avoided": {trivet.ProvisionSpec{Selector: r1}, avoid("a b"),
-			placement.Choice{Why: "no machine is free: 2 broken, 1 cordoned"}},
-		"the named one": {trivet.ProvisionSpec{Machine: "b"}, nil, placement.Choice{Machine: "b"}},
+			choice{Why: "no machine is free: 2 broken, 1 cordoned"}},
+		"the named one": {trivet.ProvisionSpec{Machine: "b"}, nil, choice{Machine: "b"}},
 		"none is free": {trivet.ProvisionSpec{Selector: r2}, nil,
-			placement.Choice{Why: "no machine is free: 1 active, 1 discovered but not accepted"}},
+			choice{Why: "no machine is free: 1 active, 1 discovered but not accepted"}},
 		"the named one is cordoned": {trivet.ProvisionSpec{Machine: "a0"}, nil,
-			placement.Choice{Why: "no machine is free: 1 cordoned"}},
-		"no such machine": {trivet.ProvisionSpec{Machine: "z"}, nil, placement.Choice{Why: "there is no machine z"}},
+			choice{Why: "no machine is free: 1 cordoned"}},
+		"no such machine": {trivet.ProvisionSpec{Machine: "z"}, nil, choice{Why: "there is no machine z"}},
 		"no such labels": {trivet.ProvisionSpec{Selector: map[string]string{"x": "y", "a": "b"}}, nil,
-			placement.Choice{Why: "no machine has the labels a=b,x=y"}},
+			choice{Why: "no machine has the labels a=b,x=y"}},
 	} {
-		if got := placement.Pick(machines, &c.spec, c.avoid); got != c.want {
+		got := choice{}
+		if m := placement.First(slices.Values(machines), &c.spec, c.avoid); m != nil {
+			got.Machine = m.Name
+		} else {
+			got.Why = placement.Why(slices.Values(machines), &c.spec, c.avoid)
+		}
+		if got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// The reason is stored in the record: it is written again where much has changed, not for each machine, and costs the
+// same whatever the number of machines.
+func TestWhyInRoundNumbers(t *testing.T) {
+	spec := &trivet.ProvisionSpec{Selector: map[string]string{"rack": "r1"}}
+	for n, want := range map[int]string{
+		10:    "no machine is free: 10 active, 1 quarantined",
+		11:    "no machine is free: over 10 active, 1 quarantined",
+		100:   "no machine is free: over 10 active, 1 quarantined",
+		101:   "no machine is free: over 100 active, 1 quarantined",
+		5_000: "no machine is free: over 100 active, 1 quarantined, and others",
+	} {
+		read := 0
+		got := placement.Why(func(yield func(*trivet.Machine) bool) {
+			state := trivet.MachineQuarantined
+			for range n + 1 {
+				read++
+				if !yield(machine("m", state, "r1")) {
+					return
+				}
+				state = trivet.MachineActive
+			}
+		}, spec, nil)
+		if got != want || read > 257 {
+			t.Errorf("%d machines: %q after %d of them, want %q", n, got, read, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -16,18 +17,13 @@ import (
 // path is the endpoint by which heads exchange heartbeats, so that silence is judged by what all of them heard.
 const path = "presence"
 
-// request asks for the heartbeats that a head learned of within a duration.
-type request struct {
-	Within trivet.Duration `json:"within"`
-}
-
 // Exchange exchanges heartbeats with the other full heads.
 type Exchange struct {
 	Tracker *Tracker
 	Client  *peer.Client
 	Peers   func() map[string]string // returns the URLs of the other full heads by name
 	mu      sync.Mutex
-	asked   map[string]time.Time // guarded by mu; by head: when the last request was sent that it answered
+	reached map[string]request // guarded by mu; by head: the next request
 }
 
 // Register adds the endpoint by which other full heads request this head's heartbeats. A witness serves no agents and
@@ -37,7 +33,7 @@ func (e *Exchange) Register(s *peer.Server) {
 }
 
 // serve answers while agents may use this head. From then on it is lost to the others, as to its agents.
-func (e *Exchange) serve(_ *http.Request, _ auth.Peer, body []byte) (any, error) {
+func (e *Exchange) serve(_ *http.Request, from auth.Peer, body []byte) (any, error) {
 	var req request
 	if err := json.Unmarshal(body, &req); err != nil {
 		return nil, fmt.Errorf("presence: %w: %w", trivet.ErrInvalid, err)
@@ -45,7 +41,7 @@ func (e *Exchange) serve(_ *http.Request, _ auth.Peer, body []byte) (any, error)
 	if err := e.Tracker.Listening(); err != nil {
 		return nil, fmt.Errorf("presence: %w", err)
 	}
-	return e.Tracker.recent(req.Within.D()), nil
+	return e.Tracker.since(req, from.Name), nil
 }
 
 // Run runs the clock, and requests the other heads' heartbeats, several times within the silence from which on an
@@ -65,44 +61,54 @@ func (e *Exchange) Run(ctx context.Context) {
 	}
 }
 
-// requestAll sends one request to each head. What a head does not answer within a period is requested again in the
-// next one.
+// requestAll requests what each head has learned. What a head does not answer within a period is requested again in
+// the next one.
 func (e *Exchange) requestAll(ctx context.Context, urls map[string]string) {
-	period := e.Tracker.period()
-	ctx, cancel := context.WithTimeout(ctx, period)
+	ctx, cancel := context.WithTimeout(ctx, e.Tracker.period())
 	defer cancel()
+	e.forget(urls)
 	var requests sync.WaitGroup
 	for name, url := range urls {
 		requests.Go(func() {
-			sent, counted := time.Now(), e.Tracker.now()
-			var heartbeats []Heartbeat
-			req := request{Within: trivet.Duration(e.within(name, sent, period))}
-			if err := e.Client.Call(ctx, url, path, req, &heartbeats); err == nil {
-				e.Tracker.merge(name, counted, heartbeats)
-				e.answered(name, sent)
+			for more := true; more; {
+				counted := e.Tracker.now()
+				p := page{}
+				if err := e.Client.Call(ctx, url, path, e.next(name), &p); err != nil {
+					return
+				}
+				e.Tracker.merge(name, counted, p)
+				more = e.received(name, p)
 			}
 		})
 	}
 	requests.Wait()
 }
 
-// within returns the time since the last request that a head answered, with an overlap, since clocks run at different
-// speeds; of a head that has answered none, all that is of use.
-func (e *Exchange) within(head string, now time.Time, overlap time.Duration) time.Duration {
+// next returns the next request to a head: the first is for all that it knows.
+func (e *Exchange) next(head string) request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	last, ok := e.asked[head]
-	if !ok {
-		return keep
+	if req, ok := e.reached[head]; ok {
+		return req
 	}
-	return now.Sub(last) + overlap
+	return request{All: true}
 }
 
-func (e *Exchange) answered(head string, sent time.Time) {
+// received records how far a head's response reached, and reports whether it has more.
+func (e *Exchange) received(head string, p page) (more bool) {
+	all := e.next(head).All
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.asked == nil {
-		e.asked = map[string]time.Time{}
+	if e.reached == nil {
+		e.reached = map[string]request{}
 	}
-	e.asked[head] = sent
+	e.reached[head] = request{position: p.position, All: all && p.More}
+	return p.More
+}
+
+// forget forgets heads that are no longer members.
+func (e *Exchange) forget(urls map[string]string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.reached, func(head string, _ request) bool { return urls[head] == "" })
 }

@@ -39,8 +39,9 @@ func TestExchangeAccess(t *testing.T) {
 		status int
 	}{{auth.PeerHead, http.StatusOK}, {auth.PeerWitness, http.StatusForbidden}} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, peer.Prefix+"presence",
-			strings.NewReader(`{"within":"1h"}`))
-		cert := authtest.PeerCert(t, keys, auth.Peer{Name: "head1", Role: tc.role, Host: "192.0.2.1"}, time.Now()) // httptest's
+			strings.NewReader(`{"start":"","seq":0}`))
+		peer := auth.Peer{Name: "head1", Role: tc.role, Host: "192.0.2.1"} // the sender of httptest
+		cert := authtest.PeerCert(t, keys, peer, time.Now())
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)

@@ -3,6 +3,7 @@
 package presence
 
 import (
+	"crypto/rand"
 	"fmt"
 	"sync"
 	"time"
@@ -23,12 +24,15 @@ type Tracker struct {
 	last    map[string]heartbeat     // guarded by mu; by machine
 	peers   map[string]time.Duration // guarded by mu; by head: until when it has reported
 	awaited map[string]heartbeat     // guarded by mu; by machine: an epoch never heard, and the time of the first query
+	learned learned                  // guarded by mu
+	expired time.Duration            // guarded by mu: when awaited was last searched for old ones
 }
 
 type heartbeat struct {
 	epoch    int64
 	at       time.Duration // by the clock
-	learned  time.Time     // when this head learned of it
+	seq      int64         // in the order in which this head learned of heartbeats
+	from     string        // the head that it was learned from; empty: the agent itself
 	progress *trivet.Progress
 }
 
@@ -43,7 +47,7 @@ type Heartbeat struct {
 // New returns a tracker without heartbeats. timeout returns the silence from which on an agent is lost.
 func New(clock *Clock, timeout func() time.Duration) *Tracker {
 	return &Tracker{clock: clock, timeout: timeout, last: map[string]heartbeat{}, peers: map[string]time.Duration{},
-		awaited: map[string]heartbeat{}}
+		awaited: map[string]heartbeat{}, learned: learned{start: rand.Text()}}
 }
 
 // Listening returns nil while agents may use this head. One that has had no leader for longer than a heartbeat may be
@@ -62,13 +66,19 @@ func (t *Tracker) Record(machine string, epoch int64, progress *trivet.Progress)
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.record(machine, heartbeat{epoch: epoch, at: now, learned: time.Now(), progress: progress})
+	t.record(machine, heartbeat{epoch: epoch, at: now, progress: progress})
 }
 
+// record records a heartbeat that is newer than the last one. Those of other heads come back from them, a little older:
+// they are not news, or heads would exchange them forever. t.mu is held.
 func (t *Tracker) record(machine string, h heartbeat) {
-	if old, ok := t.last[machine]; !ok || old.epoch < h.epoch || old.epoch == h.epoch && old.at <= h.at {
-		t.last[machine] = h
+	old, ok := t.last[machine]
+	if ok && (old.epoch > h.epoch || old.epoch == h.epoch && (old.at > h.at || old.at == h.at && h.from != "")) {
+		return
 	}
+	h.seq = t.learned.add(machine)
+	t.last[machine] = h
+	t.learned.compact(t.last)
 }
 
 func (t *Tracker) now() time.Duration {
@@ -95,44 +105,18 @@ func (t *Tracker) setPeers(urls map[string]string) {
 	t.peers = peers
 }
 
-// merge adds what a peer reported in response to a request that was sent at the time asked.
-func (t *Tracker) merge(head string, asked time.Duration, heartbeats []Heartbeat) {
+// merge adds a page of what a peer reported in response to a request that was sent at the time asked. With the last page
+// the peer has reported until then.
+func (t *Tracker) merge(head string, asked time.Duration, p page) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
-	for _, h := range heartbeats {
+	for _, h := range p.Heartbeats {
 		at := asked - time.Duration(max(h.Age, 0))*time.Millisecond
-		t.record(h.Machine, heartbeat{epoch: h.Epoch, at: at, learned: now, progress: h.Progress})
+		t.record(h.Machine, heartbeat{epoch: h.Epoch, at: at, from: head, progress: h.Progress})
 	}
-	if until, ok := t.peers[head]; ok && until < asked {
+	if until, ok := t.peers[head]; ok && until < asked && !p.More {
 		t.peers[head] = asked
 	}
-}
-
-// keep is how long a heartbeat is of use.
-const keep = time.Hour
-
-// recent returns the heartbeats that this head learned of within a duration, to report to a peer. It drops those that
-// are too old to be of use.
-func (t *Tracker) recent(within time.Duration) []Heartbeat {
-	now := t.now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for machine, h := range t.awaited {
-		if now-h.at > keep {
-			delete(t.awaited, machine)
-		}
-	}
-	recent := []Heartbeat{}
-	for machine, h := range t.last {
-		switch age := now - h.at; {
-		case age > keep:
-			delete(t.last, machine)
-		case time.Since(h.learned) <= within:
-			recent = append(recent, Heartbeat{machine, h.epoch, age.Milliseconds(), h.progress})
-		}
-	}
-	return recent
 }
 
 // Silence returns for how long it is known that no head heard the agent of this epoch. For an epoch that was never

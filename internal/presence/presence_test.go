@@ -18,17 +18,18 @@ const (
 type head struct {
 	*testing.T
 	*Tracker
+	Exchange
+	name   string
 	cutOff bool
-	asked  map[string]time.Time
 }
 
 // newHead returns a head whose clock runs until the test ends.
 func newHead(t *testing.T, peers ...string) *head {
-	h := &head{T: t, asked: map[string]time.Time{}}
+	h := &head{T: t, name: "self"}
 	h.Tracker = New(NewClock(func() bool { return !h.cutOff }), func() time.Duration { return timeout })
 	urls := map[string]string{}
 	for _, name := range peers {
-		urls[name], h.asked[name] = "https://"+name, time.Now()
+		urls[name] = "https://" + name
 	}
 	h.setPeers(urls)
 	return h
@@ -44,11 +45,15 @@ func pass(d time.Duration, heads ...*head) {
 	}
 }
 
-// ask merges what another head heard since the last time, as heads do each period.
-func (h *head) ask(of *head, name string) {
-	now := time.Now()
-	h.merge(name, h.now(), of.recent(now.Sub(h.asked[name])+time.Second))
-	h.asked[name] = now
+// ask merges what another head learned since the last time, as heads do each period, and returns the pages.
+func (h *head) ask(of *head, name string) (pages []page) {
+	for more := true; more; {
+		p := of.since(h.next(name), h.name)
+		pages = append(pages, p)
+		h.merge(name, h.now(), p)
+		more = h.received(name, p)
+	}
+	return pages
 }
 
 func (h *head) mustBeSilent(want time.Duration) {
@@ -121,7 +126,8 @@ func TestHeartbeatOfOtherEpoch(t *testing.T) {
 		pass(period, h)
 		h.Record("m1", 2, nil)
 		h.mustBeSilent(period)
-		h.merge("b", h.now(), []Heartbeat{{Machine: "m1", Epoch: 1}, {Machine: "m1", Epoch: 2, Age: 60000}})
+		h.merge("b", h.now(), page{Heartbeats: []Heartbeat{{Machine: "m1", Epoch: 1},
+			{Machine: "m1", Epoch: 2, Age: 60000}}})
 		if got := h.Silence("m1", 2); got != 0 {
 			t.Errorf("silent for %s", got)
 		}
@@ -133,10 +139,10 @@ func TestGrantByOtherHeadIsNotSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHead(t, "b")
 		pass(time.Hour, h)
-		h.merge("b", h.now(), nil)
+		h.merge("b", h.now(), page{})
 		h.mustBeSilent(0)
 		pass(period, h)
-		h.merge("b", h.now(), nil)
+		h.merge("b", h.now(), page{})
 		h.mustBeSilent(period)
 	})
 }
@@ -189,17 +195,4 @@ func TestHeadWithoutQuorumIsNotListening(t *testing.T) {
 		pass(30*time.Second, h) // its agents return
 		h.mustBeSilent(period)
 	})
-}
-
-// A head that has just started learns of every agent that another head heard.
-func TestStartedHeadAsksForAll(t *testing.T) {
-	e := Exchange{}
-	now := time.Now()
-	if got := e.within("b", now, period); got != keep {
-		t.Errorf("its first request is for %s, want %s", got, keep)
-	}
-	e.answered("b", now)
-	if got := e.within("b", now.Add(time.Minute), period); got != time.Minute+period {
-		t.Errorf("its next request is for %s", got)
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 // BlobsOf returns the blobs that a record refers to, which every full head must hold. A run that has ended needs none.
@@ -31,7 +32,8 @@ type BlobUse struct {
 	Name string
 }
 
-// BlobUses returns all references to blobs.
+// BlobUses returns all references to blobs: of workflows those of runs that have not ended, which are in index ByBlob.
+// One with several blobs may be yielded again.
 func (t *Tables) BlobUses() iter.Seq[BlobUse] {
 	return func(yield func(BlobUse) bool) {
 		of := func(r trivet.Record) bool {
@@ -52,7 +54,7 @@ func (t *Tables) BlobUses() iter.Seq[BlobUse] {
 				return
 			}
 		}
-		for w := range t.Workflows.AllShared() {
+		for w := range t.Workflows.Under(ByBlob, "", store.Position{}) {
 			if !of(w) {
 				return
 			}

@@ -51,4 +51,13 @@ func TestBlobUse(t *testing.T) {
 	run.Status.State = trivet.WorkflowSucceeded
 	write(func(tx *store.Tx) error { return tables.Workflows.In(tx).Put(run) })
 	expect(map[string]string{"a": "", "d": ""})
+	uses := 0
+	for use := range tables.BlobUses() {
+		if uses++; use.Name != "p1" {
+			t.Errorf("%s refers to %s", use.Name, use.Ref.Digest)
+		}
+	}
+	if uses != 2 {
+		t.Errorf("%d references to blobs, want those of the platform", uses)
+	}
 }

@@ -12,7 +12,8 @@ import (
 const (
 	ByMAC     = "mac"     // machines and addresses by MAC
 	ByAddress = "address" // machines by the fixed addresses of their ports
-	ByState   = "state"   // machines and provisions by state
+	ByLabel   = "label"   // machines by label, those that can be claimed apart from others: see Tables.FreeMachines
+	ByWaiting = "waiting" // provisions that wait, by what they wait for, and age: see Tables.NextWaiting
 	// machines that wait to be accepted, under trivet.MachineDiscovered; compared
 	ByDiscovered = "discovered"
 	ByMachine    = "machine"   // workflows by machine
@@ -67,29 +68,27 @@ func newTables(s *store.Store) *Tables {
 	return &Tables{
 		Store: s,
 		Machines: store.NewTable(s,
-			store.Index[trivet.Machine]{Name: ByMAC, Keys: macs},
+			store.Index[trivet.Machine]{Name: ByMAC, Keys: macs, Field: "spec.nics.mac"},
 			store.Index[trivet.Machine]{Name: ByAddress, Keys: fixedAddresses},
-			by(ByState, func(m *trivet.Machine) string { return string(m.Status.State) }),
+			store.Index[trivet.Machine]{Name: ByLabel, Keys: labelKeys},
 			store.Index[trivet.Machine]{Name: ByDiscovered, Keys: discovered, Compared: true},
 		),
 		Workflows: store.NewTable(s,
-			by(ByMachine, func(w *trivet.Workflow) string { return w.Spec.Machine }),
-			by(ByProvision, func(w *trivet.Workflow) string { return w.Spec.Provision }),
+			by(ByMachine, "spec.machine", func(w *trivet.Workflow) string { return w.Spec.Machine }),
+			by(ByProvision, "spec.provision", func(w *trivet.Workflow) string { return w.Spec.Provision }),
 			store.Index[trivet.Workflow]{Name: ByBlob, Keys: digestsOf[*trivet.Workflow]},
 		),
-		Provisions: store.NewTable(s,
-			by(ByState, func(p *trivet.Provision) string { return string(p.Status.State) }),
-		),
-		Templates: store.NewTable[trivet.Template](s),
-		Images:    store.NewTable(s, store.Index[trivet.Image]{Name: ByBlob, Keys: digestsOf[*trivet.Image]}),
-		Platforms: store.NewTable(s, store.Index[trivet.Platform]{Name: ByBlob, Keys: digestsOf[*trivet.Platform]}),
+		Provisions: store.NewTable(s, store.Index[trivet.Provision]{Name: ByWaiting, Keys: waitingKeys}),
+		Templates:  store.NewTable[trivet.Template](s),
+		Images:     store.NewTable(s, store.Index[trivet.Image]{Name: ByBlob, Keys: digestsOf[*trivet.Image]}),
+		Platforms:  store.NewTable(s, store.Index[trivet.Platform]{Name: ByBlob, Keys: digestsOf[*trivet.Platform]}),
 		Networks: store.NewTable(s,
 			store.Index[trivet.Network]{Name: ByCIDR, Keys: cidr, Compared: true},
 			store.Index[trivet.Network]{Name: ByEnclosing, Keys: enclosing, Compared: true},
 		),
 		Addresses: store.NewTable(s,
-			by(ByMAC, func(a *trivet.Address) string { return a.Spec.MAC }),
-			by(ByNetwork, func(a *trivet.Address) string { return a.Spec.Network }),
+			by(ByMAC, "spec.mac", func(a *trivet.Address) string { return a.Spec.MAC }),
+			by(ByNetwork, "spec.network", func(a *trivet.Address) string { return a.Spec.Network }),
 		),
 		MACs:  store.NewTable[trivet.MAC](s),
 		Sites: store.NewTable[trivet.Site](s),
@@ -101,7 +100,7 @@ func newTables(s *store.Store) *Tables {
 		Tokens:   store.NewTable(s, store.Index[trivet.Token]{Name: ByHead, Keys: ofHead, Compared: true}),
 		Accounts: store.NewTable[trivet.Account](s),
 		Events: store.NewTable(s,
-			by(BySubject, func(e *trivet.Event) string { return e.Spec.Subject }),
+			by(BySubject, "spec.subject", func(e *trivet.Event) string { return e.Spec.Subject }),
 		),
 	}
 }
@@ -129,9 +128,9 @@ func (t *Tables) Within(s *store.Scope) *Tables {
 	}
 }
 
-// by returns an index of records by one key.
-func by[T any](name string, key func(*T) string) store.Index[T] {
-	return store.Index[T]{Name: name, Keys: func(r *T) []string { return []string{key(r)} }}
+// by returns an index of records by the value of a field.
+func by[T any](name, field string, key func(*T) string) store.Index[T] {
+	return store.Index[T]{Name: name, Field: field, Keys: func(r *T) []string { return []string{key(r)} }}
 }
 
 func macs(m *trivet.Machine) (all []string) {

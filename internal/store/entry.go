@@ -33,6 +33,7 @@ type index struct {
 	keys     func(trivet.Record) []string
 	compared bool
 	to       trivet.Kind // of an index of references: what they refer to
+	field    string      // whose values the keys are; empty: none
 }
 
 // entry is one etcd key at one revision. It is immutable once it is in a snapshot.

@@ -59,3 +59,9 @@ func (g *Group) Waiting() int {
 	defer g.mu.Unlock()
 	return len(g.waiting)
 }
+
+// LimitReplay sets the limits of replays.
+func (s *Store) LimitReplay(revisions int64, bytes int) { s.replay = replayLimit{revisions, bytes} }
+
+// Rewind makes the watch return what it returned after a revision.
+func (w *Watcher) Rewind(revision int64) { w.rev = revision }

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 
 	"github.com/trivet-project/trivet"
 )
@@ -40,9 +41,26 @@ func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {
 // List returns the records of a kind in order of name, after a name, at most limit (0: all), at a revision from which
 // a watch can begin. Those that were refused are missing.
 func (s *Store) List(kind trivet.Kind, after string, limit int) (records []Raw, revision int64) {
-	snap := s.snapshot()
-	all := recordKey(kindPart(kind), "")
-	for e := range snap.under(all, all+after) {
+	all, snap := recordKey(kindPart(kind), ""), s.snapshot()
+	return page(snap.under(all, all+after), limit), snap.rev
+}
+
+// ListByField is as List, of the records whose field has a value. ok is false where no index has that field.
+func (s *Store) ListByField(kind trivet.Kind, field, value, after string, limit int) (records []Raw, revision int64,
+	ok bool) {
+	info := s.kinds[kindPart(kind)]
+	for _, ix := range info.indexes {
+		if ix.field == field {
+			list, snap := listPath(info.part, ix.name, value), s.snapshot()
+			return page(snap.indexed(list, list+recordKey(info.part, after)), limit), snap.rev, true
+		}
+	}
+	return nil, 0, false
+}
+
+// page returns the records of entries, at most limit (0: all).
+func page(from iter.Seq[*entry], limit int) (records []Raw) {
+	for e := range from {
 		if e.refused() {
 			continue
 		}
@@ -50,7 +68,7 @@ func (s *Store) List(kind trivet.Kind, after string, limit int) (records []Raw, 
 			break
 		}
 	}
-	return records, snap.rev
+	return records
 }
 
 func (tx *Tx) info(op string, kind trivet.Kind, name string) (*kindInfo, error) {

@@ -18,7 +18,8 @@ func (info *kindInfo) addReferences() {
 			}
 			return names
 		}
-		info.indexes = append(info.indexes, index{r.Field, keys, r.OnDelete != trivet.DeletionCascades, r.To})
+		info.indexes = append(info.indexes, index{name: r.Field, keys: keys,
+			compared: r.OnDelete != trivet.DeletionCascades, to: r.To})
 	}
 }
 

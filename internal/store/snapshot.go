@@ -101,10 +101,17 @@ func (s *snapshot) under(prefix, after string) iter.Seq[*entry] {
 
 // listed yields the entries that have a key in an index, in order of name.
 func (s *snapshot) listed(info *kindInfo, ix index, key string) iter.Seq[*entry] {
+	return s.indexed(listPath(info.part, ix.name, key), "")
+}
+
+// indexed yields the entries that have an index path which has a prefix and is greater than another path, in order.
+func (s *snapshot) indexed(prefix, after string) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		list := listPath(info.part, ix.name, key)
-		s.index.AscendGreaterOrEqual(list, func(path string) bool {
-			return strings.HasPrefix(path, list) && yield(s.get(path[len(list):]))
+		s.index.AscendGreaterOrEqual(max(prefix, after), func(path string) bool {
+			if path == after {
+				return true
+			}
+			return strings.HasPrefix(path, prefix) && yield(s.get(path[strings.LastIndexByte(path, 0)+1:]))
 		})
 	}
 }

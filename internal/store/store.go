@@ -59,6 +59,7 @@ type Store struct {
 	started bool
 	stop    context.CancelFunc
 	done    chan struct{} // closed with the store
+	replay  replayLimit
 	running sync.WaitGroup
 }
 
@@ -82,7 +83,7 @@ func New(client *clientv3.Client, opts Options) *Store {
 		client: client, opts: opts, log: opts.Logger, kinds: map[string]*kindInfo{},
 		history: history{evicted: map[string]int64{}, waiting: map[*Watcher]struct{}{}},
 		pending: pending{txs: map[txID]*outcome{}},
-		metrics: newMetrics(opts.Metrics), done: make(chan struct{}),
+		metrics: newMetrics(opts.Metrics), done: make(chan struct{}), replay: replayLimit{maxReplay, maxReplayBytes},
 	}
 	s.refusals = refusals{log: s.log, metrics: s.metrics}
 	return s

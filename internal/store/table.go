@@ -20,6 +20,9 @@ type Table[T any] struct {
 type Index[T any] struct {
 	Name string
 	Keys func(*T) []string // pure; must not modify the record
+	// Field is the field of the JSON whose values are the keys, as "spec.machine"; empty: it is none. Lists that are
+	// selected by it are read by key.
+	Field string
 	// Compared: transactions may decide on its lists (see [View.ListBy]). Each list that has records costs a key.
 	Compared bool
 }
@@ -37,7 +40,7 @@ func NewTable[T any, P interface {
 	}
 	for _, ix := range indexes {
 		keys := func(r trivet.Record) []string { return ix.Keys((*T)(r.(P))) }
-		info.indexes = append(info.indexes, index{name: ix.Name, keys: keys, compared: ix.Compared})
+		info.indexes = append(info.indexes, index{name: ix.Name, keys: keys, compared: ix.Compared, field: ix.Field})
 	}
 	info.addReferences()
 	if s.started || s.kinds[info.part] != nil {
@@ -82,6 +85,19 @@ func (t *Table[T]) Len() int {
 func (t *Table[T]) AllShared() iter.Seq[*T] {
 	t.checkRead()
 	return all[T](t.store.snapshot(), t.info)
+}
+
+// After yields the shared records after a name, at most limit, in order of name.
+func (t *Table[T]) After(name string, limit int) iter.Seq[*T] {
+	t.checkRead()
+	return func(yield func(*T) bool) {
+		prefix, n := recordKey(t.info.part, ""), 0
+		for v := range entries[T](t.store.snapshot().under(prefix, prefix+name)) {
+			if n++; n > limit || !yield(v) {
+				return
+			}
+		}
+	}
 }
 
 // Names returns the names of all records, in order.

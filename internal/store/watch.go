@@ -14,8 +14,10 @@ import (
 const (
 	// batchEvents is the approximate number of events that one Next returns.
 	batchEvents = 256
-	// maxReplay is how many revisions back a watch may begin. Beyond, a list is cheaper.
-	maxReplay = 100_000
+	// maxReplay and maxReplayBytes bound what is read from etcd for a watcher until it is up to date: the revisions, and
+	// the keys and values. Beyond, a list is cheaper.
+	maxReplay      = 20_000
+	maxReplayBytes = 64 << 20
 )
 
 // Watcher returns the changes of records of some kinds, in order. It must be used by one goroutine. It uses no
@@ -26,6 +28,7 @@ type Watcher struct {
 	kinds map[string]bool // as in keys; nil: all
 	rev   int64           // everything up to here was returned
 	wake  chan struct{}
+	bytes int // that were read from etcd since it was last up to date
 }
 
 // Watch begins a watch of the kinds (none: all) after a revision. A revision of 0 means from now on.
@@ -49,8 +52,8 @@ func (s *Store) Watch(from int64, kinds ...trivet.Kind) *Watcher {
 // matching changes.
 func (w *Watcher) Revision() int64 { return w.rev }
 
-// Next waits for changes and returns them, always in whole revisions. Errors: ErrCompacted if the change feed no
-// longer reaches back that far (list, then watch from the list's revision); ErrUnavailable; ctx's, after which Next
+// Next waits for changes and returns them, always in whole revisions. Errors: ErrCompacted if the change feed does not
+// reach back that far, or it would be too much to read (list, then watch from the list's revision); ErrUnavailable; ctx's, after which Next
 // may be called again.
 func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
 	defer w.store.history.remove(w)
@@ -61,6 +64,8 @@ func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
 			if events, upTo, err = w.replay(ctx); err != nil {
 				return nil, &trivet.Error{Op: "watch", Err: fmt.Errorf("from revision %d: %w", w.rev, err)}
 			}
+		} else {
+			w.bytes = 0
 		}
 		w.rev = upTo
 		if faultinject.WatchSkipped && len(events) > 1 {
@@ -106,11 +111,19 @@ func (w *Watcher) advance() {
 	}
 }
 
+// replayLimit bounds replays.
+type replayLimit struct {
+	revisions int64
+	bytes     int
+}
+
 // replay reads events from etcd that the history has evicted. It waits until the copy has them as well, since
 // consumers read the records of the events.
 func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err error) {
-	if back := w.store.snapshot().rev - w.rev; back > maxReplay {
-		return nil, 0, fmt.Errorf("%w: %d revisions behind", trivet.ErrCompacted, back)
+	back, limit := w.store.snapshot().rev-w.rev, w.store.replay
+	if back > limit.revisions || w.bytes > limit.bytes {
+		return nil, 0, fmt.Errorf("%w: it is %d revisions behind, after %d bytes were read", trivet.ErrCompacted, back,
+			w.bytes)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,8 +153,10 @@ func (w *Watcher) replayed(from []*clientv3.Event) []*Event {
 	var events []*Event
 	for _, ev := range from {
 		var was, is *entry
+		w.bytes += len(ev.Kv.Key) + len(ev.Kv.Value)
 		key := string(ev.Kv.Key)
 		if ev.PrevKv != nil {
+			w.bytes += len(ev.PrevKv.Value)
 			was = w.store.read(ev.PrevKv)
 		}
 		if ev.Type != clientv3.EventTypeDelete {

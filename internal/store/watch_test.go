@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,6 +155,40 @@ func TestCompactionIsReported(t *testing.T) {
 	}
 	three := h.put(t, "m2", "")
 	same(t, next(t, later.Watch(rev), 1), at("", "m2", three))
+}
+
+// What is read from etcd for a watch that is resumed is bounded, in revisions and bytes: beyond, the consumer lists.
+func TestReplayIsBounded(t *testing.T) {
+	t.Parallel()
+	m := storetest.Member(t)
+	h := open(t, m.Client(), store.Options{})
+	first := h.put(t, "m0", "")
+	for i := range 20 {
+		h.put(t, fmt.Sprint("m", i+1), strings.Repeat("r", 1000))
+	}
+	for _, limit := range []int64{20, 19} {
+		later := open(t, m.Client(), store.Options{})
+		later.LimitReplay(limit, 1<<20)
+		w := later.Watch(first)
+		if limit < 20 {
+			if events, err := w.Next(t.Context()); !errors.Is(err, trivet.ErrCompacted) {
+				t.Errorf("20 revisions behind, of at most %d: %d events, %v", limit, len(events), err)
+			}
+			continue
+		}
+		for events := 0; events < 20; {
+			some, err := w.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			events += len(some)
+		}
+		later.LimitReplay(limit, 10_000)
+		w.Rewind(first) // it is not up to date
+		if events, err := w.Next(t.Context()); !errors.Is(err, trivet.ErrCompacted) {
+			t.Errorf("after more than 20,000 bytes, of at most 10,000: %d events, %v", len(events), err)
+		}
+	}
 }
 
 // A head whose link was cut until etcd compacted the changes reloads the copy and reports the gap to its watchers.

@@ -111,6 +111,23 @@ func (c *Controller) sweep(ctx context.Context, key string, now time.Time) error
 	return fmt.Errorf("%w: there is no sweep %q", trivet.ErrInvalid, key)
 }
 
+// page is how many records a sweep reads at once: what is written meanwhile is in the next page.
+const page = 500
+
+// each calls do for the shared records of a kind, page by page.
+func each[T any](ctx context.Context, from *store.Table[T], do func(*T) error) error {
+	for after, more := "", true; more && ctx.Err() == nil; {
+		more = false
+		for r := range from.After(after, page) {
+			if err := do(r); err != nil {
+				return err
+			}
+			after, more = any(r).(trivet.Record).Header().Name, true
+		}
+	}
+	return ctx.Err()
+}
+
 // delete deletes a record if it is unused by what the transaction reads. One that is gone already is a success.
 func (c *Controller) delete(ctx context.Context, kind trivet.Kind, name string,
 	unused func(tx *store.Tx) (bool, error)) error {

@@ -13,11 +13,11 @@ import (
 
 // runs deletes the ended runs of provisions that are gone.
 func (c *Controller) runs(ctx context.Context, now time.Time) error {
-	for w := range c.tables.Workflows.AllShared() {
+	return each(ctx, c.tables.Workflows, func(w *trivet.Workflow) error {
 		if !old(w, now) || exists(c.tables.Provisions.GetShared, w.Spec.Provision, w.Spec.ProvisionUID) {
-			continue
+			return nil
 		}
-		err := c.delete(ctx, "Workflow", w.Name, func(tx *store.Tx) (bool, error) {
+		return c.delete(ctx, "Workflow", w.Name, func(tx *store.Tx) (bool, error) {
 			w, err := c.tables.Workflows.In(tx).Get(w.Name)
 			if err != nil || !old(w, now) {
 				return false, err
@@ -26,11 +26,7 @@ func (c *Controller) runs(ctx context.Context, now time.Time) error {
 			current := err == nil && m.UID == w.Spec.MachineUID && m.Status.Workflow == w.Name
 			return !current && !exists(c.tables.Provisions.In(tx).Get, w.Spec.Provision, w.Spec.ProvisionUID), nil
 		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // old reports whether a run ended so long ago that it may be deleted.
@@ -81,19 +77,15 @@ func (c *Controller) hasRun(name string) bool {
 // leases deletes expired leases, and the addresses of ports that their machine no longer has: one that was assigned
 // while the port was removed.
 func (c *Controller) leases(ctx context.Context, now time.Time) error {
-	for a := range c.tables.Addresses.AllShared() {
+	return each(ctx, c.tables.Addresses, func(a *trivet.Address) error {
 		if !c.isOld(a, now) && ownedIn(c.tables.Machines.GetShared, a) {
-			continue
+			return nil
 		}
-		err := c.delete(ctx, "Address", a.Name, func(tx *store.Tx) (bool, error) {
+		return c.delete(ctx, "Address", a.Name, func(tx *store.Tx) (bool, error) {
 			a, err := c.tables.Addresses.In(tx).Get(a.Name)
 			return err == nil && (c.isOld(a, now) || !ownedIn(c.tables.Machines.In(tx).Get, a)), err
 		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // isOld reports whether a lease expired long ago. A known machine's address stays its own.
@@ -116,19 +108,15 @@ func ownedIn(get func(name string) (*trivet.Machine, error), a *trivet.Address) 
 
 // events deletes the old events of machines that are gone.
 func (c *Controller) events(ctx context.Context, now time.Time) error {
-	for e := range c.tables.Events.AllShared() {
+	return each(ctx, c.tables.Events, func(e *trivet.Event) error {
 		machine, _ := strings.CutPrefix(e.Spec.Subject, "machine/")
 		if now.Sub(e.Spec.Time) < keepEvent || exists(c.tables.Machines.GetShared, machine, e.Spec.SubjectUID) {
-			continue
+			return nil
 		}
-		err := c.delete(ctx, "Event", e.Name, func(tx *store.Tx) (bool, error) {
+		return c.delete(ctx, "Event", e.Name, func(tx *store.Tx) (bool, error) {
 			return !exists(c.tables.Machines.In(tx).Get, machine, e.Spec.SubjectUID), nil
 		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // orphans deletes what exists only with a record that is gone: what the record's deletion left, since there was too
@@ -138,8 +126,18 @@ func (c *Controller) orphans(ctx context.Context) error {
 		if ref.OnDelete != trivet.DeletionCascades {
 			continue
 		}
-		records, _ := c.tables.Store.List(ref.From, "", 0)
+		if err := c.orphansOf(ctx, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Controller) orphansOf(ctx context.Context, ref trivet.Reference) error {
+	for after, more := "", true; more; {
+		records, _ := c.tables.Store.List(ref.From, after, page)
 		for _, raw := range records {
+			after = raw.Name()
 			rec := raw.Record()
 			if rec == nil || !slices.ContainsFunc(ref.Targets(rec), c.isGone(ref.To)) {
 				continue
@@ -148,8 +146,9 @@ func (c *Controller) orphans(ctx context.Context) error {
 				return err
 			}
 		}
+		more = len(records) == page && ctx.Err() == nil
 	}
-	return nil
+	return ctx.Err()
 }
 
 // isGone reports whether this head's copy has no such record.

@@ -2,6 +2,7 @@ package collect
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -104,6 +105,44 @@ func TestAddressesOfRemovedPorts(t *testing.T) {
 	}
 	if names := tables.Addresses.Names(); len(names) != 1 || names[0] != "10.0.0.1" {
 		t.Errorf("left: %v", names)
+	}
+}
+
+// A sweep reads page by page, also where records of a page are deleted meanwhile.
+func TestSweepsInPages(t *testing.T) {
+	t.Parallel()
+	tables, now := storetest.New(t, state.New), time.Now()
+	old, next := now.Add(-2*keepToken), now.Add(time.Hour)
+	const all, batch = 2*page + 1, 91
+	for i := 0; i < all; i += batch {
+		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
+			for j := i; j < i+batch; j++ {
+				token := &trivet.Token{Meta: trivet.Meta{Name: fmt.Sprintf("t%04d", j)},
+					Spec: trivet.TokenSpec{Join: trivet.RoleVoter, Hash: "x", Expires: next}}
+				if j%page == 0 || j%page == page-1 {
+					token.Spec.Expires = old
+				}
+				if err := tables.Tokens.In(tx).Create(token); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := New(tables, nil, neverExpires).sweep(t.Context(), keyTokens, now); err != nil {
+		t.Fatal(err)
+	}
+	left := 0
+	for token := range tables.Tokens.AllShared() {
+		if left++; token.Spec.Expires.Equal(old) {
+			t.Errorf("%s is left", token.Name)
+		}
+	}
+	if left != all-5 {
+		t.Errorf("%d are left of %d, want all but 5", left, all)
 	}
 }
 

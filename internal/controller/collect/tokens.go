@@ -10,19 +10,15 @@ import (
 
 // tokens deletes API and join tokens that have expired.
 func (c *Controller) tokens(ctx context.Context, now time.Time) error {
-	for t := range c.tables.Tokens.AllShared() {
+	return each(ctx, c.tables.Tokens, func(t *trivet.Token) error {
 		if !tokenExpired(t, now) {
-			continue
+			return nil
 		}
-		err := c.delete(ctx, "Token", t.Name, func(tx *store.Tx) (bool, error) {
+		return c.delete(ctx, "Token", t.Name, func(tx *store.Tx) (bool, error) {
 			t, err := c.tables.Tokens.In(tx).Get(t.Name)
 			return err == nil && tokenExpired(t, now), err
 		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 func tokenExpired(t *trivet.Token, now time.Time) bool {

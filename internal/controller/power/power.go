@@ -128,9 +128,25 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 		}
 	}
 	if known.expired() {
-		return 0, c.Fleet.DropIntent(ctx, name, known.intent, known.failed)
+		if err := c.Fleet.DropIntent(ctx, name, known.intent, known.failed); err != nil {
+			return 0, err
+		}
+		if m, known = c.replaced(name, known.intent); known.since.IsZero() {
+			return 0, nil
+		}
 	}
 	return 0, c.execute(ctx, m, known)
+}
+
+// replaced returns the intent that was decided in the place of one that was dropped. It is carried out at once: a
+// machine whose BMC had to wait for those of others would otherwise wait again behind all of them.
+func (c *Controller) replaced(name string, dropped trivet.PowerIntent) (*trivet.Machine, knownIntent) {
+	m, err := c.Tables.Machines.Get(name)
+	if err != nil || m.Status.Intent == nil || m.Spec.BMC == nil || workflow.SameIntent(*m.Status.Intent, dropped) ||
+		m.Status.Intent.Head != "" {
+		return nil, knownIntent{}
+	}
+	return m, c.note(name, *m.Status.Intent, time.Now())
 }
 
 // execute acquires an intent, and carries it out while it is held.

@@ -1,12 +1,16 @@
-// Package provision claims a machine for each pending provision.
+// Package provision claims a machine for each provision that waits for one.
 package provision
 
 import (
 	"context"
 	"errors"
+	"maps"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/placement"
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
@@ -14,8 +18,12 @@ import (
 
 // Fleet claims machines.
 type Fleet interface {
-	// Claim claims a machine for a pending provision, or writes why it cannot.
+	// Claim claims a machine for a waiting provision, or writes why it cannot.
 	Claim(ctx context.Context, provision string) error
+	// Offer gives a machine to the oldest provision that waits for it.
+	Offer(ctx context.Context, machine string) error
+	// Recheck claims machines for a page of waiting provisions and returns the last of them; nil at the end.
+	Recheck(ctx context.Context, after *trivet.Provision, page int) (last *trivet.Provision, err error)
 }
 
 // Declaration is what the controller reads and writes.
@@ -29,73 +37,146 @@ var Declaration = reconcile.Declaration{
 	Ranked:  true,
 }
 
-// input is the state of a provision or machine.
+// input is what a provision waits for, and whether a machine can be claimed.
 func input(r trivet.Record) any {
 	switch r := r.(type) {
 	case *trivet.Provision:
-		return r.Status.State
+		return waiting{r.Status.State.Waits(), r.Status.WaitsFor}
 	case *trivet.Machine:
-		return r.Status.State
+		return placement.Free(r)
 	}
 	return nil
 }
 
-// pendingInterval is how often a pending provision is tried, besides when a machine becomes available.
-const pendingInterval = time.Minute
+type waiting struct {
+	machine bool
+	other   string
+}
 
-// Controller implements [reconcile.Controller]. Its keys are names of provisions.
+// The keys are names of provisions and, as names have no spaces, of machines that became available after machineKey.
+// recheckKey is all waiting provisions: they are rechecked page by page, in case that what woke them was lost.
+const (
+	machineKey      = "machine "
+	recheckKey      = "all provisions"
+	recheckInterval = time.Minute
+	pageInterval    = 5 * time.Second
+	pageSize        = 256
+)
+
+// Controller implements [reconcile.Controller]. A machine that becomes available is one decision, however many
+// provisions wait.
 type Controller struct {
 	fleet  Fleet
 	tables *state.Tables
+	mu     sync.Mutex
+	// guards following
+	after *trivet.Provision // the last one that was rechecked; nil: begin
+	begun int               // how often all were to be rechecked from the beginning
 }
 
 // New returns the controller.
-func New(f Fleet, tables *state.Tables) *Controller { return &Controller{f, tables} }
+func New(f Fleet, tables *state.Tables) *Controller { return &Controller{fleet: f, tables: tables} }
 
 // Declaration implements [reconcile.Controller].
 func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 
 // Keys implements [reconcile.Controller].
-func (c *Controller) Keys() []string { return c.tables.Provisions.Names() }
-
-// Affected implements [reconcile.Controller]: the provision, or all pending ones when a machine becomes available or
-// what machines share changes, which may have been at fault.
-func (c *Controller) Affected(e *store.Event) []string {
-	switch e.Kind {
-	case "Provision":
-		return []string{e.Name}
-	case "Platform", "Network", "Image":
-		return c.pending()
-	}
-	now, ok := e.Record().(*trivet.Machine)
-	if !ok || now.Status.State != trivet.MachineAvailable || now.Spec.Cordoned {
-		return nil
-	}
-	if was, ok := e.Old().(*trivet.Machine); ok && was.Status.State == now.Status.State &&
-		was.Generation == now.Generation {
-		return nil
-	}
-	return c.pending()
+func (c *Controller) Keys() []string {
+	c.restart()
+	return []string{recheckKey}
 }
 
-func (c *Controller) pending() (names []string) {
-	for _, p := range c.tables.Provisions.SharedBy(state.ByState, string(trivet.ProvisionPending)) {
+// Affected implements [reconcile.Controller]: a provision that waits, a machine that became available, and what waits
+// for something that machines share and that may be at fault no more.
+func (c *Controller) Affected(e *store.Event) []string {
+	switch is := e.Record().(type) {
+	case *trivet.Provision:
+		if was, ok := e.Old().(*trivet.Provision); is.Status.State.Waits() &&
+			(!ok || was.Generation != is.Generation || is.Status.WaitsFor == "" && input(was) != input(is)) {
+			return []string{is.Name}
+		}
+	case *trivet.Machine:
+		if was, ok := e.Old().(*trivet.Machine); placement.Free(is) && (!ok || !placement.Free(was) ||
+			was.Generation != is.Generation || !maps.Equal(was.Labels, is.Labels)) {
+			return []string{machineKey + is.Name}
+		}
+	}
+	switch e.Kind {
+	case "Image":
+		return c.waitingFor("image " + e.Name)
+	case "Platform", "Network":
+		if changed(e.Old(), e.Record()) {
+			c.restart()
+			return []string{recheckKey}
+		}
+	}
+	return nil
+}
+
+// changed reports whether machines may be usable that were not before: a platform or network has another spec, or other
+// failures.
+func changed(was, is trivet.Record) bool {
+	if was == nil || is == nil || was.Header().Generation != is.Header().Generation {
+		return true
+	}
+	switch is := is.(type) {
+	case *trivet.Platform:
+		return atFault(was.(*trivet.Platform).Status.Failures) && !atFault(is.Status.Failures)
+	case *trivet.Network:
+		return atFault(was.(*trivet.Network).Status.Failures) && !atFault(is.Status.Failures)
+	}
+	return false
+}
+
+func atFault(f *trivet.SharedFailures) bool { return f != nil && len(f.Machines) >= trivet.SharedAfter }
+
+func (c *Controller) waitingFor(what string) (names []string) {
+	for p := range c.tables.WaitingForFault(what) {
 		names = append(names, p.Name)
 	}
 	return names
 }
 
 // Reconcile implements [reconcile.Controller].
-func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Duration, err error) {
-	err = c.fleet.Claim(ctx, name)
+func (c *Controller) Reconcile(ctx context.Context, key string) (after time.Duration, err error) {
+	if key == recheckKey {
+		return c.recheck(ctx)
+	}
+	if machine, ok := strings.CutPrefix(key, machineKey); ok {
+		err = c.fleet.Offer(ctx, machine)
+	} else {
+		err = c.fleet.Claim(ctx, key)
+	}
 	if errors.Is(err, trivet.ErrConflict) {
-		return time.Millisecond, nil // the machine was claimed or deleted: choose again
+		return time.Millisecond, nil // another provision or head was first: choose again
 	}
-	if err != nil {
+	return 0, err
+}
+
+// recheck rechecks a page of the waiting provisions.
+func (c *Controller) recheck(ctx context.Context) (time.Duration, error) {
+	c.mu.Lock()
+	after, begun := c.after, c.begun
+	c.mu.Unlock()
+	last, err := c.fleet.Recheck(ctx, after, pageSize)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if begun == c.begun {
+		c.after = last
+	}
+	switch {
+	case err != nil:
 		return 0, err
+	case c.after == nil && begun == c.begun:
+		return recheckInterval, nil
 	}
-	if p, err := c.tables.Provisions.GetShared(name); err == nil && p.Status.State == trivet.ProvisionPending {
-		return pendingInterval, nil
-	}
-	return 0, nil
+	return pageInterval, nil
+}
+
+// restart begins a recheck of all provisions.
+func (c *Controller) restart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.after = nil
+	c.begun++
 }

@@ -1,0 +1,180 @@
+package state
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/placement"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// Provisions and machines find each other by labels, without a scan of either. A machine is in index ByLabel under
+// each of its labels. A provision that waits for a machine is in index ByWaiting once: under its whole selector, in
+// order of the keys, and there by age. The selectors that a machine matches are found as paths along its labels.
+
+// Parts of the keys. A label ends with endLabel, so that none is the prefix of another one.
+const (
+	free, taken = "+", "-" // machines that can be claimed, and others
+	endLabel    = "\x01"
+	endSelector = "\x02"
+	byName      = "\x03" // provisions that name their machine
+	byFault     = "\x04" // provisions that wait until something that machines share is not at fault any more
+)
+
+// pairs returns labels as in keys, in order.
+func pairs(labels map[string]string) (all []string) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, key+"="+labels[key]+endLabel)
+	}
+	return all
+}
+
+func labelKeys(m *trivet.Machine) []string {
+	class, all := classOf(m), pairs(m.Labels)
+	for i := range all {
+		all[i] = class + all[i]
+	}
+	return all
+}
+
+func classOf(m *trivet.Machine) string {
+	if placement.Free(m) {
+		return free
+	}
+	return taken
+}
+
+// FreeMachines yields the shared machines that can be claimed and have all labels of a selector, in order of name.
+func (t *Tables) FreeMachines(selector map[string]string) iter.Seq[*trivet.Machine] {
+	return t.labelled(free, selector)
+}
+
+// TakenMachines yields the shared machines that cannot be claimed and have all labels of a selector, in order of name.
+func (t *Tables) TakenMachines(selector map[string]string) iter.Seq[*trivet.Machine] {
+	return t.labelled(taken, selector)
+}
+
+// labelled yields the machines of a class that have all labels. It follows the list of one label; from a machine that
+// lacks another label it goes on in the list of that one, so that it soon follows the shortest.
+func (t *Tables) labelled(class string, labels map[string]string) iter.Seq[*trivet.Machine] {
+	return func(yield func(*trivet.Machine) bool) {
+		after := ""
+		for list := lacking(nil, labels); list != ""; {
+			key := class + list + "=" + labels[list] + endLabel
+			m := first(t.Machines.Under(ByLabel, key, store.Position{Key: key, Name: after}))
+			if m == nil {
+				return
+			}
+			after = m.Name
+			if lacks := lacking(m.Labels, labels); lacks != "" {
+				list = lacks
+			} else if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// lacking returns the key of one of the labels that is not in has; empty where all are.
+func lacking(has, labels map[string]string) string {
+	for key, value := range labels {
+		if got, ok := has[key]; !ok || got != value {
+			return key
+		}
+	}
+	return ""
+}
+
+func waitingKeys(p *trivet.Provision) []string {
+	if !p.Status.State.Waits() {
+		return nil
+	}
+	return []string{classOfProvision(p) + age(p)}
+}
+
+func classOfProvision(p *trivet.Provision) string {
+	switch {
+	case p.Status.WaitsFor != "":
+		return byFault + p.Status.WaitsFor + endSelector
+	case p.Spec.Machine != "":
+		return byName + p.Spec.Machine + endSelector
+	}
+	class := ""
+	for _, pair := range pairs(p.Spec.Selector) {
+		class += pair
+	}
+	return class + endSelector
+}
+
+// age orders provisions by when they were created.
+func age(p *trivet.Provision) string { return fmt.Sprintf("%020d", max(0, p.Created.UnixMilli())) }
+
+// Waiting yields the shared provisions that wait for a machine and are after another one, by selector and age. after is
+// nil at the beginning.
+func (t *Tables) Waiting(after *trivet.Provision) iter.Seq[*trivet.Provision] {
+	place := store.Position{}
+	if after != nil {
+		place = store.Position{Key: classOfProvision(after) + age(after), Name: after.Name}
+	}
+	return t.Provisions.Under(ByWaiting, "", place)
+}
+
+// WaitingForFault yields the shared provisions that wait until what machines share is not at fault any more.
+func (t *Tables) WaitingForFault(what string) iter.Seq[*trivet.Provision] {
+	return t.Provisions.Under(ByWaiting, byFault+what+endSelector, store.Position{})
+}
+
+// NextWaiting returns the oldest provision that may use a machine, waits for one, and is younger than another; nil
+// where there is none. after is nil at the beginning.
+func (t *Tables) NextWaiting(m *trivet.Machine, after *trivet.Provision) *trivet.Provision {
+	best := t.nextOf(byName+m.Name+endSelector, m, after)
+	t.classes("", pairs(m.Labels), func(class string) {
+		if p := t.nextOf(class, m, after); best == nil || p != nil && older(p, best) {
+			best = p
+		}
+	})
+	return best
+}
+
+// classes calls do for each selector, of those that begin with some labels, whose further labels are all among rest.
+func (t *Tables) classes(begin string, rest []string, do func(class string)) {
+	if first(t.Provisions.Under(ByWaiting, begin, store.Position{})) == nil {
+		return
+	}
+	do(begin + endSelector)
+	for i, label := range rest {
+		t.classes(begin+label, rest[i+1:], do)
+	}
+}
+
+func (t *Tables) nextOf(class string, m *trivet.Machine, after *trivet.Provision) *trivet.Provision {
+	place := store.Position{}
+	if after != nil {
+		place = store.Position{Key: class + age(after), Name: after.Name}
+	}
+	for p := range t.Provisions.Under(ByWaiting, class, place) {
+		if placement.Matches(m, &p.Spec) {
+			return p
+		}
+	}
+	return nil
+}
+
+// older reports whether a provision waits for longer than another.
+func older(p, other *trivet.Provision) bool {
+	if age(p) != age(other) {
+		return age(p) < age(other)
+	}
+	return p.Name < other.Name
+}
+
+// first returns the first record; nil where there is none.
+func first[T any](records iter.Seq[*T]) *T {
+	for r := range records {
+		return r
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package trivet_test
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// A site has 100,000 machines, so what is done for each change must not read all records of a kind. TestScans lists the
+// places that do: at the start of a head, in slow sweeps, for lists that an operator requests, and of kinds of which
+// there are few.
+
+// scans read all records of a kind, or many of them.
+var scans = []string{
+	"internal/store.Table.AllShared", "internal/store.Table.List", "internal/store.Table.Names",
+	"internal/store.Table.Len", "internal/store.Table.After", "internal/store.Store.List", "internal/state.NewView",
+	"internal/state.Tables.Waiting", "internal/state.Tables.BlobUses",
+}
+
+// mayScan lists who calls them, as "function: callee", with when and why.
+var mayScan = map[string]string{
+	// at the start of a head
+	"internal/addressing.Leases.followLeases: internal/store.Table.AllShared": "at the start, and after a gap in the " +
+		"change feed: the age of each lease",
+	"internal/controller/blobs.Controller.Keys: internal/state.Tables.BlobUses": "at the start: what this head lacks",
+	"internal/controller/deadline.Controller.Keys: internal/store.Table.Names":  "at the start: which runs wait",
+	"internal/controller/heads.Controller.Keys: internal/store.Table.Names":     "at the start; heads are few",
+	"internal/controller/power.Controller.Keys: internal/store.Table.Names":     "at the start: which have an intent",
+	"internal/server.Server.checkSealingKey: internal/store.Table.AllShared":    "at the start, once",
+
+	// slow sweeps, in pages
+	"internal/controller/collect.each: internal/store.Table.After":                "each 10 minutes, in pages",
+	"internal/controller/collect.Controller.orphansOf: internal/store.Store.List": "each 10 minutes, in pages",
+	"internal/fleet.Fleet.Recheck: internal/state.Tables.Waiting":                 "a page each 5 seconds at most",
+	"internal/replica.Blobs.Missing: internal/state.Tables.BlobUses": "when metrics are read, and when a " +
+		"head appears; it reads images, platforms and runs that have not ended",
+	"internal/state.Tables.BlobUses: internal/store.Table.AllShared": "images and platforms, of which there are few; " +
+		"of runs it reads those that have not ended",
+
+	// what an operator or program requests
+	"internal/api.Handler.candidates: internal/store.Store.List": "one page of a list",
+	"internal/api.feed.state: internal/store.Store.List":         "a watch that begins with all records, in pages",
+}
+
+// fewRecords are the callers that read kinds of which a site has few: heads and networks.
+var fewRecords = map[string]string{
+	"internal/membership.Reconciler.checkNotLast: internal/store.Table.AllShared": heads,
+	"internal/membership.Records.Others: internal/store.Table.AllShared":          heads,
+	"internal/membership.Records.claimable: internal/store.Table.AllShared":       heads,
+	"internal/membership.Records.usedByOther: internal/store.Table.AllShared":     heads,
+	"internal/membership.Registration.endpoints: internal/store.Table.AllShared":  heads,
+	"internal/membership.Server.checkAddress: internal/store.Table.AllShared":     heads,
+	"internal/membership.Server.checkOneLearner: internal/store.Table.AllShared":  heads,
+	"internal/membership.Server.checkUnused: internal/store.Table.AllShared":      heads,
+	"internal/membership.View.Cluster: internal/store.Table.AllShared":            heads,
+	"internal/netboot.Server.byPreference: internal/store.Table.AllShared":        heads,
+	"internal/replica.Blobs.otherHeads: internal/store.Table.AllShared":           heads,
+	"internal/state.Tables.HeadURLs: internal/store.Table.AllShared":              heads,
+	"internal/state.Tables.PeerURLs: internal/store.Table.AllShared":              heads,
+	"internal/addressing.Leases.networkOfPorts: internal/store.Table.AllShared":   "it stops at the second network",
+	"internal/addressing.New: internal/state.NewView":                             views,
+	"internal/netboot.New: internal/state.NewView":                                views,
+	"internal/server.Server.openStore: internal/state.NewView":                    heads,
+	"internal/state.View.Get: internal/store.Table.AllShared":                     "of the views above",
+}
+
+const (
+	heads = "a cluster has few heads"
+	views = "networks and heads; computed when one changes"
+)
+
+func TestScans(t *testing.T) {
+	g := moduleCalls(t)
+	unused := maps.Clone(mayScan)
+	maps.Copy(unused, fewRecords)
+	owners := g.owners()
+	for f, callees := range g.of {
+		for _, callee := range callees {
+			if !slices.Contains(scans, callee) {
+				continue
+			}
+			call := owners(f) + ": " + callee
+			if mayScan[call] == "" && fewRecords[call] == "" {
+				t.Errorf("%s: it reads all records of a kind; find them by an index, or list it with when and why", call)
+			}
+			delete(unused, call)
+		}
+	}
+	for call := range unused {
+		t.Errorf("%q is listed and does not happen", call)
+	}
+}
+
+var loadedCalls struct {
+	sync.Once
+	*calls
+}
+
+// moduleCalls returns the calls of the module, which are read once.
+func moduleCalls(t *testing.T) *calls {
+	t.Helper()
+	loadedCalls.Do(func() { loadedCalls.calls = loadCalls(t) })
+	return loadedCalls.calls
+}
+
+var literalName = regexp.MustCompile(`\.go:\d+$`)
+
+// owners returns the declared function that a function literal is in; of one that a transaction runs, its file.
+func (g *calls) owners() func(f string) string {
+	in := map[string]string{}
+	for f, callees := range g.of {
+		for _, callee := range callees {
+			if literalName.MatchString(callee) {
+				in[callee] = f
+			}
+		}
+	}
+	return func(f string) string {
+		for literalName.MatchString(f) {
+			outer, ok := in[f]
+			if !ok {
+				return literalName.ReplaceAllString(f, ".go")
+			}
+			f = outer
+		}
+		return f
+	}
+}
