@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/faultinject"
 )
 
 // DefaultQuota is the quota of a store whose configuration has none.
@@ -44,9 +45,9 @@ func (u Usage) Full() bool { return u.Used >= u.Quota/100*fullPercent }
 // Admit returns an error if a write that adds records, or makes the store larger by some bytes, does not fit.
 func (u Usage) Admit(added int, growth int64) error {
 	switch {
-	case !u.Full() || added <= 0 && growth <= 0:
+	case !u.Full() || added <= 0 && growth <= 0 && !faultinject.FullStore:
 		return nil
-	case u.Used < u.Quota && growth <= smallGrowth:
+	case u.Used < u.Quota && growth <= smallGrowth && !faultinject.FullStore:
 		return nil
 	}
 	return u.errFull()

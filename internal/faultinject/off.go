@@ -19,5 +19,8 @@ const (
 	OldEpoch       = false // a machine that is released starts again at epoch 0
 	DeadlineEarly  = false // elapsed time is counted twice
 	DeadlineNever  = false // elapsed time is not counted
+	BMCShared      = false // a head does not wait until another one has ended with a BMC
+	WriteRate      = false // what has failed is retried at once
+	FullStore      = false // a full store refuses deletions and small changes, too
 	WitnessForges  = false // a witness proposes writes of its own
 )

@@ -20,5 +20,8 @@ var (
 	OldEpoch       = bug == "OldEpoch"
 	DeadlineEarly  = bug == "DeadlineEarly"
 	DeadlineNever  = bug == "DeadlineNever"
+	BMCShared      = bug == "BMCShared"
+	WriteRate      = bug == "WriteRate"
+	FullStore      = bug == "FullStore"
 	WitnessForges  = bug == "WitnessForges"
 )

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/trivet-project/trivet/internal/faultinject"
 )
 
 // Queue is a work queue of keys. A key that is added again while it waits is processed once; a key is never processed
@@ -236,6 +238,9 @@ const (
 func (q *Queue) backoff(key string) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if faultinject.WriteRate {
+		return time.Millisecond
+	}
 	q.failures[key]++
 	d := min(minBackoff<<min(q.failures[key]-1, 10), maxBackoff)
 	return d/2 + rand.N(d)

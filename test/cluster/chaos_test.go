@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,8 @@ func play(t *testing.T, seed uint64, faults time.Duration, clocked func() string
 	t.Logf("replay with: CHAOS_SEED=%d make chaos DURATION=%s", seed, faults)
 	m := mixOf(seed)
 	p := three(t)
-	p.lossy = m.lossy
+	p.lossy, p.quota = m.lossy, m.quota
+	p.load = chaosLoad(t)
 	if m.clocked {
 		p.program = clocked()
 	}
@@ -88,16 +90,47 @@ type mix struct {
 	kinds          []kind
 	rest           time.Duration // how long there is no fault between two: a quarter of it, and up to all of it more
 	lossy, clocked bool          // properties of the site
+	quota          string
+}
+
+// chaosLoad is the load of a round. The machines of one rack have BMCs. CHAOS_MACHINES is how many machine records
+// there are, and CHAOS_AGENTS how many simulated machines.
+func chaosLoad(t *testing.T) size {
+	n := ordinary
+	n.managed = 1
+	if agents := number(t, "CHAOS_AGENTS"); agents > 0 {
+		n.machines = max(agents/n.racks, 2)
+		n.loops = n.racks * n.machines * 7 / 10 // some machines are free at any time
+	}
+	n.bystanders = max(number(t, "CHAOS_MACHINES")-n.racks*n.machines, 0)
+	return n
+}
+
+// number returns a number from the environment; 0: it is not set.
+func number(t *testing.T, name string) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
 }
 
 // mixOf returns the round of a seed. Three sorts alternate: all faults, with clocks and a small disk; kills, as many
 // as a site survives; all faults, with power cuts.
 func mixOf(seed uint64) mix {
+	all := mix{kinds: slices.Concat(kinds, brokenBMCs, smallStore), rest: 1600 * time.Millisecond, quota: smallQuota}
 	switch seed % 3 {
 	case 0:
-		return mix{kinds: slices.Concat(kinds, smallDisk, ownClocks), rest: 1600 * time.Millisecond, clocked: true}
+		all.kinds, all.clocked = slices.Concat(all.kinds, smallDisk, ownClocks), true
+		return all
 	case 1:
-		return mix{kinds: slices.Concat(kinds, lossyDisks), rest: 1600 * time.Millisecond, lossy: true}
+		all.kinds, all.lossy = slices.Concat(all.kinds, lossyDisks), true
+		return all
 	}
 	var kills []kind
 	for _, k := range kinds {

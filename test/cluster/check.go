@@ -23,6 +23,13 @@ var (
 	ErrOldEpoch       = errors.New("an effect under an old epoch")
 	ErrDeadlineEarly  = errors.New("a deadline fired early")
 	ErrDeadlineLate   = errors.New("a deadline fired late or never")
+	ErrBMCShared      = errors.New("two heads used a BMC at once")
+	ErrPowerCycled    = errors.New("a machine was powered off without a request")
+	ErrQuarantined    = errors.New("a machine was quarantined")
+	ErrPowerWrong     = errors.New("the power of a machine is not as requested or recorded")
+	ErrWriteRate      = errors.New("heads wrote too often")
+	ErrFullStore      = errors.New("a full store did not work as it must")
+	ErrHeadsDiffer    = errors.New("the records of heads differ")
 	ErrHeadEnded      = errors.New("a head ended by itself")
 	ErrUndecided      = errors.New("the history proves nothing")
 )
@@ -31,7 +38,8 @@ var (
 var guarantees = []error{
 	ErrWriteLost, ErrWriteTwice, ErrRefusedDone, ErrStaleRead, ErrWatchSkipped, ErrWatchRepeated, ErrWatchReordered,
 	ErrAddressTwice, ErrAddressChanged, ErrMachineTwice, ErrActionTwice, ErrRunFailed, ErrRunStuck, ErrOldEpoch,
-	ErrDeadlineEarly, ErrDeadlineLate, ErrHeadEnded, ErrUndecided,
+	ErrDeadlineEarly, ErrDeadlineLate, ErrBMCShared, ErrPowerCycled, ErrQuarantined, ErrPowerWrong, ErrWriteRate,
+	ErrFullStore, ErrHeadsDiffer, ErrHeadEnded, ErrUndecided,
 }
 
 // maxPrinted bounds how many violations of one guarantee are printed.
@@ -62,11 +70,18 @@ func (h *History) check() []error {
 	for _, t := range h.Troubles {
 		r.add(ErrUndecided, "%s", t)
 	}
+	for _, text := range h.Full {
+		r.add(ErrFullStore, "%s", text)
+	}
+	for _, text := range h.Differ {
+		r.add(ErrHeadsDiffer, "%s", text)
+	}
 	h.checkKeys(r)
 	h.checkFeeds(r)
 	h.checkLeases(r)
 	h.checkWaits(r)
 	h.checkRecords(r)
 	h.checkLedgers(r)
+	h.checkBMCs(r)
 	return r.violations
 }

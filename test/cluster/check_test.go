@@ -8,6 +8,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
+	"github.com/trivet-project/trivet/internal/bmc"
 )
 
 const ms = time.Millisecond
@@ -30,6 +31,10 @@ func sound() *History {
 	key := func(revision int64, value string) change {
 		return change{Revision: revision, Type: "put", Kind: "Template", Name: "key0", Value: value}
 	}
+	managed := func(revision int64, sum uint32, intent, power string, at time.Duration) change {
+		return change{Revision: revision, Type: "put", Kind: "Machine", Name: "managed", Sum: sum, Intent: intent,
+			Power: power, At: at}
+	}
 	h := &History{
 		Ops:   soundOps(),
 		Final: map[string]string{"key0": "d", "made": "x"},
@@ -41,6 +46,14 @@ func sound() *History {
 			machine(17, 2), run(17, 2, 0, "running", step("running", 1)),
 			run(18, 2, 2, "running", step("done", 1)),
 			run(19, 2, 3, "succeeded", step("done", 1)), owner(19, "p", "succeeded"),
+			managed(19, 1, "cycle", "", 100*time.Second), managed(19, 2, "", "on", 110*time.Second),
+		},
+		Managed: []string{"managed"},
+		Commands: []command{
+			{At: int64(101 * time.Second), Machine: "managed", From: "10.99.0.11:1", Request: "POST off"},
+			{At: int64(102 * time.Second), Machine: "managed", From: "10.99.0.11:1", Power: bmc.Off},
+			{At: int64(103 * time.Second), Machine: "managed", From: "10.99.0.11:1", Power: bmc.On},
+			{At: int64(104 * time.Second), Machine: "managed", From: "10.99.0.11:1", Request: "POST on"},
 		},
 		Leases: []lease{
 			{MAC: "mac1", Address: "10.99.128.1"}, {MAC: "mac1", Address: "10.99.128.1"},
@@ -190,6 +203,32 @@ var violations = map[string]struct {
 	"a deadline never fires": {ErrDeadlineLate, func(h *History) { h.Waits[1].Return = 0 }},
 	"a head ends":            {ErrHeadEnded, func(h *History) { h.Deaths = []string{"h0: panic"} }},
 	"the test is in trouble": {ErrUndecided, func(h *History) { h.Troubles = []string{"no room"} }},
+
+	"a machine that is at work is powered off": {ErrPowerCycled, func(h *History) { h.Commands[1].At += int64(time.Hour) }},
+	"two heads use a BMC": {ErrBMCShared, func(h *History) {
+		other := command{At: int64(103 * time.Second), Machine: "managed", From: "10.99.0.12:1", Request: "POST off"}
+		h.Commands = append(h.Commands, other)
+	}},
+	"a machine is quarantined": {ErrQuarantined, func(h *History) {
+		whole(h, change{Revision: 20, Type: "put", Kind: "Machine", Name: "managed", State: "quarantined", Power: "on"})
+	}},
+	"an intent remains": {ErrPowerWrong, func(h *History) {
+		whole(h, change{Revision: 20, Type: "put", Kind: "Machine", Name: "managed", Intent: "off", Power: "on"})
+	}},
+	"a record says off": {ErrPowerWrong, func(h *History) {
+		whole(h, change{Revision: 20, Type: "put", Kind: "Machine", Name: "managed", Power: "off"})
+	}},
+	"a machine's record changes often": {ErrWriteRate, func(h *History) {
+		for i := range int64(200) {
+			whole(h, change{Revision: 20 + i, Type: "put", Kind: "Machine", Name: "managed", Power: "on"})
+		}
+		h.Faults = []fault{{Kind: "BMCs hang up", From: time.Second, To: 5 * time.Second, First: 19, Last: 300}}
+	}},
+	"all heads write often": {ErrWriteRate, func(h *History) {
+		h.Faults = []fault{{Kind: "BMCs hang up", From: time.Second, To: 5 * time.Second, First: 19, Last: 9000}}
+	}},
+	"a full store refuses a deletion": {ErrFullStore, func(h *History) { h.Full = []string{"it is full"} }},
+	"heads have other records":        {ErrHeadsDiffer, func(h *History) { h.Differ = []string{"Machine m"} }},
 }
 
 // Each guarantee's violation is found, and reported as such.

@@ -148,6 +148,26 @@ func TestPowerCutsUnderLoad(t *testing.T) {
 	injectAll(t, p, "cut the power of a head", "cut the power of all", "cut the power of all")
 }
 
+// BMCs are broken in each way, under load.
+func TestSoakBMCsUnderLoad(t *testing.T) {
+	soak(t)
+	p := three(t)
+	p.load.managed = 1
+	var all []string
+	for _, k := range brokenBMCs {
+		all = append(all, k.name)
+	}
+	injectAll(t, p, all...)
+}
+
+// The store is filled up to its quota under load, and recovers by itself.
+func TestSoakFullStoreUnderLoad(t *testing.T) {
+	soak(t)
+	p := three(t)
+	p.quota = smallQuota
+	injectAll(t, p, "fill the store")
+}
+
 // Clocks are changed by minutes under load, and heads start with wrong clocks. In make test, a clock head of test/e2e
 // does that.
 func TestSoakClocksUnderLoad(t *testing.T) {

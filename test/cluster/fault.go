@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
@@ -54,7 +56,8 @@ var kinds = []kind{
 }
 
 // Kinds that only some sites can have: where the last head has a small file system, where disks lose what was not
-// synced, where clocks can be set.
+// synced, where clocks can be set. Others are in fault_bmc.go, where machines have BMCs, and in fault_quota.go, where
+// the store is small.
 var (
 	smallDisk  = []kind{{"slow disk", 1, 8 * time.Second, slowDisk}, {"full disk", 1, 6 * time.Second, fullDisk}}
 	lossyDisks = []kind{{"cut the power of a head", 4, time.Second, cutPower},
@@ -62,9 +65,14 @@ var (
 	ownClocks = []kind{{"set a clock", 4, 8 * time.Second, setClock}}
 )
 
+// every returns all kinds.
+func every() []kind {
+	return slices.Concat(kinds, smallDisk, lossyDisks, ownClocks, brokenBMCs, smallStore)
+}
+
 // named finds a kind.
 func named(name string) kind {
-	for _, k := range slices.Concat(kinds, smallDisk, lossyDisks, ownClocks) {
+	for _, k := range every() {
 		if k.name == name {
 			return k
 		}
@@ -86,7 +94,7 @@ const healTimeout = 2 * time.Minute
 
 // inject injects a fault, undoes it, and waits until every head serves again and a program has a write acknowledged.
 func (t *trial) inject(ctx context.Context, k kind) error {
-	f := fault{Kind: k.name, From: t.history.now()}
+	f := fault{Kind: k.name, From: t.history.now(), First: t.revision(ctx)}
 	what, undo, err := k.begin(ctx, t)
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.name, err)
@@ -105,11 +113,18 @@ func (t *trial) inject(ctx context.Context, k kind) error {
 	if err == nil {
 		err = testhead.Eventually(ctx, func() error { return t.wroteSince(f.To) })
 	}
+	f.Last = t.revision(ctx)
 	t.history.note(func(h *History) { h.Faults = append(h.Faults, f) })
 	if err != nil {
 		return fmt.Errorf("after %s (%s): %w", k.name, what, err)
 	}
 	return nil
+}
+
+// revision returns the store's present revision; 0: it is not known.
+func (t *trial) revision(ctx context.Context) int64 {
+	_, revision, _ := client.Of[trivet.Site](t.load.sdk).List(ctx, client.ListOptions{})
+	return revision
 }
 
 // wroteSince returns an error unless a program with the SDK had a write acknowledged since a time.

@@ -21,6 +21,7 @@ var (
 	clients  = size{writers: 1, watchers: 1, clients: 2}
 	runs     = size{writers: 1, watchers: 1, racks: 1, machines: 3, loops: 3}
 	waits    = size{writers: 1, watchers: 1, late: 1}
+	bmcs     = size{writers: 1, watchers: 1, racks: 1, machines: 4, managed: 1, loops: 3}
 )
 
 // faultEnv names the environment variable that selects the fault of a program that is built with faults.
@@ -45,11 +46,14 @@ var injected = []struct {
 	{"WatchReordered", ErrWatchReordered, 1, programs, nil, 2 * time.Second, settled, true},
 	{"AddressTwice", ErrAddressTwice, 1, clients, nil, 2 * time.Second, settled, false},
 	{"MachineTwice", ErrMachineTwice, 1, runs, nil, 2 * time.Second, time.Second, false},
-	{"ActionTwice", ErrActionTwice, 1, runs, slices.Repeat([]kind{named("reset a machine")}, 5), 0,
+	{"ActionTwice", ErrActionTwice, 1, runs, repeated("reset a machine", 5), 0,
 		2 * time.Second, true},
 	{"RunStuck", ErrRunStuck, 1, runs, nil, time.Second, 5 * time.Second, true},
 	{"OldEpoch", ErrOldEpoch, 1, runs, nil, 5 * time.Second, time.Second, true},
 	{"DeadlineEarly", ErrDeadlineEarly, 1, waits, nil, 8 * time.Second, time.Second, false},
+	{"BMCShared", ErrBMCShared, 3, bmcs, repeated("BMCs do nothing", 3), 0, settled, true},
+	{"WriteRate", ErrWriteRate, 3, bmcs, repeated("BMCs answer with errors", 3), 0, settled, true},
+	{"FullStore", ErrFullStore, 1, runs, repeated("fill the store", 1), 0, 5 * time.Second, true},
 	{"DeadlineNever", ErrDeadlineLate, 1, waits, nil, lateAfter + 2*time.Second, time.Second, true},
 }
 
@@ -68,7 +72,8 @@ func TestInjectedFaults(t *testing.T) {
 				soak(t)
 			}
 			t.Setenv(faultEnv, s.bug)
-			tr := begin(t, seedOf(t), plan{program: program, heads: s.heads, load: s.load})
+			tr := begin(t, seedOf(t), plan{program: program, heads: s.heads, load: s.load,
+				quota: smallQuota})
 			tr.load.settled = s.settles
 			for _, k := range s.faults {
 				nap(t.Context(), time.Second)
@@ -85,6 +90,8 @@ func TestInjectedFaults(t *testing.T) {
 		})
 	}
 }
+
+func repeated(fault string, n int) []kind { return slices.Repeat([]kind{named(fault)}, n) }
 
 // cutFollower cuts a head off that does not lead: the others continue without it at once.
 func cutFollower(ctx context.Context, t *trial) (string, func() error, error) {

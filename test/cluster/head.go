@@ -39,6 +39,9 @@ func (h *head) start(token string) error {
 		"--ipxe", h.site.path("ipxe"), "--api", h.address.String() + ":7480",
 		"--boot", h.address.String() + ":7481", "--tftp", h.address.String() + ":69",
 		"--dhcp-listen", h.address.String() + ":67"}
+	if h.site.quota != "" {
+		args = append(args, "--store-quota", h.site.quota)
+	}
 	if token != "" {
 		args = append(args, "--join", strings.Join(h.site.endpoints(), ","))
 	}

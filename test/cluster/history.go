@@ -22,6 +22,7 @@ type history struct {
 type History struct {
 	Seed     uint64                     `json:"seed"`
 	Version  string                     `json:"version"` // of the heads
+	Began    int64                      `json:"began"`   // in nanoseconds since 1970
 	Took     time.Duration              `json:"took"`
 	Ops      []op                       `json:"ops"`
 	Feeds    map[string][]change        `json:"feeds"` // by watcher
@@ -33,6 +34,10 @@ type History struct {
 	Ledgers  map[string][]journal.Entry `json:"ledgers"`  // by machine
 	Final    map[string]string          `json:"final"`    // the value of each key at the end
 	Deaths   []string                   `json:"deaths"`   // of heads that ended by themselves
+	Managed  []string                   `json:"managed"`  // machines with a BMC
+	Commands []command                  `json:"commands"` // of BMCs
+	Full     []string                   `json:"full"`     // what a full store did wrong
+	Differ   []string                   `json:"differ"`   // records that differ between heads at the end
 	Faults   []fault                    `json:"faults"`
 	Troubles []string                   `json:"troubles"` // of the run itself: it proves nothing
 }
@@ -69,11 +74,15 @@ type change struct {
 	Name     string `json:"name,omitempty"`
 	Value    string `json:"value,omitempty"` // of a key that programs write
 	Sum      uint32 `json:"sum,omitempty"`   // of the whole record
+	// At is when it was reported.
+	At time.Duration `json:"at,omitempty"`
 	// Of machines, provisions and workflows.
 	State   string                `json:"state,omitempty"`
 	Machine string                `json:"machine,omitempty"`
 	Epoch   int64                 `json:"epoch,omitempty"`
 	Acked   int64                 `json:"acked,omitempty"`
+	Intent  string                `json:"intent,omitempty"` // the desired power state: "off", "cycle", "on"
+	Power   string                `json:"power,omitempty"`
 	Step    string                `json:"step,omitempty"` // the running one
 	Steps   map[string]stepReport `json:"steps,omitempty"`
 }
@@ -111,11 +120,16 @@ type fault struct {
 	What string        `json:"what"`
 	From time.Duration `json:"from"`
 	To   time.Duration `json:"to"` // healed
+	// The store's revisions at the beginning and the end; 0: not known.
+	First int64 `json:"first,omitempty"`
+	Last  int64 `json:"last,omitempty"`
 }
 
 func newHistory(seed uint64) *history {
-	return &history{began: time.Now(), History: History{
-		Seed: seed, Feeds: map[string][]change{}, Ledgers: map[string][]journal.Entry{}, Final: map[string]string{},
+	now := time.Now()
+	return &history{began: now, History: History{
+		Seed: seed, Began: now.UnixNano(), Feeds: map[string][]change{},
+		Ledgers: map[string][]journal.Entry{}, Final: map[string]string{},
 	}}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/bmc"
 )
 
 // load is what runs on a site during faults: programs that write, watches, machines that boot, workflows.
@@ -31,17 +32,21 @@ type load struct {
 	feeds   sync.WaitGroup
 	racks   []*rack
 	perRack int           // machines
+	managed int           // racks, the last ones, whose machines have BMCs
+	whole   int64         // the revision up to which everything was followed once more
 	settled time.Duration // how long what has begun may take at the end
 }
 
-// size is the number of each.
-type size struct{ writers, watchers, clients, racks, machines, loops, late int }
+// size is the number of each: machines by rack; managed racks are those whose machines have BMCs; bystanders are
+// machines that only have a record.
+type size struct{ writers, watchers, clients, racks, machines, managed, bystanders, loops, late int }
 
 var ordinary = size{writers: 4, watchers: 2, clients: 2, racks: 2, machines: 5, loops: 7, late: 1}
 
 // startLoad prepares the site and begins.
 func startLoad(ctx context.Context, s *site, h *history, n size) (*load, error) {
-	l := &load{site: s, history: h, end: make(chan struct{}), perRack: n.machines, settled: settled}
+	l := &load{site: s, history: h, end: make(chan struct{}), perRack: n.machines, managed: n.managed,
+		settled: settled}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.feeding, l.unfeed = context.WithCancel(ctx)
 	var err error
@@ -61,6 +66,8 @@ func startLoad(ctx context.Context, s *site, h *history, n size) (*load, error) 
 		}
 		l.racks = append(l.racks, r)
 	}
+	l.startBMCs()
+	l.workers.Go(l.followAgain)
 	l.workers.Go(l.pulse)
 	for id := range n.writers {
 		l.workers.Go(func() { l.write(id) })
@@ -128,8 +135,21 @@ func (l *load) prepare(ctx context.Context, n size) error {
 	}
 	host := func(a, b byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 99, a, b}) }
 	short := trivet.Limit{Timeout: trivet.Duration(lateAfter), Retries: new(0)}
+	again := func(after time.Duration) trivet.Limit {
+		return trivet.Limit{Timeout: trivet.Duration(after), Retries: new(9)}
+	}
 	noop := func(name, sleep string) trivet.Action {
 		return trivet.Action{Name: name, Use: "noop", With: map[string]any{"sleep": sleep}}
+	}
+	install := []trivet.Action{
+		{Name: "wipe", Use: "wipe", Retries: 1},
+		{Name: "image", Use: "image", With: map[string]any{"image": "sim"}, Retries: 5,
+			Backoff: trivet.Duration(time.Second)},
+		noop("think", "300ms"),
+		{Name: "motd", Use: "file", With: map[string]any{"path": "/etc/motd", "content": "{{.Provision.Name}}\n"}},
+		noop("more", "300ms"),
+		{Name: "seed", Use: "seed"},
+		{Name: "reboot", Use: "reboot"},
 	}
 	for _, r := range []trivet.Record{
 		&trivet.Platform{Meta: meta("sim"), Spec: trivet.PlatformSpec{Arch: "amd64", Version: "simulated",
@@ -138,16 +158,12 @@ func (l *load) prepare(ctx context.Context, n size) error {
 			RawBytes: int64(len(raw))}},
 		&trivet.Network{Meta: meta("site"), Spec: trivet.NetworkSpec{
 			CIDR: subnet, Unknown: "address-only", Ranges: []trivet.Range{{From: host(128, 1), To: host(159, 254)}}}},
-		&trivet.Template{Meta: meta("install"), Spec: trivet.TemplateSpec{Actions: []trivet.Action{
-			{Name: "wipe", Use: "wipe", Retries: 1},
-			{Name: "image", Use: "image", With: map[string]any{"image": "sim"}, Retries: 5,
-				Backoff: trivet.Duration(time.Second)},
-			noop("think", "300ms"),
-			{Name: "motd", Use: "file", With: map[string]any{"path": "/etc/motd", "content": "{{.Provision.Name}}\n"}},
-			noop("more", "300ms"),
-			{Name: "seed", Use: "seed"},
-			{Name: "reboot", Use: "reboot"},
-		}}},
+		&trivet.Template{Meta: meta("install"), Spec: trivet.TemplateSpec{Actions: install}},
+		&trivet.Template{Meta: meta("install-managed"), Spec: trivet.TemplateSpec{Actions: install,
+			Limits: map[string]trivet.Limit{
+				trivet.StepDHCP: again(20 * time.Second), trivet.StepScript: again(20 * time.Second),
+				trivet.StepKernel: again(30 * time.Second), trivet.StepHello: again(30 * time.Second),
+				trivet.StepFirstBoot: again(30 * time.Second)}}},
 		&trivet.Template{Meta: meta("never"), Spec: trivet.TemplateSpec{
 			Limits: map[string]trivet.Limit{trivet.StepDHCP: short}, Actions: []trivet.Action{noop("nothing", "1s")}}},
 	} {
@@ -157,7 +173,8 @@ func (l *load) prepare(ctx context.Context, n size) error {
 	}
 	err = l.make(ctx, &trivet.Site{Meta: meta(trivet.SiteName)}) // a join may have created it
 	_, errSite := client.Of[trivet.Site](c).Patch(ctx, trivet.SiteName, []byte(`{"spec":{"platform":"sim"}}`), 0)
-	return errors.Join(err, errSite, l.prepareKeys(ctx), l.prepareMachines(ctx, n))
+	return errors.Join(err, errSite, l.prepareBystanders(ctx, n.bystanders), l.prepareKeys(ctx),
+		l.prepareMachines(ctx, n))
 }
 
 // put stores a blob; the heads replicate it.
@@ -178,20 +195,25 @@ func (l *load) make(ctx context.Context, r trivet.Record) error {
 }
 
 func (l *load) prepareMachines(ctx context.Context, n size) error {
-	named := func(name string, mac string, labels map[string]string) error {
-		return l.make(ctx, &trivet.Machine{Meta: trivet.Meta{Name: name, Labels: labels},
-			Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}}})
+	named := func(name string, mac string) error {
+		return l.make(ctx, &trivet.Machine{Meta: meta(name), Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}}})
 	}
-	var errs []error
+	errs := []error{l.prepareSecret(ctx)}
 	for i := range n.racks * n.machines {
-		errs = append(errs, named(machineName(i), machineMAC(1, i), map[string]string{"pool": "sim"}))
+		labels := map[string]string{"pool": poolOf(i, n.racks, n.managed)}
+		m := &trivet.Machine{Meta: trivet.Meta{Name: machineName(i), Labels: labels},
+			Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: machineMAC(1, i)}}}}
+		if isManaged(i, n.racks, n.managed) {
+			m.Spec.BMC = &trivet.BMC{Protocol: bmc.Redfish, Address: bmcAddress(i, n.racks), Secret: bmcSecret}
+		}
+		errs = append(errs, l.make(ctx, m))
 	}
-	errs = append(errs, named("pulse", pulseMAC, nil))
+	errs = append(errs, named("pulse", pulseMAC))
 	for i := range n.clients {
-		errs = append(errs, named(fmt.Sprint("client", i), machineMAC(2, i), nil))
+		errs = append(errs, named(fmt.Sprint("client", i), machineMAC(2, i)))
 	}
 	for i := range n.late {
-		errs = append(errs, named(fmt.Sprint("late", i), machineMAC(3, i), nil))
+		errs = append(errs, named(fmt.Sprint("late", i), machineMAC(3, i)))
 	}
 	return errors.Join(errs...)
 }

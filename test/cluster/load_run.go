@@ -19,24 +19,36 @@ import (
 // have directed it to its disk. That is never destructive, and costs the time of a deadline or of a person.
 const assistAfter = 15 * time.Second
 
-// provision requests a machine of the pool, installs it, and returns it, again and again.
+// provision requests a machine of a pool, installs it, and returns it, again and again.
 func (l *load) provision(loop int) {
+	pool := poolOf(loop, len(l.racks), l.managed)
 	for n := 0; !l.over(); n++ {
 		p := &trivet.Provision{Meta: meta(fmt.Sprintf("p%d-%d", loop, n)), Spec: trivet.ProvisionSpec{
-			Template: "install", Selector: map[string]string{"pool": "sim"}}}
-		powered, at := "", time.Time{}
-		l.run(p, 0, func(now *trivet.Provision) {
-			m := now.Status.Machine
-			byHand := m == powered && time.Since(at) > assistAfter
-			if m == "" || now.Status.State.Ended() || m == powered && (!byHand || !l.idles(now.Status.Workflow)) {
-				return
-			}
-			if byHand {
-				l.history.note(func(h *History) { h.Assisted = append(h.Assisted, p.Name+" on "+m) })
-			}
-			powered, at = m, time.Now()
-			l.power("on", m)
-		}, func(machine string) { l.power("off", machine) })
+			Template: "install", Selector: map[string]string{"pool": pool}}}
+		if pool == managedPool {
+			p.Spec.Template = "install-managed"
+			l.run(p, 0, func(*trivet.Provision) {}, func(string) {})
+			continue
+		}
+		l.run(p, 0, l.byHand(p.Name), func(machine string) { l.power("off", machine) })
+	}
+}
+
+// byHand returns what an operator does about the machine of a provision: it is powered on, and again where it does not
+// boot.
+func (l *load) byHand(name string) func(*trivet.Provision) {
+	powered, at := "", time.Time{}
+	return func(now *trivet.Provision) {
+		m := now.Status.Machine
+		assists := m == powered && time.Since(at) > assistAfter
+		if m == "" || now.Status.State.Ended() || m == powered && (!assists || !l.idles(now.Status.Workflow)) {
+			return
+		}
+		if assists {
+			l.history.note(func(h *History) { h.Assisted = append(h.Assisted, name+" on "+m) })
+		}
+		powered, at = m, time.Now()
+		l.power("on", m)
 	}
 }
 
@@ -85,8 +97,9 @@ func (l *load) run(p *trivet.Provision, deadline time.Duration, observe func(*tr
 	}
 	free(w.Machine)
 	l.retry(func() error { return records.Delete(l.ctx, p.Name) })
-	// It was quarantined, or is released and powered off, which no BMC reports.
-	l.retry(func() error { return l.sdk.Accept(l.ctx, w.Machine) })
+	if !l.hasBMC(w.Machine) { // it was quarantined, or is released and powered off, which no BMC reports
+		l.retry(func() error { return l.sdk.Accept(l.ctx, w.Machine) })
+	}
 }
 
 // retry calls do until it has succeeded, and reports whether it has.
@@ -108,11 +121,14 @@ func nap(ctx context.Context, d time.Duration) {
 	}
 }
 
-// power powers a machine of the pool on, or off and on where it is on, or off.
+// power powers a machine of the pool on, or off and on where it is on, or off. One with a BMC is only reset.
 func (l *load) power(state, machine string) {
 	var i int
 	if _, err := fmt.Sscanf(machine, "m%d", &i); err != nil {
 		return
+	}
+	if l.hasBMC(machine) {
+		state = "reset"
 	}
 	l.racks[i%len(l.racks)].send(state, machine, machineMAC(1, i))
 }
@@ -133,7 +149,8 @@ func (l *load) stop(ctx context.Context) error {
 	l.cancel()
 	ctx, cancel := context.WithTimeout(ctx, overtime)
 	defer cancel()
-	err := errors.Join(l.finish(ctx), l.mark(ctx))
+	l.converge(ctx)
+	err := errors.Join(l.finish(ctx), l.compare(ctx), l.mark(ctx))
 	l.unfeed()
 	l.feeds.Wait()
 	l.gather()
@@ -158,6 +175,11 @@ func (l *load) gather() {
 	}
 	l.history.note(func(h *History) {
 		h.Took = l.history.now()
+		for _, r := range l.racks {
+			if err := h.gatherBMC(r); err != nil {
+				h.Troubles = append(h.Troubles, err.Error())
+			}
+		}
 		for i := range len(l.racks) * l.perRack {
 			entries, err := journal.Read(l.site.ledgerOf(machineName(i)))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(err.Error(), "no header") {

@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
@@ -15,6 +17,9 @@ var followed = []trivet.Kind{"Template", "Machine", "Provision", "Workflow", "Ad
 // lastKey is written when all else is over: a watch that has seen it has seen everything.
 const lastKey = "zz-last"
 
+// markKey is written where a section ends that is followed once more.
+const markKey = "zz-mark"
+
 // follow follows all changes from the beginning until the last one, on any heads.
 func (l *load) follow(name string) {
 	c, err := l.site.client(0, l.site.heads...)
@@ -23,7 +28,8 @@ func (l *load) follow(name string) {
 		return
 	}
 	defer c.Close()
-	err = watchAll(l.feeding, c, l.from, func(x change) {
+	err = watchAll(l.feeding, c, l.from, isLast, func(x change) {
+		x.At = l.history.now()
 		l.history.note(func(h *History) { h.Feeds[name] = append(h.Feeds[name], x) })
 	})
 	if err != nil && l.feeding.Err() == nil {
@@ -32,14 +38,17 @@ func (l *load) follow(name string) {
 	}
 }
 
-// watchAll emits every change after a revision up to that of lastKey.
-func watchAll(ctx context.Context, c *client.Client, from int64, emit func(change)) error {
+func isLast(c change) bool { return c.Name == lastKey }
+
+// watchAll emits every change after a revision up to the last one.
+func watchAll(ctx context.Context, c *client.Client, from int64, last func(change) bool, emit func(change)) error {
 	for e, err := range c.Watch(ctx, client.WatchOptions{Kinds: followed, From: from}) {
 		if err != nil {
 			return err
 		}
-		emit(changeOf(e))
-		if e.Name == lastKey {
+		x := changeOf(e)
+		emit(x)
+		if last(x) {
 			return nil
 		}
 	}
@@ -54,7 +63,12 @@ func changeOf(e client.Event) change {
 	case *trivet.Template:
 		x.Value = r.Labels["v"]
 	case *trivet.Machine:
-		x.State, x.Epoch = string(r.Status.State), r.Status.Epoch
+		x.State, x.Epoch, x.Power = string(r.Status.State), r.Status.Epoch, r.Status.Power
+		if i := r.Status.Intent; i != nil && i.Off {
+			x.Intent = "on"
+		} else if i != nil {
+			x.Intent = i.Want
+		}
 	case *trivet.Provision:
 		x.State, x.Machine = string(r.Status.State), r.Status.Machine
 	case *trivet.Address:
@@ -74,15 +88,50 @@ func changeOf(e client.Event) change {
 	return x
 }
 
-// mark writes the last change, waits until every watch has seen it, and follows everything once more.
+// sectionTime is the time of one section of what is followed once more. A watch resumes only from what was not
+// compacted: in a full store that is half a minute, and else ten thousand revisions at least.
+const sectionTime = 8 * time.Second
+
+// followAgain follows everything once more, in sections, with a watch of its own for each. What it cannot follow now
+// is left to the next one.
+func (l *load) followAgain() {
+	for n := 0; !l.over(); n++ {
+		l.pause(sectionTime)
+		ctx, cancel := context.WithTimeout(l.ctx, sectionTime)
+		mark, err := client.Of[trivet.Template](l.sdk).Patch(ctx, markKey, valuePatch(fmt.Sprint("mark", n)), 0)
+		if err == nil {
+			_ = l.section(ctx, func(c change) bool { return c.Name == markKey && c.Revision >= mark.Revision })
+		}
+		cancel()
+	}
+}
+
+var errCompacted = errors.New("it was compacted")
+
+// section follows everything once more, from the end of the section before.
+func (l *load) section(ctx context.Context, last func(change) bool) error {
+	var got []change
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := watchAll(ctx, l.sdk, l.whole, last, func(c change) {
+		if got = append(got, c); c.Type == string(client.Reset) {
+			cancel(errCompacted)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	l.whole = got[len(got)-1].Revision
+	l.history.note(func(h *History) { h.Whole = append(h.Whole, got...) })
+	return nil
+}
+
+// mark writes the last change, follows everything once more, and waits until every watch has seen it.
 func (l *load) mark(ctx context.Context) error {
 	if err := l.make(ctx, keyRecord(lastKey, "last")); err != nil {
 		return err
 	}
-	err := watchAll(ctx, l.sdk, l.from, func(x change) {
-		l.history.note(func(h *History) { h.Whole = append(h.Whole, x) })
-	})
-	if err != nil {
+	if err := l.section(ctx, isLast); err != nil {
 		return fmt.Errorf("follow everything once more: %w", err)
 	}
 	seen := make(chan struct{})

@@ -27,9 +27,9 @@ func (l *load) prepareKeys(ctx context.Context) error {
 	for i := range keys {
 		errs = append(errs, l.make(ctx, keyRecord(keyName(i), "")))
 	}
-	errs = append(errs, l.make(ctx, keyRecord(pulseKey, "")))
+	errs = append(errs, l.make(ctx, keyRecord(pulseKey, "")), l.make(ctx, keyRecord(markKey, "")))
 	_, revision, err := client.Of[trivet.Template](l.sdk).List(ctx, client.ListOptions{})
-	l.from = revision
+	l.from, l.whole = revision, revision
 	return errors.Join(append(errs, err)...)
 }
 

@@ -21,7 +21,8 @@ import (
 )
 
 // A rack is simulated machines at a port of their own: this program again. Each line of its standard input powers a
-// machine on, after an off where it was on ("on NAME MAC"), or off ("off NAME").
+// machine on, after an off where it was on ("on NAME MAC"), or off ("off NAME"), or restarts one that is on ("reset
+// NAME MAC"), gives it a BMC ("bmc NAME MAC PORT"), or sets how all BMCs answer ("mode MODE").
 
 // rackEnv names the environment variable that makes a process a rack. It holds the directory and the address of the
 // rack, and the addresses of the heads, with spaces between.
@@ -46,18 +47,17 @@ func runRack() error {
 		heads = append(heads, h)
 	}
 	http.DefaultClient.Timeout = 15 * time.Second // the simulated firmware's timeout of one fetch
-	power := map[string]context.CancelFunc{}
 	var machines sync.WaitGroup
+	r := newPowerRack(func(machine, mac string) context.CancelFunc {
+		return powerOn(&machines, machine, mac, at, heads)
+	})
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		words := strings.Fields(lines.Text())
-		if off := power[words[1]]; off != nil {
-			off()
-		}
-		if words[0] == "on" {
-			power[words[1]] = powerOn(&machines, words[1], words[2], at, heads)
+		if err := r.do(strings.Fields(lines.Text()), at, words[0]); err != nil {
+			return err
 		}
 	}
-	for _, off := range power {
+	r.mu.Lock() // no BMC changes anything from now on
+	for _, off := range r.on {
 		off()
 	}
 	machines.Wait()
@@ -90,21 +90,21 @@ func powerOn(all *sync.WaitGroup, name, mac string, at netip.Addr, heads []netip
 
 // rack is the handle of such a process.
 type rack struct {
-	port string
-	run  *testhead.Process
+	port    string
+	address netip.Addr
+	dir     string
+	run     *testhead.Process
 
 	mu sync.Mutex
 	in io.WriteCloser // guarded by mu
 }
 
 func (l *load) startRack(i int) (*rack, error) {
-	r := &rack{port: fmt.Sprint("rack", i)}
-	address := netip.AddrFrom4([4]byte{10, 99, 1, byte(1 + i)})
-	if err := l.site.fabric.plug(r.port, address); err != nil {
+	r := &rack{port: fmt.Sprint("rack", i), address: rackAddress(i), dir: l.site.path("machines")}
+	if err := l.site.fabric.plug(r.port, r.address); err != nil {
 		return nil, err
 	}
-	dir := l.site.path("machines")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		return nil, err
 	}
 	self, err := os.Executable()
@@ -116,7 +116,7 @@ func (l *load) startRack(i int) (*rack, error) {
 		return nil, err
 	}
 	defer log.Close()
-	env := []string{dir, address.String()}
+	env := []string{r.dir, r.address.String()}
 	for _, a := range l.site.addresses() {
 		env = append(env, a.String())
 	}
@@ -129,6 +129,8 @@ func (l *load) startRack(i int) (*rack, error) {
 	r.run, err = testhead.Start(cmd)
 	return r, err
 }
+
+func rackAddress(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 99, 1, byte(1 + i)}) }
 
 // send sends a line to the rack.
 func (r *rack) send(words ...string) {

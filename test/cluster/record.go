@@ -80,13 +80,19 @@ const pageHead = `# Chaos runs
 Three heads as processes in network namespaces of their own, under load, with random faults:
 ` + "`make chaos DURATION=20m`" + ` adds to this page. Rounds of three sorts alternate: all faults, with clocks that
 jump by minutes and a small disk that is slow or full; all faults, and power cuts after which a head's disk has lost
-what was not synced; kills only. (The first twenty rounds had no power cuts, long links and clocks.) A round is
-replayed, as far as timing allows, by ` + "`CHAOS_SEED=<seed> make chaos DURATION=150s`" + `. A write gap is the
-longest time without an acknowledged write that a program with the SDK saw around a kill -9 of the leader, the head's
-return included; a boot gap the longest time in which a known machine did not get from DHCP to its script, around any
-fault. Machines here have no BMC: one that has not booted after 15 s, mostly because a head whose copy was behind
-directed it to its disk, is powered on again as an operator would; such runs are called assisted. The causes of
-violations are in the [track record](track-record.md).
+what was not synced; kills only. (The first twenty rounds had no power cuts, long links and clocks; the first 36 no BMCs
+and no small store.) A round is replayed, as far as timing allows, by
+` + "`CHAOS_SEED=<seed> make chaos DURATION=150s`" + `. [Testing](testing.md) lists what else can be set, such as the
+faults to inject.
+
+A write gap is the longest time without an acknowledged write that a program with the SDK saw around a kill -9 of the
+leader, the head's return included; a boot gap the longest time in which a known machine did not get from DHCP to its
+script, around any fault. The machines of one rack have simulated BMCs, which are broken for a while: they answer later
+than a head waits, with errors or with garbage, drop sessions, do nothing, or hang up. Those of the other have none: one
+that has not booted after 15 s, mostly because a head whose copy was behind directed it to its disk, is powered on again
+as an operator would; such runs are called assisted. The store of the rounds with all faults is small (64 MiB): it is
+filled with large records until it refuses them, and recovers by itself after their deletion. The causes of violations
+are in the [track record](track-record.md).
 
 `
 

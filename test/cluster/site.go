@@ -20,6 +20,7 @@ type site struct {
 	fabric  *fabric
 	history *history
 	heads   []*head
+	quota   string // of the store; "": the default
 	lossy   bool   // all heads have disks that lose what was not synced
 	disk    *disk  // of the last head, otherwise
 	token   string // the administrator's
@@ -30,7 +31,8 @@ type site struct {
 type plan struct {
 	program string // of the heads
 	heads   int
-	lossy   bool // their disks lose at a power cut what was not synced
+	lossy   bool   // their disks lose at a power cut what was not synced
+	quota   string // of the store; "": the default
 	load    size
 }
 
@@ -40,7 +42,7 @@ func newSite(dir string, p plan, h *history) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{program: p.program, lossy: p.lossy, dir: dir, fabric: f, history: h}
+	s := &site{program: p.program, lossy: p.lossy, quota: p.quota, dir: dir, fabric: f, history: h}
 	return s, testhead.WriteBootFiles(s.path("ipxe"))
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
@@ -71,6 +72,13 @@ type Controller struct {
 	Config
 	mu      sync.Mutex
 	intents map[string]knownIntent // guarded by mu; by machine
+	sending map[string]sending     // guarded by mu; by machine
+}
+
+// sending is an intent that this head carries out at this moment.
+type sending struct {
+	intent trivet.PowerIntent
+	end    context.CancelCauseFunc
 }
 
 // knownIntent is an intent as this head read it last. Clocks differ, so what another head wrote is timed from when
@@ -88,7 +96,9 @@ func (k knownIntent) expired() bool {
 }
 
 // New returns the controller.
-func New(cfg Config) *Controller { return &Controller{Config: cfg, intents: map[string]knownIntent{}} }
+func New(cfg Config) *Controller {
+	return &Controller{Config: cfg, intents: map[string]knownIntent{}, sending: map[string]sending{}}
+}
 
 // Declaration implements [reconcile.Controller].
 func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
@@ -104,6 +114,7 @@ func (c *Controller) Affected(e *store.Event) []string {
 		(was.Status.Intent == nil || !workflow.SameIntent(*was.Status.Intent, *is.Status.Intent)) {
 		c.note(is.Name, *is.Status.Intent, time.Now())
 	}
+	c.endSending(e.Name)
 	return []string{e.Name}
 }
 
@@ -122,7 +133,7 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 		return 0, err
 	}
 	known := c.note(name, *m.Status.Intent, time.Time{})
-	if holder := known.intent.Head; holder != "" && holder != c.Head {
+	if holder := known.intent.Head; holder != "" && holder != c.Head && !faultinject.BMCShared {
 		if rest := intentHold + intentRest - time.Since(known.held); rest > 0 {
 			return rest, nil
 		}
@@ -196,6 +207,37 @@ func (c *Controller) fail(machine string, intent trivet.PowerIntent, err error) 
 	if k, ok := c.intents[machine]; ok && workflow.SameIntent(k.intent, intent) {
 		k.failed = err
 		c.intents[machine] = k
+	}
+}
+
+// whileWanted returns a context that ends with ErrFenced as soon as the machine's record no longer has an intent: a BMC
+// may take long to answer, and meanwhile an agent may have come up and be at work. stop must be called.
+func (c *Controller) whileWanted(ctx context.Context, machine string, intent trivet.PowerIntent) (
+	wanted context.Context, stop func()) {
+	wanted, end := context.WithCancelCause(ctx)
+	c.mu.Lock()
+	c.sending[machine] = sending{intent, end}
+	c.mu.Unlock()
+	c.endSending(machine) // it may have changed before this
+	return wanted, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.sending, machine)
+		end(nil)
+	}
+}
+
+// endSending ends what is being sent to a machine's BMC, unless its record still has that intent.
+func (c *Controller) endSending(machine string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.sending[machine]
+	if !ok {
+		return
+	}
+	m, err := c.Tables.Machines.Get(machine)
+	if err != nil || m.Status.Intent == nil || !workflow.SameIntent(*m.Status.Intent, s.intent) {
+		s.end(trivet.ErrFenced)
 	}
 }
 

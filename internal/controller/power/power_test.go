@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,6 +80,51 @@ func TestPowerFollowsDesiredState(t *testing.T) {
 			t.Error("a head that has finished still holds the BMC")
 		}
 	})
+}
+
+// A BMC that answers slowly receives no command after the machine's intent was dropped, as by an agent that came up
+// meanwhile and is at work.
+func TestDroppedIntentIsNotSent(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	c := newController(f)
+	box := &slow{Box: bmctest.NewBox()}
+	if err := box.Box.SetPower(bmc.On); err != nil {
+		t.Fatal(err)
+	}
+	intent := trivet.PowerIntent{Want: "cycle", Boot: "network", Until: time.Now().Add(workflow.IntentTimeout)}
+	putPowered(t, f, "m", intent, box)
+	c.note("m", intent, time.Now())
+	watch := f.Store.Watch(0, "Machine")
+	box.before = func() {
+		mustChange(t, f, "m", func(s *trivet.MachineStatus) { s.Intent = nil })
+		for {
+			events, err := watch.Next(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, e := range events {
+				c.Affected(e)
+				if e.Record().(*trivet.Machine).Status.Intent == nil {
+					return
+				}
+			}
+		}
+	}
+	mustReconcile(t, c, "m", false)
+	powered{box.Box}.mustGet(t, "on")
+}
+
+// slow is a machine to which something happens before its BMC answers for the first time.
+type slow struct {
+	*bmctest.Box
+	before func()
+	once   sync.Once
+}
+
+func (m *slow) Power() bmc.State {
+	m.once.Do(m.before)
+	return m.Box.Power()
 }
 
 // The password is not sent where its secret does not say so, also if that changed after the machine was written.

@@ -2,31 +2,43 @@ package power
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/bmc"
 )
 
-// send carries out an intent.
+// send carries out an intent, for as long as the machine's record has it.
 func (c *Controller) send(ctx context.Context, m *trivet.Machine, intent trivet.PowerIntent) error {
-	client, err := c.open(ctx, m)
+	wanted, stop := c.whileWanted(ctx, m.Name, intent)
+	defer stop()
+	err := c.sendWhile(ctx, wanted, m, intent)
+	if err != nil && errors.Is(context.Cause(wanted), trivet.ErrFenced) {
+		return trivet.ErrFenced
+	}
+	return err
+}
+
+// sendWhile sends to the BMC while the intent is wanted. What the BMC did is recorded whether or not it still is.
+func (c *Controller) sendWhile(ctx, wanted context.Context, m *trivet.Machine, intent trivet.PowerIntent) error {
+	client, err := c.open(wanted, m)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	if intent.Want == "off" || intent.Want == "cycle" && !intent.Off {
-		if err := client.SetPower(ctx, bmc.Off); err != nil {
+		if err := client.SetPower(wanted, bmc.Off); err != nil {
 			return err
 		}
 		if err := c.Fleet.RecordPower(ctx, m.Name, intent, "off"); err != nil || intent.Want == "off" {
 			return err
 		}
 	}
-	if err := client.SetNextBoot(ctx, bmc.Device(intent.Boot)); err != nil {
+	if err := client.SetNextBoot(wanted, bmc.Device(intent.Boot)); err != nil {
 		return fmt.Errorf("set next boot: %w", err)
 	}
-	if err := client.SetPower(ctx, bmc.On); err != nil {
+	if err := client.SetPower(wanted, bmc.On); err != nil {
 		return err
 	}
 	return c.Fleet.RecordPower(ctx, m.Name, intent, "on")
