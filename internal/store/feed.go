@@ -25,6 +25,7 @@ const listPage = 1000
 func (s *Store) load(ctx context.Context) (*snapshot, error) {
 	next := newSnapshot(0)
 	s.refusals.reset()
+	s.sealed.reset()
 	from, opts := prefix, []clientv3.OpOption{
 		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(listPage),
 		clientv3.WithSerializable(),
@@ -42,6 +43,7 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 			if e := s.read(kv); e != nil {
 				next.put(e)
 				s.refusals.note(e)
+				s.sealed.add(e)
 			}
 		}
 		if !page.More {
@@ -135,10 +137,13 @@ func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
 	if ev.Type == clientv3.EventTypeDelete {
 		was = next.del(key)
 		s.refusals.forget(was)
+		s.sealed.remove(was)
 	} else if is = s.read(ev.Kv); is != nil {
 		was = next.put(is)
 		s.refusals.forget(was)
 		s.refusals.note(is)
+		s.sealed.remove(was)
+		s.sealed.add(is)
 	}
 	if is != nil {
 		s.pending.committed(is.tx, is.rev)

@@ -12,6 +12,8 @@ type metrics struct {
 	reloads  prometheus.Counter
 	refusals prometheus.Counter
 	refused  prometheus.Gauge
+	reseals  prometheus.Counter
+	sealed   *prometheus.GaugeVec // values, by key
 }
 
 func newMetrics(to prometheus.Registerer) *metrics {
@@ -47,8 +49,16 @@ func newMetrics(to prometheus.Registerer) *metrics {
 		Name: "trivet_store_refused_values",
 		Help: "Values in this head's copy that do not authenticate.",
 	})
+	m.reseals = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "trivet_store_reseals_total",
+		Help: "Values that this head encrypted again with the active key, since the key was rotated.",
+	})
+	m.sealed = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "trivet_store_values",
+		Help: "Values in this head's copy of the store, by the ID of the key that they are encrypted with.",
+	}, []string{"key"})
 	if to != nil {
-		to.MustRegister(m.updates, m.lag, m.reruns, m.unknowns, m.reloads, m.refusals, m.refused)
+		to.MustRegister(m.updates, m.lag, m.reruns, m.unknowns, m.reloads, m.refusals, m.refused, m.reseals, m.sealed)
 	}
 	return m
 }
