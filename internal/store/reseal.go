@@ -41,7 +41,7 @@ type resealItem struct {
 // Reseal takes one step of a pass: it reads the values from a key on and reseals those that need it. It begins with an
 // empty key. Values that do not authenticate are left.
 func (s *Store) Reseal(ctx context.Context, from string) (p ResealPage, err error) {
-	with, same, err := s.activeIn(s.snapshot())
+	with, err := s.Active()
 	if err != nil {
 		return p, err
 	}
@@ -63,7 +63,7 @@ func (s *Store) Reseal(ctx context.Context, from string) (p ResealPage, err erro
 	for _, item := range items {
 		p.Bytes += item.size
 	}
-	p.Written, err = s.writeResealed(read, same, items, p.Bytes)
+	p.Written, err = s.writeResealed(read, with, items, p.Bytes)
 	s.metrics.reseals.Add(float64(p.Written))
 	return p, err
 }
@@ -107,19 +107,20 @@ func (s *Store) sealAgain(with keyring.ID, key string, v value, kv *mvccpb.KeyVa
 
 // writeResealed writes values in one transaction, or one by one where some were changed since they were read. It
 // returns how many it has written, and returns when the copy has them.
-func (s *Store) writeResealed(ctx context.Context, active clientv3.Cmp, items []resealItem, size int) (int, error) {
-	if len(items) == 0 {
-		return 0, nil
+func (s *Store) writeResealed(ctx context.Context, with keyring.ID, items []resealItem, size int) (int, error) {
+	active, same, err := s.activeIn(s.snapshot()) // its own value may be among those that were written
+	if err != nil || active != with || len(items) == 0 {
+		return 0, err
 	}
 	if err := s.opts.Admit(1, int64(size)); err != nil { // the history has the old values too, for a while
 		return 0, err
 	}
-	ifs, thens := []clientv3.Cmp{active}, []clientv3.Op{}
+	ifs, thens := []clientv3.Cmp{same}, []clientv3.Op{}
 	for _, item := range items {
 		ifs, thens = append(ifs, item.same), append(thens, item.put)
 	}
 	var resp *clientv3.TxnResponse
-	err := s.attempt(ctx, func(ctx context.Context) (err error) {
+	err = s.attempt(ctx, func(ctx context.Context) (err error) {
 		resp, err = s.client.Txn(ctx).If(ifs...).Then(thens...).Commit()
 		return err
 	})
@@ -133,7 +134,7 @@ func (s *Store) writeResealed(ctx context.Context, active clientv3.Cmp, items []
 	}
 	written := 0
 	for i := range items {
-		n, err := s.writeResealed(ctx, active, items[i:i+1], items[i].size)
+		n, err := s.writeResealed(ctx, with, items[i:i+1], items[i].size)
 		if written += n; err != nil {
 			return written, err
 		}
