@@ -11,7 +11,7 @@ import (
 )
 
 // One key of the store names the key that values are written with, the active one. Every transaction compares it, so
-// none is committed under another key once that was replaced, however late its head learns of that. A head that does
+// none is committed under another key once that was replaced, however late its head sees that. A head that does
 // not have the active key writes nothing. Where no key is named, the first one of the heads' rings is active: it was
 // never replaced.
 

@@ -36,7 +36,6 @@ type Member interface {
 // Declaration is what the controller reads and writes.
 var Declaration = reconcile.Declaration{
 	Name:    "keys",
-	Reads:   []trivet.Kind{"Site"},
 	Writes:  []trivet.Kind{"Key", "Head", "Event"},
 	Watches: []trivet.Kind{"Key", "Head"},
 	Input:   input,
