@@ -33,13 +33,14 @@ type KeyStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// Rotations counts the rotations that are complete.
 	Rotations int64 `json:"rotations,omitempty"`
-	// Started is when the rotation started, Rotated when the last one was complete.
+	// Started is when the rotation started.
 	Started time.Time `json:"started,omitzero"`
+	// Rotated is when the last rotation was complete.
 	Rotated time.Time `json:"rotated,omitzero"`
-	// Resealed is how many values this rotation, or the last one, has encrypted again; Read is how many the present
-	// pass over all values has read.
+	// Resealed is how many values this rotation, or the last one, has encrypted again.
 	Resealed int64 `json:"resealed,omitempty"`
-	Read     int64 `json:"read,omitempty"`
+	// Read is how many values the present pass over all values has read.
+	Read int64 `json:"read,omitempty"`
 	// Events counts the events of this record.
 	Events int64 `json:"events,omitempty"`
 }

@@ -278,7 +278,10 @@ func TestStalledRotationIsTakenOver(t *testing.T) {
 		pass   time.Duration
 		change bool
 		want   bool
-	}{{0, false, false}, {stallTime - 1, false, false}, {0, true, false}, {stallTime - 1, false, false}, {1, false, true}} {
+	}{
+		{0, false, false}, {stallTime - 1, false, false},
+		{0, true, false}, {stallTime - 1, false, false}, {1, false, true},
+	} {
 		now = now.Add(step.pass)
 		if step.change {
 			k.Revision++
