@@ -49,8 +49,8 @@ var layers = []layer{
 	{"cluster", [][]string{{"internal/maintenance", "internal/membership", "internal/presence", "internal/replica"}}},
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",
-		"internal/controller/deadline", "internal/controller/heads", "internal/controller/power",
-		"internal/controller/provision",
+		"internal/controller/deadline", "internal/controller/heads", "internal/controller/keys",
+		"internal/controller/power", "internal/controller/provision",
 	}}},
 	{"programs", [][]string{
 		{"internal/cli", "internal/server", "internal/bmc/bmctest", "internal/lab/vm"},

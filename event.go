@@ -47,6 +47,11 @@ func ServerEventName(network string, server netip.Addr) string {
 	return fmt.Sprintf("network.%s.%d", network, octets[len(octets)-1]%16)
 }
 
+// KeyEventName returns the name of event number seq of the keys with a name.
+func KeyEventName(key string, seq int64) string {
+	return fmt.Sprintf("key.%s.%d", key, seq%EventsPerSubject)
+}
+
 // Validate checks an event by itself.
 func (e *Event) Validate() error {
 	var p problems
@@ -112,6 +117,12 @@ const (
 	ReasonStoreFull = "StoreFull"
 	// ReasonStoreNormal: less than 70 % is in use again.
 	ReasonStoreNormal = "StoreNormal"
+	// ReasonKeyRotation: a rotation of a key has begun.
+	ReasonKeyRotation = "KeyRotation"
+	// ReasonKeyActive: all full heads have the new key, and use it from now on.
+	ReasonKeyActive = "KeyActive"
+	// ReasonKeyRotated: nothing is encrypted with the old key any more, and no head has it.
+	ReasonKeyRotated = "KeyRotated"
 	// ReasonCancelled: the run was cancelled.
 	ReasonCancelled = "Cancelled"
 )

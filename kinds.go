@@ -45,6 +45,7 @@ var Kinds = []KindInfo{
 	kind[MAC](KindInfo{Plural: "macs", ReadOnly: true}),
 	kind[Site](KindInfo{Plural: "sites", Writer: AccountAdmin}),
 	kind[Head](KindInfo{Plural: "heads", ReadOnly: true, Writer: AccountAdmin}),
+	kind[Key](KindInfo{Plural: "keys", ReadOnly: true, Writer: AccountAdmin, Since: "0.3"}),
 	kind[Secret](KindInfo{Plural: "secrets", Writer: AccountAdmin}),
 	kind[Token](KindInfo{Plural: "tokens", ReadOnly: true, Writer: AccountAdmin}),
 	kind[Account](KindInfo{Plural: "accounts", Writer: AccountAdmin}),

@@ -139,6 +139,17 @@ func (c *Client) Cluster(ctx context.Context) (v trivet.Cluster, err error) {
 	return v, err
 }
 
+// RotateKey requests the rotation of a key of the cluster, and returns its record, which shows the progress. While a
+// rotation is in progress, that is the one.
+func (c *Client) RotateKey(ctx context.Context, name string) (*trivet.Key, error) {
+	if err := trivet.ValidateName(name); err != nil {
+		return nil, err
+	}
+	key := new(trivet.Key)
+	_, err := c.json(ctx, call{method: http.MethodPost, path: "/v1/keys/" + url.PathEscape(name) + "/rotate"}, key)
+	return key, err
+}
+
 // RemoveHead starts the removal of a head from the cluster; its record shows when it is complete.
 func (c *Client) RemoveHead(ctx context.Context, head string) error {
 	if err := trivet.ValidateName(head); err != nil {

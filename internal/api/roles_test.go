@@ -38,6 +38,8 @@ const routeAccess = `
 	viewer    /v1/heads/{name}                   GET
 	viewer    /v1/images                         GET
 	viewer    /v1/images/{name}                  GET
+	viewer    /v1/keys                           GET
+	viewer    /v1/keys/{name}                    GET
 	viewer    /v1/machines                       GET
 	viewer    /v1/machines/{name}                GET
 	viewer    /v1/machines/{name}/progress       GET
@@ -86,6 +88,7 @@ const routeAccess = `
 	admin     /v1/accounts/{name}                DELETE PATCH PUT
 	admin     /v1/heads/token                    POST
 	admin     /v1/heads/{name}/remove            POST
+	admin     /v1/keys/{name}/rotate             POST
 	admin     /v1/secrets                        POST
 	admin     /v1/secrets/{name}                 DELETE PATCH PUT
 	admin     /v1/sites                          POST

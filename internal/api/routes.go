@@ -81,6 +81,7 @@ func (h *Handler) routes() {
 	h.auditRoutes()
 	h.tokenRoutes()
 	h.headRoutes()
+	h.keyRoutes()
 	h.machineRoutes()
 	h.blobRoutes()
 	h.logRoutes()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -29,14 +30,17 @@ var keyFiles = []string{fileCACert, fileCAKey, fileBoot, fileSeal, fileStore}
 // maxKeyFile bounds each file of a key directory, in bytes.
 const maxKeyFile = 64 << 10
 
-// Keys is the keys of a full head. It is immutable and safe for concurrent use.
+// Keys is the keys of a full head. It is safe for concurrent use. Only the keys of the store's values change.
 type Keys struct {
 	CA     *CA
 	Sealer *Sealer
-	Store  keyring.Ring // of the values of the store
 	boot   keyring.Ring
 	seal   keyring.Ring
-	bundle Bundle
+	values *keyring.Cipher // with the keys of store
+
+	mu     sync.Mutex
+	store  keyring.Ring // guarded by mu
+	bundle Bundle       // guarded by mu
 }
 
 // Bundle is the contents of a key directory by file name, for a joining full head or a backup. All of it is secret.
@@ -91,8 +95,54 @@ func Load(dir string) (*Keys, error) {
 	return keys, nil
 }
 
+// Store returns the keys of the values of the store.
+func (k *Keys) Store() keyring.Ring {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.store
+}
+
+// Values returns the cipher of the values of the store, which always has the keys of Store.
+func (k *Keys) Values() *keyring.Cipher { return k.values }
+
+// ChangeStore replaces the keys of the store's values by what change returns, in the directory, synced, and then in
+// use.
+func (k *Keys) ChangeStore(dir string, change func(keyring.Ring) (keyring.Ring, error)) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ring, err := change(k.store)
+	if err != nil {
+		return err
+	}
+	text := ring.Text()
+	if bytes.Equal(text, k.bundle[fileStore]) {
+		return nil
+	}
+	if _, err := keyring.Parse(text); err != nil { // the next start must be able to read it
+		return fmt.Errorf("%s: %w", fileStore, err)
+	}
+	if err := replaceFile(dir, fileStore, text); err != nil {
+		return &trivet.Error{Op: "write", Name: filepath.Join(dir, fileStore),
+			Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
+	}
+	k.store, k.bundle[fileStore] = ring, text
+	k.values.Use(ring)
+	return nil
+}
+
+// replaceFile replaces a secret file in a directory: after a crash there is the old one or the new one.
+func replaceFile(dir, name string, text []byte) error {
+	err := renameio.WriteFile(filepath.Join(dir, name), text, 0o600, renameio.IgnoreUmask())
+	if err == nil {
+		err = syncDir(dir)
+	}
+	return err
+}
+
 // Bundle returns a copy of the keys for another full head or a backup.
 func (k *Keys) Bundle() Bundle {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	b := Bundle{}
 	for name, data := range k.bundle {
 		b[name] = bytes.Clone(data)
@@ -106,12 +156,12 @@ func parseKeys(b Bundle) (*Keys, error) {
 		return nil, err
 	}
 	k := &Keys{CA: ca, bundle: Bundle{}}
-	for name, ring := range map[string]*keyring.Ring{fileBoot: &k.boot, fileSeal: &k.seal, fileStore: &k.Store} {
+	for name, ring := range map[string]*keyring.Ring{fileBoot: &k.boot, fileSeal: &k.seal, fileStore: &k.store} {
 		if *ring, err = keyring.Parse(b[name]); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	k.Sealer = NewSealer(k.seal)
+	k.Sealer, k.values = NewSealer(k.seal), keyring.NewCipher(k.store)
 	for _, name := range keyFiles {
 		k.bundle[name] = bytes.Clone(b[name])
 	}

@@ -6,12 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/keyring"
 )
 
 func newKeys(t testing.TB, cluster string) *Keys {
@@ -141,5 +143,57 @@ func TestInitRefusesBadClusterID(t *testing.T) {
 		if _, err := Init(filepath.Join(t.TempDir(), "keys"), id); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("Init(%q): %v; want ErrInvalid", id, err)
 		}
+	}
+}
+
+// The keys of the store are replaced on the disk first, and then in use. What cannot be written is not used.
+func TestChangeStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "keys")
+	keys, err := Init(dir, "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, next := keys.Store().First().ID(), keyring.New()
+	add := func(r keyring.Ring) (keyring.Ring, error) { return r.With(next, next), nil }
+	if err := keys.ChangeStore(filepath.Join(dir, "missing"), add); !errors.Is(err, trivet.ErrUnavailable) ||
+		keys.Values().Has(next.ID()) || len(keys.Store().IDs()) != 1 {
+		t.Errorf("a key that is not on the disk: %v", err)
+	}
+	use := func(r keyring.Ring) (keyring.Ring, error) { return r.Keep(next.ID(), nil), nil }
+	only := func(r keyring.Ring) (keyring.Ring, error) {
+		return r.Keep(next.ID(), func(keyring.ID) bool { return false }), nil
+	}
+	box := keys.Values().Seal([]byte("text"), nil)
+	for _, c := range []struct {
+		change func(keyring.Ring) (keyring.Ring, error)
+		want   []string
+	}{
+		{only, []string{old.String()}}, // a key that it does not have
+		{add, []string{old.String(), next.ID().String()}},
+		{use, []string{next.ID().String(), old.String()}},
+		{only, []string{next.ID().String()}},
+	} {
+		if err := keys.ChangeStore(dir, c.change); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, loaded.Store().IDs()) + cmp.Diff(loaded.Bundle(), keys.Bundle()); diff != "" {
+			t.Error(diff)
+		}
+		_, _, err = keys.Values().Open(box, nil)
+		if (err == nil) != slices.Contains(c.want, old.String()) || keys.Values().First().String() != c.want[0] {
+			t.Errorf("with %v: %v", c.want, err)
+		}
+	}
+	var many []keyring.Key
+	for range keyring.MaxKeys {
+		many = append(many, keyring.New())
+	}
+	tooMany := func(r keyring.Ring) (keyring.Ring, error) { return r.With(many...), nil }
+	if err := keys.ChangeStore(dir, tooMany); !errors.Is(err, trivet.ErrInvalid) {
+		t.Errorf("too many keys: %v", err)
 	}
 }

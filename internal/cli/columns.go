@@ -53,6 +53,9 @@ var kindColumns = map[trivet.Kind]columns{
 		return []string{orDefault(h.Spec.Role, trivet.RoleVoter), string(h.Status.State), h.Status.Version,
 			strings.Join(h.Status.API, " ")}
 	}, "ROLE", "STATE", "VERSION", "API"),
+	"Key": columnsOf(func(k *trivet.Key) []string {
+		return []string{k.Status.Active, string(k.Status.Phase), k.Status.Reason}
+	}, "ACTIVE", "PHASE", "REASON"),
 	"Secret":  columnsOf(func(s *trivet.Secret) []string { return []string{strconv.Itoa(len(s.Spec.Data))} }, "KEYS"),
 	"Token":   columnsOf(func(t *trivet.Token) []string { return []string{t.Spec.Account} }, "ACCOUNT"),
 	"Account": columnsOf(func(a *trivet.Account) []string { return []string{string(a.Spec.Role)} }, "ROLE"),

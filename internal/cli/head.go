@@ -212,8 +212,9 @@ func (a *app) headRemove() *cobra.Command {
 		Short: "Permanently remove a head from the cluster",
 		Long: "Permanently remove a head from the cluster; it need not be running. Its name is not reused. Its\n" +
 			"data directory is not deleted, but the head cannot rejoin with it, and its credential is revoked.\n" +
-			"A full head had the keys of the cluster: wipe its data directory. The command waits until the head\n" +
-			"is removed.",
+			"A full head had the keys of the cluster: wipe its data directory. If someone may have read it,\n" +
+			"replace the key of the store then: trivet key rotate store. The command waits until the head is\n" +
+			"removed.",
 		Example: "  trivet head remove head1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("heads"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -241,7 +242,8 @@ func (a *app) printLeft(h *trivet.Head) {
 	}
 	fmt.Fprintf(a.Err, "its credential was revoked, and no other head accepts its certificate. It had the keys of the\n"+
 		"cluster (CA, boot, sealing and store keys): wipe its data directory. If someone else may have read that,\n"+
-		"replace the passwords of BMCs and other secrets, and the tokens of accounts.\n")
+		"replace the key of the store by 'trivet key rotate store', then the passwords of BMCs and other secrets, and\n"+
+		"the tokens of accounts.\n")
 }
 
 // waitRemoved waits until a head is removed, and prints what the removal waits for.

@@ -53,31 +53,48 @@ func NewCipher(r Ring) *Cipher {
 	return c
 }
 
-// Use replaces the keys.
+// Use replaces the keys. What was derived from those that stay is kept.
 func (c *Cipher) Use(r Ring) {
-	keys := &cipherKeys{first: r.First().ID(), byID: map[ID]*cipherKey{}}
+	keys, was := &cipherKeys{first: r.First().ID(), byID: map[ID]*cipherKey{}}, c.keys.Load()
 	for i := range r.keys {
-		keys.byID[r.keys[i].ID()] = &cipherKey{xaes: newXAES(&r.keys[i].secret)}
+		id := r.keys[i].ID()
+		if was != nil && was.byID[id] != nil {
+			keys.byID[id] = was.byID[id]
+			continue
+		}
+		keys.byID[id] = &cipherKey{xaes: newXAES(&r.keys[i].secret)}
 	}
 	c.keys.Store(keys)
 }
 
-// First returns the ID of the key that seals.
+// First returns the ID of the key that Seal uses.
 func (c *Cipher) First() ID { return c.keys.Load().first }
 
 // Has reports whether the cipher has a key.
 func (c *Cipher) Has(id ID) bool { return c.keys.Load().byID[id] != nil }
 
-// Seal encrypts a text. It can be opened only with the same data.
+// Seal encrypts a text with the first key. It can be opened only with the same data.
 func (c *Cipher) Seal(plain, data []byte) []byte {
 	keys := c.keys.Load()
+	return c.seal(keys.first, keys.byID[keys.first], plain, data)
+}
+
+// SealWith encrypts a text as Seal does, with the key of an ID, or returns ErrKey.
+func (c *Cipher) SealWith(id ID, plain, data []byte) ([]byte, error) {
+	key := c.keys.Load().byID[id]
+	if key == nil {
+		return nil, ErrKey
+	}
+	return c.seal(id, key, plain, data), nil
+}
+
+func (c *Cipher) seal(id ID, key *cipherKey, plain, data []byte) []byte {
 	box := make([]byte, headerSize, len(plain)+Overhead)
 	box[0] = format
-	copy(box[1:], keys.first[:])
+	copy(box[1:], id[:])
 	nonce := box[1+idSize:]
 	c.nonce(nonce)
 	var space [128]byte
-	key := keys.byID[keys.first]
 	derived, cached := key.derived(nonce)
 	if !cached {
 		key.keep(nonce, derived)

@@ -102,6 +102,36 @@ func (r Ring) Text() []byte {
 // First returns the key that is in use.
 func (r Ring) First() *Key { return &r.keys[0] }
 
+// With returns the ring with other keys after its own, without those that it has.
+func (r Ring) With(others ...Key) Ring {
+	keys := slices.Clone(r.keys)
+	for i := range others {
+		if _, ok := (Ring{keys}).Get(others[i].ID()); !ok {
+			keys = append(keys, others[i])
+		}
+	}
+	return Ring{keys}
+}
+
+// Keep returns the ring with the key of an ID first. Of the others it has those that keep accepts; nil: all. It returns
+// the ring itself where it does not have that key.
+func (r Ring) Keep(first ID, keep func(ID) bool) Ring {
+	key, ok := r.Get(first)
+	if !ok {
+		return r
+	}
+	kept := Of(*key)
+	for _, k := range r.keys {
+		if id := k.ID(); id != first && (keep == nil || keep(id)) {
+			kept.keys = append(kept.keys, k)
+		}
+	}
+	return kept
+}
+
+// Keys returns the keys in order.
+func (r Ring) Keys() []Key { return slices.Clone(r.keys) }
+
 // Get returns the key of an ID.
 func (r Ring) Get(id ID) (*Key, bool) {
 	i := slices.IndexFunc(r.keys, func(k Key) bool { return k.ID() == id })

@@ -62,13 +62,15 @@ type Local struct {
 	token                Token
 	// learner: another member reports that this one is a learner.
 	learner bool
-	keys    *auth.Keys // nil for a witness
-	root    atomic.Pointer[auth.Root]
-	certs   certificates
-	client  *peer.Client
-	started time.Time
-	member  atomic.Pointer[cluster.Member] // nil until it runs
-	refused atomic.Pointer[func() int]     // values that its copy of the store refuses; nil on a witness
+	// unverified: no other member responded to verify the membership of this head.
+	unverified bool
+	keys       *auth.Keys // nil for a witness
+	root       atomic.Pointer[auth.Root]
+	certs      certificates
+	client     *peer.Client
+	started    time.Time
+	member     atomic.Pointer[cluster.Member] // nil until it runs
+	refused    atomic.Pointer[func() int]     // values that its copy of the store refuses; nil on a witness
 
 	mu   sync.Mutex
 	data dataFile // guarded by mu once the head runs
@@ -110,7 +112,7 @@ func (l *Local) checkName() error {
 func (l *Local) Establish(ctx context.Context, addr Addresses) error {
 	l.addr = addr
 	for _, step := range []func(context.Context) error{l.identify, l.certify, l.verify, l.logUnusedToken,
-		l.restartFirstStart} {
+		l.updateKeys, l.restartFirstStart} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -73,6 +73,7 @@ func (l *Local) verify(ctx context.Context) error {
 			l.cfg.Log.Warn("no other member responds to verify the membership of this head; "+
 				"without a quorum it serves reads and boots only",
 				"error", err)
+			l.unverified = true
 			return nil
 		case time.Now().After(end):
 			return &trivet.Error{Op: "join", Err: err, Hint: "start it again when the other heads are up"}

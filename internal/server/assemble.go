@@ -13,7 +13,6 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/fleet"
-	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/maintenance"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/netboot"
@@ -28,7 +27,7 @@ import (
 
 func (s *Server) openStore(ctx context.Context) error {
 	name := s.local.Name()
-	s.store = store.New(s.member.Client(), store.Options{Head: name, Cipher: keyring.NewCipher(s.local.Keys().Store),
+	s.store = store.New(s.member.Client(), store.Options{Head: name, Cipher: s.local.Keys().Values(),
 		Term: s.member.Term, Admit: s.member.Admit, Logger: s.cfg.Log, Metrics: s.metrics})
 	s.local.SetRefused(s.store.Refused)
 	tables := state.New(s.store)

@@ -7,6 +7,7 @@ import (
 	"github.com/trivet-project/trivet/internal/controller/collect"
 	"github.com/trivet-project/trivet/internal/controller/deadline"
 	headcontroller "github.com/trivet-project/trivet/internal/controller/heads"
+	"github.com/trivet-project/trivet/internal/controller/keys"
 	"github.com/trivet-project/trivet/internal/controller/power"
 	"github.com/trivet-project/trivet/internal/controller/provision"
 	"github.com/trivet-project/trivet/internal/membership"
@@ -38,5 +39,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 		collect.New(within(collect.Declaration), s.logs, s.leases.Expired),
 		blobs.New(s.blobs, within(blobs.Declaration)),
 		headcontroller.New(heads, within(headcontroller.Declaration)),
+		keys.New(keys.Config{Head: s.local.Name(), Ring: s.local.StoreKeys(), Member: s.member,
+			Tables: within(keys.Declaration), Rank: ranking.Rank}),
 	)
 }

@@ -97,7 +97,7 @@ func (s *Server) start(ctx context.Context) error {
 	case s.local.Witness():
 		return s.assembleWitness()
 	}
-	if err := runSteps(ctx, s.openStore, s.checkSealingKey, s.openFiles, s.assemble); err != nil {
+	if err := runSteps(ctx, s.catchUp, s.openStore, s.checkSealingKey, s.openFiles, s.assemble); err != nil {
 		return err
 	}
 	return s.registration.Register(ctx)
@@ -200,6 +200,15 @@ func (s *Server) openMember(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// catchUp waits until the member of a head that joins has what the others have written: before that, its copy may have
+// values under keys that the cluster does not have any more.
+func (s *Server) catchUp(ctx context.Context) error {
+	if !s.local.IsJoining() {
+		return nil
+	}
+	return s.member.CatchUp(ctx)
 }
 
 // ready returns why no client should be sent to this head.

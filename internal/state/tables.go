@@ -48,6 +48,7 @@ type Tables struct {
 	MACs       *store.Table[trivet.MAC]
 	Sites      *store.Table[trivet.Site]
 	Heads      *store.Table[trivet.Head]
+	Keys       *store.Table[trivet.Key]
 	Secrets    *store.Table[trivet.Secret]
 	Tokens     *store.Table[trivet.Token]
 	Accounts   *store.Table[trivet.Account]
@@ -96,6 +97,7 @@ func newTables(s *store.Store) *Tables {
 			store.Index[trivet.Head]{Name: ByMember, Keys: isMember, Compared: true},
 			store.Index[trivet.Head]{Name: ByJoin, Keys: joinedBy, Compared: true},
 		),
+		Keys:     store.NewTable[trivet.Key](s),
 		Secrets:  store.NewTable[trivet.Secret](s),
 		Tokens:   store.NewTable(s, store.Index[trivet.Token]{Name: ByHead, Keys: ofHead, Compared: true}),
 		Accounts: store.NewTable[trivet.Account](s),
@@ -121,6 +123,7 @@ func (t *Tables) Within(s *store.Scope) *Tables {
 		MACs:       t.MACs.Within(s),
 		Sites:      t.Sites.Within(s),
 		Heads:      t.Heads.Within(s),
+		Keys:       t.Keys.Within(s),
 		Secrets:    t.Secrets.Within(s),
 		Tokens:     t.Tokens.Within(s),
 		Accounts:   t.Accounts.Within(s),

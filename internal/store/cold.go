@@ -26,6 +26,8 @@ type ColdEntry struct {
 	ID  string // its place: newer entries have lesser IDs
 	Doc []byte // JSON
 	Err error  // ErrRefused: it was forged, replayed or damaged
+
+	resealed bool
 }
 
 func coldKey(stream, id string) string { return coldPrefix + stream + "/" + id }
@@ -59,7 +61,8 @@ func (s *Store) Cold(ctx context.Context, stream, after string, limit int) ([]Co
 // readCold reads a stored entry.
 func (s *Store) readCold(stream string, kv *mvccpb.KeyValue) ColdEntry {
 	v, err := s.open(string(kv.Key), kv)
-	return ColdEntry{ID: strings.TrimPrefix(string(kv.Key), coldKey(stream, "")), Doc: v.doc, Err: err}
+	return ColdEntry{ID: strings.TrimPrefix(string(kv.Key), coldKey(stream, "")), Doc: v.doc, Err: err,
+		resealed: v.changed != 0}
 }
 
 // coldKeys reads the range of a stream after an entry.
@@ -143,8 +146,8 @@ func (s *Store) FollowCold(ctx context.Context, stream string, after int64, do f
 			return after, &trivet.Error{Op: "follow " + stream, Err: unavailable(err)}
 		}
 		for _, ev := range resp.Events {
-			if ev.Type != clientv3.EventTypeDelete {
-				do(s.readCold(stream, ev.Kv))
+			if e := s.readCold(stream, ev.Kv); ev.Type != clientv3.EventTypeDelete && !e.resealed {
+				do(e)
 			}
 			after = ev.Kv.ModRevision
 		}

@@ -55,7 +55,8 @@ func (s *Store) readDocument(name string, kv *mvccpb.KeyValue) Document {
 }
 
 // PutDocument replaces a document, or creates it where was is the zero value. It fails with ErrConflict where that is
-// not what is stored: something else was written by another process, or by a call that failed.
+// not what is stored: something else was written by another process, or by a call that failed. So it does where the
+// active key was replaced meanwhile.
 func (s *Store) PutDocument(ctx context.Context, name, owner string, was Document, value []byte) error {
 	key := documentKey(name, owner)
 	if len(key)+len(value) > MaxBytes {
@@ -68,7 +69,15 @@ func (s *Store) PutDocument(ctx context.Context, name, owner string, was Documen
 	if was.revision != 0 {
 		old = &entry{created: was.created, version: was.version}
 	}
-	return s.writeDocument(ctx, key, was, clientv3.OpPut(key, s.seal(key, old, value, txID{})))
+	with, same, err := s.activeIn(s.snapshot())
+	if err != nil {
+		return err
+	}
+	sealed, err := s.seal(with, key, old, value, txID{})
+	if err != nil {
+		return err
+	}
+	return s.writeDocument(ctx, key, was, clientv3.OpPut(key, sealed), same)
 }
 
 // DeleteDocument deletes a document. It fails with ErrConflict where it was written since.
@@ -77,13 +86,15 @@ func (s *Store) DeleteDocument(ctx context.Context, name string, was Document) e
 	return s.writeDocument(ctx, key, was, clientv3.OpDelete(key))
 }
 
-func (s *Store) writeDocument(ctx context.Context, key string, was Document, op clientv3.Op) error {
+// writeDocument writes a document if it is what was read, and what else is compared holds.
+func (s *Store) writeDocument(ctx context.Context, key string, was Document, op clientv3.Op,
+	ifs ...clientv3.Cmp) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
+	ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(key), "=", was.revision))
 	var resp *clientv3.TxnResponse
 	err := s.attempt(ctx, func(ctx context.Context) (err error) {
-		resp, err = s.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(key), "=", was.revision)).Then(op).Commit()
+		resp, err = s.client.Txn(ctx).If(ifs...).Then(op).Commit()
 		return err
 	})
 	if err != nil { // it may have been written: the next read shows it

@@ -40,7 +40,8 @@ type index struct {
 type entry struct {
 	key, kind, name string
 	info            *kindInfo // nil for kinds without a table
-	rev             int64     // ModRevision
+	rev             int64     // of the record's last change, which readers see
+	mod             int64     // ModRevision, which transactions compare; another one than rev if the value was resealed
 	created         int64     // CreateRevision
 	version         int64     // number of writes since it was created
 	doc             []byte    // the record's JSON as stored; nil if the value was refused
@@ -55,9 +56,12 @@ type entry struct {
 // does not authenticate nothing is used but its revisions.
 func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
 	e := &entry{key: key, kind: kind, name: name, info: s.kinds[kind],
-		rev: kv.ModRevision, created: kv.CreateRevision, version: kv.Version}
+		rev: kv.ModRevision, mod: kv.ModRevision, created: kv.CreateRevision, version: kv.Version}
 	v, err := s.open(key, kv)
 	e.doc, e.tx, e.sealed, e.err = v.doc, v.tx, v.key, err
+	if v.changed != 0 {
+		e.rev = v.changed
+	}
 	if err != nil || e.info == nil {
 		return e
 	}

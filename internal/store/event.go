@@ -16,11 +16,14 @@ type Event struct {
 	was, is  *entry
 }
 
-// newEvent returns the event of a key's change, or nil for a key of the store itself that has no watchers. A value that
-// was refused is as good as deleted.
+// newEvent returns the event of a key's change, or nil for a key of the store itself that has no watchers, and for a
+// value that was resealed. A value that was refused is as good as deleted.
 func (s *Store) newEvent(key string, was, is *entry, rev int64) *Event {
 	part, name, ok := splitKey(key)
 	if !ok || isInternal(part) && part != leasePart {
+		return nil
+	}
+	if is != nil && is.resealed() {
 		return nil
 	}
 	if was != nil && was.refused() {

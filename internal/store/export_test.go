@@ -38,7 +38,13 @@ func loseSome() func(*clientv3.Event) bool {
 }
 
 // Sealed returns the stored value of a new key.
-func (s *Store) Sealed(key, doc string) string { return s.seal(key, nil, []byte(doc), txID{}) }
+func (s *Store) Sealed(key, doc string) string {
+	value, err := s.seal(s.opts.Cipher.First(), key, nil, []byte(doc), txID{})
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
 
 // Held returns how many events the history holds, and their approximate size in bytes.
 func (s *Store) Held() (events, bytes int) {

@@ -26,6 +26,7 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 	next := newSnapshot(0)
 	s.refusals.reset()
 	s.metrics.sizes.reset()
+	s.sealed.reset()
 	from, opts := prefix, []clientv3.OpOption{
 		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(listPage),
 		clientv3.WithSerializable(),
@@ -44,6 +45,7 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 				next.put(e)
 				s.refusals.note(e)
 				s.metrics.sizes.add(e, 1)
+				s.sealed.add(e)
 			}
 		}
 		if !page.More {
@@ -137,10 +139,13 @@ func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
 	if ev.Type == clientv3.EventTypeDelete {
 		was = next.del(key)
 		s.refusals.forget(was)
+		s.sealed.remove(was)
 	} else if is = s.read(ev.Kv); is != nil {
 		was = next.put(is)
 		s.refusals.forget(was)
 		s.refusals.note(is)
+		s.sealed.remove(was)
+		s.sealed.add(is)
 	}
 	s.metrics.sizes.replace(was, is)
 	if is != nil {

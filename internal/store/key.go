@@ -6,14 +6,16 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Cold data has keys of its own (see cold.go). The key of a record is /trivet/<kind in lower case>/<name>. A kind that begins with '-' is internal to the store.
+// Cold data has keys of its own (see cold.go). The key of a record is /trivet/<kind in lower case>/<name>. A kind that
+// begins with '-' is internal to the store.
 const (
 	prefix    = "/trivet/"
-	guardPart = "-guard/" // and a head's name: see Store.resolve
-	idPart    = "-tx/"    // and a head's name: the ID of a transaction that puts nothing else
-	leasePart = "-lease"  // and a lease's name: its holder; the only internal kind with events
-	renewPart = "-renew"  // and a lease's name: rewritten by its holder
-	listPart  = "-list"   // and an index and its key: written by each transaction that adds to the list
+	guardPart = "-guard/"              // and a head's name: see Store.resolve
+	idPart    = "-tx/"                 // and a head's name: the ID of a transaction that puts nothing else
+	leasePart = "-lease"               // and a lease's name: its holder; the only internal kind with events
+	renewPart = "-renew"               // and a lease's name: rewritten by its holder
+	listPart  = "-list"                // and an index and its key: written by each transaction that adds to the list
+	activeKey = prefix + "-key/active" // the ID of the key that values are written with: see active.go
 )
 
 func recordKey(kind, name string) string { return prefix + kind + "/" + name }

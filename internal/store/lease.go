@@ -170,7 +170,7 @@ func (l *Lease) waitFree(ctx context.Context, watch *Watcher) (expired int64) {
 	}
 	ttl, seen := holderOf(e).TTL, time.Now()
 	for renewal := int64(0); ; {
-		if now := l.store.snapshot().revOf(l.renewKey()); now != renewal {
+		if now := l.store.snapshot().changeOf(l.renewKey()); now != renewal {
 			renewal, seen = now, time.Now()
 		}
 		if time.Since(seen) >= ttl || ctx.Err() != nil {

@@ -12,6 +12,8 @@ type metrics struct {
 	reloads  prometheus.Counter
 	refusals prometheus.Counter
 	refused  prometheus.Gauge
+	reseals  prometheus.Counter
+	sealed   *prometheus.GaugeVec // values, by key
 	revision prometheus.Gauge
 	sizes    sizes
 }
@@ -49,14 +51,22 @@ func newMetrics(to prometheus.Registerer) *metrics {
 		Name: "trivet_store_refused_values",
 		Help: "Values in this head's copy that do not authenticate.",
 	})
+	m.reseals = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "trivet_store_reseals_total",
+		Help: "Values that this head encrypted again with the active key, since the key was rotated.",
+	})
+	m.sealed = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "trivet_store_values",
+		Help: "Values in this head's copy of the store, by the ID of the key that they are encrypted with.",
+	}, []string{"key"})
 	m.revision = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "trivet_store_copy_revision",
 		Help: "Revision of this head's copy, which is behind its member by trivet_store_revision minus this.",
 	})
 	m.sizes = newSizes()
 	if to != nil {
-		to.MustRegister(m.updates, m.lag, m.reruns, m.unknowns, m.reloads, m.refusals, m.refused, m.revision,
-			m.sizes.records, m.sizes.bytes)
+		to.MustRegister(m.updates, m.lag, m.reruns, m.unknowns, m.reloads, m.refusals, m.refused, m.reseals, m.sealed,
+			m.revision, m.sizes.records, m.sizes.bytes)
 	}
 	return m
 }

@@ -50,9 +50,9 @@ func (tx *Tx) stored(op string, info *kindInfo, name string, rev int64) (*entry,
 	}
 	key := recordKey(info.part, name)
 	e := tx.read(key)
-	if rev != 0 && rev != tx.reads[key] {
+	if now := tx.snap.changeOf(key); rev != 0 && rev != now {
 		return nil, tx.fail(op, info, name, fmt.Errorf("%w: it was read at revision %d and is now at %d",
-			trivet.ErrConflict, rev, tx.reads[key]))
+			trivet.ErrConflict, rev, now))
 	}
 	if w := tx.writes[key]; w != nil {
 		if w.doc == nil {

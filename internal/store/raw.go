@@ -93,7 +93,7 @@ func (tx *Tx) Raw(kind trivet.Kind, name string) (doc []byte, revision int64, er
 	e := tx.read(key)
 	switch w := tx.writes[key]; {
 	case w != nil && w.doc != nil:
-		return w.doc, tx.reads[key], nil
+		return w.doc, tx.snap.changeOf(key), nil
 	case w == nil && e != nil && e.refused():
 		return nil, 0, e.fail("get")
 	case w == nil && e != nil:

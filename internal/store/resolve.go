@@ -7,6 +7,8 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/wait"
 )
@@ -53,13 +55,7 @@ func (s *Store) changeGuard(ctx context.Context, seen <-chan struct{}) error {
 	done := s.guards.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.opts.Timeout)
 		defer cancel()
-		return nil, s.attempt(ctx, func(ctx context.Context) error {
-			resp, err := s.client.Put(ctx, s.guardKey(), s.seal(s.guardKey(), nil, []byte("{}"), txID{}))
-			if err != nil {
-				return err
-			}
-			return s.pending.wait(ctx, resp.Header.Revision)
-		})
+		return nil, s.attempt(ctx, s.writeGuard)
 	})
 	select {
 	case r := <-done:
@@ -69,6 +65,26 @@ func (s *Store) changeGuard(ctx context.Context, seen <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// writeGuard writes the guard, under the key that is active. It fails where another one has become active meanwhile.
+func (s *Store) writeGuard(ctx context.Context) error {
+	with, same, err := s.activeIn(s.snapshot())
+	if err != nil {
+		return err
+	}
+	value, err := s.seal(with, s.guardKey(), nil, []byte("{}"), txID{})
+	if err != nil {
+		return err
+	}
+	resp, err := s.client.Txn(ctx).If(same).Then(clientv3.OpPut(s.guardKey(), value)).Commit()
+	if err != nil {
+		return err
+	}
+	if err := s.pending.wait(ctx, resp.Header.Revision); err != nil || resp.Succeeded {
+		return err
+	}
+	return errRerun
 }
 
 // backoff waits a random time before a rerun that follows several conflicts, so that one of many writers of a record

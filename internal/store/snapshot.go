@@ -82,6 +82,14 @@ func (s *snapshot) get(key string) *entry {
 // revOf returns a key's ModRevision, or 0 if the key is absent.
 func (s *snapshot) revOf(key string) int64 {
 	if e := s.get(key); e != nil {
+		return e.mod
+	}
+	return 0
+}
+
+// changeOf returns the revision of a key's last change, or 0 if the key is absent.
+func (s *snapshot) changeOf(key string) int64 {
+	if e := s.get(key); e != nil {
 		return e.rev
 	}
 	return 0

@@ -54,7 +54,9 @@ type Store struct {
 	metrics *metrics
 	// refusals are the values that this head's copy refuses.
 	refusals refusals
-	defects  defects
+	// sealed counts the values of this head's copy by the keys that they are encrypted with.
+	sealed  sealedCounts
+	defects defects
 
 	started bool
 	stop    context.CancelFunc
@@ -86,6 +88,7 @@ func New(client *clientv3.Client, opts Options) *Store {
 		metrics: newMetrics(opts.Metrics), done: make(chan struct{}), replay: replayLimit{maxReplay, maxReplayBytes},
 	}
 	s.refusals = refusals{log: s.log, metrics: s.metrics}
+	s.sealed = sealedCounts{metrics: s.metrics, values: map[keyring.ID]int{}}
 	return s
 }
 

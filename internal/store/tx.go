@@ -43,7 +43,7 @@ func (tx *Tx) read(key string) *entry {
 	e := tx.snap.get(key)
 	tx.reads[key] = 0
 	if e != nil {
-		tx.reads[key] = e.rev
+		tx.reads[key] = e.mod
 	}
 	return e
 }

@@ -227,7 +227,11 @@ func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, th
 		return nil, nil, tooLarge("a transaction of %d reads and %d writes; the maximum is %d",
 			len(tx.reads), len(tx.order), MaxOps)
 	}
-	if !s.defects.noCompare {
+	with, same, err := s.activeIn(tx.snap)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ifs = append(ifs, same); !s.defects.noCompare {
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(s.guardKey()), "=", guard))
 		for key, rev := range tx.reads {
 			ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(key), "=", rev))
@@ -236,7 +240,10 @@ func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, th
 	size, puts := 0, 0
 	for _, key := range tx.order {
 		if w := tx.writes[key]; w.doc != nil {
-			value := s.seal(key, tx.snap.get(key), w.doc, id)
+			value, err := s.seal(with, key, tx.snap.get(key), w.doc, id)
+			if err != nil {
+				return nil, nil, err
+			}
 			thens, size = append(thens, clientv3.OpPut(key, value)), size+len(key)+max(len(value), len(w.doc))
 			if !isCold(key) {
 				puts++
@@ -247,7 +254,11 @@ func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, th
 	}
 	if puts == 0 { // no record that the feed reads carries the ID
 		key := prefix + idPart + s.opts.Head
-		thens = append(thens, clientv3.OpPut(key, s.seal(key, nil, []byte(`{"kind":"tx"}`), id)))
+		value, err := s.seal(with, key, nil, []byte(`{"kind":"tx"}`), id)
+		if err != nil {
+			return nil, nil, err
+		}
+		thens = append(thens, clientv3.OpPut(key, value))
 	}
 	if size > MaxBytes {
 		return nil, nil, tooLarge("a transaction of %d bytes; the maximum is %d", size, MaxBytes)

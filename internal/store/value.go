@@ -17,17 +17,26 @@ import (
 // was created at a revision. A transaction compares the revision of each key that it puts, so it knows the place. So an
 // older value of the same key is refused, too, with one exception: after a deletion, the first value.
 //
-// The text that is encrypted is the transaction's ID, and the record's JSON, packed (see pack.go).
+// The text that is encrypted is the transaction's ID, and the record's JSON, packed (see pack.go). In a value that was
+// resealed, which is encrypted again under another key, the revision of the record's last change is between them: a
+// byte that no packed text begins with, and 8 bytes.
 
 // txID is the ID of a transaction: random, unique.
 type txID [16]byte
 
 // value is what a stored value contains.
 type value struct {
-	doc []byte
-	tx  txID
-	key keyring.ID // it was sealed with
+	doc     []byte
+	tx      txID
+	key     keyring.ID // it was sealed with
+	changed int64      // the revision of the last change, if it was resealed since; 0: that of the value
 }
+
+// marked begins the revision in the text of a value that was resealed.
+const (
+	marked   = 2 // unlike packedPlain and packedS2
+	markSize = 1 + 8
+)
 
 // ErrRefused means that a stored value was not written by a head of this cluster for this place: it was forged,
 // replayed, or changed on this head's disk.
@@ -63,15 +72,24 @@ func (s *Store) place(key string, created, version int64) []byte {
 	return append(data, key...)
 }
 
-// seal returns the stored value of a key whose present entry is was; nil: it has none.
-func (s *Store) seal(key string, was *entry, doc []byte, id txID) string {
+// seal returns the stored value of a key whose present entry is was; nil: it has none. with is the key that encrypts.
+func (s *Store) seal(with keyring.ID, key string, was *entry, doc []byte, id txID) (string, error) {
 	created, version := int64(0), int64(1)
 	if was != nil {
 		created, version = was.created, was.version+1
 	}
 	plain := make([]byte, 0, len(id)+maxPacked(doc))
 	plain = appendPacked(append(plain, id[:]...), doc)
-	return string(s.opts.Cipher.Seal(plain, s.place(key, created, version)))
+	return s.encrypt(with, plain, s.place(key, created, version))
+}
+
+// encrypt encrypts a text for a place.
+func (s *Store) encrypt(with keyring.ID, plain, place []byte) (string, error) {
+	box, err := s.opts.Cipher.SealWith(with, plain, place)
+	if err != nil {
+		return "", errLacksKey(with)
+	}
+	return string(box), nil
 }
 
 // open reads a stored value. Errors: ErrRefused, which is shared: there may be many.
@@ -83,9 +101,13 @@ func (s *Store) open(key string, kv *mvccpb.KeyValue) (v value, err error) {
 	case err != nil || len(plain) < len(v.tx):
 		return v, ErrRefused
 	}
-	doc, err := unpack(plain[len(v.tx):])
-	if err != nil {
+	v = value{tx: txID(plain), key: id}
+	packed := plain[len(v.tx):]
+	if len(packed) >= markSize && packed[0] == marked {
+		v.changed, packed = int64(binary.BigEndian.Uint64(packed[1:])), packed[markSize:]
+	}
+	if v.doc, err = unpack(packed); err != nil {
 		return v, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	return value{doc: doc, tx: txID(plain), key: id}, nil
+	return v, nil
 }

@@ -1,0 +1,23 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+)
+
+// keyRoutes serve the rotation of keys. No key is in a record or in a response.
+func (h *Handler) keyRoutes() {
+	h.add(route{method: "POST", path: "/v1/keys/{name}/rotate", verb: auth.Write, kind: "Key",
+		summary: "Rotate a key of the cluster; while a rotation is in progress, that is the one",
+		out:     reflect.TypeFor[trivet.Key](),
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			key, err := h.Heads.RotateKey(r.Context(), r.PathValue("name"))
+			if err != nil {
+				return err
+			}
+			return respond(w, http.StatusOK, key)
+		}})
+}

@@ -1,0 +1,72 @@
+package keys
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// step is the next step of a rotation.
+type step int
+
+const (
+	none     step = iota
+	create        // a head creates the new key
+	activate      // all full heads have the new key: it is used from now on
+	reseal        // values are encrypted again
+	finish        // no head has the old key
+	waiting       // for other heads
+)
+
+// decide returns the next step of the rotation of a key, and what it waits for. heads are the full heads of the
+// cluster: those that join are among them, and those that are being removed are not.
+func decide(k *trivet.Key, heads []*trivet.Head) (next step, reason string) {
+	switch k.Status.Phase {
+	case trivet.KeyDistributing:
+		return decideNext(k.Status.Next, heads)
+	case trivet.KeyResealing:
+		return reseal, ""
+	case trivet.KeyDropping:
+		only := []string{k.Status.Active}
+		others := without(heads, func(h *trivet.Head) bool { return slices.Equal(h.Status.StoreKeys, only) })
+		if len(others) > 0 {
+			return waiting, waitReason(others, "to drop the old key")
+		}
+		return finish, ""
+	}
+	if k.Rotating() {
+		return create, ""
+	}
+	return none, ""
+}
+
+// decideNext returns the step while the heads get the new key. Where no head has it any more, since the only one was
+// removed, another one is created: nothing is encrypted with it yet.
+func decideNext(id string, heads []*trivet.Head) (next step, reason string) {
+	has := func(h *trivet.Head) bool { return slices.Contains(h.Status.StoreKeys, id) }
+	missing := without(heads, has)
+	holders := without(heads, func(h *trivet.Head) bool { return !has(h) })
+	switch {
+	case len(holders) == 0:
+		return create, ""
+	case len(missing) > 0:
+		return waiting, waitReason(missing, "to get the new key from "+strings.Join(holders, ", "))
+	}
+	return activate, ""
+}
+
+// without returns the names of the heads for which ok is false.
+func without(heads []*trivet.Head, ok func(*trivet.Head) bool) (names []string) {
+	for _, h := range heads {
+		if !ok(h) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+func waitReason(heads []string, what string) string {
+	return fmt.Sprintf("waits for %s %s; start a head that is down, or remove it", strings.Join(heads, ", "), what)
+}
