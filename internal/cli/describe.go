@@ -26,7 +26,7 @@ func (a *app) describe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := showYAML(a.Out, []json.RawMessage{raw}); err != nil {
+			if err := a.showYAML([]json.RawMessage{raw}); err != nil {
 				return err
 			}
 			r := kind.Info.New()
@@ -40,19 +40,19 @@ func (a *app) describe() *cobra.Command {
 
 // describeMore prints the run and the events of a record.
 func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Record) error {
-	machine, workflow := "", "" // UID, name
+	machine, workflow := "", "" // UID, name as the record has it
 	switch r := r.(type) {
 	case *trivet.Machine:
 		machine, workflow = r.UID, r.Status.Workflow
 	case *trivet.Provision:
 		machine, workflow = r.Status.MachineUID, r.Status.Workflow
 	case *trivet.Workflow:
-		machine, workflow = r.Spec.MachineUID, r.Name
+		machine, workflow = r.Spec.MachineUID, r.FullName()
 	default:
 		return nil
 	}
 	if workflow != "" {
-		if w, err := client.Of[trivet.Workflow](cl).Get(ctx, workflow); err == nil {
+		if w, err := workflowBy(ctx, cl, trivet.Resolve(r.Header().Project, workflow)); err == nil {
 			fmt.Fprintln(a.Out)
 			if err := a.printWorkflow(w); err != nil {
 				return err

@@ -110,12 +110,12 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 		return err
 	}
 	if err := f.Workflows.In(t.tx).Create(w); errors.Is(err, trivet.ErrExists) {
-		return fmt.Errorf("%w: workflow %s exists already", trivet.ErrConflict, w.Name)
+		return fmt.Errorf("%w: workflow %s exists already", trivet.ErrConflict, w.ShortName())
 	} else if err != nil {
 		return err
 	}
-	m.Status.Provision, m.Status.Workflow = p.Name, w.Name
-	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s", p.Name, p.Spec.Template)
+	m.Status.Provision, m.Status.Workflow = p.ShortName(), w.ShortName()
+	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s", p.ShortName(), p.Spec.Template)
 	st := &p.Status
 	st.State, st.Reason, st.Workflow = trivet.ProvisionRunning, "", w.Name
 	st.Machine, st.MachineUID = m.Name, m.UID

@@ -16,7 +16,7 @@ const (
 	// machines that wait to be accepted, under trivet.MachineDiscovered; compared
 	ByDiscovered = "discovered"
 	ByMachine    = "machine"   // workflows by machine
-	ByProvision  = "provision" // workflows by provision
+	ByProvision  = "provision" // workflows by the full name of their provision
 	ByNetwork    = "network"   // addresses by network
 	BySubject    = "subject"   // events by subject
 	ByBlob       = "blob"      // images, platforms and workflows by the digests of their blobs
@@ -74,7 +74,7 @@ func newTables(s *store.Store) *Tables {
 		),
 		Workflows: store.NewTable(s,
 			by(ByMachine, func(w *trivet.Workflow) string { return w.Spec.Machine }),
-			by(ByProvision, func(w *trivet.Workflow) string { return w.Spec.Provision }),
+			by(ByProvision, func(w *trivet.Workflow) string { return trivet.Resolve(w.Project, w.Spec.Provision) }),
 			store.Index[trivet.Workflow]{Name: ByBlob, Keys: digestsOf[*trivet.Workflow]},
 		),
 		Provisions: store.NewTable(s,

@@ -12,7 +12,7 @@ import (
 // Raw is a stored record.
 type Raw struct{ e *entry }
 
-// Name returns the record's name.
+// Name returns the record's full name.
 func (r Raw) Name() string { return r.e.name }
 
 // Revision returns the revision of the record's last change.
@@ -27,9 +27,9 @@ func (r Raw) Record() trivet.Record { return r.e.rec }
 
 // Get returns one record of a kind, or ErrNotFound.
 func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {
-	e := s.snapshot().get(recordKey(kindPart(kind), name))
+	e := s.snapshot().get(s.key(kind, name))
 	if e == nil {
-		return Raw{}, &trivet.Error{Op: "get", Kind: kind, Name: name, Err: trivet.ErrNotFound}
+		return Raw{}, &trivet.Error{Op: "get", Kind: kind, Name: trivet.ShortName(name), Err: trivet.ErrNotFound}
 	}
 	if e.refused() {
 		return Raw{}, e.fail("get")
@@ -37,12 +37,25 @@ func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {
 	return Raw{e}, nil
 }
 
-// List returns the records of a kind in order of name, after a name, at most limit (0: all), at a revision from which
-// a watch can begin. Those that were refused are missing.
-func (s *Store) List(kind trivet.Kind, after string, limit int) (records []Raw, revision int64) {
+// key returns the key of a record, also of a kind that is not registered.
+func (s *Store) key(kind trivet.Kind, name string) string {
+	if info := s.kinds[kindPart(kind)]; info != nil {
+		return info.key(name)
+	}
+	return recordKey(kindPart(kind), name)
+}
+
+// List returns the records of a kind and project (empty: of all, or of a kind that has none) in order of full name,
+// after a full name, at most limit (0: all), at a revision from which a watch can begin. Those that were refused are
+// missing.
+func (s *Store) List(kind trivet.Kind, project, after string, limit int) (records []Raw, revision int64) {
 	snap := s.snapshot()
 	all := recordKey(kindPart(kind), "")
-	for e := range snap.under(all, all+after) {
+	under := all
+	if project != "" {
+		under += trivet.FullName(project, "")
+	}
+	for e := range snap.under(under, all+after) {
 		if e.refused() {
 			continue
 		}
@@ -56,7 +69,7 @@ func (s *Store) List(kind trivet.Kind, after string, limit int) (records []Raw, 
 func (tx *Tx) info(op string, kind trivet.Kind, name string) (*kindInfo, error) {
 	info := tx.store.kinds[kindPart(kind)]
 	if info == nil {
-		return nil, &trivet.Error{Op: op, Kind: kind, Name: name,
+		return nil, &trivet.Error{Op: op, Kind: kind, Name: trivet.ShortName(name),
 			Err: fmt.Errorf("%w: unknown kind", trivet.ErrInvalid)}
 	}
 	return info, nil
@@ -71,7 +84,7 @@ func (tx *Tx) Raw(kind trivet.Kind, name string) (doc []byte, revision int64, er
 	if err := tx.checkRead(info); err != nil {
 		return nil, 0, tx.fail("get", info, name, err)
 	}
-	key := recordKey(info.part, name)
+	key := info.key(name)
 	e := tx.read(key)
 	switch w := tx.writes[key]; {
 	case w != nil && w.doc != nil:
@@ -100,7 +113,8 @@ func (tx *Tx) PutRaw(kind trivet.Kind, name string, doc []byte) error {
 			return tx.fail("put", info, name, err)
 		}
 	}
-	h := trivet.Meta{Kind: info.kind, Name: name}
+	h := trivet.Meta{Kind: info.kind}
+	h.Project, h.Name = info.split(name)
 	if err := tx.fillHeader(&h, old); err != nil {
 		return tx.fail("put", info, name, err)
 	}

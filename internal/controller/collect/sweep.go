@@ -14,17 +14,17 @@ import (
 // runs deletes the ended runs of provisions that are gone.
 func (c *Controller) runs(ctx context.Context, now time.Time) error {
 	for w := range c.tables.Workflows.AllShared() {
-		if !old(w, now) || exists(c.tables.Provisions.GetShared, w.Spec.Provision, w.Spec.ProvisionUID) {
+		if !old(w, now) || exists(c.tables.Provisions.GetShared, provisionOf(w), w.Spec.ProvisionUID) {
 			continue
 		}
-		err := c.delete(ctx, "Workflow", w.Name, func(tx *store.Tx) (bool, error) {
-			w, err := c.tables.Workflows.In(tx).Get(w.Name)
+		err := c.delete(ctx, "Workflow", w.FullName(), func(tx *store.Tx) (bool, error) {
+			w, err := c.tables.Workflows.In(tx).Get(w.FullName())
 			if err != nil || !old(w, now) {
 				return false, err
 			}
 			m, err := c.tables.Machines.In(tx).Get(w.Spec.Machine)
-			current := err == nil && m.UID == w.Spec.MachineUID && m.Status.Workflow == w.Name
-			return !current && !exists(c.tables.Provisions.In(tx).Get, w.Spec.Provision, w.Spec.ProvisionUID), nil
+			current := err == nil && m.UID == w.Spec.MachineUID && m.Status.Workflow == w.ShortName()
+			return !current && !exists(c.tables.Provisions.In(tx).Get, provisionOf(w), w.Spec.ProvisionUID), nil
 		})
 		if err != nil {
 			return err
@@ -32,6 +32,9 @@ func (c *Controller) runs(ctx context.Context, now time.Time) error {
 	}
 	return nil
 }
+
+// provisionOf returns the full name of a run's provision.
+func provisionOf(w *trivet.Workflow) string { return trivet.Resolve(w.Project, w.Spec.Provision) }
 
 // old reports whether a run ended so long ago that it may be deleted.
 func old(w *trivet.Workflow, now time.Time) bool {
@@ -138,7 +141,7 @@ func (c *Controller) orphans(ctx context.Context) error {
 		if ref.OnDelete != trivet.DeletionCascades {
 			continue
 		}
-		records, _ := c.tables.Store.List(ref.From, "", 0)
+		records, _ := c.tables.Store.List(ref.From, "", "", 0)
 		for _, raw := range records {
 			rec := raw.Record()
 			if rec == nil || !slices.ContainsFunc(ref.Targets(rec), c.isGone(ref.To)) {

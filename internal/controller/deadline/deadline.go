@@ -61,7 +61,7 @@ type Config struct {
 	Rank func(workflow string) int
 }
 
-// Controller implements [reconcile.Controller]. Its keys are names of workflows. It counts the time of each wait by
+// Controller implements [reconcile.Controller]. Its keys are full names of workflows. It counts the time of each wait by
 // the head's clock, in addition to what the record contains. So a deadline expires after the death of any head, and
 // never because heads were down or a clock jumped.
 type Controller struct {
@@ -146,7 +146,7 @@ func (c *Controller) checkpoint(ctx context.Context, w *trivet.Workflow, t *time
 	limit time.Duration) (after time.Duration, err error) {
 	t.saved = max(t.saved, w.Status.Current().Elapsed.D()) // another head may have saved it
 	unsaved := min(maxUnsaved, limit/4+time.Second)
-	unsaved += unsaved / 4 * time.Duration(c.Rank(w.Name))
+	unsaved += unsaved / 4 * time.Duration(c.Rank(w.FullName()))
 	if used-t.saved >= unsaved {
 		if err := c.Fleet.Checkpoint(ctx, w.Spec.Machine, t.wait, trivet.Duration(used)); err != nil {
 			return 0, err

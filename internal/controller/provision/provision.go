@@ -43,7 +43,7 @@ func input(r trivet.Record) any {
 // pendingInterval is how often a pending provision is tried, besides when a machine becomes available.
 const pendingInterval = time.Minute
 
-// Controller implements [reconcile.Controller]. Its keys are names of provisions.
+// Controller implements [reconcile.Controller]. Its keys are full names of provisions.
 type Controller struct {
 	fleet  Fleet
 	tables *state.Tables
@@ -80,7 +80,7 @@ func (c *Controller) Affected(e *store.Event) []string {
 
 func (c *Controller) pending() (names []string) {
 	for _, p := range c.tables.Provisions.SharedBy(state.ByState, string(trivet.ProvisionPending)) {
-		names = append(names, p.Name)
+		names = append(names, p.FullName())
 	}
 	return names
 }

@@ -28,14 +28,14 @@ func setUp(ctx context.Context, f *fleet.Fleet, name string, n int) error {
 			f.Networks.In(tx).Put(&trivet.Network{Meta: trivet.Meta{Name: "net"},
 				Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.0.0/24"), Ranges: []trivet.Range{
 					{From: netip.MustParseAddr("10.0.0.10"), To: netip.MustParseAddr("10.0.0.99")}}}}),
-			f.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "os"}, Spec: image}),
-			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+			f.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Project: "default", Name: "os"}, Spec: image}),
+			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 				Spec: trivet.TemplateSpec{Actions: []trivet.Action{
 					{Name: "image", Use: "image", With: map[string]any{"image": "os"}}}}}),
 			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name, Labels: map[string]string{"n": name}},
 				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),
-			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name},
+			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name},
 				Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"n": name}}}),
 		)
 	})
@@ -51,7 +51,7 @@ func TestDeclaration(t *testing.T) {
 			return err
 		}
 		limited := f.Within(scope)
-		if _, err := New(limited, limited.Tables).Reconcile(ctx, name); err != nil {
+		if _, err := New(limited, limited.Tables).Reconcile(ctx, "default/"+name); err != nil {
 			return err
 		}
 		if m, err := f.Machines.Get(name); err != nil || m.Status.State != trivet.MachineClaimed {
@@ -78,13 +78,13 @@ func TestPendingProvision(t *testing.T) {
 		}
 	}
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
-		return f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: "p"},
+		return f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 			Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after, err := c.Reconcile(t.Context(), "p"); err != nil || after != pendingInterval {
+	if after, err := c.Reconcile(t.Context(), "default/p"); err != nil || after != pendingInterval {
 		t.Errorf("a provision without a machine is tried again after %s, %v", after, err)
 	}
 	watch := f.Store.Watch(0, Declaration.Watches...)
@@ -94,9 +94,9 @@ func TestPendingProvision(t *testing.T) {
 		want     []string
 	}{
 		{trivet.MachineDiscovered, false, nil},
-		{trivet.MachineAvailable, false, []string{"p"}},
+		{trivet.MachineAvailable, false, []string{"default/p"}},
 		{trivet.MachineAvailable, true, nil},
-		{trivet.MachineAvailable, false, []string{"p"}},
+		{trivet.MachineAvailable, false, []string{"default/p"}},
 		{trivet.MachineQuarantined, false, nil},
 	} {
 		put(tc.state, tc.cordoned)
