@@ -19,7 +19,7 @@ type Audit struct {
 	Name    string    `json:"name,omitempty"`    // of the record
 	UID     string    `json:"uid,omitempty"`     // of the record
 	Fields  []string  `json:"fields,omitempty"`  // those that were changed, without their values
-	Also    []string  `json:"also,omitempty"`    // other records that the request changed, as kind/name, or kind/project/name
+	Also    []string  `json:"also,omitempty"`    // other records that the request changed, as kind/[project/]name
 	Result  string    `json:"result"`            // ok, or the code of the error
 	Error   string    `json:"error,omitempty"`   // why it was refused
 	Omitted int       `json:"omitted,omitempty"` // refused requests since the last one that was recorded

@@ -107,8 +107,8 @@ func (k Kind) Raw(ctx context.Context, name string) (json.RawMessage, error) {
 	return data, err
 }
 
-// List reads all records that match the options, by project and name, in as many pages as needed. A watch from revision misses
-// nothing that is not in the list.
+// List reads all records that match the options, by project and name, in as many pages as needed. A watch from
+// revision misses nothing that is not in the list.
 func (k Kind) List(ctx context.Context, o ListOptions) (records []trivet.Record, revision int64, err error) {
 	raw, revision, err := k.RawList(ctx, o)
 	for _, data := range raw {

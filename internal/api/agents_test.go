@@ -37,8 +37,9 @@ func newAgent(t *testing.T) *agent {
 		Status: trivet.MachineStatus{State: trivet.MachineAvailable},
 	})
 	put(h, h.fleet.MACs, &trivet.MAC{Meta: trivet.Meta{Name: agentMAC}, Spec: trivet.MACSpec{Machine: "m1"}})
-	put(h, h.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"}, Spec: trivet.TemplateSpec{
-		Actions: []trivet.Action{{Name: "one", Use: "noop"}, {Name: "two", Use: "noop"}}}})
+	put(h, h.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
+		Spec: trivet.TemplateSpec{
+			Actions: []trivet.Action{{Name: "one", Use: "noop"}, {Name: "two", Use: "noop"}}}})
 	return h.agent("boot-1")
 }
 

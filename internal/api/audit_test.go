@@ -205,14 +205,17 @@ func TestNoChangeWithoutItsEntry(t *testing.T) {
 	h := newHead(t)
 	before := h.fleet.Store.Revision()
 	_, err := client.Of[trivet.Template](h.client(h.admin)).Create(t.Context(), &trivet.Template{
-		Meta: trivet.Meta{Project: "default", Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}})
+		Meta: trivet.Meta{Project: "default", Name: "t"},
+		Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := h.fleet.Store.Revision() - before; n != 1 {
 		t.Errorf("the change and its entry took %d revisions, want 1: they are one transaction", n)
 	}
-	if _, err := h.fleet.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.Delete("Template", "default/t") }); err != nil {
+	if _, err := h.fleet.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return tx.Delete("Template", "default/t")
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.audit(client.AuditOptions{}); len(got) != 1 {

@@ -74,7 +74,8 @@ func TestBlobs(t *testing.T) {
 	if status, _ := h.ask(h.admin, "GET", "/v1/blobs/..%2f..%2fkeys", ""); status != 422 {
 		t.Errorf("no digest: %d", status)
 	}
-	image := &trivet.Image{Meta: trivet.Meta{Project: "default", Name: "i"}, Spec: trivet.ImageSpec{Format: "raw", Blob: ref}}
+	image := &trivet.Image{Meta: trivet.Meta{Project: "default", Name: "i"},
+		Spec: trivet.ImageSpec{Format: "raw", Blob: ref}}
 	if _, err := client.Of[trivet.Image](admin).Create(ctx, image); err != nil {
 		t.Fatal(err)
 	}

@@ -84,13 +84,17 @@ var references = map[string][2]trivet.Record{
 		Spec: trivet.SiteSpec{Platform: "p1"}}},
 	"platform of a machine": {platform("p1"), &trivet.Machine{Meta: trivet.Meta{Name: "m1"},
 		Spec: trivet.MachineSpec{Platform: "p1"}}},
-	"secret of a BMC": {&trivet.Secret{Meta: trivet.Meta{Project: "default", Name: "bmc"}}, &trivet.Machine{Meta: trivet.Meta{Name: "m1"},
-		Spec: trivet.MachineSpec{BMC: &trivet.BMC{Protocol: "ipmi", Address: "10.0.0.9", Secret: "bmc"}}}},
-	"template of a pending provision": {template("t1", "none"), &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p1"},
-		Spec: trivet.ProvisionSpec{Template: "t1", Machine: "m1"}}},
-	"image of a template": {&trivet.Image{Meta: trivet.Meta{Project: "default", Name: "i1"}, Spec: trivet.ImageSpec{Format: "raw",
-		Blob: someBlob}}, template("t1", "i1")},
-	"image of a run": {&trivet.Image{Meta: trivet.Meta{Project: "default", Name: "i1"}, Spec: trivet.ImageSpec{Format: "raw", Blob: someBlob}},
+	"secret of a BMC": {&trivet.Secret{Meta: trivet.Meta{Project: "default", Name: "bmc"}},
+		&trivet.Machine{Meta: trivet.Meta{Name: "m1"},
+			Spec: trivet.MachineSpec{BMC: &trivet.BMC{Protocol: "ipmi", Address: "10.0.0.9", Secret: "bmc"}}}},
+	"template of a pending provision": {template("t1", "none"),
+		&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p1"},
+			Spec: trivet.ProvisionSpec{Template: "t1", Machine: "m1"}}},
+	"image of a template": {&trivet.Image{Meta: trivet.Meta{Project: "default", Name: "i1"},
+		Spec: trivet.ImageSpec{Format: "raw",
+			Blob: someBlob}}, template("t1", "i1")},
+	"image of a run": {&trivet.Image{Meta: trivet.Meta{Project: "default", Name: "i1"},
+		Spec: trivet.ImageSpec{Format: "raw", Blob: someBlob}},
 		&trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1",
 			Images: []trivet.ImageRef{{Name: "i1"}}}}},
 	"network of a machine's address": {network("lan", "10.0.0.0/24"), &trivet.Address{
@@ -105,8 +109,9 @@ func platform(name string) *trivet.Platform {
 }
 
 func template(name, image string) *trivet.Template {
-	return &trivet.Template{Meta: trivet.Meta{Project: "default", Name: name}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
-		{Name: "a", Use: "image", With: map[string]any{"image": image}}}}}
+	return &trivet.Template{Meta: trivet.Meta{Project: "default", Name: name},
+		Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+			{Name: "a", Use: "image", With: map[string]any{"image": image}}}}}
 }
 
 func (h *head) putAll(records ...trivet.Record) {
@@ -210,7 +215,7 @@ func TestReferenceCreatedDuringDeletion(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() { deleted = templates.Delete(t.Context(), name) })
 		both.Go(func() {
-			_, created = provisions.Create(t.Context(), &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "of-" + name},
+			_, created = provisions.Create(t.Context(), &trivet.Provision{Meta: trivet.Meta{Name: "of-" + name},
 				Spec: trivet.ProvisionSpec{Template: name, Machine: "m1"}})
 		})
 		both.Wait()

@@ -29,8 +29,8 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, _ *caller, info tr
 	return respond(w, http.StatusOK, shown(info.Kind, raw.JSON()))
 }
 
-// list returns a page of records by name, of one project or all. Pages are read one after the other, so their records are of several
-// revisions; the revision that all pages carry is the first one's, from where a watch misses nothing.
+// list returns a page of records by name, of one project or all. Pages are read one after the other, so their records
+// are of several revisions; the revision that all pages carry is the first one's, from where a watch misses nothing.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info trivet.KindInfo) error {
 	q := r.URL.Query()
 	project, err := projectOf(r)

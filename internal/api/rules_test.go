@@ -19,7 +19,8 @@ func TestMachineWithARunCannotBeDeleted(t *testing.T) {
 	m := machine("m1", macA)
 	m.Status = trivet.MachineStatus{State: trivet.MachineClaimed, Workflow: "p-1", Provision: "p"}
 	put(h, h.fleet.Machines, m)
-	w := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "p-1"}, Spec: trivet.WorkflowSpec{Machine: "m1", Provision: "p"},
+	w := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "p-1"},
+		Spec:   trivet.WorkflowSpec{Machine: "m1", Provision: "p"},
 		Status: trivet.WorkflowStatus{State: trivet.WorkflowRunning}}
 	put(h, h.fleet.Workflows, w)
 	put(h, h.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},

@@ -29,8 +29,8 @@ const tick = time.Second
 
 // watchProvision displays a provision until it has ended.
 func (a *app) watchProvision(ctx context.Context, cl *client.Client, name string) error {
-	continues := fmt.Sprintf("provision %s continues; to watch it again: trivet provision%s %s --watch", name, a.flagText(),
-		name)
+	continues := fmt.Sprintf("provision %s continues; to watch it again: trivet provision%s %s --watch", name,
+		a.flagText(), name)
 	if _, err := client.Of[trivet.Provision](cl).In(a.project()).Get(ctx, name); err != nil {
 		return a.interrupted(ctx, err, "%s", continues)
 	}

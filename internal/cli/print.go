@@ -167,7 +167,8 @@ func showYAML(w io.Writer, raw []json.RawMessage, hideProject bool) error {
 	return nil
 }
 
-// yamlOf converts JSON to YAML, in the same order, without the default project if that is to be hidden. A text with control characters is quoted: it is printed escaped.
+// yamlOf converts JSON to YAML, in the same order, without the default project if that is to be hidden. A text with
+// control characters is quoted: it is printed escaped.
 func yamlOf(text json.RawMessage, hideProject bool) ([]byte, error) {
 	var v any
 	if err := yaml.UnmarshalWithOptions(text, &v, yaml.UseOrderedMap()); err != nil {

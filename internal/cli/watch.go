@@ -110,7 +110,8 @@ func (a *app) follow(ctx context.Context, kind client.Kind, names []string, o cl
 	if o.Fields != "" {
 		return fmt.Errorf("%w: --field cannot be combined with -w; use -l or names", trivet.ErrInvalid)
 	}
-	watch := client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind}, Project: a.watched(), Names: names, Labels: o.Labels}
+	watch := client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind}, Project: a.watched(), Names: names,
+		Labels: o.Labels}
 	if a.output != "table" {
 		return a.changes(ctx, kind.Client(), watch)
 	}

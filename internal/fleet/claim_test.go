@@ -34,7 +34,8 @@ func TestChosenMachineIsDeleted(t *testing.T) {
 				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}))
 		}
-		return errors.Join(append(errs, r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
+		return errors.Join(append(errs, r.Provisions.In(tx).Create(&trivet.Provision{
+			Meta: trivet.Meta{Project: "default", Name: "p"},
 			Spec: trivet.ProvisionSpec{Template: "t", Selector: label}}))...)
 	})
 	ctx := between{t.Context(), new(sync.Once), func() {

@@ -30,9 +30,10 @@ func TestAddressAtTheClaim(t *testing.T) {
 	r.addNetwork("lan", "10.0.0.")
 	r.write(func(tx *store.Tx) error {
 		return errors.Join(
-			r.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"}, Spec: trivet.TemplateSpec{
-				Actions: []trivet.Action{{Name: "motd", Use: "file", With: map[string]any{
-					"path": "/etc/motd", "content": "{{.Network.Name}} {{.Network.Address}}"}}}}}),
+			r.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
+				Spec: trivet.TemplateSpec{
+					Actions: []trivet.Action{{Name: "motd", Use: "file", With: map[string]any{
+						"path": "/etc/motd", "content": "{{.Network.Name}} {{.Network.Address}}"}}}}}),
 			r.Machines.In(tx).Create(&trivet.Machine{Meta: trivet.Meta{Name: "m2"},
 				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:00:02"}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),

@@ -243,7 +243,8 @@ func TestAcceptRestoresAnActiveMachine(t *testing.T) {
 	if st := m.get().Status; st.State != trivet.MachineActive || st.Provision != m.provision || st.Former != "" {
 		t.Errorf("the machine: %+v", st)
 	}
-	if p, err := r.Provisions.Get("default/" + m.provision + "-again"); err != nil || p.Status.State != trivet.ProvisionPending {
+	p, err := r.Provisions.Get("default/" + m.provision + "-again")
+	if err != nil || p.Status.State != trivet.ProvisionPending {
 		t.Errorf("the next provision: %+v, %v", p.Status, err)
 	}
 }

@@ -50,7 +50,9 @@ func (tx *Tx) list(info *kindInfo, ix index, key string) []trivet.Record {
 		tx.read(listKey(info, ix, key))
 	}
 	all := slices.Collect(tx.members(info, ix, key))
-	slices.SortFunc(all, func(a, b trivet.Record) int { return strings.Compare(a.Header().FullName(), b.Header().FullName()) })
+	slices.SortFunc(all, func(a, b trivet.Record) int {
+		return strings.Compare(a.Header().FullName(), b.Header().FullName())
+	})
 	return all
 }
 

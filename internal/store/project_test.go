@@ -87,7 +87,9 @@ func TestReferrersOfAProject(t *testing.T) {
 			p.provisions.In(tx).Create(provision("blue", "library", "shared/t")),
 			p.provisions.In(tx).Create(provision("shared", "own", "t")))
 	})
-	for full, want := range map[string]string{"blue/t": "blue/own", "green/t": "", "shared/t": "blue/library shared/own"} {
+	for full, want := range map[string]string{
+		"blue/t": "blue/own", "green/t": "", "shared/t": "blue/library shared/own",
+	} {
 		var got []string
 		p.must(t, func(tx *store.Tx) error {
 			got = nil

@@ -9,7 +9,7 @@ import (
 )
 
 // Table is the records of one kind. Get, List and ListBy return copies. GetShared, AllShared and SharedBy return the
-// records of the local copy, which all readers share: they must not be modified. Records are named by their full names.
+// records of the local copy, which all readers share: they must not be modified. Names are full names.
 type Table[T any] struct {
 	store *Store
 	info  *kindInfo

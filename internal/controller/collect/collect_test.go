@@ -31,7 +31,8 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	now := time.Now()
 	for name, age := range map[string]time.Duration{"kept": 1000 * time.Hour, "gone": 2 * time.Hour,
 		"gone-just-now": time.Minute, "kept-by-other-head": 2 * time.Hour} {
-		if err := logs.Append("default/"+name, trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1}, 0, []byte("text")); err != nil {
+		key := trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1}
+		if err := logs.Append("default/"+name, key, 0, []byte("text")); err != nil {
 			t.Fatal(err)
 		}
 		for _, path := range []string{"default/" + name + "/a.1.1.log", "default/" + name} {

@@ -25,7 +25,8 @@ func TestSweepsDecideInTheTransaction(t *testing.T) {
 		}
 	}
 	run := func(state trivet.WorkflowState) *trivet.Workflow {
-		return &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "p-1"}, Spec: trivet.WorkflowSpec{Machine: "m1", Provision: "p"},
+		return &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "p-1"},
+			Spec:   trivet.WorkflowSpec{Machine: "m1", Provision: "p"},
 			Status: trivet.WorkflowStatus{State: state, Ended: old}}
 	}
 	write(near, func(tx *store.Tx) error { return near.Workflows.In(tx).Put(run(trivet.WorkflowFailed)) })

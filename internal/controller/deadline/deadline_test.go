@@ -25,8 +25,9 @@ func claim(ctx context.Context, f *fleet.Fleet, name string) error {
 	limits := map[string]trivet.Limit{trivet.StepDHCP: {Timeout: trivet.Duration(time.Minute), Retries: new(0)}}
 	_, err := f.Store.Update(ctx, func(tx *store.Tx) error {
 		return errors.Join(
-			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"}, Spec: trivet.TemplateSpec{
-				Limits: limits, Actions: []trivet.Action{{Name: "work", Use: "noop"}}}}),
+			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
+				Spec: trivet.TemplateSpec{
+					Limits: limits, Actions: []trivet.Action{{Name: "work", Use: "noop"}}}}),
 			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name},
 				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:00:01"}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),
@@ -103,10 +104,11 @@ func failing(ctx context.Context, f *fleet.Fleet, name, step string) error {
 				Spec: trivet.PlatformSpec{Arch: "amd64", Kernel: blob, Initrd: blob}}),
 			f.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Project: "default", Name: name},
 				Spec: trivet.ImageSpec{Format: "raw", Blob: blob}}),
-			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"}, Spec: trivet.TemplateSpec{
-				Limits: limits, Actions: []trivet.Action{
-					{Name: "image", Use: "image", With: map[string]any{"image": name}},
-					{Name: "boot", Use: "reboot"}}}}),
+			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
+				Spec: trivet.TemplateSpec{
+					Limits: limits, Actions: []trivet.Action{
+						{Name: "image", Use: "image", With: map[string]any{"image": name}},
+						{Name: "boot", Use: "reboot"}}}}),
 			f.MACs.In(tx).Put(&trivet.MAC{Meta: trivet.Meta{Name: mac}, Spec: trivet.MACSpec{Machine: name}}),
 			f.Machines.In(tx).Put(m),
 			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name},

@@ -156,7 +156,8 @@ func TestOldIntentIsDecidedAgain(t *testing.T) {
 // mustStartRun starts a run on a machine.
 func mustStartRun(t *testing.T, f *fleet.Fleet, machine string) {
 	t.Helper()
-	w := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: machine + "-1"}, Spec: trivet.WorkflowSpec{Machine: machine}}
+	w := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: machine + "-1"},
+		Spec: trivet.WorkflowSpec{Machine: machine}}
 	(&workflow.Run{Spec: &w.Spec, Status: &w.Status}).Start(workflow.Machine{Power: true})
 	if _, err := f.Store.Update(t.Context(), func(tx *store.Tx) error { return f.Workflows.In(tx).Put(w) }); err != nil {
 		t.Fatal(err)
