@@ -235,7 +235,11 @@ func TestOpenAPI(t *testing.T) {
 	_, doc := h.ask(h.admin, "GET", "/openapi.json", "")
 	paths := doc["paths"].(map[string]any)
 	for _, info := range trivet.Kinds {
-		ops, _ := paths["/v1/"+info.Plural+"/{name}"].(map[string]any)
+		under := "/v1/"
+		if info.Scope == trivet.ScopeProject {
+			under = "/v1/projects/{project}/"
+		}
+		ops, _ := paths[under+info.Plural+"/{name}"].(map[string]any)
 		_, writes := ops["put"]
 		if ops["get"] == nil || writes == info.ReadOnly {
 			t.Errorf("%s: %v", info.Plural, ops)
