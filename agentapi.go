@@ -97,7 +97,7 @@ type Grant struct {
 
 // Run is all the work of a machine in an epoch, as its agent keeps it.
 type Run struct {
-	Workflow string       `json:"workflow"`
+	Workflow string       `json:"workflow"` // "NAME" or "PROJECT/NAME"
 	UID      string       `json:"uid"`
 	Spec     WorkflowSpec `json:"spec"`
 	// Done are the actions that are acknowledged: they are never run again. Attempts are the attempts that are used up.

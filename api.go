@@ -12,6 +12,8 @@ import "encoding/json"
 //	DELETE /v1/machines/NAME     delete
 //	GET    /v1/watch             changes as server-sent events, see [WatchPut]
 //
+// Records of a project are below it, /v1/projects/PROJECT/templates. GET /v1/templates lists those of all projects.
+//
 // An error is a [Problem]. Other operations are in the OpenAPI document, /openapi.json.
 
 // MediaMergePatch is the media type of a merge patch (RFC 7386).
@@ -66,9 +68,10 @@ type Deletion struct {
 
 // Orphan is a reference to a record that does not exist.
 type Orphan struct {
-	Kind  Kind   `json:"kind"` // of the record that has it
-	Name  string `json:"name"`
-	Field string `json:"field"` // in that record
+	Kind    Kind   `json:"kind"`              // of the record that has it
+	Project string `json:"project,omitempty"` // that it belongs to
+	Name    string `json:"name"`
+	Field   string `json:"field"` // in that record
 }
 
 // QuarantineRequest gives the reason for a machine's quarantine.

@@ -20,6 +20,7 @@ const MaxWatchEvent = MaxRecord + 4<<10
 
 // DeletedRecord names a record that was deleted, or no longer matches the watch.
 type DeletedRecord struct {
-	Kind Kind   `json:"kind"`
-	Name string `json:"name"`
+	Kind    Kind   `json:"kind"`
+	Project string `json:"project,omitempty"` // of a record of a project
+	Name    string `json:"name"`
 }

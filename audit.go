@@ -15,10 +15,11 @@ type Audit struct {
 	Request string    `json:"request"`           // ID of the request, as in the head's log
 	Action  string    `json:"action"`            // such as create, update, delete, read, accept, issue
 	Kind    Kind      `json:"kind,omitempty"`    // of the record that the request is about
+	Project string    `json:"project,omitempty"` // that the record belongs to
 	Name    string    `json:"name,omitempty"`    // of the record
 	UID     string    `json:"uid,omitempty"`     // of the record
 	Fields  []string  `json:"fields,omitempty"`  // those that were changed, without their values
-	Also    []string  `json:"also,omitempty"`    // other records that the request changed, as kind/name
+	Also    []string  `json:"also,omitempty"`    // other records that the request changed, as kind/[project/]name
 	Result  string    `json:"result"`            // ok, or the code of the error
 	Error   string    `json:"error,omitempty"`   // why it was refused
 	Omitted int       `json:"omitted,omitempty"` // refused requests since the last one that was recorded

@@ -29,7 +29,7 @@ type EventSpec struct {
 	Reason   string    `json:"reason"`             // for programs: one of the Reason constants
 	Message  string    `json:"message"`            // for people
 	Step     string    `json:"step,omitempty"`     // the step of the run
-	Workflow string    `json:"workflow,omitempty"` // the run
+	Workflow string    `json:"workflow,omitempty"` // the run, "NAME" or "PROJECT/NAME"
 	Epoch    int64     `json:"epoch,omitempty"`    // of the machine
 	Warning  bool      `json:"warning,omitempty"`  // needs attention
 	Head     string    `json:"head,omitempty"`     // that wrote it

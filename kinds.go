@@ -27,18 +27,21 @@ type KindInfo struct {
 // Scope is where the names of a kind's records are unique.
 type Scope string
 
-// ScopeCluster is the scope of names that are unique in the cluster.
-const ScopeCluster Scope = "cluster"
+// The scopes: the whole cluster, or the project that a record belongs to.
+const (
+	ScopeCluster Scope = "cluster"
+	ScopeProject Scope = "project"
+)
 
 // Kinds are all kinds of records. A kind that is listed here is stored, served by the API, watched, documented by
 // OpenAPI, completed and printed by the command line, and authorized. The defaults are ScopeCluster, AccountViewer as
 // Reader and AccountOperator as Writer.
 var Kinds = []KindInfo{
 	kind[Machine](KindInfo{Plural: "machines", Short: "m"}),
-	kind[Template](KindInfo{Plural: "templates", Short: "t"}),
-	kind[Provision](KindInfo{Plural: "provisions", Short: "p"}),
-	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", ReadOnly: true}),
-	kind[Image](KindInfo{Plural: "images", Short: "i"}),
+	kind[Template](KindInfo{Plural: "templates", Short: "t", Scope: ScopeProject}),
+	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject}),
+	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true}),
+	kind[Image](KindInfo{Plural: "images", Short: "i", Scope: ScopeProject}),
 	kind[Platform](KindInfo{Plural: "platforms"}),
 	kind[Network](KindInfo{Plural: "networks", Short: "n"}),
 	kind[Address](KindInfo{Plural: "addresses", ReadOnly: true}),
@@ -46,7 +49,7 @@ var Kinds = []KindInfo{
 	kind[Site](KindInfo{Plural: "sites", Writer: AccountAdmin}),
 	kind[Head](KindInfo{Plural: "heads", ReadOnly: true, Writer: AccountAdmin}),
 	kind[Key](KindInfo{Plural: "keys", ReadOnly: true, Writer: AccountAdmin, Since: "0.3"}),
-	kind[Secret](KindInfo{Plural: "secrets", Writer: AccountAdmin}),
+	kind[Secret](KindInfo{Plural: "secrets", Scope: ScopeProject, Writer: AccountAdmin}),
 	kind[Token](KindInfo{Plural: "tokens", ReadOnly: true, Writer: AccountAdmin}),
 	kind[Account](KindInfo{Plural: "accounts", Writer: AccountAdmin}),
 	kind[Event](KindInfo{Plural: "events", ReadOnly: true}),
@@ -86,6 +89,16 @@ func LookupKind(name string) (KindInfo, error) {
 			strings.Join(names, ", "))
 	}
 	return Kinds[i], nil
+}
+
+// ScopeOf returns the scope of a kind.
+func ScopeOf(kind Kind) Scope {
+	for i := range Kinds {
+		if Kinds[i].Kind == kind {
+			return Kinds[i].Scope
+		}
+	}
+	return ScopeCluster
 }
 
 // KindOf returns the kind of a record.

@@ -49,7 +49,8 @@ type NIC struct {
 type BMC struct {
 	Protocol string `json:"protocol"` // "ipmi" or "redfish"
 	Address  string `json:"address"`  // host, host:port or https URL
-	// Secret is the Secret with keys user and password. It names the addresses that it may be sent to.
+	// Secret is the Secret with keys user and password, as "NAME" or "PROJECT/NAME". It names the addresses that it may
+	// be sent to.
 	Secret string `json:"secret"`
 }
 
@@ -89,8 +90,8 @@ type MachineStatus struct {
 	Reason string       `json:"reason,omitempty"` // why it is in its state
 	// Former is the state that a quarantined machine returns to when it is accepted.
 	Former MachineState `json:"former,omitempty"`
-	// Workflow is the machine's current or last run, Provision the request that it serves. Both are empty when
-	// unclaimed.
+	// Workflow is the machine's current or last run, Provision the request that it serves: "NAME", or "PROJECT/NAME"
+	// outside the default project. Both are empty when unclaimed.
 	Workflow  string `json:"workflow,omitempty"`
 	Provision string `json:"provision,omitempty"` // the provision that claimed the machine
 	// Epoch increases with every grant to a new agent and with every remedy. Requests of an older epoch are refused.
@@ -241,6 +242,7 @@ func (m *Machine) Validate() error {
 			p.add("spec.bmc.address", "%.100q has no host; write host, host:port or an https URL", b.Address)
 		}
 		p.need("spec.bmc.secret", b.Secret)
+		p.clusterRef("spec.bmc.secret", b.Secret)
 	}
 	return p.err()
 }

@@ -15,7 +15,7 @@ type Provision struct {
 
 // ProvisionSpec selects the machine and what to apply to it.
 type ProvisionSpec struct {
-	// Template is the template to apply, Parameters the values of its parameters.
+	// Template is the template to apply, of this project or "shared/NAME"; Parameters the values of its parameters.
 	Template   string            `json:"template"`
 	Parameters map[string]string `json:"parameters,omitempty"` // by name
 	// Machine names one machine; Selector matches any available one that has all these labels. One of them is required.
@@ -69,7 +69,7 @@ func (v *Provision) Validate() error {
 	var p problems
 	p.name(v.Name)
 	p.need("spec.template", v.Spec.Template)
-	p.ref("spec.template", v.Spec.Template)
+	p.projectRef("spec.template", v.Spec.Template)
 	p.ref("spec.machine", v.Spec.Machine)
 	if v.Spec.Machine == "" && len(v.Spec.Selector) == 0 {
 		p.add("spec.selector", "is missing; set spec.machine or labels to select one")

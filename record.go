@@ -12,9 +12,11 @@ type Kind string
 // Meta is the part that all records have. It is embedded, so its fields appear at the top of the record's JSON,
 // beside spec and status.
 type Meta struct {
-	Kind   Kind              `json:"kind"`             // such as Machine
-	Name   string            `json:"name"`             // unique within its kind
-	Labels map[string]string `json:"labels,omitempty"` // for selectors; values chosen by people
+	Kind Kind `json:"kind"` // such as Machine
+	// Project is the project that the record belongs to; empty for a kind whose records belong to the cluster.
+	Project string            `json:"project,omitempty"`
+	Name    string            `json:"name"`             // unique within its kind and project
+	Labels  map[string]string `json:"labels,omitempty"` // for selectors; values chosen by people
 	// UID distinguishes this record from an earlier or later one of the same name. It is set at creation and constant.
 	UID string `json:"uid,omitempty"`
 	// Generation counts the changes of spec. An update by a person is checked against it.

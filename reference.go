@@ -13,7 +13,7 @@ type Reference struct {
 	OnDelete DeletionRule // of the record that it refers to
 	// Required references must name a record that exists when a client writes them.
 	Required bool
-	// Targets returns the records that a record refers to.
+	// Targets returns the records that a record refers to, by their full names.
 	Targets func(Record) []Target
 }
 
@@ -34,7 +34,7 @@ const (
 
 // Target is what a reference refers to.
 type Target struct {
-	Name string
+	Name string // the full name
 	// UID is where the record that refers holds the UID of its target; nil: it refers to any record of that name. An
 	// empty one is set when the record is written.
 	UID *string
@@ -42,7 +42,7 @@ type Target struct {
 
 // Is reports whether a record is the target.
 func (t Target) Is(record *Meta) bool {
-	return t.Name == record.Name && (t.UID == nil || *t.UID == record.UID)
+	return t.Name == record.FullName() && (t.UID == nil || *t.UID == record.UID)
 }
 
 // References are all references between records.
@@ -104,13 +104,23 @@ var References = []Reference{
 	}),
 }
 
-// refer declares a reference of the kind whose Go type is T.
+// refer declares a reference of the kind whose Go type is T. targets returns the names as the record has them.
 func refer[T any, P interface {
 	*T
 	Record
 }](field string, to Kind, rule DeletionRule, targets func(P) []Target) Reference {
+	resolve := targets
+	if ScopeOf(to) == ScopeProject {
+		resolve = func(r P) []Target {
+			all := targets(r)
+			for i := range all {
+				all[i].Name = Resolve(r.Header().Project, all[i].Name)
+			}
+			return all
+		}
+	}
 	return Reference{From: KindOf(P(new(T))), Field: field, To: to, OnDelete: rule,
-		Targets: func(r Record) []Target { return targets(r.(P)) }}
+		Targets: func(r Record) []Target { return resolve(r.(P)) }}
 }
 
 func required(r Reference) Reference {
@@ -144,7 +154,7 @@ func machinesNetwork(a *Address) []Target {
 // machine is claimed.
 func templateImages(t *Template) (images []Target) {
 	for _, a := range t.Spec.Actions {
-		if name, ok := a.With["image"].(string); ok && ValidateName(name) == nil {
+		if name, ok := a.With["image"].(string); ok && ValidateReference(name) == nil {
 			images = append(images, Target{Name: name})
 		}
 	}

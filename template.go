@@ -105,6 +105,9 @@ func (a *Action) validate(p *problems, field string) {
 		p.add(field+".name", "%q is the name of a boot step", a.Name)
 	}
 	p.oneOf(field+".use", a.Use, ActionUses...)
+	if image, _ := a.With["image"].(string); strings.Contains(image, "/") && !strings.Contains(image, "{{") {
+		p.projectRef(field+".with.image", image)
+	}
 	if a.Timeout > MaxActionTimeout {
 		p.add(field+".timeout", "is %s; at most %s", a.Timeout, MaxActionTimeout)
 	}

@@ -22,7 +22,7 @@ func TestEveryKindCreatesItself(t *testing.T) {
 			}
 			seen[name] = true
 		}
-		if k.Scope != trivet.ScopeCluster || k.Reader == "" || k.Writer == "" {
+		if k.Scope != trivet.ScopeOf(k.Kind) || k.Scope == "" || k.Reader == "" || k.Writer == "" {
 			t.Errorf("%s: scope %q, reader %q, writer %q", k.Kind, k.Scope, k.Reader, k.Writer)
 		}
 		if err := r.Validate(); !errors.Is(err, trivet.ErrInvalid) {

@@ -39,6 +39,27 @@ func (p *problems) ref(field, name string) {
 	}
 }
 
+// projectRef validates how a record of a project refers to another one; it may be empty.
+func (p *problems) projectRef(field, name string) {
+	var fe *FieldError
+	if err := ValidateReference(name); name != "" && errors.As(err, &fe) {
+		p.add(field, "%s", fe.Problem)
+	}
+}
+
+// clusterRef validates how a record of the cluster refers to one of a project: "NAME" or "PROJECT/NAME".
+func (p *problems) clusterRef(field, name string) {
+	project, own, inProject := strings.Cut(name, "/")
+	if !inProject {
+		p.ref(field, name)
+		return
+	}
+	var fe *FieldError
+	if err := errors.Join(ValidateProject(project), ValidateName(own)); errors.As(err, &fe) {
+		p.add(field, "%s", fe.Problem)
+	}
+}
+
 func (p *problems) oneOf(field, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
 		named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })

@@ -16,15 +16,27 @@ import (
 
 // Kind reads and writes the records of one kind. [Of] returns the same for the kind's own type.
 type Kind struct {
-	Info   trivet.KindInfo
-	c      *Client
-	dryRun bool
-	once   bool
-	force  bool
+	Info    trivet.KindInfo
+	c       *Client
+	project string // empty: all projects
+	dryRun  bool
+	once    bool
+	force   bool
 }
 
-// Kind returns the records of a kind.
-func (c *Client) Kind(info trivet.KindInfo) Kind { return Kind{Info: info, c: c} }
+// Kind returns the records of a kind; of one that belongs to projects, those of the default project.
+func (c *Client) Kind(info trivet.KindInfo) Kind {
+	return Kind{Info: info, c: c, project: trivet.DefaultProject}
+}
+
+// In returns the records of another project. For a kind of the cluster it is without effect.
+func (k Kind) In(project string) Kind {
+	k.project = project
+	return k
+}
+
+// AllProjects returns the records of all projects, which can only be listed and watched.
+func (k Kind) AllProjects() Kind { return k.In("") }
 
 // Client returns the client of these records.
 func (k Kind) Client() *Client { return k.c }
@@ -58,10 +70,14 @@ type ListOptions struct {
 }
 
 func (k Kind) path(name string) string {
-	if name == "" {
-		return "/v1/" + k.Info.Plural
+	path := "/v1/"
+	if k.Info.Scope == trivet.ScopeProject && k.project != "" {
+		path += "projects/" + url.PathEscape(k.project) + "/"
 	}
-	return "/v1/" + k.Info.Plural + "/" + url.PathEscape(name)
+	if path += k.Info.Plural; name == "" {
+		return path
+	}
+	return path + "/" + url.PathEscape(name)
 }
 
 func (k Kind) decode(data []byte) (trivet.Record, error) {
@@ -91,8 +107,8 @@ func (k Kind) Raw(ctx context.Context, name string) (json.RawMessage, error) {
 	return data, err
 }
 
-// List reads all records that match the options, by name, in as many pages as needed. A watch from revision misses
-// nothing that is not in the list.
+// List reads all records that match the options, by project and name, in as many pages as needed. A watch from
+// revision misses nothing that is not in the list.
 func (k Kind) List(ctx context.Context, o ListOptions) (records []trivet.Record, revision int64, err error) {
 	raw, revision, err := k.RawList(ctx, o)
 	for _, data := range raw {

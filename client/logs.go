@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +18,8 @@ import (
 
 // LogOptions select what to read of a workflow's logs.
 type LogOptions struct {
-	Action string // empty: all
+	Project string // of the workflow; empty: the default one
+	Action  string // empty: all
 	// All includes what was repeated after a machine was reset: the logs of earlier epochs.
 	All bool
 	// Follow continues until the workflow has ended.
@@ -38,8 +40,9 @@ func (c *Client) Logs(ctx context.Context, workflow string, o LogOptions) iter.S
 			yield(trivet.LogPiece{}, err)
 			return
 		}
+		project := cmp.Or(o.Project, trivet.DefaultProject)
 		l := &logReader{
-			c: c, path: "/v1/workflows/" + url.PathEscape(workflow) + "/logs", query: url.Values{},
+			c: c, query: url.Values{}, path: Of[trivet.Workflow](c).In(project).kind.path(workflow) + "/logs",
 			sent: map[trivet.LogKey]int64{}, missing: o.Missing, yield: yield,
 		}
 		if o.Action != "" {

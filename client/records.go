@@ -28,6 +28,12 @@ func Of[T any, P Pointer[T]](c *Client) Records[T, P] {
 	return Records[T, P]{c.Kind(info)}
 }
 
+// In returns the records of another project; see [Kind.In].
+func (r Records[T, P]) In(project string) Records[T, P] { return Records[T, P]{r.kind.In(project)} }
+
+// AllProjects returns the records of all projects; see [Kind.AllProjects].
+func (r Records[T, P]) AllProjects() Records[T, P] { return Records[T, P]{r.kind.AllProjects()} }
+
 // Once returns the same records, whose changes are not retried when a response is lost; see [Kind.Once].
 func (r Records[T, P]) Once() Records[T, P] { return Records[T, P]{r.kind.Once(true)} }
 
@@ -101,9 +107,9 @@ func (r Records[T, P]) Modify(ctx context.Context, name string, change func(P) e
 	}
 }
 
-// Watch follows the records; see [Client.Watch]. The options' kind is set by it.
+// Watch follows the records; see [Client.Watch]. The options' kind and project are set by it.
 func (r Records[T, P]) Watch(ctx context.Context, o WatchOptions) iter.Seq2[Event, error] {
-	o.Kinds = []trivet.Kind{r.kind.Info.Kind}
+	o.Kinds, o.Project = []trivet.Kind{r.kind.Info.Kind}, r.kind.project
 	return r.kind.c.Watch(ctx, o)
 }
 

@@ -106,6 +106,7 @@ func (c *Client) issueJoin(
 type AuditOptions struct {
 	Account string    // by this account
 	Kind    string    // about records of this kind, by any of its names
+	Project string    // about records of this project
 	Name    string    // about the record of this name
 	Since   time.Time // not before this time; zero: from the beginning
 	Limit   int       // entries a page; 0: the head's default
@@ -117,7 +118,7 @@ type AuditOptions struct {
 func (c *Client) Audit(ctx context.Context, o AuditOptions) (page trivet.AuditList, err error) {
 	q := url.Values{}
 	for key, value := range map[string]string{
-		"account": o.Account, "kind": o.Kind, "name": o.Name, "continue": o.Continue,
+		"account": o.Account, "kind": o.Kind, "project": o.Project, "name": o.Name, "continue": o.Continue,
 	} {
 		if value != "" {
 			q.Set(key, value)

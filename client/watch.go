@@ -34,6 +34,7 @@ const (
 type Event struct {
 	Type     EventType
 	Kind     trivet.Kind
+	Project  string // of a kind that belongs to projects
 	Name     string
 	Record   trivet.Record   // of a Put
 	Raw      json.RawMessage // of a Put: the record as the head sent it
@@ -42,9 +43,11 @@ type Event struct {
 
 // WatchOptions select records. No kind means all kinds that the account may read.
 type WatchOptions struct {
-	Kinds  []trivet.Kind
-	Names  []string
-	Labels string // see [ListOptions]
+	Kinds []trivet.Kind
+	// Project selects the records of one project, of the kinds that belong to projects; empty: of all projects.
+	Project string
+	Names   []string
+	Labels  string // see [ListOptions]
 	// From is the revision after which to begin; 0 begins with the current state and Synced.
 	From int64
 }
@@ -172,6 +175,9 @@ func (w *watch) query() map[string][]string {
 	if len(kinds) > 0 {
 		q.Set("kinds", strings.Join(kinds, ","))
 	}
+	if w.options.Project != "" {
+		q.Set("project", w.options.Project)
+	}
 	if len(w.options.Names) > 0 {
 		q.Set("names", strings.Join(w.options.Names, ","))
 	}
@@ -217,7 +223,8 @@ func (w *watch) handle(f frame) error {
 		if err := json.Unmarshal(f.data, &gone); err != nil {
 			return err
 		}
-		return w.send(Event{Type: Delete, Kind: gone.Kind, Name: gone.Name, Revision: f.id})
+		return w.send(Event{Type: Delete, Kind: gone.Kind, Project: gone.Project, Name: gone.Name,
+			Revision: f.id})
 	case trivet.WatchSynced:
 		w.from = f.id
 		return w.send(Event{Type: Synced, Revision: f.id})
@@ -247,5 +254,6 @@ func (w *watch) put(f frame) error {
 	if err != nil {
 		return err
 	}
-	return w.send(Event{Type: Put, Kind: head.Kind, Name: head.Name, Record: r, Raw: f.data, Revision: f.id})
+	return w.send(Event{Type: Put, Kind: head.Kind, Project: head.Project, Name: head.Name, Record: r, Raw: f.data,
+		Revision: f.id})
 }

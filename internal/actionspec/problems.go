@@ -56,8 +56,9 @@ func (p *problems) bytes(field, value string, limit int) {
 	}
 }
 
+// recordName validates the name of a record of a project; which projects may be named is not known here.
 func (p *problems) recordName(field, name string) {
-	if err := trivet.ValidateName(name); err != nil {
+	if err := trivet.ValidateFullName(trivet.Resolve("", name)); err != nil {
 		p.add(field, "%q is not a valid record name", name)
 	}
 }

@@ -24,7 +24,7 @@ func TestAuthorization(t *testing.T) {
 		GET  /v1/machines        200 200 200 401 401 401
 		POST /v1/machines        422 422 403 401 401 401
 		GET  /v1/secrets         200 200 200 401 401 401
-		POST /v1/secrets         422 403 403 401 401 401
+		POST /v1/projects/default/secrets 422 403 403 401 401 401
 		POST /v1/accounts        422 403 403 401 401 401
 		POST /v1/tokens/issue    404 403 403 401 401 401
 		GET  /v1/watch?from=x    422 422 422 401 401 401
@@ -168,13 +168,13 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 	admin := h.client(h.admin)
 	secrets := client.Of[trivet.Secret](admin)
 	ctx := t.Context()
-	s := &trivet.Secret{Meta: trivet.Meta{Name: "bmc"},
+	s := &trivet.Secret{Meta: trivet.Meta{Project: "default", Name: "bmc"},
 		Spec: trivet.SecretSpec{Data: map[string]string{"user": "root", "password": "hunter2"}}}
 	made, err := secrets.Create(ctx, s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, err := h.fleet.Secrets.Get("bmc")
+	stored, err := h.fleet.Secrets.Get("default/bmc")
 	if err != nil || !strings.HasPrefix(stored.Spec.Data["password"], "sealed:v1:") {
 		t.Fatalf("%+v, %v", stored, err)
 	}
@@ -189,7 +189,7 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 	if _, err := secrets.Update(ctx, shown); err != nil {
 		t.Fatal(err)
 	}
-	now, err := h.fleet.Secrets.Get("bmc")
+	now, err := h.fleet.Secrets.Get("default/bmc")
 	if err != nil || now.Spec.Data["password"] != stored.Spec.Data["password"] ||
 		now.Spec.Data["user"] == stored.Spec.Data["user"] {
 		t.Errorf("%+v, %v", now, err)
@@ -198,12 +198,12 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 		0); err != nil {
 		t.Fatal(err)
 	}
-	if now, err = h.fleet.Secrets.Get("bmc"); err != nil || !strings.HasPrefix(now.Spec.Data["password"],
+	if now, err = h.fleet.Secrets.Get("default/bmc"); err != nil || !strings.HasPrefix(now.Spec.Data["password"],
 		"sealed:v1:") || len(now.Spec.Data) != 1 {
 		t.Errorf("after a patch: %+v, %v", now, err)
 	}
 	for _, moved := range []string{stored.Spec.Data["password"], "sealed:hidden"} {
-		s := &trivet.Secret{Meta: trivet.Meta{Name: "other"},
+		s := &trivet.Secret{Meta: trivet.Meta{Project: "default", Name: "other"},
 			Spec: trivet.SecretSpec{Data: map[string]string{"password": moved}}}
 		if _, err := secrets.Create(ctx, s); !errors.Is(err, trivet.ErrInvalid) {
 			t.Errorf("a sealed value was moved to another secret: %v", err)

@@ -70,5 +70,5 @@ func (c *change) named(err error) error {
 	case c.new == nil:
 		op, r = "delete", c.old
 	}
-	return &trivet.Error{Op: op, Kind: c.info.Kind, Name: r.Header().Name, Err: err}
+	return &trivet.Error{Op: op, Kind: c.info.Kind, Name: r.Header().ShortName(), Err: err}
 }

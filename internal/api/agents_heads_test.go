@@ -88,7 +88,7 @@ func (h *head) await(what string, is func(*trivet.Workflow) bool) trivet.Workflo
 	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
 	defer cancel()
 	for {
-		w, err := h.fleet.Workflows.Get("p-1")
+		w, err := h.fleet.Workflows.Get("default/p-1")
 		if err == nil && is(w) {
 			return w.Status
 		}
@@ -183,7 +183,7 @@ func TestAgentSurvivesHeadFailures(t *testing.T) {
 		}
 		return nil
 	}
-	put(a.head, a.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Name: "t"},
+	put(a.head, a.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 		Spec: trivet.TemplateSpec{Actions: actions}})
 	a.claim()
 	ctx, stop := context.WithCancel(t.Context())
@@ -326,15 +326,15 @@ func TestClaimByHeadThatDidNotHearTheAgent(t *testing.T) {
 	if g, err := a.hello(0); err != nil || g.Run != nil {
 		t.Fatalf("hello: %+v, %v", g, err)
 	}
-	put(a.head, a.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Name: "p"},
+	put(a.head, a.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 		Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
 	if err := other.fleet.Store.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := other.fleet.Claim(t.Context(), "p"); err != nil {
+	if err := other.fleet.Claim(t.Context(), "default/p"); err != nil {
 		t.Fatal(err)
 	}
-	w := must(other.fleet.Workflows.Get("p-1"))(t)
+	w := must(other.fleet.Workflows.Get("default/p-1"))(t)
 	if step := w.Status.Current(); trivet.IsBootStep(step.Name) || w.Status.Epoch != 2 {
 		t.Errorf("the run begins with %s under epoch %d", step.Name, w.Status.Epoch)
 	}

@@ -18,7 +18,7 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 		return err
 	}
 	q := r.URL.Query()
-	run, err := h.runOf(r.Context(), q.Get("workflow"))
+	run, err := h.runOf(r.Context(), trivet.Resolve("", q.Get("workflow")))
 	if err != nil {
 		return err
 	}
@@ -26,19 +26,19 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 		return err
 	}
 	if run.Spec.Action(q.Get("action")) == nil {
-		return fmt.Errorf("log of %s: %w: it has no action %q", run.Name, trivet.ErrInvalid, q.Get("action"))
+		return fmt.Errorf("log of %s: %w: it has no action %q", run.ShortName(), trivet.ErrInvalid, q.Get("action"))
 	}
 	key, offset, err := logPlace(q)
 	if err != nil {
-		return fmt.Errorf("log of %s: %w: %w", run.Name, trivet.ErrInvalid, err)
+		return fmt.Errorf("log of %s: %w: %w", run.ShortName(), trivet.ErrInvalid, err)
 	}
 	if _, err := h.machineOf(r.Context(), run.Spec.Machine, key.Epoch); err != nil {
 		return err
 	}
 	if key.Epoch <= run.Spec.Epoch {
-		return fmt.Errorf("log of %s: %w: it has no epoch %d", run.Name, trivet.ErrInvalid, key.Epoch)
+		return fmt.Errorf("log of %s: %w: it has no epoch %d", run.ShortName(), trivet.ErrInvalid, key.Epoch)
 	}
-	if err := h.Logs.Store.Append(run.Name, key, offset, body); err != nil {
+	if err := h.Logs.Store.Append(run.FullName(), key, offset, body); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -53,7 +53,7 @@ func logPlace(q url.Values) (key trivet.LogKey, offset int64, err error) {
 	return trivet.LogKey{Action: q.Get("action"), Epoch: epoch, Attempt: attempt}, offset, errors.Join(err1, err2, err3)
 }
 
-// runOf returns the workflow whose log is sent. Another head may have just created it.
+// runOf returns the workflow of a full name, whose log is sent. Another head may have just created it.
 func (h *Handler) runOf(ctx context.Context, name string) (*trivet.Workflow, error) {
 	run, err := h.Fleet.Workflows.GetShared(name)
 	if errors.Is(err, trivet.ErrNotFound) {

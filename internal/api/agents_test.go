@@ -37,8 +37,9 @@ func newAgent(t *testing.T) *agent {
 		Status: trivet.MachineStatus{State: trivet.MachineAvailable},
 	})
 	put(h, h.fleet.MACs, &trivet.MAC{Meta: trivet.Meta{Name: agentMAC}, Spec: trivet.MACSpec{Machine: "m1"}})
-	put(h, h.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
-		Actions: []trivet.Action{{Name: "one", Use: "noop"}, {Name: "two", Use: "noop"}}}})
+	put(h, h.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
+		Spec: trivet.TemplateSpec{
+			Actions: []trivet.Action{{Name: "one", Use: "noop"}, {Name: "two", Use: "noop"}}}})
 	return h.agent("boot-1")
 }
 
@@ -100,15 +101,15 @@ func (a *agent) sync(epoch int64, wait time.Duration, reports ...trivet.Report) 
 
 func (a *agent) claim() {
 	a.t.Helper()
-	put(a.head, a.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Name: "p"},
+	put(a.head, a.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 		Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
-	if err := a.fleet.Claim(a.t.Context(), "p"); err != nil {
+	if err := a.fleet.Claim(a.t.Context(), "default/p"); err != nil {
 		a.t.Fatal(err)
 	}
 }
 
 func (a *agent) status() trivet.WorkflowStatus {
-	return must(a.fleet.Workflows.Get("p-1"))(a.t).Status
+	return must(a.fleet.Workflows.Get("default/p-1"))(a.t).Status
 }
 
 func refusedFor(err error, word string) bool {
@@ -366,7 +367,7 @@ func TestMachineAtFirstBootIsOrderedToBootItsDisk(t *testing.T) {
 		t.Fatalf("%+v, %v", g, err)
 	}
 	_, err = a.fleet.Store.Update(t.Context(), func(tx *store.Tx) error {
-		w, err := a.fleet.Workflows.In(tx).Get("p-1")
+		w, err := a.fleet.Workflows.In(tx).Get("default/p-1")
 		if err != nil {
 			return err
 		}

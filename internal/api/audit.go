@@ -107,7 +107,8 @@ func (h *Handler) newAudit(r *http.Request, rt route, c *caller) trivet.Audit {
 	name := cmp.Or(r.PathValue("name"), r.PathValue("digest"), r.URL.Query().Get("digest"), r.PathValue("id"))
 	return trivet.Audit{
 		Time: h.Now().UTC(), Head: h.Fleet.Self(), Account: c.account, Token: c.token.Name, From: from,
-		Request: requestID(r.Context()), Action: rt.action(), Kind: rt.kind, Name: fmt.Sprintf("%.*s", maxName, name),
+		Request: requestID(r.Context()), Action: rt.action(), Kind: rt.kind,
+		Project: fmt.Sprintf("%.*s", trivet.MaxProject, r.PathValue("project")), Name: fmt.Sprintf("%.*s", maxName, name),
 		Result: trivet.AuditOK,
 	}
 }
@@ -125,7 +126,7 @@ func (rt route) action() string {
 		return "delete"
 	case rt.method == http.MethodPut, rt.method == http.MethodPatch:
 		return "update"
-	case strings.Count(rt.path, "/") == 2: // POST /v1/machines
+	case strings.Count(strings.Replace(rt.path, inProject, "/v1/", 1), "/") == 2: // POST /v1/machines
 		return "create"
 	}
 	return last
@@ -136,17 +137,22 @@ func (rt route) action() string {
 func describeChanges(entry *trivet.Audit, changes []store.Change) {
 	changes = slices.DeleteFunc(changes, func(c store.Change) bool { return c.Kind == "Event" })
 	main := slices.IndexFunc(changes, func(c store.Change) bool {
-		return c.Kind == entry.Kind && (entry.Name == "" || c.Name == entry.Name)
+		return c.Kind == entry.Kind && (entry.Name == "" || c.Name == trivet.FullName(entry.Project, entry.Name))
 	})
 	for i, c := range changes {
 		switch {
 		case i == main:
-			entry.Name, entry.UID = c.Name, c.UID
+			entry.UID = c.UID
+			if trivet.ScopeOf(c.Kind) == trivet.ScopeProject {
+				entry.Project, entry.Name = trivet.SplitName(c.Name)
+			} else {
+				entry.Name = c.Name
+			}
 			if c.Old != nil && c.New != nil {
 				entry.Fields = changedFields(c.Old, c.New)
 			}
 		case len(entry.Also) < maxAuditAlso:
-			entry.Also = append(entry.Also, strings.ToLower(string(c.Kind))+"/"+c.Name)
+			entry.Also = append(entry.Also, strings.ToLower(string(c.Kind))+"/"+trivet.ShortName(c.Name))
 		case len(entry.Also) == maxAuditAlso:
 			entry.Also = append(entry.Also, "and others")
 		}

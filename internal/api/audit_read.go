@@ -24,6 +24,7 @@ func (h *Handler) auditRoutes() {
 	h.add(route{method: "GET", path: "/v1/audit", verb: auth.Write, kind: "Account",
 		summary: "List what accounts did, the newest first; for admins",
 		query: []string{"account: by this account", "kind: about records of this kind",
+			"project: about records of this project",
 			"name: about the record of this name", "since: not before this time (RFC 3339)", "limit: entries a page",
 			"continue: the last page's continue"},
 		out: reflect.TypeFor[trivet.AuditList](), serve: h.listAudit})
@@ -33,17 +34,18 @@ func (h *Handler) auditRoutes() {
 type auditFilter struct {
 	account string
 	kind    trivet.Kind
+	project string
 	name    string
 	since   time.Time
 }
 
 func (f auditFilter) matches(e *trivet.Audit) bool {
 	return (f.account == "" || e.Account == f.account) && (f.kind == "" || e.Kind == f.kind) &&
-		(f.name == "" || e.Name == f.name)
+		(f.project == "" || e.Project == f.project) && (f.name == "" || e.Name == f.name)
 }
 
 func parseAuditFilter(q url.Values) (f auditFilter, err error) {
-	f.account, f.name = q.Get("account"), q.Get("name")
+	f.account, f.project, f.name = q.Get("account"), q.Get("project"), q.Get("name")
 	if kind := q.Get("kind"); kind != "" {
 		info, err := trivet.LookupKind(kind)
 		if err != nil {

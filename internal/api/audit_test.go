@@ -55,7 +55,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	secrets := client.Of[trivet.Secret](admin)
-	s := &trivet.Secret{Meta: trivet.Meta{Name: "bmc"}, Spec: trivet.SecretSpec{
+	s := &trivet.Secret{Meta: trivet.Meta{Project: "default", Name: "bmc"}, Spec: trivet.SecretSpec{
 		Data: map[string]string{"password": "hunter2"}}}
 	if _, err := secrets.Create(ctx, s); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func (h *head) checkAuditEntries(op string) {
 		}
 	}
 	for _, kind := range trivet.Kinds { // it costs no head memory
-		if raws, _ := h.fleet.Store.List(kind.Kind, "", 0); kind.Kind == "Machine" && len(raws) > 0 {
+		if raws, _ := h.fleet.Store.List(kind.Kind, "", "", 0); kind.Kind == "Machine" && len(raws) > 0 {
 			h.t.Errorf("%d machines", len(raws))
 		}
 	}
@@ -141,7 +141,7 @@ func TestAuditIsFilteredAndPaged(t *testing.T) {
 		if i%2 == 1 {
 			c = client.Of[trivet.Template](h.client(h.admin))
 		}
-		_, err := c.Create(ctx, &trivet.Template{Meta: trivet.Meta{Name: fmt.Sprint("t", i)},
+		_, err := c.Create(ctx, &trivet.Template{Meta: trivet.Meta{Project: "default", Name: fmt.Sprint("t", i)},
 			Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}})
 		if err != nil {
 			t.Fatal(err)
@@ -205,14 +205,17 @@ func TestNoChangeWithoutItsEntry(t *testing.T) {
 	h := newHead(t)
 	before := h.fleet.Store.Revision()
 	_, err := client.Of[trivet.Template](h.client(h.admin)).Create(t.Context(), &trivet.Template{
-		Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}})
+		Meta: trivet.Meta{Project: "default", Name: "t"},
+		Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := h.fleet.Store.Revision() - before; n != 1 {
 		t.Errorf("the change and its entry took %d revisions, want 1: they are one transaction", n)
 	}
-	if _, err := h.fleet.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.Delete("Template", "t") }); err != nil {
+	if _, err := h.fleet.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return tx.Delete("Template", "default/t")
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.audit(client.AuditOptions{}); len(got) != 1 {

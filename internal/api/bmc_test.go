@@ -20,8 +20,9 @@ func TestBMCIsWhereItsSecretMayBeSent(t *testing.T) {
 	for name, addresses := range map[string][]netip.Prefix{
 		"bmc": {netip.MustParsePrefix("10.0.8.0/24"), netip.MustParsePrefix("fd00:8::/64")}, "unused": nil,
 	} {
-		_, err := secrets.Create(ctx, &trivet.Secret{Meta: trivet.Meta{Name: name}, Spec: trivet.SecretSpec{
-			Data: map[string]string{"user": "root", "password": "calvin"}, Addresses: addresses}})
+		_, err := secrets.Create(ctx, &trivet.Secret{Meta: trivet.Meta{Project: "default", Name: name},
+			Spec: trivet.SecretSpec{
+				Data: map[string]string{"user": "root", "password": "calvin"}, Addresses: addresses}})
 		if err != nil {
 			t.Fatal(err)
 		}

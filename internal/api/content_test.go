@@ -74,7 +74,8 @@ func TestBlobs(t *testing.T) {
 	if status, _ := h.ask(h.admin, "GET", "/v1/blobs/..%2f..%2fkeys", ""); status != 422 {
 		t.Errorf("no digest: %d", status)
 	}
-	image := &trivet.Image{Meta: trivet.Meta{Name: "i"}, Spec: trivet.ImageSpec{Format: "raw", Blob: ref}}
+	image := &trivet.Image{Meta: trivet.Meta{Project: "default", Name: "i"},
+		Spec: trivet.ImageSpec{Format: "raw", Blob: ref}}
 	if _, err := client.Of[trivet.Image](admin).Create(ctx, image); err != nil {
 		t.Fatal(err)
 	}
@@ -149,13 +150,13 @@ func TestUploadOfABrokenSource(t *testing.T) {
 func TestLogsAreFollowedToTheEnd(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
-	run := &trivet.Workflow{Meta: trivet.Meta{Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1",
+	run := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1",
 		Actions: []trivet.Action{{Name: "wipe", Use: "noop"}, {Name: "image", Use: "noop"}}},
 		Status: trivet.WorkflowStatus{State: trivet.WorkflowRunning}}
 	put(h, h.fleet.Workflows, run)
 	write := func(action string, try int, offset int64, text string) {
 		key := trivet.LogKey{Action: action, Epoch: 1, Attempt: try}
-		if err := h.logs.Append("w1", key, offset, []byte(text)); err != nil {
+		if err := h.logs.Append("default/w1", key, offset, []byte(text)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -234,7 +235,11 @@ func TestOpenAPI(t *testing.T) {
 	_, doc := h.ask(h.admin, "GET", "/openapi.json", "")
 	paths := doc["paths"].(map[string]any)
 	for _, info := range trivet.Kinds {
-		ops, _ := paths["/v1/"+info.Plural+"/{name}"].(map[string]any)
+		under := "/v1/"
+		if info.Scope == trivet.ScopeProject {
+			under = "/v1/projects/{project}/"
+		}
+		ops, _ := paths[under+info.Plural+"/{name}"].(map[string]any)
 		_, writes := ops["put"]
 		if ops["get"] == nil || writes == info.ReadOnly {
 			t.Errorf("%s: %v", info.Plural, ops)

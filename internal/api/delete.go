@@ -22,7 +22,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, c *caller, info
 	}
 	var result trivet.Deletion
 	_, err = h.Fleet.Store.Update(r.Context(), func(tx *store.Tx) error {
-		old, err := tx.Record(info.Kind, wr.name)
+		old, err := tx.Record(info.Kind, wr.fullName())
 		if err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, c *caller, info
 		if wr.dryRun {
 			return errDryRun
 		}
-		return tx.Delete(info.Kind, wr.name)
+		return tx.Delete(info.Kind, wr.fullName())
 	})
 	if err != nil && !errors.Is(err, errDryRun) {
 		return wr.named(err)
@@ -57,10 +57,11 @@ func (h *Handler) deleteReferrers(tx *store.Tx, old trivet.Record, force bool) (
 		switch {
 		case r.OnDelete == trivet.DeletionCascades:
 			if deleted++; deleted <= maxCascade {
-				err = errors.Join(err, tx.Delete(r.From, head.Name))
+				err = errors.Join(err, tx.Delete(r.From, head.FullName()))
 			}
 		case r.OnDelete == trivet.DeletionForced && force:
-			orphaned = append(orphaned, trivet.Orphan{Kind: r.From, Name: head.Name, Field: r.Field})
+			orphaned = append(orphaned, trivet.Orphan{Kind: r.From, Project: head.Project, Name: head.Name,
+				Field: r.Field})
 		default:
 			refused = append(refused, r)
 		}
@@ -74,20 +75,25 @@ func (h *Handler) deleteReferrers(tx *store.Tx, old trivet.Record, force bool) (
 // errReferredTo is the error of a deletion that references prevent.
 func errReferredTo(old trivet.Record, by []store.Referrer) error {
 	first := by[0]
-	name := strings.ToLower(string(first.From)) + " " + first.Record.Header().Name
+	head := first.Record.Header()
+	name := strings.ToLower(string(first.From)) + " " + head.ShortName()
 	text := fmt.Sprintf("%s refers to it (%s)", name, first.Field)
 	if len(by) > 1 {
 		text += fmt.Sprintf(", and %d more", len(by)-1)
 	}
 	info, _ := trivet.LookupKind(string(first.From)) // the kinds of references exist
 	hint := "delete that first: trivet delete " + name
+	if head.Name != head.ShortName() {
+		hint = fmt.Sprintf("delete that first: trivet delete -p %s %s %s", head.Project,
+			strings.ToLower(string(first.From)), head.Name)
+	}
 	switch {
 	case first.OnDelete == trivet.DeletionForced:
 		hint = "change or delete that first, or leave it without: --force"
 	case info.ReadOnly:
 		hint = "wait until that has ended, or end it"
 	}
-	return &trivet.Error{Op: "delete", Kind: old.Header().Kind, Name: old.Header().Name, Hint: hint,
+	return &trivet.Error{Op: "delete", Kind: old.Header().Kind, Name: old.Header().ShortName(), Hint: hint,
 		Err: fmt.Errorf("%w: %s", trivet.ErrConflict, text)}
 }
 
@@ -101,7 +107,7 @@ func (c *change) admitReferences() error {
 		for _, t := range ref.Targets(c.new) {
 			if _, err := c.tx.Record(ref.To, t.Name); errors.Is(err, trivet.ErrNotFound) {
 				return &trivet.FieldError{Field: ref.Field, Problem: fmt.Sprintf("names %s %s, which does not exist",
-					strings.ToLower(string(ref.To)), t.Name)}
+					strings.ToLower(string(ref.To)), trivet.ShortName(t.Name))}
 			} else if err != nil {
 				return err
 			}

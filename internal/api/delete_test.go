@@ -84,14 +84,18 @@ var references = map[string][2]trivet.Record{
 		Spec: trivet.SiteSpec{Platform: "p1"}}},
 	"platform of a machine": {platform("p1"), &trivet.Machine{Meta: trivet.Meta{Name: "m1"},
 		Spec: trivet.MachineSpec{Platform: "p1"}}},
-	"secret of a BMC": {&trivet.Secret{Meta: trivet.Meta{Name: "bmc"}}, &trivet.Machine{Meta: trivet.Meta{Name: "m1"},
-		Spec: trivet.MachineSpec{BMC: &trivet.BMC{Protocol: "ipmi", Address: "10.0.0.9", Secret: "bmc"}}}},
-	"template of a pending provision": {template("t1", "none"), &trivet.Provision{Meta: trivet.Meta{Name: "p1"},
-		Spec: trivet.ProvisionSpec{Template: "t1", Machine: "m1"}}},
-	"image of a template": {&trivet.Image{Meta: trivet.Meta{Name: "i1"}, Spec: trivet.ImageSpec{Format: "raw",
-		Blob: someBlob}}, template("t1", "i1")},
-	"image of a run": {&trivet.Image{Meta: trivet.Meta{Name: "i1"}, Spec: trivet.ImageSpec{Format: "raw", Blob: someBlob}},
-		&trivet.Workflow{Meta: trivet.Meta{Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1",
+	"secret of a BMC": {&trivet.Secret{Meta: trivet.Meta{Project: "default", Name: "bmc"}},
+		&trivet.Machine{Meta: trivet.Meta{Name: "m1"},
+			Spec: trivet.MachineSpec{BMC: &trivet.BMC{Protocol: "ipmi", Address: "10.0.0.9", Secret: "bmc"}}}},
+	"template of a pending provision": {template("t1", "none"),
+		&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p1"},
+			Spec: trivet.ProvisionSpec{Template: "t1", Machine: "m1"}}},
+	"image of a template": {&trivet.Image{Meta: trivet.Meta{Project: "default", Name: "i1"},
+		Spec: trivet.ImageSpec{Format: "raw",
+			Blob: someBlob}}, template("t1", "i1")},
+	"image of a run": {&trivet.Image{Meta: trivet.Meta{Project: "default", Name: "i1"},
+		Spec: trivet.ImageSpec{Format: "raw", Blob: someBlob}},
+		&trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1",
 			Images: []trivet.ImageRef{{Name: "i1"}}}}},
 	"network of a machine's address": {network("lan", "10.0.0.0/24"), &trivet.Address{
 		Meta: trivet.Meta{Name: "10.0.0.7"}, Spec: trivet.AddressSpec{Network: "lan", Machine: "m1"}}},
@@ -105,8 +109,9 @@ func platform(name string) *trivet.Platform {
 }
 
 func template(name, image string) *trivet.Template {
-	return &trivet.Template{Meta: trivet.Meta{Name: name}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
-		{Name: "a", Use: "image", With: map[string]any{"image": image}}}}}
+	return &trivet.Template{Meta: trivet.Meta{Project: "default", Name: name},
+		Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+			{Name: "a", Use: "image", With: map[string]any{"image": image}}}}}
 }
 
 func (h *head) putAll(records ...trivet.Record) {
@@ -163,7 +168,7 @@ func TestReferencesPreventDeletion(t *testing.T) {
 func (h *head) remove(r trivet.Record) {
 	h.t.Helper()
 	_, err := h.fleet.Store.Update(h.t.Context(), func(tx *store.Tx) error {
-		return tx.Delete(trivet.KindOf(r), r.Header().Name)
+		return tx.Delete(trivet.KindOf(r), r.Header().FullName())
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -174,7 +179,7 @@ func (h *head) remove(r trivet.Record) {
 func TestMachineInUseIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
-	h.putAll(machine("m1", macA), &trivet.Provision{Meta: trivet.Meta{Name: "p1"},
+	h.putAll(machine("m1", macA), &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p1"},
 		Spec:   trivet.ProvisionSpec{Template: "t1", Machine: "m1"},
 		Status: trivet.ProvisionStatus{State: trivet.ProvisionSucceeded, Machine: "m1"}})
 	kind := h.client(h.admin).Kind(must(trivet.LookupKind("machine"))(t))
@@ -185,7 +190,7 @@ func TestMachineInUseIsNotDeleted(t *testing.T) {
 		}
 	}
 	// a provision of an earlier machine of that name has nothing to do with this one
-	h.putAll(machine("m2", macB), &trivet.Provision{Meta: trivet.Meta{Name: "p2"},
+	h.putAll(machine("m2", macB), &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p2"},
 		Spec:   trivet.ProvisionSpec{Template: "t1", Machine: "m2"},
 		Status: trivet.ProvisionStatus{State: trivet.ProvisionSucceeded, Machine: "m2", MachineUID: "earlier"}})
 	if err := kind.Delete(t.Context(), "m2"); err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 func (h *Handler) logRoutes() {
-	h.add(route{method: "GET", path: "/v1/workflows/{name}/logs", verb: auth.Read, kind: "Workflow",
+	h.add(route{method: "GET", path: inProject + "workflows/{name}/logs", verb: auth.Read, kind: "Workflow",
 		summary: "Read the logs of a workflow's actions, one JSON object per line; one without an action is the end",
 		query: []string{"action: of this action only", "follow: 1 goes on until the workflow has ended",
 			"all: 1 includes what was repeated after a reset of the machine, which is the logs of earlier epochs"},
@@ -31,7 +31,10 @@ func (h *Handler) logRoutes() {
 const maxPiece = 32 << 10
 
 func (h *Handler) logs(w http.ResponseWriter, r *http.Request, c *caller) error {
-	workflow := r.PathValue("name")
+	workflow, err := fullName(r)
+	if err != nil {
+		return err
+	}
 	run, err := h.Fleet.Workflows.GetShared(workflow)
 	if err != nil {
 		return err

@@ -140,7 +140,7 @@ func TestLogsOfSeveralHeadsAreFollowed(t *testing.T) {
 	for i := 1; i < pieces; i++ {
 		write(i)
 	}
-	w := must(a.fleet.Workflows.Get("p-1"))(t)
+	w := must(a.fleet.Workflows.Get("default/p-1"))(t)
 	w.Status.State = trivet.WorkflowSucceeded
 	put(a.head, a.fleet.Workflows, w)
 	following.Wait()

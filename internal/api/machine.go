@@ -38,7 +38,7 @@ func (h *Handler) checkBMC(c *change, old, next *trivet.Machine) error {
 		return nil
 	}
 	b := next.Spec.BMC
-	secret, err := h.Fleet.Secrets.In(c.tx).Get(b.Secret)
+	secret, err := h.Fleet.Secrets.In(c.tx).Get(trivet.Resolve("", b.Secret))
 	if errors.Is(err, trivet.ErrNotFound) {
 		return &trivet.FieldError{Field: "spec.bmc.secret", Problem: fmt.Sprintf(
 			"names secret %q, which does not exist; an admin creates it, with the BMC's address in spec.addresses",

@@ -128,6 +128,7 @@ func (h *Handler) listSchema(t reflect.Type) *huma.Schema {
 }
 
 func tag(path string) string {
+	path = strings.TrimPrefix(path, inProject)
 	part := strings.Split(strings.TrimPrefix(path, "/v1/"), "/")[0]
 	return strings.TrimPrefix(cmp.Or(part, "head"), "/")
 }

@@ -19,17 +19,25 @@ const (
 
 // get returns one record as stored, with properties that this head does not know.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request, _ *caller, info trivet.KindInfo) error {
-	raw, err := h.Fleet.Store.Get(info.Kind, r.PathValue("name"))
+	name, err := fullName(r)
+	if err != nil {
+		return err
+	}
+	raw, err := h.Fleet.Store.Get(info.Kind, name)
 	if err != nil {
 		return err
 	}
 	return respond(w, http.StatusOK, shown(info.Kind, raw.JSON()))
 }
 
-// list returns a page of records by name. Pages are read one after the other, so their records are of several
-// revisions; the revision that all pages carry is the first one's, from where a watch misses nothing.
+// list returns a page of records by name, of one project or all. Pages are read one after the other, so their records
+// are of several revisions; the revision that all pages carry is the first one's, from where a watch misses nothing.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info trivet.KindInfo) error {
 	q := r.URL.Query()
+	project, err := projectOf(r)
+	if err != nil {
+		return err
+	}
 	sel, err := newSelector(q.Get("labels"), q.Get("fields"), info)
 	if err != nil {
 		return err
@@ -48,7 +56,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 	}
 	page := trivet.List{Items: []json.RawMessage{}, Revision: at.Revision}
 	for {
-		records, revision := h.candidates(info.Kind, sel, at.After, limit)
+		records, revision := h.candidates(info.Kind, project, sel, at.After, limit)
 		if page.Revision == 0 {
 			page.Revision = revision
 		}
@@ -71,16 +79,17 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 
 // candidates returns the records that a selector may match, after a name: by an index where it has a field of one, so that
 // a machine's events are found among those of all machines.
-func (h *Handler) candidates(kind trivet.Kind, sel selector, after string, limit int) ([]store.Raw, int64) {
+func (h *Handler) candidates(kind trivet.Kind, project string, sel selector, after string,
+	limit int) ([]store.Raw, int64) {
 	for _, t := range sel.fields {
 		if t.not || t.value == "" {
 			continue
 		}
-		if records, revision, ok := h.Fleet.Store.ListByField(kind, t.key, t.value, after, limit); ok {
+		if records, revision, ok := h.Fleet.Store.ListByField(kind, project, t.key, t.value, after, limit); ok {
 			return records, revision
 		}
 	}
-	return h.Fleet.Store.List(kind, after, limit)
+	return h.Fleet.Store.List(kind, project, after, limit)
 }
 
 func pageSize(text string) (int, error) {
@@ -113,7 +122,7 @@ func parsePosition(text string) (p position, err error) {
 	if err == nil {
 		err = json.Unmarshal(data, &p)
 	}
-	if err != nil || p.Revision < 1 || trivet.ValidateName(p.After) != nil {
+	if err != nil || p.Revision < 1 || trivet.ValidateFullName(trivet.Resolve("", p.After)) != nil {
 		return p, &trivet.FieldError{Field: "continue", Problem: "is not the value of an earlier page"}
 	}
 	return p, nil

@@ -229,16 +229,16 @@ func TestBadRequests(t *testing.T) {
 		{"PATCH", "/v1/machines/m1", `{"status":{}}`, 422, "written by Trivet only"},
 		{"PATCH", "/v1/machines/m1", `{"uid":"x"}`, 422, "cannot be patched"},
 		{"PATCH", "/v1/machines/m1", `[]`, 422, "merge patch"},
-		{"PUT", "/v1/workflows/w1", `{}`, 403, "written by Trivet only"},
+		{"PUT", "/v1/projects/default/workflows/w1", `{}`, 403, "written by Trivet only"},
 		{"GET", "/v1/machine", "", 404, "did you mean /v1/machines?"},
 		{"GET", "/v1/nonsense", "", 404, "/openapi.json"},
 		{"GET", "/v1/watch?from=x", "", 422, "must be a revision"},
 		{"GET", "/v1/watch?kinds=nonsense", "", 422, "unknown kind"},
 		{"GET", "/v1/machines?labels=a%3D" + strings.Repeat("x", 9<<10), "", 413, "at most 8192"},
-		{"POST", "/v1/templates", `{"name":"t","spec":{"actions":[{"name":"a","use":"file","with":{"content":"{{.Nope}}"}}]}}`, 422, "uses .Nope"},
-		{"POST", "/v1/provisions", `{"name":"p","spec":{"template":"none","machine":"m1"}}`, 422,
+		{"POST", "/v1/projects/default/templates", `{"name":"t","spec":{"actions":[{"name":"a","use":"file","with":{"content":"{{.Nope}}"}}]}}`, 422, "uses .Nope"},
+		{"POST", "/v1/projects/default/provisions", `{"name":"p","spec":{"template":"none","machine":"m1"}}`, 422,
 			"names template none"},
-		{"POST", "/v1/images", `{"name":"i","spec":{"format":"raw","blob":{"digest":"sha256:` +
+		{"POST", "/v1/projects/default/images", `{"name":"i","spec":{"format":"raw","blob":{"digest":"sha256:` +
 			strings.Repeat("a", 64) + `","bytes":1}}}`, 422, "upload it first"},
 		{"POST", "/v1/tokens", `{}`, 403, "written by Trivet only"},
 	} {

@@ -37,9 +37,10 @@ const routeAccess = `
 	viewer    /v1/heads                          GET
 	viewer    /v1/heads/{name}                   GET
 	viewer    /v1/images                         GET
-	viewer    /v1/images/{name}                  GET
 	viewer    /v1/keys                           GET
 	viewer    /v1/keys/{name}                    GET
+	viewer    /v1/projects/{project}/images      GET
+	viewer    /v1/projects/{project}/images/{name} GET
 	viewer    /v1/machines                       GET
 	viewer    /v1/machines/{name}                GET
 	viewer    /v1/machines/{name}/progress       GET
@@ -50,24 +51,28 @@ const routeAccess = `
 	viewer    /v1/platforms                      GET
 	viewer    /v1/platforms/{name}               GET
 	viewer    /v1/provisions                     GET
-	viewer    /v1/provisions/{name}              GET
+	viewer    /v1/projects/{project}/provisions  GET
+	viewer    /v1/projects/{project}/provisions/{name} GET
 	viewer    /v1/secrets                        GET
-	viewer    /v1/secrets/{name}                 GET
+	viewer    /v1/projects/{project}/secrets     GET
+	viewer    /v1/projects/{project}/secrets/{name} GET
 	viewer    /v1/sites                          GET
 	viewer    /v1/sites/{name}                   GET
 	viewer    /v1/templates                      GET
-	viewer    /v1/templates/{name}               GET
+	viewer    /v1/projects/{project}/templates   GET
+	viewer    /v1/projects/{project}/templates/{name} GET
 	viewer    /v1/tokens                         GET
 	viewer    /v1/tokens/{name}                  GET
 	viewer    /v1/watch                          GET
 	viewer    /v1/whoami                         GET
 	viewer    /v1/workflows                      GET
-	viewer    /v1/workflows/{name}               GET
-	viewer    /v1/workflows/{name}/logs          GET
+	viewer    /v1/projects/{project}/workflows   GET
+	viewer    /v1/projects/{project}/workflows/{name} GET
+	viewer    /v1/projects/{project}/workflows/{name}/logs GET
 	operator  /v1/blobs                          POST
 	operator  /v1/blobs/{digest}                 DELETE
-	operator  /v1/images                         POST
-	operator  /v1/images/{name}                  DELETE PATCH PUT
+	operator  /v1/projects/{project}/images      POST
+	operator  /v1/projects/{project}/images/{name} DELETE PATCH PUT
 	operator  /v1/machines                       POST
 	operator  /v1/machines/{name}                DELETE PATCH PUT
 	operator  /v1/machines/{name}/accept         POST
@@ -76,10 +81,10 @@ const routeAccess = `
 	operator  /v1/networks/{name}                DELETE PATCH PUT
 	operator  /v1/platforms                      POST
 	operator  /v1/platforms/{name}               DELETE PATCH PUT
-	operator  /v1/provisions                     POST
-	operator  /v1/provisions/{name}              DELETE PATCH PUT
-	operator  /v1/templates                      POST
-	operator  /v1/templates/{name}               DELETE PATCH PUT
+	operator  /v1/projects/{project}/provisions  POST
+	operator  /v1/projects/{project}/provisions/{name} DELETE PATCH PUT
+	operator  /v1/projects/{project}/templates   POST
+	operator  /v1/projects/{project}/templates/{name} DELETE PATCH PUT
 	operator  /v1/uploads                        POST
 	operator  /v1/uploads/{id}                   DELETE GET PATCH
 	operator  /v1/uploads/{id}/finish            POST
@@ -89,8 +94,8 @@ const routeAccess = `
 	admin     /v1/heads/token                    POST
 	admin     /v1/heads/{name}/remove            POST
 	admin     /v1/keys/{name}/rotate             POST
-	admin     /v1/secrets                        POST
-	admin     /v1/secrets/{name}                 DELETE PATCH PUT
+	admin     /v1/projects/{project}/secrets     POST
+	admin     /v1/projects/{project}/secrets/{name} DELETE PATCH PUT
 	admin     /v1/sites                          POST
 	admin     /v1/sites/{name}                   DELETE PATCH PUT
 	admin     /v1/tokens/issue                   POST

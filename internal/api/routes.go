@@ -72,6 +72,7 @@ func (h *Handler) routes() {
 	}
 	h.add(route{method: "GET", path: "/v1/watch", verb: auth.Read, summary: "Follow records as server-sent events",
 		query: []string{"kinds: kinds to follow, separated by commas", "names: names to follow",
+			"project: of kinds that belong to projects, only the records of this one; none follows those of all",
 			"labels: label selector",
 			"from: revision after which to begin; none begins with the current state"},
 		out: reflect.TypeFor[any](), outputs: "text/event-stream", serve: h.watch})
@@ -90,17 +91,45 @@ func (h *Handler) routes() {
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { w.(*recorder).err = noSuchRoute(r) })
 }
 
+// inProject is the path of the records of one project.
+const inProject = "/v1/projects/{project}/"
+
+// projectOf returns the project that the URL names; empty: none.
+func projectOf(r *http.Request) (string, error) {
+	project := r.PathValue("project")
+	if !strings.Contains(r.Pattern, inProject) {
+		return "", nil
+	}
+	return project, trivet.ValidateProject(project)
+}
+
+// fullName returns the full name of the record that the URL names.
+func fullName(r *http.Request) (string, error) {
+	project, err := projectOf(r)
+	return trivet.FullName(project, r.PathValue("name")), err
+}
+
 func (h *Handler) recordRoutes(info trivet.KindInfo) {
-	plural, one, t := "/v1/"+info.Plural, "/v1/"+info.Plural+"/{name}", reflect.TypeOf(info.New())
+	all, t := "/v1/"+info.Plural, reflect.TypeOf(info.New())
+	plural := all
+	if info.Scope == trivet.ScopeProject {
+		plural = inProject + info.Plural
+	}
+	one := plural + "/{name}"
 	type recordHandler = func(http.ResponseWriter, *http.Request, *caller, trivet.KindInfo) error
 	bind := func(f recordHandler) func(http.ResponseWriter, *http.Request, *caller) error {
 		return func(w http.ResponseWriter, r *http.Request, c *caller) error { return f(w, r, c, info) }
 	}
-	h.add(route{method: "GET", path: plural, verb: auth.Read, kind: info.Kind, summary: "List " + info.Plural,
+	list := route{method: "GET", path: plural, verb: auth.Read, kind: info.Kind, summary: "List " + info.Plural,
 		query: []string{"labels: key=value and key!=value, separated by commas",
 			"fields: the same over the record's JSON, status.state=available",
 			"limit: records a page", "continue: the last page's continue"},
-		schema: h.listSchema(t), serve: bind(h.list)})
+		schema: h.listSchema(t), serve: bind(h.list)}
+	h.add(list)
+	if all != plural {
+		list.path, list.summary = all, "List "+info.Plural+" of all projects"
+		h.add(list)
+	}
 	h.add(route{method: "GET", path: one, verb: auth.Read, kind: info.Kind, summary: "Read one of " + info.Plural,
 		out: t, serve: bind(h.get)})
 	if info.ReadOnly {
@@ -127,10 +156,18 @@ func noSuchRoute(r *http.Request) error {
 	if !ok {
 		return e
 	}
-	plural, _, _ := strings.Cut(rest, "/")
+	inside := strings.HasPrefix(rest, "projects/")
+	if inside {
+		_, rest, _ = strings.Cut(strings.TrimPrefix(rest, "projects/"), "/")
+	}
+	plural, name, _ := strings.Cut(rest, "/")
 	info, err := trivet.LookupKind(plural)
 	switch {
 	case err != nil:
+	case inside && info.Scope == trivet.ScopeCluster:
+		e.Hint = info.Plural + " belong to no project: /v1/" + info.Plural
+	case !inside && info.Scope == trivet.ScopeProject && (name != "" || info.Plural == plural):
+		e.Hint = info.Plural + " belong to a project: /v1/projects/" + trivet.DefaultProject + "/" + info.Plural
 	case info.Plural != plural:
 		e.Hint = "did you mean /v1/" + info.Plural + "?"
 	case info.ReadOnly:

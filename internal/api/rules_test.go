@@ -19,10 +19,11 @@ func TestMachineWithARunCannotBeDeleted(t *testing.T) {
 	m := machine("m1", macA)
 	m.Status = trivet.MachineStatus{State: trivet.MachineClaimed, Workflow: "p-1", Provision: "p"}
 	put(h, h.fleet.Machines, m)
-	w := &trivet.Workflow{Meta: trivet.Meta{Name: "p-1"}, Spec: trivet.WorkflowSpec{Machine: "m1", Provision: "p"},
+	w := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "p-1"},
+		Spec:   trivet.WorkflowSpec{Machine: "m1", Provision: "p"},
 		Status: trivet.WorkflowStatus{State: trivet.WorkflowRunning}}
 	put(h, h.fleet.Workflows, w)
-	put(h, h.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Name: "p"},
+	put(h, h.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 		Spec:   trivet.ProvisionSpec{Template: "t", Machine: "m1"},
 		Status: trivet.ProvisionStatus{State: trivet.ProvisionRunning, Machine: "m1", Workflow: "p-1"}})
 	if err := machines.Delete(ctx, "m1"); !errors.Is(err, trivet.ErrConflict) ||
@@ -36,7 +37,7 @@ func TestMachineWithARunCannotBeDeleted(t *testing.T) {
 	if err != nil || got.Status.State != trivet.MachineAvailable || got.Status.Provision != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if run, err := h.fleet.Workflows.Get("p-1"); err != nil || run.Status.State != trivet.WorkflowCancelled {
+	if run, err := h.fleet.Workflows.Get("default/p-1"); err != nil || run.Status.State != trivet.WorkflowCancelled {
 		t.Errorf("%+v, %v", run, err)
 	}
 	if err := machines.Delete(ctx, "m1"); err != nil {
@@ -49,9 +50,9 @@ func TestStartedProvisionIsConstant(t *testing.T) {
 	h := newHead(t)
 	ctx := t.Context()
 	provisions := client.Of[trivet.Provision](h.client(h.admin))
-	put(h, h.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Name: "t"},
+	put(h, h.fleet.Templates, &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 		Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}})
-	p, err := provisions.Create(ctx, &trivet.Provision{Meta: trivet.Meta{Name: "p"},
+	p, err := provisions.Create(ctx, &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 		Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
 	if err != nil {
 		t.Fatal(err)

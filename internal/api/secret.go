@@ -25,7 +25,7 @@ func (h *Handler) admitSecret(_ *change, old, next *trivet.Secret) error {
 		if old != nil {
 			stored = old.Spec.Data[key]
 		}
-		sealed, err := h.sealed(auth.FieldRef{Kind: "Secret", Name: next.Name, Field: key}, value, stored)
+		sealed, err := h.sealed(auth.FieldRef{Kind: "Secret", Name: next.FullName(), Field: key}, value, stored)
 		if err != nil {
 			return err
 		}

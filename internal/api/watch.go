@@ -28,13 +28,19 @@ const (
 
 // watchFilter selects the records of a watch.
 type watchFilter struct {
-	kinds []trivet.Kind
-	names map[string]bool // nil: all
-	sel   selector
+	kinds   []trivet.Kind
+	project string          // of the records of projects; empty: all
+	names   map[string]bool // nil: all
+	sel     selector
 }
 
 func (f *watchFilter) matches(r trivet.Record) bool {
-	return r != nil && (f.names == nil || f.names[r.Header().Name]) && f.sel.matches(r)
+	return r != nil && f.inProject(r.Header()) && (f.names == nil || f.names[r.Header().Name]) && f.sel.matches(r)
+}
+
+// inProject reports whether the watch includes the record's project. All watches include the records of the cluster.
+func (f *watchFilter) inProject(m *trivet.Meta) bool {
+	return f.project == "" || m.Project == "" || m.Project == f.project
 }
 
 // watch follows records. It is resumed from a revision, at this head or another; nothing is kept of it.
@@ -91,7 +97,12 @@ func (f *watchFilter) authorize(role trivet.AccountRole) error {
 
 func parseWatch(r *http.Request) (f *watchFilter, from int64, err error) {
 	q := r.URL.Query()
-	f = &watchFilter{}
+	f = &watchFilter{project: q.Get("project")}
+	if f.project != "" {
+		if err := trivet.ValidateProject(f.project); err != nil {
+			return nil, 0, err
+		}
+	}
 	for name := range strings.SplitSeq(q.Get("kinds"), ",") {
 		if name == "" {
 			continue
@@ -164,12 +175,20 @@ func (f *feed) frame(event string, id int64, data []byte) error {
 	return nil
 }
 
+// projectOf returns the project of the records of a kind; empty: all, or the kind has none.
+func (f *watchFilter) projectOf(kind trivet.Kind) string {
+	if trivet.ScopeOf(kind) == trivet.ScopeProject {
+		return f.project
+	}
+	return ""
+}
+
 // state sends the current state. The watcher was created before, so that a change in between is sent twice rather
 // than never.
 func (f *feed) state() error {
 	for _, kind := range f.filter.kinds {
 		for after, more := "", true; more; {
-			records, _ := f.h.Fleet.Store.List(kind, after, maxPage)
+			records, _ := f.h.Fleet.Store.List(kind, f.filter.projectOf(kind), after, maxPage)
 			for _, raw := range records {
 				after = raw.Name()
 				if !f.filter.matches(raw.Record()) {
@@ -253,7 +272,8 @@ func (f *feed) event(e *store.Event) error {
 	if !f.filter.matches(e.Old()) {
 		return nil
 	}
-	data, err := json.Marshal(trivet.DeletedRecord{Kind: e.Kind, Name: e.Name})
+	old := e.Old().Header()
+	data, err := json.Marshal(trivet.DeletedRecord{Kind: e.Kind, Project: old.Project, Name: old.Name})
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func TestWatchHidesSecrets(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	admin := h.client(h.admin)
-	secret := &trivet.Secret{Meta: trivet.Meta{Name: "bmc"},
+	secret := &trivet.Secret{Meta: trivet.Meta{Project: "default", Name: "bmc"},
 		Spec: trivet.SecretSpec{Data: map[string]string{"password": "hunter2"}}}
 	if _, err := client.Of[trivet.Secret](admin).Create(t.Context(), secret); err != nil {
 		t.Fatal(err)

@@ -21,14 +21,15 @@ const maxRecordBody = 1 << 20
 
 // writer is a request that writes a record.
 type writer struct {
-	h      *Handler
-	c      *caller
-	info   trivet.KindInfo
-	name   string
-	body   []byte
-	dryRun bool
-	held   heldBlobs
-	force  bool // a deletion may leave references without a target
+	h    *Handler
+	c    *caller
+	info trivet.KindInfo
+	// project and name are those of the record; project is empty for a record of the cluster.
+	project, name string
+	body          []byte
+	dryRun        bool
+	held          heldBlobs
+	force         bool // a deletion may leave references without a target
 	// revision is what If-Match asks for; 0: nothing.
 	revision int64
 }
@@ -37,13 +38,16 @@ type writer struct {
 var errDryRun = errors.New("dry run")
 
 func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, info trivet.KindInfo) (*writer, error) {
-	wr := &writer{held: heldBlobs{}, h: h, c: c, info: info, name: r.PathValue("name"),
+	wr := &writer{held: heldBlobs{}, h: h, c: c, info: info, project: r.PathValue("project"), name: r.PathValue("name"),
 		dryRun: r.URL.Query().Get("dryRun") != "", force: r.URL.Query().Get("force") != ""}
 	if match := r.Header.Get("If-Match"); match != "" {
 		var err error
 		if wr.revision, err = strconv.ParseInt(strings.Trim(match, `"`), 10, 64); err != nil || wr.revision < 1 {
 			return nil, &trivet.FieldError{Field: "If-Match", Problem: "must be a revision"}
 		}
+	}
+	if err := info.ValidateProject(wr.project); err != nil {
+		return nil, err
 	}
 	if wr.name != "" {
 		if err := trivet.ValidateName(wr.name); err != nil {
@@ -55,6 +59,9 @@ func (h *Handler) newWriter(w http.ResponseWriter, r *http.Request, c *caller, i
 	return wr, err
 }
 
+func (wr *writer) fullName() string  { return trivet.FullName(wr.project, wr.name) }
+func (wr *writer) shortName() string { return trivet.ShortName(wr.fullName()) }
+
 // update runs the transaction of a request and returns the record after it, or as it would be in a dry run.
 func (wr *writer) update(r *http.Request, do func(tx *store.Tx) error) (json.RawMessage, error) {
 	var preview json.RawMessage
@@ -64,7 +71,7 @@ func (wr *writer) update(r *http.Request, do func(tx *store.Tx) error) (json.Raw
 				return err
 			}
 			var err error
-			if preview, _, err = tx.Raw(wr.info.Kind, wr.name); err != nil && !errors.Is(err, trivet.ErrNotFound) {
+			if preview, _, err = tx.Raw(wr.info.Kind, wr.fullName()); err != nil && !errors.Is(err, trivet.ErrNotFound) {
 				return err
 			}
 			return errDryRun
@@ -77,7 +84,7 @@ func (wr *writer) update(r *http.Request, do func(tx *store.Tx) error) (json.Raw
 	if err != nil {
 		return nil, wr.named(err)
 	}
-	raw, err := wr.h.Fleet.Store.Get(wr.info.Kind, wr.name)
+	raw, err := wr.h.Fleet.Store.Get(wr.info.Kind, wr.fullName())
 	if err != nil {
 		return nil, err // deleted in the meantime
 	}
@@ -90,7 +97,7 @@ func (wr *writer) named(err error) error {
 	if errors.As(err, &detailed) || wr.name == "" {
 		return err
 	}
-	return &trivet.Error{Op: "write", Kind: wr.info.Kind, Name: wr.name, Err: err}
+	return &trivet.Error{Op: "write", Kind: wr.info.Kind, Name: wr.shortName(), Err: err}
 }
 
 // read decodes the record of a body strictly and clears what only Trivet writes.
@@ -111,11 +118,26 @@ func (wr *writer) read() (trivet.Record, error) {
 		return nil, &trivet.FieldError{Field: "name",
 			Problem: fmt.Sprintf("is %q, in the URL %q; a record cannot be renamed", head.Name, wr.name)}
 	}
+	if err := wr.checkProject(head.Project); err != nil {
+		return nil, err
+	}
 	if status := reflect.ValueOf(rec).Elem().FieldByName("Status"); status.IsValid() {
 		status.SetZero()
 	}
-	head.Kind, head.Name, head.Revision = wr.info.Kind, wr.name, 0
+	head.Kind, head.Project, head.Name, head.Revision = wr.info.Kind, wr.project, wr.name, 0
 	return rec, checkLabels(head.Labels)
+}
+
+// checkProject compares the project that a record names, if any, with that of the URL.
+func (wr *writer) checkProject(project string) error {
+	switch {
+	case project == "" || project == wr.project:
+		return nil
+	case wr.project == "":
+		return wr.info.ValidateProject(project)
+	}
+	return &trivet.FieldError{Field: "project", Problem: fmt.Sprintf(
+		"is %.80q, in the URL %q; a record cannot be moved to another project", project, wr.project)}
 }
 
 var labelForm = regexp.MustCompile(`^[A-Za-z0-9]([-_./A-Za-z0-9]*[A-Za-z0-9])?$`)
@@ -184,7 +206,7 @@ func (h *Handler) replace(w http.ResponseWriter, r *http.Request, c *caller, inf
 		return err
 	}
 	now, err := wr.update(r, func(tx *store.Tx) error {
-		old, err := tx.Record(info.Kind, wr.name)
+		old, err := tx.Record(info.Kind, wr.fullName())
 		if err != nil {
 			return err
 		}
@@ -216,12 +238,12 @@ func (wr *writer) matches(old trivet.Record, generation int64) error {
 	is := old.Header()
 	switch {
 	case generation != 0 && generation != is.Generation:
-		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.name,
+		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.shortName(),
 			Hint: "read it again and make your change there",
 			Err: fmt.Errorf("%w: you changed generation %d, it is %d now", trivet.ErrConflict, generation,
 				is.Generation)}
 	case wr.revision != 0 && wr.revision != is.Revision:
-		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.name,
+		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.shortName(),
 			Hint: "read it again and make your change there",
 			Err:  fmt.Errorf("%w: you changed revision %d, it is %d now", trivet.ErrConflict, wr.revision, is.Revision)}
 	}
@@ -248,7 +270,7 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, c *caller, info 
 	return respond(w, http.StatusOK, now)
 }
 
-// checkPatch allows changes of labels and spec only. Kind and name may be present, as many programs send them.
+// checkPatch allows changes of labels and spec only. Kind, project and name may be present, as many programs send them.
 func checkPatch(patch []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &fields); err != nil {
@@ -256,7 +278,7 @@ func checkPatch(patch []byte) error {
 	}
 	for name := range fields {
 		switch name {
-		case "labels", "spec", "kind", "name":
+		case "labels", "spec", "kind", "project", "name":
 		case "status":
 			return &trivet.FieldError{Field: name, Problem: "is written by Trivet only"}
 		default:
@@ -267,14 +289,14 @@ func checkPatch(patch []byte) error {
 }
 
 func (wr *writer) applyPatch(tx *store.Tx) error {
-	old, err := tx.Record(wr.info.Kind, wr.name)
+	old, err := tx.Record(wr.info.Kind, wr.fullName())
 	if err != nil {
 		return err
 	}
 	if err := wr.matches(old, 0); err != nil { // also where the patch changes nothing
 		return err
 	}
-	stored, _, err := tx.Raw(wr.info.Kind, wr.name)
+	stored, _, err := tx.Raw(wr.info.Kind, wr.fullName())
 	if err != nil {
 		return err
 	}
@@ -303,7 +325,7 @@ func (wr *writer) applyPatch(tx *store.Tx) error {
 	if apitypes.Equal(stored, patched) {
 		return nil
 	}
-	return tx.PutRaw(wr.info.Kind, wr.name, patched)
+	return tx.PutRaw(wr.info.Kind, wr.fullName(), patched)
 }
 
 // patched decodes the record that a patch results in.

@@ -106,7 +106,7 @@ func TestArchOf(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	run := func(s trivet.WorkflowState) *trivet.Workflow {
-		return &trivet.Workflow{Meta: trivet.Meta{Name: "w"}, Status: trivet.WorkflowStatus{State: s}}
+		return &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "w"}, Status: trivet.WorkflowStatus{State: s}}
 	}
 	for _, c := range []struct {
 		state trivet.MachineState

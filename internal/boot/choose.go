@@ -41,11 +41,11 @@ func Choose(f MachineFacts) (target Target, reason string) {
 		case w == nil:
 			return Wait, "this head does not know its workflow"
 		case f.WantsAgent:
-			return Installer, "it is " + string(m.Status.State) + " for workflow " + w.Name
+			return Installer, "it is " + string(m.Status.State) + " for workflow " + w.ShortName()
 		case w.Status.State == trivet.WorkflowStarting:
-			return LocalDisk, "workflow " + w.Name + " waits for the first boot of the installed system"
+			return LocalDisk, "workflow " + w.ShortName() + " waits for the first boot of the installed system"
 		default:
-			return Wait, "workflow " + w.Name + " is " + string(w.Status.State)
+			return Wait, "workflow " + w.ShortName() + " is " + string(w.Status.State)
 		}
 	case trivet.MachineDiscovered, trivet.MachineAvailable, trivet.MachineReleasing, "":
 	}

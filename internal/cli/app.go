@@ -30,6 +30,9 @@ type app struct {
 	client  *client.Client // the last one created; nil: none
 	context string         // name of a context in the config file
 	output  string         // table, json, yaml or name
+
+	projectName string // as --project has it
+	allProjects bool
 }
 
 // ExitError ends the program with a status and without a message.
@@ -60,6 +63,7 @@ func Root(env Env) *cobra.Command {
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	root.PersistentFlags().StringVar(&a.context, "context", "", "context of the config file to use")
+	a.projectFlag(root)
 	root.AddGroup(&cobra.Group{ID: "machines", Title: "Machine commands:"},
 		&cobra.Group{ID: "records", Title: "Record commands:"}, &cobra.Group{ID: "cluster", Title: "Cluster commands:"})
 	root.PersistentPostRun = func(*cobra.Command, []string) {
@@ -186,7 +190,7 @@ func (a *app) kind(name string) (client.Kind, error) {
 	if err != nil {
 		return client.Kind{}, err
 	}
-	return c.Kind(info), nil
+	return a.within(c.Kind(info)), nil
 }
 
 // terminal reports whether the output is a terminal, and its width.

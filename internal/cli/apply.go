@@ -19,7 +19,8 @@ func (a *app) apply() *cobra.Command {
 		Short: "Create or update records from files",
 		Long: "Create or update records from files.\n\n" +
 			"All files are validated before anything is sent; errors are shown with their line. A record with a\n" +
-			"generation is rejected if it has been changed since that generation.",
+			"generation is rejected if it has been changed since that generation. A record that names no project is\n" +
+			"applied to that of --project.",
 		Example: "  trivet apply -f site.yaml\n" +
 			"  trivet apply -f machines/ --dry-run\n" +
 			"  trivet get machine m1 -o yaml | sed s/r1/r2/ | trivet apply -f -",
@@ -50,7 +51,7 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 		note = " (dry run)"
 	}
 	for i, m := range manifests {
-		verb, err := applyOne(ctx, cl.Kind(m.info).DryRun(dryRun), m)
+		verb, err := applyOne(ctx, cl.Kind(m.info).In(m.project(a)).DryRun(dryRun), m)
 		if err != nil && ctx.Err() != nil {
 			return a.interrupted(ctx, err, "interrupted at %s, %d of %d; run the same command again to apply the rest",
 				m.title(), i+1, len(manifests))

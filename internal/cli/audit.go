@@ -31,6 +31,7 @@ func (a *app) audit() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				o.Kind, o.Name, _ = strings.Cut(args[0], "/")
+				o.Project = a.projectOfKind(o.Kind, o.Name)
 			}
 			if since > 0 {
 				o.Since = time.Now().Add(-since)
@@ -137,7 +138,7 @@ func (a *app) showAudit(entries []trivet.Audit, first bool) error {
 func auditRow(e trivet.Audit) []string {
 	record := strings.ToLower(string(e.Kind))
 	if e.Name != "" {
-		record += "/" + e.Name
+		record += "/" + trivet.ShortName(trivet.FullName(e.Project, e.Name))
 	}
 	changed := strings.Join(e.Fields, ",")
 	if len(e.Also) > 0 {

@@ -49,7 +49,7 @@ func (a *app) delete() *cobra.Command {
 func (a *app) deleteAll(ctx context.Context, cl *client.Client, targets []target, force, ignore bool) error {
 	failed := false
 	for _, t := range targets {
-		result, err := cl.Kind(t.info).Force(force).Remove(ctx, t.name)
+		result, err := cl.Kind(t.info).In(t.project).Force(force).Remove(ctx, t.name)
 		switch {
 		case err == nil:
 			fmt.Fprintf(a.Out, "%s deleted\n", title(t.info, t.name))
@@ -69,13 +69,14 @@ func (a *app) deleteAll(ctx context.Context, cl *client.Client, targets []target
 // printOrphans prints the references that a forced deletion left without a target.
 func (a *app) printOrphans(d *trivet.Deletion) {
 	for _, o := range d.Orphaned {
-		fmt.Fprintf(a.Out, "  %s %s still refers to it (%s)\n", strings.ToLower(string(o.Kind)), o.Name, o.Field)
+		fmt.Fprintf(a.Out, "  %s %s still refers to it (%s)\n", strings.ToLower(string(o.Kind)),
+			trivet.ShortName(trivet.FullName(o.Project, o.Name)), o.Field)
 	}
 }
 
 type target struct {
-	info trivet.KindInfo
-	name string
+	info          trivet.KindInfo
+	project, name string
 }
 
 // targets returns the records that a command line or files name. Those of files are in reverse order, since later
@@ -88,7 +89,8 @@ func (a *app) targets(args, files []string) ([]target, error) {
 			return nil, err
 		}
 		for i := len(manifests) - 1; i >= 0; i-- {
-			list = append(list, target{manifests[i].info, manifests[i].record.Header().Name})
+			list = append(list, target{manifests[i].info, manifests[i].project(a),
+				manifests[i].record.Header().Name})
 		}
 		return list, nil
 	}
@@ -101,7 +103,7 @@ func (a *app) targets(args, files []string) ([]target, error) {
 		return nil, err
 	}
 	for _, name := range args[1:] {
-		list = append(list, target{info, name})
+		list = append(list, target{info, a.project(), name})
 	}
 	return list, nil
 }

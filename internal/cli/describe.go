@@ -26,7 +26,7 @@ func (a *app) describe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := showYAML(a.Out, []json.RawMessage{raw}); err != nil {
+			if err := a.showYAML([]json.RawMessage{raw}); err != nil {
 				return err
 			}
 			r := kind.Info.New()
@@ -40,19 +40,19 @@ func (a *app) describe() *cobra.Command {
 
 // describeMore prints the run and the events of a record.
 func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Record) error {
-	machine, uid, workflow := "", "", ""
+	machine, uid, workflow := "", "", "" // workflow: the name as the record has it
 	switch r := r.(type) {
 	case *trivet.Machine:
 		machine, uid, workflow = r.Name, r.UID, r.Status.Workflow
 	case *trivet.Provision:
 		machine, uid, workflow = r.Status.Machine, r.Status.MachineUID, r.Status.Workflow
 	case *trivet.Workflow:
-		machine, uid, workflow = r.Spec.Machine, r.Spec.MachineUID, r.Name
+		machine, uid, workflow = r.Spec.Machine, r.Spec.MachineUID, r.FullName()
 	default:
 		return nil
 	}
 	if workflow != "" {
-		if w, err := client.Of[trivet.Workflow](cl).Get(ctx, workflow); err == nil {
+		if w, err := workflowBy(ctx, cl, trivet.Resolve(r.Header().Project, workflow)); err == nil {
 			fmt.Fprintln(a.Out)
 			if err := a.printWorkflow(w); err != nil {
 				return err

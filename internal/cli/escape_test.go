@@ -88,8 +88,8 @@ func TestRecordsAreEscaped(t *testing.T) {
 
 // Rows, lines and the screen keep a text of a machine in its place.
 func TestViewsAreEscaped(t *testing.T) {
-	p := provisionState{provision: &trivet.Provision{Meta: trivet.Meta{Name: "web1"}},
-		workflow: &trivet.Workflow{Meta: trivet.Meta{Name: "web1-1"}}}
+	p := provisionState{provision: &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "web1"}},
+		workflow: &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "web1-1"}}}
 	p.provision.Status.State, p.provision.Status.Reason = trivet.ProvisionPending, hostile
 	p.workflow.Spec.Machine = hostile
 	p.workflow.Status.Steps = []trivet.Step{{Name: "boot", State: trivet.StepFailed, Attempt: 1, Cause: hostile,

@@ -29,12 +29,13 @@ const tick = time.Second
 
 // watchProvision displays a provision until it has ended.
 func (a *app) watchProvision(ctx context.Context, cl *client.Client, name string) error {
-	continues := fmt.Sprintf("provision %s continues; to watch it again: trivet provision %s --watch", name, name)
-	if _, err := client.Of[trivet.Provision](cl).Get(ctx, name); err != nil {
+	continues := fmt.Sprintf("provision %s continues; to watch it again: trivet provision%s %s --watch", name,
+		a.flagText(), name)
+	if _, err := client.Of[trivet.Provision](cl).In(a.project()).Get(ctx, name); err != nil {
 		return a.interrupted(ctx, err, "%s", continues)
 	}
 	v := a.view()
-	last, err := followProvision(ctx, cl, name, v)
+	last, err := followProvision(ctx, cl, a.project(), name, v)
 	v.close()
 	switch {
 	case err != nil:
@@ -53,7 +54,7 @@ func (a *app) printFailure(p provisionState) {
 	s := p.provision.Status
 	fmt.Fprintf(a.Err, "provision %s failed: %s\n", p.provision.Name, printable(s.Reason))
 	if s.Machine != "" {
-		fmt.Fprintf(a.Err, "  hint: see trivet why %s and trivet logs %s\n", s.Machine, s.Workflow)
+		fmt.Fprintf(a.Err, "  hint: see trivet why %s and trivet logs%s %s\n", s.Machine, a.flagText(), s.Workflow)
 	}
 }
 
@@ -72,12 +73,13 @@ type feed struct {
 	done   sync.WaitGroup
 }
 
-func newFeed(ctx context.Context, cl *client.Client, kind trivet.Kind, name string) *feed {
+func newFeed(ctx context.Context, cl *client.Client, kind trivet.Kind, project, name string) *feed {
 	ctx, stop := context.WithCancel(ctx)
 	f := &feed{events: make(chan client.Event), stop: stop}
+	o := client.WatchOptions{Kinds: []trivet.Kind{kind}, Project: project, Names: []string{name}}
 	f.done.Go(func() {
 		defer close(f.events)
-		for e, err := range cl.Watch(ctx, client.WatchOptions{Kinds: []trivet.Kind{kind}, Names: []string{name}}) {
+		for e, err := range cl.Watch(ctx, o) {
 			if err != nil {
 				f.err = err
 				return
@@ -99,8 +101,9 @@ func (f *feed) close() {
 
 // followProvision displays the provision and its newest workflow until the provision has ended, and returns the last
 // state.
-func followProvision(ctx context.Context, cl *client.Client, name string, v view) (last provisionState, err error) {
-	provisions := newFeed(ctx, cl, "Provision", name)
+func followProvision(ctx context.Context, cl *client.Client, project, name string, v view) (
+	last provisionState, err error) {
+	provisions := newFeed(ctx, cl, "Provision", project, name)
 	defer provisions.close()
 	workflows := &feed{stop: func() {}}
 	defer func() { workflows.close() }()
@@ -120,7 +123,7 @@ func followProvision(ctx context.Context, cl *client.Client, name string, v view
 			last.provision = e.Record.(*trivet.Provision)
 			if w := last.provision.Status.Workflow; w != "" && (last.workflow == nil || last.workflow.Name != w) {
 				workflows.close()
-				workflows = newFeed(ctx, cl, "Workflow", w)
+				workflows = newFeed(ctx, cl, "Workflow", project, w)
 				last.workflow = &trivet.Workflow{Meta: trivet.Meta{Name: w}}
 			}
 		case e, ok := <-workflows.events:

@@ -21,9 +21,13 @@ func (a *app) get() *cobra.Command {
 		Example: "  trivet get machines\n" +
 			"  trivet get m -l rack=r1 --field status.state=available\n" +
 			"  trivet get machine m1 -o yaml\n" +
-			"  trivet get workflows -w",
+			"  trivet get workflows -w\n" +
+			"  trivet get templates -A",
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.checkAll(args[1:]); err != nil {
+				return err
+			}
 			kind, err := a.kind(args[0])
 			if err != nil {
 				return err
@@ -40,6 +44,7 @@ func (a *app) get() *cobra.Command {
 	}
 	selectFlags(c, &options)
 	c.Flags().BoolVarP(&follow, "watch", "w", false, "continue and show every change")
+	a.allProjectsFlag(c)
 	a.outputFlag(c)
 	return c
 }

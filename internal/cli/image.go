@@ -67,7 +67,7 @@ func (a *app) imageImport() *cobra.Command {
 }
 
 func (a *app) importImage(ctx context.Context, cl *client.Client, from string, f *importFlags) error {
-	images := client.Of[trivet.Image](cl)
+	images := client.Of[trivet.Image](cl).In(a.project())
 	old, err := images.Get(ctx, f.name)
 	switch {
 	case err == nil && !f.replace:

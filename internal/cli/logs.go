@@ -30,10 +30,11 @@ func (a *app) logs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			workflow, err := workflowOf(cmd.Context(), cl, args[0])
+			workflow, err := a.workflowOf(cmd.Context(), cl, args[0])
 			if err != nil {
 				return err
 			}
+			options.Project, workflow = trivet.SplitName(workflow)
 			return a.printLogs(cmd.Context(), cl, workflow, options, raw)
 		},
 	}
@@ -44,11 +45,12 @@ func (a *app) logs() *cobra.Command {
 	return c
 }
 
-// workflowOf returns the name of a workflow, given its name or that of its machine.
-func workflowOf(ctx context.Context, cl *client.Client, name string) (string, error) {
-	_, err := client.Of[trivet.Workflow](cl).Get(ctx, name)
+// workflowOf returns the full name of a workflow, given its name or that of its machine.
+func (a *app) workflowOf(ctx context.Context, cl *client.Client, name string) (string, error) {
+	full := trivet.FullName(a.project(), name)
+	_, err := workflowBy(ctx, cl, full)
 	if !errors.Is(err, trivet.ErrNotFound) {
-		return name, err
+		return full, err
 	}
 	m, machineErr := client.Of[trivet.Machine](cl).Get(ctx, name)
 	switch {
@@ -59,7 +61,7 @@ func workflowOf(ctx context.Context, cl *client.Client, name string) (string, er
 	case m.Status.Workflow == "":
 		return "", fmt.Errorf("machine %s: %w: it has no workflow yet", name, trivet.ErrNotFound)
 	}
-	return m.Status.Workflow, nil
+	return trivet.Resolve("", m.Status.Workflow), nil
 }
 
 // printLogs prints the logs with a heading for each attempt of each action.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type manifest struct {
 }
 
 func (m *manifest) title() string { return title(m.info, m.record.Header().Name) }
+
+// project returns the project that the record is applied to.
+func (m *manifest) project(a *app) string { return cmp.Or(m.record.Header().Project, a.project()) }
 
 // readManifests reads files, directories ("*.yaml", "*.yml" and "*.json" in them) and "-", standard input. All of
 // them must be valid: an error in the last file prevents the first one from being sent.
@@ -140,7 +144,10 @@ func (d *document) manifest() (*manifest, error) {
 	if err := json.Unmarshal(m.body, m.record); err != nil {
 		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 	}
-	return m, m.record.Validate()
+	if project := m.record.Header().Project; project != "" {
+		err = info.ValidateProject(project)
+	}
+	return m, errors.Join(err, m.record.Validate())
 }
 
 // kindOf returns the kind of a record in a file, which must match exactly.

@@ -56,10 +56,14 @@ func (a *app) show(info trivet.KindInfo, records []trivet.Record, raw []json.Raw
 	case "json":
 		return showJSON(a.Out, raw, one)
 	case "yaml":
-		return showYAML(a.Out, raw)
+		return a.showYAML(raw)
 	case "name":
 		for _, r := range records {
-			fmt.Fprintln(a.Out, title(info, r.Header().Name))
+			name := r.Header().Name
+			if a.allProjects {
+				name = r.Header().FullName()
+			}
+			fmt.Fprintln(a.Out, title(info, name))
 		}
 		return nil
 	}
@@ -67,16 +71,32 @@ func (a *app) show(info trivet.KindInfo, records []trivet.Record, raw []json.Raw
 		fmt.Fprintf(a.Err, "no %s\n", info.Plural)
 		return nil
 	}
-	return table(a.Out, info, records)
+	return a.table(info, records)
 }
 
-// table prints aligned columns.
-func table(w io.Writer, info trivet.KindInfo, records []trivet.Record) error {
-	rows := [][]string{append([]string{"NAME"}, columnsFor(info).titles...)}
-	for _, r := range records {
-		rows = append(rows, row(info, r))
+// table prints aligned columns; among all projects, the first one is the project.
+func (a *app) table(info trivet.KindInfo, records []trivet.Record) error {
+	titles := append([]string{"NAME"}, columnsFor(info).titles...)
+	if a.showsProject(info) {
+		titles = append([]string{"PROJECT"}, titles...)
 	}
-	return align(w, rows)
+	rows := [][]string{titles}
+	for _, r := range records {
+		rows = append(rows, a.row(info, r))
+	}
+	return align(a.Out, rows)
+}
+
+func (a *app) showsProject(info trivet.KindInfo) bool {
+	return a.allProjects && info.Scope == trivet.ScopeProject
+}
+
+// row returns the cells of a record in the table.
+func (a *app) row(info trivet.KindInfo, r trivet.Record) []string {
+	if a.showsProject(info) {
+		return append([]string{printable(r.Header().Project)}, row(info, r)...)
+	}
+	return row(info, r)
 }
 
 func row(info trivet.KindInfo, r trivet.Record) []string {
@@ -110,7 +130,7 @@ func (a *app) showValue(v any) error {
 		return err
 	}
 	if a.output == "yaml" {
-		return showYAML(a.Out, []json.RawMessage{raw})
+		return showYAML(a.Out, []json.RawMessage{raw}, false)
 	}
 	return showJSON(a.Out, []json.RawMessage{raw}, true)
 }
@@ -129,12 +149,14 @@ func showJSON(w io.Writer, raw []json.RawMessage, one bool) error {
 }
 
 // showYAML prints records as YAML documents, which can be applied again.
-func showYAML(w io.Writer, raw []json.RawMessage) error {
+func (a *app) showYAML(raw []json.RawMessage) error { return showYAML(a.Out, raw, a.hidesProject()) }
+
+func showYAML(w io.Writer, raw []json.RawMessage, hideProject bool) error {
 	for i, r := range raw {
 		if i > 0 {
 			fmt.Fprintln(w, "---")
 		}
-		text, err := yamlOf(r)
+		text, err := yamlOf(r, hideProject)
 		if err != nil {
 			return err
 		}
@@ -145,11 +167,17 @@ func showYAML(w io.Writer, raw []json.RawMessage) error {
 	return nil
 }
 
-// yamlOf converts JSON to YAML, in the same order. A text with control characters is quoted: it is printed escaped.
-func yamlOf(text json.RawMessage) ([]byte, error) {
+// yamlOf converts JSON to YAML, in the same order, without the default project if that is to be hidden. A text with
+// control characters is quoted: it is printed escaped.
+func yamlOf(text json.RawMessage, hideProject bool) ([]byte, error) {
 	var v any
 	if err := yaml.UnmarshalWithOptions(text, &v, yaml.UseOrderedMap()); err != nil {
 		return nil, err
+	}
+	if fields, ok := v.(yaml.MapSlice); ok && hideProject {
+		v = slices.DeleteFunc(fields, func(f yaml.MapItem) bool {
+			return f.Key == "project" && f.Value == trivet.DefaultProject
+		})
 	}
 	return yaml.MarshalWithOptions(v, yaml.CustomMarshaler(func(s string) ([]byte, error) {
 		if strings.ContainsFunc(s, func(r rune) bool { return isControl(r) && r != '\n' }) {

@@ -95,14 +95,15 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("provision %s: %w", name, err)
 	}
-	_, err = client.Of[trivet.Provision](cl).Create(cmd.Context(), p)
+	_, err = client.Of[trivet.Provision](cl).In(a.project()).Create(cmd.Context(), p)
 	if errors.Is(err, trivet.ErrExists) {
 		return &trivet.Error{Op: "create", Kind: "Provision", Name: name, Err: trivet.ErrExists,
-			Hint: "watch it with: trivet provision " + name + " --watch; or delete it with: trivet delete provision " + name}
+			Hint: fmt.Sprintf("watch it with: trivet provision%[1]s %[2]s --watch; or delete it with: trivet delete%[1]s "+
+				"provision %[2]s", a.flagText(), name)}
 	}
 	if err != nil {
 		return a.interrupted(cmd.Context(), err,
-			"interrupted; check whether the provision was created: trivet get provision %s", name)
+			"interrupted; check whether the provision was created: trivet get%s provision %s", a.flagText(), name)
 	}
 	fmt.Fprintf(a.Out, "provision/%s created\n", name)
 	return nil

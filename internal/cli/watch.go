@@ -31,6 +31,10 @@ func (a *app) watch() *cobra.Command {
 				}
 				options.Names = args[1:]
 			}
+			if err := a.checkAll(options.Names); err != nil {
+				return err
+			}
+			options.Project = a.watched()
 			cl, err := a.connect()
 			if err != nil {
 				return err
@@ -40,6 +44,7 @@ func (a *app) watch() *cobra.Command {
 	}
 	c.Flags().StringVarP(&options.Labels, "selector", "l", "", "label selector, such as rack=r1,env!=test")
 	c.Flags().Int64Var(&options.From, "from", 0, "print only the changes after this revision")
+	a.allProjectsFlag(c)
 	a.outputFlag(c)
 	return c
 }
@@ -57,24 +62,34 @@ func (a *app) changes(ctx context.Context, cl *client.Client, o client.WatchOpti
 	return nil
 }
 
+// nameOf returns the name of an event's record, with its project among all projects.
+func (a *app) nameOf(e client.Event) string {
+	if a.allProjects {
+		return trivet.FullName(e.Project, e.Name)
+	}
+	return e.Name
+}
+
 func (a *app) change(e client.Event) error {
 	if a.output == "json" {
-		return json.NewEncoder(a.Out).Encode(map[string]any{
-			"type": e.Type, "kind": e.Kind, "name": e.Name, "revision": e.Revision, "record": e.Raw,
-		})
+		line := map[string]any{"type": e.Type, "kind": e.Kind, "name": e.Name, "revision": e.Revision, "record": e.Raw}
+		if e.Project != "" {
+			line["project"] = e.Project
+		}
+		return json.NewEncoder(a.Out).Encode(line)
 	}
 	if e.Type == client.Synced || e.Type == client.Reset {
 		fmt.Fprintf(a.Err, "-- %s\n", e.Type)
 		return nil
 	}
-	name := strings.ToLower(string(e.Kind)) + "/" + e.Name
+	name := strings.ToLower(string(e.Kind)) + "/" + a.nameOf(e)
 	if e.Type == client.Delete || a.output == "name" {
 		_, err := fmt.Fprintf(a.Out, "%-8d %-6s %s\n", e.Revision, e.Type, name)
 		return err
 	}
 	if a.output == "yaml" {
 		fmt.Fprintln(a.Out, "---")
-		return showYAML(a.Out, []json.RawMessage{e.Raw})
+		return a.showYAML([]json.RawMessage{e.Raw})
 	}
 	info, err := trivet.LookupKind(string(e.Kind))
 	if err != nil {
@@ -95,7 +110,8 @@ func (a *app) follow(ctx context.Context, kind client.Kind, names []string, o cl
 	if o.Fields != "" {
 		return fmt.Errorf("%w: --field cannot be combined with -w; use -l or names", trivet.ErrInvalid)
 	}
-	watch := client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind}, Names: names, Labels: o.Labels}
+	watch := client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind}, Project: a.watched(), Names: names,
+		Labels: o.Labels}
 	if a.output != "table" {
 		return a.changes(ctx, kind.Client(), watch)
 	}
@@ -112,15 +128,15 @@ func (a *app) follow(ctx context.Context, kind client.Kind, names []string, o cl
 		case e.Type == client.Synced:
 			synced = true
 			slices.SortFunc(first, func(x, y trivet.Record) int {
-				return strings.Compare(x.Header().Name, y.Header().Name)
+				return strings.Compare(x.Header().FullName(), y.Header().FullName())
 			})
-			if err := table(a.Out, kind.Info, first); err != nil {
+			if err := a.table(kind.Info, first); err != nil {
 				return err
 			}
 		case e.Type == client.Put:
-			fmt.Fprintln(a.Out, strings.TrimRight(strings.Join(row(kind.Info, e.Record), "   "), " "))
+			fmt.Fprintln(a.Out, strings.TrimRight(strings.Join(a.row(kind.Info, e.Record), "   "), " "))
 		case e.Type == client.Delete:
-			fmt.Fprintln(a.Out, e.Name+"   (deleted)")
+			fmt.Fprintln(a.Out, a.nameOf(e)+"   (deleted)")
 		}
 	}
 	return nil

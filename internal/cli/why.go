@@ -48,7 +48,7 @@ func (a *app) printWhy(ctx context.Context, cl *client.Client, machine string, a
 	if m.Spec.Cordoned {
 		fmt.Fprintln(a.Out, "It is cordoned: no provisions are placed on it.")
 	}
-	w, err := client.Of[trivet.Workflow](cl).Get(ctx, m.Status.Workflow)
+	w, err := workflowBy(ctx, cl, trivet.Resolve("", m.Status.Workflow))
 	switch {
 	case m.Status.Workflow == "" || errors.Is(err, trivet.ErrNotFound):
 		fmt.Fprintln(a.Out, "It has no workflow.")
@@ -64,14 +64,14 @@ func (a *app) printWhy(ctx context.Context, cl *client.Client, machine string, a
 		return err
 	}
 	if !all && w != nil {
-		events = slices.DeleteFunc(events, func(e *trivet.Event) bool { return e.Spec.Workflow != w.Name })
+		events = slices.DeleteFunc(events, func(e *trivet.Event) bool { return e.Spec.Workflow != w.ShortName() })
 	}
 	return a.printEvents(events)
 }
 
 // printWorkflow prints the failure and the steps of a workflow.
 func (a *app) printWorkflow(w *trivet.Workflow) error {
-	fmt.Fprintf(a.Out, "Workflow %s of template %s: %s", w.Name, w.Spec.Template, w.Status.State)
+	fmt.Fprintf(a.Out, "Workflow %s of template %s: %s", w.ShortName(), w.Spec.Template, w.Status.State)
 	if w.Status.Resets > 0 {
 		fmt.Fprintf(a.Out, "; its agent was lost %s", times(w.Status.Resets))
 	}

@@ -50,7 +50,7 @@ func TestAnotherHostBootsAsAMachineAtWork(t *testing.T) {
 			t.Fatalf("a hello beside an agent at work: %v, want unavailable: the machine may have been reset", err)
 		}
 	}
-	m, err := r.Workflows.Get("p-1")
+	m, err := r.Workflows.Get("default/p-1")
 	r.must(err)
 	if m.Status.State != trivet.WorkflowRunning || m.Status.Resets != 0 || m.Status.Epoch != 1 {
 		t.Errorf("the run: %+v", m.Status)
@@ -91,7 +91,7 @@ func TestResetIsBelievedAtTheNextStep(t *testing.T) {
 	r.must(r.ReachBootStep(t.Context(), "m1", trivet.StepScript, 1))
 	silence = 30 * time.Second
 	r.must(r.ReachBootStep(t.Context(), "m1", trivet.StepKernel, 1))
-	w, err := r.Workflows.Get("p-1")
+	w, err := r.Workflows.Get("default/p-1")
 	r.must(err)
 	if step := w.Status.Current(); w.Status.State != trivet.WorkflowBooting || step.Name != trivet.StepHello {
 		t.Errorf("the run: %+v", w.Status)

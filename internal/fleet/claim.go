@@ -169,13 +169,13 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 	if err := errors.Join(err, workflow.CheckSize(w), f.checkShared(t, p)); err != nil {
 		return err
 	}
-	if _, err := f.Workflows.In(t.tx).Get(w.Name); err == nil {
-		return fmt.Errorf("%w: workflow %s exists already", trivet.ErrConflict, w.Name)
+	if _, err := f.Workflows.In(t.tx).Get(w.FullName()); err == nil {
+		return fmt.Errorf("%w: workflow %s exists already", trivet.ErrConflict, w.ShortName())
 	} else if !errors.Is(err, trivet.ErrNotFound) {
 		return err
 	}
-	m.Status.Provision, m.Status.Workflow = p.Name, w.Name
-	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s", p.Name, p.Spec.Template)
+	m.Status.Provision, m.Status.Workflow = p.ShortName(), w.ShortName()
+	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s", p.ShortName(), p.Spec.Template)
 	st := &p.Status
 	st.State, st.Reason, st.Workflow = trivet.ProvisionRunning, "", w.Name
 	st.WaitsFor, st.WaitsGeneration = "", 0

@@ -34,17 +34,18 @@ func TestChosenMachineIsDeleted(t *testing.T) {
 				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}))
 		}
-		return errors.Join(append(errs, r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: "p"},
+		return errors.Join(append(errs, r.Provisions.In(tx).Create(&trivet.Provision{
+			Meta: trivet.Meta{Project: "default", Name: "p"},
 			Spec: trivet.ProvisionSpec{Template: "t", Selector: label}}))...)
 	})
 	ctx := between{t.Context(), new(sync.Once), func() {
 		r.write(func(tx *store.Tx) error { return r.Machines.In(tx).Delete("a1") })
 	}}
-	if err := r.Claim(ctx, "p"); !errors.Is(err, trivet.ErrConflict) {
+	if err := r.Claim(ctx, "default/p"); !errors.Is(err, trivet.ErrConflict) {
 		t.Errorf("the claim of a deleted machine: %v, want conflict, so that the caller chooses again", err)
 	}
-	r.must(r.Claim(t.Context(), "p"))
-	if p, err := r.Provisions.Get("p"); err != nil || p.Status.Machine != "a2" {
+	r.must(r.Claim(t.Context(), "default/p"))
+	if p, err := r.Provisions.Get("default/p"); err != nil || p.Status.Machine != "a2" {
 		t.Errorf("the provision: %+v, %v", p.Status, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 func TestRunEndsInPowerOff(t *testing.T) {
 	r := newRack(t)
 	r.write(func(tx *store.Tx) error {
-		return r.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+		return r.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 			Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "off", Use: "poweroff"}}}})
 	})
 	r.provision("p")

@@ -37,7 +37,7 @@ func sharedRecord[T any](table store.View[T], name string, failures func(*T) **t
 	}
 	r := any(rec).(trivet.Record)
 	kind := trivet.KindOf(r)
-	what := strings.ToLower(string(kind)) + " " + name
+	what := strings.ToLower(string(kind)) + " " + trivet.ShortName(name)
 	if kind == "Site" {
 		what = "the power of machines"
 	}
@@ -72,13 +72,13 @@ func networkFailures(r *trivet.Network) **trivet.SharedFailures   { return &r.St
 func platformFailures(r *trivet.Platform) **trivet.SharedFailures { return &r.Status.Failures }
 func imageFailures(r *trivet.Image) **trivet.SharedFailures       { return &r.Status.Failures }
 
-// imagesOf returns the names of the images of a run; none where there is no run.
+// imagesOf returns the full names of the images of a run; none where there is no run.
 func imagesOf(w *trivet.Workflow) (names []string) {
 	if w == nil {
 		return nil
 	}
 	for i := range w.Spec.Images {
-		names = append(names, w.Spec.Images[i].Name)
+		names = append(names, trivet.Resolve(w.Project, w.Spec.Images[i].Name))
 	}
 	return names
 }

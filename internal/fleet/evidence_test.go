@@ -47,13 +47,13 @@ func (r *rack) pool() {
 func (r *rack) failAt(name, step string) (m *trivet.Machine, p *trivet.Provision) {
 	r.Helper()
 	r.provisionOf(name, trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"pool": "p"}})
-	p, err := r.Provisions.Get(name)
+	p, err := r.Provisions.Get("default/" + name)
 	r.must(err)
 	if p.Status.State == trivet.ProvisionPending {
 		return nil, p
 	}
 	for {
-		w, err := r.Workflows.Get(p.Status.Workflow)
+		w, err := r.Workflows.Get(trivet.Resolve("", p.Status.Workflow))
 		r.must(err)
 		wait, _, ok := workflow.CurrentWait(w)
 		if !ok {
@@ -75,7 +75,7 @@ func (r *rack) failAt(name, step string) (m *trivet.Machine, p *trivet.Provision
 	}
 	m, err = r.Machines.Get(p.Status.Machine)
 	r.must(err)
-	p, err = r.Provisions.Get(name)
+	p, err = r.Provisions.Get("default/" + name)
 	r.must(err)
 	return m, p
 }
@@ -83,9 +83,9 @@ func (r *rack) failAt(name, step string) (m *trivet.Machine, p *trivet.Provision
 func (r *rack) provisionOf(name string, spec trivet.ProvisionSpec) {
 	r.Helper()
 	r.write(func(tx *store.Tx) error {
-		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: name}, Spec: spec})
+		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name}, Spec: spec})
 	})
-	r.must(r.Claim(r.Context(), name))
+	r.must(r.Claim(r.Context(), "default/"+name))
 }
 
 // What several machines share and fail with is at fault from the second failure on: one machine is quarantined, not
@@ -118,8 +118,8 @@ func TestSharedFailures(t *testing.T) {
 			if tc.waits {
 				r.wantPending(p, tc.what)
 				r.bootNamed("p3")
-				r.must(r.Claim(t.Context(), "c"))
-				if p, _ = r.Provisions.Get("c"); p.Status.State != trivet.ProvisionRunning {
+				r.must(r.Claim(t.Context(), "default/c"))
+				if p, _ = r.Provisions.Get("default/c"); p.Status.State != trivet.ProvisionRunning {
 					t.Errorf("after another machine has succeeded: %+v", p.Status)
 				}
 			} else if m.Status.State != trivet.MachineAvailable || p.Status.Failure.Type != tc.fault {

@@ -25,7 +25,7 @@ func (f *Fleet) finish(t *transition) error {
 		err = f.weigh(t)
 	}
 	if err == nil && s.Failure != nil && s.Failure.Type == trivet.FaultMachine {
-		err = t.quarantine(fmt.Sprintf("%s of %s: %s", s.Failure.Step, t.workflow.Name, s.Failure.Cause))
+		err = t.quarantine(fmt.Sprintf("%s of %s: %s", s.Failure.Step, t.workflow.ShortName(), s.Failure.Cause))
 	}
 	return errors.Join(err, f.finishProvision(t))
 }
@@ -35,7 +35,7 @@ func (t *transition) recordEnd(now time.Time) {
 	m, step := t.machine, t.workflow.Status.Step(trivet.StepFirstBoot)
 	switch {
 	case workflow.PoweredOff(t.workflow):
-		m.Status.Power, m.Status.Reason = "off", "powered off at the end of workflow "+t.workflow.Name
+		m.Status.Power, m.Status.Reason = "off", "powered off at the end of workflow "+t.workflow.ShortName()
 	case step != nil && step.State == trivet.StepDone:
 		m.Status.Power, m.Status.Activated = "on", now
 	}
@@ -49,7 +49,7 @@ func (t *transition) quarantine(reason string) error {
 
 // finishProvision writes into the provision, where it still exists, how its run ended.
 func (f *Fleet) finishProvision(t *transition) error {
-	p, err := f.Provisions.In(t.tx).Get(t.workflow.Spec.Provision)
+	p, err := f.Provisions.In(t.tx).Get(trivet.Resolve(t.workflow.Project, t.workflow.Spec.Provision))
 	if errors.Is(err, trivet.ErrNotFound) || err == nil &&
 		(p.UID != t.workflow.Spec.ProvisionUID || p.Status.Workflow != t.workflow.Name) {
 		return nil

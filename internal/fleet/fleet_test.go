@@ -39,7 +39,7 @@ func rackOn(t *testing.T, f *fleet.Fleet) *rack {
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable},
 			}),
 			r.MACs.In(tx).Create(&trivet.MAC{Meta: trivet.Meta{Name: mac}, Spec: trivet.MACSpec{Machine: "m1"}}),
-			r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+			r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 				Spec: trivet.TemplateSpec{Actions: []trivet.Action{
 					{Name: "work", Use: "seed"}, {Name: "reboot", Use: "reboot"},
 				}}}),
@@ -66,20 +66,20 @@ func (r *rack) provision(name string) {
 	r.Helper()
 	r.write(func(tx *store.Tx) error {
 		return r.Provisions.In(tx).Create(&trivet.Provision{
-			Meta: trivet.Meta{Name: name}, Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
+			Meta: trivet.Meta{Project: "default", Name: name}, Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}})
 	})
-	r.must(r.Claim(r.Context(), name))
+	r.must(r.Claim(r.Context(), "default/"+name))
 }
 
 // release deletes a provision.
 func (r *rack) release(name string) {
 	r.Helper()
 	r.write(func(tx *store.Tx) error {
-		p, err := r.Provisions.In(tx).Get(name)
+		p, err := r.Provisions.In(tx).Get("default/" + name)
 		if err != nil {
 			return err
 		}
-		return errors.Join(r.Release(tx, p), r.Provisions.In(tx).Delete(name))
+		return errors.Join(r.Release(tx, p), r.Provisions.In(tx).Delete("default/"+name))
 	})
 }
 
@@ -106,7 +106,7 @@ func (r *rack) report(epoch int64, key string, reports ...trivet.Report) error {
 
 // phoneHome sends the token of the machine's run that a seed written under an epoch has.
 func (r *rack) phoneHome(epoch int64) error {
-	w, err := r.Workflows.Get(r.machine().Status.Workflow)
+	w, err := r.Workflows.Get(trivet.Resolve("", r.machine().Status.Workflow))
 	r.must(err)
 	return r.PhoneHome(r.Context(), auth.BootToken{Machine: "m1", Epoch: epoch, Run: w.UID})
 }
@@ -147,7 +147,7 @@ func TestInstallFromClaimToPhoneHome(t *testing.T) {
 	if m = r.machine(); m.Status.State != trivet.MachineActive {
 		t.Errorf("at the end: %+v", m.Status)
 	}
-	if p, err := r.Provisions.Get("p"); err != nil || p.Status.State != trivet.ProvisionSucceeded {
+	if p, err := r.Provisions.Get("default/p"); err != nil || p.Status.State != trivet.ProvisionSucceeded {
 		t.Errorf("the provision: %+v, %v", p, err)
 	}
 	want := "Claimed BootStepReached BootStepReached BootStepReached Granted ActionDone ActionDone PhonedHome Succeeded"
@@ -202,7 +202,7 @@ func TestUnknownMachinesEnrol(t *testing.T) {
 func TestDeadlineCompares(t *testing.T) {
 	r := newRack(t)
 	r.provision("p")
-	w, err := r.Workflows.Get("p-1")
+	w, err := r.Workflows.Get("default/p-1")
 	r.must(err)
 	wait, _, ok := workflow.CurrentWait(w)
 	if !ok || wait.Step != trivet.StepDHCP {
@@ -210,7 +210,7 @@ func TestDeadlineCompares(t *testing.T) {
 	}
 	r.must(r.Expire(t.Context(), "m1", wait))
 	r.must(r.Expire(t.Context(), "m1", wait)) // late: the run went on
-	w, _ = r.Workflows.Get("p-1")
+	w, _ = r.Workflows.Get("default/p-1")
 	if s := w.Status.Step(trivet.StepDHCP); s.Attempt != 2 || s.Elapsed != 0 {
 		t.Errorf("after one deadline that was noticed twice: %+v", s)
 	}
@@ -220,7 +220,7 @@ func TestDeadlineCompares(t *testing.T) {
 	if m.Status.State != trivet.MachineQuarantined || !strings.Contains(m.Status.Reason, "no DHCP request") {
 		t.Errorf("a machine that never boots: %+v", m.Status)
 	}
-	if p, _ := r.Provisions.Get("p"); p.Status.State != trivet.ProvisionFailed ||
+	if p, _ := r.Provisions.Get("default/p"); p.Status.State != trivet.ProvisionFailed ||
 		p.Status.Failure.Type != trivet.FaultMachine {
 		t.Errorf("its provision: %+v", p.Status)
 	}
@@ -293,16 +293,16 @@ func TestProvisionIsCreatedAgain(t *testing.T) {
 func TestRenderErrorFailsAtClaim(t *testing.T) {
 	r := newRack(t)
 	r.write(func(tx *store.Tx) error {
-		return r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "bad"},
+		return r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "bad"},
 			Spec: trivet.TemplateSpec{Actions: []trivet.Action{
 				{Name: "a", Use: "image", With: map[string]any{"image": "nope"}}}}})
 	})
 	r.write(func(tx *store.Tx) error {
-		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: "p"},
+		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 			Spec: trivet.ProvisionSpec{Template: "bad", Machine: "m1"}})
 	})
-	r.must(r.Claim(t.Context(), "p"))
-	p, _ := r.Provisions.Get("p")
+	r.must(r.Claim(t.Context(), "default/p"))
+	p, _ := r.Provisions.Get("default/p")
 	if p.Status.State != trivet.ProvisionFailed || !strings.Contains(p.Status.Reason, "image nope: not found") {
 		t.Errorf("the provision: %+v", p.Status)
 	}

@@ -30,16 +30,17 @@ func TestAddressAtTheClaim(t *testing.T) {
 	r.addNetwork("lan", "10.0.0.")
 	r.write(func(tx *store.Tx) error {
 		return errors.Join(
-			r.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
-				Actions: []trivet.Action{{Name: "motd", Use: "file", With: map[string]any{
-					"path": "/etc/motd", "content": "{{.Network.Name}} {{.Network.Address}}"}}}}}),
+			r.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
+				Spec: trivet.TemplateSpec{
+					Actions: []trivet.Action{{Name: "motd", Use: "file", With: map[string]any{
+						"path": "/etc/motd", "content": "{{.Network.Name}} {{.Network.Address}}"}}}}}),
 			r.Machines.In(tx).Create(&trivet.Machine{Meta: trivet.Meta{Name: "m2"},
 				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:00:02"}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),
 		)
 	})
 	r.provision("p")
-	w, err := r.Workflows.Get("p-1")
+	w, err := r.Workflows.Get("default/p-1")
 	r.must(err)
 	offered, err := leases.Offer(&addressing.Request{MAC: mac, Machine: r.machine(),
 		Network: leases.Network(netip.MustParseAddr("10.0.0.1"))})
@@ -53,7 +54,7 @@ func TestAddressAtTheClaim(t *testing.T) {
 
 	r.addNetwork("other", "10.0.1.")
 	r.provisionOf("q", trivet.ProvisionSpec{Template: "t", Machine: "m2"})
-	p, err := r.Provisions.Get("q")
+	p, err := r.Provisions.Get("default/q")
 	r.must(err)
 	if p.Status.State != trivet.ProvisionFailed || p.Status.Failure.Type != trivet.FaultConfiguration ||
 		!strings.Contains(p.Status.Reason,

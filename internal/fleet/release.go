@@ -58,7 +58,7 @@ func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	}
 	t, err := f.load(tx, p.Status.Machine)
 	if errors.Is(err, trivet.ErrNotFound) ||
-		err == nil && (t.machine.UID != p.Status.MachineUID || t.machine.Status.Provision != p.Name) {
+		err == nil && (t.machine.UID != p.Status.MachineUID || t.machine.Status.Provision != p.ShortName()) {
 		return nil
 	}
 	if err != nil {
@@ -69,7 +69,7 @@ func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 		t.events, t.active = append(t.events, t.run.Events...), false
 		t.run.Events = nil
 	}
-	t.event(trivet.ReasonReleased, "provision %s was deleted", p.Name)
+	t.event(trivet.ReasonReleased, "provision %s was deleted", p.ShortName())
 	if err := f.vacate(t); err != nil {
 		return err
 	}

@@ -16,26 +16,26 @@ import (
 // render returns the workflow: everything that the agent will need, by value or digest.
 func (f *Fleet) render(t *transition, p *trivet.Provision, network *trivet.RunNetwork) (*trivet.Workflow,
 	map[string]trivet.Limit, error) {
-	template, err := f.Templates.In(t.tx).Get(p.Spec.Template)
+	template, err := f.Templates.In(t.tx).Get(trivet.Resolve(p.Project, p.Spec.Template))
 	if err != nil {
 		return nil, nil, err
 	}
 	actions, err := workflow.Render(template, templateData(t.machine, p, network))
 	if err != nil {
-		return nil, nil, fmt.Errorf("template %s: %w", template.Name, err)
+		return nil, nil, fmt.Errorf("template %s: %w", p.Spec.Template, err)
 	}
 	if err := workflow.CheckRendered(actions); err != nil {
 		return nil, nil, err
 	}
-	images, err := f.images(t.tx, actions)
+	images, err := f.images(t.tx, p, template, actions)
 	if err != nil {
 		return nil, nil, err
 	}
 	return &trivet.Workflow{
-		Meta: trivet.Meta{Kind: "Workflow", Name: f.workflowName(p), Labels: p.Labels},
+		Meta: trivet.Meta{Kind: "Workflow", Project: p.Project, Name: f.workflowName(p), Labels: p.Labels},
 		Spec: trivet.WorkflowSpec{
 			Machine: t.machine.Name, MachineUID: t.machine.UID, Provision: p.Name, ProvisionUID: p.UID,
-			Template: template.Name, Attempt: p.Status.Attempts + 1,
+			Template: p.Spec.Template, Attempt: p.Status.Attempts + 1,
 			Epoch: t.machine.Status.Epoch, Actions: actions, Images: images, Disk: t.machine.Spec.Disk,
 			Seed: trivet.Seed{
 				Hostname: hostname(t.machine, p), SSHKeys: p.Spec.SSHKeys, UserData: p.Spec.UserData,
@@ -48,7 +48,7 @@ func (f *Fleet) render(t *transition, p *trivet.Provision, network *trivet.RunNe
 // workflowName numbers the runs of a provision, and of a deleted one of its name whose runs are kept.
 func (f *Fleet) workflowName(p *trivet.Provision) string {
 	next := p.Status.Attempts + 1
-	for _, w := range f.Workflows.SharedBy(state.ByProvision, p.Name) {
+	for _, w := range f.Workflows.SharedBy(state.ByProvision, p.FullName()) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(w.Name, p.Name+"-")); err == nil {
 			next = max(next, n+1)
 		}
@@ -56,15 +56,23 @@ func (f *Fleet) workflowName(p *trivet.Provision) string {
 	return fmt.Sprintf("%s-%d", p.Name, next)
 }
 
-// images looks up every image that an action names, so that the run has it by digest.
-func (f *Fleet) images(tx *store.Tx, actions []trivet.Action) ([]trivet.ImageRef, error) {
+// images looks up every image that an action names, so that the run has it by digest. Afterwards the actions name the
+// images as the run's project does.
+func (f *Fleet) images(tx *store.Tx, p *trivet.Provision, t *trivet.Template, actions []trivet.Action) (
+	[]trivet.ImageRef, error) {
 	var refs []trivet.ImageRef
 	for i, a := range actions {
-		for _, name := range actionspec.Images(a) {
+		for _, named := range actionspec.Images(a) {
+			full, err := imageName(p.Project, t.Project, named)
+			if err != nil {
+				return nil, &trivet.FieldError{Field: fmt.Sprintf("spec.actions[%d].with.image", i), Problem: err.Error()}
+			}
+			name := trivet.RelativeName(p.Project, full)
+			a.With["image"] = name
 			if slices.ContainsFunc(refs, func(r trivet.ImageRef) bool { return r.Name == name }) {
 				continue
 			}
-			image, err := f.Images.In(tx).Get(name)
+			image, err := f.Images.In(tx).Get(full)
 			if err != nil {
 				return nil, fmt.Errorf("spec.actions[%d].with.image: %w", i, err)
 			}
@@ -72,6 +80,16 @@ func (f *Fleet) images(tx *store.Tx, actions []trivet.Action) ([]trivet.ImageRef
 		}
 	}
 	return refs, nil
+}
+
+// imageName returns the full name of an image that a template names. A template of the library means its own images,
+// and the provision's parameter may name one of the provision's project.
+func imageName(provision, template, named string) (full string, err error) {
+	full = trivet.Resolve(template, named)
+	if project, _ := trivet.SplitName(full); project != provision && project != trivet.SharedProject {
+		return "", fmt.Errorf("%q is in another project than the provision", named)
+	}
+	return full, nil
 }
 
 // templateData returns what the template's texts can use. n is nil where the machine's network is not known.

@@ -44,7 +44,7 @@ func (f *Fleet) report(ctx context.Context, s *trivet.Sync, most int) error {
 
 // RunOf returns the machine's run, as this head knows it; nil where it has none.
 func (f *Fleet) RunOf(m *trivet.Machine) *trivet.Workflow {
-	w, err := f.Workflows.GetShared(m.Status.Workflow)
+	w, err := f.Workflows.GetShared(trivet.Resolve("", m.Status.Workflow))
 	if err != nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (f *Fleet) RunOf(m *trivet.Machine) *trivet.Workflow {
 
 // GrantedRun returns the run that the machine's agent holds, with the machine's network; nil where there is none.
 func (f *Fleet) GrantedRun(m *trivet.Machine) *trivet.Run {
-	w, err := f.Workflows.Get(m.Status.Workflow) // a copy, of which the response is made
+	w, err := f.Workflows.Get(trivet.Resolve("", m.Status.Workflow)) // a copy, of which the response is made
 	if err != nil {
 		return nil
 	}

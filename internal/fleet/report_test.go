@@ -26,7 +26,7 @@ func TestManyReportsAtOnce(t *testing.T) {
 		}
 	}
 	r.write(func(tx *store.Tx) error {
-		return r.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+		return r.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 			Spec: trivet.TemplateSpec{Actions: actions}})
 	})
 	r.provision("p")
@@ -34,7 +34,7 @@ func TestManyReportsAtOnce(t *testing.T) {
 	requests := 0
 	for acked := int64(0); acked < int64(len(reports)); requests++ {
 		r.must(r.report(1, "k1", reports[acked:]...))
-		w, err := r.Workflows.Get("p-1")
+		w, err := r.Workflows.Get("default/p-1")
 		r.must(err)
 		if w.Status.Acked == acked {
 			t.Fatalf("after %d requests %d of %d reports are acknowledged, and no more", requests, acked, len(reports))

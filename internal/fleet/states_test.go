@@ -116,7 +116,7 @@ func (s *subject) state() string {
 	if st.State == trivet.MachineQuarantined {
 		return "q:" + string(st.Former)
 	}
-	w, err := s.Workflows.Get(st.Workflow)
+	w, err := s.Workflows.Get(trivet.Resolve("", st.Workflow))
 	if err == nil && w.Status.State == trivet.WorkflowStarting {
 		return "starting"
 	}
@@ -152,7 +152,7 @@ func (s *subject) do(command string) error {
 		return s.expire()
 	case "phone-home":
 		token := auth.BootToken{Machine: s.name, Epoch: m.Status.Epoch}
-		if w, err := s.Workflows.Get(m.Status.Workflow); err == nil {
+		if w, err := s.Workflows.Get(trivet.Resolve("", m.Status.Workflow)); err == nil {
 			token.Run = w.UID
 		}
 		return s.PhoneHome(ctx, token)
@@ -165,23 +165,23 @@ func (s *subject) do(command string) error {
 // claim creates a provision that selects the machine by its label, beside the one that has it.
 func (s *subject) claim() error {
 	name := s.provision
-	if _, err := s.Provisions.Get(name); err == nil {
+	if _, err := s.Provisions.Get("default/" + name); err == nil {
 		name += "-again"
 	}
 	s.write(func(tx *store.Tx) error {
-		return s.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: name},
+		return s.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name},
 			Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"n": s.name}}})
 	})
-	return s.Claim(s.Context(), name)
+	return s.Claim(s.Context(), "default/"+name)
 }
 
 func (s *subject) deleteProvision() error {
 	_, err := s.Store.Update(s.Context(), func(tx *store.Tx) error {
-		p, err := s.Provisions.In(tx).Get(s.provision)
+		p, err := s.Provisions.In(tx).Get("default/" + s.provision)
 		if err != nil {
 			return err
 		}
-		return errors.Join(s.Release(tx, p), s.Provisions.In(tx).Delete(s.provision))
+		return errors.Join(s.Release(tx, p), s.Provisions.In(tx).Delete("default/"+s.provision))
 	})
 	return err
 }
@@ -189,7 +189,7 @@ func (s *subject) deleteProvision() error {
 // expire lets every attempt of the running step exceed its deadline; of an action, until its agent was lost too often.
 func (s *subject) expire() error {
 	for range 100 {
-		w, err := s.Workflows.Get(s.get().Status.Workflow)
+		w, err := s.Workflows.Get(trivet.Resolve("", s.get().Status.Workflow))
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (s *subject) check(after string) {
 	if s.runs && (m.Status.State == trivet.MachineAvailable || m.Status.State == trivet.MachineClaimed) {
 		s.Errorf("after %s: the machine is %s, and its system runs", after, m.Status.State)
 	}
-	p, err := s.Provisions.Get(s.provision)
+	p, err := s.Provisions.Get("default/" + s.provision)
 	if err == nil && p.Status.State == trivet.ProvisionSucceeded &&
 		(workflow.StateOf(&m.Status) != trivet.MachineActive || m.Status.Provision != p.Name) {
 		s.Errorf("after %s: the provision succeeded, but the machine is %s for %q", after, m.Status.State,
@@ -243,7 +243,8 @@ func TestAcceptRestoresAnActiveMachine(t *testing.T) {
 	if st := m.get().Status; st.State != trivet.MachineActive || st.Provision != m.provision || st.Former != "" {
 		t.Errorf("the machine: %+v", st)
 	}
-	if p, err := r.Provisions.Get(m.provision + "-again"); err != nil || p.Status.State != trivet.ProvisionPending {
+	p, err := r.Provisions.Get("default/" + m.provision + "-again")
+	if err != nil || p.Status.State != trivet.ProvisionPending {
 		t.Errorf("the next provision: %+v, %v", p.Status, err)
 	}
 }

@@ -61,7 +61,7 @@ func (f *Fleet) load(tx *store.Tx, machine string) (*transition, error) {
 	if m.Status.Workflow == "" {
 		return t, nil
 	}
-	w, err := f.Workflows.In(tx).Get(m.Status.Workflow)
+	w, err := f.Workflows.In(tx).Get(trivet.Resolve("", m.Status.Workflow))
 	if errors.Is(err, trivet.ErrNotFound) || err == nil && w.Spec.MachineUID != m.UID {
 		return t, nil
 	}

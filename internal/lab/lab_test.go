@@ -64,7 +64,7 @@ func (s *site) limits(timeout time.Duration) {
 func (s *site) template(name string, actions ...trivet.Action) {
 	s.Helper()
 	_, err := client.Of[trivet.Template](s.client).Create(s.Context(), &trivet.Template{
-		Meta: trivet.Meta{Name: name}, Spec: trivet.TemplateSpec{Actions: actions}})
+		Meta: trivet.Meta{Project: "default", Name: name}, Spec: trivet.TemplateSpec{Actions: actions}})
 	s.must(err)
 }
 
@@ -77,7 +77,7 @@ func (s *site) machine(name, template string) *Machine {
 		Meta: trivet.Meta{Name: name}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: m.MAC}}}})
 	s.must(err)
 	_, err = client.Of[trivet.Provision](s.client).Create(s.Context(), &trivet.Provision{
-		Meta: trivet.Meta{Name: name}, Spec: trivet.ProvisionSpec{Template: template, Machine: name}})
+		Meta: trivet.Meta{Project: "default", Name: name}, Spec: trivet.ProvisionSpec{Template: template, Machine: name}})
 	s.must(err)
 	return m
 }

@@ -37,7 +37,7 @@ func TestFullStoreRecovers(t *testing.T) {
 	eventReason(t, tables, trivet.ReasonStoreFull)
 	for _, name := range names {
 		if _, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
-			return tables.Secrets.In(tx).Delete(name)
+			return tables.Secrets.In(tx).Delete("default/" + name)
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func fill(ctx context.Context, m *cluster.Member, tables *state.Tables) (names [
 	for len(names) < 1000 {
 		name := fmt.Sprint("big", len(names))
 		if _, err := tables.Store.Update(ctx, func(tx *store.Tx) error {
-			return tables.Secrets.In(tx).Create(&trivet.Secret{Meta: trivet.Meta{Name: name},
+			return tables.Secrets.In(tx).Create(&trivet.Secret{Meta: trivet.Meta{Project: "default", Name: name},
 				Spec: trivet.SecretSpec{Data: data}})
 		}); err != nil {
 			return names, err

@@ -67,9 +67,10 @@ func (r *fixture) withPlatform(t testing.TB) {
 // run starts a run of m1 in a state, with the first steps of its boot done.
 func (r *fixture) run(t testing.TB, state trivet.WorkflowState, done ...string) {
 	t.Helper()
-	w := &trivet.Workflow{Meta: trivet.Meta{Name: "w1"}, Spec: trivet.WorkflowSpec{Machine: "m1", Seed: trivet.Seed{
-		Hostname: "web1", SSHKeys: []string{"ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two"},
-		UserData: "#cloud-config\n"}}}
+	w := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "w1"},
+		Spec: trivet.WorkflowSpec{Machine: "m1", Seed: trivet.Seed{
+			Hostname: "web1", SSHKeys: []string{"ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two"},
+			UserData: "#cloud-config\n"}}}
 	w.Status.State = state
 	for _, step := range trivet.BootSteps {
 		s := trivet.Step{Name: step}

@@ -25,7 +25,7 @@ func (s *Server) host(mac string) host {
 	if h.machine == nil || h.machine.Status.Workflow == "" {
 		return h
 	}
-	if w, err := s.Workflows.GetShared(h.machine.Status.Workflow); err == nil {
+	if w, err := s.Workflows.GetShared(trivet.Resolve("", h.machine.Status.Workflow)); err == nil {
 		h.workflow = w
 	}
 	return h

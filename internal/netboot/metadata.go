@@ -64,7 +64,7 @@ func (s *Server) metadata(h host) map[string]string {
 		"mac":         h.mac,
 	}
 	if h.workflow != nil {
-		md["instance-id"] = h.workflow.Name // each run installs another system
+		md["instance-id"] = strings.ReplaceAll(h.workflow.ShortName(), "/", "_") // each run installs another system
 		if name := h.workflow.Spec.Seed.Hostname; name != "" {
 			md["hostname"] = name
 		}

@@ -116,7 +116,7 @@ func (s *site) record(name, role string, change func(*trivet.Head)) {
 func (s *site) image(ref trivet.BlobRef) {
 	s.t.Helper()
 	_, err := s.tables.Store.Update(s.t.Context(), func(tx *store.Tx) error {
-		return s.tables.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "i" + ref.Digest[7:19]},
+		return s.tables.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Project: "default", Name: "i" + ref.Digest[7:19]},
 			Spec: trivet.ImageSpec{Format: "raw", Blob: ref}})
 	})
 	if err != nil {

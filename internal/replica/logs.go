@@ -67,7 +67,7 @@ func (v *LogView) Refresh(ctx context.Context, latest bool) error {
 		v.query(ctx)
 		v.queried = time.Now()
 	}
-	parts, err := v.logs.Store.Parts(v.run.Name)
+	parts, err := v.logs.Store.Parts(v.run.FullName())
 	v.own = v.valid(parts)
 	return err
 }
@@ -91,7 +91,7 @@ func (v *LogView) query(ctx context.Context) {
 		}
 		queries.Go(func() {
 			var parts []runlog.Part
-			h.setError(v.logs.Client.Call(ctx, url, partsPath, logRequest{Workflow: v.run.Name}, &parts))
+			h.setError(v.logs.Client.Call(ctx, url, partsPath, logRequest{Workflow: v.run.FullName()}, &parts))
 			if h.err == nil {
 				h.parts = v.valid(parts)
 			}

@@ -15,7 +15,7 @@ import (
 // at the end of what can be read yet. A zero byte is a gap that no reachable head can fill; a gap that may still be
 // filled is an end.
 func (v *LogView) Read(ctx context.Context, key trivet.LogKey, offset int64, buf []byte) (int, error) {
-	n, err := v.logs.Store.Read(v.run.Name, key, offset, buf)
+	n, err := v.logs.Store.Read(v.run.FullName(), key, offset, buf)
 	if err != nil && !errors.Is(err, trivet.ErrNotFound) {
 		return 0, err
 	}
@@ -59,10 +59,10 @@ func (v *LogView) readFrom(ctx context.Context, h *remoteLog, key trivet.LogKey,
 	ctx, cancel := context.WithTimeout(ctx, logReadTimeout)
 	defer cancel()
 	var resp logResponse
-	req := logRequest{Workflow: v.run.Name, LogKey: key, Offset: offset}
+	req := logRequest{Workflow: v.run.FullName(), LogKey: key, Offset: offset}
 	err := v.logs.Client.Call(ctx, h.url, readPath, req, &resp)
 	if err == nil && len(resp.Text) > LogChunkBytes {
-		err = fmt.Errorf("log of %s: %w: %d bytes at once", v.run.Name, trivet.ErrInvalid, len(resp.Text))
+		err = fmt.Errorf("log of %s: %w: %d bytes at once", v.run.FullName(), trivet.ErrInvalid, len(resp.Text))
 	}
 	if h.setError(err); err != nil {
 		return nil

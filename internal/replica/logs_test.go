@@ -27,7 +27,7 @@ func (s *site) newLogs(h *head) *replica.Logs {
 
 func (h *head) appendLog(offset int64, text string) {
 	h.site.t.Helper()
-	if err := h.logs.Store.Append("w", loggedKey, offset, []byte(text)); err != nil {
+	if err := h.logs.Store.Append("default/w", loggedKey, offset, []byte(text)); err != nil {
 		h.site.t.Fatal(err)
 	}
 }
@@ -58,7 +58,7 @@ func refresh(t *testing.T, v *replica.LogView, latest bool) {
 
 var loggedKey = trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1}
 
-var logged = &trivet.Workflow{Meta: trivet.Meta{Name: "w"},
+var logged = &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "w"},
 	Spec: trivet.WorkflowSpec{Actions: []trivet.Action{{Name: "a", Use: "noop"}}}}
 
 // A gap ends what can be read until no reachable head can fill it.
@@ -153,7 +153,7 @@ func TestLogAccess(t *testing.T) {
 		return resp.StatusCode
 	}
 	witness := s.certify(auth.Peer{Name: "head8", Role: auth.PeerWitness, Host: "127.0.0.1"})
-	good := `{"workflow":"w","action":"a","epoch":1,"attempt":1}`
+	good := `{"workflow":"default/w","action":"a","epoch":1,"attempt":1}`
 	for _, path := range []string{"parts", "read"} {
 		for name, cert := range map[string]*tls.Certificate{"no certificate": {}, "a witness": witness} {
 			if status := post(cert, path, good); status != http.StatusForbidden && status != http.StatusUnauthorized {
@@ -170,10 +170,10 @@ func TestLogAccess(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{`{"workflow":"w","action":"../a","epoch":1,"attempt":1}`,
-		`{"workflow":"w","action":"a","epoch":1,"attempt":0}`, `{"workflow":"w","action":"a","attempt":1}`,
-		`{"workflow":"w","action":"a","epoch":1,"attempt":1,"offset":-1}`,
-		`{"workflow":"w","action":"a","epoch":1,"attempt":1,"offset":9223372036854775807}`} {
+	for _, bad := range []string{`{"workflow":"default/w","action":"../a","epoch":1,"attempt":1}`,
+		`{"workflow":"default/w","action":"a","epoch":1,"attempt":0}`, `{"workflow":"default/w","action":"a","attempt":1}`,
+		`{"workflow":"default/w","action":"a","epoch":1,"attempt":1,"offset":-1}`,
+		`{"workflow":"default/w","action":"a","epoch":1,"attempt":1,"offset":9223372036854775807}`} {
 		if status := post(s.heads[1].cert, "read", bad); status < 400 || status >= 500 {
 			t.Errorf("%s: %d", bad, status)
 		}

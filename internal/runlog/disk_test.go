@@ -18,13 +18,13 @@ func TestDiskThatLosesPower(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, piece := range []string{"one ", "two ", "three"} {
-		if err := s.Append("w1", key("a"), int64(i*4), []byte(piece)); err != nil {
+		if err := s.Append("blue/w1", key("a"), int64(i*4), []byte(piece)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	disk.Set(faultfs.Faults{SyncError: syscall.EIO})
 	for _, action := range []string{"a", "b"} {
-		if err := s.Append("w1", key(action), 13, []byte("four")); !errors.Is(err, syscall.EIO) {
+		if err := s.Append("blue/w1", key(action), 13, []byte("four")); !errors.Is(err, syscall.EIO) {
 			t.Errorf("action %s, on a broken disk: %v", action, err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestDiskThatLosesPower(t *testing.T) {
 	}
 	defer s.Close()
 	got := make([]byte, 20)
-	if n, err := s.Read("w1", key("a"), 0, got); err != nil || string(got[:n]) != "one two three" {
+	if n, err := s.Read("blue/w1", key("a"), 0, got); err != nil || string(got[:n]) != "one two three" {
 		t.Errorf("%q, %v", got[:n], err)
 	}
 }

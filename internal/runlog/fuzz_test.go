@@ -13,8 +13,8 @@ func FuzzParseName(f *testing.F) {
 		if !ok {
 			return
 		}
-		built, err := fileName("w", key)
-		if err != nil || built != "w/"+name {
+		built, err := fileName("p/w", key)
+		if err != nil || built != "p/w/"+name {
 			t.Errorf("%q was parsed as %+v, whose file name is %q, %v", name, key, built, err)
 		}
 	})

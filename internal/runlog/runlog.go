@@ -1,4 +1,5 @@
-// Package runlog keeps the output of workflow actions as files on one head: <workflow>/<action>.<epoch>.<attempt>.log.
+// Package runlog keeps the output of workflow actions as files on one head:
+// <project>/<workflow>/<action>.<epoch>.<attempt>.log. A run is named by its full name.
 // An agent sends pieces with their offset, so a duplicate changes nothing, and pieces that were sent to another head
 // leave a hole of zeros. Two agents never write to one file: each has an epoch of its own.
 package runlog
@@ -86,13 +87,8 @@ func (s *Store) write(workflow, name string, offset int64, piece []byte) error {
 
 // create creates a file and syncs its directory entry.
 func (s *Store) create(workflow, name string) (*os.File, error) {
-	err := s.root.Mkdir(workflow, 0o700)
-	if err == nil {
-		err = s.syncDir(".")
-	} else if errors.Is(err, fs.ErrExist) {
-		err = nil
-	}
-	if err != nil {
+	project, _ := trivet.SplitName(workflow)
+	if err := errors.Join(s.mkdir(".", project), s.mkdir(project, workflow)); err != nil {
 		return nil, err
 	}
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
@@ -105,6 +101,18 @@ func (s *Store) create(workflow, name string) (*os.File, error) {
 	return f, nil
 }
 
+// mkdir creates a directory that may exist and syncs its entry in its parent.
+func (s *Store) mkdir(parent, name string) error {
+	err := s.root.Mkdir(name, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.syncDir(parent)
+}
+
 func (s *Store) syncDir(name string) error {
 	dir, err := s.root.Open(name)
 	if err != nil {
@@ -115,7 +123,7 @@ func (s *Store) syncDir(name string) error {
 
 // Parts lists the logs of a workflow, in order of modification.
 func (s *Store) Parts(workflow string) ([]Part, error) {
-	if err := trivet.ValidateName(workflow); err != nil {
+	if err := trivet.ValidateFullName(workflow); err != nil {
 		return nil, err
 	}
 	entries, err := fs.ReadDir(s.root.FS(), workflow)
@@ -173,15 +181,15 @@ func (s *Store) Changed() <-chan struct{} {
 	return s.changed
 }
 
-// Workflows lists the workflows that have logs.
+// Workflows lists the workflows that have logs, by full name.
 func (s *Store) Workflows() (names []string, err error) {
-	entries, err := fs.ReadDir(s.root.FS(), ".")
+	dirs, err := fs.Glob(s.root.FS(), "*/*")
 	if err != nil {
 		return nil, fmt.Errorf("list logs: %w", err)
 	}
-	for _, e := range entries {
-		if e.IsDir() && trivet.ValidateName(e.Name()) == nil {
-			names = append(names, e.Name())
+	for _, dir := range dirs {
+		if trivet.ValidateFullName(dir) == nil {
+			names = append(names, dir)
 		}
 	}
 	return names, nil
@@ -189,7 +197,7 @@ func (s *Store) Workflows() (names []string, err error) {
 
 // LastWritten returns the time of the last write to a workflow's logs.
 func (s *Store) LastWritten(workflow string) (last time.Time, err error) {
-	if err := trivet.ValidateName(workflow); err != nil {
+	if err := trivet.ValidateFullName(workflow); err != nil {
 		return last, err
 	}
 	err = fs.WalkDir(s.root.FS(), workflow, func(_ string, e fs.DirEntry, err error) error {
@@ -210,14 +218,14 @@ func (s *Store) LastWritten(workflow string) (last time.Time, err error) {
 
 // Remove deletes all logs of a workflow.
 func (s *Store) Remove(workflow string) error {
-	if err := trivet.ValidateName(workflow); err != nil {
+	if err := trivet.ValidateFullName(workflow); err != nil {
 		return err
 	}
 	return s.root.RemoveAll(workflow)
 }
 
 func fileName(workflow string, key trivet.LogKey) (string, error) {
-	if err := errors.Join(trivet.ValidateName(workflow), CheckKey(key)); err != nil {
+	if err := errors.Join(trivet.ValidateFullName(workflow), CheckKey(key)); err != nil {
 		return "", err
 	}
 	return path.Join(workflow, fmt.Sprintf("%s.%d.%d.log", key.Action, key.Epoch, key.Attempt)), nil
@@ -239,8 +247,8 @@ func parseName(name string) (key trivet.LogKey, ok bool) {
 	base, attempt := cutNumber(strings.TrimSuffix(name, ".log"))
 	action, epoch := cutNumber(base)
 	key = trivet.LogKey{Action: action, Epoch: epoch, Attempt: int(attempt)}
-	built, err := fileName("any", key)
-	return key, err == nil && built == "any/"+name
+	built, err := fileName("any/any", key)
+	return key, err == nil && built == "any/any/"+name
 }
 
 // cutNumber splits a name at its last dot; the number is 0 where there is none.

@@ -51,7 +51,7 @@ func (s *Server) checkSealingKey(context.Context) error {
 	for secret := range s.fleet.Secrets.AllShared() {
 		for _, text := range secret.Spec.Data {
 			if id, missing := s.local.Keys().Sealer.MissingKey(text); missing {
-				return &trivet.Error{Op: "open", Kind: "Secret", Name: secret.Name,
+				return &trivet.Error{Op: "open", Kind: "Secret", Name: secret.ShortName(),
 					Err: fmt.Errorf("%w: it is sealed with key %s, which is not in keys/seal.keys", trivet.ErrInvalid, id),
 					Hint: "restore the file from a backup of the data directory, or let this head join again: " +
 						"--rejoin --join URL --token TOKEN"}
@@ -160,7 +160,7 @@ func checkTemplate(t *trivet.Template) error { return workflow.Check(t) }
 
 func unsealer(keys *auth.Keys) func(secret *trivet.Secret, key string) (string, error) {
 	return func(secret *trivet.Secret, key string) (string, error) {
-		value, err := keys.Sealer.Open(auth.FieldRef{Kind: "Secret", Name: secret.Name, Field: key},
+		value, err := keys.Sealer.Open(auth.FieldRef{Kind: "Secret", Name: secret.FullName(), Field: key},
 			secret.Spec.Data[key])
 		if err != nil {
 			return "", err

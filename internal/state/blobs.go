@@ -29,7 +29,7 @@ func BlobsOf(r trivet.Record) (refs []trivet.BlobRef) {
 type BlobUse struct {
 	Ref  trivet.BlobRef
 	Kind trivet.Kind
-	Name string
+	Name string // the short name
 }
 
 // BlobUses returns all references to blobs: of workflows those of runs that have not ended, which are in index ByBlob.
@@ -38,7 +38,7 @@ func (t *Tables) BlobUses() iter.Seq[BlobUse] {
 	return func(yield func(BlobUse) bool) {
 		of := func(r trivet.Record) bool {
 			for _, ref := range BlobsOf(r) {
-				if !yield(BlobUse{ref, trivet.KindOf(r), r.Header().Name}) {
+				if !yield(BlobUse{ref, trivet.KindOf(r), r.Header().ShortName()}) {
 					return false
 				}
 			}
@@ -77,7 +77,7 @@ func firstUse[R trivet.Record](records []R, digest string) (BlobUse, bool) {
 	for _, r := range records {
 		for _, ref := range BlobsOf(r) {
 			if ref.Digest == digest {
-				return BlobUse{ref, trivet.KindOf(r), r.Header().Name}, true
+				return BlobUse{ref, trivet.KindOf(r), r.Header().ShortName()}, true
 			}
 		}
 	}

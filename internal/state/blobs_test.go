@@ -19,11 +19,11 @@ func ref(digit string) trivet.BlobRef {
 // The records that refer to a blob are found by an index, which follows them: a run that has ended refers to nothing.
 func TestBlobUse(t *testing.T) {
 	tables := storetest.New(t, state.New)
-	run := &trivet.Workflow{Meta: trivet.Meta{Kind: "Workflow", Name: "w1"}}
+	run := &trivet.Workflow{Meta: trivet.Meta{Kind: "Workflow", Project: "default", Name: "w1"}}
 	run.Spec.Machine = "m1"
 	run.Spec.Images = []trivet.ImageRef{{Name: "i0", ImageSpec: trivet.ImageSpec{Blob: ref("d")}},
 		{Name: "i1", ImageSpec: trivet.ImageSpec{Blob: ref("a")}}}
-	image := &trivet.Image{Meta: trivet.Meta{Kind: "Image", Name: "i1"},
+	image := &trivet.Image{Meta: trivet.Meta{Kind: "Image", Project: "default", Name: "i1"},
 		Spec: trivet.ImageSpec{Blob: ref("a"), Format: "raw"}}
 	platform := &trivet.Platform{Meta: trivet.Meta{Kind: "Platform", Name: "p1"},
 		Spec: trivet.PlatformSpec{Arch: "amd64", Version: "1", Kernel: ref("b"), Initrd: ref("c")}}
@@ -46,7 +46,7 @@ func TestBlobUse(t *testing.T) {
 		}
 	}
 	expect(map[string]string{"a": "i1", "b": "p1", "c": "p1", "d": "w1", "e": ""})
-	write(func(tx *store.Tx) error { return tables.Images.In(tx).Delete("i1") })
+	write(func(tx *store.Tx) error { return tables.Images.In(tx).Delete("default/i1") })
 	expect(map[string]string{"a": "w1"})
 	run.Status.State = trivet.WorkflowSucceeded
 	write(func(tx *store.Tx) error { return tables.Workflows.In(tx).Put(run) })

@@ -17,7 +17,7 @@ const (
 	// machines that wait to be accepted, under trivet.MachineDiscovered; compared
 	ByDiscovered = "discovered"
 	ByMachine    = "machine"   // workflows by machine
-	ByProvision  = "provision" // workflows by provision
+	ByProvision  = "provision" // workflows by the full name of their provision
 	ByNetwork    = "network"   // addresses by network
 	BySubject    = "subject"   // events by subject
 	ByBlob       = "blob"      // images, platforms and workflows by the digests of their blobs
@@ -76,7 +76,10 @@ func newTables(s *store.Store) *Tables {
 		),
 		Workflows: store.NewTable(s,
 			by(ByMachine, "spec.machine", func(w *trivet.Workflow) string { return w.Spec.Machine }),
-			by(ByProvision, "spec.provision", func(w *trivet.Workflow) string { return w.Spec.Provision }),
+			store.Index[trivet.Workflow]{Name: ByProvision, Field: "spec.provision", InProject: true,
+				Keys: func(w *trivet.Workflow) []string {
+					return []string{trivet.Resolve(w.Project, w.Spec.Provision)}
+				}},
 			store.Index[trivet.Workflow]{Name: ByBlob, Keys: digestsOf[*trivet.Workflow]},
 		),
 		Provisions: store.NewTable(s, store.Index[trivet.Provision]{Name: ByWaiting, Keys: waitingKeys}),

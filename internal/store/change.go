@@ -26,7 +26,7 @@ func (tx *Tx) beforeCommit(ctx context.Context) error {
 // Change is one record that a transaction writes.
 type Change struct {
 	Kind      trivet.Kind
-	Name, UID string
+	Name, UID string // Name is the full one
 	Old, New  []byte // JSON without revision; nil: it does not exist
 }
 

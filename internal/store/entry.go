@@ -18,6 +18,7 @@ import (
 type kindInfo struct {
 	kind    trivet.Kind
 	part    string // in keys
+	scope   trivet.Scope
 	typ     reflect.Type
 	new     func() trivet.Record
 	copy    func(trivet.Record) trivet.Record
@@ -29,16 +30,17 @@ type kindInfo struct {
 }
 
 type index struct {
-	name     string
-	keys     func(trivet.Record) []string
-	compared bool
-	to       trivet.Kind // of an index of references: what they refer to
-	field    string      // whose values the keys are; empty: none
+	name      string
+	keys      func(trivet.Record) []string
+	compared  bool
+	to        trivet.Kind // of an index of references: what they refer to
+	field     string      // whose values the keys are; empty: none
+	inProject bool
 }
 
 // entry is one etcd key at one revision. It is immutable once it is in a snapshot.
 type entry struct {
-	key, kind, name string
+	key, kind, name string    // name is the full one
 	info            *kindInfo // nil for kinds without a table
 	rev             int64     // of the record's last change, which readers see
 	mod             int64     // ModRevision, which transactions compare; another one than rev if the value was resealed
@@ -71,7 +73,8 @@ func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
 		return e
 	}
 	h := e.rec.Header()
-	h.Kind, h.Name, h.Revision = e.info.kind, e.name, e.rev
+	h.Kind, h.Revision = e.info.kind, e.rev
+	h.Project, h.Name = e.info.split(e.name)
 	return e
 }
 
@@ -121,7 +124,7 @@ func (e *entry) typed() (trivet.Record, error) {
 
 // fail returns the error of an entry that cannot be read.
 func (e *entry) fail(op string) error {
-	err := &trivet.Error{Op: op, Kind: trivet.Kind(e.kind), Name: e.name, Err: e.err}
+	err := &trivet.Error{Op: op, Kind: trivet.Kind(e.kind), Name: trivet.ShortName(e.name), Err: e.err}
 	if e.info != nil {
 		err.Kind = e.info.kind
 	}

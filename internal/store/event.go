@@ -9,7 +9,7 @@ import (
 // Event is one change of one record.
 type Event struct {
 	Kind     trivet.Kind
-	Name     string
+	Name     string // the full name
 	Revision int64
 	Deleted  bool
 	part     string // the kind as in keys

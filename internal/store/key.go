@@ -1,13 +1,14 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/trivet-project/trivet"
 )
 
-// Cold data has keys of its own (see cold.go). The key of a record is /trivet/<kind in lower case>/<name>. A kind that
-// begins with '-' is internal to the store.
+// Cold data has keys of its own (see cold.go). The key of a record is /trivet/<kind in lower case>/<full name>. A kind
+// that begins with '-' is internal to the store.
 const (
 	prefix    = "/trivet/"
 	guardPart = "-guard/"              // and a head's name: see Store.resolve
@@ -20,13 +21,38 @@ const (
 
 func recordKey(kind, name string) string { return prefix + kind + "/" + name }
 
+// key returns the key of a record by its full name. It panics if that lacks the project of a kind that has one: the
+// records of two projects would be mistaken for each other.
+func (info *kindInfo) key(name string) string {
+	if info.scope == trivet.ScopeProject && !strings.Contains(name, "/") {
+		panic(fmt.Sprintf("store: %s %q is addressed without its project", info.kind, name))
+	}
+	return recordKey(info.part, name)
+}
+
+// split returns the project and name of a record by its full name.
+func (info *kindInfo) split(name string) (project, own string) {
+	if info.scope != trivet.ScopeProject {
+		return "", name
+	}
+	return trivet.SplitName(name)
+}
+
+// validateName returns an error if a full name is not valid for a record of the kind.
+func (info *kindInfo) validateName(name string) error {
+	if info.scope == trivet.ScopeProject {
+		return trivet.ValidateFullName(name)
+	}
+	return trivet.ValidateName(name)
+}
+
 // kindPart returns a kind as written in keys.
 func kindPart(kind trivet.Kind) string { return strings.ToLower(string(kind)) }
 
 // isInternal reports whether a kind, as written in keys, is internal to the store.
 func isInternal(part string) bool { return strings.HasPrefix(part, "-") }
 
-// splitKey returns the kind and name of a key.
+// splitKey returns the kind and full name of a key.
 func splitKey(key string) (kind, name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, prefix)
 	if !ok {

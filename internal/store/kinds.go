@@ -18,7 +18,7 @@ func (s *Store) Register(kind trivet.KindInfo) {
 		panic("store: kind " + string(kind.Kind) + " is registered after the start")
 	}
 	info := &kindInfo{
-		kind: kind.Kind, part: part, typ: reflect.TypeOf(kind.New()).Elem(),
+		kind: kind.Kind, part: part, scope: kind.Scope, typ: reflect.TypeOf(kind.New()).Elem(),
 		new: kind.New, copy: func(r trivet.Record) trivet.Record { return deepCopy(r) },
 		since: kind.Since, fieldsSince: kind.FieldsSince,
 	}
@@ -26,7 +26,7 @@ func (s *Store) Register(kind trivet.KindInfo) {
 	s.kinds[part] = info
 }
 
-// Record returns a copy of a record as the transaction sees it, or ErrNotFound. See [View.Get].
+// Record returns a copy of a record by its full name as the transaction sees it, or ErrNotFound. See [View.Get].
 func (tx *Tx) Record(kind trivet.Kind, name string) (trivet.Record, error) {
 	info, err := tx.info("get", kind, name)
 	if err != nil {
@@ -37,7 +37,7 @@ func (tx *Tx) Record(kind trivet.Kind, name string) (trivet.Record, error) {
 
 // CreateRecord writes a record of any kind that must not exist yet. See [View.Create].
 func (tx *Tx) CreateRecord(r trivet.Record) error {
-	name := r.Header().Name
+	name := r.Header().FullName()
 	info, err := tx.info("create", trivet.KindOf(r), name)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func (tx *Tx) CreateRecord(r trivet.Record) error {
 
 // PutRecord writes a record of any kind. See [View.Put].
 func (tx *Tx) PutRecord(r trivet.Record) error {
-	info, err := tx.info("put", trivet.KindOf(r), r.Header().Name)
+	info, err := tx.info("put", trivet.KindOf(r), r.Header().FullName())
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // it: if another transaction has added a record meanwhile, the function runs again. So the key exists if and only if
 // the list has records, and a transaction that only adds to a list conflicts with none.
 
-// ListBy returns copies of the records that have a key in an index which is declared Compared, in order of name,
+// ListBy returns copies of the records that have a key in an index which is declared Compared, in order of full name,
 // including the transaction's writes so far. The commit compares that no other record was added to the list. It does
 // not compare the records themselves, nor that all of them are still there: call Get for those that matter.
 func (t View[T]) ListBy(index, key string) (list []*T) {
@@ -44,13 +44,15 @@ func (info *kindInfo) index(name string) index {
 	return info.indexes[at]
 }
 
-// list returns the shared records of a list as the transaction sees it, in order of name, and reads its key.
+// list returns the shared records of a list as the transaction sees it, in order of full name, and reads its key.
 func (tx *Tx) list(info *kindInfo, ix index, key string) []trivet.Record {
 	if ix.compared {
 		tx.read(listKey(info, ix, key))
 	}
 	all := slices.Collect(tx.members(info, ix, key))
-	slices.SortFunc(all, func(a, b trivet.Record) int { return strings.Compare(a.Header().Name, b.Header().Name) })
+	slices.SortFunc(all, func(a, b trivet.Record) int {
+		return strings.Compare(a.Header().FullName(), b.Header().FullName())
+	})
 	return all
 }
 
@@ -91,7 +93,7 @@ func (tx *Tx) writeListKeysOf(info *kindInfo, ix index, was, is []string) {
 	for _, key := range is {
 		if !slices.Contains(was, key) {
 			if ix.to != "" { // a deletion of the target that is committed before is noticed
-				tx.read(recordKey(kindPart(ix.to), key))
+				tx.read(tx.store.key(ix.to, key))
 			}
 			tx.write(listKey(info, ix, key), &write{doc: []byte(`{"kind":"list"}`)})
 		}

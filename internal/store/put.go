@@ -16,39 +16,40 @@ import (
 func (tx *Tx) put(op string, info *kindInfo, rec trivet.Record) error {
 	h := rec.Header()
 	h.Kind = info.kind
+	name := h.FullName()
 	if err := rec.Validate(); err != nil {
-		return tx.fail(op, info, h.Name, err)
+		return tx.fail(op, info, name, err)
 	}
-	old, err := tx.stored(op, info, h.Name, h.Revision)
+	old, err := tx.stored(op, info, name, h.Revision)
 	if err != nil {
 		return err
 	}
 	if err := tx.fillHeader(h, old); err != nil {
-		return tx.fail(op, info, h.Name, err)
+		return tx.fail(op, info, name, err)
 	}
 	tx.fillUIDs(info, rec)
 	doc, err := encode(info, rec, old)
 	if err != nil {
-		return tx.fail(op, info, h.Name, err)
+		return tx.fail(op, info, name, err)
 	}
 	if old != nil && !sameSpecField(old.rec, rec) && !sameSpec(old.doc, doc) {
 		h.Generation++
 		if doc, err = encode(info, rec, old); err != nil {
-			return tx.fail(op, info, h.Name, err)
+			return tx.fail(op, info, name, err)
 		}
 	}
-	return tx.putDoc(op, info, h.Name, doc, info.copy(rec), old)
+	return tx.putDoc(op, info, name, doc, info.copy(rec), old)
 }
 
 // stored returns what a put replaces: a write of this transaction, the stored record, or nil.
 func (tx *Tx) stored(op string, info *kindInfo, name string, rev int64) (*entry, error) {
-	if err := trivet.ValidateName(name); err != nil {
+	key := info.key(name)
+	if err := info.validateName(name); err != nil {
 		return nil, tx.fail(op, info, name, err)
 	}
 	if err := tx.checkWrite(info); err != nil {
 		return nil, tx.fail(op, info, name, err)
 	}
-	key := recordKey(info.part, name)
 	e := tx.read(key)
 	if now := tx.snap.changeOf(key); rev != 0 && rev != now {
 		return nil, tx.fail(op, info, name, fmt.Errorf("%w: it was read at revision %d and is now at %d",
@@ -105,7 +106,7 @@ func (tx *Tx) putDoc(op string, info *kindInfo, name string, doc []byte, rec tri
 	if err := tx.checkRelease(info, doc); err != nil {
 		return tx.fail(op, info, name, err)
 	}
-	tx.write(recordKey(info.part, name), &write{doc: doc, rec: rec})
+	tx.write(info.key(name), &write{doc: doc, rec: rec})
 	return nil
 }
 
@@ -114,7 +115,7 @@ func (tx *Tx) del(info *kindInfo, name string) error {
 	if err := tx.checkWrite(info); err != nil {
 		return tx.fail("delete", info, name, err)
 	}
-	key := recordKey(info.part, name)
+	key := info.key(name)
 	e, w := tx.read(key), tx.writes[key]
 	if e == nil && w == nil || w != nil && w.doc == nil {
 		return tx.fail("delete", info, name, trivet.ErrNotFound)

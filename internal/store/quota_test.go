@@ -15,7 +15,7 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// fillStore creates records until the store refuses one, and returns their names and the refusal.
+// fillStore creates records until the store refuses one, and returns their full names and the refusal.
 func fillStore(t *testing.T, m *cluster.Member, s *store.Store,
 	secrets *store.Table[trivet.Secret]) (names []string, refused error) {
 	t.Helper()
@@ -26,11 +26,11 @@ func fillStore(t *testing.T, m *cluster.Member, s *store.Store,
 	for refused == nil && len(names) < 1000 {
 		name := fmt.Sprint("big", len(names))
 		_, refused = s.Update(t.Context(), func(tx *store.Tx) error {
-			return secrets.In(tx).Create(&trivet.Secret{Meta: trivet.Meta{Name: name},
+			return secrets.In(tx).Create(&trivet.Secret{Meta: trivet.Meta{Project: "default", Name: name},
 				Spec: trivet.SecretSpec{Data: data}})
 		})
 		if refused == nil {
-			names = append(names, name)
+			names = append(names, trivet.FullName("default", name))
 		}
 		if u := m.Usage(); u.Used > u.Quota/2 {
 			time.Sleep(10 * time.Millisecond) // the usage is known after etcd's commit

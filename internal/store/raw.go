@@ -13,7 +13,7 @@ import (
 // Raw is a stored record.
 type Raw struct{ e *entry }
 
-// Name returns the record's name.
+// Name returns the record's full name.
 func (r Raw) Name() string { return r.e.name }
 
 // Revision returns the revision of the record's last change.
@@ -28,9 +28,9 @@ func (r Raw) Record() trivet.Record { return r.e.rec }
 
 // Get returns one record of a kind, or ErrNotFound.
 func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {
-	e := s.snapshot().get(recordKey(kindPart(kind), name))
+	e := s.snapshot().get(s.key(kind, name))
 	if e == nil {
-		return Raw{}, &trivet.Error{Op: "get", Kind: kind, Name: name, Err: trivet.ErrNotFound}
+		return Raw{}, &trivet.Error{Op: "get", Kind: kind, Name: trivet.ShortName(name), Err: trivet.ErrNotFound}
 	}
 	if e.refused() {
 		return Raw{}, e.fail("get")
@@ -38,22 +38,45 @@ func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {
 	return Raw{e}, nil
 }
 
-// List returns the records of a kind in order of name, after a name, at most limit (0: all), at a revision from which
-// a watch can begin. Those that were refused are missing.
-func (s *Store) List(kind trivet.Kind, after string, limit int) (records []Raw, revision int64) {
-	all, snap := recordKey(kindPart(kind), ""), s.snapshot()
-	return page(snap.under(all, all+after), limit), snap.rev
+// key returns the key of a record, also of a kind that is not registered.
+func (s *Store) key(kind trivet.Kind, name string) string {
+	if info := s.kinds[kindPart(kind)]; info != nil {
+		return info.key(name)
+	}
+	return recordKey(kindPart(kind), name)
 }
 
-// ListByField is as List, of the records whose field has a value. ok is false where no index has that field.
-func (s *Store) ListByField(kind trivet.Kind, field, value, after string, limit int) (records []Raw, revision int64,
-	ok bool) {
+// List returns the records of a kind and project (empty: of all, or of a kind that has none) in order of full name,
+// after a full name, at most limit (0: all), at a revision from which a watch can begin. Those that were refused are
+// missing.
+func (s *Store) List(kind trivet.Kind, project, after string, limit int) (records []Raw, revision int64) {
+	part, snap := kindPart(kind), s.snapshot()
+	return page(snap.under(keysOf(part, project), recordKey(part, after)), limit), snap.rev
+}
+
+// keysOf returns what the keys of a kind's records begin with, of one project or of all.
+func keysOf(part, project string) string {
+	if project == "" {
+		return recordKey(part, "")
+	}
+	return recordKey(part, trivet.FullName(project, ""))
+}
+
+// ListByField is as List, of the records whose field has a value. ok is false where no index has that field, or only
+// one that needs a project.
+func (s *Store) ListByField(kind trivet.Kind, project, field, value, after string, limit int) (records []Raw,
+	revision int64, ok bool) {
 	info := s.kinds[kindPart(kind)]
 	for _, ix := range info.indexes {
-		if ix.field == field {
-			list, snap := listPath(info.part, ix.name, value), s.snapshot()
-			return page(snap.indexed(list, list+recordKey(info.part, after)), limit), snap.rev, true
+		if ix.field != field || ix.inProject && project == "" {
+			continue
 		}
+		if ix.inProject {
+			value = trivet.Resolve(project, value)
+		}
+		list, snap := listPath(info.part, ix.name, value), s.snapshot()
+		from := snap.indexed(list+keysOf(info.part, project), list+recordKey(info.part, after))
+		return page(from, limit), snap.rev, true
 	}
 	return nil, 0, false
 }
@@ -74,7 +97,7 @@ func page(from iter.Seq[*entry], limit int) (records []Raw) {
 func (tx *Tx) info(op string, kind trivet.Kind, name string) (*kindInfo, error) {
 	info := tx.store.kinds[kindPart(kind)]
 	if info == nil {
-		return nil, &trivet.Error{Op: op, Kind: kind, Name: name,
+		return nil, &trivet.Error{Op: op, Kind: kind, Name: trivet.ShortName(name),
 			Err: fmt.Errorf("%w: unknown kind", trivet.ErrInvalid)}
 	}
 	return info, nil
@@ -89,7 +112,7 @@ func (tx *Tx) Raw(kind trivet.Kind, name string) (doc []byte, revision int64, er
 	if err := tx.checkRead(info); err != nil {
 		return nil, 0, tx.fail("get", info, name, err)
 	}
-	key := recordKey(info.part, name)
+	key := info.key(name)
 	e := tx.read(key)
 	switch w := tx.writes[key]; {
 	case w != nil && w.doc != nil:
@@ -118,7 +141,8 @@ func (tx *Tx) PutRaw(kind trivet.Kind, name string, doc []byte) error {
 			return tx.fail("put", info, name, err)
 		}
 	}
-	h := trivet.Meta{Kind: info.kind, Name: name}
+	h := trivet.Meta{Kind: info.kind}
+	h.Project, h.Name = info.split(name)
 	if err := tx.fillHeader(&h, old); err != nil {
 		return tx.fail("put", info, name, err)
 	}

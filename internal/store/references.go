@@ -39,7 +39,7 @@ func (tx *Tx) fillUIDs(info *kindInfo, rec trivet.Record) {
 
 // current returns the shared record of a name as the transaction sees it, or nil.
 func (tx *Tx) current(kind trivet.Kind, name string) trivet.Record {
-	key := recordKey(kindPart(kind), name)
+	key := tx.store.key(kind, name)
 	e := tx.read(key)
 	if w := tx.writes[key]; w != nil {
 		return w.rec
@@ -61,7 +61,7 @@ func (tx *Tx) Referrers(r trivet.Record) (all []Referrer) {
 		if ref.OnDelete == trivet.DeletionIgnored || info == nil {
 			continue
 		}
-		for _, rec := range tx.list(info, info.index(ref.Field), r.Header().Name) {
+		for _, rec := range tx.list(info, info.index(ref.Field), r.Header().FullName()) {
 			for _, t := range ref.Targets(rec) {
 				if t.Is(r.Header()) {
 					all = append(all, Referrer{ref, rec})

@@ -9,7 +9,7 @@ import (
 )
 
 // Table is the records of one kind. Get, List and ListBy return copies. GetShared, AllShared and SharedBy return the
-// records of the local copy, which all readers share: they must not be modified.
+// records of the local copy, which all readers share: they must not be modified. Names are full names.
 type Table[T any] struct {
 	store *Store
 	info  *kindInfo
@@ -23,6 +23,8 @@ type Index[T any] struct {
 	// Field is the field of the JSON whose values are the keys, as "spec.machine"; empty: it is none. Lists that are
 	// selected by it are read by key.
 	Field string
+	// InProject: the field refers to a record of the same project, and the key is the full name of that one.
+	InProject bool
 	// Compared: transactions may decide on its lists (see [View.ListBy]). Each list that has records costs a key.
 	Compared bool
 }
@@ -34,13 +36,14 @@ func NewTable[T any, P interface {
 }](s *Store, indexes ...Index[T]) *Table[T] {
 	kind := trivet.KindOf(P(new(T)))
 	info := &kindInfo{
-		kind: kind, part: kindPart(kind), typ: reflect.TypeFor[T](),
+		kind: kind, part: kindPart(kind), scope: trivet.ScopeOf(kind), typ: reflect.TypeFor[T](),
 		new:  func() trivet.Record { return P(new(T)) },
 		copy: func(r trivet.Record) trivet.Record { return P(deepCopy((*T)(r.(P)))) },
 	}
 	for _, ix := range indexes {
 		keys := func(r trivet.Record) []string { return ix.Keys((*T)(r.(P))) }
-		info.indexes = append(info.indexes, index{name: ix.Name, keys: keys, compared: ix.Compared, field: ix.Field})
+		info.indexes = append(info.indexes, index{name: ix.Name, keys: keys, compared: ix.Compared, field: ix.Field,
+			inProject: ix.InProject})
 	}
 	info.addReferences()
 	if s.started || s.kinds[info.part] != nil {
@@ -62,14 +65,14 @@ func (t *Table[T]) Get(name string) (*T, error) {
 // GetShared returns a shared record, or ErrNotFound.
 func (t *Table[T]) GetShared(name string) (*T, error) {
 	t.checkRead()
-	e := t.store.snapshot().get(recordKey(t.info.part, name))
+	e := t.store.snapshot().get(t.info.key(name))
 	if e == nil {
-		return nil, &trivet.Error{Op: "get", Kind: t.info.kind, Name: name, Err: trivet.ErrNotFound}
+		return nil, &trivet.Error{Op: "get", Kind: t.info.kind, Name: trivet.ShortName(name), Err: trivet.ErrNotFound}
 	}
 	return typed[T](e)
 }
 
-// List returns copies of all records, in order of name.
+// List returns copies of all records, in order of full name.
 func (t *Table[T]) List() []*T { return copies(t.AllShared()) }
 
 // Len returns the number of records.
@@ -81,13 +84,13 @@ func (t *Table[T]) Len() int {
 	return n
 }
 
-// AllShared yields all shared records at one revision, in order of name.
+// AllShared yields all shared records at one revision, in order of full name.
 func (t *Table[T]) AllShared() iter.Seq[*T] {
 	t.checkRead()
 	return all[T](t.store.snapshot(), t.info)
 }
 
-// After yields the shared records after a name, at most limit, in order of name.
+// After yields the shared records after a full name, at most limit, in order of full name.
 func (t *Table[T]) After(name string, limit int) iter.Seq[*T] {
 	t.checkRead()
 	return func(yield func(*T) bool) {
@@ -100,21 +103,21 @@ func (t *Table[T]) After(name string, limit int) iter.Seq[*T] {
 	}
 }
 
-// Names returns the names of all records, in order.
+// Names returns the full names of all records, in order.
 func (t *Table[T]) Names() (names []string) {
 	for r := range t.AllShared() {
-		names = append(names, any(r).(trivet.Record).Header().Name)
+		names = append(names, any(r).(trivet.Record).Header().FullName())
 	}
 	return names
 }
 
-// ListBy returns copies of the records that have a key in an index, in order of name.
+// ListBy returns copies of the records that have a key in an index, in order of full name.
 func (t *Table[T]) ListBy(index, key string) []*T {
 	t.checkRead()
 	return copies(by[T](t.store.snapshot(), t.info, index, key))
 }
 
-// SharedBy returns the shared records that have a key in an index, in order of name.
+// SharedBy returns the shared records that have a key in an index, in order of full name.
 func (t *Table[T]) SharedBy(index, key string) []*T {
 	t.checkRead()
 	return slices.Collect(by[T](t.store.snapshot(), t.info, index, key))

@@ -77,7 +77,7 @@ func (tx *Tx) get(info *kindInfo, name string) (trivet.Record, error) {
 	if err := tx.checkRead(info); err != nil {
 		return nil, tx.fail("get", info, name, err)
 	}
-	key := recordKey(info.part, name)
+	key := info.key(name)
 	e := tx.read(key)
 	if w := tx.writes[key]; w != nil {
 		if w.doc == nil {
@@ -96,7 +96,7 @@ func (tx *Tx) get(info *kindInfo, name string) (trivet.Record, error) {
 }
 
 func (tx *Tx) fail(op string, info *kindInfo, name string, err error) error {
-	return &trivet.Error{Op: op, Kind: info.kind, Name: name, Err: err}
+	return &trivet.Error{Op: op, Kind: info.kind, Name: trivet.ShortName(name), Err: err}
 }
 
 // In returns the table as seen by a transaction.
@@ -127,8 +127,8 @@ func (t View[T]) Put(v *T) error { return t.tx.put("put", t.info, any(v).(trivet
 // Create writes a new record, or returns ErrExists.
 func (t View[T]) Create(v *T) error {
 	rec := any(v).(trivet.Record)
-	if _, err := t.tx.get(t.info, rec.Header().Name); err == nil {
-		return t.tx.fail("create", t.info, rec.Header().Name, trivet.ErrExists)
+	if _, err := t.tx.get(t.info, rec.Header().FullName()); err == nil {
+		return t.tx.fail("create", t.info, rec.Header().FullName(), trivet.ErrExists)
 	}
 	return t.tx.put("create", t.info, rec)
 }

@@ -168,7 +168,7 @@ func (h *head) refuses(t *testing.T, name string) {
 			t.Errorf("listed %+v", m)
 		}
 	}
-	if all, _ := h.List("Machine", "", 0); len(all) == 0 || len(all) > 3 {
+	if all, _ := h.List("Machine", "", "", 0); len(all) == 0 || len(all) > 3 {
 		t.Errorf("listed %d records", len(all))
 	}
 	if _, err := h.machines.Get("m3"); err != nil {

@@ -149,7 +149,7 @@ func TestCompactionIsReported(t *testing.T) {
 	if events, err := later.Watch(one - 1).Next(t.Context()); !errors.Is(err, trivet.ErrCompacted) {
 		t.Fatalf("after a compaction: %v, %v", events, err)
 	}
-	list, rev := later.List("Machine", "", 0)
+	list, rev := later.List("Machine", "", "", 0)
 	if len(list) != 1 || list[0].Revision() != two {
 		t.Errorf("list: %v", list)
 	}

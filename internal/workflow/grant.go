@@ -43,7 +43,7 @@ func (r *Run) AgentReturned() bool {
 
 // work returns the run as its agent gets it.
 func work(w *trivet.Workflow) *trivet.Run {
-	run := &trivet.Run{Workflow: w.Name, UID: w.UID, Spec: w.Spec, Attempts: map[string]int{}}
+	run := &trivet.Run{Workflow: w.ShortName(), UID: w.UID, Spec: w.Spec, Attempts: map[string]int{}}
 	for i := range w.Spec.Actions {
 		name := w.Spec.Actions[i].Name
 		switch s := w.Status.Step(name); {

@@ -14,7 +14,7 @@ import (
 
 func recipe(text string) *trivet.Template {
 	def := "ext4"
-	return &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
+	return &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"}, Spec: trivet.TemplateSpec{
 		Parameters: []trivet.Parameter{{Name: "image"}, {Name: "fs", Default: &def}},
 		Actions: []trivet.Action{{Name: "a", Use: "container", With: map[string]any{
 			"ref": "tool@sha256:" + strings.Repeat("0", 64), "ca": text, "args": []any{text, 7.0}, "devices": true,

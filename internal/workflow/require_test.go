@@ -22,7 +22,7 @@ func TestEmptyFactsOfTheNetwork(t *testing.T) {
 		"{{.Network.Name}} {{.Machine.Rack}}":                "",
 	} {
 		data := Data{Network: NetworkData{Name: "lan"}}
-		_, err := Render(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
+		_, err := Render(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"}, Spec: trivet.TemplateSpec{
 			Actions: []trivet.Action{{Name: "a", Use: "file", With: map[string]any{"content": text}}}}}, data)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(),
 			"spec.actions[0].with.content uses "+want)) {

@@ -34,7 +34,7 @@ func CurrentWait(w *trivet.Workflow) (wait Wait, limit time.Duration, ok bool) {
 	if step == nil || s.State.Ended() {
 		return Wait{}, 0, false
 	}
-	return Wait{w.Name, w.UID, step.Name, step.Attempt, s.Resets, s.Acked}, limitOf(&w.Spec, step), true
+	return Wait{w.FullName(), w.UID, step.Name, step.Attempt, s.Resets, s.Acked}, limitOf(&w.Spec, step), true
 }
 
 // ActionGrace is how long after an action's timeout its agent may report that it was stopped, or after a backoff that

@@ -13,7 +13,7 @@ import (
 
 // install is a run of two actions and a reboot.
 func install() *trivet.Workflow {
-	return &trivet.Workflow{Meta: trivet.Meta{Name: "w"}, Spec: trivet.WorkflowSpec{Machine: "m1",
+	return &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "w"}, Spec: trivet.WorkflowSpec{Machine: "m1",
 		Actions: []trivet.Action{
 			{Name: "wipe", Use: "wipe", Retries: 1}, {Name: "image", Use: "image", Retries: 2},
 			{Name: "reboot", Use: "reboot"},

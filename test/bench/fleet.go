@@ -130,7 +130,7 @@ func (f *fleet) close() {
 
 // template creates a template whose actions do nothing, or wait.
 func (s *site) template(name string, actions ...string) error {
-	t := &trivet.Template{Meta: trivet.Meta{Name: name}}
+	t := &trivet.Template{Meta: trivet.Meta{Project: "default", Name: name}}
 	for _, a := range actions {
 		t.Spec.Actions = append(t.Spec.Actions, trivet.Action{Name: a, Use: "noop"})
 	}
@@ -142,7 +142,8 @@ func (s *site) template(name string, actions ...string) error {
 func (f *fleet) provision(template string, names []string) error {
 	return f.each(names, func(ctx context.Context, i int) error {
 		_, err := client.Of[trivet.Provision](f.client).Create(ctx, &trivet.Provision{
-			Meta: trivet.Meta{Name: names[i]}, Spec: trivet.ProvisionSpec{Template: template, Machine: names[i]},
+			Meta: trivet.Meta{Project: "default", Name: names[i]},
+			Spec: trivet.ProvisionSpec{Template: template, Machine: names[i]},
 		})
 		return err
 	})

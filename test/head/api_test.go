@@ -58,9 +58,9 @@ var badRequests = []badRequest{
 	{"deep objects", "POST", "/v1/machines", strings.Repeat(`{"a":`, 150_000), 422, []string{"nested too deep"}},
 	{"deep patch", "PATCH", "/v1/machines/m1", strings.Repeat(`{"spec":`, 100_000), 422,
 		[]string{"merge patch", "depth"}},
-	{"deep arguments", "POST", "/v1/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":` +
+	{"deep arguments", "POST", "/v1/projects/default/templates", `{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":` +
 		strings.Repeat(`{"a":`, 50) + `1` + strings.Repeat("}", 50) + `}]}}`, 422, []string{"nested too deep"}},
-	{"long name of a property", "POST", "/v1/templates",
+	{"long name of a property", "POST", "/v1/projects/default/templates",
 		`{"name":"x","spec":{"actions":[{"name":"a","use":"noop","with":{"` +
 			strings.Repeat("k", 400_000) + `":[` + strings.Repeat(`"",`, 200_000) + `""]}}]}}`, 422,
 		[]string{"too deep"}},
@@ -75,7 +75,7 @@ var badRequests = []badRequest{
 		[]string{"spec.f0 is not known"}},
 	{"one unknown field as long as a book", "POST", "/v1/machines",
 		machineJSON(`{"` + strings.Repeat("é", 400_000) + `":0}`), 422, []string{"too deep"}},
-	{"a number as long as a book", "POST", "/v1/provisions",
+	{"a number as long as a book", "POST", "/v1/projects/default/provisions",
 		`{"name":"x","generation":` + strings.Repeat("9", 900_000) + `}`, 422, []string{"generation"}},
 	{"a text as long as a book", "POST", "/v1/machines",
 		machineJSON(`{"arch":"` + strings.Repeat("x", 900_000) + `"}`), 422, []string{"arch"}},
@@ -83,10 +83,10 @@ var badRequests = []badRequest{
 		machineJSON(`{"nics":[{"mac":"` + strings.Repeat("x", 900_000) + `"}]}`), 422, []string{"MAC"}},
 	{"an address as long as a book", "POST", "/v1/networks",
 		`{"name":"x","spec":{"cidr":"` + strings.Repeat("1", 900_000) + `"}}`, 422, []string{"spec.cidr"}},
-	{"a duration of ages", "POST", "/v1/templates",
+	{"a duration of ages", "POST", "/v1/projects/default/templates",
 		`{"name":"x","spec":{"actions":[{"name":"a","use":"noop","timeout":"99999999h"}]}}`, 422,
 		[]string{"timeout"}},
-	{"a record of 600 KB", "POST", "/v1/templates",
+	{"a record of 600 KB", "POST", "/v1/projects/default/templates",
 		`{"name":"x","spec":{"actions":[{"name":"a","use":"command","with":{"args":["` +
 			strings.Repeat(strings.Repeat("y", 60_000)+`","`, 10) + `"]}}]}}`, 413,
 		[]string{"the maximum is 524288"}},
@@ -105,7 +105,7 @@ var badRequests = []badRequest{
 	{"NUL in the URL", "DELETE", "/v1/machines/%00", "", 422, []string{"name"}},
 	{"no UTF-8 in the URL", "GET", "/v1/machines/%ff%fe", "", 404, nil},
 	{"no UTF-8 in a label", "PATCH", "/v1/machines/m1", "{\"labels\":{\"a\xff\":\"b\"}}", 422, []string{"labels"}},
-	{"path for logs", "GET", "/v1/workflows/..%2f..%2f/logs", "", 404, nil},
+	{"path for logs", "GET", "/v1/projects/default/workflows/..%2f..%2f/logs", "", 404, nil},
 	{"path for a blob", "GET", "/v1/blobs/..%2f..%2fkeys%2fca.pem", "", 422, []string{"digest"}},
 	{"path for an upload", "PATCH", "/v1/uploads/..%2f..%2fkeys%2fca.pem?offset=0", "x", 404, nil},
 	{"selector of letters", "GET", "/v1/machines?labels=%00", "", 422, []string{"key=value"}},

@@ -82,7 +82,8 @@ func digestOf(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum25
 // createImage creates the record of a blob at another head than the one that received the blob.
 func (h *head) createImage(at *head, name string, ref trivet.BlobRef) {
 	h.Helper()
-	i := &trivet.Image{Meta: trivet.Meta{Name: name}, Spec: trivet.ImageSpec{Format: "raw", Blob: ref}}
+	i := &trivet.Image{Meta: trivet.Meta{Project: "default", Name: name},
+		Spec: trivet.ImageSpec{Format: "raw", Blob: ref}}
 	if _, err := client.Of[trivet.Image](h.client(at)).Create(h.Context(), i); err != nil {
 		h.Fatal(err)
 	}

@@ -18,12 +18,12 @@ func TestLogs(t *testing.T) {
 	all := []*head{h0, h0.join("head1"), h0.join("head2")}
 	cl := h0.client(all...)
 	createMachine(t, cl)
-	template := &trivet.Template{Meta: trivet.Meta{Name: "t"},
+	template := &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 		Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "one", Use: "noop"}}}}
 	if _, err := client.Of[trivet.Template](cl).Create(t.Context(), template); err != nil {
 		t.Fatal(err)
 	}
-	provision := &trivet.Provision{Meta: trivet.Meta{Name: "p"},
+	provision := &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 		Spec: trivet.ProvisionSpec{Template: "t", Machine: machine}}
 	if _, err := client.Of[trivet.Provision](cl).Create(t.Context(), provision); err != nil {
 		t.Fatal(err)

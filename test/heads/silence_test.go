@@ -117,9 +117,9 @@ func prepareSite(t *testing.T, cl *client.Client) {
 		spec.Actions = append(spec.Actions, trivet.Action{Name: name, Use: "noop", With: map[string]any{"sleep": "10s"}})
 	}
 	_, errTemplate := client.Of[trivet.Template](cl).Create(t.Context(), &trivet.Template{
-		Meta: trivet.Meta{Name: "t"}, Spec: spec})
+		Meta: trivet.Meta{Project: "default", Name: "t"}, Spec: spec})
 	_, errProvision := client.Of[trivet.Provision](cl).Create(t.Context(), &trivet.Provision{
-		Meta: trivet.Meta{Name: machine}, Spec: trivet.ProvisionSpec{Template: "t", Machine: machine}})
+		Meta: trivet.Meta{Project: "default", Name: machine}, Spec: trivet.ProvisionSpec{Template: "t", Machine: machine}})
 	err := errors.Join(errBlob, errPlatform, errNetwork, errSite, errTemplate, errProvision)
 	if err != nil {
 		t.Fatal(err)

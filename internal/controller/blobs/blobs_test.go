@@ -54,11 +54,11 @@ func TestBlobsThatRecordsReferTo(t *testing.T) {
 		want []string
 	}{
 		{"a new image", func(tx *store.Tx) error {
-			return tables.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "i"},
+			return tables.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Project: "default", Name: "i"},
 				Spec: trivet.ImageSpec{Format: "raw", Blob: ref("1")}})
 		}, []string{ref("1").Digest}},
 		{"a status", func(tx *store.Tx) error {
-			return tables.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: "w"},
+			return tables.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "w"},
 				Spec: trivet.WorkflowSpec{Machine: "m"}})
 		}, nil},
 		{"a head", func(tx *store.Tx) error {

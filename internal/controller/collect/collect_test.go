@@ -31,10 +31,11 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	now := time.Now()
 	for name, age := range map[string]time.Duration{"kept": 1000 * time.Hour, "gone": 2 * time.Hour,
 		"gone-just-now": time.Minute, "kept-by-other-head": 2 * time.Hour} {
-		if err := logs.Append(name, trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1}, 0, []byte("text")); err != nil {
+		key := trivet.LogKey{Action: "a", Epoch: 1, Attempt: 1}
+		if err := logs.Append("default/"+name, key, 0, []byte("text")); err != nil {
 			t.Fatal(err)
 		}
-		for _, path := range []string{filepath.Join(name, "a.1.1.log"), name} {
+		for _, path := range []string{"default/" + name + "/a.1.1.log", "default/" + name} {
 			if err := os.Chtimes(filepath.Join(dir, path), now.Add(-age), now.Add(-age)); err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +43,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	}
 	for name, tables := range map[string]*state.Tables{"kept": f.Tables, "kept-by-other-head": far} {
 		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
-			return tables.Workflows.In(tx).Create(&trivet.Workflow{Meta: trivet.Meta{Name: name},
+			return tables.Workflows.In(tx).Create(&trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: name},
 				Spec: trivet.WorkflowSpec{Machine: "m1"}})
 		})
 		if err != nil {
@@ -52,6 +53,9 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	c := New(f.Tables, logs, func(*trivet.Address) bool { return true })
 	left := func(want ...string) {
 		t.Helper()
+		for i := range want {
+			want[i] = "default/" + want[i]
+		}
 		got, err := logs.Workflows()
 		if slices.Sort(got); err != nil || !slices.Equal(got, want) {
 			t.Errorf("there are logs of %v, %v; want %v", got, err, want)
@@ -63,7 +67,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 	left("gone-just-now", "kept", "kept-by-other-head")
 
 	_, err = far.Store.Update(t.Context(), func(tx *store.Tx) error {
-		return far.Workflows.In(tx).Delete("kept-by-other-head")
+		return far.Workflows.In(tx).Delete("default/kept-by-other-head")
 	})
 	// a copy that is behind removes it by a later sweep
 	if err := errors.Join(err, f.Store.Sync(t.Context())); err != nil {

@@ -29,7 +29,7 @@ func TestDeclaration(t *testing.T) {
 		address, mac := fmt.Sprint("10.0.0.", n), fmt.Sprintf("52:54:00:00:00:%02x", n)
 		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 			return errors.Join(
-				f.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Name: name("p-")},
+				f.Workflows.In(tx).Put(&trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: name("p-")},
 					Spec:   trivet.WorkflowSpec{Machine: "m", Provision: "p"},
 					Status: trivet.WorkflowStatus{State: trivet.WorkflowFailed, Ended: old}}),
 				f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: address},
@@ -59,7 +59,7 @@ func TestDeclaration(t *testing.T) {
 			}
 		}
 		for what, left := range map[string]error{
-			"run": missing(f.Workflows.Get(name("p-"))), "address": missing(f.Addresses.Get(address)),
+			"run": missing(f.Workflows.Get("default/" + name("p-"))), "address": missing(f.Addresses.Get(address)),
 			"MAC": missing(f.MACs.Get(mac)), "token": missing(f.Tokens.Get(name("t"))),
 			"expired token": missing(f.Tokens.Get(name("old-t"))), "event": missing(f.Events.Get(name("e"))),
 		} {

@@ -14,20 +14,23 @@ import (
 // runs deletes the ended runs of provisions that are gone.
 func (c *Controller) runs(ctx context.Context, now time.Time) error {
 	return each(ctx, c.tables.Workflows, func(w *trivet.Workflow) error {
-		if !old(w, now) || exists(c.tables.Provisions.GetShared, w.Spec.Provision, w.Spec.ProvisionUID) {
+		if !old(w, now) || exists(c.tables.Provisions.GetShared, provisionOf(w), w.Spec.ProvisionUID) {
 			return nil
 		}
-		return c.delete(ctx, "Workflow", w.Name, func(tx *store.Tx) (bool, error) {
-			w, err := c.tables.Workflows.In(tx).Get(w.Name)
+		return c.delete(ctx, "Workflow", w.FullName(), func(tx *store.Tx) (bool, error) {
+			w, err := c.tables.Workflows.In(tx).Get(w.FullName())
 			if err != nil || !old(w, now) {
 				return false, err
 			}
 			m, err := c.tables.Machines.In(tx).Get(w.Spec.Machine)
-			current := err == nil && m.UID == w.Spec.MachineUID && m.Status.Workflow == w.Name
-			return !current && !exists(c.tables.Provisions.In(tx).Get, w.Spec.Provision, w.Spec.ProvisionUID), nil
+			current := err == nil && m.UID == w.Spec.MachineUID && m.Status.Workflow == w.ShortName()
+			return !current && !exists(c.tables.Provisions.In(tx).Get, provisionOf(w), w.Spec.ProvisionUID), nil
 		})
 	})
 }
+
+// provisionOf returns the full name of a run's provision.
+func provisionOf(w *trivet.Workflow) string { return trivet.Resolve(w.Project, w.Spec.Provision) }
 
 // old reports whether a run ended so long ago that it may be deleted.
 func old(w *trivet.Workflow, now time.Time) bool {
@@ -135,7 +138,7 @@ func (c *Controller) orphans(ctx context.Context) error {
 
 func (c *Controller) orphansOf(ctx context.Context, ref trivet.Reference) error {
 	for after, more := "", true; more; {
-		records, _ := c.tables.Store.List(ref.From, after, page)
+		records, _ := c.tables.Store.List(ref.From, "", after, page)
 		for _, raw := range records {
 			after = raw.Name()
 			rec := raw.Record()

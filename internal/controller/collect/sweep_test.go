@@ -26,7 +26,8 @@ func TestSweepsDecideInTheTransaction(t *testing.T) {
 		}
 	}
 	run := func(state trivet.WorkflowState) *trivet.Workflow {
-		return &trivet.Workflow{Meta: trivet.Meta{Name: "p-1"}, Spec: trivet.WorkflowSpec{Machine: "m1", Provision: "p"},
+		return &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "p-1"},
+			Spec:   trivet.WorkflowSpec{Machine: "m1", Provision: "p"},
 			Status: trivet.WorkflowStatus{State: state, Ended: old}}
 	}
 	write(near, func(tx *store.Tx) error { return near.Workflows.In(tx).Put(run(trivet.WorkflowFailed)) })
@@ -34,8 +35,8 @@ func TestSweepsDecideInTheTransaction(t *testing.T) {
 	// another head starts a run of that name after this head's copy was read
 	reused := false
 	c := New(near, nil, neverExpires)
-	err := c.delete(t.Context(), "Workflow", "p-1", func(tx *store.Tx) (bool, error) {
-		w, err := near.Workflows.In(tx).Get("p-1")
+	err := c.delete(t.Context(), "Workflow", "default/p-1", func(tx *store.Tx) (bool, error) {
+		w, err := near.Workflows.In(tx).Get("default/p-1")
 		if err != nil {
 			return false, err
 		}
@@ -48,7 +49,7 @@ func TestSweepsDecideInTheTransaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w, err := near.Workflows.Get("p-1"); err != nil || w.Status.State != trivet.WorkflowRunning {
+	if w, err := near.Workflows.Get("default/p-1"); err != nil || w.Status.State != trivet.WorkflowRunning {
 		t.Errorf("the run was deleted: %+v, %v", w, err)
 	}
 }

@@ -71,9 +71,9 @@ type Config struct {
 	Rank func(workflow string) int
 }
 
-// Controller implements [reconcile.Controller]. Its keys are names of workflows. It counts the time of each wait by
-// the head's clock, as every head does, and goes on from what was saved of the wait (checkpoint.go). So a deadline
-// expires after the death of any head, and never because heads were down or a clock jumped.
+// Controller implements [reconcile.Controller]. Its keys are full names of workflows. It counts the time of each
+// wait by the head's clock, as every head does, and goes on from what was saved of the wait (checkpoint.go). So a
+// deadline expires after the death of any head, and never because heads were down or a clock jumped.
 type Controller struct {
 	Config
 	mu     sync.Mutex

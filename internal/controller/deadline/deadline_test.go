@@ -25,16 +25,17 @@ func claim(ctx context.Context, f *fleet.Fleet, name string) error {
 	limits := map[string]trivet.Limit{trivet.StepDHCP: {Timeout: trivet.Duration(time.Minute), Retries: new(0)}}
 	_, err := f.Store.Update(ctx, func(tx *store.Tx) error {
 		return errors.Join(
-			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
-				Limits: limits, Actions: []trivet.Action{{Name: "work", Use: "noop"}}}}),
+			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
+				Spec: trivet.TemplateSpec{
+					Limits: limits, Actions: []trivet.Action{{Name: "work", Use: "noop"}}}}),
 			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name},
 				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:00:01"}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),
-			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name},
+			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name},
 				Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
 		)
 	})
-	return errors.Join(err, f.Claim(ctx, name))
+	return errors.Join(err, f.Claim(ctx, "default/"+name))
 }
 
 // head is one head's controller, whose time passes as the test says.
@@ -107,19 +108,20 @@ func failing(ctx context.Context, f *fleet.Fleet, name, step string) error {
 				Spec: trivet.AddressSpec{Network: name, MAC: mac, Machine: name}}),
 			f.Platforms.In(tx).Put(&trivet.Platform{Meta: trivet.Meta{Name: name},
 				Spec: trivet.PlatformSpec{Arch: "amd64", Kernel: blob, Initrd: blob}}),
-			f.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: name},
+			f.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Project: "default", Name: name},
 				Spec: trivet.ImageSpec{Format: "raw", Blob: blob}}),
-			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{
-				Limits: limits, Actions: []trivet.Action{
-					{Name: "image", Use: "image", With: map[string]any{"image": name}},
-					{Name: "boot", Use: "reboot"}}}}),
+			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
+				Spec: trivet.TemplateSpec{
+					Limits: limits, Actions: []trivet.Action{
+						{Name: "image", Use: "image", With: map[string]any{"image": name}},
+						{Name: "boot", Use: "reboot"}}}}),
 			f.MACs.In(tx).Put(&trivet.MAC{Meta: trivet.Meta{Name: mac}, Spec: trivet.MACSpec{Machine: name}}),
 			f.Machines.In(tx).Put(m),
-			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name},
+			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name},
 				Spec: trivet.ProvisionSpec{Template: "t", Machine: name}}),
 		)
 	})
-	return errors.Join(err, f.Claim(ctx, name), reach(ctx, f, name, step))
+	return errors.Join(err, f.Claim(ctx, "default/"+name), reach(ctx, f, name, step))
 }
 
 const mac = "52:54:00:00:00:01"
@@ -159,11 +161,11 @@ func TestDeclaration(t *testing.T) {
 			c := newHead(f.Within(scope))
 			for _, d := range []time.Duration{0, 40 * time.Second, 40 * time.Second} {
 				c.advance(d)
-				if _, err := c.Reconcile(ctx, name+"-1"); err != nil {
+				if _, err := c.Reconcile(ctx, "default/"+name+"-1"); err != nil {
 					return err
 				}
 			}
-			if p, err := f.Provisions.Get(name); err != nil || p.Status.State != trivet.ProvisionFailed {
+			if p, err := f.Provisions.Get("default/" + name); err != nil || p.Status.State != trivet.ProvisionFailed {
 				return fmt.Errorf("the provision is %+v: %w", p, err)
 			}
 		}
@@ -177,17 +179,17 @@ func create(t *testing.T, f *fleet.Fleet, m *trivet.Machine, a trivet.Action) {
 	m.Name, m.Status.State, m.Spec.NICs = "m1", trivet.MachineAvailable, []trivet.NIC{{MAC: "52:54:00:00:00:01"}}
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 		return errors.Join(
-			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 				Spec: trivet.TemplateSpec{Actions: []trivet.Action{a}}}),
 			f.Machines.In(tx).Put(m),
-			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: "p"},
+			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 				Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}}),
 		)
 	})
-	if err := errors.Join(err, f.Claim(t.Context(), "p")); err != nil {
+	if err := errors.Join(err, f.Claim(t.Context(), "default/p")); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := f.Provisions.Get("p"); err != nil || p.Status.State != trivet.ProvisionRunning {
+	if p, err := f.Provisions.Get("default/p"); err != nil || p.Status.State != trivet.ProvisionRunning {
 		t.Fatalf("the provision is %+v, %v", p, err)
 	}
 }
@@ -218,22 +220,22 @@ func TestBackoffIsNotALostAgent(t *testing.T) {
 	}
 	expect := func(what string, want trivet.WorkflowState, resets int) {
 		t.Helper()
-		w, err := f.Workflows.Get("p-1")
+		w, err := f.Workflows.Get("default/p-1")
 		if err != nil || w.Status.State != want || w.Status.Resets != resets {
 			t.Fatalf("%s the run is %s after %d resets, %v", what, w.Status.State, w.Status.Resets, err)
 		}
 	}
 	report(1, trivet.StepRunning)
-	h.attend(t, "p-1", 110*time.Second)
+	h.attend(t, "default/p-1", 110*time.Second)
 	report(1, trivet.StepFailed)
-	h.attend(t, "p-1", 5*time.Minute+50*time.Second)
+	h.attend(t, "default/p-1", 5*time.Minute+50*time.Second)
 	expect("after the first backoff", trivet.WorkflowRunning, 0)
 	report(2, trivet.StepRunning)
-	h.attend(t, "p-1", 110*time.Second)
+	h.attend(t, "default/p-1", 110*time.Second)
 	report(2, trivet.StepFailed)
-	h.attend(t, "p-1", 10*time.Minute+50*time.Second)
+	h.attend(t, "default/p-1", 10*time.Minute+50*time.Second)
 	expect("after the second backoff", trivet.WorkflowRunning, 0)
-	h.attend(t, "p-1", 20*time.Second)
+	h.attend(t, "default/p-1", 20*time.Second)
 	expect("of an agent that does not go on,", trivet.WorkflowBooting, 1)
 }
 
@@ -245,13 +247,13 @@ func TestQueueIsNotLate(t *testing.T) {
 	h := newHead(f)
 	attempt := func() int {
 		t.Helper()
-		w, err := f.Workflows.Get("p-1")
+		w, err := f.Workflows.Get("default/p-1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return w.Status.Current().Attempt
 	}
-	h.attend(t, "p-1", time.Hour)
+	h.attend(t, "default/p-1", time.Hour)
 	if got := attempt(); got != 1 {
 		t.Fatalf("attempt %d of a power-on that no head has tried", got)
 	}
@@ -262,7 +264,7 @@ func TestQueueIsNotLate(t *testing.T) {
 	if _, err := f.AcquireIntent(t.Context(), "m1", *m.Status.Intent, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	h.attend(t, "p-1", trivet.DefaultLimits[trivet.StepPowerOn].Timeout.D()+20*time.Second)
+	h.attend(t, "default/p-1", trivet.DefaultLimits[trivet.StepPowerOn].Timeout.D()+20*time.Second)
 	if got := attempt(); got != 2 {
 		t.Errorf("attempt %d after a power-on that did not end", got)
 	}
@@ -276,16 +278,16 @@ func TestIdleAgentIsLost(t *testing.T) {
 	create(t, f, &trivet.Machine{Spec: trivet.MachineSpec{BMC: bmc()},
 		Status: trivet.MachineStatus{Epoch: 1, AgentKey: "key"}}, trivet.Action{Name: "work", Use: "noop"})
 	h := newHead(f)
-	h.attend(t, "p-1", time.Minute)
-	w, err := f.Workflows.Get("p-1")
+	h.attend(t, "default/p-1", time.Minute)
+	w, err := f.Workflows.Get("default/p-1")
 	if err != nil || w.Status.Current().Name != "work" || w.Status.Epoch != 2 {
 		t.Fatalf("%+v, %v", w.Status, err)
 	}
 	h.advance(f.AgentTimeout())
-	if _, err := h.Reconcile(t.Context(), "p-1"); err != nil {
+	if _, err := h.Reconcile(t.Context(), "default/p-1"); err != nil {
 		t.Fatal(err)
 	}
-	w, err = f.Workflows.Get("p-1")
+	w, err = f.Workflows.Get("default/p-1")
 	m, errMachine := f.Machines.Get("m1")
 	if err := errors.Join(err, errMachine); err != nil || w.Status.Current().Name != trivet.StepDHCP ||
 		!workflow.PowerQueued(m) || m.Status.Epoch != 3 || w.Status.Resets != 1 {

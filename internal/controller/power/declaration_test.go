@@ -22,7 +22,8 @@ func TestDeclaration(t *testing.T) {
 		name := fmt.Sprint("m", n)
 		intent := trivet.PowerIntent{Want: "on", Boot: "network", Until: time.Now().Add(workflow.IntentTimeout)}
 		newPowered(t, f, name, intent)
-		w := &trivet.Workflow{Meta: trivet.Meta{Name: name + "-1"}, Spec: trivet.WorkflowSpec{Machine: name}}
+		w := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: name + "-1"},
+			Spec: trivet.WorkflowSpec{Machine: name}}
 		(&workflow.Run{Spec: &w.Spec, Status: &w.Status}).Start(workflow.Machine{Power: true})
 		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 			m, err := f.Machines.In(tx).Get(name)

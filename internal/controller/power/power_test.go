@@ -135,7 +135,7 @@ func TestSecretIsCheckedWhenUsed(t *testing.T) {
 	m := newPowered(t, f, "m", intent)
 	c.note("m", intent, time.Now())
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
-		s, err := f.Secrets.In(tx).Get("m")
+		s, err := f.Secrets.In(tx).Get("default/m")
 		if err != nil {
 			return err
 		}
@@ -191,7 +191,8 @@ func TestOldIntentIsDecidedAgain(t *testing.T) {
 // mustStartRun starts a run on a machine.
 func mustStartRun(t *testing.T, f *fleet.Fleet, machine string) {
 	t.Helper()
-	w := &trivet.Workflow{Meta: trivet.Meta{Name: machine + "-1"}, Spec: trivet.WorkflowSpec{Machine: machine}}
+	w := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: machine + "-1"},
+		Spec: trivet.WorkflowSpec{Machine: machine}}
 	(&workflow.Run{Spec: &w.Spec, Status: &w.Status}).Start(workflow.Machine{Power: true})
 	if _, err := f.Store.Update(t.Context(), func(tx *store.Tx) error { return f.Workflows.In(tx).Put(w) }); err != nil {
 		t.Fatal(err)
@@ -287,7 +288,7 @@ func putPowered(t *testing.T, f *fleet.Fleet, name string, intent trivet.PowerIn
 	t.Helper()
 	cfg := bmctest.Redfish(t, m)
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
-		secret := &trivet.Secret{Meta: trivet.Meta{Name: name},
+		secret := &trivet.Secret{Meta: trivet.Meta{Project: "default", Name: name},
 			Spec: trivet.SecretSpec{Data: map[string]string{"user": cfg.User, "password": cfg.Password},
 				Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Insecure: true}}
 		if err := f.Secrets.In(tx).Put(secret); err != nil {

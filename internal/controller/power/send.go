@@ -45,7 +45,7 @@ func (c *Controller) sendWhile(ctx, wanted context.Context, m *trivet.Machine, i
 }
 
 func (c *Controller) open(ctx context.Context, m *trivet.Machine) (bmc.Client, error) {
-	secret, err := c.Tables.Secrets.Get(m.Spec.BMC.Secret)
+	secret, err := c.Tables.Secrets.Get(trivet.Resolve("", m.Spec.BMC.Secret))
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ type waiting struct {
 	other   string
 }
 
-// The keys are names of provisions and, as names have no spaces, of machines that became available after machineKey.
+// The keys are full names of provisions and, as names have no spaces, names of machines that became available after machineKey.
 // recheckKey is all waiting provisions: they are rechecked page by page, in case that what woke them was lost.
 const (
 	machineKey      = "machine "
@@ -132,7 +132,7 @@ func atFault(f *trivet.SharedFailures) bool { return f != nil && len(f.Machines)
 
 func (c *Controller) waitingFor(what string) (names []string) {
 	for p := range c.tables.WaitingForFault(what) {
-		names = append(names, p.Name)
+		names = append(names, p.FullName())
 	}
 	return names
 }

@@ -29,14 +29,14 @@ func setUp(ctx context.Context, f *fleet.Fleet, name string, n int) error {
 			f.Networks.In(tx).Put(&trivet.Network{Meta: trivet.Meta{Name: "net"},
 				Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.0.0/24"), Ranges: []trivet.Range{
 					{From: netip.MustParseAddr("10.0.0.10"), To: netip.MustParseAddr("10.0.0.99")}}}}),
-			f.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Name: "os"}, Spec: image}),
-			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+			f.Images.In(tx).Put(&trivet.Image{Meta: trivet.Meta{Project: "default", Name: "os"}, Spec: image}),
+			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 				Spec: trivet.TemplateSpec{Actions: []trivet.Action{
 					{Name: "image", Use: "image", With: map[string]any{"image": "os"}}}}}),
 			f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name, Labels: map[string]string{"n": name}},
 				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}),
-			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Name: name},
+			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name},
 				Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"n": name}}}),
 		)
 	})
@@ -52,7 +52,7 @@ func TestDeclaration(t *testing.T) {
 			return err
 		}
 		limited := f.Within(scope)
-		if _, err := New(limited, limited.Tables).Reconcile(ctx, name); err != nil {
+		if _, err := New(limited, limited.Tables).Reconcile(ctx, "default/"+name); err != nil {
 			return err
 		}
 		if m, err := f.Machines.Get(name); err != nil || m.Status.State != trivet.MachineClaimed {
