@@ -46,6 +46,7 @@ var mayScan = map[string]string{
 
 // fewRecords are the callers that read kinds of which a site has few: heads and networks.
 var fewRecords = map[string]string{
+	"internal/controller/keys.Controller.next: internal/store.Table.AllShared":    heads,
 	"internal/membership.Reconciler.checkNotLast: internal/store.Table.AllShared": heads,
 	"internal/membership.Records.Others: internal/store.Table.AllShared":          heads,
 	"internal/membership.Records.claimable: internal/store.Table.AllShared":       heads,

@@ -46,7 +46,7 @@ func TestListByFieldReadsNoOthers(t *testing.T) {
 		}
 		all := 0
 		for after, more := "", true; more; {
-			records, revision := h.candidates(info.Kind, sel, after, 2)
+			records, revision := h.candidates(info.Kind, "", sel, after, 2)
 			if revision == 0 {
 				t.Errorf("%s: no revision", fields)
 			}

@@ -62,7 +62,7 @@ func TestStoreBytesOfARun(t *testing.T) {
 	m := storetest.Member(t)
 	r := rackOn(t, fleet.New(storetest.On(t, m, store.Options{}, state.New), "head0"))
 	r.write(func(tx *store.Tx) error {
-		tmpl := &trivet.Template{Meta: trivet.Meta{Name: "install"}}
+		tmpl := &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "install"}}
 		for _, use := range []string{"wipe", "partition", "format", "seed", "reboot"} {
 			tmpl.Spec.Actions = append(tmpl.Spec.Actions, trivet.Action{Name: use, Use: "noop"})
 		}
@@ -71,10 +71,10 @@ func TestStoreBytesOfARun(t *testing.T) {
 	})
 	before := r.Store.Revision()
 	r.write(func(tx *store.Tx) error {
-		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: "p"},
+		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 			Spec: trivet.ProvisionSpec{Template: "install", Machine: "m1"}})
 	})
-	r.must(r.Claim(t.Context(), "p"))
+	r.must(r.Claim(t.Context(), "default/p"))
 	for _, step := range []string{trivet.StepDHCP, trivet.StepScript, trivet.StepKernel} {
 		r.must(r.ReachBootStep(t.Context(), "m1", step, 0))
 	}

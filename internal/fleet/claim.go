@@ -70,8 +70,8 @@ func (f *Fleet) offer(ctx context.Context, m *trivet.Machine, chosen *trivet.Pro
 		if err != nil {
 			return f.setPending(ctx, cmp.Or(chosen, p), err.Error())
 		}
-		claimed, err := f.claimFor(ctx, m.Name, p.Name, address)
-		switch isChosen := chosen != nil && p.Name == chosen.Name; {
+		claimed, err := f.claimFor(ctx, m.Name, p.FullName(), address)
+		switch isChosen := chosen != nil && p.FullName() == chosen.FullName(); {
 		case err != nil:
 			return fail(err)
 		case claimed && chosen != nil && !isChosen:

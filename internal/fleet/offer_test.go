@@ -25,7 +25,7 @@ func newAgedRack(t *testing.T) *rack {
 	}}
 	r := &rack{t, fleet.New(storetest.On(t, storetest.Member(t), opts, state.New), "head0")}
 	r.write(func(tx *store.Tx) error {
-		return r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Name: "t"},
+		return r.Templates.In(tx).Create(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 			Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "work", Use: "seed"}}}})
 	})
 	return r
@@ -48,7 +48,7 @@ func (r *rack) waits(name string, spec trivet.ProvisionSpec) {
 	r.Helper()
 	spec.Template = "t"
 	r.write(func(tx *store.Tx) error {
-		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: name}, Spec: spec})
+		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name}, Spec: spec})
 	})
 }
 
@@ -114,16 +114,16 @@ func TestNewProvisionWaitsItsPlace(t *testing.T) {
 	r.waits("z-old", pool)
 	r.waits("a-new", pool)
 	r.free(1, pool.Selector)
-	if err := r.Claim(t.Context(), "a-new"); !errors.Is(err, trivet.ErrConflict) {
+	if err := r.Claim(t.Context(), "default/a-new"); !errors.Is(err, trivet.ErrConflict) {
 		t.Errorf("the claim of the newer one: %v, want conflict, so that the caller chooses again", err)
 	}
 	r.wantRunning("z-old: free1")
-	r.must(r.Claim(t.Context(), "a-new"))
-	if p, err := r.Provisions.Get("a-new"); err != nil || p.Status.Reason != "no machine is free: 1 claimed" {
+	r.must(r.Claim(t.Context(), "default/a-new"))
+	if p, err := r.Provisions.Get("default/a-new"); err != nil || p.Status.Reason != "no machine is free: 1 claimed" {
 		t.Errorf("the newer one: %+v, %v", p.Status, err)
 	}
 	r.free(2, pool.Selector)
-	r.must(r.Claim(t.Context(), "a-new"))
+	r.must(r.Claim(t.Context(), "default/a-new"))
 	r.wantRunning("a-new: free2", "z-old: free1")
 }
 
@@ -132,14 +132,14 @@ func TestOfferPassesARejectedProvision(t *testing.T) {
 	r := newAgedRack(t)
 	pool := trivet.ProvisionSpec{Selector: map[string]string{"pool": "p"}}
 	r.write(func(tx *store.Tx) error {
-		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: "bad"},
+		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "bad"},
 			Spec: trivet.ProvisionSpec{Template: "t", Parameters: map[string]string{"unknown": "x"},
 				Selector: pool.Selector}})
 	})
 	r.waits("good", pool)
 	r.must(r.Offer(t.Context(), r.free(1, pool.Selector)))
 	r.wantRunning("good: free1")
-	if p, err := r.Provisions.Get("bad"); err != nil || p.Status.State != trivet.ProvisionFailed {
+	if p, err := r.Provisions.Get("default/bad"); err != nil || p.Status.State != trivet.ProvisionFailed {
 		t.Errorf("the one with an unknown parameter: %+v, %v", p.Status, err)
 	}
 }
@@ -150,7 +150,7 @@ func TestRecheckFindsWhatWasPassedOver(t *testing.T) {
 	none := trivet.ProvisionSpec{Selector: map[string]string{"pool": "none"}}
 	for i := range 10 {
 		r.waits(fmt.Sprint("n", i), none)
-		r.must(r.Claim(t.Context(), fmt.Sprint("n", i)))
+		r.must(r.Claim(t.Context(), fmt.Sprint("default/n", i)))
 	}
 	pool := trivet.ProvisionSpec{Selector: map[string]string{"pool": "p"}}
 	for i := range 3 {
@@ -180,10 +180,10 @@ func TestRecheckFindsWhatWasPassedOver(t *testing.T) {
 // the image is not at fault, or they may use another one.
 func TestProvisionsWaitForTheImage(t *testing.T) {
 	r := newAgedRack(t)
-	image := &trivet.Image{Meta: trivet.Meta{Name: "os"}, Spec: trivet.ImageSpec{Format: "raw",
+	image := &trivet.Image{Meta: trivet.Meta{Project: "default", Name: "os"}, Spec: trivet.ImageSpec{Format: "raw",
 		Blob: trivet.BlobRef{Digest: "sha256:" + strings.Repeat("0", 64), Bytes: 1,
 			Chunks: "sha256:" + strings.Repeat("0", 64)}}}
-	template := &trivet.Template{Meta: trivet.Meta{Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
+	template := &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"}, Spec: trivet.TemplateSpec{Actions: []trivet.Action{
 		{Name: "image", Use: "image", With: map[string]any{"image": "os"}}}}}
 	r.write(func(tx *store.Tx) error {
 		image.Status.Failures = &trivet.SharedFailures{Generation: 1, Machines: []string{"m1", "m2"}}
@@ -196,27 +196,27 @@ func TestProvisionsWaitForTheImage(t *testing.T) {
 	m := r.free(1, pool.Selector)
 	r.must(r.Offer(t.Context(), m))
 	for i := range 4 {
-		if p, err := r.Provisions.Get(fmt.Sprint("p", i)); err != nil || p.Status.WaitsFor != "image os" {
+		if p, err := r.Provisions.Get(fmt.Sprint("default/p", i)); err != nil || p.Status.WaitsFor != "image os" {
 			t.Errorf("%s: %+v, %v", p.Name, p.Status, err)
 		}
 	}
 	before := r.Store.Revision()
 	r.must(r.Offer(t.Context(), m))
-	r.must(r.Claim(t.Context(), "p1"))
+	r.must(r.Claim(t.Context(), "default/p1"))
 	if after := r.Store.Revision(); after != before {
 		t.Errorf("provisions that wait for an image cost %d writes", after-before)
 	}
 	r.write(func(tx *store.Tx) error {
-		p, err := r.Provisions.In(tx).Get("p2")
+		p, err := r.Provisions.In(tx).Get("default/p2")
 		if err == nil {
 			p.Spec.Parameters = map[string]string{"unknown": "x"}
 			err = r.Provisions.In(tx).Put(p)
 		}
 		return err
 	})
-	r.must(r.Claim(t.Context(), "p2"))
+	r.must(r.Claim(t.Context(), "default/p2"))
 	r.must(r.Offer(t.Context(), m))
-	if p, err := r.Provisions.Get("p2"); err != nil || p.Status.State != trivet.ProvisionFailed ||
+	if p, err := r.Provisions.Get("default/p2"); err != nil || p.Status.State != trivet.ProvisionFailed ||
 		p.Status.WaitsFor != "" {
 		t.Errorf("one that was changed: %+v, %v", p.Status, err)
 	}
@@ -225,7 +225,7 @@ func TestProvisionsWaitForTheImage(t *testing.T) {
 		image.Revision = 0
 		return r.Images.In(tx).Put(image)
 	})
-	r.must(r.Claim(t.Context(), "p1"))
+	r.must(r.Claim(t.Context(), "default/p1"))
 	r.must(r.Offer(t.Context(), m))
 	r.wantRunning("p1: free1")
 }

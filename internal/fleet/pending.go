@@ -50,7 +50,7 @@ func (f *Fleet) setPending(ctx context.Context, p *trivet.Provision, why string)
 	if st := &p.Status; st.State == trivet.ProvisionPending && st.Reason == why && st.WaitsFor == "" {
 		return nil
 	}
-	return f.update(ctx, func(tx *store.Tx) error { return f.wait(tx, p.Name, why, "") })
+	return f.update(ctx, func(tx *store.Tx) error { return f.wait(tx, p.FullName(), why, "") })
 }
 
 func (f *Fleet) wait(tx *store.Tx, provision, why, waitsFor string) error {
@@ -85,7 +85,7 @@ func (f *Fleet) reject(tx *store.Tx, provision string, cause error) error {
 // stopWaiting lets a provision wait for a machine again where the image that it waits for is not at fault any more, or
 // where the provision or its template were changed and may use another one.
 func (f *Fleet) stopWaiting(ctx context.Context, p *trivet.Provision) error {
-	t, err := f.Templates.GetShared(p.Spec.Template)
+	t, err := f.Templates.GetShared(trivet.Resolve(p.Project, p.Spec.Template))
 	same := err == nil && t.Revision < p.Revision && p.Status.WaitsGeneration == p.Generation
 	if same && f.imageFault(p.Status.WaitsFor) != "" {
 		return nil
@@ -95,7 +95,7 @@ func (f *Fleet) stopWaiting(ctx context.Context, p *trivet.Provision) error {
 
 // imageFault returns why "image NAME" is at fault, as far as this head knows; empty where it is not.
 func (f *Fleet) imageFault(what string) string {
-	image, err := f.Images.GetShared(strings.TrimPrefix(what, "image "))
+	image, err := f.Images.GetShared(trivet.Resolve("", strings.TrimPrefix(what, "image ")))
 	if err != nil {
 		return ""
 	}

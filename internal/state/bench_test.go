@@ -41,7 +41,7 @@ func BenchmarkWaiting(b *testing.B) {
 			Status: trivet.MachineStatus{State: trivet.MachineAvailable}})
 	})
 	fill(waiting, func(tx *store.Tx, i int) error {
-		return tables.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Name: fmt.Sprint("p", i)},
+		return tables.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: fmt.Sprint("p", i)},
 			Spec: trivet.ProvisionSpec{Template: "t", Selector: labels(i)}})
 	})
 	b.Run("machine for a provision", func(b *testing.B) {

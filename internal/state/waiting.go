@@ -117,7 +117,7 @@ func age(p *trivet.Provision) string { return fmt.Sprintf("%020d", max(0, p.Crea
 func (t *Tables) Waiting(after *trivet.Provision) iter.Seq[*trivet.Provision] {
 	place := store.Position{}
 	if after != nil {
-		place = store.Position{Key: classOfProvision(after) + age(after), Name: after.Name}
+		place = store.Position{Key: classOfProvision(after) + age(after), Name: after.FullName()}
 	}
 	return t.Provisions.Under(ByWaiting, "", place)
 }
@@ -153,7 +153,7 @@ func (t *Tables) classes(begin string, rest []string, do func(class string)) {
 func (t *Tables) nextOf(class string, m *trivet.Machine, after *trivet.Provision) *trivet.Provision {
 	place := store.Position{}
 	if after != nil {
-		place = store.Position{Key: class + age(after), Name: after.Name}
+		place = store.Position{Key: class + age(after), Name: after.FullName()}
 	}
 	for p := range t.Provisions.Under(ByWaiting, class, place) {
 		if placement.Matches(m, &p.Spec) {
@@ -168,7 +168,7 @@ func older(p, other *trivet.Provision) bool {
 	if age(p) != age(other) {
 		return age(p) < age(other)
 	}
-	return p.Name < other.Name
+	return p.FullName() < other.FullName()
 }
 
 // first returns the first record; nil where there is none.

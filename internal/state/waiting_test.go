@@ -44,7 +44,7 @@ func TestWaitingAsByScan(t *testing.T) {
 		if i%7 != 0 { // some are of the same time
 			now = now.Add(time.Duration(rand.IntN(5)-2) * time.Minute)
 		}
-		p := &trivet.Provision{Meta: trivet.Meta{Name: fmt.Sprint("p", rand.IntN(1_000_000))},
+		p := &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: fmt.Sprint("p", rand.IntN(1_000_000))},
 			Spec: trivet.ProvisionSpec{Template: "t", Selector: someLabels(3)}}
 		switch i % 10 {
 		case 7:
@@ -112,7 +112,7 @@ func TestWaitingInPages(t *testing.T) {
 	tables := storetest.New(t, state.New)
 	want := map[string]bool{}
 	for i := range 20 {
-		p := &trivet.Provision{Meta: trivet.Meta{Name: fmt.Sprint("p", i)},
+		p := &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: fmt.Sprint("p", i)},
 			Spec: trivet.ProvisionSpec{Template: "t", Selector: someLabels(3)}}
 		if i%5 == 0 {
 			p.Status.WaitsFor = "image os"

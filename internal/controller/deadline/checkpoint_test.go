@@ -44,17 +44,17 @@ func TestWaitIsSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := newHead(f)
-	first.reconcile(t, "m1-1")
+	first.reconcile(t, "default/m1-1")
 	first.advance(40 * time.Second)
 	first.save(t)
 	second := newHeadNamed(f, "head1")
-	second.reconcile(t, "m1-1")
+	second.reconcile(t, "default/m1-1")
 	second.advance(18 * time.Second)
-	second.reconcile(t, "m1-1")
-	expectState(t, f, "m1-1", trivet.WorkflowBooting)
+	second.reconcile(t, "default/m1-1")
+	expectState(t, f, "default/m1-1", trivet.WorkflowBooting)
 	second.advance(3 * time.Second)
-	second.reconcile(t, "m1-1")
-	expectState(t, f, "m1-1", trivet.WorkflowFailed)
+	second.reconcile(t, "default/m1-1")
+	expectState(t, f, "default/m1-1", trivet.WorkflowFailed)
 }
 
 // A head that could not count for a while learns what the others have counted meanwhile. It leaves agents time to
@@ -65,8 +65,8 @@ func TestPausedHeadGoesOnFromOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	paused, other := newHead(f), newHeadNamed(f, "head1")
-	paused.reconcile(t, "m1-1")
-	other.reconcile(t, "m1-1")
+	paused.reconcile(t, "default/m1-1")
+	other.reconcile(t, "default/m1-1")
 	other.advance(55 * time.Second)
 	other.save(t)
 	paused.save(t)
@@ -76,11 +76,11 @@ func TestPausedHeadGoesOnFromOthers(t *testing.T) {
 		}
 	}
 	paused.advance(12 * time.Second)
-	paused.reconcile(t, "m1-1")
-	expectState(t, f, "m1-1", trivet.WorkflowBooting)
+	paused.reconcile(t, "default/m1-1")
+	expectState(t, f, "default/m1-1", trivet.WorkflowBooting)
 	paused.advance(4 * time.Second)
-	paused.reconcile(t, "m1-1")
-	expectState(t, f, "m1-1", trivet.WorkflowFailed)
+	paused.reconcile(t, "default/m1-1")
+	expectState(t, f, "default/m1-1", trivet.WorkflowFailed)
 }
 
 func loaded(t *testing.T, f *fleet.Fleet) uptime.Checkpoint {
@@ -100,10 +100,10 @@ func TestNothingIsCountedBeforeTheCheckpoint(t *testing.T) {
 	}
 	h := newHead(f)
 	h.saved = nil
-	h.reconcile(t, "m1-1")
+	h.reconcile(t, "default/m1-1")
 	h.advance(2 * time.Minute)
-	h.reconcile(t, "m1-1")
-	expectState(t, f, "m1-1", trivet.WorkflowBooting)
+	h.reconcile(t, "default/m1-1")
+	expectState(t, f, "default/m1-1", trivet.WorkflowBooting)
 }
 
 // However many runs wait, a head writes one transaction, and none where nothing has changed. Each wait is saved by the
@@ -116,11 +116,11 @@ func TestOneCheckpointForAllRuns(t *testing.T) {
 		if err := claim(t.Context(), f, name); err != nil {
 			t.Fatal(err)
 		}
-		runs = append(runs, name+"-1")
+		runs = append(runs, "default/"+name+"-1")
 	}
 	first, second := newHead(f), newHeadNamed(f, "head1")
 	ranks := func(even int) func(string) int {
-		return func(run string) int { return (int(run[1]-'0') + even) % 2 }
+		return func(run string) int { return (int(run[len("default/m")]-'0') + even) % 2 }
 	}
 	first.Rank, second.Rank = ranks(0), ranks(1)
 	first.reconcile(t, runs...)

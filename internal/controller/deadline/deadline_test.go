@@ -302,14 +302,14 @@ func TestIdleAgentReturns(t *testing.T) {
 	create(t, f, &trivet.Machine{Status: trivet.MachineStatus{Epoch: 1, AgentKey: "key"}},
 		trivet.Action{Name: "work", Use: "noop"})
 	h := newHead(f)
-	if _, err := h.Reconcile(t.Context(), "p-1"); err != nil {
+	if _, err := h.Reconcile(t.Context(), "default/p-1"); err != nil {
 		t.Fatal(err)
 	}
 	h.advance(f.AgentTimeout())
-	if _, err := h.Reconcile(t.Context(), "p-1"); err != nil {
+	if _, err := h.Reconcile(t.Context(), "default/p-1"); err != nil {
 		t.Fatal(err)
 	}
-	w, err := f.Workflows.Get("p-1")
+	w, err := f.Workflows.Get("default/p-1")
 	m, errMachine := f.Machines.Get("m1")
 	if err := errors.Join(err, errMachine); err != nil || w.Status.State != trivet.WorkflowBooting {
 		t.Fatalf("%+v, %v", w, err)

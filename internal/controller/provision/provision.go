@@ -93,7 +93,7 @@ func (c *Controller) Affected(e *store.Event) []string {
 	case *trivet.Provision:
 		if was, ok := e.Old().(*trivet.Provision); is.Status.State.Waits() &&
 			(!ok || was.Generation != is.Generation || is.Status.WaitsFor == "" && input(was) != input(is)) {
-			return []string{is.Name}
+			return []string{is.FullName()}
 		}
 	case *trivet.Machine:
 		if was, ok := e.Old().(*trivet.Machine); placement.Free(is) && (!ok || !placement.Free(was) ||
@@ -103,7 +103,7 @@ func (c *Controller) Affected(e *store.Event) []string {
 	}
 	switch e.Kind {
 	case "Image":
-		return c.waitingFor("image " + e.Name)
+		return c.waitingFor("image " + trivet.ShortName(e.Name))
 	case "Platform", "Network":
 		if changed(e.Old(), e.Record()) {
 			c.restart()

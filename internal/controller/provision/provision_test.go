@@ -84,7 +84,7 @@ func (c *calls) Recheck(_ context.Context, after *trivet.Provision, _ int) (*tri
 	if c.pages--; c.pages <= 0 {
 		return nil, nil
 	}
-	return &trivet.Provision{Meta: trivet.Meta{Name: fmt.Sprint("p", len(c.rechecked))}}, nil
+	return &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: fmt.Sprint("p", len(c.rechecked))}}, nil
 }
 
 // A machine that becomes available is one decision, however many provisions wait. Other changes of machines are none.
@@ -110,12 +110,12 @@ func TestAvailableMachineIsOneDecision(t *testing.T) {
 		}
 	}
 	p := func(n int, state trivet.ProvisionState, reason, image string) *trivet.Provision {
-		return &trivet.Provision{Meta: trivet.Meta{Name: fmt.Sprint("p", n)},
+		return &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: fmt.Sprint("p", n)},
 			Spec:   trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"a": "b"}},
 			Status: trivet.ProvisionStatus{State: state, Reason: reason, WaitsFor: image}}
 	}
 	for n := range 20 {
-		want("a new provision", put(p(n, "", "", "")), fmt.Sprint("p", n))
+		want("a new provision", put(p(n, "", "", "")), fmt.Sprint("default/p", n))
 		want("why it waits", put(p(n, trivet.ProvisionPending, "no machine is free", "")))
 	}
 	m := func(state trivet.MachineState, cordoned bool, label string) *trivet.Machine {
@@ -131,11 +131,11 @@ func TestAvailableMachineIsOneDecision(t *testing.T) {
 	want("a quarantined machine", put(m(trivet.MachineQuarantined, false, "c")))
 
 	want("a fault of its image", put(p(3, trivet.ProvisionPending, "at fault", "image os")))
-	image := &trivet.Image{Meta: trivet.Meta{Name: "os"}, Spec: trivet.ImageSpec{Format: "raw",
+	image := &trivet.Image{Meta: trivet.Meta{Project: "default", Name: "os"}, Spec: trivet.ImageSpec{Format: "raw",
 		Blob: trivet.BlobRef{Digest: "sha256:" + strings.Repeat("0", 64), Bytes: 1,
 			Chunks: "sha256:" + strings.Repeat("0", 64)}}}
-	want("the image", put(image), "p3")
-	want("the end of its fault", put(p(3, trivet.ProvisionPending, "", "")), "p3")
+	want("the image", put(image), "default/p3")
+	want("the end of its fault", put(p(3, trivet.ProvisionPending, "", "")), "default/p3")
 	want("a running provision", put(p(3, trivet.ProvisionRunning, "", "")))
 	want("a network", put(&trivet.Network{Meta: trivet.Meta{Name: "net"},
 		Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.0.0/24")}}), recheckKey)
