@@ -33,8 +33,8 @@ func TestStoreKeysAreForFullHeads(t *testing.T) {
 	s.record("witness", trivet.RoleWitness, func(rec *trivet.Head) { rec.Status.State = trivet.HeadMember })
 	s.record("leaving", "", func(rec *trivet.Head) { rec.Spec.Remove = true })
 	s.record("removed", "", func(rec *trivet.Head) { rec.Status.State = trivet.HeadRemoved })
-	for _, p := range []auth.Peer{{Name: "witness", Role: auth.PeerWitness, Host: "10.0.0.9"},
-		{Name: "witness", Role: auth.PeerHead}, {Name: "head1", Role: auth.PeerWitness, Host: "10.0.0.9"},
+	for _, p := range []auth.Peer{{Name: "witness", Role: auth.PeerWitness, Host: "127.0.0.1"},
+		{Name: "witness", Role: auth.PeerHead}, {Name: "head1", Role: auth.PeerWitness, Host: "127.0.0.1"},
 		{Name: "leaving", Role: auth.PeerHead}, {Name: "removed", Role: auth.PeerHead}, {Name: "x", Role: auth.PeerHead}} {
 		if err := get(p); !errors.Is(err, trivet.ErrForbidden) {
 			t.Errorf("%+v: %v", p, err)
