@@ -196,7 +196,7 @@ func TestRotation(t *testing.T) {
 	if k.Status.Old != old || k.Status.Resealed < 300 {
 		t.Errorf("the record is %+v", k.Status)
 	}
-	k = s.until("waits for head0", func(k *trivet.Key) bool { return strings.Contains(k.Status.Reason, "head0") }, b, c)
+	s.until("waits for head0", func(k *trivet.Key) bool { return strings.Contains(k.Status.Reason, "head0") }, b, c)
 	if slices.Contains(b.ring.IDs(), old) || !slices.Contains(a.ring.IDs(), old) {
 		t.Errorf("the keys are %v and %v", a.ring.IDs(), b.ring.IDs())
 	}
