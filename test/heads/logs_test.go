@@ -62,7 +62,7 @@ func TestLogs(t *testing.T) {
 // writeLog writes the file that the head would have if the agent of run p-1 had sent it a part of its log.
 func (h *head) writeLog(file string) {
 	h.Helper()
-	dir := filepath.Join(h.Dir, "logs", "p-1")
+	dir := filepath.Join(h.Dir, "logs", "default", "p-1")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		h.Fatal(err)
 	}
