@@ -17,7 +17,7 @@ const (
 	ActionTwice    = false // completed actions are not sent to an agent
 	RunStuck       = false // a phone-home is acknowledged and not recorded
 	OldEpoch       = false // a machine that is released starts again at epoch 0
-	DeadlineEarly  = false // elapsed time is counted twice
+	DeadlineEarly  = false // a deadline expires after half of its time
 	DeadlineNever  = false // elapsed time is not counted
 	BMCShared      = false // a head does not wait until another one has ended with a BMC
 	WriteRate      = false // what has failed is retried at once

@@ -19,6 +19,7 @@ type Entry struct {
 	known   bool
 	gone    bool // it left, or was replaced
 	running int  // requests
+	number  int  // of its wait, in the order of all
 	place   *list.Element
 }
 
@@ -69,7 +70,7 @@ func (e *Entry) End() {
 	defer e.set.mu.Unlock()
 	if e.running--; e.running == 0 && !e.known && !e.gone {
 		e.stopWaiting()
-		e.place = e.caller.waiting.PushBack(e)
+		e.wait()
 	}
 }
 
@@ -106,6 +107,13 @@ func (e *Entry) IsShared() bool {
 	e.set.mu.Lock()
 	defer e.set.mu.Unlock()
 	return e.caller.shared
+}
+
+// wait includes the entry in those that may be replaced. set.mu is held.
+func (e *Entry) wait() {
+	e.set.waits++
+	e.number = e.set.waits
+	e.place = e.caller.waiting.PushBack(e)
 }
 
 // stopWaiting excludes the entry from those that may be replaced. set.mu is held.

@@ -34,6 +34,7 @@ type Set struct {
 	known   int
 	refused int
 	evicted int
+	waits   int // how often an entry began to wait
 	callers map[netip.Addr]*caller
 }
 
@@ -97,7 +98,7 @@ func (s *Set) admit(e *Entry, class Class) (victim *Entry, ok bool) {
 	s.callers[e.key], e.caller = c, c
 	c.unknown++
 	s.unknown++
-	e.place = c.waiting.PushBack(e)
+	e.wait()
 	return victim, true
 }
 
@@ -114,10 +115,11 @@ func (s *Set) makeSpace(c *caller) (victim *Entry, ok bool) {
 	if c == nil || c.waiting.Len() == 0 {
 		return nil, false
 	}
-	return c.waiting.Front().Value.(*Entry), true
+	return c.oldest(), true
 }
 
-// largest returns the address with most entries that wait. A shared one is many callers. s.mu is held.
+// largest returns the address with most entries that wait; of several, the one whose entry has waited longest. A shared
+// one is many callers. s.mu is held.
 func (s *Set) largest() (found *caller) {
 	most := 0
 	for _, c := range s.callers {
@@ -125,12 +127,15 @@ func (s *Set) largest() (found *caller) {
 		if c.shared && n > 0 {
 			n = n/s.limits.PerAddress + 1
 		}
-		if n > most {
+		if n > most || n > 0 && n == most && c.oldest().number < found.oldest().number {
 			found, most = c, n
 		}
 	}
 	return found
 }
+
+// oldest returns the entry that has waited longest; there is one.
+func (c *caller) oldest() *Entry { return c.waiting.Front().Value.(*Entry) }
 
 func (s *Set) hasSpaceForKnown(c *caller) bool {
 	return s.known < s.limits.Known && (c.shared || c.known < s.limits.KnownPerAddress)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/faultinject"
 )
 
 // Matches reports whether a machine is the one that a provision names, and has the labels of its selector.
@@ -70,6 +71,8 @@ func Why(machines iter.Seq[*trivet.Machine], spec *trivet.ProvisionSpec, avoid f
 // unfit returns why a machine cannot be claimed; empty when it can.
 func unfit(m *trivet.Machine, avoid func(*trivet.Machine) string) string {
 	switch {
+	case faultinject.MachineTwice:
+		return ""
 	case m.Spec.Cordoned:
 		return "cordoned"
 	case m.Status.State == trivet.MachineDiscovered:

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/klauspost/compress/s2"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -247,19 +248,26 @@ func place(kv *mvccpb.KeyValue, version int64) []byte {
 	return append(data, kv.Key...)
 }
 
-const txIDBytes = 16 // the ID of the transaction is before the record's JSON
+const (
+	txIDBytes = 16 // the ID of the transaction is before the record's JSON
+	asIs      = 0  // the form of the JSON, a byte between both; else it is in S2
+)
 
 func (s storedRecords) open(kv *mvccpb.KeyValue) (txID, doc []byte, err error) {
 	plain, _, err := s.cipher.Open(kv.Value, place(kv, kv.Version))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", kv.Key, err)
 	}
-	return plain[:txIDBytes], plain[txIDBytes:], nil
+	txID, doc = plain[:txIDBytes], plain[txIDBytes+1:]
+	if plain[txIDBytes] != asIs {
+		doc, err = s2.Decode(nil, doc)
+	}
+	return txID, doc, err
 }
 
 // replace writes the next value of a key.
 func (s storedRecords) replace(ctx context.Context, kv *mvccpb.KeyValue, txID, doc []byte) error {
-	box := s.cipher.Seal(slices.Concat(txID, doc), place(kv, kv.Version+1))
+	box := s.cipher.Seal(slices.Concat(txID, []byte{asIs}, doc), place(kv, kv.Version+1))
 	_, err := s.Put(ctx, string(kv.Key), string(box))
 	return err
 }

@@ -120,6 +120,9 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 		c.forget(name)
 		return 0, nil
 	}
+	if faultinject.DeadlineEarly {
+		limit /= 2
+	}
 	clock := c.Clock.Read()
 	if !clock.Counting() || !c.loaded() {
 		return uptime.Interval, nil
@@ -130,9 +133,6 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	}
 	queued := isQueued(wait, m)
 	used := c.count(w.Spec.Machine, wait, limit, clock.Counted(), queued)
-	if faultinject.DeadlineEarly {
-		used *= 2
-	}
 	if used >= limit {
 		return time.Second, c.Fleet.Expire(ctx, w.Spec.Machine, wait)
 	}

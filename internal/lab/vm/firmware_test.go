@@ -85,7 +85,7 @@ func TestFirmware(t *testing.T) {
 			if err := m.Reset(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			rack.Expect(m, `Welcome to GRUB!`)
+			rack.Expect(m, `Welcome to GRUB!| login: `) // what it has fetched shows that it began again
 			check("reset to disk", tc.local)
 			rack.Script(install...)
 			m.PowerOff()

@@ -18,6 +18,7 @@ type Serial struct {
 	file    *os.File      // guarded by mu, as all below
 	text    string        // not consumed by Expect yet; without terminal escape sequences
 	last    string        // the newest maxRecent bytes, for errors
+	partial string        // the beginning of a control sequence, whose end is not written yet
 	changed chan struct{} // closed and replaced when text grows
 }
 
@@ -34,15 +35,20 @@ func newSerial(path string) (*Serial, error) {
 	return &Serial{file: f, changed: make(chan struct{})}, nil
 }
 
-// escapes matches terminal control sequences, which firmware writes. One that is split over two writes is not matched.
+// escapes matches terminal control sequences, which firmware writes, also between the letters of a text.
 var escapes = regexp.MustCompile("\x1b\\[[0-9;?]*[a-zA-Z]|\x1b[()][A-Z0-9]|\x1b[=>c78]|[\x00\r]")
+
+// begun matches the beginning of a control sequence at the end of a text. A longer one is none.
+var begun = regexp.MustCompile("\x1b(\\[[0-9;?]{0,32}|[()])?$")
 
 // Write adds output of the machine.
 func (s *Serial) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, err := s.file.Write(p)
-	plain := escapes.ReplaceAllString(string(p), "")
+	text := s.partial + string(p)
+	s.partial = begun.FindString(text)
+	plain := escapes.ReplaceAllString(strings.TrimSuffix(text, s.partial), "")
 	s.text = keepEnd(s.text+plain, maxUnread)
 	s.last = keepEnd(s.last+plain, maxRecent)
 	close(s.changed)
