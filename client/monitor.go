@@ -86,7 +86,8 @@ type probe struct {
 }
 
 // isSilent reports whether a head does not respond to a probe either, or false when ctx ends before that is known.
-// Calls that wait at the same time share one probe: a thousand of them do not add a thousand connections to a busy head.
+// Calls that wait at the same time share one probe: a thousand of them do not add a thousand connections to a busy
+// head.
 func (hs *heads) isSilent(ctx context.Context, url string) bool {
 	p := hs.sharedProbe(url)
 	if p == nil {

@@ -77,8 +77,8 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 	}
 }
 
-// candidates returns the records that a selector may match, after a name: by an index where it has a field of one, so that
-// a machine's events are found among those of all machines.
+// candidates returns the records that a selector may match, after a name: by an index where it has a field of one, so
+// that a machine's events are found among those of all machines.
 func (h *Handler) candidates(kind trivet.Kind, project string, sel selector, after string,
 	limit int) ([]store.Raw, int64) {
 	for _, t := range sel.fields {

@@ -59,8 +59,8 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveMember serves the store's members, until they are removed, and witnesses from their own address only: a valid
-// certificate alone would let its holder send messages in the name of other members. All others get a 401: a member that got a 403 or 410 would conclude that it
-// was removed. One that was removed learns it from its ping.
+// certificate alone would let its holder send messages in the name of other members. All others get a 401: a member
+// that got a 403 or 410 would conclude that it was removed. One that was removed learns it from its ping.
 func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 	root := t.root()
 	if root == nil {

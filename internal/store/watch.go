@@ -53,8 +53,8 @@ func (s *Store) Watch(from int64, kinds ...trivet.Kind) *Watcher {
 func (w *Watcher) Revision() int64 { return w.rev }
 
 // Next waits for changes and returns them, always in whole revisions. Errors: ErrCompacted if the change feed does not
-// reach back that far, or it would be too much to read (list, then watch from the list's revision); ErrUnavailable; ctx's, after which Next
-// may be called again.
+// reach back that far, or it would be too much to read (list, then watch from the list's revision); ErrUnavailable;
+// ctx's, after which Next may be called again.
 func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
 	defer w.store.history.remove(w)
 	for {

@@ -53,8 +53,9 @@ type waiting struct {
 	other   string
 }
 
-// The keys are full names of provisions and, as names have no spaces, names of machines that became available after machineKey.
-// recheckKey is all waiting provisions: they are rechecked page by page, in case that what woke them was lost.
+// The keys are full names of provisions and, as names have no spaces, names of machines that became available after
+// machineKey. recheckKey is all waiting provisions: they are rechecked page by page, in case that what woke them was
+// lost.
 const (
 	machineKey      = "machine "
 	recheckKey      = "all provisions"
