@@ -28,8 +28,9 @@ func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 	}
 	if old != nil && old.Status.State != "" && old.Status.State != trivet.ProvisionPending &&
 		!reflect.DeepEqual(old.Spec, next.Spec) {
-		return &trivet.Error{Op: "update", Kind: "Provision", Name: next.ShortName(), Hint: "delete it and create it again",
-			Err: fmt.Errorf("%w: it has started (%s), so its spec is constant", trivet.ErrConflict, old.Status.State)}
+		return &trivet.Error{Op: "update", Kind: "Provision", Name: next.ShortName(),
+			Err:  fmt.Errorf("%w: it has started (%s), so its spec is constant", trivet.ErrConflict, old.Status.State),
+			Hint: "delete it and create it again"}
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ func (h *Handler) agentRoutes() {
 		summary: "An agent's reports and heartbeat; an idle agent waits for a run",
 		in:      reflect.TypeFor[trivet.Sync](), out: grant, serve: h.agentSync})
 	h.add(route{method: "POST", path: "/agent/v1/logs", summary: "Append to the log of an action",
-		query: []string{"workflow: as the run names it", "action: its name", "epoch: of the agent's run", "attempt: from 1",
-			"offset: where the piece begins, in bytes"},
+		query: []string{"workflow: as the run names it", "action: its name", "epoch: of the agent's run",
+			"attempt: from 1", "offset: where the piece begins, in bytes"},
 		media: "application/octet-stream", in: reflect.TypeFor[[]byte](), status: http.StatusNoContent,
 		serve: h.agentLogs})
 }

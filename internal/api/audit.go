@@ -108,8 +108,8 @@ func (h *Handler) newAudit(r *http.Request, rt route, c *caller) trivet.Audit {
 	return trivet.Audit{
 		Time: h.Now().UTC(), Head: h.Fleet.Self(), Account: c.account, Token: c.token.Name, From: from,
 		Request: requestID(r.Context()), Action: rt.action(), Kind: rt.kind,
-		Project: fmt.Sprintf("%.*s", trivet.MaxProject, r.PathValue("project")), Name: fmt.Sprintf("%.*s", maxName, name),
-		Result: trivet.AuditOK,
+		Project: fmt.Sprintf("%.*s", trivet.MaxProject, r.PathValue("project")),
+		Name:    fmt.Sprintf("%.*s", maxName, name), Result: trivet.AuditOK,
 	}
 }
 

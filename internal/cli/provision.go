@@ -98,8 +98,8 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 	_, err = client.Of[trivet.Provision](cl).In(a.project()).Create(cmd.Context(), p)
 	if errors.Is(err, trivet.ErrExists) {
 		return &trivet.Error{Op: "create", Kind: "Provision", Name: name, Err: trivet.ErrExists,
-			Hint: fmt.Sprintf("watch it with: trivet provision%[1]s %[2]s --watch; or delete it with: trivet delete%[1]s "+
-				"provision %[2]s", a.flagText(), name)}
+			Hint: fmt.Sprintf("watch it with: trivet provision%[1]s %[2]s --watch; or delete it with: "+
+				"trivet delete%[1]s provision %[2]s", a.flagText(), name)}
 	}
 	if err != nil {
 		return a.interrupted(cmd.Context(), err,

@@ -33,7 +33,8 @@ func (m *Member) CatchUp(ctx context.Context) error {
 			return nil
 		}
 		if wait.Sleep(ctx, catchUpInterval) != nil {
-			return &trivet.Error{Op: "catch up with the other members", Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err),
+			return &trivet.Error{Op: "catch up with the other members",
+				Err:  fmt.Errorf("%w: %w", trivet.ErrUnavailable, err),
 				Hint: "start it again when most of the other heads are up"}
 		}
 	}

@@ -26,8 +26,8 @@ func metrics(root string) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nA head serves its metrics for Prometheus at `/metrics` of the " +
-		"API. Those of package `client`\nare of programs that register `Client.Collector`. Those of etcd, the Go runtime and the " +
-		"process are served beside them:\ntheir names begin with `etcd_`, `go_` and `process_`.\n\n| Metric | Type | " +
+		"API. Those of package `client`\nare of programs that register `Client.Collector`. Those of etcd, the Go runtime " +
+		"and the process are served beside them:\ntheir names begin with `etcd_`, `go_` and `process_`.\n\n| Metric | Type | " +
 		"Labels | Description | Package |\n|---|---|---|---|---|\n")
 	for _, m := range all {
 		labels := make([]string, len(m.labels))

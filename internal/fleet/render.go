@@ -65,7 +65,8 @@ func (f *Fleet) images(tx *store.Tx, p *trivet.Provision, t *trivet.Template, ac
 		for _, named := range actionspec.Images(a) {
 			full, err := imageName(p.Project, t.Project, named)
 			if err != nil {
-				return nil, &trivet.FieldError{Field: fmt.Sprintf("spec.actions[%d].with.image", i), Problem: err.Error()}
+				field := fmt.Sprintf("spec.actions[%d].with.image", i)
+				return nil, &trivet.FieldError{Field: field, Problem: err.Error()}
 			}
 			name := trivet.RelativeName(p.Project, full)
 			a.With["image"] = name

@@ -55,8 +55,9 @@ var (
 	quotaBytes = prometheus.NewDesc("trivet_store_quota_bytes",
 		"Quota of the store. From 70 % on there is an event; from 90 % on only deletions and small changes are accepted.",
 		nil, nil)
-	memberRevision = prometheus.NewDesc("trivet_store_revision", "Revision of this head's member of the store.", nil, nil)
-	freeBytes      = prometheus.NewDesc("trivet_disk_free_bytes",
+	memberRevision = prometheus.NewDesc("trivet_store_revision",
+		"Revision of this head's member of the store.", nil, nil)
+	freeBytes = prometheus.NewDesc("trivet_disk_free_bytes",
 		"Free space of the file system that this head's store is in.", nil, nil)
 )
 
