@@ -122,7 +122,7 @@ func each[T any](ctx context.Context, from *store.Table[T], do func(*T) error) e
 			if err := do(r); err != nil {
 				return err
 			}
-			after, more = any(r).(trivet.Record).Header().Name, true
+			after, more = any(r).(trivet.Record).Header().FullName(), true
 		}
 	}
 	return ctx.Err()

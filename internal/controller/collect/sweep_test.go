@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -144,6 +145,43 @@ func TestSweepsInPages(t *testing.T) {
 	}
 	if left != all-5 {
 		t.Errorf("%d are left of %d, want all but 5", left, all)
+	}
+}
+
+// A sweep of records that belong to projects reads each once, and ends, whatever their names.
+func TestSweepOfProjects(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a", "x"} { // before and after the names of projects
+		tables, now := storetest.New(t, state.New), time.Now()
+		run := func(project, name string, ended time.Time) *trivet.Workflow {
+			return &trivet.Workflow{Meta: trivet.Meta{Project: project, Name: name},
+				Spec:   trivet.WorkflowSpec{Machine: "m1", Provision: "gone", ProvisionUID: "u"},
+				Status: trivet.WorkflowStatus{State: trivet.WorkflowFailed, Ended: ended}}
+		}
+		const batch = 100
+		for i := 0; i < page; i += batch {
+			_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) (err error) {
+				for j := range batch {
+					err = errors.Join(err, tables.Workflows.In(tx).Create(run("blue", fmt.Sprintf("%s-%04d", name, i+j), now)))
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
+			return tables.Workflows.In(tx).Create(run("default", "old-1", now.Add(-2*keepRun)))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		err = New(tables, nil, neverExpires).sweep(ctx, keyRuns, now)
+		cancel()
+		if n := tables.Workflows.Len(); err != nil || n != page {
+			t.Errorf("runs named %s: %d are left, want %d; %v", name, n, page, err)
+		}
 	}
 }
 

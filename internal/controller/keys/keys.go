@@ -123,20 +123,17 @@ func (c *Controller) drives(k *trivet.Key) bool {
 	return c.now().Sub(c.seenSince) >= time.Duration(c.Rank(k.Name))*stallTime
 }
 
-// keepOwn makes this head's keys those of the record, and publishes which it has.
+// keepOwn makes this head's keys those of the record, and publishes which it has: also where it cannot get one, since
+// the rotation must not count on a key that was lost.
 func (c *Controller) keepOwn(ctx context.Context, k *trivet.Key) error {
-	if err := c.get(ctx, k); err != nil {
-		return err
+	err := c.get(ctx, k)
+	if err == nil && k.Status.Active != "" {
+		err = c.Ring.Use(k.Status.Active)
 	}
-	if k.Status.Active != "" {
-		if err := c.Ring.Use(k.Status.Active); err != nil {
-			return err
-		}
+	if err == nil {
+		err = c.drop(ctx, k)
 	}
-	if err := c.drop(k); err != nil {
-		return err
-	}
-	return c.publish(ctx)
+	return errors.Join(err, c.publish(ctx))
 }
 
 // get fetches the keys of the record that this head does not have.
@@ -152,11 +149,15 @@ func (c *Controller) get(ctx context.Context, k *trivet.Key) error {
 }
 
 // drop drops the keys that are not used any more: none of the values of this head's copy, nor of what its member has on
-// the disk, is encrypted with them.
-func (c *Controller) drop(k *trivet.Key) error {
+// the disk, is encrypted with them. What is dropped cannot be got back from a copy that is behind, so a quorum confirms
+// the record.
+func (c *Controller) drop(ctx context.Context, k *trivet.Key) error {
 	idle := k.Status.Phase == "" || k.Status.Phase == trivet.KeyDropping
 	if k.Status.Active == "" || !idle || len(c.Ring.IDs()) == 1 {
 		return nil
+	}
+	if err := c.confirm(ctx, k); err != nil {
+		return fmt.Errorf("drop keys: %w", err)
 	}
 	for _, text := range c.Ring.IDs() {
 		id, err := keyring.ParseID(text)
@@ -169,6 +170,17 @@ func (c *Controller) drop(k *trivet.Key) error {
 	}
 	c.Member.Commit()
 	return c.Ring.DropOthers(k.Status.Active)
+}
+
+// confirm fails where the record is another one than a quorum has. Afterwards this head's copy has what it had then.
+func (c *Controller) confirm(ctx context.Context, k *trivet.Key) error {
+	return c.update(ctx, func(tx *store.Tx) error {
+		now, err := c.Tables.Keys.In(tx).Get(k.Name)
+		if err == nil && (now.Status.Active != k.Status.Active || now.Status.Phase != k.Status.Phase) {
+			err = fmt.Errorf("%w: the record has changed", trivet.ErrConflict)
+		}
+		return err
+	})
 }
 
 // publish writes which keys this head has into its record.

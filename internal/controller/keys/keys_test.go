@@ -246,6 +246,56 @@ func TestNewKeyIsLostWithItsHead(t *testing.T) {
 	}
 }
 
+// A head whose new key is lost, as its directory was put back from a copy, publishes that. Where it was the only one
+// that had the key, another one is created.
+func TestLostNewKeyIsReplaced(t *testing.T) {
+	t.Parallel()
+	for heads := range 2 {
+		s := newSite(t, heads+1)
+		a := s.nodes[0]
+		s.request()
+		lost := s.until("has a new key", inPhase(trivet.KeyDistributing), a).Status.Next
+		if err := a.ring.change(keyring.Of(s.first)); err != nil {
+			t.Fatal(err)
+		}
+		if k := s.until("is complete", rotated, s.nodes...); k.Status.Active == lost {
+			t.Errorf("%d heads: the lost key %s is active", heads+1, lost)
+		}
+	}
+}
+
+// A head whose copy is behind does not drop a key that became the active one meanwhile.
+func TestHeadThatIsBehindDropsNoKey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 2)
+	a, b := s.nodes[0], s.nodes[1]
+	s.request()
+	s.until("is complete", rotated, a, b)
+	if err := b.tables.Store.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.tables.Store.Close() // its copy stays as it is
+	s.request()
+	s.until("has a new key", inPhase(trivet.KeyDistributing), a)
+	if err := b.ring.Fetch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.update(func(tx *store.Tx) error {
+		h, err := a.tables.Heads.In(tx).Get("head1")
+		h.Status.StoreKeys = b.ring.IDs()
+		return errors.Join(err, a.tables.Heads.In(tx).Put(h))
+	}, a)
+	k := s.until("uses the new key", inPhase(trivet.KeyResealing), a)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := b.Reconcile(ctx, trivet.StoreKey); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("the head that is behind: %v", err)
+	}
+	if !slices.Contains(b.ring.IDs(), k.Status.Active) {
+		t.Errorf("it has dropped %s, which is active", k.Status.Active)
+	}
+}
+
 // A head keeps what values of its copy are encrypted with, whatever the record says.
 func TestUsedKeyIsNotDropped(t *testing.T) {
 	t.Parallel()
