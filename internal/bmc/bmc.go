@@ -135,6 +135,18 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
+// ended returns why nothing is sent any more; nil: ctx has not ended. A process that was paused may be past the deadline
+// before ctx notices, and a BMC cannot refuse what is sent late.
+func ended(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 // fail wraps an error with operation, BMC and hint. It returns nil and wrapped errors as they are.
 func fail(op string, cfg Config, hint string, err error) error {
 	var known *trivet.Error

@@ -31,6 +31,7 @@ func TestConformance(t *testing.T) {
 			"wrong password":      wrongPassword,
 			"failing machine":     failingMachine,
 			"ended context":       endedContext,
+			"passed deadline":     passedDeadline,
 			"bad arguments":       badArguments,
 			"two clients":         twoClients,
 		} {
@@ -145,6 +146,25 @@ func failingMachine(t *testing.T, cfg bmc.Config, box *bmctest.Box) {
 	box.Fail(nil)
 	set(t, c, bmc.On)
 	log(t, box, "on", "boot network", "on")
+}
+
+// unnoticed is a context whose deadline has passed, which it has not noticed: its process was paused.
+type unnoticed struct{ context.Context }
+
+func (unnoticed) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+func passedDeadline(t *testing.T, cfg bmc.Config, box *bmctest.Box) {
+	c := open(t, cfg)
+	ctx := unnoticed{t.Context()}
+	for what, err := range map[string]error{
+		"power on":      c.SetPower(ctx, bmc.On),
+		"set next boot": c.SetNextBoot(ctx, bmc.Network),
+	} {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	log(t, box)
 }
 
 func endedContext(t *testing.T, cfg bmc.Config, box *bmctest.Box) {

@@ -128,6 +128,9 @@ func (w *redfishWire) call(ctx context.Context, method, link, etag string, in, o
 	if err != nil {
 		return answer{}, err
 	}
+	if err := ended(ctx); err != nil { // nothing is sent
+		return answer{}, fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)
+	}
 	resp, err := w.http.Do(req)
 	if err != nil {
 		return answer{}, sendError(method, link, err)

@@ -97,7 +97,7 @@ func (s *rmcpSession) exchange(ctx context.Context, send func() []byte, take fun
 	var last error
 	for range rmcpAttempts {
 		s.conn.SetReadDeadline(time.Now().Add(rmcpTimeout))
-		if ctx.Err() != nil { // checked after the deadline was set, which AfterFunc sets too
+		if ended(ctx) != nil { // checked after the deadline was set, which AfterFunc sets too
 			break
 		}
 		if _, last = s.conn.Write(send()); last != nil {
@@ -114,7 +114,7 @@ func (s *rmcpSession) exchange(ctx context.Context, send func() []byte, take fun
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %w", errNoAnswer, errors.Join(context.Cause(ctx), last))
+	return fmt.Errorf("%w: %w", errNoAnswer, errors.Join(ended(ctx), last))
 }
 
 // receive calls take with each packet, until it accepts one or fails with another error than errPacket, or the
