@@ -25,12 +25,17 @@ func (h *Handler) agentLogs(w http.ResponseWriter, r *http.Request, _ *caller) e
 	if _, err := h.machineOfAgent(agent, run.Spec.Machine); err != nil {
 		return err
 	}
-	if run.Spec.Action(q.Get("action")) == nil {
+	action := run.Spec.Action(q.Get("action"))
+	if action == nil {
 		return fmt.Errorf("log of %s: %w: it has no action %q", run.ShortName(), trivet.ErrInvalid, q.Get("action"))
 	}
 	key, offset, err := logPlace(q)
 	if err != nil {
 		return fmt.Errorf("log of %s: %w: %w", run.ShortName(), trivet.ErrInvalid, err)
+	}
+	if key.Attempt > action.Retries+1 {
+		return fmt.Errorf("log of %s: %w: action %s has no attempt %d", run.ShortName(), trivet.ErrInvalid, action.Name,
+			key.Attempt)
 	}
 	if _, err := h.machineOf(r.Context(), run.Spec.Machine, key.Epoch); err != nil {
 		return err

@@ -20,15 +20,39 @@ import (
 // wrote sends a piece of the log of action "one" to a head, as the agent does.
 func (a *agent) wrote(h *head, epoch, offset int, text string) {
 	a.t.Helper()
-	q := url.Values{"workflow": {"p-1"}, "action": {"one"}, "epoch": {fmt.Sprint(epoch)}, "attempt": {"1"},
-		"offset": {fmt.Sprint(offset)}}
+	if status := a.writes(h, epoch, 1, offset, text); status != http.StatusNoContent {
+		a.t.Fatalf("%s: %d", h.name, status)
+	}
+}
+
+// writes returns the status of the response to such a piece.
+func (a *agent) writes(h *head, epoch, attempt, offset int, text string) (status int) {
+	a.t.Helper()
+	q := url.Values{"workflow": {"p-1"}, "action": {"one"}, "epoch": {fmt.Sprint(epoch)},
+		"attempt": {fmt.Sprint(attempt)}, "offset": {fmt.Sprint(offset)}}
 	req := must(http.NewRequestWithContext(a.t.Context(), "POST", h.url+"/agent/v1/logs?"+q.Encode(),
 		strings.NewReader(text)))(a.t)
 	auth.SignRequest(req, []byte(text), "m1", a.key, h.handler.Now())
 	resp := must(h.http().Do(req))(a.t)
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusNoContent {
-		a.t.Fatalf("%s: %d", h.name, resp.StatusCode)
+	return resp.StatusCode
+}
+
+// A log is only of an attempt and an epoch that the run can have.
+func TestLogsOfInventedAttempts(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	a.claim()
+	if _, err := a.hello(0); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ epoch, attempt, want int }{
+		{1, 1, http.StatusNoContent}, {1, 2, http.StatusUnprocessableEntity}, {1, 1000, http.StatusUnprocessableEntity},
+		{1, 0, http.StatusUnprocessableEntity}, {0, 1, http.StatusUnprocessableEntity}, {2, 1, http.StatusConflict},
+	} {
+		if got := a.writes(a.head, c.epoch, c.attempt, 0, "x"); got != c.want {
+			t.Errorf("attempt %d in epoch %d: %d, want %d", c.attempt, c.epoch, got, c.want)
+		}
 	}
 }
 

@@ -17,18 +17,25 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/trivet-project/trivet"
 )
 
 // MaxBytes bounds the log of one attempt of one action. The agent limits its output too.
 const MaxBytes = 16 << 20
 
-// MaxAttempt bounds the attempts of one action that have a log.
-const MaxAttempt = 1000
+// MaxAttempt bounds the attempts of one action that have a log, and MaxParts all attempts of a workflow that do: an
+// agent may invent them.
+const (
+	MaxAttempt = 1000
+	MaxParts   = 256
+)
 
 // Store is a directory of logs.
 type Store struct {
 	root    *os.Root
+	reserve int64 // of the disk's bytes, which logs do not use
 	mu      sync.Mutex
 	changed chan struct{} // guarded by mu; closed and replaced by each Append
 }
@@ -39,8 +46,8 @@ type Part struct {
 	Bytes int64 `json:"bytes"` // end of the last piece
 }
 
-// Open opens or creates the directory.
-func Open(dir string) (*Store, error) {
+// Open opens or creates the directory. Logs stop growing when the disk has only a reserve left, in bytes.
+func Open(dir string, reserve int64) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
@@ -48,13 +55,14 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
-	return &Store{root: root, changed: make(chan struct{})}, nil
+	return &Store{root: root, reserve: reserve, changed: make(chan struct{})}, nil
 }
 
 // Close closes the directory.
 func (s *Store) Close() error { return s.root.Close() }
 
-// Append writes a piece at its offset and syncs it to stable storage. Bytes beyond MaxBytes are dropped.
+// Append writes a piece at its offset and syncs it to stable storage. Bytes beyond MaxBytes are dropped. It fails with
+// ErrTooLarge where the workflow has MaxParts logs already, and with ErrUnavailable where the disk is full.
 func (s *Store) Append(workflow string, key trivet.LogKey, offset int64, piece []byte) error {
 	name, err := fileName(workflow, key)
 	if err != nil {
@@ -74,6 +82,9 @@ func (s *Store) Append(workflow string, key trivet.LogKey, offset int64, piece [
 }
 
 func (s *Store) write(workflow, name string, offset int64, piece []byte) error {
+	if err := s.checkSpace(int64(len(piece))); err != nil {
+		return err
+	}
 	f, err := s.root.OpenFile(name, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		f, err = s.create(workflow, name)
@@ -87,6 +98,13 @@ func (s *Store) write(workflow, name string, offset int64, piece []byte) error {
 
 // create creates a file and syncs its directory entry.
 func (s *Store) create(workflow, name string) (*os.File, error) {
+	parts, err := s.Parts(workflow)
+	if err == nil && len(parts) >= MaxParts {
+		err = fmt.Errorf("%w: it has %d parts, at most %d", trivet.ErrTooLarge, len(parts)+1, MaxParts)
+	}
+	if err != nil {
+		return nil, err
+	}
 	project, _ := trivet.SplitName(workflow)
 	if err := errors.Join(s.mkdir(".", project), s.mkdir(project, workflow)); err != nil {
 		return nil, err
@@ -99,6 +117,26 @@ func (s *Store) create(workflow, name string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// checkSpace returns an error if n more bytes would use the reserve: the store and the blobs of this head need it.
+func (s *Store) checkSpace(n int64) error {
+	if s.reserve == 0 {
+		return nil
+	}
+	dir, err := s.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var disk unix.Statfs_t
+	if err := unix.Fstatfs(int(dir.Fd()), &disk); err != nil {
+		return err
+	}
+	if int64(disk.Bavail)*disk.Bsize-s.reserve < n {
+		return fmt.Errorf("%w: the disk is full", trivet.ErrUnavailable)
+	}
+	return nil
 }
 
 // mkdir creates a directory that may exist and syncs its entry in its parent.

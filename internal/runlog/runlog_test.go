@@ -12,7 +12,7 @@ import (
 func key(action string) trivet.LogKey { return trivet.LogKey{Action: action, Epoch: 7, Attempt: 1} }
 
 func open(t *testing.T) *runlog.Store {
-	s, err := runlog.Open(t.TempDir())
+	s, err := runlog.Open(t.TempDir(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +40,39 @@ func TestRepeatedAndLatePieces(t *testing.T) {
 	}
 	parts, err := s.Parts("blue/w")
 	if err != nil || fmt.Sprint(parts) != "[{{image 7 1} 13}]" {
+		t.Errorf("parts %v, %v", parts, err)
+	}
+}
+
+// An agent that invents attempts gets no more logs than a run may have. Those that there are go on.
+func TestPartsAreBounded(t *testing.T) {
+	s := open(t)
+	for i := range runlog.MaxParts {
+		k := trivet.LogKey{Action: "image", Epoch: int64(1 + i/100), Attempt: 1 + i%100}
+		if err := s.Append("blue/w", k, 0, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Append("blue/w", key("one-more"), 0, []byte("x")); !errors.Is(err, trivet.ErrTooLarge) {
+		t.Errorf("one more part: %v", err)
+	}
+	last := trivet.LogKey{Action: "image", Epoch: 1, Attempt: 1}
+	if err := errors.Join(s.Append("blue/w", last, 1, []byte("y")), s.Append("blue/v", last, 0, []byte("x"))); err != nil {
+		t.Error(err)
+	}
+}
+
+// Logs leave the reserve of the disk to others.
+func TestReserveIsLeft(t *testing.T) {
+	s, err := runlog.Open(t.TempDir(), 1<<60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Append("blue/w", key("a"), 0, []byte("x")); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("written into the reserve: %v", err)
+	}
+	if parts, err := s.Parts("blue/w"); err != nil || len(parts) > 0 {
 		t.Errorf("parts %v, %v", parts, err)
 	}
 }

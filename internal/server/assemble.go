@@ -62,15 +62,16 @@ func (s *Server) checkSealingKey(context.Context) error {
 }
 
 func (s *Server) openFiles(context.Context) (err error) {
-	// Blobs stop growing before they use the space that the store needs.
+	// Blobs and logs stop growing before they use the space that the store needs.
+	const reserve = 2 * cluster.DefaultReserve
 	if s.blobStore, err = blob.Open(s.cfg.path("blobs"),
-		blob.Options{Reserve: 2 * cluster.DefaultReserve, Damaged: s.damagedBlob()}); err != nil {
+		blob.Options{Reserve: reserve, Damaged: s.damagedBlob()}); err != nil {
 		return err
 	}
 	s.blobs = replica.NewBlobs(replica.BlobConfig{Self: s.local.Name(), Store: s.blobStore, Tables: s.fleet.Tables,
 		Root: s.local.Root(),
 		Cert: s.local.Cert(), Log: s.cfg.Log.With("part", "blobs"), Metrics: s.metrics})
-	s.logs, err = runlog.Open(s.cfg.path("logs"))
+	s.logs, err = runlog.Open(s.cfg.path("logs"), reserve)
 	return err
 }
 
