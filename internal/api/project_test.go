@@ -165,6 +165,44 @@ func TestDeletionInProjects(t *testing.T) {
 	}
 }
 
+// A merge patch that names another project changes nothing: what it refers to would be looked up there, and its values
+// sealed for there. One that leaves the project out is one of the record's project.
+func TestPatchNamesItsProject(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	ctx := t.Context()
+	cl := h.client(h.admin)
+	templates, provisions := client.Of[trivet.Template](cl), client.Of[trivet.Provision](cl).In("blue")
+	must(templates.In("blue").Create(ctx, templateOf("t", "a")))(t)
+	must(templates.In("green").Create(ctx, templateOf("other", "a")))(t)
+	must(templates.Create(ctx, templateOf("third", "a")))(t)
+	must(provisions.Create(ctx, &trivet.Provision{Meta: trivet.Meta{Name: "p"},
+		Spec: trivet.ProvisionSpec{Template: "t", Machine: "none"}}))(t)
+	must(client.Of[trivet.Secret](cl).In("blue").Create(ctx, &trivet.Secret{Meta: trivet.Meta{Name: "bmc"}}))(t)
+	must(client.Of[trivet.Machine](cl).Create(ctx, machine("m1", macA)))(t)
+	for _, c := range []struct {
+		path, patch, want string
+	}{
+		{"projects/blue/provisions/p", `{"project":"green","spec":{"template":"other"}}`, "cannot be moved"},
+		{"projects/blue/provisions/p", `{"project":null,"spec":{"template":"third"}}`, "does not exist"},
+		{"projects/blue/secrets/bmc", `{"project":"green","spec":{"data":{"user":"u"}}}`, "cannot be moved"},
+		{"machines/m1", `{"project":"green","labels":{"x":"y"}}`, "belong to the cluster"},
+		{"projects/blue/secrets/bmc", `{"project":null,"spec":{"data":{"user":"u"}}}`, ""},
+		{"projects/blue/provisions/p", `{"project":"blue","labels":{"x":"y"}}`, ""},
+	} {
+		status, got := h.ask(h.admin, "PATCH", "/v1/"+c.path, c.patch, "Content-Type: "+trivet.MediaMergePatch)
+		text := fmt.Sprint(got["message"])
+		if c.want == "" && status != http.StatusOK || c.want != "" && (status != 422 || !strings.Contains(text, c.want)) {
+			t.Errorf("%s %s: %d %s; want %q", c.path, c.patch, status, text, c.want)
+		}
+	}
+	stored := must(h.fleet.Secrets.Get("blue/bmc"))(t).Spec.Data["user"]
+	at := auth.FieldRef{Kind: "Secret", Name: "blue/bmc", Field: "user"}
+	if v, err := h.keys.Sealer.Open(at, stored); err != nil || v.Reveal() != "u" {
+		t.Errorf("the value cannot be opened: %v", err)
+	}
+}
+
 // The logs of runs of one name in two projects are two logs, and the audit log names the project.
 func TestLogsOfProjects(t *testing.T) {
 	t.Parallel()

@@ -338,6 +338,10 @@ func (wr *writer) patched(doc []byte) (trivet.Record, error) {
 	if head.Name != wr.name || head.Kind != wr.info.Kind {
 		return nil, &trivet.FieldError{Field: "name", Problem: "a record cannot be renamed"}
 	}
+	if err := wr.checkProject(head.Project); err != nil {
+		return nil, err
+	}
+	head.Project = wr.project // what the record refers to is looked up there, and its values are sealed for there
 	return next, checkLabels(head.Labels)
 }
 
