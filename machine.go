@@ -41,7 +41,7 @@ type MachineSpec struct {
 // NIC is a network port.
 type NIC struct {
 	MAC string `json:"mac"` // lower case, colons; the list's key
-	// Address is a fixed address of this port; empty means one of its network's ranges.
+	// Address is a fixed IPv4 address of this port, and of no other; empty means one of its network's ranges.
 	Address netip.Addr `json:"address,omitzero"`
 }
 
@@ -211,20 +211,7 @@ func (m *Machine) Validate() error {
 	var p problems
 	p.name(m.Name)
 	p.oneOf("spec.arch", m.Spec.Arch, "", "amd64", "arm64")
-	seen := map[string]bool{}
-	for i, nic := range m.Spec.NICs {
-		field := fmt.Sprintf("spec.nics[%d].mac", i)
-		mac, err := CanonicalMAC(nic.MAC)
-		switch {
-		case err != nil:
-			p.add(field, "%v", err)
-		case mac != nic.MAC:
-			p.add(field, "%q must be written %q", nic.MAC, mac)
-		case seen[mac]:
-			p.add(field, "%q appears twice", mac)
-		}
-		seen[mac] = true
-	}
+	m.checkNICs(&p)
 	p.max("spec.nics", len(m.Spec.NICs), 64)
 	p.wrap(m.Spec.Disk.Validate("spec.disk"))
 	if strings.ContainsAny(m.Spec.Journal, " \t\n") {
@@ -245,6 +232,35 @@ func (m *Machine) Validate() error {
 		p.clusterRef("spec.bmc.secret", b.Secret)
 	}
 	return p.err()
+}
+
+// checkNICs checks the ports by themselves.
+func (m *Machine) checkNICs(p *problems) {
+	macs, addresses := map[string]bool{}, map[netip.Addr]bool{}
+	for i, nic := range m.Spec.NICs {
+		field := fmt.Sprintf("spec.nics[%d].", i)
+		mac, err := CanonicalMAC(nic.MAC)
+		switch {
+		case err != nil:
+			p.add(field+"mac", "%v", err)
+		case mac != nic.MAC:
+			p.add(field+"mac", "%q must be written %q", nic.MAC, mac)
+		case macs[mac]:
+			p.add(field+"mac", "%q appears twice", mac)
+		}
+		switch a := nic.Address; {
+		case a.IsValid() && !a.Is4():
+			p.add(field+"address", "%s is not an IPv4 address", a)
+		case a.IsValid() && addresses[a]:
+			p.add(field+"address", "%s appears twice", a)
+		}
+		macs[mac], addresses[nic.Address] = true, true
+	}
+}
+
+// HasAddress reports whether an address is fixed for one of the machine's ports.
+func (m *Machine) HasAddress(a netip.Addr) bool {
+	return slices.ContainsFunc(m.Spec.NICs, func(n NIC) bool { return n.Address == a })
 }
 
 // HasMAC reports whether one of the machine's ports has this canonical MAC.

@@ -43,7 +43,7 @@ func (l *Leases) CheckHolder(mac string, machine *trivet.Machine, a netip.Addr) 
 	}
 	record, err := l.Addresses.GetShared(a.String())
 	switch {
-	case hasFixed(machine, a) && l.Leased(a) == nil:
+	case machine != nil && machine.HasAddress(a) && l.Leased(a) == nil:
 		return nil // its record follows
 	case err == nil && !record.Status.Declined:
 		if record.Spec.MAC == mac || machine != nil && machine.HasMAC(record.Spec.MAC) {
@@ -54,11 +54,6 @@ func (l *Leases) CheckHolder(mac string, machine *trivet.Machine, a netip.Addr) 
 		return fmt.Errorf("%w: %s is not leased to %s", trivet.ErrForbidden, a, mac)
 	}
 	return l.heard.check(mac, a)
-}
-
-// hasFixed reports whether an address is fixed for one of the machine's ports.
-func hasFixed(m *trivet.Machine, a netip.Addr) bool {
-	return m != nil && slices.ContainsFunc(m.Spec.NICs, func(n trivet.NIC) bool { return n.Address == a })
 }
 
 // Heard notes that a port requested an address from another server.

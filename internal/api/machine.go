@@ -25,6 +25,9 @@ func (h *Handler) admitMachine(c *change, old, next *trivet.Machine) error {
 	if err := h.checkBMC(c, old, next); err != nil {
 		return err
 	}
+	if err := h.checkAddresses(c.tx, old, next); err != nil {
+		return err
+	}
 	if err := h.reserveMACs(c.tx, old, next); err != nil || old == nil {
 		return err
 	}

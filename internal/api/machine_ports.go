@@ -35,6 +35,25 @@ func (h *Handler) reserveMACs(tx *store.Tx, old, next *trivet.Machine) error {
 	return nil
 }
 
+// checkAddresses refuses a fixed address that another machine has: heads acknowledge one without waiting for a record.
+func (h *Handler) checkAddresses(tx *store.Tx, old, next *trivet.Machine) error {
+	for i, nic := range next.Spec.NICs {
+		if !nic.Address.IsValid() || old != nil && old.HasAddress(nic.Address) {
+			continue
+		}
+		for _, other := range h.Fleet.Machines.In(tx).ListBy(state.ByAddress, nic.Address.String()) {
+			if other.Name == next.Name {
+				continue
+			}
+			return &trivet.Error{Op: "fix address", Kind: "Machine", Name: next.Name,
+				Hint: fmt.Sprintf("trivet describe machine %s; delete it, or take the address out of it", other.Name),
+				Err: fmt.Errorf("%w: spec.nics[%d].address %s belongs to machine %s", trivet.ErrExists, i, nic.Address,
+					other.Name)}
+		}
+	}
+	return nil
+}
+
 // holds reports whether the machine of a MAC's record exists.
 func (h *Handler) holds(tx *store.Tx, mac *trivet.MAC) bool {
 	m, err := h.Fleet.Machines.In(tx).Get(mac.Spec.Machine)

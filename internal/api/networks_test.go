@@ -74,3 +74,75 @@ func TestOverlapOfConcurrentNetworks(t *testing.T) {
 		t.Errorf("of 30 overlapping pairs %d networks were accepted", accepted.Load())
 	}
 }
+
+// A fixed address is of one machine, whichever head two are created at.
+func TestFixedAddressIsOfOneMachine(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	heads := []*head{h, h.twin()}
+	with := func(name string, mac int, addresses ...string) *trivet.Machine {
+		m := machine(name)
+		for i, a := range addresses {
+			nic := trivet.NIC{MAC: fmt.Sprintf("52:54:00:00:%02x:%02x", mac, i)}
+			if a != "" {
+				nic.Address = netip.MustParseAddr(a)
+			}
+			m.Spec.NICs = append(m.Spec.NICs, nic)
+		}
+		return m
+	}
+	const addresses = 20
+	var created atomic.Int64
+	var writers errgroup.Group
+	for i := range addresses {
+		for j, at := range heads {
+			writers.Go(func() error {
+				name, address := fmt.Sprintf("m%d-%d", i, j), fmt.Sprint("10.0.0.", 10+i)
+				_, err := client.Of[trivet.Machine](at.client(at.admin)).Create(t.Context(), with(name, 2*i+j, "", address))
+				if err == nil {
+					created.Add(1)
+				} else if !errors.Is(err, trivet.ErrExists) {
+					return err
+				}
+				return nil
+			})
+		}
+	}
+	if err := writers.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n := created.Load(); n != addresses {
+		t.Errorf("%d machines were created with %d addresses", n, addresses)
+	}
+	machines := client.Of[trivet.Machine](h.client(h.admin))
+	for what, c := range map[string]struct {
+		addresses []string
+		want      error
+	}{
+		"twice in a machine": {[]string{"10.0.1.1", "10.0.1.1"}, trivet.ErrInvalid},
+		"in another form":    {[]string{"::ffff:10.0.0.10"}, trivet.ErrInvalid},
+		"of another machine": {[]string{"10.0.1.1", "10.0.0.10"}, trivet.ErrExists},
+	} {
+		if _, err := machines.Create(t.Context(), with("bad", 200, c.addresses...)); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", what, err, c.want)
+		}
+	}
+	last, err := machines.Create(t.Context(), with("last", 201, "10.0.1.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last.Labels = map[string]string{"a": "b"}
+	if last, err = machines.Update(t.Context(), last); err != nil {
+		t.Errorf("a change of something else: %v", err)
+	}
+	last.Spec.NICs[0].Address = netip.MustParseAddr("10.0.0.10")
+	if _, err := machines.Update(t.Context(), last); !errors.Is(err, trivet.ErrExists) {
+		t.Errorf("a change to the address of another machine: %v", err)
+	}
+	if err := machines.Delete(t.Context(), "last"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := machines.Create(t.Context(), with("next", 202, "10.0.1.1")); err != nil {
+		t.Errorf("an address of a deleted machine: %v", err)
+	}
+}

@@ -11,7 +11,7 @@ import (
 // The indexes of the tables.
 const (
 	ByMAC     = "mac"     // machines and addresses by MAC
-	ByAddress = "address" // machines by the fixed addresses of their ports
+	ByAddress = "address" // machines by the fixed addresses of their ports; compared
 	ByLabel   = "label"   // machines by label, those that can be claimed apart from others: see Tables.FreeMachines
 	ByWaiting = "waiting" // provisions that wait, by what they wait for, and age: see Tables.NextWaiting
 	// machines that wait to be accepted, under trivet.MachineDiscovered; compared
@@ -70,7 +70,7 @@ func newTables(s *store.Store) *Tables {
 		Store: s,
 		Machines: store.NewTable(s,
 			store.Index[trivet.Machine]{Name: ByMAC, Keys: macs, Field: "spec.nics.mac"},
-			store.Index[trivet.Machine]{Name: ByAddress, Keys: fixedAddresses},
+			store.Index[trivet.Machine]{Name: ByAddress, Keys: fixedAddresses, Compared: true},
 			store.Index[trivet.Machine]{Name: ByLabel, Keys: labelKeys},
 			store.Index[trivet.Machine]{Name: ByDiscovered, Keys: discovered, Compared: true},
 		),
