@@ -46,13 +46,19 @@ func (h *Handler) serveAudited(w http.ResponseWriter, r *http.Request, rt route,
 	return err
 }
 
-// auditRead records a read of secrets, which never shows their values: once a minute for each token and URL.
+// auditRead records a read of secrets, which never shows their values: once a minute for each token and URL, within
+// limits.
 func (h *Handler) auditRead(r *http.Request, rt route, c *caller) {
-	if readsSecrets(r, rt) && h.audits.first(c.token.Name+" "+r.URL.Path, h.Now()) {
-		entry := h.newAudit(r, rt, c)
-		entry.Kind = "Secret"
-		h.writeAudit(r.Context(), entry)
+	if !readsSecrets(r, rt) || !h.audits.first(c.token.Name+" "+r.URL.Path, h.Now()) {
+		return
 	}
+	omitted, ok := h.audits.allow("reads of "+c.account, h.Now())
+	if !ok {
+		return
+	}
+	entry := h.newAudit(r, rt, c)
+	entry.Kind, entry.Omitted = "Secret", omitted
+	h.writeAudit(r.Context(), entry)
 }
 
 // readsSecrets reports whether a request reads the records of secrets.

@@ -8,42 +8,43 @@ import (
 // auditLimit bounds the entries of requests that change nothing: refused ones, of each account, and reads.
 type auditLimit struct {
 	mu       sync.Mutex
-	accounts map[string]*refusedRequests // guarded by mu
+	accounts map[string]*countedRequests // guarded by mu; by account: of refused requests, and of reads
 	reads    map[string]time.Time        // guarded by mu; when a read was recorded last
 }
 
-// refusedRequests counts those of one account.
-type refusedRequests struct {
+// countedRequests counts those of one account.
+type countedRequests struct {
 	begin    time.Time // of the current interval
 	recorded int       // in this interval
 	omitted  int       // since the last one that was recorded
 }
 
 const (
-	// maxRefused is how many refused requests of an account one head records in each interval.
-	maxRefused      = 20
-	refusedInterval = 10 * time.Minute
-	readInterval    = time.Minute
+	// maxUnchanged is how many refused requests of an account, and how many of its reads, one head records in each
+	// interval: they would displace the entries of changes.
+	maxUnchanged      = 20
+	unchangedInterval = 10 * time.Minute
+	readInterval      = time.Minute
 	// maxAuditKeys bounds the accounts and reads that are counted.
 	maxAuditKeys = 4096
 )
 
-// allow reports whether a refused request of an account is recorded, and how many were omitted before it.
+// allow reports whether a request of an account that changes nothing is recorded, and how many were omitted before it.
 func (l *auditLimit) allow(account string, now time.Time) (omitted int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.accounts == nil || len(l.accounts) >= maxAuditKeys {
-		l.accounts = map[string]*refusedRequests{}
+		l.accounts = map[string]*countedRequests{}
 	}
 	a := l.accounts[account]
 	if a == nil {
-		a = &refusedRequests{begin: now}
+		a = &countedRequests{begin: now}
 		l.accounts[account] = a
 	}
-	if now.Sub(a.begin) >= refusedInterval {
+	if now.Sub(a.begin) >= unchangedInterval {
 		a.begin, a.recorded = now, 0
 	}
-	if a.recorded >= maxRefused {
+	if a.recorded >= maxUnchanged {
 		a.omitted++
 		return 0, false
 	}

@@ -199,6 +199,21 @@ func TestRefusedRequestsAreBounded(t *testing.T) {
 	}
 }
 
+// An account that only reads cannot displace the entries of others by reads of secrets, whatever it names.
+func TestReadsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	viewer := h.account("vi", "viewer")
+	for i := range 50 {
+		h.ask(viewer, "GET", fmt.Sprintf("/v1/projects/p%d/secrets", i), "")
+		h.ask(viewer, "GET", fmt.Sprintf("/v1/projects/default/secrets/s%d", i), "")
+	}
+	got := h.audit(client.AuditOptions{Account: "vi"})
+	if len(got) == 0 || len(got) > 20 || got[0] != "vi read Secret/ ok" {
+		t.Errorf("%d entries of 100 reads, want 1 to 20: %q", len(got), got)
+	}
+}
+
 // A change that cannot be recorded is not made.
 func TestNoChangeWithoutItsEntry(t *testing.T) {
 	t.Parallel()

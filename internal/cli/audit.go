@@ -148,7 +148,7 @@ func auditRow(e trivet.Audit) []string {
 		changed = e.Error
 	}
 	if e.Omitted > 0 {
-		changed += fmt.Sprintf(" (%d refused before, not recorded)", e.Omitted)
+		changed += fmt.Sprintf(" (%d such requests before, not recorded)", e.Omitted)
 	}
 	cells := []string{e.Time.Local().Format(time.DateTime), e.Account, e.From, e.Action, record, e.Result, changed}
 	for i, cell := range cells {
