@@ -11,10 +11,12 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// Bounds of a page, in records.
+// Bounds of a page, in records, and in bytes, beyond which it has no further record: a head holds the pages of all
+// clients, and a slow client must receive one in time.
 const (
-	defaultPage = 500
-	maxPage     = 1000
+	defaultPage  = 500
+	maxPage      = 1000
+	maxPageBytes = 4 << 20
 )
 
 // get returns one record as stored, with properties that this head does not know.
@@ -54,7 +56,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 	if _, err := h.catchUp(r.Context(), at.Revision); err != nil {
 		return err
 	}
-	page := trivet.List{Items: []json.RawMessage{}, Revision: at.Revision}
+	page, bytes := trivet.List{Items: []json.RawMessage{}, Revision: at.Revision}, 0
 	for {
 		records, revision := h.candidates(info.Kind, project, sel, at.After, limit)
 		if page.Revision == 0 {
@@ -65,8 +67,9 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 			if rec := raw.Record(); rec == nil || !sel.matches(rec) {
 				continue
 			}
-			page.Items = append(page.Items, shown(info.Kind, raw.JSON()))
-			if len(page.Items) == limit {
+			item := shown(info.Kind, raw.JSON())
+			page.Items, bytes = append(page.Items, item), bytes+len(item)
+			if len(page.Items) == limit || bytes >= maxPageBytes {
 				page.Continue = position{page.Revision, at.After}.String()
 				return respond(w, http.StatusOK, page)
 			}

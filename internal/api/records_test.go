@@ -3,6 +3,7 @@ package api_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 const (
@@ -195,6 +197,40 @@ func TestListSelectsAndPages(t *testing.T) {
 			!slices.IsSortedFunc(list, func(a, b *trivet.Machine) int { return strings.Compare(a.Name, b.Name) }) {
 			t.Errorf("%s: %s at %d, %v; want %s", name, got, revision, err, tc.want)
 		}
+	}
+}
+
+// A page of large records has fewer of them than were asked for. The client gets all in further pages.
+func TestPagesAreBounded(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	const all, batch = 100, 10
+	for i := 0; i < all; i += batch {
+		_, err := h.fleet.Store.Update(t.Context(), func(tx *store.Tx) (err error) {
+			for j := i; j < i+batch; j++ {
+				p := &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: fmt.Sprintf("p%02d", j)},
+					Spec: trivet.ProvisionSpec{Template: "t", Machine: "m", UserData: strings.Repeat("x", 64<<10)}}
+				err = errors.Join(err, h.fleet.Provisions.In(tx).Create(p))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	resp := h.do(h.admin, "GET", "/v1/provisions?limit=1000", "")
+	defer resp.Body.Close()
+	if n, err := io.Copy(io.Discard, resp.Body); err != nil || n > 4<<20+trivet.MaxRecord {
+		t.Errorf("a page has %d bytes, %v", n, err)
+	}
+	list, _, err := client.Of[trivet.Provision](h.client(h.admin)).AllProjects().List(t.Context(),
+		client.ListOptions{Page: 1000})
+	names := map[string]bool{}
+	for _, p := range list {
+		names[p.Name] = true
+	}
+	if err != nil || len(list) != all || len(names) != all {
+		t.Errorf("%d records with %d names, %v; want %d", len(list), len(names), err, all)
 	}
 }
 
