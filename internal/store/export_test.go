@@ -67,7 +67,18 @@ func (g *Group) Waiting() int {
 }
 
 // LimitReplay sets the limits of replays.
-func (s *Store) LimitReplay(revisions int64, bytes int) { s.replay = replayLimit{revisions, bytes} }
+func (s *Store) LimitReplay(revisions, bytes int64) {
+	s.replay = replayLimit{revisions, maxUnknownReplay, bytes}
+}
+
+// LimitUnknown sets the limit of replays in revisions that are older than the copy.
+func (s *Store) LimitUnknown(revisions int64) { s.replay.unknown = revisions }
 
 // Rewind makes the watch return what it returned after a revision.
 func (w *Watcher) Rewind(revision int64) { w.rev = revision }
+
+// ForgetHistory drops the events that this head holds, so that watches read from etcd.
+func (s *Store) ForgetHistory() { s.history.reset(s.Revision()) }
+
+// MaxReplays bounds the watchers that read from etcd at the same time.
+const MaxReplays = maxReplays

@@ -109,7 +109,7 @@ func (s *Store) follow(ctx context.Context) error {
 // ignored.
 func (s *Store) apply(events []*clientv3.Event) error {
 	next := s.snapshot().next()
-	begin := next.rev
+	begin, written := next.rev, 0
 	var changes []*Event
 	for _, ev := range events {
 		rev := ev.Kv.ModRevision
@@ -120,6 +120,7 @@ func (s *Store) apply(events []*clientv3.Event) error {
 			return fmt.Errorf("%w: %d follows %d", errGap, rev, next.rev)
 		}
 		next.rev = rev
+		written += len(ev.Kv.Key) + len(ev.Kv.Value)
 		if s.defects.drop(ev) {
 			continue
 		}
@@ -128,6 +129,7 @@ func (s *Store) apply(events []*clientv3.Event) error {
 		}
 	}
 	if next.rev > begin {
+		s.volume.add(next.rev, int64(written))
 		s.publish(next, changes)
 	}
 	return nil
@@ -176,6 +178,7 @@ func (s *Store) reload(ctx context.Context) error {
 	s.current.Store(next)
 	s.metrics.revision.Set(float64(next.rev))
 	s.history.reset(next.rev)
+	s.volume.reset(next.rev)
 	s.pending.reached(next.rev)
 	s.metrics.reloads.Inc()
 	return nil

@@ -61,7 +61,9 @@ type Store struct {
 	started bool
 	stop    context.CancelFunc
 	done    chan struct{} // closed with the store
+	volume  volume
 	replay  replayLimit
+	replays chan struct{} // one for each watcher that reads from etcd
 	running sync.WaitGroup
 }
 
@@ -85,7 +87,8 @@ func New(client *clientv3.Client, opts Options) *Store {
 		client: client, opts: opts, log: opts.Logger, kinds: map[string]*kindInfo{},
 		history: history{evicted: map[string]int64{}, waiting: map[*Watcher]struct{}{}},
 		pending: pending{txs: map[txID]*outcome{}},
-		metrics: newMetrics(opts.Metrics), done: make(chan struct{}), replay: replayLimit{maxReplay, maxReplayBytes},
+		metrics: newMetrics(opts.Metrics), done: make(chan struct{}), replay: replayLimit{maxReplay, maxUnknownReplay, maxReplayBytes},
+		replays: make(chan struct{}, maxReplays),
 	}
 	s.refusals = refusals{log: s.log, metrics: s.metrics}
 	s.sealed = sealedCounts{metrics: s.metrics, values: map[keyring.ID]int{}}
@@ -102,6 +105,7 @@ func (s *Store) Start(ctx context.Context) error {
 	s.current.Store(first)
 	s.metrics.revision.Set(float64(first.rev))
 	s.history.reset(first.rev)
+	s.volume.reset(first.rev)
 	s.pending.reached(first.rev)
 	ctx, s.stop = context.WithCancel(context.Background())
 	s.running.Go(func() { s.feed(ctx) })

@@ -15,9 +15,13 @@ const (
 	// batchEvents is the approximate number of events that one Next returns.
 	batchEvents = 256
 	// maxReplay and maxReplayBytes bound what is read from etcd for a watcher until it is up to date: the revisions, and
-	// the keys and values. Beyond, a list is cheaper.
-	maxReplay      = 20_000
-	maxReplayBytes = 64 << 20
+	// the keys and values. Beyond, a list is cheaper. maxUnknownReplay bounds the revisions of which this head does not
+	// know the size, since they are older than its copy.
+	maxReplay        = 20_000
+	maxReplayBytes   = 64 << 20
+	maxUnknownReplay = 1000
+	// maxReplays bounds the watchers of this head for which etcd is read at the same time.
+	maxReplays = 16
 )
 
 // Watcher returns the changes of records of some kinds, in order. It must be used by one goroutine. It uses no
@@ -112,18 +116,19 @@ func (w *Watcher) advance() {
 }
 
 // replayLimit bounds replays.
-type replayLimit struct {
-	revisions int64
-	bytes     int
-}
+type replayLimit struct{ revisions, unknown, bytes int64 }
 
 // replay reads events from etcd that the history has evicted. It waits until the copy has them as well, since
 // consumers read the records of the events.
 func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err error) {
-	back, limit := w.store.snapshot().rev-w.rev, w.store.replay
-	if back > limit.revisions || w.bytes > limit.bytes {
-		return nil, 0, fmt.Errorf("%w: it is %d revisions behind, after %d bytes were read", trivet.ErrCompacted, back,
-			w.bytes)
+	if err := w.checkReplay(); err != nil {
+		return nil, 0, err
+	}
+	select {
+	case w.store.replays <- struct{}{}:
+		defer func() { <-w.store.replays }()
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -146,6 +151,17 @@ func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err 
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
+}
+
+// checkReplay refuses a replay that reads too much, before anything is read: etcd reads all of it at once.
+func (w *Watcher) checkReplay() error {
+	back, limit := w.store.snapshot().rev-w.rev, w.store.replay
+	bytes, unknown := w.store.volume.since(w.rev)
+	if bytes = max(bytes, int64(w.bytes)); back <= limit.revisions && bytes <= limit.bytes && unknown <= limit.unknown {
+		return nil
+	}
+	return fmt.Errorf("%w: it is %d revisions and %d bytes behind, %d of the revisions are older than this head's copy",
+		trivet.ErrCompacted, back, bytes, unknown)
 }
 
 // replayed converts etcd's events.
