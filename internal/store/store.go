@@ -87,7 +87,7 @@ func New(client *clientv3.Client, opts Options) *Store {
 		pending: pending{txs: map[txID]*outcome{}},
 		metrics: newMetrics(opts.Metrics), done: make(chan struct{}), replay: replayLimit{maxReplay, maxReplayBytes},
 	}
-	s.refusals = refusals{log: s.log, metrics: s.metrics}
+	s.refusals = refusals{logger: s.log, metrics: s.metrics}
 	s.sealed = sealedCounts{metrics: s.metrics, values: map[keyring.ID]int{}}
 	return s
 }
