@@ -18,7 +18,9 @@ func TestEventsAreReadAtAnyHead(t *testing.T) {
 	t.Parallel()
 	a := newHead(t)
 	heads := []*head{a, a.twin(), a.twin()}
-	put(a, a.fleet.Machines, machine("m1"))
+	m := machine("m1")
+	m.Status.State = trivet.MachineAvailable
+	put(a, a.fleet.Machines, m)
 	latest := trivet.HeaderRevision + ": " + trivet.RevisionLatest
 	for i := range 20 {
 		writer := heads[i%3]
@@ -117,7 +119,9 @@ func TestEventsAreWatchedAtAnyHead(t *testing.T) {
 	t.Parallel()
 	a := newHead(t)
 	b := a.twin()
-	put(a, a.fleet.Machines, machine("m1"))
+	m := machine("m1")
+	m.Status.State = trivet.MachineAvailable
+	put(a, a.fleet.Machines, m)
 	happen := func(i int) {
 		if err := a.fleet.Quarantine(t.Context(), "m1", fmt.Sprint("noise ", i)); err != nil {
 			t.Fatal(err)

@@ -80,13 +80,11 @@ func BenchmarkEventsInMemory(b *testing.B) {
 	}
 	before := used()
 	for b.Loop() {
-		for seq := int64(0); seq < each; seq += 4 {
-			for i := 0; i < machines; i += batch {
-				if _, err := tables.Store.Update(b.Context(), func(tx *store.Tx) error {
-					return putEvents(tx, tables, i, batch, seq, 4)
-				}); err != nil {
-					b.Fatal(err)
-				}
+		for i := 0; i < machines; i += batch {
+			if _, err := tables.Store.Update(b.Context(), func(tx *store.Tx) error {
+				return putEvents(tx, tables, i, batch, each)
+			}); err != nil {
+				b.Fatal(err)
 			}
 		}
 	}
@@ -100,10 +98,10 @@ func BenchmarkEventsInMemory(b *testing.B) {
 }
 
 // putEvents writes events of some machines as a run makes them.
-func putEvents(tx *store.Tx, tables *state.Tables, first, machines int, seq int64, n int) (err error) {
+func putEvents(tx *store.Tx, tables *state.Tables, first, machines int, each int64) (err error) {
 	for i := first; i < first+machines; i++ {
 		uid := fmt.Sprintf("UIDOFAMACHINE%013d", i)
-		for next := seq; next < seq+int64(n); next++ {
+		for next := range each {
 			err = errors.Join(err, tables.Events.In(tx).Put(&trivet.Event{
 				Meta: trivet.Meta{Name: trivet.EventName(uid, next)},
 				Spec: trivet.EventSpec{Subject: fmt.Sprint("machine/m", i), SubjectUID: uid, Seq: next,
