@@ -9,7 +9,7 @@ import (
 
 // Event records a change of a subject. It is written in the transaction that makes the change. Each subject keeps its
 // newest EventsPerSubject: the record's name is a slot in a ring, so older events are overwritten and need no garbage
-// collection.
+// collection. Events are history: no head holds them in memory, and they are read from its store.
 type Event struct {
 	Meta
 	Spec EventSpec `json:"spec"`
@@ -35,21 +35,37 @@ type EventSpec struct {
 	Head     string    `json:"head,omitempty"`     // that wrote it
 }
 
+// The store keeps the records of a cold kind whose names differ in the last character in one place: 16 events, as the
+// names end in a hexadecimal number.
+
 // EventName returns the name of event number seq of the machine with a UID.
 func EventName(uid string, seq int64) string {
-	return fmt.Sprintf("machine.%s.%d", strings.ToLower(uid), seq%EventsPerSubject)
+	return fmt.Sprintf("machine.%s.%02x", strings.ToLower(uid), seq%EventsPerSubject)
+}
+
+// EventPrefix returns what the names of a subject's events begin with, and perhaps those of others. It is empty where
+// that needs the UID of the subject and uid is empty.
+func EventPrefix(subject, uid string) string {
+	kind, name, _ := strings.Cut(subject, "/")
+	if kind == "machine" {
+		name = strings.ToLower(uid)
+	}
+	if name == "" {
+		return ""
+	}
+	return kind + "." + name + "."
 }
 
 // ServerEventName returns the name of the event about a DHCP server that is not a head, in a network. A network keeps
 // 16 of them.
 func ServerEventName(network string, server netip.Addr) string {
 	octets := server.AsSlice()
-	return fmt.Sprintf("network.%s.%d", network, octets[len(octets)-1]%16)
+	return fmt.Sprintf("network.%s.%x", network, octets[len(octets)-1]%16)
 }
 
 // KeyEventName returns the name of event number seq of the keys with a name.
 func KeyEventName(key string, seq int64) string {
-	return fmt.Sprintf("key.%s.%d", key, seq%EventsPerSubject)
+	return fmt.Sprintf("key.%s.%02x", key, seq%EventsPerSubject)
 }
 
 // Validate checks an event by itself.

@@ -16,7 +16,8 @@ import (
 var scans = []string{
 	"internal/store.Table.AllShared", "internal/store.Table.List", "internal/store.Table.Names",
 	"internal/store.Table.Len", "internal/store.Table.After", "internal/store.Store.List", "internal/state.NewView",
-	"internal/state.Tables.Waiting", "internal/state.Tables.BlobUses",
+	"internal/state.Tables.Waiting", "internal/state.Tables.BlobUses", "internal/store.ColdTable.Next",
+	"internal/store.Store.ListCold",
 }
 
 // mayScan lists who calls them, as "function: callee", with when and why.
@@ -31,7 +32,9 @@ var mayScan = map[string]string{
 	"internal/server.Server.checkSealingKey: internal/store.Table.AllShared":    "at the start, once",
 
 	// slow sweeps, in pages
-	"internal/controller/collect.each: internal/store.Table.After":                "each 10 minutes, in pages",
+	"internal/controller/collect.each: internal/store.Table.After": "each 10 minutes, in pages",
+	"internal/controller/collect.Controller.events: internal/store.ColdTable.Next": "each 10 minutes, one event of " +
+		"each subject",
 	"internal/controller/collect.Controller.orphansOf: internal/store.Store.List": "each 10 minutes, in pages",
 	"internal/fleet.Fleet.Recheck: internal/state.Tables.Waiting":                 "a page each 5 seconds at most",
 	"internal/replica.Blobs.Missing: internal/state.Tables.BlobUses": "when metrics are read, and when a " +
@@ -40,8 +43,8 @@ var mayScan = map[string]string{
 		"of runs it reads those that have not ended",
 
 	// what an operator or program requests
-	"internal/api.Handler.candidates: internal/store.Store.List": "one page of a list",
-	"internal/api.feed.state: internal/store.Store.List":         "a watch that begins with all records, in pages",
+	"internal/api.Handler.candidates: internal/store.Store.List":     "one page of a list, or of a watch's begin",
+	"internal/api.Handler.candidates: internal/store.Store.ListCold": "as above, of a cold kind",
 }
 
 // fewRecords are the callers that read kinds of which a site has few: heads and networks.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -25,12 +26,22 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, _ *caller, info tr
 	if err != nil {
 		return err
 	}
-	raw, err := h.Fleet.Store.Get(info.Kind, name)
+	read := h.Fleet.Store.Get
+	if h.Fleet.Store.IsCold(info.Kind) {
+		read = func(kind trivet.Kind, name string) (store.Raw, error) {
+			return h.Fleet.Store.GetCold(r.Context(), kind, name)
+		}
+	}
+	raw, err := read(info.Kind, name)
 	if err != nil {
 		return err
 	}
 	return respond(w, http.StatusOK, shown(info.Kind, raw.JSON()))
 }
+
+// maxColdScan bounds the records of a cold kind that are read for one page: a page may have few records, or none, and
+// be continued.
+const maxColdScan = 10 * defaultPage
 
 // list returns a page of records by name, of one project or all. Pages are read one after the other, so their records
 // are of several revisions; the revision that all pages carry is the first one's, from where a watch misses nothing.
@@ -57,8 +68,11 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 		return err
 	}
 	page, bytes := trivet.List{Items: []json.RawMessage{}, Revision: at.Revision}, 0
-	for {
-		records, revision := h.candidates(info.Kind, project, sel, at.After, limit)
+	for scanned := 0; ; {
+		records, revision, err := h.candidates(r.Context(), info.Kind, project, sel, at.After, limit)
+		if err != nil {
+			return err
+		}
 		if page.Revision == 0 {
 			page.Revision = revision
 		}
@@ -77,22 +91,30 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 		if len(records) < limit {
 			return respond(w, http.StatusOK, page)
 		}
+		if scanned += len(records); scanned >= maxColdScan && h.Fleet.Store.IsCold(info.Kind) {
+			page.Continue = position{page.Revision, at.After}.String()
+			return respond(w, http.StatusOK, page)
+		}
 	}
 }
 
 // candidates returns the records that a selector may match, after a name: by an index where it has a field of one, so
-// that a machine's events are found among those of all machines.
-func (h *Handler) candidates(kind trivet.Kind, project string, sel selector, after string,
-	limit int) ([]store.Raw, int64) {
+// that a machine's runs are found among those of all machines, and of a cold kind those under a prefix.
+func (h *Handler) candidates(ctx context.Context, kind trivet.Kind, project string, sel selector, after string,
+	limit int) ([]store.Raw, int64, error) {
+	if h.Fleet.Store.IsCold(kind) {
+		return h.Fleet.Store.ListCold(ctx, kind, h.Fleet.Store.UnderFields(kind, sel.field), after, limit)
+	}
 	for _, t := range sel.fields {
 		if t.not || t.value == "" {
 			continue
 		}
 		if records, revision, ok := h.Fleet.Store.ListByField(kind, project, t.key, t.value, after, limit); ok {
-			return records, revision
+			return records, revision, nil
 		}
 	}
-	return h.Fleet.Store.List(kind, project, after, limit)
+	records, revision := h.Fleet.Store.List(kind, project, after, limit)
+	return records, revision, nil
 }
 
 func pageSize(text string) (int, error) {

@@ -60,6 +60,16 @@ func newSelector(labels, fields string, kind trivet.KindInfo) (selector, error) 
 	return s, nil
 }
 
+// field returns the value that a field must have; empty: any, or none.
+func (s selector) field(key string) string {
+	for _, t := range s.fields {
+		if t.key == key && !t.not {
+			return t.value
+		}
+	}
+	return ""
+}
+
 func (s selector) matches(r trivet.Record) bool {
 	labels := r.Header().Labels
 	for _, t := range s.labels {

@@ -67,8 +67,8 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, c *caller) error
 	f.watcher = h.Fleet.Store.Watch(max(from, 0), filter.kinds...)
 	if from == 0 {
 		f.open()
-		if err := f.state(); err != nil {
-			return nil // the client disconnected
+		if err := f.state(r.Context()); err != nil {
+			return f.fail(err) // or the client disconnected
 		}
 	}
 	return f.run(r.Context())
@@ -185,10 +185,13 @@ func (f *watchFilter) projectOf(kind trivet.Kind) string {
 
 // state sends the current state. The watcher was created before, so that a change in between is sent twice rather
 // than never.
-func (f *feed) state() error {
+func (f *feed) state(ctx context.Context) error {
 	for _, kind := range f.filter.kinds {
 		for after, more := "", true; more; {
-			records, _ := f.h.Fleet.Store.List(kind, f.filter.projectOf(kind), after, maxPage)
+			records, _, err := f.h.candidates(ctx, kind, f.filter.projectOf(kind), selector{}, after, maxPage)
+			if err != nil {
+				return err
+			}
 			for _, raw := range records {
 				after = raw.Name()
 				if !f.filter.matches(raw.Record()) {

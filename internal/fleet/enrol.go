@@ -25,8 +25,6 @@ const (
 	enrolRate, enrolBurst = 5, 256 // per second, from one network to one head
 	// forgetAfter is how long the agent of a machine must be silent until the machine may be forgotten.
 	forgetAfter = 2 * time.Minute
-	// maxForgotten bounds the events that are deleted with a machine.
-	maxForgotten = 40
 )
 
 var (
@@ -125,9 +123,7 @@ func (f *Fleet) forget(tx *store.Tx, m *trivet.Machine) error {
 	for _, nic := range m.Spec.NICs {
 		errs = append(errs, f.MACs.In(tx).Delete(nic.MAC))
 	}
-	for seq := range min(m.Status.Events, maxForgotten) {
-		errs = append(errs, f.Events.In(tx).Delete(trivet.EventName(m.UID, seq+1)))
-	}
+	errs = append(errs, f.Events.In(tx).Drop(trivet.EventPrefix("machine/"+m.Name, m.UID)))
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, trivet.ErrNotFound) {
 			return err

@@ -111,10 +111,17 @@ func (r *rack) phoneHome(epoch int64) error {
 	return r.PhoneHome(r.Context(), auth.BootToken{Machine: "m1", Epoch: epoch, Run: w.UID})
 }
 
+// events returns the events whose names begin with a prefix.
+func (r *rack) events(prefix string) []*trivet.Event {
+	list, err := r.Events.Under(r.Context(), prefix, "", 0)
+	r.must(err)
+	return list
+}
+
 // reasons are the machine's events in their order.
 func (r *rack) reasons() string {
 	events := map[int64]string{}
-	for _, e := range r.Events.ListBy(state.BySubject, "machine/m1") {
+	for _, e := range r.events(trivet.EventPrefix("machine/m1", r.machine().UID)) {
 		events[e.Spec.Seq] = e.Spec.Reason
 	}
 	var out []string
@@ -316,7 +323,7 @@ func TestEventsAreARing(t *testing.T) {
 	for i := range trivet.EventsPerSubject + 20 {
 		r.must(r.Quarantine(t.Context(), "m1", fmt.Sprint("reason ", i)))
 	}
-	if n := r.Events.Len(); n != trivet.EventsPerSubject {
+	if n := len(r.events("")); n != trivet.EventsPerSubject {
 		t.Errorf("%d events are kept, want %d", n, trivet.EventsPerSubject)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/fleet"
-	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -23,7 +22,7 @@ func TestForeignServerIsAnEvent(t *testing.T) {
 		r.must(r.ReportForeignServer(t.Context(), fleet.ForeignServer{Network: "lan", Server: server, MAC: mac,
 			Machine: "m1", Address: netip.MustParseAddr("10.0.0.66")}))
 	}
-	events := r.Events.ListBy(state.BySubject, "network/lan")
+	events := r.events(trivet.EventPrefix("network/lan", ""))
 	if len(events) != 16 || !events[0].Spec.Warning || !strings.Contains(events[0].Spec.Message, "server 10.0.1.") {
 		t.Errorf("%d events: %+v", len(events), events[0])
 	}

@@ -59,7 +59,7 @@ func TestRunsOfTwoProjects(t *testing.T) {
 	if run := r.GrantedRun(r.machine()); run == nil || run.Workflow != "blue/p-1" {
 		t.Errorf("the agent is granted %+v, want the run blue/p-1", run)
 	}
-	for e := range r.Events.AllShared() {
+	for _, e := range r.events("") {
 		if want := map[string]string{"machine/m1": "blue/p-1", "machine/m2": "green/p-1"}[e.Spec.Subject]; e.Spec.Workflow !=
 			want {
 			t.Errorf("event %s of %s has workflow %s, want %s", e.Spec.Reason, e.Spec.Subject, e.Spec.Workflow, want)

@@ -95,7 +95,7 @@ func run(t *testing.T, m *cluster.Member, tables *state.Tables) {
 func eventReason(t *testing.T, tables *state.Tables, reason string) {
 	t.Helper()
 	for t.Context().Err() == nil {
-		if e, err := tables.Events.Get("head.head0.store"); err == nil && e.Spec.Reason == reason {
+		if e, err := tables.Events.Get(t.Context(), "head.head0.store"); err == nil && e.Spec.Reason == reason {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

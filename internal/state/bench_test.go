@@ -1,10 +1,14 @@
 package state_test
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/placement"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
@@ -60,4 +64,52 @@ func BenchmarkWaiting(b *testing.B) {
 			}
 		}
 	})
+}
+
+// The events of 20,000 machines, 20 of each: what they use of a head's memory, with that of its member of the store,
+// and of its disk.
+func BenchmarkEventsInMemory(b *testing.B) {
+	const machines, each, batch = 20_000, 20, 5
+	m := storetest.MemberWith(b, cluster.Config{})
+	tables := storetest.On(b, m, store.Options{}, state.New)
+	used := func() uint64 {
+		var now runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&now)
+		return now.HeapAlloc
+	}
+	before := used()
+	for b.Loop() {
+		for i := 0; i < machines; i += batch {
+			if _, err := tables.Store.Update(b.Context(), func(tx *store.Tx) error {
+				return putEvents(tx, tables, i, batch, each)
+			}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if err := m.Compact(b.Context(), tables.Store.Revision()); err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(5 * time.Second) // etcd compacts in the background
+	b.ReportMetric(float64(used()-before)/1e6, "MB")
+	b.ReportMetric(float64(used()-before)/machines/each, "B/event")
+	b.ReportMetric(float64(m.Usage().Used)/machines/each, "disk-B/event")
+}
+
+// putEvents writes events of some machines as a run makes them.
+func putEvents(tx *store.Tx, tables *state.Tables, first, machines int, each int64) (err error) {
+	for i := first; i < first+machines; i++ {
+		uid := fmt.Sprintf("UIDOFAMACHINE%013d", i)
+		for next := range each {
+			err = errors.Join(err, tables.Events.In(tx).Put(&trivet.Event{
+				Meta: trivet.Meta{Name: trivet.EventName(uid, next)},
+				Spec: trivet.EventSpec{Subject: fmt.Sprint("machine/m", i), SubjectUID: uid, Seq: next,
+					Time: time.Now(), Reason: trivet.ReasonActionDone,
+					Message: fmt.Sprint("partition: done in ", next, " s"),
+					Step:    "partition", Workflow: fmt.Sprint("web-", i, "-1"), Epoch: 3, Head: "head1"},
+			}))
+		}
+	}
+	return err
 }

@@ -19,7 +19,6 @@ const (
 	ByMachine    = "machine"   // workflows by machine
 	ByProvision  = "provision" // workflows by the full name of their provision
 	ByNetwork    = "network"   // addresses by network
-	BySubject    = "subject"   // events by subject
 	ByBlob       = "blob"      // images, platforms and workflows by the digests of their blobs
 	ByCIDR       = "cidr"      // networks by subnet; compared
 	ByEnclosing  = "enclosing" // networks by each subnet that contains theirs; compared
@@ -52,7 +51,7 @@ type Tables struct {
 	Secrets    *store.Table[trivet.Secret]
 	Tokens     *store.Table[trivet.Token]
 	Accounts   *store.Table[trivet.Account]
-	Events     *store.Table[trivet.Event]
+	Events     *store.ColdTable[trivet.Event]
 }
 
 // New returns the tables of a store that has not started yet. Every kind is registered, also those without a field
@@ -104,9 +103,9 @@ func newTables(s *store.Store) *Tables {
 		Secrets:  store.NewTable[trivet.Secret](s),
 		Tokens:   store.NewTable(s, store.Index[trivet.Token]{Name: ByHead, Keys: ofHead, Compared: true}),
 		Accounts: store.NewTable[trivet.Account](s),
-		Events: store.NewTable(s,
-			by(BySubject, "spec.subject", func(e *trivet.Event) string { return e.Spec.Subject }),
-		),
+		Events: store.NewColdTable[trivet.Event](s, func(value func(field string) string) string {
+			return trivet.EventPrefix(value("spec.subject"), value("spec.subjectUID"))
+		}),
 	}
 }
 

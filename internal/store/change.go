@@ -35,11 +35,11 @@ func (tx *Tx) Changes() (changes []Change) {
 	for _, key := range tx.order {
 		part, name, ok := splitKey(key)
 		info := tx.store.kinds[part]
-		if !ok || info == nil {
+		if !ok || info == nil || tx.writes[key].end != "" {
 			continue
 		}
 		c, w := Change{Kind: info.kind, Name: name, New: tx.writes[key].doc}, tx.writes[key]
-		old := tx.snap.get(key)
+		old := tx.entry(key)
 		if old != nil {
 			c.Old = old.doc
 		}
@@ -53,5 +53,5 @@ func (tx *Tx) Changes() (changes []Change) {
 	return changes
 }
 
-// isCold reports whether a key is that of an entry of a stream.
-func isCold(key string) bool { return strings.HasPrefix(key, coldPrefix) }
+// isCold reports whether a key is that of cold data.
+func isCold(key string) bool { return strings.HasPrefix(key, coldPrefix) || isHistory(key) }

@@ -24,10 +24,15 @@ type kindInfo struct {
 	copy    func(trivet.Record) trivet.Record
 	indexes []index
 	refs    []trivet.Reference
+	// under is set for cold kinds: see NewColdTable.
+	under func(value func(field string) string) string
 
 	since       trivet.Release
 	fieldsSince map[string]trivet.Release
 }
+
+// cold reports whether the records are history, which the copy does not hold: see coldkind.go.
+func (info *kindInfo) cold() bool { return info.under != nil }
 
 type index struct {
 	name      string
@@ -57,6 +62,15 @@ type entry struct {
 // newEntry reads a stored value. One that cannot be decoded stays in the copy; reading it returns the error. Of one that
 // does not authenticate nothing is used but its revisions.
 func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
+	e := s.openEntry(key, kind, name, kv)
+	if e.err == nil && e.info != nil {
+		e.decode()
+	}
+	return e
+}
+
+// openEntry is newEntry without the record.
+func (s *Store) openEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
 	e := &entry{key: key, kind: kind, name: name, info: s.kinds[kind],
 		rev: kv.ModRevision, mod: kv.ModRevision, created: kv.CreateRevision, version: kv.Version}
 	v, err := s.open(key, kv)
@@ -64,18 +78,19 @@ func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
 	if v.changed != 0 {
 		e.rev = v.changed
 	}
-	if err != nil || e.info == nil {
-		return e
-	}
+	return e
+}
+
+// decode reads the record.
+func (e *entry) decode() {
 	e.rec, e.unknown, e.err = decode(e.info, e.doc)
 	if e.err != nil {
 		e.rec = nil
-		return e
+		return
 	}
 	h := e.rec.Header()
 	h.Kind, h.Revision = e.info.kind, e.rev
 	h.Project, h.Name = e.info.split(e.name)
-	return e
 }
 
 // refused reports whether the value did not authenticate. For readers and watchers it is as if there were no record;

@@ -55,7 +55,7 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-// read returns the entry of a key, or nil if the key is not under the store's prefix.
+// read returns the entry of a key, or nil if the key is not that of a record or of the store itself.
 func (s *Store) read(kv *mvccpb.KeyValue) *entry {
 	key := string(kv.Key)
 	kind, name, ok := splitKey(key)
@@ -124,7 +124,9 @@ func (s *Store) apply(events []*clientv3.Event) error {
 		if s.defects.drop(ev) {
 			continue
 		}
-		if e := s.applyEvent(next, ev); e != nil {
+		if isHistory(string(ev.Kv.Key)) {
+			changes = append(changes, s.historyEvents(ev)...)
+		} else if e := s.applyEvent(next, ev); e != nil {
 			changes = append(changes, e)
 		}
 	}

@@ -17,6 +17,8 @@ const (
 	renewPart = "-renew"               // and a lease's name: rewritten by its holder
 	listPart  = "-list"                // and an index and its key: written by each transaction that adds to the list
 	activeKey = prefix + "-key/active" // the ID of the key that values are written with: see active.go
+
+	historyPrefix = "/trivet-history/" // what the keys of cold kinds begin with: see coldkind.go
 )
 
 func recordKey(kind, name string) string { return prefix + kind + "/" + name }
@@ -26,6 +28,10 @@ func recordKey(kind, name string) string { return prefix + kind + "/" + name }
 func (info *kindInfo) key(name string) string {
 	if info.scope == trivet.ScopeProject && !strings.Contains(name, "/") {
 		panic(fmt.Sprintf("store: %s %q is addressed without its project", info.kind, name))
+	}
+	if info.cold() {
+		key, _ := historyKey(info.part, name)
+		return key
 	}
 	return recordKey(info.part, name)
 }
@@ -52,8 +58,12 @@ func kindPart(kind trivet.Kind) string { return strings.ToLower(string(kind)) }
 // isInternal reports whether a kind, as written in keys, is internal to the store.
 func isInternal(part string) bool { return strings.HasPrefix(part, "-") }
 
-// splitKey returns the kind and full name of a key.
+// splitKey returns the kind and full name of a key. The name of a page of a cold kind is that of its records without
+// their last character.
 func splitKey(key string) (kind, name string, ok bool) {
+	if rest, cold := strings.CutPrefix(key, historyPrefix); cold {
+		return strings.Cut(strings.Replace(rest, slotMark, "", 1), "/")
+	}
 	rest, ok := strings.CutPrefix(key, prefix)
 	if !ok {
 		return "", "", false

@@ -51,7 +51,10 @@ func (tx *Tx) stored(op string, info *kindInfo, name string, rev int64) (*entry,
 		return nil, tx.fail(op, info, name, err)
 	}
 	e := tx.read(key)
-	if now := tx.snap.changeOf(key); rev != 0 && rev != now {
+	if e != nil && e.refused() && info.cold() {
+		e = nil // history that cannot be read prevents nothing
+	}
+	if now := tx.changeOf(key); rev != 0 && rev != now {
 		return nil, tx.fail(op, info, name, fmt.Errorf("%w: it was read at revision %d and is now at %d",
 			trivet.ErrConflict, rev, now))
 	}
@@ -114,6 +117,9 @@ func (tx *Tx) putDoc(op string, info *kindInfo, name string, doc []byte, rec tri
 func (tx *Tx) del(info *kindInfo, name string) error {
 	if err := tx.checkWrite(info); err != nil {
 		return tx.fail("delete", info, name, err)
+	}
+	if info.cold() {
+		return tx.fail("delete", info, name, fmt.Errorf("%w: it is history", trivet.ErrInvalid))
 	}
 	key := info.key(name)
 	e, w := tx.read(key), tx.writes[key]

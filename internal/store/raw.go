@@ -26,7 +26,7 @@ func (r Raw) JSON() []byte { return r.e.json() }
 // has no table.
 func (r Raw) Record() trivet.Record { return r.e.rec }
 
-// Get returns one record of a kind, or ErrNotFound.
+// Get returns one record of a kind that is not cold, or ErrNotFound.
 func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {
 	e := s.snapshot().get(s.key(kind, name))
 	if e == nil {
@@ -46,7 +46,7 @@ func (s *Store) key(kind trivet.Kind, name string) string {
 	return recordKey(kindPart(kind), name)
 }
 
-// List returns the records of a kind and project (empty: of all, or of a kind that has none) in order of full name,
+// List returns the records of the copy of a kind and project (empty: of all, or of a kind that has none) in order of full name,
 // after a full name, at most limit (0: all), at a revision from which a watch can begin. Those that were refused are
 // missing.
 func (s *Store) List(kind trivet.Kind, project, after string, limit int) (records []Raw, revision int64) {
@@ -116,7 +116,7 @@ func (tx *Tx) Raw(kind trivet.Kind, name string) (doc []byte, revision int64, er
 	e := tx.read(key)
 	switch w := tx.writes[key]; {
 	case w != nil && w.doc != nil:
-		return w.doc, tx.snap.changeOf(key), nil
+		return w.doc, tx.changeOf(key), nil
 	case w == nil && e != nil && e.refused():
 		return nil, 0, e.fail("get")
 	case w == nil && e != nil:

@@ -14,7 +14,7 @@ import (
 
 // refusals are the values of the copy that were refused, and raise the alarm.
 type refusals struct {
-	log     *slog.Logger
+	logger  *slog.Logger
 	metrics *metrics
 
 	mu    sync.Mutex
@@ -28,19 +28,29 @@ const (
 	everyRefusals  = 1000
 )
 
-// note counts a value that is refused, and logs it.
+// note counts a value of the copy that is refused, and logs it.
 func (r *refusals) note(e *entry) {
 	if !e.refused() {
 		return
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.count++
+	r.metrics.refused.Set(float64(r.count))
+	r.mu.Unlock()
+	r.log(e)
+}
+
+// log logs a value that is refused.
+func (r *refusals) log(e *entry) {
+	if !e.refused() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.noted++
 	r.metrics.refusals.Inc()
-	r.metrics.refused.Set(float64(r.count))
 	if r.noted <= loggedRefusals || r.noted%everyRefusals == 0 {
-		r.log.Error("refused a stored value: it was forged, replayed or damaged", "key", e.key, "revision", e.rev,
+		r.logger.Error("refused a stored value: it was forged, replayed or damaged", "key", e.key, "revision", e.rev,
 			"refusals", r.noted, "error", e.err)
 	}
 }

@@ -90,7 +90,7 @@ func New(client *clientv3.Client, opts Options) *Store {
 		metrics: newMetrics(opts.Metrics), done: make(chan struct{}), replay: replayLimit{maxReplay, maxUnknownReplay, maxReplayBytes},
 		replays: make(chan struct{}, maxReplays),
 	}
-	s.refusals = refusals{log: s.log, metrics: s.metrics}
+	s.refusals = refusals{logger: s.log, metrics: s.metrics}
 	s.sealed = sealedCounts{metrics: s.metrics, values: map[keyring.ID]int{}}
 	return s
 }

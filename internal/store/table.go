@@ -34,23 +34,35 @@ func NewTable[T any, P interface {
 	*T
 	trivet.Record
 }](s *Store, indexes ...Index[T]) *Table[T] {
-	kind := trivet.KindOf(P(new(T)))
-	info := &kindInfo{
-		kind: kind, part: kindPart(kind), scope: trivet.ScopeOf(kind), typ: reflect.TypeFor[T](),
-		new:  func() trivet.Record { return P(new(T)) },
-		copy: func(r trivet.Record) trivet.Record { return P(deepCopy((*T)(r.(P)))) },
-	}
+	info := newKind[T, P]()
 	for _, ix := range indexes {
 		keys := func(r trivet.Record) []string { return ix.Keys((*T)(r.(P))) }
 		info.indexes = append(info.indexes, index{name: ix.Name, keys: keys, compared: ix.Compared, field: ix.Field,
 			inProject: ix.InProject})
 	}
+	s.addKind(info)
+	return &Table[T]{store: s, info: info}
+}
+
+func newKind[T any, P interface {
+	*T
+	trivet.Record
+}]() *kindInfo {
+	kind := trivet.KindOf(P(new(T)))
+	return &kindInfo{
+		kind: kind, part: kindPart(kind), scope: trivet.ScopeOf(kind), typ: reflect.TypeFor[T](),
+		new:  func() trivet.Record { return P(new(T)) },
+		copy: func(r trivet.Record) trivet.Record { return P(deepCopy((*T)(r.(P)))) },
+	}
+}
+
+// addKind adds the kind of a table.
+func (s *Store) addKind(info *kindInfo) {
 	info.addReferences()
 	if s.started || s.kinds[info.part] != nil {
-		panic("store: table of " + string(kind) + " added twice or after the start")
+		panic("store: table of " + string(info.kind) + " added twice or after the start")
 	}
 	s.kinds[info.part] = info
-	return &Table[T]{store: s, info: info}
 }
 
 // Get returns a copy of a record, or ErrNotFound.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/trivet-project/trivet"
@@ -15,6 +16,7 @@ const (
 // Tx is one run of a transaction's function: the snapshot that it reads, and its writes. It must be used by one
 // goroutine and not after the function has returned.
 type Tx struct {
+	ctx    context.Context // of reads of cold kinds
 	store  *Store
 	snap   *snapshot
 	reads  map[string]int64 // by key: the ModRevision that the commit compares; 0: absent
@@ -23,16 +25,20 @@ type Tx struct {
 	scope  *Scope
 	// outOfScope is the first read or write outside scope.
 	outOfScope error
+	pages      map[string]*coldPage // of cold kinds: those that were read, by key
+	coldErr    error                // of the first that could not be read
 }
 
 // write is the new value of a key.
 type write struct {
 	doc []byte        // nil: deleted
 	rec trivet.Record // a copy of the record that was put
+	end string        // of the keys that are deleted; empty: it is one key
 }
 
-func (s *Store) begin(snap *snapshot) *Tx {
-	return &Tx{store: s, snap: snap, reads: map[string]int64{}, writes: map[string]*write{}}
+func (s *Store) begin(ctx context.Context, snap *snapshot) *Tx {
+	return &Tx{ctx: ctx, store: s, snap: snap, reads: map[string]int64{}, writes: map[string]*write{},
+		pages: map[string]*coldPage{}}
 }
 
 // Revision returns the revision of the snapshot that the function reads.
@@ -40,22 +46,33 @@ func (tx *Tx) Revision() int64 { return tx.snap.rev }
 
 // read returns the entry of a key, which the commit will compare.
 func (tx *Tx) read(key string) *entry {
-	e := tx.snap.get(key)
+	e := tx.entry(key)
 	tx.reads[key] = 0
 	if e != nil {
 		tx.reads[key] = e.mod
 	}
+	if page, _, ok := cutSlot(key); ok { // the record may be in the page's key
+		tx.read(page)
+	}
 	return e
+}
+
+// changeOf returns the revision of a key's last change, or 0 if the key is absent.
+func (tx *Tx) changeOf(key string) int64 {
+	if e := tx.entry(key); e != nil {
+		return e.rev
+	}
+	return 0
 }
 
 // growth returns how many records the transaction adds, and by how many bytes it makes all records together larger.
 // The store's own keys, such as leases, do not count.
 func (tx *Tx) growth() (added int, bytes int64) {
 	for key, w := range tx.writes {
-		if part, _, _ := splitKey(key); tx.store.kinds[part] == nil {
+		if part, _, _ := splitKey(key); tx.store.kinds[part] == nil || w.end != "" {
 			continue
 		}
-		if old := tx.snap.get(key); old != nil {
+		if old := tx.entry(key); old != nil {
 			added, bytes = added-1, bytes-int64(len(old.doc))
 		}
 		if w.doc != nil {

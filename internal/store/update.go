@@ -72,13 +72,16 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error, send sender) 
 		if err := ctx.Err(); err != nil {
 			return 0, noQuorum("update", err)
 		}
-		tx := s.begin(s.snapshot())
+		tx := s.begin(ctx, s.snapshot())
 		err := tx.run(ctx, fn)
 		if err == nil {
 			tx.writeListKeys()
+			err = tx.packPages()
 		}
 		var rev int64
-		if err != nil || len(tx.order) == 0 {
+		if unread := tx.unread(); unread != nil {
+			err = unread
+		} else if err != nil || len(tx.order) == 0 {
 			rev, err = s.confirm(ctx, tx, err)
 		} else {
 			rev, err = s.commit(ctx, tx, id, send)
@@ -125,7 +128,11 @@ func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error)
 	}
 	now := s.snapshot()
 	for key, rev := range tx.reads {
-		if now.revOf(key) != rev {
+		is, err := s.modAt(ctx, now, key)
+		if err != nil {
+			return 0, err
+		}
+		if is != rev {
 			return 0, errRerun
 		}
 	}
@@ -240,7 +247,7 @@ func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, th
 	size, puts := 0, 0
 	for _, key := range tx.order {
 		if w := tx.writes[key]; w.doc != nil {
-			value, err := s.seal(with, key, tx.snap.get(key), w.doc, id)
+			value, err := s.seal(with, key, tx.entry(key), w.doc, id)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -248,6 +255,8 @@ func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, th
 			if !isCold(key) {
 				puts++
 			}
+		} else if w.end != "" {
+			thens = append(thens, clientv3.OpDelete(key, clientv3.WithRange(w.end)))
 		} else {
 			thens = append(thens, clientv3.OpDelete(key))
 		}

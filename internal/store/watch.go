@@ -171,6 +171,12 @@ func (w *Watcher) replayed(from []*clientv3.Event) []*Event {
 		var was, is *entry
 		w.bytes += len(ev.Kv.Key) + len(ev.Kv.Value)
 		key := string(ev.Kv.Key)
+		if isHistory(key) {
+			if kind, _, _ := splitKey(key); w.wants(kind) {
+				events = append(events, w.store.historyEvents(ev)...)
+			}
+			continue
+		}
 		if ev.PrevKv != nil {
 			w.bytes += len(ev.PrevKv.Value)
 			was = w.store.read(ev.PrevKv)

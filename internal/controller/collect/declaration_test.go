@@ -41,8 +41,8 @@ func TestDeclaration(t *testing.T) {
 					Spec: trivet.TokenSpec{Account: "a", AccountUID: "gone", Hash: "x"}}),
 				f.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: name("old-t")},
 					Spec: trivet.TokenSpec{Join: trivet.RoleVoter, Hash: "x", Expires: old}}),
-				f.Events.In(tx).Put(&trivet.Event{Meta: trivet.Meta{Name: name("e")},
-					Spec: trivet.EventSpec{Subject: "machine/m", SubjectUID: "gone", Time: old, Reason: "Claimed"}}),
+				f.Events.In(tx).Put(&trivet.Event{Meta: trivet.Meta{Name: trivet.EventName(name("gone"), 1)},
+					Spec: trivet.EventSpec{Subject: "machine/m", SubjectUID: name("gone"), Time: old, Reason: "Claimed"}}),
 			)
 		})
 		if err != nil {
@@ -61,7 +61,8 @@ func TestDeclaration(t *testing.T) {
 		for what, left := range map[string]error{
 			"run": missing(f.Workflows.Get("default/" + name("p-"))), "address": missing(f.Addresses.Get(address)),
 			"MAC": missing(f.MACs.Get(mac)), "token": missing(f.Tokens.Get(name("t"))),
-			"expired token": missing(f.Tokens.Get(name("old-t"))), "event": missing(f.Events.Get(name("e"))),
+			"expired token": missing(f.Tokens.Get(name("old-t"))),
+			"event":         missing(f.Events.Get(t.Context(), trivet.EventName(name("gone"), 1))),
 		} {
 			if !errors.Is(left, trivet.ErrNotFound) {
 				return fmt.Errorf("the %s was not collected: %w", what, left)

@@ -109,17 +109,48 @@ func ownedIn(get func(name string) (*trivet.Machine, error), a *trivet.Address) 
 	return err != nil || m.UID == a.Spec.MachineUID && m.HasMAC(a.Spec.MAC)
 }
 
-// events deletes the old events of machines that are gone.
+// events drops the events of subjects that are no machines, or none any more, when all of them are old. It reads one
+// event of each subject, and all of those that may be dropped.
 func (c *Controller) events(ctx context.Context, now time.Time) error {
-	return each(ctx, c.tables.Events, func(e *trivet.Event) error {
+	for beyond := ""; ctx.Err() == nil; {
+		e, err := c.tables.Events.Next(ctx, beyond)
+		if err != nil || e == nil {
+			return err
+		}
 		machine, _ := strings.CutPrefix(e.Spec.Subject, "machine/")
-		if now.Sub(e.Spec.Time) < keepEvent || exists(c.tables.Machines.GetShared, machine, e.Spec.SubjectUID) {
+		beyond = trivet.EventPrefix(e.Spec.Subject, e.Spec.SubjectUID)
+		if !strings.HasPrefix(e.Name, beyond) || beyond == "" {
+			beyond = e.Name
+			continue
+		}
+		if exists(c.tables.Machines.GetShared, machine, e.Spec.SubjectUID) {
+			continue
+		}
+		if err := c.dropEvents(ctx, beyond, machine, e.Spec.SubjectUID, now); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// dropEvents drops the events under a prefix if all are old, unless there is a machine with a UID.
+func (c *Controller) dropEvents(ctx context.Context, prefix, machine, uid string, now time.Time) error {
+	all, err := c.tables.Events.Under(ctx, prefix, "", 0)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		if now.Sub(e.Spec.Time) < keepEvent {
 			return nil
 		}
-		return c.delete(ctx, "Event", e.Name, func(tx *store.Tx) (bool, error) {
-			return !exists(c.tables.Machines.In(tx).Get, machine, e.Spec.SubjectUID), nil
-		})
+	}
+	_, err = c.tables.Store.Update(ctx, func(tx *store.Tx) error {
+		if exists(c.tables.Machines.In(tx).Get, machine, uid) {
+			return nil
+		}
+		return c.tables.Events.In(tx).Drop(prefix)
 	})
+	return err
 }
 
 // orphans deletes what exists only with a record that is gone: what the record's deletion left, since there was too

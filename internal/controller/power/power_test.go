@@ -179,7 +179,7 @@ func TestOldIntentIsDecidedAgain(t *testing.T) {
 				if err != nil || now.Status.Intent != nil {
 					t.Fatalf("the intent is %+v, %v", now.Status.Intent, err)
 				}
-				if e, err := f.Events.Get(trivet.EventName(now.UID, 1)); err != nil ||
+				if e, err := f.Events.Get(t.Context(), trivet.EventName(now.UID, 1)); err != nil ||
 					e.Spec.Reason != trivet.ReasonPowerExpired {
 					t.Errorf("the first event is %+v, %v", e, err)
 				}
@@ -229,7 +229,7 @@ func TestFailingBMCIsTheCause(t *testing.T) {
 	if err != nil || m.Status.Intent != nil {
 		t.Fatalf("%+v, %v", m.Status.Intent, err)
 	}
-	if e, err := f.Events.Get(trivet.EventName(m.UID, m.Status.Events)); err != nil ||
+	if e, err := f.Events.Get(t.Context(), trivet.EventName(m.UID, m.Status.Events)); err != nil ||
 		e.Spec.Reason != trivet.ReasonPowerFailed || !strings.Contains(e.Spec.Message, "127.0.0.1:1") {
 		t.Errorf("the last event is %+v, %v", e, err)
 	}
