@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/pem"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,7 @@ func (a *app) ca() *cobra.Command {
 }
 
 func (a *app) caExport() *cobra.Command {
+	var form string
 	c := &cobra.Command{
 		Use:   "export",
 		Short: "Write the CA of the boot servers to the standard output",
@@ -34,6 +36,12 @@ func (a *app) caExport() *cobra.Command {
 			"  trivet ca export -o efi > cacerts.bin\n" +
 			"  qemu-system-x86_64 -fw_cfg name=etc/edk2/https/cacerts,file=cacerts.bin ...",
 		Args: cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if !slices.Contains(caForms, form) {
+				return fmt.Errorf("%w: unknown output format %s; the formats are pem, der and efi", trivet.ErrInvalid, form)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cl, err := a.connect()
 			if err != nil {
@@ -43,7 +51,7 @@ func (a *app) caExport() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out, err := encodeCA([]byte(ca.Certificate), a.output)
+			out, err := encodeCA([]byte(ca.Certificate), form)
 			if err != nil {
 				return err
 			}
@@ -51,9 +59,13 @@ func (a *app) caExport() *cobra.Command {
 			return err
 		},
 	}
-	a.outputForms(c, "pem", "der", "efi")
+	c.Flags().StringVarP(&form, "output", "o", caForms[0], "pem, der or efi")
+	c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(caForms, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
+
+// caForms are the forms of trivet ca export.
+var caForms = []string{"pem", "der", "efi"}
 
 // encodeCA returns a certificate, which is given in PEM, in a form of trivet ca export.
 func encodeCA(certificate []byte, form string) ([]byte, error) {
