@@ -52,6 +52,11 @@ type List struct {
 	Continue string `json:"continue,omitempty"`
 }
 
+// BootCA is the certificate authority of the boot servers of all heads.
+type BootCA struct {
+	Certificate string `json:"certificate"` // in PEM
+}
+
 // Version identifies a head and the software that it runs.
 type Version struct {
 	Version string `json:"version"`

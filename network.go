@@ -29,6 +29,9 @@ type NetworkSpec struct {
 	// Unknown is how a machine without a record is handled: "enrol" (the default), "ignore" (no response) or
 	// "address-only" (it gets an address and is not enrolled).
 	Unknown string `json:"unknown,omitempty"`
+	// BootHTTPS makes UEFI firmware that boots by HTTP load by HTTPS, and so does iPXE that was built with HTTPS: it must
+	// trust the boot CA of the cluster, which "trivet ca export" writes.
+	BootHTTPS bool `json:"bootHTTPS,omitempty"`
 	// Lease is the lease time of an address; 0 means DefaultLease. Unknown machines get at most 10 minutes.
 	Lease Duration `json:"lease,omitempty"`
 	// NewClients is how many unknown machines may get an address per second from one head; 0 means DefaultNewClients. A

@@ -25,6 +25,12 @@ func (c *Client) Version(ctx context.Context) (v trivet.Version, err error) {
 	return v, err
 }
 
+// BootCA returns the CA of the boot servers, for the firmware of machines.
+func (c *Client) BootCA(ctx context.Context) (ca trivet.BootCA, err error) {
+	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/boot-ca"}, &ca)
+	return ca, err
+}
+
 // IssueToken creates an API token of an account. It is returned only once. If the response is lost it fails with
 // ErrUnknown; a token that was created nevertheless is of no use.
 func (c *Client) IssueToken(ctx context.Context, req trivet.TokenRequest) (issued trivet.TokenResponse, err error) {

@@ -73,7 +73,7 @@ func runServer(ctx context.Context, cfg server.Config) error {
 // networkFlags are the flags of where a head serves machines and clients.
 func networkFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.API, "api", server.DefaultAPI, "listen address of the API, over TLS")
-	f.StringVar(&cfg.Boot, "boot", server.DefaultBoot, "listen address of the boot services, over HTTP")
+	f.StringVar(&cfg.Boot, "boot", server.DefaultBoot, "listen address of the boot services, over HTTP and HTTPS")
 	f.StringVar(&cfg.TFTP, "tftp", server.DefaultTFTP, `listen address of TFTP; "" disables it`)
 	f.StringSliceVar(&cfg.DHCPInterfaces, "dhcp", nil, "interfaces on which DHCP is served")
 	f.StringVar(&cfg.DHCPAddress, "dhcp-listen", "", "listen address of DHCP for relays only, such as 10.0.0.5:67")
@@ -84,7 +84,8 @@ func networkFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringSliceVar(&cfg.Advertise, "advertise", nil,
 		"addresses or names at which machines and clients reach this head")
 	f.IntVar(&cfg.PerAddress, "connections-per-address", server.DefaultPerAddress,
-		"connections that one unauthenticated address may have at a port")
+		"connections that one unauthenticated address may have at a port; it may begin four times as many at once, "+
+			"and a quarter of them a second")
 	f.Var(&prefixes{&cfg.Shared}, "shared-addresses", "addresses and networks of load balancers and NAT gateways, "+
 		"which many callers share: they have no limit of one address")
 	f.StringVar(&cfg.IPXEDir, "ipxe", "", "directory with the iPXE programs (default: that of Debian's package ipxe)")

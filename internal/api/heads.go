@@ -27,6 +27,12 @@ func (h *Handler) headRoutes() {
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return respond(w, http.StatusOK, h.Cluster())
 		}})
+	h.add(route{method: "GET", path: "/v1/boot-ca", verb: auth.Read, kind: "Head",
+		summary: "The CA of the boot servers, for the firmware of machines",
+		out:     reflect.TypeFor[trivet.BootCA](),
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			return respond(w, http.StatusOK, trivet.BootCA{Certificate: string(h.Keys.BootCA.PEM())})
+		}})
 	h.add(route{method: "POST", path: "/v1/heads/token", verb: auth.Reveal, kind: "Head",
 		summary: "Issue a token that lets one head join; it is returned only once",
 		in:      reflect.TypeFor[trivet.JoinTokenRequest](), out: reflect.TypeFor[trivet.JoinTokenResponse](),

@@ -31,6 +31,7 @@ const routeAccess = `
 	viewer    /v1/addresses/{name}               GET
 	viewer    /v1/blobs                          GET
 	viewer    /v1/blobs/{digest}                 GET
+	viewer    /v1/boot-ca                        GET
 	viewer    /v1/cluster                        GET
 	viewer    /v1/events                         GET
 	viewer    /v1/events/{name}                  GET

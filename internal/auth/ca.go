@@ -103,16 +103,7 @@ func newCA(cluster string) (certPEM, keyPEM []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	template := &x509.Certificate{
-		SerialNumber:          newSerial(),
-		Subject:               pkix.Name{Organization: []string{"Trivet"}, CommonName: caNamePrefix + cluster},
-		NotBefore:             caNotBefore,
-		NotAfter:              caNotAfter,
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-		MaxPathLenZero:        true,
-	}
+	template := caTemplate(caNamePrefix + cluster)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return nil, nil, err
@@ -123,6 +114,19 @@ func newCA(cluster string) (certPEM, keyPEM []byte, err error) {
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+}
+
+func caTemplate(name string) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber:          newSerial(),
+		Subject:               pkix.Name{Organization: []string{"Trivet"}, CommonName: name},
+		NotBefore:             caNotBefore,
+		NotAfter:              caNotAfter,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
 }
 
 func parseCA(certPEM, keyPEM []byte) (*CA, error) {

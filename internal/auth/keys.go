@@ -20,12 +20,13 @@ import (
 const (
 	fileCACert = "ca.pem"
 	fileCAKey  = "ca-key.pem"
-	fileBoot   = "boot.keys"  // keyrings, see internal/keyring
-	fileSeal   = "seal.keys"  // of secrets
-	fileStore  = "store.keys" // of the values of the store
+	fileBootCA = "boot-ca.pem" // certificate and key
+	fileBoot   = "boot.keys"   // keyrings, see internal/keyring
+	fileSeal   = "seal.keys"   // of secrets
+	fileStore  = "store.keys"  // of the values of the store
 )
 
-var keyFiles = []string{fileCACert, fileCAKey, fileBoot, fileSeal, fileStore}
+var keyFiles = []string{fileCACert, fileCAKey, fileBootCA, fileBoot, fileSeal, fileStore}
 
 // maxKeyFile bounds each file of a key directory, in bytes.
 const maxKeyFile = 64 << 10
@@ -33,6 +34,7 @@ const maxKeyFile = 64 << 10
 // Keys is the keys of a full head. It is safe for concurrent use. Only the keys of the store's values change.
 type Keys struct {
 	CA     *CA
+	BootCA *BootCA
 	Sealer *Sealer
 	boot   keyring.Ring
 	seal   keyring.Ring
@@ -53,7 +55,12 @@ func Init(dir, cluster string) (*Keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create keys of cluster %s: %w", cluster, err)
 	}
+	bootCA, err := newBootCA(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("create keys of cluster %s: %w", cluster, err)
+	}
 	return Install(dir, Bundle{
+		fileBootCA: bootCA,
 		fileCACert: ca,
 		fileCAKey:  caKey,
 		fileBoot:   keyring.Of(keyring.New()).Text(),
@@ -155,7 +162,11 @@ func parseKeys(b Bundle) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Keys{CA: ca, bundle: Bundle{}}
+	bootCA, err := parseBootCA(b[fileBootCA])
+	if err != nil {
+		return nil, err
+	}
+	k := &Keys{CA: ca, BootCA: bootCA, bundle: Bundle{}}
 	for name, ring := range map[string]*keyring.Ring{fileBoot: &k.boot, fileSeal: &k.seal, fileStore: &k.store} {
 		if *ring, err = keyring.Parse(b[name]); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

@@ -42,7 +42,7 @@ func TestKeysSurviveTheDisk(t *testing.T) {
 		t.Errorf("loaded cluster %q, pin %s", loaded.CA.Cluster(), loaded.CA.Trust())
 	}
 	for name, want := range map[string]fs.FileMode{".": 0o700, fileCACert: 0o644, fileCAKey: 0o600, fileBoot: 0o600,
-		fileSeal: 0o600, fileStore: 0o600} {
+		fileBootCA: 0o600, fileSeal: 0o600, fileStore: 0o600} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: mode %v, err %v; want %v", name, info.Mode().Perm(), err, want)
 		}

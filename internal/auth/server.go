@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -31,7 +32,7 @@ const maxNames = 256
 // ServerCert is a head's server certificate. Its key is in memory only. It is reissued before it expires, when the
 // names change, and when the clock jumps out of its validity. It is safe for concurrent use.
 type ServerCert struct {
-	ca    *CA
+	issue func(names []string, now time.Time) (*tls.Certificate, error)
 	names func() []string
 	now   func() time.Time
 
@@ -44,7 +45,7 @@ type ServerCert struct {
 // ServerCert issues certificates for the DNS names and IP addresses that names returns; it is called on each handshake
 // and must be fast. now is the head's clock.
 func (c *CA) ServerCert(names func() []string, now func() time.Time) *ServerCert {
-	return &ServerCert{ca: c, names: names, now: now}
+	return &ServerCert{issue: c.issueServer, names: names, now: now}
 }
 
 // TLS returns the configuration of a head's listener. It sends the CA with the chain, for clients that have only its
@@ -70,7 +71,7 @@ func (s *ServerCert) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 	if s.cert != nil && slices.Equal(names, s.issued) && now.Before(s.renew) && !now.Before(s.cert.Leaf.NotBefore) {
 		return s.cert, nil
 	}
-	cert, err := s.ca.issueServer(names, now)
+	cert, err := s.issue(names, now)
 	if err != nil && s.cert != nil {
 		slog.Warn("cannot issue a server certificate; keeping the old one", "names", names, "error", err)
 		return s.cert, nil
@@ -89,22 +90,27 @@ func normalNames(names []string) []string {
 }
 
 func (c *CA) issueServer(names []string, now time.Time) (*tls.Certificate, error) {
-	if len(names) > maxNames {
-		return nil, fmt.Errorf("issue server certificate: %d names; the maximum is %d", len(names), maxNames)
-	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("issue server certificate: %w", err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, serverTemplate(names, now), c.certs[0], key.Public(), c.key)
+	return signServer(serverTemplate(names, now), c.certs[0], key, c.key)
+}
+
+// signServer signs the certificate of a server's key by a CA, and returns both with the chain.
+func signServer(t, ca *x509.Certificate, key, caKey crypto.Signer) (*tls.Certificate, error) {
+	if n := len(t.DNSNames) + len(t.IPAddresses); n > maxNames {
+		return nil, fmt.Errorf("issue server certificate: %d names; the maximum is %d", n, maxNames)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, t, ca, key.Public(), caKey)
 	if err != nil {
-		return nil, fmt.Errorf("issue server certificate for %q: %w", names, err)
+		return nil, fmt.Errorf("issue server certificate for %q and %v: %w", t.DNSNames, t.IPAddresses, err)
 	}
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("issue server certificate for %q: %w", names, err)
+		return nil, fmt.Errorf("issue server certificate for %q and %v: %w", t.DNSNames, t.IPAddresses, err)
 	}
-	return &tls.Certificate{Certificate: [][]byte{der, c.certs[0].Raw}, PrivateKey: key, Leaf: leaf}, nil
+	return &tls.Certificate{Certificate: [][]byte{der, ca.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
 func serverTemplate(names []string, now time.Time) *x509.Certificate {

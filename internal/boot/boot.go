@@ -22,6 +22,7 @@ type Facts struct {
 	Proxy   bool            // the packet was sent to the proxy port, 4011
 	Head    netip.Addr      // this head's address for the client
 	URL     string          // of this head's boot server, "http://10.0.0.1:8080"
+	HTTPS   bool            // it serves HTTPS at the same port
 }
 
 // Mode is how much the answer holds.
@@ -70,16 +71,24 @@ func Decide(f Facts) Decision {
 func (d *Decision) boot(f Facts) {
 	switch {
 	case f.Client.IPXE && !f.Client.NoHTTP:
-		d.Class, d.NextServer, d.BootFile = PXELoader, f.Head, f.URL+ScriptPath(f.MAC)
+		d.Class, d.NextServer, d.BootFile = PXELoader, f.Head, f.url()+ScriptPath(f.MAC)
 	case f.Client.Loader == HTTPLoader:
 		if file := f.Client.Arch.File(); file != "" {
-			d.Class, d.BootFile = HTTPLoader, f.URL+"/ipxe/"+file
+			d.Class, d.BootFile = HTTPLoader, f.url()+"/ipxe/"+file
 		}
 	case f.Client.Loader == PXELoader, f.Client.IPXE:
 		if file := f.Client.Arch.File(); file != "" {
 			d.Class, d.NextServer, d.BootFile = PXELoader, f.Head, file
 		}
 	}
+}
+
+// url returns the URL of the boot server for the client.
+func (f *Facts) url() string {
+	if f.HTTPS && f.Network.Spec.BootHTTPS && f.Client.HTTPS {
+		return "https" + strings.TrimPrefix(f.URL, "http")
+	}
+	return f.URL
 }
 
 // Paths of the boot server, each followed by a MAC with hyphens; those of files by "/" and a digest.

@@ -24,6 +24,8 @@ var (
 	ipxe      = boot.Client{Arch: boot.UEFIx64, Loader: boot.PXELoader, IPXE: true}
 	smallIPXE = boot.Client{Arch: boot.BIOS, Loader: boot.PXELoader, IPXE: true, NoHTTP: true}
 	system    = boot.Client{Arch: boot.BIOS}
+	uefiHTTPS = boot.Client{Arch: boot.UEFIx64, Loader: boot.HTTPLoader, HTTPS: true}
+	ipxeHTTPS = boot.Client{Arch: boot.UEFIx64, Loader: boot.PXELoader, IPXE: true, HTTPS: true}
 )
 
 func network(dhcp, unknown string) *trivet.Network {
@@ -86,6 +88,37 @@ func TestDecide(t *testing.T) {
 	}
 	if got := boot.Decide(boot.Facts{MAC: mac, Client: bios}); got.Mode != boot.Silent || got.Reason == "" {
 		t.Errorf("no network: %+v", got)
+	}
+}
+
+// In a network that boots by HTTPS, each client that can gets URLs of HTTPS, from a head that serves it.
+func TestDecideHTTPS(t *testing.T) {
+	const file, script = "://10.0.0.1:8080/ipxe/snponly.efi", "://10.0.0.1:8080/boot/script/52-54-00-12-34-56"
+	for name, c := range map[string]struct {
+		client  boot.Client
+		without bool // the network's option
+		plain   bool // the head serves no HTTPS
+		want    string
+	}{
+		"UEFI HTTP":           {client: uefiHTTPS, want: "https" + file},
+		"iPXE with HTTPS":     {client: ipxeHTTPS, want: "https" + script},
+		"iPXE without":        {client: ipxe, want: "http" + script},
+		"PXE":                 {client: uefi, want: "snponly.efi"},
+		"other network":       {client: uefiHTTPS, without: true, want: "http" + file},
+		"other network, iPXE": {client: ipxeHTTPS, without: true, want: "http" + script},
+		"head without":        {client: uefiHTTPS, plain: true, want: "http" + file},
+		"BIOS's iPXE ROM":     {client: smallIPXE, want: "undionly.kpxe"},
+		"an operating system": {client: system},
+		"arm64 firmware, HTTP": {client: boot.Client{Arch: boot.UEFIarm64, Loader: boot.HTTPLoader, HTTPS: true},
+			want: "https://10.0.0.1:8080/ipxe/snponly-arm64.efi"},
+	} {
+		n := network("", "")
+		n.Spec.BootHTTPS = !c.without
+		got := boot.Decide(boot.Facts{MAC: mac, Client: c.client, Network: n, Known: true, Head: head,
+			URL: "http://10.0.0.1:8080", HTTPS: !c.plain})
+		if got.BootFile != c.want {
+			t.Errorf("%s: %q, want %q", name, got.BootFile, c.want)
+		}
 	}
 }
 

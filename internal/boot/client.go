@@ -6,6 +6,7 @@ type Client struct {
 	Loader Loader
 	IPXE   bool // iPXE, not the firmware that loaded it
 	NoHTTP bool // an iPXE that was built without HTTP
+	HTTPS  bool // firmware that loads by HTTP, or an iPXE that was built with HTTPS
 }
 
 // Loader is the boot firmware's kind, by option 60.

@@ -8,6 +8,9 @@
 // waits: an honest caller needs its entry for milliseconds before it is recognised, so that it is served while others
 // hold all they can.
 //
+// A [Rate] bounds how often an address begins something, such as a connection with a TLS handshake, whose cost comes
+// before its caller is known.
+//
 // A [Pool] counts amounts that are held for a short time, such as the bytes of requests' bodies.
 package limit
 

@@ -30,6 +30,7 @@ func (e *Entry) Recognise() {
 		return
 	}
 	s := e.set
+	s.limits.Rate.Recognise(e.key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.known || e.gone || !s.hasSpaceForKnown(e.caller) {

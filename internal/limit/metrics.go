@@ -12,7 +12,8 @@ func (s *Set) Register(r prometheus.Registerer, port string) {
 	}
 	count := func(result string, of func(Stats) int) {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "trivet_limit_exceeded_total",
-			Help:        "Connections and TFTP transfers above a limit, by port: refused, or replaced by another.",
+			Help: "Connections and TFTP transfers above a limit, by port: refused, replaced by " +
+				"another, or refused as their address begins too many (rate).",
 			ConstLabels: prometheus.Labels{"port": port, "result": result},
 		}, func() float64 { return float64(of(s.Stats())) }))
 	}
@@ -20,4 +21,5 @@ func (s *Set) Register(r prometheus.Registerer, port string) {
 	number("known", func(s Stats) int { return s.Known })
 	count("refused", func(s Stats) int { return s.Refused })
 	count("replaced", func(s Stats) int { return s.Evicted })
+	count("rate", func(s Stats) int { return s.Limited })
 }

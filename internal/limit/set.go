@@ -18,6 +18,9 @@ type Limits struct {
 	// sends its request slowly can be replaced.
 	KeepBusy bool
 
+	// Rate bounds how often an unknown address may enter; nil: there is no such bound.
+	Rate *Rate
+
 	// Class returns the class of an address; nil: all are Anyone. It must be fast.
 	Class func(netip.Addr) Class
 
@@ -34,6 +37,7 @@ type Set struct {
 	known   int
 	refused int
 	evicted int
+	limited int // by Rate
 	waits   int // how often an entry began to wait
 	callers map[netip.Addr]*caller
 }
@@ -58,8 +62,14 @@ func NewSet(l Limits) *Set {
 func (s *Set) Enter(addr netip.Addr, evict func()) *Entry {
 	class := s.limits.Class(addr.Unmap())
 	e := &Entry{set: s, key: keyOf(addr), evict: evict}
+	allowed := class != Anyone || s.limits.Rate.Allow(addr)
 	s.mu.Lock()
-	victim, ok := s.admit(e, class)
+	victim, ok := (*Entry)(nil), false
+	if allowed {
+		victim, ok = s.admit(e, class)
+	} else {
+		s.limited++
+	}
 	s.mu.Unlock()
 	if victim != nil {
 		victim.evict()
@@ -158,11 +168,14 @@ func (s *Set) remove(e *Entry) {
 }
 
 // Stats are the numbers of a set's entries, and of what was refused and replaced since its creation.
-type Stats struct{ Unknown, Known, Refused, Evicted int }
+type Stats struct {
+	Unknown, Known, Refused, Evicted int
+	Limited                          int // refused, as their address entered too often
+}
 
 // Stats returns the present numbers.
 func (s *Set) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{s.unknown, s.known, s.refused, s.evicted}
+	return Stats{Unknown: s.unknown, Known: s.known, Refused: s.refused, Evicted: s.evicted, Limited: s.limited}
 }

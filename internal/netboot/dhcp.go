@@ -91,6 +91,8 @@ func (s *Server) facts(c *client) boot.Facts {
 	}
 	f.URL = "http://" + net.JoinHostPort(f.Head.String(), strconv.Itoa(int(s.Port)))
 	f.Client = boot.Client{IPXE: c.IPXE(), Loader: loaders[c.Class()], Arch: arch(c.Packet)}
+	f.HTTPS = s.TLS != nil
+	f.Client.HTTPS = c.IPXEFeature(dhcp.IPXEHTTPS) || !c.IPXE() && c.Class() == dhcp.HTTPClient
 	f.Client.NoHTTP = f.Client.IPXE && len(c.Option(dhcp.OptIPXE)) > 0 && !c.IPXEFeature(dhcp.IPXEHTTP)
 	return f
 }

@@ -2,6 +2,7 @@ package netboot_test
 
 import (
 	"context"
+	"encoding/pem"
 	"net"
 	"net/http"
 	"net/netip"
@@ -12,12 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/dhcp"
 	"github.com/trivet-project/trivet/internal/lab/vm"
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/tftp"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // bootSector prints a word to the first serial port and halts: a disk that says that it was booted.
@@ -99,6 +104,70 @@ func bootBy(t *testing.T, network *vm.Network, firmware vm.Firmware) {
 	}
 }
 
+// Firmware that has the boot CA enrolled loads its boot program by HTTPS, and so verifies the head. With the CA of
+// another cluster it loads nothing.
+func TestFirmwareVerifiesTheHead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots two machines")
+	}
+	if os.Getuid() != 0 {
+		t.Fatal("this test makes a network namespace: run it as root")
+	}
+	network, err := vm.NewNetwork(t.Context(), "netboot-https", netip.MustParsePrefix("10.0.0.1/24"))
+	if err != nil {
+		t.Fatalf("%v (%s)", err, vm.Packages)
+	}
+	t.Cleanup(func() { _ = network.Close() })
+	r, reg := newFixture(t), prometheus.NewRegistry()
+	r.withPlatform(t)
+	r.open(t, netboot.Config{Registry: reg, TLS: r.keys.BootCA.TLS(func() []string { return []string{"10.0.0.1"} })})
+	r.run(t, trivet.WorkflowBooting, trivet.StepPowerOn)
+	r.write(t, func(tx *store.Tx) error {
+		n, err := r.Networks.In(tx).Get("lan")
+		must(t, err)
+		n.Spec.BootHTTPS = true
+		return r.Networks.In(tx).Put(n)
+	})
+	r.serveLab(t, network)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	other, err := auth.Init(t.TempDir()+"/keys", "test")
+	must(t, err)
+
+	m := enrolled(t, ctx, network, other)
+	for handshakes(t, reg, "failed") == 0 {
+		if wait.Sleep(ctx, 100*time.Millisecond) != nil {
+			t.Fatal("firmware that trusts another CA has begun no handshake")
+		}
+	}
+	m.PowerOff()
+	if got := r.requested(); len(got) > 0 || handshakes(t, reg, "completed") > 0 {
+		t.Errorf("firmware that trusts another CA requested %q", got)
+	}
+	enrolled(t, ctx, network, r.keys)
+	r.awaitStep(t, ctx, "m1 "+trivet.StepScript)
+	got := r.requested()
+	if i := slices.Index(got, "GET https /ipxe/snponly.efi"); i < 0 || slices.Contains(got, "GET http /ipxe/snponly.efi") {
+		t.Errorf("firmware requested %q", got)
+	}
+}
+
+// enrolled powers on m1 with the boot CA of these keys in its firmware.
+func enrolled(t *testing.T, ctx context.Context, network *vm.Network, keys *auth.Keys) *vm.Machine {
+	t.Helper()
+	block, _ := pem.Decode(keys.BootCA.PEM())
+	dir := t.TempDir()
+	must(t, os.WriteFile(dir+"/cacerts", auth.SignatureList(block.Bytes), 0o600))
+	mac, err := net.ParseMAC(knownMAC)
+	must(t, err)
+	m, err := vm.NewMachine(ctx, network, vm.Config{Name: "m1", MAC: mac, Firmware: vm.UEFIHTTP, Dir: dir,
+		MemoryMB: 512, Args: []string{"-fw_cfg", "name=etc/edk2/https/cacerts,file=" + dir + "/cacerts"}})
+	must(t, err)
+	t.Cleanup(func() { _ = m.Close() })
+	must(t, m.PowerOn(ctx))
+	return m
+}
+
 // awaitStep waits until a boot reaches a step.
 func (r *fixture) awaitStep(t *testing.T, ctx context.Context, what string) {
 	t.Helper()
@@ -136,10 +205,32 @@ func (r *fixture) serveLab(t *testing.T, network *vm.Network) {
 			return err
 		}
 		web := r.HTTPServer()
+		web.Handler = r.recorded(web.Handler)
 		r.until(t, func(ctx context.Context) error {
 			defer context.AfterFunc(ctx, func() { web.Close() })()
-			return web.Serve(l)
+			return web.Serve(r.Server.Listen(l))
 		})
 		return nil
 	}))
+}
+
+// recorded notes the requests to a handler.
+func (r *fixture) recorded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		scheme := "http"
+		if q.TLS != nil {
+			scheme = "https"
+		}
+		r.mu.Lock()
+		r.requests = append(r.requests, q.Method+" "+scheme+" "+q.URL.Path)
+		r.mu.Unlock()
+		next.ServeHTTP(w, q)
+	})
+}
+
+// requested returns the requests that were noted.
+func (r *fixture) requested() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.requests)
 }

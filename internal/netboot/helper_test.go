@@ -47,9 +47,10 @@ type fixture struct {
 
 	mu sync.Mutex
 	// guards following
-	steps  []string
-	homed  []auth.BootToken
-	refuse error
+	steps    []string
+	requests []string // by HTTP, in the lab
+	homed    []auth.BootToken
+	refuse   error
 	// reports has one item for each reported step.
 	reports chan struct{}
 }

@@ -33,7 +33,7 @@ func (s *Server) routes() *http.ServeMux {
 	return mux
 }
 
-// ServeHTTP serves the plain HTTP requests of machines.
+// ServeHTTP serves the requests of machines.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn := http.NewResponseController(w)
 	_ = conn.SetWriteDeadline(time.Now().Add(answerTime)) // extended for blobs as they progress
@@ -110,9 +110,17 @@ func peerOf(r *http.Request) netip.Addr {
 func urlOf(r *http.Request) string {
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
 		local := a.AddrPort()
-		return "http://" + netip.AddrPortFrom(local.Addr().Unmap(), local.Port()).String()
+		return schemeOf(r) + "://" + netip.AddrPortFrom(local.Addr().Unmap(), local.Port()).String()
 	}
-	return "http://" + r.Host
+	return schemeOf(r) + "://" + r.Host
+}
+
+// schemeOf returns the scheme of the URL by which the client reached this head.
+func schemeOf(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
 }
 
 func hostOf(text string) string {

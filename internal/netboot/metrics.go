@@ -3,11 +3,12 @@ package netboot
 import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
-	scripts   *prometheus.CounterVec
-	unoffered prometheus.Counter
-	takeovers prometheus.Counter
-	foreign   prometheus.Counter
-	dropped   prometheus.Counter
+	scripts    *prometheus.CounterVec
+	handshakes *prometheus.CounterVec
+	unoffered  prometheus.Counter
+	takeovers  prometheus.Counter
+	foreign    prometheus.Counter
+	dropped    prometheus.Counter
 }
 
 // newMetrics registers them with r, if it is not nil.
@@ -18,6 +19,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		scripts: prometheus.NewCounterVec(opts("scripts_total", "Boot scripts served, by boot target."),
 			[]string{"target"}),
+		handshakes: prometheus.NewCounterVec(opts("handshakes_total", "TLS handshakes at the boot port, by result: "+
+			"completed, failed (the client does not trust the boot CA, or sent no handshake), or refused (it is in no "+
+			"network of the site, or began too many)."), []string{"result"}),
 		unoffered: prometheus.NewCounter(opts("unoffered_requests_total",
 			"DHCPDISCOVER packets that no address could be offered for.")),
 		takeovers: prometheus.NewCounter(opts("takeovers_total", "DHCP packets answered in place of another head.")),
@@ -27,7 +31,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			"Deferred writes of boot progress that failed or did not fit the queue.")),
 	}
 	if r != nil {
-		r.MustRegister(m.scripts, m.unoffered, m.takeovers, m.foreign, m.dropped)
+		r.MustRegister(m.scripts, m.handshakes, m.unoffered, m.takeovers, m.foreign, m.dropped)
 	}
 	return m
 }

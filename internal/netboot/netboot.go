@@ -1,18 +1,19 @@
-// Package netboot serves machines while they boot: DHCP, TFTP, and plain HTTP with boot scripts, kernels and
-// metadata. It answers from this head's local copy of the store, so that it works without a quorum.
+// Package netboot serves machines while they boot: DHCP, TFTP, and HTTP with boot scripts, kernels and metadata. It
+// answers from this head's local copy of the store, so that it works without a quorum.
 //
 // A DHCP packet becomes facts by an index of MACs (dhcp.go, lookup.go), boot.Decide decides on them, and the
 // decision becomes a reply (dhcp_reply.go). Which address the client gets is decided and recorded by
 // internal/addressing. Several heads share the clients, and take over from one another (dhcp_share.go,
 // dhcp_responders.go).
 //
-// The other requests are HTTP (http.go): the script by boot.Script (script.go), kernel and initramfs from the blobs
-// (files.go), metadata (metadata.go) and the phone-home (phonehome.go); iPXE itself is loaded by TFTP or HTTP
-// (ipxe.go). The steps that a boot reached are recorded later (progress.go), and delay no answer.
+// The other requests are HTTP or HTTPS, at one port (listen.go, http.go): the script by boot.Script (script.go), kernel
+// and initramfs from the blobs (files.go), metadata (metadata.go) and the phone-home (phonehome.go); iPXE itself is
+// loaded by TFTP or HTTP (ipxe.go). The steps that a boot reached are recorded later (progress.go), and delay no answer.
 package netboot
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -28,6 +29,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/dhcp"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/state"
 )
 
@@ -52,6 +54,9 @@ type Config struct {
 	Blobs http.Handler
 	// Port is the boot server's HTTP port, for the URLs in DHCP replies.
 	Port uint16
+	// TLS is the configuration of HTTPS at that port; nil: none is served. Handshakes bounds the rate of its handshakes.
+	TLS        *tls.Config
+	Handshakes *limit.Rate
 	// IPXEDir is the directory of iPXE's programs; empty means DefaultIPXEDir.
 	IPXEDir string
 	// StepReached records that a machine reached a boot step, in one transaction. epoch is the machine's as this

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -90,13 +91,18 @@ func (s *Server) platform(h host) *trivet.Platform {
 	return p
 }
 
-// bootURLs returns the boot servers of all heads: first the one that the machine has reached, last those that are
-// down.
+// bootURLs returns the boot servers of all heads, by HTTPS where the script is fetched so: first the one that the
+// machine has reached, last those that are down.
 func (s *Server) bootURLs(r *http.Request) []string {
 	urls := []string{urlOf(r)}
 	for _, h := range s.byPreference() {
 		if h.Name != s.Head {
 			urls = append(urls, h.Status.Boot...)
+		}
+	}
+	for i, u := range urls {
+		if _, rest, ok := strings.Cut(u, "://"); ok {
+			urls[i] = schemeOf(r) + "://" + rest
 		}
 	}
 	return urls

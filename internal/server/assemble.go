@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 
 	"github.com/trivet-project/trivet"
@@ -101,6 +103,8 @@ func (s *Server) assemble(context.Context) (err error) {
 		Quorum: s.member.HasLeader, VIP: s.cfg.vip(),
 		Keys: s.local.Keys(), CA: s.local.Root().Trust(), Blobs: s.blobs.BootHandler(),
 		Port: portOf(s.listeners.boot.Addr()), IPXEDir: s.cfg.IPXEDir,
+		TLS:         s.local.Keys().BootCA.TLS(s.bootNames),
+		Handshakes:  newHandshakes(cmp.Or(s.cfg.PerAddress, DefaultPerAddress)),
 		StepReached: s.fleet.ReachBootStep, PhoneHome: s.fleet.PhoneHome, ForeignServer: s.fleet.ReportForeignServer,
 		Logger: s.cfg.Log.With("part", "netboot"), Registry: s.metrics,
 	})
@@ -110,6 +114,17 @@ func (s *Server) assemble(context.Context) (err error) {
 	probe := &probeHandler{next: s.netboot,
 		response: foundCluster{s.local.Root().Cluster(), s.local.Name(), s.APIURLs()}}
 	return s.listeners.listenBoot(&s.cfg, s.limits.tftp, s.netboot.OpenTFTP, probe, s.metrics)
+}
+
+// bootNames returns the names in the certificate of the boot port: machines load from whichever address of this host
+// they have reached by DHCP.
+func (s *Server) bootNames() []string {
+	names := s.cfg.certNames(s.hosts)
+	nets, err := net.InterfaceAddrs()
+	if err != nil {
+		return names
+	}
+	return append(names, s.cfg.reachable(nets)...)
 }
 
 // peerServer returns the server of the endpoints for other heads.

@@ -22,6 +22,20 @@ const DefaultPerAddress = 64
 // knownFactor is how many times as many connections a recognised caller may have.
 const knownFactor = 16
 
+// The handshakes that an unknown address may begin, in parts of the connections that it may have: with the default, 256
+// at once, as when agents behind one address lose their head, and 16 a second; and what an address with recognised
+// callers may, in parts of that.
+const (
+	handshakeBurst = 4
+	handshakeRate  = 0.25
+	handshakeKnown = 64
+)
+
+// newHandshakes returns the rate of the TLS handshakes of a port.
+func newHandshakes(perAddress int) *limit.Rate {
+	return limit.NewRate(handshakeRate*float64(perAddress), handshakeBurst*perAddress, handshakeKnown)
+}
+
 // portLimits are the limits of the ports: each connection of the boot port and each transfer of TFTP needs a second
 // file.
 type portLimits struct{ api, boot, tftp limit.Limits }
@@ -57,7 +71,9 @@ func (s *Server) openLimits(context.Context) error {
 		s.cfg.Log.Warn("the limit of open files is low: this head accepts fewer connections; raise it, as by "+
 			"LimitNOFILE of systemd", "files", files.Cur, "needed", neededFiles)
 	}
-	l := newLimits(files.Cur, cmp.Or(s.cfg.PerAddress, DefaultPerAddress))
+	perAddress := cmp.Or(s.cfg.PerAddress, DefaultPerAddress)
+	l := newLimits(files.Cur, perAddress)
+	l.api.Rate = newHandshakes(perAddress)
 	l.api.Class, l.boot.Class, l.tftp.Class = s.classOf(s.isHead), s.classOf(s.isMachine), s.classOf(s.isMachine)
 	l.api.Exceeded, l.boot.Exceeded = s.warnOfLimit("--api"), s.warnOfLimit("--boot")
 	s.limits = ports{limit.NewSet(l.api), limit.NewSet(l.boot), limit.NewSet(l.tftp)}
@@ -72,8 +88,8 @@ func (s *Server) warnOfLimit(port string) func(netip.Addr) {
 	warnings := rate.Sometimes{Interval: time.Minute}
 	return func(a netip.Addr) {
 		warnings.Do(func() {
-			s.cfg.Log.Warn("too many connections: closing those that wait; if the address is that of a load balancer "+
-				"or NAT gateway, list it in --shared-addresses", "port", port, "from", a)
+			s.cfg.Log.Warn("too many connections: closing new ones, or those that wait; if the address is that of a load "+
+				"balancer or NAT gateway, list it in --shared-addresses", "port", port, "from", a)
 		})
 	}
 }

@@ -75,7 +75,9 @@ func (s *Server) serveReads(ctx context.Context, cause error) {
 // runHead runs what only a full head has.
 func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	bootServer := s.netboot.HTTPServer()
-	g.Go(func() error { return served(bootServer.Serve(limit.Listen(s.listeners.boot, s.limits.boot))) })
+	g.Go(func() error {
+		return served(bootServer.Serve(s.netboot.Listen(limit.Listen(s.listeners.boot, s.limits.boot))))
+	})
 	g.Go(func() error { return s.listeners.serveUDP(ctx) })
 	g.Go(func() error { return s.api.Run(ctx) })
 	g.Go(func() error { return s.netboot.Run(ctx) })

@@ -92,7 +92,7 @@ func (h *head) holdsNone(t *testing.T, admin *head) {
 	h.Stop()
 	defer h.Up()
 	needles := map[string][]byte{"the value of a secret": []byte("correct-horse-battery")}
-	for _, name := range []string{"ca-key.pem", "boot.keys", "seal.keys", "store.keys"} {
+	for _, name := range []string{"ca-key.pem", "boot-ca.pem", "boot.keys", "seal.keys", "store.keys"} {
 		text := must(os.ReadFile(filepath.Join(admin.Dir, "keys", name)))(t)
 		needles[name] = bytes.TrimSpace(text)
 		if raw, err := hex.DecodeString(string(bytes.TrimSpace(text))); err == nil {
