@@ -187,8 +187,13 @@ func (s *Server) succeed(ctx context.Context, head string) {
 	}
 }
 
-// leaderTimeout is how long a start waits for a leader before it serves what needs none.
-const leaderTimeout = 10 * time.Second
+const (
+	// leaderTimeout is how long a start waits for a leader before it serves what needs none.
+	leaderTimeout = 10 * time.Second
+	// firstLeaderTimeout is how long a first start does, which has nothing to serve yet. With the longest heartbeats, a
+	// member alone elects itself within 35 s.
+	firstLeaderTimeout = time.Minute
+)
 
 // openMember runs the store's member.
 func (s *Server) openMember(ctx context.Context) error {
@@ -205,7 +210,11 @@ func (s *Server) openMember(ctx context.Context) error {
 		streamGauge(s.router.exits), usageCollector{s.member}, expiryGauge(s.local.Cert()))
 	s.router.setSender(func(p auth.Peer, r *http.Request) error { return s.member.VerifySender(r, p.Name) })
 	s.router.set(&s.router.members, s.member.PeerHandler())
-	wait, cancel := context.WithTimeout(ctx, leaderTimeout)
+	timeout := leaderTimeout
+	if s.local.FirstStart() {
+		timeout = firstLeaderTimeout
+	}
+	wait, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := s.member.WaitLeader(wait); err != nil && ctx.Err() != nil {
 		return err

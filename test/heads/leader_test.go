@@ -63,6 +63,12 @@ func TestLeaderIsPaused(t *testing.T) {
 	}
 }
 
+// A first start waits for its own election, which takes longer with longer heartbeats.
+func TestFirstStartWithLongHeartbeats(t *testing.T) {
+	t.Parallel()
+	newHead(t, "head0").Up("--heartbeat", "5s")
+}
+
 // threeWith starts three heads with these flags, and a ledger that writes by all of them.
 func threeWith(t *testing.T, flags ...string) (all []*head, l *ledger) {
 	t.Helper()
