@@ -45,6 +45,10 @@ func (b *bench) steady(s *site) error {
 	if err != nil {
 		return err
 	}
+	endedBefore, err := s.successions()
+	if err != nil {
+		return err
+	}
 	load := &steady{site: s, pace: rate.NewLimiter(steadyRate, steadyWriters)}
 	end := time.Now().Add(steadyTime)
 	var writers errgroup.Group
@@ -58,10 +62,16 @@ func (b *bench) steady(s *site) error {
 	if err != nil {
 		return err
 	}
+	endedAfter, err := s.successions()
+	if err != nil {
+		return err
+	}
 	b.report.add(row{what: fmt.Sprintf("%v of at most %d writes/s: acknowledged", steadyTime, steadyRate), unit: "/s",
 		ours: float64(load.succeeded.Load()) / steadyTime.Seconds()})
 	b.report.add(row{what: "writes that failed", ours: float64(load.failed.Load()), bound: none})
 	b.report.add(row{what: "elections meanwhile", ours: after - before, bound: none})
+	b.report.add(row{what: "heads that took the leader for ended meanwhile", ours: endedAfter - endedBefore,
+		bound: none})
 	return nil
 }
 
@@ -99,6 +109,18 @@ func (s *site) term() (term float64, err error) {
 		term = max(term, value)
 	}
 	return term, nil
+}
+
+// successions returns how often all heads together have taken a leader for ended.
+func (s *site) successions() (n float64, err error) {
+	for _, m := range s.heads {
+		value, err := s.metric(m, "trivet_store_successions_total")
+		if err != nil {
+			return 0, err
+		}
+		n += value
+	}
+	return n, nil
 }
 
 // metric returns the value of a metric of a head, which has no labels.
