@@ -83,8 +83,11 @@ type Member struct {
 	running sync.WaitGroup
 	once    sync.Once
 
+	log           *slog.Logger
+	heartbeat     time.Duration
 	election      time.Duration
 	leaderless    leaderless
+	succession    succession
 	defragmenting atomic.Bool
 	acknowledged  atomic.Uint64
 }
@@ -117,7 +120,8 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{lock: lock, quota: cmp.Or(cfg.QuotaBytes, DefaultQuota), election: cfg.Election,
+	m := &Member{lock: lock, quota: cmp.Or(cfg.QuotaBytes, DefaultQuota), log: cfg.Logger,
+		heartbeat: cfg.Heartbeat, election: cfg.Election,
 		fatal: newFatal(), failed: make(chan error, 1), closing: make(chan struct{})}
 	if err := m.open(ctx, cfg); err != nil {
 		m.Close()

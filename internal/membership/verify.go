@@ -88,8 +88,6 @@ func (l *Local) verify(ctx context.Context) error {
 
 // verifyOnce reports whether the result is final, and the error of a head that was removed.
 func (l *Local) verifyOnce(ctx context.Context) (final bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
-	defer cancel()
 	if err := l.checkNoCopy(ctx); err != nil {
 		return true, err
 	}
@@ -101,6 +99,9 @@ func (l *Local) verifyOnce(ctx context.Context) (final bool, err error) {
 	if err != nil {
 		return true, &trivet.Error{Op: "open store", Name: l.path("store"), Err: err, Hint: cluster.HintReplace}
 	}
+	// The timeout begins here: the log may have a hundred megabytes, which a busy computer reads for seconds.
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
 	type result struct {
 		VerifyResponse
 		err error

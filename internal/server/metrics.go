@@ -6,6 +6,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/peer"
 )
 
 // damagedBlob returns what reports a damaged blob.
@@ -32,6 +33,31 @@ func leaderGauge(m *cluster.Member) prometheus.Collector {
 		}
 		return 0
 	})
+}
+
+// termGauge returns the metric of the term of the store.
+func termGauge(m *cluster.Member) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "trivet_store_term",
+		Help: "Term of the last entry that this head's member of the store has applied. Each election begins another.",
+	}, func() float64 { return float64(m.LastTerm()) })
+}
+
+// successionCounter returns the metric of leaders that were replaced because their processes had ended.
+func successionCounter(m *cluster.Member) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "trivet_store_successions_total",
+		Help: "Leaders that this head's member gave up because their processes had ended, before they were silent.",
+	}, func() float64 { return float64(m.Successions()) })
+}
+
+// streamGauge returns the metric of the streams by which other members receive from this head's.
+func streamGauge(e *peer.Exits) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "trivet_store_streams",
+		Help: "Streams that the other members of the store have open to this head's: two of each. The end of the " +
+			"process of one that has none is noticed by its silence only.",
+	}, func() float64 { return float64(e.Streams()) })
 }
 
 // expiryGauge returns the metric of when this head's certificate expires, which is renewed long before.

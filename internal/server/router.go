@@ -25,6 +25,7 @@ type router struct {
 	log     *slog.Logger
 	root    func() *auth.Root // returns nil before it is known
 	links   *peer.Links
+	exits   *peer.Exits
 	sources peer.Sources
 	members atomic.Pointer[http.Handler]
 	peers   atomic.Pointer[http.Handler]
@@ -81,6 +82,7 @@ func (t *router) serveMember(w http.ResponseWriter, r *http.Request) {
 	}
 	limit.Of(r.Context()).Recognise()
 	t.links.Add(r, p.Name)
+	t.exits.Add(r, p.Name)
 	pass(&t.members, w, r)
 }
 

@@ -24,7 +24,8 @@ func TestRemovedMemberIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	rt := &router{log: slog.New(slog.DiscardHandler), root: func() *auth.Root { return &keys.CA.Root },
-		links: peer.NewLinks(nil, slog.New(slog.DiscardHandler))}
+		links: peer.NewLinks(nil, slog.New(slog.DiscardHandler)),
+		exits: peer.NewExits(nil, nil, slog.New(slog.DiscardHandler))}
 	rt.set(&rt.members, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	}))

@@ -27,6 +27,7 @@ func (s *Server) run(ctx context.Context) error {
 	g.Go(func() error { return s.awaitFailure(ctx) })
 	g.Go(func() error { s.local.RotateCertificate(ctx); return nil })
 	g.Go(func() error { s.router.links.Run(ctx); return nil })
+	g.Go(func() error { s.router.exits.Run(ctx); return nil })
 	log := s.cfg.Log.With("head", s.local.Name(), "cluster", s.local.Root().Cluster())
 	if s.local.Witness() {
 		g.Go(func() error { return s.local.RunWitness(ctx, s.ready) })

@@ -144,7 +144,8 @@ const maxStreams = 250
 
 // serveAPI serves the API's port from here on: a head that joins must respond, and the member needs what others send.
 func (s *Server) serveAPI(context.Context) error {
-	s.router = &router{log: s.cfg.Log, root: s.local.Root, links: peer.NewLinks(s.memberURLs, s.cfg.Log)}
+	s.router = &router{log: s.cfg.Log, root: s.local.Root, links: peer.NewLinks(s.memberURLs, s.cfg.Log),
+		exits: peer.NewExits(s.memberURLs, s.succeed, s.cfg.Log)}
 	s.apiHTTP = &http.Server{
 		Handler: limit.Handler(s.router), TLSConfig: auth.ListenTLS(s.local.ServingCertificate),
 		MaxHeaderBytes:    api.MaxHeader,
@@ -177,8 +178,22 @@ func (s *Server) memberURLs() map[string]string {
 	return urls
 }
 
-// leaderTimeout is how long a start waits for a leader before it serves what needs none.
-const leaderTimeout = 10 * time.Second
+// succeed lets this head's member elect another leader where the process of the leader's head has ended.
+func (s *Server) succeed(ctx context.Context, head string) {
+	for _, p := range s.member.Peers() {
+		if p.Name == head {
+			s.member.Succeed(ctx, p.ID)
+		}
+	}
+}
+
+const (
+	// leaderTimeout is how long a start waits for a leader before it serves what needs none.
+	leaderTimeout = 10 * time.Second
+	// firstLeaderTimeout is how long a first start does, which has nothing to serve yet. With the longest heartbeats, a
+	// member alone elects itself within 35 s.
+	firstLeaderTimeout = time.Minute
+)
 
 // openMember runs the store's member.
 func (s *Server) openMember(ctx context.Context) error {
@@ -191,10 +206,15 @@ func (s *Server) openMember(ctx context.Context) error {
 		return err
 	}
 	s.local.SetMember(s.member)
-	s.metrics.MustRegister(leaderGauge(s.member), usageCollector{s.member}, expiryGauge(s.local.Cert()))
+	s.metrics.MustRegister(leaderGauge(s.member), termGauge(s.member), successionCounter(s.member),
+		streamGauge(s.router.exits), usageCollector{s.member}, expiryGauge(s.local.Cert()))
 	s.router.setSender(func(p auth.Peer, r *http.Request) error { return s.member.VerifySender(r, p.Name) })
 	s.router.set(&s.router.members, s.member.PeerHandler())
-	wait, cancel := context.WithTimeout(ctx, leaderTimeout)
+	timeout := leaderTimeout
+	if s.local.FirstStart() {
+		timeout = firstLeaderTimeout
+	}
+	wait, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := s.member.WaitLeader(wait); err != nil && ctx.Err() != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	gapKills = 34                     // so that three writers have 102 gaps
+	gapKills = 100
 	gapRest  = 500 * time.Millisecond // a head is down for
 )
 
@@ -28,7 +28,14 @@ func (b *bench) gap() error {
 		return err
 	}
 	defer s.close()
+	if err := b.steady(s); err != nil {
+		return err
+	}
 	writers, err := s.writers()
+	if err != nil {
+		return err
+	}
+	first, err := s.term()
 	if err != nil {
 		return err
 	}
@@ -51,7 +58,15 @@ func (b *bench) gap() error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return b.gaps(s, writers, kills)
+	last, err := s.term()
+	if err != nil {
+		return err
+	}
+	if err := b.gaps(s, writers, kills); err != nil {
+		return err
+	}
+	b.report.add(row{what: "elections for each kill", ours: (last - first) / gapKills})
+	return nil
 }
 
 // gaps reports.
@@ -72,9 +87,9 @@ func (b *bench) gaps(s *site, writers []*writer, kills []kill) error {
 	r := b.report
 	what := fmt.Sprintf("%d kills of the leader, %d writers: no write acknowledged, p50", len(kills), len(writers))
 	r.add(row{what: what, unit: "ms",
-		ours: ms(quantile(all, 0.5)), bound: under(800)})
+		ours: ms(quantile(all, 0.5)), bound: under(300)})
 	r.add(row{what: "p99", unit: "ms", ours: ms(quantile(all, 0.99))})
-	r.add(row{what: "longest", unit: "ms", ours: ms(slices.Max(all)), bound: under(2000)})
+	r.add(row{what: "longest", unit: "ms", ours: ms(slices.Max(all)), bound: under(1000)})
 	r.add(row{what: "p50 of the writer whose own head was killed", unit: "ms", ours: ms(quantile(own, 0.5))})
 	r.note("From the last write that was acknowledged before a kill -9 of the head that leads to the first one " +
 		"after it, as a program with the SDK sees it. Without a kill there are some 10 ms between two: a pause of " +

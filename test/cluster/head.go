@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,6 +42,9 @@ func (h *head) start(token string) error {
 		"--dhcp-listen", h.address.String() + ":67"}
 	if h.site.quota != "" {
 		args = append(args, "--store-quota", h.site.quota)
+	}
+	if h.site.heartbeat != "" {
+		args = append(args, "--heartbeat", h.site.heartbeat)
 	}
 	if token != "" {
 		args = append(args, "--join", strings.Join(h.site.endpoints(), ","))
@@ -173,16 +177,22 @@ func (h *head) ready(ctx context.Context) error {
 
 // leads reports whether the head's member is the store's leader.
 func (h *head) leads(ctx context.Context) bool {
+	value, err := h.metric(ctx, "trivet_store_leader")
+	return err == nil && value == 1
+}
+
+// metric returns the value of one of the head's metrics, which has no labels.
+func (h *head) metric(ctx context.Context, name string) (float64, error) {
 	text, err := h.get(ctx, "/metrics", h.site.token)
 	if err != nil {
-		return false
+		return 0, err
 	}
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), "trivet_store_leader "); ok {
-			return value == "1"
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.ParseFloat(value, 64)
 		}
 	}
-	return false
+	return 0, fmt.Errorf("%s has no metric %s", h.port, name)
 }
 
 // path is a file of the site.

@@ -15,25 +15,27 @@ import (
 
 // site is several heads of one cluster.
 type site struct {
-	program string // trivet
-	dir     string
-	fabric  *fabric
-	history *history
-	heads   []*head
-	quota   string // of the store; "": the default
-	lossy   bool   // all heads have disks that lose what was not synced
-	disk    *disk  // of the last head, otherwise
-	token   string // the administrator's
-	trust   string
+	program   string // trivet
+	dir       string
+	fabric    *fabric
+	history   *history
+	heads     []*head
+	quota     string // of the store; "": the default
+	heartbeat string // interval of the store's heartbeats; "": the default
+	lossy     bool   // all heads have disks that lose what was not synced
+	disk      *disk  // of the last head, otherwise
+	token     string // the administrator's
+	trust     string
 }
 
 // plan describes a site and its load.
 type plan struct {
-	program string // of the heads
-	heads   int
-	lossy   bool   // their disks lose at a power cut what was not synced
-	quota   string // of the store; "": the default
-	load    size
+	program   string // of the heads
+	heads     int
+	lossy     bool   // their disks lose at a power cut what was not synced
+	quota     string // of the store; "": the default
+	heartbeat string // interval of the store's heartbeats; "": the default
+	load      size
 }
 
 // newSite returns a site without a head.
@@ -42,7 +44,7 @@ func newSite(dir string, p plan, h *history) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{program: p.program, lossy: p.lossy, quota: p.quota, dir: dir, fabric: f, history: h}
+	s := &site{program: p.program, lossy: p.lossy, quota: p.quota, heartbeat: p.heartbeat, dir: dir, fabric: f, history: h}
 	return s, testhead.WriteBootFiles(s.path("ipxe"))
 }
 
