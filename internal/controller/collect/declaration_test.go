@@ -41,6 +41,8 @@ func TestDeclaration(t *testing.T) {
 					Spec: trivet.TokenSpec{Account: "a", AccountUID: "gone", Hash: "x"}}),
 				f.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: name("old-t")},
 					Spec: trivet.TokenSpec{Join: trivet.RoleVoter, Hash: "x", Expires: old}}),
+				f.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: name("head")},
+					Status: trivet.HeadStatus{State: trivet.HeadRemoved, Removed: old.Add(-time.Hour)}}),
 				f.Events.In(tx).Put(&trivet.Event{Meta: trivet.Meta{Name: name("e")},
 					Spec: trivet.EventSpec{Subject: "machine/m", SubjectUID: "gone", Time: old, Reason: "Claimed"}}),
 			)
@@ -52,7 +54,8 @@ func TestDeclaration(t *testing.T) {
 		if err := gone.Save(t.Context(), uptime.Checkpoint{{1}: time.Second}); err != nil {
 			return err
 		}
-		c := New(f.Tables.Within(scope), logs, func(*trivet.Address) bool { return true })
+		c := New(Config{Tables: f.Tables.Within(scope), Head: "head0", Logs: logs, Blobs: noBlobs{},
+			Expired: func(*trivet.Address) bool { return true }})
 		for _, key := range c.Keys() {
 			if _, err := c.Reconcile(ctx, key); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
@@ -62,6 +65,7 @@ func TestDeclaration(t *testing.T) {
 			"run": missing(f.Workflows.Get("default/" + name("p-"))), "address": missing(f.Addresses.Get(address)),
 			"MAC": missing(f.MACs.Get(mac)), "token": missing(f.Tokens.Get(name("t"))),
 			"expired token": missing(f.Tokens.Get(name("old-t"))), "event": missing(f.Events.Get(name("e"))),
+			"head": missing(f.Heads.Get(name("head"))),
 		} {
 			if !errors.Is(left, trivet.ErrNotFound) {
 				return fmt.Errorf("the %s was not collected: %w", what, left)

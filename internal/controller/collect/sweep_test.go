@@ -34,7 +34,7 @@ func TestSweepsDecideInTheTransaction(t *testing.T) {
 
 	// another head starts a run of that name after this head's copy was read
 	reused := false
-	c := New(near, nil, neverExpires)
+	c := New(Config{Tables: near})
 	err := c.delete(t.Context(), "Workflow", "default/p-1", func(tx *store.Tx) (bool, error) {
 		w, err := near.Workflows.In(tx).Get("default/p-1")
 		if err != nil {
@@ -73,7 +73,7 @@ func TestOrphansAreDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := New(tables, nil, neverExpires).sweep(t.Context(), keyOrphans, time.Now()); err != nil {
+	if err := New(Config{Tables: tables, Expired: neverExpires}).sweep(t.Context(), keyOrphans, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if names := tables.Tokens.Names(); len(names) != 2 || names[0] != "join" || names[1] != "valid" {
@@ -101,7 +101,7 @@ func TestAddressesOfRemovedPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := New(tables, nil, neverExpires).sweep(t.Context(), keyLeases, time.Now()); err != nil {
+	if err := New(Config{Tables: tables, Expired: neverExpires}).sweep(t.Context(), keyLeases, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if names := tables.Addresses.Names(); len(names) != 1 || names[0] != "10.0.0.1" {
@@ -133,7 +133,7 @@ func TestSweepsInPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := New(tables, nil, neverExpires).sweep(t.Context(), keyTokens, now); err != nil {
+	if err := New(Config{Tables: tables, Expired: neverExpires}).sweep(t.Context(), keyTokens, now); err != nil {
 		t.Fatal(err)
 	}
 	left := 0
