@@ -12,7 +12,8 @@ import (
 )
 
 // compaction makes the heads drop history, which they do early where the store fills: one large record is replaced
-// until three quarters of the quota are in use.
+// until it does. Afterwards the heads get the default quota, one after the other: the audit log of steady writes would
+// fill a small store.
 var compaction = kind{name: "compaction", begin: func(ctx context.Context, t *trial) (string, func() error, error) {
 	h := t.heads[0]
 	before, err := h.metrics(ctx)
@@ -23,7 +24,7 @@ var compaction = kind{name: "compaction", begin: func(ctx context.Context, t *tr
 	if err := t.load.make(ctx, &trivet.Secret{Meta: meta(ballastName)}); err != nil {
 		return "", nil, err
 	}
-	within, cancel := context.WithTimeout(ctx, 2*healTimeout)
+	within, cancel := context.WithTimeout(ctx, 4*healTimeout)
 	defer cancel()
 	var now map[string]float64
 	writes := 0
@@ -32,7 +33,7 @@ var compaction = kind{name: "compaction", begin: func(ctx context.Context, t *tr
 			return err
 		}
 		for range 10 {
-			if now[usedBytes] > ballastQuota*3/4 {
+			if now[usedBytes] > compactionQuota*ballastPercent/100 {
 				break
 			}
 			if _, err := secrets.Patch(within, ballastName, ballast(), 0); err != nil {
@@ -42,12 +43,19 @@ var compaction = kind{name: "compaction", begin: func(ctx context.Context, t *tr
 		}
 		return fmt.Errorf("nothing was compacted after %d large writes, %.0f bytes are in use", writes, now[usedBytes])
 	})
-	return fmt.Sprintf("up to revision %.0f", now[compactedAt]), func() error { return nil }, err
+	if err != nil {
+		return "", nil, err
+	}
+	t.site.quota = ""
+	_, undo, err := rollingRestart(within, t)
+	return fmt.Sprintf("up to revision %.0f", now[compactedAt]), undo, err
 }}
 
 const (
-	ballastName  = "ballast"
-	ballastQuota = 64 << 20 // smallQuota
+	ballastName = "ballast"
+	// compactionQuota is the quota of the store until then. From 70 % on the store is filling.
+	compactionQuota = 128 << 20
+	ballastPercent  = 72
 )
 
 // ballast is a patch with content that does not compress.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func TestChangesUnderSteadyWrites(t *testing.T) {
 		leaders, learners = 50, 10
 	}
 	p := three(t)
-	p.quota, p.load = smallQuota, size{watchers: 1, steady: steadyWriters, resumers: 2}
+	p.quota, p.load = fmt.Sprint(compactionQuota), size{watchers: 1, steady: steadyWriters, resumers: 2}
 	tr := begin(t, seedOf(t), p)
 	faults := []kind{compaction}
 	for i := range leaders {
