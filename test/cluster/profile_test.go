@@ -129,7 +129,7 @@ func TestRising(t *testing.T) {
 		samples = append(samples, flat(i, 10*i))
 	}
 	third, last, err := quarters(samples)
-	if err != nil || third.runs != 600 || last.runs != 850 {
+	if err != nil || third.runs != 620 || last.runs != 870 {
 		t.Fatalf("%+v, %+v, %v", third, last, err)
 	}
 	if all := rising(third, last); len(all) != 0 {
