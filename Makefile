@@ -22,7 +22,7 @@ HEADS  = -- -timeout 30m -p 2 -parallel 4 $(WHOLE)
 FAULTS = -- -timeout 60m ./test/cluster
 REAL   = -- -timeout 60m -parallel 2 ./test/e2e/...
 
-.PHONY: help build image demo test check lint bench e2e chaos soak scale vuln deps clean docs FORCE bin/gotest
+.PHONY: help build image demo test check lint bench e2e chaos profile soak scale vuln deps clean docs FORCE bin/gotest
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -59,6 +59,7 @@ test: deps build lint bin/gotest ## everything a change must pass: unit tests wi
 soak: export GOFLAGS += -count=1
 soak: deps build lint bin/gotest ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md
 	TRIVET_SOAK=1 CHAOS_DURATION=$(DURATION) CHAOS_RECORD=$(CURDIR)/docs/chaos.md \
+		PROFILE_RECORD=$(CURDIR)/docs/profile.md \
 		$(GOTEST) -record docs/soak.md $(UNITS) $(HEADS) -- -timeout 0 ./test/cluster $(REAL)
 
 e2e: deps build ## real firmware in QEMU only: power on to running OS
@@ -67,6 +68,10 @@ e2e: deps build ## real firmware in QEMU only: power on to running OS
 chaos: deps build ## random faults against three heads under load: make chaos DURATION=20m; adds to docs/chaos.md
 	CHAOS_DURATION=$(DURATION) CHAOS_RECORD=$(CURDIR)/docs/chaos.md TRIVET=$(CURDIR)/$(BIN) \
 		$(GO) test -timeout 0 -count 1 -v -run '^TestChaos$$' ./test/cluster
+
+profile: deps build ## 2,000 workflows an hour with heads restarted: make profile DURATION=4h; adds to docs/profile.md
+	TRIVET_SOAK=1 PROFILE_DURATION=$(DURATION) PROFILE_RECORD=$(CURDIR)/docs/profile.md TRIVET=$(CURDIR)/$(BIN) \
+		$(GO) test -timeout 0 -count 1 -v -run '^TestSoakWorkflows$$' ./test/cluster
 
 bench: deps build ## measurements, beside the usual tools
 	TRIVET=$(CURDIR)/$(BIN) scripts/bench

@@ -133,6 +133,8 @@ const (
 	ReasonStoreFull = "StoreFull"
 	// ReasonStoreNormal: less than 70 % is in use again.
 	ReasonStoreNormal = "StoreNormal"
+	// ReasonBlobsCollected: a head removed blobs that no record refers to from its disk.
+	ReasonBlobsCollected = "BlobsCollected"
 	// ReasonKeyRotation: a rotation of a key has begun.
 	ReasonKeyRotation = "KeyRotation"
 	// ReasonKeyActive: all full heads have the new key, and use it from now on.

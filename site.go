@@ -108,6 +108,7 @@ type HeadStatus struct {
 	API      []string  `json:"api,omitempty"`     // https://host:port
 	Boot     []string  `json:"boot,omitempty"`    // http://host:port
 	Started  time.Time `json:"started,omitzero"`  // last start of its process
+	Removed  time.Time `json:"removed,omitzero"`  // when it was removed; its record is deleted 30 days later
 	// StoreKeys are the IDs of the keys of the store that it holds. The first is the one that it writes with.
 	StoreKeys []string `json:"storeKeys,omitempty"`
 	// DHCP are the addresses from which it serves DHCP.

@@ -111,7 +111,7 @@ func (h *Handler) beginUpload(w http.ResponseWriter, r *http.Request, _ *caller)
 		if err != nil {
 			return err
 		}
-		if ref, err := h.Copies.Find(r.Context(), d); err == nil {
+		if ref, err := h.Copies.Use(r.Context(), d); err == nil {
 			ctx, cancel := context.WithTimeout(r.Context(), existingTimeout)
 			defer cancel()
 			if err := h.Copies.Secure(ctx, ref); err != nil {
@@ -192,13 +192,14 @@ func (h *Handler) deleteBlob(w http.ResponseWriter, r *http.Request, _ *caller) 
 	return nil
 }
 
-// hasBlob requires that a head holds a record's content. The others fetch it when they see the record.
+// hasBlob requires that a head holds a record's content, and makes the heads keep it until the record is written. The
+// others fetch it when they see the record.
 func (h *Handler) hasBlob(ctx context.Context, field string, ref trivet.BlobRef) error {
 	d, err := blob.ParseDigest(ref.Digest)
 	if err != nil {
 		return &trivet.FieldError{Field: field + ".digest", Problem: err.Error()}
 	}
-	stored, err := h.Copies.Find(ctx, d)
+	stored, err := h.Copies.Use(ctx, d)
 	switch {
 	case errors.Is(err, trivet.ErrNotFound):
 		return &trivet.FieldError{Field: field + ".digest", Problem: ref.Digest + " is on no head; upload it first"}

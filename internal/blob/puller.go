@@ -121,6 +121,18 @@ func (p *Puller) Delete(ctx context.Context, d Digest) error {
 	return p.store.Delete(d)
 }
 
+// DeleteUnused removes a blob, complete or not, as [Store.DeleteUnused] does. It returns [trivet.ErrConflict] for one
+// that is being pulled.
+func (p *Puller) DeleteUnused(d Digest, since time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pulls[d] != nil {
+		return &trivet.Error{Op: "delete blob", Name: d.String(),
+			Err: fmt.Errorf("%w: it is being pulled", trivet.ErrConflict)}
+	}
+	return p.store.DeleteUnused(d, since)
+}
+
 // begin returns the pull of a blob, which it starts if there is none; nil, nil if the store has the blob.
 func (p *Puller) begin(ref trivet.BlobRef) (*pull, error) {
 	d, err := ParseDigest(ref.Digest)

@@ -48,6 +48,7 @@ func (s *Store) serveBlob(w http.ResponseWriter, r *http.Request, d Digest) erro
 		r = r.Clone(r.Context())
 		r.Header.Del("Range")
 	}
+	s.noteUse(d, f)
 	setHeaders(w, d)
 	http.ServeContent(&checkedWriter{w, s, d, f, s.checkedOf(d, size)}, r, "", time.Time{}, f)
 	return nil

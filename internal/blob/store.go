@@ -193,6 +193,11 @@ func (s *Store) List() ([]trivet.BlobRef, error) {
 func (s *Store) Delete(d Digest) error {
 	s.names.Lock()
 	defer s.names.Unlock()
+	return s.removeFiles(d)
+}
+
+// removeFiles removes the files of a blob. s.names is held.
+func (s *Store) removeFiles(d Digest) error {
 	if err := os.Remove(s.path(d) + pullSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s.fault("delete partial", d, err)
 	}

@@ -156,7 +156,7 @@ func (r *Records) nextName(tx *store.Tx) (string, error) {
 		return "", err
 	}
 	for {
-		name := fmt.Sprintf("head%d", site.Status.HeadNames)
+		name := headName(site.Status.HeadNames)
 		site.Status.HeadNames++
 		_, err := r.Heads.In(tx).Get(name)
 		if errors.Is(err, trivet.ErrNotFound) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -61,11 +63,32 @@ func (r *Records) Others() map[string]string {
 	return urls
 }
 
-// Removed reports whether a head was removed, by this head's copy of the records. Removal is final.
+// Removed reports whether a head was removed, by this head's copy of the records. Removal is final. Of a head that was
+// removed long ago there is no record any more, but its name is among those that were assigned.
 func (r *Records) Removed(head string) bool {
 	h, err := r.Heads.GetShared(head)
-	return err == nil && h.Status.State == trivet.HeadRemoved
+	if err == nil {
+		return h.Status.State == trivet.HeadRemoved
+	}
+	if !r.assigned(head) {
+		return false
+	}
+	_, err = r.Heads.GetShared(head) // a name is assigned in the transaction that creates the record
+	return errors.Is(err, trivet.ErrNotFound)
 }
+
+// assigned reports whether a name was assigned to a head.
+func (r *Records) assigned(head string) bool {
+	site, err := r.Sites.GetShared(trivet.SiteName)
+	number, found := strings.CutPrefix(head, headPrefix)
+	n, failed := strconv.Atoi(number)
+	return err == nil && found && failed == nil && n >= 0 && n < site.Status.HeadNames && headName(n) == head
+}
+
+// headName returns the name of a head by its number.
+func headName(n int) string { return fmt.Sprint(headPrefix, n) }
+
+const headPrefix = "head"
 
 // errRemovedHead is the cause of the error of a removed head.
 var errRemovedHead = fmt.Errorf("%w: it was removed from this cluster", trivet.ErrForbidden)
@@ -88,16 +111,17 @@ func (v *Verifier) VerifyMember(head string) error {
 	return err
 }
 
-// VerifyNotRemoved returns ErrForbidden for a head that is known not to be a member: its record has state removed; or
-// the member that it reports is that of its record and is not one of the store's members, and this head is connected
-// to a leader. (A copy that lags does not have that record yet.)
+// VerifyNotRemoved returns ErrForbidden for a head that is known not to be a member: it was removed; or the member that
+// it reports is that of its record and is not one of the store's members, and this head is connected to a leader. (A
+// copy that lags does not have that record yet.)
 func (v *Verifier) VerifyNotRemoved(head, member string) error {
+	if v.Records.Removed(head) {
+		return errRemoved(head)
+	}
 	h, err := v.Records.Heads.GetShared(head)
 	switch {
 	case err != nil:
 		return nil
-	case h.Status.State == trivet.HeadRemoved:
-		return errRemoved(head)
 	case member == "" || h.Status.Member != member || !v.Members.HasLeader() || hasMember(v.Members.Peers(), member):
 		return nil
 	}
@@ -107,12 +131,14 @@ func (v *Verifier) VerifyNotRemoved(head, member string) error {
 // VerifyListed returns nil for a head that may have a list of the store's members: one that has a record and is not
 // removed. The record of one that joins may be missing in a copy that lags.
 func (v *Verifier) VerifyListed(head, member string) error {
-	if _, err := v.Records.Heads.GetShared(head); errors.Is(err, trivet.ErrNotFound) {
-		return errUnknownHead(head)
-	} else if err != nil {
+	if err := v.VerifyNotRemoved(head, member); err != nil {
 		return err
 	}
-	return v.VerifyNotRemoved(head, member)
+	_, err := v.Records.Heads.GetShared(head)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return errUnknownHead(head)
+	}
+	return err
 }
 
 // WitnessVerifier verifies members by the store's members only: a witness has no records. Its refusals are not final,

@@ -81,8 +81,11 @@ func (c *Reconciler) remove(ctx context.Context, rec *trivet.Head) error {
 func (r *Records) setRemoved(ctx context.Context, name string) error {
 	return r.update(ctx, func(tx *store.Tx) error {
 		h, err := r.Heads.In(tx).Get(name)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case h.Status.State == trivet.HeadRemoved: // another head was first
+			return errUnchanged
 		}
 		for _, t := range r.Tokens.In(tx).ListBy(state.ByHead, name) {
 			if t.Spec.Account != adminAccount {
@@ -92,7 +95,7 @@ func (r *Records) setRemoved(ctx context.Context, name string) error {
 				return err
 			}
 		}
-		h.Status.State, h.Status.Reason = trivet.HeadRemoved, ""
+		h.Status.State, h.Status.Reason, h.Status.Removed = trivet.HeadRemoved, "", r.now().UTC()
 		return r.Heads.In(tx).Put(h)
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -175,3 +176,47 @@ func TestRemovalRevokesTheCredential(t *testing.T) {
 		t.Errorf("%v; the tokens are %q", err, r.Tokens.Names())
 	}
 }
+
+// A head whose record was deleted, long after its removal, is still known as removed; one that joins, and whose record
+// a copy does not have yet, is not.
+func TestRemovedHeadWithoutRecord(t *testing.T) {
+	t.Parallel()
+	r := &records{t, newRecords(t)}
+	r.putHeads()
+	r.write(func(tx *store.Tx) error {
+		return r.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+			Status: trivet.SiteStatus{HeadNames: 3}})
+	})
+	v := &Verifier{Records: r.Records, Members: noMembers{}}
+	check := func(head string, removed bool) {
+		t.Helper()
+		if r.Removed(head) != removed || errors.Is(v.VerifyNotRemoved(head, ""), trivet.ErrForbidden) != removed ||
+			errors.Is(v.VerifyListed(head, ""), trivet.ErrForbidden) != removed {
+			t.Errorf("%s: removed is %v; %v; %v", head, r.Removed(head), v.VerifyNotRemoved(head, ""),
+				v.VerifyListed(head, ""))
+		}
+	}
+	check("head1", false)
+	r.must(r.setRemoved(t.Context(), "head1"))
+	check("head1", true)
+	if h, err := r.Heads.Get("head1"); err != nil || time.Since(h.Status.Removed) > time.Hour {
+		t.Errorf("%+v, %v", h, err)
+	}
+	r.write(func(tx *store.Tx) error { return r.Heads.In(tx).Delete("head1") })
+	check("head1", true)
+	if err := v.VerifyMember("head1"); !errors.Is(err, trivet.ErrForbidden) {
+		t.Error(err)
+	}
+	for _, head := range []string{"head3", "head03", "head-1", "head+1", "other1", ""} {
+		check(head, false)
+	}
+	if err := v.VerifyListed("head3", ""); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+// noMembers is a store whose members are not known.
+type noMembers struct{}
+
+func (noMembers) Peers() []cluster.Peer { return nil }
+func (noMembers) HasLeader() bool       { return false }

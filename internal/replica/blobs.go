@@ -40,6 +40,7 @@ type Blobs struct {
 	BlobConfig
 	client *http.Client
 	puller *blob.Puller
+	unused unusedMetrics
 }
 
 // NewBlobs returns the blobs of a head. They are to be closed before the store.
@@ -50,6 +51,7 @@ func NewBlobs(cfg BlobConfig) *Blobs {
 	b.puller = blob.NewPuller(cfg.Store, blob.PullConfig{
 		Locate: b.locate, Client: b.client, Log: cfg.Log, Metrics: blob.NewMetrics(cfg.Metrics),
 	})
+	b.unused = newUnusedMetrics(cfg.Metrics)
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "trivet_blobs_missing", Help: "Blobs that records refer to and this head does not hold."},

@@ -42,9 +42,10 @@ type holding struct {
 	err error
 }
 
-// query queries other heads for what they hold of a blob, all at once, and passes on the results as they arrive,
-// until it has enough.
-func (b *Blobs) query(ctx context.Context, heads []otherHead, d blob.Digest, result func(holding) (enough bool)) {
+// query queries other heads for what they hold of a blob, all at once, by statPath or usePath, and passes on the
+// results as they arrive, until it has enough.
+func (b *Blobs) query(ctx context.Context, heads []otherHead, path string, d blob.Digest,
+	result func(holding) (enough bool)) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	var queries sync.WaitGroup
 	defer queries.Wait()
@@ -53,7 +54,7 @@ func (b *Blobs) query(ctx context.Context, heads []otherHead, d blob.Digest, res
 	for _, head := range heads {
 		queries.Go(func() {
 			h := holding{otherHead: head}
-			h.err = b.call(ctx, head.url, statPath, blobRequest{Digest: d.String()}, &h.holdingResponse)
+			h.err = b.call(ctx, head.url, path, blobRequest{Digest: d.String()}, &h.holdingResponse)
 			if h.Ref != nil && h.Ref.Digest != d.String() {
 				h.holdingResponse = holdingResponse{}
 			}
@@ -75,7 +76,7 @@ func (b *Blobs) locate(ctx context.Context, ref trivet.BlobRef) (full trivet.Blo
 	}
 	heads := b.otherHeads()
 	var failed, wrong error
-	b.query(ctx, heads, d, func(h holding) bool {
+	b.query(ctx, heads, statPath, d, func(h holding) bool {
 		switch {
 		case h.err != nil:
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", h.name, h.err))

@@ -32,7 +32,7 @@ func (b *Blobs) Secure(ctx context.Context, ref trivet.BlobRef) error {
 	}
 	var holdings []holding
 	held := false
-	b.query(ctx, members, d, func(h holding) bool {
+	b.query(ctx, members, statPath, d, func(h holding) bool {
 		holdings = append(holdings, h)
 		held = h.Ref != nil && *h.Ref == ref
 		return held
@@ -122,7 +122,7 @@ func (b *Blobs) Replicated(ctx context.Context, ref trivet.BlobRef) (most int64)
 	if err != nil {
 		return 0
 	}
-	b.query(ctx, b.otherHeads(), d, func(h holding) bool {
+	b.query(ctx, b.otherHeads(), statPath, d, func(h holding) bool {
 		most = max(most, h.Bytes)
 		return most == ref.Bytes
 	})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -19,6 +18,7 @@ import (
 const (
 	contentPath = "blobs/content"
 	statPath    = "blobs/stat"
+	usePath     = "blobs/use"
 	pullPath    = "blobs/pull"
 	deletePath  = "blobs/delete"
 
@@ -41,11 +41,12 @@ type (
 	}
 )
 
-// Register adds the endpoints by which full heads stat blobs, read them, and make other heads pull or delete them.
+// Register adds the endpoints by which full heads stat blobs, read them, and make other heads keep, pull or delete
+// them.
 func (b *Blobs) Register(s *peer.Server) {
 	s.RegisterHandler(contentPath+"/blob/{name}", peer.FullMember, b.contentHandler())
 	for path, do := range map[string]func(context.Context, trivet.BlobRef, blob.Digest) (any, error){
-		statPath: b.stat, pullPath: b.pull, deletePath: b.delete,
+		statPath: b.stat, usePath: b.use, pullPath: b.pull, deletePath: b.delete,
 	} {
 		s.Register(peer.Endpoint{Path: path, Access: peer.FullMember, Handle: blobHandler(do)})
 	}
@@ -102,8 +103,7 @@ func (b *Blobs) pull(ctx context.Context, ref trivet.BlobRef, d blob.Digest) (an
 // delete deletes a blob for another head, unless this one knows a record that refers to it.
 func (b *Blobs) delete(ctx context.Context, _ trivet.BlobRef, d blob.Digest) (any, error) {
 	if use, ok := b.Tables.BlobUse(d.String()); ok {
-		return nil, &trivet.Error{Op: "delete blob", Name: d.String(),
-			Err: fmt.Errorf("%w: %s %s refers to it", trivet.ErrConflict, strings.ToLower(string(use.Kind)), use.Name)}
+		return nil, errReferenced(d, use.Kind, use.Name)
 	}
 	err := b.puller.Delete(ctx, d)
 	if errors.Is(err, trivet.ErrNotFound) {

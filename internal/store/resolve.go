@@ -23,6 +23,12 @@ import (
 
 func (s *Store) guardKey() string { return prefix + guardPart + s.opts.Head }
 
+// ForgetHead deletes the keys that a head has for its transactions. The head is no member any more: none is in flight.
+func (tx *Tx) ForgetHead(head string) {
+	tx.write(prefix+guardPart+head, &write{})
+	tx.write(prefix+idPart+head, &write{})
+}
+
 // resolve returns the outcome of an attempt: its revision, errRerun if it was not committed and never will be, or
 // ErrUnknown if ctx ends first or there is no leader.
 func (s *Store) resolve(ctx context.Context, cause error, id txID, guard int64) (int64, error) {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,18 +36,29 @@ type load struct {
 	managed int           // racks, the last ones, whose machines have BMCs
 	whole   int64         // the revision up to which everything was followed once more
 	settled time.Duration // how long what has begun may take at the end
+	// sections is the time of one section of what is followed once more.
+	sections time.Duration
+	pulses   time.Duration    // between two writes of pulse
+	tickets  <-chan time.Time // one for each workflow that may begin; nil: any number may
 }
 
 // size is the number of each: machines by rack; managed racks are those whose machines have BMCs; bystanders are
 // machines that only have a record.
-type size struct{ writers, watchers, clients, racks, machines, managed, bystanders, loops, late int }
+// Steady writers write at a constant rate; resumers are watches that are resumed all the time.
+type size struct {
+	writers, watchers, clients, racks, machines, managed, bystanders, loops, late int
+	steady, resumers                                                              int
+	// each is the time between two workflows of all loops; 0: as many as there can be. pulse is that between two writes
+	// of a program with the SDK; 0: pulseInterval.
+	each, pulse time.Duration
+}
 
 var ordinary = size{writers: 4, watchers: 2, clients: 2, racks: 2, machines: 5, loops: 7, late: 1}
 
 // startLoad prepares the site and begins.
 func startLoad(ctx context.Context, s *site, h *history, n size) (*load, error) {
 	l := &load{site: s, history: h, end: make(chan struct{}), perRack: n.machines, managed: n.managed,
-		settled: settled}
+		settled: settled, sections: sectionTime, pulses: cmp.Or(n.pulse, pulseInterval)}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.feeding, l.unfeed = context.WithCancel(ctx)
 	var err error
@@ -67,6 +79,15 @@ func startLoad(ctx context.Context, s *site, h *history, n size) (*load, error) 
 		l.racks = append(l.racks, r)
 	}
 	l.startBMCs()
+	for i := range n.resumers {
+		l.feeds.Go(func() { l.resume(fmt.Sprint("resumer", i)) })
+	}
+	for id := range n.steady {
+		l.workers.Go(func() { l.steady(id) })
+	}
+	if n.steady > 0 {
+		l.sections = steadySection
+	}
 	l.workers.Go(l.followAgain)
 	l.workers.Go(l.pulse)
 	for id := range n.writers {
@@ -75,6 +96,9 @@ func startLoad(ctx context.Context, s *site, h *history, n size) (*load, error) 
 	l.workers.Go(l.bootPulse)
 	for id := range n.clients {
 		l.workers.Go(func() { l.lease(id) })
+	}
+	if n.each > 0 {
+		l.tickets = time.Tick(n.each)
 	}
 	for i := range n.loops {
 		l.workers.Go(func() { l.provision(i) })

@@ -22,7 +22,7 @@ const assistAfter = 15 * time.Second
 // provision requests a machine of a pool, installs it, and returns it, again and again.
 func (l *load) provision(loop int) {
 	pool := poolOf(loop, len(l.racks), l.managed)
-	for n := 0; !l.over(); n++ {
+	for n := 0; l.ticket(); n++ {
 		p := &trivet.Provision{Meta: meta(fmt.Sprintf("p%d-%d", loop, n)), Spec: trivet.ProvisionSpec{
 			Template: "install", Selector: map[string]string{"pool": pool}}}
 		if pool == managedPool {
@@ -32,6 +32,18 @@ func (l *load) provision(loop int) {
 		}
 		l.run(p, 0, l.byHand(p.Name), func(machine string) { l.power("off", machine) })
 	}
+}
+
+// ticket waits until a workflow may begin, and reports whether the load goes on.
+func (l *load) ticket() bool {
+	if l.tickets != nil {
+		select {
+		case <-l.tickets:
+		case <-l.end:
+		case <-l.ctx.Done():
+		}
+	}
+	return !l.over()
 }
 
 // byHand returns what an operator does about the machine of a provision: it is powered on, and again where it does not

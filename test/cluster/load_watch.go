@@ -96,8 +96,8 @@ const sectionTime = 8 * time.Second
 // is left to the next one.
 func (l *load) followAgain() {
 	for n := 0; !l.over(); n++ {
-		l.pause(sectionTime)
-		ctx, cancel := context.WithTimeout(l.ctx, sectionTime)
+		l.pause(l.sections)
+		ctx, cancel := context.WithTimeout(l.ctx, l.sections)
 		mark, err := client.Of[trivet.Template](l.sdk).Patch(ctx, markKey, valuePatch(fmt.Sprint("mark", n)), 0)
 		if err == nil {
 			_ = l.section(ctx, func(c change) bool { return c.Name == markKey && c.Revision >= mark.Revision })

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -18,6 +19,8 @@ const (
 	pulseKey = "pulse"
 	// A request is abandoned after this long; its write may still be committed.
 	opTimeout = 6 * time.Second
+	// pulseInterval is the time between two writes of pulse.
+	pulseInterval = 20 * time.Millisecond
 )
 
 func keyName(i int) string { return fmt.Sprint("key", i) }
@@ -130,7 +133,7 @@ func (l *load) pulse() {
 		o := op{Client: -1, Do: "write", Key: pulseKey, Value: fmt.Sprint("p", n), Call: l.history.now()}
 		got, err := records.Patch(l.ctx, pulseKey, valuePatch(o.Value), 0)
 		l.ended(&o, got, err)
-		l.pause(20 * time.Millisecond)
+		l.pause(l.pulses)
 	}
 }
 
@@ -145,11 +148,16 @@ func (l *load) finish(ctx context.Context) error {
 			h.Final[t.Name] = t.Labels["v"]
 		}
 	})
-	for i := range keys + 1 {
-		key := pulseKey
-		if i < keys {
-			key = keyName(i)
+	written := []string{pulseKey}
+	for i := range keys {
+		written = append(written, keyName(i))
+	}
+	for _, t := range list {
+		if strings.HasPrefix(t.Name, steadyPrefix) {
+			written = append(written, t.Name)
 		}
+	}
+	for _, key := range written {
 		o := op{Client: final, Do: "read", Key: key, Call: l.history.now()}
 		got, err := client.Of[trivet.Template](l.sdk).Patch(ctx, key, []byte("{}"), 0)
 		if err != nil {

@@ -10,16 +10,16 @@ import (
 
 // checkpoints deletes the checkpoints of heads that are no members: others have counted their waits since.
 func (c *Controller) checkpoints(ctx context.Context) error {
-	documents, err := c.tables.Store.Documents(ctx, state.CheckpointDocument)
+	documents, err := c.Tables.Store.Documents(ctx, state.CheckpointDocument)
 	if err != nil {
 		return err
 	}
 	for head, d := range documents {
-		h, err := c.tables.Heads.GetShared(head)
+		h, err := c.Tables.Heads.GetShared(head)
 		if err == nil && h.Status.State != trivet.HeadRemoved || err != nil && !errors.Is(err, trivet.ErrNotFound) {
 			continue
 		}
-		err = c.tables.Store.DeleteDocument(ctx, state.CheckpointDocument, d)
+		err = c.Tables.Store.DeleteDocument(ctx, state.CheckpointDocument, d)
 		if err != nil && !errors.Is(err, trivet.ErrConflict) {
 			return err
 		}

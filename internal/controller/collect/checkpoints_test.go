@@ -34,7 +34,7 @@ func TestCheckpointsOfRemovedHeads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := New(tables, nil, nil)
+	c := New(Config{Tables: tables})
 	if _, err := c.Reconcile(t.Context(), keySaved); err != nil {
 		t.Fatal(err)
 	}

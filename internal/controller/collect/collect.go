@@ -1,7 +1,7 @@
 // Package collect deletes what is no longer referenced: runs of provisions that are gone, logs of runs that are gone,
-// events of machines that are gone, expired leases and tokens, old entries of the audit log, checkpoints of heads that
-// were removed, and what the deletion of a record has left. Each record is read again in the transaction that deletes
-// it, with what it refers to.
+// events of machines that are gone, expired leases and tokens, old entries of the audit log, what is left of heads that
+// were removed, blobs that no record refers to, and what the deletion of a record has left. Each record is read again
+// in the transaction that deletes it, with what it refers to.
 package collect
 
 import (
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
@@ -26,8 +27,8 @@ type Logs interface {
 // Declaration is what the controller reads and writes.
 var Declaration = reconcile.Declaration{
 	Name:    "collect",
-	Reads:   []trivet.Kind{"Provision", "Machine", "Account", "Head"},
-	Writes:  []trivet.Kind{"Workflow", "Address", "MAC", "Token", "Event"},
+	Reads:   []trivet.Kind{"Provision", "Machine", "Account"},
+	Writes:  []trivet.Kind{"Workflow", "Address", "MAC", "Token", "Event", "Head"},
 	Workers: 1,
 }
 
@@ -42,6 +43,9 @@ const (
 	keepLog = time.Hour
 	// keepToken is how long an expired token stays: a head that joins by one may repeat its request, and clocks differ.
 	keepToken = 24 * time.Hour
+	// keepHead is how long the record of a head stays after its removal, for people who want to know about it. Until
+	// then members are removed that were added for it at the same moment.
+	keepHead = 30 * 24 * time.Hour
 	// keepAudit and maxAudit are how long entries of the audit log stay, and how many.
 	keepAudit = 365 * 24 * time.Hour
 	maxAudit  = 100_000
@@ -58,19 +62,29 @@ const (
 	keyAudit   = "audit"
 	keyTokens  = "tokens"
 	keySaved   = "checkpoints"
+	keyHeads   = "heads"
+	keyBlobs   = "blobs"
 )
+
+// Config is what the controller needs.
+type Config struct {
+	Tables *state.Tables
+	Head   string // this head's name
+	Logs   Logs
+	Blobs  Blobs
+	// Expired reports whether the lease of an address has ended: the wall clock of one head does not decide that.
+	Expired func(*trivet.Address) bool
+}
 
 // Controller implements [reconcile.Controller]. Each of its keys is one sweep.
 type Controller struct {
-	tables  *state.Tables
-	logs    Logs
-	expired func(*trivet.Address) bool
+	Config
+	unused map[blob.Digest]unusedBlob // by the last sweep
 }
 
-// New returns the controller. expired reports whether the lease of an address has ended: the wall clock of one head
-// does not decide that.
-func New(tables *state.Tables, logs Logs, expired func(*trivet.Address) bool) *Controller {
-	return &Controller{tables, logs, expired}
+// New returns the controller.
+func New(cfg Config) *Controller {
+	return &Controller{Config: cfg, unused: map[blob.Digest]unusedBlob{}}
 }
 
 // Declaration implements [reconcile.Controller].
@@ -78,7 +92,7 @@ func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 
 // Keys implements [reconcile.Controller].
 func (c *Controller) Keys() []string {
-	return []string{keyRuns, keyLogs, keyLeases, keyEvents, keyOrphans, keyAudit, keyTokens, keySaved}
+	return []string{keyRuns, keyLogs, keyLeases, keyEvents, keyOrphans, keyAudit, keyTokens, keySaved, keyHeads, keyBlobs}
 }
 
 // Affected implements [reconcile.Controller]. Sweeps are periodic.
@@ -102,11 +116,15 @@ func (c *Controller) sweep(ctx context.Context, key string, now time.Time) error
 	case keyOrphans:
 		return c.orphans(ctx)
 	case keyAudit:
-		return c.tables.Store.TrimCold(ctx, state.AuditStream, maxAudit, now.Add(-keepAudit))
+		return c.Tables.Store.TrimCold(ctx, state.AuditStream, maxAudit, now.Add(-keepAudit))
 	case keyTokens:
 		return c.tokens(ctx, now)
 	case keySaved:
 		return c.checkpoints(ctx)
+	case keyHeads:
+		return c.heads(ctx, now)
+	case keyBlobs:
+		return c.blobs(ctx, now)
 	}
 	return fmt.Errorf("%w: there is no sweep %q", trivet.ErrInvalid, key)
 }
@@ -131,7 +149,7 @@ func each[T any](ctx context.Context, from *store.Table[T], do func(*T) error) e
 // delete deletes a record if it is unused by what the transaction reads. One that is gone already is a success.
 func (c *Controller) delete(ctx context.Context, kind trivet.Kind, name string,
 	unused func(tx *store.Tx) (bool, error)) error {
-	_, err := c.tables.Store.Update(ctx, func(tx *store.Tx) error {
+	_, err := c.Tables.Store.Update(ctx, func(tx *store.Tx) error {
 		if ok, err := unused(tx); err != nil || !ok {
 			return err
 		}

@@ -50,7 +50,7 @@ func TestLogsOfRunsThatAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := New(f.Tables, logs, func(*trivet.Address) bool { return true })
+	c := New(Config{Tables: f.Tables, Logs: logs})
 	left := func(want ...string) {
 		t.Helper()
 		for i := range want {

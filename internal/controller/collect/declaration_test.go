@@ -43,6 +43,8 @@ func TestDeclaration(t *testing.T) {
 					Spec: trivet.TokenSpec{Join: trivet.RoleVoter, Hash: "x", Expires: old}}),
 				f.Events.In(tx).Put(&trivet.Event{Meta: trivet.Meta{Name: trivet.EventName(name("gone"), 1)},
 					Spec: trivet.EventSpec{Subject: "machine/m", SubjectUID: name("gone"), Time: old, Reason: "Claimed"}}),
+				f.Heads.In(tx).Put(&trivet.Head{Meta: trivet.Meta{Name: name("head")},
+					Status: trivet.HeadStatus{State: trivet.HeadRemoved, Removed: old.Add(-time.Hour)}}),
 			)
 		})
 		if err != nil {
@@ -52,7 +54,8 @@ func TestDeclaration(t *testing.T) {
 		if err := gone.Save(t.Context(), uptime.Checkpoint{{1}: time.Second}); err != nil {
 			return err
 		}
-		c := New(f.Tables.Within(scope), logs, func(*trivet.Address) bool { return true })
+		c := New(Config{Tables: f.Tables.Within(scope), Head: "head0", Logs: logs, Blobs: noBlobs{},
+			Expired: func(*trivet.Address) bool { return true }})
 		for _, key := range c.Keys() {
 			if _, err := c.Reconcile(ctx, key); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
@@ -63,6 +66,7 @@ func TestDeclaration(t *testing.T) {
 			"MAC": missing(f.MACs.Get(mac)), "token": missing(f.Tokens.Get(name("t"))),
 			"expired token": missing(f.Tokens.Get(name("old-t"))),
 			"event":         missing(f.Events.Get(t.Context(), trivet.EventName(name("gone"), 1))),
+			"head":          missing(f.Heads.Get(name("head"))),
 		} {
 			if !errors.Is(left, trivet.ErrNotFound) {
 				return fmt.Errorf("the %s was not collected: %w", what, left)

@@ -13,18 +13,18 @@ import (
 
 // runs deletes the ended runs of provisions that are gone.
 func (c *Controller) runs(ctx context.Context, now time.Time) error {
-	return each(ctx, c.tables.Workflows, func(w *trivet.Workflow) error {
-		if !old(w, now) || exists(c.tables.Provisions.GetShared, provisionOf(w), w.Spec.ProvisionUID) {
+	return each(ctx, c.Tables.Workflows, func(w *trivet.Workflow) error {
+		if !old(w, now) || exists(c.Tables.Provisions.GetShared, provisionOf(w), w.Spec.ProvisionUID) {
 			return nil
 		}
 		return c.delete(ctx, "Workflow", w.FullName(), func(tx *store.Tx) (bool, error) {
-			w, err := c.tables.Workflows.In(tx).Get(w.FullName())
+			w, err := c.Tables.Workflows.In(tx).Get(w.FullName())
 			if err != nil || !old(w, now) {
 				return false, err
 			}
-			m, err := c.tables.Machines.In(tx).Get(w.Spec.Machine)
+			m, err := c.Tables.Machines.In(tx).Get(w.Spec.Machine)
 			current := err == nil && m.UID == w.Spec.MachineUID && m.Status.Workflow == w.ShortName()
-			return !current && !exists(c.tables.Provisions.In(tx).Get, provisionOf(w), w.Spec.ProvisionUID), nil
+			return !current && !exists(c.Tables.Provisions.In(tx).Get, provisionOf(w), w.Spec.ProvisionUID), nil
 		})
 	})
 }
@@ -49,12 +49,12 @@ func exists[T any](get func(name string) (*T, error), name, uid string) bool {
 // oldLogs removes this head's logs of runs that are gone, whichever head deleted them. A log is created after its
 // run: a read that is newer than the list of logs shows the run of each.
 func (c *Controller) oldLogs(ctx context.Context, now time.Time) error {
-	names, err := c.logs.Workflows()
+	names, err := c.Logs.Workflows()
 	names = slices.DeleteFunc(names, c.hasRun)
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	if err := c.tables.Store.Sync(ctx); err != nil {
+	if err := c.Tables.Store.Sync(ctx); err != nil {
 		return err
 	}
 	var failed []error
@@ -62,9 +62,9 @@ func (c *Controller) oldLogs(ctx context.Context, now time.Time) error {
 		if c.hasRun(name) {
 			continue
 		}
-		written, err := c.logs.LastWritten(name)
+		written, err := c.Logs.LastWritten(name)
 		if err == nil && now.Sub(written) > keepLog {
-			err = c.logs.Remove(name)
+			err = c.Logs.Remove(name)
 		}
 		failed = append(failed, err)
 	}
@@ -73,27 +73,27 @@ func (c *Controller) oldLogs(ctx context.Context, now time.Time) error {
 
 // hasRun reports whether this head's copy has a run, or cannot be read.
 func (c *Controller) hasRun(name string) bool {
-	_, err := c.tables.Workflows.GetShared(name)
+	_, err := c.Tables.Workflows.GetShared(name)
 	return !errors.Is(err, trivet.ErrNotFound)
 }
 
 // leases deletes expired leases, and the addresses of ports that their machine no longer has: one that was assigned
 // while the port was removed.
 func (c *Controller) leases(ctx context.Context, now time.Time) error {
-	return each(ctx, c.tables.Addresses, func(a *trivet.Address) error {
-		if !c.isOld(a, now) && ownedIn(c.tables.Machines.GetShared, a) {
+	return each(ctx, c.Tables.Addresses, func(a *trivet.Address) error {
+		if !c.isOld(a, now) && ownedIn(c.Tables.Machines.GetShared, a) {
 			return nil
 		}
 		return c.delete(ctx, "Address", a.Name, func(tx *store.Tx) (bool, error) {
-			a, err := c.tables.Addresses.In(tx).Get(a.Name)
-			return err == nil && (c.isOld(a, now) || !ownedIn(c.tables.Machines.In(tx).Get, a)), err
+			a, err := c.Tables.Addresses.In(tx).Get(a.Name)
+			return err == nil && (c.isOld(a, now) || !ownedIn(c.Tables.Machines.In(tx).Get, a)), err
 		})
 	})
 }
 
 // isOld reports whether a lease expired long ago. A known machine's address stays its own.
 func (c *Controller) isOld(a *trivet.Address, now time.Time) bool {
-	return a.Spec.Machine == "" && c.expired(a) && now.Sub(a.Status.Until) > keepLease
+	return a.Spec.Machine == "" && c.Expired(a) && now.Sub(a.Status.Until) > keepLease
 }
 
 // ownedIn reports whether the machine of an address has its port. It is true for a lease of no machine, and if the
@@ -113,7 +113,7 @@ func ownedIn(get func(name string) (*trivet.Machine, error), a *trivet.Address) 
 // event of each subject, and all of those that may be dropped.
 func (c *Controller) events(ctx context.Context, now time.Time) error {
 	for beyond := ""; ctx.Err() == nil; {
-		e, err := c.tables.Events.Next(ctx, beyond)
+		e, err := c.Tables.Events.Next(ctx, beyond)
 		if err != nil || e == nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (c *Controller) events(ctx context.Context, now time.Time) error {
 			beyond = e.Name
 			continue
 		}
-		if exists(c.tables.Machines.GetShared, machine, e.Spec.SubjectUID) {
+		if exists(c.Tables.Machines.GetShared, machine, e.Spec.SubjectUID) {
 			continue
 		}
 		if err := c.dropEvents(ctx, beyond, machine, e.Spec.SubjectUID, now); err != nil {
@@ -135,7 +135,7 @@ func (c *Controller) events(ctx context.Context, now time.Time) error {
 
 // dropEvents drops the events under a prefix if all are old, unless there is a machine with a UID.
 func (c *Controller) dropEvents(ctx context.Context, prefix, machine, uid string, now time.Time) error {
-	all, err := c.tables.Events.Under(ctx, prefix, "", 0)
+	all, err := c.Tables.Events.Under(ctx, prefix, "", 0)
 	if err != nil {
 		return err
 	}
@@ -144,11 +144,11 @@ func (c *Controller) dropEvents(ctx context.Context, prefix, machine, uid string
 			return nil
 		}
 	}
-	_, err = c.tables.Store.Update(ctx, func(tx *store.Tx) error {
-		if exists(c.tables.Machines.In(tx).Get, machine, uid) {
+	_, err = c.Tables.Store.Update(ctx, func(tx *store.Tx) error {
+		if exists(c.Tables.Machines.In(tx).Get, machine, uid) {
 			return nil
 		}
-		return c.tables.Events.In(tx).Drop(prefix)
+		return c.Tables.Events.In(tx).Drop(prefix)
 	})
 	return err
 }
@@ -169,7 +169,7 @@ func (c *Controller) orphans(ctx context.Context) error {
 
 func (c *Controller) orphansOf(ctx context.Context, ref trivet.Reference) error {
 	for after, more := "", true; more; {
-		records, _ := c.tables.Store.List(ref.From, "", after, page)
+		records, _ := c.Tables.Store.List(ref.From, "", after, page)
 		for _, raw := range records {
 			after = raw.Name()
 			rec := raw.Record()
@@ -188,7 +188,7 @@ func (c *Controller) orphansOf(ctx context.Context, ref trivet.Reference) error 
 // isGone reports whether this head's copy has no such record.
 func (c *Controller) isGone(kind trivet.Kind) func(trivet.Target) bool {
 	return func(t trivet.Target) bool {
-		raw, err := c.tables.Store.Get(kind, t.Name)
+		raw, err := c.Tables.Store.Get(kind, t.Name)
 		return errors.Is(err, trivet.ErrNotFound) || err == nil && raw.Record() != nil && !t.Is(raw.Record().Header())
 	}
 }

@@ -35,7 +35,7 @@ func TestSweepsDecideInTheTransaction(t *testing.T) {
 
 	// another head starts a run of that name after this head's copy was read
 	reused := false
-	c := New(near, nil, neverExpires)
+	c := New(Config{Tables: near})
 	err := c.delete(t.Context(), "Workflow", "default/p-1", func(tx *store.Tx) (bool, error) {
 		w, err := near.Workflows.In(tx).Get("default/p-1")
 		if err != nil {
@@ -74,7 +74,7 @@ func TestOrphansAreDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := New(tables, nil, neverExpires).sweep(t.Context(), keyOrphans, time.Now()); err != nil {
+	if err := New(Config{Tables: tables, Expired: neverExpires}).sweep(t.Context(), keyOrphans, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if names := tables.Tokens.Names(); len(names) != 2 || names[0] != "join" || names[1] != "valid" {
@@ -102,7 +102,7 @@ func TestAddressesOfRemovedPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := New(tables, nil, neverExpires).sweep(t.Context(), keyLeases, time.Now()); err != nil {
+	if err := New(Config{Tables: tables, Expired: neverExpires}).sweep(t.Context(), keyLeases, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if names := tables.Addresses.Names(); len(names) != 1 || names[0] != "10.0.0.1" {
@@ -134,7 +134,7 @@ func TestSweepsInPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := New(tables, nil, neverExpires).sweep(t.Context(), keyTokens, now); err != nil {
+	if err := New(Config{Tables: tables, Expired: neverExpires}).sweep(t.Context(), keyTokens, now); err != nil {
 		t.Fatal(err)
 	}
 	left := 0
@@ -177,7 +177,7 @@ func TestSweepOfProjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		err = New(tables, nil, neverExpires).sweep(ctx, keyRuns, now)
+		err = New(Config{Tables: tables, Expired: neverExpires}).sweep(ctx, keyRuns, now)
 		cancel()
 		if n := tables.Workflows.Len(); err != nil || n != page {
 			t.Errorf("runs named %s: %d are left, want %d; %v", name, n, page, err)

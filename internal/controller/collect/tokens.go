@@ -10,12 +10,12 @@ import (
 
 // tokens deletes API and join tokens that have expired.
 func (c *Controller) tokens(ctx context.Context, now time.Time) error {
-	return each(ctx, c.tables.Tokens, func(t *trivet.Token) error {
+	return each(ctx, c.Tables.Tokens, func(t *trivet.Token) error {
 		if !tokenExpired(t, now) {
 			return nil
 		}
 		return c.delete(ctx, "Token", t.Name, func(tx *store.Tx) (bool, error) {
-			t, err := c.tables.Tokens.In(tx).Get(t.Name)
+			t, err := c.Tables.Tokens.In(tx).Get(t.Name)
 			return err == nil && tokenExpired(t, now), err
 		})
 	})
