@@ -71,7 +71,7 @@ const (
 
 // SpentMachine is a machine that a provision does not use again: a run of it failed there, by the machine's fault.
 type SpentMachine struct {
-	Machine    string  `json:"machine"`
+	Machine    string  `json:"machine"`        // it is quarantined
 	MachineUID string  `json:"machineUID"`     // of that machine
 	Rack       string  `json:"rack,omitempty"` // of that machine; one in another rack is preferred
 	Workflow   string  `json:"workflow"`       // the run
