@@ -44,7 +44,9 @@ func pendingText(p *trivet.Provision) string {
 		return ""
 	}
 	if n := len(p.Status.Spent); n > 0 {
-		return fmt.Sprintf("waiting for another machine, alternative %d", n) + suffix(p.Status.Reason)
+		last := p.Status.Spent[n-1]
+		return fmt.Sprintf("waiting for another machine, as %s failed on %s", last.Failure.Step, last.Machine) +
+			suffix(p.Status.Reason)
 	}
 	return "waiting for a machine" + suffix(p.Status.Reason)
 }
