@@ -59,9 +59,12 @@ func TestNoFailover(t *testing.T) {
 		run  provision.Run
 		want string
 	}{
-		"image":         {trivet.ProvisionSpec{Selector: selector}, failed(machine("m1", ""), trivet.FaultImage), "image failed on m1 (image): disk is gone"},
-		"configuration": {trivet.ProvisionSpec{Selector: selector}, failed(machine("m1", ""), trivet.FaultConfiguration), "image failed on m1 (configuration): disk is gone"},
-		"named":         {trivet.ProvisionSpec{Machine: "m1"}, failed(machine("m1", ""), trivet.FaultMachine), "image failed on m1 (machine): disk is gone"},
+		"image": {trivet.ProvisionSpec{Selector: selector}, failed(machine("m1", ""), trivet.FaultImage),
+			"image failed on m1 (image): disk is gone"},
+		"configuration": {trivet.ProvisionSpec{Selector: selector},
+			failed(machine("m1", ""), trivet.FaultConfiguration), "image failed on m1 (configuration): disk is gone"},
+		"named": {trivet.ProvisionSpec{Machine: "m1"}, failed(machine("m1", ""), trivet.FaultMachine),
+			"image failed on m1 (machine): disk is gone"},
 		"none allowed": {trivet.ProvisionSpec{Selector: selector, Alternatives: &none},
 			failed(machine("m1", ""), trivet.FaultMachine), "image failed on m1 (machine): disk is gone"},
 		"cancelled": {trivet.ProvisionSpec{Selector: selector},
