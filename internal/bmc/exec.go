@@ -76,7 +76,7 @@ func openExec(ctx context.Context, cfg Config) (Client, error) {
 	return b, err
 }
 
-// findCommand returns the path of the program. As it runs with the head's rights, nobody but root may have written it.
+// findCommand returns the path of the program. It runs with the head's rights, so only root may have written it.
 func findCommand(cfg Config) (string, error) {
 	if err := trivet.ValidateName(cfg.Command); err != nil {
 		return "", fmt.Errorf("%w: command %.100q", trivet.ErrInvalid, cfg.Command)
