@@ -89,6 +89,8 @@ const (
 	ReasonQuarantined = "Quarantined"
 	// ReasonClaimed: a provision claimed the machine.
 	ReasonClaimed = "Claimed"
+	// ReasonSwitched: the provision goes on with another machine, as this one was at fault.
+	ReasonSwitched = "Switched"
 	// ReasonReleased: the provision was deleted; the machine is no longer its.
 	ReasonReleased = "Released"
 	// ReasonAvailable: the former system of a released machine does not run any more; the machine may be claimed.

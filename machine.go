@@ -47,8 +47,10 @@ type NIC struct {
 
 // BMC is the address of a machine's management controller, and the credentials for it.
 type BMC struct {
-	Protocol string `json:"protocol"` // "ipmi" or "redfish"
-	Address  string `json:"address"`  // host, host:port or https URL
+	Protocol string `json:"protocol"` // "ipmi", "redfish" or "exec"
+	// Command is the program of protocol exec: a file in the directory of --power-commands of each head.
+	Command string `json:"command,omitempty"`
+	Address string `json:"address"` // host, host:port or https URL
 	// Secret is the Secret with keys user and password, as "NAME" or "PROJECT/NAME". It names the addresses that it may
 	// be sent to.
 	Secret string `json:"secret"`
@@ -224,7 +226,13 @@ func (m *Machine) Validate() error {
 	}
 	p.max("spec.kernelArgs", len(m.Spec.KernelArgs), 32)
 	if b := m.Spec.BMC; b != nil {
-		p.oneOf("spec.bmc.protocol", b.Protocol, "ipmi", "redfish")
+		p.oneOf("spec.bmc.protocol", b.Protocol, "ipmi", "redfish", "exec")
+		if b.Protocol == "exec" {
+			p.need("spec.bmc.command", b.Command)
+		} else if b.Command != "" {
+			p.add("spec.bmc.command", "is for protocol exec only")
+		}
+		p.ref("spec.bmc.command", b.Command)
 		if p.need("spec.bmc.address", b.Address); b.Address != "" && b.Host() == "" {
 			p.add("spec.bmc.address", "%.100q has no host; write host, host:port or an https URL", b.Address)
 		}

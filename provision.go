@@ -21,6 +21,9 @@ type ProvisionSpec struct {
 	// Machine names one machine; Selector matches any available one that has all these labels. One of them is required.
 	Machine  string            `json:"machine,omitempty"`
 	Selector map[string]string `json:"selector,omitempty"` // labels that the machine must have
+	// Alternatives is how many further machines of the selector are used, one after the other, where the machine is at
+	// fault; nil: 1. The same configuration is applied to each.
+	Alternatives *int `json:"alternatives,omitempty"`
 	// Hostname, users and network of the installed system, written by the seed action for cloud-init.
 	Hostname string   `json:"hostname,omitempty"` // empty: the machine's name
 	SSHKeys  []string `json:"sshKeys,omitempty"`  // lines of authorized_keys
@@ -49,16 +52,33 @@ type ProvisionStatus struct {
 	// WaitsGeneration is the provision's generation when it began to wait for that.
 	WaitsGeneration int64 `json:"waitsGeneration,omitempty"`
 
-	Machine    string    `json:"machine,omitempty"`    // the machine of the newest attempt
-	MachineUID string    `json:"machineUID,omitempty"` // of that machine
-	Workflow   string    `json:"workflow,omitempty"`   // of the latest attempt
-	Attempts   int       `json:"attempts,omitempty"`   // workflows created so far
-	Failure    *Failure  `json:"failure,omitempty"`
-	Started    time.Time `json:"started,omitzero"` // when the first machine was claimed
-	Ended      time.Time `json:"ended,omitzero"`   // when it succeeded or failed
+	Machine    string   `json:"machine,omitempty"`    // the machine of the newest attempt; empty while it waits
+	MachineUID string   `json:"machineUID,omitempty"` // of that machine
+	Workflow   string   `json:"workflow,omitempty"`   // of the latest attempt
+	Attempts   int      `json:"attempts,omitempty"`   // workflows created so far
+	Failure    *Failure `json:"failure,omitempty"`
+	// Spent are the machines that were at fault when a run of the provision failed on them, in that order.
+	Spent   []SpentMachine `json:"spent,omitempty"`
+	Started time.Time      `json:"started,omitzero"` // when the first machine was claimed
+	Ended   time.Time      `json:"ended,omitzero"`   // when it succeeded or failed
 }
 
-// Waits reports whether no machine was claimed yet.
+// How many machines a provision uses after the first one.
+const (
+	DefaultAlternatives = 1
+	MaxAlternatives     = 8
+)
+
+// SpentMachine is a machine that a provision does not use again: a run of it failed there, by the machine's fault.
+type SpentMachine struct {
+	Machine    string  `json:"machine"`        // it is quarantined
+	MachineUID string  `json:"machineUID"`     // of that machine
+	Rack       string  `json:"rack,omitempty"` // of that machine; one in another rack is preferred
+	Workflow   string  `json:"workflow"`       // the run
+	Failure    Failure `json:"failure"`        // why it failed
+}
+
+// Waits reports whether it waits for a machine: the first one, or another one after a failure.
 func (s ProvisionState) Waits() bool { return s == "" || s == ProvisionPending }
 
 // Ended reports whether the state is final.
@@ -73,6 +93,11 @@ func (v *Provision) Validate() error {
 	p.ref("spec.machine", v.Spec.Machine)
 	if v.Spec.Machine == "" && len(v.Spec.Selector) == 0 {
 		p.add("spec.selector", "is missing; set spec.machine or labels to select one")
+	}
+	if n := v.Spec.Alternatives; n != nil && (*n < 0 || *n > MaxAlternatives) {
+		p.add("spec.alternatives", "must be from 0 to %d", MaxAlternatives)
+	} else if n != nil && *n > 0 && v.Spec.Machine != "" {
+		p.add("spec.alternatives", "needs spec.selector: a provision that names its machine has no alternative")
 	}
 	p.max("spec.parameters", len(v.Spec.Parameters), 64)
 	p.max("spec.sshKeys", len(v.Spec.SSHKeys), 64)

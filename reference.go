@@ -83,6 +83,8 @@ var References = []Reference{
 	refer("status.workflow", "Workflow", DeletionIgnored, func(p *Provision) []Target {
 		return target(p.Status.Workflow, nil)
 	}),
+	refer("status.spent.machine", "Machine", DeletionIgnored, spentMachines),
+	refer("status.spent.workflow", "Workflow", DeletionIgnored, spentWorkflows),
 	refer("spec.machine", "Machine", DeletionRefused, func(w *Workflow) []Target {
 		if w.Status.State.Ended() { // its history
 			return nil
@@ -175,6 +177,20 @@ func heldMachine(p *Provision) []Target {
 		return nil
 	}
 	return target(p.Status.Machine, &p.Status.MachineUID)
+}
+
+func spentMachines(p *Provision) (machines []Target) {
+	for i := range p.Status.Spent {
+		machines = append(machines, Target{p.Status.Spent[i].Machine, &p.Status.Spent[i].MachineUID})
+	}
+	return machines
+}
+
+func spentWorkflows(p *Provision) (workflows []Target) {
+	for i := range p.Status.Spent {
+		workflows = append(workflows, Target{Name: p.Status.Spent[i].Workflow})
+	}
+	return workflows
 }
 
 func unfinishedImages(w *Workflow) (images []Target) {

@@ -105,6 +105,8 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"create a new cluster even if another one answers on a network of --dhcp")
 	f.StringVar(&cfg.Audit, "audit", "", "file to which this head appends the audit log as lines of JSON, or "+
 		server.AuditSyslog+"; the log is also in the store: trivet audit")
+	f.StringVar(&cfg.PowerCommands, "power-commands", server.DefaultPowerCommands,
+		"directory of the programs of machines whose spec.bmc.protocol is exec")
 	f.DurationVar(&cfg.Drain, "drain", 0,
 		"how long to serve requests after SIGTERM while reporting not ready, for load balancers")
 	f.DurationVar(&cfg.Heartbeat, "heartbeat", 0, "heartbeat interval of the store; increase it for slow disks or links; "+

@@ -26,7 +26,7 @@ func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 	if next == nil {
 		return h.Fleet.Release(c.tx, old)
 	}
-	if old != nil && old.Status.State != "" && old.Status.State != trivet.ProvisionPending &&
+	if old != nil && (!old.Status.State.Waits() || old.Status.Attempts > 0) &&
 		!reflect.DeepEqual(old.Spec, next.Spec) {
 		return &trivet.Error{Op: "update", Kind: "Provision", Name: next.ShortName(),
 			Err:  fmt.Errorf("%w: it has started (%s), so its spec is constant", trivet.ErrConflict, old.Status.State),

@@ -47,6 +47,30 @@ func TestTokensOfADeletedAccount(t *testing.T) {
 	}
 }
 
+// A dry run of a revocation revokes nothing.
+func TestDryRunOfARevocation(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	if _, err := client.Of[trivet.Account](h.client(h.admin)).Create(t.Context(), &trivet.Account{
+		Meta: trivet.Meta{Name: "bob"}, Spec: trivet.AccountSpec{Role: trivet.AccountViewer}}); err != nil {
+		t.Fatal(err)
+	}
+	_, issued := h.ask(h.admin, "POST", "/v1/tokens/issue", `{"account":"bob"}`)
+	token := issued["token"].(string)
+	id := issued["name"].(string)
+	for _, step := range []struct {
+		path string
+		then int
+	}{{"/v1/tokens/" + id + "?dryRun=1", http.StatusOK}, {"/v1/tokens/" + id, http.StatusUnauthorized}} {
+		if status, got := h.ask(h.admin, "DELETE", step.path, ""); status != http.StatusOK {
+			t.Fatalf("DELETE %s: %d %v", step.path, status, got)
+		}
+		if status, got := h.ask(token, "GET", "/v1/whoami", ""); status != step.then {
+			t.Errorf("the token after DELETE %s: %d %v, want %d", step.path, status, got, step.then)
+		}
+	}
+}
+
 // A machine does not inherit what an earlier one of its name had.
 func TestMachineOfTheSameName(t *testing.T) {
 	t.Parallel()

@@ -143,9 +143,14 @@ func (h *Handler) recordRoutes(info trivet.KindInfo) {
 	h.add(route{method: "PATCH", path: one, verb: auth.Write, kind: info.Kind,
 		summary: "Change labels and spec by a merge patch",
 		in:      reflect.TypeFor[map[string]any](), media: trivet.MediaMergePatch, out: t, serve: bind(h.patch)})
-	h.add(route{method: "DELETE", path: one, verb: auth.Write, kind: info.Kind, summary: "Delete one of " + info.Plural,
+	h.deleteRoute(info, one, "Delete one of "+info.Plural)
+}
+
+func (h *Handler) deleteRoute(info trivet.KindInfo, path, summary string) {
+	h.add(route{method: "DELETE", path: path, verb: auth.Write, kind: info.Kind, summary: summary,
 		query: []string{"force: leave references that prevent the deletion without a target"},
-		out:   reflect.TypeFor[trivet.Deletion](), serve: bind(h.delete)})
+		out:   reflect.TypeFor[trivet.Deletion](),
+		serve: func(w http.ResponseWriter, r *http.Request, c *caller) error { return h.delete(w, r, c, info) }})
 }
 
 // noSuchRoute returns the error of a request that matches no route.

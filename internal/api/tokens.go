@@ -14,18 +14,17 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// tokenRoutes issue and revoke tokens. A token's record is written by Trivet only, since no one may choose its hash.
+// tokenRoutes issue and revoke tokens. A token's record is created by Trivet only, since no one may choose its hash.
 func (h *Handler) tokenRoutes() {
 	h.add(route{method: "POST", path: "/v1/tokens/issue", verb: auth.Reveal, kind: "Token",
 		summary: "Issue an API token; it is returned only once",
 		in:      reflect.TypeFor[trivet.TokenRequest](), out: reflect.TypeFor[trivet.TokenResponse](),
 		status: http.StatusCreated, serve: h.issueToken})
-	h.add(route{method: "DELETE", path: "/v1/tokens/{name}", verb: auth.Write, kind: "Token", summary: "Revoke a token",
-		status: http.StatusNoContent, serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
-			_, err := h.Fleet.Store.Update(r.Context(),
-				func(tx *store.Tx) error { return tx.Delete("Token", r.PathValue("name")) })
-			return done(w, err)
-		}})
+	info, err := trivet.LookupKind("tokens")
+	if err != nil {
+		panic(err)
+	}
+	h.deleteRoute(info, "/v1/tokens/{name}", "Revoke a token")
 }
 
 func (h *Handler) issueToken(w http.ResponseWriter, r *http.Request, _ *caller) error {

@@ -1,4 +1,5 @@
-// Package bmc controls the management controllers (BMCs) of machines by IPMI and Redfish. It knows power and the
+// Package bmc controls the management controllers (BMCs) of machines by IPMI, Redfish, or a program of the
+// operator. It knows power and the
 // next boot device, not machines.
 //
 // A BMC cannot refuse a late command, so every command sets a state and none toggles: sent twice, or by two heads,
@@ -54,6 +55,7 @@ type Client interface {
 const (
 	IPMI    = "ipmi"    // IPMI 2.0 over LAN (RMCP+), with integrity and encryption
 	Redfish = "redfish" // DMTF DSP0266
+	Exec    = "exec"    // a program of the operator
 )
 
 // DefaultTimeout bounds a call whose context has no deadline.
@@ -61,7 +63,9 @@ const DefaultTimeout = time.Minute
 
 // Config is how to reach a BMC. It formats without the password.
 type Config struct {
-	Protocol string // IPMI or Redfish
+	Protocol string // IPMI, Redfish or Exec
+	// Command is the program of Exec, in the directory Commands.
+	Command, Commands string
 	// Address is a host or host:port. For Redfish also an https URL, whose path, if any, is that of the system:
 	// https://10.0.0.9/redfish/v1/Systems/2.
 	Address  string
@@ -95,8 +99,10 @@ func Open(ctx context.Context, cfg Config) (Client, error) {
 		return openIPMI(ctx, cfg)
 	case Redfish:
 		return openRedfish(ctx, cfg)
+	case Exec:
+		return openExec(ctx, cfg)
 	}
-	return nil, fail("log in to", cfg, "use ipmi or redfish",
+	return nil, fail("log in to", cfg, "use ipmi, redfish or exec",
 		fmt.Errorf("%w: protocol %q", trivet.ErrInvalid, cfg.Protocol))
 }
 

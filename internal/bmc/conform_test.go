@@ -16,13 +16,14 @@ import (
 )
 
 // Every implementation satisfies the contract of bmc.Client: IPMI against two BMC programs, Redfish against a simulated
-// one.
+// one, and exec with a program that controls a machine in memory.
 func TestConformance(t *testing.T) {
 	for protocol, start := range map[string]func(bmctest.TB, bmctest.Machine) bmc.Config{
 		"ipmi against ipmi_sim":               bmctest.Sim,
 		"ipmi 17 against go-ipmi":             goIPMI(types.CipherSuiteID17),
 		"ipmi 3 against go-ipmi":              goIPMI(types.CipherSuiteID3),
 		"redfish against a simulated service": bmctest.Redfish,
+		"exec of a program":                   bmctest.Exec,
 	} {
 		for name, test := range map[string]func(*testing.T, bmc.Config, *bmctest.Box){
 			"sets states":         setsStates,

@@ -50,7 +50,7 @@ func openIPMI(ctx context.Context, cfg Config) (Client, error) {
 			"%w: IPMI accepts at most %d bytes as user and %d as password", trivet.ErrInvalid, maxIPMIUser,
 			maxIPMIPassword))
 	}
-	address, err := resolveIPMI(ctx, cfg)
+	address, err := resolve(ctx, cfg, ipmiPort)
 	switch {
 	case errors.Is(err, errAddress):
 		return nil, fail("log in to", cfg, hintAddress, err)
@@ -66,10 +66,14 @@ func openIPMI(ctx context.Context, cfg Config) (Client, error) {
 	return b, nil
 }
 
-// resolveIPMI returns the first address of the BMC that its password may be sent to.
-func resolveIPMI(ctx context.Context, cfg Config) (netip.AddrPort, error) {
+// ipmiPort is where a BMC listens (§13.1.2).
+const ipmiPort = "623"
+
+// resolve returns the first address of the BMC that its password may be sent to. port is the one where its address has
+// none.
+func resolve(ctx context.Context, cfg Config, port string) (netip.AddrPort, error) {
 	address := cfg.Address
-	host, port := address, "623"
+	host := address
 	if h, p, err := net.SplitHostPort(address); err == nil {
 		host, port = h, p
 	}

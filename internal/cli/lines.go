@@ -40,10 +40,15 @@ func (l *lines) close() {}
 
 // pendingText returns what a provision without a workflow waits for.
 func pendingText(p *trivet.Provision) string {
-	if p.Status.State == trivet.ProvisionPending || p.Status.State == "" {
-		return "waiting for a machine" + suffix(p.Status.Reason)
+	if !p.Status.State.Waits() {
+		return ""
 	}
-	return ""
+	if n := len(p.Status.Spent); n > 0 {
+		last := p.Status.Spent[n-1]
+		return fmt.Sprintf("waiting for another machine, as %s failed on %s", last.Failure.Step, last.Machine) +
+			suffix(p.Status.Reason)
+	}
+	return "waiting for a machine" + suffix(p.Status.Reason)
 }
 
 func suffix(text string) string {

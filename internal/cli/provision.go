@@ -18,6 +18,7 @@ type provisionFlags struct {
 	selector, params, labels    map[string]string
 	sshKeys                     []string // files
 	userData, networkData       string   // files
+	alternatives                int
 	noWait, watch               bool
 }
 
@@ -27,10 +28,12 @@ func (a *app) provision() *cobra.Command {
 		Use:   "provision NAME",
 		Short: "Install a machine from a template and watch the progress",
 		Long: "Install a machine from a template and watch the progress: each step with its time, deadline and\n" +
-			"attempts. The exit status is 0 when the installed system has reported, or 1 if the provision\n" +
+			"attempts. Where the machine is at fault, it is quarantined, and another one of the selector is installed\n" +
+			"with the same configuration. The exit status is 0 when the installed system has reported, or 1 if the provision\n" +
 			"failed. Ctrl-C stops watching; the provision continues.",
 		Example: "  trivet provision web1 --template debian --machine m1 --ssh-key ~/.ssh/id_ed25519.pub\n" +
 			"  trivet provision web2 --template debian --selector rack=r1 --param disk=/dev/sda --hostname web2\n" +
+			"  trivet provision web3 --template debian --selector pool=web --alternatives 3\n" +
 			"  trivet provision web1 --watch     # watch an existing provision",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("provisions"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,6 +56,8 @@ func (a *app) provision() *cobra.Command {
 	c.Flags().StringVar(&f.machine, "machine", "", "name of the machine")
 	c.Flags().StringToStringVarP(&f.selector, "selector", "l", nil,
 		"labels of the machine, such as rack=r1,disk=ssd; any available one is used")
+	c.Flags().IntVar(&f.alternatives, "alternatives", trivet.DefaultAlternatives,
+		"further machines of the selector to use, one after the other, where the machine is at fault")
 	c.Flags().StringToStringVar(&f.params, "param", nil, "template parameters, name=value")
 	c.Flags().StringToStringVar(&f.labels, "label", nil, "labels of the provision")
 	c.Flags().StringVar(&f.hostname, "hostname", "", "host name of the installed system (default: the machine's name)")
@@ -81,6 +86,9 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 		Meta: trivet.Meta{Kind: "Provision", Name: name, Labels: f.labels},
 		Spec: trivet.ProvisionSpec{Template: f.template, Machine: f.machine, Selector: f.selector, Parameters: f.params,
 			Hostname: f.hostname},
+	}
+	if cmd.Flags().Changed("alternatives") {
+		p.Spec.Alternatives = &f.alternatives
 	}
 	var err error
 	if p.Spec.SSHKeys, err = readKeys(f.sshKeys); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/placement"
+	"github.com/trivet-project/trivet/internal/provision"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -19,8 +20,8 @@ import (
 // template cannot be rendered, the provision's status contains the reason. Where an older provision waits for the chosen
 // machine, that one gets it, and Claim fails with ErrConflict, as it does where the machine was claimed or deleted
 // meanwhile: the caller chooses again.
-func (f *Fleet) Claim(ctx context.Context, provision string) error {
-	p, err := f.Provisions.GetShared(provision)
+func (f *Fleet) Claim(ctx context.Context, name string) error {
+	p, err := f.Provisions.GetShared(name)
 	if err != nil {
 		return nil
 	}
@@ -36,7 +37,7 @@ func (f *Fleet) consider(ctx context.Context, p *trivet.Provision) (why string, 
 	if p.Status.WaitsFor != "" {
 		return "", f.stopWaiting(ctx, p)
 	}
-	m, why := f.choose(&p.Spec)
+	m, why := f.choose(p)
 	if m == nil {
 		return why, f.setPending(ctx, p, why)
 	}
@@ -64,7 +65,7 @@ func (f *Fleet) offer(ctx context.Context, m *trivet.Machine, chosen *trivet.Pro
 	}
 	avoided := f.avoided(m) != ""
 	for p := f.NextWaiting(m, nil); p != nil; p = f.NextWaiting(m, p) {
-		if avoided && p.Spec.Machine == "" {
+		if avoided && p.Spec.Machine == "" || provision.Spent(&p.Status, m) {
 			continue
 		}
 		if err != nil {
@@ -84,7 +85,8 @@ func (f *Fleet) offer(ctx context.Context, m *trivet.Machine, chosen *trivet.Pro
 }
 
 // choose returns a machine that a provision may claim, or why there is none.
-func (f *Fleet) choose(spec *trivet.ProvisionSpec) (m *trivet.Machine, why string) {
+func (f *Fleet) choose(p *trivet.Provision) (m *trivet.Machine, why string) {
+	spec := &p.Spec
 	if spec.Machine != "" {
 		named := func(yield func(*trivet.Machine) bool) {
 			if m, err := f.Machines.GetShared(spec.Machine); err == nil {
@@ -97,7 +99,14 @@ func (f *Fleet) choose(spec *trivet.ProvisionSpec) (m *trivet.Machine, why strin
 		return m, why
 	}
 	candidates := f.FreeMachines(spec.Selector)
-	if m = placement.First(candidates, spec, f.avoided); m != nil {
+	avoided := func(m *trivet.Machine) string {
+		if provision.Spent(&p.Status, m) {
+			return "not used, as it has failed"
+		}
+		return f.avoided(m)
+	}
+	elsewhere := func(m *trivet.Machine) bool { return provision.Elsewhere(&p.Status, m) }
+	if m = placement.Preferred(candidates, spec, avoided, elsewhere); m != nil {
 		return m, ""
 	}
 	return nil, placement.Why(func(yield func(*trivet.Machine) bool) {
@@ -108,23 +117,23 @@ func (f *Fleet) choose(spec *trivet.ProvisionSpec) (m *trivet.Machine, why strin
 				}
 			}
 		}
-	}, spec, f.avoided)
+	}, spec, avoided)
 }
 
 // claimFor claims a machine for a provision, or writes why it cannot. claimed: it has.
-func (f *Fleet) claimFor(ctx context.Context, machine, provision string,
+func (f *Fleet) claimFor(ctx context.Context, machine, name string,
 	address *addressing.Proposal) (claimed bool, err error) {
 	err = f.update(ctx, func(tx *store.Tx) error {
-		claimed, err = f.claimOrReject(tx, machine, provision, address)
+		claimed, err = f.claimOrReject(tx, machine, name, address)
 		return err
 	})
 	return claimed && err == nil, err
 }
 
 // claimOrReject claims the machine, or ends a provision that no machine could serve.
-func (f *Fleet) claimOrReject(tx *store.Tx, machine, provision string,
+func (f *Fleet) claimOrReject(tx *store.Tx, machine, name string,
 	address *addressing.Proposal) (claimed bool, err error) {
-	p, err := f.Provisions.In(tx).Get(provision)
+	p, err := f.Provisions.In(tx).Get(name)
 	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Status.State.Waits() {
 		return false, errUnchanged
 	}
@@ -140,10 +149,10 @@ func (f *Fleet) claimOrReject(tx *store.Tx, machine, provision string,
 	}
 	err = f.claim(t, p, address)
 	if fault := (*faultError)(nil); errors.As(err, &fault) {
-		return false, f.wait(tx, provision, err.Error(), fault.waitsFor())
+		return false, f.wait(tx, name, err.Error(), fault.waitsFor())
 	}
 	if errors.Is(err, trivet.ErrInvalid) || errors.Is(err, trivet.ErrNotFound) || errors.Is(err, trivet.ErrTooLarge) {
-		return false, f.reject(tx, provision, err)
+		return false, f.reject(tx, name, err)
 	}
 	if err != nil {
 		return false, err
@@ -154,6 +163,9 @@ func (f *Fleet) claimOrReject(tx *store.Tx, machine, provision string,
 // claim starts a run of the provision on the machine.
 func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Proposal) error {
 	m := t.machine
+	if provision.Spent(&p.Status, m) {
+		return fmt.Errorf("%w: the provision has failed on the machine", trivet.ErrConflict)
+	}
 	if err := claimable(m); err != nil {
 		return err
 	}
@@ -175,7 +187,8 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 		return err
 	}
 	m.Status.Provision, m.Status.Workflow = p.ShortName(), w.ShortName()
-	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s", p.ShortName(), p.Spec.Template)
+	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s%s", p.ShortName(), p.Spec.Template,
+		insteadOf(p.Status.Spent))
 	st := &p.Status
 	st.State, st.Reason, st.Workflow = trivet.ProvisionRunning, "", w.Name
 	st.WaitsFor, st.WaitsGeneration = "", 0
@@ -185,6 +198,15 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 		st.Started = f.now()
 	}
 	return f.Provisions.In(t.tx).Put(p)
+}
+
+// insteadOf names the machine that the claimed one replaces.
+func insteadOf(spent []trivet.SpentMachine) string {
+	if len(spent) == 0 {
+		return ""
+	}
+	last := spent[len(spent)-1]
+	return fmt.Sprintf(", instead of %s, which failed at %s", last.Machine, last.Failure.Step)
 }
 
 // claimable changes the state of a machine that may be claimed.

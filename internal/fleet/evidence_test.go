@@ -43,15 +43,25 @@ func (r *rack) pool() {
 	})
 }
 
-// failAt runs a provision until its machine has used up the attempts of a step, and returns how both ended.
+// failAt runs a provision without alternatives until its machine has used up the attempts of a step, and returns how
+// both ended.
 func (r *rack) failAt(name, step string) (m *trivet.Machine, p *trivet.Provision) {
 	r.Helper()
-	r.provisionOf(name, trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"pool": "p"}})
+	none := 0
+	r.provisionOf(name, trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"pool": "p"},
+		Alternatives: &none})
+	return r.failRunAt(name, step)
+}
+
+// failRunAt lets the run of a provision use up the attempts of a step, and returns its machine and the provision.
+func (r *rack) failRunAt(name, step string) (m *trivet.Machine, p *trivet.Provision) {
+	r.Helper()
 	p, err := r.Provisions.Get("default/" + name)
 	r.must(err)
 	if p.Status.State == trivet.ProvisionPending {
 		return nil, p
 	}
+	machine := p.Status.Machine
 	for {
 		w, err := r.Workflows.Get(trivet.Resolve("", p.Status.Workflow))
 		r.must(err)
@@ -59,7 +69,7 @@ func (r *rack) failAt(name, step string) (m *trivet.Machine, p *trivet.Provision
 		if !ok {
 			break
 		}
-		m, err = r.Machines.Get(p.Status.Machine)
+		m, err = r.Machines.Get(machine)
 		r.must(err)
 		if before := map[string]string{trivet.StepDHCP: trivet.StepDHCP, trivet.StepHello: trivet.StepKernel}; step ==
 			trivet.StepHello && wait.Step != step {
@@ -73,7 +83,7 @@ func (r *rack) failAt(name, step string) (m *trivet.Machine, p *trivet.Provision
 		}
 		r.must(r.Expire(r.Context(), m.Name, wait))
 	}
-	m, err = r.Machines.Get(p.Status.Machine)
+	m, err = r.Machines.Get(machine)
 	r.must(err)
 	p, err = r.Provisions.Get("default/" + name)
 	r.must(err)

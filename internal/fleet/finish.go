@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/provision"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -47,7 +48,7 @@ func (t *transition) quarantine(reason string) error {
 	return workflow.Change(&t.machine.Status, workflow.Quarantine)
 }
 
-// finishProvision writes into the provision, where it still exists, how its run ended.
+// finishProvision writes into the provision, where it still exists, how its run ended and how it goes on.
 func (f *Fleet) finishProvision(t *transition) error {
 	p, err := f.Provisions.In(t.tx).Get(trivet.Resolve(t.workflow.Project, t.workflow.Spec.Provision))
 	if errors.Is(err, trivet.ErrNotFound) || err == nil &&
@@ -58,15 +59,13 @@ func (f *Fleet) finishProvision(t *transition) error {
 		return err
 	}
 	s := &t.workflow.Status
-	p.Status.Ended, p.Status.Reason, p.Status.Failure = f.now(), "", s.Failure
-	p.Status.State = trivet.ProvisionSucceeded
-	if s.State != trivet.WorkflowSucceeded {
-		p.Status.State = trivet.ProvisionFailed
-		p.Status.Reason = "cancelled"
-	}
-	if s.Failure != nil {
-		p.Status.Reason = fmt.Sprintf("%s failed on %s (%s): %s", s.Failure.Step, t.machine.Name, s.Failure.Type,
-			s.Failure.Cause)
+	p.Status = provision.After(&p.Spec, p.Status, provision.Run{Machine: t.machine, Name: t.workflow.Name,
+		State: s.State, Failure: s.Failure})
+	if p.Status.State.Ended() {
+		p.Status.Ended = f.now()
+	} else {
+		t.event(trivet.ReasonSwitched, "provision %s goes on with another machine: alternative %d of %d", p.ShortName(),
+			len(p.Status.Spent), provision.Alternatives(&p.Spec))
 	}
 	return f.Provisions.In(t.tx).Put(p)
 }

@@ -126,5 +126,5 @@ func (f *Fleet) Recheck(ctx context.Context, after *trivet.Provision, page int) 
 }
 
 func sameChoice(p, other *trivet.Provision) bool {
-	return p.Spec.Machine == other.Spec.Machine && maps.Equal(p.Spec.Selector, other.Spec.Selector)
+	return len(p.Status.Spent)+len(other.Status.Spent) == 0 && p.Spec.Machine == other.Spec.Machine && maps.Equal(p.Spec.Selector, other.Spec.Selector)
 }

@@ -208,6 +208,41 @@ func TestSilentAgent(t *testing.T) {
 	s.mustFail("silent", trivet.FaultMachine, trivet.StepDHCP, "silent")
 }
 
+// A machine that does not boot is replaced by another one, which gets the same configuration.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.limits(5 * time.Second)
+	s.template("quick", trivet.Action{Name: "seed", Use: "seed"}, trivet.Action{Name: "reboot", Use: "reboot"})
+	pool := map[string]string{"pool": "a"}
+	for i, name := range []string{"a-dead", "b-alive"} {
+		m := &Machine{Name: name, MAC: macOf(i + 1), Dir: s.demo.Dir, DHCP: []string{s.dhcp}, Log: s.demo.Log, Up: func() {}}
+		_, err := client.Of[trivet.Machine](s.client).Create(s.Context(), &trivet.Machine{
+			Meta: trivet.Meta{Name: name, Labels: pool}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: m.MAC}}}})
+		s.must(err)
+		if name == "b-alive" {
+			defer s.power(m)()
+		}
+	}
+	_, err := client.Of[trivet.Provision](s.client).Create(s.Context(), &trivet.Provision{
+		Meta: trivet.Meta{Name: "web"}, Spec: trivet.ProvisionSpec{Template: "quick", Selector: pool}})
+	s.must(err)
+	if w := s.until("web-2", func(w *trivet.Workflow) bool { return w.Status.State.Ended() }); w.Status.State !=
+		trivet.WorkflowSucceeded {
+		t.Errorf("the second run ended %s: %+v", w.Status.State, w.Status.Failure)
+	}
+	p, err := client.Of[trivet.Provision](s.client).Get(t.Context(), "web")
+	s.must(err)
+	if p.Status.State != trivet.ProvisionSucceeded || p.Status.Machine != "b-alive" || len(p.Status.Spent) != 1 ||
+		p.Status.Spent[0].Machine != "a-dead" || p.Status.Spent[0].Failure.Step != trivet.StepDHCP {
+		t.Errorf("the provision: %+v", p.Status)
+	}
+	m, err := client.Of[trivet.Machine](s.client).Get(t.Context(), "a-dead")
+	if err != nil || m.Status.State != trivet.MachineQuarantined {
+		t.Errorf("the machine that does not boot: %+v, %v", m, err)
+	}
+}
+
 func TestResetDuringWorkflow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

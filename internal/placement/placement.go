@@ -28,20 +28,36 @@ func Matches(m *trivet.Machine, spec *trivet.ProvisionSpec) bool {
 // Free reports whether a machine can be claimed, as far as its record shows.
 func Free(m *trivet.Machine) bool { return unfit(m, nil) == "" }
 
+// maxCounted is how many machines are read to find a preferred one, or to report why none fits.
+const maxCounted = 256
+
 // First returns the first of the machines that a provision matches and that can be claimed; nil where none is. avoid
 // returns why a machine must not be chosen now; empty where it may. It may be nil.
 func First(machines iter.Seq[*trivet.Machine], spec *trivet.ProvisionSpec,
 	avoid func(*trivet.Machine) string) *trivet.Machine {
-	for m := range machines {
-		if Matches(m, spec) && unfit(m, avoid) == "" {
-			return m
-		}
-	}
-	return nil
+	return Preferred(machines, spec, avoid, func(*trivet.Machine) bool { return true })
 }
 
-// maxCounted is how many machines are read to report why none fits.
-const maxCounted = 256
+// Preferred is First, with the preferred one of the first machines that can be claimed, where there is one.
+func Preferred(machines iter.Seq[*trivet.Machine], spec *trivet.ProvisionSpec, avoid func(*trivet.Machine) string,
+	prefer func(*trivet.Machine) bool) (first *trivet.Machine) {
+	n := 0
+	for m := range machines {
+		if !Matches(m, spec) || unfit(m, avoid) != "" {
+			continue
+		}
+		if prefer(m) {
+			return m
+		}
+		if first == nil {
+			first = m
+		}
+		if n++; n == maxCounted {
+			return first
+		}
+	}
+	return first
+}
 
 // Why reports why none of the machines fits a provision: what the operator has to change. Of many machines it reads
 // the first ones, and gives round numbers: the reason is stored in the record, which must not change with each

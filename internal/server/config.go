@@ -56,6 +56,8 @@ type Config struct {
 	// addresses of load balancers and gateways, which many callers have: they have no such bound.
 	PerAddress int
 	Shared     []netip.Prefix
+	// PowerCommands is the directory of the programs of machines whose spec.bmc.protocol is exec.
+	PowerCommands string
 	// IPXEDir has iPXE's programs; empty: Debian's.
 	IPXEDir string
 	Log     *slog.Logger
@@ -63,11 +65,12 @@ type Config struct {
 
 // Defaults of a head.
 const (
-	DefaultDir  = "/var/lib/trivet"
-	DefaultAPI  = ":7480"
-	DefaultBoot = ":7481"
-	DefaultTFTP = ":69"
-	DefaultName = membership.DefaultName
+	DefaultDir           = "/var/lib/trivet"
+	DefaultPowerCommands = "/etc/trivet/power"
+	DefaultAPI           = ":7480"
+	DefaultBoot          = ":7481"
+	DefaultTFTP          = ":69"
+	DefaultName          = membership.DefaultName
 )
 
 // minQuota is the minimum of Config.StoreQuota.

@@ -34,6 +34,9 @@ func (b *bench) http() error {
 		return err
 	}
 	defer h.close()
+	if err := b.network(h); err != nil { // files are for machines of a network
+		return err
+	}
 	root := filepath.Join(b.dir, "files")
 	nginx, err := b.startNginx(root)
 	if err != nil {

@@ -34,6 +34,9 @@ func (b *bench) tftp() error {
 		return err
 	}
 	defer h.close()
+	if err := b.network(h); err != nil {
+		return err
+	}
 	dnsmasq, err := b.startServer("udp", 69, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0",
 		"--enable-tftp", "--tftp-root="+root, "--user=root", "--pid-file=", "--log-facility=-")
 	if err != nil {

@@ -61,6 +61,8 @@ type Config struct {
 	Fleet  Fleet
 	Tables *state.Tables
 	Head   string // the name of this head
+	// Commands is the directory of the programs of protocol exec.
+	Commands string
 	// Unseal returns one value of a secret.
 	Unseal func(secret *trivet.Secret, key string) (string, error)
 }

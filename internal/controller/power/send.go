@@ -58,7 +58,8 @@ func (c *Controller) open(ctx context.Context, m *trivet.Machine) (bmc.Client, e
 		return nil, err
 	}
 	return bmc.Open(ctx, bmc.Config{
-		Protocol: m.Spec.BMC.Protocol, Address: m.Spec.BMC.Address, User: user, Password: password,
+		Protocol: m.Spec.BMC.Protocol, Command: m.Spec.BMC.Command, Commands: c.Commands,
+		Address: m.Spec.BMC.Address, User: user, Password: password,
 		Allows: secret.Spec.Allows, Insecure: secret.Spec.Insecure,
 		UEFI: m.Status.Inventory != nil && m.Status.Inventory.Firmware == "uefi",
 	})

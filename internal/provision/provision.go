@@ -1,0 +1,83 @@
+// Package provision decides how a provision goes on when one of its runs has ended. It is pure.
+package provision
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Run is a run of a provision that has ended.
+type Run struct {
+	Machine *trivet.Machine
+	Name    string               // of the workflow
+	State   trivet.WorkflowState // an ended one
+	Failure *trivet.Failure      // nil unless it failed
+}
+
+// After returns the status of a provision after a run of it has ended. It succeeds or fails with the run, except that
+// where the machine was at fault, it waits for another one, as long as it has alternatives.
+func After(spec *trivet.ProvisionSpec, st trivet.ProvisionStatus, run Run) trivet.ProvisionStatus {
+	st.Failure, st.Reason = run.Failure, ""
+	switch {
+	case run.State == trivet.WorkflowSucceeded:
+		st.State = trivet.ProvisionSucceeded
+		return st
+	case run.Failure == nil:
+		st.State, st.Reason = trivet.ProvisionFailed, "cancelled"
+		return st
+	}
+	st.State = trivet.ProvisionFailed
+	st.Reason = failedOn(run.Machine.Name, run.Failure)
+	if run.Failure.Type != trivet.FaultMachine {
+		return st
+	}
+	st.Spent = append(slices.Clone(st.Spent), trivet.SpentMachine{Machine: run.Machine.Name, MachineUID: run.Machine.UID,
+		Rack: run.Machine.Spec.Rack, Workflow: run.Name, Failure: *run.Failure})
+	switch {
+	case len(st.Spent) <= Alternatives(spec):
+		st.State, st.Failure = trivet.ProvisionPending, nil
+		st.Machine, st.MachineUID = "", ""
+	case len(st.Spent) > 1:
+		st.Reason += suspect(st.Spent)
+	}
+	return st
+}
+
+// Alternatives returns how many machines a provision may use, one after the other, after the first one.
+func Alternatives(spec *trivet.ProvisionSpec) int {
+	switch {
+	case spec.Machine != "":
+		return 0
+	case spec.Alternatives == nil:
+		return trivet.DefaultAlternatives
+	}
+	return *spec.Alternatives
+}
+
+// Spent reports whether a provision has failed on a machine, and must not use it again.
+func Spent(st *trivet.ProvisionStatus, m *trivet.Machine) bool {
+	return slices.ContainsFunc(st.Spent, func(s trivet.SpentMachine) bool { return s.MachineUID == m.UID })
+}
+
+// Elsewhere reports whether a machine is in another rack than those that a provision has failed on, whose fault may be
+// the rack's. That holds for every machine where it has failed on none.
+func Elsewhere(st *trivet.ProvisionStatus, m *trivet.Machine) bool {
+	return !slices.ContainsFunc(st.Spent, func(s trivet.SpentMachine) bool { return s.Rack == m.Spec.Rack })
+}
+
+func failedOn(machine string, f *trivet.Failure) string {
+	return fmt.Sprintf("%s failed on %s (%s): %s", f.Step, machine, f.Type, f.Cause)
+}
+
+// suspect says what several failures of one provision suggest.
+func suspect(spent []trivet.SpentMachine) string {
+	var earlier []string
+	for _, s := range spent[:len(spent)-1] {
+		earlier = append(earlier, fmt.Sprintf("%s failed on %s", s.Failure.Step, s.Machine))
+	}
+	return fmt.Sprintf("; before, %s: %d machines have failed with this configuration, so check its template, "+
+		"parameters and image before another one is used", strings.Join(earlier, ", "), len(spent))
+}
