@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -50,7 +49,7 @@ func TestFailover(t *testing.T) {
 		t.Errorf("the provision waits for another one: %+v", p.Status)
 	}
 	last := ""
-	for _, e := range r.Events.ListBy(state.BySubject, "machine/p1") {
+	for _, e := range r.events(trivet.EventPrefix("machine/p1", m.UID)) {
 		if e.Spec.Seq == m.Status.Events {
 			last = e.Spec.Reason + ": " + e.Spec.Message
 		}

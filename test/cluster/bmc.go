@@ -50,7 +50,7 @@ const slowAnswer = 22 * time.Second
 type command struct {
 	At      int64  `json:"at"` // in nanoseconds since 1970
 	Machine string `json:"machine"`
-	From    string `json:"from"` // the connection: address and port
+	From    string `json:"from"` // the connection: address, port, and a number, as ports are used again
 	Request string `json:"request,omitempty"`
 	// Power is the state that the machine's power was changed to.
 	Power bmc.State `json:"power,omitempty"`
@@ -95,7 +95,7 @@ func newController(r *powerRack, machine, mac string) *controller {
 // ServeHTTP answers as the present mode says.
 func (c *controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mode := c.rack.mode.Load().(bmcMode)
-	c.rack.log(command{Machine: c.box.machine, From: r.RemoteAddr, Request: r.Method + " " + r.URL.Path})
+	c.rack.log(command{Machine: c.box.machine, From: connection(r), Request: r.Method + " " + r.URL.Path})
 	changes := r.Method == http.MethodPatch || strings.HasSuffix(r.URL.Path, ".Reset")
 	switch {
 	case mode == bmcErrs:
@@ -113,7 +113,7 @@ func (c *controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *controller) answer(w http.ResponseWriter, r *http.Request, mode bmcMode) {
 	got := httptest.NewRecorder()
 	c.mu.Lock()
-	c.box.from = r.RemoteAddr
+	c.box.from = connection(r)
 	c.service.ServeHTTP(got, r)
 	c.mu.Unlock()
 	switch mode {
@@ -189,9 +189,25 @@ func (r *powerRack) serveBMC(machine, mac string, at netip.AddrPort, file string
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: newController(r, machine, mac), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: newController(r, machine, mac), ReadHeaderTimeout: 10 * time.Second,
+		ConnContext: numberConnections()}
 	go func() { _ = server.Serve(l) }()
 	return nil
+}
+
+type connectionKey struct{}
+
+// numberConnections returns a function that gives each connection a number.
+func numberConnections() func(context.Context, net.Conn) context.Context {
+	var last atomic.Int64
+	return func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, connectionKey{}, last.Add(1))
+	}
+}
+
+// connection returns the name of the connection of a request.
+func connection(r *http.Request) string {
+	return fmt.Sprint(r.RemoteAddr, " #", r.Context().Value(connectionKey{}))
 }
 
 // log writes what a BMC received or did.
