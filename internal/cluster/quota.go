@@ -33,7 +33,9 @@ const (
 	fullPercent    = 90
 )
 
-// smallGrowth is the growth of a write that is accepted from the reserve, in bytes: a status, an event, an address.
+// smallGrowth is the growth of a write that is accepted from the reserve, in bytes, for each record that it adds: a
+// status, an address, an event. An agent that could not report for a while reports many actions at once, each with an
+// event.
 const smallGrowth = 2 << 10
 
 // Filling reports whether an operator should know: writes will be refused when the store grows on.
@@ -47,7 +49,7 @@ func (u Usage) Admit(added int, growth int64) error {
 	switch {
 	case !u.Full() || added <= 0 && growth <= 0 && !faultinject.FullStore:
 		return nil
-	case u.Used < u.Quota && growth <= smallGrowth && !faultinject.FullStore:
+	case u.Used < u.Quota && growth <= smallGrowth*int64(max(1, added)) && !faultinject.FullStore:
 		return nil
 	}
 	return u.errFull()

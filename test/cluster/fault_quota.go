@@ -158,6 +158,20 @@ func (f *filling) atWork(ctx context.Context) (names []string) {
 	return names
 }
 
+// explain says what a run waits for.
+func (f *filling) explain(ctx context.Context, w *trivet.Workflow) error {
+	text := fmt.Sprintf("it is %s", w.Status.State)
+	if s := w.Status.Current(); s != nil {
+		text += fmt.Sprintf(" at %s since %s, attempt %d, after %d resets", s.Name, s.Started, s.Attempt, w.Status.Resets)
+	}
+	m, err := client.Of[trivet.Machine](f.t.load.sdk).Get(ctx, w.Spec.Machine)
+	if err == nil {
+		text += fmt.Sprintf("; its machine %s is %s, power %q, intent %+v, epoch %d of %d", m.Name, m.Status.State,
+			m.Status.Power, m.Status.Intent, w.Status.Epoch, m.Status.Epoch)
+	}
+	return errors.Join(errors.New(text), err)
+}
+
 // runsEnd waits until runs have ended.
 func (f *filling) runsEnd(ctx context.Context, runs []string) {
 	ctx, cancel := context.WithTimeout(ctx, fullRuns)
@@ -166,7 +180,7 @@ func (f *filling) runsEnd(ctx context.Context, runs []string) {
 		err := testhead.Eventually(ctx, func() error {
 			w, err := client.Of[trivet.Workflow](f.t.load.sdk).Get(ctx, name)
 			if err == nil && !w.Status.State.Ended() {
-				err = fmt.Errorf("it is %s", w.Status.State)
+				err = f.explain(ctx, w)
 			}
 			if errors.Is(err, trivet.ErrNotFound) { // it was deleted with its provision
 				err = nil
