@@ -33,10 +33,12 @@ const (
 	fullPercent    = 90
 )
 
-// smallGrowth is the growth of a write that is accepted from the reserve, in bytes, for each record that it adds: a
-// status, an address, an event. An agent that could not report for a while reports many actions at once, each with an
-// event.
-const smallGrowth = 2 << 10
+// The growth of a write that is accepted from the reserve, in bytes: of one that adds a record, such as an address, and
+// of one that only changes some. An agent that could not report for a while reports many actions at once.
+const (
+	smallRecord = 2 << 10
+	smallChange = 16 << 10
+)
 
 // Filling reports whether an operator should know: writes will be refused when the store grows on.
 func (u Usage) Filling() bool { return u.Used >= u.Quota/100*fillingPercent }
@@ -46,10 +48,14 @@ func (u Usage) Full() bool { return u.Used >= u.Quota/100*fullPercent }
 
 // Admit returns an error if a write that adds records, or makes the store larger by some bytes, does not fit.
 func (u Usage) Admit(added int, growth int64) error {
+	small := int64(smallChange)
+	if added > 0 {
+		small = smallRecord
+	}
 	switch {
 	case !u.Full() || added <= 0 && growth <= 0 && !faultinject.FullStore:
 		return nil
-	case u.Used < u.Quota && growth <= smallGrowth*int64(max(1, added)) && !faultinject.FullStore:
+	case u.Used < u.Quota && growth <= small && !faultinject.FullStore:
 		return nil
 	}
 	return u.errFull()

@@ -24,8 +24,9 @@ func TestAdmit(t *testing.T) {
 		{90, 1, 1 << 20, false},
 		{90, 1, 1 << 10, true}, // an event
 		{90, 0, 1 << 10, true}, // a status
-		{90, 8, 5 << 10, true}, // a run's status with the events of its reports
-		{90, 8, 1 << 20, false},
+		{90, 1, 5 << 10, false},
+		{90, 0, 15 << 10, true}, // a run's status with many reports
+		{90, 0, 20 << 10, false},
 		{100, 0, 1 << 10, false},
 		{100, 1, -5, false},
 		{100, 0, 0, true},

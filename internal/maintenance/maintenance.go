@@ -60,13 +60,27 @@ func New(cfg Config) *Keeper {
 // Run maintains the member until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { k.repeat(ctx, "check the store", k.check) })
-	running.Go(func() { k.repeat(ctx, "defragment the store", k.defragment) })
+	running.Go(func() { k.repeat(ctx, "check the store", k.untilCheck, k.check) })
+	running.Go(func() { k.repeat(ctx, "defragment the store", k.untilDefragment, k.defragment) })
 	running.Wait()
 }
 
-func (k *Keeper) repeat(ctx context.Context, what string, do func(context.Context) error) {
-	for wait.Sleep(ctx, k.Interval) == nil {
+// fullChecks is how many times as often a full store is checked: each change of a record leaves its old value, and what
+// may be written then must not use up the reserve. A watch that is interrupted for longer must list again.
+const fullChecks = 3
+
+func (k *Keeper) untilCheck() time.Duration {
+	if k.level == full {
+		return k.Interval / fullChecks
+	}
+	return k.Interval
+}
+
+func (k *Keeper) untilDefragment() time.Duration { return k.Interval }
+
+func (k *Keeper) repeat(ctx context.Context, what string, until func() time.Duration,
+	do func(context.Context) error) {
+	for wait.Sleep(ctx, until()) == nil {
 		if err := do(ctx); err != nil && ctx.Err() == nil {
 			k.Log.Warn("cannot "+what+" now; it is retried", "error", err)
 		}

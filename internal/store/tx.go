@@ -66,10 +66,10 @@ func (tx *Tx) changeOf(key string) int64 {
 }
 
 // growth returns how many records the transaction adds, and by how many bytes it makes all records together larger.
-// The store's own keys, such as leases, do not count.
+// The store's own keys, such as leases, do not count, and neither does history, which has bounds of its own.
 func (tx *Tx) growth() (added int, bytes int64) {
 	for key, w := range tx.writes {
-		if part, _, _ := splitKey(key); tx.store.kinds[part] == nil || w.end != "" {
+		if part, _, _ := splitKey(key); tx.store.kinds[part] == nil || isHistory(key) {
 			continue
 		}
 		if old := tx.entry(key); old != nil {
