@@ -142,8 +142,8 @@ func (b *execBMC) run(ctx context.Context, argument string, kind error) (string,
 	defer cancel()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return "", fail("run the power command of", b.cfg, "", err)
+	if err := ended(ctx); err != nil { // nothing is sent
+		return "", fail("run the power command of", b.cfg, "", fmt.Errorf("%w: %w", trivet.ErrUnavailable, err))
 	}
 	var stdout, stderr shortOutput
 	cmd := exec.CommandContext(ctx, b.path, argument)
