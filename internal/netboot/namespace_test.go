@@ -25,7 +25,9 @@ type namespace struct{ network, name string }
 func newNamespace(t *testing.T, network, name, addr string) *namespace {
 	t.Helper()
 	b := &namespace{network, network + "-" + name}
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "delete", b.name).Run() })
+	remove := func() { _ = exec.Command("ip", "netns", "delete", b.name).Run() }
+	remove() // of a test that was killed
+	t.Cleanup(remove)
 	for _, line := range []string{
 		"netns add " + b.name,
 		"-n " + network + " link add " + name + " type veth peer name eth0 netns " + b.name,
