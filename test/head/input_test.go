@@ -286,8 +286,7 @@ func TestBadBootHTTP(t *testing.T) {
 		})
 	}
 	for what, text := range map[string]string{
-		"no HTTP": "hello\r\n\r\n", "TLS": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-		"HTTP/9": "GET / HTTP/9.9\r\n\r\n", "no Host": "GET / HTTP/1.1\r\n\r\n",
+		"no HTTP": "hello\r\n\r\n", "HTTP/9": "GET / HTTP/9.9\r\n\r\n", "no Host": "GET / HTTP/1.1\r\n\r\n",
 	} {
 		t.Run(what, func(t *testing.T) {
 			if status, body := rawHTTP(t, at, text+"\r\n\r\n"); status < 400 || status > 505 {
@@ -295,5 +294,11 @@ func TestBadBootHTTP(t *testing.T) {
 			}
 		})
 	}
+	t.Run("TLS record that is no hello", func(t *testing.T) { // an alert (RFC 8446 section 6), and the end
+		if status, got := rawHTTP(t, at, "\x16\x03\x01\x00\x05hello"); status != 0 ||
+			!strings.Contains(got, `malformed HTTP response "\x15\x03`) {
+			t.Errorf("status %d: %q", status, got)
+		}
+	})
 	h.mustBeUnharmed()
 }
