@@ -14,7 +14,7 @@ func TestChangesUnderSteadyWrites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes")
 	}
-	leaders, learners := 5, 1
+	leaders, learners := 2, 1
 	if os.Getenv("TRIVET_SOAK") != "" {
 		leaders, learners = 50, 10
 	}
