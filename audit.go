@@ -22,7 +22,7 @@ type Audit struct {
 	Also    []string  `json:"also,omitempty"`    // other records that the request changed, as kind/[project/]name
 	Result  string    `json:"result"`            // ok, or the code of the error
 	Error   string    `json:"error,omitempty"`   // why it was refused
-	Omitted int       `json:"omitted,omitempty"` // requests of its sort, refused ones or reads, since the last one that was recorded
+	Omitted int       `json:"omitted,omitempty"` // refused requests, or reads, since the last one that was recorded
 }
 
 // AuditOK is the result of a request that was not refused.

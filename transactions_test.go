@@ -41,12 +41,11 @@ var mayCall = map[string]string{
 // functions have effects.
 var (
 	uncompared = []string{"internal/store.Table.", "internal/store.Store.", "internal/store.Group.",
-		"internal/store.ColdTable.",
-		"internal/state.View.", "internal/state.Tables.", "internal/state.WriteQueue."}
+		"internal/store.ColdTable.", "internal/state.View.", "internal/state.Tables.", "internal/state.WriteQueue."}
 	effects = []string{"net.", "net/http.", "os.", "os/exec.", "time.Sleep", "client.", "internal/peer.",
 		"internal/replica.", "internal/blob.Store", "internal/runlog.", "internal/presence.Tracker"}
-	harmless = []string{"internal/store.Table.In", "internal/store.ColdTable.In", "net/http.Request.", "net/http.Header.", "net.ParseIP",
-		"net.JoinHostPort", "net.SplitHostPort"}
+	harmless = []string{"internal/store.Table.In", "internal/store.ColdTable.In", "net/http.Request.",
+		"net/http.Header.", "net.ParseIP", "net.JoinHostPort", "net.SplitHostPort"}
 )
 
 func TestTransactions(t *testing.T) {

@@ -1,6 +1,5 @@
-// Package bmc controls the management controllers (BMCs) of machines by IPMI, Redfish, or a program of the
-// operator. It knows power and the
-// next boot device, not machines.
+// Package bmc controls the management controllers (BMCs) of machines by IPMI, Redfish, or a program of
+// the operator. It knows power and the next boot device, not machines.
 //
 // A BMC cannot refuse a late command, so every command sets a state and none toggles: sent twice, or by two heads,
 // it has the same effect as once. There is no reset: the caller sets Off, reads Off, and sets On.
@@ -141,8 +140,8 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
-// ended returns why nothing is sent any more; nil: ctx has not ended. A process that was paused may be past the deadline
-// before ctx notices, and a BMC cannot refuse what is sent late.
+// ended returns why nothing is sent any more; nil: ctx has not ended. A process that was paused may be past the
+// deadline before ctx notices, and a BMC cannot refuse what is sent late.
 func ended(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

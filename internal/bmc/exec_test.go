@@ -115,18 +115,34 @@ func TestCommandWithoutNextBoot(t *testing.T) {
 
 // When its context ends, a program is killed with all that it has started: it sends nothing after that.
 func TestStoppedCommand(t *testing.T) {
-	cfg := command(t, `[ $1 = status ] && { echo off; exit; }; touch "${0%/*}/begun"; (sleep 30; touch "${0%/*}/late"); wait`)
+	cfg := command(t, `[ $1 = status ] && { echo off; exit; }
+sleep 1h &
+echo $! > "${0%/*}/pid.new"
+mv "${0%/*}/pid.new" "${0%/*}/pid"
+wait`)
 	c := open(t, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- c.SetPower(ctx, bmc.On) }()
-	for ; ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(cfg.Commands, "begun")); err == nil {
-			break
-		}
+	var child string
+	for child == "" {
+		time.Sleep(10 * time.Millisecond)
+		text, _ := os.ReadFile(filepath.Join(cfg.Commands, "pid"))
+		child = strings.TrimSpace(string(text))
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || !errors.Is(err, trivet.ErrUnknown) {
 		t.Errorf("%v, want unknown and canceled", err)
 	}
+	for end := time.Now().Add(time.Minute); runs(child); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("what it has started still runs")
+		}
+	}
+}
+
+// runs reports whether a process runs: one that was killed may wait for its parent to read its status.
+func runs(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err == nil && !strings.Contains(string(stat), ") Z ")
 }

@@ -126,5 +126,6 @@ func (f *Fleet) Recheck(ctx context.Context, after *trivet.Provision, page int) 
 }
 
 func sameChoice(p, other *trivet.Provision) bool {
-	return len(p.Status.Spent)+len(other.Status.Spent) == 0 && p.Spec.Machine == other.Spec.Machine && maps.Equal(p.Spec.Selector, other.Spec.Selector)
+	return len(p.Status.Spent)+len(other.Status.Spent) == 0 && p.Spec.Machine == other.Spec.Machine &&
+		maps.Equal(p.Spec.Selector, other.Spec.Selector)
 }

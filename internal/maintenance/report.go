@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/store"
 )
 
 // reports are what operators read at each level.
@@ -30,18 +28,8 @@ func (k *Keeper) report(ctx context.Context, now level) error {
 	u, r := k.Member.Usage(), reports[now]
 	k.Log.Log(ctx, r.severity, r.message, "used", u.Used, "quota", u.Quota,
 		"hint", "delete records that are not needed, or start all heads with a larger --store-quota")
-	event := &trivet.Event{Meta: trivet.Meta{Name: "head." + k.Head + ".store"}, Spec: trivet.EventSpec{
-		Subject: "head/" + k.Head, Seq: 1, Time: time.Now(), Reason: r.reason, Warning: now > normal, Head: k.Head,
-		Message: fmt.Sprintf("%s (%d of %d MiB in use)", r.message, u.Used>>20, u.Quota>>20),
-	}}
-	_, err := k.Tables.Store.Update(ctx, func(tx *store.Tx) error {
-		head, err := k.Tables.Heads.In(tx).Get(k.Head)
-		if err != nil {
-			return err
-		}
-		event.Spec.SubjectUID = head.UID
-		return k.Tables.Events.In(tx).Put(event)
-	})
+	err := k.Tables.PutHeadEvent(ctx, k.Head, "store", trivet.EventSpec{Reason: r.reason, Warning: now > normal,
+		Message: fmt.Sprintf("%s (%d of %d MiB in use)", r.message, u.Used>>20, u.Quota>>20)})
 	if err == nil {
 		k.level = now
 	}

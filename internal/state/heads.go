@@ -1,12 +1,30 @@
 package state
 
 import (
+	"context"
 	"net/netip"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
 )
+
+// PutHeadEvent writes an event of a head, in the place of its last one about the same thing.
+func (t *Tables) PutHeadEvent(ctx context.Context, head, about string, spec trivet.EventSpec) error {
+	spec.Subject, spec.Head, spec.Seq, spec.Time = "head/"+head, head, 1, time.Now()
+	_, err := t.Store.Update(ctx, func(tx *store.Tx) error {
+		h, err := t.Heads.In(tx).Get(head)
+		if err != nil {
+			return err
+		}
+		event := &trivet.Event{Meta: trivet.Meta{Name: "head." + head + "." + about}, Spec: spec}
+		event.Spec.SubjectUID = h.UID
+		return t.Events.In(tx).Put(event)
+	})
+	return err
+}
 
 // PeerURLs returns the other full heads, which agents may talk to, and the URL where heads reach each. self is the
 // name of this head.

@@ -46,9 +46,9 @@ func (s *Store) key(kind trivet.Kind, name string) string {
 	return recordKey(kindPart(kind), name)
 }
 
-// List returns the records of the copy of a kind and project (empty: of all, or of a kind that has none) in order of full name,
-// after a full name, at most limit (0: all), at a revision from which a watch can begin. Those that were refused are
-// missing.
+// List returns the records of the copy of a kind and project (empty: of all, or of a kind that has none) in order of
+// full name, after a full name, at most limit (0: all), at a revision from which a watch can begin. Those that were
+// refused are missing.
 func (s *Store) List(kind trivet.Kind, project, after string, limit int) (records []Raw, revision int64) {
 	part, snap := kindPart(kind), s.snapshot()
 	return page(snap.under(keysOf(part, project), recordKey(part, after)), limit), snap.rev

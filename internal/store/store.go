@@ -87,7 +87,8 @@ func New(client *clientv3.Client, opts Options) *Store {
 		client: client, opts: opts, log: opts.Logger, kinds: map[string]*kindInfo{},
 		history: history{evicted: map[string]int64{}, waiting: map[*Watcher]struct{}{}},
 		pending: pending{txs: map[txID]*outcome{}},
-		metrics: newMetrics(opts.Metrics), done: make(chan struct{}), replay: replayLimit{maxReplay, maxUnknownReplay, maxReplayBytes},
+		metrics: newMetrics(opts.Metrics), done: make(chan struct{}),
+		replay:  replayLimit{maxReplay, maxUnknownReplay, maxReplayBytes},
 		replays: make(chan struct{}, maxReplays),
 	}
 	s.refusals = refusals{logger: s.log, metrics: s.metrics}

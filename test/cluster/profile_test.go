@@ -14,7 +14,7 @@ import (
 // workflowsPerHour is the rate of the soak.
 const workflowsPerHour = 2000
 
-// restartsPerRun is how many times heads are restarted, whatever the duration.
+// restartsPerRun divides the duration: there is a restart between two of its parts.
 const restartsPerRun = 12
 
 // TestSoakWorkflows runs 2,000 workflows an hour for PROFILE_DURATION, 20 minutes if that is not set, on three heads of

@@ -8,7 +8,6 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/blob"
-	"github.com/trivet-project/trivet/internal/store"
 )
 
 // Blobs are the blobs on this head's disk, as [replica.Blobs] has them.
@@ -86,15 +85,6 @@ func (c *Controller) reportBlobs(ctx context.Context, count int, size int64) err
 	if count == 0 {
 		return nil
 	}
-	_, err := c.Tables.Store.Update(ctx, func(tx *store.Tx) error {
-		head, err := c.Tables.Heads.In(tx).Get(c.Head)
-		if err != nil {
-			return err
-		}
-		return c.Tables.Events.In(tx).Put(&trivet.Event{Meta: trivet.Meta{Name: "head." + c.Head + ".blobs"},
-			Spec: trivet.EventSpec{Subject: "head/" + c.Head, SubjectUID: head.UID, Seq: 1, Time: time.Now(),
-				Reason: trivet.ReasonBlobsCollected, Head: c.Head,
-				Message: fmt.Sprintf("removed %d blobs of %d MiB that no record refers to", count, size>>20)}})
-	})
-	return err
+	return c.Tables.PutHeadEvent(ctx, c.Head, "blobs", trivet.EventSpec{Reason: trivet.ReasonBlobsCollected,
+		Message: fmt.Sprintf("removed %d blobs of %d MiB that no record refers to", count, size>>20)})
 }
