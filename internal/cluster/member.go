@@ -70,18 +70,19 @@ const startDefragment = 1024
 
 // Member is a running member.
 type Member struct {
-	etcd    *embed.Etcd
-	client  *clientv3.Client
-	lock    *os.File
-	space   *space
-	quota   int64
-	socket  string // directory of the sockets
-	aborted bool   // the start was given up while etcd goroutines ran
-	fatal   *fatal
-	failed  chan error
-	closing chan struct{}
-	running sync.WaitGroup
-	once    sync.Once
+	etcd     *embed.Etcd
+	client   *clientv3.Client
+	lock     *os.File
+	space    *space
+	incoming *incoming
+	quota    int64
+	socket   string // directory of the sockets
+	aborted  bool   // the start was given up while etcd goroutines ran
+	fatal    *fatal
+	failed   chan error
+	closing  chan struct{}
+	running  sync.WaitGroup
+	once     sync.Once
 
 	log           *slog.Logger
 	heartbeat     time.Duration
@@ -141,6 +142,7 @@ func (m *Member) open(ctx context.Context, cfg Config) error {
 		return err
 	}
 	m.space = &space{dir: cfg.Dir, reserve: newReserve(cfg.Dir, cfg.Reserve), log: cfg.Logger}
+	m.incoming = &incoming{space: m.space}
 	_ = os.Remove(filepath.Join(cfg.Dir, reserveName)) // of the last start
 	if m.socket, err = socketDir(cfg.Dir); err != nil {
 		return err

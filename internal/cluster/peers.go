@@ -44,7 +44,7 @@ func ParseID(text string) (uint64, error) {
 // PeerHandler serves the other members, and responds with 503 once the member stops. Its caller must authenticate
 // members, and must not refuse them with 403 or 410, which etcd interprets as the removal of the member.
 func (m *Member) PeerHandler() http.Handler {
-	h := etcdhttp.NewPeerHandler(m.etcd.GetLogger(), m.etcd.Server)
+	h := m.incoming.handler(etcdhttp.NewPeerHandler(m.etcd.GetLogger(), m.etcd.Server))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-m.etcd.Server.StoppingNotify(): // etcd would panic, or keep the caller waiting

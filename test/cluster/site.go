@@ -23,6 +23,7 @@ type site struct {
 	quota     string // of the store; "": the default
 	heartbeat string // interval of the store's heartbeats; "": the default
 	lossy     bool   // all heads have disks that lose what was not synced
+	large     bool   // no head has a small disk
 	disk      *disk  // of the last head, otherwise
 	token     string // the administrator's
 	trust     string
@@ -33,6 +34,7 @@ type plan struct {
 	program   string // of the heads
 	heads     int
 	lossy     bool   // their disks lose at a power cut what was not synced
+	large     bool   // none has a small disk
 	quota     string // of the store; "": the default
 	heartbeat string // interval of the store's heartbeats; "": the default
 	load      size
@@ -44,14 +46,15 @@ func newSite(dir string, p plan, h *history) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{program: p.program, lossy: p.lossy, quota: p.quota, heartbeat: p.heartbeat, dir: dir, fabric: f, history: h}
+	s := &site{program: p.program, lossy: p.lossy, large: p.large, quota: p.quota, heartbeat: p.heartbeat,
+		dir: dir, fabric: f, history: h}
 	return s, testhead.WriteBootFiles(s.path("ipxe"))
 }
 
 // growTo starts heads until there are n members.
 func (s *site) growTo(ctx context.Context, n int) error {
 	for len(s.heads) < n {
-		if len(s.heads) == n-1 && s.disk == nil && !s.lossy {
+		if len(s.heads) == n-1 && s.disk == nil && !s.lossy && !s.large {
 			var err error
 			if s.disk, err = newDisk(s.path("disk"), s.path(fmt.Sprint("data", n-1))); err != nil {
 				return err

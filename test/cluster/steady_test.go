@@ -19,6 +19,7 @@ func TestChangesUnderSteadyWrites(t *testing.T) {
 		leaders, learners = 50, 10
 	}
 	p := three(t)
+	p.large = true // a head that was down gets the whole store
 	p.quota, p.load = fmt.Sprint(compactionQuota), size{watchers: 1, steady: steadyWriters, resumers: 2}
 	tr := begin(t, seedOf(t), p)
 	faults := []kind{compaction}
