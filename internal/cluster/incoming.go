@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync/atomic"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,29 +16,48 @@ const snapshotPath = "/raft/snapshot"
 // spaceInterval is how many bytes of a snapshot are read between two checks of the free space.
 const spaceInterval = 1 << 20
 
+// incomingPause is how long a snapshot is refused unread after one that had no space, unless space was freed.
+const incomingPause = time.Minute
+
 // incoming bounds snapshots that other members send by the free space: the reserve is for the log, without which the
-// member does not survive. The sender begins again at once, so a snapshot that had no space before is refused unread.
+// member does not survive. The sender begins again at once, each time with the whole database.
 type incoming struct {
-	space  *space
-	wanted atomic.Int64 // more bytes than these had the snapshot that had no space
+	space *space
+
+	mu      sync.Mutex // guards following
+	refused bool       // the last one
+	wanted  int64      // more bytes than these had the one that had no space
+	until   time.Time  // when the next one is tried with less
 }
 
-// handler wraps that of etcd.
+// handler wraps that of etcd. Where there is no space it closes the connection: a sender of HTTP that gets a response
+// before it has sent all closes what it reads from, while it may read.
 func (in *incoming) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != snapshotPath {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if err := in.room(in.wanted.Load()); err != nil {
-			http.Error(w, err.Error(), http.StatusInsufficientStorage)
-			return
+		body := &incomingBody{ReadCloser: r.Body, in: in, full: in.room(in.least())}
+		if body.full == nil {
+			r.Body = body
+			next.ServeHTTP(w, r)
 		}
-		body := &incomingBody{ReadCloser: r.Body, in: in}
-		r.Body = body
-		next.ServeHTTP(w, r)
 		in.finished(body)
+		if body.full != nil {
+			panic(http.ErrAbortHandler)
+		}
 	})
+}
+
+// least returns how many bytes the next snapshot has at least.
+func (in *incoming) least() int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if time.Now().After(in.until) {
+		return 0
+	}
+	return in.wanted
 }
 
 // room returns an error unless there is space for some bytes more than the reserve.
@@ -50,15 +70,17 @@ func (in *incoming) room(bytes int64) error {
 	return err
 }
 
-// finished notes what the snapshot needed, and logs the first of those that have no space.
+// finished notes whether there was space, and logs the first snapshot of those that had none.
 func (in *incoming) finished(body *incomingBody) {
-	if body.full == nil {
-		in.wanted.Store(0)
-		return
-	}
-	if in.wanted.Swap(body.read) == 0 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if body.full != nil && !in.refused {
 		in.space.log.Error("this head is behind and cannot catch up: its disk has no space for the store's snapshot",
 			"dir", in.space.dir, "error", body.full, "hint", "free some space; it then catches up by itself")
+	}
+	in.refused = body.full != nil
+	if body.full != nil && body.read > 0 {
+		in.wanted, in.until = body.read+spaceInterval, time.Now().Add(incomingPause)
 	}
 }
 
