@@ -34,9 +34,9 @@ const (
 	// streamPrefix is the path of the requests by which a member receives what another one sends.
 	streamPrefix = "/raft/stream/"
 	// refusalAttempts is how often a head whose streams are closed is dialed: a process that is ending closes its
-	// listener and its connections one after the other.
-	refusalAttempts = 20
-	// refusalInterval is the time between two attempts.
+	// listener and its connections one after the other, on a busy computer in seconds.
+	refusalAttempts = 50
+	// refusalInterval is the time between two attempts; after half of them it is ten times as long.
 	refusalInterval = 10 * time.Millisecond
 	// maxClosed bounds the heads that wait for their check. Further ones are not checked: their silence shows their end.
 	maxClosed = 64
@@ -107,7 +107,11 @@ func (e *Exits) Run(ctx context.Context) {
 
 // check dials a head until it is refused, which is its end, accepted for long enough, or neither.
 func (e *Exits) check(ctx context.Context, head string) {
-	for range refusalAttempts {
+	for n := range refusalAttempts {
+		pause := refusalInterval
+		if n >= refusalAttempts/2 {
+			pause *= 10
+		}
 		err := dial(ctx, e.heads()[head])
 		switch {
 		case e.isOpen(head) || ctx.Err() != nil:
@@ -118,10 +122,11 @@ func (e *Exits) check(ctx context.Context, head string) {
 		case err != nil:
 			e.log.Debug("the streams of a head are closed, and it cannot be dialed", "head", head, "error", err)
 			return
-		case wait.Sleep(ctx, refusalInterval) != nil:
+		case wait.Sleep(ctx, pause) != nil:
 			return
 		}
 	}
+	e.log.Debug("the streams of a head are closed, and it is still accepting connections", "head", head)
 }
 
 // dial opens a connection to a head, and closes it. It fails with ECONNREFUSED only where all addresses of the head

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 
 	"github.com/trivet-project/trivet"
@@ -36,7 +37,7 @@ var compaction = kind{name: "compaction", begin: func(ctx context.Context, t *tr
 			if now[usedBytes] > compactionQuota*ballastPercent/100 {
 				break
 			}
-			if _, err := secrets.Patch(within, ballastName, ballast(), 0); err != nil {
+			if _, err := secrets.Patch(within, ballastName, ballast(8), 0); err != nil {
 				return err
 			}
 			writes++
@@ -58,9 +59,14 @@ const (
 	ballastPercent  = 72
 )
 
-// ballast is a patch with content that does not compress.
-func ballast() []byte {
-	value := make([]byte, 30<<10)
-	_, _ = rand.Read(value)
-	return fmt.Appendf(nil, `{"spec":{"data":{"k":%q}}}`, hex.EncodeToString(value))
+// ballast is a patch with parts of 8 KiB of content that does not compress.
+func ballast(parts int) []byte {
+	data := map[string]string{}
+	for i := range parts {
+		value := make([]byte, 4<<10)
+		_, _ = rand.Read(value)
+		data[fmt.Sprint("k", i)] = hex.EncodeToString(value)
+	}
+	text, _ := json.Marshal(map[string]any{"spec": map[string]any{"data": data}})
+	return text
 }

@@ -18,7 +18,8 @@ const (
 	steadyPrefix = "steady-" // of its keys
 	// perKey is how often a key is written, so that the checker searches short histories.
 	perKey = 1000
-	// steadySection is the time of a section of what is followed once more. A watch resumes over 20,000 revisions.
+	// steadySection is the time of a section of what is followed once more. A watch resumes over 20,000 revisions, by a
+	// head that was started again over 1,000.
 	steadySection = 3 * time.Second
 )
 

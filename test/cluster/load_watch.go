@@ -89,8 +89,9 @@ func changeOf(e client.Event) change {
 }
 
 // sectionTime is the time of one section of what is followed once more. A watch resumes only from what was not
-// compacted: in a full store that is half a minute, and else ten thousand revisions at least.
-const sectionTime = 8 * time.Second
+// compacted: in a full store that is half a minute. And a head that was started again since then answers for a thousand
+// revisions before its start.
+const sectionTime = 3 * time.Second
 
 // followAgain follows everything once more, in sections, with a watch of its own for each. What it cannot follow now
 // is left to the next one.
@@ -108,12 +109,31 @@ func (l *load) followAgain() {
 
 var errCompacted = errors.New("it was compacted")
 
-// section follows everything once more, from the end of the section before.
+// section follows everything once more, from the end of the section before, by any head or by the first that can.
 func (l *load) section(ctx context.Context, last func(change) bool) error {
+	err := l.sectionBy(ctx, l.sdk, last)
+	for _, h := range l.site.heads {
+		if !errors.Is(err, errCompacted) {
+			break
+		}
+		c, clientErr := l.site.client(-1, h)
+		if clientErr != nil {
+			return clientErr
+		}
+		if of := l.sectionBy(ctx, c, last); of == nil || errors.Is(of, errCompacted) {
+			err = of
+		}
+		c.Close()
+	}
+	return err
+}
+
+// sectionBy does so by the heads of a client.
+func (l *load) sectionBy(ctx context.Context, by *client.Client, last func(change) bool) error {
 	var got []change
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	err := watchAll(ctx, l.sdk, l.whole, last, func(c change) {
+	err := watchAll(ctx, by, l.whole, last, func(c change) {
 		if got = append(got, c); c.Type == string(client.Reset) {
 			cancel(errCompacted)
 		}
