@@ -23,6 +23,7 @@ import (
 type Exits struct {
 	heads  func() map[string]string
 	ended  func(ctx context.Context, head string)
+	dial   func(ctx context.Context, url string) error
 	log    *slog.Logger
 	closed chan string // heads whose last stream was closed
 
@@ -45,7 +46,7 @@ const (
 // NewExits returns one that knows no stream. heads returns the URLs of the other heads by name; ended is called by Run
 // for a head whose process has ended.
 func NewExits(heads func() map[string]string, ended func(ctx context.Context, head string), log *slog.Logger) *Exits {
-	return &Exits{heads: heads, ended: ended, log: log, closed: make(chan string, maxClosed),
+	return &Exits{heads: heads, ended: ended, dial: dial, log: log, closed: make(chan string, maxClosed),
 		streams: map[string]int{}}
 }
 
@@ -105,21 +106,22 @@ func (e *Exits) Run(ctx context.Context) {
 	}
 }
 
-// check dials a head until it is refused, which is its end, accepted for long enough, or neither.
+// check dials a head until it is refused, which is its end, accepted for long enough, or neither. A connection that was
+// begun while the listener is closed is reset, which proves nothing: the next one is refused.
 func (e *Exits) check(ctx context.Context, head string) {
 	for n := range refusalAttempts {
 		pause := refusalInterval
 		if n >= refusalAttempts/2 {
 			pause *= 10
 		}
-		err := dial(ctx, e.heads()[head])
+		err := e.dial(ctx, e.heads()[head])
 		switch {
 		case e.isOpen(head) || ctx.Err() != nil:
 			return
 		case errors.Is(err, syscall.ECONNREFUSED):
 			e.ended(ctx, head)
 			return
-		case err != nil:
+		case err != nil && !errors.Is(err, syscall.ECONNRESET):
 			e.log.Debug("the streams of a head are closed, and it cannot be dialed", "head", head, "error", err)
 			return
 		case wait.Sleep(ctx, pause) != nil:

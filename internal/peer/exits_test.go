@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +26,23 @@ func TestExitIsNoticed(t *testing.T) {
 	w.run()
 	w.expect() // of two streams, one is open
 	b()
+	w.await("head1")
+}
+
+// A connection that is begun while the listener of a process that ends is closed is reset, not refused.
+func TestExitWhileListenerIsClosed(t *testing.T) {
+	t.Parallel()
+	w := newExitWatch(t)
+	w.heads["head1"] = "https://" + w.listen("127.7.0.6:0").stop()
+	var attempts atomic.Int64
+	w.dial = func(ctx context.Context, url string) error {
+		if attempts.Add(1) == 1 {
+			return &net.OpError{Op: "dial", Err: syscall.ECONNRESET}
+		}
+		return dial(ctx, url)
+	}
+	w.run()
+	w.stream("head1")()
 	w.await("head1")
 }
 
