@@ -22,6 +22,9 @@ type KindInfo struct {
 	// ("spec.rack"). Both are refused before all heads have that release.
 	Since       Release
 	FieldsSince map[string]Release
+	// SpecApart is the release since which the specs of the records have keys of their own in the store, for a kind
+	// whose status is written often and whose spec seldom changes; empty: a record is one value.
+	SpecApart Release
 }
 
 // Scope is where the names of a kind's records are unique.
@@ -40,7 +43,7 @@ var Kinds = []KindInfo{
 	kind[Machine](KindInfo{Plural: "machines", Short: "m"}),
 	kind[Template](KindInfo{Plural: "templates", Short: "t", Scope: ScopeProject}),
 	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject}),
-	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true}),
+	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true, SpecApart: "0.3.1"}),
 	kind[Image](KindInfo{Plural: "images", Short: "i", Scope: ScopeProject}),
 	kind[Platform](KindInfo{Plural: "platforms"}),
 	kind[Network](KindInfo{Plural: "networks", Short: "n"}),

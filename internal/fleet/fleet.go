@@ -29,14 +29,15 @@ type Fleet struct {
 	// network is not known. Where Propose is nil, none is assigned at a claim.
 	Propose    func(*trivet.Machine) (*addressing.Proposal, error)
 	enrolments *enrolments
-	head       string // the head that writes, for events
+	group      *store.Group // the transitions of many machines share transactions of etcd
+	head       string       // the head that writes, for events
 	now        func() time.Time
 }
 
 // New returns the fleet of a store. head is the name of the head that acts.
 func New(tables *state.Tables, head string) *Fleet {
-	return &Fleet{Tables: tables, enrolments: &enrolments{byNetwork: map[string]*rate.Limiter{}}, head: head,
-		now: time.Now}
+	return &Fleet{Tables: tables, enrolments: &enrolments{byNetwork: map[string]*rate.Limiter{}},
+		group: tables.Store.NewGroup(), head: head, now: time.Now}
 }
 
 // Within returns the fleet with local reads limited to a scope. Transactions are limited by their context.
@@ -52,9 +53,9 @@ func (f *Fleet) Self() string { return f.head }
 // errUnchanged ends a transaction that has nothing to write.
 var errUnchanged = errors.New("nothing to write")
 
-// update runs one transaction. One that has nothing to write is a success.
+// update runs one transaction, which may share its commit with others. One that has nothing to write is a success.
 func (f *Fleet) update(ctx context.Context, do func(tx *store.Tx) error) error {
-	if _, err := f.Store.Update(ctx, do); err != nil && !errors.Is(err, errUnchanged) {
+	if _, err := f.group.Update(ctx, do); err != nil && !errors.Is(err, errUnchanged) {
 		return err
 	}
 	return nil

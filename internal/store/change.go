@@ -41,7 +41,7 @@ func (tx *Tx) Changes() (changes []Change) {
 		c, w := Change{Kind: info.kind, Name: name, New: tx.writes[key].doc}, tx.writes[key]
 		old := tx.entry(key)
 		if old != nil {
-			c.Old = old.doc
+			c.Old = old.full()
 		}
 		if rec := w.rec; rec != nil {
 			c.UID = rec.Header().UID

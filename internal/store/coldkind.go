@@ -105,7 +105,7 @@ func (p *coldPage) entry(slot string) *entry {
 	e, known := p.entries[slot]
 	if !known {
 		if kv := p.single[slot]; kv != nil {
-			e = p.store.read(kv)
+			e = p.store.read(kv, nil)
 		} else {
 			e = p.inWhole()[slot]
 		}
@@ -179,7 +179,7 @@ func (s *Store) historyEvents(ev *clientv3.Event) (events []*Event) {
 // changedIn returns the records of a value that its transaction changed.
 func (s *Store) changedIn(kv *mvccpb.KeyValue) (changed []*entry) {
 	if _, _, single := cutSlot(string(kv.Key)); single {
-		e := s.read(kv)
+		e := s.read(kv, nil)
 		s.refusals.log(e)
 		return []*entry{e}
 	}

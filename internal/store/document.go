@@ -57,12 +57,12 @@ func (s *Store) readDocument(name string, kv *mvccpb.KeyValue) Document {
 // PutDocument replaces a document, or creates it where was is the zero value. It fails with ErrConflict where that is
 // not what is stored: something else was written by another process, or by a call that failed. So it does where the
 // active key was replaced meanwhile.
-func (s *Store) PutDocument(ctx context.Context, name, owner string, was Document, value []byte) error {
+func (s *Store) PutDocument(ctx context.Context, name, owner string, was Document, doc []byte) error {
 	key := documentKey(name, owner)
-	if len(key)+len(value) > MaxBytes {
-		return tooLarge("a document of %d bytes; the maximum is %d", len(value), MaxBytes)
+	if len(key)+len(doc) > MaxBytes {
+		return tooLarge("a document of %d bytes; the maximum is %d", len(doc), MaxBytes)
 	}
-	if err := s.opts.Admit(0, int64(len(value)-len(was.Value))); err != nil {
+	if err := s.opts.Admit(0, int64(len(doc)-len(was.Value))); err != nil {
 		return err
 	}
 	var old *entry
@@ -73,7 +73,7 @@ func (s *Store) PutDocument(ctx context.Context, name, owner string, was Documen
 	if err != nil {
 		return err
 	}
-	sealed, err := s.seal(with, key, old, value, txID{})
+	sealed, err := s.seal(with, key, old, value{doc: doc})
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type kindInfo struct {
 
 	since       trivet.Release
 	fieldsSince map[string]trivet.Release
+	specApart   trivet.Release // since which the specs have keys of their own; empty: they do not
 }
 
 // cold reports whether the records are history, which the copy does not hold: see coldkind.go.
@@ -52,6 +53,8 @@ type entry struct {
 	created         int64     // CreateRevision
 	version         int64     // number of writes since it was created
 	doc             []byte    // the record's JSON as stored; nil if the value was refused
+	ref             specRef   // where its spec is
+	spec            *entry    // the spec that is apart, or nil
 	tx              txID      // of the transaction that wrote it
 	sealed          keyring.ID
 	rec             trivet.Record
@@ -61,10 +64,17 @@ type entry struct {
 
 // newEntry reads a stored value. One that cannot be decoded stays in the copy; reading it returns the error. Of one that
 // does not authenticate nothing is used but its revisions.
-func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
+func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue, find specs) *entry {
 	e := s.openEntry(key, kind, name, kv)
-	if e.err == nil && e.info != nil {
+	if e.err == nil && e.ref.apart() {
+		e.join(find(e))
+	}
+	switch {
+	case e.err != nil:
+	case e.info != nil:
 		e.decode()
+	case kind+"/" == specPart:
+		e.decodeSpec(s.kinds)
 	}
 	return e
 }
@@ -74,7 +84,7 @@ func (s *Store) openEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
 	e := &entry{key: key, kind: kind, name: name, info: s.kinds[kind],
 		rev: kv.ModRevision, mod: kv.ModRevision, created: kv.CreateRevision, version: kv.Version}
 	v, err := s.open(key, kv)
-	e.doc, e.tx, e.sealed, e.err = v.doc, v.tx, v.key, err
+	e.doc, e.ref, e.tx, e.sealed, e.err = v.doc, v.spec, v.tx, v.key, err
 	if v.changed != 0 {
 		e.rev = v.changed
 	}
@@ -87,6 +97,10 @@ func (e *entry) decode() {
 	if e.err != nil {
 		e.rec = nil
 		return
+	}
+	if e.spec != nil {
+		specField(e.rec).Set(specField(e.spec.rec)) // shared, as all records of the copy
+		e.unknown = e.unknown || e.spec.unknown
 	}
 	h := e.rec.Header()
 	h.Kind, h.Revision = e.info.kind, e.rev
@@ -114,8 +128,9 @@ func decode(info *kindInfo, doc []byte) (rec trivet.Record, unknown bool, err er
 
 // json returns the record's JSON for readers, with its revision and with unknown fields.
 func (e *entry) json() []byte {
-	out := make([]byte, 0, len(e.doc)+32)
-	out = append(out, e.doc[:len(e.doc)-1]...)
+	doc := e.full()
+	out := make([]byte, 0, len(doc)+32)
+	out = append(out, doc[:len(doc)-1]...)
 	out = append(out, `,"revision":`...)
 	out = strconv.AppendInt(out, e.rev, 10)
 	return append(out, '}')

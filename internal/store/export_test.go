@@ -39,11 +39,11 @@ func loseSome() func(*clientv3.Event) bool {
 
 // Sealed returns the stored value of a new key.
 func (s *Store) Sealed(key, doc string) string {
-	value, err := s.seal(s.opts.Cipher.First(), key, nil, []byte(doc), txID{})
+	sealed, err := s.seal(s.opts.Cipher.First(), key, nil, value{doc: []byte(doc)})
 	if err != nil {
 		panic(err)
 	}
-	return value
+	return sealed
 }
 
 // Held returns how many events the history holds, and their approximate size in bytes.

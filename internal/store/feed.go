@@ -41,7 +41,7 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 			opts = append(opts, clientv3.WithRev(next.rev))
 		}
 		for _, kv := range page.Kvs {
-			if e := s.read(kv); e != nil {
+			if e := s.read(kv, next.specs); e != nil {
 				next.put(e)
 				s.refusals.note(e)
 				s.metrics.sizes.add(e, 1)
@@ -56,13 +56,13 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 }
 
 // read returns the entry of a key, or nil if the key is not that of a record or of the store itself.
-func (s *Store) read(kv *mvccpb.KeyValue) *entry {
+func (s *Store) read(kv *mvccpb.KeyValue, find specs) *entry {
 	key := string(kv.Key)
 	kind, name, ok := splitKey(key)
 	if !ok {
 		return nil
 	}
-	e := s.newEntry(key, kind, name, kv)
+	e := s.newEntry(key, kind, name, kv, find)
 	if e.err != nil && !e.refused() {
 		s.log.Error("cannot decode a stored record", "key", key, "error", e.err)
 	}
@@ -144,7 +144,7 @@ func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
 		was = next.del(key)
 		s.refusals.forget(was)
 		s.sealed.remove(was)
-	} else if is = s.read(ev.Kv); is != nil {
+	} else if is = s.read(ev.Kv, next.specs); is != nil {
 		was = next.put(is)
 		s.refusals.forget(was)
 		s.refusals.note(is)

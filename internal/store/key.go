@@ -16,6 +16,7 @@ const (
 	leasePart = "-lease"               // and a lease's name: its holder; the only internal kind with events
 	renewPart = "-renew"               // and a lease's name: rewritten by its holder
 	listPart  = "-list"                // and an index and its key: written by each transaction that adds to the list
+	specPart  = "-spec/"               // and the key of a record without the prefix: its spec (see apart.go)
 	activeKey = prefix + "-key/active" // the ID of the key that values are written with: see active.go
 
 	historyPrefix = "/trivet-history/" // what the keys of cold kinds begin with: see coldkind.go

@@ -11,7 +11,7 @@ import (
 func (s *Store) Register(kind trivet.KindInfo) {
 	part := kindPart(kind.Kind)
 	if known := s.kinds[part]; known != nil {
-		known.since, known.fieldsSince = kind.Since, kind.FieldsSince
+		known.since, known.fieldsSince, known.specApart = kind.Since, kind.FieldsSince, kind.SpecApart
 		return
 	}
 	if s.started {
@@ -20,7 +20,7 @@ func (s *Store) Register(kind trivet.KindInfo) {
 	info := &kindInfo{
 		kind: kind.Kind, part: part, scope: kind.Scope, typ: reflect.TypeOf(kind.New()).Elem(),
 		new: kind.New, copy: func(r trivet.Record) trivet.Record { return deepCopy(r) },
-		since: kind.Since, fieldsSince: kind.FieldsSince,
+		since: kind.Since, fieldsSince: kind.FieldsSince, specApart: kind.SpecApart,
 	}
 	info.addReferences()
 	s.kinds[part] = info

@@ -28,17 +28,18 @@ func (tx *Tx) put(op string, info *kindInfo, rec trivet.Record) error {
 		return tx.fail(op, info, name, err)
 	}
 	tx.fillUIDs(info, rec)
-	doc, err := encode(info, rec, old)
+	w, err := encode(info, rec, old)
 	if err != nil {
 		return tx.fail(op, info, name, err)
 	}
-	if old != nil && !sameSpecField(old.rec, rec) && !sameSpec(old.doc, doc) {
+	if old != nil && !sameSpecField(old.rec, rec) && !sameSpec(old.full(), w.doc) {
 		h.Generation++
-		if doc, err = encode(info, rec, old); err != nil {
+		if w, err = encode(info, rec, old); err != nil {
 			return tx.fail(op, info, name, err)
 		}
 	}
-	return tx.putDoc(op, info, name, doc, info.copy(rec), old)
+	w.rec = info.copy(rec)
+	return tx.putDoc(op, info, name, w, old)
 }
 
 // stored returns what a put replaces: a write of this transaction, the stored record, or nil.
@@ -84,22 +85,26 @@ func (tx *Tx) fillHeader(h *trivet.Meta, old *entry) error {
 	return nil
 }
 
-// encode returns the JSON to store: the record's, and the stored fields that this version does not know.
-func encode(info *kindInfo, rec trivet.Record, old *entry) ([]byte, error) {
+// encode returns what to store: the record's JSON, and the stored fields that this version does not know.
+func encode(info *kindInfo, rec trivet.Record, old *entry) (*write, error) {
+	if old != nil && old.spec != nil && !old.unknown && sameSpecField(old.rec, rec) {
+		return encodeStatus(rec, old)
+	}
 	h := rec.Header()
 	rev := h.Revision
 	h.Revision = 0 // it is not stored
 	doc, err := json.Marshal(rec)
 	h.Revision = rev
-	if err != nil || old == nil || !old.unknown {
-		return doc, err
+	if err == nil && old != nil && old.unknown {
+		doc, err = keepUnknown(info.typ, old.full(), doc)
 	}
-	return keepUnknown(info.typ, old.doc, doc)
+	return &write{doc: doc}, err
 }
 
 // putDoc writes an encoded record if it differs from the stored one.
-func (tx *Tx) putDoc(op string, info *kindInfo, name string, doc []byte, rec trivet.Record, old *entry) error {
-	if old != nil && bytes.Equal(old.doc, doc) {
+func (tx *Tx) putDoc(op string, info *kindInfo, name string, w *write, old *entry) error {
+	doc := w.doc
+	if old != nil && bytes.Equal(old.full(), doc) {
 		return nil
 	}
 	if len(doc) > trivet.MaxRecord {
@@ -109,7 +114,7 @@ func (tx *Tx) putDoc(op string, info *kindInfo, name string, doc []byte, rec tri
 	if err := tx.checkRelease(info, doc); err != nil {
 		return tx.fail(op, info, name, err)
 	}
-	tx.write(info.key(name), &write{doc: doc, rec: rec})
+	tx.write(info.key(name), w)
 	return nil
 }
 
@@ -133,7 +138,7 @@ func (tx *Tx) del(info *kindInfo, name string) error {
 // sameSpecField reports whether two records have equal specs in memory, and so in JSON, since unknown fields are
 // kept. Most writes change only the status, and this is much cheaper than decoding two documents.
 func sameSpecField(a, b trivet.Record) bool {
-	x, y := reflect.ValueOf(a).Elem().FieldByName("Spec"), reflect.ValueOf(b).Elem().FieldByName("Spec")
+	x, y := specField(a), specField(b)
 	return x.IsValid() && y.IsValid() && reflect.DeepEqual(x.Interface(), y.Interface())
 }
 

@@ -120,7 +120,7 @@ func (tx *Tx) Raw(kind trivet.Kind, name string) (doc []byte, revision int64, er
 	case w == nil && e != nil && e.refused():
 		return nil, 0, e.fail("get")
 	case w == nil && e != nil:
-		return e.doc, e.rev, nil
+		return e.full(), e.rev, nil
 	}
 	return nil, 0, tx.fail("get", info, name, trivet.ErrNotFound)
 }
@@ -137,7 +137,7 @@ func (tx *Tx) PutRaw(kind trivet.Kind, name string, doc []byte) error {
 		return err
 	}
 	if old != nil && old.unknown {
-		if doc, err = keepInLists(info.typ, old.doc, doc); err != nil {
+		if doc, err = keepInLists(info.typ, old.full(), doc); err != nil {
 			return tx.fail("put", info, name, err)
 		}
 	}
@@ -146,7 +146,7 @@ func (tx *Tx) PutRaw(kind trivet.Kind, name string, doc []byte) error {
 	if err := tx.fillHeader(&h, old); err != nil {
 		return tx.fail("put", info, name, err)
 	}
-	if old != nil && !sameSpec(old.doc, doc) {
+	if old != nil && !sameSpec(old.full(), doc) {
 		h.Generation++
 	}
 	if doc, err = withHeader(doc, h); err != nil {
@@ -156,7 +156,7 @@ func (tx *Tx) PutRaw(kind trivet.Kind, name string, doc []byte) error {
 	if err != nil {
 		return tx.fail("put", info, name, err)
 	}
-	return tx.putDoc("put", info, name, doc, rec, old)
+	return tx.putDoc("put", info, name, &write{doc: doc, rec: rec}, old)
 }
 
 // withHeader sets the header fields in a record's JSON.

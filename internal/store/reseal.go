@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -95,14 +94,10 @@ func (s *Store) resealItems(with keyring.ID, kvs []*mvccpb.KeyValue) (items []re
 
 // sealAgain returns the value that replaces one.
 func (s *Store) sealAgain(with keyring.ID, key string, v value, kv *mvccpb.KeyValue) (string, error) {
-	changed := kv.ModRevision
-	if v.changed != 0 {
-		changed = v.changed
+	if v.changed == 0 {
+		v.changed = kv.ModRevision
 	}
-	plain := make([]byte, 0, len(v.tx)+markSize+maxPacked(v.doc))
-	plain = append(append(plain, v.tx[:]...), marked)
-	plain = appendPacked(binary.BigEndian.AppendUint64(plain, uint64(changed)), v.doc)
-	return s.encrypt(with, plain, s.place(key, kv.CreateRevision, kv.Version+1))
+	return s.encrypt(with, v.text(), s.place(key, kv.CreateRevision, kv.Version+1))
 }
 
 // writeResealed writes values in one transaction, or one by one where some were changed since they were read. It

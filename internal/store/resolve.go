@@ -79,11 +79,11 @@ func (s *Store) writeGuard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	value, err := s.seal(with, s.guardKey(), nil, []byte("{}"), txID{})
+	sealed, err := s.seal(with, s.guardKey(), nil, value{doc: []byte("{}")})
 	if err != nil {
 		return err
 	}
-	resp, err := s.client.Txn(ctx).If(same).Then(clientv3.OpPut(s.guardKey(), value)).Commit()
+	resp, err := s.client.Txn(ctx).If(same).Then(clientv3.OpPut(s.guardKey(), sealed)).Commit()
 	if err != nil {
 		return err
 	}

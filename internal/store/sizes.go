@@ -34,7 +34,7 @@ func (s sizes) add(e *entry, sign float64) {
 	}
 	kind := string(e.info.kind)
 	s.records.WithLabelValues(kind).Add(sign)
-	s.bytes.WithLabelValues(kind).Add(sign * float64(len(e.doc)))
+	s.bytes.WithLabelValues(kind).Add(sign * float64(e.size()))
 }
 
 // reset forgets all records: the copy is loaded.

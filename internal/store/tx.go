@@ -18,6 +18,7 @@ const (
 type Tx struct {
 	ctx    context.Context // of reads of cold kinds
 	store  *Store
+	id     txID
 	snap   *snapshot
 	reads  map[string]int64 // by key: the ModRevision that the commit compares; 0: absent
 	writes map[string]*write
@@ -31,13 +32,23 @@ type Tx struct {
 
 // write is the new value of a key.
 type write struct {
-	doc []byte        // nil: deleted
-	rec trivet.Record // a copy of the record that was put
-	end string        // of the keys that are deleted; empty: it is one key
+	doc  []byte // nil: deleted
+	rest []byte // doc without the spec, where that is apart
+	ref  specRef
+	rec  trivet.Record // a copy of the record that was put
+	end  string        // of the keys that are deleted; empty: it is one key
 }
 
-func (s *Store) begin(ctx context.Context, snap *snapshot) *Tx {
-	return &Tx{ctx: ctx, store: s, snap: snap, reads: map[string]int64{}, writes: map[string]*write{},
+// value returns what is stored.
+func (w *write) value(id txID) value {
+	if w.ref.apart() {
+		return value{doc: w.rest, tx: id, spec: w.ref}
+	}
+	return value{doc: w.doc, tx: id}
+}
+
+func (s *Store) begin(ctx context.Context, snap *snapshot, id txID) *Tx {
+	return &Tx{ctx: ctx, store: s, id: id, snap: snap, reads: map[string]int64{}, writes: map[string]*write{},
 		pages: map[string]*coldPage{}}
 }
 
@@ -73,7 +84,7 @@ func (tx *Tx) growth() (added int, bytes int64) {
 			continue
 		}
 		if old := tx.entry(key); old != nil {
-			added, bytes = added-1, bytes-int64(len(old.doc))
+			added, bytes = added-1, bytes-int64(old.size())
 		}
 		if w.doc != nil {
 			added, bytes = added+1, bytes+int64(len(w.doc))

@@ -72,10 +72,11 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error, send sender) 
 		if err := ctx.Err(); err != nil {
 			return 0, noQuorum("update", err)
 		}
-		tx := s.begin(ctx, s.snapshot())
+		tx := s.begin(ctx, s.snapshot(), id)
 		err := tx.run(ctx, fn)
 		if err == nil {
 			tx.writeListKeys()
+			tx.separateSpecs()
 			err = tx.packPages()
 		}
 		var rev int64
@@ -84,7 +85,7 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error, send sender) 
 		} else if err != nil || len(tx.order) == 0 {
 			rev, err = s.confirm(ctx, tx, err)
 		} else {
-			rev, err = s.commit(ctx, tx, id, send)
+			rev, err = s.commit(ctx, tx, send)
 		}
 		if !errors.Is(err, errRerun) {
 			return rev, err
@@ -140,9 +141,9 @@ func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error)
 }
 
 // commit attempts to commit the writes of fn.
-func (s *Store) commit(ctx context.Context, tx *Tx, id txID, send sender) (int64, error) {
+func (s *Store) commit(ctx context.Context, tx *Tx, send sender) (int64, error) {
 	guard := tx.snap.revOf(s.guardKey())
-	ifs, thens, err := s.operations(tx, id, guard)
+	ifs, thens, err := s.operations(tx, guard)
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +152,7 @@ func (s *Store) commit(ctx context.Context, tx *Tx, id txID, send sender) (int64
 	}
 	resp, err := send(ctx, ifs, thens)
 	if err != nil {
-		return s.failed(ctx, err, id, guard)
+		return s.failed(ctx, err, tx.id, guard)
 	}
 	if err := s.pending.wait(ctx, resp.revision); err != nil {
 		return s.late(resp, err)
@@ -224,7 +225,7 @@ func refusal(err error) (bool, error) {
 }
 
 // operations converts a transaction to etcd's compares and operations.
-func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, thens []clientv3.Op, err error) {
+func (s *Store) operations(tx *Tx, guard int64) (ifs []clientv3.Cmp, thens []clientv3.Op, err error) {
 	for _, key := range tx.order {
 		if _, read := tx.reads[key]; !read && tx.writes[key].doc != nil && isBound(key) {
 			tx.read(key)
@@ -247,11 +248,12 @@ func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, th
 	size, puts := 0, 0
 	for _, key := range tx.order {
 		if w := tx.writes[key]; w.doc != nil {
-			value, err := s.seal(with, key, tx.entry(key), w.doc, id)
+			v := w.value(tx.id)
+			sealed, err := s.seal(with, key, tx.entry(key), v)
 			if err != nil {
 				return nil, nil, err
 			}
-			thens, size = append(thens, clientv3.OpPut(key, value)), size+len(key)+max(len(value), len(w.doc))
+			thens, size = append(thens, clientv3.OpPut(key, sealed)), size+len(key)+max(len(sealed), len(v.doc))
 			if !isCold(key) {
 				puts++
 			}
@@ -263,11 +265,11 @@ func (s *Store) operations(tx *Tx, id txID, guard int64) (ifs []clientv3.Cmp, th
 	}
 	if puts == 0 { // no record that the feed reads carries the ID
 		key := prefix + idPart + s.opts.Head
-		value, err := s.seal(with, key, nil, []byte(`{"kind":"tx"}`), id)
+		sealed, err := s.seal(with, key, nil, value{doc: []byte(`{"kind":"tx"}`), tx: tx.id})
 		if err != nil {
 			return nil, nil, err
 		}
-		thens = append(thens, clientv3.OpPut(key, value))
+		thens = append(thens, clientv3.OpPut(key, sealed))
 	}
 	if size > MaxBytes {
 		return nil, nil, tooLarge("a transaction of %d bytes; the maximum is %d", size, MaxBytes)

@@ -17,9 +17,9 @@ import (
 // was created at a revision. A transaction compares the revision of each key that it puts, so it knows the place. So an
 // older value of the same key is refused, too, with one exception: after a deletion, the first value.
 //
-// The text that is encrypted is the transaction's ID, and the record's JSON, packed (see pack.go). In a value that was
-// resealed, which is encrypted again under another key, the revision of the record's last change is between them: a
-// byte that no packed text begins with, and 8 bytes.
+// The text that is encrypted is the transaction's ID, and the record's JSON, packed (see pack.go). Between them are, each
+// after a byte that no packed text begins with: in a value that was resealed, which is encrypted again under another key,
+// the revision of the record's last change; in one of a record whose spec is apart, where that is (see apart.go).
 
 // txID is the ID of a transaction: random, unique.
 type txID [16]byte
@@ -30,13 +30,48 @@ type value struct {
 	tx      txID
 	key     keyring.ID // it was sealed with
 	changed int64      // the revision of the last change, if it was resealed since; 0: that of the value
+	spec    specRef
 }
 
-// marked begins the revision in the text of a value that was resealed.
+// What begins the parts of the text before the JSON, unlike packedPlain and packedS2, and the size of these parts.
 const (
-	marked   = 2 // unlike packedPlain and packedS2
-	markSize = 1 + 8
+	resealMark = 2
+	resealSize = 1 + 8
+	specMark   = 3
+	specSize   = 1 + 16 + 4
 )
+
+// text returns what is encrypted.
+func (v *value) text() []byte {
+	text := append(make([]byte, 0, len(v.tx)+resealSize+specSize+maxPacked(v.doc)), v.tx[:]...)
+	if v.changed != 0 {
+		text = binary.BigEndian.AppendUint64(append(text, resealMark), uint64(v.changed))
+	}
+	if v.spec.apart() {
+		text = append(append(text, specMark), v.spec.tx[:]...)
+		text = binary.BigEndian.AppendUint32(text, uint32(v.spec.at))
+	}
+	return appendPacked(text, v.doc)
+}
+
+// parse reads the text.
+func (v *value) parse(text []byte) (err error) {
+	if len(text) < len(v.tx) {
+		return ErrRefused
+	}
+	v.tx, text = txID(text), text[len(v.tx):]
+	if len(text) >= resealSize && text[0] == resealMark {
+		v.changed, text = int64(binary.BigEndian.Uint64(text[1:])), text[resealSize:]
+	}
+	if len(text) >= specSize && text[0] == specMark {
+		v.spec = specRef{tx: txID(text[1:]), at: int(binary.BigEndian.Uint32(text[1+len(v.tx):]))}
+		text = text[specSize:]
+	}
+	if v.doc, err = unpack(text); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return nil
+}
 
 // ErrRefused means that a stored value was not written by a head of this cluster for this place: it was forged,
 // replayed, or changed on this head's disk.
@@ -73,14 +108,12 @@ func (s *Store) place(key string, created, version int64) []byte {
 }
 
 // seal returns the stored value of a key whose present entry is was; nil: it has none. with is the key that encrypts.
-func (s *Store) seal(with keyring.ID, key string, was *entry, doc []byte, id txID) (string, error) {
+func (s *Store) seal(with keyring.ID, key string, was *entry, v value) (string, error) {
 	created, version := int64(0), int64(1)
 	if was != nil {
 		created, version = was.created, was.version+1
 	}
-	plain := make([]byte, 0, len(id)+maxPacked(doc))
-	plain = appendPacked(append(plain, id[:]...), doc)
-	return s.encrypt(with, plain, s.place(key, created, version))
+	return s.encrypt(with, v.text(), s.place(key, created, version))
 }
 
 // encrypt encrypts a text for a place.
@@ -98,16 +131,9 @@ func (s *Store) open(key string, kv *mvccpb.KeyValue) (v value, err error) {
 	switch {
 	case errors.Is(err, keyring.ErrKey):
 		return value{key: id}, errNoKey
-	case err != nil || len(plain) < len(v.tx):
+	case err != nil:
 		return v, ErrRefused
 	}
-	v = value{tx: txID(plain), key: id}
-	packed := plain[len(v.tx):]
-	if len(packed) >= markSize && packed[0] == marked {
-		v.changed, packed = int64(binary.BigEndian.Uint64(packed[1:])), packed[markSize:]
-	}
-	if v.doc, err = unpack(packed); err != nil {
-		return v, fmt.Errorf("%w: %w", ErrRefused, err)
-	}
-	return v, nil
+	v.key = id
+	return v, v.parse(plain)
 }

@@ -145,7 +145,8 @@ func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err 
 		if err := w.store.pending.wait(ctx, upTo); err != nil {
 			return nil, 0, err
 		}
-		return w.replayed(resp.Events), upTo, nil
+		events, err = w.replayed(ctx, resp.Events)
+		return events, upTo, err
 	case <-w.store.done:
 		return nil, 0, errClosed
 	case <-ctx.Done():
@@ -165,8 +166,8 @@ func (w *Watcher) checkReplay() error {
 }
 
 // replayed converts etcd's events.
-func (w *Watcher) replayed(from []*clientv3.Event) []*Event {
-	var events []*Event
+func (w *Watcher) replayed(ctx context.Context, from []*clientv3.Event) (events []*Event, err error) {
+	find := w.store.specsAt(ctx, &err)
 	for _, ev := range from {
 		var was, is *entry
 		w.bytes += len(ev.Kv.Key) + len(ev.Kv.Value)
@@ -179,14 +180,14 @@ func (w *Watcher) replayed(from []*clientv3.Event) []*Event {
 		}
 		if ev.PrevKv != nil {
 			w.bytes += len(ev.PrevKv.Value)
-			was = w.store.read(ev.PrevKv)
+			was = w.store.read(ev.PrevKv, find)
 		}
 		if ev.Type != clientv3.EventTypeDelete {
-			is = w.store.read(ev.Kv)
+			is = w.store.read(ev.Kv, find)
 		}
 		if e := w.store.newEvent(key, was, is, ev.Kv.ModRevision); e != nil && w.wants(e.part) {
 			events = append(events, e)
 		}
 	}
-	return events
+	return events, err
 }

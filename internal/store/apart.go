@@ -1,0 +1,191 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/trivet-project/trivet"
+)
+
+// The spec of a kind whose status is written often may have a key of its own: see [trivet.KindInfo.SpecApart]. The
+// record's own key then has its JSON with null in the place of the spec, and the ID of the transaction that wrote the
+// spec, which is encrypted and authenticated with it. So a write of the status has the size of the status, and neither
+// value can be replaced by one that does not belong to the other.
+//
+// A transaction that writes both writes the spec first: the feed, which reads the changes of a revision in their order,
+// knows it when it reads the record. In the copy the record is whole: readers, watchers and transactions know nothing of
+// this. A record that has its spec with it, as written before the heads had this release, is separated when it is
+// written next.
+
+// specKey returns the key of the spec of the record at a key. It is before the record's in the order of keys.
+func specKey(key string) string { return prefix + specPart + strings.TrimPrefix(key, prefix) }
+
+// specRef says where a record's spec is. The zero value: in its JSON.
+type specRef struct {
+	tx txID // of the transaction that wrote the spec
+	at int  // where null is in the JSON in place of it
+}
+
+func (r specRef) apart() bool { return r.tx != txID{} }
+
+const null = "null"
+
+// specs finds the spec of an entry that was read at a revision; nil: there is none.
+type specs func(e *entry) *entry
+
+// specs finds the specs of the snapshot.
+func (s *snapshot) specs(e *entry) *entry { return s.get(specKey(e.key)) }
+
+// errSpec: the values of a record and of its spec do not belong together.
+var errSpec = fmt.Errorf("%w: its spec is missing, or that of another write", ErrRefused)
+
+// join gives the entry of a record its spec.
+func (e *entry) join(spec *entry) {
+	switch at := e.ref.at; {
+	case spec == nil || spec.err == nil && spec.tx != e.ref.tx:
+		e.err = errSpec
+	case spec.err != nil:
+		e.err = spec.err
+	case at+len(null) > len(e.doc) || string(e.doc[at:at+len(null)]) != null:
+		e.err = errSpec
+	default:
+		e.spec = spec
+	}
+}
+
+// decodeSpec reads the spec of a record into an empty record of its kind.
+func (e *entry) decodeSpec(kinds map[string]*kindInfo) {
+	part, _, _ := strings.Cut(e.name, "/")
+	if info := kinds[part]; info != nil {
+		e.rec, e.unknown, e.err = decode(info, slices.Concat([]byte(`{"spec":`), e.doc, []byte(`}`)))
+	}
+}
+
+// full returns the record's JSON as if its spec were not apart.
+func (e *entry) full() []byte {
+	if e.spec == nil {
+		return e.doc
+	}
+	return splice(e.doc, e.ref.at, e.spec.doc)
+}
+
+// size returns the length of the record's JSON.
+func (e *entry) size() int {
+	if e.spec == nil {
+		return len(e.doc)
+	}
+	return len(e.doc) - len(null) + len(e.spec.doc)
+}
+
+// splice returns a record's JSON with its spec in place of null.
+func splice(doc []byte, at int, spec []byte) []byte {
+	return slices.Concat(doc[:at], spec, doc[at+len(null):])
+}
+
+// cut returns a record's JSON with null in place of its spec, and the spec. ok is false where it has none.
+func cut(doc []byte) (rest []byte, at int, spec []byte, ok bool) {
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	if _, err := dec.Token(); err != nil {
+		return nil, 0, nil, false
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil || dec.Decode((*json.RawMessage)(&spec)) != nil {
+			break
+		}
+		if end := int(dec.InputOffset()); name == "spec" {
+			at = end - len(spec)
+			return slices.Concat(doc[:at], []byte(null), doc[end:]), at, spec, true
+		}
+	}
+	return nil, 0, nil, false
+}
+
+// specField returns the field of a record that is its spec.
+func specField(rec trivet.Record) reflect.Value {
+	return reflect.ValueOf(rec).Elem().FieldByName("Spec")
+}
+
+// encodeStatus is encode for a record that has the same spec as the stored one, which is apart and is not encoded again.
+func encodeStatus(rec trivet.Record, old *entry) (*write, error) {
+	bare := reflect.New(reflect.TypeOf(rec).Elem())
+	bare.Elem().Set(reflect.ValueOf(rec).Elem())
+	bare.Elem().FieldByName("Spec").SetZero()
+	bare.Interface().(trivet.Record).Header().Revision = 0
+	doc, err := json.Marshal(bare.Interface())
+	if err != nil {
+		return nil, err
+	}
+	rest, at, _, _ := cut(doc)
+	return &write{doc: splice(rest, at, old.spec.doc), rest: rest, ref: specRef{old.ref.tx, at}}, nil
+}
+
+// separateSpecs makes the specs of the records that the transaction writes writes of their own, each before its record.
+// A spec that is apart and has not changed is not written.
+func (tx *Tx) separateSpecs() {
+	for _, key := range slices.Clone(tx.order) {
+		part, _, _ := splitKey(key)
+		if info := tx.store.kinds[part]; info != nil && info.specApart != "" {
+			tx.separateSpec(info, key, tx.writes[key])
+		}
+	}
+}
+
+func (tx *Tx) separateSpec(info *kindInfo, key string, w *write) {
+	to, old := specKey(key), tx.entry(key)
+	switch {
+	case w.rest != nil: // its spec is that of old
+		return
+	case w.doc == nil:
+		if tx.entry(to) != nil {
+			tx.write(to, &write{})
+		}
+		return
+	}
+	isApart := old != nil && old.ref.apart()
+	if !isApart && info.specApart.Compare(tx.ClusterVersion()) > 0 {
+		return
+	}
+	rest, at, spec, ok := cut(w.doc)
+	switch {
+	case !ok:
+	case isApart && old.spec != nil && bytes.Equal(spec, old.spec.doc):
+		w.rest, w.ref = rest, specRef{old.ref.tx, at}
+	default:
+		w.rest, w.ref = rest, specRef{tx.id, at}
+		tx.writes[to] = &write{doc: spec}
+		tx.order = slices.Insert(tx.order, slices.Index(tx.order, key), to)
+	}
+}
+
+// specsAt finds the specs of entries that are older than the copy, at their own revisions. err is the first error.
+func (s *Store) specsAt(ctx context.Context, err *error) specs {
+	return func(e *entry) *entry {
+		key := specKey(e.key)
+		if now := s.snapshot().get(key); now != nil && now.tx == e.ref.tx {
+			return now
+		}
+		found, failed := s.client.Get(ctx, key, clientv3.WithRev(e.mod), clientv3.WithSerializable())
+		switch {
+		case errors.Is(failed, rpctypes.ErrCompacted):
+			failed = fmt.Errorf("%w: %w", trivet.ErrCompacted, failed)
+		case failed != nil:
+			failed = unavailable(failed)
+		case len(found.Kvs) > 0:
+			return s.read(found.Kvs[0], nil)
+		}
+		if *err == nil {
+			*err = failed
+		}
+		return nil
+	}
+}
