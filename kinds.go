@@ -42,7 +42,7 @@ const (
 var Kinds = []KindInfo{
 	kind[Machine](KindInfo{Plural: "machines", Short: "m"}),
 	kind[Template](KindInfo{Plural: "templates", Short: "t", Scope: ScopeProject}),
-	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject}),
+	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject, SpecApart: "0.3.1"}),
 	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true, SpecApart: "0.3.1"}),
 	kind[Image](KindInfo{Plural: "images", Short: "i", Scope: ScopeProject}),
 	kind[Platform](KindInfo{Plural: "platforms"}),

@@ -1,6 +1,9 @@
 package fleet_test
 
 import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -53,12 +56,24 @@ func inventory() trivet.Inventory {
 	return i
 }
 
-// maxRunBytes is what a small run may write to the store.
-const maxRunBytes = 30_000
+// Bounds of what a run of five actions writes to the store: a small one, and one with 60 KB of user-data.
+const (
+	maxRunBytes   = 30_000
+	maxLargeBytes = 160_000
+)
 
-// A run of five actions on a server, with every report in a transaction of its own, writes little: keys and values as
-// they are stored.
+// A run on a server, with every report in a transaction of its own, writes little: keys and values as they are stored.
+// What it installs is written once.
 func TestStoreBytesOfARun(t *testing.T) {
+	t.Run("small", func(t *testing.T) { measureRun(t, "", maxRunBytes) })
+	t.Run("large", func(t *testing.T) {
+		text := make([]byte, 30_000)
+		rand.Read(text)
+		measureRun(t, "#cloud-config\n# "+hex.EncodeToString(text), maxLargeBytes)
+	})
+}
+
+func measureRun(t *testing.T, userData string, limit int) {
 	m := storetest.Member(t)
 	r := rackOn(t, fleet.New(storetest.On(t, m, store.Options{}, state.New), "head0"))
 	r.write(func(tx *store.Tx) error {
@@ -67,12 +82,14 @@ func TestStoreBytesOfARun(t *testing.T) {
 			tmpl.Spec.Actions = append(tmpl.Spec.Actions, trivet.Action{Name: use, Use: "noop"})
 		}
 		tmpl.Spec.Actions[3].Use, tmpl.Spec.Actions[4].Use = "seed", "reboot"
-		return r.Templates.In(tx).Create(tmpl)
+		site := &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+			Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}}
+		return errors.Join(r.Templates.In(tx).Create(tmpl), r.Sites.In(tx).Put(site))
 	})
 	before := r.Store.Revision()
 	r.write(func(tx *store.Tx) error {
 		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
-			Spec: trivet.ProvisionSpec{Template: "install", Machine: "m1"}})
+			Spec: trivet.ProvisionSpec{Template: "install", Machine: "m1", UserData: userData}})
 	})
 	r.must(r.Claim(t.Context(), "default/p"))
 	for _, step := range []string{trivet.StepDHCP, trivet.StepScript, trivet.StepKernel} {
@@ -87,7 +104,7 @@ func TestStoreBytesOfARun(t *testing.T) {
 	r.must(r.phoneHome(1))
 	total, byKind := written(t, m.Client(), before, r.Store.Revision())
 	t.Logf("%d bytes in %d transactions: %v", total, r.Store.Revision()-before, byKind)
-	if total > maxRunBytes {
-		t.Errorf("a small run writes %d bytes to the store, want at most %d: %v", total, maxRunBytes, byKind)
+	if total > limit {
+		t.Errorf("the run writes %d bytes to the store, want at most %d: %v", total, limit, byKind)
 	}
 }
