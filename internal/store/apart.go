@@ -22,8 +22,8 @@ import (
 // value can be replaced by one that does not belong to the other.
 //
 // A transaction that writes both writes the spec first: the feed, which reads the changes of a revision in their order,
-// knows it when it reads the record. In the copy the record is whole: readers, watchers and transactions know nothing of
-// this. A record that has its spec with it, as written before the heads had this release, is separated when it is
+// knows it when it reads the record. In the copy the record is whole: readers, watchers and transactions know nothing
+// of this. A record that has its spec with it, as written before the heads had this release, is separated when it is
 // written next.
 
 // specKey returns the key of the spec of the record at a key. It is before the record's in the order of keys.
@@ -115,7 +115,8 @@ func specField(rec trivet.Record) reflect.Value {
 	return reflect.ValueOf(rec).Elem().FieldByName("Spec")
 }
 
-// encodeStatus is encode for a record that has the same spec as the stored one, which is apart and is not encoded again.
+// encodeStatus is encode for a record that has the same spec as the stored one, which is apart and is not encoded
+// again.
 func encodeStatus(rec trivet.Record, old *entry) (*write, error) {
 	bare := reflect.New(reflect.TypeOf(rec).Elem())
 	bare.Elem().Set(reflect.ValueOf(rec).Elem())

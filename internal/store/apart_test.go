@@ -102,7 +102,8 @@ func TestStatusIsWrittenAlone(t *testing.T) {
 	}
 }
 
-// Records that were written with their specs are read, and separated with the next write once all heads have the release.
+// Records that were written with their specs are read, and separated with the next write once all heads have the
+// release.
 func TestSpecIsSeparatedWhenAllHeadsKnow(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
@@ -144,7 +145,8 @@ func TestUnknownFieldsOfSpecsApart(t *testing.T) {
 	}
 }
 
-// Whoever may write to the store but has no key cannot give a record the spec of another one, or an older one of its own.
+// A party that may write to the store but has no key cannot give a record the spec of another one, or an older one of
+// its own.
 func TestSpecsCannotBeMixed(t *testing.T) {
 	t.Parallel()
 	for name, mix := range map[string]func(w *witness, h *head){
