@@ -57,6 +57,17 @@ type BootCA struct {
 	Certificate string `json:"certificate"` // in PEM
 }
 
+// CA is the certificate authorities of the heads: one, or two while it is replaced.
+type CA struct {
+	Certificates string `json:"certificates"` // in PEM
+}
+
+// ScrapeTarget is a head as Prometheus finds it by its HTTP service discovery.
+type ScrapeTarget struct {
+	Targets []string          `json:"targets"` // host:port
+	Labels  map[string]string `json:"labels"`
+}
+
 // Version identifies a head and the software that it runs.
 type Version struct {
 	Version string `json:"version"`

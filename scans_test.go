@@ -49,6 +49,7 @@ var mayScan = map[string]string{
 
 // fewRecords are the callers that read kinds of which a site has few: heads and networks.
 var fewRecords = map[string]string{
+	"internal/api.Handler.scrapeTargets: internal/store.Table.AllShared":          heads,
 	"internal/controller/keys.Controller.next: internal/store.Table.AllShared":    heads,
 	"internal/membership.Reconciler.checkNotLast: internal/store.Table.AllShared": heads,
 	"internal/membership.Records.Others: internal/store.Table.AllShared":          heads,

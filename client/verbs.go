@@ -31,6 +31,12 @@ func (c *Client) BootCA(ctx context.Context) (ca trivet.BootCA, err error) {
 	return ca, err
 }
 
+// CA returns the CAs of the heads, for programs that verify them by certificate and not by pin.
+func (c *Client) CA(ctx context.Context) (ca trivet.CA, err error) {
+	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/ca"}, &ca)
+	return ca, err
+}
+
 // IssueToken creates an API token of an account. It is returned only once. If the response is lost it fails with
 // ErrUnknown; a token that was created nevertheless is of no use.
 func (c *Client) IssueToken(ctx context.Context, req trivet.TokenRequest) (issued trivet.TokenResponse, err error) {

@@ -33,6 +33,12 @@ func (h *Handler) headRoutes() {
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return respond(w, http.StatusOK, trivet.BootCA{Certificate: string(h.Keys.BootCA.PEM())})
 		}})
+	h.add(route{method: "GET", path: "/v1/ca", verb: auth.Read, kind: "Head",
+		summary: "The CAs of the heads, for programs that verify them by certificate and not by pin",
+		out:     reflect.TypeFor[trivet.CA](),
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			return respond(w, http.StatusOK, trivet.CA{Certificates: string(h.Keys.CA.PEM())})
+		}})
 	h.add(route{method: "POST", path: "/v1/heads/token", verb: auth.Reveal, kind: "Head",
 		summary: "Issue a token that lets one head join; it is returned only once",
 		in:      reflect.TypeFor[trivet.JoinTokenRequest](), out: reflect.TypeFor[trivet.JoinTokenResponse](),

@@ -32,6 +32,7 @@ const routeAccess = `
 	viewer    /v1/blobs                          GET
 	viewer    /v1/blobs/{digest}                 GET
 	viewer    /v1/boot-ca                        GET
+	viewer    /v1/ca                             GET
 	viewer    /v1/cluster                        GET
 	viewer    /v1/events                         GET
 	viewer    /v1/events/{name}                  GET
@@ -51,6 +52,7 @@ const routeAccess = `
 	viewer    /v1/networks/{name}                GET
 	viewer    /v1/platforms                      GET
 	viewer    /v1/platforms/{name}               GET
+	viewer    /v1/prometheus/targets             GET
 	viewer    /v1/provisions                     GET
 	viewer    /v1/projects/{project}/provisions  GET
 	viewer    /v1/projects/{project}/provisions/{name} GET

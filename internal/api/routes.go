@@ -82,6 +82,7 @@ func (h *Handler) routes() {
 	h.auditRoutes()
 	h.tokenRoutes()
 	h.headRoutes()
+	h.prometheusRoutes()
 	h.keyRoutes()
 	h.machineRoutes()
 	h.blobRoutes()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/provision"
+	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -48,6 +49,13 @@ func (t *transition) quarantine(reason string) error {
 	return workflow.Change(&t.machine.Status, workflow.Quarantine)
 }
 
+// countProvision counts, after the commit, a provision that ended or goes on with another machine.
+func (f *Fleet) countProvision(tx *store.Tx, st *trivet.ProvisionStatus) {
+	if f.Metrics != nil {
+		tx.AfterCommit(func() { f.Metrics.provision(st) })
+	}
+}
+
 // finishProvision writes into the provision, where it still exists, how its run ended and how it goes on.
 func (f *Fleet) finishProvision(t *transition) error {
 	p, err := f.Provisions.In(t.tx).Get(trivet.Resolve(t.workflow.Project, t.workflow.Spec.Provision))
@@ -67,5 +75,6 @@ func (f *Fleet) finishProvision(t *transition) error {
 		t.event(trivet.ReasonSwitched, "provision %s goes on with another machine: alternative %d of %d", p.ShortName(),
 			len(p.Status.Spent), provision.Alternatives(&p.Spec))
 	}
+	f.countProvision(t.tx, &p.Status)
 	return f.Provisions.In(t.tx).Put(p)
 }

@@ -27,7 +27,9 @@ type Fleet struct {
 	AgentSilence func(machine string, epoch int64) time.Duration
 	// Propose returns the address that DHCP will give to a machine which has none; nil where it has one, or where its
 	// network is not known. Where Propose is nil, none is assigned at a claim.
-	Propose    func(*trivet.Machine) (*addressing.Proposal, error)
+	Propose func(*trivet.Machine) (*addressing.Proposal, error)
+	// Metrics count the transitions that this head commits; nil: they are not counted.
+	Metrics    *Metrics
 	enrolments *enrolments
 	group      *store.Group // the transitions of many machines share transactions of etcd
 	head       string       // the head that writes, for events

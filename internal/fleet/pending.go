@@ -79,6 +79,7 @@ func (f *Fleet) reject(tx *store.Tx, provision string, cause error) error {
 	st.State, st.Reason, st.Ended = trivet.ProvisionFailed, cause.Error(), f.now()
 	st.WaitsFor, st.WaitsGeneration = "", 0
 	st.Failure = &trivet.Failure{Type: trivet.FaultConfiguration, Cause: cause.Error()}
+	f.countProvision(tx, st)
 	return f.Provisions.In(tx).Put(p)
 }
 

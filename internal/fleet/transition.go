@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -20,7 +21,8 @@ type transition struct {
 	workflow *trivet.Workflow // nil where the machine has none
 	run      *workflow.Run    // over workflow's status
 	site     trivet.SiteSpec
-	active   bool // the run had not ended when it was read
+	active   bool                  // the run had not ended when it was read
+	was      trivet.WorkflowStatus // the run's, when it was read
 	events   []workflow.Event
 }
 
@@ -75,6 +77,8 @@ func (f *Fleet) load(tx *store.Tx, machine string) (*transition, error) {
 // setRun makes a workflow the machine's run.
 func (t *transition) setRun(w *trivet.Workflow, now time.Time) {
 	t.workflow, t.active = w, !w.Status.State.Ended()
+	t.was = w.Status
+	t.was.Steps = slices.Clone(w.Status.Steps)
 	t.run = &workflow.Run{Spec: &w.Spec, Status: &w.Status, Now: now, MaxResets: maxResets(t.site)}
 }
 
@@ -89,6 +93,9 @@ func (f *Fleet) save(t *transition) error {
 		}
 		if err := f.Workflows.In(t.tx).Put(t.workflow); err != nil {
 			return err
+		}
+		if f.Metrics != nil {
+			t.tx.AfterCommit(func() { f.Metrics.transition(&t.workflow.Spec, &t.was, &t.workflow.Status) })
 		}
 	}
 	if t.machine.Status.State == trivet.MachineReleasing { // its power intent may have changed

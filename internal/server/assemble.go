@@ -34,6 +34,8 @@ func (s *Server) openStore(ctx context.Context) error {
 	s.local.SetRefused(s.store.Refused)
 	tables := state.New(s.store)
 	s.fleet, s.clock = fleet.New(tables, name), presence.NewClock(s.member.HasLeader)
+	s.fleet.Metrics = fleet.NewMetrics(s.metrics)
+	s.metrics.MustRegister(state.NewCollector(tables), buildInfo(s.cfg.Version))
 	tracker := presence.New(s.clock, s.fleet.AgentTimeout)
 	s.fleet.AgentUp, s.fleet.AgentSilence = tracker.Up, tracker.Silence
 	s.records = membership.NewRecords(tables, name)

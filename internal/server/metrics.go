@@ -1,6 +1,8 @@
 package server
 
 import (
+	"runtime"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trivet-project/trivet/internal/auth"
@@ -20,6 +22,17 @@ func (s *Server) damagedBlob() func(blob.Digest, error) {
 		damaged.Inc()
 		s.cfg.Log.Error("a blob on this head's disk is damaged; fetching it from another head", "error", err)
 	}
+}
+
+// buildInfo returns the metric of what this head runs.
+func buildInfo(version string) prometheus.Collector {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "trivet_build_info",
+		Help:        "1, with the version of this head and of the Go release that it was built with.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	})
+	info.Set(1)
+	return info
 }
 
 // leaderGauge returns the metric of whether this head's member is the leader.

@@ -14,6 +14,7 @@ const (
 	ByAddress = "address" // machines by the fixed addresses of their ports; compared
 	ByLabel   = "label"   // machines by label, those that can be claimed apart from others: see Tables.FreeMachines
 	ByWaiting = "waiting" // provisions that wait, by what they wait for, and age: see Tables.NextWaiting
+	ByAge     = "age"     // provisions that wait, by age
 	// machines that wait to be accepted, under trivet.MachineDiscovered; compared
 	ByDiscovered = "discovered"
 	ByMachine    = "machine"   // workflows by machine
@@ -52,12 +53,14 @@ type Tables struct {
 	Tokens     *store.Table[trivet.Token]
 	Accounts   *store.Table[trivet.Account]
 	Events     *store.ColdTable[trivet.Event]
+	counts     counts
 }
 
 // New returns the tables of a store that has not started yet. Every kind is registered, also those without a field
 // here.
 func New(s *store.Store) *Tables {
 	t := newTables(s)
+	t.counts = newCounts(t)
 	for _, kind := range trivet.Kinds {
 		s.Register(kind)
 	}
@@ -81,10 +84,13 @@ func newTables(s *store.Store) *Tables {
 				}},
 			store.Index[trivet.Workflow]{Name: ByBlob, Keys: digestsOf[*trivet.Workflow]},
 		),
-		Provisions: store.NewTable(s, store.Index[trivet.Provision]{Name: ByWaiting, Keys: waitingKeys}),
-		Templates:  store.NewTable[trivet.Template](s),
-		Images:     store.NewTable(s, store.Index[trivet.Image]{Name: ByBlob, Keys: digestsOf[*trivet.Image]}),
-		Platforms:  store.NewTable(s, store.Index[trivet.Platform]{Name: ByBlob, Keys: digestsOf[*trivet.Platform]}),
+		Provisions: store.NewTable(s,
+			store.Index[trivet.Provision]{Name: ByWaiting, Keys: waitingKeys},
+			store.Index[trivet.Provision]{Name: ByAge, Keys: ageKeys},
+		),
+		Templates: store.NewTable[trivet.Template](s),
+		Images:    store.NewTable(s, store.Index[trivet.Image]{Name: ByBlob, Keys: digestsOf[*trivet.Image]}),
+		Platforms: store.NewTable(s, store.Index[trivet.Platform]{Name: ByBlob, Keys: digestsOf[*trivet.Platform]}),
 		Networks: store.NewTable(s,
 			store.Index[trivet.Network]{Name: ByCIDR, Keys: cidr, Compared: true},
 			store.Index[trivet.Network]{Name: ByEnclosing, Keys: enclosing, Compared: true},

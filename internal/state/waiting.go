@@ -95,6 +95,13 @@ func waitingKeys(p *trivet.Provision) []string {
 	return []string{classOfProvision(p) + age(p)}
 }
 
+func ageKeys(p *trivet.Provision) []string {
+	if !p.Status.State.Waits() {
+		return nil
+	}
+	return []string{age(p)}
+}
+
 func classOfProvision(p *trivet.Provision) string {
 	switch {
 	case p.Status.WaitsFor != "":

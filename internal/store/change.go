@@ -23,6 +23,16 @@ func (tx *Tx) beforeCommit(ctx context.Context) error {
 	return f(tx)
 }
 
+// AfterCommit lets f run once, when the transaction that this run of its function made is committed, for what must not
+// happen within the function. It does not run where the outcome stays unknown.
+func (tx *Tx) AfterCommit(f func()) { tx.committed = append(tx.committed, f) }
+
+func (tx *Tx) wasCommitted() {
+	for _, f := range tx.committed {
+		f()
+	}
+}
+
 // Change is one record that a transaction writes.
 type Change struct {
 	Kind      trivet.Kind

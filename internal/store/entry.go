@@ -24,6 +24,7 @@ type kindInfo struct {
 	copy    func(trivet.Record) trivet.Record
 	indexes []index
 	refs    []trivet.Reference
+	tallies []tally
 	// under is set for cold kinds: see NewColdTable.
 	under func(value func(field string) string) string
 

@@ -26,6 +26,7 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 	next := newSnapshot(0)
 	s.refusals.reset()
 	s.metrics.sizes.reset()
+	s.resetTallies()
 	s.sealed.reset()
 	from, opts := prefix, []clientv3.OpOption{
 		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(listPage),
@@ -45,6 +46,7 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 				next.put(e)
 				s.refusals.note(e)
 				s.metrics.sizes.add(e, 1)
+				e.tally(1)
 				s.sealed.add(e)
 			}
 		}
@@ -152,6 +154,8 @@ func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
 		s.sealed.add(is)
 	}
 	s.metrics.sizes.replace(was, is)
+	was.tally(-1)
+	is.tally(1)
 	if is != nil {
 		s.pending.committed(is.tx, is.rev)
 	}

@@ -28,6 +28,7 @@ type Tx struct {
 	outOfScope error
 	pages      map[string]*coldPage // of cold kinds: those that were read, by key
 	coldErr    error                // of the first that could not be read
+	committed  []func()             // see AfterCommit
 }
 
 // write is the new value of a key.

@@ -87,6 +87,9 @@ func (s *Store) update(ctx context.Context, fn func(tx *Tx) error, send sender) 
 		} else {
 			rev, err = s.commit(ctx, tx, send)
 		}
+		if err == nil {
+			tx.wasCommitted()
+		}
 		if !errors.Is(err, errRerun) {
 			return rev, err
 		}

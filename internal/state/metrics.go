@@ -1,0 +1,141 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
+)
+
+// counts are the numbers of records that metrics show, counted with each change of the copy: collecting them reads no
+// record but the oldest provision that waits, whatever the number of machines.
+type counts struct {
+	machines, models *store.Tally[trivet.Machine]
+	provisions       *store.Tally[trivet.Provision]
+}
+
+func newCounts(t *Tables) counts {
+	return counts{
+		machines: store.NewTally(t.Machines, func(m *trivet.Machine) string { return string(m.Status.State) }),
+		models:   store.NewTally(t.Machines, model),
+		provisions: store.NewTally(t.Provisions, func(p *trivet.Provision) string {
+			return string(cmp.Or(p.Status.State, trivet.ProvisionPending))
+		}),
+	}
+}
+
+// Bounds of label model: how many models have a value of their own, and the bytes of one.
+const (
+	maxModels = 50
+	maxModel  = 64
+)
+
+// model returns vendor and product of a machine, as its agent has reported them. One that enrolled itself has none
+// until it is accepted: anyone in the boot network may send a hello.
+func model(m *trivet.Machine) string {
+	inv := m.Status.Inventory
+	switch {
+	case workflow.StateOf(&m.Status) == trivet.MachineDiscovered:
+		return ""
+	case inv == nil:
+		return "unknown"
+	}
+	text := strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.Join(strings.Fields(inv.Vendor+" "+inv.Product), " "))
+	if len(text) > maxModel {
+		text = strings.ToValidUTF8(text[:maxModel], "")
+	}
+	return cmp.Or(text, "unknown")
+}
+
+// largest returns the most frequent models; all others together are "other".
+func largest(models map[string]int) map[string]int {
+	type model struct {
+		name string
+		n    int
+	}
+	var shown []model // in order
+	rest := 0
+	for name, n := range models {
+		m := model{name, n}
+		i, _ := slices.BinarySearchFunc(shown, m, func(a, b model) int {
+			return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.name, b.name))
+		})
+		shown = slices.Insert(shown, i, m)
+		if len(shown) > maxModels {
+			rest += shown[maxModels].n
+			shown = shown[:maxModels]
+		}
+	}
+	counts := map[string]int{}
+	for _, m := range shown {
+		counts[m.name] = m.n
+	}
+	if rest > 0 {
+		counts["other"] += rest
+	}
+	return counts
+}
+
+var (
+	machinesDesc = prometheus.NewDesc("trivet_machines",
+		"Machines by state, in this head's copy: each head shows those of the site.", []string{"state"}, nil)
+	modelsDesc = prometheus.NewDesc("trivet_machines_by_model",
+		"Accepted machines by vendor and product, the 50 most frequent ones; the rest is other.", []string{"model"}, nil)
+	provisionsDesc = prometheus.NewDesc("trivet_provision_records",
+		"Provisions by state, in this head's copy. Those that are pending are the queue: they wait for a machine.",
+		[]string{"state"}, nil)
+	oldestDesc = prometheus.NewDesc("trivet_provision_oldest_pending_seconds",
+		"Time since the oldest pending provision was created; 0 where none is pending.", nil, nil)
+)
+
+var (
+	machineStates = []trivet.MachineState{trivet.MachineDiscovered, trivet.MachineAvailable, trivet.MachineClaimed,
+		trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing, trivet.MachineQuarantined}
+	provisionStates = []trivet.ProvisionState{trivet.ProvisionPending, trivet.ProvisionRunning,
+		trivet.ProvisionSucceeded, trivet.ProvisionFailed}
+)
+
+// collector collects the numbers of machines and provisions.
+type collector struct{ tables *Tables }
+
+// NewCollector returns the metrics of machines and provisions.
+func NewCollector(t *Tables) prometheus.Collector { return collector{t} }
+
+func (c collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{machinesDesc, modelsDesc, provisionsDesc, oldestDesc} {
+		to <- d
+	}
+}
+
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	machines, provisions := c.tables.counts.machines.Counts(), c.tables.counts.provisions.Counts()
+	for _, s := range machineStates {
+		gauge(machinesDesc, float64(machines[string(s)]), string(s))
+	}
+	for name, n := range largest(c.tables.counts.models.Counts()) {
+		gauge(modelsDesc, float64(n), name)
+	}
+	for _, s := range provisionStates {
+		gauge(provisionsDesc, float64(provisions[string(s)]), string(s))
+	}
+	waited := time.Duration(0)
+	if oldest := first(c.tables.Provisions.Under(ByAge, "", store.Position{})); oldest != nil {
+		waited = max(0, time.Since(oldest.Created))
+	}
+	gauge(oldestDesc, waited.Seconds())
+}
