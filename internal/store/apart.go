@@ -168,14 +168,14 @@ func (tx *Tx) separateSpec(info *kindInfo, key string, w *write) {
 	}
 }
 
-// specsAt finds the specs of entries that are older than the copy, at their own revisions. err is the first error.
-func (s *Store) specsAt(ctx context.Context, err *error) specs {
+// specsAt finds the specs of entries as they were at a revision that may be older than the copy. err is the first error.
+func (s *Store) specsAt(ctx context.Context, revision int64, err *error) specs {
 	return func(e *entry) *entry {
 		key := specKey(e.key)
 		if now := s.snapshot().get(key); now != nil && now.tx == e.ref.tx {
 			return now
 		}
-		found, failed := s.client.Get(ctx, key, clientv3.WithRev(e.mod), clientv3.WithSerializable())
+		found, failed := s.client.Get(ctx, key, clientv3.WithRev(revision), clientv3.WithSerializable())
 		switch {
 		case errors.Is(failed, rpctypes.ErrCompacted):
 			failed = fmt.Errorf("%w: %w", trivet.ErrCompacted, failed)

@@ -167,7 +167,6 @@ func (w *Watcher) checkReplay() error {
 
 // replayed converts etcd's events.
 func (w *Watcher) replayed(ctx context.Context, from []*clientv3.Event) (events []*Event, err error) {
-	find := w.store.specsAt(ctx, &err)
 	for _, ev := range from {
 		var was, is *entry
 		w.bytes += len(ev.Kv.Key) + len(ev.Kv.Value)
@@ -180,10 +179,10 @@ func (w *Watcher) replayed(ctx context.Context, from []*clientv3.Event) (events 
 		}
 		if ev.PrevKv != nil {
 			w.bytes += len(ev.PrevKv.Value)
-			was = w.store.read(ev.PrevKv, find)
+			was = w.store.read(ev.PrevKv, w.store.specsAt(ctx, ev.Kv.ModRevision-1, &err))
 		}
 		if ev.Type != clientv3.EventTypeDelete {
-			is = w.store.read(ev.Kv, find)
+			is = w.store.read(ev.Kv, w.store.specsAt(ctx, ev.Kv.ModRevision, &err))
 		}
 		if e := w.store.newEvent(key, was, is, ev.Kv.ModRevision); e != nil && w.wants(e.part) {
 			events = append(events, e)
