@@ -22,10 +22,10 @@ HEADS  = -- -timeout 30m -p 2 -parallel 4 $(WHOLE)
 FAULTS = -- -timeout 60m ./test/cluster
 REAL   = -- -timeout 60m -parallel 2 ./test/e2e/...
 
-.PHONY: help build image demo test check lint bench e2e chaos profile soak scale vuln deps clean docs FORCE bin/gotest
+.PHONY: help build image demo test check lint bench e2e dashboards chaos profile soak scale vuln deps clean docs FORCE bin/gotest
 
 help: ## list the commands
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 build: $(BIN) ## build bin/trivet, one static binary
 
@@ -72,6 +72,9 @@ chaos: deps build ## random faults against three heads under load: make chaos DU
 profile: deps build ## 2,000 workflows an hour with heads restarted: make profile DURATION=4h; adds to docs/profile.md
 	TRIVET_SOAK=1 PROFILE_DURATION=$(DURATION) PROFILE_RECORD=$(CURDIR)/docs/profile.md TRIVET=$(CURDIR)/$(BIN) \
 		$(GO) test -timeout 0 -count 1 -v -run '^TestSoakWorkflows$$' ./test/cluster
+
+dashboards: deps build ## draw the dashboards in docs/images from the data of their test
+	UPDATE=1 TRIVET=$(CURDIR)/$(BIN) $(GO) test -count 1 -run '^TestQueriesHaveData$$' ./test/dashboards
 
 bench: deps build ## measurements, beside the usual tools
 	TRIVET=$(CURDIR)/$(BIN) scripts/bench

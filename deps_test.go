@@ -64,9 +64,8 @@ var layers = []layer{
 		},
 		{"internal/testhead", "test/faultfs", "test/e2e/debimage"},
 		{
-			"test/bench", "test/cluster", "test/demo", "test/e2e", "test/e2e/debimage/build", "test/gotest",
-			"test/head",
-			"test/heads", "test/newrecord",
+			"test/bench", "test/cluster", "test/dashboards", "test/demo", "test/e2e",
+			"test/e2e/debimage/build", "test/gotest", "test/head", "test/heads", "test/newrecord",
 		},
 	}},
 }

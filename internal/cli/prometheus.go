@@ -140,16 +140,17 @@ func writeOwned(file, text string, dir os.FileInfo) error {
 	return f.CloseAtomicallyReplace()
 }
 
+// scrapeConfig names the type of the token, which the discovery of Prometheus 2.42 does not assume.
 var scrapeConfig = template.Must(template.New("scrape").Parse(`# Written by 'trivet prometheus'.
 scrape_configs:
 - job_name: {{printf "%q" .Job}}
   scheme: https
-  authorization: {credentials_file: {{printf "%q" .Token}}}
+  authorization: {type: Bearer, credentials_file: {{printf "%q" .Token}}}
   tls_config: {ca_file: {{printf "%q" .CA}}}
   http_sd_configs: # each head lists all heads
 {{- range .Heads}}
   - url: {{printf "%q" .}}
-    authorization: {credentials_file: {{printf "%q" $.Token}}}
+    authorization: {type: Bearer, credentials_file: {{printf "%q" $.Token}}}
     tls_config: {ca_file: {{printf "%q" $.CA}}}
 {{- end}}
 `))

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-const alertsFile, limitsPage = root + "/docs/alerts.yaml", root + "/docs/limits.md"
+const alertsFile, limitsPage = root + "/deploy/prometheus/alerts.yaml", root + "/docs/limits.md"
 
 var (
 	alertName  = regexp.MustCompile(`(?m)^  - alert: (\w+)$`)

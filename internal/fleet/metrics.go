@@ -118,7 +118,7 @@ func (m *Metrics) step(label string, boot bool, was, is *trivet.Step) {
 		return
 	}
 	took := is.Elapsed.D()
-	if boot || took == 0 { // nobody reported it
+	if boot || took == 0 { // it was not reported
 		took = is.Ended.Sub(is.Started)
 	}
 	took = min(max(0, took), is.Timeout.D()+time.Minute) // whatever an agent or another head's clock says
