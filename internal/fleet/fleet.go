@@ -29,14 +29,15 @@ type Fleet struct {
 	// network is not known. Where Propose is nil, none is assigned at a claim.
 	Propose    func(*trivet.Machine) (*addressing.Proposal, error)
 	enrolments *enrolments
+	searches   *searches
 	head       string // the head that writes, for events
 	now        func() time.Time
 }
 
 // New returns the fleet of a store. head is the name of the head that acts.
 func New(tables *state.Tables, head string) *Fleet {
-	return &Fleet{Tables: tables, enrolments: &enrolments{byNetwork: map[string]*rate.Limiter{}}, head: head,
-		now: time.Now}
+	return &Fleet{Tables: tables, enrolments: &enrolments{byNetwork: map[string]*rate.Limiter{}},
+		searches: newSearches(), head: head, now: time.Now}
 }
 
 // Within returns the fleet with local reads limited to a scope. Transactions are limited by their context.
