@@ -180,6 +180,7 @@ type metrics struct {
 	watches  prometheus.Gauge
 	refused  prometheus.Counter
 	unread   *prometheus.CounterVec
+	delayed  prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -196,7 +197,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "trivet_api_unread_responses_total",
 			Help: "Responses and watches that ended as their client did not read them in time, by route.",
 		}, []string{"route"}),
+		delayed: prometheus.NewCounter(prometheus.CounterOpts{Name: "trivet_api_delayed_reports_total",
+			Help: "Reports that an agent must send again, as those of its machine write too often."}),
 	}
-	reg.MustRegister(m.requests, m.seconds, m.watches, m.refused, m.unread)
+	reg.MustRegister(m.requests, m.seconds, m.watches, m.refused, m.unread, m.delayed)
 	return m
 }

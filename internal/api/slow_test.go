@@ -66,12 +66,19 @@ func inUse() int64 {
 	return int64(now.HeapAlloc)
 }
 
-func (h *head) wantMetric(line string) {
+// awaitMetric waits until the metrics have a line.
+func (h *head) awaitMetric(line string) {
 	h.t.Helper()
-	resp := h.do(h.admin, "GET", "/metrics", "")
-	defer resp.Body.Close()
-	if text := must(io.ReadAll(resp.Body))(h.t); !strings.Contains(string(text), line+"\n") {
-		h.t.Errorf("the metrics lack %q", line)
+	for late := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		resp := h.do(h.admin, "GET", "/metrics", "")
+		text := must(io.ReadAll(resp.Body))(h.t)
+		_ = resp.Body.Close()
+		if strings.Contains(string(text), "\n"+line+"\n") {
+			return
+		}
+		if time.Now().After(late) {
+			h.t.Fatalf("the metrics lack %q", line)
+		}
 	}
 }
 
@@ -101,7 +108,7 @@ func TestUnreadListEnds(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
 	h.handler.SetUnsent(2 * api.SendBytes)
-	h.handler.SetWriteTimeout(2 * time.Second)
+	h.handler.SetWriteTimeout(5 * time.Second)
 	h.fillPage()
 	_, one := h.unread(wholePage)
 	_, two := h.unread(wholePage)
@@ -109,7 +116,7 @@ func TestUnreadListEnds(t *testing.T) {
 	if resp.Body.Close(); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a list without space: %s", resp.Status)
 	}
-	time.Sleep(3 * time.Second)
+	h.awaitMetric(`trivet_api_unread_responses_total{route="GET /v1/projects/{project}/provisions"} 2`)
 	for _, rest := range []*bufio.Reader{one, two} {
 		if n, err := io.Copy(io.Discard, rest); err == nil || errors.Is(err, io.EOF) || n > 4<<20 {
 			t.Errorf("a response that was not read in time: %d bytes, %v", n, err)
@@ -118,7 +125,6 @@ func TestUnreadListEnds(t *testing.T) {
 	if status, _ := h.ask(h.admin, "GET", wholePage, ""); status != http.StatusOK {
 		t.Errorf("a list afterwards: %d", status)
 	}
-	h.wantMetric(`trivet_api_unread_responses_total{route="GET /v1/projects/{project}/provisions"} 2`)
 }
 
 // change changes n machines of 16 KiB each, five in a transaction, round by round.
@@ -165,17 +171,16 @@ func wantChanges(t *testing.T, h *head, from int64, rounds, n int) {
 func TestUnreadWatchEnds(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)
-	h.handler.SetWriteTimeout(2 * time.Second)
+	h.handler.SetWriteTimeout(5 * time.Second)
 	from := h.fleet.Store.Revision()
 	_, rest := h.unread("/v1/watch?kinds=machines")
 	h.change(20, 50) // 16 MiB
 	wantChanges(t, h, from, 20, 50)
-	time.Sleep(3 * time.Second)
+	h.awaitMetric(`trivet_api_unread_responses_total{route="GET /v1/watch"} 1`)
+	h.awaitMetric(`trivet_api_watches 0`)
 	if n, err := io.Copy(io.Discard, rest); err == nil || n > 15<<20 {
 		t.Errorf("a watch that was not read in time: %d bytes, %v", n, err)
 	}
-	h.wantMetric(`trivet_api_unread_responses_total{route="GET /v1/watch"} 1`)
-	h.wantMetric(`trivet_api_watches 0`)
 }
 
 // Watches that do not read what they resume from hold a part of it, each of its own; where they have used up the

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/state"
@@ -28,7 +26,9 @@ type Fleet struct {
 	// Propose returns the address that DHCP will give to a machine which has none; nil where it has one, or where its
 	// network is not known. Where Propose is nil, none is assigned at a claim.
 	Propose    func(*trivet.Machine) (*addressing.Proposal, error)
-	enrolments *enrolments
+	enrolments *pace // by network
+	hellos     *pace // by machine, as below
+	reports    *pace
 	searches   *searches
 	head       string // the head that writes, for events
 	now        func() time.Time
@@ -36,8 +36,8 @@ type Fleet struct {
 
 // New returns the fleet of a store. head is the name of the head that acts.
 func New(tables *state.Tables, head string) *Fleet {
-	return &Fleet{Tables: tables, enrolments: &enrolments{byNetwork: map[string]*rate.Limiter{}},
-		searches: newSearches(), head: head, now: time.Now}
+	return &Fleet{Tables: tables, enrolments: newPace(enrolRate, enrolBurst), hellos: newPace(helloRate, helloBurst),
+		reports: newPace(reportRate, reportBurst), searches: newSearches(), head: head, now: time.Now}
 }
 
 // Within returns the fleet with local reads limited to a scope. Transactions are limited by their context.
