@@ -2,11 +2,13 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -101,7 +103,12 @@ func (h *Handler) writeSync(ctx context.Context, m *trivet.Machine, s *trivet.Sy
 	case err != nil:
 		return false, fmt.Errorf("sync: %w", err)
 	case what == workflow.WriteReports:
-		return true, h.Fleet.Report(ctx, s)
+		err := h.Fleet.Report(ctx, s)
+		if errors.Is(err, fleet.ErrTooOften) { // none is acknowledged: the agent sends them again, after a while
+			h.metrics.delayed.Inc()
+			return false, nil
+		}
+		return true, err
 	case what == workflow.WriteGrant:
 		return true, h.Fleet.GrantIdle(ctx, m.Name, m.Status.AgentKey)
 	}

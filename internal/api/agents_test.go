@@ -382,3 +382,40 @@ func TestMachineAtFirstBootIsOrderedToBootItsDisk(t *testing.T) {
 		t.Errorf("%+v, %v", g, err)
 	}
 }
+
+// What an agent reports too often is not acknowledged, and no error: it sends it again. It is heard all the same.
+func TestFloodOfReportsIsDelayed(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	a.claim()
+	if _, err := a.hello(0); err != nil {
+		t.Fatal(err)
+	}
+	report := trivet.Report{Seq: 1, Action: "one", Attempt: 1, State: trivet.StepRunning}
+	delayed := false
+	for range 20 { // a busy computer may take so long that one is accepted
+		for a.fleet.Report(t.Context(), &trivet.Sync{Machine: "m1", Epoch: 1, BootID: a.bootID,
+			Reports: []trivet.Report{report}}) == nil {
+			report.Seq++
+		}
+		g, err := a.sync(1, 0, report)
+		if err != nil || g.Order != trivet.OrderNone {
+			t.Fatalf("the sync of report %d: %+v, %v", report.Seq, g, err)
+		}
+		if delayed = g.Acked == report.Seq-1; delayed {
+			break
+		}
+		report.Seq++
+	}
+	if !delayed {
+		t.Error("all reports are acknowledged")
+	}
+	a.awaitMetric("trivet_api_delayed_reports_total 1")
+	for acked := int64(0); acked < report.Seq; { // later
+		g, err := a.sync(1, 0, report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		acked = g.Acked
+	}
+}

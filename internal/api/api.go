@@ -61,6 +61,7 @@ type Handler struct {
 	refusals refusals
 	audits   auditLimit
 	watches  *limit.Pool // of open feeds
+	unsent   unsent
 	bodies   bodies
 	waiting  waiting
 	// freshening holds one for each request that reads the latest revision from the cluster
@@ -69,6 +70,8 @@ type Handler struct {
 	unknownFresh *limit.Pool
 	confirmed    confirmed
 	admission    map[trivet.Kind]admission
+	scan         int // records that are read for one page of a list
+	writeTimeout time.Duration
 	stopping     context.Context // ended when watches must move to other heads
 	drain        <-chan struct{} // of stopping
 	stop         context.CancelFunc
@@ -83,6 +86,7 @@ func New(cfg Config) (*Handler, error) {
 		Config: cfg, mux: http.NewServeMux(), doc: newDocument(cfg.Version.Version), metrics: newMetrics(cfg.Metrics),
 		watches: limit.NewPool(maxWatches, maxAddressWatches), freshening: make(chan struct{}, maxFresh), bodies: newBodies(),
 		unknownFresh: limit.NewPool(maxUnknownFresh, maxAddressFresh),
+		unsent:       unsent{limit.NewPool(maxUnsent, maxAddressUnsent)}, writeTimeout: writeTimeout, scan: maxScan,
 	}
 	h.stopping, h.stop = context.WithCancel(context.Background())
 	h.drain = h.stopping.Done()

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -10,14 +11,6 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/store"
-)
-
-// Bounds of a page, in records, and in bytes, beyond which it has no further record: a head holds the pages of all
-// clients, and a slow client must receive one in time.
-const (
-	defaultPage  = 500
-	maxPage      = 1000
-	maxPageBytes = 4 << 20
 )
 
 // get returns one record as stored, with properties that this head does not know.
@@ -38,10 +31,6 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, _ *caller, info tr
 	}
 	return respond(w, http.StatusOK, shown(info.Kind, raw.JSON()))
 }
-
-// maxColdScan bounds the records of a cold kind that are read for one page: a page may have few records, or none, and
-// be continued.
-const maxColdScan = 10 * defaultPage
 
 // list returns a page of records by name, of one project or all. Pages are read one after the other, so their records
 // are of several revisions; the revision that all pages carry is the first one's, from where a watch misses nothing.
@@ -67,35 +56,41 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 	if _, err := h.catchUp(r.Context(), at.Revision); err != nil {
 		return err
 	}
-	page, bytes := trivet.List{Items: []json.RawMessage{}, Revision: at.Revision}, 0
-	for scanned := 0; ; {
-		records, revision, err := h.candidates(r.Context(), info.Kind, project, sel, at.After, limit)
+	p := &page{kind: info.Kind, revision: at.Revision, after: at.After}
+	if err := h.fill(r.Context(), p, project, sel, limit); err != nil {
+		return err
+	}
+	return h.sendPage(w, r, p)
+}
+
+// fill adds the records after p.after that a selector matches, up to the bounds of a page.
+func (h *Handler) fill(ctx context.Context, p *page, project string, sel selector, limit int) error {
+	most := h.scan
+	if h.Fleet.Store.IsCold(p.kind) {
+		most = maxColdScan
+	}
+	p.more = true
+	for scanned := 0; scanned < most; {
+		records, revision, err := h.candidates(ctx, p.kind, project, sel, p.after, limit)
 		if err != nil {
 			return err
 		}
-		if page.Revision == 0 {
-			page.Revision = revision
-		}
+		p.revision = cmp.Or(p.revision, revision)
 		for _, raw := range records {
-			at.After = raw.Name()
+			p.after = raw.Name()
 			if rec := raw.Record(); rec == nil || !sel.matches(rec) {
 				continue
 			}
-			item := shown(info.Kind, raw.JSON())
-			page.Items, bytes = append(page.Items, item), bytes+len(item)
-			if len(page.Items) == limit || bytes >= maxPageBytes {
-				page.Continue = position{page.Revision, at.After}.String()
-				return respond(w, http.StatusOK, page)
+			if p.add(raw); len(p.records) == limit || p.bytes >= maxPageBytes {
+				return nil
 			}
 		}
-		if len(records) < limit {
-			return respond(w, http.StatusOK, page)
-		}
-		if scanned += len(records); scanned >= maxColdScan && h.Fleet.Store.IsCold(info.Kind) {
-			page.Continue = position{page.Revision, at.After}.String()
-			return respond(w, http.StatusOK, page)
+		if scanned += len(records); len(records) < limit {
+			p.more = false
+			return nil
 		}
 	}
+	return nil
 }
 
 // candidates returns the records that a selector may match, after a name: by an index where it has a field of one, so

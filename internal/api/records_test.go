@@ -234,6 +234,30 @@ func TestPagesAreBounded(t *testing.T) {
 	}
 }
 
+// A list whose selector matches few records reads a bounded number of them for each page, which may be empty. The client
+// gets all in further pages.
+func TestListReadsFewRecords(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	h.handler.SetScan(20)
+	const n = 60
+	for i := range n {
+		m := machine(fmt.Sprintf("m%02d", i))
+		m.Labels = map[string]string{"last": fmt.Sprint(i == n-1)}
+		put(h, h.fleet.Machines, m)
+	}
+	status, got := h.ask(h.admin, "GET", "/v1/machines?labels=last=true&limit=10", "")
+	items, isList := got["items"].([]any)
+	if status != 200 || !isList || len(items) != 0 || got["continue"] == nil {
+		t.Errorf("the first page: %d %v", status, got)
+	}
+	list, _, err := client.Of[trivet.Machine](h.client(h.admin)).List(t.Context(),
+		client.ListOptions{Labels: "last=true", Page: 10})
+	if err != nil || len(list) != 1 || list[0].Name != fmt.Sprintf("m%02d", n-1) {
+		t.Errorf("%d records, %v", len(list), err)
+	}
+}
+
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)

@@ -82,6 +82,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(rec, r, err)
 	}
 	took := time.Since(began)
+	if errors.Is(err, errUnread) {
+		h.metrics.unread.WithLabelValues(q.route).Inc()
+	}
 	h.metrics.requests.WithLabelValues(q.route, strconv.Itoa(rec.status)).Inc()
 	h.metrics.seconds.WithLabelValues(q.route).Observe(took.Seconds())
 	h.logRequest(r, q, rec, took, err)
@@ -110,6 +113,7 @@ func (h *Handler) logRequest(r *http.Request, q *request, rec *recorder, took ti
 	switch {
 	case rec.status >= 500 && !errors.Is(err, trivet.ErrUnavailable):
 		level = slog.LevelError
+	case errors.Is(err, errUnread):
 	case rec.status == statusGone || rec.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead ||
 		rec.quiet):
 		level = slog.LevelDebug
@@ -175,6 +179,8 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	watches  prometheus.Gauge
 	refused  prometheus.Counter
+	unread   *prometheus.CounterVec
+	delayed  prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -187,7 +193,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		watches: prometheus.NewGauge(prometheus.GaugeOpts{Name: "trivet_api_watches", Help: "Open watches."}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "trivet_api_refused_tokens_total", Help: "Requests with an invalid token."}),
+		unread: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trivet_api_unread_responses_total",
+			Help: "Responses and watches that ended as their client did not read them in time, by route.",
+		}, []string{"route"}),
+		delayed: prometheus.NewCounter(prometheus.CounterOpts{Name: "trivet_api_delayed_reports_total",
+			Help: "Reports that an agent must send again, as those of its machine write too often."}),
 	}
-	reg.MustRegister(m.requests, m.seconds, m.watches, m.refused)
+	reg.MustRegister(m.requests, m.seconds, m.watches, m.refused, m.unread, m.delayed)
 	return m
 }

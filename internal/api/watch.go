@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,8 +23,10 @@ const (
 	// watchCutOff is the number of heartbeats after which a watch ends whose head has no leader: another head may
 	// receive changes.
 	watchCutOff = 2
-	// writeTimeout bounds each write of a watch or response to a client that does not read.
-	writeTimeout = 30 * time.Second
+	// statePage is how many records of the current state are read at once, and batchBytes what the changes use that are
+	// sent at once where there is no space for more: a slow client makes the head hold them.
+	statePage  = 100
+	batchBytes = 64 << 10
 )
 
 // watchFilter selects the records of a watch.
@@ -63,12 +66,12 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, c *caller) error
 		return fmt.Errorf("watch from revision %d: %w: the cluster is at %d", from, trivet.ErrCompacted,
 			h.Fleet.Store.Revision())
 	}
-	f := &feed{h: h, c: c, w: w, out: http.NewResponseController(w), filter: filter}
+	f := &feed{h: h, c: c, w: w, r: r, filter: filter}
 	f.watcher = h.Fleet.Store.Watch(max(from, 0), filter.kinds...)
 	if from == 0 {
 		f.open()
 		if err := f.state(r.Context()); err != nil {
-			return f.fail(err) // or the client disconnected
+			return f.fail(err)
 		}
 	}
 	return f.run(r.Context())
@@ -142,7 +145,7 @@ type feed struct {
 	h       *Handler
 	c       *caller
 	w       http.ResponseWriter
-	out     *http.ResponseController
+	r       *http.Request
 	filter  *watchFilter
 	watcher *store.Watcher
 	opened  bool
@@ -158,13 +161,10 @@ func (f *feed) open() {
 
 // flush sends what is buffered, to a client that reads.
 func (f *feed) flush() error {
-	if err := f.out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil &&
-		!errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
+	until := f.h.mustRead(f.w)
 	_, err := f.w.Write(f.buf)
 	f.buf = f.buf[:0]
-	return errors.Join(err, f.out.Flush())
+	return readBy(until, errors.Join(err, http.NewResponseController(f.w).Flush()))
 }
 
 func (f *feed) frame(event string, id int64, data []byte) error {
@@ -187,27 +187,40 @@ func (f *watchFilter) projectOf(kind trivet.Kind) string {
 // than never.
 func (f *feed) state(ctx context.Context) error {
 	for _, kind := range f.filter.kinds {
-		for after, more := "", true; more; {
-			records, _, err := f.h.candidates(ctx, kind, f.filter.projectOf(kind), selector{}, after, maxPage)
-			if err != nil {
+		for p := (&page{kind: kind, more: true}); p.more; {
+			p = &page{kind: kind, after: p.after}
+			if err := f.h.fill(ctx, p, f.filter.projectOf(kind), selector{}, statePage); err != nil {
 				return err
 			}
-			for _, raw := range records {
-				after = raw.Name()
-				if !f.filter.matches(raw.Record()) {
-					continue
-				}
-				if err := f.frame(trivet.WatchPut, 0, shown(kind, raw.JSON())); err != nil {
-					return err
-				}
+			if err := f.page(p); err != nil {
+				return err
 			}
-			more = len(records) == maxPage
 		}
 	}
 	if err := f.frame(trivet.WatchSynced, f.watcher.Revision(), []byte("{}")); err != nil {
 		return err
 	}
 	return f.flush()
+}
+
+// page sends a page of the current state.
+func (f *feed) page(p *page) error {
+	if f.h.Fleet.Store.IsCold(p.kind) { // no one else holds its records
+		giveBack := f.h.unsent.take(f.r, p.bytes)
+		if giveBack == nil {
+			return errUnsent("watch")
+		}
+		defer giveBack()
+	}
+	for _, raw := range p.records {
+		if !f.filter.matches(raw.Record()) {
+			continue
+		}
+		if err := f.frame(trivet.WatchPut, 0, shown(p.kind, raw.JSON())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // run sends changes until the client disconnects or the head stops. An error before the first event is an ordinary
@@ -241,14 +254,50 @@ func (f *feed) run(ctx context.Context) error {
 		if !f.opened {
 			f.open()
 		}
-		for _, e := range events {
-			err = errors.Join(err, f.event(e))
-		}
-		if err = errors.Join(err, f.flush()); err != nil {
-			return nil // the client disconnected
+		if err = errors.Join(err, f.changes(events), f.flush()); err != nil {
+			return unreadOnly(err)
 		}
 	}
 	return f.end()
+}
+
+// changes sends changes. Where there is no space for all of them while a slow client receives them, it sends the first
+// ones, and the watch goes on in small parts.
+func (f *feed) changes(events []*store.Event) error {
+	giveBack := f.h.unsent.take(f.r, store.EventBytes(events))
+	if giveBack == nil {
+		events = firstRevisions(events, batchBytes)
+		f.watcher.Rewind(events[len(events)-1].Revision, batchBytes)
+	} else {
+		defer giveBack()
+	}
+	for _, e := range events {
+		if err := f.event(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstRevisions returns the first events, in whole revisions and at least one: so many that they use about as many
+// bytes.
+func firstRevisions(events []*store.Event, bytes int) []*store.Event {
+	used := 0
+	for i, e := range events {
+		if used >= bytes && e.Revision != events[i-1].Revision {
+			return slices.Clone(events[:i]) // the others are not held
+		}
+		used += e.Bytes()
+	}
+	return events
+}
+
+// unreadOnly is for an error of a write: a client that has disconnected is none.
+func unreadOnly(err error) error {
+	if errors.Is(err, errUnread) {
+		return errUnread
+	}
+	return nil
 }
 
 // isCutOff counts a heartbeat without a leader. A client that finds no better head may watch this one again.
@@ -290,8 +339,7 @@ func (f *feed) fail(err error) error {
 	if jsonErr != nil {
 		return jsonErr
 	}
-	_ = errors.Join(f.frame(trivet.WatchError, 0, data), f.flush())
-	return nil
+	return unreadOnly(errors.Join(err, f.frame(trivet.WatchError, 0, data), f.flush()))
 }
 
 // end ends the watch; the client continues at another head.

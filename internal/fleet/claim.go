@@ -12,6 +12,7 @@ import (
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/placement"
 	"github.com/trivet-project/trivet/internal/provision"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -63,9 +64,12 @@ func (f *Fleet) offer(ctx context.Context, m *trivet.Machine, chosen *trivet.Pro
 	if errors.Is(err, trivet.ErrUnavailable) {
 		return fail(err)
 	}
-	avoided := f.avoided(m) != ""
-	for p := f.NextWaiting(m, nil); p != nil; p = f.NextWaiting(m, p) {
-		if avoided && p.Spec.Machine == "" || provision.Spent(&p.Status, m) {
+	next := f.NextWaiting
+	if f.avoided(m) != "" {
+		next = f.NextNaming
+	}
+	for p := next(m, nil); p != nil; p = next(m, p) {
+		if provision.Spent(&p.Status, m) {
 			continue
 		}
 		if err != nil {
@@ -98,7 +102,6 @@ func (f *Fleet) choose(p *trivet.Provision) (m *trivet.Machine, why string) {
 		}
 		return m, why
 	}
-	candidates := f.FreeMachines(spec.Selector)
 	avoided := func(m *trivet.Machine) string {
 		if provision.Spent(&p.Status, m) {
 			return "not used, as it has failed"
@@ -106,12 +109,16 @@ func (f *Fleet) choose(p *trivet.Provision) (m *trivet.Machine, why string) {
 		return f.avoided(m)
 	}
 	elsewhere := func(m *trivet.Machine) bool { return provision.Elsewhere(&p.Status, m) }
-	if m = placement.Preferred(candidates, spec, avoided, elsewhere); m != nil {
+	m = f.searches.find(spec.Selector, func(s *state.Search) *trivet.Machine {
+		return placement.Preferred(f.FreeMachines(spec.Selector, s), spec, avoided, elsewhere)
+	})
+	if m != nil {
 		return m, ""
 	}
 	return nil, placement.Why(func(yield func(*trivet.Machine) bool) {
-		for _, list := range []iter.Seq[*trivet.Machine]{candidates, f.TakenMachines(spec.Selector)} {
-			for m := range list {
+		for _, list := range []func(map[string]string, *state.Search) iter.Seq[*trivet.Machine]{
+			f.FreeMachines, f.TakenMachines} {
+			for m := range list(spec.Selector, f.searches.new()) {
 				if !yield(m) {
 					return
 				}

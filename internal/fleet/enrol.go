@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/state"
@@ -31,21 +28,6 @@ var (
 	errEnrolRate = fmt.Errorf("%w: too many machines enrol at once; ask again", trivet.ErrUnavailable)
 	errEnrolFull = fmt.Errorf("%w: too many machines wait for 'trivet accept'", trivet.ErrUnavailable)
 )
-
-// enrolments bounds the rate, by network.
-type enrolments struct {
-	mu        sync.Mutex
-	byNetwork map[string]*rate.Limiter // guarded by mu
-}
-
-func (e *enrolments) allow(network string, now time.Time) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.byNetwork[network] == nil {
-		e.byNetwork[network] = rate.NewLimiter(enrolRate, enrolBurst)
-	}
-	return e.byNetwork[network].AllowN(now, 1)
-}
 
 // EnrolledName returns the name of a machine that enrols itself.
 func EnrolledName(mac string) string { return "m-" + strings.ReplaceAll(mac, ":", "") }

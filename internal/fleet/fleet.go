@@ -8,8 +8,6 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
 	"github.com/trivet-project/trivet/internal/state"
@@ -30,16 +28,20 @@ type Fleet struct {
 	Propose func(*trivet.Machine) (*addressing.Proposal, error)
 	// Metrics count the transitions that this head commits; nil: they are not counted.
 	Metrics    *Metrics
-	enrolments *enrolments
 	group      *store.Group // the transitions of many machines share transactions of etcd
-	head       string       // the head that writes, for events
+	enrolments *pace        // by network
+	hellos     *pace        // by machine, as below
+	reports    *pace
+	searches   *searches
+	head       string // the head that writes, for events
 	now        func() time.Time
 }
 
 // New returns the fleet of a store. head is the name of the head that acts.
 func New(tables *state.Tables, head string) *Fleet {
-	return &Fleet{Tables: tables, enrolments: &enrolments{byNetwork: map[string]*rate.Limiter{}},
-		group: tables.Store.NewGroup(), head: head, now: time.Now}
+	return &Fleet{Tables: tables, group: tables.Store.NewGroup(), enrolments: newPace(enrolRate, enrolBurst),
+		hellos: newPace(helloRate, helloBurst), reports: newPace(reportRate, reportBurst), searches: newSearches(),
+		head: head, now: time.Now}
 }
 
 // Within returns the fleet with local reads limited to a scope. Transactions are limited by their context.

@@ -12,7 +12,8 @@ import (
 
 // Hello spends a boot token, registers the agent's key and grants the machine's run, if there is one, under a new
 // epoch. A hello that is sent again after a lost response changes nothing. An unknown machine is enrolled. While the
-// agent that holds the run is heard, another one must ask again: a machine that was reset has no such agent.
+// agent that holds the run is heard, another one must ask again: a machine that was reset has no such agent. So must
+// those of a machine that says hello too often.
 func (f *Fleet) Hello(ctx context.Context, h *trivet.Hello, token auth.BootToken) (machine string, err error) {
 	if h.MAC != token.MAC {
 		return "", fmt.Errorf("hello of %s: %w: its boot token is for %s", h.MAC, trivet.ErrUnauthenticated, token.MAC)
@@ -22,6 +23,9 @@ func (f *Fleet) Hello(ctx context.Context, h *trivet.Hello, token auth.BootToken
 		machine = mac.Spec.Machine // it has a record meanwhile, perhaps of another name
 	} else if err := f.enrol(ctx, machine, h); err != nil {
 		return "", err
+	}
+	if !f.hellos.allow(machine, f.now()) {
+		return "", &trivet.Error{Op: "hello", Kind: "Machine", Name: machine, Err: ErrTooOften}
 	}
 	err = f.onMachine(ctx, "hello", machine, func(t *transition) error { return f.hello(t, h, token.Epoch) })
 	if errors.Is(err, trivet.ErrFenced) || errors.Is(err, errAgentAtWork) {

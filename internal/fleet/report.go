@@ -11,8 +11,11 @@ import (
 
 // Report applies an agent's reports under its epoch: all of them, or the first ones where a transaction does not hold
 // the events of all. The agent sends those again that were not acknowledged. Without reports it records that an agent
-// which was declared lost has returned.
+// which was declared lost has returned. It fails with ErrTooOften where the machine's agents have written too much.
 func (f *Fleet) Report(ctx context.Context, s *trivet.Sync) error {
+	if !f.reports.allow(s.Machine, f.now()) {
+		return &trivet.Error{Op: "report", Kind: "Machine", Name: s.Machine, Err: ErrTooOften}
+	}
 	for most := len(s.Reports); ; most /= 2 {
 		err := f.report(ctx, s, most)
 		if most <= 1 || !errors.Is(err, trivet.ErrTooLarge) {

@@ -139,8 +139,12 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	return s.listeners.listen(ctx, &s.cfg, s.local.Witness())
 }
 
-// maxStreams bounds the requests of one connection: those of a balancer that ends TLS are of many callers.
-const maxStreams = 250
+// maxStreams bounds the requests of one connection: those of a balancer that ends TLS are of many callers. stalledTime is
+// how long a connection of HTTP/2 may accept no byte: until it ends, no deadline of a response does.
+const (
+	maxStreams  = 250
+	stalledTime = 30 * time.Second
+)
 
 // serveAPI serves the API's port from here on: a head that joins must respond, and the member needs what others send.
 func (s *Server) serveAPI(context.Context) error {
@@ -153,7 +157,7 @@ func (s *Server) serveAPI(context.Context) error {
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return limit.Context(peer.WithConn(peer.WithConnTime(ctx), c), c)
 		},
-		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: stalledTime},
 		ConnState: s.router.links.ConnState,
 	}
 	s.apiDone = make(chan error, 1)

@@ -51,7 +51,7 @@ func BenchmarkWaiting(b *testing.B) {
 	b.Run("machine for a provision", func(b *testing.B) {
 		spec := &trivet.ProvisionSpec{Selector: labels(39)}
 		for b.Loop() {
-			if placement.First(tables.FreeMachines(spec.Selector), spec, nil) == nil {
+			if placement.First(tables.FreeMachines(spec.Selector, &state.Search{Left: machines}), spec, nil) == nil {
 				b.Fatal("none was found")
 			}
 		}

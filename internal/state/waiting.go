@@ -47,28 +47,33 @@ func classOf(m *trivet.Machine) string {
 	return taken
 }
 
+// Search bounds a search for machines.
+type Search struct {
+	After string // the name of the machine that it begins after; during the search that of the last one that was read
+	Left  int    // how many it may read; 0: it may have ended before it read all
+}
+
 // FreeMachines yields the shared machines that can be claimed and have all labels of a selector, in order of name.
-func (t *Tables) FreeMachines(selector map[string]string) iter.Seq[*trivet.Machine] {
-	return t.labelled(free, selector)
+func (t *Tables) FreeMachines(selector map[string]string, s *Search) iter.Seq[*trivet.Machine] {
+	return t.labelled(free, selector, s)
 }
 
 // TakenMachines yields the shared machines that cannot be claimed and have all labels of a selector, in order of name.
-func (t *Tables) TakenMachines(selector map[string]string) iter.Seq[*trivet.Machine] {
-	return t.labelled(taken, selector)
+func (t *Tables) TakenMachines(selector map[string]string, s *Search) iter.Seq[*trivet.Machine] {
+	return t.labelled(taken, selector, s)
 }
 
 // labelled yields the machines of a class that have all labels. It follows the list of one label; from a machine that
 // lacks another label it goes on in the list of that one, so that it soon follows the shortest.
-func (t *Tables) labelled(class string, labels map[string]string) iter.Seq[*trivet.Machine] {
+func (t *Tables) labelled(class string, labels map[string]string, s *Search) iter.Seq[*trivet.Machine] {
 	return func(yield func(*trivet.Machine) bool) {
-		after := ""
-		for list := lacking(nil, labels); list != ""; {
+		for list := lacking(nil, labels); list != "" && s.Left > 0; s.Left-- {
 			key := class + list + "=" + labels[list] + endLabel
-			m := first(t.Machines.Under(ByLabel, key, store.Position{Key: key, Name: after}))
+			m := first(t.Machines.Under(ByLabel, key, store.Position{Key: key, Name: s.After}))
 			if m == nil {
 				return
 			}
-			after = m.Name
+			s.After = m.Name
 			if lacks := lacking(m.Labels, labels); lacks != "" {
 				list = lacks
 			} else if !yield(m) {
@@ -137,13 +142,18 @@ func (t *Tables) WaitingForFault(what string) iter.Seq[*trivet.Provision] {
 // NextWaiting returns the oldest provision that may use a machine, waits for one, and is younger than another; nil
 // where there is none. after is nil at the beginning.
 func (t *Tables) NextWaiting(m *trivet.Machine, after *trivet.Provision) *trivet.Provision {
-	best := t.nextOf(byName+m.Name+endSelector, m, after)
+	best := t.NextNaming(m, after)
 	t.classes("", pairs(m.Labels), func(class string) {
 		if p := t.nextOf(class, m, after); best == nil || p != nil && older(p, best) {
 			best = p
 		}
 	})
 	return best
+}
+
+// NextNaming is NextWaiting, of the provisions that name the machine.
+func (t *Tables) NextNaming(m *trivet.Machine, after *trivet.Provision) *trivet.Provision {
+	return t.nextOf(byName+m.Name+endSelector, m, after)
 }
 
 // classes calls do for each selector, of those that begin with some labels, whose further labels are all among rest.

@@ -78,10 +78,10 @@ func checkMachines(t *testing.T, tables *state.Tables, selector map[string]strin
 		}
 	}
 	free, taken := []string{}, []string{}
-	for m := range tables.FreeMachines(selector) {
+	for m := range tables.FreeMachines(selector, &state.Search{Left: 100}) {
 		free = append(free, m.Name)
 	}
-	for m := range tables.TakenMachines(selector) {
+	for m := range tables.TakenMachines(selector, &state.Search{Left: 100}) {
 		taken = append(taken, m.Name)
 	}
 	if !slices.Equal(free, wantFree) || !slices.Equal(taken, wantTaken) {
@@ -143,5 +143,50 @@ func TestWaitingInPages(t *testing.T) {
 	}
 	if blocked != 4 {
 		t.Errorf("%d wait for the image, want 4", blocked)
+	}
+}
+
+// A search that is bounded reads no more machines than it may: one, where the first one has the labels, and as many as it
+// may where labels are of different machines. What follows is found by the next one.
+func TestSearchIsBounded(t *testing.T) {
+	tables := storetest.New(t, state.New)
+	const n = 100
+	if _, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
+		for i := range n {
+			m := &trivet.Machine{Meta: trivet.Meta{Name: fmt.Sprintf("m%03d", i), Labels: map[string]string{"all": "yes"}},
+				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: fmt.Sprintf("52:54:00:00:00:%02x", i)}}},
+				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}
+			m.Labels[[]string{"even", "odd"}[i%2]] = "yes"
+			if i == n-1 {
+				m.Labels["even"] = "yes"
+			}
+			if err := tables.Machines.In(tx).Create(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s := &state.Search{Left: 50}
+	for m := range tables.FreeMachines(map[string]string{"all": "yes"}, s) {
+		if m.Name != "m000" || s.Left != 50 {
+			t.Errorf("%s was found, after %d others", m.Name, 50-s.Left)
+		}
+		break
+	}
+	read := 0
+	for s = (&state.Search{}); s.After != fmt.Sprintf("m%03d", n-1); read += 50 {
+		if s.Left = 50; read > 2*n {
+			t.Fatalf("after %d machines it is at %s", read, s.After)
+		}
+		for m := range tables.FreeMachines(map[string]string{"even": "yes", "odd": "yes"}, s) {
+			if m.Name != fmt.Sprintf("m%03d", n-1) {
+				t.Errorf("%s was found, with the labels %v", m.Name, m.Labels)
+			}
+		}
+	}
+	if read <= 50 {
+		t.Errorf("%d machines were read; the last one was found before the others were read", read)
 	}
 }

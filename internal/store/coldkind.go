@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -196,8 +197,7 @@ func (s *Store) changedIn(kv *mvccpb.KeyValue) (changed []*entry) {
 
 // coldPage reads a page at a revision.
 func (s *Store) coldPage(ctx context.Context, key string, revision int64) (*coldPage, error) {
-	found, err := s.client.Get(ctx, key, clientv3.WithRange(key+slotEnd), clientv3.WithRev(revision),
-		clientv3.WithSerializable())
+	found, err := s.getAt(ctx, key, revision, clientv3.WithRange(key+slotEnd))
 	if err != nil {
 		return nil, err
 	}
@@ -205,6 +205,22 @@ func (s *Store) coldPage(ctx context.Context, key string, revision int64) (*cold
 		return pages[0], nil
 	}
 	return &coldPage{store: s, key: key, entries: map[string]*entry{}}, nil
+}
+
+// applyDelay is how long this head's member gets to apply a revision.
+const applyDelay = time.Millisecond
+
+// getAt reads from this head's member at a revision of the copy. etcd sends the events of a transaction a moment before
+// its revision can be read: it reads again until then.
+func (s *Store) getAt(ctx context.Context, key string, revision int64, opts ...clientv3.OpOption) (
+	found *clientv3.GetResponse, err error) {
+	opts = append(opts, clientv3.WithRev(revision), clientv3.WithSerializable())
+	for {
+		found, err = s.client.Get(ctx, key, opts...)
+		if !errors.Is(err, rpctypes.ErrFutureRev) || wait.Sleep(ctx, applyDelay) != nil {
+			return found, err
+		}
+	}
 }
 
 // atCopy reads at the revision of the copy. If etcd has compacted that, it reads again at a newer one.

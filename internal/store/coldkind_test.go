@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
@@ -366,5 +368,39 @@ func TestHistoryIsResealed(t *testing.T) {
 	}
 	if got := a.all(t, "", 0); !slices.Equal(got, numbers(0, 40)) {
 		t.Errorf("after the rotation: %v", got)
+	}
+}
+
+// lateKV reads as a member does that has sent the events of a revision, and has not applied it yet.
+type lateKV struct {
+	clientv3.KV
+	late, refused int
+}
+
+func (kv *lateKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if op := clientv3.OpGet(key, opts...); strings.HasPrefix(key, "/trivet-history/") && op.Rev() > 0 && kv.late > 0 {
+		kv.late--
+		kv.refused++
+		return nil, rpctypes.ErrFutureRev
+	}
+	return kv.KV.Get(ctx, key, opts...)
+}
+
+// A read of history, by itself or in a transaction, waits for a member that is a moment behind the copy.
+func TestHistoryIsReadWhenTheMemberHasIt(t *testing.T) {
+	t.Parallel()
+	m := storetest.Member(t)
+	client := clientv3.NewCtxClient(context.Background())
+	kv := &lateKV{KV: m.Client().KV}
+	client.KV, client.Watcher, client.Lease = kv, m.Client().Watcher, m.Client().Lease
+	a := openArchive(t, client, store.Options{})
+	kv.late = 2
+	a.happen(t, "u1", 1, 1)
+	kv.late = 2
+	if got := a.all(t, trivet.EventPrefix("machine/u1", "u1"), 10); !slices.Equal(got, []int64{1}) {
+		t.Errorf("the events are %v", got)
+	}
+	if kv.refused != 4 {
+		t.Errorf("%d reads were refused", kv.refused)
 	}
 }

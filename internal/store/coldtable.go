@@ -78,8 +78,7 @@ func (t *ColdTable[T]) Next(ctx context.Context, beyond string) (next *T, err er
 // first returns the first record of a range, or from where to go on if none can be read there; empty: nowhere.
 func (t *ColdTable[T]) first(ctx context.Context, from, end string) (first *T, next string, err error) {
 	_, err = t.store.atCopy(ctx, func(ctx context.Context, revision int64) error {
-		found, err := t.store.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(revision),
-			clientv3.WithSerializable(), clientv3.WithLimit(1))
+		found, err := t.store.getAt(ctx, from, revision, clientv3.WithRange(end), clientv3.WithLimit(1))
 		if err != nil || len(found.Kvs) == 0 {
 			return err
 		}
@@ -181,8 +180,8 @@ func (s *Store) rangeCold(ctx context.Context, all, part, after string, limit in
 		from = max(all, lastPage)
 	}
 	for more := true; more; {
-		found, err := s.client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(all)),
-			clientv3.WithRev(revision), clientv3.WithSerializable(), clientv3.WithLimit(coldKeys))
+		found, err := s.getAt(ctx, from, revision, clientv3.WithRange(clientv3.GetPrefixRangeEnd(all)),
+			clientv3.WithLimit(coldKeys))
 		if err != nil {
 			return nil, err
 		}

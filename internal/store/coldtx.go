@@ -55,8 +55,7 @@ func (s *Store) modAt(ctx context.Context, snap *snapshot, key string) (int64, e
 	if !isHistory(key) {
 		return snap.revOf(key), nil
 	}
-	found, err := s.client.Get(ctx, key, clientv3.WithRev(snap.rev), clientv3.WithSerializable(),
-		clientv3.WithKeysOnly())
+	found, err := s.getAt(ctx, key, snap.rev, clientv3.WithKeysOnly())
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return 0, errRerun

@@ -60,14 +60,22 @@ func (e *Event) JSON() []byte {
 	return fmt.Appendf(nil, `{"kind":%q,"name":%q}`, e.Kind, e.Name)
 }
 
-// bytes returns the approximate memory that the event uses.
-func (e *Event) bytes() int {
+// Bytes returns the approximate memory that the event uses.
+func (e *Event) Bytes() int {
 	const overhead = 256
 	n := overhead
 	for _, x := range []*entry{e.was, e.is} {
 		if x != nil {
-			n += len(x.doc)
+			n += x.size()
 		}
+	}
+	return n
+}
+
+// EventBytes returns the approximate memory that events use.
+func EventBytes(events []*Event) (n int) {
+	for _, e := range events {
+		n += e.Bytes()
 	}
 	return n
 }

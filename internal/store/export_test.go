@@ -74,9 +74,6 @@ func (s *Store) LimitReplay(revisions, bytes int64) {
 // LimitUnknown sets the limit of replays in revisions that are older than the copy.
 func (s *Store) LimitUnknown(revisions int64) { s.replay.unknown = revisions }
 
-// Rewind makes the watch return what it returned after a revision.
-func (w *Watcher) Rewind(revision int64) { w.rev = revision }
-
 // ForgetHistory drops the events that this head holds, so that watches read from etcd.
 func (s *Store) ForgetHistory() { s.history.reset(s.Revision()) }
 

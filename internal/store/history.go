@@ -30,7 +30,7 @@ func (h *history) add(rev int64, events []*Event) {
 	h.rev = rev
 	for _, e := range events {
 		h.events = append(h.events, e)
-		h.bytes += e.bytes()
+		h.bytes += e.Bytes()
 	}
 	h.evict()
 	for w := range h.waiting {
@@ -46,7 +46,7 @@ func (h *history) evict() {
 	for n < len(h.events) && (len(h.events)-n > historyEvents || h.bytes > historyBytes) {
 		e := h.events[n]
 		h.evicted[e.part] = e.Revision
-		h.bytes -= e.bytes()
+		h.bytes -= e.Bytes()
 		h.events[n] = nil
 		n++
 	}
@@ -74,12 +74,13 @@ func (h *history) after(w *Watcher, rev int64) (events []*Event, upTo int64, ok 
 		return nil, 0, false
 	}
 	at := sort.Search(len(h.events), func(i int) bool { return h.events[i].Revision > rev })
+	used := 0
 	for _, e := range h.events[at:] {
-		if n := len(events); n >= batchEvents && e.Revision != events[n-1].Revision {
+		if n := len(events); w.enough(events, used) && e.Revision != events[n-1].Revision {
 			return events, events[n-1].Revision, true
 		}
 		if w.wants(e.part) {
-			events = append(events, e)
+			events, used = append(events, e), used+e.Bytes()
 		}
 	}
 	if len(events) == 0 {

@@ -19,6 +19,9 @@ func (r Raw) Name() string { return r.e.name }
 // Revision returns the revision of the record's last change.
 func (r Raw) Revision() int64 { return r.e.rev }
 
+// Bytes returns the approximate size of its JSON.
+func (r Raw) Bytes() int { return len(r.e.doc) }
+
 // JSON returns the record with its revision.
 func (r Raw) JSON() []byte { return r.e.json() }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -111,4 +112,39 @@ func TestReplaysAtOnce(t *testing.T) {
 		held <- struct{}{}
 	}
 	all.Wait()
+}
+
+// A replay that takes longer than its caller waits for changes is not begun again: it would never end.
+func TestReplayOutlastsItsCaller(t *testing.T) {
+	t.Parallel()
+	h, link := openWatched(t, storetest.Member(t))
+	first := h.put(t, "m0", "")
+	second := h.put(t, "m0", "r1")
+	h.ForgetHistory()
+	held := make(chan struct{})
+	link.held.Store(&held)
+	begun := link.begun.Load()
+	ctx, cancel := context.WithCancel(t.Context())
+	expired, cancelExpired := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancelExpired()
+	time.AfterFunc(500*time.Millisecond, func() { close(held) })
+	w := h.Watch(first)
+	if events, err := w.Next(expired); err != nil || len(events) != 1 || w.Revision() != second {
+		t.Errorf("%d events up to %d, %v; want one at %d", len(events), w.Revision(), err, second)
+	}
+	w.Rewind(first, 1<<20)
+	if events, err := w.Next(expired); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a replay begins after the deadline: %d events, %v", len(events), err)
+	}
+	if n := link.begun.Load() - begun; n != 1 {
+		t.Errorf("etcd was read %d times", n)
+	}
+	held = make(chan struct{})
+	time.AfterFunc(200*time.Millisecond, func() {
+		cancel()
+		close(held)
+	})
+	if events, err := w.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("its caller has gone: %d events, %v", len(events), err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -12,16 +13,19 @@ import (
 )
 
 const (
-	// batchEvents is the approximate number of events that one Next returns.
+	// batchEvents and batchBytes are approximately what one Next returns at most.
 	batchEvents = 256
+	batchBytes  = 4 << 20
 	// maxReplay and maxReplayBytes bound what is read from etcd for a watcher until it is up to date: the revisions, and
 	// the keys and values. Beyond, a list is cheaper. maxUnknownReplay bounds the revisions of which this head does not
 	// know the size, since they are older than its copy.
 	maxReplay        = 20_000
 	maxReplayBytes   = 64 << 20
 	maxUnknownReplay = 1000
-	// maxReplays bounds the watchers of this head for which etcd is read at the same time.
-	maxReplays = 16
+	// maxReplays bounds the watchers of this head for which etcd is read at the same time, and replayTime how long that
+	// takes for one: afterwards a list is cheaper, too.
+	maxReplays = 4
+	replayTime = 10 * time.Second
 )
 
 // Watcher returns the changes of records of some kinds, in order. It must be used by one goroutine. It uses no
@@ -33,11 +37,12 @@ type Watcher struct {
 	rev   int64           // everything up to here was returned
 	wake  chan struct{}
 	bytes int // that were read from etcd since it was last up to date
+	batch int // the bytes that Next returns at most, approximately
 }
 
 // Watch begins a watch of the kinds (none: all) after a revision. A revision of 0 means from now on.
 func (s *Store) Watch(from int64, kinds ...trivet.Kind) *Watcher {
-	w := &Watcher{store: s, rev: from, wake: make(chan struct{}, 1)}
+	w := &Watcher{store: s, rev: from, wake: make(chan struct{}, 1), batch: batchBytes}
 	if from <= 0 {
 		w.rev = s.snapshot().rev
 	} else if faultinject.WatchRepeated {
@@ -55,6 +60,17 @@ func (s *Store) Watch(from int64, kinds ...trivet.Kind) *Watcher {
 // Revision returns the revision from which a watch resumes after the last Next. It also increases while there are no
 // matching changes.
 func (w *Watcher) Revision() int64 { return w.rev }
+
+// Rewind makes Next return again what followed a revision, and from then on fewer bytes at once, for a consumer that
+// cannot hold all that it has got.
+func (w *Watcher) Rewind(revision int64, bytes int) {
+	w.rev, w.batch = revision, min(bytes, batchBytes)
+}
+
+// enough reports whether Next has enough events. used is their bytes.
+func (w *Watcher) enough(events []*Event, used int) bool {
+	return len(events) >= batchEvents || used >= w.batch
+}
 
 // Next waits for changes and returns them, always in whole revisions. Errors: ErrCompacted if the change feed does not
 // reach back that far, or it would be too much to read (list, then watch from the list's revision); ErrUnavailable;
@@ -130,7 +146,11 @@ func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err 
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	if ctx.Err() != nil {
+		return nil, 0, ctx.Err()
+	}
+	caller := ctx
+	ctx, cancel := whole(caller)
 	defer cancel()
 	feed := w.store.client.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(w.rev+1), clientv3.WithPrevKV())
 	select {
@@ -141,16 +161,32 @@ func (w *Watcher) replay(ctx context.Context) (events []*Event, upTo int64, err 
 		if err := resp.Err(); !ok || err != nil {
 			return nil, 0, errors.Join(trivet.ErrUnavailable, err, ctx.Err())
 		}
-		upTo = resp.Events[len(resp.Events)-1].Kv.ModRevision
-		if err := w.store.pending.wait(ctx, upTo); err != nil {
+		if events, upTo, err = w.replayed(ctx, resp.Events); err != nil {
 			return nil, 0, err
 		}
-		events, err = w.replayed(ctx, resp.Events)
-		return events, upTo, err
+		return events, upTo, w.store.pending.wait(ctx, upTo)
 	case <-w.store.done:
 		return nil, 0, errClosed
 	case <-ctx.Done():
-		return nil, 0, ctx.Err()
+		if errors.Is(caller.Err(), context.Canceled) {
+			return nil, 0, caller.Err()
+		}
+		return nil, 0, fmt.Errorf("%w: it takes longer than %s to read", trivet.ErrCompacted, replayTime)
+	}
+}
+
+// whole returns the context of a replay. A deadline of its caller does not interrupt one that has begun: it would begin
+// again from the start, and never end where it takes longer.
+func whole(caller context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), replayTime)
+	stop := context.AfterFunc(caller, func() {
+		if errors.Is(caller.Err(), context.Canceled) {
+			cancel()
+		}
+	})
+	return ctx, func() {
+		stop()
+		cancel()
 	}
 }
 
@@ -165,28 +201,50 @@ func (w *Watcher) checkReplay() error {
 		trivet.ErrCompacted, back, bytes, unknown)
 }
 
-// replayed converts etcd's events.
-func (w *Watcher) replayed(ctx context.Context, from []*clientv3.Event) (events []*Event, err error) {
+// replayed converts the first of etcd's events, as many as Next returns, in whole revisions. The others are not decoded.
+func (w *Watcher) replayed(ctx context.Context, from []*clientv3.Event) (events []*Event, upTo int64, err error) {
+	used := 0
 	for _, ev := range from {
-		var was, is *entry
-		w.bytes += len(ev.Kv.Key) + len(ev.Kv.Value)
-		key := string(ev.Kv.Key)
-		if isHistory(key) {
-			if kind, _, _ := splitKey(key); w.wants(kind) {
-				events = append(events, w.store.historyEvents(ev)...)
+		if rev := ev.Kv.ModRevision; rev != upTo {
+			if w.enough(events, used) {
+				return events, upTo, nil
 			}
-			continue
+			upTo = rev
 		}
+		w.bytes += len(ev.Kv.Key) + len(ev.Kv.Value)
 		if ev.PrevKv != nil {
 			w.bytes += len(ev.PrevKv.Value)
-			was = w.store.read(ev.PrevKv, w.store.specsAt(ctx, ev.Kv.ModRevision-1, &err))
 		}
-		if ev.Type != clientv3.EventTypeDelete {
-			is = w.store.read(ev.Kv, w.store.specsAt(ctx, ev.Kv.ModRevision, &err))
+		converted, err := w.replayedEvents(ctx, ev)
+		if err != nil {
+			return nil, 0, err
 		}
-		if e := w.store.newEvent(key, was, is, ev.Kv.ModRevision); e != nil && w.wants(e.part) {
-			events = append(events, e)
+		for _, e := range converted {
+			events, used = append(events, e), used+e.Bytes()
 		}
+	}
+	return events, upTo, nil
+}
+
+// replayedEvents converts one of etcd's events; none, if it is not of a kind that is watched.
+func (w *Watcher) replayedEvents(ctx context.Context, ev *clientv3.Event) (events []*Event, err error) {
+	key, revision := string(ev.Kv.Key), ev.Kv.ModRevision
+	kind, _, ok := splitKey(key)
+	switch {
+	case !ok || !w.wants(kind):
+		return nil, nil
+	case isHistory(key):
+		return w.store.historyEvents(ev), nil
+	}
+	var was, is *entry
+	if ev.PrevKv != nil {
+		was = w.store.read(ev.PrevKv, w.store.specsAt(ctx, revision-1, &err))
+	}
+	if ev.Type != clientv3.EventTypeDelete {
+		is = w.store.read(ev.Kv, w.store.specsAt(ctx, revision, &err))
+	}
+	if e := w.store.newEvent(key, was, is, revision); e != nil {
+		events = append(events, e)
 	}
 	return events, err
 }

@@ -184,7 +184,7 @@ func TestReplayIsBounded(t *testing.T) {
 			events += len(some)
 		}
 		later.LimitReplay(limit, 10_000)
-		w.Rewind(first) // it is not up to date
+		w.Rewind(first, 1<<20) // it is not up to date
 		if events, err := w.Next(t.Context()); !errors.Is(err, trivet.ErrCompacted) {
 			t.Errorf("after more than 20,000 bytes, of at most 10,000: %d events, %v", len(events), err)
 		}

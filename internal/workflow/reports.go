@@ -38,7 +38,8 @@ func (r *Run) apply(report *trivet.Report) error {
 		return fmt.Errorf("%w: report %d is of action %q, which is not the next one", trivet.ErrInvalid, report.Seq,
 			report.Action)
 	}
-	step.Attempt = max(step.Attempt, min(report.Attempt, step.MaxAttempts))
+	// each failure uses an attempt, whatever number an agent gives to the next one
+	step.Attempt = min(max(step.Attempt, report.Attempt, step.Failures+1), step.MaxAttempts)
 	report.Note = clip(report.Note, MaxNote)
 	step.Note = report.Note
 	switch report.State {

@@ -151,6 +151,23 @@ func TestAttemptsAreUsedUp(t *testing.T) {
 	}
 }
 
+// An agent that reports the failure of its first attempt again and again uses up the attempts as another does: there is
+// an event for each.
+func TestRepeatedFailuresUseUpTheAttempts(t *testing.T) {
+	b := start(t, workflow.Machine{AgentUp: true})
+	b.grant()
+	before, failures := len(b.r.Events), 0
+	for b.w.Status.State == trivet.WorkflowRunning && failures < 10 {
+		b.must(b.report("wipe", 1, trivet.StepRunning))
+		b.must(b.report("wipe", 1, trivet.StepFailed))
+		failures++
+	}
+	if most := b.w.Status.Step("wipe").MaxAttempts; failures != most || len(b.r.Events) != before+most {
+		t.Errorf("after %d failures of at most %d, with %d events, the run is %s", failures, most,
+			len(b.r.Events)-before, b.w.Status.State)
+	}
+}
+
 func TestAResetResumesAfterTheLastReport(t *testing.T) {
 	b := start(t, workflow.Machine{})
 	b.r.ReachBootStep(trivet.StepKernel)
