@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Release is the version of what programs understand, "0.3.1".
+// Release is the version of what programs understand: "0.3", or "0.3.1" where a patch adds to it. Patches that add
+// nothing have the release before them.
 type Release string
 
 // CurrentRelease is this program's. A kind, field or behaviour that a release adds is registered with it (see

@@ -84,6 +84,7 @@ func (h *Handler) routes() {
 	h.headRoutes()
 	h.prometheusRoutes()
 	h.keyRoutes()
+	h.notifierRoutes()
 	h.machineRoutes()
 	h.blobRoutes()
 	h.logRoutes()
