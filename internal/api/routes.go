@@ -84,6 +84,7 @@ func (h *Handler) routes() {
 	h.headRoutes()
 	h.keyRoutes()
 	h.machineRoutes()
+	h.consoleRoutes()
 	h.blobRoutes()
 	h.logRoutes()
 	h.healthRoutes()

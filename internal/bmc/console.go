@@ -23,7 +23,7 @@ const (
 // sends nothing for three intervals is lost. Tests shorten it.
 var solKeepalive = 15 * time.Second
 
-// solQueue bounds the packets of text that nobody has read. Further ones are not acknowledged, so the BMC keeps them.
+// solQueue bounds the packets of text that were not read. Further ones are not acknowledged, so the BMC keeps them.
 const solQueue = 64
 
 // ErrConsoleEnded: the BMC ended the session. It is an ErrUnavailable.

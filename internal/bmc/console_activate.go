@@ -119,7 +119,7 @@ func packetSize(response []byte) int {
 	return min(max(least, int(binary.LittleEndian.Uint16(response[4:]))-solHeader), most)
 }
 
-// holder says who has the console, as far as the BMC tells (§24.4, §22.20); empty: it does not.
+// holder says who has the console, as far as the BMC reports it (§24.4, §22.20); empty: it does not.
 func holder(ctx context.Context, s *rmcpSession) string {
 	owner, err := consoleOwner(ctx, s)
 	if err != nil || owner == 0 {
@@ -132,7 +132,7 @@ func holder(ctx context.Context, s *rmcpSession) string {
 	return fmt.Sprintf(": user %d of the BMC has it, from %s", info[3]&0x3f, netip.AddrFrom4([4]byte(info[6:10])))
 }
 
-// consoleOwner returns the session that has the console; 0: none, or the BMC does not tell.
+// consoleOwner returns the session that has the console; 0: none, or the BMC does not report it.
 func consoleOwner(ctx context.Context, s *rmcpSession) (uint32, error) {
 	data, err := s.call(ctx, netApp, cmdPayloadInstance, solInstance...)
 	if err != nil || len(data) < 4 {

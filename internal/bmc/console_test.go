@@ -131,7 +131,7 @@ func TestConsoleOfMachineThatTakesNothing(t *testing.T) {
 	}
 }
 
-// A BMC that nobody reads from keeps what it cannot send.
+// A BMC that is not read keeps what it cannot send.
 func TestConsoleFlood(t *testing.T) {
 	t.Parallel()
 	cfg, line := simWithLine(t)

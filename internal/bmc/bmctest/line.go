@@ -1,9 +1,14 @@
 package bmctest
 
 import (
+	"errors"
 	"net"
 	"sync"
+	"time"
 )
+
+// lineTimeout bounds the waits for a line.
+const lineTimeout = 30 * time.Second
 
 // Line is the serial line of a machine in memory: a TCP server to which ipmi_sim connects. It keeps what is typed.
 type Line struct {
@@ -68,8 +73,9 @@ func (l *Line) update(change func()) {
 	l.changed = make(chan struct{})
 }
 
-// Write writes as the machine does. It waits for the BMC to be connected.
+// Write writes as the machine does. It waits some time for the BMC to be connected.
 func (l *Line) Write(p []byte) (int, error) {
+	late := time.After(lineTimeout)
 	for {
 		l.mu.Lock()
 		conn, changed := l.conn, l.changed
@@ -77,12 +83,17 @@ func (l *Line) Write(p []byte) (int, error) {
 		if conn != nil {
 			return conn.Write(p)
 		}
-		<-changed
+		select {
+		case <-changed:
+		case <-late:
+			return 0, errors.New("no BMC has connected to the line")
+		}
 	}
 }
 
-// Typed waits until n characters were typed, and returns all.
+// Typed waits some time until n characters were typed, and returns all.
 func (l *Line) Typed(n int) string {
+	late := time.After(lineTimeout)
 	for {
 		l.mu.Lock()
 		typed, changed := string(l.typed), l.changed
@@ -90,6 +101,10 @@ func (l *Line) Typed(n int) string {
 		if len(typed) >= n {
 			return typed
 		}
-		<-changed
+		select {
+		case <-changed:
+		case <-late:
+			return typed
+		}
 	}
 }
