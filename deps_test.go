@@ -46,7 +46,9 @@ var layers = []layer{
 	}},
 	{"state", [][]string{{"internal/peer", "internal/reconcile", "internal/state"}}},
 	{"domain", [][]string{{"internal/addressing"}, {"internal/fleet"}}},
-	{"cluster", [][]string{{"internal/maintenance", "internal/membership", "internal/presence", "internal/replica"}}},
+	{"cluster", [][]string{{
+		"internal/console", "internal/maintenance", "internal/membership", "internal/presence", "internal/replica",
+	}}},
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",
 		"internal/controller/deadline", "internal/controller/heads", "internal/controller/keys",

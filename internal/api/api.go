@@ -19,6 +19,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/console"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/membership"
@@ -38,7 +39,9 @@ type Config struct {
 	// Copies replicates blobs: content is acknowledged when two heads hold it.
 	Copies *replica.Blobs
 	Logs   *replica.Logs
-	Log    *slog.Logger
+	// Consoles are the serial consoles of machines.
+	Consoles *console.Consoles
+	Log      *slog.Logger
 	// Metrics is the registry of the API's metrics, which /metrics serves.
 	Metrics *prometheus.Registry
 	Version trivet.Version

@@ -27,6 +27,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth/authtest"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/console"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/peer"
@@ -99,9 +100,13 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	h.peers = peer.NewServer(peer.Config{Root: &keys.CA.Root, Membership: &membership.Verifier{Records: records},
 		Log: slog.New(slog.DiscardHandler)})
 	logs.Register(h.peers)
+	consoles := console.New(console.Config{Self: name, Tables: h.fleet.Tables, Client: logs.Client,
+		Unseal: func(s *trivet.Secret, key string) (string, error) { return s.Spec.Data[key], nil }, Log: slog.Default()})
+	t.Cleanup(consoles.Close)
+	consoles.Register(h.peers)
 	h.handler = must(api.New(api.Config{
 		Fleet: h.fleet, Heads: records, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies,
-		Logs: logs, Metrics: reg, CheckTemplate: workflow.Check,
+		Logs: logs, Consoles: consoles, Metrics: reg, CheckTemplate: workflow.Check,
 		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: trivet.Version{Version: "v0", Head: name},
 		Ready: func(context.Context) error {

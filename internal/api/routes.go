@@ -86,6 +86,7 @@ func (h *Handler) routes() {
 	h.keyRoutes()
 	h.notifierRoutes()
 	h.machineRoutes()
+	h.consoleRoutes()
 	h.blobRoutes()
 	h.logRoutes()
 	h.healthRoutes()

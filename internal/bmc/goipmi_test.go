@@ -21,37 +21,43 @@ import (
 func goIPMI(suite types.CipherSuiteID) func(bmctest.TB, bmctest.Machine) bmc.Config {
 	return func(t bmctest.TB, m bmctest.Machine) bmc.Config {
 		t.Helper()
-		conn, err := udp.Listen("127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg := bmc.Config{Protocol: bmc.IPMI, Address: conn.LocalAddr().String(), User: "trivet",
-			Password: rand.Text()[:20], UEFI: true, Allows: netip.Addr.IsLoopback}
-		b := gobmc.New(gobmc.DeviceInfo{IPMIVersion: 0x20}, [16]byte{7}, &chassis{HAL: mock.New(), machine: m})
-		err = b.Users.Upsert(2, func(u *gobmc.User) error {
-			u.Name, u.Enabled, u.Password20 = cfg.User, true, true
-			copy(u.Password[:], cfg.Password)
-			u.ChannelAccess = map[uint8]gobmc.UserChannelAccess{1: {MaxPrivilege: gobmc.PrivilegeLevelOperator,
-				Enabled: true}}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		s := server.NewServer(b, conn, server.WithCipherSuites([]types.CipherSuiteID{suite}))
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			s.Serve(ctx)
-		}()
-		t.Cleanup(func() {
-			cancel()
-			s.Close()
-			<-done
-		})
+		cfg, _ := goIPMIServer(t, suite, &chassis{HAL: mock.New(), machine: m})
 		return cfg
 	}
+}
+
+func goIPMIServer(t bmctest.TB, suite types.CipherSuiteID, machine hal.HAL) (bmc.Config, *gobmc.BMC) {
+	t.Helper()
+	conn, err := udp.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := bmc.Config{Protocol: bmc.IPMI, Address: conn.LocalAddr().String(), User: "trivet",
+		Password: rand.Text()[:20], UEFI: true, Allows: netip.Addr.IsLoopback}
+	b := gobmc.New(gobmc.DeviceInfo{IPMIVersion: 0x20}, [16]byte{7}, machine)
+	err = b.Users.Upsert(2, func(u *gobmc.User) error {
+		u.Name, u.Enabled, u.Password20 = cfg.User, true, true
+		copy(u.Password[:], cfg.Password)
+		u.ChannelAccess = map[uint8]gobmc.UserChannelAccess{1: {MaxPrivilege: gobmc.PrivilegeLevelOperator,
+			Enabled: true}}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := server.NewServer(b, conn, server.WithCipherSuites([]types.CipherSuiteID{suite}))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Serve(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		s.Close()
+		<-done
+	})
+	return cfg, b
 }
 
 // chassis puts a Machine below go-ipmi's server.

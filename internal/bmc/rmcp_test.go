@@ -60,6 +60,9 @@ func (f *fakeBMC) Write(b []byte) (int, error) {
 
 func (f *fakeBMC) answer(b []byte) []byte {
 	if p, err := f.keys.open(b); err == nil && f.keys != nil {
+		if p.kind != payloadIPMI {
+			return nil
+		}
 		return f.command(p.payload)
 	}
 	p, err := (*sessionKeys)(nil).open(b)

@@ -13,6 +13,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/console"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/maintenance"
@@ -82,11 +83,13 @@ func (s *Server) openFiles(context.Context) (err error) {
 // assemble wires the servers of a full head.
 func (s *Server) assemble(context.Context) (err error) {
 	logs := &replica.Logs{Self: s.local.Name(), Store: s.logs, Tables: s.fleet.Tables, Client: s.local.Client()}
+	s.consoles = console.New(console.Config{Self: s.local.Name(), Tables: s.fleet.Tables, Client: s.local.Client(),
+		Unseal: unsealer(s.local.Keys()), Log: s.cfg.Log.With("part", "console")})
 	view := &membership.View{Local: s.local, Records: s.records, Statuses: s.monitor.Statuses}
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Heads: s.records, Presence: s.exchange.Tracker,
 		Keys: s.local.Keys(), Blobs: s.blobStore, Copies: s.blobs,
-		Logs: logs, Log: s.cfg.Log, Metrics: s.metrics,
+		Logs: logs, Consoles: s.consoles, Log: s.cfg.Log, Metrics: s.metrics,
 		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.local.Root().Cluster(), Head: s.local.Name()},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: view.Cluster,
 	})
@@ -137,6 +140,7 @@ func (s *Server) peerServer(logs *replica.Logs) http.Handler {
 	s.exchange.Register(p)
 	s.blobs.Register(p)
 	logs.Register(p)
+	s.consoles.Register(p)
 	return p
 }
 

@@ -100,6 +100,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error {
 		<-ctx.Done()
 		s.api.Drain()
+		s.consoles.Close()
 		timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		return drain(timeout, s.router, bootServer)

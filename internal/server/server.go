@@ -20,6 +20,7 @@ import (
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/console"
 	"github.com/trivet-project/trivet/internal/fleet"
 	"github.com/trivet-project/trivet/internal/hostnet"
 	"github.com/trivet-project/trivet/internal/limit"
@@ -60,6 +61,7 @@ type Server struct {
 	blobStore    *blob.Store
 	blobs        *replica.Blobs
 	logs         *runlog.Store
+	consoles     *console.Consoles
 	api          *api.Handler
 	leases       *addressing.Leases
 	netboot      *netboot.Server

@@ -42,6 +42,7 @@ type Options struct {
 	Address  string   // IP address to listen on; default 127.0.0.1
 	Port     int      // UDP; 0: a free one
 	Password string   // at most 20 letters and digits; empty: a random one
+	Serial   string   // host:port of the TCP server that is the machine's serial line; empty: there is none
 	Wrap     []string // put before the command, such as "ip", "netns", "exec", NAME
 }
 
@@ -158,6 +159,10 @@ func (s *IPMI) Stop() error {
 func (s *IPMI) path(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *IPMI) writeFiles(opts Options) error {
+	serial := ""
+	if opts.Serial != "" {
+		serial = fmt.Sprintf("sol \"tcp:%s\" 115200\n", opts.Serial)
+	}
 	conf := fmt.Sprintf(`name "bmc"
 set_working_mc 0x20
 startlan 1
@@ -170,8 +175,9 @@ startlan 1
   guid a123456789abcdefa123456789abcdef
 endlan
 chassis_control "perl %s %s"
-user 2 true "%s" "%s" operator 60 md5
-`, opts.Address, opts.Port, s.path("chassis.pl"), s.path("hooks"), s.Config.User, s.Config.Password)
+%suser 2 true "%s" "%s" operator 60 md5
+`, opts.Address, opts.Port, s.path("chassis.pl"), s.path("hooks"), serial, s.Config.User,
+		s.Config.Password)
 	const emu = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02\nmc_enable 0x20\n"
 	return errors.Join(
 		os.WriteFile(s.path("lan.conf"), []byte(conf), 0o600),

@@ -63,8 +63,7 @@ type Config struct {
 	Head   string // the name of this head
 	// Commands is the directory of the programs of protocol exec.
 	Commands string
-	// Unseal returns one value of a secret.
-	Unseal func(secret *trivet.Secret, key string) (string, error)
+	Unseal   state.Unseal
 }
 
 // Controller implements [reconcile.Controller]. Its keys are names of machines. A BMC cannot refuse a late command.

@@ -45,22 +45,10 @@ func (c *Controller) sendWhile(ctx, wanted context.Context, m *trivet.Machine, i
 }
 
 func (c *Controller) open(ctx context.Context, m *trivet.Machine) (bmc.Client, error) {
-	secret, err := c.Tables.Secrets.Get(trivet.Resolve("", m.Spec.BMC.Secret))
+	cfg, err := c.Tables.BMC(m, c.Unseal)
 	if err != nil {
 		return nil, err
 	}
-	user, err := c.Unseal(secret, "user")
-	if err != nil {
-		return nil, err
-	}
-	password, err := c.Unseal(secret, "password")
-	if err != nil {
-		return nil, err
-	}
-	return bmc.Open(ctx, bmc.Config{
-		Protocol: m.Spec.BMC.Protocol, Command: m.Spec.BMC.Command, Commands: c.Commands,
-		Address: m.Spec.BMC.Address, User: user, Password: password,
-		Allows: secret.Spec.Allows, Insecure: secret.Spec.Insecure,
-		UEFI: m.Status.Inventory != nil && m.Status.Inventory.Firmware == "uefi",
-	})
+	cfg.Commands = c.Commands
+	return bmc.Open(ctx, cfg)
 }

@@ -1,0 +1,27 @@
+package state
+
+import (
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/bmc"
+)
+
+// Unseal returns one value of a secret.
+type Unseal func(secret *trivet.Secret, key string) (string, error)
+
+// BMC returns how to reach the BMC of a machine, which must have one.
+func (t *Tables) BMC(m *trivet.Machine, unseal Unseal) (cfg bmc.Config, err error) {
+	secret, err := t.Secrets.Get(trivet.Resolve("", m.Spec.BMC.Secret))
+	if err != nil {
+		return cfg, err
+	}
+	user, err := unseal(secret, "user")
+	if err != nil {
+		return cfg, err
+	}
+	password, err := unseal(secret, "password")
+	return bmc.Config{
+		Protocol: m.Spec.BMC.Protocol, Command: m.Spec.BMC.Command, Address: m.Spec.BMC.Address,
+		User: user, Password: password, Allows: secret.Spec.Allows, Insecure: secret.Spec.Insecure,
+		UEFI: m.Status.Inventory != nil && m.Status.Inventory.Firmware == "uefi",
+	}, err
+}
