@@ -284,7 +284,7 @@ func TestSpecsApartAreAsTogether(t *testing.T) {
 			model[name] = is
 		case op == 3:
 			doc := fmt.Sprintf(`{"spec":{"rack":"raw%d"},"status":{"power":"off"}}`, i)
-			is.Spec.Rack, is.Status.Power = fmt.Sprint("raw", i), "off"
+			is.Spec.Rack, is.Status = fmt.Sprint("raw", i), trivet.MachineStatus{Power: "off"}
 			_, err = h.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRaw("Machine", name, []byte(doc)) })
 			model[name] = is
 		default:
