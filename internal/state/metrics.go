@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -31,9 +32,11 @@ func newCounts(t *Tables) counts {
 	}
 }
 
-// Bounds of label model: how many models have a value of their own, and the bytes of one.
+// Bounds of label model: how many models have a value of their own, how many have had one since the head started, as
+// agents report them, and the bytes of one.
 const (
 	maxModels = 50
+	maxShown  = 4 * maxModels
 	maxModel  = 64
 )
 
@@ -59,8 +62,9 @@ func model(m *trivet.Machine) string {
 	return cmp.Or(text, "unknown")
 }
 
-// largest returns the most frequent models; all others together are "other".
-func largest(models map[string]int) map[string]int {
+// largest returns the most frequent models; all others together are "other". It adds to before, which has those that
+// were shown before.
+func largest(models map[string]int, before map[string]bool) map[string]int {
 	type model struct {
 		name string
 		n    int
@@ -80,7 +84,11 @@ func largest(models map[string]int) map[string]int {
 	}
 	counts := map[string]int{}
 	for _, m := range shown {
-		counts[m.name] = m.n
+		if !before[m.name] && len(before) >= maxShown {
+			rest += m.n
+			continue
+		}
+		counts[m.name], before[m.name] = m.n, true
 	}
 	if rest > 0 {
 		counts["other"] += rest
@@ -92,7 +100,8 @@ var (
 	machinesDesc = prometheus.NewDesc("trivet_machines",
 		"Machines by state, in this head's copy: each head shows those of the site.", []string{"state"}, nil)
 	modelsDesc = prometheus.NewDesc("trivet_machines_by_model",
-		"Accepted machines by vendor and product, the 50 most frequent ones; the rest is other.", []string{"model"}, nil)
+		"Accepted machines by vendor and product, the 50 most frequent ones, and at most 200 since "+
+			"the head started; the rest is other.", []string{"model"}, nil)
 	provisionsDesc = prometheus.NewDesc("trivet_provision_records",
 		"Provisions by state, in this head's copy. Those that are pending are the queue: they wait for a machine.",
 		[]string{"state"}, nil)
@@ -108,18 +117,27 @@ var (
 )
 
 // collector collects the numbers of machines and provisions.
-type collector struct{ tables *Tables }
+type collector struct {
+	tables *Tables
+
+	mu     sync.Mutex
+	models map[string]bool // guarded by mu; those that were shown
+}
 
 // NewCollector returns the metrics of machines and provisions.
-func NewCollector(t *Tables) prometheus.Collector { return collector{t} }
+func NewCollector(t *Tables) prometheus.Collector {
+	return &collector{tables: t, models: map[string]bool{}}
+}
 
-func (c collector) Describe(to chan<- *prometheus.Desc) {
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{machinesDesc, modelsDesc, provisionsDesc, oldestDesc} {
 		to <- d
 	}
 }
 
-func (c collector) Collect(to chan<- prometheus.Metric) {
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
@@ -127,7 +145,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	for _, s := range machineStates {
 		gauge(machinesDesc, float64(machines[string(s)]), string(s))
 	}
-	for name, n := range largest(c.tables.counts.models.Counts()) {
+	for name, n := range largest(c.tables.counts.models.Counts(), c.models) {
 		gauge(modelsDesc, float64(n), name)
 	}
 	for _, s := range provisionStates {

@@ -16,11 +16,16 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// gauges returns the gauges that are not 0, by name and labels.
+// gauges returns the gauges of a new head that are not 0, by name and labels.
 func gauges(t testing.TB, tables *state.Tables) map[string]float64 {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(state.NewCollector(tables))
+	return gather(t, reg)
+}
+
+func gather(t testing.TB, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +139,37 @@ func TestModelsAreBounded(t *testing.T) {
 	}
 	if labels != 51 || sum != 120 || got["machines_by_model Acme often"] != 10 || got["machines_by_model other"] != 61 {
 		t.Errorf("%d labels with %v machines: %v", labels, sum, got)
+	}
+}
+
+// A machine that reports another model each time it boots does not create labels without end.
+func TestModelsSinceTheStartAreBounded(t *testing.T) {
+	t.Parallel()
+	tables, reg := storetest.New(t, state.New), prometheus.NewRegistry()
+	reg.MustRegister(state.NewCollector(tables))
+	put := func(m *trivet.Machine) {
+		t.Helper()
+		do := func(tx *store.Tx) error { return tables.Machines.In(tx).Put(m) }
+		if _, err := tables.Store.Update(t.Context(), do); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(machineOf("good", "A", trivet.MachineActive))
+	labels := map[string]bool{}
+	for boot := range 250 {
+		put(machineOf("bad", fmt.Sprint("model-", boot), trivet.MachineActive))
+		now := gather(t, reg)
+		for key := range now {
+			if strings.HasPrefix(key, "machines_by_model ") {
+				labels[key] = true
+			}
+		}
+		if now["machines_by_model Acme A"] != 1 {
+			t.Fatalf("after %d boots of another machine: %v", boot, now)
+		}
+	}
+	if len(labels) != 201 || !labels["machines_by_model other"] {
+		t.Errorf("%d labels", len(labels))
 	}
 }
 

@@ -34,7 +34,7 @@ func draw(d *dashboard, began, end time.Time) string {
 	for _, p := range d.Panels {
 		height = max(height, (p.GridPos.Y+p.GridPos.H)*cellHeight)
 	}
-	fmt.Fprintf(s, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -30 %d %d" font-family="sans-serif" font-size="11">`+
+	fmt.Fprintf(s, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -30 %d %d" font-family="sans-serif">`+
 		"\n<rect y=\"-30\" width=\"%d\" height=\"%d\" fill=\"#f4f5f5\"/>\n", width, height+30, width, height+30)
 	s.text(gap, -9, "16", "#24292e", "start", d.Title)
 	for i := range d.Panels {
