@@ -51,8 +51,9 @@ var layers = []layer{
 	}}},
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",
-		"internal/controller/deadline", "internal/controller/heads", "internal/controller/keys",
-		"internal/controller/notify", "internal/controller/power", "internal/controller/provision",
+		"internal/controller/console", "internal/controller/deadline", "internal/controller/heads",
+		"internal/controller/keys", "internal/controller/notify", "internal/controller/power",
+		"internal/controller/provision",
 	}}},
 	{"programs", [][]string{
 		{"internal/cli", "internal/server", "internal/bmc/bmctest", "internal/lab/vm"},

@@ -54,6 +54,9 @@ type BMC struct {
 	// Secret is the Secret with keys user and password, as "NAME" or "PROJECT/NAME". It names the addresses that it may
 	// be sent to.
 	Secret string `json:"secret"`
+	// Console collects, during each run, what the machine writes to its serial console: for protocol ipmi. BMCs permit
+	// one session, so it is off by default. Those who may read the logs of runs may read it.
+	Console bool `json:"console,omitempty"`
 }
 
 // Host returns the host of the BMC's address: a name or an address; empty if it has none.
@@ -231,6 +234,9 @@ func (m *Machine) Validate() error {
 			p.need("spec.bmc.command", b.Command)
 		} else if b.Command != "" {
 			p.add("spec.bmc.command", "is for protocol exec only")
+		}
+		if b.Console && b.Protocol != "ipmi" {
+			p.add("spec.bmc.console", "is for protocol ipmi only")
 		}
 		p.ref("spec.bmc.command", b.Command)
 		if p.need("spec.bmc.address", b.Address); b.Address != "" && b.Host() == "" {

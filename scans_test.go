@@ -26,6 +26,7 @@ var mayScan = map[string]string{
 	"internal/addressing.Leases.followLeases: internal/store.Table.AllShared": "at the start, and after a gap in the " +
 		"change feed: the age of each lease",
 	"internal/controller/blobs.Controller.Keys: internal/state.Tables.BlobUses": "at the start: what this head lacks",
+	"internal/controller/console.Controller.Keys: internal/store.Table.Names":   "at the start: which runs go on",
 	"internal/controller/deadline.Controller.Keys: internal/store.Table.Names":  "at the start: which runs wait",
 	"internal/controller/heads.Controller.Keys: internal/store.Table.Names":     "at the start; heads are few",
 	"internal/controller/power.Controller.Keys: internal/store.Table.Names":     "at the start: which have an intent",

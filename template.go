@@ -103,6 +103,8 @@ func (a *Action) validate(p *problems, field string) {
 		p.add(field+".name", "%q: use a-z, 0-9 and '-', at most 63", a.Name)
 	case IsBootStep(a.Name):
 		p.add(field+".name", "%q is the name of a boot step", a.Name)
+	case a.Name == LogConsole:
+		p.add(field+".name", "%q is the name of the log of the serial console", a.Name)
 	}
 	p.oneOf(field+".use", a.Use, ActionUses...)
 	if image, _ := a.With["image"].(string); strings.Contains(image, "/") && !strings.Contains(image, "{{") {

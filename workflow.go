@@ -149,6 +149,9 @@ type Failure struct {
 	Type  FailureType `json:"type"`
 	Step  string      `json:"step,omitempty"` // the step that failed
 	Cause string      `json:"cause"`          // for people
+	// Console is the last lines that the machine wrote to its serial console, without control characters; empty where it
+	// was not collected (see [BMC]).
+	Console string `json:"console,omitempty"`
 }
 
 // Validate checks a workflow by itself. Only Trivet writes workflows.

@@ -168,7 +168,11 @@ func (f *logFeed) mark() error {
 	return f.line(trivet.LogPiece{LogKey: trivet.LogKey{Action: trivet.LogMark}, Missing: silent})
 }
 
+// place returns where the log of an action comes; that of the console is last.
 func (f *logFeed) place(action string) int {
+	if action == trivet.LogConsole {
+		return len(f.run.Spec.Actions)
+	}
 	return slices.IndexFunc(f.run.Spec.Actions, func(a trivet.Action) bool { return a.Name == action })
 }
 

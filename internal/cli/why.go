@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -79,6 +80,10 @@ func (a *app) printWorkflow(w *trivet.Workflow) error {
 	if f := w.Status.Failure; f != nil {
 		fmt.Fprintf(a.Out, "\nFailed step: %s (failure type: %s)\n  %s\n", cmp.Or(f.Step, "none"), f.Type,
 			printable(f.Cause))
+		if f.Console != "" {
+			fmt.Fprintf(a.Out, "\nLast lines of its serial console:\n  %s\n",
+				strings.ReplaceAll(f.Console, "\n", "\n  "))
+		}
 	}
 	fmt.Fprintln(a.Out)
 	return align(a.Out, stepRows(w))

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -178,4 +179,21 @@ func (f *Fleet) networkName(m *trivet.Machine) string {
 		}
 	}
 	return ""
+}
+
+// KeepConsole adds the last lines of the machine's serial console to the failure of a run.
+func (f *Fleet) KeepConsole(ctx context.Context, run, uid, text string) error {
+	return f.update(ctx, func(tx *store.Tx) error {
+		w, err := f.Workflows.In(tx).Get(run)
+		switch {
+		case errors.Is(err, trivet.ErrNotFound):
+			return errUnchanged
+		case err != nil:
+			return err
+		case w.UID != uid || w.Status.Failure == nil || w.Status.Failure.Console != "":
+			return errUnchanged
+		}
+		w.Status.Failure.Console = text
+		return f.Workflows.In(tx).Put(w)
+	})
 }

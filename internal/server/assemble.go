@@ -82,14 +82,14 @@ func (s *Server) openFiles(context.Context) (err error) {
 
 // assemble wires the servers of a full head.
 func (s *Server) assemble(context.Context) (err error) {
-	logs := &replica.Logs{Self: s.local.Name(), Store: s.logs, Tables: s.fleet.Tables, Client: s.local.Client()}
+	s.runLogs = &replica.Logs{Self: s.local.Name(), Store: s.logs, Tables: s.fleet.Tables, Client: s.local.Client()}
 	s.consoles = console.New(console.Config{Self: s.local.Name(), Tables: s.fleet.Tables, Client: s.local.Client(),
 		Unseal: unsealer(s.local.Keys()), Log: s.cfg.Log.With("part", "console")})
 	view := &membership.View{Local: s.local, Records: s.records, Statuses: s.monitor.Statuses}
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Heads: s.records, Presence: s.exchange.Tracker,
 		Keys: s.local.Keys(), Blobs: s.blobStore, Copies: s.blobs,
-		Logs: logs, Consoles: s.consoles, Log: s.cfg.Log, Metrics: s.metrics,
+		Logs: s.runLogs, Consoles: s.consoles, Log: s.cfg.Log, Metrics: s.metrics,
 		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.local.Root().Cluster(), Head: s.local.Name()},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: view.Cluster,
 	})
@@ -98,7 +98,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	}
 	s.router.set(&s.router.api, s.api)
 	s.router.setSender(s.verifySender)
-	s.router.set(&s.router.peers, s.peerServer(logs))
+	s.router.set(&s.router.peers, s.peerServer())
 	s.leases = addressing.New(addressing.Config{Tables: s.fleet.Tables, Shared: s.cfg.vip().Addr(),
 		Quorum: s.member.HasLeader,
 		Logger: s.cfg.Log.With("part", "addressing"), Registry: s.metrics})
@@ -133,13 +133,13 @@ func (s *Server) bootNames() []string {
 }
 
 // peerServer returns the server of the endpoints for other heads.
-func (s *Server) peerServer(logs *replica.Logs) http.Handler {
+func (s *Server) peerServer() http.Handler {
 	p := peer.NewServer(peer.Config{Root: s.local.Root(), Info: s.local.Info, Log: s.cfg.Log,
 		Membership: &membership.Verifier{Records: s.records, Members: s.member}})
 	s.membershipServer(s.records).Register(p)
 	s.exchange.Register(p)
 	s.blobs.Register(p)
-	logs.Register(p)
+	s.runLogs.Register(p)
 	s.consoles.Register(p)
 	return p
 }

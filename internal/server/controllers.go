@@ -5,6 +5,7 @@ import (
 
 	"github.com/trivet-project/trivet/internal/controller/blobs"
 	"github.com/trivet-project/trivet/internal/controller/collect"
+	"github.com/trivet-project/trivet/internal/controller/console"
 	"github.com/trivet-project/trivet/internal/controller/deadline"
 	headcontroller "github.com/trivet-project/trivet/internal/controller/heads"
 	"github.com/trivet-project/trivet/internal/controller/keys"
@@ -22,6 +23,9 @@ func (s *Server) runControllers(ctx context.Context) error {
 	ranking := reconcile.Ranking{Self: s.local.Name(), Others: others, Live: s.monitor.Live}
 	heads := &membership.Reconciler{Records: s.records, Members: s.member, Statuses: s.monitor.Statuses}
 	within := func(d reconcile.Declaration) *state.Tables { return s.fleet.Tables.Within(d.Scope()) }
+	consoles := console.New(console.Config{Fleet: s.fleet.Within(console.Declaration.Scope()), Consoles: s.consoles,
+		Logs: s.runLogs, Tables: within(console.Declaration), Rank: ranking.Rank})
+	defer consoles.Close()
 	return reconcile.Run(ctx, reconcile.Config{Store: s.store, Rank: ranking.Rank, Log: s.cfg.Log,
 		Metrics: s.metrics},
 		provision.New(s.fleet.Within(provision.Declaration.Scope()), within(provision.Declaration)),
@@ -37,6 +41,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 		collect.New(collect.Config{Tables: within(collect.Declaration), Head: s.local.Name(), Logs: s.logs,
 			Blobs: s.blobs, Expired: s.leases.Expired}),
 		blobs.New(s.blobs, within(blobs.Declaration)),
+		consoles,
 		headcontroller.New(heads, within(headcontroller.Declaration)),
 		keys.New(keys.Config{Head: s.local.Name(), Ring: s.local.StoreKeys(), Member: s.member,
 			Tables: within(keys.Declaration), Rank: ranking.Rank}),

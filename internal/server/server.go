@@ -61,6 +61,7 @@ type Server struct {
 	blobStore    *blob.Store
 	blobs        *replica.Blobs
 	logs         *runlog.Store
+	runLogs      *replica.Logs
 	consoles     *console.Consoles
 	api          *api.Handler
 	leases       *addressing.Leases

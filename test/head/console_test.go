@@ -7,11 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/bmc"
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
 	"github.com/trivet-project/trivet/internal/testhead"
@@ -289,4 +293,77 @@ func terminalMode(t *testing.T, f *os.File) unix.Termios {
 		t.Fatal(err)
 	}
 	return *mode
+}
+
+// collectConsole sets that the console of m1 is collected, and starts a run that fails as m1 does not boot.
+func (h *head) collectConsole(cfg bmc.Config) {
+	h.Helper()
+	h.addBMC(cfg)
+	h.Apply("kind: Template\nname: t\nspec:\n  limits: {dhcp: {timeout: 3s, retries: 0}}\n" +
+		"  actions: [{name: one, use: noop}]\n")
+	if _, err := client.Of[trivet.Machine](h.Client(timeout)).Patch(h.Context(), "m1",
+		[]byte(`{"spec":{"bmc":{"console":true}}}`), 0); err != nil {
+		h.Fatal(err)
+	}
+	h.MustTrivet("provision", "p", "--template", "t", "--machine", "m1", "--no-wait")
+}
+
+// awaitFailed waits for the end of the run of collectConsole, and for what is added to its failure.
+func (h *head) awaitFailed(done func(*trivet.Failure) bool) {
+	h.Helper()
+	h.Await("the run has failed", func() error {
+		w, err := client.Of[trivet.Workflow](h.Client(timeout)).Get(h.Context(), "p-1")
+		if err != nil {
+			return err
+		}
+		if w.Status.Failure == nil || w.Status.Failure.Step != trivet.StepDHCP || !done(w.Status.Failure) {
+			return fmt.Errorf("the run is %+v, %+v", w.Status, w.Status.Failure)
+		}
+		return nil
+	})
+}
+
+// What a machine writes during its run is in the logs of the run, and the last lines are in its failure. Control
+// characters are escaped in the one and left out of the other.
+func TestConsoleIsCollected(t *testing.T) {
+	t.Parallel()
+	h, sim, line := withConsole(t)
+	h.collectConsole(sim.Config)
+	stop := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for {
+			io.WriteString(line, "\x1b[31mNo bootable device\x1b[0m\r\n")
+			select {
+			case <-stop:
+				return
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	})
+	h.awaitFailed(func(f *trivet.Failure) bool { return strings.Contains(f.Console, "No bootable device\nNo boot") })
+	close(stop)
+	writing.Wait()
+	if logs := h.MustTrivet("logs", "m1", "--action", "console"); !strings.Contains(logs, "==> console, epoch ") ||
+		!strings.Contains(logs, `\u001b[31mNo bootable device`) {
+		t.Errorf("the log is:\n%s", logs)
+	}
+	if why := h.MustTrivet("why", "m1"); !strings.Contains(why, "serial console:\n  No bootable device\n") {
+		t.Errorf("why says:\n%s", why)
+	}
+	if r, err := h.TrivetStdin("kind: Template\nname: bad\nspec: {actions: [{name: console, use: noop}]}\n", "apply", "-f",
+		"-"); err == nil || !strings.Contains(r.All, "serial console") {
+		t.Errorf("an action named console: %v", err)
+	}
+}
+
+// A BMC without a console changes nothing about the run.
+func TestNoConsoleIsCollected(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	h.collectConsole(bmctest.Sim(t, bmctest.NewBox()))
+	h.awaitFailed(func(f *trivet.Failure) bool { return f.Console == "" })
+	if logs := h.MustTrivet("logs", "m1"); strings.Count(logs, "no serial console") != 1 {
+		t.Errorf("the log is:\n%s", logs)
+	}
 }
