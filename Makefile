@@ -9,6 +9,10 @@ UNIT     = $(shell $(GO) list ./... | grep -v /test/)
 WHOLE    = $(shell $(GO) list ./test/... | grep -vE '/test/(cluster|e2e)')
 GOTEST   = TRIVET=$(CURDIR)/$(BIN) bin/gotest
 DURATION ?= 20m
+MACHINES ?= 100000
+RUNS     ?= 10
+AGENTS   ?= 10000
+HEADS    ?= 3
 
 # The program, go vet and the tests are compiled with the same flags, so that each package is compiled once. Only -race
 # compiles all again.
@@ -18,7 +22,7 @@ RACE := CGO_ENABLED=1 -race
 
 # The groups of tests: one run of go test each. Packages of the second group own their addresses and namespaces.
 UNITS  = -- $(RACE) -timeout 30m -p 3 -parallel 4 $(UNIT)
-HEADS  = -- -timeout 30m -p 2 -parallel 4 $(WHOLE)
+WHOLES = -- -timeout 30m -p 2 -parallel 4 $(WHOLE)
 FAULTS = -- -timeout 60m ./test/cluster
 REAL   = -- -timeout 60m -parallel 2 ./test/e2e/...
 
@@ -54,13 +58,13 @@ check: lint bin/gotest ## quick: lint and unit tests, under two minutes
 	$(GOTEST) -- -short -timeout 5m -p 4 -parallel 8 $(UNIT)
 
 test: deps build lint bin/gotest ## everything a change must pass: unit tests with -race, heads, faults, real machines
-	$(GOTEST) $(UNITS) $(HEADS) $(FAULTS) $(REAL)
+	$(GOTEST) $(UNITS) $(WHOLES) $(FAULTS) $(REAL)
 
 soak: export GOFLAGS += -count=1
 soak: deps build lint bin/gotest ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md
 	TRIVET_SOAK=1 CHAOS_DURATION=$(DURATION) CHAOS_RECORD=$(CURDIR)/docs/chaos.md \
 		PROFILE_RECORD=$(CURDIR)/docs/profile.md \
-		$(GOTEST) -record docs/soak.md $(UNITS) $(HEADS) -- -timeout 0 ./test/cluster $(REAL)
+		$(GOTEST) -record docs/soak.md $(UNITS) $(WHOLES) -- -timeout 0 ./test/cluster $(REAL)
 
 e2e: deps build ## real firmware in QEMU only: power on to running OS
 	TRIVET=$(CURDIR)/$(BIN) $(GO) test -timeout 60m -count 1 -v -parallel 2 ./test/e2e/...
@@ -79,8 +83,9 @@ dashboards: deps build ## draw the dashboards in docs/images from the data of th
 bench: deps build ## measurements, beside the usual tools
 	TRIVET=$(CURDIR)/$(BIN) scripts/bench
 
-scale: build ## measurements that are too large for make test
-	TRIVET=$(CURDIR)/$(BIN) scripts/scale
+scale: build ## what is too large for make test: make scale MACHINES=100000 RUNS=10 AGENTS=10000 HEADS=3 PAGE=FILE
+	TRIVET=$(CURDIR)/$(BIN) scripts/scale -machines $(MACHINES) -runs $(RUNS) -agents $(AGENTS) -heads $(HEADS) \
+		$(if $(PAGE),-page $(PAGE))
 
 docs: ## write docs/reference and docs/openapi.json from the code
 	UPDATE=1 $(GO) test -count 1 -run '^(TestReference|TestOpenAPIIsPublished)' ./internal/docsgen ./cmd/trivet ./internal/api

@@ -60,6 +60,11 @@ func TestAgentFloodIsBounded(t *testing.T) {
 		t.Errorf("its events are %s", got)
 	}
 
+	for range 2 * helloBurst { // of another host, with an old boot script
+		if err := r.hello("old", 0); !errors.Is(err, trivet.ErrFenced) {
+			t.Fatal(err)
+		}
+	}
 	r.release("p")
 	began = time.Now()
 	n = r.writes(func() {

@@ -24,7 +24,7 @@ func (f *Fleet) Hello(ctx context.Context, h *trivet.Hello, token auth.BootToken
 	} else if err := f.enrol(ctx, machine, h); err != nil {
 		return "", err
 	}
-	if !f.hellos.allow(machine, f.now()) {
+	if f.isNewHello(machine, h, token.Epoch) && !f.hellos.allow(machine, f.now()) {
 		return "", &trivet.Error{Op: "hello", Kind: "Machine", Name: machine, Err: ErrTooOften}
 	}
 	err = f.onMachine(ctx, "hello", machine, func(t *transition) error { return f.hello(t, h, token.Epoch) })
@@ -32,6 +32,17 @@ func (f *Fleet) Hello(ctx context.Context, h *trivet.Hello, token auth.BootToken
 		err = errors.Join(err, f.warnOfHello(ctx, machine))
 	}
 	return machine, err
+}
+
+// isNewHello reports whether a hello registers an agent, as far as this head knows. Others, such as those of a host that
+// has an old boot script, do not count among those of the machine.
+func (f *Fleet) isNewHello(machine string, h *trivet.Hello, epoch int64) bool {
+	m, err := f.Machines.GetShared(machine)
+	if err != nil {
+		return true
+	}
+	repeated, err := workflow.CheckHello(m, h, epoch)
+	return err == nil && !repeated
 }
 
 func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {

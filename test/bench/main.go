@@ -2,13 +2,15 @@
 // the same network, alternately, so that the other load of the computer affects both. scripts/bench makes the network
 // namespaces and runs it in the client's.
 //
-// Each subject is a file: idle.go, dhcp.go, http.go, tftp.go, image.go, workflows.go, gap.go, storm.go, scale.go.
+// Each subject is a file: idle.go, dhcp.go, http.go, tftp.go, image.go, workflows.go, gap.go, storm.go, scale.go,
+// capacity.go.
 // Subjects with agents have heads in a site (site.go), machines in a fleet (fleet.go), and their agents in a process
 // of their own (agentpool.go). What was measured is rows (rows.go), which are printed, compared with their bounds and
 // written into docs/benchmarks.md (docs.go).
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -33,7 +35,8 @@ var subjects = []subject{
 	{"tftp", "Boot files by TFTP", (*bench).tftp, false},
 	{"image", "Image to disk", (*bench).image, false},
 	{"one", "Many agents on one head", (*bench).one, true},
-	{"many", "Many agents on three heads, one of which is killed", (*bench).many, true},
+	{"many", "Many agents on several heads, one of which is killed", (*bench).many, true},
+	{"capacity", capacityTitle, (*bench).capacity, true},
 }
 
 type subject struct {
@@ -48,7 +51,23 @@ type bench struct {
 	binary string // the trivet that is measured
 	dir    string // scratch, on a real disk
 	agents int    // of many
-	report *report
+	heads  int    // of many
+
+	machines int // of capacity
+	runs     int // of each of its machines
+	report   *report
+}
+
+// The sizes of a published run of make scale.
+const (
+	manyAgents   = 10_000
+	manyHeads    = 3
+	finishedRuns = 10
+)
+
+// isWhole reports whether make scale measures what is published, and not less.
+func (b *bench) isWhole() bool {
+	return b.agents >= manyAgents && b.heads >= manyHeads && b.machines >= siteSize && b.runs >= finishedRuns
 }
 
 func main() {
@@ -62,7 +81,12 @@ func run() error {
 	only := flag.String("only", "", "measure these subjects only, with commas between, and write no docs")
 	scale := flag.Bool("scale", false, "measure what make scale does, instead of make bench")
 	docs := flag.String("docs", "docs/benchmarks.md", "where a whole run's results go")
-	agents := flag.Int("agents", 10000, "connected agents of the subject many")
+	page := flag.String("page", "", "where the results of the subject capacity go; make scale: docs/scale.md, unless one "+
+		"of the following is smaller than by default")
+	agents := flag.Int("agents", manyAgents, "connected agents of the subject many")
+	heads := flag.Int("heads", manyHeads, "heads of the subject many, 3 to 7")
+	machines := flag.Int("machines", siteSize, "machines of the subject capacity")
+	runs := flag.Int("runs", finishedRuns, "ended runs of each of them")
 	pool := flag.Bool("agent-pool", false, "run the agents of another bench")
 	flag.Parse()
 	if *pool {
@@ -70,9 +94,13 @@ func run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := &bench{ctx: ctx, binary: os.Getenv("TRIVET"), agents: *agents, report: newReport()}
+	b := &bench{ctx: ctx, binary: os.Getenv("TRIVET"), agents: *agents, heads: *heads, machines: *machines, runs: *runs,
+		report: newReport()}
 	if b.binary == "" {
 		return fmt.Errorf("TRIVET is not set: run make bench, or scripts/bench")
+	}
+	if b.heads < 3 || b.heads > 7 || b.agents < b.heads || b.machines < 1 || b.runs < 1 || b.runs > maxFillRuns {
+		return fmt.Errorf("-heads must be 3 to 7, -runs 1 to %d, -agents and -machines at least as many", maxFillRuns)
 	}
 	chosen, err := choose(*only, *scale)
 	if err != nil {
@@ -81,7 +109,15 @@ func run() error {
 	if err := b.run(chosen); err != nil {
 		return err
 	}
-	if *only == "" {
+	if *only == "" && *scale && b.isWhole() {
+		*page = cmp.Or(*page, "docs/scale.md")
+	}
+	if *page != "" {
+		if err := b.report.writePage(*page); err != nil {
+			return err
+		}
+	}
+	if *only == "" && (!*scale || b.isWhole()) {
 		if err := b.report.writeDocs(*docs, *scale); err != nil {
 			return err
 		}

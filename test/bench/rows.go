@@ -112,6 +112,7 @@ func (v row) figures() string {
 // table is Markdown that can be read as it is.
 func (s *section) table() string {
 	lines := [][]string{{"What", "Unit", "Trivet", "Peer", "Ratio", "Bound"}, nil}
+	beside := slices.ContainsFunc(s.rows, func(v row) bool { return v.by != "" })
 	for _, v := range s.rows {
 		line := []string{v.what, v.unit, number(v.ours), "", "", "—"}
 		if v.by != "" {
@@ -125,7 +126,14 @@ func (s *section) table() string {
 		}
 		lines = append(lines, line)
 	}
-	widths := make([]int, 6)
+	if !beside {
+		for i, line := range lines {
+			if line != nil {
+				lines[i] = slices.Delete(line, 3, 5)
+			}
+		}
+	}
+	widths := make([]int, len(lines[0]))
 	for _, line := range lines {
 		for i, cell := range line {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))

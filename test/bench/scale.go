@@ -54,5 +54,11 @@ func (b *bench) one() error {
 	return errors.Join(errEmpty, errWritten, errConnected, errBefore, errAfter)
 }
 
-// many connects as many as are requested to three heads, and kills one of these.
-func (b *bench) many() error { return b.stormOf(b.agents, true) }
+// many connects as many as are requested to as many heads, and kills one of these.
+func (b *bench) many() error {
+	var hosts []string
+	for i := range b.heads {
+		hosts = append(hosts, fmt.Sprint("10.16.3.", i+1))
+	}
+	return b.stormOf(hosts, b.agents, true)
+}

@@ -27,11 +27,11 @@ type storm struct {
 // stormAgents is how many agents make bench has.
 const stormAgents = 3000
 
-func (b *bench) storm() error { return b.stormOf(stormAgents, false) }
+func (b *bench) storm() error { return b.stormOf(threeHosts, stormAgents, false) }
 
-// stormOf has n agents; whole: the head that was killed is started again.
-func (b *bench) stormOf(n int, whole bool) error {
-	s, err := b.startSite("storm", threeHosts)
+// stormOf has a head at each address, and n agents; whole: the head that was killed is started again.
+func (b *bench) stormOf(hosts []string, n int, whole bool) error {
+	s, err := b.startSite("storm", hosts)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (st *storm) gather(s *site) (err error) {
 	r.add(row{what: "the heads' processor time for one", unit: "ms", ours: ms(u.cpu-written.cpu) / each})
 	r.add(row{what: "the agents' processor time for one", unit: "ms", ours: ms(cpu) / each})
 	r.add(row{what: "each head's memory for a machine's records", unit: "KB",
-		ours: float64(written.sum()-empty.sum()) / 3e3 / each})
+		ours: float64(written.sum()-empty.sum()) / 1e3 / float64(len(s.heads)) / each})
 	r.add(row{what: "its head's memory for a connected agent", unit: "KB",
 		ours: float64(u.sum()-written.sum()) / 1e3 / each})
 	r.add(row{what: "an agent's memory, in its process of many", unit: "KB", ours: float64(agents) / 1e3 / each})

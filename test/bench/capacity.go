@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/testhead"
+)
+
+// siteSize is the number of machines for which the design states bounds. From enough machines on, what they use is
+// extrapolated to that number.
+const siteSize, enough = 100_000, 10_000
+
+const capacityTitle = "Records of many machines in one head"
+
+// capacity measures a head with the records of many machines beside the bounds of the design.
+func (b *bench) capacity() error {
+	s, err := b.startSite("capacity", oneHost)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	m := s.heads[0]
+	c := &capacity{site: s, report: b.report, n: b.machines}
+	if c.http, err = c.newHTTP(); err != nil {
+		return err
+	}
+	m.stop()
+	if c.empty, err = c.restart(); err != nil {
+		return err
+	}
+	m.stop()
+	done, err := b.fill(m.dir, b.machines, b.runs)
+	if err != nil {
+		return fmt.Errorf("fill the store: %w", err)
+	}
+	c.what(b.runs, done)
+	full, err := c.restart()
+	if err != nil {
+		return err
+	}
+	c.sizes(full)
+	c.report.add(row{what: "choice of a machine by a label that all have", unit: "ms", ours: ms(done.chosen), bound: under(1)})
+	c.report.add(row{what: fmt.Sprintf("oldest of %d waiting provisions, for a machine", fillPending), unit: "ms",
+		ours: ms(done.oldest), bound: under(1000)})
+	return errors.Join(c.reads(), c.changes(), c.claims())
+}
+
+// capacity is a head, and what is measured of it.
+type capacity struct {
+	*site
+	report *report
+	http   *http.Client
+	n      int
+	empty  held
+}
+
+// held is what a head uses that has started, and after what time it was ready.
+type held struct{ resident, heap, used, file, ready float64 }
+
+// restart starts the head, which does not run.
+func (c *capacity) restart() (h held, err error) {
+	began := time.Now()
+	if err := c.start(c.heads[0]); err != nil {
+		return h, err
+	}
+	h.ready = time.Since(began).Seconds()
+	time.Sleep(idleTime)
+	resident, err := c.heads[0].Resident()
+	h.resident = float64(resident)
+	for name, to := range map[string]*float64{"go_memstats_heap_inuse_bytes": &h.heap,
+		"trivet_store_used_bytes": &h.used, "trivet_store_file_bytes": &h.file} {
+		var errMetric error
+		*to, errMetric = c.metric(name)
+		err = errors.Join(err, errMetric)
+	}
+	return h, err
+}
+
+func (c *capacity) newHTTP() (*http.Client, error) {
+	trust, err := client.TLSConfig(c.admin.Trust)
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true},
+		Timeout: timeout}, err
+}
+
+// get returns the body of a response, and how long it took.
+func (c *capacity) get(path string) (body []byte, took time.Duration, err error) {
+	req, err := http.NewRequestWithContext(c.b.ctx, http.MethodGet, testhead.APIURL(c.heads[0].host)+path, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.admin.Token)
+	began := time.Now()
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, body)
+	}
+	return body, time.Since(began), err
+}
+
+// metric returns the value of a metric without labels.
+func (c *capacity) metric(name string) (float64, error) {
+	text, _, err := c.get("/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, fmt.Errorf("the head has no metric %s", name)
+}
+
+func (c *capacity) what(runs int, done filled) {
+	c.report.add(row{what: "machines with an inventory", ours: float64(c.n)})
+	c.report.add(row{what: "ended runs of each", ours: float64(runs)})
+	c.report.add(row{what: "events of each", ours: float64(runs * done.events)})
+	c.report.add(row{what: "machines written, with all that", unit: "/s", ours: float64(c.n) / done.wrote.Seconds()})
+}
+
+// sizes reports what grows with the number of machines.
+func (c *capacity) sizes(full held) {
+	grows := func(what, unit string, empty, now float64, b bound) {
+		if c.n >= siteSize {
+			c.report.add(row{what: what, unit: unit, ours: now, bound: b})
+			return
+		}
+		c.report.add(row{what: what, unit: unit, ours: now})
+		if c.n >= enough {
+			c.report.add(row{what: fmt.Sprintf("%s, extrapolated to %d machines", what, siteSize), unit: unit,
+				ours: empty + (now-empty)*siteSize/float64(c.n), bound: b})
+		}
+	}
+	const mb = 1e6
+	grows("bytes in use in the store", "MB", c.empty.used/mb, full.used/mb, under(4000))
+	grows("file of the store", "MB", c.empty.file/mb, full.file/mb, bound{})
+	grows("resident memory of the head, without agents", "MB", c.empty.resident/mb, full.resident/mb, under(4000))
+	grows("heap of it that is in use", "MB", c.empty.heap/mb, full.heap/mb, bound{})
+	grows("ready after a start", "s", c.empty.ready, full.ready, under(30))
+	c.report.add(row{what: "bytes in use in the store, for a machine", unit: "KB",
+		ours: (full.used - c.empty.used) / 1e3 / float64(c.n)})
+	if c.n >= enough {
+		c.report.add(row{what: "resident memory for a machine", unit: "KB",
+			ours: (full.resident - c.empty.resident) / 1e3 / float64(c.n)})
+	}
+}
+
+// times is how often a request is measured.
+const times = 20
+
+// reads measures the requests of operators, by the median.
+func (c *capacity) reads() error {
+	var one, page, why, events []float64
+	pageBytes, eventBytes := 0, 0
+	for i := range times {
+		name := filledName(i * c.n / times)
+		body, took, err := c.get("/v1/machines/" + name)
+		if err != nil {
+			return err
+		}
+		one = append(one, ms(took))
+		m := new(trivet.Machine)
+		if err := json.Unmarshal(body, m); err != nil {
+			return err
+		}
+		body, took, err = c.get("/v1/machines")
+		if err != nil {
+			return err
+		}
+		page, pageBytes = append(page, ms(took)), len(body)
+		_, ofRun, err := c.get("/v1/projects/default/workflows/" + m.Status.Workflow)
+		if err != nil {
+			return err
+		}
+		body, ofEvents, err := c.get("/v1/events?fields=spec.subject=machine/" + name + ",spec.subjectUID=" + m.UID)
+		if err != nil {
+			return err
+		}
+		events, eventBytes = append(events, ms(ofEvents)), len(body)
+		why = append(why, one[i]+ms(ofRun+ofEvents))
+	}
+	r := c.report
+	r.add(row{what: "get of a machine", unit: "ms", ours: median(one), bound: under(50)})
+	r.add(row{what: "first page of a list of machines", unit: "ms", ours: median(page), bound: under(200)})
+	r.add(row{what: "bytes of it", unit: "KB", ours: float64(pageBytes) / 1e3})
+	r.add(row{what: "requests of `why`", unit: "ms", ours: median(why), bound: under(50)})
+	r.add(row{what: "events of a machine, of these", unit: "ms", ours: median(events)})
+	r.add(row{what: "bytes of them", unit: "KB", ours: float64(eventBytes) / 1e3})
+	return nil
+}
+
+// walBytes is the metric of what the store has written to its log.
+const walBytes = "etcd_disk_wal_write_bytes_total"
+
+// changes measures transactions that change one machine.
+func (c *capacity) changes() error {
+	before, err := c.metric(walBytes)
+	if err != nil {
+		return err
+	}
+	var took []float64
+	for i := range times {
+		began := time.Now()
+		if _, err := client.Of[trivet.Machine](c.client).Patch(c.b.ctx, filledName(i*c.n/times),
+			fmt.Appendf(nil, `{"labels":{"changed":"%d"}}`, i), 0); err != nil {
+			return err
+		}
+		took = append(took, ms(time.Since(began)))
+	}
+	after, err := c.metric(walBytes)
+	c.report.add(row{what: "change of a machine's label", unit: "ms", ours: median(took)})
+	c.report.add(row{what: "bytes that the store writes for it, with the audit log", unit: "KB",
+		ours: (after - before) / 1e3 / times})
+	return err
+}
+
+// claims measures provisions by a label that all machines have.
+func (c *capacity) claims() error {
+	var took []float64
+	for i := range times {
+		began, name := time.Now(), fmt.Sprint("claim", i)
+		provisions := client.Of[trivet.Provision](c.client)
+		if _, err := provisions.Create(c.b.ctx, &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name},
+			Spec: trivet.ProvisionSpec{Template: "filled", Selector: map[string]string{wholeSite: "yes"}}}); err != nil {
+			return err
+		}
+		if err := c.await("a provision has its machine", func() bool {
+			p, err := provisions.Get(c.b.ctx, name)
+			return err == nil && p.Status.Machine != ""
+		}); err != nil {
+			return err
+		}
+		took = append(took, ms(time.Since(began)))
+	}
+	c.report.add(row{what: "provision by that label, until it has its machine (read every 20 ms)", unit: "ms",
+		ours: median(took)})
+	return nil
+}
