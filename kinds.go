@@ -40,7 +40,8 @@ const (
 // OpenAPI, completed and printed by the command line, and authorized. The defaults are ScopeCluster, AccountViewer as
 // Reader and AccountOperator as Writer.
 var Kinds = []KindInfo{
-	kind[Machine](KindInfo{Plural: "machines", Short: "m"}),
+	kind[Machine](KindInfo{Plural: "machines", Short: "m",
+		FieldsSince: map[string]Release{"spec.bmc.console": "0.3.1"}}),
 	kind[Template](KindInfo{Plural: "templates", Short: "t", Scope: ScopeProject}),
 	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject, SpecApart: "0.3.1"}),
 	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true, SpecApart: "0.3.1"}),
