@@ -62,26 +62,11 @@ func (w *Watcher) Revision() int64 { return w.rev }
 func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
 	defer w.store.history.remove(w)
 	for {
-		events, upTo, ok := w.store.history.after(w, w.rev)
-		if !ok {
-			var err error
-			if events, upTo, err = w.replay(ctx); err != nil {
-				return nil, &trivet.Error{Op: "watch", Err: fmt.Errorf("from revision %d: %w", w.rev, err)}
-			}
-		} else {
-			w.bytes = 0
+		events, replayed, err := w.poll(ctx)
+		if err != nil || len(events) > 0 {
+			return events, err
 		}
-		w.rev = upTo
-		if faultinject.WatchSkipped && len(events) > 1 {
-			events = events[1:]
-		}
-		if faultinject.WatchReordered && len(events) > 1 {
-			events[0], events[1] = events[1], events[0]
-		}
-		if len(events) > 0 {
-			return events, nil
-		}
-		if !ok {
+		if replayed {
 			continue
 		}
 		select {
@@ -93,6 +78,37 @@ func (w *Watcher) Next(ctx context.Context) ([]*Event, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// Poll is Next for a caller that does not wait: it returns none where there are no changes up to now.
+func (w *Watcher) Poll(ctx context.Context) ([]*Event, error) {
+	defer w.store.history.remove(w)
+	for {
+		events, replayed, err := w.poll(ctx)
+		if err != nil || len(events) > 0 || !replayed {
+			return events, err
+		}
+	}
+}
+
+// poll returns the next changes that there are. replayed: they were read from etcd, and there may be more.
+func (w *Watcher) poll(ctx context.Context) (events []*Event, replayed bool, err error) {
+	events, upTo, ok := w.store.history.after(w, w.rev)
+	if !ok {
+		if events, upTo, err = w.replay(ctx); err != nil {
+			return nil, false, &trivet.Error{Op: "watch", Err: fmt.Errorf("from revision %d: %w", w.rev, err)}
+		}
+	} else {
+		w.bytes = 0
+	}
+	w.rev = upTo
+	if faultinject.WatchSkipped && len(events) > 1 {
+		events = events[1:]
+	}
+	if faultinject.WatchReordered && len(events) > 1 {
+		events[0], events[1] = events[1], events[0]
+	}
+	return events, !ok, nil
 }
 
 var errClosed = fmt.Errorf("%w: the store is closed", trivet.ErrUnavailable)
