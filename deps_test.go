@@ -28,7 +28,7 @@ var layers = []layer{
 		{"internal/apitypes", "internal/faultinject", "internal/keyring", "internal/limit", "internal/wait"},
 		{
 			"internal/auth", "internal/blob", "internal/bmc", "internal/cluster", "internal/dhcp", "internal/hostnet",
-			"internal/image", "internal/platform", "internal/runlog", "internal/store", "internal/tftp",
+			"internal/image", "internal/notify", "internal/platform", "internal/runlog", "internal/store", "internal/tftp",
 		},
 	}},
 	{"rules", [][]string{
@@ -50,7 +50,7 @@ var layers = []layer{
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",
 		"internal/controller/deadline", "internal/controller/heads", "internal/controller/keys",
-		"internal/controller/power", "internal/controller/provision",
+		"internal/controller/notify", "internal/controller/power", "internal/controller/provision",
 	}}},
 	{"programs", [][]string{
 		{"internal/cli", "internal/server", "internal/bmc/bmctest", "internal/lab/vm"},

@@ -68,6 +68,11 @@ func KeyEventName(key string, seq int64) string {
 	return fmt.Sprintf("key.%s.%02x", key, seq%EventsPerSubject)
 }
 
+// NotifierEventName returns the name of event number seq of a notifier, which keeps 16 of them.
+func NotifierEventName(notifier string, seq int64) string {
+	return fmt.Sprintf("notifier.%s.%x", notifier, seq%16)
+}
+
 // Validate checks an event by itself.
 func (e *Event) Validate() error {
 	var p problems
@@ -145,4 +150,23 @@ const (
 	ReasonKeyRotated = "KeyRotated"
 	// ReasonCancelled: the run was cancelled.
 	ReasonCancelled = "Cancelled"
+	// ReasonNotifierFailing: a notifier cannot deliver events; the message says why. It tries again.
+	ReasonNotifierFailing = "NotifierFailing"
+	// ReasonNotifierRecovered: a notifier that was failing delivers again.
+	ReasonNotifierRecovered = "NotifierRecovered"
+	// ReasonNotifierDisabled: the receiver of a notifier wants no more events.
+	ReasonNotifierDisabled = "NotifierDisabled"
+	// ReasonNotificationsDropped: a notifier does not deliver some events; the message says how many, and why.
+	ReasonNotificationsDropped = "NotificationsDropped"
 )
+
+// EventReasons are all reasons of events.
+var EventReasons = []string{
+	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonReleased,
+	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP, ReasonPoweredOn,
+	ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted, ReasonAgentLost,
+	ReasonAgentReturned, ReasonDeadlineExceeded, ReasonActionDone, ReasonActionFailed, ReasonPhonedHome,
+	ReasonSucceeded, ReasonFailed, ReasonStoreFilling, ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected,
+	ReasonKeyRotation, ReasonKeyActive, ReasonKeyRotated, ReasonCancelled, ReasonNotifierFailing,
+	ReasonNotifierRecovered, ReasonNotifierDisabled, ReasonNotificationsDropped,
+}

@@ -55,6 +55,7 @@ var Kinds = []KindInfo{
 	kind[Secret](KindInfo{Plural: "secrets", Scope: ScopeProject, Writer: AccountAdmin}),
 	kind[Token](KindInfo{Plural: "tokens", ReadOnly: true, Writer: AccountAdmin}),
 	kind[Account](KindInfo{Plural: "accounts", Writer: AccountAdmin}),
+	kind[Notifier](KindInfo{Plural: "notifiers", Writer: AccountAdmin, Since: "0.3.1"}),
 	kind[Event](KindInfo{Plural: "events", ReadOnly: true}),
 }
 

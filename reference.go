@@ -61,6 +61,8 @@ var References = []Reference{
 		return target(m.Spec.Platform, nil)
 	}),
 	refer("spec.bmc.secret", "Secret", DeletionForced, bmcSecret),
+	required(refer("spec.webhook.secret", "Secret", DeletionRefused, webhookSecret)),
+	refer("status.head", "Head", DeletionIgnored, func(n *Notifier) []Target { return target(n.Status.Head, nil) }),
 	refer("status.provision", "Provision", DeletionIgnored, func(m *Machine) []Target {
 		return target(m.Status.Provision, nil)
 	}),
@@ -142,6 +144,13 @@ func bmcSecret(m *Machine) []Target {
 		return nil
 	}
 	return target(m.Spec.BMC.Secret, nil)
+}
+
+func webhookSecret(n *Notifier) []Target {
+	if n.Spec.Webhook == nil {
+		return nil
+	}
+	return target(n.Spec.Webhook.Secret, nil)
 }
 
 // machinesNetwork leaves out the leases of unknown machines, which expire.

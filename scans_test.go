@@ -31,6 +31,8 @@ var mayScan = map[string]string{
 	"internal/controller/power.Controller.Keys: internal/store.Table.Names":     "at the start: which have an intent",
 	"internal/server.Server.checkSealingKey: internal/store.Table.AllShared":    "at the start, once",
 
+	"internal/controller/notify.Controller.Keys: internal/store.Table.Names": "at the start; notifiers are few",
+
 	// slow sweeps, in pages
 	"internal/controller/collect.each: internal/store.Table.After": "each 10 minutes, in pages",
 	"internal/controller/collect.Controller.events: internal/store.ColdTable.Next": "each 10 minutes, one event of " +
@@ -68,11 +70,16 @@ var fewRecords = map[string]string{
 	"internal/netboot.New: internal/state.NewView":                                views,
 	"internal/server.Server.openStore: internal/state.NewView":                    heads,
 	"internal/state.View.Get: internal/store.Table.AllShared":                     "of the views above",
+
+	"internal/controller/notify.Controller.Affected: internal/store.Table.AllShared": notifiers,
+	"internal/controller/notify.collector.Collect: internal/store.Table.AllShared":   notifiers,
 }
 
 const (
 	heads = "a cluster has few heads"
 	views = "networks and heads; computed when one changes"
+
+	notifiers = "a site has at most 16"
 )
 
 func TestScans(t *testing.T) {

@@ -165,3 +165,13 @@ func (c *Client) RemoveHead(ctx context.Context, head string) error {
 	_, err := c.json(ctx, call{method: http.MethodPost, path: "/v1/heads/" + url.PathEscape(head) + "/remove"}, nil)
 	return err
 }
+
+// TestNotifier makes a head send a test event to the receiver of a notifier, and returns the outcome.
+func (c *Client) TestNotifier(ctx context.Context, name string) (outcome trivet.NotifierTest, err error) {
+	if err := trivet.ValidateName(name); err != nil {
+		return outcome, err
+	}
+	path := "/v1/notifiers/" + url.PathEscape(name) + "/test"
+	_, err = c.json(ctx, call{method: http.MethodPost, path: path}, &outcome)
+	return outcome, err
+}

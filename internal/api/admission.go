@@ -32,6 +32,7 @@ func (h *Handler) admissions() map[trivet.Kind]admission {
 		"Site":      typedAdmission(h.admitSite),
 		"Secret":    typedAdmission(h.admitSecret),
 		"Account":   typedAdmission(h.admitAccount),
+		"Notifier":  typedAdmission(h.admitNotifier),
 	}
 }
 

@@ -49,6 +49,8 @@ const routeAccess = `
 	viewer    /v1/macs/{name}                    GET
 	viewer    /v1/networks                       GET
 	viewer    /v1/networks/{name}                GET
+	viewer    /v1/notifiers                      GET
+	viewer    /v1/notifiers/{name}               GET
 	viewer    /v1/platforms                      GET
 	viewer    /v1/platforms/{name}               GET
 	viewer    /v1/provisions                     GET
@@ -95,6 +97,9 @@ const routeAccess = `
 	admin     /v1/heads/token                    POST
 	admin     /v1/heads/{name}/remove            POST
 	admin     /v1/keys/{name}/rotate             POST
+	admin     /v1/notifiers                      POST
+	admin     /v1/notifiers/{name}               DELETE PATCH PUT
+	admin     /v1/notifiers/{name}/test          POST
 	admin     /v1/projects/{project}/secrets     POST
 	admin     /v1/projects/{project}/secrets/{name} DELETE PATCH PUT
 	admin     /v1/sites                          POST

@@ -83,6 +83,7 @@ func (h *Handler) routes() {
 	h.tokenRoutes()
 	h.headRoutes()
 	h.keyRoutes()
+	h.notifierRoutes()
 	h.machineRoutes()
 	h.blobRoutes()
 	h.logRoutes()

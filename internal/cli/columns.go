@@ -59,6 +59,11 @@ var kindColumns = map[trivet.Kind]columns{
 	"Secret":  columnsOf(func(s *trivet.Secret) []string { return []string{strconv.Itoa(len(s.Spec.Data))} }, "KEYS"),
 	"Token":   columnsOf(func(t *trivet.Token) []string { return []string{t.Spec.Account} }, "ACCOUNT"),
 	"Account": columnsOf(func(a *trivet.Account) []string { return []string{string(a.Spec.Role)} }, "ROLE"),
+	"Notifier": columnsOf(func(n *trivet.Notifier) []string {
+		st := &n.Status
+		return []string{string(st.State), strconv.Itoa(len(st.Pending)), strconv.FormatInt(st.Delivered, 10),
+			strconv.FormatInt(st.Dropped, 10), st.Head, st.Reason}
+	}, "STATE", "PENDING", "DELIVERED", "DROPPED", "HEAD", "REASON"),
 	"Event": columnsOf(func(e *trivet.Event) []string {
 		return []string{e.Spec.Time.UTC().Format("15:04:05.000"), e.Spec.Subject, e.Spec.Reason, e.Spec.Message}
 	}, "TIME", "SUBJECT", "REASON", "MESSAGE"),

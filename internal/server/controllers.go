@@ -8,6 +8,7 @@ import (
 	"github.com/trivet-project/trivet/internal/controller/deadline"
 	headcontroller "github.com/trivet-project/trivet/internal/controller/heads"
 	"github.com/trivet-project/trivet/internal/controller/keys"
+	"github.com/trivet-project/trivet/internal/controller/notify"
 	"github.com/trivet-project/trivet/internal/controller/power"
 	"github.com/trivet-project/trivet/internal/controller/provision"
 	"github.com/trivet-project/trivet/internal/membership"
@@ -17,11 +18,8 @@ import (
 
 // runControllers runs the controllers of a full head until ctx ends. Each gets the tables within its declaration.
 func (s *Server) runControllers(ctx context.Context) error {
-	ranking := reconcile.Ranking{
-		Self:   s.local.Name(),
-		Others: func() map[string]string { return s.fleet.PeerURLs(s.local.Name()) },
-		Live:   s.monitor.Live,
-	}
+	others := func() map[string]string { return s.fleet.PeerURLs(s.local.Name()) }
+	ranking := reconcile.Ranking{Self: s.local.Name(), Others: others, Live: s.monitor.Live}
 	heads := &membership.Reconciler{Records: s.records, Members: s.member, Statuses: s.monitor.Statuses}
 	within := func(d reconcile.Declaration) *state.Tables { return s.fleet.Tables.Within(d.Scope()) }
 	return reconcile.Run(ctx, reconcile.Config{Store: s.store, Rank: ranking.Rank, Log: s.cfg.Log,
@@ -42,5 +40,8 @@ func (s *Server) runControllers(ctx context.Context) error {
 		headcontroller.New(heads, within(headcontroller.Declaration)),
 		keys.New(keys.Config{Head: s.local.Name(), Ring: s.local.StoreKeys(), Member: s.member,
 			Tables: within(keys.Declaration), Rank: ranking.Rank}),
+		notify.New(notify.Config{Head: s.local.Name(), Cluster: s.local.Root().Cluster(),
+			Tables: within(notify.Declaration), Rank: ranking.Rank, Others: others, Live: s.monitor.Live,
+			Unseal: unsealer(s.local.Keys()), Metrics: s.metrics}),
 	)
 }

@@ -25,13 +25,14 @@ const (
 	ByMember     = "member"    // heads that are not removed, under IsMember; compared
 	ByJoin       = "join"      // heads by the request by which they joined; compared
 	ByHead       = "head"      // tokens by the head whose credential they are; compared
+	ByNotifier   = "notifier"  // all notifiers, under IsNotifier; compared
 )
 
 // AuditStream is the stream of cold data with the audit log: a [trivet.Audit] each.
 const AuditStream = "audit"
 
-// IsMember is the key of index ByMember.
-const IsMember = "yes"
+// IsMember and IsNotifier are the keys of the indexes ByMember and ByNotifier.
+const IsMember, IsNotifier = "yes", "yes"
 
 // Tables are the typed views of the store's records.
 type Tables struct {
@@ -51,6 +52,7 @@ type Tables struct {
 	Secrets    *store.Table[trivet.Secret]
 	Tokens     *store.Table[trivet.Token]
 	Accounts   *store.Table[trivet.Account]
+	Notifiers  *store.Table[trivet.Notifier]
 	Events     *store.ColdTable[trivet.Event]
 }
 
@@ -103,6 +105,8 @@ func newTables(s *store.Store) *Tables {
 		Secrets:  store.NewTable[trivet.Secret](s),
 		Tokens:   store.NewTable(s, store.Index[trivet.Token]{Name: ByHead, Keys: ofHead, Compared: true}),
 		Accounts: store.NewTable[trivet.Account](s),
+		Notifiers: store.NewTable(s, store.Index[trivet.Notifier]{Name: ByNotifier, Compared: true,
+			Keys: func(*trivet.Notifier) []string { return []string{IsNotifier} }}),
 		Events: store.NewColdTable[trivet.Event](s, func(value func(field string) string) string {
 			return trivet.EventPrefix(value("spec.subject"), value("spec.subjectUID"))
 		}),
@@ -129,6 +133,7 @@ func (t *Tables) Within(s *store.Scope) *Tables {
 		Secrets:    t.Secrets.Within(s),
 		Tokens:     t.Tokens.Within(s),
 		Accounts:   t.Accounts.Within(s),
+		Notifiers:  t.Notifiers.Within(s),
 		Events:     t.Events.Within(s),
 	}
 }

@@ -1,0 +1,162 @@
+package trivet
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Notifier sends events to people or programs outside of the site, by a webhook: at least once each, in their order.
+type Notifier struct {
+	Meta
+	Spec   NotifierSpec   `json:"spec"`
+	Status NotifierStatus `json:"status,omitzero"`
+}
+
+// NotifierSpec is which events are sent, and where to.
+type NotifierSpec struct {
+	// Events are the reasons of the events that are sent; empty: those of failures, switches to another machine,
+	// quarantines and recoveries.
+	Events []string `json:"events,omitempty"`
+	// Webhook is the receiver of HTTP requests.
+	Webhook *Webhook `json:"webhook,omitempty"`
+}
+
+// Webhook is an HTTP server that events are sent to.
+type Webhook struct {
+	// URL is http or https. All who may read records can read it.
+	URL string `json:"url"`
+	// Secret is the secret whose value "key" signs the requests: "NAME" or "PROJECT/NAME".
+	Secret string `json:"secret"`
+	// CA has the certificates, in PEM, that the server's is verified by; empty: those that the host of the head trusts.
+	CA string `json:"ca,omitempty"`
+}
+
+// WebhookKey and WebhookOldKey are the values of a webhook's secret: the key of the signatures, and one that the
+// receiver may still use. Each is "whsec_" and base64 of 24 to 64 bytes.
+const (
+	WebhookKey    = "key"
+	WebhookOldKey = "oldKey"
+)
+
+// Bounds of notifiers.
+const (
+	// MaxNotifiers bounds the notifiers of a site: each event is compared with the filter of each.
+	MaxNotifiers = 16
+	// MaxPending bounds the events of one notifier that wait for delivery. Beyond, the oldest are dropped.
+	MaxPending = 1000
+	// maxNotifierName leaves room for the names of the notifier's events.
+	maxNotifierName = 63
+)
+
+// NotifierState is the state of the deliveries of a notifier.
+type NotifierState string
+
+// The states of a notifier.
+const (
+	NotifierActive   NotifierState = "active"   // the last delivery succeeded, or there was none
+	NotifierFailing  NotifierState = "failing"  // the last delivery failed; it is tried again
+	NotifierDisabled NotifierState = "disabled" // the receiver wants no more; a change of the spec enables it again
+)
+
+// NotifierStatus is the progress of the deliveries.
+type NotifierStatus struct {
+	State  NotifierState `json:"state,omitempty"`
+	Reason string        `json:"reason,omitempty"` // why it is failing or disabled, and what to do next
+	// Generation is the spec's that the state is of.
+	Generation int64 `json:"generation,omitempty"`
+	// Head is the head that delivers.
+	Head string `json:"head,omitempty"`
+	// Cursor is the revision of the store up to which events are delivered, pending or not wanted.
+	Cursor int64 `json:"cursor,omitempty"`
+	// Pending are the events that wait for delivery, the oldest first: "NAME@REVISION" of the event.
+	Pending   []string  `json:"pending,omitempty"`
+	Delivered int64     `json:"delivered,omitempty"` // events that the receiver acknowledged
+	Dropped   int64     `json:"dropped,omitempty"`   // events that will not be delivered
+	Failures  int       `json:"failures,omitempty"`  // attempts that failed since the last success
+	Last      time.Time `json:"last,omitzero"`       // the last success
+	Next      time.Time `json:"next,omitzero"`       // about when the next attempt after a failure is
+	Events    int64     `json:"events,omitempty"`    // counts the events of this record
+}
+
+// NotifierTest is the outcome of a test.
+type NotifierTest struct {
+	ID        string   `json:"id"`              // of the event that was sent
+	Delivered bool     `json:"delivered"`       // the receiver acknowledged it
+	Error     string   `json:"error,omitempty"` // why not, and what to do next
+	Head      string   `json:"head"`            // that sent it
+	Took      Duration `json:"took"`            // how long it took
+}
+
+// DefaultNotifications are the reasons of the events that a notifier sends whose spec names none. Of the runs that
+// succeed only those are sent whose provision had failed on another machine before.
+var DefaultNotifications = []string{
+	ReasonFailed, ReasonPowerFailed, ReasonAgentLost, ReasonHelloRefused, ReasonForeignDHCP, ReasonStoreFilling,
+	ReasonStoreFull, ReasonNotifierFailing, ReasonNotifierDisabled, ReasonNotificationsDropped,
+	ReasonSwitched,
+	ReasonQuarantined,
+	ReasonSucceeded, ReasonAgentReturned, ReasonAccepted, ReasonStoreNormal, ReasonNotifierRecovered,
+}
+
+// Validate checks a notifier by itself.
+func (n *Notifier) Validate() error {
+	var p problems
+	p.name(n.Name)
+	p.bytes("name", n.Name, maxNotifierName)
+	p.max("spec.events", len(n.Spec.Events), 64)
+	for i, reason := range n.Spec.Events {
+		p.bytes(fmt.Sprintf("spec.events[%d]", i), reason, 64)
+	}
+	if n.Spec.Webhook == nil {
+		p.add("spec.webhook", "is missing: where are the events sent to?")
+		return p.err()
+	}
+	n.Spec.Webhook.validate(&p)
+	return p.err()
+}
+
+func (w *Webhook) validate(p *problems) {
+	p.need("spec.webhook.url", w.URL)
+	p.bytes("spec.webhook.url", w.URL, 2<<10)
+	p.need("spec.webhook.secret", w.Secret)
+	p.clusterRef("spec.webhook.secret", w.Secret)
+	p.bytes("spec.webhook.ca", w.CA, 64<<10)
+	if w.CA != "" && !strings.Contains(w.CA, "-----BEGIN CERTIFICATE-----") {
+		p.add("spec.webhook.ca", "has no certificate in PEM")
+	}
+	if problem := problemOfURL(w.URL); w.URL != "" && problem != "" {
+		p.add("spec.webhook.url", "%s", problem)
+	}
+}
+
+// problemOfURL returns what is wrong with the URL of a webhook; empty: nothing. It does not repeat the URL, which may
+// have a password.
+func problemOfURL(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "is no URL"
+	case u.Scheme != "https" && u.Scheme != "http":
+		return "must begin with https:// or http://"
+	case u.Hostname() == "":
+		return "has no host"
+	case u.User != nil:
+		return "has a user or password, which all who read records would see; the requests are signed instead"
+	case u.Fragment != "":
+		return "has a fragment, which is not sent"
+	}
+	return ""
+}
+
+// ParseWebhookKey decodes a key of the signatures.
+func ParseWebhookKey(text string) ([]byte, error) {
+	encoded, ok := strings.CutPrefix(strings.TrimSpace(text), "whsec_")
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if !ok || err != nil || len(key) < 24 || len(key) > 64 {
+		return nil, fmt.Errorf("%w: a key must be whsec_ and base64 of 24 to 64 bytes; create one by: "+
+			"echo whsec_$(head -c 32 /dev/urandom | base64)", ErrInvalid)
+	}
+	return key, nil
+}
