@@ -4,11 +4,13 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 )
 
-// Notifier sends events to people or programs outside of the site, by a webhook: at least once each, in their order.
+// Notifier sends events to people or programs outside of the site, by a webhook or by e-mail: at least once each, in
+// their order.
 type Notifier struct {
 	Meta
 	Spec   NotifierSpec   `json:"spec"`
@@ -20,8 +22,10 @@ type NotifierSpec struct {
 	// Events are the reasons of the events that are sent; empty: those of failures, switches to another machine,
 	// quarantines and recoveries.
 	Events []string `json:"events,omitempty"`
-	// Webhook is the receiver of HTTP requests.
+	// Webhook is the receiver of HTTP requests; a notifier has this or mail.
 	Webhook *Webhook `json:"webhook,omitempty"`
+	// Mail is the receivers of e-mail.
+	Mail *Mail `json:"mail,omitempty"`
 }
 
 // Webhook is an HTTP server that events are sent to.
@@ -32,6 +36,32 @@ type Webhook struct {
 	Secret string `json:"secret"`
 	// CA has the certificates, in PEM, that the server's is verified by; empty: those that the host of the head trusts.
 	CA string `json:"ca,omitempty"`
+}
+
+// Mail is people who get e-mail, and the server that accepts it.
+type Mail struct {
+	// Server is the mail server: "HOST" or "HOST:PORT"; the port is 587 by default. At port 465 TLS comes first, at others
+	// STARTTLS is required.
+	Server string   `json:"server"`
+	From   string   `json:"from"` // "trivet@example.com"
+	To     []string `json:"to"`   // at most 16
+	// Secret is the secret with the values "user" and "password" for the server, which its spec.addresses must allow;
+	// empty: no login.
+	Secret string `json:"secret,omitempty"`
+	// CA has the certificates, in PEM, that the server's is verified by; empty: those that the host of the head trusts.
+	CA string `json:"ca,omitempty"`
+	// Insecure permits a server without TLS, or whose certificate cannot be verified; not with a secret.
+	Insecure bool `json:"insecure,omitempty"`
+}
+
+// HostPort returns the host and the port of the server.
+func (m *Mail) HostPort() (host, port string) {
+	host, port = m.Server, "587"
+	if i := strings.LastIndexByte(m.Server, ':'); i >= 0 && !strings.HasSuffix(m.Server, "]") &&
+		(m.Server[0] == '[' || strings.Count(m.Server, ":") == 1) {
+		host, port = m.Server[:i], m.Server[i+1:]
+	}
+	return strings.Trim(host, "[]"), port
 }
 
 // WebhookKey and WebhookOldKey are the values of a webhook's secret: the key of the signatures, and one that the
@@ -109,12 +139,71 @@ func (n *Notifier) Validate() error {
 	for i, reason := range n.Spec.Events {
 		p.bytes(fmt.Sprintf("spec.events[%d]", i), reason, 64)
 	}
-	if n.Spec.Webhook == nil {
-		p.add("spec.webhook", "is missing: where are the events sent to?")
-		return p.err()
+	switch w, m := n.Spec.Webhook, n.Spec.Mail; {
+	case w != nil && m != nil:
+		p.add("spec.mail", "excludes spec.webhook: use a notifier for each")
+	case w != nil:
+		w.validate(&p)
+	case m != nil:
+		m.validate(&p)
+	default:
+		p.add("spec.webhook", "is missing, and spec.mail, too: where are the events sent to?")
 	}
-	n.Spec.Webhook.validate(&p)
 	return p.err()
+}
+
+// Secret returns the name of the secret that the notifier uses; empty: none.
+func (n *Notifier) Secret() string {
+	switch {
+	case n.Spec.Webhook != nil:
+		return n.Spec.Webhook.Secret
+	case n.Spec.Mail != nil:
+		return n.Spec.Mail.Secret
+	}
+	return ""
+}
+
+var (
+	hostForm    = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+)$`)
+	portForm    = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
+	mailAddress = regexp.MustCompile("^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$")
+)
+
+func (m *Mail) validate(p *problems) {
+	p.need("spec.mail.server", m.Server)
+	p.bytes("spec.mail.server", m.Server, 260)
+	if host, port := m.HostPort(); m.Server != "" && (!hostForm.MatchString(host) || !portForm.MatchString(port)) {
+		p.add("spec.mail.server", "%q must be HOST or HOST:PORT", m.Server)
+	}
+	validateMailAddress(p, "spec.mail.from", m.From)
+	if len(m.To) == 0 {
+		p.add("spec.mail.to", "is missing")
+	}
+	p.max("spec.mail.to", len(m.To), 16)
+	for i, to := range m.To {
+		validateMailAddress(p, fmt.Sprintf("spec.mail.to[%d]", i), to)
+	}
+	p.clusterRef("spec.mail.secret", m.Secret)
+	validateCA(p, "spec.mail.ca", m.CA)
+	if m.Insecure && m.Secret != "" {
+		p.add("spec.mail.insecure", "excludes spec.mail.secret: a password is sent over verified TLS only")
+	}
+}
+
+// validateMailAddress accepts the plain form only: no name, no comment, no quotes, and so nothing that ends a header.
+func validateMailAddress(p *problems, field, text string) {
+	p.need(field, text)
+	p.bytes(field, text, 254)
+	if text != "" && !mailAddress.MatchString(text) {
+		p.add(field, "%q must be an address such as ops@example.com", text)
+	}
+}
+
+func validateCA(p *problems, field, text string) {
+	p.bytes(field, text, 64<<10)
+	if text != "" && !strings.Contains(text, "-----BEGIN CERTIFICATE-----") {
+		p.add(field, "has no certificate in PEM")
+	}
 }
 
 func (w *Webhook) validate(p *problems) {
@@ -122,10 +211,7 @@ func (w *Webhook) validate(p *problems) {
 	p.bytes("spec.webhook.url", w.URL, 2<<10)
 	p.need("spec.webhook.secret", w.Secret)
 	p.clusterRef("spec.webhook.secret", w.Secret)
-	p.bytes("spec.webhook.ca", w.CA, 64<<10)
-	if w.CA != "" && !strings.Contains(w.CA, "-----BEGIN CERTIFICATE-----") {
-		p.add("spec.webhook.ca", "has no certificate in PEM")
-	}
+	validateCA(p, "spec.webhook.ca", w.CA)
 	if problem := problemOfURL(w.URL); w.URL != "" && problem != "" {
 		p.add("spec.webhook.url", "%s", problem)
 	}

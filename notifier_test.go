@@ -50,6 +50,59 @@ func TestNotifierIsValidated(t *testing.T) {
 	}
 }
 
+func TestMailIsValidated(t *testing.T) {
+	good := trivet.Mail{Server: "mail.example.com", From: "trivet@example.com", To: []string{"ops+x@example.com"}}
+	notifier := func() *trivet.Notifier {
+		m := good
+		return &trivet.Notifier{Meta: trivet.Meta{Name: "ops"}, Spec: trivet.NotifierSpec{Mail: &m}}
+	}
+	for server, want := range map[string][2]string{
+		"mail.example.com": {"mail.example.com", "587"}, "mail.example.com:25": {"mail.example.com", "25"},
+		"10.0.0.1:465": {"10.0.0.1", "465"}, "[2001:db8::1]:25": {"2001:db8::1", "25"},
+		"2001:db8::1": {"2001:db8::1", "587"}, "[2001:db8::1]": {"2001:db8::1", "587"},
+	} {
+		n := notifier()
+		n.Spec.Mail.Server = server
+		host, port := n.Spec.Mail.HostPort()
+		if err := n.Validate(); err != nil || host != want[0] || port != want[1] {
+			t.Errorf("%s: host %s, port %s, %v", server, host, port, err)
+		}
+	}
+	for _, tc := range []struct {
+		change func(m *trivet.Mail)
+		want   string
+	}{
+		{func(m *trivet.Mail) { m.Server = "" }, "spec.mail.server is missing"},
+		{func(m *trivet.Mail) { m.Server = "host:" }, "must be HOST or HOST:PORT"},
+		{func(m *trivet.Mail) { m.Server = ":25" }, "must be HOST or HOST:PORT"},
+		{func(m *trivet.Mail) { m.Server = "host:99x" }, "must be HOST or HOST:PORT"},
+		{func(m *trivet.Mail) { m.Server = "host\r\nQUIT" }, "must be HOST or HOST:PORT"},
+		{func(m *trivet.Mail) { m.Server = "smtp://host" }, "must be HOST or HOST:PORT"},
+		{func(m *trivet.Mail) { m.From = "" }, "spec.mail.from is missing"},
+		{func(m *trivet.Mail) { m.From = "trivet" }, "must be an address"},
+		{func(m *trivet.Mail) { m.To = nil }, "spec.mail.to is missing"},
+		{func(m *trivet.Mail) { m.To = make([]string, 17) }, "17 entries"},
+		{func(m *trivet.Mail) { m.To = []string{"a@b\r\nBcc: c@d"} }, "spec.mail.to[0]"},
+		{func(m *trivet.Mail) { m.To = []string{"A <a@b>"} }, "spec.mail.to[0]"},
+		{func(m *trivet.Mail) { m.To = []string{"a@b, c@d"} }, "spec.mail.to[0]"},
+		{func(m *trivet.Mail) { m.To = []string{strings.Repeat("a", 254) + "@b"} }, "at most 254"},
+		{func(m *trivet.Mail) { m.CA = "x" }, "spec.mail.ca has no certificate"},
+		{func(m *trivet.Mail) { m.Secret = "-" }, "spec.mail.secret"},
+		{func(m *trivet.Mail) { m.Secret, m.Insecure = "s", true }, "over verified TLS only"},
+	} {
+		n := notifier()
+		tc.change(n.Spec.Mail)
+		if err := n.Validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v; want %s", err, tc.want)
+		}
+	}
+	n := notifier()
+	n.Spec.Webhook = &trivet.Webhook{URL: "https://host/", Secret: "s"}
+	if err := n.Validate(); err == nil || !strings.Contains(err.Error(), "excludes spec.webhook") {
+		t.Errorf("both: %v", err)
+	}
+}
+
 // EventReasons has every constant of event.go, and the defaults of notifiers are among them.
 func TestEventReasonsAreComplete(t *testing.T) {
 	text, err := os.ReadFile("event.go")

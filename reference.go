@@ -62,6 +62,7 @@ var References = []Reference{
 	}),
 	refer("spec.bmc.secret", "Secret", DeletionForced, bmcSecret),
 	required(refer("spec.webhook.secret", "Secret", DeletionRefused, webhookSecret)),
+	required(refer("spec.mail.secret", "Secret", DeletionRefused, mailSecret)),
 	refer("status.head", "Head", DeletionIgnored, func(n *Notifier) []Target { return target(n.Status.Head, nil) }),
 	refer("status.provision", "Provision", DeletionIgnored, func(m *Machine) []Target {
 		return target(m.Status.Provision, nil)
@@ -151,6 +152,13 @@ func webhookSecret(n *Notifier) []Target {
 		return nil
 	}
 	return target(n.Spec.Webhook.Secret, nil)
+}
+
+func mailSecret(n *Notifier) []Target {
+	if n.Spec.Mail == nil {
+		return nil
+	}
+	return target(n.Spec.Mail.Secret, nil)
 }
 
 // machinesNetwork leaves out the leases of unknown machines, which expire.

@@ -63,9 +63,12 @@ func (h *Handler) testNotifier(ctx context.Context, n *trivet.Notifier) trivet.N
 }
 
 func (h *Handler) sendTest(ctx context.Context, n *trivet.Notifier, message notify.Message) error {
-	secret, err := h.Fleet.Secrets.Get(trivet.Resolve("", n.Spec.Webhook.Secret))
-	if err != nil {
-		return err
+	var secret *trivet.Secret
+	if name := n.Secret(); name != "" {
+		var err error
+		if secret, err = h.Fleet.Secrets.Get(trivet.Resolve("", name)); err != nil {
+			return err
+		}
 	}
 	sender, err := notify.Open(n, secret, h.unseal)
 	if err != nil {

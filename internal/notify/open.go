@@ -18,8 +18,11 @@ type Sender interface {
 // Unseal returns one value of a secret.
 type Unseal func(secret *trivet.Secret, key string) (string, error)
 
-// Open returns the sender of a notifier. secret is the one that its spec names.
+// Open returns the sender of a notifier. secret is the one that its spec names; nil: it names none.
 func Open(n *trivet.Notifier, secret *trivet.Secret, unseal Unseal) (Sender, error) {
+	if n.Spec.Mail != nil {
+		return openMail(n.Spec.Mail, secret, unseal)
+	}
 	key, err := webhookKey(secret, trivet.WebhookKey, unseal)
 	if err != nil {
 		return nil, err
@@ -33,6 +36,26 @@ func Open(n *trivet.Notifier, secret *trivet.Secret, unseal Unseal) (Sender, err
 		keys = append(keys, old)
 	}
 	return NewWebhook(n.Spec.Webhook, keys...)
+}
+
+func openMail(spec *trivet.Mail, secret *trivet.Secret, unseal Unseal) (Sender, error) {
+	if secret == nil {
+		return NewMail(spec, "", "", nil)
+	}
+	for _, name := range []string{"user", "password"} {
+		if secret.Spec.Data[name] == "" {
+			return nil, fmt.Errorf("%w: secret %s has no value %q", trivet.ErrInvalid, secret.ShortName(), name)
+		}
+	}
+	user, err := unseal(secret, "user")
+	if err != nil {
+		return nil, err
+	}
+	password, err := unseal(secret, "password")
+	if err != nil {
+		return nil, err
+	}
+	return NewMail(spec, user, password, secret.Spec.Allows)
 }
 
 func webhookKey(secret *trivet.Secret, name string, unseal Unseal) ([]byte, error) {

@@ -56,16 +56,27 @@ type Webhook struct {
 // that it can verify by one of them.
 func NewWebhook(w *trivet.Webhook, keys ...[]byte) (*Webhook, error) {
 	dialer := &net.Dialer{Timeout: requestTimeout / 2, ControlContext: checkAddress}
-	transport := &http.Transport{DialContext: dialer.DialContext, MaxResponseHeaderBytes: maxHeader, MaxConnsPerHost: 1,
-		ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
-	if w.CA != "" {
-		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(w.CA)) {
-			return nil, fmt.Errorf("%w: spec.webhook.ca has no certificate that can be read", trivet.ErrInvalid)
-		}
+	config, err := tlsConfig(w.CA, "spec.webhook.ca")
+	if err != nil {
+		return nil, err
 	}
+	transport := &http.Transport{DialContext: dialer.DialContext, MaxResponseHeaderBytes: maxHeader, MaxConnsPerHost: 1,
+		ForceAttemptHTTP2: true, TLSClientConfig: config}
 	return &Webhook{url: w.URL, keys: keys, client: &http.Client{Transport: transport, Timeout: requestTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+}
+
+// tlsConfig returns how a server is verified: by the certificates of a field, or those that this host trusts.
+func tlsConfig(ca, field string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca == "" {
+		return config, nil
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM([]byte(ca)) {
+		return nil, fmt.Errorf("%w: %s has no certificate that can be read", trivet.ErrInvalid, field)
+	}
+	return config, nil
 }
 
 // Close closes the connections.

@@ -187,7 +187,10 @@ func (c *Controller) forget(name string) {
 }
 
 func (c *Controller) open(n *trivet.Notifier) (notify.Sender, error) {
-	secret, err := c.Tables.Secrets.Get(trivet.Resolve("", n.Spec.Webhook.Secret))
+	if n.Secret() == "" {
+		return notify.Open(n, nil, c.Unseal)
+	}
+	secret, err := c.Tables.Secrets.Get(trivet.Resolve("", n.Secret()))
 	if err != nil {
 		return nil, err
 	}

@@ -377,6 +377,36 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
+// Events that happen one after the other are one mail, and the next one is a minute later.
+func TestMailsAreFew(t *testing.T) {
+	s := newSite(t)
+	n, err := s.Notifiers.Get(testName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Spec.Webhook, n.Spec.Mail = nil, &trivet.Mail{Server: "127.0.0.1:1"}
+	w := newWork(s.controller("head0"), n)
+	s.write("m1", trivet.ReasonFailed, "first")
+	if err := w.take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first := w.retry
+	if wait := time.Until(first); len(w.status.Pending) != 1 || wait <= mailWindow/2 || wait > mailWindow {
+		t.Errorf("%d are pending, and are sent in %s", len(w.status.Pending), wait)
+	}
+	s.write("m1", trivet.ReasonFailed, "second")
+	if err := w.take(t.Context()); err != nil || len(w.status.Pending) != 2 || !w.retry.Equal(first) {
+		t.Errorf("%d are pending, and are sent %s later, %v", len(w.status.Pending), w.retry.Sub(first), err)
+	}
+	now := time.Now()
+	w.succeeded(now)
+	w.status.Pending = nil
+	s.write("m1", trivet.ReasonFailed, "third")
+	if err := w.take(t.Context()); err != nil || w.retry.Sub(now) != mailInterval {
+		t.Errorf("the next mail is %s later, %v", w.retry.Sub(now), err)
+	}
+}
+
 // A cause of any length, such as the names in a certificate, is written.
 func TestLongCause(t *testing.T) {
 	s := newSite(t)

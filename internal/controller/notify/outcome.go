@@ -60,6 +60,9 @@ func (w *work) succeeded(now time.Time) {
 	}
 	st.State, st.Reason, st.Failures, st.Next = trivet.NotifierActive, "", 0, time.Time{}
 	st.Last, w.retry = now.UTC().Truncate(time.Millisecond), time.Time{}
+	if w.notifier.Spec.Mail != nil {
+		w.retry = now.Add(mailInterval)
+	}
 }
 
 // disable ends the deliveries until an operator changes the spec.

@@ -21,8 +21,11 @@ const (
 	// cursorLag is how many revisions a written cursor may be behind before it is written for that alone. A head that
 	// starts reads 1,000 revisions again that are older than its copy.
 	cursorLag = 256
-	// batch is how many events one call of a sender gets.
+	// batch is how many events one call of a sender gets, and one mail at most.
 	batch = 50
+	// Events that happen within mailWindow are one mail, and there is at most one in mailInterval.
+	mailWindow   = 10 * time.Second
+	mailInterval = time.Minute
 )
 
 // work is the deliveries of one notifier by this head. It is used by one worker at a time.
@@ -108,6 +111,7 @@ func (w *work) nextRound(after time.Duration, progress bool) time.Duration {
 
 // take adds the events since the cursor that the notifier wants.
 func (w *work) take(ctx context.Context) error {
+	defer w.collect(len(w.status.Pending), time.Now())
 	for {
 		events, err := w.watch.Poll(ctx)
 		if errors.Is(err, trivet.ErrCompacted) {
@@ -130,6 +134,13 @@ func (w *work) take(ctx context.Context) error {
 		if len(events) == 0 {
 			return nil
 		}
+	}
+}
+
+// collect delays the first mail about events, for those that follow.
+func (w *work) collect(pending int, now time.Time) {
+	if first := now.Add(mailWindow); w.notifier.Spec.Mail != nil && pending == 0 && w.retry.Before(first) {
+		w.retry = first
 	}
 }
 
