@@ -48,6 +48,8 @@ func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Reco
 		machine, uid, workflow = r.Status.Machine, r.Status.MachineUID, r.Status.Workflow
 	case *trivet.Workflow:
 		machine, uid, workflow = r.Spec.Machine, r.Spec.MachineUID, r.FullName()
+	case *trivet.Notifier:
+		return a.printLatest(ctx, cl, "notifier/"+r.Name, r.UID)
 	default:
 		return nil
 	}
@@ -62,7 +64,12 @@ func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Reco
 	if machine == "" {
 		return nil
 	}
-	events, err := eventsOf(ctx, cl, machine, uid)
+	return a.printLatest(ctx, cl, "machine/"+machine, uid)
+}
+
+// printLatest prints the latest events of a subject.
+func (a *app) printLatest(ctx context.Context, cl *client.Client, subject, uid string) error {
+	events, err := eventsOf(ctx, cl, subject, uid)
 	if err != nil {
 		return err
 	}

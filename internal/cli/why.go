@@ -59,7 +59,7 @@ func (a *app) printWhy(ctx context.Context, cl *client.Client, machine string, a
 			return err
 		}
 	}
-	events, err := eventsOf(ctx, cl, m.Name, m.UID)
+	events, err := eventsOf(ctx, cl, "machine/"+m.Name, m.UID)
 	if err != nil {
 		return err
 	}
@@ -91,10 +91,10 @@ func times(n int) string {
 	return strconv.Itoa(n) + " times"
 }
 
-// eventsOf returns the events of a machine, in order. An earlier one of its name has its own.
-func eventsOf(ctx context.Context, cl *client.Client, machine, uid string) ([]*trivet.Event, error) {
+// eventsOf returns the events of a subject, in order. An earlier one of its name has its own.
+func eventsOf(ctx context.Context, cl *client.Client, subject, uid string) ([]*trivet.Event, error) {
 	events, _, err := client.Of[trivet.Event](cl).List(ctx,
-		client.ListOptions{Fields: "spec.subject=machine/" + machine + ",spec.subjectUID=" + uid})
+		client.ListOptions{Fields: "spec.subject=" + subject + ",spec.subjectUID=" + uid})
 	slices.SortFunc(events, func(x, y *trivet.Event) int { return cmp.Compare(x.Spec.Seq, y.Spec.Seq) })
 	return events, err
 }

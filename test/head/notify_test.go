@@ -63,7 +63,12 @@ func TestReceiversThatFail(t *testing.T) {
 		})
 		h.Await("an event reports that", func() error { return h.hasEvent("notifier/"+name, "NotifierFailing", cause) })
 	}
-	if out := h.MustTrivet("get", "notifiers"); !strings.Contains(out, "failing") {
+	for _, args := range [][]string{{"get", "notifiers"}, {"describe", "notifier", "fails"}} {
+		if out := h.MustTrivet(args...); !strings.Contains(out, "the receiver answered 500") {
+			t.Error(out)
+		}
+	}
+	if out := h.MustTrivet("describe", "notifier", "fails"); !strings.Contains(out, "! NotifierFailing") {
 		t.Error(out)
 	}
 

@@ -78,8 +78,8 @@ func (s *sink) refuseEach(n int) {
 	s.refuse = n
 }
 
-// The head that delivers is killed in the middle, twice, and the receiver refuses some requests and then all for a
-// while. Every event arrives, in the order in which they happened, and each always with the same ID.
+// The head that delivers is killed in the middle, twice, and then all heads at once; the receiver refuses some requests
+// and then all for a while. Every event arrives, in the order in which they happened, and each always with the same ID.
 func TestNotificationsWhileHeadsAreKilled(t *testing.T) {
 	t.Parallel()
 	h0, l := startWithLedger(t)
@@ -92,8 +92,8 @@ func TestNotificationsWhileHeadsAreKilled(t *testing.T) {
 	if _, err := notifiers.Patch(t.Context(), "ops", patch, 0); err != nil {
 		t.Fatal(err)
 	}
-	const count = 90
-	l.fill(count)
+	const count, more = 90, 10
+	l.fill(count + more)
 	holder := func() string {
 		n, err := notifiers.Get(t.Context(), "ops")
 		if err != nil {
@@ -135,16 +135,19 @@ func TestNotificationsWhileHeadsAreKilled(t *testing.T) {
 			receiver.refuseEach(0)
 		}
 	}
-	h0.Await("all events are delivered", func() error {
-		if got := receiver.acknowledged(); len(got) < count {
-			n, err := notifiers.Get(t.Context(), "ops")
-			return fmt.Errorf("%d of %d; %+v, %w", len(got), count, n.Status, err)
+	arrived := func(n int) {
+		t.Helper()
+		h0.Await("all events are delivered", func() error {
+			if got := len(receiver.acknowledged()); got < n {
+				return fmt.Errorf("%d of %d", got, n)
+			}
+			return nil
+		})
+		if got := receiver.acknowledged(); !slices.Equal(got, want) {
+			t.Errorf("received %v", got)
 		}
-		return nil
-	})
-	if got := receiver.acknowledged(); !slices.Equal(got, want) {
-		t.Errorf("received %v", got)
 	}
+	arrived(count)
 	t.Logf("killed %v; %d of %d requests were repetitions", killed, receiver.repeated, receiver.requests)
 	h0.Await("the record says so", func() error {
 		n, err := notifiers.Get(t.Context(), "ops")
@@ -154,4 +157,24 @@ func TestNotificationsWhileHeadsAreKilled(t *testing.T) {
 		}
 		return err
 	})
+
+	heads[killed[1]].Up()
+	receiver.refuseEach(1)
+	for i := count; i < count+more; i++ {
+		if err := l.cl.Quarantine(t.Context(), fmt.Sprint("fill", i), "test"); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, fmt.Sprint("machine/fill", i))
+	}
+	for _, h := range heads {
+		h.Kill()
+	}
+	receiver.refuseEach(0)
+	for _, h := range heads {
+		h.Start()
+	}
+	for _, h := range heads {
+		h.AwaitReady()
+	}
+	arrived(count + more)
 }

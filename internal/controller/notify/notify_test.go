@@ -80,6 +80,13 @@ type site struct {
 func newSite(t *testing.T, reasons ...string) *site {
 	t.Helper()
 	s := &site{t, storetest.New(t, state.New), newReceiver(t), map[string]int64{}}
+	s.begin(reasons...)
+	return s
+}
+
+// begin writes the records.
+func (s *site) begin(reasons ...string) {
+	s.Helper()
 	key := "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))
 	s.update(func(tx *store.Tx) error {
 		return errors.Join(
@@ -91,7 +98,6 @@ func newSite(t *testing.T, reasons ...string) *site {
 				Events:  reasons,
 				Webhook: &trivet.Webhook{URL: s.receiver.URL, Secret: "hook"}}}))
 	})
-	return s
 }
 
 func (s *site) update(do func(tx *store.Tx) error) {
@@ -297,6 +303,32 @@ func TestCursorFollows(t *testing.T) {
 		s.write("m1", trivet.ReasonActionDone, fmt.Sprint("not wanted ", i))
 	}
 	s.until(c, "the cursor is written", func() bool { return s.status().Cursor > before+cursorLag })
+}
+
+// Where the feed does not reach back to the cursor, the notifier goes on from now, and an event reports it.
+func TestCursorThatIsTooOld(t *testing.T) {
+	s := newSite(t)
+	member := storetest.Member(t)
+	s.Tables = storetest.On(t, member, store.Options{}, state.New)
+	s.begin()
+	c := s.controller("head0")
+	s.began(c)
+	s.write("m1", trivet.ReasonFailed, numbered("lost", 10)...)
+	if err := member.Compact(t.Context(), s.Store.Revision()); err != nil {
+		t.Fatal(err)
+	}
+	s.Tables = storetest.On(t, member, store.Options{}, state.New) // a head that starts
+	c = s.controller("head0")
+	s.until(c, "an event reports it", func() bool { return s.status().Events == 1 })
+	s.write("m1", trivet.ReasonFailed, "after")
+	s.delivered(c, 1)
+	if got := s.receiver.texts(); !slices.Equal(got, []string{"after"}) {
+		t.Errorf("received %q", got)
+	}
+	if reasons, messages := s.ownEvents(); !slices.Equal(reasons, []string{trivet.ReasonNotificationsDropped}) ||
+		!strings.Contains(messages, "were not examined") {
+		t.Errorf("its events: %q\n%s", reasons, messages)
+	}
 }
 
 // A receiver that fails keeps its events waiting. The record and an event say so, and another head tries; when it
