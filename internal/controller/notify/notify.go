@@ -94,19 +94,20 @@ const interval = 5 * time.Second
 // Reconcile implements [reconcile.Controller].
 func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Duration, err error) {
 	n, err := c.Tables.Notifiers.Get(name)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && !c.delivers(n) {
+	if errors.Is(err, trivet.ErrNotFound) {
 		c.forget(name)
-		if err == nil {
-			after = interval
-		}
-		return after, nil
+		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
+	if !c.delivers(n) {
+		c.stop(name)
+		return interval, nil
+	}
 	after, err = c.work(n).round(ctx)
 	if errors.Is(err, trivet.ErrConflict) || errors.Is(err, trivet.ErrNotFound) { // by another head, or an operator
-		c.forget(name)
+		c.stop(name)
 		return time.Second, nil
 	}
 	return after, err // where it could not be written, what was delivered is not sent again
@@ -180,10 +181,19 @@ func (c *Controller) work(n *trivet.Notifier) *work {
 	return w
 }
 
-func (c *Controller) forget(name string) {
+// stop ends the work of this head for a notifier.
+func (c *Controller) stop(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.works, name)
+}
+
+// forget ends it for one that is deleted.
+func (c *Controller) forget(name string) {
+	c.stop(name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.losses, name)
 }
 
 func (c *Controller) open(n *trivet.Notifier) (notify.Sender, error) {
