@@ -196,7 +196,8 @@ func TestConsoleInUse(t *testing.T) {
 		owned func() bool
 	}{
 		"ipmi_sim": {sim, func(s string) { io.WriteString(line, s) }, nil},
-		"go-ipmi":  {other, func(s string) { fake.FeedRX([]byte(s)) }, func() bool { return b.SOL.ActiveSessionID(1) != 0 }},
+		"go-ipmi": {other, func(s string) { fake.FeedRX([]byte(s)) },
+			func() bool { return b.SOL.ActiveSessionID(1) != 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := openConsole(t, tc.cfg, false)
