@@ -1,9 +1,11 @@
 package bmc_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	gobmc "github.com/bougou/go-ipmi/pkg/bmc"
@@ -15,10 +17,21 @@ import (
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
 )
 
-// goIPMIWithLine runs go-ipmi's BMC with a serial line.
-func goIPMIWithLine(t *testing.T) (bmc.Config, *gobmc.BMC, *mock.FakeConsoleConn) {
+// fakeLine is the serial line of go-ipmi's BMC.
+type fakeLine struct {
+	*mock.FakeConsoleConn
+	breaks atomic.Int32
+}
+
+func (l *fakeLine) SendBreak(context.Context) error {
+	l.breaks.Add(1)
+	return nil
+}
+
+// goIPMIWithLine runs go-ipmi's BMC with a serial line that accepts so many characters at a time; 0: all.
+func goIPMIWithLine(t *testing.T, limit int) (bmc.Config, *gobmc.BMC, *fakeLine) {
 	t.Helper()
-	line, machine := &mock.FakeConsoleConn{}, mock.New()
+	line, machine := &fakeLine{FakeConsoleConn: &mock.FakeConsoleConn{WriteLimit: limit}}, mock.New()
 	machine.SetConsole(&mock.Console{Conn: line})
 	cfg, b := goIPMIServer(t, types.CipherSuiteID17, machine)
 	const encryptedForOperators = 0xc3
@@ -97,8 +110,7 @@ func TestConsole(t *testing.T) {
 // Against go-ipmi, which accepts 7 characters at a time: what is not accepted is sent again, and nothing twice.
 func TestConsolePartialAccepts(t *testing.T) {
 	t.Parallel()
-	cfg, _, line := goIPMIWithLine(t)
-	line.WriteLimit = 7
+	cfg, _, line := goIPMIWithLine(t, 7)
 	c := openConsole(t, cfg, false)
 	typed := strings.Repeat("fedcba987654321\n", 16)
 	if n, err := io.WriteString(c, typed); n != len(typed) || err != nil {
@@ -112,15 +124,15 @@ func TestConsolePartialAccepts(t *testing.T) {
 	if got := read(t, c, len(text)); got != text {
 		t.Errorf("read %d characters that differ", len(got))
 	}
-	if err := c.Break(); err != nil || line.Breaks != 1 {
-		t.Errorf("%d breaks, %v", line.Breaks, err)
+	if err := c.Break(); err != nil || line.breaks.Load() != 1 {
+		t.Errorf("%d breaks, %v", line.breaks.Load(), err)
 	}
 }
 
 // A machine that takes no characters ends neither the console nor the wait for it.
 func TestConsoleOfMachineThatTakesNothing(t *testing.T) {
 	t.Parallel()
-	cfg, _, line := goIPMIWithLine(t)
+	cfg, _, line := goIPMIWithLine(t, 0)
 	c := openConsole(t, cfg, false)
 	line.SetWriteErr(errors.New("no power"))
 	if n, err := c.Write([]byte("x")); n != 0 || !errors.Is(err, trivet.ErrUnavailable) {
@@ -177,14 +189,15 @@ func TestConsoleOfLostBMC(t *testing.T) {
 func TestConsoleInUse(t *testing.T) {
 	t.Parallel()
 	sim, line := simWithLine(t)
-	other, b, fake := goIPMIWithLine(t)
+	other, b, fake := goIPMIWithLine(t, 0)
 	for name, tc := range map[string]struct {
 		cfg   bmc.Config
 		write func(string)
 		owned func() bool
 	}{
 		"ipmi_sim": {sim, func(s string) { io.WriteString(line, s) }, nil},
-		"go-ipmi":  {other, func(s string) { fake.FeedRX([]byte(s)) }, func() bool { return b.SOL.ActiveSessionID(1) != 0 }},
+		"go-ipmi": {other, func(s string) { fake.FeedRX([]byte(s)) },
+			func() bool { return b.SOL.ActiveSessionID(1) != 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := openConsole(t, tc.cfg, false)

@@ -12,7 +12,6 @@ const (
 	solBreak       = 0x10 // to the BMC: generate a break
 	solUnavailable = 0x20 // from the BMC: the machine does not take characters now, as when it is off
 	solEnded       = 0x10 // from the BMC: it deactivated SOL
-	solOverrun     = 0x08 // from the BMC: it lost characters of the machine
 )
 
 // solPacket is a SOL packet. One without characters and sequence only acknowledges.

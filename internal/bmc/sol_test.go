@@ -142,7 +142,8 @@ func FuzzSOL(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 'a', 'b'}, []byte{0, 1, 3, 0}, byte(payloadSOL))
 	f.Add([]byte{0, 1, 1, solNack}, []byte{0, 2, 255, solNack | solUnavailable}, byte(payloadSOL))
 	f.Add([]byte{1, 0, 0, solEnded}, []byte{}, byte(payloadSOL))
-	f.Add(response(message{netFn: netApp, command: cmdPayloadInstance}, []byte{0, 9, 0, 0, 0}), []byte{1}, byte(payloadIPMI))
+	f.Add(response(message{netFn: netApp, command: cmdPayloadInstance}, []byte{0, 9, 0, 0, 0}), []byte{1},
+		byte(payloadIPMI))
 	f.Fuzz(func(t *testing.T, first, second []byte, kind byte) {
 		bmc := &fakeBMC{suites: []int{17}}
 		c := consoleOf(t, bmc)
@@ -154,7 +155,8 @@ func FuzzSOL(f *testing.F) {
 			if what == pending && (p.sequence < 1 || p.sequence > 15 || !bytes.HasSuffix(typed, p.text)) {
 				t.Fatalf("it sends %+v", p)
 			}
-			c.handle(bmc.keys.seal(packet{kind: kind, session: bmc.login.console, sequence: uint32(i + 1), payload: payload}))
+			sent := packet{kind: kind, session: bmc.login.console, sequence: uint32(i + 1), payload: payload}
+			c.handle(bmc.keys.seal(sent))
 			if len(c.text) > i+1 {
 				t.Fatalf("%d packets of text after %d", len(c.text), i+1)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/trivet-project/trivet/internal/bmc"
 	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // Bounds.
@@ -35,6 +36,8 @@ const (
 	// openTimeout bounds the opening at a BMC, and queryTimeout a query to another head, beyond what that one waits.
 	openTimeout  = 20 * time.Second
 	queryTimeout = 3 * time.Second
+	// openingWait is how long a request waits before it asks again for a console that is being opened.
+	openingWait = 200 * time.Millisecond
 )
 
 // Config is what Consoles needs.
@@ -81,7 +84,13 @@ func (c *Consoles) Open(ctx context.Context, machine string, req trivet.ConsoleR
 	}
 	_, head := splitSession(req.Previous)
 	s, err := c.openLocal(ctx, machine, req.Take || unreachable[head])
-	if errors.Is(err, bmc.ErrConsoleInUse) { // by another head just now?
+	switch {
+	case errors.Is(err, errOpening):
+		if err := wait.Sleep(ctx, openingWait); err != nil {
+			return trivet.ConsoleSession{}, err
+		}
+		return c.Open(ctx, machine, req)
+	case errors.Is(err, bmc.ErrConsoleInUse): // by another head just now?
 		if found, _ := c.find(ctx, machine); found != nil {
 			return *found, nil
 		}
@@ -160,6 +169,9 @@ func (c *Consoles) openLocal(ctx context.Context, machine string, take bool) (*s
 	return s, nil
 }
 
+// errOpening: another request is opening the console.
+var errOpening = errors.New("the console is being opened")
+
 // begin reserves the opening of a machine's console, which one request does at a time.
 func (c *Consoles) begin(machine string) error {
 	c.mu.Lock()
@@ -168,7 +180,7 @@ func (c *Consoles) begin(machine string) error {
 	case c.stopping.Err() != nil:
 		return fmt.Errorf("%w: this head is about to stop", trivet.ErrUnavailable)
 	case c.opening[machine]:
-		return fmt.Errorf("%w: another client is opening it at this moment", bmc.ErrConsoleInUse)
+		return errOpening
 	case len(c.open)+len(c.opening) >= maxOpen:
 		return fmt.Errorf("%w: this head has %d consoles open", trivet.ErrUnavailable, maxOpen)
 	}

@@ -109,8 +109,9 @@ func (h *remoteLog) setError(err error) {
 func (v *LogView) valid(parts []runlog.Part) map[trivet.LogKey]int64 {
 	sizes := map[trivet.LogKey]int64{}
 	for _, p := range parts {
-		if (v.run.Spec.Action(p.Action) != nil || p.Action == trivet.LogConsole) && runlog.CheckKey(p.LogKey) == nil && p.Epoch > v.run.Spec.Epoch &&
-			p.Bytes > 0 && p.Bytes <= runlog.MaxBytes {
+		known := v.run.Spec.Action(p.Action) != nil || p.Action == trivet.LogConsole
+		if known && runlog.CheckKey(p.LogKey) == nil && p.Epoch > v.run.Spec.Epoch && p.Bytes > 0 &&
+			p.Bytes <= runlog.MaxBytes {
 			sizes[p.LogKey] = p.Bytes
 		}
 	}

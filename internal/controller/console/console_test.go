@@ -115,7 +115,8 @@ func (s *setup) update(do func(*store.Tx) error) {
 func (s *setup) log(name string, attempt int) string {
 	s.Helper()
 	buf := make([]byte, 4<<20)
-	n, err := s.logs.Store.Read("default/"+name, trivet.LogKey{Action: trivet.LogConsole, Epoch: 1, Attempt: attempt}, 0, buf)
+	key := trivet.LogKey{Action: trivet.LogConsole, Epoch: 1, Attempt: attempt}
+	n, err := s.logs.Store.Read("default/"+name, key, 0, buf)
 	if err != nil && !errors.Is(err, trivet.ErrNotFound) {
 		s.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 const (
 	maxBegin = 1 << 20
 	maxTail  = 64 << 10
-	// maxAttempts bounds the logs of a run: each head that begins to collect has one.
-	maxAttempts = 20
+	// maxAttempts bounds the logs of a run: a head has another one each time that it begins to collect.
+	maxAttempts = 60
 )
 
 // Text is written to the log in batches of this size, in bytes, or at this interval.
@@ -73,7 +73,7 @@ func (f *follower) stop() {
 }
 
 func (f *follower) follow(ctx context.Context) {
-	if f.key.Attempt = f.nextAttempt(ctx); f.key.Attempt > maxAttempts {
+	if f.key.Attempt = f.nextAttempt(); f.key.Attempt > maxAttempts {
 		return
 	}
 	for pause := firstRetry; ctx.Err() == nil; {
@@ -96,16 +96,28 @@ func (f *follower) follow(ctx context.Context) {
 	f.finish()
 }
 
-// nextAttempt returns the number of a log that no head has written.
-func (f *follower) nextAttempt(ctx context.Context) int {
-	view, last := f.logs.View(f.run), 0
-	_ = view.Refresh(ctx, true) // what cannot be read is another head's file
-	for _, p := range view.Parts() {
-		if p.Action == f.key.Action {
-			last = max(last, p.Attempt)
+// nextAttempt returns the number of a log that no head has written, also one that cannot be asked now: of n heads, this
+// one has every n-th number.
+func (f *follower) nextAttempt() int {
+	heads, own, attempt := f.logs.Tables.PeerURLs(f.logs.Self), map[int]bool{}, 1
+	for other := range heads {
+		if other < f.logs.Self {
+			attempt++
 		}
 	}
-	return last + 1
+	parts, err := f.logs.Store.Parts(f.run.FullName())
+	if err != nil {
+		return maxAttempts + 1
+	}
+	for _, p := range parts {
+		if p.Action == f.key.Action {
+			own[p.Attempt] = true
+		}
+	}
+	for own[attempt] {
+		attempt += len(heads) + 1
+	}
+	return attempt
 }
 
 // read collects until the session is lost, and returns why.
