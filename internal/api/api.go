@@ -3,8 +3,8 @@
 // other effect and needs no session, so every head can serve it.
 //
 // Path of a request: serve.go bounds, counts and logs it; routes.go finds its operation and authorizes the caller
-// (caller.go); records.go reads, write.go writes, with the kind's admission (admission.go, machine.go, secret.go);
-// network.go, ...); watch.go sends changes. openapi.go documents the routes.
+// (caller.go); records.go and page.go read, write.go writes, with the kind's admission (admission.go, machine.go, secret.go);
+// network.go, ...); watch.go and feed.go send changes. openapi.go documents the routes.
 package api
 
 import (
@@ -89,7 +89,8 @@ func New(cfg Config) (*Handler, error) {
 		Config: cfg, mux: http.NewServeMux(), doc: newDocument(cfg.Version.Version), metrics: newMetrics(cfg.Metrics),
 		watches: limit.NewPool(maxWatches, maxAddressWatches), freshening: make(chan struct{}, maxFresh), bodies: newBodies(),
 		unknownFresh: limit.NewPool(maxUnknownFresh, maxAddressFresh),
-		unsent:       unsent{limit.NewPool(maxUnsent, maxAddressUnsent)}, writeTimeout: writeTimeout, scan: maxScan,
+		unsent:       unsent{limit.NewPool(maxUnsent, maxAddressUnsent)}, writeTimeout: writeTimeout,
+		scan: maxScan,
 	}
 	h.stopping, h.stop = context.WithCancel(context.Background())
 	h.drain = h.stopping.Done()

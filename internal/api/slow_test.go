@@ -51,7 +51,8 @@ func (h *head) unread(path string) (status int, rest *bufio.Reader) {
 func (h *head) fillPage() {
 	h.t.Helper()
 	for i := range 65 {
-		put(h, h.fleet.Provisions, &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: fmt.Sprintf("p%02d", i)},
+		put(h, h.fleet.Provisions, &trivet.Provision{
+			Meta: trivet.Meta{Project: "default", Name: fmt.Sprintf("p%02d", i)},
 			Spec: trivet.ProvisionSpec{Template: "t", Machine: "m", UserData: strings.Repeat("x", 64<<10)}})
 	}
 }
@@ -62,6 +63,7 @@ const wholePage = "/v1/projects/default/provisions?limit=1000"
 func inUse() int64 {
 	var now runtime.MemStats
 	runtime.GC()
+	runtime.GC() // what pools held
 	runtime.ReadMemStats(&now)
 	return int64(now.HeapAlloc)
 }
@@ -95,7 +97,7 @@ func TestSlowListsHoldNoCopies(t *testing.T) {
 		}
 	}
 	// Each has a connection with buffers, also at the client's side.
-	if used := inUse() - before; used > clients*256<<10 {
+	if used := inUse() - before; used > clients<<20 {
 		t.Errorf("%d pages that no one reads use %d KiB each", clients, used>>10/clients)
 	}
 	if status, _ := h.ask(h.admin, "GET", wholePage, ""); status != http.StatusOK {

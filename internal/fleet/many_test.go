@@ -85,8 +85,8 @@ func TestManyProvisionsWaitForOneMachine(t *testing.T) {
 	r.wait(n, "c", named)
 	r.wait(n, "d", selected)
 	if add, freed := work(); add > 2*addOne || freed > 2*freedOne {
-		t.Errorf("%d waiting provisions cost %.0f allocations for one more, and %.0f for a machine; two cost %.0f and %.0f",
-			2*n, add, freed, addOne, freedOne)
+		t.Errorf("%d waiting provisions cost %.0f allocations for one more, and %.0f for a machine; two cost %.0f and "+
+			"%.0f", 2*n, add, freed, addOne, freedOne)
 	}
 
 	r.release("holder")

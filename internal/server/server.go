@@ -142,8 +142,8 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	return s.listeners.listen(ctx, &s.cfg, s.local.Witness())
 }
 
-// maxStreams bounds the requests of one connection: those of a balancer that ends TLS are of many callers. stalledTime is
-// how long a connection of HTTP/2 may accept no byte: until it ends, no deadline of a response does.
+// maxStreams bounds the requests of one connection: those of a balancer that ends TLS are of many callers. stalledTime
+// is how long a connection of HTTP/2 may accept no byte: meanwhile no response ends by its deadline.
 const (
 	maxStreams  = 250
 	stalledTime = 30 * time.Second

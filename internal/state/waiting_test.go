@@ -146,14 +146,15 @@ func TestWaitingInPages(t *testing.T) {
 	}
 }
 
-// A search that is bounded reads no more machines than it may: one, where the first one has the labels, and as many as it
-// may where labels are of different machines. What follows is found by the next one.
+// A search that is bounded reads no more machines than it may: one, where the first one has the labels, and as many as
+// it may where labels are of different machines. What follows is found by the next one.
 func TestSearchIsBounded(t *testing.T) {
 	tables := storetest.New(t, state.New)
 	const n = 100
 	if _, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
 		for i := range n {
-			m := &trivet.Machine{Meta: trivet.Meta{Name: fmt.Sprintf("m%03d", i), Labels: map[string]string{"all": "yes"}},
+			m := &trivet.Machine{
+				Meta:   trivet.Meta{Name: fmt.Sprintf("m%03d", i), Labels: map[string]string{"all": "yes"}},
 				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: fmt.Sprintf("52:54:00:00:00:%02x", i)}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}
 			m.Labels[[]string{"even", "odd"}[i%2]] = "yes"
