@@ -65,7 +65,12 @@ func newSetup(t *testing.T, consoles *fakeConsoles) *setup {
 	}
 	t.Cleanup(func() { logs.Close() })
 	f := fleet.New(storetest.New(t, state.New), "head0")
-	return &setup{t, f, &replica.Logs{Self: "head0", Store: logs, Tables: f.Tables}, consoles}
+	s := &setup{t, f, &replica.Logs{Self: "head0", Store: logs, Tables: f.Tables}, consoles}
+	s.update(func(tx *store.Tx) error {
+		return f.Sites.In(tx).Create(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+			Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}})
+	})
+	return s
 }
 
 func (s *setup) controller(f *fleet.Fleet) *Controller {
