@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
 )
@@ -169,19 +168,21 @@ func (tx *Tx) separateSpec(info *kindInfo, key string, w *write) {
 }
 
 // specsAt finds the specs of entries as they were at a revision that may be older than the copy. err is the first error.
-func (s *Store) specsAt(ctx context.Context, revision int64, err *error) specs {
+func (w *Watcher) specsAt(ctx context.Context, revision int64, err *error) specs {
+	s := w.store
 	return func(e *entry) *entry {
 		key := specKey(e.key)
 		if now := s.snapshot().get(key); now != nil && now.tx == e.ref.tx {
 			return now
 		}
-		found, failed := s.client.Get(ctx, key, clientv3.WithRev(revision), clientv3.WithSerializable())
+		found, failed := s.getAt(ctx, key, revision)
 		switch {
 		case errors.Is(failed, rpctypes.ErrCompacted):
 			failed = fmt.Errorf("%w: %w", trivet.ErrCompacted, failed)
 		case failed != nil:
 			failed = unavailable(failed)
 		case len(found.Kvs) > 0:
+			w.bytes += len(found.Kvs[0].Value)
 			return s.read(found.Kvs[0], nil)
 		}
 		if *err == nil {
