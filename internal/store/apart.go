@@ -42,8 +42,25 @@ const null = "null"
 // specs finds the spec of an entry that was read at a revision; nil: there is none.
 type specs func(e *entry) *entry
 
-// specs finds the specs of the snapshot.
-func (s *snapshot) specs(e *entry) *entry { return s.get(specKey(e.key)) }
+// specsIn finds the specs of a snapshot that is not published yet. One whose key this head got since is read again.
+func (s *Store) specsIn(next *snapshot) specs {
+	return func(e *entry) *entry {
+		spec := next.get(specKey(e.key))
+		if spec == nil || spec.err != errNoKey || !s.opts.Cipher.Has(spec.sealed) {
+			return spec
+		}
+		ctx, cancel := s.bounded(context.Background())
+		defer cancel()
+		found, err := s.client.Get(ctx, spec.key, clientv3.WithSerializable())
+		if err == nil && len(found.Kvs) > 0 && found.Kvs[0].ModRevision == spec.mod {
+			spec = s.read(found.Kvs[0], nil)
+			s.refusals.forget(next.put(spec))
+			s.refusals.note(spec)
+			s.sealed.add(spec)
+		}
+		return spec
+	}
+}
 
 // errSpec: the values of a record and of its spec do not belong together.
 var errSpec = fmt.Errorf("%w: its spec is missing, or that of another write", ErrRefused)
@@ -51,14 +68,12 @@ var errSpec = fmt.Errorf("%w: its spec is missing, or that of another write", Er
 // join gives the entry of a record its spec.
 func (e *entry) join(spec *entry) {
 	switch at := e.ref.at; {
-	case spec == nil || spec.err == nil && spec.tx != e.ref.tx:
-		e.err = errSpec
-	case spec.err != nil:
+	case spec != nil && spec.refused():
 		e.err = spec.err
-	case at+len(null) > len(e.doc) || string(e.doc[at:at+len(null)]) != null:
+	case spec == nil || spec.tx != e.ref.tx || at+len(null) > len(e.doc) || string(e.doc[at:at+len(null)]) != null:
 		e.err = errSpec
 	default:
-		e.spec = spec
+		e.spec, e.err = spec, spec.err
 	}
 }
 
@@ -131,7 +146,7 @@ func encodeStatus(rec trivet.Record, old *entry) (*write, error) {
 }
 
 // separateSpecs makes the specs of the records that the transaction writes writes of their own, each before its record.
-// A spec that is apart and has not changed is not written.
+// A spec that is apart and has not changed is not written, unless what is stored is not what the copy has.
 func (tx *Tx) separateSpecs() {
 	for _, key := range slices.Clone(tx.order) {
 		part, _, _ := splitKey(key)
@@ -143,23 +158,22 @@ func (tx *Tx) separateSpecs() {
 
 func (tx *Tx) separateSpec(info *kindInfo, key string, w *write) {
 	to, old := specKey(key), tx.entry(key)
-	switch {
-	case w.rest != nil: // its spec is that of old
-		return
-	case w.doc == nil:
-		if tx.entry(to) != nil {
+	stored := tx.entry(to)
+	if w.doc == nil {
+		if stored != nil {
 			tx.write(to, &write{})
 		}
 		return
 	}
 	isApart := old != nil && old.ref.apart()
-	if !isApart && info.specApart.Compare(tx.ClusterVersion()) > 0 {
+	held := isApart && old.spec != nil && stored != nil && stored.tx == old.ref.tx
+	if held && w.rest != nil || !isApart && info.specApart.Compare(tx.ClusterVersion()) > 0 {
 		return
 	}
 	rest, at, spec, ok := cut(w.doc)
 	switch {
 	case !ok:
-	case isApart && old.spec != nil && bytes.Equal(spec, old.spec.doc):
+	case held && bytes.Equal(spec, old.spec.doc):
 		w.rest, w.ref = rest, specRef{old.ref.tx, at}
 	default:
 		w.rest, w.ref = rest, specRef{tx.id, at}
@@ -169,19 +183,21 @@ func (tx *Tx) separateSpec(info *kindInfo, key string, w *write) {
 }
 
 // specsAt finds the specs of entries as they were at a revision that may be older than the copy. err is the first error.
-func (s *Store) specsAt(ctx context.Context, revision int64, err *error) specs {
+func (w *Watcher) specsAt(ctx context.Context, revision int64, err *error) specs {
+	s := w.store
 	return func(e *entry) *entry {
 		key := specKey(e.key)
 		if now := s.snapshot().get(key); now != nil && now.tx == e.ref.tx {
 			return now
 		}
-		found, failed := s.client.Get(ctx, key, clientv3.WithRev(revision), clientv3.WithSerializable())
+		found, failed := s.getAt(ctx, key, revision)
 		switch {
 		case errors.Is(failed, rpctypes.ErrCompacted):
 			failed = fmt.Errorf("%w: %w", trivet.ErrCompacted, failed)
 		case failed != nil:
 			failed = unavailable(failed)
 		case len(found.Kvs) > 0:
+			w.bytes += len(found.Kvs[0].Value)
 			return s.read(found.Kvs[0], nil)
 		}
 		if *err == nil {

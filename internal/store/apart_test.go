@@ -22,7 +22,12 @@ import (
 // openApart opens a store whose machines have their specs apart since release 0.2.
 func openApart(t *testing.T, m *cluster.Member, opts store.Options) (*head, *store.Table[trivet.Site]) {
 	t.Helper()
-	h := newHead(m.Client(), opts)
+	return startApart(t, newHead(m.Client(), opts))
+}
+
+// startApart starts a store of which openApart is true.
+func startApart(t *testing.T, h *head) (*head, *store.Table[trivet.Site]) {
+	t.Helper()
 	sites := store.NewTable[trivet.Site](h.Store)
 	h.Register(trivet.KindInfo{Kind: "Machine", SpecApart: "0.2"})
 	if err := h.Start(t.Context()); err != nil {

@@ -374,11 +374,12 @@ func TestHistoryIsResealed(t *testing.T) {
 // lateKV reads as a member does that has sent the events of a revision, and has not applied it yet.
 type lateKV struct {
 	clientv3.KV
+	prefix        string // of the keys
 	late, refused int
 }
 
 func (kv *lateKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	if op := clientv3.OpGet(key, opts...); strings.HasPrefix(key, "/trivet-history/") && op.Rev() > 0 && kv.late > 0 {
+	if op := clientv3.OpGet(key, opts...); strings.HasPrefix(key, kv.prefix) && op.Rev() > 0 && kv.late > 0 {
 		kv.late--
 		kv.refused++
 		return nil, rpctypes.ErrFutureRev
@@ -391,7 +392,7 @@ func TestHistoryIsReadWhenTheMemberHasIt(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)
 	client := clientv3.NewCtxClient(context.Background())
-	kv := &lateKV{KV: m.Client().KV}
+	kv := &lateKV{KV: m.Client().KV, prefix: "/trivet-history/"}
 	client.KV, client.Watcher, client.Lease = kv, m.Client().Watcher, m.Client().Lease
 	a := openArchive(t, client, store.Options{})
 	kv.late = 2

@@ -42,7 +42,7 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 			opts = append(opts, clientv3.WithRev(next.rev))
 		}
 		for _, kv := range page.Kvs {
-			if e := s.read(kv, next.specs); e != nil {
+			if e := s.read(kv, s.specsIn(next)); e != nil {
 				next.put(e)
 				s.refusals.note(e)
 				s.metrics.sizes.add(e, 1)
@@ -146,7 +146,7 @@ func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
 		was = next.del(key)
 		s.refusals.forget(was)
 		s.sealed.remove(was)
-	} else if is = s.read(ev.Kv, next.specs); is != nil {
+	} else if is = s.read(ev.Kv, s.specsIn(next)); is != nil {
 		was = next.put(is)
 		s.refusals.forget(was)
 		s.refusals.note(is)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -164,6 +165,7 @@ type batch struct {
 	writes  map[string]bool
 	bytes   int
 	widest  int // most compares or operations of one
+	alone   bool
 }
 
 // add adds a transaction, if the group has room and nothing in common with it but reads.
@@ -171,9 +173,11 @@ func (b *batch) add(m *grouped) bool {
 	bytes, widest := m.bytes(), max(b.widest, len(m.ifs), len(m.thens))
 	full := len(b.members)+1+widest > etcdOps || len(b.ifs)+len(m.ifs) > etcdOps ||
 		len(b.thens)+len(m.thens) > MaxOps || b.bytes+bytes > MaxBytes
-	if len(b.members) > 0 && (full || b.meets(m)) {
+	ranged := slices.ContainsFunc(m.thens, func(op clientv3.Op) bool { return len(op.RangeBytes()) > 0 })
+	if len(b.members) > 0 && (full || b.alone || ranged || b.meets(m)) {
 		return false
 	}
+	b.alone = ranged // etcd refuses all of a group in which another one writes within the range
 	for i := range m.ifs {
 		key := string(m.ifs[i].KeyBytes())
 		if _, compared := b.reads[key]; !compared {

@@ -20,7 +20,7 @@ func (r Raw) Name() string { return r.e.name }
 func (r Raw) Revision() int64 { return r.e.rev }
 
 // Bytes returns the approximate size of its JSON.
-func (r Raw) Bytes() int { return len(r.e.doc) }
+func (r Raw) Bytes() int { return r.e.size() }
 
 // JSON returns the record with its revision.
 func (r Raw) JSON() []byte { return r.e.json() }

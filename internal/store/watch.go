@@ -254,10 +254,10 @@ func (w *Watcher) replayedEvents(ctx context.Context, ev *clientv3.Event) (event
 	}
 	var was, is *entry
 	if ev.PrevKv != nil {
-		was = w.store.read(ev.PrevKv, w.store.specsAt(ctx, revision-1, &err))
+		was = w.store.read(ev.PrevKv, w.specsAt(ctx, revision-1, &err))
 	}
 	if ev.Type != clientv3.EventTypeDelete {
-		is = w.store.read(ev.Kv, w.store.specsAt(ctx, revision, &err))
+		is = w.store.read(ev.Kv, w.specsAt(ctx, revision, &err))
 	}
 	if e := w.store.newEvent(key, was, is, revision); e != nil {
 		events = append(events, e)
