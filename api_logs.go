@@ -21,8 +21,8 @@ type LogPiece struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// LogConsole is the action of the log of what the machine wrote to its serial console. Each head that collected it has an
-// attempt of its own.
+// LogConsole is the action of the log of what the machine wrote to its serial console. Each head that collected it has
+// an attempt of its own.
 const LogConsole = "console"
 
 // LogMark is the action of a piece that belongs to no action.

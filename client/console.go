@@ -70,7 +70,8 @@ func (k *Console) current() trivet.ConsoleSession {
 func (k *Console) Head() string { return k.current().Head }
 
 // Read returns what the machine wrote since the last read. It waits for that some seconds, so the text may be empty.
-// Where the session was lost, such as with its head, it opens another one and reports reopened: text in between is lost.
+// Where the session was lost, such as with its head, it opens another one and reports reopened: text in between is
+// lost.
 func (k *Console) Read(ctx context.Context) (text trivet.ConsoleText, reopened bool, err error) {
 	s := k.current()
 	_, err = k.c.json(ctx, call{method: http.MethodGet, path: k.path(),

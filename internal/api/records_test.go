@@ -234,8 +234,8 @@ func TestPagesAreBounded(t *testing.T) {
 	}
 }
 
-// A list whose selector matches few records reads a bounded number of them for each page, which may be empty. The client
-// gets all in further pages.
+// A list whose selector matches few records reads a bounded number of them for each page, which may be empty. The
+// client gets all in further pages.
 func TestListReadsFewRecords(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)

@@ -112,8 +112,8 @@ func (c *Consoles) Read(ctx context.Context, machine, id string, from int64) (te
 	return c.serveRead(ctx, req)
 }
 
-// Write sends input to a machine in a session. It fails as Read does, and with ErrUnavailable where the machine does not
-// take the input.
+// Write sends input to a machine in a session. It fails as Read does, and with ErrUnavailable where the machine does
+// not take the input.
 func (c *Consoles) Write(ctx context.Context, machine string, in trivet.ConsoleInput) error {
 	if len(in.Text) > trivet.MaxConsoleInput {
 		return fmt.Errorf("console of %s: %w: input of %d bytes, at most %d at once", machine, trivet.ErrTooLarge,

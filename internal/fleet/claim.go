@@ -18,9 +18,9 @@ import (
 )
 
 // Claim claims a machine for a provision that waits for one, and creates its workflow. Where no machine fits, or the
-// template cannot be rendered, the provision's status contains the reason. Where an older provision waits for the chosen
-// machine, that one gets it, and Claim fails with ErrConflict, as it does where the machine was claimed or deleted
-// meanwhile: the caller chooses again.
+// template cannot be rendered, the provision's status contains the reason. Where an older provision waits for the
+// chosen machine, that one gets it, and Claim fails with ErrConflict, as it does where the machine was claimed or
+// deleted meanwhile: the caller chooses again.
 func (f *Fleet) Claim(ctx context.Context, name string) error {
 	p, err := f.Provisions.GetShared(name)
 	if err != nil {

@@ -34,8 +34,8 @@ func (f *Fleet) Hello(ctx context.Context, h *trivet.Hello, token auth.BootToken
 	return machine, err
 }
 
-// isNewHello reports whether a hello registers an agent, as far as this head knows. Others, such as those of a host that
-// has an old boot script, do not count among those of the machine.
+// isNewHello reports whether a hello registers an agent, as far as this head knows. Others, such as those of a host
+// that has an old boot script, do not count among those of the machine.
 func (f *Fleet) isNewHello(machine string, h *trivet.Hello, epoch int64) bool {
 	m, err := f.Machines.GetShared(machine)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package notify sends messages about events out of the site: by a webhook or by e-mail. It knows protocols and no records of the
-// store: who is notified of what, and how often it is tried, is decided by internal/controller/notify.
+// Package notify sends messages about events out of the site: by a webhook or by e-mail. It knows protocols and no
+// records of the store: who is notified of what, and how often it is tried, is decided by internal/controller/notify.
 package notify
 
 import (

@@ -182,7 +182,8 @@ func (tx *Tx) separateSpec(info *kindInfo, key string, w *write) {
 	}
 }
 
-// specsAt finds the specs of entries as they were at a revision that may be older than the copy. err is the first error.
+// specsAt finds the specs of entries as they were at a revision that may be older than the copy. err is the first
+// error.
 func (w *Watcher) specsAt(ctx context.Context, revision int64, err *error) specs {
 	s := w.store
 	return func(e *entry) *entry {

@@ -63,8 +63,8 @@ type entry struct {
 	err             error
 }
 
-// newEntry reads a stored value. One that cannot be decoded stays in the copy; reading it returns the error. Of one that
-// does not authenticate nothing is used but its revisions.
+// newEntry reads a stored value. One that cannot be decoded stays in the copy; reading it returns the error. Of one
+// that does not authenticate nothing is used but its revisions.
 func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue, find specs) *entry {
 	e := s.openEntry(key, kind, name, kv)
 	if e.err == nil && e.ref.apart() {

@@ -49,8 +49,8 @@ func openWatched(t *testing.T, m *cluster.Member) (*head, *watches) {
 	return open(t, client, store.Options{}), link
 }
 
-// etcd reads all that a resumed watch asks for at once. So one that asks for too many bytes is refused before etcd reads
-// any, also by a head whose copy is newer.
+// etcd reads all that a resumed watch asks for at once. So one that asks for too many bytes is refused before etcd
+// reads any, also by a head whose copy is newer.
 func TestReplayIsRefusedUnread(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)

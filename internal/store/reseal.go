@@ -14,8 +14,8 @@ import (
 // compare, and the ID of the transaction that made the change; watchers get no event.
 //
 // A pass over all values needs no fixed revision. Each value is either read under the active key, or resealed, or
-// written by a transaction meanwhile, and those use the active key. So a pass that finds nothing proves that at its last
-// revision, and from then on, no value is under another key.
+// written by a transaction meanwhile, and those use the active key. So a pass that finds nothing proves that at its
+// last revision, and from then on, no value is under another key.
 
 // ResealPage is the result of one step of a pass.
 type ResealPage struct {

@@ -17,9 +17,10 @@ import (
 // was created at a revision. A transaction compares the revision of each key that it puts, so it knows the place. So an
 // older value of the same key is refused, too, with one exception: after a deletion, the first value.
 //
-// The text that is encrypted is the transaction's ID, and the record's JSON, packed (see pack.go). Between them are, each
-// after a byte that no packed text begins with: in a value that was resealed, which is encrypted again under another key,
-// the revision of the record's last change; in one of a record whose spec is apart, where that is (see apart.go).
+// The text that is encrypted is the transaction's ID, and the record's JSON, packed (see pack.go). Between them are,
+// each after a byte that no packed text begins with: in a value that was resealed, which is encrypted again under
+// another key, the revision of the record's last change; in one of a record whose spec is apart, where that is (see
+// apart.go).
 
 // txID is the ID of a transaction: random, unique.
 type txID [16]byte

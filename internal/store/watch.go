@@ -217,7 +217,8 @@ func (w *Watcher) checkReplay() error {
 		trivet.ErrCompacted, back, bytes, unknown)
 }
 
-// replayed converts the first of etcd's events, as many as Next returns, in whole revisions. The others are not decoded.
+// replayed converts the first of etcd's events, as many as Next returns, in whole revisions. The others are not
+// decoded.
 func (w *Watcher) replayed(ctx context.Context, from []*clientv3.Event) (events []*Event, upTo int64, err error) {
 	used := 0
 	for _, ev := range from {

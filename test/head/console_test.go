@@ -224,8 +224,8 @@ func TestConsoleOfLostBMC(t *testing.T) {
 	h.mustServe()
 }
 
-// The terminal is in raw mode meanwhile, so that each key goes to the machine, and as before at the end: when the person
-// leaves, and when the program is ended.
+// The terminal is in raw mode meanwhile, so that each key goes to the machine, and as before at the end: when the
+// person leaves, and when the program is ended.
 func TestConsoleRestoresTerminal(t *testing.T) {
 	t.Parallel()
 	h, _, line := withConsole(t)

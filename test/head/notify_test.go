@@ -19,7 +19,8 @@ import (
 )
 
 // A webhook that hangs, one that answers 500, and a mail server that is down each are a state with a next step, and an
-// event, and delay no other notifier. When the mail server is up, the mail is delivered, and another event reports that.
+// event, and delay no other notifier. When the mail server is up, the mail is delivered, and another event reports
+// that.
 func TestReceiversThatFail(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)

@@ -69,8 +69,8 @@ func (c *stalledConn) Read(b []byte) (int, error) {
 
 func (c *stalledConn) Close() error { return c.close() }
 
-// A connection of HTTP/2 whose client reads nothing is ended, with all requests on it: flow control permits them to send
-// more than the connection accepts.
+// A connection of HTTP/2 whose client reads nothing is ended, with all requests on it: flow control permits them to
+// send more than the connection accepts.
 func TestUnreadConnection(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)

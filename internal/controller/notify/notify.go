@@ -1,8 +1,9 @@
 // Package notify delivers events to the receivers of notifiers: at least once each, in their order.
 //
-// One head delivers for a notifier: the one that its status names. When it is lost, or cannot reach the receiver, another
-// one is named there by a transaction that compares the status, and continues at the cursor. The status is written when
-// something was delivered or could not be, at most once a second, and not for events that the notifier does not want.
+// One head delivers for a notifier: the one that its status names. When it is lost, or cannot reach the receiver,
+// another one is named there by a transaction that compares the status, and continues at the cursor. The status is
+// written when something was delivered or could not be, at most once a second, and not for events that the notifier
+// does not want.
 package notify
 
 import (
