@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 
@@ -60,6 +62,10 @@ kind: Provision
 name: queued
 spec: {template: install, selector: {pool: none}}
 ---
+kind: Secret
+name: hook
+spec: {data: {key: whsec_ZXhhbXBsZSBrZXksIHJlcGxhY2UgaXQgYnkgeW91ciBvd24=}}
+---
 kind: Machine
 name: m0-off
 labels: {pool: old}
@@ -94,7 +100,12 @@ func newSite(t *testing.T) *site {
 	if err := errors.Join(errBlob, errPlatform, errSite); err != nil {
 		t.Fatal(err)
 	}
-	s.heads[0].Apply(siteRecords)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(receiver.Close)
+	s.heads[0].Apply(siteRecords + "---\n{kind: Notifier, name: ops, spec: {webhook: {url: '" + receiver.URL +
+		"', secret: hook}}}\n")
 	t.Cleanup(func() {
 		if !t.Failed() {
 			return

@@ -250,22 +250,45 @@ func place(kv *mvccpb.KeyValue, version int64) []byte {
 
 const (
 	txIDBytes = 16 // the ID of the transaction is before the record's JSON
-	asIs      = 0  // the form of the JSON, a byte between both; else it is in S2
+	asIs      = 0  // the form of the JSON, a byte before it; else it is in S2
+	// A record whose spec has a key of its own has this byte before the JSON, the ID of the transaction that wrote the
+	// spec, and four bytes: where null is in the JSON in its place.
+	apart     = 3
+	apartSize = 1 + txIDBytes + 4
 )
 
-func (s storedRecords) open(kv *mvccpb.KeyValue) (txID, doc []byte, err error) {
+// open returns a record's JSON with its spec.
+func (s storedRecords) open(ctx context.Context, kv *mvccpb.KeyValue) (txID, doc []byte, err error) {
 	plain, _, err := s.cipher.Open(kv.Value, place(kv, kv.Version))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", kv.Key, err)
 	}
-	txID, doc = plain[:txIDBytes], plain[txIDBytes+1:]
-	if plain[txIDBytes] != asIs {
-		doc, err = s2.Decode(nil, doc)
+	txID, text := plain[:txIDBytes], plain[txIDBytes:]
+	if text[0] != apart {
+		doc, err = unpack(text)
+		return txID, doc, err
 	}
-	return txID, doc, err
+	got, err := s.Get(ctx, strings.Replace(string(kv.Key), recordPrefix, recordPrefix+"-spec/", 1))
+	if err != nil || len(got.Kvs) != 1 {
+		return nil, nil, fmt.Errorf("the spec of %s: %w", kv.Key, err)
+	}
+	_, spec, errSpec := s.open(ctx, got.Kvs[0])
+	doc, err = unpack(text[apartSize:])
+	if err := errors.Join(err, errSpec); err != nil {
+		return nil, nil, err
+	}
+	at := binary.BigEndian.Uint32(text[1+txIDBytes:])
+	return txID, slices.Concat(doc[:at], spec, doc[int(at)+len("null"):]), nil
 }
 
-// replace writes the next value of a key.
+func unpack(text []byte) ([]byte, error) {
+	if text[0] == asIs {
+		return text[1:], nil
+	}
+	return s2.Decode(nil, text[1:])
+}
+
+// replace writes the next value of a key, with the spec, as heads did that knew no other form.
 func (s storedRecords) replace(ctx context.Context, kv *mvccpb.KeyValue, txID, doc []byte) error {
 	box := s.cipher.Seal(slices.Concat(txID, []byte{asIs}, doc), place(kv, kv.Version+1))
 	_, err := s.Put(ctx, string(kv.Key), string(box))
@@ -305,7 +328,7 @@ func (h *head) mark() map[string][]string {
 				h.Fatal(err)
 			}
 			for _, kv := range got.Kvs {
-				txID, text, err := c.open(kv)
+				txID, text, err := c.open(h.Context(), kv)
 				if err != nil {
 					h.Fatal(err)
 				}
@@ -382,7 +405,7 @@ func (h *head) expectMarks(marks map[string][]string) {
 				h.Errorf("%s is gone", key)
 				continue
 			}
-			_, text, err := c.open(got.Kvs[0])
+			_, text, err := c.open(h.Context(), got.Kvs[0])
 			if err != nil {
 				h.Error(err)
 			}
