@@ -4,7 +4,7 @@
 //
 // Path of a request: serve.go bounds, counts and logs it; routes.go finds its operation and authorizes the caller
 // (caller.go); records.go and page.go read, write.go writes, with the kind's admission (admission.go, machine.go,
-// secret.go); network.go, ...); watch.go and feed.go send changes. openapi.go documents the routes.
+// secret.go, network.go, ...); watch.go and feed.go send changes. openapi.go documents the routes.
 package api
 
 import (
