@@ -126,7 +126,8 @@ func TestEventReasonsAreComplete(t *testing.T) {
 // An accepted URL begins with http or https, has a host, and no user; a refusal does not repeat it. An accepted key is
 // long enough.
 func FuzzWebhook(f *testing.F) {
-	for _, text := range []string{"https://h/", "http://[::1]:80/x?y", "https://u:p@h/", "//h", "https://h/%zz", "HTTPS://H",
+	for _, text := range []string{
+		"https://h/", "http://[::1]:80/x?y", "https://u:p@h/", "//h", "https://h/%zz", "HTTPS://H",
 		"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_", "whsec_!"} {
 		f.Add(text)
 	}

@@ -1,15 +1,14 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
 	"strconv"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
 	"github.com/trivet-project/trivet/internal/auth"
 )
 
@@ -85,10 +84,8 @@ func (h *Handler) consoleBody(w http.ResponseWriter, r *http.Request, into any) 
 	if err != nil {
 		return err
 	}
-	fields := json.NewDecoder(bytes.NewReader(body))
-	fields.DisallowUnknownFields()
-	if err := fields.Decode(into); err != nil {
-		return fmt.Errorf("console: %w: %w", trivet.ErrInvalid, err)
+	if err := apitypes.DecodeStrict(body, into); err != nil {
+		return err
 	}
 	_, err = h.Fleet.Machines.GetShared(r.PathValue("name"))
 	return err

@@ -154,7 +154,9 @@ func (c *checker) check(path string, v any, t reflect.Type) {
 			}
 		}
 	case reflect.Slice:
-		if list, ok := c.want(path, v, "a list").([]any); ok {
+		if t.Elem().Kind() == reflect.Uint8 { // base64
+			c.want(path, v, "a text")
+		} else if list, ok := c.want(path, v, "a list").([]any); ok {
 			for i := range list {
 				c.check(fmt.Sprintf("%s[%d]", path, i), list[i], t.Elem())
 			}

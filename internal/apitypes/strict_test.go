@@ -45,6 +45,19 @@ func TestDecodeStrict(t *testing.T) {
 	}
 }
 
+// Bytes are base64 in JSON.
+func TestDecodeStrictBytes(t *testing.T) {
+	var in trivet.ConsoleInput
+	if err := DecodeStrict([]byte(`{"session":"s","text":"bHM="}`), &in); err != nil || string(in.Text) != "ls" {
+		t.Errorf("%q, %v", in.Text, err)
+	}
+	for _, text := range []string{`{"text":[1]}`, `{"text":"!"}`} {
+		if err := DecodeStrict([]byte(text), &in); !errors.Is(err, trivet.ErrInvalid) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestParseBoundsDepth(t *testing.T) {
 	if _, err := Parse([]byte(strings.Repeat("[", 100000))); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("got %v", err)

@@ -312,7 +312,8 @@ func parseMail(t *testing.T, text []byte) (mail.Header, string) {
 // FuzzMailText: whatever the fields of a message have, it adds no header, ends no header early, and puts no control
 // character or line of its own into the body.
 func FuzzMailText(f *testing.F) {
-	for _, text := range []string{"disk", "x\r\nBcc: evil@example.com", "\r\n\r\n<html>", "\x1b[2J", "\r\n.\r\nQUIT", "\u202e",
+	for _, text := range []string{
+		"disk", "x\r\nBcc: evil@example.com", "\r\n\r\n<html>", "\x1b[2J", "\r\n.\r\nQUIT", "\u202e",
 		"ü\xff", strings.Repeat("x", 5000), "a\nb", "\u2028", "."} {
 		f.Add(text)
 	}

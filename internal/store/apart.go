@@ -133,11 +133,12 @@ func specField(rec trivet.Record) reflect.Value {
 // encodeStatus is encode for a record that has the same spec as the stored one, which is apart and is not encoded
 // again.
 func encodeStatus(rec trivet.Record, old *entry) (*write, error) {
-	bare := reflect.New(reflect.TypeOf(rec).Elem())
-	bare.Elem().Set(reflect.ValueOf(rec).Elem())
-	bare.Elem().FieldByName("Spec").SetZero()
-	bare.Interface().(trivet.Record).Header().Revision = 0
-	doc, err := json.Marshal(bare.Interface())
+	shallow := reflect.New(reflect.TypeOf(rec).Elem())
+	shallow.Elem().Set(reflect.ValueOf(rec).Elem())
+	bare := shallow.Interface().(trivet.Record)
+	specField(bare).SetZero()
+	bare.Header().Revision = 0
+	doc, err := json.Marshal(bare)
 	if err != nil {
 		return nil, err
 	}

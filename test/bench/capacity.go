@@ -49,7 +49,8 @@ func (b *bench) capacity() error {
 		return err
 	}
 	c.sizes(full)
-	c.report.add(row{what: "choice of a machine by a label that all have", unit: "ms", ours: ms(done.chosen), bound: under(1)})
+	c.report.add(row{what: "choice of a machine by a label that all have", unit: "ms", ours: ms(done.chosen),
+		bound: under(1)})
 	c.report.add(row{what: fmt.Sprintf("oldest of %d waiting provisions, for a machine", fillPending), unit: "ms",
 		ours: ms(done.oldest), bound: under(1000)})
 	return errors.Join(c.reads(), c.changes(), c.claims())

@@ -141,7 +141,8 @@ func newFilled(name, mac string) *trivet.Machine {
 }
 
 func newMAC(m *trivet.Machine) *trivet.MAC {
-	return &trivet.MAC{Meta: trivet.Meta{Name: m.Spec.NICs[0].MAC}, Spec: trivet.MACSpec{Machine: m.Name, MachineUID: m.UID}}
+	return &trivet.MAC{Meta: trivet.Meta{Name: m.Spec.NICs[0].MAC},
+		Spec: trivet.MACSpec{Machine: m.Name, MachineUID: m.UID}}
 }
 
 func filledName(i int) string { return fmt.Sprintf("filled%06d", i) }

@@ -27,7 +27,9 @@ func TestReceiversThatFail(t *testing.T) {
 	release := make(chan struct{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("/hangs", func(http.ResponseWriter, *http.Request) { <-release })
-	mux.HandleFunc("/fails", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	mux.HandleFunc("/fails", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})
 	mux.HandleFunc("/works", func(http.ResponseWriter, *http.Request) {})
 	receiver := httptest.NewServer(mux)
 	t.Cleanup(receiver.Close)
