@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/testhead"
 )
 
@@ -38,7 +40,7 @@ var injected = []struct {
 	lasts, settles time.Duration
 	soak           bool // in make soak only
 }{
-	{"WriteLost", ErrWriteLost, 3, many, []kind{named("kill the leader")}, 0, settled, true},
+	{"WriteLost", ErrWriteLost, 3, many, repeated("leader sends nothing", 2), 0, settled, true},
 	{"StaleRead", ErrStaleRead, 3, many,
 		[]kind{{name: "cut off a follower", hold: 2 * time.Second, begin: cutFollower}}, 0, settled, true},
 	{"WatchSkipped", ErrWatchSkipped, 1, programs, nil, 2 * time.Second, settled, false},
@@ -46,8 +48,8 @@ var injected = []struct {
 	{"WatchReordered", ErrWatchReordered, 1, programs, nil, 2 * time.Second, settled, true},
 	{"AddressTwice", ErrAddressTwice, 1, clients, nil, 2 * time.Second, settled, false},
 	{"MachineTwice", ErrMachineTwice, 1, runs, nil, 2 * time.Second, time.Second, false},
-	{"ActionTwice", ErrActionTwice, 1, runs, repeated("reset a machine", 5), 0,
-		2 * time.Second, true},
+	{"ActionTwice", ErrActionTwice, 1, runs, []kind{{name: "reset a machine at work", begin: resetAtWork}}, 0,
+		time.Minute, true},
 	{"RunStuck", ErrRunStuck, 1, runs, nil, time.Second, 5 * time.Second, true},
 	{"OldEpoch", ErrOldEpoch, 1, runs, nil, 5 * time.Second, time.Second, true},
 	{"DeadlineEarly", ErrDeadlineEarly, 1, waits, nil, 8 * time.Second, time.Second, false},
@@ -101,6 +103,33 @@ func cutFollower(ctx context.Context, t *trial) (string, func() error, error) {
 	}
 	h := t.heads[slices.IndexFunc(t.heads, func(h *head) bool { return h != l })]
 	return h.port, t.fabric.heal, t.fabric.isolate(h.port)
+}
+
+// resetAtWork powers a machine off and on that has completed an action of its run and not all of them. Its reset is
+// believed once its agent counts as silent, and the run ends after that.
+func resetAtWork(ctx context.Context, t *trial) (string, func() error, error) {
+	ctx, cancel := context.WithTimeout(ctx, healTimeout)
+	defer cancel()
+	for {
+		all, _, err := client.Of[trivet.Workflow](t.load.sdk).List(ctx, client.ListOptions{})
+		if err != nil {
+			return "", nil, err
+		}
+		if i := slices.IndexFunc(all, atWork); i >= 0 {
+			m := all[i].Spec.Machine
+			t.load.power("on", m)
+			return m, func() error { return nil }, nil
+		}
+		nap(ctx, 10*time.Millisecond)
+	}
+}
+
+// atWork reports whether the first action of a run is done and a later one, of the template "install", waits.
+func atWork(w *trivet.Workflow) bool {
+	has := func(step string, state trivet.StepState) bool {
+		return slices.ContainsFunc(w.Status.Steps, func(s trivet.Step) bool { return s.Name == step && s.State == state })
+	}
+	return has("wipe", trivet.StepDone) && has("seed", trivet.StepWaiting)
 }
 
 // The released program has no trace of the faults, nor of a clock of its own.
