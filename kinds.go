@@ -41,10 +41,10 @@ const (
 // Reader and AccountOperator as Writer.
 var Kinds = []KindInfo{
 	kind[Machine](KindInfo{Plural: "machines", Short: "m",
-		FieldsSince: map[string]Release{"spec.bmc.console": "0.3.1"}}),
+		FieldsSince: map[string]Release{"spec.bmc.console": "0.3"}}),
 	kind[Template](KindInfo{Plural: "templates", Short: "t", Scope: ScopeProject}),
-	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject, SpecApart: "0.3.1"}),
-	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true, SpecApart: "0.3.1"}),
+	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject, SpecApart: "0.3"}),
+	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true, SpecApart: "0.3"}),
 	kind[Image](KindInfo{Plural: "images", Short: "i", Scope: ScopeProject}),
 	kind[Platform](KindInfo{Plural: "platforms"}),
 	kind[Network](KindInfo{Plural: "networks", Short: "n"}),
@@ -56,7 +56,7 @@ var Kinds = []KindInfo{
 	kind[Secret](KindInfo{Plural: "secrets", Scope: ScopeProject, Writer: AccountAdmin}),
 	kind[Token](KindInfo{Plural: "tokens", ReadOnly: true, Writer: AccountAdmin}),
 	kind[Account](KindInfo{Plural: "accounts", Writer: AccountAdmin}),
-	kind[Notifier](KindInfo{Plural: "notifiers", Writer: AccountAdmin, Since: "0.3.1"}),
+	kind[Notifier](KindInfo{Plural: "notifiers", Writer: AccountAdmin, Since: "0.3"}),
 	kind[Event](KindInfo{Plural: "events", ReadOnly: true}),
 }
 

@@ -121,9 +121,9 @@ func TestNotifierIsAdmitted(t *testing.T) {
 func TestNotifierNeedsTheRelease(t *testing.T) {
 	t.Parallel()
 	h, n := newNotifiers(t, "http://127.0.0.1:1/")
-	h.reach("0.3")
+	h.reach("0.2")
 	_, err := client.Of[trivet.Notifier](h.client(h.admin)).Create(t.Context(), n)
-	if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "need release 0.3.1 on all heads") {
+	if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "need release 0.3 on all heads") {
 		t.Errorf("%v", err)
 	}
 }
