@@ -63,9 +63,10 @@ var layers = []layer{
 	{"tests", [][]string{
 		{
 			"internal/auth/authtest", "internal/docsgen", "internal/reconcile/reconciletest", "internal/storetest",
-			"internal/lab/vm/vmtest", "test/tftpclient",
+			"test/tftpclient",
 		},
 		{"internal/testhead", "test/faultfs", "test/e2e/debimage"},
+		{"internal/lab/vm/vmtest"},
 		{
 			"test/bench", "test/cluster", "test/dashboards", "test/demo", "test/e2e",
 			"test/e2e/debimage/build", "test/gotest", "test/head", "test/heads", "test/newrecord",

@@ -48,7 +48,8 @@ type WatchOptions struct {
 	Project string
 	Names   []string
 	Labels  string // see [ListOptions]
-	// From is the revision after which to begin; 0 begins with the current state and Synced.
+	// From is the revision after which to begin; 0 begins with the current state and Synced. Several events may have one
+	// revision: a program that stores where it continues stores a revision once it has got an event of a later one.
 	From int64
 }
 

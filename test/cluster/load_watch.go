@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -141,9 +142,21 @@ func (l *load) sectionBy(ctx context.Context, by *client.Client, last func(chang
 	if err != nil {
 		return err
 	}
-	l.whole = got[len(got)-1].Revision
+	got, l.whole = sectionOf(got)
 	l.history.note(func(h *History) { h.Whole = append(h.Whole, got...) })
 	return nil
+}
+
+// sectionOf returns what a section keeps of the changes up to its mark, and the revision from which the next one
+// continues. Other changes may have the mark's revision and follow it, since writes share transactions: the next section
+// follows that revision, the mark included. Nothing is written beside the last change.
+func sectionOf(got []change) (kept []change, upTo int64) {
+	end := got[len(got)-1]
+	if isLast(end) {
+		return got, end.Revision
+	}
+	at := slices.IndexFunc(got, func(c change) bool { return c.Revision == end.Revision })
+	return got[:at], end.Revision - 1
 }
 
 // mark writes the last change, follows everything once more, and waits until every watch has seen it.

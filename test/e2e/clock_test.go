@@ -70,13 +70,13 @@ func newClockHead(c *cluster) *clockHead {
 	c.apply(networkYAML)
 	c.apply(fmt.Sprintf("kind: Machine\nname: clock\nspec:\n  nics: [{mac: %q, address: %s}]\n", clockMAC,
 		clockAddress))
-	r := vmtest.Platform(c.T, c.T.TempDir(), platform.KernelCloud, "./testdata/head")
+	r := vmtest.NewPlatform(c.T, c.T.TempDir(), platform.KernelCloud, "./testdata/head")
 	mac, err := net.ParseMAC(clockMAC)
 	if err != nil {
 		c.Fatal(err)
 	}
 	m, err := vm.NewMachine(c.Context(), c.net, vm.Config{
-		Name: "clock", MAC: mac, Firmware: vm.BIOS, Dir: c.path("clock"), Kernel: r.Kernel.Path, Initrd: r.Initrd.Path,
+		Name: "clock", MAC: mac, Firmware: vm.BIOS, Dir: c.path("clock"), Kernel: r.Kernel, Initrd: r.Initrd,
 		Disks: []vm.Disk{{Path: c.programDisk()}},
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ var (
 // power cycle; the script decides whether the installer OS or the system on the disk starts.
 func TestFirmware(t *testing.T) {
 	dir := t.TempDir()
-	vmtest.Platform(t, dir, platform.KernelCloud, "../../agent/installer/osinit/testdata/agent")
+	vmtest.NewPlatform(t, dir, platform.KernelCloud, "../../agent/installer/osinit/testdata/agent")
 	image, err := debimage.Build(t.Context(), func(line string) { t.Log(line) })
 	if err != nil {
 		t.Fatal(err)
@@ -101,9 +101,9 @@ func TestFirmware(t *testing.T) {
 // Power is a state, not a toggle, and a machine's own power-off is detected.
 func TestPower(t *testing.T) {
 	rack := vmtest.NewRack(t, "vm-power")
-	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "../../agent/installer/osinit/testdata/agent")
+	r := vmtest.NewPlatform(t, t.TempDir(), platform.KernelCloud, "../../agent/installer/osinit/testdata/agent")
 	m := rack.Machine(vm.Config{
-		Name: "m1", Firmware: vm.BIOS, Kernel: r.Kernel.Path, Initrd: r.Initrd.Path,
+		Name: "m1", Firmware: vm.BIOS, Kernel: r.Kernel, Initrd: r.Initrd,
 		Append: "console=ttyS0 loglevel=5 panic=30 test.after=off",
 	})
 	if err := m.Reset(t.Context()); err == nil {

@@ -13,9 +13,9 @@ const args = "console=ttyS0 loglevel=6 panic=30 BOOTIF=01-52-54-00-00-00-01 " +
 	"trivet.url=https://10.0.0.1:1,https://10.0.0.2:1 "
 
 // boot starts a machine whose agent performs some steps.
-func boot(t *testing.T, rack *vmtest.Rack, r *platform.Result, c vm.Config, more string) *vm.Machine {
+func boot(t *testing.T, rack *vmtest.Rack, r vmtest.Platform, c vm.Config, more string) *vm.Machine {
 	t.Helper()
-	c.Name, c.Firmware, c.Kernel, c.Initrd, c.Append = "m1", vm.BIOS, r.Kernel.Path, r.Initrd.Path, args+more
+	c.Name, c.Firmware, c.Kernel, c.Initrd, c.Append = "m1", vm.BIOS, r.Kernel, r.Initrd, args+more
 	m := rack.Machine(c)
 	if err := m.PowerOn(t.Context()); err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func disk(t *testing.T, bus string) vm.Disk {
 // when a file system is first mounted, a root that can be pivoted; and that power off unmounts.
 func TestBoot(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-boot")
-	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")
+	r := vmtest.NewPlatform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")
 	m := boot(t, rack, r, vm.Config{Disks: []vm.Disk{disk(t, "virtio")}}, "test.do=exec,ls,mkfs,pivot test.after=off")
 	rack.Expect(m, `AGENT boot=[0-9a-f-]{36} if=eth0 mac=52:54:00:00:00:01 addr=10\.77\.0\.\d+/24 gw=10\.77\.0\.1 `+
 		`dns=\[10\.77\.0\.1\] domain=lab\.test restarts=0 url=\[https://10\.0\.0\.1:1 https://10\.0\.0\.2:1\]`)
@@ -46,7 +46,7 @@ func TestBoot(t *testing.T) {
 // TestGenericKernel boots Debian's kernel for all machines, with a real network card and every kind of disk.
 func TestGenericKernel(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-generic")
-	r := vmtest.Platform(t, t.TempDir(), platform.KernelGeneric, "./testdata/agent")
+	r := vmtest.NewPlatform(t, t.TempDir(), platform.KernelGeneric, "./testdata/agent")
 	c := vm.Config{NIC: "e1000e", Disks: []vm.Disk{disk(t, "nvme"), disk(t, "scsi"), disk(t, "sata")}}
 	m := boot(t, rack, r, c, "test.do=ls test.after=off")
 	rack.Expect(m, `AGENT .* if=eth0 mac=52:54:00:00:00:01 `)
@@ -58,7 +58,7 @@ func TestGenericKernel(t *testing.T) {
 // again with the reason, and after the third time the machine reboots.
 func TestAgentCrash(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-crash")
-	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")
+	r := vmtest.NewPlatform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")
 	m := boot(t, rack, r, vm.Config{}, "test.do=panic")
 	rack.Expect(m, `AGENT .* restarts=0`)
 	rack.Expect(m, `panic: a bug in the agent`)
@@ -75,7 +75,7 @@ func TestAgentCrash(t *testing.T) {
 // TestNothingToKexec shows that a kexec without a kernel is a reboot, with a message.
 func TestNothingToKexec(t *testing.T) {
 	rack := vmtest.NewRack(t, "osinit-kexec")
-	r := vmtest.Platform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")
+	r := vmtest.NewPlatform(t, t.TempDir(), platform.KernelCloud, "./testdata/agent")
 	m := boot(t, rack, r, vm.Config{}, "test.after=kexec")
 	rack.Expect(m, `trivet: kexec: invalid argument`)
 	rack.Expect(m, `AGENT `)
