@@ -12,7 +12,7 @@ type Release string
 
 // CurrentRelease is this program's. A kind, field or behaviour that a release adds is registered with it (see
 // [KindInfo.Since]) and not used before all heads have it: Site.status.clusterVersion is the lowest of theirs.
-const CurrentRelease Release = "0.3"
+const CurrentRelease Release = "0.3.1"
 
 // Compare returns -1, 0 or 1 for an earlier release, the same and a later one. The empty one is before all others.
 func (r Release) Compare(other Release) int {
