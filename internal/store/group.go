@@ -17,12 +17,14 @@ import (
 // itself: where the compares of all do not hold, the group is sent again as nested transactions, each with its own
 // compares, which fail for it alone. Each has its own ID, by which its outcome is looked up if there is no response.
 // There is no delay: the first is sent at once, and those that come meanwhile are the next group.
+//
+// Transactions that add records to one list share a group: the key of the list, which none of them compares, is written
+// once for all.
 type Group struct {
 	store *Store
 
-	mu sync.Mutex
-	// guards following
-	waiting []*grouped // in order of arrival; bounded
+	mu      sync.Mutex
+	waiting []*grouped // guarded by mu, as below; in order of arrival; bounded
 	running bool       // a goroutine sends groups
 }
 
@@ -97,13 +99,8 @@ func (g *Group) remove(m *grouped) bool {
 
 // run sends groups until no transaction waits.
 func (g *Group) run() {
-	for {
-		b := g.next()
-		if len(b.members) == 0 {
-			return
-		}
-		committed, revision, err := g.commit(b)
-		go g.respond(b, committed, response{revision: revision, at: time.Now(), err: err})
+	for b := g.next(); len(b.members) > 0; b = g.next() {
+		g.commit(b)
 	}
 }
 
@@ -122,47 +119,63 @@ func (g *Group) next() *batch {
 	return b
 }
 
-// commit sends a group, and returns which of its transactions were committed.
-func (g *Group) commit(b *batch) (committed func(i int) bool, revision int64, err error) {
+// commit sends a group, as one transaction or, where the compares of all do not hold, each by itself.
+func (g *Group) commit(b *batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.store.opts.Timeout)
 	defer cancel()
-	resp, err := g.store.send(ctx, b.ifs, b.thens)
-	if err != nil || resp.committed {
-		return func(int) bool { return true }, resp.revision, err
+	all, err := g.store.send(ctx, b.ifs, b.thens)
+	if err != nil || all.committed {
+		all.at, all.err = time.Now(), err
+		go g.respond(b.members, func(int) bool { return true }, all)
+		return
 	}
-	var each *clientv3.TxnResponse
-	err = g.store.attempt(ctx, func(ctx context.Context) (err error) {
-		each, err = g.store.client.Txn(ctx).Then(b.nested()...).Commit()
+	for _, round := range b.rounds() {
+		committed, r := g.each(ctx, round)
+		go g.respond(round, committed, r)
+	}
+}
+
+// each sends transactions nested in one, and returns which were committed.
+func (g *Group) each(ctx context.Context, members []*grouped) (committed func(i int) bool, r response) {
+	nested := make([]clientv3.Op, len(members))
+	for i, m := range members {
+		nested[i] = clientv3.OpTxn(m.ifs, m.thens, nil)
+	}
+	var resp *clientv3.TxnResponse
+	err := g.store.attempt(ctx, func(ctx context.Context) (err error) {
+		resp, err = g.store.client.Txn(ctx).Then(nested...).Commit()
 		return err
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, response{at: time.Now(), err: err}
 	}
-	return func(i int) bool { return each.Responses[i].GetResponseTxn().GetSucceeded() }, each.Header.Revision, nil
+	return func(i int) bool { return resp.Responses[i].GetResponseTxn().GetSucceeded() },
+		response{revision: resp.Header.Revision, at: time.Now()}
 }
 
-// respond gives each transaction of a group its response, when the copy has what was committed. The next group does not
+// respond gives each of some transactions its response, when the copy has what was committed. The next group does not
 // wait for that.
-func (g *Group) respond(b *batch, committed func(i int) bool, r response) {
+func (g *Group) respond(members []*grouped, committed func(i int) bool, r response) {
 	if r.err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), g.store.opts.Timeout)
 		defer cancel()
 		_ = g.store.pending.wait(ctx, r.revision) // each waits on, if it must; so none is woken twice
 	}
-	for i, m := range b.members {
+	for i, m := range members {
 		r.committed = r.err == nil && committed(i)
 		m.done <- r
 	}
 }
 
 // batch is a group that is being made. What one of its transactions writes no other one reads or writes: etcd evaluates
-// all compares before the first write, so that no decision of a group would see another's.
+// all compares before the first write, so that no decision of a group would see another's. The keys of lists to which
+// records are added are no exception to the first: a transaction that decides on the list compares its key.
 type batch struct {
 	members []*grouped
 	ifs     []clientv3.Cmp // of all, each once
-	thens   []clientv3.Op  // of all
+	thens   []clientv3.Op  // of all, each key once
 	reads   map[string]int64
-	writes  map[string]bool
+	writes  map[string]bool // by key: it is written by an addition to a list
 	bytes   int
 	widest  int // most compares or operations of one
 	alone   bool
@@ -185,10 +198,13 @@ func (b *batch) add(m *grouped) bool {
 			b.ifs = append(b.ifs, m.ifs[i])
 		}
 	}
-	for i := range m.thens {
-		b.writes[string(m.thens[i].KeyBytes())] = true
+	for _, op := range m.thens {
+		if _, written := b.writes[string(op.KeyBytes())]; !written {
+			b.thens = append(b.thens, op)
+		}
+		b.writes[string(op.KeyBytes())] = isAddition(op)
 	}
-	b.members, b.thens = append(b.members, m), append(b.thens, m.thens...)
+	b.members = append(b.members, m)
 	b.bytes, b.widest = b.bytes+bytes, widest
 	return true
 }
@@ -198,29 +214,46 @@ func (b *batch) add(m *grouped) bool {
 func (b *batch) meets(m *grouped) bool {
 	for i := range m.ifs {
 		key := m.ifs[i].KeyBytes()
-		if revision, read := b.reads[string(key)]; b.writes[string(key)] || read && revision != expected(&m.ifs[i]) {
+		revision, read := b.reads[string(key)]
+		if _, written := b.writes[string(key)]; written || read && revision != expected(&m.ifs[i]) {
 			return true
 		}
 	}
-	for i := range m.thens {
-		key := m.thens[i].KeyBytes()
-		if _, read := b.reads[string(key)]; read || b.writes[string(key)] {
+	for _, op := range m.thens {
+		key := op.KeyBytes()
+		_, read := b.reads[string(key)]
+		addition, written := b.writes[string(key)]
+		if read || written && !(addition && isAddition(op)) {
 			return true
 		}
 	}
 	return false
 }
 
+// isAddition reports whether an operation marks a list as changed by an addition.
+func isAddition(op clientv3.Op) bool { return op.IsPut() && isList(string(op.KeyBytes())) }
+
 // expected returns the revision with which a transaction compares a key.
 func expected(c *clientv3.Cmp) int64 { return c.GetCompare().GetModRevision() }
 
-// nested returns each transaction of the group as one operation.
-func (b *batch) nested() []clientv3.Op {
-	ops := make([]clientv3.Op, len(b.members))
-	for i, m := range b.members {
-		ops[i] = clientv3.OpTxn(m.ifs, m.thens, nil)
+// rounds returns the transactions of the group in parts that etcd takes as nested ones: no two of a part write one key.
+func (b *batch) rounds() (rounds [][]*grouped) {
+	for rest := b.members; len(rest) > 0; {
+		var round, later []*grouped
+		written := map[string]bool{}
+		for _, m := range rest {
+			if slices.ContainsFunc(m.thens, func(op clientv3.Op) bool { return written[string(op.KeyBytes())] }) {
+				later = append(later, m)
+				continue
+			}
+			for _, op := range m.thens {
+				written[string(op.KeyBytes())] = true
+			}
+			round = append(round, m)
+		}
+		rounds, rest = append(rounds, round), later
 	}
-	return ops
+	return rounds
 }
 
 func (m *grouped) bytes() (n int) {

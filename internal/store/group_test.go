@@ -186,6 +186,80 @@ func TestGroupUnderConflict(t *testing.T) {
 	}
 }
 
+// Transactions that add to one list share a group, which marks the list as changed for all.
+func TestGroupOfOneList(t *testing.T) {
+	t.Parallel()
+	h := newGroupHead(t, store.Options{})
+	h.hold(t)
+	const others = 20
+	for i := range others {
+		h.update(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine(fmt.Sprint("m", i), "r1")) })
+	}
+	h.waiting(t, others)
+	if failed := h.results(t, others+1); failed != nil {
+		t.Fatal(failed)
+	}
+	if got := h.gate.sent.Load(); got != 2 {
+		t.Errorf("%d transactions were sent; want 2", got)
+	}
+	if n := len(h.machines.ListBy("rack", "r1")); n != others {
+		t.Errorf("the list has %d records; want %d", n, others)
+	}
+}
+
+// One transaction of a group that adds to one list loses its race: the others are committed, one after the other.
+func TestGroupOfOneListUnderConflict(t *testing.T) {
+	t.Parallel()
+	h := newGroupHead(t, store.Options{})
+	h.hold(t)
+	const others = 20
+	for i := range others {
+		h.update(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine(fmt.Sprint("m", i), "r1")) })
+	}
+	h.update(t, h.create("elsewhere")) // another list
+	h.waiting(t, others+1)
+	other := open(t, h.member, store.Options{Head: "other"})
+	other.must(t, func(tx *store.Tx) error { return other.machines.In(tx).Create(machine("m7", "r2")) })
+	if failed := h.results(t, others+2); len(failed) != 1 || !errors.Is(failed[0], trivet.ErrExists) {
+		t.Errorf("failed: %v; want that m7 exists, and no other", failed)
+	}
+	if n := len(h.machines.ListBy("rack", "r1")); n != others-1 {
+		t.Errorf("the list has %d records; want %d", n, others-1)
+	}
+}
+
+// A decision on a list does not share a group with an addition to it, in either order of arrival.
+func TestGroupWithDecisionOnItsList(t *testing.T) {
+	t.Parallel()
+	h := newGroupHead(t, store.Options{})
+	h.hold(t)
+	const most, all = 3, 12
+	errFull := errors.New("full")
+	for i := range all {
+		h.update(t, func(tx *store.Tx) error {
+			if i%2 == 0 && len(h.machines.In(tx).ListBy("rack", "r1")) >= most {
+				return errFull
+			}
+			rack := "r1"
+			if i%2 == 1 {
+				rack = "r2"
+			}
+			return h.machines.In(tx).Create(machine(fmt.Sprint("m", i), rack))
+		})
+	}
+	h.waiting(t, all)
+	failed := h.results(t, all+1)
+	for _, err := range failed {
+		if !errors.Is(err, errFull) {
+			t.Error(err)
+		}
+	}
+	if n, others := len(h.machines.ListBy("rack", "r1")), len(h.machines.ListBy("rack", "r2")); n != most ||
+		others != all/2 || len(failed) != all/2-most {
+		t.Errorf("%d in the list that is decided on, %d in the other, %d refused", n, others, len(failed))
+	}
+}
+
 // Transactions that write one record do not share a group: each sees the one before.
 func TestGroupWithOneRecord(t *testing.T) {
 	t.Parallel()

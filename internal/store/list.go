@@ -121,6 +121,9 @@ func (ix index) keysOf(rec trivet.Record) []string {
 	return ix.keys(rec)
 }
 
+// isList reports whether a key is that of a list.
+func isList(key string) bool { return strings.HasPrefix(key, prefix+listPart) }
+
 func listKey(info *kindInfo, ix index, key string) string {
 	return recordKey(listPart, info.part+"/"+ix.name+"/"+key)
 }

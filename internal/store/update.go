@@ -257,7 +257,7 @@ func (s *Store) operations(tx *Tx, guard int64) (ifs []clientv3.Cmp, thens []cli
 				return nil, nil, err
 			}
 			thens, size = append(thens, clientv3.OpPut(key, sealed)), size+len(key)+max(len(sealed), len(v.doc))
-			if !isCold(key) {
+			if !isCold(key) && !isList(key) { // that of a list may be written by another one of its group
 				puts++
 			}
 		} else if w.end != "" {
