@@ -25,6 +25,7 @@ import (
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/presence"
 	"github.com/trivet-project/trivet/internal/replica"
+	"github.com/trivet-project/trivet/internal/store"
 )
 
 // Config is what the API needs. All of it is required but Now.
@@ -63,7 +64,8 @@ type Handler struct {
 	metrics  *metrics
 	refusals refusals
 	audits   auditLimit
-	watches  *limit.Pool // of open feeds
+	group    *store.Group // what people and programs write; their number does not delay the transitions of machines
+	watches  *limit.Pool  // of open feeds
 	unsent   unsent
 	bodies   bodies
 	waiting  waiting
@@ -86,7 +88,8 @@ const maxWatches, maxAddressWatches = 4096, 1024
 // New returns the handler. It must be served over TLS, with http.Server.MaxHeaderBytes set to [MaxHeader].
 func New(cfg Config) (*Handler, error) {
 	h := &Handler{
-		Config: cfg, mux: http.NewServeMux(), doc: newDocument(cfg.Version.Version), metrics: newMetrics(cfg.Metrics),
+		Config: cfg, group: cfg.Fleet.Store.NewGroup(),
+		mux: http.NewServeMux(), doc: newDocument(cfg.Version.Version), metrics: newMetrics(cfg.Metrics),
 		watches: limit.NewPool(maxWatches, maxAddressWatches), freshening: make(chan struct{}, maxFresh), bodies: newBodies(),
 		unknownFresh: limit.NewPool(maxUnknownFresh, maxAddressFresh),
 		unsent:       unsent{limit.NewPool(maxUnsent, maxAddressUnsent)}, writeTimeout: writeTimeout,

@@ -21,7 +21,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, c *caller, info
 		return err
 	}
 	var result trivet.Deletion
-	_, err = h.Fleet.Update(r.Context(), func(tx *store.Tx) error {
+	_, err = h.group.Update(r.Context(), func(tx *store.Tx) error {
 		old, err := tx.Record(info.Kind, wr.fullName())
 		if err != nil {
 			return err

@@ -66,7 +66,7 @@ func (wr *writer) shortName() string { return trivet.ShortName(wr.fullName()) }
 func (wr *writer) update(r *http.Request, do func(tx *store.Tx) error) (json.RawMessage, error) {
 	var preview json.RawMessage
 	err := wr.h.findBlobs(r.Context(), wr.held, func() error {
-		_, err := wr.h.Fleet.Update(r.Context(), func(tx *store.Tx) error {
+		_, err := wr.h.group.Update(r.Context(), func(tx *store.Tx) error {
 			if err := do(tx); err != nil || !wr.dryRun {
 				return err
 			}

@@ -57,15 +57,9 @@ func (f *Fleet) Self() string { return f.head }
 // errUnchanged ends a transaction that has nothing to write.
 var errUnchanged = errors.New("nothing to write")
 
-// Update is the store's Update in a transaction that transitions share: for the writes of the API, of which many come at
-// the same time.
-func (f *Fleet) Update(ctx context.Context, do func(tx *store.Tx) error) (int64, error) {
-	return f.group.Update(ctx, do)
-}
-
 // update runs one transaction, which may share its commit with others. One that has nothing to write is a success.
 func (f *Fleet) update(ctx context.Context, do func(tx *store.Tx) error) error {
-	if _, err := f.Update(ctx, do); err != nil && !errors.Is(err, errUnchanged) {
+	if _, err := f.group.Update(ctx, do); err != nil && !errors.Is(err, errUnchanged) {
 		return err
 	}
 	return nil
