@@ -61,7 +61,8 @@ func newSite(t *testing.T, release trivet.Release) *site {
 		return errors.Join(s.tables.Images.In(tx).Put(image("i1", s.blob(imageText))),
 			s.tables.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: "m1"},
 				Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:00:01"}}}}),
-			s.tables.Events.In(tx).Put(&trivet.Event{Meta: trivet.Meta{Name: "e00"}}))
+			s.tables.Events.In(tx).Put(&trivet.Event{Meta: trivet.Meta{Name: trivet.EventName("u1", 0)},
+				Spec: trivet.EventSpec{Subject: "machine/m1", SubjectUID: "u1", Reason: trivet.ReasonEnrolled}}))
 	})
 	return s
 }

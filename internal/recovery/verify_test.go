@@ -160,7 +160,7 @@ func TestProblemsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"machine/m9: the stored value does not authenticate",
-		"workflow w1: spec.machine refers to machine gone, which is missing", "machine m2: ",
+		"workflow w1: spec.machine refers to machine gone, which is missing",
 		"machine m2: its run w1 is one of machine gone", "the content of blob sha256:"} {
 		if !strings.Contains(strings.Join(r.Problems, "\n"), want) {
 			t.Errorf("not found: %s", want)

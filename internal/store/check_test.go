@@ -31,11 +31,12 @@ func TestCheck(t *testing.T) {
 	run.Spec.Machine = "m1"
 	update(func(tx *store.Tx) error {
 		tx.Append("audit", []byte(`{"x":1}`))
-		return errors.Join(tables.Workflows.In(tx).Put(run), tables.Platforms.In(tx).Put(
-			&trivet.Platform{Meta: trivet.Meta{Name: "p1"}}))
+		return errors.Join(tables.Workflows.In(tx).Put(run), tables.Machines.In(tx).Put(
+			&trivet.Machine{Meta: trivet.Meta{Name: "m1"}}))
 	})
 	event := func(slot int) *trivet.Event {
-		return &trivet.Event{Meta: trivet.Meta{Name: fmt.Sprintf("e%02x", slot)}}
+		return &trivet.Event{Meta: trivet.Meta{Name: fmt.Sprintf("e%02x", slot)}, Spec: trivet.EventSpec{
+			Subject: "machine/m1", SubjectUID: "u1", Reason: trivet.ReasonEnrolled}}
 	}
 	for i := range 18 { // a page, and two that have keys of their own
 		update(func(tx *store.Tx) error { return tables.Events.In(tx).Put(event(i)) })
@@ -64,7 +65,7 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := map[trivet.Kind]int{"Site": 1, "Workflow": 1, "Platform": 1, "Event": 18}; !maps.Equal(kinds, want) {
+	if want := map[trivet.Kind]int{"Site": 1, "Workflow": 1, "Machine": 1, "Event": 18}; !maps.Equal(kinds, want) {
 		t.Errorf("records %v, want %v", kinds, want)
 	}
 	slices.Sort(bad)
