@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// backupBegin bounds the wait for a backup to begin: the head copies its store first.
-const backupBegin = 10 * time.Minute
+// prepareBackup is how long a head may take before it sends a backup: it copies its store first.
+const prepareBackup = 10 * time.Minute
 
 // Backup begins a backup of the cluster and returns its file, which must be closed. contents says that the caller
 // saves the contents of the blobs, too. The account must be an admin's.
@@ -22,7 +22,7 @@ func (c *Client) Backup(ctx context.Context, contents bool) (io.ReadCloser, erro
 		return nil, err
 	}
 	resp, _, err := c.send(ctx, call{method: http.MethodPost, path: "/v1/sites/" + trivet.SiteName + "/backup",
-		body: body, timeout: -1, begin: backupBegin})
+		body: body, timeout: -1, prepare: prepareBackup})
 	if err != nil {
 		return nil, err
 	}

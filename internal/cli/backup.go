@@ -13,9 +13,9 @@ import (
 func (a *app) backup() *cobra.Command {
 	c := &cobra.Command{
 		Use: "backup", Short: "Back up the cluster, and prove that a backup can be restored",
-		Long: "Back up the cluster, and prove that a backup can be restored. A backup is a file with everything in the\n" +
-			"store at one revision, and the keys of the cluster, encrypted to the recovery key. The contents of images\n" +
-			"and platforms are saved beside it by --blobs.",
+		Long: "Back up the cluster, and prove that a backup can be restored. A backup is a file with everything in\n" +
+			"the store at one revision, and the keys of the cluster, encrypted to the recovery key. The contents of\n" +
+			"images and platforms are saved beside it by --blobs.",
 		Example: "  trivet backup key > recovery.key      # once; keep it apart from the backups\n" +
 			"  trivet backup create --to /srv/backup --blobs\n" +
 			"  trivet backup list --in /srv/backup\n" +
@@ -31,10 +31,10 @@ func (a *app) backupCreate() *cobra.Command {
 	var blobs bool
 	c := &cobra.Command{
 		Use: "create --to DIR", Short: "Make a backup in a directory",
-		Long: "Make a backup in a directory of this computer, of everything that was acknowledged before. It needs a\n" +
-			"quorum, and an account of role admin. Nothing in the cluster stops meanwhile.\n\n" +
-			"With --blobs, the contents of images and platforms are saved, too: in DIR/blobs, where the backups of a\n" +
-			"directory share them, so that only new contents are copied.\n\n" +
+		Long: "Make a backup in a directory of this computer, of everything that was acknowledged before. It needs\n" +
+			"a quorum, and an account of role admin. Nothing in the cluster stops meanwhile.\n\n" +
+			"With --blobs, the contents of images and platforms are saved, too: in DIR/blobs, where the backups of\n" +
+			"a directory share them, so that only new contents are copied.\n\n" +
 			"The backup is in the directory when it is complete and on the disk. One that was interrupted leaves\n" +
 			"nothing that counts as a backup; the next command removes what it left.",
 		Example: "  trivet backup create --to /srv/backup\n  trivet backup create --to /srv/backup --blobs -o json",
@@ -144,9 +144,9 @@ func (a *app) backupPrune() *cobra.Command {
 	keep := 0
 	c := &cobra.Command{
 		Use: "prune --in DIR --keep N", Short: "Remove old backups from a directory",
-		Long: "Keep the newest N complete backups of each cluster in a directory, and remove the older ones, with the\n" +
-			"contents of blobs that no other backup needs. Damaged backups are kept and do not count. While a file\n" +
-			"has a manifest that cannot be read, no contents are removed, as it may need them.",
+		Long: "Keep the newest N complete backups of each cluster in a directory, and remove the older ones, with\n" +
+			"the contents of blobs that no other backup needs. Damaged backups are kept and do not count. While a\n" +
+			"file has a manifest that cannot be read, no contents are removed, as it may need them.",
 		Example: "  trivet backup prune --in /srv/backup --keep 14",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -172,8 +172,8 @@ func (a *app) backupPrune() *cobra.Command {
 
 func (a *app) showPruned(p recovery.Pruned) error {
 	for _, name := range p.Unreadable {
-		fmt.Fprintf(a.Err, "trivet: warning: %s cannot be read, so no contents of blobs were removed; remove the file, "+
-			"or replace it by an intact copy\n", printable(name))
+		fmt.Fprintf(a.Err, "trivet: warning: %s cannot be read, so no contents of blobs were removed; remove the "+
+			"file, or replace it by an intact copy\n", printable(name))
 	}
 	if a.output != "table" {
 		return a.showValue(p)

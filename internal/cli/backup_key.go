@@ -49,12 +49,14 @@ func (a *app) createKey(ctx context.Context, yes, replace bool) error {
 		return err
 	}
 	if old := site.Spec.RecoveryKey; old != "" && !replace {
-		return &trivet.Error{Op: "create the recovery key", Hint: "use the file of that key; if it was lost, add --replace",
-			Err: fmt.Errorf("%w: backups are made for %s", trivet.ErrExists, old)}
+		return &trivet.Error{Op: "create the recovery key",
+			Err:  fmt.Errorf("%w: backups are made for %s", trivet.ErrExists, old),
+			Hint: "use the file of that key; if it was lost, add --replace"}
 	}
 	if f, ok := a.In.(*os.File); !yes && (!ok || !term.IsTerminal(int(f.Fd()))) {
-		return &trivet.Error{Op: "create the recovery key", Hint: "run it on a terminal, or store the output and add --yes",
-			Err: fmt.Errorf("%w: there is no terminal to confirm that the key was stored", trivet.ErrInvalid)}
+		return &trivet.Error{Op: "create the recovery key",
+			Err:  fmt.Errorf("%w: there is no terminal to confirm that the key was stored", trivet.ErrInvalid),
+			Hint: "run it on a terminal, or store the output and add --yes"}
 	}
 	ca, err := cl.CA(ctx)
 	if err != nil {
@@ -117,5 +119,6 @@ func (a *app) confirmKey(in io.Reader, text auth.Secret) error {
 		}
 	}
 	return &trivet.Error{Op: "create the recovery key", Hint: "run the command again for another key",
-		Err: fmt.Errorf("%w: that is not the end of the key; the key that was printed is not in use", trivet.ErrInvalid)}
+		Err: fmt.Errorf("%w: that is not the end of the key; the key that was printed is not in use",
+			trivet.ErrInvalid)}
 }

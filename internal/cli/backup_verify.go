@@ -15,10 +15,10 @@ func (a *app) backupVerify() *cobra.Command {
 	var file, temp string
 	c := &cobra.Command{
 		Use: "verify BACKUP --key FILE", Short: "Prove that a backup can be restored",
-		Long: "Prove that a backup can be restored: restore its store into a temporary directory, decrypt every value,\n" +
-			"decode and validate every record, check that machines, runs and addresses refer to each other, and read\n" +
-			"the contents of its blobs where they were saved. It needs no head, and changes neither the backup nor a\n" +
-			"cluster. The exit status is 1 where anything is wrong.\n\n" +
+		Long: "Prove that a backup can be restored: restore its store into a temporary directory, decrypt every\n" +
+			"value, decode and validate every record, check that records refer to each other as they must, and read\n" +
+			"the contents of its blobs where they were saved. It needs no head, and changes neither the backup nor\n" +
+			"a cluster. The exit status is 1 where anything is wrong.\n\n" +
 			"By the recovery key, it also finds a backup that was changed, or that another party made.",
 		Example: "  trivet backup verify /srv/backup/NAME.backup --key recovery.key\n" +
 			"  trivet backup verify NAME.backup --key recovery.key --temp /var/tmp -o json",

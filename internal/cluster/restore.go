@@ -100,7 +100,8 @@ func adopt(restored, own string) error {
 
 // copyIdentity copies what belongs to a member.
 func copyIdentity(to, from *bbolt.Tx) error {
-	for _, b := range []interface{ Name() []byte }{schema.Members, schema.MembersRemoved, schema.Cluster, schema.Alarm} {
+	for _, b := range []interface{ Name() []byte }{schema.Members, schema.MembersRemoved, schema.Cluster,
+		schema.Alarm} {
 		if to.Bucket(b.Name()) != nil {
 			if err := to.DeleteBucket(b.Name()); err != nil {
 				return err

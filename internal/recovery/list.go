@@ -53,7 +53,8 @@ func List(dir string) ([]Entry, error) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Entry) int {
-		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), b.Time.Compare(a.Time), cmp.Compare(b.Revision, a.Revision))
+		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), b.Time.Compare(a.Time),
+			cmp.Compare(b.Revision, a.Revision))
 	})
 	return all, nil
 }

@@ -117,8 +117,10 @@ func restored(ctx context.Context, f *archive.File, keys *auth.Keys, temp string
 	s := store.New(member.Client(), store.Options{Head: cfg.Name, Cipher: keys.Values(),
 		Logger: slog.New(slog.DiscardHandler)})
 	tables := state.New(s)
-	if err := s.Start(ctx); err != nil {
-		return fmt.Errorf("%w: %w", archive.ErrDamaged, err)
+	if err := s.Start(ctx); errors.Is(err, store.ErrRefused) { // its hint is for a head
+		return fmt.Errorf("%w: its keys are not those of its store", archive.ErrDamaged)
+	} else if err != nil {
+		return err
 	}
 	defer s.Close()
 	return do(ctx, tables)
