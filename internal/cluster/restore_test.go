@@ -86,7 +86,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// A snapshot that nobody waits for any more ends.
+// A snapshot ends with the context of its caller.
 func TestSnapshotIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

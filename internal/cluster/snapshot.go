@@ -26,8 +26,8 @@ type Snapshot struct {
 	Revision int64
 }
 
-// Snapshot copies the store into a directory. The store is read at the speed of the disk, and not at that of whoever
-// receives the copy: meanwhile etcd cannot use again what is deleted, and is not defragmented.
+// Snapshot copies the store into a directory. The store is read at the speed of the disk, and not at that of the
+// receiver of the copy: meanwhile etcd cannot use again what is deleted, and is not defragmented.
 func (m *Member) Snapshot(ctx context.Context, dir string) (s *Snapshot, err error) {
 	b := m.etcd.Server.Backend()
 	if err := snapshotSpace(dir, b.Size()); err != nil {

@@ -26,7 +26,7 @@ type Cluster interface {
 	Blob(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
-// Progress is told how far a transfer is, of a file or blob. total is its size.
+// Progress is called with how far a transfer of a file or blob is. total is its size.
 type Progress func(name string, done, total int64)
 
 // Created is a backup that was made.

@@ -102,7 +102,7 @@ func TestOneBackupAtATime(t *testing.T) {
 	second.Close()
 }
 
-// A disk that is too small is said before anything is written.
+// A disk that is too small is reported before contents are copied, and there is no backup.
 func TestTooLittleSpace(t *testing.T) {
 	s, dir := newSite(t, trivet.CurrentRelease), t.TempDir()
 	huge := s.blob("x")

@@ -18,7 +18,7 @@ type secrets struct {
 	Head HeadConfig  `json:"head"`
 }
 
-// HeadConfig is how the head that made a backup was started, for whoever starts one again.
+// HeadConfig is how the head that made a backup was started, for an operator who starts one again.
 type HeadConfig struct {
 	Name       string   `json:"name"`
 	API        []string `json:"api"`

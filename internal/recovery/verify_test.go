@@ -102,8 +102,8 @@ func TestWrongKeys(t *testing.T) {
 	}
 }
 
-// Whoever knows the public part of the recovery key can make a backup of a cluster of his own, and name it as he likes.
-// It has the keys of another CA.
+// A party that knows the public part of the recovery key can make a backup of a cluster of its own, and name it as it
+// likes. That one has the keys of another CA.
 func TestForgedBackup(t *testing.T) {
 	s, dir := newSite(t, trivet.CurrentRelease), t.TempDir()
 	own, err := auth.Init(filepath.Join(dir, "keys"), "c1")
