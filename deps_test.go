@@ -27,7 +27,7 @@ var layers = []layer{
 	{"mechanisms", [][]string{
 		{"internal/apitypes", "internal/faultinject", "internal/keyring", "internal/limit", "internal/wait"},
 		{
-			"internal/auth", "internal/blob", "internal/bmc", "internal/cluster", "internal/dhcp", "internal/hostnet",
+			"internal/archive", "internal/auth", "internal/blob", "internal/bmc", "internal/cluster", "internal/dhcp", "internal/hostnet",
 			"internal/image", "internal/notify", "internal/platform", "internal/runlog", "internal/store", "internal/tftp",
 		},
 	}},
@@ -47,7 +47,8 @@ var layers = []layer{
 	{"state", [][]string{{"internal/peer", "internal/reconcile", "internal/state"}}},
 	{"domain", [][]string{{"internal/addressing"}, {"internal/fleet"}}},
 	{"cluster", [][]string{{
-		"internal/console", "internal/maintenance", "internal/membership", "internal/presence", "internal/replica",
+		"internal/console", "internal/maintenance", "internal/membership", "internal/presence", "internal/recovery",
+		"internal/replica",
 	}}},
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",

@@ -46,8 +46,11 @@ var mayScan = map[string]string{
 		"of runs it reads those that have not ended",
 
 	// what an operator or program requests
-	"internal/api.Handler.candidates: internal/store.Store.List":     "one page of a list, or of a watch's begin",
-	"internal/api.Handler.candidates: internal/store.Store.ListCold": "as above, of a cold kind",
+	"internal/api.Handler.candidates: internal/store.Store.List":             "one page of a list, or of a watch's begin",
+	"internal/api.Handler.candidates: internal/store.Store.ListCold":         "as above, of a cold kind",
+	"internal/recovery.Source.blobs: internal/state.Tables.BlobUses":         "for a backup",
+	"internal/recovery.Report.checkBlobUses: internal/state.Tables.BlobUses": "when a backup is verified, in no head",
+	"internal/recovery.Report.checkRuns: internal/store.Table.AllShared":     "as above",
 }
 
 // fewRecords are the callers that read kinds of which a site has few: heads and networks.

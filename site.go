@@ -2,6 +2,7 @@ package trivet
 
 import (
 	"net/netip"
+	"regexp"
 	"time"
 )
 
@@ -32,6 +33,9 @@ type SiteSpec struct {
 	Resets int `json:"resets,omitempty"`
 	// TokenLifetime is how long an API token is valid unless its request says otherwise; 0 means DefaultTokenLifetime.
 	TokenLifetime Duration `json:"tokenLifetime,omitempty"`
+	// RecoveryKey is the public part of the key that opens backups, which trivet backup key creates: age1... Its secret
+	// part is on no head.
+	RecoveryKey string `json:"recoveryKey,omitempty"`
 }
 
 // SiteStatus is the state of the site that Trivet keeps.
@@ -120,6 +124,9 @@ func (h *Head) Serves() bool {
 	return h.Spec.Role != RoleWitness && !h.Spec.Remove && h.Status.State != HeadRemoved
 }
 
+// recoveryKeyForm is the form of an X25519 recipient of age.
+var recoveryKeyForm = regexp.MustCompile(`^age1[02-9ac-hj-np-z]{58}$`)
+
 // Validate checks the site's configuration by itself.
 func (s *Site) Validate() error {
 	var p problems
@@ -136,6 +143,10 @@ func (s *Site) Validate() error {
 	}
 	if l := s.Spec.TokenLifetime; l < 0 || l > 0 && l < Duration(time.Minute) {
 		p.add("spec.tokenLifetime", "is %s; at least 1m", l)
+	}
+	if s.Spec.RecoveryKey != "" && !recoveryKeyForm.MatchString(s.Spec.RecoveryKey) {
+		p.add("spec.recoveryKey", "%.80q must be age1 and 58 letters and digits, as trivet backup key writes it",
+			s.Spec.RecoveryKey)
 	}
 	if s.Spec.Resets < 0 || s.Spec.Resets > MaxRetries {
 		p.add("spec.resets", "is %d; 0 to %d", s.Spec.Resets, MaxRetries)

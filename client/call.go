@@ -28,6 +28,8 @@ type call struct {
 	// begin bounds the wait for the first byte of the response while another head may serve the call; 0: see
 	// responseTimeout.
 	begin time.Duration
+	// prepare is how long any head may take before the first byte of the response; 0: see begin and timeout.
+	prepare time.Duration
 	// spread is the maximum of a random wait before the call moves from a head that served until now to another one,
 	// since many clients lost the same head.
 	spread time.Duration

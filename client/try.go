@@ -24,7 +24,7 @@ func (c *Client) try(ctx context.Context, head string, cl call) (*http.Response,
 	ctx, cancel := context.WithCancelCause(ctx)
 	// The response of a stream begins at once, though it may never end.
 	whole := cmp.Or(max(cl.timeout, 0), tryTimeout)
-	timer := time.AfterFunc(cmp.Or(cl.begin, whole), func() { cancel(errSilent) })
+	timer := time.AfterFunc(cmp.Or(cl.prepare, cl.begin, whole), func() { cancel(errSilent) })
 	endProbe := c.probeStopped(ctx, head, cl.begin, cancel)
 	resp, err := c.request(ctx, head, cl)
 	endProbe()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/ipam"
+	"github.com/trivet-project/trivet/internal/recovery"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -79,8 +80,12 @@ func (h *Handler) admitPlatform(c *change, _, next *trivet.Platform) error {
 	return errors.Join(c.needBlob("spec.kernel", next.Spec.Kernel), c.needBlob("spec.initrd", next.Spec.Initrd))
 }
 
-// admitSite keeps the site's only record: without it the names of removed heads would be assigned again.
+// admitSite keeps the site's only record: without it the names of removed heads would be assigned again. It refuses a
+// recovery key for which no backup could be made.
 func (h *Handler) admitSite(_ *change, _, next *trivet.Site) error {
+	if next != nil && next.Spec.RecoveryKey != "" {
+		return recovery.CheckRecipient(next.Spec.RecoveryKey)
+	}
 	if next != nil {
 		return nil
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/presence"
+	"github.com/trivet-project/trivet/internal/recovery"
 	"github.com/trivet-project/trivet/internal/replica"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -42,7 +43,9 @@ type Config struct {
 	Logs   *replica.Logs
 	// Consoles are the serial consoles of machines.
 	Consoles *console.Consoles
-	Log      *slog.Logger
+	// Backups makes backups of the cluster.
+	Backups *recovery.Source
+	Log     *slog.Logger
 	// Metrics is the registry of the API's metrics, which /metrics serves.
 	Metrics *prometheus.Registry
 	Version trivet.Version

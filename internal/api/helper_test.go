@@ -32,6 +32,7 @@ import (
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/presence"
+	"github.com/trivet-project/trivet/internal/recovery"
 	"github.com/trivet-project/trivet/internal/replica"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/state"
@@ -106,9 +107,12 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	consoles.Register(h.peers)
 	h.handler = must(api.New(api.Config{
 		Fleet: h.fleet, Heads: records, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies,
-		Logs: logs, Consoles: consoles, Metrics: reg, CheckTemplate: workflow.Check,
-		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Version: trivet.Version{Version: "v0", Head: name},
+		Logs: logs, Consoles: consoles, Metrics: reg, Backups: recovery.NewSource(recovery.SourceConfig{Dir: dir,
+			Member: member, Tables: h.fleet.Tables, Keys: keys, Version: "v0",
+			Head: func() recovery.HeadConfig { return recovery.HeadConfig{Name: name} }}),
+		CheckTemplate: workflow.Check,
+		Log:           slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Version:       trivet.Version{Version: "v0", Head: name},
 		Ready: func(context.Context) error {
 			if h.isCutOff.Load() {
 				return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)

@@ -108,6 +108,7 @@ const routeAccess = `
 	admin     /v1/projects/{project}/secrets/{name} DELETE PATCH PUT
 	admin     /v1/sites                          POST
 	admin     /v1/sites/{name}                   DELETE PATCH PUT
+	admin     /v1/sites/{name}/backup            POST
 	admin     /v1/tokens/issue                   POST
 	admin     /v1/tokens/{name}                  DELETE
 `

@@ -84,6 +84,7 @@ func (h *Handler) routes() {
 	h.headRoutes()
 	h.prometheusRoutes()
 	h.keyRoutes()
+	h.backupRoutes()
 	h.notifierRoutes()
 	h.machineRoutes()
 	h.consoleRoutes()

@@ -81,6 +81,9 @@ func Install(dir string, b Bundle) (*Keys, error) {
 	return keys, nil
 }
 
+// ParseBundle returns the keys of a bundle, such as that of a backup, without writing them anywhere.
+func ParseBundle(b Bundle) (*Keys, error) { return parseKeys(b) }
+
 // Load reads the keys that Init or Install wrote. It returns [trivet.ErrNotFound] if there are none, and an error if
 // other users can read a secret file.
 func Load(dir string) (*Keys, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/trivet-project/trivet/internal/netboot"
 	"github.com/trivet-project/trivet/internal/peer"
 	"github.com/trivet-project/trivet/internal/presence"
+	"github.com/trivet-project/trivet/internal/recovery"
 	"github.com/trivet-project/trivet/internal/replica"
 	"github.com/trivet-project/trivet/internal/runlog"
 	"github.com/trivet-project/trivet/internal/state"
@@ -89,7 +90,7 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Heads: s.records, Presence: s.exchange.Tracker,
 		Keys: s.local.Keys(), Blobs: s.blobStore, Copies: s.blobs,
-		Logs: s.runLogs, Consoles: s.consoles, Log: s.cfg.Log, Metrics: s.metrics,
+		Logs: s.runLogs, Consoles: s.consoles, Backups: s.backups(), Log: s.cfg.Log, Metrics: s.metrics,
 		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.local.Root().Cluster(), Head: s.local.Name()},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: view.Cluster,
 	})
@@ -119,6 +120,22 @@ func (s *Server) assemble(context.Context) (err error) {
 	probe := &probeHandler{next: s.netboot,
 		response: foundCluster{s.local.Root().Cluster(), s.local.Name(), s.APIURLs()}}
 	return s.listeners.listenBoot(&s.cfg, s.limits.tftp, s.netboot.OpenTFTP, probe, s.metrics)
+}
+
+// backups returns the source of the backups of this head.
+func (s *Server) backups() *recovery.Source {
+	return recovery.NewSource(recovery.SourceConfig{Dir: s.cfg.Dir, Member: s.member, Tables: s.fleet.Tables,
+		Keys: s.local.Keys(), Version: s.cfg.Version,
+		Head: func() recovery.HeadConfig {
+			head := recovery.HeadConfig{Name: s.local.Name(), API: s.APIURLs(), Boot: s.BootURLs(), VIP: s.cfg.VIP}
+			if s.cfg.Heartbeat != 0 {
+				head.Heartbeat = s.cfg.Heartbeat.String()
+			}
+			if s.cfg.StoreQuota != 0 {
+				head.StoreQuota = s.cfg.StoreQuota.String()
+			}
+			return head
+		}})
 }
 
 // bootNames returns the names in the certificate of the boot port: machines load from whichever address of this host

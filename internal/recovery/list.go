@@ -1,0 +1,94 @@
+package recovery
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/archive"
+)
+
+// Entry is one backup in a directory. The states are by its manifest and size; Verify reads the rest.
+type Entry struct {
+	Name     string    `json:"name"`
+	State    string    `json:"state"`
+	Problem  string    `json:"problem,omitempty"`
+	Cluster  string    `json:"cluster,omitempty"`
+	Version  string    `json:"version,omitempty"`
+	Time     time.Time `json:"time,omitzero"`
+	Revision int64     `json:"revision,omitempty"`
+	Bytes    int64     `json:"bytes,omitempty"`
+	// Recipient is the public part of the recovery key that it needs.
+	Recipient string `json:"recipient,omitempty"`
+	// Contents: it was made with the contents of its blobs. Missing of them are not there.
+	Contents  bool  `json:"contents"`
+	Blobs     int   `json:"blobs"`
+	BlobBytes int64 `json:"blobBytes"`
+	Missing   int   `json:"missing"`
+
+	blobs []string // digits of their digests
+}
+
+// The states of a backup.
+const (
+	Complete = "complete"
+	Damaged  = "damaged" // or it lacks contents that it was made with
+)
+
+// List returns the backups in a directory, by cluster, the newest first. Those that are being made are not listed.
+func List(dir string) ([]Entry, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, explain("list backups", dir, err)
+	}
+	all := []Entry{}
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), suffix) && !strings.HasPrefix(f.Name(), partial) {
+			all = append(all, entryOf(filepath.Join(dir, f.Name())))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Entry) int {
+		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), b.Time.Compare(a.Time),
+			cmp.Compare(b.Revision, a.Revision))
+	})
+	return all, nil
+}
+
+// entryOf describes the backup in a file.
+func entryOf(path string) Entry {
+	e := Entry{Name: filepath.Base(path), State: Complete}
+	f, err := archive.Open(path)
+	if err != nil {
+		e.State, e.Problem = Damaged, problemOf(err)
+		return e
+	}
+	defer f.Close()
+	e.Cluster, e.Version, e.Time, e.Revision = f.Cluster, f.Version, f.Time, f.Revision
+	e.Bytes, e.Recipient, e.Contents = f.Size(), f.Recipient, f.Contents
+	for _, b := range f.Blobs {
+		digits, _ := archive.DigestOf(b)
+		e.blobs = append(e.blobs, digits)
+		e.Blobs, e.BlobBytes = e.Blobs+1, e.BlobBytes+b.Bytes
+		if f.Contents && !isSaved(filepath.Dir(path), b) {
+			e.Missing++
+		}
+	}
+	if e.Missing > 0 {
+		e.State, e.Problem = Damaged, "contents of blobs are missing in "+blobsDir
+	}
+	return e
+}
+
+// problemOf returns an error without its kind.
+func problemOf(err error) string {
+	text := err.Error()
+	if errors.Is(err, trivet.ErrInvalid) {
+		text = strings.TrimPrefix(text, trivet.ErrInvalid.Error()+": ")
+	}
+	return text
+}

@@ -1,0 +1,174 @@
+package recovery
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/archive"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// Report is what Verify found in a backup.
+type Report struct {
+	Entry
+	// Values is how many values of the store were decrypted, and Records how many records of each kind are among them.
+	Values  int            `json:"values"`
+	Records map[string]int `json:"records"`
+	// Checked is how many blobs' contents were read and have their digests.
+	Checked int `json:"checked"`
+	// Problems are what a restored cluster would lack, at most MaxProblems; Found is how many there are.
+	Problems []string `json:"problems"`
+	Found    int      `json:"found"`
+	// Head is how the head was started that made it.
+	Head HeadConfig `json:"head"`
+}
+
+// MaxProblems bounds the problems of a report.
+const MaxProblems = 100
+
+func (r *Report) add(format string, args ...any) {
+	if r.Found++; r.Found <= MaxProblems {
+		r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// Verify proves that a backup can be restored: it restores the store into a temporary directory below temp ("": that
+// of the system), decrypts every value, decodes and validates every record, and reads the contents of its blobs. An
+// error means that the backup cannot be used at all.
+func Verify(ctx context.Context, path string, key *Key, temp string, progress Progress) (r Report, err error) {
+	r = Report{Entry: entryOf(path), Records: map[string]int{}, Problems: []string{}}
+	f, err := archive.Open(path)
+	if err != nil {
+		return r, explain("verify", path, err)
+	}
+	defer f.Close()
+	keys, head, err := openKeys(f, key)
+	if err != nil {
+		return r, explain("verify", path, err)
+	}
+	r.Head = head
+	if err := restored(ctx, f, keys, temp, progress, r.check); err != nil {
+		return r, explain("verify", path, err)
+	}
+	return r, explain("verify", path, r.checkBlobs(ctx, f, filepath.Dir(path), progress))
+}
+
+// openKeys returns the keys in a backup, and proves that a head of the cluster of these keys made it.
+func openKeys(f *archive.File, key *Key) (keys *auth.Keys, head HeadConfig, err error) {
+	if f.Release.Compare(trivet.CurrentRelease) > 0 {
+		return nil, head, fmt.Errorf("%w: its records use release %s, and this version knows %s", archive.ErrNewer,
+			f.Release, trivet.CurrentRelease)
+	}
+	if err := key.opens(f.Cluster, f.Recipient); err != nil {
+		return nil, head, err
+	}
+	box, err := f.KeysPart()
+	if err != nil {
+		return nil, head, err
+	}
+	kept, err := key.unseal(box)
+	if err != nil {
+		return nil, head, err
+	}
+	if keys, err = auth.ParseBundle(kept.Keys); err != nil {
+		return nil, head, fmt.Errorf("%w: its keys: %w", archive.ErrDamaged, err)
+	}
+	if err := f.Verify(macOf(keys)); err != nil {
+		return nil, head, err
+	}
+	if keys.CA.Cluster() != f.Cluster {
+		return nil, head, fmt.Errorf("%w: its keys are of another cluster", archive.ErrDamaged)
+	}
+	return keys, kept.Head, key.trusts(&keys.CA.Root)
+}
+
+// restored calls do with the store of a backup, which is restored in a temporary directory until do has returned.
+func restored(ctx context.Context, f *archive.File, keys *auth.Keys, temp string, progress Progress,
+	do func(context.Context, *state.Tables) error) (err error) {
+	dir, err := os.MkdirTemp(temp, "trivet-verify-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := checkSpace(dir, f.Store.Bytes+cluster.RestoreSpace); err != nil {
+		return err
+	}
+	cfg := cluster.Config{Dir: filepath.Join(dir, "store"), Name: "verify", Token: f.Cluster, Reserve: -1}
+	m := &meter{progress: progress, name: "store", total: f.Store.Bytes}
+	if err := cluster.Restore(ctx, cfg, m.of(f.StorePart())); err != nil {
+		return err
+	}
+	member, err := cluster.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer member.Close()
+	s := store.New(member.Client(), store.Options{Head: cfg.Name, Cipher: keys.Values(),
+		Logger: slog.New(slog.DiscardHandler)})
+	tables := state.New(s)
+	if err := s.Start(ctx); errors.Is(err, store.ErrRefused) { // its hint is for a head
+		return fmt.Errorf("%w: its keys are not those of its store", archive.ErrDamaged)
+	} else if err != nil {
+		return err
+	}
+	defer s.Close()
+	return do(ctx, tables)
+}
+
+// checkBlobs reads the contents of the blobs that were saved.
+func (r *Report) checkBlobs(ctx context.Context, f *archive.File, dir string, progress Progress) error {
+	for _, b := range f.Blobs {
+		err := checkBlob(ctx, dir, b, progress)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil:
+			r.Checked++
+		case errors.Is(err, os.ErrNotExist) && !f.Contents: // it was made without them
+		case errors.Is(err, os.ErrNotExist):
+			r.add("the content of blob %s is missing", b.Digest)
+		default:
+			r.add("the content of blob %s: %s", b.Digest, problemOf(err))
+		}
+	}
+	return nil
+}
+
+func checkBlob(ctx context.Context, dir string, b trivet.BlobRef, progress Progress) error {
+	digits, _ := archive.DigestOf(b) // the manifest is valid
+	f, err := os.Open(blobPath(dir, digits))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum, m := sha256.New(), &meter{progress: progress, name: b.Digest, total: b.Bytes}
+	n, err := io.Copy(sum, untilDone{ctx, m.of(f)})
+	if err == nil && (n != b.Bytes || hex.EncodeToString(sum.Sum(nil)) != digits) {
+		err = fmt.Errorf("%w: it does not have that digest", trivet.ErrInvalid)
+	}
+	return err
+}
+
+// untilDone is a reader that fails when a context has ended.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u untilDone) Read(b []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(b)
+}
