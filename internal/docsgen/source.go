@@ -157,10 +157,12 @@ func (s *source) field(in reflect.Type, f reflect.StructField) string {
 var docLink = regexp.MustCompile(`\[\*?([A-Za-z]\w*(?:\.\w+)*)\]`)
 
 // text makes a comment fit for Markdown, in a table too.
-func text(doc string) string {
-	doc = docLink.ReplaceAllString(doc, "`$1`")
-	return strings.NewReplacer("|", `\|`, "<", `\<`).Replace(doc)
-}
+func text(doc string) string { return escape(links(doc)) }
+
+// links writes the names that a comment links to as code.
+func links(doc string) string { return docLink.ReplaceAllString(doc, "`$1`") }
+
+func escape(doc string) string { return strings.NewReplacer("|", `\|`, "<", `\<`).Replace(doc) }
 
 // sentence ends a text with a full stop and begins it with a capital letter.
 func sentence(doc string) string {
