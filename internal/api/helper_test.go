@@ -106,7 +106,7 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	consoles.Register(h.peers)
 	h.handler = must(api.New(api.Config{
 		Fleet: h.fleet, Heads: records, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies,
-		Logs: logs, Consoles: consoles, Metrics: reg, CheckTemplate: workflow.Check,
+		Logs: logs, Consoles: consoles, Power: readPower, Metrics: reg, CheckTemplate: workflow.Check,
 		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: trivet.Version{Version: "v0", Head: name},
 		Ready: func(context.Context) error {
