@@ -81,9 +81,9 @@ func (a *app) commands() []*cobra.Command {
 	for group, list := range map[string][]*cobra.Command{
 		"machines": {a.provision(), a.logs(), a.console(), a.why(), a.power(), a.accept(), a.quarantine(), a.image(),
 			a.platform()},
-		"records": {a.apply(), a.get(), a.describe(), a.explain(), a.delete(), a.watch()},
+		"records": {a.apply(), a.get(), a.describe(), a.explain(), a.label(), a.delete(), a.watch()},
 		"cluster": {a.login(), a.contexts(), a.head(), a.key(), a.notifier(), a.ca(), a.lb(), a.prometheus(),
-			a.token(), a.whoami(), a.audit(), a.version()},
+			a.account(), a.token(), a.whoami(), a.audit(), a.version()},
 	} {
 		for _, c := range list {
 			c.GroupID = group
