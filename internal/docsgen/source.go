@@ -1,6 +1,7 @@
 // Package docsgen writes the pages of docs/reference from the code: records and event reasons from the root package,
 // actions from internal/actionspec, metrics from the calls that create them, and commands from cobra. Tests compare the
-// pages with what is committed (see [Check]); `make docs` writes them. No program imports this package.
+// pages with what is committed (see [Check]); `make docs` writes them, and what trivet explain shows
+// (internal/reference). No program imports this package.
 package docsgen
 
 import (
