@@ -95,6 +95,24 @@ type QuarantineRequest struct {
 	Reason string `json:"reason"`
 }
 
+// The power states that an operator may request. PowerCycle is off and then on.
+const (
+	PowerOn    = "on"
+	PowerOff   = "off"
+	PowerCycle = "cycle"
+)
+
+// PowerRequest requests a power state of a machine from its BMC.
+type PowerRequest struct {
+	Want  string `json:"want"`            // "on", "off" or "cycle"
+	Force bool   `json:"force,omitempty"` // although the machine is at work in a run
+}
+
+// PowerState is the power state of a machine as its BMC reported it for this request.
+type PowerState struct {
+	Power string `json:"power"` // "on", "off" or "changing"
+}
+
 // Upload is content that arrives over several connections. It exists at one head.
 type Upload struct {
 	ID     string `json:"id,omitempty"`

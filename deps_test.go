@@ -33,7 +33,7 @@ var layers = []layer{
 	}},
 	{"rules", [][]string{
 		{"internal/actionspec", "internal/boot", "internal/ipam", "internal/placement", "internal/uptime"},
-		{"internal/provision", "internal/workflow"},
+		{"internal/provision", "internal/reference", "internal/workflow"},
 	}},
 	{"machine", [][]string{
 		{"internal/agent/action/gpt", "internal/agent/container/rootfs", "internal/agent/inventory"},

@@ -108,8 +108,12 @@ const (
 	ReasonUnexpectedBoot = "UnexpectedBoot"
 	// ReasonForeignDHCP: a machine accepted the offer of a DHCP server that is not a head.
 	ReasonForeignDHCP = "ForeignDHCPServer"
+	// ReasonPowerRequested: an operator requested a power state of the machine.
+	ReasonPowerRequested = "PowerRequested"
 	// ReasonPoweredOn: the BMC powered the machine on.
 	ReasonPoweredOn = "PoweredOn"
+	// ReasonPoweredOff: the BMC powered the machine off, as an operator requested.
+	ReasonPoweredOff = "PoweredOff"
 	// ReasonPowerExpired: a power request was too old to be carried out, and was decided again.
 	ReasonPowerExpired = "PowerExpired"
 	// ReasonPowerFailed: a power request could not be carried out in time.
@@ -163,8 +167,8 @@ const (
 // EventReasons are all reasons of events.
 var EventReasons = []string{
 	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonReleased,
-	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP, ReasonPoweredOn,
-	ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted, ReasonAgentLost,
+	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP, ReasonPowerRequested,
+	ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted, ReasonAgentLost,
 	ReasonAgentReturned, ReasonDeadlineExceeded, ReasonActionDone, ReasonActionFailed, ReasonPhonedHome,
 	ReasonSucceeded, ReasonFailed, ReasonStoreFilling, ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected,
 	ReasonKeyRotation, ReasonKeyActive, ReasonKeyRotated, ReasonCancelled, ReasonNotifierFailing,

@@ -53,6 +53,12 @@ type Range struct {
 	Use string `json:"use,omitempty"`
 }
 
+func (p *problems) needAddress(field string, a netip.Addr) {
+	if !a.IsValid() {
+		p.add(field, "is missing")
+	}
+}
+
 // Address is an address in use. Its name is the address, so it cannot be assigned twice.
 type Address struct {
 	Meta
@@ -101,7 +107,10 @@ func (n *Network) Validate() error {
 	p.max("spec.ranges", len(s.Ranges), 64)
 	for i, r := range s.Ranges {
 		field := fmt.Sprintf("spec.ranges[%d]", i)
+		p.needAddress(field+".from", r.From)
+		p.needAddress(field+".to", r.To)
 		switch {
+		case !r.From.IsValid() || !r.To.IsValid():
 		case !s.CIDR.Contains(r.From) || !s.CIDR.Contains(r.To):
 			p.add(field, "%s to %s is not in %s", r.From, r.To, s.CIDR)
 		case r.To.Less(r.From):

@@ -3,6 +3,7 @@ package trivet_test
 import (
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -78,6 +79,16 @@ func TestValidateNamesTheField(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}
+	}
+}
+
+// A range without one of its ends names that end.
+func TestRangeNeedsItsEnds(t *testing.T) {
+	n := &trivet.Network{Meta: trivet.Meta{Name: "lan"}, Spec: trivet.NetworkSpec{
+		CIDR: netip.MustParsePrefix("10.0.0.0/24"), Ranges: []trivet.Range{{}, {From: netip.MustParseAddr("10.0.0.9")}}}}
+	const want = "spec.ranges[0].from is missing\nspec.ranges[0].to is missing\nspec.ranges[1].to is missing"
+	if err := n.Validate(); err == nil || err.Error() != want {
+		t.Errorf("%v; want %s", err, want)
 	}
 }
 

@@ -64,6 +64,27 @@ func (c *Client) Quarantine(ctx context.Context, machine, reason string) error {
 	return c.machineVerb(ctx, machine, "quarantine", body)
 }
 
+// RequestPower requests a power state of a machine from its BMC, which a head sets later: the machine's status has the
+// request until then. If the response is lost it fails with ErrUnknown and does not retry: a machine would be cycled
+// twice.
+func (c *Client) RequestPower(ctx context.Context, machine string, req trivet.PowerRequest) error {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	return c.machineVerb(ctx, machine, "power", body)
+}
+
+// Power asks the BMC of a machine for its power state.
+func (c *Client) Power(ctx context.Context, machine string) (state trivet.PowerState, err error) {
+	if err := trivet.ValidateName(machine); err != nil {
+		return state, err
+	}
+	path := "/v1/machines/" + url.PathEscape(machine) + "/power"
+	_, err = c.json(ctx, call{method: http.MethodGet, path: path}, &state)
+	return state, err
+}
+
 func (c *Client) machineVerb(ctx context.Context, machine, verb string, body []byte) error {
 	if err := trivet.ValidateName(machine); err != nil {
 		return err

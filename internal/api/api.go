@@ -45,7 +45,9 @@ type Config struct {
 	Consoles *console.Consoles
 	// Backups makes backups of the cluster.
 	Backups *recovery.Source
-	Log     *slog.Logger
+	// Power asks the BMC of a machine, which has one, for its power state, in a bounded time.
+	Power func(ctx context.Context, m *trivet.Machine) (string, error)
+	Log   *slog.Logger
 	// Metrics is the registry of the API's metrics, which /metrics serves.
 	Metrics *prometheus.Registry
 	Version trivet.Version
@@ -76,6 +78,7 @@ type Handler struct {
 	freshening chan struct{}
 	// unknownFresh counts those of callers that are not recognised.
 	unknownFresh *limit.Pool
+	powerReads   chan struct{} // holds one for each BMC that is asked now
 	confirmed    confirmed
 	admission    map[trivet.Kind]admission
 	scan         int // records that are read for one page of a list
@@ -94,6 +97,7 @@ func New(cfg Config) (*Handler, error) {
 		Config: cfg, group: cfg.Fleet.Store.NewGroup(),
 		mux: http.NewServeMux(), doc: newDocument(cfg.Version.Version), metrics: newMetrics(cfg.Metrics),
 		watches: limit.NewPool(maxWatches, maxAddressWatches), freshening: make(chan struct{}, maxFresh), bodies: newBodies(),
+		powerReads:   make(chan struct{}, maxPowerReads),
 		unknownFresh: limit.NewPool(maxUnknownFresh, maxAddressFresh),
 		unsent:       unsent{limit.NewPool(maxUnsent, maxAddressUnsent)}, writeTimeout: writeTimeout,
 		scan: maxScan,

@@ -72,6 +72,7 @@ func (h *Handler) machineRoutes() {
 		status:  http.StatusNoContent,
 		summary: "Exclude a machine from placement; a run on it is cancelled",
 		in:      reflect.TypeFor[trivet.QuarantineRequest](), serve: h.quarantine})
+	h.powerRoutes()
 	h.add(route{method: "GET", path: "/v1/machines/{name}/progress", verb: auth.Read, kind: "Machine",
 		out:     reflect.TypeFor[trivet.Progress](),
 		summary: "Last progress of the running action that its agent reported to this head; null if there is none",

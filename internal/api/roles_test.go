@@ -83,6 +83,7 @@ const routeAccess = `
 	operator  /v1/machines/{name}/accept         POST
 	operator  /v1/machines/{name}/console        GET POST
 	operator  /v1/machines/{name}/console/input  POST
+	operator  /v1/machines/{name}/power          GET POST
 	operator  /v1/machines/{name}/quarantine     POST
 	operator  /v1/networks                       POST
 	operator  /v1/networks/{name}                DELETE PATCH PUT

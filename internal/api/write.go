@@ -240,12 +240,12 @@ func (wr *writer) matches(old trivet.Record, generation int64) error {
 	case generation != 0 && generation != is.Generation:
 		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.shortName(),
 			Hint: "read it again and make your change there",
-			Err: fmt.Errorf("%w: you changed generation %d, it is %d now", trivet.ErrConflict, generation,
+			Err: fmt.Errorf("%w: your copy is generation %d; the record is now %d", trivet.ErrConflict, generation,
 				is.Generation)}
 	case wr.revision != 0 && wr.revision != is.Revision:
 		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.shortName(),
 			Hint: "read it again and make your change there",
-			Err:  fmt.Errorf("%w: you changed revision %d, it is %d now", trivet.ErrConflict, wr.revision, is.Revision)}
+			Err:  fmt.Errorf("%w: your copy is revision %d; the record is now %d", trivet.ErrConflict, wr.revision, is.Revision)}
 	}
 	return nil
 }

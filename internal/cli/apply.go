@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +39,8 @@ func (a *app) apply() *cobra.Command {
 		},
 	}
 	c.Flags().StringArrayVarP(&files, "file", "f", nil, "file, directory or - for standard input; can be repeated")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "validate the records on the server without writing them")
+	c.Flags().BoolVar(&dryRun, "dry-run", false,
+		"validate the records on the server without writing them, and show what would change")
 	c.MarkFlagRequired("file")
 	return c
 }
@@ -51,7 +53,7 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 		note = " (dry run)"
 	}
 	for i, m := range manifests {
-		verb, err := applyOne(ctx, cl.Kind(m.info).In(m.project(a)).DryRun(dryRun), m)
+		done, err := applyOne(ctx, cl.Kind(m.info).In(m.project(a)).DryRun(dryRun), m)
 		if err != nil && ctx.Err() != nil {
 			return a.interrupted(ctx, err, "interrupted at %s, %d of %d; run the same command again to apply the rest",
 				m.title(), i+1, len(manifests))
@@ -61,7 +63,14 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 			printError(a.Err, m.locate(err))
 			continue
 		}
-		fmt.Fprintf(a.Out, "%s %s%s\n", m.title(), verb, note)
+		fmt.Fprintf(a.Out, "%s %s%s\n", m.title(), done.verb, note)
+		if dryRun {
+			text, err := done.difference()
+			if err != nil {
+				return err
+			}
+			io.WriteString(a.Out, text)
+		}
 	}
 	if failed {
 		return ExitError(1)
@@ -70,27 +79,27 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 }
 
 // applyOne creates or replaces a record and returns what it did.
-func applyOne(ctx context.Context, kind client.Kind, m *manifest) (verb string, err error) {
+func applyOne(ctx context.Context, kind client.Kind, m *manifest) (done applied, err error) {
 	name := m.record.Header().Name
 	old, err := kind.Get(ctx, name)
 	if errors.Is(err, trivet.ErrNotFound) {
-		_, createErr := kind.CreateRaw(ctx, name, m.body)
+		created, createErr := kind.CreateRaw(ctx, name, m.body)
 		if !errors.Is(createErr, trivet.ErrExists) {
-			return "created", createErr
+			return applied{"created", nil, created}, createErr
 		}
 		if old, err = kind.Get(ctx, name); errors.Is(err, trivet.ErrNotFound) {
-			return "", createErr // what exists is not the record but, for example, its MAC
+			return applied{}, createErr // what exists is not the record but, for example, its MAC
 		}
 	}
 	if err != nil {
-		return "", err
+		return applied{}, err
 	}
 	got, err := kind.UpdateRaw(ctx, name, m.body)
 	if err != nil {
-		return "", err
+		return applied{}, err
 	}
 	if got.Header().Revision == old.Header().Revision && got.Header().Generation == old.Header().Generation {
-		return "unchanged", nil
+		return applied{"unchanged", old, got}, nil
 	}
-	return "configured", nil
+	return applied{"configured", old, got}, nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -12,34 +13,42 @@ import (
 )
 
 func (a *app) describe() *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:     "describe KIND NAME",
 		Short:   "Show a record with the steps of its run and its latest events",
-		Example: "  trivet describe machine m1\n  trivet describe provision web1",
+		Example: "  trivet describe machine m1\n  trivet describe provision web1 -o json",
 		Args:    cobra.ExactArgs(2), ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, err := a.kind(args[0])
 			if err != nil {
 				return err
 			}
-			raw, err := kind.Raw(cmd.Context(), args[1])
+			d, err := describeRecord(cmd.Context(), kind, args[1])
 			if err != nil {
 				return err
 			}
-			if err := a.showYAML([]json.RawMessage{raw}); err != nil {
-				return err
-			}
-			r := kind.Info.New()
-			if err := json.Unmarshal(raw, r); err != nil {
-				return err
-			}
-			return a.describeMore(cmd.Context(), kind.Client(), r)
+			return a.showDescription(d)
 		},
 	}
+	a.outputForms(c, "table", "json", "yaml")
+	return c
 }
 
-// describeMore prints the run and the events of a record.
-func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Record) error {
+// description is a record with what is known of it besides.
+type description struct {
+	Record   json.RawMessage  `json:"record"`
+	Workflow *trivet.Workflow `json:"workflow,omitempty"` // the machine's or provision's run; a workflow's own
+	Events   []*trivet.Event  `json:"events,omitempty"`   // the latest ones, in order
+}
+
+func describeRecord(ctx context.Context, kind client.Kind, name string) (d description, err error) {
+	if d.Record, err = kind.Raw(ctx, name); err != nil {
+		return d, err
+	}
+	r := kind.Info.New()
+	if err := json.Unmarshal(d.Record, r); err != nil {
+		return d, err
+	}
 	machine, uid, workflow := "", "", "" // workflow: the name as the record has it
 	switch r := r.(type) {
 	case *trivet.Machine:
@@ -49,31 +58,40 @@ func (a *app) describeMore(ctx context.Context, cl *client.Client, r trivet.Reco
 	case *trivet.Workflow:
 		machine, uid, workflow = r.Spec.Machine, r.Spec.MachineUID, r.FullName()
 	case *trivet.Notifier:
-		return a.printLatest(ctx, cl, "notifier/"+r.Name, r.UID)
-	default:
-		return nil
+		d.Events, err = latestOf(ctx, kind.Client(), "notifier/"+r.Name, r.UID)
 	}
 	if workflow != "" {
-		if w, err := workflowBy(ctx, cl, trivet.Resolve(r.Header().Project, workflow)); err == nil {
-			fmt.Fprintln(a.Out)
-			if err := a.printWorkflow(w); err != nil {
-				return err
-			}
+		d.Workflow, err = workflowBy(ctx, kind.Client(), trivet.Resolve(r.Header().Project, workflow))
+		if errors.Is(err, trivet.ErrNotFound) {
+			d.Workflow, err = nil, nil
 		}
 	}
-	if machine == "" {
-		return nil
+	if err == nil && machine != "" {
+		d.Events, err = latestOf(ctx, kind.Client(), "machine/"+machine, uid)
 	}
-	return a.printLatest(ctx, cl, "machine/"+machine, uid)
+	return d, err
 }
 
-// printLatest prints the latest events of a subject.
-func (a *app) printLatest(ctx context.Context, cl *client.Client, subject, uid string) error {
+// latestOf returns the latest events of a subject.
+func latestOf(ctx context.Context, cl *client.Client, subject, uid string) ([]*trivet.Event, error) {
 	events, err := eventsOf(ctx, cl, subject, uid)
-	if err != nil {
+	return events[max(0, len(events)-latest):], err
+}
+
+func (a *app) showDescription(d description) error {
+	if a.output != "table" {
+		return a.showValue(d)
+	}
+	if err := a.showYAML([]json.RawMessage{d.Record}); err != nil {
 		return err
 	}
-	return a.printEvents(events[max(0, len(events)-latest):])
+	if d.Workflow != nil {
+		fmt.Fprintln(a.Out)
+		if err := a.printWorkflow(d.Workflow); err != nil {
+			return err
+		}
+	}
+	return a.printEvents(d.Events)
 }
 
 // latest is the number of events that describe prints; why prints all.

@@ -1,26 +1,40 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 )
 
+// getOptions are what get is given besides a kind and names.
+type getOptions struct {
+	client.ListOptions
+	follow       bool
+	sortBy       string
+	since, until string
+}
+
 func (a *app) get() *cobra.Command {
-	var options client.ListOptions
-	var follow bool
+	var o getOptions
 	c := &cobra.Command{
 		Use:   "get KIND [NAME...]",
 		Short: "Show records",
-		Long:  "Show records.\n\n" + kindsHelp(),
+		Long: "Show records. Of several names, those that exist are shown, and the exit status is 1 if one does not.\n" +
+			"Events are sorted by time.\n\n" + kindsHelp(),
 		Example: "  trivet get machines\n" +
 			"  trivet get m -l rack=r1 --field status.state=available\n" +
 			"  trivet get machine m1 -o yaml\n" +
+			"  trivet get machines -o wide --sort-by status.state\n" +
+			"  trivet get events --since 1h\n" +
 			"  trivet get workflows -w\n" +
 			"  trivet get templates -A",
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeRecords,
@@ -32,56 +46,110 @@ func (a *app) get() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if follow {
-				return a.follow(cmd.Context(), kind, args[1:], options)
-			}
-			records, raw, err := read(cmd, kind, args[1:], options)
-			if err != nil {
-				return err
-			}
-			return a.show(kind.Info, records, raw, len(args) == 2)
+			return a.getRecords(cmd.Context(), kind, args[1:], o)
 		},
 	}
-	selectFlags(c, &options)
-	c.Flags().BoolVarP(&follow, "watch", "w", false, "continue and show every change")
+	selectFlags(c, &o.ListOptions)
+	c.Flags().BoolVarP(&o.follow, "watch", "w", false, "continue and show every change")
+	c.Flags().StringVar(&o.sortBy, "sort-by", "", "sort by a field, such as status.state, created or labels.rack")
+	c.Flags().StringVar(&o.since, "since", "", "of events: not older than a duration (1h) or a time (2026-01-31T12:00:00Z)")
+	c.Flags().StringVar(&o.until, "until", "", "of events: older than a duration or a time")
+	c.RegisterFlagCompletionFunc("sort-by", completeFieldsOf)
 	a.allProjectsFlag(c)
-	a.outputFlag(c)
+	a.outputForms(c, "table", "wide", "json", "yaml", "name")
 	return c
 }
 
+// getRecords shows records once, or as they change.
+func (a *app) getRecords(ctx context.Context, kind client.Kind, names []string, o getOptions) error {
+	less, err := sorter(kind.Info, o.sortBy)
+	if err != nil {
+		return err
+	}
+	during, err := periodOf(kind.Info, o.since, o.until, time.Now())
+	if err != nil {
+		return err
+	}
+	if o.follow {
+		if o.sortBy != "" || o.since != "" || o.until != "" {
+			return fmt.Errorf("%w: --sort-by, --since and --until cannot be combined with -w", trivet.ErrInvalid)
+		}
+		return a.follow(ctx, kind, names, o.ListOptions)
+	}
+	found, missing, err := read(ctx, kind, names, o.ListOptions)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 && len(missing) == 1 {
+		return missing[0]
+	}
+	found = sorted(during(found), less)
+	if len(found) > 0 || len(missing) == 0 {
+		var records []trivet.Record
+		var raw []json.RawMessage
+		for _, f := range found {
+			records, raw = append(records, f.record), append(raw, f.raw)
+		}
+		if err := a.show(kind.Info, records, raw, len(names) == 1); err != nil {
+			return err
+		}
+	}
+	for _, err := range missing {
+		printError(a.Err, err)
+	}
+	if len(missing) > 0 {
+		return ExitError(1)
+	}
+	return nil
+}
+
+// selectFlags adds the flags that select records. --field-selector is another name of --field.
 func selectFlags(c *cobra.Command, o *client.ListOptions) {
 	c.Flags().StringVarP(&o.Labels, "selector", "l", "", "select by labels: rack=r1,env!=test")
 	c.Flags().StringVar(&o.Fields, "field", "", "select by fields: status.state=available,spec.rack!=r1")
+	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "field-selector" {
+			name = "field"
+		}
+		return pflag.NormalizedName(name)
+	})
 }
 
-// read returns the named records, or all that match the options.
-func read(
-	cmd *cobra.Command, kind client.Kind, names []string, o client.ListOptions,
-) ([]trivet.Record, []json.RawMessage, error) {
+// found is a record, and as the head sent it.
+type found struct {
+	record trivet.Record
+	raw    json.RawMessage
+}
+
+// read returns the named records and the errors of those that do not exist, or all records that match the options.
+func read(ctx context.Context, kind client.Kind, names []string, o client.ListOptions) (
+	all []found, missing []error, err error) {
 	var raw []json.RawMessage
-	var err error
 	if len(names) == 0 {
-		raw, _, err = kind.RawList(cmd.Context(), o)
+		raw, _, err = kind.RawList(ctx, o)
 	}
 	for _, name := range names {
-		one, err := kind.Raw(cmd.Context(), name)
-		if err != nil {
+		one, err := kind.Raw(ctx, name)
+		switch {
+		case errors.Is(err, trivet.ErrNotFound) || errors.Is(err, trivet.ErrInvalid):
+			missing = append(missing, err)
+		case err != nil:
 			return nil, nil, err
+		default:
+			raw = append(raw, one)
 		}
-		raw = append(raw, one)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	var records []trivet.Record
 	for _, data := range raw {
 		r := kind.Info.New()
 		if err := json.Unmarshal(data, r); err != nil {
 			return nil, nil, err
 		}
-		records = append(records, r)
+		all = append(all, found{r, data})
 	}
-	return records, raw, nil
+	return all, missing, nil
 }
 
 func kindsHelp() string {

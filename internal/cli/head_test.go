@@ -45,7 +45,8 @@ func TestHead(t *testing.T) {
 			e.Setenv("PIN", h.server.Trust())
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"agent": agentCommand, "masked": maskedCommand},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"agent": agentCommand, "bmc": bmcCommand,
+			"masked": maskedCommand},
 	})
 }
 

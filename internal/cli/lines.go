@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/trivet-project/trivet"
 )
@@ -65,11 +66,18 @@ func stepLine(s trivet.Step) string {
 	case trivet.StepDone:
 		return fmt.Sprintf("%s: done in %s%s", s.Name, stepTime(s), suffix(s.Note))
 	case trivet.StepFailed:
-		return fmt.Sprintf("%s: failed after %s%s", s.Name, times(max(s.Attempt, 1)), suffix(cmp.Or(s.Cause, s.Note)))
+		return fmt.Sprintf("%s: failed after %s%s", s.Name, attempts(max(s.Attempt, 1)), suffix(cmp.Or(s.Cause, s.Note)))
 	case trivet.StepSkipped:
 		return s.Name + ": skipped" + suffix(s.Note)
 	case trivet.StepCancelled:
 		return s.Name + ": cancelled after " + stepTime(s)
 	}
 	return ""
+}
+
+func attempts(n int) string {
+	if n == 1 {
+		return "1 attempt"
+	}
+	return strconv.Itoa(n) + " attempts"
 }

@@ -76,7 +76,7 @@ func (a *app) show(info trivet.KindInfo, records []trivet.Record, raw []json.Raw
 
 // table prints aligned columns; among all projects, the first one is the project.
 func (a *app) table(info trivet.KindInfo, records []trivet.Record) error {
-	titles := append([]string{"NAME"}, columnsFor(info).titles...)
+	titles := append([]string{"NAME"}, a.columns(info).titles...)
 	if a.showsProject(info) {
 		titles = append([]string{"PROJECT"}, titles...)
 	}
@@ -91,16 +91,25 @@ func (a *app) showsProject(info trivet.KindInfo) bool {
 	return a.allProjects && info.Scope == trivet.ScopeProject
 }
 
-// row returns the cells of a record in the table.
-func (a *app) row(info trivet.KindInfo, r trivet.Record) []string {
-	if a.showsProject(info) {
-		return append([]string{printable(r.Header().Project)}, row(info, r)...)
+// columns returns the columns of a kind's table, of the wide one where that is selected.
+func (a *app) columns(info trivet.KindInfo) columns {
+	if a.output == "wide" {
+		return wideColumns(info)
 	}
-	return row(info, r)
+	return columnsFor(info)
 }
 
-func row(info trivet.KindInfo, r trivet.Record) []string {
-	cells := append([]string{r.Header().Name}, columnsFor(info).row(r)...)
+// row returns the cells of a record in the table.
+func (a *app) row(info trivet.KindInfo, r trivet.Record) []string {
+	cells := cellsOf(a.columns(info), r)
+	if a.showsProject(info) {
+		return append([]string{printable(r.Header().Project)}, cells...)
+	}
+	return cells
+}
+
+func cellsOf(c columns, r trivet.Record) []string {
+	cells := append([]string{r.Header().Name}, c.row(r)...)
 	for i, cell := range cells {
 		cells[i] = printable(cell)
 	}

@@ -96,7 +96,7 @@ func (a *app) change(e client.Event) error {
 		return nil
 	}
 	var cells []string
-	for i, cell := range row(info, e.Record)[1:] {
+	for i, cell := range cellsOf(columnsFor(info), e.Record)[1:] {
 		if cell != "" {
 			cells = append(cells, strings.ToLower(columnsFor(info).titles[i])+"="+cell)
 		}
@@ -112,7 +112,7 @@ func (a *app) follow(ctx context.Context, kind client.Kind, names []string, o cl
 	}
 	watch := client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind}, Project: a.watched(), Names: names,
 		Labels: o.Labels}
-	if a.output != "table" {
+	if a.output != "table" && a.output != "wide" {
 		return a.changes(ctx, kind.Client(), watch)
 	}
 	var first []trivet.Record

@@ -22,25 +22,59 @@ func (a *app) why() *cobra.Command {
 		Short: "Explain the state of a machine",
 		Long: "Explain the state of a machine: its last failure with the cause, the steps of its workflow, and\n" +
 			"all events in order: DHCP, boot files, agent, actions, failures and remedies.",
-		Example: "  trivet why m1\n  trivet why m1 --all",
+		Example: "  trivet why m1\n  trivet why m1 --all\n  trivet why m1 -o json",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := a.connect()
 			if err != nil {
 				return err
 			}
-			return a.printWhy(cmd.Context(), cl, args[0], all)
+			e, err := explainMachine(cmd.Context(), cl, args[0], all)
+			if err != nil {
+				return err
+			}
+			return a.showWhy(e)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "include the events of earlier workflows")
+	a.outputForms(c, "table", "json", "yaml")
 	return c
 }
 
-func (a *app) printWhy(ctx context.Context, cl *client.Client, machine string, all bool) error {
+// explanation is what explains the state of a machine.
+type explanation struct {
+	Machine  *trivet.Machine  `json:"machine"`
+	Workflow *trivet.Workflow `json:"workflow,omitempty"`
+	Events   []*trivet.Event  `json:"events,omitempty"` // in order
+}
+
+func explainMachine(ctx context.Context, cl *client.Client, machine string, all bool) (e explanation, err error) {
 	m, err := client.Of[trivet.Machine](cl).Get(ctx, machine)
 	if err != nil {
-		return err
+		return e, err
 	}
+	e.Machine = m
+	if m.Status.Workflow != "" {
+		e.Workflow, err = workflowBy(ctx, cl, trivet.Resolve("", m.Status.Workflow))
+		if errors.Is(err, trivet.ErrNotFound) {
+			e.Workflow, err = nil, nil
+		}
+		if err != nil {
+			return e, err
+		}
+	}
+	e.Events, err = eventsOf(ctx, cl, "machine/"+m.Name, m.UID)
+	if w := e.Workflow; !all && w != nil {
+		e.Events = slices.DeleteFunc(e.Events, func(e *trivet.Event) bool { return e.Spec.Workflow != w.ShortName() })
+	}
+	return e, err
+}
+
+func (a *app) showWhy(e explanation) error {
+	if a.output != "table" {
+		return a.showValue(e)
+	}
+	m := e.Machine
 	fmt.Fprintf(a.Out, "Machine %s is %s", m.Name, cmp.Or(string(m.Status.State), "new"))
 	if m.Status.Reason != "" {
 		fmt.Fprintf(a.Out, ": %s", printable(m.Status.Reason))
@@ -49,25 +83,12 @@ func (a *app) printWhy(ctx context.Context, cl *client.Client, machine string, a
 	if m.Spec.Cordoned {
 		fmt.Fprintln(a.Out, "It is cordoned: no provisions are placed on it.")
 	}
-	w, err := workflowBy(ctx, cl, trivet.Resolve("", m.Status.Workflow))
-	switch {
-	case m.Status.Workflow == "" || errors.Is(err, trivet.ErrNotFound):
+	if e.Workflow == nil {
 		fmt.Fprintln(a.Out, "It has no workflow.")
-	case err != nil:
-		return err
-	default:
-		if err := a.printWorkflow(w); err != nil {
-			return err
-		}
-	}
-	events, err := eventsOf(ctx, cl, "machine/"+m.Name, m.UID)
-	if err != nil {
+	} else if err := a.printWorkflow(e.Workflow); err != nil {
 		return err
 	}
-	if !all && w != nil {
-		events = slices.DeleteFunc(events, func(e *trivet.Event) bool { return e.Spec.Workflow != w.ShortName() })
-	}
-	return a.printEvents(events)
+	return a.printEvents(e.Events)
 }
 
 // printWorkflow prints the failure and the steps of a workflow.

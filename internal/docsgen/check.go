@@ -12,9 +12,14 @@ const generated = "<!-- Written by `make docs` from the code. Do not edit. -->\n
 func Check(t testing.TB, path, page string) {
 	t.Helper()
 	title, rest, _ := strings.Cut(page, "\n\n")
-	page = title + "\n\n" + generated + rest
+	checkFile(t, path, title+"\n\n"+generated+rest)
+}
+
+// checkFile is Check for a file that is no page.
+func checkFile(t testing.TB, path, content string) {
+	t.Helper()
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -23,7 +28,7 @@ func Check(t testing.TB, path, page string) {
 	if err != nil {
 		t.Fatalf("%v; write it with: make docs", err)
 	}
-	if line, was, is := difference(string(committed), page); line > 0 {
+	if line, was, is := difference(string(committed), content); line > 0 {
 		t.Errorf("%s:%d does not match the code; update it with: make docs\n committed: %s\n generated: %s",
 			path, line, was, is)
 	}

@@ -21,6 +21,19 @@ func TestReferenceRecords(t *testing.T) {
 	Check(t, root+"/docs/reference/records.md", page)
 }
 
+// The descriptions that programs have are those of the page.
+func TestReferenceExplained(t *testing.T) {
+	src, err := parsePackage(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := explained(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkFile(t, root+"/internal/reference/records.json", content)
+}
+
 func TestReferenceMetrics(t *testing.T) {
 	page, err := metrics(root)
 	if err != nil {

@@ -1,14 +1,11 @@
 package docsgen
 
 import (
-	"cmp"
-	"encoding"
 	"fmt"
-	"reflect"
 	"strings"
-	"time"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/reference"
 )
 
 // records writes the page of all kinds of record.
@@ -26,11 +23,14 @@ func records(src *source) string {
 		"`list of X` and `map of X` are JSON arrays and objects; `a[].b` is a field of each element of the list `a`, " +
 		"`a.*.b` of each value of the map `a`.\n\n## Fields of every record\n\n" +
 		src.withBounds(text(src.types["Meta"])) + "\n\n")
-	t := table{src: src}
-	t.fields("", reflect.TypeFor[trivet.Meta]())
-	b.WriteString(t.String())
-	for _, k := range trivet.Kinds {
-		b.WriteString(record(src, k))
+	doc := document(src)
+	b.WriteString(table(rows("", doc.Meta)))
+	for _, k := range doc.Kinds {
+		below := ""
+		for _, part := range k.Fields {
+			below += rows(part.Name+".", part.Fields)
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s", k.Name, escape(k.Description), table(below))
 	}
 	b.WriteString(bootSteps(src))
 	return b.String()
@@ -51,132 +51,42 @@ func code(s string) string {
 	return "`" + s + "`"
 }
 
-func record(src *source, k trivet.KindInfo) string {
-	t := table{src: src}
-	typ := reflect.TypeOf(k.New()).Elem()
-	for _, f := range reflect.VisibleFields(typ) {
-		if name := jsonName(f); name == "spec" || name == "status" {
-			t.fields(name+".", f.Type)
-		}
-	}
-	return fmt.Sprintf("\n## %s\n\n%s\n\n%s", k.Kind, src.withBounds(text(src.types[typ.Name()])), &t)
-}
-
-// table gathers the rows of one record.
-type table struct {
-	src  *source
-	rows strings.Builder
-}
-
-func (t *table) String() string {
-	if t.rows.Len() == 0 {
+func table(rows string) string {
+	if rows == "" {
 		return ""
 	}
-	return "| Field | Type | Description |\n|---|---|---|\n" + t.rows.String()
+	return "| Field | Type | Description |\n|---|---|---|\n" + rows
 }
 
-// fields adds a row for each field of a struct, and for what is below it.
-func (t *table) fields(path string, in reflect.Type) {
-	for i := range in.NumField() {
-		f := in.Field(i)
-		if f.Anonymous && jsonName(f) == "" {
-			t.fields(path, f.Type)
-			continue
-		}
-		if jsonName(f) == "" {
-			continue
-		}
-		fmt.Fprintf(&t.rows, "| `%s%s` | %s | %s |\n", path, jsonName(f), typeName(f.Type), t.describe(in, f))
-		if below, mark := element(f.Type); below.Kind() == reflect.Struct && !isText(below) {
-			t.fields(path+jsonName(f)+mark+".", below)
-		}
+// rows has a row for each field, and for what is below it.
+func rows(path string, fields []reference.Field) (all string) {
+	for _, f := range fields {
+		all += fmt.Sprintf("| `%s%s` | %s | %s |\n", path, f.Name, f.Type, cell(f))
+		all += rows(path+f.Name+marks(f.Type)+".", f.Fields)
 	}
+	return all
 }
 
-// describe returns a field's comment, its type's where it has none, and the values that it may have.
-func (t *table) describe(in reflect.Type, f reflect.StructField) string {
-	below, _ := element(f.Type)
-	doc := t.src.field(in, f)
-	if doc == "" && isOurs(below) && !isText(below) && below != reflect.TypeFor[trivet.Kind]() {
-		doc = t.src.types[below.Name()]
-	}
-	parts := []string{t.src.withBounds(text(doc))}
-	if isOurs(below) {
-		for _, c := range t.src.consts[below.Name()] {
-			parts = append(parts, value(c))
+// cell is a field's description, and the values of its Go type. Others are in its comment already.
+func cell(f reference.Field) string {
+	parts := []string{escape(f.Description)}
+	for _, v := range f.Values {
+		text := fmt.Sprintf("`%q`", v.Value)
+		if v.Description != "" {
+			text += ": " + escape(v.Description)
 		}
+		parts = append(parts, text)
 	}
 	return strings.TrimSpace(strings.Join(parts, "<br>"))
 }
 
-func value(c named) string {
-	if c.doc == "" {
-		return fmt.Sprintf("`%q`", c.value)
+// marks is how a path says that a field of a type has many elements.
+func marks(typeName string) string {
+	if of, ok := strings.CutPrefix(typeName, "list of "); ok {
+		return "[]" + marks(of)
 	}
-	return fmt.Sprintf("`%q`: %s", c.value, text(c.doc))
-}
-
-func jsonName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if name == "-" {
-		return ""
+	if of, ok := strings.CutPrefix(typeName, "map of "); ok {
+		return ".*" + marks(of)
 	}
-	return name
-}
-
-// element is what a field holds one or many of, and how its path says so.
-func element(t reflect.Type) (below reflect.Type, mark string) {
-	switch {
-	case isText(t):
-		return t, ""
-	case t.Kind() == reflect.Pointer:
-		return element(t.Elem())
-	case t.Kind() == reflect.Slice:
-		below, mark = element(t.Elem())
-		return below, "[]" + mark
-	case t.Kind() == reflect.Map:
-		below, mark = element(t.Elem())
-		return below, ".*" + mark
-	}
-	return t, ""
-}
-
-func isOurs(t reflect.Type) bool { return t.PkgPath() == reflect.TypeFor[trivet.Machine]().PkgPath() }
-
-// isText reports whether a type is one string in JSON.
-func isText(t reflect.Type) bool {
-	text := reflect.TypeFor[encoding.TextMarshaler]()
-	return t.Implements(text) || reflect.PointerTo(t).Implements(text)
-}
-
-// typeName names a type as people know it from JSON.
-func typeName(t reflect.Type) string {
-	switch {
-	case t == reflect.TypeFor[time.Time]():
-		return "time"
-	case t == reflect.TypeFor[trivet.Duration]():
-		return "duration"
-	case isText(t):
-		return cmp.Or(map[string]string{"Addr": "IP address", "Prefix": "subnet", "ByteSize": "size"}[t.Name()],
-			"string")
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		return typeName(t.Elem())
-	case reflect.Slice:
-		return "list of " + typeName(t.Elem())
-	case reflect.Map:
-		return "map of " + typeName(t.Elem())
-	case reflect.Struct:
-		return "object"
-	case reflect.Interface:
-		return "any"
-	case reflect.Bool:
-		return "boolean"
-	case reflect.String:
-		return "string"
-	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return "integer"
-	}
-	return t.String()
+	return ""
 }

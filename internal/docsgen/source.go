@@ -1,6 +1,7 @@
 // Package docsgen writes the pages of docs/reference from the code: records and event reasons from the root package,
 // actions from internal/actionspec, metrics from the calls that create them, and commands from cobra. Tests compare the
-// pages with what is committed (see [Check]); `make docs` writes them. No program imports this package.
+// pages with what is committed (see [Check]); `make docs` writes them, and what trivet explain shows
+// (internal/reference). No program imports this package.
 package docsgen
 
 import (
@@ -157,10 +158,12 @@ func (s *source) field(in reflect.Type, f reflect.StructField) string {
 var docLink = regexp.MustCompile(`\[\*?([A-Za-z]\w*(?:\.\w+)*)\]`)
 
 // text makes a comment fit for Markdown, in a table too.
-func text(doc string) string {
-	doc = docLink.ReplaceAllString(doc, "`$1`")
-	return strings.NewReplacer("|", `\|`, "<", `\<`).Replace(doc)
-}
+func text(doc string) string { return escape(links(doc)) }
+
+// links writes the names that a comment links to as code.
+func links(doc string) string { return docLink.ReplaceAllString(doc, "`$1`") }
+
+func escape(doc string) string { return strings.NewReplacer("|", `\|`, "<", `\<`).Replace(doc) }
 
 // sentence ends a text with a full stop and begins it with a capital letter.
 func sentence(doc string) string {

@@ -19,6 +19,24 @@ func (f *Fleet) setIntent(t *transition, want string) {
 	st.PowerHead = ""
 }
 
+// Power requests a power state of a machine for an operator, unless that would harm.
+func (f *Fleet) Power(ctx context.Context, machine string, req trivet.PowerRequest) error {
+	return f.onMachine(ctx, "power "+req.Want, machine, func(t *transition) error {
+		run := t.workflow
+		if !t.active {
+			run = nil
+		}
+		boot, err := workflow.RequestedPower(t.machine, run, req)
+		if err != nil {
+			return err
+		}
+		f.setIntent(t, req.Want)
+		t.machine.Status.Intent.Boot = boot
+		t.event(trivet.ReasonPowerRequested, "an operator requested power %s", req.Want)
+		return nil
+	})
+}
+
 // dropIntent deletes the machine's intent. The head that holds it may be sending to the BMC at this moment.
 func (t *transition) dropIntent() {
 	st := &t.machine.Status
@@ -62,6 +80,9 @@ func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.P
 	return f.onIntent(ctx, machine, intent, func(t *transition) {
 		st := &t.machine.Status
 		st.Power = power
+		if power == "off" && workflow.StateOf(st) != trivet.MachineReleasing && intent.Want == "off" {
+			t.event(trivet.ReasonPoweredOff, "the BMC powered the machine off")
+		}
 		if power == "off" {
 			t.clear("its BMC reports it off")
 		}

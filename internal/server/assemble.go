@@ -90,7 +90,8 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Heads: s.records, Presence: s.exchange.Tracker,
 		Keys: s.local.Keys(), Blobs: s.blobStore, Copies: s.blobs,
-		Logs: s.runLogs, Consoles: s.consoles, Backups: s.backups(), Log: s.cfg.Log, Metrics: s.metrics,
+		Logs: s.runLogs, Consoles: s.consoles, Backups: s.backups(), Power: s.readPower, Log: s.cfg.Log,
+		Metrics: s.metrics,
 		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.local.Root().Cluster(), Head: s.local.Name()},
 		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: view.Cluster,
 	})

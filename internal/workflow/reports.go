@@ -3,6 +3,7 @@ package workflow
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/trivet-project/trivet"
 )
@@ -56,13 +57,22 @@ func (r *Run) apply(report *trivet.Report) error {
 	return nil
 }
 
+// rounded returns a duration for people: in tenths of a second, of which a short one has three digits.
+func rounded(d trivet.Duration) string {
+	unit := 100 * time.Millisecond
+	if d.D() < time.Second {
+		unit = time.Millisecond
+	}
+	return d.D().Round(unit).String()
+}
+
 func (r *Run) actionDone(step *trivet.Step, report *trivet.Report) {
 	r.end(step, trivet.StepDone)
 	step.Elapsed, step.Note, step.Cause = report.Elapsed, report.Note, ""
 	if r.Spec.Action(step.Name).Use == "seed" {
 		r.Status.SeedEpoch = r.Status.Epoch
 	}
-	r.event(trivet.ReasonActionDone, step.Name, "%s", joinNote("done in "+report.Elapsed.String(), report.Note))
+	r.event(trivet.ReasonActionDone, step.Name, "%s", joinNote("done in "+rounded(report.Elapsed), report.Note))
 	next := r.nextAction()
 	switch {
 	case next == nil:

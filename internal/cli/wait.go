@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/reference"
+)
+
+func (a *app) wait() *cobra.Command {
+	var want string
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "wait KIND NAME --for STATE|FIELD=VALUE|delete",
+		Short: "Wait until a record has a state or value, or is deleted",
+		Long: "Wait until a record has a state (of status.state) or a value, or is deleted. A record that does not exist\n" +
+			"yet is waited for, too. At the timeout the command fails with the value that the record has then. It fails\n" +
+			"at once where a provision or workflow has ended in another state.",
+		Example: "  trivet wait machine m1 --for active --timeout 30m\n" +
+			"  trivet wait provision web1 --for succeeded\n" +
+			"  trivet wait machine m1 --for status.power=off\n" +
+			"  trivet wait machine m1 --for delete",
+		Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeRecords,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			info, err := trivet.LookupKind(args[0])
+			if err != nil {
+				return err
+			}
+			cond, err := parseCondition(info, want)
+			if err != nil {
+				return err
+			}
+			kind, err := a.kind(args[0])
+			if err != nil {
+				return err
+			}
+			text, err := a.waitFor(cmd.Context(), kind, args[1], cond, timeout)
+			if err != nil {
+				return a.interrupted(cmd.Context(), err, "interrupted")
+			}
+			fmt.Fprintf(a.Out, "%s %s\n", title(info, args[1]), text)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&want, "for", "", "a state, FIELD=VALUE (spec.cordoned=true), or delete")
+	c.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
+	c.MarkFlagRequired("for")
+	c.RegisterFlagCompletionFunc("for", completeConditions)
+	return c
+}
+
+// condition is what a record is waited for.
+type condition struct {
+	deleted bool
+	state   bool     // path is that of the state
+	path    []string // of the field
+	value   string
+}
+
+const stateField = "status.state"
+
+// parseCondition parses --for.
+func parseCondition(info trivet.KindInfo, text string) (c condition, err error) {
+	if text == "delete" {
+		return condition{deleted: true}, nil
+	}
+	field, value, ok := strings.Cut(text, "=")
+	if !ok {
+		field, value = stateField, text
+	}
+	c = condition{state: !ok, path: strings.Split(field, "."), value: value}
+	if key, isLabel := strings.CutPrefix(field, "labels."); isLabel {
+		c.path = []string{"labels", key}
+		return c, nil
+	}
+	path, f, err := reference.Lookup(string(info.Kind) + "." + field)
+	if err != nil && c.state {
+		return c, fmt.Errorf("%w: %s have no state; use --for FIELD=VALUE or --for delete", trivet.ErrInvalid, info.Plural)
+	}
+	if err != nil {
+		return c, fmt.Errorf("--for %s: %w", text, err)
+	}
+	c.path = strings.Split(path, ".")[1:]
+	known := func(v reference.Value) bool { return v.Value == value }
+	if len(f.Values) > 0 && !slices.ContainsFunc(f.Values, known) {
+		return c, fmt.Errorf("%w: --for %s: %s is never %q; %s", trivet.ErrInvalid, text, field, value, oneOf(f.Values))
+	}
+	return c, nil
+}
+
+// check reports whether a record has what is waited for, and what it has. raw is nil where it does not exist.
+func (c condition) check(raw json.RawMessage) (met bool, present string) {
+	switch {
+	case c.deleted:
+		return raw == nil, "exists"
+	case raw == nil:
+		return false, "does not exist"
+	}
+	value := valueAt(raw, c.path)
+	met = value == c.value
+	if c.state {
+		present = "is " + cmp.Or(value, "new")
+	} else {
+		present = fmt.Sprintf("has %s=%s", strings.Join(c.path, "."), value)
+	}
+	if reason := valueAt(raw, []string{"status", "reason"}); reason != "" && !met {
+		present += ": " + reason
+	}
+	return met, present
+}
+
+// ended reports whether a provision or workflow has ended, and so will not have another state.
+func (c condition) ended(r trivet.Record) bool {
+	switch r := r.(type) {
+	case *trivet.Provision:
+		return c.state && (r.Status.State == trivet.ProvisionSucceeded || r.Status.State == trivet.ProvisionFailed)
+	case *trivet.Workflow:
+		return c.state && r.Status.State.Ended()
+	}
+	return false
+}
+
+// waitFor waits until a record meets a condition, and returns what it has then.
+func (a *app) waitFor(ctx context.Context, kind client.Kind, name string, c condition, timeout time.Duration) (
+	string, error) {
+	if _, err := kind.Raw(ctx, name); err != nil && !errors.Is(err, trivet.ErrNotFound) {
+		return "", err // a watch would try until the timeout
+	}
+	failed := func(format string, args ...any) error {
+		return &trivet.Error{Op: "wait for", Kind: kind.Info.Kind, Name: name, Err: fmt.Errorf(format, args...)}
+	}
+	until, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var raw json.RawMessage
+	var record trivet.Record
+	synced := false
+	_, present := c.check(nil)
+	for e, err := range kind.Client().Watch(until, client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind},
+		Names: []string{name}, Project: a.project()}) {
+		if until.Err() != nil {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		switch e.Type {
+		case client.Put:
+			raw, record = e.Raw, e.Record
+		case client.Delete:
+			raw = nil
+		case client.Synced:
+			synced = true
+		case client.Reset:
+			raw, synced = nil, false
+		}
+		if !synced {
+			continue
+		}
+		var met bool
+		if met, present = c.check(raw); met && c.deleted {
+			return "deleted", nil
+		} else if met {
+			return present, nil
+		}
+		if raw != nil && c.ended(record) {
+			return "", failed("it %s, and will not become %s", present, c.value)
+		}
+	}
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	return "", failed("after %s it %s", durationText(timeout), present)
+}
+
+// completeConditions completes the states of the kind that is named first.
+func completeConditions(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	all := []cobra.Completion{"delete"}
+	if len(args) > 0 {
+		_, f, err := reference.Lookup(args[0] + "." + stateField)
+		for _, v := range f.Values {
+			if err == nil {
+				all = append(all, v.Value)
+			}
+		}
+	}
+	return all, cobra.ShellCompDirectiveNoFileComp
+}

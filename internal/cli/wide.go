@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"slices"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// moreColumns are columns of the wide table that the kinds have besides those of every kind.
+var moreColumns = map[trivet.Kind]columns{
+	"Machine": columnsOf(func(m *trivet.Machine) []string {
+		return []string{m.Status.Power, bmcText(m), modelText(m)}
+	}, "POWER", "BMC", "MODEL"),
+}
+
+// wideColumns are the columns of a kind, those that are shown in the wide table only, the labels and the time of
+// creation.
+func wideColumns(info trivet.KindInfo) columns {
+	own, more := columnsFor(info), moreColumns[info.Kind]
+	if _, ok := kindColumns[info.Kind]; !ok {
+		return own // which ends with these
+	}
+	return columns{
+		titles: slices.Concat(own.titles, more.titles, []string{"LABELS", "CREATED"}),
+		row: func(r trivet.Record) []string {
+			cells := own.row(r)
+			if more.row != nil {
+				cells = append(cells, more.row(r)...)
+			}
+			return append(cells, labelsText(r.Header().Labels), r.Header().Created.UTC().Format(time.RFC3339))
+		},
+	}
+}
+
+func bmcText(m *trivet.Machine) string {
+	if m.Spec.BMC == nil {
+		return ""
+	}
+	return m.Spec.BMC.Protocol + " " + m.Spec.BMC.Address
+}
+
+func modelText(m *trivet.Machine) string {
+	if m.Status.Inventory == nil {
+		return ""
+	}
+	return m.Status.Inventory.Product
+}

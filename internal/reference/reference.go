@@ -1,0 +1,91 @@
+// Package reference has the fields of all records and the arguments of all actions, with their types, values and
+// descriptions, for programs that run without the sources. internal/docsgen writes records.json from the comments, as
+// it writes docs/reference.
+package reference
+
+import (
+	_ "embed"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
+)
+
+// Document is the content of records.json.
+type Document struct {
+	Meta  []Field `json:"meta"`  // the fields of every record
+	Kinds []Field `json:"kinds"` // named by their kinds, with what is below spec and status
+}
+
+// Field describes a record, a field of it, an action or an argument.
+type Field struct {
+	Name        string  `json:"name"`
+	Type        string  `json:"type"` // as people know it from JSON: "list of string"
+	Required    bool    `json:"required,omitempty"`
+	Default     string  `json:"default,omitempty"`
+	Description string  `json:"description,omitempty"`
+	Values      []Value `json:"values,omitempty"` // all that it may have; none: any of the type
+	Fields      []Field `json:"fields,omitempty"` // below it: of an object, or of each element
+}
+
+// Value is a text that a field may have.
+type Value struct {
+	Value       string `json:"value"`
+	Description string `json:"description,omitempty"`
+}
+
+//go:embed records.json
+var recordsJSON []byte
+
+// records returns the embedded document, which a test of docsgen compares with the sources.
+var records = sync.OnceValue(func() (d Document) {
+	if err := json.Unmarshal(recordsJSON, &d); err != nil {
+		panic("internal/reference/records.json: " + err.Error())
+	}
+	return d
+})
+
+// ActionTopic is what paths of actions begin with: "action.image.grow".
+const ActionTopic = "action"
+
+// Topics returns what is described: a field for each kind, named as in a path, and one for all actions.
+func Topics() []Field {
+	var all []Field
+	for _, k := range records().Kinds {
+		all = append(all, kind(k))
+	}
+	return append(all, actions())
+}
+
+// kind adds the fields of every record to those of a kind.
+func kind(k Field) Field {
+	var fields []Field
+	for _, f := range records().Meta {
+		if f.Name != "project" || trivet.ScopeOf(trivet.Kind(k.Name)) == trivet.ScopeProject {
+			fields = append(fields, f)
+		}
+	}
+	k.Name, k.Fields = strings.ToLower(k.Name), append(fields, k.Fields...)
+	return k
+}
+
+// actions describes the actions, whose descriptions are part of the program.
+func actions() Field {
+	all := Field{Name: ActionTopic, Type: "object",
+		Description: "The built-in actions of a template: `use` names one, `with` has its arguments."}
+	for _, a := range actionspec.Actions() {
+		all.Fields = append(all.Fields, Field{Name: a.Name, Type: "object", Description: a.Description,
+			Fields: arguments(a.Args)})
+	}
+	return all
+}
+
+func arguments(args []actionspec.Arg) (all []Field) {
+	for _, a := range args {
+		all = append(all, Field{Name: a.Name, Type: a.Type, Required: a.Required, Default: a.Default,
+			Description: a.Description, Fields: arguments(a.Args)})
+	}
+	return all
+}
