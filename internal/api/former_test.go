@@ -99,7 +99,8 @@ func TestFormerRunsAreServed(t *testing.T) {
 				}
 			}
 		}
-		got, _ := follow(t, cl, client.WatchOptions{Kinds: []trivet.Kind{"Workflow"}, Names: []string{"p-1", "p-3"}}, 3, nil)
+		two := client.WatchOptions{Kinds: []trivet.Kind{"Workflow"}, Names: []string{"p-1", "p-3"}}
+		got, _ := follow(t, cl, two, 3, nil)
 		if diff := cmp.Diff([]string{"put workflow/p-1", "put workflow/p-3", "synced"}, got); diff != "" {
 			t.Errorf("%s: the state of a watch:\n%s", h.name, diff)
 		}
@@ -114,7 +115,7 @@ func TestFormerRunsAreServed(t *testing.T) {
 	}
 }
 
-// A client that watches a run is told nothing when it becomes a former one.
+// A client that watches a run gets no event when it becomes a former one.
 func TestWatchOfRunThatBecomesFormer(t *testing.T) {
 	t.Parallel()
 	h := newHead(t)

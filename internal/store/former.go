@@ -15,9 +15,9 @@ import (
 // machine, while the others are in each head's copy. [View.Retire] makes a record a former one. It keeps its name, UID,
 // spec, status and revision, so that nothing changes for readers, and watchers are not notified.
 //
-// The key of a former record is /trivet-history/<kind>/<name>!, that of a page of a cold kind (see coldkind.go) with one
-// slot, which has no name. As no name has a character that sorts before "!", the keys are in the order of the names. So
-// a list of both is merged, and has a record once that is moved between two of its pages.
+// The key of a former record is /trivet-history/<kind>/<name>!, that of a page of a cold kind (see coldkind.go) with
+// one slot, which has no name. As "!" sorts before what names have, the keys are in the order of the names. So a list of
+// both is merged, and has a record once that is moved between two of its pages.
 //
 // The former records of one group, as those of a machine, are listed in a key of their own,
 // /trivet-history/-former/<kind>/<group>, the newest first. So they are found without an index in memory. A transaction

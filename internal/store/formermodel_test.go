@@ -57,8 +57,8 @@ func (m *formerModel) names(rack string) (names []string) {
 	return names
 }
 
-// Random writes and moves by two heads, with a key of the store that is replaced, are read as a model says: by both, and
-// by a head that is started then.
+// Random writes and moves by two heads, with a key of the store that is replaced, are read as a model says: by both,
+// and by a head that is started then.
 func TestFormerRecordsAreAsOthers(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)

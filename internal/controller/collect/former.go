@@ -14,14 +14,14 @@ import (
 // the transaction that starts a run does not grow.
 
 const (
-	// keepHot is how long a run stays in memory after its end. Then all is written that follows it: the last lines of the
-	// console, notifications, logs.
+	// keepHot is how long a run stays in memory after its end. Then all is written that follows it: the last lines of
+	// the console, notifications, logs.
 	keepHot = 10 * time.Minute
 	// maxMoves bounds the runs that one sweep makes former; while there are more, the next one comes after movePause.
 	maxMoves  = 5000
 	movePause = time.Second
-	// maxFormer bounds the former runs that one sweep reads to delete those of provisions that are gone. So all of 900,000
-	// are read in 3 days, of which few are ever read again.
+	// maxFormer bounds the former runs that one sweep reads to delete those of provisions that are gone. So all of
+	// 900,000 are read in 3 days.
 	maxFormer = 2000
 	// maxLogs bounds the logs whose runs one sweep looks up in the store.
 	maxLogs = 5000
