@@ -272,6 +272,50 @@ func TestMovedBetweenPages(t *testing.T) {
 	}
 }
 
+// Whoever reads a record while it is moved finds it, at a head that moves it and at another one.
+func TestReadWhileMoved(t *testing.T) {
+	t.Parallel()
+	m := storetest.Member(t)
+	h, sites := openFormer(t, m, store.Options{Head: "a"})
+	far, _ := openFormer(t, m, store.Options{Head: "b"})
+	h.reach(t, sites, "0.2")
+	const all = 40
+	for i := range all {
+		h.put(t, fmt.Sprintf("m%02d", i), fmt.Sprint("r", i/maxFormer))
+	}
+	far.synced(t)
+	done := make(chan error)
+	go func() {
+		var failed error
+		for i := range all {
+			_, err := h.Update(t.Context(), func(tx *store.Tx) error {
+				return h.machines.In(tx).Retire(fmt.Sprintf("m%02d", i))
+			})
+			failed = errors.Join(failed, err)
+		}
+		done <- failed
+	}()
+	for reads := 0; ; reads++ {
+		for _, h := range []*head{h, far} {
+			name := fmt.Sprintf("m%02d", reads%all)
+			if raw, err := h.Find(t.Context(), "Machine", name); err != nil || raw.Name() != name {
+				t.Fatalf("read %d: %v", reads, err)
+			}
+		}
+		if names, _ := far.page(t, "", 2*all, 1<<20); len(names) != all {
+			t.Fatalf("read %d: a list has %d records", reads, len(names))
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("after %d reads: %v", reads, err)
+			}
+			return
+		default:
+		}
+	}
+}
+
 // A transaction that found no former record of a name runs again where there is one when it commits, and one that is
 // changed meanwhile is not retired.
 func TestFormerRecordsAreCompared(t *testing.T) {
