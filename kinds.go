@@ -25,6 +25,9 @@ type KindInfo struct {
 	// SpecApart is the release since which the specs of the records have keys of their own in the store, for a kind
 	// whose status is written often and whose spec seldom changes; empty: a record is one value.
 	SpecApart Release
+	// FormerSince is the release since which the kind's records that are history, as a machine's runs before the last
+	// one, are not held in memory by the heads; for a kind of which there are such records.
+	FormerSince Release
 }
 
 // Scope is where the names of a kind's records are unique.
@@ -44,7 +47,8 @@ var Kinds = []KindInfo{
 		FieldsSince: map[string]Release{"spec.bmc.console": "0.3"}}),
 	kind[Template](KindInfo{Plural: "templates", Short: "t", Scope: ScopeProject}),
 	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject, SpecApart: "0.3"}),
-	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true, SpecApart: "0.3"}),
+	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true, SpecApart: "0.3",
+		FormerSince: "0.3.1"}),
 	kind[Image](KindInfo{Plural: "images", Short: "i", Scope: ScopeProject}),
 	kind[Platform](KindInfo{Plural: "platforms"}),
 	kind[Network](KindInfo{Plural: "networks", Short: "n"}),

@@ -17,7 +17,7 @@ var scans = []string{
 	"internal/store.Table.AllShared", "internal/store.Table.List", "internal/store.Table.Names",
 	"internal/store.Table.Len", "internal/store.Table.After", "internal/store.Store.List", "internal/state.NewView",
 	"internal/state.Tables.Waiting", "internal/state.Tables.BlobUses", "internal/store.ColdTable.Next",
-	"internal/store.Store.ListCold",
+	"internal/store.Store.ListCold", "internal/store.Store.ListAll", "internal/store.Table.FormerAfter",
 }
 
 // mayScan lists who calls them, as "function: callee", with when and why.
@@ -38,6 +38,8 @@ var mayScan = map[string]string{
 	"internal/controller/collect.each: internal/store.Table.After": "each 10 minutes, in pages",
 	"internal/controller/collect.Controller.events: internal/store.ColdTable.Next": "each 10 minutes, one event of " +
 		"each subject",
+	"internal/controller/collect.Controller.formerRuns: internal/store.Table.FormerAfter": "each 10 minutes, 2000 runs " +
+		"after those of the last sweep",
 	"internal/controller/collect.Controller.orphansOf: internal/store.Store.List": "each 10 minutes, in pages",
 	"internal/fleet.Fleet.Recheck: internal/state.Tables.Waiting":                 "a page each 5 seconds at most",
 	"internal/replica.Blobs.Missing: internal/state.Tables.BlobUses": "when metrics are read, and when a " +
@@ -48,6 +50,7 @@ var mayScan = map[string]string{
 	// what an operator or program requests
 	"internal/api.Handler.candidates: internal/store.Store.List":             "one page of a list, or of a watch's begin",
 	"internal/api.Handler.candidates: internal/store.Store.ListCold":         "as above, of a cold kind",
+	"internal/api.Handler.read: internal/store.Store.ListAll":                "as above, with former records",
 	"internal/recovery.Source.blobs: internal/state.Tables.BlobUses":         "for a backup",
 	"internal/recovery.Report.checkBlobUses: internal/state.Tables.BlobUses": "when a backup is verified, in no head",
 	"internal/recovery.Report.checkRuns: internal/store.Table.AllShared":     "as above",

@@ -13,6 +13,10 @@ type Workflow struct {
 	Status WorkflowStatus `json:"status,omitzero"`
 }
 
+// FormerRuns is how many former runs are kept of one machine: those that have ended and are not its last one. They are
+// history, which no head holds in memory.
+const FormerRuns = 16
+
 // WorkflowSpec is the rendered template.
 type WorkflowSpec struct {
 	Machine      string `json:"machine"`                // the machine that it runs on

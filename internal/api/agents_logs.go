@@ -60,12 +60,12 @@ func logPlace(q url.Values) (key trivet.LogKey, offset int64, err error) {
 
 // runOf returns the workflow of a full name, whose log is sent. Another head may have just created it.
 func (h *Handler) runOf(ctx context.Context, name string) (*trivet.Workflow, error) {
-	run, err := h.Fleet.Workflows.GetShared(name)
+	run, err := h.Fleet.Workflows.Find(ctx, name)
 	if errors.Is(err, trivet.ErrNotFound) {
 		if err := h.fresh(ctx); err != nil {
 			return nil, err
 		}
-		run, err = h.Fleet.Workflows.GetShared(name)
+		run, err = h.Fleet.Workflows.Find(ctx, name)
 	}
 	return run, err
 }

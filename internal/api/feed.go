@@ -71,8 +71,8 @@ func (f *feed) state(ctx context.Context) error {
 
 // page sends a page of the current state.
 func (f *feed) page(p *page) error {
-	if f.h.Fleet.Store.IsCold(p.kind) { // no one else holds its records
-		giveBack := f.h.unsent.take(f.r, p.bytes)
+	if p.cold > 0 {
+		giveBack := f.h.unsent.take(f.r, p.cold)
 		if giveBack == nil {
 			return errUnsent("watch")
 		}

@@ -35,7 +35,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, c *caller) error 
 	if err != nil {
 		return err
 	}
-	run, err := h.Fleet.Workflows.GetShared(workflow)
+	run, err := h.Fleet.Workflows.Find(r.Context(), workflow)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, c *caller) error 
 	}
 }
 
-// awaitEnd closes ended when the workflow has ended or is gone.
+// awaitEnd closes ended when the workflow has ended, as all have that are not in the copy, or is gone.
 func (h *Handler) awaitEnd(ctx context.Context, workflow string, ended chan<- struct{}) {
 	feed := h.Fleet.Store.Watch(0, "Workflow")
 	for {

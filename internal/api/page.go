@@ -11,7 +11,7 @@ import (
 
 // Bounds of a page, in records, and in bytes, beyond which it has no further record: a slow client must receive one in
 // time. maxScan and maxColdScan bound the records that are read for one page: where a selector matches few, a page may
-// have few records, or none, and be continued. Those of a cold kind are read from the store.
+// have few records, or none, and be continued. Records of a cold kind, and former ones, are read from the store.
 const (
 	defaultPage  = 500
 	maxPage      = 1000
@@ -20,11 +20,12 @@ const (
 	maxColdScan  = 5000
 )
 
-// page is a page of a list, before it is sent. It refers to the records of the copy, and copies none.
+// page is a page of a list, before it is sent. It refers to the records of the copy, and copies none of them.
 type page struct {
 	kind     trivet.Kind
 	records  []store.Raw
 	bytes    int
+	cold     int // of bytes, those of records that no one else holds
 	revision int64
 	after    string // the name of the last record that was read
 	more     bool   // there may be further ones
@@ -34,6 +35,9 @@ type page struct {
 func (p *page) add(raw store.Raw) {
 	p.records = append(p.records, raw)
 	p.bytes += raw.Bytes()
+	if raw.Cold() {
+		p.cold += raw.Bytes()
+	}
 }
 
 // sendBytes is what a page uses while it is sent, beside its records.
@@ -41,11 +45,7 @@ const sendBytes = 64 << 10
 
 // sendPage sends a page record by record: a head may have many clients that receive one slowly.
 func (h *Handler) sendPage(w http.ResponseWriter, r *http.Request, p *page) error {
-	held := sendBytes
-	if h.Fleet.Store.IsCold(p.kind) { // no one else holds its records
-		held += p.bytes
-	}
-	giveBack := h.unsent.take(r, held)
+	giveBack := h.unsent.take(r, sendBytes+p.cold)
 	if giveBack == nil {
 		return errUnsent("list")
 	}

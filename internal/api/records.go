@@ -19,13 +19,11 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, _ *caller, info tr
 	if err != nil {
 		return err
 	}
-	read := h.Fleet.Store.Get
+	read := h.Fleet.Store.Find
 	if h.Fleet.Store.IsCold(info.Kind) {
-		read = func(kind trivet.Kind, name string) (store.Raw, error) {
-			return h.Fleet.Store.GetCold(r.Context(), kind, name)
-		}
+		read = h.Fleet.Store.GetCold
 	}
-	raw, err := read(info.Kind, name)
+	raw, err := read(r.Context(), info.Kind, name)
 	if err != nil {
 		return err
 	}
@@ -65,19 +63,18 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, _ *caller, info t
 
 // fill adds the records after p.after that a selector matches, up to the bounds of a page.
 func (h *Handler) fill(ctx context.Context, p *page, project string, sel selector, limit int) error {
-	most := h.scan
-	if h.Fleet.Store.IsCold(p.kind) {
-		most = maxColdScan
-	}
 	p.more = true
-	for scanned := 0; scanned < most; {
-		records, revision, err := h.candidates(ctx, p.kind, project, sel, p.after, limit)
+	for scanned, most := 0, h.scan; scanned < most; {
+		records, more, revision, err := h.read(ctx, p, project, sel, limit)
 		if err != nil {
 			return err
 		}
 		p.revision = cmp.Or(p.revision, revision)
 		for _, raw := range records {
 			p.after = raw.Name()
+			if raw.Cold() {
+				most = maxColdScan
+			}
 			if rec := raw.Record(); rec == nil || !sel.matches(rec) {
 				continue
 			}
@@ -85,7 +82,7 @@ func (h *Handler) fill(ctx context.Context, p *page, project string, sel selecto
 				return nil
 			}
 		}
-		if scanned += len(records); len(records) < limit {
+		if scanned += len(records); !more {
 			p.more = false
 			return nil
 		}
@@ -93,8 +90,20 @@ func (h *Handler) fill(ctx context.Context, p *page, project string, sel selecto
 	return nil
 }
 
+// read returns the records after p.after that a selector may match, of which at most limit are read. more: there may be
+// further ones.
+func (h *Handler) read(ctx context.Context, p *page, project string, sel selector, limit int) (records []store.Raw,
+	more bool, revision int64, err error) {
+	if h.Fleet.Store.KeepsFormer(p.kind) {
+		return h.Fleet.Store.ListAll(ctx, store.Query{Kind: p.kind, Project: project, Field: sel.field, After: p.after,
+			Limit: limit, Bytes: maxPageBytes})
+	}
+	records, revision, err = h.candidates(ctx, p.kind, project, sel, p.after, limit)
+	return records, len(records) == limit, revision, err
+}
+
 // candidates returns the records that a selector may match, after a name: by an index where it has a field of one, so
-// that a machine's runs are found among those of all machines, and of a cold kind those under a prefix.
+// that a network's addresses are found among those of all networks, and of a cold kind those under a prefix.
 func (h *Handler) candidates(ctx context.Context, kind trivet.Kind, project string, sel selector, after string,
 	limit int) ([]store.Raw, int64, error) {
 	if h.Fleet.Store.IsCold(kind) {

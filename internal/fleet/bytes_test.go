@@ -76,6 +76,18 @@ func TestStoreBytesOfARun(t *testing.T) {
 func measureRun(t *testing.T, userData string, limit int) {
 	m := storetest.Member(t)
 	r := rackOn(t, fleet.New(storetest.On(t, m, store.Options{}, state.New), "head0"))
+	before := r.install(userData)
+	total, byKind := written(t, m.Client(), before, r.Store.Revision())
+	t.Logf("%d bytes in %d transactions: %v", total, r.Store.Revision()-before, byKind)
+	if total > limit {
+		t.Errorf("the run writes %d bytes to the store, want at most %d: %v", total, limit, byKind)
+	}
+}
+
+// install makes run p-1 of five actions on the machine, with every report in a transaction of its own, and returns the
+// revision before it.
+func (r *rack) install(userData string) (before int64) {
+	r.Helper()
 	r.write(func(tx *store.Tx) error {
 		tmpl := &trivet.Template{Meta: trivet.Meta{Project: "default", Name: "install"}}
 		for _, use := range []string{"wipe", "partition", "format", "seed", "reboot"} {
@@ -86,14 +98,14 @@ func measureRun(t *testing.T, userData string, limit int) {
 			Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}}
 		return errors.Join(r.Templates.In(tx).Create(tmpl), r.Sites.In(tx).Put(site))
 	})
-	before := r.Store.Revision()
+	before = r.Store.Revision()
 	r.write(func(tx *store.Tx) error {
 		return r.Provisions.In(tx).Create(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 			Spec: trivet.ProvisionSpec{Template: "install", Machine: "m1", UserData: userData}})
 	})
-	r.must(r.Claim(t.Context(), "default/p"))
+	r.must(r.Claim(r.Context(), "default/p"))
 	for _, step := range []string{trivet.StepDHCP, trivet.StepScript, trivet.StepKernel} {
-		r.must(r.ReachBootStep(t.Context(), "m1", step, 0))
+		r.must(r.ReachBootStep(r.Context(), "m1", step, 0))
 	}
 	r.must(r.helloWith("k1", 0, inventory()))
 	for i, name := range []string{"wipe", "partition", "format", "seed", "reboot"} {
@@ -102,9 +114,5 @@ func measureRun(t *testing.T, userData string, limit int) {
 		r.must(r.report(1, "k1", trivet.Report{Seq: seq + 2, Action: name, Attempt: 1, State: trivet.StepDone}))
 	}
 	r.must(r.phoneHome(1))
-	total, byKind := written(t, m.Client(), before, r.Store.Revision())
-	t.Logf("%d bytes in %d transactions: %v", total, r.Store.Revision()-before, byKind)
-	if total > limit {
-		t.Errorf("the run writes %d bytes to the store, want at most %d: %v", total, limit, byKind)
-	}
+	return before
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,8 +32,12 @@ func (f *Fleet) render(t *transition, p *trivet.Provision, network *trivet.RunNe
 	if err != nil {
 		return nil, nil, err
 	}
+	name, err := f.workflowName(t.tx, p)
+	if err != nil {
+		return nil, nil, err
+	}
 	return &trivet.Workflow{
-		Meta: trivet.Meta{Kind: "Workflow", Project: p.Project, Name: f.workflowName(p), Labels: p.Labels},
+		Meta: trivet.Meta{Kind: "Workflow", Project: p.Project, Name: name, Labels: p.Labels},
 		Spec: trivet.WorkflowSpec{
 			Machine: t.machine.Name, MachineUID: t.machine.UID, Provision: p.Name, ProvisionUID: p.UID,
 			Template: p.Spec.Template, Attempt: p.Status.Attempts + 1,
@@ -45,15 +50,26 @@ func (f *Fleet) render(t *transition, p *trivet.Provision, network *trivet.RunNe
 	}, template.Spec.Limits, nil
 }
 
-// workflowName numbers the runs of a provision, and of a deleted one of its name whose runs are kept.
-func (f *Fleet) workflowName(p *trivet.Provision) string {
+// workflowName numbers the runs of a provision, and of a deleted one of its name whose runs are kept. Of those that are
+// former it does not read all: it tries numbers at growing distances.
+func (f *Fleet) workflowName(tx *store.Tx, p *trivet.Provision) (string, error) {
 	next := p.Status.Attempts + 1
 	for _, w := range f.Workflows.SharedBy(state.ByProvision, p.FullName()) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(w.Name, p.Name+"-")); err == nil {
 			next = max(next, n+1)
 		}
 	}
-	return fmt.Sprintf("%s-%d", p.Name, next)
+	for distance := 1; ; distance *= 2 {
+		name := fmt.Sprintf("%s-%d", p.Name, next)
+		_, err := f.Workflows.In(tx).Former(trivet.FullName(p.Project, name))
+		switch {
+		case errors.Is(err, trivet.ErrNotFound):
+			return name, nil
+		case err != nil && !errors.Is(err, trivet.ErrInvalid): // one that cannot be read has the name
+			return "", err
+		}
+		next += distance
+	}
 }
 
 // images looks up every image that an action names, so that the run has it by digest. Afterwards the actions name the

@@ -85,7 +85,7 @@ func newTables(s *store.Store) *Tables {
 					return []string{trivet.Resolve(w.Project, w.Spec.Provision)}
 				}},
 			store.Index[trivet.Workflow]{Name: ByBlob, Keys: digestsOf[*trivet.Workflow]},
-		),
+		).KeepFormer(ByMachine, trivet.FormerRuns, runsOf),
 		Provisions: store.NewTable(s,
 			store.Index[trivet.Provision]{Name: ByWaiting, Keys: waitingKeys},
 			store.Index[trivet.Provision]{Name: ByAge, Keys: ageKeys},
@@ -147,6 +147,15 @@ func (t *Tables) Within(s *store.Scope) *Tables {
 // by returns an index of records by the value of a field.
 func by[T any](name, field string, key func(*T) string) store.Index[T] {
 	return store.Index[T]{Name: name, Field: field, Keys: func(r *T) []string { return []string{key(r)} }}
+}
+
+// runsOf returns what the full names of a provision's runs begin with; empty where the provision is not known.
+func runsOf(project string, value func(field string) string) string {
+	provision := value("spec.provision")
+	if project == "" || provision == "" {
+		return ""
+	}
+	return trivet.Resolve(project, provision) + "-"
 }
 
 func macs(m *trivet.Machine) (all []string) {

@@ -151,7 +151,7 @@ func encodeStatus(rec trivet.Record, old *entry) (*write, error) {
 func (tx *Tx) separateSpecs() {
 	for _, key := range slices.Clone(tx.order) {
 		part, _, _ := splitKey(key)
-		if info := tx.store.kinds[part]; info != nil && info.specApart != "" {
+		if info := tx.store.kinds[part]; info != nil && info.specApart != "" && !isHistory(key) {
 			tx.separateSpec(info, key, tx.writes[key])
 		}
 	}

@@ -164,9 +164,9 @@ func (s *Store) readPage(kv *mvccpb.KeyValue) (page *entry, records []*entry) {
 	return page, records
 }
 
-// historyEvents returns the events of a change of a cold kind's key.
+// historyEvents returns the events of a change of a cold kind's key. That of a former record is no change of it.
 func (s *Store) historyEvents(ev *clientv3.Event) (events []*Event) {
-	if ev.Type == clientv3.EventTypeDelete {
+	if ev.Type == clientv3.EventTypeDelete || isFormer(string(ev.Kv.Key)) {
 		return nil
 	}
 	for _, e := range s.changedIn(ev.Kv) {
@@ -225,17 +225,22 @@ func (s *Store) getAt(ctx context.Context, key string, revision int64, opts ...c
 
 // atCopy reads at the revision of the copy. If etcd has compacted that, it reads again at a newer one.
 func (s *Store) atCopy(ctx context.Context, read func(ctx context.Context, revision int64) error) (int64, error) {
+	return s.atSnapshot(ctx, func(ctx context.Context, snap *snapshot) error { return read(ctx, snap.rev) })
+}
+
+// atSnapshot is atCopy for what is read of the copy as well.
+func (s *Store) atSnapshot(ctx context.Context, read func(ctx context.Context, snap *snapshot) error) (int64, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	for {
-		revision := s.snapshot().rev
-		err := read(ctx, revision)
+		snap := s.snapshot()
+		err := read(ctx, snap)
 		if errors.Is(err, rpctypes.ErrCompacted) && wait.Sleep(ctx, retryDelay) == nil {
 			continue
 		}
 		if err != nil {
 			err = &trivet.Error{Op: "read history", Err: unavailable(err)}
 		}
-		return revision, err
+		return snap.rev, err
 	}
 }

@@ -19,5 +19,6 @@
 // history and watch (snapshot to consumers), table and raw (reads), tx (what a function reads and writes), merge
 // (unknown fields), update and resolve (commit); then list and lease, which are built on these; change (what a
 // transaction writes), cold (streams of history, which are not in the snapshot), coldkind, coldtable and coldtx
-// (records that are not), and active, sealed and reseal (the key that values are encrypted with, and its replacement).
+// (records that are not), former and formerread (records that are no longer), and active, sealed and reseal (the key
+// that values are encrypted with, and its replacement).
 package store

@@ -26,7 +26,8 @@ type kindInfo struct {
 	refs    []trivet.Reference
 	tallies []tally
 	// under is set for cold kinds: see NewColdTable.
-	under func(value func(field string) string) string
+	under  func(value func(field string) string) string
+	former *former // nil: there are no former records
 
 	since       trivet.Release
 	fieldsSince map[string]trivet.Release

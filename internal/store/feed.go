@@ -113,6 +113,7 @@ func (s *Store) apply(events []*clientv3.Event) error {
 	next := s.snapshot().next()
 	begin, written := next.rev, 0
 	var changes []*Event
+	moved := s.movedIn(events)
 	for _, ev := range events {
 		rev := ev.Kv.ModRevision
 		if rev <= begin {
@@ -128,7 +129,7 @@ func (s *Store) apply(events []*clientv3.Event) error {
 		}
 		if isHistory(string(ev.Kv.Key)) {
 			changes = append(changes, s.historyEvents(ev)...)
-		} else if e := s.applyEvent(next, ev); e != nil {
+		} else if e := s.applyEvent(next, ev); e != nil && !moved.has(ev) {
 			changes = append(changes, e)
 		}
 	}

@@ -19,7 +19,8 @@ const (
 	specPart  = "-spec/"               // and the key of a record without the prefix: its spec (see apart.go)
 	activeKey = prefix + "-key/active" // the ID of the key that values are written with: see active.go
 
-	historyPrefix = "/trivet-history/" // what the keys of cold kinds begin with: see coldkind.go
+	historyPrefix = "/trivet-history/" // what the keys of cold kinds begin with, and of former records: see former.go
+	formerPart    = "-former/"         // after that, and a kind and a group: the names of its former records
 )
 
 func recordKey(kind, name string) string { return prefix + kind + "/" + name }

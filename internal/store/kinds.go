@@ -12,6 +12,9 @@ func (s *Store) Register(kind trivet.KindInfo) {
 	part := kindPart(kind.Kind)
 	if known := s.kinds[part]; known != nil {
 		known.since, known.fieldsSince, known.specApart = kind.Since, kind.FieldsSince, kind.SpecApart
+		if known.former != nil {
+			known.former.since = kind.FormerSince
+		}
 		return
 	}
 	if s.started {

@@ -69,19 +69,29 @@ func keysOf(part, project string) string {
 // one that needs a project.
 func (s *Store) ListByField(kind trivet.Kind, project, field, value, after string, limit int) (records []Raw,
 	revision int64, ok bool) {
-	info := s.kinds[kindPart(kind)]
+	info, snap := s.kinds[kindPart(kind)], s.snapshot()
 	for _, ix := range info.indexes {
-		if ix.field != field || ix.inProject && project == "" {
+		if ix.field != field {
 			continue
 		}
-		if ix.inProject {
-			value = trivet.Resolve(project, value)
+		if from, ok := snap.byField(info, ix, project, value, after); ok {
+			return page(from, limit), snap.rev, true
 		}
-		list, snap := listPath(info.part, ix.name, value), s.snapshot()
-		from := snap.indexed(list+keysOf(info.part, project), list+recordKey(info.part, after))
-		return page(from, limit), snap.rev, true
 	}
 	return nil, 0, false
+}
+
+// byField yields the entries of a project (empty: of all) whose field, which is that of an index, has a value, after a
+// full name. ok is false where that needs a project.
+func (s *snapshot) byField(info *kindInfo, ix index, project, value, after string) (from iter.Seq[*entry], ok bool) {
+	if ix.inProject && project == "" {
+		return nil, false
+	}
+	if ix.inProject {
+		value = trivet.Resolve(project, value)
+	}
+	list := listPath(info.part, ix.name, value)
+	return s.indexed(list+keysOf(info.part, project), list+recordKey(info.part, after)), true
 }
 
 // page returns the records of entries, at most limit (0: all).

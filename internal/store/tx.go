@@ -38,6 +38,8 @@ type write struct {
 	ref  specRef
 	rec  trivet.Record // a copy of the record that was put
 	end  string        // of the keys that are deleted; empty: it is one key
+	// changed is the revision of the last change of a record that is moved; 0: this is one.
+	changed int64
 }
 
 // value returns what is stored.
@@ -45,7 +47,7 @@ func (w *write) value(id txID) value {
 	if w.ref.apart() {
 		return value{doc: w.rest, tx: id, spec: w.ref}
 	}
-	return value{doc: w.doc, tx: id}
+	return value{doc: w.doc, tx: id, changed: w.changed}
 }
 
 func (s *Store) begin(ctx context.Context, snap *snapshot, id txID) *Tx {

@@ -220,7 +220,7 @@ func (w *Watcher) checkReplay() error {
 // replayed converts the first of etcd's events, as many as Next returns, in whole revisions. The others are not
 // decoded.
 func (w *Watcher) replayed(ctx context.Context, from []*clientv3.Event) (events []*Event, upTo int64, err error) {
-	used := 0
+	used, moved := 0, w.store.movedIn(from)
 	for _, ev := range from {
 		if rev := ev.Kv.ModRevision; rev != upTo {
 			if w.enough(events, used) {
@@ -231,6 +231,9 @@ func (w *Watcher) replayed(ctx context.Context, from []*clientv3.Event) (events 
 		w.bytes += len(ev.Kv.Key) + len(ev.Kv.Value)
 		if ev.PrevKv != nil {
 			w.bytes += len(ev.PrevKv.Value)
+		}
+		if moved.has(ev) {
+			continue
 		}
 		converted, err := w.replayedEvents(ctx, ev)
 		if err != nil {

@@ -169,6 +169,22 @@ func (f *filler) write(ctx context.Context, i, runs int) error {
 		}
 		return nil
 	})
+	if err == nil {
+		err = f.retire(ctx, filledName(i), runs-1)
+	}
+	return err
+}
+
+// retire makes the first runs of a machine former ones, as the sweep of runs does.
+func (f *filler) retire(ctx context.Context, machine string, runs int) error {
+	_, err := f.Store.Update(ctx, func(tx *store.Tx) error {
+		for run := range runs {
+			if err := f.Workflows.In(tx).Retire(fmt.Sprintf("default/%s-%d", machine, run+1)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	return err
 }
 

@@ -1,7 +1,8 @@
-// Package collect deletes what is no longer referenced: runs of provisions that are gone, logs of runs that are gone,
-// events of machines that are gone, expired leases and tokens, old entries of the audit log, what is left of heads that
-// were removed, blobs that no record refers to, and what the deletion of a record has left. Each record is read again
-// in the transaction that deletes it, with what it refers to.
+// Package collect makes ended runs history that are not the last one of their machine. It deletes what is no longer
+// referenced: runs of provisions that are gone, logs of runs that are gone, events of machines that are gone, expired
+// leases and tokens, old entries of the audit log, what is left of heads that were removed, blobs that no record refers
+// to, and what the deletion of a record has left. Each record is read again in the transaction that deletes it, with
+// what it refers to.
 package collect
 
 import (
@@ -80,6 +81,10 @@ type Config struct {
 type Controller struct {
 	Config
 	unused map[blob.Digest]unusedBlob // by the last sweep
+	// moveMore: the last sweep of runs has left some that are to become former ones.
+	moveMore bool
+	// formerAfter and logsAfter are the names of the run and of the log after which the next sweep goes on.
+	formerAfter, logsAfter string
 }
 
 // New returns the controller.
@@ -100,7 +105,11 @@ func (c *Controller) Affected(*store.Event) []string { return nil }
 
 // Reconcile implements [reconcile.Controller].
 func (c *Controller) Reconcile(ctx context.Context, key string) (after time.Duration, err error) {
-	return interval, c.sweep(ctx, key, time.Now())
+	err = c.sweep(ctx, key, time.Now())
+	if key == keyRuns && c.moveMore {
+		return movePause, err
+	}
+	return interval, err
 }
 
 func (c *Controller) sweep(ctx context.Context, key string, now time.Time) error {

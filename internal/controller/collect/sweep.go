@@ -11,21 +11,40 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// runs deletes the ended runs of provisions that are gone.
+// runs deletes the ended runs of provisions that are gone, and makes those history that are not the last of their
+// machine.
 func (c *Controller) runs(ctx context.Context, now time.Time) error {
-	return each(ctx, c.Tables.Workflows, func(w *trivet.Workflow) error {
-		if !old(w, now) || exists(c.Tables.Provisions.GetShared, provisionOf(w), w.Spec.ProvisionUID) {
+	c.moveMore = false
+	moved := 0
+	err := each(ctx, c.Tables.Workflows, func(w *trivet.Workflow) error {
+		if c.isUnused(w, now) {
+			return c.deleteRun(ctx, w.FullName(), now)
+		}
+		if !c.isFormer(w, now) {
 			return nil
 		}
-		return c.delete(ctx, "Workflow", w.FullName(), func(tx *store.Tx) (bool, error) {
-			w, err := c.Tables.Workflows.In(tx).Get(w.FullName())
-			if err != nil || !old(w, now) {
-				return false, err
-			}
-			m, err := c.Tables.Machines.In(tx).Get(w.Spec.Machine)
-			current := err == nil && m.UID == w.Spec.MachineUID && m.Status.Workflow == w.ShortName()
-			return !current && !exists(c.Tables.Provisions.In(tx).Get, provisionOf(w), w.Spec.ProvisionUID), nil
-		})
+		if moved++; moved > maxMoves {
+			c.moveMore = true
+			return nil
+		}
+		return c.retire(ctx, w.FullName())
+	})
+	return errors.Join(err, c.formerRuns(ctx, now))
+}
+
+// isUnused reports whether a run ended long ago and its provision is gone, by this head's copy.
+func (c *Controller) isUnused(w *trivet.Workflow, now time.Time) bool {
+	return old(w, now) && !exists(c.Tables.Provisions.GetShared, provisionOf(w), w.Spec.ProvisionUID)
+}
+
+func (c *Controller) deleteRun(ctx context.Context, name string, now time.Time) error {
+	return c.delete(ctx, "Workflow", name, func(tx *store.Tx) (bool, error) {
+		w, err := c.Tables.Workflows.In(tx).Get(name)
+		if err != nil || !old(w, now) {
+			return false, err
+		}
+		current := isCurrent(c.Tables.Machines.In(tx).Get, w)
+		return !current && !exists(c.Tables.Provisions.In(tx).Get, provisionOf(w), w.Spec.ProvisionUID), nil
 	})
 }
 
@@ -47,10 +66,11 @@ func exists[T any](get func(name string) (*T, error), name, uid string) bool {
 }
 
 // oldLogs removes this head's logs of runs that are gone, whichever head deleted them. A log is created after its
-// run: a read that is newer than the list of logs shows the run of each.
+// run: a read that is newer than the list of logs shows the run of each. Of logs whose runs are not in the copy, one
+// sweep considers so many at most, and the next one goes on after them.
 func (c *Controller) oldLogs(ctx context.Context, now time.Time) error {
 	names, err := c.Logs.Workflows()
-	names = slices.DeleteFunc(names, c.hasRun)
+	names = slices.DeleteFunc(names, c.isHot)
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -58,23 +78,51 @@ func (c *Controller) oldLogs(ctx context.Context, now time.Time) error {
 		return err
 	}
 	var failed []error
-	for _, name := range names {
-		if c.hasRun(name) {
-			continue
-		}
-		written, err := c.Logs.LastWritten(name)
-		if err == nil && now.Sub(written) > keepLog {
-			err = c.Logs.Remove(name)
+	for _, name := range c.nextLogs(names) {
+		has, err := c.hasRun(ctx, name)
+		if err == nil && !has {
+			err = c.removeLog(name, now)
 		}
 		failed = append(failed, err)
 	}
 	return errors.Join(failed...)
 }
 
-// hasRun reports whether this head's copy has a run, or cannot be read.
-func (c *Controller) hasRun(name string) bool {
+// nextLogs returns the names that a sweep considers.
+func (c *Controller) nextLogs(names []string) []string {
+	slices.Sort(names)
+	from, found := slices.BinarySearch(names, c.logsAfter)
+	if found {
+		from++
+	}
+	if from == len(names) {
+		from = 0
+	}
+	names = names[from:min(len(names), from+maxLogs)]
+	c.logsAfter = names[len(names)-1]
+	return names
+}
+
+func (c *Controller) removeLog(name string, now time.Time) error {
+	written, err := c.Logs.LastWritten(name)
+	if err == nil && now.Sub(written) > keepLog {
+		err = c.Logs.Remove(name)
+	}
+	return err
+}
+
+// isHot reports whether this head's copy has a run, or cannot be read.
+func (c *Controller) isHot(name string) bool {
 	_, err := c.Tables.Workflows.GetShared(name)
 	return !errors.Is(err, trivet.ErrNotFound)
+}
+
+// hasRun reports whether there is a run, or one that cannot be read. It may be a former one.
+func (c *Controller) hasRun(ctx context.Context, name string) (bool, error) {
+	if c.isHot(name) {
+		return true, nil
+	}
+	return c.Tables.Workflows.HasFormer(ctx, name)
 }
 
 // leases deletes expired leases, and the addresses of ports that their machine no longer has: one that was assigned

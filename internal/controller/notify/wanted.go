@@ -70,7 +70,8 @@ func (c *Controller) provisionOf(e *trivet.Event) *trivet.Provision {
 	if e.Spec.Workflow == "" {
 		return nil
 	}
-	w, err := c.Tables.Workflows.GetShared(trivet.Resolve("", e.Spec.Workflow))
+	// the store bounds the read of a former run
+	w, err := c.Tables.Workflows.Find(context.Background(), trivet.Resolve("", e.Spec.Workflow))
 	if err != nil || w.Spec.Provision == "" {
 		return nil
 	}
