@@ -66,9 +66,9 @@ func (s *Store) checkOther(kv *mvccpb.KeyValue, do func(Checked)) {
 	key := string(kv.Key)
 	switch {
 	case strings.HasPrefix(key, prefix):
-	case isHistory(key):
+	case isHistory(key) && !isGroup(key):
 		s.checkHistory(kv, do)
-	case strings.HasPrefix(key, coldPrefix), strings.HasPrefix(key, documentPrefix):
+	case isGroup(key), strings.HasPrefix(key, coldPrefix), strings.HasPrefix(key, documentPrefix):
 		_, err := s.open(key, kv)
 		do(Checked{Key: key, Err: err})
 	default:

@@ -34,6 +34,10 @@ func TestCheck(t *testing.T) {
 		return errors.Join(tables.Workflows.In(tx).Put(run), tables.Machines.In(tx).Put(
 			&trivet.Machine{Meta: trivet.Meta{Name: "m1"}}))
 	})
+	former := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "w0"}}
+	former.Spec.Machine = "m1"
+	update(func(tx *store.Tx) error { return tables.Workflows.In(tx).Put(former) })
+	update(func(tx *store.Tx) error { return tables.Workflows.In(tx).Retire("default/w0") })
 	event := func(slot int) *trivet.Event {
 		return &trivet.Event{Meta: trivet.Meta{Name: fmt.Sprintf("e%02x", slot)}, Spec: trivet.EventSpec{
 			Subject: "machine/m1", SubjectUID: "u1", Reason: trivet.ReasonEnrolled}}
@@ -65,7 +69,7 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := map[trivet.Kind]int{"Site": 1, "Workflow": 1, "Machine": 1, "Event": 18}; !maps.Equal(kinds, want) {
+	if want := map[trivet.Kind]int{"Site": 1, "Workflow": 2, "Machine": 1, "Event": 18}; !maps.Equal(kinds, want) {
 		t.Errorf("records %v, want %v", kinds, want)
 	}
 	slices.Sort(bad)
@@ -73,7 +77,8 @@ func TestCheck(t *testing.T) {
 	if !slices.Equal(bad, want) {
 		t.Errorf("refused %q, want %q", bad, want)
 	}
-	for _, part := range []string{"/trivet/-spec/workflow/", "/trivet-cold/audit/", "/trivet-document/counts/"} {
+	for _, part := range []string{"/trivet/-spec/workflow/", "/trivet-cold/audit/", "/trivet-document/counts/",
+		"/trivet-history/-former/workflow/"} {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(keys)),
 			func(key string) bool { return strings.HasPrefix(key, part) }) {
 			t.Errorf("nothing under %s was checked", part)

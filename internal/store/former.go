@@ -52,6 +52,9 @@ func formerPage(part, name string) string { return historyPrefix + part + "/" + 
 // isFormer reports whether a key is that of a former record.
 func isFormer(key string) bool { return isHistory(key) && strings.HasSuffix(key, slotMark) }
 
+// isGroup reports whether a key is that of a group of former records.
+func isGroup(key string) bool { return strings.HasPrefix(key, historyPrefix+formerPart) }
+
 // formerDoc is the value of the key of a group.
 type formerDoc struct {
 	Kind  string   `json:"kind"`
