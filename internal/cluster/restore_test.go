@@ -64,6 +64,35 @@ func TestSnapshotAndRestore(t *testing.T) {
 	}
 }
 
+// The revision of a store whose last change was a deletion, and is compacted, is known still.
+func TestSnapshotOfCompactedStore(t *testing.T) {
+	m := storetest.Member(t)
+	put(t, m, "/k", "x")
+	gone, err := m.Client().Delete(t.Context(), "/k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := gone.Header.Revision
+	if _, err := m.Client().Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	snap, err := m.Snapshot(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.File.Close()
+	if snap.Revision != revision {
+		t.Errorf("the snapshot is of revision %d, not %d", snap.Revision, revision)
+	}
+	cfg := cluster.Config{Dir: filepath.Join(t.TempDir(), "store"), Name: "restored", Heartbeat: storetest.Heartbeat}
+	if err := cluster.Restore(t.Context(), cfg, snap.File); err != nil {
+		t.Fatal(err)
+	}
+	if got := values(t, storetest.MemberWith(t, cfg)).Header.Revision; got != revision {
+		t.Errorf("the restored store is at revision %d, not %d", got, revision)
+	}
+}
+
 func TestRestoreRefuses(t *testing.T) {
 	full := t.TempDir()
 	if err := os.WriteFile(filepath.Join(full, "x"), nil, 0o600); err != nil {

@@ -23,13 +23,14 @@ import (
 
 // site is a cluster with some records, whose backups are made by a head.
 type site struct {
-	t      *testing.T
-	member *cluster.Member
-	keys   *auth.Keys
-	tables *state.Tables
-	source *recovery.Source
-	key    *recovery.Key
-	blobs  map[string][]byte
+	t       *testing.T
+	member  *cluster.Member
+	keys    *auth.Keys
+	keysDir string
+	tables  *state.Tables
+	source  *recovery.Source
+	key     *recovery.Key
+	blobs   map[string][]byte
 
 	// broken makes the stream of a backup end after so many bytes, if it is not 0. during is called meanwhile.
 	broken int64
@@ -40,9 +41,10 @@ const imageText = "the content of an image"
 
 func newSite(t *testing.T, release trivet.Release) *site {
 	t.Helper()
-	s := &site{t: t, member: storetest.Member(t), blobs: map[string][]byte{}}
+	s := &site{t: t, member: storetest.Member(t), blobs: map[string][]byte{},
+		keysDir: filepath.Join(t.TempDir(), "keys")}
 	var err error
-	if s.keys, err = auth.Init(filepath.Join(t.TempDir(), "keys"), "c1"); err != nil {
+	if s.keys, err = auth.Init(s.keysDir, "c1"); err != nil {
 		t.Fatal(err)
 	}
 	s.tables = storetest.On(t, s.member, store.Options{Head: "head0", Cipher: s.keys.Values()}, state.New)
@@ -72,6 +74,19 @@ func (s *site) update(do func(tx *store.Tx) error) {
 	if _, err := s.tables.Store.Update(s.t.Context(), do); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// setRecipient makes backups be made for another recovery key.
+func (s *site) setRecipient(recipient string) {
+	s.t.Helper()
+	s.update(func(tx *store.Tx) error {
+		conf, err := s.tables.Sites.In(tx).Get(trivet.SiteName)
+		if err != nil {
+			return err
+		}
+		conf.Spec.RecoveryKey = recipient
+		return s.tables.Sites.In(tx).Put(conf)
+	})
 }
 
 // blob stores content and returns the reference to it.

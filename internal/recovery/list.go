@@ -40,7 +40,8 @@ const (
 	Damaged  = "damaged" // or it lacks contents that it was made with
 )
 
-// List returns the backups in a directory, by cluster, the newest first. Those that are being made are not listed.
+// List returns the backups in a directory, by cluster, the newest first: by their revisions, as the clocks of heads may
+// be wrong. Those that are being made are not listed.
 func List(dir string) ([]Entry, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -53,8 +54,8 @@ func List(dir string) ([]Entry, error) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Entry) int {
-		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), b.Time.Compare(a.Time),
-			cmp.Compare(b.Revision, a.Revision))
+		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), cmp.Compare(b.Revision, a.Revision),
+			b.Time.Compare(a.Time))
 	})
 	return all, nil
 }

@@ -18,11 +18,12 @@ import (
 )
 
 // fakeBackup writes a file that is a backup by its manifest and size, with blobs, and their contents.
-func fakeBackup(t *testing.T, dir, cluster string, hour int, blobs ...string) (name string) {
+// Its time is the earlier, the higher its revision is, as that of a head whose clock is wrong.
+func fakeBackup(t *testing.T, dir, cluster string, revision int, blobs ...string) (name string) {
 	t.Helper()
 	empty := hex.EncodeToString(sha256.New().Sum(nil))
-	m := &archive.Manifest{Cluster: cluster, Revision: int64(hour), Contents: true,
-		Time: time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC), Keys: archive.Part{SHA256: empty},
+	m := &archive.Manifest{Cluster: cluster, Revision: int64(revision), Contents: true,
+		Time: time.Date(2026, 1, 30-revision, 0, 0, 0, 0, time.UTC), Keys: archive.Part{SHA256: empty},
 		Store: archive.Part{SHA256: empty}}
 	for _, content := range blobs {
 		sum := sha256.Sum256([]byte(content))
@@ -34,7 +35,7 @@ func fakeBackup(t *testing.T, dir, cluster string, hour int, blobs ...string) (n
 	if err != nil {
 		t.Fatal(err)
 	}
-	name = fmt.Sprintf("%s-%d.backup", cluster, hour)
+	name = fmt.Sprintf("%s-%d.backup", cluster, revision)
 	writeFile(t, filepath.Join(dir, name), string(head))
 	return name
 }
@@ -128,10 +129,11 @@ func TestPruneWithDamagedBackups(t *testing.T) {
 	}
 }
 
+// The order is that of the revisions.
 func TestListIsSorted(t *testing.T) {
 	dir := t.TempDir()
-	for _, hour := range []int{2, 10, 1} {
-		fakeBackup(t, dir, "c1", hour)
+	for _, revision := range []int{2, 10, 1} {
+		fakeBackup(t, dir, "c1", revision)
 	}
 	fakeBackup(t, dir, "a1", 1)
 	writeFile(t, filepath.Join(dir, ".partial-1.backup"), "x")

@@ -12,6 +12,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/archive"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/keyring"
 	"github.com/trivet-project/trivet/internal/recovery"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -43,6 +44,34 @@ func TestBackupIsVerified(t *testing.T) {
 		if name != "ca.pem" && bytes.Contains(raw, text[:40]) {
 			t.Errorf("%s is in the backup in plain text", name)
 		}
+	}
+}
+
+// While the key of the store is replaced, values are encrypted with two: a backup has both, also one that was made for
+// an earlier recovery key.
+func TestBackupDuringRotation(t *testing.T) {
+	s, dir := newSite(t, trivet.CurrentRelease), t.TempDir()
+	next := keyring.New()
+	err := s.keys.ChangeStore(s.keysDir, func(r keyring.Ring) (keyring.Ring, error) { return r.With(next), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.update(func(tx *store.Tx) error { return tx.SetActive(next.ID()) })
+	s.update(func(tx *store.Tx) error {
+		return s.tables.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: "m2"}})
+	})
+	first := s.mustCreate(dir, false)
+	later, recipient := newKey(t, "c1", s.keys.CA.Trust())
+	s.setRecipient(recipient)
+	second := s.mustCreate(dir, false)
+	for name, key := range map[string]*recovery.Key{first.Name: s.key, second.Name: later} {
+		r, err := s.verify(filepath.Join(dir, name), key)
+		if err != nil || r.Found != 0 || r.Records["machine"] != 2 {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	if _, err := s.verify(filepath.Join(dir, second.Name), s.key); !errors.Is(err, trivet.ErrInvalid) {
+		t.Errorf("opened by the earlier recovery key: %v", err)
 	}
 }
 
@@ -111,14 +140,7 @@ func TestForgedBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, recipient := newKey(t, "c1", own.CA.Trust())
-	s.update(func(tx *store.Tx) error {
-		conf, err := s.tables.Sites.In(tx).Get(trivet.SiteName)
-		if err != nil {
-			return err
-		}
-		conf.Spec.RecoveryKey = recipient
-		return s.tables.Sites.In(tx).Put(conf)
-	})
+	s.setRecipient(recipient)
 	path := filepath.Join(dir, s.mustCreate(dir, false).Name)
 	if _, err := s.verify(path, key); err == nil || !strings.Contains(err.Error(), "the recovery key names") {
 		t.Errorf("a backup with the keys of another CA: %v", err)
