@@ -88,7 +88,7 @@ func (a *app) powerAll(ctx context.Context, cl *client.Client, machines []string
 			printError(a.Err, err)
 			continue
 		}
-		fmt.Fprintf(a.Out, "machine/%s is %s\n", name, power)
+		fmt.Fprintln(a.Out, powerText(name, req.Want, power))
 	}
 	if failed {
 		return ExitError(1)
@@ -122,6 +122,15 @@ func waitPower(ctx context.Context, cl *client.Client, name string, timeout time
 		trivet.ErrUnknown, timeout, powerWait/2)
 	failed.Hint = "trivet why " + name
 	return "", failed
+}
+
+// powerText is the outcome of a request that did not fail: an agent that comes up ends one before its BMC has answered.
+func powerText(name, want, power string) string {
+	if power == want || power == trivet.PowerOn && want == trivet.PowerCycle {
+		return fmt.Sprintf("machine/%s is %s", name, power)
+	}
+	return fmt.Sprintf("machine/%s: the request for power %s ended; its BMC last reported %s", name, want,
+		cmp.Or(power, "nothing"))
 }
 
 // powerOutcome returns the failure of the last request for a machine's power, by its events.
