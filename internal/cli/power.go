@@ -153,8 +153,8 @@ func powerOutcome(ctx context.Context, cl *client.Client, m *trivet.Machine) err
 func (a *app) powerStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use: "status MACHINE...", Short: "Ask the BMCs of machines for their power",
-		Long: "Ask the BMCs of machines for their power, for 10 seconds at most. Where a BMC does not answer, the state\n" +
-			"that was recorded last is shown with the error, and the exit status is 1.",
+		Long: "Ask the BMCs of machines for their power, for 10 seconds at most. Where a BMC does not answer, the\n" +
+			"state that was recorded last is shown with the error, and the exit status is 1.",
 		Example: "  trivet power status m1\n  trivet power status m1 m2 -o json",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {

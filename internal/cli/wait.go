@@ -23,9 +23,9 @@ func (a *app) wait() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait KIND NAME --for STATE|FIELD=VALUE|delete",
 		Short: "Wait until a record has a state or value, or is deleted",
-		Long: "Wait until a record has a state (of status.state) or a value, or is deleted. A record that does not exist\n" +
-			"yet is waited for, too. At the timeout the command fails with the value that the record has then. It fails\n" +
-			"at once where a provision or workflow has ended in another state.",
+		Long: "Wait until a record has a state (of status.state) or a value, or is deleted. A record that does not\n" +
+			"exist yet is waited for, too. At the timeout the command fails with the value that the record has\n" +
+			"then. It fails at once where a provision or workflow has ended in another state.",
 		Example: "  trivet wait machine m1 --for active --timeout 30m\n" +
 			"  trivet wait provision web1 --for succeeded\n" +
 			"  trivet wait machine m1 --for status.power=off\n" +
@@ -85,7 +85,8 @@ func parseCondition(info trivet.KindInfo, text string) (c condition, err error) 
 	}
 	path, f, err := reference.Lookup(string(info.Kind) + "." + field)
 	if err != nil && c.state {
-		return c, fmt.Errorf("%w: %s have no state; use --for FIELD=VALUE or --for delete", trivet.ErrInvalid, info.Plural)
+		return c, fmt.Errorf("%w: %s have no state; use --for FIELD=VALUE or --for delete", trivet.ErrInvalid,
+			info.Plural)
 	}
 	if err != nil {
 		return c, fmt.Errorf("--for %s: %w", text, err)
