@@ -167,10 +167,11 @@ const (
 // EventReasons are all reasons of events.
 var EventReasons = []string{
 	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonReleased,
-	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP, ReasonPowerRequested,
-	ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted, ReasonAgentLost,
-	ReasonAgentReturned, ReasonDeadlineExceeded, ReasonActionDone, ReasonActionFailed, ReasonPhonedHome,
-	ReasonSucceeded, ReasonFailed, ReasonStoreFilling, ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected,
+	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
+	ReasonPowerRequested, ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed,
+	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned,
+	ReasonDeadlineExceeded, ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded,
+	ReasonFailed, ReasonStoreFilling, ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected,
 	ReasonKeyRotation, ReasonKeyActive, ReasonKeyRotated, ReasonCancelled, ReasonNotifierFailing,
 	ReasonNotifierRecovered, ReasonNotifierDisabled, ReasonNotificationsDropped,
 }

@@ -85,7 +85,8 @@ func TestValidateNamesTheField(t *testing.T) {
 // A range without one of its ends names that end.
 func TestRangeNeedsItsEnds(t *testing.T) {
 	n := &trivet.Network{Meta: trivet.Meta{Name: "lan"}, Spec: trivet.NetworkSpec{
-		CIDR: netip.MustParsePrefix("10.0.0.0/24"), Ranges: []trivet.Range{{}, {From: netip.MustParseAddr("10.0.0.9")}}}}
+		CIDR:   netip.MustParsePrefix("10.0.0.0/24"),
+		Ranges: []trivet.Range{{}, {From: netip.MustParseAddr("10.0.0.9")}}}}
 	const want = "spec.ranges[0].from is missing\nspec.ranges[0].to is missing\nspec.ranges[1].to is missing"
 	if err := n.Validate(); err == nil || err.Error() != want {
 		t.Errorf("%v; want %s", err, want)

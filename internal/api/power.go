@@ -13,8 +13,8 @@ import (
 const maxPowerReads = 16
 
 // powerRoutes are the power of machines. A request is written as the machine's intent, which a controller carries out.
-// To read the state, a head asks the BMC itself, which changes nothing; that takes a session of the BMC, so it needs the
-// right to change machines.
+// To read the state, a head asks the BMC itself, which changes nothing; that takes a session of the BMC, so it needs
+// the right to change machines.
 func (h *Handler) powerRoutes() {
 	const path = "/v1/machines/{name}/power"
 	h.add(route{method: "POST", path: path, verb: auth.Write, kind: "Machine", status: http.StatusNoContent,

@@ -49,7 +49,7 @@ func TestRecordLifecycle(t *testing.T) {
 	}
 	created.Spec.Rack = "r2"
 	if _, err := machines.Update(ctx, created); !errors.Is(err, trivet.ErrConflict) ||
-		!strings.Contains(err.Error(), "generation 1, it is 2 now") {
+		!strings.Contains(err.Error(), "your copy is generation 1; the record is now 2") {
 		t.Errorf("update of a changed record: %v", err)
 	}
 	patched, err := machines.Patch(ctx, "m1", []byte(`{"labels":{"row":"7"},"spec":{"rack":null}}`), now.Revision)

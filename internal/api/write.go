@@ -245,7 +245,8 @@ func (wr *writer) matches(old trivet.Record, generation int64) error {
 	case wr.revision != 0 && wr.revision != is.Revision:
 		return &trivet.Error{Op: "update", Kind: wr.info.Kind, Name: wr.shortName(),
 			Hint: "read it again and make your change there",
-			Err:  fmt.Errorf("%w: your copy is revision %d; the record is now %d", trivet.ErrConflict, wr.revision, is.Revision)}
+			Err: fmt.Errorf("%w: your copy is revision %d; the record is now %d", trivet.ErrConflict, wr.revision,
+				is.Revision)}
 	}
 	return nil
 }

@@ -19,8 +19,8 @@ func (a *app) account() *cobra.Command {
 	}
 	create := &cobra.Command{
 		Use: "create NAME", Short: "Create an account of a person or program",
-		Long: "Create an account of a person or program. trivet token issue NAME creates its tokens; trivet get accounts\n" +
-			"lists all accounts.",
+		Long: "Create an account of a person or program. trivet token issue NAME creates its tokens;\n" +
+			"trivet get accounts lists all accounts.",
 		Example: "  trivet account create alice --role operator\n  trivet account create ci && trivet token issue ci",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {

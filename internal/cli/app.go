@@ -81,7 +81,8 @@ func (a *app) commands() []*cobra.Command {
 	for group, list := range map[string][]*cobra.Command{
 		"machines": {a.provision(), a.logs(), a.console(), a.why(), a.power(), a.accept(), a.quarantine(), a.image(),
 			a.platform()},
-		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.delete(), a.watch(), a.wait()},
+		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.delete(), a.watch(),
+			a.wait()},
 		"cluster": {a.login(), a.contexts(), a.head(), a.key(), a.backup(), a.notifier(), a.ca(), a.lb(),
 			a.prometheus(), a.account(), a.token(), a.whoami(), a.audit(), a.version()},
 	} {

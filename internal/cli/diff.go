@@ -16,9 +16,9 @@ func (a *app) diff() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff -f FILE",
 		Short: "Show what applying files would change",
-		Long: "Show what applying files would change, by a dry run on the server: labels and spec of each record that\n" +
-			"differs. Values of secrets are not shown. The exit status is 0 if nothing differs, 1 if something does, and\n" +
-			"2 after an error.",
+		Long: "Show what applying files would change, by a dry run on the server: labels and spec of each\n" +
+			"record that differs. Values of secrets are not shown. The exit status is 0 if nothing differs, 1 if\n" +
+			"something does, and 2 after an error.",
 		Example: "  trivet diff -f site.yaml\n  trivet diff -f machines/ || trivet apply -f machines/",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

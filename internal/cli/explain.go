@@ -15,9 +15,9 @@ func (a *app) explain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [PATH]",
 		Short: "Describe the fields of records and the arguments of actions",
-		Long: "Describe the fields of records and the arguments of actions: their types, which are required, the values\n" +
-			"that they may have, and what they mean. A path begins with a kind, by any of its names, or with action.\n" +
-			"Without a path, what can be explained is listed. No cluster is needed.",
+		Long: "Describe the fields of records and the arguments of actions: their types, which are required, the\n" +
+			"values that they may have, and what they mean. A path begins with a kind, by any of its names, or\n" +
+			"with action. Without a path, what can be explained is listed. No cluster is needed.",
 		Example: "  trivet explain machine.spec.bmc\n" +
 			"  trivet explain action.image\n" +
 			"  trivet explain template --recursive\n" +

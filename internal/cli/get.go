@@ -28,8 +28,8 @@ func (a *app) get() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get KIND [NAME...]",
 		Short: "Show records",
-		Long: "Show records. Of several names, those that exist are shown, and the exit status is 1 if one does not.\n" +
-			"Events are sorted by time.\n\n" + kindsHelp(),
+		Long: "Show records. Of several names, those that exist are shown, and the exit status is 1 if one does\n" +
+			"not. Events are sorted by time.\n\n" + kindsHelp(),
 		Example: "  trivet get machines\n" +
 			"  trivet get m -l rack=r1 --field status.state=available\n" +
 			"  trivet get machine m1 -o yaml\n" +
@@ -52,7 +52,8 @@ func (a *app) get() *cobra.Command {
 	selectFlags(c, &o.ListOptions)
 	c.Flags().BoolVarP(&o.follow, "watch", "w", false, "continue and show every change")
 	c.Flags().StringVar(&o.sortBy, "sort-by", "", "sort by a field, such as status.state, created or labels.rack")
-	c.Flags().StringVar(&o.since, "since", "", "of events: not older than a duration (1h) or a time (2026-01-31T12:00:00Z)")
+	c.Flags().StringVar(&o.since, "since", "",
+		"of events: not older than a duration (1h) or a time (2026-01-31T12:00:00Z)")
 	c.Flags().StringVar(&o.until, "until", "", "of events: older than a duration or a time")
 	c.RegisterFlagCompletionFunc("sort-by", completeFieldsOf)
 	a.allProjectsFlag(c)

@@ -16,8 +16,8 @@ func (a *app) label() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "label KIND NAME... KEY=VALUE... KEY-...",
 		Short: "Set and remove labels of records",
-		Long: "Set and remove labels of records: KEY=VALUE sets one, KEY- removes it. Other labels stay as they are, also\n" +
-			"where someone else changes them at the same time.",
+		Long: "Set and remove labels of records: KEY=VALUE sets one, KEY- removes it. Other labels stay as they\n" +
+			"are, also where someone else changes them at the same time.",
 		Example: "  trivet label machine m1 rack=r1 env=test\n  trivet label machines m1 m2 env-",
 		Args:    cobra.MinimumNArgs(3), ValidArgsFunction: a.completeRecords,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -66,7 +66,8 @@ func stepLine(s trivet.Step) string {
 	case trivet.StepDone:
 		return fmt.Sprintf("%s: done in %s%s", s.Name, stepTime(s), suffix(s.Note))
 	case trivet.StepFailed:
-		return fmt.Sprintf("%s: failed after %s%s", s.Name, attempts(max(s.Attempt, 1)), suffix(cmp.Or(s.Cause, s.Note)))
+		return fmt.Sprintf("%s: failed after %s%s", s.Name, attempts(max(s.Attempt, 1)),
+			suffix(cmp.Or(s.Cause, s.Note)))
 	case trivet.StepSkipped:
 		return s.Name + ": skipped" + suffix(s.Note)
 	case trivet.StepCancelled:

@@ -88,7 +88,7 @@ func (a *app) powerAll(ctx context.Context, cl *client.Client, machines []string
 			printError(a.Err, err)
 			continue
 		}
-		fmt.Fprintf(a.Out, "machine/%s is %s\n", name, power)
+		fmt.Fprintln(a.Out, powerText(name, req.Want, power))
 	}
 	if failed {
 		return ExitError(1)
@@ -124,6 +124,15 @@ func waitPower(ctx context.Context, cl *client.Client, name string, timeout time
 	return "", failed
 }
 
+// powerText is the outcome of a request that did not fail: an agent that comes up ends one before its BMC has answered.
+func powerText(name, want, power string) string {
+	if power == want || power == trivet.PowerOn && want == trivet.PowerCycle {
+		return fmt.Sprintf("machine/%s is %s", name, power)
+	}
+	return fmt.Sprintf("machine/%s: the request for power %s ended; its BMC last reported %s", name, want,
+		cmp.Or(power, "nothing"))
+}
+
 // powerOutcome returns the failure of the last request for a machine's power, by its events.
 func powerOutcome(ctx context.Context, cl *client.Client, m *trivet.Machine) error {
 	events, err := eventsOf(ctx, cl, "machine/"+m.Name, m.UID)
@@ -144,8 +153,8 @@ func powerOutcome(ctx context.Context, cl *client.Client, m *trivet.Machine) err
 func (a *app) powerStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use: "status MACHINE...", Short: "Ask the BMCs of machines for their power",
-		Long: "Ask the BMCs of machines for their power, for 10 seconds at most. Where a BMC does not answer, the state\n" +
-			"that was recorded last is shown with the error, and the exit status is 1.",
+		Long: "Ask the BMCs of machines for their power, for 10 seconds at most. Where a BMC does not answer, the\n" +
+			"state that was recorded last is shown with the error, and the exit status is 1.",
 		Example: "  trivet power status m1\n  trivet power status m1 m2 -o json",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {

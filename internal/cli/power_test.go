@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -40,4 +41,16 @@ func bmcCommand(ts *testscript.TestScript, _ bool, args []string) {
 		Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: args[1]}},
 			BMC: &trivet.BMC{Protocol: cfg.Protocol, Address: cfg.Address, Secret: args[0]}}})
 	ts.Check(err)
+}
+
+func TestPowerText(t *testing.T) {
+	for _, tc := range [][3]string{
+		{"on", "on", "machine/m1 is on"}, {"cycle", "on", "machine/m1 is on"}, {"off", "off", "machine/m1 is off"},
+		{"on", "off", "machine/m1: the request for power on ended; its BMC last reported off"},
+		{"cycle", "", "machine/m1: the request for power cycle ended; its BMC last reported nothing"},
+	} {
+		if got := powerText("m1", tc[0], tc[1]); got != tc[2] {
+			t.Errorf("%s, %q: %s", tc[0], tc[1], got)
+		}
+	}
 }

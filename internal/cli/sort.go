@@ -35,8 +35,8 @@ func sorter(info trivet.KindInfo, by string) (compare, error) {
 		return nil, fmt.Errorf("--sort-by %s: %w", by, err)
 	}
 	if len(field.Fields) > 0 {
-		return nil, fmt.Errorf("%w: --sort-by %s: it is %s; name a field below it: trivet explain %s", trivet.ErrInvalid,
-			by, field.Type, path)
+		return nil, fmt.Errorf("%w: --sort-by %s: it is %s; name a field below it: trivet explain %s",
+			trivet.ErrInvalid, by, field.Type, path)
 	}
 	return byValue(strings.Split(path, ".")[1:], field.Type), nil
 }

@@ -23,9 +23,9 @@ func (a *app) wait() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait KIND NAME --for STATE|FIELD=VALUE|delete",
 		Short: "Wait until a record has a state or value, or is deleted",
-		Long: "Wait until a record has a state (of status.state) or a value, or is deleted. A record that does not exist\n" +
-			"yet is waited for, too. At the timeout the command fails with the value that the record has then. It fails\n" +
-			"at once where a provision or workflow has ended in another state.",
+		Long: "Wait until a record has a state (of status.state) or a value, or is deleted. A record that does not\n" +
+			"exist yet is waited for, too. At the timeout the command fails with the value that the record has\n" +
+			"then. It fails at once where a provision or workflow has ended in another state.",
 		Example: "  trivet wait machine m1 --for active --timeout 30m\n" +
 			"  trivet wait provision web1 --for succeeded\n" +
 			"  trivet wait machine m1 --for status.power=off\n" +
@@ -85,7 +85,8 @@ func parseCondition(info trivet.KindInfo, text string) (c condition, err error) 
 	}
 	path, f, err := reference.Lookup(string(info.Kind) + "." + field)
 	if err != nil && c.state {
-		return c, fmt.Errorf("%w: %s have no state; use --for FIELD=VALUE or --for delete", trivet.ErrInvalid, info.Plural)
+		return c, fmt.Errorf("%w: %s have no state; use --for FIELD=VALUE or --for delete", trivet.ErrInvalid,
+			info.Plural)
 	}
 	if err != nil {
 		return c, fmt.Errorf("--for %s: %w", text, err)
@@ -101,8 +102,10 @@ func parseCondition(info trivet.KindInfo, text string) (c condition, err error) 
 // check reports whether a record has what is waited for, and what it has. raw is nil where it does not exist.
 func (c condition) check(raw json.RawMessage) (met bool, present string) {
 	switch {
+	case c.deleted && raw == nil:
+		return true, "deleted"
 	case c.deleted:
-		return raw == nil, "exists"
+		return false, "exists"
 	case raw == nil:
 		return false, "does not exist"
 	}
@@ -133,18 +136,18 @@ func (c condition) ended(r trivet.Record) bool {
 // waitFor waits until a record meets a condition, and returns what it has then.
 func (a *app) waitFor(ctx context.Context, kind client.Kind, name string, c condition, timeout time.Duration) (
 	string, error) {
-	if _, err := kind.Raw(ctx, name); err != nil && !errors.Is(err, trivet.ErrNotFound) {
+	var now waited
+	var err error
+	if now.raw, err = kind.Raw(ctx, name); err != nil && !errors.Is(err, trivet.ErrNotFound) {
 		return "", err // a watch would try until the timeout
 	}
 	failed := func(format string, args ...any) error {
 		return &trivet.Error{Op: "wait for", Kind: kind.Info.Kind, Name: name, Err: fmt.Errorf(format, args...)}
 	}
+	_, present := c.check(now.raw) // what is known until the watch has begun
+	now = waited{}
 	until, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var raw json.RawMessage
-	var record trivet.Record
-	synced := false
-	_, present := c.check(nil)
 	for e, err := range kind.Client().Watch(until, client.WatchOptions{Kinds: []trivet.Kind{kind.Info.Kind},
 		Names: []string{name}, Project: a.project()}) {
 		if until.Err() != nil {
@@ -153,33 +156,38 @@ func (a *app) waitFor(ctx context.Context, kind client.Kind, name string, c cond
 		if err != nil {
 			return "", err
 		}
-		switch e.Type {
-		case client.Put:
-			raw, record = e.Raw, e.Record
-		case client.Delete:
-			raw = nil
-		case client.Synced:
-			synced = true
-		case client.Reset:
-			raw, synced = nil, false
-		}
-		if !synced {
+		if now.apply(e); !now.synced {
 			continue
 		}
-		var met bool
-		if met, present = c.check(raw); met && c.deleted {
-			return "deleted", nil
-		} else if met {
+		met := false
+		if met, present = c.check(now.raw); met {
 			return present, nil
 		}
-		if raw != nil && c.ended(record) {
+		if now.raw != nil && c.ended(now.record) {
 			return "", failed("it %s, and will not become %s", present, c.value)
 		}
 	}
-	if ctx.Err() != nil {
-		return "", ctx.Err()
+	return "", cmp.Or(ctx.Err(), failed("after %s it %s", durationText(timeout), present))
+}
+
+// waited is a record as a watch has it; raw is nil where it does not exist.
+type waited struct {
+	raw    json.RawMessage
+	record trivet.Record
+	synced bool
+}
+
+func (w *waited) apply(e client.Event) {
+	switch e.Type {
+	case client.Put:
+		w.raw, w.record = e.Raw, e.Record
+	case client.Delete:
+		w.raw = nil
+	case client.Synced:
+		w.synced = true
+	case client.Reset:
+		w.raw, w.synced = nil, false
 	}
-	return "", failed("after %s it %s", durationText(timeout), present)
 }
 
 // completeConditions completes the states of the kind that is named first.

@@ -133,3 +133,26 @@ func TestPowerWithoutBMC(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A run whose machine was powered off by force goes on: the deadline of its step powers the machine on again.
+func TestForcedPowerOffOfARun(t *testing.T) {
+	r := newRack(t)
+	m := r.newMachine(1)
+	r.must(m.do("accept"))
+	r.must(m.do("claim"))
+	r.must(r.Power(t.Context(), m.name, trivet.PowerRequest{Want: "off", Force: true}))
+	r.must(m.powerOff(m.get()))
+	if st := m.get().Status; st.Intent != nil || st.State != trivet.MachineClaimed {
+		t.Fatalf("%+v", st)
+	}
+	w, err := r.Workflows.Get(trivet.Resolve("", m.get().Status.Workflow))
+	r.must(err)
+	wait, _, ok := workflow.CurrentWait(w)
+	if !ok {
+		t.Fatalf("the run waits for nothing: %+v", w.Status)
+	}
+	r.must(r.Expire(t.Context(), m.name, wait))
+	if st := m.get().Status; st.Intent == nil || st.Intent.Want != "cycle" || st.Intent.Boot != "network" {
+		t.Errorf("after the deadline: %+v", st)
+	}
+}

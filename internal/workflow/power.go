@@ -43,17 +43,17 @@ func WantedPower(s *trivet.MachineStatus, w *trivet.Workflow) string {
 	return ""
 }
 
-// RequestedPower decides about a power state that an operator requests. It returns what the machine must boot from then,
-// or ErrConflict where the request would harm: a run is disturbed only by force, and what a released machine ran is not
-// started again. w is the machine's run; nil where it has none that goes on.
+// RequestedPower decides about a power state that an operator requests. It returns what the machine must boot from
+// then, or ErrConflict where the request would harm: a run is disturbed only by force, and what a released machine ran
+// is not started again. w is the machine's run; nil where it has none that goes on.
 func RequestedPower(m *trivet.Machine, w *trivet.Workflow, req trivet.PowerRequest) (boot string, err error) {
 	state := StateOf(&m.Status)
 	switch {
 	case m.Spec.BMC == nil:
 		return "", fmt.Errorf("%w: it has no BMC (spec.bmc): power it by hand", trivet.ErrConflict)
 	case w != nil && !req.Force:
-		return "", fmt.Errorf("%w: it is at work in run %s; add --force to power it nevertheless, or delete provision %s",
-			trivet.ErrConflict, w.ShortName(), w.Spec.Provision)
+		return "", fmt.Errorf("%w: it is at work in run %s; add --force to power it nevertheless, or delete "+
+			"provision %s", trivet.ErrConflict, w.ShortName(), w.Spec.Provision)
 	case state == trivet.MachineReleasing && req.Want != trivet.PowerOff:
 		return "", fmt.Errorf("%w: its former system may still run, and must not be started again; power it off first",
 			trivet.ErrConflict)
