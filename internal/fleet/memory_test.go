@@ -15,7 +15,7 @@ import (
 
 // The site whose memory is measured.
 const (
-	memoryMachines = 50
+	memoryMachines = 200
 	memoryRuns     = 10 // ended runs of each
 )
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -16,13 +17,13 @@ import (
 // spec, status and revision, so that nothing changes for readers, and watchers are not notified.
 //
 // The key of a former record is /trivet-history/<kind>/<name>!, that of a page of a cold kind (see coldkind.go) with
-// one slot, which has no name. As "!" sorts before what names have, the keys are in the order of the names. So a list of
-// both is merged, and has a record once that is moved between two of its pages.
+// one slot, which has no name. As "!" sorts before what names have, the keys are in the order of the names. So a list
+// of both is merged, and has a record once that is moved between two of its pages.
 //
 // The former records of one group, as those of a machine, are listed in a key of their own,
 // /trivet-history/-former/<kind>/<group>, the newest first. So they are found without an index in memory. A transaction
-// that moves or deletes one reads and writes the list. It holds so many names at most, and beyond them the oldest
-// records are deleted.
+// that moves or deletes one reads and writes the list. It holds so many names at most, and beyond them the records are
+// deleted that were created first.
 
 // former is what a kind keeps of former records.
 type former struct {
@@ -57,8 +58,14 @@ func isGroup(key string) bool { return strings.HasPrefix(key, historyPrefix+form
 
 // formerDoc is the value of the key of a group.
 type formerDoc struct {
-	Kind  string   `json:"kind"`
-	Names []string `json:"names"` // full names, the newest first
+	Kind  string       `json:"kind"`
+	Names []formerName `json:"names"` // the newest first
+}
+
+// formerName is one record of a group.
+type formerName struct {
+	Name    string `json:"name"`    // the full name
+	Created int64  `json:"created"` // the revision at which it was, before it was a former one
 }
 
 // moves are the keys of records that became former ones, with the revisions at which they did. Their deletions are no
@@ -105,7 +112,7 @@ func (info *kindInfo) keyOfGroup(group string) string {
 }
 
 // namesIn returns the names in the value of a group's key. History that cannot be read prevents nothing.
-func namesIn(doc []byte) []string {
+func namesIn(doc []byte) []formerName {
 	var list formerDoc
 	if json.Unmarshal(doc, &list) != nil {
 		return nil
@@ -139,7 +146,7 @@ func (tx *Tx) retire(info *kindInfo, name string) error {
 	}
 	tx.write(formerKey(info.part, name), &write{doc: e.full(), changed: e.rev})
 	tx.write(key, &write{})
-	return tx.changeGroup(info, e.rec, func(names []string) []string { return append([]string{name}, names...) }, name)
+	return tx.changeGroup(info, e.rec, name, &formerName{name, e.created})
 }
 
 // Former returns a copy of a former record, or ErrNotFound. The commit compares it.
@@ -177,36 +184,45 @@ func (tx *Tx) dropFormer(info *kindInfo, name string) error {
 	if e.rec == nil { // its group is not known: the name in its list leads to nothing
 		return nil
 	}
-	return tx.changeGroup(info, e.rec, func(names []string) []string { return names }, name)
+	return tx.changeGroup(info, e.rec, name, nil)
 }
 
-// changeGroup rewrites the list of a record's group by what change makes of it, without a name. Records whose names do
-// not fit are deleted.
-func (tx *Tx) changeGroup(info *kindInfo, rec trivet.Record, change func([]string) []string, without string) error {
+// changeGroup removes a name from the list of a record's group, and adds one; nil: none. The oldest records whose names
+// do not fit are deleted; that may be the one that is added.
+func (tx *Tx) changeGroup(info *kindInfo, rec trivet.Record, remove string, add *formerName) error {
 	key := info.groupKey(rec)
 	if key == "" {
 		return nil
 	}
-	e := tx.read(key)
-	var names []string
-	if w := tx.writes[key]; w != nil {
-		names = namesIn(w.doc)
-	} else if e != nil && e.err == nil {
-		names = namesIn(e.doc)
+	list := slices.DeleteFunc(tx.namesIn(key), func(n formerName) bool { return n.Name == remove })
+	if add != nil {
+		list = append(list, *add)
 	}
-	names = change(slices.DeleteFunc(names, func(name string) bool { return name == without }))
-	keep := min(len(names), info.former.most)
-	for _, name := range names[keep:] {
-		tx.write(formerKey(info.part, name), &write{})
+	slices.SortStableFunc(list, func(a, b formerName) int { return cmp.Compare(b.Created, a.Created) })
+	keep := min(len(list), info.former.most)
+	for _, n := range list[keep:] {
+		tx.write(formerKey(info.part, n.Name), &write{})
 	}
 	if keep == 0 {
 		tx.write(key, &write{})
 		return nil
 	}
-	doc, err := json.Marshal(formerDoc{"former", names[:keep]})
+	doc, err := json.Marshal(formerDoc{"former", list[:keep]})
 	if err != nil {
 		return fmt.Errorf("list of former records: %w", err)
 	}
 	tx.write(key, &write{doc: doc})
 	return nil
+}
+
+// namesIn returns the list of a group as the transaction sees it, which the commit compares.
+func (tx *Tx) namesIn(key string) []formerName {
+	e := tx.read(key)
+	if w := tx.writes[key]; w != nil {
+		return namesIn(w.doc)
+	}
+	if e == nil || e.err != nil {
+		return nil
+	}
+	return namesIn(e.doc)
 }

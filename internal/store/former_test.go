@@ -272,7 +272,7 @@ func TestMovedBetweenPages(t *testing.T) {
 	}
 }
 
-// Whoever reads a record while it is moved finds it, at a head that moves it and at another one.
+// A record is found while it is moved, at the head that moves it and at another one.
 func TestReadWhileMoved(t *testing.T) {
 	t.Parallel()
 	m := storetest.Member(t)

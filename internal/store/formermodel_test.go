@@ -6,6 +6,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -31,11 +33,21 @@ func (m *formerModel) retire(name string) {
 	v := m.hot[name]
 	delete(m.hot, name)
 	m.cold[name] = v
-	names := append([]string{name}, m.groups[v.Spec.Rack]...)
+	names := append(m.groups[v.Spec.Rack], name)
+	slices.SortFunc(names, func(a, b string) int { return numberOf(b) - numberOf(a) })
 	for _, old := range names[min(len(names), maxFormer):] {
 		delete(m.cold, old)
 	}
 	m.groups[v.Spec.Rack] = names[:min(len(names), maxFormer)]
+}
+
+// numberOf returns the number in a name, which is that of the step that created the record.
+func numberOf(name string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "m"))
+	if err != nil {
+		panic(err)
+	}
+	return n
 }
 
 func (m *formerModel) drop(name string) {

@@ -173,8 +173,9 @@ func (s *Store) formerGroup(ctx context.Context, info *kindInfo, group string, q
 		return nil, false, nil
 	}
 	names, used := namesIn(e.doc), 0
-	slices.Sort(names)
-	for i, name := range names {
+	slices.SortFunc(names, func(a, b formerName) int { return strings.Compare(a.Name, b.Name) })
+	for i := range names {
+		name := names[i].Name
 		if project, _ := trivet.SplitName(name); name <= q.After || q.Project != "" && project != q.Project {
 			continue
 		}

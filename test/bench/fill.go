@@ -30,7 +30,7 @@ type filler struct {
 const (
 	sampleMAC   = "00:0c:02:00:00:01"
 	fillWriters = 16
-	maxFillRuns = trivet.EventsPerSubject / 8
+	maxFillRuns = trivet.FormerRuns + 1
 	wholeSite   = "whole" // a label of all machines
 )
 
@@ -147,7 +147,7 @@ func newMAC(m *trivet.Machine) *trivet.MAC {
 
 func filledName(i int) string { return fmt.Sprintf("filled%06d", i) }
 
-// write writes a machine that can be claimed, with its ended runs and their events.
+// write writes a machine that can be claimed, with its ended runs, which are former but the last one, and their events.
 func (f *filler) write(ctx context.Context, i, runs int) error {
 	_, err := f.Store.Update(ctx, func(tx *store.Tx) error {
 		m := newFilled(filledName(i), benchMAC(i))

@@ -127,25 +127,23 @@ func TestRunsBecomeFormer(t *testing.T) {
 	}
 }
 
-// A machine keeps so many former runs; one more drops the oldest one.
+// A machine keeps so many former runs, and of those that become former at once the newest ones, whatever their names.
 func TestFormerRunsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	c := New(Config{Tables: s.Tables})
-	s.sweep(c, keyRuns)
-	for i := range trivet.FormerRuns - 1 {
-		s.run(fmt.Sprintf("p-%d", 100+i), "m1", "p", trivet.WorkflowFailed, time.Hour)
+	for i := range trivet.FormerRuns {
+		s.run(fmt.Sprintf("p-%d", 199-i), "m1", "p", trivet.WorkflowFailed, time.Hour)
 	}
 	s.sweep(c, keyRuns)
 	list, _, err := s.Workflows.FormerAfter(t.Context(), "", 1000)
 	if err != nil || len(list) != trivet.FormerRuns || s.Workflows.Len() != 1 {
 		t.Fatalf("%d are former, %d in the copy, %v", len(list), s.Workflows.Len(), err)
 	}
-	if has, err := s.Workflows.HasFormer(t.Context(), "default/p-1"); has || err != nil {
-		t.Errorf("the oldest one is kept: %v", err)
-	}
-	if has, err := s.Workflows.HasFormer(t.Context(), "default/p-2"); !has || err != nil {
-		t.Errorf("the second oldest is not: %v", err)
+	for name, want := range map[string]bool{"p-1": false, "p-2": false, "p-199": true, "p-184": true} {
+		if has, err := s.Workflows.HasFormer(t.Context(), "default/"+name); has != want || err != nil {
+			t.Errorf("%s is kept: %t, %v", name, has, err)
+		}
 	}
 }
 
