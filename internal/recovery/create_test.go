@@ -100,6 +100,16 @@ func TestOneBackupAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.Close()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.source.Begin(cancelled, false); err == nil || errors.Is(err, trivet.ErrConflict) {
+		t.Errorf("a backup that was cancelled: %v", err)
+	}
+	third, err := s.source.Begin(t.Context(), false)
+	if err != nil {
+		t.Fatalf("after a backup that failed: %v", err)
+	}
+	third.Close()
 }
 
 // A disk that is too small is reported before contents are copied, and there is no backup.

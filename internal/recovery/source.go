@@ -62,7 +62,7 @@ type Backup struct {
 
 // Begin makes a backup of all that was acknowledged before the call, by any head. contents says that its receiver
 // saves the contents of the blobs, too.
-func (s *Source) Begin(ctx context.Context, contents bool) (b *Backup, err error) {
+func (s *Source) Begin(ctx context.Context, contents bool) (*Backup, error) {
 	recipient, err := s.Recipient()
 	if err != nil {
 		return nil, err
@@ -73,18 +73,17 @@ func (s *Source) Begin(ctx context.Context, contents bool) (b *Backup, err error
 		return nil, &trivet.Error{Op: "back up", Hint: "wait until that one is complete",
 			Err: fmt.Errorf("%w: this head is making another backup", trivet.ErrConflict)}
 	}
-	b = &Backup{done: func() { <-s.busy }}
-	defer func() {
-		if err != nil {
-			b.Close()
-		}
-	}()
+	b := &Backup{done: func() { <-s.busy }}
 	b.Manifest = archive.Manifest{Cluster: s.cfg.Keys.CA.Cluster(), Version: s.cfg.Version, Head: s.cfg.Head().Name,
 		Time: time.Now().UTC().Truncate(time.Second), Recipient: recipient, Contents: contents}
-	if err := s.copyStore(ctx, b); err != nil {
+	if err = s.copyStore(ctx, b); err == nil {
+		err = s.sealKeys(b)
+	}
+	if err != nil {
+		b.Close()
 		return nil, err
 	}
-	return b, s.sealKeys(b)
+	return b, nil
 }
 
 // copyStore copies the store, and adds what the records refer to. Blobs that a record referred to before the copy are

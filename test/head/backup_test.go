@@ -1,6 +1,7 @@
 package head_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -51,7 +52,15 @@ func TestBackups(t *testing.T) {
 			}
 		}
 	}
-	h.MustTrivet("backup", "create", "--to", dir, "--blobs")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := testhead.Eventually(ctx, func() error { // the head may not have noticed yet that the last one is over
+		_, err := h.Trivet("backup", "create", "--to", dir, "--blobs")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := list()
 	if len(all) == 0 {
 		t.Fatal("no backup is listed")
