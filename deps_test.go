@@ -27,8 +27,9 @@ var layers = []layer{
 	{"mechanisms", [][]string{
 		{"internal/apitypes", "internal/faultinject", "internal/keyring", "internal/limit", "internal/wait"},
 		{
-			"internal/archive", "internal/auth", "internal/blob", "internal/bmc", "internal/cluster", "internal/dhcp", "internal/hostnet",
-			"internal/image", "internal/notify", "internal/platform", "internal/runlog", "internal/store", "internal/tftp",
+			"internal/archive", "internal/auth", "internal/blob", "internal/bmc", "internal/cluster", "internal/dhcp",
+			"internal/hostnet", "internal/image", "internal/notify", "internal/platform", "internal/runlog",
+			"internal/store", "internal/tftp",
 		},
 	}},
 	{"rules", [][]string{

@@ -108,8 +108,8 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	h.handler = must(api.New(api.Config{
 		Fleet: h.fleet, Heads: records, Presence: h.presence, Keys: h.keys, Blobs: h.blobs, Copies: h.copies,
 		Logs: logs, Consoles: consoles, Power: readPower, Metrics: reg,
-		Backups: recovery.NewSource(recovery.SourceConfig{Dir: dir, Member: member, Tables: h.fleet.Tables, Keys: keys, Version: "v0",
-			Head: func() recovery.HeadConfig { return recovery.HeadConfig{Name: name} }}),
+		Backups: recovery.NewSource(recovery.SourceConfig{Dir: dir, Member: member, Tables: h.fleet.Tables, Keys: keys,
+			Version: "v0", Head: func() recovery.HeadConfig { return recovery.HeadConfig{Name: name} }}),
 		CheckTemplate: workflow.Check,
 		Log:           slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version:       trivet.Version{Version: "v0", Head: name},

@@ -2,10 +2,8 @@ package fleet_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
-	"text/tabwriter"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/workflow"
@@ -30,27 +28,7 @@ q:releasing  -        disk     -        -        disk     -
 
 // A run is disturbed only by force, and what a released machine ran is not started again even then.
 func TestPowerInEveryState(t *testing.T) {
-	requests := strings.Fields(strings.Split(powerOutcomes, "\n")[1])
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "\t%s", strings.Join(requests, "\t"))
-	r := newRack(t)
-	number := 100
-	for _, state := range states {
-		fmt.Fprintf(w, "\n%s", state.name)
-		for _, request := range requests {
-			number++
-			m := r.newMachine(number)
-			for _, step := range strings.Fields(state.path) {
-				r.must(m.do(step))
-			}
-			fmt.Fprint(w, "\t"+m.requestPower(request))
-		}
-	}
-	w.Flush()
-	if strings.Join(strings.Fields(out.String()), " ") != strings.Join(strings.Fields(powerOutcomes), " ") {
-		t.Errorf("got\n%s\nwant%s", out.String(), powerOutcomes)
-	}
+	inEveryState(t, powerOutcomes, func(m *subject, _, request string) string { return m.requestPower(request) })
 }
 
 // requestPower requests a state, "on!" by force, and returns what the machine boots from then.
