@@ -186,15 +186,21 @@ func TestGroupUnderConflict(t *testing.T) {
 	}
 }
 
+// holdAdditions begins transactions that each add a machine to the list of one rack, and wait behind one that is held.
+func (h *groupHead) holdAdditions(t *testing.T, n int) {
+	t.Helper()
+	h.hold(t)
+	for i := range n {
+		h.update(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine(fmt.Sprint("m", i), "r1")) })
+	}
+}
+
 // Transactions that add to one list share a group, which marks the list as changed for all.
 func TestGroupOfOneList(t *testing.T) {
 	t.Parallel()
 	h := newGroupHead(t, store.Options{})
-	h.hold(t)
 	const others = 20
-	for i := range others {
-		h.update(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine(fmt.Sprint("m", i), "r1")) })
-	}
+	h.holdAdditions(t, others)
 	h.waiting(t, others)
 	if failed := h.results(t, others+1); failed != nil {
 		t.Fatal(failed)
@@ -211,11 +217,8 @@ func TestGroupOfOneList(t *testing.T) {
 func TestGroupOfOneListUnderConflict(t *testing.T) {
 	t.Parallel()
 	h := newGroupHead(t, store.Options{})
-	h.hold(t)
 	const others = 20
-	for i := range others {
-		h.update(t, func(tx *store.Tx) error { return h.machines.In(tx).Create(machine(fmt.Sprint("m", i), "r1")) })
-	}
+	h.holdAdditions(t, others)
 	h.update(t, h.create("elsewhere")) // another list
 	h.waiting(t, others+1)
 	other := open(t, h.member, store.Options{Head: "other"})
