@@ -96,6 +96,10 @@ const (
 	ReasonClaimed = "Claimed"
 	// ReasonSwitched: the provision goes on with another machine, as this one was at fault.
 	ReasonSwitched = "Switched"
+	// ReasonAddressMoved: the machine has the address of one that failed before it, which its BMC reports off.
+	ReasonAddressMoved = "AddressMoved"
+	// ReasonAddressKept: the machine does not get the address of the one that failed before it; the message says why.
+	ReasonAddressKept = "AddressKept"
 	// ReasonReleased: the provision was deleted; the machine is no longer its.
 	ReasonReleased = "Released"
 	// ReasonAvailable: the former system of a released machine does not run any more; the machine may be claimed.
@@ -112,7 +116,7 @@ const (
 	ReasonPowerRequested = "PowerRequested"
 	// ReasonPoweredOn: the BMC powered the machine on.
 	ReasonPoweredOn = "PoweredOn"
-	// ReasonPoweredOff: the BMC powered the machine off, as an operator requested.
+	// ReasonPoweredOff: the BMC powered the machine off, as an operator requested, or because it failed.
 	ReasonPoweredOff = "PoweredOff"
 	// ReasonPowerExpired: a power request was too old to be carried out, and was decided again.
 	ReasonPowerExpired = "PowerExpired"
@@ -166,7 +170,8 @@ const (
 
 // EventReasons are all reasons of events.
 var EventReasons = []string{
-	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonReleased,
+	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonAddressMoved,
+	ReasonAddressKept, ReasonReleased,
 	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
 	ReasonPowerRequested, ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed,
 	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned,

@@ -74,6 +74,10 @@ type AddressSpec struct {
 	MachineUID string `json:"machineUID,omitempty"` // of that machine
 	// Fixed addresses are never reclaimed.
 	Fixed bool `json:"fixed,omitempty"`
+	// Provision is the provision that the address follows from a machine that failed to the next one. Until that one is
+	// claimed no port has the address. ProvisionUID is of that provision.
+	Provision    string `json:"provision,omitempty"`
+	ProvisionUID string `json:"provisionUID,omitempty"`
 }
 
 // AddressStatus is the state of the lease.

@@ -47,13 +47,15 @@ const (
 type ProvisionStatus struct {
 	State  ProvisionState `json:"state,omitempty"`
 	Reason string         `json:"reason,omitempty"` // why it is pending or failed
-	// WaitsFor is what a pending provision waits for besides a machine: "image NAME", until that is not at fault.
+	// WaitsFor is what a pending provision waits for besides a machine: "image NAME", until that is not at fault, or
+	// "power MACHINE", until that is off, so that its address can move to the next machine, or cannot be powered off.
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// WaitsGeneration is the provision's generation when it began to wait for that.
 	WaitsGeneration int64 `json:"waitsGeneration,omitempty"`
 
 	Machine    string   `json:"machine,omitempty"`    // the machine of the newest attempt; empty while it waits
 	MachineUID string   `json:"machineUID,omitempty"` // of that machine
+	Address    string   `json:"address,omitempty"`    // of its boot port, where that is known when it is claimed
 	Workflow   string   `json:"workflow,omitempty"`   // of the latest attempt
 	Attempts   int      `json:"attempts,omitempty"`   // workflows created so far
 	Failure    *Failure `json:"failure,omitempty"`
@@ -76,6 +78,9 @@ type SpentMachine struct {
 	Rack       string  `json:"rack,omitempty"` // of that machine; one in another rack is preferred
 	Workflow   string  `json:"workflow"`       // the run
 	Failure    Failure `json:"failure"`        // why it failed
+	// Address is the one that its boot port had in the run; AddressKept why it does not move to the next machine.
+	Address     string `json:"address,omitempty"`
+	AddressKept string `json:"addressKept,omitempty"`
 }
 
 // Waits reports whether it waits for a machine: the first one, or another one after a failure.

@@ -77,6 +77,7 @@ var References = []Reference{
 		return target(a.Spec.Machine, &a.Spec.MachineUID)
 	}),
 	refer("spec.network", "Network", DeletionForced, machinesNetwork),
+	refer("spec.provision", "Provision", DeletionCascades, movingAddress),
 	refer("spec.actions.with.image", "Image", DeletionForced, templateImages),
 	required(refer("spec.template", "Template", DeletionForced, unfinishedTemplate)),
 	refer("spec.machine", "Machine", DeletionIgnored, func(p *Provision) []Target {
@@ -167,6 +168,14 @@ func machinesNetwork(a *Address) []Target {
 		return nil
 	}
 	return target(a.Spec.Network, nil)
+}
+
+// movingAddress returns the provision of an address that no machine has.
+func movingAddress(a *Address) []Target {
+	if a.Spec.Machine != "" {
+		return nil
+	}
+	return target(a.Spec.Provision, &a.Spec.ProvisionUID)
 }
 
 // templateImages returns the images that a template names. One that a provision's parameter names is known when the

@@ -46,6 +46,9 @@ func (l *Leases) Propose(m *trivet.Machine) (*Proposal, error) {
 	return &Proposal{leases: l, request: r, address: a, only: only}, nil
 }
 
+// Network returns the name of the network of the address.
+func (p *Proposal) Network() string { return p.request.Network.Record.Name }
+
 // networkOfPorts returns the network of a machine's fixed address, or the only one that there is.
 func (l *Leases) networkOfPorts(m *trivet.Machine) (n *Network, only bool) {
 	if fixed := m.Spec.NICs[0].Address; fixed.IsValid() {

@@ -166,7 +166,11 @@ func lasting(d time.Duration) trivet.AddressStatus {
 
 // assign fills in the record by which the port has the address.
 func (r *Request) assign(record *trivet.Address, a netip.Addr) {
-	record.Spec = trivet.AddressSpec{Network: r.Network.Record.Name, MAC: r.MAC}
+	next := trivet.AddressSpec{Network: r.Network.Record.Name, MAC: r.MAC}
+	if record.Spec.MAC == r.MAC {
+		next.Provision, next.ProvisionUID = record.Spec.Provision, record.Spec.ProvisionUID
+	}
+	record.Spec = next
 	record.Status = trivet.AddressStatus{}
 	if r.owns(a) {
 		record.Spec.Machine, record.Spec.MachineUID = r.Machine.Name, r.Machine.UID

@@ -56,7 +56,7 @@ func (l *Leases) Withdraw(a netip.Addr, mac string) { l.offered.remove(a, mac) }
 
 // previous returns the address that a record already assigns to the port in this network.
 func (l *Leases) previous(r *Request) (netip.Addr, bool) {
-	for _, record := range l.Addresses.SharedBy(state.ByMAC, r.MAC) {
+	for _, record := range l.AddressesOf(r.MAC) {
 		if record.Spec.Network != r.Network.Record.Name || record.Status.Declined {
 			continue
 		}

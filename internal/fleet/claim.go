@@ -176,7 +176,11 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 	if err := claimable(m); err != nil {
 		return err
 	}
-	network, err := f.networkFor(t, address)
+	in, err := f.arriving(t, p, address)
+	if err != nil {
+		return err
+	}
+	network, err := f.networkFor(t, in, address)
 	if err != nil {
 		return err
 	}
@@ -199,12 +203,13 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 	st := &p.Status
 	st.State, st.Reason, st.Workflow = trivet.ProvisionRunning, "", w.Name
 	st.WaitsFor, st.WaitsGeneration = "", 0
-	st.Machine, st.MachineUID = m.Name, m.UID
+	st.Machine, st.MachineUID, st.Address = m.Name, m.UID, plainAddress(network)
 	st.Attempts++
+	t.explainAddress(p, in)
 	if st.Started.IsZero() {
 		st.Started = f.now()
 	}
-	return f.Provisions.In(t.tx).Put(p)
+	return errors.Join(f.arrive(t, in), f.Provisions.In(t.tx).Put(p))
 }
 
 // insteadOf names the machine that the claimed one replaces.

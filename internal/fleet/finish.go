@@ -18,7 +18,7 @@ func (f *Fleet) finish(t *transition) error {
 	if s.State == trivet.WorkflowSucceeded {
 		m.Status.Reason = ""
 		t.dropIntent() // it is up without
-		err = errors.Join(workflow.Change(&m.Status, workflow.Activate), f.succeeded(t, "Image"))
+		err = errors.Join(workflow.Change(&m.Status, workflow.Activate), f.succeeded(t, "Image"), f.keepOne(t))
 		t.recordEnd(f.now())
 	} else {
 		err = f.vacate(t)
@@ -28,6 +28,7 @@ func (f *Fleet) finish(t *transition) error {
 	}
 	if err == nil && s.Failure != nil && s.Failure.Type == trivet.FaultMachine {
 		err = t.quarantine(fmt.Sprintf("%s of %s: %s", s.Failure.Step, t.workflow.ShortName(), s.Failure.Cause))
+		f.powerOffFailed(t)
 	}
 	return errors.Join(err, f.finishProvision(t))
 }
@@ -58,17 +59,14 @@ func (f *Fleet) countProvision(tx *store.Tx, st *trivet.ProvisionStatus) {
 
 // finishProvision writes into the provision, where it still exists, how its run ended and how it goes on.
 func (f *Fleet) finishProvision(t *transition) error {
-	p, err := f.Provisions.In(t.tx).Get(trivet.Resolve(t.workflow.Project, t.workflow.Spec.Provision))
-	if errors.Is(err, trivet.ErrNotFound) || err == nil &&
-		(p.UID != t.workflow.Spec.ProvisionUID || p.Status.Workflow != t.workflow.Name) {
-		return nil
-	}
-	if err != nil {
+	p, err := f.provisionOf(t)
+	if p == nil || err != nil {
 		return err
 	}
 	s := &t.workflow.Status
+	address, kept := f.leaving(t)
 	p.Status = provision.After(&p.Spec, p.Status, provision.Run{Machine: t.machine, Name: t.workflow.Name,
-		State: s.State, Failure: s.Failure})
+		State: s.State, Failure: s.Failure, Address: address, Kept: kept})
 	if p.Status.State.Ended() {
 		p.Status.Ended = f.now()
 	} else {
@@ -77,4 +75,14 @@ func (f *Fleet) finishProvision(t *transition) error {
 	}
 	f.countProvision(t.tx, &p.Status)
 	return f.Provisions.In(t.tx).Put(p)
+}
+
+// provisionOf returns the provision whose latest run is the machine's; nil where there is none.
+func (f *Fleet) provisionOf(t *transition) (*trivet.Provision, error) {
+	p, err := f.Provisions.In(t.tx).Get(trivet.Resolve(t.workflow.Project, t.workflow.Spec.Provision))
+	if errors.Is(err, trivet.ErrNotFound) || err == nil &&
+		(p.UID != t.workflow.Spec.ProvisionUID || p.Status.Workflow != t.workflow.Name) {
+		return nil, nil
+	}
+	return p, err
 }

@@ -5,18 +5,28 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
-	"github.com/trivet-project/trivet/internal/state"
 )
 
 // network returns the network configuration of the machine's first NIC that has an address.
 func (f *Fleet) network(m *trivet.Machine) *trivet.RunNetwork {
+	a := f.bootAddress(m)
+	if a == nil {
+		return nil
+	}
+	n, err := f.Networks.Get(a.Spec.Network)
+	if err != nil {
+		return nil
+	}
+	return runNetwork(n, a.Spec.MAC, a.Name)
+}
+
+// bootAddress returns the shared address of the machine's first NIC that has one in a network.
+func (f *Fleet) bootAddress(m *trivet.Machine) *trivet.Address {
 	for _, nic := range m.Spec.NICs {
-		for _, a := range f.Addresses.ListBy(state.ByMAC, nic.MAC) {
-			n, err := f.Networks.Get(a.Spec.Network)
-			if err != nil || a.Status.Declined {
-				continue
+		for _, a := range f.AddressesOf(nic.MAC) {
+			if _, err := f.Networks.GetShared(a.Spec.Network); err == nil && !a.Status.Declined {
+				return a
 			}
-			return runNetwork(n, nic.MAC, a.Name)
 		}
 	}
 	return nil
@@ -31,9 +41,12 @@ func (f *Fleet) propose(machine string) (*addressing.Proposal, error) {
 	return f.Propose(m)
 }
 
-// networkFor returns the network configuration of the machine's boot port. One that has no address is assigned the
-// proposed one. It is nil where the network is not known.
-func (f *Fleet) networkFor(t *transition, address *addressing.Proposal) (*trivet.RunNetwork, error) {
+// networkFor returns the network configuration of the machine's boot port: that of the address that moves to it. One
+// that has no address is assigned the proposed one. It is nil where the network is not known.
+func (f *Fleet) networkFor(t *transition, in arrival, address *addressing.Proposal) (*trivet.RunNetwork, error) {
+	if in.network != nil {
+		return in.network, nil
+	}
 	if n := f.network(t.machine); n != nil || address == nil {
 		return n, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/provision"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -53,8 +54,8 @@ func (f *Fleet) setPending(ctx context.Context, p *trivet.Provision, why string)
 	return f.update(ctx, func(tx *store.Tx) error { return f.wait(tx, p.FullName(), why, "") })
 }
 
-func (f *Fleet) wait(tx *store.Tx, provision, why, waitsFor string) error {
-	p, err := f.Provisions.In(tx).Get(provision)
+func (f *Fleet) wait(tx *store.Tx, name, why, waitsFor string) error {
+	p, err := f.Provisions.In(tx).Get(name)
 	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Status.State.Waits() {
 		return errUnchanged
 	}
@@ -70,8 +71,8 @@ func (f *Fleet) wait(tx *store.Tx, provision, why, waitsFor string) error {
 }
 
 // reject ends a provision that no machine could serve.
-func (f *Fleet) reject(tx *store.Tx, provision string, cause error) error {
-	p, err := f.Provisions.In(tx).Get(provision)
+func (f *Fleet) reject(tx *store.Tx, name string, cause error) error {
+	p, err := f.Provisions.In(tx).Get(name)
 	if err != nil {
 		return err
 	}
@@ -86,6 +87,9 @@ func (f *Fleet) reject(tx *store.Tx, provision string, cause error) error {
 // stopWaiting lets a provision wait for a machine again where the image that it waits for is not at fault any more, or
 // where the provision or its template were changed and may use another one.
 func (f *Fleet) stopWaiting(ctx context.Context, p *trivet.Provision) error {
+	if strings.HasPrefix(p.Status.WaitsFor, provision.PowerOf("")) {
+		return f.stopPowerWait(ctx, p)
+	}
 	t, err := f.Templates.GetShared(trivet.Resolve(p.Project, p.Spec.Template))
 	same := err == nil && t.Revision < p.Revision && p.Status.WaitsGeneration == p.Generation
 	if same && f.imageFault(p.Status.WaitsFor) != "" {

@@ -84,6 +84,7 @@ func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.P
 			t.event(trivet.ReasonPoweredOff, "the BMC powered the machine off")
 		}
 		if power == "off" {
+			t.isOff = true
 			t.clear("its BMC reports it off")
 		}
 		if power == "off" && intent.Want == "cycle" {

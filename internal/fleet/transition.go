@@ -22,6 +22,8 @@ type transition struct {
 	run      *workflow.Run    // over workflow's status
 	site     trivet.SiteSpec
 	active   bool                  // the run had not ended when it was read
+	wasOff   bool                  // the machine was to be powered off when it was read
+	isOff    bool                  // its BMC reports it off now
 	was      trivet.WorkflowStatus // the run's, when it was read
 	events   []workflow.Event
 }
@@ -59,7 +61,7 @@ func (f *Fleet) load(tx *store.Tx, machine string) (*transition, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &transition{tx: tx, machine: m, site: f.siteIn(tx)}
+	t := &transition{tx: tx, machine: m, site: f.siteIn(tx), wasOff: wantsOff(m)}
 	if m.Status.Workflow == "" {
 		return t, nil
 	}
@@ -101,11 +103,18 @@ func (f *Fleet) save(t *transition) error {
 	if t.machine.Status.State == trivet.MachineReleasing { // its power intent may have changed
 		t.explainRelease()
 	}
+	if t.wasOff && !wantsOff(t.machine) {
+		if err := f.endPowerWait(t); err != nil {
+			return err
+		}
+	}
 	if err := f.saveEvents(t); err != nil {
 		return err
 	}
 	return f.Machines.In(t.tx).Put(t.machine)
 }
+
+func wantsOff(m *trivet.Machine) bool { return m.Status.Intent != nil && m.Status.Intent.Want == "off" }
 
 // saveEvents numbers the events and writes them into the machine's ring.
 func (f *Fleet) saveEvents(t *transition) error {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
-	"github.com/trivet-project/trivet/internal/bmc"
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
 	"github.com/trivet-project/trivet/internal/lab/vm"
 )
@@ -52,7 +51,7 @@ func (r *Testbed) Run(ctx context.Context) (err error) {
 			return err
 		}
 		defer m.Close()
-		sim, err := bmctest.StartIPMI(&powered{m}, bmctest.Options{
+		sim, err := bmctest.StartIPMI(&Powered{m}, bmctest.Options{
 			Address: address.Addr().String(), Port: 6230 + i, Wrap: []string{"ip", "netns", "exec", r.Name},
 		})
 		if err != nil {
@@ -119,31 +118,4 @@ func (r *Testbed) addMachine(ctx context.Context, network *vm.Network, i int,
 		Serial: "LAB-" + name,
 		Disks:  []vm.Disk{{Path: filepath.Join(r.Dir, name+".disk"), SizeMB: r.DiskMB}},
 	})
-}
-
-// powered is the power control of a QEMU machine, for its BMC.
-type powered struct{ m *vm.Machine }
-
-func (p *powered) Power() bmc.State {
-	if p.m.Running() {
-		return bmc.On
-	}
-	return bmc.Off
-}
-
-func (p *powered) SetPower(s bmc.State) error {
-	if s == bmc.Off {
-		p.m.PowerOff()
-		return nil
-	}
-	return p.m.PowerOn(context.Background())
-}
-
-func (p *powered) SetNextBoot(d bmc.Device) error {
-	if d == bmc.Disk {
-		p.m.SetBoot(vm.BootDisk)
-	} else {
-		p.m.SetBoot(vm.BootNetwork, vm.BootDisk)
-	}
-	return nil
 }

@@ -15,6 +15,8 @@ type Run struct {
 	Name    string               // of the workflow
 	State   trivet.WorkflowState // an ended one
 	Failure *trivet.Failure      // nil unless it failed
+	Address string               // of the machine's boot port; empty where it has none
+	Kept    string               // why the address cannot move to another machine; empty where it can
 }
 
 // After returns the status of a provision after a run of it has ended. It succeeds or fails with the run, except that
@@ -35,11 +37,16 @@ func After(spec *trivet.ProvisionSpec, st trivet.ProvisionStatus, run Run) trive
 		return st
 	}
 	st.Spent = append(slices.Clone(st.Spent), trivet.SpentMachine{Machine: run.Machine.Name, MachineUID: run.Machine.UID,
-		Rack: run.Machine.Spec.Rack, Workflow: run.Name, Failure: *run.Failure})
+		Rack: run.Machine.Spec.Rack, Workflow: run.Name, Failure: *run.Failure, Address: run.Address,
+		AddressKept: run.Kept})
 	switch {
 	case len(st.Spent) <= Alternatives(spec):
 		st.State, st.Failure = trivet.ProvisionPending, nil
-		st.Machine, st.MachineUID = "", ""
+		st.Machine, st.MachineUID, st.Address = "", "", ""
+		if run.Address != "" && run.Kept == "" {
+			st.WaitsFor = PowerOf(run.Machine.Name)
+			st.Reason += fmt.Sprintf("; its address %s moves to the next machine once it is off", run.Address)
+		}
 	case len(st.Spent) > 1:
 		st.Reason += suspect(st.Spent)
 	}
@@ -66,6 +73,17 @@ func Spent(st *trivet.ProvisionStatus, m *trivet.Machine) bool {
 // the rack's. That holds for every machine where it has failed on none.
 func Elsewhere(st *trivet.ProvisionStatus, m *trivet.Machine) bool {
 	return !slices.ContainsFunc(st.Spent, func(s trivet.SpentMachine) bool { return s.Rack == m.Spec.Rack })
+}
+
+// PowerOf is what a provision waits for until a machine that failed is off, or cannot be powered off.
+func PowerOf(machine string) string { return "power " + machine }
+
+// Last returns the last machine that a provision has failed on; nil where there is none.
+func Last(st *trivet.ProvisionStatus) *trivet.SpentMachine {
+	if len(st.Spent) == 0 {
+		return nil
+	}
+	return &st.Spent[len(st.Spent)-1]
 }
 
 func failedOn(machine string, f *trivet.Failure) string {

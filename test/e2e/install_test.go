@@ -27,18 +27,7 @@ users:
 // provision requests the installation of the machine. The command ends when the system is up, or has failed.
 func (b *box) provision() (done <-chan error) {
 	b.s.Helper()
-	keygen := b.s.command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", b.s.path("key"))
-	if _, err := keygen.Output(); err != nil {
-		b.s.Fatalf("%v; try apt-get install openssh-client", err)
-	}
-	public, err := os.ReadFile(b.s.path("key.pub"))
-	if err != nil {
-		b.s.Fatal(err)
-	}
-	text := fmt.Sprintf(userData, strings.TrimSpace(string(public)))
-	if err := os.WriteFile(b.s.path("user-data"), []byte(text), 0o600); err != nil {
-		b.s.Fatal(err)
-	}
+	b.s.writeUserData()
 	end := make(chan error, 1)
 	go func() {
 		_, err := b.s.try("provision", b.name, "--template", "debian", "--machine", b.name, "--hostname",
@@ -47,6 +36,23 @@ func (b *box) provision() (done <-chan error) {
 		end <- err
 	}()
 	return end
+}
+
+// writeUserData creates the user's SSH key and the user data.
+func (s *site) writeUserData() {
+	s.Helper()
+	keygen := s.command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.path("key"))
+	if _, err := keygen.Output(); err != nil {
+		s.Fatalf("%v; try apt-get install openssh-client", err)
+	}
+	public, err := os.ReadFile(s.path("key.pub"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	text := fmt.Sprintf(userData, strings.TrimSpace(string(public)))
+	if err := os.WriteFile(s.path("user-data"), []byte(text), 0o600); err != nil {
+		s.Fatal(err)
+	}
 }
 
 // mustComeUp waits for the provision's end and checks what cloud-init made of the system, as its users see it.
@@ -113,11 +119,11 @@ func (b *box) mustRunOnce() {
 	}
 }
 
-// imageIsBeingWritten waits until the image action runs.
-func (b *box) imageIsBeingWritten() {
-	b.s.Helper()
-	b.s.waitFor("the image is being written", 15*time.Minute, func() bool {
-		out, err := b.s.output("get", "workflows", b.name+"-1", "-o", "json")
+// imageIsBeingWritten waits until the image action of a run is running.
+func (s *site) imageIsBeingWritten(run string) {
+	s.Helper()
+	s.waitFor("the image is being written", 15*time.Minute, func() bool {
+		out, err := s.output("get", "workflows", run, "-o", "json")
 		return err == nil && regexp.MustCompile(`"name": *"image",\s*"state": *"running"`).MatchString(out)
 	})
 }
@@ -131,7 +137,7 @@ func TestUEFIPXEInstallWithReset(t *testing.T) {
 	done := b.provision()
 	b.powerOn()
 	stale := b.awaitScript()
-	b.imageIsBeingWritten()
+	b.s.imageIsBeingWritten(b.name + "-1")
 	if err := b.Reset(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +172,7 @@ func TestSoakBIOSInstallWithHeadKilled(t *testing.T) {
 	b := s.newBox("bios1", "52:54:00:77:00:01", vm.BIOS)
 	done := b.provision()
 	b.powerOn()
-	b.imageIsBeingWritten()
+	b.s.imageIsBeingWritten(b.name + "-1")
 	s.head.kill()
 	s.head.mustStart()
 	b.mustComeUp(done)

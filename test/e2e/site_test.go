@@ -245,14 +245,21 @@ func (s *site) plugIn(name, mac string, firmware vm.Firmware) *box {
 // plugInto plugs a machine into a network's switch, through a cable or directly.
 func (s *site) plugInto(n *vm.Network, cable *os.File, name, mac string, firmware vm.Firmware) *box {
 	s.Helper()
-	hw, err := net.ParseMAC(mac)
-	if err != nil {
+	return s.plug(n, vm.Config{Name: name, Firmware: firmware, Frames: cable}, mac, 0)
+}
+
+// plug plugs in a machine, writes to whose disk fail at an offset; 0: none does.
+func (s *site) plug(n *vm.Network, c vm.Config, mac string, failAt int64) *box {
+	s.Helper()
+	var err error
+	if c.MAC, err = net.ParseMAC(mac); err != nil {
 		s.Fatal(err)
 	}
-	m, err := vm.NewMachine(s.Context(), n, vm.Config{
-		Name: name, MAC: hw, Firmware: firmware, Dir: s.path(name), MemoryMB: 1024, Serial: "SN-" + name, Frames: cable,
-		Disks: []vm.Disk{{Path: s.path(name + ".disk"), SizeMB: 4096}, {Path: s.path(name + ".journal"), SizeMB: 4}},
-	})
+	name := c.Name
+	c.Dir, c.MemoryMB, c.Serial = s.path(name), 1024, "SN-"+name
+	c.Disks = []vm.Disk{{Path: s.path(name + ".disk"), SizeMB: 4096, FailAt: failAt},
+		{Path: s.path(name + ".journal"), SizeMB: 4}}
+	m, err := vm.NewMachine(s.Context(), n, c)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -129,7 +129,11 @@ func (m *Machine) diskArgs(i int, d Disk) []string {
 	}[d.Bus]
 	serial := cmp.Or(d.Serial, m.Name+"-"+strconv.Itoa(i))
 	device += ",drive=" + id + ",serial=" + serial + m.bootIndex(BootDisk, i)
-	args := []string{"-drive", "if=none,id=" + id + ",format=" + format + ",cache=unsafe,discard=unmap,file=" + d.Path}
+	file := "file=" + d.Path
+	if d.FailAt > 0 {
+		file = "file.driver=blkdebug,file.config=" + d.rules() + ",file.image.driver=file,file.image.filename=" + d.Path
+	}
+	args := []string{"-drive", "if=none,id=" + id + ",format=" + format + ",cache=unsafe,discard=unmap," + file}
 	if d.Bus == "scsi" && i == slices.IndexFunc(m.Disks, func(d Disk) bool { return d.Bus == "scsi" }) {
 		args = append(args, "-device", "virtio-scsi-pci,id=scsi0")
 	}

@@ -42,6 +42,8 @@ type Disk struct {
 	Base   string // if set, a raw image that is not modified; Path is a qcow2 file of the differences
 	Serial string // as the machine sees it
 	Bus    string // "virtio" (the default), "nvme", "scsi" or "sata"
+	// FailAt is an offset at which each write fails with EIO, of a disk without Base; 0: none does.
+	FailAt int64
 }
 
 // Machine is a machine that is connected to the network. It is off at first.
@@ -111,12 +113,24 @@ func (d Disk) create(ctx context.Context) error {
 	if d.SizeMB <= 0 {
 		return fmt.Errorf("disk %s: %w", d.Path, trivet.ErrNotFound)
 	}
+	if d.FailAt > 0 {
+		rules := fmt.Sprintf("[inject-error]\niotype = \"write\"\nsector = \"%d\"\nerrno = \"5\"\n", d.FailAt/sectorSize)
+		if err := os.WriteFile(d.rules(), []byte(rules), 0o644); err != nil {
+			return err
+		}
+	}
 	f, err := os.Create(d.Path)
 	if err != nil {
 		return err
 	}
 	return errors.Join(f.Truncate(int64(d.SizeMB)<<20), f.Close())
 }
+
+// sectorSize is the unit of QEMU's blkdebug.
+const sectorSize = 512
+
+// rules is the file that tells QEMU's blkdebug which writes fail.
+func (d Disk) rules() string { return d.Path + ".blkdebug" }
 
 // SetBoot sets the boot order of the firmware from the next power-on. It does not try other devices.
 func (m *Machine) SetBoot(order ...BootDevice) {
