@@ -77,7 +77,9 @@ var References = []Reference{
 		return target(a.Spec.Machine, &a.Spec.MachineUID)
 	}),
 	refer("spec.network", "Network", DeletionForced, machinesNetwork),
-	refer("spec.provision", "Provision", DeletionCascades, movingAddress),
+	refer("spec.provision", "Provision", DeletionIgnored, func(a *Address) []Target { // see fleet.Release
+		return target(a.Spec.Provision, &a.Spec.ProvisionUID)
+	}),
 	refer("spec.actions.with.image", "Image", DeletionForced, templateImages),
 	required(refer("spec.template", "Template", DeletionForced, unfinishedTemplate)),
 	refer("spec.machine", "Machine", DeletionIgnored, func(p *Provision) []Target {
@@ -168,14 +170,6 @@ func machinesNetwork(a *Address) []Target {
 		return nil
 	}
 	return target(a.Spec.Network, nil)
-}
-
-// movingAddress returns the provision of an address that no machine has.
-func movingAddress(a *Address) []Target {
-	if a.Spec.Machine != "" {
-		return nil
-	}
-	return target(a.Spec.Provision, &a.Spec.ProvisionUID)
 }
 
 // templateImages returns the images that a template names. One that a provision's parameter names is known when the

@@ -30,9 +30,11 @@ var mayCall = map[string]string{
 		"deleted; the sweep of leases deletes what is missed",
 	"internal/fleet.Fleet.workflowName: internal/store.Table.SharedBy": "it proposes a name; claim reads whether a " +
 		"run of that name exists",
-	"internal/fleet.Fleet.network: internal/store.Table.ListBy": "it renders the address that the machine has now, " +
-		"as a later boot may show another one",
-	"internal/fleet.Fleet.network: internal/store.Table.Get": "as above",
+	"internal/fleet.Fleet.bootAddress: internal/state.Tables.AddressesOf": "it renders the address that the machine " +
+		"has now, as a later boot may show another one; an address is read again before it is moved or deleted",
+	"internal/fleet.Fleet.bootAddress: internal/store.Table.GetShared": "as above",
+	"internal/fleet.Fleet.network: internal/store.Table.Get":           "as above",
+	"internal/fleet.Fleet.keepOne: internal/state.Tables.AddressesOf":  "as above",
 	"internal/fleet.Fleet.networkName: internal/store.Table.SharedBy": "it only finds the network whose record, which " +
 		"is compared, has the machine's failures",
 }

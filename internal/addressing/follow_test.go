@@ -12,6 +12,11 @@ import (
 // moves to gets it, though it has one of its own, and keeps both.
 func TestAddressOfAProvision(t *testing.T) {
 	f := newFixture(t, addressing.Config{})
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return f.Sites.In(tx).Create(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+			Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}})
+	})
+	must(t, err)
 	own := f.bind(t, knownMAC)
 	other := map[string]string{"10.0.0.100": "10.0.0.101", "10.0.0.101": "10.0.0.100"}[own.String()]
 	put := func(spec trivet.AddressSpec) {

@@ -153,6 +153,22 @@ func (f *Fleet) portIn(m *trivet.Machine, network string, proposed *addressing.P
 	return ""
 }
 
+// dropAddress deletes the address that waits for the next machine of a provision.
+func (f *Fleet) dropAddress(tx *store.Tx, p *trivet.Provision) error {
+	last := provision.Last(&p.Status)
+	if last == nil || last.Address == "" {
+		return nil
+	}
+	a, err := f.Addresses.In(tx).Get(last.Address)
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && (a.Spec.Machine != "" || a.Spec.ProvisionUID != p.UID) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Addresses.In(tx).Delete(a.Name)
+}
+
 // explainAddress records whether the claimed machine has the address of the one that failed before it.
 func (t *transition) explainAddress(p *trivet.Provision, in arrival) {
 	last := provision.Last(&p.Status)

@@ -112,6 +112,20 @@ func TestAddressFollowsTheProvision(t *testing.T) {
 	}
 }
 
+// With its provision the address is deleted that waits for the next machine, and not that of a machine.
+func TestReleaseOfAnAddress(t *testing.T) {
+	for holder, later := range map[string]func(r *rack){
+		"p1": func(*rack) {}, "": func(r *rack) { r.bmcReports("p1", "off") },
+	} {
+		r := newFollowing(t, unchanged)
+		later(r)
+		r.release("a")
+		if got := r.holder("10.0.0.1"); got != holder {
+			t.Errorf("%q has the address; want %q", got, holder)
+		}
+	}
+}
+
 // installOn lets the run of a machine succeed. Its agent is granted the address that moved.
 func (r *rack) installOn(machine string) {
 	r.Helper()

@@ -51,10 +51,11 @@ func (f *Fleet) cancel(t *transition, why string) error {
 }
 
 // Release takes the machine from a provision that is being deleted: its run is cancelled, its agent refused, and an
-// installed system is powered off. It is part of the transaction that deletes the provision.
+// installed system is powered off. An address that waits for the next machine is free. It is part of the transaction
+// that deletes the provision.
 func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	if p.Status.Machine == "" {
-		return nil
+		return f.dropAddress(tx, p)
 	}
 	t, err := f.load(tx, p.Status.Machine)
 	if errors.Is(err, trivet.ErrNotFound) ||

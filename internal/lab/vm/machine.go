@@ -129,7 +129,7 @@ func (d Disk) create(ctx context.Context) error {
 // sectorSize is the unit of QEMU's blkdebug.
 const sectorSize = 512
 
-// rules is the file that tells QEMU's blkdebug which writes fail.
+// rules is the file by which QEMU's blkdebug lets writes fail.
 func (d Disk) rules() string { return d.Path + ".blkdebug" }
 
 // SetBoot sets the boot order of the firmware from the next power-on. It does not try other devices.
