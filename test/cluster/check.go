@@ -77,11 +77,15 @@ func (h *History) check() []error {
 		r.add(ErrHeadsDiffer, "%s", text)
 	}
 	h.checkKeys(r)
-	h.checkFeeds(r)
 	h.checkLeases(r)
 	h.checkWaits(r)
-	h.checkRecords(r)
 	h.checkLedgers(r)
+	if h.Cut {
+		r.add(ErrUndecided, "only %d changes were followed once more, as the next ones were compacted", len(h.Whole))
+		return r.violations
+	}
+	h.checkFeeds(r)
+	h.checkRecords(r)
 	h.checkBMCs(r)
 	return r.violations
 }

@@ -39,6 +39,7 @@ type History struct {
 	Full     []string                   `json:"full"`     // what a full store did wrong
 	Differ   []string                   `json:"differ"`   // records that differ between heads at the end
 	Faults   []fault                    `json:"faults"`
+	Cut      bool                       `json:"cut,omitempty"` // Whole ends early: what follows it was compacted
 	Troubles []string                   `json:"troubles"` // of the run itself: it proves nothing
 }
 

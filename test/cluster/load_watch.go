@@ -95,17 +95,35 @@ func changeOf(e client.Event) change {
 const sectionTime = 3 * time.Second
 
 // followAgain follows everything once more, in sections, with a watch of its own for each. What it cannot follow now
-// is left to the next one.
+// is left to the next one, which begins at once and may take twice as long: otherwise a backlog that one section could
+// not read would only grow.
 func (l *load) followAgain() {
+	limit := l.sections
 	for n := 0; !l.over(); n++ {
-		l.pause(l.sections)
-		ctx, cancel := context.WithTimeout(l.ctx, l.sections)
-		mark, err := client.Of[trivet.Template](l.sdk).Patch(ctx, markKey, valuePatch(fmt.Sprint("mark", n)), 0)
-		if err == nil {
-			_ = l.section(ctx, func(c change) bool { return c.Name == markKey && c.Revision >= mark.Revision })
+		if l.followOn(n, limit) {
+			limit = l.sections
+			l.pause(l.sections)
+		} else {
+			limit = min(2*limit, maxSectionTime)
+			l.pause(sectionPause)
 		}
-		cancel()
 	}
+}
+
+const (
+	maxSectionTime = 30 * time.Second
+	sectionPause   = 100 * time.Millisecond // after a section that failed
+)
+
+// followOn follows the n-th section, and reports whether it could.
+func (l *load) followOn(n int, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(l.ctx, limit)
+	defer cancel()
+	mark, err := client.Of[trivet.Template](l.sdk).Patch(ctx, markKey, valuePatch(fmt.Sprint("mark", n)), 0)
+	if err == nil {
+		err = l.section(ctx, func(c change) bool { return c.Name == markKey && c.Revision >= mark.Revision })
+	}
+	return err == nil
 }
 
 var errCompacted = errors.New("it was compacted")
@@ -164,7 +182,10 @@ func (l *load) mark(ctx context.Context) error {
 	if err := l.make(ctx, keyRecord(lastKey, "last")); err != nil {
 		return err
 	}
-	if err := l.section(ctx, isLast); err != nil {
+	switch err := l.section(ctx, isLast); {
+	case errors.Is(err, errCompacted):
+		l.history.note(func(h *History) { h.Cut = true })
+	case err != nil:
 		return fmt.Errorf("follow everything once more: %w", err)
 	}
 	seen := make(chan struct{})
