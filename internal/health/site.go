@@ -29,13 +29,14 @@ func (s *Source) site(view trivet.Cluster) trivet.StatusFacts {
 
 // networks returns the networks, in order of name, with the heads that have an address in each.
 func (s *Source) networks() (all []trivet.NetworkFacts) {
+	heads := slices.Collect(s.Tables.Heads.AllShared())
 	for n := range s.Tables.Networks.AllShared() {
 		mode := n.Spec.DHCP
 		if mode == "" {
 			mode = "server"
 		}
 		f := trivet.NetworkFacts{Name: n.Name, DHCP: mode}
-		for h := range s.Tables.Heads.AllShared() {
+		for _, h := range heads {
 			if h.Serves() && addressIn(h, n).IsValid() {
 				f.Heads = append(f.Heads, h.Name)
 			}
