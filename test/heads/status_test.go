@@ -59,7 +59,7 @@ func (h *head) awaitStatus(at *head, want []string, namespace ...string) (code i
 
 // Of three heads every invariant holds, as each of them sees it, once there is a backup that was proven. When one is
 // killed, the status names it, and what the next failure would break; without a quorum, the recovery; and all holds
-// again when the heads are back. The metric of another head shows the same.
+// again when the heads are back. A head has the metric soon after its start.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	h0, _ := startWithLedger(t)
@@ -91,6 +91,15 @@ func TestStatus(t *testing.T) {
 	if want := 3 * 3 * 3; probes != want { // each head asks each for DHCP, TFTP and a script; there is no platform
 		t.Errorf("%d probes, want %d: %+v", probes, want, r.Facts.Heads)
 	}
+
+	shown := h0.client(h1)
+	h0.Await("the metric of head1", func() error {
+		text, err := shown.Metrics(t.Context())
+		if !strings.Contains(string(text), `trivet_invariant{invariant="quorum"} 0`) {
+			return fmt.Errorf("it is not there: %w", err)
+		}
+		return nil
+	})
 
 	h2.Kill()
 	if code := h0.awaitStatus(h0, []string{"heads: head2 does not respond",
