@@ -33,7 +33,10 @@ var layers = []layer{
 		},
 	}},
 	{"rules", [][]string{
-		{"internal/actionspec", "internal/boot", "internal/ipam", "internal/placement", "internal/uptime"},
+		{
+			"internal/actionspec", "internal/boot", "internal/invariant", "internal/ipam", "internal/placement",
+			"internal/uptime",
+		},
 		{"internal/provision", "internal/reference", "internal/workflow"},
 	}},
 	{"machine", [][]string{
@@ -48,8 +51,8 @@ var layers = []layer{
 	{"state", [][]string{{"internal/peer", "internal/reconcile", "internal/state"}}},
 	{"domain", [][]string{{"internal/addressing"}, {"internal/fleet"}}},
 	{"cluster", [][]string{{
-		"internal/console", "internal/maintenance", "internal/membership", "internal/presence", "internal/recovery",
-		"internal/replica",
+		"internal/console", "internal/health", "internal/maintenance", "internal/membership", "internal/presence",
+		"internal/recovery", "internal/replica",
 	}}},
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",

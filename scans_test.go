@@ -60,6 +60,9 @@ var mayScan = map[string]string{
 var fewRecords = map[string]string{
 	"internal/api.Handler.scrapeTargets: internal/store.Table.AllShared":          heads,
 	"internal/controller/keys.Controller.next: internal/store.Table.AllShared":    heads,
+	"internal/health.Source.networks: internal/store.Table.AllShared":             "when status is requested; heads and networks",
+	"internal/health.Source.probes: internal/store.Table.AllShared":               "as above",
+	"internal/health.Source.site: internal/store.Table.AllShared":                 notifiers,
 	"internal/membership.Reconciler.checkNotLast: internal/store.Table.AllShared": heads,
 	"internal/membership.Records.Others: internal/store.Table.AllShared":          heads,
 	"internal/membership.Records.claimable: internal/store.Table.AllShared":       heads,

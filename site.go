@@ -46,6 +46,8 @@ type SiteStatus struct {
 	ClusterVersion Release `json:"clusterVersion,omitempty"`
 	// PowerFailures are machines that their BMCs did not power on.
 	PowerFailures *SharedFailures `json:"powerFailures,omitempty"`
+	// Backups are the last backup that was created, and the last one that was proven to be restorable.
+	Backups BackupStatus `json:"backups,omitzero"`
 }
 
 // Defaults of a site.

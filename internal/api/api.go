@@ -55,6 +55,8 @@ type Config struct {
 	Ready func(ctx context.Context) error
 	// Cluster returns the state of the control plane as this head sees it.
 	Cluster func() trivet.Cluster
+	// Status collects the state of the site, at most about once a second, and checks the invariants.
+	Status func(ctx context.Context) (trivet.StatusReport, error)
 	// CheckTemplate returns an error if a template's texts are invalid.
 	CheckTemplate func(*trivet.Template) error
 	Now           func() time.Time // nil: time.Now

@@ -111,8 +111,11 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 		Backups: recovery.NewSource(recovery.SourceConfig{Dir: dir, Member: member, Tables: h.fleet.Tables, Keys: keys,
 			Version: "v0", Head: func() recovery.HeadConfig { return recovery.HeadConfig{Name: name} }}),
 		CheckTemplate: workflow.Check,
-		Log:           slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Version:       trivet.Version{Version: "v0", Head: name},
+		Status: func(context.Context) (trivet.StatusReport, error) {
+			return trivet.StatusReport{State: trivet.InvariantHolds}, nil
+		},
+		Log:     slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Version: trivet.Version{Version: "v0", Head: name},
 		Ready: func(context.Context) error {
 			if h.isCutOff.Load() {
 				return fmt.Errorf("%w: the cluster has no leader", trivet.ErrUnavailable)

@@ -63,6 +63,7 @@ const routeAccess = `
 	viewer    /v1/projects/{project}/secrets/{name} GET
 	viewer    /v1/sites                          GET
 	viewer    /v1/sites/{name}                   GET
+	viewer    /v1/status                         GET
 	viewer    /v1/templates                      GET
 	viewer    /v1/projects/{project}/templates   GET
 	viewer    /v1/projects/{project}/templates/{name} GET
@@ -110,6 +111,7 @@ const routeAccess = `
 	admin     /v1/sites                          POST
 	admin     /v1/sites/{name}                   DELETE PATCH PUT
 	admin     /v1/sites/{name}/backup            POST
+	admin     /v1/sites/{name}/backups           POST
 	admin     /v1/tokens/issue                   POST
 	admin     /v1/tokens/{name}                  DELETE
 `

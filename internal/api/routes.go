@@ -85,6 +85,7 @@ func (h *Handler) routes() {
 	h.prometheusRoutes()
 	h.keyRoutes()
 	h.backupRoutes()
+	h.statusRoutes()
 	h.notifierRoutes()
 	h.machineRoutes()
 	h.consoleRoutes()

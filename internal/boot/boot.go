@@ -101,4 +101,7 @@ const (
 // ScriptPath returns the path of a port's script.
 func ScriptPath(mac string) string { return scriptPath + hyphens(mac) }
 
+// KernelPath returns the path of a kernel for a port.
+func KernelPath(mac, digest string) string { return kernelPath + hyphens(mac) + "/" + digest }
+
 func hyphens(mac string) string { return strings.ReplaceAll(mac, ":", "-") }

@@ -83,8 +83,8 @@ func (a *app) commands() []*cobra.Command {
 			a.platform()},
 		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.delete(), a.watch(),
 			a.wait()},
-		"cluster": {a.login(), a.contexts(), a.head(), a.key(), a.backup(), a.notifier(), a.ca(), a.lb(),
-			a.prometheus(), a.account(), a.token(), a.whoami(), a.audit(), a.version()},
+		"cluster": {a.login(), a.contexts(), a.statusCommand(), a.head(), a.key(), a.backup(), a.notifier(), a.ca(),
+			a.lb(), a.prometheus(), a.account(), a.token(), a.whoami(), a.audit(), a.supportBundle(), a.version()},
 	} {
 		for _, c := range list {
 			c.GroupID = group

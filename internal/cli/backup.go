@@ -67,6 +67,7 @@ func (a *app) createBackup(ctx context.Context, to string, blobs bool) error {
 	if err != nil {
 		return err
 	}
+	a.recordBackup(ctx, cl, created.Entry, false)
 	if a.output != "table" {
 		return a.showValue(created)
 	}

@@ -13,30 +13,34 @@ import (
 
 func (a *app) backupVerify() *cobra.Command {
 	var file, temp string
+	var record bool
 	c := &cobra.Command{
 		Use: "verify BACKUP --key FILE", Short: "Prove that a backup can be restored",
 		Long: "Prove that a backup can be restored: restore its store into a temporary directory, decrypt every\n" +
 			"value, decode and validate every record, check that records refer to each other as they must, and read\n" +
-			"the contents of its blobs where they were saved. It needs no head, and changes neither the backup nor\n" +
-			"a cluster. The exit status is 1 where anything is wrong.\n\n" +
+			"the contents of its blobs where they were saved. It needs no head, and does not change the backup. The\n" +
+			"exit status is 1 where anything is wrong. Where this computer has the credential of an admin, the\n" +
+			"proof is recorded in the cluster, and trivet status shows its age.\n\n" +
 			"By the recovery key, it also finds a backup that was changed, or that another party made.",
 		Example: "  trivet backup verify /srv/backup/NAME.backup --key recovery.key\n" +
 			"  trivet backup verify NAME.backup --key recovery.key --temp /var/tmp -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.verifyBackup(cmd.Context(), args[0], file, temp)
+			err := a.verifyBackup(cmd.Context(), args[0], file, temp, record)
 			return a.interrupted(cmd.Context(), err, "interrupted")
 		},
 	}
 	c.Flags().StringVar(&file, "key", "", "file of the recovery key")
 	c.Flags().StringVar(&temp, "temp", "",
 		"where to restore; it needs the size of the backup and 136 MiB (default: TMPDIR)")
+	c.Flags().BoolVar(&record, "record", true,
+		"record it in the cluster, for trivet status, where an admin's credential is configured")
 	c.MarkFlagRequired("key")
 	a.outputForms(c, "table", "json", "yaml")
 	return c
 }
 
-func (a *app) verifyBackup(ctx context.Context, path, file, temp string) error {
+func (a *app) verifyBackup(ctx context.Context, path, file, temp string, record bool) error {
 	key, err := recovery.ReadKey(file)
 	if err != nil {
 		return err
@@ -46,6 +50,9 @@ func (a *app) verifyBackup(ctx context.Context, path, file, temp string) error {
 	end()
 	if err != nil {
 		return err
+	}
+	if record && report.Found == 0 {
+		a.recordVerified(ctx, report.Entry)
 	}
 	if a.output != "table" {
 		err = a.showValue(report)

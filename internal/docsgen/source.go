@@ -113,10 +113,10 @@ func (s *source) addConstant(d *ast.GenDecl, spec *ast.ValueSpec) {
 		named{name: spec.Names[0].Name, value: value, doc: comment(spec.Doc, spec.Comment, only(d))})
 }
 
-// docOf returns the comment of the untyped constant that has a value.
-func (s *source) docOf(value string) string {
+// docOf returns the comment of the constant that names a boot step. Others may have the same value.
+func (s *source) docOf(step string) string {
 	for _, c := range s.consts[""] {
-		if c.value == value {
+		if c.value == step && strings.HasPrefix(c.name, "Step") {
 			return c.doc
 		}
 	}

@@ -28,6 +28,9 @@ func (s *Server) ServeDHCP(ctx context.Context, r *dhcp.Packet) *dhcp.Reply {
 	if len(r.MAC()) != 6 || r.MAC()[0]&1 != 0 || !r.Local.IsValid() {
 		return nil // machines are known by their Ethernet addresses, and must be able to address this head
 	}
+	if r.IsProbe() {
+		return s.serveProbe(r)
+	}
 	c := &client{Packet: r, host: s.host(r.MAC().String()), server: r.Local}
 	c.lease = addressing.Request{MAC: c.mac, Machine: c.machine, Network: s.Leases.Network(r.Link()),
 		Hint: r.RequestedIP(), Server: r.Local, Port: switchPort(r), Wait: r}

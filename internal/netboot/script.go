@@ -11,6 +11,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/boot"
+	"github.com/trivet-project/trivet/internal/dhcp"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -35,6 +36,9 @@ func (s *Server) serveScript(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) script(mac string, r *http.Request) (string, error) {
+	if mac == dhcp.ProbeMAC && s.isHead(peerOf(r)) {
+		return s.probeScript(r), nil
+	}
 	h, err := s.bootingHost(mac, r)
 	if err != nil {
 		return "", err

@@ -87,13 +87,14 @@ func (s *Server) assemble(context.Context) (err error) {
 	s.consoles = console.New(console.Config{Self: s.local.Name(), Tables: s.fleet.Tables, Client: s.local.Client(),
 		Unseal: unsealer(s.local.Keys()), Log: s.cfg.Log.With("part", "console")})
 	view := &membership.View{Local: s.local, Records: s.records, Statuses: s.monitor.Statuses}
+	s.openHealth(view)
 	s.api, err = api.New(api.Config{
 		Fleet: s.fleet, Heads: s.records, Presence: s.exchange.Tracker,
 		Keys: s.local.Keys(), Blobs: s.blobStore, Copies: s.blobs,
 		Logs: s.runLogs, Consoles: s.consoles, Backups: s.backups(), Power: s.readPower, Log: s.cfg.Log,
 		Metrics: s.metrics,
 		Version: trivet.Version{Version: s.cfg.Version, Cluster: s.local.Root().Cluster(), Head: s.local.Name()},
-		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: view.Cluster,
+		Ready:   s.ready, CheckTemplate: checkTemplate, Cluster: view.Cluster, Status: s.health.Report,
 	})
 	if err != nil {
 		return err
@@ -159,6 +160,7 @@ func (s *Server) peerServer() http.Handler {
 	s.blobs.Register(p)
 	s.runLogs.Register(p)
 	s.consoles.Register(p)
+	s.health.Register(p)
 	return p
 }
 

@@ -26,14 +26,16 @@ func (s *Server) runControllers(ctx context.Context) error {
 	consoles := console.New(console.Config{Fleet: s.fleet.Within(console.Declaration.Scope()), Consoles: s.consoles,
 		Logs: s.runLogs, Tables: within(console.Declaration), Rank: ranking.Rank})
 	defer consoles.Close()
+	deadlines := deadline.New(deadline.Config{
+		Fleet: s.fleet.Within(deadline.Declaration.Scope()), Presence: s.exchange.Tracker, Clock: s.clock,
+		Saved:  state.NewCheckpoints(s.store, s.local.Name()),
+		Tables: within(deadline.Declaration), Rank: ranking.Rank, Log: s.cfg.Log.With("controller", "deadline"),
+	})
+	s.deadlines.Store(deadlines)
 	return reconcile.Run(ctx, reconcile.Config{Store: s.store, Rank: ranking.Rank, Log: s.cfg.Log,
 		Metrics: s.metrics},
 		provision.New(s.fleet.Within(provision.Declaration.Scope()), within(provision.Declaration)),
-		deadline.New(deadline.Config{
-			Fleet: s.fleet.Within(deadline.Declaration.Scope()), Presence: s.exchange.Tracker, Clock: s.clock,
-			Saved:  state.NewCheckpoints(s.store, s.local.Name()),
-			Tables: within(deadline.Declaration), Rank: ranking.Rank, Log: s.cfg.Log.With("controller", "deadline"),
-		}),
+		deadlines,
 		power.New(power.Config{
 			Fleet: s.fleet.Within(power.Declaration.Scope()), Tables: within(power.Declaration),
 			Head: s.local.Name(), Commands: s.cfg.PowerCommands, Unseal: unsealer(s.local.Keys()),

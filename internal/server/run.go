@@ -91,6 +91,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { s.exchange.Run(ctx); return nil })
 	g.Go(func() error { s.registration.Run(ctx); return nil })
 	g.Go(func() error { s.keeper.Run(ctx); return nil })
+	g.Go(func() error { s.health.Run(ctx, s.metrics); return nil })
 	g.Go(func() error {
 		if err := s.monitor.Run(ctx); err != nil {
 			return s.local.ErrRemoved()

@@ -21,7 +21,9 @@ import (
 	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/console"
+	"github.com/trivet-project/trivet/internal/controller/deadline"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/health"
 	"github.com/trivet-project/trivet/internal/hostnet"
 	"github.com/trivet-project/trivet/internal/limit"
 	"github.com/trivet-project/trivet/internal/maintenance"
@@ -64,6 +66,8 @@ type Server struct {
 	runLogs      *replica.Logs
 	consoles     *console.Consoles
 	api          *api.Handler
+	health       *health.Source
+	deadlines    atomic.Pointer[deadline.Controller] // set once the controllers run
 	leases       *addressing.Leases
 	netboot      *netboot.Server
 

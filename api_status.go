@@ -1,0 +1,180 @@
+package trivet
+
+import "time"
+
+// StatusReport is whether all is well: invariants with their states, and the facts that they were checked by. One head
+// gathers it, of itself and of the heads that it reaches.
+type StatusReport struct {
+	Cluster    string         `json:"cluster"`
+	State      InvariantState `json:"state"` // the worst of the invariants
+	Invariants []Invariant    `json:"invariants"`
+	Facts      StatusFacts    `json:"facts"`
+}
+
+// InvariantState is the state of an invariant.
+type InvariantState string
+
+// The states of invariants.
+const (
+	InvariantHolds InvariantState = "ok"
+	// InvariantWarning: all works; the next failure would break something, or it will not last.
+	InvariantWarning InvariantState = "warning"
+	InvariantBroken  InvariantState = "broken" // something does not work
+)
+
+// Invariant is a condition that holds where all is well.
+type Invariant struct {
+	Name  string         `json:"name"`
+	State InvariantState `json:"state"`
+	// Summary is one line: what holds, or what does not.
+	Summary string `json:"summary"`
+	// Evidence are the facts behind the state, bounded in number.
+	Evidence []string `json:"evidence,omitempty"`
+	// Remedy is the command to run next, or the page of the documentation; empty where the invariant holds.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// StatusFacts is what one head knows of the site, and what the heads report of themselves. What cannot be found out is
+// a fact, too: a head that does not respond has no Own, and a Problem.
+type StatusFacts struct {
+	Head           string         `json:"head"` // that gathered them
+	Time           time.Time      `json:"time"` // by its clock
+	Quorum         bool           `json:"quorum"`
+	ClusterVersion Release        `json:"clusterVersion,omitempty"`
+	Heads          []HeadFacts    `json:"heads"` // without those that were removed
+	Networks       []NetworkFacts `json:"networks,omitempty"`
+	// Machines and Provisions are their numbers by state.
+	Machines      map[string]int  `json:"machines,omitempty"`
+	Provisions    map[string]int  `json:"provisions,omitempty"`
+	OldestPending *PendingFacts   `json:"oldestPending,omitempty"` // the provision that waits for longest
+	Notifiers     []NotifierFacts `json:"notifiers,omitempty"`
+	// RecoveryKey: the site has one, so that backups can be made.
+	RecoveryKey bool         `json:"recoveryKey"`
+	Backups     BackupStatus `json:"backups,omitzero"`
+}
+
+// HeadFacts is one head as the gathering one knows it.
+type HeadFacts struct {
+	Name  string `json:"name"`
+	Role  string `json:"role"`
+	State string `json:"state"` // as in [HeadView]
+	// Voter: its member of the store votes.
+	Voter   bool    `json:"voter"`
+	Version string  `json:"version,omitempty"`
+	Release Release `json:"release,omitempty"`
+	// LastHeard is the time since its last message; nil: none since the gathering head started.
+	LastHeard *Duration `json:"lastHeard,omitempty"`
+	// Problem is why it does not respond, or what its membership waits for; empty: it responds.
+	Problem string `json:"problem,omitempty"`
+	Down    bool   `json:"down,omitempty"` // it does not respond
+	// ClockAhead is how far its clock is ahead of that of the gathering head.
+	ClockAhead Duration `json:"clockAhead,omitempty"`
+	Lag        int64    `json:"lag,omitempty"` // revisions of the store that its copy is behind
+	// Own is what it reports of itself; nil: it does not respond, it is a witness, or its release has no status.
+	Own *OwnFacts `json:"own,omitempty"`
+}
+
+// OwnFacts is what a head reports of itself.
+type OwnFacts struct {
+	Time    time.Time `json:"time"`              // by its clock
+	Quorum  bool      `json:"quorum"`            // it is connected to a leader
+	Refused int       `json:"refused,omitempty"` // values of the store that do not authenticate
+	Alarms  []string  `json:"alarms,omitempty"`  // of its member of the store
+
+	DiskFree   int64 `json:"diskFree"`   // bytes of the file system of its data
+	DiskSize   int64 `json:"diskSize"`   // bytes
+	DiskNeeded int64 `json:"diskNeeded"` // bytes below which it refuses writes
+
+	MemoryUsed      int64 `json:"memoryUsed,omitempty"`      // bytes that its process has resident
+	MemoryAvailable int64 `json:"memoryAvailable,omitempty"` // bytes of its host that programs may still use
+	MemoryTotal     int64 `json:"memoryTotal,omitempty"`     // bytes of its host
+
+	StoreUsed  int64 `json:"storeUsed"`  // bytes of the quota that are in use
+	StoreFile  int64 `json:"storeFile"`  // bytes of the file
+	StoreQuota int64 `json:"storeQuota"` // bytes
+
+	Certificates []CertificateFacts `json:"certificates,omitempty"`
+
+	BlobsMissing int      `json:"blobsMissing"`      // blobs that records refer to and that it does not hold
+	Missing      []string `json:"missing,omitempty"` // their digests, bounded in number
+
+	// Probes are what it found by a synthetic boot in each network that it has an address in.
+	Probes []ProbeFacts `json:"probes,omitempty"`
+
+	Overdue     int      `json:"overdue,omitempty"`     // runs that are beyond the deadline of their step
+	OverdueRuns []string `json:"overdueRuns,omitempty"` // their names, bounded in number
+	Silent      int      `json:"silent,omitempty"`      // runs whose agents are not heard
+	SilentRuns  []string `json:"silentRuns,omitempty"`  // their names, bounded in number
+}
+
+// CertificateFacts is a certificate that a head uses.
+type CertificateFacts struct {
+	Name    string    `json:"name"`
+	Expires time.Time `json:"expires"`
+}
+
+// The services that probes ask for.
+const (
+	ProbeDHCP   = "dhcp"   // an answer to DHCPDISCOVER
+	ProbeTFTP   = "tftp"   // the first block of the boot program
+	ProbeScript = "script" // a boot script by HTTP
+	ProbeKernel = "kernel" // the header of the site's kernel by HTTP
+)
+
+// ProbeFacts is the outcome of one probe: one head asks another one, or itself, for a boot service.
+type ProbeFacts struct {
+	Network string `json:"network"`
+	Head    string `json:"head"` // that was asked
+	Service string `json:"service"`
+	Problem string `json:"problem,omitempty"` // empty: it answered
+}
+
+// NetworkFacts is a network and the heads that may serve it.
+type NetworkFacts struct {
+	Name string `json:"name"`
+	DHCP string `json:"dhcp"` // "server", "proxy" or "off"
+	// Heads are those that have an address in it from which they serve DHCP. A network that relays serve has none.
+	Heads []string `json:"heads,omitempty"`
+}
+
+// PendingFacts is a provision that waits for a machine.
+type PendingFacts struct {
+	Name   string   `json:"name"`
+	For    Duration `json:"for"`
+	Reason string   `json:"reason,omitempty"`
+}
+
+// NotifierFacts is a notifier that does not deliver.
+type NotifierFacts struct {
+	Name   string        `json:"name"`
+	State  NotifierState `json:"state"`
+	Reason string        `json:"reason,omitempty"`
+}
+
+// BackupStatus is what the commands of backups reported.
+type BackupStatus struct {
+	// Created is the last backup that was complete in its directory, Verified the last one that was proven to be
+	// restorable.
+	Created  *BackupEvent `json:"created,omitempty"`
+	Verified *BackupEvent `json:"verified,omitempty"` // the last backup that was proven to be restorable
+}
+
+// BackupEvent is a backup that was created or verified.
+type BackupEvent struct {
+	Backup   string    `json:"backup"`   // the name of its file
+	Revision int64     `json:"revision"` // of the store in it
+	Made     time.Time `json:"made"`     // when the backup was made, by the clock of the head that made it
+	Time     time.Time `json:"time"`     // when this was reported, by the clock of the head that recorded it
+	Contents bool      `json:"contents"` // with the contents of blobs
+	// Problems is how many problems verify found; only a backup without any counts as verified.
+	Problems int `json:"problems,omitempty"`
+}
+
+// BackupReport is the body of the report of a backup that was created or verified.
+type BackupReport struct {
+	// Cluster is the ID of the backup's cluster: that of another one is refused.
+	Cluster string `json:"cluster"`
+	// Verified: it was proven to be restorable; else it was created.
+	Verified bool        `json:"verified,omitempty"`
+	Event    BackupEvent `json:"event"`
+}

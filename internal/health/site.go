@@ -1,0 +1,49 @@
+package health
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// site returns what the records say. Machines and provisions are counted with each change: no list of them is read.
+func (s *Source) site(view trivet.Cluster) trivet.StatusFacts {
+	f := trivet.StatusFacts{Head: view.Head, Time: time.Now(), Quorum: view.Quorum,
+		Machines: s.Tables.CountMachines(), Provisions: s.Tables.CountProvisions(), Networks: s.networks()}
+	if site, err := s.Tables.Sites.GetShared(trivet.SiteName); err == nil {
+		f.ClusterVersion, f.RecoveryKey = site.Status.ClusterVersion, site.Spec.RecoveryKey != ""
+		f.Backups = site.Status.Backups
+	}
+	if p := s.Tables.OldestPending(); p != nil {
+		f.OldestPending = &trivet.PendingFacts{Name: p.ShortName(), Reason: p.Status.Reason,
+			For: trivet.Duration(max(0, f.Time.Sub(p.Created)).Round(time.Second))}
+	}
+	for n := range s.Tables.Notifiers.AllShared() {
+		f.Notifiers = append(f.Notifiers, trivet.NotifierFacts{Name: n.Name, State: n.Status.State,
+			Reason: n.Status.Reason})
+	}
+	return f
+}
+
+// networks returns the networks, in order of name, with the heads that have an address in each.
+func (s *Source) networks() (all []trivet.NetworkFacts) {
+	heads := slices.Collect(s.Tables.Heads.AllShared())
+	for n := range s.Tables.Networks.AllShared() {
+		mode := n.Spec.DHCP
+		if mode == "" {
+			mode = "server"
+		}
+		f := trivet.NetworkFacts{Name: n.Name, DHCP: mode}
+		for _, h := range heads {
+			if h.Serves() && addressIn(h, n).IsValid() {
+				f.Heads = append(f.Heads, h.Name)
+			}
+		}
+		slices.Sort(f.Heads)
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b trivet.NetworkFacts) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}

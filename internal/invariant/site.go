@@ -1,0 +1,141 @@
+package invariant
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Ages of backups from which on an operator must know.
+const (
+	maxCreated  = 48 * time.Hour
+	maxVerified = 8 * 24 * time.Hour
+)
+
+// backups: there is a recent backup, and a recent one is proven to be restorable.
+func backups(f *trivet.StatusFacts, r *result) {
+	const remedy, page = "trivet backup create --to DIR --blobs", " (docs/backup.md)"
+	b := f.Backups
+	if !f.RecoveryKey {
+		r.warn("trivet backup key"+page, "no backup can be made: the site has no recovery key")
+		return
+	}
+	switch {
+	case b.Created == nil:
+		r.warn(remedy+page, "no backup is recorded")
+	case f.Time.Sub(b.Created.Made) > maxCreated:
+		r.warn(remedy+page, "the last backup is %s old", age(f.Time.Sub(b.Created.Made)))
+	}
+	prove := "trivet backup verify BACKUP --key FILE" + page
+	switch {
+	case b.Verified == nil:
+		r.warn(prove, "no backup is proven to be restorable")
+	case f.Time.Sub(b.Verified.Made) > maxVerified:
+		r.warn(prove, "the last backup that is proven to be restorable is %s old", age(f.Time.Sub(b.Verified.Made)))
+	}
+	for _, e := range []struct {
+		what string
+		*trivet.BackupEvent
+	}{{"created", b.Created}, {"proven restorable", b.Verified}} {
+		if e.BackupEvent != nil {
+			r.note("last %s: %s, revision %d, %s old", e.what, e.Backup, e.Revision, age(f.Time.Sub(e.Made)))
+		}
+	}
+	if b.Created != nil && b.Verified != nil {
+		r.holds("the last backup is %s old, the last one proven restorable %s", age(f.Time.Sub(b.Created.Made)),
+			age(f.Time.Sub(b.Verified.Made)))
+	}
+}
+
+// maxPending is how long a provision may wait for a machine, as of the alert TrivetQueueOld.
+const maxPending = 6 * time.Hour
+
+// provisions: no run is beyond its deadline, and none waits for long.
+func provisions(f *trivet.StatusFacts, r *result) {
+	late, runs := 0, []string(nil)
+	own(f, func(_ *trivet.HeadFacts, o *trivet.OwnFacts) {
+		if o.Overdue > late {
+			late, runs = o.Overdue, o.OverdueRuns
+		}
+	})
+	if late > 0 {
+		r.broken("trivet why MACHINE; and the log of the heads: deadlines are not carried out",
+			"%s %s beyond the deadline of %s step: %s", count(late, "run"), has(late, "is", "are"), has(late, "its", "their"),
+			names(runs))
+	}
+	if p := f.OldestPending; p != nil {
+		text := fmt.Sprintf("provision %s waits for a machine, for %s%s", p.Name, age(p.For.D()), because(p.Reason))
+		if p.For.D() > maxPending {
+			r.warn("trivet describe provision "+p.Name, "%s", text)
+		} else {
+			r.note("%s", text)
+		}
+	}
+	for _, state := range []trivet.ProvisionState{trivet.ProvisionPending, trivet.ProvisionRunning,
+		trivet.ProvisionSucceeded, trivet.ProvisionFailed} {
+		if n := f.Provisions[string(state)]; n > 0 {
+			r.note("%s: %d", state, n)
+		}
+	}
+	r.holds("%d running, %d waiting, none stuck", f.Provisions[string(trivet.ProvisionRunning)],
+		f.Provisions[string(trivet.ProvisionPending)])
+}
+
+// agents: the agents of all runs are heard. Silence counts where every head that knows the run does not hear it.
+func agents(f *trivet.StatusFacts, r *result) {
+	silent, runs := 0, []string(nil)
+	own(f, func(_ *trivet.HeadFacts, o *trivet.OwnFacts) {
+		if o.Silent > silent {
+			silent, runs = o.Silent, o.SilentRuns
+		}
+	})
+	if silent > 0 {
+		r.warn("trivet why MACHINE", "the %s of %s %s not heard: %s", has(silent, "agent", "agents"), count(silent, "run"),
+			has(silent, "is", "are"), names(runs))
+	}
+	r.holds("the agents of all runs are heard")
+}
+
+// machineStates are the states of machines in the order in which they are shown.
+var machineStates = []trivet.MachineState{trivet.MachineDiscovered, trivet.MachineAvailable, trivet.MachineClaimed,
+	trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing, trivet.MachineQuarantined}
+
+// machines: none is quarantined.
+func machines(f *trivet.StatusFacts, r *result) {
+	var states []string
+	total := 0
+	for _, s := range machineStates {
+		if n := f.Machines[string(s)]; n > 0 {
+			states, total = append(states, fmt.Sprintf("%d %s", n, s)), total+n
+		}
+	}
+	if n := f.Machines[string(trivet.MachineQuarantined)]; n > 0 {
+		r.warn("trivet get machines --field status.state=quarantined; after the repair: trivet accept MACHINE",
+			"%s %s quarantined", count(n, "machine"), has(n, "is", "are"))
+	}
+	if total == 0 {
+		r.holds("no machines")
+		return
+	}
+	all := fmt.Sprintf("%s: %s", count(total, "machine"), strings.Join(states, ", "))
+	r.note("%s", all)
+	r.holds("%s", all)
+}
+
+// notifiers: all of them deliver.
+func notifiers(f *trivet.StatusFacts, r *result) {
+	all := slices.Clone(f.Notifiers)
+	slices.SortFunc(all, func(a, b trivet.NotifierFacts) int { return strings.Compare(a.Name, b.Name) })
+	for _, n := range all {
+		if n.State == trivet.NotifierFailing || n.State == trivet.NotifierDisabled {
+			r.warn("trivet notifier test "+n.Name, "notifier %s is %s%s", n.Name, n.State, because(n.Reason))
+		}
+	}
+	if len(all) == 0 {
+		r.holds("there are no notifiers")
+	}
+	r.holds("%s %s", count(len(all), "notifier"), has(len(all), "delivers", "deliver"))
+}
