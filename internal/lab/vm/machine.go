@@ -114,7 +114,7 @@ func (d Disk) create(ctx context.Context) error {
 		return fmt.Errorf("disk %s: %w", d.Path, trivet.ErrNotFound)
 	}
 	if d.FailAt > 0 {
-		rules := fmt.Sprintf("[inject-error]\niotype = \"write\"\nsector = \"%d\"\nerrno = \"5\"\n", d.FailAt/sectorSize)
+		rules := fmt.Sprintf("[inject-error]\nevent = \"none\"\niotype = \"write\"\nsector = \"%d\"\nerrno = \"5\"\n", d.FailAt/sectorSize)
 		if err := os.WriteFile(d.rules(), []byte(rules), 0o644); err != nil {
 			return err
 		}
@@ -159,7 +159,6 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer theirs.Close()
 	cmd := exec.Command("qemu-system-x86_64", m.args()...)
 	cmd.Stdout, cmd.Stderr = m.Console, m.Console // with QEMU's own errors
 	cmd.ExtraFiles = []*os.File{theirs}           // fd 3
@@ -167,6 +166,7 @@ func (m *Machine) PowerOn(ctx context.Context) error {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, m.Frames) // fd 4
 	}
 	proc, err := start(m.net, cmd)
+	theirs.Close() // a QEMU that ends closes the last one, and mon sees that
 	if err != nil {
 		mon.close()
 		return fmt.Errorf("power on %s: %w; try %s", m.Name, err, Packages)
