@@ -96,6 +96,12 @@ const (
 	ReasonClaimed = "Claimed"
 	// ReasonSwitched: the provision goes on with another machine, as this one was at fault.
 	ReasonSwitched = "Switched"
+	// ReasonPaused: an operator paused the provision: its run starts no further action.
+	ReasonPaused = "Paused"
+	// ReasonResumed: an operator resumed the provision: its run goes on.
+	ReasonResumed = "Resumed"
+	// ReasonRetried: an operator retried the provision on the machine.
+	ReasonRetried = "Retried"
 	// ReasonReleased: the provision was deleted; the machine is no longer its.
 	ReasonReleased = "Released"
 	// ReasonAvailable: the former system of a released machine does not run any more; the machine may be claimed.
@@ -166,7 +172,8 @@ const (
 
 // EventReasons are all reasons of events.
 var EventReasons = []string{
-	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonReleased,
+	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched,
+	ReasonPaused, ReasonResumed, ReasonRetried, ReasonReleased,
 	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
 	ReasonPowerRequested, ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed,
 	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned,
