@@ -55,7 +55,7 @@ func (f *Fleet) setPending(ctx context.Context, p *trivet.Provision, why string)
 
 func (f *Fleet) wait(tx *store.Tx, provision, why, waitsFor string) error {
 	p, err := f.Provisions.In(tx).Get(provision)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Status.State.Waits() {
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Status.Claims() {
 		return errUnchanged
 	}
 	if err != nil {
@@ -114,7 +114,7 @@ func (f *Fleet) Recheck(ctx context.Context, after *trivet.Provision, page int) 
 		}
 		var failed error
 		if why != "" && p.Status.WaitsFor == "" && sameChoice(last, p) {
-			failed = f.setPending(ctx, p, why)
+			failed = f.noMachine(ctx, p, why)
 		} else {
 			why, failed = f.consider(ctx, p)
 		}
