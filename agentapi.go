@@ -18,6 +18,7 @@ type Hello struct {
 	Key       string    `json:"key"`     // Ed25519 public key, base64
 	BootID    string    `json:"bootID"`  // random, one per boot
 	Version   string    `json:"version,omitempty"`
+	Release   Release   `json:"release,omitempty"` // what the agent understands
 	Inventory Inventory `json:"inventory"`
 }
 
@@ -30,8 +31,10 @@ type Sync struct {
 	// Progress of the running action. It is shown, and not stored.
 	Progress *Progress `json:"progress,omitempty"`
 	// Wait is how long the head may delay its response (at most MaxWait, and half of the time after which a silent
-	// agent is lost) until there is work or an order. Only an idle agent waits.
+	// agent is lost) until there is work or an order. Only an idle agent waits, and one whose run is paused.
 	Wait Duration `json:"wait,omitempty"`
+	// Paused: the agent holds its run, as it is paused, and waits until it is resumed.
+	Paused bool `json:"paused,omitempty"`
 }
 
 // MaxHello bounds a hello, in bytes: it comes from machines that no one knows.
@@ -85,6 +88,8 @@ type Grant struct {
 	Acked int64  `json:"acked"`
 	Order Order  `json:"order,omitempty"`
 	Cause string `json:"cause,omitempty"` // of the order, for the agent's log
+	// Paused: the agent ends the attempt that it is at, and starts no other one until a response is without it.
+	Paused bool `json:"paused,omitempty"`
 	// Run is the work, sent at hello, and at sync to an agent with another epoch.
 	Run *Run `json:"run,omitempty"`
 	// Heads are the API URLs of all heads, Blobs the URLs blobs are fetched from.

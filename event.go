@@ -100,6 +100,12 @@ const (
 	ReasonAddressMoved = "AddressMoved"
 	// ReasonAddressKept: the machine does not get the address of the one that failed before it; the message says why.
 	ReasonAddressKept = "AddressKept"
+	// ReasonPaused: an operator paused the provision: its run starts no further action.
+	ReasonPaused = "Paused"
+	// ReasonResumed: an operator resumed the provision: its run goes on.
+	ReasonResumed = "Resumed"
+	// ReasonRetried: an operator retried the provision on the machine.
+	ReasonRetried = "Retried"
 	// ReasonReleased: the provision was deleted; the machine is no longer its.
 	ReasonReleased = "Released"
 	// ReasonAvailable: the former system of a released machine does not run any more; the machine may be claimed.
@@ -171,7 +177,7 @@ const (
 // EventReasons are all reasons of events.
 var EventReasons = []string{
 	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonAddressMoved,
-	ReasonAddressKept, ReasonReleased,
+	ReasonAddressKept, ReasonReleased, ReasonPaused, ReasonResumed, ReasonRetried,
 	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
 	ReasonPowerRequested, ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed,
 	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned,

@@ -103,6 +103,8 @@ type MachineStatus struct {
 	Epoch int64 `json:"epoch,omitempty"`
 	// AgentKey is the Ed25519 public key (base64) of the agent that was granted Epoch.
 	AgentKey string `json:"agentKey,omitempty"`
+	// AgentRelease is the release of that agent, recorded since all heads have 0.3.1; empty: an earlier one.
+	AgentRelease Release `json:"agentRelease,omitempty"`
 	// BootID identifies one boot of the agent's system.
 	BootID    string     `json:"bootID,omitempty"`
 	Inventory *Inventory `json:"inventory,omitempty"`

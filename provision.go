@@ -24,6 +24,9 @@ type ProvisionSpec struct {
 	// Alternatives is how many further machines of the selector are used, one after the other, where the machine is at
 	// fault; nil: 1. The same configuration is applied to each.
 	Alternatives *int `json:"alternatives,omitempty"`
+	// IfNoMachine is "wait", which is the default, or "fail": fail at once where no machine is free, neither the first
+	// one nor an alternative.
+	IfNoMachine string `json:"ifNoMachine,omitempty"`
 	// Hostname, users and network of the installed system, written by the seed action for cloud-init.
 	Hostname string   `json:"hostname,omitempty"` // empty: the machine's name
 	SSHKeys  []string `json:"sshKeys,omitempty"`  // lines of authorized_keys
@@ -31,6 +34,12 @@ type ProvisionSpec struct {
 	// NetworkData is a cloud-init network-config, version 2; empty means the machine's boot port with its address.
 	NetworkData string `json:"networkData,omitempty"`
 }
+
+// The values of ProvisionSpec.IfNoMachine.
+const (
+	NoMachineWait = "wait"
+	NoMachineFail = "fail"
+)
 
 // ProvisionState is the state of a provision.
 type ProvisionState string
@@ -52,6 +61,8 @@ type ProvisionStatus struct {
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// WaitsGeneration is the provision's generation when it began to wait for that.
 	WaitsGeneration int64 `json:"waitsGeneration,omitempty"`
+	// Paused: it claims no machine, and its run starts no further action, until it is resumed.
+	Paused *Pause `json:"paused,omitempty"`
 
 	Machine    string   `json:"machine,omitempty"`    // the machine of the newest attempt; empty while it waits
 	MachineUID string   `json:"machineUID,omitempty"` // of that machine
@@ -86,7 +97,10 @@ type SpentMachine struct {
 // Waits reports whether it waits for a machine: the first one, or another one after a failure.
 func (s ProvisionState) Waits() bool { return s == "" || s == ProvisionPending }
 
-// Ended reports whether the state is final.
+// Claims reports whether it waits for a machine and may claim one: it is not paused.
+func (s *ProvisionStatus) Claims() bool { return s.State.Waits() && s.Paused == nil }
+
+// Ended reports whether the state is final: only a retry changes it.
 func (s ProvisionState) Ended() bool { return s == ProvisionSucceeded || s == ProvisionFailed }
 
 // Validate checks a provision by itself.
@@ -104,6 +118,7 @@ func (v *Provision) Validate() error {
 	} else if n != nil && *n > 0 && v.Spec.Machine != "" {
 		p.add("spec.alternatives", "needs spec.selector: a provision that names its machine has no alternative")
 	}
+	p.oneOf("spec.ifNoMachine", v.Spec.IfNoMachine, "", NoMachineWait, NoMachineFail)
 	p.max("spec.parameters", len(v.Spec.Parameters), 64)
 	p.max("spec.sshKeys", len(v.Spec.SSHKeys), 64)
 	for i, key := range v.Spec.SSHKeys {

@@ -25,6 +25,8 @@ type WorkflowSpec struct {
 	ProvisionUID string `json:"provisionUID,omitempty"` // of that provision
 	Template     string `json:"template"`               // the template that it was rendered from
 	Attempt      int    `json:"attempt,omitempty"`      // of the provision, from 1
+	// Continues is the run whose actions, up to the one that was retried, are not done again by this one.
+	Continues string `json:"continues,omitempty"`
 	// Epoch is the machine's at the claim. Everything of this run has a higher one.
 	Epoch int64 `json:"epoch,omitempty"`
 	// Actions are the template's, rendered.
@@ -97,8 +99,10 @@ type WorkflowStatus struct {
 	// Steps are the boot steps and the actions in their order.
 	Steps []Step `json:"steps,omitempty"`
 	// Resets counts how often the agent was lost during the run and the machine had to boot again.
-	Resets  int       `json:"resets,omitempty"`
-	Failure *Failure  `json:"failure,omitempty"`
+	Resets  int      `json:"resets,omitempty"`
+	Failure *Failure `json:"failure,omitempty"`
+	// Paused: no further action is started, no deadline counts and no power request is made, until it is resumed.
+	Paused  *Pause    `json:"paused,omitempty"`
 	Started time.Time `json:"started,omitzero"` // at the claim
 	Ended   time.Time `json:"ended,omitzero"`   // when it succeeded, failed or was cancelled
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// sync applies what an agent reports. For an idle agent it delays the response until there is a run, or its wait ends.
+// sync applies what an agent reports. For an idle agent it delays the response until there is a run, and for one whose
+// run is paused until it is resumed, or its wait ends.
 func (h *Handler) sync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (*trivet.Grant, error) {
 	key := m.Status.AgentKey
 	m, err := h.machineOf(ctx, m.Name, s.Epoch)
@@ -36,7 +37,7 @@ func (h *Handler) sync(ctx context.Context, m *trivet.Machine, s *trivet.Sync) (
 			return g, nil
 		}
 		left := until.Sub(h.Now())
-		if g.Run != nil || len(s.Reports) > 0 || left <= 0 {
+		if g.Run != nil || len(s.Reports) > 0 || left <= 0 || s.Paused && !g.Paused {
 			return g, nil
 		}
 		timer := time.NewTimer(left)
@@ -117,8 +118,10 @@ func (h *Handler) writeSync(ctx context.Context, m *trivet.Machine, s *trivet.Sy
 
 // grantOf returns the response to an agent that has this epoch.
 func (h *Handler) grantOf(m *trivet.Machine, epoch int64) *trivet.Grant {
+	run := h.Fleet.RunOf(m)
 	g := &trivet.Grant{
-		Machine: m.Name, Epoch: m.Status.Epoch, Acked: workflow.Acked(m, h.Fleet.RunOf(m)), Time: h.Now(),
+		Machine: m.Name, Epoch: m.Status.Epoch, Acked: workflow.Acked(m, run), Paused: workflow.IsPaused(m, run),
+		Time:     h.Now(),
 		Interval: workflow.HeartbeatInterval(trivet.Duration(h.Fleet.AgentTimeout())),
 	}
 	g.Heads, g.Blobs = h.Fleet.HeadURLs(m)

@@ -56,6 +56,7 @@ const routeAccess = `
 	viewer    /v1/platforms/{name}               GET
 	viewer    /v1/prometheus/targets             GET
 	viewer    /v1/provisions                     GET
+	viewer    /v1/provisions/queue               GET
 	viewer    /v1/projects/{project}/provisions  GET
 	viewer    /v1/projects/{project}/provisions/{name} GET
 	viewer    /v1/secrets                        GET
@@ -92,6 +93,9 @@ const routeAccess = `
 	operator  /v1/platforms/{name}               DELETE PATCH PUT
 	operator  /v1/projects/{project}/provisions  POST
 	operator  /v1/projects/{project}/provisions/{name} DELETE PATCH PUT
+	operator  /v1/projects/{project}/provisions/{name}/pause POST
+	operator  /v1/projects/{project}/provisions/{name}/resume POST
+	operator  /v1/projects/{project}/provisions/{name}/retry POST
 	operator  /v1/projects/{project}/templates   POST
 	operator  /v1/projects/{project}/templates/{name} DELETE PATCH PUT
 	operator  /v1/uploads                        POST

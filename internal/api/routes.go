@@ -88,6 +88,7 @@ func (h *Handler) routes() {
 	h.statusRoutes()
 	h.notifierRoutes()
 	h.machineRoutes()
+	h.provisionRoutes()
 	h.consoleRoutes()
 	h.blobRoutes()
 	h.logRoutes()

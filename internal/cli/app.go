@@ -31,6 +31,8 @@ type app struct {
 	context string         // name of a context in the config file
 	output  string         // table, json, yaml or name
 
+	places map[string]trivet.QueuePlace // of the wide table, by full name of the provision
+
 	projectName string // as --project has it
 	allProjects bool
 }
@@ -79,8 +81,8 @@ func Root(env Env) *cobra.Command {
 func (a *app) commands() []*cobra.Command {
 	var all []*cobra.Command
 	for group, list := range map[string][]*cobra.Command{
-		"machines": {a.provision(), a.logs(), a.console(), a.why(), a.power(), a.accept(), a.quarantine(), a.image(),
-			a.platform()},
+		"machines": {a.provision(), a.pause(), a.resume(), a.retry(), a.logs(), a.console(),
+			a.why(), a.power(), a.accept(), a.quarantine(), a.image(), a.platform()},
 		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.delete(), a.watch(),
 			a.wait()},
 		"cluster": {a.login(), a.contexts(), a.statusCommand(), a.head(), a.key(), a.backup(), a.notifier(), a.ca(),

@@ -28,7 +28,8 @@ var kindColumns = map[trivet.Kind]columns{
 		return []string{strconv.Itoa(len(t.Spec.Actions)), t.Spec.Description}
 	}, "ACTIONS", "DESCRIPTION"),
 	"Provision": columnsOf(func(p *trivet.Provision) []string {
-		return []string{string(p.Status.State), p.Status.Machine, p.Spec.Template, p.Status.Workflow, p.Status.Reason}
+		return []string{string(p.Status.State), p.Status.Machine, p.Spec.Template, p.Status.Workflow,
+			joined(pauseText(p.Status.Paused), p.Status.Reason)}
 	}, "STATE", "MACHINE", "TEMPLATE", "WORKFLOW", "REASON"),
 	"Workflow": columnsOf(func(w *trivet.Workflow) []string {
 		return []string{string(w.Status.State), w.Spec.Machine, currentStep(w), stepsDone(w),
@@ -103,6 +104,11 @@ func defaultColumns(info trivet.KindInfo) columns {
 		return append(cells, labelsText(r.Header().Labels), r.Header().Created.UTC().Format(time.RFC3339))
 	}
 	return c
+}
+
+// joined returns the texts that are not empty, with a semicolon between them.
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; ")
 }
 
 func labelsText(labels map[string]string) string {

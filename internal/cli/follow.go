@@ -14,8 +14,9 @@ import (
 // provisionState is the state of a provision that is being watched.
 type provisionState struct {
 	provision *trivet.Provision
-	workflow  *trivet.Workflow // nil: none yet
-	progress  *trivet.Progress // of the running action; nil: unknown
+	workflow  *trivet.Workflow   // nil: none yet
+	progress  *trivet.Progress   // of the running action; nil: unknown
+	place     *trivet.QueuePlace // of a provision that waits; nil: unknown
 }
 
 // view displays the state of a provision: on a terminal redrawn in place, otherwise as lines.
@@ -26,6 +27,9 @@ type view interface {
 
 // tick is how often a terminal is redrawn and the progress of an action is requested.
 const tick = time.Second
+
+// placeTicks is after how many ticks the place in the queue is requested again.
+const placeTicks = 5
 
 // watchProvision displays a provision until it has ended.
 func (a *app) watchProvision(ctx context.Context, cl *client.Client, name string) error {
@@ -56,6 +60,7 @@ func (a *app) printFailure(p provisionState) {
 	if s.Machine != "" {
 		fmt.Fprintf(a.Err, "  hint: see trivet why %s and trivet logs%s %s\n", s.Machine, a.flagText(), s.Workflow)
 	}
+	fmt.Fprintf(a.Err, "  hint: when the cause is gone: trivet retry%s %s\n", a.flagText(), p.provision.Name)
 }
 
 func (a *app) view() view {
@@ -109,7 +114,7 @@ func followProvision(ctx context.Context, cl *client.Client, project, name strin
 	defer func() { workflows.close() }()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	for {
+	for ticks := 0; ; {
 		select {
 		case e, ok := <-provisions.events:
 			switch {
@@ -135,6 +140,10 @@ func followProvision(ctx context.Context, cl *client.Client, project, name strin
 			}
 		case <-ticker.C:
 			last.progress = progressOf(ctx, cl, last)
+			if ticks%placeTicks == 0 {
+				last.place = queueOf(ctx, cl, last)
+			}
+			ticks++
 		}
 		if last.provision == nil {
 			continue
@@ -144,6 +153,20 @@ func followProvision(ctx context.Context, cl *client.Client, project, name strin
 			return last, nil
 		}
 	}
+}
+
+// queueOf requests the place of a provision that waits. It is optional: on error, it returns the last place.
+func queueOf(ctx context.Context, cl *client.Client, p provisionState) *trivet.QueuePlace {
+	if p.provision == nil || !p.provision.Status.State.Waits() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, tick)
+	defer cancel()
+	place, err := cl.QueuePlace(ctx, p.provision.Project, p.provision.Name)
+	if err != nil {
+		return p.place
+	}
+	return place
 }
 
 // progressOf requests the progress of a running action. It is optional: on error, it returns the last progress.

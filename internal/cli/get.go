@@ -84,6 +84,9 @@ func (a *app) getRecords(ctx context.Context, kind client.Kind, names []string, 
 	if len(found) == 0 && len(missing) == 1 {
 		return missing[0]
 	}
+	if err := a.loadPlaces(ctx, kind); err != nil {
+		return err
+	}
 	found = sorted(during(found), less)
 	if len(found) > 0 || len(missing) == 0 {
 		var records []trivet.Record

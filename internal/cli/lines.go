@@ -14,10 +14,11 @@ type lines struct {
 	out     io.Writer
 	shown   map[string]string // by step: its last line
 	pending string            // last line of the provision
+	paused  string            // last line of its pause
 }
 
 func (l *lines) show(p provisionState) {
-	if text := pendingText(p.provision); text != l.pending {
+	if text := waitingText(p); text != l.pending {
 		l.pending = text
 		if text != "" && p.provision.Status.Reason != "" { // else not reconciled yet
 			fmt.Fprintf(l.out, "%s: %s\n", p.provision.Name, text)
@@ -25,6 +26,10 @@ func (l *lines) show(p provisionState) {
 	}
 	if p.workflow == nil {
 		return
+	}
+	if text := runPauseText(p.workflow); text != l.paused {
+		l.paused = text
+		fmt.Fprintf(l.out, "%s: %s\n", p.provision.Name, printable(cmp.Or(text, "resumed")))
 	}
 	for _, s := range p.workflow.Status.Steps {
 		line := stepLine(s)
@@ -38,6 +43,18 @@ func (l *lines) show(p provisionState) {
 }
 
 func (l *lines) close() {}
+
+// waitingText is pendingText with the pause and the place in the queue.
+func waitingText(p provisionState) string {
+	text := pendingText(p.provision)
+	if pause := p.provision.Status.Paused; text != "" && pause != nil {
+		text = printable(pauseText(pause)) + "; " + text
+	}
+	if text != "" && p.place != nil {
+		text += "; " + printable(queueText(p.place))
+	}
+	return text
+}
 
 // pendingText returns what a provision without a workflow waits for.
 func pendingText(p *trivet.Provision) string {

@@ -94,7 +94,11 @@ func (a *app) showsProject(info trivet.KindInfo) bool {
 // columns returns the columns of a kind's table, of the wide one where that is selected.
 func (a *app) columns(info trivet.KindInfo) columns {
 	if a.output == "wide" {
-		return wideColumns(info)
+		more := moreColumns[info.Kind]
+		if info.Kind == "Provision" {
+			more = a.placeColumns()
+		}
+		return wideColumns(info, more)
 	}
 	return columnsFor(info)
 }

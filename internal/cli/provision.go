@@ -19,6 +19,7 @@ type provisionFlags struct {
 	sshKeys                     []string // files
 	userData, networkData       string   // files
 	alternatives                int
+	ifNoMachine                 string
 	noWait, watch               bool
 }
 
@@ -34,6 +35,7 @@ func (a *app) provision() *cobra.Command {
 		Example: "  trivet provision web1 --template debian --machine m1 --ssh-key ~/.ssh/id_ed25519.pub\n" +
 			"  trivet provision web2 --template debian --selector rack=r1 --param disk=/dev/sda --hostname web2\n" +
 			"  trivet provision web3 --template debian --selector pool=web --alternatives 3\n" +
+			"  trivet provision web4 --template debian --selector pool=web --if-no-machine fail\n" +
 			"  trivet provision web1 --watch     # watch an existing provision",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("provisions"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,6 +60,10 @@ func (a *app) provision() *cobra.Command {
 		"labels of the machine, such as rack=r1,disk=ssd; any available one is used")
 	c.Flags().IntVar(&f.alternatives, "alternatives", trivet.DefaultAlternatives,
 		"further machines of the selector to use, one after the other, where the machine is at fault")
+	c.Flags().StringVar(&f.ifNoMachine, "if-no-machine", trivet.NoMachineWait,
+		"what to do while no machine is free: wait, or fail at once")
+	c.RegisterFlagCompletionFunc("if-no-machine", cobra.FixedCompletions(
+		[]string{trivet.NoMachineWait, trivet.NoMachineFail}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().StringToStringVar(&f.params, "param", nil, "template parameters, name=value")
 	c.Flags().StringToStringVar(&f.labels, "label", nil, "labels of the provision")
 	c.Flags().StringVar(&f.hostname, "hostname", "", "host name of the installed system (default: the machine's name)")
@@ -89,6 +95,9 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 	}
 	if cmd.Flags().Changed("alternatives") {
 		p.Spec.Alternatives = &f.alternatives
+	}
+	if cmd.Flags().Changed("if-no-machine") { // heads of earlier releases refuse the field
+		p.Spec.IfNoMachine = f.ifNoMachine
 	}
 	var err error
 	if p.Spec.SSHKeys, err = readKeys(f.sshKeys); err != nil {

@@ -52,11 +52,15 @@ func (s *screen) show(p provisionState) {
 func (s *screen) close() {}
 
 func headline(p provisionState) string {
-	if text := pendingText(p.provision); text != "" {
+	if text := waitingText(p); text != "" {
 		return text
 	}
 	st := p.provision.Status
-	return fmt.Sprintf("%s on %s, attempt %d", st.State, st.Machine, st.Attempts)
+	text := fmt.Sprintf("%s on %s, attempt %d", st.State, st.Machine, st.Attempts)
+	if p.workflow != nil && p.workflow.Status.Paused != nil {
+		text += ", " + runPauseText(p.workflow)
+	}
+	return text
 }
 
 // fit truncates a line to the terminal's width, less the mark before it: wrapped lines would break redrawing.

@@ -18,11 +18,12 @@ import (
 func (a *app) why() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use:   "why MACHINE",
-		Short: "Explain the state of a machine",
+		Use:   "why MACHINE|PROVISION",
+		Short: "Explain the state of a machine or provision",
 		Long: "Explain the state of a machine: its last failure with the cause, the steps of its workflow, and\n" +
-			"all events in order: DHCP, boot files, agent, actions, failures and remedies.",
-		Example: "  trivet why m1\n  trivet why m1 --all\n  trivet why m1 -o json",
+			"all events in order: DHCP, boot files, agent, actions, failures and remedies. Of a provision: what it\n" +
+			"waits for, its place among those that wait for the same, who paused it, and its machine.",
+		Example: "  trivet why m1\n  trivet why m1 --all\n  trivet why m1 -o json\n  trivet why web1",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := a.connect()
@@ -30,6 +31,9 @@ func (a *app) why() *cobra.Command {
 				return err
 			}
 			e, err := explainMachine(cmd.Context(), cl, args[0], all)
+			if errors.Is(err, trivet.ErrNotFound) {
+				e, err = a.explainProvision(cmd.Context(), cl, args[0], all, err)
+			}
 			if err != nil {
 				return err
 			}
@@ -43,9 +47,51 @@ func (a *app) why() *cobra.Command {
 
 // explanation is what explains the state of a machine.
 type explanation struct {
-	Machine  *trivet.Machine  `json:"machine"`
-	Workflow *trivet.Workflow `json:"workflow,omitempty"`
-	Events   []*trivet.Event  `json:"events,omitempty"` // in order
+	Provision *trivet.Provision  `json:"provision,omitempty"` // if it was asked for
+	Queue     *trivet.QueuePlace `json:"queue,omitempty"`     // its place the provision, while it waits
+	Machine   *trivet.Machine    `json:"machine,omitempty"`
+	Workflow  *trivet.Workflow   `json:"workflow,omitempty"`
+	Events    []*trivet.Event    `json:"events,omitempty"` // in order
+}
+
+// explainProvision explains a provision, with its machine if it has one. none is the error where there is neither a
+// machine nor a provision of the name.
+func (a *app) explainProvision(ctx context.Context, cl *client.Client, name string, all bool,
+	none error) (e explanation, err error) {
+	p, err := client.Of[trivet.Provision](cl).In(a.project()).Get(ctx, name)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return e, none
+	}
+	if err != nil {
+		return e, err
+	}
+	if p.Status.Machine != "" {
+		e, err = explainMachine(ctx, cl, p.Status.Machine, all)
+		if errors.Is(err, trivet.ErrNotFound) || err == nil && e.Machine.UID != p.Status.MachineUID {
+			e, err = explanation{}, nil // it was deleted
+		}
+	}
+	if err == nil {
+		e.Queue, err = cl.QueuePlace(ctx, p.Project, p.Name)
+	}
+	e.Provision = p
+	return e, err
+}
+
+// printProvision prints the state of a provision.
+func (a *app) printProvision(e explanation) {
+	p := e.Provision
+	fmt.Fprintf(a.Out, "Provision %s is %s%s\n", p.Name, cmp.Or(p.Status.State, trivet.ProvisionPending),
+		suffix(p.Status.Reason))
+	if text := pauseText(p.Status.Paused); text != "" {
+		fmt.Fprintf(a.Out, "It is %s; to go on: trivet resume%s %s\n", printable(text), a.flagText(), p.Name)
+	}
+	if e.Queue != nil {
+		fmt.Fprintf(a.Out, "It is the %s.\n", printable(queueText(e.Queue)))
+	}
+	if p.Status.State == trivet.ProvisionFailed {
+		fmt.Fprintf(a.Out, "When the cause is gone: trivet retry%s %s\n", a.flagText(), p.Name)
+	}
 }
 
 func explainMachine(ctx context.Context, cl *client.Client, machine string, all bool) (e explanation, err error) {
@@ -74,7 +120,13 @@ func (a *app) showWhy(e explanation) error {
 	if a.output != "table" {
 		return a.showValue(e)
 	}
+	if e.Provision != nil {
+		a.printProvision(e)
+	}
 	m := e.Machine
+	if m == nil {
+		return nil
+	}
 	fmt.Fprintf(a.Out, "Machine %s is %s", m.Name, cmp.Or(string(m.Status.State), "new"))
 	if m.Status.Reason != "" {
 		fmt.Fprintf(a.Out, ": %s", printable(m.Status.Reason))
@@ -96,6 +148,9 @@ func (a *app) printWorkflow(w *trivet.Workflow) error {
 	fmt.Fprintf(a.Out, "Workflow %s of template %s: %s", w.ShortName(), w.Spec.Template, w.Status.State)
 	if w.Status.Resets > 0 {
 		fmt.Fprintf(a.Out, "; its agent was lost %s", times(w.Status.Resets))
+	}
+	if text := runPauseText(w); text != "" {
+		fmt.Fprintf(a.Out, "; %s", printable(text))
 	}
 	fmt.Fprintln(a.Out)
 	if f := w.Status.Failure; f != nil {

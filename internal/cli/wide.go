@@ -16,8 +16,8 @@ var moreColumns = map[trivet.Kind]columns{
 
 // wideColumns are the columns of a kind, those that are shown in the wide table only, the labels and the time of
 // creation.
-func wideColumns(info trivet.KindInfo) columns {
-	own, more := columnsFor(info), moreColumns[info.Kind]
+func wideColumns(info trivet.KindInfo, more columns) columns {
+	own := columnsFor(info)
 	if _, ok := kindColumns[info.Kind]; !ok {
 		return own // which ends with these
 	}

@@ -32,7 +32,7 @@ func (f *Fleet) Claim(ctx context.Context, name string) error {
 
 // consider claims a machine for a provision. why: there is none.
 func (f *Fleet) consider(ctx context.Context, p *trivet.Provision) (why string, err error) {
-	if !p.Status.State.Waits() {
+	if !p.Status.Claims() {
 		return "", nil
 	}
 	if p.Status.WaitsFor != "" {
@@ -40,7 +40,7 @@ func (f *Fleet) consider(ctx context.Context, p *trivet.Provision) (why string, 
 	}
 	m, why := f.choose(p)
 	if m == nil {
-		return why, f.setPending(ctx, p, why)
+		return why, f.noMachine(ctx, p, why)
 	}
 	return "", f.offer(ctx, m, p)
 }
@@ -141,7 +141,7 @@ func (f *Fleet) claimFor(ctx context.Context, machine, name string,
 func (f *Fleet) claimOrReject(tx *store.Tx, machine, name string,
 	address *addressing.Proposal) (claimed bool, err error) {
 	p, err := f.Provisions.In(tx).Get(name)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Status.State.Waits() {
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Status.Claims() {
 		return false, errUnchanged
 	}
 	if err != nil {
@@ -156,6 +156,9 @@ func (f *Fleet) claimOrReject(tx *store.Tx, machine, name string,
 	}
 	err = f.claim(t, p, address)
 	if fault := (*faultError)(nil); errors.As(err, &fault) {
+		if p.Spec.IfNoMachine == trivet.NoMachineFail {
+			return false, f.failWaiting(tx, name, err.Error())
+		}
 		return false, f.wait(tx, name, err.Error(), fault.waitsFor())
 	}
 	if errors.Is(err, trivet.ErrInvalid) || errors.Is(err, trivet.ErrNotFound) || errors.Is(err, trivet.ErrTooLarge) {
@@ -189,7 +192,16 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 		return err
 	}
 	err = f.startRun(t, w, limits)
-	if err := errors.Join(err, workflow.CheckSize(w), f.checkShared(t, p)); err != nil {
+	if err := errors.Join(err, f.checkShared(t, p)); err != nil {
+		return err
+	}
+	return f.assign(t, p, in, network)
+}
+
+// assign makes the run that was started on the machine that of the provision, and the address that moves to it its own.
+func (f *Fleet) assign(t *transition, p *trivet.Provision, in arrival, network *trivet.RunNetwork) error {
+	m, w := t.machine, t.workflow
+	if err := workflow.CheckSize(w); err != nil {
 		return err
 	}
 	if _, err := f.Workflows.In(t.tx).Get(w.FullName()); err == nil {

@@ -25,7 +25,7 @@ func (f *Fleet) DeclareLost(ctx context.Context, machine string, wait workflow.W
 // onWait runs a transition where the run still waits for the same.
 func (f *Fleet) onWait(ctx context.Context, op, machine string, wait workflow.Wait, do func(*transition)) error {
 	return f.onMachine(ctx, op, machine, func(t *transition) error {
-		if t.workflow == nil {
+		if t.workflow == nil || t.pause() != nil {
 			return errUnchanged
 		}
 		if now, _, ok := workflow.CurrentWait(t.workflow); !ok || now != wait {

@@ -68,7 +68,7 @@ func (f *Fleet) finishProvision(t *transition) error {
 	p.Status = provision.After(&p.Spec, p.Status, provision.Run{Machine: t.machine, Name: t.workflow.Name,
 		State: s.State, Failure: s.Failure, Address: address, Kept: kept})
 	if p.Status.State.Ended() {
-		p.Status.Ended = f.now()
+		p.Status.Ended, p.Status.Paused = f.now(), nil
 	} else {
 		t.event(trivet.ReasonSwitched, "provision %s goes on with another machine: alternative %d of %d", p.ShortName(),
 			len(p.Status.Spent), provision.Alternatives(&p.Spec))

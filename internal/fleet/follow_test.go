@@ -126,6 +126,24 @@ func TestReleaseOfAnAddress(t *testing.T) {
 	}
 }
 
+// A provision that ends while it waits for the next machine has no address any more.
+func TestAddressOfAProvisionThatEnds(t *testing.T) {
+	r := newFollowing(t, unchanged)
+	r.bmcReports("p1", "off")
+	r.write(func(tx *store.Tx) error {
+		p, err := r.Provisions.In(tx).Get("default/a")
+		if err != nil {
+			return err
+		}
+		p.Spec.IfNoMachine, p.Spec.Selector = trivet.NoMachineFail, map[string]string{"pool": "none"}
+		return r.Provisions.In(tx).Put(p)
+	})
+	r.must(r.Claim(t.Context(), "default/a"))
+	if p := r.provisionNamed("a"); p.Status.State != trivet.ProvisionFailed || r.holder("10.0.0.1") != "" {
+		t.Errorf("%q has the address; the provision: %+v", r.holder("10.0.0.1"), p.Status)
+	}
+}
+
 // installOn lets the run of a machine succeed. Its agent is granted the address that moved.
 func (r *rack) installOn(machine string) {
 	r.Helper()

@@ -60,6 +60,7 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	m.Status.Epoch++
 	m.Status.AgentKey, m.Status.BootID, m.Status.Inventory = h.Key, h.BootID, &h.Inventory
 	m.Status.Power = "on"
+	recordRelease(t, h)
 	if err := f.succeeded(t, "Site", "Network", "Platform"); err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (f *Fleet) hello(t *transition, h *trivet.Hello, epoch int64) error {
 	if err != nil || granted {
 		return err
 	}
-	t.event(trivet.ReasonAgentIdle, "an agent is up under epoch %d; there is no run for it", m.Status.Epoch)
+	t.event(trivet.ReasonAgentIdle, "an agent is up under epoch %d; %s", m.Status.Epoch, t.idleBecause())
 	t.clear("an agent is up")
 	return nil
 }

@@ -56,7 +56,7 @@ func (f *Fleet) setPending(ctx context.Context, p *trivet.Provision, why string)
 
 func (f *Fleet) wait(tx *store.Tx, name, why, waitsFor string) error {
 	p, err := f.Provisions.In(tx).Get(name)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Status.State.Waits() {
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Status.Claims() {
 		return errUnchanged
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func (f *Fleet) reject(tx *store.Tx, name string, cause error) error {
 	st.WaitsFor, st.WaitsGeneration = "", 0
 	st.Failure = &trivet.Failure{Type: trivet.FaultConfiguration, Cause: cause.Error()}
 	f.countProvision(tx, st)
-	return f.Provisions.In(tx).Put(p)
+	return errors.Join(f.dropAddress(tx, p), f.Provisions.In(tx).Put(p))
 }
 
 // stopWaiting lets a provision wait for a machine again where the image that it waits for is not at fault any more, or
@@ -118,7 +118,7 @@ func (f *Fleet) Recheck(ctx context.Context, after *trivet.Provision, page int) 
 		}
 		var failed error
 		if why != "" && p.Status.WaitsFor == "" && sameChoice(last, p) {
-			failed = f.setPending(ctx, p, why)
+			failed = f.noMachine(ctx, p, why)
 		} else {
 			why, failed = f.consider(ctx, p)
 		}

@@ -8,8 +8,18 @@ import (
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
-// setIntent writes the desired power state of a machine, and what it must boot from.
+// setIntent writes the power state that a machine needs, and what it must boot from. That of a run which is paused is
+// kept until it is resumed.
 func (f *Fleet) setIntent(t *transition, want string) {
+	if p := t.pause(); p != nil {
+		t.dropIntent()
+		p.Power = want
+		return
+	}
+	f.writeIntent(t, want)
+}
+
+func (f *Fleet) writeIntent(t *transition, want string) {
 	t.dropIntent()
 	st := &t.machine.Status
 	st.Intent = &trivet.PowerIntent{
@@ -30,7 +40,7 @@ func (f *Fleet) Power(ctx context.Context, machine string, req trivet.PowerReque
 		if err != nil {
 			return err
 		}
-		f.setIntent(t, req.Want)
+		f.writeIntent(t, req.Want)
 		t.machine.Status.Intent.Boot = boot
 		t.event(trivet.ReasonPowerRequested, "an operator requested power %s", req.Want)
 		return nil
@@ -44,6 +54,9 @@ func (t *transition) dropIntent() {
 		st.PowerHead = st.Intent.Head
 	}
 	st.Intent = nil
+	if p := t.pause(); p != nil {
+		p.Power = ""
+	}
 }
 
 // ReleaseBMC records that this head does not use the machine's BMC.

@@ -13,18 +13,23 @@ import (
 // returns to its former state.
 func (f *Fleet) Accept(ctx context.Context, machine string) error {
 	return f.onMachine(ctx, "accept", machine, func(t *transition) error {
-		st := &t.machine.Status
-		was := st.State
-		if err := workflow.Change(st, workflow.Accept); err != nil {
+		if changed, err := t.accept(); err != nil || changed {
 			return err
 		}
-		if was == st.State {
-			return errUnchanged
-		}
-		t.explainRelease()
-		t.event(trivet.ReasonAccepted, "accepted by the operator; it was %s and is %s", was, st.State)
-		return nil
+		return errUnchanged
 	})
+}
+
+// accept accepts the machine, and reports whether that changed anything.
+func (t *transition) accept() (changed bool, err error) {
+	st := &t.machine.Status
+	was := st.State
+	if err := workflow.Change(st, workflow.Accept); err != nil || was == st.State {
+		return false, err
+	}
+	t.explainRelease()
+	t.event(trivet.ReasonAccepted, "accepted by the operator; it was %s and is %s", was, st.State)
+	return true, nil
 }
 
 // Quarantine keeps a machine out of placement, for a reason. A run on it is cancelled; an installed system goes on.

@@ -54,3 +54,11 @@ func (s *searches) find(selector map[string]string, search func(*state.Search) *
 	}
 	return m
 }
+
+// ended reports whether the last search by a selector read all machines.
+func (s *searches) ended(selector map[string]string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, goesOn := s.after[fmt.Sprint(selector)]
+	return !goesOn
+}

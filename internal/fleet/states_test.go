@@ -96,7 +96,7 @@ type subject struct {
 }
 
 func (r *rack) newMachine(n int) *subject {
-	s := &subject{rack: r, name: fmt.Sprint("s", n), mac: fmt.Sprintf("52:54:00:00:01:%02x", n),
+	s := &subject{rack: r, name: fmt.Sprint("s", n), mac: fmt.Sprintf("52:54:00:01:%02x:%02x", n>>8, n&255),
 		provision: fmt.Sprint("p", n)}
 	r.write(func(tx *store.Tx) error {
 		return errors.Join(
@@ -143,7 +143,8 @@ func (s *subject) do(command string) error {
 	case "claim":
 		return s.claim()
 	case "boot":
-		_, err := s.Hello(ctx, &trivet.Hello{MAC: s.mac, Key: "k", BootID: fmt.Sprint("b", m.Status.Epoch)},
+		_, err := s.Hello(ctx, &trivet.Hello{MAC: s.mac, Key: "k", BootID: fmt.Sprint("b", m.Status.Epoch),
+			Release: trivet.CurrentRelease},
 			auth.BootToken{Machine: s.name, MAC: s.mac, Epoch: m.Status.Epoch})
 		if workflow.StateOf(&m.Status) == trivet.MachineReleasing {
 			s.runs = false

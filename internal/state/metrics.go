@@ -20,6 +20,7 @@ import (
 type counts struct {
 	machines, models *store.Tally[trivet.Machine]
 	provisions       *store.Tally[trivet.Provision]
+	paused           *store.Tally[trivet.Provision]
 }
 
 func newCounts(t *Tables) counts {
@@ -27,6 +28,12 @@ func newCounts(t *Tables) counts {
 		machines: store.NewTally(t.Machines, func(m *trivet.Machine) string { return string(m.Status.State) }),
 		models:   store.NewTally(t.Machines, model),
 		provisions: store.NewTally(t.Provisions, func(p *trivet.Provision) string {
+			return string(cmp.Or(p.Status.State, trivet.ProvisionPending))
+		}),
+		paused: store.NewTally(t.Provisions, func(p *trivet.Provision) string {
+			if p.Status.Paused == nil {
+				return ""
+			}
 			return string(cmp.Or(p.Status.State, trivet.ProvisionPending))
 		}),
 	}
@@ -105,8 +112,10 @@ var (
 	provisionsDesc = prometheus.NewDesc("trivet_provision_records",
 		"Provisions by state, in this head's copy. Those that are pending are the queue: they wait for a machine.",
 		[]string{"state"}, nil)
+	pausedDesc = prometheus.NewDesc("trivet_provisions_paused",
+		"Provisions that are paused, by state (pending, running), in this head's copy.", []string{"state"}, nil)
 	oldestDesc = prometheus.NewDesc("trivet_provision_oldest_pending_seconds",
-		"Time since the oldest pending provision was created; 0 where none is pending.", nil, nil)
+		"Time since the oldest pending provision that is not paused was created; 0 where there is none.", nil, nil)
 )
 
 var (
@@ -130,7 +139,7 @@ func NewCollector(t *Tables) prometheus.Collector {
 }
 
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{machinesDesc, modelsDesc, provisionsDesc, oldestDesc} {
+	for _, d := range []*prometheus.Desc{machinesDesc, modelsDesc, provisionsDesc, pausedDesc, oldestDesc} {
 		to <- d
 	}
 }
@@ -150,6 +159,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, s := range provisionStates {
 		gauge(provisionsDesc, float64(provisions[string(s)]), string(s))
+	}
+	paused := c.tables.counts.paused.Counts()
+	for _, s := range []trivet.ProvisionState{trivet.ProvisionPending, trivet.ProvisionRunning} {
+		gauge(pausedDesc, float64(paused[string(s)]), string(s))
 	}
 	waited := time.Duration(0)
 	if oldest := first(c.tables.Provisions.Under(ByAge, "", store.Position{})); oldest != nil {

@@ -108,6 +108,19 @@ func TestMetrics(t *testing.T) {
 	want["machines active"], want["provision_records pending"] = 1, 1
 	delete(want, "machines_by_model Acme A??")
 	check(want, 30*time.Minute)
+
+	update(func(tx *store.Tx) error {
+		paused := provision("p4", trivet.ProvisionPending)
+		paused.Status.Paused = &trivet.Pause{By: "op"}
+		site := &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+			Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}}
+		return errors.Join(tables.Provisions.In(tx).Delete("default/p2"), tables.Sites.In(tx).Put(site),
+			tables.Provisions.In(tx).Put(paused))
+	})
+	want["provisions_paused pending"] = 1
+	if got := gauges(t, tables); got["provision_oldest_pending_seconds"] != 0 || !maps.Equal(got, want) {
+		t.Errorf("with what is paused: %v, want %v", got, want)
+	}
 }
 
 // However many models there are, few have a label of their own, and none is left out of the sum.

@@ -13,7 +13,8 @@ import (
 
 // Provisions and machines find each other by labels, without a scan of either. A machine is in index ByLabel under
 // each of its labels. A provision that waits for a machine is in index ByWaiting once: under its whole selector, in
-// order of the keys, and there by age. The selectors that a machine matches are found as paths along its labels.
+// order of the keys, and there by age. While it is paused it is in no index, and its age keeps its place. The selectors
+// that a machine matches are found as paths along its labels.
 
 // Parts of the keys. A label ends with endLabel, so that none is the prefix of another one.
 const (
@@ -94,14 +95,14 @@ func lacking(has, labels map[string]string) string {
 }
 
 func waitingKeys(p *trivet.Provision) []string {
-	if !p.Status.State.Waits() {
+	if !p.Status.Claims() {
 		return nil
 	}
 	return []string{classOfProvision(p) + age(p)}
 }
 
 func ageKeys(p *trivet.Provision) []string {
-	if !p.Status.State.Waits() {
+	if !p.Status.Claims() {
 		return nil
 	}
 	return []string{age(p)}

@@ -24,7 +24,7 @@ func DecideSync(m *trivet.Machine, w *trivet.Workflow, s *trivet.Sync) (SyncWrit
 		return WriteNothing, nil
 	}
 	st, n := &w.Status, len(s.Reports)
-	booting := st.State == trivet.WorkflowBooting
+	booting := st.State == trivet.WorkflowBooting && st.Paused == nil
 	switch {
 	case n > 0 && s.Epoch != m.Status.Epoch:
 		return WriteNothing, fmt.Errorf("%w: the reports are of epoch %d, the machine's is %d", trivet.ErrFenced,
@@ -84,7 +84,7 @@ func CheckReports(m *trivet.Machine, w *trivet.Workflow, s *trivet.Sync) (repeat
 
 // AwaitsAgent reports whether the run may be granted to the machine's idle agent.
 func AwaitsAgent(w *trivet.Workflow) bool {
-	return w != nil && w.Status.State == trivet.WorkflowBooting
+	return w != nil && w.Status.State == trivet.WorkflowBooting && w.Status.Paused == nil
 }
 
 // AwaitedAgent returns the epoch of the agent that holds the run; false where none does.
@@ -102,7 +102,7 @@ func Acked(m *trivet.Machine, w *trivet.Workflow) int64 {
 
 // GrantedRun returns the run that the machine's agent holds under its epoch; nil where there is none.
 func GrantedRun(m *trivet.Machine, w *trivet.Workflow) *trivet.Run {
-	if w == nil || w.Status.State != trivet.WorkflowRunning || w.Status.Epoch != m.Status.Epoch {
+	if w == nil || !GrantedTo(m, w) {
 		return nil
 	}
 	return work(w)

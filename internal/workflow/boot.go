@@ -10,7 +10,7 @@ import (
 // kernel. It reports whether anything changed; most calls change nothing.
 func (r *Run) ReachBootStep(step string) bool {
 	current := r.Status.Current()
-	if r.Status.State == trivet.WorkflowRunning && IsReset(step) && current != nil {
+	if r.Status.State == trivet.WorkflowRunning && IsReset(step) {
 		return r.restarted(step)
 	}
 	if r.Status.State != trivet.WorkflowBooting || current == nil || !isBefore(current.Name, step) &&

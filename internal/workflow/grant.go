@@ -3,12 +3,16 @@ package workflow
 import "github.com/trivet-project/trivet"
 
 // Grant grants the run to a new agent under a new epoch. What the last agent left unacknowledged starts again. It
-// reports whether the run was available: not when it has ended or waits for the installed system.
+// reports whether the run was available: not when it has ended, waits for the installed system, or is paused.
 func (r *Run) Grant(epoch int64) bool {
 	if !WantsAgent(r.Status) {
 		return false
 	}
 	if r.Status.State == trivet.WorkflowRunning && !r.loseAgent("the machine booted again") {
+		return false
+	}
+	if r.Status.Paused != nil {
+		r.hold()
 		return false
 	}
 	r.Status.Epoch, r.Status.Acked, r.Status.State = epoch, 0, trivet.WorkflowRunning
@@ -37,7 +41,7 @@ func (r *Run) AgentReturned() bool {
 	r.Status.State = trivet.WorkflowRunning
 	next := r.nextAction()
 	r.event(trivet.ReasonAgentReturned, next.Name, "the agent has returned and continues")
-	r.begin(next.Name, "")
+	r.beginAction(next.Name)
 	return true
 }
 

@@ -81,7 +81,7 @@ func (r *Run) actionDone(step *trivet.Step, report *trivet.Report) {
 		r.Status.Epoch = 0
 		r.expectBoot("the machine boots again for " + next.Name)
 	default:
-		r.begin(next.Name, "")
+		r.beginAction(next.Name)
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"github.com/trivet-project/trivet"
 )
 
-// Start sets the status of a run that has just been created, with its first step running.
+// Start sets the status of a run that has just been created, with its first step running. Steps that its status has
+// already were done before: see [Continue].
 func (r *Run) Start(m Machine, limits ...map[string]trivet.Limit) {
+	done := r.Status.Steps
 	*r.Status = trivet.WorkflowStatus{State: trivet.WorkflowBooting, Started: r.Now}
 	for _, name := range trivet.BootSteps[:len(trivet.BootSteps)-1] {
 		r.Status.Steps = append(r.Status.Steps, bootStep(name, limits))
@@ -18,6 +20,7 @@ func (r *Run) Start(m Machine, limits ...map[string]trivet.Limit) {
 	if endsInBoot(r.Spec) {
 		r.Status.Steps = append(r.Status.Steps, bootStep(trivet.StepFirstBoot, limits))
 	}
+	keepDone(r.Status.Steps, done)
 	if m.AgentUp { // the caller grants it the run
 		r.closeBefore(trivet.StepHello, trivet.StepSkipped)
 		r.begin(trivet.StepHello, "")
@@ -139,9 +142,19 @@ func (r *Run) nextAction() *trivet.Step {
 	return nil
 }
 
+// endAs ends the run, also one that is paused.
+func (r *Run) endAs(state trivet.WorkflowState) {
+	r.Status.State, r.Status.Ended, r.Status.Paused = state, r.Now, nil
+	for i := range r.Status.Steps {
+		if s := &r.Status.Steps[i]; s.Note == notePaused {
+			s.Note = ""
+		}
+	}
+}
+
 // succeed ends the run successfully.
 func (r *Run) succeed() {
-	r.Status.State, r.Status.Ended = trivet.WorkflowSucceeded, r.Now
+	r.endAs(trivet.WorkflowSucceeded)
 	r.event(trivet.ReasonSucceeded, "", "all %d steps are done", len(r.Status.Steps))
 }
 
@@ -149,7 +162,7 @@ func (r *Run) succeed() {
 func (r *Run) fail(s *trivet.Step, fault trivet.FailureType, cause string) {
 	s.Cause = cause
 	r.end(s, trivet.StepFailed)
-	r.Status.State, r.Status.Ended = trivet.WorkflowFailed, r.Now
+	r.endAs(trivet.WorkflowFailed)
 	r.Status.Failure = &trivet.Failure{Type: fault, Step: s.Name, Cause: cause}
 	r.warn(trivet.ReasonFailed, s.Name, "%s (%s)", cause, fault)
 }
@@ -162,6 +175,6 @@ func (r *Run) Cancel(why string) {
 	if s := r.Status.Current(); s != nil {
 		r.end(s, trivet.StepCancelled)
 	}
-	r.Status.State, r.Status.Ended = trivet.WorkflowCancelled, r.Now
+	r.endAs(trivet.WorkflowCancelled)
 	r.event(trivet.ReasonCancelled, "", "%s", why)
 }

@@ -79,6 +79,7 @@ type agent struct {
 	dropped  int64         // the last epoch whose run was dropped; it and all before are over
 	behind   int           // consecutive answers of an old epoch
 	work     *work         // nil when there is no run
+	granted  trivet.Grant  // of work
 	interval time.Duration // between syncs while a run is in progress
 	pause    backoff
 	refused  int

@@ -46,6 +46,7 @@ func (a *agent) handle(g trivet.Grant) action.Ending {
 		a.Log.Warn("the run was granted to another agent", "epoch", a.epoch, "newEpoch", g.Epoch)
 		return a.drop()
 	}
+	a.setPaused(g.Paused)
 	return action.EndNone
 }
 
@@ -94,9 +95,11 @@ func (a *agent) adopt(g trivet.Grant) action.Ending {
 	if err := a.Journal.Grant(g.Epoch, g.Acked, g.Run.UID, a.BootID); err != nil {
 		a.Log.Error("cannot write the grant to the journal", "error", err)
 	}
+	a.granted = g
 	a.saveState(g)
 	a.Log.Info("run started", "workflow", g.Run.Workflow, "epoch", g.Epoch, "done", len(g.Run.Done))
 	a.work = a.newWork(g.Run, progressOf(g.Run))
+	a.work.gate.set(g.Paused)
 	a.work.start()
 	return action.EndNone
 }

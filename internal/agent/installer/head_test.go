@@ -20,7 +20,8 @@ type head struct {
 	epoch    int64
 	acked    int64
 	run      *trivet.Run
-	order    trivet.Order  // once
+	order    trivet.Order // once
+	paused   bool
 	down     error         // while set, no head answers
 	stale    *trivet.Grant // while set, the answer to a sync, of a stale head
 	heads    []string
@@ -53,7 +54,7 @@ func (h *head) change(f func()) {
 
 func (h *head) grant() trivet.Grant {
 	g := trivet.Grant{Machine: "m", Epoch: h.epoch, Acked: h.acked, Interval: h.interval,
-		Blobs: []string{"http://head/blobs"}, Order: h.order,
+		Blobs: []string{"http://head/blobs"}, Order: h.order, Paused: h.paused,
 		Heads: h.heads}
 	h.order = ""
 	return g

@@ -17,7 +17,7 @@ const maxInventory = trivet.MaxHello - 4<<10
 func (a *agent) hello(ctx context.Context) (action.Ending, error) {
 	h := trivet.Hello{
 		Machine: a.Machine, MAC: a.MAC, Token: a.Token, Key: a.Key,
-		BootID: a.BootID, Version: a.Version, Inventory: a.Inventory,
+		BootID: a.BootID, Version: a.Version, Release: trivet.CurrentRelease, Inventory: a.Inventory,
 	}
 	h.Inventory.Shorten(maxInventory)
 	for {

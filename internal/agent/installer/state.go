@@ -113,9 +113,10 @@ func (a *agent) resume() bool {
 		return false
 	}
 	a.learn(s.Grant)
-	a.epoch = s.Grant.Epoch
+	a.epoch, a.granted = s.Grant.Epoch, s.Grant
 	a.Log.Info("run resumed", "workflow", s.Grant.Run.Workflow, "epoch", a.epoch)
 	a.work = a.newWork(s.Grant.Run, pastOf(s.Grant.Run, a.Journal.Entries(), a.epoch))
+	a.work.gate.set(s.Grant.Paused)
 	a.work.start()
 	return true
 }

@@ -36,7 +36,7 @@ func (a *agent) sync(ctx context.Context) (action.Ending, error) {
 // answered handles an answer. It pauses before the next sync if the answer made no progress: no report was
 // acknowledged, or there is no run although the head was allowed to wait.
 func (a *agent) answered(ctx context.Context, req trivet.Sync, g trivet.Grant, began time.Time) (action.Ending, error) {
-	idle := a.work == nil
+	idle := a.work == nil || req.Paused
 	if ending := a.handle(g); ending != action.EndNone {
 		return ending, nil
 	}
@@ -46,7 +46,7 @@ func (a *agent) answered(ctx context.Context, req trivet.Sync, g trivet.Grant, b
 		delay := a.pause.next()
 		a.Log.Warn("a head acknowledged no report", "report", left[0].Seq, "retryIn", delay)
 		return action.EndNone, wait.Sleep(ctx, delay)
-	case idle && a.work == nil && time.Since(began) < idlePause:
+	case idle && (a.work == nil || a.work.gate.holds()) && time.Since(began) < idlePause:
 		return action.EndNone, wait.Sleep(ctx, wait.Jitter(2*idlePause))
 	}
 	a.pause.reset()
@@ -56,12 +56,16 @@ func (a *agent) answered(ctx context.Context, req trivet.Sync, g trivet.Grant, b
 	return action.EndNone, nil
 }
 
-// request returns the next request. Without a run its epoch is 0 or that of the finished run, and the head may wait.
+// request returns the next request. Without a run its epoch is 0 or that of the finished run, and the head may wait,
+// as it may while the run is paused.
 func (a *agent) request() trivet.Sync {
 	req := trivet.Sync{Machine: a.machine, Epoch: a.epoch, BootID: a.BootID}
 	if a.work == nil {
 		req.Wait = trivet.MaxWait
 		return req
+	}
+	if a.work.gate.holds() {
+		req.Paused, req.Wait = true, trivet.MaxWait
 	}
 	select { // this sync sends what was reported until now
 	case <-a.work.reported:
@@ -86,9 +90,9 @@ func (a *agent) logsBefore(ctx context.Context, reports []trivet.Report) {
 }
 
 // awaitReason returns after the interval, or a moment after a report so that others can share its sync, or at once
-// when the run is over. Without a run the head waits instead.
+// when the run is over. Without a run, or while it is paused, the head waits instead.
 func (a *agent) awaitReason(ctx context.Context) error {
-	if a.work == nil || a.work.isOver() {
+	if a.work == nil || a.work.isOver() || a.work.gate.holds() {
 		return ctx.Err()
 	}
 	heartbeat := time.NewTimer(a.interval)

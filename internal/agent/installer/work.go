@@ -23,6 +23,7 @@ type work struct {
 	reported chan struct{} // capacity 1: there are reports to send
 	over     chan struct{} // closed at the end; outcome is valid then
 	outcome  outcome
+	gate     gate
 	progress atomic.Pointer[trivet.Progress]
 }
 
@@ -104,6 +105,9 @@ func (w *work) action(act *trivet.Action) (stuck bool, err error) {
 	for try := w.past.attempts[act.Name] + 1; ; try++ {
 		if try > act.Retries+1 {
 			return false, errors.New("no attempt is left")
+		}
+		if err := w.awaitResume(); err != nil {
+			return false, err
 		}
 		stuck, err := w.attempt(act, try)
 		if err == nil || stuck || w.ctx.Err() != nil {

@@ -63,7 +63,11 @@ func (c *Controller) exchange(saved uptime.Checkpoint, now time.Duration) uptime
 		if err != nil {
 			continue
 		}
-		used := t.Advance(now, isQueued(t.wait, m))
+		w, err := c.Tables.Workflows.GetShared(workflow)
+		if err != nil {
+			continue
+		}
+		used := t.Advance(now, isQueued(w, t.wait, m))
 		t.Raise(t.credit(saved))
 		if c.Rank(workflow) == 0 {
 			own[t.id] = max(used, saved[t.id])

@@ -53,10 +53,15 @@ var Declaration = reconcile.Declaration{
 	Workers: 2,
 }
 
-// input is what a run waits for.
+// input is what a run waits for, and whether it is paused.
 func input(r trivet.Record) any {
-	wait, _, _ := workflow.CurrentWait(r.(*trivet.Workflow))
-	return wait
+	type input struct {
+		wait   workflow.Wait
+		paused bool
+	}
+	w := r.(*trivet.Workflow)
+	wait, _, _ := workflow.CurrentWait(w)
+	return input{wait, w.Status.Paused != nil}
 }
 
 // Config is what the controller needs.
@@ -131,9 +136,12 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	if err != nil { // its deletion ends the run
 		return 0, nil
 	}
-	queued := isQueued(wait, m)
+	queued := isQueued(w, wait, m)
 	used := c.count(w.Spec.Machine, wait, limit, clock.Counted(), queued)
-	if used >= limit {
+	switch {
+	case w.Status.Paused != nil: // an agent that is lost meanwhile is found when the run is resumed
+		return pausedInterval, nil
+	case used >= limit:
 		return time.Second, c.Fleet.Expire(ctx, w.Spec.Machine, wait)
 	}
 	silence, err := c.checkSilence(ctx, w, wait)
@@ -143,12 +151,16 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	return min(silence, limit-used), err
 }
 
-// queuedInterval is how often a wait is checked that is queued for a BMC.
-const queuedInterval = 5 * time.Second
+// queuedInterval is how often a wait is checked that is queued for a BMC, pausedInterval one of a run that is paused.
+const (
+	queuedInterval = 5 * time.Second
+	pausedInterval = time.Hour
+)
 
-// isQueued reports whether what a run waits for has not begun: its power command waits for a BMC.
-func isQueued(wait workflow.Wait, m *trivet.Machine) bool {
-	return trivet.IsBootStep(wait.Step) && workflow.PowerQueued(m)
+// isQueued reports whether the time of a wait does not count: the run is paused, or what it waits for has not begun, as
+// its power command waits for a BMC.
+func isQueued(w *trivet.Workflow, wait workflow.Wait, m *trivet.Machine) bool {
+	return w.Status.Paused != nil || trivet.IsBootStep(wait.Step) && workflow.PowerQueued(m)
 }
 
 // checkSilence declares the agent that the run depends on lost where it is silent for too long, and returns when to

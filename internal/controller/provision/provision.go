@@ -41,7 +41,7 @@ var Declaration = reconcile.Declaration{
 func input(r trivet.Record) any {
 	switch r := r.(type) {
 	case *trivet.Provision:
-		return waiting{r.Status.State.Waits(), r.Status.WaitsFor}
+		return waiting{r.Status.Claims(), r.Status.WaitsFor}
 	case *trivet.Machine:
 		return placement.Free(r)
 	}
@@ -92,8 +92,9 @@ func (c *Controller) Keys() []string {
 func (c *Controller) Affected(e *store.Event) []string {
 	switch is := e.Record().(type) {
 	case *trivet.Provision:
-		if was, ok := e.Old().(*trivet.Provision); is.Status.State.Waits() &&
-			(!ok || was.Generation != is.Generation || is.Status.WaitsFor == "" && input(was) != input(is)) {
+		if was, ok := e.Old().(*trivet.Provision); is.Status.Claims() &&
+			(!ok || was.Generation != is.Generation || was.Status.Paused != nil ||
+				is.Status.WaitsFor == "" && input(was) != input(is)) {
 			return []string{is.FullName()}
 		}
 	case *trivet.Machine:

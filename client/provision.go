@@ -1,0 +1,62 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/trivet-project/trivet"
+)
+
+// Pause pauses a provision: it claims no machine, and its run starts no further action. One that is paused stays so. If
+// the response is lost it fails with ErrUnknown and does not retry: another client may have resumed it since.
+func (c *Client) Pause(ctx context.Context, project, provision string) error {
+	return c.provisionVerb(ctx, project, provision, "pause", nil)
+}
+
+// Resume resumes a provision that is paused. If the response is lost it fails with ErrUnknown and does not retry.
+func (c *Client) Resume(ctx context.Context, project, provision string) error {
+	return c.provisionVerb(ctx, project, provision, "resume", nil)
+}
+
+// Retry gives a provision that failed another run. If the response is lost it fails with ErrUnknown and does not
+// retry: that run may have failed since.
+func (c *Client) Retry(ctx context.Context, project, provision string, req trivet.RetryRequest) error {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	return c.provisionVerb(ctx, project, provision, "retry", body)
+}
+
+func (c *Client) provisionVerb(ctx context.Context, project, name, verb string, body []byte) error {
+	if err := errors.Join(trivet.ValidateProject(project), trivet.ValidateName(name)); err != nil {
+		return err
+	}
+	path := "/v1/projects/" + url.PathEscape(project) + "/provisions/" + url.PathEscape(name) + "/" + verb
+	_, err := c.json(ctx, call{method: http.MethodPost, path: path, body: body, once: true}, nil)
+	if errors.Is(err, trivet.ErrUnknown) {
+		return &trivet.Error{Op: verb, Kind: "Provision", Name: name, Err: err,
+			Hint: "check its state, and repeat the command if needed: trivet describe provision " + name}
+	}
+	return err
+}
+
+// Queue returns the places of all provisions that wait, and are not paused, by age.
+func (c *Client) Queue(ctx context.Context) (q trivet.Queue, err error) {
+	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/provisions/queue"}, &q)
+	return q, err
+}
+
+// QueuePlace returns the place of one provision among those that wait for the same; nil where it does not wait.
+func (c *Client) QueuePlace(ctx context.Context, project, provision string) (*trivet.QueuePlace, error) {
+	query := url.Values{"project": {project}, "name": {provision}}
+	var q trivet.Queue
+	_, err := c.json(ctx, call{method: http.MethodGet, path: "/v1/provisions/queue", query: query}, &q)
+	if err != nil || len(q.Items) == 0 {
+		return nil, err
+	}
+	return &q.Items[0], nil
+}

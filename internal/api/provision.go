@@ -1,0 +1,81 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/apitypes"
+	"github.com/trivet-project/trivet/internal/auth"
+)
+
+// provisionRoutes are the operations on provisions besides their records.
+func (h *Handler) provisionRoutes() {
+	const one = inProject + "provisions/{name}/"
+	for _, op := range []struct {
+		name, summary string
+		do            func(ctx context.Context, provision, by string) error
+	}{
+		{"pause", "Pause a provision: it claims no machine, and its run starts no further action", h.Fleet.Pause},
+		{"resume", "Resume a provision that is paused", h.Fleet.Resume},
+	} {
+		h.add(route{method: "POST", path: one + op.name, verb: auth.Write, kind: "Provision",
+			status: http.StatusNoContent, summary: op.summary,
+			serve: func(w http.ResponseWriter, r *http.Request, c *caller) error {
+				name, err := fullName(r)
+				if err == nil {
+					err = op.do(r.Context(), name, c.account)
+				}
+				return done(w, err)
+			}})
+	}
+	h.add(route{method: "POST", path: one + "retry", verb: auth.Write, kind: "Provision",
+		status: http.StatusNoContent, summary: "Give a provision that failed another run",
+		in: reflect.TypeFor[trivet.RetryRequest](), serve: h.retry})
+	h.add(route{method: "GET", path: "/v1/provisions/queue", verb: auth.Read, kind: "Provision",
+		summary: "Places of provisions that wait, among those that wait for the same: of all, by age, or of one",
+		query:   []string{"project: of the one provision", "name: of the one provision, which may be paused"},
+		out:     reflect.TypeFor[trivet.Queue](), serve: h.queue})
+}
+
+func (h *Handler) retry(w http.ResponseWriter, r *http.Request, c *caller) error {
+	name, err := fullName(r)
+	if err != nil {
+		return err
+	}
+	body, err := h.readBody(w, r, 4<<10)
+	if err != nil {
+		return err
+	}
+	var req trivet.RetryRequest
+	if err := apitypes.DecodeStrict(body, &req); err != nil {
+		return err
+	}
+	return done(w, h.Fleet.Retry(r.Context(), name, req, c.account))
+}
+
+// queue counts places when it is asked: a place is not stored, as it changes with each provision before.
+func (h *Handler) queue(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	project, name := r.URL.Query().Get("project"), r.URL.Query().Get("name")
+	out := trivet.Queue{Items: []trivet.QueuePlace{}}
+	if name == "" && project == "" {
+		if places, more := h.Fleet.Places(); len(places) > 0 {
+			out.Items, out.More = places, more
+		}
+		return respond(w, http.StatusOK, out)
+	}
+	full := trivet.FullName(project, name)
+	if err := trivet.ValidateFullName(full); err != nil {
+		return fmt.Errorf("queue: %w", err)
+	}
+	p, err := h.Fleet.Provisions.GetShared(full)
+	if err != nil {
+		return err
+	}
+	if place, ok := h.Fleet.QueuePlace(p); ok {
+		out.Items = append(out.Items, place)
+	}
+	return respond(w, http.StatusOK, out)
+}
