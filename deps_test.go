@@ -33,7 +33,8 @@ var layers = []layer{
 		},
 	}},
 	{"rules", [][]string{
-		{"internal/actionspec", "internal/boot", "internal/ipam", "internal/placement", "internal/uptime"},
+		{"internal/actionspec", "internal/boot", "internal/ipam", "internal/learnt", "internal/placement",
+			"internal/uptime"},
 		{"internal/provision", "internal/reference", "internal/workflow"},
 	}},
 	{"machine", [][]string{
