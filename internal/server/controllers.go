@@ -31,7 +31,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 		provision.New(s.fleet.Within(provision.Declaration.Scope()), within(provision.Declaration)),
 		deadline.New(deadline.Config{
 			Fleet: s.fleet.Within(deadline.Declaration.Scope()), Presence: s.exchange.Tracker, Clock: s.clock,
-			Saved:  state.NewCheckpoints(s.store, s.local.Name()),
+			Saved: state.NewCheckpoints(s.store, s.local.Name()), Learner: s.learnt,
 			Tables: within(deadline.Declaration), Rank: ranking.Rank, Log: s.cfg.Log.With("controller", "deadline"),
 		}),
 		power.New(power.Config{
