@@ -56,7 +56,11 @@ func headline(p provisionState) string {
 		return text
 	}
 	st := p.provision.Status
-	return fmt.Sprintf("%s on %s, attempt %d", st.State, st.Machine, st.Attempts)
+	text := fmt.Sprintf("%s on %s, attempt %d", st.State, st.Machine, st.Attempts)
+	if left := etaCell(p.workflow); left != "" {
+		text += ", about " + left + " left"
+	}
+	return text
 }
 
 // fit truncates a line to the terminal's width, less the mark before it: wrapped lines would break redrawing.
@@ -75,6 +79,9 @@ func (s *screen) line(step trivet.Step, p provisionState) string {
 		return text
 	case trivet.StepRunning:
 		text += fmt.Sprintf(" %s / %s", durationText(s.elapsed(step)), step.Timeout)
+		if usual := usualText(p.workflow.Spec.StepTime(step.Name)); usual != "" {
+			text += ", usually " + usual
+		}
 		if step.Attempt > 1 {
 			text += fmt.Sprintf(", attempt %s", attemptText(step))
 		}
