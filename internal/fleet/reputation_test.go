@@ -67,10 +67,7 @@ func TestLateAfterOfTheSite(t *testing.T) {
 	r.write(func(tx *store.Tx) error {
 		site := &trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName}}
 		site.Status.ClusterVersion = trivet.CurrentRelease
-		if err := r.Sites.In(tx).Put(site); err != nil {
-			return err
-		}
-		return nil
+		return r.Sites.In(tx).Put(site)
 	})
 	r.write(func(tx *store.Tx) error {
 		site, err := r.Sites.In(tx).Get(trivet.SiteName)

@@ -21,7 +21,7 @@ func TestReputation(t *testing.T) {
 	r = learnt.AddFailure(r, trivet.FaultImage, now)
 	r = learnt.AddFailure(r, "sunspots", now)
 	after := learnt.AddFailure(r, trivet.FaultMachine, now.Add(halfLife))
-	behind := learnt.AddFailure(r, trivet.FaultMachine, now.Add(-time.Hour))
+	behind := learnt.AddFailure(r, trivet.FaultMachine, now.Add(-halfLife))
 	for name, tc := range map[string]struct {
 		r    *trivet.Reputation
 		at   time.Time
@@ -31,9 +31,9 @@ func TestReputation(t *testing.T) {
 		"one":               {r, now, 1},
 		"after two weeks":   {r, now.Add(halfLife), 0.5},
 		"after ten weeks":   {r, now.Add(71 * 24 * time.Hour), 0},
-		"before":            {r, now.Add(-time.Hour), 1},
+		"before":            {r, now.Add(-halfLife), 1},
 		"another one":       {after, now.Add(halfLife), 1.5},
-		"a clock is behind": {behind, now, 2},
+		"a clock is behind": {behind, now.Add(-halfLife), 2},
 	} {
 		if got := learnt.Faults(tc.r, tc.at); math.Abs(got-tc.want) > 0.01 {
 			t.Errorf("%s: %v faults, want %v", name, got, tc.want)
@@ -83,6 +83,7 @@ func TestAvoidedModels(t *testing.T) {
 		"seldom":                {95, 5, 100, 0, trivet.FaultMachine, false},
 		"as others":             {10, 5, 20, 8, trivet.FaultMachine, false},
 		"by an image":           {10, 5, 100, 2, trivet.FaultImage, false},
+		"too few others":        {10, 5, 5, 0, trivet.FaultMachine, false},
 		"there is no other one": {10, 5, 0, 0, trivet.FaultMachine, false},
 	} {
 		b := &learnt.Book{}

@@ -58,6 +58,12 @@ func TestTimes(t *testing.T) {
 
 // Late is never less than the least time for it, and never as much as the timeout.
 func TestLateIsBounded(t *testing.T) {
+	w := workflow(trivet.WorkflowBooting)
+	for _, s := range runs(200, "Dell").Times("Dell", w, w.Status.Steps[0].Timeout.D()) {
+		if s.Late != 0 {
+			t.Errorf("late at the timeout: %+v", s)
+		}
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		b := &learnt.Book{}
 		for range rapid.IntRange(90, 200).Draw(t, "runs") {
