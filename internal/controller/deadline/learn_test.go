@@ -196,6 +196,20 @@ func TestOnlyWholeStepsAreLearnt(t *testing.T) {
 	}
 }
 
+// How long a machine without a BMC takes to request an address says how long a person took to power it on.
+func TestManualPowerOnIsNotLearnt(t *testing.T) {
+	i := newInstaller(t)
+	l := i.head(0)
+	create(t, i.f, &trivet.Machine{}, trivet.Action{Name: "work", Use: "noop"})
+	i.after(300, nothing)
+	i.after(40, i.reach(trivet.StepDHCP))
+	i.after(3, i.reach(trivet.StepScript))
+	i.after(5, func(ctx context.Context) error { return i.f.Quarantine(ctx, "m1", "noise") })
+	if got := l.took(t); len(got) != 1 || got[trivet.StepScript] != 3*time.Second {
+		t.Errorf("learnt %v", got)
+	}
+}
+
 // A run that had ended before a head knew it is not learnt: another one did.
 func TestEndedRunIsNotLearntAgain(t *testing.T) {
 	i := newInstaller(t)
