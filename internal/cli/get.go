@@ -51,7 +51,8 @@ func (a *app) get() *cobra.Command {
 	}
 	selectFlags(c, &o.ListOptions)
 	c.Flags().BoolVarP(&o.follow, "watch", "w", false, "continue and show every change")
-	c.Flags().StringVar(&o.sortBy, "sort-by", "", "sort by a field, such as status.state, created or labels.rack; machines also by reputation, the best first")
+	c.Flags().StringVar(&o.sortBy, "sort-by", "",
+		"sort by a field, such as status.state, created or labels.rack; machines also by reputation, the best first")
 	c.Flags().StringVar(&o.since, "since", "",
 		"of events: not older than a duration (1h) or a time (2026-01-31T12:00:00Z)")
 	c.Flags().StringVar(&o.until, "until", "", "of events: older than a duration or a time")
