@@ -34,8 +34,8 @@ var layers = []layer{
 	}},
 	{"rules", [][]string{
 		{
-			"internal/actionspec", "internal/boot", "internal/invariant", "internal/ipam", "internal/placement",
-			"internal/uptime",
+			"internal/actionspec", "internal/boot", "internal/invariant", "internal/ipam", "internal/learnt",
+			"internal/placement", "internal/uptime",
 		},
 		{"internal/provision", "internal/reference", "internal/workflow"},
 	}},

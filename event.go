@@ -138,6 +138,10 @@ const (
 	ReasonAgentReturned = "AgentReturned"
 	// ReasonDeadlineExceeded: a boot step exceeded its timeout; it is retried.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
+	// ReasonStepLate: a step takes longer than almost all earlier ones of this model; its deadline is not reached.
+	ReasonStepLate = "StepLate"
+	// ReasonForgotten: an operator reset the reputation of the machine.
+	ReasonForgotten = "Forgotten"
 	// ReasonActionDone: an action is done.
 	ReasonActionDone = "ActionDone"
 	// ReasonActionFailed: an attempt of an action failed; it is retried.
@@ -181,7 +185,7 @@ var EventReasons = []string{
 	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
 	ReasonPowerRequested, ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed,
 	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned,
-	ReasonDeadlineExceeded, ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded,
+	ReasonDeadlineExceeded, ReasonStepLate, ReasonForgotten, ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded,
 	ReasonFailed, ReasonStoreFilling, ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected,
 	ReasonKeyRotation, ReasonKeyActive, ReasonKeyRotated, ReasonCancelled, ReasonNotifierFailing,
 	ReasonNotifierRecovered, ReasonNotifierDisabled, ReasonNotificationsDropped,

@@ -122,6 +122,8 @@ type MachineStatus struct {
 	Events int64 `json:"events,omitempty"`
 	// Activated is the time of the installed system's first phone-home.
 	Activated time.Time `json:"activated,omitzero"`
+	// Reputation is how often its runs have failed lately.
+	Reputation *Reputation `json:"reputation,omitempty"`
 }
 
 // PowerIntent is written before a command is sent to a BMC, because a BMC cannot refuse one that is out of date: the

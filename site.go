@@ -31,6 +31,9 @@ type SiteSpec struct {
 	AgentTimeout Duration `json:"agentTimeout,omitempty"`
 	// Resets is how often a machine may lose its agent in one run; 0 means DefaultResets.
 	Resets int `json:"resets,omitempty"`
+	// LateAfter is the least time after which a step may be reported as late, however fast earlier ones were; 0 means
+	// DefaultLateAfter.
+	LateAfter Duration `json:"lateAfter,omitempty"`
 	// TokenLifetime is how long an API token is valid unless its request says otherwise; 0 means DefaultTokenLifetime.
 	TokenLifetime Duration `json:"tokenLifetime,omitempty"`
 	// RecoveryKey is the public part of the key that opens backups, which trivet backup key creates: age1... Its secret

@@ -37,6 +37,8 @@ type WorkflowSpec struct {
 	Images []ImageRef `json:"images,omitempty"`
 	// Seed is the data for cloud-init.
 	Seed Seed `json:"seed,omitzero"`
+	// Times are how long the steps took in earlier runs, as of the claim: those of which enough are known.
+	Times []StepTime `json:"times,omitempty"`
 }
 
 // ImageRef is an image as a workflow uses it: by digest, so that a later import does not change a run.
@@ -136,7 +138,9 @@ type Step struct {
 	Started time.Time `json:"started,omitzero"`  // of the current or last attempt, for people
 	Ended   time.Time `json:"ended,omitzero"`    // of the last attempt; zero while the step runs
 	Cause   string    `json:"cause,omitempty"`   // why the last failed attempt failed
-	Note    string    `json:"note,omitempty"`    // what it waits for, or its last message
+	// Late is the attempt that was reported last as late: it took longer than spec.times has for the step.
+	Late int    `json:"late,omitempty"`
+	Note string `json:"note,omitempty"` // what it waits for, or its last message
 }
 
 // FailureType is the cause of a failure. Only a failure of the machine is retried on another machine.

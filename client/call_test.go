@@ -196,6 +196,7 @@ func TestMachineVerbWithLostResponse(t *testing.T) {
 	c := newCluster(t)
 	for name, verb := range map[string]func(*client.Client) error{
 		"accept":     func(cl *client.Client) error { return cl.Accept(t.Context(), "m1") },
+		"forget":     func(cl *client.Client) error { return cl.Forget(t.Context(), "m1") },
 		"quarantine": func(cl *client.Client) error { return cl.Quarantine(t.Context(), "m1", "noise") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,6 +54,17 @@ func (c *Client) Accept(ctx context.Context, machine string) error {
 	return c.machineVerb(ctx, machine, "accept", nil)
 }
 
+// Forget resets the reputation of a machine, as after a repair.
+func (c *Client) Forget(ctx context.Context, machine string) error {
+	return c.machineVerb(ctx, machine, "forget", nil)
+}
+
+// Models returns what was learnt of the machines of each model, as the head that responds knows it, all machines first.
+func (c *Client) Models(ctx context.Context) (all []trivet.Model, err error) {
+	_, err = c.json(ctx, call{method: http.MethodGet, path: "/v1/models"}, &all)
+	return all, err
+}
+
 // Quarantine excludes a machine from placement, for a reason. A run on it is cancelled. If the response is lost it
 // fails with ErrUnknown and does not retry: the machine may have been accepted since, and have a new run.
 func (c *Client) Quarantine(ctx context.Context, machine, reason string) error {

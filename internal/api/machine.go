@@ -68,6 +68,18 @@ func (h *Handler) machineRoutes() {
 		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
 			return done(w, h.Fleet.Accept(r.Context(), r.PathValue("name")))
 		}})
+	h.add(route{method: "POST", path: "/v1/machines/{name}/forget", verb: auth.Write, kind: "Machine",
+		status:  http.StatusNoContent,
+		summary: "Reset the reputation of a machine, as after a repair",
+		serve: func(w http.ResponseWriter, r *http.Request, _ *caller) error {
+			return done(w, h.Fleet.Forget(r.Context(), r.PathValue("name")))
+		}})
+	h.add(route{method: "GET", path: "/v1/models", verb: auth.Read, kind: "Machine",
+		out:     reflect.TypeFor[[]trivet.Model](),
+		summary: "What was learnt of the machines of each model, as this head knows it; the first entry is all machines",
+		serve: func(w http.ResponseWriter, _ *http.Request, _ *caller) error {
+			return respond(w, http.StatusOK, h.Fleet.Models())
+		}})
 	h.add(route{method: "POST", path: "/v1/machines/{name}/quarantine", verb: auth.Write, kind: "Machine",
 		status:  http.StatusNoContent,
 		summary: "Exclude a machine from placement; a run on it is cancelled",

@@ -48,6 +48,7 @@ const routeAccess = `
 	viewer    /v1/machines/{name}/progress       GET
 	viewer    /v1/macs                           GET
 	viewer    /v1/macs/{name}                    GET
+	viewer    /v1/models                         GET
 	viewer    /v1/networks                       GET
 	viewer    /v1/networks/{name}                GET
 	viewer    /v1/notifiers                      GET
@@ -85,6 +86,7 @@ const routeAccess = `
 	operator  /v1/machines/{name}/accept         POST
 	operator  /v1/machines/{name}/console        GET POST
 	operator  /v1/machines/{name}/console/input  POST
+	operator  /v1/machines/{name}/forget         POST
 	operator  /v1/machines/{name}/power          GET POST
 	operator  /v1/machines/{name}/quarantine     POST
 	operator  /v1/networks                       POST

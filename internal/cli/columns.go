@@ -33,8 +33,8 @@ var kindColumns = map[trivet.Kind]columns{
 	}, "STATE", "MACHINE", "TEMPLATE", "WORKFLOW", "REASON"),
 	"Workflow": columnsOf(func(w *trivet.Workflow) []string {
 		return []string{string(w.Status.State), w.Spec.Machine, currentStep(w), stepsDone(w),
-			failureText(w.Status.Failure)}
-	}, "STATE", "MACHINE", "STEP", "DONE", "FAILURE"),
+			etaCell(w), failureText(w.Status.Failure)}
+	}, "STATE", "MACHINE", "STEP", "DONE", "ETA", "FAILURE"),
 	"Image": columnsOf(func(i *trivet.Image) []string {
 		return []string{i.Spec.Format, i.Spec.Compression, bytesText(i.Spec.Blob.Bytes),
 			shortDigest(i.Spec.Blob.Digest)}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/learnt"
 )
 
 func (a *app) describe() *cobra.Command {
@@ -38,6 +39,7 @@ func (a *app) describe() *cobra.Command {
 type description struct {
 	Record   json.RawMessage  `json:"record"`
 	Workflow *trivet.Workflow `json:"workflow,omitempty"` // the machine's or provision's run; a workflow's own
+	ETA      *learnt.ETA      `json:"eta,omitempty"`      // of the workflow
 	Events   []*trivet.Event  `json:"events,omitempty"`   // the latest ones, in order
 }
 
@@ -66,6 +68,7 @@ func describeRecord(ctx context.Context, kind client.Kind, name string) (d descr
 			d.Workflow, err = nil, nil
 		}
 	}
+	d.ETA = etaOf(d.Workflow)
 	if err == nil && machine != "" {
 		d.Events, err = latestOf(ctx, kind.Client(), "machine/"+machine, uid)
 	}

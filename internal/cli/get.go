@@ -51,7 +51,8 @@ func (a *app) get() *cobra.Command {
 	}
 	selectFlags(c, &o.ListOptions)
 	c.Flags().BoolVarP(&o.follow, "watch", "w", false, "continue and show every change")
-	c.Flags().StringVar(&o.sortBy, "sort-by", "", "sort by a field, such as status.state, created or labels.rack")
+	c.Flags().StringVar(&o.sortBy, "sort-by", "",
+		"sort by a field, such as status.state, created or labels.rack; machines also by reputation, the best first")
 	c.Flags().StringVar(&o.since, "since", "",
 		"of events: not older than a duration (1h) or a time (2026-01-31T12:00:00Z)")
 	c.Flags().StringVar(&o.until, "until", "", "of events: older than a duration or a time")
@@ -107,13 +108,16 @@ func (a *app) getRecords(ctx context.Context, kind client.Kind, names []string, 
 	return nil
 }
 
-// selectFlags adds the flags that select records. --field-selector is another name of --field.
+// selectFlags adds the flags that select records. --field-selector is another name of --field, and --sort of --sort-by.
 func selectFlags(c *cobra.Command, o *client.ListOptions) {
 	c.Flags().StringVarP(&o.Labels, "selector", "l", "", "select by labels: rack=r1,env!=test")
 	c.Flags().StringVar(&o.Fields, "field", "", "select by fields: status.state=available,spec.rack!=r1")
 	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "field-selector" {
+		switch name {
+		case "field-selector":
 			name = "field"
+		case "sort":
+			name = "sort-by"
 		}
 		return pflag.NormalizedName(name)
 	})

@@ -31,8 +31,12 @@ func (l *lines) show(p provisionState) {
 		l.paused = text
 		fmt.Fprintf(l.out, "%s: %s\n", p.provision.Name, printable(cmp.Or(text, "resumed")))
 	}
+	if text := etaText(p.workflow); text != "" && l.shown[p.workflow.Name] == "" {
+		l.shown[p.workflow.Name] = text
+		fmt.Fprintf(l.out, "%s: %s\n", p.workflow.Spec.Machine, text)
+	}
 	for _, s := range p.workflow.Status.Steps {
-		line := stepLine(s)
+		line := stepLine(s, p.workflow.Spec.StepTime(s.Name))
 		key := p.workflow.Name + " " + s.Name
 		if line == l.shown[key] {
 			continue
@@ -76,10 +80,14 @@ func suffix(text string) string {
 	return ": " + printable(text)
 }
 
-func stepLine(s trivet.Step) string {
+func stepLine(s trivet.Step, usual *trivet.StepTime) string {
 	switch s.State {
 	case trivet.StepRunning:
-		return fmt.Sprintf("%s: attempt %s, deadline %s%s", s.Name, attemptText(s), s.Timeout, suffix(noteText(s)))
+		times := "deadline " + s.Timeout.String()
+		if text := usualText(usual); text != "" {
+			times = "usually " + text + ", " + times
+		}
+		return fmt.Sprintf("%s: attempt %s, %s%s", s.Name, attemptText(s), times, suffix(noteText(s)))
 	case trivet.StepDone:
 		return fmt.Sprintf("%s: done in %s%s", s.Name, stepTime(s), suffix(s.Note))
 	case trivet.StepFailed:

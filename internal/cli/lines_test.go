@@ -12,7 +12,7 @@ func TestStepLineCountsAttempts(t *testing.T) {
 		3: "write: failed after 3 attempts: no disk",
 	} {
 		step := trivet.Step{Name: "write", State: trivet.StepFailed, Attempt: attempt, Cause: "no disk"}
-		if got := stepLine(step); got != want {
+		if got := stepLine(step, nil); got != want {
 			t.Errorf("%s; want %s", got, want)
 		}
 	}

@@ -7,20 +7,28 @@ import (
 )
 
 func (a *app) accept() *cobra.Command {
-	return &cobra.Command{
+	var forget bool
+	c := &cobra.Command{
 		Use:   "accept MACHINE...",
 		Short: "Make machines available, or end their quarantine",
 		Long: "Make machines available, or end their quarantine.\n\n" +
 			"A discovered machine becomes available: what is on its disks may be overwritten. So does a releasing\n" +
-			"one, whose former system may still run. A quarantined machine returns to its former state.",
-		Example: "  trivet accept m-525400123456",
-		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
+			"one, whose former system may still run. A quarantined machine returns to its former state.\n\n" +
+			"Its reputation stays: provisions prefer machines that failed less often. --forget resets it.",
+		Example: "  trivet accept m-525400123456\n" +
+			"  trivet accept m1 --forget    # after a repair",
+		Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := a.connect()
 			if err != nil {
 				return err
 			}
 			for _, name := range args {
+				if forget { // first, so that it is not placed by what it was
+					if err := cl.Forget(cmd.Context(), name); err != nil {
+						return err
+					}
+				}
 				if err := cl.Accept(cmd.Context(), name); err != nil {
 					return err
 				}
@@ -29,6 +37,8 @@ func (a *app) accept() *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&forget, "forget", false, "reset the machine's reputation: it was repaired")
+	return c
 }
 
 func (a *app) quarantine() *cobra.Command {

@@ -59,6 +59,8 @@ func headline(p provisionState) string {
 	text := fmt.Sprintf("%s on %s, attempt %d", st.State, st.Machine, st.Attempts)
 	if p.workflow != nil && p.workflow.Status.Paused != nil {
 		text += ", " + runPauseText(p.workflow)
+	} else if left := etaCell(p.workflow); left != "" {
+		text += ", about " + left + " left"
 	}
 	return text
 }
@@ -79,6 +81,9 @@ func (s *screen) line(step trivet.Step, p provisionState) string {
 		return text
 	case trivet.StepRunning:
 		text += fmt.Sprintf(" %s / %s", durationText(s.elapsed(step)), step.Timeout)
+		if usual := usualText(p.workflow.Spec.StepTime(step.Name)); usual != "" {
+			text += ", usually " + usual
+		}
 		if step.Attempt > 1 {
 			text += fmt.Sprintf(", attempt %s", attemptText(step))
 		}

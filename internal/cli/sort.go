@@ -27,6 +27,9 @@ func sorter(info trivet.KindInfo, by string) (compare, error) {
 		}
 		return nil, nil
 	}
+	if info.Kind == "Machine" && by == "reputation" {
+		return byReputation(time.Now()), nil
+	}
 	if label, ok := strings.CutPrefix(by, "labels."); ok { // whose keys may have dots
 		return byValue([]string{"labels", label}, "string"), nil
 	}
@@ -64,7 +67,7 @@ func byValue(path []string, typeName string) compare {
 // compareTexts compares two values as their type has it.
 func compareTexts(a, b, typeName string) int {
 	switch typeName {
-	case "integer":
+	case "integer", "number":
 		x, _ := strconv.ParseFloat(a, 64)
 		y, _ := strconv.ParseFloat(b, 64)
 		return cmp.Compare(x, y)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -9,10 +10,15 @@ import (
 
 // stepRows returns the steps of a workflow as rows of a table.
 func stepRows(w *trivet.Workflow) [][]string {
-	rows := [][]string{{"STEP", "STATE", "ATTEMPT", "TIME", "DEADLINE", "MESSAGE"}}
+	rows := [][]string{{"STEP", "STATE", "ATTEMPT", "TIME", "USUAL", "DEADLINE", "MESSAGE"}}
 	for _, s := range w.Status.Steps {
-		rows = append(rows, []string{s.Name, stepState(s), attemptText(s), stepTime(s), s.Timeout.String(),
-			noteText(s)})
+		rows = append(rows, []string{s.Name, stepState(s), attemptText(s), stepTime(s),
+			orDefault(usualText(w.Spec.StepTime(s.Name)), "-"), s.Timeout.String(), noteText(s)})
+	}
+	if len(w.Spec.Times) == 0 { // nothing was learnt when it began
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], 4, 5)
+		}
 	}
 	return rows
 }

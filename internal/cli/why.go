@@ -13,6 +13,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/learnt"
 )
 
 func (a *app) why() *cobra.Command {
@@ -51,6 +52,7 @@ type explanation struct {
 	Queue     *trivet.QueuePlace `json:"queue,omitempty"`     // its place the provision, while it waits
 	Machine   *trivet.Machine    `json:"machine,omitempty"`
 	Workflow  *trivet.Workflow   `json:"workflow,omitempty"`
+	ETA       *learnt.ETA        `json:"eta,omitempty"`    // of the workflow
 	Events    []*trivet.Event    `json:"events,omitempty"` // in order
 }
 
@@ -108,6 +110,7 @@ func explainMachine(ctx context.Context, cl *client.Client, machine string, all 
 		if err != nil {
 			return e, err
 		}
+		e.ETA = etaOf(e.Workflow)
 	}
 	e.Events, err = eventsOf(ctx, cl, "machine/"+m.Name, m.UID)
 	if w := e.Workflow; !all && w != nil {
@@ -135,6 +138,10 @@ func (a *app) showWhy(e explanation) error {
 	if m.Spec.Cordoned {
 		fmt.Fprintln(a.Out, "It is cordoned: no provisions are placed on it.")
 	}
+	if text := reputationText(m.Status.Reputation); text != good {
+		fmt.Fprintf(a.Out, "Its reputation: %s. Provisions prefer machines with fewer faults; to reset it: "+
+			"trivet accept %s --forget\n", text, m.Name)
+	}
 	if e.Workflow == nil {
 		fmt.Fprintln(a.Out, "It has no workflow.")
 	} else if err := a.printWorkflow(e.Workflow); err != nil {
@@ -153,6 +160,9 @@ func (a *app) printWorkflow(w *trivet.Workflow) error {
 		fmt.Fprintf(a.Out, "; %s", printable(text))
 	}
 	fmt.Fprintln(a.Out)
+	if text := etaText(w); text != "" {
+		fmt.Fprintln(a.Out, text)
+	}
 	if f := w.Status.Failure; f != nil {
 		fmt.Fprintf(a.Out, "\nFailed step: %s (failure type: %s)\n  %s\n", cmp.Or(f.Step, "none"), f.Type,
 			printable(f.Cause))

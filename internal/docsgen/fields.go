@@ -113,6 +113,8 @@ func typeName(t reflect.Type) string {
 		return "string"
 	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return "integer"
+	case reflect.Float64:
+		return "number"
 	}
 	return t.String()
 }

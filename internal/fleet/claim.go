@@ -108,9 +108,9 @@ func (f *Fleet) choose(p *trivet.Provision) (m *trivet.Machine, why string) {
 		}
 		return f.avoided(m)
 	}
-	elsewhere := func(m *trivet.Machine) bool { return provision.Elsewhere(&p.Status, m) }
+	worse := f.reputations(p)
 	m = f.searches.find(spec.Selector, func(s *state.Search) *trivet.Machine {
-		return placement.Preferred(f.FreeMachines(spec.Selector, s), spec, avoided, elsewhere)
+		return placement.Preferred(f.FreeMachines(spec.Selector, s), spec, avoided, worse)
 	})
 	if m != nil {
 		return m, ""
@@ -253,6 +253,7 @@ func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]tr
 	rules := t.ruleMachine()
 	rules.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch)
 	t.run.Start(rules, limits, t.site.Limits)
+	f.expect(t)
 	m.Status.Reason = ""
 	switch {
 	case rules.AgentUp:

@@ -25,6 +25,7 @@ func (f *Fleet) finish(t *transition) error {
 	}
 	if err == nil && s.Failure != nil {
 		err = f.weigh(t)
+		f.countFailure(t)
 	}
 	if err == nil && s.Failure != nil && s.Failure.Type == trivet.FaultMachine {
 		err = t.quarantine(fmt.Sprintf("%s of %s: %s", s.Failure.Step, t.workflow.ShortName(), s.Failure.Cause))

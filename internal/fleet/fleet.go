@@ -10,6 +10,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
+	"github.com/trivet-project/trivet/internal/learnt"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
@@ -26,6 +27,8 @@ type Fleet struct {
 	// Propose returns the address that DHCP will give to a machine which has none; nil where it has one, or where its
 	// network is not known. Where Propose is nil, none is assigned at a claim.
 	Propose func(*trivet.Machine) (*addressing.Proposal, error)
+	// Learnt returns what was learnt of earlier runs. Where it is nil, nothing was.
+	Learnt func() *learnt.Book
 	// Metrics count the transitions that this head commits; nil: they are not counted.
 	Metrics    *Metrics
 	group      *store.Group // the transitions of many machines share transactions of etcd

@@ -15,7 +15,7 @@ import (
 type Metrics struct {
 	runs, provisions *prometheus.CounterVec   // by outcome and cause
 	seconds          *prometheus.HistogramVec // by step and result
-	retries          *prometheus.CounterVec   // by step
+	retries, late    *prometheus.CounterVec   // by step
 	lost, switches   prometheus.Counter
 }
 
@@ -42,6 +42,11 @@ func NewMetrics(to prometheus.Registerer) *Metrics {
 			Name: "trivet_step_retries_total",
 			Help: "Attempts of a step after its first one, by boot step or by the `use` of an action.",
 		}, []string{"step"}),
+		late: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trivet_steps_late_total",
+			Help: "Attempts of steps that were reported as late: they took longer than 99.9 % of the earlier ones on " +
+				"machines of their model, by boot step or by the `use` of an action.",
+		}, []string{"step"}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "trivet_agents_lost_total",
 			Help: "Agents that were lost during a run, which went on with another one or failed.",
@@ -60,8 +65,9 @@ func NewMetrics(to prometheus.Registerer) *Metrics {
 	}
 	for _, step := range slices.Concat(trivet.BootSteps, trivet.ActionUses) {
 		m.retries.WithLabelValues(step)
+		m.late.WithLabelValues(step)
 	}
-	to.MustRegister(m.runs, m.provisions, m.seconds, m.retries, m.lost, m.switches)
+	to.MustRegister(m.runs, m.provisions, m.seconds, m.retries, m.late, m.lost, m.switches)
 	return m
 }
 
@@ -112,6 +118,9 @@ func (m *Metrics) transition(spec *trivet.WorkflowSpec, was, is *trivet.Workflow
 func (m *Metrics) step(label string, boot bool, was, is *trivet.Step) {
 	if n := is.Attempt - max(1, was.Attempt); n > 0 {
 		m.retries.WithLabelValues(label).Add(float64(n))
+	}
+	if is.Late > was.Late {
+		m.late.WithLabelValues(label).Inc()
 	}
 	ended := is.State == trivet.StepDone || is.State == trivet.StepFailed
 	if !ended || is.State == was.State || boot && was.State != trivet.StepRunning {

@@ -35,28 +35,30 @@ const maxCounted = 256
 // returns why a machine must not be chosen now; empty where it may. It may be nil.
 func First(machines iter.Seq[*trivet.Machine], spec *trivet.ProvisionSpec,
 	avoid func(*trivet.Machine) string) *trivet.Machine {
-	return Preferred(machines, spec, avoid, func(*trivet.Machine) bool { return true })
+	return Preferred(machines, spec, avoid, func(*trivet.Machine) float64 { return 0 })
 }
 
-// Preferred is First, with the preferred one of the first machines that can be claimed, where there is one.
+// Preferred is First, with the best one of the first machines that can be claimed. worse returns how much a machine is
+// worse than the best ones; the search ends at the first one of which that is 0.
 func Preferred(machines iter.Seq[*trivet.Machine], spec *trivet.ProvisionSpec, avoid func(*trivet.Machine) string,
-	prefer func(*trivet.Machine) bool) (first *trivet.Machine) {
-	n := 0
+	worse func(*trivet.Machine) float64) (best *trivet.Machine) {
+	n, least := 0, 0.0
 	for m := range machines {
 		if !Matches(m, spec) || unfit(m, avoid) != "" {
 			continue
 		}
-		if prefer(m) {
+		by := worse(m)
+		if by == 0 {
 			return m
 		}
-		if first == nil {
-			first = m
+		if best == nil || by < least {
+			best, least = m, by
 		}
 		if n++; n == maxCounted {
-			return first
+			return best
 		}
 	}
-	return first
+	return best
 }
 
 // Why reports why none of the machines fits a provision: what the operator has to change. Of many machines it reads

@@ -2,6 +2,7 @@ package placement_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,6 +62,41 @@ func TestChoice(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// The best machine is chosen, the first one of those that are equal; the search ends at one that no other is better
+// than, and after a bounded number of others.
+func TestPreferred(t *testing.T) {
+	spec := &trivet.ProvisionSpec{Selector: map[string]string{"rack": "r1"}}
+	many := strings.Repeat("3 ", 300) + "1"
+	for _, tc := range []struct {
+		worse string // of each machine
+		want  int    // index; -1: none
+		read  int
+	}{
+		{"0 0", 0, 1}, {"2 1 1 3", 1, 4}, {"2 0 0", 1, 2}, {"", -1, 0}, {many, 0, 256},
+	} {
+		by, read := strings.Fields(tc.worse), 0
+		got := placement.Preferred(func(yield func(*trivet.Machine) bool) {
+			for i := range by {
+				m := machine(strconv.Itoa(i), trivet.MachineAvailable, "r1")
+				if read++; !yield(m) {
+					return
+				}
+			}
+		}, spec, nil, func(m *trivet.Machine) float64 {
+			i, _ := strconv.Atoi(m.Name)
+			worse, _ := strconv.ParseFloat(by[i], 64)
+			return worse
+		})
+		index := -1
+		if got != nil {
+			index, _ = strconv.Atoi(got.Name)
+		}
+		if index != tc.want || read != tc.read {
+			t.Errorf("%.20s: machine %d of %d, want %d of %d", tc.worse, index, read, tc.want, tc.read)
 		}
 	}
 }

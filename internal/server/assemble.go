@@ -37,7 +37,9 @@ func (s *Server) openStore(ctx context.Context) error {
 	tables := state.New(s.store)
 	s.fleet, s.clock = fleet.New(tables, name), presence.NewClock(s.member.HasLeader)
 	s.fleet.Metrics = fleet.NewMetrics(s.metrics)
-	s.metrics.MustRegister(state.NewCollector(tables), buildInfo(s.cfg.Version))
+	s.learnt = state.NewLearnt(tables, name)
+	s.fleet.Learnt = s.learnt.Book
+	s.metrics.MustRegister(state.NewCollector(tables), s.learnt, buildInfo(s.cfg.Version))
 	tracker := presence.New(s.clock, s.fleet.AgentTimeout)
 	s.fleet.AgentUp, s.fleet.AgentSilence = tracker.Up, tracker.Silence
 	s.records = membership.NewRecords(tables, name)

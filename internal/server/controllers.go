@@ -28,7 +28,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 	defer consoles.Close()
 	deadlines := deadline.New(deadline.Config{
 		Fleet: s.fleet.Within(deadline.Declaration.Scope()), Presence: s.exchange.Tracker, Clock: s.clock,
-		Saved:  state.NewCheckpoints(s.store, s.local.Name()),
+		Saved: state.NewCheckpoints(s.store, s.local.Name()), Learner: s.learnt,
 		Tables: within(deadline.Declaration), Rank: ranking.Rank, Log: s.cfg.Log.With("controller", "deadline"),
 	})
 	s.deadlines.Store(deadlines)

@@ -33,6 +33,7 @@ import (
 	"github.com/trivet-project/trivet/internal/presence"
 	"github.com/trivet-project/trivet/internal/replica"
 	"github.com/trivet-project/trivet/internal/runlog"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -53,6 +54,7 @@ type Server struct {
 	// What only a full head has.
 	store        *store.Store
 	fleet        *fleet.Fleet
+	learnt       *state.Learnt
 	records      *membership.Records
 	registration *membership.Registration
 	keeper       *maintenance.Keeper

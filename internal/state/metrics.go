@@ -3,14 +3,13 @@ package state
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/learnt"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -39,34 +38,20 @@ func newCounts(t *Tables) counts {
 	}
 }
 
-// Bounds of label model: how many models have a value of their own, how many have had one since the head started, as
-// agents report them, and the bytes of one.
+// Bounds of label model: how many models have a value of their own, and how many have had one since the head started, as
+// agents report them.
 const (
 	maxModels = 50
 	maxShown  = 4 * maxModels
-	maxModel  = 64
 )
 
 // model returns vendor and product of a machine, as its agent has reported them. One that enrolled itself has none
 // until it is accepted: anyone in the boot network may send a hello.
 func model(m *trivet.Machine) string {
-	inv := m.Status.Inventory
-	switch {
-	case workflow.StateOf(&m.Status) == trivet.MachineDiscovered:
+	if workflow.StateOf(&m.Status) == trivet.MachineDiscovered {
 		return ""
-	case inv == nil:
-		return "unknown"
 	}
-	text := strings.Map(func(r rune) rune {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, strings.Join(strings.Fields(inv.Vendor+" "+inv.Product), " "))
-	if len(text) > maxModel {
-		text = strings.ToValidUTF8(text[:maxModel], "")
-	}
-	return cmp.Or(text, "unknown")
+	return learnt.ModelOf(m.Status.Inventory)
 }
 
 // largest returns the most frequent models; all others together are "other". It adds to before, which has those that

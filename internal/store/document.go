@@ -56,8 +56,10 @@ func (s *Store) readDocument(name string, kv *mvccpb.KeyValue) Document {
 
 // PutDocument replaces a document, or creates it where was is the zero value. It fails with ErrConflict where that is
 // not what is stored: something else was written by another process, or by a call that failed. So it does where the
-// active key was replaced meanwhile.
-func (s *Store) PutDocument(ctx context.Context, name, owner string, was Document, doc []byte) error {
+// active key was replaced meanwhile. In the same transaction it deletes other documents of the name, which must be as
+// they were read, too.
+func (s *Store) PutDocument(ctx context.Context, name, owner string, was Document, doc []byte,
+	deleted ...Document) error {
 	key := documentKey(name, owner)
 	if len(key)+len(doc) > MaxBytes {
 		return tooLarge("a document of %d bytes; the maximum is %d", len(doc), MaxBytes)
@@ -77,24 +79,30 @@ func (s *Store) PutDocument(ctx context.Context, name, owner string, was Documen
 	if err != nil {
 		return err
 	}
-	return s.writeDocument(ctx, key, was, clientv3.OpPut(key, sealed), same)
+	ops, ifs := []clientv3.Op{clientv3.OpPut(key, sealed)}, []clientv3.Cmp{same}
+	for _, d := range deleted {
+		other := documentKey(name, d.Owner)
+		ops = append(ops, clientv3.OpDelete(other))
+		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(other), "=", d.revision))
+	}
+	return s.writeDocument(ctx, key, was, ops, ifs...)
 }
 
 // DeleteDocument deletes a document. It fails with ErrConflict where it was written since.
 func (s *Store) DeleteDocument(ctx context.Context, name string, was Document) error {
 	key := documentKey(name, was.Owner)
-	return s.writeDocument(ctx, key, was, clientv3.OpDelete(key))
+	return s.writeDocument(ctx, key, was, []clientv3.Op{clientv3.OpDelete(key)})
 }
 
 // writeDocument writes a document if it is what was read, and what else is compared holds.
-func (s *Store) writeDocument(ctx context.Context, key string, was Document, op clientv3.Op,
+func (s *Store) writeDocument(ctx context.Context, key string, was Document, ops []clientv3.Op,
 	ifs ...clientv3.Cmp) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(key), "=", was.revision))
 	var resp *clientv3.TxnResponse
 	err := s.attempt(ctx, func(ctx context.Context) (err error) {
-		resp, err = s.client.Txn(ctx).If(ifs...).Then(op).Commit()
+		resp, err = s.client.Txn(ctx).If(ifs...).Then(ops...).Commit()
 		return err
 	})
 	if err != nil { // it may have been written: the next read shows it

@@ -45,6 +45,18 @@ func TestDocument(t *testing.T) {
 		t.Errorf("after the deletion: %v, %v", read(), err)
 	}
 	put("a", store.Document{}, "6", nil)
+	put("c", store.Document{}, "7", nil)
+	c := read()["c"]
+	put("c", c, "8", nil)
+	if err := h.PutDocument(t.Context(), "d", "a", read()["a"], []byte("9"), c); !errors.Is(err, trivet.ErrConflict) {
+		t.Errorf("a put that deletes what was written since: %v", err)
+	}
+	if err := h.PutDocument(t.Context(), "d", "a", read()["a"], []byte("9"), read()["c"], read()["b"]); err != nil {
+		t.Fatal(err)
+	}
+	if all := read(); len(all) != 1 || string(all["a"].Value) != "9" {
+		t.Errorf("after a put that deletes others: %v", all)
+	}
 	if err := h.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ const (
 // The zero value starts at its first Advance.
 type Clock struct {
 	counted    time.Duration
+	missed     time.Duration
 	settle     time.Duration // that is left
 	leaderless time.Duration
 	last       time.Time
@@ -33,8 +34,10 @@ func (c *Clock) Advance(now time.Time, led bool) {
 	switch {
 	case !led || !c.led || passed > maxGap:
 		c.settle = min(c.settle+passed, MaxSettle)
+		c.missed += passed
 	case c.settle > 0:
 		c.settle -= min(c.settle, passed)
+		c.missed += passed
 	default:
 		c.counted += passed
 	}
@@ -46,6 +49,10 @@ func (c *Clock) Advance(now time.Time, led bool) {
 
 // Counted returns the time that was counted.
 func (c *Clock) Counted() time.Duration { return c.counted }
+
+// Missed returns the time that was not counted. What was counted of something is how long it took if that is the same
+// at its beginning and end.
+func (c *Clock) Missed() time.Duration { return c.missed }
 
 // Counting reports whether time is counted now. Nothing may be judged while it is not.
 func (c *Clock) Counting() bool { return c.led && c.settle == 0 }

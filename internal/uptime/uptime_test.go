@@ -74,7 +74,8 @@ func TestClockCountsNoGap(t *testing.T) {
 			if !s.leaderless && !s.paused {
 				most += s.time
 			}
-			if live(&c, &now, s) < 0 || c.Counted() > most {
+			missed, begin := c.Missed(), now
+			if got := live(&c, &now, s); got < 0 || c.Counted() > most || got+c.Missed()-missed != now.Sub(begin) {
 				t.Fatalf("%s are counted of at most %s after %+v", c.Counted(), most, s)
 			}
 			if (s.leaderless || s.paused) && c.Counting() {

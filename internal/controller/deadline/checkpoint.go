@@ -16,13 +16,19 @@ const interval = 10 * time.Second
 
 // Run implements [reconcile.Background].
 func (c *Controller) Run(ctx context.Context) {
-	for {
+	for round := 0; ; {
 		after := interval
 		if err := c.checkpoint(ctx); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot save the elapsed time of waits", "error", err)
 		}
 		if !c.loaded() {
 			after = uptime.Interval
+		}
+		if c.loaded() {
+			if round%learnInterval == 0 {
+				c.exchangeLearnt(ctx)
+			}
+			round++
 		}
 		select {
 		case <-ctx.Done():
@@ -56,6 +62,9 @@ func (c *Controller) loaded() bool {
 func (c *Controller) exchange(saved uptime.Checkpoint, now time.Duration) uptime.Checkpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.saved == nil {
+		c.since = c.Tables.Store.Revision()
+	}
 	c.saved = saved
 	own := uptime.Checkpoint{}
 	for workflow, t := range c.timers {

@@ -23,6 +23,7 @@ type Fleet interface {
 	AgentTimeout() time.Duration
 	Expire(ctx context.Context, machine string, wait workflow.Wait) error
 	DeclareLost(ctx context.Context, machine string, wait workflow.Wait, epoch int64, cause string) error
+	ReportLate(ctx context.Context, machine string, wait workflow.Wait) error
 }
 
 // Presence knows how long agents are silent.
@@ -70,6 +71,7 @@ type Config struct {
 	Presence Presence
 	Clock    Clock
 	Saved    Checkpoints
+	Learner  Learner // nil: nothing is learnt
 	Tables   *state.Tables
 	Log      *slog.Logger
 	// Rank returns how many heads go before this one for a workflow.
@@ -83,13 +85,15 @@ type Controller struct {
 	Config
 	mu     sync.Mutex
 	timers map[string]*timer // guarded by mu; by workflow
+	boots  map[string]*boot  // guarded by mu; by workflow
 	// saved is what the heads had saved when this one read it last; nil: it has not yet. Guarded by mu.
 	saved uptime.Checkpoint
+	since int64 // the store's revision at that first read; guarded by mu
 }
 
 // New returns the controller.
 func New(cfg Config) *Controller {
-	return &Controller{Config: cfg, timers: map[string]*timer{}}
+	return &Controller{Config: cfg, timers: map[string]*timer{}, boots: map[string]*boot{}}
 }
 
 // timer counts one wait.
@@ -99,6 +103,8 @@ type timer struct {
 	id      uptime.WaitID
 	machine string
 	limit   time.Duration
+	// measured: it is known whether how long it takes is measured.
+	measured bool
 }
 
 // Declaration implements [reconcile.Controller].
@@ -120,15 +126,17 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	if err != nil {
 		return 0, err
 	}
+	clock := c.Clock.Read()
+	c.measure(w, clock)
 	wait, limit, ok := workflow.CurrentWait(w)
 	if !ok || faultinject.DeadlineNever {
+		c.learn(w)
 		c.forget(name)
 		return 0, nil
 	}
 	if faultinject.DeadlineEarly {
 		limit /= 2
 	}
-	clock := c.Clock.Read()
 	if !clock.Counting() || !c.loaded() {
 		return uptime.Interval, nil
 	}
@@ -144,17 +152,21 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	case used >= limit:
 		return time.Second, c.Fleet.Expire(ctx, w.Spec.Machine, wait)
 	}
+	c.begin(w, wait, clock)
+	late, errLate := c.checkLate(ctx, w, wait, used)
 	silence, err := c.checkSilence(ctx, w, wait)
 	if queued {
 		silence = min(silence, queuedInterval)
 	}
-	return min(silence, limit-used), err
+	return min(silence, late, limit-used), errors.Join(err, errLate)
 }
 
 // queuedInterval is how often a wait is checked that is queued for a BMC, pausedInterval one of a run that is paused.
+// never is longer than any wait.
 const (
 	queuedInterval = 5 * time.Second
 	pausedInterval = time.Hour
+	never          = 24 * time.Hour
 )
 
 // isQueued reports whether the time of a wait does not count: the run is paused, or what it waits for has not begun, as
@@ -169,7 +181,6 @@ func (c *Controller) checkSilence(ctx context.Context, w *trivet.Workflow,
 	wait workflow.Wait) (after time.Duration, err error) {
 	epoch, ok := workflow.AwaitedAgent(w)
 	if !ok {
-		const never = 24 * time.Hour
 		return never, nil
 	}
 	timeout := c.Fleet.AgentTimeout()
@@ -198,4 +209,5 @@ func (c *Controller) forget(workflow string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.timers, workflow)
+	delete(c.boots, workflow)
 }

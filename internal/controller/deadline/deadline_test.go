@@ -173,14 +173,14 @@ func TestDeclaration(t *testing.T) {
 	})
 }
 
-// create writes a machine, and a provision of it by a template of one action.
-func create(t *testing.T, f *fleet.Fleet, m *trivet.Machine, a trivet.Action) {
+// create writes a machine, and a provision of it by a template of some actions.
+func create(t *testing.T, f *fleet.Fleet, m *trivet.Machine, actions ...trivet.Action) {
 	t.Helper()
 	m.Name, m.Status.State, m.Spec.NICs = "m1", trivet.MachineAvailable, []trivet.NIC{{MAC: "52:54:00:00:00:01"}}
 	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
 		return errors.Join(
 			f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
-				Spec: trivet.TemplateSpec{Actions: []trivet.Action{a}}}),
+				Spec: trivet.TemplateSpec{Actions: actions}}),
 			f.Machines.In(tx).Put(m),
 			f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
 				Spec: trivet.ProvisionSpec{Template: "t", Machine: "m1"}}),

@@ -35,7 +35,7 @@ func (c *Controller) Late() (late Late) {
 	timeout := c.Fleet.AgentTimeout()
 	for _, name := range c.waiting() {
 		w, err := c.Tables.Workflows.GetShared(name)
-		if err != nil {
+		if err != nil || w.Status.Paused != nil { // nobody waits for its agent
 			continue
 		}
 		if epoch, ok := workflow.AwaitedAgent(w); ok && c.Presence.Silence(w.Spec.Machine, epoch) > timeout/2 {
@@ -62,8 +62,9 @@ func (c *Controller) overdue(now time.Duration) (runs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, t := range c.timers {
-		m, err := c.Tables.Machines.GetShared(t.machine)
-		if err == nil && t.Advance(now, isQueued(t.wait, m)) > t.limit+lateAfter {
+		w, err := c.Tables.Workflows.GetShared(name)
+		m, noMachine := c.Tables.Machines.GetShared(t.machine)
+		if err == nil && noMachine == nil && t.Advance(now, isQueued(w, t.wait, m)) > t.limit+lateAfter {
 			runs = append(runs, name)
 		}
 	}
