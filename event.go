@@ -181,12 +181,12 @@ const (
 // EventReasons are all reasons of events.
 var EventReasons = []string{
 	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonAddressMoved,
-	ReasonAddressKept, ReasonReleased, ReasonPaused, ReasonResumed, ReasonRetried,
-	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
-	ReasonPowerRequested, ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed,
-	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned,
-	ReasonDeadlineExceeded, ReasonStepLate, ReasonForgotten, ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded,
-	ReasonFailed, ReasonStoreFilling, ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected,
-	ReasonKeyRotation, ReasonKeyActive, ReasonKeyRotated, ReasonCancelled, ReasonNotifierFailing,
-	ReasonNotifierRecovered, ReasonNotifierDisabled, ReasonNotificationsDropped,
+	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonReleased, ReasonAvailable,
+	ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP, ReasonPowerRequested,
+	ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted,
+	ReasonAgentLost, ReasonAgentReturned, ReasonDeadlineExceeded, ReasonStepLate, ReasonForgotten,
+	ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded, ReasonFailed, ReasonStoreFilling,
+	ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonKeyRotation, ReasonKeyActive, ReasonKeyRotated,
+	ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered, ReasonNotifierDisabled,
+	ReasonNotificationsDropped,
 }

@@ -35,7 +35,7 @@ func (c *Controller) Late() (late Late) {
 	timeout := c.Fleet.AgentTimeout()
 	for _, name := range c.waiting() {
 		w, err := c.Tables.Workflows.GetShared(name)
-		if err != nil || w.Status.Paused != nil { // nobody waits for its agent
+		if err != nil || w.Status.Paused != nil { // its agent is found lost when it is resumed
 			continue
 		}
 		if epoch, ok := workflow.AwaitedAgent(w); ok && c.Presence.Silence(w.Spec.Machine, epoch) > timeout/2 {
