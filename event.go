@@ -98,6 +98,8 @@ const (
 	ReasonSwitched = "Switched"
 	// ReasonReleased: the provision was deleted; the machine is no longer its.
 	ReasonReleased = "Released"
+	// ReasonReleasing: a run began that stops the machine, and wipes its disks unless they are kept.
+	ReasonReleasing = "Releasing"
 	// ReasonAvailable: the former system of a released machine does not run any more; the machine may be claimed.
 	ReasonAvailable = "Available"
 	// ReasonAgentIdle: an agent registered, and there is no run for it.
@@ -167,7 +169,7 @@ const (
 // EventReasons are all reasons of events.
 var EventReasons = []string{
 	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonReleased,
-	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
+	ReasonReleasing, ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
 	ReasonPowerRequested, ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed,
 	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned,
 	ReasonDeadlineExceeded, ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded,

@@ -55,7 +55,7 @@ var Kinds = []KindInfo{
 	kind[Address](KindInfo{Plural: "addresses", ReadOnly: true}),
 	kind[MAC](KindInfo{Plural: "macs", ReadOnly: true}),
 	kind[Site](KindInfo{Plural: "sites", Writer: AccountAdmin,
-		FieldsSince: map[string]Release{"spec.recoveryKey": "0.3.1"}}),
+		FieldsSince: map[string]Release{"spec.recoveryKey": "0.3.1", "spec.release": SinceRelease}}),
 	kind[Head](KindInfo{Plural: "heads", ReadOnly: true, Writer: AccountAdmin}),
 	kind[Key](KindInfo{Plural: "keys", ReadOnly: true, Writer: AccountAdmin, Since: "0.3"}),
 	kind[Secret](KindInfo{Plural: "secrets", Scope: ScopeProject, Writer: AccountAdmin}),

@@ -15,11 +15,14 @@ func (f *Fleet) Accept(ctx context.Context, machine string) error {
 	return f.onMachine(ctx, "accept", machine, func(t *transition) error {
 		st := &t.machine.Status
 		was := st.State
+		if err := f.abandonRelease(t); err != nil {
+			return err
+		}
 		if err := workflow.Change(st, workflow.Accept); err != nil {
 			return err
 		}
 		if was == st.State {
-			return errUnchanged
+			return t.acceptData()
 		}
 		t.explainRelease()
 		t.event(trivet.ReasonAccepted, "accepted by the operator; it was %s and is %s", was, st.State)
@@ -51,7 +54,8 @@ func (f *Fleet) cancel(t *transition, why string) error {
 }
 
 // Release takes the machine from a provision that is being deleted: its run is cancelled, its agent refused, and an
-// installed system is powered off. It is part of the transaction that deletes the provision.
+// installed system is powered off. Where the site says so, the machine's disks are wiped or kept, by a run. It is part
+// of the transaction that deletes the provision.
 func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	if p.Status.Machine == "" {
 		return nil
@@ -63,6 +67,9 @@ func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	}
 	if err != nil {
 		return err
+	}
+	if mode := t.releaseMode(); mode != trivet.ReleaseNoWipe {
+		return f.releaseBy(t, p, mode)
 	}
 	if t.active {
 		t.run.Cancel("the provision was deleted")
@@ -92,8 +99,12 @@ func (f *Fleet) vacate(t *transition) error {
 	return nil
 }
 
-// clear makes a releasing machine available: nothing but an agent runs on it.
+// clear makes a releasing machine available: nothing but an agent runs on it. A run that releases it decides when.
 func (t *transition) clear(why string) {
+	if t.active && workflow.IsRelease(t.workflow) {
+		t.run.Stopped(why)
+		return
+	}
 	if workflow.Change(&t.machine.Status, workflow.Clear) != nil {
 		return
 	}
@@ -108,6 +119,8 @@ func (t *transition) explainRelease() {
 	case st.State == trivet.MachineQuarantined:
 	case st.State != trivet.MachineReleasing:
 		st.Reason = ""
+	case t.workflow != nil && !t.workflow.Status.State.Ended() && workflow.IsRelease(t.workflow):
+		st.Reason = releasingReason(t.workflow)
 	case st.Intent != nil:
 		st.Reason = "its former system may still run: waits for its BMC to power it off"
 	default:

@@ -18,6 +18,11 @@ func (r *Run) Start(m Machine, limits ...map[string]trivet.Limit) {
 	if endsInBoot(r.Spec) {
 		r.Status.Steps = append(r.Status.Steps, bootStep(trivet.StepFirstBoot, limits))
 	}
+	r.enter(m)
+}
+
+// enter begins the first step of a run that needs an agent.
+func (r *Run) enter(m Machine) {
 	if m.AgentUp { // the caller grants it the run
 		r.closeBefore(trivet.StepHello, trivet.StepSkipped)
 		r.begin(trivet.StepHello, "")

@@ -148,7 +148,7 @@ const queuedInterval = 5 * time.Second
 
 // isQueued reports whether what a run waits for has not begun: its power command waits for a BMC.
 func isQueued(wait workflow.Wait, m *trivet.Machine) bool {
-	return trivet.IsBootStep(wait.Step) && workflow.PowerQueued(m)
+	return (trivet.IsBootStep(wait.Step) || wait.Step == trivet.StepPowerOff) && workflow.PowerQueued(m)
 }
 
 // checkSilence declares the agent that the run depends on lost where it is silent for too long, and returns when to
