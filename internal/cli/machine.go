@@ -12,7 +12,9 @@ func (a *app) accept() *cobra.Command {
 		Short: "Make machines available, or end their quarantine",
 		Long: "Make machines available, or end their quarantine.\n\n" +
 			"A discovered machine becomes available: what is on its disks may be overwritten. So does a releasing\n" +
-			"one, whose former system may still run. A quarantined machine returns to its former state.",
+			"one, whose former system may still run: a run that releases it is cancelled. A quarantined machine\n" +
+			"returns to its former state. Of an available machine whose disks hold data that is kept, the data may\n" +
+			"be overwritten from then on.",
 		Example: "  trivet accept m-525400123456",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("machines"),
 		RunE: func(cmd *cobra.Command, args []string) error {
