@@ -108,6 +108,8 @@ const (
 	ReasonRetried = "Retried"
 	// ReasonReleased: the provision was deleted; the machine is no longer its.
 	ReasonReleased = "Released"
+	// ReasonReleasing: a run began that stops the machine, and wipes its disks unless they are kept.
+	ReasonReleasing = "Releasing"
 	// ReasonAvailable: the former system of a released machine does not run any more; the machine may be claimed.
 	ReasonAvailable = "Available"
 	// ReasonAgentIdle: an agent registered, and there is no run for it.
@@ -181,12 +183,12 @@ const (
 // EventReasons are all reasons of events.
 var EventReasons = []string{
 	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonAddressMoved,
-	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonReleased, ReasonAvailable,
-	ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP, ReasonPowerRequested,
-	ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted,
-	ReasonAgentLost, ReasonAgentReturned, ReasonDeadlineExceeded, ReasonStepLate, ReasonForgotten,
-	ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded, ReasonFailed, ReasonStoreFilling,
-	ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonKeyRotation, ReasonKeyActive, ReasonKeyRotated,
-	ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered, ReasonNotifierDisabled,
-	ReasonNotificationsDropped,
+	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonReleased, ReasonReleasing,
+	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
+	ReasonPowerRequested, ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed,
+	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned, ReasonDeadlineExceeded,
+	ReasonStepLate, ReasonForgotten, ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded,
+	ReasonFailed, ReasonStoreFilling, ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonKeyRotation,
+	ReasonKeyActive, ReasonKeyRotated, ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered,
+	ReasonNotifierDisabled, ReasonNotificationsDropped,
 }

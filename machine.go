@@ -85,8 +85,9 @@ const (
 	MachineClaimed      MachineState = "claimed"      // has a workflow; has not booted for it yet
 	MachineProvisioning MachineState = "provisioning" // its agent was granted the run
 	MachineActive       MachineState = "active"       // runs its installed system
-	MachineReleasing    MachineState = "releasing"    // no longer claimed; its former system may still run
-	MachineQuarantined  MachineState = "quarantined"  // excluded from placement; see Reason
+	// MachineReleasing: no longer claimed. Its former system may still run, or a run stops it and wipes its disks.
+	MachineReleasing   MachineState = "releasing"
+	MachineQuarantined MachineState = "quarantined" // excluded from placement; see Reason
 )
 
 // MachineStatus is the observed state of a machine.
@@ -120,6 +121,9 @@ type MachineStatus struct {
 	Warned map[string]int64 `json:"warned,omitempty"`
 	// Events counts all events of this machine so far (see [Event]).
 	Events int64 `json:"events,omitempty"`
+	// HoldsData says whose data is on the disks of a machine that was released to keep it. No selector chooses the machine
+	// then: a provision that names it, a release that wipes it or trivet accept ends that.
+	HoldsData string `json:"holdsData,omitempty"`
 	// Activated is the time of the installed system's first phone-home.
 	Activated time.Time `json:"activated,omitzero"`
 	// Reputation is how often its runs have failed lately.

@@ -36,6 +36,10 @@ type SiteSpec struct {
 	LateAfter Duration `json:"lateAfter,omitempty"`
 	// TokenLifetime is how long an API token is valid unless its request says otherwise; 0 means DefaultTokenLifetime.
 	TokenLifetime Duration `json:"tokenLifetime,omitempty"`
+	// Release is what becomes of the disks of a machine whose provision is deleted: "no-wipe", the default, leaves them as
+	// they are, "wipe" erases them, "keep-data" also keeps selectors from using the machine. (trivet release says for
+	// one machine.)
+	Release ReleaseMode `json:"release,omitempty"`
 	// RecoveryKey is the public part of the key that opens backups, which trivet backup key creates: age1... Its secret
 	// part is on no head.
 	RecoveryKey string `json:"recoveryKey,omitempty"`
@@ -71,6 +75,7 @@ var DefaultLimits = map[string]Limit{
 	StepKernel:    {Timeout: Duration(3 * time.Minute), Retries: new(1)},
 	StepHello:     {Timeout: Duration(3 * time.Minute), Retries: new(1)},
 	StepFirstBoot: {Timeout: Duration(10 * time.Minute), Retries: new(1)},
+	StepPowerOff:  {Timeout: Duration(2 * time.Minute), Retries: new(2)},
 }
 
 // Head is a member of the control plane.
@@ -153,6 +158,8 @@ func (s *Site) Validate() error {
 		p.add("spec.recoveryKey", "%.80q must be age1 and 58 letters and digits, as trivet backup key writes it",
 			s.Spec.RecoveryKey)
 	}
+	p.oneOf("spec.release", string(s.Spec.Release), "", string(ReleaseNoWipe), string(ReleaseWipe),
+		string(ReleaseKeepData))
 	if s.Spec.Resets < 0 || s.Spec.Resets > MaxRetries {
 		p.add("spec.resets", "is %d; 0 to %d", s.Spec.Resets, MaxRetries)
 	}

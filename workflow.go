@@ -29,6 +29,9 @@ type WorkflowSpec struct {
 	Continues string `json:"continues,omitempty"`
 	// Epoch is the machine's at the claim. Everything of this run has a higher one.
 	Epoch int64 `json:"epoch,omitempty"`
+	// Release is the mode of a run that releases the machine. Trivet makes its actions; it has neither a provision nor a
+	// template.
+	Release ReleaseMode `json:"release,omitempty"`
 	// Actions are the template's, rendered.
 	Actions []Action `json:"actions"`
 	// Disk are the machine's hints, as of the claim. They select the disk of actions that name none.
@@ -65,6 +68,10 @@ const (
 	StepFirstBoot = "first-boot"  // the installed system phoned home
 )
 
+// StepPowerOff is the last step of a run that releases a machine with a BMC: the BMC reports the machine off. It is not
+// among the boot steps, since actions of templates may have its name.
+const StepPowerOff = "power-off"
+
 // BootSteps are the boot steps in their order.
 var BootSteps = []string{StepPowerOn, StepDHCP, StepScript, StepKernel, StepHello, StepFirstBoot}
 
@@ -79,6 +86,7 @@ const (
 	WorkflowBooting   WorkflowState = "booting"   // until the agent's hello
 	WorkflowRunning   WorkflowState = "running"   // an agent holds it
 	WorkflowStarting  WorkflowState = "starting"  // all actions done; waits for the installed system
+	WorkflowStopping  WorkflowState = "stopping"  // all actions of a release done; waits until the machine is off
 	WorkflowSucceeded WorkflowState = "succeeded" //
 	WorkflowFailed    WorkflowState = "failed"    //
 	WorkflowCancelled WorkflowState = "cancelled" //

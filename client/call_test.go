@@ -198,6 +198,9 @@ func TestMachineVerbWithLostResponse(t *testing.T) {
 		"accept":     func(cl *client.Client) error { return cl.Accept(t.Context(), "m1") },
 		"forget":     func(cl *client.Client) error { return cl.Forget(t.Context(), "m1") },
 		"quarantine": func(cl *client.Client) error { return cl.Quarantine(t.Context(), "m1", "noise") },
+		"release": func(cl *client.Client) error {
+			return cl.Release(t.Context(), "m1", trivet.ReleaseRequest{})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent counter

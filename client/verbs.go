@@ -75,6 +75,17 @@ func (c *Client) Quarantine(ctx context.Context, machine, reason string) error {
 	return c.machineVerb(ctx, machine, "quarantine", body)
 }
 
+// Release stops a machine by a run that wipes its disks, or keeps them, and deletes the provision that it serves. It
+// returns when the run has begun: the machine's status has its name. If the response is lost it fails with ErrUnknown
+// and does not retry: another client may have claimed the machine since.
+func (c *Client) Release(ctx context.Context, machine string, req trivet.ReleaseRequest) error {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	return c.machineVerb(ctx, machine, "release", body)
+}
+
 // RequestPower requests a power state of a machine from its BMC, which a head sets later: the machine's status has the
 // request until then. If the response is lost it fails with ErrUnknown and does not retry: a machine would be cycled
 // twice.

@@ -23,7 +23,12 @@ var descriptions = map[string]string{
 	"wipe.disk": "As for other actions, or `all` for every writable disk.",
 	"wipe.mode": "`quick` erases the ends of the disk and of its partitions, which hold all " +
 		"signatures of file systems, RAIDs and partition tables. `discard` makes the disk discard its content " +
-		"first. `zero` writes every byte.",
+		"first. `zero` writes every byte. `erase` erases all disks at the same time, each by the best method that it " +
+		"does not refuse: NVMe sanitize or format, ATA secure erase, discard, overwrite.",
+
+	"verify": "Fails unless a disk holds nothing: no partition table, no signature, both ends zero, and no data in " +
+		"64 samples. Write it after a `wipe` with mode `erase`.",
+	"verify.disk": "As for other actions, or `all` for every writable disk.",
 
 	"partition": "Writes a GUID partition table. A disk that has the wanted table already is not changed.",
 	"partition.partitions": "The partitions in their order. Everything on the disk is lost, " +

@@ -50,16 +50,28 @@ const (
 	WipeQuick   = "quick"   // the ends of the disk and of its partitions, which hold all signatures
 	WipeDiscard = "discard" // the disk discards its content, then as quick
 	WipeZero    = "zero"    // every byte is written
+	WipeErase   = "erase"   // by the best method that each disk has; the disks at the same time
 )
 
-// IsAll reports whether every writable disk is to be wiped.
-func (w *Wipe) IsAll() bool { return w.Hints == trivet.DiskHints{Path: "all"} }
+// IsAll reports whether every writable disk is meant.
+func (d *Disk) IsAll() bool { return d.Hints == trivet.DiskHints{Path: "all"} }
 
 func (w *Wipe) check(p *problems) {
 	if !w.IsAll() {
 		w.Disk.check(p)
 	}
-	p.oneOf("mode", w.Mode, WipeQuick, WipeDiscard, WipeZero)
+	p.oneOf("mode", w.Mode, WipeQuick, WipeDiscard, WipeZero, WipeErase)
+}
+
+// Verify is the arguments of verify.
+type Verify struct {
+	Disk // Path "all" means every writable disk
+}
+
+func (v *Verify) check(p *problems) {
+	if !v.IsAll() {
+		v.Disk.check(p)
+	}
 }
 
 // Partition is the arguments of partition.

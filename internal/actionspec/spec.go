@@ -22,6 +22,7 @@ type Spec interface {
 // constructors return an empty Spec for each action, with its defaults.
 var constructors = map[string]func() Spec{
 	"wipe":       func() Spec { return &Wipe{Mode: WipeQuick} },
+	"verify":     func() Spec { return &Verify{} },
 	"partition":  func() Spec { return &Partition{} },
 	"format":     func() Spec { return &Format{} },
 	"image":      func() Spec { return &Image{} },
@@ -66,6 +67,14 @@ func parse(path string, a trivet.Action, isTemplate bool) (Spec, error) {
 		s.check(p)
 	}
 	return s, p.err()
+}
+
+// Since returns the release that added what an action of a template uses; empty where all releases have it.
+func Since(a trivet.Action) trivet.Release {
+	if a.Use == "verify" || a.Use == "wipe" && a.With["mode"] == WipeErase {
+		return "0.3.1"
+	}
+	return ""
 }
 
 // Images returns the names of the Image records that a rendered action uses.

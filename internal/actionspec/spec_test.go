@@ -39,6 +39,9 @@ func TestParse(t *testing.T) {
 		want      Spec
 	}{
 		{"wipe", `{}`, &Wipe{Mode: "quick"}},
+		{"wipe", `{"disk": "all", "mode": "erase"}`, &Wipe{Disk: Disk{trivet.DiskHints{Path: "all"}}, Mode: "erase"}},
+		{"verify", `{}`, &Verify{}},
+		{"verify", `{"disk": "all"}`, &Verify{Disk: Disk{trivet.DiskHints{Path: "all"}}}},
 		{"wipe", `{"disk": "all", "mode": "discard"}`, &Wipe{Disk: Disk{trivet.DiskHints{Path: "all"}},
 			Mode: "discard"}},
 		{"wipe", `{"disk": {"serial": "X", "minSize": "400GB", "rotational": "true"}}`,

@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/actionspec"
 	"github.com/trivet-project/trivet/internal/ipam"
 	"github.com/trivet-project/trivet/internal/recovery"
 	"github.com/trivet-project/trivet/internal/state"
@@ -14,11 +15,20 @@ import (
 
 // The admissions of the kinds. Each is called within the transaction.
 
-func (h *Handler) admitTemplate(_ *change, _, next *trivet.Template) error {
+func (h *Handler) admitTemplate(c *change, _, next *trivet.Template) error {
 	if next == nil {
 		return nil
 	}
-	return h.CheckTemplate(next)
+	if err := h.CheckTemplate(next); err != nil {
+		return err
+	}
+	for i, a := range next.Spec.Actions {
+		if since := actionspec.Since(a); since.Compare(c.tx.ClusterVersion()) > 0 {
+			return &trivet.FieldError{Field: fmt.Sprintf("spec.actions[%d]", i), Problem: fmt.Sprintf(
+				"needs release %s on all heads: upgrade the others first (trivet head list)", since)}
+		}
+	}
+	return nil
 }
 
 // admitProvision keeps the spec constant once the provision has started, and releases the machine when the provision

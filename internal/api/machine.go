@@ -84,6 +84,10 @@ func (h *Handler) machineRoutes() {
 		status:  http.StatusNoContent,
 		summary: "Exclude a machine from placement; a run on it is cancelled",
 		in:      reflect.TypeFor[trivet.QuarantineRequest](), serve: h.quarantine})
+	h.add(route{method: "POST", path: "/v1/machines/{name}/release", verb: auth.Write, kind: "Machine",
+		status:  http.StatusNoContent,
+		summary: "Stop a machine and wipe its disks, or keep them; the provision that it serves is deleted",
+		in:      reflect.TypeFor[trivet.ReleaseRequest](), serve: h.release})
 	h.powerRoutes()
 	h.add(route{method: "GET", path: "/v1/machines/{name}/progress", verb: auth.Read, kind: "Machine",
 		out:     reflect.TypeFor[trivet.Progress](),
@@ -106,6 +110,21 @@ func (h *Handler) quarantine(w http.ResponseWriter, r *http.Request, _ *caller) 
 		return &trivet.FieldError{Field: "reason", Problem: "must have 1 to 1024 bytes"}
 	}
 	return done(w, h.Fleet.Quarantine(r.Context(), r.PathValue("name"), q.Reason))
+}
+
+func (h *Handler) release(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	body, err := h.readBody(w, r, 4<<10)
+	if err != nil {
+		return err
+	}
+	var req trivet.ReleaseRequest
+	if err := apitypes.DecodeStrict(body, &req); err != nil {
+		return err
+	}
+	if err := req.Validate(); err != nil {
+		return err
+	}
+	return done(w, h.Fleet.StartRelease(r.Context(), r.PathValue("name"), req))
 }
 
 func done(w http.ResponseWriter, err error) error {

@@ -150,6 +150,8 @@ func TestChoose(t *testing.T) {
 		{trivet.MachineAvailable, nil, boot.Installer},
 		{trivet.MachineAvailable, run(trivet.WorkflowFailed), boot.Installer},
 		{trivet.MachineReleasing, nil, boot.Installer},
+		{trivet.MachineReleasing, run(trivet.WorkflowRunning), boot.Installer},
+		{trivet.MachineReleasing, run(trivet.WorkflowStopping), boot.Installer},
 		{"", nil, boot.Installer},
 		{trivet.MachineClaimed, run(trivet.WorkflowBooting), boot.Installer},
 		{trivet.MachineProvisioning, run(trivet.WorkflowBooting), boot.Installer},
@@ -170,6 +172,15 @@ func TestChoose(t *testing.T) {
 	quarantined := trivet.MachineStatus{State: trivet.MachineQuarantined, Former: trivet.MachineActive}
 	if got, _ := boot.Choose(boot.MachineFacts{Machine: &trivet.Machine{Status: quarantined}}); got != boot.LocalDisk {
 		t.Errorf("a machine that was active before its quarantine: %s", got)
+	}
+	quarantined.Former = trivet.MachineReleasing
+	for state, want := range map[trivet.WorkflowState]boot.Target{trivet.WorkflowBooting: boot.Installer,
+		trivet.WorkflowRunning: boot.Installer, trivet.WorkflowStopping: boot.Wait, trivet.WorkflowFailed: boot.Wait} {
+		f := boot.MachineFacts{Machine: &trivet.Machine{Status: quarantined}, Workflow: run(state)}
+		f.WantsAgent = workflow.WantsAgent(&f.Workflow.Status)
+		if got, _ := boot.Choose(f); got != want {
+			t.Errorf("a machine in quarantine whose release is %s: %s, want %s", state, got, want)
+		}
 	}
 	for policy, want := range map[string]boot.Target{
 		"": boot.Installer, "enrol": boot.Installer, "address-only": boot.Wait, "ignore": boot.None,

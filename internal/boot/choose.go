@@ -35,6 +35,9 @@ func Choose(f MachineFacts) (target Target, reason string) {
 		if m.Status.Former == trivet.MachineActive {
 			return LocalDisk, "it is quarantined, and was active before"
 		}
+		if m.Status.Former == trivet.MachineReleasing && f.WantsAgent {
+			return Installer, "it is quarantined, and released by workflow " + w.ShortName()
+		}
 		return Wait, "it is quarantined: " + m.Status.Reason
 	case trivet.MachineClaimed, trivet.MachineProvisioning:
 		switch {

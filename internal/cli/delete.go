@@ -21,7 +21,8 @@ func (a *app) delete() *cobra.Command {
 		Long: "Delete records.\n\n" +
 			"Deleting a provision cancels its workflow and releases its machine. An installed system is powered off\n" +
 			"by its BMC, and then the machine is available. Without a BMC it is available once it has booted the\n" +
-			"installer, or after trivet accept.\n\n" +
+			"installer, or after trivet accept. The disks are not wiped, and the next provision may overwrite them,\n" +
+			"unless spec.release of the site is wipe or keep-data; trivet release says it for one machine.\n\n" +
 			"A record that others refer to is not deleted: a platform in use, the secret of a BMC, the template of\n" +
 			"a provision that has not ended. --force deletes it, and prints which records refer to nothing then.",
 		Example: "  trivet delete provision web1\n  trivet delete -f site.yaml --ignore-not-found",

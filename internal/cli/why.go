@@ -135,6 +135,10 @@ func (a *app) showWhy(e explanation) error {
 		fmt.Fprintf(a.Out, ": %s", printable(m.Status.Reason))
 	}
 	fmt.Fprintln(a.Out)
+	if m.Status.HoldsData != "" {
+		fmt.Fprintf(a.Out, "Its disks hold the data of %s: no selector chooses it until trivet accept or release.\n",
+			printable(m.Status.HoldsData))
+	}
 	if m.Spec.Cordoned {
 		fmt.Fprintln(a.Out, "It is cordoned: no provisions are placed on it.")
 	}
@@ -152,7 +156,11 @@ func (a *app) showWhy(e explanation) error {
 
 // printWorkflow prints the failure and the steps of a workflow.
 func (a *app) printWorkflow(w *trivet.Workflow) error {
-	fmt.Fprintf(a.Out, "Workflow %s of template %s: %s", w.ShortName(), w.Spec.Template, w.Status.State)
+	of := "of template " + w.Spec.Template
+	if w.Spec.Release != "" {
+		of = "releases the machine, " + string(w.Spec.Release)
+	}
+	fmt.Fprintf(a.Out, "Workflow %s %s: %s", w.ShortName(), of, w.Status.State)
 	if w.Status.Resets > 0 {
 		fmt.Fprintf(a.Out, "; its agent was lost %s", times(w.Status.Resets))
 	}

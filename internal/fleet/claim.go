@@ -176,6 +176,9 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 	if provision.Spent(&p.Status, m) {
 		return fmt.Errorf("%w: the provision has failed on the machine", trivet.ErrConflict)
 	}
+	if m.Status.HoldsData != "" && p.Spec.Machine == "" {
+		return fmt.Errorf("%w: the disks of the machine hold data", trivet.ErrConflict)
+	}
 	if err := claimable(m); err != nil {
 		return err
 	}
@@ -251,7 +254,7 @@ func (f *Fleet) startRun(t *transition, w *trivet.Workflow, limits map[string]tr
 	m := t.machine
 	t.setRun(w, f.now())
 	rules := t.ruleMachine()
-	rules.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch)
+	rules.AgentUp = f.isAgentIdle(m)
 	t.run.Start(rules, limits, t.site.Limits)
 	f.expect(t)
 	m.Status.Reason = ""

@@ -47,4 +47,7 @@ func (f *Fleet) applyRemedy(t *transition, r workflow.Remedy) {
 	if r.PowerCycle {
 		f.setIntent(t, "cycle")
 	}
+	if r.PowerOff && t.machine.Spec.BMC != nil {
+		f.setIntent(t, "off")
+	}
 }

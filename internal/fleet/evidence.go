@@ -141,9 +141,12 @@ func (f *Fleet) unusable(t *transition) (*faultError, error) {
 	return nil, nil
 }
 
-// avoided returns why a machine must not be claimed by a selector now, by what this head knows of its platform and
-// network; empty where it may.
+// avoided returns why a machine must not be claimed by a selector now: its disks hold data, or what this head knows of
+// its platform and network; empty where it may.
 func (f *Fleet) avoided(m *trivet.Machine) string {
+	if m.Status.HoldsData != "" {
+		return "holding data that is kept"
+	}
 	site := trivet.SiteSpec{}
 	if s, err := f.Sites.GetShared(trivet.SiteName); err == nil {
 		site = s.Spec

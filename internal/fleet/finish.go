@@ -14,6 +14,9 @@ import (
 // finish applies the end of a run to its machine and its provision.
 func (f *Fleet) finish(t *transition) error {
 	m, s := t.machine, &t.workflow.Status
+	if workflow.IsRelease(t.workflow) {
+		return f.finishRelease(t)
+	}
 	var err error
 	if s.State == trivet.WorkflowSucceeded {
 		m.Status.Reason = ""

@@ -79,6 +79,9 @@ func (t *transition) grant() (granted bool, err error) {
 		return false, nil
 	}
 	t.dropIntent()
+	if !workflow.IsRelease(t.workflow) {
+		t.machine.Status.HoldsData = "" // its provision names the machine
+	}
 	return true, workflow.Change(&t.machine.Status, workflow.Grant)
 }
 

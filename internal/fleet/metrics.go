@@ -94,7 +94,7 @@ func outcomeOf(succeeded bool, f *trivet.Failure) (outcome, cause string) {
 func stepLabel(spec *trivet.WorkflowSpec, step string) string {
 	if a := spec.Action(step); a != nil && slices.Contains(trivet.ActionUses, a.Use) {
 		return a.Use
-	} else if a == nil && trivet.IsBootStep(step) {
+	} else if a == nil && (trivet.IsBootStep(step) || step == trivet.StepPowerOff) {
 		return step
 	}
 	return "other"

@@ -13,7 +13,7 @@ import (
 // returns to its former state.
 func (f *Fleet) Accept(ctx context.Context, machine string) error {
 	return f.onMachine(ctx, "accept", machine, func(t *transition) error {
-		if changed, err := t.accept(); err != nil || changed {
+		if changed, err := f.accept(t); err != nil || changed {
 			return err
 		}
 		return errUnchanged
@@ -21,11 +21,17 @@ func (f *Fleet) Accept(ctx context.Context, machine string) error {
 }
 
 // accept accepts the machine, and reports whether that changed anything.
-func (t *transition) accept() (changed bool, err error) {
+func (f *Fleet) accept(t *transition) (changed bool, err error) {
 	st := &t.machine.Status
 	was := st.State
-	if err := workflow.Change(st, workflow.Accept); err != nil || was == st.State {
+	if err := f.abandonRelease(t); err != nil {
 		return false, err
+	}
+	if err := workflow.Change(st, workflow.Accept); err != nil {
+		return false, err
+	}
+	if was == st.State {
+		return t.acceptData(), nil
 	}
 	t.explainRelease()
 	t.event(trivet.ReasonAccepted, "accepted by the operator; it was %s and is %s", was, st.State)
@@ -56,8 +62,8 @@ func (f *Fleet) cancel(t *transition, why string) error {
 }
 
 // Release takes the machine from a provision that is being deleted: its run is cancelled, its agent refused, and an
-// installed system is powered off. An address that waits for the next machine is free. It is part of the transaction
-// that deletes the provision.
+// installed system is powered off. Where the site says so, the machine's disks are wiped or kept, by a run. An address
+// that waits for the next machine is free. It is part of the transaction that deletes the provision.
 func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	if p.Status.Machine == "" {
 		return f.dropAddress(tx, p)
@@ -69,6 +75,9 @@ func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	}
 	if err != nil {
 		return err
+	}
+	if mode := t.releaseMode(); mode != trivet.ReleaseNoWipe {
+		return f.releaseBy(t, p, mode)
 	}
 	if t.active {
 		t.run.Cancel("the provision was deleted")
@@ -98,8 +107,12 @@ func (f *Fleet) vacate(t *transition) error {
 	return nil
 }
 
-// clear makes a releasing machine available: nothing but an agent runs on it.
+// clear makes a releasing machine available: nothing but an agent runs on it. A run that releases it decides when.
 func (t *transition) clear(why string) {
+	if t.active && workflow.IsRelease(t.workflow) {
+		t.run.Stopped(why)
+		return
+	}
 	if workflow.Change(&t.machine.Status, workflow.Clear) != nil {
 		return
 	}
@@ -114,6 +127,8 @@ func (t *transition) explainRelease() {
 	case st.State == trivet.MachineQuarantined:
 	case st.State != trivet.MachineReleasing:
 		st.Reason = ""
+	case t.workflow != nil && !t.workflow.Status.State.Ended() && workflow.IsRelease(t.workflow):
+		st.Reason = releasingReason(t.workflow)
 	case st.Intent != nil:
 		st.Reason = "its former system may still run: waits for its BMC to power it off"
 	default:

@@ -69,7 +69,7 @@ func (f *Fleet) acceptLast(tx *store.Tx, p *trivet.Provision) error {
 	if err != nil {
 		return err
 	}
-	if changed, err := t.accept(); err != nil || !changed {
+	if changed, err := f.accept(t); err != nil || !changed {
 		return err
 	}
 	return f.save(t)
@@ -84,7 +84,7 @@ func (f *Fleet) retryHere(tx *store.Tx, p *trivet.Provision, address *addressing
 		return err
 	}
 	if req.Accept {
-		if _, err := t.accept(); err != nil {
+		if _, err := f.accept(t); err != nil {
 			return err
 		}
 	}

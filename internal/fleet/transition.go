@@ -88,6 +88,7 @@ func (t *transition) setRun(w *trivet.Workflow, now time.Time) {
 func (f *Fleet) save(t *transition) error {
 	if t.workflow != nil {
 		t.events = append(t.events, t.run.Events...)
+		f.powerOff(t)
 		if t.active && t.workflow.Status.State.Ended() {
 			if err := f.finish(t); err != nil {
 				return err

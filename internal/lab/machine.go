@@ -41,9 +41,14 @@ type Machine struct {
 	// returns.
 	Installer func(ctx context.Context, args string) error
 	Log       *slog.Logger
+	// wrap, if set, wraps what performs the agent's actions; for tests.
+	wrap func(doer) doer
 	// Up is called when the installed system has started and phoned home.
 	Up func()
 }
+
+// doer performs one attempt of an action.
+type doer = func(context.Context, *action.Attempt) error
 
 // DiskBytes is the size of a simulated disk. It is sparse.
 const DiskBytes = 64 << 20
@@ -132,11 +137,15 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 		Host: action.Files{Paths: map[string]string{"/dev/vda": m.disk()}}, Dir: m.Dir, Firmware: "bios",
 		Fetch: (&blob.Fetcher{}).Fetch,
 	}
+	do := work.Do
+	if m.wrap != nil {
+		do = m.wrap(do)
+	}
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
 	ending, err := installer.Run(ctx, installer.Config{
-		Client: c.AgentAPI(sign, clock.Learn), Do: work.Do, Machine: args["trivet.machine"], MAC: m.MAC,
+		Client: c.AgentAPI(sign, clock.Learn), Do: do, Machine: args["trivet.machine"], MAC: m.MAC,
 		Token: args["trivet.token"],
 		Key:   base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey)), BootID: bootID(), Version: "lab",
 		Inventory: m.inventory(), Journal: j, Clock: clock, Log: m.Log.With("machine", m.Name),

@@ -82,6 +82,9 @@ func newTables(s *store.Store) *Tables {
 			by(ByMachine, "spec.machine", func(w *trivet.Workflow) string { return w.Spec.Machine }),
 			store.Index[trivet.Workflow]{Name: ByProvision, Field: "spec.provision", InProject: true,
 				Keys: func(w *trivet.Workflow) []string {
+					if w.Spec.Provision == "" { // it releases its machine
+						return nil
+					}
 					return []string{trivet.Resolve(w.Project, w.Spec.Provision)}
 				}},
 			store.Index[trivet.Workflow]{Name: ByBlob, Keys: digestsOf[*trivet.Workflow]},

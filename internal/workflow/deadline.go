@@ -12,6 +12,7 @@ import (
 type Remedy struct {
 	RaiseEpoch bool
 	PowerCycle bool
+	PowerOff   bool
 }
 
 // Expire records that the running step exceeded its deadline.
@@ -20,6 +21,8 @@ func (r *Run) Expire(m Machine) Remedy {
 	switch {
 	case step == nil || r.Status.State.Ended():
 		return Remedy{}
+	case r.Status.State == trivet.WorkflowStopping:
+		return r.expireStop(step)
 	case !trivet.IsBootStep(step.Name):
 		return r.DeclareLost(m, r.overdue(step))
 	}

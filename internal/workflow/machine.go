@@ -26,12 +26,15 @@ const (
 	Abandon Command = "abandon"
 	// Release gives up a machine that has booted its disk: what it booted may still run.
 	Release Command = "release"
+	// BeginRelease starts a run that stops the machine, by command. The run that it had has ended before.
+	BeginRelease Command = "begin-release"
 	// Clear records that nothing is running on the machine but an agent: the BMC reports it off, or an agent is up.
 	Clear Command = "clear"
 )
 
 // next is the new state by command and state. A command that is not listed for a state is refused. A quarantined
-// machine has a former state, which Release and Clear change and Accept restores (see Change).
+// machine has a former state, which Grant, Release, BeginRelease and Clear change and Accept restores (see Change): the
+// machine stays in quarantine.
 var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 	Accept: {
 		trivet.MachineDiscovered: trivet.MachineAvailable,
@@ -49,6 +52,7 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 	Grant: {
 		trivet.MachineClaimed:      trivet.MachineProvisioning,
 		trivet.MachineProvisioning: trivet.MachineProvisioning,
+		trivet.MachineReleasing:    trivet.MachineReleasing,
 	},
 	Activate: {trivet.MachineProvisioning: trivet.MachineActive},
 	Abandon: {
@@ -62,6 +66,13 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 		trivet.MachineActive:       trivet.MachineReleasing,
 		trivet.MachineReleasing:    trivet.MachineReleasing,
 	},
+	BeginRelease: {
+		trivet.MachineAvailable:    trivet.MachineReleasing,
+		trivet.MachineClaimed:      trivet.MachineReleasing,
+		trivet.MachineProvisioning: trivet.MachineReleasing,
+		trivet.MachineActive:       trivet.MachineReleasing,
+		trivet.MachineReleasing:    trivet.MachineReleasing,
+	},
 	Clear: {trivet.MachineReleasing: trivet.MachineAvailable},
 }
 
@@ -70,7 +81,7 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 // Accept do, and Accept only at the operator's request.
 func Change(s *trivet.MachineStatus, c Command) error {
 	at := &s.State
-	if s.State == trivet.MachineQuarantined && (c == Release || c == Clear) {
+	if s.State == trivet.MachineQuarantined && (c == Grant || c == Release || c == BeginRelease || c == Clear) {
 		at = &s.Former
 	}
 	to, ok := next[c][*at]

@@ -13,21 +13,21 @@ import (
 
 // transitions is every command in every state. "-" is a refusal, "q:STATE" a quarantine with a former state.
 const transitions = `
-                accept      quarantine    claim    grant         activate  abandon    release       clear
-discovered      available   q:discovered  -        -             -         -          discovered    -
-available       available   q:available   claimed  -             -         -          available     -
-claimed         -           -             -        provisioning  -         available  -             -
-provisioning    -           -             -        provisioning  active    available  releasing     -
-active          -           q:active      -        -             -         -          releasing     -
-releasing       available   q:releasing   -        -             -         -          releasing     available
-q:discovered    available   q:discovered  -        -             -         -          q:discovered  -
-q:available     available   q:available   -        -             -         -          q:available   -
-q:active        active      q:active      -        -             -         -          q:releasing   -
-q:releasing     releasing   q:releasing   -        -             -         -          q:releasing   q:available
+                accept      quarantine    claim    grant         activate  abandon    release       begin-release  clear
+discovered      available   q:discovered  -        -             -         -          discovered    -              -
+available       available   q:available   claimed  -             -         -          available     releasing      -
+claimed         -           -             -        provisioning  -         available  -             releasing      -
+provisioning    -           -             -        provisioning  active    available  releasing     releasing      -
+active          -           q:active      -        -             -         -          releasing     releasing      -
+releasing       available   q:releasing   -        releasing     -         -          releasing     releasing      available
+q:discovered    available   q:discovered  -        -             -         -          q:discovered  -              -
+q:available     available   q:available   -        -             -         -          q:available   q:releasing    -
+q:active        active      q:active      -        -             -         -          q:releasing   q:releasing    -
+q:releasing     releasing   q:releasing   -        q:releasing   -         -          q:releasing   q:releasing    q:available
 `
 
 func TestEveryCommandInEveryState(t *testing.T) {
-	commands := []Command{Accept, Quarantine, Claim, Grant, Activate, Abandon, Release, Clear}
+	commands := []Command{Accept, Quarantine, Claim, Grant, Activate, Abandon, Release, BeginRelease, Clear}
 	states := []trivet.MachineState{trivet.MachineDiscovered, trivet.MachineAvailable, trivet.MachineClaimed,
 		trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing}
 	var rows []trivet.MachineStatus

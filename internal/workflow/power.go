@@ -21,7 +21,7 @@ func PowerQueued(m *trivet.Machine) bool {
 
 // BootDevice returns what a machine with this run must boot from; w is nil where it has none.
 func BootDevice(w *trivet.Workflow) string {
-	if w != nil && WantsAgent(&w.Status) {
+	if w != nil && (WantsAgent(&w.Status) || w.Spec.Release != "") { // what a released machine ran never starts again
 		return "network"
 	}
 	return "disk"
@@ -34,6 +34,9 @@ func WantedPower(s *trivet.MachineStatus, w *trivet.Workflow) string {
 		step := w.Status.Current()
 		if step != nil && (step.Name == trivet.StepPowerOn || step.Name == trivet.StepFirstBoot) {
 			return "cycle"
+		}
+		if w.Status.State == trivet.WorkflowStopping {
+			return "off"
 		}
 		return ""
 	}
@@ -51,6 +54,9 @@ func RequestedPower(m *trivet.Machine, w *trivet.Workflow, req trivet.PowerReque
 	switch {
 	case m.Spec.BMC == nil:
 		return "", fmt.Errorf("%w: it has no BMC (spec.bmc): power it by hand", trivet.ErrConflict)
+	case w != nil && !req.Force && w.Spec.Release != "":
+		return "", fmt.Errorf("%w: it is released by run %s; add --force to power it nevertheless, or quarantine it, "+
+			"which cancels the release", trivet.ErrConflict, w.ShortName())
 	case w != nil && !req.Force:
 		return "", fmt.Errorf("%w: it is at work in run %s; add --force to power it nevertheless, or delete "+
 			"provision %s", trivet.ErrConflict, w.ShortName(), w.Spec.Provision)

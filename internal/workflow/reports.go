@@ -105,6 +105,10 @@ func (r *Run) actionFailed(step *trivet.Step, report *trivet.Report) {
 
 // finishActions ends the agent's part of the run.
 func (r *Run) finishActions() {
+	if r.stops() {
+		r.stop()
+		return
+	}
 	if r.Status.Step(trivet.StepFirstBoot) == nil {
 		r.succeed()
 		return

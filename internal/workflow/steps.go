@@ -21,6 +21,11 @@ func (r *Run) Start(m Machine, limits ...map[string]trivet.Limit) {
 		r.Status.Steps = append(r.Status.Steps, bootStep(trivet.StepFirstBoot, limits))
 	}
 	keepDone(r.Status.Steps, done)
+	r.enter(m)
+}
+
+// enter begins the first step of a run that needs an agent.
+func (r *Run) enter(m Machine) {
 	if m.AgentUp { // the caller grants it the run
 		r.closeBefore(trivet.StepHello, trivet.StepSkipped)
 		r.begin(trivet.StepHello, "")

@@ -45,7 +45,7 @@ const ActionGrace = time.Minute
 // backoff before the next one.
 func limitOf(spec *trivet.WorkflowSpec, step *trivet.Step) time.Duration {
 	switch {
-	case trivet.IsBootStep(step.Name):
+	case trivet.IsBootStep(step.Name), isStop(spec, step.Name):
 		return step.Timeout.D()
 	case backsOff(step):
 		return spec.Action(step.Name).BackoffAfter(step.Attempt).D() + ActionGrace

@@ -28,6 +28,8 @@ type Env struct {
 	LoadKernel func(kernel, initrd *os.File, cmdline string) error
 
 	chosen chosenDisks
+	// eraseMethods returns the methods to erase a disk; nil: those that the disk may have.
+	eraseMethods func(*block.Device) []eraseMethod
 }
 
 // Host is where disks and file systems are: a [Machine], or [Files] in the lab.
@@ -76,6 +78,8 @@ func (e *Env) do(ctx context.Context, at *Attempt, s actionspec.Spec) error {
 	switch s := s.(type) {
 	case *actionspec.Wipe:
 		return e.wipe(ctx, at, s)
+	case *actionspec.Verify:
+		return e.verify(ctx, at, s)
 	case *actionspec.Partition:
 		return e.partition(ctx, at, s)
 	case *actionspec.Format:

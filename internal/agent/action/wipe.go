@@ -20,13 +20,9 @@ const (
 )
 
 func (e *Env) wipe(ctx context.Context, at *Attempt, s *actionspec.Wipe) error {
-	var paths []string
-	var err error
-	if s.IsAll() {
-		paths, err = e.Host.Disks()
-	} else {
-		paths = make([]string, 1)
-		paths[0], err = e.disk(at, s.Disk)
+	paths, err := e.pathsOf(at, s.Disk, s.IsAll())
+	if err == nil && s.Mode == actionspec.WipeErase {
+		return e.erase(ctx, at, paths)
 	}
 	for _, path := range paths {
 		if err == nil {
@@ -34,6 +30,18 @@ func (e *Env) wipe(ctx context.Context, at *Attempt, s *actionspec.Wipe) error {
 		}
 	}
 	return err
+}
+
+// pathsOf returns the disk that an argument selects, or all disks that may be written.
+func (e *Env) pathsOf(at *Attempt, disk actionspec.Disk, all bool) ([]string, error) {
+	if all {
+		return e.Host.Disks()
+	}
+	path, err := e.disk(at, disk)
+	if err != nil {
+		return nil, err
+	}
+	return []string{path}, nil
 }
 
 func wipeDisk(ctx context.Context, at *Attempt, path, mode string) error {

@@ -172,7 +172,8 @@ const (
 // isQueued reports whether the time of a wait does not count: the run is paused, or what it waits for has not begun, as
 // its power command waits for a BMC.
 func isQueued(w *trivet.Workflow, wait workflow.Wait, m *trivet.Machine) bool {
-	return w.Status.Paused != nil || trivet.IsBootStep(wait.Step) && workflow.PowerQueued(m)
+	return w.Status.Paused != nil ||
+		(trivet.IsBootStep(wait.Step) || wait.Step == trivet.StepPowerOff) && workflow.PowerQueued(m)
 }
 
 // checkSilence declares the agent that the run depends on lost where it is silent for too long, and returns when to

@@ -169,3 +169,11 @@ func (d *Device) Reread(ctx context.Context) error {
 
 // Table reads the device's partition table.
 func (d *Device) Table() (*gpt.Table, error) { return gpt.Read(d, d.size, d.sector) }
+
+// SecureDiscard is Discard that also erases copies of the range, as cards of MMC and SD do it.
+func (d *Device) SecureDiscard(off, n int64) error {
+	if !d.isNode {
+		return unix.EOPNOTSUPP
+	}
+	return d.rangeIoctl(unix.BLKSECDISCARD, off, n)
+}

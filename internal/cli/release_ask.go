@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/trivet-project/trivet"
+)
+
+// confirmRelease says what is destroyed, and asks whether that is wanted.
+func (a *app) confirmRelease(machines []*trivet.Machine, f *releaseFlags) error {
+	if f.yes {
+		return nil
+	}
+	for _, m := range machines {
+		fmt.Fprint(a.Err, releaseText(m, f.mode()))
+	}
+	if in, ok := a.In.(*os.File); !ok || !term.IsTerminal(int(in.Fd())) {
+		return &trivet.Error{Op: "release", Hint: "run it on a terminal, or add --yes",
+			Err: fmt.Errorf("%w: there is no terminal to confirm it", trivet.ErrInvalid)}
+	}
+	return askYes(a.In, a.Err)
+}
+
+// askYes fails unless "yes" is typed.
+func askYes(in io.Reader, out io.Writer) error {
+	fmt.Fprint(out, "Type yes to continue: ")
+	lines := bufio.NewScanner(in)
+	if lines.Scan() && strings.EqualFold(strings.TrimSpace(lines.Text()), "yes") {
+		return nil
+	}
+	return &trivet.Error{Op: "release", Hint: "nothing was changed",
+		Err: fmt.Errorf("%w: it was not confirmed", trivet.ErrInvalid)}
+}
+
+// releaseText says what becomes of a machine and its disks.
+func releaseText(m *trivet.Machine, mode trivet.ReleaseMode) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "machine/%s is %s", m.Name, m.Status.State)
+	if m.Status.Provision != "" {
+		fmt.Fprintf(&b, " and serves provision %s, which is deleted", m.Status.Provision)
+	}
+	b.WriteString(". What runs on it is stopped.\n")
+	if m.Status.HoldsData != "" {
+		fmt.Fprintf(&b, "  Its disks hold the data of %s, which was kept.\n", m.Status.HoldsData)
+	}
+	switch mode {
+	case trivet.ReleaseKeepData:
+		b.WriteString("  Its disks are kept; only a provision that names it may use it.\n")
+		return b.String()
+	case trivet.ReleaseNoWipe:
+		b.WriteString("  Its disks are not wiped; the next provision may overwrite them.\n")
+		return b.String()
+	}
+	if m.Status.Inventory == nil {
+		b.WriteString("  ALL DATA on all of its disks is destroyed; its inventory is not known.\n")
+		return b.String()
+	}
+	b.WriteString("  ALL DATA on these disks is destroyed, and on others that it has by then:\n")
+	for _, d := range m.Status.Inventory.Disks {
+		if d.ReadOnly || d.Removable {
+			continue
+		}
+		fmt.Fprintf(&b, "    %s  %s", printable(d.Name), bytesText(d.Bytes))
+		for _, text := range []string{d.Model, d.Serial} {
+			if text != "" {
+				fmt.Fprintf(&b, "  %s", printable(text))
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
