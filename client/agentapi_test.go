@@ -17,22 +17,24 @@ func TestAnAgentHasOneConnection(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	left := make(chan struct{})
-	var own atomic.Pointer[net.Conn] // the first connection: later ones are probes
+	var own atomic.Pointer[net.Conn] // the first connection
 	c.conns = func(conn net.Conn, s http.ConnState) {
 		if own.CompareAndSwap(nil, &conn); s == http.StateClosed && *own.Load() == conn {
 			close(left)
 		}
 	}
 	var tired atomic.Bool
-	first := c.head(func(w http.ResponseWriter, _ *http.Request) {
-		if tired.Load() {
-			refuse(w, trivet.ErrUnavailable)
-			return
-		}
-		answer(w, trivet.Grant{Machine: "m1"})
-	})
-	c.conns = nil
-	second := c.head(func(w http.ResponseWriter, _ *http.Request) { answer(w, trivet.Grant{Machine: "m1"}) })
+	var home atomic.Int32 // the head to which the agent said hello: either
+	head := func(number int32) server {
+		return c.head(func(w http.ResponseWriter, _ *http.Request) {
+			if home.CompareAndSwap(0, number); tired.Load() && home.Load() == number {
+				refuse(w, trivet.ErrUnavailable)
+				return
+			}
+			answer(w, trivet.Grant{Machine: "m1"})
+		})
+	}
+	first, second := head(1), head(2)
 	agent := c.client(0, first.URL, second.URL).AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
 	if _, err := agent.Hello(t.Context(), trivet.Hello{Machine: "m1"}); err != nil {
 		t.Fatal(err)
