@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -83,5 +84,39 @@ func TestHelloIsSigned(t *testing.T) {
 	}
 	if want := []string{"/agent/v1/hello m1", "/agent/v1/sync m1"}; !slices.Equal(signed, want) {
 		t.Errorf("signed %q, want %q", signed, want)
+	}
+}
+
+// An agent, of which a head has thousands, uses HTTP/1.1, and asks no head to wait longer than any does, so that it
+// leaves one that was stopped; other clients use HTTP/2.
+func TestAgentsRequestsAreCheap(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	var protocols, waits counter
+	head := c.head(func(w http.ResponseWriter, r *http.Request) {
+		protocols.add(r.URL.Path + " " + r.Proto)
+		var s trivet.Sync
+		if err := json.NewDecoder(r.Body).Decode(&s); err == nil && r.URL.Path == "/agent/v1/sync" {
+			waits.add(s.Wait.String())
+		}
+		answer(w, trivet.Grant{Machine: "m1", Interval: trivet.Duration(5 * time.Second)})
+	})
+	cl := c.client(0, head.URL)
+	agent := cl.AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
+	for _, wait := range []trivet.Duration{trivet.MaxWait, trivet.MaxWait, trivet.Duration(time.Second), 0} {
+		if _, err := agent.Sync(t.Context(), trivet.Sync{Machine: "m1", Wait: wait}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := cl.Whoami(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sync := "/agent/v1/sync HTTP/1.1"
+	if got, want := protocols.all(), []string{sync, sync, sync, sync, "/v1/whoami HTTP/2.0"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	// the first one does not know the heads' interval yet
+	if got, want := waits.all(), []string{trivet.MaxWait.String(), "10s", "1s", "0s"}; !slices.Equal(got, want) {
+		t.Errorf("waits of %q, want %q", got, want)
 	}
 }
