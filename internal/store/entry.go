@@ -117,6 +117,13 @@ func (e *entry) decode() {
 	h.Project, h.Name = e.info.split(e.name)
 }
 
+// decodeOnce reads the record of a cold kind, unless that was done or its value was refused.
+func (e *entry) decodeOnce() {
+	if e != nil && e.info != nil && e.rec == nil && e.err == nil {
+		e.decode()
+	}
+}
+
 // refused reports whether the value did not authenticate. For readers and watchers it is as if there were no record;
 // transactions that read it fail.
 func (e *entry) refused() bool { return errors.Is(e.err, ErrRefused) }

@@ -71,6 +71,9 @@ func (c *Controller) Keys() []string { return c.Tables.Notifiers.Names() }
 
 // Affected implements [reconcile.Controller].
 func (c *Controller) Affected(e *store.Event) (names []string) {
+	if e.Kind == "Event" && c.Tables.Notifiers.Len() == 0 { // the record is not decoded
+		return nil
+	}
 	switch is := e.Record().(type) {
 	case *trivet.Event:
 		for n := range c.Tables.Notifiers.AllShared() {
