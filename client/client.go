@@ -120,8 +120,8 @@ func newTransport(tlsConfig *tls.Config) *http.Transport {
 	}
 }
 
-// newAgentTransport is for an agent, which sends one request at a time: over HTTP/1.1, with which a request costs a head
-// less than with HTTP/2. The kernel sends the probes of the connection.
+// newAgentTransport is for an agent, which sends one request at a time: over HTTP/1.1, with which a request costs a
+// head less than with HTTP/2. The kernel sends the probes of the connection.
 func newAgentTransport(tlsConfig *tls.Config) *http.Transport {
 	t := newTransport(tlsConfig)
 	t.TLSClientConfig = tlsConfig.Clone()

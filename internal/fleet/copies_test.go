@@ -11,8 +11,8 @@ import (
 	"github.com/trivet-project/trivet/internal/storetest"
 )
 
-// The head that writes a run and another one have equal copies: the first one keeps the records that it wrote, the other
-// one decodes them.
+// The head that writes a run and another one have equal copies: the first one keeps the records that it wrote, the
+// other one decodes them.
 func TestCopiesOfTwoHeadsAreEqual(t *testing.T) {
 	m := storetest.Member(t)
 	r := rackOn(t, fleet.New(storetest.On(t, m, store.Options{}, state.New), "head0"))

@@ -439,8 +439,8 @@ func TestColdRecordsOfATransactionShareAKey(t *testing.T) {
 	} {
 		happen(step.events)
 		if keys := stored(t, m.Client()); int64(len(keys)) != step.keys {
-			t.Errorf("after %d events, the last %d in one transaction: %d keys, want %d: %v", next, step.events, len(keys),
-				step.keys, keys)
+			t.Errorf("after %d events, the last %d in one transaction: %d keys, want %d: %v", next, step.events,
+				len(keys), step.keys, keys)
 		}
 	}
 	for name, h := range map[string]*archive{"writer": a, "other": other} {
