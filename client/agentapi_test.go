@@ -25,7 +25,7 @@ func TestAnAgentHasOneConnection(t *testing.T) {
 		}
 	}
 	var tired atomic.Bool
-	var home atomic.Int32 // the head to which the agent said hello: either
+	var home atomic.Int32 // the head that the hello reached: either
 	head := func(number int32) server {
 		return c.head(func(w http.ResponseWriter, _ *http.Request) {
 			if home.CompareAndSwap(0, number); tired.Load() && home.Load() == number {

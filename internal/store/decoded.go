@@ -13,9 +13,9 @@ import (
 )
 
 // asDecoded makes a record, which its caller owns, equal to what decoding its JSON returns: lists that are omitted are
-// nil, and times have no monotonic reading. It is false, and the record must not be used any more, where that cannot be
-// said: for texts that are not UTF-8, for numbers in values of no type that are not as JSON has them, and for types
-// that it does not know.
+// nil, and times have no monotonic reading. It is false, and the record must not be used any more, where it cannot: for
+// texts that are not UTF-8, for numbers in values of no type that are not as JSON has them, and for types that it does
+// not know.
 func asDecoded(rec trivet.Record) bool {
 	v := reflect.ValueOf(rec)
 	if v.Kind() != reflect.Pointer || v.IsNil() {

@@ -61,7 +61,7 @@ func (o *ownWrites) find(key string, kv *mvccpb.KeyValue) (v value, rec trivet.R
 	return w.value, rec, true
 }
 
-// own returns what the feed is told of a write, whose value was encrypted in the place of was.
+// own returns what the feed finds of a write, whose value was encrypted in the place of was.
 func (tx *Tx) own(key string, w *write, was *entry, v value, sealed string, with keyring.ID) *ownWrite {
 	v.key = with
 	o := &ownWrite{key: key, sealed: sealed, version: 1, value: v}
