@@ -18,25 +18,25 @@ func TestOwnWriteIsFoundInItsPlaceOnly(t *testing.T) {
 		name  string
 		write *ownWrite
 		key   string
-		kv    mvccpb.KeyValue
+		kv    *mvccpb.KeyValue
 		found bool
 	}{
-		{"created", first, "k", mvccpb.KeyValue{Value: []byte("box"), Version: 1, CreateRevision: 9}, true},
-		{"replaced", later, "k", mvccpb.KeyValue{Value: []byte("box"), Version: 3, CreateRevision: 7}, true},
-		{"other bytes", first, "k", mvccpb.KeyValue{Value: []byte("bax"), Version: 1, CreateRevision: 9}, false},
-		{"written again", first, "k", mvccpb.KeyValue{Value: []byte("box"), Version: 2, CreateRevision: 9}, false},
-		{"replayed later", later, "k", mvccpb.KeyValue{Value: []byte("box"), Version: 4, CreateRevision: 7}, false},
-		{"after a deletion", later, "k", mvccpb.KeyValue{Value: []byte("box"), Version: 3, CreateRevision: 8}, false},
-		{"other key", first, "l", mvccpb.KeyValue{Value: []byte("box"), Version: 1, CreateRevision: 9}, false},
+		{"created", first, "k", &mvccpb.KeyValue{Value: []byte("box"), Version: 1, CreateRevision: 9}, true},
+		{"replaced", later, "k", &mvccpb.KeyValue{Value: []byte("box"), Version: 3, CreateRevision: 7}, true},
+		{"other bytes", first, "k", &mvccpb.KeyValue{Value: []byte("bax"), Version: 1, CreateRevision: 9}, false},
+		{"written again", first, "k", &mvccpb.KeyValue{Value: []byte("box"), Version: 2, CreateRevision: 9}, false},
+		{"replayed later", later, "k", &mvccpb.KeyValue{Value: []byte("box"), Version: 4, CreateRevision: 7}, false},
+		{"after a deletion", later, "k", &mvccpb.KeyValue{Value: []byte("box"), Version: 3, CreateRevision: 8}, false},
+		{"other key", first, "l", &mvccpb.KeyValue{Value: []byte("box"), Version: 1, CreateRevision: 9}, false},
 	} {
 		o := ownWrites{byKey: map[string]*ownWrite{}}
 		all := []*ownWrite{test.write}
 		o.add(all)
-		v, rec, found := o.find(test.key, &test.kv)
+		v, rec, found := o.find(test.key, test.kv)
 		if found != test.found || found && string(v.doc) != "{}" || found && (rec != nil) != (test.write == first) {
 			t.Errorf("%s: %v %v %v", test.name, v, rec, found)
 		}
-		if _, again, _ := o.find(test.key, &test.kv); again != nil {
+		if _, again, _ := o.find(test.key, test.kv); again != nil {
 			t.Errorf("%s: its record has two owners", test.name)
 		}
 		if o.remove(all); len(o.byKey) > 0 {
