@@ -33,7 +33,7 @@ func (c *Client) AgentAPI(
 	sign func(req *http.Request, body []byte, machine string), learn func(head time.Time),
 ) *AgentAPI {
 	once := *c
-	once.retryTimeout, once.token = -1, ""
+	once.retryTimeout, once.token, once.http = -1, "", c.agents
 	a := &AgentAPI{c: &once, sign: sign, learn: learn}
 	a.machine.Store("")
 	return a
@@ -59,6 +59,7 @@ func (a *AgentAPI) Sync(ctx context.Context, s trivet.Sync) (trivet.Grant, error
 	if interval := time.Duration(a.interval.Load()); interval > 0 { // an agent must find another head within a few
 		cl.spread = min(cl.spread, interval)
 		cl.begin = min(cl.begin, max(2*interval, time.Second))
+		s.Wait = min(s.Wait, trivet.Duration(2*interval)) // no head waits longer; one that is stopped is left then
 	}
 	if len(s.Reports) > 0 {
 		cl.spread = min(cl.spread, reportSpread)

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -17,22 +18,24 @@ func TestAnAgentHasOneConnection(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	left := make(chan struct{})
-	var own atomic.Pointer[net.Conn] // the first connection: later ones are probes
+	var own atomic.Pointer[net.Conn] // the first connection
 	c.conns = func(conn net.Conn, s http.ConnState) {
 		if own.CompareAndSwap(nil, &conn); s == http.StateClosed && *own.Load() == conn {
 			close(left)
 		}
 	}
 	var tired atomic.Bool
-	first := c.head(func(w http.ResponseWriter, _ *http.Request) {
-		if tired.Load() {
-			refuse(w, trivet.ErrUnavailable)
-			return
-		}
-		answer(w, trivet.Grant{Machine: "m1"})
-	})
-	c.conns = nil
-	second := c.head(func(w http.ResponseWriter, _ *http.Request) { answer(w, trivet.Grant{Machine: "m1"}) })
+	var home atomic.Int32 // the head that the hello reached: either
+	head := func(number int32) server {
+		return c.head(func(w http.ResponseWriter, _ *http.Request) {
+			if home.CompareAndSwap(0, number); tired.Load() && home.Load() == number {
+				refuse(w, trivet.ErrUnavailable)
+				return
+			}
+			answer(w, trivet.Grant{Machine: "m1"})
+		})
+	}
+	first, second := head(1), head(2)
 	agent := c.client(0, first.URL, second.URL).AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
 	if _, err := agent.Hello(t.Context(), trivet.Hello{Machine: "m1"}); err != nil {
 		t.Fatal(err)
@@ -81,5 +84,39 @@ func TestHelloIsSigned(t *testing.T) {
 	}
 	if want := []string{"/agent/v1/hello m1", "/agent/v1/sync m1"}; !slices.Equal(signed, want) {
 		t.Errorf("signed %q, want %q", signed, want)
+	}
+}
+
+// An agent, of which a head has thousands, uses HTTP/1.1, and asks no head to wait longer than any does, so that it
+// leaves one that was stopped; other clients use HTTP/2.
+func TestAgentsRequestsAreCheap(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	var protocols, waits counter
+	head := c.head(func(w http.ResponseWriter, r *http.Request) {
+		protocols.add(r.URL.Path + " " + r.Proto)
+		var s trivet.Sync
+		if err := json.NewDecoder(r.Body).Decode(&s); err == nil && r.URL.Path == "/agent/v1/sync" {
+			waits.add(s.Wait.String())
+		}
+		answer(w, trivet.Grant{Machine: "m1", Interval: trivet.Duration(5 * time.Second)})
+	})
+	cl := c.client(0, head.URL)
+	agent := cl.AgentAPI(func(*http.Request, []byte, string) {}, func(time.Time) {})
+	for _, wait := range []trivet.Duration{trivet.MaxWait, trivet.MaxWait, trivet.Duration(time.Second), 0} {
+		if _, err := agent.Sync(t.Context(), trivet.Sync{Machine: "m1", Wait: wait}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := cl.Whoami(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sync := "/agent/v1/sync HTTP/1.1"
+	if got, want := protocols.all(), []string{sync, sync, sync, sync, "/v1/whoami HTTP/2.0"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	// the first one does not know the heads' interval yet
+	if got, want := waits.all(), []string{trivet.MaxWait.String(), "10s", "1s", "0s"}; !slices.Equal(got, want) {
+		t.Errorf("waits of %q, want %q", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -30,6 +31,8 @@ const (
 	writeResponseTimeout = 6 * time.Second
 	pingAfter            = 10 * time.Second
 	pingTimeout          = 5 * time.Second
+	probeInterval        = 2 * time.Second  // of TCP, after pingAfter
+	probes               = 3                // that are not acknowledged
 	watchSilence         = 12 * time.Second // two heartbeats of a watch and a little
 )
 
@@ -64,6 +67,7 @@ type Client struct {
 	heads        *heads
 	session      *session
 	http         *http.Client
+	agents       *http.Client // of the agent API
 	token        string
 	agent        string
 	retryTimeout time.Duration
@@ -83,7 +87,27 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{
+	c := &Client{
+		heads: newHeads(urls, newProbe(tlsConfig)), session: &session{},
+		token: cfg.Token, agent: cfg.UserAgent, retryTimeout: cfg.RetryTimeout, failFast: cfg.FailFast,
+	}
+	c.session.fresh.Store(cfg.Fresh)
+	c.http, c.agents = newHTTP(newTransport(tlsConfig)), newHTTP(newAgentTransport(tlsConfig))
+	if c.retryTimeout == 0 {
+		c.retryTimeout = DefaultRetryTimeout
+	}
+	return c, nil
+}
+
+func newHTTP(t *http.Transport) *http.Client {
+	// A redirect would send the token to another server.
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+}
+
+func newTransport(tlsConfig *tls.Config) *http.Transport {
+	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}).DialContext,
 		TLSClientConfig:       tlsConfig,
@@ -94,25 +118,27 @@ func New(cfg Config) (*Client, error) {
 		IdleConnTimeout:       90 * time.Second,
 		ExpectContinueTimeout: time.Second,
 	}
-	c := &Client{
-		heads: newHeads(urls, newProbe(tlsConfig)), session: &session{},
-		token: cfg.Token, agent: cfg.UserAgent, retryTimeout: cfg.RetryTimeout, failFast: cfg.FailFast,
-	}
-	c.session.fresh.Store(cfg.Fresh)
-	// A redirect would send the token to another server.
-	c.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
-	if c.retryTimeout == 0 {
-		c.retryTimeout = DefaultRetryTimeout
-	}
-	return c, nil
+}
+
+// newAgentTransport is for an agent, which sends one request at a time: over HTTP/1.1, with which a request costs a
+// head less than with HTTP/2. The kernel sends the probes of the connection.
+func newAgentTransport(tlsConfig *tls.Config) *http.Transport {
+	t := newTransport(tlsConfig)
+	t.TLSClientConfig = tlsConfig.Clone()
+	t.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	t.ForceAttemptHTTP2, t.HTTP2 = false, nil
+	t.MaxIdleConnsPerHost = 2 // another one for logs
+	t.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: pingAfter, Interval: probeInterval, Count: probes,
+	}}).DialContext
+	return t
 }
 
 // Close stops the monitors of failed heads and closes idle connections. The client must not be used afterwards.
 func (c *Client) Close() {
 	c.heads.close()
 	c.http.CloseIdleConnections()
+	c.agents.CloseIdleConnections()
 }
 
 // Endpoints returns the known URLs of heads: those of the configuration, then those that were learned.

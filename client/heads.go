@@ -117,13 +117,14 @@ func (hs *heads) class(h *head) int {
 }
 
 // round returns the heads in the order of attempts: those that may serve; those that are down; and those that were
-// learned and have not been reached yet, as they need not be reachable from here.
+// learned and have not been reached yet, as they need not be reachable from here. A client that spreads tries its own
+// first choice first, and so needs one connection; it has no need of the others before that one fails.
 func (hs *heads) round() (likely, down, far []string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	sorted := slices.Clone(hs.list)
 	slices.SortStableFunc(sorted, func(a, b *head) int {
-		if c := hs.class(a); c != hs.class(b) || c > 0 {
+		if c := hs.class(a); c != hs.class(b) || c > 1 {
 			return c - hs.class(b)
 		}
 		return cmp.Compare(b.rank, a.rank)
@@ -198,8 +199,8 @@ func (hs *heads) cameUp(h *head) {
 	h.reached = true
 	close(hs.upSignal)
 	hs.upSignal = make(chan struct{})
-	for _, other := range hs.list { // a head that may become the first choice is probed first
-		if other.state == HeadUntried && (hs.spread != "" || !other.configured) {
+	for _, other := range hs.list { // those that were configured are tried when they are needed
+		if other.state == HeadUntried && !other.configured {
 			hs.watch(other, max(time.Second, hs.firstDelay()))
 		}
 	}

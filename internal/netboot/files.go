@@ -43,9 +43,20 @@ const (
 	sliceTime  = time.Minute
 	// callBytes is the size of one call to the kernel. A call that takes longer than some 20 µs loses its processor
 	// to another thread (Go's sysmon), which costs more than the calls do: with 64 KiB, 1.4 times as many 256 KiB
-	// files were sent in a second.
+	// files were sent in a second. Of a longer file, what follows smallFile is sent in calls of largeCall: of 8 MiB
+	// files, 1.05 times as many.
 	callBytes = 64 << 10
+	smallFile = 256 << 10
+	largeCall = 1 << 20
 )
+
+// callAt returns the size of the call that sends what follows so many bytes of a response.
+func callAt(sent int64) int64 {
+	if sent < smallFile {
+		return callBytes
+	}
+	return largeCall
+}
 
 // paced bounds how slow a reader may be, and notes how a response ended. It passes files on as they are, so that
 // the kernel sends them without a copy.
@@ -83,11 +94,12 @@ func (p *paced) ReadFrom(r io.Reader) (sent int64, err error) {
 	if !ok {
 		whole = &io.LimitedReader{R: r, N: 1<<63 - 1}
 	}
-	for whole.N > 0 && err == nil {
-		if sent%sliceBytes == 0 {
+	for extended := int64(-sliceBytes); whole.N > 0 && err == nil; {
+		if sent-extended >= sliceBytes {
 			p.extend()
+			extended = sent
 		}
-		piece := &io.LimitedReader{R: whole.R, N: min(whole.N, callBytes)}
+		piece := &io.LimitedReader{R: whole.R, N: min(whole.N, callAt(sent))}
 		asked := piece.N
 		var n int64
 		n, err = io.Copy(p.ResponseWriter, piece)

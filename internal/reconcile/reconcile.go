@@ -155,8 +155,9 @@ func (r *runner) feed(ctx context.Context) (err error) {
 			return err
 		}
 		for _, e := range events {
-			changed := r.declared.inputChanged(e.Old(), e.Record())
-			for _, key := range r.controller.Affected(e) {
+			keys := r.controller.Affected(e)
+			changed := len(keys) > 0 && r.declared.inputChanged(e.Old(), e.Record())
+			for _, key := range keys {
 				if changed {
 					r.queue.Forget(key)
 				}

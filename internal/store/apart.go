@@ -80,7 +80,7 @@ func (e *entry) join(spec *entry) {
 // decodeSpec reads the spec of a record into an empty record of its kind.
 func (e *entry) decodeSpec(kinds map[string]*kindInfo) {
 	part, _, _ := strings.Cut(e.name, "/")
-	if info := kinds[part]; info != nil {
+	if info := kinds[part]; info != nil && e.rec == nil {
 		e.rec, e.unknown, e.err = decode(info, slices.Concat([]byte(`{"spec":`), e.doc, []byte(`}`)))
 	}
 }
@@ -178,7 +178,7 @@ func (tx *Tx) separateSpec(info *kindInfo, key string, w *write) {
 		w.rest, w.ref = rest, specRef{old.ref.tx, at}
 	default:
 		w.rest, w.ref = rest, specRef{tx.id, at}
-		tx.writes[to] = &write{doc: spec}
+		tx.writes[to] = &write{doc: spec, specOf: w}
 		tx.order = slices.Insert(tx.order, slices.Index(tx.order, key), to)
 	}
 }

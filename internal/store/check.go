@@ -93,6 +93,7 @@ func (s *Store) checkHistory(kv *mvccpb.KeyValue, do func(Checked)) {
 		return
 	}
 	for _, e := range records {
+		e.decodeOnce()
 		do(Checked{Key: e.key, Record: e.record(), Err: e.err})
 	}
 }

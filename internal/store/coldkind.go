@@ -21,9 +21,10 @@ import (
 // them in its copy: they are read from this head's member, at the revision of the copy.
 //
 // A name is that of a page and, as its last character, a slot in it. The key of a record is
-// /trivet-history/<kind>/<page>!<slot>. A transaction that writes slot "f" replaces the keys of the page's records by
-// one key, /trivet-history/<kind>/<page>, with all of them: etcd keeps each key in memory, and similar records compress
-// well. A record that was written since has a key of its own again, which takes precedence.
+// /trivet-history/<kind>/<page>!<slot>. A transaction that writes slot "f", or several slots, replaces the keys of the
+// page's records by one key, /trivet-history/<kind>/<page>, with all of them: etcd keeps each key in memory, each write
+// of a key costs every head some work, and similar records compress well. A record that was written since has a key of
+// its own again, which takes precedence.
 //
 // Cold records are dropped with all that have a prefix. Watchers are not notified of that.
 
@@ -109,6 +110,7 @@ func (p *coldPage) entry(slot string) *entry {
 			e = p.store.read(kv, nil)
 		} else {
 			e = p.inWhole()[slot]
+			e.decodeOnce()
 		}
 		p.entries[slot] = e
 	}
@@ -139,7 +141,7 @@ func (p *coldPage) wholeEntry() *entry {
 	return p.store.openEntry(p.key, kind, name, p.whole)
 }
 
-// readPage reads the value of a page's key.
+// readPage reads the value of a page's key. The records are not decoded yet.
 func (s *Store) readPage(kv *mvccpb.KeyValue) (page *entry, records []*entry) {
 	key := string(kv.Key)
 	kind, name, _ := splitKey(key)
@@ -158,7 +160,6 @@ func (s *Store) readPage(kv *mvccpb.KeyValue) (page *entry, records []*entry) {
 		if r.Revision == 0 {
 			e.rev = page.rev
 		}
-		e.decode()
 		records = append(records, e)
 	}
 	return page, records
@@ -177,10 +178,12 @@ func (s *Store) historyEvents(ev *clientv3.Event) (events []*Event) {
 	return events
 }
 
-// changedIn returns the records of a value that its transaction changed.
+// changedIn returns the records of a value that its transaction changed. They are not decoded yet.
 func (s *Store) changedIn(kv *mvccpb.KeyValue) (changed []*entry) {
 	if _, _, single := cutSlot(string(kv.Key)); single {
-		e := s.read(kv, nil)
+		key := string(kv.Key)
+		kind, name, _ := splitKey(key)
+		e := s.openEntry(key, kind, name, kv)
 		s.refusals.log(e)
 		return []*entry{e}
 	}

@@ -405,3 +405,67 @@ func TestHistoryIsReadWhenTheMemberHasIt(t *testing.T) {
 		t.Errorf("%d reads were refused", kv.refused)
 	}
 }
+
+// The records of a page that one transaction writes have one key, with those that the page had. Readers and watchers of
+// every head see each of them as if it had a key of its own.
+func TestColdRecordsOfATransactionShareAKey(t *testing.T) {
+	t.Parallel()
+	m := storetest.Member(t)
+	a := openArchive(t, m.Client(), store.Options{})
+	other := openArchive(t, m.Client(), store.Options{})
+	watches := map[string]*store.Watcher{"writer": a.Watch(0, "Event"), "other": other.Watch(0, "Event")}
+	next, written := int64(0), map[int64]int64{} // the revisions, by number
+	happen := func(n int64) {
+		t.Helper()
+		revision := a.must(t, func(tx *store.Tx) error {
+			for seq := next; seq < next+n; seq++ {
+				if err := a.events.In(tx).Put(event("u", seq)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		for range n {
+			written[next] = revision
+			next++
+		}
+	}
+	for _, step := range []struct{ events, keys int64 }{
+		{1, 1}, {2, 1}, {1, 2}, {1, 3}, {3, 1}, // 8
+		{5, 1}, {1, 2}, // 14
+		{4, 2},                  // 18: the ends of both pages
+		{14, 2},                 // 32
+		{1, 3}, {1, 4}, {30, 4}, // 64
+	} {
+		happen(step.events)
+		if keys := stored(t, m.Client()); int64(len(keys)) != step.keys {
+			t.Errorf("after %d events, the last %d in one transaction: %d keys, want %d: %v", next, step.events,
+				len(keys), step.keys, keys)
+		}
+	}
+	for name, h := range map[string]*archive{"writer": a, "other": other} {
+		if err := h.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for seq, revision := range written {
+			e, err := h.events.Get(t.Context(), trivet.EventName("u", seq))
+			if err != nil || e.Spec.Seq != seq || e.Revision != revision {
+				t.Errorf("%s: %+v, %v; want number %d of revision %d", name, e, err, seq, revision)
+			}
+		}
+		for want := int64(0); want < next; {
+			events, err := watches[name].Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range events {
+				got, ok := e.Record().(*trivet.Event)
+				if !ok || got.Spec.Seq != want || e.Revision != written[want] || got.Revision != e.Revision {
+					t.Fatalf("%s: a watcher got %+v at %d, want number %d of revision %d", name, got, e.Revision, want,
+						written[want])
+				}
+				want++
+			}
+		}
+	}
+}

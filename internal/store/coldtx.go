@@ -67,18 +67,32 @@ func (s *Store) modAt(ctx context.Context, snap *snapshot, key string) (int64, e
 	return found.Kvs[0].ModRevision, nil
 }
 
-// packPages writes each page whose last slot the transaction writes as one key.
+// packPages writes each page of which the transaction writes the last slot, or several ones, as one key.
 func (tx *Tx) packPages() error {
+	written, packed := map[string]int{}, map[string]bool{}
 	for _, key := range slices.Clone(tx.order) {
 		page, slot, ok := cutSlot(key)
-		if !ok || slot != lastSlot || tx.writes[key] == nil || tx.writes[key].doc == nil {
+		if !ok || slot == "" || tx.writes[key] == nil || tx.writes[key].doc == nil { // former records have no slot
 			continue
 		}
+		if written[page]++; packed[page] || slot != lastSlot && written[page] < 2 {
+			continue
+		}
+		packed[page] = true
 		if err := tx.pack(page); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// packedEntry returns the record of a slot that the transaction does not write. One that has no key of its own is in
+// the page's, which is compared; a key that it gets meanwhile takes precedence over the page.
+func (tx *Tx) packedEntry(p *coldPage, key, slot string) *entry {
+	if p.single[slot] != nil {
+		return tx.read(key)
+	}
+	return p.inWhole()[slot]
 }
 
 // pack replaces the keys of a page's records by one of the page, in the place of the first of them in the transaction.
@@ -103,7 +117,7 @@ func (tx *Tx) pack(page string) error {
 		key := page + slotMark + slot
 		if w := tx.writes[key]; w != nil {
 			doc.Records = append(doc.Records, pageRecord{Slot: slot, Doc: w.doc})
-		} else if e := tx.read(key); e != nil && !e.refused() {
+		} else if e := tx.packedEntry(p, key, slot); e != nil && !e.refused() {
 			doc.Records = append(doc.Records, pageRecord{Slot: slot, Revision: e.rev, Doc: e.doc})
 		}
 		delete(tx.writes, key)

@@ -73,6 +73,7 @@ func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue, find specs
 	}
 	switch {
 	case e.err != nil:
+		e.rec = nil
 	case e.info != nil:
 		e.decode()
 	case kind+"/" == specPart:
@@ -81,11 +82,16 @@ func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue, find specs
 	return e
 }
 
-// openEntry is newEntry without the record.
+// openEntry is newEntry without the record, unless this head is writing it.
 func (s *Store) openEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
 	e := &entry{key: key, kind: kind, name: name, info: s.kinds[kind],
 		rev: kv.ModRevision, mod: kv.ModRevision, created: kv.CreateRevision, version: kv.Version}
-	v, err := s.open(key, kv)
+	v, rec, own := s.own.find(key, kv)
+	var err error
+	if !own {
+		v, err = s.open(key, kv)
+	}
+	e.rec = rec
 	e.doc, e.ref, e.tx, e.sealed, e.err = v.doc, v.spec, v.tx, v.key, err
 	if v.changed != 0 {
 		e.rev = v.changed
@@ -95,7 +101,9 @@ func (s *Store) openEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
 
 // decode reads the record.
 func (e *entry) decode() {
-	e.rec, e.unknown, e.err = decode(e.info, e.doc)
+	if e.rec == nil {
+		e.rec, e.unknown, e.err = decode(e.info, e.doc)
+	}
 	if e.err != nil {
 		e.rec = nil
 		return
@@ -107,6 +115,13 @@ func (e *entry) decode() {
 	h := e.rec.Header()
 	h.Kind, h.Revision = e.info.kind, e.rev
 	h.Project, h.Name = e.info.split(e.name)
+}
+
+// decodeOnce reads the record of a cold kind, unless that was done or its value was refused.
+func (e *entry) decodeOnce() {
+	if e != nil && e.info != nil && e.rec == nil && e.err == nil {
+		e.decode()
+	}
 }
 
 // refused reports whether the value did not authenticate. For readers and watchers it is as if there were no record;

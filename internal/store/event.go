@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/trivet-project/trivet"
 )
@@ -14,6 +15,7 @@ type Event struct {
 	Deleted  bool
 	part     string // the kind as in keys
 	was, is  *entry
+	decoded  sync.Once // of a cold kind: is, whose record few watchers need
 }
 
 // newEvent returns the event of a key's change, or nil for a key of the store itself that has no watchers, and for a
@@ -43,7 +45,12 @@ func (s *Store) newEvent(key string, was, is *entry, rev int64) *Event {
 
 // Record returns the record after the change, which is shared and must not be modified; nil if it was deleted or its
 // kind has no table.
-func (e *Event) Record() trivet.Record { return e.is.record() }
+func (e *Event) Record() trivet.Record {
+	if e.is != nil && isHistory(e.is.key) {
+		e.decoded.Do(e.is.decodeOnce)
+	}
+	return e.is.record()
+}
 
 // Old returns the record before the change, which is shared and must not be modified; nil if it was created or is no
 // longer known.

@@ -151,8 +151,7 @@ func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
 		was = next.put(is)
 		s.refusals.forget(was)
 		s.refusals.note(is)
-		s.sealed.remove(was)
-		s.sealed.add(is)
+		s.sealed.replace(was, is)
 	}
 	s.metrics.sizes.replace(was, is)
 	was.tally(-1)

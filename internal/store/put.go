@@ -98,7 +98,7 @@ func encode(info *kindInfo, rec trivet.Record, old *entry) (*write, error) {
 	if err == nil && old != nil && old.unknown {
 		doc, err = keepUnknown(info.typ, old.full(), doc)
 	}
-	return &write{doc: doc}, err
+	return &write{doc: doc, unknown: old != nil && old.unknown}, err
 }
 
 // putDoc writes an encoded record if it differs from the stored one.

@@ -165,11 +165,11 @@ func (tx *Tx) PutRaw(kind trivet.Kind, name string, doc []byte) error {
 	if doc, err = withHeader(doc, h); err != nil {
 		return tx.fail("put", info, name, err)
 	}
-	rec, _, err := decode(info, doc)
+	rec, unknown, err := decode(info, doc)
 	if err != nil {
 		return tx.fail("put", info, name, err)
 	}
-	return tx.putDoc("put", info, name, &write{doc: doc, rec: rec}, old)
+	return tx.putDoc("put", info, name, &write{doc: doc, rec: rec, unknown: unknown}, old)
 }
 
 // withHeader sets the header fields in a record's JSON.

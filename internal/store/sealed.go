@@ -14,6 +14,15 @@ type sealedCounts struct {
 	values map[keyring.ID]int // guarded by mu; without those that were refused
 }
 
+// replace counts that an entry takes the place of another one; either may be nil.
+func (c *sealedCounts) replace(old, e *entry) {
+	if old != nil && e != nil && old.sealed == e.sealed && !old.refused() && !e.refused() {
+		return
+	}
+	c.change(old, -1)
+	c.change(e, 1)
+}
+
 func (c *sealedCounts) add(e *entry) { c.change(e, 1) }
 
 func (c *sealedCounts) remove(e *entry) { c.change(e, -1) }

@@ -55,7 +55,9 @@ type Store struct {
 	// refusals are the values that this head's copy refuses.
 	refusals refusals
 	// sealed counts the values of this head's copy by the keys that they are encrypted with.
-	sealed  sealedCounts
+	sealed sealedCounts
+	// own are the values that this head is writing.
+	own     ownWrites
 	defects defects
 
 	started bool
@@ -86,7 +88,7 @@ func New(client *clientv3.Client, opts Options) *Store {
 	s := &Store{
 		client: client, opts: opts, log: opts.Logger, kinds: map[string]*kindInfo{},
 		history: history{evicted: map[string]int64{}, waiting: map[*Watcher]struct{}{}},
-		pending: pending{txs: map[txID]*outcome{}},
+		pending: pending{txs: map[txID]*outcome{}}, own: ownWrites{byKey: map[string]*ownWrite{}},
 		metrics: newMetrics(opts.Metrics), done: make(chan struct{}),
 		replay:  replayLimit{maxReplay, maxUnknownReplay, maxReplayBytes},
 		replays: make(chan struct{}, maxReplays),

@@ -29,6 +29,7 @@ type Tx struct {
 	pages      map[string]*coldPage // of cold kinds: those that were read, by key
 	coldErr    error                // of the first that could not be read
 	committed  []func()             // see AfterCommit
+	sent       []*ownWrite          // what the commit sends
 }
 
 // write is the new value of a key.
@@ -38,6 +39,11 @@ type write struct {
 	ref  specRef
 	rec  trivet.Record // a copy of the record that was put
 	end  string        // of the keys that are deleted; empty: it is one key
+	// unknown: doc may have fields that rec does not have.
+	unknown bool
+	specOf  *write // doc is the spec of that record
+	// checked and decoded are the result of isDecoded.
+	checked, decoded bool
 	// changed is the revision of the last change of a record that is moved; 0: this is one.
 	changed int64
 }

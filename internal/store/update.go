@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -153,6 +154,8 @@ func (s *Store) commit(ctx context.Context, tx *Tx, send sender) (int64, error) 
 	if err := s.opts.Admit(tx.growth()); err != nil {
 		return 0, err
 	}
+	s.own.add(tx.sent)
+	defer s.own.remove(tx.sent)
 	resp, err := send(ctx, ifs, thens)
 	if err != nil {
 		return s.failed(ctx, err, tx.id, guard)
@@ -251,12 +254,15 @@ func (s *Store) operations(tx *Tx, guard int64) (ifs []clientv3.Cmp, thens []cli
 	size, puts := 0, 0
 	for _, key := range tx.order {
 		if w := tx.writes[key]; w.doc != nil {
-			v := w.value(tx.id)
-			sealed, err := s.seal(with, key, tx.entry(key), v)
+			v, was := w.value(tx.id), tx.entry(key)
+			sealed, err := s.seal(with, key, was, v)
 			if err != nil {
 				return nil, nil, err
 			}
 			thens, size = append(thens, clientv3.OpPut(key, sealed)), size+len(key)+max(len(sealed), len(v.doc))
+			if strings.HasPrefix(key, prefix) || isHistory(key) { // what the feed reads
+				tx.sent = append(tx.sent, tx.own(key, w, was, v, sealed, with))
+			}
 			if !isCold(key) && !isList(key) { // that of a list may be written by another one of its group
 				puts++
 			}

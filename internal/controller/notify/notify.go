@@ -71,15 +71,16 @@ func (c *Controller) Keys() []string { return c.Tables.Notifiers.Names() }
 
 // Affected implements [reconcile.Controller].
 func (c *Controller) Affected(e *store.Event) (names []string) {
-	switch is := e.Record().(type) {
-	case *trivet.Event:
+	if e.Kind == "Event" {
 		for n := range c.Tables.Notifiers.AllShared() {
-			if c.wants(n, is) {
+			// without a notifier the record is not decoded
+			if is, ok := e.Record().(*trivet.Event); ok && c.wants(n, is) {
 				names = append(names, n.Name)
 			}
 		}
 		return names
-	case *trivet.Notifier: // not for each change of its own status
+	}
+	if is, ok := e.Record().(*trivet.Notifier); ok { // not for each change of its own status
 		was, ok := e.Old().(*trivet.Notifier)
 		if ok && was.Generation == is.Generation && was.UID == is.UID && was.Status.Head == is.Status.Head {
 			return nil
