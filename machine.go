@@ -87,6 +87,9 @@ const (
 	MachineActive       MachineState = "active"       // runs its installed system
 	MachineReleasing    MachineState = "releasing"    // no longer claimed; its former system may still run
 	MachineQuarantined  MachineState = "quarantined"  // excluded from placement; see Reason
+	// MachineUnverified: it could be claimed when the records were saved that the cluster was recovered from; what was
+	// installed on it since is not known. It boots its disk, and is not claimed.
+	MachineUnverified MachineState = "unverified"
 )
 
 // MachineStatus is the observed state of a machine.

@@ -46,6 +46,8 @@ type SiteStatus struct {
 	ClusterVersion Release `json:"clusterVersion,omitempty"`
 	// PowerFailures are machines that their BMCs did not power on.
 	PowerFailures *SharedFailures `json:"powerFailures,omitempty"`
+	// Recovered is the last recovery of the cluster; nil where there was none.
+	Recovered *Recovered `json:"recovered,omitempty"`
 }
 
 // Defaults of a site.
@@ -113,6 +115,8 @@ type HeadStatus struct {
 	Boot     []string  `json:"boot,omitempty"`    // http://host:port
 	Started  time.Time `json:"started,omitzero"`  // last start of its process
 	Removed  time.Time `json:"removed,omitzero"`  // when it was removed; its record is deleted 30 days later
+	// Fenced: it was removed by a recovery of the cluster, and may not know that yet.
+	Fenced bool `json:"fenced,omitempty"`
 	// StoreKeys are the IDs of the keys of the store that it holds. The first is the one that it writes with.
 	StoreKeys []string `json:"storeKeys,omitempty"`
 	// DHCP are the addresses from which it serves DHCP.

@@ -78,6 +78,9 @@ func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 
 // vacate takes the machine from its provision and its agent. One that has booted its disk is powered off first.
 func (f *Fleet) vacate(t *transition) error {
+	if t.workflow != nil && t.workflow.Status.Frozen {
+		return t.vacateFrozen()
+	}
 	st := &t.machine.Status
 	st.Provision = ""
 	t.raiseEpoch()
@@ -106,6 +109,8 @@ func (t *transition) explainRelease() {
 	st := &t.machine.Status
 	switch {
 	case st.State == trivet.MachineQuarantined:
+	case st.State == trivet.MachineUnverified:
+		st.Reason = workflow.UnverifiedReason
 	case st.State != trivet.MachineReleasing:
 		st.Reason = ""
 	case st.Intent != nil:

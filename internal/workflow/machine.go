@@ -28,15 +28,18 @@ const (
 	Release Command = "release"
 	// Clear records that nothing is running on the machine but an agent: the BMC reports it off, or an agent is up.
 	Clear Command = "clear"
+	// Unverify records that it is not known what runs on the machine, after a recovery from older records.
+	Unverify Command = "unverify"
 )
 
 // next is the new state by command and state. A command that is not listed for a state is refused. A quarantined
-// machine has a former state, which Release and Clear change and Accept restores (see Change).
+// machine has a former state, which Release, Clear and Unverify change and Accept restores (see Change).
 var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 	Accept: {
 		trivet.MachineDiscovered: trivet.MachineAvailable,
 		trivet.MachineAvailable:  trivet.MachineAvailable,
 		trivet.MachineReleasing:  trivet.MachineAvailable,
+		trivet.MachineUnverified: trivet.MachineAvailable,
 	},
 	Quarantine: {
 		trivet.MachineDiscovered:  trivet.MachineQuarantined,
@@ -44,6 +47,7 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 		trivet.MachineActive:      trivet.MachineQuarantined,
 		trivet.MachineReleasing:   trivet.MachineQuarantined,
 		trivet.MachineQuarantined: trivet.MachineQuarantined,
+		trivet.MachineUnverified:  trivet.MachineQuarantined,
 	},
 	Claim: {trivet.MachineAvailable: trivet.MachineClaimed},
 	Grant: {
@@ -61,8 +65,19 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 		trivet.MachineProvisioning: trivet.MachineReleasing,
 		trivet.MachineActive:       trivet.MachineReleasing,
 		trivet.MachineReleasing:    trivet.MachineReleasing,
+		trivet.MachineUnverified:   trivet.MachineUnverified,
 	},
-	Clear: {trivet.MachineReleasing: trivet.MachineAvailable},
+	Clear: {
+		trivet.MachineReleasing:  trivet.MachineAvailable,
+		trivet.MachineUnverified: trivet.MachineAvailable,
+	},
+	Unverify: {
+		trivet.MachineAvailable:    trivet.MachineUnverified,
+		trivet.MachineClaimed:      trivet.MachineUnverified,
+		trivet.MachineProvisioning: trivet.MachineUnverified,
+		trivet.MachineReleasing:    trivet.MachineUnverified,
+		trivet.MachineUnverified:   trivet.MachineUnverified,
+	},
 }
 
 // Change applies a command to the state of a machine, or fails with ErrConflict and changes nothing. It is the only
@@ -70,7 +85,7 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 // Accept do, and Accept only at the operator's request.
 func Change(s *trivet.MachineStatus, c Command) error {
 	at := &s.State
-	if s.State == trivet.MachineQuarantined && (c == Release || c == Clear) {
+	if s.State == trivet.MachineQuarantined && (c == Release || c == Clear || c == Unverify) {
 		at = &s.Former
 	}
 	to, ok := next[c][*at]
@@ -93,7 +108,7 @@ func Change(s *trivet.MachineStatus, c Command) error {
 // restored returns the state of a quarantined machine after it was accepted.
 func restored(former trivet.MachineState) trivet.MachineState {
 	switch former {
-	case trivet.MachineActive, trivet.MachineReleasing:
+	case trivet.MachineActive, trivet.MachineReleasing, trivet.MachineUnverified:
 		return former
 	default: // accepted is what a discovered machine is, too
 		return trivet.MachineAvailable
