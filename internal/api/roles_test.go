@@ -91,6 +91,7 @@ const routeAccess = `
 	operator  /v1/platforms/{name}               DELETE PATCH PUT
 	operator  /v1/projects/{project}/provisions  POST
 	operator  /v1/projects/{project}/provisions/{name} DELETE PATCH PUT
+	operator  /v1/projects/{project}/provisions/{name}/resolve POST
 	operator  /v1/projects/{project}/templates   POST
 	operator  /v1/projects/{project}/templates/{name} DELETE PATCH PUT
 	operator  /v1/uploads                        POST

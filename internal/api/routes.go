@@ -87,6 +87,7 @@ func (h *Handler) routes() {
 	h.backupRoutes()
 	h.notifierRoutes()
 	h.machineRoutes()
+	h.recoverRoutes()
 	h.consoleRoutes()
 	h.blobRoutes()
 	h.logRoutes()

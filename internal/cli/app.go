@@ -83,7 +83,7 @@ func (a *app) commands() []*cobra.Command {
 			a.platform()},
 		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.delete(), a.watch(),
 			a.wait()},
-		"cluster": {a.login(), a.contexts(), a.head(), a.key(), a.backup(), a.notifier(), a.ca(), a.lb(),
+		"cluster": {a.login(), a.contexts(), a.head(), a.key(), a.backup(), a.recover(), a.notifier(), a.ca(), a.lb(),
 			a.prometheus(), a.account(), a.token(), a.whoami(), a.audit(), a.version()},
 	} {
 		for _, c := range list {
