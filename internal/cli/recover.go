@@ -190,7 +190,7 @@ func (a *app) writePlan(w io.Writer, p *recovery.Plan) {
 	fmt.Fprintf(w, "Lost:    everything written after %s, which is %s ago by this clock,\n",
 		p.DataTime.Format("2006-01-02 15:04:05 MST"), p.Age)
 	fmt.Fprintf(w, "         with revisions from %d; how much that is cannot be known. Revisions continue after %d,\n"+
-		"         and watches of earlier ones are told to read again.\n", p.Revision+1, p.Revision+p.Jump)
+		"         and watches of earlier ones begin again.\n", p.Revision+1, p.Revision+p.Jump)
 	if p.Torn {
 		fmt.Fprintln(w, "         The end of the log was written incompletely, and is left out.")
 	}

@@ -23,7 +23,7 @@ const RestoreSpace = 2*64<<20 + startReserve
 // Restore creates the data of a member in cfg.Dir, which must not exist or be empty, that is a cluster by itself and
 // has what a snapshot has: all values, at their revisions. A reader that fails leaves data that is not to be used.
 // Its next write has a revision above that of the snapshot by more than cfg.Jump, and if that is not 0 it has no
-// history: those that watched the store after the snapshot are told to read it again.
+// history: those that watched the store after the snapshot must read it again.
 //
 // etcd creates the member, with its log and its identity. Then its database is replaced by the snapshot, which gets
 // from it what belongs to the member and not to the store: who the members are, and how far the log is applied.
