@@ -241,7 +241,9 @@ func TestRecoverFromBackup(t *testing.T) {
 	})
 	r.killAll()
 	disk := m.disk(t)
-	sent := [][]string{installed.box.Log(), off.box.Log(), running.box.Log()}
+	for _, p := range r.boxes {
+		p.box.Log() // what was sent before
+	}
 
 	r.refused([]string{"recover", "--from-backup", r.backups, "--key", r.keyFile, "--data-dir", smallDisk(t), "--yes"},
 		"MiB free", "MiB needed", "free some space")
@@ -313,9 +315,9 @@ func TestRecoverFromBackup(t *testing.T) {
 		t.Errorf("the provision that continues: %+v, %v", p, err)
 	}
 	h.expectLocalBoot(installed.mac)
-	for i, p := range r.boxes {
-		if got := p.box.Log(); !slices.Equal(got, sent[i]) {
-			t.Errorf("the BMC of %s was sent %q after the recovery", p.name, got[len(sent[i]):])
+	for _, p := range r.boxes {
+		if got := p.box.Log(); len(got) > 0 {
+			t.Errorf("the BMC of %s was sent %q after the recovery", p.name, got)
 		}
 	}
 	if now := m.disk(t); now != disk || m.up.Load() != 1 {
