@@ -50,15 +50,18 @@ var layers = []layer{
 	}},
 	{"state", [][]string{{"internal/peer", "internal/reconcile", "internal/state"}}},
 	{"domain", [][]string{{"internal/addressing"}, {"internal/fleet"}}},
-	{"cluster", [][]string{{
-		"internal/console", "internal/health", "internal/maintenance", "internal/membership", "internal/presence",
-		"internal/recovery", "internal/replica",
-	}}},
+	{"cluster", [][]string{
+		{
+			"internal/console", "internal/health", "internal/maintenance", "internal/membership", "internal/presence",
+			"internal/replica",
+		},
+		{"internal/recovery"},
+	}},
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",
 		"internal/controller/console", "internal/controller/deadline", "internal/controller/heads",
 		"internal/controller/keys", "internal/controller/notify", "internal/controller/power",
-		"internal/controller/provision",
+		"internal/controller/provision", "internal/controller/verify",
 	}}},
 	{"programs", [][]string{
 		{"internal/cli", "internal/server", "internal/bmc/bmctest", "internal/lab/vm"},

@@ -168,6 +168,8 @@ const (
 	ReasonKeyActive = "KeyActive"
 	// ReasonKeyRotated: nothing is encrypted with the old key any more, and no head has it.
 	ReasonKeyRotated = "KeyRotated"
+	// ReasonResolved: an operator decided about a run that a recovery had frozen.
+	ReasonResolved = "Resolved"
 	// ReasonCancelled: the run was cancelled.
 	ReasonCancelled = "Cancelled"
 	// ReasonNotifierFailing: a notifier cannot deliver events; the message says why. It tries again.
@@ -189,6 +191,6 @@ var EventReasons = []string{
 	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned, ReasonDeadlineExceeded,
 	ReasonStepLate, ReasonForgotten, ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded,
 	ReasonFailed, ReasonStoreFilling, ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonKeyRotation,
-	ReasonKeyActive, ReasonKeyRotated, ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered,
-	ReasonNotifierDisabled, ReasonNotificationsDropped,
+	ReasonKeyActive, ReasonKeyRotated, ReasonResolved, ReasonCancelled, ReasonNotifierFailing,
+	ReasonNotifierRecovered, ReasonNotifierDisabled, ReasonNotificationsDropped,
 }

@@ -88,6 +88,9 @@ const (
 	// MachineReleasing: no longer claimed. Its former system may still run, or a run stops it and wipes its disks.
 	MachineReleasing   MachineState = "releasing"
 	MachineQuarantined MachineState = "quarantined" // excluded from placement; see Reason
+	// MachineUnverified: it could be claimed when the records were saved that the cluster was recovered from; what was
+	// installed on it since is not known. It boots its disk, and is not claimed.
+	MachineUnverified MachineState = "unverified"
 )
 
 // MachineStatus is the observed state of a machine.

@@ -50,6 +50,9 @@ const (
 	ProvisionRunning   ProvisionState = "running"
 	ProvisionSucceeded ProvisionState = "succeeded"
 	ProvisionFailed    ProvisionState = "failed"
+	// ProvisionFrozen: it waited, or was running, in the records that the cluster was recovered from, and does not
+	// until an operator decides (trivet recover resolve).
+	ProvisionFrozen ProvisionState = "frozen"
 )
 
 // ProvisionStatus is the progress of the request.

@@ -19,6 +19,7 @@ var notReferences = map[string]string{
 	"Machine.status.inventory.nics.mac": "hardware",
 	"Address.spec.mac":                  "a port, which has no record if its machine is unknown",
 	"Event.spec.head":                   "who wrote it",
+	"Site.status.recovered.head":        "history; its record may be gone",
 }
 
 // Every field that is called like a kind refers to it, and is declared.

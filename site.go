@@ -55,6 +55,8 @@ type SiteStatus struct {
 	PowerFailures *SharedFailures `json:"powerFailures,omitempty"`
 	// Backups are the last backup that was created, and the last one that was proven to be restorable.
 	Backups BackupStatus `json:"backups,omitzero"`
+	// Recovered is the last recovery of the cluster; nil where there was none.
+	Recovered *Recovered `json:"recovered,omitempty"`
 }
 
 // Defaults of a site.
@@ -123,6 +125,8 @@ type HeadStatus struct {
 	Boot     []string  `json:"boot,omitempty"`    // http://host:port
 	Started  time.Time `json:"started,omitzero"`  // last start of its process
 	Removed  time.Time `json:"removed,omitzero"`  // when it was removed; its record is deleted 30 days later
+	// Fenced: it was removed by a recovery of the cluster, and may not know that yet.
+	Fenced bool `json:"fenced,omitempty"`
 	// StoreKeys are the IDs of the keys of the store that it holds. The first is the one that it writes with.
 	StoreKeys []string `json:"storeKeys,omitempty"`
 	// DHCP are the addresses from which it serves DHCP.

@@ -108,6 +108,9 @@ type WorkflowStatus struct {
 	SeedEpoch int64 `json:"seedEpoch,omitempty"`
 	// Steps are the boot steps and the actions in their order.
 	Steps []Step `json:"steps,omitempty"`
+	// Frozen: the cluster was recovered from older records, so it is not known how far the run has got. Nothing is
+	// done for it until an operator decides (trivet recover resolve).
+	Frozen bool `json:"frozen,omitempty"`
 	// Resets counts how often the agent was lost during the run and the machine had to boot again.
 	Resets  int      `json:"resets,omitempty"`
 	Failure *Failure `json:"failure,omitempty"`

@@ -112,6 +112,8 @@ func (h *Handler) writeSync(ctx context.Context, m *trivet.Machine, s *trivet.Sy
 		return true, err
 	case what == workflow.WriteGrant:
 		return true, h.Fleet.GrantIdle(ctx, m.Name, m.Status.AgentKey)
+	case what == workflow.WriteIdle:
+		return true, h.Fleet.Verify(ctx, m.Name, "its agent has been idle")
 	}
 	return false, nil
 }

@@ -99,6 +99,7 @@ const routeAccess = `
 	operator  /v1/projects/{project}/provisions/{name}/pause POST
 	operator  /v1/projects/{project}/provisions/{name}/resume POST
 	operator  /v1/projects/{project}/provisions/{name}/retry POST
+	operator  /v1/projects/{project}/provisions/{name}/resolve POST
 	operator  /v1/projects/{project}/templates   POST
 	operator  /v1/projects/{project}/templates/{name} DELETE PATCH PUT
 	operator  /v1/uploads                        POST

@@ -89,6 +89,7 @@ func (h *Handler) routes() {
 	h.notifierRoutes()
 	h.machineRoutes()
 	h.provisionRoutes()
+	h.recoverRoutes()
 	h.consoleRoutes()
 	h.blobRoutes()
 	h.logRoutes()

@@ -141,6 +141,11 @@ func TestChoose(t *testing.T) {
 	run := func(s trivet.WorkflowState) *trivet.Workflow {
 		return &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: "w"}, Status: trivet.WorkflowStatus{State: s}}
 	}
+	frozen := func(s trivet.WorkflowState) *trivet.Workflow {
+		w := run(s)
+		w.Status.Frozen = true
+		return w
+	}
 	for _, c := range []struct {
 		state trivet.MachineState
 		run   *trivet.Workflow
@@ -161,6 +166,9 @@ func TestChoose(t *testing.T) {
 		{trivet.MachineClaimed, nil, boot.Wait},
 		{trivet.MachineActive, run(trivet.WorkflowSucceeded), boot.LocalDisk},
 		{trivet.MachineQuarantined, run(trivet.WorkflowFailed), boot.Wait},
+		{trivet.MachineUnverified, nil, boot.LocalDisk},
+		{trivet.MachineClaimed, frozen(trivet.WorkflowBooting), boot.LocalDisk},
+		{trivet.MachineProvisioning, frozen(trivet.WorkflowRunning), boot.LocalDisk},
 	} {
 		m := &trivet.Machine{Status: trivet.MachineStatus{State: c.state}}
 		f := boot.MachineFacts{Machine: m, Workflow: c.run, WantsAgent: c.run != nil &&

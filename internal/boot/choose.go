@@ -31,7 +31,12 @@ func Choose(f MachineFacts) (target Target, reason string) {
 	switch m.Status.State {
 	case trivet.MachineActive:
 		return LocalDisk, "it is active"
+	case trivet.MachineUnverified:
+		return LocalDisk, "it is unverified: something may have been installed on it"
 	case trivet.MachineQuarantined:
+		if m.Status.Former == trivet.MachineUnverified {
+			return LocalDisk, "it is quarantined, and was unverified before"
+		}
 		if m.Status.Former == trivet.MachineActive {
 			return LocalDisk, "it is quarantined, and was active before"
 		}
@@ -43,6 +48,8 @@ func Choose(f MachineFacts) (target Target, reason string) {
 		switch {
 		case w == nil:
 			return Wait, "this head does not know its workflow"
+		case w.Status.Frozen:
+			return LocalDisk, "run " + w.ShortName() + " is frozen and may have installed it: trivet recover resolve"
 		case f.WantsAgent:
 			return Installer, "it is " + string(m.Status.State) + " for workflow " + w.ShortName()
 		case w.Status.State == trivet.WorkflowStarting:

@@ -85,8 +85,9 @@ func (a *app) commands() []*cobra.Command {
 			a.accept(), a.quarantine(), a.release(), a.models(), a.image(), a.platform()},
 		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.delete(), a.watch(),
 			a.wait()},
-		"cluster": {a.login(), a.contexts(), a.statusCommand(), a.head(), a.key(), a.backup(), a.notifier(), a.ca(),
-			a.lb(), a.prometheus(), a.account(), a.token(), a.whoami(), a.audit(), a.supportBundle(), a.version()},
+		"cluster": {a.login(), a.contexts(), a.statusCommand(), a.head(), a.key(), a.backup(), a.recover(), a.notifier(),
+			a.ca(), a.lb(), a.prometheus(), a.account(), a.token(), a.whoami(), a.audit(), a.supportBundle(),
+			a.version()},
 	} {
 		for _, c := range list {
 			c.GroupID = group

@@ -56,6 +56,10 @@ type Config struct {
 	// within 0.4 s (median) to 0.9 s (maximum); with 500 ms it took 0.7 to 1.7 s. See BenchmarkWriteGap in
 	// internal/store.
 	Heartbeat, Election time.Duration
+	// Jump is how far the revision of a restored store is above that of the snapshot: see Restore.
+	Jump int64
+
+	alone bool // it forms a cluster by itself, whichever members its data names
 }
 
 // MinHeartbeat and MaxHeartbeat bound Config.Heartbeat if Config.Election is derived from it.
@@ -216,6 +220,7 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	// left, etcd refuses its own first write and retries it without delay.
 	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 2500
 	// A member compares its data with that of the others when it starts, and the leader that of all after compactions.
+	c.ForceNewCluster = cfg.alone
 	features := "InitialCorruptCheck=true,CompactHashCheck=true"
 	if cfg.FromURL {
 		features += ",SetMemberLocalAddr=true"

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,8 @@ const RestoreSpace = 2*64<<20 + startReserve
 
 // Restore creates the data of a member in cfg.Dir, which must not exist or be empty, that is a cluster by itself and
 // has what a snapshot has: all values, at their revisions. A reader that fails leaves data that is not to be used.
+// Its next write has a revision above that of the snapshot by more than cfg.Jump, and if that is not 0 it has no
+// history: those that watched the store after the snapshot must read it again.
 //
 // etcd creates the member, with its log and its identity. Then its database is replaced by the snapshot, which gets
 // from it what belongs to the member and not to the store: who the members are, and how far the log is applied.
@@ -50,13 +53,40 @@ func restore(ctx context.Context, cfg Config, snapshot io.Reader) error {
 	if err := writeSynced(restored, snapshot); err != nil {
 		return err
 	}
-	if err := adopt(restored, own); err != nil {
+	if err := adopt(restored, own, cfg.Jump); err != nil {
 		return fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 	}
 	if err := os.Rename(restored, own); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(own))
+}
+
+// BeginLog makes the log of a restored member begin after what it has: the values of the snapshot are in no entry of it.
+// A member that is added later gets a copy of the store then, and would get the entries only otherwise. It is called
+// before members are added.
+func (m *Member) BeginLog(ctx context.Context) error {
+	m.etcd.Server.ForceSnapshot()
+	for range 2 { // it is written after the next entries; these change no value
+		lease, err := m.client.Grant(ctx, 60)
+		if err == nil {
+			_, err = m.client.Revoke(ctx, lease.ID)
+		}
+		if err != nil {
+			return fmt.Errorf("begin the log: %w: %w", trivet.ErrUnavailable, err)
+		}
+	}
+	m.Commit()
+	return nil
+}
+
+// CheckLog returns an error if the log in a member's directory does not begin after a restore. The member does not run.
+func CheckLog(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "etcd", "member", "snap", "*.snap"))
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("%w: the log of the restored store does not begin after it", trivet.ErrUnavailable)
+	}
+	return err
 }
 
 func writeSynced(path string, from io.Reader) error {
@@ -76,8 +106,9 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// adopt gives the database in one file what belongs to the member whose database is the other one.
-func adopt(restored, own string) error {
+// adopt gives the database in one file what belongs to the member whose database is the other one, and lets its
+// revisions jump.
+func adopt(restored, own string, jump int64) error {
 	to, err := bbolt.Open(restored, 0o600, nil)
 	if err != nil {
 		return err
@@ -90,12 +121,24 @@ func adopt(restored, own string) error {
 	defer from.Close()
 	return from.View(func(own *bbolt.Tx) error {
 		return to.Update(func(tx *bbolt.Tx) error {
-			if _, err := lastRevision(tx); err != nil {
-				return err
+			last, err := lastRevision(tx)
+			if err == nil {
+				err = copyIdentity(tx, own)
 			}
-			return copyIdentity(tx, own)
+			if err == nil && jump > 0 {
+				err = compactAt(tx, last+jump)
+			}
+			return err
 		})
 	})
+}
+
+// compactAt requests that the store is compacted at a later revision than it has. The store then has that one.
+func compactAt(tx *bbolt.Tx, revision int64) error {
+	key := make([]byte, 17) // the revision, "_", and the number of a change in it
+	binary.BigEndian.PutUint64(key, uint64(revision))
+	key[8] = '_'
+	return tx.Bucket(schema.Meta.Name()).Put(schema.ScheduledCompactKeyName, key)
 }
 
 // copyIdentity copies what belongs to a member.

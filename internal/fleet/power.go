@@ -96,8 +96,8 @@ func (f *Fleet) RecordPower(ctx context.Context, machine string, intent trivet.P
 		if power == "off" && workflow.StateOf(st) != trivet.MachineReleasing && intent.Want == "off" {
 			t.event(trivet.ReasonPoweredOff, "the BMC powered the machine off")
 		}
-		if power == "off" {
-			t.isOff = true
+		cycled := intent.Want == "cycle" && workflow.StateOf(st) == trivet.MachineUnverified // it boots its disk again
+		if t.isOff = power == "off"; t.isOff && !cycled {
 			t.clear("its BMC reports it off")
 		}
 		if power == "off" && intent.Want == "cycle" {

@@ -24,6 +24,11 @@ q:available  network  network  network  network  network  network
 q:failed     network  network  network  network  network  network
 q:active     disk     disk     disk     disk     disk     disk
 q:releasing  -        disk     -        -        disk     -
+unverified   disk     disk     disk     disk     disk     disk
+q:unverified disk     disk     disk     disk     disk     disk
+frozen       -        -        -        disk     disk     disk
+frozen-run   -        -        -        disk     disk     disk
+frozen-start -        -        -        disk     disk     disk
 `
 
 // A run is disturbed only by force, and what a released machine ran is not started again even then.

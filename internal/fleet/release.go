@@ -76,7 +76,8 @@ func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	if err != nil {
 		return err
 	}
-	if mode := t.releaseMode(); mode != trivet.ReleaseNoWipe {
+	frozen := t.workflow != nil && t.workflow.Status.Frozen
+	if mode := t.releaseMode(); mode != trivet.ReleaseNoWipe && !frozen {
 		return f.releaseBy(t, p, mode)
 	}
 	if t.active {
@@ -93,6 +94,9 @@ func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 
 // vacate takes the machine from its provision and its agent. One that has booted its disk is powered off first.
 func (f *Fleet) vacate(t *transition) error {
+	if t.workflow != nil && t.workflow.Status.Frozen {
+		return t.vacateFrozen()
+	}
 	st := &t.machine.Status
 	st.Provision = ""
 	t.raiseEpoch()
@@ -125,6 +129,8 @@ func (t *transition) explainRelease() {
 	st := &t.machine.Status
 	switch {
 	case st.State == trivet.MachineQuarantined:
+	case st.State == trivet.MachineUnverified:
+		st.Reason = workflow.UnverifiedReason
 	case st.State != trivet.MachineReleasing:
 		st.Reason = ""
 	case t.workflow != nil && !t.workflow.Status.State.Ended() && workflow.IsRelease(t.workflow):

@@ -87,7 +87,7 @@ var releaseStates = []stateBy{
 func TestEveryCommandDuringARelease(t *testing.T) {
 	for _, table := range releases {
 		r := newRack(t)
-		r.upgraded("")
+		r.releasing("")
 		r.inStates(releaseStates, table, (*subject).during)
 	}
 }
@@ -109,8 +109,8 @@ func (s *subject) during(state, command string) string {
 	return after
 }
 
-// upgraded sets the release of all heads to the current one, and what becomes of the disks of deleted provisions.
-func (r *rack) upgraded(mode trivet.ReleaseMode) {
+// releasing sets the release of all heads to the current one, and what becomes of the disks of deleted provisions.
+func (r *rack) releasing(mode trivet.ReleaseMode) {
 	r.Helper()
 	r.write(func(tx *store.Tx) error {
 		return r.Sites.In(tx).Create(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},

@@ -59,7 +59,7 @@ func TestDeletedProvisionByTheSitesChoice(t *testing.T) {
 	} {
 		for i, path := range []string{"accept claim", "accept claim boot", installed} {
 			r := newRack(t)
-			r.upgraded(mode)
+			r.releasing(mode)
 			m := r.on(path)
 			before := m.get().Status
 			r.must(m.do("delete"))
@@ -77,7 +77,7 @@ func TestDeletedProvisionByTheSitesChoice(t *testing.T) {
 // A machine whose disks hold data is claimed by a provision that names it, and by none that selects it.
 func TestKeptDataIsNotOverwrittenBySelector(t *testing.T) {
 	r := newRack(t)
-	r.upgraded("")
+	r.releasing("")
 	m := r.on(installed + "keep-data off")
 	if st := m.get().Status; st.HoldsData != "provision p1" || st.Power != "off" || st.Reason != "" {
 		t.Errorf("%+v", st)
@@ -104,7 +104,7 @@ func TestKeptDataIsNotOverwrittenBySelector(t *testing.T) {
 // The caller releases what it has seen: a machine that serves another provision meanwhile is left alone.
 func TestReleaseComparesTheProvision(t *testing.T) {
 	r := newRack(t)
-	r.upgraded("")
+	r.releasing("")
 	m := r.on(installed)
 	for _, provision := range []string{"", "other"} {
 		err := r.StartRelease(t.Context(), m.name, trivet.ReleaseRequest{Provision: provision})
@@ -127,7 +127,7 @@ func TestReleaseComparesTheProvision(t *testing.T) {
 // Without a BMC a person boots the machine, the agent powers it off, and then no agent is in it.
 func TestReleaseWithoutBMC(t *testing.T) {
 	r := newRack(t)
-	r.upgraded("")
+	r.releasing("")
 	r.AgentUp = func(string, int64) bool { return true }
 	r.must(r.StartRelease(t.Context(), "m1", trivet.ReleaseRequest{}))
 	m := r.machine()
@@ -155,7 +155,7 @@ func TestReleaseWithoutBMC(t *testing.T) {
 // An agent that waits in the machine needs no boot.
 func TestReleaseByAnIdleAgent(t *testing.T) {
 	r := newRack(t)
-	r.upgraded("")
+	r.releasing("")
 	r.must(r.hello("k1", 0))
 	r.AgentUp = func(string, int64) bool { return true }
 	r.must(r.StartRelease(t.Context(), "m1", trivet.ReleaseRequest{}))
@@ -171,7 +171,7 @@ func TestReleaseByAnIdleAgent(t *testing.T) {
 // machines share only where its BMC has booted it.
 func TestReleaseThatFails(t *testing.T) {
 	r := newRack(t)
-	r.upgraded("")
+	r.releasing("")
 	m := r.on(installed + "wipe boot broken")
 	st := m.get().Status
 	w := r.RunOf(m.get())
@@ -192,7 +192,7 @@ func TestReleaseThatFails(t *testing.T) {
 // A run of a machine's former life has its number: the next release is another run.
 func TestReleasesHaveNamesOfTheirOwn(t *testing.T) {
 	r := newRack(t)
-	r.upgraded("")
+	r.releasing("")
 	m := r.on(installed)
 	names := map[string]bool{}
 	for range 3 {

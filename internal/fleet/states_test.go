@@ -16,21 +16,27 @@ import (
 // outcomes is the state of a machine after every command in every state. "-" means that the command was refused or
 // that there was nothing to do, "q:STATE" a quarantine with a former state. The commands are: trivet accept and
 // quarantine, a provision by selector, the machine boots the installer, the provision is deleted, all attempts of
-// the running step expire, the installed system phones home, the BMC reports that it powered the machine off.
+// the running step expire, the installed system phones home, the BMC reports that it powered the machine off, the cluster
+// is recovered from these records, and the operator continues or cancels what that has frozen.
 const outcomes = `
-             accept      quarantine    claim    boot          delete       expire       phone-home  off
-discovered   available   q:discovered  -        -             -            -            -           -
-available    -           q:available   claimed  -             -            -            -           -
-claimed      -           q:available   -        provisioning  available    q:available  -           -
-provisioning -           q:available   -        -             available    q:available  -           -
-starting     -           q:releasing   -        -             releasing    releasing    active      -
-active       -           q:active      -        -             releasing    -            -           -
-releasing    available   q:releasing   -        available     -            -            -           available
-q:discovered available   -             -        -             -            -            -           -
-q:available  available   -             -        -             -            -            -           -
-q:failed     available   -             -        -             -            -            -           -
-q:active     active      -             -        -             q:releasing  -            -           -
-q:releasing  releasing   -             -        q:available   -            -            -           q:available
+             accept      quarantine    claim    boot          delete       expire       phone-home  off          recover             continue      cancel
+discovered   available   q:discovered  -        -             -            -            -           -            -                   -             -
+available    -           q:available   claimed  -             -            -            -           -            unverified          -             -
+claimed      -           q:available   -        provisioning  available    q:available  -           -            frozen:claimed      -             -
+provisioning -           q:available   -        -             available    q:available  -           -            frozen:provisioning -             -
+starting     -           q:releasing   -        -             releasing    releasing    active      -            frozen:provisioning -             -
+active       -           q:active      -        -             releasing    -            -           -            -                   -             -
+releasing    available   q:releasing   -        available     -            -            -           available    unverified          -             -
+q:discovered available   -             -        -             -            -            -           -            -                   -             -
+q:available  available   -             -        -             -            -            -           -            q:unverified        -             -
+q:failed     available   -             -        -             -            -            -           -            q:unverified        -             -
+q:active     active      -             -        -             q:releasing  -            -           -            -                   -             -
+q:releasing  releasing   -             -        q:available   -            -            -           q:available  q:unverified        -             -
+unverified   available   q:unverified  -        available     -            -            -           -            -                   -             -
+q:unverified unverified  -             -        q:available   -            -            -           -            -                   -             -
+frozen       -           q:unverified  -        -             unverified   -            -           -            -                   claimed       unverified
+frozen-run   -           q:unverified  -        -             unverified   -            -           -            -                   provisioning  unverified
+frozen-start -           q:unverified  -        -             unverified   -            active      -            -                   starting      unverified
 `
 
 // Each state is reached by the commands that lead to it.
@@ -43,6 +49,8 @@ var states = []stateBy{
 	{"q:available", "accept quarantine"}, {"q:failed", "accept claim expire"},
 	{"q:active", "accept claim boot report phone-home quarantine"},
 	{"q:releasing", "accept claim boot report phone-home quarantine delete"},
+	{"unverified", "accept recover"}, {"q:unverified", "accept recover quarantine"}, {"frozen", "accept claim recover"},
+	{"frozen-run", "accept claim boot recover"}, {"frozen-start", "accept claim boot report recover"},
 }
 
 func TestEveryCommandInEveryState(t *testing.T) {
@@ -132,6 +140,9 @@ func (s *subject) state() string {
 		return "q:" + string(st.Former)
 	}
 	w, err := s.Workflows.Get(trivet.Resolve("", st.Workflow))
+	if err == nil && w.Status.Frozen && !w.Status.State.Ended() {
+		return "frozen:" + string(st.State)
+	}
 	if err == nil && w.Status.State == trivet.WorkflowStarting {
 		return "starting"
 	}
@@ -170,10 +181,17 @@ func (s *subject) do(command string) error {
 		token := auth.BootToken{Machine: s.name, Epoch: m.Status.Epoch}
 		if w, err := s.Workflows.Get(trivet.Resolve("", m.Status.Workflow)); err == nil {
 			token.Run = w.UID
+			if w.Status.Frozen { // the seed has not changed since
+				token.Epoch = w.Status.SeedEpoch
+			}
 		}
 		return s.PhoneHome(ctx, token)
 	case "off":
 		return s.powerOff(m)
+	case "recover":
+		return s.recover()
+	case "continue", "cancel":
+		return s.Resolve(ctx, "default/"+s.provision, command)
 	}
 	return s.doRelease(m, command)
 }

@@ -34,6 +34,10 @@ type dataFile struct {
 	Member string         `json:"member,omitempty"`
 	URL    string         `json:"url,omitempty"`
 	Peers  []cluster.Peer `json:"peers,omitempty"`
+	// Incarnation is that of the cluster: see [trivet.Recovered]; empty where it was never recovered. Fenced is a later
+	// one, without this head: it serves nothing any more.
+	Incarnation string `json:"incarnation,omitempty"`
+	Fenced      string `json:"fenced,omitempty"`
 	// Started is set when a start has completed, so there is a store.
 	Started bool `json:"started,omitempty"`
 }
@@ -65,6 +69,11 @@ func openDir(dir, version string) (d dataFile, err error) {
 	if err := cluster.CheckStartSpace(dir); err != nil {
 		return d, err
 	}
+	if fileExists(filepath.Join(dir, RecoveringDir)) {
+		return d, &trivet.Error{Op: "open data directory", Name: dir,
+			Err:  fmt.Errorf("%w: a recovery into it was not completed", trivet.ErrConflict),
+			Hint: "run the same trivet recover again, with the same --data-dir" + giveUp(dir)}
+	}
 	d, err = readData(dataPath(dir))
 	if err != nil {
 		return d, &trivet.Error{Op: "open data directory", Name: dir, Err: err,
@@ -74,6 +83,15 @@ func openDir(dir, version string) (d dataFile, err error) {
 		return d, errFormat(dir, &d, version)
 	}
 	return d, nil
+}
+
+// giveUp returns how to give up a recovery, if it has changed nothing in the directory yet.
+func giveUp(dir string) string {
+	temp := filepath.Join(dir, RecoveringDir)
+	if fileExists(filepath.Join(temp, "ready")) {
+		return ""
+	}
+	return "; or, to give it up, remove " + temp
 }
 
 // errFormat is the error of a data directory of another format.

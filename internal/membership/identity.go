@@ -68,6 +68,7 @@ type Local struct {
 	root       atomic.Pointer[auth.Root]
 	certs      certificates
 	client     *peer.Client
+	fenced     chan struct{} // closed once the data file has Fenced
 	started    time.Time
 	member     atomic.Pointer[cluster.Member] // nil until it runs
 	refused    atomic.Pointer[func() int]     // values that its copy of the store refuses; nil on a witness
@@ -82,10 +83,14 @@ func Open(cfg Config) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Local{cfg: cfg, data: data, started: time.Now().UTC().Truncate(time.Second)}
+	l := &Local{cfg: cfg, data: data, fenced: make(chan struct{}), started: time.Now().UTC().Truncate(time.Second)}
+	if l.data.Fenced != "" && !cfg.Rejoin {
+		return nil, l.ErrFenced()
+	}
 	l.certs.dir = cfg.Dir
 	l.client = peer.NewClient(l.certs.current, l.Root, l.Info)
 	l.client.CallFrom(l.source)
+	l.client.SetIncarnation(l.Incarnation)
 	if err := l.checkName(); err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func (l *Local) install(resp *JoinResponse, key []byte) error {
 	}
 	l.data = dataFile{Format: dataFormat, Name: resp.Name, Role: resp.Role, Token: l.token.ID, Member: resp.Member,
 		URL:   l.addr.Peer,
-		Peers: resp.Peers}
+		Peers: resp.Peers, Incarnation: resp.Incarnation}
 	l.cfg.Name = resp.Name
 	l.root.Store(root)
 	if err := l.installKeys(resp); err != nil {

@@ -41,6 +41,8 @@ type JoinResponse struct {
 	CA      []byte         `json:"ca"`
 	Cert    []byte         `json:"cert"`
 	Keys    auth.Bundle    `json:"keys,omitempty"`
+	// Incarnation is that of the cluster.
+	Incarnation string `json:"incarnation,omitempty"`
 }
 
 func (r *JoinRequest) validate() error {

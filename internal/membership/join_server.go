@@ -75,6 +75,9 @@ func (s *Server) joinResponse(h *trivet.Head, peers []cluster.Peer, csr []byte) 
 	resp := &JoinResponse{Name: h.Name, Role: h.Spec.Role, Cluster: root.Cluster(), Member: h.Status.Member,
 		Peers: peers,
 		CA:    root.PEM(), Cert: cert}
+	if s.Incarnation != nil {
+		resp.Incarnation = s.Incarnation()
+	}
 	if id.Role == auth.PeerHead {
 		resp.Keys = s.Keys.Bundle()
 	}

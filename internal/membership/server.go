@@ -28,6 +28,7 @@ type ServerConfig struct {
 	// Acknowledged returns the index of the last entry of the log that a member is known to have written. nil on a
 	// witness.
 	Acknowledged func(head, member string) uint64
+	Incarnation  func() string // of the cluster; nil on a witness
 	Log          *slog.Logger
 }
 

@@ -60,6 +60,9 @@ type Config struct {
 	Info       func() Info // what this head reports of itself
 	Membership Membership  // nil on a witness, which has no records and serves AnyHead only
 	Log        *slog.Logger
+	// Incarnation returns that of this head's cluster, and Fence is called with a later one. Both may be nil.
+	Incarnation func() string
+	Fence       func(incarnation string)
 }
 
 // Server serves the endpoints for other heads. Endpoints are registered before it serves.
@@ -117,6 +120,9 @@ func (s *Server) handle(e *Endpoint, w http.ResponseWriter, r *http.Request) (an
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails only where there is no connection to bound
 	from, err := s.authorize(r, e.Access)
+	if err == nil && e.Access != Unauthenticated {
+		err = s.checkIncarnation(r, from)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -64,6 +64,17 @@ func ReadKey(path string) (*Key, error) {
 	return k, nil
 }
 
+// TypedKey returns a key that a person has typed: the line AGE-SECRET-KEY-1..., without what its file says about the
+// cluster.
+func TypedKey(text auth.Secret) (*Key, error) {
+	k, err := parseKey([]byte(strings.TrimSpace(text.Reveal())))
+	if err != nil { // never with the text: it is secret
+		return nil, &trivet.Error{Op: "read the recovery key", Hint: "type the line AGE-SECRET-KEY-1... of its file",
+			Err: fmt.Errorf("%w: it is not a recovery key", trivet.ErrInvalid)}
+	}
+	return k, nil
+}
+
 const maxKeyFile = 1 << 20
 
 func parseKey(text []byte) (*Key, error) {

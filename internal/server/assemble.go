@@ -156,6 +156,7 @@ func (s *Server) bootNames() []string {
 // peerServer returns the server of the endpoints for other heads.
 func (s *Server) peerServer() http.Handler {
 	p := peer.NewServer(peer.Config{Root: s.local.Root(), Info: s.local.Info, Log: s.cfg.Log,
+		Incarnation: s.local.Incarnation, Fence: s.local.Fence,
 		Membership: &membership.Verifier{Records: s.records, Members: s.member}})
 	s.membershipServer(s.records).Register(p)
 	s.exchange.Register(p)
@@ -177,7 +178,8 @@ func (s *Server) verifySender(p auth.Peer, r *http.Request) error {
 
 func (s *Server) membershipServer(records *membership.Records) *membership.Server {
 	cfg := membership.ServerConfig{
-		Info: s.local.Info, Members: s.member, Records: records, Keys: s.local.Keys(), Log: s.cfg.Log}
+		Info: s.local.Info, Members: s.member, Records: records, Keys: s.local.Keys(), Log: s.cfg.Log,
+		Incarnation: s.local.Incarnation}
 	if s.monitor != nil {
 		cfg.Acknowledged = s.monitor.Acknowledged
 	}
@@ -190,6 +192,7 @@ func (s *Server) assembleWitness() error {
 		s.cfg.Log.Warn("a witness serves no DHCP; ignoring --dhcp and --dhcp-listen")
 	}
 	p := peer.NewServer(peer.Config{Root: s.local.Root(), Info: s.local.Info, Log: s.cfg.Log,
+		Incarnation: s.local.Incarnation, Fence: s.local.Fence,
 		Membership: &membership.WitnessVerifier{Members: s.member}})
 	s.membershipServer(nil).Register(p)
 	s.router.set(&s.router.peers, p)

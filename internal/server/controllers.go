@@ -12,6 +12,7 @@ import (
 	"github.com/trivet-project/trivet/internal/controller/notify"
 	"github.com/trivet-project/trivet/internal/controller/power"
 	"github.com/trivet-project/trivet/internal/controller/provision"
+	"github.com/trivet-project/trivet/internal/controller/verify"
 	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
@@ -43,6 +44,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 		collect.New(collect.Config{Tables: within(collect.Declaration), Head: s.local.Name(), Logs: s.logs,
 			Blobs: s.blobs, Expired: s.leases.Expired}),
 		blobs.New(s.blobs, within(blobs.Declaration)),
+		verify.New(s.fleet.Within(verify.Declaration.Scope()), within(verify.Declaration), s.readPower),
 		consoles,
 		headcontroller.New(heads, within(headcontroller.Declaration)),
 		keys.New(keys.Config{Head: s.local.Name(), Ring: s.local.StoreKeys(), Member: s.member,

@@ -14,6 +14,7 @@ import (
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/hostnet"
 	"github.com/trivet-project/trivet/internal/limit"
+	"github.com/trivet-project/trivet/internal/membership"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/wait"
 )
@@ -47,6 +48,8 @@ func (s *Server) awaitFailure(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
+	case <-s.local.Fenced():
+		return s.local.ErrFenced()
 	case err := <-s.apiDone:
 		return err
 	case err := <-s.member.Failed():
@@ -92,6 +95,10 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { s.registration.Run(ctx); return nil })
 	g.Go(func() error { s.keeper.Run(ctx); return nil })
 	g.Go(func() error { s.health.Run(ctx, s.metrics); return nil })
+	g.Go(func() error {
+		(&membership.Fencer{Records: s.records, Client: s.local.Client()}).Run(ctx)
+		return nil
+	})
 	g.Go(func() error {
 		if err := s.monitor.Run(ctx); err != nil {
 			return s.local.ErrRemoved()

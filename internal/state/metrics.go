@@ -105,9 +105,10 @@ var (
 
 var (
 	machineStates = []trivet.MachineState{trivet.MachineDiscovered, trivet.MachineAvailable, trivet.MachineClaimed,
-		trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing, trivet.MachineQuarantined}
+		trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing, trivet.MachineQuarantined,
+		trivet.MachineUnverified}
 	provisionStates = []trivet.ProvisionState{trivet.ProvisionPending, trivet.ProvisionRunning,
-		trivet.ProvisionSucceeded, trivet.ProvisionFailed}
+		trivet.ProvisionSucceeded, trivet.ProvisionFailed, trivet.ProvisionFrozen}
 )
 
 // collector collects the numbers of machines and provisions.

@@ -15,16 +15,21 @@ const (
 	WriteNothing SyncWrite = iota // a heartbeat
 	WriteReports                  // its reports; or that an agent which was declared lost has returned
 	WriteGrant                    // the idle agent, which was not heard at the claim or is lost since, is granted the run
+	WriteIdle                     // the machine is unverified, and its agent has been idle since it was
 )
 
 // DecideSync returns what a sync of the machine's agent makes a head write. w is the machine's run; nil where it has
 // none. A heartbeat of an agent at work, or of an idle one without a run, writes nothing.
 func DecideSync(m *trivet.Machine, w *trivet.Workflow, s *trivet.Sync) (SyncWrite, error) {
+	if StateOf(&m.Status) == trivet.MachineUnverified && s.Epoch == 0 && len(s.Reports) == 0 &&
+		s.BootID == m.Status.BootID {
+		return WriteIdle, nil // the installer runs, as it did before the recovery, and nothing else does
+	}
 	if w == nil {
 		return WriteNothing, nil
 	}
 	st, n := &w.Status, len(s.Reports)
-	booting := st.State == trivet.WorkflowBooting && st.Paused == nil
+	booting := AwaitsAgent(w)
 	switch {
 	case n > 0 && s.Epoch != m.Status.Epoch:
 		return WriteNothing, fmt.Errorf("%w: the reports are of epoch %d, the machine's is %d", trivet.ErrFenced,
@@ -84,12 +89,12 @@ func CheckReports(m *trivet.Machine, w *trivet.Workflow, s *trivet.Sync) (repeat
 
 // AwaitsAgent reports whether the run may be granted to the machine's idle agent.
 func AwaitsAgent(w *trivet.Workflow) bool {
-	return w != nil && w.Status.State == trivet.WorkflowBooting && w.Status.Paused == nil
+	return w != nil && w.Status.State == trivet.WorkflowBooting && w.Status.Paused == nil && !w.Status.Frozen
 }
 
 // AwaitedAgent returns the epoch of the agent that holds the run; false where none does.
 func AwaitedAgent(w *trivet.Workflow) (epoch int64, ok bool) {
-	return w.Status.Epoch, w.Status.State == trivet.WorkflowRunning
+	return w.Status.Epoch, w.Status.State == trivet.WorkflowRunning && !w.Status.Frozen
 }
 
 // Acked returns the sequence number up to which reports under the machine's epoch are acknowledged.
@@ -111,7 +116,8 @@ func GrantedRun(m *trivet.Machine, w *trivet.Workflow) *trivet.Run {
 // HelloOrder returns what an agent without a run must do. On a machine whose system is installed it boots the disk:
 // it was started by the boot script of a head that did not know yet, a moment after the last report.
 func HelloOrder(m *trivet.Machine, w *trivet.Workflow) (order trivet.Order, cause string) {
-	if StateOf(&m.Status) == trivet.MachineActive || w != nil && w.Status.State == trivet.WorkflowStarting {
+	starting := w != nil && w.Status.State == trivet.WorkflowStarting && !w.Status.Frozen
+	if StateOf(&m.Status) == trivet.MachineActive || starting {
 		return trivet.OrderBoot, "the machine is installed and has nothing else to do here"
 	}
 	return trivet.OrderNone, ""

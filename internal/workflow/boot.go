@@ -10,6 +10,9 @@ import (
 // kernel. It reports whether anything changed; most calls change nothing.
 func (r *Run) ReachBootStep(step string) bool {
 	current := r.Status.Current()
+	if r.Status.Frozen {
+		return false
+	}
 	if r.Status.State == trivet.WorkflowRunning && IsReset(step) {
 		return r.restarted(step)
 	}
@@ -46,7 +49,7 @@ func isBefore(a, b string) bool {
 // PowerSet records that the BMC reports the machine on.
 func (r *Run) PowerSet() bool {
 	s := r.Status.Step(trivet.StepPowerOn)
-	if r.Status.State != trivet.WorkflowBooting || s == nil || s.State != trivet.StepRunning {
+	if r.Status.State != trivet.WorkflowBooting || s == nil || s.State != trivet.StepRunning || r.Status.Frozen {
 		return false
 	}
 	r.end(s, trivet.StepDone)
@@ -55,19 +58,22 @@ func (r *Run) PowerSet() bool {
 	return true
 }
 
-// PhoneHome records that the installed system is up, which ends the run. It reports whether the run waited for that.
+// PhoneHome records that the installed system is up, which ends the run, also a frozen one: the system was installed by
+// it. It reports whether the run waited for that.
 func (r *Run) PhoneHome() bool {
 	s := r.Status.Step(trivet.StepFirstBoot)
 	if r.Status.State != trivet.WorkflowStarting || s == nil {
 		return false
 	}
 	r.end(s, trivet.StepDone)
+	r.Status.Frozen = false
 	r.event(trivet.ReasonPhonedHome, s.Name, "the installed system is up")
 	r.succeed()
 	return true
 }
 
-// WantsAgent reports whether the machine should netboot the installer for this run; otherwise it boots its disk.
+// WantsAgent reports whether the machine should netboot the installer for this run; otherwise it boots its disk. That
+// is so for a frozen run, which may have installed it.
 func WantsAgent(s *trivet.WorkflowStatus) bool {
-	return s.State == trivet.WorkflowBooting || s.State == trivet.WorkflowRunning
+	return !s.Frozen && (s.State == trivet.WorkflowBooting || s.State == trivet.WorkflowRunning)
 }

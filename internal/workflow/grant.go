@@ -33,7 +33,7 @@ func (r *Run) Grant(epoch int64) bool {
 // AgentReturned records a sync of the agent that holds the run. Where the agent was declared lost and no other one
 // has replaced it, it continues the run. It reports whether that is so.
 func (r *Run) AgentReturned() bool {
-	if r.Status.State != trivet.WorkflowBooting || r.Status.Epoch == 0 {
+	if r.Status.State != trivet.WorkflowBooting || r.Status.Epoch == 0 || r.Status.Frozen {
 		return false
 	}
 	r.closeBefore(trivet.StepHello, trivet.StepSkipped)

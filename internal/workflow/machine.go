@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trivet-project/trivet"
 )
@@ -30,16 +31,19 @@ const (
 	BeginRelease Command = "begin-release"
 	// Clear records that nothing is running on the machine but an agent: the BMC reports it off, or an agent is up.
 	Clear Command = "clear"
+	// Unverify records that it is not known what runs on the machine, after a recovery from older records.
+	Unverify Command = "unverify"
 )
 
 // next is the new state by command and state. A command that is not listed for a state is refused. A quarantined
-// machine has a former state, which Grant, Release, BeginRelease and Clear change and Accept restores (see Change): the
-// machine stays in quarantine.
+// machine has a former state, which Grant, Release, BeginRelease, Clear and Unverify change and Accept restores (see
+// Change): the machine stays in quarantine.
 var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 	Accept: {
 		trivet.MachineDiscovered: trivet.MachineAvailable,
 		trivet.MachineAvailable:  trivet.MachineAvailable,
 		trivet.MachineReleasing:  trivet.MachineAvailable,
+		trivet.MachineUnverified: trivet.MachineAvailable,
 	},
 	Quarantine: {
 		trivet.MachineDiscovered:  trivet.MachineQuarantined,
@@ -47,6 +51,7 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 		trivet.MachineActive:      trivet.MachineQuarantined,
 		trivet.MachineReleasing:   trivet.MachineQuarantined,
 		trivet.MachineQuarantined: trivet.MachineQuarantined,
+		trivet.MachineUnverified:  trivet.MachineQuarantined,
 	},
 	Claim: {trivet.MachineAvailable: trivet.MachineClaimed},
 	Grant: {
@@ -65,6 +70,18 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 		trivet.MachineProvisioning: trivet.MachineReleasing,
 		trivet.MachineActive:       trivet.MachineReleasing,
 		trivet.MachineReleasing:    trivet.MachineReleasing,
+		trivet.MachineUnverified:   trivet.MachineUnverified,
+	},
+	Clear: {
+		trivet.MachineReleasing:  trivet.MachineAvailable,
+		trivet.MachineUnverified: trivet.MachineAvailable,
+	},
+	Unverify: {
+		trivet.MachineAvailable:    trivet.MachineUnverified,
+		trivet.MachineClaimed:      trivet.MachineUnverified,
+		trivet.MachineProvisioning: trivet.MachineUnverified,
+		trivet.MachineReleasing:    trivet.MachineUnverified,
+		trivet.MachineUnverified:   trivet.MachineUnverified,
 	},
 	BeginRelease: {
 		trivet.MachineAvailable:    trivet.MachineReleasing,
@@ -72,8 +89,8 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 		trivet.MachineProvisioning: trivet.MachineReleasing,
 		trivet.MachineActive:       trivet.MachineReleasing,
 		trivet.MachineReleasing:    trivet.MachineReleasing,
+		trivet.MachineUnverified:   trivet.MachineReleasing,
 	},
-	Clear: {trivet.MachineReleasing: trivet.MachineAvailable},
 }
 
 // Change applies a command to the state of a machine, or fails with ErrConflict and changes nothing. It is the only
@@ -81,7 +98,7 @@ var next = map[Command]map[trivet.MachineState]trivet.MachineState{
 // Accept do, and Accept only at the operator's request.
 func Change(s *trivet.MachineStatus, c Command) error {
 	at := &s.State
-	if s.State == trivet.MachineQuarantined && (c == Grant || c == Release || c == BeginRelease || c == Clear) {
+	if s.State == trivet.MachineQuarantined && slices.Contains([]Command{Grant, Release, BeginRelease, Clear, Unverify}, c) {
 		at = &s.Former
 	}
 	to, ok := next[c][*at]
@@ -104,7 +121,7 @@ func Change(s *trivet.MachineStatus, c Command) error {
 // restored returns the state of a quarantined machine after it was accepted.
 func restored(former trivet.MachineState) trivet.MachineState {
 	switch former {
-	case trivet.MachineActive, trivet.MachineReleasing:
+	case trivet.MachineActive, trivet.MachineReleasing, trivet.MachineUnverified:
 		return former
 	default: // accepted is what a discovered machine is, too
 		return trivet.MachineAvailable

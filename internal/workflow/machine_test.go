@@ -13,23 +13,25 @@ import (
 
 // transitions is every command in every state. "-" is a refusal, "q:STATE" a quarantine with a former state.
 const transitions = `
-                accept      quarantine    claim    grant         activate  abandon    release       begin-release  clear
-discovered      available   q:discovered  -        -             -         -          discovered    -              -
-available       available   q:available   claimed  -             -         -          available     releasing      -
-claimed         -           -             -        provisioning  -         available  -             releasing      -
-provisioning    -           -             -        provisioning  active    available  releasing     releasing      -
-active          -           q:active      -        -             -         -          releasing     releasing      -
-releasing       available   q:releasing   -        releasing     -         -          releasing     releasing      available
-q:discovered    available   q:discovered  -        -             -         -          q:discovered  -              -
-q:available     available   q:available   -        -             -         -          q:available   q:releasing    -
-q:active        active      q:active      -        -             -         -          q:releasing   q:releasing    -
-q:releasing     releasing   q:releasing   -        q:releasing   -         -          q:releasing   q:releasing    q:available
+                accept      quarantine    claim    grant         activate  abandon    release       begin-release  clear        unverify
+discovered      available   q:discovered  -        -             -         -          discovered    -              -            -
+available       available   q:available   claimed  -             -         -          available     releasing      -            unverified
+claimed         -           -             -        provisioning  -         available  -             releasing      -            unverified
+provisioning    -           -             -        provisioning  active    available  releasing     releasing      -            unverified
+active          -           q:active      -        -             -         -          releasing     releasing      -            -
+releasing       available   q:releasing   -        releasing     -         -          releasing     releasing      available    unverified
+unverified      available   q:unverified  -        -             -         -          unverified    releasing      available    unverified
+q:discovered    available   q:discovered  -        -             -         -          q:discovered  -              -            -
+q:available     available   q:available   -        -             -         -          q:available   q:releasing    -            q:unverified
+q:active        active      q:active      -        -             -         -          q:releasing   q:releasing    -            -
+q:releasing     releasing   q:releasing   -        q:releasing   -         -          q:releasing   q:releasing    q:available  q:unverified
+q:unverified    unverified  q:unverified  -        -             -         -          q:unverified  q:releasing    q:available  q:unverified
 `
 
 func TestEveryCommandInEveryState(t *testing.T) {
-	commands := []Command{Accept, Quarantine, Claim, Grant, Activate, Abandon, Release, BeginRelease, Clear}
+	commands := []Command{Accept, Quarantine, Claim, Grant, Activate, Abandon, Release, BeginRelease, Clear, Unverify}
 	states := []trivet.MachineState{trivet.MachineDiscovered, trivet.MachineAvailable, trivet.MachineClaimed,
-		trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing}
+		trivet.MachineProvisioning, trivet.MachineActive, trivet.MachineReleasing, trivet.MachineUnverified}
 	var rows []trivet.MachineStatus
 	for _, s := range states {
 		rows = append(rows, trivet.MachineStatus{State: s})

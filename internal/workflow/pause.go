@@ -78,5 +78,5 @@ func IsPaused(m *trivet.Machine, w *trivet.Workflow) bool {
 
 // GrantedTo reports whether the machine's agent holds the run under the machine's epoch.
 func GrantedTo(m *trivet.Machine, w *trivet.Workflow) bool {
-	return w.Status.State == trivet.WorkflowRunning && w.Status.Epoch == m.Status.Epoch
+	return w.Status.State == trivet.WorkflowRunning && w.Status.Epoch == m.Status.Epoch && !w.Status.Frozen
 }

@@ -32,7 +32,7 @@ func BootDevice(w *trivet.Workflow) string {
 func WantedPower(s *trivet.MachineStatus, w *trivet.Workflow) string {
 	if w != nil && !w.Status.State.Ended() {
 		step := w.Status.Current()
-		if step != nil && (step.Name == trivet.StepPowerOn || step.Name == trivet.StepFirstBoot) {
+		if step != nil && !w.Status.Frozen && (step.Name == trivet.StepPowerOn || step.Name == trivet.StepFirstBoot) {
 			return "cycle"
 		}
 		if w.Status.State == trivet.WorkflowStopping {
@@ -65,7 +65,7 @@ func RequestedPower(m *trivet.Machine, w *trivet.Workflow, req trivet.PowerReque
 			trivet.ErrConflict)
 	case w != nil:
 		return BootDevice(w), nil
-	case state == trivet.MachineActive || state == trivet.MachineReleasing:
+	case state == trivet.MachineActive || state == trivet.MachineReleasing || state == trivet.MachineUnverified:
 		return "disk", nil
 	}
 	return "network", nil // what is on its disk is of no one

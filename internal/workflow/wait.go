@@ -31,7 +31,7 @@ func (w Wait) ID() uptime.WaitID {
 func CurrentWait(w *trivet.Workflow) (wait Wait, limit time.Duration, ok bool) {
 	s := &w.Status
 	step := s.Current()
-	if step == nil || s.State.Ended() {
+	if step == nil || s.State.Ended() || s.Frozen {
 		return Wait{}, 0, false
 	}
 	return Wait{w.FullName(), w.UID, step.Name, step.Attempt, s.Resets, s.Acked}, limitOf(&w.Spec, step), true

@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+)
+
+// frozenProvision is a provision that waits for a decision.
+type frozenProvision struct {
+	Project   string `json:"project"`
+	Provision string `json:"provision"`
+	Machine   string `json:"machine,omitempty"` // empty: it waits for one
+	Workflow  string `json:"workflow,omitempty"`
+	Step      string `json:"step,omitempty"` // of the run, in the records that were recovered
+}
+
+// afterRecovery is what a recovery leaves to decide.
+type afterRecovery struct {
+	Recovered  *trivet.Recovered `json:"recovered"`
+	Frozen     []frozenProvision `json:"frozen"`
+	Unverified []string          `json:"unverified"` // machines
+}
+
+func (a *app) recoverList() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List what a recovery has left to decide",
+		Long: "List the provisions that a recovery has frozen, with the step that their runs had reached when the\n" +
+			"records were saved, and the machines that are unverified.",
+		Example: "  trivet recover list\n  trivet recover list -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := a.connect()
+			if err != nil {
+				return err
+			}
+			left, err := recoveryLeft(cmd.Context(), cl)
+			if err != nil {
+				return err
+			}
+			return a.showLeft(left)
+		},
+	}
+	a.outputForms(c, "table", "json", "yaml")
+	return c
+}
+
+func recoveryLeft(ctx context.Context, cl *client.Client) (left afterRecovery, err error) {
+	left = afterRecovery{Frozen: []frozenProvision{}, Unverified: []string{}}
+	site, err := client.Of[trivet.Site](cl).Get(ctx, trivet.SiteName)
+	if err != nil {
+		return left, err
+	}
+	left.Recovered = site.Status.Recovered
+	provisions, _, err := client.Of[trivet.Provision](cl).List(ctx, client.ListOptions{})
+	if err != nil {
+		return left, err
+	}
+	for _, p := range provisions {
+		if p.Status.State != trivet.ProvisionFrozen {
+			continue
+		}
+		f := frozenProvision{Project: p.Project, Provision: p.Name, Machine: p.Status.Machine}
+		if f.Machine != "" {
+			f.Workflow = p.Status.Workflow
+			w, err := client.Of[trivet.Workflow](cl).In(p.Project).Get(ctx, f.Workflow)
+			if err == nil && w.Status.Current() != nil {
+				f.Step = w.Status.Current().Name
+			}
+		}
+		left.Frozen = append(left.Frozen, f)
+	}
+	machines, _, err := client.Of[trivet.Machine](cl).List(ctx, client.ListOptions{})
+	for _, m := range machines {
+		if m.Status.State == trivet.MachineUnverified || m.Status.Former == trivet.MachineUnverified {
+			left.Unverified = append(left.Unverified, m.Name)
+		}
+	}
+	return left, err
+}
+
+func (a *app) showLeft(left afterRecovery) error {
+	if a.output != "table" {
+		return a.showValue(left)
+	}
+	if left.Recovered == nil {
+		fmt.Fprintln(a.Out, "this cluster was never recovered")
+		return nil
+	}
+	r := left.Recovered
+	fmt.Fprintf(a.Out, "recovered %s from a %s of %s\n", r.Time.Format("2006-01-02 15:04:05 MST"), r.From,
+		r.DataTime.Format("2006-01-02 15:04:05 MST"))
+	if len(left.Frozen) > 0 {
+		rows := [][]string{{"PROVISION", "MACHINE", "RUN", "STEP"}}
+		for _, f := range left.Frozen {
+			name := trivet.ShortName(trivet.FullName(f.Project, f.Provision))
+			rows = append(rows, []string{name, dash(f.Machine), dash(f.Workflow), dash(f.Step)})
+		}
+		if err := align(a.Out, rows); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Out, "decide: trivet recover resolve PROVISION --continue or --cancel")
+	}
+	if len(left.Unverified) > 0 {
+		fmt.Fprintf(a.Out, "unverified: %s: %s\n", counted(len(left.Unverified), "machine"), listed(left.Unverified))
+	}
+	if len(left.Frozen)+len(left.Unverified) == 0 {
+		fmt.Fprintln(a.Out, "nothing is left to decide")
+	}
+	return nil
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return printable(text)
+}
+
+// listed joins names, of many the first ones.
+func listed(names []string) string {
+	const most = 20
+	if len(names) == 0 {
+		return "none"
+	}
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(", and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// counted returns a number of things.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// machineCounts says how many machines are in each state.
+func machineCounts(states map[string]int) string {
+	total := 0
+	var parts []string
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		total += states[state]
+		parts = append(parts, fmt.Sprintf("%d %s", states[state], state))
+	}
+	if total == 0 {
+		return "no machines"
+	}
+	return fmt.Sprintf("%s (%s)", counted(total, "machine"), strings.Join(parts, ", "))
+}
+
+func (a *app) recoverResolve() *cobra.Command {
+	var goOn, cancel bool
+	c := &cobra.Command{
+		Use:   "resolve PROVISION... {--continue | --cancel}",
+		Short: "Decide about provisions that a recovery has frozen",
+		Long: "Decide about provisions that a recovery of the cluster has frozen.\n\n" +
+			"  --continue  The provision waits or runs again. Its machine goes on after the last action that was\n" +
+			"              recorded: if its agent is not idle, its BMC power-cycles it, and it boots the\n" +
+			"              installer. What was installed on it since is overwritten.\n" +
+			"  --cancel    The provision fails. Its machine is left as it is, unverified.",
+		Example: "  trivet recover resolve web1 --continue\n  trivet recover resolve web1 web2 --cancel",
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeNames("provisions"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl, err := a.connect()
+			if err != nil {
+				return err
+			}
+			decision := trivet.ResolveCancel
+			if goOn {
+				decision = trivet.ResolveContinue
+			}
+			return a.resolveAll(cmd.Context(), cl, args, decision)
+		},
+	}
+	c.Flags().BoolVar(&goOn, "continue", false, "let them go on")
+	c.Flags().BoolVar(&cancel, "cancel", false, "end them")
+	c.MarkFlagsOneRequired("continue", "cancel")
+	c.MarkFlagsMutuallyExclusive("continue", "cancel")
+	return c
+}
+
+func (a *app) resolveAll(ctx context.Context, cl *client.Client, names []string, decision string) error {
+	failed := false
+	for _, name := range names {
+		project, provision := trivet.SplitName(trivet.Resolve(a.project(), name))
+		if err := cl.Resolve(ctx, project, provision, decision); err != nil {
+			failed = true
+			printError(a.Err, err)
+			continue
+		}
+		fmt.Fprintf(a.Out, "provision/%s: %s\n", name, map[string]string{trivet.ResolveContinue: "continued",
+			trivet.ResolveCancel: "cancelled"}[decision])
+	}
+	if failed {
+		return ExitError(1)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/store"
+	"github.com/trivet-project/trivet/internal/workflow"
+)
+
+// Verify makes an unverified machine available: nothing but an agent runs on it. Another one is left as it is.
+func (f *Fleet) Verify(ctx context.Context, machine, why string) error {
+	return f.onMachine(ctx, "verify", machine, func(t *transition) error {
+		if workflow.StateOf(&t.machine.Status) != trivet.MachineUnverified || t.machine.Status.Intent != nil {
+			return errUnchanged // with an intent, it may be off for a moment only
+		}
+		t.clear(why)
+		return nil
+	})
+}
+
+// Resolve decides about a provision that a recovery has frozen. It fails with ErrConflict for another one.
+func (f *Fleet) Resolve(ctx context.Context, provision, decision string) error {
+	err := f.update(ctx, func(tx *store.Tx) error {
+		p, err := f.Provisions.In(tx).Get(provision)
+		if err != nil {
+			return err
+		}
+		if p.Status.State != trivet.ProvisionFrozen {
+			return &trivet.Error{Err: fmt.Errorf("%w: it is %s, and not frozen", trivet.ErrConflict, p.Status.State),
+				Hint: "to list what is frozen: trivet recover list"}
+		}
+		t, err := f.frozenRun(tx, p)
+		if err != nil {
+			return err
+		}
+		if decision == trivet.ResolveCancel {
+			return f.cancelFrozen(tx, p, t)
+		}
+		return f.continueFrozen(tx, p, t)
+	})
+	if err != nil {
+		return &trivet.Error{Op: "resolve", Kind: "Provision", Name: trivet.ShortName(provision), Err: err}
+	}
+	return nil
+}
+
+// frozenRun returns the machine and the frozen run of a provision; nil where it has none.
+func (f *Fleet) frozenRun(tx *store.Tx, p *trivet.Provision) (*transition, error) {
+	if p.Status.Machine == "" {
+		return nil, nil
+	}
+	t, err := f.load(tx, p.Status.Machine)
+	if errors.Is(err, trivet.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil || t.machine.UID != p.Status.MachineUID || t.workflow == nil {
+		return nil, err
+	}
+	if t.workflow.Name != p.Status.Workflow || !t.active || !t.workflow.Status.Frozen {
+		return nil, nil
+	}
+	return t, nil
+}
+
+func (f *Fleet) continueFrozen(tx *store.Tx, p *trivet.Provision, t *transition) error {
+	if t == nil { // it waits for a machine
+		p.Status.State, p.Status.Reason = trivet.ProvisionPending, ""
+		return f.Provisions.In(tx).Put(p)
+	}
+	p.Status.State, p.Status.Reason = trivet.ProvisionRunning, ""
+	m := t.machine
+	rules := t.ruleMachine()
+	rules.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch)
+	t.event(trivet.ReasonResolved, "the operator continues the run that a recovery had frozen")
+	if t.run.Unfreeze(rules) {
+		f.setIntent(t, "cycle")
+	}
+	return errors.Join(f.Provisions.In(tx).Put(p), f.save(t))
+}
+
+func (f *Fleet) cancelFrozen(tx *store.Tx, p *trivet.Provision, t *transition) error {
+	if t == nil {
+		p.Status.State, p.Status.Reason, p.Status.Ended = trivet.ProvisionFailed, "cancelled", f.now()
+		f.countProvision(tx, &p.Status)
+		return f.Provisions.In(tx).Put(p)
+	}
+	t.event(trivet.ReasonResolved, "the operator cancels the run that a recovery had frozen")
+	if err := f.cancel(t, "cancelled after a recovery"); err != nil {
+		return err
+	}
+	return f.save(t)
+}
+
+// vacateFrozen takes the machine from its provision. How far its run has got is not known, so that the machine is left
+// as it is. Its agent is not replaced: while that is idle, nothing else runs on the machine.
+func (t *transition) vacateFrozen() error {
+	st := &t.machine.Status
+	st.Provision = ""
+	st.Epoch++
+	t.dropIntent()
+	err := workflow.Change(st, workflow.Unverify)
+	t.explainRelease()
+	return err
+}

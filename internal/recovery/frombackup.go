@@ -1,0 +1,171 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/archive"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/blob"
+	"github.com/trivet-project/trivet/internal/cluster"
+)
+
+// openedBackup is a backup whose keys are known.
+type openedBackup struct {
+	path string
+	file *archive.File
+	keys *auth.Keys
+}
+
+// openBackup opens a backup: the file, or the newest complete one of a cluster in a directory.
+func openBackup(path, cluster string, key *Key) (b *openedBackup, err error) {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		path, err = newestIn(path, cluster)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b = &openedBackup{path: path}
+	if b.file, err = archive.Open(path); err != nil {
+		return nil, explain("open", path, err)
+	}
+	if b.keys, _, err = openKeys(b.file, key); err != nil {
+		b.file.Close()
+		return nil, explain("open", path, err)
+	}
+	return b, nil
+}
+
+// newestIn returns the newest complete backup in a directory.
+func newestIn(dir, cluster string) (path string, err error) {
+	all, err := List(dir)
+	if err != nil {
+		return "", err
+	}
+	var newest *Entry
+	for i, e := range all { // by cluster, the newest first
+		switch {
+		case e.State != Complete || cluster != "" && e.Cluster != cluster:
+		case newest == nil:
+			newest = &all[i]
+		case newest.Cluster != e.Cluster:
+			return "", &trivet.Error{Op: "choose the newest backup", Name: dir,
+				Hint: "name the file, or pass --cluster ID",
+				Err: fmt.Errorf("%w: it has backups of several clusters: %s and %s", trivet.ErrConflict, newest.Cluster,
+					e.Cluster)}
+		}
+	}
+	if newest == nil {
+		return "", &trivet.Error{Op: "choose the newest backup", Name: dir,
+			Err:  fmt.Errorf("%w: it has no complete backup%s", trivet.ErrNotFound, ofCluster(cluster)),
+			Hint: "to see what is there: trivet backup list --in " + dir}
+	}
+	return filepath.Join(dir, newest.Name), nil
+}
+
+func ofCluster(cluster string) string {
+	if cluster == "" {
+		return ""
+	}
+	return " of cluster " + cluster
+}
+
+// material returns what a cluster is recovered from.
+func (b *openedBackup) material(progress Progress) *material {
+	m := &material{keys: b.keys, need: b.file.Store.Bytes, plan: Plan{From: FromBackupFile, Source: b.path,
+		Cluster: b.file.Cluster, DataTime: b.file.Time}}
+	saved := map[string]bool{}
+	for _, ref := range b.file.Blobs {
+		if isSaved(filepath.Dir(b.path), ref) {
+			saved[ref.Digest] = true
+			m.need += ref.Bytes
+		}
+	}
+	m.restore = func(ctx context.Context, cfg cluster.Config) error {
+		meter := &meter{progress: progress, name: "store", total: b.file.Store.Bytes}
+		return cluster.Restore(ctx, cfg, meter.of(b.file.StorePart()))
+	}
+	m.blobs = func(ctx context.Context, dir string, refs []trivet.BlobRef) (missing int, err error) {
+		s, err := blob.Open(dir, blob.Options{})
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		for _, ref := range refs {
+			if !saved[ref.Digest] {
+				missing++
+				continue
+			}
+			if err := b.putBlob(ctx, s, ref, progress); err != nil {
+				return missing, err
+			}
+		}
+		return missing, nil
+	}
+	return m
+}
+
+func (b *openedBackup) putBlob(ctx context.Context, s *blob.Store, ref trivet.BlobRef, progress Progress) error {
+	digits, _ := archive.DigestOf(ref) // it is saved
+	f, err := os.Open(blobPath(filepath.Dir(b.path), digits))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	meter := &meter{progress: progress, name: ref.Digest, total: ref.Bytes}
+	_, err = s.Put(ctx, meter.of(f), trivet.BlobRef{Digest: ref.Digest, Bytes: ref.Bytes})
+	if errors.Is(err, trivet.ErrInvalid) {
+		err = &trivet.Error{Op: "read the content of", Name: ref.Digest, Err: err, Hint: "remove the damaged file " +
+			f.Name() + ": the content counts as missing then, and is to be imported again"}
+	}
+	return err
+}
+
+// copyBlobs copies the blobs of a head's directory that records refer to, or counts them where they stay in place.
+func copyBlobs(ctx context.Context, from, to string, refs []trivet.BlobRef, inPlace bool) (missing int, err error) {
+	if !inPlace {
+		if err := os.MkdirAll(to, 0o700); err != nil {
+			return 0, err
+		}
+	}
+	for _, ref := range refs {
+		digits := strings.TrimPrefix(ref.Digest, "sha256:")
+		info, err := os.Stat(filepath.Join(from, digits))
+		switch {
+		case ctx.Err() != nil:
+			return missing, context.Cause(ctx)
+		case errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() != ref.Bytes:
+			missing++
+			continue
+		case err != nil:
+			return missing, err
+		case inPlace:
+			continue
+		}
+		for _, name := range []string{digits + ".chunks", digits} {
+			if err := copyBlobFile(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+				return missing, err
+			}
+		}
+	}
+	return missing, nil
+}
+
+func copyBlobFile(from, to string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return write(to, func(out *os.File) error {
+		_, err := out.ReadFrom(f)
+		return err
+	})
+}

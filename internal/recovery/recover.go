@@ -1,0 +1,230 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/cluster"
+	"github.com/trivet-project/trivet/internal/membership"
+	"github.com/trivet-project/trivet/internal/state"
+	"github.com/trivet-project/trivet/internal/store"
+)
+
+// Jump is how far the revisions of a recovered cluster are above those that it was recovered from. At ten thousand
+// revisions a second, a cluster needs three years for as many.
+const Jump = 1 << 40
+
+// Request is a recovery that an operator requests: what is recovered becomes the data directory of the first head of
+// another incarnation of the cluster, see [trivet.Recovered].
+type Request struct {
+	Dir       string   // the data directory; it is created, or empty
+	Name      string   // of the head; empty: the next name of a head
+	Advertise []string // where the head will be reached, for the command that the plan shows
+	Cluster   string   // ID that the cluster must have; empty: any
+	Version   string   // of this program
+	// Approve is called with the plan before anything is changed that is not temporary. Its error ends the recovery.
+	Approve  func(*Plan) error
+	Progress Progress
+}
+
+// material is what a cluster is recovered from.
+type material struct {
+	plan    Plan // what is known from the source
+	keys    *auth.Keys
+	peers   []string // URLs of heads that the records may not have
+	need    int64    // bytes of space
+	restore func(ctx context.Context, cfg cluster.Config) error
+	blobs   func(ctx context.Context, dir string, refs []trivet.BlobRef) (missing int, err error)
+}
+
+// FromBackup recovers a cluster from a backup: the file, or the newest complete one in a directory.
+func FromBackup(ctx context.Context, path string, key *Key, r Request) (*Plan, error) {
+	t, err := openTarget(r.Dir, false)
+	if err != nil {
+		return nil, explain("recover to", r.Dir, err)
+	}
+	defer t.close()
+	if t.ready() {
+		return t.complete()
+	}
+	b, err := openBackup(path, r.Cluster, key)
+	if err != nil {
+		return nil, explain("recover from", path, errors.Join(err, t.clear()))
+	}
+	defer b.file.Close()
+	return t.recover(ctx, r, b.material(r.Progress))
+}
+
+// FromData recovers a cluster from the data directory of one head, which does not run. Where it is r.Dir itself, what
+// was there is moved to its subdirectory aside.
+func FromData(ctx context.Context, dir string, r Request) (*Plan, error) {
+	inPlace := sameDir(dir, r.Dir)
+	if err := cluster.CheckNotRunning(filepath.Join(dir, "store")); inPlace && err != nil {
+		return nil, err
+	}
+	t, err := openTarget(r.Dir, inPlace)
+	if err != nil {
+		return nil, explain("recover to", r.Dir, err)
+	}
+	defer t.close()
+	if t.ready() {
+		return t.complete()
+	}
+	m, err := t.salvage(ctx, dir, inPlace, r)
+	if err != nil {
+		return nil, explain("recover from", dir, errors.Join(err, t.clear()))
+	}
+	return t.recover(ctx, r, m)
+}
+
+func sameDir(a, b string) bool {
+	x, err := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// recover makes the data directory in the temporary one, and then puts it in place. Where it is interrupted before,
+// the next one begins again, and afterwards it only puts in place what is complete.
+func (t *target) recover(ctx context.Context, r Request, m *material) (p *Plan, err error) {
+	defer func() {
+		if err != nil {
+			err = explain("recover", t.dir, errors.Join(err, t.clear()))
+		}
+	}()
+	if r.Cluster != "" && r.Cluster != m.plan.Cluster {
+		return nil, &trivet.Error{Op: "recover",
+			Err:  fmt.Errorf("%w: it is of cluster %s, not of %s", trivet.ErrInvalid, m.plan.Cluster, r.Cluster),
+			Hint: "name what belongs to that cluster, or correct --cluster"}
+	}
+	if err := checkSpace(t.dir, m.need+cluster.RestoreSpace); err != nil {
+		return nil, err
+	}
+	p = &m.plan
+	p.Dir, p.Advertise, p.Jump = t.dir, r.Advertise, Jump
+	cfg := cluster.Config{Dir: t.new("store"), Name: "recovered", Reserve: -1, Jump: Jump,
+		Token: p.Cluster + " " + time.Now().UTC().Format(time.RFC3339Nano)}
+	if err := m.restore(ctx, cfg); err != nil {
+		return nil, err
+	}
+	member, err := t.change(ctx, r, m, cfg)
+	if err == nil {
+		err = cluster.CheckLog(cfg.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := auth.Install(t.new("keys"), m.keys.Bundle()); err != nil {
+		return nil, err
+	}
+	err = membership.WriteRecovered(t.new(""), r.Version, membership.Recovered{Name: p.Head, Member: member,
+		Incarnation: p.Incarnation})
+	if err != nil {
+		return nil, err
+	}
+	if err := t.setReady(p); err != nil {
+		return nil, err
+	}
+	return t.complete()
+}
+
+// change runs the restored store, shows the plan, and changes the records to what is certain. It returns the ID of the
+// member.
+func (t *target) change(ctx context.Context, r Request, m *material, cfg cluster.Config) (id uint64, err error) {
+	member, err := cluster.Start(ctx, cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer member.Close()
+	s := store.New(member.Client(), store.Options{Head: cfg.Name, Cipher: m.keys.Values(),
+		Logger: slog.New(slog.DiscardHandler)})
+	tables := state.New(s)
+	if err := s.Start(ctx); errors.Is(err, store.ErrRefused) {
+		return 0, fmt.Errorf("%w: its keys are not those of its store", trivet.ErrInvalid)
+	} else if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	p := &m.plan
+	if err := p.describe(tables, r.Name); err != nil {
+		return 0, err
+	}
+	p.probe(ctx, m)
+	if err := p.checkAlive(); err != nil {
+		return 0, err
+	}
+	if r.Approve != nil {
+		if err := r.Approve(p); err != nil {
+			return 0, err
+		}
+	}
+	if p.BlobsMissing, err = m.blobs(ctx, t.new("blobs"), p.refs); err != nil {
+		return 0, err
+	}
+	if err := (&adapter{tables: tables, plan: p, progress: r.Progress}).run(ctx); err != nil {
+		return 0, err
+	}
+	return member.ID(), member.BeginLog(ctx)
+}
+
+// salvage reads the data directory of a head.
+func (t *target) salvage(ctx context.Context, dir string, inPlace bool, r Request) (*material, error) {
+	former, err := membership.ReadFormer(dir, r.Version)
+	if err != nil {
+		return nil, err
+	}
+	refused := &trivet.Error{Op: "recover from", Name: dir, Err: trivet.ErrConflict}
+	switch {
+	case former.Witness:
+		refused.Err = fmt.Errorf("%w: it is of witness %s, which has no keys", trivet.ErrConflict, former.Name)
+		refused.Hint = "use the data directory of a full head, or a backup: trivet recover --from-backup"
+		return nil, refused
+	case former.Fenced != "":
+		refused.Err = fmt.Errorf("%w: the cluster was recovered without this head, as incarnation %s",
+			trivet.ErrConflict, former.Fenced)
+		refused.Hint = "let it join that cluster: trivet server --rejoin --join URL --token TOKEN"
+		return nil, refused
+	}
+	if err := cluster.CheckNotRunning(filepath.Join(dir, "store")); errors.Is(err, trivet.ErrUnavailable) {
+		return nil, err // elsewhere the directory may be read-only
+	}
+	keys, err := auth.Load(filepath.Join(dir, "keys"))
+	if err != nil {
+		return nil, &trivet.Error{Op: "open keys", Name: filepath.Join(dir, "keys"), Err: err,
+			Hint: "without them its store cannot be read: recover from a backup: trivet recover --from-backup"}
+	}
+	if err := checkSpace(t.dir, sizeOf(filepath.Join(dir, "store", "etcd"))+cluster.RestoreSpace); err != nil {
+		return nil, err
+	}
+	salvaged, err := cluster.Salvage(ctx, filepath.Join(dir, "store"), t.temp("salvaged"),
+		cluster.Config{Name: former.Name})
+	if err != nil {
+		return nil, err
+	}
+	m := &material{keys: keys, need: salvaged.Bytes, plan: Plan{From: FromDataDir, Source: dir,
+		Cluster: keys.CA.Cluster(), Member: former.Name, DataTime: salvaged.Written.UTC().Truncate(time.Second),
+		Torn: salvaged.Torn}}
+	for _, p := range former.Peers {
+		if p.Name != former.Name {
+			m.peers = append(m.peers, p.URL)
+		}
+	}
+	m.restore = func(ctx context.Context, cfg cluster.Config) error {
+		f, err := os.Open(salvaged.Database)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return cluster.Restore(ctx, cfg, f)
+	}
+	m.blobs = func(ctx context.Context, to string, refs []trivet.BlobRef) (int, error) {
+		return copyBlobs(ctx, filepath.Join(dir, "blobs"), to, refs, inPlace)
+	}
+	return m, nil
+}
