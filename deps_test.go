@@ -54,8 +54,8 @@ var layers = []layer{
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",
 		"internal/controller/console", "internal/controller/deadline", "internal/controller/heads",
-		"internal/controller/keys", "internal/controller/notify", "internal/controller/power",
-		"internal/controller/provision",
+		"internal/controller/keys", "internal/controller/members", "internal/controller/notify",
+		"internal/controller/power", "internal/controller/provision",
 	}}},
 	{"programs", [][]string{
 		{"internal/cli", "internal/server", "internal/bmc/bmctest", "internal/lab/vm"},

@@ -76,5 +76,5 @@ func (f *Fleet) finishProvision(t *transition) error {
 			len(p.Status.Spent), provision.Alternatives(&p.Spec))
 	}
 	f.countProvision(t.tx, &p.Status)
-	return f.Provisions.In(t.tx).Put(p)
+	return f.putProvision(t.tx, p)
 }
