@@ -79,7 +79,7 @@ func Root(env Env) *cobra.Command {
 func (a *app) commands() []*cobra.Command {
 	var all []*cobra.Command
 	for group, list := range map[string][]*cobra.Command{
-		"machines": {a.provision(), a.logs(), a.console(), a.why(), a.power(), a.accept(), a.quarantine(), a.image(),
+		"machines": {a.provision(), a.scale(), a.logs(), a.console(), a.why(), a.power(), a.accept(), a.quarantine(), a.image(),
 			a.platform()},
 		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.delete(), a.watch(),
 			a.wait()},
