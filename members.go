@@ -60,7 +60,8 @@ func (v *Provision) validateCount(p *problems) {
 		p.add("spec.maxInFlight", "is %d; at least 1, or 0 for any number", s.MaxInFlight)
 	}
 	if most := MaxName - len(MemberName("", MaxCount)) - len("-99"); len(v.Name) > most {
-		p.add("name", "has %d bytes; at most %d with spec.count, as its members have a number after it", len(v.Name), most)
+		p.add("name", "has %d bytes; at most %d with spec.count, as its members have a number after it", len(v.Name),
+			most)
 	}
 	bytes := len(s.UserData) + len(s.NetworkData)
 	for _, key := range s.SSHKeys {

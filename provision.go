@@ -24,9 +24,10 @@ type ProvisionSpec struct {
 	// Alternatives is how many further machines of the selector are used, one after the other, where the machine is at
 	// fault; nil: 1. The same configuration is applied to each.
 	Alternatives *int `json:"alternatives,omitempty"`
-	// Count makes it a request for so many machines of the selector. For each there is a provision of its own, a member,
-	// named NAME-1, NAME-2 and so on, with this spec but Count and MaxInFlight. Members are created, and deleted where
-	// they wait or have failed, until there are so many. Those that have a machine stay: they are deleted by their names.
+	// Count makes it a request for so many machines of the selector. For each there is a provision of its own, a
+	// member, named NAME-1, NAME-2 and so on, with this spec but Count and MaxInFlight. Members are created, and
+	// deleted where they wait or have failed, until there are so many. Those that have a machine stay: they are deleted
+	// by their names.
 	Count *int `json:"count,omitempty"`
 	// MaxInFlight is how many members may wait for a machine or run at the same time; 0: as many as there are.
 	MaxInFlight int `json:"maxInFlight,omitempty"`

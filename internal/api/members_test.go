@@ -26,7 +26,8 @@ func readyForMany(h *head) {
 		return errors.Join(h.fleet.Sites.In(tx).Put(site),
 			h.fleet.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
 				Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "work", Use: "seed"}}}}),
-			h.fleet.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: "m1", Labels: map[string]string{"a": "b"}},
+			h.fleet.Machines.In(tx).Put(&trivet.Machine{
+				Meta:   trivet.Meta{Name: "m1", Labels: map[string]string{"a": "b"}},
 				Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: macA}}},
 				Status: trivet.MachineStatus{State: trivet.MachineAvailable}}))
 	}); err != nil {
@@ -54,7 +55,8 @@ func TestCountNeedsTheRelease(t *testing.T) {
 		Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "work", Use: "seed"}}}})
 	body := `{"name":"web","spec":{"template":"t","selector":{"a":"b"},"count":2}}`
 	status, got := h.ask(h.admin, "POST", manyPath, body)
-	if text, _ := got["message"].(string); status != http.StatusConflict || !strings.Contains(text, "spec.count need release") {
+	if text, _ := got["message"].(string); status != http.StatusConflict ||
+		!strings.Contains(text, "spec.count need release") {
 		t.Errorf("%d %v", status, got)
 	}
 	readyForMany(h)
@@ -123,7 +125,8 @@ func TestDeletionOfMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := provisions.Get(t.Context(), "web")
-	if err != nil || p.Status.Members != (trivet.MemberCounts{Running: 1}) || p.Status.State != trivet.ProvisionRunning {
+	if err != nil || p.Status.Members != (trivet.MemberCounts{Running: 1}) ||
+		p.Status.State != trivet.ProvisionRunning {
 		t.Errorf("after a member was deleted: %+v, %v", p.Status, err)
 	}
 	if err := provisions.Delete(t.Context(), "web"); err != nil {

@@ -28,7 +28,8 @@ var kindColumns = map[trivet.Kind]columns{
 		return []string{strconv.Itoa(len(t.Spec.Actions)), t.Spec.Description}
 	}, "ACTIONS", "DESCRIPTION"),
 	"Provision": columnsOf(func(p *trivet.Provision) []string {
-		return []string{string(p.Status.State), machineOrMembers(p), p.Spec.Template, p.Status.Workflow, p.Status.Reason}
+		return []string{string(p.Status.State), machineOrMembers(p), p.Spec.Template, p.Status.Workflow,
+			p.Status.Reason}
 	}, "STATE", "MACHINE", "TEMPLATE", "WORKFLOW", "REASON"),
 	"Workflow": columnsOf(func(w *trivet.Workflow) []string {
 		return []string{string(w.Status.State), w.Spec.Machine, currentStep(w), stepsDone(w),

@@ -19,8 +19,8 @@ func (a *app) scale() *cobra.Command {
 		Short: "Change how many machines a provision with a count has",
 		Long: "Change how many machines a provision with a count has.\n\n" +
 			"Where there are to be more, members are created. Where there are to be fewer, those that wait for a\n" +
-			"machine are deleted first, then those that have failed. Those that have a machine stay, unless --yes is\n" +
-			"given: then those with the highest numbers are deleted, which releases their machines.",
+			"machine are deleted first, then those that have failed. Those that have a machine stay, unless --yes\n" +
+			"is given: then those with the highest numbers are deleted, which releases their machines.",
 		Example: "  trivet scale provision web --count 30\n  trivet scale provision web --count 10 --yes\n" +
 			"  trivet scale provision web --count 30 --max-in-flight 10",
 		Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeScale,
@@ -30,8 +30,8 @@ func (a *app) scale() *cobra.Command {
 				return err
 			}
 			if info.Kind != "Provision" {
-				return fmt.Errorf("%w: %s have no count; write: trivet scale provision NAME --count N", trivet.ErrInvalid,
-					info.Plural)
+				return fmt.Errorf("%w: %s have no count; write: trivet scale provision NAME --count N",
+					trivet.ErrInvalid, info.Plural)
 			}
 			cl, err := a.connect()
 			if err != nil {

@@ -19,8 +19,8 @@ import (
 // errHeldBack means that a member must not begin now: as many as spec.maxInFlight do, or its provision is gone.
 var errHeldBack = fmt.Errorf("%w: as many members as spec.maxInFlight wait or run already", trivet.ErrConflict)
 
-// putProvision writes a provision and, where it is a member, the counts that it is one of. Every change of the status of
-// a provision is written by it.
+// putProvision writes a provision and, where it is a member, the counts that it is one of. Every change of the status
+// of a provision is written by it.
 func (f *Fleet) putProvision(tx *store.Tx, p *trivet.Provision) error {
 	if p.Status.MemberOf != "" {
 		was, err := f.Provisions.In(tx).Get(p.FullName())

@@ -63,7 +63,8 @@ func (r *rack) request(name string, count, maxInFlight int) {
 	r.waits(name, trivet.ProvisionSpec{Selector: inPool, Count: &count, MaxInFlight: maxInFlight})
 }
 
-// settle does what the controllers do, until there is nothing to do: it creates and deletes members, and claims machines.
+// settle does what the controllers do, until there is nothing to do: it creates and deletes members, and claims
+// machines.
 func (r *rack) settle(name string) {
 	r.Helper()
 	for more := true; more; {
@@ -228,8 +229,8 @@ func TestFewerMembers(t *testing.T) {
 	r.wantMembers("web", "succeeded", "web-1 succeeded, web-3 succeeded")
 }
 
-// Fewer in flight than before: those that wait are deleted until as many run as may, and come back later. Meanwhile none
-// of them is given a machine.
+// Fewer in flight than before: those that wait are deleted until as many run as may, and come back later. Meanwhile
+// none of them is given a machine.
 func TestFewerInFlight(t *testing.T) {
 	r := newManyRack(t, 2)
 	r.request("web", 5, 0)

@@ -34,8 +34,8 @@ const (
 	// maxWaiting is how many members of a provision wait for a machine at the same time: the next ones are created as
 	// these get one, so that the queue is short, whatever the count.
 	maxWaiting = 100
-	// suspectAfter is after how many failed members, while none succeeded, no more are created: the configuration may be
-	// at fault, which would use up all machines.
+	// suspectAfter is after how many failed members, while none succeeded, no more are created: the configuration may
+	// be at fault, which would use up all machines.
 	suspectAfter = 3
 )
 
@@ -105,12 +105,12 @@ func Summary(spec *trivet.ProvisionSpec, c trivet.MemberCounts) (state trivet.Pr
 		}
 		return trivet.ProvisionRunning, ""
 	case c.Total() < count:
-		return trivet.ProvisionFailed, fmt.Sprintf("%d members have failed and none has succeeded: check the template, "+
-			"its parameters and the image before more machines are used; then delete the failed members, and others are "+
-			"created", c.Failed)
+		return trivet.ProvisionFailed, fmt.Sprintf("%d members have failed and none has succeeded: check the "+
+			"template, its parameters and the image before more machines are used; then delete the failed members, and "+
+			"others are created", c.Failed)
 	case c.Failed > 0:
-		return trivet.ProvisionFailed, fmt.Sprintf("%d of %d members have failed; for each that is deleted another one "+
-			"is created", c.Failed, c.Total())
+		return trivet.ProvisionFailed, fmt.Sprintf("%d of %d members have failed; for each that is deleted another "+
+			"one is created", c.Failed, c.Total())
 	}
 	return trivet.ProvisionSucceeded, ""
 }

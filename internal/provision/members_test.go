@@ -103,7 +103,8 @@ func (f *fleetOfOne) limit() int {
 func (f *fleetOfOne) move(from, to provision.MemberState) {
 	was := f.counts
 	have := map[provision.MemberState]int{provision.NoMember: 1, provision.MemberWaiting: was.Waiting,
-		provision.MemberRunning: was.Running, provision.MemberSucceeded: was.Succeeded, provision.MemberFailed: was.Failed}
+		provision.MemberRunning: was.Running, provision.MemberSucceeded: was.Succeeded,
+		provision.MemberFailed: was.Failed}
 	if have[from] == 0 {
 		return
 	}

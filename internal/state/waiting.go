@@ -13,7 +13,8 @@ import (
 
 // Provisions and machines find each other by labels, without a scan of either. A machine is in index ByLabel under
 // each of its labels. A provision that waits for a machine is in index ByWaiting once: under its whole selector, in
-// order of the keys, and there by project and age. The selectors that a machine matches are found as paths along its labels.
+// order of the keys, and there by project and age. The selectors that a machine matches are found as paths along its
+// labels.
 
 // Parts of the keys. A label ends with endLabel, so that none is the prefix of another one.
 const (

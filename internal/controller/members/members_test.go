@@ -85,8 +85,8 @@ func TestDeclaration(t *testing.T) {
 	})
 }
 
-// Only a provision with a count is a key, where members are to be created or deleted. What becomes of members that do not
-// change that is none.
+// Only a provision with a count is a key, where members are to be created or deleted. What becomes of members is none
+// where it does not change that.
 func TestAffected(t *testing.T) {
 	f := newFleet(t)
 	c := New(f, f.Tables)
