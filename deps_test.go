@@ -60,8 +60,8 @@ var layers = []layer{
 	{"surfaces", [][]string{{
 		"internal/api", "internal/netboot", "internal/controller/blobs", "internal/controller/collect",
 		"internal/controller/console", "internal/controller/deadline", "internal/controller/heads",
-		"internal/controller/keys", "internal/controller/notify", "internal/controller/power",
-		"internal/controller/provision", "internal/controller/verify",
+		"internal/controller/keys", "internal/controller/members", "internal/controller/notify",
+		"internal/controller/power", "internal/controller/provision", "internal/controller/verify",
 	}}},
 	{"programs", [][]string{
 		{"internal/cli", "internal/server", "internal/bmc/bmctest", "internal/lab/vm"},

@@ -27,8 +27,15 @@ type ProvisionSpec struct {
 	// IfNoMachine is "wait", which is the default, or "fail": fail at once where no machine is free, neither the first
 	// one nor an alternative.
 	IfNoMachine string `json:"ifNoMachine,omitempty"`
+	// Count makes it a request for so many machines of the selector. For each there is a provision of its own, a
+	// member, named NAME-1, NAME-2 and so on, with this spec but Count and MaxInFlight. Members are created, and
+	// deleted where they wait or have failed, until there are so many. Those that have a machine stay: they are deleted
+	// by their names.
+	Count *int `json:"count,omitempty"`
+	// MaxInFlight is how many members may wait for a machine or run at the same time; 0: as many as there are.
+	MaxInFlight int `json:"maxInFlight,omitempty"`
 	// Hostname, users and network of the installed system, written by the seed action for cloud-init.
-	Hostname string   `json:"hostname,omitempty"` // empty: the machine's name
+	Hostname string   `json:"hostname,omitempty"` // empty: the machine's name; a member has its number in it: web-3
 	SSHKeys  []string `json:"sshKeys,omitempty"`  // lines of authorized_keys
 	UserData string   `json:"userData,omitempty"` // cloud-init user-data
 	// NetworkData is a cloud-init network-config, version 2; empty means the machine's boot port with its address.
@@ -77,6 +84,11 @@ type ProvisionStatus struct {
 	Spent   []SpentMachine `json:"spent,omitempty"`
 	Started time.Time      `json:"started,omitzero"` // when the first machine was claimed
 	Ended   time.Time      `json:"ended,omitzero"`   // when it succeeded or failed
+	// MemberOf is the provision with spec.count that it is a member of, of the same project.
+	MemberOf    string `json:"memberOf,omitempty"`
+	MemberOfUID string `json:"memberOfUID,omitempty"` // of that provision
+	// Members counts the members of a provision with spec.count. Every transaction that changes one keeps it.
+	Members MemberCounts `json:"members,omitzero"`
 }
 
 // How many machines a provision uses after the first one.
@@ -122,6 +134,7 @@ func (v *Provision) Validate() error {
 		p.add("spec.alternatives", "needs spec.selector: a provision that names its machine has no alternative")
 	}
 	p.oneOf("spec.ifNoMachine", v.Spec.IfNoMachine, "", NoMachineWait, NoMachineFail)
+	v.validateCount(&p)
 	p.max("spec.parameters", len(v.Spec.Parameters), 64)
 	p.max("spec.sshKeys", len(v.Spec.SSHKeys), 64)
 	for i, key := range v.Spec.SSHKeys {

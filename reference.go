@@ -89,6 +89,9 @@ var References = []Reference{
 	refer("status.workflow", "Workflow", DeletionIgnored, func(p *Provision) []Target {
 		return target(p.Status.Workflow, nil)
 	}),
+	refer("status.memberOf", "Provision", DeletionCascades, func(p *Provision) []Target {
+		return target(p.Status.MemberOf, &p.Status.MemberOfUID)
+	}),
 	refer("status.spent.machine", "Machine", DeletionIgnored, spentMachines),
 	refer("status.spent.workflow", "Workflow", DeletionIgnored, spentWorkflows),
 	refer("spec.machine", "Machine", DeletionRefused, func(w *Workflow) []Target {

@@ -73,6 +73,9 @@ func TestCascadesHaveUIDs(t *testing.T) {
 		}
 		rec := info.New()
 		setAll(reflect.ValueOf(rec).Elem().FieldByName("Spec"))
+		if status := reflect.ValueOf(rec).Elem().FieldByName("Status"); status.IsValid() {
+			setAll(status)
+		}
 		targets := r.Targets(rec)
 		if len(targets) == 0 {
 			t.Errorf("%s.%s: no target", r.From, r.Field)

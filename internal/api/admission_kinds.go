@@ -35,7 +35,10 @@ func (h *Handler) admitTemplate(c *change, _, next *trivet.Template) error {
 // is deleted.
 func (h *Handler) admitProvision(c *change, old, next *trivet.Provision) error {
 	if next == nil {
-		return h.Fleet.Release(c.tx, old)
+		return errors.Join(h.Fleet.Leave(c.tx, old), h.Fleet.Release(c.tx, old))
+	}
+	if old != nil && (old.Spec.Count != nil || next.Spec.Count != nil) {
+		return admitCount(old, next)
 	}
 	if old != nil && (!old.Status.State.Waits() || old.Status.Attempts > 0) &&
 		!reflect.DeepEqual(old.Spec, next.Spec) {

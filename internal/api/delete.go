@@ -55,6 +55,7 @@ func (h *Handler) deleteReferrers(tx *store.Tx, old trivet.Record, force bool) (
 	for _, r := range tx.Referrers(old) {
 		head := r.Record.Header()
 		switch {
+		case r.OnDelete == trivet.DeletionCascades && h.admission[r.From] != nil: // by its controller
 		case r.OnDelete == trivet.DeletionCascades:
 			if deleted++; deleted <= maxCascade {
 				err = errors.Join(err, tx.Delete(r.From, head.FullName()))

@@ -28,7 +28,7 @@ var kindColumns = map[trivet.Kind]columns{
 		return []string{strconv.Itoa(len(t.Spec.Actions)), t.Spec.Description}
 	}, "ACTIONS", "DESCRIPTION"),
 	"Provision": columnsOf(func(p *trivet.Provision) []string {
-		return []string{string(p.Status.State), p.Status.Machine, p.Spec.Template, p.Status.Workflow,
+		return []string{string(p.Status.State), machineOrMembers(p), p.Spec.Template, p.Status.Workflow,
 			joined(pauseText(p.Status.Paused), p.Status.Reason)}
 	}, "STATE", "MACHINE", "TEMPLATE", "WORKFLOW", "REASON"),
 	"Workflow": columnsOf(func(w *trivet.Workflow) []string {

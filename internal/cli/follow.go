@@ -35,7 +35,12 @@ const placeTicks = 5
 func (a *app) watchProvision(ctx context.Context, cl *client.Client, name string) error {
 	continues := fmt.Sprintf("provision %s continues; to watch it again: trivet provision%s %s --watch", name,
 		a.flagText(), name)
-	if _, err := client.Of[trivet.Provision](cl).In(a.project()).Get(ctx, name); err != nil {
+	p, err := client.Of[trivet.Provision](cl).In(a.project()).Get(ctx, name)
+	if err == nil && p.Spec.Count != nil {
+		err = a.watchMembers(ctx, cl, name)
+		return a.interrupted(ctx, err, "%s", continues)
+	}
+	if err != nil {
 		return a.interrupted(ctx, err, "%s", continues)
 	}
 	v := a.view()

@@ -20,6 +20,7 @@ type provisionFlags struct {
 	userData, networkData       string   // files
 	alternatives                int
 	ifNoMachine                 string
+	count, maxInFlight          int
 	noWait, watch               bool
 }
 
@@ -31,11 +32,14 @@ func (a *app) provision() *cobra.Command {
 		Long: "Install a machine from a template and watch the progress: each step with its time, deadline and\n" +
 			"attempts. Where the machine is at fault, it is quarantined, and another one of the selector is installed\n" +
 			"with the same configuration. The exit status is 0 when the installed system has reported, or 1 if the provision\n" +
-			"failed. Ctrl-C stops watching; the provision continues.",
+			"failed. Ctrl-C stops watching; the provision continues.\n\n" +
+			"With --count, one provision for each of several machines is created, as NAME-1, NAME-2 and so on, and\n" +
+			"their progress is counted; --max-in-flight limits how many are in progress at the same time.",
 		Example: "  trivet provision web1 --template debian --machine m1 --ssh-key ~/.ssh/id_ed25519.pub\n" +
 			"  trivet provision web2 --template debian --selector rack=r1 --param disk=/dev/sda --hostname web2\n" +
 			"  trivet provision web3 --template debian --selector pool=web --alternatives 3\n" +
 			"  trivet provision web4 --template debian --selector pool=web --if-no-machine fail\n" +
+			"  trivet provision web --template debian --selector pool=web --count 20 --max-in-flight 5\n" +
 			"  trivet provision web1 --watch     # watch an existing provision",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeNames("provisions"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,6 +68,9 @@ func (a *app) provision() *cobra.Command {
 		"what to do while no machine is free: wait, or fail at once")
 	c.RegisterFlagCompletionFunc("if-no-machine", cobra.FixedCompletions(
 		[]string{trivet.NoMachineWait, trivet.NoMachineFail}, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().IntVar(&f.count, "count", 0, "number of machines of the selector, each with a provision of its own")
+	c.Flags().IntVar(&f.maxInFlight, "max-in-flight", 0,
+		"provisions of --count that may wait for a machine or run at the same time (default: all)")
 	c.Flags().StringToStringVar(&f.params, "param", nil, "template parameters, name=value")
 	c.Flags().StringToStringVar(&f.labels, "label", nil, "labels of the provision")
 	c.Flags().StringVar(&f.hostname, "hostname", "", "host name of the installed system (default: the machine's name)")
@@ -99,6 +106,10 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 	if cmd.Flags().Changed("if-no-machine") { // heads of earlier releases refuse the field
 		p.Spec.IfNoMachine = f.ifNoMachine
 	}
+	if cmd.Flags().Changed("count") {
+		p.Spec.Count = &f.count
+	}
+	p.Spec.MaxInFlight = f.maxInFlight
 	var err error
 	if p.Spec.SSHKeys, err = readKeys(f.sshKeys); err != nil {
 		return err

@@ -18,9 +18,9 @@ import (
 )
 
 // Claim claims a machine for a provision that waits for one, and creates its workflow. Where no machine fits, or the
-// template cannot be rendered, the provision's status contains the reason. Where an older provision waits for the
-// chosen machine, that one gets it, and Claim fails with ErrConflict, as it does where the machine was claimed or
-// deleted meanwhile: the caller chooses again.
+// template cannot be rendered, the provision's status contains the reason. Where another provision that waits for the
+// chosen machine comes before it, that one gets it, and Claim fails with ErrConflict, as it does where the machine was
+// claimed or deleted meanwhile: the caller chooses again.
 func (f *Fleet) Claim(ctx context.Context, name string) error {
 	p, err := f.Provisions.GetShared(name)
 	if err != nil {
@@ -32,7 +32,7 @@ func (f *Fleet) Claim(ctx context.Context, name string) error {
 
 // consider claims a machine for a provision. why: there is none.
 func (f *Fleet) consider(ctx context.Context, p *trivet.Provision) (why string, err error) {
-	if !p.Status.Claims() {
+	if !p.Waits() {
 		return "", nil
 	}
 	if p.Status.WaitsFor != "" {
@@ -45,7 +45,7 @@ func (f *Fleet) consider(ctx context.Context, p *trivet.Provision) (why string, 
 	return "", f.offer(ctx, m, p)
 }
 
-// Offer gives a machine that can be claimed to the oldest provision that waits for it.
+// Offer gives a machine that can be claimed to the first provision that waits for it.
 func (f *Fleet) Offer(ctx context.Context, machine string) error {
 	m, err := f.Machines.GetShared(machine)
 	if err != nil || !placement.Free(m) {
@@ -54,8 +54,8 @@ func (f *Fleet) Offer(ctx context.Context, machine string) error {
 	return f.offer(ctx, m, nil)
 }
 
-// offer offers a machine to the provisions that wait for it, the oldest first, until one has claimed it. chosen is the
-// provision that the machine was chosen for, after which it is not offered; nil: none.
+// offer offers a machine to the provisions that wait for it, in turns of their projects, until one has claimed it.
+// chosen is the provision that the machine was chosen for, after which it is not offered; nil: none.
 func (f *Fleet) offer(ctx context.Context, m *trivet.Machine, chosen *trivet.Provision) error {
 	fail := func(err error) error {
 		return &trivet.Error{Op: "claim", Kind: "Machine", Name: m.Name, Err: err}
@@ -64,11 +64,11 @@ func (f *Fleet) offer(ctx context.Context, m *trivet.Machine, chosen *trivet.Pro
 	if errors.Is(err, trivet.ErrUnavailable) {
 		return fail(err)
 	}
-	next := f.NextWaiting
+	waiting := f.WaitingFor
 	if f.avoided(m) != "" {
-		next = f.NextNaming
+		waiting = f.NamingFor
 	}
-	for p := next(m, nil); p != nil; p = next(m, p) {
+	for p := range waiting(m) {
 		if provision.Spent(&p.Status, m) {
 			continue
 		}
@@ -80,7 +80,7 @@ func (f *Fleet) offer(ctx context.Context, m *trivet.Machine, chosen *trivet.Pro
 		case err != nil:
 			return fail(err)
 		case claimed && chosen != nil && !isChosen:
-			return fail(fmt.Errorf("%w: an older provision has claimed the machine", trivet.ErrConflict))
+			return fail(fmt.Errorf("%w: another provision has claimed the machine", trivet.ErrConflict))
 		case claimed || isChosen:
 			return nil
 		}
@@ -141,7 +141,7 @@ func (f *Fleet) claimFor(ctx context.Context, machine, name string,
 func (f *Fleet) claimOrReject(tx *store.Tx, machine, name string,
 	address *addressing.Proposal) (claimed bool, err error) {
 	p, err := f.Provisions.In(tx).Get(name)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Status.Claims() {
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Waits() {
 		return false, errUnchanged
 	}
 	if err != nil {
@@ -155,6 +155,9 @@ func (f *Fleet) claimOrReject(tx *store.Tx, machine, name string,
 		return false, err
 	}
 	err = f.claim(t, p, address)
+	if errors.Is(err, errHeldBack) {
+		return false, errUnchanged
+	}
 	if fault := (*faultError)(nil); errors.As(err, &fault) {
 		if p.Spec.IfNoMachine == trivet.NoMachineFail {
 			return false, f.failWaiting(tx, name, err.Error())
@@ -224,7 +227,7 @@ func (f *Fleet) assign(t *transition, p *trivet.Provision, in arrival, network *
 	if st.Started.IsZero() {
 		st.Started = f.now()
 	}
-	return errors.Join(f.arrive(t, in), f.Provisions.In(t.tx).Put(p))
+	return errors.Join(f.arrive(t, in), f.putProvision(t.tx, p))
 }
 
 // insteadOf names the machine that the claimed one replaces.

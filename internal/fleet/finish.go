@@ -78,7 +78,7 @@ func (f *Fleet) finishProvision(t *transition) error {
 			len(p.Status.Spent), provision.Alternatives(&p.Spec))
 	}
 	f.countProvision(t.tx, &p.Status)
-	return f.Provisions.In(t.tx).Put(p)
+	return f.putProvision(t.tx, p)
 }
 
 // provisionOf returns the provision whose latest run is the machine's; nil where there is none.

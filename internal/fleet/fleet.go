@@ -36,6 +36,7 @@ type Fleet struct {
 	hellos     *pace        // by machine, as below
 	reports    *pace
 	searches   *searches
+	lanes      *lanes
 	head       string // the head that writes, for events
 	now        func() time.Time
 }
@@ -44,7 +45,7 @@ type Fleet struct {
 func New(tables *state.Tables, head string) *Fleet {
 	return &Fleet{Tables: tables, group: tables.Store.NewGroup(), enrolments: newPace(enrolRate, enrolBurst),
 		hellos: newPace(helloRate, helloBurst), reports: newPace(reportRate, reportBurst), searches: newSearches(),
-		head: head, now: time.Now}
+		lanes: newLanes(), head: head, now: time.Now}
 }
 
 // Within returns the fleet with local reads limited to a scope. Transactions are limited by their context.
@@ -62,8 +63,12 @@ var errUnchanged = errors.New("nothing to write")
 
 // update runs one transaction, which may share its commit with others. One that has nothing to write is a success.
 func (f *Fleet) update(ctx context.Context, do func(tx *store.Tx) error) error {
-	if _, err := f.group.Update(ctx, do); err != nil && !errors.Is(err, errUnchanged) {
+	err := f.inLane(ctx, func(ctx context.Context) error {
+		_, err := f.group.Update(ctx, do)
 		return err
+	})
+	if errors.Is(err, errUnchanged) {
+		return nil
 	}
-	return nil
+	return err
 }

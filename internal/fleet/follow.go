@@ -57,7 +57,7 @@ func (f *Fleet) endPowerWait(t *transition) error {
 		}
 	}
 	p.Status.WaitsFor, p.Status.Reason = "", "waits for another machine"
-	return f.Provisions.In(t.tx).Put(p)
+	return f.putProvision(t.tx, p)
 }
 
 // detach takes the address of a machine that is off from it. kept: why it does not.

@@ -66,9 +66,10 @@ func TestManyProvisionsWaitForOneMachine(t *testing.T) {
 		machine, err := r.Machines.GetShared(m)
 		r.must(err)
 		freed = r.allocations(func() {
-			if r.NextWaiting(machine, nil) == nil {
-				t.Error("no one waits")
+			for range r.WaitingFor(machine) {
+				return
 			}
+			t.Error("no one waits")
 		})
 		before := r.Store.Revision()
 		r.release("named")

@@ -24,7 +24,7 @@ func (f *Fleet) failWaiting(tx *store.Tx, name, why string) error {
 	if err != nil {
 		return err
 	}
-	if !p.Status.Claims() {
+	if !p.Waits() {
 		return errUnchanged
 	}
 	st := &p.Status
@@ -32,5 +32,5 @@ func (f *Fleet) failWaiting(tx *store.Tx, name, why string) error {
 	st.WaitsFor, st.WaitsGeneration = "", 0
 	st.Failure = &trivet.Failure{Type: trivet.FaultConfiguration, Cause: st.Reason}
 	f.countProvision(tx, st)
-	return errors.Join(f.dropAddress(tx, p), f.Provisions.In(tx).Put(p))
+	return errors.Join(f.dropAddress(tx, p), f.putProvision(tx, p))
 }

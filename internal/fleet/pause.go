@@ -67,13 +67,15 @@ func (f *Fleet) onProvision(ctx context.Context, op, name string,
 		switch {
 		case err != nil:
 			return err
+		case p.Spec.Count != nil:
+			return errHasMembers(p)
 		case p.Status.State.Ended():
 			return fmt.Errorf("%w: it has ended (%s)", trivet.ErrConflict, p.Status.State)
 		}
 		if err := do(tx, p); err != nil {
 			return err
 		}
-		return f.Provisions.In(tx).Put(p)
+		return f.putProvision(tx, p)
 	})
 	return failed(op, name, err)
 }
@@ -128,4 +130,11 @@ func (t *transition) idleBecause() string {
 		return "its run is paused"
 	}
 	return "there is no run for it"
+}
+
+// errHasMembers refuses what is done to a member of a provision, by its own name.
+func errHasMembers(p *trivet.Provision) error {
+	return &trivet.Error{Err: fmt.Errorf("%w: it has spec.count", trivet.ErrConflict),
+		Hint: fmt.Sprintf("name one of its members, such as %s; spec.maxInFlight limits how many begin",
+			trivet.MemberName(p.ShortName(), 1))}
 }

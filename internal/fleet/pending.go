@@ -56,7 +56,7 @@ func (f *Fleet) setPending(ctx context.Context, p *trivet.Provision, why string)
 
 func (f *Fleet) wait(tx *store.Tx, name, why, waitsFor string) error {
 	p, err := f.Provisions.In(tx).Get(name)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Status.Claims() {
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && !p.Waits() {
 		return errUnchanged
 	}
 	if err != nil {
@@ -67,7 +67,7 @@ func (f *Fleet) wait(tx *store.Tx, name, why, waitsFor string) error {
 	if waitsFor != "" {
 		p.Status.WaitsGeneration = p.Generation
 	}
-	return f.Provisions.In(tx).Put(p)
+	return f.putProvision(tx, p)
 }
 
 // reject ends a provision that no machine could serve.
@@ -81,7 +81,7 @@ func (f *Fleet) reject(tx *store.Tx, name string, cause error) error {
 	st.WaitsFor, st.WaitsGeneration = "", 0
 	st.Failure = &trivet.Failure{Type: trivet.FaultConfiguration, Cause: cause.Error()}
 	f.countProvision(tx, st)
-	return errors.Join(f.dropAddress(tx, p), f.Provisions.In(tx).Put(p))
+	return errors.Join(f.dropAddress(tx, p), f.putProvision(tx, p))
 }
 
 // stopWaiting lets a provision wait for a machine again where the image that it waits for is not at fault any more, or

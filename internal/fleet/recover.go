@@ -32,6 +32,9 @@ func (f *Fleet) Resolve(ctx context.Context, provision, decision string) error {
 			return &trivet.Error{Err: fmt.Errorf("%w: it is %s, and not frozen", trivet.ErrConflict, p.Status.State),
 				Hint: "to list what is frozen: trivet recover list"}
 		}
+		if p.Spec.Count != nil {
+			return f.resolveMembers(tx, p, decision)
+		}
 		t, err := f.frozenRun(tx, p)
 		if err != nil {
 			return err
@@ -68,7 +71,7 @@ func (f *Fleet) frozenRun(tx *store.Tx, p *trivet.Provision) (*transition, error
 func (f *Fleet) continueFrozen(tx *store.Tx, p *trivet.Provision, t *transition) error {
 	if t == nil { // it waits for a machine
 		p.Status.State, p.Status.Reason = trivet.ProvisionPending, ""
-		return f.Provisions.In(tx).Put(p)
+		return f.putProvision(tx, p)
 	}
 	p.Status.State, p.Status.Reason = trivet.ProvisionRunning, ""
 	m := t.machine
@@ -78,14 +81,14 @@ func (f *Fleet) continueFrozen(tx *store.Tx, p *trivet.Provision, t *transition)
 	if t.run.Unfreeze(rules) {
 		f.setIntent(t, "cycle")
 	}
-	return errors.Join(f.Provisions.In(tx).Put(p), f.save(t))
+	return errors.Join(f.putProvision(tx, p), f.save(t))
 }
 
 func (f *Fleet) cancelFrozen(tx *store.Tx, p *trivet.Provision, t *transition) error {
 	if t == nil {
 		p.Status.State, p.Status.Reason, p.Status.Ended = trivet.ProvisionFailed, "cancelled", f.now()
 		f.countProvision(tx, &p.Status)
-		return f.Provisions.In(tx).Put(p)
+		return f.putProvision(tx, p)
 	}
 	t.event(trivet.ReasonResolved, "the operator cancels the run that a recovery had frozen")
 	if err := f.cancel(t, "cancelled after a recovery"); err != nil {
@@ -104,4 +107,14 @@ func (t *transition) vacateFrozen() error {
 	err := workflow.Change(st, workflow.Unverify)
 	t.explainRelease()
 	return err
+}
+
+// resolveMembers decides about a provision with spec.count: its members are decided about by their own names.
+func (f *Fleet) resolveMembers(tx *store.Tx, p *trivet.Provision, decision string) error {
+	if decision == trivet.ResolveCancel {
+		return &trivet.Error{Err: fmt.Errorf("%w: it has spec.count", trivet.ErrConflict),
+			Hint: "delete it, or continue it with a smaller spec.count; members that are frozen are decided about by their names"}
+	}
+	p.Status.State = trivet.ProvisionPending
+	return f.putCounts(tx, p, p.Status.Members)
 }

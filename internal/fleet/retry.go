@@ -24,6 +24,9 @@ func (f *Fleet) Retry(ctx context.Context, name string, req trivet.RetryRequest,
 		if err != nil {
 			return err
 		}
+		if p.Spec.Count != nil {
+			return errHasMembers(p)
+		}
 		if p.Status, err = provision.Retry(p.Status, p.FullName(), by); err != nil {
 			return err
 		}
@@ -36,7 +39,7 @@ func (f *Fleet) Retry(ctx context.Context, name string, req trivet.RetryRequest,
 			}
 		}
 		p.Status.Machine, p.Status.MachineUID = "", ""
-		return f.Provisions.In(tx).Put(p)
+		return f.putProvision(tx, p)
 	})
 	return failed("retry", name, err)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/trivet-project/trivet/internal/controller/deadline"
 	headcontroller "github.com/trivet-project/trivet/internal/controller/heads"
 	"github.com/trivet-project/trivet/internal/controller/keys"
+	"github.com/trivet-project/trivet/internal/controller/members"
 	"github.com/trivet-project/trivet/internal/controller/notify"
 	"github.com/trivet-project/trivet/internal/controller/power"
 	"github.com/trivet-project/trivet/internal/controller/provision"
@@ -36,6 +37,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 	return reconcile.Run(ctx, reconcile.Config{Store: s.store, Rank: ranking.Rank, Log: s.cfg.Log,
 		Metrics: s.metrics},
 		provision.New(s.fleet.Within(provision.Declaration.Scope()), within(provision.Declaration)),
+		members.New(s.fleet.Within(members.Declaration.Scope()), within(members.Declaration)),
 		deadlines,
 		power.New(power.Config{
 			Fleet: s.fleet.Within(power.Declaration.Scope()), Tables: within(power.Declaration),

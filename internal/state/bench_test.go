@@ -59,7 +59,12 @@ func BenchmarkWaiting(b *testing.B) {
 	b.Run("provision for a machine", func(b *testing.B) {
 		m := &trivet.Machine{Meta: trivet.Meta{Name: "m", Labels: labels(39)}}
 		for b.Loop() {
-			if tables.NextWaiting(m, nil) == nil {
+			found := false
+			for range tables.WaitingFor(m) {
+				found = true
+				break
+			}
+			if !found {
 				b.Fatal("none was found")
 			}
 		}

@@ -19,23 +19,39 @@ import (
 type counts struct {
 	machines, models *store.Tally[trivet.Machine]
 	provisions       *store.Tally[trivet.Provision]
+	running          *store.Tally[trivet.Provision] // by project
 	paused           *store.Tally[trivet.Provision]
 }
 
 func newCounts(t *Tables) counts {
 	return counts{
-		machines: store.NewTally(t.Machines, func(m *trivet.Machine) string { return string(m.Status.State) }),
-		models:   store.NewTally(t.Machines, model),
-		provisions: store.NewTally(t.Provisions, func(p *trivet.Provision) string {
-			return string(cmp.Or(p.Status.State, trivet.ProvisionPending))
-		}),
+		machines:   store.NewTally(t.Machines, func(m *trivet.Machine) string { return string(m.Status.State) }),
+		models:     store.NewTally(t.Machines, model),
+		provisions: store.NewTally(t.Provisions, provisionState),
+		running:    store.NewTally(t.Provisions, runningIn),
 		paused: store.NewTally(t.Provisions, func(p *trivet.Provision) string {
 			if p.Status.Paused == nil {
 				return ""
 			}
-			return string(cmp.Or(p.Status.State, trivet.ProvisionPending))
+			return provisionState(p)
 		}),
 	}
+}
+
+// provisionState leaves out a provision with spec.count: its members are counted.
+func provisionState(p *trivet.Provision) string {
+	if p.Spec.Count != nil {
+		return ""
+	}
+	return string(cmp.Or(p.Status.State, trivet.ProvisionPending))
+}
+
+// runningIn returns the project of a provision that runs on a machine.
+func runningIn(p *trivet.Provision) string {
+	if provisionState(p) != string(trivet.ProvisionRunning) {
+		return ""
+	}
+	return p.Project
 }
 
 // Bounds of label model: how many models have a value of their own, and how many have had one since the head started, as

@@ -15,7 +15,7 @@ func (t *Tables) QueuePlace(p *trivet.Provision) (place trivet.QueuePlace, ok bo
 	if !p.Status.State.Waits() {
 		return place, false
 	}
-	class := classOfProvision(p)
+	class := queueOf(p)
 	place = newPlace(p)
 	if p.Status.Paused != nil { // it is not among them
 		place.Position, place.Of = 1, 1
@@ -45,7 +45,7 @@ func (t *Tables) Places() (places []trivet.QueuePlace, more bool) {
 			more = true
 			break
 		}
-		class := classOfProvision(p)
+		class := queueOf(p)
 		counted[class]++
 		place := newPlace(p)
 		place.Position = counted[class]

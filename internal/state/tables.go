@@ -13,8 +13,9 @@ const (
 	ByMAC     = "mac"     // machines and addresses by MAC
 	ByAddress = "address" // machines by the fixed addresses of their ports; compared
 	ByLabel   = "label"   // machines by label, those that can be claimed apart from others: see Tables.FreeMachines
-	ByWaiting = "waiting" // provisions that wait, by what they wait for, and age: see Tables.NextWaiting
+	ByWaiting = "waiting" // provisions that wait, by what they wait for, project and age: see Tables.WaitingFor
 	ByAge     = "age"     // provisions that wait, by age
+	ByParent  = "members" // provisions by the one that they are a member of, and state: see Tables.Members
 	// machines that wait to be accepted, under trivet.MachineDiscovered; compared
 	ByDiscovered = "discovered"
 	ByMachine    = "machine"   // workflows by machine
@@ -92,6 +93,7 @@ func newTables(s *store.Store) *Tables {
 		Provisions: store.NewTable(s,
 			store.Index[trivet.Provision]{Name: ByWaiting, Keys: waitingKeys},
 			store.Index[trivet.Provision]{Name: ByAge, Keys: ageKeys},
+			store.Index[trivet.Provision]{Name: ByParent, Keys: parentKeys},
 		),
 		Templates: store.NewTable[trivet.Template](s),
 		Images:    store.NewTable(s, store.Index[trivet.Image]{Name: ByBlob, Keys: digestsOf[*trivet.Image]}),
@@ -144,6 +146,7 @@ func (t *Tables) Within(s *store.Scope) *Tables {
 		Accounts:   t.Accounts.Within(s),
 		Notifiers:  t.Notifiers.Within(s),
 		Events:     t.Events.Within(s),
+		counts:     t.counts,
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 
 // Provisions and machines find each other by labels, without a scan of either. A machine is in index ByLabel under
 // each of its labels. A provision that waits for a machine is in index ByWaiting once: under its whole selector, in
-// order of the keys, and there by age. While it is paused it is in no index, and its age keeps its place. The selectors
-// that a machine matches are found as paths along its labels.
+// order of the keys, and there by project and age. While it is paused it is in no index, and its age keeps its place. The
+// selectors that a machine matches are found as paths along its labels.
 
 // Parts of the keys. A label ends with endLabel, so that none is the prefix of another one.
 const (
@@ -95,18 +95,24 @@ func lacking(has, labels map[string]string) string {
 }
 
 func waitingKeys(p *trivet.Provision) []string {
-	if !p.Status.Claims() {
+	if !p.Waits() {
 		return nil
 	}
-	return []string{classOfProvision(p) + age(p)}
+	return []string{waitingKey(p)}
 }
 
 func ageKeys(p *trivet.Provision) []string {
-	if !p.Status.Claims() {
+	if !p.Waits() {
 		return nil
 	}
 	return []string{age(p)}
 }
+
+func waitingKey(p *trivet.Provision) string { return queueOf(p) + age(p) }
+
+// queueOf returns what the keys of those begin with that are in one queue with a provision: of its project, and for the
+// same machines.
+func queueOf(p *trivet.Provision) string { return classOfProvision(p) + p.Project + endLabel }
 
 func classOfProvision(p *trivet.Provision) string {
 	switch {
@@ -125,12 +131,12 @@ func classOfProvision(p *trivet.Provision) string {
 // age orders provisions by when they were created.
 func age(p *trivet.Provision) string { return fmt.Sprintf("%020d", max(0, p.Created.UnixMilli())) }
 
-// Waiting yields the shared provisions that wait for a machine and are after another one, by selector and age. after is
-// nil at the beginning.
+// Waiting yields the shared provisions that wait for a machine and are after another one, by selector, project and age.
+// after is nil at the beginning.
 func (t *Tables) Waiting(after *trivet.Provision) iter.Seq[*trivet.Provision] {
 	place := store.Position{}
 	if after != nil {
-		place = store.Position{Key: classOfProvision(after) + age(after), Name: after.FullName()}
+		place = store.Position{Key: waitingKey(after), Name: after.FullName()}
 	}
 	return t.Provisions.Under(ByWaiting, "", place)
 }
@@ -138,23 +144,6 @@ func (t *Tables) Waiting(after *trivet.Provision) iter.Seq[*trivet.Provision] {
 // WaitingForFault yields the shared provisions that wait until what machines share is not at fault any more.
 func (t *Tables) WaitingForFault(what string) iter.Seq[*trivet.Provision] {
 	return t.Provisions.Under(ByWaiting, byFault+what+endSelector, store.Position{})
-}
-
-// NextWaiting returns the oldest provision that may use a machine, waits for one, and is younger than another; nil
-// where there is none. after is nil at the beginning.
-func (t *Tables) NextWaiting(m *trivet.Machine, after *trivet.Provision) *trivet.Provision {
-	best := t.NextNaming(m, after)
-	t.classes("", pairs(m.Labels), func(class string) {
-		if p := t.nextOf(class, m, after); best == nil || p != nil && older(p, best) {
-			best = p
-		}
-	})
-	return best
-}
-
-// NextNaming is NextWaiting, of the provisions that name the machine.
-func (t *Tables) NextNaming(m *trivet.Machine, after *trivet.Provision) *trivet.Provision {
-	return t.nextOf(byName+m.Name+endSelector, m, after)
 }
 
 // classes calls do for each selector, of those that begin with some labels, whose further labels are all among rest.
@@ -166,19 +155,6 @@ func (t *Tables) classes(begin string, rest []string, do func(class string)) {
 	for i, label := range rest {
 		t.classes(begin+label, rest[i+1:], do)
 	}
-}
-
-func (t *Tables) nextOf(class string, m *trivet.Machine, after *trivet.Provision) *trivet.Provision {
-	place := store.Position{}
-	if after != nil {
-		place = store.Position{Key: class + age(after), Name: after.FullName()}
-	}
-	for p := range t.Provisions.Under(ByWaiting, class, place) {
-		if placement.Matches(m, &p.Spec) {
-			return p
-		}
-	}
-	return nil
 }
 
 // older reports whether a provision waits for longer than another.

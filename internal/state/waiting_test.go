@@ -99,7 +99,7 @@ func checkWaiting(t *testing.T, tables *state.Tables, m *trivet.Machine) {
 			want = append(want, p.Name)
 		}
 	}
-	for p := tables.NextWaiting(m, nil); p != nil; p = tables.NextWaiting(m, p) {
+	for p := range tables.WaitingFor(m) {
 		got = append(got, p.Name)
 	}
 	if !slices.Equal(got, want) {

@@ -31,6 +31,13 @@ func (t *Tally[T]) Counts() map[string]int {
 	return maps.Clone(t.counts)
 }
 
+// Count returns the number of records of a key.
+func (t *Tally[T]) Count(key string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts[key]
+}
+
 // tally is a Tally of any kind.
 type tally interface {
 	change(rec trivet.Record, by int)

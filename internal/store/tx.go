@@ -61,6 +61,9 @@ func (s *Store) begin(ctx context.Context, snap *snapshot, id txID) *Tx {
 		pages: map[string]*coldPage{}}
 }
 
+// Context returns the context of the transaction.
+func (tx *Tx) Context() context.Context { return tx.ctx }
+
 // Revision returns the revision of the snapshot that the function reads.
 func (tx *Tx) Revision() int64 { return tx.snap.rev }
 

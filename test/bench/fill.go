@@ -248,7 +248,12 @@ func (f *filler) decide(done *filled) error {
 		"rack": "r1", "room": "room1"}}}
 	began = time.Now()
 	for range times {
-		if f.NextWaiting(m, nil) == nil {
+		found := false
+		for range f.WaitingFor(m) {
+			found = true
+			break
+		}
+		if !found {
 			return errors.New("no provision was found")
 		}
 	}

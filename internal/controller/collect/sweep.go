@@ -205,7 +205,7 @@ func (c *Controller) dropEvents(ctx context.Context, prefix, machine, uid string
 // much of it, or since it was created at the same moment.
 func (c *Controller) orphans(ctx context.Context) error {
 	for _, ref := range trivet.References {
-		if ref.OnDelete != trivet.DeletionCascades {
+		if ref.OnDelete != trivet.DeletionCascades || ref.From == "Provision" { // whose controller releases its machine
 			continue
 		}
 		if err := c.orphansOf(ctx, ref); err != nil {

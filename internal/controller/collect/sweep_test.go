@@ -82,6 +82,34 @@ func TestOrphansAreDeleted(t *testing.T) {
 	}
 }
 
+// A member whose provision is gone is left to the controller of members, which releases its machine. What else exists
+// only with a deleted record is deleted nevertheless.
+func TestOrphansThatHoldMachinesStay(t *testing.T) {
+	t.Parallel()
+	tables := storetest.New(t, state.New)
+	_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return errors.Join(
+			tables.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+				Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}}),
+			tables.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "web-1"},
+				Spec:   trivet.ProvisionSpec{Template: "t", Machine: "m1"},
+				Status: trivet.ProvisionStatus{MemberOf: "web", MemberOfUID: "gone"}}),
+			tables.Tokens.In(tx).Put(&trivet.Token{Meta: trivet.Meta{Name: "old"},
+				Spec: trivet.TokenSpec{Account: "alice", AccountUID: "gone", Hash: "x"}}),
+		)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New(Config{Tables: tables.Within(Declaration.Scope()), Expired: neverExpires})
+	if err := c.sweep(store.WithScope(t.Context(), Declaration.Scope()), keyOrphans, time.Now()); err != nil {
+		t.Error(err)
+	}
+	if p, tokens := tables.Provisions.Len(), tables.Tokens.Len(); p != 1 || tokens != 0 {
+		t.Errorf("%d provisions and %d tokens are left", p, tokens)
+	}
+}
+
 // The address of a port that was removed while it was assigned is deleted.
 func TestAddressesOfRemovedPorts(t *testing.T) {
 	t.Parallel()

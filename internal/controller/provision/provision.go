@@ -20,7 +20,7 @@ import (
 type Fleet interface {
 	// Claim claims a machine for a waiting provision, or writes why it cannot.
 	Claim(ctx context.Context, provision string) error
-	// Offer gives a machine to the oldest provision that waits for it.
+	// Offer gives a machine to the first provision that waits for it.
 	Offer(ctx context.Context, machine string) error
 	// Recheck claims machines for a page of waiting provisions and returns the last of them; nil at the end.
 	Recheck(ctx context.Context, after *trivet.Provision, page int) (last *trivet.Provision, err error)
@@ -41,7 +41,7 @@ var Declaration = reconcile.Declaration{
 func input(r trivet.Record) any {
 	switch r := r.(type) {
 	case *trivet.Provision:
-		return waiting{r.Status.Claims(), r.Status.WaitsFor}
+		return waiting{r.Waits(), r.Status.WaitsFor}
 	case *trivet.Machine:
 		return placement.Free(r)
 	}
@@ -92,7 +92,7 @@ func (c *Controller) Keys() []string {
 func (c *Controller) Affected(e *store.Event) []string {
 	switch is := e.Record().(type) {
 	case *trivet.Provision:
-		if was, ok := e.Old().(*trivet.Provision); is.Status.Claims() &&
+		if was, ok := e.Old().(*trivet.Provision); is.Waits() &&
 			(!ok || was.Generation != is.Generation || was.Status.Paused != nil ||
 				is.Status.WaitsFor == "" && input(was) != input(is)) {
 			return []string{is.FullName()}
