@@ -34,6 +34,8 @@ var mayScan = map[string]string{
 
 	"internal/controller/notify.Controller.Keys: internal/store.Table.Names": "at the start; notifiers are few",
 
+	"internal/controller/verify.Controller.Keys: internal/store.Table.Names": "at the start: which are unverified",
+
 	// slow sweeps, in pages
 	"internal/controller/collect.each: internal/store.Table.After": "each 10 minutes, in pages",
 	"internal/controller/collect.Controller.events: internal/store.ColdTable.Next": "each 10 minutes, one event of " +
@@ -48,12 +50,17 @@ var mayScan = map[string]string{
 		"of runs it reads those that have not ended",
 
 	// what an operator or program requests
-	"internal/api.Handler.candidates: internal/store.Store.List":             "one page of a list, or of a watch's begin",
-	"internal/api.Handler.candidates: internal/store.Store.ListCold":         "as above, of a cold kind",
-	"internal/api.Handler.read: internal/store.Store.ListAll":                "as above, with former records",
-	"internal/recovery.Source.blobs: internal/state.Tables.BlobUses":         "for a backup",
-	"internal/recovery.Report.checkBlobUses: internal/state.Tables.BlobUses": "when a backup is verified, in no head",
-	"internal/recovery.Report.checkRuns: internal/store.Table.AllShared":     "as above",
+	"internal/api.Handler.candidates: internal/store.Store.List":              "one page of a list, or of a watch's begin",
+	"internal/api.Handler.candidates: internal/store.Store.ListCold":          "as above, of a cold kind",
+	"internal/api.Handler.read: internal/store.Store.ListAll":                 "as above, with former records",
+	"internal/recovery.Source.blobs: internal/state.Tables.BlobUses":          "for a backup",
+	"internal/recovery.Report.checkBlobUses: internal/state.Tables.BlobUses":  "when a backup is verified, in no head",
+	"internal/recovery.Report.checkRuns: internal/store.Table.AllShared":      "as above",
+	"internal/recovery.Plan.describe: internal/store.Table.AllShared":         "for a recovery, in no head",
+	"internal/recovery.Plan.describe: internal/state.Tables.BlobUses":         "as above",
+	"internal/recovery.Plan.describeHeads: internal/store.Table.AllShared":    "as above",
+	"internal/recovery.Plan.describeMachines: internal/store.Table.AllShared": "as above",
+	"internal/recovery.adapter.run: internal/store.Table.Names":               "as above",
 }
 
 // fewRecords are the callers that read kinds of which a site has few: heads and networks.
@@ -64,6 +71,7 @@ var fewRecords = map[string]string{
 	"internal/health.Source.probes: internal/store.Table.AllShared":               "as above",
 	"internal/health.Source.site: internal/store.Table.AllShared":                 notifiers,
 	"internal/membership.Reconciler.checkNotLast: internal/store.Table.AllShared": heads,
+	"internal/membership.Records.Fenced: internal/store.Table.AllShared":          heads,
 	"internal/membership.Records.Others: internal/store.Table.AllShared":          heads,
 	"internal/membership.Records.claimable: internal/store.Table.AllShared":       heads,
 	"internal/membership.Records.usedByOther: internal/store.Table.AllShared":     heads,

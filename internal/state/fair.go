@@ -10,7 +10,7 @@ import (
 	"github.com/trivet-project/trivet/internal/store"
 )
 
-// A machine that becomes available is offered to projects in turns, whatever the number of provisions that wait in
+// A machine that becomes available is offered to one project after the other, whatever the number of provisions that wait in
 // each: first to the project with the fewest provisions that run now. So one with many does not keep others waiting.
 // Each decision reads one provision of each project that waits for such a machine.
 
@@ -20,18 +20,18 @@ import (
 func (t *Tables) WaitingFor(m *trivet.Machine) iter.Seq[*trivet.Provision] {
 	all := []string{namingClass(m)}
 	t.classes("", pairs(m.Labels), func(class string) { all = append(all, class) })
-	return t.inTurns(m, all)
+	return t.alternately(m, all)
 }
 
 // NamingFor is WaitingFor, of the provisions that name the machine.
 func (t *Tables) NamingFor(m *trivet.Machine) iter.Seq[*trivet.Provision] {
-	return t.inTurns(m, []string{namingClass(m)})
+	return t.alternately(m, []string{namingClass(m)})
 }
 
 func namingClass(m *trivet.Machine) string { return byName + m.Name + endSelector }
 
-// turn is what waits in one project, in a list for each selector.
-type turn struct {
+// queue is what waits in one project, in a list for each selector.
+type queue struct {
 	running int
 	heads   []head // the first of each list
 }
@@ -42,10 +42,10 @@ type head struct {
 	*trivet.Provision
 }
 
-func (t *Tables) inTurns(m *trivet.Machine, classes []string) iter.Seq[*trivet.Provision] {
+func (t *Tables) alternately(m *trivet.Machine, classes []string) iter.Seq[*trivet.Provision] {
 	return func(yield func(*trivet.Provision) bool) {
-		turns := t.turns(m, classes)
-		slices.SortFunc(turns, func(a, b *turn) int {
+		queues := t.queues(m, classes)
+		slices.SortFunc(queues, func(a, b *queue) int {
 			switch {
 			case a.running != b.running:
 				return cmp.Compare(a.running, b.running)
@@ -54,20 +54,20 @@ func (t *Tables) inTurns(m *trivet.Machine, classes []string) iter.Seq[*trivet.P
 			}
 			return 1
 		})
-		for len(turns) > 0 {
-			for _, turn := range turns {
-				if !yield(t.take(m, turn)) {
+		for len(queues) > 0 {
+			for _, q := range queues {
+				if !yield(t.take(m, q)) {
 					return
 				}
 			}
-			turns = slices.DeleteFunc(turns, func(t *turn) bool { return len(t.heads) == 0 })
+			queues = slices.DeleteFunc(queues, func(q *queue) bool { return len(q.heads) == 0 })
 		}
 	}
 }
 
-// turns returns the projects that wait for a machine. It reads the first provision of each list only.
-func (t *Tables) turns(m *trivet.Machine, classes []string) (all []*turn) {
-	projects := map[string]*turn{}
+// queues returns the projects that wait for a machine. It reads the first provision of each list only.
+func (t *Tables) queues(m *trivet.Machine, classes []string) (all []*queue) {
+	projects := map[string]*queue{}
 	for _, class := range classes {
 		place := store.Position{}
 		for {
@@ -83,7 +83,7 @@ func (t *Tables) turns(m *trivet.Machine, classes []string) (all []*turn) {
 			}
 			of := projects[found.Project]
 			if of == nil {
-				of = &turn{running: t.counts.running.Count(found.Project)}
+				of = &queue{running: t.counts.running.Count(found.Project)}
 				projects[found.Project] = of
 				all = append(all, of)
 			}
@@ -94,18 +94,18 @@ func (t *Tables) turns(m *trivet.Machine, classes []string) (all []*turn) {
 }
 
 // first returns the list with the oldest provision.
-func (t *turn) first() *head {
-	oldest := &t.heads[0]
-	for i := range t.heads {
-		if older(t.heads[i].Provision, oldest.Provision) {
-			oldest = &t.heads[i]
+func (q *queue) first() *head {
+	oldest := &q.heads[0]
+	for i := range q.heads {
+		if older(q.heads[i].Provision, oldest.Provision) {
+			oldest = &q.heads[i]
 		}
 	}
 	return oldest
 }
 
 // take returns the oldest provision of a project and goes on to the next.
-func (t *Tables) take(m *trivet.Machine, of *turn) *trivet.Provision {
+func (t *Tables) take(m *trivet.Machine, of *queue) *trivet.Provision {
 	oldest := of.first()
 	p := oldest.Provision
 	oldest.Provision = t.nextIn(oldest.list, m, store.Position{Key: waitingKey(p), Name: p.FullName()})
