@@ -67,11 +67,11 @@ func (s *Store) modAt(ctx context.Context, snap *snapshot, key string) (int64, e
 	return found.Kvs[0].ModRevision, nil
 }
 
-// packPages writes each page whose last slot the transaction writes as one key.
+// packPages writes each page of which the transaction writes a slot that fills a half as one key.
 func (tx *Tx) packPages() error {
 	for _, key := range slices.Clone(tx.order) {
 		page, slot, ok := cutSlot(key)
-		if !ok || slot != lastSlot || tx.writes[key] == nil || tx.writes[key].doc == nil {
+		if !ok || slot != halfSlot && slot != lastSlot || tx.writes[key] == nil || tx.writes[key].doc == nil {
 			continue
 		}
 		if err := tx.pack(page); err != nil {
@@ -104,7 +104,7 @@ func (tx *Tx) pack(page string) error {
 		if w := tx.writes[key]; w != nil {
 			doc.Records = append(doc.Records, pageRecord{Slot: slot, Doc: w.doc})
 		} else if e := tx.read(key); e != nil && !e.refused() {
-			doc.Records = append(doc.Records, pageRecord{Slot: slot, Revision: e.rev, Doc: e.doc})
+			doc.Records = append(doc.Records, pageRecord{Slot: slot, Revision: e.rev, Doc: e.doc()})
 		}
 		delete(tx.writes, key)
 		if p.single[slot] != nil {

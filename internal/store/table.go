@@ -89,11 +89,7 @@ func (t *Table[T]) List() []*T { return copies(t.AllShared()) }
 
 // Len returns the number of records.
 func (t *Table[T]) Len() int {
-	n := 0
-	for range t.AllShared() {
-		n++
-	}
-	return n
+	return len(t.Names())
 }
 
 // AllShared yields all shared records at one revision, in order of full name.
@@ -117,8 +113,11 @@ func (t *Table[T]) After(name string, limit int) iter.Seq[*T] {
 
 // Names returns the full names of all records, in order.
 func (t *Table[T]) Names() (names []string) {
-	for r := range t.AllShared() {
-		names = append(names, any(r).(trivet.Record).Header().FullName())
+	t.checkRead()
+	for e := range t.store.snapshot().under(recordKey(t.info.part, ""), "") {
+		if e.err == nil {
+			names = append(names, e.name)
+		}
 	}
 	return names
 }
@@ -155,7 +154,7 @@ func by[T any](s *snapshot, info *kindInfo, name, key string) iter.Seq[*T] {
 func entries[T any](from iter.Seq[*entry]) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for e := range from {
-			if v, ok := any(e.rec).(*T); ok && !yield(v) {
+			if v, ok := any(e.record()).(*T); ok && !yield(v) {
 				return
 			}
 		}

@@ -28,6 +28,7 @@ type txID [16]byte
 // value is what a stored value contains.
 type value struct {
 	doc     []byte
+	packed  []byte // doc as it is stored, where that was read
 	tx      txID
 	key     keyring.ID // it was sealed with
 	changed int64      // the revision of the last change, if it was resealed since; 0: that of the value
@@ -68,7 +69,7 @@ func (v *value) parse(text []byte) (err error) {
 		v.spec = specRef{tx: txID(text[1:]), at: int(binary.BigEndian.Uint32(text[1+len(v.tx):]))}
 		text = text[specSize:]
 	}
-	if v.doc, err = unpack(text); err != nil {
+	if v.doc, v.packed, err = unpackKept(text); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return nil
