@@ -21,9 +21,9 @@ import (
 // them in its copy: they are read from this head's member, at the revision of the copy.
 //
 // A name is that of a page and, as its last character, a slot in it. The key of a record is
-// /trivet-history/<kind>/<page>!<slot>. A transaction that writes slot "7" or "f" replaces the keys of the page's records
-// by one key, /trivet-history/<kind>/<page>, with all of them: etcd keeps each key in memory, and similar records
-// compress well. A record that was written since has a key of its own again, which takes precedence.
+// /trivet-history/<kind>/<page>!<slot>. A transaction that writes slot "7" or "f" replaces the keys of the page's
+// records by one key, /trivet-history/<kind>/<page>, with all of them: etcd keeps each key in memory, and similar
+// records compress well. A record that was written since has a key of its own again, which takes precedence.
 //
 // Cold records are dropped with all that have a prefix. Watchers are not notified of that.
 

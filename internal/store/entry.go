@@ -66,7 +66,7 @@ type entry struct {
 	tx              txID      // of the transaction that wrote it
 	sealed          keyring.ID
 	rec             trivet.Record
-	decoded         atomic.Pointer[trivet.Record] // instead of rec where resting, or it is a spec; nil: it must be decoded
+	decoded         atomic.Pointer[trivet.Record] // instead of rec, of a spec and where resting; nil: it is to be decoded
 	resting         bool                          // see rest.go
 	unknown         bool                          // the JSON has fields that the record does not have
 	err             error

@@ -117,8 +117,9 @@ func TestRecordsAtRest(t *testing.T) {
 			m.Status.State = trivet.MachineAvailable
 		}
 	})
+	const written = 3*machines + (machines - 2) + (machines/2 - 1)
 	changes, rest := 0, 0
-	for len(resting.Decoded()) > decoded || changes < 5*machines-2 {
+	for changes < written {
 		events, err := watch.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -89,7 +89,11 @@ func (t *Table[T]) List() []*T { return copies(t.AllShared()) }
 
 // Len returns the number of records.
 func (t *Table[T]) Len() int {
-	return len(t.Names())
+	n := 0
+	for range t.readable() {
+		n++
+	}
+	return n
 }
 
 // AllShared yields all shared records at one revision, in order of full name.
@@ -113,13 +117,22 @@ func (t *Table[T]) After(name string, limit int) iter.Seq[*T] {
 
 // Names returns the full names of all records, in order.
 func (t *Table[T]) Names() (names []string) {
-	t.checkRead()
-	for e := range t.store.snapshot().under(recordKey(t.info.part, ""), "") {
-		if e.err == nil {
-			names = append(names, e.name)
-		}
+	for e := range t.readable() {
+		names = append(names, e.name)
 	}
 	return names
+}
+
+// readable yields the entries of all records that can be decoded, which are not decoded for that.
+func (t *Table[T]) readable() iter.Seq[*entry] {
+	t.checkRead()
+	return func(yield func(*entry) bool) {
+		for e := range t.store.snapshot().under(recordKey(t.info.part, ""), "") {
+			if e.err == nil && !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // ListBy returns copies of the records that have a key in an index, in order of full name.

@@ -173,7 +173,9 @@ func (f *filler) write(ctx context.Context, i, runs int) error {
 	m.Status.Epoch, m.Status.Events = int64(runs), int64(runs*len(f.events))
 	m.Status.Workflow = fmt.Sprintf("%s-%d", m.Name, runs)
 	for first := 1; first < runs+runsAtOnce; first += runsAtOnce {
-		if _, err := f.Store.Update(ctx, func(tx *store.Tx) error { return f.writeRuns(tx, m, first, runs) }); err != nil {
+		if _, err := f.Store.Update(ctx, func(tx *store.Tx) error {
+			return f.writeRuns(tx, m, first, runs)
+		}); err != nil {
 			return err
 		}
 	}
