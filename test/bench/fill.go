@@ -43,25 +43,54 @@ type filled struct {
 	oldest time.Duration // provision for a machine
 }
 
-// fill opens the store in the directory of a head, and writes n machines with so many runs each.
-func (b *bench) fill(dir string, n, runs int) (done filled, err error) {
+// openFiller opens the store in the directory of a head, and calls do with it.
+func (b *bench) openFiller(dir string, do func(*filler, *cluster.Member) error) error {
 	keys, err := auth.Load(filepath.Join(dir, "keys"))
 	if err != nil {
-		return done, err
+		return err
 	}
 	m, err := cluster.Start(b.ctx, cluster.Config{Dir: filepath.Join(dir, "store"), Name: "head0",
 		Token: keys.CA.Root.Cluster()})
 	if err != nil {
-		return done, err
+		return err
 	}
 	defer m.Close()
 	s := store.New(m.Client(), store.Options{Head: "head0", Cipher: keys.Values(), Term: m.Term,
 		AttemptTimeout: fillTimeout, Timeout: fillTimeout})
 	f := &filler{Fleet: machines.New(state.New(s), "head0")}
 	if err := s.Start(b.ctx); err != nil {
-		return done, err
+		return err
 	}
 	defer s.Close()
+	return do(f, m)
+}
+
+// fill writes n machines with so many runs each into the store in the directory of a head.
+func (b *bench) fill(dir string, n, runs int) (done filled, err error) {
+	err = b.openFiller(dir, func(f *filler, m *cluster.Member) (err error) {
+		done, err = b.fillWith(f, n, runs)
+		if err == nil {
+			err = tidy(b.ctx, m, f.Store.Revision())
+		}
+		return err
+	})
+	return done, err
+}
+
+// refill measures the decisions of a head whose directory was filled by another run.
+func (b *bench) refill(dir string, runs int) (done filled, err error) {
+	err = b.openFiller(dir, func(f *filler, _ *cluster.Member) error {
+		m, err := f.Machines.Get(filledName(0))
+		if err != nil {
+			return err
+		}
+		done.events = int(m.Status.Events) / runs
+		return f.decide(&done)
+	})
+	return done, err
+}
+
+func (b *bench) fillWith(f *filler, n, runs int) (done filled, err error) {
 	if err := f.sample(b.ctx); err != nil {
 		return done, fmt.Errorf("the sample: %w", err)
 	}
@@ -78,10 +107,7 @@ func (b *bench) fill(dir string, n, runs int) (done filled, err error) {
 	if err := f.pending(b.ctx); err != nil {
 		return done, err
 	}
-	if err := f.decide(&done); err != nil {
-		return done, err
-	}
-	return done, tidy(b.ctx, m, s.Revision())
+	return done, f.decide(&done)
 }
 
 // tidy drops what was replaced while the records were written, as heads do in an hour, and makes the file as small as
