@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"runtime/debug"
 	"runtime/pprof"
 
 	"github.com/spf13/cobra"
@@ -113,12 +112,4 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"must be the same on all heads (default 50ms: a failed leader is detected after 0.3 to 0.6 s)")
 	f.TextVar(&cfg.StoreQuota, "store-quota", trivet.ByteSize(cluster.DefaultQuota),
 		"how much of the store may be in use; the same on all heads; writes that make it larger are refused from 90 % on")
-}
-
-// tuneGC halves the frequency of garbage collection, unless GOGC is set: it saves a tenth of the CPU time for about
-// 20 KB of memory per agent.
-func tuneGC() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
-	}
 }

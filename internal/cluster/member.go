@@ -159,7 +159,7 @@ func (m *Member) open(ctx context.Context, cfg Config) error {
 		return err
 	}
 	m.client = v3client.New(m.etcd.Server)
-	m.client.KV = spaceKV{m.client.KV, m.space}
+	m.client.KV = spaceKV{pageKV{m.client.KV, m.etcd.Server}, m.space}
 	return nil
 }
 

@@ -89,7 +89,7 @@ func newTables(s *store.Store) *Tables {
 					return []string{trivet.Resolve(w.Project, w.Spec.Provision)}
 				}},
 			store.Index[trivet.Workflow]{Name: ByBlob, Keys: digestsOf[*trivet.Workflow]},
-		).KeepFormer(ByMachine, trivet.FormerRuns, runsOf),
+		).KeepFormer(ByMachine, trivet.FormerRuns, runsOf).Resting(hasEnded),
 		Provisions: store.NewTable(s,
 			store.Index[trivet.Provision]{Name: ByWaiting, Keys: waitingKeys},
 			store.Index[trivet.Provision]{Name: ByAge, Keys: ageKeys},
@@ -219,3 +219,5 @@ func joinedBy(h *trivet.Head) []string {
 	}
 	return []string{h.Status.Join}
 }
+
+func hasEnded(w *trivet.Workflow) bool { return w.Status.State.Ended() }

@@ -52,7 +52,7 @@ func (s *Store) activeIn(snap *snapshot) (id keyring.ID, same clientv3.Cmp, err 
 		return e.sealed, same, errLacksKey(e.sealed)
 	}
 	var doc activeDoc
-	if err = json.Unmarshal(e.doc, &doc); err == nil {
+	if err = json.Unmarshal(e.doc(), &doc); err == nil {
 		id, err = keyring.ParseID(doc.ID)
 	}
 	if err == nil && !s.opts.Cipher.Has(id) {

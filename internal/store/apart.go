@@ -70,35 +70,47 @@ func (e *entry) join(spec *entry) {
 	switch at := e.ref.at; {
 	case spec != nil && spec.refused():
 		e.err = spec.err
-	case spec == nil || spec.tx != e.ref.tx || at+len(null) > len(e.doc) || string(e.doc[at:at+len(null)]) != null:
+	case spec == nil || spec.tx != e.ref.tx || !hasNull(e.doc(), at):
 		e.err = errSpec
 	default:
 		e.spec, e.err = spec, spec.err
 	}
 }
 
+func hasNull(doc []byte, at int) bool {
+	return at+len(null) <= len(doc) && string(doc[at:at+len(null)]) == null
+}
+
 // decodeSpec reads the spec of a record into an empty record of its kind.
 func (e *entry) decodeSpec(kinds map[string]*kindInfo) {
 	part, _, _ := strings.Cut(e.name, "/")
-	if info := kinds[part]; info != nil && e.rec == nil {
-		e.rec, e.unknown, e.err = decode(info, slices.Concat([]byte(`{"spec":`), e.doc, []byte(`}`)))
+	info := kinds[part]
+	if info == nil {
+		return
+	}
+	rec := e.rec // this head is writing it
+	if e.rec = nil; rec == nil {
+		rec, e.unknown, e.err = decode(info, slices.Concat([]byte(`{"spec":`), e.doc(), []byte(`}`)))
+	}
+	if e.err == nil {
+		e.setDecoded(rec)
 	}
 }
 
 // full returns the record's JSON as if its spec were not apart.
 func (e *entry) full() []byte {
 	if e.spec == nil {
-		return e.doc
+		return e.doc()
 	}
-	return splice(e.doc, e.ref.at, e.spec.doc)
+	return splice(e.doc(), e.ref.at, e.spec.doc())
 }
 
 // size returns the length of the record's JSON.
 func (e *entry) size() int {
 	if e.spec == nil {
-		return len(e.doc)
+		return e.length
 	}
-	return len(e.doc) - len(null) + len(e.spec.doc)
+	return e.length - len(null) + e.spec.length
 }
 
 // splice returns a record's JSON with its spec in place of null.
@@ -143,7 +155,7 @@ func encodeStatus(rec trivet.Record, old *entry) (*write, error) {
 		return nil, err
 	}
 	rest, at, _, _ := cut(doc)
-	return &write{doc: splice(rest, at, old.spec.doc), rest: rest, ref: specRef{old.ref.tx, at}}, nil
+	return &write{doc: splice(rest, at, old.spec.doc()), rest: rest, ref: specRef{old.ref.tx, at}}, nil
 }
 
 // separateSpecs makes the specs of the records that the transaction writes writes of their own, each before its record.
@@ -174,7 +186,7 @@ func (tx *Tx) separateSpec(info *kindInfo, key string, w *write) {
 	rest, at, spec, ok := cut(w.doc)
 	switch {
 	case !ok:
-	case held && bytes.Equal(spec, old.spec.doc):
+	case held && bytes.Equal(spec, old.spec.doc()):
 		w.rest, w.ref = rest, specRef{old.ref.tx, at}
 	default:
 		w.rest, w.ref = rest, specRef{tx.id, at}

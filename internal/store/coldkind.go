@@ -21,16 +21,17 @@ import (
 // them in its copy: they are read from this head's member, at the revision of the copy.
 //
 // A name is that of a page and, as its last character, a slot in it. The key of a record is
-// /trivet-history/<kind>/<page>!<slot>. A transaction that writes slot "f", or several slots, replaces the keys of the
-// page's records by one key, /trivet-history/<kind>/<page>, with all of them: etcd keeps each key in memory, each write
-// of a key costs every head some work, and similar records compress well. A record that was written since has a key of
-// its own again, which takes precedence.
+// /trivet-history/<kind>/<page>!<slot>. A transaction that writes slot "7" or "f", or several slots, replaces the keys of
+// the page's records by one key, /trivet-history/<kind>/<page>, with all of them: etcd keeps each key in memory, each
+// write of a key costs every head some work, and similar records compress well. A record that was written since has a
+// key of its own again, which takes precedence.
 //
 // Cold records are dropped with all that have a prefix. Watchers are not notified of that.
 
 const (
 	slotMark = "!" // no name has it, and it sorts before what names have
 	slotEnd  = "\""
+	halfSlot = "7"
 	lastSlot = "f"
 )
 
@@ -150,13 +151,13 @@ func (s *Store) readPage(kv *mvccpb.KeyValue) (page *entry, records []*entry) {
 		return page, nil
 	}
 	var doc pageDoc
-	if err := json.Unmarshal(page.doc, &doc); err != nil {
+	if err := json.Unmarshal(page.doc(), &doc); err != nil {
 		s.log.Error("cannot decode a stored page of records", "key", key, "error", err)
 		return page, nil
 	}
 	for _, r := range doc.Records {
 		e := &entry{key: key + slotMark + r.Slot, kind: kind, name: name + r.Slot, info: page.info, rev: r.Revision,
-			doc: r.Doc, tx: page.tx, sealed: page.sealed}
+			plain: r.Doc, length: len(r.Doc), tx: page.tx, sealed: page.sealed}
 		if r.Revision == 0 {
 			e.rev = page.rev
 		}

@@ -67,7 +67,7 @@ func (s *Store) modAt(ctx context.Context, snap *snapshot, key string) (int64, e
 	return found.Kvs[0].ModRevision, nil
 }
 
-// packPages writes each page of which the transaction writes the last slot, or several ones, as one key.
+// packPages writes each page of which the transaction writes a slot that fills a half, or several ones, as one key.
 func (tx *Tx) packPages() error {
 	written, packed := map[string]int{}, map[string]bool{}
 	for _, key := range slices.Clone(tx.order) {
@@ -75,7 +75,7 @@ func (tx *Tx) packPages() error {
 		if !ok || slot == "" || tx.writes[key] == nil || tx.writes[key].doc == nil { // former records have no slot
 			continue
 		}
-		if written[page]++; packed[page] || slot != lastSlot && written[page] < 2 {
+		if written[page]++; packed[page] || slot != halfSlot && slot != lastSlot && written[page] < 2 {
 			continue
 		}
 		packed[page] = true
@@ -118,7 +118,7 @@ func (tx *Tx) pack(page string) error {
 		if w := tx.writes[key]; w != nil {
 			doc.Records = append(doc.Records, pageRecord{Slot: slot, Doc: w.doc})
 		} else if e := tx.packedEntry(p, key, slot); e != nil && !e.refused() {
-			doc.Records = append(doc.Records, pageRecord{Slot: slot, Revision: e.rev, Doc: e.doc})
+			doc.Records = append(doc.Records, pageRecord{Slot: slot, Revision: e.rev, Doc: e.doc()})
 		}
 		delete(tx.writes, key)
 		if p.single[slot] != nil {

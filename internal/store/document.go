@@ -75,7 +75,7 @@ func (s *Store) PutDocument(ctx context.Context, name, owner string, was Documen
 	if err != nil {
 		return err
 	}
-	sealed, err := s.seal(with, key, old, value{doc: doc})
+	sealed, err := s.seal(with, key, old, &value{doc: doc})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -32,6 +33,9 @@ type kindInfo struct {
 	since       trivet.Release
 	fieldsSince map[string]trivet.Release
 	specApart   trivet.Release // since which the specs have keys of their own; empty: they do not
+
+	rests func(trivet.Record) bool // whether a record is at rest; nil: none is
+	awake *awake                   // those of them that are decoded
 }
 
 // cold reports whether the records are history, which the copy does not hold: see coldkind.go.
@@ -54,14 +58,34 @@ type entry struct {
 	mod             int64     // ModRevision, which transactions compare; another one than rev if the value was resealed
 	created         int64     // CreateRevision
 	version         int64     // number of writes since it was created
-	doc             []byte    // the record's JSON as stored; nil if the value was refused
+	plain           []byte    // the record's JSON; nil: see packed, or the value was refused
+	packed          []byte    // the same as it is stored
+	length          int       // of the JSON
 	ref             specRef   // where its spec is
 	spec            *entry    // the spec that is apart, or nil
 	tx              txID      // of the transaction that wrote it
 	sealed          keyring.ID
 	rec             trivet.Record
-	unknown         bool // doc has fields that rec does not have
+	decoded         atomic.Pointer[trivet.Record] // instead of rec, of a spec and where resting; nil: it is to be decoded
+	resting         bool                          // see rest.go
+	unknown         bool                          // the JSON has fields that the record does not have
 	err             error
+}
+
+// doc returns the record's JSON, without its spec where that is apart; nil if the value was refused.
+func (e *entry) doc() []byte {
+	if e.plain != nil || e.packed == nil {
+		return e.plain
+	}
+	doc, _ := unpack(e.packed) // it was unpacked when the value was read
+	return doc
+}
+
+// keep makes an entry of the copy as small as it can be.
+func (e *entry) keep() {
+	if e.packed != nil {
+		e.plain = nil
+	}
 }
 
 // newEntry reads a stored value. One that cannot be decoded stays in the copy; reading it returns the error. Of one
@@ -92,7 +116,8 @@ func (s *Store) openEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
 		v, err = s.open(key, kv)
 	}
 	e.rec = rec
-	e.doc, e.ref, e.tx, e.sealed, e.err = v.doc, v.spec, v.tx, v.key, err
+	e.plain, e.packed, e.length = v.doc, v.packed, len(v.doc)
+	e.ref, e.tx, e.sealed, e.err = v.spec, v.tx, v.key, err
 	if v.changed != 0 {
 		e.rev = v.changed
 	}
@@ -101,25 +126,44 @@ func (s *Store) openEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
 
 // decode reads the record.
 func (e *entry) decode() {
-	if e.rec == nil {
-		e.rec, e.unknown, e.err = decode(e.info, e.doc)
-	}
-	if e.err != nil {
+	if e.rec, e.unknown, e.err = e.decodeRecord(e.rec); e.err != nil {
 		e.rec = nil
 		return
 	}
-	if e.spec != nil {
-		specField(e.rec).Set(specField(e.spec.rec)) // shared, as all records of the copy
-		e.unknown = e.unknown || e.spec.unknown
+	if e.resting = e.info.rests != nil && e.info.rests(e.rec); e.resting {
+		e.setDecoded(e.rec)
+		e.rec = nil
 	}
-	h := e.rec.Header()
+}
+
+// decodeRecord returns the record. own is the one that this head is writing; nil where it is not.
+func (e *entry) decodeRecord(own trivet.Record) (rec trivet.Record, unknown bool, err error) {
+	var spec trivet.Record
+	doc := e.doc()
+	if e.spec != nil {
+		if spec = e.spec.getDecoded(); spec == nil { // its record was at rest
+			doc = e.full()
+		}
+	}
+	if rec = own; rec == nil {
+		rec, unknown, err = decode(e.info, doc)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if spec != nil {
+		specField(rec).Set(specField(spec)) // shared, as all records of the copy
+		unknown = unknown || e.spec.unknown
+	}
+	h := rec.Header()
 	h.Kind, h.Revision = e.info.kind, e.rev
 	h.Project, h.Name = e.info.split(e.name)
+	return rec, unknown, nil
 }
 
 // decodeOnce reads the record of a cold kind, unless that was done or its value was refused.
 func (e *entry) decodeOnce() {
-	if e != nil && e.info != nil && e.rec == nil && e.err == nil {
+	if e != nil && e.info != nil && e.rec == nil && !e.resting && e.err == nil {
 		e.decode()
 	}
 }
@@ -155,8 +199,11 @@ func (e *entry) json() []byte {
 
 // record returns the shared record, or nil if there is none or it cannot be decoded.
 func (e *entry) record() trivet.Record {
-	if e == nil {
+	switch {
+	case e == nil:
 		return nil
+	case e.resting:
+		return e.wake()
 	}
 	return e.rec
 }
@@ -166,7 +213,7 @@ func (e *entry) typed() (trivet.Record, error) {
 	if e.err != nil {
 		return nil, e.fail("read")
 	}
-	return e.rec, nil
+	return e.record(), nil
 }
 
 // fail returns the error of an entry that cannot be read.

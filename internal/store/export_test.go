@@ -39,7 +39,7 @@ func loseSome() func(*clientv3.Event) bool {
 
 // Sealed returns the stored value of a new key.
 func (s *Store) Sealed(key, doc string) string {
-	sealed, err := s.seal(s.opts.Cipher.First(), key, nil, value{doc: []byte(doc)})
+	sealed, err := s.seal(s.opts.Cipher.First(), key, nil, &value{doc: []byte(doc)})
 	if err != nil {
 		panic(err)
 	}
@@ -79,3 +79,16 @@ func (s *Store) ForgetHistory() { s.history.reset(s.Revision()) }
 
 // MaxReplays bounds the watchers that read from etcd at the same time.
 const MaxReplays = maxReplays
+
+// StayDecoded sets how many records at rest stay decoded, before the store is started.
+func (t *Table[T]) StayDecoded(most int) { t.info.awake.last = make([]*entry, most) }
+
+// Decoded returns the full names of the records at rest of the copy that are decoded, with their specs.
+func (s *Store) Decoded() (names []string) {
+	for e := range s.snapshot().under(prefix, "") {
+		if e.resting && (e.getDecoded() != nil || e.spec != nil && e.spec.getDecoded() != nil) {
+			names = append(names, e.name)
+		}
+	}
+	return names
+}

@@ -48,6 +48,10 @@ func (s *Store) load(ctx context.Context) (*snapshot, error) {
 				s.metrics.sizes.add(e, 1)
 				e.tally(1)
 				s.sealed.add(e)
+				e.keep()
+				if e.resting {
+					e.forgetDecoded()
+				}
 			}
 		}
 		if !page.More {
@@ -158,6 +162,8 @@ func (s *Store) applyEvent(next *snapshot, ev *clientv3.Event) *Event {
 	is.tally(1)
 	if is != nil {
 		s.pending.committed(is.tx, is.rev)
+		is.keep()
+		is.noteDecoded()
 	}
 	return s.newEvent(string(ev.Kv.Key), was, is, ev.Kv.ModRevision)
 }

@@ -146,7 +146,7 @@ func (tx *Tx) retire(info *kindInfo, name string) error {
 	}
 	tx.write(formerKey(info.part, name), &write{doc: e.full(), changed: e.rev})
 	tx.write(key, &write{})
-	return tx.changeGroup(info, e.rec, name, &formerName{name, e.created})
+	return tx.changeGroup(info, e.record(), name, &formerName{name, e.created})
 }
 
 // Former returns a copy of a former record, or ErrNotFound. The commit compares it.
@@ -181,10 +181,11 @@ func (tx *Tx) dropFormer(info *kindInfo, name string) error {
 		return trivet.ErrNotFound
 	}
 	tx.write(key, &write{})
-	if e.rec == nil { // its group is not known: the name in its list leads to nothing
+	rec := e.record()
+	if rec == nil { // its group is not known: the name in its list leads to nothing
 		return nil
 	}
-	return tx.changeGroup(info, e.rec, name, nil)
+	return tx.changeGroup(info, rec, name, nil)
 }
 
 // changeGroup removes a name from the list of a record's group, and adds one; nil: none. The oldest records whose names
@@ -224,5 +225,5 @@ func (tx *Tx) namesIn(key string) []formerName {
 	if e == nil || e.err != nil {
 		return nil
 	}
-	return namesIn(e.doc)
+	return namesIn(e.doc())
 }

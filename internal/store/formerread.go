@@ -172,7 +172,7 @@ func (s *Store) formerGroup(ctx context.Context, info *kindInfo, group string, q
 	if s.refusals.log(e); e.err != nil {
 		return nil, false, nil
 	}
-	names, used := namesIn(e.doc), 0
+	names, used := namesIn(e.doc()), 0
 	slices.SortFunc(names, func(a, b formerName) int { return strings.Compare(a.Name, b.Name) })
 	for i := range names {
 		name := names[i].Name

@@ -157,7 +157,7 @@ const renewDoc = `{"kind":"renew"}`
 
 // holderOf decodes a lease's key. A value that cannot be decoded has a TTL of 0.
 func holderOf(e *entry) (h holder) {
-	_ = json.Unmarshal(e.doc, &h)
+	_ = json.Unmarshal(e.doc(), &h)
 	return h
 }
 

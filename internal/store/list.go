@@ -60,7 +60,7 @@ func (tx *Tx) list(info *kindInfo, ix index, key string) []trivet.Record {
 func (tx *Tx) members(info *kindInfo, ix index, key string) iter.Seq[trivet.Record] {
 	return func(yield func(trivet.Record) bool) {
 		for e := range tx.snap.listed(info, ix, key) {
-			if tx.writes[e.key] == nil && !yield(e.rec) {
+			if tx.writes[e.key] == nil && !yield(e.record()) {
 				return
 			}
 		}

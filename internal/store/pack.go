@@ -32,6 +32,14 @@ func maxPacked(doc []byte) int { return 1 + s2.MaxEncodedLen(len(doc)) }
 
 var errPacked = errors.New("it is packed in a form that this version does not know")
 
+// unpackKept returns a packed document, and what is kept of it instead, where that is smaller; else nil.
+func unpackKept(text []byte) (doc, packed []byte, err error) {
+	if doc, err = unpack(text); err == nil && text[0] != packedPlain {
+		packed = text
+	}
+	return doc, packed, err
+}
+
 // unpack returns a packed document.
 func unpack(packed []byte) ([]byte, error) {
 	if len(packed) == 0 {

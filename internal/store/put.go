@@ -32,7 +32,7 @@ func (tx *Tx) put(op string, info *kindInfo, rec trivet.Record) error {
 	if err != nil {
 		return tx.fail(op, info, name, err)
 	}
-	if old != nil && !sameSpecField(old.rec, rec) && !sameSpec(old.full(), w.doc) {
+	if old != nil && !sameSpecField(old.record(), rec) && !sameSpec(old.full(), w.doc) {
 		h.Generation++
 		if w, err = encode(info, rec, old); err != nil {
 			return tx.fail(op, info, name, err)
@@ -64,7 +64,7 @@ func (tx *Tx) stored(op string, info *kindInfo, name string, rev int64) (*entry,
 			return nil, nil
 		}
 		_, unknown, err := decode(info, w.doc)
-		return &entry{doc: w.doc, rec: w.rec, unknown: unknown}, err
+		return &entry{plain: w.doc, length: len(w.doc), rec: w.rec, unknown: unknown}, err
 	}
 	return e, nil
 }
@@ -80,14 +80,14 @@ func (tx *Tx) fillHeader(h *trivet.Meta, old *entry) error {
 	if old.err != nil {
 		return old.err
 	}
-	was := old.rec.Header()
+	was := old.record().Header()
 	h.UID, h.Created, h.Generation = was.UID, was.Created, was.Generation
 	return nil
 }
 
 // encode returns what to store: the record's JSON, and the stored fields that this version does not know.
 func encode(info *kindInfo, rec trivet.Record, old *entry) (*write, error) {
-	if old != nil && old.spec != nil && !old.unknown && sameSpecField(old.rec, rec) {
+	if old != nil && old.spec != nil && !old.unknown && sameSpecField(old.record(), rec) {
 		return encodeStatus(rec, old)
 	}
 	h := rec.Header()

@@ -27,7 +27,7 @@ func (r Raw) JSON() []byte { return r.e.json() }
 
 // Record returns the typed record, which is shared and must not be modified; nil if it cannot be decoded or its kind
 // has no table.
-func (r Raw) Record() trivet.Record { return r.e.rec }
+func (r Raw) Record() trivet.Record { return r.e.record() }
 
 // Get returns one record of a kind that is not cold, or ErrNotFound.
 func (s *Store) Get(kind trivet.Kind, name string) (Raw, error) {

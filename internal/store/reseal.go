@@ -97,7 +97,8 @@ func (s *Store) sealAgain(with keyring.ID, key string, v value, kv *mvccpb.KeyVa
 	if v.changed == 0 {
 		v.changed = kv.ModRevision
 	}
-	return s.encrypt(with, v.text(), s.place(key, kv.CreateRevision, kv.Version+1))
+	text, _ := v.text()
+	return s.encrypt(with, text, s.place(key, kv.CreateRevision, kv.Version+1))
 }
 
 // writeResealed writes values in one transaction, or one by one where some were changed since they were read. It

@@ -79,7 +79,7 @@ func (s *Store) writeGuard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sealed, err := s.seal(with, s.guardKey(), nil, value{doc: []byte("{}")})
+	sealed, err := s.seal(with, s.guardKey(), nil, &value{doc: []byte("{}")})
 	if err != nil {
 		return err
 	}

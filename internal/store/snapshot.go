@@ -37,7 +37,7 @@ func (s *snapshot) next() *snapshot {
 // put and del change an unpublished snapshot and return the replaced entry.
 func (s *snapshot) put(e *entry) (old *entry) {
 	was, _ := s.tree.ReplaceOrInsert(item{e.key, e})
-	s.reindex(e, was.entry.record(), e.rec)
+	s.reindex(e, was.entry.record(), e.record())
 	return was.entry
 }
 
@@ -46,7 +46,7 @@ func (s *snapshot) del(key string) (old *entry) {
 	if !ok {
 		return nil
 	}
-	s.reindex(was.entry, was.entry.rec, nil)
+	s.reindex(was.entry, was.entry.record(), nil)
 	return was.entry
 }
 

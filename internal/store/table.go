@@ -90,7 +90,7 @@ func (t *Table[T]) List() []*T { return copies(t.AllShared()) }
 // Len returns the number of records.
 func (t *Table[T]) Len() int {
 	n := 0
-	for range t.AllShared() {
+	for range t.readable() {
 		n++
 	}
 	return n
@@ -117,10 +117,22 @@ func (t *Table[T]) After(name string, limit int) iter.Seq[*T] {
 
 // Names returns the full names of all records, in order.
 func (t *Table[T]) Names() (names []string) {
-	for r := range t.AllShared() {
-		names = append(names, any(r).(trivet.Record).Header().FullName())
+	for e := range t.readable() {
+		names = append(names, e.name)
 	}
 	return names
+}
+
+// readable yields the entries of all records that can be decoded, which are not decoded for that.
+func (t *Table[T]) readable() iter.Seq[*entry] {
+	t.checkRead()
+	return func(yield func(*entry) bool) {
+		for e := range t.store.snapshot().under(recordKey(t.info.part, ""), "") {
+			if e.err == nil && !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // ListBy returns copies of the records that have a key in an index, in order of full name.
@@ -155,7 +167,7 @@ func by[T any](s *snapshot, info *kindInfo, name, key string) iter.Seq[*T] {
 func entries[T any](from iter.Seq[*entry]) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for e := range from {
-			if v, ok := any(e.rec).(*T); ok && !yield(v) {
+			if v, ok := any(e.record()).(*T); ok && !yield(v) {
 				return
 			}
 		}

@@ -72,7 +72,7 @@ func (e *entry) tally(by int) {
 		return
 	}
 	for _, t := range e.info.tallies {
-		t.change(e.rec, by)
+		t.change(e.record(), by)
 	}
 }
 

@@ -255,7 +255,7 @@ func (s *Store) operations(tx *Tx, guard int64) (ifs []clientv3.Cmp, thens []cli
 	for _, key := range tx.order {
 		if w := tx.writes[key]; w.doc != nil {
 			v, was := w.value(tx.id), tx.entry(key)
-			sealed, err := s.seal(with, key, was, v)
+			sealed, err := s.seal(with, key, was, &v)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -274,7 +274,7 @@ func (s *Store) operations(tx *Tx, guard int64) (ifs []clientv3.Cmp, thens []cli
 	}
 	if puts == 0 { // no record that the feed reads carries the ID
 		key := prefix + idPart + s.opts.Head
-		sealed, err := s.seal(with, key, nil, value{doc: []byte(`{"kind":"tx"}`), tx: tx.id})
+		sealed, err := s.seal(with, key, nil, &value{doc: []byte(`{"kind":"tx"}`), tx: tx.id})
 		if err != nil {
 			return nil, nil, err
 		}

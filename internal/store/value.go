@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -28,6 +29,7 @@ type txID [16]byte
 // value is what a stored value contains.
 type value struct {
 	doc     []byte
+	packed  []byte // doc as it is stored, where that was read
 	tx      txID
 	key     keyring.ID // it was sealed with
 	changed int64      // the revision of the last change, if it was resealed since; 0: that of the value
@@ -42,9 +44,9 @@ const (
 	specSize   = 1 + 16 + 4
 )
 
-// text returns what is encrypted.
-func (v *value) text() []byte {
-	text := append(make([]byte, 0, len(v.tx)+resealSize+specSize+maxPacked(v.doc)), v.tx[:]...)
+// text returns what is encrypted, and where in it the packed JSON begins.
+func (v *value) text() (text []byte, at int) {
+	text = append(make([]byte, 0, len(v.tx)+resealSize+specSize+maxPacked(v.doc)), v.tx[:]...)
 	if v.changed != 0 {
 		text = binary.BigEndian.AppendUint64(append(text, resealMark), uint64(v.changed))
 	}
@@ -52,7 +54,7 @@ func (v *value) text() []byte {
 		text = append(append(text, specMark), v.spec.tx[:]...)
 		text = binary.BigEndian.AppendUint32(text, uint32(v.spec.at))
 	}
-	return appendPacked(text, v.doc)
+	return appendPacked(text, v.doc), len(text)
 }
 
 // parse reads the text.
@@ -68,7 +70,7 @@ func (v *value) parse(text []byte) (err error) {
 		v.spec = specRef{tx: txID(text[1:]), at: int(binary.BigEndian.Uint32(text[1+len(v.tx):]))}
 		text = text[specSize:]
 	}
-	if v.doc, err = unpack(text); err != nil {
+	if v.doc, v.packed, err = unpackKept(text); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return nil
@@ -108,13 +110,18 @@ func (s *Store) place(key string, created, version int64) []byte {
 	return append(data, key...)
 }
 
-// seal returns the stored value of a key whose present entry is was; nil: it has none. with is the key that encrypts.
-func (s *Store) seal(with keyring.ID, key string, was *entry, v value) (string, error) {
+// seal returns the stored value of a key whose present entry is was; nil: it has none. with is the key that encrypts. It
+// sets v.packed, as if the value had been read.
+func (s *Store) seal(with keyring.ID, key string, was *entry, v *value) (string, error) {
 	created, version := int64(0), int64(1)
 	if was != nil {
 		created, version = was.created, was.version+1
 	}
-	return s.encrypt(with, v.text(), s.place(key, created, version))
+	text, at := v.text()
+	if text[at] != packedPlain {
+		v.packed = slices.Clone(text[at:])
+	}
+	return s.encrypt(with, text, s.place(key, created, version))
 }
 
 // encrypt encrypts a text for a place.

@@ -120,18 +120,25 @@ func (p *Process) Await(ready func() bool, limit time.Duration) error {
 }
 
 // Resident returns the process's resident memory in bytes.
-func (p *Process) Resident() (int64, error) {
+func (p *Process) Resident() (int64, error) { return p.memory("VmRSS:") }
+
+// Anonymous returns the part of the process's resident memory that is its own: not pages of files, which the kernel
+// takes back when it needs memory.
+func (p *Process) Anonymous() (int64, error) { return p.memory("RssAnon:") }
+
+// memory returns a field of /proc/PID/status.
+func (p *Process) memory(field string) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, field); ok {
 			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			return kib << 10, err
 		}
 	}
-	return 0, errors.New("no VmRSS")
+	return 0, errors.New("no " + field)
 }
 
 // CPU returns the processor time that the process has used.

@@ -39,7 +39,7 @@ func (b *bench) capacity() error {
 		return err
 	}
 	m.stop()
-	done, err := b.fill(m.dir, b.machines, b.runs)
+	done, err := c.fill()
 	if err != nil {
 		return fmt.Errorf("fill the store: %w", err)
 	}
@@ -53,7 +53,32 @@ func (b *bench) capacity() error {
 		bound: under(1)})
 	c.report.add(row{what: fmt.Sprintf("oldest of %d waiting provisions, for a machine", fillPending), unit: "ms",
 		ours: ms(done.oldest), bound: under(1000)})
-	return errors.Join(c.reads(), c.changes(), c.claims())
+	if err := errors.Join(c.reads(), c.changes(), c.claims(), c.freed()); err != nil {
+		return err
+	}
+	return c.connect()
+}
+
+// fill fills the head's store, or takes one that another run has filled.
+func (c *capacity) fill() (done filled, err error) {
+	b, m := c.b, c.heads[0]
+	if b.filled == "" {
+		return b.fill(m.dir, b.machines, b.runs)
+	}
+	m.dir, c.fresh = b.filled, int(time.Now().Unix()%1_000_000)
+	admin, err := readAdmin(m.dir)
+	if err != nil {
+		return done, err
+	}
+	c.admin.Trust, c.admin.Token = admin.Trust, admin.Token
+	c.client.Close()
+	if c.client, err = c.login(0); err != nil {
+		return done, err
+	}
+	if c.http, err = c.newHTTP(); err != nil {
+		return done, err
+	}
+	return b.refill(m.dir, b.runs)
 }
 
 // capacity is a head, and what is measured of it.
@@ -62,11 +87,12 @@ type capacity struct {
 	report *report
 	http   *http.Client
 	n      int
+	fresh  int // makes names new in a store that was measured before
 	empty  held
 }
 
 // held is what a head uses that has started, and after what time it was ready.
-type held struct{ resident, heap, used, file, ready float64 }
+type held struct{ anonymous, files, heap, used, file, keys, ready float64 }
 
 // restart starts the head, which does not run.
 func (c *capacity) restart() (h held, err error) {
@@ -76,15 +102,23 @@ func (c *capacity) restart() (h held, err error) {
 	}
 	h.ready = time.Since(began).Seconds()
 	time.Sleep(idleTime)
-	resident, err := c.heads[0].Resident()
-	h.resident = float64(resident)
+	h.anonymous, h.files, err = c.memory()
 	for name, to := range map[string]*float64{"go_memstats_heap_inuse_bytes": &h.heap,
-		"trivet_store_used_bytes": &h.used, "trivet_store_file_bytes": &h.file} {
+		"trivet_store_used_bytes": &h.used, "trivet_store_file_bytes": &h.file,
+		"etcd_debugging_mvcc_keys_total": &h.keys} {
 		var errMetric error
 		*to, errMetric = c.metric(name)
 		err = errors.Join(err, errMetric)
 	}
 	return h, err
+}
+
+// memory returns the head's resident memory that is its own, and pages of files: the kernel takes these back when it
+// needs memory.
+func (c *capacity) memory() (anonymous, files float64, err error) {
+	own, errOwn := c.heads[0].Anonymous()
+	all, errAll := c.heads[0].Resident()
+	return float64(own), float64(all - own), errors.Join(errOwn, errAll)
 }
 
 func (c *capacity) newHTTP() (*http.Client, error) {
@@ -131,7 +165,9 @@ func (c *capacity) what(runs int, done filled) {
 	c.report.add(row{what: "machines with an inventory", ours: float64(c.n)})
 	c.report.add(row{what: "ended runs of each", ours: float64(runs)})
 	c.report.add(row{what: "events of each", ours: float64(runs * done.events)})
-	c.report.add(row{what: "machines written, with all that", unit: "/s", ours: float64(c.n) / done.wrote.Seconds()})
+	if done.wrote > 0 {
+		c.report.add(row{what: "machines written, with all that", unit: "/s", ours: float64(c.n) / done.wrote.Seconds()})
+	}
 }
 
 // sizes reports what grows with the number of machines.
@@ -150,14 +186,16 @@ func (c *capacity) sizes(full held) {
 	const mb = 1e6
 	grows("bytes in use in the store", "MB", c.empty.used/mb, full.used/mb, under(4000))
 	grows("file of the store", "MB", c.empty.file/mb, full.file/mb, bound{})
-	grows("resident memory of the head, without agents", "MB", c.empty.resident/mb, full.resident/mb, under(4000))
+	grows("memory of the head, without agents", "MB", c.empty.anonymous/mb, full.anonymous/mb, under(4000))
 	grows("heap of it that is in use", "MB", c.empty.heap/mb, full.heap/mb, bound{})
+	grows("pages of files besides, which the kernel takes back", "MB", c.empty.files/mb, full.files/mb, bound{})
 	grows("ready after a start", "s", c.empty.ready, full.ready, under(30))
 	c.report.add(row{what: "bytes in use in the store, for a machine", unit: "KB",
 		ours: (full.used - c.empty.used) / 1e3 / float64(c.n)})
+	c.report.add(row{what: "keys in the store, for a machine", ours: (full.keys - c.empty.keys) / float64(c.n)})
 	if c.n >= enough {
-		c.report.add(row{what: "resident memory for a machine", unit: "KB",
-			ours: (full.resident - c.empty.resident) / 1e3 / float64(c.n)})
+		c.report.add(row{what: "memory for a machine", unit: "KB",
+			ours: (full.anonymous - c.empty.anonymous) / 1e3 / float64(c.n)})
 	}
 }
 
@@ -234,7 +272,7 @@ func (c *capacity) changes() error {
 func (c *capacity) claims() error {
 	var took []float64
 	for i := range times {
-		began, name := time.Now(), fmt.Sprint("claim", i)
+		began, name := time.Now(), fmt.Sprintf("claim%d-%d", c.fresh, i)
 		provisions := client.Of[trivet.Provision](c.client)
 		if _, err := provisions.Create(c.b.ctx, &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name},
 			Spec: trivet.ProvisionSpec{Template: "filled", Selector: map[string]string{wholeSite: "yes"}}}); err != nil {
@@ -251,4 +289,55 @@ func (c *capacity) claims() error {
 	c.report.add(row{what: "provision by that label, until it has its machine (read every 20 ms)", unit: "ms",
 		ours: median(took)})
 	return nil
+}
+
+// freed measures what a machine costs that many provisions wait for: one of them gets it.
+func (c *capacity) freed() error {
+	before, err := c.heads[0].CPU()
+	if err != nil {
+		return err
+	}
+	name := filledName(c.n - 1 - c.fresh%(c.n/2))
+	if _, err := client.Of[trivet.Machine](c.client).Patch(c.b.ctx, name,
+		fmt.Appendf(nil, `{"labels":{"pool":%q}}`, pendingFor["pool"]), 0); err != nil {
+		return err
+	}
+	if err := c.await("a waiting provision has the machine", func() bool {
+		m, err := client.Of[trivet.Machine](c.client).Get(c.b.ctx, name)
+		return err == nil && m.Status.Provision != ""
+	}); err != nil {
+		return err
+	}
+	time.Sleep(idleTime) // all that follows from it
+	after, err := c.heads[0].CPU()
+	c.report.add(row{what: fmt.Sprintf("processor time of the head in %s when a machine is freed for %d provisions",
+		idleTime, fillPending), unit: "ms", ours: ms(after - before), bound: under(1000)})
+	return err
+}
+
+// connect connects agents of more machines to the head, and measures its memory with them.
+func (c *capacity) connect() error {
+	f, err := c.writeMachines(c.n+c.fresh, c.b.agents) // their MACs follow those of the others
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if err := f.boot(); err != nil {
+		return err
+	}
+	time.Sleep(idleTime)
+	anonymous, files, err := c.memory()
+	if err != nil {
+		return err
+	}
+	heap, err := c.metric("go_memstats_heap_inuse_bytes")
+	bound := bound{}
+	if c.n >= siteSize && c.b.agents >= manyAgents/manyHeads {
+		bound = under(4000)
+	}
+	c.report.add(row{what: fmt.Sprintf("memory of the head with %d agents connected, of machines more", c.b.agents),
+		unit: "MB", ours: anonymous / 1e6, bound: bound})
+	c.report.add(row{what: "heap of it that is in use", unit: "MB", ours: heap / 1e6})
+	c.report.add(row{what: "pages of files besides", unit: "MB", ours: files / 1e6})
+	return err
 }

@@ -29,7 +29,8 @@ type filler struct {
 
 const (
 	sampleMAC   = "00:0c:02:00:00:01"
-	fillWriters = 16
+	fillWriters = 64
+	fillTimeout = 10 * time.Minute // of one transaction: the computer may be busy
 	maxFillRuns = trivet.FormerRuns + 1
 	wholeSite   = "whole" // a label of all machines
 )
@@ -42,24 +43,54 @@ type filled struct {
 	oldest time.Duration // provision for a machine
 }
 
-// fill opens the store in the directory of a head, and writes n machines with so many runs each.
-func (b *bench) fill(dir string, n, runs int) (done filled, err error) {
+// openFiller opens the store in the directory of a head, and calls do with it.
+func (b *bench) openFiller(dir string, do func(*filler, *cluster.Member) error) error {
 	keys, err := auth.Load(filepath.Join(dir, "keys"))
 	if err != nil {
-		return done, err
+		return err
 	}
 	m, err := cluster.Start(b.ctx, cluster.Config{Dir: filepath.Join(dir, "store"), Name: "head0",
 		Token: keys.CA.Root.Cluster()})
 	if err != nil {
-		return done, err
+		return err
 	}
 	defer m.Close()
-	s := store.New(m.Client(), store.Options{Head: "head0", Cipher: keys.Values(), Term: m.Term})
+	s := store.New(m.Client(), store.Options{Head: "head0", Cipher: keys.Values(), Term: m.Term,
+		AttemptTimeout: fillTimeout, Timeout: fillTimeout})
 	f := &filler{Fleet: machines.New(state.New(s), "head0")}
 	if err := s.Start(b.ctx); err != nil {
-		return done, err
+		return err
 	}
 	defer s.Close()
+	return do(f, m)
+}
+
+// fill writes n machines with so many runs each into the store in the directory of a head.
+func (b *bench) fill(dir string, n, runs int) (done filled, err error) {
+	err = b.openFiller(dir, func(f *filler, m *cluster.Member) (err error) {
+		done, err = b.fillWith(f, n, runs)
+		if err == nil {
+			err = tidy(b.ctx, m, f.Store.Revision())
+		}
+		return err
+	})
+	return done, err
+}
+
+// refill measures the decisions of a head whose directory was filled by another run.
+func (b *bench) refill(dir string, runs int) (done filled, err error) {
+	err = b.openFiller(dir, func(f *filler, _ *cluster.Member) error {
+		m, err := f.Machines.Get(filledName(0))
+		if err != nil {
+			return err
+		}
+		done.events = int(m.Status.Events) / runs
+		return f.decide(&done)
+	})
+	return done, err
+}
+
+func (b *bench) fillWith(f *filler, n, runs int) (done filled, err error) {
 	if err := f.sample(b.ctx); err != nil {
 		return done, fmt.Errorf("the sample: %w", err)
 	}
@@ -77,6 +108,15 @@ func (b *bench) fill(dir string, n, runs int) (done filled, err error) {
 		return done, err
 	}
 	return done, f.decide(&done)
+}
+
+// tidy drops what was replaced while the records were written, as heads do in an hour, and makes the file as small as
+// what it holds, as they do when half of it is unused.
+func tidy(ctx context.Context, m *cluster.Member, revision int64) error {
+	if err := m.Compact(ctx, revision); err != nil {
+		return err
+	}
+	return m.Defragment()
 }
 
 // sample makes a run of five actions on a machine, as netboot and the agent do.
@@ -147,50 +187,54 @@ func newMAC(m *trivet.Machine) *trivet.MAC {
 
 func filledName(i int) string { return fmt.Sprintf("filled%06d", i) }
 
+// runsAtOnce is how many runs of a machine one transaction writes, with their events.
+const runsAtOnce = 3
+
 // write writes a machine that can be claimed, with its ended runs, which are former but the last one, and their events.
 func (f *filler) write(ctx context.Context, i, runs int) error {
-	_, err := f.Store.Update(ctx, func(tx *store.Tx) error {
-		m := newFilled(filledName(i), benchMAC(i))
-		m.Labels = map[string]string{wholeSite: "yes", "rack": fmt.Sprint("r", i/40), "room": fmt.Sprint("room", i%20)}
-		own := inventory(i)
-		m.Status.Inventory, m.Status.Power = &own, f.machine.Status.Power
-		m.Status.Epoch, m.Status.Events = int64(runs), int64(runs*len(f.events))
-		m.Status.Workflow = fmt.Sprintf("%s-%d", m.Name, runs)
+	m := newFilled(filledName(i), benchMAC(i))
+	m.Labels = map[string]string{wholeSite: "yes", "rack": fmt.Sprint("r", i/40), "room": fmt.Sprint("room", i%20)}
+	own := inventory(i)
+	m.Status.Inventory, m.Status.Power = &own, f.machine.Status.Power
+	m.Status.Epoch, m.Status.Events = int64(runs), int64(runs*len(f.events))
+	m.Status.Workflow = fmt.Sprintf("%s-%d", m.Name, runs)
+	for first := 1; first < runs+runsAtOnce; first += runsAtOnce {
+		if _, err := f.Store.Update(ctx, func(tx *store.Tx) error {
+			return f.writeRuns(tx, m, first, runs)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeRuns writes the runs of a machine from one on, with the first ones the machine, too. Those before become former
+// ones, as by the sweep of runs.
+func (f *filler) writeRuns(tx *store.Tx, m *trivet.Machine, first, runs int) error {
+	if first == 1 {
 		if err := f.Machines.In(tx).Create(m); err != nil { // it gets its UID
 			return err
 		}
 		if err := f.MACs.In(tx).Create(newMAC(m)); err != nil {
 			return err
 		}
-		for run := range runs {
-			if err := f.writeRun(tx, m, run); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err == nil {
-		err = f.retire(ctx, filledName(i), runs-1)
 	}
-	return err
-}
-
-// retire makes the first runs of a machine former ones, as the sweep of runs does.
-func (f *filler) retire(ctx context.Context, machine string, runs int) error {
-	_, err := f.Store.Update(ctx, func(tx *store.Tx) error {
-		for run := range runs {
-			if err := f.Workflows.In(tx).Retire(fmt.Sprintf("default/%s-%d", machine, run+1)); err != nil {
-				return err
-			}
+	for run := max(1, first-runsAtOnce); run < min(first, runs); run++ {
+		if err := f.Workflows.In(tx).Retire(fmt.Sprintf("default/%s-%d", m.Name, run)); err != nil {
+			return err
 		}
-		return nil
-	})
-	return err
+	}
+	for run := first; run <= min(runs, first+runsAtOnce-1); run++ {
+		if err := f.writeRun(tx, m, run); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *filler) writeRun(tx *store.Tx, m *trivet.Machine, run int) error {
 	w := &trivet.Workflow{Spec: f.workflow.Spec, Status: f.workflow.Status,
-		Meta: trivet.Meta{Project: "default", Name: fmt.Sprintf("%s-%d", m.Name, run+1)}}
+		Meta: trivet.Meta{Project: "default", Name: fmt.Sprintf("%s-%d", m.Name, run)}}
 	w.Spec.Machine, w.Spec.MachineUID = m.Name, m.UID
 	w.Spec.Provision, w.Spec.ProvisionUID = m.Name, f.workflow.Spec.ProvisionUID
 	if err := f.Workflows.In(tx).Create(w); err != nil {
@@ -199,7 +243,7 @@ func (f *filler) writeRun(tx *store.Tx, m *trivet.Machine, run int) error {
 	for i, sample := range f.events {
 		e := &trivet.Event{Spec: sample.Spec}
 		e.Spec.Subject, e.Spec.SubjectUID = "machine/"+m.Name, m.UID
-		e.Spec.Seq, e.Spec.Workflow = int64(run*len(f.events)+i+1), w.Name
+		e.Spec.Seq, e.Spec.Workflow = int64((run-1)*len(f.events)+i+1), w.Name
 		e.Name = trivet.EventName(m.UID, e.Spec.Seq)
 		if err := f.Events.In(tx).Put(e); err != nil {
 			return err

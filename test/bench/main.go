@@ -55,6 +55,7 @@ type bench struct {
 
 	machines int // of capacity
 	runs     int // of each of its machines
+	filled   string
 	report   *report
 }
 
@@ -87,6 +88,7 @@ func run() error {
 	heads := flag.Int("heads", manyHeads, "heads of the subject many, 3 to 7")
 	machines := flag.Int("machines", siteSize, "machines of the subject capacity")
 	runs := flag.Int("runs", finishedRuns, "ended runs of each of them")
+	filled := flag.String("filled", "", "data directory of a head that a former run has filled; it is changed, and kept")
 	pool := flag.Bool("agent-pool", false, "run the agents of another bench")
 	flag.Parse()
 	if *pool {
@@ -95,7 +97,7 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := &bench{ctx: ctx, binary: os.Getenv("TRIVET"), agents: *agents, heads: *heads, machines: *machines, runs: *runs,
-		report: newReport()}
+		filled: *filled, report: newReport()}
 	if b.binary == "" {
 		return fmt.Errorf("TRIVET is not set: run make bench, or scripts/bench")
 	}

@@ -84,9 +84,12 @@ func (b *bench) shown(name string, args ...string) string {
 // stop ends it in order, and returns when it has ended.
 func (p *program) stop() { _ = p.Stop(10 * time.Second) }
 
+// startTime is how long a program may take to start. A bound of it is another one's.
+const startTime = 5 * time.Minute
+
 // await returns when ready is true; an error if the program ends or takes too long.
 func (p *program) await(ready func() bool) error {
-	if err := p.Await(ready, 30*time.Second); err != nil {
+	if err := p.Await(ready, startTime); err != nil {
 		text, _ := os.ReadFile(p.log)
 		return fmt.Errorf("%s: %w: %s", p.Cmd.Args[4], err, text[max(0, len(text)-2000):])
 	}
