@@ -85,12 +85,9 @@ const (
 	MachineClaimed      MachineState = "claimed"      // has a workflow; has not booted for it yet
 	MachineProvisioning MachineState = "provisioning" // its agent was granted the run
 	MachineActive       MachineState = "active"       // runs its installed system
-	// MachineReleasing: no longer claimed. Its former system may still run, or a run stops it and wipes its disks.
-	MachineReleasing   MachineState = "releasing"
-	MachineQuarantined MachineState = "quarantined" // excluded from placement; see Reason
-	// MachineUnverified: it could be claimed when the records were saved that the cluster was recovered from; what was
-	// installed on it since is not known. It boots its disk, and is not claimed.
-	MachineUnverified MachineState = "unverified"
+	MachineReleasing    MachineState = "releasing"    // not claimed; its former system may still run
+	MachineQuarantined  MachineState = "quarantined"  // excluded from placement; see Reason
+	MachineUnverified   MachineState = "unverified"   // not claimed: unknown what runs on it, after a recovery
 )
 
 // MachineStatus is the observed state of a machine.

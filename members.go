@@ -8,10 +8,10 @@ import (
 // MemberCounts are the members of a provision with spec.count by their states: those that exist. More are created as
 // these get machines and end.
 type MemberCounts struct {
-	Waiting   int `json:"waiting,omitempty"` // for a machine
-	Running   int `json:"running,omitempty"` // on a machine
-	Succeeded int `json:"succeeded,omitempty"`
-	Failed    int `json:"failed,omitempty"`
+	Waiting   int `json:"waiting,omitempty"`   // for a machine
+	Running   int `json:"running,omitempty"`   // on a machine
+	Succeeded int `json:"succeeded,omitempty"` // their system is installed
+	Failed    int `json:"failed,omitempty"`    // they use no further machine
 }
 
 // Bounds of a provision with spec.count.

@@ -75,9 +75,9 @@ type AddressSpec struct {
 	// Fixed addresses are never reclaimed.
 	Fixed bool `json:"fixed,omitempty"`
 	// Provision is the provision that the address follows from a machine that failed to the next one. Until that one is
-	// claimed no port has the address. ProvisionUID is of that provision.
+	// claimed no port has the address.
 	Provision    string `json:"provision,omitempty"`
-	ProvisionUID string `json:"provisionUID,omitempty"`
+	ProvisionUID string `json:"provisionUID,omitempty"` // of that provision
 }
 
 // AddressStatus is the state of the lease.

@@ -104,9 +104,9 @@ type SpentMachine struct {
 	Rack       string  `json:"rack,omitempty"` // of that machine; one in another rack is preferred
 	Workflow   string  `json:"workflow"`       // the run
 	Failure    Failure `json:"failure"`        // why it failed
-	// Address is the one that its boot port had in the run; AddressKept why it does not move to the next machine.
+	// Address is the one that its boot port had in the run.
 	Address     string `json:"address,omitempty"`
-	AddressKept string `json:"addressKept,omitempty"`
+	AddressKept string `json:"addressKept,omitempty"` // why the address does not move to the next machine
 }
 
 // Waits reports whether it waits for a machine: the first one, or another one after a failure.

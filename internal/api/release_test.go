@@ -20,7 +20,7 @@ func TestRelease(t *testing.T) {
 	m.Status.State = trivet.MachineAvailable
 	put(h, h.fleet.Machines, m)
 
-	var own *trivet.Problem
+	var own *trivet.Error
 	err := operator.Release(ctx, "m1", trivet.ReleaseRequest{})
 	if !errors.Is(err, trivet.ErrConflict) || !errors.As(err, &own) || !strings.Contains(own.Hint, "head list") {
 		t.Errorf("before all heads have the release: %v", err)

@@ -83,6 +83,9 @@ func (f *Fleet) finishProvision(t *transition) error {
 
 // provisionOf returns the provision whose latest run is the machine's; nil where there is none.
 func (f *Fleet) provisionOf(t *transition) (*trivet.Provision, error) {
+	if t.workflow.Spec.Provision == "" { // it releases the machine
+		return nil, nil
+	}
 	p, err := f.Provisions.In(t.tx).Get(trivet.Resolve(t.workflow.Project, t.workflow.Spec.Provision))
 	if errors.Is(err, trivet.ErrNotFound) || err == nil &&
 		(p.UID != t.workflow.Spec.ProvisionUID || p.Status.Workflow != t.workflow.Name) {

@@ -253,6 +253,6 @@ func (f *Fleet) stopPowerWait(ctx context.Context, p *trivet.Provision) error {
 			last.AddressKept = fmt.Sprintf("machine %s was not seen off", last.Machine)
 		}
 		now.Status.WaitsFor, now.Status.Reason = "", "waits for another machine"
-		return f.Provisions.In(tx).Put(now)
+		return f.putProvision(tx, now)
 	})
 }

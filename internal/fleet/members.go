@@ -263,10 +263,12 @@ func (f *Fleet) deleteIn(tx *store.Tx, name string, may func(tx *store.Tx, p *tr
 	if !ok {
 		return errUnchanged
 	}
-	if err := errors.Join(f.Leave(tx, p), f.Release(tx, p)); err != nil {
-		return err
-	}
-	return f.Provisions.In(tx).Delete(name)
+	return errors.Join(f.Release(tx, p), f.removeProvision(tx, p))
+}
+
+// removeProvision deletes the record of a provision that has no machine any more.
+func (f *Fleet) removeProvision(tx *store.Tx, p *trivet.Provision) error {
+	return errors.Join(f.Leave(tx, p), f.Provisions.In(tx).Delete(p.FullName()))
 }
 
 // isOrphan reports whether a member's provision does not exist any more.

@@ -86,7 +86,7 @@ func (f *Fleet) deleteProvision(t *transition) error {
 		return err
 	}
 	t.event(trivet.ReasonReleased, "provision %s was deleted, as the machine is released", p.ShortName())
-	return f.Provisions.In(t.tx).Delete(name)
+	return f.removeProvision(t.tx, p)
 }
 
 // releaseMode returns what becomes of the machine's disks when its provision is deleted. Those of a machine that was
