@@ -412,7 +412,7 @@ func (r *rack) work(ctx context.Context, name string) {
 func (r *rack) tolerate(ctx context.Context, what string, do func() error) {
 	err := do()
 	for _, known := range []error{trivet.ErrConflict, trivet.ErrFenced, trivet.ErrNotFound, trivet.ErrUnauthenticated,
-		trivet.ErrInvalid} {
+		trivet.ErrInvalid, fleet.ErrTooOften} {
 		if errors.Is(err, known) {
 			return
 		}
