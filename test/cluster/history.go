@@ -40,7 +40,7 @@ type History struct {
 	Differ   []string                   `json:"differ"`   // records that differ between heads at the end
 	Faults   []fault                    `json:"faults"`
 	Cut      bool                       `json:"cut,omitempty"` // Whole ends early: what follows it was compacted
-	Troubles []string                   `json:"troubles"` // of the run itself: it proves nothing
+	Troubles []string                   `json:"troubles"`      // of the run itself: it proves nothing
 }
 
 // Outcomes of an operation.
