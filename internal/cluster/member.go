@@ -58,6 +58,8 @@ type Config struct {
 	Heartbeat, Election time.Duration
 	// Jump is how far the revision of a restored store is above that of the snapshot: see Restore.
 	Jump int64
+	// Snapshots is after how many entries of the log the member writes a snapshot; 0 means 2500. See BeginLog.
+	Snapshots uint64
 
 	alone bool // it forms a cluster by itself, whichever members its data names
 }
@@ -218,7 +220,7 @@ func (m *Member) config(cfg Config) (*embed.Config, error) {
 	c.TickMs, c.ElectionMs = uint(cfg.Heartbeat.Milliseconds()), uint(cfg.Election.Milliseconds())
 	// Raft keeps this many entries in memory. A start replays those since the last snapshot: while more than 5000 are
 	// left, etcd refuses its own first write and retries it without delay.
-	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, 2500
+	c.SnapshotCatchUpEntries, c.SnapshotCount = 2000, cmp.Or(cfg.Snapshots, 2500)
 	// A member compares its data with that of the others when it starts, and the leader that of all after compactions.
 	c.ForceNewCluster = cfg.alone
 	features := "InitialCorruptCheck=true,CompactHashCheck=true"

@@ -64,10 +64,9 @@ func restore(ctx context.Context, cfg Config, snapshot io.Reader) error {
 
 // BeginLog makes the log of a restored member begin after what it has: the values of the snapshot are in no entry of it.
 // A member that is added later gets a copy of the store then, and would get the entries only otherwise. It is called
-// before members are added.
+// before members are added, of a member with Config.Snapshots = ShortLog.
 func (m *Member) BeginLog(ctx context.Context) error {
-	m.etcd.Server.ForceSnapshot()
-	for range 2 { // it is written after the next entries; these change no value
+	for range ShortLog/2 + 1 { // two entries each, which change no value, until a snapshot is written
 		lease, err := m.client.Grant(ctx, 60)
 		if err == nil {
 			_, err = m.client.Revoke(ctx, lease.ID)
@@ -79,6 +78,9 @@ func (m *Member) BeginLog(ctx context.Context) error {
 	m.Commit()
 	return nil
 }
+
+// ShortLog is after how many entries a restored member writes a snapshot, while it is not part of a cluster.
+const ShortLog = 100
 
 // CheckLog returns an error if the log in a member's directory does not begin after a restore. The member does not run.
 func CheckLog(dir string) error {

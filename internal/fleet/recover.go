@@ -113,7 +113,7 @@ func (t *transition) vacateFrozen() error {
 func (f *Fleet) resolveMembers(tx *store.Tx, p *trivet.Provision, decision string) error {
 	if decision == trivet.ResolveCancel {
 		return &trivet.Error{Err: fmt.Errorf("%w: it has spec.count", trivet.ErrConflict),
-			Hint: "delete it, or continue it with a smaller spec.count; members that are frozen are decided about by their names"}
+			Hint: "delete it, or continue it with a smaller spec.count; frozen members are decided about by their names"}
 	}
 	p.Status.State = trivet.ProvisionPending
 	return f.putCounts(tx, p, p.Status.Members)

@@ -108,7 +108,7 @@ func (t *target) recover(ctx context.Context, r Request, m *material) (p *Plan, 
 	}
 	p = &m.plan
 	p.Dir, p.Advertise, p.Jump = t.dir, r.Advertise, Jump
-	cfg := cluster.Config{Dir: t.new("store"), Name: "recovered", Reserve: -1, Jump: Jump,
+	cfg := cluster.Config{Dir: t.new("store"), Name: "recovered", Reserve: -1, Jump: Jump, Snapshots: cluster.ShortLog,
 		Token: p.Cluster + " " + time.Now().UTC().Format(time.RFC3339Nano)}
 	if err := m.restore(ctx, cfg); err != nil {
 		return nil, err
