@@ -24,7 +24,7 @@ type Fleet interface {
 var Declaration = reconcile.Declaration{
 	Name:    "members",
 	Reads:   []trivet.Kind{"Site"},
-	Writes:  []trivet.Kind{"Provision", "Machine", "Workflow", "Event"},
+	Writes:  []trivet.Kind{"Provision", "Machine", "Workflow", "Event", "Address"},
 	Watches: []trivet.Kind{"Provision"},
 	Input:   input,
 	Workers: 2,

@@ -81,8 +81,32 @@ func TestDeclaration(t *testing.T) {
 		if err == nil && (m.Status.State != trivet.MachineAvailable || f.Provisions.Len() > 0) {
 			err = fmt.Errorf("the machine is %+v, and there are %v", m.Status, f.Provisions.Names())
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return deleteWithAddress(t, ctx, f, c, n)
 	})
+}
+
+// deleteWithAddress deletes a member for which the address of a machine that failed waits for the next one.
+func deleteWithAddress(t *testing.T, ctx context.Context, f *fleet.Fleet, c *Controller, n int) error {
+	name, address := fmt.Sprint("failed", n), fmt.Sprint("10.0.0.", n+1)
+	write(t, f, func(tx *store.Tx) error {
+		member := &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name + "-1", UID: name},
+			Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"n": "none"}},
+			Status: trivet.ProvisionStatus{State: trivet.ProvisionPending, MemberOf: name, MemberOfUID: "gone",
+				Spent: []trivet.SpentMachine{{Machine: "gone", Address: address}}}}
+		return errors.Join(f.Provisions.In(tx).Create(member), f.Addresses.In(tx).Put(&trivet.Address{
+			Meta: trivet.Meta{Name: address},
+			Spec: trivet.AddressSpec{Network: "lan", Provision: member.Name, ProvisionUID: name}}))
+	})
+	if err := settle(ctx, c, "default/"+name); err != nil {
+		return err
+	}
+	if f.Provisions.Len()+f.Addresses.Len() > 0 {
+		return fmt.Errorf("there are %v, %v", f.Provisions.Names(), f.Addresses.Names())
+	}
+	return nil
 }
 
 // Only a provision with a count is a key, where members are to be created or deleted. What becomes of members is none

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/provision"
 	"github.com/trivet-project/trivet/internal/reconcile/reconciletest"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
@@ -44,6 +45,45 @@ func TestDeclaration(t *testing.T) {
 		if m, err := f.Machines.Get(name); err != nil || m.Status.Power != "on" || m.Status.Intent != nil {
 			return fmt.Errorf("the machine is %+v: %w", m, err)
 		}
-		return nil
+		return powerOffFailed(t, ctx, f, c, n)
 	})
+}
+
+// powerOffFailed powers off a machine that failed, and whose address moves then: its provision waits for that.
+func powerOffFailed(t *testing.T, ctx context.Context, f *fleet.Fleet, c *Controller, n int) error {
+	name, address := fmt.Sprint("failed", n), fmt.Sprint("10.0.0.", n+1)
+	intent := trivet.PowerIntent{Want: "off", Until: time.Now().Add(workflow.IntentTimeout)}
+	newPowered(t, f, name, intent)
+	_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error {
+		m, err := f.Machines.In(tx).Get(name)
+		if err != nil {
+			return err
+		}
+		mac := fmt.Sprintf("52:54:00:00:00:%02x", n)
+		m.Spec.NICs, m.Status.Workflow = []trivet.NIC{{MAC: mac}}, name+"-1"
+		p := &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name, UID: name},
+			Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"a": "b"}},
+			Status: trivet.ProvisionStatus{State: trivet.ProvisionPending, WaitsFor: provision.PowerOf(name),
+				Workflow: name + "-1", Spent: []trivet.SpentMachine{{Machine: name, MachineUID: m.UID, Address: address}}}}
+		w := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: name + "-1"},
+			Spec:   trivet.WorkflowSpec{Machine: name, MachineUID: m.UID, Provision: name, ProvisionUID: name},
+			Status: trivet.WorkflowStatus{State: trivet.WorkflowFailed}}
+		return errors.Join(f.Machines.In(tx).Put(m), f.Workflows.In(tx).Put(w), f.Provisions.In(tx).Create(p),
+			f.Addresses.In(tx).Put(&trivet.Address{Meta: trivet.Meta{Name: address},
+				Spec: trivet.AddressSpec{Network: "lan", MAC: mac, Machine: name, MachineUID: m.UID}}),
+			f.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+				Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}}))
+	})
+	if err != nil {
+		return err
+	}
+	c.note(name, intent, time.Now())
+	if _, err := c.Reconcile(ctx, name); err != nil {
+		return err
+	}
+	a, err := f.Addresses.Get(address)
+	if err != nil || a.Spec.MAC != "" || a.Spec.Provision != name {
+		return fmt.Errorf("the address is %+v: %w", a, err)
+	}
+	return nil
 }

@@ -30,7 +30,7 @@ type Fleet interface {
 var Declaration = reconcile.Declaration{
 	Name:    "power",
 	Reads:   []trivet.Kind{"Secret", "Site"},
-	Writes:  []trivet.Kind{"Machine", "Workflow", "Event"},
+	Writes:  []trivet.Kind{"Machine", "Workflow", "Event", "Provision", "Address"},
 	Watches: []trivet.Kind{"Machine"},
 	Input:   input,
 	Workers: 64, // each uses one BMC, for intentHold at most
