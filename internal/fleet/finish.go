@@ -68,9 +68,11 @@ func (f *Fleet) finishProvision(t *transition) error {
 		return err
 	}
 	s := &t.workflow.Status
-	address, kept := f.leaving(t)
-	p.Status = provision.After(&p.Spec, p.Status, provision.Run{Machine: t.machine, Name: t.workflow.Name,
-		State: s.State, Failure: s.Failure, Address: address, Kept: kept})
+	run := provision.Run{Machine: t.machine, Name: t.workflow.Name, State: s.State, Failure: s.Failure}
+	if s.Failure != nil {
+		run.Address, run.Kept = f.leaving(t)
+	}
+	p.Status = provision.After(&p.Spec, p.Status, run)
 	if p.Status.State.Ended() {
 		p.Status.Ended, p.Status.Paused = f.now(), nil
 	} else {

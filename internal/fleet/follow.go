@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
+	"strings"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/addressing"
@@ -56,8 +56,13 @@ func (f *Fleet) endPowerWait(t *transition) error {
 			return err
 		}
 	}
+	return f.goOn(t.tx, p)
+}
+
+// goOn lets a provision whose last machine is decided about wait for the next one.
+func (f *Fleet) goOn(tx *store.Tx, p *trivet.Provision) error {
 	p.Status.WaitsFor, p.Status.Reason = "", "waits for another machine"
-	return f.putProvision(t.tx, p)
+	return f.putProvision(tx, p)
 }
 
 // detach takes the address of a machine that is off from it. kept: why it does not.
@@ -229,11 +234,8 @@ func plainAddress(n *trivet.RunNetwork) string {
 	if n == nil {
 		return ""
 	}
-	prefix, err := netip.ParsePrefix(n.Address)
-	if err != nil {
-		return ""
-	}
-	return prefix.Addr().String()
+	address, _, _ := strings.Cut(n.Address, "/")
+	return address
 }
 
 // stopPowerWait lets a provision wait for a machine where the one that it waits for is gone.
@@ -252,7 +254,6 @@ func (f *Fleet) stopPowerWait(ctx context.Context, p *trivet.Provision) error {
 		if last := provision.Last(&now.Status); last != nil {
 			last.AddressKept = fmt.Sprintf("machine %s was not seen off", last.Machine)
 		}
-		now.Status.WaitsFor, now.Status.Reason = "", "waits for another machine"
-		return f.putProvision(tx, now)
+		return f.goOn(tx, now)
 	})
 }

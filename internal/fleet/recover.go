@@ -74,9 +74,8 @@ func (f *Fleet) continueFrozen(tx *store.Tx, p *trivet.Provision, t *transition)
 		return f.putProvision(tx, p)
 	}
 	p.Status.State, p.Status.Reason = trivet.ProvisionRunning, ""
-	m := t.machine
 	rules := t.ruleMachine()
-	rules.AgentUp = m.Status.AgentKey != "" && f.AgentUp != nil && f.AgentUp(m.Name, m.Status.Epoch)
+	rules.AgentUp = f.isAgentIdle(t.machine)
 	t.event(trivet.ReasonResolved, "the operator continues the run that a recovery had frozen")
 	if t.run.Unfreeze(rules) {
 		f.setIntent(t, "cycle")

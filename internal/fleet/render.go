@@ -122,8 +122,7 @@ func templateData(m *trivet.Machine, p *trivet.Provision, n *trivet.RunNetwork) 
 			inv.UUID
 	}
 	if n != nil {
-		address, _, _ := strings.Cut(n.Address, "/")
-		d.Network = workflow.NetworkData{Name: n.Name, Address: address, CIDR: n.Address, Gateway: n.Gateway,
+		d.Network = workflow.NetworkData{Name: n.Name, Address: plainAddress(n), CIDR: n.Address, Gateway: n.Gateway,
 			Domain: n.Domain,
 			DNS:    n.DNS}
 	}

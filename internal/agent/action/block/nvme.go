@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trivet-project/trivet/internal/wait"
 )
 
 // NVMe erases a namespace by admin commands to its controller (NVM Express Base Specification 2.0).
@@ -201,7 +203,7 @@ func (n *NVMe) awaitSanitize(ctx context.Context, progress func(done, total int6
 		default:
 			return fmt.Errorf("the sanitize has not begun (state %d)", s.state)
 		}
-		if err := pause(ctx, n.poll); err != nil {
+		if err := wait.Sleep(ctx, n.poll); err != nil {
 			return err
 		}
 	}
@@ -243,16 +245,4 @@ func formatOf(namespace []byte, erase uint32) uint32 {
 	format, upper, metadata := flbas&0xf, flbas>>5&3, flbas>>4&1
 	protection, location := dps&7, dps>>3&1
 	return format | metadata<<4 | protection<<5 | location<<8 | erase<<9 | upper<<12
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
