@@ -56,6 +56,7 @@ const (
 // The keys.
 const (
 	keyRuns    = "runs"
+	keyFormer  = "former-runs"
 	keyLogs    = "logs"
 	keyLeases  = "leases"
 	keyEvents  = "events"
@@ -81,15 +82,15 @@ type Config struct {
 type Controller struct {
 	Config
 	unused map[blob.Digest]unusedBlob // by the last sweep
-	// moveMore: the last sweep of runs has left some that are to become former ones.
-	moveMore bool
-	// formerAfter and logsAfter are the names of the run and of the log after which the next sweep goes on.
-	formerAfter, logsAfter string
+	pass                              // through the records of each key
+	// logsAfter is the name of the log after which the next sweep goes on.
+	logsAfter string
+	reference int // in trivet.References: the sweep of orphans is at its records
 }
 
 // New returns the controller.
 func New(cfg Config) *Controller {
-	return &Controller{Config: cfg, unused: map[blob.Digest]unusedBlob{}}
+	return &Controller{Config: cfg, unused: map[blob.Digest]unusedBlob{}, pass: pass{after: map[string]string{}}}
 }
 
 // Declaration implements [reconcile.Controller].
@@ -97,7 +98,8 @@ func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 
 // Keys implements [reconcile.Controller].
 func (c *Controller) Keys() []string {
-	return []string{keyRuns, keyLogs, keyLeases, keyEvents, keyOrphans, keyAudit, keyTokens, keySaved, keyHeads, keyBlobs}
+	return []string{keyRuns, keyFormer, keyLogs, keyLeases, keyEvents, keyOrphans, keyAudit, keyTokens, keySaved, keyHeads,
+		keyBlobs}
 }
 
 // Affected implements [reconcile.Controller]. Sweeps are periodic.
@@ -105,17 +107,17 @@ func (c *Controller) Affected(*store.Event) []string { return nil }
 
 // Reconcile implements [reconcile.Controller].
 func (c *Controller) Reconcile(ctx context.Context, key string) (after time.Duration, err error) {
+	c.begin()
 	err = c.sweep(ctx, key, time.Now())
-	if key == keyRuns && c.moveMore {
-		return movePause, err
-	}
-	return interval, err
+	return c.pause(), err
 }
 
 func (c *Controller) sweep(ctx context.Context, key string, now time.Time) error {
 	switch key {
 	case keyRuns:
 		return c.runs(ctx, now)
+	case keyFormer:
+		return c.formerRuns(ctx, now)
 	case keyLogs:
 		return c.oldLogs(ctx, now)
 	case keyLeases:
@@ -138,23 +140,6 @@ func (c *Controller) sweep(ctx context.Context, key string, now time.Time) error
 	return fmt.Errorf("%w: there is no sweep %q", trivet.ErrInvalid, key)
 }
 
-// page is how many records a sweep reads at once: what is written meanwhile is in the next page.
-const page = 500
-
-// each calls do for the shared records of a kind, page by page.
-func each[T any](ctx context.Context, from *store.Table[T], do func(*T) error) error {
-	for after, more := "", true; more && ctx.Err() == nil; {
-		more = false
-		for r := range from.After(after, page) {
-			if err := do(r); err != nil {
-				return err
-			}
-			after, more = any(r).(trivet.Record).Header().FullName(), true
-		}
-	}
-	return ctx.Err()
-}
-
 // delete deletes a record if it is unused by what the transaction reads. One that is gone already is a success.
 func (c *Controller) delete(ctx context.Context, kind trivet.Kind, name string,
 	unused func(tx *store.Tx) (bool, error)) error {
@@ -162,6 +147,7 @@ func (c *Controller) delete(ctx context.Context, kind trivet.Kind, name string,
 		if ok, err := unused(tx); err != nil || !ok {
 			return err
 		}
+		c.busy = true
 		return tx.Delete(kind, name)
 	})
 	if errors.Is(err, trivet.ErrNotFound) {

@@ -17,12 +17,6 @@ const (
 	// keepHot is how long a run stays in memory after its end. Then all is written that follows it: the last lines of
 	// the console, notifications, logs.
 	keepHot = 10 * time.Minute
-	// maxMoves bounds the runs that one sweep makes former; while there are more, the next one comes after movePause.
-	maxMoves  = 5000
-	movePause = time.Second
-	// maxFormer bounds the former runs that one sweep reads to delete those of provisions that are gone. So all of
-	// 900,000 are read in 3 days.
-	maxFormer = 2000
 	// maxLogs bounds the logs whose runs one sweep looks up in the store.
 	maxLogs = 5000
 )
@@ -52,6 +46,7 @@ func (c *Controller) retire(ctx context.Context, name string) error {
 		if !w.Status.State.Ended() || isCurrent(c.Tables.Machines.In(tx).Get, w) {
 			return nil
 		}
+		c.busy = true
 		return c.Tables.Workflows.In(tx).Retire(name)
 	})
 	if errors.Is(err, trivet.ErrNotFound) { // another head has done it, or deleted the run
@@ -60,26 +55,21 @@ func (c *Controller) retire(ctx context.Context, name string) error {
 	return err
 }
 
-// formerRuns deletes former runs of provisions that are gone. It goes on where the last sweep ended.
+// formerRuns deletes former runs of provisions that are gone.
 func (c *Controller) formerRuns(ctx context.Context, now time.Time) error {
-	for read := 0; read < maxFormer; {
-		list, next, err := c.Tables.Workflows.FormerAfter(ctx, c.formerAfter, maxFormer-read)
-		if err != nil {
+	list, next, err := c.Tables.Workflows.FormerAfter(ctx, c.after[keyFormer], slice)
+	if err != nil {
+		return err
+	}
+	for _, w := range list {
+		if !c.isUnused(w, now) {
+			continue
+		}
+		if err := c.dropFormer(ctx, w.FullName(), now); err != nil {
 			return err
 		}
-		for _, w := range list {
-			if !c.isUnused(w, now) {
-				continue
-			}
-			if err := c.dropFormer(ctx, w.FullName(), now); err != nil {
-				return err
-			}
-		}
-		if c.formerAfter = next; next == "" {
-			return nil
-		}
-		read += len(list)
 	}
+	c.ended(keyFormer, next, next != "")
 	return ctx.Err()
 }
 
@@ -92,6 +82,7 @@ func (c *Controller) dropFormer(ctx context.Context, name string, now time.Time)
 		if !old(w, now) || exists(c.Tables.Provisions.In(tx).Get, provisionOf(w), w.Spec.ProvisionUID) {
 			return nil
 		}
+		c.busy = true
 		return c.Tables.Workflows.In(tx).DropFormer(name)
 	})
 	if errors.Is(err, trivet.ErrNotFound) {

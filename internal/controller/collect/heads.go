@@ -12,7 +12,7 @@ import (
 // heads deletes the records of heads that were removed long ago, with the keys that they had in the store. Their names
 // are not used again, and a head that has one is still refused: see membership.Records.Removed.
 func (c *Controller) heads(ctx context.Context, now time.Time) error {
-	return each(ctx, c.Tables.Heads, func(h *trivet.Head) error {
+	return each(ctx, &c.pass, keyHeads, c.Tables.Heads, func(h *trivet.Head) error {
 		if h.Status.State != trivet.HeadRemoved || hasRemovalTime(h, now) && !removedLongAgo(h, now) {
 			return nil
 		}

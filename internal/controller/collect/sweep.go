@@ -14,22 +14,15 @@ import (
 // runs deletes the ended runs of provisions that are gone, and makes those history that are not the last of their
 // machine.
 func (c *Controller) runs(ctx context.Context, now time.Time) error {
-	c.moveMore = false
-	moved := 0
-	err := each(ctx, c.Tables.Workflows, func(w *trivet.Workflow) error {
-		if c.isUnused(w, now) {
+	return each(ctx, &c.pass, keyRuns, c.Tables.Workflows, func(w *trivet.Workflow) error {
+		switch {
+		case c.isUnused(w, now):
 			return c.deleteRun(ctx, w.FullName(), now)
+		case c.isFormer(w, now):
+			return c.retire(ctx, w.FullName())
 		}
-		if !c.isFormer(w, now) {
-			return nil
-		}
-		if moved++; moved > maxMoves {
-			c.moveMore = true
-			return nil
-		}
-		return c.retire(ctx, w.FullName())
+		return nil
 	})
-	return errors.Join(err, c.formerRuns(ctx, now))
 }
 
 // isUnused reports whether a run ended long ago and its provision is gone, by this head's copy.
@@ -128,7 +121,7 @@ func (c *Controller) hasRun(ctx context.Context, name string) (bool, error) {
 // leases deletes expired leases, and the addresses of ports that their machine no longer has: one that was assigned
 // while the port was removed.
 func (c *Controller) leases(ctx context.Context, now time.Time) error {
-	return each(ctx, c.Tables.Addresses, func(a *trivet.Address) error {
+	return each(ctx, &c.pass, keyLeases, c.Tables.Addresses, func(a *trivet.Address) error {
 		if !c.isOld(a, now) && ownedIn(c.Tables.Machines.GetShared, a) {
 			return nil
 		}
@@ -160,25 +153,36 @@ func ownedIn(get func(name string) (*trivet.Machine, error), a *trivet.Address) 
 // events drops the events of subjects that are no machines, or none any more, when all of them are old. It reads one
 // event of each subject, and all of those that may be dropped.
 func (c *Controller) events(ctx context.Context, now time.Time) error {
-	for beyond := ""; ctx.Err() == nil; {
+	beyond := c.after[keyEvents]
+	for range slice {
 		e, err := c.Tables.Events.Next(ctx, beyond)
-		if err != nil || e == nil {
+		if err != nil {
 			return err
 		}
-		machine, _ := strings.CutPrefix(e.Spec.Subject, "machine/")
-		beyond = trivet.EventPrefix(e.Spec.Subject, e.Spec.SubjectUID)
-		if !strings.HasPrefix(e.Name, beyond) || beyond == "" {
-			beyond = e.Name
-			continue
+		if e == nil {
+			c.ended(keyEvents, "", false)
+			return nil
 		}
-		if exists(c.Tables.Machines.GetShared, machine, e.Spec.SubjectUID) {
-			continue
-		}
-		if err := c.dropEvents(ctx, beyond, machine, e.Spec.SubjectUID, now); err != nil {
+		if beyond, err = c.eventsOf(ctx, e, now); err != nil {
 			return err
 		}
 	}
+	c.ended(keyEvents, beyond, true)
 	return ctx.Err()
+}
+
+// eventsOf drops the events of the subject of one of them, if they may be dropped, and returns the prefix of their
+// names.
+func (c *Controller) eventsOf(ctx context.Context, e *trivet.Event, now time.Time) (prefix string, err error) {
+	machine, _ := strings.CutPrefix(e.Spec.Subject, "machine/")
+	prefix = trivet.EventPrefix(e.Spec.Subject, e.Spec.SubjectUID)
+	if !strings.HasPrefix(e.Name, prefix) || prefix == "" {
+		return e.Name, nil
+	}
+	if exists(c.Tables.Machines.GetShared, machine, e.Spec.SubjectUID) {
+		return prefix, nil
+	}
+	return prefix, c.dropEvents(ctx, prefix, machine, e.Spec.SubjectUID, now)
 }
 
 // dropEvents drops the events under a prefix if all are old, unless there is a machine with a UID.
@@ -196,41 +200,51 @@ func (c *Controller) dropEvents(ctx context.Context, prefix, machine, uid string
 		if exists(c.Tables.Machines.In(tx).Get, machine, uid) {
 			return nil
 		}
+		c.busy = true
 		return c.Tables.Events.In(tx).Drop(prefix)
 	})
 	return err
 }
 
 // orphans deletes what exists only with a record that is gone: what the record's deletion left, since there was too
-// much of it, or since it was created at the same moment.
+// much of it, or since it was created at the same moment. A slice ends with the records of one kind of reference, or
+// goes on with those of the next.
 func (c *Controller) orphans(ctx context.Context) error {
-	for _, ref := range trivet.References {
+	left := slice
+	for ; c.reference < len(trivet.References); c.reference++ {
+		ref := trivet.References[c.reference]
 		if ref.OnDelete != trivet.DeletionCascades || ref.From == "Provision" { // whose controller releases its machine
 			continue
 		}
-		if err := c.orphansOf(ctx, ref); err != nil {
+		n, err := c.orphansOf(ctx, ref, left)
+		if err != nil {
 			return err
 		}
+		if left -= n; left == 0 {
+			c.more = true
+			return ctx.Err()
+		}
 	}
-	return nil
+	c.reference = 0
+	return ctx.Err()
 }
 
-func (c *Controller) orphansOf(ctx context.Context, ref trivet.Reference) error {
-	for after, more := "", true; more; {
-		records, _ := c.Tables.Store.List(ref.From, "", after, page)
-		for _, raw := range records {
-			after = raw.Name()
-			rec := raw.Record()
-			if rec == nil || !slices.ContainsFunc(ref.Targets(rec), c.isGone(ref.To)) {
-				continue
-			}
-			if err := c.deleteOrphan(ctx, ref, raw.Name()); err != nil {
-				return err
-			}
+// orphansOf deletes those among the next records of one kind, at most so many, and returns their number.
+func (c *Controller) orphansOf(ctx context.Context, ref trivet.Reference, most int) (int, error) {
+	after := c.after[keyOrphans]
+	records, _ := c.Tables.Store.List(ref.From, "", after, most)
+	for _, raw := range records {
+		after = raw.Name()
+		rec := raw.Record()
+		if rec == nil || !slices.ContainsFunc(ref.Targets(rec), c.isGone(ref.To)) {
+			continue
 		}
-		more = len(records) == page && ctx.Err() == nil
+		if err := c.deleteOrphan(ctx, ref, after); err != nil {
+			return 0, err
+		}
 	}
-	return ctx.Err()
+	c.ended(keyOrphans, after, len(records) == most)
+	return len(records), nil
 }
 
 // isGone reports whether this head's copy has no such record.

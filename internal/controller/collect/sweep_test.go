@@ -138,18 +138,18 @@ func TestAddressesOfRemovedPorts(t *testing.T) {
 	}
 }
 
-// A sweep reads page by page, also where records of a page are deleted meanwhile.
+// A sweep reads slice by slice, also where records of a slice are deleted meanwhile.
 func TestSweepsInPages(t *testing.T) {
 	t.Parallel()
 	tables, now := storetest.New(t, state.New), time.Now()
 	old, next := now.Add(-2*keepToken), now.Add(time.Hour)
-	const all, batch = 2*page + 1, 91
+	const all, batch = 2*slice + 1, 91
 	for i := 0; i < all; i += batch {
 		_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) error {
 			for j := i; j < i+batch; j++ {
 				token := &trivet.Token{Meta: trivet.Meta{Name: fmt.Sprintf("t%04d", j)},
 					Spec: trivet.TokenSpec{Join: trivet.RoleVoter, Hash: "x", Expires: next}}
-				if j%page == 0 || j%page == page-1 {
+				if j%slice == 0 || j%slice == slice-1 {
 					token.Spec.Expires = old
 				}
 				if err := tables.Tokens.In(tx).Create(token); err != nil {
@@ -162,7 +162,7 @@ func TestSweepsInPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := New(Config{Tables: tables, Expired: neverExpires}).sweep(t.Context(), keyTokens, now); err != nil {
+	if err := whole(t.Context(), New(Config{Tables: tables, Expired: neverExpires}), keyTokens, now); err != nil {
 		t.Fatal(err)
 	}
 	left := 0
@@ -187,7 +187,7 @@ func TestSweepOfProjects(t *testing.T) {
 				Status: trivet.WorkflowStatus{State: trivet.WorkflowFailed, Ended: ended}}
 		}
 		const batch = 100
-		for i := 0; i < page; i += batch {
+		for i := 0; i < slice; i += batch {
 			_, err := tables.Store.Update(t.Context(), func(tx *store.Tx) (err error) {
 				for j := range batch {
 					err = errors.Join(err, tables.Workflows.In(tx).Create(run("blue", fmt.Sprintf("%s-%04d", name, i+j), now)))
@@ -205,10 +205,10 @@ func TestSweepOfProjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		err = New(Config{Tables: tables, Expired: neverExpires}).sweep(ctx, keyRuns, now)
+		err = whole(ctx, New(Config{Tables: tables, Expired: neverExpires}), keyRuns, now)
 		cancel()
-		if n := tables.Workflows.Len(); err != nil || n != page {
-			t.Errorf("runs named %s: %d are left, want %d; %v", name, n, page, err)
+		if n := tables.Workflows.Len(); err != nil || n != slice {
+			t.Errorf("runs named %s: %d are left, want %d; %v", name, n, slice, err)
 		}
 	}
 }

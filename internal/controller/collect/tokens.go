@@ -10,7 +10,7 @@ import (
 
 // tokens deletes API and join tokens that have expired.
 func (c *Controller) tokens(ctx context.Context, now time.Time) error {
-	return each(ctx, c.Tables.Tokens, func(t *trivet.Token) error {
+	return each(ctx, &c.pass, keyTokens, c.Tables.Tokens, func(t *trivet.Token) error {
 		if !tokenExpired(t, now) {
 			return nil
 		}
