@@ -92,18 +92,31 @@ func (e *entry) keep() {
 // that does not authenticate nothing is used but its revisions.
 func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue, find specs) *entry {
 	e := s.openEntry(key, kind, name, kv)
+	e.findSpec(find)
+	e.decodeWith(s.kinds)
+	return e
+}
+
+// isSpec reports whether the entry is a record's spec that is apart.
+func (e *entry) isSpec() bool { return e.kind+"/" == specPart }
+
+// findSpec gives the entry its spec, if that is apart.
+func (e *entry) findSpec(find specs) {
 	if e.err == nil && e.ref.apart() {
 		e.join(find(e))
 	}
+}
+
+// decodeWith decodes the entry's record or spec.
+func (e *entry) decodeWith(kinds map[string]*kindInfo) {
 	switch {
 	case e.err != nil:
 		e.rec = nil
 	case e.info != nil:
 		e.decode()
-	case kind+"/" == specPart:
-		e.decodeSpec(s.kinds)
+	case e.isSpec():
+		e.decodeSpec(kinds)
 	}
-	return e
 }
 
 // openEntry is newEntry without the record, unless this head is writing it.

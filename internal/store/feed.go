@@ -19,60 +19,32 @@ import (
 // errGap: the watch skipped a revision. Since it is a watch of all keys, every revision has an event.
 var errGap = errors.New("the watch skipped a revision")
 
-const listPage = 1000
-
-// load lists the store from this member, with or without a leader.
-func (s *Store) load(ctx context.Context) (*snapshot, error) {
-	next := newSnapshot(0)
-	s.refusals.reset()
-	s.metrics.sizes.reset()
-	s.resetTallies()
-	s.sealed.reset()
-	from, opts := prefix, []clientv3.OpOption{
-		clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(listPage),
-		clientv3.WithSerializable(),
-	}
-	for {
-		page, err := s.client.Get(ctx, from, opts...)
-		if err != nil {
-			return nil, &trivet.Error{Op: "load the store", Err: fmt.Errorf("%w: %w", trivet.ErrUnavailable, err)}
-		}
-		if next.rev == 0 {
-			next.rev = page.Header.Revision
-			opts = append(opts, clientv3.WithRev(next.rev))
-		}
-		for _, kv := range page.Kvs {
-			if e := s.read(kv, s.specsIn(next)); e != nil {
-				next.put(e)
-				s.refusals.note(e)
-				s.metrics.sizes.add(e, 1)
-				e.tally(1)
-				s.sealed.add(e)
-				e.keep()
-				if e.resting {
-					e.forgetDecoded()
-				}
-			}
-		}
-		if !page.More {
-			return next, s.checkKeys(next)
-		}
-		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
-	}
-}
-
 // read returns the entry of a key, or nil if the key is not that of a record or of the store itself.
 func (s *Store) read(kv *mvccpb.KeyValue, find specs) *entry {
+	e := s.opened(kv)
+	if e != nil {
+		e.findSpec(find)
+		s.decode(e)
+	}
+	return e
+}
+
+// opened is read without the record and its spec.
+func (s *Store) opened(kv *mvccpb.KeyValue) *entry {
 	key := string(kv.Key)
 	kind, name, ok := splitKey(key)
 	if !ok {
 		return nil
 	}
-	e := s.newEntry(key, kind, name, kv, find)
+	return s.openEntry(key, kind, name, kv)
+}
+
+// decode decodes an entry that was opened, and logs one that cannot be decoded.
+func (s *Store) decode(e *entry) {
+	e.decodeWith(s.kinds)
 	if e.err != nil && !e.refused() {
-		s.log.Error("cannot decode a stored record", "key", key, "error", e.err)
+		s.log.Error("cannot decode a stored record", "key", e.key, "error", e.err)
 	}
-	return e
 }
 
 // feed follows the store until ctx ends.
