@@ -88,15 +88,6 @@ func (e *entry) keep() {
 	}
 }
 
-// newEntry reads a stored value. One that cannot be decoded stays in the copy; reading it returns the error. Of one
-// that does not authenticate nothing is used but its revisions.
-func (s *Store) newEntry(key, kind, name string, kv *mvccpb.KeyValue, find specs) *entry {
-	e := s.openEntry(key, kind, name, kv)
-	e.findSpec(find)
-	e.decodeWith(s.kinds)
-	return e
-}
-
 // isSpec reports whether the entry is a record's spec that is apart.
 func (e *entry) isSpec() bool { return e.kind+"/" == specPart }
 
@@ -107,7 +98,8 @@ func (e *entry) findSpec(find specs) {
 	}
 }
 
-// decodeWith decodes the entry's record or spec.
+// decodeWith decodes the entry's record or spec. One that cannot be decoded stays in the copy; reading it returns the
+// error. Of one that does not authenticate nothing is used but its revisions.
 func (e *entry) decodeWith(kinds map[string]*kindInfo) {
 	switch {
 	case e.err != nil:
@@ -119,7 +111,7 @@ func (e *entry) decodeWith(kinds map[string]*kindInfo) {
 	}
 }
 
-// openEntry is newEntry without the record, unless this head is writing it.
+// openEntry reads a stored value without its record, unless this head is writing it.
 func (s *Store) openEntry(key, kind, name string, kv *mvccpb.KeyValue) *entry {
 	e := &entry{key: key, kind: kind, name: name, info: s.kinds[kind],
 		rev: kv.ModRevision, mod: kv.ModRevision, created: kv.CreateRevision, version: kv.Version}
