@@ -84,6 +84,11 @@ func (p *Proposal) Assign(tx *store.Tx) (*trivet.Address, *trivet.Network, error
 	if !errors.Is(err, trivet.ErrNotFound) {
 		return nil, nil, err
 	}
+	for _, nic := range r.Machine.Spec.NICs {
+		if has := l.Addresses.In(tx).ListBy(state.ByOwned, nic.MAC); len(has) > 0 {
+			return nil, nil, fmt.Errorf("%w: machine %s has address %s", trivet.ErrConflict, r.Machine.Name, has[0].Name)
+		}
+	}
 	record := &trivet.Address{Meta: trivet.Meta{Kind: "Address", Name: p.address.String()}}
 	r.assign(record, p.address)
 	return record, n, l.Addresses.In(tx).Put(record)

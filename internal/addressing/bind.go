@@ -10,6 +10,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/faultinject"
 	"github.com/trivet-project/trivet/internal/ipam"
+	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -139,11 +140,28 @@ func (l *Leases) commit(ctx context.Context, r *Request, a netip.Addr) error {
 		case record.Spec.MAC != r.MAC && !l.mayTake(tx, r, a, record):
 			return fmt.Errorf("%w: it is leased to %s", ErrRefused, record.Spec.MAC)
 		}
+		if other := l.another(tx, r, a, record); other != "" {
+			return fmt.Errorf("%w: its machine has %s", ErrRefused, other)
+		}
 		r.assign(record, a)
 		return addresses.Put(record)
 	})
 	l.observe(a.String())
 	return err
+}
+
+// another returns the address that a port owns already and keeps, where it would get a further one: the head that offered
+// this one did not know yet what another head assigned. The commit compares that.
+func (l *Leases) another(tx *store.Tx, r *Request, a netip.Addr, record *trivet.Address) string {
+	if record.Spec.MAC == r.MAC || !r.owns(a) || r.fixed() == a {
+		return ""
+	}
+	for _, has := range l.Addresses.In(tx).ListBy(state.ByOwned, r.MAC) {
+		if l.keeps(r, has) {
+			return has.Name
+		}
+	}
+	return ""
 }
 
 // mayTake reports whether a port may have the address of another: its lease has ended, or it is an unknown port's and

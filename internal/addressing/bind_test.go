@@ -187,3 +187,46 @@ func TestNoLeaseWithoutCommit(t *testing.T) {
 	refused("no leader answers")
 	leader.release()
 }
+
+// A head that has not observed yet that another one assigned an address to a machine's port refuses a further one, by
+// a request and by a claim of the machine.
+func TestNoSecondAddressOfAMachine(t *testing.T) {
+	t.Parallel()
+	member, leader := storetest.Member(t), &term{}
+	f := fixtureOn(t, addressing.Config{Tables: storetest.On(t, member, store.Options{Term: leader.get}, state.New)})
+	other := storetest.On(t, member, store.Options{Head: "other"}, state.New)
+	r := f.request(t, knownMAC)
+	a, err := f.Offer(r)
+	must(t, err)
+	claim, err := f.Propose(r.Machine)
+	must(t, err)
+	leader.hold()
+	bound, claimed := make(chan error), make(chan error)
+	go func() { _, err := f.Bind(t.Context(), r, a); bound <- err }()
+	go func() {
+		_, err := f.Store.Update(t.Context(), func(tx *store.Tx) error { _, _, err := claim.Assign(tx); return err })
+		claimed <- err
+	}()
+	for leader.asked.Load() < 2 { // both have decided
+		time.Sleep(time.Millisecond)
+	}
+	has := map[string]string{"10.0.0.100": "10.0.0.101", "10.0.0.101": "10.0.0.100"}[a.String()]
+	_, err = other.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return other.Addresses.In(tx).Create(&trivet.Address{Meta: trivet.Meta{Name: has}, Spec: trivet.AddressSpec{
+			Network: "lan", MAC: knownMAC, Machine: r.Machine.Name, MachineUID: r.Machine.UID}})
+	})
+	must(t, err)
+	leader.release()
+	if err := <-bound; !errors.Is(err, addressing.ErrRefused) {
+		t.Errorf("a request got a second address: %v", err)
+	}
+	if err := <-claimed; !errors.Is(err, trivet.ErrConflict) {
+		t.Errorf("a claim assigned a second address: %v", err)
+	}
+	if all := f.AddressesOf(knownMAC); len(all) != 1 || all[0].Name != has {
+		t.Errorf("the port has %d addresses", len(all))
+	}
+	if again := f.bind(t, knownMAC); again.String() != has {
+		t.Errorf("then it is offered %s; it has %s", again, has)
+	}
+}

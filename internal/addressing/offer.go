@@ -57,15 +57,18 @@ func (l *Leases) Withdraw(a netip.Addr, mac string) { l.offered.remove(a, mac) }
 // previous returns the address that a record already assigns to the port in this network.
 func (l *Leases) previous(r *Request) (netip.Addr, bool) {
 	for _, record := range l.AddressesOf(r.MAC) {
-		if record.Spec.Network != r.Network.Record.Name || record.Status.Declined {
-			continue
-		}
-		a, err := netip.ParseAddr(record.Name)
-		if err == nil && ipam.Fits(r.Network.Record, r.use(), a) && !l.reserved(r, a) {
-			return a, true
+		if l.keeps(r, record) {
+			return netip.MustParseAddr(record.Name), true
 		}
 	}
 	return netip.Addr{}, false
+}
+
+// keeps reports whether a record of the port assigns it an address in this network that it may have again.
+func (l *Leases) keeps(r *Request, record *trivet.Address) bool {
+	a, err := netip.ParseAddr(record.Name)
+	return err == nil && record.Spec.Network == r.Network.Record.Name && !record.Status.Declined &&
+		ipam.Fits(r.Network.Record, r.use(), a) && !l.reserved(r, a)
 }
 
 // taken reports whether another port has an address or was just offered it, or whether it is reserved.

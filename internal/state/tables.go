@@ -11,6 +11,7 @@ import (
 // The indexes of the tables.
 const (
 	ByMAC     = "mac"     // machines and addresses by MAC
+	ByOwned   = "owned"   // addresses that machines own, by MAC; compared
 	ByAddress = "address" // machines by the fixed addresses of their ports; compared
 	ByLabel   = "label"   // machines by label, those that can be claimed apart from others: see Tables.FreeMachines
 	ByWaiting = "waiting" // provisions that wait, by what they wait for, project and age: see Tables.WaitingFor
@@ -105,6 +106,7 @@ func newTables(s *store.Store) *Tables {
 		Addresses: store.NewTable(s,
 			by(ByMAC, "spec.mac", func(a *trivet.Address) string { return a.Spec.MAC }),
 			by(ByNetwork, "spec.network", func(a *trivet.Address) string { return a.Spec.Network }),
+			store.Index[trivet.Address]{Name: ByOwned, Keys: owned, Compared: true},
 		),
 		MACs:  store.NewTable[trivet.MAC](s),
 		Sites: store.NewTable[trivet.Site](s),
@@ -169,6 +171,15 @@ func macs(m *trivet.Machine) (all []string) {
 		all = append(all, n.MAC)
 	}
 	return all
+}
+
+// owned returns the MAC of an address that a machine owns. The lease of an unknown port has no key: its write stays
+// small.
+func owned(a *trivet.Address) []string {
+	if a.Spec.Machine == "" {
+		return nil
+	}
+	return []string{a.Spec.MAC}
 }
 
 func fixedAddresses(m *trivet.Machine) (all []string) {

@@ -95,7 +95,7 @@ filled with large records until it refuses them, and recovers by itself after th
 are in the [track record](track-record.md). In one round, seed 1795668575335652260, the checker itself fell behind: the
 three violations that are counted of it are of its own history, which was cut. Seed 1795694475018258538 is one of seven
 rounds with 20,000 machines: a head whose copy was behind gave a machine a second address, since the transaction that
-assigns one compares the address and not what else its port has. That is not fixed yet.
+assigned one compared the address and not what else its port had.
 
 `
 
