@@ -234,7 +234,11 @@ type zeroer interface{ IsZero() bool }
 func zeroOf(t reflect.Type) func(v reflect.Value) bool {
 	switch {
 	case t.Implements(reflect.TypeFor[zeroer]()):
-		return func(v reflect.Value) bool { return v.Interface().(zeroer).IsZero() }
+		isNil := reflect.Value.IsZero
+		if t.Kind() != reflect.Pointer {
+			isNil = func(reflect.Value) bool { return false }
+		}
+		return func(v reflect.Value) bool { return isNil(v) || v.Interface().(zeroer).IsZero() }
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[zeroer]()):
 		return func(v reflect.Value) bool { return v.Addr().Interface().(zeroer).IsZero() }
 	}
