@@ -106,6 +106,8 @@ const (
 	ReasonResumed = "Resumed"
 	// ReasonRetried: an operator retried the provision on the machine.
 	ReasonRetried = "Retried"
+	// ReasonReplaced: an operator replaced the machine: its provision goes on with another one.
+	ReasonReplaced = "Replaced"
 	// ReasonReleased: the provision was deleted; the machine is no longer its.
 	ReasonReleased = "Released"
 	// ReasonReleasing: a run began that stops the machine, and wipes its disks unless they are kept.
@@ -185,7 +187,7 @@ const (
 // EventReasons are all reasons of events.
 var EventReasons = []string{
 	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonAddressMoved,
-	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonReleased, ReasonReleasing,
+	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonReplaced, ReasonReleased, ReasonReleasing,
 	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
 	ReasonPowerRequested, ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed,
 	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned, ReasonDeadlineExceeded,

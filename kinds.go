@@ -48,7 +48,7 @@ var Kinds = []KindInfo{
 	kind[Template](KindInfo{Plural: "templates", Short: "t", Scope: ScopeProject}),
 	kind[Provision](KindInfo{Plural: "provisions", Short: "p", Scope: ScopeProject, SpecApart: "0.3",
 		FieldsSince: map[string]Release{"spec.count": "0.3.1", "spec.maxInFlight": "0.3.1", "status.memberOf": "0.3.1",
-			"spec.ifNoMachine": "0.3.1", "status.paused": PauseRelease}}),
+			"spec.ifNoMachine": "0.3.1", "status.paused": PauseRelease, "status.replaced": "0.3.1"}}),
 	kind[Workflow](KindInfo{Plural: "workflows", Short: "w", Scope: ScopeProject, ReadOnly: true, SpecApart: "0.3",
 		FormerSince: "0.3.1",
 		FieldsSince: map[string]Release{"spec.continues": "0.3.1", "status.paused": PauseRelease}}),

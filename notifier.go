@@ -121,11 +121,12 @@ type NotifierTest struct {
 }
 
 // DefaultNotifications are the reasons of the events that a notifier sends whose spec names none. Of the runs that
-// succeed only those are sent whose provision had failed on another machine before.
+// succeed only those are sent whose provision had another machine before.
 var DefaultNotifications = []string{
 	ReasonFailed, ReasonPowerFailed, ReasonAgentLost, ReasonHelloRefused, ReasonForeignDHCP, ReasonStoreFilling,
 	ReasonStoreFull, ReasonNotifierFailing, ReasonNotifierDisabled, ReasonNotificationsDropped,
 	ReasonSwitched,
+	ReasonReplaced,
 	ReasonQuarantined,
 	ReasonSucceeded, ReasonAgentReturned, ReasonAccepted, ReasonStoreNormal, ReasonNotifierRecovered,
 }

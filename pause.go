@@ -24,6 +24,18 @@ type RetryRequest struct {
 	Accept bool `json:"accept,omitempty"`
 }
 
+// ReplaceRequest says how the machine of a provision is replaced.
+type ReplaceRequest struct {
+	Reason string `json:"reason,omitempty"` // for people
+	// Machine is the machine to replace, where the request must fail if another one serves the provision.
+	Machine string `json:"machine,omitempty"`
+	// Wait replaces it also where no other machine is free: the provision waits for one.
+	Wait bool `json:"wait,omitempty"`
+}
+
+// MaxReplaceReason bounds the reason of a ReplaceRequest, in bytes.
+const MaxReplaceReason = 256
+
 // QueuePlace is the place of a provision among those that wait for the same: a machine with the same labels, or one
 // machine. Older ones are before it. It is counted when it is asked for, up to MaxQueueCount.
 type QueuePlace struct {

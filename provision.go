@@ -81,9 +81,11 @@ type ProvisionStatus struct {
 	Attempts   int      `json:"attempts,omitempty"`   // workflows created so far
 	Failure    *Failure `json:"failure,omitempty"`
 	// Spent are the machines that were at fault when a run of the provision failed on them, in that order.
-	Spent   []SpentMachine `json:"spent,omitempty"`
-	Started time.Time      `json:"started,omitzero"` // when the first machine was claimed
-	Ended   time.Time      `json:"ended,omitzero"`   // when it succeeded or failed
+	Spent []SpentMachine `json:"spent,omitempty"`
+	// Replaced is the machine that served it until an operator replaced it by another one.
+	Replaced *ReplacedMachine `json:"replaced,omitempty"`
+	Started  time.Time        `json:"started,omitzero"` // when the first machine was claimed
+	Ended    time.Time        `json:"ended,omitzero"`   // when it succeeded or failed
 	// MemberOf is the provision with spec.count that it is a member of, of the same project.
 	MemberOf    string `json:"memberOf,omitempty"`
 	MemberOfUID string `json:"memberOfUID,omitempty"` // of that provision
@@ -99,11 +101,24 @@ const (
 
 // SpentMachine is a machine that a provision does not use again: a run of it failed there, by the machine's fault.
 type SpentMachine struct {
-	Machine    string  `json:"machine"`        // it is quarantined
-	MachineUID string  `json:"machineUID"`     // of that machine
-	Rack       string  `json:"rack,omitempty"` // of that machine; one in another rack is preferred
-	Workflow   string  `json:"workflow"`       // the run
-	Failure    Failure `json:"failure"`        // why it failed
+	FormerMachine
+	Rack     string  `json:"rack,omitempty"` // of that machine; one in another rack is preferred
+	Workflow string  `json:"workflow"`       // the run
+	Failure  Failure `json:"failure"`        // why it failed
+}
+
+// ReplacedMachine is a machine that an operator replaced. Its provision does not use it again.
+type ReplacedMachine struct {
+	FormerMachine
+	By     string    `json:"by"`               // the account that replaced it
+	Reason string    `json:"reason,omitempty"` // as that gave it
+	Time   time.Time `json:"time,omitzero"`    // when
+}
+
+// FormerMachine is a machine that a provision had before, and its address.
+type FormerMachine struct {
+	Machine    string `json:"machine"`    // it is quarantined
+	MachineUID string `json:"machineUID"` // of that machine
 	// Address is the one that its boot port had in the run.
 	Address     string `json:"address,omitempty"`
 	AddressKept string `json:"addressKept,omitempty"` // why the address does not move to the next machine

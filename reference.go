@@ -93,6 +93,12 @@ var References = []Reference{
 		return target(p.Status.MemberOf, &p.Status.MemberOfUID)
 	}),
 	refer("status.spent.machine", "Machine", DeletionIgnored, spentMachines),
+	refer("status.replaced.machine", "Machine", DeletionIgnored, func(p *Provision) []Target {
+		if p.Status.Replaced == nil {
+			return nil
+		}
+		return target(p.Status.Replaced.Machine, &p.Status.Replaced.MachineUID)
+	}),
 	refer("status.spent.workflow", "Workflow", DeletionIgnored, spentWorkflows),
 	refer("spec.machine", "Machine", DeletionRefused, func(w *Workflow) []Target {
 		if w.Status.State.Ended() { // its history

@@ -24,11 +24,21 @@ func (c *Client) Resume(ctx context.Context, project, provision string) error {
 // Retry gives a provision that failed another run. If the response is lost it fails with ErrUnknown and does not
 // retry: that run may have failed since.
 func (c *Client) Retry(ctx context.Context, project, provision string, req trivet.RetryRequest) error {
+	return c.provisionRequest(ctx, project, provision, "retry", req)
+}
+
+// Replace replaces the machine of a provision by another one. If the response is lost it fails with ErrUnknown and does
+// not retry: the next machine may serve it since.
+func (c *Client) Replace(ctx context.Context, project, provision string, req trivet.ReplaceRequest) error {
+	return c.provisionRequest(ctx, project, provision, "replace", req)
+}
+
+func (c *Client) provisionRequest(ctx context.Context, project, name, verb string, req any) error {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return err
 	}
-	return c.provisionVerb(ctx, project, provision, "retry", body)
+	return c.provisionVerb(ctx, project, name, verb, body)
 }
 
 func (c *Client) provisionVerb(ctx context.Context, project, name, verb string, body []byte) error {

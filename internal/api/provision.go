@@ -34,6 +34,9 @@ func (h *Handler) provisionRoutes() {
 	h.add(route{method: "POST", path: one + "retry", verb: auth.Write, kind: "Provision",
 		status: http.StatusNoContent, summary: "Give a provision that failed another run",
 		in: reflect.TypeFor[trivet.RetryRequest](), serve: h.retry})
+	h.add(route{method: "POST", path: one + "replace", verb: auth.Write, kind: "Provision",
+		status: http.StatusNoContent, summary: "Replace the machine of a provision by another one",
+		in: reflect.TypeFor[trivet.ReplaceRequest](), serve: h.replaceMachine})
 	h.add(route{method: "GET", path: "/v1/provisions/queue", verb: auth.Read, kind: "Provision",
 		summary: "Places of provisions that wait, among those that wait for the same: of all, by age, or of one",
 		query:   []string{"project: of the one provision", "name: of the one provision, which may be paused"},
@@ -41,19 +44,33 @@ func (h *Handler) provisionRoutes() {
 }
 
 func (h *Handler) retry(w http.ResponseWriter, r *http.Request, c *caller) error {
-	name, err := fullName(r)
-	if err != nil {
-		return err
-	}
-	body, err := h.readBody(w, r, 4<<10)
-	if err != nil {
-		return err
-	}
 	var req trivet.RetryRequest
-	if err := apitypes.DecodeStrict(body, &req); err != nil {
+	name, err := h.provisionRequest(w, r, &req)
+	if err != nil {
 		return err
 	}
 	return done(w, h.Fleet.Retry(r.Context(), name, req, c.account))
+}
+
+func (h *Handler) replaceMachine(w http.ResponseWriter, r *http.Request, c *caller) error {
+	var req trivet.ReplaceRequest
+	name, err := h.provisionRequest(w, r, &req)
+	if err != nil {
+		return err
+	}
+	return done(w, h.Fleet.Replace(r.Context(), name, req, c.account))
+}
+
+// provisionRequest reads an operation on a provision.
+func (h *Handler) provisionRequest(w http.ResponseWriter, r *http.Request, req any) (provision string, err error) {
+	if provision, err = fullName(r); err != nil {
+		return "", err
+	}
+	body, err := h.readBody(w, r, 4<<10)
+	if err != nil {
+		return "", err
+	}
+	return provision, apitypes.DecodeStrict(body, req)
 }
 
 // queue counts places when it is asked: a place is not stored, as it changes with each provision before.

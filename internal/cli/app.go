@@ -81,7 +81,7 @@ func Root(env Env) *cobra.Command {
 func (a *app) commands() []*cobra.Command {
 	var all []*cobra.Command
 	for group, list := range map[string][]*cobra.Command{
-		"machines": {a.provision(), a.scale(), a.pause(), a.resume(), a.retry(), a.logs(), a.console(), a.why(),
+		"machines": {a.provision(), a.scale(), a.pause(), a.resume(), a.retry(), a.replace(), a.logs(), a.console(), a.why(),
 			a.power(), a.accept(), a.quarantine(), a.release(), a.models(), a.image(), a.platform()},
 		"records": {a.apply(), a.diff(), a.get(), a.describe(), a.explain(), a.label(), a.delete(), a.watch(),
 			a.wait()},

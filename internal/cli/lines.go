@@ -70,6 +70,9 @@ func pendingText(p *trivet.Provision) string {
 		return fmt.Sprintf("waiting for another machine, as %s failed on %s", last.Failure.Step, last.Machine) +
 			suffix(p.Status.Reason)
 	}
+	if r := p.Status.Replaced; r != nil {
+		return fmt.Sprintf("waiting for another machine, as %s is replaced", r.Machine) + suffix(p.Status.Reason)
+	}
 	return "waiting for a machine" + suffix(p.Status.Reason)
 }
 

@@ -80,7 +80,7 @@ type releaseView struct {
 func (a *app) releaseAll(ctx context.Context, cl *client.Client, names []string, f *releaseFlags) error {
 	var machines []*trivet.Machine
 	for _, name := range names {
-		m, err := a.findReleased(ctx, cl, name)
+		m, err := a.findMachine(ctx, cl, "release", name)
 		if err != nil {
 			return err
 		}
@@ -132,8 +132,8 @@ func (a *app) reportRelease(v *releaseView, err error, failed *bool, text string
 	}
 }
 
-// findReleased returns the machine of a name, or of a provision with that name.
-func (a *app) findReleased(ctx context.Context, cl *client.Client, arg string) (*trivet.Machine, error) {
+// findMachine returns the machine of a name, or of a provision with that name, for an operation.
+func (a *app) findMachine(ctx context.Context, cl *client.Client, op, arg string) (*trivet.Machine, error) {
 	kind, name, hasKind := strings.Cut(arg, "/")
 	if !hasKind {
 		kind, name = "", arg
@@ -163,16 +163,17 @@ func (a *app) findReleased(ctx context.Context, cl *client.Client, arg string) (
 	case m != nil:
 		return m, nil
 	case p != nil:
-		return a.machineOf(ctx, cl, p)
+		return a.machineOf(ctx, cl, op, p)
 	}
-	return nil, fmt.Errorf("release %s: %w: there is no machine and no provision of that name", name, trivet.ErrNotFound)
+	return nil, fmt.Errorf("%s %s: %w: there is no machine and no provision of that name", op, name, trivet.ErrNotFound)
 }
 
 // machineOf returns the machine that serves a provision.
-func (a *app) machineOf(ctx context.Context, cl *client.Client, p *trivet.Provision) (*trivet.Machine, error) {
-	none := &trivet.Error{Op: "release", Kind: "Provision", Name: p.ShortName(),
+func (a *app) machineOf(ctx context.Context, cl *client.Client, op string, p *trivet.Provision) (*trivet.Machine,
+	error) {
+	none := &trivet.Error{Op: op, Kind: "Provision", Name: p.ShortName(),
 		Err:  fmt.Errorf("%w: no machine serves it", trivet.ErrConflict),
-		Hint: fmt.Sprintf("delete it: trivet delete%s provision %s", a.flagText(), p.Name)}
+		Hint: fmt.Sprintf("see: trivet describe%s provision %s", a.flagText(), p.Name)}
 	if p.Status.Machine == "" {
 		return nil, none
 	}

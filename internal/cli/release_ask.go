@@ -17,24 +17,31 @@ func (a *app) confirmRelease(machines []*trivet.Machine, f *releaseFlags) error 
 	if f.yes {
 		return nil
 	}
+	var text strings.Builder
 	for _, m := range machines {
-		fmt.Fprint(a.Err, releaseText(m, f.mode()))
+		text.WriteString(releaseText(m, f.mode()))
 	}
+	return a.confirm("release", text.String())
+}
+
+// confirm says what an operation will do, and fails unless "yes" is typed on a terminal.
+func (a *app) confirm(op, text string) error {
+	fmt.Fprint(a.Err, text)
 	if in, ok := a.In.(*os.File); !ok || !term.IsTerminal(int(in.Fd())) {
-		return &trivet.Error{Op: "release", Hint: "run it on a terminal, or add --yes",
+		return &trivet.Error{Op: op, Hint: "run it on a terminal, or add --yes",
 			Err: fmt.Errorf("%w: there is no terminal to confirm it", trivet.ErrInvalid)}
 	}
-	return askYes(a.In, a.Err)
+	return askYes(op, a.In, a.Err)
 }
 
 // askYes fails unless "yes" is typed.
-func askYes(in io.Reader, out io.Writer) error {
+func askYes(op string, in io.Reader, out io.Writer) error {
 	fmt.Fprint(out, "Type yes to continue: ")
 	lines := bufio.NewScanner(in)
 	if lines.Scan() && strings.EqualFold(strings.TrimSpace(lines.Text()), "yes") {
 		return nil
 	}
-	return &trivet.Error{Op: "release", Hint: "nothing was changed",
+	return &trivet.Error{Op: op, Hint: "nothing was changed",
 		Err: fmt.Errorf("%w: it was not confirmed", trivet.ErrInvalid)}
 }
 

@@ -42,7 +42,7 @@ func TestAskYes(t *testing.T) {
 	for typed, want := range map[string]error{"yes\n": nil, " YES \n": nil, "y\n": trivet.ErrInvalid,
 		"\n": trivet.ErrInvalid, "": trivet.ErrInvalid, "no\nyes\n": trivet.ErrInvalid} {
 		var out strings.Builder
-		if err := askYes(strings.NewReader(typed), &out); !errors.Is(err, want) || out.Len() == 0 {
+		if err := askYes("release", strings.NewReader(typed), &out); !errors.Is(err, want) || out.Len() == 0 {
 			t.Errorf("%q: %v, want %v", typed, err, want)
 		}
 	}

@@ -104,7 +104,7 @@ func (f *Fleet) choose(p *trivet.Provision) (m *trivet.Machine, why string) {
 	}
 	avoided := func(m *trivet.Machine) string {
 		if provision.Spent(&p.Status, m) {
-			return "not used, as it has failed"
+			return "not used again"
 		}
 		return f.avoided(m)
 	}
@@ -177,7 +177,7 @@ func (f *Fleet) claimOrReject(tx *store.Tx, machine, name string,
 func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Proposal) error {
 	m := t.machine
 	if provision.Spent(&p.Status, m) {
-		return fmt.Errorf("%w: the provision has failed on the machine", trivet.ErrConflict)
+		return fmt.Errorf("%w: the provision does not use the machine again", trivet.ErrConflict)
 	}
 	if m.Status.HoldsData != "" && p.Spec.Machine == "" {
 		return fmt.Errorf("%w: the disks of the machine hold data", trivet.ErrConflict)
@@ -217,7 +217,7 @@ func (f *Fleet) assign(t *transition, p *trivet.Provision, in arrival, network *
 	}
 	m.Status.Provision, m.Status.Workflow = p.ShortName(), w.ShortName()
 	t.event(trivet.ReasonClaimed, "claimed by provision %s for template %s%s", p.ShortName(), p.Spec.Template,
-		insteadOf(p.Status.Spent))
+		insteadOf(&p.Status))
 	st := &p.Status
 	st.State, st.Reason, st.Workflow = trivet.ProvisionRunning, "", w.Name
 	st.WaitsFor, st.WaitsGeneration = "", 0
@@ -231,11 +231,14 @@ func (f *Fleet) assign(t *transition, p *trivet.Provision, in arrival, network *
 }
 
 // insteadOf names the machine that the claimed one replaces.
-func insteadOf(spent []trivet.SpentMachine) string {
-	if len(spent) == 0 {
+func insteadOf(st *trivet.ProvisionStatus) string {
+	switch {
+	case len(st.Spent) == 0 && st.Replaced != nil:
+		return fmt.Sprintf(", instead of %s, which %s replaced", st.Replaced.Machine, st.Replaced.By)
+	case len(st.Spent) == 0:
 		return ""
 	}
-	last := spent[len(spent)-1]
+	last := st.Spent[len(st.Spent)-1]
 	return fmt.Sprintf(", instead of %s, which failed at %s", last.Machine, last.Failure.Step)
 }
 

@@ -66,7 +66,7 @@ func (f *Fleet) goOn(tx *store.Tx, p *trivet.Provision) error {
 }
 
 // detach takes the address of a machine that is off from it. kept: why it does not.
-func (f *Fleet) detach(t *transition, p *trivet.Provision, last *trivet.SpentMachine) (kept string, err error) {
+func (f *Fleet) detach(t *transition, p *trivet.Provision, last *trivet.FormerMachine) (kept string, err error) {
 	a, err := f.Addresses.In(t.tx).Get(last.Address)
 	switch {
 	case errors.Is(err, trivet.ErrNotFound):

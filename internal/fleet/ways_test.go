@@ -23,6 +23,7 @@ var commands = []struct{ name, text string }{
 	{"retry", "trivet retry"},
 	{"retry-here", "trivet retry --same-machine --accept"},
 	{"retry-step", "trivet retry --accept --step"},
+	{"replace", "trivet replace --wait"},
 }
 
 var events = []string{"boot", "sync", "step", "report", "broken", "expire", "reset", "phone-home", "off"}
@@ -87,6 +88,9 @@ func (s *subject) try(what string) error {
 		s.runs = s.runs && err != nil // the operator has accepted it
 		return err
 	}
+	if what == "replace" {
+		return s.Replace(ctx, name, trivet.ReplaceRequest{Wait: true}, "op")
+	}
 	return s.happens(what)
 }
 
@@ -137,7 +141,7 @@ func (p *place) possible(what string) bool {
 	switch what {
 	case "claim":
 		return p.provision == "-"
-	case "delete", "pause", "resume", "retry", "retry-here", "retry-step":
+	case "delete", "pause", "resume", "retry", "retry-here", "retry-step", "replace":
 		return p.provision != "-"
 	case "step", "report", "broken", "expire", "phone-home", "reset":
 		return p.run != "-"

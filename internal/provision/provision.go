@@ -36,21 +36,31 @@ func After(spec *trivet.ProvisionSpec, st trivet.ProvisionStatus, run Run) trive
 	if run.Failure.Type != trivet.FaultMachine {
 		return st
 	}
-	st.Spent = append(slices.Clone(st.Spent), trivet.SpentMachine{Machine: run.Machine.Name, MachineUID: run.Machine.UID,
-		Rack: run.Machine.Spec.Rack, Workflow: run.Name, Failure: *run.Failure, Address: run.Address,
-		AddressKept: run.Kept})
+	st.Spent = append(slices.Clone(st.Spent), trivet.SpentMachine{FormerMachine: former(run), Workflow: run.Name,
+		Rack: run.Machine.Spec.Rack, Failure: *run.Failure})
 	switch {
 	case len(st.Spent) <= Alternatives(spec):
-		st.State, st.Failure = trivet.ProvisionPending, nil
-		st.Machine, st.MachineUID, st.Address = "", "", ""
-		if run.Address != "" && run.Kept == "" {
-			st.WaitsFor = PowerOf(run.Machine.Name)
-			st.Reason += fmt.Sprintf("; its address %s moves to the next machine once it is off", run.Address)
-		}
+		leave(&st, run)
 	case len(st.Spent) > 1:
 		st.Reason += suspect(st.Spent)
 	}
 	return st
+}
+
+// leave lets a provision wait for another machine than that of a run, and first until that is off where its address
+// moves.
+func leave(st *trivet.ProvisionStatus, run Run) {
+	st.State, st.Failure = trivet.ProvisionPending, nil
+	st.Machine, st.MachineUID, st.Address = "", "", ""
+	if run.Address != "" && run.Kept == "" {
+		st.WaitsFor = PowerOf(run.Machine.Name)
+		st.Reason += fmt.Sprintf("; its address %s moves to the next machine once it is off", run.Address)
+	}
+}
+
+func former(run Run) trivet.FormerMachine {
+	return trivet.FormerMachine{Machine: run.Machine.Name, MachineUID: run.Machine.UID, Address: run.Address,
+		AddressKept: run.Kept}
 }
 
 // Alternatives returns how many machines a provision may use, one after the other, after the first one.
@@ -64,9 +74,9 @@ func Alternatives(spec *trivet.ProvisionSpec) int {
 	return *spec.Alternatives
 }
 
-// Spent reports whether a provision has failed on a machine, and must not use it again.
+// Spent reports whether a provision has failed on a machine, or an operator replaced it, so that it is not used again.
 func Spent(st *trivet.ProvisionStatus, m *trivet.Machine) bool {
-	return slices.ContainsFunc(st.Spent, func(s trivet.SpentMachine) bool { return s.MachineUID == m.UID })
+	return st.Replaced != nil && st.Replaced.MachineUID == m.UID || slices.ContainsFunc(st.Spent, func(s trivet.SpentMachine) bool { return s.MachineUID == m.UID })
 }
 
 // Elsewhere reports whether a machine is in another rack than those that a provision has failed on, whose fault may be
@@ -78,12 +88,15 @@ func Elsewhere(st *trivet.ProvisionStatus, m *trivet.Machine) bool {
 // PowerOf is what a provision waits for until a machine that failed is off, or cannot be powered off.
 func PowerOf(machine string) string { return "power " + machine }
 
-// Last returns the last machine that a provision has failed on; nil where there is none.
-func Last(st *trivet.ProvisionStatus) *trivet.SpentMachine {
-	if len(st.Spent) == 0 {
-		return nil
+// Last returns the last machine that a provision had and does not use again; nil where there is none.
+func Last(st *trivet.ProvisionStatus) *trivet.FormerMachine {
+	switch {
+	case len(st.Spent) > 0: // since the replacement
+		return &st.Spent[len(st.Spent)-1].FormerMachine
+	case st.Replaced != nil:
+		return &st.Replaced.FormerMachine
 	}
-	return &st.Spent[len(st.Spent)-1]
+	return nil
 }
 
 func failedOn(machine string, f *trivet.Failure) string {

@@ -28,8 +28,8 @@ func TestFailover(t *testing.T) {
 	st = provision.After(spec, st, failed(machine("m1", "r1"), trivet.FaultMachine))
 	want := trivet.ProvisionStatus{State: trivet.ProvisionPending, Workflow: "p-m1",
 		Reason: "image failed on m1 (machine): disk is gone",
-		Spent: []trivet.SpentMachine{{Machine: "m1", MachineUID: "uid-m1", Rack: "r1", Workflow: "p-m1",
-			Failure: trivet.Failure{Type: trivet.FaultMachine, Step: "image", Cause: "disk is gone"}}}}
+		Spent: []trivet.SpentMachine{{FormerMachine: trivet.FormerMachine{Machine: "m1", MachineUID: "uid-m1"},
+			Rack: "r1", Workflow: "p-m1", Failure: trivet.Failure{Type: trivet.FaultMachine, Step: "image", Cause: "disk is gone"}}}}
 	if diff := cmp.Diff(want, st); diff != "" {
 		t.Errorf("after the first failure (-want +got):\n%s", diff)
 	}

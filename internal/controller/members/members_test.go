@@ -95,7 +95,7 @@ func deleteWithAddress(t *testing.T, ctx context.Context, f *fleet.Fleet, c *Con
 		member := &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name + "-1", UID: name},
 			Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"n": "none"}},
 			Status: trivet.ProvisionStatus{State: trivet.ProvisionPending, MemberOf: name, MemberOfUID: "gone",
-				Spent: []trivet.SpentMachine{{Machine: "gone", Address: address}}}}
+				Spent: []trivet.SpentMachine{{FormerMachine: trivet.FormerMachine{Machine: "gone", Address: address}}}}}
 		return errors.Join(f.Provisions.In(tx).Create(member), f.Addresses.In(tx).Put(&trivet.Address{
 			Meta: trivet.Meta{Name: address},
 			Spec: trivet.AddressSpec{Network: "lan", Provision: member.Name, ProvisionUID: name}}))

@@ -638,7 +638,7 @@ func TestWanted(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		p.Status.Spent = []trivet.SpentMachine{{Machine: "m1", Workflow: "w0"}}
+		p.Status.Spent = []trivet.SpentMachine{{FormerMachine: trivet.FormerMachine{Machine: "m1"}, Workflow: "w0"}}
 		return s.Provisions.In(tx).Put(p)
 	})
 	if !c.wants(n, event(trivet.ReasonSucceeded)) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/notify"
+	"github.com/trivet-project/trivet/internal/provision"
 	"github.com/trivet-project/trivet/internal/state"
 )
 
@@ -22,7 +23,7 @@ func (c *Controller) wants(n *trivet.Notifier, e *trivet.Event) bool {
 		return slices.Contains(n.Spec.Events, e.Spec.Reason)
 	case e.Spec.Reason == trivet.ReasonSucceeded:
 		p := c.provisionOf(e)
-		return p != nil && len(p.Status.Spent) > 0
+		return p != nil && provision.Last(&p.Status) != nil
 	}
 	return slices.Contains(trivet.DefaultNotifications, e.Spec.Reason)
 }

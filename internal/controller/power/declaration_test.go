@@ -64,7 +64,8 @@ func powerOffFailed(t *testing.T, ctx context.Context, f *fleet.Fleet, c *Contro
 		p := &trivet.Provision{Meta: trivet.Meta{Project: "default", Name: name, UID: name},
 			Spec: trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"a": "b"}},
 			Status: trivet.ProvisionStatus{State: trivet.ProvisionPending, WaitsFor: provision.PowerOf(name),
-				Workflow: name + "-1", Spent: []trivet.SpentMachine{{Machine: name, MachineUID: m.UID, Address: address}}}}
+				Workflow: name + "-1", Spent: []trivet.SpentMachine{{FormerMachine: trivet.FormerMachine{Machine: name,
+					MachineUID: m.UID, Address: address}}}}}
 		w := &trivet.Workflow{Meta: trivet.Meta{Project: "default", Name: name + "-1"},
 			Spec:   trivet.WorkflowSpec{Machine: name, MachineUID: m.UID, Provision: name, ProvisionUID: name},
 			Status: trivet.WorkflowStatus{State: trivet.WorkflowFailed}}
