@@ -18,6 +18,16 @@ func (t *Table[T]) Resting(rests func(*T) bool) *Table[T] {
 	return t
 }
 
+// NotAtRest returns the full names of the records that are not at rest, in order. None is decoded for that.
+func (t *Table[T]) NotAtRest() (names []string) {
+	for e := range t.readable() {
+		if !e.resting {
+			names = append(names, e.name)
+		}
+	}
+	return names
+}
+
 // maxAwake is how many records at rest of a kind stay decoded.
 const maxAwake = 2048
 

@@ -138,6 +138,15 @@ func TestRecordsAtRest(t *testing.T) {
 		t.Error("no change was of a record at rest")
 	}
 	started := openResting(t, m, decoded)
+	var working []string // as the changes have left them
+	for _, m := range plain.machines.List() {
+		if m.Status.State != trivet.MachineActive {
+			working = append(working, m.Name)
+		}
+	}
+	if names := started.machines.NotAtRest(); len(working) == 0 || !slices.Equal(names, working) {
+		t.Errorf("not at rest: %v, want %v", names, working)
+	}
 	if names := started.Decoded(); len(names) != 0 {
 		t.Errorf("decoded at the start: %v", names)
 	}

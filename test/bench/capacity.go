@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -291,28 +292,44 @@ func (c *capacity) claims() error {
 	return nil
 }
 
-// freed measures what a machine costs that many provisions wait for: one of them gets it.
+// freed measures what a machine costs that many provisions wait for: one of them gets it. That is repeated, as the heap
+// is collected meanwhile now and then.
 func (c *capacity) freed() error {
+	var all []float64
+	for i := range freedTimes {
+		used, err := c.freeOne(filledName(c.n - 1 - (c.fresh+i)%(c.n/2)))
+		if err != nil {
+			return err
+		}
+		all = append(all, used)
+	}
+	what := fmt.Sprintf("processor time of the head in %s when a machine is freed for %d provisions", idleTime, fillPending)
+	c.report.add(row{what: what, unit: "ms", ours: median(all), bound: under(1000)})
+	c.report.add(row{what: "the most of these", unit: "ms", ours: slices.Max(all)})
+	return nil
+}
+
+const freedTimes = 5
+
+// freeOne returns the processor time in ms that the head uses from before a machine is freed.
+func (c *capacity) freeOne(name string) (used float64, err error) {
 	before, err := c.heads[0].CPU()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	name := filledName(c.n - 1 - c.fresh%(c.n/2))
 	if _, err := client.Of[trivet.Machine](c.client).Patch(c.b.ctx, name,
 		fmt.Appendf(nil, `{"labels":{"pool":%q}}`, pendingFor["pool"]), 0); err != nil {
-		return err
+		return 0, err
 	}
 	if err := c.await("a waiting provision has the machine", func() bool {
 		m, err := client.Of[trivet.Machine](c.client).Get(c.b.ctx, name)
 		return err == nil && m.Status.Provision != ""
 	}); err != nil {
-		return err
+		return 0, err
 	}
 	time.Sleep(idleTime) // all that follows from it
 	after, err := c.heads[0].CPU()
-	c.report.add(row{what: fmt.Sprintf("processor time of the head in %s when a machine is freed for %d provisions",
-		idleTime, fillPending), unit: "ms", ours: ms(after - before), bound: under(1000)})
-	return err
+	return ms(after - before), err
 }
 
 // connect connects agents of more machines to the head, and measures its memory with them.

@@ -5,6 +5,8 @@ package console
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,8 +75,12 @@ func (c *Controller) Close() {
 // Declaration implements [reconcile.Controller].
 func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 
-// Keys implements [reconcile.Controller].
-func (c *Controller) Keys() []string { return c.Tables.Workflows.Names() }
+// Keys implements [reconcile.Controller]. Of the runs that have ended, those are among them that are still collected.
+func (c *Controller) Keys() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append(c.Tables.Workflows.NotAtRest(), slices.Collect(maps.Keys(c.followers))...)
+}
 
 // Affected implements [reconcile.Controller].
 func (c *Controller) Affected(e *store.Event) []string { return []string{e.Name} }

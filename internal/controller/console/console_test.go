@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -165,7 +166,13 @@ func TestCollects(t *testing.T) {
 	<-s.consoles.all
 	s.reconcile(c, "m")
 	s.end("m", nil)
+	if keys := c.Keys(); !slices.Contains(keys, "default/m") { // where the change is missed
+		t.Errorf("of runs that go on and one that is still collected, the keys are %v", keys)
+	}
 	s.reconcile(c, "m")
+	if keys := c.Keys(); !slices.Equal(keys, []string{"default/off"}) {
+		t.Errorf("the keys are %v", keys)
+	}
 	if got := s.log("m", 1); got != "one two" {
 		t.Errorf("the log is %q", got)
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -110,8 +112,12 @@ type timer struct {
 // Declaration implements [reconcile.Controller].
 func (c *Controller) Declaration() reconcile.Declaration { return Declaration }
 
-// Keys implements [reconcile.Controller].
-func (c *Controller) Keys() []string { return c.Tables.Workflows.Names() }
+// Keys implements [reconcile.Controller]. Of the runs that have ended, those are among them that have a timer still.
+func (c *Controller) Keys() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append(c.Tables.Workflows.NotAtRest(), slices.Collect(maps.Keys(c.timers))...)
+}
 
 // Affected implements [reconcile.Controller].
 func (c *Controller) Affected(e *store.Event) []string { return []string{e.Name} }

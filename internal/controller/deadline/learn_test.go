@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,11 +216,21 @@ func TestEndedRunIsNotLearntAgain(t *testing.T) {
 	i := newInstaller(t)
 	first := i.head(0)
 	i.claim()
-	i.after(1, func(ctx context.Context) error { return i.f.Quarantine(ctx, "m1", "noise") })
+	i.after(1, nothing)
+	if err := i.f.Quarantine(i.Context(), "m1", "noise"); err != nil {
+		t.Fatal(err)
+	}
+	if keys := i.heads[0].Keys(); !slices.Contains(keys, "default/p-1") { // where the change is missed
+		t.Errorf("of a run that has ended and was not learnt, the keys are %v", keys)
+	}
+	i.after(1, nothing)
 	if len(*first) != 1 {
 		t.Errorf("learnt: %+v", *first)
 	}
 	late := i.head(0)
+	if keys := append(i.heads[0].Keys(), i.heads[1].Keys()...); len(keys) > 0 {
+		t.Errorf("of a run that has ended, the keys are %v", keys)
+	}
 	i.after(1, nothing)
 	if len(*first) != 1 || len(*late) != 0 {
 		t.Errorf("learnt again: %+v, %+v", *first, *late)
