@@ -98,6 +98,7 @@ const routeAccess = `
 	operator  /v1/projects/{project}/provisions/{name} DELETE PATCH PUT
 	operator  /v1/projects/{project}/provisions/{name}/pause POST
 	operator  /v1/projects/{project}/provisions/{name}/resume POST
+	operator  /v1/projects/{project}/provisions/{name}/replace POST
 	operator  /v1/projects/{project}/provisions/{name}/retry POST
 	operator  /v1/projects/{project}/provisions/{name}/resolve POST
 	operator  /v1/projects/{project}/templates   POST

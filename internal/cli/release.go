@@ -173,7 +173,10 @@ func (a *app) machineOf(ctx context.Context, cl *client.Client, op string, p *tr
 	error) {
 	none := &trivet.Error{Op: op, Kind: "Provision", Name: p.ShortName(),
 		Err:  fmt.Errorf("%w: no machine serves it", trivet.ErrConflict),
-		Hint: fmt.Sprintf("see: trivet describe%s provision %s", a.flagText(), p.Name)}
+		Hint: fmt.Sprintf("delete it: trivet delete%s provision %s", a.flagText(), p.Name)}
+	if op != "release" {
+		none.Hint = fmt.Sprintf("see: trivet describe%s provision %s", a.flagText(), p.Name)
+	}
 	if p.Status.Machine == "" {
 		return nil, none
 	}

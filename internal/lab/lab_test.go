@@ -243,6 +243,48 @@ func TestFailover(t *testing.T) {
 	}
 }
 
+// A machine in service is replaced by another one, which gets the same configuration, and can be used again.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.template("quick", trivet.Action{Name: "seed", Use: "seed"}, trivet.Action{Name: "reboot", Use: "reboot"})
+	pool, machines := map[string]string{"pool": "a"}, map[string]*Machine{}
+	for i, name := range []string{"a", "b"} {
+		m := &Machine{Name: name, MAC: macOf(i + 1), Dir: s.demo.Dir, DHCP: []string{s.dhcp}, Log: s.demo.Log, Up: func() {}}
+		_, err := client.Of[trivet.Machine](s.client).Create(s.Context(), &trivet.Machine{
+			Meta: trivet.Meta{Name: name, Labels: pool}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: m.MAC}}}})
+		s.must(err)
+		machines[name] = m
+	}
+	_, err := client.Of[trivet.Provision](s.client).Create(s.Context(), &trivet.Provision{
+		Meta: trivet.Meta{Name: "web"}, Spec: trivet.ProvisionSpec{Template: "quick", Selector: pool}})
+	s.must(err)
+	ends := func(run string) (machine string) {
+		t.Helper()
+		w := s.until(run, func(*trivet.Workflow) bool { return true })
+		defer s.power(machines[w.Spec.Machine])()
+		s.until(run, func(w *trivet.Workflow) bool { return w.Status.State == trivet.WorkflowSucceeded })
+		return w.Spec.Machine
+	}
+	first := ends("web-1")
+	s.must(s.client.Replace(s.Context(), "default", "web", trivet.ReplaceRequest{Reason: "noise", Machine: first}))
+	if m := s.record(machines[first]); m.Status.State != trivet.MachineQuarantined || m.Status.Provision != "" {
+		t.Errorf("the machine that was replaced: %+v", m.Status)
+	}
+	second := ends("web-2")
+	p, err := client.Of[trivet.Provision](s.client).Get(t.Context(), "web")
+	s.must(err)
+	if second == first || p.Status.State != trivet.ProvisionSucceeded || p.Status.Machine != second ||
+		p.Status.Replaced == nil || p.Status.Replaced.Machine != first {
+		t.Errorf("the provision: %+v", p.Status)
+	}
+	s.must(s.client.Accept(t.Context(), first))
+	if err := s.client.Replace(t.Context(), "default", "web", trivet.ReplaceRequest{Machine: first}); !errors.Is(err,
+		trivet.ErrConflict) {
+		t.Errorf("again, by the name of the former machine: %v", err)
+	}
+}
+
 func TestResetDuringWorkflow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
