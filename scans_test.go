@@ -15,7 +15,7 @@ import (
 // scans read all records of a kind, or many of them.
 var scans = []string{
 	"internal/store.Table.AllShared", "internal/store.Table.List", "internal/store.Table.Names",
-	"internal/store.Table.Len", "internal/store.Table.After", "internal/store.Store.List", "internal/state.NewView",
+	"internal/store.Table.NotAtRest", "internal/store.Table.Len", "internal/store.Table.After", "internal/store.Store.List", "internal/state.NewView",
 	"internal/state.Tables.Waiting", "internal/state.Tables.BlobUses", "internal/store.ColdTable.Next",
 	"internal/store.Store.ListCold", "internal/store.Store.ListAll", "internal/store.Table.FormerAfter",
 }
@@ -25,12 +25,12 @@ var mayScan = map[string]string{
 	// at the start of a head
 	"internal/addressing.Leases.followLeases: internal/store.Table.AllShared": "at the start, and after a gap in the " +
 		"change feed: the age of each lease",
-	"internal/controller/blobs.Controller.Keys: internal/state.Tables.BlobUses": "at the start: what this head lacks",
-	"internal/controller/console.Controller.Keys: internal/store.Table.Names":   "at the start: which runs go on",
-	"internal/controller/deadline.Controller.Keys: internal/store.Table.Names":  "at the start: which runs wait",
-	"internal/controller/heads.Controller.Keys: internal/store.Table.Names":     "at the start; heads are few",
-	"internal/controller/power.Controller.Keys: internal/store.Table.Names":     "at the start: which have an intent",
-	"internal/server.Server.checkSealingKey: internal/store.Table.AllShared":    "at the start, once",
+	"internal/controller/blobs.Controller.Keys: internal/state.Tables.BlobUses":    "at the start: what this head lacks",
+	"internal/controller/console.Controller.Keys: internal/store.Table.NotAtRest":  "at the start: which runs go on",
+	"internal/controller/deadline.Controller.Keys: internal/store.Table.NotAtRest": "at the start: which runs wait",
+	"internal/controller/heads.Controller.Keys: internal/store.Table.Names":        "at the start; heads are few",
+	"internal/controller/power.Controller.Keys: internal/store.Table.Names":        "at the start: which have an intent",
+	"internal/server.Server.checkSealingKey: internal/store.Table.AllShared":       "at the start, once",
 
 	"internal/controller/notify.Controller.Keys: internal/store.Table.Names": "at the start; notifiers are few",
 

@@ -127,6 +127,7 @@ func (l *Leases) write(ctx context.Context, r *Request, a netip.Addr) error {
 func (l *Leases) commit(ctx context.Context, r *Request, a netip.Addr) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
+	heads := l.heads.Get()
 	_, err := l.group.Update(ctx, func(tx *store.Tx) error {
 		addresses := l.Addresses.In(tx)
 		record, err := addresses.Get(a.String())
@@ -140,7 +141,7 @@ func (l *Leases) commit(ctx context.Context, r *Request, a netip.Addr) error {
 		case record.Spec.MAC != r.MAC && !l.mayTake(tx, r, a, record):
 			return fmt.Errorf("%w: it is leased to %s", ErrRefused, record.Spec.MAC)
 		}
-		if other := l.another(tx, r, a, record); other != "" {
+		if other := l.another(tx, r, a, record, heads); other != "" {
 			return fmt.Errorf("%w: its machine has %s", ErrRefused, other)
 		}
 		r.assign(record, a)
@@ -152,12 +153,15 @@ func (l *Leases) commit(ctx context.Context, r *Request, a netip.Addr) error {
 
 // another returns the address that a port owns already and keeps, where it would get a further one: the head that offered
 // this one did not know yet what another head assigned. The commit compares that.
-func (l *Leases) another(tx *store.Tx, r *Request, a netip.Addr, record *trivet.Address) string {
+func (l *Leases) another(tx *store.Tx, r *Request, a netip.Addr, record *trivet.Address,
+	heads map[netip.Addr]struct{}) string {
 	if record.Spec.MAC == r.MAC || !r.owns(a) || r.fixed() == a {
 		return ""
 	}
 	for _, has := range l.Addresses.In(tx).ListBy(state.ByOwned, r.MAC) {
-		if l.keeps(r, has) {
+		other, ok := r.keeps(has)
+		_, isHead := heads[other]
+		if ok && !isHead && other != l.Shared && len(l.Machines.In(tx).ListBy(state.ByAddress, has.Name)) == 0 {
 			return has.Name
 		}
 	}

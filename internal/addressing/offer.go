@@ -57,18 +57,19 @@ func (l *Leases) Withdraw(a netip.Addr, mac string) { l.offered.remove(a, mac) }
 // previous returns the address that a record already assigns to the port in this network.
 func (l *Leases) previous(r *Request) (netip.Addr, bool) {
 	for _, record := range l.AddressesOf(r.MAC) {
-		if l.keeps(r, record) {
-			return netip.MustParseAddr(record.Name), true
+		if a, ok := r.keeps(record); ok && !l.reserved(r, a) {
+			return a, true
 		}
 	}
 	return netip.Addr{}, false
 }
 
-// keeps reports whether a record of the port assigns it an address in this network that it may have again.
-func (l *Leases) keeps(r *Request, record *trivet.Address) bool {
+// keeps returns the address of a record of the port. It is false where the port may not have it in this network any
+// more, or where it is this head's own.
+func (r *Request) keeps(record *trivet.Address) (a netip.Addr, ok bool) {
 	a, err := netip.ParseAddr(record.Name)
-	return err == nil && record.Spec.Network == r.Network.Record.Name && !record.Status.Declined &&
-		ipam.Fits(r.Network.Record, r.use(), a) && !l.reserved(r, a)
+	return a, err == nil && record.Spec.Network == r.Network.Record.Name && !record.Status.Declined && a != r.Server &&
+		ipam.Fits(r.Network.Record, r.use(), a)
 }
 
 // taken reports whether another port has an address or was just offered it, or whether it is reserved.
