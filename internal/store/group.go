@@ -25,12 +25,14 @@ type Group struct {
 
 	mu      sync.Mutex
 	waiting []*grouped // guarded by mu, as below; in order of arrival; bounded
+	bytes   int        // of what the waiting write
 	running bool       // a goroutine sends groups
 }
 
 // Bounds of a Group.
 const (
-	maxWaiting = 1024
+	maxWaiting      = 4096 // more than the agents of a head, which may report at the same moment
+	maxWaitingBytes = 32 << 20
 	// etcdOps is etcd's limit of the compares or operations of one transaction, with those of one that is nested in it.
 	etcdOps = 128
 )
@@ -56,7 +58,8 @@ func (g *Group) send(ctx context.Context, ifs []clientv3.Cmp, thens []clientv3.O
 	m := &grouped{ifs, thens, make(chan response, 1)}
 	if !g.add(m) {
 		return response{}, &trivet.Error{Op: "update", Hint: "the store is overloaded; try again",
-			Err: fmt.Errorf("%w: more than %d transactions wait", trivet.ErrUnavailable, maxWaiting)}
+			Err: fmt.Errorf("%w: more than %d transactions wait, or ones of %d bytes", trivet.ErrUnavailable, maxWaiting,
+				maxWaitingBytes)}
 	}
 	select {
 	case r := <-m.done:
@@ -73,10 +76,11 @@ func (g *Group) send(ctx context.Context, ifs []clientv3.Cmp, thens []clientv3.O
 func (g *Group) add(m *grouped) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.waiting) >= maxWaiting {
+	bytes := m.bytes()
+	if len(g.waiting) >= maxWaiting || len(g.waiting) > 0 && g.bytes+bytes > maxWaitingBytes {
 		return false
 	}
-	g.waiting = append(g.waiting, m)
+	g.waiting, g.bytes = append(g.waiting, m), g.bytes+bytes
 	if !g.running {
 		g.running = true
 		go g.run()
@@ -90,7 +94,7 @@ func (g *Group) remove(m *grouped) bool {
 	defer g.mu.Unlock()
 	for i, w := range g.waiting {
 		if w == m {
-			g.waiting = append(g.waiting[:i:i], g.waiting[i+1:]...)
+			g.waiting, g.bytes = append(g.waiting[:i:i], g.waiting[i+1:]...), g.bytes-m.bytes()
 			return true
 		}
 	}
@@ -115,7 +119,7 @@ func (g *Group) next() *batch {
 			later = append(later, m)
 		}
 	}
-	g.waiting, g.running = later, len(b.members) > 0
+	g.waiting, g.running, g.bytes = later, len(b.members) > 0, g.bytes-b.bytes
 	return b
 }
 
