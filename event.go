@@ -106,6 +106,14 @@ const (
 	ReasonResumed = "Resumed"
 	// ReasonRetried: an operator retried the provision on the machine.
 	ReasonRetried = "Retried"
+	// ReasonHedging: a step is slow, and a second machine is to install the provision.
+	ReasonHedging = "Hedging"
+	// ReasonRacing: a second machine installs the provision beside the first one.
+	ReasonRacing = "Racing"
+	// ReasonRaceWon: of two machines this one was first, and serves the provision.
+	ReasonRaceWon = "RaceWon"
+	// ReasonRaceLost: of two machines the other one was first; the run of this one was cancelled.
+	ReasonRaceLost = "RaceLost"
 	// ReasonReplaced: an operator replaced the machine: its provision goes on with another one.
 	ReasonReplaced = "Replaced"
 	// ReasonReleased: the provision was deleted; the machine is no longer its.
@@ -187,7 +195,7 @@ const (
 // EventReasons are all reasons of events.
 var EventReasons = []string{
 	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonAddressMoved,
-	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonReplaced, ReasonReleased, ReasonReleasing,
+	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonHedging, ReasonRacing, ReasonRaceWon, ReasonRaceLost, ReasonReplaced, ReasonReleased, ReasonReleasing,
 	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
 	ReasonPowerRequested, ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed,
 	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned, ReasonDeadlineExceeded,

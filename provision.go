@@ -24,6 +24,12 @@ type ProvisionSpec struct {
 	// Alternatives is how many further machines of the selector are used, one after the other, where the machine is at
 	// fault; nil: 1. The same configuration is applied to each.
 	Alternatives *int `json:"alternatives,omitempty"`
+	// Race is 2 where two machines of the selector install it at the same time: the one that succeeds first serves it, and
+	// the other one is stopped and released. Site.spec.raceBudget bounds how many do in the site. 0: one machine.
+	Race int `json:"race,omitempty"`
+	// Hedge lets a second machine race only once a step of the first one takes longer than 95 % of the earlier ones of its
+	// model, where at least MinHedgeRuns are known.
+	Hedge bool `json:"hedge,omitempty"`
 	// IfNoMachine is "wait", which is the default, or "fail": fail at once where no machine is free, neither the first
 	// one nor an alternative.
 	IfNoMachine string `json:"ifNoMachine,omitempty"`
@@ -82,6 +88,12 @@ type ProvisionStatus struct {
 	Failure    *Failure `json:"failure,omitempty"`
 	// Spent are the machines that were at fault when a run of the provision failed on them, in that order.
 	Spent []SpentMachine `json:"spent,omitempty"`
+	// Race is the second machine that installs it, while there is one.
+	Race *RaceRun `json:"race,omitempty"`
+	// Hedge is why a second machine is wanted, with spec.hedge.
+	Hedge string `json:"hedge,omitempty"`
+	// RaceNote is what became of the race: why there was none, or which machine was first.
+	RaceNote string `json:"raceNote,omitempty"`
 	// Replaced is the machine that served it until an operator replaced it by another one.
 	Replaced *ReplacedMachine `json:"replaced,omitempty"`
 	Started  time.Time        `json:"started,omitzero"` // when the first machine was claimed
@@ -99,6 +111,13 @@ const (
 	MaxAlternatives     = 8
 )
 
+const (
+	// RaceMachines is how many machines race.
+	RaceMachines = 2
+	// MinHedgeRuns is how many earlier runs of a step must be known, so that a slow one can be recognized.
+	MinHedgeRuns = 20
+)
+
 // SpentMachine is a machine that a provision does not use again: a run of it failed there, by the machine's fault.
 type SpentMachine struct {
 	FormerMachine
@@ -113,6 +132,14 @@ type ReplacedMachine struct {
 	By     string    `json:"by"`               // the account that replaced it
 	Reason string    `json:"reason,omitempty"` // as that gave it
 	Time   time.Time `json:"time,omitzero"`    // when
+}
+
+// RaceRun is a run of a provision beside another one.
+type RaceRun struct {
+	Machine    string `json:"machine"`           // the machine
+	MachineUID string `json:"machineUID"`        // of that machine
+	Address    string `json:"address,omitempty"` // of its boot port, where that is known when it is claimed
+	Workflow   string `json:"workflow"`          // the run
 }
 
 // FormerMachine is a machine that a provision had before, and its address.
@@ -147,6 +174,16 @@ func (v *Provision) Validate() error {
 		p.add("spec.alternatives", "must be from 0 to %d", MaxAlternatives)
 	} else if n != nil && *n > 0 && v.Spec.Machine != "" {
 		p.add("spec.alternatives", "needs spec.selector: a provision that names its machine has no alternative")
+	}
+	if v.Spec.Race != 0 && v.Spec.Race != RaceMachines {
+		p.add("spec.race", "is %d; must be %d, or 0 for no race", v.Spec.Race, RaceMachines)
+	} else if v.Spec.Race != 0 && v.Spec.Machine != "" {
+		p.add("spec.race", "needs spec.selector: a provision that names its machine has no second one")
+	}
+	if v.Spec.Hedge && v.Spec.Race != 0 {
+		p.add("spec.hedge", "excludes spec.race, which begins with two machines")
+	} else if v.Spec.Hedge && v.Spec.Machine != "" {
+		p.add("spec.hedge", "needs spec.selector: a provision that names its machine has no second one")
 	}
 	p.oneOf("spec.ifNoMachine", v.Spec.IfNoMachine, "", NoMachineWait, NoMachineFail)
 	v.validateCount(&p)

@@ -86,6 +86,18 @@ var References = []Reference{
 		return target(p.Spec.Machine, nil)
 	}),
 	refer("status.machine", "Machine", DeletionRefused, heldMachine),
+	refer("status.race.machine", "Machine", DeletionRefused, func(p *Provision) []Target {
+		if p.Status.Race == nil {
+			return nil
+		}
+		return target(p.Status.Race.Machine, &p.Status.Race.MachineUID)
+	}),
+	refer("status.race.workflow", "Workflow", DeletionIgnored, func(p *Provision) []Target {
+		if p.Status.Race == nil {
+			return nil
+		}
+		return target(p.Status.Race.Workflow, nil)
+	}),
 	refer("status.workflow", "Workflow", DeletionIgnored, func(p *Provision) []Target {
 		return target(p.Status.Workflow, nil)
 	}),

@@ -34,6 +34,9 @@ type SiteSpec struct {
 	// LateAfter is the least time after which a step may be reported as late, however fast earlier ones were; 0 means
 	// DefaultLateAfter.
 	LateAfter Duration `json:"lateAfter,omitempty"`
+	// RaceBudget is how many machines may race beside others at the same time, in percent of all machines; at least one
+	// may. 0: none. nil means DefaultRaceBudget.
+	RaceBudget *int `json:"raceBudget,omitempty"`
 	// TokenLifetime is how long an API token is valid unless its request says otherwise; 0 means DefaultTokenLifetime.
 	TokenLifetime Duration `json:"tokenLifetime,omitempty"`
 	// Release is what becomes of the disks of a machine whose provision is deleted: "no-wipe", the default, leaves them as
@@ -64,6 +67,7 @@ const (
 	DefaultAgentTimeout = Duration(45 * time.Second)
 	DefaultResets       = 3
 	DefaultDiscovered   = 2000
+	DefaultRaceBudget   = 5 // percent
 	// DefaultTokenLifetime is 90 days.
 	DefaultTokenLifetime = Duration(90 * 24 * time.Hour)
 )
@@ -149,6 +153,9 @@ func (s *Site) Validate() error {
 	}
 	p.ref("spec.platform", s.Spec.Platform)
 	validateLimits(&p, "spec.limits", s.Spec.Limits)
+	if n := s.Spec.RaceBudget; n != nil && (*n < 0 || *n > 100) {
+		p.add("spec.raceBudget", "is %d; must be from 0 to 100 percent of the machines", *n)
+	}
 	if s.Spec.AgentTimeout != 0 && s.Spec.AgentTimeout < Duration(5*time.Second) {
 		p.add("spec.agentTimeout", "is %s; at least 5s", s.Spec.AgentTimeout)
 	}

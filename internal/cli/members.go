@@ -15,7 +15,10 @@ import (
 
 // machineOrMembers returns the machine of a provision or, where it has members, how many of them succeeded: "12/20".
 func machineOrMembers(p *trivet.Provision) string {
-	if p.Spec.Count == nil {
+	switch {
+	case p.Spec.Count == nil && p.Status.Race != nil:
+		return p.Status.Machine + ", " + p.Status.Race.Machine
+	case p.Spec.Count == nil:
 		return p.Status.Machine
 	}
 	return fmt.Sprintf("%d/%d", p.Status.Members.Succeeded, *p.Spec.Count)

@@ -20,7 +20,8 @@ type provisionFlags struct {
 	userData, networkData       string   // files
 	alternatives                int
 	ifNoMachine                 string
-	count, maxInFlight          int
+	count, maxInFlight, race    int
+	hedge                       bool
 	noWait, watch               bool
 }
 
@@ -38,6 +39,7 @@ func (a *app) provision() *cobra.Command {
 		Example: "  trivet provision web1 --template debian --machine m1 --ssh-key ~/.ssh/id_ed25519.pub\n" +
 			"  trivet provision web2 --template debian --selector rack=r1 --param disk=/dev/sda --hostname web2\n" +
 			"  trivet provision web3 --template debian --selector pool=web --alternatives 3\n" +
+			"  trivet provision web3 --template debian --selector pool=web --race 2\n" +
 			"  trivet provision web4 --template debian --selector pool=web --if-no-machine fail\n" +
 			"  trivet provision web --template debian --selector pool=web --count 20 --max-in-flight 5\n" +
 			"  trivet provision web1 --watch     # watch an existing provision",
@@ -64,6 +66,10 @@ func (a *app) provision() *cobra.Command {
 		"labels of the machine, such as rack=r1,disk=ssd; any available one is used")
 	c.Flags().IntVar(&f.alternatives, "alternatives", trivet.DefaultAlternatives,
 		"further machines of the selector to use, one after the other, where the machine is at fault")
+	c.Flags().IntVar(&f.race, "race", 0, "2: two machines install it at the same time, and the first that is up serves it")
+	c.Flags().BoolVar(&f.hedge, "hedge", false,
+		"a second machine begins when a step of the first one is slow, by what was learnt of earlier runs")
+	c.MarkFlagsMutuallyExclusive("race", "hedge")
 	c.Flags().StringVar(&f.ifNoMachine, "if-no-machine", trivet.NoMachineWait,
 		"what to do while no machine is free: wait, or fail at once")
 	c.RegisterFlagCompletionFunc("if-no-machine", cobra.FixedCompletions(
@@ -103,6 +109,7 @@ func (a *app) createProvision(cmd *cobra.Command, cl *client.Client, name string
 	if cmd.Flags().Changed("alternatives") {
 		p.Spec.Alternatives = &f.alternatives
 	}
+	p.Spec.Race, p.Spec.Hedge = f.race, f.hedge
 	if cmd.Flags().Changed("if-no-machine") { // heads of earlier releases refuse the field
 		p.Spec.IfNoMachine = f.ifNoMachine
 	}

@@ -91,9 +91,36 @@ func (a *app) printProvision(e explanation) {
 	if e.Queue != nil {
 		fmt.Fprintf(a.Out, "It is the %s.\n", printable(queueText(e.Queue)))
 	}
+	if race := p.Status.Race; race != nil {
+		fmt.Fprintf(a.Out, "Machine %s installs it at the same time, by workflow %s; see: trivet why %s\n", race.Machine,
+			race.Workflow, race.Machine)
+	}
+	if text := hedgeText(e); text != "" {
+		fmt.Fprintf(a.Out, "It hedges: %s\n", printable(text))
+	}
+	if note := p.Status.RaceNote; note != "" {
+		fmt.Fprintf(a.Out, "Its race: %s\n", printable(note))
+	}
 	if p.Status.State == trivet.ProvisionFailed {
 		fmt.Fprintf(a.Out, "When the cause is gone: trivet retry%s %s\n", a.flagText(), p.Name)
 	}
+}
+
+// hedgeText says what becomes of the hedge of a provision whose run goes on.
+func hedgeText(e explanation) string {
+	p, w := e.Provision, e.Workflow
+	if !p.Spec.Hedge || p.Status.State != trivet.ProvisionRunning || p.Status.Race != nil || w == nil {
+		return ""
+	}
+	if p.Status.Hedge != "" {
+		return p.Status.Hedge
+	}
+	if s := w.Status.Current(); s != nil {
+		if t := w.Spec.StepTime(s.Name); t == nil || t.Runs < trivet.MinHedgeRuns {
+			return fmt.Sprintf("not at %s, of which fewer than %d earlier runs are known", s.Name, trivet.MinHedgeRuns)
+		}
+	}
+	return "a second machine begins when a step takes longer than 95 % of the earlier ones"
 }
 
 func explainMachine(ctx context.Context, cl *client.Client, machine string, all bool) (e explanation, err error) {

@@ -32,6 +32,9 @@ func (f *Fleet) Claim(ctx context.Context, name string) error {
 
 // consider claims a machine for a provision. why: there is none.
 func (f *Fleet) consider(ctx context.Context, p *trivet.Provision) (why string, err error) {
+	if provision.WantsSecond(p) {
+		return "", f.race(ctx, p)
+	}
 	if !p.Waits() {
 		return "", nil
 	}
@@ -103,8 +106,11 @@ func (f *Fleet) choose(p *trivet.Provision) (m *trivet.Machine, why string) {
 		return m, why
 	}
 	avoided := func(m *trivet.Machine) string {
+		if r := p.Status.Replaced; r != nil && r.MachineUID == m.UID {
+			return "not used, as it was replaced"
+		}
 		if provision.Spent(&p.Status, m) {
-			return "not used again"
+			return "not used, as it has failed"
 		}
 		return f.avoided(m)
 	}
@@ -207,12 +213,7 @@ func (f *Fleet) claim(t *transition, p *trivet.Provision, address *addressing.Pr
 // assign makes the run that was started on the machine that of the provision, and the address that moves to it its own.
 func (f *Fleet) assign(t *transition, p *trivet.Provision, in arrival, network *trivet.RunNetwork) error {
 	m, w := t.machine, t.workflow
-	if err := workflow.CheckSize(w); err != nil {
-		return err
-	}
-	if _, err := f.Workflows.In(t.tx).Get(w.FullName()); err == nil {
-		return fmt.Errorf("%w: workflow %s exists already", trivet.ErrConflict, w.ShortName())
-	} else if !errors.Is(err, trivet.ErrNotFound) {
+	if err := f.checkNew(t); err != nil {
 		return err
 	}
 	m.Status.Provision, m.Status.Workflow = p.ShortName(), w.ShortName()

@@ -72,6 +72,9 @@ func (f *Fleet) finishProvision(t *transition) error {
 	if s.Failure != nil {
 		run.Address, run.Kept = f.leaving(t)
 	}
+	if p.Status.Race != nil {
+		return f.finishRace(t, p, run)
+	}
 	p.Status = provision.After(&p.Spec, p.Status, run)
 	if p.Status.State.Ended() {
 		p.Status.Ended, p.Status.Paused = f.now(), nil
@@ -83,14 +86,14 @@ func (f *Fleet) finishProvision(t *transition) error {
 	return f.putProvision(t.tx, p)
 }
 
-// provisionOf returns the provision whose latest run is the machine's; nil where there is none.
+// provisionOf returns the provision whose latest run is the machine's, or one of its two; nil where there is none.
 func (f *Fleet) provisionOf(t *transition) (*trivet.Provision, error) {
 	if t.workflow.Spec.Provision == "" { // it releases the machine
 		return nil, nil
 	}
 	p, err := f.Provisions.In(t.tx).Get(trivet.Resolve(t.workflow.Project, t.workflow.Spec.Provision))
 	if errors.Is(err, trivet.ErrNotFound) || err == nil &&
-		(p.UID != t.workflow.Spec.ProvisionUID || p.Status.Workflow != t.workflow.Name) {
+		(p.UID != t.workflow.Spec.ProvisionUID || p.Status.Workflow != t.workflow.Name && !races(p, t.machine)) {
 		return nil, nil
 	}
 	return p, err

@@ -17,6 +17,7 @@ type Metrics struct {
 	seconds          *prometheus.HistogramVec // by step and result
 	retries, late    *prometheus.CounterVec   // by step
 	lost, switches   prometheus.Counter
+	races            *prometheus.CounterVec // by outcome
 }
 
 // NewMetrics returns registered metrics, with all counters at 0.
@@ -55,6 +56,11 @@ func NewMetrics(to prometheus.Registerer) *Metrics {
 			Name: "trivet_provision_switches_total",
 			Help: "Provisions that went on with another machine, as theirs was at fault.",
 		}),
+		races: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trivet_provision_races_total",
+			Help: "Provisions whose second machine began to install them (started), which one machine won (won), or of " +
+				"which one machine failed or was cancelled (failed).",
+		}, []string{"outcome"}),
 	}
 	for _, v := range []*prometheus.CounterVec{m.runs, m.provisions} {
 		v.WithLabelValues(string(trivet.WorkflowSucceeded), noCause)
@@ -67,7 +73,10 @@ func NewMetrics(to prometheus.Registerer) *Metrics {
 		m.retries.WithLabelValues(step)
 		m.late.WithLabelValues(step)
 	}
-	to.MustRegister(m.runs, m.provisions, m.seconds, m.retries, m.late, m.lost, m.switches)
+	for _, outcome := range []string{"started", "won", "failed"} {
+		m.races.WithLabelValues(outcome)
+	}
+	to.MustRegister(m.runs, m.provisions, m.seconds, m.retries, m.late, m.lost, m.switches, m.races)
 	return m
 }
 

@@ -17,25 +17,32 @@ func (f *Fleet) Pause(ctx context.Context, provision, by string) error {
 		if p.Status.Paused != nil {
 			return errUnchanged
 		}
-		t, err := f.runOf(tx, p)
+		runs, err := f.runsOf(tx, p)
 		if err != nil {
 			return err
 		}
 		p.Status.Paused = &trivet.Pause{By: by, Since: f.now()}
-		if t == nil || tx.ClusterVersion().Compare(trivet.PauseRelease) < 0 { // which the write refuses
+		if tx.ClusterVersion().Compare(trivet.PauseRelease) < 0 { // which the write refuses
 			return nil
 		}
-		if err := workflow.CheckPause(t.machine, t.workflow); err != nil {
-			return err
+		for _, t := range runs {
+			err = errors.Join(err, f.pauseRun(t, by))
 		}
-		power := ""
-		if t.machine.Status.Intent != nil {
-			power = t.machine.Status.Intent.Want
-		}
-		t.dropIntent()
-		t.run.Pause(by, power)
-		return f.save(t)
+		return err
 	})
+}
+
+func (f *Fleet) pauseRun(t *transition, by string) error {
+	if err := workflow.CheckPause(t.machine, t.workflow); err != nil {
+		return err
+	}
+	power := ""
+	if t.machine.Status.Intent != nil {
+		power = t.machine.Status.Intent.Want
+	}
+	t.dropIntent()
+	t.run.Pause(by, power)
+	return f.save(t)
 }
 
 // Resume resumes a provision that is paused. It changes nothing else: the run goes on where it was.
@@ -44,18 +51,21 @@ func (f *Fleet) Resume(ctx context.Context, provision, by string) error {
 		if p.Status.Paused == nil {
 			return errUnchanged
 		}
-		t, err := f.runOf(tx, p)
+		runs, err := f.runsOf(tx, p)
 		if err != nil {
 			return err
 		}
 		p.Status.Paused = nil
-		if t == nil || t.pause() == nil {
-			return nil
+		for _, t := range runs {
+			if t.pause() == nil {
+				continue
+			}
+			if power := t.run.Resume(by); power != "" {
+				f.setIntent(t, power)
+			}
+			err = errors.Join(err, f.save(t))
 		}
-		if power := t.run.Resume(by); power != "" {
-			f.setIntent(t, power)
-		}
-		return f.save(t)
+		return err
 	})
 }
 
@@ -88,18 +98,36 @@ func failed(op, name string, err error) error {
 	return &trivet.Error{Op: op, Kind: "Provision", Name: trivet.ShortName(name), Err: err}
 }
 
-// runOf reads the machine and the run that a provision has now; it is nil where it has none.
-func (f *Fleet) runOf(tx *store.Tx, p *trivet.Provision) (*transition, error) {
-	if p.Status.Machine == "" {
+// runsOf reads the machines and the runs that a provision has now: none, one, or the two of a race.
+func (f *Fleet) runsOf(tx *store.Tx, p *trivet.Provision) (all []*transition, err error) {
+	runs := []trivet.RaceRun{{Machine: p.Status.Machine, Workflow: p.Status.Workflow}}
+	if p.Status.Race != nil {
+		runs = append(runs, *p.Status.Race)
+	}
+	for _, run := range runs {
+		t, err := f.runOf(tx, p, run)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
+// runOf reads the machine of a run of a provision; it is nil where the run does not go on.
+func (f *Fleet) runOf(tx *store.Tx, p *trivet.Provision, run trivet.RaceRun) (*transition, error) {
+	if run.Machine == "" {
 		return nil, nil
 	}
-	t, err := f.load(tx, p.Status.Machine)
+	t, err := f.load(tx, run.Machine)
 	switch {
 	case errors.Is(err, trivet.ErrNotFound):
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case !t.active || t.workflow.FullName() != trivet.FullName(p.Project, p.Status.Workflow) ||
+	case !t.active || t.workflow.FullName() != trivet.FullName(p.Project, run.Workflow) ||
 		t.workflow.Spec.ProvisionUID != p.UID:
 		return nil, nil
 	}

@@ -35,6 +35,16 @@ func (f *Fleet) Resolve(ctx context.Context, provision, decision string) error {
 		if p.Spec.Count != nil {
 			return f.resolveMembers(tx, p, decision)
 		}
+		if race := p.Status.Race; race != nil {
+			why := "after the recovery the provision goes on with one machine"
+			if err := f.stopSecond(tx, p, race, trivet.ReasonResolved, why); err != nil {
+				return err
+			}
+			p.Status.Race, p.Status.RaceNote = nil, "no race: "+why
+			if err := f.putProvision(tx, p); err != nil {
+				return err
+			}
+		}
 		t, err := f.frozenRun(tx, p)
 		if err != nil {
 			return err

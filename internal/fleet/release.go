@@ -65,6 +65,11 @@ func (f *Fleet) cancel(t *transition, why string) error {
 // installed system is powered off. Where the site says so, the machine's disks are wiped or kept, by a run. An address
 // that waits for the next machine is free. It is part of the transaction that deletes the provision.
 func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
+	if race := p.Status.Race; race != nil {
+		if err := f.stopSecond(tx, p, race, trivet.ReasonReleased, "the provision was deleted"); err != nil {
+			return err
+		}
+	}
 	if p.Status.Machine == "" {
 		return f.dropAddress(tx, p)
 	}
@@ -76,16 +81,21 @@ func (f *Fleet) Release(tx *store.Tx, p *trivet.Provision) error {
 	if err != nil {
 		return err
 	}
+	return f.giveUp(t, p, trivet.ReasonReleased, "the provision was deleted")
+}
+
+// giveUp takes a machine from its provision, as [Fleet.Release] says.
+func (f *Fleet) giveUp(t *transition, p *trivet.Provision, reason, why string) error {
 	frozen := t.workflow != nil && t.workflow.Status.Frozen
 	if mode := t.releaseMode(); mode != trivet.ReleaseNoWipe && !frozen {
-		return f.releaseBy(t, p, mode)
+		return f.releaseBy(t, p, mode, reason, why)
 	}
 	if t.active {
-		t.run.Cancel("the provision was deleted")
+		t.run.Cancel(why)
 		t.events, t.active = append(t.events, t.run.Events...), false
 		t.run.Events = nil
 	}
-	t.event(trivet.ReasonReleased, "provision %s was deleted", p.ShortName())
+	t.event(reason, "provision %s: %s", p.ShortName(), why)
 	if err := f.vacate(t); err != nil {
 		return err
 	}

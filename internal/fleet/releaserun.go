@@ -39,12 +39,12 @@ func (f *Fleet) StartRelease(ctx context.Context, machine string, req trivet.Rel
 	})
 }
 
-// releaseBy releases the machine of a provision that is being deleted, in the mode that the site chooses.
-func (f *Fleet) releaseBy(t *transition, p *trivet.Provision, mode trivet.ReleaseMode) error {
-	if err := f.endRun(t, "the provision was deleted"); err != nil {
+// releaseBy releases a machine that is taken from its provision, in the mode that the site chooses.
+func (f *Fleet) releaseBy(t *transition, p *trivet.Provision, mode trivet.ReleaseMode, reason, why string) error {
+	if err := f.endRun(t, why); err != nil {
 		return err
 	}
-	t.event(trivet.ReasonReleased, "provision %s was deleted", p.ShortName())
+	t.event(reason, "provision %s: %s", p.ShortName(), why)
 	if err := f.beginRelease(t, mode); err != nil {
 		return err
 	}
@@ -79,11 +79,19 @@ func (f *Fleet) deleteProvision(t *transition) error {
 	}
 	name := trivet.Resolve("", st.Provision)
 	p, err := f.Provisions.In(t.tx).Get(name)
-	if errors.Is(err, trivet.ErrNotFound) || err == nil && p.Status.MachineUID != t.machine.UID {
+	if errors.Is(err, trivet.ErrNotFound) || err == nil && p.Status.MachineUID != t.machine.UID && !races(p, t.machine) {
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	if races(p, t.machine) {
+		return f.leaveRace(t.tx, p, "machine "+t.machine.Name+" is released by command")
+	}
+	if p.Status.Race != nil {
+		if err := f.stopSecond(t.tx, p, p.Status.Race, trivet.ReasonReleased, "the provision was deleted"); err != nil {
+			return err
+		}
 	}
 	t.event(trivet.ReasonReleased, "provision %s was deleted, as the machine is released", p.ShortName())
 	return f.removeProvision(t.tx, p)

@@ -33,7 +33,7 @@ func (f *Fleet) expect(t *transition) {
 // matters more than its reputation.
 func (f *Fleet) reputations(p *trivet.Provision) func(*trivet.Machine) float64 {
 	const sameRack, most = 1000, 100
-	now, book, avoided := f.now(), f.book(), map[string]bool{}
+	now, book, avoided, other := f.now(), f.book(), map[string]bool{}, f.firstMachine(p)
 	return func(m *trivet.Machine) float64 {
 		worse := min(learnt.Faults(m.Status.Reputation, now), most)
 		model := learnt.ModelOf(m.Status.Inventory)
@@ -43,11 +43,20 @@ func (f *Fleet) reputations(p *trivet.Provision) func(*trivet.Machine) float64 {
 		if avoided[model] {
 			worse++
 		}
-		if !provision.Elsewhere(&p.Status, m) {
+		if !provision.Elsewhere(&p.Status, m) || other != nil && other.Spec.Rack == m.Spec.Rack {
 			worse += sameRack
 		}
 		return worse
 	}
+}
+
+// firstMachine returns the machine that a provision has, beside which another one is chosen; nil where it has none.
+func (f *Fleet) firstMachine(p *trivet.Provision) *trivet.Machine {
+	m, err := f.Machines.GetShared(p.Status.Machine)
+	if err != nil {
+		return nil
+	}
+	return m
 }
 
 // countFailure adds the failure of the machine's run to its reputation.

@@ -285,6 +285,47 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// Two machines install a provision at the same time. One of them serves it, and the other one can be used again.
+func TestRace(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.template("quick", trivet.Action{Name: "seed", Use: "seed"}, trivet.Action{Name: "reboot", Use: "reboot"})
+	pool, machines := map[string]string{"pool": "a"}, map[string]*Machine{}
+	for i, name := range []string{"a", "b"} {
+		m := &Machine{Name: name, MAC: macOf(i + 1), Dir: s.demo.Dir, DHCP: []string{s.dhcp}, Log: s.demo.Log, Up: func() {}}
+		_, err := client.Of[trivet.Machine](s.client).Create(s.Context(), &trivet.Machine{
+			Meta: trivet.Meta{Name: name, Labels: pool}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: m.MAC}}}})
+		s.must(err)
+		machines[name] = m
+	}
+	_, err := client.Of[trivet.Provision](s.client).Create(s.Context(), &trivet.Provision{
+		Meta: trivet.Meta{Name: "web"}, Spec: trivet.ProvisionSpec{Template: "quick", Selector: pool,
+			Race: trivet.RaceMachines}})
+	s.must(err)
+	s.until("web-2", func(*trivet.Workflow) bool { return true })
+	for _, m := range machines {
+		defer s.power(m)()
+	}
+	ended := func(w *trivet.Workflow) bool { return w.Status.State.Ended() }
+	states := map[trivet.WorkflowState]string{}
+	for _, run := range []string{"web-1", "web-2"} {
+		w := s.until(run, ended)
+		states[w.Status.State] = w.Spec.Machine
+	}
+	p, err := client.Of[trivet.Provision](s.client).Get(t.Context(), "web")
+	s.must(err)
+	first, second := states[trivet.WorkflowSucceeded], states[trivet.WorkflowCancelled]
+	if first == "" || second == "" || p.Status.Machine != first || p.Status.State != trivet.ProvisionSucceeded {
+		t.Fatalf("the runs: %v, the provision: %+v", states, p.Status)
+	}
+	if m := s.record(machines[second]); m.Status.Provision != "" || m.Status.State == trivet.MachineQuarantined {
+		t.Errorf("the machine that lost: %+v", m.Status)
+	}
+	if m := s.record(machines[first]); m.Status.State != trivet.MachineActive {
+		t.Errorf("the machine that won: %+v", m.Status)
+	}
+}
+
 func TestResetDuringWorkflow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -5,6 +5,7 @@ package state
 import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/ipam"
+	"github.com/trivet-project/trivet/internal/provision"
 	"github.com/trivet-project/trivet/internal/store"
 )
 
@@ -16,6 +17,7 @@ const (
 	ByLabel   = "label"   // machines by label, those that can be claimed apart from others: see Tables.FreeMachines
 	ByWaiting = "waiting" // provisions that wait, by what they wait for, project and age: see Tables.WaitingFor
 	ByAge     = "age"     // provisions that wait, by age
+	ByRace    = "race"    // provisions that race, under Racing, and those that want a second machine, under WantsSecond; compared
 	ByParent  = "members" // provisions by the one that they are a member of, and state: see Tables.Members
 	// machines that wait to be accepted, under trivet.MachineDiscovered; compared
 	ByDiscovered = "discovered"
@@ -95,6 +97,7 @@ func newTables(s *store.Store) *Tables {
 			store.Index[trivet.Provision]{Name: ByWaiting, Keys: waitingKeys},
 			store.Index[trivet.Provision]{Name: ByAge, Keys: ageKeys},
 			store.Index[trivet.Provision]{Name: ByParent, Keys: parentKeys},
+			store.Index[trivet.Provision]{Name: ByRace, Keys: raceKeys, Compared: true},
 		),
 		Templates: store.NewTable[trivet.Template](s),
 		Images:    store.NewTable(s, store.Index[trivet.Image]{Name: ByBlob, Keys: digestsOf[*trivet.Image]}),
@@ -171,6 +174,22 @@ func macs(m *trivet.Machine) (all []string) {
 		all = append(all, n.MAC)
 	}
 	return all
+}
+
+// The keys of ByRace.
+const (
+	Racing      = "racing"
+	WantsSecond = "wants second"
+)
+
+func raceKeys(p *trivet.Provision) []string {
+	switch {
+	case p.Status.Race != nil:
+		return []string{Racing}
+	case provision.WantsSecond(p):
+		return []string{WantsSecond}
+	}
+	return nil
 }
 
 // owned returns the MAC of an address that a machine owns. The lease of an unknown port has no key: its write stays

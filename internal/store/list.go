@@ -26,6 +26,18 @@ func (t View[T]) ListBy(index, key string) (list []*T) {
 	return list
 }
 
+// CountBy returns how many records ListBy would return. The commit compares that no other record was added to the list.
+// It visits each, and copies none.
+func (t View[T]) CountBy(index, key string) (n int) {
+	_ = t.tx.checkRead(t.info) // fails the transaction
+	ix := t.info.compared(index)
+	t.tx.read(listKey(t.info, ix, key))
+	for range t.tx.members(t.info, ix, key) {
+		n++
+	}
+	return n
+}
+
 // compared returns the index of a name. It panics if a transaction must not decide on its lists.
 func (info *kindInfo) compared(name string) index {
 	ix := info.index(name)

@@ -19,6 +19,19 @@ func LateAfter(w *trivet.Workflow) time.Duration {
 	return 0
 }
 
+// HedgeAfter returns after how long the running attempt of a run's step is slow: 95 % of the earlier ones took at most
+// that. It is 0 where too few are known.
+func HedgeAfter(w *trivet.Workflow) time.Duration {
+	step := w.Status.Current()
+	if step == nil || w.Status.State.Ended() || waitsToRetry(step) {
+		return 0
+	}
+	if t := w.Spec.StepTime(step.Name); t != nil && t.Runs >= trivet.MinHedgeRuns {
+		return t.P95.D()
+	}
+	return 0
+}
+
 // waitsToRetry reports whether an action is between two attempts.
 func waitsToRetry(step *trivet.Step) bool { return !trivet.IsBootStep(step.Name) && backsOff(step) }
 

@@ -26,6 +26,7 @@ type Fleet interface {
 	Expire(ctx context.Context, machine string, wait workflow.Wait) error
 	DeclareLost(ctx context.Context, machine string, wait workflow.Wait, epoch int64, cause string) error
 	ReportLate(ctx context.Context, machine string, wait workflow.Wait) error
+	Hedge(ctx context.Context, machine string, wait workflow.Wait) error
 }
 
 // Presence knows how long agents are silent.
@@ -160,11 +161,12 @@ func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Dur
 	}
 	c.begin(w, wait, clock)
 	late, errLate := c.checkLate(ctx, w, wait, used)
+	slow, errSlow := c.checkHedge(ctx, w, wait, used)
 	silence, err := c.checkSilence(ctx, w, wait)
 	if queued {
 		silence = min(silence, queuedInterval)
 	}
-	return min(silence, late, limit-used), errors.Join(err, errLate)
+	return min(silence, late, slow, limit-used), errors.Join(err, errLate, errSlow)
 }
 
 // queuedInterval is how often a wait is checked that is queued for a BMC, pausedInterval one of a run that is paused.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/learnt"
+	"github.com/trivet-project/trivet/internal/provision"
 	"github.com/trivet-project/trivet/internal/uptime"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -111,4 +112,22 @@ func (c *Controller) checkLate(ctx context.Context, w *trivet.Workflow, wait wor
 		return late - used, nil
 	}
 	return time.Second, c.Fleet.ReportLate(ctx, w.Spec.Machine, wait)
+}
+
+// checkHedge asks for a second machine for a provision that hedges where the running step is slow, and returns when to
+// check again.
+func (c *Controller) checkHedge(ctx context.Context, w *trivet.Workflow, wait workflow.Wait,
+	used time.Duration) (after time.Duration, err error) {
+	slow := workflow.HedgeAfter(w)
+	if slow == 0 || w.Spec.Provision == "" {
+		return never, nil
+	}
+	p, err := c.Tables.Provisions.GetShared(trivet.Resolve(w.Project, w.Spec.Provision))
+	if err != nil || p.UID != w.Spec.ProvisionUID || !provision.MayHedge(p) {
+		return never, nil // it was deleted, or does not hedge
+	}
+	if used < slow {
+		return slow - used, nil
+	}
+	return time.Second, c.Fleet.Hedge(ctx, w.Spec.Machine, wait)
 }

@@ -306,3 +306,61 @@ func TestLateStepIsReported(t *testing.T) {
 		t.Errorf("the run is %+v, %v", w.Status, err)
 	}
 }
+
+// A provision that hedges gets a second machine once a step of the first one is slow, and not where too few runs are
+// known.
+func TestSlowRunIsHedged(t *testing.T) {
+	for _, known := range []int{trivet.MinHedgeRuns - 1, 200} {
+		i := newInstaller(t)
+		b := &learnt.Book{}
+		for range known {
+			b.Add(learnt.Run{Model: learnt.ModelOf(nil), Succeeded: true,
+				Steps: []learnt.Took{{Keys: []string{trivet.StepPowerOn}, Time: 35 * time.Second}}})
+		}
+		i.f.Learnt = func() *learnt.Book { return b }
+		i.head(0)
+		pool := map[string]string{"pool": "p"}
+		_, err := i.f.Store.Update(t.Context(), func(tx *store.Tx) error {
+			m := func(name, mac string) error {
+				return i.f.Machines.In(tx).Put(&trivet.Machine{Meta: trivet.Meta{Name: name, Labels: pool},
+					Spec:   trivet.MachineSpec{NICs: []trivet.NIC{{MAC: mac}}, BMC: bmc()},
+					Status: trivet.MachineStatus{State: trivet.MachineAvailable}})
+			}
+			return errors.Join(m("m1", "52:54:00:00:00:01"), m("m2", "52:54:00:00:00:02"),
+				i.f.Sites.In(tx).Put(&trivet.Site{Meta: trivet.Meta{Name: trivet.SiteName},
+					Status: trivet.SiteStatus{ClusterVersion: trivet.CurrentRelease}}),
+				i.f.Templates.In(tx).Put(&trivet.Template{Meta: trivet.Meta{Project: "default", Name: "t"},
+					Spec: trivet.TemplateSpec{Actions: []trivet.Action{{Name: "work", Use: "noop"}}}}),
+				i.f.Provisions.In(tx).Put(&trivet.Provision{Meta: trivet.Meta{Project: "default", Name: "p"},
+					Spec: trivet.ProvisionSpec{Template: "t", Selector: pool, Hedge: true}}))
+		})
+		if err := errors.Join(err, i.f.Claim(t.Context(), "default/p")); err != nil {
+			t.Fatal(err)
+		}
+		status := func() trivet.ProvisionStatus {
+			p, err := i.f.Provisions.Get("default/p")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.Status
+		}
+		i.after(1, i.power(""))
+		i.after(30, nothing)
+		if st := status(); st.Hedge != "" || st.Machine != "m1" {
+			t.Errorf("before it is slow: %+v", st)
+		}
+		i.after(15, nothing)
+		i.after(15, nothing)
+		if err := i.f.Claim(t.Context(), "default/p"); err != nil {
+			t.Fatal(err)
+		}
+		st := status()
+		if known < trivet.MinHedgeRuns {
+			if st.Hedge != "" || st.Race != nil {
+				t.Errorf("with %d runs known: %+v", known, st)
+			}
+		} else if !strings.HasPrefix(st.Hedge, "power-on takes longer than ") || st.Race == nil || st.Race.Machine != "m2" {
+			t.Errorf("slow: %+v", st)
+		}
+	}
+}

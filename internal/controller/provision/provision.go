@@ -11,6 +11,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/placement"
+	"github.com/trivet-project/trivet/internal/provision"
 	"github.com/trivet-project/trivet/internal/reconcile"
 	"github.com/trivet-project/trivet/internal/state"
 	"github.com/trivet-project/trivet/internal/store"
@@ -41,7 +42,7 @@ var Declaration = reconcile.Declaration{
 func input(r trivet.Record) any {
 	switch r := r.(type) {
 	case *trivet.Provision:
-		return waiting{r.Waits(), r.Status.WaitsFor}
+		return waiting{r.Waits(), r.Status.WaitsFor, provision.WantsSecond(r)}
 	case *trivet.Machine:
 		return placement.Free(r)
 	}
@@ -51,6 +52,7 @@ func input(r trivet.Record) any {
 type waiting struct {
 	machine bool
 	other   string
+	second  bool
 }
 
 // The keys are full names of provisions and, as names have no spaces, names of machines that became available after
@@ -92,7 +94,7 @@ func (c *Controller) Keys() []string {
 func (c *Controller) Affected(e *store.Event) []string {
 	switch is := e.Record().(type) {
 	case *trivet.Provision:
-		if was, ok := e.Old().(*trivet.Provision); is.Waits() &&
+		if was, ok := e.Old().(*trivet.Provision); (is.Waits() || provision.WantsSecond(is)) &&
 			(!ok || was.Generation != is.Generation || was.Status.Paused != nil ||
 				is.Status.WaitsFor == "" && input(was) != input(is)) {
 			return []string{is.FullName()}
@@ -160,6 +162,9 @@ func (c *Controller) recheck(ctx context.Context) (time.Duration, error) {
 	c.mu.Lock()
 	after, begun := c.after, c.begun
 	c.mu.Unlock()
+	if after == nil {
+		c.recheckRaces(ctx)
+	}
 	last, err := c.fleet.Recheck(ctx, after, pageSize)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,6 +178,13 @@ func (c *Controller) recheck(ctx context.Context) (time.Duration, error) {
 		return recheckInterval, nil
 	}
 	return pageInterval, nil
+}
+
+// recheckRaces claims the second machines that provisions still want, as a head was killed before it had claimed them.
+func (c *Controller) recheckRaces(ctx context.Context) {
+	for _, p := range c.tables.Provisions.SharedBy(state.ByRace, state.WantsSecond) {
+		_ = c.fleet.Claim(ctx, p.FullName()) // the next recheck repeats it
+	}
 }
 
 // restart begins a recheck of all provisions.
