@@ -57,7 +57,14 @@ func (s *Store) Held() (events, bytes int) {
 const HistoryEvents, HistoryBytes = historyEvents, historyBytes
 
 // MaxWaiting bounds the transactions that wait for a group.
-const MaxWaiting = maxWaiting
+const MaxWaiting, MaxWaitingBytes = maxWaiting, maxWaitingBytes
+
+// LimitBytes sets how many bytes the transactions may write that wait.
+func (g *Group) LimitBytes(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.maxBytes = n
+}
 
 // Waiting returns how many transactions wait for the next group.
 func (g *Group) Waiting() int {

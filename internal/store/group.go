@@ -26,7 +26,9 @@ type Group struct {
 	mu      sync.Mutex
 	waiting []*grouped // guarded by mu, as below; in order of arrival; bounded
 	bytes   int        // of what the waiting write
-	running bool       // a goroutine sends groups
+	// maxBytes bounds bytes, but for one that waits alone.
+	maxBytes int
+	running  bool // a goroutine sends groups
 }
 
 // Bounds of a Group.
@@ -45,7 +47,7 @@ type grouped struct {
 }
 
 // NewGroup returns a group of the store's transactions.
-func (s *Store) NewGroup() *Group { return &Group{store: s} }
+func (s *Store) NewGroup() *Group { return &Group{store: s, maxBytes: maxWaitingBytes} }
 
 // Update is [Store.Update] in a transaction that others share. Its own reads decide whether it is committed; no other's
 // do. It also fails with ErrUnavailable when too many wait.
@@ -77,7 +79,7 @@ func (g *Group) add(m *grouped) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	bytes := m.bytes()
-	if len(g.waiting) >= maxWaiting || len(g.waiting) > 0 && g.bytes+bytes > maxWaitingBytes {
+	if len(g.waiting) >= maxWaiting || len(g.waiting) > 0 && g.bytes+bytes > g.maxBytes {
 		return false
 	}
 	g.waiting, g.bytes = append(g.waiting, m), g.bytes+bytes

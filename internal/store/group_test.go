@@ -402,7 +402,14 @@ func TestGroupIsBounded(t *testing.T) {
 	if err := <-gone; !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
 		t.Errorf("ended before it was sent: %v", err)
 	}
-	for i := range store.MaxWaiting {
+	h.group.LimitBytes(0)
+	h.update(t, h.create("alone"))
+	h.waiting(t, 1) // which may be larger than all may
+	if _, err := h.group.Update(t.Context(), h.create("more")); !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("more bytes than may wait: %v", err)
+	}
+	h.group.LimitBytes(store.MaxWaitingBytes)
+	for i := range store.MaxWaiting - 1 {
 		h.update(t, h.create(fmt.Sprint("m", i)))
 	}
 	h.waiting(t, store.MaxWaiting)
