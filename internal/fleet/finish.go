@@ -80,7 +80,7 @@ func (f *Fleet) finishProvision(t *transition) error {
 		p.Status.Ended, p.Status.Paused = f.now(), nil
 	} else {
 		t.event(trivet.ReasonSwitched, "provision %s goes on with another machine: alternative %d of %d", p.ShortName(),
-			len(p.Status.Spent), provision.Alternatives(&p.Spec))
+			len(p.Status.Spent)+p.Status.Withdrawn, provision.Alternatives(&p.Spec))
 	}
 	f.countProvision(t.tx, &p.Status)
 	return f.putProvision(t.tx, p)

@@ -162,8 +162,7 @@ func (f *Fleet) stopSecond(tx *store.Tx, p *trivet.Provision, run *trivet.RaceRu
 
 // leaveRace makes a provision go on with its first machine alone, as its second one is taken from it.
 func (f *Fleet) leaveRace(tx *store.Tx, p *trivet.Provision, why string) error {
-	p.Status.RaceNote = fmt.Sprintf("%s; %s goes on alone", why, p.Status.Machine)
-	p.Status.Race = nil
+	p.Status = provision.Withdraw(p.Status, why)
 	return f.putProvision(tx, p)
 }
 

@@ -36,12 +36,9 @@ func (f *Fleet) Resolve(ctx context.Context, provision, decision string) error {
 			return f.resolveMembers(tx, p, decision)
 		}
 		if race := p.Status.Race; race != nil {
-			why := "after the recovery the provision goes on with one machine"
-			if err := f.stopSecond(tx, p, race, trivet.ReasonResolved, why); err != nil {
-				return err
-			}
-			p.Status.Race, p.Status.RaceNote = nil, "no race: "+why
-			if err := f.putProvision(tx, p); err != nil {
+			const why = "the cluster was recovered"
+			err := f.stopSecond(tx, p, race, trivet.ReasonResolved, why)
+			if err := errors.Join(err, f.leaveRace(tx, p, why)); err != nil {
 				return err
 			}
 		}

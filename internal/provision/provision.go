@@ -39,7 +39,7 @@ func After(spec *trivet.ProvisionSpec, st trivet.ProvisionStatus, run Run) trive
 	st.Spent = append(slices.Clone(st.Spent), trivet.SpentMachine{FormerMachine: former(run), Workflow: run.Name,
 		Rack: run.Machine.Spec.Rack, Failure: *run.Failure})
 	switch {
-	case len(st.Spent) <= Alternatives(spec):
+	case len(st.Spent)+st.Withdrawn <= Alternatives(spec):
 		leave(&st, run)
 	case len(st.Spent) > 1:
 		st.Reason += suspect(st.Spent)

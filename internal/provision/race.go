@@ -37,6 +37,14 @@ func RaceBudget(percent *int, machines int) int {
 	return max(1, machines*share/100)
 }
 
+// Withdraw returns the status after the second machine was taken from the provision.
+func Withdraw(st trivet.ProvisionStatus, why string) trivet.ProvisionStatus {
+	st.RaceNote = fmt.Sprintf("%s; %s goes on alone", why, st.Machine)
+	st.Race = nil
+	st.Withdrawn++
+	return st
+}
+
 // AfterRace returns the status of a provision after one of its two runs has ended, and the run that must be stopped, if
 // any. The first success ends the race. After a failure the other run goes on alone, as its machine may have what the
 // failed one lacked; what both lack fails it, too.
@@ -54,11 +62,12 @@ func AfterRace(st trivet.ProvisionStatus, run Run) (after trivet.ProvisionStatus
 	}
 	st = ServedBy(st, other)
 	st.RaceNote = fmt.Sprintf("the run on %s was cancelled; %s goes on alone", ended.Machine, other.Machine)
-	if run.Failure == nil {
-		return st, nil
+	if run.Failure != nil {
+		st.RaceNote = fmt.Sprintf("%s; %s goes on alone", failedOn(ended.Machine, run.Failure), other.Machine)
 	}
-	st.RaceNote = fmt.Sprintf("%s; %s goes on alone", failedOn(ended.Machine, run.Failure), other.Machine)
-	if run.Failure.Type == trivet.FaultMachine {
+	if run.Failure == nil || run.Failure.Type != trivet.FaultMachine {
+		st.Withdrawn++
+	} else {
 		spent := trivet.SpentMachine{FormerMachine: former(run), Workflow: run.Name, Rack: run.Machine.Spec.Rack,
 			Failure: *run.Failure}
 		if spent.Address != "" {

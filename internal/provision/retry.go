@@ -31,7 +31,7 @@ func Retry(st trivet.ProvisionStatus, fullName, by string) (trivet.ProvisionStat
 // again resets what the earlier runs of a provision have left.
 func again(st *trivet.ProvisionStatus) {
 	st.Failure, st.Spent, st.Paused = nil, nil, nil
-	st.RaceNote, st.Hedge = "", ""
+	st.RaceNote, st.Hedge, st.Withdrawn = "", "", 0
 	st.WaitsFor, st.WaitsGeneration = "", 0
 	st.Started, st.Ended = time.Time{}, time.Time{}
 }
