@@ -9,6 +9,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
 	"github.com/trivet-project/trivet/internal/fleet"
+	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
 
@@ -105,7 +106,9 @@ func (h *Handler) writeSync(ctx context.Context, m *trivet.Machine, s *trivet.Sy
 		return false, fmt.Errorf("sync: %w", err)
 	case what == workflow.WriteReports:
 		err := h.Fleet.Report(ctx, s)
-		if errors.Is(err, fleet.ErrTooOften) { // none is acknowledged: the agent sends them again, after a while
+		if errors.Is(err, fleet.ErrTooOften) || errors.Is(err, store.ErrOverloaded) {
+			// None is acknowledged: the agent sends them again, after a while. An error would make it connect to another
+			// head, which costs both more than a report.
 			h.metrics.delayed.Inc()
 			return false, nil
 		}

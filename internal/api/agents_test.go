@@ -383,6 +383,27 @@ func TestMachineAtFirstBootIsOrderedToBootItsDisk(t *testing.T) {
 	}
 }
 
+// What an agent reports to an overloaded head is not acknowledged, and no error, so that it does not connect to another
+// head: it sends it again.
+func TestReportsOfOverloadedHeadAreDelayed(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	a.claim()
+	if _, err := a.hello(0); err != nil {
+		t.Fatal(err)
+	}
+	release := a.overload()
+	report := trivet.Report{Seq: 1, Action: "one", Attempt: 1, State: trivet.StepRunning}
+	if g, err := a.sync(1, 0, report); err != nil || g.Acked != 0 || g.Order != trivet.OrderNone {
+		t.Errorf("while transactions wait: %+v, %v", g, err)
+	}
+	a.awaitMetric("trivet_api_delayed_reports_total 1")
+	release()
+	if g, err := a.sync(1, 0, report); err != nil || g.Acked != 1 {
+		t.Errorf("afterwards: %+v, %v", g, err)
+	}
+}
+
 // What an agent reports too often is not acknowledged, and no error: it sends it again. It is heard all the same.
 func TestFloodOfReportsIsDelayed(t *testing.T) {
 	t.Parallel()

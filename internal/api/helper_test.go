@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -60,7 +61,8 @@ type head struct {
 	admin    string // token
 	member   *cluster.Member
 
-	isCutOff atomic.Bool // it has no leader
+	isCutOff atomic.Bool                  // it has no leader
+	admit    atomic.Pointer[func() error] // nil: the store admits everything
 }
 
 func newHead(t *testing.T) *head {
@@ -84,7 +86,12 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	t.Helper()
 	dir, reg := t.TempDir(), prometheus.NewRegistry()
 	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
-	h.fleet = fleet.New(storetest.On(t, member, store.Options{Head: name}, state.New), name)
+	h.fleet = fleet.New(storetest.On(t, member, store.Options{Head: name, Admit: func(int, int64) error {
+		if admit := h.admit.Load(); admit != nil {
+			return (*admit)()
+		}
+		return nil
+	}}, state.New), name)
 	h.presence = presence.New(presence.NewClock(func() bool { return !h.isCutOff.Load() }), h.fleet.AgentTimeout)
 	h.fleet.AgentUp, h.fleet.AgentSilence = h.presence.Up, h.presence.Silence
 	h.blobs = must(blob.Open(filepath.Join(dir, "blobs"), blob.Options{}))(t)
@@ -125,6 +132,32 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	}))(t)
 	h.listen()
 	return h
+}
+
+// overload fills the head's transactions with ones that do not end before release.
+func (h *head) overload() (release func()) {
+	h.t.Helper()
+	put(h, h.fleet.Machines, &trivet.Machine{Meta: trivet.Meta{Name: "overload"},
+		Status: trivet.MachineStatus{State: trivet.MachineAvailable}})
+	released, blocked := make(chan struct{}), make(chan struct{}, store.InProgress)
+	block := func() error {
+		blocked <- struct{}{}
+		<-released
+		return errors.New("released")
+	}
+	h.admit.Store(&block)
+	var all sync.WaitGroup
+	for range store.InProgress {
+		all.Go(func() { _ = h.fleet.Quarantine(h.t.Context(), "overload", "overload") })
+	}
+	for range store.InProgress {
+		<-blocked
+	}
+	return func() {
+		h.admit.Store(nil)
+		close(released)
+		all.Wait()
+	}
 }
 
 func (h *head) listen() { h.serve("127.0.0.1:0") }

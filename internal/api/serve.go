@@ -198,7 +198,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Responses and watches that ended as their client did not read them in time, by route.",
 		}, []string{"route"}),
 		delayed: prometheus.NewCounter(prometheus.CounterOpts{Name: "trivet_api_delayed_reports_total",
-			Help: "Reports that an agent must send again, as those of its machine write too often."}),
+			Help: "Reports that an agent must send again, as those of its machine write too often or the head is overloaded."}),
 	}
 	reg.MustRegister(m.requests, m.seconds, m.watches, m.refused, m.unread, m.delayed)
 	return m

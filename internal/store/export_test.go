@@ -56,8 +56,11 @@ func (s *Store) Held() (events, bytes int) {
 // The limits of the history.
 const HistoryEvents, HistoryBytes = historyEvents, historyBytes
 
-// MaxWaiting bounds the transactions that wait for a group.
-const MaxWaiting, MaxWaitingBytes = maxWaiting, maxWaitingBytes
+// MaxWaitingBytes bounds what the transactions write that wait for a group.
+const MaxWaitingBytes = maxWaitingBytes
+
+// Guard returns the revision of the guard that the copy has.
+func (s *Store) Guard() int64 { return s.guard() }
 
 // LimitBytes sets how many bytes the transactions may write that wait.
 func (g *Group) LimitBytes(n int) {

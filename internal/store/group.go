@@ -18,22 +18,31 @@ import (
 // compares, which fail for it alone. Each has its own ID, by which its outcome is looked up if there is no response.
 // There is no delay: the first is sent at once, and those that come meanwhile are the next group.
 //
+// Few are in progress at a time, and the others wait before they read anything: a thousand that wait with what they have
+// read would take the processor from etcd, and find that it has changed.
+//
 // Transactions that add records to one list share a group: the key of the list, which none of them compares, is written
 // once for all.
 type Group struct {
 	store *Store
+	slots chan struct{} // one for each transaction in progress
 
 	mu      sync.Mutex
-	waiting []*grouped // guarded by mu, as below; in order of arrival; bounded
+	waiting []*grouped // guarded by mu, as below; in order of arrival; at most InProgress
 	bytes   int        // of what the waiting write
 	// maxBytes bounds bytes, but for one that waits alone.
 	maxBytes int
 	running  bool // a goroutine sends groups
 }
 
+// InProgress is how many transactions of a Group are in progress at a time: some groups.
+const InProgress = 256
+
 // Bounds of a Group.
 const (
-	maxWaiting      = 4096 // more than the agents of a head, which may report at the same moment
+	// slotTimeout is how long a transaction waits for that. It is well below the time after which a client tries another
+	// head, which would make an overload worse.
+	slotTimeout     = 3 * time.Second
 	maxWaitingBytes = 32 << 20
 	// etcdOps is etcd's limit of the compares or operations of one transaction, with those of one that is nested in it.
 	etcdOps = 128
@@ -41,45 +50,74 @@ const (
 
 // grouped is a transaction that waits for its group, or for the response to it.
 type grouped struct {
-	ifs   []clientv3.Cmp
+	ifs   []clientv3.Cmp // without that of the guard
 	thens []clientv3.Op
 	done  chan response
+	guard int64 // with which it is sent; guarded by Group.mu until then
 }
 
+// ErrOverloaded means that a transaction was refused before it began, as too many were in progress for too long.
+var ErrOverloaded = fmt.Errorf("%w: too many transactions wait", trivet.ErrUnavailable)
+
 // NewGroup returns a group of the store's transactions.
-func (s *Store) NewGroup() *Group { return &Group{store: s, maxBytes: maxWaitingBytes} }
+func (s *Store) NewGroup() *Group {
+	return &Group{store: s, slots: make(chan struct{}, InProgress), maxBytes: maxWaitingBytes}
+}
 
 // Update is [Store.Update] in a transaction that others share. Its own reads decide whether it is committed; no other's
-// do. It also fails with ErrUnavailable when too many wait.
+// do. It also fails with ErrOverloaded.
 func (g *Group) Update(ctx context.Context, fn func(tx *Tx) error) (int64, error) {
-	return g.store.updateBy(ctx, fn, g.send)
+	return g.store.measure(ctx, func(ctx context.Context) (int64, error) {
+		if err := g.enter(ctx); err != nil {
+			return 0, err
+		}
+		defer func() { <-g.slots }()
+		return g.store.update(ctx, fn, g.send)
+	})
+}
+
+// enter waits for a slot, in order of arrival.
+func (g *Group) enter(ctx context.Context) error {
+	timer := time.NewTimer(slotTimeout)
+	defer timer.Stop()
+	select {
+	case g.slots <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return overloaded()
+	case <-ctx.Done():
+		return noQuorum("update", ctx.Err())
+	}
+}
+
+func overloaded() error {
+	return &trivet.Error{Op: "update", Err: ErrOverloaded, Hint: "the store is overloaded; try again"}
 }
 
 // send is the [sender] of transactions that wait for a group.
 func (g *Group) send(ctx context.Context, ifs []clientv3.Cmp, thens []clientv3.Op) (response, error) {
-	m := &grouped{ifs, thens, make(chan response, 1)}
+	m := &grouped{ifs: ifs, thens: thens, done: make(chan response, 1)}
 	if !g.add(m) {
-		return response{}, &trivet.Error{Op: "update", Hint: "the store is overloaded; try again",
-			Err: fmt.Errorf("%w: more than %d transactions wait, or ones of %d bytes", trivet.ErrUnavailable, maxWaiting,
-				maxWaitingBytes)}
+		return response{}, overloaded()
 	}
 	select {
 	case r := <-m.done:
+		r.guard = m.guard
 		return r, r.err
 	case <-ctx.Done():
 		if g.remove(m) {
 			return response{}, noQuorum("update", ctx.Err()) // it was not sent
 		}
-		return response{}, ctx.Err()
+		return response{guard: m.guard}, ctx.Err()
 	}
 }
 
-// add lets a transaction wait for the next group. It is false if too many do.
+// add lets a transaction wait for the next group. It is false if those that wait write too much.
 func (g *Group) add(m *grouped) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	bytes := m.bytes()
-	if len(g.waiting) >= maxWaiting || len(g.waiting) > 0 && g.bytes+bytes > g.maxBytes {
+	if len(g.waiting) > 0 && g.bytes+bytes > g.maxBytes {
 		return false
 	}
 	g.waiting, g.bytes = append(g.waiting, m), g.bytes+bytes
@@ -114,12 +152,15 @@ func (g *Group) run() {
 func (g *Group) next() *batch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	b := &batch{reads: map[string]int64{}, writes: map[string]bool{}}
+	guard := g.store.guard()
+	b := &batch{guard: g.store.isGuard(guard), reads: map[string]int64{}, writes: map[string]bool{}}
 	var later []*grouped
 	for _, m := range g.waiting {
 		if !b.add(m) {
 			later = append(later, m)
+			continue
 		}
+		m.guard = guard
 	}
 	g.waiting, g.running, g.bytes = later, len(b.members) > 0, g.bytes-b.bytes
 	return b
@@ -129,23 +170,24 @@ func (g *Group) next() *batch {
 func (g *Group) commit(b *batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.store.opts.Timeout)
 	defer cancel()
-	all, err := g.store.send(ctx, b.ifs, b.thens)
+	all, err := g.store.sendWhole(ctx, append(b.ifs, b.guard), b.thens)
 	if err != nil || all.committed {
 		all.at, all.err = time.Now(), err
 		go g.respond(b.members, func(int) bool { return true }, all)
 		return
 	}
 	for _, round := range b.rounds() {
-		committed, r := g.each(ctx, round)
+		committed, r := g.each(ctx, b.guard, round)
 		go g.respond(round, committed, r)
 	}
 }
 
 // each sends transactions nested in one, and returns which were committed.
-func (g *Group) each(ctx context.Context, members []*grouped) (committed func(i int) bool, r response) {
+func (g *Group) each(ctx context.Context, guard clientv3.Cmp, members []*grouped) (
+	committed func(i int) bool, r response) {
 	nested := make([]clientv3.Op, len(members))
 	for i, m := range members {
-		nested[i] = clientv3.OpTxn(m.ifs, m.thens, nil)
+		nested[i] = clientv3.OpTxn(append(m.ifs, guard), m.thens, nil)
 	}
 	var resp *clientv3.TxnResponse
 	err := g.store.attempt(ctx, func(ctx context.Context) (err error) {
@@ -178,6 +220,7 @@ func (g *Group) respond(members []*grouped, committed func(i int) bool, r respon
 // records are added are no exception to the first: a transaction that decides on the list compares its key.
 type batch struct {
 	members []*grouped
+	guard   clientv3.Cmp   // of the guard, for all
 	ifs     []clientv3.Cmp // of all, each once
 	thens   []clientv3.Op  // of all, each key once
 	reads   map[string]int64
@@ -189,8 +232,8 @@ type batch struct {
 
 // add adds a transaction, if the group has room and nothing in common with it but reads.
 func (b *batch) add(m *grouped) bool {
-	bytes, widest := m.bytes(), max(b.widest, len(m.ifs), len(m.thens))
-	full := len(b.members)+1+widest > etcdOps || len(b.ifs)+len(m.ifs) > etcdOps ||
+	bytes, widest := m.bytes(), max(b.widest, len(m.ifs)+1, len(m.thens)) // 1: the guard
+	full := len(b.members)+1+widest > etcdOps || len(b.ifs)+len(m.ifs)+1 > etcdOps ||
 		len(b.thens)+len(m.thens) > MaxOps || b.bytes+bytes > MaxBytes
 	ranged := slices.ContainsFunc(m.thens, func(op clientv3.Op) bool { return len(op.RangeBytes()) > 0 })
 	if len(b.members) > 0 && (full || b.alone || ranged || b.meets(m)) {

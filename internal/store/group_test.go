@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/trivet-project/trivet"
@@ -21,6 +23,7 @@ import (
 type gate struct {
 	clientv3.KV
 	open chan struct{}
+	lose chan struct{} // closed: the first one has no response
 	sent atomic.Int64
 }
 
@@ -28,30 +31,42 @@ type gate struct {
 func gated(t *testing.T, to *clientv3.Client) (*clientv3.Client, *gate) {
 	t.Helper()
 	c := clientv3.NewCtxClient(t.Context())
-	g := &gate{KV: to.KV, open: make(chan struct{})}
+	g := &gate{KV: to.KV, open: make(chan struct{}), lose: make(chan struct{})}
 	c.KV, c.Watcher = g, to.Watcher
 	return c, g
 }
 
-func (g *gate) Txn(ctx context.Context) clientv3.Txn { return &gatedTxn{g.KV.Txn(ctx), g} }
+func (g *gate) Txn(ctx context.Context) clientv3.Txn { return &gatedTxn{g.KV.Txn(ctx), g, false} }
 
 type gatedTxn struct {
 	clientv3.Txn
-	gate *gate
+	gate  *gate
+	guard bool // it writes a guard, which passes the gate
 }
 
 func (t *gatedTxn) If(ifs ...clientv3.Cmp) clientv3.Txn {
-	return &gatedTxn{t.Txn.If(ifs...), t.gate}
+	return &gatedTxn{t.Txn.If(ifs...), t.gate, false}
 }
 
 func (t *gatedTxn) Then(thens ...clientv3.Op) clientv3.Txn {
-	return &gatedTxn{t.Txn.Then(thens...), t.gate}
+	guard := len(thens) == 1 && strings.HasPrefix(string(thens[0].KeyBytes()), "/trivet/-guard/")
+	return &gatedTxn{t.Txn.Then(thens...), t.gate, guard}
 }
 
 func (t *gatedTxn) Commit() (*clientv3.TxnResponse, error) {
-	t.gate.sent.Add(1)
-	<-t.gate.open
-	return t.Txn.Commit()
+	if t.guard {
+		return t.Txn.Commit()
+	}
+	if t.gate.sent.Add(1) > 1 {
+		<-t.gate.open
+		return t.Txn.Commit()
+	}
+	select {
+	case <-t.gate.open:
+		return t.Txn.Commit()
+	case <-t.gate.lose:
+		return nil, rpctypes.ErrTimeout
+	}
 }
 
 // groupHead is a head with a group, whose transactions are held by a gate.
@@ -183,6 +198,38 @@ func TestGroupUnderConflict(t *testing.T) {
 	})
 	if h.machines.Len() != 21 {
 		t.Errorf("there are %d machines; want 21", h.machines.Len())
+	}
+}
+
+// An attempt without a response lets no transaction run again that waits to be sent.
+func TestGroupAfterLostResponse(t *testing.T) {
+	t.Parallel()
+	h := newGroupHead(t, store.Options{})
+	h.hold(t)
+	const others = 200
+	var runs atomic.Int64
+	for i := range others {
+		create := h.create(fmt.Sprint("m", i))
+		h.update(t, func(tx *store.Tx) error { runs.Add(1); return create(tx) })
+	}
+	h.waiting(t, others)
+	before := h.Guard()
+	close(h.gate.lose)
+	eventually(t, func() error {
+		if h.Guard() == before {
+			return errors.New("the guard was not written")
+		}
+		return nil
+	})
+	if failed := h.results(t, others+1); failed != nil {
+		t.Fatal(failed)
+	}
+	if h.machines.Len() != others+1 {
+		t.Errorf("there are %d machines; want %d", h.machines.Len(), others+1)
+	}
+	// The second group was sent before the guard was written; each of its transactions has two operations or more.
+	if got, most := runs.Load(), int64(others+store.MaxOps/2); got > most {
+		t.Errorf("%d transactions ran %d times; want at most %d", others, got, most)
 	}
 }
 
@@ -409,21 +456,35 @@ func TestGroupIsBounded(t *testing.T) {
 		t.Errorf("more bytes than may wait: %v", err)
 	}
 	h.group.LimitBytes(store.MaxWaitingBytes)
-	for i := range store.MaxWaiting - 1 {
+	for i := range store.InProgress - 2 { // the first one is sent
 		h.update(t, h.create(fmt.Sprint("m", i)))
 	}
-	h.waiting(t, store.MaxWaiting)
-	if _, err := h.group.Update(t.Context(), h.create("more")); !errors.Is(err, trivet.ErrUnavailable) {
-		t.Errorf("one more than may wait: %v", err)
+	h.waiting(t, store.InProgress-1)
+	never := func(*store.Tx) error { t.Error("one more than may be in progress has begun"); return nil }
+	if _, err := h.group.Update(t.Context(), never); !errors.Is(err, store.ErrOverloaded) {
+		t.Errorf("one more than may be in progress: %v", err)
 	}
-	if failed := h.results(t, store.MaxWaiting+1); failed != nil {
+	ended, cancel = context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.group.Update(ended, never); !errors.Is(err, trivet.ErrUnavailable) || errors.Is(err, trivet.ErrUnknown) {
+		t.Errorf("ended while it waited: %v", err)
+	}
+	later := make(chan error)
+	go func() {
+		_, err := h.group.Update(t.Context(), h.create("later"))
+		later <- err
+	}()
+	if failed := h.results(t, store.InProgress); failed != nil {
 		t.Fatal(failed)
 	}
-	if h.machines.Len() != store.MaxWaiting+1 {
+	if err := <-later; err != nil {
+		t.Errorf("one that waited: %v", err)
+	}
+	if h.machines.Len() != store.InProgress+1 {
 		t.Errorf("there are %d machines", h.machines.Len())
 	}
 	// Each writes two keys: a record, and that of a list.
-	if got, least := h.gate.sent.Load(), int64(2*store.MaxWaiting/store.MaxOps); got < least || got > 2*least {
+	if got, least := h.gate.sent.Load(), int64(2*store.InProgress/store.MaxOps); got < least || got > 2*least {
 		t.Errorf("%d groups of at most %d operations were sent", got, store.MaxOps)
 	}
 }

@@ -14,14 +14,23 @@ import (
 )
 
 // An attempt without a response may have been committed, may be committed later, or never. The guard decides: a
-// key of this head that every transaction compares with the revision it had in its snapshot. Once the guard has
-// another revision, an attempt in flight can no longer be committed, and one that was committed is in the feed before
-// the guard's change. So when the copy has a newer guard than the attempt read, the copy knows the outcome. With a
-// slow disk, the attempt itself often appears in the feed first.
+// key of this head that every attempt compares with the revision that the copy has when the attempt is sent. Once the
+// guard has another revision, an attempt in flight can no longer be committed, and one that was committed is in the feed
+// before the guard's change. So when the copy has a newer guard than the attempt was sent with, the copy knows the
+// outcome. With a slow disk, the attempt itself often appears in the feed first.
 //
-// Other transactions of this head that are in flight then fail their compare and run again.
+// Other attempts of this head that are in flight then fail their compare and run again. What waits to be sent does not:
+// it has read no guard yet.
 
 func (s *Store) guardKey() string { return prefix + guardPart + s.opts.Head }
+
+// guard returns the revision of the guard that the copy has.
+func (s *Store) guard() int64 { return s.snapshot().revOf(s.guardKey()) }
+
+// isGuard compares the guard.
+func (s *Store) isGuard(guard int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(s.guardKey()), "=", guard)
+}
 
 // ForgetHead deletes the keys that a head has for its transactions. The head is no member any more: none is in flight.
 func (tx *Tx) ForgetHead(head string) {
@@ -33,7 +42,7 @@ func (tx *Tx) ForgetHead(head string) {
 // ErrUnknown if ctx ends first or there is no leader.
 func (s *Store) resolve(ctx context.Context, cause error, id txID, guard int64) (int64, error) {
 	seen := s.pending.outcome(id).seen
-	for s.pending.outcome(id).rev == 0 && s.snapshot().revOf(s.guardKey()) == guard {
+	for s.pending.outcome(id).rev == 0 && s.guard() == guard {
 		switch err := s.changeGuard(ctx, seen); {
 		case err == nil:
 		case ctx.Err() != nil || errors.Is(err, trivet.ErrUnavailable):

@@ -25,7 +25,7 @@ import (
 // Errors: fn's own; ErrTooLarge; ErrUnavailable if nothing was written; ErrUnknown if the outcome could not be
 // resolved.
 func (s *Store) Update(ctx context.Context, fn func(tx *Tx) error) (int64, error) {
-	return s.updateBy(ctx, fn, s.send)
+	return s.measure(ctx, func(ctx context.Context) (int64, error) { return s.update(ctx, fn, s.send) })
 }
 
 // sender sends the compares and operations of one transaction, and returns the response to it.
@@ -37,14 +37,15 @@ type response struct {
 	revision  int64
 	at        time.Time
 	err       error
+	guard     int64 // with which it was sent, also if there was no response: see resolve
 }
 
-// updateBy is Update by a sender.
-func (s *Store) updateBy(ctx context.Context, fn func(tx *Tx) error, send sender) (int64, error) {
+// measure bounds an update in time, and counts it by its result.
+func (s *Store) measure(ctx context.Context, update func(ctx context.Context) (int64, error)) (int64, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	began := time.Now()
-	rev, err := s.update(ctx, fn, send)
+	rev, err := update(ctx)
 	s.metrics.updates.WithLabelValues(resultOf(err)).Observe(time.Since(began).Seconds())
 	return rev, err
 }
@@ -146,8 +147,7 @@ func (s *Store) confirm(ctx context.Context, tx *Tx, fnErr error) (int64, error)
 
 // commit attempts to commit the writes of fn.
 func (s *Store) commit(ctx context.Context, tx *Tx, send sender) (int64, error) {
-	guard := tx.snap.revOf(s.guardKey())
-	ifs, thens, err := s.operations(tx, guard)
+	ifs, thens, err := s.operations(tx)
 	if err != nil {
 		return 0, err
 	}
@@ -158,7 +158,7 @@ func (s *Store) commit(ctx context.Context, tx *Tx, send sender) (int64, error) 
 	defer s.own.remove(tx.sent)
 	resp, err := send(ctx, ifs, thens)
 	if err != nil {
-		return s.failed(ctx, err, tx.id, guard)
+		return s.failed(ctx, err, tx.id, resp.guard)
 	}
 	if err := s.pending.wait(ctx, resp.revision); err != nil {
 		return s.late(resp, err)
@@ -172,6 +172,14 @@ func (s *Store) commit(ctx context.Context, tx *Tx, send sender) (int64, error) 
 
 // send sends a transaction by itself.
 func (s *Store) send(ctx context.Context, ifs []clientv3.Cmp, thens []clientv3.Op) (response, error) {
+	guard := s.guard()
+	r, err := s.sendWhole(ctx, append(ifs, s.isGuard(guard)), thens)
+	r.guard = guard
+	return r, err
+}
+
+// sendWhole sends all compares, with that of the guard, and operations.
+func (s *Store) sendWhole(ctx context.Context, ifs []clientv3.Cmp, thens []clientv3.Op) (response, error) {
 	var resp *clientv3.TxnResponse
 	err := s.attempt(ctx, func(ctx context.Context) (err error) {
 		resp, err = s.client.Txn(ctx).If(ifs...).Then(thens...).Commit()
@@ -230,8 +238,8 @@ func refusal(err error) (bool, error) {
 	return false, nil
 }
 
-// operations converts a transaction to etcd's compares and operations.
-func (s *Store) operations(tx *Tx, guard int64) (ifs []clientv3.Cmp, thens []clientv3.Op, err error) {
+// operations converts a transaction to etcd's compares, without that of the guard, and operations.
+func (s *Store) operations(tx *Tx) (ifs []clientv3.Cmp, thens []clientv3.Op, err error) {
 	for _, key := range tx.order {
 		if _, read := tx.reads[key]; !read && tx.writes[key].doc != nil && isBound(key) {
 			tx.read(key)
@@ -246,7 +254,6 @@ func (s *Store) operations(tx *Tx, guard int64) (ifs []clientv3.Cmp, thens []cli
 		return nil, nil, err
 	}
 	if ifs = append(ifs, same); !s.defects.noCompare {
-		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(s.guardKey()), "=", guard))
 		for key, rev := range tx.reads {
 			ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(key), "=", rev))
 		}
