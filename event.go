@@ -154,6 +154,8 @@ const (
 	ReasonStepLate = "StepLate"
 	// ReasonForgotten: an operator reset the reputation of the machine.
 	ReasonForgotten = "Forgotten"
+	// ReasonFaultCorrected: the machine was not at fault for a failure, as others failed with what they share.
+	ReasonFaultCorrected = "FaultCorrected"
 	// ReasonActionDone: an action is done.
 	ReasonActionDone = "ActionDone"
 	// ReasonActionFailed: an attempt of an action failed; it is retried.
@@ -195,12 +197,13 @@ const (
 // EventReasons are all reasons of events.
 var EventReasons = []string{
 	ReasonEnrolled, ReasonAccepted, ReasonQuarantined, ReasonClaimed, ReasonSwitched, ReasonAddressMoved,
-	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonHedging, ReasonRacing, ReasonRaceWon, ReasonRaceLost, ReasonReplaced, ReasonReleased, ReasonReleasing,
-	ReasonAvailable, ReasonAgentIdle, ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP,
-	ReasonPowerRequested, ReasonPoweredOn, ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed,
-	ReasonBootStepReached, ReasonGranted, ReasonAgentLost, ReasonAgentReturned, ReasonDeadlineExceeded,
-	ReasonStepLate, ReasonForgotten, ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded,
-	ReasonFailed, ReasonStoreFilling, ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonKeyRotation,
-	ReasonKeyActive, ReasonKeyRotated, ReasonResolved, ReasonCancelled, ReasonNotifierFailing,
-	ReasonNotifierRecovered, ReasonNotifierDisabled, ReasonNotificationsDropped,
+	ReasonAddressKept, ReasonPaused, ReasonResumed, ReasonRetried, ReasonHedging, ReasonRacing, ReasonRaceWon,
+	ReasonRaceLost, ReasonReplaced, ReasonReleased, ReasonReleasing, ReasonAvailable, ReasonAgentIdle,
+	ReasonHelloRefused, ReasonUnexpectedBoot, ReasonForeignDHCP, ReasonPowerRequested, ReasonPoweredOn,
+	ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted, ReasonAgentLost,
+	ReasonAgentReturned, ReasonDeadlineExceeded, ReasonStepLate, ReasonForgotten, ReasonFaultCorrected,
+	ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded, ReasonFailed, ReasonStoreFilling,
+	ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonKeyRotation, ReasonKeyActive, ReasonKeyRotated,
+	ReasonResolved, ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered, ReasonNotifierDisabled,
+	ReasonNotificationsDropped,
 }

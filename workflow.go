@@ -146,7 +146,8 @@ type Step struct {
 	// Timeout bounds one attempt. The heads count how much of it is used while the step runs (see their checkpoints).
 	Timeout Duration  `json:"timeout"`
 	Elapsed Duration  `json:"elapsed,omitempty"` // of the last attempt, once the step has ended
-	Started time.Time `json:"started,omitzero"`  // of the current or last attempt, for people
+	Started time.Time `json:"started,omitzero"`  // of the current or last attempt
+	First   time.Time `json:"first,omitzero"`    // start of the first attempt, where there were several
 	Ended   time.Time `json:"ended,omitzero"`    // of the last attempt; zero while the step runs
 	Cause   string    `json:"cause,omitempty"`   // why the last failed attempt failed
 	// Late is the attempt that was reported last as late: it took longer than spec.times has for the step.

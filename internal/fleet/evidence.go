@@ -18,6 +18,7 @@ import (
 // shared is a record that machines share, within a transaction.
 type shared struct {
 	kind       trivet.Kind
+	name       string // full
 	what       string // "platform p1"
 	generation int64
 	failures   **trivet.SharedFailures
@@ -42,7 +43,7 @@ func sharedRecord[T any](table store.View[T], name string, failures func(*T) **t
 	if kind == "Site" {
 		what = "the power of machines"
 	}
-	return &shared{kind: kind, what: what, generation: r.Header().Generation, failures: failures(rec),
+	return &shared{kind: kind, name: r.Header().FullName(), what: what, generation: r.Header().Generation, failures: failures(rec),
 		put: func() error { return table.Put(rec) }}, nil
 }
 
@@ -84,8 +85,9 @@ func imagesOf(w *trivet.Workflow) (names []string) {
 	return names
 }
 
-// weigh adds the failure of the machine's run to what the machine shares with others. Where several machines have
-// failed with it, and none succeeded, it is at fault.
+// weigh decides between the machine and what it shares with others. If another machine has succeeded with that since
+// the machine began to try, the machine is at fault. Otherwise its failure is added to those of others: where several
+// have failed, and none succeeded, what they share is at fault, and the first of them was not.
 func (f *Fleet) weigh(t *transition) error {
 	failure := t.workflow.Status.Failure
 	kind := workflow.SharedBy(failure)
@@ -93,13 +95,26 @@ func (f *Fleet) weigh(t *transition) error {
 	if err != nil {
 		return err
 	}
+	since := workflow.TriedSince(&t.workflow.Status)
 	for _, s := range all {
+		if f.worked.since(sharedKey(s.kind, s.name), since) {
+			workflow.BlameMachine(failure, s.what+" works for others")
+			continue
+		}
+		before := workflow.AtFault(s.what, *s.failures, s.generation)
 		*s.failures = workflow.AddFailure(*s.failures, s.generation, t.machine.Name, failure, f.now())
 		if err := s.put(); err != nil {
 			return err
 		}
-		if why := workflow.AtFault(s.what, *s.failures, s.generation); why != "" {
-			workflow.Blame(failure, kind, why)
+		why := workflow.AtFault(s.what, *s.failures, s.generation)
+		if why == "" {
+			continue
+		}
+		workflow.Blame(failure, kind, why)
+		if before == "" {
+			if err := f.exonerate(t, s, why); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -6,9 +6,11 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/auth"
+	"github.com/trivet-project/trivet/internal/learnt"
 	"github.com/trivet-project/trivet/internal/store"
 	"github.com/trivet-project/trivet/internal/workflow"
 )
@@ -63,31 +65,41 @@ func (r *rack) failRunAt(name, step string) (m *trivet.Machine, p *trivet.Provis
 	}
 	machine := p.Status.Machine
 	for {
-		w, err := r.Workflows.Get(trivet.Resolve("", p.Status.Workflow))
-		r.must(err)
-		wait, _, ok := workflow.CurrentWait(w)
+		wait, ok := r.reach(name, step)
 		if !ok {
 			break
 		}
-		m, err = r.Machines.Get(machine)
-		r.must(err)
-		if before := map[string]string{trivet.StepDHCP: trivet.StepDHCP, trivet.StepHello: trivet.StepKernel}; step ==
-			trivet.StepHello && wait.Step != step {
-			r.must(r.ReachBootStep(r.Context(), m.Name, before[step], m.Status.Epoch))
-			continue
-		} else if step == trivet.StepDHCP && wait.Step == trivet.StepPowerOn {
-			held, err := r.AcquireIntent(r.Context(), m.Name, *m.Status.Intent, 0)
-			r.must(err)
-			r.must(r.RecordPower(r.Context(), m.Name, held, "on"))
-			continue
-		}
-		r.must(r.Expire(r.Context(), m.Name, wait))
+		r.must(r.Expire(r.Context(), machine, wait))
 	}
 	m, err = r.Machines.Get(machine)
 	r.must(err)
 	p, err = r.Provisions.Get("default/" + name)
 	r.must(err)
 	return m, p
+}
+
+// reach lets the machine of a provision's run do what comes before a step, and returns what the run waits for then; ok
+// is false once it has ended.
+func (r *rack) reach(name, step string) (wait workflow.Wait, ok bool) {
+	r.Helper()
+	p := r.provisionNamed(name)
+	for {
+		w, err := r.Workflows.Get(trivet.Resolve("", p.Status.Workflow))
+		r.must(err)
+		m, err := r.Machines.Get(w.Spec.Machine)
+		r.must(err)
+		wait, _, ok := workflow.CurrentWait(w)
+		switch {
+		case ok && step == trivet.StepHello && wait.Step != step:
+			r.must(r.ReachBootStep(r.Context(), m.Name, trivet.StepKernel, m.Status.Epoch))
+		case ok && step == trivet.StepDHCP && wait.Step == trivet.StepPowerOn:
+			held, err := r.AcquireIntent(r.Context(), m.Name, *m.Status.Intent, 0)
+			r.must(err)
+			r.must(r.RecordPower(r.Context(), m.Name, held, "on"))
+		default:
+			return wait, ok
+		}
+	}
 }
 
 func (r *rack) provisionOf(name string, spec trivet.ProvisionSpec) {
@@ -124,6 +136,7 @@ func TestSharedFailures(t *testing.T) {
 				!strings.Contains(p.Status.Reason, tc.what) {
 				t.Errorf("the second one: %+v, %+v", m.Status, p.Status)
 			}
+			r.wantCorrected("p1", tc.fault, tc.what)
 			m, p = r.failAt("c", tc.step)
 			if tc.waits {
 				r.wantPending(p, tc.what)
@@ -136,6 +149,80 @@ func TestSharedFailures(t *testing.T) {
 				t.Errorf("the third one: %+v, %+v", m.Status, p.Status)
 			}
 		})
+	}
+}
+
+// wantCorrected checks that a machine, which provision a used, is known not to have been at fault.
+func (r *rack) wantCorrected(machine string, fault trivet.FailureType, what string) {
+	r.Helper()
+	m, err := r.Machines.Get(machine)
+	r.must(err)
+	w, err := r.Workflows.Get(trivet.Resolve("", m.Status.Workflow))
+	r.must(err)
+	p := r.provisionNamed("a")
+	if m.Status.State != trivet.MachineAvailable || m.Status.Reason != "" || w.Status.Failure.Type != fault ||
+		!strings.Contains(w.Status.Failure.Cause, what) || p.Status.Failure == nil || p.Status.Failure.Type != fault ||
+		p.Status.Spent[0].Failure.Type != fault || learnt.Faults(m.Status.Reputation, time.Now()) != 0 {
+		r.Errorf("the first one: %+v, %+v; its provision %+v", m.Status, w.Status.Failure, p.Status)
+	}
+	corrected := 0
+	for _, e := range r.events(trivet.EventPrefix("machine/"+machine, m.UID)) {
+		if e.Spec.Reason == trivet.ReasonFaultCorrected {
+			corrected++
+		}
+	}
+	if corrected != 1 {
+		r.Errorf("%d events say that %s was not at fault", corrected, machine)
+	}
+}
+
+// What an operator has decided about the first machine meanwhile stays.
+func TestOperatorsQuarantineStays(t *testing.T) {
+	r := newRack(t)
+	r.pool()
+	r.failAt("a", trivet.StepHello)
+	r.must(r.Quarantine(t.Context(), "p1", "its fan is broken"))
+	r.failAt("b", trivet.StepHello)
+	m, err := r.Machines.Get("p1")
+	r.must(err)
+	if m.Status.State != trivet.MachineQuarantined || m.Status.Reason != "its fan is broken" {
+		t.Errorf("%+v", m.Status)
+	}
+}
+
+// Machines that fail at the same time are at fault themselves where another one has succeeded since they began to try:
+// what they share works.
+func TestFailuresWhileAnotherSucceeds(t *testing.T) {
+	for _, step := range []string{trivet.StepPowerOn, trivet.StepDHCP, trivet.StepHello} {
+		t.Run(step, func(t *testing.T) {
+			r := newRack(t)
+			r.pool()
+			none := 0
+			for _, name := range []string{"a", "b"} {
+				r.provisionOf(name, trivet.ProvisionSpec{Template: "t", Selector: map[string]string{"pool": "p"},
+					Alternatives: &none})
+				r.reach(name, step)
+			}
+			r.bootNamed("p3")
+			r.observe()
+			for _, name := range []string{"a", "b"} {
+				m, p := r.failRunAt(name, step)
+				if m.Status.State != trivet.MachineQuarantined || p.Status.Failure.Type != trivet.FaultMachine {
+					t.Errorf("%s: %+v, %+v", name, m.Status, p.Status.Failure)
+				}
+			}
+			_, p := r.failAt("c", step) // which nothing keeps waiting
+			if p.Status.Failure == nil || p.Status.Failure.Type != trivet.FaultMachine {
+				t.Errorf("a third one: %+v", p.Status)
+			}
+		})
+	}
+}
+
+// observe shows the fleet all runs, as the feed does.
+func (r *rack) observe() {
+	for w := range r.Workflows.AllShared() {
+		r.Observe(nil, w)
 	}
 }
 

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/trivet-project/trivet"
@@ -31,7 +30,7 @@ func (f *Fleet) finish(t *transition) error {
 		f.countFailure(t)
 	}
 	if err == nil && s.Failure != nil && s.Failure.Type == trivet.FaultMachine {
-		err = t.quarantine(fmt.Sprintf("%s of %s: %s", s.Failure.Step, t.workflow.ShortName(), s.Failure.Cause))
+		err = t.quarantine(faultOf(t.workflow))
 		f.powerOffFailed(t)
 	}
 	return errors.Join(err, f.finishProvision(t))

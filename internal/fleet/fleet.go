@@ -37,6 +37,7 @@ type Fleet struct {
 	reports    *pace
 	searches   *searches
 	lanes      *lanes
+	worked     *worked
 	head       string // the head that writes, for events
 	now        func() time.Time
 }
@@ -45,7 +46,7 @@ type Fleet struct {
 func New(tables *state.Tables, head string) *Fleet {
 	return &Fleet{Tables: tables, group: tables.Store.NewGroup(), enrolments: newPace(enrolRate, enrolBurst),
 		hellos: newPace(helloRate, helloBurst), reports: newPace(reportRate, reportBurst), searches: newSearches(),
-		lanes: newLanes(), head: head, now: time.Now}
+		lanes: newLanes(), worked: &worked{}, head: head, now: time.Now}
 }
 
 // Within returns the fleet with local reads limited to a scope. Transactions are limited by their context.

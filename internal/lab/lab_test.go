@@ -173,6 +173,25 @@ func TestMachineNeverBoots(t *testing.T) {
 	s.mustFail("never", trivet.FaultMachine, trivet.StepDHCP, "no DHCP request")
 }
 
+// Machines that are dead fail at the same moment, while another one boots: their network is not at fault.
+func TestDeadMachinesBesideAGoodOne(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.limits(10 * time.Second)
+	s.machine("d", "demo")
+	s.machine("dd", "demo")
+	good := s.machine("good", "demo")
+	defer s.power(good)()
+	s.mustFail("d", trivet.FaultMachine, trivet.StepDHCP, "no DHCP request")
+	s.mustFail("dd", trivet.FaultMachine, trivet.StepDHCP, "no DHCP request")
+	s.until("good-1", func(w *trivet.Workflow) bool { return w.Status.State == trivet.WorkflowSucceeded })
+	n, err := client.Of[trivet.Network](s.client).Get(t.Context(), "loopback")
+	s.must(err)
+	if n.Status.Failures != nil {
+		t.Errorf("failures of the network: %+v", n.Status.Failures)
+	}
+}
+
 func TestDeadlineFiresAfterRestart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -22,6 +22,15 @@ func AddFailure(r *trivet.Reputation, failure trivet.FailureType, now time.Time)
 	return next
 }
 
+// CorrectFailure returns the reputation of a machine after a failure turned out to be of another type.
+func CorrectFailure(r *trivet.Reputation, was, is trivet.FailureType, now time.Time) *trivet.Reputation {
+	next := AddFailure(r, is, now)
+	if next.Failures[was] = max(next.Failures[was]-1, 0); next.Failures[was] < forgotten {
+		delete(next.Failures, was)
+	}
+	return next
+}
+
 func decay(passed time.Duration) float64 {
 	return math.Exp2(-max(passed, 0).Seconds() / trivet.ReputationHalfLife.D().Seconds())
 }

@@ -13,6 +13,21 @@ import (
 
 const halfLife = time.Duration(trivet.ReputationHalfLife)
 
+// A failure that turns out to be of another type does not count as the first one any more; earlier ones do.
+func TestCorrectedFailure(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for name, tc := range map[string]struct{ faults, want float64 }{"the only one": {1, 0}, "a second one": {2, 1}} {
+		var r *trivet.Reputation
+		for range int(tc.faults) {
+			r = learnt.AddFailure(r, trivet.FaultMachine, now)
+		}
+		r = learnt.CorrectFailure(r, trivet.FaultMachine, trivet.FaultPlatform, now)
+		if got := learnt.Failures(r, now); got[trivet.FaultMachine] != tc.want || got[trivet.FaultPlatform] != 1 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // A failure has half of its weight after the half-life, and does not matter after ten weeks. Faults of what machines
 // share are counted and are not the machine's.
 func TestReputation(t *testing.T) {

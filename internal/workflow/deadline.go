@@ -39,7 +39,7 @@ func (r *Run) Expire(m Machine) Remedy {
 
 // retryBoot starts another attempt, by a power cycle where there is a BMC.
 func (r *Run) retryBoot(step *trivet.Step, m Machine) Remedy {
-	r.restart(step)
+	r.again(step)
 	if !m.Power {
 		step.Note = "power-cycle the machine by hand: no BMC is configured"
 		return Remedy{}
@@ -122,8 +122,6 @@ func (r *Run) expired(step *trivet.Step, limit time.Duration) string {
 
 func bootFault(step string) trivet.FailureType {
 	switch step {
-	case trivet.StepScript, trivet.StepKernel:
-		return trivet.FaultNetwork
 	case trivet.StepFirstBoot:
 		return trivet.FaultImage
 	default:

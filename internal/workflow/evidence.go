@@ -25,6 +25,46 @@ func SharedBy(f *trivet.Failure) trivet.Kind {
 	return ""
 }
 
+// TriedSince returns since when the machine of a run that failed had tried the step that failed.
+func TriedSince(s *trivet.WorkflowStatus) time.Time {
+	step := s.Step(s.Failure.Step)
+	switch {
+	case step == nil:
+		return s.Started
+	case step.First.IsZero():
+		return step.Started
+	}
+	return step.First
+}
+
+// BlameMachine makes a failure to boot that of the machine: with what it shares, another one has succeeded meanwhile.
+func BlameMachine(f *trivet.Failure, why string) {
+	if trivet.IsBootStep(f.Step) && f.Type != trivet.FaultMachine {
+		f.Type, f.Cause = trivet.FaultMachine, f.Cause+"; "+why
+	}
+}
+
+// Shown returns what a change of a run shows to work: the kinds of the shared records with which its machine has
+// succeeded, and when. was is nil for a run that is new to this head.
+func Shown(was, is *trivet.WorkflowStatus) (kinds []trivet.Kind, at time.Time) {
+	hello := is.Step(trivet.StepHello)
+	if isDone(hello) && (was == nil || !isDone(was.Step(trivet.StepHello))) {
+		at = hello.Ended
+		if isDone(is.Step(trivet.StepPowerOn)) {
+			kinds = append(kinds, "Site")
+		}
+		if isDone(is.Step(trivet.StepKernel)) { // an agent that was up already has booted before
+			kinds = append(kinds, "Network", "Platform")
+		}
+	}
+	if is.State == trivet.WorkflowSucceeded && (was == nil || was.State != is.State) {
+		kinds, at = append(kinds, "Image"), is.Ended
+	}
+	return kinds, at
+}
+
+func isDone(s *trivet.Step) bool { return s != nil && s.State == trivet.StepDone }
+
 // AddFailure returns the failures with that of another machine. generation is that of the shared record now.
 func AddFailure(s *trivet.SharedFailures, generation int64, machine string, f *trivet.Failure,
 	now time.Time) *trivet.SharedFailures {

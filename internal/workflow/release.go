@@ -121,7 +121,7 @@ func (r *Run) expireStop(step *trivet.Step) Remedy {
 	step.Cause = cause
 	r.warn(trivet.ReasonDeadlineExceeded, step.Name, "attempt %d of %d: %s", step.Attempt, step.MaxAttempts, cause)
 	step.Attempt++
-	r.restart(step)
+	r.again(step)
 	return Remedy{PowerOff: true}
 }
 

@@ -97,7 +97,7 @@ func (r *Run) actionFailed(step *trivet.Step, report *trivet.Report) {
 		return
 	}
 	r.warn(trivet.ReasonActionFailed, step.Name, "attempt %d of %d: %s", step.Attempt, step.MaxAttempts, step.Cause)
-	r.restart(step)
+	r.again(step)
 	if delay := r.Spec.Action(step.Name).BackoffAfter(step.Attempt); delay > 0 {
 		step.Note = fmt.Sprintf("waits %s before attempt %d", delay, step.Attempt+1)
 	}

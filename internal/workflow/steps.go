@@ -96,8 +96,19 @@ func (r *Run) begin(name, note string) *trivet.Step {
 // restart sets the time of a running step to that of an attempt that begins, or of the backoff before it.
 func (r *Run) restart(s *trivet.Step) { s.Elapsed, s.Started, s.Ended = 0, r.Now, time.Time{} }
 
+// again restarts a step for another attempt, or for the backoff before it.
+func (r *Run) again(s *trivet.Step) {
+	if s.First.IsZero() {
+		s.First = s.Started
+	}
+	r.restart(s)
+}
+
 // end closes a step.
 func (r *Run) end(s *trivet.Step, state trivet.StepState) {
+	if state == trivet.StepDone {
+		s.First = time.Time{} // where the machine boots again, the step begins again
+	}
 	s.State, s.Note = state, ""
 	if s.Ended = r.Now; s.Started.IsZero() {
 		s.Started = r.Now

@@ -213,6 +213,30 @@ func TestARebootInTheMiddle(t *testing.T) {
 	}
 }
 
+// What counts as evidence begins with the first attempt of a step, and again where an agent was lost after it.
+func TestTriedSince(t *testing.T) {
+	m := workflow.Machine{Power: true}
+	b := start(t, m)
+	b.r.PowerSet()
+	first := b.r.Now
+	since := func() time.Time {
+		s := b.w.Status
+		s.Failure = &trivet.Failure{Step: trivet.StepDHCP}
+		return workflow.TriedSince(&s)
+	}
+	b.r.Now = b.r.Now.Add(time.Minute)
+	b.r.Expire(m)
+	if got := since(); !got.Equal(first) || b.w.Status.Step(trivet.StepDHCP).Attempt != 2 {
+		t.Errorf("in its second attempt, it is tried since %s, want %s", got, first)
+	}
+	b.grant()
+	b.r.Now = b.r.Now.Add(time.Minute)
+	b.r.DeclareLost(m, "silent")
+	if got := since(); !got.Equal(b.r.Now) {
+		t.Errorf("after its agent was lost, it is tried since %s, want %s", got, b.r.Now)
+	}
+}
+
 func TestDeadlines(t *testing.T) {
 	for name, c := range map[string]struct {
 		m     workflow.Machine
@@ -224,9 +248,9 @@ func TestDeadlines(t *testing.T) {
 		"the BMC never answers": {workflow.Machine{Power: true}, func(*bench) {}, 3, "BMC", trivet.FaultMachine},
 		"never boots, no BMC":   {workflow.Machine{}, func(*bench) {}, 2, "no DHCP request", trivet.FaultMachine},
 		"no script": {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepDHCP) }, 2,
-			"did not fetch its boot script", trivet.FaultNetwork},
+			"did not fetch its boot script", trivet.FaultMachine},
 		"no kernel": {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepScript) }, 2,
-			"did not fetch kernel", trivet.FaultNetwork},
+			"did not fetch kernel", trivet.FaultMachine},
 		"no hello": {workflow.Machine{}, func(b *bench) { b.r.ReachBootStep(trivet.StepKernel) }, 2, "no hello",
 			trivet.FaultMachine},
 		"an action hangs": {workflow.Machine{}, func(b *bench) { b.grant() }, 3, "did not end attempt 1 of wipe",

@@ -23,6 +23,7 @@ import (
 // Fleet is the transitions of a wait. Each compares: a run that went on is left alone.
 type Fleet interface {
 	AgentTimeout() time.Duration
+	Observe(was, is *trivet.Workflow)
 	Expire(ctx context.Context, machine string, wait workflow.Wait) error
 	DeclareLost(ctx context.Context, machine string, wait workflow.Wait, epoch int64, cause string) error
 	ReportLate(ctx context.Context, machine string, wait workflow.Wait) error
@@ -121,7 +122,13 @@ func (c *Controller) Keys() []string {
 }
 
 // Affected implements [reconcile.Controller].
-func (c *Controller) Affected(e *store.Event) []string { return []string{e.Name} }
+func (c *Controller) Affected(e *store.Event) []string {
+	was, _ := e.Old().(*trivet.Workflow)
+	if is, ok := e.Record().(*trivet.Workflow); ok {
+		c.Fleet.Observe(was, is)
+	}
+	return []string{e.Name}
+}
 
 // Reconcile implements [reconcile.Controller].
 func (c *Controller) Reconcile(ctx context.Context, name string) (after time.Duration, err error) {
