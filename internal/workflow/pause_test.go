@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,8 +148,9 @@ func (w *world) outcome() string {
 	st.Epoch, st.SeedEpoch = min(st.Epoch, 1), 0
 	st.Steps = slices.Clone(st.Steps)
 	for i := range st.Steps {
-		st.Steps[i].Started, st.Steps[i].Ended = time.Time{}, time.Time{}
-		if trivet.IsBootStep(st.Steps[i].Name) { // it may have been passed without being noticed
+		st.Steps[i].Started, st.Steps[i].First, st.Steps[i].Ended = time.Time{}, time.Time{}, time.Time{}
+		// It may have been passed without being noticed, or have begun before a reset where it was held by a pause.
+		if trivet.IsBootStep(st.Steps[i].Name) || st.Steps[i].State == trivet.StepWaiting {
 			st.Steps[i].Attempt = max(st.Steps[i].Attempt, 1)
 		}
 	}
@@ -206,6 +208,23 @@ func TestPausedRunBeginsNoAction(t *testing.T) {
 	b.r.Cancel("the provision was deleted")
 	if b.w.Status.Paused != nil {
 		t.Error("a run that has ended is paused")
+	}
+}
+
+// A machine that is reset while its run is paused boots again: no action says that it only waits to be resumed.
+func TestPausedRunIsReset(t *testing.T) {
+	b := start(t, workflow.Machine{AgentUp: true})
+	b.grant()
+	b.must(b.report("wipe", 1, trivet.StepRunning))
+	b.r.Pause("op", "")
+	b.must(b.report("wipe", 1, trivet.StepDone))
+	if note := b.w.Status.Step("image").Note; !strings.Contains(note, "paused") {
+		t.Errorf("while it is paused: %q", note)
+	}
+	b.r.ReachBootStep(trivet.StepScript)
+	b.r.Resume("op")
+	if s := b.w.Status.Step("image"); s.Note != "" || b.w.Status.State != trivet.WorkflowBooting {
+		t.Errorf("after a reset, and resumed: %s, %+v", b.w.Status.State, s)
 	}
 }
 

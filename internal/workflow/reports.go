@@ -122,6 +122,8 @@ func (r *Run) expectBoot(note string) {
 	r.Status.State = trivet.WorkflowBooting
 	if s := r.Status.Current(); s != nil {
 		setWaiting(s)
+	} else if s := r.nextAction(); s != nil && s.Note == notePaused { // the boot goes on
+		s.Note = ""
 	}
 	r.reopen(trivet.StepDHCP, trivet.StepHello)
 	r.begin(trivet.StepDHCP, note)
