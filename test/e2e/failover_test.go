@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/bmc/bmctest"
@@ -24,10 +25,10 @@ type failover struct {
 	firstBMC      *bmctest.IPMI
 }
 
-func newFailover(t *testing.T, name string) *failover {
-	t.Helper()
-	f := &failover{site: newSite(t, name)}
-	f.first = f.plug(f.net, vm.Config{Name: "fo1", Firmware: vm.BIOS}, "52:54:00:77:00:11", usedOffset(t))
+func newFailover(s *site) *failover {
+	s.Helper()
+	f := &failover{site: s}
+	f.first = f.plug(f.net, vm.Config{Name: "fo1", Firmware: vm.BIOS}, "52:54:00:77:00:11", usedOffset(s.T))
 	f.second = f.plug(f.net, vm.Config{Name: "fo2", Firmware: vm.BIOS}, "52:54:00:77:00:12", 0)
 	f.firstBMC = f.first.addBMC(6231)
 	f.second.addBMC(6232)
@@ -60,7 +61,7 @@ kind: Secret
 name: bmc-%[1]s
 spec:
   data: {user: %[2]q, password: %[3]q}
-  addresses: [10.77.0.1/32]
+  addresses: [%[6]s/32]
 ---
 kind: Machine
 name: %[1]s
@@ -77,12 +78,13 @@ spec:
 func (b *box) addBMC(port int) *bmctest.IPMI {
 	b.s.Helper()
 	sim, err := bmctest.StartIPMI(&lab.Powered{Machine: b.Machine}, bmctest.Options{
-		Address: headAddress, Port: port, Wrap: []string{"ip", "netns", "exec", b.s.net.Name()}})
+		Address: b.s.address, Port: port, Wrap: []string{"ip", "netns", "exec", b.s.net.Name()}})
 	if err != nil {
 		b.s.Fatal(err)
 	}
 	b.s.Cleanup(func() { _ = sim.Stop() })
-	b.s.apply(fmt.Sprintf(bmcMachineYAML, b.name, sim.Config.User, sim.Config.Password, b.MAC, sim.Config.Address))
+	b.s.apply(fmt.Sprintf(bmcMachineYAML, b.name, sim.Config.User, sim.Config.Password, b.MAC, sim.Config.Address,
+		b.s.address))
 	return sim
 }
 
@@ -132,7 +134,7 @@ func (f *failover) mustServe(address string) {
 // configuration and address, and the operator's command says so.
 func TestFailoverToAnotherMachine(t *testing.T) {
 	t.Parallel()
-	f := newFailover(t, "e2e-fo")
+	f := newFailover(newSite(t, "e2e-fo"))
 	f.provision()
 	p, out := f.mustSwitch()
 	address := p.Status.Spent[0].Address
@@ -142,16 +144,58 @@ func TestFailoverToAnotherMachine(t *testing.T) {
 			t.Errorf("the command did not print %q:\n%s", want, out)
 		}
 	}
+	f.mustMove(p)
+}
+
+// mustMove checks that the first machine is off, and the second one serves at its address.
+func (f *failover) mustMove(p trivet.Provision) {
+	f.Helper()
+	address := p.Status.Spent[0].Address
 	if address == "" || p.Status.Address != address {
-		t.Errorf("the first machine had %s, the second one %s", address, p.Status.Address)
+		f.Errorf("the first machine had %s, the second one %s", address, p.Status.Address)
 	}
 	if got := f.trivet("get", "machines", "fo1"); !strings.Contains(got, "quarantined") || f.first.Running() {
-		t.Errorf("the first machine, on: %t:\n%s", f.first.Running(), got)
+		f.Errorf("the first machine, on: %t:\n%s", f.first.Running(), got)
 	}
 	if first, second := f.addresses("fo1"), f.addresses("fo2"); len(first) != 0 || !slices.Equal(second, []string{address}) {
-		t.Errorf("the addresses of the machines: %q, %q; want none, %s", first, second, address)
+		f.Errorf("the addresses of the machines: %q, %q; want none, %s", first, second, address)
 	}
 	f.mustServe(address)
+}
+
+// The same while each of three heads is killed once: while the first machine is being installed, after its failure,
+// and while the second one is being installed.
+func TestSoakFailoverWithEachHeadKilled(t *testing.T) {
+	soak(t)
+	t.Parallel()
+	c := newCluster(t, "e2e-foh", 3)
+	c.importPlatform()
+	c.importDebian()
+	f := newFailover(c.site)
+	f.provision()
+	f.imageIsBeingWritten("web-1")
+	c.mustBounce(c.heads[0])
+	f.waitFor("the first machine is in quarantine", 5*time.Minute, func() bool {
+		out, err := f.output("get", "machines", "fo1")
+		return err == nil && strings.Contains(out, "quarantined")
+	})
+	c.mustBounce(c.heads[1])
+	f.imageIsBeingWritten("web-2")
+	c.mustBounce(c.heads[2])
+	p, _ := f.mustSwitch()
+	f.mustMove(p)
+}
+
+// mustBounce kills a head and starts it again.
+func (c *cluster) mustBounce(h *head) {
+	c.Helper()
+	undo, err := c.kill(h)
+	if err == nil {
+		err = undo()
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
 }
 
 // Where the BMC of the failed machine does not answer, it may still run: it keeps its address, and the second machine
@@ -159,7 +203,7 @@ func TestFailoverToAnotherMachine(t *testing.T) {
 func TestSoakFailoverWithoutBMC(t *testing.T) {
 	soak(t)
 	t.Parallel()
-	f := newFailover(t, "e2e-fob")
+	f := newFailover(newSite(t, "e2e-fob"))
 	f.provision()
 	f.imageIsBeingWritten("web-1")
 	if err := f.firstBMC.Stop(); err != nil {

@@ -22,7 +22,8 @@ import (
 // site is a head, as the real program in a network namespace, with a rack of QEMU machines beside it.
 type site struct {
 	*testing.T
-	net       *vm.Network // the switch; its host has the operator, and the head where there is only one
+	net       *vm.Network // the switch; its host has the operator, BMCs, and the head where there is only one
+	address   string      // of the switch's host
 	dir       string
 	binary    string
 	head      *head  // the first
@@ -72,7 +73,7 @@ func (s *site) startFirst() {
 func newRack(t *testing.T, name, address string) *site {
 	t.Helper()
 	testhead.RequireRoot(t)
-	s := &site{T: t, dir: t.TempDir(), binary: testhead.Program(t)}
+	s := &site{T: t, address: address, dir: t.TempDir(), binary: testhead.Program(t)}
 	s.net = s.network(name, address)
 	return s
 }
