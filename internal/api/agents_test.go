@@ -392,13 +392,19 @@ func TestReportsOfOverloadedHeadAreDelayed(t *testing.T) {
 	if _, err := a.hello(0); err != nil {
 		t.Fatal(err)
 	}
-	release := a.overload()
+	overloaded := fmt.Errorf("update: %w", store.ErrOverloaded)
+	a.refuse.Store(&overloaded)
 	report := trivet.Report{Seq: 1, Action: "one", Attempt: 1, State: trivet.StepRunning}
 	if g, err := a.sync(1, 0, report); err != nil || g.Acked != 0 || g.Order != trivet.OrderNone {
 		t.Errorf("while transactions wait: %+v, %v", g, err)
 	}
 	a.awaitMetric("trivet_api_delayed_reports_total 1")
-	release()
+	unavailable := fmt.Errorf("update: %w", trivet.ErrUnavailable)
+	a.refuse.Store(&unavailable)
+	if g, err := a.sync(1, 0, report); err == nil || !strings.HasPrefix(err.Error(), "503") {
+		t.Errorf("while the head cannot write: %+v, %v", g, err)
+	}
+	a.refuse.Store(nil)
 	if g, err := a.sync(1, 0, report); err != nil || g.Acked != 1 {
 		t.Errorf("afterwards: %+v, %v", g, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -61,8 +60,8 @@ type head struct {
 	admin    string // token
 	member   *cluster.Member
 
-	isCutOff atomic.Bool                  // it has no leader
-	admit    atomic.Pointer[func() error] // nil: the store admits everything
+	isCutOff atomic.Bool           // it has no leader
+	refuse   atomic.Pointer[error] // what the store refuses all writes with; nil: it refuses none
 }
 
 func newHead(t *testing.T) *head {
@@ -87,8 +86,8 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	dir, reg := t.TempDir(), prometheus.NewRegistry()
 	h := &head{t: t, name: name, log: &syncBuffer{}, member: member, keys: keys}
 	h.fleet = fleet.New(storetest.On(t, member, store.Options{Head: name, Admit: func(int, int64) error {
-		if admit := h.admit.Load(); admit != nil {
-			return (*admit)()
+		if why := h.refuse.Load(); why != nil {
+			return *why
 		}
 		return nil
 	}}, state.New), name)
@@ -132,32 +131,6 @@ func serveHead(t *testing.T, member *cluster.Member, keys *auth.Keys, name strin
 	}))(t)
 	h.listen()
 	return h
-}
-
-// overload fills the head's transactions with ones that do not end before release.
-func (h *head) overload() (release func()) {
-	h.t.Helper()
-	put(h, h.fleet.Machines, &trivet.Machine{Meta: trivet.Meta{Name: "overload"},
-		Status: trivet.MachineStatus{State: trivet.MachineAvailable}})
-	released, blocked := make(chan struct{}), make(chan struct{}, store.InProgress)
-	block := func() error {
-		blocked <- struct{}{}
-		<-released
-		return errors.New("released")
-	}
-	h.admit.Store(&block)
-	var all sync.WaitGroup
-	for range store.InProgress {
-		all.Go(func() { _ = h.fleet.Quarantine(h.t.Context(), "overload", "overload") })
-	}
-	for range store.InProgress {
-		<-blocked
-	}
-	return func() {
-		h.admit.Store(nil)
-		close(released)
-		all.Wait()
-	}
 }
 
 func (h *head) listen() { h.serve("127.0.0.1:0") }

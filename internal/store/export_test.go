@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	dto "github.com/prometheus/client_model/go"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -58,6 +59,15 @@ const HistoryEvents, HistoryBytes = historyEvents, historyBytes
 
 // MaxWaitingBytes bounds what the transactions write that wait for a group.
 const MaxWaitingBytes = maxWaitingBytes
+
+// Waiting returns how many transactions wait to begin.
+func (s *Store) Waiting() float64 {
+	var m dto.Metric
+	if err := s.metrics.waiting.Write(&m); err != nil {
+		panic(err)
+	}
+	return m.GetGauge().GetValue()
+}
 
 // Guard returns the revision of the guard that the copy has.
 func (s *Store) Guard() int64 { return s.guard() }

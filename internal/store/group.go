@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,6 +28,7 @@ import (
 type Group struct {
 	store *Store
 	slots chan struct{} // one for each transaction in progress
+	ended atomic.Int64  // transactions with a known outcome
 
 	mu      sync.Mutex
 	waiting []*grouped // guarded by mu, as below; in order of arrival; at most InProgress
@@ -56,7 +59,7 @@ type grouped struct {
 	guard int64 // with which it is sent; guarded by Group.mu until then
 }
 
-// ErrOverloaded means that a transaction was refused before it began, as too many were in progress for too long.
+// ErrOverloaded means that a transaction was refused before it began, as too many others were before it.
 var ErrOverloaded = fmt.Errorf("%w: too many transactions wait", trivet.ErrUnavailable)
 
 // NewGroup returns a group of the store's transactions.
@@ -65,25 +68,39 @@ func (s *Store) NewGroup() *Group {
 }
 
 // Update is [Store.Update] in a transaction that others share. Its own reads decide whether it is committed; no other's
-// do. It also fails with ErrOverloaded.
+// do. It also fails with ErrOverloaded, and with ErrUnavailable where all that are in progress wait for etcd.
 func (g *Group) Update(ctx context.Context, fn func(tx *Tx) error) (int64, error) {
 	return g.store.measure(ctx, func(ctx context.Context) (int64, error) {
 		if err := g.enter(ctx); err != nil {
 			return 0, err
 		}
 		defer func() { <-g.slots }()
-		return g.store.update(ctx, fn, g.send)
+		rev, err := g.store.update(ctx, fn, g.send)
+		if !errors.Is(err, trivet.ErrUnavailable) && !errors.Is(err, trivet.ErrUnknown) {
+			g.ended.Add(1)
+		}
+		return rev, err
 	})
 }
 
 // enter waits for a slot, in order of arrival.
 func (g *Group) enter(ctx context.Context) error {
-	timer := time.NewTimer(slotTimeout)
+	select {
+	case g.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	g.store.metrics.waiting.Inc()
+	defer g.store.metrics.waiting.Dec()
+	timer, before := time.NewTimer(slotTimeout), g.ended.Load()
 	defer timer.Stop()
 	select {
 	case g.slots <- struct{}{}:
 		return nil
 	case <-timer.C:
+		if g.ended.Load() == before { // others would fare no better
+			return noQuorum("update", fmt.Errorf("no transaction has ended within %s", slotTimeout))
+		}
 		return overloaded()
 	case <-ctx.Done():
 		return noQuorum("update", ctx.Err())

@@ -432,6 +432,41 @@ func TestGroupWithRefused(t *testing.T) {
 	}
 }
 
+// While others end, a transaction that waits for too long is refused as the store is overloaded.
+func TestGroupIsOverloaded(t *testing.T) {
+	t.Parallel()
+	h := newGroupHead(t, store.Options{})
+	begun, end := make(chan struct{}), make(chan struct{})
+	failed := errors.New("failed")
+	blocked := func(*store.Tx) error { begun <- struct{}{}; <-end; return failed }
+	for range store.InProgress + 2 {
+		h.update(t, blocked)
+	}
+	for range store.InProgress {
+		<-begun
+	}
+	eventually(t, func() error {
+		if n := h.Waiting(); n != 2 {
+			return fmt.Errorf("%v transactions wait to begin", n)
+		}
+		return nil
+	})
+	end <- struct{}{} // of the two that wait, one takes its place
+	<-begun
+	if err := <-h.errs; !errors.Is(err, failed) {
+		t.Errorf("the one that ended: %v", err)
+	}
+	if err := <-h.errs; !errors.Is(err, store.ErrOverloaded) || !errors.Is(err, trivet.ErrUnavailable) {
+		t.Errorf("the one that waits: %v", err)
+	}
+	close(end)
+	for range store.InProgress {
+		if err := <-h.errs; !errors.Is(err, failed) {
+			t.Error(err)
+		}
+	}
+}
+
 // A group has the bounds of a transaction, and what waits is bounded, too. What ended before it was sent is not
 // committed, and known not to be.
 func TestGroupIsBounded(t *testing.T) {
@@ -461,8 +496,9 @@ func TestGroupIsBounded(t *testing.T) {
 	}
 	h.waiting(t, store.InProgress-1)
 	never := func(*store.Tx) error { t.Error("one more than may be in progress has begun"); return nil }
-	if _, err := h.group.Update(t.Context(), never); !errors.Is(err, store.ErrOverloaded) {
-		t.Errorf("one more than may be in progress: %v", err)
+	if _, err := h.group.Update(t.Context(), never); !errors.Is(err, trivet.ErrUnavailable) ||
+		errors.Is(err, store.ErrOverloaded) {
+		t.Errorf("one more than may be in progress, none of which ends: %v", err)
 	}
 	ended, cancel = context.WithCancel(t.Context())
 	cancel()

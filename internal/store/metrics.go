@@ -9,6 +9,7 @@ type metrics struct {
 	lag      prometheus.Histogram
 	reruns   prometheus.Counter
 	unknowns prometheus.Counter
+	waiting  prometheus.Gauge
 	reloads  prometheus.Counter
 	refusals prometheus.Counter
 	refused  prometheus.Gauge
@@ -38,6 +39,10 @@ func newMetrics(to prometheus.Registerer) *metrics {
 			Name: "trivet_store_unknown_outcomes_total",
 			Help: "Commit attempts without a response, whose outcome had to be resolved.",
 		}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "trivet_store_waiting_transactions",
+			Help: "Transactions that wait to begin, as many others are in progress.",
+		}),
 		reloads: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "trivet_store_reloads_total",
 			Help: "Reloads of the local copy because the watch could not be resumed.",
@@ -65,7 +70,7 @@ func newMetrics(to prometheus.Registerer) *metrics {
 	})
 	m.sizes = newSizes()
 	if to != nil {
-		to.MustRegister(m.updates, m.lag, m.reruns, m.unknowns, m.reloads, m.refusals, m.refused, m.reseals, m.sealed,
+		to.MustRegister(m.updates, m.lag, m.reruns, m.unknowns, m.waiting, m.reloads, m.refusals, m.refused, m.reseals, m.sealed,
 			m.revision, m.sizes.records, m.sizes.bytes)
 	}
 	return m
