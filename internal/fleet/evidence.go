@@ -86,8 +86,8 @@ func imagesOf(w *trivet.Workflow) (names []string) {
 }
 
 // weigh decides between the machine and what it shares with others. If another machine has succeeded with that since
-// the machine began to try, the machine is at fault. Otherwise its failure is added to those of others: where several
-// have failed, and none succeeded, what they share is at fault, and the first of them was not.
+// the machine began to try, it works. Otherwise the failure is added to those of others: where several have failed, and
+// none succeeded, what they share is at fault, and the first of them was not.
 func (f *Fleet) weigh(t *transition) error {
 	failure := t.workflow.Status.Failure
 	kind := workflow.SharedBy(failure)
@@ -98,7 +98,6 @@ func (f *Fleet) weigh(t *transition) error {
 	since := workflow.TriedSince(&t.workflow.Status)
 	for _, s := range all {
 		if f.worked.since(sharedKey(s.kind, s.name), since) {
-			workflow.BlameMachine(failure, s.what+" works for others")
 			continue
 		}
 		before := workflow.AtFault(s.what, *s.failures, s.generation)

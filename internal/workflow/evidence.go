@@ -37,13 +37,6 @@ func TriedSince(s *trivet.WorkflowStatus) time.Time {
 	return step.First
 }
 
-// BlameMachine makes a failure to boot that of the machine: with what it shares, another one has succeeded meanwhile.
-func BlameMachine(f *trivet.Failure, why string) {
-	if trivet.IsBootStep(f.Step) && f.Type != trivet.FaultMachine {
-		f.Type, f.Cause = trivet.FaultMachine, f.Cause+"; "+why
-	}
-}
-
 // Shown returns what a change of a run shows to work: the kinds of the shared records with which its machine has
 // succeeded, and when. was is nil for a run that is new to this head.
 func Shown(was, is *trivet.WorkflowStatus) (kinds []trivet.Kind, at time.Time) {
