@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,21 +74,49 @@ func (s *Store) checkChunk(c *checked, d Digest, f *os.File, i int64) error {
 	return nil
 }
 
-// setDamaged makes a blob an interrupted pull.
-func (s *Store) setDamaged(d Digest, cause error) {
+// setDamaged makes a blob an interrupted pull, unless its file is no longer the one that was read.
+func (s *Store) setDamaged(d Digest, read *os.File, cause error) {
 	s.names.Lock()
 	defer s.names.Unlock()
-	s.mu.Lock()
-	delete(s.checked, d)
-	s.mu.Unlock()
+	was, err := read.Stat()
+	is, gone := os.Lstat(s.path(d))
+	if err != nil || gone != nil || !os.SameFile(was, is) {
+		return // another reader was first
+	}
 	now := time.Now()
 	if err := os.Rename(s.path(d), s.path(d)+pullSuffix); err != nil {
-		return // another response was first
+		return
 	}
+	s.mu.Lock()
+	delete(s.checked, d)
+	s.damaged[d] = true
+	s.mu.Unlock()
 	_ = os.Chtimes(s.path(d)+pullSuffix, now, now) // an old one would be removed at the next start
 	if s.opts.Damaged != nil {
 		s.opts.Damaged(d, cause)
 	}
+}
+
+// setRepaired removes what is left of a damaged file, and reports that the blob is complete again. s.names is held.
+func (s *Store) setRepaired(d Digest) {
+	s.mu.Lock()
+	was := s.damaged[d]
+	delete(s.damaged, d)
+	s.mu.Unlock()
+	if !was {
+		return
+	}
+	_ = os.Remove(s.path(d) + pullSuffix) // there is one if it was imported again; if not now, the next start removes it
+	if s.opts.Repaired != nil {
+		s.opts.Repaired(d)
+	}
+}
+
+// Damaged returns the blobs that were found to be damaged since the start, and are not repaired.
+func (s *Store) Damaged() []Digest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.damaged))
 }
 
 // checkedWriter sends a blob's file to a client, each chunk after it was verified. [http.ServeContent] calls ReadFrom.
@@ -117,7 +147,7 @@ func (w *checkedWriter) ReadFrom(r io.Reader) (sent int64, err error) {
 		sent, at, limited.N, err = sent+n, at+n, limited.N-n, failed
 	}
 	if errors.Is(err, trivet.ErrInvalid) {
-		w.store.setDamaged(w.digest, err)
+		w.store.setDamaged(w.digest, w.file, err)
 	}
 	if err != nil { // what is below may note how the response ended
 		_, _ = io.Copy(w.ResponseWriter, failing{err})

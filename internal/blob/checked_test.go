@@ -51,5 +51,5 @@ func TestDamagedBlobIsRepaired(t *testing.T) {
 		}
 	}
 	must(t, p.Pull(t.Context(), ref))
-	must(t, bad.Verify(t.Context(), digestOf(t, ref)))
+	must(t, bad.Verify(t.Context(), digestOf(t, ref), nil))
 }

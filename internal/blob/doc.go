@@ -6,8 +6,8 @@
 // reference can verify any range from any source.
 //
 // Writing: part.go writes and hashes (sums.go) an incomplete blob, for put.go (one stream) and upload.go (resumable
-// pieces). store.go finds, lists and deletes; verify.go rereads the disk. Serving: serve.go sends files by zero-copy,
-// so it verifies nothing. Fetching, in machines: fetch.go, stream.go, source.go and table.go verify each chunk before
-// it is returned. Between heads: puller.go schedules pulls, pull.go is one pull, pullfile.go its file, and
-// pullserve.go serves it meanwhile.
+// pieces). store.go finds, lists and deletes; verify.go rereads a blob from the disk, and scrub.go says which one is
+// next. Serving: serve.go sends files by zero-copy, each chunk after checked.go has verified it. Fetching, in machines:
+// fetch.go, stream.go, source.go and table.go verify each chunk before it is returned. Between heads: puller.go
+// schedules pulls, pull.go is one pull, pullfile.go its file, and pullserve.go serves it meanwhile.
 package blob

@@ -139,21 +139,31 @@ func (s *Store) add(f *os.File, d Digest, table []byte) error {
 	}
 	s.names.Lock()
 	defer s.names.Unlock()
-	temp, err := os.OpenFile(f.Name()+tableSuffix+putSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := s.replace(d.hex()+tableSuffix, table); err != nil {
 		return err
-	}
-	_, err = temp.Write(table)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), s.path(d)+tableSuffix)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
 	}
 	if err := os.Rename(f.Name(), s.path(d)); err != nil {
 		return err
 	}
+	s.setRepaired(d)
 	return errors.Join(s.syncDir(), f.Close())
+}
+
+// replace writes a file of the directory, synced, in the place of the one before. Its rename is not synced.
+func (s *Store) replace(name string, content []byte) error {
+	path := filepath.Join(s.dir, name)
+	temp, err := os.OpenFile(path+putSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(content)
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
+	}
+	return nil
 }
 
 // drop removes the part.

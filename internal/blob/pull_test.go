@@ -83,7 +83,7 @@ func TestPull(t *testing.T) {
 			t.Errorf("%d bytes: %d are present before the pull", size, n)
 		}
 		must(t, p.Pull(t.Context(), ref))
-		must(t, s.Verify(t.Context(), d))
+		must(t, s.Verify(t.Context(), d, nil))
 		if got, err := s.Stat(d); err != nil || got != ref {
 			t.Errorf("%d bytes: %+v, %v", size, got, err)
 		}
@@ -125,7 +125,7 @@ func TestPullFailsOver(t *testing.T) {
 			s := open(t, Options{})
 			p := newTestPuller(t, s, serve(t, origin, head), serve(t, origin, nil))
 			must(t, p.Pull(t.Context(), ref))
-			must(t, s.Verify(t.Context(), digestOf(t, ref)))
+			must(t, s.Verify(t.Context(), digestOf(t, ref), nil))
 			if n := pulledBytes(t, p); n != float64(len(content)) {
 				t.Errorf("%v bytes were pulled, of %d", n, len(content))
 			}
@@ -180,7 +180,7 @@ func TestPullGivesUp(t *testing.T) {
 			}
 			heads[0] = serve(t, origin, nil)
 			must(t, p.Pull(t.Context(), ref))
-			must(t, s.Verify(t.Context(), digestOf(t, ref)))
+			must(t, s.Verify(t.Context(), digestOf(t, ref), nil))
 			if n := pulledBytes(t, p); n != float64(len(content)) && c.got > 0 {
 				t.Errorf("%v bytes were pulled, of %d", n, len(content))
 			}

@@ -42,7 +42,7 @@ func TestPullResumesAfterKill(t *testing.T) {
 	flip(t, s.path(d)+pullSuffix, 5) // the disk has damaged the first chunk
 	p := newTestPuller(t, s, serve(t, origin, nil))
 	must(t, p.Pull(t.Context(), ref))
-	must(t, s.Verify(t.Context(), d))
+	must(t, s.Verify(t.Context(), d, nil))
 	n := int64(pulledBytes(t, p))
 	if n >= ref.Bytes || n < ChunkBytes+3*ChunkBytes {
 		t.Errorf("%d of %d bytes were pulled again; output of the killed process: %s", n, ref.Bytes, out)
@@ -144,5 +144,5 @@ func TestPullRecreatesDirectory(t *testing.T) {
 	must(t, p.Pull(t.Context(), ref))
 	must(t, os.RemoveAll(s.dir))
 	must(t, p.Pull(t.Context(), ref))
-	must(t, s.Verify(t.Context(), digestOf(t, ref)))
+	must(t, s.Verify(t.Context(), digestOf(t, ref), nil))
 }

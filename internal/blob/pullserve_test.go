@@ -118,7 +118,7 @@ func TestMissingBlobIsServedWhilePulled(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(first)+len(rest), err)
 	}
 	must(t, p.Pull(t.Context(), ref))
-	must(t, s.Verify(t.Context(), digestOf(t, ref)))
+	must(t, s.Verify(t.Context(), digestOf(t, ref), nil))
 	if n := pulledBytes(t, p); n != float64(len(content)) {
 		t.Errorf("%v bytes were pulled, of %d", n, len(content))
 	}

@@ -22,8 +22,10 @@ type Options struct {
 	Reserve       int64         // bytes of the file system to leave free
 	MaxUploads    int           // open at the same time; 0: 64
 	UploadTimeout time.Duration // removes an idle upload; 0: 24 hours
-	// Damaged is called when a blob's file turns out to be damaged while it is served; nil: nothing is.
-	Damaged func(Digest, error)
+	// Damaged is called when a blob's file turns out to be damaged, and Repaired when that blob is complete again, or a
+	// damaged chunk table was written again; nil: nothing is. They must not block.
+	Damaged  func(Digest, error)
+	Repaired func(Digest)
 }
 
 // Store is a directory of blobs. One process at a time may use it.
@@ -36,6 +38,7 @@ type Store struct {
 	uploads map[string]*upload  // guarded by mu
 	closed  bool                // guarded by mu
 	checked map[Digest]*checked // guarded by mu
+	damaged map[Digest]bool     // since the start, and not repaired; guarded by mu
 }
 
 // The directory has <hex> and <hex>.chunks of each blob; of incomplete ones <id>.put (removed at the next start),
@@ -52,7 +55,8 @@ func Open(dir string, opts Options) (*Store, error) {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, 1<<40)
 	opts.MaxUploads = cmp.Or(opts.MaxUploads, 64)
 	opts.UploadTimeout = cmp.Or(opts.UploadTimeout, 24*time.Hour)
-	s := &Store{dir: dir, opts: opts, uploads: map[string]*upload{}, checked: map[Digest]*checked{}}
+	s := &Store{dir: dir, opts: opts, uploads: map[string]*upload{}, checked: map[Digest]*checked{},
+		damaged: map[Digest]bool{}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open blobs: %w", err)
 	}
@@ -198,6 +202,9 @@ func (s *Store) Delete(d Digest) error {
 
 // removeFiles removes the files of a blob. s.names is held.
 func (s *Store) removeFiles(d Digest) error {
+	s.mu.Lock()
+	delete(s.damaged, d)
+	s.mu.Unlock()
 	if err := os.Remove(s.path(d) + pullSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s.fault("delete partial", d, err)
 	}

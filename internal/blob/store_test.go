@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/trivet-project/trivet"
 )
@@ -42,7 +43,7 @@ func TestPut(t *testing.T) {
 		if !bytes.Equal(got, content) || n != int64(size) {
 			t.Errorf("%d bytes: other content", size)
 		}
-		must(t, s.Verify(t.Context(), d))
+		must(t, s.Verify(t.Context(), d, nil))
 		if again := put(t, s, content); again != want {
 			t.Errorf("%d bytes again: %+v", size, again)
 		}
@@ -141,7 +142,7 @@ func TestConcurrentPutAndDelete(t *testing.T) {
 	both.Wait()
 	if f, _, err := s.Get(d); err == nil {
 		must(t, f.Close())
-		must(t, s.Verify(t.Context(), d))
+		must(t, s.Verify(t.Context(), d, nil))
 	} else if _, err := s.table(d); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("a table without content: %v", err)
 	}
@@ -220,32 +221,92 @@ func TestOpenRemovesTemporaryFiles(t *testing.T) {
 	s.lock = again.lock
 }
 
+// A copy that is damaged is named, and no longer a blob of the store. Reading it is no use of it.
 func TestVerify(t *testing.T) {
-	s := open(t, Options{})
-	d := digestOf(t, put(t, s, noise(3*ChunkBytes+7)))
-	for _, c := range []struct {
-		path string
-		at   int64
-		want string
+	var damaged, repaired int
+	s := open(t, Options{Damaged: func(Digest, error) { damaged++ }, Repaired: func(Digest) { repaired++ }})
+	content := noise(3*ChunkBytes + 7)
+	d := digestOf(t, put(t, s, content))
+	for i, c := range []struct {
+		damage func()
+		want   string
 	}{
-		{s.path(d), ChunkBytes + 1, fmt.Sprintf("in the %d bytes at %d", ChunkBytes, ChunkBytes)},
-		{s.path(d) + tableSuffix, 60, "its chunk table is damaged"},
+		{func() { flip(t, s.path(d), ChunkBytes+1) }, fmt.Sprintf("in the %d bytes at %d", ChunkBytes, ChunkBytes)},
+		{func() { must(t, os.Truncate(s.path(d), ChunkBytes)) }, "its length is wrong"},
 	} {
-		flip(t, c.path, c.at)
-		expectDamage(t, s, d, c.want)
-		flip(t, c.path, c.at)
-		must(t, s.Verify(t.Context(), d))
+		used := time.Now().Add(-time.Hour)
+		must(t, os.Chtimes(s.path(d), used, used))
+		must(t, s.Verify(t.Context(), d, nil))
+		if held, err := s.Held(); err != nil || len(held) != 1 || !held[0].Used.Equal(used) {
+			t.Errorf("the time of the last use: %+v, not %s, %v", held, used, err)
+		}
+		c.damage()
+		err := s.Verify(t.Context(), d, nil)
+		if !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("verify: %v, want %q", err, c.want)
+		}
+		if s.Has(d) || damaged != i+1 || !slices.Equal(s.Damaged(), []Digest{d}) {
+			t.Errorf("the store has it: %t; %d were reported", s.Has(d), damaged)
+		}
+		put(t, s, content)
+		if repaired != i+1 || len(s.Damaged()) != 0 {
+			t.Errorf("%d were reported as repaired, and %v are damaged", repaired, s.Damaged())
+		}
 	}
-	must(t, os.Truncate(s.path(d), ChunkBytes))
-	expectDamage(t, s, d, "its length is wrong")
-	if err := s.Verify(t.Context(), Digest{1}); !errors.Is(err, trivet.ErrNotFound) {
+	if err := s.Verify(t.Context(), Digest{1}, nil); !errors.Is(err, trivet.ErrNotFound) {
 		t.Error(err)
 	}
 }
 
-func expectDamage(t *testing.T, s *Store, d Digest, want string) {
-	t.Helper()
-	if err := s.Verify(t.Context(), d); !errors.Is(err, trivet.ErrInvalid) || !strings.Contains(err.Error(), want) {
-		t.Errorf("verify: %v, want %q", err, want)
+// A chunk table that is damaged or lost is written again: the content is good.
+func TestVerifyMendsTable(t *testing.T) {
+	var repaired []Digest
+	s := open(t, Options{Repaired: func(d Digest) { repaired = append(repaired, d) }})
+	ref := put(t, s, noise(3*ChunkBytes+7))
+	d := digestOf(t, ref)
+	for _, damage := range []func(){
+		func() { flip(t, s.path(d)+tableSuffix, 60) },
+		func() { must(t, os.Remove(s.path(d)+tableSuffix)) },
+	} {
+		damage()
+		must(t, s.Verify(t.Context(), d, nil))
+		if got, err := s.Stat(d); err != nil || got != ref {
+			t.Errorf("%+v, not %+v: %v", got, ref, err)
+		}
+	}
+	if !slices.Equal(repaired, []Digest{d, d}) {
+		t.Errorf("reported: %v", repaired)
+	}
+}
+
+// A copy that another one has replaced meanwhile is not taken for damaged.
+func TestVerifyOfReplacedFile(t *testing.T) {
+	s := open(t, Options{})
+	content := noise(ChunkBytes)
+	d := digestOf(t, put(t, s, content))
+	flip(t, s.path(d), 1)
+	replaced := false
+	err := s.Verify(t.Context(), d, func(context.Context, int) error {
+		if !replaced {
+			put(t, s, content)
+		}
+		replaced = true
+		return nil
+	})
+	if !errors.Is(err, trivet.ErrInvalid) || !s.Has(d) {
+		t.Errorf("%v; the store has it: %t", err, s.Has(d))
+	}
+	must(t, s.Verify(t.Context(), d, nil))
+}
+
+// A verification ends with its pace, and then decides nothing.
+func TestVerifyStops(t *testing.T) {
+	s := open(t, Options{})
+	d := digestOf(t, put(t, s, noise(3*ChunkBytes)))
+	flip(t, s.path(d), 1)
+	stopped, read := errors.New("stopped"), 0
+	err := s.Verify(t.Context(), d, func(_ context.Context, n int) error { read += n; return stopped })
+	if !errors.Is(err, stopped) || read != pieceBytes || !s.Has(d) {
+		t.Errorf("%v after %d bytes; the store has it: %t", err, read, s.Has(d))
 	}
 }

@@ -176,7 +176,7 @@ func (u *upload) open(ctx context.Context, s *Store) error {
 		return s.diskError(err)
 	}
 	p := &part{store: s, file: f, sums: newSums()}
-	if err := p.reread(ctx); err != nil {
+	if err := p.reread(ctx, nil); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	u.part = p

@@ -48,7 +48,7 @@ func TestUploadResumes(t *testing.T) {
 	if _, err := s.Finish(t.Context(), id, refOf([]byte("x"))); !errors.Is(err, trivet.ErrInvalid) {
 		t.Errorf("finished again with another reference: %v", err)
 	}
-	must(t, s.Verify(t.Context(), digestOf(t, want)))
+	must(t, s.Verify(t.Context(), digestOf(t, want), nil))
 	empty(t, s)
 }
 

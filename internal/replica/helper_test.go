@@ -197,7 +197,7 @@ func (h *head) put(data []byte) trivet.BlobRef {
 
 func (h *head) holds(ref trivet.BlobRef) bool {
 	d, err := blob.ParseDigest(ref.Digest)
-	return err == nil && h.store.Has(d) && h.store.Verify(context.Background(), d) == nil
+	return err == nil && h.store.Has(d) && h.store.Verify(context.Background(), d, nil) == nil
 }
 
 func (s *site) holders(ref trivet.BlobRef) (n int) {
