@@ -113,6 +113,40 @@ type PowerState struct {
 	Power string `json:"power"` // "on", "off" or "changing"
 }
 
+// BlobCheck requests that all full heads verify their copies of blobs.
+type BlobCheck struct {
+	Digests []string `json:"digests,omitempty"` // empty: all that heads hold, or lack although records refer to them
+	// Repair fetches what is damaged or missing from heads that have a good copy, and waits for that.
+	Repair bool `json:"repair,omitempty"`
+}
+
+// BlobCopy is what a head found of its copy of a blob. One without a head is the end of a check.
+type BlobCopy struct {
+	Head    string    `json:"head"`
+	Digest  string    `json:"digest,omitempty"` // empty: of all its copies
+	State   CopyState `json:"state"`
+	Bytes   int64     `json:"bytes,omitempty"` // of a good copy its size, while it is checked those that were read
+	Problem string    `json:"problem,omitempty"`
+}
+
+// CopyState is the state of a copy of a blob.
+type CopyState string
+
+// The states of a copy.
+const (
+	CopyChecking CopyState = "checking"
+	CopyGood     CopyState = "good"
+	CopyRepaired CopyState = "repaired" // fetched again from another head
+	CopyDamaged  CopyState = "damaged"  // it is not served any more
+	CopyMissing  CopyState = "missing"
+	CopyUnknown  CopyState = "unknown" // the head does not respond, or cannot read it
+)
+
+// Bad reports whether a copy is neither good, nor repaired, nor being checked.
+func (c BlobCopy) Bad() bool {
+	return c.State == CopyDamaged || c.State == CopyMissing || c.State == CopyUnknown
+}
+
 // Upload is content that arrives over several connections. It exists at one head.
 type Upload struct {
 	ID     string `json:"id,omitempty"`

@@ -174,6 +174,10 @@ const (
 	ReasonStoreNormal = "StoreNormal"
 	// ReasonBlobsCollected: a head removed blobs that no record refers to from its disk.
 	ReasonBlobsCollected = "BlobsCollected"
+	// ReasonBlobDamaged: the file of a blob on a head's disk is damaged; the head does not serve it any more.
+	ReasonBlobDamaged = "BlobDamaged"
+	// ReasonBlobRepaired: a blob that was damaged on a head's disk is complete again.
+	ReasonBlobRepaired = "BlobRepaired"
 	// ReasonKeyRotation: a rotation of a key has begun.
 	ReasonKeyRotation = "KeyRotation"
 	// ReasonKeyActive: all full heads have the new key, and use it from now on.
@@ -203,7 +207,7 @@ var EventReasons = []string{
 	ReasonPoweredOff, ReasonPowerExpired, ReasonPowerFailed, ReasonBootStepReached, ReasonGranted, ReasonAgentLost,
 	ReasonAgentReturned, ReasonDeadlineExceeded, ReasonStepLate, ReasonForgotten, ReasonFaultCorrected,
 	ReasonActionDone, ReasonActionFailed, ReasonPhonedHome, ReasonSucceeded, ReasonFailed, ReasonStoreFilling,
-	ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonKeyRotation, ReasonKeyActive, ReasonKeyRotated,
-	ReasonResolved, ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered, ReasonNotifierDisabled,
-	ReasonNotificationsDropped,
+	ReasonStoreFull, ReasonStoreNormal, ReasonBlobsCollected, ReasonBlobDamaged, ReasonBlobRepaired, ReasonKeyRotation,
+	ReasonKeyActive, ReasonKeyRotated, ReasonResolved, ReasonCancelled, ReasonNotifierFailing, ReasonNotifierRecovered,
+	ReasonNotifierDisabled, ReasonNotificationsDropped,
 }

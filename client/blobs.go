@@ -235,6 +235,37 @@ func (c *Client) Blobs(ctx context.Context) (refs []trivet.BlobRef, err error) {
 	return refs, err
 }
 
+// prepareCheck is how long a head may take before it sends the first result of a check, or its progress.
+const prepareCheck = 30 * time.Second
+
+// CheckBlobs verifies the copies of blobs on all heads, and calls result with the progress and the results, in no
+// order. It returns when all copies were checked, and with req.Repair repaired where a good one exists. The heads stop
+// when ctx ends.
+func (c *Client) CheckBlobs(ctx context.Context, req trivet.BlobCheck, result func(trivet.BlobCopy)) error {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	resp, _, err := c.send(ctx, call{method: http.MethodPost, path: "/v1/blobs/check", body: body, timeout: -1,
+		prepare: prepareCheck})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	for lines := json.NewDecoder(resp.Body); ; {
+		var found trivet.BlobCopy
+		switch err := lines.Decode(&found); {
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("check blobs: %w: the head stopped before the end", trivet.ErrUnavailable)
+		case err != nil:
+			return fmt.Errorf("check blobs: %w", err)
+		case found.Head == "":
+			return nil
+		}
+		result(found)
+	}
+}
+
 // DeleteBlob removes a blob that no record refers to.
 func (c *Client) DeleteBlob(ctx context.Context, digest string) error {
 	_, err := c.json(ctx, call{method: http.MethodDelete, path: "/v1/blobs/" + url.PathEscape(digest)}, nil)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -51,6 +52,10 @@ func (h *Handler) blobRoutes() {
 	add(write, "DELETE", "/v1/uploads/{id}", "Abort an upload", h.abortUpload)
 	write.outside = true
 	add(write, "DELETE", "/v1/blobs/{digest}", "Delete a blob that no record refers to", h.deleteBlob)
+	write.in, write.out, write.outputs, write.status = reflect.TypeFor[trivet.BlobCheck](),
+		reflect.TypeFor[trivet.BlobCopy](), "application/x-ndjson", 0
+	add(write, "POST", "/v1/blobs/check", "Verify the copies of all heads, one JSON object per line; one without a "+
+		"head is the end", h.checkBlobs)
 }
 
 func (h *Handler) listBlobs(w http.ResponseWriter, _ *http.Request, _ *caller) error {
@@ -190,6 +195,71 @@ func (h *Handler) deleteBlob(w http.ResponseWriter, r *http.Request, _ *caller) 
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// maxChecks is how many blobs a check may name.
+const maxChecks = 100
+
+// checkBlobs verifies the copies of all heads. It ends when the client goes, or this head is about to stop.
+func (h *Handler) checkBlobs(w http.ResponseWriter, r *http.Request, _ *caller) error {
+	req, err := h.readCheck(w, r)
+	if err != nil {
+		return err
+	}
+	leave, err := h.enterWatch(r)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	go func() {
+		select {
+		case <-h.drain:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	conn := http.NewResponseController(w)
+	lines := json.NewEncoder(&streamWriter{w, conn})
+	send := func(c trivet.BlobCopy) error { return errors.Join(lines.Encode(c), conn.Flush()) }
+	if err := h.Copies.Check(ctx, req, send); err != nil {
+		return nil // the response has begun, so it can only be cut off
+	}
+	return send(trivet.BlobCopy{})
+}
+
+// readCheck returns what is to be checked. Blobs that are named must be known.
+func (h *Handler) readCheck(w http.ResponseWriter, r *http.Request) (req trivet.BlobCheck, err error) {
+	body, err := h.readBody(w, r, 64<<10)
+	if err == nil {
+		err = apitypes.DecodeStrict(body, &req)
+	}
+	if err == nil && len(req.Digests) > maxChecks {
+		err = &trivet.FieldError{Field: "digests",
+			Problem: fmt.Sprintf("has more than %d; with none, all blobs are checked", maxChecks)}
+	}
+	for _, digest := range req.Digests {
+		if err != nil {
+			break
+		}
+		err = h.knowsBlob(r.Context(), digest)
+	}
+	return req, err
+}
+
+// knowsBlob requires that a record refers to a blob or a head holds it.
+func (h *Handler) knowsBlob(ctx context.Context, digest string) error {
+	d, err := blob.ParseDigest(digest)
+	if err != nil {
+		return err
+	}
+	if _, referenced := h.Fleet.BlobUse(digest); referenced {
+		return nil
+	}
+	_, err = h.Copies.Find(ctx, d)
+	return err
 }
 
 // hasBlob requires that a head holds a record's content, and makes the heads keep it until the record is written. The

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,6 +92,43 @@ func TestBlobs(t *testing.T) {
 	}
 	if list, err := admin.Blobs(ctx); err != nil || len(list) != 0 {
 		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// A check names known blobs, at most 100, and returns what is found of each copy.
+func TestCheckBlobs(t *testing.T) {
+	t.Parallel()
+	h := newHead(t)
+	admin := h.client(h.admin)
+	ref, err := admin.PutBlob(t.Context(), strings.NewReader("kernel"), client.PutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, digests := range [][]string{nil, {ref.Digest}} {
+		var copies []trivet.BlobCopy
+		err := admin.CheckBlobs(t.Context(), trivet.BlobCheck{Digests: digests},
+			func(c trivet.BlobCopy) { copies = append(copies, c) })
+		if err != nil || len(copies) != 1 || copies[0].State != trivet.CopyGood || copies[0].Digest != ref.Digest ||
+			copies[0].Bytes != ref.Bytes || copies[0].Head == "" {
+			t.Errorf("%v: %+v, %v", digests, copies, err)
+		}
+	}
+	none := digestOf([]byte("none"))
+	for _, c := range []struct {
+		digests []string
+		want    error
+		text    string
+	}{
+		{[]string{ref.Digest, none}, trivet.ErrNotFound, none},
+		{[]string{"sha256:12"}, trivet.ErrInvalid, "64 hex digits"},
+		{slices.Repeat([]string{ref.Digest}, 101), trivet.ErrInvalid, "more than 100"},
+	} {
+		err := admin.CheckBlobs(t.Context(), trivet.BlobCheck{Digests: c.digests}, func(c trivet.BlobCopy) {
+			t.Errorf("checked: %+v", c)
+		})
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%d digests: %v, want %v with %q", len(c.digests), err, c.want, c.text)
+		}
 	}
 }
 

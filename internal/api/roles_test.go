@@ -79,6 +79,7 @@ const routeAccess = `
 	viewer    /v1/projects/{project}/workflows/{name}/logs GET
 	operator  /v1/blobs                          POST
 	operator  /v1/blobs/{digest}                 DELETE
+	operator  /v1/blobs/check                    POST
 	operator  /v1/projects/{project}/images      POST
 	operator  /v1/projects/{project}/images/{name} DELETE PATCH PUT
 	operator  /v1/machines                       POST

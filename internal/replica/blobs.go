@@ -41,17 +41,22 @@ type Blobs struct {
 	client *http.Client
 	puller *blob.Puller
 	unused unusedMetrics
+
+	scrubbed scrubMetrics
+	reports  chan blobReport
+	checking chan struct{} // semaphore: one blob at a time is read for checks
 }
 
 // NewBlobs returns the blobs of a head. They are to be closed before the store.
 func NewBlobs(cfg BlobConfig) *Blobs {
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, 10*time.Second)
 	cfg.SecureTimeout = cmp.Or(cfg.SecureTimeout, 75*time.Second)
-	b := &Blobs{BlobConfig: cfg, client: blobClient(cfg.Root, cfg.Cert)}
+	b := &Blobs{BlobConfig: cfg, client: blobClient(cfg.Root, cfg.Cert),
+		reports: make(chan blobReport, maxReports), checking: make(chan struct{}, 1)}
 	b.puller = blob.NewPuller(cfg.Store, blob.PullConfig{
 		Locate: b.locate, Client: b.client, Log: cfg.Log, Metrics: blob.NewMetrics(cfg.Metrics),
 	})
-	b.unused = newUnusedMetrics(cfg.Metrics)
+	b.unused, b.scrubbed = newUnusedMetrics(cfg.Metrics), newScrubMetrics(cfg.Metrics)
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "trivet_blobs_missing", Help: "Blobs that records refer to and this head does not hold."},

@@ -41,10 +41,11 @@ type (
 	}
 )
 
-// Register adds the endpoints by which full heads stat blobs, read them, and make other heads keep, pull or delete
-// them.
+// Register adds the endpoints by which full heads stat blobs, read them, and make other heads keep, pull, check or
+// delete them.
 func (b *Blobs) Register(s *peer.Server) {
 	s.RegisterHandler(contentPath+"/blob/{name}", peer.FullMember, b.contentHandler())
+	s.RegisterHandler(checkPath, peer.FullMember, http.HandlerFunc(b.serveCheck))
 	for path, do := range map[string]func(context.Context, trivet.BlobRef, blob.Digest) (any, error){
 		statPath: b.stat, usePath: b.use, pullPath: b.pull, deletePath: b.delete,
 	} {

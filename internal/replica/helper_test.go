@@ -128,7 +128,8 @@ func (s *site) image(ref trivet.BlobRef) {
 func (h *head) start() {
 	t := h.site.t
 	t.Helper()
-	h.store = must(blob.Open(h.dir, blob.Options{}))(t)
+	h.store = must(blob.Open(h.dir, blob.Options{Damaged: func(d blob.Digest, err error) { h.blobs.Damaged(d, err) },
+		Repaired: func(d blob.Digest) { h.blobs.Repaired(d) }}))(t)
 	h.reg = prometheus.NewRegistry()
 	h.blobs = replica.NewBlobs(replica.BlobConfig{Self: h.name, Store: h.store, Tables: h.site.tables,
 		Root: &h.site.keys.CA.Root,

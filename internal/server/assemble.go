@@ -73,7 +73,9 @@ func (s *Server) openFiles(context.Context) (err error) {
 	// Blobs and logs stop growing before they use the space that the store needs.
 	const reserve = 2 * cluster.DefaultReserve
 	if s.blobStore, err = blob.Open(s.cfg.path("blobs"),
-		blob.Options{Reserve: reserve, Damaged: s.damagedBlob()}); err != nil {
+		blob.Options{Reserve: reserve,
+			Damaged:  func(d blob.Digest, err error) { s.blobs.Damaged(d, err) },
+			Repaired: func(d blob.Digest) { s.blobs.Repaired(d) }}); err != nil {
 		return err
 	}
 	s.blobs = replica.NewBlobs(replica.BlobConfig{Self: s.local.Name(), Store: s.blobStore, Tables: s.fleet.Tables,

@@ -6,23 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trivet-project/trivet/internal/auth"
-	"github.com/trivet-project/trivet/internal/blob"
 	"github.com/trivet-project/trivet/internal/cluster"
 	"github.com/trivet-project/trivet/internal/peer"
 )
-
-// damagedBlob returns what reports a damaged blob.
-func (s *Server) damagedBlob() func(blob.Digest, error) {
-	damaged := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "trivet_blobs_damaged_total",
-		Help: "Blobs whose file turned out to be damaged while it was served.",
-	})
-	s.metrics.MustRegister(damaged)
-	return func(_ blob.Digest, err error) {
-		damaged.Inc()
-		s.cfg.Log.Error("a blob on this head's disk is damaged; fetching it from another head", "error", err)
-	}
-}
 
 // buildInfo returns the metric of what this head runs.
 func buildInfo(version string) prometheus.Collector {

@@ -94,6 +94,7 @@ func (s *Server) runHead(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { s.exchange.Run(ctx); return nil })
 	g.Go(func() error { s.registration.Run(ctx); return nil })
 	g.Go(func() error { s.keeper.Run(ctx); return nil })
+	g.Go(func() error { s.blobs.Run(ctx); return nil })
 	g.Go(func() error { s.health.Run(ctx, s.metrics); return nil })
 	g.Go(func() error {
 		(&membership.Fencer{Records: s.records, Client: s.local.Client()}).Run(ctx)
