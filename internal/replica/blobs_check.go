@@ -30,8 +30,8 @@ const (
 
 // Check verifies the copies of all full heads, each head one at a time, and calls result with what they find, and with
 // their progress. Results are not called concurrently. A copy that is damaged is served no more; it, and what is
-// missing, is fetched from a good copy, with req.Repair before Check returns. It ends with ctx, also on the other heads,
-// and with the error of result.
+// missing, is fetched from a good copy, with req.Repair before Check returns. Check ends with ctx, also on the other
+// heads, and with the error of result.
 func (b *Blobs) Check(ctx context.Context, req trivet.BlobCheck, result func(trivet.BlobCopy) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
