@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -63,14 +62,16 @@ func (a *app) applyAll(ctx context.Context, cl *client.Client, manifests []*mani
 			printError(a.Err, m.locate(err))
 			continue
 		}
-		fmt.Fprintf(a.Out, "%s %s%s\n", m.title(), done.verb, note)
+		text := ""
 		if dryRun {
-			text, err := done.difference()
-			if err != nil {
+			if text, err = done.difference(); err != nil {
 				return err
 			}
-			io.WriteString(a.Out, text)
+			if done.old != nil && wouldNotChange(done.old, done.now, text) {
+				done.verb = "unchanged"
+			}
 		}
+		fmt.Fprintf(a.Out, "%s %s%s\n%s", m.title(), done.verb, note, text)
 	}
 	if failed {
 		return ExitError(1)
@@ -98,8 +99,13 @@ func applyOne(ctx context.Context, kind client.Kind, m *manifest) (done applied,
 	if err != nil {
 		return applied{}, err
 	}
-	if got.Header().Revision == old.Header().Revision && got.Header().Generation == old.Header().Generation {
+	if unchanged(old, got) {
 		return applied{"unchanged", old, got}, nil
 	}
 	return applied{"configured", old, got}, nil
+}
+
+// unchanged reports whether a write changed nothing.
+func unchanged(old, now trivet.Record) bool {
+	return now.Header().Revision == old.Header().Revision && now.Header().Generation == old.Header().Generation
 }

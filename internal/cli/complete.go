@@ -27,6 +27,16 @@ func (a *app) completeRecords(
 	return a.names(cmd.Context(), args[0], args[1:])
 }
 
+// completeRecord completes a kind and then one name of it.
+func (a *app) completeRecord(
+	cmd *cobra.Command, args []string, toComplete string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeRecords(cmd, args, toComplete)
+}
+
 // completeNames completes the name of a record, for commands with one argument.
 func (a *app) completeNames(kind string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {

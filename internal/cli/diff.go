@@ -90,6 +90,12 @@ func (d applied) difference() (string, error) {
 	return diffText(before, after), err
 }
 
+// wouldNotChange reports whether a dry run with this difference changes nothing. Its record has no revision; what a
+// secret holds is not in the difference, but raises the generation.
+func wouldNotChange(old, now trivet.Record, difference string) bool {
+	return difference == "" && now.Header().Generation == old.Header().Generation
+}
+
 // desired returns what people write of a record as YAML; empty for none.
 func desired(r trivet.Record) (string, error) {
 	if r == nil {
