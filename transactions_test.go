@@ -32,9 +32,14 @@ var mayCall = map[string]string{
 		"run of that name exists",
 	"internal/fleet.Fleet.bootAddress: internal/state.Tables.AddressesOf": "it renders the address that the machine " +
 		"has now, as a later boot may show another one; an address is read again before it is moved or deleted",
-	"internal/fleet.Fleet.bootAddress: internal/store.Table.GetShared": "as above",
-	"internal/fleet.Fleet.network: internal/store.Table.Get":           "as above",
-	"internal/fleet.Fleet.keepOne: internal/state.Tables.AddressesOf":  "as above",
+	"internal/fleet.Fleet.bootAddress: internal/store.Table.GetShared":      "as above",
+	"internal/fleet.Fleet.network: internal/store.Table.Get":                "as above",
+	"internal/fleet.Fleet.keepOne: internal/state.Tables.AddressesOf":       "as above",
+	"internal/fleet.Fleet.networkName: internal/state.Tables.NetworkAround": "as below",
+	"internal/fleet.Fleet.isElsewhere: internal/state.Tables.FreeMachines": "it decides whether to wait for another " +
+		"machine, which a claim compares; where there is none any more, the provision waits or fails then",
+	"internal/fleet.Fleet.faultAround: internal/store.Table.GetShared": "it only says which machines are left out; the " +
+		"claim compares what they share",
 	"internal/fleet.Fleet.networkName: internal/store.Table.SharedBy": "it only finds the network whose record, which " +
 		"is compared, has the machine's failures",
 }

@@ -166,7 +166,7 @@ func (f *Fleet) claimOrReject(tx *store.Tx, machine, name string,
 	}
 	if fault := (*faultError)(nil); errors.As(err, &fault) {
 		if p.Spec.IfNoMachine == trivet.NoMachineFail {
-			return false, f.failWaiting(tx, name, err.Error())
+			return false, f.failWaiting(tx, name, err.Error(), workflow.FaultOf(fault.kind))
 		}
 		return false, f.wait(tx, name, err.Error(), fault.waitsFor())
 	}

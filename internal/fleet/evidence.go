@@ -161,21 +161,26 @@ func (f *Fleet) avoided(m *trivet.Machine) string {
 	if m.Status.HoldsData != "" {
 		return "holding data that is kept"
 	}
+	if _, why := f.faultAround(m); why != "" {
+		return "not used, as " + why
+	}
+	return ""
+}
+
+// faultAround returns what a machine shares with others and is at fault, as far as this head knows, and why; empty where
+// nothing is.
+func (f *Fleet) faultAround(m *trivet.Machine) (kind trivet.Kind, why string) {
 	site := trivet.SiteSpec{}
 	if s, err := f.Sites.GetShared(trivet.SiteName); err == nil {
 		site = s.Spec
 	}
-	why := ""
 	if p, err := f.Platforms.GetShared(platformName(m, site)); err == nil {
-		why = workflow.AtFault("platform "+p.Name, p.Status.Failures, p.Generation)
+		kind, why = "Platform", workflow.AtFault("platform "+p.Name, p.Status.Failures, p.Generation)
 	}
 	if n, err := f.Networks.GetShared(f.networkName(m)); err == nil && why == "" {
-		why = workflow.AtFault("network "+n.Name, n.Status.Failures, n.Generation)
+		kind, why = "Network", workflow.AtFault("network "+n.Name, n.Status.Failures, n.Generation)
 	}
-	if why != "" {
-		why = "not used, as " + why
-	}
-	return why
+	return kind, why
 }
 
 // platformName returns the platform that the machine netboots.
@@ -186,13 +191,19 @@ func platformName(m *trivet.Machine, site trivet.SiteSpec) string {
 	return site.Platform
 }
 
-// networkName returns the network that the machine has an address in; empty where none is known.
+// networkName returns the network that the machine has an address in, or will have by its record; empty where none is
+// known.
 func (f *Fleet) networkName(m *trivet.Machine) string {
 	for _, nic := range m.Spec.NICs {
 		for _, a := range f.Addresses.SharedBy(state.ByMAC, nic.MAC) {
 			if !a.Status.Declined {
 				return a.Spec.Network
 			}
+		}
+	}
+	for _, nic := range m.Spec.NICs {
+		if n := f.NetworkAround(nic.Address); n != nil {
+			return n.Name
 		}
 	}
 	return ""

@@ -1,6 +1,8 @@
 package fleet_test
 
 import (
+	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -64,6 +66,47 @@ func TestFailover(t *testing.T) {
 	}
 	if w, err := r.Workflows.Get("default/a-2"); err != nil || w.Spec.Attempt != 2 {
 		t.Errorf("its run: %+v, %v", w, err)
+	}
+}
+
+// A provision whose network is at fault goes on with a machine of another network, where one is free, and fails where
+// none is.
+func TestFailoverToAnotherNetwork(t *testing.T) {
+	for name, other := range map[string]string{"another network": "10.0.1.1", "the same network": "10.0.0.200"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRack(t)
+			r.pool()
+			r.upgraded(trivet.CurrentRelease)
+			labels := map[string]string{"few": "yes"}
+			r.label("p1", labels)
+			r.label("p2", labels)
+			r.write(func(tx *store.Tx) error {
+				return errors.Join(r.Networks.In(tx).Create(&trivet.Network{Meta: trivet.Meta{Name: "lan2"},
+					Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.1.0/24")}}),
+					r.Machines.In(tx).Create(&trivet.Machine{Meta: trivet.Meta{Name: "q1", Labels: labels},
+						Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: "52:54:00:00:04:01",
+							Address: netip.MustParseAddr(other)}}},
+						Status: trivet.MachineStatus{State: trivet.MachineAvailable}}))
+			})
+			none := 0
+			r.provisionOf("a", trivet.ProvisionSpec{Template: "t", Selector: labels, Alternatives: &none})
+			r.failRunAt("a", trivet.StepDHCP)
+			r.provisionOf("b", trivet.ProvisionSpec{Template: "t", Selector: labels})
+			m, p := r.failRunAt("b", trivet.StepDHCP)
+			if m.Name != "p2" || m.Status.State != trivet.MachineAvailable {
+				t.Errorf("the machine: %s, %+v", m.Name, m.Status)
+			}
+			if name == "the same network" {
+				if p.Status.State != trivet.ProvisionFailed || p.Status.Failure.Type != trivet.FaultNetwork {
+					t.Errorf("the provision: %+v", p.Status)
+				}
+				return
+			}
+			r.must(r.Claim(t.Context(), "default/b"))
+			if p = r.provisionNamed("b"); p.Status.Machine != "q1" || p.Status.Withdrawn != 1 || len(p.Status.Spent) != 0 {
+				t.Errorf("the provision: %+v", p.Status)
+			}
+		})
 	}
 }
 

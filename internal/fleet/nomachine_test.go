@@ -36,7 +36,8 @@ func TestFailIfNoMachineReadsAll(t *testing.T) {
 	}
 	r.SetSearched(10 * n)
 	r.must(r.Claim(t.Context(), "default/p"))
-	if p := r.provisionNamed("p"); p.Status.State != trivet.ProvisionFailed {
+	if p := r.provisionNamed("p"); p.Status.State != trivet.ProvisionFailed ||
+		p.Status.Failure.Type != trivet.FaultPlatform {
 		t.Errorf("after all were read: %+v", p.Status)
 	}
 }

@@ -17,10 +17,13 @@ type Run struct {
 	Failure *trivet.Failure      // nil unless it failed
 	Address string               // of the machine's boot port; empty where it has none
 	Kept    string               // why the address cannot move to another machine; empty where it can
+	// Elsewhere: the network or platform of the machine is at fault, and a machine with another one is free.
+	Elsewhere bool
 }
 
 // After returns the status of a provision after a run of it has ended. It succeeds or fails with the run, except that
-// where the machine was at fault, it waits for another one, as long as it has alternatives.
+// where the machine was at fault, or what it shares with some machines only, it waits for another one, as long as it has
+// alternatives.
 func After(spec *trivet.ProvisionSpec, st trivet.ProvisionStatus, run Run) trivet.ProvisionStatus {
 	st.Failure, st.Reason = run.Failure, ""
 	switch {
@@ -34,6 +37,10 @@ func After(spec *trivet.ProvisionSpec, st trivet.ProvisionStatus, run Run) trive
 	st.State = trivet.ProvisionFailed
 	st.Reason = failedOn(run.Machine.Name, run.Failure)
 	if run.Failure.Type != trivet.FaultMachine {
+		if run.Elsewhere && len(st.Spent)+st.Withdrawn < Alternatives(spec) {
+			st.Withdrawn++
+			goOn(&st)
+		}
 		return st
 	}
 	st.Spent = append(slices.Clone(st.Spent), trivet.SpentMachine{FormerMachine: former(run), Workflow: run.Name,
@@ -50,12 +57,17 @@ func After(spec *trivet.ProvisionSpec, st trivet.ProvisionStatus, run Run) trive
 // leave lets a provision wait for another machine than that of a run, and first until that is off where its address
 // moves.
 func leave(st *trivet.ProvisionStatus, run Run) {
-	st.State, st.Failure = trivet.ProvisionPending, nil
-	st.Machine, st.MachineUID, st.Address = "", "", ""
+	goOn(st)
 	if run.Address != "" && run.Kept == "" {
 		st.WaitsFor = PowerOf(run.Machine.Name)
 		st.Reason += fmt.Sprintf("; its address %s moves to the next machine once it is off", run.Address)
 	}
+}
+
+// goOn lets a provision wait for another machine. The one that it had keeps its address.
+func goOn(st *trivet.ProvisionStatus) {
+	st.State, st.Failure = trivet.ProvisionPending, nil
+	st.Machine, st.MachineUID, st.Address = "", "", ""
 }
 
 func former(run Run) trivet.FormerMachine {

@@ -77,7 +77,30 @@ func TestNoFailover(t *testing.T) {
 	}
 }
 
-// Whatever its runs do, a provision uses at most 1 + alternatives machines, none of them again, and ends.
+// Where the network or platform of a machine is at fault, its provision goes on with a machine that has another one. The
+// machine is not spent, and keeps its address.
+func TestElsewhere(t *testing.T) {
+	spec := &trivet.ProvisionSpec{Selector: map[string]string{"a": "b"}}
+	st := trivet.ProvisionStatus{State: trivet.ProvisionRunning, Machine: "m1", MachineUID: "uid-m1", Workflow: "p-m1",
+		Address: "10.0.0.1"}
+	run := failed(machine("m1", "r1"), trivet.FaultNetwork)
+	run.Elsewhere, run.Address = true, "10.0.0.1"
+	after := provision.After(spec, st, run)
+	want := trivet.ProvisionStatus{State: trivet.ProvisionPending, Workflow: "p-m1", Withdrawn: 1,
+		Reason: "image failed on m1 (network): disk is gone"}
+	if diff := cmp.Diff(want, after); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if after = provision.After(spec, after, run); after.State != trivet.ProvisionFailed || after.Failure != run.Failure {
+		t.Errorf("without a further alternative: %+v", after)
+	}
+	run.Elsewhere = false
+	if after = provision.After(spec, st, run); after.State != trivet.ProvisionFailed || after.Withdrawn != 0 {
+		t.Errorf("without another machine: %+v", after)
+	}
+}
+
+// Whatever its runs do, a provision uses at most 1 + alternatives machines, and none that is spent, and ends.
 func TestEveryPathEnds(t *testing.T) {
 	faults := []trivet.FailureType{"", trivet.FaultMachine, trivet.FaultMachine, trivet.FaultImage, trivet.FaultPlatform,
 		trivet.FaultNetwork, trivet.FaultConfiguration, trivet.FaultControlPlane}
@@ -86,28 +109,25 @@ func TestEveryPathEnds(t *testing.T) {
 		if n := rapid.IntRange(-1, trivet.MaxAlternatives).Draw(t, "alternatives"); n >= 0 {
 			spec.Alternatives = &n
 		}
-		st, used := trivet.ProvisionStatus{}, map[string]bool{}
+		st, runs := trivet.ProvisionStatus{}, 0
 		for !st.State.Ended() {
 			m := machine(fmt.Sprint("m", rapid.IntRange(0, 20).Draw(t, "machine")), "")
 			if provision.Spent(&st, m) {
 				continue // it cannot be claimed
 			}
-			if used[m.Name] {
-				t.Fatalf("%s is used again: %+v", m.Name, st)
-			}
-			used[m.Name] = true
-			if len(used) > 1+provision.Alternatives(spec) {
-				t.Fatalf("%d machines are used: %+v", len(used), st)
+			if runs++; runs > 1+provision.Alternatives(spec) {
+				t.Fatalf("%d machines are used: %+v", runs, st)
 			}
 			run := provision.Run{Machine: m, Name: "p", State: trivet.WorkflowSucceeded}
 			if fault := rapid.SampledFrom(faults).Draw(t, "fault"); fault != "" {
 				run = failed(m, fault)
+				run.Elsewhere = rapid.Bool().Draw(t, "elsewhere") && fault != trivet.FaultMachine
 			} else if rapid.Bool().Draw(t, "cancelled") {
 				run.State = trivet.WorkflowCancelled
 			}
-			before := len(st.Spent)
+			before := len(st.Spent) + st.Withdrawn
 			st = provision.After(spec, st, run)
-			if st.State.Waits() && (len(st.Spent) != before+1 || st.Machine != "") {
+			if st.State.Waits() && (len(st.Spent)+st.Withdrawn != before+1 || st.Machine != "") {
 				t.Fatalf("it waits for another machine: %+v", st)
 			}
 		}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/trivet-project/trivet"
@@ -19,4 +20,18 @@ func rank(a *trivet.Address) int {
 		return 0
 	}
 	return 1
+}
+
+// NetworkAround returns the shared network that contains an address; nil if none does.
+func (t *Tables) NetworkAround(a netip.Addr) *trivet.Network {
+	for bits := a.BitLen(); bits > 0; bits-- {
+		p, err := a.Prefix(bits)
+		if err != nil {
+			return nil
+		}
+		for _, n := range t.Networks.SharedBy(ByCIDR, p.String()) {
+			return n
+		}
+	}
+	return nil
 }

@@ -25,6 +25,14 @@ func SharedBy(f *trivet.Failure) trivet.Kind {
 	return ""
 }
 
+// SharedAtFault returns the kind of what machines share that is at fault for a failure; empty where nothing is.
+func SharedAtFault(f *trivet.Failure) trivet.Kind {
+	if kind := SharedBy(f); f.Type == FaultOf(kind) {
+		return kind
+	}
+	return ""
+}
+
 // TriedSince returns since when the machine of a run that failed had tried the step that failed.
 func TriedSince(s *trivet.WorkflowStatus) time.Time {
 	step := s.Step(s.Failure.Step)
@@ -89,7 +97,10 @@ var sharedFault = map[trivet.Kind]trivet.FailureType{
 	"Image": trivet.FaultImage,
 }
 
+// FaultOf returns the type of a failure for which what machines share is at fault.
+func FaultOf(kind trivet.Kind) trivet.FailureType { return sharedFault[kind] }
+
 // Blame makes a failure that of what the machines share.
 func Blame(f *trivet.Failure, kind trivet.Kind, why string) {
-	f.Type, f.Cause = sharedFault[kind], f.Cause+"; "+why
+	f.Type, f.Cause = FaultOf(kind), f.Cause+"; "+why
 }
