@@ -31,9 +31,13 @@ func (c *Clock) Read() uptime.Clock {
 	return c.clock
 }
 
+// sampling is how often it is read whether the store has a leader: how much more than the time without one is not
+// counted.
+const sampling = uptime.Interval / 5
+
 // Run advances the clock until ctx ends.
 func (c *Clock) Run(ctx context.Context) {
-	tick := time.NewTicker(uptime.Interval)
+	tick := time.NewTicker(sampling)
 	defer tick.Stop()
 	for {
 		select {

@@ -53,20 +53,25 @@ var Declaration = reconcile.Declaration{
 	Name:    "deadline",
 	Reads:   []trivet.Kind{"Address"},
 	Writes:  []trivet.Kind{"Workflow", "Machine", "Provision", "Event", "Site", "Network", "Platform", "Image"},
-	Watches: []trivet.Kind{"Workflow"},
+	Watches: []trivet.Kind{"Workflow", "Machine"},
 	Input:   input,
 	Workers: 2,
 }
 
-// input is what a run waits for, and whether it is paused.
+// input is what a run waits for, whether it is paused, and whether its machine waits for a BMC to be used.
 func input(r trivet.Record) any {
 	type input struct {
 		wait   workflow.Wait
 		paused bool
 	}
-	w := r.(*trivet.Workflow)
-	wait, _, _ := workflow.CurrentWait(w)
-	return input{wait, w.Status.Paused != nil}
+	switch r := r.(type) {
+	case *trivet.Workflow:
+		wait, _, _ := workflow.CurrentWait(r)
+		return input{wait, r.Status.Paused != nil}
+	case *trivet.Machine:
+		return workflow.PowerQueued(r)
+	}
+	return nil
 }
 
 // Config is what the controller needs.
@@ -123,9 +128,16 @@ func (c *Controller) Keys() []string {
 
 // Affected implements [reconcile.Controller].
 func (c *Controller) Affected(e *store.Event) []string {
-	was, _ := e.Old().(*trivet.Workflow)
-	if is, ok := e.Record().(*trivet.Workflow); ok {
+	switch is := e.Record().(type) {
+	case *trivet.Workflow:
+		was, _ := e.Old().(*trivet.Workflow)
 		c.Fleet.Observe(was, is)
+	case *trivet.Machine:
+		was, _ := e.Old().(*trivet.Machine)
+		if is.Status.Workflow == "" || was == nil || workflow.PowerQueued(was) == workflow.PowerQueued(is) {
+			return nil
+		}
+		return []string{trivet.Resolve("", is.Status.Workflow)}
 	}
 	return []string{e.Name}
 }

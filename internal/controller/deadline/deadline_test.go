@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -267,6 +268,40 @@ func TestQueueIsNotLate(t *testing.T) {
 	h.attend(t, "default/p-1", trivet.DefaultLimits[trivet.StepPowerOn].Timeout.D()+20*time.Second)
 	if got := attempt(); got != 2 {
 		t.Errorf("attempt %d after a power-on that did not end", got)
+	}
+}
+
+// The run of a machine is considered at the moment at which a head begins to use its BMC, from which on its time counts.
+// Other changes of machines are of no account.
+func TestQueueEndsAtOnce(t *testing.T) {
+	f := fleet.New(storetest.New(t, state.New), "head0")
+	create(t, f, &trivet.Machine{Spec: trivet.MachineSpec{BMC: bmc()}}, trivet.Action{Name: "work", Use: "noop"})
+	h := newHead(f)
+	watch := f.Store.Watch(0, "Machine")
+	affected := func() []string {
+		t.Helper()
+		events, err := watch.Next(t.Context())
+		if err != nil || len(events) != 1 {
+			t.Fatalf("%v, %v", events, err)
+		}
+		return h.Affected(events[0])
+	}
+	m, err := f.Machines.Get("m1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := f.AcquireIntent(t.Context(), "m1", *m.Status.Intent, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := affected(); !slices.Equal(got, []string{"default/p-1"}) {
+		t.Errorf("a head uses the BMC: %v", got)
+	}
+	if err := f.RecordPower(t.Context(), "m1", held, "off"); err != nil {
+		t.Fatal(err)
+	}
+	if got := affected(); len(got) != 0 {
+		t.Errorf("the machine is off: %v", got)
 	}
 }
 
