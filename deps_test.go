@@ -64,7 +64,7 @@ var layers = []layer{
 		"internal/controller/power", "internal/controller/provision", "internal/controller/verify",
 	}}},
 	{"programs", [][]string{
-		{"internal/cli", "internal/server", "internal/bmc/bmctest", "internal/lab/vm"},
+		{"internal/cli", "internal/server", "internal/bmc/bmctest", "internal/lab/grade", "internal/lab/vm"},
 		{"internal/lab"},
 		{"cmd/trivet"},
 	}},

@@ -12,6 +12,7 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/cli"
 	"github.com/trivet-project/trivet/internal/lab"
+	"github.com/trivet-project/trivet/internal/lab/grade"
 )
 
 func demoCommand() *cobra.Command {
@@ -21,9 +22,17 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Run heads and simulated machines on this computer",
 		Long: "Run a whole site on this computer: heads, and simulated machines that use DHCP and HTTP on\n" +
-			"loopback and run a workflow with files as disks. It requires neither root nor additional packages.",
+			"loopback and run a workflow with files as disks. It requires neither root nor additional packages.\n\n" +
+			"Scenario faults decides before it starts what is wrong with the site: 15 % of the machines are dead\n" +
+			"from a random step on, 5 % fail once, 3 % have a BMC that lies, errs or hangs, one rack has no\n" +
+			"network, one platform does not start, and one image in ten templates is damaged. Then it compares\n" +
+			"with that which provisions succeeded, on how many machines, which failures were recorded with which\n" +
+			"type, and when they could be seen. Each thing that must not be is a violation, and makes the exit\n" +
+			"status 1. All deadlines are a twelfth of the usual ones. With --history FILE.jsonl what is wrong is\n" +
+			"written to FILE.truth.json.",
 		Example: "  trivet demo --machines 50\n  trivet demo --machines 50 --json --history history.jsonl\n" +
-			"  trivet demo --heads 3 --machines 100 --kill random",
+			"  trivet demo --heads 3 --machines 100 --kill random\n" +
+			"  trivet demo --scenario faults --heads 3 --machines 200 --history faults.jsonl",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if d.Log, err = newLogger(os.Stderr, level, "text"); err != nil {
@@ -39,7 +48,7 @@ func demoCommand() *cobra.Command {
 			if err := report(s, d.JSON); err != nil {
 				return err
 			}
-			if s.Failed > 0 || s.Repeated > 0 || s.Faults != nil && s.AcknowledgedWritesLost+s.WorkflowsFailed > 0 {
+			if failed(s) {
 				return cli.ExitError(1)
 			}
 			return nil
@@ -49,12 +58,24 @@ func demoCommand() *cobra.Command {
 	f.IntVar(&d.Machines, "machines", 10, "number of machines")
 	f.IntVar(&d.Heads, "heads", 1, "number of heads, 1 to 9; more than one run as separate processes")
 	f.StringVar(&kill, "kill", "", "random: kill heads with SIGKILL and restart them while machines install")
+	f.StringVar(&d.Scenario, "scenario", lab.ScenarioInstall,
+		"install; or faults: 23 % of the machines, a rack, a platform and an image are bad")
+	f.Uint64Var(&d.Seed, "seed", 1, "decides what is bad in scenario faults")
 	f.DurationVar(&d.Timeout, "timeout", 10*time.Minute, "maximum duration of the demo")
 	f.BoolVar(&d.JSON, "json", false, "print only one line of JSON at the end")
 	f.StringVar(&d.History, "history", "", "file to which all acknowledged writes and actions are written")
 	f.StringVar(&d.Dir, "dir", "", "empty directory for all data, which is kept (default: a temporary directory)")
 	f.StringVar(&level, "log-level", slog.LevelError.String(), "log level: debug, info, warn or error")
 	return c
+}
+
+// failed reports whether the demo showed what must not be. In scenario faults some installs must fail.
+func failed(s lab.Summary) bool {
+	lost := s.Faults != nil && s.AcknowledgedWritesLost > 0
+	if s.Result != nil {
+		return lost || s.Result.Failed()
+	}
+	return lost || s.Failed > 0 || s.Repeated > 0 || s.Faults != nil && s.WorkflowsFailed > 0
 }
 
 func report(s lab.Summary, asJSON bool) error {
@@ -65,6 +86,9 @@ func report(s lab.Summary, asJSON bool) error {
 	}
 	fmt.Printf("\n%d of %d machines installed in %.1f s; %d acknowledged actions ran more than once.\n",
 		s.Provisioned, s.Machines, s.Seconds, s.Repeated)
+	if r := s.Result; r != nil {
+		reportFaults(r)
+	}
 	if f := s.Faults; f != nil {
 		fmt.Printf("%d heads killed, %d of them the leader: %d workflows failed, %d acknowledged writes lost.\n"+
 			"Interruption by a kill: writes %d ms (median; maximum %d ms), netboot %d ms (median; maximum %d ms).\n",
@@ -72,4 +96,24 @@ func report(s lab.Summary, asJSON bool) error {
 			f.WriteGap.P50, f.WriteGap.Max, f.BootGap.P50, f.BootGap.Max)
 	}
 	return nil
+}
+
+func reportFaults(r *grade.Result) {
+	fmt.Printf("%d times a provision went on with another machine. %d machines are in quarantine, %d of them not at "+
+		"fault.\n%d failures have the wrong type, %d were seen late, and %d machines were put into quarantine for a bad "+
+		"image or platform.\n", r.Switched, r.Quarantined, r.HealthyQuarantined, r.WrongType, r.LateFailures,
+		r.SpentOnBadImage)
+	t := r.Times
+	fmt.Printf("\n%-28s %12s %24s\n", "", "Trivet", fmt.Sprintf("one timeout of %s", grade.OneTimeout/time.Duration(t.Pace)))
+	row := func(what string, of func(*grade.Outcome) string) {
+		fmt.Printf("%-28s %12s %24s\n", what, of(&t.Trivet), of(&t.OneTimeout))
+	}
+	row("provisions that succeeded", func(o *grade.Outcome) string { return fmt.Sprintf("%d of %d", o.Succeeded, o.Provisions) })
+	row("failure seen, median", func(o *grade.Outcome) string { return fmt.Sprintf("%.1f s", o.FailureSeen.Median) })
+	row("failure seen, p99", func(o *grade.Outcome) string { return fmt.Sprintf("%.1f s", o.FailureSeen.P99) })
+	row("machine works, median", func(o *grade.Outcome) string { return fmt.Sprintf("%.1f s", o.Working.Median) })
+	row("machine works, p99", func(o *grade.Outcome) string { return fmt.Sprintf("%.1f s", o.Working.P99) })
+	for _, v := range r.Violations {
+		fmt.Println("violation:", v)
+	}
 }

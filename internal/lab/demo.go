@@ -21,6 +21,7 @@ import (
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/lab/grade"
 	"github.com/trivet-project/trivet/internal/server"
 )
 
@@ -30,6 +31,9 @@ type Demo struct {
 	Heads    int    // more than one run as separate processes
 	Kill     bool   // kill heads, one after the other, while machines install
 	Program  string // that runs a head as "PROGRAM server ..."; empty: this one
+	// Scenario is "install", or "faults", where much is wrong with the machines; empty: "install".
+	Scenario string
+	Seed     uint64 // of what is wrong
 	Timeout  time.Duration
 	JSON     bool   // print one line at the end instead of the progress
 	History  string // file of all acknowledged writes, actions and faults; empty: none
@@ -39,6 +43,12 @@ type Demo struct {
 	Log      *slog.Logger
 	api      string // where the head listens; empty: on a free port
 }
+
+// The scenarios.
+const (
+	ScenarioInstall = "install"
+	ScenarioFaults  = "faults"
+)
 
 // ErrIncomplete: not all machines were installed.
 var ErrIncomplete = errors.New("not all machines were installed")
@@ -64,14 +74,14 @@ func (d *Demo) Run(ctx context.Context) (Summary, error) {
 			return Summary{}, err
 		}
 		defer head.close()
-		return d.install(ctx, &demoSite{client: head.client, dhcp: []string{head.dhcp}})
+		return d.provide(ctx, &demoSite{client: head.client, dhcp: []string{head.dhcp}})
 	}
 	heads, err := startHeads(ctx, d)
 	if err != nil {
 		return Summary{}, err
 	}
 	defer heads.close()
-	return d.install(ctx, &demoSite{client: heads.client, dhcp: heads.dhcp(), heads: heads})
+	return d.provide(ctx, &demoSite{client: heads.client, dhcp: heads.dhcp(), heads: heads})
 }
 
 func (d *Demo) validate() error {
@@ -86,6 +96,13 @@ func (d *Demo) validate() error {
 	case d.Kill && d.Machines < totalKills:
 		return &trivet.FieldError{Field: "--kill",
 			Problem: fmt.Sprintf("requires --machines %d or more, so that some install during each kill", totalKills)}
+	case d.Scenario != "" && d.Scenario != ScenarioInstall && d.Scenario != ScenarioFaults:
+		return &trivet.FieldError{Field: "--scenario",
+			Problem: fmt.Sprintf("is %q; must be %s or %s", d.Scenario, ScenarioInstall, ScenarioFaults)}
+	case d.Scenario == ScenarioFaults && d.Machines < grade.MinMachines:
+		return &trivet.FieldError{Field: "--machines",
+			Problem: fmt.Sprintf("is %d; scenario faults requires %d or more, so that each fault occurs", d.Machines,
+				grade.MinMachines)}
 	case d.dirUsed():
 		return &trivet.FieldError{Field: "--dir",
 			Problem: fmt.Sprintf("%s contains an earlier demo; use an empty directory", d.Dir)}
@@ -111,6 +128,58 @@ type demoSite struct {
 	client *client.Client
 	dhcp   []string
 	heads  *headProcesses // nil: one head, in this process
+}
+
+// provide runs the scenario on heads.
+func (d *Demo) provide(ctx context.Context, on *demoSite) (Summary, error) {
+	if d.Scenario == ScenarioFaults {
+		return d.failover(ctx, on)
+	}
+	return d.install(ctx, on)
+}
+
+// failover runs provisions on a site on which much is wrong, and grades what becomes of them.
+func (d *Demo) failover(ctx context.Context, on *demoSite) (summary Summary, err error) {
+	site, err := newFaultSite(d)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer func() { err = errors.Join(err, site.close()) }()
+	d.status("preparing %d machines", d.Machines)
+	if err := site.prepare(ctx, on.client, on.dhcp); err != nil {
+		return Summary{}, fmt.Errorf("prepare the site: %w", err)
+	}
+	progress, err := newTracker(d, on.client, site.names())
+	if err != nil {
+		return Summary{}, err
+	}
+	defer func() { err = errors.Join(err, progress.close()) }()
+	progress.seen = site.seen
+	began := time.Now()
+	run, stop := context.WithCancel(ctx)
+	defer stop()
+	g, run := errgroup.WithContext(run)
+	g.Go(func() error { return site.provide(run, progress) })
+	var faults *faultInjector
+	if d.Kill {
+		if faults, err = site.injector(ctx, on.heads, progress); err != nil {
+			return Summary{}, err
+		}
+		g.Go(func() error { return faults.run(run) })
+	}
+	err = progress.watch(run)
+	stop()
+	err = errors.Join(err, g.Wait())
+	summary = progress.summary(time.Since(began))
+	var kills []time.Time
+	if faults != nil && err == nil {
+		kills = faults.faults
+		summary.Faults, err = faults.summary(ctx)
+	}
+	if err == nil {
+		summary.Result, err = site.grade(ctx, progress, kills)
+	}
+	return summary, err
 }
 
 // install prepares the site, powers all machines on, and waits until all provisions have ended.

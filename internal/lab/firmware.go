@@ -35,7 +35,11 @@ func clientAt(a netip.Addr) *http.Client {
 
 func (m *Machine) dhcpRequest(ctx context.Context, address string) (*dhcp.Lease, error) {
 	var lc net.ListenConfig
-	conn, err := lc.ListenPacket(ctx, "udp4", "127.0.0.1:0")
+	relay := m.Relay
+	if !relay.IsValid() {
+		relay = netip.MustParseAddr("127.0.0.1")
+	}
+	conn, err := lc.ListenPacket(ctx, "udp4", netip.AddrPortFrom(relay, 0).String())
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +53,7 @@ func (m *Machine) dhcpRequest(ctx context.Context, address string) (*dhcp.Lease,
 		return nil, err
 	}
 	return dhcp.Exchange(ctx, conn, server, dhcp.ClientConfig{
-		MAC: mac, Relay: netip.MustParseAddr("127.0.0.1"),
+		MAC: mac, Relay: relay,
 		Options: []dhcp.Option{
 			dhcp.Text(dhcp.OptClass, "PXEClient:Arch:00000:UNDI:002001"),
 			dhcp.Text(dhcp.OptUserClass, "iPXE"),
@@ -107,13 +111,13 @@ func parseScript(text string) script {
 }
 
 // fetchFile fetches a file from the first URL that works.
-func fetchFile(ctx context.Context, c *http.Client, urls []string) (err error) {
+func fetchFile(ctx context.Context, c *http.Client, urls []string) (file []byte, err error) {
 	for _, url := range urls {
-		if _, err = get(ctx, c, url, 64<<20); err == nil {
-			return nil
+		if file, err = get(ctx, c, url, 64<<20); err == nil {
+			return file, nil
 		}
 	}
-	return err
+	return nil, err
 }
 
 func get(ctx context.Context, c *http.Client, url string, limit int64) ([]byte, error) {

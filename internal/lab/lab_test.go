@@ -71,30 +71,30 @@ func (s *site) template(name string, actions ...trivet.Action) {
 // machine creates the records of a machine and its provision.
 func (s *site) machine(name, template string) *Machine {
 	s.Helper()
+	m := s.machineOnly(name)
+	s.provision(name, template)
+	return m
+}
+
+func (s *site) machineOnly(name string) *Machine {
+	s.Helper()
 	m := &Machine{Name: name, MAC: macOf(len(name)), Dir: s.demo.Dir, DHCP: []string{s.dhcp}, Log: s.demo.Log,
 		Up: func() {}}
 	_, err := client.Of[trivet.Machine](s.client).Create(s.Context(), &trivet.Machine{
 		Meta: trivet.Meta{Name: name}, Spec: trivet.MachineSpec{NICs: []trivet.NIC{{MAC: m.MAC}}}})
 	s.must(err)
-	_, err = client.Of[trivet.Provision](s.client).Create(s.Context(), &trivet.Provision{
-		Meta: trivet.Meta{Project: "default", Name: name}, Spec: trivet.ProvisionSpec{Template: template, Machine: name}})
-	s.must(err)
 	return m
 }
 
-// power runs the machine until the returned function is called.
-func (s *site) power(m *Machine) (off func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = m.Run(ctx)
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
+func (s *site) provision(name, template string) {
+	s.Helper()
+	_, err := client.Of[trivet.Provision](s.client).Create(s.Context(), &trivet.Provision{
+		Meta: trivet.Meta{Project: "default", Name: name}, Spec: trivet.ProvisionSpec{Template: template, Machine: name}})
+	s.must(err)
 }
+
+// power runs the machine until the returned function is called.
+func (s *site) power(m *Machine) (off func()) { return run(m) }
 
 // until waits until a workflow fulfills a condition.
 func (s *site) until(name string, condition func(*trivet.Workflow) bool) *trivet.Workflow {

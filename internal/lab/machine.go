@@ -4,6 +4,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -45,6 +47,10 @@ type Machine struct {
 	wrap func(doer) doer
 	// Up is called when the installed system has started and phoned home.
 	Up func()
+	// Relay is the address of the DHCP relay of its network; the zero value is 127.0.0.1.
+	Relay netip.Addr
+	// broken is what is wrong with it; nil: nothing.
+	broken *breakdown
 }
 
 // doer performs one attempt of an action.
@@ -83,6 +89,9 @@ func (m *Machine) makeDisks() error {
 
 // boot boots the machine and returns when it restarts, or when ctx ends.
 func (m *Machine) boot(ctx context.Context) error {
+	if m.broken.halts(ctx, trivet.StepDHCP) {
+		return nil
+	}
 	request := m.requestLease
 	if m.Lease != nil {
 		request = m.Lease
@@ -93,6 +102,9 @@ func (m *Machine) boot(ctx context.Context) error {
 	}
 	from := clientAt(lease.Address.Addr())
 	defer from.CloseIdleConnections()
+	if m.broken.halts(ctx, trivet.StepScript) {
+		return nil
+	}
 	script, err := fetchScript(ctx, from, lease.BootFile)
 	if err != nil {
 		return err
@@ -101,18 +113,38 @@ func (m *Machine) boot(ctx context.Context) error {
 	case bootDisk:
 		return m.startSystem(ctx)
 	case bootAgent:
-		for _, file := range script.files {
-			if err := fetchFile(ctx, from, file); err != nil {
-				return err
-			}
-		}
-		if m.Installer != nil {
-			return m.Installer(ctx, script.args)
-		}
-		return m.runAgent(ctx, osinit.ParseCmdline(script.args))
+		return m.startInstaller(ctx, from, script)
 	}
 	_ = wait.Sleep(ctx, time.Second) // as the script does
 	return nil
+}
+
+// brokenKernel is how a kernel begins that does not start.
+const brokenKernel = "broken"
+
+// startInstaller fetches the installer OS and runs it.
+func (m *Machine) startInstaller(ctx context.Context, from *http.Client, s script) error {
+	if m.broken.halts(ctx, trivet.StepKernel) {
+		return nil
+	}
+	starts := true
+	for _, file := range s.files {
+		content, err := fetchFile(ctx, from, file)
+		if err != nil {
+			return err
+		}
+		starts = starts && !bytes.HasPrefix(content, []byte(brokenKernel))
+	}
+	switch {
+	case !starts:
+		<-ctx.Done()
+		return nil
+	case m.broken.halts(ctx, trivet.StepHello):
+		return nil
+	case m.Installer != nil:
+		return m.Installer(ctx, s.args)
+	}
+	return m.runAgent(ctx, osinit.ParseCmdline(s.args))
 }
 
 // runAgent runs the installer OS.
@@ -141,6 +173,10 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 	if m.wrap != nil {
 		do = m.wrap(do)
 	}
+	power := ctx // until it is off
+	ctx, freeze := context.WithCancel(power)
+	defer freeze()
+	do = m.broken.wrap(m, do, freeze)
 	sign := func(req *http.Request, body []byte, machine string) {
 		auth.SignRequest(req, body, machine, key, clock.Now())
 	}
@@ -150,8 +186,8 @@ func (m *Machine) runAgent(ctx context.Context, args osinit.Cmdline) error {
 		Key:   base64.StdEncoding.EncodeToString(key.Public().(ed25519.PublicKey)), BootID: bootID(), Version: "lab",
 		Inventory: m.inventory(), Journal: j, Clock: clock, Log: m.Log.With("machine", m.Name),
 	})
-	if err == nil && ending == action.EndOff {
-		<-ctx.Done()
+	if err == nil && ending == action.EndOff || ctx.Err() != nil {
+		<-power.Done()
 	}
 	return err
 }

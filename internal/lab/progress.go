@@ -16,16 +16,18 @@ import (
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
 	"github.com/trivet-project/trivet/internal/agent/installer/journal"
+	"github.com/trivet-project/trivet/internal/lab/grade"
 )
 
 // Summary is the result of a demo. Its JSON is one line.
 type Summary struct {
-	Machines    int     `json:"machines"`
-	Provisioned int     `json:"provisioned"`
-	Failed      int     `json:"failed"`
-	Repeated    int     `json:"actionsRepeated"`
-	Seconds     float64 `json:"seconds"`
-	*Faults             // nil: no head was killed
+	Machines      int     `json:"machines"`
+	Provisioned   int     `json:"provisioned"`
+	Failed        int     `json:"failed"`
+	Repeated      int     `json:"actionsRepeated"`
+	Seconds       float64 `json:"seconds"`
+	*Faults               // nil: no head was killed
+	*grade.Result         // nil: not the scenario "faults"
 }
 
 // tracker watches all provisions and displays their progress.
@@ -41,11 +43,13 @@ type tracker struct {
 	file    *os.File
 	shown   time.Time
 	lines   int
+	seen    *grade.Observer      // notes the runs; nil: none
+	ends    map[string]time.Time // guarded by mu; when the end of each provision was seen
 }
 
 func newTracker(d *Demo, c *client.Client, names []string) (*tracker, error) {
 	b := &tracker{demo: d, client: c, names: names, states: map[string]string{},
-		steps: map[string]string{}, failed: map[string]bool{}}
+		steps: map[string]string{}, failed: map[string]bool{}, ends: map[string]time.Time{}}
 	if d.History == "" {
 		return b, nil
 	}
@@ -94,8 +98,14 @@ func (b *tracker) note(e client.Event) {
 	switch r := e.Record.(type) {
 	case *trivet.Provision:
 		b.states[r.Name] = string(r.Status.State)
+		if r.Status.State.Ended() {
+			b.ends[r.Name] = time.Now()
+		}
 		b.write("write", r.Revision, r.Name, string(r.Status.State))
 	case *trivet.Workflow:
+		if b.seen != nil {
+			b.seen.Note(r, time.Now())
+		}
 		b.steps[r.Spec.Provision] = ""
 		if s := r.Status.Current(); s != nil {
 			b.steps[r.Spec.Provision] = s.Name
@@ -161,6 +171,13 @@ func (b *tracker) ended() int {
 	return b.count(trivet.ProvisionSucceeded) + b.count(trivet.ProvisionFailed)
 }
 
+// endTimes returns when the end of each provision was seen.
+func (b *tracker) endTimes() map[string]time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.ends)
+}
+
 func (b *tracker) summary(took time.Duration) Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +206,7 @@ func (b *tracker) draw(last bool) {
 	if b.lines > 0 {
 		fmt.Fprintf(&out, "\x1b[%dA", b.lines)
 	}
-	steps := []string{"dhcp", "boot-script", "kernel", "hello", "wipe", "image", "motd", "rest", "seed",
+	steps := []string{"power-on", "dhcp", "boot-script", "kernel", "hello", "wipe", "image", "motd", "rest", "seed",
 		"reboot", "first-boot"}
 	for _, step := range steps {
 		fmt.Fprintf(&out, "\x1b[K%12s %s\n", step, bar(at[step]))

@@ -3,7 +3,7 @@
 // namespaces and runs it in the client's.
 //
 // Each subject is a file: idle.go, dhcp.go, http.go, tftp.go, image.go, workflows.go, gap.go, storm.go, scale.go,
-// capacity.go.
+// faults.go, capacity.go.
 // Subjects with agents have heads in a site (site.go), machines in a fleet (fleet.go), and their agents in a process
 // of their own (agentpool.go). What was measured is rows (rows.go), which are printed, compared with their bounds and
 // written into docs/benchmarks.md (docs.go).
@@ -33,9 +33,11 @@ var subjects = []subject{
 	{"ranges", "DHCP: dynamic ranges", (*bench).ranges, false},
 	{"http", "Boot files and images by HTTP", (*bench).http, false},
 	{"tftp", "Boot files by TFTP", (*bench).tftp, false},
+	{"faults", "Faulty machines, a rack, a platform and an image", (*bench).faults, false},
 	{"image", "Image to disk", (*bench).image, false},
 	{"one", "Many agents on one head", (*bench).one, true},
 	{"many", "Many agents on several heads, one of which is killed", (*bench).many, true},
+	{"faulty", "1,000 provisions among faults, while heads are killed", (*bench).manyFaults, true},
 	{"capacity", capacityTitle, (*bench).capacity, true},
 }
 

@@ -37,6 +37,32 @@ func TestHeadsAreKilled(t *testing.T) {
 	check(t, history, &s)
 }
 
+// Much is wrong with a site, and heads die meanwhile. What the records show is what is wrong, in time; no sound machine is
+// in quarantine at the end, and every provision that has a sound machine left succeeds.
+func TestSoakFaults(t *testing.T) {
+	t.Parallel()
+	history := filepath.Join(t.TempDir(), "history.jsonl")
+	r, err := testhead.CLI(t.Context(), testhead.Command("", testhead.Program(t), "demo", "--scenario", "faults", "--heads",
+		"3", "--machines", "200", "--kill", "random", "--json", "--timeout", "20m", "--history", history), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s lab.Summary
+	if err := json.Unmarshal([]byte(r.Stdout), &s); err != nil || s.Result == nil || s.Faults == nil {
+		t.Fatalf("the output is %s (%v)", r.Stdout, err)
+	}
+	t.Logf("%s", r.Stdout)
+	for _, v := range s.Violations {
+		t.Error(v)
+	}
+	if s.Switched == 0 || s.Quarantined == 0 || s.HeadsKilled == 0 || s.AcknowledgedWritesLost > 0 {
+		t.Errorf("%+v, %+v", s.Result, s.Faults)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(history), "history.truth.json")); err != nil {
+		t.Error(err)
+	}
+}
+
 // check recomputes the summary.
 func check(t *testing.T, history string, s *lab.Summary) {
 	t.Helper()

@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -178,33 +180,57 @@ func refuse(w http.ResponseWriter, status int, message string) {
 		"message": "See ExtendedInfo", "@Message.ExtendedInfo": []any{map[string]string{"Message": message}}}})
 }
 
-// Serve runs a handler as a BMC's HTTPS service for one test, with a certificate that cannot be verified. The login
-// is the service's where h is a *Service.
+// Serve runs a handler as a BMC's HTTPS service for one test. The login is the service's where h is a *Service.
 func Serve(t TB, h http.Handler) bmc.Config {
 	t.Helper()
-	cert, err := selfSigned()
+	server, err := StartRedfish(h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: h, TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
-		ReadHeaderTimeout: 10 * time.Second}
-	done := make(chan error, 1)
-	go func() { done <- server.ServeTLS(l, "", "") }()
 	t.Cleanup(func() {
-		server.Close()
-		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Stop(); err != nil {
 			t.Fatal(err)
 		}
 	})
-	cfg := bmc.Config{Protocol: bmc.Redfish, Address: l.Addr().String(), Allows: netip.Addr.IsLoopback, Insecure: true}
+	cfg := bmc.Config{Protocol: bmc.Redfish, Address: server.Address, Allows: netip.Addr.IsLoopback, Insecure: true}
 	if s, ok := h.(*Service); ok {
 		cfg.User, cfg.Password = s.User, s.Password
 	}
 	return cfg
+}
+
+// RedfishServer is a running HTTPS service with a certificate that cannot be verified.
+type RedfishServer struct {
+	Address string // host:port
+
+	server *http.Server
+	done   chan error
+}
+
+// StartRedfish runs a handler as a BMC's HTTPS service on a free port of 127.0.0.1, until Stop.
+func StartRedfish(h http.Handler) (*RedfishServer, error) {
+	cert, err := selfSigned()
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &RedfishServer{Address: l.Addr().String(), done: make(chan error, 1),
+		server: &http.Server{Handler: h, TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}},
+			ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}} // of clients that are killed
+	go func() { s.done <- s.server.ServeTLS(l, "", "") }()
+	return s, nil
+}
+
+// Stop ends the service, and the requests that are in progress.
+func (s *RedfishServer) Stop() error {
+	err := s.server.Close()
+	if ended := <-s.done; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
+	return err
 }
 
 func selfSigned() (tls.Certificate, error) {

@@ -1,0 +1,101 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/trivet-project/trivet/internal/bmc"
+	"github.com/trivet-project/trivet/internal/bmc/bmctest"
+)
+
+// How a BMC fails.
+const (
+	bmcLies  = "lies"  // it reports what was requested, and does nothing
+	bmcErrs  = "errs"  // it responds to each change with an error
+	bmcHangs = "hangs" // it accepts connections and does not respond
+)
+
+// supply is the power supply of a simulated machine, which its BMC controls.
+type supply struct {
+	machine *Machine
+	fault   string // of the BMC; empty: it works
+
+	mu  sync.Mutex
+	on  bool   // guarded by mu; as the BMC reports it
+	off func() // guarded by mu; stops the machine and waits for that; nil: it does not run
+}
+
+// Power implements [bmctest.Machine].
+func (s *supply) Power() bmc.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.on {
+		return bmc.On
+	}
+	return bmc.Off
+}
+
+// SetPower implements [bmctest.Machine].
+func (s *supply) SetPower(want bmc.State) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fault == bmcErrs {
+		return errors.New("the power supply does not respond")
+	}
+	if s.on = want == bmc.On; s.fault == bmcLies {
+		return nil
+	}
+	switch {
+	case s.on && s.off == nil:
+		s.off = run(s.machine)
+	case !s.on:
+		s.stop()
+	}
+	return nil
+}
+
+// SetNextBoot implements [bmctest.Machine]. A simulated machine always boots from the network, which decides.
+func (s *supply) SetNextBoot(bmc.Device) error { return nil }
+
+// stop stops the machine, if it runs. s.mu is held.
+func (s *supply) stop() {
+	if s.off != nil {
+		s.off()
+		s.off = nil
+	}
+}
+
+// close stops the machine.
+func (s *supply) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+}
+
+// run runs a machine until the function that it returns is called.
+func run(m *Machine) (off func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := m.Run(ctx); err != nil {
+			m.Log.Error("the machine cannot run", "machine", m.Name, "error", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// handler returns the BMC's service.
+func (s *supply) handler(user, password string) http.Handler {
+	service := bmctest.NewService(s)
+	service.User, service.Password = user, password
+	if s.fault != bmcHangs {
+		return service
+	}
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+}
