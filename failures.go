@@ -8,8 +8,8 @@ type SharedStatus struct {
 	Failures *SharedFailures `json:"failures,omitempty"`
 }
 
-// SharedFailures are the machines that failed at something they share, none of which succeeded meanwhile. From the
-// second one on, what they share is at fault and not the machine.
+// SharedFailures are the machines that failed at one step with something they share, none of which succeeded meanwhile.
+// From the second one on, of a network from the third one on, what they share is at fault and not the machine.
 type SharedFailures struct {
 	// Generation is that of the shared record. Failures of an earlier one do not count.
 	Generation int64     `json:"generation"`
@@ -19,5 +19,14 @@ type SharedFailures struct {
 	Time       time.Time `json:"time"`     // of the last one, for people
 }
 
-// SharedAfter is the number of machines after whose failure what they share is at fault.
-const SharedAfter = 2
+// AtFault reports whether so many machines have failed that what they share is at fault. A network has few machines at
+// work at a time, so that two which are broken are often the only ones.
+func (s *SharedFailures) AtFault() bool {
+	switch {
+	case s == nil:
+		return false
+	case s.Step == StepDHCP, s.Step == StepScript, s.Step == StepKernel:
+		return len(s.Machines) >= 3
+	}
+	return len(s.Machines) >= 2
+}

@@ -77,6 +77,15 @@ func Since(a trivet.Action) trivet.Release {
 	return ""
 }
 
+// WholeDisk returns the hints of the disk to which a rendered action writes an image as a whole; false where it does not.
+func WholeDisk(a trivet.Action) (trivet.DiskHints, bool) {
+	s, err := Parse(a)
+	if image, ok := s.(*Image); ok && err == nil && image.Partition == 0 {
+		return image.Hints, true
+	}
+	return trivet.DiskHints{}, false
+}
+
 // Images returns the names of the Image records that a rendered action uses.
 func Images(a trivet.Action) []string {
 	s, err := Parse(a)

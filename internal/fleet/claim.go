@@ -41,11 +41,17 @@ func (f *Fleet) consider(ctx context.Context, p *trivet.Provision) (why string, 
 	if p.Status.WaitsFor != "" {
 		return "", f.stopWaiting(ctx, p)
 	}
-	m, why := f.choose(p)
-	if m == nil {
-		return why, f.noMachine(ctx, p, why)
+	for {
+		m, why := f.choose(p)
+		if m == nil {
+			return why, f.noMachine(ctx, p, why)
+		}
+		err = f.offer(ctx, m, p)
+		// What the claim has shown the provision to need, the next search knows.
+		if lack := (*lackError)(nil); !errors.As(err, &lack) || lacking(m, f.needsOf(p)) == "" {
+			return "", err
+		}
 	}
-	return "", f.offer(ctx, m, p)
 }
 
 // Offer gives a machine that can be claimed to the first provision that waits for it.
@@ -72,14 +78,16 @@ func (f *Fleet) offer(ctx context.Context, m *trivet.Machine, chosen *trivet.Pro
 		waiting = f.NamingFor
 	}
 	for p := range waiting(m) {
-		if provision.Spent(&p.Status, m) {
+		if provision.Spent(&p.Status, m) || lacking(m, f.needsOf(p)) != "" {
 			continue
 		}
 		if err != nil {
 			return f.setPending(ctx, cmp.Or(chosen, p), err.Error())
 		}
-		claimed, err := f.claimFor(ctx, m.Name, p.FullName(), address)
-		switch isChosen := chosen != nil && p.FullName() == chosen.FullName(); {
+		claimed, err := f.claimFor(ctx, m.Name, p, address)
+		lack, isChosen := (*lackError)(nil), chosen != nil && p.FullName() == chosen.FullName()
+		switch {
+		case errors.As(err, &lack) && !isChosen:
 		case err != nil:
 			return fail(err)
 		case claimed && chosen != nil && !isChosen:
@@ -105,12 +113,16 @@ func (f *Fleet) choose(p *trivet.Provision) (m *trivet.Machine, why string) {
 		}
 		return m, why
 	}
+	needs := f.needsOf(p)
 	avoided := func(m *trivet.Machine) string {
 		if r := p.Status.Replaced; r != nil && r.MachineUID == m.UID {
 			return "not used, as it was replaced"
 		}
 		if provision.Spent(&p.Status, m) {
 			return "not used, as it has failed"
+		}
+		if why := lacking(m, needs); why != "" {
+			return why
 		}
 		return f.avoided(m)
 	}
@@ -134,12 +146,15 @@ func (f *Fleet) choose(p *trivet.Provision) (m *trivet.Machine, why string) {
 }
 
 // claimFor claims a machine for a provision, or writes why it cannot. claimed: it has.
-func (f *Fleet) claimFor(ctx context.Context, machine, name string,
+func (f *Fleet) claimFor(ctx context.Context, machine string, p *trivet.Provision,
 	address *addressing.Proposal) (claimed bool, err error) {
 	err = f.update(ctx, func(tx *store.Tx) error {
-		claimed, err = f.claimOrReject(tx, machine, name, address)
+		claimed, err = f.claimOrReject(tx, machine, p.FullName(), address)
 		return err
 	})
+	if lack := (*lackError)(nil); errors.As(err, &lack) {
+		f.needs.note(p, lack)
+	}
 	return claimed && err == nil, err
 }
 
@@ -169,6 +184,9 @@ func (f *Fleet) claimOrReject(tx *store.Tx, machine, name string,
 			return false, f.failWaiting(tx, name, err.Error(), workflow.FaultOf(fault.kind))
 		}
 		return false, f.wait(tx, name, err.Error(), fault.waitsFor())
+	}
+	if lack := (*lackError)(nil); errors.As(err, &lack) && p.Spec.Machine != "" {
+		return false, f.reject(tx, name, fmt.Errorf("%w; use another machine or another image", err))
 	}
 	if errors.Is(err, trivet.ErrInvalid) || errors.Is(err, trivet.ErrNotFound) || errors.Is(err, trivet.ErrTooLarge) {
 		return false, f.reject(tx, name, err)

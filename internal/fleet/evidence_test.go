@@ -110,8 +110,8 @@ func (r *rack) provisionOf(name string, spec trivet.ProvisionSpec) {
 	r.must(r.Claim(r.Context(), "default/"+name))
 }
 
-// What several machines share and fail with is at fault from the second failure on: one machine is quarantined, not
-// the pool. Provisions by selector wait, until a machine that is named succeeds or the record is changed.
+// What several machines share and fail with is at fault from the second failure on, a network from the third: not the
+// whole pool is quarantined. Provisions by selector wait, until a machine that is named succeeds or the record is changed.
 func TestSharedFailures(t *testing.T) {
 	for _, tc := range []struct {
 		step  string
@@ -120,7 +120,7 @@ func TestSharedFailures(t *testing.T) {
 		waits bool
 	}{
 		{trivet.StepHello, trivet.FaultPlatform, "platform linux is at fault: p1 and p2 failed at hello", true},
-		{trivet.StepDHCP, trivet.FaultNetwork, "network lan is at fault: p1 and p2 failed at dhcp", true},
+		{trivet.StepDHCP, trivet.FaultNetwork, "network lan is at fault: p1, p2 and p3 failed at dhcp", true},
 		{trivet.StepPowerOn, trivet.FaultNetwork, "the power of machines is at fault: p1 and p2 failed at power-on",
 			false},
 	} {
@@ -131,8 +131,16 @@ func TestSharedFailures(t *testing.T) {
 			if m.Status.State != trivet.MachineQuarantined || p.Status.Failure.Type != trivet.FaultMachine {
 				t.Errorf("the first one: %+v, %+v", m.Status, p.Status.Failure)
 			}
+			last := "p2"
+			if tc.step == trivet.StepDHCP {
+				last = "p3"
+				if m, p = r.failAt("b0", tc.step); m.Status.State != trivet.MachineQuarantined ||
+					p.Status.Failure.Type != trivet.FaultMachine {
+					t.Errorf("of two machines: %+v, %+v", m.Status, p.Status.Failure)
+				}
+			}
 			m, p = r.failAt("b", tc.step)
-			if m.Name != "p2" || m.Status.State != trivet.MachineAvailable || p.Status.Failure.Type != tc.fault ||
+			if m.Name != last || m.Status.State != trivet.MachineAvailable || p.Status.Failure.Type != tc.fault ||
 				!strings.Contains(p.Status.Reason, tc.what) {
 				t.Errorf("the second one: %+v, %+v", m.Status, p.Status)
 			}
@@ -140,7 +148,7 @@ func TestSharedFailures(t *testing.T) {
 			m, p = r.failAt("c", tc.step)
 			if tc.waits {
 				r.wantPending(p, tc.what)
-				r.bootNamed("p3")
+				r.bootNamed("p4")
 				r.must(r.Claim(t.Context(), "default/c"))
 				if p, _ = r.Provisions.Get("default/c"); p.Status.State != trivet.ProvisionRunning {
 					t.Errorf("after another machine has succeeded: %+v", p.Status)

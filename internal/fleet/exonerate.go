@@ -12,7 +12,7 @@ import (
 
 // exonerate corrects the failures of the machines that failed before this one with what they share, which is found to
 // be at fault now: they leave the quarantine that the failure put them into. It reads and writes at most
-// SharedAfter - 1 of them.
+// two of them.
 func (f *Fleet) exonerate(t *transition, s *shared, why string) error {
 	for _, name := range (*s.failures).Machines {
 		if name == t.machine.Name {

@@ -80,6 +80,7 @@ func TestFailoverToAnotherNetwork(t *testing.T) {
 			labels := map[string]string{"few": "yes"}
 			r.label("p1", labels)
 			r.label("p2", labels)
+			r.label("p3", labels)
 			r.write(func(tx *store.Tx) error {
 				return errors.Join(r.Networks.In(tx).Create(&trivet.Network{Meta: trivet.Meta{Name: "lan2"},
 					Spec: trivet.NetworkSpec{CIDR: netip.MustParsePrefix("10.0.1.0/24")}}),
@@ -91,9 +92,11 @@ func TestFailoverToAnotherNetwork(t *testing.T) {
 			none := 0
 			r.provisionOf("a", trivet.ProvisionSpec{Template: "t", Selector: labels, Alternatives: &none})
 			r.failRunAt("a", trivet.StepDHCP)
+			r.provisionOf("a2", trivet.ProvisionSpec{Template: "t", Selector: labels, Alternatives: &none})
+			r.failRunAt("a2", trivet.StepDHCP)
 			r.provisionOf("b", trivet.ProvisionSpec{Template: "t", Selector: labels})
 			m, p := r.failRunAt("b", trivet.StepDHCP)
-			if m.Name != "p2" || m.Status.State != trivet.MachineAvailable {
+			if m.Name != "p3" || m.Status.State != trivet.MachineAvailable {
 				t.Errorf("the machine: %s, %+v", m.Name, m.Status)
 			}
 			if name == "the same network" {

@@ -38,6 +38,7 @@ type Fleet struct {
 	searches   *searches
 	lanes      *lanes
 	worked     *worked
+	needs      *needs
 	head       string // the head that writes, for events
 	now        func() time.Time
 }
@@ -46,7 +47,7 @@ type Fleet struct {
 func New(tables *state.Tables, head string) *Fleet {
 	return &Fleet{Tables: tables, group: tables.Store.NewGroup(), enrolments: newPace(enrolRate, enrolBurst),
 		hellos: newPace(helloRate, helloBurst), reports: newPace(reportRate, reportBurst), searches: newSearches(),
-		lanes: newLanes(), worked: &worked{}, head: head, now: time.Now}
+		lanes: newLanes(), worked: &worked{}, needs: &needs{}, head: head, now: time.Now}
 }
 
 // Within returns the fleet with local reads limited to a scope. Transactions are limited by their context.

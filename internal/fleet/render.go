@@ -36,7 +36,7 @@ func (f *Fleet) render(t *transition, p *trivet.Provision, network *trivet.RunNe
 	if err != nil {
 		return nil, nil, err
 	}
-	return &trivet.Workflow{
+	w := &trivet.Workflow{
 		Meta: trivet.Meta{Kind: "Workflow", Project: p.Project, Name: name, Labels: p.Labels},
 		Spec: trivet.WorkflowSpec{
 			Machine: t.machine.Name, MachineUID: t.machine.UID, Provision: p.Name, ProvisionUID: p.UID,
@@ -47,7 +47,8 @@ func (f *Fleet) render(t *transition, p *trivet.Provision, network *trivet.RunNe
 				NetworkData: p.Spec.NetworkData,
 			},
 		},
-	}, template.Spec.Limits, nil
+	}
+	return w, template.Spec.Limits, f.checkNeeds(t, w, template)
 }
 
 // workflowName numbers the runs of a provision, and of a deleted one of its name whose runs are kept. Of those that are

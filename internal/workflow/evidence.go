@@ -73,8 +73,11 @@ func AddFailure(s *trivet.SharedFailures, generation int64, machine string, f *t
 	if s != nil && s.Generation == generation {
 		next = *s
 	}
-	if len(next.Machines) >= trivet.SharedAfter || slices.Contains(next.Machines, machine) {
+	if next.AtFault() || next.Step == f.Step && slices.Contains(next.Machines, machine) {
 		return &next // the record of what is known to be at fault is not written by each failure
+	}
+	if next.Step != f.Step { // what is broken fails at one step
+		next.Machines = nil
 	}
 	next.Machines = append(slices.Clone(next.Machines), machine)
 	next.Step, next.Cause, next.Time = f.Step, f.Cause, now
@@ -84,11 +87,12 @@ func AddFailure(s *trivet.SharedFailures, generation int64, machine string, f *t
 // AtFault reports why a shared record, whose generation is given, is at fault and not the machines; empty where it is
 // not.
 func AtFault(what string, s *trivet.SharedFailures, generation int64) string {
-	if s == nil || s.Generation != generation || len(s.Machines) < trivet.SharedAfter {
+	if s == nil || s.Generation != generation || !s.AtFault() {
 		return ""
 	}
-	return fmt.Sprintf("%s is at fault: %s failed at %s, and no machine has succeeded since", what,
-		strings.Join(s.Machines, " and "), s.Step)
+	last := len(s.Machines) - 1
+	return fmt.Sprintf("%s is at fault: %s and %s failed at %s, and no machine has succeeded since", what,
+		strings.Join(s.Machines[:last], ", "), s.Machines[last], s.Step)
 }
 
 // sharedFault is the type of a failure by what is at fault.

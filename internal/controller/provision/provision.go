@@ -132,7 +132,7 @@ func changed(was, is trivet.Record) bool {
 	return false
 }
 
-func atFault(f *trivet.SharedFailures) bool { return f != nil && len(f.Machines) >= trivet.SharedAfter }
+func atFault(f *trivet.SharedFailures) bool { return f.AtFault() }
 
 func (c *Controller) waitingFor(what string) (names []string) {
 	for p := range c.tables.WaitingForFault(what) {
