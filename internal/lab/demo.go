@@ -165,7 +165,13 @@ func (d *Demo) failover(ctx context.Context, on *demoSite) (summary Summary, err
 		if faults, err = site.injector(ctx, on.heads, progress); err != nil {
 			return Summary{}, err
 		}
-		g.Go(func() error { return faults.run(run) })
+		faults.rest = restAfterKill
+		g.Go(func() error {
+			if err := faults.run(run); run.Err() == nil {
+				return err
+			}
+			return nil // all provisions have ended meanwhile
+		})
 	}
 	err = progress.watch(run)
 	stop()

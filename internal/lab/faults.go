@@ -20,6 +20,7 @@ type faultInjector struct {
 	writers  []*writer
 	boots    *booter
 	gates    []chan struct{} // the i-th is closed before the i-th kill, to power on more machines
+	rest     time.Duration   // after each kill
 
 	faults  []time.Time
 	leaders int
@@ -88,6 +89,7 @@ func (st *faultInjector) killAll(ctx context.Context) error {
 		if err := st.kill(ctx, victim, victim == leader, acting); err != nil {
 			return err
 		}
+		_ = wait.Sleep(ctx, st.rest)
 	}
 	return nil
 }

@@ -32,8 +32,10 @@ const (
 	pace = 12
 	// maxInFlight is how many provisions are in progress at the same time.
 	maxInFlight = 40
-	poolLabel   = "pool"
-	bmcUser     = "demo"
+	// restAfterKill is how long no head is killed after a kill.
+	restAfterKill = 5 * time.Second
+	poolLabel     = "pool"
+	bmcUser       = "demo"
 )
 
 // faultSite is the machines of the scenario, with their BMCs.

@@ -168,12 +168,42 @@ func (f *failover) mustMove(p trivet.Provision) {
 func TestSoakFailoverWithEachHeadKilled(t *testing.T) {
 	soak(t)
 	t.Parallel()
-	c := newCluster(t, "e2e-foh", 3)
+	c, f := newClusterFailover(t, "e2e-foh")
+	f.imageIsBeingWritten("web-1")
+	c.mustBounceEach(f)
+	p, _ := f.mustSwitch()
+	f.mustMove(p)
+}
+
+// The same, and the BMC of the first machine does not answer from the moment on at which its disk is being written.
+func TestSoakFailoverWithoutBMCAndEachHeadKilled(t *testing.T) {
+	soak(t)
+	t.Parallel()
+	c, f := newClusterFailover(t, "e2e-fobh")
+	f.imageIsBeingWritten("web-1")
+	if err := f.firstBMC.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.mustBounceEach(f)
+	p, _ := f.mustSwitch()
+	f.mustStay(p)
+}
+
+// newClusterFailover is newFailover with three heads, and the provision.
+func newClusterFailover(t *testing.T, name string) (*cluster, *failover) {
+	t.Helper()
+	c := newCluster(t, name, 3)
 	c.importPlatform()
 	c.importDebian()
 	f := newFailover(c.site)
 	f.provision()
-	f.imageIsBeingWritten("web-1")
+	return c, f
+}
+
+// mustBounceEach kills one head at once, one when the first machine has failed, and one while the second one is being
+// installed.
+func (c *cluster) mustBounceEach(f *failover) {
+	c.Helper()
 	c.mustBounce(c.heads[0])
 	f.waitFor("the first machine is in quarantine", 5*time.Minute, func() bool {
 		out, err := f.output("get", "machines", "fo1")
@@ -182,8 +212,6 @@ func TestSoakFailoverWithEachHeadKilled(t *testing.T) {
 	c.mustBounce(c.heads[1])
 	f.imageIsBeingWritten("web-2")
 	c.mustBounce(c.heads[2])
-	p, _ := f.mustSwitch()
-	f.mustMove(p)
 }
 
 // mustBounce kills a head and starts it again.
@@ -210,12 +238,18 @@ func TestSoakFailoverWithoutBMC(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, _ := f.mustSwitch()
+	f.mustStay(p)
+}
+
+// mustStay checks that the first machine has its address still, and the second one serves at another one.
+func (f *failover) mustStay(p trivet.Provision) {
+	f.Helper()
 	if first := p.Status.Spent[0].Address; first == "" || first == p.Status.Address || !f.first.Running() ||
 		!slices.Equal(f.addresses("fo1"), []string{first}) {
-		t.Errorf("the first machine, on: %t: %+v", f.first.Running(), p.Status)
+		f.Errorf("the first machine, on: %t: %+v", f.first.Running(), p.Status)
 	}
 	if why := f.trivet("why", "fo2"); !strings.Contains(why, "its BMC did not report machine fo1 off") {
-		t.Errorf("trivet why fo2:\n%s", why)
+		f.Errorf("trivet why fo2:\n%s", why)
 	}
 	f.mustServe(p.Status.Address)
 }
