@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -161,6 +162,7 @@ func (u *uploader) append(ctx context.Context, offset int64) (next int64, err er
 		return offset, fmt.Errorf("%w: %w", errContent, err)
 	}
 	body := &countingReader{r: u.content, progress: u.options.Progress}
+	defer body.stop()
 	body.n.Store(offset)
 	q := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, u.head+u.path+"?"+q.Encode(), body)
@@ -209,15 +211,24 @@ func (u *uploader) abort(ctx context.Context) {
 }
 
 // countingReader reports how much was read, and keeps the reader's own error apart from the connection's. The transport
-// may still be reading after the request has failed.
+// may still be reading after the request has failed: what is read after stop is not taken from the content.
 type countingReader struct {
-	r        io.Reader
 	n        atomic.Int64
 	progress func(int64)
 	err      atomic.Pointer[error]
+
+	mu sync.Mutex
+	r  io.Reader // guarded by mu; nil: stopped
 }
 
+var errRequestEnded = errors.New("the request has ended")
+
 func (c *countingReader) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.r == nil {
+		return 0, errRequestEnded
+	}
 	n, err := c.r.Read(b)
 	at := c.n.Add(int64(n))
 	if c.progress != nil && n > 0 {
@@ -227,6 +238,13 @@ func (c *countingReader) Read(b []byte) (int, error) {
 		c.err.Store(&err)
 	}
 	return n, err
+}
+
+// stop waits for a read that is in progress, and refuses further ones.
+func (c *countingReader) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.r = nil
 }
 
 // Blobs lists the blobs of the head that responds.
