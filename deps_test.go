@@ -25,7 +25,10 @@ type layer struct {
 var layers = []layer{
 	{"public", [][]string{{"."}, {"client"}}},
 	{"mechanisms", [][]string{
-		{"internal/apitypes", "internal/faultinject", "internal/keyring", "internal/limit", "internal/wait"},
+		{
+			"internal/apitypes", "internal/faultinject", "internal/image/qcow2", "internal/keyring", "internal/limit",
+			"internal/wait",
+		},
 		{
 			"internal/archive", "internal/auth", "internal/blob", "internal/bmc", "internal/cluster", "internal/dhcp",
 			"internal/hostnet", "internal/image", "internal/notify", "internal/platform", "internal/runlog",
