@@ -40,11 +40,15 @@ func (a *app) imageImport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE|URL --name NAME",
 		Short: "Import an operating system image",
-		Long: "Import an operating system image: a raw disk (convert qcow2 first), a tar archive of a file tree\n" +
-			"or an OCI layout, uncompressed or compressed with zstd, gzip or xz. An interrupted transfer is\n" +
-			"resumed.",
+		Long: "Import an operating system image: a raw disk, a qcow2 disk, a tar archive of a file tree or of a\n" +
+			"disk.raw, or an OCI layout, uncompressed or compressed with zstd, gzip or xz; - is the standard\n" +
+			"input. A qcow2 disk, a disk.raw in an archive and what is compressed by xz are converted while\n" +
+			"they are sent, and stored compressed by zstd. What has to be copied for that, such as a qcow2\n" +
+			"disk from a URL, is copied into TMPDIR. An interrupted transfer is resumed. See docs/images.md.",
 		Example: "  trivet image import debian-12.raw.zst --name debian-12\n" +
-			"  trivet image import https://images.example/d12.tar.xz --name d12 --digest sha256:...",
+			"  trivet image import debian-12-generic-amd64.qcow2 --name debian-12 --arch amd64\n" +
+			"  trivet image import https://images.example/d12.tar.xz --name d12 --digest sha512:...\n" +
+			"  ssh builder cat image.raw | trivet image import - --name d12 --replace",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cl, err := a.connect()
@@ -57,7 +61,7 @@ func (a *app) imageImport() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&f.name, "name", "", "name of the image record")
-	c.Flags().StringVar(&f.digest, "digest", "", "expected digest of the file, sha256:...")
+	c.Flags().StringVar(&f.digest, "digest", "", "expected digest of the file, sha256:... or sha512:...")
 	c.Flags().StringVar(&f.format, "format", "", "raw, tar or oci (default: detected from the file)")
 	c.Flags().StringVar(&f.arch, "arch", "", "amd64 or arm64 (default: any)")
 	c.Flags().BoolVar(&f.replace, "replace", false,
@@ -76,25 +80,16 @@ func (a *app) importImage(ctx context.Context, cl *client.Client, from string, f
 	case err != nil && !errors.Is(err, trivet.ErrNotFound):
 		return err
 	}
-	src, size, err := openSource(ctx, from)
+	in, err := a.openImage(ctx, from, f)
 	if err != nil {
 		return err
 	}
-	defer src.Close()
-	info, err := image.Inspect(src, size)
-	if err != nil {
-		return fmt.Errorf("%s: %w", from, err)
-	}
-	m := a.transfer(f.name, size)
-	ref, err := cl.PutBlob(ctx, src, client.PutOptions{Digest: f.digest, Bytes: size, Progress: m.update})
-	m.end()
-	if err != nil {
+	defer in.Close()
+	record := &trivet.Image{Meta: trivet.Meta{Kind: "Image", Name: f.name}}
+	record.Spec = trivet.ImageSpec{Format: in.info.Format, Compression: in.info.Compression,
+		RawBytes: in.info.RawBytes, Arch: f.arch}
+	if err := a.upload(ctx, cl, in, &record.Spec); err != nil {
 		return err
-	}
-	record := &trivet.Image{
-		Meta: trivet.Meta{Kind: "Image", Name: f.name},
-		Spec: trivet.ImageSpec{Blob: ref, Format: cmp.Or(f.format, info.Format), Compression: info.Compression,
-			RawBytes: info.RawBytes, Arch: f.arch},
 	}
 	if old == nil {
 		_, err = images.Create(ctx, record)
@@ -105,6 +100,52 @@ func (a *app) importImage(ctx context.Context, cl *client.Client, from string, f
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "image/%s imported: %s, %s\n", f.name, ref.Digest, bytesText(ref.Bytes))
+	fmt.Fprintf(a.Out, "image/%s imported: %s, %s%s\n", f.name, record.Spec.Blob.Digest,
+		bytesText(record.Spec.Blob.Bytes), in.converted())
 	return nil
+}
+
+// upload stores the image, or what it is converted to.
+func (a *app) upload(ctx context.Context, cl *client.Client, in *imageFile, spec *trivet.ImageSpec) (err error) {
+	if in.info.Converts() {
+		return a.uploadConverted(ctx, cl, in, spec)
+	}
+	m := a.transfer(in.record, in.size)
+	defer m.end()
+	o := client.PutOptions{Bytes: in.size, Progress: m.update}
+	if in.digest != nil {
+		o.Digest = in.digest.String()
+	}
+	spec.Blob, err = cl.PutBlob(ctx, in, o)
+	return err
+}
+
+func (a *app) uploadConverted(ctx context.Context, cl *client.Client, in *imageFile,
+	spec *trivet.ImageSpec) (err error) {
+	file := &image.File{Source: in, Bytes: in.size, Info: in.info, Digest: in.digest}
+	m := a.transfer(in.record+": convert and send", file.Work())
+	defer m.end()
+	file.Progress = m.update
+	packed := image.Pack(ctx, file.Content)
+	defer packed.Close()
+	if spec.Blob, err = cl.PutBlob(ctx, packed, client.PutOptions{}); err != nil {
+		return fmt.Errorf("%s: %w", in.name, err)
+	}
+	if spec.Blob.Digest != packed.Digest() {
+		return fmt.Errorf("%s: %w: it has changed while it was read; import it again", in.name, trivet.ErrConflict)
+	}
+	spec.Compression = image.Zstd
+	if spec.Format == image.Raw {
+		spec.RawBytes = packed.RawBytes()
+	}
+	return nil
+}
+
+// converted says what was stored instead of the file.
+func (in *imageFile) converted() string {
+	if !in.info.Converts() {
+		return ""
+	}
+	return fmt.Sprintf(" (converted from %s to %s, compressed by zstd)", cmp.Or(in.info.Within, in.info.Compression),
+		in.info.Format)
 }

@@ -111,3 +111,37 @@ func open(t testing.TB, path string) *block.Device {
 	t.Cleanup(func() { must(t, d.Close()) })
 	return d
 }
+
+// qcow2Of converts a disk by the usual program.
+func qcow2Of(t testing.TB, disk []byte, flags ...string) []byte {
+	t.Helper()
+	raw := filepath.Join(t.TempDir(), "raw")
+	must(t, os.WriteFile(raw, disk, 0o600))
+	program(t, "qemu-img", append(append([]string{"convert", "-f", "raw", "-O", "qcow2"}, flags...), raw, raw+".qcow2")...)
+	b, err := os.ReadFile(raw + ".qcow2")
+	must(t, err)
+	return b
+}
+
+// tarOf returns an archive of a disk.raw, and of another file if that has a name, by the usual program.
+func tarOf(t testing.TB, disk []byte, other string, flags ...string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, DiskRaw), disk, 0o600))
+	args := append(append([]string{"-C", dir}, flags...), "-cf", filepath.Join(dir, "tar"), DiskRaw)
+	if other != "" {
+		must(t, os.WriteFile(filepath.Join(dir, other), []byte("text"), 0o600))
+		args = append(args, other)
+	}
+	program(t, "tar", args...)
+	b, err := os.ReadFile(filepath.Join(dir, "tar"))
+	must(t, err)
+	return b
+}
+
+func program(t testing.TB, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v (apt-get install qemu-utils tar): %v: %s", name, args, err, out)
+	}
+}

@@ -11,16 +11,24 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/image/qcow2"
 )
 
 // Info is the result of Inspect.
 type Info struct {
-	Compression string
-	Format      string
+	Compression string // of the file
+	Within      string // the content is not the file itself: Qcow2 or DiskRaw
+	Format      string // of the content
 	RawBytes    int64  // of the content; 0 if it is known only after decompressing all of it
 	Content     string // of a raw image: "gpt", "mbr", the type of its file system, or "" if it is not known
 	Parts       []Part // of a raw image, by number
 }
+
+// What the content of an image is taken out of.
+const (
+	Qcow2   = "qcow2"    // a disk of QEMU
+	DiskRaw = "disk.raw" // a tar archive of this file only, as Debian's images for clouds are
+)
 
 // headBytes are read of the content: enough for a partition table of any kind and the file systems' first blocks.
 const headBytes = 128 << 10
@@ -52,22 +60,71 @@ func inspect(r io.ReaderAt, size int64) (info Info, err error) {
 	if c := compressionOf(head); info.Compression != None && c != None {
 		return info, fmt.Errorf("%w: it is compressed twice, by %s and %s", trivet.ErrInvalid, info.Compression, c)
 	}
-	if err := refuse(head); err != nil {
-		return info, err
-	}
 	switch info.Compression {
 	case None:
 		info.RawBytes = size
 	case Zstd:
 		info.RawBytes, err = zstdSize(r, size)
 	}
-	if err == nil && isTar(head) {
-		info.Format, err = tarFormat(open)
+	switch {
+	case err != nil:
+		return info, err
+	case bytes.HasPrefix(head, []byte(qcow2.Magic)):
+		err = info.inQcow2(r, size)
+		return info, err
+	case isTar(head):
+		err = info.inTar(open)
 		return info, err
 	}
-	info.Format = Raw
-	info.Content, info.Parts = contentOf(head)
-	return info, err
+	return info, info.raw(head)
+}
+
+// raw is a disk of which the first bytes are known.
+func (i *Info) raw(head []byte) error {
+	i.Format = Raw
+	i.Content, i.Parts = contentOf(head)
+	return check(head)
+}
+
+// within looks at a disk inside a file.
+func (i *Info) within(what string, size int64, content io.Reader) error {
+	i.Within, i.RawBytes = what, size
+	head, err := io.ReadAll(io.LimitReader(content, headBytes))
+	if err != nil {
+		return err
+	}
+	return i.raw(head)
+}
+
+// inQcow2 looks at a disk of QEMU. Inside a compressed file that has to wait until that is decompressed.
+func (i *Info) inQcow2(r io.ReaderAt, size int64) error {
+	if i.Compression != None {
+		i.Within, i.Format, i.RawBytes = Qcow2, Raw, 0
+		return nil
+	}
+	disk, err := qcow2.Open(r, size)
+	if err != nil {
+		return err
+	}
+	return i.within(Qcow2, disk.Size(), disk.Reader())
+}
+
+// inTar looks at an archive: a file tree, an OCI layout, or a disk.
+func (i *Info) inTar(open func() (io.ReadCloser, error)) error {
+	content, err := open()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	disk, size, err := diskRaw(content)
+	if err == nil && disk != nil {
+		return i.within(DiskRaw, size, disk)
+	}
+	i.Format = Tar
+	if err == nil {
+		i.Format, err = tarFormat(open)
+	}
+	return err
 }
 
 func headOf(open func() (io.ReadCloser, error)) ([]byte, error) {

@@ -39,31 +39,43 @@ func TestInspect(t *testing.T) {
 	ext4 := made(t, 8<<20, "", "mkfs.ext4", "-q")
 	layout := archive(t, "blobs/", "blobs/sha256/", "blobs/sha256/x", "index.json", "oci-layout")
 	size := func(b []byte) int64 { return int64(len(b)) }
+	tree, small := archive(t, "./", "./etc/passwd"), gpt[:1<<20]
 	for name, c := range map[string]struct {
 		file []byte
 		want Info
 	}{
-		"gpt":      {gpt, Info{"", Raw, size(gpt), "gpt", nil}},
-		"gpt zstd": {pack(t, Zstd, gpt, "--stream-size=67108864"), Info{Zstd, Raw, size(gpt), "gpt", nil}},
+		"gpt": {gpt, Info{Format: Raw, RawBytes: size(gpt), Content: "gpt"}},
+		"gpt zstd": {pack(t, Zstd, gpt, "--stream-size=67108864"),
+			Info{Compression: Zstd, Format: Raw, RawBytes: size(gpt), Content: "gpt"}},
 		"gpt zstd x 2": {append(pack(t, Zstd, gpt, "--stream-size=67108864"),
-			pack(t, Zstd, gpt, "--stream-size=67108864", "--no-check")...), Info{Zstd, Raw, 2 * size(gpt), "gpt", nil}},
-		"size unset": {pack(t, Zstd, gpt), Info{Zstd, Raw, 0, "gpt", nil}},
-		"mbr gzip":   {pack(t, Gzip, mbr), Info{Gzip, Raw, 0, "mbr", nil}},
-		"ext4 xz":    {pack(t, XZ, ext4), Info{XZ, Raw, 0, "ext", nil}},
-		"unknown":    {noise(1000), Info{"", Raw, 1000, "", nil}},
-		"tar": {archive(t, "./", "./etc/passwd"), Info{"", Tar, size(archive(t, "./", "./etc/passwd")), "",
-			nil}},
-		"tar gzip": {pack(t, Gzip, archive(t, "index.html", "blobs/x")), Info{Gzip, Tar, 0, "", nil}},
-		"no layout": {archive(t, "blobs/x", "index.json"), Info{"", Tar, size(archive(t, "blobs/x", "index.json")), "",
-			nil}},
-		"oci":      {layout, Info{"", OCI, size(layout), "", nil}},
-		"oci zstd": {pack(t, Zstd, layout), Info{Zstd, OCI, 0, "", nil}},
+			pack(t, Zstd, gpt, "--stream-size=67108864", "--no-check")...),
+			Info{Compression: Zstd, Format: Raw, RawBytes: 2 * size(gpt), Content: "gpt"}},
+		"size unset": {pack(t, Zstd, gpt), Info{Compression: Zstd, Format: Raw, Content: "gpt"}},
+		"mbr gzip":   {pack(t, Gzip, mbr), Info{Compression: Gzip, Format: Raw, Content: "mbr"}},
+		"ext4 xz":    {pack(t, XZ, ext4), Info{Compression: XZ, Format: Raw, Content: "ext"}},
+		"unknown":    {noise(1000), Info{Format: Raw, RawBytes: 1000}},
+		"tar":        {tree, Info{Format: Tar, RawBytes: size(tree)}},
+		"tar gzip":   {pack(t, Gzip, archive(t, "index.html", "blobs/x")), Info{Compression: Gzip, Format: Tar}},
+		"no layout": {archive(t, "blobs/x", "index.json"),
+			Info{Format: Tar, RawBytes: size(archive(t, "blobs/x", "index.json"))}},
+		"oci":      {layout, Info{Format: OCI, RawBytes: size(layout)}},
+		"oci zstd": {pack(t, Zstd, layout), Info{Compression: Zstd, Format: OCI}},
+		"qcow2": {qcow2Of(t, gpt, "-c"),
+			Info{Within: Qcow2, Format: Raw, RawBytes: size(gpt), Content: "gpt"}},
+		"qcow2 xz": {pack(t, XZ, qcow2Of(t, gpt)), Info{Compression: XZ, Within: Qcow2, Format: Raw}},
+		"disk.raw": {tarOf(t, small, ""), Info{Within: DiskRaw, Format: Raw, RawBytes: 1 << 20, Content: "gpt"}},
+		"disk.raw xz": {pack(t, XZ, tarOf(t, small, "")),
+			Info{Compression: XZ, Within: DiskRaw, Format: Raw, RawBytes: 1 << 20, Content: "gpt"}},
+		"disk.raw, sparse": {pack(t, Gzip, tarOf(t, small, "", "--sparse")),
+			Info{Compression: Gzip, Within: DiskRaw, Format: Raw, RawBytes: 1 << 20, Content: "gpt"}},
+		"disk.raw in a tree": {archive(t, "./", "etc/", "disk.raw"),
+			Info{Format: Tar, RawBytes: size(archive(t, "./", "etc/", "disk.raw"))}},
 	} {
 		got, err := inspectBytes(c.file)
 		parts := got.Parts
 		got.Parts = nil
 		if err != nil || got.Compression != c.want.Compression || got.Format != c.want.Format ||
-			got.RawBytes != c.want.RawBytes || got.Content != c.want.Content {
+			got.Within != c.want.Within || got.RawBytes != c.want.RawBytes || got.Content != c.want.Content {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
 		want := map[string][]Part{
@@ -95,8 +107,11 @@ func TestInspectRefuses(t *testing.T) {
 	}{
 		"empty":            {nil, "empty"},
 		"empty zstd":       {pack(t, Zstd, nil), "empty"},
-		"qcow2":            {foreign("qcow2"), "qemu-img convert -f qcow2 -O raw"},
-		"qcow2 gzip":       {pack(t, Gzip, foreign("qcow2")), "qemu-img convert -f qcow2 -O raw"},
+		"half a qcow2":     {foreign("qcow2")[:4096], "damaged"},
+		"vmdk in qcow2":    {qcow2Of(t, foreign("vmdk")), "qemu-img convert -f vmdk -O raw"},
+		"qcow2 in qcow2":   {qcow2Of(t, foreign("qcow2")), "a qcow2 image"},
+		"empty disk.raw":   {archive(t, "disk.raw"), "disk.raw in the archive is empty"},
+		"zstd in disk.raw": {tarOf(t, zst, ""), "compressed by zstd"},
 		"vmdk":             {foreign("vmdk"), "qemu-img convert -f vmdk -O raw"},
 		"vhdx":             {foreign("vhdx"), "qemu-img convert -f vhdx -O raw"},
 		"vhd":              {foreign("vpc"), "qemu-img convert -f vpc -O raw"},

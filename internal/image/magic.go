@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/image/qcow2"
 )
 
 // The compressions and formats, as trivet.ImageSpec has them.
@@ -44,7 +45,7 @@ var foreign = []struct {
 	what  string
 	hint  string
 }{
-	{0, "QFI\xfb", "a qcow2 image", convert("qcow2")},
+	{0, qcow2.Magic, "a qcow2 image", "import it by 'trivet image import', which converts it"},
 	{0, "KDMV", "a VMDK image", convert("vmdk")},
 	{0, "# Disk Descriptor", "a VMDK description", convert("vmdk")},
 	{0, "vhdxfile", "a VHDX image", convert("vhdx")},

@@ -128,8 +128,8 @@ func TestBadImages(t *testing.T) {
 	refuse("wrong digest", write(t, "a.raw", raw), []string{"invalid", "digest"},
 		"--digest", "sha256:"+strings.Repeat("0", 64))
 	refuse("no digest", write(t, "a.raw", raw), []string{"digest"}, "--digest", "md5:0")
-	refuse("qcow2", write(t, "a.qcow2", append([]byte("QFI\xfb"), raw...)),
-		[]string{"a qcow2 image", "qemu-img convert"})
+	refuse("damaged qcow2", write(t, "a.qcow2", append([]byte("QFI\xfb"), raw...)), []string{"read qcow2"})
+	refuse("VMDK", write(t, "a.vmdk", append([]byte("KDMV"), raw...)), []string{"a VMDK image", "qemu-img convert"})
 	for kind, whole := range packed {
 		refuse("half of a "+kind, write(t, "a", whole[:len(whole)/2]), []string{kind, "cut off"})
 		damaged := bytes.Clone(whole)

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/image"
+)
+
+// imageFile is an image to import, opened and inspected.
+type imageFile struct {
+	source
+	name   string // of the file
+	record string // the image's
+	size   int64
+	info   image.Info
+	digest *image.Digest // nil: not known, or verified
+}
+
+// openImage opens an image. What is verified, or read in no order, is copied to a temporary file first, unless it is a
+// file.
+func (a *app) openImage(ctx context.Context, from string, f *importFlags) (in *imageFile, err error) {
+	in = &imageFile{name: from, record: f.name}
+	if f.digest != "" {
+		if in.digest, err = image.ParseDigest(f.digest); err != nil {
+			return nil, err
+		}
+	}
+	err = a.openInput(ctx, in)
+	if err == nil {
+		err = a.prepare(ctx, in, f)
+	}
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	return in, nil
+}
+
+// openInput opens a file, a URL or the standard input.
+func (a *app) openInput(ctx context.Context, in *imageFile) (err error) {
+	if in.name != "-" {
+		if in.source, in.size, err = openSource(ctx, in.name); err == nil && !in.hasRanges() {
+			err = a.spool(ctx, in, in.source, image.None)
+		}
+		return err
+	}
+	in.name = "standard input"
+	if f, ok := a.In.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			in.source, in.size = f, info.Size()
+			return nil
+		}
+	}
+	return a.spool(ctx, in, a.In, image.None)
+}
+
+// Close closes what is open.
+func (in *imageFile) Close() error {
+	if in.source == nil {
+		return nil
+	}
+	return in.source.Close()
+}
+
+// prepare inspects the image.
+func (a *app) prepare(ctx context.Context, in *imageFile, f *importFlags) error {
+	if err := in.inspect(f); err != nil {
+		return err
+	}
+	compressed := in.info.Within == image.Qcow2 && in.info.Compression != image.None
+	inOrder := in.info.Converts() && in.info.Within != image.Qcow2 || !in.info.Converts() && in.headVerifies()
+	switch {
+	case compressed:
+		if err := a.spool(ctx, in, in.source, in.info.Compression); err != nil {
+			return err
+		}
+		return in.inspect(f)
+	case inOrder:
+		return nil
+	case !in.isFile():
+		return a.spool(ctx, in, in.source, image.None)
+	case in.digest != nil:
+		return a.verifyDigest(ctx, in)
+	}
+	return nil
+}
+
+// isFile reports whether the image can be read anywhere, at no cost.
+func (in *imageFile) isFile() bool {
+	_, remote := in.source.(*urlSource)
+	return !remote
+}
+
+// hasRanges reports whether the image can be read anywhere.
+func (in *imageFile) hasRanges() bool {
+	u, remote := in.source.(*urlSource)
+	return !remote || u.ranges && u.size > 0
+}
+
+// headVerifies reports whether the head verifies the digest.
+func (in *imageFile) headVerifies() bool {
+	return in.digest == nil || strings.HasPrefix(in.digest.String(), "sha256:")
+}
+
+// inspect looks at the image, and at the format that was asked for.
+func (in *imageFile) inspect(f *importFlags) (err error) {
+	if in.info, err = image.Inspect(in.source, in.size); err != nil {
+		return fmt.Errorf("%s: %w", in.name, err)
+	}
+	switch found := &in.info; {
+	case f.format == "" || f.format == found.Format:
+	case f.format == image.Tar && found.Within == image.DiskRaw:
+		found.Within, found.Format, found.RawBytes = "", image.Tar, 0
+	case f.format == image.Tar && found.Format == image.OCI, f.format == image.OCI && found.Format == image.Tar:
+		found.Format = f.format
+	default:
+		return &trivet.Error{Op: "import", Err: fmt.Errorf("%w: %s is of format %s, not %s", trivet.ErrInvalid, in.name,
+			found.Format, f.format), Hint: "without --format the format is detected"}
+	}
+	return nil
+}
+
+// verifyDigest reads a file for its digest.
+func (a *app) verifyDigest(ctx context.Context, in *imageFile) error {
+	m := a.transfer(in.record+": verify", in.size)
+	defer m.end()
+	whole := in.digest.Verify(io.NewSectionReader(in.source, 0, in.size))
+	if _, err := io.Copy(io.Discard, &meteredReader{ctx, whole, m, 0}); err != nil {
+		return fmt.Errorf("%s: %w", in.name, err)
+	}
+	in.digest = nil
+	return nil
+}
+
+// meteredReader displays how much was read, and stops when its context ends.
+type meteredReader struct {
+	ctx  context.Context
+	r    io.Reader
+	m    *transfer
+	done int64
+}
+
+func (r *meteredReader) Read(b []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	n, err := r.r.Read(b)
+	r.done += int64(n)
+	r.m.update(r.done)
+	return n, err
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/image"
+)
+
+// An image is imported from servers with ranges, without them, and with responses of unknown length.
+func TestImportURLs(t *testing.T) {
+	h, err := startHead(t.Context(), filepath.Join(t.TempDir(), "head"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.close()
+	t.Setenv("TRIVET_CONFIG", h.admin)
+	dir := t.TempDir()
+	raw := filepath.Join(dir, "disk.raw")
+	disk := bytes.Repeat([]byte("a file system\x00"), 300<<10)
+	disk = disk[:len(disk)/512*512]
+	if err := os.WriteFile(raw, disk, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, dir + "/disk.qcow2"},
+		{"tar", "-C", dir, "-cJf", dir + "/disk.tar.xz", "disk.raw"},
+	} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v (apt-get install qemu-utils xz-utils): %v: %s", args, err, out)
+		}
+	}
+	files := http.FileServer(http.Dir(dir))
+	for server, handler := range map[string]http.HandlerFunc{
+		"ranges": files.ServeHTTP,
+		"no ranges": func(w http.ResponseWriter, r *http.Request) {
+			b, err := os.ReadFile(filepath.Join(dir, filepath.Base(r.URL.Path)))
+			if err != nil {
+				http.NotFound(w, r)
+				return
+			}
+			w.Header().Set("Content-Length", fmt.Sprint(len(b)))
+			_, _ = w.Write(b)
+		},
+		"no length": func(w http.ResponseWriter, r *http.Request) {
+			b, _ := os.ReadFile(filepath.Join(dir, filepath.Base(r.URL.Path)))
+			_ = http.NewResponseController(w).Flush()
+			_, _ = w.Write(b)
+		},
+	} {
+		s := httptest.NewServer(handler)
+		defer s.Close()
+		for _, file := range []string{"disk.raw", "disk.qcow2", "disk.tar.xz"} {
+			var out bytes.Buffer
+			root := Root(Env{In: os.Stdin, Out: &out, Err: &out})
+			root.SetArgs([]string{"image", "import", s.URL + "/" + file, "--name", "i1", "--replace"})
+			status := Execute(t.Context(), root)
+			if got := h.imageContent(t, "i1"); status != 0 || !bytes.Equal(got, disk) {
+				t.Errorf("%s, %s: status %d, %d bytes: %s", server, file, status, len(got), &out)
+			}
+		}
+	}
+}
+
+// imageContent returns the disk that an image is on a machine.
+func (h *head) imageContent(t *testing.T, name string) []byte {
+	t.Helper()
+	c, err := h.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	img, err := client.Of[trivet.Image](c).Get(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob, err := c.Blob(t.Context(), img.Spec.Blob.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blob.Close()
+	content, err := image.Decompress(blob, img.Spec.Compression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	b, err := io.ReadAll(content)
+	if err != nil || img.Spec.RawBytes != int64(len(b)) {
+		t.Errorf("%d of %d bytes, %v", len(b), img.Spec.RawBytes, err)
+	}
+	return b
+}
+
+// What exceeds the space for temporary files is refused, and leaves nothing behind.
+func TestSpoolIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	defer func(n int64) { maxSpool = n }(maxSpool)
+	maxSpool = 1 << 20
+	a := newApp(Env{Out: io.Discard, Err: io.Discard})
+	for _, size := range []int64{0, 2 << 20} { // not announced, and announced
+		in := &imageFile{name: "standard input", size: size}
+		err := a.spool(t.Context(), in, bytes.NewReader(make([]byte, 2<<20)), image.None)
+		if !errors.Is(err, trivet.ErrTooLarge) || !strings.Contains(hintOf(err), "set TMPDIR") {
+			t.Errorf("%d bytes announced: %v", size, err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left behind, %v", left, err)
+	}
+}
