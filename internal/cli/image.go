@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/agent/container/oci"
 	"github.com/trivet-project/trivet/internal/image"
 )
 
@@ -38,11 +41,11 @@ type importFlags struct {
 func (a *app) imageImport() *cobra.Command {
 	var f importFlags
 	c := &cobra.Command{
-		Use:   "import FILE|URL --name NAME",
+		Use:   "import FILE|URL|DIR --name NAME",
 		Short: "Import an operating system image",
 		Long: "Import an operating system image: a raw disk, a qcow2 disk, a tar archive of a file tree or of a\n" +
-			"disk.raw, or an OCI layout, uncompressed or compressed with zstd, gzip or xz; - is the standard\n" +
-			"input. A qcow2 disk, a disk.raw in an archive and what is compressed by xz are converted while\n" +
+			"disk.raw, or an OCI layout (a tar of it, or its directory), uncompressed or compressed with\n" +
+			"zstd, gzip or xz; - is the standard input. A qcow2 disk, a disk.raw in an archive and what is compressed by xz are converted while\n" +
 			"they are sent, and stored compressed by zstd. What has to be copied for that, such as a qcow2\n" +
 			"disk from a URL, is copied into TMPDIR. An interrupted transfer is resumed. See docs/images.md.",
 		Example: "  trivet image import debian-12.raw.zst --name debian-12\n" +
@@ -88,6 +91,10 @@ func (a *app) importImage(ctx context.Context, cl *client.Client, from string, f
 	record := &trivet.Image{Meta: trivet.Meta{Kind: "Image", Name: f.name}}
 	record.Spec = trivet.ImageSpec{Format: in.info.Format, Compression: in.info.Compression,
 		RawBytes: in.info.RawBytes, Arch: f.arch}
+	record.Spec.Blob.Digest = "sha256:" + strings.Repeat("0", 64) // until it is known
+	if err := record.Validate(); err != nil {
+		return err
+	}
 	if err := a.upload(ctx, cl, in, &record.Spec); err != nil {
 		return err
 	}
@@ -122,11 +129,9 @@ func (a *app) upload(ctx context.Context, cl *client.Client, in *imageFile, spec
 
 func (a *app) uploadConverted(ctx context.Context, cl *client.Client, in *imageFile,
 	spec *trivet.ImageSpec) (err error) {
-	file := &image.File{Source: in, Bytes: in.size, Info: in.info, Digest: in.digest}
-	m := a.transfer(in.record+": convert and send", file.Work())
+	m := a.transfer(in.record+": convert and send", in.work())
 	defer m.end()
-	file.Progress = m.update
-	packed := image.Pack(ctx, file.Content)
+	packed := image.Pack(ctx, func() (io.ReadCloser, error) { return in.content(m.update) })
 	defer packed.Close()
 	if spec.Blob, err = cl.PutBlob(ctx, packed, client.PutOptions{}); err != nil {
 		return fmt.Errorf("%s: %w", in.name, err)
@@ -139,6 +144,28 @@ func (a *app) uploadConverted(ctx context.Context, cl *client.Client, in *imageF
 		spec.RawBytes = packed.RawBytes()
 	}
 	return nil
+}
+
+// work returns how much a conversion reads; 0: not known.
+func (in *imageFile) work() int64 {
+	if in.isDir {
+		return 0
+	}
+	return in.file().Work()
+}
+
+// content returns what the image is converted to.
+func (in *imageFile) content(progress func(done int64)) (io.ReadCloser, error) {
+	if in.isDir {
+		return oci.Archive(in.name)
+	}
+	file := in.file()
+	file.Progress = progress
+	return file.Content()
+}
+
+func (in *imageFile) file() *image.File {
+	return &image.File{Source: in, Bytes: in.size, Info: in.info, Digest: in.digest}
 }
 
 // converted says what was stored instead of the file.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/trivet-project/trivet"
+	"github.com/trivet-project/trivet/internal/agent/container/oci"
 	"github.com/trivet-project/trivet/internal/image"
 )
 
@@ -20,6 +21,7 @@ type imageFile struct {
 	size   int64
 	info   image.Info
 	digest *image.Digest // nil: not known, or verified
+	isDir  bool          // of an OCI layout; there is no source
 }
 
 // openImage opens an image. What is verified, or read in no order, is copied to a temporary file first, unless it is a
@@ -41,8 +43,12 @@ func (a *app) openImage(ctx context.Context, from string, f *importFlags) (in *i
 	return in, nil
 }
 
-// openInput opens a file, a URL or the standard input.
+// openInput opens a file, a directory, a URL or the standard input.
 func (a *app) openInput(ctx context.Context, in *imageFile) (err error) {
+	if info, err := os.Stat(in.name); err == nil && info.IsDir() {
+		in.isDir = true
+		return nil
+	}
 	if in.name != "-" {
 		if in.source, in.size, err = openSource(ctx, in.name); err == nil && !in.hasRanges() {
 			err = a.spool(ctx, in, in.source, image.None)
@@ -69,6 +75,9 @@ func (in *imageFile) Close() error {
 
 // prepare inspects the image.
 func (a *app) prepare(ctx context.Context, in *imageFile, f *importFlags) error {
+	if in.isDir {
+		return in.inspectDir(f)
+	}
 	if err := in.inspect(f); err != nil {
 		return err
 	}
@@ -107,20 +116,39 @@ func (in *imageFile) headVerifies() bool {
 	return in.digest == nil || strings.HasPrefix(in.digest.String(), "sha256:")
 }
 
-// inspect looks at the image, and at the format that was asked for.
+// inspect looks at the image.
 func (in *imageFile) inspect(f *importFlags) (err error) {
 	if in.info, err = image.Inspect(in.source, in.size); err != nil {
 		return fmt.Errorf("%s: %w", in.name, err)
 	}
+	return in.agree(f.format)
+}
+
+// inspectDir looks at a directory, which must be an OCI layout.
+func (in *imageFile) inspectDir(f *importFlags) error {
+	in.info = image.Info{Format: image.OCI, Within: "a directory"}
+	if err := oci.Check(in.name, f.arch); err != nil {
+		return &trivet.Error{Op: "import", Err: fmt.Errorf("%s is a directory: %w", in.name, err),
+			Hint: "import a file, an OCI layout, or a file tree as an archive: tar -C " + in.name + " -cf tree.tar ."}
+	}
+	if in.digest != nil {
+		return fmt.Errorf("%s: %w: a directory has no digest", in.name, trivet.ErrInvalid)
+	}
+	return in.agree(f.format)
+}
+
+// agree compares the format that was found with the one that was asked for.
+func (in *imageFile) agree(format string) error {
 	switch found := &in.info; {
-	case f.format == "" || f.format == found.Format:
-	case f.format == image.Tar && found.Within == image.DiskRaw:
+	case format == "" || format == found.Format:
+	case format == image.Tar && found.Within == image.DiskRaw:
 		found.Within, found.Format, found.RawBytes = "", image.Tar, 0
-	case f.format == image.Tar && found.Format == image.OCI, f.format == image.OCI && found.Format == image.Tar:
-		found.Format = f.format
+	case !in.isDir && format == image.Tar && found.Format == image.OCI,
+		format == image.OCI && found.Format == image.Tar:
+		found.Format = format
 	default:
 		return &trivet.Error{Op: "import", Err: fmt.Errorf("%w: %s is of format %s, not %s", trivet.ErrInvalid, in.name,
-			found.Format, f.format), Hint: "without --format the format is detected"}
+			found.Format, format), Hint: "without --format the format is detected"}
 	}
 	return nil
 }

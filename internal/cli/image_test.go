@@ -13,8 +13,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/client"
+	"github.com/trivet-project/trivet/internal/agent/container/oci"
 	"github.com/trivet-project/trivet/internal/image"
 )
 
@@ -62,19 +68,16 @@ func TestImportURLs(t *testing.T) {
 		s := httptest.NewServer(handler)
 		defer s.Close()
 		for _, file := range []string{"disk.raw", "disk.qcow2", "disk.tar.xz"} {
-			var out bytes.Buffer
-			root := Root(Env{In: os.Stdin, Out: &out, Err: &out})
-			root.SetArgs([]string{"image", "import", s.URL + "/" + file, "--name", "i1", "--replace"})
-			status := Execute(t.Context(), root)
-			if got := h.imageContent(t, "i1"); status != 0 || !bytes.Equal(got, disk) {
-				t.Errorf("%s, %s: status %d, %d bytes: %s", server, file, status, len(got), &out)
+			out := importAs(t, 0, s.URL+"/"+file, "i1")
+			if spec, got := h.imageContent(t, "i1"); spec.RawBytes != int64(len(disk)) || !bytes.Equal(got, disk) {
+				t.Errorf("%s, %s: %d bytes: %s", server, file, len(got), out)
 			}
 		}
 	}
 }
 
-// imageContent returns the disk that an image is on a machine.
-func (h *head) imageContent(t *testing.T, name string) []byte {
+// imageContent returns an image as it is on a machine.
+func (h *head) imageContent(t *testing.T, name string) (trivet.ImageSpec, []byte) {
 	t.Helper()
 	c, err := h.client()
 	if err != nil {
@@ -96,10 +99,10 @@ func (h *head) imageContent(t *testing.T, name string) []byte {
 	}
 	defer content.Close()
 	b, err := io.ReadAll(content)
-	if err != nil || img.Spec.RawBytes != int64(len(b)) {
-		t.Errorf("%d of %d bytes, %v", len(b), img.Spec.RawBytes, err)
+	if err != nil {
+		t.Error(err)
 	}
-	return b
+	return img.Spec, b
 }
 
 // What exceeds the space for temporary files is refused, and leaves nothing behind.
@@ -119,4 +122,62 @@ func TestSpoolIsBounded(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v is left behind, %v", left, err)
 	}
+}
+
+// The directory of an OCI layout becomes an image that the container action unpacks.
+func TestImportLayout(t *testing.T) {
+	h, err := startHead(t.Context(), filepath.Join(t.TempDir(), "head"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.close()
+	t.Setenv("TRIVET_CONFIG", h.admin)
+	dir := filepath.Join(t.TempDir(), "layout")
+	l, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := random.Image(10_000, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.AppendImage(img); err != nil {
+		t.Fatal(err)
+	}
+	out := importAs(t, 0, dir, "tool")
+	if !strings.Contains(out, "converted from a directory to oci") {
+		t.Error(out)
+	}
+	spec, content := h.imageContent(t, "tool")
+	unpacked := t.TempDir()
+	if err := oci.Untar(bytes.NewReader(content), unpacked, "", oci.OnDisk); err != nil || spec.Format != image.OCI {
+		t.Errorf("%+v, %v", spec, err)
+	}
+	got, err := oci.Layout(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Image(got); err != nil {
+		t.Error(err)
+	}
+	for flag, says := range map[string]string{
+		"--arch=arm64": "", "--format=tar": "is of format oci, not tar",
+		"--digest=sha256:" + strings.Repeat("0", 64): "a directory has no digest",
+	} {
+		if out := importAs(t, min(1, len(says)), dir, "tool", flag); !strings.Contains(out, says) {
+			t.Errorf("%s: %s", flag, out)
+		}
+	}
+}
+
+// importAs imports an image, and returns what that prints.
+func importAs(t *testing.T, status int, from, name string, flags ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	root := Root(Env{In: os.Stdin, Out: &out, Err: &out})
+	root.SetArgs(append([]string{"image", "import", from, "--name", name, "--replace"}, flags...))
+	if got := Execute(t.Context(), root); got != status {
+		t.Errorf("status %d, not %d: %s", got, status, &out)
+	}
+	return out.String()
 }

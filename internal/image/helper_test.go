@@ -80,6 +80,19 @@ func archive(t testing.TB, names ...string) []byte {
 	return b.Bytes()
 }
 
+// layoutOf returns a tar of an OCI layout that begins with a blob of some size.
+func layoutOf(t testing.TB, size int64) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	must(t, w.WriteHeader(&tar.Header{Name: "blobs/sha256/" + strings.Repeat("0a", 32), Mode: 0o644, Size: size}))
+	_, err := w.Write(make([]byte, size))
+	must(t, err)
+	must(t, w.WriteHeader(&tar.Header{Name: "oci-layout", Mode: 0o644}))
+	must(t, w.Close())
+	return b.Bytes()
+}
+
 // used is a file of some size that is full of other data.
 func used(t testing.TB, size int) (path string) {
 	t.Helper()

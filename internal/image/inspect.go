@@ -1,14 +1,9 @@
 package image
 
 import (
-	"archive/tar"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"path"
-	"slices"
-	"strings"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/image/qcow2"
@@ -52,7 +47,13 @@ func inspect(r io.ReaderAt, size int64) (info Info, err error) {
 		return info, err
 	}
 	info.Compression = compressionOf(magic[:])
-	open := func() (io.ReadCloser, error) { return Decompress(io.NewSectionReader(r, 0, size), info.Compression) }
+	open := func() (io.ReadCloser, error) {
+		file := io.NewSectionReader(r, 0, size)
+		if info.Compression == None {
+			return seekable{file}, nil
+		}
+		return Decompress(file, info.Compression)
+	}
 	head, err := headOf(open)
 	if err != nil {
 		return info, err
@@ -78,6 +79,12 @@ func inspect(r io.ReaderAt, size int64) (info Info, err error) {
 	}
 	return info, info.raw(head)
 }
+
+// seekable is a file that is not compressed: what an archive's reader skips is not read.
+type seekable struct{ *io.SectionReader }
+
+// Close does nothing.
+func (seekable) Close() error { return nil }
 
 // raw is a disk of which the first bytes are known.
 func (i *Info) raw(head []byte) error {
@@ -143,42 +150,4 @@ func headOf(open func() (io.ReadCloser, error)) ([]byte, error) {
 // isTar recognises POSIX and GNU archives (pax, "ustar interchange format").
 func isTar(head []byte) bool {
 	return len(head) >= 512 && bytes.Equal(head[257:262], []byte("ustar"))
-}
-
-// Limits of the search for the files of an OCI layout in an archive.
-const (
-	maxLook      = 256
-	maxLookBytes = 64 << 20
-)
-
-var layoutNames = []string{"oci-layout", "index.json", "blobs", "manifest.json", "repositories"}
-
-// tarFormat returns the format of an archive's content.
-func tarFormat(open func() (io.ReadCloser, error)) (string, error) {
-	content, err := open()
-	if err != nil {
-		return "", err
-	}
-	defer content.Close()
-	t := tar.NewReader(io.LimitReader(content, maxLookBytes))
-	for range maxLook {
-		h, err := t.Next()
-		switch {
-		case errors.Is(err, tar.ErrHeader):
-			return "", fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the end of the archive or of the search
-			return Tar, nil
-		case err != nil:
-			return "", err
-		}
-		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
-		top, _, _ := strings.Cut(name, "/")
-		switch {
-		case name == "oci-layout":
-			return OCI, nil
-		case name != "" && !slices.Contains(layoutNames, top):
-			return Tar, nil
-		}
-	}
-	return Tar, nil
 }

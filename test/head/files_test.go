@@ -124,7 +124,7 @@ func TestBadImages(t *testing.T) {
 	}
 	refuse("empty", write(t, "a.raw", nil), []string{"a.raw", "it is empty"})
 	refuse("no such file", filepath.Join(t.TempDir(), "gone"), []string{"no such file"})
-	refuse("directory", t.TempDir(), []string{"not a regular file"})
+	refuse("directory", t.TempDir(), []string{"is a directory", "OCI layout", "tar -C"})
 	refuse("wrong digest", write(t, "a.raw", raw), []string{"invalid", "digest"},
 		"--digest", "sha256:"+strings.Repeat("0", 64))
 	refuse("no digest", write(t, "a.raw", raw), []string{"digest"}, "--digest", "md5:0")

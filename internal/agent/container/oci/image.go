@@ -80,19 +80,21 @@ const maxIndexes = 4
 
 // Layout returns the image for this machine's platform in a directory with an OCI layout. An image that names no
 // platform is accepted if it is the only one.
-func Layout(dir string) (v1.Image, error) {
+func Layout(dir string) (v1.Image, error) { return layoutFor(dir, platform) }
+
+func layoutFor(dir string, p v1.Platform) (v1.Image, error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read the OCI layout: %w: %w", trivet.ErrInvalid, err)
 	}
-	img, err := pick(index, maxIndexes)
+	img, err := pick(index, p, maxIndexes)
 	if err != nil {
 		return nil, fmt.Errorf("read the OCI layout: %w", err)
 	}
 	return img, nil
 }
 
-func pick(index v1.ImageIndex, depth int) (v1.Image, error) {
+func pick(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
@@ -107,7 +109,7 @@ func pick(index v1.ImageIndex, depth int) (v1.Image, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%w: %w", trivet.ErrInvalid, err)
 			}
-			if img, err := pick(inner, depth-1); err == nil {
+			if img, err := pick(inner, platform, depth-1); err == nil {
 				return img, nil
 			}
 		}
