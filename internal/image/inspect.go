@@ -90,7 +90,10 @@ func (seekable) Close() error { return nil }
 func (i *Info) raw(head []byte) error {
 	i.Format = Raw
 	i.Content, i.Parts = contentOf(head)
-	return check(head)
+	if err := check(head); err != nil {
+		return err
+	}
+	return refuseText(head)
 }
 
 // within looks at a disk inside a file.

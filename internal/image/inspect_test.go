@@ -143,3 +143,34 @@ func TestInspectRefuses(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) ReadAt([]byte, int64) (int, error) { return 0, f.err }
+
+// What is downloaded instead of an image is named, compressed or not.
+func TestInspectRefusesTexts(t *testing.T) {
+	digest := strings.Repeat("0f", 32)
+	for text, says := range map[string]string{
+		"  <!DOCTYPE html>\n<html><title>404</title>":     `an HTML page, not a disk: "<!DOCTYPE html>"`,
+		"\xef\xbb\xbf<HTML><body>Zugang gew\xe4hren":      "an HTML page",
+		"<?xml version='1.0'?><Error>NoSuchKey</Error>":   "an XML document",
+		`{"message": "Not Found"}`:                        "a JSON document",
+		digest + "  debian-12.raw\n":                      "a list of checksums",
+		"SHA512 (debian-12.qcow2) = 00\n":                 "a list of checksums",
+		"-----BEGIN PGP SIGNATURE-----\n":                 "a signature",
+		"#!/bin/sh\nexec qemu-img\n":                      "a script",
+		"Not Found\r\n":                                   `a text, not a disk: "Not Found"`,
+		strings.Repeat("Zeile \u00e4 ", 30000):            `"Zeile ä Zeile`,
+		"\n":                                              "a text",
+		"version https://git-lfs.github.com/spec/v1\noid": "a text",
+	} {
+		for _, compression := range []string{None, Gzip, XZ} {
+			if _, err := inspectBytes(pack(t, compression, []byte(text))); !errors.Is(err, trivet.ErrInvalid) ||
+				!strings.Contains(err.Error(), says) || len(err.Error()) > 400 {
+				t.Errorf("%.30q, %s: %v", text, compression, err)
+			}
+		}
+	}
+	for _, disk := range [][]byte{noise(1000), make([]byte, 4096), []byte("MBR of text only\x00")} {
+		if _, err := inspectBytes(disk); err != nil {
+			t.Errorf("%.30q: %v", disk, err)
+		}
+	}
+}

@@ -21,7 +21,7 @@ func TestBackups(t *testing.T) {
 	dir, keyFile, image := filepath.Join(t.TempDir(), "backups"), filepath.Join(t.TempDir(), "recovery.key"),
 		filepath.Join(t.TempDir(), "image.raw")
 	key := h.MustTrivet("backup", "key", "--yes")
-	for path, text := range map[string]string{keyFile: key, image: strings.Repeat("image", 1<<18)} {
+	for path, text := range map[string]string{keyFile: key, image: strings.Repeat("image\x00", 1<<18)} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -128,6 +128,8 @@ func TestBadImages(t *testing.T) {
 	refuse("wrong digest", write(t, "a.raw", raw), []string{"invalid", "digest"},
 		"--digest", "sha256:"+strings.Repeat("0", 64))
 	refuse("no digest", write(t, "a.raw", raw), []string{"digest"}, "--digest", "md5:0")
+	refuse("error page", write(t, "a.raw", []byte("<html><h1>404 Not Found</h1>")), []string{"an HTML page", "404"})
+	refuse("text", write(t, "a.raw", []byte("Not Found\n")), []string{"a text, not a disk", "Not Found"}, "--format", "raw")
 	refuse("damaged qcow2", write(t, "a.qcow2", append([]byte("QFI\xfb"), raw...)), []string{"read qcow2"})
 	refuse("VMDK", write(t, "a.vmdk", append([]byte("KDMV"), raw...)), []string{"a VMDK image", "qemu-img convert"})
 	for kind, whole := range packed {

@@ -262,7 +262,7 @@ func TestStoreDiskErrors(t *testing.T) {
 func TestBlobDiskErrors(t *testing.T) {
 	disk := faultfs.New(t)
 	h := newHeadOn(t, disk.Dir())
-	image := write(t, "a.raw", bytes.Repeat([]byte("x"), 1<<20))
+	image := write(t, "a.raw", bytes.Repeat([]byte{1}, 1<<20))
 	for _, faults := range []faultfs.Faults{
 		{SyncError: syscall.EIO, Under: "data/blobs"}, {WriteError: syscall.EIO, Under: "data/blobs"},
 	} {

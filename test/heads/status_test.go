@@ -65,7 +65,7 @@ func TestStatus(t *testing.T) {
 	h0, _ := startWithLedger(t)
 	h1, h2 := h0.join("head1"), h0.join("head2")
 	image, dir, key := filepath.Join(t.TempDir(), "i.raw"), t.TempDir(), filepath.Join(t.TempDir(), "key")
-	for path, text := range map[string]string{image: "image", key: h0.MustTrivet("backup", "key", "--yes")} {
+	for path, text := range map[string]string{image: "image\x00", key: h0.MustTrivet("backup", "key", "--yes")} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
