@@ -62,7 +62,18 @@ func (a *app) openInput(ctx context.Context, in *imageFile) (err error) {
 			return nil
 		}
 	}
-	return a.spool(ctx, in, a.In, image.None)
+	return a.spool(ctx, in, untilDone(ctx, a.In), image.None)
+}
+
+// untilDone returns r, of which reads that wait end with the context.
+func untilDone(ctx context.Context, r io.Reader) io.Reader {
+	out, in := io.Pipe()
+	context.AfterFunc(ctx, func() { in.CloseWithError(context.Cause(ctx)) })
+	go func() {
+		_, err := io.Copy(in, r)
+		in.CloseWithError(err)
+	}()
+	return out
 }
 
 // Close closes what is open.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -121,6 +123,17 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v is left behind, %v", left, err)
+	}
+}
+
+// Ctrl-C ends an import whose standard input sends nothing.
+func TestInterruptedInput(t *testing.T) {
+	silent, _ := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	a := newApp(Env{In: silent, Out: io.Discard, Err: io.Discard})
+	if _, err := a.openImage(ctx, "-", &importFlags{name: "i1"}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 

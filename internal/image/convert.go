@@ -1,6 +1,7 @@
 package image
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -60,7 +61,10 @@ func (f *File) Content() (io.ReadCloser, error) {
 	if err == nil && disk == nil {
 		err = fmt.Errorf("%w: the archive has changed", trivet.ErrInvalid)
 	}
-	return readCloser{disk, content}, err
+	if err != nil {
+		return nil, errors.Join(err, content.Close())
+	}
+	return readCloser{disk, content}, nil
 }
 
 type readCloser struct {

@@ -17,6 +17,9 @@ func FuzzInspect(f *testing.F) {
 		f.Add(pack(f, compression, archive(f, "blobs/x", "oci-layout")))
 	}
 	f.Add(pack(f, Zstd, small, "--stream-size=102400"))
+	f.Add(qcow2Of(f, small, "-c", "-o", "cluster_size=512"))
+	f.Add(pack(f, Gzip, tarOf(f, small[:5000], "")))
+	f.Add([]byte("<html>404 Not Found"))
 	gpt := make([]byte, 34<<10)
 	copy(gpt[512:], "EFI PART")
 	gpt[512+72], gpt[512+80], gpt[512+84], gpt[1024], gpt[1024+40] = 2, 128, 128, 1, 9

@@ -10,8 +10,6 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/trivet-project/trivet"
 )
 
 // Packed is content compressed by zstd while it is read. A seek compresses it again from the beginning: an upload does
@@ -59,7 +57,12 @@ func (p *Packed) Seek(offset int64, whence int) (int64, error) {
 }
 
 // Digest returns the digest of what was read.
-func (p *Packed) Digest() string { return "sha256:" + hex.EncodeToString(p.sum.Sum(nil)) }
+func (p *Packed) Digest() string {
+	if p.sum == nil {
+		return ""
+	}
+	return "sha256:" + hex.EncodeToString(p.sum.Sum(nil))
+}
 
 // RawBytes returns the size of the content; 0 before its end.
 func (p *Packed) RawBytes() int64 {
@@ -73,14 +76,12 @@ func (p *Packed) RawBytes() int64 {
 // Close stops the compression.
 func (p *Packed) Close() error {
 	if p.out != nil {
-		p.out.CloseWithError(errClosed)
+		p.out.Close()
 		<-p.done
 		p.out, p.at, p.ended = nil, 0, false
 	}
 	return nil
 }
-
-var errClosed = fmt.Errorf("%w: it was closed", trivet.ErrInvalid)
 
 func (p *Packed) start() {
 	out, in := io.Pipe()
