@@ -11,12 +11,26 @@ type prefixes struct{ list *[]netip.Prefix }
 
 func (p *prefixes) Type() string { return "addresses" }
 
-func (p *prefixes) String() string {
-	var all []string
+func (p *prefixes) String() string { return strings.Join(p.GetSlice(), ",") }
+
+// Append, Replace and GetSlice are those of pflag.SliceValue.
+func (p *prefixes) Append(text string) error { return p.Set(text) }
+
+func (p *prefixes) Replace(texts []string) error {
+	*p.list = nil
+	for _, text := range texts {
+		if err := p.Set(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *prefixes) GetSlice() (all []string) {
 	for _, prefix := range *p.list {
 		all = append(all, prefix.String())
 	}
-	return strings.Join(all, ",")
+	return all
 }
 
 func (p *prefixes) Set(text string) error {

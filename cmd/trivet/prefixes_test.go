@@ -22,3 +22,18 @@ func TestPrefixes(t *testing.T) {
 		}
 	}
 }
+
+// A list from a file replaces what there was.
+func TestPrefixesOfAList(t *testing.T) {
+	var list []netip.Prefix
+	flag := &prefixes{&list}
+	if err := flag.Replace([]string{"10.0.0.5", "10.1.0.0/16"}); err != nil || flag.String() != "10.0.0.5/32,10.1.0.0/16" {
+		t.Errorf("%s, %v", flag, err)
+	}
+	if err := flag.Replace([]string{"10.0.0.6"}); err != nil || flag.String() != "10.0.0.6/32" {
+		t.Errorf("%s, %v", flag, err)
+	}
+	if flag.Replace([]string{"10.0.0.7", "balancer"}) == nil {
+		t.Error("a name is accepted")
+	}
+}

@@ -17,7 +17,7 @@ import (
 
 func serverCommand() *cobra.Command {
 	cfg := server.Config{Version: version}
-	var level, format string
+	var level, format, config string
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Run a head",
@@ -28,10 +28,15 @@ func serverCommand() *cobra.Command {
 			"  trivet server --data-dir /var/lib/trivet --dhcp eth1\n\n" +
 			"  # without DHCP: another DHCP server directs machines to this head\n" +
 			"  trivet server --advertise 10.0.0.5\n\n" +
+			"  # the same from a file, whose keys are the names of the flags: \"dhcp: eth1\"\n" +
+			"  trivet server --config /etc/trivet/config.yaml\n\n" +
 			"  # join a cluster; create the token with: trivet head token\n" +
 			"  trivet server --dhcp eth1 --join https://10.0.0.5:7480 --token sha256:...",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if err := readConfig(cmd.LocalNonPersistentFlags(), config); err != nil {
+				return err
+			}
 			if cfg.Log, err = newLogger(os.Stderr, level, format); err != nil {
 				return err
 			}
@@ -40,6 +45,7 @@ func serverCommand() *cobra.Command {
 	}
 	networkFlags(c.Flags(), &cfg)
 	clusterFlags(c.Flags(), &cfg)
+	c.Flags().StringVar(&config, "config", "", "file of YAML with flags, NAME: VALUE; those of the command line win")
 	c.Flags().StringVar(&level, "log-level", "info", "log level: debug, info, warn or error")
 	c.Flags().StringVar(&format, "log-format", "text", "log format: text or json")
 	return c
@@ -95,9 +101,8 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Dir, "data-dir", server.DefaultDir, "data directory")
 	f.StringVar(&cfg.Name, "name", "", "name of the head, set at the first start (default "+server.DefaultName+")")
 	f.StringSliceVar(&cfg.Join, "join", nil, "API URLs of the cluster to join at the first start")
-	f.StringVar(&cfg.JoinToken, "token", os.Getenv("TRIVET_JOIN_TOKEN"),
-		"join token from trivet head token (preferred: environment variable TRIVET_JOIN_TOKEN)")
-	f.Lookup("token").DefValue = ""
+	f.StringVar(&cfg.JoinToken, "token", "",
+		"join token from trivet head token (preferred: environment variable "+joinToken+")")
 	f.BoolVar(&cfg.Rejoin, "rejoin", false, "join as a new head even if the data directory is not empty; "+
 		"existing data is moved to DATA-DIR/aside")
 	f.BoolVar(&cfg.NewCluster, "new-cluster", false,

@@ -12,11 +12,11 @@ const generated = "<!-- Written by `make docs` from the code. Do not edit. -->\n
 func Check(t testing.TB, path, page string) {
 	t.Helper()
 	title, rest, _ := strings.Cut(page, "\n\n")
-	checkFile(t, path, title+"\n\n"+generated+rest)
+	CheckFile(t, path, title+"\n\n"+generated+rest)
 }
 
-// checkFile is Check for a file that is no page.
-func checkFile(t testing.TB, path, content string) {
+// CheckFile is Check for a file that is no page.
+func CheckFile(t testing.TB, path, content string) {
 	t.Helper()
 	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {

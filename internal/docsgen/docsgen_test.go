@@ -31,7 +31,7 @@ func TestReferenceExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkFile(t, root+"/internal/reference/records.json", content)
+	CheckFile(t, root+"/internal/reference/records.json", content)
 }
 
 func TestReferenceMetrics(t *testing.T) {
