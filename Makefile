@@ -26,7 +26,8 @@ WHOLES = -- -timeout 30m -p 2 -parallel 4 $(WHOLE)
 FAULTS = -- -timeout 60m ./test/cluster
 REAL   = -- -timeout 60m -parallel 2 ./test/e2e/...
 
-.PHONY: help build image demo test check lint bench e2e dashboards chaos profile soak scale vuln deps clean docs deb FORCE bin/gotest
+.PHONY: help build image demo deb test check lint bench e2e dashboards chaos profile soak scale vuln deps clean docs FORCE
+.PHONY: bin/gotest
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12

@@ -50,8 +50,8 @@ func readFlagFile(path string) (text []byte, mode fs.FileMode, err error) {
 	return text, info.Mode(), err
 }
 
-// setFlags sets flags from the text of a file. forbidden are those that it must not set. Its errors do not show lines of
-// the file, which may hold secrets.
+// setFlags sets flags from the text of a file. forbidden are those that it must not set. Its errors do not show lines
+// of the file, which may hold secrets.
 func setFlags(flags *pflag.FlagSet, path string, text []byte, forbidden []string) error {
 	docs, err := parseYAML(path, text)
 	if wrong := (*placed)(nil); errors.As(err, &wrong) {
@@ -134,7 +134,8 @@ func setList(f *pflag.Flag, items []any) (problem string) {
 	return refusal(f, strings.Join(texts, ", "), list.Replace(texts))
 }
 
-// isText reports whether a flag takes any text. A number or a truth value in its place may not be what is meant: 010 is 8.
+// isText reports whether a flag takes any text. A number or a truth value in its place may not be what is meant: 010
+// is 8.
 func isText(f *pflag.Flag) bool {
 	_, list := f.Value.(pflag.SliceValue)
 	return list || f.Value.Type() == "string"
