@@ -26,8 +26,8 @@ WHOLES = -- -timeout 30m -p 2 -parallel 4 $(WHOLE)
 FAULTS = -- -timeout 60m ./test/cluster
 REAL   = -- -timeout 60m -parallel 2 ./test/e2e/...
 
-.PHONY: help build image demo deb test check lint bench e2e dashboards chaos profile soak scale vuln deps clean docs FORCE
-.PHONY: bin/gotest
+.PHONY: help build image demo deb test check lint bench e2e dashboards chaos profile soak scale vuln deps clean docs
+.PHONY: FORCE bin/gotest
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -40,7 +40,7 @@ $(BIN): FORCE
 bin/gotest:
 	$(GO) build -o $@ ./test/gotest
 
-deb: build ## build the Debian package, bin/trivet_VERSION_ARCH.deb; ARCH is this computer's, or: make deb GOARCH=arm64
+deb: build ## build the Debian package bin/trivet_VERSION_ARCH.deb; for another architecture: make deb GOARCH=arm64
 	@packaging/deb/build $(BIN) $(VERSION) $$($(GO) env GOARCH) bin
 
 demo: build ## run a head and simulated machines on this computer; no root needed

@@ -79,7 +79,7 @@ var layers = []layer{
 		{"internal/testhead", "test/faultfs", "test/e2e/debimage"},
 		{"internal/lab/vm/vmtest"},
 		{
-			"test/bench", "test/cluster", "test/dashboards", "test/demo", "test/e2e",
+			"test/bench", "test/cluster", "test/dashboards", "test/deb", "test/demo", "test/e2e",
 			"test/e2e/debimage/build", "test/gotest", "test/head", "test/heads", "test/newrecord",
 		},
 	}},
