@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func TestBackup(t *testing.T) {
 	resp := h.do(h.admin, "POST", path, `{"contents":true}`)
 	defer resp.Body.Close()
 	var file bytes.Buffer
-	m, err := archive.Copy(&file, resp.Body, func(*archive.Manifest, int64) error { return nil })
+	m, err := archive.Copy(resp.Body, func(*archive.Manifest, int64) (io.Writer, error) { return &file, nil })
 	if err != nil || !m.Contents || m.Recipient != recipient || resp.ContentLength != int64(file.Len()) {
 		t.Fatalf("a backup of %d bytes, %d announced: %+v, %v", file.Len(), resp.ContentLength, m, err)
 	}

@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -49,18 +47,16 @@ func backup(t testing.TB) []byte {
 	return append(head, keysText+storeText...)
 }
 
-// reading returns a function that reads a file as a verification does.
-func reading(t testing.TB) func(content []byte) error {
-	path := filepath.Join(t.TempDir(), "x.backup")
-	return func(content []byte) error { return read(t, path, content) }
-}
+// memory is a file in memory.
+type memory struct{ *bytes.Reader }
 
-func read(t testing.TB, path string, content []byte) error {
+func (m memory) Range(at, n int64) io.Reader { return io.NewSectionReader(m, at, n) }
+func (m memory) Close() error                { return nil }
+
+// read reads a file as a verification does.
+func read(t testing.TB, content []byte) error {
 	t.Helper()
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := archive.Open(path)
+	f, err := archive.Open(memory{bytes.NewReader(content)})
 	if err != nil {
 		return err
 	}
@@ -81,15 +77,15 @@ func read(t testing.TB, path string, content []byte) error {
 
 func TestWholeFile(t *testing.T) {
 	whole := backup(t)
-	if err := reading(t)(whole); err != nil {
+	if err := read(t, whole); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	m, err := archive.Copy(&out, bytes.NewReader(whole), func(m *archive.Manifest, size int64) error {
+	m, err := archive.Copy(bytes.NewReader(whole), func(m *archive.Manifest, size int64) (io.Writer, error) {
 		if size != int64(len(whole)) || m.Revision != 7 {
 			t.Errorf("announced %d bytes at revision %d", size, m.Revision)
 		}
-		return nil
+		return &out, nil
 	})
 	if err != nil || !bytes.Equal(out.Bytes(), whole) || m.Cluster != "c1" {
 		t.Errorf("copied %d of %d bytes: %v", out.Len(), len(whole), err)
@@ -98,11 +94,11 @@ func TestWholeFile(t *testing.T) {
 
 // Whichever byte is changed, the file is refused, and no error is taken for another file's.
 func TestChangedByte(t *testing.T) {
-	whole, read := backup(t), reading(t)
+	whole := backup(t)
 	for i := range whole {
 		changed := bytes.Clone(whole)
 		changed[i] ^= 1
-		if err := read(changed); !errors.Is(err, trivet.ErrInvalid) {
+		if err := read(t, changed); !errors.Is(err, trivet.ErrInvalid) {
 			t.Fatalf("byte %d (%q) was changed: %v", i, whole[i], err)
 		}
 	}
@@ -110,17 +106,17 @@ func TestChangedByte(t *testing.T) {
 
 // Wherever the file ends early, it is refused: in a file, and in a stream.
 func TestTruncated(t *testing.T) {
-	whole, read := backup(t), reading(t)
+	whole := backup(t)
 	for n := range whole {
 		want := archive.ErrTruncated
 		if n == 0 {
 			want = archive.ErrNoBackup
 		}
-		if err := read(whole[:n]); !errors.Is(err, want) {
+		if err := read(t, whole[:n]); !errors.Is(err, want) {
 			t.Fatalf("the first %d bytes: %v", n, err)
 		}
-		_, err := archive.Copy(io.Discard, bytes.NewReader(whole[:n]),
-			func(*archive.Manifest, int64) error { return nil })
+		_, err := archive.Copy(bytes.NewReader(whole[:n]),
+			func(*archive.Manifest, int64) (io.Writer, error) { return io.Discard, nil })
 		if !errors.Is(err, want) {
 			t.Fatalf("a stream of the first %d bytes: %v", n, err)
 		}
@@ -128,7 +124,7 @@ func TestTruncated(t *testing.T) {
 }
 
 func TestRefusedFiles(t *testing.T) {
-	whole, read := string(backup(t)), reading(t)
+	whole := string(backup(t))
 	bad := func(change func(*archive.Manifest)) string {
 		m := manifest()
 		change(m)
@@ -151,7 +147,7 @@ func TestRefusedFiles(t *testing.T) {
 		"a negative size":  {bad(func(m *archive.Manifest) { m.Store.Bytes = -1 }), archive.ErrDamaged},
 		"a huge size":      {bad(func(m *archive.Manifest) { m.Keys.Bytes = 1 << 40 }), archive.ErrDamaged},
 	} {
-		if err := read([]byte(c.content)); !errors.Is(err, c.want) {
+		if err := read(t, []byte(c.content)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
@@ -163,7 +159,7 @@ func TestForgedManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := reading(t)(append(head, keysText+storeText...)); !errors.Is(err, archive.ErrDamaged) {
+	if err := read(t, append(head, keysText+storeText...)); !errors.Is(err, archive.ErrDamaged) {
 		t.Errorf("a forged manifest: %v", err)
 	}
 }
@@ -173,11 +169,11 @@ func FuzzManifest(f *testing.F) {
 	f.Add(backup(f))
 	f.Add([]byte("trivet-backup 1 ffffffff "))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		m, err := archive.Copy(io.Discard, bytes.NewReader(content), func(m *archive.Manifest, size int64) error {
+		m, err := archive.Copy(bytes.NewReader(content), func(m *archive.Manifest, size int64) (io.Writer, error) {
 			if size < m.Keys.Bytes+m.Store.Bytes || m.Keys.Bytes < 0 || m.Store.Bytes < 0 {
 				t.Errorf("size %d of %+v", size, m)
 			}
-			return nil
+			return io.Discard, nil
 		})
 		if err == nil && (m.Cluster == "" || m.Revision < 1) {
 			t.Errorf("accepted %+v", m)

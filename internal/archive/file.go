@@ -6,47 +6,48 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
 )
+
+// Source is what a file is read from.
+type Source interface {
+	Size() int64
+	// Range returns a reader of n bytes from an offset, within the size.
+	Range(at, n int64) io.Reader
+	Close() error
+}
 
 // File is a backup file that is open. Its size is that of a whole one.
 type File struct {
 	header
-	f *os.File
+	from Source
 }
 
-// Open opens a file and checks its manifest and its size. It does not read the rest.
-func Open(path string) (*File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	h, err := readHeader(f)
+// Open checks the manifest of a file and its size. It does not read the rest. The source is closed with the file, or by
+// an error.
+func Open(from Source) (*File, error) {
+	h, err := readHeader(from.Range(0, from.Size()))
 	if err == nil {
-		err = checkSize(f, h)
+		err = h.checkSize(from.Size())
 	}
 	if err != nil {
-		f.Close()
+		from.Close()
 		return nil, err
 	}
-	return &File{*h, f}, nil
+	return &File{*h, from}, nil
 }
 
-func checkSize(f *os.File, h *header) error {
-	info, err := f.Stat()
+func (h *header) checkSize(size int64) error {
 	switch {
-	case err != nil:
-		return err
-	case info.Size() < h.size():
-		return fmt.Errorf("%w: it has %d of %d bytes", ErrTruncated, info.Size(), h.size())
-	case info.Size() > h.size():
-		return fmt.Errorf("%w: %d bytes follow its end", ErrDamaged, info.Size()-h.size())
+	case size < h.size():
+		return fmt.Errorf("%w: it has %d of %d bytes", ErrTruncated, size, h.size())
+	case size > h.size():
+		return fmt.Errorf("%w: %d bytes follow its end", ErrDamaged, size-h.size())
 	}
 	return nil
 }
 
 // Close closes the file.
-func (f *File) Close() error { return f.f.Close() }
+func (f *File) Close() error { return f.from.Close() }
 
 // Size returns the size of the file.
 func (f *File) Size() int64 { return f.size() }
@@ -65,7 +66,7 @@ func (f *File) StorePart() io.Reader {
 }
 
 func (f *File) part(name string, at int64, p Part) io.Reader {
-	return newPartReader(name, io.NewSectionReader(f.f, at, p.Bytes), p)
+	return newPartReader(name, f.from.Range(at, p.Bytes), p)
 }
 
 // partReader reads a part and compares its size and digest at the end.
@@ -98,13 +99,14 @@ func (p *partReader) Read(b []byte) (int, error) {
 }
 
 // Copy copies a file from a stream, which has nothing after it, and verifies the digests of its parts meanwhile.
-// begun is called with the manifest and the size of the file before anything is written.
-func Copy(w io.Writer, r io.Reader, begun func(m *Manifest, size int64) error) (*Manifest, error) {
+// begin is called with the manifest and the size of the file, and returns where to write it.
+func Copy(r io.Reader, begin func(m *Manifest, size int64) (io.Writer, error)) (*Manifest, error) {
 	h, err := readHeader(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := begun(&h.Manifest, h.size()); err != nil {
+	w, err := begin(&h.Manifest, h.size())
+	if err != nil {
 		return nil, err
 	}
 	if _, err := w.Write(h.raw); err != nil {

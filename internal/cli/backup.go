@@ -56,13 +56,8 @@ func (a *app) createBackup(ctx context.Context, to string, blobs bool) error {
 	if err != nil {
 		return err
 	}
-	dir, err := recovery.OpenDir(to, true)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
 	progress, end := a.transfers()
-	created, err := dir.Create(ctx, cl, blobs, progress)
+	created, err := recovery.Create(ctx, recovery.Location{Path: to}, cl, blobs, progress)
 	end()
 	if err != nil {
 		return err
@@ -106,8 +101,8 @@ func (a *app) backupList() *cobra.Command {
 			"changed, trivet backup verify finds.",
 		Example: "  trivet backup list --in /srv/backup\n  trivet backup list --in /srv/backup -o json",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			all, err := recovery.List(in)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := recovery.List(cmd.Context(), recovery.Location{Path: in})
 			if err != nil {
 				return err
 			}
@@ -150,13 +145,8 @@ func (a *app) backupPrune() *cobra.Command {
 			"file has a manifest that cannot be read, no contents are removed, as it may need them.",
 		Example: "  trivet backup prune --in /srv/backup --keep 14",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			dir, err := recovery.OpenDir(in, false)
-			if err != nil {
-				return err
-			}
-			defer dir.Close()
-			p, err := dir.Prune(keep)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := recovery.Prune(cmd.Context(), recovery.Location{Path: in}, keep)
 			if err != nil {
 				return err
 			}

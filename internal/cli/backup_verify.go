@@ -46,7 +46,7 @@ func (a *app) verifyBackup(ctx context.Context, path, file, temp string, record 
 		return err
 	}
 	progress, end := a.transfers()
-	report, err := recovery.Verify(ctx, path, key, temp, progress)
+	report, err := recovery.Verify(ctx, recovery.Location{Path: path}, key, temp, progress)
 	end()
 	if err != nil {
 		return err

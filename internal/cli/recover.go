@@ -110,7 +110,7 @@ func (a *app) recoverFrom(ctx context.Context, f *recoverFlags) (*recovery.Plan,
 	if err != nil {
 		return nil, err
 	}
-	return recovery.FromBackup(ctx, f.backup, key, f.Request)
+	return recovery.FromBackup(ctx, recovery.Location{Path: f.backup}, key, f.Request)
 }
 
 // recoveryKey reads the recovery key from a file, or asks for it.

@@ -7,12 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/archive"
@@ -37,73 +33,89 @@ type Created struct {
 	CopiedBytes int64 `json:"copiedBytes"`
 }
 
-// Create makes a backup in the directory, with the contents of blobs if contents is set. It is there, with all that
+// Create makes a backup at a location, with the contents of blobs if contents is set. It is there, with all that
 // belongs to it, or not at all, wherever this process or the computer stops.
-func (d *Dir) Create(ctx context.Context, from Cluster, contents bool, progress Progress) (c Created, err error) {
-	var m *archive.Manifest
-	file := filepath.Join(d.path, partial+"-file")
-	defer os.Remove(file)
-	if m, err = d.receive(ctx, from, contents, file, progress); err != nil {
-		return c, explain("back up", d.path, err)
-	}
-	path := filepath.Join(d.path, nameOf(m))
-	if contents {
-		if c.Copied, c.CopiedBytes, err = d.copyBlobs(ctx, from, m.Blobs, progress); err != nil {
-			return c, explain("back up", d.path, err)
-		}
-	}
-	if _, err := os.Lstat(path); err == nil {
-		return c, explain("back up", path, trivet.ErrExists)
-	}
-	if err := os.Rename(file, path); err != nil {
-		return c, explain("back up", path, err)
-	}
-	if err := syncDir(d.path); err != nil {
-		return c, explain("back up", path, err)
-	}
-	c.Entry = entryOf(path)
-	return c, nil
+func Create(ctx context.Context, to Location, from Cluster, contents bool, progress Progress) (c Created, err error) {
+	err = withLock(ctx, to, true, func(p place, w writer) error {
+		b := &creation{place: p, writer: w, from: from, contents: contents, progress: progress}
+		c, err = b.run(ctx)
+		return explain("back up", p.Path(b.name), err)
+	})
+	return c, err
 }
 
-// receive writes the file of a new backup under another name, and its content to the disk.
-func (d *Dir) receive(ctx context.Context, from Cluster, contents bool, path string, progress Progress) (
-	m *archive.Manifest, err error) {
-	body, err := from.Backup(ctx, contents)
+// creation is a backup that is being made.
+type creation struct {
+	place    place
+	writer   writer
+	from     Cluster
+	contents bool
+	progress Progress
+	name     string // of its file, once that is whole
+}
+
+func (b *creation) run(ctx context.Context) (c Created, err error) {
+	file, m, err := b.receive(ctx)
 	if err != nil {
-		return nil, err
+		return c, err
+	}
+	defer file.Discard()
+	if b.contents {
+		if c.Copied, c.CopiedBytes, err = b.copyBlobs(ctx, m.Blobs); err != nil {
+			return c, err
+		}
+	}
+	b.name = nameOf(m)
+	if err := file.Publish(ctx, false); err != nil {
+		return c, err
+	}
+	saved, err := b.place.List(ctx, blobsDir)
+	if err == nil {
+		c.Entry = entryOf(ctx, b.place, b.name, saved)
+	}
+	return c, err
+}
+
+// receive writes the file of a new backup, which has no name yet.
+func (b *creation) receive(ctx context.Context) (file newFile, m *archive.Manifest, err error) {
+	body, err := b.from.Backup(ctx, b.contents)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer body.Close()
-	return m, write(path, func(f *os.File) error {
-		meter := &meter{progress: progress}
-		m, err = archive.Copy(f, meter.of(body), func(m *archive.Manifest, size int64) error {
-			meter.name, meter.total = nameOf(m), size
-			return checkSpace(d.path, size)
-		})
-		return sourceError(ctx, err)
+	meter := &meter{progress: b.progress}
+	m, err = archive.Copy(meter.of(body), func(m *archive.Manifest, size int64) (io.Writer, error) {
+		meter.name, meter.total = nameOf(m), size
+		file, err = b.writer.Create(ctx, nameOf(m), size)
+		return file, err
 	})
+	if err != nil && file != nil {
+		file.Discard()
+	}
+	return file, m, sourceError(ctx, err)
 }
 
 // copyBlobs saves the contents of blobs that are not there yet.
-func (d *Dir) copyBlobs(ctx context.Context, from Cluster, blobs []trivet.BlobRef, progress Progress) (n int,
-	bytes int64, err error) {
-	if err := os.MkdirAll(filepath.Join(d.path, blobsDir), 0o700); err != nil {
+func (b *creation) copyBlobs(ctx context.Context, blobs []trivet.BlobRef) (n int, bytes int64, err error) {
+	saved, err := b.place.List(ctx, blobsDir)
+	if err != nil {
 		return 0, 0, err
 	}
 	missing := blobs[:0:0]
 	need := int64(0)
-	for _, b := range blobs {
-		if !isSaved(d.path, b) {
-			missing, need = append(missing, b), need+b.Bytes
+	for _, ref := range blobs {
+		if !isSaved(saved, ref) {
+			missing, need = append(missing, ref), need+ref.Bytes
 		}
 	}
-	if err := checkSpace(d.path, need); err != nil {
+	if err := b.writer.Space(need); err != nil {
 		return 0, 0, err
 	}
-	for _, b := range missing {
-		if err := d.copyBlob(ctx, from, b, progress); err != nil {
+	for _, ref := range missing {
+		if err := b.copyBlob(ctx, ref); err != nil {
 			return n, bytes, err
 		}
-		n, bytes = n+1, bytes+b.Bytes
+		n, bytes = n+1, bytes+ref.Bytes
 	}
 	return n, bytes, nil
 }
@@ -114,10 +126,10 @@ const (
 	blobPause    = time.Second
 )
 
-func (d *Dir) copyBlob(ctx context.Context, from Cluster, b trivet.BlobRef, progress Progress) (err error) {
+func (b *creation) copyBlob(ctx context.Context, ref trivet.BlobRef) (err error) {
 	for range blobAttempts {
-		if err = d.tryBlob(ctx, from, b, progress); err == nil || ctx.Err() != nil ||
-			errors.Is(err, syscall.ENOSPC) || errors.Is(err, trivet.ErrNotFound) {
+		if err = b.tryBlob(ctx, ref); err == nil || ctx.Err() != nil || errors.Is(err, syscall.ENOSPC) ||
+			errors.Is(err, trivet.ErrNotFound) {
 			break
 		}
 		select {
@@ -126,34 +138,52 @@ func (d *Dir) copyBlob(ctx context.Context, from Cluster, b trivet.BlobRef, prog
 		}
 	}
 	if errors.Is(err, trivet.ErrNotFound) {
-		return &trivet.Error{Op: "copy blob", Name: b.Digest, Err: err, Hint: "no head has it: import the image or " +
+		return &trivet.Error{Op: "copy blob", Name: ref.Digest, Err: err, Hint: "no head has it: import the image or " +
 			"platform that refers to it again, or delete that; or back up without --blobs"}
 	}
 	return err
 }
 
-func (d *Dir) tryBlob(ctx context.Context, from Cluster, b trivet.BlobRef, progress Progress) error {
-	digits, ok := archive.DigestOf(b)
+func (b *creation) tryBlob(ctx context.Context, ref trivet.BlobRef) error {
+	digits, ok := archive.DigestOf(ref)
 	if !ok {
 		return archive.ErrDamaged
 	}
-	body, err := from.Blob(ctx, b.Digest)
+	body, err := b.from.Blob(ctx, ref.Digest)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	return write(blobPath(d.path, digits), func(f *os.File) error {
-		sum := sha256.New()
-		m := &meter{progress: progress, name: b.Digest, total: b.Bytes}
-		n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(m.of(body), b.Bytes+1))
-		if err != nil {
-			return sourceError(ctx, err)
-		}
-		if n != b.Bytes || hex.EncodeToString(sum.Sum(nil)) != digits {
-			return fmt.Errorf("%w: what a head sent as blob %s is something else", trivet.ErrUnavailable, b.Digest)
-		}
-		return nil
-	})
+	f, err := b.writer.Create(ctx, blobName(digits), ref.Bytes)
+	if err != nil {
+		return err
+	}
+	defer f.Discard()
+	sum := sha256.New()
+	m := &meter{progress: b.progress, name: ref.Digest, total: ref.Bytes}
+	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(m.of(body), ref.Bytes+1))
+	if err != nil {
+		return sourceError(ctx, err)
+	}
+	if n != ref.Bytes || hex.EncodeToString(sum.Sum(nil)) != digits {
+		return fmt.Errorf("%w: what a head sent as blob %s is something else", trivet.ErrUnavailable, ref.Digest)
+	}
+	return f.Publish(ctx, true)
+}
+
+// nameOf returns the name of the file of a backup. Names of a cluster sort by time.
+func nameOf(m *archive.Manifest) string {
+	return fmt.Sprintf("%s-%s-r%d%s", m.Cluster, m.Time.UTC().Format("20060102T150405Z"), m.Revision, suffix)
+}
+
+// blobName returns the name of the file with the content of a blob.
+func blobName(digits string) string { return blobsDir + "/" + digits }
+
+// isSaved reports whether the content of a blob is among the files of blobsDir, by its size.
+func isSaved(saved map[string]int64, ref trivet.BlobRef) bool {
+	digits, ok := archive.DigestOf(ref)
+	size, there := saved[digits]
+	return ok && there && size == ref.Bytes
 }
 
 // sourceError is the error of a transfer: a stream that ends early is the head's fault.
@@ -166,18 +196,6 @@ func sourceError(ctx context.Context, err error) error {
 			Err: fmt.Errorf("%w: the head, or the connection to it, was lost: %w", trivet.ErrUnavailable, err)}
 	}
 	return err
-}
-
-// checkSpace returns ENOSPC where a directory has not enough free space.
-func checkSpace(dir string, need int64) error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
-	}
-	if free := int64(fs.Bavail) * fs.Bsize; free < need {
-		return fmt.Errorf("%d MiB free in %s, %d MiB needed: %w", free>>20, dir, need>>20+1, syscall.ENOSPC)
-	}
-	return nil
 }
 
 // meter counts what is read.

@@ -19,7 +19,7 @@ func TestInterruptedBackup(t *testing.T) {
 	s, dir := newSite(t, trivet.CurrentRelease), t.TempDir()
 	expectNone := func(what string, err error) {
 		t.Helper()
-		all, listErr := recovery.List(dir)
+		all, listErr := recovery.List(t.Context(), at(dir))
 		if err == nil || listErr != nil || len(all) > 0 {
 			t.Errorf("%s: %v; listed %+v, %v", what, err, all, listErr)
 		}
@@ -60,12 +60,7 @@ func (s *site) cancelled(dir string) error {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.during = cancel
 	defer func() { s.during = nil }()
-	d, err := recovery.OpenDir(dir, true)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer d.Close()
-	_, err = d.Create(ctx, s, true, nil)
+	_, err := recovery.Create(ctx, at(dir), s, true, nil)
 	return err
 }
 

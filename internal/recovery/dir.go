@@ -1,8 +1,11 @@
 package recovery
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,54 +15,91 @@ import (
 	"github.com/trivet-project/trivet/internal/archive"
 )
 
-// The names in a directory of backups.
+// The names in a directory of backups that are not those of a place.
 const (
-	suffix   = ".backup"
-	blobsDir = "blobs"    // contents of blobs, by the hex digits of their digests
 	partial  = ".partial" // what the names of files begin with that are not complete
 	lockName = ".lock"
 )
 
-// Dir is a directory of backups that this process writes to. No other one does meanwhile: what is partial there is of
-// a process that ended, and blobs without a backup are of none that is being made.
-type Dir struct {
-	path string
-	lock *os.File
+// dir is a directory of backups.
+type dir string
+
+// Path returns the path of a file.
+func (d dir) Path(name string) string { return filepath.Join(string(d), name) }
+
+// List lists a directory.
+func (d dir) List(_ context.Context, name string) (map[string]int64, error) {
+	entries, err := os.ReadDir(d.Path(name))
+	if name != "" && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	sizes := map[string]int64{}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), partial) {
+			continue
+		}
+		sizes[e.Name()] = -1
+		if info, err := os.Stat(d.Path(filepath.Join(name, e.Name()))); err == nil && info.Mode().IsRegular() {
+			sizes[e.Name()] = info.Size()
+		}
+	}
+	return sizes, nil
 }
 
-// OpenDir locks a directory of backups. It creates one that does not exist, if create is set.
-func OpenDir(path string, create bool) (d *Dir, err error) {
+// Open opens a file.
+func (d dir) Open(_ context.Context, name string) (archive.Source, error) {
+	f, err := os.Open(d.Path(name))
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return diskFile{f, info.Size()}, nil
+}
+
+// diskFile is a file that is read.
+type diskFile struct {
+	*os.File
+	size int64
+}
+
+func (f diskFile) Size() int64                 { return f.size }
+func (f diskFile) Range(at, n int64) io.Reader { return io.NewSectionReader(f, at, n) }
+
+// Lock locks the directory.
+func (d dir) Lock(_ context.Context, create bool) (writer, error) {
 	if create {
-		err = os.MkdirAll(path, 0o700)
+		if err := os.MkdirAll(string(d), 0o700); err != nil {
+			return nil, err
+		}
 	}
+	f, err := os.OpenFile(d.Path(lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, explain("open the directory of backups", path, err)
-	}
-	f, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, explain("open the directory of backups", path, err)
+		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return nil, &trivet.Error{Op: "open the directory of backups", Name: path,
+		return nil, &trivet.Error{Op: "open the directory of backups", Name: string(d),
 			Err:  fmt.Errorf("%w: another backup or prune uses it", trivet.ErrConflict),
 			Hint: "wait until that one is complete"}
 	}
-	d = &Dir{path, f}
 	if err := d.removePartial(); err != nil {
-		d.Close()
-		return nil, explain("open the directory of backups", path, err)
+		f.Close()
+		return nil, err
 	}
-	return d, nil
+	return &dirWriter{d, f}, nil
 }
 
-// Close unlocks the directory.
-func (d *Dir) Close() error { return d.lock.Close() }
-
 // removePartial removes what interrupted processes left.
-func (d *Dir) removePartial() error {
-	left, err := filepath.Glob(filepath.Join(escapeGlob(d.path), partial+"*"))
-	blobs, err2 := filepath.Glob(filepath.Join(escapeGlob(d.path), blobsDir, partial+"*"))
+func (d dir) removePartial() error {
+	left, err := filepath.Glob(filepath.Join(escapeGlob(string(d)), partial+"*"))
+	blobs, err2 := filepath.Glob(filepath.Join(escapeGlob(string(d)), blobsDir, partial+"*"))
 	err = errors.Join(err, err2)
 	for _, path := range append(left, blobs...) {
 		err = errors.Join(err, os.Remove(path))
@@ -72,46 +112,43 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// write creates a file: what content writes to it has another name until it is complete, and on the disk.
-func write(path string, content func(f *os.File) error) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, partial+"-")
-	if err != nil {
-		return err
-	}
-	err = content(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name()) // the next process removes it where this one cannot
-		return err
-	}
-	return syncDir(dir)
+// dirWriter is a directory of backups that this process has locked.
+type dirWriter struct {
+	dir
+	lock *os.File
 }
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
+// Close unlocks the directory.
+func (d *dirWriter) Close() error { return d.lock.Close() }
+
+// Space compares with the free space of the disk.
+func (d *dirWriter) Space(bytes int64) error { return checkSpace(string(d.dir), bytes) }
+
+// Create creates a file under another name.
+func (d *dirWriter) Create(_ context.Context, name string, size int64) (newFile, error) {
+	if err := d.Space(size); err != nil {
+		return nil, err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	path := d.Path(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	return createFile(path)
 }
 
-// nameOf returns the name of the file of a backup. Names of a cluster sort by time.
-func nameOf(m *archive.Manifest) string {
-	return fmt.Sprintf("%s-%s-r%d%s", m.Cluster, m.Time.UTC().Format("20060102T150405Z"), m.Revision, suffix)
-}
-
-// blobPath returns where the content of a blob is, for a directory of backups.
-func blobPath(dir, digits string) string { return filepath.Join(dir, blobsDir, digits) }
-
-// isSaved reports whether the content of a blob is there, by its size.
-func isSaved(dir string, b trivet.BlobRef) bool {
-	digits, ok := archive.DigestOf(b)
-	info, err := os.Stat(blobPath(dir, digits))
-	return ok && err == nil && info.Mode().IsRegular() && info.Size() == b.Bytes
+// Remove removes files, and writes that to the disk.
+func (d *dirWriter) Remove(_ context.Context, names []string) error {
+	dirs := map[string]bool{}
+	for _, name := range names {
+		if err := os.Remove(d.Path(name)); err != nil {
+			return err
+		}
+		dirs[filepath.Dir(d.Path(name))] = true
+	}
+	for path := range dirs {
+		if err := syncDir(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -3,7 +3,6 @@ package recovery
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,72 +17,39 @@ import (
 
 // openedBackup is a backup whose keys are known.
 type openedBackup struct {
-	path string
-	file *archive.File
-	keys *auth.Keys
+	place place
+	name  string
+	file  *archive.File
+	keys  *auth.Keys
 }
 
-// openBackup opens a backup: the file, or the newest complete one of a cluster in a directory.
-func openBackup(path, cluster string, key *Key) (b *openedBackup, err error) {
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		path, err = newestIn(path, cluster)
-	}
-	if err != nil {
+// openBackup opens the backup that a location names, or the newest complete one of a cluster there.
+func openBackup(ctx context.Context, from Location, cluster string, key *Key) (b *openedBackup, err error) {
+	b = &openedBackup{}
+	if b.place, b.name, err = from.backup(ctx, cluster); err != nil {
 		return nil, err
 	}
-	b = &openedBackup{path: path}
-	if b.file, err = archive.Open(path); err != nil {
-		return nil, explain("open", path, err)
+	if b.file, err = openArchive(ctx, b.place, b.name); err != nil {
+		return nil, explain("open", b.place.Path(b.name), err)
 	}
 	if b.keys, _, err = openKeys(b.file, key); err != nil {
 		b.file.Close()
-		return nil, explain("open", path, err)
+		return nil, explain("open", b.place.Path(b.name), err)
 	}
 	return b, nil
 }
 
-// newestIn returns the newest complete backup in a directory.
-func newestIn(dir, cluster string) (path string, err error) {
-	all, err := List(dir)
-	if err != nil {
-		return "", err
-	}
-	var newest *Entry
-	for i, e := range all { // by cluster, the newest first
-		switch {
-		case e.State != Complete || cluster != "" && e.Cluster != cluster:
-		case newest == nil:
-			newest = &all[i]
-		case newest.Cluster != e.Cluster:
-			return "", &trivet.Error{Op: "choose the newest backup", Name: dir,
-				Hint: "name the file, or pass --cluster ID",
-				Err: fmt.Errorf("%w: it has backups of several clusters: %s and %s", trivet.ErrConflict, newest.Cluster,
-					e.Cluster)}
-		}
-	}
-	if newest == nil {
-		return "", &trivet.Error{Op: "choose the newest backup", Name: dir,
-			Err:  fmt.Errorf("%w: it has no complete backup%s", trivet.ErrNotFound, ofCluster(cluster)),
-			Hint: "to see what is there: trivet backup list --in " + dir}
-	}
-	return filepath.Join(dir, newest.Name), nil
-}
-
-func ofCluster(cluster string) string {
-	if cluster == "" {
-		return ""
-	}
-	return " of cluster " + cluster
-}
-
 // material returns what a cluster is recovered from.
-func (b *openedBackup) material(progress Progress) *material {
-	m := &material{keys: b.keys, need: b.file.Store.Bytes, plan: Plan{From: FromBackupFile, Source: b.path,
-		Cluster: b.file.Cluster, DataTime: b.file.Time}}
+func (b *openedBackup) material(ctx context.Context, progress Progress) (*material, error) {
+	m := &material{keys: b.keys, need: b.file.Store.Bytes, plan: Plan{From: FromBackupFile,
+		Source: b.place.Path(b.name), Cluster: b.file.Cluster, DataTime: b.file.Time}}
+	sizes, err := b.place.List(ctx, blobsDir)
+	if err != nil {
+		return nil, err
+	}
 	saved := map[string]bool{}
 	for _, ref := range b.file.Blobs {
-		if isSaved(filepath.Dir(b.path), ref) {
+		if isSaved(sizes, ref) {
 			saved[ref.Digest] = true
 			m.need += ref.Bytes
 		}
@@ -109,21 +75,21 @@ func (b *openedBackup) material(progress Progress) *material {
 		}
 		return missing, nil
 	}
-	return m
+	return m, nil
 }
 
 func (b *openedBackup) putBlob(ctx context.Context, s *blob.Store, ref trivet.BlobRef, progress Progress) error {
 	digits, _ := archive.DigestOf(ref) // it is saved
-	f, err := os.Open(blobPath(filepath.Dir(b.path), digits))
+	f, err := b.place.Open(ctx, blobName(digits))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	meter := &meter{progress: progress, name: ref.Digest, total: ref.Bytes}
-	_, err = s.Put(ctx, meter.of(f), trivet.BlobRef{Digest: ref.Digest, Bytes: ref.Bytes})
+	_, err = s.Put(ctx, meter.of(f.Range(0, f.Size())), trivet.BlobRef{Digest: ref.Digest, Bytes: ref.Bytes})
 	if errors.Is(err, trivet.ErrInvalid) {
 		err = &trivet.Error{Op: "read the content of", Name: ref.Digest, Err: err, Hint: "remove the damaged file " +
-			f.Name() + ": the content counts as missing then, and is to be imported again"}
+			b.place.Path(blobName(digits)) + ": the content counts as missing then, and is to be imported again"}
 	}
 	return err
 }

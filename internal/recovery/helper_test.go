@@ -155,12 +155,7 @@ func (s *site) Blob(_ context.Context, digest string) (io.ReadCloser, error) {
 // create makes a backup in a directory.
 func (s *site) create(dir string, contents bool) (recovery.Created, error) {
 	s.t.Helper()
-	d, err := recovery.OpenDir(dir, true)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer d.Close()
-	return d.Create(s.t.Context(), s, contents, nil)
+	return recovery.Create(s.t.Context(), at(dir), s, contents, nil)
 }
 
 func (s *site) mustCreate(dir string, contents bool) recovery.Created {
@@ -176,7 +171,7 @@ func (s *site) mustCreate(dir string, contents bool) recovery.Created {
 func (s *site) verify(path string, key *recovery.Key) (recovery.Report, error) {
 	s.t.Helper()
 	temp := s.t.TempDir()
-	r, err := recovery.Verify(s.t.Context(), path, key, temp, nil)
+	r, err := recovery.Verify(s.t.Context(), at(path), key, temp, nil)
 	if left, _ := os.ReadDir(temp); len(left) > 0 {
 		s.t.Errorf("%s is left", left[0].Name())
 	}
@@ -191,3 +186,5 @@ func hintOf(err error) string {
 	}
 	return ""
 }
+
+func at(path string) recovery.Location { return recovery.Location{Path: path} }

@@ -2,9 +2,9 @@ package recovery
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"os"
-	"path/filepath"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,17 +40,29 @@ const (
 	Damaged  = "damaged" // or it lacks contents that it was made with
 )
 
-// List returns the backups in a directory, by cluster, the newest first: by their revisions, as the clocks of heads may
+// List returns the backups at a location, by cluster, the newest first: by their revisions, as the clocks of heads may
 // be wrong. Those that are being made are not listed.
-func List(dir string) ([]Entry, error) {
-	files, err := os.ReadDir(dir)
+func List(ctx context.Context, in Location) ([]Entry, error) {
+	p, err := in.place()
 	if err != nil {
-		return nil, explain("list backups", dir, err)
+		return nil, err
+	}
+	return list(ctx, p)
+}
+
+func list(ctx context.Context, p place) ([]Entry, error) {
+	files, err := p.List(ctx, "")
+	if err != nil {
+		return nil, explain("list backups", p.Path(""), err)
+	}
+	saved, err := p.List(ctx, blobsDir)
+	if err != nil {
+		return nil, explain("list backups", p.Path(blobsDir), err)
 	}
 	all := []Entry{}
-	for _, f := range files {
-		if strings.HasSuffix(f.Name(), suffix) && !strings.HasPrefix(f.Name(), partial) {
-			all = append(all, entryOf(filepath.Join(dir, f.Name())))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, suffix) {
+			all = append(all, entryOf(ctx, p, name, saved))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Entry) int {
@@ -60,10 +72,10 @@ func List(dir string) ([]Entry, error) {
 	return all, nil
 }
 
-// entryOf describes the backup in a file.
-func entryOf(path string) Entry {
-	e := Entry{Name: filepath.Base(path), State: Complete}
-	f, err := archive.Open(path)
+// entryOf describes the backup in a file. saved are the files of blobsDir.
+func entryOf(ctx context.Context, p place, name string, saved map[string]int64) Entry {
+	e := Entry{Name: name, State: Complete}
+	f, err := openArchive(ctx, p, name)
 	if err != nil {
 		e.State, e.Problem = Damaged, problemOf(err)
 		return e
@@ -75,7 +87,7 @@ func entryOf(path string) Entry {
 		digits, _ := archive.DigestOf(b)
 		e.blobs = append(e.blobs, digits)
 		e.Blobs, e.BlobBytes = e.Blobs+1, e.BlobBytes+b.Bytes
-		if f.Contents && !isSaved(filepath.Dir(path), b) {
+		if f.Contents && !isSaved(saved, b) {
 			e.Missing++
 		}
 	}
@@ -83,6 +95,15 @@ func entryOf(path string) Entry {
 		e.State, e.Problem = Damaged, "contents of blobs are missing in "+blobsDir
 	}
 	return e
+}
+
+// openArchive opens the file of a backup.
+func openArchive(ctx context.Context, p place, name string) (*archive.File, error) {
+	from, err := p.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return archive.Open(from)
 }
 
 // problemOf returns an error without its kind.

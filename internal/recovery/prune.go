@@ -1,11 +1,8 @@
 package recovery
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/trivet-project/trivet"
 	"github.com/trivet-project/trivet/internal/archive"
@@ -21,18 +18,31 @@ type Pruned struct {
 	Unreadable []string `json:"unreadable"`
 }
 
-// Prune keeps the newest complete backups of each cluster in the directory, keep of each, and those that are damaged.
-// It removes the other ones, and the contents of blobs that none of the remaining ones has.
-func (d *Dir) Prune(keep int) (p Pruned, err error) {
+// Prune keeps the newest complete backups of each cluster at a location, keep of each, and those that are damaged. It
+// removes the other ones, and the contents of blobs that none of the remaining ones has.
+func Prune(ctx context.Context, in Location, keep int) (p Pruned, err error) {
 	if keep < 1 {
 		return p, &trivet.FieldError{Field: "--keep", Problem: fmt.Sprintf("is %d; at least 1", keep)}
 	}
-	all, err := List(d.path)
-	if err != nil {
-		return p, err
-	}
-	p = Pruned{Removed: []string{}, Kept: []string{}, Unreadable: []string{}}
-	kept, needed := map[string]int{}, map[string]bool{}
+	err = withLock(ctx, in, false, func(from place, w writer) error {
+		all, err := list(ctx, from)
+		if err != nil {
+			return err
+		}
+		p = Pruned{Removed: []string{}, Kept: []string{}, Unreadable: []string{}}
+		needed := p.choose(all, keep)
+		if err = w.Remove(ctx, p.Removed); err == nil && len(p.Unreadable) == 0 {
+			err = p.removeBlobs(ctx, from, w, needed)
+		}
+		return explain("prune", from.Path(""), err)
+	})
+	return p, err
+}
+
+// choose decides which backups are removed, and returns the digits of the blobs that the other ones need.
+func (p *Pruned) choose(all []Entry, keep int) (needed map[string]bool) {
+	needed = map[string]bool{}
+	kept := map[string]int{}
 	for _, e := range all { // the newest first
 		if e.State == Complete {
 			if kept[e.Cluster]++; kept[e.Cluster] > keep {
@@ -48,37 +58,23 @@ func (d *Dir) Prune(keep int) (p Pruned, err error) {
 			needed[digits] = true
 		}
 	}
-	for _, name := range p.Removed {
-		if err := os.Remove(filepath.Join(d.path, name)); err != nil {
-			return p, explain("prune", d.path, err)
-		}
-	}
-	if err := syncDir(d.path); err != nil || len(p.Unreadable) > 0 {
-		return p, explain("prune", d.path, err)
-	}
-	return p, explain("prune", d.path, d.removeBlobs(&p, needed))
+	return needed
 }
 
-// removeBlobs removes the contents that no backup needs. The backups that needed them are gone from the disk.
-func (d *Dir) removeBlobs(p *Pruned, needed map[string]bool) error {
-	files, err := os.ReadDir(filepath.Join(d.path, blobsDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// removeBlobs removes the contents that no backup needs. The backups that needed them are gone for good.
+func (p *Pruned) removeBlobs(ctx context.Context, from place, w writer, needed map[string]bool) error {
+	saved, err := from.List(ctx, blobsDir)
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
-		info, err := f.Info()
-		if err != nil || !info.Mode().IsRegular() || needed[f.Name()] || !isDigits(f.Name()) {
-			continue
+	var names []string
+	for name, size := range saved {
+		if size >= 0 && !needed[name] && isDigits(name) {
+			names = append(names, blobName(name))
+			p.Blobs, p.BlobBytes = p.Blobs+1, p.BlobBytes+size
 		}
-		if err := os.Remove(filepath.Join(d.path, blobsDir, f.Name())); err != nil {
-			return err
-		}
-		p.Blobs, p.BlobBytes = p.Blobs+1, p.BlobBytes+info.Size()
 	}
-	return syncDir(filepath.Join(d.path, blobsDir))
+	return w.Remove(ctx, names)
 }
 
 // isDigits reports whether a name is that of the content of a blob.

@@ -70,12 +70,7 @@ func contents(t *testing.T, dir string) (all []string) {
 
 func prune(t *testing.T, dir string, keep int) recovery.Pruned {
 	t.Helper()
-	d, err := recovery.OpenDir(dir, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	p, err := d.Prune(keep)
+	p, err := recovery.Prune(t.Context(), at(dir), keep)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +133,7 @@ func TestListIsSorted(t *testing.T) {
 	fakeBackup(t, dir, "a1", 1)
 	writeFile(t, filepath.Join(dir, ".partial-1.backup"), "x")
 	writeFile(t, filepath.Join(dir, "notes.txt"), "x")
-	all, err := recovery.List(dir)
+	all, err := recovery.List(t.Context(), at(dir))
 	var names []string
 	for _, e := range all {
 		names = append(names, e.Name)
@@ -146,28 +141,26 @@ func TestListIsSorted(t *testing.T) {
 	if got, want := strings.Join(names, " "), "a1-1.backup c1-10.backup c1-2.backup c1-1.backup"; got != want || err != nil {
 		t.Errorf("listed %s, %v; want %s", got, err, want)
 	}
-	if _, err := recovery.List(filepath.Join(dir, "none")); !errors.Is(err, trivet.ErrNotFound) {
+	if _, err := recovery.List(t.Context(), at(filepath.Join(dir, "none"))); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("no directory: %v", err)
 	}
 }
 
 // Two commands do not write to a directory at the same time.
 func TestDirectoryIsLocked(t *testing.T) {
-	dir := t.TempDir()
-	first, err := recovery.OpenDir(dir, true)
-	if err != nil {
-		t.Fatal(err)
+	s, dir := newSite(t, trivet.CurrentRelease), t.TempDir()
+	s.during = func() {
+		s.during = nil
+		if _, err := s.create(dir, false); !errors.Is(err, trivet.ErrConflict) || hintOf(err) == "" {
+			t.Errorf("a second backup meanwhile: %v", err)
+		}
+		if _, err := recovery.Prune(t.Context(), at(dir), 1); !errors.Is(err, trivet.ErrConflict) || hintOf(err) == "" {
+			t.Errorf("a prune meanwhile: %v", err)
+		}
 	}
-	if _, err := recovery.OpenDir(dir, true); !errors.Is(err, trivet.ErrConflict) || hintOf(err) == "" {
-		t.Errorf("opened twice: %v", err)
-	}
-	first.Close()
-	second, err := recovery.OpenDir(dir, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second.Close()
-	if _, err := recovery.OpenDir(filepath.Join(dir, "none"), false); !errors.Is(err, trivet.ErrNotFound) {
+	s.mustCreate(dir, false)
+	prune(t, dir, 1)
+	if _, err := recovery.Prune(t.Context(), at(filepath.Join(dir, "none")), 1); !errors.Is(err, trivet.ErrNotFound) {
 		t.Errorf("a directory that does not exist: %v", err)
 	}
 }

@@ -44,8 +44,8 @@ type material struct {
 	blobs   func(ctx context.Context, dir string, refs []trivet.BlobRef) (missing int, err error)
 }
 
-// FromBackup recovers a cluster from a backup: the file, or the newest complete one in a directory.
-func FromBackup(ctx context.Context, path string, key *Key, r Request) (*Plan, error) {
+// FromBackup recovers a cluster from the backup that a location names, or the newest complete one there.
+func FromBackup(ctx context.Context, from Location, key *Key, r Request) (*Plan, error) {
 	t, err := openTarget(r.Dir, false)
 	if err != nil {
 		return nil, explain("recover to", r.Dir, err)
@@ -54,12 +54,16 @@ func FromBackup(ctx context.Context, path string, key *Key, r Request) (*Plan, e
 	if t.ready() {
 		return t.complete()
 	}
-	b, err := openBackup(path, r.Cluster, key)
+	b, err := openBackup(ctx, from, r.Cluster, key)
 	if err != nil {
-		return nil, explain("recover from", path, errors.Join(err, t.clear()))
+		return nil, explain("recover from", from.Path, errors.Join(err, t.clear()))
 	}
 	defer b.file.Close()
-	return t.recover(ctx, r, b.material(r.Progress))
+	m, err := b.material(ctx, r.Progress)
+	if err != nil {
+		return nil, explain("recover from", from.Path, errors.Join(err, t.clear()))
+	}
+	return t.recover(ctx, r, m)
 }
 
 // FromData recovers a cluster from the data directory of one head, which does not run. Where it is r.Dir itself, what

@@ -89,7 +89,7 @@ func TestRecoverFromBackup(t *testing.T) {
 		plan = *p
 		return nil
 	}}
-	done, err := recovery.FromBackup(t.Context(), backups, s.key, r)
+	done, err := recovery.FromBackup(t.Context(), at(backups), s.key, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestRecoverRefuses(t *testing.T) {
 			if c.key == nil {
 				c.key = s.key
 			}
-			_, err := recovery.FromBackup(t.Context(), c.path, c.key, recovery.Request{Dir: dir, Cluster: c.cluster,
+			_, err := recovery.FromBackup(t.Context(), at(c.path), c.key, recovery.Request{Dir: dir, Cluster: c.cluster,
 				Name: c.head})
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(hintOf(err), c.hint) {
 				t.Errorf("%v (%s), want %q (%q)", err, hintOf(err), c.want, c.hint)
@@ -217,9 +217,9 @@ func TestRecoverPlanAndResume(t *testing.T) {
 	backups, dir := t.TempDir(), filepath.Join(t.TempDir(), "data")
 	s.mustCreate(backups, false)
 	enough := errors.New("enough")
-	_, err := recovery.FromBackup(t.Context(), backups, s.key, recovery.Request{Dir: dir,
+	_, err := recovery.FromBackup(t.Context(), at(backups), s.key, recovery.Request{Dir: dir,
 		Approve: func(*recovery.Plan) error {
-			_, err := recovery.FromBackup(t.Context(), backups, s.key, recovery.Request{Dir: dir})
+			_, err := recovery.FromBackup(t.Context(), at(backups), s.key, recovery.Request{Dir: dir})
 			if !errors.Is(err, trivet.ErrConflict) || !strings.Contains(err.Error(), "in progress") {
 				t.Errorf("a second recovery: %v", err)
 			}
@@ -234,7 +234,7 @@ func TestRecoverPlanAndResume(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "recovering", "new", "keys"), 0o700); err != nil { // killed
 		t.Fatal(err)
 	}
-	done, err := recovery.FromBackup(t.Context(), backups, s.key, recovery.Request{Dir: dir})
+	done, err := recovery.FromBackup(t.Context(), at(backups), s.key, recovery.Request{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestRecoverPlanAndResume(t *testing.T) {
 	if err := recovery.Unplace(dir, done); err != nil {
 		t.Fatal(err)
 	}
-	again, err := recovery.FromBackup(t.Context(), filepath.Join(backups, "no"), s.key, recovery.Request{Dir: dir})
+	again, err := recovery.FromBackup(t.Context(), at(filepath.Join(backups, "no")), s.key, recovery.Request{Dir: dir})
 	if err != nil || again.Incarnation != done.Incarnation {
 		t.Fatalf("resumed: %+v, %v", again, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -46,22 +47,34 @@ func (r *Report) add(format string, args ...any) {
 // Verify proves that a backup can be restored: it restores the store into a temporary directory below temp ("": that
 // of the system), decrypts every value, decodes and validates every record, and reads the contents of its blobs. An
 // error means that the backup cannot be used at all.
-func Verify(ctx context.Context, path string, key *Key, temp string, progress Progress) (r Report, err error) {
-	r = Report{Entry: entryOf(path), Records: map[string]int{}, Problems: []string{}}
-	f, err := archive.Open(path)
+func Verify(ctx context.Context, backup Location, key *Key, temp string, progress Progress) (r Report, err error) {
+	p, name, err := backup.file()
 	if err != nil {
-		return r, explain("verify", path, err)
+		return r, err
+	}
+	saved, err := p.List(ctx, blobsDir)
+	if err != nil {
+		return r, explain("verify", p.Path(blobsDir), err)
+	}
+	r = Report{Entry: entryOf(ctx, p, name, saved), Records: map[string]int{}, Problems: []string{}}
+	return r, explain("verify", p.Path(name), r.verify(ctx, p, key, temp, progress))
+}
+
+func (r *Report) verify(ctx context.Context, p place, key *Key, temp string, progress Progress) error {
+	f, err := openArchive(ctx, p, r.Name)
+	if err != nil {
+		return err
 	}
 	defer f.Close()
 	keys, head, err := openKeys(f, key)
 	if err != nil {
-		return r, explain("verify", path, err)
+		return err
 	}
 	r.Head = head
 	if err := restored(ctx, f, keys, temp, progress, r.check); err != nil {
-		return r, explain("verify", path, err)
+		return err
 	}
-	return r, explain("verify", path, r.checkBlobs(ctx, f, filepath.Dir(path), progress))
+	return r.checkBlobs(ctx, f, p, progress)
 }
 
 // openKeys returns the keys in a backup, and proves that a head of the cluster of these keys made it.
@@ -127,16 +140,16 @@ func restored(ctx context.Context, f *archive.File, keys *auth.Keys, temp string
 }
 
 // checkBlobs reads the contents of the blobs that were saved.
-func (r *Report) checkBlobs(ctx context.Context, f *archive.File, dir string, progress Progress) error {
+func (r *Report) checkBlobs(ctx context.Context, f *archive.File, p place, progress Progress) error {
 	for _, b := range f.Blobs {
-		err := checkBlob(ctx, dir, b, progress)
+		err := checkBlob(ctx, p, b, progress)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err == nil:
 			r.Checked++
-		case errors.Is(err, os.ErrNotExist) && !f.Contents: // it was made without them
-		case errors.Is(err, os.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist) && !f.Contents: // it was made without them
+		case errors.Is(err, fs.ErrNotExist):
 			r.add("the content of blob %s is missing", b.Digest)
 		default:
 			r.add("the content of blob %s: %s", b.Digest, problemOf(err))
@@ -145,15 +158,15 @@ func (r *Report) checkBlobs(ctx context.Context, f *archive.File, dir string, pr
 	return nil
 }
 
-func checkBlob(ctx context.Context, dir string, b trivet.BlobRef, progress Progress) error {
+func checkBlob(ctx context.Context, p place, b trivet.BlobRef, progress Progress) error {
 	digits, _ := archive.DigestOf(b) // the manifest is valid
-	f, err := os.Open(blobPath(dir, digits))
+	f, err := p.Open(ctx, blobName(digits))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	sum, m := sha256.New(), &meter{progress: progress, name: b.Digest, total: b.Bytes}
-	n, err := io.Copy(sum, untilDone{ctx, m.of(f)})
+	n, err := io.Copy(sum, untilDone{ctx, m.of(f.Range(0, f.Size()))})
 	if err == nil && (n != b.Bytes || hex.EncodeToString(sum.Sum(nil)) != digits) {
 		err = fmt.Errorf("%w: it does not have that digest", trivet.ErrInvalid)
 	}

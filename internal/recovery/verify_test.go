@@ -89,23 +89,24 @@ func TestChangedBackup(t *testing.T) {
 	if manifest < 100 || keys < manifest || stored < keys {
 		t.Fatalf("the parts begin at %d, %d, %d", manifest, keys, stored)
 	}
-	for name, at := range map[string]int{"the MAC": manifest - 5, "the manifest": manifest + 30,
+	for name, pos := range map[string]int{"the MAC": manifest - 5, "the manifest": manifest + 30,
 		"the header of the keys": keys + 30, "the keys": stored - 20, "the store": stored + 5000, "the end": len(whole) - 1} {
 		changed := bytes.Clone(whole)
-		changed[at] ^= 4
+		changed[pos] ^= 4
 		if err := os.WriteFile(path, changed, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.verify(path, s.key); !errors.Is(err, archive.ErrDamaged) || hintOf(err) == "" {
 			t.Errorf("%s was changed: %v", name, err)
 		}
-		if err := os.WriteFile(path, whole[:at], 0o600); err != nil {
+		if err := os.WriteFile(path, whole[:pos], 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.verify(path, s.key); !errors.Is(err, archive.ErrTruncated) || hintOf(err) == "" {
 			t.Errorf("the file ends in %s: %v", name, err)
 		}
-		if all, err := recovery.List(dir); err != nil || len(all) != 1 || all[0].State != recovery.Damaged {
+		if all, err := recovery.List(t.Context(), at(dir)); err != nil || len(all) != 1 ||
+			all[0].State != recovery.Damaged {
 			t.Errorf("the file ends in %s, and is listed as %+v, %v", name, all, err)
 		}
 	}
