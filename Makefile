@@ -43,6 +43,9 @@ bin/gotest:
 deb: build ## build the Debian package bin/trivet_VERSION_ARCH.deb; for another architecture: make deb GOARCH=arm64
 	@packaging/deb/build $(BIN) $(VERSION) $$($(GO) env GOARCH) bin
 
+bin/versitygw: tools/go.mod # the S3 server of test/s3
+	$(GO) build -C tools -o ../$@ github.com/versity/versitygw/cmd/versitygw
+
 demo: build ## run a head and simulated machines on this computer; no root needed
 	$(BIN) demo --machines 10
 
@@ -55,17 +58,17 @@ deps: ## install the Debian packages that the tests use
 lint: ## run gofmt, go vet and staticcheck
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
-	$(GO) build -C tools -o ../bin/ tool
+	$(GO) build -C tools -o ../bin/ honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck ./...
 
 check: lint bin/gotest ## quick: lint and unit tests, under two minutes
 	$(GOTEST) -- -short -timeout 5m -p 4 -parallel 8 $(UNIT)
 
-test: deps build lint bin/gotest ## everything a change must pass: unit tests with -race, heads, faults, real machines
+test: deps build lint bin/gotest bin/versitygw ## everything a change must pass: unit tests with -race, heads, faults, real machines
 	$(GOTEST) $(UNITS) $(WHOLES) $(FAULTS) $(REAL)
 
 soak: export GOFLAGS += -count=1
-soak: deps build lint bin/gotest ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md
+soak: deps build lint bin/gotest bin/versitygw ## before a release: all tests, long faults, each firmware, chaos; adds to docs/soak.md
 	TRIVET_SOAK=1 CHAOS_DURATION=$(DURATION) CHAOS_RECORD=$(CURDIR)/docs/chaos.md \
 		PROFILE_RECORD=$(CURDIR)/docs/profile.md \
 		$(GOTEST) -record docs/soak.md $(UNITS) $(WHOLES) -- -timeout 0 ./test/cluster $(REAL)
@@ -95,7 +98,7 @@ docs: ## write docs/reference, docs/openapi.json and internal/reference/records.
 	UPDATE=1 $(GO) test -count 1 -run '^(TestReference|TestOpenAPIIsPublished)' ./internal/docsgen ./cmd/trivet ./internal/api
 
 vuln: ## list known vulnerabilities of what is linked in
-	$(GO) build -C tools -o ../bin/ tool
+	$(GO) build -C tools -o ../bin/ golang.org/x/vuln/cmd/govulncheck
 	bin/govulncheck ./...
 
 clean: ## remove what was built
